@@ -1,0 +1,1 @@
+//! Pure data of Calico IPAM.
