@@ -1,1 +1,26 @@
-//! Pure data of Calico IPAM.
+//! Pure data of Calico IPAM: what the datastore holds, how its keys and values read and print, and the
+//! block arithmetic. No I/O, no async, no clock.
+//!
+//! "Facts" in the documentation of this crate means `docs/calico-ipam.md` of the project.
+
+pub mod affinity;
+pub mod attributes;
+pub mod block;
+pub mod cidr;
+pub mod config;
+mod decode;
+pub mod endpoint;
+pub mod handle;
+mod json;
+pub mod key;
+pub mod names;
+pub mod node;
+mod packing;
+pub mod pool;
+mod resource;
+pub mod snapshot;
+pub mod text;
+pub mod time;
+
+pub use ipnet::IpNet;
+pub use json::Unknown;

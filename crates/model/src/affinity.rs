@@ -1,0 +1,169 @@
+//! Block affinities: which node (or virtual owner) holds which block (facts 1.2, 1.4, 3.9).
+
+use std::fmt;
+
+use ipnet::IpNet;
+use serde::de::MapAccess;
+use serde::ser::{Serialize, SerializeMap, Serializer};
+
+use crate::block::BlockOwner;
+use crate::json::{Fields, Unknown, keep, read_object, set, which};
+
+/// The kind of an affinity: the segment of its key, or `spec.type` on Kubernetes.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum AffinityType {
+    /// A node. The empty type means this, too.
+    #[default]
+    Host,
+    /// Something that is no node, such as `load-balancer`.
+    Virtual,
+    /// Any other text, such as the `@` that Calico reads but never writes.
+    Other(String),
+}
+
+impl AffinityType {
+    /// Reads the text; the empty text is [`Self::Host`].
+    pub fn parse(text: &str) -> Self {
+        match text {
+            "" | "host" => Self::Host,
+            "virtual" => Self::Virtual,
+            other => Self::Other(other.to_owned()),
+        }
+    }
+}
+
+impl fmt::Display for AffinityType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Host => "host",
+            Self::Virtual => "virtual",
+            Self::Other(text) => text,
+        })
+    }
+}
+
+/// Who holds an affinity for which block.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct AffinityKey {
+    /// The kind of holder.
+    pub kind: AffinityType,
+    /// The node's name, or the name of the virtual owner.
+    pub node: String,
+    /// The block.
+    pub cidr: IpNet,
+}
+
+impl AffinityKey {
+    /// What the field `affinity` of the block says where this affinity holds it.
+    pub fn owner(&self) -> BlockOwner {
+        match &self.kind {
+            AffinityType::Host => BlockOwner::Host(self.node.clone()),
+            AffinityType::Virtual => BlockOwner::Virtual(self.node.clone()),
+            AffinityType::Other(kind) => BlockOwner::Other(format!("{kind}:{}", self.node)),
+        }
+    }
+}
+
+impl fmt::Display for AffinityKey {
+    /// `node-1/10.244.1.0/26`, the form in which findings name an affinity.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.node, self.cidr)
+    }
+}
+
+/// The state of an affinity.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub enum AffinityState {
+    /// The holder owns the block. The empty state of old data means this, too.
+    #[default]
+    Confirmed,
+    /// The holder is about to claim the block.
+    Pending,
+    /// The holder is about to give the block up.
+    PendingDeletion,
+    /// Any other text.
+    Other(String),
+}
+
+impl AffinityState {
+    /// Reads the text; the empty text is [`Self::Confirmed`].
+    pub fn parse(text: &str) -> Self {
+        match text {
+            "" | "confirmed" => Self::Confirmed,
+            "pending" => Self::Pending,
+            "pendingDeletion" => Self::PendingDeletion,
+            other => Self::Other(other.to_owned()),
+        }
+    }
+}
+
+impl fmt::Display for AffinityState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Confirmed => "confirmed",
+            Self::Pending => "pending",
+            Self::PendingDeletion => "pendingDeletion",
+            Self::Other(text) => text,
+        })
+    }
+}
+
+/// A block affinity.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Affinity {
+    /// Holder and block.
+    pub key: AffinityKey,
+    /// Its state.
+    pub state: AffinityState,
+    /// Marked deleted: the first of the two steps in which Calico deletes on Kubernetes.
+    pub deleted: bool,
+    /// Fields that this program does not know, kept for the next write.
+    pub unknown: Option<Box<Unknown>>,
+}
+
+impl Affinity {
+    /// An affinity in the given state.
+    pub fn new(key: AffinityKey, state: AffinityState) -> Self {
+        Self { key, state, deleted: false, unknown: None }
+    }
+
+    /// Reads the value that etcd holds; no bytes at all read as `{}`, as the oldest writers left it.
+    ///
+    /// # Errors
+    /// Where the text is not JSON, or a field has another type than Calico's reader accepts.
+    pub fn parse(key: AffinityKey, json: &[u8]) -> Result<Self, String> {
+        let mut affinity = Self::new(key, AffinityState::default());
+        if !json.is_empty() {
+            read_object(json, &mut affinity).map_err(|e| e.to_string())?;
+        }
+        Ok(affinity)
+    }
+}
+
+impl<'de> Fields<'de> for Affinity {
+    fn field<A: MapAccess<'de>>(&mut self, name: &str, map: &mut A) -> Result<(), A::Error> {
+        match which(name, &["state", "deleted"]) {
+            Some(0) => {
+                let mut state = self.state.to_string();
+                set(&mut state, map)?;
+                self.state = AffinityState::parse(&state);
+                Ok(())
+            }
+            Some(1) => set(&mut self.deleted, map),
+            _ => keep(&mut self.unknown, name, map),
+        }
+    }
+}
+
+impl Serialize for Affinity {
+    /// As Calico writes it to etcd: holder and block are in the key.
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("state", &self.state.to_string())?;
+        map.serialize_entry("deleted", &self.deleted)?;
+        for (name, value) in self.unknown.iter().flat_map(|u| u.iter()) {
+            map.serialize_entry(name, value)?;
+        }
+        map.end()
+    }
+}

@@ -1,0 +1,394 @@
+//! The owner records of a block (Calico: "attributes"). A block keeps its records in one packed table;
+//! [`Attribute`] is one of them taken out, [`AttributeRef`] one looked at in place.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+
+use crate::json::Unknown;
+use crate::packing::{push_number, push_sized, push_text, take_number, take_sized};
+use crate::text::TextRef;
+use crate::time::parse_time;
+
+/// Handle under which Windows nodes reserve the first three ordinals and the last one of a block.
+/// There is no handle object for it (facts 3.1).
+pub const WINDOWS_RESERVED_HANDLE: &str = "windows-reserved-ipam-handle";
+
+/// Keys of owner maps that take one byte in the table (facts 4.3). Only ever append.
+const KNOWN_KEYS: [&str; 12] = [
+    "pod",
+    "namespace",
+    "node",
+    "timestamp",
+    "type",
+    "service",
+    "vmi-name",
+    "vmi-uid",
+    "vm-uid",
+    "vmim-uid",
+    "note",
+    "network",
+];
+
+/// One owner record, as [Calico's `AllocationAttribute`] has it.
+///
+/// [Calico's `AllocationAttribute`]: facts 1.3, "Attribute object".
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Attribute {
+    /// `handle_id`: the primary identity; `None` for anonymous allocations.
+    pub handle: Option<String>,
+    /// `secondary`: attributes of the active owner. `None` where null or absent.
+    pub owner: Option<BTreeMap<String, String>>,
+    /// `alternateOwnerAttrs`: the other side of a KubeVirt live migration (Calico 3.32 and later).
+    pub alternate: Option<BTreeMap<String, String>>,
+    /// `releasedAt`, RFC 3339: since when the address is cooling (Calico 3.33 and later).
+    pub released_at: Option<String>,
+    /// Fields that this program does not know, kept for the next write.
+    pub unknown: Unknown,
+}
+
+impl Attribute {
+    /// A record of a handle and attributes of the active owner, as an allocation writes it.
+    pub fn new<'a>(handle: Option<&str>, owner: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
+        let owner: BTreeMap<_, _> = owner.into_iter().map(|(k, v)| (k.to_owned(), v.to_owned())).collect();
+        Self {
+            handle: handle.map(str::to_owned),
+            owner: (!owner.is_empty()).then_some(owner),
+            ..Self::default()
+        }
+    }
+
+    /// The record of the ordinals that Windows reserves.
+    pub fn windows_reserved() -> Self {
+        Self::new(Some(WINDOWS_RESERVED_HANDLE), [("note", "windows host rsvd")])
+    }
+
+    /// The record of an address that cools down since `at`.
+    pub fn cooling(at: Timestamp) -> Self {
+        Self { released_at: Some(at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()), ..Self::default() }
+    }
+}
+
+/// All owner records of a block, packed into one buffer.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct AttributeTable {
+    bytes: Vec<u8>,
+    ends: Vec<u32>,
+}
+
+/// Presence bits at the start of a packed record.
+const HAS_HANDLE: u8 = 1;
+const HAS_OWNER: u8 = 2;
+const HAS_ALTERNATE: u8 = 4;
+const HAS_RELEASED: u8 = 8;
+const HAS_UNKNOWN: u8 = 16;
+
+impl AttributeTable {
+    /// Number of records.
+    pub fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// The record with `index`.
+    pub fn get(&self, index: usize) -> Option<AttributeRef<'_>> {
+        let end = *self.ends.get(index)? as usize;
+        let start = if index == 0 { 0 } else { self.ends[index - 1] as usize };
+        Some(AttributeRef::read(&self.bytes[start..end]))
+    }
+
+    /// All records in order.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = AttributeRef<'_>> {
+        (0..self.len()).map(|i| self.get(i).unwrap_or_default())
+    }
+
+    /// Appends a record.
+    pub fn push(&mut self, attribute: &Attribute) {
+        fn entries(
+            map: &Option<BTreeMap<String, String>>,
+        ) -> Option<impl ExactSizeIterator<Item = (&str, &str)>> {
+            map.as_ref().map(|m| m.iter().map(|(k, v)| (k.as_str(), v.as_str())))
+        }
+        self.push_parts(
+            attribute.handle.as_deref(),
+            entries(&attribute.owner),
+            entries(&attribute.alternate),
+            attribute.released_at.as_deref(),
+            &attribute.unknown,
+        );
+    }
+
+    /// Appends a record from its parts, without building an [`Attribute`] first.
+    pub fn push_parts<'a, M>(
+        &mut self,
+        handle: Option<&str>,
+        owner: Option<M>,
+        alternate: Option<M>,
+        released_at: Option<&str>,
+        unknown: &Unknown,
+    ) where
+        M: ExactSizeIterator<Item = (&'a str, &'a str)>,
+    {
+        let bit = |bit, present| if present { bit } else { 0 };
+        self.bytes.push(
+            bit(HAS_HANDLE, handle.is_some())
+                | bit(HAS_OWNER, owner.is_some())
+                | bit(HAS_ALTERNATE, alternate.is_some())
+                | bit(HAS_RELEASED, released_at.is_some())
+                | bit(HAS_UNKNOWN, !unknown.is_empty()),
+        );
+        let mut packed = Vec::with_capacity(64);
+        if let Some(handle) = handle {
+            push_text(&mut self.bytes, &mut packed, handle);
+        }
+        for map in [owner, alternate].into_iter().flatten() {
+            push_number(&mut self.bytes, map.len());
+            map.for_each(|(key, value)| push_entry(&mut self.bytes, &mut packed, key, value));
+        }
+        if let Some(released_at) = released_at {
+            push_text(&mut self.bytes, &mut packed, released_at);
+        }
+        if !unknown.is_empty() {
+            push_sized(&mut self.bytes, &serde_json::to_vec(unknown).unwrap_or_default());
+        }
+        self.ends.push(self.bytes.len() as u32);
+    }
+
+    /// Keeps the records whose place in `keep` is true, in order.
+    pub fn retain(&mut self, keep: &[bool]) {
+        let mut kept = Self::default();
+        let mut start = 0;
+        for (index, end) in self.ends.iter().enumerate() {
+            if keep.get(index).copied().unwrap_or(false) {
+                kept.bytes.extend_from_slice(&self.bytes[start..*end as usize]);
+                kept.ends.push(kept.bytes.len() as u32);
+            }
+            start = *end as usize;
+        }
+        *self = kept;
+    }
+
+    /// Returns spare memory.
+    pub fn shrink(&mut self) {
+        self.bytes.shrink_to_fit();
+        self.ends.shrink_to_fit();
+    }
+}
+
+/// Appends one entry of an owner map: code or key, then value. `packed` is scratch space.
+fn push_entry(out: &mut Vec<u8>, packed: &mut Vec<u8>, key: &str, value: &str) {
+    match KNOWN_KEYS.iter().position(|known| *known == key) {
+        Some(code) => out.push(code as u8 + 1),
+        None => {
+            out.push(0);
+            push_text(out, packed, key);
+        }
+    }
+    push_text(out, packed, value);
+}
+
+/// One owner record of a block, in place.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct AttributeRef<'a> {
+    handle: Option<TextRef<'a>>,
+    owner: Option<OwnerMap<'a>>,
+    alternate: Option<OwnerMap<'a>>,
+    released_at: Option<TextRef<'a>>,
+    unknown: &'a [u8],
+}
+
+impl<'a> AttributeRef<'a> {
+    fn read(bytes: &'a [u8]) -> Self {
+        let Some((flags, mut rest)) = bytes.split_first() else { return Self::default() };
+        let has = |bit| flags & bit != 0;
+        Self {
+            handle: has(HAS_HANDLE).then(|| TextRef::from_packed(take_sized(&mut rest))),
+            owner: has(HAS_OWNER).then(|| OwnerMap::take(&mut rest)),
+            alternate: has(HAS_ALTERNATE).then(|| OwnerMap::take(&mut rest)),
+            released_at: has(HAS_RELEASED).then(|| TextRef::from_packed(take_sized(&mut rest))),
+            unknown: if has(HAS_UNKNOWN) { take_sized(&mut rest) } else { &[] },
+        }
+    }
+
+    /// The handle ID as it is recorded, with whatever follows a carriage return.
+    pub fn handle(&self) -> Option<TextRef<'a>> {
+        self.handle
+    }
+
+    /// The handle ID as Calico compares it: cut at the first carriage return (facts 3.13).
+    pub fn clean_handle(&self) -> Option<TextRef<'a>> {
+        self.handle.map(TextRef::cut_at_carriage_return)
+    }
+
+    /// Attributes of the active owner; empty where there are none.
+    pub fn owner(&self) -> OwnerMap<'a> {
+        self.owner.unwrap_or_default()
+    }
+
+    /// Attributes of the other side of a live migration, where there are any.
+    pub fn alternate(&self) -> Option<OwnerMap<'a>> {
+        self.alternate
+    }
+
+    /// The value of one attribute of the active owner.
+    pub fn get(&self, key: &str) -> Option<TextRef<'a>> {
+        self.owner().get(key)
+    }
+
+    /// `releasedAt` as it is recorded.
+    pub fn released_at(&self) -> Option<TextRef<'a>> {
+        self.released_at
+    }
+
+    /// Since when the address is cooling, where that is a readable time.
+    pub fn released_time(&self) -> Option<Timestamp> {
+        parse_time(&self.released_at?.to_string())
+    }
+
+    /// True while the address cools down: it was released, but is not free yet.
+    pub fn is_cooling(&self) -> bool {
+        self.released_at.is_some()
+    }
+
+    /// True for the ordinals that Windows reserves; the handle is compared without case, as Calico does.
+    pub fn is_windows_reserved(&self) -> bool {
+        self.handle.is_some_and(|h| {
+            h.packed().len() == WINDOWS_RESERVED_HANDLE.len()
+                && h.packed().eq_ignore_ascii_case(WINDOWS_RESERVED_HANDLE.as_bytes())
+        })
+    }
+
+    /// True where nothing names an owner: no handle, no attributes.
+    pub fn is_anonymous(&self) -> bool {
+        self.handle.is_none_or(TextRef::is_empty) && self.owner().is_empty() && !self.is_cooling()
+    }
+
+    /// When the address was allocated, from the attribute `timestamp`.
+    pub fn allocated_at(&self) -> Option<Timestamp> {
+        let text = self.get("timestamp")?;
+        match text.packed_time() {
+            Some(nanos) => Timestamp::from_nanosecond(nanos.into()).ok(),
+            None => parse_time(&text.to_string()),
+        }
+    }
+
+    /// A copy of its own.
+    pub fn to_attribute(self) -> Attribute {
+        let map = |m: OwnerMap<'a>| m.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect();
+        Attribute {
+            handle: self.handle.map(|h| h.to_string()),
+            owner: self.owner.map(map),
+            alternate: self.alternate.map(map),
+            released_at: self.released_at.map(|t| t.to_string()),
+            unknown: serde_json::from_slice(self.unknown).unwrap_or_default(),
+        }
+    }
+}
+
+/// Owner attributes in place: text by text, sorted by key as Go writes them.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct OwnerMap<'a> {
+    len: usize,
+    entries: &'a [u8],
+}
+
+impl<'a> OwnerMap<'a> {
+    /// Takes a map from the front of `bytes`.
+    fn take(bytes: &mut &'a [u8]) -> Self {
+        let len = take_number(bytes);
+        let all: &'a [u8] = bytes;
+        let mut walk = OwnerEntries { left: len, rest: all };
+        while walk.next().is_some() {}
+        *bytes = walk.rest;
+        Self { len, entries: &all[..all.len() - walk.rest.len()] }
+    }
+
+    /// True where there is no attribute.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The attributes in the order of the record.
+    pub fn iter(&self) -> impl Iterator<Item = (TextRef<'a>, TextRef<'a>)> + use<'a> {
+        OwnerEntries { left: self.len, rest: self.entries }
+    }
+
+    /// The value of one attribute.
+    pub fn get(&self, key: &str) -> Option<TextRef<'a>> {
+        self.iter().find(|(k, _)| *k == *key).map(|(_, value)| value)
+    }
+}
+
+struct OwnerEntries<'a> {
+    left: usize,
+    rest: &'a [u8],
+}
+
+impl<'a> Iterator for OwnerEntries<'a> {
+    type Item = (TextRef<'a>, TextRef<'a>);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.left = self.left.checked_sub(1)?;
+        let (code, rest) = self.rest.split_first()?;
+        self.rest = rest;
+        let key = match code.checked_sub(1) {
+            Some(known) => KNOWN_KEYS.get(usize::from(known)).copied().unwrap_or_default().as_bytes(),
+            None => take_sized(&mut self.rest),
+        };
+        let value = take_sized(&mut self.rest);
+        Some((TextRef::from_packed(key), TextRef::from_packed(value)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pod() -> Attribute {
+        Attribute::new(
+            Some("k8s-pod-network.3f9a6c0b7d2e4f11a0c5b8d9e7f60123456789abcdef0123456789abcdef0123"),
+            [
+                ("pod", "web-0"),
+                ("namespace", "default"),
+                ("odd", ""),
+                ("timestamp", "2026-05-01 10:12:00.5 +0000 UTC"),
+            ],
+        )
+    }
+
+    #[test]
+    fn records_come_back_as_they_went_in() {
+        let mut strange = Attribute { alternate: Some(BTreeMap::new()), ..Attribute::default() };
+        strange.unknown.insert("future".into(), serde_json::json!({"x": [1, null]}));
+        let all = [
+            pod(),
+            Attribute::default(),
+            Attribute::windows_reserved(),
+            strange,
+            Attribute::cooling(Timestamp::UNIX_EPOCH),
+        ];
+        let mut table = AttributeTable::default();
+        all.iter().for_each(|a| table.push(a));
+        let back: Vec<_> = table.iter().map(AttributeRef::to_attribute).collect();
+        assert_eq!(back, all);
+        table.retain(&[false, true, true, false, true]);
+        let back: Vec<_> = table.iter().map(AttributeRef::to_attribute).collect();
+        assert_eq!(back, [all[1].clone(), all[2].clone(), all[4].clone()]);
+    }
+
+    #[test]
+    fn what_a_record_says() {
+        let mut table = AttributeTable::default();
+        table.push(&pod());
+        table.push(&Attribute::windows_reserved());
+        table.push(&Attribute::cooling(Timestamp::UNIX_EPOCH));
+        table.push(&Attribute::default());
+        let record = |i| table.get(i).unwrap();
+        assert!(record(0).get("pod").unwrap() == *"web-0");
+        assert!(record(0).get("node").is_none());
+        assert_eq!(record(0).allocated_at(), "2026-05-01T10:12:00.5Z".parse().ok());
+        assert!(record(1).is_windows_reserved() && !record(0).is_windows_reserved());
+        assert!(record(2).is_cooling() && !record(2).is_anonymous());
+        assert_eq!(record(2).released_time(), Some(Timestamp::UNIX_EPOCH));
+        assert!(record(3).is_anonymous() && !record(0).is_anonymous());
+    }
+}

@@ -1,0 +1,279 @@
+//! The block arithmetic (facts section 3): the only way in which a block changes.
+
+use std::net::IpAddr;
+
+use ipnet::IpNet;
+use jiff::{SignedDuration, Timestamp};
+
+use super::{Block, BlockOwner, WINDOWS_RESERVED_FIRST, WINDOWS_RESERVED_LAST};
+use crate::attributes::{Attribute, AttributeTable};
+use crate::cidr;
+
+/// Why an ordinal could not be assigned.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum AssignError {
+    /// It is allocated, cooling or reserved.
+    #[error("ordinal {0} is already allocated")]
+    AlreadyAllocated(u32),
+    /// The block has no such ordinal.
+    #[error("ordinal {0} is not in the block")]
+    OutOfRange(u32),
+}
+
+impl Block {
+    /// A fresh block, as Calico creates one: everything free in ascending order, and the clock in
+    /// nanoseconds as its sequence number. `None` where the CIDR is larger than Calico allows
+    /// (/20, /116).
+    pub fn new(cidr: IpNet, owner: Option<BlockOwner>, now: Timestamp) -> Option<Self> {
+        let allowed = if cidr::is_v4(cidr) { cidr::BLOCK_PREFIXES_V4 } else { cidr::BLOCK_PREFIXES_V6 };
+        if !allowed.contains(&cidr.prefix_len()) {
+            return None;
+        }
+        let size = cidr::size(cidr) as u32;
+        Some(Self {
+            cidr: cidr.trunc(),
+            claim_time: owner.is_some().then(|| claim_text(now)),
+            owner,
+            allocations: vec![None; size as usize].into_boxed_slice(),
+            unallocated: (0..size).collect(),
+            attributes: AttributeTable::default(),
+            sequence: now.as_nanosecond().try_into().unwrap_or_default(),
+            sequences: Vec::new(),
+            deleted: false,
+            rest: None,
+        })
+    }
+
+    /// A fresh block of a Windows node: the first three ordinals and the last one are reserved. They
+    /// get no per-ordinal sequence number. `None` where the block is too small or too large.
+    pub fn new_windows(cidr: IpNet, owner: Option<BlockOwner>, now: Timestamp) -> Option<Self> {
+        let mut block = Self::new(cidr, owner, now)?;
+        if block.size() <= WINDOWS_RESERVED_FIRST + WINDOWS_RESERVED_LAST {
+            return None;
+        }
+        block.attributes.push(&Attribute::windows_reserved());
+        for ordinal in (0..WINDOWS_RESERVED_FIRST).chain(block.size() - WINDOWS_RESERVED_LAST..block.size()) {
+            block.allocations[ordinal as usize] = Some(0);
+        }
+        let allocations = &block.allocations;
+        block.unallocated.retain(|o| allocations[*o as usize].is_none());
+        Some(block)
+    }
+
+    /// Makes one update of the block. Whatever the closure changes counts as one write: the sequence
+    /// number rises by one, where anything changed at all.
+    pub fn update<T>(&mut self, change: impl FnOnce(&mut BlockEdit<'_>) -> T) -> T {
+        let mut edit = BlockEdit { block: self, changed: false };
+        let result = change(&mut edit);
+        if edit.changed {
+            self.sequence = self.sequence.wrapping_add(1);
+        }
+        result
+    }
+}
+
+/// The text of a claim time: RFC 3339, whole seconds, UTC.
+fn claim_text(now: Timestamp) -> String {
+    now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+}
+
+/// One update of a block, under way.
+#[derive(Debug)]
+pub struct BlockEdit<'b> {
+    block: &'b mut Block,
+    changed: bool,
+}
+
+impl BlockEdit<'_> {
+    /// The block as it is now.
+    pub fn block(&self) -> &Block {
+        self.block
+    }
+
+    /// Assigns one ordinal (facts 3.3): its sequence number becomes that of the block as it was read, an
+    /// equal owner record is shared, and the ordinal leaves the free list wherever it stands.
+    ///
+    /// # Errors
+    /// Where the ordinal is not free or not in the block; nothing is changed then.
+    pub fn assign(&mut self, ordinal: u32, attribute: &Attribute) -> Result<(), AssignError> {
+        match self.block.allocations.get(ordinal as usize) {
+            None => return Err(AssignError::OutOfRange(ordinal)),
+            Some(Some(_)) => return Err(AssignError::AlreadyAllocated(ordinal)),
+            Some(None) => {}
+        }
+        let index = self.find_or_add(attribute);
+        self.block.unallocated.retain(|free| *free != ordinal);
+        self.allocate(ordinal, index);
+        Ok(())
+    }
+
+    /// Assigns up to `count` ordinals from the head of the free list (facts 3.4.2). Addresses that
+    /// `reserved` names stay in the list and keep their order. Gives the ordinals taken.
+    pub fn auto_assign(
+        &mut self,
+        count: usize,
+        attribute: &Attribute,
+        reserved: impl Fn(IpAddr) -> bool,
+    ) -> Vec<u32> {
+        let cidr = self.block.cidr;
+        let mut taken = Vec::new();
+        self.block.unallocated.retain(|ordinal| {
+            let take = taken.len() < count && !reserved(cidr::address_at(cidr, *ordinal));
+            if take {
+                taken.push(*ordinal);
+            }
+            !take
+        });
+        if !taken.is_empty() {
+            let index = self.find_or_add(attribute);
+            taken.iter().for_each(|ordinal| self.allocate(*ordinal, index));
+        }
+        taken
+    }
+
+    /// Frees ordinals at once: they go to the tail of the free list in ascending order, lose their
+    /// sequence number, and owner records that nobody uses any more are dropped. Gives the ordinals
+    /// that were freed; those that were free already are left out.
+    pub fn release(&mut self, ordinals: &[u32]) -> Vec<u32> {
+        let mut freed = self.taken(ordinals);
+        freed.sort_unstable();
+        for ordinal in &freed {
+            self.block.allocations[*ordinal as usize] = None;
+            self.block.unallocated.push(*ordinal);
+            self.clear_sequence(*ordinal);
+        }
+        if !freed.is_empty() {
+            self.changed = true;
+            self.compact();
+        }
+        freed
+    }
+
+    /// Puts ordinals into cooldown since `at` (facts 3.10): they share one fresh owner record with
+    /// nothing but the time, and get the block's sequence number. Those that are free or cooling
+    /// already are left out. Gives the ordinals that cool now.
+    pub fn cool(&mut self, ordinals: &[u32], at: Timestamp) -> Vec<u32> {
+        let mut cooled = self.taken(ordinals);
+        cooled.retain(|o| self.block.allocation(*o).is_some_and(|a| !a.attribute.is_cooling()));
+        cooled.sort_unstable();
+        if !cooled.is_empty() {
+            let index = self.add(&Attribute::cooling(at));
+            cooled.iter().for_each(|ordinal| self.allocate(*ordinal, index));
+            self.compact();
+        }
+        cooled
+    }
+
+    /// Frees what has cooled for longer than `cooldown` at `now`. Gives the ordinals.
+    pub fn collect_cooled(&mut self, now: Timestamp, cooldown: SignedDuration) -> Vec<u32> {
+        let over = |released: Timestamp| now.duration_since(released) > cooldown;
+        let expired: Vec<u32> = self
+            .block
+            .allocations()
+            .filter(|a| a.attribute.released_time().is_some_and(over))
+            .map(|a| a.ordinal)
+            .collect();
+        self.release(&expired)
+    }
+
+    /// Gives an allocated ordinal another owner record and the sequence number of a new allocation.
+    ///
+    /// # Errors
+    /// Where the ordinal is free or not in the block; nothing is changed then.
+    pub fn set_attribute(&mut self, ordinal: u32, attribute: &Attribute) -> Result<(), AssignError> {
+        if self.block.allocation(ordinal).is_none() {
+            return Err(AssignError::OutOfRange(ordinal));
+        }
+        let index = self.find_or_add(attribute);
+        self.allocate(ordinal, index);
+        self.compact();
+        Ok(())
+    }
+
+    /// Makes `owner` the owner of the block from `now` on.
+    pub fn set_owner(&mut self, owner: BlockOwner, now: Timestamp) {
+        self.block.claim_time = Some(claim_text(now));
+        self.block.owner = Some(owner);
+        self.changed = true;
+    }
+
+    /// Leaves the block without an owner, and drops the claim time with it. The addresses stay allocated.
+    pub fn clear_owner(&mut self) {
+        self.block.owner = None;
+        self.block.claim_time = None;
+        if let Some(rest) = &mut self.block.rest {
+            rest.host_affinity = None;
+        }
+        self.changed = true;
+    }
+
+    /// Counts as an update although nothing changes: Calico rewrites a block unchanged so that racing
+    /// writers fail (facts 3.9).
+    pub fn touch(&mut self) {
+        self.changed = true;
+    }
+
+    /// The ordinals of the list that are allocated, each once.
+    fn taken(&self, ordinals: &[u32]) -> Vec<u32> {
+        let mut taken: Vec<u32> =
+            ordinals.iter().copied().filter(|o| self.block.allocation(*o).is_some()).collect();
+        taken.sort_unstable();
+        taken.dedup();
+        taken
+    }
+
+    fn allocate(&mut self, ordinal: u32, index: u32) {
+        self.block.allocations[ordinal as usize] = Some(index);
+        let number = self.block.sequence;
+        let sequences = &mut self.block.sequences;
+        match sequences.binary_search_by_key(&ordinal, |(o, _)| *o) {
+            Ok(at) => sequences[at].1 = number,
+            Err(at) => sequences.insert(at, (ordinal, number)),
+        }
+        self.changed = true;
+    }
+
+    fn clear_sequence(&mut self, ordinal: u32) {
+        self.block.sequences.retain(|(o, _)| *o != ordinal);
+    }
+
+    /// The index of an owner record with the same handle and attributes that neither migrates nor cools
+    /// (facts 3.5), or of a new one.
+    fn find_or_add(&mut self, attribute: &Attribute) -> u32 {
+        let same = |a: Attribute| {
+            a.handle == attribute.handle
+                && a.owner.unwrap_or_default() == attribute.owner.clone().unwrap_or_default()
+                && a.alternate.is_none()
+                && a.released_at.is_none()
+        };
+        let found = self.block.attributes.iter().position(|a| same(a.to_attribute()));
+        found.map_or_else(|| self.add(attribute), |index| index as u32)
+    }
+
+    fn add(&mut self, attribute: &Attribute) -> u32 {
+        self.block.attributes.push(attribute);
+        self.block.attributes.len() as u32 - 1
+    }
+
+    /// Drops owner records that nobody uses, keeps the others in order, and renumbers the allocations.
+    fn compact(&mut self) {
+        let mut used = vec![false; self.block.attributes.len()];
+        self.block.allocations.iter().flatten().for_each(|index| used[*index as usize] = true);
+        if used.iter().all(|u| *u) {
+            return;
+        }
+        let mut next = 0;
+        let renumbered: Vec<u32> = used
+            .iter()
+            .map(|used| {
+                let index = next;
+                next += u32::from(*used);
+                index
+            })
+            .collect();
+        for index in self.block.allocations.iter_mut().flatten() {
+            *index = renumbered[*index as usize];
+        }
+        self.block.attributes.retain(&used);
+    }
+}

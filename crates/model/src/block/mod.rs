@@ -1,0 +1,300 @@
+//! Allocation blocks (facts 1.3 and section 3).
+//!
+//! A [`Block`] is structurally sound by construction: reading one that is not gives a
+//! [`CorruptBlock`] with every problem, and nothing but the block arithmetic in [`BlockEdit`] changes
+//! its allocations, free list, owner records and sequence numbers.
+
+mod edit;
+mod read;
+mod write;
+
+use std::fmt;
+use std::net::IpAddr;
+
+use ipnet::IpNet;
+use jiff::Timestamp;
+
+pub use self::edit::{AssignError, BlockEdit};
+pub use self::read::BlockContent;
+use crate::attributes::{AttributeRef, AttributeTable};
+use crate::cidr;
+use crate::json::Unknown;
+use crate::time::parse_time;
+
+/// Ordinals that Windows nodes reserve at the start of a block.
+pub const WINDOWS_RESERVED_FIRST: u32 = 3;
+/// Ordinals that Windows nodes reserve at the end of a block.
+pub const WINDOWS_RESERVED_LAST: u32 = 1;
+
+/// The field `affinity` of a block: who owns it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum BlockOwner {
+    /// `host:<node>`.
+    Host(String),
+    /// `virtual:<name>`, such as `virtual:load-balancer`.
+    Virtual(String),
+    /// Any other text.
+    Other(String),
+}
+
+impl BlockOwner {
+    /// Reads the text of the field.
+    pub fn parse(text: &str) -> Self {
+        match text.split_once(':') {
+            Some(("host", node)) => Self::Host(node.to_owned()),
+            Some(("virtual", name)) => Self::Virtual(name.to_owned()),
+            _ => Self::Other(text.to_owned()),
+        }
+    }
+
+    /// The node, where the owner is one.
+    pub fn host(&self) -> Option<&str> {
+        match self {
+            Self::Host(node) => Some(node),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for BlockOwner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Host(node) => write!(f, "host:{node}"),
+            Self::Virtual(name) => write!(f, "virtual:{name}"),
+            Self::Other(text) => f.write_str(text),
+        }
+    }
+}
+
+/// An allocation block whose structure is sound.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Block {
+    cidr: IpNet,
+    owner: Option<BlockOwner>,
+    claim_time: Option<String>,
+    /// By ordinal: index into `attributes`, or free.
+    allocations: Box<[Option<u32>]>,
+    /// Free ordinals; the head is handed out next.
+    unallocated: Vec<u32>,
+    attributes: AttributeTable,
+    sequence: u64,
+    /// Per-ordinal sequence numbers, ascending by ordinal.
+    sequences: Vec<(u32, u64)>,
+    deleted: bool,
+    rest: Option<Box<Rest>>,
+}
+
+/// What few blocks have.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Rest {
+    /// `hostAffinity` of writers before Calico 2: accepted as owner, never written (facts 1.3.3).
+    host_affinity: Option<String>,
+    /// Entries of `sequenceNumberForAllocation` that name no ordinal of the block.
+    stray_sequences: Vec<(String, u64)>,
+    /// Fields that this program does not know.
+    unknown: Unknown,
+}
+
+/// One allocated ordinal of a block.
+#[derive(Clone, Copy, Debug)]
+pub struct Allocation<'a> {
+    /// Its place in the block.
+    pub ordinal: u32,
+    /// The address.
+    pub address: IpAddr,
+    /// The owner record.
+    pub attribute: AttributeRef<'a>,
+    /// Index of the record: equal for ordinals that share one.
+    pub attribute_index: u32,
+    /// Per-ordinal sequence number; 0 where the block has none (before Calico 3.22.2).
+    pub sequence: u64,
+}
+
+impl Block {
+    /// The block's CIDR; its own mask counts, whatever the pool's block size is.
+    pub fn cidr(&self) -> IpNet {
+        self.cidr
+    }
+
+    /// Who owns the block: `affinity`, else the legacy `hostAffinity`.
+    pub fn owner(&self) -> Option<&BlockOwner> {
+        self.owner.as_ref()
+    }
+
+    /// When the owner claimed the block (Calico 3.32 and later).
+    pub fn claimed_at(&self) -> Option<Timestamp> {
+        self.claim_time.as_deref().and_then(parse_time)
+    }
+
+    /// The claim time as it is recorded.
+    pub fn claim_time(&self) -> Option<&str> {
+        self.claim_time.as_deref()
+    }
+
+    /// Number of addresses, allocated or not.
+    pub fn size(&self) -> u32 {
+        self.allocations.len() as u32
+    }
+
+    /// The block's sequence number: raised by one with every update.
+    pub fn sequence(&self) -> u64 {
+        self.sequence
+    }
+
+    /// Per-ordinal sequence number; 0 where there is none.
+    pub fn sequence_of(&self, ordinal: u32) -> u64 {
+        self.sequences.binary_search_by_key(&ordinal, |(o, _)| *o).map_or(0, |at| self.sequences[at].1)
+    }
+
+    /// Marked deleted: the first of the two steps in which Calico deletes on Kubernetes.
+    pub fn is_deleted(&self) -> bool {
+        self.deleted
+    }
+
+    /// Free ordinals in allocation order.
+    pub fn free(&self) -> &[u32] {
+        &self.unallocated
+    }
+
+    /// Number of ordinals that are not free: allocated, cooling and reserved ones.
+    pub fn allocated(&self) -> u32 {
+        self.size() - self.unallocated.len() as u32
+    }
+
+    /// The allocation of an ordinal; `None` where it is free or out of range.
+    pub fn allocation(&self, ordinal: u32) -> Option<Allocation<'_>> {
+        let index = (*self.allocations.get(ordinal as usize)?)?;
+        Some(Allocation {
+            ordinal,
+            address: cidr::address_at(self.cidr, ordinal),
+            attribute: self.attributes.get(index as usize)?,
+            attribute_index: index,
+            sequence: self.sequence_of(ordinal),
+        })
+    }
+
+    /// The allocation of an address; `None` where it is free or not in the block.
+    pub fn allocation_of(&self, address: IpAddr) -> Option<Allocation<'_>> {
+        self.allocation(cidr::ordinal_of(self.cidr, address)?)
+    }
+
+    /// Everything allocated, cooling or reserved, ascending by ordinal.
+    pub fn allocations(&self) -> impl Iterator<Item = Allocation<'_>> {
+        (0..self.size()).filter_map(|ordinal| self.allocation(ordinal))
+    }
+
+    /// The owner records, each of which at least one ordinal uses.
+    pub fn attributes(&self) -> impl ExactSizeIterator<Item = AttributeRef<'_>> {
+        self.attributes.iter()
+    }
+
+    /// True where no ordinal is taken but those that Windows reserves. A cooling address counts as
+    /// taken (facts 3.9).
+    pub fn is_empty(&self) -> bool {
+        self.attributes.iter().all(|a| a.is_windows_reserved())
+    }
+}
+
+/// A block that reads as JSON but whose structure is broken. It is judged by its key alone.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CorruptBlock {
+    /// The CIDR that the value states.
+    pub cidr: IpNet,
+    /// Who owns the block, for evidence.
+    pub owner: Option<BlockOwner>,
+    /// Marked deleted.
+    pub deleted: bool,
+    /// Everything that is wrong with it.
+    pub problems: Vec<BlockProblem>,
+    /// The value as it is stored.
+    pub raw: Box<str>,
+}
+
+/// One way in which a block is broken.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
+#[serde(tag = "problem", rename_all = "kebab-case")]
+pub enum BlockProblem {
+    /// `allocations` has not one entry for each address.
+    ArrayLength {
+        /// Number of addresses of the CIDR, as text: it can exceed 64 bits.
+        expected: String,
+        /// Entries that there are.
+        found: usize,
+    },
+    /// An allocation points before or behind the owner records.
+    AttributeIndex {
+        /// The ordinal.
+        ordinal: u32,
+        /// The index that it holds.
+        index: i64,
+    },
+    /// No ordinal uses an owner record.
+    UnreferencedAttribute {
+        /// Its index.
+        index: u32,
+    },
+    /// An ordinal stands in the free list more than once.
+    FreeListDuplicate {
+        /// The ordinal.
+        ordinal: u32,
+    },
+    /// The free list holds a number that is no ordinal of the block.
+    FreeListOutOfRange {
+        /// What it holds.
+        ordinal: i64,
+    },
+    /// An ordinal is in the free list and allocated as well.
+    FreeListAllocated {
+        /// The ordinal.
+        ordinal: u32,
+    },
+    /// An ordinal is neither allocated nor in the free list.
+    FreeListIncomplete {
+        /// The ordinal.
+        ordinal: u32,
+    },
+    /// An address is said to have been released in the future.
+    ReleasedInFuture {
+        /// The ordinal.
+        ordinal: u32,
+        /// The time that is recorded.
+        released_at: String,
+    },
+    /// The key and the field `cidr` name different blocks.
+    KeyMismatch {
+        /// What the key names.
+        key: String,
+        /// What the value says.
+        cidr: String,
+    },
+}
+
+impl fmt::Display for BlockProblem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::ArrayLength { expected, found } => {
+                write!(f, "allocations has {found} entries instead of {expected}")
+            }
+            Self::AttributeIndex { ordinal, index } => {
+                write!(f, "ordinal {ordinal} points at attribute {index}, which does not exist")
+            }
+            Self::UnreferencedAttribute { index } => write!(f, "attribute {index} is used by no ordinal"),
+            Self::FreeListDuplicate { ordinal } => {
+                write!(f, "ordinal {ordinal} is in the free list more than once")
+            }
+            Self::FreeListOutOfRange { ordinal } => {
+                write!(f, "the free list holds {ordinal}, which is no ordinal of the block")
+            }
+            Self::FreeListAllocated { ordinal } => {
+                write!(f, "ordinal {ordinal} is allocated and in the free list")
+            }
+            Self::FreeListIncomplete { ordinal } => {
+                write!(f, "ordinal {ordinal} is neither allocated nor in the free list")
+            }
+            Self::ReleasedInFuture { ordinal, released_at } => {
+                write!(f, "ordinal {ordinal} was released in the future, at {released_at}")
+            }
+            Self::KeyMismatch { key, cidr } => write!(f, "the key names {key}, the value {cidr}"),
+        }
+    }
+}

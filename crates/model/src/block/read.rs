@@ -1,0 +1,345 @@
+//! Reading a block's JSON, and telling sound blocks from corrupt ones.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use ipnet::IpNet;
+use serde::de::{Deserialize, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
+
+use super::{Block, BlockOwner, BlockProblem, CorruptBlock, Rest};
+use crate::attributes::AttributeTable;
+use crate::cidr;
+use crate::json::{Array, Fields, Items, Object, Str, Unknown, keep, read_object, set, which};
+
+/// What is stored under a block's key.
+#[derive(Clone, Debug, PartialEq)]
+pub enum BlockContent {
+    /// A block whose structure is sound.
+    Sound(Box<Block>),
+    /// A block whose structure is broken.
+    Corrupt(Box<CorruptBlock>),
+}
+
+impl BlockContent {
+    /// Reads the JSON of a block.
+    ///
+    /// # Errors
+    /// Where the text is not JSON, a field has another type than Calico's reader accepts, or `cidr` is
+    /// missing or not a CIDR. A block that reads but is broken is no error but [`Self::Corrupt`].
+    pub fn parse(json: &[u8]) -> Result<Self, String> {
+        let mut raw = RawBlock::default();
+        read_object(json, &mut raw).map_err(|e| e.to_string())?;
+        let cidr = raw.cidr.as_deref().ok_or("the field `cidr` is missing")?;
+        let cidr =
+            cidr::parse_cidr(cidr).ok_or_else(|| format!("`cidr` is {cidr:?}, which is not a CIDR"))?;
+        let problems = raw.problems(cidr);
+        if problems.is_empty() {
+            return Ok(Self::Sound(Box::new(raw.into_block(cidr))));
+        }
+        let owner = raw.owner();
+        let raw_text = String::from_utf8_lossy(json).into_owned().into_boxed_str();
+        Ok(Self::Corrupt(Box::new(CorruptBlock {
+            cidr,
+            owner,
+            deleted: raw.deleted,
+            problems,
+            raw: raw_text,
+        })))
+    }
+
+    /// The CIDR that the value states.
+    pub fn cidr(&self) -> IpNet {
+        match self {
+            Self::Sound(block) => block.cidr(),
+            Self::Corrupt(block) => block.cidr,
+        }
+    }
+
+    /// Who owns it.
+    pub fn owner(&self) -> Option<&BlockOwner> {
+        match self {
+            Self::Sound(block) => block.owner(),
+            Self::Corrupt(block) => block.owner.as_ref(),
+        }
+    }
+
+    /// Marked deleted.
+    pub fn is_deleted(&self) -> bool {
+        match self {
+            Self::Sound(block) => block.is_deleted(),
+            Self::Corrupt(block) => block.deleted,
+        }
+    }
+
+    /// The block, where its structure is sound.
+    pub fn sound(&self) -> Option<&Block> {
+        match self {
+            Self::Sound(block) => Some(block),
+            Self::Corrupt(_) => None,
+        }
+    }
+}
+
+/// The fields of a block before anything about them is known.
+#[derive(Default)]
+struct RawBlock {
+    cidr: Option<String>,
+    affinity: Option<String>,
+    claim_time: Option<String>,
+    allocations: Numbers,
+    unallocated: Numbers,
+    attributes: AttributeTable,
+    sequence: u64,
+    sequences: SequenceMap,
+    deleted: bool,
+    host_affinity: Option<String>,
+    unknown: Option<Box<Unknown>>,
+}
+
+/// Field names in the etcd form; the claim time has another name in custom resources.
+const FIELDS: [&str; 11] = [
+    "cidr",
+    "affinity",
+    "affinity_claim_time",
+    "allocations",
+    "unallocated",
+    "attributes",
+    "sequenceNumber",
+    "sequenceNumberForAllocation",
+    "deleted",
+    "hostAffinity",
+    "affinityClaimTime",
+];
+
+impl<'de> Fields<'de> for RawBlock {
+    fn field<A: MapAccess<'de>>(&mut self, name: &str, map: &mut A) -> Result<(), A::Error> {
+        match which(name, &FIELDS) {
+            Some(0) => self.cidr = map.next_value()?,
+            Some(1) => self.affinity = map.next_value()?,
+            Some(2 | 10) => self.claim_time = map.next_value()?,
+            Some(3) => {
+                self.allocations.0.clear();
+                map.next_value_seed(Array(&mut self.allocations))?;
+            }
+            Some(4) => {
+                self.unallocated.0.clear();
+                map.next_value_seed(Array(&mut self.unallocated))?;
+            }
+            Some(5) => {
+                self.attributes = AttributeTable::default();
+                map.next_value_seed(Array(&mut self.attributes))?;
+            }
+            Some(6) => set(&mut self.sequence, map)?,
+            Some(7) => map.next_value_seed(Object(&mut self.sequences))?,
+            Some(8) => set(&mut self.deleted, map)?,
+            Some(9) => self.host_affinity = map.next_value()?,
+            _ => keep(&mut self.unknown, name, map)?,
+        }
+        Ok(())
+    }
+}
+
+impl RawBlock {
+    fn owner(&self) -> Option<BlockOwner> {
+        match (self.affinity.as_deref(), self.host_affinity.as_deref()) {
+            (Some(affinity), _) if !affinity.is_empty() => Some(BlockOwner::parse(affinity)),
+            (_, Some(host)) if !host.is_empty() => Some(BlockOwner::Host(host.to_owned())),
+            _ => None,
+        }
+    }
+
+    /// Everything that breaks the rules of facts 3.1.
+    fn problems(&self, cidr: IpNet) -> Vec<BlockProblem> {
+        let size = cidr::size(cidr);
+        let found = self.allocations.0.len();
+        if size != found as u128 {
+            return vec![BlockProblem::ArrayLength { expected: size.to_string(), found }];
+        }
+        let mut problems = Vec::new();
+        let mut used = vec![false; self.attributes.len()];
+        for (ordinal, index) in (0..).zip(&self.allocations.0) {
+            let Some(index) = *index else { continue };
+            match usize::try_from(index).ok().and_then(|i| used.get_mut(i)) {
+                Some(used) => *used = true,
+                None => problems.push(BlockProblem::AttributeIndex { ordinal, index }),
+            }
+        }
+        let unused = (0..).zip(&used).filter(|(_, used)| !**used);
+        problems.extend(unused.map(|(index, _)| BlockProblem::UnreferencedAttribute { index }));
+        self.free_list_problems(&mut problems);
+        problems
+    }
+
+    fn free_list_problems(&self, problems: &mut Vec<BlockProblem>) {
+        let allocations = &self.allocations.0;
+        let mut listed = vec![false; allocations.len()];
+        for entry in &self.unallocated.0 {
+            let number = entry.unwrap_or_default();
+            let Some(place) = usize::try_from(number).ok().filter(|i| *i < listed.len()) else {
+                problems.push(BlockProblem::FreeListOutOfRange { ordinal: number });
+                continue;
+            };
+            let ordinal = place as u32;
+            if listed[place] {
+                problems.push(BlockProblem::FreeListDuplicate { ordinal });
+            } else if allocations[place].is_some() {
+                problems.push(BlockProblem::FreeListAllocated { ordinal });
+            }
+            listed[place] = true;
+        }
+        for (ordinal, allocation) in (0..).zip(allocations) {
+            if allocation.is_none() && !listed[ordinal as usize] {
+                problems.push(BlockProblem::FreeListIncomplete { ordinal });
+            }
+        }
+    }
+
+    /// The block of a value without problems.
+    fn into_block(mut self, cidr: IpNet) -> Block {
+        let owner = self.owner();
+        let size = self.allocations.0.len();
+        let index = |n: Option<i64>| n.map(|n| n as u32);
+        self.attributes.shrink();
+        let (sequences, stray_sequences) = self.sequences.split(size);
+        let rest = Rest {
+            host_affinity: self.host_affinity,
+            stray_sequences,
+            unknown: self.unknown.map(|u| *u).unwrap_or_default(),
+        };
+        Block {
+            cidr,
+            owner,
+            claim_time: self.claim_time,
+            allocations: self.allocations.0.into_iter().map(index).collect(),
+            unallocated: self.unallocated.0.into_iter().flatten().map(|n| n as u32).collect(),
+            attributes: self.attributes,
+            sequence: self.sequence,
+            sequences,
+            deleted: self.deleted,
+            rest: (rest != Rest::default()).then(|| Box::new(rest)),
+        }
+    }
+}
+
+/// An array of numbers and nulls.
+#[derive(Default)]
+struct Numbers(Vec<Option<i64>>);
+
+impl<'de> Items<'de> for Numbers {
+    fn item<A: SeqAccess<'de>>(&mut self, seq: &mut A) -> Result<bool, A::Error> {
+        let number = seq.next_element::<Option<i64>>()?;
+        self.0.extend(number);
+        Ok(number.is_some())
+    }
+}
+
+/// Sequence numbers by what they belong to.
+type Numbered<T> = Vec<(T, u64)>;
+
+/// `sequenceNumberForAllocation`.
+#[derive(Default)]
+struct SequenceMap(Vec<(Result<u32, String>, u64)>);
+
+impl<'de> Fields<'de> for SequenceMap {
+    fn field<A: MapAccess<'de>>(&mut self, name: &str, map: &mut A) -> Result<(), A::Error> {
+        let canonical = |n: &u32| name.len() == 1 || !name.starts_with(['0', '+']) && *n < u32::MAX;
+        let ordinal = name.parse().ok().filter(canonical).ok_or_else(|| name.to_owned());
+        self.0.push((ordinal, map.next_value::<Option<u64>>()?.unwrap_or_default()));
+        Ok(())
+    }
+}
+
+impl SequenceMap {
+    /// Numbers of ordinals below `size`, ascending, and entries that name no such ordinal.
+    fn split(self, size: usize) -> (Numbered<u32>, Numbered<String>) {
+        let mut known = Vec::with_capacity(self.0.len());
+        let mut stray = Vec::new();
+        for (ordinal, number) in self.0 {
+            match ordinal {
+                Ok(ordinal) if (ordinal as usize) < size => known.push((ordinal, number)),
+                Ok(ordinal) => stray.push((ordinal.to_string(), number)),
+                Err(name) => stray.push((name, number)),
+            }
+        }
+        known.sort_by_key(|(ordinal, _)| *ordinal);
+        // Of several entries for one ordinal the last one counts, as with Go's reader.
+        known.reverse();
+        known.dedup_by_key(|(ordinal, _)| *ordinal);
+        known.reverse();
+        known.shrink_to_fit();
+        (known, stray)
+    }
+}
+
+impl<'de> Items<'de> for AttributeTable {
+    fn item<A: SeqAccess<'de>>(&mut self, seq: &mut A) -> Result<bool, A::Error> {
+        let mut raw = RawAttribute::default();
+        if seq.next_element_seed(Object(&mut raw))?.is_none() {
+            return Ok(false);
+        }
+        fn entries<'a>(
+            map: &'a Option<OwnerEntries<'_>>,
+        ) -> Option<impl ExactSizeIterator<Item = (&'a str, &'a str)>> {
+            map.as_ref().map(|m| m.0.iter().map(|(k, v)| (&*k.0, &*v.0)))
+        }
+        self.push_parts(
+            raw.handle.as_ref().map(|h| &*h.0),
+            entries(&raw.owner),
+            entries(&raw.alternate),
+            raw.released_at.as_ref().map(|t| &*t.0),
+            raw.unknown.as_deref().unwrap_or(&Unknown::new()),
+        );
+        if self.len() > u32::MAX as usize / 2 {
+            return Err(A::Error::custom("too many attributes"));
+        }
+        Ok(true)
+    }
+}
+
+#[derive(Default)]
+struct RawAttribute<'de> {
+    handle: Option<Str<'de>>,
+    owner: Option<OwnerEntries<'de>>,
+    alternate: Option<OwnerEntries<'de>>,
+    released_at: Option<Str<'de>>,
+    unknown: Option<Box<Unknown>>,
+}
+
+impl<'de> Fields<'de> for RawAttribute<'de> {
+    fn field<A: MapAccess<'de>>(&mut self, name: &str, map: &mut A) -> Result<(), A::Error> {
+        match which(name, &["handle_id", "secondary", "alternateOwnerAttrs", "releasedAt"]) {
+            Some(0) => self.handle = map.next_value()?,
+            Some(1) => self.owner = map.next_value()?,
+            Some(2) => self.alternate = map.next_value()?,
+            Some(3) => self.released_at = map.next_value()?,
+            _ => keep(&mut self.unknown, name, map)?,
+        }
+        Ok(())
+    }
+}
+
+/// A map from text to text; `null` values read as the empty text.
+struct OwnerEntries<'de>(Vec<(Str<'de>, Str<'de>)>);
+
+impl<'de> Deserialize<'de> for OwnerEntries<'de> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Entries;
+        impl<'de> Visitor<'de> for Entries {
+            type Value = OwnerEntries<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object of strings")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+                let mut entries: Vec<(Str<'de>, Str<'de>)> = Vec::with_capacity(6);
+                while let Some((key, value)) = map.next_entry::<Str<'de>, Option<Str<'de>>>()? {
+                    entries.retain(|(known, _)| known.0 != key.0);
+                    entries.push((key, value.unwrap_or(Str(Cow::Borrowed("")))));
+                }
+                Ok(OwnerEntries(entries))
+            }
+        }
+        deserializer.deserialize_map(Entries)
+    }
+}

@@ -1,0 +1,69 @@
+//! Writing a block as Calico writes it to etcd: fields in Calico's order, unknown ones behind them.
+
+use serde::ser::{Serialize, SerializeMap, Serializer};
+
+use super::Block;
+use crate::attributes::Attribute;
+
+impl Serialize for Block {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("cidr", &self.cidr)?;
+        map.serialize_entry("affinity", &self.written_owner())?;
+        if let Some(time) = &self.claim_time {
+            map.serialize_entry("affinity_claim_time", time)?;
+        }
+        map.serialize_entry("allocations", &self.allocations)?;
+        map.serialize_entry("unallocated", &self.unallocated)?;
+        let attributes: Vec<Attribute> = self.attributes().map(|a| a.to_attribute()).collect();
+        map.serialize_entry("attributes", &attributes)?;
+        map.serialize_entry("sequenceNumber", &self.sequence)?;
+        map.serialize_entry("sequenceNumberForAllocation", &Sequences(self))?;
+        map.serialize_entry("deleted", &self.deleted)?;
+        for (name, value) in self.rest.iter().flat_map(|rest| &rest.unknown) {
+            map.serialize_entry(name, value)?;
+        }
+        map.end()
+    }
+}
+
+impl Block {
+    /// The owner as the field `affinity`: a legacy `hostAffinity` is written as `host:` (facts 1.3.3).
+    fn written_owner(&self) -> Option<String> {
+        self.owner.as_ref().map(ToString::to_string)
+    }
+}
+
+impl Serialize for Attribute {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        if let Some(handle) = &self.handle {
+            map.serialize_entry("handle_id", handle)?;
+        }
+        for (name, entries) in [("secondary", &self.owner), ("alternateOwnerAttrs", &self.alternate)] {
+            if let Some(entries) = entries.as_ref().filter(|e| !e.is_empty()) {
+                map.serialize_entry(name, entries)?;
+            }
+        }
+        if let Some(released_at) = &self.released_at {
+            map.serialize_entry("releasedAt", released_at)?;
+        }
+        for (name, value) in &self.unknown {
+            map.serialize_entry(name, value)?;
+        }
+        map.end()
+    }
+}
+
+/// `sequenceNumberForAllocation`: keys are decimal texts, sorted bytewise as Go does.
+struct Sequences<'a>(&'a Block);
+
+impl Serialize for Sequences<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let stray = self.0.rest.iter().flat_map(|rest| rest.stray_sequences.iter().cloned());
+        let known = self.0.sequences.iter().map(|(ordinal, number)| (ordinal.to_string(), *number));
+        let mut entries: Vec<(String, u64)> = known.chain(stray).collect();
+        entries.sort();
+        serializer.collect_map(entries)
+    }
+}

@@ -1,0 +1,120 @@
+//! CIDRs as Calico writes them, and the arithmetic between a block's CIDR, its ordinals and addresses.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use ipnet::{IpNet, Ipv4Net, Ipv6Net};
+
+/// Block sizes that Calico allows, as prefix lengths: /20 to /32 for IPv4 (facts section 8).
+pub const BLOCK_PREFIXES_V4: std::ops::RangeInclusive<u8> = 20..=32;
+/// Block sizes that Calico allows for IPv6: /116 to /128.
+pub const BLOCK_PREFIXES_V6: std::ops::RangeInclusive<u8> = 116..=128;
+
+/// Reads a CIDR, or a bare address as a CIDR of full length, and masks it to its network address, as
+/// Calico's reader does.
+pub fn parse_cidr(text: &str) -> Option<IpNet> {
+    let net = match text.split_once('/') {
+        Some(_) => text.parse::<IpNet>().ok()?,
+        None => IpNet::from(text.parse::<IpAddr>().ok()?),
+    };
+    Some(net.trunc())
+}
+
+/// Reads an address, or the address part of a CIDR (`192.0.2.11/24` gives 192.0.2.11).
+pub fn parse_address(text: &str) -> Option<IpAddr> {
+    match text.split_once('/') {
+        Some(_) => text.parse::<IpNet>().ok().map(|net| net.addr()),
+        None => text.parse().ok(),
+    }
+}
+
+/// The form in which keys of etcd name a CIDR: the first `/` as `-` (`10.244.1.0-26`).
+pub fn dashed(cidr: IpNet) -> String {
+    format!("{}-{}", cidr.addr(), cidr.prefix_len())
+}
+
+/// Reads the form of keys: the first `-` is the slash.
+pub fn parse_dashed(text: &str) -> Option<IpNet> {
+    parse_cidr(&text.replacen('-', "/", 1))
+}
+
+/// Number of addresses in `cidr`; `2^128` (for `::/0`) is given as [`u128::MAX`].
+pub fn size(cidr: IpNet) -> u128 {
+    let host_bits = u32::from(cidr.max_prefix_len() - cidr.prefix_len());
+    1u128.checked_shl(host_bits).unwrap_or(u128::MAX)
+}
+
+/// The ordinal of `address` in the block `cidr`, where it lies in it.
+pub fn ordinal_of(cidr: IpNet, address: IpAddr) -> Option<u32> {
+    let offset = match (cidr, address) {
+        (IpNet::V4(net), IpAddr::V4(ip)) if net.contains(&ip) => {
+            u128::from(u32::from(ip) - u32::from(net.network()))
+        }
+        (IpNet::V6(net), IpAddr::V6(ip)) if net.contains(&ip) => u128::from(ip) - u128::from(net.network()),
+        _ => return None,
+    };
+    u32::try_from(offset).ok()
+}
+
+/// The address with `ordinal` in the block `cidr`. Beyond the end of the address space it wraps around.
+pub fn address_at(cidr: IpNet, ordinal: u32) -> IpAddr {
+    match cidr {
+        IpNet::V4(net) => Ipv4Addr::from(u32::from(net.network()).wrapping_add(ordinal)).into(),
+        IpNet::V6(net) => Ipv6Addr::from(u128::from(net.network()).wrapping_add(ordinal.into())).into(),
+    }
+}
+
+/// The block of size `prefix` that holds `address`. `None` where the prefix is longer than the address.
+pub fn block_around(address: IpAddr, prefix: u8) -> Option<IpNet> {
+    let net = match address {
+        IpAddr::V4(ip) => IpNet::V4(Ipv4Net::new(ip, prefix).ok()?),
+        IpAddr::V6(ip) => IpNet::V6(Ipv6Net::new(ip, prefix).ok()?),
+    };
+    Some(net.trunc())
+}
+
+/// True where the two share an address.
+pub fn overlap(a: IpNet, b: IpNet) -> bool {
+    a.contains(&b) || b.contains(&a)
+}
+
+/// True for IPv4.
+pub fn is_v4(cidr: IpNet) -> bool {
+    matches!(cidr, IpNet::V4(_))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_replace_the_first_slash_only() {
+        for (text, key) in [("10.244.1.0/26", "10.244.1.0-26"), ("fd00:10:244::/122", "fd00:10:244::-122")] {
+            let cidr = parse_cidr(text).unwrap();
+            assert_eq!(dashed(cidr), key);
+            assert_eq!(parse_dashed(key), Some(cidr));
+        }
+        assert_eq!(parse_dashed("10.244.1.7-26").map(dashed).as_deref(), Some("10.244.1.0-26"));
+        assert_eq!(parse_dashed("10.244.1.0"), parse_cidr("10.244.1.0/32"));
+        assert_eq!(parse_dashed("10.244.1.0-99"), None);
+    }
+
+    #[test]
+    fn ordinals_and_addresses_are_inverse() {
+        for text in ["10.244.1.64/26", "fd00::40/122", "255.255.255.192/26"] {
+            let cidr = parse_cidr(text).unwrap();
+            for ordinal in 0..64 {
+                assert_eq!(ordinal_of(cidr, address_at(cidr, ordinal)), Some(ordinal));
+            }
+        }
+        let cidr = parse_cidr("10.244.1.64/26").unwrap();
+        assert_eq!(ordinal_of(cidr, "10.244.1.63".parse().unwrap()), None);
+        assert_eq!(ordinal_of(cidr, "::1".parse().unwrap()), None);
+    }
+
+    #[test]
+    fn sizes_of_the_extremes() {
+        assert_eq!(size(parse_cidr("10.0.0.1").unwrap()), 1);
+        assert_eq!(size(parse_cidr("0.0.0.0/0").unwrap()), 1 << 32);
+        assert_eq!(size(parse_cidr("::/0").unwrap()), u128::MAX);
+    }
+}

@@ -1,0 +1,223 @@
+//! Cluster information and configuration (facts 1.6, 1.11, 1.12).
+
+use jiff::SignedDuration;
+use serde::Deserialize;
+
+use crate::resource::read;
+use crate::snapshot::FieldDefect;
+
+/// Blocks that a node may hold in one family where nothing else is configured (Calico 3.19 and later).
+pub const DEFAULT_MAX_BLOCKS_PER_HOST: u32 = 20;
+
+/// How addresses are allocated. The same five settings lie under `/calico/ipam/v2/config`, which the
+/// allocator reads, and in the resource IPAMConfiguration; in etcd nobody keeps the two equal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct IpamConfig {
+    /// Nodes take addresses from their own blocks only.
+    pub strict_affinity: bool,
+    /// Nodes claim blocks when they need one.
+    pub auto_allocate_blocks: bool,
+    /// Most blocks of a node; 0 for [`DEFAULT_MAX_BLOCKS_PER_HOST`].
+    pub max_blocks_per_host: i64,
+    /// Addresses of stopped KubeVirt machines are kept.
+    pub kubevirt_persistence: bool,
+    /// Seconds for which a released address is not handed out again.
+    pub cooldown_seconds: i64,
+}
+
+impl Default for IpamConfig {
+    /// What Calico assumes where nothing is stored.
+    fn default() -> Self {
+        Self {
+            strict_affinity: false,
+            auto_allocate_blocks: true,
+            max_blocks_per_host: 0,
+            kubevirt_persistence: true,
+            cooldown_seconds: 0,
+        }
+    }
+}
+
+#[derive(Default, Deserialize)]
+struct RawIpamConfig {
+    #[serde(alias = "strictAffinity")]
+    strict_affinity: Option<bool>,
+    #[serde(alias = "autoAllocateBlocks")]
+    auto_allocate_blocks: Option<bool>,
+    #[serde(rename = "maxBlocksPerHost")]
+    max_blocks_per_host: Option<i64>,
+    #[serde(rename = "kubeVirtVMAddressPersistence")]
+    kubevirt_persistence: Option<String>,
+    #[serde(rename = "ipCooldownSeconds")]
+    cooldown_seconds: Option<i64>,
+}
+
+impl IpamConfig {
+    /// Reads the value under `/calico/ipam/v2/config`. An absent flag is false, although the default of
+    /// an absent value is true for one of them: `{}` turns allocation of blocks off (facts 1.6).
+    ///
+    /// # Errors
+    /// Where the text is not JSON or a field has the wrong type.
+    pub fn parse(json: &[u8]) -> Result<Self, String> {
+        let raw: RawIpamConfig = serde_json::from_slice(json).map_err(|e| e.to_string())?;
+        Ok(raw.into())
+    }
+
+    /// Reads the resource IPAMConfiguration.
+    ///
+    /// # Errors
+    /// Where the text is not JSON or a field has the wrong type.
+    pub fn parse_resource(json: &[u8]) -> Result<Self, String> {
+        let (_, raw, _) = read::<RawIpamConfig>(json)?;
+        Ok(raw.into())
+    }
+
+    /// Most blocks of a node in one family and pool.
+    pub fn block_limit(&self) -> u32 {
+        u32::try_from(self.max_blocks_per_host).ok().filter(|n| *n > 0).unwrap_or(DEFAULT_MAX_BLOCKS_PER_HOST)
+    }
+}
+
+impl From<RawIpamConfig> for IpamConfig {
+    fn from(raw: RawIpamConfig) -> Self {
+        Self {
+            strict_affinity: raw.strict_affinity.unwrap_or(false),
+            auto_allocate_blocks: raw.auto_allocate_blocks.unwrap_or(false),
+            max_blocks_per_host: raw.max_blocks_per_host.unwrap_or(0),
+            kubevirt_persistence: raw.kubevirt_persistence.as_deref() != Some("Disabled"),
+            cooldown_seconds: raw.cooldown_seconds.unwrap_or(0),
+        }
+    }
+}
+
+/// Cluster information (facts 1.11).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ClusterInformation {
+    /// 32 hexadecimal digits; empty where unset.
+    pub guid: String,
+    /// Comma-separated words such as `k8s,bgp,kdd`.
+    pub cluster_type: String,
+    /// The newest version that a component wrote, such as `v3.32.1`.
+    pub calico_version: String,
+    /// False while the datastore is locked; `None` counts as not locked.
+    pub datastore_ready: Option<bool>,
+}
+
+impl ClusterInformation {
+    /// Reads its JSON.
+    ///
+    /// # Errors
+    /// Where the text is not JSON or a field has the wrong type.
+    pub fn parse(json: &[u8]) -> Result<Self, String> {
+        #[derive(Default, Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Spec {
+            #[serde(rename = "clusterGUID")]
+            guid: Option<String>,
+            cluster_type: Option<String>,
+            calico_version: Option<String>,
+            datastore_ready: Option<bool>,
+        }
+        let (_, spec, _) = read::<Spec>(json)?;
+        Ok(Self {
+            guid: spec.guid.unwrap_or_default(),
+            cluster_type: spec.cluster_type.unwrap_or_default(),
+            calico_version: spec.calico_version.unwrap_or_default(),
+            datastore_ready: spec.datastore_ready,
+        })
+    }
+}
+
+/// Which LoadBalancer services Calico serves (facts 2.13).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum AssignIps {
+    /// All of its class or of none.
+    #[default]
+    AllServices,
+    /// Only those that ask for it.
+    RequestedServicesOnly,
+}
+
+/// What IPAM needs of the configuration of kube-controllers (facts 1.12).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct KubeControllersConfiguration {
+    /// `spec.controllers.node.leakGracePeriod`.
+    pub leak_grace_period: Option<SignedDuration>,
+    /// `spec.controllers.loadBalancer.assignIPs`; `None` where there is no such section.
+    pub assign_ips: Option<AssignIps>,
+}
+
+impl KubeControllersConfiguration {
+    /// Reads its JSON. A grace period that is no duration is left out and reported.
+    ///
+    /// # Errors
+    /// Where the text is not JSON or a field has the wrong type.
+    pub fn parse(json: &[u8]) -> Result<(Self, Vec<FieldDefect>), String> {
+        #[derive(Default, Deserialize)]
+        struct Spec {
+            controllers: Option<Controllers>,
+        }
+        #[derive(Default, Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Controllers {
+            node: Option<NodeController>,
+            load_balancer: Option<LoadBalancer>,
+        }
+        #[derive(Default, Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct NodeController {
+            leak_grace_period: Option<String>,
+        }
+        #[derive(Default, Deserialize)]
+        struct LoadBalancer {
+            #[serde(rename = "assignIPs")]
+            assign_ips: Option<String>,
+        }
+        let (_, spec, _) = read::<Spec>(json)?;
+        let controllers = spec.controllers.unwrap_or_default();
+        let mut result = Self::default();
+        let mut defects = Vec::new();
+        if let Some(text) = controllers.node.and_then(|n| n.leak_grace_period) {
+            result.leak_grace_period = parse_go_duration(&text);
+            if result.leak_grace_period.is_none() {
+                let field = "spec.controllers.node.leakGracePeriod";
+                defects.push(FieldDefect::new(field, format!("{text:?} is not a duration")));
+            }
+        }
+        result.assign_ips = controllers.load_balancer.map(|lb| match lb.assign_ips.as_deref() {
+            Some("RequestedServicesOnly") => AssignIps::RequestedServicesOnly,
+            _ => AssignIps::AllServices,
+        });
+        Ok((result, defects))
+    }
+}
+
+/// Reads a duration as Go prints one: `15m0s`, `1h30m`, `1.5s`, `0`.
+pub fn parse_go_duration(text: &str) -> Option<SignedDuration> {
+    let (sign, mut rest) = match text.strip_prefix('-') {
+        Some(rest) => (-1.0, rest),
+        None => (1.0, text),
+    };
+    if rest == "0" {
+        return Some(SignedDuration::ZERO);
+    }
+    let mut seconds = 0.0;
+    while !rest.is_empty() {
+        let digits = rest.find(|c: char| !c.is_ascii_digit() && c != '.')?;
+        let number: f64 = rest[..digits].parse().ok()?;
+        let unit_len =
+            rest[digits..].find(|c: char| c.is_ascii_digit() || c == '.').unwrap_or(rest.len() - digits);
+        seconds += number
+            * match &rest[digits..digits + unit_len] {
+                "h" => 3600.0,
+                "m" => 60.0,
+                "s" => 1.0,
+                "ms" => 1e-3,
+                "us" | "µs" | "μs" => 1e-6,
+                "ns" => 1e-9,
+                _ => return None,
+            };
+        rest = &rest[digits + unit_len..];
+    }
+    (!text.is_empty() && text != "-").then(|| SignedDuration::try_from_secs_f64(sign * seconds).ok())?
+}

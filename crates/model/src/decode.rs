@@ -1,0 +1,120 @@
+//! From an etcd key and its value to an object of the snapshot.
+
+use crate::affinity::Affinity;
+use crate::block::BlockContent;
+use crate::config::{ClusterInformation, IpamConfig, KubeControllersConfiguration};
+use crate::endpoint::Endpoint;
+use crate::handle::Handle;
+use crate::key::{ENDPOINT_PREFIX, Key};
+use crate::node::Node;
+use crate::pool::{Pool, Reservation};
+use crate::snapshot::{Defect, DefectKind, FieldDefect, Revision, Snapshot, StoredBlock, Versioned};
+
+/// The name of the one object that Calico uses of kinds with only one.
+const DEFAULT: &str = "default";
+
+impl Snapshot {
+    /// Adds one entry of etcd. What cannot be understood becomes a [`Defect`]; keys that are none of
+    /// calipam's business are passed over.
+    pub fn add_entry(&mut self, path: &[u8], value: &[u8], revision: i64) {
+        let Ok(text) = std::str::from_utf8(path) else {
+            let path = String::from_utf8_lossy(path).into_owned();
+            self.defects.push(Defect {
+                path,
+                key: None,
+                kind: DefectKind::Key("the key is not text".into()),
+            });
+            return;
+        };
+        // Endpoints are most of what there is: no key is built for them.
+        if let Some((namespace, name)) = text.strip_prefix(ENDPOINT_PREFIX).and_then(endpoint_key) {
+            match Endpoint::parse(namespace, name, value) {
+                Ok((endpoint, defects)) => {
+                    self.endpoints.push(versioned(endpoint, revision));
+                    self.note_fields(text, defects);
+                }
+                Err(reason) => self.note(text, DefectKind::Value(reason)),
+            }
+            return;
+        }
+        match Key::parse(text) {
+            Ok(Some(key)) => {
+                if let Err(reason) = self.add(text, key, value, revision) {
+                    self.note(text, DefectKind::Value(reason));
+                }
+            }
+            Ok(None) => {}
+            Err(error) => {
+                self.defects.push(Defect {
+                    path: text.to_owned(),
+                    key: None,
+                    kind: DefectKind::Key(error.reason),
+                });
+            }
+        }
+    }
+
+    fn add(&mut self, path: &str, key: Key, value: &[u8], revision: i64) -> Result<(), String> {
+        match key {
+            Key::Block(cidr) => {
+                let content = BlockContent::parse(value)?;
+                self.blocks.push(versioned(StoredBlock { key: cidr, content }, revision));
+            }
+            Key::Affinity(key) => self.affinities.push(versioned(Affinity::parse(key, value)?, revision)),
+            Key::Handle(id) => self.handles.push(versioned(Handle::parse(&id, value)?, revision)),
+            Key::Pool(name) => self.pools.push(versioned(Pool::parse(&name, value)?, revision)),
+            Key::Reservation(name) => {
+                let (reservation, defects) = Reservation::parse(&name, value)?;
+                self.reservations.push(versioned(reservation, revision));
+                self.note_fields(path, defects);
+            }
+            Key::Node(name) => {
+                let (node, defects) = Node::parse(&name, value)?;
+                self.nodes.push(versioned(node, revision));
+                self.note_fields(path, defects);
+            }
+            Key::Endpoint { namespace, name } => {
+                let (endpoint, defects) = Endpoint::parse(&namespace, &name, value)?;
+                self.endpoints.push(versioned(endpoint, revision));
+                self.note_fields(path, defects);
+            }
+            Key::IpamConfig => self.ipam_config = Some(IpamConfig::parse(value)?),
+            Key::IpamConfiguration(name) if name == DEFAULT => {
+                self.ipam_configuration = Some(IpamConfig::parse_resource(value)?);
+            }
+            Key::ClusterInformation(name) if name == DEFAULT => {
+                self.cluster = Some(ClusterInformation::parse(value)?);
+            }
+            Key::KubeControllersConfiguration(name) if name == DEFAULT => {
+                let (config, defects) = KubeControllersConfiguration::parse(value)?;
+                self.kube_controllers = Some(config);
+                self.note_fields(path, defects);
+            }
+            // Calico reads none but the one called `default`; the host directory has no value.
+            Key::IpamConfiguration(_) | Key::ClusterInformation(_) | Key::KubeControllersConfiguration(_) => {
+            }
+            Key::IpamHost(_) => {}
+        }
+        Ok(())
+    }
+
+    fn note(&mut self, path: &str, kind: DefectKind) {
+        let key = Key::parse(path).ok().flatten();
+        self.defects.push(Defect { path: path.to_owned(), key, kind });
+    }
+
+    fn note_fields(&mut self, path: &str, defects: Vec<FieldDefect>) {
+        if !defects.is_empty() {
+            self.note(path, DefectKind::Fields(defects));
+        }
+    }
+}
+
+fn versioned<T>(value: T, revision: i64) -> Versioned<T> {
+    Versioned { value, revision: Revision::Etcd(revision) }
+}
+
+/// Namespace and name, where the rest of an endpoint's key is just that.
+fn endpoint_key(rest: &str) -> Option<(&str, &str)> {
+    rest.split_once('/').filter(|(ns, name)| !ns.is_empty() && !name.is_empty() && !name.contains('/'))
+}

@@ -1,0 +1,266 @@
+//! Workload endpoints: the addresses that pods use, as Calico records them (facts 1.10).
+
+use std::net::{IpAddr, Ipv4Addr};
+
+use serde::de::{IgnoredAny, MapAccess, SeqAccess};
+
+use crate::cidr;
+use crate::json::{Array, Fields, Items, Object, Str, read_object, which};
+use crate::names::endpoint_name;
+use crate::packing::{push_text, take_sized};
+use crate::snapshot::FieldDefect;
+use crate::text::TextRef;
+
+/// A workload endpoint, reduced to what says who uses which address.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Endpoint {
+    /// The fields in the order of [`Field`], packed. The name is left empty where it follows from them.
+    text: Box<[u8]>,
+    addresses: Addresses,
+}
+
+/// Nearly all endpoints have one IPv4 address.
+#[derive(Clone, Debug, PartialEq)]
+enum Addresses {
+    One(Ipv4Addr),
+    Many(Box<[IpAddr]>),
+}
+
+#[derive(Clone, Copy)]
+enum Field {
+    Namespace,
+    Name,
+    Node,
+    Orchestrator,
+    Pod,
+    Endpoint,
+    ContainerId,
+    Workload,
+}
+
+/// What an [`Endpoint`] is made of; absent fields are empty.
+#[derive(Clone, Debug, Default)]
+pub struct EndpointParts<'a> {
+    /// The namespace.
+    pub namespace: &'a str,
+    /// The object's name.
+    pub name: &'a str,
+    /// `spec.node`.
+    pub node: &'a str,
+    /// `spec.orchestrator`.
+    pub orchestrator: &'a str,
+    /// `spec.pod`.
+    pub pod: &'a str,
+    /// `spec.endpoint`.
+    pub endpoint: &'a str,
+    /// `spec.containerID`.
+    pub container_id: &'a str,
+    /// `spec.workload`.
+    pub workload: &'a str,
+}
+
+impl Endpoint {
+    /// Builds an endpoint from its parts.
+    pub fn new(parts: &EndpointParts<'_>, addresses: &[IpAddr]) -> Self {
+        let EndpointParts { node, orchestrator, pod, endpoint, .. } = parts;
+        let derived = parts.name == endpoint_name(node, orchestrator, pod, endpoint);
+        let name = if derived { "" } else { parts.name };
+        let mut text = Vec::with_capacity(128);
+        let mut scratch = Vec::with_capacity(64);
+        for field in
+            [parts.namespace, name, node, orchestrator, pod, endpoint, parts.container_id, parts.workload]
+        {
+            push_text(&mut text, &mut scratch, field);
+        }
+        let addresses = match addresses {
+            [IpAddr::V4(one)] => Addresses::One(*one),
+            many => Addresses::Many(many.into()),
+        };
+        Self { text: text.into_boxed_slice(), addresses }
+    }
+
+    /// Reads the JSON of a workload endpoint; namespace and name come from the key. Entries of
+    /// `ipNetworks` that are no addresses are left out and reported.
+    ///
+    /// # Errors
+    /// Where the text is not JSON, or a field has another type than Calico's reader accepts.
+    pub fn parse(namespace: &str, name: &str, json: &[u8]) -> Result<(Self, Vec<FieldDefect>), String> {
+        let mut raw = RawEndpoint::default();
+        read_object(json, &mut raw).map_err(|e| e.to_string())?;
+        let spec = raw.spec;
+        let text = |t: &'_ Option<Str<'_>>| t.as_ref().map(|t| t.0.to_string()).unwrap_or_default();
+        let mut addresses = Vec::with_capacity(2);
+        let mut defects = Vec::new();
+        for network in &spec.networks.0 {
+            match cidr::parse_address(&network.0) {
+                Some(address) => addresses.push(address),
+                None => defects
+                    .push(FieldDefect::new("spec.ipNetworks", format!("{:?} is not an address", network.0))),
+            }
+        }
+        let parts = EndpointParts {
+            namespace,
+            name,
+            node: &text(&spec.node),
+            orchestrator: &text(&spec.orchestrator),
+            pod: &text(&spec.pod),
+            endpoint: &text(&spec.endpoint),
+            container_id: &text(&spec.container_id),
+            workload: &text(&spec.workload),
+        };
+        Ok((Self::new(&parts, &addresses), defects))
+    }
+
+    /// The namespace.
+    pub fn namespace(&self) -> TextRef<'_> {
+        self.field(Field::Namespace)
+    }
+
+    /// The object's name.
+    pub fn name(&self) -> String {
+        let name = self.field(Field::Name);
+        if !name.is_empty() {
+            return name.to_string();
+        }
+        let part = |field| self.field(field).to_string();
+        endpoint_name(
+            &part(Field::Node),
+            &part(Field::Orchestrator),
+            &part(Field::Pod),
+            &part(Field::Endpoint),
+        )
+    }
+
+    /// The node on which it runs; empty where the object does not say.
+    pub fn node(&self) -> TextRef<'_> {
+        self.field(Field::Node)
+    }
+
+    /// `k8s` for pods.
+    pub fn orchestrator(&self) -> TextRef<'_> {
+        self.field(Field::Orchestrator)
+    }
+
+    /// The pod; empty where the orchestrator is not Kubernetes.
+    pub fn pod(&self) -> TextRef<'_> {
+        self.field(Field::Pod)
+    }
+
+    /// The interface, usually `eth0`.
+    pub fn interface(&self) -> TextRef<'_> {
+        self.field(Field::Endpoint)
+    }
+
+    /// The ID of the pod's sandbox; may be empty.
+    pub fn container_id(&self) -> TextRef<'_> {
+        self.field(Field::ContainerId)
+    }
+
+    /// The workload of orchestrators other than Kubernetes; usually empty.
+    pub fn workload(&self) -> TextRef<'_> {
+        self.field(Field::Workload)
+    }
+
+    /// The addresses that it uses.
+    pub fn addresses(&self) -> impl Iterator<Item = IpAddr> + '_ {
+        let (one, many) = match &self.addresses {
+            Addresses::One(address) => (Some(IpAddr::V4(*address)), [].as_slice()),
+            Addresses::Many(many) => (None, &**many),
+        };
+        one.into_iter().chain(many.iter().copied())
+    }
+
+    fn field(&self, field: Field) -> TextRef<'_> {
+        let mut rest = &*self.text;
+        for _ in 0..field as usize {
+            take_sized(&mut rest);
+        }
+        TextRef::from_packed(take_sized(&mut rest))
+    }
+}
+
+#[derive(Default)]
+struct RawEndpoint<'de> {
+    spec: RawSpec<'de>,
+}
+
+impl<'de> Fields<'de> for RawEndpoint<'de> {
+    fn field<A: MapAccess<'de>>(&mut self, name: &str, map: &mut A) -> Result<(), A::Error> {
+        match which(name, &["spec"]) {
+            Some(_) => map.next_value_seed(Object(&mut self.spec)),
+            None => map.next_value::<IgnoredAny>().map(drop),
+        }
+    }
+}
+
+#[derive(Default)]
+struct RawSpec<'de> {
+    node: Option<Str<'de>>,
+    orchestrator: Option<Str<'de>>,
+    pod: Option<Str<'de>>,
+    endpoint: Option<Str<'de>>,
+    container_id: Option<Str<'de>>,
+    workload: Option<Str<'de>>,
+    networks: Networks<'de>,
+}
+
+impl<'de> Fields<'de> for RawSpec<'de> {
+    fn field<A: MapAccess<'de>>(&mut self, name: &str, map: &mut A) -> Result<(), A::Error> {
+        let names = ["node", "orchestrator", "pod", "endpoint", "containerID", "workload", "ipNetworks"];
+        match which(name, &names) {
+            Some(0) => self.node = map.next_value()?,
+            Some(1) => self.orchestrator = map.next_value()?,
+            Some(2) => self.pod = map.next_value()?,
+            Some(3) => self.endpoint = map.next_value()?,
+            Some(4) => self.container_id = map.next_value()?,
+            Some(5) => self.workload = map.next_value()?,
+            Some(6) => {
+                self.networks.0.clear();
+                map.next_value_seed(Array(&mut self.networks))?;
+            }
+            _ => map.next_value::<IgnoredAny>().map(drop)?,
+        }
+        Ok(())
+    }
+}
+
+#[derive(Default)]
+struct Networks<'de>(Vec<Str<'de>>);
+
+impl<'de> Items<'de> for Networks<'de> {
+    fn item<A: SeqAccess<'de>>(&mut self, seq: &mut A) -> Result<bool, A::Error> {
+        let item = seq.next_element::<Option<Str<'de>>>()?;
+        let more = item.is_some();
+        self.0.extend(item.flatten());
+        Ok(more)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_example_of_the_facts() {
+        let json = br#"{"kind":"WorkloadEndpoint","metadata":{"name":"x"},"spec":{"orchestrator":"k8s","node":"node-1",
+            "containerID":"3f9a6c0b7d2e","pod":"nginx-6799fc88d8-abcde","endpoint":"eth0","ports":[{"a":1}],
+            "ipNetworks":["10.244.1.1/32","fd00::1/128","10.0.0/8"]}}"#;
+        let name = "node--1-k8s-nginx--6799fc88d8--abcde-eth0";
+        let (endpoint, defects) = Endpoint::parse("default", name, json).unwrap();
+        assert_eq!(endpoint.name(), name);
+        assert!(endpoint.field(Field::Name).is_empty());
+        assert!(endpoint.pod() == *"nginx-6799fc88d8-abcde" && endpoint.container_id() == *"3f9a6c0b7d2e");
+        let addresses: Vec<_> = endpoint.addresses().map(|a| a.to_string()).collect();
+        assert_eq!(addresses, ["10.244.1.1", "fd00::1"]);
+        assert_eq!(defects.len(), 1);
+        assert_eq!(defects[0].field, "spec.ipNetworks");
+    }
+
+    #[test]
+    fn a_name_of_its_own_is_kept() {
+        let (endpoint, _) = Endpoint::parse("default", "odd", br#"{"spec":{"node":"n"}}"#).unwrap();
+        assert_eq!(endpoint.name(), "odd");
+        assert_eq!(endpoint.addresses().count(), 0);
+        assert!(Endpoint::parse("default", "odd", br#"{"spec":[]}"#).is_err());
+    }
+}

@@ -1,0 +1,149 @@
+//! Handles: the index from an owner's ID to the blocks that hold its addresses (facts 1.5, 4.1).
+
+use std::collections::BTreeMap;
+
+use ipnet::{IpNet, Ipv4Net};
+use serde::de::{Error as _, MapAccess};
+use serde::ser::{Serialize, SerializeMap, Serializer};
+
+use crate::cidr;
+use crate::json::{Fields, Object, Unknown, keep, read_object, set, which};
+use crate::text::{Text, TextRef};
+
+/// A handle object.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Handle {
+    id: Text,
+    blocks: Blocks,
+    deleted: bool,
+    unknown: Option<Box<Unknown>>,
+}
+
+/// Addresses by block. Nearly all handles hold one address of one IPv4 block.
+#[derive(Clone, Debug, PartialEq)]
+enum Blocks {
+    One(Ipv4Net, i32),
+    Many(Box<[(IpNet, i64)]>),
+}
+
+impl Handle {
+    /// A handle with the given ID that holds nothing.
+    pub fn new(id: &str) -> Self {
+        Self { id: Text::new(id), blocks: Blocks::Many(Box::default()), deleted: false, unknown: None }
+    }
+
+    /// Reads the JSON of a handle. The ID comes from the key (etcd) or from `spec.handleID`.
+    ///
+    /// # Errors
+    /// Where the text is not JSON, a field has another type than Calico's reader accepts, or a key of
+    /// `block` is not a CIDR.
+    pub fn parse(id: &str, json: &[u8]) -> Result<Self, String> {
+        let mut raw = RawHandle::default();
+        read_object(json, &mut raw).map_err(|e| e.to_string())?;
+        let mut handle = Self {
+            id: Text::new(id),
+            blocks: Blocks::Many(Box::default()),
+            deleted: raw.deleted,
+            unknown: raw.unknown,
+        };
+        handle.set_blocks(raw.blocks.0);
+        Ok(handle)
+    }
+
+    /// The handle ID.
+    pub fn id(&self) -> TextRef<'_> {
+        self.id.as_ref()
+    }
+
+    /// Marked deleted: the first of the two steps in which Calico deletes on Kubernetes.
+    pub fn is_deleted(&self) -> bool {
+        self.deleted
+    }
+
+    /// Number of addresses by block, ascending by CIDR. A count below 1 is not expected, but kept.
+    pub fn blocks(&self) -> impl Iterator<Item = (IpNet, i64)> + '_ {
+        let (one, many) = match &self.blocks {
+            Blocks::One(net, count) => (Some((IpNet::V4(*net), i64::from(*count))), [].as_slice()),
+            Blocks::Many(entries) => (None, &**entries),
+        };
+        one.into_iter().chain(many.iter().copied())
+    }
+
+    /// Number of addresses that the handle claims to hold in `block`; 0 where it does not name it.
+    pub fn count(&self, block: IpNet) -> i64 {
+        self.blocks().find(|(cidr, _)| *cidr == block).map_or(0, |(_, count)| count)
+    }
+
+    /// Sets the number of addresses in `block`; 0 removes the entry, as Calico does.
+    pub fn set_count(&mut self, block: IpNet, count: i64) {
+        let mut blocks: BTreeMap<IpNet, i64> = self.blocks().collect();
+        match count {
+            0 => blocks.remove(&block),
+            _ => blocks.insert(block, count),
+        };
+        self.set_blocks(blocks);
+    }
+
+    /// Unknown fields, kept for the next write.
+    pub fn unknown(&self) -> Option<&Unknown> {
+        self.unknown.as_deref()
+    }
+
+    fn set_blocks(&mut self, blocks: BTreeMap<IpNet, i64>) {
+        let single = match blocks.first_key_value() {
+            Some((IpNet::V4(net), count)) if blocks.len() == 1 => {
+                i32::try_from(*count).ok().map(|c| (*net, c))
+            }
+            _ => None,
+        };
+        self.blocks = match single {
+            Some((net, count)) => Blocks::One(net, count),
+            None => Blocks::Many(blocks.into_iter().collect()),
+        };
+    }
+}
+
+impl Serialize for Handle {
+    /// As Calico writes it to etcd, without the ID, which is in the key.
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        let blocks: BTreeMap<String, i64> =
+            self.blocks().map(|(cidr, count)| (cidr.to_string(), count)).collect();
+        map.serialize_entry("block", &blocks)?;
+        map.serialize_entry("deleted", &self.deleted)?;
+        for (name, value) in self.unknown.iter().flat_map(|u| u.iter()) {
+            map.serialize_entry(name, value)?;
+        }
+        map.end()
+    }
+}
+
+#[derive(Default)]
+struct RawHandle {
+    blocks: RawBlocks,
+    deleted: bool,
+    unknown: Option<Box<Unknown>>,
+}
+
+impl<'de> Fields<'de> for RawHandle {
+    fn field<A: MapAccess<'de>>(&mut self, name: &str, map: &mut A) -> Result<(), A::Error> {
+        match which(name, &["block", "deleted"]) {
+            Some(0) => map.next_value_seed(Object(&mut self.blocks)),
+            Some(1) => set(&mut self.deleted, map),
+            _ => keep(&mut self.unknown, name, map),
+        }
+    }
+}
+
+#[derive(Default)]
+struct RawBlocks(BTreeMap<IpNet, i64>);
+
+impl<'de> Fields<'de> for RawBlocks {
+    fn field<A: MapAccess<'de>>(&mut self, name: &str, map: &mut A) -> Result<(), A::Error> {
+        let count = map.next_value::<Option<i64>>()?.unwrap_or_default();
+        let cidr = cidr::parse_cidr(name)
+            .ok_or_else(|| A::Error::custom(format_args!("`block` names {name:?}, which is not a CIDR")))?;
+        self.0.insert(cidr, count);
+        Ok(())
+    }
+}

@@ -1,0 +1,140 @@
+//! Reading JSON as Go's decoder does: field names match case-insensitively, the last of several equal
+//! fields wins, `null` leaves a field as it is, unknown fields are allowed (facts 1.3.2).
+
+use std::borrow::Cow;
+use std::fmt;
+
+use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
+
+/// Takes the fields of one JSON object.
+pub(crate) trait Fields<'de> {
+    /// Takes the value of the field `name` from `map`; must consume it exactly once.
+    fn field<A: MapAccess<'de>>(&mut self, name: &str, map: &mut A) -> Result<(), A::Error>;
+}
+
+/// Reads one whole JSON document into `fields`.
+pub(crate) fn read_object<'de>(bytes: &'de [u8], fields: &mut impl Fields<'de>) -> serde_json::Result<()> {
+    let mut reader = serde_json::Deserializer::from_slice(bytes);
+    Object(fields).deserialize(&mut reader)?;
+    reader.end()
+}
+
+/// A JSON object or `null`, given field by field to what it wraps.
+pub(crate) struct Object<'f, F>(pub &'f mut F);
+
+impl<'de, F: Fields<'de>> DeserializeSeed<'de> for Object<'_, F> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de, F: Fields<'de>> Visitor<'de> for Object<'_, F> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_unit<E: Error>(self) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        while let Some(name) = map.next_key::<Str<'de>>()? {
+            self.0.field(&name.0, &mut map)?;
+        }
+        Ok(())
+    }
+}
+
+/// Takes the items of one JSON array.
+pub(crate) trait Items<'de> {
+    /// Takes the next item from `seq`; false at the end of it.
+    fn item<A: SeqAccess<'de>>(&mut self, seq: &mut A) -> Result<bool, A::Error>;
+}
+
+/// A JSON array or `null`, given item by item to what it wraps.
+pub(crate) struct Array<'f, F>(pub &'f mut F);
+
+impl<'de, F: Items<'de>> DeserializeSeed<'de> for Array<'_, F> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de, F: Items<'de>> Visitor<'de> for Array<'_, F> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an array")
+    }
+
+    fn visit_unit<E: Error>(self) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<(), A::Error> {
+        while self.0.item(&mut seq)? {}
+        Ok(())
+    }
+}
+
+/// A string that borrows from the document where it can.
+pub(crate) struct Str<'de>(pub Cow<'de, str>);
+
+impl<'de> serde::Deserialize<'de> for Str<'de> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct StrVisitor;
+        impl<'de> Visitor<'de> for StrVisitor {
+            type Value = Str<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a string")
+            }
+
+            fn visit_borrowed_str<E: Error>(self, text: &'de str) -> Result<Str<'de>, E> {
+                Ok(Str(Cow::Borrowed(text)))
+            }
+
+            fn visit_str<E: Error>(self, text: &str) -> Result<Str<'de>, E> {
+                Ok(Str(Cow::Owned(text.to_owned())))
+            }
+        }
+        deserializer.deserialize_str(StrVisitor)
+    }
+}
+
+/// Sets `target` to the next value of `map`, or leaves it where the value is `null`.
+pub(crate) fn set<'de, T, A>(target: &mut T, map: &mut A) -> Result<(), A::Error>
+where
+    T: serde::Deserialize<'de>,
+    A: MapAccess<'de>,
+{
+    if let Some(value) = map.next_value::<Option<T>>()? {
+        *target = value;
+    }
+    Ok(())
+}
+
+/// The fields that a reader does not know, by name, as they were.
+pub type Unknown = serde_json::Map<String, serde_json::Value>;
+
+/// Keeps an unknown field.
+pub(crate) fn keep<'de, A: MapAccess<'de>>(
+    unknown: &mut Option<Box<Unknown>>,
+    name: &str,
+    map: &mut A,
+) -> Result<(), A::Error> {
+    let value = map.next_value()?;
+    unknown.get_or_insert_default().insert(name.to_owned(), value);
+    Ok(())
+}
+
+/// The first name of `names` that equals `name` but for case, as its index.
+pub(crate) fn which(name: &str, names: &[&str]) -> Option<usize> {
+    names.iter().position(|known| known.eq_ignore_ascii_case(name))
+}

@@ -1,0 +1,220 @@
+//! Keys of the etcd v3 datastore (facts 1.1).
+
+use std::fmt;
+
+use ipnet::IpNet;
+
+use crate::affinity::{AffinityKey, AffinityType};
+use crate::cidr::{dashed, is_v4, parse_dashed};
+
+/// Where all of Calico's IPAM data lies.
+pub const IPAM_PREFIX: &str = "/calico/ipam/v2/";
+/// Where allocation blocks of both families lie.
+pub const BLOCK_PREFIX: &str = "/calico/ipam/v2/assignment/";
+/// Where handles lie.
+pub const HANDLE_PREFIX: &str = "/calico/ipam/v2/handle/";
+/// Where the resources of the v3 API lie.
+pub const RESOURCE_PREFIX: &str = "/calico/resources/v3/projectcalico.org/";
+/// Where workload endpoints lie.
+pub const ENDPOINT_PREFIX: &str = "/calico/resources/v3/projectcalico.org/workloadendpoints/";
+
+/// What a key names.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Key {
+    /// An allocation block.
+    Block(IpNet),
+    /// A block affinity.
+    Affinity(AffinityKey),
+    /// A handle, by its ID.
+    Handle(String),
+    /// The configuration that the allocator uses.
+    IpamConfig,
+    /// The leftover `/calico/ipam/v2/host/<node>`: no value of interest, and no finding.
+    IpamHost(String),
+    /// An IP pool, by name.
+    Pool(String),
+    /// An IP reservation, by name.
+    Reservation(String),
+    /// A Calico node, by name.
+    Node(String),
+    /// A workload endpoint.
+    Endpoint {
+        /// Its namespace.
+        namespace: String,
+        /// Its name, with node, orchestrator, pod and interface encoded in it (facts 1.10).
+        name: String,
+    },
+    /// Cluster information; only `default` is used.
+    ClusterInformation(String),
+    /// The configuration of kube-controllers; only `default` is used.
+    KubeControllersConfiguration(String),
+    /// The IPAMConfiguration resource, which in etcd nobody keeps equal to [`Key::IpamConfig`].
+    IpamConfiguration(String),
+}
+
+/// A key under the prefixes that are read which names nothing known.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{reason}")]
+pub struct KeyError {
+    /// What is wrong with it.
+    pub reason: String,
+}
+
+/// Makes a key of a cluster-scoped resource from its name.
+type MakeKey = fn(String) -> Key;
+
+/// Cluster-scoped resources that are read: plural in the key, and how it becomes a [`Key`].
+const RESOURCES: [(&str, MakeKey); 6] = [
+    ("ippools", Key::Pool),
+    ("ipreservations", Key::Reservation),
+    ("nodes", Key::Node),
+    ("clusterinformations", Key::ClusterInformation),
+    ("kubecontrollersconfigurations", Key::KubeControllersConfiguration),
+    ("ipamconfigurations", Key::IpamConfiguration),
+];
+
+impl Key {
+    /// Reads an etcd path. `Ok(None)` for paths that are none of calipam's business.
+    ///
+    /// # Errors
+    /// Where the path lies under the IPAM prefix, or under the prefix of a resource that is read, but
+    /// has no shape that Calico uses.
+    pub fn parse(path: &str) -> Result<Option<Self>, KeyError> {
+        if let Some(rest) = path.strip_prefix(IPAM_PREFIX) {
+            return parse_ipam(rest).map(Some);
+        }
+        let Some(rest) = path.strip_prefix(RESOURCE_PREFIX) else { return Ok(None) };
+        let Some((plural, name)) = rest.split_once('/') else { return Ok(None) };
+        if plural == "workloadendpoints" {
+            return parse_endpoint(name).map(Some);
+        }
+        let Some((_, make)) = RESOURCES.iter().find(|(known, _)| *known == plural) else { return Ok(None) };
+        if name.is_empty() || name.contains('/') {
+            return Err(error(format!("`{plural}` is followed by {name:?}, which is not one name")));
+        }
+        Ok(Some(make(name.to_owned())))
+    }
+}
+
+fn error(reason: impl Into<String>) -> KeyError {
+    KeyError { reason: reason.into() }
+}
+
+fn parse_ipam(rest: &str) -> Result<Key, KeyError> {
+    let segments: Vec<&str> = rest.split('/').collect();
+    match segments.as_slice() {
+        ["config"] => Ok(Key::IpamConfig),
+        ["assignment", family, "block", cidr] => parse_family(family, cidr).map(Key::Block),
+        ["host", node] if !node.is_empty() => Ok(Key::IpamHost((*node).to_owned())),
+        ["handle", id] if !id.is_empty() => Ok(Key::Handle((*id).to_owned())),
+        [kind @ ("host" | "virtual" | "@"), node, family, "block", cidr] if !node.is_empty() => {
+            let cidr = parse_family(family, cidr)?;
+            Ok(Key::Affinity(AffinityKey { kind: AffinityType::parse(kind), node: (*node).to_owned(), cidr }))
+        }
+        ["handle", ..] => Err(error("a handle ID must not be empty or contain a slash")),
+        _ => Err(error("no key that Calico writes has this shape")),
+    }
+}
+
+fn parse_family(family: &str, cidr: &str) -> Result<IpNet, KeyError> {
+    let net = parse_dashed(cidr).ok_or_else(|| error(format!("{cidr:?} is not a CIDR")))?;
+    let expected = if is_v4(net) { "ipv4" } else { "ipv6" };
+    if family != expected {
+        return Err(error(format!("{cidr:?} lies under {family:?} instead of {expected:?}")));
+    }
+    Ok(net)
+}
+
+fn parse_endpoint(rest: &str) -> Result<Key, KeyError> {
+    match rest.split_once('/') {
+        Some((namespace, name)) if !namespace.is_empty() && !name.is_empty() && !name.contains('/') => {
+            Ok(Key::Endpoint { namespace: namespace.to_owned(), name: name.to_owned() })
+        }
+        _ => Err(error("a workload endpoint is named by namespace and name")),
+    }
+}
+
+impl fmt::Display for Key {
+    /// The etcd path.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let family = |cidr: &IpNet| if is_v4(*cidr) { "ipv4" } else { "ipv6" };
+        match self {
+            Self::Block(cidr) => write!(f, "{BLOCK_PREFIX}{}/block/{}", family(cidr), dashed(*cidr)),
+            Self::Affinity(AffinityKey { kind, node, cidr }) => {
+                write!(f, "{IPAM_PREFIX}{kind}/{node}/{}/block/{}", family(cidr), dashed(*cidr))
+            }
+            Self::Handle(id) => write!(f, "{HANDLE_PREFIX}{id}"),
+            Self::IpamConfig => write!(f, "{IPAM_PREFIX}config"),
+            Self::IpamHost(node) => write!(f, "{IPAM_PREFIX}host/{node}"),
+            Self::Pool(name) => write!(f, "{RESOURCE_PREFIX}ippools/{name}"),
+            Self::Reservation(name) => write!(f, "{RESOURCE_PREFIX}ipreservations/{name}"),
+            Self::Node(name) => write!(f, "{RESOURCE_PREFIX}nodes/{name}"),
+            Self::Endpoint { namespace, name } => write!(f, "{ENDPOINT_PREFIX}{namespace}/{name}"),
+            Self::ClusterInformation(name) => write!(f, "{RESOURCE_PREFIX}clusterinformations/{name}"),
+            Self::KubeControllersConfiguration(name) => {
+                write!(f, "{RESOURCE_PREFIX}kubecontrollersconfigurations/{name}")
+            }
+            Self::IpamConfiguration(name) => write!(f, "{RESOURCE_PREFIX}ipamconfigurations/{name}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_key_of_the_facts_reads_and_prints() {
+        for path in [
+            "/calico/ipam/v2/assignment/ipv4/block/10.244.1.0-26",
+            "/calico/ipam/v2/assignment/ipv6/block/fd00:10:244::-122",
+            "/calico/ipam/v2/host/node-1/ipv4/block/10.244.1.0-26",
+            "/calico/ipam/v2/virtual/load-balancer/ipv6/block/fd00:10:244::40-122",
+            "/calico/ipam/v2/@/node-1/ipv4/block/10.244.1.0-26",
+            "/calico/ipam/v2/handle/k8s-pod-network.3f9a",
+            "/calico/ipam/v2/handle/k8s-pod-network.3f9a\r\neth0",
+            "/calico/ipam/v2/config",
+            "/calico/ipam/v2/host/node-1",
+            "/calico/resources/v3/projectcalico.org/ippools/default-ipv4-ippool",
+            "/calico/resources/v3/projectcalico.org/ipreservations/infra",
+            "/calico/resources/v3/projectcalico.org/nodes/node-1",
+            "/calico/resources/v3/projectcalico.org/workloadendpoints/default/node--1-k8s-nginx-eth0",
+            "/calico/resources/v3/projectcalico.org/clusterinformations/default",
+            "/calico/resources/v3/projectcalico.org/kubecontrollersconfigurations/default",
+            "/calico/resources/v3/projectcalico.org/ipamconfigurations/default",
+        ] {
+            let key = Key::parse(path).unwrap().unwrap();
+            assert_eq!(key.to_string(), path);
+        }
+    }
+
+    #[test]
+    fn strange_ipam_keys_are_errors_and_others_are_nobodys_business() {
+        for path in [
+            "/calico/ipam/v2/assignment/ipv4/block/10.244.1.0-99",
+            "/calico/ipam/v2/assignment/ipv6/block/10.244.1.0-26",
+            "/calico/ipam/v2/assignment/ipv4/10.244.1.0-26",
+            "/calico/ipam/v2/handle/",
+            "/calico/ipam/v2/handle/a/b",
+            "/calico/ipam/v2/guest/node-1/ipv4/block/10.244.1.0-26",
+            "/calico/ipam/v2/",
+            "/calico/resources/v3/projectcalico.org/ippools/a/b",
+            "/calico/resources/v3/projectcalico.org/workloadendpoints/default",
+        ] {
+            assert!(Key::parse(path).is_err(), "{path}");
+        }
+        for path in [
+            "/registry/pods/default/web-0",
+            "/calico/resources/v3/projectcalico.org/profiles/kns.default",
+            "",
+        ] {
+            assert_eq!(Key::parse(path), Ok(None), "{path}");
+        }
+    }
+
+    #[test]
+    fn cidrs_of_keys_are_masked() {
+        let key = Key::parse("/calico/ipam/v2/assignment/ipv4/block/10.244.1.7-26").unwrap().unwrap();
+        assert_eq!(key.to_string(), "/calico/ipam/v2/assignment/ipv4/block/10.244.1.0-26");
+    }
+}

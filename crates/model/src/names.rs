@@ -1,0 +1,83 @@
+//! Names of workload endpoints: node, orchestrator, pod and interface in one text (facts 1.10).
+
+/// The parts of a workload endpoint's name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EndpointName {
+    /// The node.
+    pub node: String,
+    /// `k8s`, `cni`, `libnetwork` or another orchestrator.
+    pub orchestrator: String,
+    /// The pod (`k8s`), the container ID (`cni`) or the workload.
+    pub workload: String,
+    /// The interface, usually `eth0`.
+    pub endpoint: String,
+}
+
+impl EndpointName {
+    /// Takes a name apart; `None` where it has not exactly four parts.
+    pub fn parse(name: &str) -> Option<Self> {
+        let mut parts = split(name).into_iter();
+        let mut next = || parts.next().filter(|p| !p.is_empty());
+        let parsed = Self { node: next()?, orchestrator: next()?, workload: next()?, endpoint: next()? };
+        parts.next().is_none().then_some(parsed)
+    }
+}
+
+/// Splits at single dashes and turns double ones back into one.
+fn split(name: &str) -> Vec<String> {
+    let mut parts = vec![String::new()];
+    let mut rest = name.chars().peekable();
+    while let Some(c) = rest.next() {
+        match parts.last_mut() {
+            Some(part) if c != '-' => part.push(c),
+            Some(part) if rest.next_if_eq(&'-').is_some() => part.push('-'),
+            _ => parts.push(String::new()),
+        }
+    }
+    parts
+}
+
+/// Builds a workload endpoint's name from its parts: dashes are doubled, parts joined by one.
+pub fn endpoint_name(node: &str, orchestrator: &str, workload: &str, endpoint: &str) -> String {
+    let mut name =
+        String::with_capacity(node.len() + orchestrator.len() + workload.len() + endpoint.len() + 8);
+    for (i, part) in [node, orchestrator, workload, endpoint].into_iter().enumerate() {
+        if i > 0 {
+            name.push('-');
+        }
+        for piece in part.split_inclusive('-') {
+            name.push_str(piece);
+            if piece.ends_with('-') {
+                name.push('-');
+            }
+        }
+    }
+    name
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn the_example_of_the_facts() {
+        let name = "node--1-k8s-nginx--6799fc88d8--abcde-eth0";
+        let parsed = EndpointName::parse(name).unwrap();
+        assert_eq!(parsed.node, "node-1");
+        assert_eq!(parsed.workload, "nginx-6799fc88d8-abcde");
+        assert_eq!(endpoint_name("node-1", "k8s", "nginx-6799fc88d8-abcde", "eth0"), name);
+        assert_eq!(EndpointName::parse("node--1-k8s-nginx"), None);
+        assert_eq!(EndpointName::parse(""), None);
+    }
+
+    proptest! {
+        #[test]
+        fn building_then_parsing_gives_the_parts(parts in prop::collection::vec("[a-z0-9.]([a-z0-9.-]{0,12}[a-z0-9.])?", 4)) {
+            let name = endpoint_name(&parts[0], &parts[1], &parts[2], &parts[3]);
+            let parsed = EndpointName::parse(&name).unwrap();
+            prop_assert_eq!(vec![parsed.node, parsed.orchestrator, parsed.workload, parsed.endpoint], parts);
+        }
+    }
+}

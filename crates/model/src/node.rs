@@ -1,0 +1,137 @@
+//! Calico nodes and their tunnel addresses (facts 1.9, 4.1).
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use serde::Deserialize;
+
+use crate::cidr;
+use crate::resource::read;
+use crate::snapshot::FieldDefect;
+
+/// The five kinds of tunnel addresses of a node (facts 4.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum TunnelKind {
+    /// IP in IP.
+    Ipip,
+    /// VXLAN, IPv4.
+    Vxlan,
+    /// VXLAN, IPv6.
+    VxlanV6,
+    /// WireGuard, IPv4.
+    Wireguard,
+    /// WireGuard, IPv6.
+    WireguardV6,
+}
+
+impl TunnelKind {
+    /// All of them.
+    pub const ALL: [Self; 5] = [Self::Ipip, Self::Vxlan, Self::VxlanV6, Self::Wireguard, Self::WireguardV6];
+
+    /// The attribute `type` of its allocations.
+    pub fn attribute(self) -> &'static str {
+        match self {
+            Self::Ipip => "ipipTunnelAddress",
+            Self::Vxlan => "vxlanTunnelAddress",
+            Self::VxlanV6 => "vxlanV6TunnelAddress",
+            Self::Wireguard => "wireguardTunnelAddress",
+            Self::WireguardV6 => "wireguardV6TunnelAddress",
+        }
+    }
+
+    /// What its handle starts with; the node's name follows.
+    pub fn handle_prefix(self) -> &'static str {
+        match self {
+            Self::Ipip => "ipip-tunnel-addr-",
+            Self::Vxlan => "vxlan-tunnel-addr-",
+            Self::VxlanV6 => "vxlan-v6-tunnel-addr-",
+            Self::Wireguard => "wireguard-tunnel-addr-",
+            Self::WireguardV6 => "wireguard-v6-tunnel-addr-",
+        }
+    }
+
+    /// The field of the Calico node that holds it.
+    pub fn field(self) -> &'static str {
+        match self {
+            Self::Ipip => "spec.bgp.ipv4IPIPTunnelAddr",
+            Self::Vxlan => "spec.ipv4VXLANTunnelAddr",
+            Self::VxlanV6 => "spec.ipv6VXLANTunnelAddr",
+            Self::Wireguard => "spec.wireguard.interfaceIPv4Address",
+            Self::WireguardV6 => "spec.wireguard.interfaceIPv6Address",
+        }
+    }
+}
+
+/// A Calico node.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Node {
+    /// Its name in Calico.
+    pub name: String,
+    /// Its name in Kubernetes, from the orchestrator reference `k8s`; may differ from `name`.
+    pub kubernetes_name: Option<String>,
+    /// Its labels, for pool selectors.
+    pub labels: BTreeMap<String, String>,
+    /// Its tunnel addresses.
+    pub tunnels: Vec<(TunnelKind, IpAddr)>,
+}
+
+impl Node {
+    /// Reads the JSON of a Calico node; the name comes from the key. Tunnel fields that are no addresses
+    /// are left out and reported.
+    ///
+    /// # Errors
+    /// Where the text is not JSON or a field has the wrong type.
+    pub fn parse(name: &str, json: &[u8]) -> Result<(Self, Vec<FieldDefect>), String> {
+        let (metadata, spec, _) = read::<NodeSpec>(json)?;
+        let bgp = spec.bgp.unwrap_or_default();
+        let wireguard = spec.wireguard.unwrap_or_default();
+        let fields = [bgp.ipip, spec.vxlan, spec.vxlan_v6, wireguard.v4, wireguard.v6];
+        let mut node =
+            Self { name: name.to_owned(), labels: metadata.labels.unwrap_or_default(), ..Self::default() };
+        let mut defects = Vec::new();
+        for (kind, text) in TunnelKind::ALL.into_iter().zip(fields) {
+            let Some(text) = text.filter(|t| !t.is_empty()) else { continue };
+            match cidr::parse_address(&text) {
+                Some(address) => node.tunnels.push((kind, address)),
+                None => defects.push(FieldDefect::new(kind.field(), format!("{text:?} is not an address"))),
+            }
+        }
+        let kubernetes = |r: &OrchRef| r.orchestrator.as_deref() == Some("k8s");
+        node.kubernetes_name =
+            spec.orch_refs.unwrap_or_default().into_iter().find(kubernetes).and_then(|r| r.node_name);
+        Ok((node, defects))
+    }
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct NodeSpec {
+    bgp: Option<NodeBgp>,
+    #[serde(rename = "ipv4VXLANTunnelAddr")]
+    vxlan: Option<String>,
+    #[serde(rename = "ipv6VXLANTunnelAddr")]
+    vxlan_v6: Option<String>,
+    wireguard: Option<NodeWireguard>,
+    orch_refs: Option<Vec<OrchRef>>,
+}
+
+#[derive(Default, Deserialize)]
+struct NodeBgp {
+    #[serde(rename = "ipv4IPIPTunnelAddr")]
+    ipip: Option<String>,
+}
+
+#[derive(Default, Deserialize)]
+struct NodeWireguard {
+    #[serde(rename = "interfaceIPv4Address")]
+    v4: Option<String>,
+    #[serde(rename = "interfaceIPv6Address")]
+    v6: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct OrchRef {
+    node_name: Option<String>,
+    orchestrator: Option<String>,
+}

@@ -1,0 +1,150 @@
+//! IP pools and IP reservations (facts 1.7, 1.8).
+
+use ipnet::IpNet;
+use serde::Deserialize;
+
+use crate::cidr;
+use crate::resource::{Condition, read};
+use crate::snapshot::FieldDefect;
+
+/// What addresses of a pool may be used for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum PoolUse {
+    /// Pods.
+    Workload,
+    /// Tunnels of nodes.
+    Tunnel,
+    /// LoadBalancer services; never combined with the others.
+    LoadBalancer,
+}
+
+/// An IP pool.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Pool {
+    /// Its name.
+    pub name: String,
+    /// Its CIDR.
+    pub cidr: IpNet,
+    /// Prefix length of blocks that are created today: 26 and 122 where the pool does not say.
+    pub block_size: u8,
+    /// `spec.disabled`.
+    pub disabled: bool,
+    /// Has a deletion timestamp.
+    pub deleting: bool,
+    /// False where a condition `Allocatable` says so (Calico 3.32 and later).
+    pub allocatable: bool,
+    /// Which nodes may use it; `all()` where the pool does not say.
+    pub node_selector: String,
+    /// Which namespaces may use it; empty for all (Calico 3.31 and later).
+    pub namespace_selector: String,
+    /// What its addresses may be used for.
+    pub allowed_uses: Vec<PoolUse>,
+    /// `assignmentMode` is `Automatic`: addresses are taken without being asked for by name.
+    pub automatic: bool,
+}
+
+impl Pool {
+    /// Reads the JSON of a pool; the name comes from the key.
+    ///
+    /// # Errors
+    /// Where the text is not JSON, a field has the wrong type, or `cidr` or `blockSize` make no sense.
+    pub fn parse(name: &str, json: &[u8]) -> Result<Self, String> {
+        let (metadata, spec, status) = read::<PoolSpec>(json)?;
+        let text = spec.cidr.ok_or("the field `spec.cidr` is missing")?;
+        let cidr =
+            cidr::parse_cidr(&text).ok_or_else(|| format!("`spec.cidr` is {text:?}, which is not a CIDR"))?;
+        let default_size = if cidr::is_v4(cidr) { 26 } else { 122 };
+        let block_size = match spec.block_size.unwrap_or(0) {
+            0 => default_size,
+            size => u8::try_from(size)
+                .ok()
+                .filter(|size| *size <= cidr.max_prefix_len())
+                .ok_or_else(|| format!("`spec.blockSize` is {size}, which is no prefix length"))?,
+        };
+        let refused =
+            |c: &Condition| c.kind.as_deref() == Some("Allocatable") && c.status.as_deref() == Some("False");
+        Ok(Self {
+            name: name.to_owned(),
+            cidr,
+            block_size,
+            disabled: spec.disabled.unwrap_or(false),
+            deleting: metadata.deletion_timestamp.is_some(),
+            allocatable: !status.conditions.unwrap_or_default().iter().any(refused),
+            node_selector: spec.node_selector.filter(|s| !s.is_empty()).unwrap_or_else(|| "all()".to_owned()),
+            namespace_selector: spec.namespace_selector.unwrap_or_default(),
+            allowed_uses: allowed_uses(spec.allowed_uses.unwrap_or_default()),
+            automatic: spec.assignment_mode.as_deref() != Some("Manual"),
+        })
+    }
+
+    /// True where Calico allocates from it: not disabled, not being deleted, allocatable.
+    pub fn is_enabled(&self) -> bool {
+        !self.disabled && !self.deleting && self.allocatable
+    }
+
+    /// True where `allowedUses` contains the use.
+    pub fn allows(&self, wanted: PoolUse) -> bool {
+        self.allowed_uses.contains(&wanted)
+    }
+}
+
+fn allowed_uses(texts: Vec<String>) -> Vec<PoolUse> {
+    if texts.is_empty() {
+        return vec![PoolUse::Workload, PoolUse::Tunnel];
+    }
+    let known = |text: &String| match text.as_str() {
+        "Workload" => Some(PoolUse::Workload),
+        "Tunnel" => Some(PoolUse::Tunnel),
+        "LoadBalancer" => Some(PoolUse::LoadBalancer),
+        _ => None,
+    };
+    texts.iter().filter_map(known).collect()
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct PoolSpec {
+    cidr: Option<String>,
+    block_size: Option<i64>,
+    disabled: Option<bool>,
+    node_selector: Option<String>,
+    namespace_selector: Option<String>,
+    allowed_uses: Option<Vec<String>>,
+    assignment_mode: Option<String>,
+}
+
+/// An IP reservation: addresses that automatic assignment leaves alone.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Reservation {
+    /// Its name.
+    pub name: String,
+    /// What it reserves.
+    pub cidrs: Vec<IpNet>,
+}
+
+impl Reservation {
+    /// Reads the JSON of a reservation; the name comes from the key. Entries that are no CIDRs are left
+    /// out and reported.
+    ///
+    /// # Errors
+    /// Where the text is not JSON or a field has the wrong type.
+    pub fn parse(name: &str, json: &[u8]) -> Result<(Self, Vec<FieldDefect>), String> {
+        #[derive(Default, Deserialize)]
+        struct Spec {
+            #[serde(rename = "reservedCIDRs")]
+            reserved: Option<Vec<String>>,
+        }
+        let (_, spec, _) = read::<Spec>(json)?;
+        let mut cidrs = Vec::new();
+        let mut defects = Vec::new();
+        for text in spec.reserved.unwrap_or_default() {
+            match cidr::parse_cidr(&text) {
+                Some(cidr) => cidrs.push(cidr),
+                None => {
+                    defects.push(FieldDefect::new("spec.reservedCIDRs", format!("{text:?} is not a CIDR")))
+                }
+            }
+        }
+        Ok((Self { name: name.to_owned(), cidrs }, defects))
+    }
+}

@@ -1,0 +1,252 @@
+//! Everything that was read from a datastore, at one point.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use ipnet::IpNet;
+use jiff::Timestamp;
+
+use crate::affinity::Affinity;
+use crate::block::BlockContent;
+use crate::config::{ClusterInformation, IpamConfig, KubeControllersConfiguration};
+use crate::endpoint::Endpoint;
+use crate::handle::Handle;
+use crate::key::Key;
+use crate::node::Node;
+use crate::pool::{Pool, Reservation};
+
+/// Which version of an object was read. Opaque: only equality means anything.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Revision {
+    /// The modification revision of an etcd key.
+    Etcd(i64),
+    /// What Kubernetes says about an object.
+    Kubernetes(Box<ObjectVersion>),
+}
+
+/// What Kubernetes says about an object beside its content.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ObjectVersion {
+    /// `metadata.resourceVersion`.
+    pub resource_version: String,
+    /// `metadata.uid`, as Kubernetes shows it.
+    pub uid: String,
+    /// The real `metadata.labels`.
+    pub labels: BTreeMap<String, String>,
+}
+
+impl fmt::Display for Revision {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Etcd(revision) => write!(f, "{revision}"),
+            Self::Kubernetes(version) => f.write_str(&version.resource_version),
+        }
+    }
+}
+
+/// An object and which version of it was read.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Versioned<T> {
+    /// The object.
+    pub value: T,
+    /// Its version.
+    pub revision: Revision,
+}
+
+/// A block as it is stored: what its key names and what its value holds.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StoredBlock {
+    /// The CIDR of the key. On Kubernetes, whose names cannot be read back, that of the value.
+    pub key: IpNet,
+    /// The value.
+    pub content: BlockContent,
+}
+
+/// Where data can come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Source {
+    /// Allocation blocks.
+    Blocks,
+    /// Block affinities.
+    Affinities,
+    /// Handles.
+    Handles,
+    /// IP pools.
+    Pools,
+    /// IP reservations.
+    Reservations,
+    /// Nodes with their tunnel addresses.
+    Nodes,
+    /// Workload endpoints (etcd).
+    Endpoints,
+    /// Cluster information.
+    ClusterInformation,
+    /// The configuration of kube-controllers.
+    KubeControllersConfiguration,
+    /// The allocator's configuration.
+    IpamConfig,
+    /// The resource IPAMConfiguration.
+    IpamConfiguration,
+    /// Pods (Kubernetes).
+    Pods,
+    /// LoadBalancer services (Kubernetes).
+    Services,
+    /// KubeVirt machines (Kubernetes).
+    Machines,
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        serde::Serialize::serialize(self, f)
+    }
+}
+
+/// Whether a source was read. A source that was not never yields a finding that depends on it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Coverage {
+    /// All of it.
+    Read,
+    /// Some objects only, as `show --ip` does.
+    Partial,
+    /// None of it, and why.
+    Skipped(String),
+}
+
+/// A field of an object that makes no sense; the rest of the object counts.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct FieldDefect {
+    /// The path of the field in the object.
+    pub field: String,
+    /// What is wrong with it.
+    pub reason: String,
+}
+
+impl FieldDefect {
+    /// A defect of one field.
+    pub fn new(field: &str, reason: String) -> Self {
+        Self { field: field.to_owned(), reason }
+    }
+}
+
+/// Something that was read but cannot be understood.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Defect {
+    /// The key as it is stored; bytes that are no text are replaced.
+    pub path: String,
+    /// What the key names, where it can be read.
+    pub key: Option<Key>,
+    /// What is wrong.
+    pub kind: DefectKind,
+}
+
+/// What is wrong with an object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DefectKind {
+    /// The key has no shape that Calico uses.
+    Key(String),
+    /// The value does not parse.
+    Value(String),
+    /// Some fields make no sense.
+    Fields(Vec<FieldDefect>),
+}
+
+/// The datastore that was read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum DatastoreKind {
+    /// etcd v3.
+    #[default]
+    Etcd,
+    /// The Kubernetes API.
+    Kubernetes,
+}
+
+impl fmt::Display for DatastoreKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Etcd => "etcd",
+            Self::Kubernetes => "kubernetes",
+        })
+    }
+}
+
+/// Everything that was read from a datastore.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Snapshot {
+    /// The kind of datastore, also where a file of its data was read.
+    pub datastore: DatastoreKind,
+    /// Where it was read: endpoints or a file, without secrets.
+    pub location: String,
+    /// The revision at which it was read; empty where there is none.
+    pub revision: String,
+    /// When it was read: the only clock that rules see.
+    pub taken_at: Timestamp,
+    /// What a half-done operation could explain was read again later and had not changed.
+    pub settled: bool,
+    /// Which sources were read. A source that is not listed was not read.
+    pub coverage: BTreeMap<Source, Coverage>,
+    /// Cluster information `default`.
+    pub cluster: Option<ClusterInformation>,
+    /// The allocator's configuration; `None` where nothing is stored.
+    pub ipam_config: Option<IpamConfig>,
+    /// The resource IPAMConfiguration `default`.
+    pub ipam_configuration: Option<IpamConfig>,
+    /// The configuration of kube-controllers `default`.
+    pub kube_controllers: Option<KubeControllersConfiguration>,
+    /// Allocation blocks, corrupt ones included.
+    pub blocks: Vec<Versioned<StoredBlock>>,
+    /// Block affinities.
+    pub affinities: Vec<Versioned<Affinity>>,
+    /// Handles.
+    pub handles: Vec<Versioned<Handle>>,
+    /// IP pools.
+    pub pools: Vec<Versioned<Pool>>,
+    /// IP reservations.
+    pub reservations: Vec<Versioned<Reservation>>,
+    /// Nodes.
+    pub nodes: Vec<Versioned<Node>>,
+    /// Workload endpoints.
+    pub endpoints: Vec<Versioned<Endpoint>>,
+    /// What could not be understood.
+    pub defects: Vec<Defect>,
+}
+
+impl Snapshot {
+    /// True where all of a source was read.
+    pub fn has_read(&self, source: Source) -> bool {
+        self.coverage.get(&source) == Some(&Coverage::Read)
+    }
+
+    /// Marks sources as read.
+    pub fn mark_read(&mut self, sources: impl IntoIterator<Item = Source>) {
+        self.coverage.extend(sources.into_iter().map(|s| (s, Coverage::Read)));
+    }
+
+    /// Moves the objects of `other` into this one. Where and when things were read stays as it is.
+    pub fn absorb(&mut self, other: Self) {
+        self.cluster = other.cluster.or(self.cluster.take());
+        self.ipam_config = other.ipam_config.or(self.ipam_config);
+        self.ipam_configuration = other.ipam_configuration.or(self.ipam_configuration);
+        self.kube_controllers = other.kube_controllers.or(self.kube_controllers.take());
+        self.blocks.extend(other.blocks);
+        self.affinities.extend(other.affinities);
+        self.handles.extend(other.handles);
+        self.pools.extend(other.pools);
+        self.reservations.extend(other.reservations);
+        self.nodes.extend(other.nodes);
+        self.endpoints.extend(other.endpoints);
+        self.defects.extend(other.defects);
+    }
+
+    /// The configuration that the allocator goes by: what it stores, else Calico's defaults. `None`
+    /// where it is stored but cannot be read. On Kubernetes there is one object for both.
+    pub fn effective_ipam_config(&self) -> Option<IpamConfig> {
+        let broken = self.defects.iter().any(|d| d.key == Some(Key::IpamConfig));
+        (!broken).then(|| self.ipam_config.unwrap_or_default())
+    }
+
+    /// Number of addresses that blocks record as allocated, cooling and reserved ones included.
+    pub fn allocation_count(&self) -> usize {
+        self.blocks.iter().filter_map(|b| b.value.content.sound()).map(|b| b.allocated() as usize).sum()
+    }
+}

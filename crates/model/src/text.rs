@@ -1,0 +1,288 @@
+//! Compact text. A large cluster holds millions of handle IDs, pod names and container IDs; most of
+//! their bytes are runs of hexadecimal digits and Go timestamps. [`Text`] stores those in binary and
+//! gives back exactly the text that went in. Equal texts have equal bytes, so comparing and hashing
+//! need no unpacking.
+
+use std::fmt;
+use std::hash::{Hash, Hasher};
+
+use crate::time::{format_go_utc, parse_go_utc_canonical};
+
+/// Starts a packed run of hexadecimal digits: marker, number of bytes, the bytes. UTF-8 never holds it.
+const HEX: u8 = 0xFF;
+/// Starts a packed Go timestamp: marker, nanoseconds since 1970 as a big-endian `i64`.
+const TIME: u8 = 0xFE;
+/// Shorter runs of digits are left as they are.
+const MIN_RUN: usize = 16;
+
+/// An owned compact text.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct Text(Box<[u8]>);
+
+/// A borrowed compact text.
+#[derive(Clone, Copy)]
+pub struct TextRef<'a>(&'a [u8]);
+
+impl Text {
+    /// Packs `text`.
+    pub fn new(text: &str) -> Self {
+        let mut bytes = Vec::with_capacity(text.len());
+        pack_into(&mut bytes, text);
+        Self(bytes.into_boxed_slice())
+    }
+
+    /// Borrows it.
+    pub fn as_ref(&self) -> TextRef<'_> {
+        TextRef(&self.0)
+    }
+}
+
+impl<'a> TextRef<'a> {
+    /// Wraps bytes that [`pack_into`] made.
+    pub(crate) fn from_packed(bytes: &'a [u8]) -> Self {
+        Self(bytes)
+    }
+
+    /// The packed bytes: equal exactly where the texts are equal. Useful as a key of an index.
+    pub fn packed(self) -> &'a [u8] {
+        self.0
+    }
+
+    /// True for the empty text.
+    pub fn is_empty(self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// A copy of its own.
+    pub fn to_text(self) -> Text {
+        Text(self.0.into())
+    }
+
+    /// Appends the plain text to `out`.
+    pub fn push_to(self, out: &mut String) {
+        for piece in Pieces(self.0) {
+            match piece {
+                Piece::Plain(text) => out.push_str(text),
+                Piece::Hex(bytes) => bytes.iter().for_each(|b| push_hex(out, *b)),
+                Piece::Time(nanos) => out.push_str(&format_go_utc(nanos)),
+            }
+        }
+    }
+
+    /// True where the plain text starts with `prefix`.
+    pub fn starts_with(self, prefix: &str) -> bool {
+        match Pieces(self.0).next() {
+            None => prefix.is_empty(),
+            Some(Piece::Plain(text)) if text.len() >= prefix.len() => text.starts_with(prefix),
+            Some(_) => self.to_string().starts_with(prefix),
+        }
+    }
+
+    /// The part before the first carriage return: the handle that Calico looks up (facts 3.13).
+    pub fn cut_at_carriage_return(self) -> TextRef<'a> {
+        let mut done = 0;
+        for piece in Pieces(self.0) {
+            if let Piece::Plain(text) = piece
+                && let Some(at) = text.find('\r')
+            {
+                return TextRef(&self.0[..done + at]);
+            }
+            done += piece.packed_len();
+        }
+        self
+    }
+
+    /// True where the text holds a carriage return.
+    pub fn has_carriage_return(self) -> bool {
+        self.cut_at_carriage_return().0.len() != self.0.len()
+    }
+
+    /// Nanoseconds since 1970 where the text is a timestamp as Go prints one in UTC.
+    pub(crate) fn packed_time(self) -> Option<i64> {
+        match Pieces(self.0).next() {
+            Some(Piece::Time(nanos)) => Some(nanos),
+            _ => None,
+        }
+    }
+}
+
+impl PartialEq for TextRef<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        self.0 == other.0
+    }
+}
+
+impl Eq for TextRef<'_> {}
+
+impl Hash for TextRef<'_> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.hash(state);
+    }
+}
+
+impl PartialEq<str> for TextRef<'_> {
+    fn eq(&self, other: &str) -> bool {
+        match Pieces(self.0).next() {
+            None => other.is_empty(),
+            Some(Piece::Plain(text)) if text.len() == self.0.len() => text == other,
+            Some(_) => other == self.to_string(),
+        }
+    }
+}
+
+impl fmt::Display for TextRef<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut plain = String::with_capacity(self.0.len() * 2);
+        self.push_to(&mut plain);
+        f.pad(&plain)
+    }
+}
+
+impl fmt::Debug for TextRef<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.to_string(), f)
+    }
+}
+
+impl fmt::Display for Text {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.as_ref().fmt(f)
+    }
+}
+
+impl fmt::Debug for Text {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.as_ref(), f)
+    }
+}
+
+impl From<&str> for Text {
+    fn from(text: &str) -> Self {
+        Self::new(text)
+    }
+}
+
+/// Appends the packed form of `text`.
+pub(crate) fn pack_into(out: &mut Vec<u8>, text: &str) {
+    if let Some(nanos) = parse_go_utc_canonical(text) {
+        out.push(TIME);
+        out.extend_from_slice(&nanos.to_be_bytes());
+        return;
+    }
+    let bytes = text.as_bytes();
+    let mut at = 0;
+    while at < bytes.len() {
+        let run = bytes[at..].iter().take_while(|b| is_digit(**b)).count();
+        if run < MIN_RUN {
+            let plain = run.max(1);
+            out.extend_from_slice(&bytes[at..at + plain]);
+            at += plain;
+            continue;
+        }
+        let pairs = (run / 2).min(u8::MAX as usize);
+        out.push(HEX);
+        out.push(pairs as u8);
+        out.extend(bytes[at..at + 2 * pairs].chunks_exact(2).map(|p| digit(p[0]) << 4 | digit(p[1])));
+        at += 2 * pairs;
+    }
+}
+
+fn is_digit(byte: u8) -> bool {
+    byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte)
+}
+
+fn digit(byte: u8) -> u8 {
+    if byte.is_ascii_digit() { byte - b'0' } else { byte - b'a' + 10 }
+}
+
+fn push_hex(out: &mut String, byte: u8) {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    out.push(DIGITS[(byte >> 4) as usize] as char);
+    out.push(DIGITS[(byte & 15) as usize] as char);
+}
+
+enum Piece<'a> {
+    Plain(&'a str),
+    Hex(&'a [u8]),
+    Time(i64),
+}
+
+impl Piece<'_> {
+    fn packed_len(&self) -> usize {
+        match self {
+            Piece::Plain(text) => text.len(),
+            Piece::Hex(bytes) => 2 + bytes.len(),
+            Piece::Time(_) => 9,
+        }
+    }
+}
+
+/// Walks the pieces of a packed text. Bytes that [`pack_into`] cannot have made end the walk.
+struct Pieces<'a>(&'a [u8]);
+
+impl<'a> Iterator for Pieces<'a> {
+    type Item = Piece<'a>;
+
+    fn next(&mut self) -> Option<Piece<'a>> {
+        let (piece, rest) = match *self.0.first()? {
+            HEX => {
+                let len = *self.0.get(1)? as usize;
+                (Piece::Hex(self.0.get(2..2 + len)?), &self.0[2 + len..])
+            }
+            TIME => {
+                let nanos = self.0.get(1..9)?.try_into().ok()?;
+                (Piece::Time(i64::from_be_bytes(nanos)), &self.0[9..])
+            }
+            _ => {
+                let end = self.0.iter().position(|b| *b == HEX).unwrap_or(self.0.len());
+                (Piece::Plain(std::str::from_utf8(&self.0[..end]).ok()?), &self.0[end..])
+            }
+        };
+        self.0 = rest;
+        Some(piece)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn a_handle_takes_half_its_length() {
+        let id = format!("k8s-pod-network.{}", "0123456789abcdef".repeat(4));
+        let text = Text::new(&id);
+        assert_eq!(text.to_string(), id);
+        assert_eq!(text.as_ref().packed().len(), 16 + 2 + 32);
+        assert!(text.as_ref().starts_with("k8s-pod-network."));
+        assert!(!text.as_ref().starts_with("lb-"));
+    }
+
+    #[test]
+    fn a_timestamp_is_one_number() {
+        let text = Text::new("2026-05-01 10:12:00.123456789 +0000 UTC");
+        assert_eq!(text.as_ref().packed().len(), 9);
+        assert_eq!(text.to_string(), "2026-05-01 10:12:00.123456789 +0000 UTC");
+    }
+
+    #[test]
+    fn the_cut_is_before_the_first_carriage_return() {
+        for head in ["", "k8s-pod-network.", "0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d", "a.0d0d0d0d0d0d0d0d0d0d0d0d"]
+        {
+            let text = Text::new(&format!("{head}\r\neth0\r"));
+            assert_eq!(text.as_ref().cut_at_carriage_return(), Text::new(head).as_ref(), "{head}");
+            assert!(text.as_ref().has_carriage_return());
+            assert!(!Text::new(head).as_ref().has_carriage_return());
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn what_goes_in_comes_out(text in "([0-9a-f]{0,700}|\\PC{0,40}|[0-9a-fA-F.\r-]{0,60}){0,4}") {
+            let packed = Text::new(&text);
+            prop_assert_eq!(packed.to_string(), text.clone());
+            prop_assert!(packed.as_ref() == *text.as_str());
+        }
+    }
+}
