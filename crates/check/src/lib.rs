@@ -1,1 +1,81 @@
-//! Rules and views.
+//! The rules of calipam: from a [`Snapshot`] to a [`Report`], and the views that `show` prints. Pure
+//! functions: no I/O, no clock but the snapshot's.
+//!
+//! "Facts" in the documentation of this crate means `docs/calico-ipam.md` of the project.
+
+mod code;
+mod finding;
+pub mod index;
+pub mod record;
+mod report;
+mod rules;
+mod settle;
+
+use calipam_model::snapshot::Snapshot;
+use jiff::SignedDuration;
+
+pub use self::code::{Code, Severity, UnknownCode};
+pub use self::finding::*;
+pub use self::report::{ClusterIdentity, Counts, Filter, Report};
+pub use self::settle::{settle, suspects};
+use crate::index::Index;
+
+/// Allocations younger than this are not judged where the cluster configures nothing.
+pub const DEFAULT_GRACE: SignedDuration = SignedDuration::from_mins(15);
+/// A pool counts as nearly full above this share of its usable addresses, in percent.
+pub const DEFAULT_POOL_THRESHOLD: f64 = 90.0;
+
+/// What a check can be told.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Allocations younger than this are not judged; `None` for the cluster's `leakGracePeriod`, else
+    /// [`DEFAULT_GRACE`]. Zero judges everything.
+    pub grace: Option<SignedDuration>,
+    /// See [`DEFAULT_POOL_THRESHOLD`].
+    pub pool_threshold: f64,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { grace: None, pool_threshold: DEFAULT_POOL_THRESHOLD }
+    }
+}
+
+/// What every rule gets to see.
+#[derive(Debug)]
+pub struct Context<'s> {
+    /// What was read.
+    pub snapshot: &'s Snapshot,
+    /// Lookups over it.
+    pub index: Index<'s>,
+    /// Allocations younger than this are not judged.
+    pub grace: SignedDuration,
+    /// See [`DEFAULT_POOL_THRESHOLD`].
+    pub pool_threshold: f64,
+}
+
+impl<'s> Context<'s> {
+    /// Prepares to judge a snapshot.
+    pub fn new(snapshot: &'s Snapshot, options: &Options) -> Self {
+        let configured = snapshot.kube_controllers.as_ref().and_then(|c| c.leak_grace_period);
+        let configured = configured.filter(|grace| grace.is_positive());
+        Self {
+            snapshot,
+            index: Index::new(snapshot),
+            grace: options.grace.or(configured).unwrap_or(DEFAULT_GRACE),
+            pool_threshold: options.pool_threshold,
+        }
+    }
+}
+
+/// Judges a snapshot by all rules.
+pub fn check(snapshot: &Snapshot, options: &Options) -> Report {
+    if snapshot.blocks.is_empty() && snapshot.handles.is_empty() && snapshot.affinities.is_empty() {
+        let broken = !snapshot.defects.is_empty();
+        let note = "There is no block, handle or affinity: this cluster does not use Calico IPAM";
+        let findings = if broken { rules::run(&Context::new(snapshot, options)) } else { Vec::new() };
+        return Report::new(snapshot, vec![note.to_owned()], findings);
+    }
+    let context = Context::new(snapshot, options);
+    Report::new(snapshot, Vec::new(), rules::run(&context))
+}

@@ -125,7 +125,10 @@ impl PartialEq<str> for TextRef<'_> {
         match Pieces(self.0).next() {
             None => other.is_empty(),
             Some(Piece::Plain(text)) if text.len() == self.0.len() => text == other,
-            Some(_) => other == self.to_string(),
+            Some(_) => {
+                let plain = self.to_string();
+                plain == other
+            }
         }
     }
 }

@@ -1,0 +1,128 @@
+//! Codes and severities of findings.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// How bad a finding is. The order is from bad to harmless.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Severity {
+    /// Traffic is or will be broken.
+    Critical,
+    /// Capacity is lost, or Calico may trip over a structure.
+    Error,
+    /// Drift.
+    Warning,
+    /// Good to know.
+    Info,
+}
+
+impl Severity {
+    /// All of them, from bad to harmless.
+    pub const ALL: [Self; 4] = [Self::Critical, Self::Error, Self::Warning, Self::Info];
+}
+
+impl fmt::Display for Severity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Critical => "critical",
+            Self::Error => "error",
+            Self::Warning => "warning",
+            Self::Info => "info",
+        })
+    }
+}
+
+/// A text that names no code.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("there is no finding called {0:?}")]
+pub struct UnknownCode(pub String);
+
+/// Declares the codes: variant, name, severity, summary.
+macro_rules! codes {
+    ($($variant:ident $name:literal $severity:ident $summary:literal,)*) => {
+        /// The kind of a finding. Names are stable; `docs/findings.md` explains each.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum Code {
+            $(#[doc = $summary] $variant,)*
+        }
+
+        impl Code {
+            /// All codes, in the order of the documentation.
+            pub const ALL: &'static [Self] = &[$(Self::$variant,)*];
+
+            /// The stable name.
+            pub fn name(self) -> &'static str {
+                match self { $(Self::$variant => $name,)* }
+            }
+
+            /// The usual severity. A finding can carry another one where its evidence says so.
+            pub fn severity(self) -> Severity {
+                match self { $(Self::$variant => Severity::$severity,)* }
+            }
+
+            /// When it is raised, in one line.
+            pub fn summary(self) -> &'static str {
+                match self { $(Self::$variant => $summary,)* }
+            }
+        }
+    };
+}
+
+codes! {
+    DuplicateAddress "duplicate-address" Critical "two or more live owners use one address",
+    AddressInSeveralBlocks "address-in-several-blocks" Critical "overlapping blocks both record the address as allocated",
+    UnallocatedInUse "unallocated-in-use" Critical "a live owner uses an address of a pool that no block records",
+    LeakedAddress "leaked-address" Error "allocated, old enough, and nothing uses it",
+    InUseOutsidePools "in-use-outside-pools" Error "a live owner uses an address that lies in no pool",
+    OwnerMismatch "owner-mismatch" Error "in use, but by another owner than the one recorded",
+    BorrowedTunnelAddress "borrowed-tunnel-address" Error "a tunnel address lies in a block of another node",
+    BorrowedUnderStrictAffinity "borrowed-under-strict-affinity" Warning "strict affinity is on, and the owner's node is not the block's",
+    SharedLegacyHandle "shared-legacy-handle" Warning "one <namespace>.<pod> handle holds several addresses of one family",
+    CorruptBlock "corrupt-block" Error "a structural rule of the block is broken",
+    OverlappingBlocks "overlapping-blocks" Error "two blocks overlap",
+    BlockOutsidePools "block-outside-pools" Warning "no pool, disabled or not, contains the block",
+    BlockSizeMismatch "block-size-mismatch" Info "the block's size is not its pool's",
+    BlockOfMissingNode "block-of-missing-node" Error "the node that owns the block does not exist",
+    EmptyUnownedBlock "empty-unowned-block" Warning "the block has no owner and no allocation",
+    BlockWithoutAffinity "block-without-affinity" Warning "the block has an owner, but no affinity says so",
+    AffinityBlockMismatch "affinity-block-mismatch" Error "the affinity's block belongs to another or to nobody",
+    AffinityConflict "affinity-conflict" Error "several nodes hold an affinity for one block",
+    AffinityWithoutBlock "affinity-without-block" Info "confirmed, but there is no such block",
+    UnsettledAffinity "unsettled-affinity" Warning "pending or pendingDeletion, and still so when read again",
+    AffinityOfMissingNode "affinity-of-missing-node" Warning "the affinity's node does not exist",
+    UnexpectedAffinityType "unexpected-affinity-type" Warning "an affinity of the @ form or of another unknown type",
+    NodeOverBlockLimit "node-over-block-limit" Info "the node holds more blocks of one family in one pool than maxBlocksPerHost, or 20",
+    OrphanHandle "orphan-handle" Warning "a handle object that no allocation refers to",
+    MissingHandle "missing-handle" Error "allocations refer to a handle that has no object",
+    HandleCount "handle-count" Warning "the handle's counts differ from the blocks",
+    HandleCarriageReturn "handle-carriage-return" Warning "the handle holds a carriage return",
+    EndpointOfMissingNode "endpoint-of-missing-node" Warning "a live endpoint names a node that does not exist",
+    OverlappingPools "overlapping-pools" Error "two pools overlap",
+    PoolNearlyFull "pool-nearly-full" Warning "nearly all addresses of an enabled pool are taken",
+    StrandedAddresses "stranded-addresses" Warning "a node cannot get one more address although its pools have free ones",
+    AutoAllocationOff "auto-allocation-off" Warning "nodes may not claim blocks",
+    ConfigurationMismatch "configuration-mismatch" Warning "the two configuration keys of etcd disagree",
+    DatastoreLocked "datastore-locked" Error "the datastore is locked: datastoreReady is false",
+    UndecodableObject "undecodable-object" Error "a key or value that does not parse",
+}
+
+impl fmt::Display for Code {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl FromStr for Code {
+    type Err = UnknownCode;
+
+    fn from_str(text: &str) -> Result<Self, UnknownCode> {
+        Self::ALL.iter().copied().find(|code| code.name() == text).ok_or_else(|| UnknownCode(text.to_owned()))
+    }
+}
+
+impl serde::Serialize for Code {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.name())
+    }
+}

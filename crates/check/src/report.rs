@@ -1,0 +1,212 @@
+//! The result of a check.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use calipam_model::snapshot::{Coverage, Snapshot, Source};
+use calipam_model::{IpNet, cidr};
+use serde::Serialize;
+
+use crate::code::{Code, Severity};
+use crate::finding::{Finding, Subject};
+
+/// Which cluster was read, where and when.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ClusterIdentity {
+    /// The cluster's GUID; empty where cluster information is missing.
+    pub guid: String,
+    /// `etcd` or `kubernetes`.
+    pub datastore: String,
+    /// Endpoints or file, without secrets.
+    pub location: String,
+    /// The revision at which it was read.
+    pub revision: String,
+    /// The newest Calico version that wrote to it.
+    pub calico_version: String,
+    /// When it was read, RFC 3339.
+    pub taken_at: String,
+}
+
+impl ClusterIdentity {
+    /// What a snapshot says about where it comes from.
+    pub fn of(snapshot: &Snapshot) -> Self {
+        let cluster = snapshot.cluster.clone().unwrap_or_default();
+        Self {
+            guid: cluster.guid,
+            datastore: snapshot.datastore.to_string(),
+            location: snapshot.location.clone(),
+            revision: snapshot.revision.clone(),
+            calico_version: cluster.calico_version,
+            taken_at: snapshot.taken_at.to_string(),
+        }
+    }
+}
+
+/// How much was read.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Counts {
+    /// Allocation blocks.
+    pub blocks: usize,
+    /// Addresses that blocks record, cooling and reserved ones included.
+    pub allocations: usize,
+    /// Block affinities.
+    pub affinities: usize,
+    /// Handles.
+    pub handles: usize,
+    /// IP pools.
+    pub pools: usize,
+    /// Nodes.
+    pub nodes: usize,
+    /// Workload endpoints.
+    pub endpoints: usize,
+    /// Findings by severity.
+    pub findings: BTreeMap<Severity, usize>,
+}
+
+/// The result of a check.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Report {
+    /// Which cluster was read.
+    pub cluster: ClusterIdentity,
+    /// What a half-done Calico operation could explain was read again and had not changed.
+    pub settled: bool,
+    /// By source: `read`, or why not.
+    pub coverage: BTreeMap<Source, String>,
+    /// Things to know about the whole.
+    pub notes: Vec<String>,
+    /// How much was read and found.
+    pub counts: Counts,
+    /// The findings, ordered by severity, code and subject.
+    pub findings: Vec<Finding>,
+}
+
+/// Which findings a reader wants to see. It never changes what is known, only what is shown.
+#[derive(Clone, Debug, Default)]
+pub struct Filter {
+    /// Only these codes; all where empty.
+    pub rules: Vec<Code>,
+    /// None of these codes.
+    pub skip: Vec<Code>,
+    /// Only what concerns one of these nodes; everything where empty.
+    pub nodes: Vec<String>,
+    /// Only what lies in one of these CIDRs of pools; everything where empty.
+    pub pools: Vec<IpNet>,
+    /// Findings that are known and accepted: code and subject as text.
+    pub ignore: Vec<(Code, String)>,
+}
+
+impl Filter {
+    /// True where the finding is wanted.
+    pub fn admits(&self, finding: &Finding) -> bool {
+        let code = finding.code;
+        (self.rules.is_empty() || self.rules.contains(&code))
+            && !self.skip.contains(&code)
+            && (self.nodes.is_empty() || self.nodes.iter().any(|n| finding.nodes.contains(n)))
+            && (self.pools.is_empty() || self.in_pools(finding))
+            && !self.ignores(finding)
+    }
+
+    fn in_pools(&self, finding: &Finding) -> bool {
+        let near = |network: IpNet| self.pools.iter().any(|pool| cidr::overlap(*pool, network));
+        match &finding.subject {
+            subject if subject.network().is_some() => subject.network().is_some_and(near),
+            Subject::Handle(_) | Subject::Endpoint(_) => {
+                finding.addresses().into_iter().any(|address: IpAddr| near(address.into()))
+            }
+            _ => false,
+        }
+    }
+
+    fn ignores(&self, finding: &Finding) -> bool {
+        let same = |(code, subject): &(Code, String)| {
+            *code == finding.code && *subject == finding.subject.to_string()
+        };
+        self.ignore.iter().any(same)
+    }
+}
+
+impl Report {
+    /// A report of the findings about a snapshot, ordered.
+    pub(crate) fn new(snapshot: &Snapshot, notes: Vec<String>, findings: Vec<Finding>) -> Self {
+        let coverage = snapshot.coverage.iter().map(|(source, coverage)| {
+            let text = match coverage {
+                Coverage::Read => "read".to_owned(),
+                Coverage::Partial => "partly read".to_owned(),
+                Coverage::Skipped(reason) => format!("skipped: {reason}"),
+            };
+            (*source, text)
+        });
+        let mut report = Self {
+            cluster: ClusterIdentity::of(snapshot),
+            settled: snapshot.settled,
+            coverage: coverage.collect(),
+            notes,
+            counts: Counts {
+                blocks: snapshot.blocks.len(),
+                allocations: snapshot.allocation_count(),
+                affinities: snapshot.affinities.len(),
+                handles: snapshot.handles.len(),
+                pools: snapshot.pools.len(),
+                nodes: snapshot.nodes.len(),
+                endpoints: snapshot.endpoints.len(),
+                findings: BTreeMap::new(),
+            },
+            findings,
+        };
+        report
+            .findings
+            .sort_by(|a, b| (a.severity, a.code, &a.subject).cmp(&(b.severity, b.code, &b.subject)));
+        report.count();
+        report
+    }
+
+    /// Keeps what the filter admits.
+    pub fn filter(&mut self, filter: &Filter) {
+        self.findings.retain(|finding| filter.admits(finding));
+        self.count();
+    }
+
+    /// Keeps what `earlier`, the report of an earlier read, has found as well, with the same evidence.
+    pub fn confirm(&mut self, earlier: &Self) {
+        let key = |f: &Finding| (f.code, f.subject.clone());
+        let seen: std::collections::HashMap<_, _> = earlier.findings.iter().map(|f| (key(f), f)).collect();
+        self.findings.retain(|f| seen.get(&key(f)).is_some_and(|before| before.evidence == f.evidence));
+        self.count();
+    }
+
+    /// The worst severity among the findings.
+    pub fn worst(&self) -> Option<Severity> {
+        self.findings.iter().map(|f| f.severity).min()
+    }
+
+    /// Drops findings for which `keep` is false.
+    pub(crate) fn retain(&mut self, keep: impl FnMut(&Finding) -> bool) {
+        self.findings.retain(keep);
+        self.count();
+    }
+
+    fn count(&mut self) {
+        self.counts.findings = Severity::ALL.into_iter().map(|s| (s, 0)).collect();
+        for finding in &self.findings {
+            *self.counts.findings.entry(finding.severity).or_default() += 1;
+        }
+    }
+}
+
+impl Finding {
+    /// Addresses that the evidence names.
+    pub fn addresses(&self) -> Vec<IpAddr> {
+        use crate::finding::Evidence;
+        match (&self.subject, &self.evidence) {
+            (Subject::Address(address), _) => vec![*address],
+            (_, Evidence::Handle(handle)) => handle.addresses.clone(),
+            (_, Evidence::Endpoint(endpoint)) => {
+                endpoint.fields.iter().filter_map(|f| f.parse().ok()).collect()
+            }
+            _ => Vec::new(),
+        }
+    }
+}

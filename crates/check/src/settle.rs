@@ -1,0 +1,94 @@
+//! Telling a settled state from a half-done Calico operation (facts 3.14): what a report suspects is
+//! read again later, and only what has not changed stands.
+
+use std::collections::{BTreeSet, HashMap};
+
+use calipam_model::block::Block;
+use calipam_model::key::Key;
+use calipam_model::snapshot::{Revision, Snapshot, StoredBlock, Versioned};
+use calipam_model::text::Text;
+
+use crate::finding::{Finding, Subject};
+use crate::report::Report;
+
+/// The keys that have to be read again before all findings of the report stand.
+pub fn suspects(report: &Report) -> BTreeSet<Key> {
+    report.findings.iter().flat_map(|f| f.behind.iter().cloned()).collect()
+}
+
+/// Drops the findings whose objects are not the same in `later`, which holds the keys of [`suspects`]
+/// as they were some seconds after `first`.
+pub fn settle(report: &mut Report, first: &Snapshot, later: &Snapshot) {
+    let wanted = suspects(report);
+    let before = Objects::new(first, &wanted);
+    let after = Objects::new(later, &wanted);
+    report.retain(|finding| finding.behind.iter().all(|key| unchanged(finding, key, &before, &after)));
+    report.settled = true;
+}
+
+/// Some objects of a snapshot by key.
+struct Objects<'s> {
+    blocks: HashMap<Key, &'s Versioned<StoredBlock>>,
+    others: HashMap<Key, &'s Revision>,
+}
+
+impl<'s> Objects<'s> {
+    fn new(snapshot: &'s Snapshot, wanted: &BTreeSet<Key>) -> Self {
+        let mut others = HashMap::new();
+        let mut add = |key: Key, revision: &'s Revision| {
+            if wanted.contains(&key) {
+                others.insert(key, revision);
+            }
+        };
+        if wanted.iter().any(|k| matches!(k, Key::Affinity(_))) {
+            snapshot.affinities.iter().for_each(|a| add(Key::Affinity(a.value.key.clone()), &a.revision));
+        }
+        if wanted.iter().any(|k| matches!(k, Key::Handle(_))) {
+            snapshot.handles.iter().for_each(|h| add(Key::Handle(h.value.id().to_string()), &h.revision));
+        }
+        if wanted.iter().any(|k| matches!(k, Key::Node(_))) {
+            snapshot.nodes.iter().for_each(|n| add(Key::Node(n.value.name.clone()), &n.revision));
+        }
+        if wanted.iter().any(|k| matches!(k, Key::Endpoint { .. })) {
+            for endpoint in &snapshot.endpoints {
+                let namespace = endpoint.value.namespace().to_string();
+                add(Key::Endpoint { namespace, name: endpoint.value.name() }, &endpoint.revision);
+            }
+        }
+        let blocks = snapshot.blocks.iter().map(|b| (Key::Block(b.value.key), b));
+        Self { blocks: blocks.filter(|(key, _)| wanted.contains(key)).collect(), others }
+    }
+}
+
+/// True where nothing about the object that matters to the finding has changed.
+fn unchanged(finding: &Finding, key: &Key, before: &Objects<'_>, after: &Objects<'_>) -> bool {
+    if !matches!(key, Key::Block(_)) {
+        return before.others.get(key) == after.others.get(key);
+    }
+    let (before, after) = match (before.blocks.get(key), after.blocks.get(key)) {
+        (Some(before), Some(after)) => (before, after),
+        (before, after) => return before.is_none() && after.is_none(),
+    };
+    if before.revision == after.revision {
+        return true;
+    }
+    let (Some(old), Some(new)) = (before.value.content.sound(), after.value.content.sound()) else {
+        return false;
+    };
+    match &finding.subject {
+        Subject::Address(address) => {
+            let record = |block: &Block| {
+                block.allocation_of(*address).map(|a| (a.attribute.to_attribute(), a.sequence))
+            };
+            record(old) == record(new)
+        }
+        Subject::Handle(id) => {
+            let id = Text::new(id);
+            let held = |block: &Block| {
+                block.allocations().filter(|a| a.attribute.clean_handle() == Some(id.as_ref())).count()
+            };
+            held(old) == held(new)
+        }
+        _ => old.owner() == new.owner(),
+    }
+}
