@@ -3,12 +3,14 @@
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 
-use calipam_model::block::{Block, BlockOwner, BlockProblem};
+use calipam_model::block::{Block, BlockContent, BlockOwner, BlockProblem};
 use calipam_model::endpoint::Endpoint;
 use calipam_model::key::Key;
+use calipam_model::names::EndpointName;
 use calipam_model::node::{Node, TunnelKind};
 use calipam_model::pool::Pool;
 use calipam_model::snapshot::{DefectKind, Revision, Snapshot};
+use calipam_model::text::Text;
 use calipam_model::{IpNet, cidr};
 use jiff::{SignedDuration, Timestamp};
 
@@ -48,6 +50,15 @@ pub struct Use {
     pub owner: Owner,
 }
 
+/// An endpoint that does not decode as a whole. It protects what its key names.
+#[derive(Debug)]
+pub struct BrokenEndpoint<'s> {
+    /// Its namespace.
+    pub namespace: &'s str,
+    /// The parts of its name, where it has them.
+    pub name: Option<EndpointName>,
+}
+
 /// Lookups over a snapshot.
 #[derive(Debug)]
 pub struct Index<'s> {
@@ -62,6 +73,8 @@ pub struct Index<'s> {
     nodes: HashMap<&'s str, u32>,
     broken_nodes: HashSet<&'s str>,
     nodes_of_endpoints: HashSet<&'s [u8]>,
+    /// Endpoints that do not decode, or of which an address does not.
+    pub broken_endpoints: Vec<BrokenEndpoint<'s>>,
     /// A pool does not decode, so that nothing can be said to lie outside all pools.
     pub pools_incomplete: bool,
 }
@@ -70,16 +83,19 @@ impl<'s> Index<'s> {
     /// Builds the lookups.
     pub fn new(snapshot: &'s Snapshot) -> Self {
         let blocks = index_blocks(snapshot);
-        let broken = |key: &'s Option<Key>| key.as_ref();
-        let values = snapshot.defects.iter().filter(|d| matches!(d.kind, DefectKind::Value(_)));
         let mut unjudged: Vec<IpNet> = blocks.iter().filter(|b| b.sound.is_none()).map(|b| b.key).collect();
         let mut broken_nodes = HashSet::new();
+        let mut broken_endpoints = Vec::new();
         let mut pools_incomplete = false;
-        for key in values.filter_map(|d| broken(&d.key)) {
-            match key {
-                Key::Block(cidr) => unjudged.push(*cidr),
-                Key::Node(name) => drop(broken_nodes.insert(name.as_str())),
-                Key::Pool(_) => pools_incomplete = true,
+        for defect in &snapshot.defects {
+            let whole = matches!(defect.kind, DefectKind::Value(_));
+            match &defect.key {
+                Some(Key::Endpoint { namespace, name }) => {
+                    broken_endpoints.push(BrokenEndpoint { namespace, name: EndpointName::parse(name) });
+                }
+                Some(Key::Block(cidr)) if whole => unjudged.push(*cidr),
+                Some(Key::Node(name)) if whole => drop(broken_nodes.insert(name.as_str())),
+                Some(Key::Pool(_)) if whole => pools_incomplete = true,
                 _ => {}
             }
         }
@@ -87,7 +103,17 @@ impl<'s> Index<'s> {
             snapshot.nodes.iter().enumerate().map(|(i, n)| (n.value.name.as_str(), i as u32)).collect();
         let nodes_of_endpoints = snapshot.endpoints.iter().map(|e| e.value.node().packed()).collect();
         let uses = index_uses(snapshot);
-        Self { snapshot, blocks, uses, unjudged, nodes, broken_nodes, nodes_of_endpoints, pools_incomplete }
+        Self {
+            snapshot,
+            blocks,
+            uses,
+            unjudged,
+            nodes,
+            broken_nodes,
+            nodes_of_endpoints,
+            broken_endpoints,
+            pools_incomplete,
+        }
     }
 
     /// The node of that name, where it was read.
@@ -107,8 +133,9 @@ impl<'s> Index<'s> {
 
     /// True where an endpoint names the node. Such a node may be alive even if its object is gone.
     pub fn endpoints_name_node(&self, name: &str) -> bool {
-        let packed = calipam_model::text::Text::new(name);
-        self.nodes_of_endpoints.contains(packed.as_ref().packed())
+        let by_key = |e: &BrokenEndpoint<'_>| e.name.as_ref().is_some_and(|parts| parts.node == name);
+        self.nodes_of_endpoints.contains(Text::new(name).as_ref().packed())
+            || self.broken_endpoints.iter().any(by_key)
     }
 
     /// True where a corrupt or undecodable block lies over any part of `cidr`.
@@ -152,8 +179,8 @@ fn index_blocks(snapshot: &Snapshot) -> Vec<IndexedBlock<'_>> {
         .map(|stored| {
             let content = &stored.value.content;
             let mut problems = match content {
-                calipam_model::block::BlockContent::Sound(block) => released_in_future(block, future),
-                calipam_model::block::BlockContent::Corrupt(block) => block.problems.clone(),
+                BlockContent::Sound(block) => released_in_future(block, future),
+                BlockContent::Corrupt(block) => block.problems.clone(),
             };
             if content.cidr() != stored.value.key {
                 let (key, cidr) = (stored.value.key.to_string(), content.cidr().to_string());

@@ -52,6 +52,8 @@ pub struct Context<'s> {
     pub grace: SignedDuration,
     /// See [`DEFAULT_POOL_THRESHOLD`].
     pub pool_threshold: f64,
+    /// Strict affinity is known to be on.
+    pub strict_affinity: bool,
 }
 
 impl<'s> Context<'s> {
@@ -64,6 +66,7 @@ impl<'s> Context<'s> {
             index: Index::new(snapshot),
             grace: options.grace.or(configured).unwrap_or(DEFAULT_GRACE),
             pool_threshold: options.pool_threshold,
+            strict_affinity: snapshot.effective_ipam_config().is_some_and(|c| c.strict_affinity),
         }
     }
 }

@@ -21,8 +21,8 @@ pub enum Claim<'s> {
     Anonymous,
     /// A tunnel's of a node.
     Tunnel {
-        /// The kind, where it is recorded.
-        kind: Option<TunnelKind>,
+        /// The kind.
+        kind: TunnelKind,
         /// The node.
         node: String,
     },
@@ -84,14 +84,14 @@ impl<'s> Claim<'s> {
         let kind = TunnelKind::ALL.into_iter().find(|k| k.attribute() == kind)?;
         let node = owner.get("node").map(|n| n.to_string());
         let node = node.or_else(|| handle.strip_prefix(kind.handle_prefix()).map(str::to_owned))?;
-        Some(Self::Tunnel { kind: Some(kind), node })
+        Some(Self::Tunnel { kind, node })
     }
 
     /// By the form of the handle alone.
     fn of_handle(handle: &str) -> Self {
         let tunnel = |k: TunnelKind| Some((k, handle.strip_prefix(k.handle_prefix())?));
         if let Some((kind, node)) = TunnelKind::ALL.into_iter().find_map(tunnel) {
-            return Self::Tunnel { kind: Some(kind), node: node.to_owned() };
+            return Self::Tunnel { kind, node: node.to_owned() };
         }
         if handle.starts_with("lb-") {
             return Self::Service;

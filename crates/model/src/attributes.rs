@@ -312,9 +312,10 @@ impl<'a> OwnerMap<'a> {
         OwnerEntries { left: self.len, rest: self.entries }
     }
 
-    /// The value of one attribute.
+    /// The value of one attribute, by one of Calico's keys (facts 4.3). Those pack to themselves, so
+    /// that comparing the bytes is enough.
     pub fn get(&self, key: &str) -> Option<TextRef<'a>> {
-        self.iter().find(|(k, _)| *k == *key).map(|(_, value)| value)
+        self.iter().find(|(k, _)| k.packed() == key.as_bytes()).map(|(_, value)| value)
     }
 }
 

@@ -37,6 +37,11 @@ impl Text {
     }
 }
 
+impl TextRef<'static> {
+    /// The empty text.
+    pub const EMPTY: Self = TextRef(&[]);
+}
+
 impl<'a> TextRef<'a> {
     /// Wraps bytes that [`pack_into`] made.
     pub(crate) fn from_packed(bytes: &'a [u8]) -> Self {

@@ -1,1 +1,122 @@
-pub fn check(_: &crate::Context<'_>, _: &mut Vec<crate::Finding>) {}
+//! The walk over all addresses that a block records or that somebody uses, and who judges each.
+
+use std::net::IpAddr;
+
+use calipam_model::block::Allocation;
+use calipam_model::{IpNet, cidr};
+
+use super::{in_use, leaks, owners};
+use crate::Context;
+use crate::finding::Finding;
+use crate::index::{Index, IndexedBlock, Use};
+
+/// What one block records about an address.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Record<'c, 's> {
+    /// The block.
+    pub block: &'c IndexedBlock<'s>,
+    /// The allocation.
+    pub allocation: Allocation<'s>,
+}
+
+/// An address that is recorded, used or both, and not hidden by a corrupt block.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Address<'a, 'c, 's> {
+    /// The address.
+    pub address: IpAddr,
+    /// What sound blocks record about it; several where blocks overlap.
+    pub records: &'a [Record<'c, 's>],
+    /// Who uses it.
+    pub uses: &'a [Use],
+    /// The sound blocks that it lies in or near: all that overlap each other there.
+    pub blocks: &'c [IndexedBlock<'s>],
+}
+
+/// Judges every address.
+pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
+    let mut unused = Vec::new();
+    walk(&context.index, |address| {
+        if address.uses.is_empty() {
+            unused.extend(address.records.iter().filter(|r| leaks::is_candidate(context, r)).copied());
+        } else {
+            in_use::judge(context, &address, out);
+            owners::judge(context, &address, out);
+        }
+        in_use::judge_records(context, &address, out);
+        owners::judge_borrowing(context, &address, out);
+    });
+    leaks::judge(context, &unused, out);
+}
+
+/// Visits every address once, ascending within runs of overlapping blocks.
+fn walk<'c, 's>(index: &'c Index<'s>, mut visit: impl FnMut(Address<'_, 'c, 's>)) {
+    let mut records: Vec<Record<'c, 's>> = Vec::new();
+    let mut uses = index.uses.as_slice();
+    let mut rest = index.blocks.as_slice();
+    while let Some((first, _)) = rest.split_first() {
+        // Blocks are sorted, so that whatever overlaps the first one follows it directly.
+        let len = rest.iter().take_while(|b| first.key.contains(&b.key)).count();
+        let (run, after) = rest.split_at(len);
+        rest = after;
+        let (before, within) = uses.split_at(uses.partition_point(|u| u.address < first.key.network()));
+        visit_gap(index, before, &mut visit);
+        let (within, behind) =
+            within.split_at(within.partition_point(|u| u.address <= first.key.broadcast()));
+        uses = behind;
+        records.clear();
+        for block in run {
+            let allocations = block.sound.into_iter().flat_map(|b| b.allocations());
+            records.extend(allocations.map(|allocation| Record { block, allocation }));
+        }
+        if run.len() > 1 {
+            records.sort_by_key(|r| r.allocation.address);
+        }
+        let hidden = index.is_unjudged(first.key);
+        merge(&records, within, |address, records, uses| {
+            if !hidden || !index.is_unjudged(address.into()) {
+                visit(Address { address, records, uses, blocks: run });
+            }
+        });
+    }
+    visit_gap(index, uses, &mut visit);
+}
+
+/// Visits addresses that are used where there is no block.
+fn visit_gap<'c, 's>(index: &'c Index<'s>, uses: &[Use], visit: &mut impl FnMut(Address<'_, 'c, 's>)) {
+    merge(&[], uses, |address, records, uses| {
+        if !index.is_unjudged(IpNet::from(address)) {
+            visit(Address { address, records, uses, blocks: &[] });
+        }
+    });
+}
+
+/// Brings records and uses of the same address together; both are ascending.
+fn merge<'c, 's>(
+    mut records: &[Record<'c, 's>],
+    mut uses: &[Use],
+    mut visit: impl FnMut(IpAddr, &[Record<'c, 's>], &[Use]),
+) {
+    loop {
+        let recorded = records.first().map(|r| r.allocation.address);
+        let used = uses.first().map(|u| u.address);
+        let Some(address) = [recorded, used].into_iter().flatten().min() else { return };
+        let here = records.iter().take_while(|r| r.allocation.address == address).count();
+        let users = uses.iter().take_while(|u| u.address == address).count();
+        visit(address, &records[..here], &uses[..users]);
+        records = &records[here..];
+        uses = &uses[users..];
+    }
+}
+
+impl<'a, 'c, 's> Address<'a, 'c, 's> {
+    /// The records that hold the address, those that merely cool left out.
+    pub fn holding(&self) -> impl Iterator<Item = &'a Record<'c, 's>> + Clone + use<'a, 'c, 's> {
+        self.records.iter().filter(|r| !r.allocation.attribute.is_cooling())
+    }
+
+    /// Sound blocks in which the address lies.
+    pub fn containing_blocks(&self) -> impl Iterator<Item = &'c IndexedBlock<'s>> {
+        let address = self.address;
+        self.blocks.iter().filter(move |b| b.sound.is_some() && cidr::ordinal_of(b.key, address).is_some())
+    }
+}

@@ -1,7 +1,12 @@
 //! The rules, one file per family. Each looks at the whole snapshot and adds what it finds.
 
+#[cfg(test)]
+mod address_tests;
 mod addresses;
+mod evidence;
+mod in_use;
 mod leaks;
+mod owners;
 
 use crate::Context;
 use crate::finding::Finding;
@@ -9,8 +14,6 @@ use crate::finding::Finding;
 /// Runs all rules.
 pub(crate) fn run(context: &Context<'_>) -> Vec<Finding> {
     let mut findings = Vec::new();
-    for rule in [addresses::check, leaks::check] {
-        rule(context, &mut findings);
-    }
+    addresses::check(context, &mut findings);
     findings
 }

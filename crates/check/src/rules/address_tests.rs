@@ -1,0 +1,264 @@
+//! Addresses judged on clusters of a few hand-written entries.
+
+use calipam_model::key::{ENDPOINT_PREFIX, Key, RESOURCE_PREFIX};
+use calipam_model::names::endpoint_name;
+use calipam_model::snapshot::{Snapshot, Source};
+use serde_json::{Value, json};
+
+use crate::{Options, check};
+
+/// A snapshot with one pool, one node and whatever a test adds.
+pub(crate) struct Cluster(pub Snapshot);
+
+impl Cluster {
+    pub(crate) fn new() -> Self {
+        let mut snapshot =
+            Snapshot { taken_at: "2026-05-01T12:00:00Z".parse().unwrap(), ..Snapshot::default() };
+        snapshot.mark_read([
+            Source::Blocks,
+            Source::Endpoints,
+            Source::Nodes,
+            Source::Pools,
+            Source::Handles,
+        ]);
+        let mut cluster = Self(snapshot);
+        cluster.resource("ippools/default", json!({"cidr": "10.244.0.0/16", "blockSize": 30}));
+        cluster.resource("nodes/node-1", json!({"bgp": {"ipv4IPIPTunnelAddr": "10.244.1.0"}}));
+        cluster
+    }
+
+    pub(crate) fn put(&mut self, path: &str, value: Value) -> &mut Self {
+        self.0.add_entry(path.as_bytes(), value.to_string().as_bytes(), 7);
+        self
+    }
+
+    pub(crate) fn resource(&mut self, name: &str, spec: Value) -> &mut Self {
+        self.put(&format!("{RESOURCE_PREFIX}{name}"), json!({"spec": spec}))
+    }
+
+    /// A /30 of node-1 (or another owner): one record for each ordinal, or null.
+    pub(crate) fn block(&mut self, cidr: &str, owner: Option<&str>, records: [Value; 4]) -> &mut Self {
+        let mut attributes = Vec::new();
+        let allocations: Vec<Value> = (records.into_iter())
+            .map(|record| {
+                if record.is_null() {
+                    return record;
+                }
+                attributes.push(record);
+                json!(attributes.len() - 1)
+            })
+            .collect();
+        let free: Vec<usize> = (0..4).filter(|i| allocations[*i].is_null()).collect();
+        let key = Key::Block(calipam_model::cidr::parse_cidr(cidr).unwrap());
+        let value = json!({"cidr": cidr, "affinity": owner, "allocations": allocations, "unallocated": free, "attributes": attributes});
+        self.put(&key.to_string(), value)
+    }
+
+    pub(crate) fn endpoint(&mut self, node: &str, pod: &str, addresses: &[&str]) -> &mut Self {
+        let name = endpoint_name(node, "k8s", pod, "eth0");
+        let spec = json!({"node": node, "orchestrator": "k8s", "pod": pod, "endpoint": "eth0",
+            "containerID": format!("{:0>64}", pod.len()), "ipNetworks": addresses});
+        self.put(&format!("{ENDPOINT_PREFIX}default/{name}"), json!({"spec": spec}))
+    }
+
+    /// `code subject` of every finding about addresses.
+    pub(crate) fn verdict(&self) -> Vec<String> {
+        let report = check(&self.0, &Options::default());
+        let about = |f: &&crate::Finding| f.subject.kind() == "address";
+        report.findings.iter().filter(about).map(|f| format!("{} {}", f.code, f.subject)).collect()
+    }
+}
+
+fn tunnel(node: &str) -> Value {
+    json!({"handle_id": format!("ipip-tunnel-addr-{node}"), "secondary": {"node": node, "type": "ipipTunnelAddress"}})
+}
+
+fn pod(node: &str, name: &str) -> Value {
+    json!({"handle_id": format!("k8s-pod-network.{name}"), "secondary": {"namespace": "default", "node": node, "pod": name, "timestamp": "2026-05-01 10:00:00 +0000 UTC"}})
+}
+
+fn healthy() -> Cluster {
+    let mut cluster = Cluster::new();
+    cluster.block(
+        "10.244.1.0/30",
+        Some("host:node-1"),
+        [tunnel("node-1"), pod("node-1", "web-0"), Value::Null, Value::Null],
+    );
+    cluster.endpoint("node-1", "web-0", &["10.244.1.1/32"]);
+    cluster
+}
+
+#[test]
+fn a_healthy_cluster_is_clean() {
+    assert_eq!(healthy().verdict(), [""; 0]);
+}
+
+#[test]
+fn leaks_by_reason() {
+    let mut cluster = healthy();
+    cluster.resource("nodes/node-2", json!({}));
+    cluster.block(
+        "10.244.1.4/30",
+        Some("host:node-1"),
+        [pod("node-1", "gone"), pod("node-9", "lost"), pod("node-1", "web-0"), pod("node-2", "web-0")],
+    );
+    cluster.block(
+        "10.244.1.8/30",
+        Some("host:node-1"),
+        [tunnel("node-1"), tunnel("node-9"), json!({}), json!({"handle_id": "default.old-0"})],
+    );
+    let report = check(&cluster.0, &Options::default());
+    let reasons: Vec<String> = (report.findings.iter().filter(|f| f.code == crate::Code::LeakedAddress))
+        .map(|f| {
+            format!("{} {} {}", f.severity, f.subject, serde_json::to_value(&f.evidence).unwrap()["reasons"])
+        })
+        .collect();
+    let expected = [
+        "error 10.244.1.4 [\"no-owner\"]",
+        "error 10.244.1.5 [\"node-gone\"]",
+        "error 10.244.1.6 [\"pod-has-other-address\"]",
+        "error 10.244.1.7 [\"pod-moved\"]",
+        "error 10.244.1.8 [\"tunnel-moved\"]",
+        "error 10.244.1.9 [\"node-gone\"]",
+        "error 10.244.1.11 [\"no-owner\"]",
+        "warning 10.244.1.10 [\"unknown-owner\"]",
+    ];
+    assert_eq!(reasons, expected);
+}
+
+#[test]
+fn what_is_young_cooling_reserved_or_of_an_unread_source_is_not_leaked() {
+    let mut cluster = healthy();
+    let mut young = pod("node-1", "new");
+    young["secondary"]["timestamp"] = json!("2026-05-01 11:50:00 +0000 UTC");
+    let service = json!({"handle_id": "lb-abc", "secondary": {"type": "LoadBalancer", "service": "web", "namespace": "default"}});
+    let mut machine = pod("node-1", "virt-launcher-vm-1-abcde");
+    machine["secondary"]["vmi-name"] = json!("vm-1");
+    let windows =
+        json!({"handle_id": "Windows-Reserved-IPAM-Handle", "secondary": {"note": "windows host rsvd"}});
+    cluster.block("10.244.1.4/30", Some("host:node-1"), [young, service, machine, windows]);
+    cluster.block(
+        "10.244.1.8/30",
+        Some("host:node-1"),
+        [json!({"releasedAt": "2026-05-01T11:59:00Z"}), Value::Null, Value::Null, Value::Null],
+    );
+    assert_eq!(cluster.verdict(), [""; 0]);
+}
+
+#[test]
+fn a_node_that_endpoints_still_name_keeps_its_tunnel() {
+    let mut cluster = healthy();
+    cluster.block(
+        "10.244.1.4/30",
+        Some("host:node-9"),
+        [tunnel("node-9"), pod("node-9", "web-1"), Value::Null, Value::Null],
+    );
+    cluster.endpoint("node-9", "web-1", &["10.244.1.5/32"]);
+    assert_eq!(cluster.verdict(), [""; 0]);
+}
+
+#[test]
+fn duplicates_are_two_different_live_owners() {
+    let mut cluster = healthy();
+    cluster.endpoint("node-1", "web-1", &["10.244.1.1/32"]);
+    assert_eq!(cluster.verdict(), ["duplicate-address 10.244.1.1"]);
+    let mut stale = healthy();
+    stale.resource("nodes/node-2", json!({})).endpoint("node-2", "web-0", &["10.244.1.1/32"]);
+    assert_eq!(stale.verdict(), [""; 0], "two endpoints of one pod are one owner");
+    let mut tunnels = healthy();
+    tunnels.resource("nodes/node-2", json!({"ipv4VXLANTunnelAddr": "10.244.1.0/32"}));
+    assert_eq!(tunnels.verdict(), ["duplicate-address 10.244.1.0", "borrowed-tunnel-address 10.244.1.0"]);
+}
+
+#[test]
+fn both_sides_of_a_live_migration_are_one_owner() {
+    let mut cluster = healthy();
+    let side = |pod: &str| json!({"namespace": "default", "node": "node-1", "pod": pod, "vmi-name": "vm-1"});
+    let record = json!({"handle_id": "k8s-pod-network.vmi.default.vm-1", "secondary": side("virt-launcher-vm-1-aaaaa"), "alternateOwnerAttrs": side("virt-launcher-vm-1-bbbbb")});
+    cluster.block("10.244.1.4/30", Some("host:node-1"), [record, Value::Null, Value::Null, Value::Null]);
+    cluster.endpoint("node-1", "virt-launcher-vm-1-aaaaa", &["10.244.1.4/32"]);
+    cluster.endpoint("node-1", "virt-launcher-vm-1-bbbbb", &["10.244.1.4/32"]);
+    assert_eq!(cluster.verdict(), [""; 0]);
+}
+
+#[test]
+fn in_use_without_a_record() {
+    let mut cluster = healthy();
+    cluster.block(
+        "10.244.1.4/30",
+        Some("host:node-1"),
+        [json!({"releasedAt": "2026-05-01T11:59:00Z"}), Value::Null, Value::Null, Value::Null],
+    );
+    cluster.endpoint("node-1", "free", &["10.244.1.2/32"]);
+    cluster.endpoint("node-1", "cooling", &["10.244.1.4/32"]);
+    cluster.endpoint("node-1", "blockless", &["10.244.9.9/32"]);
+    cluster.endpoint("node-1", "outside", &["192.168.0.1/32"]);
+    let expected = [
+        "unallocated-in-use 10.244.1.2",
+        "unallocated-in-use 10.244.1.4",
+        "unallocated-in-use 10.244.9.9",
+        "in-use-outside-pools 192.168.0.1",
+    ];
+    assert_eq!(cluster.verdict(), expected);
+}
+
+#[test]
+fn owners_that_are_not_the_recorded_ones() {
+    let mut cluster = healthy();
+    let windows = json!({"handle_id": "windows-reserved-ipam-handle"});
+    let container = json!({"handle_id": format!("k8s-pod-network.{:0>64}", 4)});
+    cluster.block(
+        "10.244.1.4/30",
+        Some("host:node-1"),
+        [pod("node-1", "other"), windows, container, json!({})],
+    );
+    for (pod, address) in
+        [("a", "10.244.1.4"), ("b", "10.244.1.5"), ("four", "10.244.1.6"), ("d", "10.244.1.7")]
+    {
+        cluster.endpoint("node-1", pod, &[address]);
+    }
+    assert_eq!(cluster.verdict(), ["owner-mismatch 10.244.1.4", "owner-mismatch 10.244.1.5"]);
+}
+
+#[test]
+fn strict_affinity_and_borrowing() {
+    let mut cluster = healthy();
+    cluster.resource("nodes/node-2", json!({}));
+    cluster.block(
+        "10.244.1.4/30",
+        Some("host:node-2"),
+        [pod("node-1", "web-1"), Value::Null, Value::Null, Value::Null],
+    );
+    cluster.block("10.244.1.8/30", None, [pod("node-1", "web-2"), Value::Null, Value::Null, Value::Null]);
+    cluster.endpoint("node-1", "web-1", &["10.244.1.4/32"]).endpoint("node-1", "web-2", &["10.244.1.8/32"]);
+    assert_eq!(cluster.verdict(), [""; 0]);
+    cluster.put("/calico/ipam/v2/config", json!({"strict_affinity": true, "auto_allocate_blocks": true}));
+    assert_eq!(cluster.verdict(), ["borrowed-under-strict-affinity 10.244.1.4"]);
+}
+
+#[test]
+fn two_blocks_that_both_hold_an_address() {
+    let mut cluster = healthy();
+    cluster.block("10.244.1.0/31", None, [Value::Null, Value::Null, Value::Null, Value::Null]);
+    assert_eq!(cluster.verdict(), [""; 0], "a corrupt block hides what lies in it");
+    let mut cluster = healthy();
+    let inner = json!({"cidr": "10.244.1.1/32", "allocations": [0], "unallocated": [], "attributes": [pod("node-1", "other")]});
+    cluster.put("/calico/ipam/v2/assignment/ipv4/block/10.244.1.1-32", inner);
+    assert_eq!(cluster.verdict(), ["address-in-several-blocks 10.244.1.1"]);
+}
+
+#[test]
+fn what_does_not_decode_protects_what_it_names() {
+    let mut cluster = healthy();
+    cluster.resource("nodes/node-2", json!({"ipv4VXLANTunnelAddr": "10.244.300.1"}));
+    let vxlan = json!({"handle_id": "vxlan-tunnel-addr-node-2", "secondary": {"node": "node-2", "type": "vxlanTunnelAddress"}});
+    cluster.block(
+        "10.244.1.4/30",
+        Some("host:node-1"),
+        [pod("node-1", "web-1"), vxlan, tunnel("node-3"), pod("node-1", "web-2")],
+    );
+    cluster.put(&format!("{ENDPOINT_PREFIX}default/node--1-k8s-web--1-eth0"), json!("no object"));
+    cluster.put(&format!("{RESOURCE_PREFIX}nodes/node-3"), json!([]));
+    cluster.endpoint("node-1", "web-2", &["10.244.1.x/32"]);
+    assert_eq!(cluster.verdict(), [""; 0]);
+}

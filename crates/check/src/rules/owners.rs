@@ -1,0 +1,79 @@
+//! Addresses in use by another than the one recorded, and addresses on the wrong node.
+
+use calipam_model::block::BlockOwner;
+use calipam_model::snapshot::Snapshot;
+
+use super::addresses::{Address, Record};
+use super::evidence::{name_of_claim, names_of_owners, of_address};
+use super::in_use::finding;
+use super::leaks::is_young;
+use crate::Context;
+use crate::code::Code;
+use crate::finding::Finding;
+use crate::index::Owner;
+use crate::record::names_owner;
+
+/// Judges whether an address in use is recorded for one of its users. All its records are looked at
+/// together; one that names a user clears the address.
+pub(crate) fn judge(context: &Context<'_>, address: &Address<'_, '_, '_>, out: &mut Vec<Finding>) {
+    let named = |r: &Record<'_, '_>| {
+        address.uses.iter().any(|used| names_owner(&r.allocation.attribute, used.owner, &context.index))
+    };
+    let Some(first) = address.holding().next() else { return };
+    if address.holding().any(|r| named(r) || is_young(context, &r.allocation.attribute)) {
+        return;
+    }
+    let evidence = of_address(context, address);
+    let says =
+        format!("used by {}, but recorded for {}", names_of_owners(&evidence.owners), name_of_claim(first));
+    out.push(finding(Code::OwnerMismatch, address, evidence, &says));
+}
+
+/// Judges whether an address lies in a block of another node where it must not.
+pub(crate) fn judge_borrowing(context: &Context<'_>, address: &Address<'_, '_, '_>, out: &mut Vec<Finding>) {
+    judge_tunnel(context, address, out);
+    if !context.strict_affinity {
+        return;
+    }
+    for record in address.holding() {
+        let (Some(BlockOwner::Host(host)), Some(node)) =
+            (record.block.owner, node_of(context.snapshot, address, record))
+        else {
+            continue;
+        };
+        if *host != node {
+            let says = format!("held on {node} in {}, a block of {host}", record.block.key);
+            let evidence = of_address(context, address);
+            out.push(finding(Code::BorrowedUnderStrictAffinity, address, evidence, &says));
+            return;
+        }
+    }
+}
+
+fn judge_tunnel(context: &Context<'_>, address: &Address<'_, '_, '_>, out: &mut Vec<Finding>) {
+    for used in address.uses {
+        let Owner::Tunnel(place, kind) = used.owner else { continue };
+        let node = &context.snapshot.nodes[place as usize].value.name;
+        let hosts = || address.containing_blocks().filter_map(|b| b.owner?.host());
+        if let Some(host) = hosts().next()
+            && hosts().all(|host| host != node)
+        {
+            let says = format!("a tunnel address of {node} ({}) in a block of {host}", kind.field());
+            let evidence = of_address(context, address);
+            out.push(finding(Code::BorrowedTunnelAddress, address, evidence, &says).on_nodes([host]));
+            return;
+        }
+    }
+}
+
+/// The node of the owner: as recorded, else that of the one who uses the address.
+fn node_of(snapshot: &Snapshot, address: &Address<'_, '_, '_>, record: &Record<'_, '_>) -> Option<String> {
+    if let Some(node) = record.allocation.attribute.get("node") {
+        return Some(node.to_string());
+    }
+    let node = match address.uses.first()?.owner {
+        Owner::Endpoint(place) => snapshot.endpoints[place as usize].value.node().to_string(),
+        Owner::Tunnel(place, _) => snapshot.nodes[place as usize].value.name.clone(),
+    };
+    (!node.is_empty()).then_some(node)
+}
