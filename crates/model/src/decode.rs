@@ -94,6 +94,8 @@ impl Snapshot {
             Key::IpamConfiguration(_) | Key::ClusterInformation(_) | Key::KubeControllersConfiguration(_) => {
             }
             Key::IpamHost(_) => {}
+            // No etcd path names these.
+            Key::Pod { .. } | Key::Service { .. } => {}
         }
         Ok(())
     }

@@ -50,6 +50,20 @@ pub enum Key {
     KubeControllersConfiguration(String),
     /// The IPAMConfiguration resource, which in etcd nobody keeps equal to [`Key::IpamConfig`].
     IpamConfiguration(String),
+    /// A pod. It lies in Kubernetes and has no etcd path of Calico's.
+    Pod {
+        /// Its namespace.
+        namespace: String,
+        /// Its name.
+        name: String,
+    },
+    /// A service; in Kubernetes, too.
+    Service {
+        /// Its namespace.
+        namespace: String,
+        /// Its name.
+        name: String,
+    },
 }
 
 /// A key under the prefixes that are read which names nothing known.
@@ -135,7 +149,7 @@ fn parse_endpoint(rest: &str) -> Result<Key, KeyError> {
 }
 
 impl fmt::Display for Key {
-    /// The etcd path.
+    /// The etcd path; for what lies in Kubernetes only, `<plural>/<namespace>/<name>`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let family = |cidr: &IpNet| if is_v4(*cidr) { "ipv4" } else { "ipv6" };
         match self {
@@ -155,6 +169,8 @@ impl fmt::Display for Key {
                 write!(f, "{RESOURCE_PREFIX}kubecontrollersconfigurations/{name}")
             }
             Self::IpamConfiguration(name) => write!(f, "{RESOURCE_PREFIX}ipamconfigurations/{name}"),
+            Self::Pod { namespace, name } => write!(f, "pods/{namespace}/{name}"),
+            Self::Service { namespace, name } => write!(f, "services/{namespace}/{name}"),
         }
     }
 }

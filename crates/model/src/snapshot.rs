@@ -13,7 +13,9 @@ use crate::endpoint::Endpoint;
 use crate::handle::Handle;
 use crate::key::Key;
 use crate::node::Node;
+use crate::pod::Pod;
 use crate::pool::{Pool, Reservation};
+use crate::service::{Machine, Service};
 
 /// Which version of an object was read. Opaque: only equality means anything.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -207,6 +209,12 @@ pub struct Snapshot {
     pub nodes: Vec<Versioned<Node>>,
     /// Workload endpoints.
     pub endpoints: Vec<Versioned<Endpoint>>,
+    /// Pods (Kubernetes).
+    pub pods: Vec<Versioned<Pod>>,
+    /// LoadBalancer services (Kubernetes).
+    pub services: Vec<Versioned<Service>>,
+    /// KubeVirt machines (Kubernetes).
+    pub machines: Vec<Versioned<Machine>>,
     /// What could not be understood.
     pub defects: Vec<Defect>,
 }
@@ -235,6 +243,9 @@ impl Snapshot {
         self.reservations.extend(other.reservations);
         self.nodes.extend(other.nodes);
         self.endpoints.extend(other.endpoints);
+        self.pods.extend(other.pods);
+        self.services.extend(other.services);
+        self.machines.extend(other.machines);
         self.defects.extend(other.defects);
     }
 

@@ -1,0 +1,307 @@
+//! Pods of Kubernetes, reduced to what says which addresses they use (facts 2.12).
+
+use std::net::IpAddr;
+
+use crate::cidr;
+use crate::packing::{push_text, take_sized};
+use crate::snapshot::FieldDefect;
+use crate::text::TextRef;
+
+/// Evidence by which a pod names an address; several can name the same one.
+pub mod evidence {
+    /// `status.podIPs` or `status.podIP`.
+    pub const STATUS: u8 = 1;
+    /// The annotations `cni.projectcalico.org/podIPs` and `…/podIP`, which the CNI plugin writes.
+    pub const CNI: u8 = 2;
+    /// The annotation `k8s.v1.cni.cncf.io/network-status`.
+    pub const NETWORK_STATUS: u8 = 4;
+    /// The annotation `vpc.amazonaws.com/pod-ips`.
+    pub const AWS: u8 = 8;
+    /// The annotation `cni.projectcalico.org/ipAddrsNoIpam`: the address bypasses IPAM.
+    pub const NO_IPAM: u8 = 16;
+}
+
+/// What a pod object says; absent fields are empty.
+#[derive(Clone, Debug, Default)]
+pub struct PodParts<'a> {
+    /// `metadata.namespace`.
+    pub namespace: &'a str,
+    /// `metadata.name`.
+    pub name: &'a str,
+    /// `spec.nodeName`.
+    pub node: &'a str,
+    /// `status.phase`.
+    pub phase: &'a str,
+    /// `spec.hostNetwork`.
+    pub host_network: bool,
+    /// Has `metadata.deletionTimestamp`.
+    pub deleting: bool,
+    /// `status.podIPs[].ip`.
+    pub status_ips: Vec<&'a str>,
+    /// `status.podIP`.
+    pub status_ip: &'a str,
+    /// The annotation `cni.projectcalico.org/podIPs`: comma-separated. `None` where absent.
+    pub cni_ips: Option<&'a str>,
+    /// The annotation `cni.projectcalico.org/podIP`. Present but empty: the CNI plugin has torn the pod down.
+    pub cni_ip: Option<&'a str>,
+    /// The annotation `cni.projectcalico.org/containerID`.
+    pub container_id: &'a str,
+    /// The annotation `cni.projectcalico.org/ipAddrsNoIpam`: a JSON list.
+    pub no_ipam: Option<&'a str>,
+    /// The annotation `vpc.amazonaws.com/pod-ips`: comma-separated.
+    pub aws_ips: Option<&'a str>,
+    /// The annotation `k8s.v1.cni.cncf.io/network-status`: a JSON list of objects with `ips`.
+    pub network_status: Option<&'a str>,
+    /// The controlling owner of kind `VirtualMachineInstance` of the group `kubevirt.io`.
+    pub machine: Option<&'a str>,
+}
+
+/// A pod.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Pod {
+    /// Namespace, name, node, container ID and machine, packed.
+    text: Box<[u8]>,
+    addresses: Box<[(IpAddr, u8)]>,
+    /// Finished pods own no addresses.
+    pub finished: bool,
+    /// Uses the node's network and has no address of its own.
+    pub host_network: bool,
+    /// The phase is `Running`.
+    pub running: bool,
+    /// One of the annotations of Calico's CNI plugin is there, be it empty.
+    pub has_cni_annotation: bool,
+}
+
+#[derive(Clone, Copy)]
+enum Field {
+    Namespace,
+    Name,
+    Node,
+    ContainerId,
+    Machine,
+}
+
+impl Pod {
+    /// Builds a pod from what its object says. Texts that should be addresses and are not are left out
+    /// and reported.
+    pub fn new(parts: &PodParts<'_>) -> (Self, Vec<FieldDefect>) {
+        let mut text = Vec::with_capacity(128);
+        let mut scratch = Vec::with_capacity(64);
+        for field in
+            [parts.namespace, parts.name, parts.node, parts.container_id, parts.machine.unwrap_or("")]
+        {
+            push_text(&mut text, &mut scratch, field);
+        }
+        let mut found = Found::default();
+        found.read(parts);
+        let torn_down = |annotation: Option<&str>| parts.deleting && annotation == Some("");
+        let pod = Self {
+            text: text.into_boxed_slice(),
+            addresses: found.addresses.into_boxed_slice(),
+            finished: matches!(parts.phase, "Failed" | "Succeeded" | "Completed")
+                || torn_down(parts.cni_ip)
+                || torn_down(parts.aws_ips),
+            host_network: parts.host_network,
+            running: parts.phase == "Running",
+            has_cni_annotation: parts.cni_ip.is_some() || parts.cni_ips.is_some(),
+        };
+        (pod, found.defects)
+    }
+
+    /// The namespace.
+    pub fn namespace(&self) -> TextRef<'_> {
+        self.field(Field::Namespace)
+    }
+
+    /// The name.
+    pub fn name(&self) -> TextRef<'_> {
+        self.field(Field::Name)
+    }
+
+    /// The node; empty while the pod is not scheduled.
+    pub fn node(&self) -> TextRef<'_> {
+        self.field(Field::Node)
+    }
+
+    /// The ID of the sandbox, from the annotation; may be empty.
+    pub fn container_id(&self) -> TextRef<'_> {
+        self.field(Field::ContainerId)
+    }
+
+    /// The KubeVirt machine whose pod it is; empty for other pods.
+    pub fn machine(&self) -> TextRef<'_> {
+        self.field(Field::Machine)
+    }
+
+    /// Addresses and the evidence that names them, a sum of [`evidence`].
+    pub fn evidence(&self) -> &[(IpAddr, u8)] {
+        &self.addresses
+    }
+
+    /// Addresses that the pod owns: none where it is finished or uses the node's network; else those of
+    /// the CNI annotation (present but empty means none); else those of the status. Addresses that bypass
+    /// IPAM are left out.
+    pub fn addresses(&self) -> impl Iterator<Item = IpAddr> + '_ {
+        let owns = !self.finished && !self.host_network;
+        let decisive = if self.has_cni_annotation {
+            evidence::CNI
+        } else if self.names_by(evidence::STATUS) {
+            evidence::STATUS
+        } else {
+            evidence::AWS
+        };
+        let counts = move |by: u8| owns && by & decisive != 0 && by & evidence::NO_IPAM == 0;
+        self.addresses.iter().filter(move |(_, by)| counts(*by)).map(|(address, _)| *address)
+    }
+
+    /// Addresses that some evidence names although the pod may not own them. They protect a record from
+    /// being called leaked, but accuse nobody.
+    pub fn mentioned(&self) -> impl Iterator<Item = IpAddr> + '_ {
+        let counts = !self.finished && !self.host_network;
+        self.addresses.iter().filter(move |_| counts).map(|(address, _)| *address)
+    }
+
+    /// Addresses that one kind of evidence names.
+    pub fn named_by(&self, kind: u8) -> impl Iterator<Item = IpAddr> + '_ {
+        self.addresses.iter().filter(move |(_, by)| by & kind != 0).map(|(address, _)| *address)
+    }
+
+    fn names_by(&self, kind: u8) -> bool {
+        self.named_by(kind).next().is_some()
+    }
+
+    fn field(&self, field: Field) -> TextRef<'_> {
+        let mut rest = &*self.text;
+        for _ in 0..field as usize {
+            take_sized(&mut rest);
+        }
+        TextRef::from_packed(take_sized(&mut rest))
+    }
+}
+
+/// Addresses found so far.
+#[derive(Default)]
+struct Found {
+    addresses: Vec<(IpAddr, u8)>,
+    defects: Vec<FieldDefect>,
+}
+
+impl Found {
+    fn read(&mut self, parts: &PodParts<'_>) {
+        if parts.status_ips.is_empty() {
+            self.add_list("status.podIP", parts.status_ip, evidence::STATUS);
+        }
+        for ip in &parts.status_ips {
+            self.add_list("status.podIPs", ip, evidence::STATUS);
+        }
+        let ips = parts.cni_ips.filter(|ips| !ips.is_empty()).or(parts.cni_ip).unwrap_or("");
+        self.add_list("cni.projectcalico.org/podIPs", ips, evidence::CNI);
+        self.add_list("vpc.amazonaws.com/pod-ips", parts.aws_ips.unwrap_or(""), evidence::AWS);
+        self.add_json("cni.projectcalico.org/ipAddrsNoIpam", parts.no_ipam, evidence::NO_IPAM, strings);
+        self.add_json(
+            "k8s.v1.cni.cncf.io/network-status",
+            parts.network_status,
+            evidence::NETWORK_STATUS,
+            ips_of,
+        );
+    }
+
+    fn add_list(&mut self, field: &str, list: &str, by: u8) {
+        for text in list.split(',').map(str::trim).filter(|t| !t.is_empty()) {
+            match cidr::parse_address(text) {
+                Some(address) => self.add(address, by),
+                None => self.defects.push(FieldDefect::new(field, format!("{text:?} is not an address"))),
+            }
+        }
+    }
+
+    fn add_json(
+        &mut self,
+        field: &str,
+        json: Option<&str>,
+        by: u8,
+        read: fn(&serde_json::Value) -> Vec<String>,
+    ) {
+        let Some(json) = json.filter(|j| !j.trim().is_empty()) else { return };
+        match serde_json::from_str(json) {
+            Ok(value) => read(&value).iter().for_each(|text| self.add_list(field, text, by)),
+            Err(error) => self.defects.push(FieldDefect::new(field, format!("not JSON: {error}"))),
+        }
+    }
+
+    fn add(&mut self, address: IpAddr, by: u8) {
+        match self.addresses.iter_mut().find(|(known, _)| *known == address) {
+            Some((_, known)) => *known |= by,
+            None => self.addresses.push((address, by)),
+        }
+    }
+}
+
+/// The strings of a JSON list.
+fn strings(value: &serde_json::Value) -> Vec<String> {
+    value.as_array().into_iter().flatten().filter_map(|v| v.as_str().map(str::to_owned)).collect()
+}
+
+/// The `ips` of every object of a JSON list. The entry of the default network repeats the pod's own.
+fn ips_of(value: &serde_json::Value) -> Vec<String> {
+    value.as_array().into_iter().flatten().flat_map(|network| strings(&network["ips"])).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn owned(parts: &PodParts<'_>) -> Vec<String> {
+        Pod::new(parts).0.addresses().map(|a| a.to_string()).collect()
+    }
+
+    #[test]
+    fn the_annotation_counts_before_the_status() {
+        let mut parts =
+            PodParts { status_ips: vec!["10.0.0.1", "fd00::1"], phase: "Running", ..PodParts::default() };
+        assert_eq!(owned(&parts), ["10.0.0.1", "fd00::1"]);
+        parts.cni_ip = Some("10.0.0.2/32");
+        parts.cni_ips = Some("10.0.0.2/32,fd00::2/128");
+        assert_eq!(owned(&parts), ["10.0.0.2", "fd00::2"]);
+        parts.cni_ip = Some("");
+        parts.cni_ips = Some("");
+        assert_eq!(owned(&parts), [""; 0]);
+        assert_eq!(Pod::new(&parts).0.mentioned().count(), 2);
+    }
+
+    #[test]
+    fn finished_and_host_networked_pods_own_nothing() {
+        let running = PodParts { status_ip: "10.0.0.1", phase: "Running", ..PodParts::default() };
+        for parts in [
+            PodParts { phase: "Failed", ..running.clone() },
+            PodParts { phase: "Succeeded", ..running.clone() },
+            PodParts { host_network: true, ..running.clone() },
+            PodParts { deleting: true, cni_ip: Some(""), ..running.clone() },
+        ] {
+            let (pod, _) = Pod::new(&parts);
+            assert_eq!((pod.addresses().count(), pod.mentioned().count()), (0, 0), "{parts:?}");
+        }
+        assert_eq!(
+            owned(&PodParts { deleting: true, cni_ip: Some("10.0.0.1/32"), ..running.clone() }),
+            ["10.0.0.1"]
+        );
+        assert_eq!(owned(&PodParts { phase: "Unknown", ..running }), ["10.0.0.1"]);
+    }
+
+    #[test]
+    fn other_evidence_protects_or_bypasses() {
+        let parts = PodParts {
+            status_ips: vec!["10.0.0.1", "10.0.0.9"],
+            no_ipam: Some(r#"["10.0.0.9"]"#),
+            network_status: Some(r#"[{"name":"x","ips":["10.0.0.1","10.0.0.3"]},{"name":"y"}]"#),
+            container_id: "3f9a",
+            ..PodParts::default()
+        };
+        let (pod, defects) = Pod::new(&parts);
+        assert!(defects.is_empty() && pod.container_id() == *"3f9a");
+        assert_eq!(owned(&parts), ["10.0.0.1"]);
+        assert_eq!(pod.mentioned().count(), 3);
+        let broken = PodParts { status_ip: "10.0.0.x", network_status: Some("{"), ..PodParts::default() };
+        assert_eq!(Pod::new(&broken).1.len(), 2);
+    }
+}
