@@ -19,6 +19,7 @@ mod packing;
 pub mod pod;
 pub mod pool;
 mod resource;
+pub mod selector;
 pub mod service;
 pub mod snapshot;
 pub mod text;

@@ -1,0 +1,171 @@
+//! The words of the selector language.
+
+use std::fmt;
+
+/// Labels are at most this long, in bytes.
+const MAX_LABEL: usize = 512;
+
+/// How a label's value is compared with a text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Comparison {
+    Equal,
+    NotEqual,
+    Contains,
+    StartsWith,
+    EndsWith,
+}
+
+impl Comparison {
+    /// Compares a value that is there.
+    pub(super) fn holds(self, found: &str, wanted: &str) -> bool {
+        match self {
+            Self::Equal => found == wanted,
+            Self::NotEqual => found != wanted,
+            Self::Contains => found.contains(wanted),
+            Self::StartsWith => found.starts_with(wanted),
+            Self::EndsWith => found.ends_with(wanted),
+        }
+    }
+}
+
+/// One word.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Token {
+    Label(String),
+    Text(String),
+    Has(String),
+    /// `all()`, and `global()`, which means the same here.
+    All,
+    Compare(Comparison),
+    In,
+    NotIn,
+    Not,
+    And,
+    Or,
+    Open,
+    Close,
+    OpenSet,
+    CloseSet,
+    Comma,
+}
+
+impl fmt::Display for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let word = match self {
+            Self::Label(label) => return write!(f, "the label {label:?}"),
+            Self::Text(text) => return write!(f, "the text {text:?}"),
+            Self::Has(label) => return write!(f, "`has({label})`"),
+            Self::All => "all()",
+            Self::Compare(Comparison::Equal) => "==",
+            Self::Compare(Comparison::NotEqual) => "!=",
+            Self::Compare(Comparison::Contains) => "contains",
+            Self::Compare(Comparison::StartsWith) => "starts with",
+            Self::Compare(Comparison::EndsWith) => "ends with",
+            Self::In => "in",
+            Self::NotIn => "not in",
+            Self::Not => "!",
+            Self::And => "&&",
+            Self::Or => "||",
+            Self::Open => "(",
+            Self::Close => ")",
+            Self::OpenSet => "{",
+            Self::CloseSet => "}",
+            Self::Comma => ",",
+        };
+        write!(f, "`{word}`")
+    }
+}
+
+/// Signs, the longer before those that they start with.
+const SIGNS: [(&str, Token); 10] = [
+    ("==", Token::Compare(Comparison::Equal)),
+    ("!=", Token::Compare(Comparison::NotEqual)),
+    ("&&", Token::And),
+    ("||", Token::Or),
+    ("!", Token::Not),
+    ("(", Token::Open),
+    (")", Token::Close),
+    ("{", Token::OpenSet),
+    ("}", Token::CloseSet),
+    (",", Token::Comma),
+];
+
+/// Operators that are words. They are operators only after a label; elsewhere they are labels.
+const WORDS: [(&[&str], Token); 5] = [
+    (&["contains"], Token::Compare(Comparison::Contains)),
+    (&["starts", "with"], Token::Compare(Comparison::StartsWith)),
+    (&["ends", "with"], Token::Compare(Comparison::EndsWith)),
+    (&["not", "in"], Token::NotIn),
+    (&["in"], Token::In),
+];
+
+/// Splits a selector into its words.
+pub(super) fn tokenize(text: &str) -> Result<Vec<Token>, String> {
+    let mut tokens = Vec::new();
+    let mut rest = skip_blanks(text);
+    while let Some(first) = rest.chars().next() {
+        let (token, behind) = if let Some((sign, token)) = SIGNS.iter().find(|(s, _)| rest.starts_with(s)) {
+            (token.clone(), &rest[sign.len()..])
+        } else if first == '"' || first == '\'' {
+            let (value, behind) = rest[1..].split_once(first).ok_or("a text has no closing quote")?;
+            (Token::Text(value.to_owned()), behind)
+        } else if let Some(Token::Label(label)) = tokens.last() {
+            word_operator(rest).ok_or_else(|| format!("the label {label:?} is followed by no operator"))?
+        } else {
+            function_or_label(rest)?
+        };
+        tokens.push(token);
+        rest = skip_blanks(behind);
+    }
+    Ok(tokens)
+}
+
+fn skip_blanks(text: &str) -> &str {
+    text.trim_start_matches([' ', '\t'])
+}
+
+/// An operator that is a word. Only after its last part must something else than a label follow, so
+/// that `startswith` and `notin` are operators as well.
+fn word_operator(text: &str) -> Option<(Token, &str)> {
+    WORDS.iter().find_map(|(parts, token)| {
+        let (last, before) = parts.split_last()?;
+        let rest = before.iter().try_fold(text, |rest, part| rest.strip_prefix(part).map(skip_blanks))?;
+        let rest = rest.strip_prefix(last)?;
+        (!rest.starts_with(is_label_char)).then(|| (token.clone(), rest))
+    })
+}
+
+fn function_or_label(text: &str) -> Result<(Token, &str), String> {
+    for name in ["all", "global"] {
+        if let Some(rest) = text.strip_prefix(name).and_then(|rest| rest.strip_prefix('(')) {
+            return Ok((Token::All, close(rest, name)?));
+        }
+    }
+    if let Some(rest) = text.strip_prefix("has(") {
+        let (label, rest) = cut_label(skip_blanks(rest))?;
+        return Ok((Token::Has(label), close(rest, "has")?));
+    }
+    let (label, rest) = cut_label(text)?;
+    Ok((Token::Label(label), rest))
+}
+
+/// What follows the `)` that ends a function.
+fn close<'a>(text: &'a str, name: &str) -> Result<&'a str, String> {
+    skip_blanks(text).strip_prefix(')').ok_or_else(|| format!("`{name}(` has no closing `)`"))
+}
+
+fn cut_label(text: &str) -> Result<(String, &str), String> {
+    let end = text.find(|c| !is_label_char(c)).unwrap_or(text.len());
+    match end {
+        0 => Err(match text.chars().next() {
+            Some(c) => format!("{c:?} stands where a label is expected"),
+            None => "the text ends where a label is expected".to_owned(),
+        }),
+        end if end > MAX_LABEL => Err(format!("a label is longer than {MAX_LABEL} bytes")),
+        end => Ok((text[..end].to_owned(), &text[end..])),
+    }
+}
+
+fn is_label_char(c: char) -> bool {
+    c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '/' | '-')
+}
