@@ -98,6 +98,7 @@ codes! {
     HandleCount "handle-count" Warning "the handle's counts differ from the blocks",
     HandleCarriageReturn "handle-carriage-return" Warning "the handle holds a carriage return",
     EndpointOfMissingNode "endpoint-of-missing-node" Warning "a live endpoint names a node that does not exist",
+    ServiceAddressExtra "service-address-extra" Warning "an address is recorded for a service whose ingress does not name it",
     OverlappingPools "overlapping-pools" Error "two pools overlap",
     PoolNearlyFull "pool-nearly-full" Warning "nearly all addresses of an enabled pool are taken",
     StrandedAddresses "stranded-addresses" Warning "a node cannot get one more address although its pools have free ones",

@@ -161,6 +161,12 @@ pub enum LeakReason {
     PodHasOtherAddress,
     /// The recorded node has another tunnel address of this kind, or none.
     TunnelMoved,
+    /// The recorded pod has finished.
+    PodFinished,
+    /// The recorded service does not exist.
+    ServiceGone,
+    /// The recorded virtual machine does not exist.
+    VmGone,
     /// The record names neither pod nor tunnel nor service.
     UnknownOwner,
 }
@@ -215,9 +221,9 @@ pub struct AddressEvidence {
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct OwnerEvidence {
-    /// `endpoint` or `tunnel`.
+    /// `endpoint`, `pod`, `tunnel` or `service`.
     pub kind: String,
-    /// `namespace/name` of the endpoint, or the node.
+    /// `namespace/name`, or the node of a tunnel.
     pub name: String,
     /// The node.
     #[serde(skip_serializing_if = "String::is_empty")]

@@ -1,5 +1,7 @@
 //! Lookups over a snapshot that many rules share. Built once per check.
 
+mod usage;
+
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 
@@ -9,8 +11,9 @@ use calipam_model::key::Key;
 use calipam_model::names::EndpointName;
 use calipam_model::node::{Node, TunnelKind};
 use calipam_model::pool::Pool;
+use calipam_model::service::Service;
 use calipam_model::snapshot::{DefectKind, Revision, Snapshot};
-use calipam_model::text::Text;
+use calipam_model::text::{Text, TextRef};
 use calipam_model::{IpNet, cidr};
 use jiff::{SignedDuration, Timestamp};
 
@@ -37,8 +40,45 @@ pub struct IndexedBlock<'s> {
 pub enum Owner {
     /// The endpoint with this place in the snapshot.
     Endpoint(u32),
+    /// The pod with this place in the snapshot.
+    Pod(u32),
     /// The node with this place in the snapshot, by one of its tunnel fields.
     Tunnel(u32, TunnelKind),
+    /// The LoadBalancer service with this place in the snapshot.
+    Service(u32),
+}
+
+/// What an endpoint or a pod says about itself. Absent texts are empty.
+#[derive(Clone, Copy, Debug)]
+pub struct Workload<'s> {
+    /// The namespace.
+    pub namespace: TextRef<'s>,
+    /// The pod.
+    pub pod: TextRef<'s>,
+    /// The node.
+    pub node: TextRef<'s>,
+    /// The ID of the pod's sandbox.
+    pub container_id: TextRef<'s>,
+    /// The workload of orchestrators other than Kubernetes.
+    pub workload: TextRef<'s>,
+    /// The virtual machine whose pod it is.
+    pub machine: TextRef<'s>,
+}
+
+/// Who an owner is: an endpoint and its pod, all pods of one virtual machine, and all tunnels of one node
+/// are one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Identity<'s> {
+    /// A pod, by namespace and name.
+    Pod(TextRef<'s>, TextRef<'s>),
+    /// A virtual machine, by namespace and name.
+    Machine(TextRef<'s>, TextRef<'s>),
+    /// The endpoint, by its place, of an orchestrator other than Kubernetes.
+    Endpoint(u32),
+    /// A node, by its place.
+    Node(u32),
+    /// A service, by its place.
+    Service(u32),
 }
 
 /// One use of an address.
@@ -50,14 +90,17 @@ pub struct Use {
     pub owner: Owner,
 }
 
-/// An endpoint that does not decode as a whole. It protects what its key names.
+/// An endpoint or pod that does not decode as a whole. It protects what its key names.
 #[derive(Debug)]
-pub struct BrokenEndpoint<'s> {
+pub struct BrokenWorkload<'s> {
     /// Its namespace.
     pub namespace: &'s str,
-    /// The parts of its name, where it has them.
+    /// The parts of an endpoint's name, where it has them; of a pod, its name as the workload.
     pub name: Option<EndpointName>,
 }
+
+/// Namespace and name of a pod, packed.
+type PodName<'s> = (&'s [u8], &'s [u8]);
 
 /// Lookups over a snapshot.
 #[derive(Debug)]
@@ -68,13 +111,17 @@ pub struct Index<'s> {
     pub blocks: Vec<IndexedBlock<'s>>,
     /// Every use of an address by a live owner, ascending by address.
     pub uses: Vec<Use>,
+    /// Addresses that something names without owning them for certain, ascending: endpoints without a pod,
+    /// pods by evidence that does not decide, services. What is named is never leaked.
+    mentioned: Vec<IpAddr>,
+    pods: HashMap<PodName<'s>, u32>,
     /// CIDRs of blocks that are corrupt or do not decode: what lies in them is not judged.
     unjudged: Vec<IpNet>,
     nodes: HashMap<&'s str, u32>,
     broken_nodes: HashSet<&'s str>,
-    nodes_of_endpoints: HashSet<&'s [u8]>,
-    /// Endpoints that do not decode, or of which an address does not.
-    pub broken_endpoints: Vec<BrokenEndpoint<'s>>,
+    nodes_of_workloads: HashSet<&'s [u8]>,
+    /// Endpoints and pods that do not decode, or of which an address does not.
+    pub broken_workloads: Vec<BrokenWorkload<'s>>,
     /// A pool does not decode, so that nothing can be said to lie outside all pools.
     pub pools_incomplete: bool,
 }
@@ -85,13 +132,19 @@ impl<'s> Index<'s> {
         let blocks = index_blocks(snapshot);
         let mut unjudged: Vec<IpNet> = blocks.iter().filter(|b| b.sound.is_none()).map(|b| b.key).collect();
         let mut broken_nodes = HashSet::new();
-        let mut broken_endpoints = Vec::new();
+        let mut broken_workloads = Vec::new();
         let mut pools_incomplete = false;
         for defect in &snapshot.defects {
             let whole = matches!(defect.kind, DefectKind::Value(_));
             match &defect.key {
                 Some(Key::Endpoint { namespace, name }) => {
-                    broken_endpoints.push(BrokenEndpoint { namespace, name: EndpointName::parse(name) });
+                    broken_workloads.push(BrokenWorkload { namespace, name: EndpointName::parse(name) });
+                }
+                Some(Key::Pod { namespace, name }) => {
+                    let (node, endpoint) = (String::new(), String::new());
+                    let name =
+                        EndpointName { node, orchestrator: "k8s".into(), workload: name.clone(), endpoint };
+                    broken_workloads.push(BrokenWorkload { namespace, name: Some(name) });
                 }
                 Some(Key::Block(cidr)) if whole => unjudged.push(*cidr),
                 Some(Key::Node(name)) if whole => drop(broken_nodes.insert(name.as_str())),
@@ -101,17 +154,25 @@ impl<'s> Index<'s> {
         }
         let nodes =
             snapshot.nodes.iter().enumerate().map(|(i, n)| (n.value.name.as_str(), i as u32)).collect();
-        let nodes_of_endpoints = snapshot.endpoints.iter().map(|e| e.value.node().packed()).collect();
-        let uses = index_uses(snapshot);
+        let endpoints = snapshot.endpoints.iter().map(|e| e.value.node().packed());
+        let unfinished = snapshot.pods.iter().filter(|p| !p.value.finished);
+        let nodes_of_workloads = endpoints.chain(unfinished.map(|p| p.value.node().packed())).collect();
+        let pods: HashMap<PodName<'s>, u32> = (0..)
+            .zip(&snapshot.pods)
+            .map(|(i, p)| ((p.value.namespace().packed(), p.value.name().packed()), i))
+            .collect();
+        let (uses, mentioned) = usage::of(snapshot, &blocks, &pods);
         Self {
             snapshot,
             blocks,
             uses,
+            mentioned,
+            pods,
             unjudged,
             nodes,
             broken_nodes,
-            nodes_of_endpoints,
-            broken_endpoints,
+            nodes_of_workloads,
+            broken_workloads,
             pools_incomplete,
         }
     }
@@ -131,11 +192,11 @@ impl<'s> Index<'s> {
         self.broken_nodes.contains(name)
     }
 
-    /// True where an endpoint names the node. Such a node may be alive even if its object is gone.
-    pub fn endpoints_name_node(&self, name: &str) -> bool {
-        let by_key = |e: &BrokenEndpoint<'_>| e.name.as_ref().is_some_and(|parts| parts.node == name);
-        self.nodes_of_endpoints.contains(Text::new(name).as_ref().packed())
-            || self.broken_endpoints.iter().any(by_key)
+    /// True where an endpoint or unfinished pod names the node. Such a node may be alive even if its object is gone.
+    pub fn workloads_name_node(&self, name: &str) -> bool {
+        let by_key = |e: &BrokenWorkload<'_>| e.name.as_ref().is_some_and(|parts| parts.node == name);
+        self.nodes_of_workloads.contains(Text::new(name).as_ref().packed())
+            || self.broken_workloads.iter().any(by_key)
     }
 
     /// True where a corrupt or undecodable block lies over any part of `cidr`.
@@ -152,6 +213,78 @@ impl<'s> Index<'s> {
     /// Pools that contain the whole of `cidr`, disabled ones included.
     pub fn pools_around(&self, cidr: IpNet) -> impl Iterator<Item = &'s Pool> + '_ {
         self.snapshot.pools.iter().map(|p| &p.value).filter(move |p| p.cidr.contains(&cidr))
+    }
+
+    /// The pod of that name, by its place.
+    pub fn pod(&self, namespace: TextRef<'_>, name: TextRef<'_>) -> Option<u32> {
+        self.pods.get(&(namespace.packed(), name.packed())).copied()
+    }
+
+    /// True where something names the address without owning it for certain.
+    pub fn is_mentioned(&self, address: IpAddr) -> bool {
+        self.mentioned.binary_search(&address).is_ok()
+    }
+
+    /// Who an owner is.
+    pub fn identity(&self, owner: Owner) -> Identity<'s> {
+        match owner {
+            Owner::Tunnel(place, _) => Identity::Node(place),
+            Owner::Service(place) => Identity::Service(place),
+            Owner::Pod(place) => self.identity_of_pod(place),
+            Owner::Endpoint(place) => {
+                let endpoint = self.endpoint(place);
+                if endpoint.pod().is_empty() {
+                    return Identity::Endpoint(place);
+                }
+                let pod = self.pod(endpoint.namespace(), endpoint.pod());
+                pod.map_or(Identity::Pod(endpoint.namespace(), endpoint.pod()), |place| {
+                    self.identity_of_pod(place)
+                })
+            }
+        }
+    }
+
+    fn identity_of_pod(&self, place: u32) -> Identity<'s> {
+        let pod = &self.snapshot.pods[place as usize].value;
+        if pod.machine().is_empty() {
+            Identity::Pod(pod.namespace(), pod.name())
+        } else {
+            Identity::Machine(pod.namespace(), pod.machine())
+        }
+    }
+
+    /// Whose workload an owner is; `None` for tunnels and services.
+    pub fn workload(&self, owner: Owner) -> Option<Workload<'s>> {
+        match owner {
+            Owner::Endpoint(place) => {
+                let endpoint = self.endpoint(place);
+                Some(Workload {
+                    namespace: endpoint.namespace(),
+                    pod: endpoint.pod(),
+                    node: endpoint.node(),
+                    container_id: endpoint.container_id(),
+                    workload: endpoint.workload(),
+                    machine: TextRef::EMPTY,
+                })
+            }
+            Owner::Pod(place) => {
+                let pod = &self.snapshot.pods[place as usize].value;
+                Some(Workload {
+                    namespace: pod.namespace(),
+                    pod: pod.name(),
+                    node: pod.node(),
+                    container_id: pod.container_id(),
+                    workload: TextRef::EMPTY,
+                    machine: pod.machine(),
+                })
+            }
+            Owner::Tunnel(..) | Owner::Service(_) => None,
+        }
+    }
+
+    /// The service of an [`Owner::Service`].
+    pub fn service(&self, place: u32) -> &'s Service {
+        &self.snapshot.services[place as usize].value
     }
 
     /// The endpoint of an [`Owner::Endpoint`].
@@ -212,19 +345,4 @@ fn released_in_future(block: &Block, limit: Timestamp) -> Vec<BlockProblem> {
             released_at: a.attribute.released_at().map(|t| t.to_string()).unwrap_or_default(),
         })
         .collect()
-}
-
-fn index_uses(snapshot: &Snapshot) -> Vec<Use> {
-    let mut uses = Vec::with_capacity(snapshot.endpoints.len() + 2 * snapshot.nodes.len());
-    for (place, endpoint) in (0..).zip(&snapshot.endpoints) {
-        uses.extend(endpoint.value.addresses().map(|address| Use { address, owner: Owner::Endpoint(place) }));
-    }
-    for (place, node) in (0..).zip(&snapshot.nodes) {
-        let tunnels = node.value.tunnels.iter();
-        uses.extend(
-            tunnels.map(|(kind, address)| Use { address: *address, owner: Owner::Tunnel(place, *kind) }),
-        );
-    }
-    uses.sort_unstable();
-    uses
 }

@@ -1,11 +1,12 @@
 //! What an owner record says about whose address it is (facts section 4).
 
 use calipam_model::attributes::{AttributeRef, OwnerMap};
-use calipam_model::endpoint::Endpoint;
 use calipam_model::node::TunnelKind;
+use calipam_model::service::Service;
+use calipam_model::snapshot::{Snapshot, Source};
 use calipam_model::text::TextRef;
 
-use crate::index::{Index, Owner};
+use crate::index::{Index, Owner, Workload};
 
 /// Shortest run of hexadecimal digits that counts as a container ID.
 const MIN_CONTAINER_ID: usize = 12;
@@ -111,10 +112,23 @@ impl<'s> Claim<'s> {
         }
     }
 
+    /// Namespace and name of the pod that the claim names.
+    pub fn pod(&self) -> Option<(String, String)> {
+        match self {
+            Self::Pod { namespace, pod, .. } => Some((namespace.to_string(), pod.to_string())),
+            Self::LegacyPod { namespace, pod } => Some((namespace.clone(), pod.clone())),
+            _ => None,
+        }
+    }
+
     /// True where only a source that was not read could tell whether the owner lives: services and
     /// machines, which etcd does not hold.
-    pub fn needs_unread_source(&self) -> bool {
-        matches!(self, Self::Service | Self::Machine)
+    pub fn needs_unread_source(&self, snapshot: &Snapshot) -> bool {
+        match self {
+            Self::Service => !snapshot.has_read(Source::Services),
+            Self::Machine => !snapshot.has_read(Source::Machines),
+            _ => false,
+        }
     }
 }
 
@@ -131,49 +145,80 @@ fn is_machine(owner: &OwnerMap<'_>) -> bool {
 /// whose handle follows no known form, names everybody; a record of something that was not read is
 /// not held against anybody.
 pub fn names_owner(record: &AttributeRef<'_>, owner: Owner, index: &Index<'_>) -> bool {
-    match Claim::of(record) {
-        Claim::Cooling | Claim::WindowsReserved => false,
-        Claim::Anonymous | Claim::Unknown | Claim::Service | Claim::Machine => true,
-        Claim::Tunnel { node, .. } => match owner {
-            Owner::Tunnel(place, _) => index.snapshot.nodes[place as usize].value.name == node,
-            Owner::Endpoint(_) => false,
-        },
-        claim => match owner {
-            Owner::Endpoint(place) => {
-                let endpoint = index.endpoint(place);
-                names_endpoint(&claim, endpoint, index) || alternate_names(record, endpoint)
-            }
-            Owner::Tunnel(..) => false,
-        },
+    let claim = Claim::of(record);
+    if claim.needs_unread_source(index.snapshot) {
+        return true;
+    }
+    match (&claim, owner) {
+        (Claim::Cooling | Claim::WindowsReserved, _) => false,
+        (Claim::Anonymous | Claim::Unknown, _) => true,
+        (Claim::Tunnel { node, .. }, Owner::Tunnel(place, _)) => {
+            index.snapshot.nodes[place as usize].value.name == *node
+        }
+        (Claim::Service, Owner::Service(place)) => names_service(record, index.service(place)),
+        (Claim::Service | Claim::Tunnel { .. }, _) | (_, Owner::Tunnel(..) | Owner::Service(_)) => false,
+        (claim, owner) => index.workload(owner).is_some_and(|workload| {
+            names_workload(claim, &workload, index) || is_on_machine(record, &workload)
+        }),
     }
 }
 
-/// True where the claim is that of the endpoint's pod or container.
-pub fn names_endpoint(claim: &Claim<'_>, endpoint: &Endpoint, index: &Index<'_>) -> bool {
+/// True where the claim is that of the pod or container.
+pub fn names_workload(claim: &Claim<'_>, workload: &Workload<'_>, index: &Index<'_>) -> bool {
     match claim {
         Claim::Pod { namespace, pod, node } => {
-            endpoint.namespace() == *namespace
-                && endpoint.pod() == *pod
-                && node.is_none_or(|node| same_node(node, endpoint.node(), index))
+            workload.namespace == *namespace
+                && workload.pod == *pod
+                && node.is_none_or(|node| is_same_node(node, workload.node, index))
         }
-        Claim::Container(id) => endpoint.container_id() == *id.as_str(),
+        Claim::Container(id) => workload.container_id == *id.as_str(),
         Claim::LegacyPod { namespace, pod } => {
-            let by_pod = endpoint.namespace() == *namespace.as_str() && endpoint.pod() == *pod.as_str();
-            by_pod || endpoint.workload() == *format!("{namespace}.{pod}").as_str()
+            let by_pod = workload.namespace == *namespace.as_str() && workload.pod == *pod.as_str();
+            by_pod || workload.workload == *format!("{namespace}.{pod}").as_str()
         }
         _ => false,
     }
 }
 
-/// True where the other side of a live migration is the endpoint's pod.
-fn alternate_names(record: &AttributeRef<'_>, endpoint: &Endpoint) -> bool {
-    record.alternate().is_some_and(|other| {
-        other.get("namespace") == Some(endpoint.namespace()) && other.get("pod") == Some(endpoint.pod())
-    })
+/// True where the record is that of the service: by its attributes, else by the hash in the handle.
+pub fn names_service(record: &AttributeRef<'_>, service: &Service) -> bool {
+    match (record.get("namespace"), record.get("service")) {
+        (Some(namespace), Some(name)) => {
+            namespace == *service.namespace.as_str() && name == *service.name.as_str()
+        }
+        _ => record.clean_handle().is_some_and(|handle| handle == *service.handle().as_str()),
+    }
+}
+
+/// The namespace and name of the virtual machine that a record names; `None` where the handle holds a hash.
+pub fn machine_of(record: &AttributeRef<'_>) -> Option<(String, String)> {
+    let owner = record.owner();
+    if let (Some(namespace), Some(machine)) = (owner.get("namespace"), owner.get("vmi-name")) {
+        return Some((namespace.to_string(), machine.to_string()));
+    }
+    let handle = record.clean_handle()?.to_string();
+    let (_, name) = handle.split_once(".vmi.")?;
+    name.split_once('.').map(|(namespace, machine)| (namespace.to_owned(), machine.to_owned()))
+}
+
+/// True where the workload is a pod of the virtual machine that the record names: by its attributes, those
+/// of the other side of a live migration, or its owner.
+pub fn is_on_machine(record: &AttributeRef<'_>, workload: &Workload<'_>) -> bool {
+    let is_side = |side: OwnerMap<'_>| {
+        side.get("namespace") == Some(workload.namespace) && side.get("pod") == Some(workload.pod)
+    };
+    let by_machine = |(namespace, machine): (String, String)| {
+        let by_name = || workload.pod.starts_with(&format!("virt-launcher-{machine}-"));
+        workload.namespace == *namespace.as_str() && (workload.machine == *machine.as_str() || by_name())
+    };
+    Claim::of(record) == Claim::Machine
+        && (is_side(record.owner())
+            || record.alternate().is_some_and(is_side)
+            || machine_of(record).is_some_and(by_machine))
 }
 
 /// True where two names mean one node: they are equal, or one is the Kubernetes name of the other.
-fn same_node(a: TextRef<'_>, b: TextRef<'_>, index: &Index<'_>) -> bool {
+pub fn is_same_node(a: TextRef<'_>, b: TextRef<'_>, index: &Index<'_>) -> bool {
     let kubernetes =
         |name: TextRef<'_>| index.node(&name.to_string()).and_then(|n| n.kubernetes_name.as_deref());
     a == b || kubernetes(a).is_some_and(|k| b == *k) || kubernetes(b).is_some_and(|k| a == *k)

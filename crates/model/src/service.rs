@@ -2,9 +2,15 @@
 
 use std::net::IpAddr;
 
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use jiff::Timestamp;
+use sha2::{Digest, Sha256};
 
 use crate::config::AssignIps;
+
+/// Longest name of an object, and so of a handle.
+const MAX_HANDLE: usize = 253;
 
 /// A service of type `LoadBalancer`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -27,6 +33,15 @@ pub struct Service {
 }
 
 impl Service {
+    /// The handle under which Calico's controller records its addresses (facts 4.2).
+    pub fn handle(&self) -> String {
+        let identity = format!("{}-{}-{}", self.name, self.namespace, self.uid).to_lowercase();
+        let digest = URL_SAFE_NO_PAD.encode(Sha256::digest(identity));
+        let mut handle = format!("lb-{}", digest.replace(['-', '_', '.'], ""));
+        handle.truncate(MAX_HANDLE);
+        handle
+    }
+
     /// True where Calico's controller serves it, given which services that serves. Whether any pool
     /// offers such addresses is another matter.
     pub fn is_managed(&self, assign: AssignIps) -> bool {
@@ -46,4 +61,34 @@ pub struct Machine {
     pub namespace: String,
     /// Its name.
     pub name: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_check_value_of_the_facts() {
+        let uid = "8d3d8a3e-8b8c-4c55-9c0a-0a2f1d6f7b11".to_owned();
+        let service = Service { namespace: "default".into(), name: "web".into(), uid, ..Service::default() };
+        assert_eq!(service.handle(), "lb-gJQ1RAoOYNAQTWk3dC76lcU6rH4TdxLLDONLknY5xk");
+    }
+
+    #[test]
+    fn which_services_are_managed() {
+        let service =
+            |class: Option<&str>, asks| Service { class: class.map(Into::into), asks, ..Service::default() };
+        use AssignIps::{AllServices, RequestedServicesOnly};
+        for (class, asks, assign, managed) in [
+            (None, false, AllServices, true),
+            (Some("calico"), false, AllServices, true),
+            (Some("other"), true, AllServices, false),
+            (None, false, RequestedServicesOnly, false),
+            (None, true, RequestedServicesOnly, true),
+            (Some("calico"), false, RequestedServicesOnly, true),
+            (Some("other"), true, RequestedServicesOnly, false),
+        ] {
+            assert_eq!(service(class, asks).is_managed(assign), managed, "{class:?} {asks} {assign:?}");
+        }
+    }
 }

@@ -26,6 +26,16 @@ pub(crate) fn of_address(context: &Context<'_>, address: &Address<'_, '_, '_>) -
 pub(crate) fn of_owner(index: &Index<'_>, used: &Use) -> OwnerEvidence {
     match used.owner {
         Owner::Endpoint(place) => of_endpoint(index, place),
+        Owner::Pod(place) => of_pod(index, place),
+        Owner::Service(place) => {
+            let service = index.service(place);
+            OwnerEvidence {
+                kind: "service".into(),
+                name: format!("{}/{}", service.namespace, service.name),
+                fields: service.ingress.iter().map(ToString::to_string).collect(),
+                ..OwnerEvidence::default()
+            }
+        }
         Owner::Tunnel(place, kind) => {
             let node = index.snapshot.nodes[place as usize].value.name.clone();
             let fields = vec![kind.field().to_owned()];
@@ -55,6 +65,20 @@ pub(crate) fn of_endpoint(index: &Index<'_>, place: u32) -> OwnerEvidence {
     }
 }
 
+/// A pod, its addresses and the evidence that names them.
+fn of_pod(index: &Index<'_>, place: u32) -> OwnerEvidence {
+    let pod = &index.snapshot.pods[place as usize].value;
+    let name = format!("{}/{}", pod.namespace(), pod.name());
+    OwnerEvidence {
+        kind: "pod".into(),
+        name: name.clone(),
+        node: pod.node().to_string(),
+        pod: name,
+        container_id: pod.container_id().to_string(),
+        fields: pod.evidence().iter().map(|(address, _)| address.to_string()).collect(),
+    }
+}
+
 /// What a block records about an address.
 pub(crate) fn of_record(record: &Record<'_, '_>) -> RecordEvidence {
     let attribute = record.allocation.attribute;
@@ -79,6 +103,7 @@ pub(crate) fn name_of_owner(owner: &OwnerEvidence) -> String {
         |name: &str| if owner.node.is_empty() { name.to_owned() } else { format!("{name} ({})", owner.node) };
     match owner.kind.as_str() {
         "tunnel" => format!("a tunnel of {}", owner.node),
+        "service" => format!("service {}", owner.name),
         _ if owner.pod.is_empty() => place(&owner.name),
         _ => place(&owner.pod),
     }

@@ -6,6 +6,7 @@ use crate::Context;
 use crate::code::Code;
 use crate::finding::{AddressEvidence, Evidence, Finding, Subject};
 use crate::index::{Index, Owner, Use};
+use crate::record::{is_on_machine, machine_of};
 
 /// Makes a finding about an address.
 pub(crate) fn finding(
@@ -29,7 +30,8 @@ pub(crate) fn judge(context: &Context<'_>, address: &Address<'_, '_, '_>, out: &
     }
     let in_pool = context.index.pools_around(address.address.into()).next().is_some();
     if !in_pool {
-        if !context.index.pools_incomplete {
+        let is_service = |used: &Use| matches!(used.owner, Owner::Service(_));
+        if !context.index.pools_incomplete && !address.uses.iter().all(is_service) {
             let evidence = of_address(context, address);
             let says = format!("used by {}, lies in no pool", names_of_owners(&evidence.owners));
             out.push(finding(Code::InUseOutsidePools, address, evidence, &says));
@@ -57,42 +59,23 @@ pub(crate) fn judge_records(context: &Context<'_>, address: &Address<'_, '_, '_>
     out.push(finding(Code::AddressInSeveralBlocks, address, of_address(context, address), &says));
 }
 
-/// True where the users are not all one owner: an endpoint of one pod, tunnels of one node, and the pods
-/// of one virtual machine count as one.
+/// True where the users are not all one owner.
 fn has_several_owners(index: &Index<'_>, address: &Address<'_, '_, '_>) -> bool {
     let Some((first, others)) = address.uses.split_first() else { return false };
-    others
-        .iter()
-        .any(|other| !is_same_owner(index, first, other) && !is_same_machine(index, address, first, other))
+    let is_first = |other: &Use| {
+        index.identity(first.owner) == index.identity(other.owner)
+            || share_machine(index, address, [*first, *other])
+    };
+    !others.iter().all(is_first)
 }
 
-fn is_same_owner(index: &Index<'_>, a: &Use, b: &Use) -> bool {
-    match (a.owner, b.owner) {
-        (Owner::Tunnel(a, _), Owner::Tunnel(b, _)) => a == b,
-        (Owner::Endpoint(a), Owner::Endpoint(b)) => {
-            let (a, b) = (index.endpoint(a), index.endpoint(b));
-            let named = !a.pod().is_empty() && a.pod() == b.pod();
-            a.namespace() == b.namespace() && (named || a.name() == b.name())
-        }
-        _ => false,
-    }
-}
-
-/// True where both are pods of the virtual machine whose address it is: source and target of a live
-/// migration share it (facts 2.14).
-fn is_same_machine(index: &Index<'_>, address: &Address<'_, '_, '_>, a: &Use, b: &Use) -> bool {
-    let (Owner::Endpoint(a), Owner::Endpoint(b)) = (a.owner, b.owner) else { return false };
+/// True where all are pods of the virtual machine that a record names: source and target of a live
+/// migration share the address (facts 2.14), also where pods were not read.
+fn share_machine(index: &Index<'_>, address: &Address<'_, '_, '_>, uses: [Use; 2]) -> bool {
     address.holding().any(|record| {
         let attribute = record.allocation.attribute;
-        let Some(machine) = attribute.get("vmi-name") else { return false };
-        let prefix = format!("virt-launcher-{machine}-");
-        [a, b].into_iter().all(|place| {
-            let endpoint = index.endpoint(place);
-            let pod = Some(endpoint.pod());
-            let recorded =
-                attribute.get("pod") == pod || attribute.alternate().and_then(|o| o.get("pod")) == pod;
-            attribute.get("namespace") == Some(endpoint.namespace())
-                && (recorded || endpoint.pod().to_string().starts_with(&prefix))
-        })
+        let workload = |used: Use| index.workload(used.owner);
+        machine_of(&attribute).is_some()
+            && uses.into_iter().all(|used| workload(used).is_some_and(|w| is_on_machine(&attribute, &w)))
     })
 }

@@ -1,7 +1,6 @@
 //! Addresses in use by another than the one recorded, and addresses on the wrong node.
 
 use calipam_model::block::BlockOwner;
-use calipam_model::snapshot::Snapshot;
 
 use super::addresses::{Address, Record};
 use super::evidence::{name_of_claim, names_of_owners, of_address};
@@ -37,7 +36,7 @@ pub(crate) fn judge_borrowing(context: &Context<'_>, address: &Address<'_, '_, '
     }
     for record in address.holding() {
         let (Some(BlockOwner::Host(host)), Some(node)) =
-            (record.block.owner, node_of(context.snapshot, address, record))
+            (record.block.owner, node_of(context, address, record))
         else {
             continue;
         };
@@ -67,13 +66,13 @@ fn judge_tunnel(context: &Context<'_>, address: &Address<'_, '_, '_>, out: &mut 
 }
 
 /// The node of the owner: as recorded, else that of the one who uses the address.
-fn node_of(snapshot: &Snapshot, address: &Address<'_, '_, '_>, record: &Record<'_, '_>) -> Option<String> {
+fn node_of(context: &Context<'_>, address: &Address<'_, '_, '_>, record: &Record<'_, '_>) -> Option<String> {
     if let Some(node) = record.allocation.attribute.get("node") {
         return Some(node.to_string());
     }
     let node = match address.uses.first()?.owner {
-        Owner::Endpoint(place) => snapshot.endpoints[place as usize].value.node().to_string(),
-        Owner::Tunnel(place, _) => snapshot.nodes[place as usize].value.name.clone(),
+        Owner::Tunnel(place, _) => context.snapshot.nodes[place as usize].value.name.clone(),
+        owner => context.index.workload(owner)?.node.to_string(),
     };
     (!node.is_empty()).then_some(node)
 }

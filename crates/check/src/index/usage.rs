@@ -1,0 +1,94 @@
+//! Who uses which address, by all evidence that was read.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+
+use calipam_model::IpNet;
+use calipam_model::pool::PoolUse;
+use calipam_model::service::Service;
+use calipam_model::snapshot::{Snapshot, Source};
+
+use super::{IndexedBlock, Owner, PodName, Use};
+use crate::record::{Claim, names_service};
+
+/// Uses by live owners, and addresses that are merely named; both ascending.
+pub(super) fn of(
+    snapshot: &Snapshot,
+    blocks: &[IndexedBlock<'_>],
+    pods: &HashMap<PodName<'_>, u32>,
+) -> (Vec<Use>, Vec<IpAddr>) {
+    let mut usage = Usage {
+        uses: Vec::with_capacity(snapshot.endpoints.len() + snapshot.pods.len() + 2 * snapshot.nodes.len()),
+        mentioned: Vec::new(),
+    };
+    usage.endpoints(snapshot, pods);
+    usage.pods(snapshot);
+    usage.services(snapshot, blocks);
+    for (place, node) in (0..).zip(&snapshot.nodes) {
+        let tunnels = node.value.tunnels.iter();
+        usage.uses.extend(
+            tunnels.map(|(kind, address)| Use { address: *address, owner: Owner::Tunnel(place, *kind) }),
+        );
+    }
+    usage.uses.sort_unstable();
+    usage.mentioned.sort_unstable();
+    usage.mentioned.dedup();
+    (usage.uses, usage.mentioned)
+}
+
+struct Usage {
+    uses: Vec<Use>,
+    mentioned: Vec<IpAddr>,
+}
+
+impl Usage {
+    /// An endpoint is live unless pods were read and its pod is gone or finished; that of another
+    /// orchestrator always is.
+    fn endpoints(&mut self, snapshot: &Snapshot, pods: &HashMap<PodName<'_>, u32>) {
+        let pods_read = snapshot.has_read(Source::Pods);
+        for (place, endpoint) in (0..).zip(&snapshot.endpoints) {
+            let endpoint = &endpoint.value;
+            let pod = pods.get(&(endpoint.namespace().packed(), endpoint.pod().packed()));
+            let unfinished = |place: &u32| !snapshot.pods[*place as usize].value.finished;
+            if !pods_read || endpoint.pod().is_empty() || pod.is_some_and(unfinished) {
+                let owner = Owner::Endpoint(place);
+                self.uses.extend(endpoint.addresses().map(|address| Use { address, owner }));
+            } else {
+                self.mentioned.extend(endpoint.addresses());
+            }
+        }
+    }
+
+    fn pods(&mut self, snapshot: &Snapshot) {
+        for (place, pod) in (0..).zip(&snapshot.pods) {
+            let owned = pod.value.addresses();
+            self.uses.extend(owned.map(|address| Use { address, owner: Owner::Pod(place) }));
+            self.mentioned.extend(pod.value.mentioned());
+        }
+    }
+
+    /// A service that Calico serves owns the ingress addresses that lie in a pool for LoadBalancers, or that
+    /// a block records for a service. All others are named at most.
+    fn services(&mut self, snapshot: &Snapshot, blocks: &[IndexedBlock<'_>]) {
+        let assign = snapshot.kube_controllers.as_ref().and_then(|c| c.assign_ips).unwrap_or_default();
+        let pools = snapshot.pools.iter().filter(|p| p.value.allows(PoolUse::LoadBalancer));
+        let pools: Vec<IpNet> = pools.map(|p| p.value.cidr).collect();
+        for (place, service) in (0..).zip(&snapshot.services) {
+            for address in &service.value.ingress {
+                let offered = pools.iter().any(|pool| pool.contains(address));
+                let managed = service.value.is_managed(assign);
+                if managed && (offered || is_recorded_for(blocks, &service.value, *address)) {
+                    self.uses.push(Use { address: *address, owner: Owner::Service(place) });
+                } else {
+                    self.mentioned.push(*address);
+                }
+            }
+        }
+    }
+}
+
+fn is_recorded_for(blocks: &[IndexedBlock<'_>], service: &Service, address: IpAddr) -> bool {
+    let around = blocks.iter().filter(|b| b.key.contains(&address));
+    let mut records = around.filter_map(|b| b.sound?.allocation_of(address));
+    records.any(|a| Claim::of(&a.attribute) == Claim::Service && names_service(&a.attribute, service))
+}
