@@ -1,0 +1,67 @@
+//! What can be wrong with a file of data.
+
+use std::io;
+
+/// Why a file of data cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum FileError {
+    /// The system refuses.
+    #[error("{0}")]
+    Io(#[from] io::Error),
+    /// The file holds nothing.
+    #[error("the file is empty")]
+    Empty,
+    /// It is neither an export nor an etcd snapshot.
+    #[error("neither an export of calipam nor an etcd snapshot{0}")]
+    UnknownKind(String),
+    /// An export of a later program.
+    #[error("an export of format version {0}, which is later than this program")]
+    ExportVersion(u64),
+    /// An export that breaks off or holds a line that cannot be read.
+    #[error("line {line} of the export: {reason}")]
+    ExportLine {
+        /// Number of the line, from 1.
+        line: u64,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// An export that ends too early.
+    #[error("the export breaks off after {entries} entries")]
+    ExportCut {
+        /// Entries that are there.
+        entries: u64,
+    },
+    /// Compressed data that cannot be unpacked.
+    #[error("cannot unpack it: {0}")]
+    Unpack(String),
+    /// An etcd snapshot that ends too early.
+    #[error("the etcd snapshot is cut off: {0}")]
+    SnapshotCut(String),
+    /// An etcd snapshot whose checksum does not fit its content.
+    #[error("the etcd snapshot is damaged: its checksum (SHA-256) does not fit its content")]
+    SnapshotChecksum,
+    /// An etcd snapshot whose pages make no sense.
+    #[error("the etcd snapshot is damaged: {0}")]
+    SnapshotDamaged(String),
+}
+
+impl FileError {
+    /// What to do next, where there is something to say.
+    pub fn hint(&self) -> Option<String> {
+        let text = match self {
+            Self::Empty | Self::UnknownKind(_) => {
+                "`--datastore` reads what `calipam export FILE` and `etcdctl snapshot save FILE` write"
+            }
+            Self::ExportVersion(_) => "use the calipam that wrote it, or a later one",
+            Self::ExportLine { .. } | Self::ExportCut { .. } | Self::Unpack(_) => {
+                "write it again by `calipam export FILE`, or copy it again"
+            }
+            Self::SnapshotCut(_) | Self::SnapshotChecksum | Self::SnapshotDamaged(_) => {
+                "take it again by `etcdctl snapshot save FILE`; a copy of the file `member/snap/db` of an etcd that \
+                 runs is not consistent"
+            }
+            Self::Io(_) => return None,
+        };
+        Some(text.to_owned())
+    }
+}

@@ -1,0 +1,125 @@
+//! What can be wrong with connection settings.
+
+use std::path::PathBuf;
+
+/// Settings that make no sense. All of these are usage errors.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SettingsError {
+    /// A settings file was asked for and cannot be read.
+    #[error("cannot read the settings file {}: {reason}", path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// What the system says.
+        reason: String,
+    },
+    /// The settings file is not what it should be.
+    #[error("{}: {reason}", path.display())]
+    BadFile {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        reason: String,
+    },
+    /// The settings file has a field that calicoctl does not know either.
+    #[error("{}: unknown field `{field}`", path.display())]
+    UnknownField {
+        /// The file.
+        path: PathBuf,
+        /// The field.
+        field: String,
+        /// A field of nearly the same name.
+        similar: Option<&'static str>,
+    },
+    /// An environment variable holds what cannot be read.
+    #[error("the environment variable {name} must be {expected}")]
+    BadVariable {
+        /// Its name.
+        name: String,
+        /// What it has to hold.
+        expected: &'static str,
+    },
+    /// The datastore type is neither `etcdv3` nor `kubernetes`.
+    #[error("the datastore type {0:?} is not known")]
+    UnknownDatastore(String),
+    /// The etcd datastore is set, but no endpoint.
+    #[error("no etcd endpoint is set")]
+    NoEndpoints,
+    /// An endpoint is no URL.
+    #[error("{endpoint:?} is no etcd endpoint: {reason}")]
+    BadEndpoint {
+        /// The endpoint, without user and password.
+        endpoint: String,
+        /// What is wrong.
+        reason: String,
+    },
+    /// Both endpoints and a discovery domain are set.
+    #[error("both etcd endpoints and a discovery domain are set")]
+    EndpointsAndSrv,
+    /// Only a discovery domain is set.
+    #[error("the discovery domain {0:?} is set, but SRV records are not looked up")]
+    SrvUnsupported(String),
+    /// Certificates are given inline and as files.
+    #[error("TLS certificates are given both inline and as files")]
+    MixedTls,
+    /// Of certificate and key only one is given.
+    #[error("a client certificate and its key belong together; only the {0} is given")]
+    HalfKeyPair(&'static str),
+    /// A certificate or key cannot be read.
+    #[error("cannot read the {what} {}: {reason}", path.display())]
+    UnreadablePem {
+        /// What it holds.
+        what: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// What the system says.
+        reason: String,
+    },
+    /// A certificate or key is no PEM text.
+    #[error("the {what} is not usable: {reason}")]
+    BadPem {
+        /// What it holds.
+        what: &'static str,
+        /// What is wrong.
+        reason: String,
+    },
+    /// `--datastore` names neither a kind of datastore nor a file.
+    #[error("no data file or datastore {0:?}: it is neither `etcd`, nor `kubernetes`, nor a file")]
+    NoSuchDatastore(String),
+}
+
+impl SettingsError {
+    /// What to do next, where there is something to say.
+    pub fn hint(&self) -> Option<String> {
+        let text = match self {
+            Self::Unreadable { .. } => "give another file by `--config`, or none to use the environment",
+            Self::BadFile { .. } => {
+                "the file is that of calicoctl: apiVersion projectcalico.org/v3, kind CalicoAPIConfig, spec"
+            }
+            Self::UnknownField { similar: Some(similar), .. } => {
+                return Some(format!("did you mean `{similar}`?"));
+            }
+            Self::UnknownField { similar: None, .. } => "fields are those of calicoctl's configuration file",
+            Self::BadVariable { .. } => "unset it, or set it as calicoctl reads it",
+            Self::UnknownDatastore(_) => "DATASTORE_TYPE (field datastoreType) is `etcdv3` or `kubernetes`",
+            Self::NoEndpoints => {
+                "set them by `--etcd-endpoints`, ETCD_ENDPOINTS or the field etcdEndpoints of the settings file"
+            }
+            Self::BadEndpoint { .. } => "an endpoint looks like https://10.0.0.5:2379",
+            Self::EndpointsAndSrv => "keep one of ETCD_ENDPOINTS and ETCD_DISCOVERY_SRV",
+            Self::SrvUnsupported(domain) => {
+                return Some(format!(
+                    "`dig +short SRV _etcd-client-ssl._tcp.{domain}` (or _etcd-client._tcp) lists the endpoints; \
+                     give them by `--etcd-endpoints`"
+                ));
+            }
+            Self::MixedTls => {
+                "keep either etcdCACert, etcdCert and etcdKey, or etcdCACertFile, etcdCertFile and etcdKeyFile"
+            }
+            Self::HalfKeyPair(_) => "set both ETCD_CERT_FILE and ETCD_KEY_FILE, or none of them",
+            Self::UnreadablePem { .. } | Self::BadPem { .. } => "certificates and keys are PEM files",
+            Self::NoSuchDatastore(_) => "`--datastore` takes `etcd`, `kubernetes` or the path of a file",
+        };
+        Some(text.to_owned())
+    }
+}

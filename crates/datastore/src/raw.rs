@@ -1,0 +1,126 @@
+//! Entries of a key-value store as bytes, before anything is known about their meaning.
+
+use calipam_model::key::{IPAM_PREFIX, RESOURCE_PREFIX};
+
+/// An entry of etcd, borrowed from the response or file that it came with.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RawEntry<'a> {
+    /// The key.
+    pub key: &'a [u8],
+    /// The value.
+    pub value: &'a [u8],
+    /// Revision of the last change of the key.
+    pub mod_revision: i64,
+    /// Revision at which the key was created.
+    pub create_revision: i64,
+    /// Number of changes since then, from 1.
+    pub version: i64,
+    /// The lease that the key hangs on; 0 for none. Calico's IPAM keys never have one (facts 1.15).
+    pub lease: i64,
+}
+
+/// An entry of etcd with bytes of its own.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RawKv {
+    /// The key.
+    pub key: Vec<u8>,
+    /// The value.
+    pub value: Vec<u8>,
+    /// Revision of the last change of the key.
+    pub mod_revision: i64,
+}
+
+impl RawKv {
+    /// Borrows it.
+    pub fn as_entry(&self) -> RawEntry<'_> {
+        RawEntry {
+            key: &self.key,
+            value: &self.value,
+            mod_revision: self.mod_revision,
+            ..RawEntry::default()
+        }
+    }
+}
+
+impl RawEntry<'_> {
+    /// A copy with bytes of its own.
+    pub fn to_owned(self) -> RawKv {
+        RawKv { key: self.key.to_vec(), value: self.value.to_vec(), mod_revision: self.mod_revision }
+    }
+}
+
+/// Resources of the v3 API that are read, by the plural in their keys.
+pub(crate) const RESOURCES: [&str; 7] = [
+    "clusterinformations",
+    "ipamconfigurations",
+    "ippools",
+    "ipreservations",
+    "kubecontrollersconfigurations",
+    "nodes",
+    "workloadendpoints",
+];
+
+/// True for keys that a whole read covers: all of IPAM, and the resources that tell who uses addresses.
+pub fn is_read(key: &[u8]) -> bool {
+    if key.starts_with(IPAM_PREFIX.as_bytes()) {
+        return true;
+    }
+    let Some(rest) = key.strip_prefix(RESOURCE_PREFIX.as_bytes()) else { return false };
+    let plural = rest.split(|b| *b == b'/').next().unwrap_or_default();
+    rest.len() > plural.len() && RESOURCES.iter().any(|r| r.as_bytes() == plural)
+}
+
+/// The first key behind all keys that start with `prefix`.
+pub(crate) fn prefix_end(prefix: &[u8]) -> Vec<u8> {
+    let mut end = prefix.to_vec();
+    while let Some(last) = end.pop() {
+        if last < 0xFF {
+            end.push(last + 1);
+            return end;
+        }
+    }
+    vec![0]
+}
+
+/// The first key behind `key`.
+pub(crate) fn next_key(key: &[u8]) -> Vec<u8> {
+    let mut next = Vec::with_capacity(key.len() + 1);
+    next.extend_from_slice(key);
+    next.push(0);
+    next
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_whole_read_covers() {
+        for key in [
+            "/calico/ipam/v2/config",
+            "/calico/ipam/v2/@/node/ipv4/block/10.0.0.0-26",
+            "/calico/resources/v3/projectcalico.org/nodes/node-1",
+            "/calico/resources/v3/projectcalico.org/workloadendpoints/default/x",
+        ] {
+            assert!(is_read(key.as_bytes()), "{key}");
+        }
+        for key in [
+            "/calico/resources/v3/projectcalico.org/profiles/kns.default",
+            "/calico/resources/v3/projectcalico.org/nodes",
+            "/calico/resources/v3/projectcalico.org/nodesets/x",
+            "/registry/pods/default/web-0",
+        ] {
+            assert!(!is_read(key.as_bytes()), "{key}");
+        }
+    }
+
+    #[test]
+    fn ends_of_prefixes() {
+        assert_eq!(prefix_end(b"/calico/"), b"/calico0");
+        assert_eq!(prefix_end(b"a\xFF\xFF"), b"b");
+        assert_eq!(prefix_end(b"\xFF"), b"\0");
+        assert!(
+            next_key(b"a").as_slice() > b"a".as_slice() && next_key(b"a").as_slice() < b"a\x01".as_slice()
+        );
+    }
+}

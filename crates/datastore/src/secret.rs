@@ -1,0 +1,76 @@
+//! Values that must not appear in output, logs or errors.
+
+use std::fmt;
+
+/// What is shown in place of a secret.
+const REDACTED: &str = "(not shown)";
+
+/// A password, private key, token or inline kubeconfig. Its text is given out by [`Secret::reveal`] only;
+/// `Debug` and `Display` hide it.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct Secret(String);
+
+impl Secret {
+    /// Wraps a text.
+    pub fn new(text: impl Into<String>) -> Self {
+        Self(text.into())
+    }
+
+    /// The text, for the one place that needs it.
+    pub fn reveal(&self) -> &str {
+        &self.0
+    }
+
+    /// True for the empty text, which stands for "not set".
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.is_empty() { "\"\"" } else { REDACTED })
+    }
+}
+
+impl fmt::Display for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.is_empty() { "" } else { REDACTED })
+    }
+}
+
+/// A URL without the user and password that may stand before the host.
+pub fn redact_url(url: &str) -> String {
+    let (scheme, rest) = match url.split_once("://") {
+        Some((scheme, rest)) => (format!("{scheme}://"), rest),
+        None => (String::new(), url),
+    };
+    let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+    let host = rest[..end].rsplit_once('@').map_or(&rest[..end], |(_, host)| host);
+    format!("{scheme}{host}{}", &rest[end..])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn secrets_are_not_printed() {
+        let secret = Secret::new("hunter2");
+        assert!(!format!("{secret} {secret:?}").contains("hunter2"));
+        assert_eq!(secret.reveal(), "hunter2");
+        assert_eq!(format!("{}", Secret::default()), "");
+    }
+
+    #[test]
+    fn urls_lose_user_and_password() {
+        for (url, shown) in [
+            ("https://10.0.0.5:2379", "https://10.0.0.5:2379"),
+            ("https://root:s3cret@10.0.0.5:2379/", "https://10.0.0.5:2379/"),
+            ("root:p@ss@etcd:2379", "etcd:2379"),
+            ("http://[::1]:2379?token=a@b", "http://[::1]:2379?token=a@b"),
+        ] {
+            assert_eq!(redact_url(url), shown);
+        }
+    }
+}

@@ -1,0 +1,200 @@
+//! The fields of calicoctl's configuration and where each comes from (facts 7.2).
+
+use std::collections::BTreeMap;
+
+use crate::error::SettingsError;
+
+/// What a field holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Text,
+    Bool,
+    Number,
+}
+
+/// One field: its name in the file, its name in the environment, and what it holds. Of an environment
+/// name, the form with `CALICO_` before it wins.
+pub(super) struct Field {
+    pub name: &'static str,
+    pub variable: Option<&'static str>,
+    pub kind: Kind,
+}
+
+const fn text(name: &'static str, variable: &'static str) -> Field {
+    Field { name, variable: Some(variable), kind: Kind::Text }
+}
+
+const fn inline(name: &'static str) -> Field {
+    Field { name, variable: None, kind: Kind::Text }
+}
+
+const fn typed(name: &'static str, variable: &'static str, kind: Kind) -> Field {
+    Field { name, variable: Some(variable), kind }
+}
+
+/// Token of the API server. A slip in Calico's source makes the environment name this one, and only
+/// with the prefix.
+const API_TOKEN_VARIABLE: &str = "K8SAPITOKEN";
+
+/// All fields.
+pub(super) const FIELDS: [Field; 25] = [
+    text("datastoreType", "DATASTORE_TYPE"),
+    text("etcdEndpoints", "ETCD_ENDPOINTS"),
+    text("etcdDiscoverySrv", "ETCD_DISCOVERY_SRV"),
+    text("etcdUsername", "ETCD_USERNAME"),
+    text("etcdPassword", "ETCD_PASSWORD"),
+    text("etcdKeyFile", "ETCD_KEY_FILE"),
+    text("etcdCertFile", "ETCD_CERT_FILE"),
+    text("etcdCACertFile", "ETCD_CA_CERT_FILE"),
+    inline("etcdKey"),
+    inline("etcdCert"),
+    inline("etcdCACert"),
+    text("kubeconfig", "KUBECONFIG"),
+    inline("kubeconfigInline"),
+    text("k8sAPIEndpoint", "K8S_API_ENDPOINT"),
+    text("k8sKeyFile", "K8S_KEY_FILE"),
+    text("k8sCertFile", "K8S_CERT_FILE"),
+    text("k8sCAFile", "K8S_CA_FILE"),
+    text("k8sAPIToken", API_TOKEN_VARIABLE),
+    typed("k8sInsecureSkipTLSVerify", "K8S_INSECURE_SKIP_TLS_VERIFY", Kind::Bool),
+    typed("k8sDisableNodePoll", "K8S_DISABLE_NODE_POLL", Kind::Bool),
+    typed("usePodCIDR", "USE_POD_CIDR", Kind::Bool),
+    typed("k8sClientQPS", "K8S_CLIENT_QPS", Kind::Number),
+    typed("k8sClientBurst", "K8S_CLIENT_BURST", Kind::Number),
+    text("k8sCurrentContext", "K8S_CURRENT_CONTEXT"),
+    text("calicoAPIGroup", "CALICO_API_GROUP"),
+];
+
+/// The fields that are set, by name.
+#[derive(Default)]
+pub(super) struct Values(BTreeMap<&'static str, String>);
+
+impl Values {
+    /// The text of a field; `None` where it is not set or empty, which Calico does not tell apart.
+    pub fn text(&self, name: &str) -> Option<&str> {
+        self.0.get(name).map(String::as_str).filter(|text| !text.is_empty())
+    }
+
+    /// The text of a field; empty where it is not set.
+    pub fn owned(&self, name: &str) -> String {
+        self.text(name).unwrap_or_default().to_owned()
+    }
+
+    /// A switch; false where it is not set.
+    pub fn flag(&self, name: &str) -> bool {
+        self.text(name).and_then(parse_bool).unwrap_or(false)
+    }
+
+    /// Sets a field.
+    pub fn set(&mut self, field: &Field, value: String) {
+        self.0.insert(field.name, value);
+    }
+
+    /// Reads the environment: for each name, the form with `CALICO_` before it wins over the bare one,
+    /// also where it is set to nothing.
+    ///
+    /// # Errors
+    /// Where a variable that must hold a number or a switch does not, which includes holding nothing.
+    pub fn from_environment(environment: &BTreeMap<String, String>) -> Result<Self, SettingsError> {
+        let mut values = Self::default();
+        for field in &FIELDS {
+            let Some(variable) = field.variable else { continue };
+            let prefixed = format!("CALICO_{variable}");
+            let bare = Some(variable).filter(|v| *v != API_TOKEN_VARIABLE);
+            let names = [Some(prefixed.as_str()), bare];
+            let Some((name, value)) =
+                names.into_iter().flatten().find_map(|n| environment.get(n).map(|value| (n, value)))
+            else {
+                continue;
+            };
+            check(field, value)
+                .map_err(|expected| SettingsError::BadVariable { name: name.into(), expected })?;
+            values.set(field, value.clone());
+        }
+        Ok(values)
+    }
+}
+
+/// Says what a value would have to be, where it is not.
+pub(super) fn check(field: &Field, value: &str) -> Result<(), &'static str> {
+    match field.kind {
+        Kind::Bool if parse_bool(value).is_none() => Err("true or false"),
+        Kind::Number if value.trim().parse::<f64>().is_err() => Err("a number"),
+        _ => Ok(()),
+    }
+}
+
+/// The texts that Go reads as a switch.
+fn parse_bool(text: &str) -> Option<bool> {
+    match text {
+        "1" | "t" | "T" | "true" | "TRUE" | "True" => Some(true),
+        "0" | "f" | "F" | "false" | "FALSE" | "False" => Some(false),
+        _ => None,
+    }
+}
+
+/// The field with a name that differs by no more than a few letters.
+pub(super) fn similar(name: &str) -> Option<&'static str> {
+    let lower = name.to_ascii_lowercase();
+    FIELDS
+        .iter()
+        .map(|field| (distance(&lower, &field.name.to_ascii_lowercase()), field.name))
+        .min()
+        .filter(|(distance, name)| *distance <= name.len() / 4)
+        .map(|(_, name)| name)
+}
+
+/// Letters to change, add or drop to get from one text to the other.
+fn distance(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, from) in a.chars().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, to) in b.iter().enumerate() {
+            let changed = diagonal + usize::from(from != *to);
+            diagonal = row[j + 1];
+            row[j + 1] = changed.min(row[j] + 1).min(diagonal + 1);
+        }
+    }
+    row[b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn environment(entries: &[(&str, &str)]) -> BTreeMap<String, String> {
+        entries.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect()
+    }
+
+    #[test]
+    fn the_prefixed_variable_wins_even_when_empty() {
+        let read = |entries| Values::from_environment(&environment(entries)).unwrap();
+        let both = [("ETCD_ENDPOINTS", "http://a:1"), ("CALICO_ETCD_ENDPOINTS", "http://b:1")];
+        assert_eq!(read(&both).text("etcdEndpoints"), Some("http://b:1"));
+        let empty = [("ETCD_ENDPOINTS", "http://a:1"), ("CALICO_ETCD_ENDPOINTS", "")];
+        assert_eq!(read(&empty).text("etcdEndpoints"), None);
+        assert_eq!(read(&[("K8SAPITOKEN", "x"), ("K8S_API_TOKEN", "x")]).text("k8sAPIToken"), None);
+        assert_eq!(read(&[("CALICO_K8SAPITOKEN", "x")]).text("k8sAPIToken"), Some("x"));
+        assert_eq!(read(&[("CALICO_CALICO_API_GROUP", "g")]).text("calicoAPIGroup"), Some("g"));
+        assert_eq!(read(&[("CALICO_API_GROUP", "g")]).text("calicoAPIGroup"), Some("g"));
+    }
+
+    #[test]
+    fn an_empty_switch_or_number_is_an_error() {
+        for (name, value) in [("USE_POD_CIDR", ""), ("CALICO_K8S_CLIENT_QPS", ""), ("USE_POD_CIDR", "yes")] {
+            let error = Values::from_environment(&environment(&[(name, value)])).err().unwrap();
+            assert!(matches!(&error, SettingsError::BadVariable { name: n, .. } if n == name), "{error}");
+        }
+        let values = Values::from_environment(&environment(&[("USE_POD_CIDR", "T")])).unwrap();
+        assert!(values.flag("usePodCIDR") && !values.flag("k8sDisableNodePoll"));
+    }
+
+    #[test]
+    fn similar_fields() {
+        assert_eq!(similar("etcdEndpoint"), Some("etcdEndpoints"));
+        assert_eq!(similar("etcdCaCertFiles"), Some("etcdCACertFile"));
+        assert_eq!(similar("colour"), None);
+    }
+}

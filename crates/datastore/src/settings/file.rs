@@ -1,0 +1,154 @@
+//! calicoctl's configuration file: YAML or JSON, strict (facts 7.1).
+
+use std::path::Path;
+
+use serde_yaml::{Mapping, Value};
+
+use super::fields::{FIELDS, Values, check, similar};
+use crate::error::SettingsError;
+
+const API_VERSION: &str = "projectcalico.org/v3";
+const KIND: &str = "CalicoAPIConfig";
+
+/// Reads the file's text. As in Go, names of fields match whatever their case.
+///
+/// # Errors
+/// Where the text is no YAML, has a field that calicoctl does not know, or states another version or
+/// kind. The errors name fields but no values, which may be secret.
+pub(super) fn parse(path: &Path, text: &[u8]) -> Result<Values, SettingsError> {
+    let bad = |reason: String| SettingsError::BadFile { path: path.to_owned(), reason };
+    let document: Value = serde_yaml::from_slice(text).map_err(|e| bad(syntax(&e)))?;
+    let Value::Mapping(document) = document else { return Err(bad("it holds no fields".into())) };
+    let (mut version, mut kind, mut spec) = (None, None, None);
+    for (name, value) in named(&document, &bad)? {
+        match name.to_ascii_lowercase().as_str() {
+            "apiversion" => version = value.as_str(),
+            "kind" => kind = value.as_str(),
+            "metadata" => {}
+            "spec" => spec = Some(value),
+            _ => return Err(unknown(path, name)),
+        }
+    }
+    for (field, expected, found) in [("apiVersion", API_VERSION, version), ("kind", KIND, kind)] {
+        if found != Some(expected) {
+            return Err(bad(format!("`{field}` must be {expected}, not {:?}", found.unwrap_or_default())));
+        }
+    }
+    match spec {
+        None | Some(Value::Null) => Ok(Values::default()),
+        Some(Value::Mapping(spec)) => read_spec(path, spec),
+        Some(_) => Err(bad("`spec` must hold fields".into())),
+    }
+}
+
+fn read_spec(path: &Path, spec: &Mapping) -> Result<Values, SettingsError> {
+    let bad = |reason: String| SettingsError::BadFile { path: path.to_owned(), reason };
+    let mut values = Values::default();
+    for (name, value) in named(spec, &bad)? {
+        let Some(field) = FIELDS.iter().find(|f| f.name.eq_ignore_ascii_case(name)) else {
+            return Err(unknown(path, name));
+        };
+        let text = match value {
+            Value::Null => continue,
+            Value::String(text) => text.clone(),
+            // YAML reads an unquoted password of digits as a number; Calico takes its text.
+            Value::Number(number) => number.to_string(),
+            Value::Bool(flag) => flag.to_string(),
+            Value::Sequence(_) | Value::Mapping(_) | Value::Tagged(_) => {
+                return Err(bad(format!("`spec.{}` must be a single value", field.name)));
+            }
+        };
+        check(field, &text).map_err(|expected| bad(format!("`spec.{}` must be {expected}", field.name)))?;
+        values.set(field, text);
+    }
+    Ok(values)
+}
+
+/// The entries of a mapping whose names are texts.
+fn named<'m>(
+    mapping: &'m Mapping,
+    bad: &impl Fn(String) -> SettingsError,
+) -> Result<Vec<(&'m str, &'m Value)>, SettingsError> {
+    let entry = |(name, value): (&'m Value, &'m Value)| Some((name.as_str()?, value));
+    mapping
+        .iter()
+        .map(entry)
+        .collect::<Option<_>>()
+        .ok_or_else(|| bad("the name of a field is no text".into()))
+}
+
+fn unknown(path: &Path, name: &str) -> SettingsError {
+    SettingsError::UnknownField { path: path.to_owned(), field: name.to_owned(), similar: similar(name) }
+}
+
+/// Where the text is no YAML, without the text itself.
+fn syntax(error: &serde_yaml::Error) -> String {
+    let message = error.to_string();
+    match error.location() {
+        _ if message.starts_with("duplicate entry") => message,
+        Some(at) => format!("no valid YAML at line {}, column {}", at.line(), at.column()),
+        None => "no valid YAML".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(spec: &str) -> Result<Values, SettingsError> {
+        let text =
+            format!("apiVersion: projectcalico.org/v3\nkind: CalicoAPIConfig\nmetadata:\nspec:\n{spec}");
+        parse(Path::new("calicoctl.cfg"), text.as_bytes())
+    }
+
+    #[test]
+    fn yaml_and_json_are_read() {
+        let values =
+            read("  datastoreType: etcdv3\n  etcdendpoints: http://a:1\n  etcdPassword: 0815\n").unwrap();
+        assert_eq!(values.text("etcdEndpoints"), Some("http://a:1"));
+        assert!(values.text("etcdPassword").is_some());
+        let json =
+            br#"{"apiVersion":"projectcalico.org/v3","kind":"CalicoAPIConfig","spec":{"usePodCIDR":true}}"#;
+        assert!(parse(Path::new("x"), json).unwrap().flag("usePodCIDR"));
+        assert!(read("").unwrap().text("etcdEndpoints").is_none());
+    }
+
+    #[test]
+    fn a_misspelt_field_is_named() {
+        let error = read("  etcdEndpoint: http://a:1\n").err().unwrap();
+        assert_eq!(error.to_string(), "calicoctl.cfg: unknown field `etcdEndpoint`");
+        assert_eq!(error.hint().as_deref(), Some("did you mean `etcdEndpoints`?"));
+        let error = parse(Path::new("x"), b"apiVersion: projectcalico.org/v3\nspecs: {}\n").err().unwrap();
+        assert!(matches!(error, SettingsError::UnknownField { field, .. } if field == "specs"));
+    }
+
+    #[test]
+    fn errors_hold_no_values() {
+        for spec in [
+            "  etcdPassword: [hunter2]\n",
+            "  usePodCIDR: hunter2\n",
+            "  etcdPassword: \"hunter2\n",
+            "  etcdPassword: hunter2\n  etcdPassword: hunter2\n",
+            "  - hunter2\n",
+        ] {
+            let error = read(spec).err().unwrap();
+            assert!(!format!("{error} {error:?} {:?}", error.hint()).contains("hunter2"), "{error}");
+        }
+    }
+
+    #[test]
+    fn version_and_kind_count() {
+        for text in [
+            "",
+            "kind: CalicoAPIConfig\n",
+            "apiVersion: v1\nkind: CalicoAPIConfig\n",
+            "[]",
+            "apiVersion: projectcalico.org/v3\nkind: IPPool\n",
+        ] {
+            assert!(
+                matches!(parse(Path::new("x"), text.as_bytes()), Err(SettingsError::BadFile { .. })),
+                "{text}"
+            );
+        }
+    }
+}

@@ -1,0 +1,303 @@
+//! Connection settings: calicoctl's configuration file, its environment variables, and what the command
+//! line says, with calicoctl's precedence (facts section 7).
+
+mod fields;
+mod file;
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use self::fields::Values;
+use crate::error::SettingsError;
+use crate::etcd::endpoint::normalise;
+use crate::secret::Secret;
+
+/// Where calicoctl looks for its configuration file.
+pub const DEFAULT_CONFIG: &str = "/etc/calico/calicoctl.cfg";
+/// How long connecting to one endpoint may take.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long one request may take; large answers included.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// What the command line says; everything else comes from the file or the environment.
+#[derive(Clone, Debug, Default)]
+pub struct Overrides {
+    /// `--config`: the settings file.
+    pub config: Option<PathBuf>,
+    /// `--kubeconfig`.
+    pub kubeconfig: Option<String>,
+    /// `--context`: the context in the kubeconfig.
+    pub context: Option<String>,
+    /// `--etcd-endpoints`: comma-separated URLs. Names etcd as the datastore.
+    pub etcd_endpoints: Option<String>,
+    /// `--datastore`: `etcd`, `kubernetes` or a file.
+    pub datastore: Option<String>,
+    /// How long connecting may take, where it is not the usual time.
+    pub connect_timeout: Option<Duration>,
+}
+
+/// Reads the files that settings name.
+pub trait Files {
+    /// The content of a file.
+    ///
+    /// # Errors
+    /// What the system says.
+    fn read(&self, path: &Path) -> io::Result<Vec<u8>>;
+
+    /// True where there is such a file.
+    fn exists(&self, path: &Path) -> bool;
+}
+
+/// The files of this machine.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct LocalFiles;
+
+impl Files for LocalFiles {
+    fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
+        std::fs::read(path)
+    }
+
+    fn exists(&self, path: &Path) -> bool {
+        path.exists()
+    }
+}
+
+/// Where the data is and how to get at it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// The datastore.
+    pub target: Target,
+    /// How to reach Kubernetes, where it is the datastore or is read beside etcd.
+    pub kubernetes: KubernetesSettings,
+}
+
+/// A datastore.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// etcd v3.
+    Etcd(EtcdSettings),
+    /// The Kubernetes API.
+    Kubernetes,
+    /// A file: an export or an etcd snapshot.
+    File(PathBuf),
+}
+
+/// How to reach etcd.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EtcdSettings {
+    /// URLs, at least one.
+    pub endpoints: Vec<String>,
+    /// User and password, where both are set; Calico ignores one without the other.
+    pub user: Option<(String, Secret)>,
+    /// Certificates.
+    pub tls: TlsSettings,
+    /// How long connecting to one endpoint may take.
+    pub connect_timeout: Duration,
+    /// How long one request may take.
+    pub request_timeout: Duration,
+}
+
+/// Certificates for TLS, as PEM texts.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TlsSettings {
+    /// The CA that signed the server's certificate; `None` for those that the system trusts.
+    pub ca: Option<String>,
+    /// Certificate and key of the client.
+    pub identity: Option<(String, Secret)>,
+}
+
+impl TlsSettings {
+    /// True where anything is set.
+    pub fn is_set(&self) -> bool {
+        self.ca.is_some() || self.identity.is_some()
+    }
+}
+
+/// How to reach Kubernetes. Empty texts are not set.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct KubernetesSettings {
+    /// Path, or list of paths, of a kubeconfig that was named: by the command line, the settings file or
+    /// `KUBECONFIG`.
+    pub kubeconfig: String,
+    /// A kubeconfig itself; wins over `kubeconfig`.
+    pub kubeconfig_inline: Secret,
+    /// The context to use.
+    pub context: String,
+    /// URL of the API server.
+    pub api_endpoint: String,
+    /// Files with key, certificate and CA certificate.
+    pub key_file: String,
+    /// See `key_file`.
+    pub cert_file: String,
+    /// See `key_file`.
+    pub ca_file: String,
+    /// Bearer token.
+    pub token: Secret,
+    /// The server's certificate is not looked at.
+    pub insecure: bool,
+    /// `CALICO_API_GROUP`: which API group holds Calico's objects.
+    pub api_group: String,
+    /// Addresses come from the nodes' pod CIDRs: Calico IPAM is not in use.
+    pub use_pod_cidr: bool,
+}
+
+impl Settings {
+    /// Finds out where the data is. `environment` is that of the process.
+    ///
+    /// The settings file counts alone where it exists; the environment counts where there is none. The
+    /// command line wins over both. `KUBECONFIG` counts also beside a settings file that names none.
+    ///
+    /// # Errors
+    /// Where settings make no sense together, or a file that they name cannot be read.
+    pub fn resolve(
+        overrides: &Overrides,
+        environment: &BTreeMap<String, String>,
+        files: &impl Files,
+    ) -> Result<Self, SettingsError> {
+        let offline = offline_file(overrides, files)?;
+        let values = match (&offline, &overrides.config) {
+            // A file of data needs no settings; broken ones in the default place do not matter then.
+            (Some(_), None) => Values::default(),
+            _ => load(overrides, environment, files)?,
+        };
+        let kubernetes = kubernetes(&values, overrides, environment);
+        let target = match offline {
+            Some(path) => Target::File(path),
+            None if wants_etcd(&values, overrides)? => Target::Etcd(etcd(&values, overrides, files)?),
+            None => Target::Kubernetes,
+        };
+        Ok(Self { target, kubernetes })
+    }
+}
+
+/// The file that `--datastore` names.
+fn offline_file(overrides: &Overrides, files: &impl Files) -> Result<Option<PathBuf>, SettingsError> {
+    match overrides.datastore.as_deref() {
+        None | Some("etcd" | "etcdv3" | "kubernetes") => Ok(None),
+        Some(name) if files.exists(Path::new(name)) => Ok(Some(PathBuf::from(name))),
+        Some(name) => Err(SettingsError::NoSuchDatastore(name.to_owned())),
+    }
+}
+
+/// The settings file, else the environment.
+fn load(
+    overrides: &Overrides,
+    environment: &BTreeMap<String, String>,
+    files: &impl Files,
+) -> Result<Values, SettingsError> {
+    let path = overrides.config.as_deref().unwrap_or(Path::new(DEFAULT_CONFIG));
+    if overrides.config.is_none() && !files.exists(path) {
+        return Values::from_environment(environment);
+    }
+    let text = files
+        .read(path)
+        .map_err(|e| SettingsError::Unreadable { path: path.to_owned(), reason: e.to_string() })?;
+    file::parse(path, &text)
+}
+
+/// True for etcd: as the command line says, else as the settings say, else where endpoints are set.
+fn wants_etcd(values: &Values, overrides: &Overrides) -> Result<bool, SettingsError> {
+    match (overrides.datastore.as_deref(), &overrides.etcd_endpoints) {
+        (Some("kubernetes"), _) => return Ok(false),
+        (Some(_), _) | (None, Some(_)) => return Ok(true),
+        (None, None) => {}
+    }
+    match values.text("datastoreType") {
+        Some("etcdv3") => Ok(true),
+        Some("kubernetes") => Ok(false),
+        Some(other) => Err(SettingsError::UnknownDatastore(other.to_owned())),
+        None => Ok(values.text("etcdEndpoints").is_some()),
+    }
+}
+
+fn etcd(values: &Values, overrides: &Overrides, files: &impl Files) -> Result<EtcdSettings, SettingsError> {
+    let tls = tls(values, files)?;
+    let srv = values.text("etcdDiscoverySrv").filter(|_| overrides.etcd_endpoints.is_none());
+    let list = overrides.etcd_endpoints.as_deref().or(values.text("etcdEndpoints")).unwrap_or_default();
+    let endpoints = list
+        .split(',')
+        .filter(|e| !e.trim().is_empty())
+        .map(|e| normalise(e, &tls))
+        .collect::<Result<Vec<_>, _>>()?;
+    match (srv, endpoints.is_empty()) {
+        (Some(_), false) => return Err(SettingsError::EndpointsAndSrv),
+        (Some(domain), true) => return Err(SettingsError::SrvUnsupported(domain.to_owned())),
+        (None, true) => return Err(SettingsError::NoEndpoints),
+        (None, false) => {}
+    }
+    let user = match (values.text("etcdUsername"), values.text("etcdPassword")) {
+        (Some(user), Some(password)) => Some((user.to_owned(), Secret::new(password))),
+        _ => None,
+    };
+    let connect_timeout = overrides.connect_timeout.unwrap_or(CONNECT_TIMEOUT);
+    Ok(EtcdSettings { endpoints, user, tls, connect_timeout, request_timeout: REQUEST_TIMEOUT })
+}
+
+/// Certificates: all inline or all as files (facts 1.16).
+fn tls(values: &Values, files: &impl Files) -> Result<TlsSettings, SettingsError> {
+    let inline = ["etcdCACert", "etcdCert", "etcdKey"].map(|name| values.text(name));
+    let named = ["etcdCACertFile", "etcdCertFile", "etcdKeyFile"].map(|name| values.text(name));
+    let whats = ["CA certificate", "client certificate", "client key"];
+    if inline.iter().any(Option::is_some) && named.iter().any(Option::is_some) {
+        return Err(SettingsError::MixedTls);
+    }
+    let mut pems = [None, None, None];
+    for (i, what) in whats.into_iter().enumerate() {
+        pems[i] = match (inline[i], named[i]) {
+            (Some(text), _) => Some(text.to_owned()),
+            (None, Some(path)) => Some(read_pem(Path::new(path), what, files)?),
+            (None, None) => None,
+        };
+        let label = if i == 2 { "PRIVATE KEY-----" } else { "CERTIFICATE-----" };
+        if pems[i].as_ref().is_some_and(|text| !text.contains(label)) {
+            return Err(SettingsError::BadPem { what, reason: format!("it holds no PEM block `{label}`") });
+        }
+    }
+    let [ca, certificate, key] = pems;
+    let identity = match (certificate, key) {
+        (Some(certificate), Some(key)) => Some((certificate, Secret::new(key))),
+        (Some(_), None) => return Err(SettingsError::HalfKeyPair("certificate")),
+        (None, Some(_)) => return Err(SettingsError::HalfKeyPair("key")),
+        (None, None) => None,
+    };
+    Ok(TlsSettings { ca, identity })
+}
+
+fn read_pem(path: &Path, what: &'static str, files: &impl Files) -> Result<String, SettingsError> {
+    let unreadable = |reason: String| SettingsError::UnreadablePem { what, path: path.to_owned(), reason };
+    let bytes = files.read(path).map_err(|e| unreadable(e.to_string()))?;
+    String::from_utf8(bytes).map_err(|_| unreadable("it is no text".into()))
+}
+
+fn kubernetes(
+    values: &Values,
+    overrides: &Overrides,
+    environment: &BTreeMap<String, String>,
+) -> KubernetesSettings {
+    let from_environment = || environment.get("CALICO_KUBECONFIG").or(environment.get("KUBECONFIG")).cloned();
+    let kubeconfig = overrides
+        .kubeconfig
+        .clone()
+        .or_else(|| values.text("kubeconfig").map(str::to_owned))
+        .or_else(from_environment)
+        .unwrap_or_default();
+    let inline = values.owned("kubeconfigInline");
+    KubernetesSettings {
+        kubeconfig,
+        kubeconfig_inline: Secret::new(if overrides.kubeconfig.is_some() { String::new() } else { inline }),
+        context: overrides.context.clone().unwrap_or_else(|| values.owned("k8sCurrentContext")),
+        api_endpoint: values.owned("k8sAPIEndpoint"),
+        key_file: values.owned("k8sKeyFile"),
+        cert_file: values.owned("k8sCertFile"),
+        ca_file: values.owned("k8sCAFile"),
+        token: Secret::new(values.owned("k8sAPIToken")),
+        insecure: values.flag("k8sInsecureSkipTLSVerify"),
+        api_group: values.owned("calicoAPIGroup"),
+        use_pod_cidr: values.flag("usePodCIDR"),
+    }
+}
+
+#[cfg(test)]
+mod tests;
