@@ -1,0 +1,78 @@
+//! One line of an export.
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use std::borrow::Cow;
+
+use crate::raw::{RawEntry, RawKv};
+
+/// An entry, or the footer.
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Line<'a> {
+    /// The key, where it is text.
+    #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
+    key: Option<Cow<'a, str>>,
+    /// The key in base64, where it is not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    key_bytes: Option<String>,
+    /// Revision of the last change, in decimal digits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    revision: Option<String>,
+    /// The value, where it is JSON on one line.
+    #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
+    value: Option<&'a RawValue>,
+    /// The value in base64, where it is not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    bytes: Option<String>,
+    /// In the footer only: number of entries.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub entries: Option<u64>,
+}
+
+impl<'a> Line<'a> {
+    /// The line of an entry.
+    pub fn of(entry: &RawEntry<'a>) -> Self {
+        let key = std::str::from_utf8(entry.key).ok().map(Cow::Borrowed);
+        let key_bytes = key.is_none().then(|| STANDARD.encode(entry.key));
+        let value = as_json(entry.value);
+        let bytes = value.is_none().then(|| STANDARD.encode(entry.value));
+        Self { key, key_bytes, revision: Some(entry.mod_revision.to_string()), value, bytes, entries: None }
+    }
+
+    /// The footer.
+    pub fn footer(entries: u64) -> Self {
+        Self { entries: Some(entries), ..Self::default() }
+    }
+
+    /// The entry that the line holds.
+    pub fn to_entry(&self) -> Result<RawKv, String> {
+        let base64 = |text: &String| STANDARD.decode(text).map_err(|e| format!("not base64: {e}"));
+        let key = match (&self.key, &self.key_bytes) {
+            (Some(key), None) => key.as_bytes().to_vec(),
+            (None, Some(bytes)) => base64(bytes)?,
+            _ => return Err("it needs one of `key` and `keyBytes`".into()),
+        };
+        let value = match (self.value, &self.bytes) {
+            (Some(value), None) => value.get().as_bytes().to_vec(),
+            (None, Some(bytes)) => base64(bytes)?,
+            _ => return Err("it needs one of `value` and `bytes`".into()),
+        };
+        let revision = self.revision.as_deref().unwrap_or("0");
+        let mod_revision =
+            revision.parse().map_err(|_| format!("the revision {revision:?} is not a number"))?;
+        Ok(RawKv { key, value, mod_revision })
+    }
+}
+
+/// The value, where a line can hold it as it is and give back the same bytes. `null` is left to base64:
+/// a reader could not tell it from a value that is missing.
+fn as_json(value: &[u8]) -> Option<&RawValue> {
+    let text = std::str::from_utf8(value).ok()?;
+    if text.contains(['\n', '\r']) || text.trim() != text || text == "null" {
+        return None;
+    }
+    serde_json::from_str(text).ok()
+}

@@ -1,0 +1,87 @@
+use std::path::Path;
+
+use super::*;
+use crate::error::{Error, FileError};
+use crate::raw::{RawEntry, RawKv};
+
+fn entries() -> Vec<RawKv> {
+    let entry =
+        |key: &[u8], value: &[u8]| RawKv { key: key.to_vec(), value: value.to_vec(), mod_revision: 7 };
+    vec![
+        entry(b"/calico/ipam/v2/config", b"{}"),
+        entry(b"/calico/ipam/v2/handle/a", br#"{"block": {"10.0.0.0/26":1}, "x":18446744073709551615}"#),
+        entry(b"/calico/ipam/v2/handle/a\r\neth0", b"{\"block\":\n{}}"),
+        entry(b"/calico/ipam/v2/host/n/ipv4/block/10.0.0.0-26", b""),
+        entry(b"/calico/ipam/v2/handle/\xFF\xFE", b"\x00\xFF"),
+        entry(b"/calico/ipam/v2/handle/null", b"null"),
+        entry(b"/calico/ipam/v2/handle/blank", b" {} "),
+        entry(b"/calico/ipam/v2/handle/cut", b"{\"block\":"),
+    ]
+}
+
+fn write(path: &Path) -> Header {
+    let mut header = Header::new("etcd", "https://10.0.0.5:2379", "48250", "2026-05-01T12:00:00Z");
+    header.coverage.insert(Source::Blocks, "read".into());
+    header.coverage.insert(Source::Pods, "skipped: no kubeconfig".into());
+    let mut writer = Writer::create(path, &header).unwrap();
+    for kv in entries() {
+        writer.entry(&kv.as_entry()).unwrap();
+    }
+    assert_eq!(writer.finish().unwrap(), entries().len() as u64);
+    header
+}
+
+fn read_all(path: &Path) -> crate::error::Result<(Header, Vec<RawKv>)> {
+    let mut found = Vec::new();
+    let header = read(path, |entry: &RawEntry<'_>| found.push((*entry).to_owned()))?;
+    Ok((header, found))
+}
+
+#[test]
+fn every_byte_comes_back_compressed_or_not() {
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["x.jsonl", "x.jsonl.zst"] {
+        let path = folder.path().join(name);
+        let header = write(&path);
+        assert!(looks_like_export(&std::fs::read(&path).unwrap()));
+        assert_eq!(read_all(&path).unwrap(), (header, entries()), "{name}");
+    }
+    let coverage = read_all(&folder.path().join("x.jsonl")).unwrap().0.coverage();
+    assert_eq!(coverage[&Source::Pods], Coverage::Skipped("no kubeconfig".into()));
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 2, "no temporary file is left");
+}
+
+#[test]
+fn a_cut_export_is_never_taken_for_a_whole_one() {
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["x.jsonl", "x.jsonl.zst"] {
+        let path = folder.path().join(name);
+        write(&path);
+        let whole = std::fs::read(&path).unwrap();
+        // Only the last line feed is dispensable.
+        for len in 0..whole.len() - 1 {
+            std::fs::write(&path, &whole[..len]).unwrap();
+            assert!(read_all(&path).is_err(), "{name} cut at {len}");
+        }
+    }
+}
+
+#[test]
+fn later_versions_and_other_files_are_told_apart() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("x");
+    let kind = |text: &str| {
+        std::fs::write(&path, text).unwrap();
+        match read_all(&path) {
+            Err(Error::File { kind, .. }) => kind,
+            other => panic!("{other:?}"),
+        }
+    };
+    assert!(matches!(
+        kind("{\"format\":\"calipam-export\",\"version\":2,\"new\":1}\n"),
+        FileError::ExportVersion(2)
+    ));
+    assert!(matches!(kind("hello\n"), FileError::UnknownKind(_)));
+    assert!(matches!(kind("{}\n"), FileError::UnknownKind(_)));
+    assert!(matches!(kind(""), FileError::Empty));
+}

@@ -1,0 +1,96 @@
+//! Writing an export.
+
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use tempfile::NamedTempFile;
+
+use super::Header;
+use super::line::Line;
+use crate::error::{Error, FileError, Result};
+use crate::raw::RawEntry;
+
+/// Compression of zstd: its default, which packs exports to about a tenth.
+const LEVEL: i32 = 3;
+
+/// An export that is being written. It appears under its name only when it is whole; dropping the writer
+/// leaves nothing behind.
+pub struct Writer {
+    path: PathBuf,
+    output: Output,
+    entries: u64,
+}
+
+enum Output {
+    Plain(BufWriter<NamedTempFile>),
+    Packed(zstd::Encoder<'static, BufWriter<NamedTempFile>>),
+}
+
+impl Output {
+    fn as_write(&mut self) -> &mut dyn Write {
+        match self {
+            Self::Plain(output) => output,
+            Self::Packed(output) => output,
+        }
+    }
+}
+
+impl Writer {
+    /// Begins an export at `path`, compressed where that ends with `.zst`. Nobody else may read it.
+    ///
+    /// # Errors
+    /// Where a file cannot be written beside it.
+    pub fn create(path: &Path, header: &Header) -> Result<Self> {
+        let begin = || -> std::io::Result<Self> {
+            let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+            let file = BufWriter::with_capacity(1 << 18, NamedTempFile::new_in(folder)?);
+            let output = if path.extension().is_some_and(|e| e == "zst") {
+                Output::Packed(zstd::Encoder::new(file, LEVEL)?)
+            } else {
+                Output::Plain(file)
+            };
+            let mut writer = Self { path: path.to_owned(), output, entries: 0 };
+            writer.line(header)?;
+            Ok(writer)
+        };
+        begin().map_err(|e| Error::file(path, e))
+    }
+
+    /// Writes one entry.
+    ///
+    /// # Errors
+    /// Where the file cannot be written.
+    pub fn entry(&mut self, entry: &RawEntry<'_>) -> Result<()> {
+        self.entries += 1;
+        self.line(&Line::of(entry)).map_err(|e| Error::file(&self.path, e))
+    }
+
+    /// Writes the footer and gives the file its name. Gives the number of entries.
+    ///
+    /// # Errors
+    /// Where the file cannot be written.
+    pub fn finish(mut self) -> Result<u64> {
+        let (path, entries) = (self.path.clone(), self.entries);
+        let end = move || -> std::io::Result<()> {
+            self.line(&Line::footer(entries))?;
+            let buffer = match self.output {
+                Output::Plain(output) => output,
+                Output::Packed(output) => output.finish()?,
+            };
+            let file = buffer.into_inner().map_err(|e| e.into_error())?;
+            let as_file: &File = file.as_file();
+            as_file.sync_all()?;
+            file.persist(&self.path).map_err(|e| e.error)?;
+            Ok(())
+        };
+        end().map_err(|e| Error::file(path, FileError::Io(e)))?;
+        Ok(entries)
+    }
+
+    fn line(&mut self, value: &impl serde::Serialize) -> std::io::Result<()> {
+        let output = self.output.as_write();
+        serde_json::to_writer(&mut *output, value)?;
+        output.write_all(b"\n")
+    }
+}
