@@ -1,13 +1,16 @@
 //! From an etcd key and its value to an object of the snapshot.
 
+use jiff::Timestamp;
+
 use crate::affinity::Affinity;
-use crate::block::BlockContent;
+use crate::block::{Block, BlockContent};
 use crate::config::{ClusterInformation, IpamConfig, KubeControllersConfiguration};
 use crate::endpoint::Endpoint;
 use crate::handle::Handle;
 use crate::key::{ENDPOINT_PREFIX, Key};
 use crate::node::Node;
 use crate::pool::{Pool, Reservation};
+use crate::resource::Parsed;
 use crate::snapshot::{Defect, DefectKind, FieldDefect, Revision, Snapshot, StoredBlock, Versioned};
 
 /// The name of the one object that Calico uses of kinds with only one.
@@ -29,9 +32,9 @@ impl Snapshot {
         // Endpoints are most of what there is: no key is built for them.
         if let Some((namespace, name)) = text.strip_prefix(ENDPOINT_PREFIX).and_then(endpoint_key) {
             match Endpoint::parse(namespace, name, value) {
-                Ok((endpoint, defects)) => {
+                Ok(parsed) => {
+                    let endpoint = self.note_parsed(text, parsed);
                     self.endpoints.push(versioned(endpoint, revision));
-                    self.note_fields(text, defects);
                 }
                 Err(reason) => self.note(text, DefectKind::Value(reason)),
             }
@@ -58,25 +61,26 @@ impl Snapshot {
         match key {
             Key::Block(cidr) => {
                 let content = BlockContent::parse(value)?;
+                self.newest_time = self.newest_time.max(content.sound().and_then(newest_time));
                 self.blocks.push(versioned(StoredBlock { key: cidr, content }, revision));
             }
             Key::Affinity(key) => self.affinities.push(versioned(Affinity::parse(key, value)?, revision)),
             Key::Handle(id) => self.handles.push(versioned(Handle::parse(&id, value)?, revision)),
-            Key::Pool(name) => self.pools.push(versioned(Pool::parse(&name, value)?, revision)),
+            Key::Pool(name) => {
+                let pool = self.note_parsed(path, Pool::parse(&name, value)?);
+                self.pools.push(versioned(pool, revision));
+            }
             Key::Reservation(name) => {
-                let (reservation, defects) = Reservation::parse(&name, value)?;
+                let reservation = self.note_parsed(path, Reservation::parse(&name, value)?);
                 self.reservations.push(versioned(reservation, revision));
-                self.note_fields(path, defects);
             }
             Key::Node(name) => {
-                let (node, defects) = Node::parse(&name, value)?;
+                let node = self.note_parsed(path, Node::parse(&name, value)?);
                 self.nodes.push(versioned(node, revision));
-                self.note_fields(path, defects);
             }
             Key::Endpoint { namespace, name } => {
-                let (endpoint, defects) = Endpoint::parse(&namespace, &name, value)?;
+                let endpoint = self.note_parsed(path, Endpoint::parse(&namespace, &name, value)?);
                 self.endpoints.push(versioned(endpoint, revision));
-                self.note_fields(path, defects);
             }
             Key::IpamConfig => self.ipam_config = Some(IpamConfig::parse(value)?),
             Key::IpamConfiguration(name) if name == DEFAULT => {
@@ -105,11 +109,24 @@ impl Snapshot {
         self.defects.push(Defect { path: path.to_owned(), key, kind });
     }
 
+    /// Notes what is wrong with an object and when it was created, and gives the object.
+    fn note_parsed<T>(&mut self, path: &str, parsed: Parsed<T>) -> T {
+        self.newest_time = self.newest_time.max(parsed.created);
+        self.note_fields(path, parsed.defects);
+        parsed.value
+    }
+
     fn note_fields(&mut self, path: &str, defects: Vec<FieldDefect>) {
         if !defects.is_empty() {
             self.note(path, DefectKind::Fields(defects));
         }
     }
+}
+
+/// When the newest address of a block was allocated. Release times are left out: they are what a clock that
+/// runs wrong spoils.
+fn newest_time(block: &Block) -> Option<Timestamp> {
+    block.attributes().filter_map(|a| a.allocated_at()).max().max(block.claimed_at())
 }
 
 fn versioned<T>(value: T, revision: i64) -> Versioned<T> {

@@ -8,8 +8,10 @@ use crate::cidr;
 use crate::json::{Array, Fields, Items, Object, Str, read_object, which};
 use crate::names::endpoint_name;
 use crate::packing::{push_text, take_sized};
+use crate::resource::Parsed;
 use crate::snapshot::FieldDefect;
 use crate::text::TextRef;
+use crate::time::parse_time;
 
 /// A workload endpoint, reduced to what says who uses which address.
 #[derive(Clone, Debug, PartialEq)]
@@ -80,11 +82,11 @@ impl Endpoint {
     }
 
     /// Reads the JSON of a workload endpoint; namespace and name come from the key. Entries of
-    /// `ipNetworks` that are no addresses are left out and reported.
+    /// `ipNetworks` that are no addresses are left out and reported. Gives the creation time as well.
     ///
     /// # Errors
     /// Where the text is not JSON, or a field has another type than Calico's reader accepts.
-    pub fn parse(namespace: &str, name: &str, json: &[u8]) -> Result<(Self, Vec<FieldDefect>), String> {
+    pub fn parse(namespace: &str, name: &str, json: &[u8]) -> Result<Parsed<Self>, String> {
         let mut raw = RawEndpoint::default();
         read_object(json, &mut raw).map_err(|e| e.to_string())?;
         let spec = raw.spec;
@@ -108,7 +110,8 @@ impl Endpoint {
             container_id: &text(&spec.container_id),
             workload: &text(&spec.workload),
         };
-        Ok((Self::new(&parts, &addresses), defects))
+        let created = raw.metadata.created.and_then(|t| parse_time(&t.0));
+        Ok(Parsed { value: Self::new(&parts, &addresses), defects, created })
     }
 
     /// The namespace.
@@ -181,15 +184,32 @@ impl Endpoint {
 
 #[derive(Default)]
 struct RawEndpoint<'de> {
+    metadata: RawMetadata<'de>,
     spec: RawSpec<'de>,
 }
 
 impl<'de> Fields<'de> for RawEndpoint<'de> {
     fn field<A: MapAccess<'de>>(&mut self, name: &str, map: &mut A) -> Result<(), A::Error> {
-        match which(name, &["spec"]) {
+        match which(name, &["metadata", "spec"]) {
+            Some(0) => map.next_value_seed(Object(&mut self.metadata)),
             Some(_) => map.next_value_seed(Object(&mut self.spec)),
             None => map.next_value::<IgnoredAny>().map(drop),
         }
+    }
+}
+
+#[derive(Default)]
+struct RawMetadata<'de> {
+    created: Option<Str<'de>>,
+}
+
+impl<'de> Fields<'de> for RawMetadata<'de> {
+    fn field<A: MapAccess<'de>>(&mut self, name: &str, map: &mut A) -> Result<(), A::Error> {
+        match which(name, &["creationTimestamp"]) {
+            Some(_) => self.created = map.next_value()?,
+            None => map.next_value::<IgnoredAny>().map(drop)?,
+        }
+        Ok(())
     }
 }
 
@@ -246,7 +266,7 @@ mod tests {
             "containerID":"3f9a6c0b7d2e","pod":"nginx-6799fc88d8-abcde","endpoint":"eth0","ports":[{"a":1}],
             "ipNetworks":["10.244.1.1/32","fd00::1/128","10.0.0/8"]}}"#;
         let name = "node--1-k8s-nginx--6799fc88d8--abcde-eth0";
-        let (endpoint, defects) = Endpoint::parse("default", name, json).unwrap();
+        let Parsed { value: endpoint, defects, .. } = Endpoint::parse("default", name, json).unwrap();
         assert_eq!(endpoint.name(), name);
         assert!(endpoint.field(Field::Name).is_empty());
         assert!(endpoint.pod() == *"nginx-6799fc88d8-abcde" && endpoint.container_id() == *"3f9a6c0b7d2e");
@@ -258,7 +278,7 @@ mod tests {
 
     #[test]
     fn a_name_of_its_own_is_kept() {
-        let (endpoint, _) = Endpoint::parse("default", "odd", br#"{"spec":{"node":"n"}}"#).unwrap();
+        let endpoint = Endpoint::parse("default", "odd", br#"{"spec":{"node":"n"}}"#).unwrap().value;
         assert_eq!(endpoint.name(), "odd");
         assert_eq!(endpoint.addresses().count(), 0);
         assert!(Endpoint::parse("default", "odd", br#"{"spec":[]}"#).is_err());

@@ -27,3 +27,4 @@ pub mod time;
 
 pub use ipnet::IpNet;
 pub use json::Unknown;
+pub use resource::Parsed;

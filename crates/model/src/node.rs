@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use serde::Deserialize;
 
 use crate::cidr;
-use crate::resource::read;
+use crate::resource::{Parsed, read};
 use crate::snapshot::FieldDefect;
 
 /// The five kinds of tunnel addresses of a node (facts 4.1).
@@ -81,8 +81,9 @@ impl Node {
     ///
     /// # Errors
     /// Where the text is not JSON or a field has the wrong type.
-    pub fn parse(name: &str, json: &[u8]) -> Result<(Self, Vec<FieldDefect>), String> {
+    pub fn parse(name: &str, json: &[u8]) -> Result<Parsed<Self>, String> {
         let (metadata, spec, _) = read::<NodeSpec>(json)?;
+        let created = metadata.created();
         let bgp = spec.bgp.unwrap_or_default();
         let wireguard = spec.wireguard.unwrap_or_default();
         let fields = [bgp.ipip, spec.vxlan, spec.vxlan_v6, wireguard.v4, wireguard.v6];
@@ -99,7 +100,7 @@ impl Node {
         let kubernetes = |r: &OrchRef| r.orchestrator.as_deref() == Some("k8s");
         node.kubernetes_name =
             spec.orch_refs.unwrap_or_default().into_iter().find(kubernetes).and_then(|r| r.node_name);
-        Ok((node, defects))
+        Ok(Parsed { value: node, defects, created })
     }
 }
 

@@ -4,7 +4,7 @@ use ipnet::IpNet;
 use serde::Deserialize;
 
 use crate::cidr;
-use crate::resource::{Condition, read};
+use crate::resource::{Condition, Parsed, read};
 use crate::snapshot::FieldDefect;
 
 /// What addresses of a pool may be used for.
@@ -48,7 +48,7 @@ impl Pool {
     ///
     /// # Errors
     /// Where the text is not JSON, a field has the wrong type, or `cidr` or `blockSize` make no sense.
-    pub fn parse(name: &str, json: &[u8]) -> Result<Self, String> {
+    pub fn parse(name: &str, json: &[u8]) -> Result<Parsed<Self>, String> {
         let (metadata, spec, status) = read::<PoolSpec>(json)?;
         let text = spec.cidr.ok_or("the field `spec.cidr` is missing")?;
         let cidr =
@@ -63,7 +63,7 @@ impl Pool {
         };
         let refused =
             |c: &Condition| c.kind.as_deref() == Some("Allocatable") && c.status.as_deref() == Some("False");
-        Ok(Self {
+        let value = Self {
             name: name.to_owned(),
             cidr,
             block_size,
@@ -74,7 +74,8 @@ impl Pool {
             namespace_selector: spec.namespace_selector.unwrap_or_default(),
             allowed_uses: allowed_uses(spec.allowed_uses.unwrap_or_default()),
             automatic: spec.assignment_mode.as_deref() != Some("Manual"),
-        })
+        };
+        Ok(Parsed { value, defects: Vec::new(), created: metadata.created() })
     }
 
     /// True where Calico allocates from it: not disabled, not being deleted, allocatable.
@@ -128,13 +129,13 @@ impl Reservation {
     ///
     /// # Errors
     /// Where the text is not JSON or a field has the wrong type.
-    pub fn parse(name: &str, json: &[u8]) -> Result<(Self, Vec<FieldDefect>), String> {
+    pub fn parse(name: &str, json: &[u8]) -> Result<Parsed<Self>, String> {
         #[derive(Default, Deserialize)]
         struct Spec {
             #[serde(rename = "reservedCIDRs")]
             reserved: Option<Vec<String>>,
         }
-        let (_, spec, _) = read::<Spec>(json)?;
+        let (metadata, spec, _) = read::<Spec>(json)?;
         let mut cidrs = Vec::new();
         let mut defects = Vec::new();
         for text in spec.reserved.unwrap_or_default() {
@@ -145,6 +146,6 @@ impl Reservation {
                 }
             }
         }
-        Ok((Self { name: name.to_owned(), cidrs }, defects))
+        Ok(Parsed { value: Self { name: name.to_owned(), cidrs }, defects, created: metadata.created() })
     }
 }

@@ -2,8 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use jiff::Timestamp;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
+
+use crate::snapshot::FieldDefect;
+use crate::time::parse_time;
 
 /// The outer form of all resources.
 #[derive(Deserialize)]
@@ -19,6 +23,25 @@ struct Resource<T> {
 pub(crate) struct Metadata {
     pub labels: Option<BTreeMap<String, String>>,
     pub deletion_timestamp: Option<String>,
+    pub creation_timestamp: Option<String>,
+}
+
+impl Metadata {
+    /// When the object was created.
+    pub fn created(&self) -> Option<Timestamp> {
+        self.creation_timestamp.as_deref().and_then(parse_time)
+    }
+}
+
+/// An object that was read.
+#[derive(Debug)]
+pub struct Parsed<T> {
+    /// The object.
+    pub value: T,
+    /// Fields that make no sense and were left out.
+    pub defects: Vec<FieldDefect>,
+    /// When it was created.
+    pub created: Option<Timestamp>,
 }
 
 #[derive(Default, Deserialize)]
