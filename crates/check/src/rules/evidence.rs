@@ -66,7 +66,7 @@ pub(crate) fn of_endpoint(index: &Index<'_>, place: u32) -> OwnerEvidence {
 }
 
 /// A pod, its addresses and the evidence that names them.
-fn of_pod(index: &Index<'_>, place: u32) -> OwnerEvidence {
+pub(crate) fn of_pod(index: &Index<'_>, place: u32) -> OwnerEvidence {
     let pod = &index.snapshot.pods[place as usize].value;
     let name = format!("{}/{}", pod.namespace(), pod.name());
     OwnerEvidence {

@@ -91,7 +91,7 @@ fn verdict(context: &Context<'_>, record: &Record<'_, '_>, claim: &Claim<'_>, fo
             let exists = machine_of(attribute).is_none_or(exists);
             if exists { Verdict::Kept } else { Verdict::Leaked(vec![LeakReason::VmGone]) }
         }
-        claim if index.broken_workloads.iter().any(|e| protects(e, claim)) => Verdict::Kept,
+        claim if index.broken_workloads.iter().any(|e| protects(e, record, claim)) => Verdict::Kept,
         claim => by_workloads(context, record, claim, found.of(claim)),
     }
 }
@@ -130,7 +130,9 @@ fn by_workloads(
     if !is_here && exists {
         reasons.push(LeakReason::PodMoved);
     } else if !exists && reasons.is_empty() {
-        reasons.push(LeakReason::NoOwner);
+        // A container ID alone names neither pod nor tunnel nor service.
+        let named = !matches!(claim, Claim::Container(_));
+        reasons.push(if named { LeakReason::NoOwner } else { LeakReason::UnknownOwner });
     }
     Verdict::Leaked(reasons)
 }
@@ -169,7 +171,7 @@ fn has_broken_tunnel(context: &Context<'_>, node: &str, kind: TunnelKind) -> boo
 }
 
 /// True where the endpoint or pod that does not decode may be the one whose address it is.
-fn protects(broken: &BrokenWorkload<'_>, claim: &Claim<'_>) -> bool {
+fn protects(broken: &BrokenWorkload<'_>, record: &Record<'_, '_>, claim: &Claim<'_>) -> bool {
     let is_pod = |namespace: &str, pod: &str| {
         namespace == broken.namespace && broken.name.as_ref().is_none_or(|name| name.workload == pod)
     };

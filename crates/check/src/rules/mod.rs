@@ -3,10 +3,25 @@
 #[cfg(test)]
 mod address_tests;
 mod addresses;
+mod affinities;
+mod block_limit;
+mod blocks;
+mod capacity;
+mod cidr_set;
+mod configuration;
+mod defects;
+mod endpoints;
 mod evidence;
+mod handle_groups;
+mod handle_names;
+mod handles;
 mod in_use;
 mod leaks;
 mod owners;
+mod pools;
+mod stranded;
+mod supply;
+mod wording;
 
 use crate::Context;
 use crate::finding::Finding;
@@ -14,6 +29,16 @@ use crate::finding::Finding;
 /// Runs all rules.
 pub(crate) fn run(context: &Context<'_>) -> Vec<Finding> {
     let mut findings = Vec::new();
+    let capacity = capacity::Capacity::new(context);
     addresses::check(context, &mut findings);
+    blocks::check(context, &mut findings);
+    affinities::check(context, &mut findings);
+    block_limit::check(context, &mut findings);
+    handles::check(context, &mut findings);
+    pools::check(context, &capacity, &mut findings);
+    stranded::check(context, &capacity, &mut findings);
+    configuration::check(context, &mut findings);
+    endpoints::check(context, &mut findings);
+    defects::check(context, &mut findings);
     findings
 }

@@ -1,0 +1,118 @@
+//! Affinities that disagree with their block, with each other or with the nodes.
+
+use std::collections::{BTreeSet, HashSet};
+
+use calipam_model::IpNet;
+use calipam_model::affinity::{Affinity, AffinityState, AffinityType};
+use calipam_model::key::Key;
+use calipam_model::snapshot::{Source, Versioned};
+
+use super::blocks::unjudged;
+use super::wording::{list, short};
+use crate::Context;
+use crate::code::Code;
+use crate::finding::{AffinityEvidence, BlockEvidence, Evidence, Finding, Subject};
+
+/// Judges every affinity but those of blocks that are corrupt or do not decode.
+pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
+    let unjudged = unjudged(context);
+    let stored = context.snapshot.affinities.iter();
+    let mut affinities: Vec<&Versioned<Affinity>> =
+        stored.filter(|a| !a.value.deleted && !unjudged.contains(&a.value.key.cidr)).collect();
+    affinities.sort_by_key(|a| (a.value.key.cidr, &a.value.key));
+    let mut seen = HashSet::new();
+    for same_block in affinities.chunk_by(|a, b| a.value.key.cidr == b.value.key.cidr) {
+        check_conflict(context, same_block, out);
+        // A holder may have several kinds of affinity for one block: one finding tells of them.
+        seen.clear();
+        for affinity in same_block {
+            let mut found = Vec::new();
+            check_one(context, affinity, &mut found);
+            found.retain(|f| seen.insert((f.code, f.subject.clone())));
+            out.append(&mut found);
+        }
+    }
+}
+
+fn check_one(context: &Context<'_>, affinity: &Versioned<Affinity>, out: &mut Vec<Finding>) {
+    let value = &affinity.value;
+    let of = |code, says: &str| finding(context, affinity, code, says);
+    let behind = || [Key::Affinity(value.key.clone()), Key::Block(value.key.cidr)];
+    if let AffinityType::Other(kind) = &value.key.kind {
+        let says = format!("is of the type {:?}, which Calico never writes", short(kind));
+        out.push(of(Code::UnexpectedAffinityType, &says));
+        return;
+    }
+    let settled = value.state == AffinityState::Confirmed;
+    if !settled {
+        let says = format!("is {}", short(&value.state.to_string()));
+        out.push(of(Code::UnsettledAffinity, &says).resting_on(behind()));
+    }
+    let by_host = value.key.kind == AffinityType::Host;
+    if by_host && context.snapshot.has_read(Source::Nodes) && !context.index.node_exists(&value.key.node) {
+        let keys = behind().into_iter().chain([Key::Node(value.key.node.clone())]);
+        out.push(of(Code::AffinityOfMissingNode, "names a node that does not exist").resting_on(keys));
+    }
+    match context.index.block(value.key.cidr) {
+        None if settled && context.snapshot.has_read(Source::Blocks) => {
+            let says = "is confirmed, but there is no such block";
+            out.push(of(Code::AffinityWithoutBlock, says).resting_on(behind()));
+        }
+        Some(block) if block.owner != Some(&value.key.owner()) => {
+            let owner = block.owner.map_or("nobody".to_owned(), |owner| match owner.host() {
+                Some(host) => short(host),
+                None => short(&owner.to_string()),
+            });
+            let says = format!("is {}, but the block belongs to {owner}", short(&value.state.to_string()));
+            let finding = of(Code::AffinityBlockMismatch, &says).resting_on(behind());
+            out.push(finding.on_nodes(block.owner.and_then(|o| o.host())));
+        }
+        _ => {}
+    }
+}
+
+fn finding(context: &Context<'_>, affinity: &Versioned<Affinity>, code: Code, says: &str) -> Finding {
+    let value = &affinity.value;
+    let block = context.index.block(value.key.cidr);
+    let evidence = AffinityEvidence {
+        kind: value.key.kind.to_string(),
+        state: value.state.to_string(),
+        block_exists: block.is_some(),
+        block_owner: block.and_then(|b| b.owner).map(ToString::to_string),
+        revision: affinity.revision.to_string(),
+    };
+    let message = format!("{} {says}", short(&value.key.to_string()));
+    let node = (value.key.kind != AffinityType::Virtual).then_some(&value.key.node);
+    Finding::new(code, Subject::affinity(&value.key), message, Evidence::Affinity(Box::new(evidence)))
+        .on_nodes(node)
+}
+
+/// Several nodes that hold an affinity for one block.
+fn check_conflict(context: &Context<'_>, same_block: &[&Versioned<Affinity>], out: &mut Vec<Finding>) {
+    let hosts = same_block.iter().map(|a| &a.value.key).filter(|key| key.kind == AffinityType::Host);
+    let nodes: BTreeSet<&str> = hosts.clone().map(|key| key.node.as_str()).collect();
+    let Some(cidr) = same_block.first().map(|a| a.value.key.cidr).filter(|_| nodes.len() > 1) else { return };
+    let message = format!("{cidr} is held by {}", list(&nodes));
+    let behind = hosts.clone().map(|key| Key::Affinity(key.clone())).chain([Key::Block(cidr)]);
+    let evidence = conflict_evidence(context, cidr, hosts.map(ToString::to_string).collect());
+    out.push(
+        Finding::new(
+            Code::AffinityConflict,
+            Subject::Block(cidr),
+            message,
+            Evidence::Block(Box::new(evidence)),
+        )
+        .on_nodes(nodes)
+        .resting_on(behind),
+    );
+}
+
+fn conflict_evidence(context: &Context<'_>, cidr: IpNet, holders: Vec<String>) -> BlockEvidence {
+    let block = context.index.block(cidr);
+    BlockEvidence {
+        owner: block.and_then(|b| b.owner).map(ToString::to_string),
+        allocated: block.and_then(|b| b.sound).map(|b| b.allocated()),
+        others: holders,
+        ..BlockEvidence::default()
+    }
+}

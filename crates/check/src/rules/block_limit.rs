@@ -1,0 +1,64 @@
+//! Nodes with more blocks than they may claim.
+
+use std::collections::BTreeMap;
+
+use calipam_model::pool::Pool;
+use calipam_model::selector::Selector;
+use calipam_model::snapshot::Source;
+
+use super::wording::short;
+use crate::Context;
+use crate::code::Code;
+use crate::finding::{Evidence, Finding, NodeEvidence, NodePoolEvidence, Subject};
+
+/// Compares the blocks of every node with the block limit, pool by pool.
+pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
+    let snapshot = context.snapshot;
+    let Some(config) = snapshot.effective_ipam_config() else { return };
+    if ![Source::Nodes, Source::IpamConfig].into_iter().all(|source| snapshot.has_read(source)) {
+        return;
+    }
+    let limit = config.block_limit();
+    let mut over: BTreeMap<&str, Vec<NodePoolEvidence>> = BTreeMap::new();
+    for ((node, pool), blocks) in blocks_of_nodes(context) {
+        if blocks > limit && context.index.node_exists(node) {
+            let pool = pool.to_owned();
+            over.entry(node).or_default().push(NodePoolEvidence {
+                pool,
+                blocks,
+                limit,
+                ..NodePoolEvidence::default()
+            });
+        }
+    }
+    out.extend(over.into_iter().map(|(node, pools)| finding(node, pools)));
+}
+
+/// Number of blocks by node and pool. Pools with a selector that does not parse say nothing about nodes.
+fn blocks_of_nodes<'s>(context: &Context<'s>) -> BTreeMap<(&'s str, &'s str), u32> {
+    let pools = context.snapshot.pools.iter().map(|p| &p.value);
+    let pools: Vec<&'s Pool> = pools.filter(|p| Selector::parse(&p.node_selector).is_ok()).collect();
+    let mut numbers = BTreeMap::new();
+    for block in context.index.blocks.iter().filter(|b| b.sound.is_some()) {
+        let Some(node) = block.owner.and_then(|o| o.host()) else { continue };
+        for pool in pools.iter().filter(|p| p.cidr.contains(&block.key)) {
+            *numbers.entry((node, pool.name.as_str())).or_default() += 1;
+        }
+    }
+    numbers
+}
+
+fn finding(node: &str, pools: Vec<NodePoolEvidence>) -> Finding {
+    let message = match pools.first() {
+        Some(first) => format!(
+            "{} has {} blocks in {}, more than the limit of {}",
+            short(node),
+            first.blocks,
+            short(&first.pool),
+            first.limit
+        ),
+        None => format!("{} has too many blocks", short(node)),
+    };
+    let evidence = Evidence::Node(Box::new(NodeEvidence { pools }));
+    Finding::new(Code::NodeOverBlockLimit, Subject::Node(node.to_owned()), message, evidence).on_nodes([node])
+}

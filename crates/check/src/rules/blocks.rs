@@ -1,0 +1,180 @@
+//! Blocks that are broken, lie in the wrong place or belong to nobody.
+
+use std::collections::HashSet;
+
+use calipam_model::IpNet;
+use calipam_model::affinity::{AffinityKey, AffinityType};
+use calipam_model::block::BlockOwner;
+use calipam_model::key::Key;
+use calipam_model::pool::Pool;
+use calipam_model::snapshot::{DefectKind, Snapshot, Source};
+
+use super::cidr_set::overlaps;
+use super::wording::{list, short};
+use crate::Context;
+use crate::code::Code;
+use crate::finding::{BlockEvidence, Evidence, Finding, Subject};
+use crate::index::IndexedBlock;
+
+/// A block that is stored: read, or with a value that does not decode.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Stored<'c, 's> {
+    /// The CIDR of its key.
+    pub key: IpNet,
+    /// The block; `None` where the value does not decode.
+    pub block: Option<&'c IndexedBlock<'s>>,
+}
+
+/// All stored blocks, ascending by CIDR, no CIDR twice.
+pub(crate) fn stored<'c, 's>(context: &'c Context<'s>) -> Vec<Stored<'c, 's>> {
+    let read = context.index.blocks.iter().map(|block| Stored { key: block.key, block: Some(block) });
+    let broken = undecodable(context.snapshot).map(|key| Stored { key, block: None });
+    let mut stored: Vec<Stored<'_, '_>> = read.chain(broken).collect();
+    stored.sort_by_key(|s| (s.key, s.block.is_none()));
+    stored.dedup_by_key(|s| s.key);
+    stored
+}
+
+/// Keys of blocks whose value does not decode.
+fn undecodable(snapshot: &Snapshot) -> impl Iterator<Item = IpNet> + '_ {
+    snapshot.defects.iter().filter_map(|defect| match (&defect.key, &defect.kind) {
+        (Some(Key::Block(cidr)), DefectKind::Value(_)) => Some(*cidr),
+        _ => None,
+    })
+}
+
+/// CIDRs of blocks that are corrupt or do not decode. Nothing is said about what they hold, nor about
+/// affinities and handles that name them.
+pub(crate) fn unjudged(context: &Context<'_>) -> HashSet<IpNet> {
+    let corrupt = context.index.blocks.iter().filter(|b| b.sound.is_none()).map(|b| b.key);
+    corrupt.chain(undecodable(context.snapshot)).collect()
+}
+
+/// Judges every block.
+pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
+    let stored = stored(context);
+    check_overlaps(&stored, out);
+    for block in &stored {
+        check_place(context, block, out);
+    }
+    let affinities = Affinities::new(context.snapshot);
+    for block in &context.index.blocks {
+        match block.sound {
+            None => out.push(corrupt(block)),
+            Some(_) => check_owner(context, block, &affinities, out),
+        }
+    }
+}
+
+fn finding(code: Code, block: &Stored<'_, '_>, says: &str, fill: impl FnOnce(&mut BlockEvidence)) -> Finding {
+    let read = block.block;
+    let mut evidence = BlockEvidence {
+        owner: read.and_then(|b| b.owner).map(ToString::to_string),
+        allocated: read.and_then(|b| b.sound).map(|b| b.allocated()),
+        ..BlockEvidence::default()
+    };
+    fill(&mut evidence);
+    let message = format!("{} {says}", block.key);
+    Finding::new(code, Subject::Block(block.key), message, Evidence::Block(Box::new(evidence)))
+        .on_nodes(host(block))
+}
+
+fn of(block: &IndexedBlock<'_>, code: Code, says: &str) -> Finding {
+    finding(code, &Stored { key: block.key, block: Some(block) }, says, |_| {})
+}
+
+/// The node that owns the block.
+fn host<'s>(block: &Stored<'_, 's>) -> Option<&'s str> {
+    block.block?.owner?.host()
+}
+
+fn corrupt(block: &IndexedBlock<'_>) -> Finding {
+    let first = block.problems.first().map(|p| short(&p.to_string())).unwrap_or_default();
+    let says = match block.problems.len() {
+        0 | 1 => format!("is corrupt: {first}"),
+        2 => format!("is corrupt: {first}, and one more problem"),
+        more => format!("is corrupt: {first}, and {} more problems", more - 1),
+    };
+    let stored = Stored { key: block.key, block: Some(block) };
+    finding(Code::CorruptBlock, &stored, &says, |evidence| evidence.problems = block.problems.clone())
+}
+
+fn check_overlaps(stored: &[Stored<'_, '_>], out: &mut Vec<Finding>) {
+    let keys: Vec<IpNet> = stored.iter().map(|s| s.key).collect();
+    for (block, others) in stored.iter().zip(overlaps(&keys)) {
+        if others.is_empty() {
+            continue;
+        }
+        let names: Vec<String> = others.iter().map(|place| keys[*place].to_string()).collect();
+        let says = format!("overlaps {}", list(&names));
+        out.push(
+            finding(Code::OverlappingBlocks, block, &says, |evidence| evidence.others = names)
+                .on_nodes(others.iter().filter_map(|place| host(&stored[*place]))),
+        );
+    }
+}
+
+/// Compares a block with the pools around it.
+fn check_place(context: &Context<'_>, block: &Stored<'_, '_>, out: &mut Vec<Finding>) {
+    if !context.snapshot.has_read(Source::Pools) {
+        return;
+    }
+    let pools: Vec<&Pool> = context.index.pools_around(block.key).collect();
+    let Some(pool) = pools.first() else {
+        if !context.index.pools_incomplete {
+            out.push(finding(Code::BlockOutsidePools, block, "lies in no pool", |_| {}));
+        }
+        return;
+    };
+    if pools.iter().all(|pool| pool.block_size != block.key.prefix_len()) {
+        let says = format!("lies in the pool {}, whose blocks are /{}", short(&pool.name), pool.block_size);
+        out.push(finding(Code::BlockSizeMismatch, block, &says, |evidence| {
+            evidence.pools = pools.iter().map(|pool| format!("{} /{}", pool.name, pool.block_size)).collect();
+        }));
+    }
+}
+
+fn check_owner(
+    context: &Context<'_>,
+    block: &IndexedBlock<'_>,
+    affinities: &Affinities<'_>,
+    out: &mut Vec<Finding>,
+) {
+    let snapshot = context.snapshot;
+    let (kind, name) = match block.owner {
+        Some(BlockOwner::Host(node)) => (AffinityType::Host, node),
+        Some(BlockOwner::Virtual(name)) => (AffinityType::Virtual, name),
+        Some(BlockOwner::Other(_)) => return,
+        None => {
+            if block.sound.is_some_and(|b| b.is_empty()) {
+                out.push(of(block, Code::EmptyUnownedBlock, "belongs to nobody and holds no address"));
+            }
+            return;
+        }
+    };
+    let missing = kind == AffinityType::Host && !context.index.node_exists(name);
+    if missing && snapshot.has_read(Source::Nodes) {
+        let says = format!("belongs to {}, which does not exist", short(name));
+        out.push(of(block, Code::BlockOfMissingNode, &says));
+    }
+    let key = AffinityKey { kind, node: name.clone(), cidr: block.key };
+    if snapshot.has_read(Source::Affinities) && !affinities.0.contains(&key) {
+        let says = format!("belongs to {}, but no affinity says so", short(name));
+        let behind = [Key::Block(block.key), Key::Affinity(key)];
+        out.push(of(block, Code::BlockWithoutAffinity, &says).resting_on(behind));
+    }
+}
+
+/// Affinities that exist, whether their value decodes or not; those marked deleted do not.
+struct Affinities<'s>(HashSet<&'s AffinityKey>);
+
+impl<'s> Affinities<'s> {
+    fn new(snapshot: &'s Snapshot) -> Self {
+        let read = snapshot.affinities.iter().filter(|a| !a.value.deleted).map(|a| &a.value.key);
+        let broken = snapshot.defects.iter().filter_map(|defect| match &defect.key {
+            Some(Key::Affinity(key)) => Some(key),
+            _ => None,
+        });
+        Self(read.chain(broken).collect())
+    }
+}

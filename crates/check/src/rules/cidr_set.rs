@@ -1,0 +1,90 @@
+//! Sets of addresses made of CIDRs, and which of many CIDRs overlap.
+
+use std::net::IpAddr;
+
+use calipam_model::{IpNet, cidr};
+
+/// A set of addresses: CIDRs that do not overlap, joined where they can be, ascending.
+#[derive(Debug, Default)]
+pub(crate) struct CidrSet(Vec<IpNet>);
+
+impl CidrSet {
+    /// The addresses of all these CIDRs.
+    pub(crate) fn new(cidrs: impl IntoIterator<Item = IpNet>) -> Self {
+        let cidrs: Vec<IpNet> = cidrs.into_iter().collect();
+        let mut joined = IpNet::aggregate(&cidrs);
+        joined.sort_unstable();
+        Self(joined)
+    }
+
+    /// True where the set holds all of `cidr`.
+    pub(crate) fn covers(&self, cidr: IpNet) -> bool {
+        let behind = self.0.partition_point(|member| member.network() <= cidr.network());
+        behind.checked_sub(1).is_some_and(|place| self.0[place].contains(&cidr))
+    }
+
+    /// True where the set holds the address.
+    pub(crate) fn contains(&self, address: IpAddr) -> bool {
+        self.covers(address.into())
+    }
+
+    /// What the set and `cidr` share: CIDRs that lie in `cidr`.
+    pub(crate) fn within(&self, cidr: IpNet) -> impl Iterator<Item = IpNet> + '_ {
+        let whole = self.covers(cidr).then_some(cidr);
+        let from = self.0.partition_point(|member| member.network() < cidr.network());
+        let inside = self.0[from..].iter().copied().take_while(move |member| cidr.contains(member));
+        whole.into_iter().chain(inside.filter(move |_| whole.is_none()))
+    }
+
+    /// Number of addresses that the set and `cidr` share.
+    pub(crate) fn size_within(&self, cidr: IpNet) -> u128 {
+        self.within(cidr).map(cidr::size).fold(0, u128::saturating_add)
+    }
+}
+
+/// By place: the places of the others that overlap it. Takes different CIDRs in ascending order.
+pub(crate) fn overlaps(sorted: &[IpNet]) -> Vec<Vec<usize>> {
+    let mut others = vec![Vec::new(); sorted.len()];
+    // CIDRs either nest or are disjoint: the stack holds those around the current one.
+    let mut around: Vec<usize> = Vec::new();
+    for (place, cidr) in sorted.iter().enumerate() {
+        while around.pop_if(|outer| !sorted[*outer].contains(cidr)).is_some() {}
+        for outer in &around {
+            others[*outer].push(place);
+            others[place].push(*outer);
+        }
+        around.push(place);
+    }
+    others
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn nets(texts: &[&str]) -> Vec<IpNet> {
+        texts.iter().map(|t| cidr::parse_cidr(t).unwrap()).collect()
+    }
+
+    #[test]
+    fn sets_join_what_touches() {
+        let set =
+            CidrSet::new(nets(&["10.0.0.0/25", "10.0.0.128/25", "10.0.0.7", "fd00::/120", "10.0.2.0/24"]));
+        assert!(set.covers(nets(&["10.0.0.0/24"])[0]) && !set.covers(nets(&["10.0.0.0/23"])[0]));
+        assert!(set.contains("10.0.0.200".parse().unwrap()) && !set.contains("10.0.1.0".parse().unwrap()));
+        assert!(set.contains("fd00::ff".parse().unwrap()) && !set.contains("fd00::100".parse().unwrap()));
+        let shared: Vec<IpNet> = set.within(nets(&["10.0.0.0/22"])[0]).collect();
+        assert_eq!(shared, nets(&["10.0.0.0/24", "10.0.2.0/24"]));
+        assert_eq!(set.size_within(nets(&["10.0.0.64/26"])[0]), 64);
+        assert_eq!(set.size_within(nets(&["10.0.0.0/8"])[0]), 512);
+        assert_eq!(CidrSet::default().size_within(nets(&["::/0"])[0]), 0);
+    }
+
+    #[test]
+    fn overlaps_are_mutual() {
+        let sorted =
+            nets(&["10.0.0.0/24", "10.0.0.0/26", "10.0.0.0/28", "10.0.0.64/26", "10.0.1.0/24", "::/0"]);
+        let found = overlaps(&sorted);
+        assert_eq!(found, [vec![1, 2, 3], vec![0, 2], vec![0, 1], vec![0], vec![], vec![]]);
+    }
+}

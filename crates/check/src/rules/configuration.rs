@@ -1,0 +1,81 @@
+//! Settings of the cluster.
+
+use std::collections::BTreeMap;
+
+use calipam_model::config::IpamConfig;
+use calipam_model::key::Key;
+use calipam_model::snapshot::DatastoreKind;
+
+use super::wording::list;
+use crate::Context;
+use crate::code::Code;
+use crate::finding::{Evidence, Finding, Subject};
+
+/// Setting → where it was found → value.
+type Settings = BTreeMap<String, BTreeMap<String, String>>;
+
+/// Judges the settings.
+pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
+    check_lock(context, out);
+    check_auto_allocation(context, out);
+    check_mismatch(context, out);
+}
+
+fn finding(code: Code, message: String, settings: Settings) -> Finding {
+    Finding::new(code, Subject::Configuration("default".into()), message, Evidence::Configuration(settings))
+}
+
+fn one(setting: &str, place: String, value: &str) -> Settings {
+    BTreeMap::from([(setting.to_owned(), BTreeMap::from([(place, value.to_owned())]))])
+}
+
+fn check_lock(context: &Context<'_>, out: &mut Vec<Finding>) {
+    if context.snapshot.cluster.as_ref().and_then(|c| c.datastore_ready) == Some(false) {
+        let message = "the datastore is locked: no pod can start or stop until it is unlocked".to_owned();
+        let place = Key::ClusterInformation("default".into()).to_string();
+        out.push(finding(Code::DatastoreLocked, message, one("datastoreReady", place, "false")));
+    }
+}
+
+fn check_auto_allocation(context: &Context<'_>, out: &mut Vec<Finding>) {
+    if context.snapshot.effective_ipam_config().is_some_and(|c| !c.auto_allocate_blocks) {
+        let message = "nodes may not claim blocks: automatic allocation of blocks is off".to_owned();
+        let settings = one("autoAllocateBlocks", Key::IpamConfig.to_string(), "false");
+        out.push(finding(Code::AutoAllocationOff, message, settings));
+    }
+}
+
+/// Compares what the allocator reads with the resource that users see. On Kubernetes both are one object.
+fn check_mismatch(context: &Context<'_>, out: &mut Vec<Finding>) {
+    let snapshot = context.snapshot;
+    let (Some(used), Some(shown)) = (snapshot.ipam_config, snapshot.ipam_configuration) else { return };
+    if snapshot.datastore != DatastoreKind::Etcd {
+        return;
+    }
+    let places = [Key::IpamConfig.to_string(), Key::IpamConfiguration("default".into()).to_string()];
+    let pairs = effective(&used).into_iter().zip(effective(&shown)).filter(|((_, a), (_, b))| a != b);
+    let settings: Settings = pairs
+        .map(|((name, used), (_, shown))| {
+            (name.to_owned(), places.iter().cloned().zip([used, shown]).collect())
+        })
+        .collect();
+    if !settings.is_empty() {
+        let message = format!(
+            "the IPAM settings that Calico uses and those of the resource IPAMConfiguration differ in {}",
+            list(settings.keys())
+        );
+        out.push(finding(Code::ConfigurationMismatch, message, settings));
+    }
+}
+
+/// The settings with the values that they come down to.
+fn effective(config: &IpamConfig) -> [(&'static str, String); 5] {
+    let persistence = if config.kubevirt_persistence { "Enabled" } else { "Disabled" };
+    [
+        ("strictAffinity", config.strict_affinity.to_string()),
+        ("autoAllocateBlocks", config.auto_allocate_blocks.to_string()),
+        ("maxBlocksPerHost", config.block_limit().to_string()),
+        ("kubeVirtVMAddressPersistence", persistence.to_owned()),
+        ("ipCooldownSeconds", config.cooldown_seconds.max(0).to_string()),
+    ]
+}

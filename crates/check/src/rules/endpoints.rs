@@ -1,0 +1,87 @@
+//! Endpoints and pods on nodes that do not exist.
+
+use std::collections::HashSet;
+
+use calipam_model::endpoint::Endpoint;
+use calipam_model::snapshot::{DatastoreKind, Source};
+use calipam_model::text::TextRef;
+
+use super::evidence::{of_endpoint, of_pod};
+use super::wording::short;
+use crate::Context;
+use crate::code::Code;
+use crate::finding::{Evidence, Finding, OwnerEvidence, Subject};
+
+/// Judges on which nodes live endpoints are; on Kubernetes, which has none, unfinished pods.
+pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
+    let snapshot = context.snapshot;
+    if !snapshot.has_read(Source::Nodes) {
+        return;
+    }
+    let mut nodes = Nodes::new(context);
+    for (place, endpoint) in (0..).zip(&snapshot.endpoints) {
+        if nodes.lacks(endpoint.value.node()) && is_live(context, &endpoint.value) {
+            out.push(finding(of_endpoint(&context.index, place)));
+        }
+    }
+    if snapshot.datastore != DatastoreKind::Kubernetes {
+        return;
+    }
+    for (place, pod) in (0..).zip(&snapshot.pods) {
+        let pod = &pod.value;
+        if !pod.finished && !pod.host_network && nodes.lacks(pod.node()) {
+            out.push(finding(of_pod(&context.index, place)));
+        }
+    }
+}
+
+/// True where nothing says that the endpoint's pod is gone or has finished.
+fn is_live(context: &Context<'_>, endpoint: &Endpoint) -> bool {
+    if endpoint.pod().is_empty() || !context.snapshot.has_read(Source::Pods) {
+        return true;
+    }
+    let pod = context.index.pod(endpoint.namespace(), endpoint.pod());
+    pod.is_some_and(|place| !context.snapshot.pods[place as usize].value.finished)
+}
+
+fn finding(owner: OwnerEvidence) -> Finding {
+    let message = format!("{} is on {}, which does not exist", short(&owner.name), short(&owner.node));
+    let node = owner.node.clone();
+    Finding::new(
+        Code::EndpointOfMissingNode,
+        Subject::Endpoint(owner.name.clone()),
+        message,
+        Evidence::Endpoint(Box::new(owner)),
+    )
+    .on_nodes([node])
+}
+
+/// Which nodes are missing.
+struct Nodes<'c, 's> {
+    context: &'c Context<'s>,
+    kubernetes: HashSet<&'s str>,
+    /// The last answer: endpoints are stored node by node.
+    last: Option<(TextRef<'s>, bool)>,
+}
+
+impl<'c, 's> Nodes<'c, 's> {
+    fn new(context: &'c Context<'s>) -> Self {
+        let nodes = context.snapshot.nodes.iter();
+        let kubernetes = nodes.filter_map(|n| n.value.kubernetes_name.as_deref()).collect();
+        Self { context, kubernetes, last: None }
+    }
+
+    /// True where a node of that name, in Calico or in Kubernetes, does not exist.
+    fn lacks(&mut self, node: TextRef<'s>) -> bool {
+        if let Some((last, missing)) = self.last
+            && last == node
+        {
+            return missing;
+        }
+        let name = node.to_string();
+        let exists = self.context.index.node_exists(&name) || self.kubernetes.contains(name.as_str());
+        let missing = !name.is_empty() && !exists;
+        self.last = Some((node, missing));
+        missing
+    }
+}

@@ -1,0 +1,251 @@
+//! Handles and what blocks record under them (facts 3.8, 3.13, 3.15).
+
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::net::IpAddr;
+
+use calipam_model::IpNet;
+use calipam_model::key::Key;
+use calipam_model::snapshot::Source;
+use calipam_model::text::TextRef;
+
+use super::addresses::Record;
+use super::blocks::unjudged;
+use super::handle_groups::{Group, StoredHandle, groups};
+use super::handle_names::{named_by_unjudged, undecodable};
+use super::wording::{addresses, list, short};
+use crate::Context;
+use crate::code::{Code, Severity};
+use crate::finding::{Evidence, Finding, HandleBlockEvidence, HandleEvidence, Subject};
+use crate::record::Claim;
+
+/// Judges every handle, stored or recorded.
+pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
+    let unjudged = unjudged(context);
+    let scope = Scope {
+        context,
+        blocks_read: context.snapshot.has_read(Source::Blocks),
+        handles_read: context.snapshot.has_read(Source::Handles),
+        unjudged_handles: named_by_unjudged(context, &unjudged),
+        unjudged_blocks: unjudged,
+        undecodable: undecodable(context.snapshot),
+    };
+    groups(context, |group| scope.judge(&group, out));
+}
+
+/// What decides whether a handle can be judged.
+struct Scope<'c, 's> {
+    context: &'c Context<'s>,
+    blocks_read: bool,
+    handles_read: bool,
+    /// CIDRs of blocks about whose content nothing is known.
+    unjudged_blocks: HashSet<IpNet>,
+    /// IDs, packed, that such blocks name.
+    unjudged_handles: HashSet<Box<[u8]>>,
+    /// IDs, packed, of handles whose value does not decode. They exist.
+    undecodable: HashSet<Box<[u8]>>,
+}
+
+impl<'s> Scope<'_, 's> {
+    fn judge(&self, group: &Group<'_, 's>, out: &mut Vec<Finding>) {
+        if self.is_unjudged(group) {
+            return;
+        }
+        self.judge_carriage_return(group, out);
+        self.judge_sharing(group, out);
+        match group.object {
+            Some(_) if !self.blocks_read => {}
+            Some(object) if group.records.is_empty() => out.push(self.orphan(group, object)),
+            Some(object) => self.judge_counts(group, object, out),
+            None if self.undecodable.contains(group.id.packed()) => {}
+            // Only IDs with a carriage return, and nothing recorded under what comes before it.
+            None if group.records.is_empty() && self.blocks_read => {
+                out.extend(group.strays.iter().map(|stray| self.orphan(group, stray)));
+            }
+            None if self.handles_read && !group.records.is_empty() => out.push(self.missing(group)),
+            None => {}
+        }
+    }
+
+    /// True where a block that cannot be judged may hold addresses of the handle.
+    fn is_unjudged(&self, group: &Group<'_, '_>) -> bool {
+        if self.unjudged_blocks.is_empty() {
+            return false;
+        }
+        let mut maps = group.objects().flat_map(|object| object.value.blocks());
+        self.unjudged_handles.contains(group.id.packed())
+            || maps.any(|(cidr, _)| self.unjudged_blocks.contains(&cidr))
+    }
+
+    fn orphan(&self, group: &Group<'_, 's>, object: &'s StoredHandle) -> Finding {
+        let id = object.value.id().to_string();
+        let blocks = differences(Some(object), &[], Which::All);
+        let message = format!("{} is a handle that no allocation refers to", short(&id));
+        let evidence = HandleEvidence {
+            revision: Some(object.revision.to_string()),
+            blocks,
+            ..HandleEvidence::default()
+        };
+        let finding = handle_finding(Code::OrphanHandle, id.clone(), message, evidence);
+        let behind = [Key::Handle(id)].into_iter().chain(object.value.blocks().map(|(b, _)| Key::Block(b)));
+        finding.on_nodes(self.nodes(group)).resting_on(behind)
+    }
+
+    fn missing(&self, group: &Group<'_, '_>) -> Finding {
+        let id = group.id.to_string();
+        let count = group.records.len();
+        let verb = if count == 1 { "is" } else { "are" };
+        let message = format!("{} {verb} held under {}, which has no object", addresses(count), short(&id));
+        let evidence = HandleEvidence {
+            blocks: differences(None, &group.records, Which::All),
+            addresses: held(&group.records),
+            recorded_as: group.recorded_as(),
+            ..HandleEvidence::default()
+        };
+        handle_finding(Code::MissingHandle, id, message, evidence)
+            .on_nodes(self.nodes(group))
+            .resting_on(self.behind(group))
+    }
+
+    fn judge_counts(&self, group: &Group<'_, 's>, object: &'s StoredHandle, out: &mut Vec<Finding>) {
+        let wrong = differences(Some(object), &group.records, Which::Wrong);
+        let Some(first) = wrong.first() else { return };
+        let id = group.id.to_string();
+        let more = match wrong.len() {
+            1 => String::new(),
+            count => format!(", and {} more blocks differ", count - 1),
+        };
+        let message = format!(
+            "{} claims {} in {}, which records {}{more}",
+            short(&id),
+            addresses(first.in_handle),
+            first.block,
+            first.in_block
+        );
+        let harmless = wrong.iter().all(|b| b.in_handle > b.in_block);
+        let severity = if harmless { Severity::Info } else { Code::HandleCount.severity() };
+        let evidence = HandleEvidence {
+            revision: Some(object.revision.to_string()),
+            blocks: wrong,
+            addresses: held(&group.records),
+            recorded_as: group.recorded_as(),
+        };
+        let finding = handle_finding(Code::HandleCount, id, message, evidence).with_severity(severity);
+        out.push(finding.on_nodes(self.nodes(group)).resting_on(self.behind(group)));
+    }
+
+    /// IDs with a carriage return, in a record or in the key of a handle.
+    fn judge_carriage_return(&self, group: &Group<'_, '_>, out: &mut Vec<Finding>) {
+        let records: Vec<Record<'_, '_>> = group.records.iter().filter(|r| is_dirty(r)).copied().collect();
+        if records.is_empty() && group.strays.is_empty() {
+            return;
+        }
+        let id = group.id.to_string();
+        let place = if records.is_empty() { "stored" } else { "recorded" };
+        let message = format!("{} is {place} with a carriage return behind it", short(&id));
+        let evidence = HandleEvidence {
+            revision: group.objects().next().map(|object| object.revision.to_string()),
+            blocks: differences(group.object, &group.records, Which::All),
+            addresses: held(&records),
+            recorded_as: group.recorded_as(),
+        };
+        let finding = handle_finding(Code::HandleCarriageReturn, id, message, evidence);
+        out.push(finding.on_nodes(self.nodes(group)));
+    }
+
+    /// `<namespace>.<pod>`, the form of Calico 2.x, under which a pod and its predecessor of the same
+    /// name are one (facts 4.2).
+    fn judge_sharing(&self, group: &Group<'_, '_>, out: &mut Vec<Finding>) {
+        if group.records.len() < 2 {
+            return;
+        }
+        let legacy = group.records.iter().filter(|r| {
+            let attribute = &r.allocation.attribute;
+            let bare = attribute.owner().is_empty() && attribute.alternate().is_none();
+            bare && matches!(Claim::of(attribute), Claim::LegacyPod { .. })
+        });
+        let held: BTreeSet<IpAddr> = legacy.map(|r| r.allocation.address).collect();
+        let (v4, v6): (Vec<IpAddr>, Vec<IpAddr>) = held.iter().partition(|a| a.is_ipv4());
+        if v4.len() < 2 && v6.len() < 2 {
+            return;
+        }
+        let id = group.id.to_string();
+        let message = format!("{} share the handle {}", list(&held), short(&id));
+        let evidence = HandleEvidence {
+            revision: group.object.map(|object| object.revision.to_string()),
+            blocks: differences(group.object, &group.records, Which::All),
+            addresses: held.into_iter().collect(),
+            recorded_as: group.recorded_as(),
+        };
+        let blocks: BTreeSet<IpNet> = group.records.iter().map(|r| r.block.key).collect();
+        out.push(
+            handle_finding(Code::SharedLegacyHandle, id, message, evidence)
+                .on_nodes(self.nodes(group))
+                .resting_on(blocks.into_iter().map(Key::Block)),
+        );
+    }
+
+    /// The handle, and every block that it or a record names.
+    fn behind(&self, group: &Group<'_, '_>) -> Vec<Key> {
+        let named = group.objects().flat_map(|object| object.value.blocks()).map(|(cidr, _)| cidr);
+        let blocks: BTreeSet<IpNet> = named.chain(group.records.iter().map(|r| r.block.key)).collect();
+        let objects: BTreeSet<String> = group.objects().map(|object| object.value.id().to_string()).collect();
+        let ids = objects.into_iter().chain([group.id.to_string()]).collect::<BTreeSet<String>>();
+        ids.into_iter().map(Key::Handle).chain(blocks.into_iter().map(Key::Block)).collect()
+    }
+
+    /// Nodes of the records, and owners of the blocks.
+    fn nodes(&self, group: &Group<'_, '_>) -> BTreeSet<String> {
+        let recorded = group.records.iter().filter_map(|r| r.allocation.attribute.get("node"));
+        let named = group.objects().flat_map(|object| object.value.blocks());
+        let named = named.filter_map(|(cidr, _)| self.context.index.block(cidr));
+        let blocks = group.records.iter().map(|r| r.block).chain(named);
+        let hosts = blocks.filter_map(|block| block.owner?.host().map(str::to_owned));
+        recorded.map(|node: TextRef<'_>| node.to_string()).chain(hosts).collect()
+    }
+}
+
+fn handle_finding(code: Code, id: String, message: String, evidence: HandleEvidence) -> Finding {
+    Finding::new(code, Subject::Handle(id), message, Evidence::Handle(Box::new(evidence)))
+}
+
+/// True where the handle is recorded with a carriage return.
+fn is_dirty(record: &Record<'_, '_>) -> bool {
+    record.allocation.attribute.handle().is_some_and(TextRef::has_carriage_return)
+}
+
+fn held(records: &[Record<'_, '_>]) -> Vec<IpAddr> {
+    let addresses: BTreeSet<IpAddr> = records.iter().map(|r| r.allocation.address).collect();
+    addresses.into_iter().collect()
+}
+
+/// Which blocks to list.
+#[derive(Clone, Copy, PartialEq)]
+enum Which {
+    All,
+    /// Those of which handle and block say different numbers.
+    Wrong,
+}
+
+/// Block by block: how many addresses the handle claims, and how many are recorded.
+fn differences(
+    object: Option<&StoredHandle>,
+    records: &[Record<'_, '_>],
+    which: Which,
+) -> Vec<HandleBlockEvidence> {
+    let mut counts: BTreeMap<IpNet, (i64, i64)> = BTreeMap::new();
+    for (cidr, count) in object.into_iter().flat_map(|object| object.value.blocks()) {
+        counts.entry(cidr).or_default().0 = count;
+    }
+    for record in records {
+        counts.entry(record.block.key).or_default().1 += 1;
+    }
+    let wanted =
+        counts.into_iter().filter(|(_, (claimed, recorded))| which == Which::All || claimed != recorded);
+    wanted
+        .map(|(cidr, (in_handle, in_block))| HandleBlockEvidence {
+            block: cidr.to_string(),
+            in_handle,
+            in_block,
+        })
+        .collect()
+}

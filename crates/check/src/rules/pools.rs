@@ -1,0 +1,58 @@
+//! Pools that overlap, and pools that are nearly full.
+
+use calipam_model::IpNet;
+use calipam_model::pool::Pool;
+use calipam_model::snapshot::Source;
+
+use super::capacity::{Capacity, Usage};
+use super::cidr_set::overlaps;
+use super::wording::{list, short};
+use crate::Context;
+use crate::code::Code;
+use crate::finding::{Evidence, Finding, PoolEvidence, Subject};
+
+/// Judges every pool.
+pub(crate) fn check(context: &Context<'_>, capacity: &Capacity<'_, '_>, out: &mut Vec<Finding>) {
+    let mut pools: Vec<&Pool> = context.snapshot.pools.iter().map(|p| &p.value).collect();
+    pools.sort_by(|a, b| (a.cidr, &a.name).cmp(&(b.cidr, &b.name)));
+    // A finding's subject is the CIDR: pools with the same one are judged together.
+    let same: Vec<&[&Pool]> = pools.chunk_by(|a, b| a.cidr == b.cidr).collect();
+    check_overlaps(&same, out);
+    let read = |source| context.snapshot.has_read(source);
+    if read(Source::Blocks) && read(Source::Reservations) {
+        for pool in same.iter().filter_map(|same| same.iter().find(|pool| pool.is_enabled())) {
+            check_fill(context, pool, capacity.usage(pool), out);
+        }
+    }
+}
+
+fn finding(code: Code, pool: &Pool, says: &str, fill: impl FnOnce(&mut PoolEvidence)) -> Finding {
+    let mut evidence = PoolEvidence { name: pool.name.clone(), ..PoolEvidence::default() };
+    fill(&mut evidence);
+    let message = format!("{} ({}) {says}", short(&pool.name), pool.cidr);
+    Finding::new(code, Subject::Pool(pool.cidr), message, Evidence::Pool(Box::new(evidence)))
+}
+
+fn check_overlaps(same: &[&[&Pool]], out: &mut Vec<Finding>) {
+    let keys: Vec<IpNet> = same.iter().map(|pools| pools[0].cidr).collect();
+    let name = |pool: &&Pool| format!("{} {}", pool.name, pool.cidr);
+    for (pools, others) in same.iter().zip(overlaps(&keys)) {
+        let twins = pools[1..].iter();
+        let others: Vec<String> =
+            twins.chain(others.iter().flat_map(|place| same[*place].iter())).map(name).collect();
+        if !others.is_empty() {
+            let says = format!("overlaps {}", list(&others));
+            out.push(finding(Code::OverlappingPools, pools[0], &says, |evidence| evidence.others = others));
+        }
+    }
+}
+
+fn check_fill(context: &Context<'_>, pool: &Pool, usage: Usage, out: &mut Vec<Finding>) {
+    let Some(percent) = usage.percent().filter(|percent| *percent > context.pool_threshold) else { return };
+    // Rounded down, so that 100 % means that there is no address left.
+    let says = format!("is {} % full: {} of {} in use", percent.floor(), usage.in_use, usage.usable);
+    out.push(finding(Code::PoolNearlyFull, pool, &says, |evidence| {
+        evidence.in_use = Some(usage.in_use.to_string());
+        evidence.usable = Some(usage.usable.to_string());
+    }));
+}
