@@ -158,7 +158,9 @@ pub fn names_owner(record: &AttributeRef<'_>, owner: Owner, index: &Index<'_>) -
         (Claim::Service, Owner::Service(place)) => names_service(record, index.service(place)),
         (Claim::Service | Claim::Tunnel { .. }, _) | (_, Owner::Tunnel(..) | Owner::Service(_)) => false,
         (claim, owner) => index.workload(owner).is_some_and(|workload| {
-            names_workload(claim, &workload, index) || is_on_machine(record, &workload)
+            names_workload(claim, &workload, index)
+                || is_on_machine(record, &workload)
+                || is_same_container(record, &workload)
         }),
     }
 }
@@ -215,6 +217,14 @@ pub fn is_on_machine(record: &AttributeRef<'_>, workload: &Workload<'_>) -> bool
         && (is_side(record.owner())
             || record.alternate().is_some_and(is_side)
             || machine_of(record).is_some_and(by_machine))
+}
+
+/// True where pod and container are those of the record, whatever node it states.
+fn is_same_container(record: &AttributeRef<'_>, workload: &Workload<'_>) -> bool {
+    let is_pod =
+        || record.get("pod") == Some(workload.pod) && record.get("namespace") == Some(workload.namespace);
+    let in_handle = |handle: TextRef<'_>| handle.to_string().ends_with(&workload.container_id.to_string());
+    !workload.container_id.is_empty() && is_pod() && record.clean_handle().is_some_and(in_handle)
 }
 
 /// True where two names mean one node: they are equal, or one is the Kubernetes name of the other.
