@@ -1,1 +1,3 @@
-//! Test tools.
+//! Test tools of calipam; no published crate depends on it.
+
+pub mod servers;

@@ -1,0 +1,90 @@
+//! What can go wrong with a server that a test starts.
+
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+use std::process::ExitStatus;
+use std::time::Duration;
+
+use super::locate::NotFound;
+
+/// A server that could not be found, started, or made to do something.
+///
+/// `Debug` prints the message too, so that `unwrap()` in a test shows all of it with its line breaks.
+#[derive(thiserror::Error)]
+pub enum ServerError {
+    /// The program is not on this machine.
+    #[error("{0}\nhint: `cargo xtask test` brings the servers that are missing")]
+    NotFound(#[from] NotFound),
+    /// The program could not be run at all.
+    #[error("cannot run {}: {source}", path.display())]
+    Spawn {
+        /// The program.
+        path: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
+    /// The server ended while it was waited for.
+    #[error("{name} ended by itself ({status}); its log:\n{log}")]
+    Ended {
+        /// Which server.
+        name: &'static str,
+        /// How it ended.
+        status: ExitStatus,
+        /// What it logged; of a long log the first and last lines.
+        log: String,
+    },
+    /// The server runs, but does not do what it was waited for.
+    #[error("{name} is not {state} after {limit:?} ({reason}); its log:\n{log}")]
+    NotReady {
+        /// Which server.
+        name: &'static str,
+        /// What it should have become, such as "healthy".
+        state: &'static str,
+        /// How long it was waited for.
+        limit: Duration,
+        /// What the last attempt said.
+        reason: String,
+        /// What it logged; of a long log the first and last lines.
+        log: String,
+    },
+    /// A file, a folder, a port or a signal.
+    #[error("{what}: {source}")]
+    Io {
+        /// What was tried.
+        what: String,
+        /// Why it failed.
+        source: io::Error,
+    },
+    /// A certificate or key could not be made.
+    #[error("cannot make a certificate: {0}")]
+    Certificate(#[from] rcgen::Error),
+    /// etcd refused a request, or could not be reached.
+    #[error("etcd: {0}")]
+    Etcd(#[from] etcd_client::Error),
+    /// A snapshot that is not what etcd sends: whole pages, then a SHA-256 sum of 32 bytes.
+    #[error("the snapshot has {0} bytes: not whole pages and a checksum")]
+    Snapshot(u64),
+    /// A TLS set-up or handshake failed.
+    #[error("TLS: {0}")]
+    Tls(#[from] rustls::Error),
+}
+
+impl fmt::Debug for ServerError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl ServerError {
+    /// An [`Io`](Self::Io) error of what was tried.
+    pub(super) fn io(what: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
+        let what = what.into();
+        move |source| Self::Io { what, source }
+    }
+
+    /// Whether a server ended because somebody else has its port.
+    pub(super) fn is_port_taken(&self) -> bool {
+        matches!(self, Self::Ended { log, .. } if log.contains("address already in use"))
+    }
+}

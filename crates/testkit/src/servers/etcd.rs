@@ -1,0 +1,216 @@
+//! A real etcd for one test.
+
+use std::net::Ipv4Addr;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use std::{fs, io};
+
+use tempfile::TempDir;
+
+use super::error::ServerError;
+use super::http;
+use super::locate::{self, Program};
+use super::options::{EtcdOptions, EtcdTls};
+use super::pki::Pki;
+use super::port;
+use super::process::Process;
+use super::workspace;
+
+const NAME: &str = "etcd";
+
+/// How long a start may take; on an idle machine it takes a third of a second.
+const START: Duration = Duration::from_secs(60);
+
+/// How often a start is tried with another port.
+const ATTEMPTS: usize = 5;
+
+/// How long one health request may take before it is sent again.
+const ANSWER: Duration = Duration::from_secs(5);
+
+/// etcd's name for a Unix socket in its working directory. It takes a host and a port but no path; the file is called
+/// `probe:1`. The socket is never encrypted, and who answers on it is certainly this server.
+const PROBE: &str = "probe:1";
+
+/// A running etcd with a data directory of its own, listening on 127.0.0.1. Dropping it kills it and removes its data;
+/// if the test's process dies, a watchdog does the same.
+#[derive(Debug)]
+pub struct Etcd {
+    // Dropped in this order: the process before its folder.
+    process: Option<Process>,
+    home: TempDir,
+    program: PathBuf,
+    port: u16,
+    options: EtcdOptions,
+    pki: Option<Pki>,
+}
+
+impl Etcd {
+    /// Starts an empty etcd 3.6 without TLS and without users, and waits until it answers.
+    pub fn start() -> Result<Self, ServerError> {
+        EtcdOptions::new().start()
+    }
+
+    /// Like [`start`](Self::start), for a chosen version.
+    pub fn start_version(version: EtcdVersion) -> Result<Self, ServerError> {
+        EtcdOptions::new().version(version).start()
+    }
+
+    /// Starts a server as `options` say; [`EtcdOptions::start`] is the public way here.
+    pub(super) fn start_with(options: EtcdOptions) -> Result<Self, ServerError> {
+        let program = locate::find(options.version.program(), &workspace())?;
+        let home = tempfile::Builder::new()
+            .prefix("calipam-etcd-")
+            .tempdir()
+            .map_err(ServerError::io("cannot make a temporary folder"))?;
+        let pki = match options.tls {
+            EtcdTls::Off => None,
+            EtcdTls::Server | EtcdTls::ClientCertificates => Some(Pki::create(home.path())?),
+        };
+        let mut etcd = Self { process: None, home, program, port: 0, options, pki };
+        etcd.launch_on_free_port()?;
+        etcd.set_up_login()?;
+        Ok(etcd)
+    }
+
+    /// Where clients connect, such as `http://127.0.0.1:40123`.
+    pub fn endpoint(&self) -> String {
+        let scheme = if self.pki.is_some() { "https" } else { "http" };
+        format!("{scheme}://{}:{}", Ipv4Addr::LOCALHOST, self.port)
+    }
+
+    /// The endpoint as the list that clients take.
+    pub fn endpoints(&self) -> Vec<String> {
+        vec![self.endpoint()]
+    }
+
+    /// The TCP port on 127.0.0.1.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// Where etcd keeps its data. Removed when the server is dropped.
+    pub fn data_dir(&self) -> PathBuf {
+        self.home.path().join("data")
+    }
+
+    /// The certificates, where the server was started with TLS.
+    pub fn pki(&self) -> Option<&Pki> {
+        self.pki.as_ref()
+    }
+
+    /// How the server was started.
+    pub fn options(&self) -> &EtcdOptions {
+        &self.options
+    }
+
+    /// Makes the server hang: connections stay open and are accepted, nothing is answered. No effect on a killed one.
+    pub fn pause(&self) -> Result<(), ServerError> {
+        self.process.as_ref().map_or(Ok(()), Process::pause)
+    }
+
+    /// Lets a paused server go on.
+    pub fn resume(&self) -> Result<(), ServerError> {
+        self.process.as_ref().map_or(Ok(()), Process::resume)
+    }
+
+    /// Kills the server and keeps its data. Connections to it are refused until it is [restarted](Self::restart).
+    pub fn kill(&mut self) {
+        self.process = None;
+    }
+
+    /// Kills the server if it runs, and starts it again on the same port with the same data.
+    pub fn restart(&mut self) -> Result<(), ServerError> {
+        self.kill();
+        self.launch()
+    }
+
+    fn launch_on_free_port(&mut self) -> Result<(), ServerError> {
+        let mut attempt = 1;
+        loop {
+            self.port = port::reserve().map_err(ServerError::io("cannot get a free port"))?;
+            match self.launch() {
+                Err(error) if error.is_port_taken() && attempt < ATTEMPTS => attempt += 1,
+                other => return other,
+            }
+            // What a server wrote that never served would carry the address of the port it did not get.
+            match fs::remove_dir_all(self.data_dir()) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                    return Err(ServerError::io("cannot remove the data of a failed start")(error));
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn launch(&mut self) -> Result<(), ServerError> {
+        let mut process = Process::spawn(NAME, &self.program, &self.arguments(), self.home.path())?;
+        let probe = self.home.path().join(PROBE);
+        process.wait_until("healthy", START, || healthy(&probe))?;
+        self.process = Some(process);
+        Ok(())
+    }
+
+    fn arguments(&self) -> Vec<String> {
+        let endpoint = self.endpoint();
+        let mut arguments = vec![
+            "--name=calipam".to_owned(),
+            "--data-dir=data".to_owned(),
+            format!("--listen-client-urls={endpoint},unix://{PROBE}"),
+            format!("--advertise-client-urls={endpoint}"),
+            // A single member never calls its peer address; a socket there takes no port.
+            "--listen-peer-urls=unix://peer:1".to_owned(),
+            "--initial-advertise-peer-urls=http://127.0.0.1:2380".to_owned(),
+            "--initial-cluster=calipam=http://127.0.0.1:2380".to_owned(),
+            "--unsafe-no-fsync".to_owned(),
+            "--logger=zap".to_owned(),
+            "--log-level=warn".to_owned(),
+            "--quota-backend-bytes=8589934592".to_owned(),
+            "--max-request-bytes=33554432".to_owned(),
+            "--max-txn-ops=10000".to_owned(),
+        ];
+        if let Some(pki) = &self.pki {
+            arguments.push(format!("--cert-file={}", pki.server.certificate.display()));
+            arguments.push(format!("--key-file={}", pki.server.key.display()));
+            if self.options.tls == EtcdTls::ClientCertificates {
+                arguments.push("--client-cert-auth".to_owned());
+                arguments.push(format!("--trusted-ca-file={}", pki.ca.display()));
+            }
+        }
+        arguments.extend(self.options.arguments.iter().cloned());
+        arguments
+    }
+}
+
+/// Which etcd to start.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum EtcdVersion {
+    /// 3.6 or newer: built from `tests/servers`, or what the machine has.
+    #[default]
+    V3_6,
+    /// The distribution's older one: 3.4, on newer distributions 3.5.
+    V3_4,
+}
+
+impl EtcdVersion {
+    fn program(self) -> Program {
+        match self {
+            Self::V3_6 => Program::Etcd,
+            Self::V3_4 => Program::OldEtcd,
+        }
+    }
+}
+
+/// Asks etcd for its health, which includes a read through its consensus.
+fn healthy(socket: &Path) -> Result<(), String> {
+    let ask = || {
+        let stream = UnixStream::connect(socket)?;
+        stream.set_read_timeout(Some(ANSWER))?;
+        http::request(&stream, "GET", "/health", &[], "")
+    };
+    match ask() {
+        Ok(response) if response.status == 200 && response.body.contains(r#""health":"true""#) => Ok(()),
+        Ok(response) => Err(format!("its health: {} {}", response.status, response.body.trim())),
+        Err(error) => Err(format!("cannot ask for its health at {}: {error}", socket.display())),
+    }
+}

@@ -1,0 +1,130 @@
+//! What tests do with a running etcd: connect, save a snapshot, and, at its start, make its users.
+
+use std::fs;
+use std::io::Write;
+use std::path::Path;
+use std::thread;
+use std::time::Duration;
+
+use etcd_client::{Certificate, Client, ConnectOptions, Identity as TlsIdentity, Permission, TlsOptions};
+
+use super::error::ServerError;
+use super::etcd::Etcd;
+use super::options::{Login, Reader};
+use super::pki::{Identity, Pki};
+
+/// etcd's administrator, which must exist before authentication can be turned on.
+const ROOT: &str = "root";
+
+/// The size of a page in etcd's database file divides every snapshot's length, but for the checksum behind it.
+const SNAPSHOT_UNIT: u64 = 512;
+
+/// The length of the SHA-256 sum that ends a snapshot.
+const CHECKSUM: u64 = 32;
+
+/// How long a connection of a test may take.
+const CONNECT: Duration = Duration::from_secs(20);
+
+impl Etcd {
+    /// Connects as the server wants it: with its authority, a client certificate and the user, where there are some.
+    ///
+    /// For tests that have an async runtime; [`with_client`](Self::with_client) is for those that have none.
+    pub async fn client(&self) -> Result<Client, ServerError> {
+        Ok(connect(&self.endpoint(), self.pki(), self.options().user()).await?)
+    }
+
+    /// Runs `work` with a client on a runtime of its own, and waits for it. Works inside and outside of other runtimes.
+    pub fn with_client<T: Send>(
+        &self,
+        work: impl AsyncFnOnce(Client) -> Result<T, etcd_client::Error> + Send,
+    ) -> Result<T, ServerError> {
+        let (endpoint, pki, user) = (self.endpoint(), self.pki(), self.options().user());
+        on_own_runtime(async || Ok(work(connect(&endpoint, pki, user).await?).await?))
+    }
+
+    /// Saves a snapshot to `path` as `etcdctl snapshot save` does: the database file, then its SHA-256 sum.
+    pub fn save_snapshot(&self, path: &Path) -> Result<(), ServerError> {
+        let failed = || ServerError::io(format!("cannot write {}", path.display()));
+        let mut file = fs::File::create(path).map_err(failed())?;
+        self.with_client(async |mut client| {
+            let mut stream = client.snapshot().await?;
+            while let Some(part) = stream.message().await? {
+                file.write_all(part.blob())?;
+            }
+            Ok(())
+        })?;
+        let length = fs::metadata(path).map_err(failed())?.len();
+        if length % SNAPSHOT_UNIT == CHECKSUM { Ok(()) } else { Err(ServerError::Snapshot(length)) }
+    }
+
+    /// Makes the users that the options ask for and turns authentication on.
+    pub(super) fn set_up_login(&self) -> Result<(), ServerError> {
+        let Some(user) = self.options().user() else { return Ok(()) };
+        let (endpoint, pki, readers) = (self.endpoint(), self.pki(), &self.options().readers);
+        on_own_runtime(async || {
+            let mut client = connect(&endpoint, pki, None).await?;
+            client.role_add(ROOT).await?;
+            add_user(&mut client, &Login { name: ROOT.to_owned(), ..user.clone() }, ROOT).await?;
+            if user.name != ROOT {
+                add_user(&mut client, user, ROOT).await?;
+            }
+            for reader in readers {
+                add_reader(&mut client, reader).await?;
+            }
+            client.auth_enable().await?;
+            Ok(())
+        })
+    }
+}
+
+async fn add_user(client: &mut Client, login: &Login, role: &str) -> Result<(), etcd_client::Error> {
+    client.user_add(login.name.as_str(), login.password.as_str(), None).await?;
+    client.user_grant_role(login.name.as_str(), role).await?;
+    Ok(())
+}
+
+/// A role of the user's own name, which may read the prefix.
+async fn add_reader(client: &mut Client, reader: &Reader) -> Result<(), etcd_client::Error> {
+    let role = reader.login.name.as_str();
+    client.role_add(role).await?;
+    let permission = Permission::read(reader.prefix.as_str()).with_prefix();
+    client.role_grant_permission(role, permission).await?;
+    add_user(client, &reader.login, role).await
+}
+
+async fn connect(
+    endpoint: &str,
+    pki: Option<&Pki>,
+    user: Option<&Login>,
+) -> Result<Client, etcd_client::Error> {
+    let mut options = ConnectOptions::new().with_connect_timeout(CONNECT);
+    if let Some(pki) = pki {
+        let authority = Certificate::from_pem(fs::read(&pki.ca)?);
+        options =
+            options.with_tls(TlsOptions::new().ca_certificate(authority).identity(identity(&pki.client)?));
+    }
+    if let Some(user) = user {
+        options = options.with_user(user.name.as_str(), user.password.as_str());
+    }
+    Client::connect([endpoint], Some(options)).await
+}
+
+fn identity(files: &Identity) -> Result<TlsIdentity, etcd_client::Error> {
+    Ok(TlsIdentity::from_pem(fs::read(&files.certificate)?, fs::read(&files.key)?))
+}
+
+/// Runs async work to its end in a thread of its own, since a runtime cannot be entered from inside another one.
+fn on_own_runtime<T: Send>(
+    work: impl AsyncFnOnce() -> Result<T, ServerError> + Send,
+) -> Result<T, ServerError> {
+    thread::scope(|scope| {
+        let task = scope.spawn(|| {
+            tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .build()
+                .map_err(ServerError::io("cannot start an async runtime"))?
+                .block_on(work())
+        });
+        task.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    })
+}

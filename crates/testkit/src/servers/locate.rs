@@ -1,0 +1,224 @@
+//! Where the server programs are.
+//!
+//! Only the standard library is used: `xtask`, which builds without etcd-client, includes this file as well, so that
+//! tests and the task that brings the servers look at the same places.
+
+use std::env;
+use std::ffi::OsString;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// A server program that tests start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Program {
+    /// etcd 3.6 or newer.
+    Etcd,
+    /// An older etcd, 3.4 or 3.5: what distributions package.
+    OldEtcd,
+    /// The API server of Kubernetes, any version.
+    KubeApiserver,
+}
+
+impl Program {
+    /// The environment variable that names the program's path. Where it is set, nothing else is looked at.
+    pub fn variable(self) -> &'static str {
+        match self {
+            Self::Etcd => "CALIPAM_TEST_ETCD",
+            Self::OldEtcd => "CALIPAM_TEST_ETCD_34",
+            Self::KubeApiserver => "CALIPAM_TEST_KUBE_APISERVER",
+        }
+    }
+
+    /// Where `cargo xtask test` puts the program where the machine has none.
+    pub fn brought(self, workspace: &Path) -> PathBuf {
+        let servers = workspace.join("target").join("servers");
+        match self {
+            Self::Etcd => servers.join("etcd"),
+            Self::OldEtcd => servers.join("etcd-3.4").join("usr").join("bin").join("etcd"),
+            Self::KubeApiserver => servers.join("kube-apiserver"),
+        }
+    }
+
+    /// The name of the executable file.
+    fn file_name(self) -> &'static str {
+        match self {
+            Self::Etcd | Self::OldEtcd => "etcd",
+            Self::KubeApiserver => "kube-apiserver",
+        }
+    }
+
+    /// Whether what `--version` printed is a version that the tests are written for.
+    fn accepts(self, version: &str) -> bool {
+        match (self, etcd_version(version)) {
+            (Self::KubeApiserver, _) => true,
+            (Self::Etcd, Some(found)) => found >= (3, 6),
+            (Self::OldEtcd, Some(found)) => found == (3, 4) || found == (3, 5),
+            (_, None) => false,
+        }
+    }
+}
+
+impl fmt::Display for Program {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Etcd => "etcd 3.6 or newer",
+            Self::OldEtcd => "etcd 3.4 or 3.5",
+            Self::KubeApiserver => "kube-apiserver",
+        })
+    }
+}
+
+/// A program that is in none of the places that were looked at.
+#[derive(Debug, PartialEq, Eq)]
+pub struct NotFound {
+    program: Program,
+    looked: Vec<String>,
+}
+
+impl fmt::Display for NotFound {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "no {}; looked at: {}", self.program, self.looked.join(", "))
+    }
+}
+
+impl std::error::Error for NotFound {}
+
+/// Finds a program: [installed](find_installed), else where `cargo xtask test` puts it below the workspace's root.
+pub fn find(program: Program, workspace: &Path) -> Result<PathBuf, NotFound> {
+    let mut missing = match find_installed(program) {
+        Ok(path) => return Ok(path),
+        Err(missing) => missing,
+    };
+    // A variable that names a file which is not there is a mistake to tell, not to work around.
+    if env::var_os(program.variable()).is_none() {
+        let brought = program.brought(workspace);
+        if brought.is_file() {
+            return Ok(brought);
+        }
+        missing.looked.push(brought.display().to_string());
+    }
+    Err(missing)
+}
+
+/// Finds a program that the machine has: the one that its [variable](Program::variable) names, else the first one of a
+/// wanted version on `PATH` or in `KUBEBUILDER_ASSETS`.
+pub fn find_installed(program: Program) -> Result<PathBuf, NotFound> {
+    search(program, |name| env::var_os(name), version_of)
+}
+
+/// [`find_installed`] over a given environment and a given way to ask a program for its version.
+fn search(
+    program: Program,
+    variable: impl Fn(&str) -> Option<OsString>,
+    version_of: impl Fn(&Path) -> Option<String>,
+) -> Result<PathBuf, NotFound> {
+    let name = program.variable();
+    if let Some(path) = variable(name).map(PathBuf::from) {
+        if path.is_file() {
+            return Ok(path);
+        }
+        let looked = vec![format!("{name}={} (no such file)", path.display())];
+        return Err(NotFound { program, looked });
+    }
+    let mut looked = vec![format!("{name} (not set)"), "PATH".to_owned()];
+    let mut folders: Vec<PathBuf> = variable("PATH").iter().flat_map(env::split_paths).collect();
+    match variable("KUBEBUILDER_ASSETS") {
+        Some(folder) => {
+            looked.push(format!("KUBEBUILDER_ASSETS={}", folder.display()));
+            folders.push(folder.into());
+        }
+        None => looked.push("KUBEBUILDER_ASSETS (not set)".to_owned()),
+    }
+    for folder in folders {
+        let path = folder.join(program.file_name());
+        if path.is_file() {
+            match version_of(&path) {
+                Some(version) if program.accepts(&version) => return Ok(path),
+                _ => looked.push(format!("{} (another version)", path.display())),
+            }
+        }
+    }
+    Err(NotFound { program, looked })
+}
+
+/// What a program prints for `--version`, or nothing where it cannot be run.
+fn version_of(path: &Path) -> Option<String> {
+    let output = Command::new(path).arg("--version").output().ok()?;
+    output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// Major and minor number in `etcd Version: 3.6.8`.
+fn etcd_version(text: &str) -> Option<(u32, u32)> {
+    let version = text.lines().find_map(|line| line.strip_prefix("etcd Version:"))?.trim();
+    let mut numbers = version.split('.').map(str::parse::<u32>);
+    Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    /// A folder of its own below the system's temporary one, with an empty file called `etcd` in it.
+    fn folder_with_etcd(name: &str) -> PathBuf {
+        let folder = env::temp_dir().join(format!("calipam-locate-{name}-{}", std::process::id()));
+        fs::create_dir_all(&folder).expect("temporary folder");
+        fs::write(folder.join("etcd"), "").expect("empty file");
+        folder
+    }
+
+    #[test]
+    fn versions_of_etcd_are_read() {
+        let text = "etcd Version: 3.6.8\nGit SHA: Not provided\nGo Version: go1.26.8\n";
+        assert_eq!(etcd_version(text), Some((3, 6)));
+        assert_eq!(etcd_version("etcd Version: 3.10.0-rc.1"), Some((3, 10)));
+        assert_eq!(etcd_version("Kubernetes v1.36.3"), None);
+        assert_eq!(etcd_version("etcd Version: three"), None);
+    }
+
+    #[test]
+    fn each_etcd_program_takes_its_own_versions() {
+        let (current, old) = ("etcd Version: 3.6.8", "etcd Version: 3.4.23");
+        assert!(Program::Etcd.accepts(current) && !Program::Etcd.accepts(old));
+        assert!(Program::OldEtcd.accepts(old) && !Program::OldEtcd.accepts(current));
+        assert!(Program::OldEtcd.accepts("etcd Version: 3.5.16"));
+        assert!(!Program::OldEtcd.accepts("etcd Version: 3.3.25"));
+        assert!(Program::KubeApiserver.accepts("Kubernetes v1.36.3"));
+    }
+
+    #[test]
+    fn the_first_one_of_a_wanted_version_is_taken() {
+        let (path, assets) = (folder_with_etcd("path"), folder_with_etcd("assets"));
+        let environment = |name: &str| match name {
+            "PATH" => Some(path.clone().into_os_string()),
+            "KUBEBUILDER_ASSETS" => Some(assets.clone().into_os_string()),
+            _ => None,
+        };
+        let on_path = path.join("etcd");
+        let versions =
+            |file: &Path| Some(format!("etcd Version: {}", if file == on_path { "3.4.23" } else { "3.6.8" }));
+        assert_eq!(search(Program::Etcd, environment, versions), Ok(assets.join("etcd")));
+        assert_eq!(search(Program::OldEtcd, environment, versions), Ok(on_path.clone()));
+        let missing = search(Program::KubeApiserver, environment, versions).expect_err("there is none");
+        let text = missing.to_string();
+        assert!(text.contains("CALIPAM_TEST_KUBE_APISERVER (not set)"), "{text}");
+        fs::remove_dir_all(path).expect("clean up");
+        fs::remove_dir_all(assets).expect("clean up");
+    }
+
+    #[test]
+    fn a_variable_that_names_no_file_is_an_error_even_where_another_one_is_there() {
+        let path = folder_with_etcd("variable");
+        let environment = |name: &str| match name {
+            "CALIPAM_TEST_ETCD" => Some(OsString::from("/nowhere/etcd")),
+            "PATH" => Some(path.clone().into_os_string()),
+            _ => None,
+        };
+        let missing = search(Program::Etcd, environment, |_| Some("etcd Version: 3.6.8".to_owned()))
+            .expect_err("no such file");
+        let text = missing.to_string();
+        assert_eq!(text, "no etcd 3.6 or newer; looked at: CALIPAM_TEST_ETCD=/nowhere/etcd (no such file)");
+        fs::remove_dir_all(path).expect("clean up");
+    }
+}

@@ -1,0 +1,30 @@
+//! Real servers for tests: each test starts its own on 127.0.0.1 with a free port, and dropping it ends it.
+//!
+//! The programs are brought by `cargo xtask test`; [`locate`] says where they are looked for. A test that needs a
+//! server which is not there fails with a message that names it.
+
+mod error;
+mod etcd;
+mod etcd_access;
+#[cfg(test)]
+mod etcd_tests;
+mod http;
+pub mod locate;
+mod options;
+mod pki;
+mod port;
+mod process;
+
+use std::path::{Path, PathBuf};
+
+pub use self::error::ServerError;
+pub use self::etcd::{Etcd, EtcdVersion};
+pub use self::http::Response;
+pub use self::options::{EtcdOptions, EtcdTls, Login};
+pub use self::pki::{Identity, Pki};
+
+/// The root of the workspace that this crate was built in.
+fn workspace() -> PathBuf {
+    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2);
+    crates.expect("this crate lies two folders below the root").to_owned()
+}

@@ -1,0 +1,93 @@
+//! How an etcd is started.
+
+use super::error::ServerError;
+use super::etcd::{Etcd, EtcdVersion};
+
+/// Options of an [`Etcd`]: `EtcdOptions::new().tls(EtcdTls::Server).login("root", "secret").start()`.
+#[derive(Debug, Clone, Default)]
+pub struct EtcdOptions {
+    pub(super) version: EtcdVersion,
+    pub(super) tls: EtcdTls,
+    pub(super) login: Option<Login>,
+    pub(super) readers: Vec<Reader>,
+    pub(super) arguments: Vec<String>,
+}
+
+/// Who must show a certificate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum EtcdTls {
+    /// Nobody: connections are not encrypted.
+    #[default]
+    Off,
+    /// The server.
+    Server,
+    /// The server, and every client one that is signed by the test's authority.
+    ClientCertificates,
+}
+
+/// A name and its password.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Login {
+    /// The user.
+    pub name: String,
+    /// The password.
+    pub password: String,
+}
+
+/// A user who may read the keys under one prefix and nothing else.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Reader {
+    pub login: Login,
+    pub prefix: String,
+}
+
+impl EtcdOptions {
+    /// etcd 3.6 without TLS and without users.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Which etcd to start.
+    pub fn version(mut self, version: EtcdVersion) -> Self {
+        self.version = version;
+        self
+    }
+
+    /// Who must show a certificate. The certificates are made for this server; [`Etcd::pki`] tells their paths.
+    pub fn tls(mut self, tls: EtcdTls) -> Self {
+        self.tls = tls;
+        self
+    }
+
+    /// Turns authentication on, with a user who may do everything.
+    ///
+    /// etcd wants an administrator called `root`; with another name here, `root` exists beside it with the same
+    /// password.
+    pub fn login(mut self, name: &str, password: &str) -> Self {
+        self.login = Some(Login { name: name.to_owned(), password: password.to_owned() });
+        self
+    }
+
+    /// Adds a user who may only read the keys under `prefix`. Takes effect together with [`login`](Self::login).
+    pub fn reader(mut self, name: &str, password: &str, prefix: &str) -> Self {
+        let login = Login { name: name.to_owned(), password: password.to_owned() };
+        self.readers.push(Reader { login, prefix: prefix.to_owned() });
+        self
+    }
+
+    /// Adds an argument to etcd's command line, after the launcher's own: the last one of a name counts.
+    pub fn argument(mut self, argument: &str) -> Self {
+        self.arguments.push(argument.to_owned());
+        self
+    }
+
+    /// The user given to [`login`](Self::login).
+    pub fn user(&self) -> Option<&Login> {
+        self.login.as_ref()
+    }
+
+    /// Starts the server and waits until it answers.
+    pub fn start(self) -> Result<Etcd, ServerError> {
+        Etcd::start_with(self)
+    }
+}

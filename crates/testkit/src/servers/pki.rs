@@ -1,0 +1,90 @@
+//! Certificates for servers and clients that meet on 127.0.0.1.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use rcgen::{
+    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
+    KeyUsagePurpose,
+};
+
+use super::error::ServerError;
+
+/// A certificate and its key as PEM files.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Identity {
+    /// The certificate.
+    pub certificate: PathBuf,
+    /// The private key, PKCS #8.
+    pub key: PathBuf,
+}
+
+/// A certificate authority of one test, the identities that it signed, and a client that it did not sign.
+#[derive(Debug, Clone)]
+pub struct Pki {
+    /// The authority's certificate, which clients and servers trust.
+    pub ca: PathBuf,
+    /// For 127.0.0.1 and localhost.
+    pub server: Identity,
+    /// A client that servers accept. Its common name is `root`, etcd's administrator.
+    pub client: Identity,
+    /// A client whose certificate is signed by another authority: servers that ask for certificates refuse it.
+    pub stranger: Identity,
+    /// The certificate of that other authority: a client that trusts only this one refuses the server.
+    pub stranger_ca: PathBuf,
+}
+
+impl Pki {
+    /// Makes everything and writes it into `folder`, which must exist.
+    pub fn create(folder: &Path) -> Result<Self, ServerError> {
+        let home = Authority::create("calipam test authority")?;
+        let away = Authority::create("another authority")?;
+        Ok(Self {
+            ca: write(folder, "ca.crt", &home.certificate)?,
+            server: home.sign(folder, "server", "calipam test server")?,
+            client: home.sign(folder, "client", "root")?,
+            stranger: away.sign(folder, "stranger", "root")?,
+            stranger_ca: write(folder, "stranger-ca.crt", &away.certificate)?,
+        })
+    }
+}
+
+/// Writes a text file and gives its path.
+fn write(folder: &Path, name: &str, text: &str) -> Result<PathBuf, ServerError> {
+    let path = folder.join(name);
+    fs::write(&path, text).map_err(ServerError::io(format!("cannot write {}", path.display())))?;
+    Ok(path)
+}
+
+struct Authority {
+    certificate: String,
+    issuer: Issuer<'static, KeyPair>,
+}
+
+impl Authority {
+    fn create(name: &str) -> Result<Self, ServerError> {
+        let mut params = CertificateParams::new(Vec::new())?;
+        params.distinguished_name.push(DnType::CommonName, name);
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::DigitalSignature];
+        let key = KeyPair::generate()?;
+        let certificate = params.self_signed(&key)?.pem();
+        Ok(Self { certificate, issuer: Issuer::new(params, key) })
+    }
+
+    /// Signs a certificate for this machine that both a server and a client can show: etcd's own HTTP gateway calls etcd
+    /// with the server's.
+    fn sign(&self, folder: &Path, file: &str, common_name: &str) -> Result<Identity, ServerError> {
+        let mut params = CertificateParams::new(vec!["127.0.0.1".to_owned(), "localhost".to_owned()])?;
+        params.distinguished_name.push(DnType::CommonName, common_name);
+        params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+        params.extended_key_usages =
+            vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
+        let key = KeyPair::generate()?;
+        let certificate = params.signed_by(&key, &self.issuer)?;
+        Ok(Identity {
+            certificate: write(folder, &format!("{file}.crt"), &certificate.pem())?,
+            key: write(folder, &format!("{file}.key"), &key.serialize_pem())?,
+        })
+    }
+}

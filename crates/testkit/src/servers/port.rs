@@ -1,0 +1,41 @@
+//! Free TCP ports for servers that several tests start at the same time.
+
+use std::io::{self, Read};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+
+/// Reserves a free port on 127.0.0.1 for about a minute.
+///
+/// A port that was merely free a moment ago can be given to another test before the server binds it. So a connection
+/// is made to it and closed from the listening side: for the following minute (TIME_WAIT) the kernel hands the port to
+/// nobody who asks for any free port and to no outgoing connection, while a server that asks for exactly this port gets
+/// it.
+pub fn reserve() -> io::Result<u16> {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+    let address = listener.local_addr()?;
+    let mut client = TcpStream::connect(address)?;
+    let (server_side, _) = listener.accept()?;
+    drop(server_side);
+    // The end of the stream has arrived: the listening side closed first, so TIME_WAIT falls on its port.
+    client.read_to_end(&mut Vec::new())?;
+    Ok(address.port())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+    use std::thread;
+
+    #[test]
+    fn ports_that_are_reserved_at_the_same_time_differ_and_can_be_bound() {
+        let tasks: Vec<_> = (0..8)
+            .map(|_| thread::spawn(|| (0..25).map(|_| reserve().expect("a port")).collect::<Vec<_>>()))
+            .collect();
+        let ports: Vec<u16> = tasks.into_iter().flat_map(|task| task.join().expect("no panic")).collect();
+        let distinct: HashSet<u16> = ports.iter().copied().collect();
+        assert_eq!(distinct.len(), 200);
+        for port in ports {
+            TcpListener::bind((Ipv4Addr::LOCALHOST, port)).expect("the port is ours to bind");
+        }
+    }
+}

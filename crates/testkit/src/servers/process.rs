@@ -1,0 +1,266 @@
+//! A server process that never outlives the test that started it.
+
+use std::fs::{self, File};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use super::error::ServerError;
+
+/// How often a server is asked whether it is ready.
+const POLL: Duration = Duration::from_millis(20);
+
+/// How many lines from the start of a long log an error shows: what a program says before it prints its usage.
+const FIRST_LINES: usize = 3;
+
+/// How many lines from the end of a long log an error shows.
+const LAST_LINES: usize = 20;
+
+/// Run by the watchdog: when the test's process is gone, whatever ended it, the pipe to standard input closes.
+const WATCH: &str = r#"read -r _; kill -9 "$1"; rm -rf -- "$2""#;
+
+/// A running server. Dropping it kills it at once.
+#[derive(Debug)]
+pub(super) struct Process {
+    name: &'static str,
+    child: Child,
+    /// Ends the server where this process cannot do so any more, because it was killed or aborted.
+    watchdog: Child,
+    log: PathBuf,
+}
+
+impl Process {
+    /// Starts a server. `home` is its own folder: the working directory, the place of `server.log`, and removed by the
+    /// watchdog if the test's process dies.
+    pub fn spawn(
+        name: &'static str,
+        program: &Path,
+        args: &[String],
+        home: &Path,
+    ) -> Result<Self, ServerError> {
+        let log = home.join("server.log");
+        let failed = || ServerError::io(format!("cannot write {}", log.display()));
+        let output = File::create(&log).map_err(failed())?;
+        let errors = output.try_clone().map_err(failed())?;
+        let mut child = Command::new(program)
+            .args(args)
+            .current_dir(home)
+            .stdin(Stdio::null())
+            .stdout(output)
+            .stderr(errors)
+            .spawn()
+            .map_err(|source| ServerError::Spawn { path: program.to_owned(), source })?;
+        match watch(child.id(), home) {
+            Ok(watchdog) => Ok(Self { name, child, watchdog, log }),
+            Err(error) => {
+                end(&mut child);
+                Err(error)
+            }
+        }
+    }
+
+    /// Waits until `probe` succeeds; `state` says what the server then is. An error tells the probe's last reason.
+    pub fn wait_until(
+        &mut self,
+        state: &'static str,
+        limit: Duration,
+        mut probe: impl FnMut() -> Result<(), String>,
+    ) -> Result<(), ServerError> {
+        let start = Instant::now();
+        loop {
+            let reason = match probe() {
+                Ok(()) => return Ok(()),
+                Err(reason) => reason,
+            };
+            let status =
+                self.child.try_wait().map_err(ServerError::io(format!("cannot wait for {}", self.name)))?;
+            if let Some(status) = status {
+                return Err(ServerError::Ended { name: self.name, status, log: self.log_excerpt() });
+            }
+            if start.elapsed() > limit {
+                return Err(ServerError::NotReady {
+                    name: self.name,
+                    state,
+                    limit,
+                    reason,
+                    log: self.log_excerpt(),
+                });
+            }
+            thread::sleep(POLL);
+        }
+    }
+
+    /// Stops the server where it is, as if it hung: it keeps its connections and answers nothing.
+    pub fn pause(&self) -> Result<(), ServerError> {
+        self.signal(Signal::STOP)
+    }
+
+    /// Lets a paused server go on.
+    pub fn resume(&self) -> Result<(), ServerError> {
+        self.signal(Signal::CONT)
+    }
+
+    fn signal(&self, signal: Signal) -> Result<(), ServerError> {
+        kill_process(Pid::from_child(&self.child), signal)
+            .map_err(|error| ServerError::io(format!("cannot signal {}", self.name))(error.into()))
+    }
+
+    /// The server's log, without its middle where it is long.
+    fn log_excerpt(&self) -> String {
+        let text = fs::read(&self.log).unwrap_or_default();
+        excerpt(&String::from_utf8_lossy(&text))
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // The watchdog first: once the server is waited for, its id may come to mean another process.
+        end(&mut self.watchdog);
+        end(&mut self.child);
+    }
+}
+
+/// Starts the watchdog in a process group of its own, so that Ctrl-C at the terminal does not end it before its work.
+fn watch(id: u32, home: &Path) -> Result<Child, ServerError> {
+    Command::new("sh")
+        .args(["-c", WATCH, "watchdog"])
+        .arg(id.to_string())
+        .arg(home)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .process_group(0)
+        .spawn()
+        .map_err(|source| ServerError::Spawn { path: "sh".into(), source })
+}
+
+/// The first and last lines of a text.
+fn excerpt(text: &str) -> String {
+    let mut lines: Vec<&str> = text.lines().collect();
+    if lines.len() > FIRST_LINES + LAST_LINES {
+        lines.splice(FIRST_LINES..lines.len() - LAST_LINES, ["…"]);
+    }
+    lines.join("\n")
+}
+
+/// Kills a child and waits for it. Both fail only for one that is gone already.
+fn end(child: &mut Child) {
+    child.kill().ok();
+    child.wait().ok();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::env;
+    use std::io::{BufRead, BufReader};
+
+    /// Set in a copy of this test program, which starts a server and dies.
+    const DYING: &str = "CALIPAM_TEST_DYING";
+
+    fn sleeper(home: &Path) -> Process {
+        Process::spawn("sleep", Path::new("sleep"), &["600".to_owned()], home).expect("sleep is everywhere")
+    }
+
+    /// The state letter of a process in Linux's /proc, or nothing where there is none.
+    fn state(id: u32) -> Option<char> {
+        let text = fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
+        text.rsplit_once(") ")?.1.chars().next()
+    }
+
+    fn eventually(what: &str, mut done: impl FnMut() -> bool) {
+        let start = Instant::now();
+        while !done() {
+            assert!(start.elapsed() < Duration::from_secs(20), "still not so: {what}");
+            thread::sleep(POLL);
+        }
+    }
+
+    #[test]
+    fn a_dropped_server_is_gone() {
+        let home = tempfile::tempdir().expect("folder");
+        let server = sleeper(home.path());
+        let id = server.child.id();
+        assert!(state(id).is_some());
+        drop(server);
+        assert_eq!(state(id), None);
+        assert!(home.path().exists(), "the folder belongs to its owner");
+    }
+
+    #[test]
+    fn a_server_can_hang_and_go_on() {
+        let home = tempfile::tempdir().expect("folder");
+        let server = sleeper(home.path());
+        server.pause().expect("paused");
+        eventually("stopped", || state(server.child.id()) == Some('T'));
+        server.resume().expect("resumed");
+        eventually("sleeping", || state(server.child.id()) == Some('S'));
+    }
+
+    #[test]
+    fn a_server_that_ends_or_stays_away_is_told_with_its_log() {
+        let home = tempfile::tempdir().expect("folder");
+        let args = ["-c".to_owned(), "echo no such flag; exit 3".to_owned()];
+        let mut server = Process::spawn("shell", Path::new("sh"), &args, home.path()).expect("sh");
+        let never = || Err("not yet".to_owned());
+        let error = server.wait_until("ready", Duration::from_secs(20), never).expect_err("it ended");
+        let text = error.to_string();
+        assert!(text.starts_with("shell ended by itself (exit status: 3)"), "{text}");
+        assert!(text.ends_with("no such flag"), "{text}");
+
+        let mut server = sleeper(home.path());
+        let error = server.wait_until("ready", Duration::from_millis(50), never).expect_err("it never is");
+        assert!(error.to_string().starts_with("sleep is not ready after 50ms (not yet)"), "{error}");
+    }
+
+    #[test]
+    fn long_logs_lose_their_middle() {
+        let numbered = |count: usize| (1..=count).map(|n| n.to_string()).collect::<Vec<_>>().join("\n");
+        assert_eq!(excerpt(&numbered(23)), numbered(23));
+        let long = excerpt(&numbered(100));
+        assert!(long.starts_with("1\n2\n3\n…\n81\n") && long.ends_with("\n100"), "{long}");
+    }
+
+    #[test]
+    fn a_program_that_is_not_there_is_named() {
+        let home = tempfile::tempdir().expect("folder");
+        let error =
+            Process::spawn("nothing", Path::new("/nowhere/etcd"), &[], home.path()).expect_err("none");
+        assert!(error.to_string().starts_with("cannot run /nowhere/etcd: "), "{error}");
+    }
+
+    /// This test starts itself a second time; that copy leaves a server behind without any destructor having run.
+    #[test]
+    fn a_server_does_not_outlive_a_test_that_dies() {
+        if let Some(home) = env::var_os(DYING) {
+            let server = sleeper(Path::new(&home));
+            println!("\nserver={}", server.child.id());
+            std::process::abort();
+        }
+        let home = tempfile::tempdir().expect("folder").keep();
+        let mut copy = Command::new(env::current_exe().expect("this program"))
+            .args([
+                "--exact",
+                "servers::process::tests::a_server_does_not_outlive_a_test_that_dies",
+                "--nocapture",
+            ])
+            .env(DYING, &home)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("a copy of this program");
+        let lines = BufReader::new(copy.stdout.take().expect("a pipe")).lines();
+        let id = lines
+            .map_while(Result::ok)
+            .find_map(|line| line.strip_prefix("server=").and_then(|id| id.parse::<u32>().ok()))
+            .expect("the copy tells the id of its server");
+        assert!(!copy.wait().expect("the copy ends").success(), "the copy aborts");
+        // Where nobody collects orphans, a killed one stays as a zombie.
+        eventually("the server is killed", || matches!(state(id), None | Some('Z')));
+        eventually("its folder is removed", || !home.exists());
+    }
+}
