@@ -52,7 +52,10 @@ impl<'s> Scope<'_, 's> {
         }
         self.judge_carriage_return(group, out);
         self.judge_sharing(group, out);
-        match group.object {
+        // IDs are compared up to the carriage return, so that a handle stored under the whole ID counts
+        // where there is no other one.
+        let stray = group.strays.first().copied().filter(|_| !group.records.is_empty());
+        match group.object.or(stray) {
             Some(_) if !self.blocks_read => {}
             Some(object) if group.records.is_empty() => out.push(self.orphan(group, object)),
             Some(object) => self.judge_counts(group, object, out),
