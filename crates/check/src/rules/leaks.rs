@@ -178,10 +178,11 @@ fn protects(broken: &BrokenWorkload<'_>, record: &Record<'_, '_>, claim: &Claim<
     match claim {
         Claim::Pod { namespace, pod, .. } => is_pod(&namespace.to_string(), &pod.to_string()),
         Claim::LegacyPod { namespace, pod } => is_pod(namespace, pod),
-        // Only endpoints of orchestrators other than Kubernetes name their container in the key.
-        Claim::Container(id) => {
-            broken.name.as_ref().is_none_or(|n| n.orchestrator == "k8s" || n.workload == *id)
-        }
+        // Only endpoints of orchestrators other than Kubernetes name their container in the key; of a pod
+        // there is no more to go by than its node.
+        Claim::Container(id) => broken.name.as_ref().is_some_and(|name| {
+            name.workload == *id || record.block.owner.and_then(|o| o.host()) == Some(name.node.as_str())
+        }),
         _ => false,
     }
 }
