@@ -55,12 +55,11 @@ impl<'c, 's> Capacity<'c, 's> {
     pub(crate) fn usage(&self, pool: &Pool) -> Usage {
         let cidr = pool.cidr;
         let around = self.around(cidr);
-        let mut rest: Vec<&Stored<'_, '_>> = around.into_iter().chain(self.inside(cidr)).collect();
-        rest.dedup_by_key(|stored| stored.key);
-        let runs = rest.chunk_by(|a, b| a.key.contains(&b.key));
+        let mut blocks: Vec<&Stored<'_, '_>> = around.into_iter().chain(self.inside(cidr)).collect();
+        blocks.dedup_by_key(|stored| stored.key);
         Usage {
             usable: cidr::size(cidr).saturating_sub(self.reserved.size_within(cidr)),
-            in_use: runs.map(|run| self.taken(run, cidr)).sum(),
+            in_use: self.taken_in_all(&blocks, cidr),
             unknown: self.unknown.size_within(cidr),
         }
     }
@@ -79,6 +78,18 @@ impl<'c, 's> Capacity<'c, 's> {
         let mut found: Vec<_> = outer.filter_map(place).map(|place| &self.stored[place]).collect();
         found.reverse();
         found
+    }
+
+    fn taken_in_all(&self, mut blocks: &[&Stored<'_, '_>], pool: IpNet) -> u128 {
+        let mut taken = 0;
+        while let Some(first) = blocks.first() {
+            // Blocks are sorted, so that whatever overlaps the first one follows it directly.
+            let len = blocks.iter().take_while(|b| first.key.contains(&b.key)).count();
+            let (run, rest) = blocks.split_at(len);
+            taken += self.taken(run, pool);
+            blocks = rest;
+        }
+        taken
     }
 
     /// Addresses of the pool, reservations left out, that a run of overlapping blocks holds.

@@ -14,12 +14,18 @@ mod endpoints;
 mod evidence;
 mod handle_groups;
 mod handle_names;
+#[cfg(test)]
+mod handle_tests;
 mod handles;
 mod in_use;
 mod leaks;
 mod owners;
+#[cfg(test)]
+mod pool_tests;
 mod pools;
 mod stranded;
+#[cfg(test)]
+mod structure_tests;
 mod supply;
 mod wording;
 

@@ -1,0 +1,258 @@
+//! Pools and what nodes get of them, judged on clusters of a few hand-written entries.
+
+use calipam_model::key::RESOURCE_PREFIX;
+use serde_json::{Value, json};
+
+use super::address_tests::Cluster;
+use super::structure_tests::{affinity, evidence, findings, handle, only, pod, verdict, whole};
+use crate::{Code, Options, check};
+
+/// A cluster whose one pool, of four blocks of four addresses, holds these blocks: owner and number of
+/// addresses taken. Nodes are node-1 and node-2.
+fn small(config: Value, blocks: &[(&str, usize)]) -> Cluster {
+    let mut cluster = whole();
+    cluster.0.pools.clear();
+    cluster.0.blocks.clear();
+    cluster.0.affinities.clear();
+    cluster.0.handles.clear();
+    cluster.0.endpoints.clear();
+    cluster.0.nodes.clear();
+    cluster.resource("ippools/tiny", json!({"cidr": "10.244.1.0/28", "blockSize": 30}));
+    for node in ["node-1", "node-2"] {
+        let labels = json!({"zone": node});
+        cluster.put(&format!("{RESOURCE_PREFIX}nodes/{node}"), json!({"metadata": {"labels": labels}}));
+    }
+    cluster.put("/calico/ipam/v2/config", config);
+    for (place, (owner, taken)) in blocks.iter().enumerate() {
+        let base = 4 * place;
+        let cidr = format!("10.244.1.{base}/30");
+        let records = [0, 1, 2, 3].map(|i| match i < *taken {
+            true => json!({"handle_id": format!("h-{base}-{i}")}),
+            false => Value::Null,
+        });
+        cluster.block(&cidr, Some(&format!("host:{owner}")), records);
+        affinity(&mut cluster, &format!("host/{owner}"), &cidr.replace('/', "-"), json!({}));
+    }
+    cluster
+}
+
+fn strict() -> Value {
+    json!({"strict_affinity": true, "auto_allocate_blocks": true})
+}
+
+fn open() -> Value {
+    json!({"auto_allocate_blocks": true})
+}
+
+/// Subject and reasons of stranded nodes.
+fn stranded(cluster: &Cluster) -> Vec<(String, Value)> {
+    let found = findings(cluster).into_iter().filter(|f| f.code == Code::StrandedAddresses);
+    found.map(|f| (f.subject.to_string(), evidence(&f)["pools"].clone())).collect()
+}
+
+const FULL: [(&str, usize); 4] = [("node-1", 4), ("node-2", 4), ("node-2", 4), ("node-2", 3)];
+
+#[test]
+fn strict_affinity_strands_a_node_beside_free_addresses() {
+    let cluster = small(strict(), &FULL);
+    let pool = json!({"pool": "tiny", "blocks": 1, "limit": 20, "free": "1",
+        "reason": "no block is left to claim, and strict affinity forbids borrowing"});
+    assert_eq!(stranded(&cluster), [("node-1".to_owned(), json!([pool]))]);
+    let finding = only(&cluster, Code::StrandedAddresses);
+    assert_eq!(
+        finding.message,
+        "node-1 cannot get one more address, although 1 address is free in tiny (no block is left to claim, and strict affinity forbids borrowing)"
+    );
+    assert_eq!(finding.nodes, ["node-1"]);
+    assert!(stranded(&small(open(), &FULL)).is_empty(), "node-1 may borrow");
+}
+
+#[test]
+fn ways_out_of_being_stranded() {
+    let one_left = [("node-1", 4), ("node-2", 4), ("node-2", 3)];
+    assert!(stranded(&small(strict(), &one_left)).is_empty(), "a block is left to claim");
+    let full = [("node-1", 4), ("node-2", 4), ("node-2", 4), ("node-2", 4)];
+    assert!(stranded(&small(strict(), &full)).is_empty(), "the pool is full: another finding");
+    let empty = [("node-1", 4), ("node-2", 4), ("node-2", 4), ("node-2", 0)];
+    assert!(stranded(&small(strict(), &empty)).is_empty(), "an empty block can be taken over");
+    let own = [("node-1", 3), ("node-2", 4), ("node-2", 4), ("node-2", 4)];
+    let found = stranded(&small(strict(), &own));
+    assert_eq!(found.len(), 1, "only the node whose own blocks have no room: {found:?}");
+    assert_eq!(found[0].0, "node-2");
+}
+
+#[test]
+fn the_block_limit_strands_even_where_borrowing_is_allowed() {
+    let limited = json!({"auto_allocate_blocks": true, "maxBlocksPerHost": 1});
+    let found = stranded(&small(limited.clone(), &[("node-1", 4), ("node-2", 1)]));
+    assert_eq!(found.len(), 1);
+    assert_eq!(found[0].1[0]["reason"], "the block limit is reached");
+    assert_eq!((&found[0].1[0]["free"], &found[0].1[0]["limit"]), (&json!("11"), &json!(1)));
+    // A stale affinity does not count, one without a block gets one.
+    let mut cluster = small(limited, &[("node-2", 4), ("node-2", 4)]);
+    affinity(&mut cluster, "host/node-1", "10.244.1.0-30", json!({}));
+    assert_eq!(stranded(&cluster).iter().map(|(node, _)| node.as_str()).collect::<Vec<_>>(), ["node-2"]);
+    affinity(&mut cluster, "host/node-2", "10.244.1.12-30", json!({"state": "pending"}));
+    assert!(stranded(&cluster).is_empty());
+}
+
+#[test]
+fn without_automatic_allocation_only_nodes_with_blocks_are_judged() {
+    let found = stranded(&small(json!({}), &[("node-1", 4)]));
+    assert_eq!(found.len(), 1);
+    assert_eq!(found[0].1[0]["reason"], "automatic allocation of blocks is off");
+}
+
+#[test]
+fn pools_that_say_nothing_about_nodes() {
+    for change in [
+        json!({"disabled": true}),
+        json!({"assignmentMode": "Manual"}),
+        json!({"allowedUses": ["LoadBalancer"]}),
+        json!({"allowedUses": ["Tunnel"]}),
+        json!({"nodeSelector": "zone == 'node-2'"}),
+        json!({"nodeSelector": "zone =="}),
+    ] {
+        let mut cluster = small(strict(), &FULL);
+        cluster.0.pools.clear();
+        let mut spec = json!({"cidr": "10.244.1.0/28", "blockSize": 30});
+        spec.as_object_mut().unwrap().extend(change.as_object().unwrap().clone());
+        cluster.resource("ippools/tiny", spec);
+        assert!(stranded(&cluster).is_empty(), "{change}");
+    }
+    let mut cluster = small(strict(), &FULL);
+    cluster.resource(
+        "ippools/spare",
+        json!({"cidr": "10.245.0.0/28", "blockSize": 30, "nodeSelector": "has(zone)"}),
+    );
+    assert!(stranded(&cluster).is_empty(), "another pool has room");
+    cluster.0.pools.pop();
+    cluster.resource(
+        "ippools/spare",
+        json!({"cidr": "10.245.0.0/28", "blockSize": 30, "namespaceSelector": "has(team)"}),
+    );
+    assert!(stranded(&cluster).is_empty(), "pods of some namespaces get an address");
+}
+
+#[test]
+fn what_is_unknown_strands_nobody() {
+    let unknown: [(&str, Value); 4] = [
+        ("/calico/ipam/v2/assignment/ipv4/block/10.244.1.0-30", json!({"cidr": "10.244.1.0/30"})),
+        ("/calico/ipam/v2/host/node-1/ipv4/block/10.244.1.8-30", json!([])),
+        (&format!("{RESOURCE_PREFIX}ipreservations/r"), json!({"spec": {"reservedCIDRs": ["x"]}})),
+        (&format!("{RESOURCE_PREFIX}ippools/p"), json!({"spec": {}})),
+    ];
+    for (path, value) in unknown {
+        let mut cluster = small(strict(), &FULL);
+        if path.contains("assignment") {
+            cluster.0.blocks.retain(|b| b.value.key.to_string() != "10.244.1.0/30");
+        }
+        cluster.put(path, value);
+        assert!(stranded(&cluster).is_empty(), "{path}");
+    }
+}
+
+#[test]
+fn reserved_space_is_neither_free_nor_claimable() {
+    let three = [("node-1", 4), ("node-2", 4), ("node-2", 3)];
+    let mut cluster = small(strict(), &three);
+    cluster.resource("ipreservations/r", json!({"reservedCIDRs": ["10.244.1.12/31", "10.244.1.14/31"]}));
+    assert_eq!(stranded(&cluster).len(), 1, "the fourth block is reserved as a whole");
+    cluster.resource("ipreservations/s", json!({"reservedCIDRs": ["10.244.1.11"]}));
+    assert!(stranded(&cluster).is_empty(), "the only free address is reserved: the pool is full");
+}
+
+#[test]
+fn nearly_full_pools() {
+    let percent = |cluster: &Cluster, threshold: f64| {
+        let options = Options { pool_threshold: threshold, ..Options::default() };
+        let report = check(&cluster.0, &options);
+        let found = report.findings.into_iter().find(|f| f.code == Code::PoolNearlyFull);
+        found.map(|f| f.message)
+    };
+    let cluster = small(open(), &[("node-1", 4), ("node-2", 4), ("node-2", 4), ("node-2", 2)]);
+    assert_eq!(percent(&cluster, 90.0), None);
+    assert_eq!(percent(&cluster, 87.5), None, "above, not at");
+    assert_eq!(
+        percent(&cluster, 87.0).as_deref(),
+        Some("tiny (10.244.1.0/28) is 87 % full: 14 of 16 in use")
+    );
+    // One reserved address is in use, one is free: neither counts.
+    let mut reserved = Cluster(cluster.0.clone());
+    reserved
+        .resource("ipreservations/r", json!({"reservedCIDRs": ["10.244.1.0", "10.244.1.15", "fd00::/8"]}));
+    assert_eq!(
+        percent(&reserved, 90.0).as_deref(),
+        Some("tiny (10.244.1.0/28) is 92 % full: 13 of 14 in use")
+    );
+    let evidence = evidence(&only(&reserved, Code::PoolNearlyFull));
+    assert_eq!((&evidence["inUse"], &evidence["usable"]), (&json!("13"), &json!("14")));
+    let mut disabled = Cluster(reserved.0.clone());
+    disabled.0.pools[0].value.disabled = true;
+    assert_eq!(percent(&disabled, 50.0), None);
+    let mut all = Cluster(cluster.0.clone());
+    all.resource("ipreservations/r", json!({"reservedCIDRs": ["10.0.0.0/8"]}));
+    assert_eq!(percent(&all, 1.0), None);
+}
+
+#[test]
+fn addresses_of_overlapping_blocks_count_once() {
+    let mut cluster = small(open(), &[("node-1", 4), ("node-2", 4), ("node-2", 4), ("node-2", 0)]);
+    let inner =
+        json!({"cidr": "10.244.1.0/31", "allocations": [0, 0], "unallocated": [], "attributes": [{}]});
+    cluster.put("/calico/ipam/v2/assignment/ipv4/block/10.244.1.0-31", inner);
+    let outer = json!({"cidr": "10.244.1.0/27", "allocations": vec![json!(0); 32], "unallocated": [], "attributes": [{}]});
+    let options = Options { pool_threshold: 70.0, ..Options::default() };
+    let usage = |cluster: &Cluster| {
+        let report = check(&cluster.0, &options);
+        let found = report.findings.iter().find(|f| f.code == Code::PoolNearlyFull).unwrap();
+        evidence(found)["inUse"].clone()
+    };
+    assert_eq!(usage(&cluster), "12");
+    cluster.put("/calico/ipam/v2/assignment/ipv4/block/10.244.1.0-27", outer);
+    assert_eq!(usage(&cluster), "16", "a block larger than the pool");
+}
+
+#[test]
+fn overlapping_pools_with_equal_and_different_cidrs() {
+    let mut cluster = whole();
+    cluster.resource("ippools/twin", json!({"cidr": "10.244.0.0/16", "blockSize": 30, "disabled": true}));
+    cluster.resource("ippools/inner", json!({"cidr": "10.244.128.0/20", "blockSize": 30}));
+    cluster.resource("ippools/apart", json!({"cidr": "10.245.0.0/16"}));
+    assert_eq!(verdict(&cluster), ["overlapping-pools 10.244.0.0/16", "overlapping-pools 10.244.128.0/20"]);
+    let first = findings(&cluster).remove(0);
+    assert_eq!(evidence(&first)["others"], json!(["twin 10.244.0.0/16", "inner 10.244.128.0/20"]));
+}
+
+#[test]
+fn the_block_limit() {
+    let with_limit = |config: Value, selector: &str| {
+        let mut cluster = whole();
+        cluster.0.pools[0].value.node_selector = selector.to_owned();
+        cluster.put("/calico/ipam/v2/config", config);
+        for block in 1..21 {
+            let cidr = format!("10.244.2.{}/30", 4 * block);
+            let id = format!("p-{block}");
+            cluster.block(&cidr, Some("host:node-1"), [pod(&id), Value::Null, Value::Null, Value::Null]);
+            cluster.endpoint("node-1", &id, &[&format!("10.244.2.{}/32", 4 * block)]);
+            affinity(&mut cluster, "host/node-1", &cidr.replace('/', "-"), json!({}));
+            handle(&mut cluster, &format!("k8s-pod-network.{id}"), json!({cidr.as_str(): 1}));
+        }
+        cluster
+    };
+    let over = with_limit(open(), "all()");
+    assert_eq!(verdict(&over), ["node-over-block-limit node-1"]);
+    let evidence = evidence(&only(&over, Code::NodeOverBlockLimit));
+    assert_eq!(evidence, json!({"pools": [{"pool": "default", "blocks": 21, "limit": 20}]}));
+    let higher = json!({"auto_allocate_blocks": true, "maxBlocksPerHost": 21});
+    assert_eq!(verdict(&with_limit(higher, "all()")), [""; 0]);
+    assert_eq!(verdict(&with_limit(open(), "zone ==")), [""; 0], "a selector that does not parse");
+    let mut split = with_limit(open(), "all()");
+    split.0.pools[0].value.cidr = "10.244.1.0/24".parse().unwrap();
+    split.resource("ippools/second", json!({"cidr": "10.244.2.0/24", "blockSize": 30}));
+    assert_eq!(verdict(&split), [""; 0], "20 in one pool, one in another");
+    let mut unreadable = with_limit(open(), "all()");
+    unreadable.0.ipam_config = None;
+    unreadable.put("/calico/ipam/v2/config", json!([]));
+    assert_eq!(verdict(&unreadable), ["undecodable-object /calico/ipam/v2/config"]);
+}

@@ -1,0 +1,332 @@
+//! Blocks, affinities, configuration and undecodable objects judged on clusters of a few hand-written
+//! entries; and the whole cluster that other tests start from.
+
+use calipam_model::affinity::AffinityKey;
+use calipam_model::key::{ENDPOINT_PREFIX, Key, RESOURCE_PREFIX};
+use calipam_model::snapshot::{Coverage, Source};
+use serde_json::{Value, json};
+
+use super::address_tests::Cluster;
+use crate::{Code, Finding, Options, check};
+
+const BLOCK: &str = "/calico/ipam/v2/assignment/ipv4/block/";
+
+/// A healthy cluster of which everything was read: node-1 with one /30, a tunnel address and a pod.
+pub(super) fn whole() -> Cluster {
+    let mut cluster = Cluster::new();
+    cluster.0.mark_read([Source::Affinities, Source::Reservations, Source::IpamConfig]);
+    let tunnel = json!({"handle_id": "ipip-tunnel-addr-node-1",
+        "secondary": {"node": "node-1", "type": "ipipTunnelAddress"}});
+    cluster.block("10.244.1.0/30", Some("host:node-1"), [tunnel, pod("web-0"), Value::Null, Value::Null]);
+    cluster.endpoint("node-1", "web-0", &["10.244.1.1/32"]);
+    affinity(&mut cluster, "host/node-1", "10.244.1.0-30", json!({"state": "confirmed"}));
+    handle(&mut cluster, "ipip-tunnel-addr-node-1", json!({"10.244.1.0/30": 1}));
+    handle(&mut cluster, "k8s-pod-network.web-0", json!({"10.244.1.0/30": 1}));
+    cluster
+}
+
+/// The record of a pod on node-1.
+pub(super) fn pod(name: &str) -> Value {
+    json!({"handle_id": format!("k8s-pod-network.{name}"),
+        "secondary": {"namespace": "default", "node": "node-1", "pod": name}})
+}
+
+pub(super) fn affinity(cluster: &mut Cluster, holder: &str, cidr: &str, value: Value) {
+    cluster.put(&format!("/calico/ipam/v2/{holder}/ipv4/block/{cidr}"), value);
+}
+
+pub(super) fn handle(cluster: &mut Cluster, id: &str, blocks: Value) {
+    cluster.put(&format!("/calico/ipam/v2/handle/{id}"), json!({"block": blocks, "deleted": false}));
+}
+
+/// All findings.
+pub(super) fn findings(cluster: &Cluster) -> Vec<Finding> {
+    check(&cluster.0, &Options::default()).findings
+}
+
+/// `code subject` of every finding.
+pub(super) fn verdict(cluster: &Cluster) -> Vec<String> {
+    findings(cluster).iter().map(|f| format!("{} {}", f.code, f.subject)).collect()
+}
+
+/// The one finding with this code.
+pub(super) fn only(cluster: &Cluster, code: Code) -> Finding {
+    let mut found: Vec<Finding> = findings(cluster).into_iter().filter(|f| f.code == code).collect();
+    assert_eq!(found.len(), 1, "{code}: {found:?}");
+    found.remove(0)
+}
+
+pub(super) fn evidence(finding: &Finding) -> Value {
+    serde_json::to_value(&finding.evidence).unwrap()
+}
+
+const FREE: [Value; 4] = [Value::Null, Value::Null, Value::Null, Value::Null];
+
+#[test]
+fn a_healthy_cluster_has_no_finding() {
+    assert_eq!(verdict(&whole()), [""; 0]);
+}
+
+#[test]
+fn what_was_not_read_accuses_nobody() {
+    let mut cluster = whole();
+    cluster.block("10.244.1.4/30", Some("host:node-9"), FREE);
+    affinity(&mut cluster, "host/node-9", "10.244.1.8-30", json!({}));
+    handle(&mut cluster, "lonely", json!({"10.244.1.4/30": 1}));
+    for source in [Source::Blocks, Source::Affinities, Source::Handles, Source::Pools, Source::Nodes] {
+        cluster.0.coverage.insert(source, Coverage::Partial);
+    }
+    assert_eq!(verdict(&cluster), [""; 0]);
+}
+
+#[test]
+fn an_unowned_block_is_empty_even_with_what_windows_reserves() {
+    let mut cluster = whole();
+    let windows = || json!({"handle_id": "windows-reserved-ipam-handle"});
+    cluster.block("10.244.1.4/30", None, FREE);
+    cluster.block("10.244.1.8/30", None, [windows(), windows(), windows(), Value::Null]);
+    let cooling = json!({"releasedAt": "2026-05-01T11:59:00Z"});
+    cluster.block("10.244.1.12/30", None, [cooling, Value::Null, Value::Null, Value::Null]);
+    assert_eq!(verdict(&cluster), ["empty-unowned-block 10.244.1.4/30", "empty-unowned-block 10.244.1.8/30"]);
+}
+
+#[test]
+fn owners_of_every_form() {
+    let mut cluster = whole();
+    cluster.block("10.244.1.4/30", Some("virtual:load-balancer"), FREE);
+    cluster.block("10.244.1.8/30", Some("something else"), FREE);
+    let value = json!({"cidr": "10.244.1.12/30", "hostAffinity": "node-1", "allocations": FREE, "unallocated": [0, 1, 2, 3]});
+    cluster.put(&format!("{BLOCK}10.244.1.12-30"), value);
+    assert_eq!(
+        verdict(&cluster),
+        ["block-without-affinity 10.244.1.4/30", "block-without-affinity 10.244.1.12/30"]
+    );
+    affinity(&mut cluster, "virtual/load-balancer", "10.244.1.4-30", json!({}));
+    affinity(&mut cluster, "host/node-1", "10.244.1.12-30", json!({}));
+    assert_eq!(verdict(&cluster), [""; 0]);
+}
+
+#[test]
+fn a_block_without_affinity_rests_on_both_keys() {
+    let mut cluster = whole();
+    cluster.block("10.244.1.4/30", Some("host:node-1"), FREE);
+    let finding = only(&cluster, Code::BlockWithoutAffinity);
+    let paths: Vec<String> = finding.behind.iter().map(ToString::to_string).collect();
+    assert_eq!(
+        paths,
+        [
+            "/calico/ipam/v2/assignment/ipv4/block/10.244.1.4-30",
+            "/calico/ipam/v2/host/node-1/ipv4/block/10.244.1.4-30"
+        ]
+    );
+    assert_eq!(finding.nodes, ["node-1"]);
+    cluster.put("/calico/ipam/v2/host/node-1/ipv4/block/10.244.1.4-30", json!([]));
+    assert_eq!(
+        verdict(&cluster),
+        ["undecodable-object /calico/ipam/v2/host/node-1/ipv4/block/10.244.1.4-30"],
+        "an affinity that does not decode exists"
+    );
+}
+
+#[test]
+fn blocks_marked_deleted_are_absent() {
+    let mut cluster = whole();
+    let gone = |cidr: &str| json!({"cidr": cidr, "affinity": "host:node-9", "allocations": FREE, "unallocated": [0, 1, 2, 3], "deleted": true});
+    cluster.put(&format!("{BLOCK}10.244.1.4-30"), gone("10.244.1.4/30"));
+    affinity(&mut cluster, "host/node-1", "10.244.1.4-30", json!({"state": "confirmed"}));
+    affinity(&mut cluster, "host/node-9", "10.244.1.8-30", json!({"state": "pending", "deleted": true}));
+    assert_eq!(verdict(&cluster), ["affinity-without-block node-1/10.244.1.4/30"]);
+}
+
+#[test]
+fn a_broken_block_is_judged_by_its_key_alone() {
+    let mut cluster = whole();
+    // Corrupt, of another size, owned by a node that does not exist; and one that does not decode.
+    let short = json!({"cidr": "10.244.1.4/31", "affinity": "host:node-9", "allocations": [null]});
+    cluster.put(&format!("{BLOCK}10.244.1.4-31"), short);
+    cluster.put(&format!("{BLOCK}10.244.1.4-30"), json!("nonsense"));
+    cluster.put(&format!("{BLOCK}192.168.0.0-30"), json!([]));
+    for (holder, cidr) in
+        [("node-1", "10.244.1.4-31"), ("node-2", "10.244.1.4-30"), ("node-3", "192.168.0.0-30")]
+    {
+        affinity(&mut cluster, &format!("host/{holder}"), cidr, json!({"state": "pending"}));
+    }
+    let expected = [
+        "corrupt-block 10.244.1.4/31",
+        "overlapping-blocks 10.244.1.4/30",
+        "overlapping-blocks 10.244.1.4/31",
+        "undecodable-object /calico/ipam/v2/assignment/ipv4/block/10.244.1.4-30",
+        "undecodable-object /calico/ipam/v2/assignment/ipv4/block/192.168.0.0-30",
+        "block-outside-pools 192.168.0.0/30",
+        "block-size-mismatch 10.244.1.4/31",
+    ];
+    assert_eq!(verdict(&cluster), expected);
+    assert_eq!(
+        evidence(&only(&cluster, Code::CorruptBlock))["problems"],
+        json!([{"problem": "array-length", "expected": "2", "found": 1}])
+    );
+}
+
+#[test]
+fn overlaps_name_each_other_once() {
+    let mut cluster = whole();
+    for (cidr, owner) in
+        [("10.244.1.4/30", "host:node-1"), ("10.244.1.4/32", "host:node-2"), ("10.244.1.5/32", "host:node-3")]
+    {
+        let size = if cidr.ends_with("30") { 4 } else { 1 };
+        let free: Vec<usize> = (0..size).collect();
+        let value = json!({"cidr": cidr, "affinity": owner, "allocations": vec![Value::Null; size], "unallocated": free});
+        cluster.put(&format!("{BLOCK}{}", cidr.replace('/', "-")), value);
+    }
+    let found: Vec<(String, Value)> = findings(&cluster)
+        .iter()
+        .filter(|f| f.code == Code::OverlappingBlocks)
+        .map(|f| (f.message.clone(), json!(f.nodes)))
+        .collect();
+    let expected = [
+        ("10.244.1.4/30 overlaps 10.244.1.4/32 and 10.244.1.5/32", json!(["node-1", "node-2", "node-3"])),
+        ("10.244.1.4/32 overlaps 10.244.1.4/30", json!(["node-1", "node-2"])),
+        ("10.244.1.5/32 overlaps 10.244.1.4/30", json!(["node-1", "node-3"])),
+    ];
+    assert_eq!(found, expected.map(|(message, nodes)| (message.to_owned(), nodes)));
+}
+
+#[test]
+fn pools_of_any_state_contain_blocks() {
+    let mut cluster = whole();
+    cluster.block("10.250.0.0/30", None, [pod("old"), Value::Null, Value::Null, Value::Null]);
+    handle(&mut cluster, "k8s-pod-network.old", json!({"10.250.0.0/30": 1}));
+    cluster.endpoint("node-1", "old", &["10.250.0.0/32"]);
+    assert!(verdict(&cluster).contains(&"block-outside-pools 10.250.0.0/30".to_owned()));
+    let mut broken = Cluster(cluster.0.clone());
+    broken.put(&format!("{RESOURCE_PREFIX}ippools/broken"), json!({"spec": {}}));
+    assert!(!verdict(&broken).iter().any(|f| f.starts_with("block-outside")), "a pool does not decode");
+    cluster.resource("ippools/old", json!({"cidr": "10.250.0.0/24", "disabled": true, "blockSize": 30}));
+    assert_eq!(verdict(&cluster), [""; 0]);
+}
+
+#[test]
+fn a_block_size_that_one_of_several_pools_has_is_fine() {
+    let mut cluster = whole();
+    cluster.0.pools.clear();
+    cluster.resource("ippools/a", json!({"cidr": "10.244.0.0/16"}));
+    assert_eq!(verdict(&cluster), ["block-size-mismatch 10.244.1.0/30"]);
+    assert_eq!(evidence(&only(&cluster, Code::BlockSizeMismatch))["pools"], json!(["a /26"]));
+    cluster.resource("ippools/b", json!({"cidr": "10.244.0.0/20", "blockSize": 30}));
+    assert_eq!(verdict(&cluster), ["overlapping-pools 10.244.0.0/16", "overlapping-pools 10.244.0.0/20"]);
+}
+
+#[test]
+fn affinities_and_their_blocks() {
+    let mut cluster = whole();
+    cluster.resource("nodes/node-2", json!({}));
+    cluster.block("10.244.1.4/30", None, [pod("left"), Value::Null, Value::Null, Value::Null]);
+    handle(&mut cluster, "k8s-pod-network.left", json!({"10.244.1.4/30": 1}));
+    cluster.endpoint("node-1", "left", &["10.244.1.4/32"]);
+    affinity(&mut cluster, "host/node-2", "10.244.1.0-30", json!({"state": "confirmed"}));
+    affinity(&mut cluster, "host/node-2", "10.244.1.4-30", json!({}));
+    affinity(&mut cluster, "host/node-2", "10.244.1.8-30", json!({"state": "pending"}));
+    affinity(&mut cluster, "host/node-2", "10.244.1.12-30", json!({"state": "pendingDeletion"}));
+    // An empty value means confirmed.
+    cluster.0.add_entry(b"/calico/ipam/v2/host/node-2/ipv4/block/10.244.1.16-30", b"", 7);
+    affinity(&mut cluster, "host/node-9", "10.244.1.20-30", json!({"state": "confirmed"}));
+    let expected = [
+        "affinity-block-mismatch node-2/10.244.1.0/30",
+        "affinity-block-mismatch node-2/10.244.1.4/30",
+        "affinity-conflict 10.244.1.0/30",
+        "unsettled-affinity node-2/10.244.1.8/30",
+        "unsettled-affinity node-2/10.244.1.12/30",
+        "affinity-of-missing-node node-9/10.244.1.20/30",
+        "affinity-without-block node-2/10.244.1.16/30",
+        "affinity-without-block node-9/10.244.1.20/30",
+    ];
+    assert_eq!(verdict(&cluster), expected);
+    let conflict = only(&cluster, Code::AffinityConflict);
+    assert_eq!(evidence(&conflict)["others"], json!(["node-1/10.244.1.0/30", "node-2/10.244.1.0/30"]));
+    assert_eq!((conflict.nodes.len(), conflict.behind.len()), (2, 3));
+}
+
+#[test]
+fn affinities_of_unknown_types_say_nothing_else() {
+    let mut cluster = whole();
+    affinity(&mut cluster, "@/node-9", "10.244.1.0-30", json!({"state": "pending"}));
+    assert_eq!(verdict(&cluster), ["unexpected-affinity-type node-9/10.244.1.0/30"]);
+    assert!(only(&cluster, Code::UnexpectedAffinityType).behind.is_empty());
+    let key = |node: &str| match Key::parse(&format!("/calico/ipam/v2/@/{node}/ipv4/block/10.244.1.0-30")) {
+        Ok(Some(Key::Affinity(AffinityKey { kind, .. }))) => kind.to_string(),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(evidence(&only(&cluster, Code::UnexpectedAffinityType))["type"], key("node-9"));
+}
+
+#[test]
+fn a_virtual_holder_needs_no_node_and_is_no_conflict() {
+    let mut cluster = whole();
+    cluster.block("10.244.1.4/30", Some("virtual:load-balancer"), FREE);
+    affinity(&mut cluster, "virtual/load-balancer", "10.244.1.4-30", json!({"state": "confirmed"}));
+    assert_eq!(verdict(&cluster), [""; 0]);
+    affinity(&mut cluster, "host/load-balancer", "10.244.1.4-30", json!({"state": "confirmed"}));
+    let expected = [
+        "affinity-block-mismatch load-balancer/10.244.1.4/30",
+        "affinity-of-missing-node load-balancer/10.244.1.4/30",
+    ];
+    assert_eq!(verdict(&cluster), expected);
+}
+
+#[test]
+fn settings() {
+    let mut cluster = whole();
+    cluster.put(
+        &format!("{RESOURCE_PREFIX}clusterinformations/default"),
+        json!({"spec": {"datastoreReady": false}}),
+    );
+    cluster.put("/calico/ipam/v2/config", json!({}));
+    assert_eq!(verdict(&cluster), ["datastore-locked default", "auto-allocation-off default"]);
+    let resource = format!("{RESOURCE_PREFIX}ipamconfigurations/default");
+    cluster.put(&resource, json!({"spec": {"maxBlocksPerHost": 20, "ipCooldownSeconds": -1}}));
+    assert_eq!(verdict(&cluster).len(), 2, "20 blocks are the default, no cooldown is none");
+    cluster.put(&resource, json!({"spec": {"strictAffinity": true, "autoAllocateBlocks": true}}));
+    let mismatch = only(&cluster, Code::ConfigurationMismatch);
+    let settings = evidence(&mismatch);
+    assert_eq!(
+        settings.as_object().unwrap().keys().collect::<Vec<_>>(),
+        ["autoAllocateBlocks", "strictAffinity"]
+    );
+    assert_eq!(settings["strictAffinity"][&resource], "true");
+    cluster.put("/calico/ipam/v2/config", json!("broken"));
+    cluster.0.ipam_config = None;
+    assert_eq!(verdict(&cluster), ["datastore-locked default", "undecodable-object /calico/ipam/v2/config"]);
+}
+
+#[test]
+fn endpoints_on_missing_nodes() {
+    let mut cluster = whole();
+    cluster.resource("nodes/calico-2", json!({"orchRefs": [{"orchestrator": "k8s", "nodeName": "node-2"}]}));
+    cluster.put(&format!("{RESOURCE_PREFIX}nodes/node-3"), json!([]));
+    for (node, pod) in [("node-2", "a"), ("calico-2", "b"), ("node-3", "c"), ("node-9", "d"), ("", "e")] {
+        cluster.endpoint(node, pod, &[]);
+    }
+    let finding = only(&cluster, Code::EndpointOfMissingNode);
+    assert_eq!(finding.subject.to_string(), "default/node--9-k8s-d-eth0");
+    assert_eq!((finding.subject.kind(), finding.nodes), ("endpoint", vec!["node-9".to_owned()]));
+}
+
+#[test]
+fn defects_of_one_object_are_one_finding() {
+    let mut cluster = whole();
+    cluster.resource(
+        "nodes/node-2",
+        json!({"ipv4VXLANTunnelAddr": "10.0.0", "bgp": {"ipv4IPIPTunnelAddr": "x"}}),
+    );
+    cluster.put("/calico/ipam/v2/odd\r\nkey", json!({}));
+    let path = format!("{ENDPOINT_PREFIX}default/node--1-k8s-x-eth0");
+    cluster.put(&path, json!({"spec": {"ipNetworks": ["10.244.1.300", "y"]}}));
+    let found = findings(&cluster);
+    let messages: Vec<&str> = found.iter().map(|f| f.message.as_str()).collect();
+    assert_eq!(found.len(), 3, "{messages:?}");
+    assert!(messages[0].contains("odd\\r\\nkey is no key of Calico: "), "{messages:?}");
+    assert!(messages[1].ends_with("and 1 more"), "{messages:?}");
+    assert_eq!(evidence(&found[1])["fields"].as_array().unwrap().len(), 2);
+    assert_eq!(found[2].nodes, ["node-1"]);
+    assert_eq!(found[2].subject.to_string(), path);
+}
