@@ -1,2 +1,80 @@
-//! Development tasks.
-fn main() {}
+//! Development tasks of calipam, run as `cargo xtask <task>`.
+//!
+//! A task is one file with one [`Task`] in it, listed in [`TASKS`].
+
+mod demo;
+mod env;
+mod failure;
+mod generate;
+mod help;
+// The tests look for the servers in the same places as the task that brings them.
+#[path = "../../testkit/src/servers/locate.rs"]
+mod locate;
+mod protoc;
+mod servers;
+mod step;
+mod task;
+mod test;
+mod tools;
+mod workspace;
+
+use std::process::ExitCode;
+
+use failure::Failure;
+use task::Task;
+
+/// Every task, in the order that `cargo xtask help` shows.
+const TASKS: &[Task] = &[demo::TASK, test::TASK, env::TASK, generate::TASK];
+
+/// The exit code of a task that failed.
+const FAILED: u8 = 1;
+
+/// The exit code of a command line that makes no sense.
+const USAGE: u8 = 2;
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let Some((name, rest)) = arguments.split_first() else {
+        eprint!("{}", help::overview(TASKS));
+        return ExitCode::from(USAGE);
+    };
+    if matches!(name.as_str(), "help" | "--help" | "-h") {
+        return show_help(rest.first().map(String::as_str));
+    }
+    let Some(task) = task::named(TASKS, name) else { return unknown(name) };
+    match rest.split_first() {
+        Some((first, _)) if matches!(first.as_str(), "--help" | "-h") => show_help(Some(name)),
+        // What follows `--` is for the program that the task runs.
+        Some((first, rest)) if first == "--" => finish(start(task, rest)),
+        _ => finish(start(task, rest)),
+    }
+}
+
+fn show_help(task: Option<&str>) -> ExitCode {
+    match task.map(|name| (name, task::named(TASKS, name))) {
+        None => print!("{}", help::overview(TASKS)),
+        Some((_, Some(task))) => print!("{}", help::of(task)),
+        Some((name, None)) => return unknown(name),
+    }
+    ExitCode::SUCCESS
+}
+
+fn unknown(name: &str) -> ExitCode {
+    eprintln!("error: there is no task `{name}`\nhint: `cargo xtask help` lists the tasks");
+    ExitCode::from(USAGE)
+}
+
+fn start(task: &Task, arguments: &[String]) -> Result<(), Failure> {
+    workspace::enter()?;
+    (task.run)(arguments)
+}
+
+fn finish(result: Result<(), Failure>) -> ExitCode {
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("{failure}");
+            ExitCode::from(FAILED)
+        }
+    }
+}

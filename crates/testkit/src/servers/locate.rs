@@ -142,6 +142,11 @@ fn search(
     Err(NotFound { program, looked })
 }
 
+/// Whether the file at `path` is the program, in a version that the tests are written for.
+pub fn is_wanted(program: Program, path: &Path) -> bool {
+    version_of(path).is_some_and(|version| program.accepts(&version))
+}
+
 /// What a program prints for `--version`, or nothing where it cannot be run.
 fn version_of(path: &Path) -> Option<String> {
     let output = Command::new(path).arg("--version").output().ok()?;

@@ -1,0 +1,61 @@
+//! `cargo xtask demo`.
+
+use std::process::Command;
+
+use crate::failure::Failure;
+use crate::task::{self, Task};
+use crate::{protoc, step, tools, workspace};
+
+/// The example cluster, from the root of the checkout.
+const EXAMPLE: &str = "docs/examples/cluster.jsonl";
+
+/// The exit code of `calipam check` where it found something.
+const FINDINGS: i32 = 1;
+
+pub const TASK: Task = Task {
+    name: "demo",
+    arguments: "",
+    summary: "Build calipam and check an example cluster; no server is needed",
+    details: "\
+Builds calipam and runs `calipam check` on docs/examples/cluster.jsonl, the
+export of a small cluster with a dozen different faults. It prints the command,
+so that you can run it again with other options.
+
+The build uses the dev profile: the example is small, and optimising everything
+would take longer than it saves.
+
+Needs Rust and a C compiler. Nothing outside of target/ is written.
+",
+    run,
+};
+
+fn run(arguments: &[String]) -> Result<(), Failure> {
+    task::no_arguments(TASK.name, arguments)?;
+    tools::need_c_compiler()?;
+    let mut build = workspace::cargo();
+    build.args(["build", "--package", "calipam"]).envs(protoc::variables()?);
+    step::run("Building calipam (the first time takes a minute or two)", &mut build)?;
+
+    let program = workspace::built("calipam")?;
+    let mut check = Command::new(&program);
+    check.args(["check", "--datastore", EXAMPLE]);
+    let status = step::run_for_status(&format!("Checking the example cluster in {EXAMPLE}"), &mut check)?;
+    if !matches!(status.code(), Some(0 | FINDINGS)) {
+        return Err(Failure::new(format!("the check did not come to a verdict ({status})")));
+    }
+    eprint!("{}", what_next(&step::quoted(&program.to_string_lossy())));
+    Ok(())
+}
+
+fn what_next(program: &str) -> String {
+    format!(
+        "
+Exit code {FINDINGS} of `calipam check` means that it found something, as it should here.
+Try also:
+    {program} check --datastore {EXAMPLE} -o wide
+    {program} show --datastore {EXAMPLE}
+    {program} explain leaked-address
+    {program} check --help
+"
+    )
+}

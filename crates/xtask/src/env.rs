@@ -1,0 +1,30 @@
+//! `cargo xtask env`.
+
+use crate::failure::Failure;
+use crate::task::{self, Task};
+use crate::{protoc, servers, step};
+
+pub const TASK: Task = Task {
+    name: "env",
+    arguments: "",
+    summary: "Print the variables that plain cargo commands need here",
+    details: "\
+Brings the servers that are missing, as `cargo xtask test` does, and prints the
+variables as a shell reads them: PROTOC and PROTOC_INCLUDE where the machine has
+no protoc, and the paths of the servers for tests. To run plain cargo commands:
+
+    eval \"$(cargo xtask env)\"
+    cargo test -p calipam-testkit
+",
+    run,
+};
+
+fn run(arguments: &[String]) -> Result<(), Failure> {
+    task::no_arguments(TASK.name, arguments)?;
+    let brought = servers::bring();
+    brought.tell_missing();
+    for (name, path) in protoc::variables()?.into_iter().chain(brought.variables()) {
+        println!("export {name}={}", step::quoted(&path.to_string_lossy()));
+    }
+    Ok(())
+}

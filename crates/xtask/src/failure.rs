@@ -1,0 +1,51 @@
+//! Why a task failed, and what to do next.
+
+use std::fmt;
+use std::path::Path;
+
+/// A failed task. Printed as `error: …`, followed by its hint where it has one.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Failure {
+    what: String,
+    hint: Option<String>,
+}
+
+impl Failure {
+    /// What happened, to what.
+    pub fn new(what: impl Into<String>) -> Self {
+        Self { what: what.into(), hint: None }
+    }
+
+    /// Something that was tried with a file or folder, and why it failed.
+    pub fn io(what: &str, path: &Path, error: &std::io::Error) -> Self {
+        Self::new(format!("cannot {what} {}: {error}", path.display()))
+    }
+
+    /// What to do next.
+    pub fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "error: {}", self.what)?;
+        match &self.hint {
+            Some(hint) => write!(f, "\nhint: {hint}"),
+            None => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failure_says_what_happened_and_what_to_do() {
+        let failure = Failure::new("no Go on this machine");
+        assert_eq!(failure.to_string(), "error: no Go on this machine");
+        assert_eq!(failure.hint("install it").to_string(), "error: no Go on this machine\nhint: install it");
+    }
+}

@@ -1,0 +1,23 @@
+//! The Protocol Buffers compiler, which etcd-client needs to build.
+
+use std::env;
+use std::path::PathBuf;
+
+use crate::failure::Failure;
+use crate::tools;
+
+/// The variables that let cargo build etcd-client: none where the machine has `protoc` itself, else those that name the
+/// one in the crate `protoc-bin-vendored`.
+pub fn variables() -> Result<Vec<(&'static str, PathBuf)>, Failure> {
+    if env::var_os("PROTOC").is_some() || tools::on_path("protoc").is_some() {
+        return Ok(Vec::new());
+    }
+    let missing = |error: protoc_bin_vendored::Error| {
+        Failure::new(format!("no protoc on this machine, and none to bring: {error}"))
+            .hint("install it with `apt-get install -y protobuf-compiler`, or set PROTOC to its path")
+    };
+    Ok(vec![
+        ("PROTOC", protoc_bin_vendored::protoc_bin_path().map_err(missing)?),
+        ("PROTOC_INCLUDE", protoc_bin_vendored::include_path().map_err(missing)?),
+    ])
+}

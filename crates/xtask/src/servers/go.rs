@@ -1,0 +1,128 @@
+//! Builds servers from the Go modules that `tests/servers/go.mod` names.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use std::time::SystemTime;
+
+use crate::failure::Failure;
+use crate::locate::Program;
+use crate::{step, tools};
+
+/// Go's package that holds the version which kube-apiserver reports; a plain build leaves it at v0.0.0.
+const VERSION_PACKAGE: &str = "k8s.io/component-base/version";
+
+/// Builds a program into `target/servers`, unless it is there and newer than the files that name its version.
+pub fn build(program: Program, root: &Path) -> Result<(), Failure> {
+    let module = root.join("tests").join("servers");
+    let output = program.brought(root);
+    if is_current(&output, &[module.join("go.mod"), module.join("go.sum")].map(|file| changed(&file))) {
+        return Ok(());
+    }
+    let path = module.join("go.mod");
+    let text = fs::read_to_string(&path).map_err(|error| Failure::io("read", &path, &error))?;
+    let wanted =
+        go_directive(&text).ok_or_else(|| Failure::new(format!("{} names no Go version", path.display())))?;
+    let mut go = Command::new(tools::go(wanted)?);
+    go.current_dir(&module)
+        .env("CGO_ENABLED", "0")
+        // Some installations forbid to fetch the toolchain that go.mod names.
+        .env("GOTOOLCHAIN", "auto")
+        .env("GOWORK", "off")
+        .args(["build", "-trimpath", "-buildvcs=false"])
+        .arg(format!("-ldflags={}", linker_flags(program, &text)?))
+        .arg("-o")
+        .arg(&output)
+        .arg(package(program));
+    step::run(&format!("Building {program} (minutes the first time, seconds later)"), &mut go).map_err(
+        |failure| {
+            failure.hint("without access to Go modules, put the program on PATH or into KUBEBUILDER_ASSETS")
+        },
+    )
+}
+
+fn package(program: Program) -> &'static str {
+    match program {
+        Program::Etcd | Program::OldEtcd => "go.etcd.io/etcd/server/v3",
+        Program::KubeApiserver => "k8s.io/kubernetes/cmd/kube-apiserver",
+    }
+}
+
+/// Without symbols the programs are a third smaller.
+fn linker_flags(program: Program, go_mod: &str) -> Result<String, Failure> {
+    if program != Program::KubeApiserver {
+        return Ok("-s -w".to_owned());
+    }
+    let version = required(go_mod, "k8s.io/kubernetes")
+        .ok_or_else(|| Failure::new("tests/servers/go.mod names no version of k8s.io/kubernetes"))?;
+    let mut numbers = version.trim_start_matches('v').split('.');
+    let (major, minor) = (numbers.next().unwrap_or_default(), numbers.next().unwrap_or_default());
+    let set = |name: &str, value: &str| format!(" -X {VERSION_PACKAGE}.{name}={value}");
+    Ok(format!("-s -w{}{}{}", set("gitVersion", version), set("gitMajor", major), set("gitMinor", minor)))
+}
+
+/// The Go version that a `go.mod` names.
+fn go_directive(go_mod: &str) -> Option<&str> {
+    go_mod.lines().find_map(|line| line.strip_prefix("go ")).map(str::trim)
+}
+
+/// The version of a module that a `go.mod` requires.
+fn required<'a>(go_mod: &'a str, module: &str) -> Option<&'a str> {
+    let mut lines = go_mod.lines().map(|line| line.trim().trim_start_matches("require ").split_whitespace());
+    lines.find_map(|mut words| {
+        words.next().filter(|name| *name == module)?;
+        words.next().filter(|version| version.starts_with('v'))
+    })
+}
+
+/// When a file was last changed, or nothing where it is not there.
+fn changed(path: &Path) -> Option<SystemTime> {
+    fs::metadata(path).and_then(|metadata| metadata.modified()).ok()
+}
+
+/// Whether a file exists and none of what it was made from changed after it.
+fn is_current(output: &Path, inputs: &[Option<SystemTime>]) -> bool {
+    changed(output).is_some_and(|made| inputs.iter().all(|input| input.is_some_and(|input| input <= made)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    const GO_MOD: &str = "module servers\n\ngo 1.26.0\n\ntool (\n\tk8s.io/kubernetes/cmd/kube-apiserver\n)\n\nrequire (\n\
+        \tk8s.io/kubernetes-x v0.1.0 // indirect\n\tk8s.io/kubernetes v1.36.3 // indirect\n)\n\nrequire a.b/c v2.0.0\n";
+
+    #[test]
+    fn versions_are_read_from_go_mod() {
+        assert_eq!(go_directive(GO_MOD), Some("1.26.0"));
+        assert_eq!(required(GO_MOD, "k8s.io/kubernetes"), Some("v1.36.3"));
+        assert_eq!(required(GO_MOD, "a.b/c"), Some("v2.0.0"));
+        assert_eq!(required(GO_MOD, "k8s.io/kubernetes/cmd/kube-apiserver"), None);
+    }
+
+    #[test]
+    fn the_api_server_is_told_its_version() {
+        let flags = linker_flags(Program::KubeApiserver, GO_MOD).expect("a version");
+        let package = "k8s.io/component-base/version";
+        assert_eq!(
+            flags,
+            format!("-s -w -X {package}.gitVersion=v1.36.3 -X {package}.gitMajor=1 -X {package}.gitMinor=36")
+        );
+        assert_eq!(linker_flags(Program::Etcd, GO_MOD).expect("none needed"), "-s -w");
+        assert!(linker_flags(Program::KubeApiserver, "go 1.26\n").is_err());
+    }
+
+    #[test]
+    fn a_program_is_built_again_when_its_versions_changed() {
+        let output = std::env::temp_dir().join(format!("calipam-xtask-current-{}", std::process::id()));
+        let now = SystemTime::now();
+        assert!(!is_current(&output, &[Some(now)]), "not there yet");
+        fs::write(&output, "").expect("a file");
+        let (before, after) = (now - Duration::from_secs(60), now + Duration::from_secs(60));
+        assert!(is_current(&output, &[Some(before), Some(before)]));
+        assert!(!is_current(&output, &[Some(before), Some(after)]));
+        assert!(!is_current(&output, &[Some(before), None]));
+        fs::remove_file(&output).expect("clean up");
+    }
+}

@@ -1,0 +1,65 @@
+//! Brings the servers that tests start.
+
+mod go;
+mod package;
+
+use std::path::PathBuf;
+
+use crate::failure::Failure;
+use crate::locate::{self, Program};
+use crate::{step, workspace};
+
+/// In the order in which they are brought: most tests need only the first.
+const PROGRAMS: [Program; 3] = [Program::Etcd, Program::OldEtcd, Program::KubeApiserver];
+
+/// What there is to test with.
+pub struct Servers {
+    found: Vec<(Program, PathBuf)>,
+    missing: Vec<(Program, Failure)>,
+}
+
+impl Servers {
+    /// The variables that tell tests where the servers are.
+    pub fn variables(&self) -> impl Iterator<Item = (&'static str, PathBuf)> {
+        self.found.iter().map(|(program, path)| (program.variable(), path.clone()))
+    }
+
+    /// Says on standard error which servers could not be brought, and why.
+    pub fn tell_missing(&self) {
+        for (program, failure) in &self.missing {
+            eprintln!("warning: {program} is missing: the tests that need it will fail\n{failure}");
+        }
+    }
+}
+
+/// Finds the servers, and brings those that the machine has not.
+pub fn bring() -> Servers {
+    let mut servers = Servers { found: Vec::new(), missing: Vec::new() };
+    for program in PROGRAMS {
+        match bring_one(program) {
+            Ok(path) => {
+                step::announce(&format!("{program}: {}", path.display()));
+                servers.found.push((program, path));
+            }
+            Err(failure) => servers.missing.push((program, failure)),
+        }
+    }
+    servers
+}
+
+fn bring_one(program: Program) -> Result<PathBuf, Failure> {
+    let missing = match locate::find_installed(program) {
+        Ok(path) => return Ok(path),
+        Err(missing) => missing,
+    };
+    if std::env::var_os(program.variable()).is_some() {
+        let hint = format!("unset {}, or let it name the program", program.variable());
+        return Err(Failure::new(missing.to_string()).hint(hint));
+    }
+    let root = workspace::root();
+    match program {
+        Program::Etcd | Program::KubeApiserver => go::build(program, &root)?,
+        Program::OldEtcd => package::unpack(program, &root)?,
+    }
+    locate::find(program, &root).map_err(|missing| Failure::new(missing.to_string()))
+}

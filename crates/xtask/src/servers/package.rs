@@ -1,0 +1,85 @@
+//! Unpacks the distribution's package of etcd, without installing it.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::failure::Failure;
+use crate::locate::{self, Program};
+use crate::{step, tools};
+
+/// The Debian and Ubuntu package.
+const PACKAGE: &str = "etcd-server";
+
+/// Downloads and unpacks the older etcd into `target/servers`, unless it is there.
+pub fn unpack(program: Program, root: &Path) -> Result<(), Failure> {
+    let brought = program.brought(root);
+    if brought.is_file() {
+        return Ok(());
+    }
+    let manual = format!("install an older etcd yourself and set {} to its path", program.variable());
+    if tools::on_path("apt-get").is_none() || tools::on_path("dpkg").is_none() {
+        return Err(Failure::new(format!("no apt-get and dpkg to unpack the package {PACKAGE}")).hint(manual));
+    }
+    step::announce(&format!(
+        "Unpacking {program} from the distribution's package {PACKAGE} (not installing it)"
+    ));
+    let servers = root.join("target").join("servers");
+    let work = servers.join("apt");
+    let deb = download(&work)?;
+    let (unpacked, target) = (work.join("unpacked"), servers.join("etcd-3.4"));
+    run(Command::new("dpkg").arg("-x").arg(&deb).arg(&unpacked))?;
+    let file = unpacked.join(brought.strip_prefix(&target).expect("the program lies in its folder"));
+    if !locate::is_wanted(program, &file) {
+        return Err(Failure::new(format!("the distribution's {PACKAGE} is not {program}")).hint(manual));
+    }
+    // Only a complete folder gets the final name.
+    fs::rename(&unpacked, &target).map_err(|error| Failure::io("rename", &unpacked, &error))?;
+    fs::remove_dir_all(&work).map_err(|error| Failure::io("remove", &work, &error))
+}
+
+/// Downloads the package into a new, empty folder and gives its file.
+fn download(work: &Path) -> Result<PathBuf, Failure> {
+    if work.exists() {
+        fs::remove_dir_all(work).map_err(|error| Failure::io("remove", work, &error))?;
+    }
+    for folder in ["lists/partial", "cache/archives/partial"] {
+        let folder = work.join(folder);
+        fs::create_dir_all(&folder).map_err(|error| Failure::io("make", &folder, &error))?;
+    }
+    if run(apt(work).args(["download", PACKAGE])).is_err() {
+        // A fresh machine often has no package lists; they are fetched into a place of our own.
+        run(apt_with_own_lists(work).arg("update"))?;
+        run(apt_with_own_lists(work).args(["download", PACKAGE]))?;
+    }
+    let entries = fs::read_dir(work).map_err(|error| Failure::io("read", work, &error))?;
+    let mut files = entries.filter_map(|entry| Some(entry.ok()?.path()));
+    files.find(|path| path.extension().is_some_and(|extension| extension == "deb")).ok_or_else(|| {
+        Failure::new(format!("apt-get download {PACKAGE} left no package in {}", work.display()))
+    })
+}
+
+/// apt-get in the folder. Its user for downloads often may not enter a home directory, so it keeps ours.
+fn apt(work: &Path) -> Command {
+    let mut command = Command::new("apt-get");
+    command.current_dir(work).args(["-q", "-o", "APT::Sandbox::User=root"]);
+    command
+}
+
+fn apt_with_own_lists(work: &Path) -> Command {
+    let mut command = apt(work);
+    command.arg("-o").arg(format!("Dir::State::lists={}", work.join("lists").display()));
+    command.arg("-o").arg(format!("Dir::Cache={}", work.join("cache").display()));
+    command
+}
+
+/// Runs a command whose output matters only where it fails.
+fn run(command: &mut Command) -> Result<(), Failure> {
+    let line = step::command_line(command);
+    let output = command.output().map_err(|error| Failure::new(format!("cannot run `{line}`: {error}")))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    Err(Failure::new(format!("`{line}` failed ({}): {}", output.status, said.trim())))
+}

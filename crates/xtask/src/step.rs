@@ -1,0 +1,110 @@
+//! One step of a task: announced, run, timed. All of it on standard error.
+
+use std::iter;
+use std::path::Path;
+use std::process::{Command, ExitStatus};
+use std::time::{Duration, Instant};
+
+use crate::failure::Failure;
+
+/// Announces and runs a command; anything but success is a failure.
+pub fn run(title: &str, command: &mut Command) -> Result<(), Failure> {
+    let status = run_for_status(title, command)?;
+    if status.success() {
+        return Ok(());
+    }
+    Err(Failure::new(format!("{title}: `{}` failed ({status})", command_line(command))))
+}
+
+/// Announces and runs a command, and gives its exit status. Fails only where the command cannot be run.
+pub fn run_for_status(title: &str, command: &mut Command) -> Result<ExitStatus, Failure> {
+    announce(title);
+    let line = command_line(command);
+    eprintln!("    $ {line}");
+    if let Some(variables) = variables_line(command) {
+        eprintln!("{variables}");
+    }
+    let start = Instant::now();
+    let status = command.status().map_err(|error| Failure::new(format!("cannot run `{line}`: {error}")))?;
+    eprintln!("    {}", seconds(start.elapsed()));
+    Ok(status)
+}
+
+/// Says what comes next.
+pub fn announce(title: &str) {
+    eprintln!("==> {title}");
+}
+
+/// A time as people read it.
+pub fn seconds(time: Duration) -> String {
+    match time.as_secs() {
+        0..60 => format!("{:.1} s", time.as_secs_f64()),
+        whole => format!("{} min {} s", whole / 60, whole % 60),
+    }
+}
+
+/// A command as one types it.
+pub fn command_line(command: &Command) -> String {
+    let program = Path::new(command.get_program());
+    // Cargo and Go are known by their names; where they lie is of no interest.
+    let program = match program.file_name() {
+        Some(name) if program.is_absolute() => name.to_string_lossy(),
+        _ => program.to_string_lossy(),
+    };
+    let words = iter::once(program).chain(command.get_args().map(|word| word.to_string_lossy()));
+    words.map(|word| quoted(&word)).collect::<Vec<_>>().join(" ")
+}
+
+/// Names the variables that are set for a command, whose values are often long paths.
+fn variables_line(command: &Command) -> Option<String> {
+    let set = command.get_envs().filter(|(_, value)| value.is_some());
+    let names: Vec<_> = set.map(|(name, _)| name.to_string_lossy()).collect();
+    (!names.is_empty()).then(|| format!("    (sets {})", names.join(", ")))
+}
+
+/// A word as a POSIX shell takes it.
+pub fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,@+%".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', r"'\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_quoted_where_a_shell_needs_it() {
+        assert_eq!(quoted("--datastore"), "--datastore");
+        assert_eq!(quoted("-s -w"), "'-s -w'");
+        assert_eq!(quoted("it's"), r"'it'\''s'");
+        assert_eq!(quoted(""), "''");
+    }
+
+    #[test]
+    fn a_command_line_can_be_typed_again() {
+        let mut command = Command::new("/usr/local/go/bin/go");
+        command.args(["build", "-ldflags=-s -w"]).env("CGO_ENABLED", "0").env_remove("GOFLAGS");
+        assert_eq!(command_line(&command), "go build '-ldflags=-s -w'");
+        assert_eq!(variables_line(&command).as_deref(), Some("    (sets CGO_ENABLED)"));
+        let command = Command::new("target/debug/calipam");
+        assert_eq!(command_line(&command), "target/debug/calipam");
+        assert_eq!(variables_line(&command), None);
+    }
+
+    #[test]
+    fn times_are_short() {
+        assert_eq!(seconds(Duration::from_millis(740)), "0.7 s");
+        assert_eq!(seconds(Duration::from_secs(201)), "3 min 21 s");
+    }
+
+    #[test]
+    fn a_command_that_fails_is_named() {
+        let failure = run("trying", Command::new("sh").args(["-c", "exit 3"])).expect_err("it fails");
+        assert_eq!(failure, Failure::new("trying: `sh -c 'exit 3'` failed (exit status: 3)"));
+        let failure = run("trying", &mut Command::new("no-such-program")).expect_err("it is not there");
+        assert!(failure.to_string().starts_with("error: cannot run `no-such-program`: "), "{failure}");
+    }
+}

@@ -1,0 +1,97 @@
+//! What the machine must have, and how to get what it has not.
+
+use std::env;
+use std::path::PathBuf;
+use std::process::Command;
+
+use crate::failure::Failure;
+use crate::workspace;
+
+/// The oldest Go that fetches the toolchain which a module names.
+const OLDEST_GO: (u32, u32) = (1, 21);
+
+/// Where Go's own installation instructions put it.
+const USUAL_GO: &str = "/usr/local/go/bin/go";
+
+/// The path of a program that a shell would run for this name.
+pub fn on_path(name: &str) -> Option<PathBuf> {
+    let path = env::var_os("PATH")?;
+    env::split_paths(&path).map(|folder| folder.join(name)).find(|file| file.is_file())
+}
+
+/// Fails where there is no C compiler: the crates ring and zstd need one.
+pub fn need_c_compiler() -> Result<(), Failure> {
+    let found =
+        env::var_os("CC").is_some() || ["cc", "gcc", "clang"].into_iter().any(|name| on_path(name).is_some());
+    if found {
+        return Ok(());
+    }
+    Err(Failure::new("no C compiler on this machine; the crates ring and zstd need one")
+        .hint("install it with `apt-get install -y build-essential`, or set CC"))
+}
+
+/// Fails where a component of the Rust toolchain is missing; `name` is that of cargo's subcommand.
+pub fn need_component(name: &str, component: &str) -> Result<(), Failure> {
+    let output = workspace::cargo().args([name, "--version"]).output();
+    if output.is_ok_and(|output| output.status.success()) {
+        return Ok(());
+    }
+    Err(Failure::new(format!("the Rust toolchain has no {component}"))
+        .hint(format!("install it with `rustup component add {component}`")))
+}
+
+/// The path of a Go that can build `wanted`, the version that a `go.mod` names.
+pub fn go(wanted: &str) -> Result<PathBuf, Failure> {
+    let usual = || Some(PathBuf::from(USUAL_GO)).filter(|path| path.is_file());
+    let Some(path) = on_path("go").or_else(usual) else {
+        return Err(Failure::new("no Go on this machine").hint(go_hint(wanted)));
+    };
+    let output = Command::new(&path).arg("version").output();
+    let text = output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();
+    match go_version(&text) {
+        Some(found) if found >= OLDEST_GO => Ok(path),
+        Some((major, minor)) => Err(Failure::new(format!(
+            "{} is Go {major}.{minor}; 1.21 or newer is needed, which fetches the toolchain that a module names",
+            path.display()
+        ))
+        .hint(go_hint(wanted))),
+        None => Err(Failure::new(format!("{} does not tell its version", path.display())).hint(go_hint(wanted))),
+    }
+}
+
+fn go_hint(wanted: &str) -> String {
+    let machine = match env::consts::ARCH {
+        "x86_64" => "amd64",
+        "aarch64" => "arm64",
+        other => other,
+    };
+    format!(
+        "install it with `curl -fsSL https://go.dev/dl/go{wanted}.linux-{machine}.tar.gz | tar -C /usr/local -xz`"
+    )
+}
+
+/// Major and minor number in `go version go1.26.8 linux/amd64`.
+fn go_version(text: &str) -> Option<(u32, u32)> {
+    let version = text.split_whitespace().nth(2)?.strip_prefix("go")?;
+    let mut numbers = version.split(|c: char| !c.is_ascii_digit());
+    Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_of_go_are_read() {
+        assert_eq!(go_version("go version go1.26.8 linux/amd64\n"), Some((1, 26)));
+        assert_eq!(go_version("go version go1.21rc2 linux/amd64"), Some((1, 21)));
+        assert_eq!(go_version("go version devel +abc linux/amd64"), None);
+        assert_eq!(go_version(""), None);
+    }
+
+    #[test]
+    fn programs_are_found_on_the_path() {
+        assert!(on_path("sh").is_some_and(|path| path.is_absolute()));
+        assert_eq!(on_path("no-such-program"), None);
+    }
+}
