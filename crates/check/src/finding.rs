@@ -33,6 +33,8 @@ pub enum Subject {
     },
     /// A workload endpoint or pod: `namespace/name`.
     Endpoint(String),
+    /// A LoadBalancer service: `namespace/name`.
+    Service(String),
     /// A node.
     Node(String),
     /// A configuration object.
@@ -51,6 +53,7 @@ impl Subject {
             Self::Handle(_) => "handle",
             Self::Affinity { .. } => "affinity",
             Self::Endpoint(_) => "endpoint",
+            Self::Service(_) => "service",
             Self::Node(_) => "node",
             Self::Configuration(_) => "configuration",
             Self::Object(_) => "object",
@@ -80,6 +83,7 @@ impl fmt::Display for Subject {
             Self::Affinity { node, cidr } => write!(f, "{node}/{cidr}"),
             Self::Handle(text)
             | Self::Endpoint(text)
+            | Self::Service(text)
             | Self::Node(text)
             | Self::Configuration(text)
             | Self::Object(text) => f.write_str(text),
@@ -193,7 +197,7 @@ pub enum Evidence {
     Pool(Box<PoolEvidence>),
     /// About a node's blocks.
     Node(Box<NodeEvidence>),
-    /// About an endpoint.
+    /// About an endpoint, pod or service.
     Endpoint(Box<OwnerEvidence>),
     /// About configuration: setting, and the values found, by where they were found.
     Configuration(BTreeMap<String, BTreeMap<String, String>>),

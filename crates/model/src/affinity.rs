@@ -2,9 +2,11 @@
 
 use std::fmt;
 
+use data_encoding::BASE32_NOPAD;
 use ipnet::IpNet;
 use serde::de::MapAccess;
 use serde::ser::{Serialize, SerializeMap, Serializer};
+use sha3::{Digest, Sha3_256};
 
 use crate::block::BlockOwner;
 use crate::json::{Fields, Unknown, keep, read_object, set, which};
@@ -61,6 +63,22 @@ impl AffinityKey {
             AffinityType::Virtual => BlockOwner::Virtual(self.node.clone()),
             AffinityType::Other(kind) => BlockOwner::Other(format!("{kind}:{}", self.node)),
         }
+    }
+}
+
+/// Labels by which Calico 3.31 and later finds affinities on Kubernetes: name and value.
+pub type AffinityLabels = [(&'static str, String); 3];
+
+impl AffinityKey {
+    /// The labels that the affinity object has to carry (facts 2.5).
+    pub fn labels(&self) -> AffinityLabels {
+        let hash = BASE32_NOPAD.encode(&Sha3_256::digest(&self.node));
+        let version = if matches!(self.cidr, IpNet::V4(_)) { "4" } else { "6" };
+        [
+            ("projectcalico.org/affinity-type", self.kind.to_string()),
+            ("projectcalico.org/hostname-hash", hash),
+            ("projectcalico.org/ip-version", version.to_owned()),
+        ]
     }
 }
 
@@ -165,5 +183,26 @@ impl Serialize for Affinity {
             map.serialize_entry(name, value)?;
         }
         map.end()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_check_values_of_the_facts() {
+        for (node, hash) in [
+            ("node-1", "A3XPYDATRKB7Q4SM2O5FN4RXIHBFIL2PITFX26BAIP5XAB2X74CA"),
+            ("load-balancer", "TAU2RK2F2FG7MIS72DPZYC6FJ3U3BIWIDZAMUTQY7ZXMSKQZ5GSQ"),
+        ] {
+            let cidr = "10.244.1.0/29".parse().unwrap();
+            let key = AffinityKey { kind: AffinityType::Virtual, node: node.into(), cidr };
+            let labels = key.labels();
+            assert_eq!(
+                (labels[1].1.as_str(), labels[0].1.as_str(), labels[2].1.as_str()),
+                (hash, "virtual", "4")
+            );
+        }
     }
 }

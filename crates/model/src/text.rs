@@ -102,6 +102,15 @@ impl<'a> TextRef<'a> {
         self.cut_at_carriage_return().0.len() != self.0.len()
     }
 
+    /// True where the text holds an ASCII capital letter.
+    pub fn has_capital(self) -> bool {
+        Pieces(self.0).any(|piece| match piece {
+            Piece::Plain(text) => text.bytes().any(|b| b.is_ascii_uppercase()),
+            Piece::Hex(_) => false,
+            Piece::Time(_) => true,
+        })
+    }
+
     /// Nanoseconds since 1970 where the text is a timestamp as Go prints one in UTC.
     pub(crate) fn packed_time(self) -> Option<i64> {
         match Pieces(self.0).next() {

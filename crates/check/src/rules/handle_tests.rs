@@ -33,6 +33,7 @@ fn orphans_missing_ones_and_counts() {
         "orphan-handle empty",
         "orphan-handle lonely",
         "handle-count k8s-pod-network.a",
+        "half-deleted half",
         "handle-count k8s-pod-network.b",
     ];
     assert_eq!(about_handles(&cluster), expected);

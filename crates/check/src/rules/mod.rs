@@ -9,6 +9,7 @@ mod blocks;
 mod capacity;
 mod cidr_set;
 mod configuration;
+mod custom_resources;
 mod defects;
 mod endpoints;
 mod evidence;
@@ -23,11 +24,13 @@ mod owners;
 #[cfg(test)]
 mod pool_tests;
 mod pools;
+mod services;
 mod stranded;
 #[cfg(test)]
 mod structure_tests;
 mod supply;
 mod wording;
+mod workloads;
 
 use crate::Context;
 use crate::finding::Finding;
@@ -45,6 +48,9 @@ pub(crate) fn run(context: &Context<'_>) -> Vec<Finding> {
     stranded::check(context, &capacity, &mut findings);
     configuration::check(context, &mut findings);
     endpoints::check(context, &mut findings);
+    workloads::check(context, &mut findings);
+    services::check(context, &mut findings);
+    custom_resources::check(context, &mut findings);
     defects::check(context, &mut findings);
     findings
 }

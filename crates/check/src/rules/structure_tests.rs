@@ -135,7 +135,14 @@ fn blocks_marked_deleted_are_absent() {
     cluster.put(&format!("{BLOCK}10.244.1.4-30"), gone("10.244.1.4/30"));
     affinity(&mut cluster, "host/node-1", "10.244.1.4-30", json!({"state": "confirmed"}));
     affinity(&mut cluster, "host/node-9", "10.244.1.8-30", json!({"state": "pending", "deleted": true}));
-    assert_eq!(verdict(&cluster), ["affinity-without-block node-1/10.244.1.4/30"]);
+    assert_eq!(
+        verdict(&cluster),
+        [
+            "half-deleted 10.244.1.4/30",
+            "half-deleted node-9/10.244.1.8/30",
+            "affinity-without-block node-1/10.244.1.4/30"
+        ]
+    );
 }
 
 #[test]

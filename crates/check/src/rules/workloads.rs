@@ -1,0 +1,140 @@
+//! Endpoints against pods. Only where etcd and Kubernetes were both read are they two sources that can
+//! disagree; the addresses of a pod by status and by annotation are compared on Kubernetes alone, too.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+
+use calipam_model::key::Key;
+use calipam_model::pod::{Pod, evidence};
+use calipam_model::snapshot::Source;
+
+use super::evidence::{of_endpoint, of_pod};
+use super::wording::{list, short};
+use crate::Context;
+use crate::code::Code;
+use crate::finding::{Evidence, Finding, OwnerEvidence, Subject};
+use crate::record::is_same_node;
+
+/// Orchestrator of the endpoints that belong to pods.
+const KUBERNETES: &str = "k8s";
+
+/// Compares what Kubernetes runs with what Calico records.
+pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
+    let snapshot = context.snapshot;
+    if !snapshot.has_read(Source::Pods) {
+        return;
+    }
+    let both = snapshot.has_read(Source::Endpoints);
+    let mut endpoints: HashMap<u32, Vec<u32>> = HashMap::new();
+    for (place, endpoint) in (0..).zip(&snapshot.endpoints) {
+        let endpoint = &endpoint.value;
+        if endpoint.orchestrator() != *KUBERNETES || endpoint.pod().is_empty() {
+            continue;
+        }
+        match context.index.pod(endpoint.namespace(), endpoint.pod()) {
+            Some(pod) => endpoints.entry(pod).or_default().push(place),
+            None => out.push(endpoint_without_pod(context, place)),
+        }
+    }
+    for (place, pod) in (0..).zip(&snapshot.pods) {
+        let pod = &pod.value;
+        if pod.finished || pod.host_network {
+            continue;
+        }
+        let own = endpoints.get(&place).map_or(&[][..], Vec::as_slice);
+        if both && pod.running && own.is_empty() && !is_endpoint_broken(context, pod) {
+            out.push(pod_without_endpoint(context, place));
+        }
+        out.extend(own.iter().filter_map(|endpoint| node_mismatch(context, *endpoint, pod)));
+        out.extend(disagreement(context, place, own));
+    }
+}
+
+fn finding(code: Code, owner: OwnerEvidence, message: String, key: Key) -> Finding {
+    let node = owner.node.clone();
+    let subject = Subject::Endpoint(owner.name.clone());
+    Finding::new(code, subject, message, Evidence::Endpoint(Box::new(owner)))
+        .on_nodes([node])
+        .resting_on([key])
+}
+
+fn key_of_endpoint(context: &Context<'_>, place: u32) -> Key {
+    let endpoint = context.index.endpoint(place);
+    Key::Endpoint { namespace: endpoint.namespace().to_string(), name: endpoint.name() }
+}
+
+fn key_of_pod(pod: &Pod) -> Key {
+    Key::Pod { namespace: pod.namespace().to_string(), name: pod.name().to_string() }
+}
+
+fn endpoint_without_pod(context: &Context<'_>, place: u32) -> Finding {
+    let owner = of_endpoint(&context.index, place);
+    let message =
+        format!("{} is the endpoint of pod {}, which does not exist", short(&owner.name), short(&owner.pod));
+    finding(Code::EndpointWithoutPod, owner, message, key_of_endpoint(context, place))
+}
+
+fn pod_without_endpoint(context: &Context<'_>, place: u32) -> Finding {
+    let owner = of_pod(&context.index, place);
+    let message = format!("{} runs on {}, but has no endpoint", short(&owner.name), short(&owner.node));
+    finding(
+        Code::PodWithoutEndpoint,
+        owner,
+        message,
+        key_of_pod(&context.snapshot.pods[place as usize].value),
+    )
+}
+
+/// True where an endpoint that does not decode may be the pod's.
+fn is_endpoint_broken(context: &Context<'_>, pod: &Pod) -> bool {
+    context.index.broken_workloads.iter().any(|broken| {
+        pod.namespace() == *broken.namespace
+            && broken.name.as_ref().is_none_or(|name| pod.name() == *name.workload.as_str())
+    })
+}
+
+fn node_mismatch(context: &Context<'_>, place: u32, pod: &Pod) -> Option<Finding> {
+    let endpoint = context.index.endpoint(place);
+    if endpoint.node().is_empty()
+        || pod.node().is_empty()
+        || is_same_node(endpoint.node(), pod.node(), &context.index)
+    {
+        return None;
+    }
+    let owner = of_endpoint(&context.index, place);
+    let message = format!("{} is on {}, its pod on {}", short(&owner.name), short(&owner.node), pod.node());
+    let found = finding(Code::EndpointNodeMismatch, owner, message, key_of_endpoint(context, place));
+    Some(found.on_nodes([pod.node().to_string()]))
+}
+
+/// The addresses that status, annotation and endpoint name do not agree. A family that one of them does
+/// not name is not compared: statuses without IPv6 were a fault of their own. The status holds one address
+/// a family, so that it only has to be among the others.
+fn disagreement(context: &Context<'_>, place: u32, endpoints: &[u32]) -> Option<Finding> {
+    let pod = &context.snapshot.pods[place as usize].value;
+    let status: Vec<IpAddr> = pod.named_by(evidence::STATUS).collect();
+    let annotation: Vec<IpAddr> = pod.named_by(evidence::CNI).collect();
+    let endpoint: Vec<IpAddr> =
+        endpoints.iter().flat_map(|e| context.index.endpoint(*e).addresses()).collect();
+    let agree = is_among(&status, &annotation)
+        && is_among(&status, &endpoint)
+        && is_among(&annotation, &endpoint)
+        && is_among(&endpoint, &annotation);
+    if agree {
+        return None;
+    }
+    let sources = [("its status", &status), ("its annotation", &annotation), ("its endpoint", &endpoint)];
+    let said = sources.into_iter().filter(|(_, addresses)| !addresses.is_empty());
+    let said: Vec<String> =
+        said.map(|(source, addresses)| format!("{source} names {}", list(addresses))).collect();
+    let owner = of_pod(&context.index, place);
+    let message = format!("{}: {}", short(&owner.name), said.join(", "));
+    let keys = endpoints.iter().map(|e| key_of_endpoint(context, *e));
+    Some(finding(Code::PodAddressDisagreement, owner, message, key_of_pod(pod)).resting_on(keys))
+}
+
+/// True where every address of `some` is among `all`, of the families that both name.
+fn is_among(some: &[IpAddr], all: &[IpAddr]) -> bool {
+    let compared = |address: &&IpAddr| all.iter().any(|other| other.is_ipv4() == address.is_ipv4());
+    some.iter().filter(compared).all(|address| all.contains(address))
+}
