@@ -55,6 +55,14 @@ impl<'s> Objects<'s> {
                 add(Key::Endpoint { namespace, name: endpoint.value.name() }, &endpoint.revision);
             }
         }
+        for pod in &snapshot.pods {
+            let (namespace, name) = (pod.value.namespace().to_string(), pod.value.name().to_string());
+            add(Key::Pod { namespace, name }, &pod.revision);
+        }
+        for service in &snapshot.services {
+            let (namespace, name) = (service.value.namespace.clone(), service.value.name.clone());
+            add(Key::Service { namespace, name }, &service.revision);
+        }
         let blocks = snapshot.blocks.iter().map(|b| (Key::Block(b.value.key), b));
         Self { blocks: blocks.filter(|(key, _)| wanted.contains(key)).collect(), others }
     }
@@ -90,5 +98,52 @@ fn unchanged(finding: &Finding, key: &Key, before: &Objects<'_>, after: &Objects
             held(old) == held(new)
         }
         _ => old.owner() == new.owner(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::rules::address_tests::Cluster;
+    use crate::{Code, Options, check};
+
+    fn pod(name: &str) -> Value {
+        json!({"handle_id": format!("k8s-pod-network.{name}"), "secondary": {"namespace": "default", "node": "node-1", "pod": name}})
+    }
+
+    fn cluster(records: [Value; 4]) -> Cluster {
+        let mut cluster = Cluster::new();
+        cluster.block("10.244.1.0/30", Some("host:node-1"), records);
+        cluster
+    }
+
+    /// What stands of the leaks of `first` where `later` was read afterwards.
+    fn standing(first: &Cluster, later: &Cluster) -> Vec<String> {
+        let mut report = check(&first.0, &Options::default());
+        settle(&mut report, &first.0, &later.0);
+        assert!(report.settled);
+        let leaks = report.findings.iter().filter(|f| f.code == Code::LeakedAddress);
+        leaks.map(|f| f.subject.to_string()).collect()
+    }
+
+    #[test]
+    fn a_leak_stands_while_its_record_and_endpoint_are_unchanged() {
+        let none = || Value::Null;
+        let first = cluster([pod("a"), none(), none(), none()]);
+        assert_eq!(standing(&first, &first), ["10.244.1.0"]);
+        let elsewhere = {
+            let mut later = cluster([pod("a"), pod("b"), none(), none()]);
+            later.0.blocks[0].revision = Revision::Etcd(8);
+            later
+        };
+        assert_eq!(standing(&first, &elsewhere), ["10.244.1.0"], "another address of the block changed");
+        let mut released = cluster([none(), none(), none(), none()]);
+        released.0.blocks[0].revision = Revision::Etcd(8);
+        assert_eq!(standing(&first, &released), [""; 0], "released meanwhile");
+        let mut arrived = cluster([pod("a"), none(), none(), none()]);
+        arrived.endpoint("node-1", "a", &["10.244.1.0/32"]);
+        assert_eq!(standing(&first, &arrived), [""; 0], "its endpoint has appeared");
     }
 }

@@ -1,7 +1,7 @@
 //! The rules, one file per family. Each looks at the whole snapshot and adds what it finds.
 
 #[cfg(test)]
-mod address_tests;
+pub(crate) mod address_tests;
 mod addresses;
 mod affinities;
 mod block_limit;
@@ -19,6 +19,8 @@ mod handle_names;
 mod handle_tests;
 mod handles;
 mod in_use;
+#[cfg(test)]
+mod kubernetes_tests;
 mod leaks;
 mod owners;
 #[cfg(test)]

@@ -1,0 +1,260 @@
+//! What pods, services and machines add to the picture.
+
+use calipam_model::config::KubeControllersConfiguration;
+use calipam_model::pod::{Pod, PodParts};
+use calipam_model::service::{Machine, Service};
+use calipam_model::snapshot::{DatastoreKind, ObjectVersion, Revision, Source, Versioned};
+use serde_json::{Value, json};
+
+use super::address_tests::Cluster;
+use crate::{Options, check};
+
+fn versioned<T>(value: T) -> Versioned<T> {
+    let version = ObjectVersion { resource_version: "1".into(), ..ObjectVersion::default() };
+    Versioned { value, revision: Revision::Kubernetes(Box::new(version)) }
+}
+
+/// A running pod of node-1 in the namespace default; the test changes what it is about.
+fn running<'a>(name: &'a str, address: &'a str) -> PodParts<'a> {
+    let status_ips = if address.is_empty() { Vec::new() } else { vec![address] };
+    PodParts {
+        namespace: "default",
+        name,
+        node: "node-1",
+        phase: "Running",
+        status_ips,
+        ..PodParts::default()
+    }
+}
+
+fn record(pod: &str) -> Value {
+    json!({"handle_id": format!("k8s-pod-network.{pod}"), "secondary": {"namespace": "default", "node": "node-1", "pod": pod, "timestamp": "2026-05-01 10:00:00 +0000 UTC"}})
+}
+
+/// A Kubernetes datastore whose block 10.244.1.0/30 holds the record at its first ordinal.
+fn kubernetes(record: Value) -> Cluster {
+    let mut cluster = Cluster::new();
+    cluster.0.datastore = DatastoreKind::Kubernetes;
+    cluster.0.coverage.remove(&Source::Endpoints);
+    cluster.0.coverage.remove(&Source::Handles);
+    cluster.0.nodes[0].value.tunnels.clear();
+    cluster.0.mark_read([Source::Pods, Source::Services, Source::Machines]);
+    cluster.block("10.244.1.0/30", Some("host:node-1"), [record, Value::Null, Value::Null, Value::Null]);
+    cluster
+}
+
+fn with_pods(mut cluster: Cluster, pods: &[PodParts<'_>]) -> Cluster {
+    cluster.0.pods.extend(pods.iter().map(|parts| versioned(Pod::new(parts).0)));
+    cluster
+}
+
+/// `code subject [reasons]` of every finding but those about affinities and handles, which the clusters
+/// here have none of.
+fn verdict(cluster: &Cluster) -> Vec<String> {
+    let report = check(&cluster.0, &Options::default());
+    let wanted =
+        report.findings.iter().filter(|f| !["block", "handle", "affinity"].contains(&f.subject.kind()));
+    let line = |f: &crate::Finding| {
+        let reasons = &serde_json::to_value(&f.evidence).unwrap()["reasons"];
+        let reasons = if reasons.is_array() { format!(" {reasons}") } else { String::new() };
+        format!("{} {}{reasons}", f.code, f.subject)
+    };
+    wanted.map(line).collect()
+}
+
+#[test]
+fn every_state_of_a_pod() {
+    let address = "10.244.1.0";
+    let blank = Some("");
+    let leaked = |reason: &str| vec![format!("leaked-address {address} [\"{reason}\"]")];
+    let cases = [
+        ("running", running("web", address), vec![]),
+        ("waiting for its address", PodParts { phase: "Pending", ..running("web", "") }, vec![]),
+        ("unknown", PodParts { phase: "Unknown", ..running("web", address) }, vec![]),
+        (
+            "terminating, still with its address",
+            PodParts { deleting: true, cni_ip: Some("10.244.1.0/32"), ..running("web", address) },
+            vec![],
+        ),
+        (
+            "torn down",
+            PodParts { deleting: true, cni_ip: blank, cni_ips: blank, ..running("web", address) },
+            leaked("pod-finished"),
+        ),
+        ("succeeded", PodParts { phase: "Succeeded", ..running("web", address) }, leaked("pod-finished")),
+        ("evicted", PodParts { phase: "Failed", ..running("web", "") }, leaked("pod-finished")),
+        (
+            "restarted in place, status still old",
+            PodParts { cni_ip: blank, ..running("web", address) },
+            vec![],
+        ),
+        ("with another address", running("web", "10.244.1.1"), {
+            let mut found = vec!["unallocated-in-use 10.244.1.1 null".replace(" null", "")];
+            found.extend(leaked("pod-has-other-address"));
+            found
+        }),
+        ("on another node", PodParts { node: "node-2", ..running("web", "") }, {
+            let mut found = leaked("pod-moved");
+            found.push("endpoint-of-missing-node default/web".into());
+            found
+        }),
+        ("another pod", PodParts { host_network: true, ..running("other", address) }, leaked("no-owner")),
+        (
+            "now on the host's network",
+            PodParts { host_network: true, ..running("web", address) },
+            leaked("pod-has-other-address"),
+        ),
+        (
+            "named by network-status only",
+            PodParts { network_status: Some(r#"[{"ips":["10.244.1.0"]}]"#), ..running("other", "") },
+            vec![],
+        ),
+    ];
+    for (name, pod, expected) in cases {
+        assert_eq!(verdict(&with_pods(kubernetes(record("web")), &[pod])), expected, "{name}");
+    }
+}
+
+#[test]
+fn addresses_that_bypass_ipam_accuse_nobody() {
+    let pod = PodParts { no_ipam: Some(r#"["10.244.1.3"]"#), ..running("web", "10.244.1.3") };
+    let mut cluster = kubernetes(Value::Null);
+    cluster = with_pods(cluster, &[pod]);
+    assert_eq!(verdict(&cluster), [""; 0]);
+}
+
+fn service_record(name: &str) -> Value {
+    json!({"handle_id": "lb-x", "secondary": {"type": "LoadBalancer", "namespace": "default", "service": name}})
+}
+
+fn with_service(record: Value, pool: &str, service: Service) -> Cluster {
+    let mut cluster = kubernetes(record);
+    cluster.resource("ippools/lb", json!({"cidr": pool, "blockSize": 30, "allowedUses": ["LoadBalancer"]}));
+    cluster.0.kube_controllers = Some(KubeControllersConfiguration::default());
+    cluster.0.services.push(versioned(Service { namespace: "default".into(), ..service }));
+    cluster
+}
+
+#[test]
+fn services_and_their_records() {
+    let created = "2026-05-01T08:00:00Z".parse().ok();
+    let web = |ingress: &[&str]| Service {
+        name: "web".into(),
+        created,
+        ingress: ingress.iter().map(|a| a.parse().unwrap()).collect(),
+        ..Service::default()
+    };
+    let expect = |record, service, expected: &[&str], what: &str| {
+        let mut cluster = with_service(record, "10.250.0.0/24", service);
+        cluster.block(
+            "10.250.0.0/30",
+            Some("virtual:load-balancer"),
+            [Value::Null, Value::Null, Value::Null, Value::Null],
+        );
+        assert_eq!(verdict(&cluster), expected, "{what}");
+    };
+    expect(service_record("web"), web(&["10.244.1.0"]), &[], "a record of the service holds it");
+    expect(
+        service_record("gone"),
+        web(&["10.9.9.9"]),
+        &["leaked-address 10.244.1.0 [\"service-gone\"]"],
+        "gone; a cloud's address is nobody's business",
+    );
+    expect(service_record("web"), web(&["10.9.9.9"]), &["service-address-extra 10.244.1.0"], "extra");
+    expect(Value::Null, web(&["10.250.0.9"]), &["unallocated-in-use 10.250.0.9"], "in the pool, no record");
+    expect(Value::Null, web(&[]), &["service-without-address default/web"], "no address");
+    let foreign = Service { class: Some("cloud".into()), ..web(&["10.250.0.9"]) };
+    expect(Value::Null, foreign, &[], "of another class");
+    let young = Service { created: "2026-05-01T11:55:00Z".parse().ok(), ..web(&[]) };
+    expect(Value::Null, young, &[], "young");
+}
+
+#[test]
+fn a_cloud_with_load_balancers_is_healthy() {
+    let mut cluster = kubernetes(Value::Null);
+    let ingress = vec!["10.244.1.2".parse().unwrap(), "203.0.113.7".parse().unwrap()];
+    cluster.0.services.push(versioned(Service { name: "web".into(), ingress, ..Service::default() }));
+    assert_eq!(verdict(&cluster), [""; 0]);
+}
+
+#[test]
+fn a_stopped_machine_keeps_its_address() {
+    let mut machine = record("virt-launcher-vm-1-abcde");
+    machine["secondary"]["vmi-name"] = json!("vm-1");
+    for record in [machine, json!({"handle_id": "k8s-pod-network.vmi.default.vm-1"})] {
+        let mut cluster = kubernetes(record);
+        assert_eq!(verdict(&cluster), ["leaked-address 10.244.1.0 [\"vm-gone\"]"]);
+        cluster.0.machines.push(versioned(Machine { namespace: "default".into(), name: "vm-1".into() }));
+        assert_eq!(verdict(&cluster), [""; 0]);
+    }
+}
+
+#[test]
+fn all_pods_of_a_machine_are_one_owner() {
+    let pod = |name| PodParts { machine: Some("vm-1"), ..running(name, "10.244.1.0") };
+    let record = json!({"handle_id": "k8s-pod-network.vmi.default.vm-1"});
+    let cluster =
+        with_pods(kubernetes(record.clone()), &[pod("virt-launcher-vm-1-a"), pod("virt-launcher-vm-1-b")]);
+    assert_eq!(verdict(&cluster), [""; 0]);
+    let cluster = with_pods(kubernetes(record), &[pod("virt-launcher-vm-1-a"), running("web", "10.244.1.0")]);
+    assert_eq!(verdict(&cluster), ["duplicate-address 10.244.1.0"]);
+}
+
+/// etcd and Kubernetes both read.
+fn both(pods: &[PodParts<'_>]) -> Cluster {
+    let mut cluster = kubernetes(record("web"));
+    cluster.0.datastore = DatastoreKind::Etcd;
+    cluster.0.mark_read([Source::Endpoints]);
+    cluster.endpoint("node-1", "web", &["10.244.1.0/32"]);
+    with_pods(cluster, pods)
+}
+
+#[test]
+fn endpoints_against_pods() {
+    let web = "default/node--1-k8s-web-eth0";
+    assert_eq!(verdict(&both(&[running("web", "10.244.1.0")])), [""; 0]);
+    assert_eq!(verdict(&both(&[])), [format!("endpoint-without-pod {web}")]);
+    let other = running("other", "");
+    let found = verdict(&both(&[running("web", "10.244.1.0"), other]));
+    assert_eq!(found, ["pod-without-endpoint default/other"]);
+    let disagreeing = PodParts { cni_ip: Some("10.244.1.0/32"), ..running("web", "10.244.1.3") };
+    assert_eq!(verdict(&both(&[disagreeing])), ["pod-address-disagreement default/web"]);
+    let v6_only_in_annotation =
+        PodParts { cni_ips: Some("10.244.1.0/32,fd00::1/128"), ..running("web", "10.244.1.0") };
+    let about_pods =
+        |cluster: &Cluster| verdict(cluster).into_iter().filter(|f| f.starts_with("pod-")).count();
+    assert_eq!(about_pods(&both(&[v6_only_in_annotation])), 0);
+    let mut moved = both(&[PodParts { node: "node-2", ..running("web", "10.244.1.0") }]);
+    moved.resource("nodes/node-2", json!({}));
+    assert!(verdict(&moved).contains(&format!("endpoint-node-mismatch {web}")));
+    let mut renamed = both(&[PodParts { node: "k8s-1", ..running("web", "10.244.1.0") }]);
+    renamed.0.nodes[0].value.kubernetes_name = Some("k8s-1".into());
+    assert_eq!(verdict(&renamed), [""; 0]);
+}
+
+#[test]
+fn custom_resources() {
+    let mut cluster = kubernetes(json!({"handle_id": "net.ABCDEF"}));
+    cluster.put("/calico/ipam/v2/handle/net.abcdef", json!({"block": {}}));
+    cluster.put("/calico/ipam/v2/host/node-1/ipv4/block/10.244.1.0-30", json!({"state": "confirmed"}));
+    let report = |cluster: &Cluster| -> Vec<String> {
+        let report = check(&cluster.0, &Options::default());
+        let named =
+            |f: &&crate::Finding| ["handle-case-collision", "affinity-labels"].contains(&f.code.name());
+        report.findings.iter().filter(named).map(|f| format!("{} {}", f.code, f.subject)).collect()
+    };
+    assert_eq!(
+        report(&cluster),
+        ["handle-case-collision net.abcdef"],
+        "no version and no label: an old cluster"
+    );
+    cluster.resource("clusterinformations/default", json!({"calicoVersion": "v3.31.0"}));
+    assert_eq!(
+        report(&cluster),
+        ["handle-case-collision net.abcdef", "affinity-labels node-1/10.244.1.0/30"]
+    );
+    let labels = cluster.0.affinities[0].value.key.labels().map(|(name, value)| (name.to_owned(), value));
+    let version = ObjectVersion { labels: labels.into(), ..ObjectVersion::default() };
+    cluster.0.affinities[0].revision = Revision::Kubernetes(Box::new(version));
+    assert_eq!(report(&cluster), ["handle-case-collision net.abcdef"]);
+}
