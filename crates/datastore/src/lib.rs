@@ -1,14 +1,22 @@
 //! Data access of calipam: etcd v3, files of its data, and the settings that say where it is.
 //!
+//! [`Settings::resolve`](settings::Settings::resolve) says where the data is, [`Datastore::open`] opens
+//! it, [`Datastore::observe`] reads all of it into a [`Snapshot`](calipam_model::snapshot::Snapshot).
+//!
 //! "Facts" in the documentation of this crate means `docs/calico-ipam.md` of the project.
 
 pub mod error;
 mod etcd;
+pub mod etcd_snapshot;
+pub mod export;
+pub mod observe;
 mod protobuf;
 pub mod raw;
 mod secret;
 pub mod settings;
+mod store;
 
 pub use self::error::{Error, Failure, FileError, Result, SettingsError};
 pub use self::etcd::EtcdClient;
 pub use self::secret::{Secret, redact_url};
+pub use self::store::Datastore;

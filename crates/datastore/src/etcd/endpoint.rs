@@ -38,7 +38,9 @@ pub(crate) fn normalise(endpoint: &str, tls: &TlsSettings) -> Result<String, Set
     let uri: tonic::transport::Uri = format!("{scheme}://{host}")
         .parse()
         .map_err(|_| bad("it is no URL of the form https://HOST:PORT"))?;
-    if uri.host().is_none_or(str::is_empty) || uri.path() != "/" || uri.query().is_some() {
+    // A port that is no number reads as no port at all.
+    let whole = uri.port_u16().is_some() || uri.host() == Some(host);
+    if uri.host().is_none_or(str::is_empty) || !whole || uri.path() != "/" || uri.query().is_some() {
         return Err(bad("it is no URL of the form https://HOST:PORT"));
     }
     let port = uri.port_u16().unwrap_or(2379);

@@ -19,6 +19,8 @@ pub(crate) struct Range {
     /// Any member may answer from what it has. Sound where the same member has answered at this
     /// revision before.
     pub serializable: bool,
+    /// Values are left out.
+    pub keys_only: bool,
 }
 
 impl Range {
@@ -50,6 +52,12 @@ impl Range {
         self
     }
 
+    /// Without values.
+    pub fn keys_only(mut self) -> Self {
+        self.keys_only = true;
+        self
+    }
+
     /// The message `RangeRequest`.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(self.start.len() + self.end.len() + 32);
@@ -58,6 +66,7 @@ impl Range {
         put_number(&mut out, 3, self.limit as u64);
         put_number(&mut out, 4, self.revision as u64);
         put_number(&mut out, 7, u64::from(self.serializable));
+        put_number(&mut out, 8, u64::from(self.keys_only));
         out
     }
 }

@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
+use tokio::sync::OnceCell;
 use tonic::client::Grpc;
 use tonic::codegen::http::uri::PathAndQuery;
 use tonic::metadata::AsciiMetadataValue;
@@ -27,15 +28,15 @@ use crate::settings::EtcdSettings;
 
 /// How long the first endpoint has for itself before the next one is tried beside it.
 const STAGGER: Duration = Duration::from_millis(300);
-/// Connections to the endpoint: one alone keeps one core busy with reading it.
-const CONNECTIONS: usize = 2;
 
 /// A connection to an etcd v3 server.
 #[derive(Debug)]
 pub struct EtcdClient {
     endpoint: String,
     settings: EtcdSettings,
-    channels: Vec<Channel>,
+    channel: Channel,
+    /// A second connection, opened for reading much; `None` where that failed.
+    second: OnceCell<Option<Channel>>,
     turn: AtomicUsize,
     requests: AtomicU64,
     token: Mutex<Option<AsciiMetadataValue>>,
@@ -84,7 +85,8 @@ impl EtcdClient {
         let client = Self {
             endpoint: endpoint.to_owned(),
             settings: settings.clone(),
-            channels: vec![channel],
+            channel,
+            second: OnceCell::new(),
             turn: AtomicUsize::new(0),
             requests: AtomicU64::new(0),
             token: Mutex::new(None),
@@ -103,15 +105,10 @@ impl EtcdClient {
         }
     }
 
-    /// Opens further connections to the same endpoint, for reading much.
-    pub(crate) async fn widen(&mut self) {
-        while self.channels.len() < CONNECTIONS {
-            match endpoint::open(&self.endpoint, &self.settings).await {
-                Ok(channel) => self.channels.push(channel),
-                // One is enough to go on.
-                Err(_) => return,
-            }
-        }
+    /// Opens a second connection to the same endpoint, for reading much: one alone keeps one core busy.
+    pub(crate) async fn widen(&self) {
+        let open = async || endpoint::open(&self.endpoint, &self.settings).await.ok();
+        self.second.get_or_init(open).await;
     }
 
     /// The endpoint that is used, without user and password.
@@ -148,7 +145,7 @@ impl EtcdClient {
     async fn authenticate(&self) -> std::result::Result<(), Failure> {
         let Some((user, password)) = &self.settings.user else { return Ok(()) };
         self.requests.fetch_add(1, Ordering::Relaxed);
-        let channel = etcd_client::Channel::Tonic(self.channels[0].clone());
+        let channel = etcd_client::Channel::Tonic(self.channel.clone());
         let result = async {
             let mut client = etcd_client::Client::from_channel(channel, None).await?.auth_client();
             client.authenticate(user.clone(), password.reveal().to_owned()).await
@@ -184,9 +181,12 @@ impl EtcdClient {
 
     async fn send(&self, path: &'static str, message: Bytes) -> std::result::Result<Bytes, Failure> {
         self.requests.fetch_add(1, Ordering::Relaxed);
-        let turn = self.turn.fetch_add(1, Ordering::Relaxed) % self.channels.len();
+        let channel = match (self.turn.fetch_add(1, Ordering::Relaxed) % 2, self.second.get()) {
+            (1, Some(Some(second))) => second.clone(),
+            _ => self.channel.clone(),
+        };
         let token = self.token.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone();
-        let sent = unary(self.channels[turn].clone(), path, message, token);
+        let sent = unary(channel, path, message, token);
         match tokio::time::timeout(self.settings.request_timeout, sent).await {
             Ok(result) => result.map_err(|status| self.classify(&status)),
             Err(_) => Err(Failure::TimedOut(self.settings.request_timeout.as_secs())),

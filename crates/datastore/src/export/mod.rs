@@ -16,6 +16,7 @@ use serde::{Deserialize, Serialize};
 
 pub use self::read::{looks_like_export, read};
 pub use self::write::Writer;
+pub(crate) use self::write::write_line;
 
 /// What the first line says about the kind of file.
 const FORMAT: &str = "calipam-export";

@@ -66,6 +66,12 @@ impl Writer {
         self.line(&Line::of(entry)).map_err(|e| Error::file(&self.path, e))
     }
 
+    /// Writes lines that [`write_line`] made; `entries` is their number.
+    pub(crate) fn lines(&mut self, text: &[u8], entries: u64) -> Result<()> {
+        self.entries += entries;
+        self.output.as_write().write_all(text).map_err(|e| Error::file(&self.path, e))
+    }
+
     /// Writes the footer and gives the file its name. Gives the number of entries.
     ///
     /// # Errors
@@ -92,5 +98,15 @@ impl Writer {
         let output = self.output.as_write();
         serde_json::to_writer(&mut *output, value)?;
         output.write_all(b"\n")
+    }
+}
+
+/// Appends the line of an entry to `text`.
+pub(crate) fn write_line(text: &mut Vec<u8>, entry: &RawEntry<'_>) {
+    let start = text.len();
+    // Texts and base64 always serialise. Were a line missing, the footer's number would tell.
+    match serde_json::to_writer(&mut *text, &Line::of(entry)) {
+        Ok(()) => text.push(b'\n'),
+        Err(_) => text.truncate(start),
     }
 }

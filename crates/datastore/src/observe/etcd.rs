@@ -1,0 +1,202 @@
+//! The whole read of an etcd datastore at one revision.
+
+use std::sync::Arc;
+
+use calipam_model::key::{BLOCK_PREFIX, HANDLE_PREFIX, IPAM_PREFIX, RESOURCE_PREFIX};
+use jiff::Timestamp;
+
+use super::ProgressFn;
+use super::plan::{self, Part, Sample};
+use super::pull::{Collector, Pull};
+use crate::error::{Error, Failure, Result};
+use crate::etcd::EtcdClient;
+use crate::etcd::message::{Range, Reply};
+use crate::raw::{next_key, prefix_end};
+
+/// How often a read is begun before it is given up, where its revision is compacted or the connection
+/// breaks.
+const ATTEMPTS: u32 = 4;
+/// Most affinities and nodes in the first request.
+const FIRST_LIMIT: i64 = 20_000;
+const FIRST_NODES: i64 = 1_000;
+
+/// A whole read.
+#[derive(Debug)]
+pub(crate) struct Observed<C> {
+    /// What took the entries.
+    pub collector: C,
+    /// The revision at which everything was read.
+    pub revision: i64,
+    /// When the first answer came.
+    pub taken_at: Timestamp,
+}
+
+/// Reads everything at one revision. `start` makes the collector, anew for each attempt, from revision
+/// and time.
+///
+/// # Errors
+/// Where etcd cannot be read, or holds nothing of Calico.
+pub(crate) async fn observe<C: Collector>(
+    client: &Arc<EtcdClient>,
+    start: impl Fn(i64, Timestamp, &[Reply]) -> Result<C>,
+    progress: &ProgressFn,
+) -> Result<Observed<C>> {
+    client.widen().await;
+    let mut attempt = 1;
+    loop {
+        match attempt_once(client, &start, progress).await {
+            Err(Error::Request { failure, endpoint, .. })
+                if failure == Failure::Compacted && attempt == ATTEMPTS =>
+            {
+                return Err(Error::Compacted { endpoint, attempts: ATTEMPTS });
+            }
+            Err(Error::Request { failure, .. })
+                if attempt < ATTEMPTS && (failure == Failure::Compacted || failure.is_transient()) =>
+            {
+                tracing::info!("reading again from the start: {failure}");
+                attempt += 1;
+            }
+            result => return result,
+        }
+    }
+}
+
+async fn attempt_once<C: Collector>(
+    client: &Arc<EtcdClient>,
+    start: &impl Fn(i64, Timestamp, &[Reply]) -> Result<C>,
+    progress: &ProgressFn,
+) -> Result<Observed<C>> {
+    let first = first_ranges();
+    let mut replies = client.ranges(&first, "Calico's configuration").await?;
+    let taken_at = Timestamp::now();
+    let revision = replies.first().map_or(0, |reply| reply.revision);
+    let collector = start(revision, taken_at, &replies)?;
+    let pull = Pull::new(Arc::clone(client), revision, collector, Arc::clone(progress));
+    let mut rest = Vec::new();
+    for (range, reply) in first.iter().zip(&replies) {
+        pull.add(reply)?;
+        rest.extend(remainder(range, reply));
+    }
+    pull.push(rest);
+    let affinities = affinity_keys(client, revision, &first[AFFINITIES], &replies[AFFINITIES]).await?;
+    replies.clear();
+    let keys = plan::block_keys(affinities.iter().map(Vec::as_slice));
+    drop(affinities);
+    pull.push(plan::blocks(&keys));
+    let mut tasks = pull.start();
+    let sample = sample(client, revision, &keys).await?;
+    pull.push(sample.handles_and_endpoints(keys.len()));
+    pull.close();
+    while let Some(ended) = tasks.join_next().await {
+        ended.unwrap_or_else(|e| Err(lost_task(client, &e)))?;
+    }
+    if pull.entries() == 0 {
+        require_calico(client, revision).await?;
+    }
+    let collector = pull.finish().ok_or_else(|| lost_task(client, &"a task is still reading"))?;
+    Ok(Observed { collector, revision, taken_at })
+}
+
+/// Place of the affinities in [`first_ranges`].
+const AFFINITIES: usize = 2;
+
+/// What is small, or says where the rest lies. Between them and the three large ranges, everything
+/// below the IPAM prefix is covered: keys that nobody knows are findings.
+fn first_ranges() -> Vec<Range> {
+    let after = |prefix: &str| prefix_end(prefix.as_bytes());
+    let resource = |plural: &str| format!("{RESOURCE_PREFIX}{plural}/");
+    vec![
+        Range::between(IPAM_PREFIX, BLOCK_PREFIX).with_limit(FIRST_LIMIT),
+        Range::between(after(BLOCK_PREFIX), HANDLE_PREFIX).with_limit(FIRST_LIMIT),
+        // Affinities: `host/` and `virtual/`.
+        Range::between(after(HANDLE_PREFIX), after(IPAM_PREFIX)).with_limit(FIRST_LIMIT),
+        Range::prefix(&resource("clusterinformations")).with_limit(FIRST_LIMIT),
+        // ipamconfigurations, ippools, ipreservations and kubecontrollersconfigurations are neighbours.
+        Range::between(resource("ipamconfigurations"), after(&resource("kubecontrollersconfigurations")))
+            .with_limit(FIRST_LIMIT),
+        Range::prefix(&resource("nodes")).with_limit(FIRST_NODES),
+    ]
+}
+
+/// What a limit kept back.
+fn remainder(range: &Range, reply: &Reply) -> Option<Part> {
+    let mut last = None;
+    reply.for_each(|entry| last = Some(next_key(entry.key)))?;
+    let expected = usize::try_from(reply.count).unwrap_or(0).saturating_sub(reply.len);
+    let what = "nodes and affinities";
+    reply.more.then(|| Part {
+        range: Range::between(last.unwrap_or_default(), range.end.as_slice()),
+        expected,
+        what,
+    })
+}
+
+/// The keys of all affinities: those of the first answer, and those that its limit kept back.
+async fn affinity_keys(
+    client: &EtcdClient,
+    revision: i64,
+    range: &Range,
+    first: &Reply,
+) -> Result<Vec<Vec<u8>>> {
+    let mut keys = Vec::with_capacity(first.len);
+    let mut take = |reply: &Reply| reply.for_each(|entry| keys.push(entry.key.to_vec()));
+    take(first);
+    if let Some(part) = remainder(range, first) {
+        let rest = part.range.at(revision).keys_only();
+        take(&client.range(&rest, part.what).await?);
+    }
+    Ok(keys)
+}
+
+/// Looks at some blocks all over the range.
+async fn sample(client: &EtcdClient, revision: i64, blocks: &[Vec<u8>]) -> Result<Sample> {
+    let mut sample = Sample::default();
+    let ranges: Vec<Range> =
+        plan::sample_ranges(blocks).into_iter().map(|range| range.at(revision)).collect();
+    if !ranges.is_empty() {
+        for reply in client.ranges(&ranges, "blocks").await? {
+            reply.for_each(|entry| sample.add(entry.value));
+        }
+    }
+    Ok(sample)
+}
+
+/// An etcd without any key of Calico is most likely the wrong one.
+async fn require_calico(client: &EtcdClient, revision: i64) -> Result<()> {
+    let range = Range::prefix("/calico/").at(revision).with_limit(1).keys_only();
+    match client.range(&range, "/calico/").await?.len {
+        0 => Err(Error::NoCalico { location: client.endpoint().to_owned() }),
+        _ => Ok(()),
+    }
+}
+
+fn lost_task(client: &EtcdClient, reason: &impl ToString) -> Error {
+    Error::Request {
+        endpoint: client.endpoint().to_owned(),
+        what: "everything".into(),
+        failure: Failure::Other(reason.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use calipam_model::key::ENDPOINT_PREFIX;
+
+    use super::*;
+
+    /// The first ranges and the three large ones together cover every key below the IPAM prefix once.
+    #[test]
+    fn nothing_below_the_ipam_prefix_is_left_out() {
+        let mut ranges = first_ranges();
+        ranges.truncate(3);
+        ranges.push(Range::prefix(BLOCK_PREFIX));
+        ranges.push(Range::prefix(HANDLE_PREFIX));
+        ranges.sort_by(|a, b| a.start.cmp(&b.start));
+        assert_eq!(ranges[0].start, IPAM_PREFIX.as_bytes());
+        for pair in ranges.windows(2) {
+            assert_eq!(pair[0].end, pair[1].start);
+        }
+        assert_eq!(ranges.last().unwrap().end, prefix_end(IPAM_PREFIX.as_bytes()));
+        assert!(first_ranges().iter().all(|r| !r.start.starts_with(ENDPOINT_PREFIX.as_bytes())));
+    }
+}

@@ -1,0 +1,93 @@
+//! Exporting a datastore: the entries of a whole read go to the file as they come.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use calipam_model::config::ClusterInformation;
+use calipam_model::snapshot::{Coverage, Snapshot};
+
+use super::{ETCD_SOURCES, ProgressFn, observe_etcd};
+use crate::error::Result;
+use crate::etcd::EtcdClient;
+use crate::etcd::message::Reply;
+use crate::export::{Header, Writer, write_line};
+use crate::observe::{Collector, DataFile, MemoryStore};
+use crate::raw::{RawEntry, is_read};
+use crate::secret::redact_url;
+
+/// Lines that are ready to be written, and their number.
+#[derive(Default)]
+pub(crate) struct Lines {
+    text: Vec<u8>,
+    entries: u64,
+}
+
+impl Collector for Writer {
+    type Chunk = Lines;
+
+    fn add(chunk: &mut Lines, entry: RawEntry<'_>) {
+        write_line(&mut chunk.text, &entry);
+        chunk.entries += 1;
+    }
+
+    fn commit(&mut self, chunk: Lines) -> Result<()> {
+        self.lines(&chunk.text, chunk.entries)
+    }
+}
+
+/// Exports etcd at one revision. Gives the number of entries.
+pub(crate) async fn export_etcd(client: &Arc<EtcdClient>, path: &Path, progress: &ProgressFn) -> Result<u64> {
+    let start = |revision: i64, taken_at: jiff::Timestamp, first: &[Reply]| {
+        let location = redact_url(client.endpoint());
+        let mut header = Header::new("etcd", &location, &revision.to_string(), &taken_at.to_string());
+        header.guid = guid(first);
+        let coverage = ETCD_SOURCES.into_iter().map(|source| (source, Coverage::Read)).collect();
+        Writer::create(path, &header.with_coverage(&coverage))
+    };
+    observe_etcd(client, start, progress).await?.collector.finish()
+}
+
+/// The GUID of the cluster, which the first answers hold.
+fn guid(first: &[Reply]) -> String {
+    let mut guid = String::new();
+    for reply in first {
+        // What cannot be read shows in a check of the export.
+        let _ = reply.for_each(|entry| {
+            if entry.key.ends_with(b"/clusterinformations/default")
+                && let Ok(information) = ClusterInformation::parse(entry.value)
+            {
+                guid = information.guid;
+            }
+        });
+    }
+    guid
+}
+
+/// Exports what lies in a file: a snapshot of etcd becomes an export, an export is packed or unpacked.
+pub(crate) fn export_file(file: &DataFile, path: &Path, progress: &ProgressFn) -> Result<u64> {
+    let mut writer = Writer::create(path, &header(&file.observe(progress)?))?;
+    let mut result = Ok(());
+    file.entries(|entry| {
+        if result.is_ok() && is_read(entry.key) {
+            result = writer.entry(entry);
+        }
+    })?;
+    result?;
+    writer.finish()
+}
+
+/// Exports what lies in memory.
+pub(crate) fn export_memory(store: &MemoryStore, path: &Path) -> Result<u64> {
+    let mut writer = Writer::create(path, &header(&store.observe()))?;
+    for entry in store.entries.iter().filter(|entry| is_read(&entry.key)) {
+        writer.entry(&entry.as_entry())?;
+    }
+    writer.finish()
+}
+
+fn header(snapshot: &Snapshot) -> Header {
+    let (kind, taken_at) = (snapshot.datastore.to_string(), snapshot.taken_at.to_string());
+    let mut header = Header::new(&kind, &snapshot.location, &snapshot.revision, &taken_at);
+    header.guid = snapshot.cluster.as_ref().map(|c| c.guid.clone()).unwrap_or_default();
+    header.with_coverage(&snapshot.coverage)
+}

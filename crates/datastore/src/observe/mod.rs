@@ -1,0 +1,71 @@
+//! Reading everything that a check needs.
+
+mod etcd;
+mod export;
+mod file;
+mod lookup;
+mod memory;
+mod plan;
+mod pull;
+mod reread;
+
+use std::sync::Arc;
+
+use calipam_model::snapshot::{Snapshot, Source};
+
+pub(crate) use self::etcd::observe as observe_etcd;
+pub(crate) use self::export::{export_etcd, export_file, export_memory};
+pub use self::file::{DataFile, FileKind};
+pub(crate) use self::lookup::lookup_etcd;
+pub use self::lookup::{Lookup, Narrow};
+pub use self::memory::MemoryStore;
+pub(crate) use self::pull::Collector;
+pub(crate) use self::reread::reread_etcd;
+use crate::error::Result;
+use crate::raw::RawEntry;
+
+/// How far a read has come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Progress {
+    /// Objects read so far.
+    pub read: u64,
+    /// Objects that are expected in all, as far as is known.
+    pub expected: u64,
+}
+
+/// Takes the progress of a read; called from several threads.
+pub type ProgressFn = Arc<dyn Fn(Progress) + Send + Sync>;
+
+/// The sources that an etcd datastore holds.
+pub const ETCD_SOURCES: [Source; 11] = [
+    Source::Blocks,
+    Source::Affinities,
+    Source::Handles,
+    Source::Pools,
+    Source::Reservations,
+    Source::Nodes,
+    Source::Endpoints,
+    Source::ClusterInformation,
+    Source::KubeControllersConfiguration,
+    Source::IpamConfig,
+    Source::IpamConfiguration,
+];
+
+/// Gathers a [`Snapshot`].
+#[derive(Debug, Default)]
+pub(crate) struct SnapshotCollector {
+    pub snapshot: Snapshot,
+}
+
+impl Collector for SnapshotCollector {
+    type Chunk = Snapshot;
+
+    fn add(chunk: &mut Snapshot, entry: RawEntry<'_>) {
+        chunk.add_entry(entry.key, entry.value, entry.mod_revision);
+    }
+
+    fn commit(&mut self, chunk: Snapshot) -> Result<()> {
+        self.snapshot.absorb(chunk);
+        Ok(())
+    }
+}

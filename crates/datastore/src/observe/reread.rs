@@ -1,0 +1,69 @@
+//! Reading some keys again, to see whether they have changed.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use calipam_model::key::Key;
+use calipam_model::snapshot::{Coverage, DatastoreKind, Snapshot};
+use jiff::Timestamp;
+use tokio::task::JoinSet;
+
+use super::ETCD_SOURCES;
+use super::lookup::MAX_OPERATIONS;
+use crate::error::{Error, Failure, Result};
+use crate::etcd::EtcdClient;
+use crate::etcd::message::Range;
+use crate::secret::redact_url;
+
+/// Requests that are under way at the same time.
+const IN_FLIGHT: usize = 4;
+
+/// Reads keys again, all at one new revision, a hundred in each request. A key that is gone is not in
+/// the result.
+pub(crate) async fn reread_etcd(client: &Arc<EtcdClient>, keys: &BTreeSet<Key>) -> Result<Snapshot> {
+    let ranges: Vec<Range> = keys.iter().map(|key| Range::key(key.to_string())).collect();
+    let mut parts = ranges.chunks(MAX_OPERATIONS).map(<[Range]>::to_vec);
+    let mut snapshot = Snapshot::default();
+    let mut revision = 0;
+    if let Some(first) = parts.next() {
+        (revision, snapshot) = read(client, first).await?;
+    }
+    let taken_at = Timestamp::now();
+    let mut running = JoinSet::new();
+    loop {
+        while running.len() < IN_FLIGHT
+            && let Some(part) = parts.next()
+        {
+            let client = Arc::clone(client);
+            let part = part.into_iter().map(|range| range.at(revision)).collect();
+            running.spawn(async move { read(&client, part).await });
+        }
+        match running.join_next().await {
+            None => break,
+            Some(Ok(result)) => snapshot.absorb(result?.1),
+            Some(Err(lost)) => {
+                return Err(Error::Request {
+                    endpoint: redact_url(client.endpoint()),
+                    what: "what may have changed".into(),
+                    failure: Failure::Other(lost.to_string()),
+                });
+            }
+        }
+    }
+    snapshot.datastore = DatastoreKind::Etcd;
+    snapshot.location = redact_url(client.endpoint());
+    snapshot.revision = revision.to_string();
+    snapshot.taken_at = taken_at;
+    snapshot.coverage = ETCD_SOURCES.into_iter().map(|source| (source, Coverage::Partial)).collect();
+    Ok(snapshot)
+}
+
+async fn read(client: &EtcdClient, ranges: Vec<Range>) -> Result<(i64, Snapshot)> {
+    let mut snapshot = Snapshot::default();
+    let mut revision = 0;
+    for reply in client.ranges(&ranges, "what may have changed").await? {
+        revision = reply.revision;
+        reply.for_each(|e| snapshot.add_entry(e.key, e.value, e.mod_revision));
+    }
+    Ok((revision, snapshot))
+}
