@@ -131,19 +131,19 @@ mod tests {
     #[test]
     fn a_leak_stands_while_its_record_and_endpoint_are_unchanged() {
         let none = || Value::Null;
-        let first = cluster([pod("a"), none(), none(), none()]);
-        assert_eq!(standing(&first, &first), ["10.244.1.0"]);
+        let first = cluster([none(), pod("a"), none(), none()]);
+        assert_eq!(standing(&first, &first), ["10.244.1.1"]);
         let elsewhere = {
-            let mut later = cluster([pod("a"), pod("b"), none(), none()]);
+            let mut later = cluster([none(), pod("a"), pod("b"), none()]);
             later.0.blocks[0].revision = Revision::Etcd(8);
             later
         };
-        assert_eq!(standing(&first, &elsewhere), ["10.244.1.0"], "another address of the block changed");
+        assert_eq!(standing(&first, &elsewhere), ["10.244.1.1"], "another address of the block changed");
         let mut released = cluster([none(), none(), none(), none()]);
         released.0.blocks[0].revision = Revision::Etcd(8);
         assert_eq!(standing(&first, &released), [""; 0], "released meanwhile");
-        let mut arrived = cluster([pod("a"), none(), none(), none()]);
-        arrived.endpoint("node-1", "a", &["10.244.1.0/32"]);
+        let mut arrived = cluster([none(), pod("a"), none(), none()]);
+        arrived.endpoint("node-1", "a", &["10.244.1.1/32"]);
         assert_eq!(standing(&first, &arrived), [""; 0], "its endpoint has appeared");
     }
 }
