@@ -1,7 +1,7 @@
 //! What the machine must have, and how to get what it has not.
 
 use std::env;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::failure::Failure;
@@ -40,23 +40,27 @@ pub fn need_component(name: &str, component: &str) -> Result<(), Failure> {
         .hint(format!("install it with `rustup component add {component}`")))
 }
 
-/// The path of a Go that can build `wanted`, the version that a `go.mod` names.
+/// The path of a Go that can build `wanted`, the version that a `go.mod` names: the one on `PATH`, or the one where Go's
+/// instructions put it.
 pub fn go(wanted: &str) -> Result<PathBuf, Failure> {
-    let usual = || Some(PathBuf::from(USUAL_GO)).filter(|path| path.is_file());
-    let Some(path) = on_path("go").or_else(usual) else {
-        return Err(Failure::new("no Go on this machine").hint(go_hint(wanted)));
-    };
-    let output = Command::new(&path).arg("version").output();
-    let text = output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();
-    match go_version(&text) {
-        Some(found) if found >= OLDEST_GO => Ok(path),
-        Some((major, minor)) => Err(Failure::new(format!(
-            "{} is Go {major}.{minor}; 1.21 or newer is needed, which fetches the toolchain that a module names",
-            path.display()
-        ))
-        .hint(go_hint(wanted))),
-        None => Err(Failure::new(format!("{} does not tell its version", path.display())).hint(go_hint(wanted))),
+    let usual = Some(PathBuf::from(USUAL_GO)).filter(|path| path.is_file());
+    let mut problem = "no Go on this machine".to_owned();
+    for path in on_path("go").into_iter().chain(usual) {
+        match installed_go(&path) {
+            Some(found) if found >= OLDEST_GO => return Ok(path),
+            Some((major, minor)) => problem = format!("{} is Go {major}.{minor}: too old", path.display()),
+            None => problem = format!("{} does not tell its version", path.display()),
+        }
     }
+    Err(Failure::new(format!(
+        "{problem}; 1.21 or newer is needed, which fetches the version that a module names"
+    ))
+    .hint(go_hint(wanted)))
+}
+
+fn installed_go(path: &Path) -> Option<(u32, u32)> {
+    let output = Command::new(path).arg("version").output().ok()?;
+    go_version(&String::from_utf8_lossy(&output.stdout))
 }
 
 fn go_hint(wanted: &str) -> String {

@@ -167,7 +167,6 @@ impl Etcd {
             "--log-level=warn".to_owned(),
             "--quota-backend-bytes=8589934592".to_owned(),
             "--max-request-bytes=33554432".to_owned(),
-            "--max-txn-ops=10000".to_owned(),
         ];
         if let Some(pki) = &self.pki {
             arguments.push(format!("--cert-file={}", pki.server.certificate.display()));

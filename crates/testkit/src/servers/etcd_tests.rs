@@ -1,7 +1,7 @@
 //! What the launcher promises, tried on real servers.
 
 use std::fs;
-use std::net::{Ipv4Addr, TcpStream};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::path::Path;
 use std::thread;
 use std::time::Duration;
@@ -190,6 +190,16 @@ fn a_snapshot_is_a_database_with_its_checksum() {
         assert_eq!(Sha256::digest(database).as_slice(), checksum);
         assert_eq!(database[16..20], 0xED0C_DAED_u32.to_le_bytes(), "the first page is bbolt's");
         assert!(database.windows(21).any(|window| window == b"found in the snapshot"));
+    }
+}
+
+#[test]
+fn a_taken_port_is_recognised() {
+    let taken = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let argument = format!("--listen-client-urls=http://{}", taken.local_addr().unwrap());
+    for version in [EtcdVersion::V3_6, EtcdVersion::V3_4] {
+        let error = EtcdOptions::new().version(version).argument(&argument).start().unwrap_err();
+        assert!(error.is_port_taken(), "{error}");
     }
 }
 

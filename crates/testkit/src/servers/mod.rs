@@ -9,6 +9,9 @@ mod etcd_access;
 #[cfg(test)]
 mod etcd_tests;
 mod http;
+mod kube_apiserver;
+#[cfg(test)]
+mod kube_apiserver_tests;
 pub mod locate;
 mod options;
 mod pki;
@@ -20,6 +23,7 @@ use std::path::{Path, PathBuf};
 pub use self::error::ServerError;
 pub use self::etcd::{Etcd, EtcdVersion};
 pub use self::http::Response;
+pub use self::kube_apiserver::KubeApiserver;
 pub use self::options::{EtcdOptions, EtcdTls, Login};
 pub use self::pki::{Identity, Pki};
 

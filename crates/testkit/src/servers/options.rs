@@ -76,6 +76,9 @@ impl EtcdOptions {
     }
 
     /// Adds an argument to etcd's command line, after the launcher's own: the last one of a name counts.
+    ///
+    /// The limit of operations in one transaction is etcd's own, 128, as in clusters; `--max-txn-ops=10000` makes seeding
+    /// faster.
     pub fn argument(mut self, argument: &str) -> Self {
         self.arguments.push(argument.to_owned());
         self

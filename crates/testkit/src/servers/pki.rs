@@ -10,6 +10,9 @@ use rcgen::{
 
 use super::error::ServerError;
 
+/// The common name of client certificates.
+const ADMINISTRATOR: &str = "root";
+
 /// A certificate and its key as PEM files.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Identity {
@@ -26,7 +29,8 @@ pub struct Pki {
     pub ca: PathBuf,
     /// For 127.0.0.1 and localhost.
     pub server: Identity,
-    /// A client that servers accept. Its common name is `root`, etcd's administrator.
+    /// A client that servers accept, and an administrator of both: its common name is `root`, which etcd knows, and its
+    /// organization `system:masters`, which Kubernetes knows.
     pub client: Identity,
     /// A client whose certificate is signed by another authority: servers that ask for certificates refuse it.
     pub stranger: Identity,
@@ -42,15 +46,15 @@ impl Pki {
         Ok(Self {
             ca: write(folder, "ca.crt", &home.certificate)?,
             server: home.sign(folder, "server", "calipam test server")?,
-            client: home.sign(folder, "client", "root")?,
-            stranger: away.sign(folder, "stranger", "root")?,
+            client: home.sign(folder, "client", ADMINISTRATOR)?,
+            stranger: away.sign(folder, "stranger", ADMINISTRATOR)?,
             stranger_ca: write(folder, "stranger-ca.crt", &away.certificate)?,
         })
     }
 }
 
 /// Writes a text file and gives its path.
-fn write(folder: &Path, name: &str, text: &str) -> Result<PathBuf, ServerError> {
+pub(super) fn write(folder: &Path, name: &str, text: &str) -> Result<PathBuf, ServerError> {
     let path = folder.join(name);
     fs::write(&path, text).map_err(ServerError::io(format!("cannot write {}", path.display())))?;
     Ok(path)
@@ -77,6 +81,9 @@ impl Authority {
     fn sign(&self, folder: &Path, file: &str, common_name: &str) -> Result<Identity, ServerError> {
         let mut params = CertificateParams::new(vec!["127.0.0.1".to_owned(), "localhost".to_owned()])?;
         params.distinguished_name.push(DnType::CommonName, common_name);
+        if common_name == ADMINISTRATOR {
+            params.distinguished_name.push(DnType::OrganizationName, "system:masters");
+        }
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
         params.extended_key_usages =
             vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];

@@ -1,0 +1,227 @@
+//! A real API server of Kubernetes for one test, on an etcd of its own.
+
+use std::fs;
+use std::io::{self, Read, Write};
+use std::net::{Ipv4Addr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
+use tempfile::TempDir;
+
+use super::error::ServerError;
+use super::etcd::Etcd;
+use super::http::{self, Response};
+use super::locate::{self, Program};
+use super::pki::{self, Pki};
+use super::port;
+use super::process::Process;
+use super::workspace;
+
+const NAME: &str = "kube-apiserver";
+
+/// How long a start may take; on an idle machine it takes two to four seconds.
+const START: Duration = Duration::from_secs(180);
+
+/// How often a start is tried with another port.
+const ATTEMPTS: usize = 5;
+
+/// How long the server may take to answer one request.
+const ANSWER: Duration = Duration::from_secs(30);
+
+/// The bearer token of an administrator.
+const TOKEN: &str = "calipam-test-admin";
+
+/// The file that names the token's user and groups.
+const TOKENS: &str = "tokens.csv";
+
+/// The kubeconfig file for clients.
+const KUBECONFIG: &str = "kubeconfig.yaml";
+
+/// A running API server with an empty etcd of its own, listening on 127.0.0.1. Dropping it kills both.
+///
+/// RBAC is on; service accounts are not checked, so that pods can be created as they are. Who has the token or the
+/// client certificate of [`pki`](Self::pki) is an administrator. There are no controllers, no scheduler and no kubelet:
+/// objects stay as they were written.
+#[derive(Debug)]
+pub struct KubeApiserver {
+    // Dropped in this order: the server before its datastore and its folder.
+    process: Process,
+    etcd: Etcd,
+    home: TempDir,
+    port: u16,
+    pki: Pki,
+}
+
+impl KubeApiserver {
+    /// Starts an etcd and an API server, and waits until it is ready for requests.
+    pub fn start() -> Result<Self, ServerError> {
+        let program = locate::find(Program::KubeApiserver, &workspace())?;
+        let etcd = Etcd::start()?;
+        let home = tempfile::Builder::new()
+            .prefix("calipam-kube-")
+            .tempdir()
+            .map_err(ServerError::io("cannot make a temporary folder"))?;
+        let pki = Pki::create(home.path())?;
+        pki::write(home.path(), TOKENS, &format!("{TOKEN},admin,admin,\"system:masters\"\n"))?;
+        let mut attempt = 1;
+        loop {
+            let port = port::reserve().map_err(ServerError::io("cannot get a free port"))?;
+            let arguments = arguments(home.path(), &etcd, &pki, port);
+            let mut process = Process::spawn(NAME, &program, &arguments, home.path())?;
+            match process.wait_until("ready", START, || ready(port, &pki)) {
+                Err(error) if error.is_port_taken() && attempt < ATTEMPTS => attempt += 1,
+                Err(error) => return Err(error),
+                Ok(()) => {
+                    write_kubeconfig(home.path(), port, &pki)?;
+                    return Ok(Self { process, etcd, home, port, pki });
+                }
+            }
+        }
+    }
+
+    /// Where clients connect, such as `https://127.0.0.1:40123`.
+    pub fn url(&self) -> String {
+        url(self.port)
+    }
+
+    /// The bearer token of an administrator.
+    pub fn token(&self) -> &'static str {
+        TOKEN
+    }
+
+    /// The certificates: `ca` signed the server's and is trusted for clients'.
+    pub fn pki(&self) -> &Pki {
+        &self.pki
+    }
+
+    /// A kubeconfig file with the server, its authority and the administrator's token.
+    pub fn kubeconfig(&self) -> PathBuf {
+        self.home.path().join(KUBECONFIG)
+    }
+
+    /// The datastore behind the server, for seeding many objects: they lie under `/registry/` and may be JSON.
+    pub fn etcd(&self) -> &Etcd {
+        &self.etcd
+    }
+
+    /// Sends a request as the administrator; `body` is JSON or empty. Any status is a response, not an error.
+    pub fn request(&self, method: &str, path: &str, body: &str) -> Result<Response, ServerError> {
+        request(self.port, &self.pki, method, path, body)
+    }
+
+    /// Makes the server hang: connections stay open and are accepted, nothing is answered.
+    pub fn pause(&self) -> Result<(), ServerError> {
+        self.process.pause()
+    }
+
+    /// Lets a paused server go on.
+    pub fn resume(&self) -> Result<(), ServerError> {
+        self.process.resume()
+    }
+}
+
+fn arguments(home: &Path, etcd: &Etcd, pki: &Pki, port: u16) -> Vec<String> {
+    let file = |name: &str, path: &Path| format!("--{name}={}", path.display());
+    let fixed = [
+        "--bind-address=127.0.0.1",
+        // Without a default route the server finds no address to tell.
+        "--advertise-address=127.0.0.1",
+        "--service-account-issuer=https://kubernetes.default.svc",
+        "--service-cluster-ip-range=10.0.0.0/16",
+        "--authorization-mode=RBAC",
+        "--disable-admission-plugins=ServiceAccount",
+        "--endpoint-reconciler-type=none",
+        "--enable-priority-and-fairness=false",
+    ];
+    let mut arguments: Vec<String> = fixed.into_iter().map(str::to_owned).collect();
+    arguments.extend([
+        format!("--etcd-servers={}", etcd.endpoint()),
+        format!("--secure-port={port}"),
+        file("tls-cert-file", &pki.server.certificate),
+        file("tls-private-key-file", &pki.server.key),
+        file("client-ca-file", &pki.ca),
+        // Tokens of service accounts are of no interest here; any pair of keys will do.
+        file("service-account-key-file", &pki.server.certificate),
+        file("service-account-signing-key-file", &pki.server.key),
+        file("token-auth-file", &home.join(TOKENS)),
+    ]);
+    arguments
+}
+
+fn url(port: u16) -> String {
+    format!("https://{}:{port}", Ipv4Addr::LOCALHOST)
+}
+
+fn write_kubeconfig(home: &Path, port: u16, pki: &Pki) -> Result<(), ServerError> {
+    let (server, ca) = (url(port), pki.ca.display());
+    let text = format!(
+        "apiVersion: v1\nkind: Config\ncurrent-context: test\n\
+         clusters:\n- name: test\n  cluster: {{server: \"{server}\", certificate-authority: \"{ca}\"}}\n\
+         users:\n- name: admin\n  user: {{token: \"{TOKEN}\"}}\n\
+         contexts:\n- name: test\n  context: {{cluster: test, user: admin}}\n"
+    );
+    pki::write(home, KUBECONFIG, &text).map(drop)
+}
+
+/// Asks the server whether it is ready. Its certificate is signed by this test's own authority, so another test's server
+/// cannot answer in its place.
+fn ready(port: u16, pki: &Pki) -> Result<(), String> {
+    match request(port, pki, "GET", "/readyz", "") {
+        Ok(response) if response.status == 200 => Ok(()),
+        Ok(response) => Err(format!("/readyz: {} {}", response.status, response.body.trim())),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+fn request(port: u16, pki: &Pki, method: &str, path: &str, body: &str) -> Result<Response, ServerError> {
+    let failed = || ServerError::io(format!("{method} {}{path}", url(port)));
+    let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).map_err(failed())?;
+    stream.set_read_timeout(Some(ANSWER)).map_err(failed())?;
+    let name = ServerName::from(std::net::IpAddr::from(Ipv4Addr::LOCALHOST));
+    let connection = ClientConnection::new(Arc::new(trust(&pki.ca)?), name)?;
+    let headers = [
+        format!("Authorization: Bearer {TOKEN}"),
+        "Content-Type: application/json".to_owned(),
+        "Accept: application/json".to_owned(),
+    ];
+    let stream = UntilCut(StreamOwned::new(connection, stream));
+    http::request(stream, method, path, &headers, body).map_err(failed())
+}
+
+/// A TLS set-up that trusts one authority.
+fn trust(ca: &Path) -> Result<ClientConfig, ServerError> {
+    let pem = fs::read(ca).map_err(ServerError::io(format!("cannot read {}", ca.display())))?;
+    let authority = CertificateDer::from_pem_slice(&pem)
+        .map_err(|error| rustls::Error::General(format!("{}: {error}", ca.display())))?;
+    let mut roots = RootCertStore::empty();
+    roots.add(authority)?;
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
+    Ok(config.with_root_certificates(roots).with_no_client_auth())
+}
+
+/// A TLS stream whose end may come without a farewell: a body's length is not in question on this machine.
+struct UntilCut(StreamOwned<ClientConnection, TcpStream>);
+
+impl Read for UntilCut {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self.0.read(buffer) {
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(0),
+            other => other,
+        }
+    }
+}
+
+impl Write for UntilCut {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
+    }
+}
