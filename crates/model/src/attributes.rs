@@ -30,6 +30,12 @@ const KNOWN_KEYS: [&str; 12] = [
     "network",
 ];
 
+/// True for the handle of the ordinals that Windows reserves, in any case.
+pub fn is_windows_reserved(handle: TextRef<'_>) -> bool {
+    handle.packed().len() == WINDOWS_RESERVED_HANDLE.len()
+        && handle.packed().eq_ignore_ascii_case(WINDOWS_RESERVED_HANDLE.as_bytes())
+}
+
 /// One owner record, as [Calico's `AllocationAttribute`] has it.
 ///
 /// [Calico's `AllocationAttribute`]: facts 1.3, "Attribute object".
@@ -94,6 +100,14 @@ impl AttributeTable {
         let end = *self.ends.get(index)? as usize;
         let start = if index == 0 { 0 } else { self.ends[index - 1] as usize };
         Some(AttributeRef::read(&self.bytes[start..end]))
+    }
+
+    /// The handle of the record with `index`, without reading the rest of it.
+    pub fn handle(&self, index: usize) -> Option<TextRef<'_>> {
+        let end = *self.ends.get(index)? as usize;
+        let start = if index == 0 { 0 } else { self.ends[index - 1] as usize };
+        let (flags, mut rest) = self.bytes[start..end].split_first()?;
+        (flags & HAS_HANDLE != 0).then(|| TextRef::from_packed(take_sized(&mut rest)))
     }
 
     /// All records in order.
@@ -251,10 +265,7 @@ impl<'a> AttributeRef<'a> {
 
     /// True for the ordinals that Windows reserves; the handle is compared without case, as Calico does.
     pub fn is_windows_reserved(&self) -> bool {
-        self.handle.is_some_and(|h| {
-            h.packed().len() == WINDOWS_RESERVED_HANDLE.len()
-                && h.packed().eq_ignore_ascii_case(WINDOWS_RESERVED_HANDLE.as_bytes())
-        })
+        self.handle.is_some_and(is_windows_reserved)
     }
 
     /// True where nothing names an owner: no handle, no attributes.

@@ -6,7 +6,9 @@ use std::collections::{BTreeSet, HashMap};
 use std::hash::{DefaultHasher, Hasher};
 
 use calipam_model::IpNet;
+use calipam_model::attributes::is_windows_reserved;
 use calipam_model::block::Block;
+use calipam_model::cidr::is_v4;
 use calipam_model::handle::Handle;
 use calipam_model::snapshot::Versioned;
 use calipam_model::text::TextRef;
@@ -48,7 +50,7 @@ impl<'s> Group<'_, 's> {
 
 /// Marks a reference that goes on behind a carriage return.
 const DIRTY: u32 = 1 << 31;
-/// Stands where a handle claims anything but one address of one sound block.
+/// Stands where there is no block.
 const NO_BLOCK: u32 = u32::MAX;
 
 /// An allocation that names a handle.
@@ -65,12 +67,14 @@ struct Reference {
 struct Object {
     hash: u64,
     place: u32,
-    /// Place of the one block of which it claims one address, or [`NO_BLOCK`].
-    block: u32,
+    /// Places of the blocks in each of which it claims one address: of one block, or of one IPv4 and
+    /// one IPv6 block. [`NO_BLOCK`] twice where it claims anything else.
+    blocks: [u32; 2],
 }
 
 /// Visits every ID under which something is stored or recorded, but for the typical ones that are in
-/// order: a handle that claims one address in one block, which records one.
+/// order: a handle that claims one address of one block, or one of either family, and blocks that
+/// record just that.
 pub(crate) fn groups<'c, 's>(context: &'c Context<'s>, mut visit: impl FnMut(Group<'c, 's>)) {
     let objects = objects(context);
     let references = references(context);
@@ -78,46 +82,56 @@ pub(crate) fn groups<'c, 's>(context: &'c Context<'s>, mut visit: impl FnMut(Gro
     loop {
         let next = [objects.first().map(|o| o.hash), references.first().map(|r| r.hash)];
         let Some(hash) = next.into_iter().flatten().min() else { return };
-        let stored = objects.iter().take_while(|o| o.hash == hash).count();
+        let (same, other_objects) = objects.split_at(objects.iter().take_while(|o| o.hash == hash).count());
         let named = references.iter().take_while(|r| r.hash == hash).count();
-        let (same, other_objects) = objects.split_at(stored);
         let (refer, other_references) = references.split_at(named);
         objects = other_objects;
         references = other_references;
-        // Equal hashes of 64 bits stand for equal IDs here: a coincidence could only hide that one
-        // handle is an orphan while another one, with the same hash and block, is missing.
-        if let ([object], [reference]) = (same, refer)
-            && object.block == reference.block
-        {
-            continue;
+        if !is_in_order(same, refer) {
+            split(context, same, refer, &mut visit);
         }
-        split(context, same, refer, &mut visit);
+    }
+}
+
+/// True for a typical handle that agrees with what is recorded. Equal hashes of 64 bits stand for equal
+/// IDs here: a coincidence could only hide that one handle is an orphan while another one, with the
+/// same hash and blocks, is missing.
+fn is_in_order(objects: &[Object], references: &[Reference]) -> bool {
+    let [Object { blocks, .. }] = objects else { return false };
+    match references {
+        [only] => *blocks == [only.block, NO_BLOCK],
+        [a, b] => *blocks == [a.block, b.block] || *blocks == [b.block, a.block],
+        _ => false,
     }
 }
 
 /// Handles that are not marked deleted, by hash.
 fn objects(context: &Context<'_>) -> Vec<Object> {
     let sound = (0..).zip(&context.index.blocks).filter(|(_, b)| b.sound.is_some());
-    let blocks: HashMap<IpNet, u32> = sound.map(|(place, b)| (b.key, place)).collect();
+    let places: HashMap<IpNet, u32> = sound.map(|(place, b)| (b.key, place)).collect();
     let stored = (0..).zip(&context.snapshot.handles).filter(|(_, h)| !h.value.is_deleted());
     let mut objects = Vec::with_capacity(context.snapshot.handles.len());
     objects.extend(stored.map(|(place, handle)| {
         let id = handle.value.id();
         let clean = id.cut_at_carriage_return();
-        let block = if clean == id { only_block(&handle.value, &blocks) } else { NO_BLOCK };
-        Object { hash: hash(clean), place, block }
+        let blocks = if clean == id { typical_blocks(&handle.value, &places) } else { None };
+        Object { hash: hash(clean), place, blocks: blocks.unwrap_or([NO_BLOCK; 2]) }
     }));
     objects.sort_unstable_by_key(|object| object.hash);
     objects
 }
 
-/// The block, where the handle claims just one address.
-fn only_block(handle: &Handle, places: &HashMap<IpNet, u32>) -> u32 {
+/// The blocks, where the handle claims just one address in one block, or one of either family.
+fn typical_blocks(handle: &Handle, places: &HashMap<IpNet, u32>) -> Option<[u32; 2]> {
     let mut blocks = handle.blocks();
-    match (blocks.next(), blocks.next()) {
-        (Some((cidr, 1)), None) => places.get(&cidr).copied().unwrap_or(NO_BLOCK),
-        _ => NO_BLOCK,
-    }
+    let (first, one) = blocks.next()?;
+    let second = match blocks.next() {
+        None => NO_BLOCK,
+        Some((second, 1)) if is_v4(first) != is_v4(second) => *places.get(&second)?,
+        Some(_) => return None,
+    };
+    let first = *places.get(&first)?;
+    (one == 1 && blocks.next().is_none()).then_some([first, second])
 }
 
 /// Allocations of sound blocks that name a handle, by hash. For what Windows reserves there is no
@@ -127,18 +141,13 @@ fn references(context: &Context<'_>) -> Vec<Reference> {
     let number = blocks.iter().filter_map(|b| b.sound).map(|b| b.allocated() as usize).sum();
     let mut references = Vec::with_capacity(number);
     for (block, sound) in (0..).zip(blocks).filter_map(|(place, b)| Some((place, b.sound?))) {
-        for allocation in sound.allocations() {
-            let Some(handle) = allocation.attribute.handle() else { continue };
+        for (ordinal, handle) in sound.handles() {
             let clean = handle.cut_at_carriage_return();
-            if clean.is_empty() || allocation.attribute.is_windows_reserved() {
+            if clean.is_empty() || is_windows_reserved(handle) {
                 continue;
             }
             let dirty = if clean == handle { 0 } else { DIRTY };
-            references.push(Reference {
-                hash: hash(clean),
-                block: block | dirty,
-                ordinal: allocation.ordinal,
-            });
+            references.push(Reference { hash: hash(clean), block: block | dirty, ordinal });
         }
     }
     references.sort_unstable_by_key(|reference| reference.hash);

@@ -19,6 +19,7 @@ pub use self::read::BlockContent;
 use crate::attributes::{AttributeRef, AttributeTable};
 use crate::cidr;
 use crate::json::Unknown;
+use crate::text::TextRef;
 use crate::time::parse_time;
 
 /// Ordinals that Windows nodes reserve at the start of a block.
@@ -181,6 +182,14 @@ impl Block {
     /// Everything allocated, cooling or reserved, ascending by ordinal.
     pub fn allocations(&self) -> impl Iterator<Item = Allocation<'_>> {
         (0..self.size()).filter_map(|ordinal| self.allocation(ordinal))
+    }
+
+    /// Ordinals that are recorded under a handle, ascending, with the handle as it is recorded. Quicker
+    /// than [`Self::allocations`], which reads the whole records.
+    pub fn handles(&self) -> impl Iterator<Item = (u32, TextRef<'_>)> {
+        let allocated =
+            (0..).zip(&self.allocations).filter_map(|(ordinal, index)| Some((ordinal, (*index)?)));
+        allocated.filter_map(|(ordinal, index)| Some((ordinal, self.attributes.handle(index as usize)?)))
     }
 
     /// The owner records, each of which at least one ordinal uses.
