@@ -1,18 +1,22 @@
 //! A server process that never outlives the test that started it.
 
 use std::fs::{self, File};
+use std::io;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 
 use super::error::ServerError;
 
 /// How often a server is asked whether it is ready.
 const POLL: Duration = Duration::from_millis(20);
+
+/// How long a server may take to stand still; it takes microseconds.
+const STOP: Duration = Duration::from_secs(10);
 
 /// How many lines from the start of a long log an error shows: what a program says before it prints its usage.
 const FIRST_LINES: usize = 3;
@@ -94,9 +98,22 @@ impl Process {
         }
     }
 
-    /// Stops the server where it is, as if it hung: it keeps its connections and answers nothing.
+    /// Stops the server where it is, as if it hung: it keeps its connections and answers nothing. Returns when all of
+    /// its threads stand still.
     pub fn pause(&self) -> Result<(), ServerError> {
-        self.signal(Signal::STOP)
+        self.signal(Signal::STOP)?;
+        // Looked at and left for later: a server that ended meanwhile is still waited for by `end`.
+        let options = WaitIdOptions::STOPPED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
+        let failed = || ServerError::io(format!("{} does not stop", self.name));
+        let start = Instant::now();
+        while start.elapsed() < STOP {
+            let id = WaitId::Pid(Pid::from_child(&self.child));
+            if waitid(id, options).map_err(|error| failed()(error.into()))?.is_some() {
+                return Ok(());
+            }
+            thread::sleep(Duration::from_millis(1));
+        }
+        Err(failed()(io::ErrorKind::TimedOut.into()))
     }
 
     /// Lets a paused server go on.
@@ -196,7 +213,8 @@ mod tests {
         let home = tempfile::tempdir().expect("folder");
         let server = sleeper(home.path());
         server.pause().expect("paused");
-        eventually("stopped", || state(server.child.id()) == Some('T'));
+        assert_eq!(state(server.child.id()), Some('T'));
+        server.pause().expect("paused already");
         server.resume().expect("resumed");
         eventually("sleeping", || state(server.child.id()) == Some('S'));
     }
