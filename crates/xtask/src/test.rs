@@ -4,9 +4,11 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use crate::failure::Failure;
-use crate::servers::{self, Servers};
 use crate::task::Task;
-use crate::{protoc, step, tools, workspace};
+use crate::{protoc, servers, step, tools, workspace};
+
+/// Environment variables for cargo and the tests, each with a path.
+type Variables = [(&'static str, PathBuf)];
 
 pub const TASK: Task = Task {
     name: "test",
@@ -43,33 +45,57 @@ fn run(arguments: &[String]) -> Result<(), Failure> {
     let servers = servers::bring();
     servers.tell_missing();
     let variables: Vec<_> = protoc::variables()?.into_iter().chain(servers.variables()).collect();
-    let result = run_steps(arguments, &variables);
-    finish(result, &servers)
-}
-
-fn run_steps(arguments: &[String], variables: &[(&'static str, PathBuf)]) -> Result<(), Failure> {
-    if !arguments.is_empty() {
-        let mut test = cargo(variables, &["test"]);
-        return step::run("Running the selected tests", test.args(arguments));
+    let result = if arguments.is_empty() { run_all(&variables) } else { run_selected(&variables, arguments) };
+    if result.is_err() {
+        // Once more: the message at the start is pages away by now.
+        servers.tell_missing();
     }
-    tools::need_component("fmt", "rustfmt")?;
-    step::run("Checking the format", &mut cargo(variables, &["fmt", "--all", "--check"]))?;
-    tools::need_component("clippy", "clippy")?;
-    let clippy = ["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"];
-    step::run("Checking lints", &mut cargo(variables, &clippy))?;
-    step::run("Running all tests", &mut cargo(variables, &["test", "--workspace", "--no-fail-fast"]))
+    result
 }
 
-fn cargo(variables: &[(&'static str, PathBuf)], arguments: &[&str]) -> Command {
+fn run_selected(variables: &Variables, arguments: &[String]) -> Result<(), Failure> {
+    step::run("Running the selected tests", cargo(variables, &["test"]).args(arguments))
+}
+
+/// Runs every step, even where an earlier one failed: a line too long says nothing about the tests.
+fn run_all(variables: &Variables) -> Result<(), Failure> {
+    let format = tools::need_component("fmt", "rustfmt")
+        .and_then(|()| step::run("Checking the format", &mut cargo(variables, &["fmt", "--all", "--check"])));
+    let clippy = ["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"];
+    let lints = tools::need_component("clippy", "clippy")
+        .and_then(|()| step::run("Checking lints", &mut cargo(variables, &clippy)));
+    let all = ["test", "--workspace", "--no-fail-fast"];
+    let tests = step::run("Running all tests", &mut cargo(variables, &all));
+    summary([format, lints, tests])
+}
+
+/// The failures of all steps as one.
+fn summary(results: [Result<(), Failure>; 3]) -> Result<(), Failure> {
+    let steps = results.len();
+    let failures: Vec<Failure> = results.into_iter().filter_map(Result::err).collect();
+    for failure in &failures {
+        eprintln!("{failure}");
+    }
+    match failures.len() {
+        0 => Ok(()),
+        count => Err(Failure::new(format!("{count} of {steps} steps failed"))),
+    }
+}
+
+fn cargo(variables: &Variables, arguments: &[&str]) -> Command {
     let mut command = workspace::cargo();
     command.args(arguments).envs(variables.iter().map(|(name, path)| (name, path)));
     command
 }
 
-/// Says once more at the end what was missing: its message at the start is pages away by then.
-fn finish(result: Result<(), Failure>, servers: &Servers) -> Result<(), Failure> {
-    if result.is_err() {
-        servers.tell_missing();
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_failed_step_fails_the_task() {
+        assert_eq!(summary([Ok(()), Ok(()), Ok(())]), Ok(()));
+        let failed = summary([Err(Failure::new("a")), Ok(()), Err(Failure::new("b"))]);
+        assert_eq!(failed, Err(Failure::new("2 of 3 steps failed")));
     }
-    result
 }
