@@ -26,6 +26,7 @@ mod owners;
 #[cfg(test)]
 mod pool_tests;
 mod pools;
+mod quick_hash;
 mod services;
 mod stranded;
 #[cfg(test)]

@@ -4,7 +4,7 @@
 //! has, then an empty one of another, then single addresses of blocks of others. Where anything about a
 //! node's chances is unknown, it counts as served.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::HashSet;
 
 use calipam_model::IpNet;
 use calipam_model::affinity::{Affinity, AffinityType};
@@ -14,6 +14,7 @@ use calipam_model::node::Node;
 use calipam_model::snapshot::Source;
 
 use super::capacity::Capacity;
+use super::quick_hash::QuickMap;
 use super::supply::{Supply, supplies};
 use super::wording::{addresses, short};
 use crate::Context;
@@ -44,13 +45,15 @@ pub(crate) fn check(context: &Context<'_>, capacity: &Capacity<'_, '_>, out: &mu
     }
     let families = [true, false].map(|v4| supplies(context, capacity, v4));
     let holdings = Holdings::new(context);
-    for node in &snapshot.nodes {
-        let stranded =
-            Stranded { context, capacity, config: &config, node: &node.value, holdings: &holdings };
+    let nothing = Holding::default();
+    for node in snapshot.nodes.iter().map(|n| &n.value) {
+        let holding = holdings.by_node.get(node.name.as_str()).unwrap_or(&nothing);
+        let unjudged = &holdings.unjudged;
+        let stranded = Stranded { context, capacity, config: &config, node, holding, unjudged };
         let pools: Vec<NodePoolEvidence> =
             families.iter().flatten().flat_map(|pools| stranded.judge(pools)).collect();
         if !pools.is_empty() {
-            out.push(finding(&node.value.name, pools));
+            out.push(finding(&node.name, pools));
         }
     }
 }
@@ -74,34 +77,40 @@ fn finding(node: &str, pools: Vec<NodePoolEvidence>) -> Finding {
     Finding::new(Code::StrandedAddresses, Subject::Node(node.to_owned()), message, evidence).on_nodes([node])
 }
 
-/// What nodes hold.
+/// What the nodes hold.
 struct Holdings<'c, 's> {
-    affinities: BTreeMap<&'s str, Vec<IpNet>>,
-    blocks: BTreeMap<&'s str, Vec<&'c IndexedBlock<'s>>>,
-    /// Nodes with an affinity that does not decode: what they may use is unknown.
-    unclear: HashSet<&'s str>,
+    by_node: QuickMap<&'s str, Holding<'c, 's>>,
     /// CIDRs of blocks about whose content nothing is known.
     unjudged: HashSet<IpNet>,
 }
 
+/// What one node holds.
+#[derive(Default)]
+struct Holding<'c, 's> {
+    affinities: Vec<IpNet>,
+    blocks: Vec<&'c IndexedBlock<'s>>,
+    /// It has an affinity that does not decode: what it may use is unknown.
+    unclear: bool,
+}
+
 impl<'c, 's> Holdings<'c, 's> {
     fn new(context: &'c Context<'s>) -> Self {
-        let mut affinities: BTreeMap<&str, Vec<IpNet>> = BTreeMap::new();
+        let mut by_node: QuickMap<&str, Holding<'_, '_>> = QuickMap::default();
         let by_host = |a: &&Affinity| a.key.kind == AffinityType::Host && !a.deleted;
         for affinity in context.snapshot.affinities.iter().map(|a| &a.value).filter(by_host) {
-            affinities.entry(&affinity.key.node).or_default().push(affinity.key.cidr);
+            by_node.entry(&affinity.key.node).or_default().affinities.push(affinity.key.cidr);
         }
-        let mut blocks: BTreeMap<&str, Vec<&IndexedBlock<'_>>> = BTreeMap::new();
         for block in &context.index.blocks {
             if let Some(host) = block.owner.and_then(|o| o.host()) {
-                blocks.entry(host).or_default().push(block);
+                by_node.entry(host).or_default().blocks.push(block);
             }
         }
-        let unclear = context.snapshot.defects.iter().filter_map(|defect| match &defect.key {
-            Some(Key::Affinity(key)) => Some(key.node.as_str()),
-            _ => None,
-        });
-        Self { affinities, blocks, unclear: unclear.collect(), unjudged: super::blocks::unjudged(context) }
+        for defect in &context.snapshot.defects {
+            if let Some(Key::Affinity(key)) = &defect.key {
+                by_node.entry(&key.node).or_default().unclear = true;
+            }
+        }
+        Self { by_node, unjudged: super::blocks::unjudged(context) }
     }
 }
 
@@ -111,7 +120,8 @@ struct Stranded<'a, 'c, 's> {
     capacity: &'a Capacity<'c, 's>,
     config: &'a IpamConfig,
     node: &'s Node,
-    holdings: &'a Holdings<'c, 's>,
+    holding: &'a Holding<'c, 's>,
+    unjudged: &'a HashSet<IpNet>,
 }
 
 /// Whether the node gets one more address.
@@ -140,24 +150,23 @@ impl Stranded<'_, '_, '_> {
 
     /// What becomes of a request that may use these pools.
     fn request(&self, pools: &[&Supply<'_>]) -> Verdict {
-        let name = self.node.name.as_str();
-        if self.holdings.unclear.contains(name) {
+        if self.holding.unclear {
             return Verdict::Served;
         }
         let usable = |block: IpNet| pools.iter().any(|p| p.pool.cidr.contains(&block.network()));
-        let owned = self.holdings.blocks.get(name).map_or(&[][..], Vec::as_slice);
         let free = |b: &&IndexedBlock<'_>| b.sound.is_none_or(|block| self.capacity.has_free(block));
-        if owned.iter().filter(|b| usable(b.key)).any(free) {
+        if self.holding.blocks.iter().filter(|b| usable(b.key)).any(free) {
             return Verdict::Served;
         }
         let mut held = 0;
-        let affinities = self.holdings.affinities.get(name).into_iter().flatten().copied();
-        for block in affinities.filter(|block| usable(*block)) {
+        for block in self.holding.affinities.iter().copied().filter(|block| usable(*block)) {
             match self.context.index.block(block) {
                 // Calico creates a block that an affinity names, or cannot: then it is not judged.
                 None => return Verdict::Served,
-                Some(_) if self.holdings.unjudged.contains(&block) => return Verdict::Served,
-                Some(stored) if stored.owner.and_then(|o| o.host()) == Some(name) => held += 1,
+                Some(_) if self.unjudged.contains(&block) => return Verdict::Served,
+                Some(stored) if stored.owner.and_then(|o| o.host()) == Some(self.node.name.as_str()) => {
+                    held += 1
+                }
                 // Calico removes the stale affinity and goes on.
                 Some(_) => {}
             }
@@ -190,8 +199,7 @@ impl Stranded<'_, '_, '_> {
     }
 
     fn evidence(&self, pool: &Supply<'_>, reason: &str) -> NodePoolEvidence {
-        let owned = self.holdings.blocks.get(self.node.name.as_str());
-        let blocks = owned.into_iter().flatten().filter(|b| pool.pool.cidr.contains(&b.key)).count();
+        let blocks = self.holding.blocks.iter().filter(|b| pool.pool.cidr.contains(&b.key)).count();
         NodePoolEvidence {
             pool: pool.pool.name.clone(),
             blocks: u32::try_from(blocks).unwrap_or(u32::MAX),
