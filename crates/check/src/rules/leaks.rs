@@ -50,10 +50,34 @@ pub(crate) fn judge(context: &Context<'_>, unused: &[Record<'_, '_>], out: &mut 
     for (record, claim) in unused.iter().zip(&claims) {
         match verdict(context, record, claim, &found) {
             Verdict::Kept => {}
-            Verdict::Leaked(reasons) => out.push(leak(context, record, claim, reasons, &found)),
-            Verdict::Extra => out.push(extra(context, record)),
+            Verdict::Leaked(reasons) => push(out, leak(context, record, claim, reasons, &found)),
+            Verdict::Extra => push(out, extra(context, record)),
         }
     }
+}
+
+/// Adds a finding. Where overlapping blocks both record the address, one finding tells of all records,
+/// which follow each other.
+fn push(out: &mut Vec<Finding>, finding: Finding) {
+    let same = |last: &&mut Finding| last.code == finding.code && last.subject == finding.subject;
+    let Some(last) = out.last_mut().filter(same) else {
+        out.push(finding);
+        return;
+    };
+    if let (Evidence::Address(all), Evidence::Address(more)) = (&mut last.evidence, finding.evidence) {
+        all.reasons.extend(more.reasons);
+        all.reasons.sort();
+        all.reasons.dedup();
+        all.owners.extend(more.owners);
+        all.owners.sort();
+        all.owners.dedup();
+        all.records.extend(more.records);
+    }
+    last.severity = last.severity.min(finding.severity);
+    last.nodes.extend(finding.nodes);
+    last.nodes.sort();
+    last.nodes.dedup();
+    last.behind.extend(finding.behind);
 }
 
 enum Verdict {

@@ -27,6 +27,8 @@ mod owners;
 mod pool_tests;
 mod pools;
 mod quick_hash;
+#[cfg(test)]
+mod random_tests;
 mod services;
 mod stranded;
 #[cfg(test)]

@@ -1,0 +1,168 @@
+//! What holds for the findings about any cluster, however broken.
+
+use std::collections::HashSet;
+
+use calipam_model::key::{ENDPOINT_PREFIX, RESOURCE_PREFIX};
+use calipam_model::snapshot::{Snapshot, Source};
+use serde_json::{Value, json};
+
+use crate::{Options, check, settle};
+
+/// Numbers that are the same in every run.
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, sides: usize) -> usize {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) as usize % sides
+    }
+
+    fn pick<'a>(&mut self, from: &[&'a str]) -> &'a str {
+        from[self.below(from.len())]
+    }
+
+    fn one_in(&mut self, sides: usize) -> bool {
+        self.below(sides) == 0
+    }
+}
+
+const CIDRS: [&str; 7] =
+    ["10.0.0.0/30", "10.0.0.4/30", "10.0.0.0/29", "10.0.0.1/32", "10.9.0.0/30", "fd00::/126", "fd00::4/126"];
+const NODES: [&str; 3] = ["node-1", "node-2", "gone"];
+const IDS: [&str; 6] = [
+    "default.web-0",
+    "k8s-pod-network.a",
+    "k8s-pod-network.a\r\neth0",
+    "lb-x",
+    "ipip-tunnel-addr-node-1",
+    "x\r",
+];
+
+/// A value, sometimes replaced by one that makes no sense.
+fn perhaps_broken(dice: &mut Dice, value: Value) -> Value {
+    match dice.below(12) {
+        0 => json!([]),
+        1 => Value::Null,
+        _ => value,
+    }
+}
+
+fn attribute(dice: &mut Dice) -> Value {
+    match dice.below(6) {
+        0 => json!({}),
+        1 => json!({"releasedAt": dice.pick(&["2026-05-01T11:59:00Z", "2030-01-01T00:00:00Z", "never"])}),
+        2 => json!({"handle_id": "windows-reserved-ipam-handle"}),
+        3 => json!({"handle_id": dice.pick(&IDS)}),
+        _ => json!({"handle_id": dice.pick(&IDS), "secondary": {"node": dice.pick(&NODES),
+            "namespace": "default", "pod": dice.pick(&["a", "b", "web-0"])}}),
+    }
+}
+
+fn block(dice: &mut Dice, cidr: &str) -> Value {
+    let net: calipam_model::IpNet = cidr.parse().unwrap();
+    let size = calipam_model::cidr::size(net) as usize;
+    let attributes: Vec<Value> = (0..dice.below(4)).map(|_| attribute(dice)).collect();
+    let mut allocations = vec![Value::Null; size];
+    for (place, _) in attributes.iter().enumerate() {
+        allocations[dice.below(size)] = json!(place);
+    }
+    let mut free: Vec<usize> = (0..size).filter(|i| allocations[*i].is_null()).collect();
+    if dice.one_in(8) {
+        free.push(dice.below(9));
+    }
+    let owner = dice.pick(&["host:node-1", "host:gone", "virtual:load-balancer", "odd", ""]);
+    let stated = if dice.one_in(10) { dice.pick(&CIDRS) } else { cidr };
+    json!({"cidr": stated, "affinity": owner, "allocations": allocations, "unallocated": free,
+        "attributes": attributes, "deleted": dice.one_in(10)})
+}
+
+fn put(snapshot: &mut Snapshot, path: &str, value: &Value) {
+    snapshot.add_entry(path.as_bytes(), value.to_string().as_bytes(), 3);
+}
+
+fn cluster(dice: &mut Dice) -> Snapshot {
+    let mut snapshot = Snapshot { taken_at: "2026-05-01T12:00:00Z".parse().unwrap(), ..Snapshot::default() };
+    for source in [Source::Blocks, Source::Affinities, Source::Handles, Source::Pools, Source::Reservations] {
+        if !dice.one_in(10) {
+            snapshot.mark_read([source]);
+        }
+    }
+    snapshot.mark_read([Source::Nodes, Source::Endpoints, Source::IpamConfig]);
+    for cidr in CIDRS {
+        let family = if cidr.contains(':') { "ipv6" } else { "ipv4" };
+        let dashed = cidr.replace('/', "-");
+        if !dice.one_in(3) {
+            let value = block(dice, cidr);
+            let path = format!("/calico/ipam/v2/assignment/{family}/block/{dashed}");
+            put(&mut snapshot, &path, &perhaps_broken(dice, value));
+        }
+        for kind in ["host", "virtual", "@"] {
+            for node in NODES.into_iter().filter(|_| dice.one_in(3)).collect::<Vec<_>>() {
+                let state = dice.pick(&["confirmed", "", "pending", "pendingDeletion", "what\n"]);
+                // On Kubernetes, where objects are marked, the type is not part of the name.
+                let value = json!({"state": state, "deleted": kind == "host" && dice.one_in(9)});
+                let path = format!("/calico/ipam/v2/{kind}/{node}/{family}/block/{dashed}");
+                put(&mut snapshot, &path, &perhaps_broken(dice, value));
+            }
+        }
+    }
+    for id in IDS {
+        let value = json!({"block": {dice.pick(&CIDRS): dice.below(3), dice.pick(&CIDRS): 1}, "deleted": dice.one_in(9)});
+        if !dice.one_in(3) {
+            put(&mut snapshot, &format!("/calico/ipam/v2/handle/{id}"), &perhaps_broken(dice, value));
+        }
+    }
+    resources(dice, &mut snapshot);
+    snapshot
+}
+
+fn resources(dice: &mut Dice, snapshot: &mut Snapshot) {
+    for (name, cidr) in
+        [("a", "10.0.0.0/28"), ("b", "10.0.0.0/28"), ("c", "fd00::/124"), ("d", "10.0.0.0/31")]
+    {
+        let spec = json!({"cidr": cidr, "blockSize": if cidr.contains(':') { 126 } else { 30 },
+            "disabled": dice.one_in(4), "nodeSelector": dice.pick(&["all()", "has(x)", "(("]),
+            "namespaceSelector": dice.pick(&["", "", "has(y)"])});
+        if dice.one_in(2) {
+            let value = perhaps_broken(dice, json!({"spec": spec}));
+            put(snapshot, &format!("{RESOURCE_PREFIX}ippools/{name}"), &value);
+        }
+    }
+    let value = json!({"spec": {"reservedCIDRs": [dice.pick(&CIDRS), dice.pick(&CIDRS), "10.0.0.3"]}});
+    put(snapshot, &format!("{RESOURCE_PREFIX}ipreservations/r"), &perhaps_broken(dice, value));
+    for node in ["node-1", "node-2"] {
+        let value = json!({"spec": {"bgp": {"ipv4IPIPTunnelAddr": dice.pick(&["10.0.0.0", "10.0.0.300"])}}});
+        put(snapshot, &format!("{RESOURCE_PREFIX}nodes/{node}"), &perhaps_broken(dice, value));
+    }
+    for pod in ["a", "b"] {
+        let spec = json!({"node": dice.pick(&NODES), "pod": pod, "orchestrator": "k8s", "endpoint": "eth0",
+            "ipNetworks": [dice.pick(&["10.0.0.1/32", "fd00::1/128", "?"])]});
+        let value = perhaps_broken(dice, json!({"spec": spec}));
+        put(snapshot, &format!("{ENDPOINT_PREFIX}default/node--1-k8s-{pod}-eth0"), &value);
+    }
+    let config = json!({"strict_affinity": dice.one_in(2), "auto_allocate_blocks": !dice.one_in(3),
+        "maxBlocksPerHost": dice.below(3)});
+    put(snapshot, "/calico/ipam/v2/config", &perhaps_broken(dice, config));
+}
+
+#[test]
+fn every_finding_is_well_formed_and_stands_while_nothing_changes() {
+    let mut codes = HashSet::new();
+    for seed in 0..1_000 {
+        let snapshot = cluster(&mut Dice(seed));
+        let mut report = check(&snapshot, &Options { pool_threshold: 30.0, ..Options::default() });
+        let mut seen = HashSet::new();
+        for finding in &report.findings {
+            codes.insert(finding.code);
+            let what = format!("seed {seed}: {} {:?}: {}", finding.code, finding.subject, finding.message);
+            assert!(seen.insert((finding.code, finding.subject.clone())), "twice: {what}");
+            assert!(!finding.message.is_empty() && !finding.message.ends_with('.'), "{what}");
+            assert!(!finding.message.contains(char::is_control), "{what}");
+            assert!(serde_json::to_value(finding).is_ok(), "{what}");
+        }
+        let found = report.findings.clone();
+        settle(&mut report, &snapshot, &snapshot);
+        assert_eq!(report.findings, found, "seed {seed}");
+    }
+    assert!(codes.len() > 25, "only {codes:?}");
+}
