@@ -17,8 +17,8 @@ fn of_causes(
     let mut found = None;
     let mut next = Some(error);
     while let Some(cause) = next {
-        if let Some(tls) = cause.downcast_ref::<rustls::Error>() {
-            return Some(of_tls(tls, has_client_certificate));
+        if let Some(error) = cause.downcast_ref::<rustls::Error>() {
+            return Some(tls(error, has_client_certificate));
         }
         if let Some(io) = cause.downcast_ref::<io::Error>() {
             // An error that is wrapped into an I/O error is no `source` of it.
@@ -27,7 +27,9 @@ fn of_causes(
             {
                 return Some(failure);
             }
-            found = found.or_else(|| of_io(io, timeout));
+            found = found
+                .or_else(|| of_alert_text(&io.to_string(), has_client_certificate))
+                .or_else(|| of_io(io, timeout));
         } else if cause.to_string().starts_with("dns error") {
             return Some(Failure::NameNotResolved);
         }
@@ -53,28 +55,47 @@ fn of_io(error: &io::Error, timeout: u64) -> Option<Failure> {
     })
 }
 
-fn of_tls(error: &rustls::Error, has_client_certificate: bool) -> Failure {
+/// What an error of TLS means.
+pub(super) fn tls(error: &rustls::Error, has_client_certificate: bool) -> Failure {
     match error {
         rustls::Error::InvalidCertificate(certificate) => of_certificate(certificate),
         // The first bytes are no TLS record: the server began to speak HTTP/2 in plain text.
         rustls::Error::InvalidMessage(_) => Failure::ServerIsPlain,
-        rustls::Error::AlertReceived(alert) => match alert {
-            AlertDescription::CertificateRequired => Failure::ClientCertificateRequired,
-            AlertDescription::BadCertificate
-            | AlertDescription::UnknownCA
-            | AlertDescription::CertificateExpired
-            | AlertDescription::CertificateRevoked
-            | AlertDescription::CertificateUnknown
-            | AlertDescription::UnsupportedCertificate
-            | AlertDescription::HandshakeFailure
-            | AlertDescription::AccessDenied => match has_client_certificate {
-                true => Failure::ClientCertificateRefused,
-                false => Failure::ClientCertificateRequired,
-            },
-            other => Failure::Tls(format!("the server answered with the alert {other:?}")),
-        },
+        rustls::Error::AlertReceived(alert) => of_alert(*alert, has_client_certificate),
         other => Failure::Tls(other.to_string()),
     }
+}
+
+fn of_alert(alert: AlertDescription, has_client_certificate: bool) -> Failure {
+    match (alert, has_client_certificate) {
+        (AlertDescription::CertificateRequired, _) => Failure::ClientCertificateRequired,
+        (alert, true) if REFUSALS.contains(&alert) => Failure::ClientCertificateRefused,
+        (alert, false) if REFUSALS.contains(&alert) => Failure::ClientCertificateRequired,
+        (other, _) => Failure::Tls(format!("the server answered with the alert {other:?}")),
+    }
+}
+
+/// The alerts by which servers refuse the certificate of a client, or that there is none.
+const REFUSALS: [AlertDescription; 8] = [
+    AlertDescription::BadCertificate,
+    AlertDescription::UnknownCA,
+    AlertDescription::CertificateExpired,
+    AlertDescription::CertificateRevoked,
+    AlertDescription::CertificateUnknown,
+    AlertDescription::UnsupportedCertificate,
+    AlertDescription::HandshakeFailure,
+    AlertDescription::AccessDenied,
+];
+
+/// HTTP/2 keeps only the text of an error that ends a connection.
+fn of_alert_text(text: &str, has_client_certificate: bool) -> Option<Failure> {
+    let (_, name) = text.split_once("received fatal alert: ")?;
+    let known = REFUSALS.into_iter().chain([AlertDescription::CertificateRequired]);
+    let alert = known.into_iter().find(|alert| format!("{alert:?}") == name);
+    Some(match alert {
+        Some(alert) => of_alert(alert, has_client_certificate),
+        None => Failure::Tls(format!("the server answered with the alert {name}")),
+    })
 }
 
 fn of_certificate(error: &CertificateError) -> Failure {
@@ -110,11 +131,7 @@ pub(super) fn status(status: &Status, timeout: u64, has_certificate: bool) -> Fa
         Code::OutOfRange if message.contains("compacted") => Failure::Compacted,
         // A member that lags behind the one that was asked first.
         Code::OutOfRange if message.contains("future revision") => Failure::NoQuorum(message.to_owned()),
-        Code::DeadlineExceeded | Code::Cancelled
-            if status.source().is_some() || message.contains("expired") =>
-        {
-            Failure::TimedOut(timeout)
-        }
+        Code::DeadlineExceeded | Code::Cancelled if message.contains("expired") => Failure::TimedOut(timeout),
         Code::Unavailable | Code::ResourceExhausted | Code::DeadlineExceeded
             if message.contains("etcdserver") =>
         {
@@ -132,7 +149,7 @@ pub(super) fn status(status: &Status, timeout: u64, has_certificate: bool) -> Fa
 }
 
 /// What the innermost cause says: the outer ones are wrappers such as "transport error".
-fn innermost(error: &(dyn StdError + 'static)) -> String {
+pub(super) fn innermost(error: &(dyn StdError + 'static)) -> String {
     let mut error = error;
     while let Some(source) = error.source() {
         error = source;
@@ -173,6 +190,8 @@ mod tests {
         let error = io::Error::new(io::ErrorKind::InvalidData, alert);
         assert_eq!(of_causes(&error, 5, true), Some(Failure::ClientCertificateRefused));
         assert_eq!(of_causes(&error, 5, false), Some(Failure::ClientCertificateRequired));
+        let text = io::Error::other("received fatal alert: UnknownCA");
+        assert_eq!(of_causes(&text, 5, true), Some(Failure::ClientCertificateRefused));
         let refused = io::Error::from(io::ErrorKind::ConnectionRefused);
         assert_eq!(of_causes(&refused, 5, false), Some(Failure::Refused));
     }

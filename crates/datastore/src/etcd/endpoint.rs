@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity};
 
-use super::classify;
+use super::{classify, handshake};
 use crate::error::{Failure, SettingsError};
 use crate::secret::redact_url;
 use crate::settings::{EtcdSettings, TlsSettings};
@@ -71,7 +71,7 @@ async fn connect(
         .initial_stream_window_size(STREAM_WINDOW)
         .initial_connection_window_size(CONNECTION_WINDOW);
     if let Some(tls) = tls {
-        endpoint = endpoint.tls_config(tls).map_err(failed)?;
+        endpoint = endpoint.tls_config(tls).map_err(|e| Failure::Tls(classify::innermost(&e)))?;
     }
     match tokio::time::timeout(settings.connect_timeout, endpoint.connect()).await {
         Ok(result) => result.map_err(failed),
@@ -119,10 +119,16 @@ pub(super) async fn explain(url: &str, settings: &EtcdSettings, failure: Failure
             Ok(channel) if super::probe_plain(&channel, quick.connect_timeout).await => {
                 Failure::ServerIsPlain
             }
-            _ => failure,
+            _ => stated_reason(host, &quick).await.unwrap_or(failure),
         },
         None => failure,
     }
+}
+
+/// What a server says before it hangs up, where it can be learnt.
+async fn stated_reason(authority: &str, settings: &EtcdSettings) -> Option<Failure> {
+    let (authority, tls, limit) = (authority.to_owned(), settings.tls.clone(), settings.connect_timeout);
+    tokio::task::spawn_blocking(move || handshake::reason(&authority, &tls, limit)).await.ok()?
 }
 
 #[cfg(test)]

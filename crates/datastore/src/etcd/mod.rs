@@ -6,6 +6,7 @@
 mod classify;
 mod codec;
 pub(crate) mod endpoint;
+mod handshake;
 pub(crate) mod message;
 
 use std::sync::Mutex;
@@ -78,14 +79,17 @@ impl EtcdClient {
     }
 
     async fn connect_to(endpoint: &str, settings: &EtcdSettings) -> std::result::Result<Self, Failure> {
-        let channel = match endpoint::open(endpoint, settings).await {
-            Ok(channel) => channel,
-            Err(failure) => return Err(endpoint::explain(endpoint, settings, failure).await),
-        };
+        match Self::connect_once(endpoint, settings).await {
+            Ok(client) => Ok(client),
+            Err(failure) => Err(endpoint::explain(endpoint, settings, failure).await),
+        }
+    }
+
+    async fn connect_once(endpoint: &str, settings: &EtcdSettings) -> std::result::Result<Self, Failure> {
         let client = Self {
             endpoint: endpoint.to_owned(),
             settings: settings.clone(),
-            channel,
+            channel: endpoint::open(endpoint, settings).await?,
             second: OnceCell::new(),
             turn: AtomicUsize::new(0),
             requests: AtomicU64::new(0),
@@ -97,12 +101,8 @@ impl EtcdClient {
             client.probe().await
         };
         let limit = settings.connect_timeout;
-        let result =
-            tokio::time::timeout(limit, ready).await.unwrap_or(Err(Failure::TimedOut(limit.as_secs())));
-        match result {
-            Ok(()) => Ok(client),
-            Err(failure) => Err(endpoint::explain(endpoint, settings, failure).await),
-        }
+        tokio::time::timeout(limit, ready).await.unwrap_or(Err(Failure::TimedOut(limit.as_secs())))?;
+        Ok(client)
     }
 
     /// Opens a second connection to the same endpoint, for reading much: one alone keeps one core busy.

@@ -63,7 +63,7 @@ impl Database {
 
     fn bytes(&self) -> Vec<u8> {
         let mut pages = self.0.clone();
-        for page in 0..2 {
+        for (page, place) in pages.iter_mut().enumerate().take(2) {
             let mut meta = Vec::new();
             for number in [0xED0C_DAEDu32, 2, PAGE as u32, 0] {
                 meta.extend(number.to_le_bytes());
@@ -78,7 +78,7 @@ impl Database {
             let mut bytes = Self::header(page, 4, 0, 0);
             bytes.extend(meta);
             bytes.resize(PAGE, 0);
-            pages[page] = bytes;
+            *place = bytes;
         }
         pages.concat()
     }

@@ -9,6 +9,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use rustls::pki_types::pem::{self, PemObject};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+
 use self::fields::Values;
 use crate::error::SettingsError;
 use crate::etcd::endpoint::normalise;
@@ -250,9 +253,8 @@ fn tls(values: &Values, files: &impl Files) -> Result<TlsSettings, SettingsError
             (None, Some(path)) => Some(read_pem(Path::new(path), what, files)?),
             (None, None) => None,
         };
-        let label = if i == 2 { "PRIVATE KEY-----" } else { "CERTIFICATE-----" };
-        if pems[i].as_ref().is_some_and(|text| !text.contains(label)) {
-            return Err(SettingsError::BadPem { what, reason: format!("it holds no PEM block `{label}`") });
+        if let Some(text) = &pems[i] {
+            check_pem(text.as_bytes(), i == 2).map_err(|reason| SettingsError::BadPem { what, reason })?;
         }
     }
     let [ca, certificate, key] = pems;
@@ -263,6 +265,20 @@ fn tls(values: &Values, files: &impl Files) -> Result<TlsSettings, SettingsError
         (None, None) => None,
     };
     Ok(TlsSettings { ca, identity })
+}
+
+/// Says what is wrong with a PEM text, without the text itself.
+fn check_pem(text: &[u8], is_key: bool) -> Result<(), String> {
+    let reason = |error: pem::Error| match error {
+        pem::Error::NoItemsFound => "it holds no such PEM block".to_owned(),
+        _ => "its PEM text is damaged".to_owned(),
+    };
+    if is_key {
+        return PrivateKeyDer::from_pem_slice(text).map(drop).map_err(reason);
+    }
+    let mut blocks = CertificateDer::pem_slice_iter(text);
+    blocks.next().unwrap_or(Err(pem::Error::NoItemsFound)).map_err(reason)?;
+    blocks.try_for_each(|block| block.map(drop).map_err(reason))
 }
 
 fn read_pem(path: &Path, what: &'static str, files: &impl Files) -> Result<String, SettingsError> {

@@ -131,6 +131,10 @@ fn certificates_come_from_files_or_inline() {
     assert!(matches!(missing, Err(SettingsError::UnreadablePem { what: "CA certificate", .. })));
     let wrong = resolve(&default, &[endpoints, ("ETCD_CA_CERT_FILE", "text")]);
     assert!(matches!(wrong, Err(SettingsError::BadPem { what: "CA certificate", .. })));
+    let swapped = [endpoints, ("ETCD_CERT_FILE", "key.pem"), ("ETCD_KEY_FILE", "key.pem")];
+    let error = resolve(&default, &swapped).unwrap_err();
+    assert!(matches!(error, SettingsError::BadPem { what: "client certificate", .. }), "{error}");
+    assert!(!format!("{error:?}").contains("c2VjcmV0"));
 }
 
 #[test]
