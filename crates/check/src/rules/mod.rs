@@ -30,6 +30,8 @@ mod quick_hash;
 #[cfg(test)]
 mod random_tests;
 mod services;
+#[cfg(test)]
+mod settle_tests;
 mod stranded;
 #[cfg(test)]
 mod structure_tests;

@@ -1,0 +1,138 @@
+//! Calico's operations change one key after the other (facts 3.14). Whatever the state between two
+//! writes looks like, nothing of it stands once the next write is seen.
+
+use std::collections::BTreeMap;
+
+use calipam_model::key::{ENDPOINT_PREFIX, RESOURCE_PREFIX};
+use calipam_model::snapshot::{Snapshot, Source};
+use serde_json::{Value, json};
+
+use crate::{Options, check, settle};
+
+const BLOCK: &str = "/calico/ipam/v2/assignment/ipv4/block/10.244.1.0-30";
+const AFFINITY: &str = "/calico/ipam/v2/host/node-1/ipv4/block/10.244.1.0-30";
+const HANDLE: &str = "/calico/ipam/v2/handle/k8s-pod-network.web-0";
+
+/// A datastore with a revision for every write.
+#[derive(Clone, Default)]
+struct Store {
+    entries: BTreeMap<String, (Value, i64)>,
+    revision: i64,
+}
+
+impl Store {
+    fn new() -> Self {
+        let mut store = Self::default();
+        let pool = json!({"spec": {"cidr": "10.244.0.0/16", "blockSize": 30}});
+        store.put(&format!("{RESOURCE_PREFIX}ippools/default"), pool);
+        store.put(&format!("{RESOURCE_PREFIX}nodes/node-1"), json!({}));
+        store
+    }
+
+    fn put(&mut self, path: &str, value: Value) {
+        self.revision += 1;
+        self.entries.insert(path.to_owned(), (value, self.revision));
+    }
+
+    fn snapshot(&self) -> Snapshot {
+        let mut snapshot =
+            Snapshot { taken_at: "2026-05-01T12:00:00Z".parse().unwrap(), ..Snapshot::default() };
+        snapshot.mark_read([
+            Source::Blocks,
+            Source::Affinities,
+            Source::Handles,
+            Source::Pools,
+            Source::Reservations,
+            Source::Nodes,
+            Source::Endpoints,
+            Source::IpamConfig,
+        ]);
+        for (path, (value, revision)) in &self.entries {
+            snapshot.add_entry(path.as_bytes(), value.to_string().as_bytes(), *revision);
+        }
+        snapshot
+    }
+}
+
+/// The block with this owner and this many addresses of the pod.
+fn block(owner: Value, taken: usize, sequence: u64) -> Value {
+    let allocations: Vec<Value> = (0..4).map(|i| if i < taken { json!(0) } else { Value::Null }).collect();
+    let record = json!({"handle_id": "k8s-pod-network.web-0", "secondary": {"namespace": "default",
+        "node": "node-1", "pod": "web-0", "timestamp": "2026-05-01 10:00:00 +0000 UTC"}});
+    let attributes = if taken > 0 { vec![record] } else { vec![] };
+    json!({"cidr": "10.244.1.0/30", "affinity": owner, "allocations": allocations, "attributes": attributes,
+        "unallocated": (taken..4).collect::<Vec<_>>(), "sequenceNumber": sequence})
+}
+
+/// A pod comes and goes, and so does the block under it. Null deletes the key.
+fn life() -> Vec<(String, Value)> {
+    let endpoint = format!("{ENDPOINT_PREFIX}default/node--1-k8s-web--0-eth0");
+    let pod = json!({"spec": {"node": "node-1", "orchestrator": "k8s", "pod": "web-0", "endpoint": "eth0",
+        "ipNetworks": ["10.244.1.0/32"]}});
+    let own = || json!("host:node-1");
+    let handle = |count: u32| json!({"block": {"10.244.1.0/30": count}});
+    let writes: Vec<(&str, Value)> = vec![
+        // Claim a block.
+        (AFFINITY, json!({"state": "pending"})),
+        (BLOCK, block(own(), 0, 1)),
+        (AFFINITY, json!({"state": "confirmed"})),
+        // Allocate; a second address is taken and given back.
+        (HANDLE, handle(1)),
+        (BLOCK, block(own(), 1, 2)),
+        (&endpoint, pod),
+        (HANDLE, handle(2)),
+        (BLOCK, block(own(), 2, 3)),
+        (BLOCK, block(own(), 1, 4)),
+        (HANDLE, handle(1)),
+        // Give the block up while it holds an address, and take it back.
+        (AFFINITY, json!({"state": "pendingDeletion"})),
+        (BLOCK, block(Value::Null, 1, 5)),
+        (AFFINITY, Value::Null),
+        (AFFINITY, json!({"state": "pending"})),
+        (BLOCK, block(own(), 1, 6)),
+        (AFFINITY, json!({"state": "confirmed"})),
+        // Delete the pod.
+        (&endpoint, Value::Null),
+        (BLOCK, block(own(), 0, 7)),
+        (HANDLE, Value::Null),
+        // Give the empty block up.
+        (AFFINITY, json!({"state": "pendingDeletion"})),
+        (BLOCK, Value::Null),
+        (AFFINITY, Value::Null),
+    ];
+    writes.into_iter().map(|(path, value)| (path.to_owned(), value)).collect()
+}
+
+#[test]
+fn no_state_between_two_writes_leaves_a_finding() {
+    let mut store = Store::new();
+    let mut suspected = 0;
+    for (step, (path, value)) in life().into_iter().enumerate() {
+        let before = store.snapshot();
+        match value {
+            Value::Null => drop(store.entries.remove(&path)),
+            value => store.put(&path, value),
+        }
+        let after = store.snapshot();
+        let mut report = check(&before, &Options::default());
+        suspected += report.findings.len();
+        settle(&mut report, &before, &after);
+        assert_eq!(report.findings, [], "before step {step}, {path}");
+    }
+    assert!(suspected >= 12, "the states between are suspicious: {suspected}");
+    assert_eq!(check(&store.snapshot(), &Options::default()).findings, []);
+}
+
+#[test]
+fn what_stays_as_it_was_stands() {
+    let mut store = Store::new();
+    store.put(AFFINITY, json!({"state": "pending"}));
+    store.put(HANDLE, json!({"block": {"10.244.1.0/30": 1}}));
+    let first = store.snapshot();
+    // Something else changes meanwhile.
+    store.put(&format!("{RESOURCE_PREFIX}nodes/node-2"), json!({}));
+    let mut report = check(&first, &Options::default());
+    settle(&mut report, &first, &store.snapshot());
+    let found: Vec<String> = report.findings.iter().map(|f| format!("{} {}", f.code, f.subject)).collect();
+    assert_eq!(found, ["unsettled-affinity node-1/10.244.1.0/30", "orphan-handle k8s-pod-network.web-0"]);
+}
