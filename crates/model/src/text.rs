@@ -12,6 +12,10 @@ use crate::time::{format_go_utc, parse_go_utc_canonical};
 const HEX: u8 = 0xFF;
 /// Starts a packed Go timestamp: marker, nanoseconds since 1970 as a big-endian `i64`.
 const TIME: u8 = 0xFE;
+/// Stands for [`NETWORK`] at the start of a text.
+const PREFIX: u8 = 0xFD;
+/// What nearly all handle IDs start with: the usual name of the network.
+const NETWORK: &str = "k8s-pod-network.";
 /// Shorter runs of digits are left as they are.
 const MIN_RUN: usize = 16;
 
@@ -67,6 +71,7 @@ impl<'a> TextRef<'a> {
     pub fn push_to(self, out: &mut String) {
         for piece in Pieces(self.0) {
             match piece {
+                Piece::Network => out.push_str(NETWORK),
                 Piece::Plain(text) => out.push_str(text),
                 Piece::Hex(bytes) => bytes.iter().for_each(|b| push_hex(out, *b)),
                 Piece::Time(nanos) => out.push_str(&format_go_utc(nanos)),
@@ -78,6 +83,7 @@ impl<'a> TextRef<'a> {
     pub fn starts_with(self, prefix: &str) -> bool {
         match Pieces(self.0).next() {
             None => prefix.is_empty(),
+            Some(Piece::Network) if prefix.len() <= NETWORK.len() => NETWORK.starts_with(prefix),
             Some(Piece::Plain(text)) if text.len() >= prefix.len() => text.starts_with(prefix),
             Some(_) => self.to_string().starts_with(prefix),
         }
@@ -106,7 +112,7 @@ impl<'a> TextRef<'a> {
     pub fn has_capital(self) -> bool {
         Pieces(self.0).any(|piece| match piece {
             Piece::Plain(text) => text.bytes().any(|b| b.is_ascii_uppercase()),
-            Piece::Hex(_) => false,
+            Piece::Network | Piece::Hex(_) => false,
             Piece::Time(_) => true,
         })
     }
@@ -186,6 +192,13 @@ pub(crate) fn pack_into(out: &mut Vec<u8>, text: &str) {
         out.extend_from_slice(&nanos.to_be_bytes());
         return;
     }
+    let text = match text.strip_prefix(NETWORK) {
+        Some(rest) => {
+            out.push(PREFIX);
+            rest
+        }
+        None => text,
+    };
     let bytes = text.as_bytes();
     let mut at = 0;
     while at < bytes.len() {
@@ -219,6 +232,7 @@ fn push_hex(out: &mut String, byte: u8) {
 }
 
 enum Piece<'a> {
+    Network,
     Plain(&'a str),
     Hex(&'a [u8]),
     Time(i64),
@@ -227,6 +241,7 @@ enum Piece<'a> {
 impl Piece<'_> {
     fn packed_len(&self) -> usize {
         match self {
+            Piece::Network => 1,
             Piece::Plain(text) => text.len(),
             Piece::Hex(bytes) => 2 + bytes.len(),
             Piece::Time(_) => 9,
@@ -242,6 +257,7 @@ impl<'a> Iterator for Pieces<'a> {
 
     fn next(&mut self) -> Option<Piece<'a>> {
         let (piece, rest) = match *self.0.first()? {
+            PREFIX => (Piece::Network, &self.0[1..]),
             HEX => {
                 let len = *self.0.get(1)? as usize;
                 (Piece::Hex(self.0.get(2..2 + len)?), &self.0[2 + len..])
@@ -267,11 +283,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_handle_takes_half_its_length() {
+    fn a_handle_takes_less_than_half_its_length() {
         let id = format!("k8s-pod-network.{}", "0123456789abcdef".repeat(4));
         let text = Text::new(&id);
         assert_eq!(text.to_string(), id);
-        assert_eq!(text.as_ref().packed().len(), 16 + 2 + 32);
+        assert_eq!(text.as_ref().packed().len(), 1 + 2 + 32);
         assert!(text.as_ref().starts_with("k8s-pod-network."));
         assert!(!text.as_ref().starts_with("lb-"));
     }
@@ -285,8 +301,13 @@ mod tests {
 
     #[test]
     fn the_cut_is_before_the_first_carriage_return() {
-        for head in ["", "k8s-pod-network.", "0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d", "a.0d0d0d0d0d0d0d0d0d0d0d0d"]
-        {
+        for head in [
+            "",
+            "k8s-pod-network.",
+            "k8s-pod-network.k8s-pod-network.",
+            "0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d",
+            "a.0d0d0d0d0d0d0d0d0d0d0d0d",
+        ] {
             let text = Text::new(&format!("{head}\r\neth0\r"));
             assert_eq!(text.as_ref().cut_at_carriage_return(), Text::new(head).as_ref(), "{head}");
             assert!(text.as_ref().has_carriage_return());
@@ -299,6 +320,8 @@ mod tests {
         fn what_goes_in_comes_out(text in "([0-9a-f]{0,700}|\\PC{0,40}|[0-9a-fA-F.\r-]{0,60}){0,4}") {
             let packed = Text::new(&text);
             prop_assert_eq!(packed.to_string(), text.clone());
+            let handle = format!("{NETWORK}{text}");
+            prop_assert_eq!(Text::new(&handle).to_string(), handle);
             prop_assert!(packed.as_ref() == *text.as_str());
         }
     }
