@@ -91,7 +91,10 @@ impl DataFile {
                 }
                 snapshot.revision = info.revision.to_string();
                 snapshot.location = self.path.display().to_string();
-                snapshot.taken_at = newest_time(&snapshot).map_or_else(|| self.changed_at(), Ok)?;
+                // It does not say when it was taken. Times in the future come from clocks that run wrong.
+                let now = Timestamp::now();
+                let newest = snapshot.newest_time.map(|newest| newest.min(now));
+                snapshot.taken_at = newest.map_or_else(|| self.changed_at(), Ok)?;
                 snapshot.mark_read(ETCD_SOURCES);
                 sort_by_key(&mut snapshot);
             }
@@ -136,17 +139,6 @@ impl DataFile {
         let changed = changed.map_err(|e| Error::file(&self.path, e))?;
         Ok(Timestamp::try_from(changed).unwrap_or(Timestamp::UNIX_EPOCH))
     }
-}
-
-/// The newest time that blocks record: an etcd snapshot does not say when it was taken.
-fn newest_time(snapshot: &Snapshot) -> Option<Timestamp> {
-    let blocks = snapshot.blocks.iter().filter_map(|b| b.value.content.sound());
-    blocks
-        .flat_map(|block| {
-            let times = block.attributes().flat_map(|a| [a.allocated_at(), a.released_time()]);
-            times.chain([block.claimed_at()]).flatten()
-        })
-        .max()
 }
 
 /// Puts objects into the order of their keys, as etcd gives them out; a snapshot file has them in the
