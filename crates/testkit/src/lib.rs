@@ -1,3 +1,4 @@
 //! Test tools of calipam; no published crate depends on it.
 
+pub mod cluster;
 pub mod servers;

@@ -1,0 +1,5 @@
+//! The rules, tried on generated clusters: a healthy one has no finding, and what a fault breaks is found exactly.
+
+mod judge;
+mod manifold;
+mod single;

@@ -1,0 +1,220 @@
+//! What occurs on healthy clusters of today and must not be complained about.
+
+use ipnet::IpNet;
+use jiff::SignedDuration;
+
+use super::pods::{Holder, pod};
+use crate::cluster::layout::go_time;
+use crate::cluster::wire::{Attribute, EndpointSpec, Nat, Pool, Resource, Tunnel, key};
+use crate::cluster::{Cluster, Object, Pod};
+
+impl Cluster {
+    /// One of everything. Needs at least two nodes.
+    pub(super) fn add_extras(&mut self) {
+        self.add_borrower();
+        self.add_cooling();
+        self.add_young();
+        self.add_fixed();
+        self.add_other_orchestrators();
+        self.add_windows();
+        self.add_renamed_node();
+        self.add_pools();
+        self.add_load_balancer();
+        self.add_machines();
+        self.add_old_writers();
+        self.add_leftovers();
+    }
+
+    /// A pod of the second node with an address of the first one's block.
+    fn add_borrower(&mut self) -> Pod {
+        let (lender, borrower) = (self.nodes[0].blocks.clone(), self.nodes[1].name.clone());
+        self.add_pod(&borrower, &lender[..1])
+    }
+
+    /// Addresses that cool down: of a pod with several, which share a record, and of single ones.
+    fn add_cooling(&mut self) {
+        let block = self.nodes[0].blocks[0];
+        let node = self.nodes[0].name.clone();
+        for count in [2, 1] {
+            let holder = self.holder(&node);
+            let gone: Vec<_> = (0..count).map(|_| self.take(block, &holder)).collect();
+            let released = self.spec.seconds_ago(10);
+            self.block_mut(block).cool(&gone, &released);
+            self.count(&holder.handle(), block, -count);
+        }
+        // A block may hold nothing but cooling addresses.
+        let block = self.spec.block_v4(self.nodes[0].number, 1);
+        self.claim(block, &node);
+        let holder = self.holder(&node);
+        let gone = self.take(block, &holder);
+        let released = self.spec.seconds_ago(5);
+        self.block_mut(block).cool(&[gone], &released);
+        self.count(&holder.handle(), block, -1);
+    }
+
+    /// An allocation whose endpoint is about to be written.
+    fn add_young(&mut self) {
+        let (node, blocks) = (self.nodes[1].name.clone(), self.nodes[1].blocks.clone());
+        let holder = self.holder(&node);
+        let since = self.spec.now.checked_sub(SignedDuration::from_secs(20)).expect("a time in this era");
+        let holder = Holder { since, ..holder };
+        for block in blocks {
+            self.take(block, &holder);
+        }
+    }
+
+    /// A pod that asked for two addresses and has a floating one, which IPAM does not know.
+    fn add_fixed(&mut self) {
+        let (node, block) = (self.nodes[0].name.clone(), self.nodes[0].blocks[0]);
+        let holder = self.holder(&node);
+        let first = self.take(block, &holder);
+        let mut later = holder.attribute();
+        later
+            .set("timestamp", &go_time(holder.since.saturating_add(SignedDuration::from_millis(3)).unwrap()));
+        let second = self.block_mut(block).take(1, later)[0];
+        self.count(&holder.handle(), block, 1);
+        self.put_endpoint(&holder, [first, second]);
+        let pod = pod(holder, vec![(first, block), (second, block)]);
+        let floating = Nat { internal: first, external: [203, 0, 113, 7].into() };
+        self.endpoint_mut(&pod.endpoint).spec.ip_nats.push(floating);
+    }
+
+    /// Endpoints of plain CNI and of Docker.
+    fn add_other_orchestrators(&mut self) {
+        let (node, block) = (self.nodes[2].name.clone(), self.nodes[2].blocks[0]);
+        let holder = self.holder(&node);
+        let attribute =
+            Attribute::new(&holder.handle(), [("node", &*node), ("timestamp", &*go_time(holder.since))]);
+        let address = self.block_mut(block).take(1, attribute)[0];
+        self.count(&holder.handle(), block, 1);
+        let spec = EndpointSpec {
+            orchestrator: "cni".to_owned(),
+            node: node.clone(),
+            container_id: holder.container.clone(),
+            endpoint: "eth0".to_owned(),
+            interface_name: "cali0a1b2c3d4e5".to_owned(),
+            mac: "ee:ee:ee:ee:ee:ee".to_owned(),
+            ..EndpointSpec::default()
+        };
+        self.put_foreign(&key::endpoint_name(&node, "cni", &holder.container, "eth0"), spec.clone(), address);
+
+        let address = self.block_mut(block).take(1, Attribute::default())[0];
+        let id = holder.container[..40].to_owned();
+        let name = key::endpoint_name(&node, "libnetwork", "libnetwork", &id);
+        let spec = EndpointSpec {
+            orchestrator: "libnetwork".to_owned(),
+            workload: "libnetwork".to_owned(),
+            container_id: String::new(),
+            endpoint: id,
+            ..spec
+        };
+        self.put_foreign(&name, spec, address);
+    }
+
+    fn put_foreign(&mut self, name: &str, spec: EndpointSpec, address: std::net::IpAddr) {
+        let mut metadata = self.spec.metadata(name, &mut self.spec.rng(5));
+        "libnetwork".clone_into(&mut metadata.namespace);
+        let mut endpoint = Resource::new("WorkloadEndpoint", metadata, spec);
+        endpoint.set_addresses(&[address]);
+        self.put(endpoint.key(), Object::Endpoint(Box::new(endpoint)));
+    }
+
+    /// A Windows node: reserved ordinals without handle object, no tunnels.
+    pub(in crate::cluster) fn add_windows(&mut self) -> (String, IpNet) {
+        let number = self.next_node;
+        self.next_node += 1;
+        let name = format!("win-{number}");
+        let block = self.spec.block_v4(number, 0);
+        self.claim(block, &name);
+        self.block_mut(block).reserve_for_windows();
+        self.put_node(number, &name, "windows");
+        self.nodes.push(crate::cluster::NodeInfo { name: name.clone(), number, blocks: vec![block] });
+        self.add_pod(&name, &[block]);
+        (name, block)
+    }
+
+    /// A node that Kubernetes knows by another name, with a tunnel address that is written with a mask.
+    fn add_renamed_node(&mut self) {
+        let node = self.add_node();
+        self.add_pod_on(node);
+        let name = self.nodes[node].name.clone();
+        let stored = self.node_mut(&name);
+        stored.spec.orch_refs[0].node_name = "ip-192-168-0-9.eu-west-1.compute.internal".to_owned();
+        stored.tunnel_mut(Tunnel::Wireguard).push_str("/32");
+    }
+
+    /// Pools of every kind: disabled, for some nodes, for some namespaces, for requests by name.
+    fn add_pools(&mut self) {
+        let node = self.nodes[0].name.clone();
+        let labels = &mut self.node_mut(&node).metadata.labels;
+        labels.insert("rack".to_owned(), "a".to_owned());
+        for kind in ["rack", "old", "team", "manual"] {
+            let (_, cidr) = self.extra_pool();
+            let mut pool = Pool::new(cidr, 28);
+            match kind {
+                "rack" => pool.node_selector = "rack == 'a' && !has(spare)".to_owned(),
+                "old" => pool.disabled = true,
+                "team" => pool.namespace_selector = "team == \"shop\"".to_owned(),
+                _ => pool.assignment_mode = "Manual",
+            }
+            self.put_pool(&format!("{kind}-ippool"), pool);
+            if matches!(kind, "rack" | "old") {
+                let block = sub_block(cidr, 0);
+                self.claim(block, &node);
+                self.add_pod(&node, &[block]);
+            }
+            if kind == "old" {
+                // Its node gave the block up while an address lived in it.
+                let block = sub_block(cidr, 1);
+                self.put_block(block, Some(format!("host:{node}")));
+                self.add_pod(&node, &[block]);
+                let stored = self.block_mut(block);
+                (stored.affinity, stored.claim_time) = (None, None);
+            }
+        }
+    }
+
+    /// Services of type LoadBalancer, which only Kubernetes knows.
+    fn add_load_balancer(&mut self) {
+        let (_, cidr) = self.extra_pool();
+        let pool = Pool { allowed_uses: vec!["LoadBalancer"], ipip_mode: "Never", ..Pool::new(cidr, 28) };
+        self.put_pool("loadbalancer-ippool", pool);
+        let block = sub_block(cidr, 3);
+        self.put_block(block, Some("virtual:load-balancer".to_owned()));
+        self.put_affinity("virtual", "load-balancer", block, "confirmed");
+        let handles = [
+            ("web", "default", "lb-gJQ1RAoOYNAQTWk3dC76lcU6rH4TdxLLDONLknY5xk"),
+            ("front", "shop", "lb-4o2uYxJ7dHVqZ0bJr2nM1cPsKxWgTf9eLhR5vQaI3B"),
+        ];
+        for (service, namespace, handle) in handles {
+            let entries = [
+                ("service", service),
+                ("namespace", namespace),
+                ("type", "LoadBalancer"),
+                ("timestamp", "2026-05-01 10:12:00.5 +0000 UTC"),
+            ];
+            self.block_mut(block).take(1, Attribute::new(handle, entries));
+            self.count(handle, block, 1);
+        }
+    }
+
+    /// What old versions leave behind and what other programs store.
+    fn add_leftovers(&mut self) {
+        let node = self.nodes[0].name.clone();
+        self.put_raw(format!("/calico/ipam/v2/host/{node}"), "");
+        let policy = self.spec.metadata("knp.default.web", &mut self.spec.rng(6));
+        let spec = serde_json::json!({"selector": "app == 'web' && tier < 'x'", "types": ["Ingress"]});
+        let value = crate::cluster::wire::go_json(&Resource::new("NetworkPolicy", policy, spec));
+        self.put_raw("/calico/resources/v3/projectcalico.org/networkpolicies/default/knp.default.web", value);
+        // Releases by handle up to 3.32 leave a sequence number for a free ordinal.
+        let block = self.nodes[2].blocks[0];
+        let stored = self.block_mut(block);
+        let free = stored.unallocated[0].to_string();
+        stored.sequences.insert(free, stored.sequence - 1);
+    }
+}
+
+/// A /28 of a pool.
+pub(in crate::cluster) fn sub_block(pool: IpNet, number: usize) -> IpNet {
+    pool.subnets(28).expect("a pool of /24").nth(number).expect("a /24 has 16 of them")
+}

@@ -1,0 +1,60 @@
+//! Virtual machines of KubeVirt (facts 2.14, 4.1): the address belongs to the machine, not to its pod.
+
+use std::net::IpAddr;
+
+use ipnet::IpNet;
+
+use super::pods::Holder;
+use crate::cluster::Cluster;
+use crate::cluster::layout::PodName;
+use crate::cluster::wire::Attribute;
+
+impl Cluster {
+    /// A machine that runs, one that migrates and one that is stopped.
+    pub(super) fn add_machines(&mut self) {
+        let (node, block) = (self.nodes[1].name.clone(), self.nodes[1].blocks[0]);
+        let target = self.nodes[2].name.clone();
+        let pod = self.machine_pod("vm-1", &node);
+        let attribute = self.machine_record("vm-1", &pod);
+        let address = self.take_for_machine("vm-1", block, attribute);
+        self.put_endpoint(&pod, [address]);
+
+        let (source, destination) = (self.machine_pod("vm-2", &node), self.machine_pod("vm-2", &target));
+        let mut attribute = self.machine_record("vm-2", &source);
+        let mut other = self.machine_record("vm-2", &destination).owner.unwrap_or_default();
+        other.insert("vmim-uid".to_owned(), self.spec.rng(9).uuid());
+        attribute.alternate = Some(other);
+        let address = self.take_for_machine("vm-2", block, attribute);
+        for pod in [source, destination] {
+            self.put_endpoint(&pod, [address]);
+        }
+
+        self.take_for_machine("vm-3", block, Attribute::bare(&handle("vm-3")));
+    }
+
+    fn machine_pod(&mut self, machine: &str, node: &str) -> Holder {
+        let holder = self.holder(node);
+        let pod = format!("virt-launcher-{machine}-{}", &holder.container[..5]);
+        let generate = String::new();
+        Holder { name: PodName { namespace: "vms", pod, generate, app: "virt-launcher" }, ..holder }
+    }
+
+    fn machine_record(&self, machine: &str, pod: &Holder) -> Attribute {
+        let mut attribute = Attribute { handle: Some(handle(machine)), ..pod.attribute() };
+        let seed = machine.bytes().fold(0, |sum: u64, byte| sum * 31 + u64::from(byte));
+        let mut rng = self.spec.rng(seed);
+        attribute.set("vmi-name", machine);
+        attribute.set("vm-uid", &rng.uuid());
+        attribute.set("vmi-uid", &rng.uuid());
+        attribute
+    }
+
+    fn take_for_machine(&mut self, machine: &str, block: IpNet, attribute: Attribute) -> IpAddr {
+        self.count(&handle(machine), block, 1);
+        self.block_mut(block).take(1, attribute)[0]
+    }
+}
+
+fn handle(machine: &str) -> String {
+    format!("k8s-pod-network.vmi.vms.{machine}")
+}

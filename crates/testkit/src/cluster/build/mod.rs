@@ -1,0 +1,132 @@
+//! Healthy clusters, piece by piece.
+
+mod extras;
+mod kubevirt;
+mod nodes;
+mod old;
+mod pods;
+mod pools;
+
+use std::collections::BTreeMap;
+
+use ipnet::IpNet;
+
+use super::layout::ClusterSpec;
+use super::truth::GroundTruth;
+use super::wire::{self, Block, IpamSettings, key};
+use super::{Cluster, Object};
+
+pub(super) use self::extras::sub_block;
+pub(super) use self::pods::Holder;
+
+/// The GUID of a generated cluster.
+const GUID: &str = "0f0e1d2c3b4a59687786951423324150";
+
+impl Cluster {
+    /// A healthy cluster of some nodes and pods on which everything occurs that a check must not complain about.
+    pub fn small(spec: ClusterSpec) -> Self {
+        let mut cluster = Self::plain(spec, 4, 5);
+        cluster.add_extras();
+        cluster
+    }
+
+    /// A healthy cluster of `nodes` nodes with `pods` pods each, and nothing special.
+    pub fn plain(spec: ClusterSpec, nodes: u32, pods: usize) -> Self {
+        let mut cluster = Self::with_configuration(spec);
+        for _ in 0..nodes {
+            let node = cluster.add_node();
+            for _ in 0..pods {
+                cluster.add_pod_on(node);
+            }
+        }
+        cluster
+    }
+
+    /// No node yet: pools, configuration and cluster information.
+    pub fn with_configuration(spec: ClusterSpec) -> Self {
+        let mut cluster = Self::bare(spec);
+        cluster.add_default_pools();
+        cluster.put_configuration();
+        cluster
+    }
+
+    /// Nothing at all.
+    pub(super) fn bare(spec: ClusterSpec) -> Self {
+        Self {
+            spec,
+            entries: BTreeMap::new(),
+            truth: GroundTruth::default(),
+            settings: IpamSettings::default(),
+            shown: IpamSettings::default(),
+            nodes: Vec::new(),
+            host: None,
+            next_node: 1,
+            next_pod: 0,
+            next_spare: 0,
+            next_pool: 0,
+        }
+    }
+
+    fn put_configuration(&mut self) {
+        let spec = self.spec;
+        let mut rng = spec.rng(1);
+        let mut metadata = || spec.metadata("default", &mut rng);
+        let information = wire::cluster_information(metadata(), GUID, true);
+        let controllers = wire::kube_controllers(metadata(), "15m0s");
+        self.put_raw(key::resource("clusterinformations", "default"), information);
+        self.put_raw(key::resource("kubecontrollersconfigurations", "default"), controllers);
+        self.put_settings();
+        self.put_raw(
+            key::resource("tiers", "default"),
+            r#"{"kind":"Tier","apiVersion":"projectcalico.org/v3","metadata":{"name":"default"},"spec":{"order":1000000,"defaultAction":"Deny"},"status":{}}"#,
+        );
+    }
+
+    /// Stores the settings of the allocator, and those of the resource that users see.
+    pub(super) fn put_settings(&mut self) {
+        let metadata = self.spec.metadata("default", &mut self.spec.rng(2));
+        self.put_raw(key::IPAM_CONFIG, wire::ipam_config(&self.settings));
+        self.put_raw(
+            key::resource("ipamconfigurations", "default"),
+            wire::ipam_configuration(metadata, &self.shown),
+        );
+    }
+
+    /// Locks or unlocks the datastore.
+    pub(super) fn put_ready(&mut self, ready: bool) {
+        let metadata = self.spec.metadata("default", &mut self.spec.rng(1));
+        let value = wire::cluster_information(metadata, GUID, ready);
+        self.put_raw(key::resource("clusterinformations", "default"), value);
+    }
+
+    /// A fresh block with its confirmed affinity.
+    pub(super) fn claim(&mut self, net: IpNet, node: &str) {
+        self.put_block(net, Some(format!("host:{node}")));
+        self.put_affinity("host", node, net, "confirmed");
+    }
+
+    /// A fresh block without an affinity object.
+    pub(super) fn put_block(&mut self, net: IpNet, owner: Option<String>) {
+        let spec = self.spec;
+        let thing = u128::from_be_bytes(match net.network() {
+            std::net::IpAddr::V4(a) => a.to_ipv6_mapped().octets(),
+            std::net::IpAddr::V6(a) => a.octets(),
+        });
+        let age = 30 * 86_400 + spec.rng(thing as u64).below(86_400) as i64;
+        let nanoseconds = spec.now.as_nanosecond() - i128::from(age) * 1_000_000_000;
+        let claimed = owner.is_some().then(|| spec.seconds_ago(age));
+        let block = Block::new(net, owner, claimed, nanoseconds as u64);
+        self.put(key::block(net), Object::Block(block));
+    }
+
+    /// An affinity object.
+    pub(super) fn put_affinity(&mut self, kind: &str, holder: &str, net: IpNet, state: &str) {
+        self.put_raw(key::affinity(kind, holder, net), wire::affinity(state));
+    }
+
+    /// A block of the default pool that nothing else uses.
+    pub(super) fn spare_block(&mut self) -> IpNet {
+        self.next_spare += 1;
+        self.spec.spare_block_v4(self.next_spare - 1)
+    }
+}

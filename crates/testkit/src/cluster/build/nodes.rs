@@ -1,0 +1,83 @@
+//! Nodes with their blocks and tunnels.
+
+use ipnet::IpNet;
+use serde_json::json;
+
+use crate::cluster::wire::{Attribute, Metadata, Node, OrchRef, Tunnel, key};
+use crate::cluster::{Cluster, NodeInfo, Object};
+
+impl Cluster {
+    /// Adds a Linux node with a block of each family and all kinds of tunnels; gives its place in [`Cluster::nodes`].
+    pub fn add_node(&mut self) -> usize {
+        let number = self.next_node;
+        assert!(number <= self.spec.max_nodes(), "no room for node {number}; ask for a wide cluster");
+        self.next_node += 1;
+        let name = format!("node-{number}");
+        let mut blocks = vec![self.spec.block_v4(number, 0)];
+        if self.spec.dual_stack {
+            blocks.push(self.spec.block_v6(number, 0));
+        }
+        for block in &blocks {
+            self.claim(*block, &name);
+        }
+        self.put_node(number, &name, "linux");
+        for tunnel in Tunnel::ALL {
+            let family = blocks.iter().find(|b| b.addr().is_ipv6() == tunnel.is_v6());
+            if let Some(block) = family.copied() {
+                self.add_tunnel(&name, tunnel, block);
+            }
+        }
+        self.nodes.push(NodeInfo { name, number, blocks });
+        self.nodes.len() - 1
+    }
+
+    /// Stores a node without tunnels.
+    pub(in crate::cluster) fn put_node(&mut self, number: u32, name: &str, system: &str) {
+        let mut rng = self.spec.rng(0x6e6f_6465 << 32 | u64::from(number));
+        let labels = [
+            ("beta.kubernetes.io/arch", "amd64"),
+            ("beta.kubernetes.io/os", system),
+            ("kubernetes.io/arch", "amd64"),
+            ("kubernetes.io/hostname", name),
+            ("kubernetes.io/os", system),
+        ];
+        let labels: std::collections::BTreeMap<_, _> =
+            labels.into_iter().map(|(k, v)| (k.to_owned(), v.to_owned())).collect();
+        let copied = serde_json::to_string(&labels).expect("texts serialise");
+        let metadata = Metadata {
+            labels,
+            annotations: [("projectcalico.org/kube-labels".to_owned(), copied)].into(),
+            ..self.spec.metadata(name, &mut rng)
+        };
+        let mut node = Node::new("Node", metadata, Default::default());
+        let address = format!("192.168.{}.{}", number >> 8, number & 255);
+        node.spec.bgp.ipv4_address = format!("{address}/16");
+        node.spec.orch_refs.push(OrchRef { node_name: name.to_owned(), orchestrator: "k8s".to_owned() });
+        for (address, kind) in [(format!("{address}/16"), "CalicoNodeIP"), (address, "InternalIP")] {
+            let kind = kind.to_owned();
+            node.spec.addresses.push(crate::cluster::wire::NodeAddress { address, kind });
+        }
+        node.status = Some(json!({}));
+        self.put(key::node(name), Object::Node(Box::new(node)));
+    }
+
+    /// Takes an address for a tunnel and states it in the node.
+    pub(in crate::cluster) fn add_tunnel(
+        &mut self,
+        node: &str,
+        tunnel: Tunnel,
+        block: IpNet,
+    ) -> std::net::IpAddr {
+        let handle = tunnel.handle(node);
+        let attribute = Attribute::new(&handle, [("node", node), ("type", tunnel.attribute())]);
+        let address = self.block_mut(block).take(1, attribute)[0];
+        self.count(&handle, block, 1);
+        let stored = self.node_mut(node);
+        *stored.tunnel_mut(tunnel) = address.to_string();
+        if matches!(tunnel, Tunnel::Wireguard) {
+            stored.status =
+                Some(json!({"wireguardPublicKey": "jlkVyQYooZYzI2wFfNhSZez5eWh44yfq1wKVjLvSXgY="}));
+        }
+        address
+    }
+}

@@ -1,0 +1,70 @@
+//! What earlier versions of Calico wrote and today's still read (facts 1.3.1, 1.3.3, 1.4, 4.1).
+
+use ipnet::IpNet;
+
+use super::pods::pod;
+use crate::cluster::wire::{Attribute, Era, Tunnel, key};
+use crate::cluster::{Cluster, Pod};
+
+impl Cluster {
+    /// Nodes whose blocks were written by earlier versions.
+    pub(super) fn add_old_writers(&mut self) {
+        for (era, affinity) in [(Era::Numbered, None), (Era::Unnumbered, Some("{}")), (Era::Legacy, Some(""))]
+        {
+            let node = self.add_node();
+            self.add_pod_on(node);
+            let (name, block) = (self.nodes[node].name.clone(), self.nodes[node].blocks[0]);
+            if era == Era::Legacy {
+                self.make_anonymous(&name, block);
+            }
+            self.add_legacy_pod(&name, &[block]);
+            self.add_upgraded_pod(&name, block);
+            self.block_mut(block).era = era;
+            if let Some(value) = affinity {
+                self.put_raw(key::affinity("host", &name, block), value);
+            }
+        }
+        self.add_oldest();
+    }
+
+    /// A pod under the handle `<namespace>.<pod>` without attributes, as the CNI plugin of Calico 2.x left it.
+    pub(in crate::cluster) fn add_legacy_pod(&mut self, node: &str, blocks: &[IpNet]) -> Pod {
+        let holder = self.holder(node);
+        let handle = format!("{}.{}", holder.name.namespace, holder.name.pod);
+        let mut addresses = Vec::new();
+        for block in blocks {
+            self.count(&handle, *block, 1);
+            addresses.push((self.block_mut(*block).take(1, Attribute::bare(&handle))[0], *block));
+        }
+        self.put_endpoint(&holder, addresses.iter().map(|(a, _)| *a));
+        Pod { handle, ..pod(holder, addresses) }
+    }
+
+    /// A pod whose record an upgrade from host-local made: no timestamp.
+    fn add_upgraded_pod(&mut self, node: &str, block: IpNet) {
+        let holder = self.holder(node);
+        self.count(&holder.handle(), block, 1);
+        let address = self.block_mut(block).take(1, holder.attribute_without_time())[0];
+        self.put_endpoint(&holder, [address]);
+    }
+
+    /// The IPIP address of the node gets the empty record that versions before 3.6 wrote.
+    fn make_anonymous(&mut self, node: &str, block: IpNet) {
+        let address = self.node_mut(node).tunnel(Tunnel::Ipip).expect("the node has the tunnel");
+        *self.record_mut(address, block) = Attribute::default();
+        self.count(&Tunnel::Ipip.handle(node), block, -1);
+    }
+
+    /// A block from before the form `host:` existed.
+    fn add_oldest(&mut self) {
+        let node = self.nodes[0].name.clone();
+        let block = self.spec.block_v4(self.nodes[0].number, 2);
+        self.claim(block, &node);
+        self.add_pod(&node, &[block]);
+        let stored = self.block_mut(block);
+        (stored.affinity, stored.claim_time) = (None, None);
+        let value = String::from_utf8(stored.value()).expect("JSON is text");
+        let legacy = format!(r#""deleted":false,"hostAffinity":"{node}"}}"#);
+        self.put_raw(key::block(block), value.replace(r#""deleted":false}"#, &legacy));
+    }
+}

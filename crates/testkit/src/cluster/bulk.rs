@@ -1,0 +1,89 @@
+//! Clusters of any size, made entry by entry.
+
+use super::{Cluster, ClusterSpec};
+
+/// Pods on a node beside its three IPv4 tunnel addresses: the block is nearly full.
+const PODS: u32 = 58;
+/// Allocations of a node.
+const PER_NODE: u64 = PODS as u64 + 3;
+
+/// A cluster with a given number of allocations. A part of it, which may hold faults, lies in memory; the rest is
+/// healthy and made as it is asked for, node by node.
+#[derive(Debug)]
+pub struct Sized {
+    /// The part in memory.
+    pub head: Cluster,
+    allocations: u64,
+}
+
+impl Cluster {
+    /// Number of addresses that unbroken blocks record.
+    pub fn allocations(&self) -> u64 {
+        self.blocks().map(|b| b.allocations.iter().flatten().count() as u64).sum()
+    }
+}
+
+impl Sized {
+    /// A healthy cluster of about `allocations` allocations: blocks of 64 with 61 taken, a handle for each, an
+    /// endpoint for each pod, one block a node.
+    pub fn new(spec: ClusterSpec, allocations: u64) -> Self {
+        Self::around(Cluster::with_configuration(spec.wide().v4_only()), allocations)
+    }
+
+    /// Fills a cluster, which must be [wide](ClusterSpec::wide), up to about `allocations`.
+    pub fn around(head: Cluster, allocations: u64) -> Self {
+        assert!(head.spec.wide, "a cluster that grows needs a wide specification");
+        Self { head, allocations }
+    }
+
+    /// Number of nodes that are made beside those in memory.
+    pub fn added_nodes(&self) -> u32 {
+        let missing = self.allocations.saturating_sub(self.head.allocations());
+        u32::try_from(missing.div_ceil(PER_NODE)).expect("there is room for so many nodes")
+    }
+
+    /// Every key and value; those in memory first, then node by node. The order of the keys is no particular one.
+    pub fn for_each_entry(&self, mut visit: impl FnMut(&[u8], &[u8])) {
+        self.head.for_each_entry(&mut visit);
+        let mut missing = self.allocations.saturating_sub(self.head.allocations());
+        let first = self.head.next_node;
+        for number in first..first + self.added_nodes() {
+            let mut node = Cluster::bare(self.head.spec.v4_only());
+            node.next_node = number;
+            // No pod in memory has a number of this range.
+            node.next_pod = self.head.next_pod + u64::from(number - first) * u64::from(PODS);
+            let place = node.add_node();
+            for _ in 3..missing.clamp(3, PER_NODE) {
+                node.add_pod_on(place);
+            }
+            missing = missing.saturating_sub(PER_NODE);
+            node.for_each_entry(&mut visit);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn a_sized_cluster_has_the_size_and_no_key_twice() {
+        let cluster = Sized::new(ClusterSpec::new(1), 1_000);
+        let mut keys = BTreeSet::new();
+        let (mut handles, mut endpoints, mut bytes) = (0, 0, 0);
+        cluster.for_each_entry(|key, value| {
+            let text = String::from_utf8_lossy(key);
+            handles += u32::from(text.contains("/handle/"));
+            if text.contains("/workloadendpoints/") {
+                endpoints += 1;
+                bytes += value.len();
+            }
+            assert!(keys.insert(key.to_vec()), "{text}");
+        });
+        assert_eq!(handles, 1_000);
+        assert_eq!(endpoints, 1_000 - 17 * 3);
+        assert!((700..1000).contains(&(bytes / endpoints)), "{} bytes an endpoint", bytes / endpoints);
+    }
+}

@@ -1,0 +1,104 @@
+//! Blocks in the wrong place, and blocks of nobody.
+
+use ipnet::IpNet;
+
+use crate::cluster::build::sub_block;
+use crate::cluster::wire::{Pool, key};
+use crate::cluster::{Cluster, Object};
+
+impl Cluster {
+    /// What the release of an affinity leaves where addresses are in the block: no owner and no affinity.
+    pub(super) fn release_affinity(&mut self, node: &str, block: IpNet) {
+        let stored = self.block_mut(block);
+        (stored.affinity, stored.claim_time) = (None, None);
+        stored.sequence += 1;
+        self.remove(&key::affinity("host", node, block));
+    }
+}
+
+pub(super) fn overlapping(cluster: &mut Cluster) {
+    let (node, large, _) = cluster.victim_block();
+    let small = large.subnets(28).expect("a /26").nth(3).expect("it has four parts");
+    cluster.claim(small, &node);
+    cluster.expect("overlapping-blocks", large);
+    cluster.expect("overlapping-blocks", small);
+    cluster.expect("block-size-mismatch", small);
+}
+
+pub(super) fn outside_pools(cluster: &mut Cluster) {
+    let node = cluster.host();
+    let node = cluster.nodes[node].name.clone();
+    let block = cluster.foreign_block();
+    cluster.claim(block, &node);
+    cluster.expect("block-outside-pools", block);
+}
+
+pub(super) fn size_mismatch(cluster: &mut Cluster) {
+    let node = cluster.host();
+    let node = cluster.nodes[node].name.clone();
+    let (name, cidr) = cluster.extra_pool();
+    cluster.put_pool(&name, Pool::new(cidr, 26));
+    let block = sub_block(cidr, 0);
+    cluster.claim(block, &node);
+    cluster.add_pod(&node, &[block]);
+    cluster.expect("block-size-mismatch", block);
+}
+
+pub(super) fn of_missing_node(cluster: &mut Cluster) {
+    let (node, block) = (cluster.missing_node(), cluster.spare_block());
+    cluster.claim(block, &node);
+    cluster.expect("block-of-missing-node", block);
+    cluster.expect("affinity-of-missing-node", format!("{node}/{block}"));
+}
+
+pub(super) fn of_missing_node_alone(cluster: &mut Cluster) {
+    let (node, block) = (cluster.missing_node(), cluster.spare_block());
+    cluster.put_block(block, Some(format!("host:{node}")));
+    cluster.expect("block-of-missing-node", block);
+    cluster.expect("block-without-affinity", block);
+}
+
+pub(super) fn empty_unowned(cluster: &mut Cluster) {
+    let block = cluster.spare_block();
+    cluster.put_block(block, None);
+    cluster.expect("empty-unowned-block", block);
+}
+
+pub(super) fn empty_unowned_windows(cluster: &mut Cluster) {
+    let block = cluster.spare_block();
+    cluster.put_block(block, None);
+    cluster.block_mut(block).reserve_for_windows();
+    cluster.expect("empty-unowned-block", block);
+}
+
+pub(super) fn without_affinity(cluster: &mut Cluster) {
+    let (node, block, _) = cluster.victim_block();
+    cluster.remove(&key::affinity("host", &node, block));
+    cluster.expect("block-without-affinity", block);
+}
+
+pub(super) fn virtual_without_affinity(cluster: &mut Cluster) {
+    let block = cluster.spare_block();
+    cluster.put_block(block, Some("virtual:load-balancer".to_owned()));
+    cluster.expect("block-without-affinity", block);
+}
+
+pub(super) fn over_limit(cluster: &mut Cluster) {
+    let (node, _) = cluster.victim_node(1);
+    let name = cluster.nodes[node].name.clone();
+    for _ in 0..20 {
+        let block = cluster.spare_block();
+        cluster.claim(block, &name);
+    }
+    cluster.expect("node-over-block-limit", name);
+}
+
+/// Only Kubernetes deletes in two steps; the field exists in etcd all the same.
+pub(super) fn half_deleted(cluster: &mut Cluster) {
+    let block = cluster.spare_block();
+    cluster.put_block(block, None);
+    let Object::Block(stored) = cluster.remove(&key::block(block)) else { panic!("{block} is no block") };
+    let value = String::from_utf8(stored.value()).expect("JSON is text");
+    cluster.put_raw(key::block(block), value.replace(r#""deleted":false"#, r#""deleted":true"#));
+    cluster.expect("half-deleted", block);
+}

@@ -1,0 +1,137 @@
+//! Addresses that are allocated although nothing uses them.
+
+use crate::cluster::build::{Holder, sub_block};
+use crate::cluster::wire::{Attribute, Pool, Tunnel};
+use crate::cluster::{Cluster, Pod};
+
+pub(super) fn no_owner(cluster: &mut Cluster) {
+    let pod = cluster.victim();
+    cluster.remove(&pod.endpoint);
+    cluster.expect_leaked(&pod, "no-owner");
+}
+
+pub(super) fn without_time(cluster: &mut Cluster) {
+    let pod = cluster.victim();
+    cluster.remove(&pod.endpoint);
+    for (address, block) in pod.addresses.clone() {
+        cluster.record_mut(address, block).owner.get_or_insert_default().remove("timestamp");
+    }
+    cluster.expect_leaked(&pod, "no-owner");
+}
+
+pub(super) fn new_sandbox(cluster: &mut Cluster) {
+    let pod = cluster.victim();
+    let node = pod.node.clone();
+    succeed(cluster, &pod, &node);
+    cluster.expect_leaked(&pod, "pod-has-other-address");
+}
+
+/// A new sandbox of the same pod on a node: addresses of the pod's blocks, a handle and an endpoint of its own.
+fn succeed(cluster: &mut Cluster, pod: &Pod, node: &str) {
+    let holder = Holder { name: pod.name.clone(), ..cluster.holder(node) };
+    let info = cluster.nodes.iter().find(|n| n.name == node).expect("the node is known");
+    let blocks = info.blocks.clone();
+    let addresses: Vec<_> = blocks.iter().map(|block| cluster.take(*block, &holder)).collect();
+    cluster.put_endpoint(&holder, addresses);
+}
+
+pub(super) fn half(cluster: &mut Cluster) {
+    let node = cluster.host();
+    let info = cluster.nodes[node].clone();
+    let block = cluster.spare_block();
+    cluster.claim(block, &info.name);
+    let pod = cluster.add_pod(&info.name, &[info.blocks[0], block]);
+    let used = pod.address();
+    cluster.endpoint_mut(&pod.endpoint).set_addresses(&[used]);
+    cluster.expect_detail("leaked-address", pod.addresses[1].0, "pod-has-other-address");
+}
+
+pub(super) fn moved(cluster: &mut Cluster) {
+    let pod = cluster.victim();
+    let other = cluster.add_node();
+    let other = cluster.nodes[other].name.clone();
+    cluster.remove(&pod.endpoint);
+    succeed(cluster, &pod, &other);
+    cluster.expect_leaked(&pod, "pod-moved");
+}
+
+pub(super) fn tunnel_moved(cluster: &mut Cluster) {
+    let (node, _) = cluster.victim_node(1);
+    let info = cluster.nodes[node].clone();
+    for tunnel in [Tunnel::Ipip, Tunnel::VxlanV6] {
+        let block = info.blocks.iter().find(|b| b.addr().is_ipv6() == tunnel.is_v6());
+        let Some(block) = block.copied() else { continue };
+        let old = cluster.node_mut(&info.name).tunnel(tunnel).expect("the node has the tunnel");
+        cluster.add_tunnel(&info.name, tunnel, block);
+        cluster.expect_detail("leaked-address", old, "tunnel-moved");
+    }
+}
+
+pub(super) fn tunnels_off(cluster: &mut Cluster) {
+    let (node, _) = cluster.victim_node(1);
+    let name = cluster.nodes[node].name.clone();
+    for tunnel in Tunnel::ALL {
+        if let Some(address) = cluster.node_mut(&name).tunnel(tunnel) {
+            cluster.node_mut(&name).tunnel_mut(tunnel).clear();
+            cluster.expect_detail("leaked-address", address, "tunnel-moved");
+        }
+    }
+}
+
+pub(super) fn anonymous(cluster: &mut Cluster) {
+    unknown(cluster, Attribute::default());
+}
+
+pub(super) fn unknown_handle(cluster: &mut Cluster) {
+    let id = format!("reserved-by-script-{}", cluster.next_pod);
+    cluster.next_pod += 1;
+    unknown(cluster, Attribute::bare(&id));
+}
+
+pub(super) fn container(cluster: &mut Cluster) {
+    let handle = cluster.holder("nowhere").handle();
+    unknown(cluster, Attribute::bare(&handle));
+}
+
+fn unknown(cluster: &mut Cluster, attribute: Attribute) {
+    let node = cluster.host();
+    let block = cluster.nodes[node].blocks[0];
+    if let Some(handle) = &attribute.handle {
+        cluster.count(handle, block, 1);
+    }
+    let address = cluster.block_mut(block).take(1, attribute)[0];
+    cluster.expect_detail("leaked-address", address, "unknown-owner");
+    cluster.truth.expect_as("leaked-address", address, "warning");
+}
+
+pub(super) fn legacy(cluster: &mut Cluster) {
+    let node = cluster.host();
+    let info = cluster.nodes[node].clone();
+    let pod = cluster.add_legacy_pod(&info.name, &info.blocks);
+    cluster.remove(&pod.endpoint);
+    cluster.expect_leaked(&pod, "no-owner");
+}
+
+pub(super) fn in_disabled_pool(cluster: &mut Cluster) {
+    let pod = disabled_pool(cluster);
+    cluster.remove(&pod.endpoint);
+    cluster.expect_leaked(&pod, "no-owner");
+}
+
+/// A disabled pool with a block and a live pod in it.
+pub(super) fn disabled_pool(cluster: &mut Cluster) -> Pod {
+    let node = cluster.host();
+    let node = cluster.nodes[node].name.clone();
+    let (name, cidr) = cluster.extra_pool();
+    cluster.put_pool(&name, Pool { disabled: true, ..Pool::new(cidr, 28) });
+    let block = sub_block(cidr, 2);
+    cluster.claim(block, &node);
+    cluster.add_pod(&node, &[block])
+}
+
+pub(super) fn in_unowned_block(cluster: &mut Cluster) {
+    let (node, block, pod) = cluster.victim_block();
+    cluster.release_affinity(&node, block);
+    cluster.remove(&pod.endpoint);
+    cluster.expect_leaked(&pod, "no-owner");
+}

@@ -1,0 +1,274 @@
+//! What can go wrong, and the findings that each fault must give. The expectations are derived from the design, not
+//! from running a check.
+
+mod affinities;
+mod blocks;
+mod corrupt;
+mod handles;
+mod in_use;
+mod leaks;
+mod nodes;
+mod owners;
+mod pools;
+mod settings;
+mod undecodable;
+mod undecodable_sources;
+
+use ipnet::{IpNet, Ipv4Net};
+
+use super::layout::ClusterSpec;
+use super::{Cluster, Pod};
+
+/// How often a fault can be in a cluster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Scope {
+    /// Any number of times, on victims of its own.
+    Many,
+    /// Once, beside others.
+    Once,
+    /// Once, and it changes what can be said about the rest, so that it stands for itself.
+    Alone,
+}
+
+/// Declares the faults: variant, name, scope, what breaks it, and what it is.
+macro_rules! faults {
+    ($($variant:ident $name:literal $scope:ident $apply:path, $doc:literal;)*) => {
+        /// A fault.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+        pub enum Fault {
+            $(#[doc = $doc] $variant,)*
+        }
+
+        impl Fault {
+            /// All of them.
+            pub const ALL: &'static [Self] = &[$(Self::$variant,)*];
+
+            /// Its name.
+            pub fn name(self) -> &'static str {
+                match self { $(Self::$variant => $name,)* }
+            }
+
+            /// What it is, in one line.
+            pub fn summary(self) -> &'static str {
+                match self { $(Self::$variant => $doc,)* }
+            }
+
+            fn scope(self) -> Scope {
+                match self { $(Self::$variant => Scope::$scope,)* }
+            }
+
+            fn apply(self, cluster: &mut Cluster) {
+                match self { $(Self::$variant => $apply(cluster),)* }
+            }
+        }
+    };
+}
+
+faults! {
+    LeakedNoOwner "leaked-no-owner" Many leaks::no_owner, "a pod is gone, its addresses are not";
+    LeakedWithoutTime "leaked-without-time" Many leaks::without_time, "as before, recorded without timestamp";
+    LeakedNewSandbox "leaked-new-sandbox" Many leaks::new_sandbox, "a pod got other addresses on the same node";
+    LeakedHalf "leaked-half" Many leaks::half, "a pod uses one of its two addresses only";
+    LeakedMoved "leaked-moved" Many leaks::moved, "a pod moved to another node";
+    LeakedTunnelMoved "leaked-tunnel-moved" Many leaks::tunnel_moved, "a node took another tunnel address";
+    LeakedTunnelOff "leaked-tunnel-off" Many leaks::tunnels_off, "a node has given up all its tunnels";
+    LeakedAnonymous "leaked-anonymous" Many leaks::anonymous, "an empty record that nobody uses";
+    LeakedUnknownHandle "leaked-unknown-handle" Many leaks::unknown_handle, "a handle of no known form";
+    LeakedContainer "leaked-container" Many leaks::container, "a handle with a container ID and no attributes";
+    LeakedLegacy "leaked-legacy" Many leaks::legacy, "a pod of Calico 2.x is gone";
+    LeakedInDisabledPool "leaked-in-disabled-pool" Many leaks::in_disabled_pool, "in a disabled pool";
+    LeakedInUnownedBlock "leaked-in-unowned-block" Many leaks::in_unowned_block, "in a block that its node gave up";
+    NodeGone "node-gone" Many nodes::gone, "a node is gone with its pods";
+    NodeGonePodsLeft "node-gone-pods-left" Many nodes::gone_pods_left, "a node object is gone, its endpoints are not";
+    EndpointOnMissingNode "endpoint-on-missing-node" Many nodes::endpoint_on_missing, "an endpoint names no node";
+    DuplicatePods "duplicate-pods" Many in_use::duplicate_pods, "a pod uses another one's address as well";
+    DuplicateTakenOver "duplicate-taken-over" Many in_use::taken_over, "a pod uses another one's addresses instead";
+    DuplicateTunnel "duplicate-tunnel" Many in_use::duplicate_tunnel, "a pod and a tunnel have one address";
+    DuplicateUnrecorded "duplicate-unrecorded" Many in_use::duplicate_unrecorded, "two pods use a free address";
+    AddressInSeveralBlocks "address-in-several-blocks" Many in_use::in_several_blocks, "given out by two blocks";
+    UnallocatedFreed "unallocated-freed" Many in_use::freed, "the addresses of a live pod were released";
+    UnallocatedCooling "unallocated-cooling" Many in_use::cooling, "the addresses of a live pod cool down";
+    UnallocatedNoBlock "unallocated-no-block" Many in_use::no_block, "the blocks of a live node are lost";
+    UnallocatedTunnel "unallocated-tunnel" Many in_use::tunnel_freed, "a live tunnel address was released";
+    UnallocatedDisabledPool "unallocated-disabled-pool" Many in_use::freed_in_disabled_pool, "in a disabled pool";
+    OutsidePools "outside-pools" Many in_use::outside_pools, "a pod uses an address of no pool";
+    OutsidePoolsRecorded "outside-pools-recorded" Many in_use::outside_pools_recorded, "the pool of a block is gone";
+    OutsidePoolsTunnel "outside-pools-tunnel" Many in_use::outside_pools_tunnel, "a tunnel address of no pool";
+    OwnerMismatchPod "owner-mismatch-pod" Many owners::other_pod, "used by one pod, recorded for another";
+    OwnerMismatchNode "owner-mismatch-node" Many owners::other_node, "recorded for the pod's sandbox on another node";
+    OwnerMismatchTunnel "owner-mismatch-tunnel" Many owners::tunnel_as_pod, "a tunnel's, recorded for a pod";
+    OwnerMismatchPodAsTunnel "owner-mismatch-pod-as-tunnel" Many owners::pod_as_tunnel, "a pod's, recorded for a tunnel";
+    OwnerMismatchLegacy "owner-mismatch-legacy" Many owners::legacy, "an old handle names another pod";
+    OwnerMismatchReserved "owner-mismatch-reserved" Many owners::reserved, "in use on an ordinal that Windows reserves";
+    BorrowedTunnel "borrowed-tunnel" Many owners::borrowed_tunnel, "a tunnel address of another node's block";
+    BorrowedTunnelV6 "borrowed-tunnel-v6" Many owners::borrowed_tunnel_v6, "the same with IPv6";
+    CorruptShort "corrupt-short" Many corrupt::short, "too few entries for addresses";
+    CorruptLong "corrupt-long" Many corrupt::long, "too many entries for addresses";
+    CorruptNull "corrupt-null" Many corrupt::null, "no entries for addresses at all";
+    CorruptIndexNegative "corrupt-index-negative" Many corrupt::index_negative, "an index below 0";
+    CorruptIndexHuge "corrupt-index-huge" Many corrupt::index_huge, "an index of a thousand millions";
+    CorruptUnreferenced "corrupt-unreferenced" Many corrupt::unreferenced, "a record that no ordinal uses";
+    CorruptFreeTwice "corrupt-free-twice" Many corrupt::free_twice, "free more than once";
+    CorruptFreeOutOfRange "corrupt-free-out-of-range" Many corrupt::free_out_of_range, "a free ordinal that is none";
+    CorruptFreeAllocated "corrupt-free-allocated" Many corrupt::free_allocated, "free and allocated";
+    CorruptFreeIncomplete "corrupt-free-incomplete" Many corrupt::free_incomplete, "neither free nor allocated";
+    CorruptFuture "corrupt-future" Many corrupt::future, "released in the future";
+    CorruptKey "corrupt-key" Many corrupt::key, "key and value name different blocks";
+    CorruptManifold "corrupt-manifold" Many corrupt::manifold, "several things at once";
+    OverlappingBlocks "overlapping-blocks" Many blocks::overlapping, "a smaller block inside a larger one";
+    BlockOutsidePools "block-outside-pools" Many blocks::outside_pools, "an empty block of no pool";
+    BlockSizeMismatch "block-size-mismatch" Many blocks::size_mismatch, "the pool's block size was changed";
+    BlockOfMissingNode "block-of-missing-node" Many blocks::of_missing_node, "a node is gone, its block is not";
+    BlockOfMissingNodeAlone "block-of-missing-node-alone" Many blocks::of_missing_node_alone, "without affinity";
+    EmptyUnownedBlock "empty-unowned-block" Many blocks::empty_unowned, "nobody's, and nothing in it";
+    EmptyUnownedWindows "empty-unowned-windows" Many blocks::empty_unowned_windows, "only what Windows reserves";
+    BlockWithoutAffinity "block-without-affinity" Many blocks::without_affinity, "the affinity object is lost";
+    VirtualWithoutAffinity "virtual-without-affinity" Many blocks::virtual_without_affinity, "the same, for services";
+    NodeOverBlockLimit "node-over-block-limit" Many blocks::over_limit, "21 blocks of one pool";
+    AffinityOfOther "affinity-of-other" Many affinities::of_other, "for a block of another node";
+    AffinityOfUnowned "affinity-of-unowned" Many affinities::of_unowned, "for a block of nobody";
+    AffinityOfOtherOnly "affinity-of-other-only" Many affinities::of_other_only, "the owner of the block has none";
+    AffinityPendingOfOther "affinity-pending-of-other" Many affinities::pending_of_other, "a lost race";
+    AffinityVirtualOfNode "affinity-virtual-of-node" Many affinities::virtual_of_node, "a virtual one, a node's block";
+    AffinityWithoutBlock "affinity-without-block" Many affinities::without_block, "confirmed, and no block";
+    AffinityOldWithoutBlock "affinity-old-without-block" Many affinities::old_without_block, "with the value of 2.x";
+    AffinityPending "affinity-pending" Many affinities::pending, "pending, the block is its own";
+    AffinityPendingWithoutBlock "affinity-pending-without-block" Many affinities::pending_without_block, "no block yet";
+    AffinityReleasing "affinity-releasing" Many affinities::releasing, "pendingDeletion, the block still its own";
+    AffinityReleased "affinity-released" Many affinities::released, "pendingDeletion, the block nobody's already";
+    AffinityReleasedWithoutBlock "affinity-released-without-block" Many affinities::released_without_block, "no block";
+    AffinityOfMissingNode "affinity-of-missing-node" Many affinities::of_missing_node, "the node is gone, no block";
+    AffinityUnexpected "affinity-unexpected" Many affinities::unexpected, "the @ form";
+    OrphanHandle "orphan-handle" Many handles::orphan, "nothing is recorded under it";
+    OrphanHandleNoBlock "orphan-handle-no-block" Many handles::orphan_no_block, "its block is gone";
+    OrphanHandleEmpty "orphan-handle-empty" Many handles::orphan_empty, "it names no block";
+    MissingHandle "missing-handle" Many handles::missing, "a live pod's handle is lost";
+    MissingTunnelHandle "missing-tunnel-handle" Many handles::missing_tunnel, "a tunnel's handle is lost";
+    HandleCountLow "handle-count-low" Many handles::count_low, "it counts too few";
+    HandleCountNoEntry "handle-count-no-entry" Many handles::count_no_entry, "it leaves a block out";
+    HandleCountHigh "handle-count-high" Many handles::count_high, "it counts too many";
+    HandleCountGoneBlock "handle-count-gone-block" Many handles::count_gone_block, "it names a block that is gone";
+    HandleCountBoth "handle-count-both" Many handles::count_both, "too many here, too few there";
+    CarriageReturn "carriage-return" Many handles::carriage_return, "in the record and in the key";
+    CarriageReturnRecord "carriage-return-record" Many handles::carriage_return_record, "in the record only";
+    CarriageReturnKey "carriage-return-key" Many handles::carriage_return_key, "in a second key";
+    SharedLegacyHandle "shared-legacy-handle" Many handles::shared_legacy, "one pod, two addresses, an old handle";
+    SharedLegacySuccessor "shared-legacy-successor" Many handles::shared_legacy_successor, "with its predecessor's";
+    HalfDeletedAffinity "half-deleted-affinity" Many affinities::half_deleted, "marked deleted";
+    HalfDeletedHandle "half-deleted-handle" Many handles::half_deleted, "marked deleted";
+    HalfDeletedBlock "half-deleted-block" Many blocks::half_deleted, "marked deleted";
+    OverlappingPools "overlapping-pools" Many pools::overlapping, "a pool inside another";
+    TwinPools "twin-pools" Many pools::twins, "two pools with one CIDR";
+    PoolNearlyFull "pool-nearly-full" Many pools::nearly_full, "15 of 16 addresses";
+    PoolNearlyFullReserved "pool-nearly-full-reserved" Many pools::nearly_full_reserved, "what is not reserved is taken";
+    StrandedByLimit "stranded-by-limit" Many pools::stranded_by_limit, "20 full blocks";
+    UndecodableBlock "undecodable-block" Many undecodable::block, "no JSON";
+    UndecodableBlockType "undecodable-block-type" Many undecodable::block_type, "a text where a number belongs";
+    UndecodableBlockCidr "undecodable-block-cidr" Many undecodable::block_cidr, "no CIDR";
+    UndecodableBlockKey "undecodable-block-key" Many undecodable::block_key, "a key without CIDR";
+    UndecodableFamily "undecodable-family" Many undecodable::family, "an IPv4 block below ipv6";
+    UndecodableAffinity "undecodable-affinity" Many undecodable::affinity, "no JSON";
+    UndecodableAffinityType "undecodable-affinity-type" Many undecodable::affinity_type, "a key of an unknown kind";
+    UndecodableHandle "undecodable-handle" Many undecodable::handle, "a list where an object belongs";
+    UndecodableHandleBlock "undecodable-handle-block" Many undecodable::handle_block, "it names no CIDR";
+    UndecodableHandleKey "undecodable-handle-key" Many undecodable::handle_key, "an ID with a slash";
+    UndecodableKey "undecodable-key" Many undecodable::unknown_key, "a key of no known shape";
+    UndecodableBytes "undecodable-bytes" Many undecodable::bytes, "a key that is no text";
+    UndecodableNode "undecodable-node" Many undecodable_sources::node, "no JSON";
+    UndecodableNodeField "undecodable-node-field" Many undecodable_sources::node_field, "a bad tunnel address";
+    UndecodableEndpoint "undecodable-endpoint" Many undecodable_sources::endpoint, "cut in the middle";
+    UndecodableEndpointField "undecodable-endpoint-field" Many undecodable_sources::endpoint_field, "a bad address";
+    UndecodableGrace "undecodable-grace" Once undecodable_sources::grace, "a leakGracePeriod that is no duration";
+    UndecodableControllers "undecodable-controllers" Alone undecodable_sources::controllers, "no JSON";
+    UndecodableInformation "undecodable-information" Alone undecodable_sources::information, "no JSON";
+    UndecodablePool "undecodable-pool" Alone undecodable_sources::pool, "a CIDR that is none";
+    UndecodableReservation "undecodable-reservation" Alone undecodable_sources::reservation, "no JSON";
+    UndecodableReservationField "undecodable-reservation-field" Alone undecodable_sources::reservation_field, "no CIDR";
+    UndecodableConfig "undecodable-config" Alone undecodable_sources::config, "no JSON";
+    UndecodableConfiguration "undecodable-configuration" Alone undecodable_sources::configuration, "no JSON";
+    BlocksLost "blocks-lost" Alone in_use::all_blocks_lost, "every block is gone";
+    EmptyConfig "empty-config" Alone settings::empty, "both configurations are {}: no automatic allocation";
+    DatastoreLocked "datastore-locked" Once settings::locked, "the datastore is locked";
+    AutoAllocationOff "auto-allocation-off" Once settings::auto_allocation_off, "nodes may not claim blocks";
+    ConfigurationMismatch "configuration-mismatch" Once settings::mismatch, "the two configurations differ";
+    StrictAffinity "strict-affinity" Once settings::strict, "strict affinity is on, and addresses are borrowed";
+}
+
+impl Fault {
+    /// True where the fault changes what can be said about the rest of a cluster, so that it goes with no other.
+    pub fn stands_alone(self) -> bool {
+        self.scope() == Scope::Alone
+    }
+}
+
+impl Cluster {
+    /// Puts a fault into the cluster `count` times and adds what it must give to the ground truth. A fault that
+    /// can be there only once is put in once.
+    pub fn inject(&mut self, fault: Fault, count: usize) {
+        let count = if fault.scope() == Scope::Many { count } else { count.min(1) };
+        for _ in 0..count {
+            fault.apply(self);
+        }
+    }
+
+    /// A small cluster with `count` of each fault that goes with others.
+    pub fn all_faults(spec: ClusterSpec, count: usize) -> Self {
+        let mut cluster = Self::small(spec);
+        cluster.inject_all(count);
+        cluster
+    }
+
+    /// Puts `count` of each fault in that goes with others.
+    pub fn inject_all(&mut self, count: usize) {
+        // Strict affinity comes last in the list: it looks at everything that is there.
+        for fault in Fault::ALL.iter().filter(|f| !f.stands_alone()) {
+            self.inject(*fault, count);
+        }
+    }
+
+    fn expect(&mut self, code: &'static str, subject: impl ToString) {
+        self.truth.expect(code, subject);
+    }
+
+    fn expect_detail(&mut self, code: &'static str, subject: impl ToString, detail: &'static str) {
+        self.truth.expect_detail(code, subject, detail);
+    }
+
+    /// Expects all addresses of a pod to be leaked for a reason.
+    fn expect_leaked(&mut self, pod: &Pod, reason: &'static str) {
+        for (address, _) in &pod.addresses {
+            self.expect_detail("leaked-address", address, reason);
+        }
+    }
+
+    /// Expects the same finding for all addresses of a pod.
+    fn expect_for(&mut self, code: &'static str, pod: &Pod) {
+        for (address, _) in &pod.addresses {
+            self.expect(code, address);
+        }
+    }
+
+    /// A fresh block of a healthy node with its affinity and one pod in it.
+    fn victim_block(&mut self) -> (String, IpNet, Pod) {
+        let node = self.host();
+        let node = self.nodes[node].name.clone();
+        let block = self.spare_block();
+        self.claim(block, &node);
+        let pod = self.add_pod(&node, &[block]);
+        (node, block, pod)
+    }
+
+    /// A block of the size of a pool's, in no pool.
+    fn foreign_block(&mut self) -> IpNet {
+        let number = self.next_pool;
+        self.next_pool += 1;
+        Ipv4Net::new_assert((u32::from(std::net::Ipv4Addr::new(198, 18, 0, 0)) + number * 64).into(), 26)
+            .into()
+    }
+
+    /// The name of a node that does not exist.
+    fn missing_node(&mut self) -> String {
+        self.next_spare += 1;
+        format!("gone-{}", self.next_spare)
+    }
+}

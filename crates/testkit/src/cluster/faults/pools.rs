@@ -1,0 +1,80 @@
+//! Pools that overlap, pools that are full, and nodes that get nothing from them.
+
+use ipnet::IpNet;
+
+use crate::cluster::Cluster;
+use crate::cluster::wire::{self, Pool, key};
+
+pub(super) fn overlapping(cluster: &mut Cluster) {
+    let (name, cidr) = cluster.extra_pool();
+    let inner = cidr.subnets(25).expect("a /24").next().expect("it has two halves");
+    cluster.put_pool(&name, Pool::new(cidr, 28));
+    cluster.put_pool(&format!("{name}-half"), Pool::new(inner, 28));
+    cluster.expect("overlapping-pools", cidr);
+    cluster.expect("overlapping-pools", inner);
+}
+
+/// The subject of both is the same.
+pub(super) fn twins(cluster: &mut Cluster) {
+    let (name, cidr) = cluster.extra_pool();
+    cluster.put_pool(&name, Pool::new(cidr, 28));
+    cluster.put_pool(&format!("{name}-again"), Pool { disabled: true, ..Pool::new(cidr, 28) });
+    cluster.expect("overlapping-pools", cidr);
+}
+
+/// A pool of one block, which a node owns.
+fn tiny(cluster: &mut Cluster) -> (String, IpNet) {
+    let node = cluster.host();
+    let node = cluster.nodes[node].name.clone();
+    let (name, cidr) = cluster.extra_pool();
+    let cidr = cidr.subnets(28).expect("a /24").next().expect("it has 16 parts");
+    cluster.put_pool(&name, Pool::new(cidr, 28));
+    cluster.claim(cidr, &node);
+    (node, cidr)
+}
+
+pub(super) fn nearly_full(cluster: &mut Cluster) {
+    let (node, cidr) = tiny(cluster);
+    for _ in 0..15 {
+        cluster.add_pod(&node, &[cidr]);
+    }
+    cluster.expect("pool-nearly-full", cidr);
+}
+
+/// Half of the pool is reserved; of the other half one address cools down and the others are in use.
+pub(super) fn nearly_full_reserved(cluster: &mut Cluster) {
+    let (node, cidr) = tiny(cluster);
+    let pods: Vec<_> = (0..8).map(|_| cluster.add_pod(&node, &[cidr])).collect();
+    let reserved = cidr.subnets(29).expect("a /28").nth(1).expect("it has two halves");
+    let metadata = cluster.spec.metadata("half", &mut cluster.spec.rng(7));
+    let name = format!("half-{}", cidr.addr());
+    cluster.put_raw(
+        key::resource("ipreservations", &name),
+        wire::reservation(wire::Metadata { name: name.clone(), ..metadata }, &[reserved.to_string()]),
+    );
+    let gone = &pods[0];
+    cluster.remove(&gone.endpoint);
+    let released = cluster.spec.seconds_ago(20);
+    cluster.block_mut(cidr).cool(&[gone.address()], &released);
+    cluster.count(&gone.handle, cidr, -1);
+    cluster.expect("pool-nearly-full", cidr);
+}
+
+/// As many blocks as a node may have, all full.
+pub(super) fn stranded_by_limit(cluster: &mut Cluster) {
+    let (node, _) = cluster.victim_node(0);
+    let info = cluster.nodes[node].clone();
+    let (name, cidr) = cluster.extra_pool();
+    let selector = format!("kubernetes.io/hostname == '{}'", info.name);
+    cluster.put_pool(&name, Pool { node_selector: selector, ..Pool::new(cidr, 30) });
+    let blocks: Vec<IpNet> = cidr.subnets(30).expect("a /24").take(19).collect();
+    for block in &blocks {
+        cluster.claim(*block, &info.name);
+    }
+    for block in info.blocks[..1].iter().chain(&blocks) {
+        while !cluster.block_mut(*block).unallocated.is_empty() {
+            cluster.add_pod(&info.name, &[*block]);
+        }
+    }
+    cluster.expect("stranded-addresses", info.name);
+}

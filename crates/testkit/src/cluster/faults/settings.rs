@@ -1,0 +1,52 @@
+//! Settings of the cluster.
+
+use std::net::IpAddr;
+
+use crate::cluster::Cluster;
+use crate::cluster::wire::{Block, IpamSettings, key};
+
+pub(super) fn locked(cluster: &mut Cluster) {
+    cluster.put_ready(false);
+    cluster.expect("datastore-locked", "default");
+}
+
+pub(super) fn auto_allocation_off(cluster: &mut Cluster) {
+    cluster.settings.auto_allocate_blocks = false;
+    cluster.shown.auto_allocate_blocks = false;
+    cluster.put_settings();
+    cluster.expect("auto-allocation-off", "default");
+}
+
+/// In etcd an absent field of a value that exists is false (facts 1.6).
+pub(super) fn empty(cluster: &mut Cluster) {
+    cluster.shown =
+        IpamSettings { auto_allocate_blocks: false, cooldown_seconds: 0, ..IpamSettings::default() };
+    cluster.put_settings();
+    cluster.put_raw(key::IPAM_CONFIG, "{}");
+    cluster.expect("auto-allocation-off", "default");
+}
+
+pub(super) fn mismatch(cluster: &mut Cluster) {
+    cluster.shown.cooldown_seconds += 30;
+    cluster.put_settings();
+    cluster.expect("configuration-mismatch", "default");
+}
+
+/// Every address whose owner runs on another node than the one that has the block.
+pub(super) fn strict(cluster: &mut Cluster) {
+    cluster.settings.strict_affinity = true;
+    cluster.shown.strict_affinity = true;
+    cluster.put_settings();
+    let borrowed: Vec<IpAddr> = cluster.blocks().flat_map(borrowed).collect();
+    for address in borrowed {
+        cluster.expect("borrowed-under-strict-affinity", address);
+    }
+}
+
+fn borrowed(block: &Block) -> Vec<IpAddr> {
+    let Some(host) = block.affinity.as_deref().and_then(|a| a.strip_prefix("host:")) else {
+        return Vec::new();
+    };
+    let elsewhere = block.records().filter(|(_, record)| record.get("node").is_some_and(|node| node != host));
+    elsewhere.map(|(address, _)| address).collect()
+}

@@ -1,0 +1,87 @@
+//! Keys and values of IPAM that cannot be understood. What hangs on them is not judged.
+
+use ipnet::IpNet;
+
+use crate::cluster::Cluster;
+use crate::cluster::wire::key;
+
+/// Puts a value under a key that is then found not to decode.
+fn spoil(cluster: &mut Cluster, key: String, value: impl Into<Vec<u8>>) {
+    cluster.put_raw(key.as_str(), value);
+    cluster.expect("undecodable-object", key);
+}
+
+/// Changes the text of a block that holds a pod.
+fn spoil_block(cluster: &mut Cluster, harm: impl FnOnce(String, IpNet) -> String) {
+    let (_, net, _) = cluster.victim_block();
+    let value = String::from_utf8(cluster.block_mut(net).value()).expect("JSON is text");
+    spoil(cluster, key::block(net), harm(value, net));
+}
+
+pub(super) fn block(cluster: &mut Cluster) {
+    spoil_block(cluster, |value, _| value[..value.len() / 2].to_owned());
+}
+
+pub(super) fn block_type(cluster: &mut Cluster) {
+    spoil_block(cluster, |value, _| value.replace(r#""unallocated":[1,"#, r#""unallocated":["one","#));
+}
+
+pub(super) fn block_cidr(cluster: &mut Cluster) {
+    spoil_block(cluster, |value, net| {
+        value.replace(&format!(r#""cidr":"{net}""#), r#""cidr":"10.244.300.0/26""#)
+    });
+}
+
+pub(super) fn block_key(cluster: &mut Cluster) {
+    let net = cluster.spare_block();
+    let key = key::block(net).replace("-26", "-66");
+    spoil(cluster, key, format!(r#"{{"cidr":"{net}"}}"#));
+}
+
+pub(super) fn family(cluster: &mut Cluster) {
+    let net = cluster.spare_block();
+    let key = key::block(net).replace("ipv4", "ipv6");
+    spoil(cluster, key, format!(r#"{{"cidr":"{net}"}}"#));
+}
+
+pub(super) fn affinity(cluster: &mut Cluster) {
+    let (node, net, _) = cluster.victim_block();
+    spoil(cluster, key::affinity("host", &node, net), "confirmed");
+}
+
+pub(super) fn affinity_type(cluster: &mut Cluster) {
+    let (node, net, _) = cluster.victim_block();
+    spoil(cluster, key::affinity("rack", &node, net), r#"{"state":"confirmed","deleted":false}"#);
+}
+
+pub(super) fn handle(cluster: &mut Cluster) {
+    let pod = cluster.victim();
+    spoil(cluster, key::handle(&pod.handle), r#"{"block":["10.244.1.0/26"],"deleted":false}"#);
+}
+
+pub(super) fn handle_block(cluster: &mut Cluster) {
+    let pod = cluster.victim();
+    spoil(cluster, key::handle(&pod.handle), r#"{"block":{"10.244.1.0-26":1},"deleted":false}"#);
+}
+
+pub(super) fn handle_key(cluster: &mut Cluster) {
+    let pod = cluster.victim();
+    let key = format!("{}/eth0", key::handle(&pod.handle));
+    spoil(cluster, key, r#"{"block":{},"deleted":false}"#);
+}
+
+pub(super) fn unknown_key(cluster: &mut Cluster) {
+    let number = cluster.next_pod;
+    cluster.next_pod += 1;
+    spoil(cluster, format!("/calico/ipam/v2/lease/{number}"), "{}");
+}
+
+pub(super) fn bytes(cluster: &mut Cluster) {
+    let number = cluster.next_pod;
+    cluster.next_pod += 1;
+    let mut key = format!("/calico/ipam/v2/handle/{number}").into_bytes();
+    key.extend([0xff, 0xfe]);
+    let subject = String::from_utf8_lossy(&key).into_owned();
+    cluster.put_raw(key, r#"{"block":{},"deleted":false}"#);
+    cluster.expect("undecodable-object", subject);
+}

@@ -1,0 +1,204 @@
+//! Where things lie in a generated cluster, and what they are called. All of it follows from a seed and a number.
+
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use ipnet::{IpNet, Ipv4Net, Ipv6Net};
+use jiff::{SignedDuration, Timestamp, Unit};
+
+use super::rng::Rng;
+use super::wire::Metadata;
+
+/// What the shape of a cluster follows from.
+#[derive(Clone, Copy, Debug)]
+pub struct ClusterSpec {
+    /// Clusters with the same seed are the same.
+    pub seed: u64,
+    /// The time at which the cluster is as it is. For a check by the clock of the machine, give the present time.
+    pub now: Timestamp,
+    /// Nodes and pods have IPv6 addresses as well.
+    pub dual_stack: bool,
+    /// Room for tens of thousands of nodes instead of 199.
+    pub wide: bool,
+}
+
+impl ClusterSpec {
+    /// A dual-stack cluster at a fixed time in 2026.
+    pub fn new(seed: u64) -> Self {
+        let now = "2026-06-01T08:00:00Z".parse().expect("a valid time");
+        Self { seed, now, dual_stack: true, wide: false }
+    }
+
+    /// The same at another time.
+    pub fn at(self, now: Timestamp) -> Self {
+        Self { now, ..self }
+    }
+
+    /// The same without IPv6.
+    pub fn v4_only(self) -> Self {
+        Self { dual_stack: false, ..self }
+    }
+
+    /// The same with room for more nodes.
+    pub fn wide(self) -> Self {
+        Self { wide: true, ..self }
+    }
+
+    /// Most nodes that there is room for.
+    pub fn max_nodes(&self) -> u32 {
+        if self.wide { 30_000 } else { 199 }
+    }
+
+    fn base_v4(&self) -> u32 {
+        u32::from(if self.wide { Ipv4Addr::new(10, 128, 0, 0) } else { Ipv4Addr::new(10, 244, 0, 0) })
+    }
+
+    /// The IPv4 pool of all nodes.
+    pub fn pool_v4(&self) -> IpNet {
+        let prefix = if self.wide { 9 } else { 16 };
+        Ipv4Net::new_assert(self.base_v4().into(), prefix).into()
+    }
+
+    /// The IPv6 pool of all nodes.
+    pub fn pool_v6(&self) -> IpNet {
+        Ipv6Net::new_assert(Ipv6Addr::new(0xfd00, 0x10, 0x244, 0, 0, 0, 0, 0), 64).into()
+    }
+
+    /// The IPv4 block of a node: node 7 has `10.244.7.0/26`. `part` names one of the four blocks that are its own.
+    pub fn block_v4(&self, node: u32, part: u32) -> IpNet {
+        Ipv4Net::new_assert((self.base_v4() + node * 256 + part * 64).into(), 26).into()
+    }
+
+    /// The IPv6 block of a node: node 7 has `fd00:10:244::7:0/122`.
+    pub fn block_v6(&self, node: u32, part: u32) -> IpNet {
+        let base = u128::from(Ipv6Addr::new(0xfd00, 0x10, 0x244, 0, 0, 0, 0, 0));
+        let network = base + (u128::from(node) << 16) + u128::from(part) * 64;
+        Ipv6Net::new_assert(network.into(), 122).into()
+    }
+
+    /// Blocks of the pool that belong to no node's part.
+    pub fn spare_block_v4(&self, number: u32) -> IpNet {
+        let room = if self.wide { 2700 * 4 } else { 56 * 4 };
+        assert!(number < room, "the pool has no more spare blocks; ask for a wide cluster");
+        self.block_v4(self.max_nodes() + 1, number)
+    }
+
+    /// A CIDR for an extra pool: /24s of 172.16.0.0/12.
+    pub fn extra_pool(&self, number: u32) -> IpNet {
+        assert!(number < 4096, "there is no more room for extra pools");
+        Ipv4Net::new_assert((u32::from(Ipv4Addr::new(172, 16, 0, 0)) + number * 256).into(), 24).into()
+    }
+
+    /// The time so many seconds ago, as Calico writes times: whole seconds.
+    pub fn seconds_ago(&self, seconds: i64) -> String {
+        whole_seconds(self.now.checked_sub(SignedDuration::from_secs(seconds)).expect("a time in this era"))
+    }
+
+    /// Random numbers for one thing of the cluster.
+    pub fn rng(&self, thing: u64) -> Rng {
+        Rng::of(self.seed, thing)
+    }
+
+    /// Metadata of a resource that was created days ago.
+    pub fn metadata(&self, name: &str, rng: &mut Rng) -> Metadata {
+        Metadata {
+            name: name.to_owned(),
+            uid: rng.uuid(),
+            creation_timestamp: self.seconds_ago(40 * 86_400 + rng.below(86_400) as i64),
+            ..Metadata::default()
+        }
+    }
+}
+
+/// RFC 3339, whole seconds, UTC.
+pub fn whole_seconds(time: Timestamp) -> String {
+    let time = time.round(Unit::Second).expect("rounding to seconds works");
+    time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+}
+
+/// The form of the attribute `timestamp`: Go's default text.
+pub fn go_time(time: Timestamp) -> String {
+    let text = time.strftime("%Y-%m-%d %H:%M:%S%.f").to_string();
+    format!("{text} +0000 UTC")
+}
+
+/// A pod and what it belongs to.
+#[derive(Clone, Debug)]
+pub struct PodName {
+    /// Its namespace.
+    pub namespace: &'static str,
+    /// Its name.
+    pub pod: String,
+    /// What the names of its siblings begin with, too; empty for stateful pods.
+    pub generate: String,
+    /// The label `app`.
+    pub app: &'static str,
+}
+
+/// Namespace, application, and whether its pods keep their names.
+const APPS: [(&str, &str, bool); 10] = [
+    ("default", "web", false),
+    ("shop", "cart", false),
+    ("shop", "checkout", false),
+    ("batch", "report", false),
+    ("default", "db", true),
+    ("kube-system", "coredns", false),
+    ("monitoring", "prometheus", true),
+    ("monitoring", "node-exporter", false),
+    ("shop", "search", false),
+    ("default", "queue", true),
+];
+
+/// Letters that Kubernetes uses in generated names.
+const LETTERS: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
+
+/// The name of the pod with a serial number; no two are the same.
+pub fn pod_name(serial: u64) -> PodName {
+    let (namespace, app, stateful) = APPS[(serial % APPS.len() as u64) as usize];
+    if stateful {
+        let pod = format!("{app}-{serial}");
+        return PodName { namespace, pod, generate: String::new(), app };
+    }
+    let words = LETTERS.len().pow(5) as u64;
+    assert!(serial < words, "there are no more names for pods");
+    // The factor shares no divisor with the number of words, so that each serial number has its own.
+    let mut rest = serial * 7_368_787 % words;
+    let mut suffix = String::with_capacity(5);
+    for _ in 0..5 {
+        suffix.push(char::from(LETTERS[(rest % 27) as usize]));
+        rest /= 27;
+    }
+    let generate = format!("{app}-6799fc88d8-");
+    PodName { namespace, pod: format!("{generate}{suffix}"), generate, app }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn places_are_where_a_reader_expects_them() {
+        let spec = ClusterSpec::new(1);
+        assert_eq!(spec.block_v4(7, 0).to_string(), "10.244.7.0/26");
+        assert_eq!(spec.block_v6(7, 0).to_string(), "fd00:10:244::7:0/122");
+        assert!(spec.pool_v4().contains(&spec.spare_block_v4(223)));
+        assert!(spec.wide().pool_v4().contains(&spec.wide().spare_block_v4(10_799)));
+        assert_eq!(spec.seconds_ago(60), "2026-06-01T07:59:00Z");
+    }
+
+    #[test]
+    fn pods_have_names_of_their_own() {
+        let names: BTreeSet<(&str, String)> =
+            (0..50_000).map(pod_name).map(|n| (n.namespace, n.pod)).collect();
+        assert_eq!(names.len(), 50_000);
+    }
+
+    #[test]
+    fn times_read_like_those_of_go() {
+        let time: Timestamp = "2026-05-01T10:12:00.12345Z".parse().unwrap();
+        assert_eq!(go_time(time), "2026-05-01 10:12:00.12345 +0000 UTC");
+        assert_eq!(go_time("2026-05-01T10:12:00Z".parse().unwrap()), "2026-05-01 10:12:00 +0000 UTC");
+        assert_eq!(whole_seconds(time), "2026-05-01T10:12:00Z");
+    }
+}

@@ -1,0 +1,43 @@
+//! Into a snapshot, as reading etcd without a kubeconfig gives it.
+
+use calipam_model::snapshot::{Coverage, Snapshot, Source};
+
+use crate::cluster::Cluster;
+
+/// What etcd holds.
+const READ: [Source; 11] = [
+    Source::Blocks,
+    Source::Affinities,
+    Source::Handles,
+    Source::Pools,
+    Source::Reservations,
+    Source::Nodes,
+    Source::Endpoints,
+    Source::ClusterInformation,
+    Source::KubeControllersConfiguration,
+    Source::IpamConfig,
+    Source::IpamConfiguration,
+];
+
+impl Cluster {
+    /// The snapshot that reading this cluster gives.
+    pub fn snapshot(&self) -> Snapshot {
+        let mut snapshot = Snapshot {
+            location: "testkit".to_owned(),
+            revision: self.len().to_string(),
+            taken_at: self.spec().now,
+            settled: true,
+            ..Snapshot::default()
+        };
+        snapshot.mark_read(READ);
+        for source in [Source::Pods, Source::Services, Source::Machines] {
+            snapshot.coverage.insert(source, Coverage::Skipped("no kubeconfig".to_owned()));
+        }
+        let mut revision = 0;
+        self.for_each_entry(|key, value| {
+            revision += 1;
+            snapshot.add_entry(key, value, revision);
+        });
+        snapshot
+    }
+}

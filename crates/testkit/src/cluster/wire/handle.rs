@@ -1,0 +1,31 @@
+//! Values of handles and affinities (facts 1.4, 1.5).
+
+use std::collections::BTreeMap;
+
+use ipnet::IpNet;
+use serde::Serialize;
+
+/// The value of a handle.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Handle {
+    /// Number of addresses by block.
+    pub block: BTreeMap<String, i64>,
+    /// Always false in etcd.
+    pub deleted: bool,
+}
+
+impl Handle {
+    /// Counts `by` more addresses in a block. An entry that reaches 0 goes.
+    pub fn add(&mut self, block: IpNet, by: i64) {
+        let count = self.block.entry(block.to_string()).or_default();
+        *count += by;
+        if *count == 0 {
+            self.block.remove(&block.to_string());
+        }
+    }
+}
+
+/// The value of an affinity.
+pub fn affinity(state: &str) -> Vec<u8> {
+    format!(r#"{{"state":"{state}","deleted":false}}"#).into_bytes()
+}

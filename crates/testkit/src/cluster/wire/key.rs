@@ -1,0 +1,60 @@
+//! Keys of etcd (facts 1.1).
+
+use ipnet::IpNet;
+
+/// Where resources of the v3 API lie.
+const RESOURCES: &str = "/calico/resources/v3/projectcalico.org";
+
+/// The configuration that the allocator reads.
+pub const IPAM_CONFIG: &str = "/calico/ipam/v2/config";
+
+fn family(net: IpNet) -> &'static str {
+    match net {
+        IpNet::V4(_) => "ipv4",
+        IpNet::V6(_) => "ipv6",
+    }
+}
+
+fn dashed(net: IpNet) -> String {
+    net.to_string().replacen('/', "-", 1)
+}
+
+/// Of a block.
+pub fn block(net: IpNet) -> String {
+    format!("/calico/ipam/v2/assignment/{}/block/{}", family(net), dashed(net))
+}
+
+/// Of an affinity; `kind` is `host`, `virtual` or another text.
+pub fn affinity(kind: &str, holder: &str, net: IpNet) -> String {
+    format!("/calico/ipam/v2/{kind}/{holder}/{}/block/{}", family(net), dashed(net))
+}
+
+/// Of a handle.
+pub fn handle(id: &str) -> String {
+    format!("/calico/ipam/v2/handle/{id}")
+}
+
+/// Of a cluster-scoped resource; `plural` in lower case.
+pub fn resource(plural: &str, name: &str) -> String {
+    format!("{RESOURCES}/{plural}/{name}")
+}
+
+/// Of a node.
+pub fn node(name: &str) -> String {
+    resource("nodes", name)
+}
+
+/// Of a pool.
+pub fn pool(name: &str) -> String {
+    resource("ippools", name)
+}
+
+/// Of a workload endpoint.
+pub fn endpoint(namespace: &str, name: &str) -> String {
+    format!("{RESOURCES}/workloadendpoints/{namespace}/{name}")
+}
+
+/// The name of a workload endpoint: four segments with their dashes doubled (facts 1.10).
+pub fn endpoint_name(node: &str, orchestrator: &str, workload: &str, interface: &str) -> String {
+    [node, orchestrator, workload, interface].map(|segment| segment.replace('-', "--")).join("-")
+}

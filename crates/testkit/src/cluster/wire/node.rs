@@ -1,0 +1,152 @@
+//! Nodes (facts 1.9).
+
+use std::net::IpAddr;
+
+use serde::Serialize;
+
+use super::Resource;
+
+/// A Calico node.
+pub type Node = Resource<NodeSpec>;
+
+/// The five kinds of tunnels, in the order in which nodes take their addresses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Tunnel {
+    /// WireGuard, IPv4.
+    Wireguard,
+    /// WireGuard, IPv6.
+    WireguardV6,
+    /// IP in IP.
+    Ipip,
+    /// VXLAN, IPv4.
+    Vxlan,
+    /// VXLAN, IPv6.
+    VxlanV6,
+}
+
+impl Tunnel {
+    /// All of them.
+    pub const ALL: [Self; 5] = [Self::Wireguard, Self::WireguardV6, Self::Ipip, Self::Vxlan, Self::VxlanV6];
+
+    /// The attribute `type` of its addresses.
+    pub fn attribute(self) -> &'static str {
+        match self {
+            Self::Wireguard => "wireguardTunnelAddress",
+            Self::WireguardV6 => "wireguardV6TunnelAddress",
+            Self::Ipip => "ipipTunnelAddress",
+            Self::Vxlan => "vxlanTunnelAddress",
+            Self::VxlanV6 => "vxlanV6TunnelAddress",
+        }
+    }
+
+    /// The handle of its address on a node.
+    pub fn handle(self, node: &str) -> String {
+        let prefix = match self {
+            Self::Wireguard => "wireguard-tunnel-addr",
+            Self::WireguardV6 => "wireguard-v6-tunnel-addr",
+            Self::Ipip => "ipip-tunnel-addr",
+            Self::Vxlan => "vxlan-tunnel-addr",
+            Self::VxlanV6 => "vxlan-v6-tunnel-addr",
+        };
+        format!("{prefix}-{node}")
+    }
+
+    /// True for those with IPv6 addresses.
+    pub fn is_v6(self) -> bool {
+        matches!(self, Self::WireguardV6 | Self::VxlanV6)
+    }
+}
+
+/// `spec` of a node. Absent texts are left out.
+#[derive(Clone, Debug, Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct NodeSpec {
+    /// BGP.
+    pub bgp: Bgp,
+    /// VXLAN, IPv4.
+    #[serde(rename = "ipv4VXLANTunnelAddr", skip_serializing_if = "String::is_empty")]
+    pub vxlan: String,
+    /// VXLAN, IPv6.
+    #[serde(rename = "ipv6VXLANTunnelAddr", skip_serializing_if = "String::is_empty")]
+    pub vxlan_v6: String,
+    /// The node of Kubernetes.
+    pub orch_refs: Vec<OrchRef>,
+    /// WireGuard.
+    #[serde(skip_serializing_if = "Wireguard::is_empty")]
+    pub wireguard: Wireguard,
+    /// Addresses of the machine.
+    pub addresses: Vec<NodeAddress>,
+}
+
+/// `spec.bgp`.
+#[derive(Clone, Debug, Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Bgp {
+    /// The machine's address with its mask.
+    pub ipv4_address: String,
+    /// IP in IP.
+    #[serde(rename = "ipv4IPIPTunnelAddr", skip_serializing_if = "String::is_empty")]
+    pub ipip: String,
+}
+
+/// `spec.wireguard`.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Wireguard {
+    /// IPv4.
+    #[serde(rename = "interfaceIPv4Address", skip_serializing_if = "String::is_empty")]
+    pub v4: String,
+    /// IPv6.
+    #[serde(rename = "interfaceIPv6Address", skip_serializing_if = "String::is_empty")]
+    pub v6: String,
+}
+
+impl Wireguard {
+    fn is_empty(&self) -> bool {
+        self.v4.is_empty() && self.v6.is_empty()
+    }
+}
+
+/// A name of the node in an orchestrator.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct OrchRef {
+    /// The name.
+    pub node_name: String,
+    /// `k8s`.
+    pub orchestrator: String,
+}
+
+/// An address of the machine.
+#[derive(Clone, Debug, Serialize)]
+pub struct NodeAddress {
+    /// The address.
+    pub address: String,
+    /// What it is for.
+    #[serde(rename = "type")]
+    pub kind: String,
+}
+
+impl Node {
+    /// The field of a tunnel's address.
+    pub fn tunnel_mut(&mut self, tunnel: Tunnel) -> &mut String {
+        match tunnel {
+            Tunnel::Wireguard => &mut self.spec.wireguard.v4,
+            Tunnel::WireguardV6 => &mut self.spec.wireguard.v6,
+            Tunnel::Ipip => &mut self.spec.bgp.ipip,
+            Tunnel::Vxlan => &mut self.spec.vxlan,
+            Tunnel::VxlanV6 => &mut self.spec.vxlan_v6,
+        }
+    }
+
+    /// The address of a tunnel, where it has one.
+    pub fn tunnel(&self, tunnel: Tunnel) -> Option<IpAddr> {
+        let field = match tunnel {
+            Tunnel::Wireguard => &self.spec.wireguard.v4,
+            Tunnel::WireguardV6 => &self.spec.wireguard.v6,
+            Tunnel::Ipip => &self.spec.bgp.ipip,
+            Tunnel::Vxlan => &self.spec.vxlan,
+            Tunnel::VxlanV6 => &self.spec.vxlan_v6,
+        };
+        field.split('/').next()?.parse().ok()
+    }
+}

@@ -1,0 +1,68 @@
+//! IP pools and reservations (facts 1.7, 1.8).
+
+use ipnet::IpNet;
+use serde::Serialize;
+use serde_json::json;
+
+use super::{Metadata, Resource, go_json};
+
+/// `spec` of a pool, with the defaults that today's clients write out.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Pool {
+    /// The CIDR.
+    pub cidr: IpNet,
+    /// VXLAN.
+    pub vxlan_mode: &'static str,
+    /// IP in IP.
+    pub ipip_mode: &'static str,
+    /// Addresses are translated on the way out.
+    #[serde(skip_serializing_if = "is_false")]
+    pub nat_outgoing: bool,
+    /// No addresses are taken from it.
+    #[serde(skip_serializing_if = "is_false")]
+    pub disabled: bool,
+    /// Prefix length of its blocks.
+    pub block_size: u8,
+    /// Which nodes may use it.
+    pub node_selector: String,
+    /// Which namespaces may use it; empty for all.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub namespace_selector: String,
+    /// What for.
+    pub allowed_uses: Vec<&'static str>,
+    /// `Automatic` or `Manual`.
+    pub assignment_mode: &'static str,
+}
+
+fn is_false(value: &bool) -> bool {
+    !value
+}
+
+impl Pool {
+    /// A pool for pods and tunnels of all nodes.
+    pub fn new(cidr: IpNet, block_size: u8) -> Self {
+        Self {
+            cidr,
+            vxlan_mode: "Never",
+            ipip_mode: if cidr.addr().is_ipv4() { "Always" } else { "Never" },
+            nat_outgoing: true,
+            disabled: false,
+            block_size,
+            node_selector: "all()".to_owned(),
+            namespace_selector: String::new(),
+            allowed_uses: vec!["Workload", "Tunnel"],
+            assignment_mode: "Automatic",
+        }
+    }
+
+    /// The value under the pool's key.
+    pub fn value(self, metadata: Metadata) -> Vec<u8> {
+        go_json(&Resource::new("IPPool", metadata, self))
+    }
+}
+
+/// The value of a reservation.
+pub fn reservation(metadata: Metadata, cidrs: &[String]) -> Vec<u8> {
+    go_json(&Resource::new("IPReservation", metadata, json!({ "reservedCIDRs": cidrs })))
+}

@@ -1,0 +1,51 @@
+//! What all resources of the v3 API have (facts 1.13).
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+/// `metadata` in the order in which Calico writes it.
+#[derive(Clone, Debug, Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Metadata {
+    /// The name.
+    pub name: String,
+    /// What the names of a deployment's pods begin with; empty for pods with a name of their own.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub generate_name: String,
+    /// The namespace; empty for cluster-scoped resources.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub namespace: String,
+    /// The UID, set once at creation.
+    pub uid: String,
+    /// RFC 3339, whole seconds, UTC.
+    pub creation_timestamp: String,
+    /// Labels.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels: BTreeMap<String, String>,
+    /// Annotations.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub annotations: BTreeMap<String, String>,
+}
+
+/// A resource of the v3 API.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Resource<S> {
+    kind: &'static str,
+    api_version: &'static str,
+    /// Its metadata.
+    pub metadata: Metadata,
+    /// What it says.
+    pub spec: S,
+    /// What was seen; absent where Calico writes none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub status: Option<serde_json::Value>,
+}
+
+impl<S> Resource<S> {
+    /// A resource without status.
+    pub fn new(kind: &'static str, metadata: Metadata, spec: S) -> Self {
+        Self { kind, api_version: "projectcalico.org/v3", metadata, spec, status: None }
+    }
+}
