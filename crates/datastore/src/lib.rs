@@ -15,6 +15,7 @@ pub mod raw;
 mod secret;
 pub mod settings;
 mod store;
+pub mod write;
 
 pub use self::error::{Error, Failure, FileError, Result, SettingsError};
 pub use self::etcd::EtcdClient;

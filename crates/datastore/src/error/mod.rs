@@ -33,6 +33,22 @@ pub enum Error {
         /// What happened.
         failure: Failure,
     },
+    /// A write was refused or broke off. Where it broke off, it may have taken place.
+    #[error("{endpoint}: cannot write {what}: {failure}")]
+    Write {
+        /// The endpoint, without user and password.
+        endpoint: String,
+        /// What was being written.
+        what: String,
+        /// What happened.
+        failure: Failure,
+    },
+    /// The datastore is a file or memory.
+    #[error("{location}: is only read, never written")]
+    NotWritable {
+        /// The file.
+        location: String,
+    },
     /// The revision that was being read was compacted away, again and again.
     #[error("{endpoint}: compacted the revision that was being read {attempts} times in a row")]
     Compacted {
@@ -84,6 +100,16 @@ impl Error {
                 tried.iter().map(|t| &t.failure).max_by_key(|f| f.weight()).and_then(Failure::hint)
             }
             Self::Request { failure, .. } => failure.hint(),
+            Self::Write { failure: Failure::PermissionDenied, .. } => Some(
+                "the user needs to write /calico/: `etcdctl role grant-permission ROLE --prefix=true readwrite \
+                 /calico/`"
+                    .into(),
+            ),
+            Self::Write { failure, .. } => failure.hint(),
+            Self::NotWritable { .. } => Some(
+                "repairs of a file are planned and simulated with `--dry-run`; to make them, connect to the datastore"
+                    .into(),
+            ),
             Self::Compacted { .. } => Some(
                 "something compacts this etcd every few seconds; read a snapshot of it instead \
                  (`etcdctl snapshot save FILE`, then `--datastore FILE`)"

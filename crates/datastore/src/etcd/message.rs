@@ -152,7 +152,7 @@ pub(crate) fn decode_transaction(message: &Bytes) -> Option<Vec<Reply>> {
 }
 
 /// The revision of a `ResponseHeader`.
-fn header_revision(header: &[u8]) -> Option<i64> {
+pub(super) fn header_revision(header: &[u8]) -> Option<i64> {
     let mut revision = 0;
     let mut fields = Fields::new(header);
     while let Some((field, value)) = fields.next()? {

@@ -8,6 +8,7 @@ mod codec;
 pub(crate) mod endpoint;
 mod handshake;
 pub(crate) mod message;
+pub(crate) mod transaction;
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};

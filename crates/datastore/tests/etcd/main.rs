@@ -6,3 +6,4 @@ mod connect;
 mod files;
 mod narrow;
 mod read;
+mod write;

@@ -1,0 +1,148 @@
+//! Writing, by compare-and-swap only.
+//!
+//! A [`Change`] always says what it expects to replace, and a [`Batch`] of changes takes place as a whole
+//! or not at all. There is no unconditional write. Nobody gets a [`Writer`] without [`Consent`].
+
+mod consent;
+mod etcd;
+mod object;
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use calipam_model::key::Key;
+use calipam_model::snapshot::Revision;
+
+pub use self::consent::{Consent, Question};
+pub use self::object::{Content, Object, Stored};
+use crate::error::{Error, Result};
+use crate::etcd::EtcdClient;
+use crate::store::Datastore;
+
+/// What has to be true of a key for a write to take place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Expect {
+    /// Nothing is stored there.
+    Absent,
+    /// What is stored there is this version.
+    At(Revision),
+}
+
+/// One change of one object.
+#[derive(Clone, Debug)]
+pub struct Change {
+    key: Key,
+    expect: Expect,
+    value: Option<Bytes>,
+}
+
+impl Change {
+    /// Creates an object where there is none.
+    pub fn create(key: Key, object: &Object) -> Self {
+        Self { key, expect: Expect::Absent, value: Some(object.encode()) }
+    }
+
+    /// Replaces a version of an object.
+    pub fn update(key: Key, version: Revision, object: &Object) -> Self {
+        Self { key, expect: Expect::At(version), value: Some(object.encode()) }
+    }
+
+    /// Deletes a version of an object.
+    pub fn delete(key: Key, version: Revision) -> Self {
+        Self { key, expect: Expect::At(version), value: None }
+    }
+
+    /// What it changes.
+    pub fn key(&self) -> &Key {
+        &self.key
+    }
+
+    /// What it expects to replace.
+    pub fn expect(&self) -> &Expect {
+        &self.expect
+    }
+
+    /// The value that it writes; `None` where it deletes.
+    pub fn value(&self) -> Option<&Bytes> {
+        self.value.as_ref()
+    }
+}
+
+/// Changes that take place together, and what else has to be true for them.
+#[derive(Clone, Debug, Default)]
+pub struct Batch {
+    /// The changes, in the order in which a datastore without transactions makes them.
+    pub changes: Vec<Change>,
+    /// Objects that are not changed, but whose state justifies the changes.
+    pub evidence: Vec<(Key, Expect)>,
+}
+
+/// What became of a [`Batch`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Swap {
+    /// It took place. The revisions belong to the changes; a deletion has none on Kubernetes.
+    Done(Vec<Option<Revision>>),
+    /// Something was not as expected; nothing was written.
+    Lost,
+}
+
+/// What one request can hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Most changes.
+    pub changes: usize,
+    /// Most changes and pieces of evidence together.
+    pub conditions: usize,
+    /// Most bytes.
+    pub bytes: usize,
+}
+
+/// Writes to a datastore.
+#[derive(Clone, Debug)]
+pub struct Writer {
+    client: Arc<EtcdClient>,
+    consent: Arc<Consent>,
+}
+
+impl Datastore {
+    /// A writer, for what the operator agreed to.
+    ///
+    /// # Errors
+    /// Where the datastore is a file or memory, which are never written.
+    pub fn writer(&self, consent: Consent) -> Result<Writer> {
+        match self {
+            Self::Etcd(client) => Ok(Writer { client: Arc::clone(client), consent: Arc::new(consent) }),
+            _ => Err(Error::NotWritable { location: self.location() }),
+        }
+    }
+}
+
+impl Writer {
+    /// What the operator agreed to.
+    pub fn consent(&self) -> &Consent {
+        &self.consent
+    }
+
+    /// What one batch can hold.
+    pub fn limits(&self) -> Limits {
+        etcd::LIMITS
+    }
+
+    /// Reads objects as they are now, in the order of the keys; `None` where there is none.
+    ///
+    /// # Errors
+    /// Where the datastore cannot be read.
+    pub async fn read(&self, keys: &[Key]) -> Result<Vec<Option<Stored>>> {
+        etcd::read(&self.client, keys).await
+    }
+
+    /// Makes the changes of a batch, if everything is as it expects.
+    ///
+    /// # Errors
+    /// Where the datastore cannot be written. It is open then whether the changes took place: the
+    /// connection may have broken behind them. Reading the objects tells. A batch above
+    /// [`Self::limits`] is refused before it is sent.
+    pub async fn commit(&self, batch: &Batch) -> Result<Swap> {
+        etcd::commit(&self.client, batch).await
+    }
+}
