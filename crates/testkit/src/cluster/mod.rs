@@ -6,6 +6,7 @@
 
 mod build;
 mod bulk;
+mod example;
 mod faults;
 mod layout;
 mod output;

@@ -61,7 +61,7 @@ impl Cluster {
             nodes: Vec::new(),
             host: None,
             next_node: 1,
-            next_pod: 0,
+            next_pod: 1,
             next_spare: 0,
             next_pool: 0,
         }

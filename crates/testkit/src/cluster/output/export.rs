@@ -26,6 +26,17 @@ const READ: [&str; 11] = [
     "ipamConfiguration",
 ];
 
+/// Resources that a check reads.
+const RESOURCES: [&str; 7] = [
+    "ippools/",
+    "ipreservations/",
+    "nodes/",
+    "workloadendpoints/",
+    "clusterinformations/",
+    "kubecontrollersconfigurations/",
+    "ipamconfigurations/",
+];
+
 impl Cluster {
     /// Writes an export.
     ///
@@ -75,13 +86,20 @@ fn write(output: &mut impl Write, spec: &ClusterSpec, entries: impl FnOnce(Visit
     let mut count: u64 = 0;
     let mut result = Ok(());
     entries(&mut |key, value| {
-        count += 1;
-        if result.is_ok() {
+        if result.is_ok() && is_exported(key) {
+            count += 1;
             result = write_entry(output, key, value, 40_000 + count);
         }
     });
     result?;
     writeln!(output, r#"{{"entries":{count}}}"#)
+}
+
+/// True for what a check reads.
+fn is_exported(key: &[u8]) -> bool {
+    let resource = key.strip_prefix(b"/calico/resources/v3/projectcalico.org/");
+    let Some(resource) = resource else { return key.starts_with(b"/calico/ipam/v2/") };
+    RESOURCES.iter().any(|plural| resource.starts_with(plural.as_bytes()))
 }
 
 fn write_entry(output: &mut impl Write, key: &[u8], value: &[u8], revision: u64) -> io::Result<()> {

@@ -1,0 +1,43 @@
+//! Writes a generated cluster to a file in calipam's export format, and beside it the findings to be expected.
+//!
+//! ```text
+//! generate example FILE               the cluster of the documentation, without a file of findings
+//! generate faults SEED COUNT FILE     COUNT of each fault
+//! generate sized SEED COUNT FILE      COUNT allocations, healthy
+//! ```
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use calipam_testkit::cluster::{Cluster, ClusterSpec, Sized};
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    match run(&words) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(message) => {
+            eprintln!("{message}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn run(words: &[&str]) -> Result<(), String> {
+    let number = |text: &str| text.parse::<u64>().map_err(|_| format!("{text:?} is not a number"));
+    let file = |e: std::io::Error| format!("cannot write the file: {e}");
+    match words {
+        ["example", path] => Cluster::example().write_export(Path::new(path)).map_err(file),
+        ["faults", seed, count, path] => {
+            let count = usize::try_from(number(count)?).map_err(|e| e.to_string())?;
+            let cluster = Cluster::all_faults(ClusterSpec::new(number(seed)?).wide(), count);
+            cluster.write_export(Path::new(path)).map_err(file)?;
+            cluster.truth().write(&Path::new(path).with_extension("truth.json")).map_err(file)
+        }
+        ["sized", seed, count, path] => {
+            let cluster = Sized::new(ClusterSpec::new(number(seed)?), number(count)?);
+            cluster.write_export(Path::new(path)).map_err(file)
+        }
+        _ => Err("usage: generate example FILE | faults SEED COUNT FILE | sized SEED COUNT FILE".into()),
+    }
+}
