@@ -2,6 +2,7 @@
 //!
 //! A task is one file with one [`Task`] in it, listed in [`TASKS`].
 
+mod bench;
 mod demo;
 mod env;
 mod failure;
@@ -24,7 +25,7 @@ use failure::Failure;
 use task::Task;
 
 /// Every task, in the order that `cargo xtask help` shows.
-const TASKS: &[Task] = &[demo::TASK, test::TASK, env::TASK, generate::TASK];
+const TASKS: &[Task] = &[demo::TASK, test::TASK, bench::TASK, env::TASK, generate::TASK];
 
 /// The exit code of a task that failed.
 const FAILED: u8 = 1;

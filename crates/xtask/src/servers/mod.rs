@@ -47,6 +47,11 @@ pub fn bring() -> Servers {
     servers
 }
 
+/// Brings the current etcd alone; gives its path and the variable that tells tests of it.
+pub fn bring_etcd() -> Result<(&'static str, PathBuf), Failure> {
+    Ok((Program::Etcd.variable(), bring_one(Program::Etcd)?))
+}
+
 fn bring_one(program: Program) -> Result<PathBuf, Failure> {
     let missing = match locate::find_installed(program) {
         Ok(path) => return Ok(path),
