@@ -9,6 +9,7 @@ pub mod error;
 mod etcd;
 pub mod etcd_snapshot;
 pub mod export;
+mod kube;
 pub mod observe;
 mod protobuf;
 pub mod raw;
@@ -19,5 +20,6 @@ pub mod write;
 
 pub use self::error::{Error, Failure, FileError, Result, SettingsError};
 pub use self::etcd::EtcdClient;
+pub use self::kube::{KubeClient, KubeError, KubeFailure, Permission};
 pub use self::secret::{Secret, redact_url};
 pub use self::store::Datastore;

@@ -9,6 +9,7 @@ use calipam_model::snapshot::{DatastoreKind, Snapshot};
 
 use crate::error::{Error, Result};
 use crate::etcd::EtcdClient;
+use crate::kube::{self, KubeClient};
 use crate::observe::{
     DataFile, ETCD_SOURCES, Lookup, MemoryStore, Narrow, ProgressFn, SnapshotCollector, export_etcd,
     export_file, export_memory, lookup_etcd, observe_etcd, reread_etcd,
@@ -21,6 +22,10 @@ use crate::settings::{Settings, Target};
 pub enum Datastore {
     /// An etcd v3 server.
     Etcd(Arc<EtcdClient>),
+    /// An etcd v3 server, and the API server of the cluster that uses it.
+    EtcdAndKubernetes(Arc<EtcdClient>, Arc<KubeClient>),
+    /// The API server of a Kubernetes cluster.
+    Kubernetes(Arc<KubeClient>),
     /// An export or an etcd snapshot.
     File(DataFile),
     /// Entries in memory.
@@ -34,8 +39,14 @@ impl Datastore {
     /// Where it cannot be reached, or is of a kind that this build does not read.
     pub async fn open(settings: &Settings) -> Result<Self> {
         match &settings.target {
-            Target::Etcd(etcd) => Ok(Self::Etcd(Arc::new(EtcdClient::connect(etcd).await?))),
-            Target::Kubernetes => Err(Error::KubernetesNotRead),
+            Target::Etcd(etcd) => {
+                let etcd = Arc::new(EtcdClient::connect(etcd).await?);
+                if !settings.kubernetes.is_named() {
+                    return Ok(Self::Etcd(etcd));
+                }
+                Ok(Self::EtcdAndKubernetes(etcd, KubeClient::connect(&settings.kubernetes).await?))
+            }
+            Target::Kubernetes => Ok(Self::Kubernetes(kube::open(&settings.kubernetes).await?)),
             Target::File(path) => Ok(Self::File(DataFile::open(path)?)),
         }
     }
@@ -43,7 +54,8 @@ impl Datastore {
     /// Where it is, without secrets: an endpoint, or the path of a file.
     pub fn location(&self) -> String {
         match self {
-            Self::Etcd(client) => redact_url(client.endpoint()),
+            Self::Etcd(client) | Self::EtcdAndKubernetes(client, _) => redact_url(client.endpoint()),
+            Self::Kubernetes(client) => client.server().to_owned(),
             Self::File(file) => file.path().display().to_string(),
             Self::Memory(_) => "memory".to_owned(),
         }
@@ -51,7 +63,7 @@ impl Datastore {
 
     /// True where it can change: what was read once can be read again later and differ.
     pub fn is_live(&self) -> bool {
-        matches!(self, Self::Etcd(_))
+        !matches!(self, Self::File(_) | Self::Memory(_))
     }
 
     /// Reads everything that a check needs, etcd at one revision.
@@ -62,6 +74,12 @@ impl Datastore {
     pub async fn observe(&self, progress: &ProgressFn) -> Result<Snapshot> {
         match self {
             Self::Etcd(client) => self.observe_etcd(client, progress).await,
+            Self::EtcdAndKubernetes(etcd, kubernetes) => {
+                let mut snapshot = self.observe_etcd(etcd, progress).await?;
+                kube::add_beside(kubernetes, &mut snapshot, progress).await?;
+                Ok(snapshot)
+            }
+            Self::Kubernetes(client) => kube::observe(client, progress).await,
             Self::File(file) => {
                 let (file, progress) = (file.clone(), Arc::clone(progress));
                 blocking(self.location(), move || file.observe(&progress)).await
@@ -88,11 +106,19 @@ impl Datastore {
     /// # Errors
     /// As [`Self::observe`].
     pub async fn lookup(&self, lookup: &Lookup) -> Result<Narrow> {
-        if let Self::Etcd(client) = self {
-            return lookup_etcd(client, lookup).await;
+        match self {
+            Self::Etcd(client) => lookup_etcd(client, lookup).await,
+            Self::EtcdAndKubernetes(etcd, kubernetes) => {
+                let mut narrow = lookup_etcd(etcd, lookup).await?;
+                kube::lookup_beside(kubernetes, &mut narrow, lookup).await?;
+                Ok(narrow)
+            }
+            Self::Kubernetes(client) => kube::lookup(client, lookup).await,
+            Self::File(_) | Self::Memory(_) => {
+                let quiet: ProgressFn = Arc::new(|_| {});
+                Ok(Narrow { snapshot: self.observe(&quiet).await?, requests: 0 })
+            }
         }
-        let quiet: ProgressFn = Arc::new(|_| {});
-        Ok(Narrow { snapshot: self.observe(&quiet).await?, requests: 0 })
     }
 
     /// Reads some keys again, at one new revision. `None` where the datastore cannot change.
@@ -102,6 +128,13 @@ impl Datastore {
     pub async fn reread(&self, keys: &BTreeSet<Key>) -> Result<Option<Snapshot>> {
         match self {
             Self::Etcd(client) => reread_etcd(client, keys).await.map(Some),
+            Self::EtcdAndKubernetes(etcd, kubernetes) => {
+                let (of_kubernetes, of_etcd) = keys.iter().cloned().partition(kube::is_of_kubernetes);
+                let mut snapshot = reread_etcd(etcd, &of_etcd).await?;
+                kube::reread_beside(kubernetes, &mut snapshot, &of_kubernetes).await?;
+                Ok(Some(snapshot))
+            }
+            Self::Kubernetes(client) => kube::reread(client, keys).await.map(Some),
             Self::File(_) | Self::Memory(_) => Ok(None),
         }
     }
@@ -114,7 +147,10 @@ impl Datastore {
     pub async fn export(&self, path: &Path, progress: &ProgressFn) -> Result<u64> {
         let path = path.to_owned();
         match self {
-            Self::Etcd(client) => export_etcd(client, &path, progress).await,
+            Self::Etcd(client) | Self::EtcdAndKubernetes(client, _) => {
+                export_etcd(client, &path, progress).await
+            }
+            Self::Kubernetes(_) => Err(Error::KubernetesNotRead),
             Self::File(file) => {
                 let (file, progress) = (file.clone(), Arc::clone(progress));
                 blocking(self.location(), move || export_file(&file, &path, &progress)).await

@@ -40,6 +40,24 @@ impl Handle {
     pub fn parse(id: &str, json: &[u8]) -> Result<Self, String> {
         let mut raw = RawHandle::default();
         read_object(json, &mut raw).map_err(|e| e.to_string())?;
+        if let Some(stray) = raw.id.take() {
+            raw.unknown.get_or_insert_default().insert(ID_FIELD.to_owned(), stray.into());
+        }
+        Ok(Self::from_raw(id, raw))
+    }
+
+    /// Reads the JSON of the `spec` of a handle in Kubernetes, which states the ID as `handleID`.
+    ///
+    /// # Errors
+    /// As [`Self::parse`], and where the ID is missing.
+    pub fn parse_spec(json: &[u8]) -> Result<Self, String> {
+        let mut raw = RawHandle::default();
+        read_object(json, &mut raw).map_err(|e| e.to_string())?;
+        let id = raw.id.take().filter(|id| !id.is_empty()).ok_or("the field `handleID` is missing")?;
+        Ok(Self::from_raw(&id, raw))
+    }
+
+    fn from_raw(id: &str, raw: RawHandle) -> Self {
         let mut handle = Self {
             id: Text::new(id),
             blocks: Blocks::Many(Box::default()),
@@ -47,7 +65,7 @@ impl Handle {
             unknown: raw.unknown,
         };
         handle.set_blocks(raw.blocks.0);
-        Ok(handle)
+        handle
     }
 
     /// The handle ID.
@@ -118,8 +136,12 @@ impl Serialize for Handle {
     }
 }
 
+/// The ID in objects of Kubernetes. etcd has it in the key.
+const ID_FIELD: &str = "handleID";
+
 #[derive(Default)]
 struct RawHandle {
+    id: Option<String>,
     blocks: RawBlocks,
     deleted: bool,
     unknown: Option<Box<Unknown>>,
@@ -127,9 +149,13 @@ struct RawHandle {
 
 impl<'de> Fields<'de> for RawHandle {
     fn field<A: MapAccess<'de>>(&mut self, name: &str, map: &mut A) -> Result<(), A::Error> {
-        match which(name, &["block", "deleted"]) {
+        match which(name, &["block", "deleted", ID_FIELD]) {
             Some(0) => map.next_value_seed(Object(&mut self.blocks)),
             Some(1) => set(&mut self.deleted, map),
+            Some(2) => {
+                self.id = map.next_value()?;
+                Ok(())
+            }
             _ => keep(&mut self.unknown, name, map),
         }
     }

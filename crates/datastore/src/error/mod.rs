@@ -10,6 +10,7 @@ use std::path::PathBuf;
 pub use self::failure::Failure;
 pub use self::file::FileError;
 pub use self::settings::SettingsError;
+use crate::kube::KubeError;
 
 /// The result of everything that touches a datastore.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -66,6 +67,9 @@ pub enum Error {
     /// The settings point at the Kubernetes datastore.
     #[error("the settings name the Kubernetes datastore, which this build cannot read")]
     KubernetesNotRead,
+    /// Kubernetes could not be read.
+    #[error(transparent)]
+    Kubernetes(#[from] KubeError),
     /// A file of data could not be read or written.
     #[error("{}: {kind}", path.display())]
     File {
@@ -89,7 +93,11 @@ impl Error {
     /// True where the user has to change the call or the settings: exit code 2. All others are exit
     /// code 3.
     pub fn is_usage(&self) -> bool {
-        matches!(self, Self::Settings(_))
+        match self {
+            Self::Settings(_) => true,
+            Self::Kubernetes(error) => error.is_usage(),
+            _ => false,
+        }
     }
 
     /// What to do next, where there is something to say.
@@ -125,6 +133,7 @@ impl Error {
                  (`--datastore FILE`)"
                     .into(),
             ),
+            Self::Kubernetes(error) => error.hint(),
             Self::File { kind, .. } => kind.hint(),
         }
     }

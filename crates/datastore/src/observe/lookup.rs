@@ -127,14 +127,15 @@ fn owners(snapshot: &Snapshot, lookup: &Lookup) -> Vec<Range> {
     }
     let mut ranges: Vec<Range> = keys.iter().map(|key| Range::key(key.to_string())).collect();
     for block in snapshot.blocks.iter().filter_map(|b| b.value.content.sound()) {
-        for allocation in allocations(block, lookup) {
+        for allocation in records_of(block, lookup) {
             record_keys(block, allocation.attribute, &mut ranges);
         }
     }
     ranges
 }
 
-fn allocations<'b>(block: &'b Block, lookup: &Lookup) -> Vec<Allocation<'b>> {
+/// The records of a block that a lookup is about.
+pub(crate) fn records_of<'b>(block: &'b Block, lookup: &Lookup) -> Vec<Allocation<'b>> {
     match lookup {
         Lookup::Address(address) => block.allocation_of(*address).into_iter().collect(),
         Lookup::Handle(id) => {

@@ -144,6 +144,27 @@ pub struct KubernetesSettings {
     pub api_group: String,
     /// Addresses come from the nodes' pod CIDRs: Calico IPAM is not in use.
     pub use_pod_cidr: bool,
+    /// How long connecting may take, where it is not the usual time.
+    pub connect_timeout: Option<Duration>,
+    /// How long the server may take to begin an answer, or to go on with one, where it is not the usual time.
+    pub request_timeout: Option<Duration>,
+}
+
+impl KubernetesSettings {
+    /// True where a cluster is named: by a kubeconfig, or by the URL of its API server.
+    pub fn is_named(&self) -> bool {
+        !(self.kubeconfig.is_empty() && self.kubeconfig_inline.is_empty() && self.api_endpoint.is_empty())
+    }
+
+    /// How long connecting may take.
+    pub fn connect_timeout(&self) -> Duration {
+        self.connect_timeout.unwrap_or(CONNECT_TIMEOUT)
+    }
+
+    /// How long the server may take to begin an answer, or to go on with one.
+    pub fn request_timeout(&self) -> Duration {
+        self.request_timeout.unwrap_or(REQUEST_TIMEOUT)
+    }
 }
 
 impl Settings {
@@ -312,6 +333,8 @@ fn kubernetes(
         insecure: values.flag("k8sInsecureSkipTLSVerify"),
         api_group: values.owned("calicoAPIGroup"),
         use_pod_cidr: values.flag("usePodCIDR"),
+        connect_timeout: overrides.connect_timeout,
+        request_timeout: None,
     }
 }
 

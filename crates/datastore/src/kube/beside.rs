@@ -1,0 +1,87 @@
+//! Kubernetes beside an etcd datastore: what runs there, to compare with what Calico records.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use calipam_model::key::Key;
+use calipam_model::snapshot::{Coverage, Snapshot, Source};
+
+use super::client::KubeClient;
+use super::error::KubeError;
+use super::kinds;
+use super::list::Counter;
+use super::narrow;
+use super::observe::{NO_MACHINES, absorb, require, skip};
+use crate::error::Result;
+use crate::observe::{Lookup, Narrow, ProgressFn};
+
+/// Adds pods, services and machines to a snapshot of etcd. They are read after it, so that an address that is given out
+/// meanwhile is not taken for a leak.
+///
+/// # Errors
+/// Where permissions are missing, a list cannot be read whole, or the cluster is not that of the etcd: under half of
+/// its nodes occur among those that the Calico nodes refer to.
+pub(crate) async fn add(
+    client: &Arc<KubeClient>,
+    snapshot: &mut Snapshot,
+    progress: &ProgressFn,
+) -> Result<()> {
+    let mut kinds = vec![kinds::node_names(), kinds::services(), kinds::pods()];
+    kinds.extend(kinds::machines(client.api()));
+    require(client, kinds.iter()).await?;
+    let mut read = Snapshot::default();
+    absorb(client, &mut read, kinds, &Counter::new(progress)).await?;
+    same_cluster(client, snapshot, &read)?;
+    read.nodes.clear();
+    snapshot.absorb(read);
+    snapshot.mark_read([Source::Pods, Source::Services]);
+    if client.api().has_kubevirt() {
+        snapshot.mark_read([Source::Machines]);
+    }
+    skip(snapshot, Source::Machines, NO_MACHINES);
+    Ok(())
+}
+
+/// True for keys of what lies in Kubernetes also where the datastore is etcd.
+pub(crate) fn is_of_kubernetes(key: &Key) -> bool {
+    matches!(key, Key::Pod { .. } | Key::Service { .. })
+}
+
+/// Reads keys of Kubernetes again, and adds them.
+///
+/// # Errors
+/// Where the server fails, refuses, or does not answer in time.
+pub(crate) async fn reread(
+    client: &Arc<KubeClient>,
+    snapshot: &mut Snapshot,
+    keys: &BTreeSet<Key>,
+) -> Result<()> {
+    snapshot.absorb(narrow::reread(client, keys).await?);
+    snapshot.coverage.extend([Source::Pods, Source::Services].map(|source| (source, Coverage::Partial)));
+    Ok(())
+}
+
+/// Adds the pods and services that the records name to what a narrow read of etcd found.
+///
+/// # Errors
+/// As [`reread`].
+pub(crate) async fn lookup(client: &Arc<KubeClient>, narrow: &mut Narrow, lookup: &Lookup) -> Result<()> {
+    let before = client.request_count();
+    let mut keys = narrow::owners(&narrow.snapshot, lookup);
+    keys.retain(is_of_kubernetes);
+    reread(client, &mut narrow.snapshot, &keys).await?;
+    narrow.requests += client.request_count() - before;
+    Ok(())
+}
+
+/// A Calico node refers to its Kubernetes node by the orchestrator reference `k8s`.
+fn same_cluster(client: &KubeClient, etcd: &Snapshot, kubernetes: &Snapshot) -> Result<()> {
+    let referred: BTreeSet<&str> =
+        etcd.nodes.iter().filter_map(|node| node.value.kubernetes_name.as_deref()).collect();
+    let nodes = kubernetes.nodes.len();
+    let known = kubernetes.nodes.iter().filter(|node| referred.contains(node.value.name.as_str())).count();
+    if 2 * known < nodes {
+        return Err(KubeError::OtherCluster { server: client.server().to_owned(), nodes, known }.into());
+    }
+    Ok(())
+}

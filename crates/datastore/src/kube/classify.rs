@@ -1,0 +1,189 @@
+//! From what the HTTP client says to a [`KubeFailure`].
+
+use std::error::Error as StdError;
+use std::io;
+
+use http::StatusCode;
+use kube::client::AuthError;
+use rustls::CertificateError;
+use serde::Deserialize;
+
+use super::error::KubeFailure;
+
+/// Longest message of a server that is shown.
+const MAX_MESSAGE: usize = 300;
+
+/// Why no answer came. `timeout` in seconds.
+pub(super) fn of_error(error: &(dyn StdError + 'static), timeout: u64) -> KubeFailure {
+    of_causes(error, timeout).unwrap_or_else(|| KubeFailure::Broken(innermost(error)))
+}
+
+fn of_causes(error: &(dyn StdError + 'static), timeout: u64) -> Option<KubeFailure> {
+    let mut found = None;
+    let mut next = Some(error);
+    while let Some(cause) = next {
+        if let Some(error) = cause.downcast_ref::<rustls::Error>() {
+            return Some(of_tls(error));
+        }
+        if let Some(error) = cause.downcast_ref::<AuthError>() {
+            return Some(KubeFailure::Login(of_login(error)));
+        }
+        if let Some(io) = cause.downcast_ref::<io::Error>() {
+            // An error that is wrapped into an I/O error is no `source` of it.
+            if let Some(inner) = io.get_ref()
+                && let Some(failure) = of_causes(inner, timeout)
+            {
+                return Some(failure);
+            }
+            found = found.or_else(|| of_io(io, timeout));
+        } else if cause.to_string().starts_with("dns error") {
+            return Some(KubeFailure::NameNotResolved);
+        }
+        next = cause.source();
+    }
+    found
+}
+
+fn of_io(error: &io::Error, timeout: u64) -> Option<KubeFailure> {
+    Some(match error.kind() {
+        io::ErrorKind::ConnectionRefused => KubeFailure::Refused,
+        io::ErrorKind::TimedOut => KubeFailure::TimedOut(timeout),
+        io::ErrorKind::HostUnreachable
+        | io::ErrorKind::NetworkUnreachable
+        | io::ErrorKind::AddrNotAvailable
+        | io::ErrorKind::NetworkDown
+        | io::ErrorKind::PermissionDenied => KubeFailure::Network(error.to_string()),
+        io::ErrorKind::ConnectionReset
+        | io::ErrorKind::ConnectionAborted
+        | io::ErrorKind::BrokenPipe
+        | io::ErrorKind::UnexpectedEof => KubeFailure::Broken(error.to_string()),
+        _ => return None,
+    })
+}
+
+fn of_tls(error: &rustls::Error) -> KubeFailure {
+    let rustls::Error::InvalidCertificate(certificate) = error else {
+        return match error {
+            rustls::Error::InvalidMessage(_) => KubeFailure::ServerIsPlain,
+            rustls::Error::AlertReceived(alert) => KubeFailure::Login(format!(
+                "the server answered the client certificate with the alert {alert:?}"
+            )),
+            other => KubeFailure::Tls(other.to_string()),
+        };
+    };
+    match certificate {
+        CertificateError::UnknownIssuer | CertificateError::BadSignature => {
+            KubeFailure::CertificateNotTrusted
+        }
+        CertificateError::Expired
+        | CertificateError::ExpiredContext { .. }
+        | CertificateError::NotValidYet
+        | CertificateError::NotValidYetContext { .. } => KubeFailure::CertificateExpired,
+        CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
+            KubeFailure::CertificateWrongName
+        }
+        other => KubeFailure::Tls(other.to_string()),
+    }
+}
+
+/// Why no credentials were got. What a plugin printed may hold secrets and is left out.
+pub(super) fn of_login(error: &AuthError) -> String {
+    match error {
+        AuthError::AuthExecRun { cmd, out } => {
+            let program = cmd.split_whitespace().next().unwrap_or_default().trim_matches('"');
+            format!("the credential plugin {program} failed with {}", out.status)
+        }
+        AuthError::AuthExecStart(error) => format!("the credential plugin cannot be started: {error}"),
+        AuthError::AuthExecParse(_) => "what the credential plugin printed cannot be read".into(),
+        AuthError::ReadTokenFile(error, path) => {
+            format!("cannot read the token file {}: {error}", path.display())
+        }
+        AuthError::InvalidBearerToken(_) | AuthError::InvalidBasicAuth(_) => {
+            "the credentials hold characters that a header cannot".into()
+        }
+        other => innermost(other),
+    }
+}
+
+/// What an unsuccessful answer means.
+pub(super) fn of_status(status: StatusCode, body: &[u8]) -> KubeFailure {
+    #[derive(Deserialize)]
+    struct Status {
+        message: Option<String>,
+    }
+    let said = serde_json::from_slice::<Status>(body).ok().and_then(|status| status.message);
+    let message = short(said.unwrap_or_else(|| String::from_utf8_lossy(body).trim().to_owned()));
+    match status.as_u16() {
+        401 => KubeFailure::Unauthorized,
+        403 => KubeFailure::Forbidden(message),
+        404 => KubeFailure::NotFound,
+        410 => KubeFailure::Gone,
+        429 => KubeFailure::TooManyRequests,
+        code @ 500.. => KubeFailure::Server { code, message },
+        code => KubeFailure::NotKubernetes(format!("status {code}: {message}")),
+    }
+}
+
+fn short(mut message: String) -> String {
+    if message.len() > MAX_MESSAGE {
+        let mut end = MAX_MESSAGE;
+        while !message.is_char_boundary(end) {
+            end -= 1;
+        }
+        message.truncate(end);
+        message.push('…');
+    }
+    message
+}
+
+/// What the innermost cause says: the outer ones are wrappers.
+pub(super) fn innermost(error: &(dyn StdError + 'static)) -> String {
+    let mut error = error;
+    while let Some(source) = error.source() {
+        error = source;
+    }
+    error.to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_server_says() {
+        let status = br#"{"kind":"Status","message":"etcdserver: request timed out","code":500}"#;
+        assert_eq!(
+            of_status(StatusCode::INTERNAL_SERVER_ERROR, status),
+            KubeFailure::Server { code: 500, message: "etcdserver: request timed out".into() }
+        );
+        assert_eq!(of_status(StatusCode::TOO_MANY_REQUESTS, b""), KubeFailure::TooManyRequests);
+        assert_eq!(of_status(StatusCode::GONE, b"{}"), KubeFailure::Gone);
+        let KubeFailure::NotKubernetes(text) = of_status(StatusCode::FOUND, "ü".repeat(999).as_bytes())
+        else {
+            panic!("a redirect is not what an API server answers");
+        };
+        assert!(text.len() < 400, "{text}");
+    }
+
+    #[test]
+    fn causes_inside_io_errors_are_found() {
+        let tls = rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer);
+        let error = io::Error::new(io::ErrorKind::InvalidData, tls);
+        assert_eq!(of_error(&error, 5), KubeFailure::CertificateNotTrusted);
+        assert_eq!(of_error(&io::Error::from(io::ErrorKind::ConnectionRefused), 5), KubeFailure::Refused);
+        assert_eq!(of_error(&io::Error::from(io::ErrorKind::TimedOut), 5), KubeFailure::TimedOut(5));
+    }
+
+    #[test]
+    fn what_a_plugin_prints_is_not_shown() {
+        let out = std::process::Output {
+            status: std::process::ExitStatus::default(),
+            stdout: b"token: hunter2".to_vec(),
+            stderr: b"hunter2".to_vec(),
+        };
+        let error =
+            AuthError::AuthExecRun { cmd: "\"aws\" \"--secret\" \"hunter2\"".into(), out: Box::new(out) };
+        let text = of_login(&error);
+        assert!(text.contains("aws") && !text.contains("hunter2"), "{text}");
+    }
+}

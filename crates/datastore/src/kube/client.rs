@@ -1,0 +1,243 @@
+//! A connection to an API server, and requests whose answers are read as they arrive.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{HeaderMap, Request, StatusCode, header};
+use http_body_util::BodyExt;
+use jiff::Timestamp;
+use jiff::fmt::rfc2822::DateTimeParser;
+use kube::client::Body;
+use tokio::sync::OnceCell;
+use tokio::time::timeout;
+
+use super::classify::{of_error, of_status};
+use super::connect;
+use super::discovery::Api;
+use super::error::{KubeError, KubeFailure};
+use super::items::Encoding;
+use crate::error::Result;
+use crate::secret::redact_url;
+use crate::settings::KubernetesSettings;
+
+/// Items of one page. Pages of 500, as others ask for, take eight times as long for custom resources.
+pub(super) const PAGE: u32 = 5_000;
+/// Most bytes of an answer that is read whole.
+const MAX_WHOLE: usize = 64 << 20;
+/// Most bytes of an unsuccessful answer.
+const MAX_REFUSAL: usize = 64 << 10;
+
+/// What an answer should be encoded in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Accept {
+    /// JSON.
+    Json,
+    /// Protobuf, or JSON from a server that has none.
+    Protobuf,
+    /// `metadata` of the objects alone, in protobuf or JSON.
+    Metadata,
+}
+
+impl Accept {
+    fn header(self) -> &'static str {
+        match self {
+            Self::Json => "application/json",
+            Self::Protobuf => "application/vnd.kubernetes.protobuf,application/json;q=0.5",
+            Self::Metadata => {
+                "application/vnd.kubernetes.protobuf;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,\
+                 application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1;q=0.5,application/json;q=0.1"
+            }
+        }
+    }
+}
+
+/// A connection to an API server that is known to answer.
+pub struct KubeClient {
+    client: kube::Client,
+    server: String,
+    timeout: Duration,
+    requests: AtomicU64,
+    page: u32,
+    api: Api,
+    /// Set once all permissions for a whole read are known to be there.
+    pub(super) permitted: OnceCell<()>,
+}
+
+impl fmt::Debug for KubeClient {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("KubeClient")
+            .field("server", &self.server)
+            .field("api", &self.api)
+            .finish_non_exhaustive()
+    }
+}
+
+/// An answer whose body is still to be read.
+pub(super) struct Answer {
+    body: Body,
+    encoding: Encoding,
+    /// The server's clock.
+    pub date: Option<Timestamp>,
+    timeout: Duration,
+}
+
+impl KubeClient {
+    /// Connects, and finds out which of Calico's API groups the cluster has.
+    ///
+    /// # Errors
+    /// Where the settings make no sense, or the server does not answer as it should.
+    pub async fn connect(settings: &KubernetesSettings) -> Result<Arc<Self>> {
+        let config = connect::config(settings).await?;
+        let server = redact_url(&config.cluster_url.to_string()).trim_end_matches('/').to_owned();
+        // Credential plugins run here, and block.
+        let made = tokio::task::spawn_blocking(move || kube::Client::try_from(config)).await;
+        let client = match made {
+            Ok(client) => client.map_err(|error| connect::unusable(&error))?,
+            Err(lost) => return Err(KubeFailure::Other(lost.to_string()).reading(&server, "credentials")),
+        };
+        let mut client = Self {
+            client,
+            server,
+            timeout: settings.request_timeout(),
+            requests: AtomicU64::new(0),
+            page: PAGE,
+            api: Api::default(),
+            permitted: OnceCell::new(),
+        };
+        client.api = Api::discover(&client, &settings.api_group).await?;
+        Ok(Arc::new(client))
+    }
+
+    /// The URL of the server, without user and password.
+    pub fn server(&self) -> &str {
+        &self.server
+    }
+
+    /// Number of requests that were sent so far.
+    pub fn request_count(&self) -> u64 {
+        self.requests.load(Ordering::Relaxed)
+    }
+
+    /// The kinds that the cluster has.
+    pub(super) fn api(&self) -> &Api {
+        &self.api
+    }
+
+    /// Items of one page of a list.
+    pub(super) fn page(&self) -> u32 {
+        self.page
+    }
+
+    /// Asks for a path; gives the answer as soon as it begins.
+    pub(super) async fn get(&self, path: &str, accept: Accept) -> std::result::Result<Answer, KubeFailure> {
+        let request = Request::get(path).header(header::ACCEPT, accept.header());
+        self.send(request.body(Body::empty())).await
+    }
+
+    /// Sends JSON to a path.
+    pub(super) async fn post(&self, path: &str, json: Vec<u8>) -> std::result::Result<Answer, KubeFailure> {
+        let request = Request::post(path)
+            .header(header::ACCEPT, Accept::Json.header())
+            .header(header::CONTENT_TYPE, "application/json");
+        self.send(request.body(Body::from(json))).await
+    }
+
+    /// Asks for a path and reads the answer whole; `None` where there is nothing (404).
+    pub(super) async fn get_whole(
+        &self,
+        path: &str,
+        accept: Accept,
+        what: &str,
+    ) -> Result<Option<(Bytes, Encoding)>> {
+        match self.get(path, accept).await {
+            Ok(answer) => {
+                let encoding = answer.encoding;
+                let bytes = answer.whole(MAX_WHOLE).await.map_err(|failure| self.error(what, failure))?;
+                Ok(Some((bytes, encoding)))
+            }
+            Err(KubeFailure::NotFound) => Ok(None),
+            Err(failure) => Err(self.error(what, failure)),
+        }
+    }
+
+    async fn send(&self, request: http::Result<Request<Body>>) -> std::result::Result<Answer, KubeFailure> {
+        let request = request.map_err(|error| KubeFailure::Other(error.to_string()))?;
+        self.requests.fetch_add(1, Ordering::Relaxed);
+        let seconds = self.timeout.as_secs();
+        let sent = timeout(self.timeout, self.client.send(request)).await;
+        let response =
+            sent.map_err(|_| KubeFailure::TimedOut(seconds))?.map_err(|error| of_error(&error, seconds))?;
+        let (head, body) = response.into_parts();
+        let answer = Answer {
+            body,
+            encoding: encoding(&head.headers),
+            date: date(&head.headers),
+            timeout: self.timeout,
+        };
+        if head.status == StatusCode::OK || head.status == StatusCode::CREATED {
+            return Ok(answer);
+        }
+        let said = answer.whole(MAX_REFUSAL).await.unwrap_or_default();
+        Err(of_status(head.status, &said))
+    }
+
+    pub(super) fn error(&self, what: &str, failure: KubeFailure) -> crate::Error {
+        failure.reading(&self.server, what)
+    }
+}
+
+impl KubeFailure {
+    /// The error that names what was being read.
+    fn reading(self, server: &str, what: &str) -> crate::Error {
+        KubeError::Request { server: server.to_owned(), what: what.to_owned(), failure: self }.into()
+    }
+}
+
+impl Answer {
+    /// How the body is encoded.
+    pub fn encoding(&self) -> Encoding {
+        self.encoding
+    }
+
+    /// The next piece of the body; `None` at its end.
+    pub async fn piece(&mut self) -> std::result::Result<Option<Bytes>, KubeFailure> {
+        let seconds = self.timeout.as_secs();
+        loop {
+            let frame = timeout(self.timeout, self.body.frame()).await;
+            let Some(frame) = frame.map_err(|_| KubeFailure::TimedOut(seconds))? else { return Ok(None) };
+            match frame.map_err(|error| of_error(&error, seconds))?.into_data() {
+                Ok(piece) => return Ok(Some(piece)),
+                // Trailers say nothing that is needed.
+                Err(_) => continue,
+            }
+        }
+    }
+
+    /// The whole body.
+    pub async fn whole(mut self, limit: usize) -> std::result::Result<Bytes, KubeFailure> {
+        let mut whole = Vec::new();
+        while let Some(piece) = self.piece().await? {
+            whole.extend_from_slice(&piece);
+            if whole.len() > limit {
+                return Err(KubeFailure::NotKubernetes(format!("its answer is longer than {limit} bytes")));
+            }
+        }
+        Ok(whole.into())
+    }
+}
+
+fn encoding(headers: &HeaderMap) -> Encoding {
+    let kind = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    match kind.starts_with("application/vnd.kubernetes.protobuf") {
+        true => Encoding::Protobuf,
+        false => Encoding::Json,
+    }
+}
+
+fn date(headers: &HeaderMap) -> Option<Timestamp> {
+    let text = headers.get(header::DATE)?.to_str().ok()?;
+    DateTimeParser::new().parse_timestamp(text).ok()
+}

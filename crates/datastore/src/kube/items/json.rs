@@ -1,0 +1,308 @@
+//! A list in JSON: finds where each item begins and ends, without reading what is in it.
+
+use serde::Deserialize;
+
+use super::ListMeta;
+
+/// Most bytes that may stand outside the items: kind, version and metadata.
+const MAX_ENVELOPE: usize = 1 << 20;
+/// Most bytes of one item; an API server takes no object of more than a few megabytes.
+const MAX_ITEM: usize = 64 << 20;
+
+/// Reads a list in JSON.
+#[derive(Debug, Default)]
+pub(crate) struct JsonList {
+    /// Everything outside the items, so that an empty list is left: `{"items":[],"metadata":{…}}`.
+    envelope: Vec<u8>,
+    /// The beginning of an item whose end has not come yet.
+    item: Vec<u8>,
+    place: Place,
+    text: InText,
+    /// How many objects and arrays are open: of the envelope, or of the item.
+    depth: usize,
+}
+
+/// Where the reader is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Place {
+    /// Outside the array of items.
+    #[default]
+    Envelope,
+    /// In the array, between two items.
+    Between,
+    /// In an item.
+    Item,
+}
+
+/// Whether the reader is in a string, where braces mean nothing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum InText {
+    #[default]
+    No,
+    Yes,
+    /// Behind a backslash.
+    Escaped,
+}
+
+impl JsonList {
+    pub fn feed(&mut self, mut piece: &[u8], on_item: &mut dyn FnMut(&[u8])) -> Result<(), String> {
+        while !piece.is_empty() {
+            let used = match self.place {
+                Place::Envelope => self.envelope(piece)?,
+                Place::Between => self.between(piece)?,
+                Place::Item => self.item(piece, on_item)?,
+            };
+            piece = &piece[used..];
+        }
+        Ok(())
+    }
+
+    pub fn finish(self) -> Result<ListMeta, String> {
+        #[derive(Deserialize)]
+        struct Envelope {
+            items: Option<Vec<serde::de::IgnoredAny>>,
+            metadata: Option<Metadata>,
+        }
+        #[derive(Default, Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Metadata {
+            resource_version: Option<String>,
+            #[serde(rename = "continue")]
+            next: Option<String>,
+            remaining_item_count: Option<u64>,
+        }
+        if self.place != Place::Envelope {
+            return Err("it breaks off in the middle".into());
+        }
+        let envelope: Envelope =
+            serde_json::from_slice(&self.envelope).map_err(|e| format!("it is no complete list: {e}"))?;
+        // A list without items is what some servers write for an empty one; anything else has metadata.
+        let metadata = match (envelope.items, envelope.metadata) {
+            (None, None) => return Err("it has neither items nor metadata".into()),
+            (_, metadata) => metadata.unwrap_or_default(),
+        };
+        Ok(ListMeta {
+            resource_version: metadata.resource_version.unwrap_or_default(),
+            next: metadata.next.unwrap_or_default(),
+            remaining: metadata.remaining_item_count.unwrap_or_default(),
+        })
+    }
+
+    fn envelope(&mut self, piece: &[u8]) -> Result<usize, String> {
+        let start = self.envelope.len();
+        for (at, byte) in piece.iter().enumerate() {
+            let outside = self.text == InText::No;
+            self.text = step(self.text, *byte);
+            if !outside {
+                continue;
+            }
+            match byte {
+                b'[' if self.depth == 1 && {
+                    self.envelope.truncate(start);
+                    self.envelope.extend_from_slice(&piece[..at]);
+                    ends_with_items(&self.envelope)
+                } =>
+                {
+                    self.envelope.push(b'[');
+                    self.place = Place::Between;
+                    return Ok(at + 1);
+                }
+                b'{' | b'[' => self.depth += 1,
+                b'}' | b']' => {
+                    self.depth = self.depth.checked_sub(1).ok_or("a bracket closes that was not opened")?;
+                }
+                _ => {}
+            }
+        }
+        self.envelope.truncate(start);
+        self.envelope.extend_from_slice(piece);
+        if self.envelope.len() > MAX_ENVELOPE {
+            return Err("it holds no items".into());
+        }
+        Ok(piece.len())
+    }
+
+    fn between(&mut self, piece: &[u8]) -> Result<usize, String> {
+        for (at, byte) in piece.iter().enumerate() {
+            match byte {
+                b'{' => {
+                    self.place = Place::Item;
+                    self.depth = 0;
+                    return Ok(at);
+                }
+                b']' => {
+                    self.envelope.push(b']');
+                    self.place = Place::Envelope;
+                    self.depth = 1;
+                    return Ok(at + 1);
+                }
+                b',' | b' ' | b'\t' | b'\r' | b'\n' => {}
+                _ => return Err("something that is no object stands among the items".into()),
+            }
+        }
+        Ok(piece.len())
+    }
+
+    fn item(&mut self, piece: &[u8], on_item: &mut dyn FnMut(&[u8])) -> Result<usize, String> {
+        let end = self.end_of_item(piece)?;
+        let used = end.unwrap_or(piece.len());
+        match end {
+            Some(end) if self.item.is_empty() => on_item(&piece[..end]),
+            _ => self.item.extend_from_slice(&piece[..used]),
+        }
+        if end.is_some() {
+            if !self.item.is_empty() {
+                on_item(&self.item);
+                self.item.clear();
+            }
+            self.place = Place::Between;
+        } else if self.item.len() > MAX_ITEM {
+            return Err("one of its items does not end".into());
+        }
+        Ok(used)
+    }
+
+    /// The place behind the item's last byte, where that is in the piece.
+    fn end_of_item(&mut self, piece: &[u8]) -> Result<Option<usize>, String> {
+        let mut at = 0;
+        while let Some(byte) = piece.get(at) {
+            match self.text {
+                InText::Yes => {
+                    let Some(more) = memchr::memchr2(b'"', b'\\', &piece[at..]) else { return Ok(None) };
+                    self.text = step(InText::Yes, piece[at + more]);
+                    at += more + 1;
+                    continue;
+                }
+                InText::Escaped => self.text = InText::Yes,
+                InText::No => match byte {
+                    b'"' => self.text = InText::Yes,
+                    b'{' | b'[' => self.depth += 1,
+                    b'}' | b']' => {
+                        self.depth -= 1;
+                        if self.depth == 0 {
+                            return Ok(Some(at + 1));
+                        }
+                    }
+                    _ => {}
+                },
+            }
+            at += 1;
+        }
+        Ok(None)
+    }
+}
+
+fn step(text: InText, byte: u8) -> InText {
+    match (text, byte) {
+        (InText::No, b'"') | (InText::Escaped, _) => InText::Yes,
+        (InText::Yes, b'"') => InText::No,
+        (InText::Yes, b'\\') => InText::Escaped,
+        (text, _) => text,
+    }
+}
+
+/// True where the next value is that of the field `items`.
+fn ends_with_items(envelope: &[u8]) -> bool {
+    let Some(rest) = envelope.trim_ascii_end().strip_suffix(b":") else { return false };
+    let Some(rest) = rest.trim_ascii_end().strip_suffix(b"\"items\"") else { return false };
+    !rest.ends_with(b"\\")
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    /// Feeds `body` in pieces of `size` bytes.
+    fn read(body: &[u8], size: usize) -> Result<(Vec<Value>, ListMeta), String> {
+        let mut list = JsonList::default();
+        let mut items = Vec::new();
+        for piece in body.chunks(size) {
+            list.feed(piece, &mut |item| items.push(serde_json::from_slice(item).unwrap()))?;
+        }
+        Ok((items, list.finish()?))
+    }
+
+    #[test]
+    fn items_come_whole_wherever_the_body_is_cut() {
+        let items = [
+            json!({"metadata": {"name": "a\"}]"}, "spec": {"items": [{"x": "\\"}, []]}}),
+            json!({}),
+            json!({"text": "\\\\\"{[", "more": [[{}]], "é": "ß€😀"}),
+        ];
+        let meta = json!({"continue": "next\"page", "resourceVersion": "48211", "remainingItemCount": 7});
+        let bodies = [
+            json!({"apiVersion": "x/v1", "items": items, "kind": "L", "metadata": meta}).to_string(),
+            format!(
+                "{{\n \"metadata\": {meta}, \"items\" : [\n{},\n {} , {}\n]\n}}\n",
+                items[0], items[1], items[2]
+            ),
+        ];
+        for body in bodies {
+            for size in 1..body.len() {
+                let (found, meta) = read(body.as_bytes(), size).unwrap();
+                assert_eq!(found, items, "{size}");
+                assert_eq!((meta.next.as_str(), meta.remaining), ("next\"page", 7));
+                assert_eq!(meta.resource_version, "48211");
+            }
+        }
+    }
+
+    #[test]
+    fn other_fields_of_that_name_are_not_taken_for_the_items() {
+        let body = br#"{"x\"items":[{"no":1}],"metadata":{"items":[{"no":2}]},"other":["items",[{}]],"items":[{"yes":1}]}"#;
+        assert_eq!(read(body, 3).unwrap().0, [json!({"yes": 1})]);
+        assert_eq!(read(br#"{"kind":"L","items":null,"metadata":{}}"#, 5).unwrap().0, [Value::Null; 0]);
+    }
+
+    #[test]
+    fn what_is_cut_or_no_list_is_an_error() {
+        let body =
+            json!({"items": [{"a": "b"}, {"c": [1]}], "metadata": {"resourceVersion": "1"}}).to_string();
+        for len in 0..body.len() {
+            assert!(read(&body.as_bytes()[..len], 9).is_err(), "{len}");
+        }
+        for body in ["<html>", "[]", "{}", "null", r#"{"items":[1]}"#, r#"{"items":["x"]}"#, "}", "]"] {
+            assert!(read(body.as_bytes(), 4).is_err(), "{body}");
+        }
+        let endless = [b"{\"a\":\"".as_slice(), &[b'x'; MAX_ENVELOPE]].concat();
+        assert!(read(&endless, 4096).is_err());
+    }
+
+    fn value() -> impl Strategy<Value = Value> {
+        let leaf = prop_oneof![
+            Just(Value::Null),
+            any::<i64>().prop_map(Value::from),
+            "\\PC{0,8}".prop_map(Value::from)
+        ];
+        leaf.prop_recursive(4, 24, 4, |inner| {
+            prop_oneof![
+                prop::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
+                prop::collection::vec(("[\\PC\"\\\\]{0,6}", inner), 0..4)
+                    .prop_map(|fields| Value::Object(fields.into_iter().collect())),
+            ]
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn any_items_come_out_as_they_went_in(
+            items in prop::collection::vec(value(), 0..6),
+            size in 1usize..40,
+        ) {
+            let items: Vec<Value> = items.into_iter().map(|v| json!({"spec": v})).collect();
+            let body = json!({"items": items, "metadata": {"resourceVersion": "5"}}).to_string();
+            prop_assert_eq!(read(body.as_bytes(), size).unwrap().0, items);
+        }
+
+        #[test]
+        fn garbage_never_panics(bytes in prop::collection::vec(prop::sample::select(b"{}[]\",:\\items 1".to_vec()), 0..60)) {
+            let mut list = JsonList::default();
+            if list.feed(&bytes, &mut |_| {}).is_ok() {
+                let _ = list.finish();
+            }
+        }
+    }
+}

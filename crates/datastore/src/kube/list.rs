@@ -1,0 +1,175 @@
+//! Reading all objects of a kind, page by page, each object as it arrives.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use calipam_model::snapshot::Snapshot;
+use jiff::Timestamp;
+use tokio::task::JoinSet;
+
+use super::client::{Answer, KubeClient};
+use super::error::KubeFailure;
+use super::items::{ItemReader, ListMeta};
+use super::kinds::Kind;
+use crate::error::Result;
+use crate::observe::{Progress, ProgressFn};
+
+/// How often a list is begun before it is given up, where its revision is compacted away between two pages.
+const ATTEMPTS: u32 = 4;
+
+/// All objects of a kind.
+#[derive(Default)]
+pub(super) struct Listed {
+    /// The objects.
+    pub snapshot: Snapshot,
+    /// The revision at which all of them were read.
+    pub resource_version: String,
+    /// The server's clock when the list began.
+    pub date: Option<Timestamp>,
+}
+
+/// Counts what is read over all lists.
+pub(super) struct Counter {
+    read: AtomicU64,
+    expected: AtomicU64,
+    progress: ProgressFn,
+}
+
+impl Counter {
+    pub fn new(progress: &ProgressFn) -> Arc<Self> {
+        Arc::new(Self {
+            read: AtomicU64::new(0),
+            expected: AtomicU64::new(0),
+            progress: Arc::clone(progress),
+        })
+    }
+
+    fn add(&self, items: u64) {
+        let read = self.read.fetch_add(items, Ordering::Relaxed) + items;
+        let expected = self.expected.load(Ordering::Relaxed).max(read);
+        (self.progress)(Progress { read, expected });
+    }
+
+    fn expect(&self, items: u64) {
+        self.expected.fetch_add(items, Ordering::Relaxed);
+    }
+
+    /// Takes back what a list that begins again has counted.
+    fn forget(&self, items: u64) {
+        self.read.fetch_sub(items, Ordering::Relaxed);
+    }
+}
+
+/// Reads all objects of a kind at one revision.
+///
+/// # Errors
+/// Where the server fails, refuses, or does not answer in time.
+pub(super) async fn list(client: &Arc<KubeClient>, kind: &Kind, counter: &Arc<Counter>) -> Result<Listed> {
+    let mut attempt = 1;
+    loop {
+        let mut run = Run { client, kind, counter, listed: Listed::default(), items: 0, expected: false };
+        match run.pages().await {
+            Ok(()) => return Ok(run.listed),
+            Err(KubeFailure::Gone) if attempt < ATTEMPTS => {
+                tracing::info!("{}: the revision was compacted, reading again from the start", kind.plural);
+                counter.forget(run.items);
+                attempt += 1;
+            }
+            Err(failure) => return Err(client.error(kind.plural, failure)),
+        }
+    }
+}
+
+/// One attempt at a list.
+struct Run<'r> {
+    client: &'r Arc<KubeClient>,
+    kind: &'r Kind,
+    counter: &'r Arc<Counter>,
+    listed: Listed,
+    items: u64,
+    expected: bool,
+}
+
+impl Run<'_> {
+    async fn pages(&mut self) -> std::result::Result<(), KubeFailure> {
+        let mut answer = self.client.get(&self.path(""), self.kind.accept).await?;
+        self.listed.date = answer.date;
+        loop {
+            // The next page is asked for as soon as this one says how: the server prepares it meanwhile.
+            let mut ahead = JoinSet::new();
+            let meta = self.page(answer, &mut ahead).await?;
+            self.listed.resource_version.clone_from(&meta.resource_version);
+            if meta.next.is_empty() {
+                return Ok(());
+            }
+            answer = match ahead.join_next().await {
+                Some(joined) => joined.map_err(|lost| KubeFailure::Other(lost.to_string()))??,
+                None => self.client.get(&self.path(&meta.next), self.kind.accept).await?,
+            };
+        }
+    }
+
+    async fn page(
+        &mut self,
+        mut answer: Answer,
+        ahead: &mut JoinSet<std::result::Result<Answer, KubeFailure>>,
+    ) -> std::result::Result<ListMeta, KubeFailure> {
+        let encoding = answer.encoding();
+        let mut reader = ItemReader::new(encoding);
+        while let Some(piece) = answer.piece().await? {
+            let (snapshot, add) = (&mut self.listed.snapshot, self.kind.add);
+            let mut items = 0;
+            let fed = reader.feed(&piece, &mut |item| {
+                add(snapshot, item, encoding);
+                items += 1;
+            });
+            fed.map_err(KubeFailure::NotKubernetes)?;
+            if let Some(meta) = reader.meta()
+                && ahead.is_empty()
+                && !meta.next.is_empty()
+            {
+                let (client, path, accept) =
+                    (Arc::clone(self.client), self.path(&meta.next), self.kind.accept);
+                self.expect(meta.remaining);
+                ahead.spawn(async move { client.get(&path, accept).await });
+            }
+            self.items += items;
+            self.counter.add(items);
+        }
+        let meta = reader.finish().map_err(KubeFailure::Broken)?;
+        if !meta.next.is_empty() {
+            self.expect(meta.remaining);
+        }
+        Ok(meta)
+    }
+
+    /// Says once how many items a list of several pages has.
+    fn expect(&mut self, remaining: u64) {
+        if !self.expected {
+            self.expected = true;
+            self.counter.expect(remaining + u64::from(self.client.page()));
+        }
+    }
+
+    fn path(&self, next: &str) -> String {
+        let (path, limit) = (&self.kind.path, self.client.page());
+        match next {
+            "" => format!("{path}?limit={limit}"),
+            next => format!("{path}?limit={limit}&continue={}", encode(next)),
+        }
+    }
+}
+
+/// Writes a text so that it is one value of a query.
+fn encode(text: &str) -> String {
+    let mut encoded = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => {
+                encoded.push(char::from(byte))
+            }
+            _ => encoded.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    encoded
+}

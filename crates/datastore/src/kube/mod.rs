@@ -1,0 +1,43 @@
+//! Calico's data in Kubernetes: custom resources in one of two API groups, and the pods, nodes, services and machines
+//! that use addresses.
+//!
+//! Lists are read in large pages; each object is decoded while the answer still arrives, so that no list is held in
+//! memory. Built-in kinds come as protobuf, custom resources have JSON only.
+
+mod beside;
+mod classify;
+mod client;
+mod connect;
+mod discovery;
+mod error;
+mod items;
+mod kinds;
+mod list;
+mod narrow;
+mod object;
+mod observe;
+mod permission;
+
+pub(crate) use self::beside::{
+    add as add_beside, is_of_kubernetes, lookup as lookup_beside, reread as reread_beside,
+};
+pub use self::client::KubeClient;
+pub use self::error::{KubeError, KubeFailure, Permission};
+pub(crate) use self::narrow::{lookup, reread};
+pub(crate) use self::observe::observe;
+
+use std::sync::Arc;
+
+use crate::error::Result;
+use crate::settings::KubernetesSettings;
+
+/// Connects to the Kubernetes datastore that the settings name.
+///
+/// # Errors
+/// Where they make no sense or say that Calico IPAM is not in use, or the server does not answer as it should.
+pub(crate) async fn open(settings: &KubernetesSettings) -> Result<Arc<KubeClient>> {
+    if settings.use_pod_cidr {
+        return Err(KubeError::HostLocal.into());
+    }
+    KubeClient::connect(settings).await
+}
