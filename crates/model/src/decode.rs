@@ -7,7 +7,7 @@ use crate::block::{Block, BlockContent};
 use crate::config::{ClusterInformation, IpamConfig, KubeControllersConfiguration};
 use crate::endpoint::Endpoint;
 use crate::handle::Handle;
-use crate::key::{ENDPOINT_PREFIX, Key};
+use crate::key::{ENDPOINT_PREFIX, HANDLE_PREFIX, Key};
 use crate::node::Node;
 use crate::pool::{Pool, Reservation};
 use crate::resource::Parsed;
@@ -29,13 +29,20 @@ impl Snapshot {
             });
             return;
         };
-        // Endpoints are most of what there is: no key is built for them.
+        // Endpoints and handles are most of what there is: no key is built for them.
         if let Some((namespace, name)) = text.strip_prefix(ENDPOINT_PREFIX).and_then(endpoint_key) {
             match Endpoint::parse(namespace, name, value) {
                 Ok(parsed) => {
                     let endpoint = self.note_parsed(text, parsed);
                     self.endpoints.push(versioned(endpoint, revision));
                 }
+                Err(reason) => self.note(text, DefectKind::Value(reason)),
+            }
+            return;
+        }
+        if let Some(id) = text.strip_prefix(HANDLE_PREFIX).filter(|id| !id.is_empty() && !id.contains('/')) {
+            match Handle::parse(id, value) {
+                Ok(handle) => self.handles.push(versioned(handle, revision)),
                 Err(reason) => self.note(text, DefectKind::Value(reason)),
             }
             return;

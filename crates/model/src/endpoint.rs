@@ -6,7 +6,7 @@ use serde::de::{IgnoredAny, MapAccess, SeqAccess};
 
 use crate::cidr;
 use crate::json::{Array, Fields, Items, Object, Str, read_object, which};
-use crate::names::endpoint_name;
+use crate::names::{endpoint_name, is_endpoint_name};
 use crate::packing::{push_text, take_sized};
 use crate::resource::Parsed;
 use crate::snapshot::FieldDefect;
@@ -65,7 +65,7 @@ impl Endpoint {
     /// Builds an endpoint from its parts.
     pub fn new(parts: &EndpointParts<'_>, addresses: &[IpAddr]) -> Self {
         let EndpointParts { node, orchestrator, pod, endpoint, .. } = parts;
-        let derived = parts.name == endpoint_name(node, orchestrator, pod, endpoint);
+        let derived = is_endpoint_name(parts.name, [node, orchestrator, pod, endpoint]);
         let name = if derived { "" } else { parts.name };
         let mut text = Vec::with_capacity(128);
         let mut scratch = Vec::with_capacity(64);
@@ -90,7 +90,6 @@ impl Endpoint {
         let mut raw = RawEndpoint::default();
         read_object(json, &mut raw).map_err(|e| e.to_string())?;
         let spec = raw.spec;
-        let text = |t: &'_ Option<Str<'_>>| t.as_ref().map(|t| t.0.to_string()).unwrap_or_default();
         let mut addresses = Vec::with_capacity(2);
         let mut defects = Vec::new();
         for network in &spec.networks.0 {
@@ -103,12 +102,12 @@ impl Endpoint {
         let parts = EndpointParts {
             namespace,
             name,
-            node: &text(&spec.node),
-            orchestrator: &text(&spec.orchestrator),
-            pod: &text(&spec.pod),
-            endpoint: &text(&spec.endpoint),
-            container_id: &text(&spec.container_id),
-            workload: &text(&spec.workload),
+            node: text(&spec.node),
+            orchestrator: text(&spec.orchestrator),
+            pod: text(&spec.pod),
+            endpoint: text(&spec.endpoint),
+            container_id: text(&spec.container_id),
+            workload: text(&spec.workload),
         };
         let created = raw.metadata.created.and_then(|t| parse_time(&t.0));
         Ok(Parsed { value: Self::new(&parts, &addresses), defects, created })
@@ -180,6 +179,11 @@ impl Endpoint {
         }
         TextRef::from_packed(take_sized(&mut rest))
     }
+}
+
+/// The text of a field; empty where it is absent.
+fn text<'t>(field: &'t Option<Str<'_>>) -> &'t str {
+    field.as_ref().map_or("", |text| &text.0)
 }
 
 #[derive(Default)]

@@ -55,6 +55,26 @@ pub fn endpoint_name(node: &str, orchestrator: &str, workload: &str, endpoint: &
     name
 }
 
+/// True where `name` is what [`endpoint_name`] builds from the parts; builds nothing.
+pub(crate) fn is_endpoint_name(name: &str, parts: [&str; 4]) -> bool {
+    let mut rest = name.as_bytes();
+    for (i, part) in parts.into_iter().enumerate() {
+        if i > 0 {
+            let Some(behind) = rest.strip_prefix(b"-") else { return false };
+            rest = behind;
+        }
+        for piece in part.as_bytes().split_inclusive(|b| *b == b'-') {
+            let Some(behind) = rest.strip_prefix(piece) else { return false };
+            rest = behind;
+            if piece.ends_with(b"-") {
+                let Some(behind) = rest.strip_prefix(b"-") else { return false };
+                rest = behind;
+            }
+        }
+    }
+    rest.is_empty()
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -76,6 +96,10 @@ mod tests {
         #[test]
         fn building_then_parsing_gives_the_parts(parts in prop::collection::vec("[a-z0-9.]([a-z0-9.-]{0,12}[a-z0-9.])?", 4)) {
             let name = endpoint_name(&parts[0], &parts[1], &parts[2], &parts[3]);
+            prop_assert!(is_endpoint_name(&name, [&parts[0], &parts[1], &parts[2], &parts[3]]));
+            let other = format!("{name}x");
+            prop_assert!(!is_endpoint_name(&other, [&parts[0], &parts[1], &parts[2], &parts[3]]));
+            prop_assert!(!is_endpoint_name(&name[1..], [&parts[0], &parts[1], &parts[2], &parts[3]]));
             let parsed = EndpointName::parse(&name).unwrap();
             prop_assert_eq!(vec![parsed.node, parsed.orchestrator, parsed.workload, parsed.endpoint], parts);
         }

@@ -200,20 +200,35 @@ pub(crate) fn pack_into(out: &mut Vec<u8>, text: &str) {
         None => text,
     };
     let bytes = text.as_bytes();
-    let mut at = 0;
-    while at < bytes.len() {
-        let run = bytes[at..].iter().take_while(|b| is_digit(**b)).count();
-        if run < MIN_RUN {
-            let plain = run.max(1);
-            out.extend_from_slice(&bytes[at..at + plain]);
-            at += plain;
-            continue;
-        }
+    let mut done = 0;
+    while let Some((start, run)) = next_run(bytes, done) {
         let pairs = (run / 2).min(u8::MAX as usize);
+        let end = start + 2 * pairs;
+        out.extend_from_slice(&bytes[done..start]);
         out.push(HEX);
         out.push(pairs as u8);
-        out.extend(bytes[at..at + 2 * pairs].chunks_exact(2).map(|p| digit(p[0]) << 4 | digit(p[1])));
-        at += 2 * pairs;
+        out.extend(bytes[start..end].chunks_exact(2).map(|p| digit(p[0]) << 4 | digit(p[1])));
+        done = end;
+    }
+    out.extend_from_slice(&bytes[done..]);
+}
+
+/// Start and length of the next run of at least [`MIN_RUN`] digits. Such a run holds one of any
+/// [`MIN_RUN`] places that follow each other, so that most texts are looked at in a few places only.
+fn next_run(bytes: &[u8], from: usize) -> Option<(usize, usize)> {
+    let mut free = from;
+    loop {
+        let last = free + MIN_RUN - 1;
+        if !is_digit(*bytes.get(last)?) {
+            free = last + 1;
+            continue;
+        }
+        let before = bytes[free..last].iter().rev().take_while(|b| is_digit(**b)).count();
+        let behind = bytes[last..].iter().take_while(|b| is_digit(**b)).count();
+        if before + behind >= MIN_RUN {
+            return Some((last - before, before + behind));
+        }
+        free = last + behind;
     }
 }
 
