@@ -16,7 +16,10 @@ const MAX_LINE: u64 = 1 << 28;
 
 /// True where a file that begins with `head` may be an export, compressed or not.
 pub fn looks_like_export(head: &[u8]) -> bool {
-    head.starts_with(&ZSTD_MAGIC) || head.starts_with(b"{\"format\":\"calipam-export\"")
+    // The order of the header's fields is not part of the format.
+    let line = head.split(|byte| *byte == b'\n').next().unwrap_or_default();
+    let names_format = || line.windows(FORMAT.len()).any(|part| part == FORMAT.as_bytes());
+    head.starts_with(&ZSTD_MAGIC) || (head.starts_with(b"{") && names_format())
 }
 
 /// Reads an export: every entry goes to `sink`.

@@ -1,0 +1,96 @@
+//! Options of every command: where the data is, and how to print.
+
+use std::path::PathBuf;
+
+use calipam_datastore::settings::Overrides;
+use clap::{ArgAction, Args, ValueEnum, ValueHint};
+
+const CONNECTION: &str = "Connection";
+
+/// Options of every command.
+#[derive(Clone, Debug, Default, Args)]
+pub struct Global {
+    /// The form of what is printed
+    #[arg(short, long, value_enum, default_value_t, global = true, value_name = "FORMAT")]
+    pub output: Format,
+    /// Say on stderr what is read and from where; twice for every request
+    #[arg(short, long, action = ArgAction::Count, global = true, conflicts_with = "quiet")]
+    pub verbose: u8,
+    /// Print no progress and no hints
+    #[arg(short, long, global = true)]
+    pub quiet: bool,
+    /// Print no colours; NO_COLOR in the environment does the same
+    #[arg(long, global = true)]
+    pub no_color: bool,
+
+    /// `etcd`, `kubernetes`, or a file: an export or an etcd snapshot
+    #[arg(
+        short,
+        long,
+        global = true,
+        value_name = "etcd|kubernetes|PATH",
+        value_hint = ValueHint::FilePath,
+        help_heading = CONNECTION
+    )]
+    pub datastore: Option<String>,
+    /// Settings file of calicoctl [default: /etc/calico/calicoctl.cfg]
+    #[arg(
+        short,
+        long,
+        global = true,
+        value_name = "FILE",
+        value_hint = ValueHint::FilePath,
+        help_heading = CONNECTION
+    )]
+    pub config: Option<PathBuf>,
+    /// URLs of etcd, comma-separated
+    #[arg(long, global = true, value_name = "URLS", value_hint = ValueHint::Url, help_heading = CONNECTION)]
+    pub etcd_endpoints: Option<String>,
+    /// The kubeconfig for the Kubernetes API
+    #[arg(
+        long,
+        global = true,
+        value_name = "FILE",
+        value_hint = ValueHint::FilePath,
+        help_heading = CONNECTION
+    )]
+    pub kubeconfig: Option<String>,
+    /// The context in the kubeconfig
+    #[arg(long, global = true, value_name = "NAME", help_heading = CONNECTION)]
+    pub context: Option<String>,
+}
+
+/// The form of what is printed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// A table for people
+    #[default]
+    Table,
+    /// The table with everything in it
+    Wide,
+    /// YAML, schema calipam/v1
+    Yaml,
+    /// JSON, schema calipam/v1
+    Json,
+}
+
+impl Format {
+    /// True for the forms that people read.
+    pub fn is_table(self) -> bool {
+        matches!(self, Self::Table | Self::Wide)
+    }
+}
+
+impl Global {
+    /// What the command line says about the connection.
+    pub fn overrides(&self) -> Overrides {
+        Overrides {
+            config: self.config.clone(),
+            kubeconfig: self.kubeconfig.clone(),
+            context: self.context.clone(),
+            etcd_endpoints: self.etcd_endpoints.clone(),
+            datastore: self.datastore.clone(),
+            connect_timeout: None,
+        }
+    }
+}

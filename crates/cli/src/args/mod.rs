@@ -1,0 +1,163 @@
+//! The command line: what it accepts and what its help says.
+
+mod check;
+mod duration;
+mod global;
+mod help;
+
+use std::path::PathBuf;
+
+use clap::{Args, CommandFactory, Parser, Subcommand, ValueHint};
+
+pub use self::check::CheckArgs;
+pub use self::global::{Format, Global};
+
+/// Inspect and check the IP address management (IPAM) data of Calico.
+///
+/// calipam reads blocks, affinities, handles and pools, compares them with what really uses addresses, and
+/// says what is wrong, how it is known, and what to do. It reads etcd, exports, and etcd snapshots. It
+/// changes nothing.
+#[derive(Debug, Parser)]
+#[command(
+    name = "calipam",
+    version,
+    after_help = help::TOP_SHORT,
+    after_long_help = help::TOP,
+    disable_help_subcommand = true,
+    max_term_width = 100
+)]
+pub struct Cli {
+    /// Options of every command.
+    #[command(flatten)]
+    pub global: Global,
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What can be done.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Find what is wrong with the IPAM data
+    #[command(after_help = help::CHECK_SHORT, after_long_help = help::CHECK)]
+    Check(CheckArgs),
+    /// Write what a check reads into a file
+    #[command(after_long_help = help::EXPORT)]
+    Export(ExportArgs),
+    /// Explain a finding: what it means, how it arises, what to do
+    #[command(after_long_help = help::EXPLAIN)]
+    Explain(ExplainArgs),
+    /// Print the completion script of a shell
+    #[command(after_long_help = help::COMPLETION)]
+    Completion(CompletionArgs),
+    /// Link the other names of this program into a directory
+    #[command(after_long_help = help::INSTALL_LINKS)]
+    InstallLinks(InstallLinksArgs),
+    /// Complete the words of a command line, for kubectl
+    #[command(name = "__complete", hide = true)]
+    Complete(CompleteArgs),
+    /// The same commands under the name that calicoctl gives them
+    #[command(hide = true)]
+    Ipam(IpamArgs),
+}
+
+/// `calipam ipam …`.
+#[derive(Debug, Args)]
+pub struct IpamArgs {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: IpamCommand,
+}
+
+/// What can be done below `ipam`.
+#[derive(Debug, Subcommand)]
+pub enum IpamCommand {
+    /// Find what is wrong with the IPAM data
+    #[command(after_help = help::CHECK_SHORT, after_long_help = help::CHECK)]
+    Check(CheckArgs),
+    /// Write what a check reads into a file
+    #[command(after_long_help = help::EXPORT)]
+    Export(ExportArgs),
+    /// Explain a finding: what it means, how it arises, what to do
+    #[command(after_long_help = help::EXPLAIN)]
+    Explain(ExplainArgs),
+}
+
+impl Command {
+    /// The command with `ipam` taken away.
+    pub fn plain(self) -> Self {
+        match self {
+            Self::Ipam(IpamArgs { command }) => match command {
+                IpamCommand::Check(args) => Self::Check(args),
+                IpamCommand::Export(args) => Self::Export(args),
+                IpamCommand::Explain(args) => Self::Explain(args),
+            },
+            other => other,
+        }
+    }
+}
+
+/// Options of `export`.
+#[derive(Debug, Args)]
+pub struct ExportArgs {
+    /// The file to write; compressed where its name ends with `.zst`
+    #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub file: PathBuf,
+    /// Replace the file where it exists
+    #[arg(long)]
+    pub overwrite: bool,
+}
+
+/// Options of `explain`.
+#[derive(Debug, Args)]
+pub struct ExplainArgs {
+    /// The code of the finding; without one, all codes are listed
+    #[arg(value_name = "CODE", value_parser = check::CodeParser, hide_possible_values = true)]
+    pub code: Option<calipam_check::Code>,
+}
+
+/// Options of `completion`.
+#[derive(Debug, Args)]
+pub struct CompletionArgs {
+    /// The shell
+    #[arg(value_name = "SHELL")]
+    pub shell: clap_complete::Shell,
+}
+
+/// Words of a command line that is being written.
+#[derive(Debug, Args)]
+pub struct CompleteArgs {
+    /// The words; the last one is to be completed
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    pub words: Vec<String>,
+}
+
+/// Options of `install-links`.
+#[derive(Debug, Args)]
+pub struct InstallLinksArgs {
+    /// The directory; one that is in PATH
+    #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub directory: PathBuf,
+}
+
+/// Options that mean nothing to commands that read no data; their help leaves them out.
+const READING: [&str; 6] = ["config", "datastore", "etcd_endpoints", "kubeconfig", "context", "output"];
+
+/// The command line's definition.
+pub fn command() -> clap::Command {
+    Cli::command()
+}
+
+/// Leaves options out of the help of the commands that do not use them. `command` is built by this.
+pub fn tidy(command: clap::Command) -> clap::Command {
+    let mut command = command;
+    command.build();
+    for name in ["explain", "completion", "install-links"] {
+        command = command.mut_subcommand(name, |sub| {
+            sub.mut_args(|arg| if READING.contains(&arg.get_id().as_str()) { arg.hide(true) } else { arg })
+        });
+    }
+    command.mut_subcommand("export", |sub| {
+        sub.mut_args(|arg| if arg.get_id() == "output" { arg.hide(true) } else { arg })
+    })
+}

@@ -1,0 +1,56 @@
+//! `explain`.
+
+use calipam_check::Code;
+
+use crate::args::ExplainArgs;
+use crate::exit::{Failure, Outcome};
+use crate::output::Console;
+use crate::render;
+
+/// The documentation of all findings: a section for each, headed by its code.
+const FINDINGS: &str = include_str!("../../../../docs/findings.md");
+
+/// Prints the section of a code, or all codes.
+///
+/// # Errors
+/// Where stdout cannot be written.
+pub fn run(args: &ExplainArgs, console: &Console) -> Result<Outcome, Failure> {
+    let Some(code) = args.code else {
+        render::codes::list(console)?;
+        return Ok(Outcome::Clean);
+    };
+    let text = section(code).unwrap_or(code.summary());
+    console.data(|out| writeln!(out, "{code} ({})\n\n{text}", code.severity()))?;
+    Ok(Outcome::Clean)
+}
+
+/// The text below the heading of a code.
+fn section(code: Code) -> Option<&'static str> {
+    let heading = format!("\n## {}\n", code.name());
+    let start = FINDINGS.find(&heading)? + heading.len();
+    let rest = &FINDINGS[start..];
+    let end = rest.find("\n## ").unwrap_or(rest.len());
+    Some(rest[..end].trim())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_code_is_explained() {
+        for code in Code::ALL {
+            let text = section(*code).unwrap_or_else(|| panic!("docs/findings.md has no section {code}"));
+            for part in ["**Risk.** ", "**How it arises.** ", "**What to do.** "] {
+                assert!(text.contains(part), "the section {code} lacks {part:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn every_section_is_about_a_code() {
+        let headings: Vec<&str> = FINDINGS.lines().filter_map(|line| line.strip_prefix("## ")).collect();
+        let codes: Vec<&str> = Code::ALL.iter().map(|code| code.name()).collect();
+        assert_eq!(headings, codes, "sections stand in the order of the codes");
+    }
+}

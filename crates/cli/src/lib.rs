@@ -1,0 +1,52 @@
+//! The command line of calipam.
+//!
+//! [`main`] reads the command line, runs one of [`commands`](crate::commands), prints what it gives, and
+//! turns the outcome into an exit code in one place: [`exit`](crate::exit).
+
+mod applet;
+mod args;
+mod commands;
+mod connect;
+mod exit;
+mod output;
+mod progress;
+mod render;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::process::ExitCode;
+
+use clap::FromArgMatches;
+
+use crate::applet::Applet;
+use crate::args::Cli;
+use crate::exit::{Failure, Outcome};
+use crate::output::Console;
+
+/// Runs the program: reads the command line, does what it says, and gives the exit code.
+pub fn main() -> ExitCode {
+    exit::report_panics();
+    let result = catch_unwind(AssertUnwindSafe(run)).unwrap_or(Err(Failure::Panic));
+    ExitCode::from(exit::code(&result))
+}
+
+/// The definition of the command line, for man pages and completions.
+pub fn command() -> clap::Command {
+    args::tidy(args::command())
+}
+
+fn run() -> Result<Outcome, Failure> {
+    let mut arguments = std::env::args_os().peekable();
+    let applet = Applet::of(arguments.peek().map_or_else(Default::default, Clone::clone));
+    let command = args::tidy(applet.command());
+    let cli = command.try_get_matches_from(arguments).and_then(|matches| Cli::from_arg_matches(&matches));
+    let cli = match cli {
+        Ok(cli) => cli,
+        Err(error) => return exit::command_line(&error),
+    };
+    let console = Console::new(&cli.global);
+    let result = commands::run(cli, &console);
+    if let Err(failure) = &result {
+        console.failure(failure);
+    }
+    result
+}

@@ -1,0 +1,100 @@
+//! Where output goes: data to stdout, everything else to stderr.
+
+use std::io::{self, BufWriter, ErrorKind, IsTerminal, Write};
+
+use crate::args::{Format, Global};
+use crate::exit::Failure;
+use crate::render::text::escape;
+
+/// The process's output, and what the user wants to see there.
+#[derive(Clone, Debug)]
+pub struct Console {
+    /// The form of data.
+    pub format: Format,
+    /// No progress and no hints.
+    pub quiet: bool,
+    /// How much to say about what is done.
+    pub verbose: u8,
+    /// Colours in tables on stdout.
+    pub color: bool,
+    /// Progress on stderr.
+    pub progress: bool,
+    /// The width to which tables on stdout are cut; `None` where they go to a file or pipe.
+    pub width: Option<usize>,
+}
+
+impl Console {
+    /// What the options and the environment ask for.
+    pub fn new(global: &Global) -> Self {
+        let no_color = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+        let dumb = std::env::var_os("TERM").is_some_and(|value| value == "dumb");
+        let stdout = io::stdout().is_terminal();
+        Self {
+            format: global.output,
+            quiet: global.quiet,
+            verbose: global.verbose,
+            color: stdout && !no_color && !dumb && !global.no_color,
+            progress: io::stderr().is_terminal() && !dumb && !global.quiet,
+            width: stdout.then(terminal_width).flatten(),
+        }
+    }
+
+    /// Writes data to stdout. A reader that goes away is no error.
+    ///
+    /// # Errors
+    /// Where stdout cannot be written for another reason.
+    pub fn data(&self, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<(), Failure> {
+        let mut out = BufWriter::with_capacity(1 << 16, io::stdout().lock());
+        match write(&mut out).and_then(|()| out.flush()) {
+            Err(error) if error.kind() == ErrorKind::BrokenPipe => {
+                // What is buffered would fail again when it is dropped.
+                drop(out.into_parts());
+                Ok(())
+            }
+            Err(error) => {
+                drop(out.into_parts());
+                Err(Failure::Io { doing: "write the output".into(), error })
+            }
+            Ok(()) => Ok(()),
+        }
+    }
+
+    /// Prints a line on stderr, for people. Nothing is done where that fails: there is no other place to say so.
+    pub fn say(&self, line: &str) {
+        let _ = writeln!(io::stderr().lock(), "{}", escape(line));
+    }
+
+    /// Says what to do next.
+    pub fn hint(&self, text: &str) {
+        if !self.quiet {
+            self.say(&format!("hint: {text}"));
+        }
+    }
+
+    /// Says what the user should know although the work goes on.
+    pub fn warn(&self, text: &str) {
+        self.say(&format!("warning: {text}"));
+    }
+
+    /// Says what is done, where the user asked for it by `-v`.
+    pub fn verbose(&self, text: &str) {
+        if self.verbose > 0 {
+            self.say(text);
+        }
+    }
+
+    /// Says why the command failed.
+    pub fn failure(&self, failure: &Failure) {
+        if let Some(message) = failure.message() {
+            self.say(&format!("error: {message}"));
+        }
+        if let Some(hint) = failure.hint() {
+            self.say(&format!("hint: {hint}"));
+        }
+    }
+}
+
+fn terminal_width() -> Option<usize> {
+    let table = comfy_table::Table::new();
+    table.width().map(usize::from).filter(|width| *width >= 40)
+}

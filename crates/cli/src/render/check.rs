@@ -1,0 +1,163 @@
+//! What `check` prints.
+
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+
+use calipam_check::{Code, Finding, Report, Severity};
+use calipam_model::snapshot::Source;
+use comfy_table::Color;
+
+use super::table::{Align, Grid};
+use super::text::{count, escape, join, thousands};
+use super::{document, header};
+use crate::args::Format;
+use crate::exit::Failure;
+use crate::output::Console;
+
+/// Prints a report.
+///
+/// # Errors
+/// Where stdout cannot be written.
+pub fn print(report: &Report, console: &Console) -> Result<(), Failure> {
+    console.data(|out| match console.format {
+        Format::Table => write(report, summary_table(report, console), out),
+        Format::Wide => write(report, full_table(report, console), out),
+        format => document::write(format, "CheckReport", report, out),
+    })?;
+    if console.format.is_table() {
+        hints(report, console);
+    }
+    Ok(())
+}
+
+fn write(report: &Report, table: Grid, out: &mut dyn Write) -> io::Result<()> {
+    writeln!(out, "{}", header::cluster(&report.cluster))?;
+    writeln!(out, "{}", header::counts(&report.counts))?;
+    for note in &report.notes {
+        writeln!(out, "{}", escape(note))?;
+    }
+    writeln!(out)?;
+    if !report.findings.is_empty() {
+        table.write(out)?;
+        writeln!(out)?;
+    }
+    writeln!(out, "{}", summary(report))
+}
+
+/// One row for each severity and code, the worst first.
+fn summary_table(report: &Report, console: &Console) -> Grid {
+    let columns = [
+        ("SEVERITY", Align::Left),
+        ("CODE", Align::Left),
+        ("COUNT", Align::Right),
+        ("FOR EXAMPLE", Align::Left),
+    ];
+    let mut grid = Grid::new(console, &columns);
+    let mut kinds: BTreeMap<(Severity, Code), (usize, &Finding)> = BTreeMap::new();
+    for finding in &report.findings {
+        kinds.entry((finding.severity, finding.code)).or_insert((0, finding)).0 += 1;
+    }
+    for ((severity, code), (number, example)) in kinds {
+        let cells = [severity.to_string(), code.to_string(), thousands(number), example.message.clone()];
+        grid.colored_row(color(severity), cells);
+    }
+    grid
+}
+
+/// One row for each finding.
+fn full_table(report: &Report, console: &Console) -> Grid {
+    let columns = [
+        ("SEVERITY", Align::Left),
+        ("CODE", Align::Left),
+        ("SUBJECT", Align::Left),
+        ("FINDING", Align::Left),
+    ];
+    let mut grid = Grid::new(console, &columns);
+    for finding in &report.findings {
+        let cells = [
+            finding.severity.to_string(),
+            finding.code.to_string(),
+            finding.subject.to_string(),
+            finding.message.clone(),
+        ];
+        grid.colored_row(color(finding.severity), cells);
+    }
+    grid
+}
+
+fn color(severity: Severity) -> Option<Color> {
+    match severity {
+        Severity::Critical => Some(Color::Magenta),
+        Severity::Error => Some(Color::Red),
+        Severity::Warning => Some(Color::Yellow),
+        Severity::Info => None,
+    }
+}
+
+/// `1,714 findings: 2 critical, 1,300 error, 412 warning (not read: …)`.
+fn summary(report: &Report) -> String {
+    let by_severity: Vec<String> = Severity::ALL
+        .into_iter()
+        .filter_map(|severity| Some((severity, *report.counts.findings.get(&severity)?)))
+        .filter(|(_, number)| *number > 0)
+        .map(|(severity, number)| format!("{} {severity}", thousands(number)))
+        .collect();
+    let mut line = match by_severity.as_slice() {
+        [] => "No findings".to_owned(),
+        parts => format!("{}: {}", count(report.findings.len(), "finding", "findings"), parts.join(", ")),
+    };
+    if let Some(unread) = unread(report) {
+        line.push_str(&format!(" ({})", escape(&unread)));
+    }
+    line
+}
+
+/// What was not read, and why.
+fn unread(report: &Report) -> Option<String> {
+    let mut by_reason: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+    for (source, state) in &report.coverage {
+        let reason = match state.as_str() {
+            "read" => continue,
+            other => other.strip_prefix("skipped: ").unwrap_or(other),
+        };
+        by_reason.entry(reason).or_default().push(words(*source));
+    }
+    let parts: Vec<String> = by_reason
+        .into_iter()
+        .map(|(reason, sources)| {
+            let sources: Vec<&str> = sources.iter().map(String::as_str).collect();
+            format!("{}, {reason}", join(&sources))
+        })
+        .collect();
+    (!parts.is_empty()).then(|| format!("not read: {}", parts.join("; ")))
+}
+
+/// The name of a source in words.
+fn words(source: Source) -> String {
+    match source {
+        Source::Pods => "pods".into(),
+        Source::Services => "services".into(),
+        Source::Machines => "virtual machines".into(),
+        other => {
+            let mut words = String::new();
+            for c in other.to_string().chars() {
+                if c.is_uppercase() {
+                    words.push(' ');
+                }
+                words.extend(c.to_lowercase());
+            }
+            words
+        }
+    }
+}
+
+fn hints(report: &Report, console: &Console) {
+    let Some(worst) = report.findings.first() else { return };
+    if console.format == Format::Table {
+        console.hint(&format!("see them all with `-o wide`, or one kind with `--rule {}`", worst.code));
+    }
+    console.hint(&format!("what it means and what to do: `calipam explain {}`", worst.code));
+    if !report.settled && !report.findings.iter().all(|finding| finding.behind.is_empty()) {
+        console.hint("this is a single look: a change that Calico was just making can be among the findings");
+    }
+}

@@ -1,0 +1,36 @@
+//! The lines at the top of tables: which cluster was read, and how much.
+
+use calipam_check::{ClusterIdentity, Counts};
+
+use super::text::{count, escape};
+
+/// So much of a GUID tells clusters apart.
+const GUID_SHOWN: usize = 16;
+
+/// `Cluster 0f0e1d2c3b4a5968 · etcd https://10.0.0.5:2379 · revision 48250 · Calico v3.32.1`.
+pub fn cluster(identity: &ClusterIdentity) -> String {
+    let guid: String = identity.guid.chars().take(GUID_SHOWN).collect();
+    let mut parts =
+        vec![if guid.is_empty() { "Cluster of unknown GUID".into() } else { format!("Cluster {guid}") }];
+    parts.push(format!("{} {}", identity.datastore, identity.location));
+    if !identity.revision.is_empty() {
+        parts.push(format!("revision {}", identity.revision));
+    }
+    if !identity.calico_version.is_empty() {
+        parts.push(format!("Calico {}", identity.calico_version));
+    }
+    escape(&parts.join(" · ")).into_owned()
+}
+
+/// `16,384 blocks · 1,000,000 allocations · …`.
+pub fn counts(counts: &Counts) -> String {
+    [
+        count(counts.blocks, "block", "blocks"),
+        count(counts.allocations, "allocation", "allocations"),
+        count(counts.affinities, "affinity", "affinities"),
+        count(counts.handles, "handle", "handles"),
+        count(counts.endpoints, "endpoint", "endpoints"),
+        count(counts.nodes, "node", "nodes"),
+    ]
+    .join(" · ")
+}
