@@ -10,6 +10,7 @@ pub mod record;
 mod report;
 mod rules;
 mod settle;
+pub mod views;
 
 use calipam_model::snapshot::Snapshot;
 use jiff::SignedDuration;

@@ -2,17 +2,17 @@
 
 #[cfg(test)]
 pub(crate) mod address_tests;
-mod addresses;
+pub(crate) mod addresses;
 mod affinities;
 mod block_limit;
-mod blocks;
-mod capacity;
-mod cidr_set;
-mod configuration;
+pub(crate) mod blocks;
+pub(crate) mod capacity;
+pub(crate) mod cidr_set;
+pub(crate) mod configuration;
 mod custom_resources;
 mod defects;
 mod endpoints;
-mod evidence;
+pub(crate) mod evidence;
 mod handle_groups;
 mod handle_names;
 #[cfg(test)]
@@ -21,7 +21,7 @@ mod handles;
 mod in_use;
 #[cfg(test)]
 mod kubernetes_tests;
-mod leaks;
+pub(crate) mod leaks;
 mod owners;
 #[cfg(test)]
 mod pool_tests;
@@ -35,8 +35,8 @@ mod settle_tests;
 mod stranded;
 #[cfg(test)]
 mod structure_tests;
-mod supply;
-mod wording;
+pub(crate) mod supply;
+pub(crate) mod wording;
 mod workloads;
 
 use crate::Context;

@@ -1,0 +1,106 @@
+//! Blocks, pool by pool.
+
+use calipam_model::snapshot::Snapshot;
+use calipam_model::{IpNet, cidr};
+use serde::Serialize;
+
+use super::{Count, Taken};
+use crate::index::IndexedBlock;
+use crate::rules::capacity::Capacity;
+use crate::{Context, Options};
+
+/// All blocks.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct BlockList {
+    /// The blocks, ascending by CIDR.
+    pub blocks: Vec<BlockView>,
+}
+
+/// A block.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct BlockView {
+    /// Its CIDR, as its key names it.
+    pub cidr: String,
+    /// The pool that contains it; `None` where none does.
+    pub pool: Option<String>,
+    /// `host:<node>`, `virtual:<name>`, another text, or nobody.
+    pub owner: Option<String>,
+    /// When the owner claimed it (Calico 3.32 and later).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub claimed_at: Option<String>,
+    /// All its addresses.
+    pub total: Count,
+    /// Allocated to an owner.
+    pub in_use: u32,
+    /// Of these, held on another node than the owner's.
+    pub borrowed: u32,
+    /// Released, but not free yet.
+    pub cooling: u32,
+    /// Reserved by Windows.
+    pub windows_reserved: u32,
+    /// Free, but left out by IP reservations.
+    pub reserved: u32,
+    /// Free.
+    pub free: u32,
+    /// Its sequence number, in decimal digits; empty where the block is corrupt.
+    pub sequence_number: String,
+    /// What is broken. Nothing else but CIDR, pool and owner is known of such a block.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub problems: Vec<String>,
+}
+
+/// The blocks of a snapshot.
+pub fn blocks(snapshot: &Snapshot) -> BlockList {
+    let context = Context::new(snapshot, &Options::default());
+    let capacity = Capacity::new(&context);
+    BlockList { blocks: context.index.blocks.iter().map(|block| view(&context, &capacity, block)).collect() }
+}
+
+/// One block as a view.
+pub(super) fn view(
+    context: &Context<'_>,
+    capacity: &Capacity<'_, '_>,
+    block: &IndexedBlock<'_>,
+) -> BlockView {
+    let mut view = BlockView {
+        cidr: block.key.to_string(),
+        pool: pool_of(context, block.key),
+        owner: block.owner.map(ToString::to_string),
+        claimed_at: None,
+        total: Count(cidr::size(block.key)),
+        in_use: 0,
+        borrowed: 0,
+        cooling: 0,
+        windows_reserved: 0,
+        reserved: 0,
+        free: 0,
+        sequence_number: String::new(),
+        problems: block.problems.iter().map(ToString::to_string).collect(),
+    };
+    let Some(sound) = block.sound else { return view };
+    let taken = Taken::of(sound);
+    let reserved = |o: &&u32| capacity.reserved.contains(cidr::address_at(sound.cidr(), **o));
+    let held_back = sound.free().iter().filter(reserved).count() as u32;
+    let host = block.owner.and_then(|o| o.host());
+    let is_lent = |a: &calipam_model::block::Allocation<'_>| match (host, a.attribute.get("node")) {
+        (Some(host), Some(node)) => node != *host,
+        _ => false,
+    };
+    view.claimed_at = sound.claim_time().map(str::to_owned);
+    view.in_use = taken.in_use;
+    view.borrowed = sound.allocations().filter(is_lent).count() as u32;
+    view.cooling = taken.cooling;
+    view.windows_reserved = taken.windows;
+    view.reserved = held_back;
+    view.free = sound.free().len() as u32 - held_back;
+    view.sequence_number = sound.sequence().to_string();
+    view
+}
+
+/// The smallest pool that contains a block or address.
+pub(super) fn pool_of(context: &Context<'_>, cidr: IpNet) -> Option<String> {
+    let around = context.index.pools_around(cidr);
+    around.max_by_key(|pool| pool.cidr.prefix_len()).map(|pool| pool.name.clone())
+}

@@ -1,0 +1,85 @@
+//! Addresses that are held on another node than the one that owns their block.
+
+use calipam_model::attributes::AttributeRef;
+use calipam_model::block::BlockOwner;
+use calipam_model::snapshot::Snapshot;
+use serde::Serialize;
+
+use crate::record::Claim;
+use crate::{Context, Options};
+
+/// All borrowed addresses.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct BorrowedList {
+    /// The addresses, ascending.
+    pub addresses: Vec<BorrowedAddress>,
+    /// Allocations that record no node, so that it cannot be told (before Calico 3.6). Addresses of services
+    /// belong to no node and are not among them.
+    pub unknown: usize,
+}
+
+/// A borrowed address.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct BorrowedAddress {
+    /// The address.
+    pub address: String,
+    /// The node that holds it.
+    pub node: String,
+    /// The block.
+    pub block: String,
+    /// The owner of the block; `None` where it has none.
+    pub block_owner: Option<String>,
+    /// `pod`, `virtual machine`, `tunnel`, or `other`.
+    #[serde(rename = "type")]
+    pub kind: &'static str,
+    /// `namespace/name`, or the kind of tunnel.
+    pub allocated_to: String,
+}
+
+/// The borrowed addresses of a snapshot. A block without owner lends to everybody.
+pub fn borrowed(snapshot: &Snapshot) -> BorrowedList {
+    let context = Context::new(snapshot, &Options::default());
+    let mut list = BorrowedList { addresses: Vec::new(), unknown: 0 };
+    for (indexed, block) in context.index.blocks.iter().filter_map(|b| Some((b, b.sound?))) {
+        if matches!(indexed.owner, Some(BlockOwner::Virtual(_))) {
+            continue;
+        }
+        let host = indexed.owner.and_then(|o| o.host());
+        for allocation in block.allocations() {
+            let attribute = allocation.attribute;
+            let claim = Claim::of(&attribute);
+            if matches!(claim, Claim::Cooling | Claim::WindowsReserved | Claim::Service) {
+                continue;
+            }
+            let Some(node) = attribute.get("node").map(|n| n.to_string()) else {
+                list.unknown += 1;
+                continue;
+            };
+            if host != Some(node.as_str()) {
+                let (kind, allocated_to) = describe(&claim, &attribute);
+                list.addresses.push(BorrowedAddress {
+                    address: allocation.address.to_string(),
+                    node,
+                    block: indexed.key.to_string(),
+                    block_owner: indexed.owner.map(ToString::to_string),
+                    kind,
+                    allocated_to,
+                });
+            }
+        }
+    }
+    list
+}
+
+fn describe(claim: &Claim<'_>, attribute: &AttributeRef<'_>) -> (&'static str, String) {
+    let text = |key: &str| attribute.get(key).map(|t| t.to_string()).unwrap_or_default();
+    match claim {
+        Claim::Machine => ("virtual machine", format!("{}/{}", text("namespace"), text("vmi-name"))),
+        Claim::Pod { namespace, pod, .. } => ("pod", format!("{namespace}/{pod}")),
+        Claim::LegacyPod { namespace, pod } => ("pod", format!("{namespace}/{pod}")),
+        Claim::Tunnel { kind, .. } => ("tunnel", kind.attribute().to_owned()),
+        _ => ("other", attribute.clean_handle().map(|h| h.to_string()).unwrap_or_default()),
+    }
+}

@@ -1,0 +1,91 @@
+//! How the allocator is configured, and where each setting comes from.
+
+use calipam_model::config::IpamConfig;
+use calipam_model::snapshot::{DatastoreKind, Snapshot};
+use serde::Serialize;
+
+use crate::DEFAULT_GRACE;
+
+/// The configuration.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ConfigurationView {
+    /// The settings of the allocator, and what else bears on addresses.
+    pub settings: Vec<Setting>,
+}
+
+/// A setting.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Setting {
+    /// Its name in the API.
+    pub name: &'static str,
+    /// The value that counts.
+    pub value: String,
+    /// Where it comes from.
+    pub origin: String,
+    /// What the resource IPAMConfiguration says instead (etcd, where nobody keeps the two equal).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub resource: Option<String>,
+}
+
+/// The settings of an [`IpamConfig`]: name and value.
+fn settings_of(config: &IpamConfig) -> [(&'static str, String); 5] {
+    let blocks = match config.max_blocks_per_host {
+        0 => format!("{} (built in)", config.block_limit()),
+        number => number.to_string(),
+    };
+    let persistence = if config.kubevirt_persistence { "Enabled" } else { "Disabled" };
+    [
+        ("strictAffinity", config.strict_affinity.to_string()),
+        ("autoAllocateBlocks", config.auto_allocate_blocks.to_string()),
+        ("maxBlocksPerHost", blocks),
+        ("kubeVirtVMAddressPersistence", persistence.to_owned()),
+        ("ipCooldownSeconds", config.cooldown_seconds.to_string()),
+    ]
+}
+
+/// The configuration of a snapshot.
+pub fn configuration(snapshot: &Snapshot) -> ConfigurationView {
+    let origin = match (&snapshot.ipam_config, snapshot.datastore) {
+        _ if snapshot.effective_ipam_config().is_none() => {
+            "stored, but does not decode: Calico's default is shown"
+        }
+        (None, _) => "Calico's default: nothing is stored",
+        (Some(_), DatastoreKind::Etcd) => "/calico/ipam/v2/config",
+        (Some(_), DatastoreKind::Kubernetes) => "IPAM configuration default",
+    };
+    let effective = settings_of(&snapshot.effective_ipam_config().unwrap_or_default());
+    let resource = snapshot.ipam_configuration.filter(|_| snapshot.datastore == DatastoreKind::Etcd);
+    let resource = resource.map(|config| settings_of(&config));
+    let mut settings: Vec<Setting> = Vec::new();
+    for (place, (name, value)) in effective.into_iter().enumerate() {
+        let other = resource.as_ref().map(|r| r[place].1.clone()).filter(|other| *other != value);
+        settings.push(Setting { name, value, origin: origin.to_owned(), resource: other });
+    }
+    settings.extend(others(snapshot));
+    ConfigurationView { settings }
+}
+
+fn others(snapshot: &Snapshot) -> Vec<Setting> {
+    let setting = |name, value: String, origin: &str| Setting {
+        name,
+        value,
+        origin: origin.to_owned(),
+        resource: None,
+    };
+    let mut settings = Vec::new();
+    let controllers = "KubeControllersConfiguration default";
+    settings.push(match snapshot.kube_controllers.as_ref().and_then(|c| c.leak_grace_period) {
+        Some(grace) => setting("leakGracePeriod", format!("{grace:#}"), controllers),
+        None => setting("leakGracePeriod", format!("{DEFAULT_GRACE:#}"), "Calico's default"),
+    });
+    if let Some(cluster) = &snapshot.cluster {
+        let origin = "ClusterInformation default";
+        let ready = cluster.datastore_ready.map_or("not set".to_owned(), |ready| ready.to_string());
+        settings.push(setting("datastoreReady", ready, origin));
+        settings.push(setting("calicoVersion", cluster.calico_version.clone(), origin));
+        settings.push(setting("clusterGUID", cluster.guid.clone(), origin));
+    }
+    settings
+}

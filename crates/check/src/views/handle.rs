@@ -1,0 +1,91 @@
+//! One handle, and what blocks record under it.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use calipam_model::IpNet;
+use calipam_model::snapshot::{Coverage, Snapshot, Source};
+use calipam_model::text::Text;
+use serde::Serialize;
+
+use crate::finding::{Finding, Subject};
+use crate::{Context, Options, check};
+
+/// A handle.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct HandleView {
+    /// Its ID.
+    pub id: String,
+    /// Whether there is a handle object.
+    pub exists: bool,
+    /// The object's revision.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub revision: Option<String>,
+    /// By block: what the handle claims and what the block records.
+    pub blocks: Vec<HandleBlock>,
+    /// What is wrong with it, as far as the objects that were read decide that.
+    pub findings: Vec<Finding>,
+    /// Only the blocks that the handle names were read: others may record addresses under it as well.
+    pub partial: bool,
+}
+
+/// What a handle and a block say about each other.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct HandleBlock {
+    /// The block.
+    pub block: String,
+    /// Whether there is such a block. A corrupt one does not count: nobody knows what it records.
+    pub exists: bool,
+    /// Addresses that the handle claims to hold there.
+    pub in_handle: i64,
+    /// Addresses that the block records under the handle.
+    pub addresses: Vec<IpAddr>,
+}
+
+/// The handle with the given ID; `None` where there is no object and nothing is recorded under it.
+pub fn handle(snapshot: &Snapshot, id: &str) -> Option<HandleView> {
+    let context = Context::new(snapshot, &Options::default());
+    let wanted = Text::new(id);
+    let wanted = wanted.as_ref().cut_at_carriage_return();
+    let stored = snapshot.handles.iter().filter(|h| !h.value.is_deleted());
+    let object = stored.clone().find(|h| h.value.id() == wanted);
+    let object = object.or_else(|| stored.clone().find(|h| h.value.id().cut_at_carriage_return() == wanted));
+    let mut blocks: BTreeMap<IpNet, HandleBlock> = BTreeMap::new();
+    for (cidr, count) in object.into_iter().flat_map(|h| h.value.blocks()) {
+        blocks.entry(cidr).or_default().in_handle = count;
+    }
+    for block in context.index.blocks.iter().filter_map(|b| b.sound) {
+        if let Some(known) = blocks.get_mut(&block.cidr()) {
+            known.exists = true;
+        }
+        for (ordinal, handle) in block.handles() {
+            if handle.cut_at_carriage_return() == wanted
+                && let Some(allocation) = block.allocation(ordinal)
+            {
+                let entry = blocks.entry(block.cidr()).or_default();
+                entry.exists = true;
+                entry.addresses.push(allocation.address);
+            }
+        }
+    }
+    if object.is_none() && blocks.is_empty() {
+        return None;
+    }
+    let blocks = blocks.into_iter().map(|(cidr, block)| HandleBlock { block: cidr.to_string(), ..block });
+    Some(HandleView {
+        id: wanted.to_string(),
+        exists: object.is_some(),
+        revision: object.map(|h| h.revision.to_string()),
+        blocks: blocks.collect(),
+        findings: findings(snapshot, &wanted.to_string()),
+        partial: snapshot.coverage.get(&Source::Blocks) == Some(&Coverage::Partial),
+    })
+}
+
+fn findings(snapshot: &Snapshot, id: &str) -> Vec<Finding> {
+    let report = check(snapshot, &Options::default());
+    let about = |f: &Finding| matches!(&f.subject, Subject::Handle(subject) if subject == id);
+    report.findings.into_iter().filter(about).collect()
+}

@@ -1,0 +1,88 @@
+//! What `show` prints: pools, blocks, nodes, one address, one handle, borrowed addresses, configuration.
+//! Each view is data; how it looks is the program's business.
+
+mod address;
+mod allocatable;
+mod blocks;
+mod borrowed;
+mod configuration;
+mod handle;
+mod nodes;
+mod pools;
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+
+use calipam_model::block::Block;
+use serde::{Serialize, Serializer};
+
+pub use self::address::{AddressView, BlockOfAddress, HandleOfAddress, Life, PoolOfAddress, State, address};
+pub use self::blocks::{BlockList, BlockView, blocks};
+pub use self::borrowed::{BorrowedAddress, BorrowedList, borrowed};
+pub use self::configuration::{ConfigurationView, Setting, configuration};
+pub use self::handle::{HandleBlock, HandleView, handle};
+pub use self::nodes::{NodeList, NodePool, NodeView, TunnelView, nodes};
+pub use self::pools::{OutsidePools, PoolList, PoolView, pools};
+
+/// A number of addresses. IPv6 pools hold more than 64 bits can count: as JSON and YAML it is a number up
+/// to 2^53, which every reader keeps exactly, and decimal digits in a text above.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Count(pub u128);
+
+/// The largest number that readers of JSON keep exactly.
+const EXACT: u128 = 1 << 53;
+
+impl fmt::Display for Count {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl Serialize for Count {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match u64::try_from(self.0) {
+            Ok(number) if self.0 <= EXACT => serializer.serialize_u64(number),
+            _ => serializer.collect_str(&self.0),
+        }
+    }
+}
+
+impl From<u32> for Count {
+    fn from(number: u32) -> Self {
+        Self(number.into())
+    }
+}
+
+/// How the addresses of one sound block are taken.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Taken {
+    /// Held by an owner.
+    in_use: u32,
+    /// Released, but not free yet.
+    cooling: u32,
+    /// Reserved by Windows.
+    windows: u32,
+}
+
+impl Taken {
+    fn of(block: &Block) -> Self {
+        let special =
+            |a: &calipam_model::attributes::AttributeRef<'_>| a.is_cooling() || a.is_windows_reserved();
+        if !block.attributes().any(|a| special(&a)) {
+            return Self { in_use: block.allocated(), ..Self::default() };
+        }
+        let mut taken = Self::default();
+        for allocation in block.allocations() {
+            let attribute = allocation.attribute;
+            *if attribute.is_cooling() {
+                &mut taken.cooling
+            } else if attribute.is_windows_reserved() {
+                &mut taken.windows
+            } else {
+                &mut taken.in_use
+            } += 1;
+        }
+        taken
+    }
+}

@@ -1,0 +1,174 @@
+use serde_json::{Value, json};
+
+use super::*;
+use crate::rules::address_tests::Cluster;
+
+fn pod(node: &str, name: &str) -> Value {
+    json!({"handle_id": format!("k8s-pod-network.{name}"), "secondary": {"namespace": "default", "node": node, "pod": name, "timestamp": "2026-05-01 10:00:00 +0000 UTC"}})
+}
+
+/// A /28 pool of /30 blocks beside the large one, which goes away.
+fn small() -> Cluster {
+    let mut cluster = Cluster::new();
+    cluster.0.pools.clear();
+    cluster.resource("ippools/small", json!({"cidr": "10.244.1.0/28", "blockSize": 30}));
+    let cooling = json!({"releasedAt": "2026-05-01T11:59:00Z"});
+    cluster.block(
+        "10.244.1.0/30",
+        Some("host:node-1"),
+        [pod("node-1", "a"), cooling, Value::Null, Value::Null],
+    );
+    cluster
+}
+
+fn pool(cluster: &Cluster) -> PoolView {
+    pools(&cluster.0).pools[0].clone()
+}
+
+#[test]
+fn the_sums_of_a_pool() {
+    let mut cluster = small();
+    let windows = json!({"handle_id": "windows-reserved-ipam-handle"});
+    cluster.block(
+        "10.244.1.4/30",
+        Some("host:node-9"),
+        [windows, pod("node-1", "b"), Value::Null, Value::Null],
+    );
+    cluster.resource("ipreservations/r", json!({"reservedCIDRs": ["10.244.1.3/32", "10.244.1.8/30"]}));
+    let view = pool(&cluster);
+    let sums =
+        [view.total, view.in_use, view.cooling, view.windows_reserved, view.reserved, view.free].map(|c| c.0);
+    assert_eq!(sums, [16, 2, 1, 1, 5, 7]);
+    assert_eq!((view.blocks, view.allocatable.0, view.limited_by.len()), (2, 7, 0));
+}
+
+#[test]
+fn free_is_not_allocatable() {
+    let mut cluster = small();
+    cluster.block(
+        "10.244.1.4/30",
+        Some("host:node-9"),
+        [pod("node-1", "b"), Value::Null, Value::Null, Value::Null],
+    );
+    let allocatable = |cluster: &Cluster| {
+        let view = pool(cluster);
+        (view.free.0, view.allocatable.0, view.limited_by)
+    };
+    assert_eq!(allocatable(&cluster), (13, 13, vec![]));
+    let config = |c: &mut Cluster, value: Value| drop(c.put("/calico/ipam/v2/config", value));
+    config(&mut cluster, json!({"strict_affinity": true, "auto_allocate_blocks": true}));
+    let (free, some, why) = allocatable(&cluster);
+    assert_eq!((free, some), (13, 10), "the free ones of node-9, which does not exist, are out of reach");
+    assert!(why[0].starts_with("strict affinity"), "{why:?}");
+    config(
+        &mut cluster,
+        json!({"strict_affinity": true, "auto_allocate_blocks": true, "maxBlocksPerHost": 2}),
+    );
+    assert_eq!(allocatable(&cluster).1, 6, "one more block of four");
+    config(&mut cluster, json!({}));
+    let (_, some, why) = allocatable(&cluster);
+    assert_eq!((some, why[0].as_str()), (5, "automatic allocation of blocks is off"));
+    cluster.0.pools[0].value.disabled = true;
+    assert_eq!(allocatable(&cluster).1, 0);
+}
+
+#[test]
+fn blocks_outside_all_pools_are_counted_of_both_families() {
+    let mut cluster = small();
+    cluster.block("10.9.0.0/30", None, [pod("node-1", "x"), Value::Null, Value::Null, Value::Null]);
+    cluster.block("fd00::/126", None, [pod("node-1", "y"), pod("node-1", "z"), Value::Null, Value::Null]);
+    let outside = pools(&cluster.0).outside.unwrap();
+    assert_eq!((outside.blocks, outside.total.0, outside.in_use.0, outside.free.0), (2, 8, 3, 5));
+    let views = blocks(&cluster.0).blocks;
+    assert_eq!(views.iter().filter(|b| b.pool.is_none()).count(), 2);
+}
+
+#[test]
+fn large_numbers_keep_their_digits() {
+    assert_eq!(serde_json::to_value(Count(1 << 53)).unwrap(), json!(1u64 << 53));
+    assert_eq!(serde_json::to_value(Count(1 << 64)).unwrap(), json!("18446744073709551616"));
+}
+
+#[test]
+fn nodes_and_borrowed_addresses() {
+    let mut cluster = small();
+    cluster.block(
+        "10.244.1.4/30",
+        Some("host:node-9"),
+        [pod("node-1", "b"), pod("node-9", "c"), json!({}), Value::Null],
+    );
+    let views = nodes(&cluster.0).nodes;
+    assert_eq!(
+        views.iter().map(|n| (n.node.as_str(), n.exists)).collect::<Vec<_>>(),
+        [("node-1", true), ("node-9", false)]
+    );
+    assert_eq!((views[0].addresses, views[0].borrowed, views[0].lent, views[0].free), (2, 1, 0, 2));
+    assert_eq!((views[1].addresses, views[1].borrowed, views[1].lent, views[1].free), (2, 0, 1, 1));
+    assert_eq!((views[0].pools[0].limit, views[0].pools[0].headroom), (20, 19));
+    let list = borrowed(&cluster.0);
+    assert_eq!((list.addresses.len(), list.unknown), (1, 1));
+    let one = &list.addresses[0];
+    assert_eq!(
+        (one.address.as_str(), one.node.as_str(), one.allocated_to.as_str()),
+        ("10.244.1.4", "node-1", "default/b")
+    );
+}
+
+#[test]
+fn the_story_of_an_address() {
+    let mut cluster = small();
+    cluster.endpoint("node-1", "a", &["10.244.1.0/32"]);
+    cluster.0.nodes[0].value.tunnels.clear();
+    let story = |cluster: &Cluster, text: &str| address(&cluster.0, text.parse().unwrap());
+    let used = story(&cluster, "10.244.1.0");
+    assert_eq!((used.state, used.blocks[0].lives), (State::Allocated, Some(Life::UsesIt)));
+    assert_eq!(used.blocks[0].handle.as_ref().map(|h| (h.exists, h.count)), Some((false, 0)));
+    assert_eq!(used.owners[0].pod, "default/a");
+    assert_eq!(used.findings.iter().map(|f| f.code.name()).collect::<Vec<_>>(), ["missing-handle"]);
+    assert_eq!(story(&cluster, "10.244.1.1").state, State::Cooling);
+    assert_eq!(story(&cluster, "10.244.1.2").state, State::Free);
+    assert_eq!(story(&cluster, "10.244.1.9").state, State::NoBlock);
+    assert_eq!(story(&cluster, "10.9.9.9").pools, []);
+    cluster.0.endpoints.clear();
+    let leaked = story(&cluster, "10.244.1.0");
+    assert_eq!(leaked.blocks[0].lives, Some(Life::Gone));
+    assert!(leaked.findings.iter().any(|f| f.code.name() == "leaked-address"));
+    cluster.0.pools[0].value.disabled = true;
+    assert_eq!(story(&cluster, "10.244.1.0").pools[0].enabled, false, "found in a disabled pool");
+}
+
+#[test]
+fn a_handle_and_what_is_recorded_under_it() {
+    let mut cluster = small();
+    cluster.put(
+        "/calico/ipam/v2/handle/k8s-pod-network.a",
+        json!({"block": {"10.244.1.0/30": 2, "10.244.9.0/30": 1}}),
+    );
+    let view = handle(&cluster.0, "k8s-pod-network.a").unwrap();
+    assert_eq!(
+        view.blocks.iter().map(|b| (b.in_handle, b.addresses.len(), b.exists)).collect::<Vec<_>>(),
+        [(2, 1, true), (1, 0, false)]
+    );
+    assert_eq!(view.findings.iter().map(|f| f.code.name()).collect::<Vec<_>>(), ["handle-count"]);
+    assert_eq!(handle(&cluster.0, "nobody"), None);
+}
+
+#[test]
+fn configuration_and_where_it_comes_from() {
+    let mut cluster = small();
+    let value = |cluster: &Cluster, name: &str| {
+        let settings = configuration(&cluster.0).settings;
+        settings.into_iter().find(|s| s.name == name).map(|s| (s.value, s.origin, s.resource)).unwrap()
+    };
+    assert_eq!(value(&cluster, "autoAllocateBlocks").0, "true");
+    assert_eq!(value(&cluster, "maxBlocksPerHost").0, "20 (built in)");
+    cluster.put("/calico/ipam/v2/config", json!({}));
+    cluster
+        .resource("ipamconfigurations/default", json!({"strictAffinity": false, "autoAllocateBlocks": true}));
+    let (stored, origin, resource) = value(&cluster, "autoAllocateBlocks");
+    assert_eq!(
+        (stored.as_str(), origin.as_str(), resource.as_deref()),
+        ("false", "/calico/ipam/v2/config", Some("true"))
+    );
+    assert_eq!(value(&cluster, "leakGracePeriod").0, "15m");
+}
