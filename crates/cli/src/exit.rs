@@ -144,7 +144,7 @@ mod tests {
             (Err(Failure::usage("x")), 2),
             (Err(Failure::CommandLine), 2),
             (Err(Failure::Datastore(usage.into())), 2),
-            (Err(Failure::Datastore(Error::KubernetesNotRead)), 3),
+            (Err(Failure::Datastore(Error::NoCalico { location: String::new() })), 3),
             (Err(Failure::Io { doing: String::new(), error: io::Error::other("x") }), 3),
             (Err(Failure::Panic), 4),
             (Err(Failure::Interrupted), 130),

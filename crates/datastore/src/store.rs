@@ -150,7 +150,7 @@ impl Datastore {
             Self::Etcd(client) | Self::EtcdAndKubernetes(client, _) => {
                 export_etcd(client, &path, progress).await
             }
-            Self::Kubernetes(_) => Err(Error::KubernetesNotRead),
+            Self::Kubernetes(client) => kube::export(client, &path, progress).await,
             Self::File(file) => {
                 let (file, progress) = (file.clone(), Arc::clone(progress));
                 blocking(self.location(), move || export_file(&file, &path, &progress)).await

@@ -12,8 +12,14 @@ pub enum FileError {
     #[error("the file is empty")]
     Empty,
     /// It is neither an export nor an etcd snapshot.
-    #[error("neither an export of calipam nor an etcd snapshot{0}")]
+    #[error("neither an export of calipam, nor an etcd snapshot, nor Kubernetes objects in JSON{0}")]
     UnknownKind(String),
+    /// A file of Kubernetes objects that breaks off or is no JSON.
+    #[error("cannot read the Kubernetes objects: {0}")]
+    Objects(String),
+    /// Files of Kubernetes objects without any of Calico.
+    #[error("holds no object of Calico")]
+    NoObjects,
     /// An export of a later program.
     #[error("an export of format version {0}, which is later than this program")]
     ExportVersion(u64),
@@ -50,7 +56,12 @@ impl FileError {
     pub fn hint(&self) -> Option<String> {
         let text = match self {
             Self::Empty | Self::UnknownKind(_) => {
-                "`--datastore` reads what `calipam export FILE` and `etcdctl snapshot save FILE` write"
+                "`--datastore` reads what `calipam export FILE`, `etcdctl snapshot save FILE` and \
+                 `kubectl get … -o json` write"
+            }
+            Self::Objects(_) | Self::NoObjects => {
+                "write it again: `kubectl get ipamblocks,ipamhandles,blockaffinities,ipamconfigs,ippools,\
+                 ipreservations,clusterinformations,kubecontrollersconfigurations,nodes,pods,services -A -o json`"
             }
             Self::ExportVersion(_) => "use the calipam that wrote it, or a later one",
             Self::ExportLine { .. } | Self::ExportCut { .. } | Self::Unpack(_) => {

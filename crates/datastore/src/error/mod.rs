@@ -64,9 +64,6 @@ pub enum Error {
         /// Where was read.
         location: String,
     },
-    /// The settings point at the Kubernetes datastore.
-    #[error("the settings name the Kubernetes datastore, which this build cannot read")]
-    KubernetesNotRead,
     /// Kubernetes could not be read.
     #[error(transparent)]
     Kubernetes(#[from] KubeError),
@@ -126,11 +123,6 @@ impl Error {
             Self::NoCalico { .. } => Some(
                 "is this the etcd that Calico uses? A cluster often has another one for the Kubernetes API; \
                  with the Kubernetes datastore, Calico uses no etcd of its own"
-                    .into(),
-            ),
-            Self::KubernetesNotRead => Some(
-                "it reads etcd (`--etcd-endpoints`), exports of `calipam export` and etcd snapshots \
-                 (`--datastore FILE`)"
                     .into(),
             ),
             Self::Kubernetes(error) => error.hint(),

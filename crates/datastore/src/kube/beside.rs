@@ -11,7 +11,7 @@ use super::error::KubeError;
 use super::kinds;
 use super::list::Counter;
 use super::narrow;
-use super::observe::{NO_MACHINES, absorb, require, skip};
+use super::observe::{NO_MACHINES, lists, require, skip};
 use crate::error::Result;
 use crate::observe::{Lookup, Narrow, ProgressFn};
 
@@ -30,7 +30,9 @@ pub(crate) async fn add(
     kinds.extend(kinds::machines(client.api()));
     require(client, kinds.iter()).await?;
     let mut read = Snapshot::default();
-    absorb(client, &mut read, kinds, &Counter::new(progress)).await?;
+    for listed in lists::<Snapshot>(client, kinds, &Counter::new(progress)).await? {
+        read.absorb(listed.taken);
+    }
     same_cluster(client, snapshot, &read)?;
     read.nodes.clear();
     snapshot.absorb(read);

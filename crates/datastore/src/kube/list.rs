@@ -9,7 +9,7 @@ use tokio::task::JoinSet;
 
 use super::client::{Answer, KubeClient};
 use super::error::KubeFailure;
-use super::items::{ItemReader, ListMeta};
+use super::items::{Encoding, ItemReader, ListMeta};
 use super::kinds::Kind;
 use crate::error::Result;
 use crate::observe::{Progress, ProgressFn};
@@ -17,11 +17,23 @@ use crate::observe::{Progress, ProgressFn};
 /// How often a list is begun before it is given up, where its revision is compacted away between two pages.
 const ATTEMPTS: u32 = 4;
 
+/// Takes the objects of a list.
+pub(super) trait Take: Default + Send + 'static {
+    /// Takes one object.
+    fn take(&mut self, kind: &Kind, object: &[u8], encoding: Encoding);
+}
+
+impl Take for Snapshot {
+    fn take(&mut self, kind: &Kind, object: &[u8], encoding: Encoding) {
+        (kind.add)(self, object, encoding);
+    }
+}
+
 /// All objects of a kind.
 #[derive(Default)]
-pub(super) struct Listed {
-    /// The objects.
-    pub snapshot: Snapshot,
+pub(super) struct Listed<T> {
+    /// What took the objects.
+    pub taken: T,
     /// The revision at which all of them were read.
     pub resource_version: String,
     /// The server's clock when the list began.
@@ -64,7 +76,11 @@ impl Counter {
 ///
 /// # Errors
 /// Where the server fails, refuses, or does not answer in time.
-pub(super) async fn list(client: &Arc<KubeClient>, kind: &Kind, counter: &Arc<Counter>) -> Result<Listed> {
+pub(super) async fn list<T: Take>(
+    client: &Arc<KubeClient>,
+    kind: &Kind,
+    counter: &Arc<Counter>,
+) -> Result<Listed<T>> {
     let mut attempt = 1;
     loop {
         let mut run = Run { client, kind, counter, listed: Listed::default(), items: 0, expected: false };
@@ -81,16 +97,16 @@ pub(super) async fn list(client: &Arc<KubeClient>, kind: &Kind, counter: &Arc<Co
 }
 
 /// One attempt at a list.
-struct Run<'r> {
+struct Run<'r, T> {
     client: &'r Arc<KubeClient>,
     kind: &'r Kind,
     counter: &'r Arc<Counter>,
-    listed: Listed,
+    listed: Listed<T>,
     items: u64,
     expected: bool,
 }
 
-impl Run<'_> {
+impl<T: Take> Run<'_, T> {
     async fn pages(&mut self) -> std::result::Result<(), KubeFailure> {
         let mut answer = self.client.get(&self.path(""), self.kind.accept).await?;
         self.listed.date = answer.date;
@@ -117,10 +133,10 @@ impl Run<'_> {
         let encoding = answer.encoding();
         let mut reader = ItemReader::new(encoding);
         while let Some(piece) = answer.piece().await? {
-            let (snapshot, add) = (&mut self.listed.snapshot, self.kind.add);
+            let (taken, kind) = (&mut self.listed.taken, self.kind);
             let mut items = 0;
             let fed = reader.feed(&piece, &mut |item| {
-                add(snapshot, item, encoding);
+                taken.take(kind, item, encoding);
                 items += 1;
             });
             fed.map_err(KubeFailure::NotKubernetes)?;

@@ -10,6 +10,8 @@ mod client;
 mod connect;
 mod discovery;
 mod error;
+mod export;
+mod file;
 mod items;
 mod kinds;
 mod list;
@@ -23,6 +25,10 @@ pub(crate) use self::beside::{
 };
 pub use self::client::KubeClient;
 pub use self::error::{KubeError, KubeFailure, Permission};
+pub(crate) use self::export::export;
+pub(crate) use self::file::{
+    add_exported, files_of, is_exported, looks_like_objects, read as read_objects, read_entries, sources,
+};
 pub(crate) use self::narrow::{lookup, reread};
 pub(crate) use self::observe::observe;
 

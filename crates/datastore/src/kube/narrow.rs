@@ -98,7 +98,7 @@ async fn configuration(client: &Arc<KubeClient>, snapshot: &mut Snapshot) -> Res
     }
     while let Some(ended) = running.join_next().await {
         let (source, listed) = ended.map_err(|lost| lost_task(client, &lost))?;
-        snapshot.absorb(listed?.snapshot);
+        snapshot.absorb(listed?.taken);
         snapshot.mark_read([source]);
     }
     Ok(())
@@ -173,7 +173,7 @@ async fn fetch(
     for (kind, paths) in wanted.into_values() {
         snapshot.coverage.entry(kind.source).or_insert(Coverage::Partial);
         if paths.len() > MOST_ONE_BY_ONE {
-            snapshot.absorb(list(client, &kind, &counter).await?.snapshot);
+            snapshot.absorb(list(client, &kind, &counter).await?.taken);
         } else {
             single.extend(paths.into_iter().map(|path| (kind.clone(), path)));
         }

@@ -9,7 +9,7 @@ use tokio::task::JoinSet;
 use super::client::KubeClient;
 use super::error::{KubeError, KubeFailure, Permission};
 use super::kinds::{self, Kind};
-use super::list::{Counter, Listed, list};
+use super::list::{Counter, Listed, Take, list};
 use super::permission;
 use crate::error::Result;
 use crate::observe::ProgressFn;
@@ -19,47 +19,58 @@ pub(super) const NO_ENDPOINTS: &str = "Kubernetes has none: pods are read instea
 /// Why there are no machines.
 pub(super) const NO_MACHINES: &str = "KubeVirt is not installed";
 
-/// Reads everything that a check needs.
-///
-/// Blocks and handles are read before what uses addresses, so that an address that is given out meanwhile is not
-/// taken for a leak. Each list is at one revision; the lists are not at the same one.
+/// What a whole read reads.
+pub(super) struct Plan {
+    /// What records addresses, and configuration.
+    pub first: Vec<Kind>,
+    /// What uses addresses. It is read afterwards, so that an address that is given out meanwhile is not taken for a leak.
+    pub second: Vec<Kind>,
+    /// Which sources are read, and why others are not.
+    pub coverage: Snapshot,
+}
+
+/// Plans a whole read.
 ///
 /// # Errors
-/// Where permissions are missing, Calico is not installed, or a list cannot be read whole.
-pub(crate) async fn observe(client: &Arc<KubeClient>, progress: &ProgressFn) -> Result<Snapshot> {
+/// Where Calico is not installed, or permissions are missing.
+pub(super) async fn plan(client: &Arc<KubeClient>) -> Result<Plan> {
     let api = client.api();
     if api.is_empty() {
         return Err(KubeError::NoCalico { server: client.server().to_owned() }.into());
     }
-    let mut snapshot = Snapshot { datastore: DatastoreKind::Kubernetes, ..Snapshot::default() };
-    let mut first = Vec::new();
     let mut second = vec![kinds::nodes(), kinds::services(), kinds::pods()];
-    for found in [kinds::blocks(api), kinds::handles(api), kinds::affinities(api)] {
-        keep(&mut snapshot, &mut first, found);
-    }
-    for found in kinds::configuration(api) {
-        keep(&mut snapshot, &mut first, found);
-    }
     second.extend(kinds::machines(api));
-    require(client, first.iter().chain(&second)).await?;
-
-    let counter = Counter::new(progress);
-    let blocks = absorb(client, &mut snapshot, first, &counter).await?;
-    let pods = absorb(client, &mut snapshot, second, &counter).await?;
-    snapshot.location = client.server().to_owned();
-    snapshot.taken_at = blocks.date.or(pods.date).unwrap_or_else(Timestamp::now);
-    snapshot.revision = blocks.resource_version;
-    skip(&mut snapshot, Source::Endpoints, NO_ENDPOINTS);
-    skip(&mut snapshot, Source::Machines, NO_MACHINES);
-    Ok(snapshot)
+    let mut plan = Plan { first: Vec::new(), second, coverage: Snapshot::default() };
+    let records = [kinds::blocks(api), kinds::handles(api), kinds::affinities(api)];
+    for found in records.into_iter().chain(kinds::configuration(api)) {
+        match found {
+            Ok(kind) => plan.first.push(kind),
+            Err((source, reason)) => skip(&mut plan.coverage, source, &reason),
+        }
+    }
+    require(client, plan.first.iter().chain(&plan.second)).await?;
+    plan.coverage.mark_read(plan.first.iter().chain(&plan.second).map(|kind| kind.source));
+    skip(&mut plan.coverage, Source::Endpoints, NO_ENDPOINTS);
+    skip(&mut plan.coverage, Source::Machines, NO_MACHINES);
+    Ok(plan)
 }
 
-/// Takes a kind that is installed; of another, the coverage says why it is not read.
-fn keep(snapshot: &mut Snapshot, kinds: &mut Vec<Kind>, found: std::result::Result<Kind, (Source, String)>) {
-    match found {
-        Ok(kind) => kinds.push(kind),
-        Err((source, reason)) => skip(snapshot, source, &reason),
-    }
+/// Reads everything that a check needs. Each list is at one revision; the lists are not at the same one.
+///
+/// # Errors
+/// Where permissions are missing, Calico is not installed, or a list cannot be read whole.
+pub(crate) async fn observe(client: &Arc<KubeClient>, progress: &ProgressFn) -> Result<Snapshot> {
+    let Plan { first, second, coverage: mut snapshot } = plan(client).await?;
+    let counter = Counter::new(progress);
+    let first = lists::<Snapshot>(client, first, &counter).await?;
+    let second = lists::<Snapshot>(client, second, &counter).await?;
+    let begin = first.first().or(second.first());
+    snapshot.datastore = DatastoreKind::Kubernetes;
+    snapshot.location = client.server().to_owned();
+    snapshot.taken_at = begin.and_then(|listed| listed.date).unwrap_or_else(Timestamp::now);
+    snapshot.revision = begin.map(|listed| listed.resource_version.clone()).unwrap_or_default();
+    first.into_iter().chain(second).for_each(|listed| snapshot.absorb(listed.taken));
+    Ok(snapshot)
 }
 
 /// Says why a source is not read, where it is not.
@@ -82,19 +93,18 @@ pub(super) async fn require(client: &Arc<KubeClient>, kinds: impl Iterator<Item 
     client.permitted.get_or_try_init(|| permission::require(client, permissions)).await.map(drop)
 }
 
-/// Reads kinds at the same time. Gives the first of them without its objects, which are in the snapshot.
+/// Reads kinds at the same time; gives the lists in the order of the kinds.
 ///
 /// # Errors
 /// Where one of them cannot be read whole.
-pub(super) async fn absorb(
+pub(super) async fn lists<T: Take>(
     client: &Arc<KubeClient>,
-    snapshot: &mut Snapshot,
     kinds: Vec<Kind>,
     counter: &Arc<Counter>,
-) -> Result<Listed> {
+) -> Result<Vec<Listed<T>>> {
     let mut running = JoinSet::new();
-    let mut lists: Vec<Listed> = kinds.iter().map(|_| Listed::default()).collect();
-    for (place, kind) in kinds.iter().cloned().enumerate() {
+    let mut lists: Vec<Listed<T>> = kinds.iter().map(|_| Listed::default()).collect();
+    for (place, kind) in kinds.into_iter().enumerate() {
         let (client, counter) = (Arc::clone(client), Arc::clone(counter));
         running.spawn(async move { list(&client, &kind, &counter).await.map(|listed| (place, listed)) });
     }
@@ -107,11 +117,5 @@ pub(super) async fn absorb(
             Err(lost) => return Err(client.error("everything", KubeFailure::Other(lost.to_string()))),
         }
     }
-    snapshot.mark_read(kinds.iter().map(|kind| kind.source));
-    let mut first = None;
-    for mut listed in lists {
-        snapshot.absorb(std::mem::take(&mut listed.snapshot));
-        first.get_or_insert(listed);
-    }
-    Ok(first.unwrap_or_default())
+    Ok(lists)
 }

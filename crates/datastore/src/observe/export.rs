@@ -12,6 +12,7 @@ use crate::etcd::EtcdClient;
 use crate::etcd::message::Reply;
 use crate::export::{Header, Writer, write_line};
 use crate::observe::{Collector, DataFile, MemoryStore};
+use crate::kube::is_exported;
 use crate::raw::{RawEntry, is_read};
 use crate::secret::redact_url;
 
@@ -68,7 +69,7 @@ pub(crate) fn export_file(file: &DataFile, path: &Path, progress: &ProgressFn) -
     let mut writer = Writer::create(path, &header(&file.observe(progress)?))?;
     let mut result = Ok(());
     file.entries(|entry| {
-        if result.is_ok() && is_read(entry.key) {
+        if result.is_ok() && (is_read(entry.key) || is_exported(entry.key)) {
             result = writer.entry(entry);
         }
     })?;

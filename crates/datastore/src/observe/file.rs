@@ -4,13 +4,14 @@ use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use calipam_model::snapshot::{Coverage, DatastoreKind, Snapshot};
+use calipam_model::snapshot::{Coverage, DatastoreKind, Snapshot, Source};
 use jiff::Timestamp;
 
 use super::{ETCD_SOURCES, Progress, ProgressFn};
 use crate::error::{Error, FileError, Result};
 use crate::etcd_snapshot::{self, looks_like_snapshot};
 use crate::export::{self, Header, looks_like_export};
+use crate::kube;
 use crate::raw::{RawEntry, is_read};
 
 /// How much of a file tells its kind.
@@ -32,6 +33,8 @@ pub enum FileKind {
     Export,
     /// An etcd snapshot.
     EtcdSnapshot,
+    /// Kubernetes objects in JSON: a file, or a folder of files.
+    KubernetesObjects,
 }
 
 impl DataFile {
@@ -40,6 +43,9 @@ impl DataFile {
     /// # Errors
     /// Where it cannot be read, or is nothing that this program knows.
     pub fn open(path: &Path) -> Result<Self> {
+        if path.is_dir() {
+            return Ok(Self { path: path.to_owned(), kind: FileKind::KubernetesObjects });
+        }
         let mut head = Vec::new();
         let read = File::open(path).and_then(|file| file.take(HEAD).read_to_end(&mut head));
         read.map_err(|e| Error::file(path, e))?;
@@ -49,6 +55,8 @@ impl DataFile {
             FileKind::Export
         } else if looks_like_snapshot(&head) {
             FileKind::EtcdSnapshot
+        } else if kube::looks_like_objects(&head) {
+            FileKind::KubernetesObjects
         } else {
             return Err(Error::file(path, FileError::UnknownKind(String::new())));
         };
@@ -73,7 +81,11 @@ impl DataFile {
         let mut snapshot = Snapshot::default();
         let mut read = 0;
         let mut add = |entry: &RawEntry<'_>| {
-            snapshot.add_entry(entry.key, entry.value, entry.mod_revision);
+            if kube::is_exported(entry.key) {
+                kube::add_exported(&mut snapshot, entry.key, entry.value);
+            } else {
+                snapshot.add_entry(entry.key, entry.value, entry.mod_revision);
+            }
             read += 1;
             if read % STEP == 0 {
                 progress(Progress { read, expected: 0 });
@@ -91,12 +103,14 @@ impl DataFile {
                 }
                 snapshot.revision = info.revision.to_string();
                 snapshot.location = self.path.display().to_string();
-                // It does not say when it was taken. Times in the future come from clocks that run wrong.
-                let now = Timestamp::now();
-                let newest = snapshot.newest_time.map(|newest| newest.min(now));
-                snapshot.taken_at = newest.map_or_else(|| self.changed_at(), Ok)?;
+                self.set_clock(&mut snapshot)?;
                 snapshot.mark_read(ETCD_SOURCES);
                 sort_by_key(&mut snapshot);
+            }
+            FileKind::KubernetesObjects => {
+                snapshot = kube::read_objects(&self.path, &self.files()?)?;
+                snapshot.location = self.path.display().to_string();
+                self.set_clock(&mut snapshot)?;
             }
         }
         Ok(snapshot)
@@ -110,7 +124,25 @@ impl DataFile {
         match self.kind {
             FileKind::Export => export::read(&self.path, take).map(drop),
             FileKind::EtcdSnapshot => etcd_snapshot::read(&self.path, is_read, take).map(drop),
+            FileKind::KubernetesObjects => kube::read_entries(&self.files()?, take),
         }
+    }
+
+    /// The files that it consists of.
+    fn files(&self) -> Result<Vec<PathBuf>> {
+        if !self.path.is_dir() {
+            return Ok(vec![self.path.clone()]);
+        }
+        kube::files_of(&self.path).map_err(|e| Error::file(&self.path, e))
+    }
+
+    /// Sets the clock of a file that does not say when it was written. Times in the future come from
+    /// clocks that run wrong.
+    fn set_clock(&self, snapshot: &mut Snapshot) -> Result<()> {
+        let now = Timestamp::now();
+        let newest = snapshot.newest_time.map(|newest| newest.min(now));
+        snapshot.taken_at = newest.map_or_else(|| self.changed_at(), Ok)?;
+        Ok(())
     }
 
     /// Takes over what an export says about itself.
@@ -118,6 +150,7 @@ impl DataFile {
         let line = |reason: String| Error::file(&self.path, FileError::ExportLine { line: 1, reason });
         snapshot.datastore = match header.datastore.as_str() {
             "etcd" => DatastoreKind::Etcd,
+            "kubernetes" => DatastoreKind::Kubernetes,
             other => return Err(line(format!("the datastore {other:?} is not known to this program"))),
         };
         snapshot.taken_at = header
@@ -127,7 +160,11 @@ impl DataFile {
         snapshot.location = format!("{} (exported from {})", self.path.display(), header.location);
         snapshot.revision.clone_from(&header.revision);
         snapshot.coverage = header.coverage();
-        for source in ETCD_SOURCES {
+        let expected: Vec<Source> = match snapshot.datastore {
+            DatastoreKind::Etcd => ETCD_SOURCES.to_vec(),
+            DatastoreKind::Kubernetes => kube::sources().collect(),
+        };
+        for source in expected {
             let absent = || Coverage::Skipped("not in the export".into());
             snapshot.coverage.entry(source).or_insert_with(absent);
         }
@@ -175,7 +212,7 @@ mod tests {
         };
         assert!(matches!(kind(open("a.db", b"").unwrap_err()), FileError::Empty));
         assert!(matches!(
-            kind(open("a.zst", b"{\"kind\":\"List\"}").unwrap_err()),
+            kind(open("a.zst", b"{\"kind\":\"Other\"}").unwrap_err()),
             FileError::UnknownKind(_)
         ));
         assert!(matches!(kind(DataFile::open(&folder.path().join("none")).unwrap_err()), FileError::Io(_)));

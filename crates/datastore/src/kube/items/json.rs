@@ -88,6 +88,11 @@ impl JsonList {
         })
     }
 
+    /// What has come of everything outside the items.
+    pub fn envelope_so_far(&self) -> &[u8] {
+        &self.envelope
+    }
+
     fn envelope(&mut self, piece: &[u8]) -> Result<usize, String> {
         let start = self.envelope.len();
         for (at, byte) in piece.iter().enumerate() {

@@ -1,6 +1,6 @@
 //! The items of a list, one at a time, while the body of the answer arrives: no list is ever held whole.
 
-mod json;
+pub(super) mod json;
 pub(super) mod protobuf;
 
 use self::json::JsonList;

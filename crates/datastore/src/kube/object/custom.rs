@@ -45,6 +45,15 @@ impl<'a> Object<'a> {
     }
 }
 
+/// What an export keeps of a custom resource: all but who changed which field when.
+pub(in crate::kube) fn export_custom(json: &[u8], _: Encoding) -> Result<Option<Value>, String> {
+    let mut object: Value = serde_json::from_slice(json).map_err(|e| e.to_string())?;
+    if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
+        metadata.remove("managedFields");
+    }
+    Ok(Some(object))
+}
+
 /// The name of an object that does not decode, and its path.
 fn broken(json: &[u8], plural: &str) -> (String, String) {
     let (_, name) = identify(json, Encoding::Json);

@@ -3,6 +3,7 @@
 use calipam_model::service::Machine;
 use calipam_model::snapshot::{Snapshot, Versioned};
 use serde::Deserialize;
+use serde_json::{Value, json};
 
 use super::meta::{Meta, Wanted, identify};
 use super::wire::each;
@@ -23,6 +24,11 @@ pub(in crate::kube) fn add_machine(snapshot: &mut Snapshot, object: &[u8], encod
             note_value(snapshot, path("virtualmachines", &namespace, &name), None, reason);
         }
     }
+}
+
+/// What an export keeps of a machine.
+pub(in crate::kube) fn export_machine(object: &[u8], encoding: Encoding) -> Result<Option<Value>, String> {
+    Ok(Some(json!({"metadata": read(object, encoding)?.to_json(WANTED)})))
 }
 
 fn read(object: &[u8], encoding: Encoding) -> Result<Meta<'_>, String> {

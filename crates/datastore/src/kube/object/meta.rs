@@ -6,7 +6,8 @@ use std::collections::BTreeMap;
 use calipam_model::snapshot::{ObjectVersion, Revision};
 use calipam_model::time::parse_time;
 use jiff::Timestamp;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 
 use super::wire::{each, entry, text};
 use crate::kube::items::Encoding;
@@ -44,7 +45,7 @@ pub(super) struct Meta<'a> {
 pub(super) type Pairs<'a> = Vec<(Cow<'a, str>, Cow<'a, str>)>;
 
 /// An owner of an object.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct OwnerReference<'a> {
     #[serde(borrow)]
@@ -74,7 +75,7 @@ impl<'a> Meta<'a> {
                 5 => meta.uid = text(value)?,
                 6 => meta.resource_version = text(value)?,
                 8 => meta.created_seconds = Some(seconds(value.bytes())?),
-                9 => meta.deleted = Some(Cow::Borrowed("")),
+                9 => meta.deleted = Some(rfc3339(seconds(value.bytes())?)),
                 11 if wanted.labels => meta.labels.push(pair(value.bytes())?),
                 12 => {
                     let (key, _) = entry(value.bytes())?;
@@ -99,6 +100,32 @@ impl<'a> Meta<'a> {
     pub fn created_at(&self) -> Option<Timestamp> {
         let of_seconds = self.created_seconds.and_then(|seconds| Timestamp::from_second(seconds).ok());
         of_seconds.or_else(|| self.created.as_deref().and_then(parse_time))
+    }
+
+    /// What an export keeps of it.
+    pub fn to_json(&self, wanted: Wanted) -> Value {
+        let mut json = json!({"name": self.name, "uid": self.uid, "resourceVersion": self.resource_version});
+        let pairs = |pairs: Vec<&(Cow<'_, str>, Cow<'_, str>)>| -> Value {
+            pairs.into_iter().map(|(name, value)| (name.to_string(), Value::from(value.as_ref()))).collect()
+        };
+        if !self.namespace.is_empty() {
+            json["namespace"] = self.namespace.as_ref().into();
+        }
+        if let Some(created) = self.created_at() {
+            json["creationTimestamp"] = created.to_string().into();
+        }
+        if let Some(deleted) = &self.deleted {
+            json["deletionTimestamp"] = deleted.as_ref().into();
+        }
+        if wanted.labels && !self.labels.is_empty() {
+            json["labels"] = pairs(self.labels.iter().collect());
+        }
+        let kept = |(name, _): &&(Cow<'_, str>, Cow<'_, str>)| wanted.annotations.contains(&name.as_ref());
+        let annotations: Vec<_> = self.annotations.iter().filter(kept).collect();
+        if !annotations.is_empty() {
+            json["annotations"] = pairs(annotations);
+        }
+        json
     }
 
     /// Which version of the object this is, without its labels.
@@ -178,6 +205,10 @@ fn pair(message: &[u8]) -> Result<(Cow<'_, str>, Cow<'_, str>), String> {
     let (name, value) = entry(message)?;
     let text = |bytes| std::str::from_utf8(bytes).map_err(|_| "a label or annotation is no text");
     Ok((Cow::Borrowed(text(name)?), Cow::Borrowed(text(value)?)))
+}
+
+fn rfc3339<'a>(seconds: i64) -> Cow<'a, str> {
+    Cow::Owned(Timestamp::from_second(seconds).map(|time| time.to_string()).unwrap_or_default())
 }
 
 /// Reads `Time`: its first field holds the seconds.

@@ -7,6 +7,7 @@ pub(super) mod names;
 mod node;
 mod pod;
 mod service;
+mod table;
 mod wire;
 
 use calipam_model::key::Key;
@@ -20,6 +21,7 @@ pub(super) use self::machine::add_machine;
 pub(super) use self::node::{add_node, add_node_name};
 pub(super) use self::pod::add_pod;
 pub(super) use self::service::add_service;
+pub(super) use self::table::{KnownKind, by_name, by_plural};
 use super::items::Encoding;
 
 /// Adds one object to a snapshot. What cannot be understood becomes a [`Defect`].

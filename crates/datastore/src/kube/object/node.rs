@@ -8,6 +8,7 @@ use calipam_model::key::Key;
 use calipam_model::node::{Node, TunnelKind};
 use calipam_model::snapshot::{FieldDefect, Snapshot, Versioned};
 use serde::Deserialize;
+use serde_json::{Value, json};
 
 use super::meta::{Meta, Wanted, identify};
 use super::wire::each;
@@ -53,6 +54,12 @@ pub(in crate::kube) fn add_node_name(snapshot: &mut Snapshot, object: &[u8], enc
         let value = Node { kubernetes_name: Some(name.clone()), name, ..Node::default() };
         snapshot.nodes.push(Versioned { value, revision: node.metadata.revision() });
     }
+}
+
+/// What an export keeps of a node.
+pub(in crate::kube) fn export_node(object: &[u8], encoding: Encoding) -> Result<Option<Value>, String> {
+    let metadata = read(object, encoding)?.metadata.to_json(WANTED);
+    Ok(Some(json!({"apiVersion": "v1", "kind": "Node", "metadata": metadata})))
 }
 
 fn read(object: &[u8], encoding: Encoding) -> Result<NodeObject<'_>, String> {

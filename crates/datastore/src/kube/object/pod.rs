@@ -6,6 +6,7 @@ use calipam_model::key::Key;
 use calipam_model::pod::{Pod, PodParts};
 use calipam_model::snapshot::{Snapshot, Versioned};
 use serde::Deserialize;
+use serde_json::{Value, json};
 
 use super::meta::{Meta, Wanted, identify};
 use super::wire::{each, text};
@@ -62,11 +63,7 @@ struct Ip<'a> {
 
 /// Adds a pod.
 pub(in crate::kube) fn add_pod(snapshot: &mut Snapshot, object: &[u8], encoding: Encoding) {
-    let read = match encoding {
-        Encoding::Json => serde_json::from_slice(object).map_err(|e| e.to_string()),
-        Encoding::Protobuf => PodObject::from_protobuf(object),
-    };
-    match read {
+    match PodObject::read(object, encoding) {
         Ok(pod) => pod.add(snapshot),
         Err(reason) => {
             let (namespace, name) = identify(object, encoding);
@@ -76,7 +73,31 @@ pub(in crate::kube) fn add_pod(snapshot: &mut Snapshot, object: &[u8], encoding:
     }
 }
 
+/// What an export keeps of a pod: no environment, no volumes.
+pub(in crate::kube) fn export_pod(object: &[u8], encoding: Encoding) -> Result<Option<Value>, String> {
+    let pod = PodObject::read(object, encoding)?;
+    let mut metadata = pod.metadata.to_json(WANTED);
+    if !pod.metadata.owner_references.is_empty() {
+        metadata["ownerReferences"] = json!(pod.metadata.owner_references);
+    }
+    let ips: Vec<Value> = pod.status.ips.iter().map(|ip| json!({"ip": ip.ip})).collect();
+    Ok(Some(json!({
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": metadata,
+        "spec": {"nodeName": pod.spec.node_name, "hostNetwork": pod.spec.host_network},
+        "status": {"phase": pod.status.phase, "podIP": pod.status.ip, "podIPs": ips},
+    })))
+}
+
 impl<'a> PodObject<'a> {
+    fn read(object: &'a [u8], encoding: Encoding) -> Result<Self, String> {
+        match encoding {
+            Encoding::Json => serde_json::from_slice(object).map_err(|e| e.to_string()),
+            Encoding::Protobuf => Self::from_protobuf(object),
+        }
+    }
+
     fn from_protobuf(message: &'a [u8]) -> Result<Self, String> {
         let mut pod = Self::default();
         each(message, |field, value| {

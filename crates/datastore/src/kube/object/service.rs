@@ -6,6 +6,7 @@ use calipam_model::key::Key;
 use calipam_model::service::Service;
 use calipam_model::snapshot::{FieldDefect, Snapshot, Versioned};
 use serde::Deserialize;
+use serde_json::{Value, json};
 
 use super::meta::{Meta, Wanted, identify};
 use super::wire::{each, text};
@@ -63,11 +64,7 @@ struct Ingress<'a> {
 
 /// Adds a service, where it is of type `LoadBalancer`.
 pub(in crate::kube) fn add_service(snapshot: &mut Snapshot, object: &[u8], encoding: Encoding) {
-    let read = match encoding {
-        Encoding::Json => serde_json::from_slice(object).map_err(|e| e.to_string()),
-        Encoding::Protobuf => from_protobuf(object),
-    };
-    match read {
+    match read(object, encoding) {
         Ok(service) if service.spec.kind == "LoadBalancer" => add(snapshot, &service),
         Ok(_) => {}
         Err(reason) => {
@@ -75,6 +72,33 @@ pub(in crate::kube) fn add_service(snapshot: &mut Snapshot, object: &[u8], encod
             let path = path("services", &namespace, &name);
             note_value(snapshot, path, Some(Key::Service { namespace, name }), reason);
         }
+    }
+}
+
+/// What an export keeps of a service, where it is of type `LoadBalancer`.
+pub(in crate::kube) fn export_service(object: &[u8], encoding: Encoding) -> Result<Option<Value>, String> {
+    let ServiceObject { metadata, spec, status } = read(object, encoding)?;
+    if spec.kind != "LoadBalancer" {
+        return Ok(None);
+    }
+    let ips: Vec<Value> = status.load_balancer.ingress.iter().map(|i| json!({"ip": i.ip})).collect();
+    let mut json = json!({
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": metadata.to_json(WANTED),
+        "spec": {"type": spec.kind, "loadBalancerIP": spec.ip},
+        "status": {"loadBalancer": {"ingress": ips}},
+    });
+    if let Some(class) = spec.class {
+        json["spec"]["loadBalancerClass"] = class.as_ref().into();
+    }
+    Ok(Some(json))
+}
+
+fn read(object: &[u8], encoding: Encoding) -> Result<ServiceObject<'_>, String> {
+    match encoding {
+        Encoding::Json => serde_json::from_slice(object).map_err(|e| e.to_string()),
+        Encoding::Protobuf => from_protobuf(object),
     }
 }
 

@@ -1,0 +1,301 @@
+//! Files of Kubernetes objects: what `kubectl get … -o json` prints, one file or a folder of them, and the entries of an
+//! export of a Kubernetes datastore.
+
+use std::collections::{BTreeSet, HashSet};
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use calipam_model::snapshot::{DatastoreKind, Snapshot, Source};
+use serde::Deserialize;
+
+use super::items::Encoding;
+use super::items::json::JsonList;
+use super::object::{KnownKind, by_name, by_plural};
+use super::observe::{NO_ENDPOINTS, skip};
+use crate::error::{Error, FileError, Result};
+use crate::raw::RawEntry;
+
+/// How much of a file is read at a time.
+const PIECE: usize = 1 << 18;
+/// Kinds of which a cluster may have no object: they count as read where pools are there.
+const MAY_BE_EMPTY: [Source; 4] = [
+    Source::Reservations,
+    Source::IpamConfig,
+    Source::ClusterInformation,
+    Source::KubeControllersConfiguration,
+];
+/// Kinds that every cluster has objects of.
+const NEVER_EMPTY: [Source; 8] = [
+    Source::Blocks,
+    Source::Affinities,
+    Source::Handles,
+    Source::Pools,
+    Source::Nodes,
+    Source::Pods,
+    Source::Services,
+    Source::Machines,
+];
+
+/// True where a file that begins with `head` may hold an object of Kubernetes or a list of them.
+pub(crate) fn looks_like_objects(head: &[u8]) -> bool {
+    let names = |field: &[u8]| head.windows(field.len()).any(|part| part == field);
+    head.trim_ascii_start().starts_with(b"{") && names(b"\"apiVersion\"")
+}
+
+/// The files of a folder that may hold objects: those whose names end in `.json`, in order.
+///
+/// # Errors
+/// Where the folder cannot be read.
+pub(crate) fn files_of(folder: &Path) -> std::io::Result<Vec<PathBuf>> {
+    let mut files = Vec::new();
+    for entry in std::fs::read_dir(folder)? {
+        let path = entry?.path();
+        if path.extension().is_some_and(|extension| extension == "json") && path.is_file() {
+            files.push(path);
+        }
+    }
+    files.sort();
+    Ok(files)
+}
+
+/// Reads files of objects. An object that is in several of them counts once.
+///
+/// # Errors
+/// Where a file cannot be read, is cut, or holds nothing of Calico.
+pub(crate) fn read(location: &Path, files: &[PathBuf]) -> Result<Snapshot> {
+    let mut snapshot = Snapshot::default();
+    let seen = each(files, |kind, object| (kind.add)(&mut snapshot, object, Encoding::Json))?;
+    if seen.iter().all(|source| matches!(source, Source::Nodes | Source::Pods | Source::Services)) {
+        return Err(Error::file(location, FileError::NoObjects));
+    }
+    snapshot.datastore = DatastoreKind::Kubernetes;
+    snapshot.mark_read(seen.iter().copied());
+    if seen.contains(&Source::Pools) {
+        snapshot.mark_read(MAY_BE_EMPTY);
+    }
+    skip(&mut snapshot, Source::Endpoints, NO_ENDPOINTS);
+    for source in NEVER_EMPTY.into_iter().chain(MAY_BE_EMPTY) {
+        skip(&mut snapshot, source, "not in the file");
+    }
+    Ok(snapshot)
+}
+
+/// Reads files of objects; gives what an export keeps of each.
+///
+/// # Errors
+/// As [`read`].
+pub(crate) fn read_entries(files: &[PathBuf], mut take: impl FnMut(&RawEntry<'_>)) -> Result<()> {
+    each(files, |kind, object| {
+        if let Some(entry) = kind.export(object, Encoding::Json) {
+            take(&entry.as_entry());
+        }
+    })
+    .map(drop)
+}
+
+/// Gives each object of some files to `take`, and the sources that they hold objects of.
+fn each(files: &[PathBuf], take: impl FnMut(&KnownKind, &[u8])) -> Result<BTreeSet<Source>> {
+    let mut reader = Reader { take, known: HashSet::new(), seen: BTreeSet::new() };
+    for path in files {
+        reader.file(path).map_err(|kind| Error::file(path, kind))?;
+    }
+    Ok(reader.seen)
+}
+
+/// Adds an entry of an export of a Kubernetes datastore: its key is `<plural>/[<namespace>/]<name>`.
+pub(crate) fn add_exported(snapshot: &mut Snapshot, key: &[u8], value: &[u8]) {
+    if let Some(kind) = kind_of_key(key) {
+        (kind.add)(snapshot, value, Encoding::Json);
+    }
+}
+
+/// True for keys of an export of a Kubernetes datastore.
+pub(crate) fn is_exported(key: &[u8]) -> bool {
+    kind_of_key(key).is_some()
+}
+
+fn kind_of_key(key: &[u8]) -> Option<&'static KnownKind> {
+    let (plural, _) = std::str::from_utf8(key).ok()?.split_once('/')?;
+    by_plural(plural)
+}
+
+/// Sources that a Kubernetes datastore holds.
+pub(crate) fn sources() -> impl Iterator<Item = Source> {
+    NEVER_EMPTY.into_iter().chain(MAY_BE_EMPTY).chain([Source::Endpoints])
+}
+
+struct Reader<F> {
+    take: F,
+    /// Kind, namespace and name of what was read.
+    known: HashSet<String>,
+    seen: BTreeSet<Source>,
+}
+
+/// What says what an object is.
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct TypeMeta {
+    api_version: String,
+    kind: String,
+    metadata: Name,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Name {
+    name: String,
+    namespace: String,
+}
+
+impl<F: FnMut(&KnownKind, &[u8])> Reader<F> {
+    fn file(&mut self, path: &Path) -> std::result::Result<(), FileError> {
+        let damaged = |reason: String| FileError::Objects(reason);
+        let mut file = File::open(path)?;
+        let mut list = JsonList::default();
+        let mut piece = vec![0; PIECE];
+        let mut items = Vec::new();
+        let mut count = 0u64;
+        loop {
+            let len = file.read(&mut piece)?;
+            if len == 0 {
+                break;
+            }
+            list.feed(&piece[..len], &mut |item| items.push(item.to_vec())).map_err(damaged)?;
+            count += items.len() as u64;
+            let of_list = outer(list.envelope_so_far());
+            items.drain(..).for_each(|item| self.object(&item, of_list.as_ref()));
+        }
+        if count == 0
+            && let Ok(single) = serde_json::from_slice::<TypeMeta>(list.envelope_so_far())
+            && !single.kind.ends_with("List")
+        {
+            let object = list.envelope_so_far().to_vec();
+            self.object(&object, None);
+            return Ok(());
+        }
+        list.finish().map(drop).map_err(damaged)
+    }
+
+    fn object(&mut self, json: &[u8], of_list: Option<&TypeMeta>) {
+        // What is no object at all is what it says it is not: it names no kind that is read.
+        let mut object: TypeMeta = serde_json::from_slice(json).unwrap_or_default();
+        if let (true, Some(list)) = (object.kind.is_empty(), of_list) {
+            object.kind = list.kind.trim_end_matches("List").to_owned();
+            object.api_version.clone_from(&list.api_version);
+        }
+        let Some(kind) = by_name(&object.kind, &object.api_version) else { return };
+        self.seen.insert(kind.source);
+        if self
+            .known
+            .insert(format!("{}/{}/{}", kind.plural, object.metadata.namespace, object.metadata.name))
+        {
+            (self.take)(kind, json);
+        }
+    }
+}
+
+/// Kind and version of a list whose items have none, where they stand before the items.
+fn outer(envelope: &[u8]) -> Option<TypeMeta> {
+    let text = std::str::from_utf8(envelope).ok()?;
+    // The envelope ends in the array of items: closed, it is a whole object.
+    serde_json::from_str(&format!("{text}]}}")).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use calipam_model::snapshot::Coverage;
+    use serde_json::{Value, json};
+    use tempfile::TempDir;
+
+    use super::*;
+
+    fn block(name: &str, cidr: &str) -> Value {
+        json!({
+            "apiVersion": "crd.projectcalico.org/v1", "kind": "IPAMBlock",
+            "metadata": {"name": name, "uid": "u", "resourceVersion": "7"},
+            "spec": {"cidr": cidr, "allocations": [null, null], "unallocated": [0, 1], "attributes": [],
+                "strictAffinity": false},
+        })
+    }
+
+    fn pool() -> Value {
+        json!({"apiVersion": "projectcalico.org/v3", "kind": "IPPool", "metadata": {"name": "p"},
+            "spec": {"cidr": "10.0.0.0/16"}})
+    }
+
+    fn pod(kind: Option<&str>) -> Value {
+        let mut pod = json!({"metadata": {"name": "web-0", "namespace": "default"},
+            "spec": {"nodeName": "node-1", "containers": [{"env": [{"name": "PASSWORD", "value": "hunter2"}]}]},
+            "status": {"phase": "Running", "podIP": "10.0.0.1"}});
+        if let Some(kind) = kind {
+            pod["kind"] = kind.into();
+            pod["apiVersion"] = "v1".into();
+        }
+        pod
+    }
+
+    fn write(folder: &TempDir, name: &str, text: &str) -> PathBuf {
+        let path = folder.path().join(name);
+        fs::write(&path, text).unwrap();
+        path
+    }
+
+    #[test]
+    fn lists_of_all_kinds_and_single_objects() {
+        let folder = tempfile::tempdir().unwrap();
+        let items = [block("10-0-0-0-31", "10.0.0.0/31"), pod(Some("Pod")), json!({"kind": "Secret"})];
+        let list =
+            json!({"apiVersion": "v1", "items": items, "kind": "List", "metadata": {"resourceVersion": ""}});
+        write(&folder, "a.json", &serde_json::to_string_pretty(&list).unwrap());
+        write(&folder, "b.json", &pool().to_string());
+        // As the API server prints it: the items do not say what they are.
+        let pods =
+            format!(r#"{{"kind":"PodList","apiVersion":"v1","metadata":{{}},"items":[{}]}}"#, pod(None));
+        write(&folder, "c.json", &pods);
+        write(&folder, "notes.txt", "no JSON");
+        let files = files_of(folder.path()).unwrap();
+        assert_eq!(files.len(), 3);
+        let snapshot = read(folder.path(), &files).unwrap();
+        assert!(snapshot.defects.is_empty(), "{:?}", snapshot.defects);
+        assert_eq!((snapshot.blocks.len(), snapshot.pools.len(), snapshot.pods.len()), (1, 1, 1));
+        assert!(snapshot.has_read(Source::Pods) && snapshot.has_read(Source::Reservations));
+        assert_eq!(snapshot.coverage[&Source::Handles], Coverage::Skipped("not in the file".into()));
+    }
+
+    #[test]
+    fn what_is_cut_or_not_of_calico_is_an_error() {
+        let folder = tempfile::tempdir().unwrap();
+        let whole = json!({"apiVersion": "v1", "items": [pool(), pool()], "kind": "List"}).to_string();
+        for len in 1..whole.len() {
+            let path = write(&folder, "x.json", &whole[..len]);
+            assert!(read(folder.path(), &[path]).is_err(), "{len}");
+        }
+        let pods = json!({"apiVersion": "v1", "items": [pod(Some("Pod"))], "kind": "List"}).to_string();
+        let error = read(folder.path(), &[write(&folder, "x.json", &pods)]).unwrap_err();
+        assert!(matches!(error, Error::File { kind: FileError::NoObjects, .. }), "{error}");
+        let other = json!({"apiVersion": "apps/v1", "kind": "Node", "metadata": {"name": "n"}}).to_string();
+        assert!(read(folder.path(), &[write(&folder, "x.json", &other)]).is_err());
+    }
+
+    #[test]
+    fn an_export_keeps_what_a_check_needs_and_no_secrets() {
+        let folder = tempfile::tempdir().unwrap();
+        let items = [block("10-0-0-0-31", "10.0.0.0/31"), pod(Some("Pod")), pool()];
+        let list = json!({"apiVersion": "v1", "items": items, "kind": "List"}).to_string();
+        let files = [write(&folder, "x.json", &list)];
+        let (mut again, mut lines) = (Snapshot::default(), String::new());
+        read_entries(&files, |entry| {
+            assert!(is_exported(entry.key));
+            lines.push_str(std::str::from_utf8(entry.value).unwrap());
+            add_exported(&mut again, entry.key, entry.value);
+        })
+        .unwrap();
+        assert!(!lines.contains("hunter2") && lines.contains("10.0.0.1"), "{lines}");
+        let first = read(folder.path(), &files).unwrap();
+        assert_eq!((again.blocks, again.pods, again.pools), (first.blocks, first.pods, first.pools));
+        assert!(!is_exported(b"/calico/ipam/v2/config") && !is_exported(b"secrets/default/x"));
+    }
+}
