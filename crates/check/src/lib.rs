@@ -3,6 +3,7 @@
 //!
 //! "Facts" in the documentation of this crate means `docs/calico-ipam.md` of the project.
 
+pub mod accounting;
 mod code;
 mod finding;
 pub mod index;

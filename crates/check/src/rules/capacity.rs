@@ -39,7 +39,8 @@ pub(crate) struct Capacity<'c, 's> {
     pub stored: Vec<Stored<'c, 's>>,
     /// Addresses of IP reservations.
     pub reserved: CidrSet,
-    unknown: CidrSet,
+    /// Addresses of blocks that are corrupt or do not decode.
+    pub unknown: CidrSet,
 }
 
 impl<'c, 's> Capacity<'c, 's> {
@@ -72,7 +73,7 @@ impl<'c, 's> Capacity<'c, 's> {
     }
 
     /// Blocks that are larger than the pool and hold all of it.
-    fn around(&self, pool: IpNet) -> Vec<&Stored<'c, 's>> {
+    pub(crate) fn around(&self, pool: IpNet) -> Vec<&Stored<'c, 's>> {
         let outer = std::iter::successors(pool.supernet(), IpNet::supernet);
         let place = |cidr: IpNet| self.stored.binary_search_by_key(&cidr, |s| s.key).ok();
         let mut found: Vec<_> = outer.filter_map(place).map(|place| &self.stored[place]).collect();

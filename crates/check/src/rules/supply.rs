@@ -69,7 +69,7 @@ fn supply<'s>(capacity: &Capacity<'_, '_>, pool: &'s Pool, selector: Selector) -
 
 /// Blocks that fit into the pool beside what is reserved as a whole. A pool smaller than its blocks is
 /// taken to have room: what Calico does with it is not worth a finding.
-fn places(capacity: &Capacity<'_, '_>, pool: &Pool) -> u128 {
+pub(crate) fn places(capacity: &Capacity<'_, '_>, pool: &Pool) -> u128 {
     let count = |cidr: IpNet| match pool.block_size.checked_sub(cidr.prefix_len()) {
         Some(bits) => 1u128.checked_shl(bits.into()).unwrap_or(u128::MAX),
         None => 0,

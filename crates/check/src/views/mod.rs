@@ -2,7 +2,6 @@
 //! Each view is data; how it looks is the program's business.
 
 mod address;
-mod allocatable;
 mod blocks;
 mod borrowed;
 mod configuration;

@@ -1,14 +1,11 @@
 //! How full the pools are, and what they can still give.
 
-use calipam_model::cidr;
 use calipam_model::pool::{Pool, PoolUse};
 use calipam_model::snapshot::Snapshot;
 use serde::Serialize;
 
-use super::allocatable::Chances;
-use super::{Count, Taken};
-use crate::index::IndexedBlock;
-use crate::rules::capacity::Capacity;
+use super::Count;
+use crate::accounting::{Accounting, Limit};
 use crate::{Context, Options};
 
 /// All pools.
@@ -22,8 +19,8 @@ pub struct PoolList {
     pub outside: Option<OutsidePools>,
 }
 
-/// A pool. `total` = `in_use` + `cooling` + `windows_reserved` + `reserved` + `unknown` + `free`, as long as
-/// no reservation lies over an allocated address.
+/// A pool. `total` = `in_use` + `cooling` + `windows_reserved` + `reserved` + `unknown` + `free`: an address
+/// counts once, also where blocks overlap or a reservation lies over an allocated address.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PoolView {
@@ -51,15 +48,17 @@ pub struct PoolView {
     pub cooling: Count,
     /// Reserved by Windows nodes.
     pub windows_reserved: Count,
-    /// Left out by IP reservations.
+    /// Left out by IP reservations, and not taken.
     pub reserved: Count,
     /// In blocks that are corrupt or do not decode.
     pub unknown: Count,
     /// Neither of these.
     pub free: Count,
-    /// Of the free ones, those that a node can get now.
+    /// Of the free ones, those that the nodes together can get now, as long as they ask for no other pool's:
+    /// pools share the block limit, so that their numbers do not add up. 0 where `limited_by` says that it is
+    /// not known.
     pub allocatable: Count,
-    /// Why not all free ones are allocatable.
+    /// Why not all free ones are allocatable; empty where they are.
     pub limited_by: Vec<String>,
 }
 
@@ -82,32 +81,18 @@ pub struct OutsidePools {
 /// The pools of a snapshot.
 pub fn pools(snapshot: &Snapshot) -> PoolList {
     let context = Context::new(snapshot, &Options::default());
-    let capacity = Capacity::new(&context);
-    let chances = Chances::new(&context);
+    let accounting = Accounting::new(&context);
     let mut pools: Vec<&Pool> = snapshot.pools.iter().map(|p| &p.value).collect();
     pools.sort_by(|a, b| (a.cidr, &a.name).cmp(&(b.cidr, &b.name)));
     PoolList {
-        pools: pools.into_iter().map(|pool| view(&context, &capacity, &chances, pool)).collect(),
-        outside: outside(&context),
+        pools: pools.into_iter().map(|pool| view(&accounting, pool)).collect(),
+        outside: outside(&accounting),
     }
 }
 
-fn view(
-    context: &Context<'_>,
-    capacity: &Capacity<'_, '_>,
-    chances: &Chances<'_, '_>,
-    pool: &Pool,
-) -> PoolView {
-    let usage = capacity.usage(pool);
-    let total = cidr::size(pool.cidr);
-    let inside = || context.index.blocks.iter().filter(|b| pool.cidr.contains(&b.key));
-    let (mut cooling, mut windows) = (0, 0);
-    for taken in inside().filter_map(|b| b.sound).map(Taken::of) {
-        cooling += u128::from(taken.cooling);
-        windows += u128::from(taken.windows);
-    }
-    let free = usage.free();
-    let (allocatable, limited_by) = chances.of(capacity, pool, free);
+fn view(accounting: &Accounting<'_, '_>, pool: &Pool) -> PoolView {
+    let tally = accounting.tally(pool.cidr);
+    let allocatable = accounting.allocatable(pool);
     PoolView {
         name: pool.name.clone(),
         cidr: pool.cidr.to_string(),
@@ -116,16 +101,16 @@ fn view(
         automatic: pool.automatic,
         allowed_uses: pool.allowed_uses.iter().map(|used| name_of_use(*used)).collect(),
         node_selector: pool.node_selector.clone(),
-        blocks: inside().count(),
-        total: Count(total),
-        in_use: Count(usage.in_use.saturating_sub(cooling + windows)),
-        cooling: Count(cooling),
-        windows_reserved: Count(windows),
-        reserved: Count(total.saturating_sub(usage.usable)),
-        unknown: Count(usage.unknown),
-        free: Count(free),
-        allocatable: Count(allocatable),
-        limited_by,
+        blocks: accounting.blocks_in(pool.cidr),
+        total: Count(tally.total),
+        in_use: Count(tally.in_use),
+        cooling: Count(tally.cooling),
+        windows_reserved: Count(tally.windows_reserved),
+        reserved: Count(tally.reserved),
+        unknown: Count(tally.unknown),
+        free: Count(tally.free),
+        allocatable: Count(allocatable.addresses.unwrap_or(0)),
+        limited_by: allocatable.limits.iter().map(Limit::to_string).collect(),
     }
 }
 
@@ -137,17 +122,18 @@ fn name_of_use(used: PoolUse) -> &'static str {
     }
 }
 
-fn outside(context: &Context<'_>) -> Option<OutsidePools> {
-    let is_outside = |b: &&IndexedBlock<'_>| context.index.pools_around(b.key).next().is_none();
+/// Blocks that no pool contains as a whole, those that are corrupt or do not decode included.
+fn outside(accounting: &Accounting<'_, '_>) -> Option<OutsidePools> {
     let mut sum = OutsidePools::default();
-    for block in context.index.blocks.iter().filter(is_outside) {
+    for (_, tally) in accounting.blocks_outside_pools() {
         sum.blocks += 1;
-        sum.total.0 += cidr::size(block.key);
-        if let Some(block) = block.sound {
-            let taken = Taken::of(block);
-            sum.in_use.0 += u128::from(taken.in_use);
-            sum.cooling.0 += u128::from(taken.cooling);
-            sum.free.0 += block.free().len() as u128;
+        for (part, number) in [
+            (&mut sum.total, tally.total),
+            (&mut sum.in_use, tally.in_use),
+            (&mut sum.cooling, tally.cooling),
+            (&mut sum.free, tally.free),
+        ] {
+            part.0 = part.0.saturating_add(number);
         }
     }
     (sum.blocks > 0).then_some(sum)

@@ -1,0 +1,176 @@
+//! Who takes addresses by automatic assignment: nodes, and the virtual owner of LoadBalancer addresses;
+//! which pools they may use, and how many blocks they hold (facts 3.4).
+
+use std::collections::{BTreeMap, HashMap};
+
+use calipam_model::affinity::{AffinityKey, AffinityType};
+use calipam_model::block::BlockOwner;
+use calipam_model::key::Key;
+use calipam_model::pool::{Pool, PoolUse};
+use calipam_model::selector::Selector;
+use calipam_model::{IpNet, cidr};
+
+use crate::Context;
+
+/// The virtual owner of the blocks from which LoadBalancer services get their addresses.
+pub(crate) const LOAD_BALANCER: &str = "load-balancer";
+
+/// What an affinity is good for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Held {
+    /// The block.
+    pub cidr: IpNet,
+    /// The block does not exist: Calico creates it when the holder needs an address.
+    pub is_new: bool,
+}
+
+/// Blocks by the name of their holder.
+#[derive(Default)]
+struct HeldBlocks<'s> {
+    hosts: HashMap<&'s str, Vec<Held>>,
+    virtuals: HashMap<&'s str, Vec<Held>>,
+}
+
+/// A pool and who may use it.
+struct PoolEntry<'s> {
+    pool: &'s Pool,
+    /// `None` where the selector does not parse.
+    selector: Option<Selector>,
+}
+
+/// One who takes addresses.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Taker<'t> {
+    /// The name of the node, or [`LOAD_BALANCER`].
+    pub name: &'t str,
+    /// The labels that node selectors look at. The virtual owner has none.
+    pub labels: &'t BTreeMap<String, String>,
+    /// The blocks that it may take addresses from as its own.
+    pub held: &'t [Held],
+}
+
+/// All who take addresses.
+pub(crate) struct Takers<'s> {
+    nodes: Vec<(&'s str, &'s BTreeMap<String, String>)>,
+    pools: Vec<PoolEntry<'s>>,
+    held: HeldBlocks<'s>,
+    no_labels: BTreeMap<String, String>,
+    /// Most blocks that one of them may claim.
+    pub limit: u32,
+}
+
+impl<'s> Takers<'s> {
+    /// Gathers nodes, pools and affinities.
+    pub(crate) fn new(context: &Context<'s>) -> Self {
+        let snapshot = context.snapshot;
+        let mut nodes: Vec<_> =
+            snapshot.nodes.iter().map(|n| (n.value.name.as_str(), &n.value.labels)).collect();
+        nodes.sort_unstable_by_key(|(name, _)| *name);
+        let entry = |pool| PoolEntry { pool, selector: Selector::parse(&pool.node_selector).ok() };
+        Self {
+            nodes,
+            pools: snapshot.pools.iter().map(|p| entry(&p.value)).collect(),
+            held: held(context),
+            no_labels: BTreeMap::new(),
+            limit: snapshot.effective_ipam_config().unwrap_or_default().block_limit(),
+        }
+    }
+
+    /// Those who take addresses for a use.
+    pub(crate) fn of_use(&self, wanted: PoolUse) -> Vec<Taker<'_>> {
+        if wanted == PoolUse::LoadBalancer {
+            return vec![self.taker(&AffinityType::Virtual, LOAD_BALANCER, &self.no_labels)];
+        }
+        self.nodes.iter().map(|(name, labels)| self.taker(&AffinityType::Host, name, labels)).collect()
+    }
+
+    /// The blocks that a holder may take addresses from as its own.
+    pub(crate) fn held_by(&self, kind: &AffinityType, name: &str) -> &[Held] {
+        let by_name = match kind {
+            AffinityType::Host => self.held.hosts.get(name),
+            AffinityType::Virtual => self.held.virtuals.get(name),
+            AffinityType::Other(_) => None,
+        };
+        by_name.map_or(&[], Vec::as_slice)
+    }
+
+    fn taker<'t>(
+        &'t self,
+        kind: &AffinityType,
+        name: &'t str,
+        labels: &'t BTreeMap<String, String>,
+    ) -> Taker<'t> {
+        Taker { name, labels, held: self.held_by(kind, name) }
+    }
+
+    /// True where all selectors of the pools parse that a request without a pool's name looks at. Where one
+    /// does not, Calico refuses every such request.
+    pub(crate) fn selectors_parse(&self, v4: bool) -> bool {
+        let looked_at = |e: &&PoolEntry<'_>| e.pool.is_enabled() && cidr::is_v4(e.pool.cidr) == v4;
+        self.pools.iter().filter(looked_at).filter(|e| e.pool.automatic).all(|e| e.selector.is_some())
+    }
+
+    /// True where the taker may use the pool. A manual pool serves whoever asks for it by name.
+    pub(crate) fn selects(&self, pool: &Pool, taker: &Taker<'_>) -> bool {
+        let entry = self.pools.iter().find(|e| std::ptr::eq(e.pool, pool));
+        !pool.automatic || entry.and_then(|e| e.selector.as_ref()).is_some_and(|s| s.matches(taker.labels))
+    }
+
+    /// The pools of a request that may end up in `pool`: with it all others for any namespace. Blocks in
+    /// these count for the block limit. Whether they select a node is another question.
+    pub(crate) fn request(&self, pool: &Pool, wanted: PoolUse) -> Vec<&'s Pool> {
+        let is_same = |other: &Pool| std::ptr::eq(other, pool);
+        let joins = |other: &Pool| {
+            pool.automatic
+                && other.automatic
+                && other.is_enabled()
+                && other.allows(wanted)
+                && other.namespace_selector.is_empty()
+                && cidr::is_v4(other.cidr) == cidr::is_v4(pool.cidr)
+        };
+        self.pools.iter().map(|e| e.pool).filter(|other| is_same(other) || joins(other)).collect()
+    }
+
+    /// The blocks of a taker that count for the limit of a request.
+    pub(crate) fn counted(&self, taker: &Taker<'_>, request: &[&'s Pool]) -> u32 {
+        if taker.held.is_empty() {
+            return 0;
+        }
+        let usable: Vec<&Pool> = request.iter().copied().filter(|pool| self.selects(pool, taker)).collect();
+        let counts = |held: &&Held| usable.iter().any(|pool| pool.cidr.contains(&held.cidr.network()));
+        u32::try_from(taker.held.iter().filter(counts).count()).unwrap_or(u32::MAX)
+    }
+}
+
+/// Affinities by holder, but for those whose block belongs to another: Calico removes these when it comes
+/// across them. One that does not decode exists.
+fn held<'s>(context: &Context<'s>) -> HeldBlocks<'s> {
+    let snapshot = context.snapshot;
+    let read = snapshot.affinities.iter().filter(|a| !a.value.deleted).map(|a| &a.value.key);
+    let broken = snapshot.defects.iter().filter_map(|defect| match &defect.key {
+        Some(Key::Affinity(key)) => Some(key),
+        _ => None,
+    });
+    let mut held = HeldBlocks::default();
+    for key in read.chain(broken) {
+        let block = context.index.block(key.cidr);
+        if block.is_none_or(|b| b.sound.is_none() || is_owner(key, b.owner)) {
+            let is_new = block.is_none() && !context.index.is_unjudged(key.cidr);
+            let by_name = match &key.kind {
+                AffinityType::Host => &mut held.hosts,
+                AffinityType::Virtual => &mut held.virtuals,
+                AffinityType::Other(_) => continue,
+            };
+            by_name.entry(&key.node).or_default().push(Held { cidr: key.cidr, is_new });
+        }
+    }
+    held
+}
+
+fn is_owner(key: &AffinityKey, owner: Option<&BlockOwner>) -> bool {
+    match (&key.kind, owner) {
+        (AffinityType::Host, Some(BlockOwner::Host(node))) => key.node == *node,
+        (AffinityType::Virtual, Some(BlockOwner::Virtual(name))) => key.node == *name,
+        _ => false,
+    }
+}

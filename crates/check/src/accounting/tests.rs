@@ -1,0 +1,221 @@
+//! Sums and what can be allocated, on hand-written entries.
+
+use serde_json::{Value, json};
+
+use super::{Accounting, Limit};
+use crate::rules::address_tests::Cluster;
+use crate::{Context, Options};
+use calipam_model::snapshot::Source;
+
+fn held(pod: &str) -> Value {
+    json!({"handle_id": format!("k8s-pod-network.{pod}"), "secondary": {"namespace": "default", "node": "node-1", "pod": pod}})
+}
+
+fn cooling() -> Value {
+    json!({"releasedAt": "2026-05-01T11:59:50Z"})
+}
+
+fn windows() -> Value {
+    json!({"handle_id": "windows-reserved-IPAM-handle"})
+}
+
+/// A pool of sixteen addresses in blocks of four, and node-1 with one of them.
+fn small() -> Cluster {
+    let mut cluster = Cluster::new();
+    cluster.0.pools.clear();
+    cluster.0.mark_read([Source::Reservations, Source::IpamConfig, Source::Affinities]);
+    cluster.resource("ippools/small", json!({"cidr": "10.244.1.0/28", "blockSize": 30}));
+    cluster.block("10.244.1.0/30", Some("host:node-1"), [held("a"), cooling(), windows(), Value::Null]);
+    affinity(&mut cluster, "node-1", "10.244.1.0-30");
+    cluster
+}
+
+fn affinity(cluster: &mut Cluster, node: &str, block: &str) {
+    let key = format!("/calico/ipam/v2/host/{node}/ipv4/block/{block}");
+    cluster.put(&key, json!({"state": "confirmed"}));
+}
+
+fn config(cluster: &mut Cluster, value: Value) {
+    cluster.put("/calico/ipam/v2/config", value);
+}
+
+/// The parts of the first pool: in use, cooling, Windows, reserved, unknown, free.
+fn parts(cluster: &Cluster) -> [u128; 6] {
+    let context = Context::new(&cluster.0, &Options::default());
+    let tally = Accounting::new(&context).tally(cluster.0.pools[0].value.cidr);
+    let parts =
+        [tally.in_use, tally.cooling, tally.windows_reserved, tally.reserved, tally.unknown, tally.free];
+    assert_eq!(parts.iter().sum::<u128>(), tally.total);
+    parts
+}
+
+/// What can be allocated from the first pool, and why no more.
+fn allocatable(cluster: &Cluster) -> (Option<u128>, Vec<Limit>) {
+    let context = Context::new(&cluster.0, &Options::default());
+    let found = Accounting::new(&context).allocatable(&cluster.0.pools[0].value);
+    (found.addresses, found.limits)
+}
+
+#[test]
+fn every_address_counts_once() {
+    let mut cluster = small();
+    assert_eq!(parts(&cluster), [1, 1, 1, 0, 0, 13]);
+    // A reservation over an allocated, a free and two blockless addresses.
+    cluster.resource(
+        "ipreservations/r",
+        json!({"reservedCIDRs": ["10.244.1.0/32", "10.244.1.3", "10.244.1.4/31"]}),
+    );
+    assert_eq!(parts(&cluster), [1, 1, 1, 3, 0, 10]);
+    // A block that does not decode, over a part of the reservation.
+    cluster.put("/calico/ipam/v2/assignment/ipv4/block/10.244.1.4-30", json!("no block"));
+    assert_eq!(parts(&cluster), [1, 1, 1, 1, 4, 8]);
+}
+
+#[test]
+fn overlapping_blocks_count_once() {
+    let mut cluster = small();
+    cluster.block("10.244.1.0/29", None, [held("b"), Value::Null, Value::Null, Value::Null]);
+    // The fixture writes four ordinals, so that a /29 is corrupt: its other half is unknown.
+    assert_eq!(parts(&cluster), [1, 1, 1, 0, 5, 8]);
+    let mut cluster = small();
+    let value =
+        json!({"cidr": "10.244.1.0/31", "allocations": [0, 0], "unallocated": [], "attributes": [held("b")]});
+    cluster.put("/calico/ipam/v2/assignment/ipv4/block/10.244.1.0-31", value);
+    assert_eq!(parts(&cluster), [2, 0, 1, 0, 0, 13], "what one block holds is not cooling in another");
+}
+
+#[test]
+fn a_block_around_the_pool_counts_with_its_part() {
+    let mut cluster = Cluster::new();
+    cluster.0.pools.clear();
+    cluster.resource("ippools/tiny", json!({"cidr": "10.244.1.2/31", "blockSize": 31}));
+    cluster.block("10.244.1.0/30", None, [held("a"), held("b"), held("c"), Value::Null]);
+    assert_eq!(parts(&cluster), [1, 0, 0, 0, 0, 1]);
+}
+
+#[test]
+fn the_whole_of_ipv6_does_not_overflow() {
+    let mut cluster = Cluster::new();
+    cluster.0.pools.clear();
+    cluster.resource("ippools/all", json!({"cidr": "::/0"}));
+    assert_eq!(parts(&cluster)[5], u128::MAX);
+}
+
+#[test]
+fn all_that_is_free_can_be_allocated() {
+    assert_eq!(allocatable(&small()), (Some(13), vec![]));
+}
+
+#[test]
+fn what_was_not_read_is_not_guessed() {
+    let mut cluster = small();
+    cluster.0.coverage.remove(&Source::Affinities);
+    assert_eq!(allocatable(&cluster), (None, vec![Limit::NotKnown]));
+    let mut cluster = small();
+    config(&mut cluster, json!("broken"));
+    assert_eq!(allocatable(&cluster), (None, vec![Limit::NotKnown]));
+}
+
+#[test]
+fn pools_that_give_nothing() {
+    for (spec, limit) in [
+        (json!({"cidr": "10.244.1.0/28", "blockSize": 30, "disabled": true}), Limit::Disabled),
+        (json!({"cidr": "10.244.1.0/28", "blockSize": 30, "nodeSelector": "rack == 'a'"}), Limit::NoNode),
+        (json!({"cidr": "10.244.1.0/28", "blockSize": 30, "allowedUses": ["Other"]}), Limit::NoUse),
+    ] {
+        let mut cluster = small();
+        cluster.0.pools.clear();
+        cluster.resource("ippools/small", spec);
+        assert_eq!(allocatable(&cluster), (Some(0), vec![limit]));
+    }
+    let mut cluster = small();
+    cluster.resource("ippools/other", json!({"cidr": "10.245.0.0/16", "nodeSelector": "rack =="}));
+    assert_eq!(allocatable(&cluster), (None, vec![Limit::BrokenSelector]));
+}
+
+#[test]
+fn a_manual_pool_ignores_its_selector() {
+    let mut cluster = small();
+    cluster.0.pools.clear();
+    let spec = json!({"cidr": "10.244.1.0/28", "blockSize": 30, "assignmentMode": "Manual", "nodeSelector": "rack == 'a'"});
+    cluster.resource("ippools/small", spec);
+    assert_eq!(allocatable(&cluster), (Some(13), vec![]));
+}
+
+#[test]
+fn the_block_limit_keeps_space_unclaimed() {
+    let mut cluster = small();
+    config(
+        &mut cluster,
+        json!({"strict_affinity": true, "auto_allocate_blocks": true, "maxBlocksPerHost": 2}),
+    );
+    assert_eq!(
+        allocatable(&cluster),
+        (Some(5), vec![Limit::BlockLimit]),
+        "one block more, and the last free one"
+    );
+    // An affinity without block counts for the limit, and its block is still to come.
+    affinity(&mut cluster, "node-1", "10.244.1.4-30");
+    assert_eq!(allocatable(&cluster), (Some(5), vec![Limit::BlockLimit]));
+    // A block in another pool of the same request counts as well; one that selects no node does not.
+    cluster.resource(
+        "ippools/else",
+        json!({"cidr": "10.245.0.0/16", "blockSize": 30, "nodeSelector": "!all()"}),
+    );
+    affinity(&mut cluster, "node-1", "10.245.0.0-30");
+    assert_eq!(allocatable(&cluster).0, Some(5));
+    cluster.resource("ippools/more", json!({"cidr": "10.246.0.0/16", "blockSize": 30}));
+    affinity(&mut cluster, "node-1", "10.246.0.0-30");
+    assert_eq!(
+        allocatable(&cluster).0,
+        Some(5),
+        "over the limit, but the block of the affinity is still to come"
+    );
+    cluster.0.affinities.retain(|a| a.value.key.cidr.to_string() != "10.244.1.4/30");
+    assert_eq!(allocatable(&cluster).0, Some(1));
+}
+
+#[test]
+fn free_addresses_in_blocks_of_others() {
+    let others = |cluster: &mut Cluster| {
+        cluster.block("10.244.1.4/30", Some("host:gone"), [held("x"), Value::Null, Value::Null, Value::Null]);
+        cluster.block(
+            "10.244.1.8/30",
+            Some("host:gone"),
+            [Value::Null, Value::Null, Value::Null, Value::Null],
+        );
+    };
+    let mut cluster = small();
+    others(&mut cluster);
+    assert_eq!(allocatable(&cluster), (Some(12), vec![]), "borrowed once the last place is claimed");
+    config(&mut cluster, json!({"strict_affinity": true, "auto_allocate_blocks": true}));
+    assert_eq!(allocatable(&cluster), (Some(5), vec![Limit::StrictAffinity]));
+    cluster.resource("clusterinformations/default", json!({"calicoVersion": "v3.32.1"}));
+    assert_eq!(allocatable(&cluster), (Some(9), vec![Limit::StrictAffinity]), "an empty block is taken over");
+    config(&mut cluster, json!({"strict_affinity": true}));
+    let limits = vec![Limit::AutoAllocationOff, Limit::StrictAffinity];
+    assert_eq!(allocatable(&cluster), (Some(1), limits));
+}
+
+#[test]
+fn blocks_of_another_size_are_not_borrowed_from() {
+    let mut cluster = small();
+    let value = json!({"cidr": "10.244.1.8/29", "affinity": "host:gone", "allocations": [null, null, null, null, null, null, null, null],
+        "unallocated": [0, 1, 2, 3, 4, 5, 6, 7], "attributes": []});
+    cluster.put("/calico/ipam/v2/assignment/ipv4/block/10.244.1.8-29", value);
+    assert_eq!(allocatable(&cluster), (Some(5), vec![Limit::BlockSize]));
+}
+
+#[test]
+fn load_balancer_pools_serve_their_virtual_owner() {
+    let mut cluster = small();
+    cluster.0.pools.clear();
+    cluster.0.nodes.clear();
+    cluster.resource(
+        "ippools/lb",
+        json!({"cidr": "10.244.1.0/28", "blockSize": 30, "allowedUses": ["LoadBalancer"]}),
+    );
+    assert_eq!(allocatable(&cluster), (Some(13), vec![]), "the node's block can be borrowed from");
+    cluster.0.pools[0].value.node_selector = "has(rack)".into();
+    assert_eq!(allocatable(&cluster), (Some(0), vec![Limit::NoNode]), "the virtual owner has no labels");
+}
