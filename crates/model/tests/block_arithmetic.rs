@@ -87,14 +87,12 @@ impl Expected {
                 let open = self.free.iter().copied().filter(|o| !reserved.contains(o));
                 let taken: Vec<u32> = open.take(*count).collect();
                 self.free.retain(|o| !taken.contains(o));
-                taken.iter().for_each(|o| drop(self.hold(*o, Held::Owner(*owner))));
-                !taken.is_empty()
+                taken.iter().fold(false, |_, o| self.hold(*o, Held::Owner(*owner)))
             }
             Operation::Release(ordinals) => self.release(ordinals.iter().copied().collect()),
             Operation::Cool(ordinals) => {
                 let cooled: BTreeSet<u32> = ordinals.iter().copied().filter(|o| self.can_cool(*o)).collect();
-                cooled.iter().for_each(|o| drop(self.hold(*o, Held::Cooling(now))));
-                !cooled.is_empty()
+                cooled.iter().fold(false, |_, o| self.hold(*o, Held::Cooling(now)))
             }
             Operation::CollectCooled { seconds } => {
                 let limit = SignedDuration::from_secs(*seconds);

@@ -9,7 +9,7 @@
 use std::path::Path;
 use std::process::ExitCode;
 
-use calipam_testkit::cluster::{Cluster, ClusterSpec, Sized};
+use calipam_testkit::cluster::{Cluster, ClusterSpec, SizedCluster};
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -35,7 +35,7 @@ fn run(words: &[&str]) -> Result<(), String> {
             cluster.truth().write(&Path::new(path).with_extension("truth.json")).map_err(file)
         }
         ["sized", seed, count, path] => {
-            let cluster = Sized::new(ClusterSpec::new(number(seed)?), number(count)?);
+            let cluster = SizedCluster::new(ClusterSpec::new(number(seed)?), number(count)?);
             cluster.write_export(Path::new(path)).map_err(file)
         }
         _ => Err("usage: generate example FILE | faults SEED COUNT FILE | sized SEED COUNT FILE".into()),

@@ -1,4 +1,5 @@
 //! Test tools of calipam; no published crate depends on it.
 
+pub mod allocator;
 pub mod cluster;
 pub mod servers;

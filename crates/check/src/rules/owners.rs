@@ -6,6 +6,7 @@ use super::addresses::{Address, Record};
 use super::evidence::{name_of_claim, names_of_owners, of_address};
 use super::in_use::finding;
 use super::leaks::is_young;
+use super::wording::short;
 use crate::Context;
 use crate::code::Code;
 use crate::finding::Finding;
@@ -41,7 +42,8 @@ pub(crate) fn judge_borrowing(context: &Context<'_>, address: &Address<'_, '_, '
             continue;
         };
         if *host != node {
-            let says = format!("held on {node} in {}, a block of {host}", record.block.key);
+            let says =
+                format!("held on {} in {}, a block of {}", short(&node), record.block.key, short(host));
             let evidence = of_address(context, address);
             out.push(finding(Code::BorrowedUnderStrictAffinity, address, evidence, &says));
             return;
@@ -57,7 +59,12 @@ fn judge_tunnel(context: &Context<'_>, address: &Address<'_, '_, '_>, out: &mut 
         if let Some(host) = hosts().next()
             && hosts().all(|host| host != node)
         {
-            let says = format!("a tunnel address of {node} ({}) in a block of {host}", kind.field());
+            let says = format!(
+                "a tunnel address of {} ({}) in a block of {}",
+                short(node),
+                kind.field(),
+                short(host)
+            );
             let evidence = of_address(context, address);
             out.push(finding(Code::BorrowedTunnelAddress, address, evidence, &says).on_nodes([host]));
             return;

@@ -10,7 +10,7 @@ const PER_NODE: u64 = PODS as u64 + 3;
 /// A cluster with a given number of allocations. A part of it, which may hold faults, lies in memory; the rest is
 /// healthy and made as it is asked for, node by node.
 #[derive(Debug)]
-pub struct Sized {
+pub struct SizedCluster {
     /// The part in memory.
     pub head: Cluster,
     allocations: u64,
@@ -23,7 +23,7 @@ impl Cluster {
     }
 }
 
-impl Sized {
+impl SizedCluster {
     /// A healthy cluster of about `allocations` allocations: blocks of 64 with 61 taken, a handle for each, an
     /// endpoint for each pod, one block a node.
     pub fn new(spec: ClusterSpec, allocations: u64) -> Self {
@@ -70,7 +70,7 @@ mod tests {
 
     #[test]
     fn a_sized_cluster_has_the_size_and_no_key_twice() {
-        let cluster = Sized::new(ClusterSpec::new(1), 1_000);
+        let cluster = SizedCluster::new(ClusterSpec::new(1), 1_000);
         let mut keys = BTreeSet::new();
         let (mut handles, mut endpoints, mut bytes) = (0, 0, 0);
         cluster.for_each_entry(|key, value| {

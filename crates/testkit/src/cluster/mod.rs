@@ -19,8 +19,10 @@ use std::net::IpAddr;
 
 use ipnet::IpNet;
 
-pub use self::bulk::Sized;
+pub(crate) use self::build::{Holder, endpoint_of};
+pub use self::bulk::SizedCluster;
 pub use self::faults::Fault;
+pub(crate) use self::layout::pod_name;
 pub use self::layout::{ClusterSpec, PodName, go_time, whole_seconds};
 pub use self::output::WriteError;
 pub use self::truth::{Expected, GroundTruth};

@@ -17,7 +17,7 @@ use super::wire::{self, Block, IpamSettings, key};
 use super::{Cluster, Object};
 
 pub(super) use self::extras::sub_block;
-pub(super) use self::pods::Holder;
+pub(crate) use self::pods::{Holder, endpoint_of};
 
 /// The GUID of a generated cluster.
 const GUID: &str = "0f0e1d2c3b4a59687786951423324150";

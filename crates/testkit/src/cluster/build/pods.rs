@@ -7,14 +7,14 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::cluster::layout::{PodName, go_time, pod_name, whole_seconds};
 use crate::cluster::wire::{Attribute, Endpoint, EndpointSpec, Metadata, key};
-use crate::cluster::{Cluster, Object, Pod};
+use crate::cluster::{Cluster, ClusterSpec, Object, Pod};
 
 /// Pods that a fault may put on one node before it takes another one.
 const PODS_PER_HOST: usize = 24;
 
 /// Who takes addresses: a pod in its sandbox, before anything is stored.
 #[derive(Clone, Debug)]
-pub(in crate::cluster) struct Holder {
+pub(crate) struct Holder {
     /// Its names.
     pub name: PodName,
     /// The node.
@@ -91,42 +91,7 @@ impl Cluster {
         holder: &Holder,
         addresses: impl IntoIterator<Item = IpAddr>,
     ) {
-        let PodName { namespace, pod, generate, app } = &holder.name;
-        let mut rng = self.spec.rng(holder.since.as_nanosecond() as u64);
-        let mut labels: std::collections::BTreeMap<String, String> = [
-            ("app", *app),
-            ("projectcalico.org/namespace", namespace),
-            ("projectcalico.org/orchestrator", "k8s"),
-            ("projectcalico.org/serviceaccount", "default"),
-        ]
-        .map(|(k, v)| (k.to_owned(), v.to_owned()))
-        .into();
-        if !generate.is_empty() {
-            labels.insert("pod-template-hash".to_owned(), "6799fc88d8".to_owned());
-        }
-        let metadata = Metadata {
-            name: key::endpoint_name(&holder.node, "k8s", pod, "eth0"),
-            generate_name: generate.clone(),
-            namespace: (*namespace).to_owned(),
-            uid: rng.uuid(),
-            creation_timestamp: whole_seconds(holder.since),
-            labels,
-            ..Metadata::default()
-        };
-        let spec = EndpointSpec {
-            orchestrator: "k8s".to_owned(),
-            node: holder.node.clone(),
-            container_id: holder.container.clone(),
-            pod: pod.clone(),
-            endpoint: "eth0".to_owned(),
-            service_account_name: "default".to_owned(),
-            profiles: vec![format!("kns.{namespace}"), format!("ksa.{namespace}.default")],
-            interface_name: format!("cali{}", rng.hex(11)),
-            mac: "ee:ee:ee:ee:ee:ee".to_owned(),
-            ..EndpointSpec::default()
-        };
-        let mut endpoint = Endpoint::new("WorkloadEndpoint", metadata, spec);
-        endpoint.set_addresses(&addresses.into_iter().collect::<Vec<_>>());
+        let endpoint = endpoint_of(&self.spec, holder, &addresses.into_iter().collect::<Vec<_>>());
         self.put(holder.endpoint_key(), Object::Endpoint(Box::new(endpoint)));
     }
 
@@ -163,4 +128,45 @@ pub(in crate::cluster) fn pod(holder: Holder, addresses: Vec<(IpAddr, IpNet)>) -
         node: holder.node,
         addresses,
     }
+}
+
+/// The endpoint of a pod.
+pub(crate) fn endpoint_of(spec: &ClusterSpec, holder: &Holder, addresses: &[IpAddr]) -> Endpoint {
+    let PodName { namespace, pod, generate, app } = &holder.name;
+    let mut rng = spec.rng(holder.since.as_nanosecond() as u64);
+    let mut labels: std::collections::BTreeMap<String, String> = [
+        ("app", *app),
+        ("projectcalico.org/namespace", namespace),
+        ("projectcalico.org/orchestrator", "k8s"),
+        ("projectcalico.org/serviceaccount", "default"),
+    ]
+    .map(|(k, v)| (k.to_owned(), v.to_owned()))
+    .into();
+    if !generate.is_empty() {
+        labels.insert("pod-template-hash".to_owned(), "6799fc88d8".to_owned());
+    }
+    let metadata = Metadata {
+        name: key::endpoint_name(&holder.node, "k8s", pod, "eth0"),
+        generate_name: generate.clone(),
+        namespace: (*namespace).to_owned(),
+        uid: rng.uuid(),
+        creation_timestamp: whole_seconds(holder.since),
+        labels,
+        ..Metadata::default()
+    };
+    let stated = EndpointSpec {
+        orchestrator: "k8s".to_owned(),
+        node: holder.node.clone(),
+        container_id: holder.container.clone(),
+        pod: pod.clone(),
+        endpoint: "eth0".to_owned(),
+        service_account_name: "default".to_owned(),
+        profiles: vec![format!("kns.{namespace}"), format!("ksa.{namespace}.default")],
+        interface_name: format!("cali{}", rng.hex(11)),
+        mac: "ee:ee:ee:ee:ee:ee".to_owned(),
+        ..EndpointSpec::default()
+    };
+    let mut endpoint = Endpoint::new("WorkloadEndpoint", metadata, stated);
+    endpoint.set_addresses(addresses);
+    endpoint
 }

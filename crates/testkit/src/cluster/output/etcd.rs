@@ -7,7 +7,7 @@ use tokio::runtime::Builder;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
-use crate::cluster::{Cluster, Sized};
+use crate::cluster::{Cluster, SizedCluster};
 
 /// Most operations that etcd takes in one transaction by default.
 const OPERATIONS: usize = 128;
@@ -39,7 +39,7 @@ impl Cluster {
     }
 }
 
-impl Sized {
+impl SizedCluster {
     /// Puts every key into the etcd at `endpoint`. Works inside and outside of async runtimes.
     ///
     /// # Errors

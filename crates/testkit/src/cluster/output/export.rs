@@ -9,7 +9,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::json;
 use serde_json::value::RawValue;
 
-use crate::cluster::{Cluster, ClusterSpec, Sized};
+use crate::cluster::{Cluster, ClusterSpec, SizedCluster};
 
 /// What etcd holds, by the names that the header uses.
 const READ: [&str; 11] = [
@@ -54,7 +54,7 @@ impl Cluster {
     }
 }
 
-impl Sized {
+impl SizedCluster {
     /// Writes an export. The entries are not in the order of their keys.
     ///
     /// # Errors

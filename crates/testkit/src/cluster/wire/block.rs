@@ -149,10 +149,17 @@ impl Block {
 
     /// Frees an address.
     pub fn free(&mut self, address: IpAddr) {
-        let ordinal = self.ordinal(address);
-        self.allocations[ordinal] = None;
-        self.unallocated.push(ordinal as i64);
-        self.sequences.remove(&ordinal.to_string());
+        self.free_all(&[address]);
+    }
+
+    /// Frees addresses in one update.
+    pub fn free_all(&mut self, addresses: &[IpAddr]) {
+        for address in addresses {
+            let ordinal = self.ordinal(*address);
+            self.allocations[ordinal] = None;
+            self.unallocated.push(ordinal as i64);
+            self.sequences.remove(&ordinal.to_string());
+        }
         self.sequence += 1;
         self.compact();
     }

@@ -1,0 +1,219 @@
+//! Values as a broken disk, a bad script or an enemy leaves them. Nothing panics, and what does not decode is said so.
+
+use std::collections::BTreeSet;
+
+use calipam_check::{Options, check};
+use calipam_model::block::BlockContent;
+use calipam_model::snapshot::DefectKind;
+use calipam_testkit::cluster::rng::Rng;
+use calipam_testkit::cluster::{Cluster, ClusterSpec};
+use serde_json::{Value, json};
+
+/// A small healthy cluster with every kind of object.
+fn healthy() -> Cluster {
+    Cluster::plain(ClusterSpec::new(5), 2, 2)
+}
+
+/// Keys of what a check decodes: two of each kind.
+fn victims(cluster: &Cluster) -> Vec<Vec<u8>> {
+    let kinds = [
+        "/calico/ipam/v2/assignment/ipv4/",
+        "/calico/ipam/v2/assignment/ipv6/",
+        "/calico/ipam/v2/host/",
+        "/calico/ipam/v2/handle/ipip",
+        "/calico/ipam/v2/handle/k8s",
+        "/calico/ipam/v2/config",
+        "/calico/resources/v3/projectcalico.org/ippools/",
+        "/calico/resources/v3/projectcalico.org/ipreservations/",
+        "/calico/resources/v3/projectcalico.org/nodes/",
+        "/calico/resources/v3/projectcalico.org/workloadendpoints/",
+        "/calico/resources/v3/projectcalico.org/clusterinformations/",
+        "/calico/resources/v3/projectcalico.org/kubecontrollersconfigurations/",
+        "/calico/resources/v3/projectcalico.org/ipamconfigurations/",
+    ];
+    let of_kind = |kind: &'static str| cluster.keys().filter(|k| k.starts_with(kind.as_bytes())).take(2);
+    let keys: Vec<Vec<u8>> = kinds.into_iter().flat_map(of_kind).map(<[u8]>::to_vec).collect();
+    assert!(keys.len() > 18);
+    keys
+}
+
+fn value_of(cluster: &Cluster, key: &[u8]) -> Vec<u8> {
+    cluster.get(std::str::from_utf8(key).unwrap()).unwrap().value()
+}
+
+/// `code subject` of every finding where `value` stands under `key`. What does not decode, and a block that is
+/// broken, must be among them.
+fn judge(cluster: &Cluster, key: &[u8], value: &[u8]) -> BTreeSet<String> {
+    let mut changed = cluster.clone();
+    changed.put_raw(key, value);
+    let snapshot = changed.snapshot();
+    let report = check(&snapshot, &Options::default());
+    let found: BTreeSet<String> =
+        report.findings.iter().map(|f| format!("{} {}", f.code, f.subject)).collect();
+    for defect in &snapshot.defects {
+        assert!(found.contains(&format!("undecodable-object {}", defect.path)), "{}", defect.path);
+    }
+    for block in &snapshot.blocks {
+        if let BlockContent::Corrupt(_) = block.value.content {
+            assert!(found.contains(&format!("corrupt-block {}", block.value.key)), "{found:?}");
+        }
+    }
+    // Printing must bear all of it, too.
+    serde_json::to_vec(&report).unwrap();
+    found
+}
+
+#[test]
+fn what_is_no_json_is_undecodable_and_nothing_else() {
+    let cluster = healthy();
+    assert_eq!(cluster.snapshot().defects, []);
+    for key in victims(&cluster) {
+        let value = value_of(&cluster, &key);
+        let mut spoilt = vec![vec![0xff; 7], b"null and void".to_vec(), b"7".to_vec(), b"[]".to_vec()];
+        spoilt.extend([1, 3, 5].map(|part| value[..value.len() * part / 6].to_vec()));
+        for spoilt in spoilt {
+            let expected = BTreeSet::from([format!("undecodable-object {}", String::from_utf8_lossy(&key))]);
+            assert_eq!(judge(&cluster, &key, &spoilt), expected, "{}", String::from_utf8_lossy(&spoilt));
+        }
+    }
+}
+
+#[test]
+fn flipped_bytes_never_panic() {
+    let cluster = healthy();
+    let mut rng = Rng::new(77);
+    for key in victims(&cluster) {
+        let value = value_of(&cluster, &key);
+        for _ in 0..12 {
+            let mut spoilt = value.clone();
+            for _ in 0..=rng.below(3) {
+                let place = rng.below(spoilt.len() as u64) as usize;
+                match rng.below(3) {
+                    0 => spoilt[place] ^= 1 << rng.below(8),
+                    1 => drop(spoilt.remove(place)),
+                    _ => spoilt.insert(place, rng.next() as u8),
+                }
+            }
+            judge(&cluster, &key, &spoilt);
+        }
+    }
+}
+
+/// What may stand where something else belongs.
+fn strangers() -> Vec<Value> {
+    vec![
+        Value::Null,
+        json!(-1),
+        json!(1_000_000_000),
+        json!(u64::MAX),
+        json!(i64::MIN),
+        json!(1.5e300),
+        json!(true),
+        json!(""),
+        json!("\r\n\u{0}/../::/999"),
+        json!("10.244.1.0/26"),
+        json!([]),
+        json!([[[-7]]]),
+        json!({}),
+        json!({"a": {"b": null}}),
+    ]
+}
+
+/// Every place of a document.
+fn pointers(value: &Value, path: &str, into: &mut Vec<String>) {
+    into.push(path.to_owned());
+    match value {
+        Value::Object(fields) => {
+            for (name, inner) in fields {
+                let name = name.replace('~', "~0").replace('/', "~1");
+                pointers(inner, &format!("{path}/{name}"), into);
+            }
+        }
+        Value::Array(items) => {
+            for (place, inner) in items.iter().enumerate() {
+                pointers(inner, &format!("{path}/{place}"), into);
+            }
+        }
+        _ => {}
+    }
+}
+
+#[test]
+fn strange_values_in_any_place_never_panic() {
+    let cluster = healthy();
+    let mut rng = Rng::new(78);
+    for key in victims(&cluster) {
+        let value: Value = serde_json::from_slice(&value_of(&cluster, &key)).unwrap();
+        let mut places = Vec::new();
+        pointers(&value, "", &mut places);
+        for stranger in strangers() {
+            let mut spoilt = value.clone();
+            *spoilt.pointer_mut(rng.pick::<String>(&places)).unwrap() = stranger;
+            judge(&cluster, &key, spoilt.to_string().as_bytes());
+        }
+    }
+}
+
+#[test]
+fn blocks_with_strange_arrays_are_corrupt_or_undecodable() {
+    let cluster = healthy();
+    let key = "/calico/ipam/v2/assignment/ipv4/block/10.244.1.0-26";
+    let value: Value = serde_json::from_slice(&value_of(&cluster, key.as_bytes())).unwrap();
+    for field in ["allocations", "unallocated", "attributes"] {
+        for stranger in strangers() {
+            let mut spoilt = value.clone();
+            spoilt[field] = stranger.clone();
+            let found = judge(&cluster, key.as_bytes(), spoilt.to_string().as_bytes());
+            let corrupt = BTreeSet::from(["corrupt-block 10.244.1.0/26".to_owned()]);
+            let undecodable = BTreeSet::from([format!("undecodable-object {key}")]);
+            assert!(found == corrupt || found == undecodable, "{field} = {stranger}: {found:?}");
+        }
+    }
+    for (place, index) in [(0, -1), (63, 1_000_000_000), (5, i64::MAX), (7, i64::MIN)] {
+        let mut spoilt = value.clone();
+        spoilt["allocations"][place] = json!(index);
+        let found = judge(&cluster, key.as_bytes(), spoilt.to_string().as_bytes());
+        assert_eq!(found, BTreeSet::from(["corrupt-block 10.244.1.0/26".to_owned()]));
+    }
+}
+
+#[test]
+fn texts_of_a_megabyte_are_borne() {
+    let cluster = healthy();
+    let long = "x".repeat(1 << 20);
+    let mut big = cluster.clone();
+    big.put_raw(format!("/calico/ipam/v2/handle/{long}"), r#"{"block":{},"deleted":false}"#);
+    let key = "/calico/ipam/v2/assignment/ipv4/block/10.244.1.0-26";
+    let value = String::from_utf8(value_of(&cluster, key.as_bytes())).unwrap();
+    big.put_raw(key, value.replace("host:node-1", &format!("host:{long}")));
+    let snapshot = big.snapshot();
+    assert_eq!(snapshot.defects, []);
+    let found = check(&snapshot, &Options::default()).findings;
+    let codes: BTreeSet<&str> = found.iter().map(|f| f.code.name()).collect();
+    let expected = [
+        "affinity-block-mismatch",
+        "block-of-missing-node",
+        "block-without-affinity",
+        "borrowed-tunnel-address",
+        "orphan-handle",
+    ];
+    assert_eq!(codes, expected.into());
+    assert!(found.iter().all(|f| f.message.len() < 2_000), "messages are kept short");
+}
+
+#[test]
+fn keys_of_any_bytes_are_borne() {
+    let cluster = healthy();
+    let mut rng = Rng::new(79);
+    for prefix in ["/calico/ipam/v2/", "/calico/resources/v3/projectcalico.org/ippools/", ""] {
+        for _ in 0..40 {
+            let mut key = prefix.as_bytes().to_vec();
+            key.extend((0..=rng.below(12)).map(|_| rng.next() as u8));
+            judge(&cluster, &key, br#"{"spec":{"cidr":"192.0.2.0/24"}}"#);
+        }
+    }
+    let mut undecodable = cluster.clone();
+    undecodable.put_raw(b"/calico/ipam/v2/\xff".as_slice(), "{}");
+    let defects = undecodable.snapshot().defects;
+    assert!(matches!(defects[..], [ref defect] if matches!(defect.kind, DefectKind::Key(_))));
+}
