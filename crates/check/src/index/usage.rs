@@ -1,6 +1,6 @@
 //! Who uses which address, by all evidence that was read.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 
 use calipam_model::IpNet;
@@ -20,6 +20,7 @@ pub(super) fn of(
     let mut usage = Usage {
         uses: Vec::with_capacity(snapshot.endpoints.len() + snapshot.pods.len() + 2 * snapshot.nodes.len()),
         mentioned: Vec::new(),
+        with_endpoint: HashSet::new(),
     };
     usage.endpoints(snapshot, pods);
     usage.pods(snapshot);
@@ -39,6 +40,8 @@ pub(super) fn of(
 struct Usage {
     uses: Vec<Use>,
     mentioned: Vec<IpAddr>,
+    /// Pods that have an endpoint, by place.
+    with_endpoint: HashSet<u32>,
 }
 
 impl Usage {
@@ -49,6 +52,7 @@ impl Usage {
         for (place, endpoint) in (0..).zip(&snapshot.endpoints) {
             let endpoint = &endpoint.value;
             let pod = pods.get(&(endpoint.namespace().packed(), endpoint.pod().packed()));
+            self.with_endpoint.extend(pod);
             let unfinished = |place: &u32| !snapshot.pods[*place as usize].value.finished;
             if !pods_read || endpoint.pod().is_empty() || pod.is_some_and(unfinished) {
                 let owner = Owner::Endpoint(place);
@@ -59,10 +63,14 @@ impl Usage {
         }
     }
 
+    /// The status of a pod may be behind its sandbox: with an endpoint, and no annotation, the endpoint alone says
+    /// what the pod uses.
     fn pods(&mut self, snapshot: &Snapshot) {
         for (place, pod) in (0..).zip(&snapshot.pods) {
-            let owned = pod.value.addresses();
-            self.uses.extend(owned.map(|address| Use { address, owner: Owner::Pod(place) }));
+            if pod.value.has_cni_annotation || !self.with_endpoint.contains(&place) {
+                let owned = pod.value.addresses();
+                self.uses.extend(owned.map(|address| Use { address, owner: Owner::Pod(place) }));
+            }
             self.mentioned.extend(pod.value.mentioned());
         }
     }

@@ -219,6 +219,12 @@ fn endpoints_against_pods() {
     assert_eq!(found, ["pod-without-endpoint default/other"]);
     let disagreeing = PodParts { cni_ip: Some("10.244.1.0/32"), ..running("web", "10.244.1.3") };
     assert_eq!(verdict(&both(&[disagreeing])), ["pod-address-disagreement default/web"]);
+    let stale = running("web", "10.244.1.3");
+    assert_eq!(
+        verdict(&both(&[stale])),
+        ["pod-address-disagreement default/web"],
+        "a status behind its sandbox accuses nobody"
+    );
     let v6_only_in_annotation =
         PodParts { cni_ips: Some("10.244.1.0/32,fd00::1/128"), ..running("web", "10.244.1.0") };
     let about_pods =
