@@ -1,1 +1,3 @@
-//! Integration tests.
+//! Integration tests: the program as its users run it.
+
+mod cli;

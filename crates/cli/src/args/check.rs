@@ -125,12 +125,12 @@ impl TypedValueParser for CodeParser {
     fn parse_ref(&self, command: &Command, arg: Option<&Arg>, value: &OsStr) -> Result<Code, clap::Error> {
         value.to_string_lossy().parse().map_err(|unknown: UnknownCode| {
             let near = nearest(&unknown.0);
-            let option = arg.map(ToString::to_string).unwrap_or_default();
+            let option = arg.and_then(Arg::get_long).map(|name| format!("--{name}: ")).unwrap_or_default();
             let hint = near.map_or_else(
                 || "`calipam explain` lists all of them".to_owned(),
                 |code| format!("did you mean `{code}`? `calipam explain` lists all of them"),
             );
-            let message = format!("{unknown}, as {option} says\nhint: {hint}\n");
+            let message = format!("{option}{unknown}\nhint: {hint}\n");
             clap::Error::raw(ErrorKind::ValueValidation, message).with_cmd(command)
         })
     }

@@ -23,7 +23,7 @@ pub struct Global {
     #[arg(long, global = true)]
     pub no_color: bool,
 
-    /// `etcd`, `kubernetes`, or a file: an export or an etcd snapshot
+    /// `etcd`, `kubernetes`, or a file: an export, an etcd snapshot, or lists of kubectl
     #[arg(
         short,
         long,
@@ -46,7 +46,7 @@ pub struct Global {
     /// URLs of etcd, comma-separated
     #[arg(long, global = true, value_name = "URLS", value_hint = ValueHint::Url, help_heading = CONNECTION)]
     pub etcd_endpoints: Option<String>,
-    /// The kubeconfig for the Kubernetes API
+    /// The kubeconfig; with etcd, it adds pods and services to what is read
     #[arg(
         long,
         global = true,

@@ -2,7 +2,7 @@
 
 /// After `calipam -h`.
 pub const TOP_SHORT: &str = "\
-Start with `calipam check`. `calipam COMMAND --help` shows examples.";
+Start with `check`. The --help of each command shows examples.";
 
 /// After `calipam --help`.
 pub const TOP: &str = "\
@@ -41,6 +41,7 @@ Examples:
   calipam check --fail-on error -q            in cron: exit code 1 from errors on
   calipam check --ignore accepted.txt         leave out what is known
   calipam check --confirm 30s                 keep what is found twice, 30 seconds apart
+  calipam check --datastore kubernetes        the Kubernetes datastore
   calipam check --datastore cluster.db        an `etcdctl snapshot save` of the cluster
 
 A file for --ignore:
@@ -52,6 +53,26 @@ explain is read again after --settle before it is reported.
 
 Exit codes: 0 nothing at or above --fail-on; 1 findings; 2 usage; 3 datastore; 4 internal.
 `calipam explain CODE` explains a finding.";
+
+/// After `calipam show -h`.
+pub const SHOW_SHORT: &str = "\
+Without options: pools. `calipam show --help` shows examples.";
+
+/// After `calipam show --help`.
+pub const SHOW: &str = "\
+Examples:
+  calipam show                                pools: how full, and what can still be allocated
+  calipam show --blocks                       every block with its owner
+  calipam show --nodes                        blocks, addresses and headroom of each node
+  calipam show --ip 10.244.1.7                pool, block, handle and owner of one address
+  calipam show --ip 10.244.1.7 --all-owners   read everything to find every owner
+  calipam show --handle k8s-pod-network.3f9a6c0b7d2e
+  calipam show --borrowed -o json             addresses held on another node than the block's
+  calipam show --configuration                the allocator's settings
+
+--ip and --handle read the few keys that they need, not the whole cluster.
+
+Exit codes: 0 shown; 1 the address or handle is not known; 2 usage; 3 datastore; 4 internal.";
 
 /// After `calipam export --help`.
 pub const EXPORT: &str = "\

@@ -4,6 +4,7 @@ mod check;
 mod duration;
 mod global;
 mod help;
+mod show;
 
 use std::path::PathBuf;
 
@@ -11,12 +12,13 @@ use clap::{Args, CommandFactory, Parser, Subcommand, ValueHint};
 
 pub use self::check::CheckArgs;
 pub use self::global::{Format, Global};
+pub use self::show::{ShowArgs, Subject};
 
 /// Inspect and check the IP address management (IPAM) data of Calico.
 ///
 /// calipam reads blocks, affinities, handles and pools, compares them with what really uses addresses, and
-/// says what is wrong, how it is known, and what to do. It reads etcd, exports, and etcd snapshots. It
-/// changes nothing.
+/// says what is wrong, how it is known, and what to do. It reads etcd, the Kubernetes API, exports, and etcd
+/// snapshots. It changes nothing.
 #[derive(Debug, Parser)]
 #[command(
     name = "calipam",
@@ -41,6 +43,9 @@ pub enum Command {
     /// Find what is wrong with the IPAM data
     #[command(after_help = help::CHECK_SHORT, after_long_help = help::CHECK)]
     Check(CheckArgs),
+    /// Show pools, blocks, nodes, or the story of one address or handle
+    #[command(after_help = help::SHOW_SHORT, after_long_help = help::SHOW)]
+    Show(ShowArgs),
     /// Write what a check reads into a file
     #[command(after_long_help = help::EXPORT)]
     Export(ExportArgs),
@@ -56,7 +61,7 @@ pub enum Command {
     /// Complete the words of a command line, for kubectl
     #[command(name = "__complete", hide = true)]
     Complete(CompleteArgs),
-    /// The same commands under the name that calicoctl gives them
+    /// Check, show, export and explain the IPAM data
     #[command(hide = true)]
     Ipam(IpamArgs),
 }
@@ -75,6 +80,9 @@ pub enum IpamCommand {
     /// Find what is wrong with the IPAM data
     #[command(after_help = help::CHECK_SHORT, after_long_help = help::CHECK)]
     Check(CheckArgs),
+    /// Show pools, blocks, nodes, or the story of one address or handle
+    #[command(after_help = help::SHOW_SHORT, after_long_help = help::SHOW)]
+    Show(ShowArgs),
     /// Write what a check reads into a file
     #[command(after_long_help = help::EXPORT)]
     Export(ExportArgs),
@@ -89,6 +97,7 @@ impl Command {
         match self {
             Self::Ipam(IpamArgs { command }) => match command {
                 IpamCommand::Check(args) => Self::Check(args),
+                IpamCommand::Show(args) => Self::Show(args),
                 IpamCommand::Export(args) => Self::Export(args),
                 IpamCommand::Explain(args) => Self::Explain(args),
             },

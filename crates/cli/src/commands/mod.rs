@@ -8,6 +8,7 @@ mod export;
 mod ignore;
 mod install_links;
 mod selection;
+mod show;
 
 use crate::args::{Cli, Command};
 use crate::exit::{Failure, Outcome};
@@ -22,6 +23,7 @@ pub fn run(cli: Cli, console: &Console) -> Result<Outcome, Failure> {
     start_log(global.verbose);
     match command.plain() {
         Command::Check(args) => check::run(&args, &global, console),
+        Command::Show(args) => show::run(&args, &global, console),
         Command::Export(args) => export::run(&args, &global, console),
         Command::Explain(args) => explain::run(&args, console),
         Command::Completion(args) => completion::run(&args, console),

@@ -4,5 +4,6 @@ pub mod check;
 pub mod codes;
 pub mod document;
 mod header;
+pub mod show;
 pub mod table;
 pub mod text;

@@ -86,10 +86,12 @@ impl Grid {
     /// What the writer says.
     pub fn write(mut self, out: &mut dyn Write) -> io::Result<()> {
         let last = self.columns.len().saturating_sub(1);
+        let needed = self.table.column_max_content_widths();
         for (place, column) in self.table.column_iter_mut().enumerate() {
             if place == last {
+                let least = needed.get(place).map_or(NARROWEST, |width| NARROWEST.min(*width));
                 column.set_padding((0, 0));
-                column.set_constraint(ColumnConstraint::LowerBoundary(Width::Fixed(NARROWEST)));
+                column.set_constraint(ColumnConstraint::LowerBoundary(Width::Fixed(least)));
             } else {
                 column.set_constraint(ColumnConstraint::ContentWidth);
             }

@@ -1,0 +1,81 @@
+//! `show`.
+
+use std::net::IpAddr;
+
+use calipam_check::views;
+use calipam_datastore::Datastore;
+use calipam_datastore::observe::Lookup;
+use calipam_model::snapshot::Snapshot;
+
+use crate::args::{Global, ShowArgs, Subject};
+use crate::connect;
+use crate::exit::{Failure, Outcome};
+use crate::output::Console;
+use crate::render::show as print;
+
+/// Reads what the subject needs, and prints it.
+///
+/// # Errors
+/// Where the datastore cannot be read, or holds nothing of the subject.
+pub fn run(args: &ShowArgs, global: &Global, console: &Console) -> Result<Outcome, Failure> {
+    let subject = args.subject();
+    let snapshot = connect::block_on(async {
+        let datastore = connect::open(global, console).await?;
+        read(&datastore, &subject, console).await
+    })?;
+    match &subject {
+        Subject::Pools => print::pools(&views::pools(&snapshot), &snapshot, console)?,
+        Subject::Blocks => print::blocks(&views::blocks(&snapshot), &snapshot, console)?,
+        Subject::Nodes => print::nodes(&views::nodes(&snapshot), &snapshot, console)?,
+        Subject::Borrowed => print::borrowed(&views::borrowed(&snapshot), &snapshot, console)?,
+        Subject::Configuration => print::configuration(&views::configuration(&snapshot), &snapshot, console)?,
+        Subject::Address { address, .. } => return story(*address, &snapshot, console),
+        Subject::Handle(id) => return handle(id, &snapshot, console),
+    }
+    std::mem::forget(snapshot);
+    Ok(Outcome::Clean)
+}
+
+/// Reads the few keys around one address or handle, or everything.
+async fn read(datastore: &Datastore, subject: &Subject, console: &Console) -> Result<Snapshot, Failure> {
+    let lookup = match subject {
+        Subject::Address { address, all_owners: false } => Lookup::Address(*address),
+        Subject::Handle(id) => Lookup::Handle(id.clone()),
+        _ => return connect::observe(datastore, console).await,
+    };
+    let narrow = datastore.lookup(&lookup).await?;
+    console
+        .verbose(&format!("read at revision {} in {} requests", narrow.snapshot.revision, narrow.requests));
+    let mut snapshot = narrow.snapshot;
+    connect::name_unread(&mut snapshot);
+    Ok(snapshot)
+}
+
+fn story(address: IpAddr, snapshot: &Snapshot, console: &Console) -> Result<Outcome, Failure> {
+    let view = views::address(snapshot, address);
+    print::address(&view, snapshot, console)?;
+    if view.pools.is_empty() && view.blocks.is_empty() && view.owners.is_empty() {
+        console.hint("it lies in no pool and no block; `calipam show` lists the pools");
+        return Ok(Outcome::Refused);
+    }
+    if view.partial {
+        console.hint(&format!(
+            "only the recorded owner was looked for; `calipam show --ip {address} --all-owners` finds others"
+        ));
+    }
+    Ok(Outcome::Clean)
+}
+
+fn handle(id: &str, snapshot: &Snapshot, console: &Console) -> Result<Outcome, Failure> {
+    let Some(view) = views::handle(snapshot, id) else {
+        return Err(Failure::NotFound {
+            message: format!("there is no handle {id:?}"),
+            hint: Some(
+                "`calipam check --rule missing-handle -o wide` lists handles that allocations name without an object"
+                    .into(),
+            ),
+        });
+    };
+    print::handle(&view, snapshot, console)?;
+    Ok(Outcome::Clean)
+}

@@ -1,0 +1,183 @@
+//! One address, one handle.
+
+use std::io::{self, Write};
+
+use calipam_check::views::{AddressView, BlockOfAddress, HandleView, Life, State};
+use calipam_check::{ClusterIdentity, Finding, OwnerEvidence};
+use calipam_model::snapshot::Snapshot;
+use serde::Serialize;
+
+use super::Shown;
+use crate::exit::Failure;
+use crate::output::Console;
+use crate::render::document;
+use crate::render::text::{count, escape};
+
+/// Prints the story of an address.
+///
+/// # Errors
+/// Where stdout cannot be written.
+pub fn address(view: &AddressView, snapshot: &Snapshot, console: &Console) -> Result<(), Failure> {
+    print("Address", view, snapshot, console, || {
+        let mut lines = Lines::new(format!("{} {}", view.address, words_of_state(view.state)));
+        if view.pools.is_empty() {
+            lines.add("Pool", "none");
+        }
+        for pool in &view.pools {
+            let disabled = if pool.enabled { "" } else { ", disabled" };
+            lines.add("Pool", format!("{} ({}{disabled})", pool.name, pool.cidr));
+        }
+        if view.reserved {
+            lines.add("Reserved", "an IP reservation keeps it from being assigned automatically");
+        }
+        if view.blocks.is_empty() {
+            lines.add("Block", "none");
+        }
+        view.blocks.iter().for_each(|block| block_lines(block, &mut lines));
+        for owner in &view.owners {
+            lines.add("Used by", words_of_owner(owner));
+        }
+        if view.owners.is_empty() {
+            let how = if view.partial { "nobody, as far as its record tells" } else { "nobody" };
+            lines.add("Used by", how);
+        }
+        finding_lines(&view.findings, &mut lines);
+        lines
+    })
+}
+
+fn block_lines(block: &BlockOfAddress, lines: &mut Lines) {
+    let owner = block.owner.as_deref().map_or("nobody".into(), |owner| owner.replace("host:", ""));
+    lines.add("Block", format!("{} of {owner}, ordinal {}", block.cidr, block.ordinal));
+    for problem in &block.problems {
+        lines.add("Problem", problem);
+    }
+    if let Some(owner) = &block.recorded_owner {
+        let life = block.lives.map(words_of_life).unwrap_or_default();
+        lines.add("Recorded", format!("for {owner}{life}"));
+    }
+    if let Some(handle) = &block.handle {
+        let object = if handle.exists {
+            format!(", whose object counts {} in this block", handle.count)
+        } else {
+            ", which has no object".to_owned()
+        };
+        lines.add("Handle", format!("{}{object}", handle.id));
+    }
+    let Some(record) = &block.record else { return };
+    for (name, value) in &record.attributes {
+        lines.add("Attribute", format!("{name}={value}"));
+    }
+    for (name, value) in &record.alternate_attributes {
+        lines.add("Alternate", format!("{name}={value}"));
+    }
+    if let Some(time) = &record.released_at {
+        lines.add("Released", time);
+    }
+    lines.add("Sequence", &record.sequence_number);
+}
+
+/// Prints a handle.
+///
+/// # Errors
+/// Where stdout cannot be written.
+pub fn handle(view: &HandleView, snapshot: &Snapshot, console: &Console) -> Result<(), Failure> {
+    print("Handle", view, snapshot, console, || {
+        let mut lines = Lines::new(view.id.clone());
+        match (&view.revision, view.exists) {
+            (Some(revision), true) => lines.add("Object", format!("revision {revision}")),
+            (None, true) => lines.add("Object", "exists"),
+            (_, false) => lines.add("Object", "none"),
+        }
+        for block in &view.blocks {
+            let gone = if block.exists { "" } else { ", which does not exist" };
+            let claims = usize::try_from(block.in_handle).unwrap_or_default();
+            let claims = count(claims, "address", "addresses");
+            lines.add("Block", format!("{}{gone}: the handle claims {claims}", block.block));
+            for address in &block.addresses {
+                lines.add("Address", address.to_string());
+            }
+        }
+        if view.blocks.iter().all(|block| block.addresses.is_empty()) {
+            lines.add("Address", "none is recorded under it");
+        }
+        finding_lines(&view.findings, &mut lines);
+        lines
+    })
+}
+
+fn finding_lines(findings: &[Finding], lines: &mut Lines) {
+    for finding in findings {
+        lines.add("Finding", format!("{} {}: {}", finding.severity, finding.code, finding.message));
+    }
+    if findings.is_empty() {
+        lines.add("Finding", "none");
+    }
+}
+
+fn words_of_state(state: State) -> &'static str {
+    match state {
+        State::Allocated => "is allocated",
+        State::Cooling => "is cooling down",
+        State::WindowsReserved => "is reserved by a Windows node",
+        State::Free => "is free",
+        State::NoBlock => "lies in no block",
+        State::Unknown => "lies in a block that cannot be read",
+    }
+}
+
+fn words_of_life(life: Life) -> &'static str {
+    match life {
+        Life::UsesIt => ", which uses it",
+        Life::NamesOthers => ", which lives but does not name this address",
+        Life::Gone => ", which does not exist",
+        Life::Unknown => ", of which nothing is known",
+    }
+}
+
+fn words_of_owner(owner: &OwnerEvidence) -> String {
+    let name = if owner.pod.is_empty() { &owner.name } else { &owner.pod };
+    let node = if owner.node.is_empty() { String::new() } else { format!(" on {}", owner.node) };
+    let fields =
+        if owner.fields.is_empty() { String::new() } else { format!(" ({})", owner.fields.join(", ")) };
+    format!("{} {name}{node}{fields}", owner.kind)
+}
+
+/// A heading, and lines of a name and a value.
+struct Lines {
+    heading: String,
+    lines: Vec<(&'static str, String)>,
+}
+
+/// Room for the longest name and two spaces.
+const NAMES: usize = 11;
+
+impl Lines {
+    fn new(heading: String) -> Self {
+        Self { heading, lines: Vec::new() }
+    }
+
+    fn add(&mut self, name: &'static str, value: impl Into<String>) {
+        self.lines.push((name, value.into()));
+    }
+
+    fn write(&self, out: &mut dyn Write) -> io::Result<()> {
+        writeln!(out, "{}", escape(&self.heading))?;
+        self.lines.iter().try_for_each(|(name, value)| writeln!(out, "{name:NAMES$}{}", escape(value)))
+    }
+}
+
+fn print<T: Serialize>(
+    kind: &str,
+    view: &T,
+    snapshot: &Snapshot,
+    console: &Console,
+    lines: impl FnOnce() -> Lines,
+) -> Result<(), Failure> {
+    console.data(|out| {
+        if console.format.is_table() {
+            return lines().write(out);
+        }
+        document::write(console.format, kind, &Shown { cluster: ClusterIdentity::of(snapshot), view }, out)
+    })
+}

@@ -1,0 +1,209 @@
+//! Pools and blocks.
+
+use calipam_check::views::{BlockList, BlockView, Count, OutsidePools, PoolList, PoolView};
+use calipam_model::snapshot::Snapshot;
+
+use super::{or_dash, print};
+use crate::args::Format;
+use crate::exit::Failure;
+use crate::output::Console;
+use crate::render::table::{Align, Grid};
+use crate::render::text::thousands;
+
+use Align::{Left, Right};
+
+/// Prints pools.
+///
+/// # Errors
+/// Where stdout cannot be written.
+pub fn pools(list: &PoolList, snapshot: &Snapshot, console: &Console) -> Result<(), Failure> {
+    print("PoolList", list, snapshot, console, || {
+        let mut columns = vec![
+            ("POOL", Left),
+            ("CIDR", Left),
+            ("TOTAL", Right),
+            ("IN USE", Right),
+            ("%", Right),
+            ("COOLING", Right),
+            ("RESERVED", Right),
+            ("FREE", Right),
+            ("ALLOCATABLE", Right),
+        ];
+        let wide = console.format == Format::Wide;
+        if wide {
+            columns.extend([
+                ("BLOCKS", Right),
+                ("BLOCK SIZE", Right),
+                ("WINDOWS", Right),
+                ("UNKNOWN", Right),
+                ("USES", Left),
+                ("ASSIGNMENT", Left),
+                ("NODES", Left),
+            ]);
+        }
+        let mut grid = Grid::new(console, &columns);
+        for pool in &list.pools {
+            grid.row(pool_row(pool, wide));
+        }
+        if let Some(outside) = &list.outside {
+            grid.row(outside_row(outside, wide));
+        }
+        let mut notes: Vec<String> = Vec::new();
+        for pool in list.pools.iter().filter(|pool| pool.unknown.0 > 0) {
+            notes.push(format!(
+                "{}: {} addresses in blocks that are corrupt",
+                pool.name,
+                number(pool.unknown)
+            ));
+        }
+        let limited = list.pools.iter().filter(|pool| pool.enabled && !pool.limited_by.is_empty());
+        notes.extend(limited.map(|pool| format!("{}: {}", pool.name, pool.limited_by.join("; "))));
+        (grid, notes)
+    })
+}
+
+fn pool_row(pool: &PoolView, wide: bool) -> Vec<String> {
+    let name = if pool.enabled { pool.name.clone() } else { format!("{} (disabled)", pool.name) };
+    let reserved = Count(pool.reserved.0 + pool.windows_reserved.0);
+    let mut row = vec![
+        name,
+        pool.cidr.clone(),
+        number(pool.total),
+        number(pool.in_use),
+        percent(pool.in_use, pool.total),
+        number(pool.cooling),
+        number(if wide { pool.reserved } else { reserved }),
+        number(pool.free),
+        number(pool.allocatable),
+    ];
+    if wide {
+        row.extend([
+            thousands(pool.blocks),
+            format!("/{}", pool.block_size),
+            number(pool.windows_reserved),
+            number(pool.unknown),
+            pool.allowed_uses.join(", "),
+            if pool.automatic { "automatic" } else { "manual" }.to_owned(),
+            pool.node_selector.clone(),
+        ]);
+    }
+    row
+}
+
+fn outside_row(outside: &OutsidePools, wide: bool) -> Vec<String> {
+    let mut row = vec![
+        "(in no pool)".to_owned(),
+        "-".to_owned(),
+        number(outside.total),
+        number(outside.in_use),
+        percent(outside.in_use, outside.total),
+        number(outside.cooling),
+        "-".to_owned(),
+        number(outside.free),
+        "0".to_owned(),
+    ];
+    if wide {
+        row.extend([
+            thousands(outside.blocks),
+            "-".into(),
+            "-".into(),
+            "-".into(),
+            "-".into(),
+            "-".into(),
+            "-".into(),
+        ]);
+    }
+    row
+}
+
+/// Prints blocks.
+///
+/// # Errors
+/// Where stdout cannot be written.
+pub fn blocks(list: &BlockList, snapshot: &Snapshot, console: &Console) -> Result<(), Failure> {
+    print("BlockList", list, snapshot, console, || {
+        let wide = console.format == Format::Wide;
+        let mut columns = vec![
+            ("BLOCK", Left),
+            ("POOL", Left),
+            ("OWNER", Left),
+            ("TOTAL", Right),
+            ("IN USE", Right),
+            ("BORROWED", Right),
+            ("COOLING", Right),
+            ("RESERVED", Right),
+            ("FREE", Right),
+        ];
+        if wide {
+            columns.extend([("WINDOWS", Right), ("CLAIMED", Left), ("SEQUENCE NUMBER", Left)]);
+        }
+        let corrupt = list.blocks.iter().any(|block| !block.problems.is_empty());
+        if corrupt {
+            columns.push(("PROBLEMS", Left));
+        }
+        let mut grid = Grid::new(console, &columns);
+        for block in &list.blocks {
+            let mut row = block_row(block, wide);
+            if corrupt {
+                row.push(block.problems.join("; "));
+            }
+            grid.row(row);
+        }
+        (grid, Vec::new())
+    })
+}
+
+fn block_row(block: &BlockView, wide: bool) -> Vec<String> {
+    // Nothing is known of the addresses of a corrupt block.
+    let known = |number: u32| if block.problems.is_empty() { thousands(number) } else { "-".to_owned() };
+    let reserved = if wide { block.reserved } else { block.reserved + block.windows_reserved };
+    let mut row = vec![
+        block.cidr.clone(),
+        or_dash(block.pool.as_deref().unwrap_or_default()).to_owned(),
+        or_dash(block.owner.as_deref().unwrap_or_default()).to_owned(),
+        number(block.total),
+        known(block.in_use),
+        known(block.borrowed),
+        known(block.cooling),
+        known(reserved),
+        known(block.free),
+    ];
+    if wide {
+        row.extend([
+            known(block.windows_reserved),
+            or_dash(block.claimed_at.as_deref().unwrap_or_default()).to_owned(),
+            or_dash(&block.sequence_number).to_owned(),
+        ]);
+    }
+    row
+}
+
+fn number(count: Count) -> String {
+    thousands(count)
+}
+
+/// Whole percents, rounded down; so that 100 means all.
+fn percent(part: Count, whole: Count) -> String {
+    if whole.0 == 0 {
+        return "-".to_owned();
+    }
+    // Parts of large IPv6 pools would overflow when multiplied first.
+    let percent =
+        part.0.checked_mul(100).map_or_else(|| part.0 / (whole.0 / 100), |hundred| hundred / whole.0);
+    percent.to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn percents_are_whole_and_never_overflow() {
+        let of = |part, whole| percent(Count(part), Count(whole));
+        assert_eq!(of(1, 3), "33");
+        assert_eq!(of(999, 1000), "99");
+        assert_eq!(of(0, 0), "-");
+        assert_eq!(of(u128::MAX, u128::MAX), "100");
+        assert_eq!(of(5, 1 << 64), "0");
+    }
+}

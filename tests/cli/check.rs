@@ -1,0 +1,173 @@
+//! `calipam check` on the example cluster.
+
+use std::process::Stdio;
+
+use serde_json::Value;
+
+use super::program::{EXAMPLE, HOSTILE, Run, calipam, command, expected, on_example};
+
+#[test]
+fn every_format() {
+    expected!("check-table", on_example(&["check"]).transcript());
+    expected!("check-wide", on_example(&["check", "-o", "wide"]).transcript());
+    expected!("check-yaml", on_example(&["check", "-o", "yaml", "--rule", "duplicate-address"]).transcript());
+    expected!("check-json", on_example(&["check", "-o", "json", "--rule", "duplicate-address"]).transcript());
+}
+
+#[test]
+fn yaml_and_json_say_the_same() {
+    let json: Value = serde_json::from_str(&on_example(&["check", "-o", "json"]).stdout).unwrap();
+    let yaml: Value = serde_yaml::from_str(&on_example(&["check", "-o", "yaml"]).stdout).unwrap();
+    assert_eq!(json, yaml);
+    assert_eq!((&json["apiVersion"], &json["kind"]), (&"calipam/v1".into(), &"CheckReport".into()));
+    let counts = json["counts"]["findings"].as_object().unwrap();
+    let counted: u64 = counts.values().map(|number| number.as_u64().unwrap()).sum();
+    assert_eq!(counted, json["findings"].as_array().unwrap().len() as u64);
+}
+
+/// Every number that does not fit into 53 bits is text.
+#[test]
+fn no_number_is_too_large_for_other_readers() {
+    fn look(value: &Value) {
+        match value {
+            Value::Number(number) => assert!(number.as_i64().is_some_and(|n| n.abs() < 1 << 53), "{number}"),
+            Value::Array(items) => items.iter().for_each(look),
+            Value::Object(fields) => fields.values().for_each(look),
+            _ => {}
+        }
+    }
+    let json: Value = serde_json::from_str(&on_example(&["check", "-o", "json"]).stdout).unwrap();
+    look(&json);
+    assert!(json["cluster"]["revision"].is_string());
+}
+
+#[test]
+fn the_exit_code_follows_fail_on() {
+    let code = |arguments: &[&str]| on_example(&[&["check", "-q"], arguments].concat()).code;
+    assert_eq!(code(&[]), 1);
+    assert_eq!(code(&["--fail-on", "never"]), 0);
+    assert_eq!(code(&["--fail-on", "critical"]), 1);
+    assert_eq!(code(&["--rule", "orphan-handle"]), 1);
+    assert_eq!(code(&["--rule", "orphan-handle", "--fail-on", "error"]), 0);
+    assert_eq!(code(&["--rule", "block-size-mismatch"]), 0);
+    assert_eq!(code(&["--rule", "block-size-mismatch", "--fail-on", "info"]), 1);
+}
+
+/// The codes that a run finds, each once.
+fn codes(run: &Run) -> Vec<String> {
+    let json: Value = serde_json::from_str(&run.stdout).unwrap();
+    let findings = json["findings"].as_array().unwrap().iter();
+    let mut codes: Vec<String> = findings.map(|f| f["code"].as_str().unwrap().to_owned()).collect();
+    codes.dedup();
+    codes
+}
+
+#[test]
+fn rules_are_selected() {
+    let json = |arguments: &[&str]| on_example(&[&["check", "-o", "json"], arguments].concat());
+    let two = json(&["--rule", "orphan-handle,leaked-address"]);
+    assert_eq!(codes(&two), ["leaked-address", "orphan-handle"]);
+    assert_eq!(codes(&json(&["--rule", "orphan-handle", "--rule", "leaked-address"])), codes(&two));
+    let all = codes(&json(&[]));
+    let without = codes(&json(&["--skip-rule", "leaked-address"]));
+    assert_eq!(without.len(), all.len() - 1);
+    assert!(!without.contains(&"leaked-address".to_owned()));
+}
+
+#[test]
+fn nodes_and_pools_are_selected() {
+    let run = on_example(&["check", "-o", "wide", "--node", "node-11"]);
+    assert!(
+        run.stdout.contains("block-of-missing-node") && !run.stdout.contains("duplicate-address"),
+        "{run:?}"
+    );
+    let run = on_example(&["check", "--pool", "extra-5"]);
+    assert!(run.stdout.contains("pool-nearly-full") && !run.stdout.contains("duplicate-address"), "{run:?}");
+    let by_cidr = on_example(&["check", "--pool", "172.16.5.0/28"]);
+    assert_eq!(by_cidr.transcript(), run.transcript());
+    expected!("check-unknown-node", on_example(&["check", "--node", "node-99"]).transcript());
+    expected!("check-unknown-pool", on_example(&["check", "--pool", "nowhere"]).transcript());
+}
+
+#[test]
+fn accepted_findings_are_left_out() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("accepted");
+    std::fs::write(&path, "# ours\npool-nearly-full 172.16.5.0/28  # is to be full\n").unwrap();
+    let path = path.to_str().unwrap();
+    let run = on_example(&["check", "--rule", "pool-nearly-full", "--ignore", path]);
+    assert_eq!(run.code, 0, "{run:?}");
+    assert!(run.stdout.contains("No findings"), "{run:?}");
+
+    std::fs::write(path, "pool-nearly-ful 172.16.5.0/28\n").unwrap();
+    let run = on_example(&["check", "--ignore", path]);
+    assert_eq!(run.code, 2);
+    assert!(run.stderr.contains(&format!("error: {path}:1: there is no finding called \"pool-nearly-ful\"")));
+}
+
+#[test]
+fn quiet_prints_data_only() {
+    let run = on_example(&["check", "-q"]);
+    assert_eq!(run.stderr, "");
+    assert_eq!(run.stdout, on_example(&["check"]).stdout);
+}
+
+#[test]
+fn verbose_says_what_is_read() {
+    let run = on_example(&["check", "-v", "-o", "json"]);
+    assert!(run.stderr.starts_with(&format!("reading {EXAMPLE}\n")), "{}", run.stderr);
+    assert!(run.stderr.contains("revision 48250"), "{}", run.stderr);
+}
+
+#[test]
+fn the_rules_are_listed_without_a_datastore() {
+    expected!("check-list-rules", calipam(&["check", "--list-rules"]).transcript());
+    let json = calipam(&["check", "--list-rules", "-o", "json"]);
+    let json: Value = serde_json::from_str(&json.stdout).unwrap();
+    assert_eq!(json["kind"], "RuleList");
+    assert_eq!(json["rules"].as_array().unwrap().len(), calipam_check::Code::ALL.len());
+}
+
+#[test]
+fn grace_and_threshold_count() {
+    let leaks = |grace| {
+        let run = on_example(&["check", "--rule", "leaked-address", "-o", "json", "--grace", grace]);
+        let json: Value = serde_json::from_str(&run.stdout).unwrap();
+        json["findings"].as_array().unwrap().len()
+    };
+    assert!(leaks("0") >= leaks("15m") && leaks("15m") > leaks("999999h"));
+    let full = |limit| on_example(&["check", "--rule", "pool-nearly-full", "--pool-threshold", limit]).code;
+    assert_eq!((full("90"), full("95%")), (1, 0));
+}
+
+#[test]
+fn names_cannot_take_over_a_terminal() {
+    let run = calipam(&["check", "-o", "wide", "--datastore", HOSTILE]);
+    let control = |c: char| c.is_control() && c != '\n';
+    assert!(!run.stdout.contains(control) && !run.stderr.contains(control), "{run:?}");
+    expected!("check-hostile-names", run.transcript());
+}
+
+#[test]
+fn a_reader_that_goes_away_is_no_error() {
+    for format in ["table", "wide", "json", "yaml"] {
+        let mut child = command(env!("CARGO_BIN_EXE_calipam"))
+            .args(["check", "-q", "--datastore", EXAMPLE, "-o", format])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        drop(child.stdout.take());
+        let output = child.wait_with_output().unwrap();
+        assert_eq!(output.status.code(), Some(1), "{format}: the verdict stays");
+        assert_eq!(String::from_utf8_lossy(&output.stderr), "", "{format}");
+    }
+}
+
+#[test]
+fn calicoctl_s_place_of_the_command_works() {
+    let run = on_example(&["ipam", "check"]);
+    assert_eq!(run.transcript(), on_example(&["check"]).transcript());
+    let before = calipam(&["--datastore", EXAMPLE, "ipam", "check"]);
+    assert_eq!(before.transcript(), run.transcript());
+}

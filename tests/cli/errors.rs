@@ -1,0 +1,82 @@
+//! Errors: what happened, to what, and what to do next.
+
+use std::fs;
+
+use super::program::{Run, calipam, command, expected};
+
+#[test]
+fn a_datastore_that_is_none() {
+    expected!("error-no-such-file", calipam(&["check", "--datastore", "nowhere.jsonl"]).transcript());
+    expected!("error-no-data-file", calipam(&["check", "--datastore", "README.md"]).transcript());
+    expected!("error-refused", calipam(&["check", "--etcd-endpoints", "http://127.0.0.1:1"]).transcript());
+    expected!("error-no-endpoints", calipam(&["check", "--datastore", "etcd"]).transcript());
+}
+
+#[test]
+fn an_export_that_is_cut() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("cut.jsonl");
+    let whole = fs::read_to_string(super::program::root().join(super::program::EXAMPLE)).unwrap();
+    fs::write(&path, &whole[..whole.len() / 2]).unwrap();
+    let run = calipam(&["check", "--datastore", path.to_str().unwrap()]);
+    assert_eq!((run.code, run.stdout.as_str()), (3, ""), "{run:?}");
+    assert!(run.stderr.contains("error: ") && run.stderr.contains("\nhint: "), "{run:?}");
+}
+
+#[test]
+fn a_misspelt_field_of_the_settings_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("calicoctl.cfg");
+    fs::write(
+        &path,
+        "apiVersion: projectcalico.org/v3\nkind: CalicoAPIConfig\nmetadata:\nspec:\n  etcdEndpoint: http://127.0.0.1:1\n",
+    )
+    .unwrap();
+    let text = path.to_str().unwrap();
+    let run = calipam(&["check", "--config", text]);
+    assert_eq!(run.code, 2, "{run:?}");
+    assert_eq!(
+        run.stderr,
+        format!("error: {text}: unknown field `etcdEndpoint`\nhint: did you mean `etcdEndpoints`?\n")
+    );
+}
+
+/// Neither a password in the environment nor one in a URL appears anywhere.
+#[test]
+fn secrets_are_not_printed() {
+    let mut program = command(env!("CARGO_BIN_EXE_calipam"));
+    program.env("ETCD_ENDPOINTS", "http://root:hunter2@127.0.0.1:1");
+    program.env("ETCD_USERNAME", "root").env("ETCD_PASSWORD", "hunter2");
+    for level in ["-v", "-vv", "-vvv"] {
+        let run = Run::of(program.args(["check", level]).output().unwrap());
+        assert_ne!(run.code, 0);
+        assert!(!run.transcript().contains("hunter2"), "{}", run.transcript());
+        program = {
+            let mut next = command(env!("CARGO_BIN_EXE_calipam"));
+            next.env("ETCD_ENDPOINTS", "http://127.0.0.1:1").env("ETCD_USERNAME", "root");
+            next.env("ETCD_PASSWORD", "hunter2");
+            next
+        };
+    }
+}
+
+#[test]
+fn values_that_make_no_sense_are_usage_errors() {
+    for arguments in [
+        &["check", "--settle", "soon"][..],
+        &["check", "--grace", "-5m"],
+        &["check", "--pool-threshold", "101"],
+        &["check", "-o", "xml"],
+        &["check", "--fail-on", "everything"],
+        &["check", "-v", "-q"],
+        &["show", "--ip", "10.244.1"],
+        &["show", "--ip", "10.244.1.7", "--blocks"],
+        &["show", "--all-owners"],
+        &["completion", "csh"],
+        &["ipam", "ipam"],
+    ] {
+        let run = calipam(arguments);
+        assert_eq!((run.code, run.stdout.as_str()), (2, ""), "{arguments:?}: {run:?}");
+        assert!(run.stderr.starts_with("error: "), "{arguments:?}: {run:?}");
+    }
+}

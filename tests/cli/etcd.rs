@@ -1,0 +1,119 @@
+//! Against a real etcd.
+
+use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use calipam_testkit::cluster::{Cluster, ClusterSpec};
+use calipam_testkit::servers::Etcd;
+use jiff::Timestamp;
+use serde_json::Value;
+
+use super::program::{Run, calipam};
+
+/// A cluster with every fault, as it is now: a live etcd is judged by the machine's clock.
+fn faulty() -> Cluster {
+    Cluster::all_faults(ClusterSpec::new(7).at(Timestamp::now()).wide(), 1)
+}
+
+fn on_etcd(etcd: &Etcd, arguments: &[&str]) -> Run {
+    calipam(&[arguments, &["--etcd-endpoints", &etcd.endpoint()]].concat())
+}
+
+/// `code subject` of every finding, ascending.
+fn lines(run: &Run) -> Vec<String> {
+    let json: Value = serde_json::from_str(&run.stdout).unwrap_or_else(|e| panic!("{e}: {run:?}"));
+    let line =
+        |f: &Value| format!("{} {}", f["code"].as_str().unwrap(), f["subject"]["name"].as_str().unwrap());
+    let mut lines: Vec<String> = json["findings"].as_array().unwrap().iter().map(line).collect();
+    lines.sort();
+    lines
+}
+
+/// The report without what differs between places of the same data.
+fn comparable(run: &Run) -> Value {
+    let mut json: Value = serde_json::from_str(&run.stdout).unwrap();
+    for field in ["location", "takenAt", "revision"] {
+        json["cluster"][field].take();
+    }
+    json["settled"].take();
+    json
+}
+
+#[test]
+fn three_ways_to_the_same_report_which_is_the_truth() {
+    let cluster = faulty();
+    let etcd = Etcd::start().unwrap();
+    cluster.write_to_etcd(&etcd.endpoint()).unwrap();
+    let mut truth = cluster.truth().lines();
+    truth.sort();
+
+    let live = on_etcd(&etcd, &["check", "-o", "json", "--settle", "0"]);
+    assert_eq!(live.code, 1, "{}", live.stderr);
+    assert_eq!(lines(&live), truth);
+
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    assert_eq!(on_etcd(&etcd, &["export", &at("export.jsonl.zst")]).code, 0);
+    etcd.save_snapshot(Path::new(&at("snapshot.db"))).unwrap();
+    for name in ["export.jsonl.zst", "snapshot.db"] {
+        let offline = calipam(&["check", "-o", "json", "--datastore", &at(name)]);
+        assert_eq!(lines(&offline), truth, "{name}");
+        assert_eq!(comparable(&offline), comparable(&live), "{name}");
+    }
+}
+
+#[test]
+fn what_stays_as_it_is_stands_after_the_second_look() {
+    let cluster = Cluster::example();
+    let etcd = Etcd::start().unwrap();
+    cluster.write_to_etcd(&etcd.endpoint()).unwrap();
+    let begun = Instant::now();
+    let run = on_etcd(&etcd, &["check", "-o", "json", "--settle", "1s", "--confirm", "1s"]);
+    assert!(begun.elapsed() >= Duration::from_secs(3), "two looks of a second each, and one between");
+    let json: Value = serde_json::from_str(&run.stdout).unwrap();
+    assert_eq!(json["settled"], true);
+    assert_eq!(lines(&run), lines(&on_etcd(&etcd, &["check", "-o", "json", "--settle", "0"])));
+}
+
+#[test]
+fn what_changes_between_two_looks_is_not_reported() {
+    let cluster = Cluster::example();
+    let etcd = Etcd::start().unwrap();
+    cluster.write_to_etcd(&etcd.endpoint()).unwrap();
+    let orphans = |run: &Run| lines(run).iter().filter(|l| l.starts_with("orphan-handle")).count();
+    let before = orphans(&on_etcd(&etcd, &["check", "-o", "json", "--settle", "0"]));
+    assert!(before > 0);
+    let watched = thread::scope(|scope| {
+        let check = scope.spawn(|| on_etcd(&etcd, &["check", "-o", "json", "--settle", "3s"]));
+        thread::sleep(Duration::from_millis(1500));
+        etcd.with_client(async |mut client| {
+            let all = etcd_client::DeleteOptions::new().with_prefix();
+            client.delete("/calico/ipam/v2/handle/", Some(all)).await.map(drop)
+        })
+        .unwrap();
+        check.join().unwrap()
+    });
+    assert_eq!(orphans(&watched), 0, "{:?}", lines(&watched));
+}
+
+#[test]
+fn one_address_needs_few_requests() {
+    let cluster = Cluster::example();
+    let etcd = Etcd::start().unwrap();
+    cluster.write_to_etcd(&etcd.endpoint()).unwrap();
+    let run = on_etcd(&etcd, &["show", "--ip", "10.244.10.6", "-v"]);
+    assert_eq!(run.code, 0, "{run:?}");
+    assert!(run.stdout.contains("default/queue-49, which does not exist"), "{run:?}");
+    let requests = run.stderr.lines().find_map(|line| line.strip_suffix(" requests")).unwrap();
+    let number: u32 = requests.rsplit(' ').next().unwrap().parse().unwrap();
+    assert!(number <= 4, "{}", run.stderr);
+}
+
+#[test]
+fn an_etcd_without_calico_is_named() {
+    let etcd = Etcd::start().unwrap();
+    let run = on_etcd(&etcd, &["check"]);
+    assert_eq!((run.code, run.stdout.as_str()), (3, ""));
+    assert!(run.stderr.contains("holds no Calico data") && run.stderr.contains("\nhint: "), "{run:?}");
+}

@@ -1,0 +1,32 @@
+//! `calipam explain`.
+
+use calipam_check::Code;
+
+use super::program::{calipam, expected};
+
+#[test]
+fn a_code_is_explained() {
+    expected!("explain-leaked-address", calipam(&["explain", "leaked-address"]).transcript());
+}
+
+#[test]
+fn every_code_has_an_explanation() {
+    for code in Code::ALL {
+        let run = calipam(&["explain", code.name()]);
+        assert_eq!((run.code, run.stderr.as_str()), (0, ""), "{code}");
+        assert!(run.stdout.starts_with(&format!("{code} (")) && run.stdout.contains("What to do."), "{code}");
+    }
+}
+
+#[test]
+fn without_a_code_all_are_listed() {
+    let run = calipam(&["explain"]);
+    assert_eq!(run.code, 0);
+    assert!(Code::ALL.iter().all(|code| run.stdout.contains(code.name())));
+}
+
+#[test]
+fn an_unknown_code_is_a_usage_error() {
+    expected!("explain-unknown", calipam(&["explain", "leaked"]).transcript());
+    expected!("explain-unlike-any", calipam(&["explain", "weather"]).transcript());
+}

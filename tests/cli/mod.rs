@@ -1,0 +1,18 @@
+//! The command line: what is printed where, and with which exit code.
+//!
+//! Expected texts are in `tests/snapshots/`. `INSTA_UPDATE=always cargo test -p calipam` writes them anew;
+//! look at the difference before you commit it.
+
+mod check;
+mod completion;
+mod errors;
+mod etcd;
+mod explain;
+mod export;
+mod generated;
+mod help;
+mod links;
+mod program;
+mod pty;
+mod show;
+mod terminal;

@@ -1,0 +1,72 @@
+//! Running the program.
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+/// What a run of the program came to.
+#[derive(Debug)]
+pub struct Run {
+    pub stdout: String,
+    pub stderr: String,
+    pub code: i32,
+}
+
+impl Run {
+    pub fn of(output: Output) -> Self {
+        let text = |bytes| String::from_utf8(bytes).expect("output is UTF-8");
+        Self {
+            stdout: text(output.stdout),
+            stderr: text(output.stderr),
+            code: output.status.code().expect("the program ends by itself"),
+        }
+    }
+
+    /// Everything in one text, for a snapshot.
+    pub fn transcript(&self) -> String {
+        format!("exit code: {}\n--- stdout\n{}--- stderr\n{}", self.code, self.stdout, self.stderr)
+    }
+}
+
+/// The root of the project.
+pub fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().expect("the root of the project")
+}
+
+/// The program, run from the root of the project, without the settings of whoever runs the tests.
+pub fn command(program: impl AsRef<OsStr>) -> Command {
+    let mut command = Command::new(program);
+    command.current_dir(root()).env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default());
+    command.env("HOME", "/nonexistent");
+    command
+}
+
+/// Runs `calipam` with arguments.
+pub fn calipam(arguments: &[&str]) -> Run {
+    let output = command(env!("CARGO_BIN_EXE_calipam")).args(arguments).output();
+    Run::of(output.expect("the program starts"))
+}
+
+/// Runs `calipam` on the example cluster.
+pub fn on_example(arguments: &[&str]) -> Run {
+    calipam(&[arguments, &["--datastore", EXAMPLE]].concat())
+}
+
+/// The example cluster of the documentation.
+pub const EXAMPLE: &str = "docs/examples/cluster.jsonl";
+/// A small cluster with hostile names.
+pub const HOSTILE: &str = "tests/fixtures/hostile.jsonl";
+
+/// Compares a text with the snapshot of that name in `tests/snapshots/`.
+macro_rules! expected {
+    ($name:expr, $text:expr) => {
+        insta::with_settings!({
+            snapshot_path => "../snapshots",
+            prepend_module_to_snapshot => false,
+            omit_expression => true,
+        }, {
+            insta::assert_snapshot!($name, $text);
+        });
+    };
+}
+pub(crate) use expected;

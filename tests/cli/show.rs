@@ -1,0 +1,81 @@
+//! `calipam show` on the example cluster.
+
+use serde_json::Value;
+
+use super::program::{HOSTILE, calipam, expected, on_example};
+
+/// What can be shown, and the kind of its document.
+const SUBJECTS: [(&str, &[&str], &str); 8] = [
+    ("pools", &[], "PoolList"),
+    ("blocks", &["--blocks"], "BlockList"),
+    ("nodes", &["--nodes"], "NodeList"),
+    ("borrowed", &["--borrowed"], "BorrowedList"),
+    ("configuration", &["--configuration"], "Configuration"),
+    ("ip", &["--ip", "10.244.10.3"], "Address"),
+    ("ip-leaked", &["--ip", "10.244.10.6", "--all-owners"], "Address"),
+    ("handle", &["--handle", "monitoring.prometheus-76"], "Handle"),
+];
+
+fn show(arguments: &[&str], format: &str) -> super::program::Run {
+    on_example(&[&["show", "-o", format], arguments].concat())
+}
+
+#[test]
+fn every_view_and_format() {
+    for (name, arguments, _) in SUBJECTS {
+        expected!(format!("show-{name}-table"), show(arguments, "table").transcript());
+        expected!(format!("show-{name}-wide"), show(arguments, "wide").transcript());
+        expected!(format!("show-{name}-yaml"), show(arguments, "yaml").transcript());
+    }
+    expected!("show-pools-json", show(&[], "json").transcript());
+}
+
+#[test]
+fn yaml_and_json_say_the_same() {
+    for (name, arguments, kind) in SUBJECTS {
+        let json: Value = serde_json::from_str(&show(arguments, "json").stdout).unwrap();
+        let yaml: Value = serde_yaml::from_str(&show(arguments, "yaml").stdout).unwrap();
+        assert_eq!(json, yaml, "{name}");
+        assert_eq!((&json["apiVersion"], &json["kind"]), (&"calipam/v1".into(), &kind.into()), "{name}");
+        assert_eq!(json["cluster"]["guid"], "0f0e1d2c3b4a59687786951423324150", "{name}");
+    }
+}
+
+#[test]
+fn what_is_not_known_is_told_by_the_exit_code() {
+    expected!("show-ip-unknown", on_example(&["show", "--ip", "192.0.2.1"]).transcript());
+    expected!("show-handle-unknown", on_example(&["show", "--handle", "nobody"]).transcript());
+    let free = on_example(&["show", "--ip", "10.244.1.60"]);
+    assert_eq!(free.code, 0, "a free address of a pool is known: {free:?}");
+}
+
+#[test]
+fn an_address_of_a_disabled_pool_is_found() {
+    let run = on_example(&["show", "--ip", "172.16.1.16"]);
+    assert_eq!(run.code, 0);
+    assert!(run.stdout.contains("old-ippool (172.16.1.0/24, disabled)"), "{run:?}");
+    assert!(run.stdout.contains("shop/checkout-6799fc88d8-hp8xp"), "{run:?}");
+}
+
+#[test]
+fn hostile_names_are_escaped_everywhere() {
+    let control = |c: char| c.is_control() && c != '\n';
+    for (name, arguments, _) in SUBJECTS {
+        let run = calipam(&[&["show", "-o", "wide", "--datastore", HOSTILE], arguments].concat());
+        assert!(!run.stdout.contains(control) && !run.stderr.contains(control), "{name}: {run:?}");
+    }
+    let run = calipam(&["show", "--ip", "10.244.1.1", "--datastore", HOSTILE]);
+    assert!(run.stdout.contains("web-0\\u{1b}[2J"), "{run:?}");
+}
+
+/// Sums of a pool add up to its size, and no number is written with an exponent.
+#[test]
+fn numbers_add_up() {
+    let json: Value = serde_json::from_str(&show(&[], "json").stdout).unwrap();
+    for pool in json["pools"].as_array().unwrap() {
+        let number = |field: &str| pool[field].as_u64().unwrap();
+        let parts = ["inUse", "cooling", "windowsReserved", "reserved", "unknown", "free"];
+        assert_eq!(parts.into_iter().map(number).sum::<u64>(), number("total"), "{pool}");
+        assert!(number("allocatable") <= number("free"), "{pool}");
+    }
+}

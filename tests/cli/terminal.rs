@@ -1,0 +1,92 @@
+//! On a terminal: colours, progress, the width of tables, ctrl-c.
+
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use super::program::{EXAMPLE, command, expected};
+use super::pty::Terminal;
+
+fn check() -> std::process::Command {
+    let mut program = command(env!("CARGO_BIN_EXE_calipam"));
+    program.args(["check", "--datastore", EXAMPLE]).env("TERM", "xterm-256color");
+    program
+}
+
+/// What is left when escape sequences are taken away.
+fn plain(text: &str) -> String {
+    let mut shown = String::new();
+    let mut characters = text.chars();
+    while let Some(c) = characters.next() {
+        if c == '\u{1b}' {
+            let _ = characters.by_ref().find(char::is_ascii_alphabetic);
+        } else {
+            shown.push(c);
+        }
+    }
+    shown
+}
+
+#[test]
+fn tables_have_colours_and_fit_the_width() {
+    let shown = Terminal::new(100).run(&mut check());
+    assert_eq!(shown.code, Some(1));
+    assert!(shown.text.contains("\u{1b}["), "{}", shown.text);
+    let table = plain(&shown.text);
+    let rows = table.lines().filter(|line| line.starts_with("error") || line.starts_with(' '));
+    assert!(rows.clone().count() > 10);
+    assert!(rows.into_iter().all(|row| row.trim_end().chars().count() <= 100), "{table}");
+}
+
+#[test]
+fn stdout_on_a_terminal() {
+    let terminal = Terminal::new(120);
+    let mut program = check();
+    let child = program.stdin(Stdio::null()).stdout(terminal.side()).stderr(Stdio::null()).spawn().unwrap();
+    drop(program);
+    let shown = terminal.watch(child);
+    expected!("terminal-stdout", shown.text.replace('\u{1b}', "ESC"));
+}
+
+#[test]
+fn colours_can_be_turned_off() {
+    let no_color = |program: &mut std::process::Command| {
+        // Progress stays out of the picture: it moves the cursor.
+        let shown = Terminal::new(200).run(program.arg("-q"));
+        assert!(!shown.text.contains('\u{1b}'), "{:?}", shown.text);
+        assert!(shown.text.contains("duplicate-address"));
+    };
+    no_color(check().env("NO_COLOR", "1"));
+    no_color(check().arg("--no-color"));
+    no_color(check().env("TERM", "dumb"));
+}
+
+#[test]
+fn machine_formats_are_the_same_on_a_terminal() {
+    let piped = check().args(["-o", "json", "-q"]).output().unwrap();
+    let shown = Terminal::new(80).run(check().args(["-o", "json", "-q"]));
+    assert_eq!(shown.text.replace("\r\n", "\n"), String::from_utf8(piped.stdout).unwrap());
+}
+
+/// A server that accepts connections and never answers; ctrl-c ends the program at once, with 130.
+#[test]
+fn ctrl_c_ends_it() {
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let endpoint = format!("http://{}", silent.local_addr().unwrap());
+    let mut child = command(env!("CARGO_BIN_EXE_calipam"))
+        .args(["check", "--etcd-endpoints", &endpoint])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let _connection = silent.accept().unwrap();
+    std::thread::sleep(Duration::from_millis(100));
+    let process = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process(process, rustix::process::Signal::INT).unwrap();
+    let told = Instant::now();
+    let status = child.wait().unwrap();
+    assert!(told.elapsed() < Duration::from_secs(3), "{:?}", told.elapsed());
+    assert_eq!(status.code(), Some(130), "{status}");
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(String::from_utf8(output.stderr).unwrap(), "error: interrupted\n");
+}
