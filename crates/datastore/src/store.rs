@@ -73,9 +73,9 @@ impl Datastore {
     /// [`Defect`](calipam_model::snapshot::Defect)s.
     pub async fn observe(&self, progress: &ProgressFn) -> Result<Snapshot> {
         match self {
-            Self::Etcd(client) => self.observe_etcd(client, progress).await,
+            Self::Etcd(client) => Self::observe_etcd(client, progress).await,
             Self::EtcdAndKubernetes(etcd, kubernetes) => {
-                let mut snapshot = self.observe_etcd(etcd, progress).await?;
+                let mut snapshot = Self::observe_etcd(etcd, progress).await?;
                 kube::add_beside(kubernetes, &mut snapshot, progress).await?;
                 Ok(snapshot)
             }
@@ -88,14 +88,14 @@ impl Datastore {
         }
     }
 
-    async fn observe_etcd(&self, client: &Arc<EtcdClient>, progress: &ProgressFn) -> Result<Snapshot> {
-        let start = |_, _, _: &[_]| Ok(SnapshotCollector::default());
-        let observed = observe_etcd(client, start, progress).await?;
+    async fn observe_etcd(client: &Arc<EtcdClient>, progress: &ProgressFn) -> Result<Snapshot> {
+        let observed = observe_etcd(client, |_| Ok(SnapshotCollector::default()), progress).await?;
         let mut snapshot = observed.collector.snapshot;
         snapshot.datastore = DatastoreKind::Etcd;
-        snapshot.location = self.location();
-        snapshot.revision = observed.revision.to_string();
-        snapshot.taken_at = observed.taken_at;
+        snapshot.location = observed.start.endpoint;
+        snapshot.revision = observed.start.revision.to_string();
+        snapshot.taken_at = observed.start.taken_at;
+        snapshot.defects.sort_by(|a, b| a.path.cmp(&b.path));
         snapshot.mark_read(ETCD_SOURCES);
         Ok(snapshot)
     }

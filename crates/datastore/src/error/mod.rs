@@ -130,6 +130,11 @@ impl Error {
         }
     }
 
+    /// True where another connection, to another endpoint perhaps, may help.
+    pub(crate) fn is_transient(&self) -> bool {
+        matches!(self, Self::Request { failure, .. } if failure.is_transient())
+    }
+
     /// A file error for `path`.
     pub(crate) fn file(path: impl Into<PathBuf>, kind: impl Into<FileError>) -> Self {
         Self::File { path: path.into(), kind: kind.into() }

@@ -10,8 +10,8 @@ mod handshake;
 pub(crate) mod message;
 pub(crate) mod transaction;
 
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -40,7 +40,7 @@ pub struct EtcdClient {
     /// A second connection, opened for reading much; `None` where that failed.
     second: OnceCell<Option<Channel>>,
     turn: AtomicUsize,
-    requests: AtomicU64,
+    requests: Arc<AtomicU64>,
     token: Mutex<Option<AsciiMetadataValue>>,
 }
 
@@ -93,7 +93,7 @@ impl EtcdClient {
             channel: endpoint::open(endpoint, settings).await?,
             second: OnceCell::new(),
             turn: AtomicUsize::new(0),
-            requests: AtomicU64::new(0),
+            requests: Arc::new(AtomicU64::new(0)),
             token: Mutex::new(None),
         };
         let ready = async {
@@ -104,6 +104,15 @@ impl EtcdClient {
         let limit = settings.connect_timeout;
         tokio::time::timeout(limit, ready).await.unwrap_or(Err(Failure::TimedOut(limit.as_secs())))?;
         Ok(client)
+    }
+
+    /// A new connection to whichever endpoint answers now, after this one broke. Requests are counted
+    /// together.
+    pub(crate) async fn again(&self) -> Result<Arc<Self>> {
+        let mut client = Self::connect(&self.settings).await?;
+        self.requests.fetch_add(client.request_count(), Ordering::Relaxed);
+        client.requests = Arc::clone(&self.requests);
+        Ok(Arc::new(client))
     }
 
     /// Opens a second connection to the same endpoint, for reading much: one alone keeps one core busy.

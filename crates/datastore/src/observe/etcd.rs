@@ -11,7 +11,8 @@ use super::pull::{Collector, Pull};
 use crate::error::{Error, Failure, Result};
 use crate::etcd::EtcdClient;
 use crate::etcd::message::{Range, Reply};
-use crate::raw::{next_key, prefix_end};
+use crate::raw::{RawEntry, next_key, prefix_end};
+use crate::secret::redact_url;
 
 /// How often a read is begun before it is given up, where its revision is compacted or the connection
 /// breaks.
@@ -25,61 +26,82 @@ const FIRST_NODES: i64 = 1_000;
 pub(crate) struct Observed<C> {
     /// What took the entries.
     pub collector: C,
-    /// The revision at which everything was read.
+    /// How it began.
+    pub start: Start,
+}
+
+/// The beginning of a whole read.
+#[derive(Debug)]
+pub(crate) struct Start {
+    /// The endpoint that is read.
+    pub endpoint: String,
+    /// The revision at which everything is read.
     pub revision: i64,
     /// When the first answer came.
     pub taken_at: Timestamp,
+    /// The first answers: what is small.
+    first: Vec<Reply>,
 }
 
-/// Reads everything at one revision. `start` makes the collector, anew for each attempt, from revision
-/// and time.
+impl Start {
+    /// Gives each entry of the first answers to `take`. What is malformed shows later.
+    pub fn for_each<'a>(&'a self, mut take: impl FnMut(RawEntry<'a>)) {
+        for reply in &self.first {
+            let _ = reply.for_each(&mut take);
+        }
+    }
+}
+
+/// Reads everything at one revision. `collect` makes the collector, anew for each attempt. Where the
+/// revision is compacted the read begins again; where the connection breaks it does so at whichever
+/// endpoint answers.
 ///
 /// # Errors
 /// Where etcd cannot be read, or holds nothing of Calico.
 pub(crate) async fn observe<C: Collector>(
     client: &Arc<EtcdClient>,
-    start: impl Fn(i64, Timestamp, &[Reply]) -> Result<C>,
+    collect: impl Fn(&Start) -> Result<C>,
     progress: &ProgressFn,
 ) -> Result<Observed<C>> {
-    client.widen().await;
+    let mut client = Arc::clone(client);
     let mut attempt = 1;
     loop {
-        match attempt_once(client, &start, progress).await {
-            Err(Error::Request { failure, endpoint, .. })
-                if failure == Failure::Compacted && attempt == ATTEMPTS =>
-            {
-                return Err(Error::Compacted { endpoint, attempts: ATTEMPTS });
+        let error = match attempt_once(&client, &collect, progress).await {
+            Ok(observed) => return Ok(observed),
+            Err(error) => error,
+        };
+        match &error {
+            Error::Request { failure: Failure::Compacted, endpoint, .. } => {
+                if attempt == ATTEMPTS {
+                    return Err(Error::Compacted { endpoint: endpoint.clone(), attempts: ATTEMPTS });
+                }
             }
-            Err(Error::Request { failure, .. })
-                if attempt < ATTEMPTS && (failure == Failure::Compacted || failure.is_transient()) =>
-            {
-                tracing::info!("reading again from the start: {failure}");
-                attempt += 1;
-            }
-            result => return result,
+            transient if transient.is_transient() && attempt < ATTEMPTS => client = client.again().await?,
+            _ => return Err(error),
         }
+        tracing::info!("reading again from the start: {error}");
+        attempt += 1;
     }
 }
 
 async fn attempt_once<C: Collector>(
     client: &Arc<EtcdClient>,
-    start: &impl Fn(i64, Timestamp, &[Reply]) -> Result<C>,
+    collect: &impl Fn(&Start) -> Result<C>,
     progress: &ProgressFn,
 ) -> Result<Observed<C>> {
-    let first = first_ranges();
-    let mut replies = client.ranges(&first, "Calico's configuration").await?;
-    let taken_at = Timestamp::now();
-    let revision = replies.first().map_or(0, |reply| reply.revision);
-    let collector = start(revision, taken_at, &replies)?;
-    let pull = Pull::new(Arc::clone(client), revision, collector, Arc::clone(progress));
+    client.widen().await;
+    let ranges = first_ranges();
+    let mut start = begin(client, &ranges).await?;
+    let revision = start.revision;
+    let pull = Pull::new(Arc::clone(client), revision, collect(&start)?, Arc::clone(progress));
     let mut rest = Vec::new();
-    for (range, reply) in first.iter().zip(&replies) {
+    for (range, reply) in ranges.iter().zip(&start.first) {
         pull.add(reply)?;
         rest.extend(remainder(range, reply));
     }
     pull.push(rest);
-    let affinities = affinity_keys(client, revision, &first[AFFINITIES], &replies[AFFINITIES]).await?;
-    replies.clear();
+    let affinities = affinity_keys(client, revision, &ranges[AFFINITIES], &start.first[AFFINITIES]).await?;
+    start.first.clear();
     let keys = plan::block_keys(affinities.iter().map(Vec::as_slice));
     drop(affinities);
     pull.push(plan::blocks(&keys));
@@ -94,7 +116,14 @@ async fn attempt_once<C: Collector>(
         require_calico(client, revision).await?;
     }
     let collector = pull.finish().ok_or_else(|| lost_task(client, &"a task is still reading"))?;
-    Ok(Observed { collector, revision, taken_at })
+    Ok(Observed { collector, start })
+}
+
+/// Sends the first request, which says at which revision all others read.
+async fn begin(client: &EtcdClient, ranges: &[Range]) -> Result<Start> {
+    let first = client.ranges(ranges, "Calico's configuration").await?;
+    let revision = first.first().map_or(0, |reply| reply.revision);
+    Ok(Start { endpoint: redact_url(client.endpoint()), revision, taken_at: Timestamp::now(), first })
 }
 
 /// Place of the affinities in [`first_ranges`].

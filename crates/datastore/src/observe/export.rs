@@ -6,15 +6,13 @@ use std::sync::Arc;
 use calipam_model::config::ClusterInformation;
 use calipam_model::snapshot::{Coverage, Snapshot};
 
-use super::{ETCD_SOURCES, ProgressFn, observe_etcd};
+use super::{ETCD_SOURCES, ProgressFn, Start, observe_etcd};
 use crate::error::Result;
 use crate::etcd::EtcdClient;
-use crate::etcd::message::Reply;
 use crate::export::{Header, Writer, write_line};
-use crate::observe::{Collector, DataFile, MemoryStore};
 use crate::kube::is_exported;
+use crate::observe::{Collector, DataFile, MemoryStore};
 use crate::raw::{RawEntry, is_read};
-use crate::secret::redact_url;
 
 /// Lines that are ready to be written, and their number.
 #[derive(Default)]
@@ -38,29 +36,26 @@ impl Collector for Writer {
 
 /// Exports etcd at one revision. Gives the number of entries.
 pub(crate) async fn export_etcd(client: &Arc<EtcdClient>, path: &Path, progress: &ProgressFn) -> Result<u64> {
-    let start = |revision: i64, taken_at: jiff::Timestamp, first: &[Reply]| {
-        let location = redact_url(client.endpoint());
-        let mut header = Header::new("etcd", &location, &revision.to_string(), &taken_at.to_string());
-        header.guid = guid(first);
+    let collect = |start: &Start| {
+        let (revision, taken_at) = (start.revision.to_string(), start.taken_at.to_string());
+        let mut header = Header::new("etcd", &start.endpoint, &revision, &taken_at);
+        header.guid = guid(start);
         let coverage = ETCD_SOURCES.into_iter().map(|source| (source, Coverage::Read)).collect();
         Writer::create(path, &header.with_coverage(&coverage))
     };
-    observe_etcd(client, start, progress).await?.collector.finish()
+    observe_etcd(client, collect, progress).await?.collector.finish()
 }
 
 /// The GUID of the cluster, which the first answers hold.
-fn guid(first: &[Reply]) -> String {
+fn guid(start: &Start) -> String {
     let mut guid = String::new();
-    for reply in first {
-        // What cannot be read shows in a check of the export.
-        let _ = reply.for_each(|entry| {
-            if entry.key.ends_with(b"/clusterinformations/default")
-                && let Ok(information) = ClusterInformation::parse(entry.value)
-            {
-                guid = information.guid;
-            }
-        });
-    }
+    start.for_each(|entry| {
+        if entry.key.ends_with(b"/clusterinformations/default")
+            && let Ok(information) = ClusterInformation::parse(entry.value)
+        {
+            guid = information.guid;
+        }
+    });
     guid
 }
 

@@ -45,6 +45,13 @@ const MAX_INTERFACES: i64 = 100;
 
 /// Reads around an address or a handle, all at one revision.
 pub(crate) async fn lookup_etcd(client: &Arc<EtcdClient>, lookup: &Lookup) -> Result<Narrow> {
+    match lookup_once(client, lookup).await {
+        Err(error) if error.is_transient() => lookup_once(&client.again().await?, lookup).await,
+        result => result,
+    }
+}
+
+async fn lookup_once(client: &Arc<EtcdClient>, lookup: &Lookup) -> Result<Narrow> {
     let before = client.request_count();
     let mut reader = Reader { client, snapshot: Snapshot::default(), revision: 0, known: BTreeSet::new() };
     let mut ranges = configuration();

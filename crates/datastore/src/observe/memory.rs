@@ -24,6 +24,7 @@ impl MemoryStore {
         for entry in entries {
             snapshot.add_entry(&entry.key, &entry.value, entry.mod_revision);
         }
+        snapshot.defects.sort_by(|a, b| a.path.cmp(&b.path));
         let newest = self.entries.iter().map(|e| e.mod_revision).max();
         snapshot.revision = newest.unwrap_or_default().to_string();
         snapshot.mark_read(ETCD_SOURCES);

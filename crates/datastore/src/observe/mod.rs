@@ -13,11 +13,11 @@ use std::sync::Arc;
 
 use calipam_model::snapshot::{Snapshot, Source};
 
-pub(crate) use self::etcd::observe as observe_etcd;
+pub(crate) use self::etcd::{Start, observe as observe_etcd};
 pub(crate) use self::export::{export_etcd, export_file, export_memory};
 pub use self::file::{DataFile, FileKind};
-pub(crate) use self::lookup::{lookup_etcd, records_of};
 pub use self::lookup::{Lookup, Narrow};
+pub(crate) use self::lookup::{lookup_etcd, records_of};
 pub use self::memory::MemoryStore;
 pub(crate) use self::pull::Collector;
 pub(crate) use self::reread::reread_etcd;

@@ -21,6 +21,13 @@ const IN_FLIGHT: usize = 4;
 /// Reads keys again, all at one new revision, a hundred in each request. A key that is gone is not in
 /// the result.
 pub(crate) async fn reread_etcd(client: &Arc<EtcdClient>, keys: &BTreeSet<Key>) -> Result<Snapshot> {
+    match reread_once(client, keys).await {
+        Err(error) if error.is_transient() => reread_once(&client.again().await?, keys).await,
+        result => result,
+    }
+}
+
+async fn reread_once(client: &Arc<EtcdClient>, keys: &BTreeSet<Key>) -> Result<Snapshot> {
     let ranges: Vec<Range> = keys.iter().map(|key| Range::key(key.to_string())).collect();
     let mut parts = ranges.chunks(MAX_OPERATIONS).map(<[Range]>::to_vec);
     let mut snapshot = Snapshot::default();

@@ -2,13 +2,16 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
-use calipam_datastore::observe::ProgressFn;
+use calipam_datastore::observe::{Lookup, ProgressFn};
+use calipam_datastore::{Datastore, Error};
+use calipam_model::key::Key;
 use calipam_model::snapshot::{DefectKind, Revision};
 use calipam_testkit::servers::{Etcd, EtcdVersion};
 use etcd_client::{CompactionOptions, Txn, TxnOp};
 
-use crate::cluster::{assert_same, entries, open, plain_read, quiet, requests, seed};
+use crate::cluster::{assert_same, entries, open, plain_read, quiet, requests, seed, settings};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn everything_is_read_in_order_whatever_the_size() {
@@ -163,7 +166,7 @@ async fn compaction_during_the_read() {
         match outcome {
             Ok(snapshot) => assert_eq!(snapshot.handles.len(), 5600),
             Err(error) => {
-                assert!(matches!(error, calipam_datastore::Error::Compacted { .. }), "{error}");
+                assert!(matches!(error, Error::Compacted { .. }), "{error}");
                 assert!(error.hint().is_some());
             }
         }
@@ -182,6 +185,38 @@ async fn a_restart_between_two_reads() {
     assert_eq!(store.observe(&quiet()).await.unwrap().blocks.len(), 5);
     etcd.kill();
     let error = store.observe(&quiet()).await.unwrap_err();
-    assert!(matches!(&error, calipam_datastore::Error::Request { .. }), "{error}");
+    assert!(matches!(&error, Error::Connect(_)), "{error}");
     assert!(error.hint().is_some(), "{error:?}");
+}
+
+/// Two endpoints of one store: the first one is lost between two reads, and the second one takes over.
+#[tokio::test(flavor = "multi_thread")]
+async fn another_endpoint_takes_over() {
+    let (mut first, second) = (Etcd::start().unwrap(), Etcd::start().unwrap());
+    for etcd in [&first, &second] {
+        seed(etcd, &entries(5)).await;
+    }
+    let list = [first.endpoint(), second.endpoint()].join(",");
+    let store = Datastore::open(&settings(&list, &[])).await.unwrap();
+    assert_eq!(store.observe(&quiet()).await.unwrap().location, first.endpoint());
+    first.kill();
+    assert_eq!(store.observe(&quiet()).await.unwrap().location, second.endpoint());
+    let handle = Lookup::Handle("x".into());
+    assert_eq!(store.lookup(&handle).await.unwrap().snapshot.location, second.endpoint());
+    let keys = [Key::IpamConfig].into();
+    assert!(store.reread(&keys).await.unwrap().unwrap().ipam_config.is_some());
+}
+
+/// A server that stops answering in the middle of a run costs seconds.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_hangs_between_two_reads() {
+    let etcd = Etcd::start().unwrap();
+    seed(&etcd, &entries(5)).await;
+    let store = open(&etcd).await;
+    store.observe(&quiet()).await.unwrap();
+    etcd.pause().unwrap();
+    let begun = Instant::now();
+    let error = store.observe(&quiet()).await.unwrap_err();
+    assert!(begun.elapsed() < Duration::from_secs(30), "{:?}", begun.elapsed());
+    assert!(matches!(error, Error::Connect(_)), "{error}");
 }
