@@ -2,4 +2,5 @@
 
 pub mod allocator;
 pub mod cluster;
+pub mod kube;
 pub mod servers;

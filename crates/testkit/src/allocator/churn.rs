@@ -4,7 +4,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use etcd_client::{Client, Error};
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use tokio::runtime::Builder;
 use tokio::task::JoinSet;
 
@@ -177,7 +177,9 @@ impl Worker {
         let name = pod_name(self.next_pod);
         self.next_pod += 1;
         let container = self.store.rng.hex(64);
-        Holder { name, node: self.node.clone(), container, since: Timestamp::now() }
+        // Up to two hours old from the start: no grace period hides what is half done.
+        let since = Timestamp::now() - SignedDuration::from_secs(self.store.rng.below(7200) as i64);
+        Holder { name, node: self.node.clone(), container, since }
     }
 
     async fn stop(&mut self) -> Result<(), Error> {

@@ -1,0 +1,212 @@
+//! Definitions of the custom resources (facts 2.2 to 2.7), strict where Calico's are and no stricter.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use crate::servers::{KubeApiserver, ServerError};
+
+/// How long the server may take to serve a new kind.
+const SERVED: Duration = Duration::from_secs(60);
+const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+
+/// Which of Calico's API groups holds its data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Flavour {
+    /// `crd.projectcalico.org/v1`.
+    Classic,
+    /// `projectcalico.org/v3`.
+    Native,
+}
+
+impl Flavour {
+    /// The API group.
+    pub fn group(self) -> &'static str {
+        match self {
+            Self::Classic => "crd.projectcalico.org",
+            Self::Native => "projectcalico.org",
+        }
+    }
+
+    /// The version of the group.
+    pub fn version(self) -> &'static str {
+        match self {
+            Self::Classic => "v1",
+            Self::Native => "v3",
+        }
+    }
+
+    /// `apiVersion` of its objects.
+    pub fn api_version(self) -> String {
+        format!("{}/{}", self.group(), self.version())
+    }
+
+    /// The path of all objects of a kind.
+    pub fn path(self, plural: &str) -> String {
+        format!("/apis/{}/{}/{plural}", self.group(), self.version())
+    }
+}
+
+/// Installs Calico's kinds and waits until they are served.
+///
+/// # Errors
+/// Where the server does not answer, refuses a definition, or does not serve a kind in time.
+pub fn install(server: &KubeApiserver, flavour: Flavour) -> Result<(), ServerError> {
+    let (config, config_kind) = match flavour {
+        Flavour::Classic => ("ipamconfigs", "IPAMConfig"),
+        Flavour::Native => ("ipamconfigurations", "IPAMConfiguration"),
+    };
+    let kinds = [
+        ("ipamblocks", "IPAMBlock", block(flavour)),
+        ("ipamhandles", "IPAMHandle", handle()),
+        ("blockaffinities", "BlockAffinity", affinity(flavour)),
+        (config, config_kind, configuration()),
+        ("ippools", "IPPool", open()),
+        ("ipreservations", "IPReservation", open()),
+        ("clusterinformations", "ClusterInformation", open()),
+        ("kubecontrollersconfigurations", "KubeControllersConfiguration", open()),
+    ];
+    for (plural, kind, spec) in &kinds {
+        define(server, flavour.group(), flavour.version(), plural, kind, "Cluster", spec)?;
+    }
+    kinds.iter().try_for_each(|(plural, ..)| served(server, &flavour.path(plural)))
+}
+
+/// Installs KubeVirt's two kinds of machines and waits until they are served.
+///
+/// # Errors
+/// As [`install`].
+pub fn install_kubevirt(server: &KubeApiserver) -> Result<(), ServerError> {
+    let kinds =
+        [("virtualmachines", "VirtualMachine"), ("virtualmachineinstances", "VirtualMachineInstance")];
+    for (plural, kind) in kinds {
+        define(server, "kubevirt.io", "v1", plural, kind, "Namespaced", &open())?;
+    }
+    kinds.iter().try_for_each(|(plural, _)| served(server, &format!("/apis/kubevirt.io/v1/{plural}")))
+}
+
+fn define(
+    server: &KubeApiserver,
+    group: &str,
+    version: &str,
+    plural: &str,
+    kind: &str,
+    scope: &str,
+    spec: &Value,
+) -> Result<(), ServerError> {
+    let schema = json!({"type": "object", "properties": {"spec": spec, "status": open()}});
+    let mut metadata = json!({"name": format!("{plural}.{group}")});
+    if group == "projectcalico.org" || group == "kubevirt.io" {
+        // Groups below k8s.io want an approval; these do not, but other tools look for the annotation.
+        metadata["annotations"] = json!({"api-approved.kubernetes.io": "unapproved, for tests"});
+    }
+    let definition = json!({
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": metadata,
+        "spec": {
+            "group": group,
+            "scope": scope,
+            "names": {"plural": plural, "singular": kind.to_lowercase(), "kind": kind, "listKind": format!("{kind}List")},
+            "versions": [{"name": version, "served": true, "storage": true, "schema": {"openAPIV3Schema": schema}}],
+        },
+    });
+    let response = server.request("POST", DEFINITIONS, &definition.to_string())?;
+    assert_eq!(response.status, 201, "{plural}: {}", response.body);
+    Ok(())
+}
+
+/// Waits until the server serves a kind.
+fn served(server: &KubeApiserver, path: &str) -> Result<(), ServerError> {
+    let begin = Instant::now();
+    loop {
+        let response = server.request("GET", path, "")?;
+        if response.status == 200 {
+            return Ok(());
+        }
+        assert!(begin.elapsed() < SERVED, "{path} is not served: {}", response.body);
+        thread::sleep(Duration::from_millis(50));
+    }
+}
+
+fn open() -> Value {
+    json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true})
+}
+
+fn text_map() -> Value {
+    json!({"type": "object", "additionalProperties": {"type": "string"}})
+}
+
+fn block(flavour: Flavour) -> Value {
+    let mut affinity = json!({"type": "string"});
+    if flavour == Flavour::Native {
+        affinity["pattern"] = r"^(host|virtual):[a-zA-Z0-9\.\-_]+$".into();
+    }
+    json!({
+        "type": "object",
+        "required": ["allocations", "attributes", "cidr", "strictAffinity", "unallocated"],
+        "properties": {
+            "affinity": affinity,
+            "affinityClaimTime": {"type": "string", "format": "date-time"},
+            "allocations": {"type": "array", "items": {"type": "integer", "nullable": true}},
+            "attributes": {"type": "array", "items": {"type": "object", "properties": {
+                "handle_id": {"type": "string"},
+                "secondary": text_map(),
+                "alternateOwnerAttrs": text_map(),
+                "releasedAt": {"type": "string", "format": "date-time"},
+            }}},
+            "cidr": {"type": "string"},
+            "deleted": {"type": "boolean"},
+            "sequenceNumber": {"type": "integer", "format": "int64", "default": 0},
+            "sequenceNumberForAllocation":
+                {"type": "object", "additionalProperties": {"type": "integer", "format": "int64"}},
+            "strictAffinity": {"type": "boolean"},
+            "unallocated": {"type": "array", "items": {"type": "integer"}},
+        },
+    })
+}
+
+fn handle() -> Value {
+    json!({
+        "type": "object",
+        "required": ["block", "handleID"],
+        "properties": {
+            "block": {"type": "object", "additionalProperties": {"type": "integer"}},
+            "deleted": {"type": "boolean"},
+            "handleID": {"type": "string"},
+        },
+    })
+}
+
+fn affinity(flavour: Flavour) -> Value {
+    let deleted = match flavour {
+        Flavour::Classic => json!({"type": "string"}),
+        Flavour::Native => json!({"type": "boolean", "default": false}),
+    };
+    json!({
+        "type": "object",
+        "required": ["cidr", "deleted", "node", "state"],
+        "properties": {
+            "cidr": {"type": "string"},
+            "deleted": deleted,
+            "node": {"type": "string"},
+            "state": {"type": "string"},
+            "type": {"type": "string"},
+        },
+    })
+}
+
+fn configuration() -> Value {
+    json!({
+        "type": "object",
+        "required": ["autoAllocateBlocks", "strictAffinity"],
+        "properties": {
+            "autoAllocateBlocks": {"type": "boolean", "default": true},
+            "ipCooldownSeconds": {"type": "integer", "minimum": 0, "maximum": 1200},
+            "kubeVirtVMAddressPersistence": {"type": "string", "enum": ["Enabled", "Disabled"]},
+            "maxBlocksPerHost": {"type": "integer", "minimum": 0},
+            "strictAffinity": {"type": "boolean", "default": false},
+        },
+    })
+}
