@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use calipam_model::key::Key;
-use calipam_model::snapshot::Revision;
+use calipam_model::snapshot::{DatastoreKind, Revision};
 
 pub use self::consent::{Consent, Question};
 pub use self::object::{Content, Object, Stored};
@@ -117,10 +117,28 @@ impl Datastore {
     }
 }
 
+impl Datastore {
+    /// Reads objects as they are now, in the order of the keys; `None` where there is none.
+    ///
+    /// # Errors
+    /// Where the datastore cannot be read, or is a file or memory, which do not change.
+    pub async fn stored(&self, keys: &[Key]) -> Result<Vec<Option<Stored>>> {
+        match self {
+            Self::Etcd(client) => etcd::read(client, keys).await,
+            _ => Err(Error::NotWritable { location: self.location() }),
+        }
+    }
+}
+
 impl Writer {
     /// What the operator agreed to.
     pub fn consent(&self) -> &Consent {
         &self.consent
+    }
+
+    /// The kind of datastore that it writes to.
+    pub fn kind(&self) -> DatastoreKind {
+        DatastoreKind::Etcd
     }
 
     /// What one batch can hold.

@@ -1,0 +1,126 @@
+//! In which order groups may run: those that share no object at the same time, others one by one.
+
+use std::collections::{BTreeSet, HashMap};
+
+use calipam_model::key::Key;
+
+use super::Group;
+
+/// Which groups wait for which.
+pub(super) struct Order {
+    /// By group: how many others it still waits for.
+    waits: Vec<usize>,
+    /// By group: who waits for it.
+    followers: Vec<Vec<usize>>,
+    /// Groups that wait for nothing, in order.
+    ready: BTreeSet<usize>,
+}
+
+/// Who has used an object so far.
+#[derive(Default)]
+struct Users {
+    writer: Option<usize>,
+    readers: Vec<usize>,
+}
+
+impl Order {
+    pub fn new(groups: &[Group]) -> Self {
+        let mut order = Self {
+            waits: vec![0; groups.len()],
+            followers: vec![Vec::new(); groups.len()],
+            ready: BTreeSet::new(),
+        };
+        let mut users: HashMap<Key, Users> = HashMap::new();
+        for (index, group) in groups.iter().enumerate() {
+            let writes: BTreeSet<Key> = group.tasks.iter().flat_map(|task| task.writes()).collect();
+            let reads: BTreeSet<Key> = group.tasks.iter().flat_map(|task| task.reads()).collect();
+            let mut before = BTreeSet::new();
+            for key in reads.difference(&writes) {
+                let used = users.entry(key.clone()).or_default();
+                before.extend(used.writer);
+                used.readers.push(index);
+            }
+            for key in writes {
+                let used = users.entry(key).or_default();
+                before.extend(used.writer.replace(index));
+                before.extend(used.readers.drain(..));
+            }
+            before.remove(&index);
+            order.waits[index] = before.len();
+            before.iter().for_each(|other| order.followers[*other].push(index));
+        }
+        order.ready = (0..groups.len()).filter(|index| order.waits[*index] == 0).collect();
+        order
+    }
+
+    /// The next group that may run.
+    pub fn next(&mut self) -> Option<usize> {
+        self.ready.pop_first()
+    }
+
+    /// A group has ended: those that waited for it may run.
+    pub fn ended(&mut self, index: usize) {
+        for follower in std::mem::take(&mut self.followers[index]) {
+            self.waits[follower] -= 1;
+            if self.waits[follower] == 0 {
+                self.ready.insert(follower);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::engine::{Decision, Objects, Task};
+
+    struct Touch {
+        reads: Vec<&'static str>,
+        writes: Vec<&'static str>,
+    }
+
+    fn keys(ids: &[&str]) -> Vec<Key> {
+        ids.iter().map(|id| Key::Handle((*id).to_owned())).collect()
+    }
+
+    impl Task for Touch {
+        fn reads(&self) -> Vec<Key> {
+            keys(&[self.reads.clone(), self.writes.clone()].concat())
+        }
+
+        fn writes(&self) -> Vec<Key> {
+            keys(&self.writes)
+        }
+
+        fn decide(&self, _: &Objects) -> Decision {
+            Decision::Already
+        }
+    }
+
+    fn group(reads: &[&'static str], writes: &[&'static str]) -> Group {
+        let task = Touch { reads: reads.to_vec(), writes: writes.to_vec() };
+        Group { step: 0, reason: String::new(), tasks: vec![Arc::new(task)] }
+    }
+
+    #[test]
+    fn groups_that_share_an_object_keep_their_order() {
+        let groups = [
+            group(&["node"], &["a"]),
+            group(&["node"], &["b"]),
+            group(&[], &["a", "b"]),
+            group(&["a"], &["c"]),
+            group(&[], &["node"]),
+        ];
+        let mut order = Order::new(&groups);
+        let ready = |order: &mut Order| std::iter::from_fn(|| order.next()).collect::<Vec<_>>();
+        assert_eq!(ready(&mut order), [0, 1]);
+        order.ended(1);
+        assert_eq!(ready(&mut order), [] as [usize; 0]);
+        order.ended(0);
+        assert_eq!(ready(&mut order), [2, 4]);
+        order.ended(2);
+        assert_eq!(ready(&mut order), [3]);
+    }
+}

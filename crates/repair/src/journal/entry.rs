@@ -1,0 +1,143 @@
+//! The lines of a journal.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+
+/// The version of the format that this program writes, and the newest that it reads.
+pub const FORMAT: u32 = 1;
+
+/// One line of a journal.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Entry {
+    /// The first line.
+    Header(Header),
+    /// What is about to be written.
+    Intent(Intent),
+    /// What became of an intent.
+    Outcome(Outcome),
+    /// The datastore lock was about to be taken, or was restored.
+    Lock(LockMark),
+    /// The run came to its end by itself.
+    End,
+}
+
+/// The first line of a journal.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Header {
+    /// Version of the format.
+    pub format: u32,
+    /// Version of the program that wrote it.
+    pub program: String,
+    /// When the run began, RFC 3339.
+    pub started_at: String,
+    /// What was run, such as `release --leaked`.
+    pub command: String,
+    /// GUID of the cluster; empty where it has none.
+    pub cluster: String,
+    /// `etcd` or `kubernetes`.
+    pub datastore: String,
+    /// Where the datastore is, without secrets.
+    pub location: String,
+}
+
+/// What is about to be written, in one batch.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Intent {
+    /// Number of the intent, from 0, ascending in the file.
+    pub id: u64,
+    /// Which step of the plan it belongs to.
+    pub step: usize,
+    /// Why it is written, for people.
+    pub reason: String,
+    /// The changes, in order.
+    pub changes: Vec<ChangeRecord>,
+    /// What else had to be true: key and revision, or that it does not exist.
+    pub guards: Vec<GuardRecord>,
+}
+
+/// One object before and after a change.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ChangeRecord {
+    /// The object, by its etcd path.
+    pub key: String,
+    /// What was stored; `None` where nothing was.
+    pub before: Option<Version>,
+    /// What is to be stored; `None` where it is deleted.
+    pub after: Option<Value>,
+}
+
+/// A version of an object.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Version {
+    /// Its revision.
+    pub revision: String,
+    /// Its value.
+    #[serde(flatten)]
+    pub value: Value,
+}
+
+/// What an object had to be like for the change of another.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct GuardRecord {
+    /// The object, by its etcd path.
+    pub key: String,
+    /// Its revision; `None` where it had to be absent.
+    pub revision: Option<String>,
+}
+
+/// A value as it is stored.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Value {
+    /// A text; nearly always JSON.
+    Text(String),
+    /// Bytes that are no text, in base64.
+    Base64(String),
+}
+
+impl Value {
+    /// The value of some bytes.
+    pub fn new(bytes: &[u8]) -> Self {
+        match std::str::from_utf8(bytes) {
+            Ok(text) => Self::Text(text.to_owned()),
+            Err(_) => Self::Base64(STANDARD.encode(bytes)),
+        }
+    }
+
+    /// The bytes; `None` where the base64 is broken.
+    pub fn bytes(&self) -> Option<Bytes> {
+        match self {
+            Self::Text(text) => Some(Bytes::copy_from_slice(text.as_bytes())),
+            Self::Base64(text) => STANDARD.decode(text).ok().map(Bytes::from),
+        }
+    }
+}
+
+/// What became of an intent.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Outcome {
+    /// Number of the intent.
+    pub id: u64,
+    /// The revisions that the changed objects have now, in the order of the changes; `None` for the whole
+    /// where nothing was written because something had changed meanwhile.
+    pub written: Option<Vec<Option<String>>>,
+}
+
+/// A mark about the datastore lock.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum LockMark {
+    /// About to be taken. The value is what `datastoreReady` was before; `None` where it was absent.
+    Taking(Option<bool>),
+    /// Restored to what it was.
+    Restored,
+}

@@ -1,0 +1,179 @@
+//! Writing a journal.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::JoinHandle;
+
+use tokio::sync::oneshot;
+
+use super::entry::{Entry, Header, Intent, LockMark, Outcome};
+use super::read::JournalError;
+
+/// Lines that are written together when many writes are under way at once.
+const MOST_TOGETHER: usize = 1024;
+
+/// A journal that is being written. A thread of its own writes the lines in the order in which they come
+/// and makes those that wait durable together, so that writes under way at the same time share one
+/// `fsync`. After the first failure it takes nothing more.
+#[derive(Debug)]
+pub struct Journal {
+    path: PathBuf,
+    queue: Option<Sender<Line>>,
+    thread: Option<JoinHandle<()>>,
+    next_intent: AtomicU64,
+}
+
+struct Line {
+    text: Vec<u8>,
+    /// Told when the line is durable, or why it is not; `None` where nobody waits for that.
+    done: Option<oneshot::Sender<Result<(), String>>>,
+}
+
+impl Journal {
+    /// Creates the file and its folder, and makes the header durable. The file must not exist: a journal
+    /// is never overwritten. Only the user can read it.
+    ///
+    /// # Errors
+    /// Where the file cannot be created or written.
+    pub fn create(path: &Path, header: &Header) -> Result<Self, JournalError> {
+        let failed = |error: io::Error| JournalError::write(path, &error);
+        let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        std::fs::create_dir_all(folder).map_err(failed)?;
+        let mut file =
+            OpenOptions::new().write(true).create_new(true).mode(0o600).open(path).map_err(failed)?;
+        // Held while the run lives: a journal without this lock belongs to a run that is over.
+        file.lock().map_err(failed)?;
+        let line = encode(&Entry::Header(header.clone())).map_err(failed)?;
+        let begun = file.write_all(&line).and_then(|()| file.sync_all());
+        // The name of a new file is durable when its folder is.
+        begun.and_then(|()| File::open(folder)?.sync_all()).map_err(failed)?;
+        let (queue, lines) = channel();
+        let thread = std::thread::Builder::new()
+            .name("journal".into())
+            .spawn(move || write_lines(file, &lines))
+            .map_err(failed)?;
+        Ok(Self {
+            path: path.to_owned(),
+            queue: Some(queue),
+            thread: Some(thread),
+            next_intent: AtomicU64::new(0),
+        })
+    }
+
+    /// Where it is written.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Gives an intent its number and waits until it is on disk. Only then may it be written to the
+    /// datastore.
+    ///
+    /// # Errors
+    /// Where it could not be made durable. Nothing may be written to the datastore then.
+    pub async fn intend(&self, intent: &mut Intent) -> Result<(), JournalError> {
+        /// [`Entry::Intent`], borrowed.
+        #[derive(serde::Serialize)]
+        struct Line<'a> {
+            intent: &'a Intent,
+        }
+        intent.id = self.next_intent.fetch_add(1, Ordering::Relaxed);
+        self.append(&Line { intent }).await
+    }
+
+    /// Writes what became of an intent, without waiting until it is on disk: where it is lost, reading
+    /// the objects tells. A failure shows at the next intent, or at the end.
+    ///
+    /// # Errors
+    /// Where the journal cannot be written any more.
+    pub fn conclude(&self, outcome: Outcome) -> Result<(), JournalError> {
+        self.send(&Entry::Outcome(outcome), None)
+    }
+
+    /// Writes a mark about the datastore lock.
+    ///
+    /// # Errors
+    /// Where it could not be made durable.
+    pub async fn mark_lock(&self, mark: LockMark) -> Result<(), JournalError> {
+        self.append(&Entry::Lock(mark)).await
+    }
+
+    /// Ends the journal.
+    ///
+    /// # Errors
+    /// Where the last line could not be made durable.
+    pub async fn finish(mut self) -> Result<PathBuf, JournalError> {
+        self.append(&Entry::End).await?;
+        self.close();
+        Ok(std::mem::take(&mut self.path))
+    }
+
+    async fn append(&self, entry: &impl serde::Serialize) -> Result<(), JournalError> {
+        let (done, durable) = oneshot::channel();
+        self.send(entry, Some(done))?;
+        durable.await.map_err(|_| self.gone())?.map_err(|reason| self.failed(reason))
+    }
+
+    fn send(
+        &self,
+        entry: &impl serde::Serialize,
+        done: Option<oneshot::Sender<Result<(), String>>>,
+    ) -> Result<(), JournalError> {
+        let text = encode(entry).map_err(|e| self.failed(e.to_string()))?;
+        let queue = self.queue.as_ref().ok_or_else(|| self.gone())?;
+        queue.send(Line { text, done }).map_err(|_| self.gone())
+    }
+
+    fn failed(&self, reason: String) -> JournalError {
+        JournalError::Write { path: self.path.clone(), reason }
+    }
+
+    fn gone(&self) -> JournalError {
+        self.failed("the thread that writes it has ended".into())
+    }
+
+    fn close(&mut self) {
+        self.queue = None;
+        if let Some(thread) = self.thread.take() {
+            // A thread that panicked has dropped its lines, and everybody who waited was told.
+            thread.join().ok();
+        }
+    }
+}
+
+impl Drop for Journal {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+fn encode(entry: &impl serde::Serialize) -> io::Result<Vec<u8>> {
+    let mut line = serde_json::to_vec(entry)?;
+    line.push(b'\n');
+    Ok(line)
+}
+
+fn write_lines(mut file: File, lines: &Receiver<Line>) {
+    let mut failure: Option<String> = None;
+    while let Ok(first) = lines.recv() {
+        let mut together = vec![first];
+        together.extend(lines.try_iter().take(MOST_TOGETHER));
+        if failure.is_none() {
+            failure = write_together(&mut file, &together).err().map(|error| error.to_string());
+        }
+        for done in together.into_iter().filter_map(|line| line.done) {
+            // Nobody waits any more where the run was broken off.
+            done.send(failure.clone().map_or(Ok(()), Err)).ok();
+        }
+    }
+}
+
+fn write_together(file: &mut File, lines: &[Line]) -> io::Result<()> {
+    let mut text = Vec::with_capacity(lines.iter().map(|line| line.text.len()).sum());
+    lines.iter().for_each(|line| text.extend_from_slice(&line.text));
+    file.write_all(&text)?;
+    if lines.iter().any(|line| line.done.is_some()) { file.sync_data() } else { Ok(()) }
+}

@@ -1,0 +1,92 @@
+//! What became of intents whose outcome was not recorded.
+
+use std::collections::BTreeMap;
+
+use calipam_datastore::Datastore;
+use calipam_datastore::write::Stored;
+use calipam_model::key::Key;
+
+use super::entry::{ChangeRecord, Intent, Outcome};
+use super::read::Recorded;
+use crate::error::RepairError;
+
+/// What became of an intent without an outcome.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// All objects are as it was to write them.
+    Written(Outcome),
+    /// All objects are as they were before it.
+    NotWritten,
+    /// Some objects are neither; somebody else has changed them since. Their keys.
+    Changed(Vec<String>),
+}
+
+/// Finds out what became of the intents of a journal that have no outcome, by reading their objects. Gives
+/// the journal with those outcomes added that are certain, and the fate of each open intent by its number.
+///
+/// # Errors
+/// Where the datastore cannot be read.
+pub async fn settle(
+    mut recorded: Recorded,
+    datastore: &Datastore,
+) -> Result<(Recorded, BTreeMap<u64, Fate>), RepairError> {
+    let mut fates = BTreeMap::new();
+    for intent in recorded.open_intents() {
+        let keys: Vec<Key> = intent.changes.iter().map(|c| key_of(&c.key)).collect::<Result<_, _>>()?;
+        let stored = datastore.stored(&keys).await?;
+        fates.insert(intent.id, fate(intent, &stored));
+    }
+    for (id, fate) in &fates {
+        let outcome = match fate {
+            Fate::Written(outcome) => outcome.clone(),
+            Fate::NotWritten => Outcome { id: *id, written: None },
+            Fate::Changed(_) => continue,
+        };
+        recorded.outcomes.insert(*id, outcome);
+    }
+    Ok((recorded, fates))
+}
+
+/// The key of a path in a journal.
+pub(crate) fn key_of(path: &str) -> Result<Key, RepairError> {
+    let parsed = Key::parse(path).ok().flatten();
+    parsed.ok_or_else(|| RepairError::StrangeKey { path: path.to_owned() })
+}
+
+/// Judges an intent by its objects as they are now.
+pub(crate) fn fate(intent: &Intent, stored: &[Option<Stored>]) -> Fate {
+    let pairs = || intent.changes.iter().zip(stored);
+    if pairs().all(|(change, now)| is_after(change, now.as_ref())) {
+        let revisions = stored.iter().map(|s| s.as_ref().map(|s| s.revision.to_string())).collect();
+        return Fate::Written(Outcome { id: intent.id, written: Some(revisions) });
+    }
+    let keys_of = |wanted: fn(&ChangeRecord, Option<&Stored>) -> bool| -> Vec<String> {
+        pairs().filter(|(c, now)| wanted(c, now.as_ref())).map(|(change, _)| change.key.clone()).collect()
+    };
+    let not_before = keys_of(|change, now| !is_before(change, now));
+    if not_before.is_empty() {
+        return Fate::NotWritten;
+    }
+    let neither = keys_of(|change, now| !is_before(change, now) && !is_after(change, now));
+    Fate::Changed(if neither.is_empty() { not_before } else { neither })
+}
+
+/// True where the object is as the intent was to write it, and is not the version from before.
+fn is_after(change: &ChangeRecord, now: Option<&Stored>) -> bool {
+    match (&change.after, now) {
+        (None, None) => true,
+        (Some(after), Some(now)) => {
+            after.bytes().is_some_and(|bytes| bytes == now.raw) && !is_before(change, Some(now))
+        }
+        _ => false,
+    }
+}
+
+/// True where the object is the version from before the intent.
+fn is_before(change: &ChangeRecord, now: Option<&Stored>) -> bool {
+    match (&change.before, now) {
+        (None, None) => true,
+        (Some(before), Some(now)) => before.revision == now.revision.to_string(),
+        _ => false,
+    }
+}

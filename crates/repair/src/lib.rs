@@ -1,0 +1,20 @@
+//! Carrying out repairs: every write is noted in a [`journal`] before it happens, made by
+//! compare-and-swap under guards, and can be undone.
+//!
+//! "Facts" in the documentation of this crate means `docs/calico-ipam.md` of the project.
+
+mod engine;
+mod error;
+mod interrupt;
+pub mod journal;
+mod left_lock;
+mod lock;
+mod session;
+mod undo;
+
+pub use self::engine::{Conflict, Event, EventFn, Execution};
+pub use self::error::RepairError;
+pub use self::interrupt::Interrupt;
+pub use self::left_lock::{LeftLock, left_lock, left_locks};
+pub use self::session::Options;
+pub use self::undo::{NotUndone, UndoObject, UndoPlan, UndoStep, undo};

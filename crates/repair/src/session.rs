@@ -1,0 +1,137 @@
+//! One run that writes: the cluster is the right one, the journal is there, the lock is restored.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use calipam_datastore::Datastore;
+use calipam_datastore::write::{Consent, Writer};
+use calipam_model::config::ClusterInformation;
+use calipam_model::key::Key;
+use jiff::Timestamp;
+
+use crate::engine::{Context, EventFn, Execution, Group, run};
+use crate::error::RepairError;
+use crate::interrupt::Interrupt;
+use crate::journal::{FORMAT, Header, Journal};
+use crate::lock;
+
+/// How a run goes about it.
+#[derive(Clone)]
+pub struct Options {
+    /// What is run, for the journal, such as `release --leaked`.
+    pub command: String,
+    /// The file of the journal. It must not exist.
+    pub journal: PathBuf,
+    /// Lock the datastore for the duration.
+    pub lock: bool,
+    /// Takes note of progress.
+    pub events: EventFn,
+    /// Asks to stop.
+    pub interrupt: Interrupt,
+}
+
+impl Options {
+    /// Options without lock, progress and interrupt.
+    pub fn new(command: &str, journal: impl Into<PathBuf>) -> Self {
+        Self {
+            command: command.to_owned(),
+            journal: journal.into(),
+            lock: false,
+            events: Arc::new(|_| {}),
+            interrupt: Interrupt::default(),
+        }
+    }
+}
+
+impl std::fmt::Debug for Options {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mut out = f.debug_struct("Options");
+        out.field("command", &self.command).field("journal", &self.journal).field("lock", &self.lock);
+        out.finish_non_exhaustive()
+    }
+}
+
+/// What a run is for.
+pub(crate) struct Purpose {
+    /// `plan` or `journal`.
+    pub what: &'static str,
+    /// The cluster that it was made for.
+    pub cluster: String,
+    /// Objects that it changes.
+    pub objects: usize,
+}
+
+/// Carries out groups. Nothing is written before the cluster is known to be the right one and the journal
+/// is on disk.
+pub(crate) async fn carry_out(
+    datastore: &Datastore,
+    consent: Consent,
+    purpose: &Purpose,
+    options: &Options,
+    groups: impl FnOnce(&Writer) -> Vec<Group>,
+) -> Result<Execution, RepairError> {
+    agreed(&consent, purpose)?;
+    let writer = datastore.writer(consent)?;
+    same_cluster(&writer, purpose).await?;
+    let header = Header {
+        format: FORMAT,
+        program: env!("CARGO_PKG_VERSION").into(),
+        started_at: Timestamp::now().to_string(),
+        command: options.command.clone(),
+        cluster: purpose.cluster.clone(),
+        datastore: writer.kind().to_string(),
+        location: datastore.location(),
+    };
+    let journal = Arc::new(Journal::create(&options.journal, &header)?);
+    let held = if options.lock { Some(lock::take(&writer, &journal).await?) } else { None };
+    let context = Context {
+        writer: writer.clone(),
+        journal: Arc::clone(&journal),
+        events: Arc::clone(&options.events),
+        interrupt: options.interrupt.clone(),
+    };
+    let groups = groups(&writer);
+    // On a task of its own, so that the lock is restored even where it panics.
+    let ended = tokio::spawn(async move { run(&context, groups).await }).await;
+    let restored = match held {
+        Some(held) => lock::restore(&writer, &journal, held).await,
+        None => Ok(()),
+    };
+    let mut execution = ended.unwrap_or_else(|lost| std::panic::resume_unwind(lost.into_panic()));
+    let finished = match Arc::into_inner(journal) {
+        Some(journal) => journal.finish().await.map(drop).map_err(RepairError::from),
+        None => Ok(()),
+    };
+    if let Err(error) = restored.and(finished) {
+        execution.broken_off.get_or_insert(error);
+    }
+    Ok(execution)
+}
+
+/// Consent covers this cluster and at least as many objects.
+fn agreed(consent: &Consent, purpose: &Purpose) -> Result<(), RepairError> {
+    let question = consent.question();
+    if question.cluster != purpose.cluster {
+        return Err(RepairError::OtherCluster {
+            what: purpose.what,
+            planned: purpose.cluster.clone(),
+            found: question.cluster.clone(),
+        });
+    }
+    let agreed = question.blocks + question.handles + question.others;
+    if purpose.objects > agreed {
+        return Err(RepairError::NotAgreed { agreed, planned: purpose.objects });
+    }
+    Ok(())
+}
+
+/// The datastore holds the cluster that the plan or journal was made for.
+async fn same_cluster(writer: &Writer, purpose: &Purpose) -> Result<(), RepairError> {
+    let stored = writer.read(&[Key::ClusterInformation("default".into())]).await?.pop().flatten();
+    let information = stored.and_then(|stored| ClusterInformation::parse(&stored.raw).ok());
+    let found = information.map(|i| i.guid).unwrap_or_default();
+    if found == purpose.cluster {
+        return Ok(());
+    }
+    Err(RepairError::OtherCluster { what: purpose.what, planned: purpose.cluster.clone(), found })
+}

@@ -1,0 +1,74 @@
+//! One batch of an undo.
+
+use std::sync::Arc;
+
+use calipam_datastore::write::{Batch, Change, Stored};
+use calipam_model::key::Key;
+
+use super::UndoObject;
+use super::restored::{is_restored, restored};
+use crate::engine::{Decision, Objects, Task};
+
+/// Brings back some of the objects of a step; those before `from` were brought back by other tasks.
+pub(super) struct UndoTask {
+    objects: Arc<[UndoObject]>,
+    from: usize,
+    to: usize,
+}
+
+impl UndoTask {
+    pub fn new(objects: &Arc<[UndoObject]>, from: usize, most: usize) -> Self {
+        Self { objects: Arc::clone(objects), from, to: (from + most).min(objects.len()) }
+    }
+}
+
+impl Task for UndoTask {
+    fn reads(&self) -> Vec<Key> {
+        self.objects.iter().map(|object| object.key.clone()).collect()
+    }
+
+    fn writes(&self) -> Vec<Key> {
+        self.objects[self.from..self.to].iter().map(|object| object.key.clone()).collect()
+    }
+
+    fn decide(&self, objects: &Objects) -> Decision {
+        let now = |object: &UndoObject| objects.get(&object.key).and_then(Option::as_ref);
+        let undone = |object: &UndoObject| is_restored(&object.key, now(object), object.before.as_ref());
+        if self.objects[self.from..self.to].iter().all(undone) {
+            return Decision::Already;
+        }
+        // An undo that was killed has brought some of them back already.
+        let changed = |object: &&UndoObject| !is_left(object, now(object)) && !undone(object);
+        if let Some(object) = self.objects.iter().find(changed) {
+            return Decision::Conflict(format!("{} has changed since the run", object.key));
+        }
+        let changes = self.objects[self.from..self.to]
+            .iter()
+            .filter(|object| !undone(object))
+            .filter_map(|object| change(object, now(object)))
+            .collect();
+        Decision::Write(Batch { changes, evidence: Vec::new() })
+    }
+}
+
+/// True where the object is as the run left it.
+fn is_left(object: &UndoObject, now: Option<&Stored>) -> bool {
+    match (&object.left_at, now) {
+        (None, None) => true,
+        (Some(left), Some(now)) => *left == now.revision.to_string(),
+        _ => false,
+    }
+}
+
+fn change(object: &UndoObject, now: Option<&Stored>) -> Option<Change> {
+    let key = object.key.clone();
+    let version = now.map(|stored| stored.revision.clone());
+    match (&object.before, version) {
+        (Some(before), Some(version)) => {
+            Some(Change::update(key, version, &restored(&object.key, now, before)))
+        }
+        (Some(before), None) => Some(Change::create(key, &restored(&object.key, now, before))),
+        (None, Some(version)) => Some(Change::delete(key, version)),
+        (None, None) => None,
+    }
+}

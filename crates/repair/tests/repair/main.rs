@@ -1,0 +1,7 @@
+//! Carrying out repairs against a real etcd.
+
+mod cluster;
+mod journal;
+mod kill;
+mod lock;
+mod undo;

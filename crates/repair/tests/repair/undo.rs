@@ -1,0 +1,137 @@
+//! Undo brings values back, and refuses what has changed since.
+
+use calipam_repair::journal::Recorded;
+use calipam_repair::{Options, RepairError, UndoPlan, undo};
+
+use crate::cluster::{Until, consent, dump, guid, journal_path, leaks, repair_by_hand, start, values};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn values_come_back_and_the_rest_is_untouched() {
+    let (etcd, store) = start(2000).await;
+    let cluster = guid(&store).await;
+    let folder = tempfile::tempdir().unwrap();
+    let [first, second, third] = ["1", "2", "3"].map(|name| journal_path(folder.path(), name));
+    let original = dump(&etcd).await;
+    let mut touched = Vec::new();
+    // Two rounds over the same blocks, in one journal: only the value from before the first counts.
+    let mut all = leaks(&store, 20).await;
+    touched.extend(repair_by_hand(&store, &folder.path().join("0"), &all[..1], Until::Outcome).await);
+    let base = dump(&etcd).await;
+    all = leaks(&store, 20).await;
+    touched.extend(repair_by_hand(&store, &first, &all, Until::Outcome).await);
+    let repaired = dump(&etcd).await;
+    assert_ne!(values(&repaired), values(&base));
+    let plan = UndoPlan::new(&Recorded::read(&first).unwrap()).unwrap();
+    assert_eq!((plan.steps().len(), plan.skipped().len()), (20, 0));
+    let question = plan.question("here");
+    assert_eq!((question.blocks, question.handles, question.others), (20, 20, 0));
+    let execution = undo(&store, &plan, consent(&cluster), &Options::new("undo", &second)).await.unwrap();
+    assert!(execution.is_complete() && execution.written == 20, "{execution:?}");
+    let undone = dump(&etcd).await;
+    assert_eq!(values(&undone), values(&base));
+    for (key, entry) in &original {
+        let is_touched = touched.iter().any(|t| t.to_string() == *key);
+        assert!(is_touched || undone.get(key) == Some(entry), "{key} was changed");
+    }
+    let number = |entries: &crate::cluster::Entries, key: &str| {
+        let value: serde_json::Value = serde_json::from_slice(&entries[key].0).unwrap();
+        value["sequenceNumber"].as_u64().unwrap()
+    };
+    let block = all[0].0.to_string();
+    assert!(number(&undone, &block) > number(&repaired, &block));
+    assert!(number(&repaired, &block) > number(&base, &block));
+    // Again: everything is back already. And the undo can be undone.
+    let execution = undo(&store, &plan, consent(&cluster), &Options::new("undo", &third)).await.unwrap();
+    assert_eq!((execution.written, execution.already), (0, 20));
+    let back = UndoPlan::new(&Recorded::read(&second).unwrap()).unwrap();
+    let options = Options::new("undo", journal_path(folder.path(), "4"));
+    let execution = undo(&store, &back, consent(&cluster), &options).await.unwrap();
+    assert_eq!(execution.written, 20, "{execution:?}");
+    assert_eq!(values(&dump(&etcd).await), values(&repaired));
+}
+
+#[tokio::test]
+async fn what_changed_since_is_refused_and_the_rest_undone() {
+    let (etcd, store) = start(600).await;
+    let cluster = guid(&store).await;
+    let folder = tempfile::tempdir().unwrap();
+    let first = journal_path(folder.path(), "first");
+    let all = leaks(&store, 4).await;
+    let base = dump(&etcd).await;
+    repair_by_hand(&store, &first, &all, Until::Outcome).await;
+    let mut client = etcd.client().await.unwrap();
+    // The block of the first is rewritten with the same value, the handle of the second is there again.
+    let block = all[0].0.to_string();
+    let value = dump(&etcd).await[&block].0.clone();
+    client.put(block.as_str(), value, None).await.unwrap();
+    client.put(all[1].2.to_string(), r#"{"block":{"10.9.9.0/26":1}}"#, None).await.unwrap();
+    // The block of the third is gone.
+    client.delete(all[2].0.to_string(), None).await.unwrap();
+    let changed = dump(&etcd).await;
+    let plan = UndoPlan::new(&Recorded::read(&first).unwrap()).unwrap();
+    let options = Options::new("undo", journal_path(folder.path(), "second"));
+    let execution = undo(&store, &plan, consent(&cluster), &options).await.unwrap();
+    assert_eq!((execution.written, execution.conflicts.len()), (1, 3), "{execution:?}");
+    assert!(execution.conflicts.iter().all(|c| c.reason.contains("has changed since the run")));
+    let undone = dump(&etcd).await;
+    for (block, _, handle) in &all[..3] {
+        for key in [block.to_string(), handle.to_string()] {
+            assert_eq!(undone.get(&key), changed.get(&key), "{key}");
+        }
+    }
+    let handle = all[3].2.to_string();
+    assert_eq!(undone[&handle].0, base[&handle].0);
+}
+
+#[tokio::test]
+async fn changes_between_two_writes_of_a_run_are_noticed() {
+    let (etcd, store) = start(600).await;
+    let folder = tempfile::tempdir().unwrap();
+    let first = journal_path(folder.path(), "first");
+    let leak = leaks(&store, 1).await;
+    repair_by_hand(&store, &first, &leak, Until::Outcome).await;
+    let mut recorded = Recorded::read(&first).unwrap();
+    // A second intent on a version of the block that the run has not made.
+    let mut again = recorded.intents[0].clone();
+    again.id = 1;
+    again.changes.truncate(1);
+    again.changes[0].before.as_mut().unwrap().revision = "999999".into();
+    recorded.intents.push(again);
+    let mut outcome = recorded.outcomes[&0].clone();
+    outcome.id = 1;
+    recorded.outcomes.insert(1, outcome);
+    let plan = UndoPlan::new(&recorded).unwrap();
+    assert!(plan.steps().is_empty());
+    assert_eq!(plan.skipped().len(), 1);
+    assert!(plan.skipped()[0].reason.contains("between two writes"), "{:?}", plan.skipped());
+    drop(etcd);
+}
+
+#[tokio::test]
+async fn another_cluster_and_missing_consent_are_refused() {
+    let (etcd, store) = start(300).await;
+    let cluster = guid(&store).await;
+    let folder = tempfile::tempdir().unwrap();
+    let first = journal_path(folder.path(), "first");
+    repair_by_hand(&store, &first, &leaks(&store, 2).await, Until::Outcome).await;
+    let before = dump(&etcd).await;
+    let plan = UndoPlan::new(&Recorded::read(&first).unwrap()).unwrap();
+    let second = journal_path(folder.path(), "second");
+    let options = Options::new("undo", &second);
+    // Consent for another cluster, for fewer objects, and a journal of another cluster.
+    let error = undo(&store, &plan, consent("another"), &options).await.unwrap_err();
+    assert!(matches!(error, RepairError::OtherCluster { .. }), "{error}");
+    let mut question = plan.question("here");
+    question.handles -= 1;
+    let little = calipam_datastore::write::Consent::from_option(question, true).unwrap();
+    let error = undo(&store, &plan, little, &options).await.unwrap_err();
+    assert!(matches!(error, RepairError::NotAgreed { agreed: 3, planned: 4 }), "{error}");
+    let mut recorded = Recorded::read(&first).unwrap();
+    recorded.header.cluster = "another".into();
+    let other = UndoPlan::new(&recorded).unwrap();
+    let error = undo(&store, &other, consent("another"), &options).await.unwrap_err();
+    let text = error.to_string();
+    assert!(text.contains("another") && text.contains(&cluster), "{text}");
+    assert!(!second.exists());
+    assert_eq!(dump(&etcd).await, before);
+}
