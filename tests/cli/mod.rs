@@ -5,6 +5,7 @@
 
 mod check;
 mod completion;
+mod documents;
 mod errors;
 mod etcd;
 mod explain;
