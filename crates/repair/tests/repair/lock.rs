@@ -157,12 +157,12 @@ async fn signals_unlock() {
     if let Ok(what) = std::env::var(SIGNALLED) {
         return signalled(&what).await;
     }
-    let (etcd, store) = start(600).await;
-    let folder = tempfile::tempdir().unwrap();
-    let first = journal_path(folder.path(), "first");
-    repair_by_hand(&store, &first, &leaks(&store, 5).await, Until::Outcome).await;
-    let before = information(&etcd).await;
     for number in ["15", "2"] {
+        let (etcd, store) = start(600).await;
+        let folder = tempfile::tempdir().unwrap();
+        let first = journal_path(folder.path(), "first");
+        repair_by_hand(&store, &first, &leaks(&store, 5).await, Until::Outcome).await;
+        let before = information(&etcd).await;
         let output = std::process::Command::new(std::env::current_exe().unwrap())
             .args(["--exact", "lock::signals_unlock"])
             .env(SIGNALLED, format!("{}\n{}\n{number}", etcd.endpoint(), folder.path().display()))
