@@ -65,14 +65,14 @@ impl fmt::Display for Limit {
             Self::Deleting => "the pool is being deleted",
             Self::NotAllocatable => "Calico has marked the pool as not allocatable",
             Self::NoUse => "no known use is allowed",
-            Self::BrokenSelector => "a node selector does not parse",
+            Self::BrokenSelector => "not known: a node selector does not parse",
             Self::NoNode => "no node matches the node selector",
             Self::SmallerThanBlock => "the pool is smaller than one of its blocks",
             Self::AutoAllocationOff => "nodes may not claim blocks",
             Self::BlockLimit => "the nodes have reached the block limit",
             Self::StrictAffinity => "strict affinity forbids borrowing",
             Self::BlockSize => "blocks of another size are not looked at",
-            Self::NotKnown => "not everything was read",
+            Self::NotKnown => "not known: something that decides it was not read or does not decode",
         })
     }
 }

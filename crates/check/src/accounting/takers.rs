@@ -143,7 +143,7 @@ impl<'s> Takers<'s> {
 }
 
 /// Affinities by holder, but for those whose block belongs to another: Calico removes these when it comes
-/// across them. One that does not decode exists.
+/// across them. One that does not decode exists. A block without affinity is its owner's all the same.
 fn held<'s>(context: &Context<'s>) -> HeldBlocks<'s> {
     let snapshot = context.snapshot;
     let read = snapshot.affinities.iter().filter(|a| !a.value.deleted).map(|a| &a.value.key);
@@ -163,6 +163,18 @@ fn held<'s>(context: &Context<'s>) -> HeldBlocks<'s> {
             };
             by_name.entry(&key.node).or_default().push(Held { cidr: key.cidr, is_new });
         }
+    }
+    for block in &context.index.blocks {
+        let by_name = match block.owner {
+            Some(BlockOwner::Host(node)) => held.hosts.entry(node.as_str()),
+            Some(BlockOwner::Virtual(name)) => held.virtuals.entry(name.as_str()),
+            Some(BlockOwner::Other(_)) | None => continue,
+        };
+        by_name.or_default().push(Held { cidr: block.key, is_new: false });
+    }
+    for blocks in held.hosts.values_mut().chain(held.virtuals.values_mut()) {
+        blocks.sort_unstable_by_key(|held| held.cidr);
+        blocks.dedup_by_key(|held| held.cidr);
     }
     held
 }

@@ -5,12 +5,16 @@ use std::net::IpAddr;
 use calipam_model::IpNet;
 use calipam_model::block::Allocation;
 use calipam_model::key::Key;
+use calipam_model::names::EndpointName;
 use calipam_model::snapshot::{Coverage, Snapshot, Source};
 use serde::Serialize;
 
+use super::handle::broken;
+use super::life::{self, Life};
+use crate::code::Code;
 use crate::finding::{Finding, OwnerEvidence, RecordEvidence, Subject};
-use crate::index::{IndexedBlock, Owner};
-use crate::record::{Claim, machine_of, names_service, names_workload};
+use crate::index::IndexedBlock;
+use crate::record::Claim;
 use crate::rules::addresses::Record;
 use crate::rules::evidence::{name_of_claim, of_owner, of_record};
 use crate::{Context, Options, check};
@@ -89,23 +93,12 @@ pub struct BlockOfAddress {
     /// Whether that owner lives.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lives: Option<Life>,
+    /// Whether the node exists that the record names; `None` where it names none or that was not read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub node_exists: Option<bool>,
     /// The handle of the record.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub handle: Option<HandleOfAddress>,
-}
-
-/// Whether a recorded owner lives.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Life {
-    /// It exists and uses the address.
-    UsesIt,
-    /// It exists, but does not name the address.
-    NamesOthers,
-    /// It does not exist.
-    Gone,
-    /// The record names nobody, or what could tell was not read.
-    Unknown,
 }
 
 /// The handle of a record.
@@ -114,7 +107,7 @@ pub enum Life {
 pub struct HandleOfAddress {
     /// Its ID, cut at a carriage return.
     pub id: String,
-    /// Whether there is a handle object.
+    /// Whether there is a handle object, be it one that does not decode.
     pub exists: bool,
     /// Addresses that it claims to hold in the block.
     pub count: i64,
@@ -145,7 +138,7 @@ pub fn address(snapshot: &Snapshot, address: IpAddr) -> AddressView {
         reserved,
         blocks: around().map(|block| of_block(&context, block, address)).collect(),
         owners,
-        findings: findings(snapshot, address),
+        findings: findings(&context, address),
         partial: snapshot.coverage.get(&Source::Endpoints) == Some(&Coverage::Partial),
     }
 }
@@ -184,7 +177,8 @@ fn of_block(context: &Context<'_>, block: &IndexedBlock<'_>, address: IpAddr) ->
         problems: block.problems.iter().map(ToString::to_string).collect(),
         record: record.as_ref().map(of_record),
         recorded_owner: record.as_ref().map(name_of_claim),
-        lives: allocation.map(|a| life(context, &a)),
+        lives: record.as_ref().map(|record| life::of_owner(context, record)),
+        node_exists: record.as_ref().and_then(|record| of_recorded_node(context, record)),
         handle: allocation
             .and_then(handle)
             .filter(|id| !id.is_empty())
@@ -192,58 +186,75 @@ fn of_block(context: &Context<'_>, block: &IndexedBlock<'_>, address: IpAddr) ->
     }
 }
 
+fn of_recorded_node(context: &Context<'_>, record: &Record<'_, '_>) -> Option<bool> {
+    let node = record.allocation.attribute.get("node")?.to_string();
+    life::node_exists(context, record, &node)
+}
+
 fn handle_of(context: &Context<'_>, id: String, block: IpNet) -> HandleOfAddress {
     let stored = context.snapshot.handles.iter().filter(|h| !h.value.is_deleted());
     let found = stored.map(|h| &h.value).find(|h| h.id().cut_at_carriage_return() == *id.as_str());
-    HandleOfAddress { exists: found.is_some(), count: found.map_or(0, |h| h.count(block)), id }
+    let exists = found.is_some() || broken(context.snapshot, &id).is_some();
+    HandleOfAddress { exists, count: found.map_or(0, |h| h.count(block)), id }
 }
 
-/// Whether the recorded owner lives, by what was read of it.
-fn life(context: &Context<'_>, allocation: &Allocation<'_>) -> Life {
-    let index = &context.index;
-    let snapshot = context.snapshot;
-    let claim = Claim::of(&allocation.attribute);
-    let uses = index.uses_of(allocation.address);
-    if uses.iter().any(|used| is_claimed(&claim, used.owner, context)) {
-        return Life::UsesIt;
-    }
-    let exists = match &claim {
-        Claim::Cooling | Claim::WindowsReserved | Claim::Anonymous | Claim::Unknown => return Life::Unknown,
-        claim if claim.needs_unread_source(snapshot) => return Life::Unknown,
-        Claim::Tunnel { node, .. } => index.node_exists(node),
-        Claim::Service => snapshot.services.iter().any(|s| names_service(&allocation.attribute, &s.value)),
-        Claim::Machine => machine_of(&allocation.attribute).is_none_or(|(namespace, name)| {
-            snapshot.machines.iter().any(|m| m.value.namespace == namespace && m.value.name == name)
-        }),
-        claim => {
-            let endpoints = (0..snapshot.endpoints.len() as u32).map(Owner::Endpoint);
-            let pods = (0..snapshot.pods.len() as u32).map(Owner::Pod);
-            endpoints.chain(pods).any(|owner| is_claimed(claim, owner, context))
-        }
-    };
-    if exists { Life::NamesOthers } else { Life::Gone }
-}
-
-fn is_claimed(claim: &Claim<'_>, owner: Owner, context: &Context<'_>) -> bool {
-    match (claim, owner) {
-        (Claim::Tunnel { node, .. }, Owner::Tunnel(place, _)) => {
-            context.snapshot.nodes[place as usize].value.name == *node
-        }
-        (claim, owner) => {
-            context.index.workload(owner).is_some_and(|w| names_workload(claim, &w, &context.index))
-        }
-    }
-}
-
-fn findings(snapshot: &Snapshot, address: IpAddr) -> Vec<Finding> {
-    let report = check(snapshot, &Options::default());
+/// Findings about the address, and about what lies around it.
+fn findings(context: &Context<'_>, address: IpAddr) -> Vec<Finding> {
+    let report = check(context.snapshot, &Options::default());
+    let unsure = !context.snapshot.has_read(Source::Endpoints) && has_unfound_owner(context, address);
     let about = |f: &Finding| match &f.subject {
-        Subject::Address(subject) => *subject == address,
+        // Somebody whom a narrow read cannot find may use the address as well, and be the one recorded.
+        Subject::Address(subject) => *subject == address && !(unsure && f.code == Code::OwnerMismatch),
         Subject::Block(cidr) | Subject::Pool(cidr) | Subject::Affinity { cidr, .. } => {
             cidr.contains(&address)
         }
         Subject::Handle(_) | Subject::Endpoint(_) => f.addresses().contains(&address),
+        Subject::Object(path) => is_around(context, path, address),
         _ => false,
     };
     report.findings.into_iter().filter(about).collect()
+}
+
+/// What sound blocks record about an address.
+fn records<'c, 's>(context: &'c Context<'s>, address: IpAddr) -> impl Iterator<Item = Record<'c, 's>> {
+    let around = context.index.blocks.iter().filter(move |b| b.key.contains(&address));
+    around.filter_map(move |block| Some(Record { block, allocation: block.sound?.allocation_of(address)? }))
+}
+
+/// True where a record names its owner by something else than the key of an endpoint.
+fn has_unfound_owner(context: &Context<'_>, address: IpAddr) -> bool {
+    records(context, address).any(|record| {
+        let claim = Claim::of(&record.allocation.attribute);
+        matches!(claim, Claim::Container(_) | Claim::LegacyPod { .. } | Claim::Pod { node: None, .. })
+    })
+}
+
+/// True where an object that does not decode belongs to an address: its block or affinity, the handle that
+/// is recorded for it, or the node or pod.
+fn is_around(context: &Context<'_>, path: &str, address: IpAddr) -> bool {
+    let defect = context.snapshot.defects.iter().find(|d| d.path == path);
+    let is_node = |name: &str| {
+        let named = |r: Record<'_, '_>| r.allocation.attribute.get("node").is_some_and(|n| n == *name);
+        records(context, address).any(named)
+    };
+    match defect.and_then(|d| d.key.as_ref()) {
+        Some(Key::Block(cidr)) => cidr.contains(&address),
+        Some(Key::Affinity(key)) => key.cidr.contains(&address),
+        Some(Key::Handle(id)) => records(context, address).any(|r| {
+            let recorded = r.allocation.attribute.clean_handle().map(|h| h.to_string());
+            recorded.is_some_and(|h| !h.is_empty() && id.split('\r').next() == Some(h.as_str()))
+        }),
+        Some(Key::Node(name)) => is_node(name),
+        Some(Key::Pod { namespace, name }) => is_pod_of(context, address, namespace, name),
+        Some(Key::Endpoint { namespace, name }) => EndpointName::parse(name)
+            .is_some_and(|parts| is_pod_of(context, address, namespace, &parts.workload)),
+        _ => false,
+    }
+}
+
+fn is_pod_of(context: &Context<'_>, address: IpAddr, namespace: &str, name: &str) -> bool {
+    records(context, address).any(|record| {
+        let pod = Claim::of(&record.allocation.attribute).pod();
+        pod.is_some_and(|(recorded, pod)| recorded == namespace && pod == name)
+    })
 }

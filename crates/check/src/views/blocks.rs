@@ -1,11 +1,12 @@
 //! Blocks, pool by pool.
 
-use calipam_model::snapshot::Snapshot;
+use calipam_model::key::Key;
+use calipam_model::snapshot::{DefectKind, Snapshot};
 use calipam_model::{IpNet, cidr};
 use serde::Serialize;
 
 use super::{Count, Taken};
-use crate::index::IndexedBlock;
+use crate::rules::blocks::Stored;
 use crate::rules::capacity::Capacity;
 use crate::{Context, Options};
 
@@ -46,7 +47,8 @@ pub struct BlockView {
     pub free: u32,
     /// Its sequence number, in decimal digits; empty where the block is corrupt.
     pub sequence_number: String,
-    /// What is broken. Nothing else but CIDR, pool and owner is known of such a block.
+    /// What is broken. Nothing else but CIDR, pool and owner is known of such a block, and of one that does
+    /// not decode not even the owner.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub problems: Vec<String>,
 }
@@ -55,21 +57,26 @@ pub struct BlockView {
 pub fn blocks(snapshot: &Snapshot) -> BlockList {
     let context = Context::new(snapshot, &Options::default());
     let capacity = Capacity::new(&context);
-    BlockList { blocks: context.index.blocks.iter().map(|block| view(&context, &capacity, block)).collect() }
+    let stored = capacity.stored.iter();
+    BlockList { blocks: stored.map(|stored| view(&context, &capacity, stored)).collect() }
+}
+
+/// Why a block does not decode.
+fn reason(snapshot: &Snapshot, block: IpNet) -> Option<String> {
+    snapshot.defects.iter().find_map(|defect| match (&defect.key, &defect.kind) {
+        (Some(Key::Block(cidr)), DefectKind::Value(reason)) if *cidr == block => Some(reason.clone()),
+        _ => None,
+    })
 }
 
 /// One block as a view.
-pub(super) fn view(
-    context: &Context<'_>,
-    capacity: &Capacity<'_, '_>,
-    block: &IndexedBlock<'_>,
-) -> BlockView {
+fn view(context: &Context<'_>, capacity: &Capacity<'_, '_>, stored: &Stored<'_, '_>) -> BlockView {
     let mut view = BlockView {
-        cidr: block.key.to_string(),
-        pool: pool_of(context, block.key),
-        owner: block.owner.map(ToString::to_string),
+        cidr: stored.key.to_string(),
+        pool: pool_of(context, stored.key),
+        owner: None,
         claimed_at: None,
-        total: Count(cidr::size(block.key)),
+        total: Count(cidr::size(stored.key)),
         in_use: 0,
         borrowed: 0,
         cooling: 0,
@@ -77,8 +84,15 @@ pub(super) fn view(
         reserved: 0,
         free: 0,
         sequence_number: String::new(),
-        problems: block.problems.iter().map(ToString::to_string).collect(),
+        problems: Vec::new(),
     };
+    let Some(block) = stored.block else {
+        let reason = reason(context.snapshot, stored.key).unwrap_or_default();
+        view.problems.push(format!("the value does not decode: {reason}"));
+        return view;
+    };
+    view.owner = block.owner.map(ToString::to_string);
+    view.problems = block.problems.iter().map(ToString::to_string).collect();
     let Some(sound) = block.sound else { return view };
     let taken = Taken::of(sound);
     let reserved = |o: &&u32| capacity.reserved.contains(cidr::address_at(sound.cidr(), **o));

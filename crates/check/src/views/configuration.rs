@@ -32,8 +32,8 @@ pub struct Setting {
 /// The settings of an [`IpamConfig`]: name and value.
 fn settings_of(config: &IpamConfig) -> [(&'static str, String); 5] {
     let blocks = match config.max_blocks_per_host {
-        0 => format!("{} (built in)", config.block_limit()),
-        number => number.to_string(),
+        1.. => config.block_limit().to_string(),
+        _ => format!("{} (built in)", config.block_limit()),
     };
     let persistence = if config.kubevirt_persistence { "Enabled" } else { "Disabled" };
     [

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use calipam_model::IpNet;
+use calipam_model::key::Key;
 use calipam_model::snapshot::{Coverage, Snapshot, Source};
 use calipam_model::text::Text;
 use serde::Serialize;
@@ -17,9 +18,9 @@ use crate::{Context, Options, check};
 pub struct HandleView {
     /// Its ID.
     pub id: String,
-    /// Whether there is a handle object.
+    /// Whether there is a handle object, be it one that does not decode.
     pub exists: bool,
-    /// The object's revision.
+    /// The object's revision; `None` as well where it does not decode.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub revision: Option<String>,
     /// By block: what the handle claims and what the block records.
@@ -70,22 +71,34 @@ pub fn handle(snapshot: &Snapshot, id: &str) -> Option<HandleView> {
             }
         }
     }
-    if object.is_none() && blocks.is_empty() {
+    let broken = broken(snapshot, &wanted.to_string());
+    if object.is_none() && broken.is_none() && blocks.is_empty() {
         return None;
     }
     let blocks = blocks.into_iter().map(|(cidr, block)| HandleBlock { block: cidr.to_string(), ..block });
     Some(HandleView {
         id: wanted.to_string(),
-        exists: object.is_some(),
+        exists: object.is_some() || broken.is_some(),
         revision: object.map(|h| h.revision.to_string()),
         blocks: blocks.collect(),
-        findings: findings(snapshot, &wanted.to_string()),
+        findings: findings(snapshot, &wanted.to_string(), broken),
         partial: snapshot.coverage.get(&Source::Blocks) == Some(&Coverage::Partial),
     })
 }
 
-fn findings(snapshot: &Snapshot, id: &str) -> Vec<Finding> {
+/// The path of the handle's object, where it does not decode.
+pub(super) fn broken<'s>(snapshot: &'s Snapshot, id: &str) -> Option<&'s str> {
+    let is_it = |key: &Key| matches!(key, Key::Handle(key) if key.split('\r').next() == Some(id));
+    let defect = snapshot.defects.iter().find(|d| d.key.as_ref().is_some_and(is_it));
+    defect.map(|defect| defect.path.as_str())
+}
+
+fn findings(snapshot: &Snapshot, id: &str, broken: Option<&str>) -> Vec<Finding> {
     let report = check(snapshot, &Options::default());
-    let about = |f: &Finding| matches!(&f.subject, Subject::Handle(subject) if subject == id);
+    let about = |f: &Finding| match &f.subject {
+        Subject::Handle(subject) => subject.split('\r').next() == Some(id),
+        Subject::Object(path) => broken == Some(path),
+        _ => false,
+    };
     report.findings.into_iter().filter(about).collect()
 }

@@ -2,10 +2,13 @@
 //! Each view is data; how it looks is the program's business.
 
 mod address;
+#[cfg(test)]
+mod address_tests;
 mod blocks;
 mod borrowed;
 mod configuration;
 mod handle;
+mod life;
 mod nodes;
 mod pools;
 #[cfg(test)]
@@ -16,11 +19,12 @@ use std::fmt;
 use calipam_model::block::Block;
 use serde::{Serialize, Serializer};
 
-pub use self::address::{AddressView, BlockOfAddress, HandleOfAddress, Life, PoolOfAddress, State, address};
+pub use self::address::{AddressView, BlockOfAddress, HandleOfAddress, PoolOfAddress, State, address};
 pub use self::blocks::{BlockList, BlockView, blocks};
 pub use self::borrowed::{BorrowedAddress, BorrowedList, borrowed};
 pub use self::configuration::{ConfigurationView, Setting, configuration};
 pub use self::handle::{HandleBlock, HandleView, handle};
+pub use self::life::Life;
 pub use self::nodes::{NodeList, NodePool, NodeView, TunnelView, nodes};
 pub use self::pools::{OutsidePools, PoolList, PoolView, pools};
 

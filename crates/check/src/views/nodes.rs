@@ -1,12 +1,16 @@
 //! Nodes: what they hold, and how much more they may claim.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
+use calipam_model::block::BlockOwner;
 use calipam_model::cidr;
+use calipam_model::pool::PoolUse;
 use calipam_model::snapshot::Snapshot;
 use serde::Serialize;
 
 use super::blocks::pool_of;
+use crate::accounting::Takers;
+use crate::index::IndexedBlock;
 use crate::{Context, Options};
 
 /// All nodes.
@@ -27,13 +31,14 @@ pub struct NodeView {
     pub exists: bool,
     /// Its tunnel addresses.
     pub tunnels: Vec<TunnelView>,
-    /// Its blocks by pool and family.
+    /// By pool and family: its blocks, and whether it may claim more. Pools from which it gets addresses
+    /// without being asked for by name are there as well where it has no block of them yet.
     pub pools: Vec<NodePool>,
     /// Blocks in all.
     pub blocks: u32,
     /// Addresses that are held on it, wherever they lie.
     pub addresses: u32,
-    /// Of these, addresses of blocks that are not its own.
+    /// Of these, addresses of blocks that are not its own, as the list of borrowed addresses has them.
     pub borrowed: u32,
     /// Addresses of its blocks that are held on other nodes.
     pub lent: u32,
@@ -61,62 +66,104 @@ pub struct NodePool {
     pub family: &'static str,
     /// Blocks.
     pub blocks: u32,
-    /// Most blocks that it may hold.
+    /// Most blocks that it may hold. The limit holds for one family and all pools together that one request
+    /// may use, so that blocks of one pool take from the headroom of another.
     pub limit: u32,
-    /// Blocks that it may still claim.
+    /// Blocks that it may still claim from this pool. 0 where the pool is not enabled or does not select the
+    /// node, where automatic allocation of blocks is off, and where there is no such node.
     pub headroom: u32,
 }
 
 /// The nodes of a snapshot.
 pub fn nodes(snapshot: &Snapshot) -> NodeList {
     let context = Context::new(snapshot, &Options::default());
-    let limit = snapshot.effective_ipam_config().unwrap_or_default().block_limit();
     let mut nodes: BTreeMap<String, NodeView> = BTreeMap::new();
     for node in snapshot.nodes.iter().map(|n| &n.value) {
-        let view = nodes.entry(node.name.clone()).or_default();
         let tunnels = node.tunnels.iter();
-        view.tunnels.extend(
+        nodes.entry(node.name.clone()).or_default().tunnels.extend(
             tunnels
                 .map(|(kind, address)| TunnelView { kind: kind.attribute(), address: address.to_string() }),
         );
     }
-    let mut pools: BTreeMap<(String, Option<String>, bool), u32> = BTreeMap::new();
+    let mut rows = Rows::new();
     for block in &context.index.blocks {
-        let host = block.owner.and_then(|o| o.host());
-        if let Some(host) = host {
+        add_block(&mut nodes, block);
+        if let Some(host) = block.owner.and_then(|o| o.host()) {
             let place = (host.to_owned(), pool_of(&context, block.key), cidr::is_v4(block.key));
-            *pools.entry(place).or_default() += 1;
-            nodes.entry(host.to_owned()).or_default().blocks += 1;
+            rows.entry(place).or_default().blocks += 1;
         }
-        let Some(sound) = block.sound else { continue };
-        if let Some(host) = host {
-            nodes.entry(host.to_owned()).or_default().free += sound.free().len() as u32;
-        }
-        for allocation in sound.allocations().filter(|a| !a.attribute.is_cooling()) {
-            let Some(node) = allocation.attribute.get("node").map(|n| n.to_string()) else {
-                // Old records name no node: the address counts for the owner of the block.
-                if let Some(host) = host.filter(|_| !allocation.attribute.is_windows_reserved()) {
-                    nodes.entry(host.to_owned()).or_default().addresses += 1;
+    }
+    let config = snapshot.effective_ipam_config().unwrap_or_default();
+    if config.auto_allocate_blocks {
+        add_headroom(&context, &mut rows);
+    }
+    let limit = config.block_limit();
+    for ((node, pool, v4), Row { blocks, headroom }) in rows {
+        let family = if v4 { "ipv4" } else { "ipv6" };
+        nodes.entry(node).or_default().pools.push(NodePool { pool, family, blocks, limit, headroom });
+    }
+    for (name, view) in &mut nodes {
+        view.node.clone_from(name);
+        view.exists = context.index.node_exists(name);
+    }
+    NodeList { nodes: nodes.into_values().collect() }
+}
+
+/// Node, pool and whether it is IPv4 → what is said about them.
+type Rows = BTreeMap<(String, Option<String>, bool), Row>;
+
+#[derive(Default)]
+struct Row {
+    blocks: u32,
+    headroom: u32,
+}
+
+/// Adds what a block says about its owner and about who holds its addresses.
+fn add_block(nodes: &mut BTreeMap<String, NodeView>, block: &IndexedBlock<'_>) {
+    let host = block.owner.and_then(|o| o.host());
+    let mut own = NodeView { blocks: 1, ..NodeView::default() };
+    if let Some(sound) = block.sound {
+        own.free = sound.free().len() as u32;
+        let taken = sound.allocations().map(|a| a.attribute);
+        for record in taken.filter(|r| !r.is_cooling() && !r.is_windows_reserved()) {
+            match record.get("node") {
+                Some(node) if host.is_none_or(|host| node != *host) => {
+                    let borrower = nodes.entry(node.to_string()).or_default();
+                    borrower.addresses += 1;
+                    borrower.borrowed += u32::from(!matches!(block.owner, Some(BlockOwner::Virtual(_))));
+                    own.lent += 1;
                 }
-                continue;
-            };
-            let is_own = host == Some(node.as_str());
-            let view = nodes.entry(node).or_default();
-            view.addresses += 1;
-            view.borrowed += u32::from(!is_own);
-            if let Some(host) = host.filter(|_| !is_own) {
-                nodes.entry(host.to_owned()).or_default().lent += 1;
+                // Old records name no node: the address counts for the owner of the block.
+                Some(_) | None => own.addresses += 1,
             }
         }
     }
-    for ((node, pool, v4), blocks) in pools {
-        let family = if v4 { "ipv4" } else { "ipv6" };
-        let headroom = limit.saturating_sub(blocks);
-        nodes.entry(node).or_default().pools.push(NodePool { pool, family, blocks, limit, headroom });
+    if let Some(host) = host {
+        let owner = nodes.entry(host.to_owned()).or_default();
+        owner.blocks += own.blocks;
+        owner.free += own.free;
+        owner.lent += own.lent;
+        owner.addresses += own.addresses;
     }
-    let exists: BTreeSet<&String> = nodes.keys().filter(|name| context.index.node_exists(name)).collect();
-    let exists: BTreeSet<String> = exists.into_iter().cloned().collect();
-    let views =
-        nodes.into_iter().map(|(node, view)| NodeView { exists: exists.contains(&node), node, ..view });
-    NodeList { nodes: views.collect() }
+}
+
+/// Adds how many blocks the nodes may claim from each pool.
+fn add_headroom(context: &Context<'_>, rows: &mut Rows) {
+    let takers = Takers::new(context);
+    for pool in context.snapshot.pools.iter().map(|p| &p.value).filter(|p| p.is_enabled()) {
+        let Some(wanted) = [PoolUse::Workload, PoolUse::Tunnel].into_iter().find(|w| pool.allows(*w)) else {
+            continue;
+        };
+        let request = takers.request(pool, wanted);
+        for taker in takers.of_use(wanted).iter().filter(|taker| takers.selects(pool, taker)) {
+            let headroom = takers.limit.saturating_sub(takers.counted(taker, &request));
+            let place = (taker.name.to_owned(), Some(pool.name.clone()), cidr::is_v4(pool.cidr));
+            // Manual pools serve who asks for them: not every node has to do with them.
+            if pool.automatic {
+                rows.entry(place).or_default().headroom = headroom;
+            } else if let Some(row) = rows.get_mut(&place) {
+                row.headroom = headroom;
+            }
+        }
+    }
 }

@@ -1,0 +1,183 @@
+//! The story of an address where only the few keys around it were read, and around what does not decode.
+
+use calipam_model::snapshot::{Coverage, Source};
+use serde_json::{Value, json};
+
+use super::*;
+use crate::rules::address_tests::Cluster;
+
+const NONE: Value = Value::Null;
+
+fn pod(node: &str, name: &str) -> Value {
+    json!({"handle_id": format!("k8s-pod-network.{name}"), "secondary": {"namespace": "default", "node": node, "pod": name}})
+}
+
+fn tunnel(node: &str) -> Value {
+    json!({"handle_id": format!("ipip-tunnel-addr-{node}"), "secondary": {"node": node, "type": "ipipTunnelAddress"}})
+}
+
+/// What `show --ip` reads: pools as a whole, of all else the objects around an address.
+fn narrow(records: [Value; 4]) -> Cluster {
+    let mut cluster = Cluster::new();
+    cluster.block("10.244.1.0/30", Some("host:node-1"), records);
+    let partial = [Source::Blocks, Source::Affinities, Source::Handles, Source::Nodes, Source::Endpoints];
+    cluster.0.coverage.extend(partial.map(|source| (source, Coverage::Partial)));
+    cluster
+}
+
+fn story(cluster: &Cluster, text: &str) -> AddressView {
+    address(&cluster.0, text.parse().unwrap())
+}
+
+fn life(cluster: &Cluster, text: &str) -> Option<Life> {
+    story(cluster, text).blocks[0].lives
+}
+
+fn codes(view: &AddressView) -> Vec<&'static str> {
+    view.findings.iter().map(|f| f.code.name()).collect()
+}
+
+#[test]
+fn what_the_record_spells_out_is_known() {
+    let mut cluster = narrow([tunnel("node-1"), pod("node-1", "a"), pod("node-9", "b"), tunnel("node-9")]);
+    cluster.endpoint("node-1", "a", &["10.244.1.1/32"]);
+    assert_eq!(life(&cluster, "10.244.1.0"), Some(Life::UsesIt));
+    assert_eq!(life(&cluster, "10.244.1.1"), Some(Life::UsesIt));
+    assert_eq!(life(&cluster, "10.244.1.2"), Some(Life::Gone));
+    assert_eq!(life(&cluster, "10.244.1.3"), Some(Life::Gone));
+    let gone = story(&cluster, "10.244.1.2");
+    assert_eq!((gone.blocks[0].node_exists, gone.partial), (Some(false), true));
+    assert_eq!(codes(&gone), [""; 0], "others may use it: that takes the whole cluster");
+    cluster.0.endpoints.clear();
+    cluster.endpoint("node-1", "a", &["10.244.1.9/32"]);
+    assert_eq!(life(&cluster, "10.244.1.1"), Some(Life::NamesOthers));
+}
+
+#[test]
+fn what_a_narrow_read_cannot_find_is_not_gone() {
+    let container = json!({"handle_id": format!("k8s-pod-network.{}", "0".repeat(64))});
+    let legacy = json!({"handle_id": "default.old-0"});
+    let by_handle = json!({"handle_id": "ipip-tunnel-addr-node-9"});
+    let service = json!({"handle_id": "lb-abc"});
+    let cluster = narrow([container.clone(), legacy.clone(), by_handle.clone(), service.clone()]);
+    for address in ["10.244.1.0", "10.244.1.1", "10.244.1.2", "10.244.1.3"] {
+        assert_eq!(life(&cluster, address), Some(Life::Unknown), "{address}");
+    }
+    let mut whole = Cluster::new();
+    whole.block("10.244.1.0/30", Some("host:node-1"), [container, legacy, by_handle, service]);
+    for address in ["10.244.1.0", "10.244.1.1", "10.244.1.2"] {
+        assert_eq!(life(&whole, address), Some(Life::Gone), "{address}");
+    }
+    assert_eq!(life(&whole, "10.244.1.3"), Some(Life::Unknown), "services were not read");
+    whole.0.coverage.remove(&Source::Endpoints);
+    assert_eq!(life(&whole, "10.244.1.0"), Some(Life::Unknown), "nor endpoints");
+}
+
+#[test]
+fn a_mismatch_takes_an_owner_that_can_be_found() {
+    // The tunnel of node-1 has 10.244.1.0, which is recorded for another.
+    let mut cluster = narrow([pod("node-1", "a"), NONE, NONE, NONE]);
+    assert_eq!(codes(&story(&cluster, "10.244.1.0")), ["owner-mismatch"]);
+    let container = json!({"handle_id": format!("k8s-pod-network.{}", "0".repeat(64))});
+    cluster = narrow([container, NONE, NONE, NONE]);
+    assert_eq!(codes(&story(&cluster, "10.244.1.0")), [""; 0]);
+    cluster.0.mark_read([Source::Endpoints, Source::Nodes]);
+    assert_eq!(codes(&story(&cluster, "10.244.1.0")), ["owner-mismatch"]);
+}
+
+#[test]
+fn what_does_not_decode_is_not_gone() {
+    let mut cluster = narrow([NONE, pod("node-1", "a"), tunnel("node-2"), NONE]);
+    cluster.put(
+        "/calico/resources/v3/projectcalico.org/workloadendpoints/default/node--1-k8s-a-eth0",
+        json!("no endpoint"),
+    );
+    cluster.put("/calico/resources/v3/projectcalico.org/nodes/node-2", json!("no node"));
+    cluster.put("/calico/ipam/v2/handle/k8s-pod-network.a", json!("no handle"));
+    let view = story(&cluster, "10.244.1.1");
+    assert_eq!(view.blocks[0].lives, Some(Life::Unknown));
+    assert!(view.blocks[0].handle.as_ref().is_some_and(|h| h.exists));
+    assert_eq!(codes(&view), ["undecodable-object", "undecodable-object"], "endpoint and handle");
+    let view = story(&cluster, "10.244.1.2");
+    assert_eq!((view.blocks[0].lives, view.blocks[0].node_exists), (Some(Life::Unknown), Some(true)));
+    assert_eq!(codes(&view), ["undecodable-object"], "the node");
+    let view = handle(&cluster.0, "k8s-pod-network.a").unwrap();
+    assert_eq!((view.exists, view.revision.clone(), view.findings.len()), (true, None, 1));
+}
+
+#[test]
+fn overlapping_and_broken_blocks_are_all_told() {
+    let mut cluster = Cluster::new();
+    cluster.block("10.244.1.0/30", Some("host:node-1"), [NONE, pod("node-1", "a"), NONE, NONE]);
+    cluster.put(
+        "/calico/ipam/v2/assignment/ipv4/block/10.244.1.0-31",
+        json!({"cidr": "10.244.1.0/31", "allocations": [null, 0], "unallocated": [0], "attributes": [pod("node-2", "b")]}),
+    );
+    cluster.put("/calico/ipam/v2/assignment/ipv4/block/10.244.9.0-30", json!(7));
+    let view = story(&cluster, "10.244.1.1");
+    assert_eq!(view.blocks.iter().map(|b| b.ordinal).collect::<Vec<_>>(), [1, 1]);
+    assert!(codes(&view).contains(&"address-in-several-blocks"), "{:?}", codes(&view));
+    let broken = story(&cluster, "10.244.9.1");
+    assert_eq!((broken.state, codes(&broken)), (State::Unknown, vec!["undecodable-object"]));
+    let listed = blocks(&cluster.0).blocks;
+    assert_eq!(listed.len(), 3);
+    assert!(listed[2].problems[0].starts_with("the value does not decode"), "{:?}", listed[2].problems);
+}
+
+#[test]
+fn a_service_uses_its_address() {
+    let mut cluster = Cluster::new();
+    cluster.0.mark_read([Source::Services]);
+    cluster.resource(
+        "ippools/lb",
+        json!({"cidr": "10.9.0.0/24", "blockSize": 30, "allowedUses": ["LoadBalancer"]}),
+    );
+    let record = json!({"handle_id": "lb-x", "secondary": {"type": "LoadBalancer", "namespace": "shop", "service": "web"}});
+    cluster.block("10.9.0.0/30", Some("virtual:load-balancer"), [record, NONE, NONE, NONE]);
+    assert_eq!(life(&cluster, "10.9.0.0"), Some(Life::Gone));
+    cluster.0.services.push(calipam_model::snapshot::Versioned {
+        value: calipam_model::service::Service {
+            namespace: "shop".into(),
+            name: "web".into(),
+            ingress: vec!["10.9.0.0".parse().unwrap()],
+            ..calipam_model::service::Service::default()
+        },
+        revision: calipam_model::snapshot::Revision::Etcd(1),
+    });
+    assert_eq!(life(&cluster, "10.9.0.0"), Some(Life::UsesIt));
+}
+
+#[test]
+fn headroom_follows_the_pools_of_a_request() {
+    let mut cluster = Cluster::new();
+    cluster.resource("ippools/other", json!({"cidr": "10.245.0.0/16", "blockSize": 30}));
+    cluster.resource("ippools/rack", json!({"cidr": "10.246.0.0/16", "nodeSelector": "rack == 'a'"}));
+    cluster.resource(
+        "ippools/hand",
+        json!({"cidr": "10.247.0.0/16", "blockSize": 30, "assignmentMode": "Manual"}),
+    );
+    cluster.block("10.244.1.0/30", Some("host:node-1"), [NONE, NONE, NONE, NONE]);
+    cluster.block("10.247.1.0/30", Some("host:node-1"), [NONE, NONE, NONE, NONE]);
+    cluster.put("/calico/ipam/v2/config", json!({"auto_allocate_blocks": true, "maxBlocksPerHost": 3}));
+    let rows = |cluster: &Cluster| -> Vec<(String, u32, u32)> {
+        let node = nodes(&cluster.0).nodes.remove(0);
+        node.pools.into_iter().map(|p| (p.pool.unwrap_or_default(), p.blocks, p.headroom)).collect()
+    };
+    let row = |pool: &str, blocks, headroom| (pool.to_owned(), blocks, headroom);
+    assert_eq!(rows(&cluster), [row("default", 1, 2), row("hand", 1, 2), row("other", 0, 2)]);
+    cluster.put("/calico/ipam/v2/config", json!({"strict_affinity": true}));
+    assert_eq!(rows(&cluster), [row("default", 1, 0), row("hand", 1, 0)], "nobody may claim blocks");
+}
+
+#[test]
+fn nothing_overflows() {
+    let mut cluster = Cluster::new();
+    for key in ["::-0", "::-1", "8000::-1"] {
+        let path = format!("/calico/ipam/v2/assignment/ipv6/block/{key}");
+        cluster.put(&path, json!({"cidr": key.replace('-', "/"), "allocations": [], "unallocated": []}));
+    }
+    let list = pools(&cluster.0);
+    assert_eq!(list.outside.map(|o| (o.blocks, o.total.0)), Some((3, u128::MAX)));
+    assert_eq!(blocks(&cluster.0).blocks.len(), 3);
+    assert_eq!(story(&cluster, "::1").state, State::Unknown);
+}
