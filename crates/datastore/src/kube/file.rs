@@ -197,9 +197,9 @@ impl<F: FnMut(&KnownKind, &[u8])> Reader<F> {
 
 /// Kind and version of a list whose items have none, where they stand before the items.
 fn outer(envelope: &[u8]) -> Option<TypeMeta> {
-    let text = std::str::from_utf8(envelope).ok()?;
-    // The envelope ends in the array of items: closed, it is a whole object.
-    serde_json::from_str(&format!("{text}]}}")).ok()
+    let whole = serde_json::from_slice(envelope).ok();
+    // Up to the array of items: closed, it is a whole object.
+    whole.or_else(|| serde_json::from_slice(&[envelope, b"]}"].concat()).ok())
 }
 
 #[cfg(test)]
@@ -252,15 +252,17 @@ mod tests {
         write(&folder, "a.json", &serde_json::to_string_pretty(&list).unwrap());
         write(&folder, "b.json", &pool().to_string());
         // As the API server prints it: the items do not say what they are.
-        let pods =
-            format!(r#"{{"kind":"PodList","apiVersion":"v1","metadata":{{}},"items":[{}]}}"#, pod(None));
+        let mut other = pod(None);
+        other["metadata"]["name"] = "web-1".into();
+        let items = format!("{},{other}", pod(None));
+        let pods = format!(r#"{{"kind":"PodList","apiVersion":"v1","metadata":{{}},"items":[{items}]}}"#);
         write(&folder, "c.json", &pods);
         write(&folder, "notes.txt", "no JSON");
         let files = files_of(folder.path()).unwrap();
         assert_eq!(files.len(), 3);
         let snapshot = read(folder.path(), &files).unwrap();
         assert!(snapshot.defects.is_empty(), "{:?}", snapshot.defects);
-        assert_eq!((snapshot.blocks.len(), snapshot.pools.len(), snapshot.pods.len()), (1, 1, 1));
+        assert_eq!((snapshot.blocks.len(), snapshot.pools.len(), snapshot.pods.len()), (1, 1, 2));
         assert!(snapshot.has_read(Source::Pods) && snapshot.has_read(Source::Reservations));
         assert_eq!(snapshot.coverage[&Source::Handles], Coverage::Skipped("not in the file".into()));
     }

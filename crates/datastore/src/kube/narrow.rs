@@ -60,7 +60,9 @@ pub(crate) async fn lookup(client: &Arc<KubeClient>, lookup: &Lookup) -> Result<
     };
     let (read, fetched) = tokio::join!(configuration, fetch(client, &mut snapshot, first.into_iter()));
     fetched?;
-    snapshot.absorb(read?);
+    let mut read = read?;
+    snapshot.coverage.append(&mut read.coverage);
+    snapshot.absorb(read);
     if let Lookup::Handle(_) = lookup {
         let blocks = snapshot.handles.iter().flat_map(|h| h.value.blocks()).map(|(cidr, _)| Key::Block(cidr));
         let blocks: Vec<Key> = blocks.filter(|key| known.insert(key.clone())).collect();

@@ -1,0 +1,89 @@
+//! An API server of our own that can be told to misbehave. It speaks HTTP/1.1 without TLS.
+
+use std::io::{BufRead, BufReader, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+/// How the server answers one request.
+#[derive(Clone)]
+pub enum Reply {
+    /// A status and a body.
+    Whole(u16, String),
+    /// A successful answer that announces more than it sends, and then ends.
+    Cut(String),
+    /// A successful answer that begins, and then does not go on.
+    Stalled(String),
+    /// No answer at all.
+    Silent,
+}
+
+/// Answers by path, and remembers what it was asked for.
+pub struct Fake {
+    pub url: String,
+    pub asked: Arc<Mutex<Vec<String>>>,
+}
+
+impl Fake {
+    /// Starts a server; `answer` gives the reply to a path with its query. Its threads end with the process.
+    pub fn start(answer: impl Fn(&str) -> Reply + Send + Sync + 'static) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let asked = Arc::new(Mutex::new(Vec::new()));
+        let (answer, log) = (Arc::new(answer), Arc::clone(&asked));
+        std::thread::spawn(move || {
+            for stream in listener.incoming().map_while(Result::ok) {
+                let (answer, log) = (Arc::clone(&answer), Arc::clone(&log));
+                std::thread::spawn(move || {
+                    let _ = serve(stream, &*answer, &log);
+                });
+            }
+        });
+        Self { url, asked }
+    }
+
+    /// How often paths with that beginning were asked for.
+    pub fn count(&self, path: &str) -> usize {
+        self.asked.lock().unwrap().iter().filter(|asked| asked.starts_with(path)).count()
+    }
+}
+
+fn serve(
+    mut stream: TcpStream,
+    answer: &dyn Fn(&str) -> Reply,
+    log: &Mutex<Vec<String>>,
+) -> std::io::Result<()> {
+    let mut reader = BufReader::new(stream.try_clone()?);
+    let mut line = String::new();
+    reader.read_line(&mut line)?;
+    let path = line.split(' ').nth(1).unwrap_or_default().to_owned();
+    let mut header = String::new();
+    let mut length = 0;
+    while reader.read_line(&mut header)? > 2 {
+        if let Some(text) = header.to_lowercase().strip_prefix("content-length:") {
+            length = text.trim().parse().unwrap_or(0);
+        }
+        header.clear();
+    }
+    std::io::copy(&mut std::io::Read::take(&mut reader, length), &mut std::io::sink())?;
+    log.lock().unwrap().push(path.clone());
+    let head = |status: u16, length: usize| {
+        format!(
+            "HTTP/1.1 {status} X\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\
+             Date: Fri, 01 May 2026 12:00:00 GMT\r\nConnection: close\r\n\r\n"
+        )
+    };
+    match answer(&path) {
+        Reply::Whole(status, body) => stream.write_all((head(status, body.len()) + &body).as_bytes()),
+        Reply::Cut(body) => stream.write_all((head(200, body.len() + 9) + &body).as_bytes()),
+        Reply::Stalled(body) => {
+            stream.write_all((head(200, body.len() + 9) + &body).as_bytes())?;
+            std::thread::sleep(Duration::from_secs(60));
+            Ok(())
+        }
+        Reply::Silent => {
+            std::thread::sleep(Duration::from_secs(60));
+            Ok(())
+        }
+    }
+}

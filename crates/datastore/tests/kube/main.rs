@@ -1,0 +1,10 @@
+//! The Kubernetes datastore against real API servers, and against servers that misbehave.
+
+mod access;
+mod beside;
+mod fake;
+mod faults;
+mod paging;
+mod pods;
+mod read;
+mod support;
