@@ -27,7 +27,8 @@ const FAULTS: [(Fault, usize); 18] = [
 impl Cluster {
     /// A small IPv4 cluster with more than a dozen different faults; always the same.
     pub fn example() -> Self {
-        let mut cluster = Self::small(ClusterSpec::new(2026).v4_only());
+        let mut cluster = Self::plain(ClusterSpec::new(2026).v4_only(), 4, 5);
+        cluster.add_extras();
         for (fault, count) in FAULTS {
             cluster.inject(fault, count);
         }

@@ -106,6 +106,8 @@ pub struct Cluster {
     nodes: Vec<NodeInfo>,
     /// The node on which the next pod that a fault needs is put, and how many it has.
     host: Option<(usize, usize)>,
+    /// Spare blocks given out since that node was taken; most of them are its own.
+    host_blocks: usize,
     next_node: u32,
     next_pod: u64,
     next_spare: u32,

@@ -10,7 +10,7 @@ use crate::cluster::{Cluster, Object, Pod};
 
 impl Cluster {
     /// One of everything. Needs at least two nodes.
-    pub(super) fn add_extras(&mut self) {
+    pub(in crate::cluster) fn add_extras(&mut self) {
         self.add_borrower();
         self.add_cooling();
         self.add_young();
@@ -23,6 +23,18 @@ impl Cluster {
         self.add_machines();
         self.add_old_writers();
         self.add_leftovers();
+    }
+
+    /// What the cluster of the documentation does without: an old handle with an address of each family, a record with
+    /// nothing but the sandbox, and a node of which two addresses stand for each other's tunnel.
+    pub(super) fn add_rarities(&mut self) {
+        let node = self.add_node();
+        let (name, blocks) = (self.nodes[node].name.clone(), self.nodes[node].blocks.clone());
+        self.add_legacy_pod(&name, &blocks);
+        self.add_container_pod(&name, blocks[0]);
+        let stored = self.node_mut(&name);
+        let ipip = std::mem::take(stored.tunnel_mut(Tunnel::Ipip));
+        *stored.tunnel_mut(Tunnel::Ipip) = std::mem::replace(stored.tunnel_mut(Tunnel::Vxlan), ipip);
     }
 
     /// A pod of the second node with an address of the first one's block.

@@ -27,6 +27,7 @@ impl Cluster {
     pub fn small(spec: ClusterSpec) -> Self {
         let mut cluster = Self::plain(spec, 4, 5);
         cluster.add_extras();
+        cluster.add_rarities();
         cluster
     }
 
@@ -60,6 +61,7 @@ impl Cluster {
             shown: IpamSettings::default(),
             nodes: Vec::new(),
             host: None,
+            host_blocks: 0,
             next_node: 1,
             next_pod: 1,
             next_spare: 0,
@@ -126,6 +128,7 @@ impl Cluster {
 
     /// A block of the default pool that nothing else uses.
     pub(super) fn spare_block(&mut self) -> IpNet {
+        self.host_blocks += 1;
         self.next_spare += 1;
         self.spec.spare_block_v4(self.next_spare - 1)
     }

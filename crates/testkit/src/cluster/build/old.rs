@@ -48,6 +48,15 @@ impl Cluster {
         self.put_endpoint(&holder, [address]);
     }
 
+    /// A pod whose record says nothing but the sandbox, as the CNI plugin before 3.6 left it.
+    pub(in crate::cluster) fn add_container_pod(&mut self, node: &str, block: IpNet) -> Pod {
+        let holder = self.holder(node);
+        self.count(&holder.handle(), block, 1);
+        let address = self.block_mut(block).take(1, Attribute::bare(&holder.handle()))[0];
+        self.put_endpoint(&holder, [address]);
+        pod(holder, vec![(address, block)])
+    }
+
     /// The IPIP address of the node gets the empty record that versions before 3.6 wrote.
     fn make_anonymous(&mut self, node: &str, block: IpNet) {
         let address = self.node_mut(node).tunnel(Tunnel::Ipip).expect("the node has the tunnel");

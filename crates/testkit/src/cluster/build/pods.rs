@@ -11,6 +11,8 @@ use crate::cluster::{Cluster, ClusterSpec, Object, Pod};
 
 /// Pods that a fault may put on one node before it takes another one.
 const PODS_PER_HOST: usize = 24;
+/// Blocks that it may add to one node: 20 are the limit.
+const BLOCKS_PER_HOST: usize = 14;
 
 /// Who takes addresses: a pod in its sandbox, before anything is stored.
 #[derive(Clone, Debug)]
@@ -98,8 +100,13 @@ impl Cluster {
     /// A node for pods that a fault needs; a fresh one as soon as the last is filled.
     pub(in crate::cluster) fn host(&mut self) -> usize {
         let (node, pods) = match self.host {
-            Some((node, pods)) if pods < PODS_PER_HOST => (node, pods + 1),
-            _ => (self.add_node(), 1),
+            Some((node, pods)) if pods < PODS_PER_HOST && self.host_blocks < BLOCKS_PER_HOST => {
+                (node, pods + 1)
+            }
+            _ => {
+                self.host_blocks = 0;
+                (self.add_node(), 1)
+            }
         };
         self.host = Some((node, pods));
         node

@@ -99,6 +99,7 @@ faults! {
     OwnerMismatchTunnel "owner-mismatch-tunnel" Many owners::tunnel_as_pod, "a tunnel's, recorded for a pod";
     OwnerMismatchPodAsTunnel "owner-mismatch-pod-as-tunnel" Many owners::pod_as_tunnel, "a pod's, recorded for a tunnel";
     OwnerMismatchLegacy "owner-mismatch-legacy" Many owners::legacy, "an old handle names another pod";
+    OwnerMismatchContainer "owner-mismatch-container" Many owners::container, "the handle names another sandbox";
     OwnerMismatchReserved "owner-mismatch-reserved" Many owners::reserved, "in use on an ordinal that Windows reserves";
     BorrowedTunnel "borrowed-tunnel" Many owners::borrowed_tunnel, "a tunnel address of another node's block";
     BorrowedTunnelV6 "borrowed-tunnel-v6" Many owners::borrowed_tunnel_v6, "the same with IPv6";

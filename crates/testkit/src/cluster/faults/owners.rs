@@ -61,6 +61,14 @@ pub(super) fn legacy(cluster: &mut Cluster) {
     record(cluster, pod.address(), pod.block(), Attribute::bare(&handle));
 }
 
+pub(super) fn container(cluster: &mut Cluster) {
+    let node = cluster.host();
+    let info = cluster.nodes[node].clone();
+    let pod = cluster.add_container_pod(&info.name, info.blocks[0]);
+    let other = cluster.holder(&info.name).handle();
+    record(cluster, pod.address(), pod.block(), Attribute::bare(&other));
+}
+
 pub(super) fn reserved(cluster: &mut Cluster) {
     let (node, block) = cluster.add_windows();
     let address = cluster.block_mut(block).address(1);
