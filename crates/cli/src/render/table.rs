@@ -1,9 +1,10 @@
 //! Tables without lines: columns two spaces apart.
 
+use std::borrow::Cow;
 use std::io::{self, Write};
 
 use comfy_table::{
-    Attribute, Cell, CellAlignment, Color, ColumnConstraint, ContentArrangement, Row, Table, Width,
+    Attribute, Cell, CellAlignment, Color, ColumnConstraint, ContentArrangement, Table, Width,
 };
 
 use super::text::escape;
@@ -21,45 +22,28 @@ pub enum Align {
 /// A table that is being filled.
 #[derive(Debug)]
 pub struct Grid {
-    table: Table,
+    columns: Vec<(String, Align)>,
+    rows: Vec<(Option<Color>, Vec<String>)>,
     color: bool,
-    columns: Vec<Align>,
+    width: Option<u16>,
 }
 
 /// The narrowest that a last column is made on a terminal.
 const NARROWEST: u16 = 24;
+/// Longest text of a cell, in characters; YAML and JSON have all of it.
+const LONGEST: usize = 300;
+/// Rows that are laid out at once: a table of a million rows takes the memory of its texts.
+const CHUNK: usize = 1000;
 
 impl Grid {
     /// A table with these columns.
     pub fn new(console: &Console, columns: &[(&str, Align)]) -> Self {
-        let mut table = Table::new();
-        table.load_style(comfy_table::presets::NOTHING);
-        if console.color {
-            table.enforce_styling();
-        } else {
-            table.force_no_tty();
+        Self {
+            columns: columns.iter().map(|(name, align)| ((*name).to_owned(), *align)).collect(),
+            rows: Vec::new(),
+            color: console.color,
+            width: console.width.and_then(|width| u16::try_from(width).ok()),
         }
-        let bold = |name: &str| {
-            let cell = Cell::new(name);
-            if console.color { cell.add_attribute(Attribute::Bold) } else { cell }
-        };
-        table.set_header(columns.iter().map(|(name, _)| bold(name)));
-        match console.width.and_then(|width| u16::try_from(width).ok()) {
-            Some(width) => {
-                table.set_content_arrangement(ContentArrangement::Dynamic).set_width(width);
-            }
-            None => {
-                table.set_content_arrangement(ContentArrangement::Disabled);
-            }
-        }
-        let columns: Vec<Align> = columns.iter().map(|(_, align)| *align).collect();
-        for (column, align) in table.column_iter_mut().zip(&columns) {
-            column.set_padding((0, 2));
-            if *align == Align::Right {
-                column.set_cell_alignment(CellAlignment::Right);
-            }
-        }
-        Self { table, color: console.color, columns }
     }
 
     /// Adds a row. Cells are escaped here: no text of the datastore reaches a terminal otherwise.
@@ -69,37 +53,87 @@ impl Grid {
 
     /// Adds a row whose first cell has a colour, where colours are wanted.
     pub fn colored_row<T: AsRef<str>>(&mut self, color: Option<Color>, cells: impl IntoIterator<Item = T>) {
-        let mut row = Row::new();
-        for (place, text) in cells.into_iter().enumerate() {
-            let cell = Cell::new(escape(text.as_ref()));
-            row.add_cell(match color.filter(|_| self.color && place == 0) {
-                Some(color) => cell.fg(color),
-                None => cell,
-            });
-        }
-        self.table.add_row(row);
+        self.rows.push((color, cells.into_iter().map(|text| cut(escape(text.as_ref()))).collect()));
     }
 
     /// Writes the table. Only the last column is broken where the terminal is too narrow.
     ///
     /// # Errors
     /// What the writer says.
-    pub fn write(mut self, out: &mut dyn Write) -> io::Result<()> {
-        let last = self.columns.len().saturating_sub(1);
-        let needed = self.table.column_max_content_widths();
-        for (place, column) in self.table.column_iter_mut().enumerate() {
-            if place == last {
-                let least = needed.get(place).map_or(NARROWEST, |width| NARROWEST.min(*width));
-                column.set_padding((0, 0));
-                column.set_constraint(ColumnConstraint::LowerBoundary(Width::Fixed(least)));
-            } else {
-                column.set_constraint(ColumnConstraint::ContentWidth);
+    pub fn write(self, out: &mut dyn Write) -> io::Result<()> {
+        let mut needed = vec![0; self.columns.len()];
+        let mut chunks = self.rows.chunks(CHUNK);
+        let first = chunks.next().unwrap_or_default();
+        for chunk in std::iter::once(first).chain(chunks) {
+            // Widths count what the header takes, too.
+            for (width, wanted) in needed.iter_mut().zip(self.table(chunk).column_max_content_widths()) {
+                *width = wanted.max(*width);
             }
         }
-        for line in self.table.lines() {
-            writeln!(out, "{}", line.trim_end())?;
+        let mut chunks = self.rows.chunks(CHUNK);
+        let first = chunks.next().unwrap_or_default();
+        for (place, chunk) in std::iter::once(first).chain(chunks).enumerate() {
+            let mut table = self.table(chunk);
+            self.fix_widths(&mut table, &needed);
+            for line in table.lines().skip(usize::from(place > 0)) {
+                writeln!(out, "{}", line.trim_end())?;
+            }
         }
         Ok(())
+    }
+
+    /// A part of the rows, below the header.
+    fn table(&self, rows: &[(Option<Color>, Vec<String>)]) -> Table {
+        let mut table = Table::new();
+        table.load_style(comfy_table::presets::NOTHING);
+        if self.color {
+            table.enforce_styling();
+        } else {
+            table.force_no_tty();
+        }
+        match self.width {
+            Some(width) => table.set_content_arrangement(ContentArrangement::Dynamic).set_width(width),
+            None => table.set_content_arrangement(ContentArrangement::Disabled),
+        };
+        let bold = |name: &String| {
+            let cell = Cell::new(name);
+            if self.color { cell.add_attribute(Attribute::Bold) } else { cell }
+        };
+        table.set_header(self.columns.iter().map(|(name, _)| bold(name)));
+        for (color, cells) in rows {
+            let cell = |(place, text): (usize, &String)| match color.filter(|_| self.color && place == 0) {
+                Some(color) => Cell::new(text).fg(color),
+                None => Cell::new(text),
+            };
+            table.add_row(cells.iter().enumerate().map(cell).collect::<Vec<_>>());
+        }
+        table
+    }
+
+    /// Gives the columns the widths that all rows need.
+    fn fix_widths(&self, table: &mut Table, needed: &[u16]) {
+        let last = self.columns.len().saturating_sub(1);
+        for ((place, column), (_, align)) in table.column_iter_mut().enumerate().zip(&self.columns) {
+            if *align == Align::Right {
+                column.set_cell_alignment(CellAlignment::Right);
+            }
+            let padding = if place == last { 0 } else { 2 };
+            column.set_padding((0, padding));
+            let width = needed.get(place).copied().unwrap_or_default();
+            column.set_constraint(if place == last && self.width.is_some() {
+                ColumnConstraint::LowerBoundary(Width::Fixed(width.min(NARROWEST)))
+            } else {
+                ColumnConstraint::Absolute(Width::Fixed(width.saturating_add(padding)))
+            });
+        }
+    }
+}
+
+/// A text that is not too long for a cell.
+fn cut(text: Cow<'_, str>) -> String {
+    match text.char_indices().nth(LONGEST) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.into_owned(),
     }
 }
 
@@ -141,6 +175,28 @@ mod tests {
         grid.row(["10.244.1.7", "used by default/web-0 and default/web-1 at once"]);
         let shown = text(grid);
         assert!(shown.lines().count() > 2 && shown.lines().all(|line| line.chars().count() <= 40), "{shown}");
+    }
+
+    #[test]
+    fn rows_far_down_stand_below_those_at_the_top() {
+        let columns = [("A", Align::Left), ("N", Align::Right), ("B", Align::Left)];
+        let mut grid = Grid::new(&console(None, false), &columns);
+        for number in 0..=2 * CHUNK {
+            grid.row(["x".repeat(1 + number / CHUNK * 5), number.to_string(), "end".to_owned()]);
+        }
+        let shown = text(grid);
+        let lines: Vec<&str> = shown.lines().collect();
+        assert_eq!(lines.len(), 2 * CHUNK + 2, "one header only");
+        assert_eq!(lines[0], "A               N  B");
+        assert_eq!(lines[1], "x               0  end");
+        assert_eq!(lines[2 * CHUNK + 1], "xxxxxxxxxxx  2000  end");
+    }
+
+    #[test]
+    fn texts_without_end_are_cut() {
+        let mut grid = Grid::new(&console(None, false), &[("A", Align::Left)]);
+        grid.row(["é".repeat(1_000_000)]);
+        assert_eq!(text(grid).lines().nth(1).unwrap().chars().count(), LONGEST + 1);
     }
 
     #[test]

@@ -68,6 +68,9 @@ fn block_lines(block: &BlockOfAddress, lines: &mut Lines) {
     for (name, value) in &record.attributes {
         lines.add("Attribute", format!("{name}={value}"));
     }
+    if block.node_exists == Some(false) {
+        lines.add("Node", "the recorded node does not exist");
+    }
     for (name, value) in &record.alternate_attributes {
         lines.add("Alternate", format!("{name}={value}"));
     }

@@ -1,5 +1,7 @@
 //! Nodes, borrowed addresses, configuration.
 
+use std::collections::BTreeMap;
+
 use calipam_check::views::{BorrowedList, ConfigurationView, NodeList, NodeView};
 use calipam_model::snapshot::Snapshot;
 
@@ -40,11 +42,7 @@ pub fn nodes(list: &NodeList, snapshot: &Snapshot, console: &Console) -> Result<
 }
 
 fn node_row(node: &NodeView, wide: bool) -> Vec<String> {
-    let headroom = node.pools.iter().map(|held| {
-        let pool = held.pool.as_deref().unwrap_or("(in no pool)");
-        format!("{} of {} in {pool}", held.headroom, held.limit)
-    });
-    let headroom = headroom.collect::<Vec<_>>().join(", ");
+    let headroom = if wide { headroom_by_pool(node) } else { headroom_by_family(node) };
     let mut row = vec![
         if node.exists { node.node.clone() } else { format!("{} (does not exist)", node.node) },
         thousands(node.blocks),
@@ -59,6 +57,27 @@ fn node_row(node: &NodeView, wide: bool) -> Vec<String> {
         row.push(or_dash(&tunnels.collect::<Vec<_>>().join(", ")).to_owned());
     }
     row
+}
+
+/// `16 of 20 ipv4`: the limit is one for all pools of a family.
+fn headroom_by_family(node: &NodeView) -> String {
+    let mut families: BTreeMap<&str, (u32, u32)> = BTreeMap::new();
+    for held in &node.pools {
+        let most = families.entry(held.family).or_insert((0, held.limit));
+        most.0 = most.0.max(held.headroom);
+    }
+    let families =
+        families.into_iter().map(|(family, (headroom, limit))| format!("{headroom} of {limit} {family}"));
+    families.collect::<Vec<_>>().join(", ")
+}
+
+/// `16 of 20 in default-ipv4-ippool`, pool by pool.
+fn headroom_by_pool(node: &NodeView) -> String {
+    let pools = node.pools.iter().map(|held| {
+        let pool = held.pool.as_deref().unwrap_or("(in no pool)");
+        format!("{} of {} in {pool}", held.headroom, held.limit)
+    });
+    pools.collect::<Vec<_>>().join(", ")
 }
 
 /// Prints borrowed addresses.
