@@ -116,7 +116,9 @@ fn quiet_prints_data_only() {
 fn verbose_says_what_is_read() {
     let run = on_example(&["check", "-v", "-o", "json"]);
     assert!(run.stderr.starts_with(&format!("reading {EXAMPLE}\n")), "{}", run.stderr);
-    assert!(run.stderr.contains("revision 48250"), "{}", run.stderr);
+    let cluster =
+        "cluster 0f0e1d2c3b4a59687786951423324150, Calico v3.32.1, revision 48250, at 2026-06-01T08:00:00Z";
+    assert!(run.stderr.contains(cluster), "{}", run.stderr);
 }
 
 #[test]
@@ -162,6 +164,21 @@ fn a_reader_that_goes_away_is_no_error() {
         assert_eq!(output.status.code(), Some(1), "{format}: the verdict stays");
         assert_eq!(String::from_utf8_lossy(&output.stderr), "", "{format}");
     }
+}
+
+/// `/dev/full` takes nothing: the verdict was not delivered, and the exit code says so.
+#[test]
+fn an_output_that_cannot_be_written_is_an_error() {
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let output = command(env!("CARGO_BIN_EXE_calipam"))
+        .args(["check", "--datastore", EXAMPLE])
+        .stdout(full)
+        .stderr(Stdio::piped())
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(3));
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert!(stderr.starts_with("error: cannot write the output: "), "{stderr}");
 }
 
 #[test]

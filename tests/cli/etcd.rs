@@ -5,11 +5,12 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use calipam_testkit::cluster::{Cluster, ClusterSpec};
-use calipam_testkit::servers::Etcd;
+use calipam_testkit::servers::{Etcd, EtcdOptions, EtcdTls};
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::program::{Run, calipam};
+use super::program::{Run, calipam, command};
+use super::pty::Terminal;
 
 /// A cluster with every fault, as it is now: a live etcd is judged by the machine's clock.
 fn faulty() -> Cluster {
@@ -116,4 +117,60 @@ fn an_etcd_without_calico_is_named() {
     let run = on_etcd(&etcd, &["check"]);
     assert_eq!((run.code, run.stdout.as_str()), (3, ""));
     assert!(run.stderr.contains("holds no Calico data") && run.stderr.contains("\nhint: "), "{run:?}");
+}
+
+#[test]
+fn waiting_is_shown_on_a_terminal_only() {
+    let cluster = Cluster::example();
+    let etcd = Etcd::start().unwrap();
+    cluster.write_to_etcd(&etcd.endpoint()).unwrap();
+    let check = || {
+        let mut program = command(env!("CARGO_BIN_EXE_calipam"));
+        program.args(["check", "--settle", "1s", "--etcd-endpoints", &etcd.endpoint()]).env("TERM", "xterm");
+        program
+    };
+    let shown = Terminal::new(150).run(&mut check());
+    assert!(shown.text.contains("waiting to read suspects again: 1 s"), "{:?}", shown.text);
+    let quiet = Terminal::new(150).run(check().arg("-q"));
+    assert!(!quiet.text.contains("waiting"), "{:?}", quiet.text);
+    let piped = Run::of(check().output().unwrap());
+    assert!(!piped.transcript().contains("waiting") && !piped.transcript().contains('\u{1b}'), "{piped:?}");
+    assert_eq!((shown.code, quiet.code, piped.code), (Some(1), Some(1), 1));
+}
+
+#[test]
+fn users_and_passwords() {
+    let etcd = EtcdOptions::new().login("root", "pw").reader("guest", "secret", "/calico/").start().unwrap();
+    let check = |user: Option<(&str, &str)>| {
+        let mut program = command(env!("CARGO_BIN_EXE_calipam"));
+        program.args(["check", "--etcd-endpoints", &etcd.endpoint()]);
+        if let Some((name, password)) = user {
+            program.env("ETCD_USERNAME", name).env("ETCD_PASSWORD", password);
+        }
+        Run::of(program.output().unwrap())
+    };
+    let refused = check(None);
+    assert_eq!(refused.code, 3);
+    assert!(
+        refused.stderr.contains("the server wants a user and password\nhint: give them by ETCD_USERNAME")
+    );
+    let wrong = check(Some(("guest", "wrong")));
+    assert_eq!(wrong.code, 3);
+    assert!(wrong.stderr.contains("user or password are wrong"), "{wrong:?}");
+    assert!(!wrong.transcript().contains("guest:wrong"), "{wrong:?}");
+    // The reader may look, and there is nothing to see.
+    let empty = check(Some(("guest", "secret")));
+    assert!(empty.stderr.contains("holds no Calico data"), "{empty:?}");
+}
+
+#[test]
+fn certificates() {
+    let etcd = EtcdOptions::new().tls(EtcdTls::ClientCertificates).start().unwrap();
+    let plain = etcd.endpoint().replace("https://", "http://");
+    let run = calipam(&["check", "--etcd-endpoints", &plain]);
+    assert_eq!(run.code, 3);
+    assert!(run.stderr.contains("the server wants TLS\nhint: write the endpoint as https://"), "{run:?}");
+    let run = on_etcd(&etcd, &["check"]);
+    assert_eq!(run.code, 3);
+    assert!(run.stderr.contains("ETCD_CA_CERT_FILE"), "{run:?}");
 }

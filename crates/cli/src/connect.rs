@@ -3,6 +3,7 @@
 use std::future::Future;
 use std::time::Duration;
 
+use calipam_check::ClusterIdentity;
 use calipam_datastore::Datastore;
 use calipam_datastore::settings::{LocalFiles, Settings};
 use calipam_model::snapshot::{Coverage, Snapshot, Source};
@@ -71,8 +72,21 @@ pub async fn observe(datastore: &Datastore, console: &Console) -> Result<Snapsho
     reading.end();
     let mut snapshot = result?;
     name_unread(&mut snapshot);
-    console.verbose(&format!("read at revision {}, {}", snapshot.revision, snapshot.taken_at));
+    tell(&snapshot, console);
     Ok(snapshot)
+}
+
+/// Says which cluster was read.
+fn tell(snapshot: &Snapshot, console: &Console) {
+    let identity = ClusterIdentity::of(snapshot);
+    let or_unknown = |text: String| if text.is_empty() { "unknown".to_owned() } else { text };
+    console.verbose(&format!(
+        "cluster {}, Calico {}, revision {}, at {}",
+        or_unknown(identity.guid),
+        or_unknown(identity.calico_version),
+        or_unknown(identity.revision),
+        identity.taken_at
+    ));
 }
 
 /// Names the sources that could have been read, so that a report says that they were not.
