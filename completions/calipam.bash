@@ -1316,7 +1316,7 @@ _calipam() {
             return 0
             ;;
         calipam__subcmd__ipam__subcmd__show)
-            opts="-o -v -q -d -c -h --blocks --nodes --ip --handle --borrowed --configuration --all-owners --output --verbose --quiet --no-color --datastore --config --etcd-endpoints --kubeconfig --context --help"
+            opts="-o -v -q -d -c -h --blocks --nodes --ip --handle --borrowed --configuration --compare --all-owners --output --verbose --quiet --no-color --datastore --config --etcd-endpoints --kubeconfig --context --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1429,7 +1429,7 @@ _calipam() {
             return 0
             ;;
         calipam__subcmd__show)
-            opts="-o -v -q -d -c -h --blocks --nodes --ip --handle --borrowed --configuration --all-owners --output --verbose --quiet --no-color --datastore --config --etcd-endpoints --kubeconfig --context --help"
+            opts="-o -v -q -d -c -h --blocks --nodes --ip --handle --borrowed --configuration --compare --all-owners --output --verbose --quiet --no-color --datastore --config --etcd-endpoints --kubeconfig --context --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0

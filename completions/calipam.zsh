@@ -198,6 +198,7 @@ json\:"JSON, schema calipam/v1"))' \
 '--nodes[Every node\: its blocks, its addresses, and how many blocks it may still claim]' \
 '--borrowed[Addresses whose owner is not on the node that owns the block]' \
 '--configuration[The allocator'\''s configuration]' \
+'--compare[What Kubernetes runs against what Calico records, node by node]' \
 '--all-owners[With --ip\: read everything, to name every owner of the address]' \
 '(-q --quiet)*-v[Say on stderr what is read and from where; twice for every request]' \
 '(-q --quiet)*--verbose[Say on stderr what is read and from where; twice for every request]' \
@@ -419,6 +420,7 @@ json\:"JSON, schema calipam/v1"))' \
 '--nodes[Every node\: its blocks, its addresses, and how many blocks it may still claim]' \
 '--borrowed[Addresses whose owner is not on the node that owns the block]' \
 '--configuration[The allocator'\''s configuration]' \
+'--compare[What Kubernetes runs against what Calico records, node by node]' \
 '--all-owners[With --ip\: read everything, to name every owner of the address]' \
 '(-q --quiet)*-v[Say on stderr what is read and from where; twice for every request]' \
 '(-q --quiet)*--verbose[Say on stderr what is read and from where; twice for every request]' \

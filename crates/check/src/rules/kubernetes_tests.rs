@@ -264,3 +264,23 @@ fn custom_resources() {
     cluster.0.affinities[0].revision = Revision::Kubernetes(Box::new(version));
     assert_eq!(report(&cluster), ["handle-case-collision net.abcdef"]);
 }
+
+#[test]
+fn kubernetes_and_calico_compared_by_node() {
+    let mut cluster = both(&[running("web", "10.244.1.0"), running("other", "10.244.1.3")]);
+    cluster.endpoint("node-1", "gone", &["10.244.1.2/32"]);
+    let comparison = crate::views::compare(&cluster.0).unwrap();
+    assert_eq!(comparison.nodes.len(), 1);
+    let node = &comparison.nodes[0];
+    assert_eq!((node.node.as_str(), node.pods, node.in_kubernetes, node.in_endpoints), ("node-1", 2, 2, 2));
+    assert_eq!((node.in_blocks, node.agreed), (1, 1));
+    let texts = |set: &std::collections::BTreeSet<std::net::IpAddr>| {
+        set.iter().map(ToString::to_string).collect::<Vec<_>>()
+    };
+    assert_eq!(texts(&node.not_recorded), ["10.244.1.3"]);
+    assert_eq!(texts(&node.without_endpoint), ["10.244.1.3"]);
+    assert_eq!(texts(&node.endpoint_only), ["10.244.1.2"]);
+    assert_eq!(texts(&node.not_used), [""; 0]);
+    cluster.0.coverage.remove(&Source::Pods);
+    assert_eq!(crate::views::compare(&cluster.0), None);
+}

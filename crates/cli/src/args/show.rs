@@ -28,6 +28,9 @@ pub struct ShowArgs {
     /// The allocator's configuration
     #[arg(long, group = "subject", help_heading = SUBJECT)]
     pub configuration: bool,
+    /// What Kubernetes runs against what Calico records, node by node
+    #[arg(long, group = "subject", help_heading = SUBJECT)]
+    pub compare: bool,
     /// With --ip: read everything, to name every owner of the address
     #[arg(long, requires = "ip", help_heading = SUBJECT)]
     pub all_owners: bool,
@@ -46,6 +49,8 @@ pub enum Subject {
     Borrowed,
     /// Configuration.
     Configuration,
+    /// Kubernetes against Calico.
+    Compare,
     /// One address; everything is read where `all_owners` is set.
     Address {
         /// The address.
@@ -69,6 +74,7 @@ impl ShowArgs {
             Self { nodes: true, .. } => Subject::Nodes,
             Self { borrowed: true, .. } => Subject::Borrowed,
             Self { configuration: true, .. } => Subject::Configuration,
+            Self { compare: true, .. } => Subject::Compare,
             _ => Subject::Pools,
         }
     }

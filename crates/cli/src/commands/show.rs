@@ -29,6 +29,7 @@ pub fn run(args: &ShowArgs, global: &Global, console: &Console) -> Result<Outcom
         Subject::Nodes => print::nodes(&views::nodes(&snapshot), &snapshot, console)?,
         Subject::Borrowed => print::borrowed(&views::borrowed(&snapshot), &snapshot, console)?,
         Subject::Configuration => print::configuration(&views::configuration(&snapshot), &snapshot, console)?,
+        Subject::Compare => return compare(&snapshot, console),
         Subject::Address { address, .. } => return story(*address, &snapshot, console),
         Subject::Handle(id) => return handle(id, &snapshot, console),
     }
@@ -64,6 +65,19 @@ fn story(address: IpAddr, snapshot: &Snapshot, console: &Console) -> Result<Outc
         ));
     }
     Ok(Outcome::Clean)
+}
+
+/// The comparison that people make by hand before and after a repair; exit code 1 where the two differ.
+fn compare(snapshot: &Snapshot, console: &Console) -> Result<Outcome, Failure> {
+    let Some(comparison) = views::compare(snapshot) else {
+        return Err(Failure::NotFound {
+            message: "there is nothing to compare with: pods were not read".into(),
+            hint: Some("name the kubeconfig of the cluster by `--kubeconfig`".into()),
+        });
+    };
+    print::compare(&comparison, snapshot, console)?;
+    let agree = comparison.nodes.iter().all(print::agrees);
+    Ok(if agree { Outcome::Clean } else { Outcome::Findings })
 }
 
 fn handle(id: &str, snapshot: &Snapshot, console: &Console) -> Result<Outcome, Failure> {

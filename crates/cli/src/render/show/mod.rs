@@ -2,6 +2,7 @@
 
 mod address;
 mod capacity;
+mod compare;
 mod lists;
 
 use calipam_check::ClusterIdentity;
@@ -15,6 +16,7 @@ use crate::output::Console;
 
 pub use self::address::{address, handle};
 pub use self::capacity::{blocks, pools};
+pub use self::compare::{agrees, compare};
 pub use self::lists::{borrowed, configuration, nodes};
 
 /// A view with the cluster that it is of.

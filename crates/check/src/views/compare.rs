@@ -1,0 +1,163 @@
+//! What Kubernetes runs against what Calico records, node by node: the comparison that people make by hand
+//! before and after a repair.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+
+use calipam_model::snapshot::{Snapshot, Source};
+use calipam_model::text::TextRef;
+use serde::Serialize;
+
+use crate::record::Claim;
+use crate::{Context, Options};
+
+/// The comparison.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Comparison {
+    /// The nodes, by name; addresses whose node is not known stand under the empty name.
+    pub nodes: Vec<NodeComparison>,
+    /// Endpoints were read: Calico keeps them in etcd only.
+    pub with_endpoints: bool,
+}
+
+/// The addresses of pods on one node. Tunnels, services and what cools down are left out.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct NodeComparison {
+    /// The node.
+    pub node: String,
+    /// Unfinished pods with addresses of their own.
+    pub pods: usize,
+    /// Addresses that these pods use, by Kubernetes.
+    pub in_kubernetes: usize,
+    /// Addresses that endpoints of the node name.
+    pub in_endpoints: usize,
+    /// Addresses that blocks record for pods of the node.
+    pub in_blocks: usize,
+    /// Addresses that all sources which were read name.
+    pub agreed: usize,
+    /// Used by a pod, but recorded for a pod by no block.
+    pub not_recorded: BTreeSet<IpAddr>,
+    /// Recorded for a pod, but used by none. Addresses of virtual machines, which outlive their pods, are left out.
+    pub not_used: BTreeSet<IpAddr>,
+    /// Used by a pod, but named by no endpoint.
+    pub without_endpoint: BTreeSet<IpAddr>,
+    /// Named by an endpoint, but used by no pod.
+    pub endpoint_only: BTreeSet<IpAddr>,
+}
+
+/// Addresses by node.
+type ByNode = BTreeMap<String, BTreeSet<IpAddr>>;
+
+/// Compares the sources of a snapshot. `None` where pods were not read: then there is nothing to compare with.
+pub fn compare(snapshot: &Snapshot) -> Option<Comparison> {
+    if !snapshot.has_read(Source::Pods) {
+        return None;
+    }
+    let context = Context::new(snapshot, &Options::default());
+    let with_endpoints = snapshot.has_read(Source::Endpoints);
+    let names = Names::new(snapshot);
+    let mut pods: BTreeMap<String, usize> = BTreeMap::new();
+    let (mut running, mut endpoints, mut recorded) = (ByNode::new(), ByNode::new(), ByNode::new());
+    let mut machines = BTreeSet::new();
+    for pod in snapshot.pods.iter().map(|p| &p.value) {
+        let addresses: BTreeSet<IpAddr> = pod.addresses().collect();
+        if !addresses.is_empty() {
+            let node = names.calico(pod.node());
+            *pods.entry(node.clone()).or_default() += 1;
+            running.entry(node).or_default().extend(addresses);
+        }
+    }
+    for endpoint in snapshot.endpoints.iter().map(|e| &e.value) {
+        endpoints.entry(names.calico(endpoint.node())).or_default().extend(endpoint.addresses());
+    }
+    for block in &context.index.blocks {
+        let Some(sound) = block.sound else { continue };
+        for allocation in sound.allocations() {
+            let attribute = allocation.attribute;
+            let claim = Claim::of(&attribute);
+            if claim == Claim::Machine {
+                machines.insert(allocation.address);
+            }
+            let is_pod = matches!(
+                claim,
+                Claim::Pod { .. } | Claim::LegacyPod { .. } | Claim::Container(_) | Claim::Machine
+            );
+            if is_pod {
+                let node = attribute.get("node").map(|node| names.calico(node));
+                let node = node.or_else(|| block.owner.and_then(|o| o.host()).map(str::to_owned));
+                recorded.entry(node.unwrap_or_default()).or_default().insert(allocation.address);
+            }
+        }
+    }
+    let union = |source: &ByNode| source.values().flatten().copied().collect();
+    let all_running: BTreeSet<IpAddr> = union(&running);
+    let used = &all_running | &machines;
+    let all = Sources { all_recorded: union(&recorded), used, running, endpoints, recorded, with_endpoints };
+    let nodes = all.nodes().into_iter().map(|node| {
+        let pods = pods.get(&node).copied().unwrap_or_default();
+        all.of_node(node, pods)
+    });
+    Some(Comparison { nodes: nodes.collect(), with_endpoints })
+}
+
+/// Kubernetes names of nodes, and what Calico calls them.
+struct Names<'s>(BTreeMap<&'s str, &'s str>);
+
+impl<'s> Names<'s> {
+    fn new(snapshot: &'s Snapshot) -> Self {
+        let nodes = snapshot.nodes.iter().map(|n| &n.value);
+        Self(nodes.filter_map(|n| Some((n.kubernetes_name.as_deref()?, n.name.as_str()))).collect())
+    }
+
+    fn calico(&self, name: TextRef<'_>) -> String {
+        let name = name.to_string();
+        self.0.get(name.as_str()).map_or(name, |calico| (*calico).to_owned())
+    }
+}
+
+/// The addresses that each source names.
+struct Sources {
+    running: ByNode,
+    endpoints: ByNode,
+    recorded: ByNode,
+    /// Recorded on any node: a virtual machine that migrates is recorded on one and runs on two.
+    all_recorded: BTreeSet<IpAddr>,
+    /// Used on any node, or held for a virtual machine.
+    used: BTreeSet<IpAddr>,
+    with_endpoints: bool,
+}
+
+impl Sources {
+    fn nodes(&self) -> BTreeSet<String> {
+        let sources = [&self.running, &self.endpoints, &self.recorded];
+        sources.into_iter().flat_map(|s| s.keys().cloned()).collect()
+    }
+
+    fn of_node(&self, node: String, pods: usize) -> NodeComparison {
+        let none = BTreeSet::new();
+        let of = |source: &'_ ByNode| source.get(&node).unwrap_or(&none).clone();
+        let (running, endpoints, recorded) = (of(&self.running), of(&self.endpoints), of(&self.recorded));
+        let has_endpoint = |address: &&IpAddr| !self.with_endpoints || endpoints.contains(*address);
+        let agreed = running.iter().filter(|a| self.all_recorded.contains(*a)).filter(has_endpoint).count();
+        let empty = BTreeSet::new();
+        let (without_endpoint, endpoint_only) = if self.with_endpoints {
+            (&running - &endpoints, &endpoints - &running)
+        } else {
+            (empty.clone(), empty)
+        };
+        NodeComparison {
+            node,
+            pods,
+            in_kubernetes: running.len(),
+            in_endpoints: endpoints.len(),
+            in_blocks: recorded.len(),
+            agreed,
+            not_recorded: &running - &self.all_recorded,
+            not_used: &recorded - &self.used,
+            without_endpoint,
+            endpoint_only,
+        }
+    }
+}
