@@ -117,6 +117,7 @@ pub(super) fn of_status(status: StatusCode, body: &[u8]) -> KubeFailure {
         401 => KubeFailure::Unauthorized,
         403 => KubeFailure::Forbidden(message),
         404 => KubeFailure::NotFound,
+        409 => KubeFailure::Conflict(message),
         410 => KubeFailure::Gone,
         429 => KubeFailure::TooManyRequests,
         code @ 500.. => KubeFailure::Server { code, message },

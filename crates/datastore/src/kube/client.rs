@@ -145,6 +145,22 @@ impl KubeClient {
         self.send(request.body(Body::from(json))).await
     }
 
+    /// Replaces what lies at a path by JSON.
+    pub(super) async fn put(&self, path: &str, json: Vec<u8>) -> std::result::Result<Answer, KubeFailure> {
+        let request = Request::put(path)
+            .header(header::ACCEPT, Accept::Json.header())
+            .header(header::CONTENT_TYPE, "application/json");
+        self.send(request.body(Body::from(json))).await
+    }
+
+    /// Deletes what lies at a path, under the conditions of the options in JSON.
+    pub(super) async fn delete(&self, path: &str, json: Vec<u8>) -> std::result::Result<Answer, KubeFailure> {
+        let request = Request::delete(path)
+            .header(header::ACCEPT, Accept::Json.header())
+            .header(header::CONTENT_TYPE, "application/json");
+        self.send(request.body(Body::from(json))).await
+    }
+
     /// Asks for a path and reads the answer whole; `None` where there is nothing (404).
     pub(super) async fn get_whole(
         &self,
@@ -214,6 +230,12 @@ impl Answer {
                 Err(_) => continue,
             }
         }
+    }
+
+    /// The whole body as JSON.
+    pub async fn json(self) -> std::result::Result<serde_json::Value, KubeFailure> {
+        let whole = self.whole(MAX_WHOLE).await?;
+        serde_json::from_slice(&whole).map_err(|error| KubeFailure::Broken(error.to_string()))
     }
 
     /// The whole body.

@@ -23,6 +23,16 @@ pub enum KubeError {
         /// What happened.
         failure: KubeFailure,
     },
+    /// A write was refused or broke off. Where it broke off, it may have taken place.
+    #[error("{server}: cannot write {what}: {failure}")]
+    Write {
+        /// The URL of the API server, without user and password.
+        server: String,
+        /// What was being written.
+        what: String,
+        /// What happened.
+        failure: KubeFailure,
+    },
     /// The user lacks permissions.
     #[error("{server}: the user may not {}", Missing(missing))]
     Permission {
@@ -110,6 +120,9 @@ pub enum KubeFailure {
     /// The server has no such object or kind.
     #[error("not found (404)")]
     NotFound,
+    /// The object is there already, or is not the version that was to be changed.
+    #[error("the object has changed (409): {0}")]
+    Conflict(String),
     /// The revision of a list was compacted away, again and again.
     #[error("the revision that was being read has been compacted (410)")]
     Gone,
@@ -147,7 +160,7 @@ impl KubeError {
             Self::Config { .. } => {
                 "name a kubeconfig by `--kubeconfig` or KUBECONFIG, and a context in it by `--context`"
             }
-            Self::Request { failure, .. } => return failure.hint(),
+            Self::Request { failure, .. } | Self::Write { failure, .. } => return failure.hint(),
             Self::Permission { missing, .. } => {
                 return Some(format!(
                     "add this to a ClusterRole of the user (docs/kubernetes-rbac.yaml has all that is needed):\n{}",
@@ -200,7 +213,7 @@ impl KubeFailure {
                 "run it again; if it stays, look at the log of the API server and of a proxy before it"
             }
             Self::NotKubernetes(_) => "check the field `server` of the cluster in the kubeconfig",
-            Self::NotFound | Self::Tls(_) | Self::Other(_) => return None,
+            Self::NotFound | Self::Conflict(_) | Self::Tls(_) | Self::Other(_) => return None,
         };
         Some(text.to_owned())
     }

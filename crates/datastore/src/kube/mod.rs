@@ -19,6 +19,7 @@ mod narrow;
 mod object;
 mod observe;
 mod permission;
+pub(crate) mod write;
 
 pub(crate) use self::beside::{
     add as add_beside, is_of_kubernetes, lookup as lookup_beside, reread as reread_beside,

@@ -217,7 +217,7 @@ async fn one(client: &KubeClient, kind: &Kind, path: &str) -> Result<Snapshot> {
 }
 
 /// Where the object with that key lies; `None` for keys of what Kubernetes does not have.
-fn locate(client: &KubeClient, key: &Key) -> Option<(Kind, String)> {
+pub(super) fn locate(client: &KubeClient, key: &Key) -> Option<(Kind, String)> {
     let api = client.api();
     let (kind, namespace, name) = match key {
         Key::Block(cidr) => (kinds::blocks(api).ok()?, "", block_name(*cidr)),

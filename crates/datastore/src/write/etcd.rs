@@ -13,6 +13,7 @@ use crate::error::{Error, Failure, Result};
 use crate::etcd::EtcdClient;
 use crate::etcd::message::Range;
 use crate::etcd::transaction::{Swapped, Transaction};
+use crate::kube::KubeClient;
 use crate::secret::redact_url;
 
 /// What etcd takes by default: `--max-txn-ops` 128, counted for comparisons and for changes each, and
@@ -21,7 +22,14 @@ pub(super) const LIMITS: Limits = Limits { changes: 128, conditions: 128, bytes:
 
 /// Reads keys, 128 in each request. Each request is at one revision of its own: what is read is only
 /// ever used in comparisons.
-pub(super) async fn read(client: &Arc<EtcdClient>, keys: &[Key]) -> Result<Vec<Option<Stored>>> {
+pub(super) async fn read(
+    client: &Arc<EtcdClient>,
+    beside: Option<&Arc<KubeClient>>,
+    keys: &[Key],
+) -> Result<Vec<Option<Stored>>> {
+    if let Some(beside) = beside.filter(|_| keys.iter().any(is_beside)) {
+        return read_both(client, beside, keys).await;
+    }
     let mut found = Vec::with_capacity(keys.len());
     for part in keys.chunks(LIMITS.conditions) {
         let ranges: Vec<Range> = part.iter().map(|key| Range::key(key.to_string())).collect();
@@ -43,12 +51,40 @@ pub(super) async fn read(client: &Arc<EtcdClient>, keys: &[Key]) -> Result<Vec<O
     Ok(found)
 }
 
-/// Makes the changes of a batch in one transaction.
-pub(super) async fn commit(client: &Arc<EtcdClient>, batch: &Batch) -> Result<Swap> {
+/// True for what lies in Kubernetes only.
+fn is_beside(key: &Key) -> bool {
+    matches!(key, Key::Pod { .. } | Key::Service { .. })
+}
+
+/// Reads keys of which some lie in Kubernetes.
+async fn read_both(
+    client: &Arc<EtcdClient>,
+    beside: &Arc<KubeClient>,
+    keys: &[Key],
+) -> Result<Vec<Option<Stored>>> {
+    let (others, own): (Vec<Key>, Vec<Key>) = keys.iter().cloned().partition(is_beside);
+    let own = Box::pin(read(client, None, &own)).await?;
+    let (mut own, mut others) = (own.into_iter(), super::kube::read(beside, &others).await?.into_iter());
+    let next = |key: &Key| if is_beside(key) { others.next() } else { own.next() };
+    Ok(keys.iter().map(next).map(Option::flatten).collect())
+}
+
+/// Makes the changes of a batch in one transaction. Evidence that lies in Kubernetes is read just before.
+pub(super) async fn commit(
+    client: &Arc<EtcdClient>,
+    beside: Option<&Arc<KubeClient>>,
+    batch: &Batch,
+) -> Result<Swap> {
     if batch.changes.is_empty() {
         return Ok(Swap::Done(Vec::new()));
     }
-    let transaction = transaction(batch).map_err(|reason| refused(client, Failure::Other(reason)))?;
+    if let Some(beside) = beside
+        && !super::kube::holds(beside, batch.evidence.iter().filter(|(key, _)| is_beside(key))).await?
+    {
+        return Ok(Swap::Lost);
+    }
+    let transaction =
+        transaction(batch, beside.is_some()).map_err(|reason| refused(client, Failure::Other(reason)))?;
     let what = batch.changes[0].key().to_string();
     Ok(match client.swap(transaction, &what).await? {
         Swapped::At(revision) => Swap::Done(vec![Some(Revision::Etcd(revision)); batch.changes.len()]),
@@ -60,11 +96,12 @@ fn refused(client: &EtcdClient, failure: Failure) -> Error {
     Error::Write { endpoint: redact_url(client.endpoint()), what: "a batch of changes".into(), failure }
 }
 
-fn transaction(batch: &Batch) -> std::result::Result<Transaction, String> {
+fn transaction(batch: &Batch, without_beside: bool) -> std::result::Result<Transaction, String> {
     let mut transaction = Transaction::default();
     let mut expected: HashMap<&Key, &Expect> = HashMap::new();
     let changed = batch.changes.iter().map(|change| (change.key(), change.expect()));
-    for (key, expect) in changed.chain(batch.evidence.iter().map(|(key, expect)| (key, expect))) {
+    let own = batch.evidence.iter().filter(|(key, _)| !(without_beside && is_beside(key)));
+    for (key, expect) in changed.chain(own.map(|(key, expect)| (key, expect))) {
         match expected.insert(key, expect) {
             // Several changes can rest on one piece of evidence.
             Some(before) if before == expect => continue,

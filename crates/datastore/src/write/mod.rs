@@ -5,6 +5,8 @@
 
 mod consent;
 mod etcd;
+mod kube;
+pub(crate) mod kube_form;
 mod object;
 
 use std::sync::Arc;
@@ -17,6 +19,7 @@ pub use self::consent::{Consent, Question};
 pub use self::object::{Content, Object, Stored};
 use crate::error::{Error, Result};
 use crate::etcd::EtcdClient;
+use crate::kube::KubeClient;
 use crate::store::Datastore;
 
 /// What has to be true of a key for a write to take place.
@@ -100,8 +103,16 @@ pub struct Limits {
 /// Writes to a datastore.
 #[derive(Clone, Debug)]
 pub struct Writer {
-    client: Arc<EtcdClient>,
+    backend: Backend,
     consent: Arc<Consent>,
+}
+
+/// Where is written.
+#[derive(Clone, Debug)]
+enum Backend {
+    /// etcd, and the API server of its cluster for evidence that lies there.
+    Etcd(Arc<EtcdClient>, Option<Arc<KubeClient>>),
+    Kubernetes(Arc<KubeClient>),
 }
 
 impl Datastore {
@@ -110,9 +121,17 @@ impl Datastore {
     /// # Errors
     /// Where the datastore is a file or memory, which are never written.
     pub fn writer(&self, consent: Consent) -> Result<Writer> {
+        Ok(Writer { backend: self.backend()?, consent: Arc::new(consent) })
+    }
+
+    fn backend(&self) -> Result<Backend> {
         match self {
-            Self::Etcd(client) => Ok(Writer { client: Arc::clone(client), consent: Arc::new(consent) }),
-            _ => Err(Error::NotWritable { location: self.location() }),
+            Self::Etcd(client) => Ok(Backend::Etcd(Arc::clone(client), None)),
+            Self::EtcdAndKubernetes(client, beside) => {
+                Ok(Backend::Etcd(Arc::clone(client), Some(Arc::clone(beside))))
+            }
+            Self::Kubernetes(client) => Ok(Backend::Kubernetes(Arc::clone(client))),
+            Self::File(_) | Self::Memory(_) => Err(Error::NotWritable { location: self.location() }),
         }
     }
 }
@@ -123,10 +142,7 @@ impl Datastore {
     /// # Errors
     /// Where the datastore cannot be read, or is a file or memory, which do not change.
     pub async fn stored(&self, keys: &[Key]) -> Result<Vec<Option<Stored>>> {
-        match self {
-            Self::Etcd(client) => etcd::read(client, keys).await,
-            _ => Err(Error::NotWritable { location: self.location() }),
-        }
+        self.backend()?.read(keys).await
     }
 }
 
@@ -138,12 +154,18 @@ impl Writer {
 
     /// The kind of datastore that it writes to.
     pub fn kind(&self) -> DatastoreKind {
-        DatastoreKind::Etcd
+        match &self.backend {
+            Backend::Etcd(..) => DatastoreKind::Etcd,
+            Backend::Kubernetes(_) => DatastoreKind::Kubernetes,
+        }
     }
 
     /// What one batch can hold.
     pub fn limits(&self) -> Limits {
-        etcd::LIMITS
+        match &self.backend {
+            Backend::Etcd(..) => etcd::LIMITS,
+            Backend::Kubernetes(_) => kube::LIMITS,
+        }
     }
 
     /// Reads objects as they are now, in the order of the keys; `None` where there is none.
@@ -151,7 +173,7 @@ impl Writer {
     /// # Errors
     /// Where the datastore cannot be read.
     pub async fn read(&self, keys: &[Key]) -> Result<Vec<Option<Stored>>> {
-        etcd::read(&self.client, keys).await
+        self.backend.read(keys).await
     }
 
     /// Makes the changes of a batch, if everything is as it expects.
@@ -161,6 +183,18 @@ impl Writer {
     /// connection may have broken behind them. Reading the objects tells. A batch above
     /// [`Self::limits`] is refused before it is sent.
     pub async fn commit(&self, batch: &Batch) -> Result<Swap> {
-        etcd::commit(&self.client, batch).await
+        match &self.backend {
+            Backend::Etcd(client, beside) => etcd::commit(client, beside.as_ref(), batch).await,
+            Backend::Kubernetes(client) => kube::commit(client, batch).await,
+        }
+    }
+}
+
+impl Backend {
+    async fn read(&self, keys: &[Key]) -> Result<Vec<Option<Stored>>> {
+        match self {
+            Self::Etcd(client, beside) => etcd::read(client, beside.as_ref(), keys).await,
+            Self::Kubernetes(client) => kube::read(client, keys).await,
+        }
     }
 }

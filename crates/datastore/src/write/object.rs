@@ -63,6 +63,18 @@ pub struct Stored {
     pub content: Content,
 }
 
+impl Stored {
+    /// Marked deleted: the first of the two steps in which objects are deleted on Kubernetes.
+    pub fn is_deleted(&self) -> bool {
+        match &self.content {
+            Content::Block(block) => block.is_deleted(),
+            Content::Affinity(affinity) => affinity.deleted,
+            Content::Handle(handle) => handle.is_deleted(),
+            Content::Other | Content::Unreadable(_) => false,
+        }
+    }
+}
+
 /// A stored value as it is understood.
 #[derive(Clone, Debug)]
 pub enum Content {

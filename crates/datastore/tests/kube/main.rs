@@ -8,3 +8,4 @@ mod paging;
 mod pods;
 mod read;
 mod support;
+mod write;

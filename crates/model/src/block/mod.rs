@@ -112,6 +112,13 @@ pub struct Allocation<'a> {
 }
 
 impl Block {
+    /// Forgets an unknown field: it is not written again.
+    pub fn forget_unknown(&mut self, name: &str) {
+        if let Some(rest) = &mut self.rest {
+            rest.unknown.remove(name);
+        }
+    }
+
     /// The block's CIDR; its own mask counts, whatever the pool's block size is.
     pub fn cidr(&self) -> IpNet {
         self.cidr

@@ -75,6 +75,8 @@ pub(crate) fn fate(intent: &Intent, stored: &[Option<Stored>]) -> Fate {
 fn is_after(change: &ChangeRecord, now: Option<&Stored>) -> bool {
     match (&change.after, now) {
         (None, None) => true,
+        // On Kubernetes, the first of the two steps was made.
+        (None, Some(now)) => now.is_deleted() && !is_before(change, Some(now)),
         (Some(after), Some(now)) => {
             after.bytes().is_some_and(|bytes| bytes == now.raw) && !is_before(change, Some(now))
         }

@@ -1,0 +1,86 @@
+//! From the form of etcd to `spec` of custom resources (facts 2.4 to 2.6). The way back is that of reading.
+
+use calipam_model::affinity::AffinityKey;
+use calipam_model::key::Key;
+use serde_json::{Map, Value, json};
+
+/// Fields of a block that have another name in custom resources.
+const CLAIM_TIME: [&str; 2] = ["affinity_claim_time", "affinityClaimTime"];
+
+/// A text of `true` or `false`, or the value itself: the affinities of `crd.projectcalico.org` have texts.
+pub(crate) fn flag(value: bool, as_text: bool) -> Value {
+    if as_text { value.to_string().into() } else { value.into() }
+}
+
+/// `spec` of the object of `key` for a value in the form of etcd. `classic` is the group
+/// `crd.projectcalico.org`. `None` for what has no such form.
+pub(crate) fn spec(key: &Key, value: &[u8], classic: bool) -> Option<Value> {
+    let mut value: Value = serde_json::from_slice(value).ok()?;
+    match key {
+        Key::Block(_) => block(value.as_object_mut()?),
+        Key::Handle(id) => {
+            value.as_object_mut()?.insert("handleID".into(), id.as_str().into());
+        }
+        Key::Affinity(key) => affinity(value.as_object_mut()?, key, classic),
+        // Other resources have one form everywhere.
+        _ => return value.get("spec").cloned(),
+    }
+    Some(value)
+}
+
+fn block(fields: &mut Map<String, Value>) {
+    if let Some(time) = fields.remove(CLAIM_TIME[0]) {
+        fields.insert(CLAIM_TIME[1].into(), time);
+    }
+    if fields.get("affinity").is_some_and(Value::is_null) {
+        fields.remove("affinity");
+    }
+    // Required by the schema, and always false (facts 2.4).
+    fields.entry("strictAffinity").or_insert(Value::Bool(false));
+}
+
+fn affinity(fields: &mut Map<String, Value>, key: &AffinityKey, classic: bool) {
+    let deleted = fields.get("deleted").and_then(Value::as_bool).unwrap_or_default();
+    fields.insert("deleted".into(), flag(deleted, classic));
+    fields.insert("node".into(), key.node.as_str().into());
+    fields.insert("cidr".into(), key.cidr.to_string().into());
+    fields.insert("type".into(), key.kind.to_string().into());
+}
+
+/// The labels by which Calico 3.31 and later finds an affinity.
+pub(crate) fn labels(key: &Key) -> Map<String, Value> {
+    match key {
+        Key::Affinity(key) => {
+            key.labels().into_iter().map(|(name, value)| (name.to_owned(), json!(value))).collect()
+        }
+        _ => Map::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use calipam_model::affinity::AffinityType;
+
+    use super::*;
+
+    #[test]
+    fn specs_are_what_calico_writes() {
+        let block = Key::Block("10.0.0.0/30".parse().unwrap());
+        let value = br#"{"cidr":"10.0.0.0/30","affinity":"host:a","affinity_claim_time":"T","sequenceNumber":18446744073709551615}"#;
+        let expected = json!({"cidr": "10.0.0.0/30", "affinity": "host:a", "affinityClaimTime": "T",
+            "sequenceNumber": u64::MAX, "strictAffinity": false});
+        assert_eq!(spec(&block, value, true), Some(expected));
+        let ownerless = spec(&block, br#"{"affinity":null,"strictAffinity":true}"#, true);
+        assert_eq!(ownerless, Some(json!({"strictAffinity": true})));
+        let handle = spec(&Key::Handle("A.b".into()), br#"{"block":{},"deleted":false}"#, true);
+        assert_eq!(handle, Some(json!({"block": {}, "deleted": false, "handleID": "A.b"})));
+        let key =
+            AffinityKey { kind: AffinityType::Host, node: "n".into(), cidr: "10.0.0.0/30".parse().unwrap() };
+        let key = Key::Affinity(key);
+        let value = br#"{"state":"pending","deleted":false}"#;
+        let of = |classic| spec(&key, value, classic).unwrap()["deleted"].clone();
+        assert_eq!((of(true), of(false)), (json!("false"), json!(false)));
+        assert_eq!(labels(&key).len(), 3);
+        assert!(labels(&block).is_empty() && spec(&block, b"[]", true).is_none());
+    }
+}
