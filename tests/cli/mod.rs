@@ -12,6 +12,7 @@ mod explain;
 mod export;
 mod generated;
 mod help;
+mod kubernetes;
 mod links;
 mod program;
 mod pty;

@@ -61,6 +61,8 @@ pub struct Counts {
     pub nodes: usize,
     /// Workload endpoints.
     pub endpoints: usize,
+    /// Pods.
+    pub pods: usize,
     /// Findings by severity.
     pub findings: BTreeMap<Severity, usize>,
 }
@@ -152,6 +154,7 @@ impl Report {
                 pools: snapshot.pools.len(),
                 nodes: snapshot.nodes.len(),
                 endpoints: snapshot.endpoints.len(),
+                pods: snapshot.pods.len(),
                 findings: BTreeMap::new(),
             },
             findings,

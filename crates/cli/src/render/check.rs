@@ -32,7 +32,7 @@ pub fn print(report: &Report, console: &Console) -> Result<(), Failure> {
 
 fn write(report: &Report, table: Grid, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "{}", header::cluster(&report.cluster))?;
-    writeln!(out, "{}", header::counts(&report.counts))?;
+    writeln!(out, "{}", header::counts(report))?;
     for note in &report.notes {
         writeln!(out, "{}", escape(note))?;
     }
@@ -115,7 +115,9 @@ fn summary(report: &Report) -> String {
 /// What was not read, and why.
 fn unread(report: &Report) -> Option<String> {
     let mut by_reason: BTreeMap<&str, Vec<String>> = BTreeMap::new();
-    for (source, state) in &report.coverage {
+    // With the Kubernetes datastore there are no endpoints to be read: pods stand for them.
+    let nothing_to_read = |source| source == Source::Endpoints && report.cluster.datastore == "kubernetes";
+    for (source, state) in report.coverage.iter().filter(|(source, _)| !nothing_to_read(**source)) {
         let reason = match state.as_str() {
             "read" => continue,
             other => other.strip_prefix("skipped: ").unwrap_or(other),

@@ -1,6 +1,7 @@
 //! The lines at the top of tables: which cluster was read, and how much.
 
-use calipam_check::{ClusterIdentity, Counts};
+use calipam_check::{ClusterIdentity, Report};
+use calipam_model::snapshot::Source;
 
 use super::text::{count, escape};
 
@@ -22,15 +23,22 @@ pub fn cluster(identity: &ClusterIdentity) -> String {
     escape(&parts.join(" · ")).into_owned()
 }
 
-/// `16,384 blocks · 1,000,000 allocations · …`.
-pub fn counts(counts: &Counts) -> String {
-    [
+/// `16,384 blocks · 1,000,000 allocations · …`. Endpoints and pods stand there where they were read.
+pub fn counts(report: &Report) -> String {
+    let counts = &report.counts;
+    let has_read = |source| report.coverage.get(&source).is_some_and(|state| state == "read");
+    let mut parts = vec![
         count(counts.blocks, "block", "blocks"),
         count(counts.allocations, "allocation", "allocations"),
         count(counts.affinities, "affinity", "affinities"),
         count(counts.handles, "handle", "handles"),
-        count(counts.endpoints, "endpoint", "endpoints"),
-        count(counts.nodes, "node", "nodes"),
-    ]
-    .join(" · ")
+    ];
+    if has_read(Source::Endpoints) {
+        parts.push(count(counts.endpoints, "endpoint", "endpoints"));
+    }
+    if has_read(Source::Pods) {
+        parts.push(count(counts.pods, "pod", "pods"));
+    }
+    parts.push(count(counts.nodes, "node", "nodes"));
+    parts.join(" · ")
 }

@@ -1,0 +1,112 @@
+//! Against a real kube-apiserver.
+
+use calipam_testkit::kube::{Flavour, create, install};
+use calipam_testkit::servers::KubeApiserver;
+use serde_json::{Value, json};
+
+use super::program::{Run, calipam};
+
+/// A server with one node and its block: a tunnel's address, and one of a pod that is gone.
+fn server() -> KubeApiserver {
+    let server = KubeApiserver::start().unwrap();
+    let flavour = Flavour::Classic;
+    install(&server, flavour).unwrap();
+    let add = |plural: &str, kind: &str, name: &str, spec: Value| {
+        let labels = json!({
+            "projectcalico.org/affinity-type": "host", "projectcalico.org/ip-version": "4",
+            "projectcalico.org/hostname-hash": "A3XPYDATRKB7Q4SM2O5FN4RXIHBFIL2PITFX26BAIP5XAB2X74CA",
+        });
+        let object = json!({"apiVersion": flavour.api_version(), "kind": kind,
+            "metadata": {"name": name, "labels": labels}, "spec": spec});
+        create(&server, &flavour.path(plural), &[object]).unwrap();
+    };
+    add(
+        "ipamblocks",
+        "IPAMBlock",
+        "10-0-0-0-30",
+        json!({
+            "cidr": "10.0.0.0/30", "affinity": "host:node-1",
+            "allocations": [0, 1, null, null], "unallocated": [3, 2],
+            "attributes": [
+                {"handle_id": "ipip-tunnel-addr-node-1", "secondary": {"node": "node-1", "type": "ipipTunnelAddress"}},
+                {"handle_id": "k8s-pod-network.abc", "secondary": {"namespace": "default", "node": "node-1",
+                    "pod": "web-0", "timestamp": "2026-05-01 10:12:00.123456789 +0000 UTC"}},
+            ],
+            "sequenceNumber": 1777630272123456792_u64,
+            "sequenceNumberForAllocation": {"0": 1777630272123456789_u64, "1": 1777630272123456790_u64},
+            "deleted": false, "strictAffinity": false,
+        }),
+    );
+    let affinity = json!({"cidr": "10.0.0.0/30", "node": "node-1", "state": "confirmed", "type": "host", "deleted": "false"});
+    add("blockaffinities", "BlockAffinity", "node-1-10-0-0-0-30", affinity);
+    for id in ["ipip-tunnel-addr-node-1", "k8s-pod-network.abc"] {
+        add(
+            "ipamhandles",
+            "IPAMHandle",
+            id,
+            json!({"handleID": id, "block": {"10.0.0.0/30": 1}, "deleted": false}),
+        );
+    }
+    add("ippools", "IPPool", "default-ipv4-ippool", json!({"cidr": "10.0.0.0/16", "blockSize": 30}));
+    let cluster = json!({"clusterGUID": "0f0e1d2c3b4a59687786951423324150", "calicoVersion": "v3.32.1", "datastoreReady": true});
+    add("clusterinformations", "ClusterInformation", "default", cluster);
+    let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "node-1",
+        "annotations": {"projectcalico.org/IPv4IPIPTunnelAddr": "10.0.0.0"}}});
+    create(&server, "/api/v1/nodes", &[node]).unwrap();
+    server
+}
+
+fn on_kubernetes(server: &KubeApiserver, arguments: &[&str]) -> Run {
+    let kubeconfig = server.kubeconfig();
+    let connection = ["--datastore", "kubernetes", "--kubeconfig", kubeconfig.to_str().unwrap()];
+    calipam(&[arguments, &connection].concat())
+}
+
+#[test]
+fn the_kubernetes_datastore_is_read() {
+    let server = server();
+    let run = on_kubernetes(&server, &["check", "-o", "json", "--settle", "1s"]);
+    assert_eq!(run.code, 1, "{run:?}");
+    let report: Value = serde_json::from_str(&run.stdout).unwrap();
+    let findings: Vec<_> = report["findings"].as_array().unwrap().iter().collect();
+    assert_eq!(findings.len(), 1, "{run:?}");
+    assert_eq!(findings[0]["code"], "leaked-address");
+    assert_eq!(findings[0]["subject"]["name"], "10.0.0.1");
+    assert_eq!((&report["settled"], &report["coverage"]["pods"]), (&json!(true), &json!("read")));
+    assert_eq!(report["cluster"]["datastore"], "kubernetes");
+
+    let table = on_kubernetes(&server, &["check", "--settle", "0"]);
+    assert!(
+        table.stdout.contains("1 block · 2 allocations · 1 affinity · 2 handles · 0 pods · 1 node\n"),
+        "{table:?}"
+    );
+    assert!(table.stdout.ends_with("(not read: virtual machines, KubeVirt is not installed)\n"), "{table:?}");
+
+    let story = on_kubernetes(&server, &["show", "--ip", "10.0.0.1"]);
+    assert_eq!(story.code, 0, "{story:?}");
+    assert!(story.stdout.contains("default/web-0, which does not exist"), "{story:?}");
+
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("cluster.jsonl.zst");
+    let path = path.to_str().unwrap();
+    let export = on_kubernetes(&server, &["export", path]);
+    assert_eq!(export.code, 0, "{export:?}");
+    let offline = calipam(&["check", "-o", "json", "--datastore", path]);
+    let offline: Value = serde_json::from_str(&offline.stdout).unwrap();
+    assert_eq!(offline["findings"], report["findings"]);
+}
+
+#[test]
+fn a_server_that_is_not_there_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("kubeconfig");
+    let kubeconfig = "apiVersion: v1\nkind: Config\ncurrent-context: x\n\
+        clusters: [{name: x, cluster: {server: 'https://127.0.0.1:1'}}]\n\
+        users: [{name: x, user: {token: hunter2}}]\n\
+        contexts: [{name: x, context: {cluster: x, user: x}}]\n";
+    std::fs::write(&path, kubeconfig).unwrap();
+    let run = calipam(&["check", "-vv", "--datastore", "kubernetes", "--kubeconfig", path.to_str().unwrap()]);
+    assert_eq!((run.code, run.stdout.as_str()), (3, ""), "{run:?}");
+    assert!(run.stderr.contains("error: ") && run.stderr.contains("127.0.0.1:1"), "{run:?}");
+    assert!(!run.transcript().contains("hunter2"), "{run:?}");
+}
