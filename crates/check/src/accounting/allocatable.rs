@@ -48,7 +48,7 @@ pub enum Limit {
     SmallerThanBlock,
     /// Nodes may not claim blocks.
     AutoAllocationOff,
-    /// The nodes that may use the pool hold as many blocks as they may.
+    /// The block limit of the nodes that may use the pool ends before the pool does.
     BlockLimit,
     /// Strict affinity forbids to borrow from blocks of others.
     StrictAffinity,
@@ -69,7 +69,7 @@ impl fmt::Display for Limit {
             Self::NoNode => "no node matches the node selector",
             Self::SmallerThanBlock => "the pool is smaller than one of its blocks",
             Self::AutoAllocationOff => "nodes may not claim blocks",
-            Self::BlockLimit => "the nodes have reached the block limit",
+            Self::BlockLimit => "the block limit keeps nodes from claiming the rest",
             Self::StrictAffinity => "strict affinity forbids borrowing",
             Self::BlockSize => "blocks of another size are not looked at",
             Self::NotKnown => "not known: something that decides it was not read or does not decode",
