@@ -15,6 +15,7 @@ mod json;
 pub mod key;
 pub mod names;
 pub mod node;
+mod owner_map;
 mod packing;
 pub mod pod;
 pub mod pool;
