@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
-use calipam_testkit::cluster::Sized;
+use calipam_testkit::cluster::SizedCluster;
 use etcd_client::{Client, GetOptions};
 use tokio::task::JoinSet;
 
@@ -24,7 +24,7 @@ pub struct Floor {
 }
 
 /// Keys of the cluster, sorted: enough of them to split the key space evenly.
-pub fn sample(cluster: &Sized) -> Vec<Vec<u8>> {
+pub fn sample(cluster: &SizedCluster) -> Vec<Vec<u8>> {
     let mut number = 0;
     let mut keys = Vec::new();
     cluster.for_each_entry(|key, _| {

@@ -7,7 +7,7 @@ mod floor;
 use std::process::ExitCode;
 use std::time::Instant;
 
-use calipam_testkit::cluster::{ClusterSpec, Sized};
+use calipam_testkit::cluster::{ClusterSpec, SizedCluster};
 use calipam_testkit::servers::Etcd;
 
 /// Runs of each measurement; the best one counts, since what disturbs a run only ever makes it slower.
@@ -42,7 +42,7 @@ fn main() -> ExitCode {
 }
 
 fn measure(program: &str, allocations: u64) -> Result<Row, String> {
-    let cluster = Sized::new(ClusterSpec::new(1), allocations);
+    let cluster = SizedCluster::new(ClusterSpec::new(1), allocations);
     let etcd = Etcd::start().map_err(|e| e.to_string())?;
     let start = Instant::now();
     cluster.write_to_etcd(&etcd.endpoint()).map_err(|e| e.to_string())?;
