@@ -95,6 +95,13 @@ impl<'a> Fields<'a> {
     }
 
     fn varint(&mut self) -> Option<u64> {
+        // Nearly all tags and lengths take one byte.
+        if let Some((byte, rest)) = self.rest.split_first()
+            && byte & 0x80 == 0
+        {
+            self.rest = rest;
+            return Some(u64::from(*byte));
+        }
         let mut number = 0u64;
         for (i, byte) in self.rest.iter().take(10).enumerate() {
             number |= u64::from(byte & 0x7F) << (7 * i);
