@@ -1,5 +1,8 @@
 //! Random numbers that are the same on every machine: SplitMix64.
 
+/// The digits.
+const HEX: &[u8; 16] = b"0123456789abcdef";
+
 /// A stream of numbers that follows from its seed alone.
 #[derive(Clone, Debug)]
 pub struct Rng(u64);
@@ -41,7 +44,8 @@ impl Rng {
     pub fn hex(&mut self, digits: usize) -> String {
         let mut text = String::with_capacity(digits + 16);
         while text.len() < digits {
-            text.push_str(&format!("{:016x}", self.next()));
+            let number = self.next();
+            text.extend((0..16).rev().map(|place| char::from(HEX[(number >> (4 * place)) as usize & 15])));
         }
         text.truncate(digits);
         text
