@@ -27,7 +27,11 @@ enum Written {
 
 pub(super) async fn run_group(context: &Context, group: &Group) -> Ended {
     let mut all = Ended::Already;
-    for task in &group.tasks {
+    for (index, task) in group.tasks.iter().enumerate() {
+        // A step that was begun is finished.
+        if index == 0 && context.interrupt.is_set() {
+            return Ended::Interrupted;
+        }
         match run_task(context, group, task).await {
             Ok(Ended::Already) => {}
             Ok(Ended::Written) => all = Ended::Written,
@@ -41,9 +45,6 @@ pub(super) async fn run_group(context: &Context, group: &Group) -> Ended {
 async fn run_task(context: &Context, group: &Group, task: &Arc<dyn Task>) -> Result<Ended, RepairError> {
     let keys = task.reads();
     for attempt in 0..RETRIES {
-        if context.interrupt.is_set() {
-            return Ok(Ended::Interrupted);
-        }
         let objects = read(context, &keys).await?;
         let batch = match task.decide(&objects) {
             Decision::Write(batch) => batch,

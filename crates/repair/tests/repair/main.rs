@@ -1,6 +1,7 @@
 //! Carrying out repairs against a real etcd.
 
 mod cluster;
+mod execute;
 mod journal;
 mod kill;
 mod lock;

@@ -1,0 +1,299 @@
+//! Steps are carried out under their guards: what breaks one abandons its step, what does not is no matter.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use calipam_datastore::Datastore;
+use calipam_datastore::write::Expect;
+use calipam_model::IpNet;
+use calipam_model::affinity::{AffinityKey, AffinityState, AffinityType};
+use calipam_model::attributes::Attribute;
+use calipam_model::block::{Block, BlockOwner};
+use calipam_model::key::Key;
+use calipam_model::snapshot::Snapshot;
+use calipam_repair::{
+    AffinityEdit, BlockEdit, Edit, Execution, HandleEdit, Held, Options, RepairError, Step, execute,
+};
+use calipam_testkit::servers::Etcd;
+
+use crate::cluster::{Entries, consent, dump, guid, journal_path, observe, start};
+
+fn held(block: &Block, ordinal: u32) -> Held {
+    let found = block.allocation(ordinal).unwrap();
+    Held { ordinal, record: found.attribute.to_attribute(), sequence: found.sequence }
+}
+
+/// Blocks of nodes with at least two addresses of pods.
+fn pod_blocks(snapshot: &Snapshot) -> Vec<(&Block, Vec<u32>)> {
+    let of_pod = |block: &Block| -> Vec<u32> {
+        let pods = block.allocations().filter(|a| a.attribute.owner().get("pod").is_some());
+        pods.map(|a| a.ordinal).collect()
+    };
+    let sound = snapshot.blocks.iter().filter_map(|b| b.value.content.sound());
+    sound.filter(|b| b.owner().is_some()).map(|b| (b, of_pod(b))).filter(|(_, o)| o.len() >= 2).collect()
+}
+
+/// The release of addresses of a block with their handles, as a planner makes it of leaked ones.
+pub fn release(block: &Block, ordinals: &[u32], evidence: Vec<(Key, Expect)>) -> Step {
+    let held: Vec<Held> = ordinals.iter().map(|ordinal| held(block, *ordinal)).collect();
+    let mut counts: BTreeMap<String, i64> = BTreeMap::new();
+    held.iter().for_each(|h| *counts.entry(h.record.handle.clone().unwrap()).or_default() += 1);
+    let mut edits = vec![Edit::Block(block.cidr(), BlockEdit::Release { held, cooldown: 0 })];
+    let decrement = |(id, by)| Edit::Handle(id, HandleEdit::Decrement(block.cidr(), by));
+    edits.extend(counts.into_iter().map(decrement));
+    Step { reason: format!("leaked-address in {}", block.cidr()), edits, evidence }
+}
+
+async fn run(store: &Datastore, steps: Vec<Step>) -> Execution {
+    let folder = tempfile::tempdir().unwrap();
+    let cluster = guid(store).await;
+    let options = Options::new("a test", journal_path(folder.path(), "run"));
+    execute(store, &cluster, steps, consent(&cluster), &options).await.unwrap()
+}
+
+/// Keys whose value or revision differ.
+fn differing(a: &Entries, b: &Entries) -> BTreeSet<String> {
+    let keys: BTreeSet<&String> = a.keys().chain(b.keys()).collect();
+    keys.into_iter().filter(|key| a.get(*key) != b.get(*key)).cloned().collect()
+}
+
+fn json(entries: &Entries, key: &Key) -> serde_json::Value {
+    serde_json::from_slice(&entries[&key.to_string()].0).unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_block_and_its_handles_change_and_nothing_else() {
+    let (etcd, store) = start(1500).await;
+    let snapshot = observe(&store).await;
+    let blocks = pod_blocks(&snapshot);
+    let steps: Vec<Step> =
+        blocks.iter().map(|(block, pods)| release(block, &pods[..2], Vec::new())).collect();
+    let expected: BTreeSet<String> =
+        steps.iter().flat_map(|s| &s.edits).map(|edit| edit.key().to_string()).collect();
+    let before = dump(&etcd).await;
+    let count = steps.len();
+    assert!(count > 10);
+    let execution = run(&store, steps.clone()).await;
+    assert!(execution.is_complete() && execution.written == count, "{execution:?}");
+    let after = dump(&etcd).await;
+    assert_eq!(differing(&before, &after), expected);
+    for (block, pods) in &blocks {
+        let value = json(&after, &Key::Block(block.cidr()));
+        assert_eq!(value["sequenceNumber"], block.sequence() + 1);
+        let free: Vec<u64> =
+            value["unallocated"].as_array().unwrap().iter().map(|o| o.as_u64().unwrap()).collect();
+        assert!(free.ends_with(&[u64::from(pods[0]), u64::from(pods[1])]), "freed ones are at the tail");
+    }
+    // The same plan again meets addresses that are free already.
+    let execution = run(&store, steps).await;
+    assert_eq!((execution.written, execution.conflicts.len()), (0, count));
+    assert!(execution.conflicts[0].reason.contains("free already"), "{:?}", execution.conflicts[0]);
+    assert_eq!(dump(&etcd).await, after);
+}
+
+/// What happens between plan and execution, and whether it breaks the guards of the release.
+struct Meanwhile {
+    what: &'static str,
+    breaks: bool,
+}
+
+async fn put(etcd: &Etcd, key: &Key, value: String) {
+    etcd.client().await.unwrap().put(key.to_string(), value, None).await.unwrap();
+}
+
+/// Makes one change; gives the number of the case after the last as `None`.
+async fn meanwhile(case: usize, etcd: &Etcd, block: &Block, pods: &[u32], node: &Key) -> Option<Meanwhile> {
+    let key = Key::Block(block.cidr());
+    let edited = |edit: &dyn Fn(&mut Block)| {
+        let mut block = block.clone();
+        edit(&mut block);
+        serde_json::to_string(&block).unwrap()
+    };
+    let record = |ordinal: u32| held(block, ordinal).record;
+    let handle = Key::Handle(record(pods[0]).handle.unwrap());
+    let (what, breaks) = match case {
+        0 => {
+            let anew = edited(&|b| {
+                b.update(|e| e.release(&pods[..1]));
+                b.update(|e| e.assign(pods[0], &record(pods[0]))).unwrap();
+            });
+            put(etcd, &key, anew).await;
+            ("the address was freed and given out anew with the same record", true)
+        }
+        1 => {
+            let other = Attribute::new(Some("k8s-pod-network.other"), [("pod", "other")]);
+            put(etcd, &key, edited(&|b| b.update(|e| e.set_attribute(pods[0], &other)).unwrap())).await;
+            ("the address has another record", true)
+        }
+        2 => {
+            put(etcd, &key, edited(&|b| drop(b.update(|e| e.release(&pods[1..2]))))).await;
+            ("another address of the block was freed", false)
+        }
+        3 => {
+            let free = block.free()[0];
+            let new = Attribute::new(Some("new"), [("pod", "new")]);
+            put(etcd, &key, edited(&|b| b.update(|e| e.assign(free, &new)).unwrap())).await;
+            ("another address of the block was given out", false)
+        }
+        4 => {
+            etcd.client().await.unwrap().delete(key.to_string(), None).await.unwrap();
+            ("the block is gone", true)
+        }
+        5 => {
+            put(etcd, &key, r#"{"cidr":"10.0.0.0/26","allocations":[1]}"#.into()).await;
+            ("the block is corrupt", true)
+        }
+        6 => {
+            etcd.client().await.unwrap().delete(handle.to_string(), None).await.unwrap();
+            ("the handle is gone", false)
+        }
+        7 => {
+            let value = format!(r#"{{"block":{{"{}":1,"10.99.0.0/26":3}},"deleted":false}}"#, block.cidr());
+            put(etcd, &handle, value).await;
+            ("the handle counts another block as well", false)
+        }
+        8 => {
+            put(etcd, node, r#"{"kind":"Node","metadata":{"name":"x"},"spec":{}}"#.into()).await;
+            ("the node of the evidence was written", true)
+        }
+        9 => {
+            etcd.client().await.unwrap().delete(node.to_string(), None).await.unwrap();
+            ("the node of the evidence is gone", true)
+        }
+        10 => {
+            let endpoint = Key::Endpoint { namespace: "ns".into(), name: "node-k8s-pod-eth0".into() };
+            put(etcd, &endpoint, r#"{"kind":"WorkloadEndpoint","spec":{}}"#.into()).await;
+            ("the endpoint that was absent is there", true)
+        }
+        _ => return None,
+    };
+    Some(Meanwhile { what, breaks })
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn changes_between_plan_and_execution() {
+    for case in 0.. {
+        let (etcd, store) = start(300).await;
+        let snapshot = observe(&store).await;
+        let blocks = pod_blocks(&snapshot);
+        let (block, pods) = &blocks[0];
+        let node = &snapshot.nodes[0];
+        let node_key = Key::Node(node.value.name.clone());
+        let endpoint = Key::Endpoint { namespace: "ns".into(), name: "node-k8s-pod-eth0".into() };
+        let evidence =
+            vec![(node_key.clone(), Expect::At(node.revision.clone())), (endpoint.clone(), Expect::Absent)];
+        let (other, other_pods) = &blocks[1];
+        let steps = vec![release(block, &pods[..1], evidence), release(other, &other_pods[..1], Vec::new())];
+        let Some(Meanwhile { what, breaks }) = meanwhile(case, &etcd, block, pods, &node_key).await else {
+            assert_eq!(case, 11);
+            return;
+        };
+        let before = dump(&etcd).await;
+        let execution = run(&store, steps.clone()).await;
+        let after = dump(&etcd).await;
+        let changed = differing(&before, &after);
+        // The other step is carried out in any case.
+        assert!(changed.contains(&Key::Block(other.cidr()).to_string()), "{what}");
+        let touched = steps[0].edits.iter().any(|edit| changed.contains(&edit.key().to_string()));
+        assert_eq!(touched, !breaks, "{what}: {changed:?}");
+        assert_eq!(execution.conflicts.len(), usize::from(breaks), "{what}: {execution:?}");
+        if !breaks {
+            let value = json(&after, &Key::Block(block.cidr()));
+            assert_eq!(value["allocations"][pods[0] as usize], serde_json::Value::Null, "{what}");
+        }
+        if case == 7 {
+            let handle = held(block, pods[0]).record.handle.unwrap();
+            assert_eq!(json(&after, &Key::Handle(handle))["block"], serde_json::json!({"10.99.0.0/26": 3}));
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn more_than_a_transaction_holds_is_made_in_several() {
+    let (etcd, store) = start(300).await;
+    let cidr: IpNet = "10.250.0.0/23".parse().unwrap();
+    let mut block =
+        Block::new(cidr, Some(BlockOwner::Host("node-1".into())), "2026-05-01T10:00:00Z".parse().unwrap())
+            .unwrap();
+    let ordinals: Vec<u32> = (0..400).collect();
+    let record = |o: u32| Attribute::new(Some(&format!("net.{o}")), [("pod", "x")]);
+    block.update(|edit| ordinals.iter().for_each(|o| edit.assign(*o, &record(*o)).unwrap()));
+    put(&etcd, &Key::Block(cidr), serde_json::to_string(&block).unwrap()).await;
+    for o in &ordinals {
+        let value = format!(r#"{{"block":{{"{cidr}":1}},"deleted":false}}"#);
+        put(&etcd, &Key::Handle(format!("net.{o}")), value).await;
+    }
+    let evidence = (0..100).map(|n| (Key::Node(format!("gone-{n}")), Expect::Absent)).collect();
+    let before = dump(&etcd).await;
+    let execution = run(&store, vec![release(&block, &ordinals, evidence)]).await;
+    assert!(execution.is_complete(), "{execution:?}");
+    let after = dump(&etcd).await;
+    assert_eq!(before.len() - after.len(), 400, "all handles are deleted");
+    let value = json(&after, &Key::Block(cidr));
+    assert_eq!((value["attributes"].as_array().unwrap().len(), differing(&before, &after).len()), (0, 401));
+    // 28 changes fit beside 100 pieces of evidence: the block and 27 handles.
+    assert_eq!(value["sequenceNumber"], block.sequence() + 400u64.div_ceil(27));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn affinities_and_owners_change_together() {
+    let (etcd, store) = start(300).await;
+    let snapshot = observe(&store).await;
+    let affinity = snapshot
+        .affinities
+        .iter()
+        .find(|a| a.value.key.kind == AffinityType::Host && a.value.state == AffinityState::Confirmed)
+        .unwrap();
+    let block = snapshot
+        .blocks
+        .iter()
+        .filter_map(|b| b.value.content.sound())
+        .find(|b| b.cidr() == affinity.value.key.cidr)
+        .unwrap();
+    let owner = Some(BlockOwner::Host(affinity.value.key.node.clone()));
+    let moved = AffinityKey { node: "node-new".into(), ..affinity.value.key.clone() };
+    let created = calipam_model::affinity::Affinity::new(moved.clone(), AffinityState::Confirmed);
+    let step = |from: Option<BlockOwner>| Step {
+        reason: "a move".into(),
+        edits: vec![
+            Edit::Affinity(
+                affinity.value.key.clone(),
+                AffinityEdit::State(affinity.revision.clone(), AffinityState::PendingDeletion),
+            ),
+            Edit::Block(block.cidr(), BlockEdit::Owner { from, to: None }),
+            Edit::Affinity(affinity.value.key.clone(), AffinityEdit::Delete(affinity.revision.clone())),
+            Edit::Block(
+                block.cidr(),
+                BlockEdit::Owner { from: None, to: Some(BlockOwner::Host("node-new".into())) },
+            ),
+            Edit::Affinity(moved.clone(), AffinityEdit::Create(created.clone())),
+        ],
+        evidence: Vec::new(),
+    };
+    let before = dump(&etcd).await;
+    let execution = run(&store, vec![step(Some(BlockOwner::Host("somebody".into())))]).await;
+    assert_eq!(execution.conflicts.len(), 1, "{execution:?}");
+    assert_eq!(dump(&etcd).await, before);
+    let execution = run(&store, vec![step(owner)]).await;
+    assert!(execution.is_complete(), "{execution:?}");
+    let after = dump(&etcd).await;
+    assert_eq!(differing(&before, &after).len(), 3);
+    assert!(!after.contains_key(&Key::Affinity(affinity.value.key.clone()).to_string()));
+    assert_eq!(json(&after, &Key::Block(block.cidr()))["affinity"], "host:node-new");
+    assert_eq!(json(&after, &Key::Affinity(moved))["state"], "confirmed");
+}
+
+#[tokio::test]
+async fn steps_for_another_cluster_are_refused() {
+    let (etcd, store) = start(300).await;
+    let before = dump(&etcd).await;
+    let snapshot = observe(&store).await;
+    let blocks = pod_blocks(&snapshot);
+    let steps = vec![release(blocks[0].0, &blocks[0].1[..1], Vec::new())];
+    let folder = tempfile::tempdir().unwrap();
+    let path = journal_path(folder.path(), "run");
+    let options = Options::new("a test", &path);
+    let error = execute(&store, "another", steps, consent("another"), &options).await.unwrap_err();
+    assert!(matches!(error, RepairError::OtherCluster { what: "plan", .. }), "{error}");
+    assert!(!path.exists());
+    assert_eq!(dump(&etcd).await, before);
+}
