@@ -1,4 +1,4 @@
-//! Data access of calipam: etcd v3, files of its data, and the settings that say where it is.
+//! Data access of calipam: etcd v3, Kubernetes, files of their data, and the settings that say where it is.
 //!
 //! [`Settings::resolve`](settings::Settings::resolve) says where the data is, [`Datastore::open`] opens
 //! it, [`Datastore::observe`] reads all of it into a [`Snapshot`](calipam_model::snapshot::Snapshot).

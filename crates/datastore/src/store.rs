@@ -1,4 +1,4 @@
-//! A datastore that is open: etcd, a file, or memory.
+//! A datastore that is open: etcd, Kubernetes, a file, or memory.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -26,7 +26,7 @@ pub enum Datastore {
     EtcdAndKubernetes(Arc<EtcdClient>, Arc<KubeClient>),
     /// The API server of a Kubernetes cluster.
     Kubernetes(Arc<KubeClient>),
-    /// An export or an etcd snapshot.
+    /// An export, an etcd snapshot, or objects of Kubernetes.
     File(DataFile),
     /// Entries in memory.
     Memory(Arc<MemoryStore>),

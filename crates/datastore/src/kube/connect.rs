@@ -179,3 +179,73 @@ pub(super) fn unusable(error: &kube::Error) -> KubeError {
     };
     KubeError::Config { what: what.into(), reason }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use tempfile::TempDir;
+
+    use super::*;
+    use crate::secret::Secret;
+
+    fn kubeconfig(server: &str, user: &str) -> String {
+        format!(
+            "apiVersion: v1\nkind: Config\ncurrent-context: a\n\
+             clusters: [{{name: c, cluster: {{server: \"{server}\"}}}}]\nusers: [{{name: u, user: {{{user}}}}}]\n\
+             contexts: [{{name: a, context: {{cluster: c, user: u}}}}]\n"
+        )
+    }
+
+    fn write(folder: &TempDir, name: &str, text: &str) -> String {
+        let path = folder.path().join(name);
+        fs::write(&path, text).unwrap();
+        path.display().to_string()
+    }
+
+    async fn read(settings: &KubernetesSettings) -> Result<Config, String> {
+        config(settings).await.map_err(|error| error.to_string())
+    }
+
+    #[tokio::test]
+    async fn what_is_said_inline_wins_and_of_a_list_the_first() {
+        let folder = tempfile::tempdir().unwrap();
+        let first = write(&folder, "a", &kubeconfig("https://a:6443", "token: x"));
+        let second = write(&folder, "b", &kubeconfig("https://b:6443", "token: y"));
+        let mut settings = KubernetesSettings {
+            kubeconfig: format!("/does/not/exist:{first}:{second}"),
+            ..Default::default()
+        };
+        let found = read(&settings).await.unwrap();
+        assert_eq!(found.cluster_url, "https://a:6443");
+        assert!(!found.default_retry && found.connect_timeout.is_some());
+        settings.kubeconfig_inline = Secret::new(kubeconfig("https://c:6443", ""));
+        assert_eq!(read(&settings).await.unwrap().cluster_url, "https://c:6443");
+        settings.api_endpoint = "https://d:6443/k8s".into();
+        settings.insecure = true;
+        let found = read(&settings).await.unwrap();
+        assert_eq!(found.cluster_url, "https://d:6443/k8s");
+        assert!(found.accept_invalid_certs && found.root_cert.is_none());
+    }
+
+    #[tokio::test]
+    async fn what_makes_no_sense_is_named_without_secrets() {
+        let folder = tempfile::tempdir().unwrap();
+        let of = |path: &str| KubernetesSettings { kubeconfig: path.to_owned(), ..Default::default() };
+        let broken = write(&folder, "a", "users: [{name: u, user: {token: hunter2}\n");
+        let error = read(&of(&broken)).await.unwrap_err();
+        assert_eq!(error, format!("cannot use the kubeconfig {broken}: it is no YAML of a kubeconfig"));
+        let error = read(&of("/does/not/exist:/nor/this")).await.unwrap_err();
+        assert!(error.ends_with("there is no such file"), "{error}");
+        let whole = write(&folder, "b", &kubeconfig("https://a:6443", "token: hunter2"));
+        let mut settings = KubernetesSettings { context: "other".into(), ..of(&whole) };
+        let error = read(&settings).await.unwrap_err();
+        assert!(error.ends_with("it has no context \"other\""), "{error}");
+        settings = KubernetesSettings { ca_file: whole.clone(), ..of(&whole) };
+        let error = read(&settings).await.unwrap_err();
+        assert!(error.contains("no PEM block") && !error.contains("hunter2"), "{error}");
+        settings = KubernetesSettings { api_endpoint: "u:hunter2@10.0.0.1:6443".into(), ..of(&whole) };
+        let error = read(&settings).await.unwrap_err();
+        assert!(!error.contains("hunter2"), "{error}");
+    }
+}

@@ -17,7 +17,7 @@ use super::client::KubeClient;
 use super::error::{KubeError, KubeFailure};
 use super::items::{Encoding, protobuf};
 use super::kinds::{self, Kind};
-use super::list::{Counter, list};
+use super::list::{Counter, Listed, list};
 use super::object::names::{affinity_name, block_name, handle_name};
 use super::observe::{NO_ENDPOINTS, NO_MACHINES, skip};
 use crate::error::Result;
@@ -62,6 +62,9 @@ pub(crate) async fn lookup(client: &Arc<KubeClient>, lookup: &Lookup) -> Result<
     fetched?;
     let mut read = read?;
     snapshot.coverage.append(&mut read.coverage);
+    // The server's clock; a server that does not tell it is taken to have ours.
+    let known_clock = read.taken_at != Timestamp::default();
+    snapshot.taken_at = if known_clock { read.taken_at } else { Timestamp::now() };
     snapshot.absorb(read);
     if let Lookup::Handle(_) = lookup {
         let blocks = snapshot.handles.iter().flat_map(|h| h.value.blocks()).map(|(cidr, _)| Key::Block(cidr));
@@ -70,7 +73,6 @@ pub(crate) async fn lookup(client: &Arc<KubeClient>, lookup: &Lookup) -> Result<
     }
     let owners: Vec<Key> = owners(&snapshot, lookup).into_iter().filter(|key| !known.contains(key)).collect();
     fetch(client, &mut snapshot, owners.into_iter()).await?;
-    snapshot.taken_at = Timestamp::now();
     skip(&mut snapshot, Source::Endpoints, NO_ENDPOINTS);
     skip(&mut snapshot, Source::Machines, NO_MACHINES);
     Ok(Narrow { snapshot, requests: client.request_count() - before })
@@ -100,8 +102,10 @@ async fn configuration(client: &Arc<KubeClient>, snapshot: &mut Snapshot) -> Res
     }
     while let Some(ended) = running.join_next().await {
         let (source, listed) = ended.map_err(|lost| lost_task(client, &lost))?;
-        snapshot.absorb(listed?.taken);
+        let Listed { taken, date, .. } = listed?;
+        snapshot.absorb(taken);
         snapshot.mark_read([source]);
+        snapshot.taken_at = date.map_or(snapshot.taken_at, |date| date.max(snapshot.taken_at));
     }
     Ok(())
 }
