@@ -1,6 +1,6 @@
 //! Against a real kube-apiserver.
 
-use calipam_testkit::kube::{Flavour, create, install};
+use calipam_testkit::kube::{Flavour, create, install, service_account_token};
 use calipam_testkit::servers::KubeApiserver;
 use serde_json::{Value, json};
 
@@ -109,4 +109,24 @@ fn a_server_that_is_not_there_is_named() {
     assert_eq!((run.code, run.stdout.as_str()), (3, ""), "{run:?}");
     assert!(run.stderr.contains("error: ") && run.stderr.contains("127.0.0.1:1"), "{run:?}");
     assert!(!run.transcript().contains("hunter2"), "{run:?}");
+}
+
+/// What is missing is named before anything is read, as rules that can be copied.
+#[test]
+fn missing_permissions_are_named_as_rules() {
+    let server = KubeApiserver::start().unwrap();
+    install(&server, Flavour::Classic).unwrap();
+    let token = service_account_token(&server, "nobody").unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("kubeconfig");
+    let kubeconfig = std::fs::read_to_string(server.kubeconfig()).unwrap().replace(server.token(), &token);
+    std::fs::write(&path, kubeconfig).unwrap();
+    let run = calipam(&["check", "--datastore", "kubernetes", "--kubeconfig", path.to_str().unwrap()]);
+    assert_eq!((run.code, run.stdout.as_str()), (3, ""), "{run:?}");
+    assert!(
+        run.stderr.starts_with("error: ") && run.stderr.contains("\nhint: add this to a ClusterRole"),
+        "{run:?}"
+    );
+    assert!(run.stderr.lines().any(|line| line.trim_start().starts_with("- ")), "{run:?}");
+    assert!(!run.transcript().contains(&token), "a token is a secret");
 }

@@ -37,14 +37,43 @@ fn tables_have_colours_and_fit_the_width() {
     assert!(rows.into_iter().all(|row| row.trim_end().chars().count() <= 100), "{table}");
 }
 
-#[test]
-fn stdout_on_a_terminal() {
+/// What a command prints on a terminal of 120 columns; stderr goes elsewhere.
+fn on_terminal(arguments: &[&str]) -> String {
     let terminal = Terminal::new(120);
-    let mut program = check();
+    let mut program = command(env!("CARGO_BIN_EXE_calipam"));
+    program.args(arguments).env("TERM", "xterm-256color");
     let child = program.stdin(Stdio::null()).stdout(terminal.side()).stderr(Stdio::null()).spawn().unwrap();
+    // The command holds the inner side, too: reading would not end before it is closed.
     drop(program);
     let shown = terminal.watch(child);
-    expected!("terminal-stdout", shown.text.replace('\u{1b}', "ESC"));
+    format!(
+        "exit code: {}\n{}",
+        shown.code.unwrap(),
+        shown.text.replace('\u{1b}', "ESC").replace("\r\n", "\n")
+    )
+}
+
+#[test]
+fn every_command_on_a_terminal() {
+    let commands: [(&str, &[&str]); 14] = [
+        ("check-table", &["check", "--datastore", EXAMPLE]),
+        ("check-wide", &["check", "--datastore", EXAMPLE, "-o", "wide", "--rule", "leaked-address"]),
+        ("check-yaml", &["check", "--datastore", EXAMPLE, "-o", "yaml", "--rule", "orphan-handle"]),
+        ("check-json", &["check", "--datastore", EXAMPLE, "-o", "json", "--rule", "pool-nearly-full"]),
+        ("list-rules", &["check", "--list-rules"]),
+        ("show-pools", &["show", "--datastore", EXAMPLE]),
+        ("show-blocks", &["show", "--datastore", EXAMPLE, "--blocks"]),
+        ("show-nodes", &["show", "--datastore", EXAMPLE, "--nodes", "-o", "wide"]),
+        ("show-borrowed", &["show", "--datastore", EXAMPLE, "--borrowed"]),
+        ("show-configuration", &["show", "--datastore", EXAMPLE, "--configuration"]),
+        ("show-ip", &["show", "--datastore", EXAMPLE, "--ip", "10.244.10.3"]),
+        ("show-handle", &["show", "--datastore", EXAMPLE, "--handle", "monitoring.prometheus-76"]),
+        ("explain", &["explain", "duplicate-address"]),
+        ("help", &["-h"]),
+    ];
+    for (name, arguments) in commands {
+        expected!(format!("terminal-{name}"), on_terminal(arguments));
+    }
 }
 
 #[test]

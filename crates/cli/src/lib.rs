@@ -44,7 +44,7 @@ fn run() -> Result<Outcome, Failure> {
         Err(error) => return exit::command_line(&error),
     };
     let console = Console::new(&cli.global);
-    let result = commands::run(cli, &console);
+    let result = commands::run(cli, applet, &console);
     if let Err(failure) = &result {
         console.failure(failure);
     }

@@ -89,7 +89,10 @@ impl Console {
             self.say(&format!("error: {message}"));
         }
         if let Some(hint) = failure.hint() {
-            self.say(&format!("hint: {hint}"));
+            // A hint can hold lines to be copied, such as rules of a role. No text of the datastore is in it.
+            let mut lines = hint.lines();
+            self.say(&format!("hint: {}", lines.next().unwrap_or_default()));
+            lines.for_each(|line| self.say(line));
         }
     }
 }

@@ -69,6 +69,7 @@ Examples:
   calipam show --handle k8s-pod-network.3f9a6c0b7d2e
   calipam show --borrowed -o json             addresses held on another node than the block's
   calipam show --configuration                the allocator's settings
+  calipam show --compare                      pods against endpoints and blocks, node by node
 
 --ip and --handle read the few keys that they need, not the whole cluster.
 

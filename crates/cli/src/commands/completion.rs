@@ -1,16 +1,19 @@
 //! `completion`.
 
+use crate::applet::Applet;
 use crate::args::CompletionArgs;
 use crate::exit::{Failure, Outcome};
 use crate::output::Console;
 
-/// Prints the completion script of a shell.
+/// Prints the completion script of a shell, for the name that the program was called by. kubectl completes
+/// its plugins by a script of its own: see `install-links`.
 ///
 /// # Errors
 /// Where stdout cannot be written.
-pub fn run(args: &CompletionArgs, console: &Console) -> Result<Outcome, Failure> {
+pub fn run(args: &CompletionArgs, applet: Applet, console: &Console) -> Result<Outcome, Failure> {
     let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut crate::command(), "calipam", &mut script);
+    let name = if applet == Applet::Ipam { "ipam" } else { "calipam" };
+    clap_complete::generate(args.shell, &mut crate::command(), name, &mut script);
     console.data(|out| out.write_all(&script))?;
     Ok(Outcome::Clean)
 }

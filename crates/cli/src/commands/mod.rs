@@ -10,6 +10,7 @@ mod install_links;
 mod selection;
 mod show;
 
+use crate::applet::Applet;
 use crate::args::{Cli, Command};
 use crate::exit::{Failure, Outcome};
 use crate::output::Console;
@@ -18,7 +19,7 @@ use crate::output::Console;
 ///
 /// # Errors
 /// Where that fails.
-pub fn run(cli: Cli, console: &Console) -> Result<Outcome, Failure> {
+pub fn run(cli: Cli, applet: Applet, console: &Console) -> Result<Outcome, Failure> {
     let Cli { global, command } = cli;
     start_log(global.verbose);
     match command.plain() {
@@ -26,7 +27,7 @@ pub fn run(cli: Cli, console: &Console) -> Result<Outcome, Failure> {
         Command::Show(args) => show::run(&args, &global, console),
         Command::Export(args) => export::run(&args, &global, console),
         Command::Explain(args) => explain::run(&args, console),
-        Command::Completion(args) => completion::run(&args, console),
+        Command::Completion(args) => completion::run(&args, applet, console),
         Command::InstallLinks(args) => install_links::run(&args, console),
         Command::Complete(args) => complete::run(&args, console),
         Command::Ipam(_) => Err(Failure::usage("`ipam ipam` is no command")),

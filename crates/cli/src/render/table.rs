@@ -30,6 +30,8 @@ pub struct Grid {
 
 /// The narrowest that a last column is made on a terminal.
 const NARROWEST: u16 = 24;
+/// Spaces between columns.
+const GAP: u16 = 2;
 /// Longest text of a cell, in characters; YAML and JSON have all of it.
 const LONGEST: usize = 300;
 /// Rows that are laid out at once: a table of a million rows takes the memory of its texts.
@@ -56,11 +58,12 @@ impl Grid {
         self.rows.push((color, cells.into_iter().map(|text| cut(escape(text.as_ref()))).collect()));
     }
 
-    /// Writes the table. Only the last column is broken where the terminal is too narrow.
+    /// Writes the table. Only the last column is broken where the terminal is too narrow; where that is not
+    /// enough, lines are left to the terminal.
     ///
     /// # Errors
     /// What the writer says.
-    pub fn write(self, out: &mut dyn Write) -> io::Result<()> {
+    pub fn write(mut self, out: &mut dyn Write) -> io::Result<()> {
         let mut needed = vec![0; self.columns.len()];
         let mut chunks = self.rows.chunks(CHUNK);
         let first = chunks.next().unwrap_or_default();
@@ -70,6 +73,10 @@ impl Grid {
                 *width = wanted.max(*width);
             }
         }
+        let (last, others) = needed.split_last().map_or((0, 0), |(last, others)| {
+            (*last, others.iter().map(|width| u32::from(*width) + u32::from(GAP)).sum())
+        });
+        self.width = self.width.filter(|width| others + u32::from(last.min(NARROWEST)) <= u32::from(*width));
         let mut chunks = self.rows.chunks(CHUNK);
         let first = chunks.next().unwrap_or_default();
         for (place, chunk) in std::iter::once(first).chain(chunks).enumerate() {
@@ -117,7 +124,7 @@ impl Grid {
             if *align == Align::Right {
                 column.set_cell_alignment(CellAlignment::Right);
             }
-            let padding = if place == last { 0 } else { 2 };
+            let padding = if place == last { 0 } else { GAP };
             column.set_padding((0, padding));
             let width = needed.get(place).copied().unwrap_or_default();
             column.set_constraint(if place == last && self.width.is_some() {
@@ -197,6 +204,15 @@ mod tests {
         let mut grid = Grid::new(&console(None, false), &[("A", Align::Left)]);
         grid.row(["é".repeat(1_000_000)]);
         assert_eq!(text(grid).lines().nth(1).unwrap().chars().count(), LONGEST + 1);
+    }
+
+    #[test]
+    fn a_terminal_that_is_far_too_narrow_breaks_lines_by_itself() {
+        let columns = [("A", Align::Left), ("B", Align::Left)];
+        let mut grid = Grid::new(&console(Some(40), false), &columns);
+        let (a, b) = ("x".repeat(30), "two words and more of them");
+        grid.row([a.as_str(), b]);
+        assert_eq!(text(grid).lines().nth(1), Some(format!("{a}  {b}").as_str()));
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Nodes, borrowed addresses, configuration.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use calipam_check::views::{BorrowedList, ConfigurationView, NodeList, NodeView};
@@ -71,13 +72,17 @@ fn headroom_by_family(node: &NodeView) -> String {
     families.collect::<Vec<_>>().join(", ")
 }
 
-/// `16 of 20 in default-ipv4-ippool`, pool by pool.
+/// `16 of 20 in default-ipv4-ippool, extra-5; 0 of 20 in old-ippool`.
 fn headroom_by_pool(node: &NodeView) -> String {
-    let pools = node.pools.iter().map(|held| {
-        let pool = held.pool.as_deref().unwrap_or("(in no pool)");
-        format!("{} of {} in {pool}", held.headroom, held.limit)
-    });
-    pools.collect::<Vec<_>>().join(", ")
+    let mut groups: BTreeMap<(Reverse<u32>, u32), Vec<&str>> = BTreeMap::new();
+    for held in &node.pools {
+        let pool = held.pool.as_deref().unwrap_or("(no pool)");
+        groups.entry((Reverse(held.headroom), held.limit)).or_default().push(pool);
+    }
+    let groups = groups
+        .into_iter()
+        .map(|((Reverse(headroom), limit), pools)| format!("{headroom} of {limit} in {}", pools.join(", ")));
+    groups.collect::<Vec<_>>().join("; ")
 }
 
 /// Prints borrowed addresses.
