@@ -73,18 +73,23 @@ fn check_one(context: &Context<'_>, affinity: &Versioned<Affinity>, out: &mut Ve
 
 fn finding(context: &Context<'_>, affinity: &Versioned<Affinity>, code: Code, says: &str) -> Finding {
     let value = &affinity.value;
-    let block = context.index.block(value.key.cidr);
-    let evidence = AffinityEvidence {
-        kind: value.key.kind.to_string(),
-        state: value.state.to_string(),
-        block_exists: block.is_some(),
-        block_owner: block.and_then(|b| b.owner).map(ToString::to_string),
-        revision: affinity.revision.to_string(),
-    };
+    let evidence = of_affinity(context, affinity);
     let message = format!("{} {says}", short(&value.key.to_string()));
     let node = (value.key.kind != AffinityType::Virtual).then_some(&value.key.node);
     Finding::new(code, Subject::affinity(&value.key), message, Evidence::Affinity(Box::new(evidence)))
         .on_nodes(node)
+}
+
+/// What an affinity says, and the block that it names.
+pub(super) fn of_affinity(context: &Context<'_>, affinity: &Versioned<Affinity>) -> AffinityEvidence {
+    let block = context.index.block(affinity.value.key.cidr);
+    AffinityEvidence {
+        kind: affinity.value.key.kind.to_string(),
+        state: affinity.value.state.to_string(),
+        block_exists: block.is_some(),
+        block_owner: block.and_then(|b| b.owner).map(ToString::to_string),
+        revision: affinity.revision.to_string(),
+    }
 }
 
 /// Several nodes that hold an affinity for one block.

@@ -6,10 +6,11 @@ use calipam_model::affinity::Affinity;
 use calipam_model::key::Key;
 use calipam_model::snapshot::{DatastoreKind, Revision, Versioned};
 
+use super::affinities::of_affinity;
 use super::wording::{list, short};
 use crate::Context;
 use crate::code::Code;
-use crate::finding::{AffinityEvidence, BlockEvidence, Evidence, Finding, HandleEvidence, Subject};
+use crate::finding::{BlockEvidence, Evidence, Finding, HandleEvidence, Subject};
 
 /// Judges deletions that stopped half-way, labels, and names that Kubernetes cannot tell apart.
 pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
@@ -33,7 +34,7 @@ fn half_deleted(context: &Context<'_>, out: &mut Vec<Finding>) {
         add(Subject::Block(block.value.key), Key::Block(block.value.key), evidence);
     }
     for affinity in snapshot.affinities.iter().filter(|a| a.value.deleted) {
-        let evidence = Evidence::Affinity(Box::new(of_affinity(affinity)));
+        let evidence = Evidence::Affinity(Box::new(of_affinity(context, affinity)));
         add(Subject::affinity(&affinity.value.key), Key::Affinity(affinity.value.key.clone()), evidence);
     }
     for handle in snapshot.handles.iter().filter(|h| h.value.is_deleted()) {
@@ -41,15 +42,6 @@ fn half_deleted(context: &Context<'_>, out: &mut Vec<Finding>) {
         let revision = Some(handle.revision.to_string());
         let evidence = Evidence::Handle(Box::new(HandleEvidence { revision, ..HandleEvidence::default() }));
         add(Subject::Handle(id.clone()), Key::Handle(id), evidence);
-    }
-}
-
-fn of_affinity(affinity: &Versioned<Affinity>) -> AffinityEvidence {
-    AffinityEvidence {
-        kind: affinity.value.key.kind.to_string(),
-        state: affinity.value.state.to_string(),
-        revision: affinity.revision.to_string(),
-        ..AffinityEvidence::default()
     }
 }
 
@@ -78,7 +70,7 @@ fn affinity_labels(context: &Context<'_>, out: &mut Vec<Finding>) {
         }
         let subject = Subject::affinity(&affinity.value.key);
         let message = format!("{} lacks the right labels: {}", short(&subject.to_string()), list(&wrong));
-        let evidence = Evidence::Affinity(Box::new(of_affinity(affinity)));
+        let evidence = Evidence::Affinity(Box::new(of_affinity(context, affinity)));
         out.push(
             Finding::new(Code::AffinityLabels, subject, message, evidence)
                 .on_nodes([affinity.value.key.node.clone()])
