@@ -5,11 +5,16 @@ use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use calipam_datastore::Datastore;
+use calipam_model::block::Block;
 use calipam_repair::journal::{Recorded, settle};
-use calipam_repair::{Event, Options, UndoPlan, left_locks, undo};
+use calipam_repair::{Event, Options, Step, UndoPlan, execute, left_locks, undo};
 use rustix::process::{Signal, getpid, kill_process};
 
-use crate::cluster::{Until, consent, dump, guid, journal_path, leaks, open, repair_by_hand, start, values};
+use crate::cluster::{
+    Until, consent, dump, guid, journal_path, leaks, observe, open, repair_by_hand, start, values,
+};
+use crate::execute::release;
 
 /// Set in the copy of this program that repairs and is killed.
 const DYING: &str = "CALIPAM_TEST_DYING";
@@ -116,4 +121,91 @@ async fn a_killed_undo_is_finished_by_another() {
     let execution = undo(&store, &plan, consent(&cluster), &options).await.unwrap();
     assert!(execution.is_complete() && execution.already >= 12, "{execution:?}");
     assert_eq!(values(&dump(&etcd).await), values(&base));
+}
+
+/// In the copy: releases addresses by the executor, and kills itself.
+async fn die_releasing(what: &str) {
+    let [endpoint, folder, moment, number] = what.split('\n').collect::<Vec<_>>()[..] else { panic!() };
+    let (folder, moment) = (Path::new(folder), moment.to_owned());
+    let number: usize = number.parse().unwrap();
+    let store = open(endpoint).await;
+    let cluster = guid(&store).await;
+    let seen = AtomicUsize::new(0);
+    let options = Options {
+        events: Arc::new(move |event| {
+            let counts = match event {
+                Event::Intended { .. } => moment == "before a write",
+                Event::Written { .. } => moment == "after a write",
+                _ => false,
+            };
+            if counts && seen.fetch_add(1, Ordering::SeqCst) + 1 == number {
+                kill_process(getpid(), Signal::KILL).unwrap();
+            }
+        }),
+        ..Options::new("release", journal_path(folder, "killed"))
+    };
+    let execution = execute(&store, &cluster, firsts(&store).await, consent(&cluster), &options).await;
+    panic!("it is still alive: {execution:?}");
+}
+
+/// The release of the first address of each pod's block with an even ordinal, planned anew each time.
+async fn firsts(store: &Datastore) -> Vec<Step> {
+    let snapshot = observe(store).await;
+    let step = |block: &Block| {
+        let pods = block.allocations().filter(|a| a.attribute.owner().get("pod").is_some());
+        let even: Vec<u32> = pods.map(|a| a.ordinal).filter(|ordinal| ordinal % 2 == 0).collect();
+        (!even.is_empty()).then(|| release(block, &even, Vec::new()))
+    };
+    snapshot.blocks.iter().filter_map(|b| step(b.value.content.sound()?)).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_killed_release_converges_and_can_be_undone() {
+    if let Ok(what) = std::env::var(DYING) {
+        return die_releasing(&what).await;
+    }
+    // What an undisturbed run leaves.
+    let (etcd, store) = start(3000).await;
+    let cluster = guid(&store).await;
+    let folder = tempfile::tempdir().unwrap();
+    let options = Options::new("release", journal_path(folder.path(), "whole"));
+    let plan = firsts(&store).await;
+    assert!(plan.len() > 40);
+    let execution = execute(&store, &cluster, plan, consent(&cluster), &options).await.unwrap();
+    assert!(execution.is_complete(), "{execution:?}");
+    let whole = values(&dump(&etcd).await);
+    for (moment, number) in
+        [("before a write", 1), ("after a write", 1), ("before a write", 20), ("after a write", 35)]
+    {
+        let (etcd, store) = start(3000).await;
+        let folder = tempfile::tempdir().unwrap();
+        let base = values(&dump(&etcd).await);
+        let what = format!("{}\n{}\n{moment}\n{number}", etcd.endpoint(), folder.path().display());
+        let status = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "kill::a_killed_release_converges_and_can_be_undone"])
+            .env(DYING, what)
+            .output()
+            .unwrap()
+            .status;
+        assert_eq!(std::os::unix::process::ExitStatusExt::signal(&status), Some(9), "{moment}: {status}");
+        // Settled at once, before others write to the same objects.
+        let killed = Recorded::read(&journal_path(folder.path(), "killed")).unwrap();
+        let (killed, _) = settle(killed, &store).await.unwrap();
+        // Run again, it ends where the undisturbed one ended.
+        let again = Options::new("release", journal_path(folder.path(), "again"));
+        let plan = firsts(&store).await;
+        let execution = execute(&store, &cluster, plan, consent(&cluster), &again).await.unwrap();
+        assert!(execution.is_complete(), "{moment}: {execution:?}");
+        assert_eq!(values(&dump(&etcd).await), whole, "{moment}");
+        // Undone, last run first, everything is as it was.
+        let again = Recorded::read(&journal_path(folder.path(), "again")).unwrap();
+        for (name, recorded) in [("again", again), ("killed", killed)] {
+            let plan = UndoPlan::new(&recorded).unwrap();
+            assert!(plan.skipped().is_empty(), "{moment}: {:?}", plan.skipped());
+            let options = Options::new("undo", journal_path(folder.path(), &format!("undo-{name}")));
+            let execution = undo(&store, &plan, consent(&cluster), &options).await.unwrap();
+            assert!(execution.is_complete(), "{moment}, {name}: {execution:?}");
+        }
+        assert_eq!(values(&dump(&etcd).await), base, "{moment}");
+    }
 }

@@ -4,5 +4,7 @@ mod cluster;
 mod execute;
 mod journal;
 mod kill;
+mod kubernetes;
+mod live;
 mod lock;
 mod undo;
