@@ -25,9 +25,10 @@ fn fields(value: &Value, found: &mut BTreeSet<String>) {
 #[test]
 fn every_field_is_described() {
     let text = std::fs::read_to_string(root().join("docs/output.md")).unwrap();
-    let runs: [&[&str]; 9] = [
+    let runs: [&[&str]; 10] = [
         &["check"],
         &["check", "--list-rules"],
+        &["explain", "leaked-address"],
         &["show"],
         &["show", "--blocks"],
         &["show", "--nodes"],

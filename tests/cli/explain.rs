@@ -30,3 +30,13 @@ fn an_unknown_code_is_a_usage_error() {
     expected!("explain-unknown", calipam(&["explain", "leaked"]).transcript());
     expected!("explain-unlike-any", calipam(&["explain", "weather"]).transcript());
 }
+
+#[test]
+fn an_explanation_for_machines() {
+    let run = calipam(&["explain", "leaked-address", "-o", "json"]);
+    let json: serde_json::Value = serde_json::from_str(&run.stdout).unwrap();
+    assert_eq!((&json["kind"], &json["severity"]), (&"Explanation".into(), &"error".into()));
+    assert!(json["text"].as_str().unwrap().contains("**What to do.**"));
+    let yaml = calipam(&["explain", "leaked-address", "-o", "yaml"]);
+    assert_eq!(serde_yaml::from_str::<serde_json::Value>(&yaml.stdout).unwrap(), json);
+}

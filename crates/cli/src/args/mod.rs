@@ -150,7 +150,7 @@ pub struct InstallLinksArgs {
 }
 
 /// Options that mean nothing to commands that read no data; their help leaves them out.
-const READING: [&str; 6] = ["config", "datastore", "etcd_endpoints", "kubeconfig", "context", "output"];
+const READING: [&str; 5] = ["config", "datastore", "etcd_endpoints", "kubeconfig", "context"];
 
 /// The command line's definition.
 pub fn command() -> clap::Command {
@@ -158,15 +158,18 @@ pub fn command() -> clap::Command {
 }
 
 /// Leaves options out of the help of the commands that do not use them. `command` is built by this.
-pub fn tidy(command: clap::Command) -> clap::Command {
-    let mut command = command;
+pub fn tidy(mut command: clap::Command) -> clap::Command {
     command.build();
-    for name in ["explain", "completion", "install-links"] {
+    for (name, reads, prints) in [
+        ("explain", false, true),
+        ("completion", false, false),
+        ("install-links", false, false),
+        ("export", true, false),
+    ] {
+        let unused = |id: &str| (!reads && READING.contains(&id)) || (!prints && id == "output");
         command = command.mut_subcommand(name, |sub| {
-            sub.mut_args(|arg| if READING.contains(&arg.get_id().as_str()) { arg.hide(true) } else { arg })
+            sub.mut_args(|arg| if unused(arg.get_id().as_str()) { arg.hide(true) } else { arg })
         });
     }
-    command.mut_subcommand("export", |sub| {
-        sub.mut_args(|arg| if arg.get_id() == "output" { arg.hide(true) } else { arg })
-    })
+    command
 }

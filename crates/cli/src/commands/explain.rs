@@ -1,6 +1,7 @@
 //! `explain`.
 
-use calipam_check::Code;
+use calipam_check::{Code, Severity};
+use serde::Serialize;
 
 use crate::args::ExplainArgs;
 use crate::exit::{Failure, Outcome};
@@ -20,8 +21,24 @@ pub fn run(args: &ExplainArgs, console: &Console) -> Result<Outcome, Failure> {
         return Ok(Outcome::Clean);
     };
     let text = section(code).unwrap_or(code.summary());
-    console.data(|out| writeln!(out, "{code} ({})\n\n{text}", code.severity()))?;
+    console.data(|out| {
+        if console.format.is_table() {
+            return writeln!(out, "{code} ({})\n\n{text}", code.severity());
+        }
+        let explanation = Explanation { code, severity: code.severity(), summary: code.summary(), text };
+        render::document::write(console.format, "Explanation", &explanation, out)
+    })?;
     Ok(Outcome::Clean)
+}
+
+/// What is known about a kind of finding.
+#[derive(Debug, Serialize)]
+struct Explanation {
+    code: Code,
+    severity: Severity,
+    summary: &'static str,
+    /// Markdown.
+    text: &'static str,
 }
 
 /// The text below the heading of a code.
