@@ -42,11 +42,26 @@ mod workloads;
 use crate::Context;
 use crate::finding::Finding;
 
-/// Runs all rules.
+/// Runs all rules. The walk over addresses takes as long as all others together, so that it runs beside them.
 pub(crate) fn run(context: &Context<'_>) -> Vec<Finding> {
+    std::thread::scope(|scope| {
+        let walk = scope.spawn(|| {
+            let mut findings = Vec::new();
+            addresses::check(context, &mut findings);
+            findings
+        });
+        let mut findings = run_others(context);
+        match walk.join() {
+            Ok(walked) => findings.extend(walked),
+            Err(panic) => std::panic::resume_unwind(panic),
+        }
+        findings
+    })
+}
+
+fn run_others(context: &Context<'_>) -> Vec<Finding> {
     let mut findings = Vec::new();
     let capacity = capacity::Capacity::new(context);
-    addresses::check(context, &mut findings);
     blocks::check(context, &mut findings);
     affinities::check(context, &mut findings);
     block_limit::check(context, &mut findings);
