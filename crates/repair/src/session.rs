@@ -12,7 +12,7 @@ use jiff::Timestamp;
 use crate::engine::{Context, EventFn, Execution, Group, run};
 use crate::error::RepairError;
 use crate::interrupt::Interrupt;
-use crate::journal::{FORMAT, Header, Journal};
+use crate::journal::{FORMAT, Header, Journal, settle_left};
 use crate::lock;
 
 /// How a run goes about it.
@@ -73,6 +73,10 @@ pub(crate) async fn carry_out(
     agreed(&consent, purpose)?;
     let writer = datastore.writer(consent)?;
     same_cluster(&writer, purpose).await?;
+    // What a killed run left open is certain only until this one writes to the same objects.
+    if let Some(folder) = options.journal.parent() {
+        settle_left(datastore, folder, &purpose.cluster).await?;
+    }
     let header = Header {
         format: FORMAT,
         program: env!("CARGO_PKG_VERSION").into(),
@@ -98,11 +102,12 @@ pub(crate) async fn carry_out(
         None => Ok(()),
     };
     let mut execution = ended.unwrap_or_else(|lost| std::panic::resume_unwind(lost.into_panic()));
+    // A run that broke off may leave intents open, and is no run that ended by itself.
     let finished = match Arc::into_inner(journal) {
-        Some(journal) => journal.finish().await.map(drop).map_err(RepairError::from),
-        None => Ok(()),
+        Some(journal) if execution.broken_off.is_none() => journal.finish().await.map(drop),
+        _ => Ok(()),
     };
-    if let Err(error) = restored.and(finished) {
+    if let Err(error) = restored.and(finished.map_err(RepairError::from)) {
         execution.broken_off.get_or_insert(error);
     }
     Ok(execution)

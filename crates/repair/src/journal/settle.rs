@@ -1,12 +1,14 @@
 //! What became of intents whose outcome was not recorded.
 
 use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 
 use calipam_datastore::Datastore;
 use calipam_datastore::write::Stored;
 use calipam_model::key::Key;
 
-use super::entry::{ChangeRecord, Intent, Outcome};
+use super::append::{append, unfinished};
+use super::entry::{ChangeRecord, Entry, Intent, Outcome};
 use super::read::Recorded;
 use crate::error::RepairError;
 
@@ -45,6 +47,33 @@ pub async fn settle(
         recorded.outcomes.insert(*id, outcome);
     }
     Ok((recorded, fates))
+}
+
+/// Settles the journals of a folder whose runs for `cluster` were killed, and notes in them what became of
+/// their open intents, so that it is still known when others have written to the same objects. Gives the
+/// journals. What cannot be read, or noted, is passed over: it stays as open as it is.
+///
+/// # Errors
+/// Where the datastore cannot be read.
+pub async fn settle_left(
+    datastore: &Datastore,
+    folder: &Path,
+    cluster: &str,
+) -> Result<Vec<PathBuf>, RepairError> {
+    let mut settled = Vec::new();
+    for path in unfinished(folder).unwrap_or_default() {
+        let Ok(recorded) = Recorded::read(&path) else { continue };
+        if recorded.header.cluster != cluster || recorded.open_intents().next().is_none() {
+            continue;
+        }
+        let (recorded, fates) = settle(recorded, datastore).await?;
+        let outcomes = fates.keys().filter_map(|id| recorded.outcomes.get(id).cloned());
+        let outcomes: Vec<Entry> = outcomes.map(Entry::Outcome).collect();
+        if append(&path, &outcomes).is_ok() {
+            settled.push(path);
+        }
+    }
+    Ok(settled)
 }
 
 /// The key of a path in a journal.

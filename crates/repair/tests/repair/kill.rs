@@ -188,9 +188,6 @@ async fn a_killed_release_converges_and_can_be_undone() {
             .unwrap()
             .status;
         assert_eq!(std::os::unix::process::ExitStatusExt::signal(&status), Some(9), "{moment}: {status}");
-        // Settled at once, before others write to the same objects.
-        let killed = Recorded::read(&journal_path(folder.path(), "killed")).unwrap();
-        let (killed, _) = settle(killed, &store).await.unwrap();
         // Run again, it ends where the undisturbed one ended.
         let again = Options::new("release", journal_path(folder.path(), "again"));
         let plan = firsts(&store).await;
@@ -198,8 +195,9 @@ async fn a_killed_release_converges_and_can_be_undone() {
         assert!(execution.is_complete(), "{moment}: {execution:?}");
         assert_eq!(values(&dump(&etcd).await), whole, "{moment}");
         // Undone, last run first, everything is as it was.
-        let again = Recorded::read(&journal_path(folder.path(), "again")).unwrap();
-        for (name, recorded) in [("again", again), ("killed", killed)] {
+        for name in ["again", "killed"] {
+            let recorded = Recorded::read(&journal_path(folder.path(), name)).unwrap();
+            assert_eq!(recorded.open_intents().count(), 0, "{moment}: the run after it settles it");
             let plan = UndoPlan::new(&recorded).unwrap();
             assert!(plan.skipped().is_empty(), "{moment}: {:?}", plan.skipped());
             let options = Options::new("undo", journal_path(folder.path(), &format!("undo-{name}")));
@@ -208,4 +206,48 @@ async fn a_killed_release_converges_and_can_be_undone() {
         }
         assert_eq!(values(&dump(&etcd).await), base, "{moment}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_datastore_that_dies_breaks_the_run_off() {
+    let (etcd, store) = start(15000).await;
+    let cluster = guid(&store).await;
+    let folder = tempfile::tempdir().unwrap();
+    let base = values(&dump(&etcd).await);
+    let plan = firsts(&store).await;
+    let steps = plan.len();
+    let etcd = Arc::new(std::sync::Mutex::new(etcd));
+    let (server, seen) = (Arc::clone(&etcd), AtomicUsize::new(0));
+    let options = Options {
+        events: Arc::new(move |event| {
+            if matches!(event, Event::Written { .. }) && seen.fetch_add(1, Ordering::SeqCst) == 3 {
+                server.lock().unwrap().kill();
+            }
+        }),
+        ..Options::new("release", journal_path(folder.path(), "first"))
+    };
+    let execution = execute(&store, &cluster, plan, consent(&cluster), &options).await.unwrap();
+    let error = execution.broken_off.as_ref().expect("etcd is gone").to_string();
+    assert!(error.contains("cannot write /calico/") || error.contains("cannot read"), "{error}");
+    assert!(execution.written < steps && execution.not_begun > 0, "{execution:?}");
+    assert_eq!(execution.written + execution.not_begun, steps, "{execution:?}");
+    // The options hold the server as well.
+    drop(options);
+    let mut etcd = Arc::into_inner(etcd).expect("nobody else has it").into_inner().unwrap();
+    etcd.restart().unwrap();
+    let store = open(&etcd.endpoint()).await;
+    // The next run settles the first one; the undo of both brings everything back.
+    let options = Options::new("release", journal_path(folder.path(), "second"));
+    let plan = firsts(&store).await;
+    let execution = execute(&store, &cluster, plan, consent(&cluster), &options).await.unwrap();
+    assert!(execution.is_complete(), "{execution:?}");
+    for name in ["second", "first"] {
+        let recorded = Recorded::read(&journal_path(folder.path(), name)).unwrap();
+        let plan = UndoPlan::new(&recorded).unwrap();
+        assert_eq!(plan.skipped().len(), 0, "{name}");
+        let options = Options::new("undo", journal_path(folder.path(), &format!("undo-{name}")));
+        let execution = undo(&store, &plan, consent(&cluster), &options).await.unwrap();
+        assert!(execution.is_complete(), "{execution:?}");
+    }
+    assert_eq!(values(&dump(&etcd).await), base);
 }
