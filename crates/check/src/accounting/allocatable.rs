@@ -8,23 +8,13 @@ use std::fmt;
 use calipam_model::block::{Block, BlockOwner};
 use calipam_model::config::IpamConfig;
 use calipam_model::pool::{Pool, PoolUse};
-use calipam_model::snapshot::Source;
 use calipam_model::{IpNet, cidr};
 
 use super::Accounting;
 use super::takers::{LOAD_BALANCER, Taker};
 use crate::rules::cidr_set::CidrSet;
+use crate::rules::stranded::SOURCES;
 use crate::rules::supply::places;
-
-/// What decides how much can be allocated.
-const SOURCES: [Source; 6] = [
-    Source::Blocks,
-    Source::Affinities,
-    Source::Pools,
-    Source::Reservations,
-    Source::Nodes,
-    Source::IpamConfig,
-];
 
 /// The first version of Calico that takes empty blocks from other nodes.
 const RECLAIMS_SINCE: (u32, u32) = (3, 32);

@@ -32,7 +32,7 @@ mod random_tests;
 mod services;
 #[cfg(test)]
 mod settle_tests;
-mod stranded;
+pub(crate) mod stranded;
 #[cfg(test)]
 mod structure_tests;
 pub(crate) mod supply;

@@ -23,7 +23,7 @@ use crate::finding::{Evidence, Finding, NodeEvidence, NodePoolEvidence, Subject}
 use crate::index::IndexedBlock;
 
 /// Everything that decides whether a node gets an address.
-const SOURCES: [Source; 6] = [
+pub(crate) const SOURCES: [Source; 6] = [
     Source::Blocks,
     Source::Affinities,
     Source::Pools,
