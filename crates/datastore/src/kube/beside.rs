@@ -27,7 +27,9 @@ pub(crate) async fn add(
     progress: &ProgressFn,
 ) -> Result<()> {
     let mut kinds = vec![kinds::node_names(), kinds::services(), kinds::pods()];
-    kinds.extend(kinds::machines(client.api()));
+    let machines = kinds::machines(client.api());
+    let has_machines = !machines.is_empty();
+    kinds.extend(machines);
     require(client, kinds.iter()).await?;
     let mut read = Snapshot::default();
     for listed in lists::<Snapshot>(client, kinds, &Counter::new(progress)).await? {
@@ -37,7 +39,7 @@ pub(crate) async fn add(
     read.nodes.clear();
     snapshot.absorb(read);
     snapshot.mark_read([Source::Pods, Source::Services]);
-    if client.api().has_kubevirt() {
+    if has_machines {
         snapshot.mark_read([Source::Machines]);
     }
     skip(snapshot, Source::Machines, NO_MACHINES);

@@ -23,8 +23,6 @@ use crate::error::Result;
 use crate::secret::redact_url;
 use crate::settings::KubernetesSettings;
 
-/// Items of one page. Pages of 500, as others ask for, take eight times as long for custom resources.
-pub(super) const PAGE: u32 = 5_000;
 /// Most bytes of an answer that is read whole.
 const MAX_WHOLE: usize = 64 << 20;
 /// Most bytes of an unsuccessful answer.
@@ -60,7 +58,6 @@ pub struct KubeClient {
     server: String,
     timeout: Duration,
     requests: AtomicU64,
-    page: u32,
     api: Api,
     /// Set once all permissions for a whole read are known to be there.
     pub(super) permitted: OnceCell<()>,
@@ -103,11 +100,11 @@ impl KubeClient {
             server,
             timeout: settings.request_timeout(),
             requests: AtomicU64::new(0),
-            page: PAGE,
             api: Api::default(),
             permitted: OnceCell::new(),
         };
         client.api = Api::discover(&client, &settings.api_group).await?;
+        client.api.whole_lists &= !settings.in_pages;
         Ok(Arc::new(client))
     }
 
@@ -124,11 +121,6 @@ impl KubeClient {
     /// The kinds that the cluster has.
     pub(super) fn api(&self) -> &Api {
         &self.api
-    }
-
-    /// Items of one page of a list.
-    pub(super) fn page(&self) -> u32 {
-        self.page
     }
 
     /// Asks for a path; gives the answer as soon as it begins.

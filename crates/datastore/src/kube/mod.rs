@@ -1,8 +1,9 @@
 //! Calico's data in Kubernetes: custom resources in one of two API groups, and the pods, nodes, services and machines
 //! that use addresses.
 //!
-//! Lists are read in large pages; each object is decoded while the answer still arrives, so that no list is held in
-//! memory. Built-in kinds come as protobuf, custom resources have JSON only.
+//! Each object is decoded while the answer still arrives, so that no list is held in memory. Lists come whole from
+//! servers that write them from their cache, and in large pages from older ones. Built-in kinds come as protobuf, custom
+//! resources have JSON only.
 
 mod beside;
 mod classify;

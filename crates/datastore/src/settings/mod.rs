@@ -148,6 +148,8 @@ pub struct KubernetesSettings {
     pub connect_timeout: Option<Duration>,
     /// How long the server may take to begin an answer, or to go on with one, where it is not the usual time.
     pub request_timeout: Option<Duration>,
+    /// Lists are read in pages, also where the server offers them whole: for connections that are slow.
+    pub in_pages: bool,
 }
 
 impl KubernetesSettings {
@@ -335,6 +337,7 @@ fn kubernetes(
         use_pod_cidr: values.flag("usePodCIDR"),
         connect_timeout: overrides.connect_timeout,
         request_timeout: None,
+        in_pages: false,
     }
 }
 

@@ -115,6 +115,25 @@ async fn an_answer_that_breaks_off_is_never_taken_for_a_whole_one() {
     assert!(matches!(html, KubeFailure::NotKubernetes(_)), "{html}");
 }
 
+/// A cluster whose server offers whole lists.
+fn recent(path: &str) -> Reply {
+    if path == "/version" { ok(r#"{"major":"1","minor":"33+"}"#) } else { healthy(path) }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_whole_list_that_breaks_off_is_read_in_pages() {
+    let (result, fake) = read(recent).await;
+    assert_eq!((result.unwrap().pods.len(), fake.count("/api/v1/pods?")), (1, 0));
+    let cut = || Reply::Cut(page("Pod", 1, ""));
+    let (result, fake) = read(move |path| if path == PODS { cut() } else { recent(path) }).await;
+    assert_eq!(
+        (result.unwrap().pods.len(), fake.count(PODS), fake.count("/api/v1/pods?limit=5000")),
+        (1, 2, 1)
+    );
+    let broken = failure(move |path| if path.starts_with(PODS) { cut() } else { recent(path) }).await;
+    assert!(matches!(broken, KubeFailure::Broken(_)), "{broken}");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_stops_to_answer_is_given_up_in_time() {
     let begun = page("Pod", 1, "")[..40].to_owned();

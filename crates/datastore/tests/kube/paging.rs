@@ -4,12 +4,13 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use calipam_datastore::Datastore;
 use calipam_datastore::observe::ProgressFn;
 use calipam_model::key::Key;
 use calipam_testkit::kube::{Flavour, create_in_etcd};
 use serde_json::{Value, json};
 
-use crate::support::{open, pod, resource, seed, server};
+use crate::support::{observe, open, pod, resource, seed, server, settings};
 
 /// More than two pages.
 const MANY: usize = 10_500;
@@ -41,7 +42,9 @@ async fn every_object_of_long_lists_comes_once() {
         .collect();
     create_in_etcd(&server, "/registry/pods/", &pods).unwrap();
 
-    let store = open(&server).await;
+    let mut settings = settings(&server.kubeconfig());
+    settings.kubernetes.in_pages = true;
+    let store = Datastore::open(&settings).await.unwrap();
     let (read, expected) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
     let (r, e) = (Arc::clone(&read), Arc::clone(&expected));
     let progress: ProgressFn = Arc::new(move |p| {
@@ -50,6 +53,9 @@ async fn every_object_of_long_lists_comes_once() {
     });
     let snapshot = store.observe(&progress).await.unwrap();
     assert!(snapshot.defects.is_empty());
+    let mut whole = observe(&open(&server).await).await.unwrap();
+    (whole.revision, whole.taken_at) = (snapshot.revision.clone(), snapshot.taken_at);
+    assert!(whole == snapshot, "whole lists and pages differ");
     assert_eq!((snapshot.handles.len(), snapshot.pods.len()), (MANY + 2, MANY + 1));
     let ids: BTreeSet<String> = snapshot.handles.iter().map(|h| h.value.id().to_string()).collect();
     assert_eq!(ids.len(), MANY + 2);
