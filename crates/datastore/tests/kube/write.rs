@@ -1,6 +1,9 @@
 //! Writing to real API servers, in both API groups.
 
+use std::collections::BTreeMap;
+
 use calipam_datastore::Datastore;
+use calipam_datastore::settings::{LocalFiles, Overrides, Settings};
 use calipam_datastore::write::{
     Batch, Change, Consent, Content, Expect, Object, Question, Stored, Swap, Writer,
 };
@@ -9,11 +12,11 @@ use calipam_model::block::Block;
 use calipam_model::handle::Handle;
 use calipam_model::key::Key;
 use calipam_model::snapshot::Revision;
-use calipam_testkit::kube::Flavour;
-use calipam_testkit::servers::KubeApiserver;
+use calipam_testkit::kube::{Flavour, create};
+use calipam_testkit::servers::{Etcd, KubeApiserver};
 use serde_json::{Value, json};
 
-use crate::support::{observe, open, seed, server};
+use crate::support::{observe, open, pod, seed, server};
 
 const HANDLE: &str = "k8s-pod-network.ABC";
 
@@ -199,4 +202,32 @@ async fn evidence_and_strangers_stop_a_write() {
         assert!(writer.commit(&two).await.is_err());
     })
     .await;
+}
+
+/// Evidence that lies in Kubernetes counts for writes to etcd, too.
+#[tokio::test(flavor = "multi_thread")]
+async fn pods_beside_etcd_are_evidence() {
+    let (etcd, server) = (Etcd::start().unwrap(), KubeApiserver::start().unwrap());
+    create(&server, "/api/v1/namespaces/default/pods", &[pod("web-0", "node-1")]).unwrap();
+    let overrides = Overrides {
+        etcd_endpoints: Some(etcd.endpoint()),
+        kubeconfig: Some(server.kubeconfig().display().to_string()),
+        ..Overrides::default()
+    };
+    let settings = Settings::resolve(&overrides, &BTreeMap::new(), &LocalFiles).unwrap();
+    let writer = writer(&Datastore::open(&settings).await.unwrap());
+    let (key, there) =
+        (Key::Handle("new".into()), Key::Pod { namespace: "default".into(), name: "web-0".into() });
+    let gone = Key::Pod { namespace: "default".into(), name: "web-1".into() };
+    let create = Change::create(key.clone(), &Object::Handle(Handle::new("new")));
+    let stored = writer.read(&[gone.clone(), key.clone(), there.clone()]).await.unwrap();
+    assert!(stored[0].is_none() && stored[1].is_none());
+    let version = stored[2].clone().unwrap().revision;
+    for evidence in [(there.clone(), Expect::Absent), (gone.clone(), Expect::At(version.clone()))] {
+        assert_eq!(commit(&writer, create.clone(), vec![evidence]).await, Swap::Lost);
+        assert!(read(&writer, &key).await.is_none());
+    }
+    let evidence = vec![(there, Expect::At(version)), (gone, Expect::Absent)];
+    assert!(is_done(&commit(&writer, create, evidence).await));
+    assert!(matches!(read(&writer, &key).await.unwrap().revision, Revision::Etcd(_)));
 }

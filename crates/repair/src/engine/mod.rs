@@ -19,7 +19,7 @@ use crate::interrupt::Interrupt;
 use crate::journal::Journal;
 
 /// Tasks that are under way at the same time.
-const IN_FLIGHT: usize = 64;
+const IN_FLIGHT: usize = 256;
 
 /// How often a swap that was lost is tried again while the guards hold: as often as Calico does.
 pub(crate) const RETRIES: usize = 100;
