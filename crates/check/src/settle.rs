@@ -97,7 +97,8 @@ fn unchanged(finding: &Finding, key: &Key, before: &Objects<'_>, after: &Objects
             };
             held(old) == held(new)
         }
-        _ => old.owner() == new.owner(),
+        // A block that was deleted and claimed again meanwhile is another one.
+        _ => (old.owner(), old.claim_time()) == (new.owner(), new.claim_time()),
     }
 }
 
