@@ -4,6 +4,7 @@
 //! look at the difference before you commit it.
 
 mod check;
+mod compare;
 mod completion;
 mod documents;
 mod errors;

@@ -7,7 +7,7 @@ use calipam_datastore::Datastore;
 use calipam_datastore::observe::Lookup;
 use calipam_model::snapshot::Snapshot;
 
-use crate::args::{Global, ShowArgs, Subject};
+use crate::args::{Format, Global, ShowArgs, Subject};
 use crate::connect;
 use crate::exit::{Failure, Outcome};
 use crate::output::Console;
@@ -77,6 +77,9 @@ fn compare(snapshot: &Snapshot, console: &Console) -> Result<Outcome, Failure> {
     };
     print::compare(&comparison, snapshot, console)?;
     let agree = comparison.nodes.iter().all(print::agrees);
+    if !agree && console.format == Format::Table {
+        console.hint("`calipam show --compare -o wide` names the addresses");
+    }
     Ok(if agree { Outcome::Clean } else { Outcome::Findings })
 }
 

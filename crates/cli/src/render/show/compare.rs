@@ -22,20 +22,23 @@ use Align::{Left, Right};
 pub fn compare(comparison: &Comparison, snapshot: &Snapshot, console: &Console) -> Result<(), Failure> {
     print("Comparison", comparison, snapshot, console, || {
         let endpoints = comparison.with_endpoints;
+        let wide = console.format == Format::Wide;
+        // Numbers stand on the right, the addresses of the wide table on the left.
+        let differing = if wide { Left } else { Right };
         let mut columns = vec![("NODE", Left), ("PODS", Right), ("IN KUBERNETES", Right)];
         columns.extend(endpoints.then_some(("IN ENDPOINTS", Right)));
         columns.extend([
             ("IN BLOCKS", Right),
             ("AGREED", Right),
-            ("NOT RECORDED", Right),
-            ("NOT USED", Right),
+            ("NOT RECORDED", differing),
+            ("NOT USED", differing),
         ]);
         if endpoints {
-            columns.extend([("WITHOUT ENDPOINT", Right), ("ENDPOINT ONLY", Right)]);
+            columns.extend([("WITHOUT ENDPOINT", differing), ("ENDPOINT ONLY", differing)]);
         }
         let mut grid = Grid::new(console, &columns);
         for node in &comparison.nodes {
-            grid.row(row(node, endpoints, console.format == Format::Wide));
+            grid.row(row(node, endpoints, wide));
         }
         let differing = comparison.nodes.iter().filter(|node| !agrees(node)).count();
         let notes = match differing {

@@ -1,0 +1,176 @@
+//! `calipam show --compare`: what Kubernetes runs against what Calico records.
+
+use calipam_testkit::kube::create;
+use calipam_testkit::servers::KubeApiserver;
+use serde_json::{Value, json};
+
+use super::kubernetes;
+use super::program::{Run, calipam, expected, on_example};
+
+const RESOURCES: &str = "/calico/resources/v3/projectcalico.org";
+
+/// A pod of the comparison, as each of the three sources has it.
+struct Workload {
+    name: &'static str,
+    /// The node as Calico calls it.
+    node: &'static str,
+    in_kubernetes: Option<&'static str>,
+    in_endpoint: Option<&'static str>,
+    in_block: Option<u8>,
+}
+
+const fn workload(
+    name: &'static str,
+    in_kubernetes: Option<&'static str>,
+    in_endpoint: Option<&'static str>,
+    in_block: Option<u8>,
+) -> Workload {
+    Workload { name, node: "node-1", in_kubernetes, in_endpoint, in_block }
+}
+
+/// On node-1 the sources differ in each way; node-2, which Calico calls worker-b, is in order.
+const WORKLOADS: [Workload; 7] = [
+    workload("healthy", Some("10.0.0.1"), Some("10.0.0.1"), Some(1)),
+    workload("moved", Some("10.0.0.2"), Some("10.0.0.5"), Some(2)),
+    workload("leaked", None, None, Some(3)),
+    workload("without-endpoint", Some("10.0.0.4"), None, Some(4)),
+    workload("without-pod", None, Some("10.0.0.6"), Some(6)),
+    workload("unrecorded", Some("10.0.0.7"), Some("10.0.0.7"), None),
+    Workload { node: "worker-b", ..workload("quiet", Some("10.0.0.9"), Some("10.0.0.9"), Some(9)) },
+];
+
+fn kubernetes_name(node: &str) -> &str {
+    if node == "worker-b" { "node-2" } else { node }
+}
+
+/// A block of eight addresses and what is recorded in it.
+fn block(node: &str, first: u8) -> Value {
+    let here: Vec<(u8, &Workload)> = WORKLOADS
+        .iter()
+        .filter(|w| w.node == node)
+        .filter_map(|w| Some((w.in_block?.checked_sub(first)?, w)))
+        .collect();
+    let place = |ordinal: u8| here.iter().position(|(at, _)| *at == ordinal);
+    let attribute = |w: &Workload| {
+        json!({"handle_id": format!("k8s-pod-network.{}", w.name), "secondary": {"namespace": "shop", "node": node,
+            "pod": w.name, "timestamp": "2026-05-01 10:12:00.123456789 +0000 UTC"}})
+    };
+    json!({
+        "cidr": format!("10.0.0.{first}/29"), "affinity": format!("host:{node}"),
+        "allocations": (0..8).map(place).collect::<Vec<_>>(),
+        "unallocated": (0..8).filter(|ordinal| place(*ordinal).is_none()).collect::<Vec<u8>>(),
+        "attributes": here.iter().map(|(_, w)| attribute(w)).collect::<Vec<_>>(),
+        "deleted": false,
+    })
+}
+
+/// The keys of Calico in etcd.
+fn keys() -> Vec<(String, Value)> {
+    let cluster = json!({"spec": {"clusterGUID": "0f0e1d2c3b4a59687786951423324150", "calicoVersion": "v3.32.1", "datastoreReady": true}});
+    let mut keys = vec![
+        (format!("{RESOURCES}/clusterinformations/default"), cluster),
+        (format!("{RESOURCES}/ippools/default"), json!({"spec": {"cidr": "10.0.0.0/16", "blockSize": 29}})),
+    ];
+    for (node, first) in [("node-1", 0), ("worker-b", 8)] {
+        let reference =
+            json!({"spec": {"orchRefs": [{"nodeName": kubernetes_name(node), "orchestrator": "k8s"}]}});
+        keys.push((format!("{RESOURCES}/nodes/{node}"), reference));
+        keys.push((format!("/calico/ipam/v2/assignment/ipv4/block/10.0.0.{first}-29"), block(node, first)));
+    }
+    for (workload, address) in WORKLOADS.iter().filter_map(|w| Some((w, w.in_endpoint?))) {
+        let escaped = |text: &str| text.replace('-', "--");
+        let name = format!("{}-k8s-{}-eth0", escaped(workload.node), escaped(workload.name));
+        let spec = json!({"orchestrator": "k8s", "node": workload.node, "pod": workload.name, "endpoint": "eth0",
+            "ipNetworks": [format!("{address}/32")]});
+        let endpoint = json!({"metadata": {"name": name, "namespace": "shop"}, "spec": spec});
+        keys.push((format!("{RESOURCES}/workloadendpoints/shop/{name}"), endpoint));
+    }
+    keys
+}
+
+/// An API server whose etcd holds Calico's keys as well.
+fn server() -> KubeApiserver {
+    let server = KubeApiserver::start().unwrap();
+    server
+        .etcd()
+        .with_client(async |mut client| {
+            for (key, value) in keys() {
+                client.put(key, value.to_string(), None).await?;
+            }
+            Ok(())
+        })
+        .unwrap();
+    let object =
+        |kind: &str, metadata: Value| json!({"apiVersion": "v1", "kind": kind, "metadata": metadata});
+    create(&server, "/api/v1/namespaces", &[object("Namespace", json!({"name": "shop"}))]).unwrap();
+    for name in ["node-1", "node-2"] {
+        create(&server, "/api/v1/nodes", &[object("Node", json!({"name": name}))]).unwrap();
+    }
+    for (workload, address) in WORKLOADS.iter().filter_map(|w| Some((w, w.in_kubernetes?))) {
+        add_pod(&server, "shop", workload.name, kubernetes_name(workload.node), address);
+    }
+    server
+}
+
+/// A running pod with one address.
+fn add_pod(server: &KubeApiserver, namespace: &str, name: &str, node: &str, address: &str) {
+    let path = format!("/api/v1/namespaces/{namespace}/pods");
+    let mut pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": namespace},
+        "spec": {"nodeName": node, "containers": [{"name": "c", "image": "i"}]}});
+    create(server, &path, std::slice::from_ref(&pod)).unwrap();
+    pod["status"] = json!({"phase": "Running", "podIP": address, "podIPs": [{"ip": address}]});
+    let set = server.request("PUT", &format!("{path}/{name}/status"), &pod.to_string()).unwrap();
+    assert_eq!(set.status, 200, "{}", set.body);
+}
+
+/// The transcript without what differs from run to run.
+fn lasting(run: &Run, location: &str) -> String {
+    let mut text = run.transcript().replace(location, "http://127.0.0.1:2379");
+    for field in ["takenAt: ", "revision: ", "\"takenAt\": ", "\"revision\": "] {
+        let lines: Vec<String> = text
+            .lines()
+            .map(|line| match line.split_once(field) {
+                Some((before, value)) => {
+                    let comma = if value.ends_with(',') { "," } else { "" };
+                    format!("{before}{field}…{comma}")
+                }
+                None => line.to_owned(),
+            })
+            .collect();
+        text = lines.join("\n") + "\n";
+    }
+    text
+}
+
+#[test]
+fn each_way_in_which_etcd_and_kubernetes_differ() {
+    let server = server();
+    let (etcd, kubeconfig) = (server.etcd().endpoint(), server.kubeconfig());
+    let connection = ["--etcd-endpoints", &etcd, "--kubeconfig", kubeconfig.to_str().unwrap()];
+    let compare = |format| calipam(&[&["show", "--compare", "-o", format], &connection[..]].concat());
+    for format in ["table", "wide", "yaml", "json"] {
+        expected!(format!("show-compare-{format}"), lasting(&compare(format), &etcd));
+    }
+    let json: Value = serde_json::from_str(&compare("json").stdout).unwrap();
+    let mut yaml: Value = serde_yaml::from_str(&compare("yaml").stdout).unwrap();
+    for field in ["takenAt", "revision"] {
+        yaml["cluster"][field] = json["cluster"][field].clone();
+    }
+    assert_eq!(json, yaml);
+    assert_eq!((&json["apiVersion"], &json["kind"]), (&"calipam/v1".into(), &"Comparison".into()));
+}
+
+/// Without endpoints there are no columns of them.
+#[test]
+fn on_the_kubernetes_datastore_pods_stand_against_blocks() {
+    let server = kubernetes::server();
+    let compare = || kubernetes::on_kubernetes(&server, &["show", "--compare"]);
+    expected!("show-compare-kubernetes", lasting(&compare(), &server.url()));
+    add_pod(&server, "default", "web-0", "node-1", "10.0.0.1");
+    expected!("show-compare-kubernetes-agreed", lasting(&compare(), &server.url()));
+}
+
+#[test]
+fn without_pods_there_is_nothing_to_compare() {
+    expected!("show-compare-without-pods", on_example(&["show", "--compare"]).transcript());
+}
