@@ -4,12 +4,13 @@ use std::collections::BTreeSet;
 
 use calipam_datastore::Datastore;
 use calipam_datastore::write::Consent;
+use calipam_model::edit::{Edit, Step};
 use calipam_model::key::Key;
 
 use crate::engine::Execution;
 use crate::error::RepairError;
 use crate::session::{Options, Purpose, carry_out};
-use crate::step::{Edit, Step, groups};
+use crate::step::groups;
 
 /// Carries out steps that were planned for `cluster`, many at the same time. Each step reads its objects
 /// again, checks its guards, and is written by compare-and-swap; a step whose guards fail is abandoned

@@ -20,5 +20,4 @@ pub use self::execute::execute;
 pub use self::interrupt::Interrupt;
 pub use self::left_lock::{LeftLock, left_lock, left_locks};
 pub use self::session::Options;
-pub use self::step::{AffinityEdit, BlockEdit, Edit, HandleEdit, Held, Step};
 pub use self::undo::{NotUndone, UndoObject, UndoPlan, UndoStep, undo};

@@ -15,21 +15,14 @@ use bytes::Bytes;
 use calipam_model::key::Key;
 use calipam_model::snapshot::{DatastoreKind, Revision};
 
+pub use calipam_model::edit::Expect;
+
 pub use self::consent::{Consent, Question};
 pub use self::object::{Content, Object, Stored};
 use crate::error::{Error, Result};
 use crate::etcd::EtcdClient;
 use crate::kube::KubeClient;
 use crate::store::Datastore;
-
-/// What has to be true of a key for a write to take place.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Expect {
-    /// Nothing is stored there.
-    Absent,
-    /// What is stored there is this version.
-    At(Revision),
-}
 
 /// One change of one object.
 #[derive(Clone, Debug)]

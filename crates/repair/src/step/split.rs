@@ -3,11 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use calipam_datastore::write::{Expect, Limits};
+use calipam_datastore::write::Limits;
+use calipam_model::edit::{BlockEdit, Edit, Expect, HandleEdit, Step};
 use calipam_model::key::Key;
 
 use super::task::EditTask;
-use super::{BlockEdit, Edit, HandleEdit, Step};
 use crate::engine::{Group, Task};
 
 /// The groups of the steps. A step that is too large for one batch is made in several: the release of a

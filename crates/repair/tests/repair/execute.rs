@@ -8,11 +8,10 @@ use calipam_model::IpNet;
 use calipam_model::affinity::{AffinityKey, AffinityState, AffinityType};
 use calipam_model::attributes::Attribute;
 use calipam_model::block::{Block, BlockOwner};
+use calipam_model::edit::{AffinityEdit, BlockEdit, Edit, HandleEdit, Held, Step};
 use calipam_model::key::Key;
 use calipam_model::snapshot::Snapshot;
-use calipam_repair::{
-    AffinityEdit, BlockEdit, Edit, Execution, HandleEdit, Held, Options, RepairError, Step, execute,
-};
+use calipam_repair::{Execution, Options, RepairError, execute};
 use calipam_testkit::servers::Etcd;
 
 use crate::cluster::{Entries, consent, dump, guid, journal_path, observe, start};

@@ -7,8 +7,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use calipam_datastore::Datastore;
 use calipam_model::block::Block;
+use calipam_model::edit::Step;
 use calipam_repair::journal::{Recorded, settle};
-use calipam_repair::{Event, Options, Step, UndoPlan, execute, left_locks, undo};
+use calipam_repair::{Event, Options, UndoPlan, execute, left_locks, undo};
 use rustix::process::{Signal, getpid, kill_process};
 
 use crate::cluster::{
