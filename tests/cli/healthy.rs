@@ -1,0 +1,189 @@
+//! Clusters in which something unusual is going on and nothing is wrong.
+
+use calipam_testkit::kube::{Flavour, create, install_kubevirt};
+use serde_json::{Value, json};
+
+use super::kube_cluster::{KubeCluster, Record, cni_annotations, pod};
+
+/// Makes a cluster, which must have no finding; then takes something away whose absence must be found, to show that
+/// the cluster was looked at.
+fn both_flavours(make: impl Fn(&KubeCluster), take_away: Option<(&str, &str)>) {
+    for flavour in [Flavour::Classic, Flavour::Native] {
+        let cluster = KubeCluster::start(flavour);
+        cluster.add_node("node-1", json!({}));
+        cluster.add_node("node-2", json!({}));
+        make(&cluster);
+        assert_eq!(cluster.findings(), [""; 0], "{flavour:?}");
+        if let Some((path, finding)) = take_away {
+            let deleted =
+                cluster.server.request("DELETE", &format!("{path}?gracePeriodSeconds=0"), "").unwrap();
+            assert_eq!(deleted.status, 200, "{}", deleted.body);
+            assert_eq!(cluster.findings(), [finding], "{flavour:?}");
+        }
+    }
+}
+
+/// A service of type LoadBalancer, and the ingress that its controller gave it.
+fn add_service(cluster: &KubeCluster, name: &str, class: Option<&str>, ingress: Value) {
+    let path = "/api/v1/namespaces/default/services";
+    let mut spec = json!({"type": "LoadBalancer", "ports": [{"port": 80}]});
+    if let Some(class) = class {
+        spec["loadBalancerClass"] = class.into();
+    }
+    let object = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": name}, "spec": spec});
+    create(&cluster.server, path, &[object]).unwrap();
+    let got = cluster.server.request("GET", &format!("{path}/{name}"), "").unwrap();
+    let mut object: Value = serde_json::from_str(&got.body).unwrap();
+    object["status"] = json!({"loadBalancer": {"ingress": ingress}});
+    let set = cluster.server.request("PUT", &format!("{path}/{name}/status"), &object.to_string()).unwrap();
+    assert_eq!(set.status, 200, "{}", set.body);
+}
+
+/// What a cloud gives to services is none of Calico's business: an address of its own, a name, and even an address
+/// that lies in a pool for pods.
+#[test]
+fn a_cloud_balances_the_load() {
+    both_flavours(
+        |cluster| {
+            let cloud = [
+                ("by-address", json!([{"ip": "203.0.113.7"}])),
+                ("by-name", json!([{"hostname": "a1b2.elb.example.com"}])),
+                ("inside", json!([{"ip": "10.0.0.9"}])),
+                ("not-yet", json!([])),
+            ];
+            for (name, ingress) in cloud {
+                add_service(cluster, name, None, ingress);
+            }
+            let record = Record::of_pod(1, "default", "web-0", "node-1");
+            cluster.add_block("10.0.0.0/26", "node-1", &[record]);
+            cluster.add_pods(&[pod("default", "web-0", "node-1", "10.0.0.1", 1)]);
+        },
+        Some(("/api/v1/namespaces/default/pods/web-0", "error leaked-address 10.0.0.1 no-owner")),
+    );
+}
+
+/// Calico and a cloud side by side, told apart by the class.
+#[test]
+fn a_cloud_and_calico_balance_the_load() {
+    both_flavours(
+        |cluster| {
+            let pool = json!({"cidr": "10.250.0.0/24", "blockSize": 26, "allowedUses": ["LoadBalancer"]});
+            cluster.add("ippools", "IPPool", "load-balancers", pool);
+            let controllers = json!({"controllers": {"loadBalancer": {"assignIPs": "AllServices"}}});
+            cluster.add(
+                "kubecontrollersconfigurations",
+                "KubeControllersConfiguration",
+                "default",
+                controllers,
+            );
+            add_service(cluster, "of-cloud", Some("example.com/cloud"), json!([{"ip": "203.0.113.7"}]));
+            add_service(cluster, "of-calico", Some("calico"), json!([{"ip": "10.250.0.1", "ipMode": "VIP"}]));
+            let owner = json!({"type": "LoadBalancer", "namespace": "default", "service": "of-calico"});
+            let record = Record::new(1, "lb-6cnkqxpr2hbkrbkfjh0pzv3wkqchbvkf2tn8m3d0", owner);
+            cluster.add_block("10.250.0.0/26", "virtual:load-balancer", &[record]);
+        },
+        Some((
+            "/api/v1/namespaces/default/services/of-calico",
+            "error leaked-address 10.250.0.1 service-gone",
+        )),
+    );
+}
+
+/// The kubelet gave pods new sandboxes: same pod, new container, another address, and the old one is free again.
+/// One status lags behind; one sandbox is being made at this moment.
+#[test]
+fn pods_were_restarted_in_place() {
+    both_flavours(
+        |cluster| {
+            let record = |ordinal, name: &str, container: &str| {
+                let handle = format!("k8s-pod-network.{container}");
+                Record::new(ordinal, &handle, json!({"namespace": "default", "node": "node-1", "pod": name}))
+            };
+            let records = [
+                record(5, "same-address", "b2"),
+                record(6, "new-address", "d4"),
+                record(7, "right-now", "e5"),
+            ];
+            cluster.add_block("10.0.0.0/26", "node-1", &records);
+            let sandbox = |name: &str, container: &str, address: &str, number| {
+                let mut pod = pod("default", name, "node-1", address, number);
+                pod["metadata"]["annotations"] = cni_annotations(container, address);
+                pod["status"]["containerStatuses"] = json!([{"name": "c", "image": "i", "imageID": "", "ready": true,
+                "restartCount": 3, "containerID": format!("containerd://{container}")}]);
+                pod
+            };
+            let mut right_now = sandbox("right-now", "e4", "10.0.0.7", 3);
+            for blank in ["cni.projectcalico.org/podIP", "cni.projectcalico.org/podIPs"] {
+                right_now["metadata"]["annotations"][blank] = "".into();
+            }
+            let others =
+                [sandbox("same-address", "b2", "10.0.0.5", 1), sandbox("new-address", "d4", "10.0.0.6", 2)];
+            cluster.add_pods(&others);
+            cluster.add_pods(&[right_now]);
+        },
+        Some(("/api/v1/namespaces/default/pods/right-now", "error leaked-address 10.0.0.7 no-owner")),
+    );
+}
+
+/// A finished pod's status names its address for ever, also when another pod has got it.
+#[test]
+fn an_address_was_given_to_the_next_pod() {
+    both_flavours(
+        |cluster| {
+            cluster.add_block("10.0.0.0/26", "node-1", &[Record::of_pod(5, "default", "job-2", "node-1")]);
+            let mut before = pod("default", "job-1", "node-1", "10.0.0.5", 1);
+            before["status"]["phase"] = "Succeeded".into();
+            before["metadata"]["annotations"] = cni_annotations("a1", "10.0.0.5");
+            let mut after = pod("default", "job-2", "node-1", "10.0.0.5", 2);
+            after["metadata"]["annotations"] = cni_annotations("b2", "10.0.0.5");
+            cluster.add_pods(&[before, after]);
+        },
+        Some(("/api/v1/namespaces/default/pods/job-2", "error leaked-address 10.0.0.5 no-owner")),
+    );
+}
+
+/// Source and target of a live migration share the machine's address; another machine is stopped and keeps its own.
+#[test]
+fn a_virtual_machine_migrates() {
+    both_flavours(
+        |cluster| {
+            install_kubevirt(&cluster.server).unwrap();
+            cluster.add_namespace("vms");
+            let object = |kind: &str, name: &str| json!({"apiVersion": "kubevirt.io/v1", "kind": kind, "metadata": {"name": name, "namespace": "vms"}, "spec": {}});
+            let at = |plural: &str| format!("/apis/kubevirt.io/v1/namespaces/vms/{plural}");
+            let machines = [object("VirtualMachine", "vm-1"), object("VirtualMachine", "stopped")];
+            create(&cluster.server, &at("virtualmachines"), &machines).unwrap();
+            let instance = object("VirtualMachineInstance", "vm-1");
+            create(&cluster.server, &at("virtualmachineinstances"), &[instance]).unwrap();
+
+            let side = |node: &str, pod: &str| {
+                json!({"namespace": "vms", "node": node, "pod": pod, "timestamp": "2026-05-01 10:12:00 +0000 UTC",
+                "vm-uid": "b6b1e547", "vmi-name": "vm-1", "vmi-uid": "0b1f7d1c"})
+            };
+            let mut moving =
+                Record::new(2, "k8s-pod-network.vmi.vms.vm-1", side("node-1", "virt-launcher-vm-1-aaaaa"));
+            let mut target = side("node-2", "virt-launcher-vm-1-bbbbb");
+            target["vmim-uid"] = "5c1f".into();
+            moving.attribute["alternateOwnerAttrs"] = target;
+            // What a machine leaves that is stopped: the handle alone.
+            let mut stopped = Record::new(3, "k8s-pod-network.vmi.vms.stopped", json!({}));
+            stopped.attribute.as_object_mut().unwrap().remove("secondary");
+            cluster.add_block("10.0.0.0/26", "node-1", &[moving, stopped]);
+
+            let launcher = |name: &str, node: &str, number| {
+                let mut pod = pod("vms", name, node, "10.0.0.2", number);
+                pod["metadata"]["annotations"] = cni_annotations(name, "10.0.0.2");
+                pod["metadata"]["ownerReferences"] = json!([{"apiVersion": "kubevirt.io/v1", "controller": true,
+                "kind": "VirtualMachineInstance", "name": "vm-1", "uid": "0b1f7d1c"}]);
+                pod
+            };
+            let mut target = launcher("virt-launcher-vm-1-bbbbb", "node-2", 2);
+            target["metadata"]["labels"] = json!({"kubevirt.io/migrationJobUID": "5c1f"});
+            cluster.add_pods(&[launcher("virt-launcher-vm-1-aaaaa", "node-1", 1), target]);
+        },
+        Some((
+            "/apis/kubevirt.io/v1/namespaces/vms/virtualmachines/stopped",
+            "error leaked-address 10.0.0.3 vm-gone",
+        )),
+    );
+}

@@ -1,0 +1,159 @@
+//! A small cluster of Calico's objects on a test's API server, as Calico writes them.
+
+use calipam_model::affinity::{AffinityKey, AffinityType};
+use calipam_testkit::kube::{Flavour, create, create_in_etcd, install};
+use calipam_testkit::servers::KubeApiserver;
+use serde_json::{Value, json};
+
+use super::program::{Run, calipam};
+
+/// A cluster with a pool of blocks with 64 addresses.
+pub struct KubeCluster {
+    pub server: KubeApiserver,
+    flavour: Flavour,
+}
+
+/// An address that a block records: its place in the block, its handle and the attributes of its owner.
+pub struct Record {
+    pub ordinal: u64,
+    pub handle: String,
+    pub attribute: Value,
+}
+
+impl Record {
+    /// The record of an ordinary pod.
+    pub fn of_pod(ordinal: u64, namespace: &str, pod: &str, node: &str) -> Self {
+        let handle = format!("k8s-pod-network.{namespace}-{pod}");
+        Self::new(ordinal, &handle, json!({"namespace": namespace, "node": node, "pod": pod}))
+    }
+
+    /// A record that is old enough to be judged.
+    pub fn new(ordinal: u64, handle: &str, mut owner: Value) -> Self {
+        owner["timestamp"] = "2026-05-01 10:12:00.123456789 +0000 UTC".into();
+        let attribute = json!({"handle_id": handle, "secondary": owner});
+        Self { ordinal, handle: handle.to_owned(), attribute }
+    }
+}
+
+impl KubeCluster {
+    /// A server with Calico's kinds and configuration.
+    pub fn start(flavour: Flavour) -> Self {
+        let server = KubeApiserver::start().unwrap();
+        install(&server, flavour).unwrap();
+        let cluster = Self { server, flavour };
+        let info = json!({"clusterGUID": "0f0e1d2c3b4a59687786951423324150", "calicoVersion": "v3.32.1", "datastoreReady": true});
+        cluster.add("clusterinformations", "ClusterInformation", "default", info);
+        cluster.add(
+            "ippools",
+            "IPPool",
+            "default-ipv4-ippool",
+            json!({"cidr": "10.0.0.0/16", "blockSize": 26}),
+        );
+        let config = json!({"strictAffinity": false, "autoAllocateBlocks": true});
+        match flavour {
+            Flavour::Classic => cluster.add("ipamconfigs", "IPAMConfig", "default", config),
+            Flavour::Native => cluster.add("ipamconfigurations", "IPAMConfiguration", "default", config),
+        }
+        cluster
+    }
+
+    /// Creates one of Calico's objects.
+    pub fn add(&self, plural: &str, kind: &str, name: &str, spec: Value) {
+        self.create(plural, json!({"kind": kind, "metadata": {"name": name}, "spec": spec}));
+    }
+
+    fn create(&self, plural: &str, mut object: Value) {
+        object["apiVersion"] = self.flavour.api_version().into();
+        create(&self.server, &self.flavour.path(plural), &[object]).unwrap();
+    }
+
+    /// Creates a namespace.
+    pub fn add_namespace(&self, name: &str) {
+        let object = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
+        create(&self.server, "/api/v1/namespaces", &[object]).unwrap();
+    }
+
+    /// Creates a node.
+    pub fn add_node(&self, name: &str, annotations: Value) {
+        let object = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "annotations": annotations}});
+        create(&self.server, "/api/v1/nodes", &[object]).unwrap();
+    }
+
+    /// Creates a block of 64 addresses with its affinity and the handles of its records. `owner` is a node or, as
+    /// Calico writes it, `virtual:load-balancer`.
+    pub fn add_block(&self, cidr: &str, owner: &str, records: &[Record]) {
+        let (kind, owner) = owner.split_once(':').unwrap_or(("host", owner));
+        let place = |ordinal| records.iter().position(|record| record.ordinal == ordinal);
+        let name = cidr.replace(['.', '/'], "-");
+        let numbers: serde_json::Map<String, Value> = records
+            .iter()
+            .map(|r| (r.ordinal.to_string(), json!(1777630272123456789_u64 + r.ordinal)))
+            .collect();
+        let spec = json!({
+            "cidr": cidr, "affinity": format!("{kind}:{owner}"), "strictAffinity": false, "deleted": false,
+            "allocations": (0..64).map(place).collect::<Vec<_>>(),
+            "unallocated": (0..64).filter(|ordinal| place(*ordinal).is_none()).collect::<Vec<_>>(),
+            "attributes": records.iter().map(|r| &r.attribute).collect::<Vec<_>>(),
+            "sequenceNumber": 1777630272123457000_u64, "sequenceNumberForAllocation": numbers,
+        });
+        self.add("ipamblocks", "IPAMBlock", &name, spec);
+        let key = AffinityKey {
+            kind: AffinityType::parse(kind),
+            node: owner.to_owned(),
+            cidr: cidr.parse().unwrap(),
+        };
+        let labels: serde_json::Map<String, Value> =
+            key.labels().into_iter().map(|(name, value)| (name.to_owned(), value.into())).collect();
+        let deleted = if self.flavour == Flavour::Classic { json!("false") } else { json!(false) };
+        let spec =
+            json!({"cidr": cidr, "node": owner, "state": "confirmed", "type": kind, "deleted": deleted});
+        let metadata = json!({"name": format!("{owner}-{name}"), "labels": labels});
+        self.create("blockaffinities", json!({"kind": "BlockAffinity", "metadata": metadata, "spec": spec}));
+        for id in records.iter().map(|record| &record.handle) {
+            let spec = json!({"handleID": id, "block": {cidr: 1}, "deleted": false});
+            self.add("ipamhandles", "IPAMHandle", &id.to_lowercase(), spec);
+        }
+    }
+
+    /// Stores pods as they are, in states that only a kubelet brings about. Give each a UID of its own.
+    pub fn add_pods(&self, pods: &[Value]) {
+        create_in_etcd(&self.server, "/registry/pods/", pods).unwrap();
+    }
+
+    /// Runs the program on the cluster.
+    pub fn run(&self, arguments: &[&str]) -> Run {
+        let kubeconfig = self.server.kubeconfig();
+        let connection = ["--datastore", "kubernetes", "--kubeconfig", kubeconfig.to_str().unwrap()];
+        calipam(&[arguments, &connection].concat())
+    }
+
+    /// `severity code subject [reasons]` of every finding of a check.
+    pub fn findings(&self) -> Vec<String> {
+        let run = self.run(&["check", "-o", "json", "--settle", "0"]);
+        let report: Value = serde_json::from_str(&run.stdout).unwrap_or_else(|e| panic!("{e}: {run:?}"));
+        let line = |finding: &Value| {
+            let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+            let reasons = finding["evidence"]["reasons"].as_array().cloned().unwrap_or_default();
+            let words = [&finding["severity"], &finding["code"], &finding["subject"]["name"]].map(text);
+            words.into_iter().chain(reasons.iter().map(text)).collect::<Vec<_>>().join(" ")
+        };
+        report["findings"].as_array().unwrap().iter().map(line).collect()
+    }
+}
+
+/// A running pod with one address in its status, and a UID made of a number that no other pod has.
+pub fn pod(namespace: &str, name: &str, node: &str, address: &str, number: usize) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {"name": name, "namespace": namespace, "creationTimestamp": "2026-05-01T10:00:00Z",
+            "uid": format!("00000000-0000-0000-0000-{number:012}")},
+        "spec": {"nodeName": node, "containers": [{"name": "c", "image": "i"}]},
+        "status": {"phase": "Running", "podIP": address, "podIPs": [{"ip": address}]},
+    })
+}
+
+/// The annotations that the CNI plugin writes.
+pub fn cni_annotations(container: &str, address: &str) -> Value {
+    json!({"cni.projectcalico.org/containerID": container, "cni.projectcalico.org/podIP": format!("{address}/32"),
+        "cni.projectcalico.org/podIPs": format!("{address}/32")})
+}

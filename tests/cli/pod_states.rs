@@ -1,0 +1,192 @@
+//! Every state of a pod (facts 2.12): whether its record is kept, and whether it uses its address.
+
+use calipam_testkit::kube::Flavour;
+use serde_json::{Value, json};
+
+use super::kube_cluster::{KubeCluster, Record, cni_annotations, pod};
+
+/// What a check says of a record that names the pod.
+#[derive(Clone, Copy)]
+enum Recorded {
+    Kept,
+    Leaked(&'static str),
+}
+
+use Recorded::{Kept, Leaked};
+
+/// A state: its name, what it changes in a running pod of that address, what becomes of the record, and
+/// whether the pod uses the address, so that it is missed where it is not recorded.
+type State = (&'static str, fn(&mut Value, &str), Recorded, bool);
+
+const STATES: [State; 22] = [
+    ("all-statuses", |_, _| {}, Kept, true),
+    ("pod-ips-only", |pod, ip| status(pod, json!({"phase": "Running", "podIPs": [{"ip": ip}]})), Kept, true),
+    ("pod-ip-only", |pod, ip| status(pod, json!({"phase": "Running", "podIP": ip})), Kept, true),
+    ("annotations-only", |pod, ip| without_status(pod, cni_annotations("3f9a", ip)), Kept, true),
+    (
+        "one-annotation-only",
+        |pod, ip| without_status(pod, json!({"cni.projectcalico.org/podIP": ip})),
+        Kept,
+        true,
+    ),
+    (
+        "aws-annotation-only",
+        |pod, ip| without_status(pod, json!({"vpc.amazonaws.com/pod-ips": ip})),
+        Kept,
+        true,
+    ),
+    ("network-status-only", |pod, ip| without_status(pod, network_status(ip)), Kept, false),
+    ("pending", |pod, _| status(pod, json!({"phase": "Pending"})), Kept, false),
+    (
+        "pending-with-sandbox",
+        |pod, ip| {
+            status(pod, json!({"phase": "Pending"}));
+            annotate(pod, cni_annotations("3f9a", ip));
+        },
+        Kept,
+        true,
+    ),
+    (
+        "not-scheduled",
+        |pod, _| {
+            status(pod, json!({"phase": "Pending"}));
+            pod["spec"].as_object_mut().unwrap().remove("nodeName");
+        },
+        Leaked("pod-moved"),
+        false,
+    ),
+    ("unknown", |pod, _| pod["status"]["phase"] = "Unknown".into(), Kept, true),
+    ("succeeded", |pod, ip| finished(pod, "Succeeded", ip), Leaked("pod-finished"), false),
+    ("failed", |pod, ip| finished(pod, "Failed", ip), Leaked("pod-finished"), false),
+    ("completed", |pod, ip| finished(pod, "Completed", ip), Leaked("pod-finished"), false),
+    (
+        "evicted",
+        |pod, _| status(pod, json!({"phase": "Failed", "reason": "Evicted"})),
+        Leaked("pod-finished"),
+        false,
+    ),
+    ("terminating", |pod, _| deleting(pod), Kept, true),
+    (
+        "terminating-annotated",
+        |pod, ip| {
+            deleting(pod);
+            annotate(pod, cni_annotations("3f9a", ip));
+        },
+        Kept,
+        true,
+    ),
+    (
+        "torn-down",
+        |pod, _| {
+            deleting(pod);
+            annotate(pod, blank_annotations());
+        },
+        Leaked("pod-finished"),
+        false,
+    ),
+    (
+        "torn-down-on-aws",
+        |pod, _| {
+            deleting(pod);
+            annotate(pod, json!({"vpc.amazonaws.com/pod-ips": ""}));
+        },
+        Leaked("pod-finished"),
+        false,
+    ),
+    // Between two sandboxes: the annotation is blank, the status names the address still.
+    ("between-sandboxes", |pod, _| annotate(pod, blank_annotations()), Kept, false),
+    (
+        "host-networked",
+        |pod, _| pod["spec"]["hostNetwork"] = true.into(),
+        Leaked("pod-has-other-address"),
+        false,
+    ),
+    (
+        "past-ipam",
+        |pod, ip| annotate(pod, json!({"cni.projectcalico.org/ipAddrsNoIpam": json!([ip]).to_string()})),
+        Kept,
+        false,
+    ),
+];
+
+fn status(pod: &mut Value, status: Value) {
+    pod["status"] = status;
+}
+
+fn annotate(pod: &mut Value, annotations: Value) {
+    pod["metadata"]["annotations"] = annotations;
+}
+
+fn without_status(pod: &mut Value, annotations: Value) {
+    status(pod, json!({"phase": "Running"}));
+    annotate(pod, annotations);
+}
+
+fn network_status(ip: &str) -> Value {
+    json!({"k8s.v1.cni.cncf.io/network-status": json!([{"name": "k8s-pod-network", "ips": [ip]}]).to_string()})
+}
+
+fn blank_annotations() -> Value {
+    json!({"cni.projectcalico.org/containerID": "3f9a", "cni.projectcalico.org/podIP": "",
+        "cni.projectcalico.org/podIPs": ""})
+}
+
+/// The annotations stay filled until the sandbox is taken away.
+fn finished(pod: &mut Value, phase: &str, ip: &str) {
+    pod["status"]["phase"] = phase.into();
+    annotate(pod, cni_annotations("3f9a", ip));
+}
+
+fn deleting(pod: &mut Value) {
+    pod["metadata"]["deletionTimestamp"] = "2026-05-01T11:00:00Z".into();
+    pod["metadata"]["deletionGracePeriodSeconds"] = 30.into();
+}
+
+/// Each state twice: with an address that is recorded for the pod, and with one that is free in a block.
+fn every_state(flavour: Flavour) {
+    let cluster = KubeCluster::start(flavour);
+    cluster.add_node("node-1", json!({}));
+    let mut pods = Vec::new();
+    let mut expected = Vec::new();
+    for (number, (name, change, recorded, uses)) in STATES.iter().enumerate() {
+        for (third, suffix) in [(0, ""), (1, "-unrecorded")] {
+            let address = format!("10.0.{third}.{number}");
+            let mut made = pod("default", &format!("{name}{suffix}"), "node-1", &address, pods.len());
+            change(&mut made, &address);
+            pods.push(made);
+        }
+        if *uses {
+            expected.push(format!("critical unallocated-in-use 10.0.1.{number} # {name}"));
+        }
+        if let Leaked(reason) = recorded {
+            expected.push(format!("error leaked-address 10.0.0.{number} {reason} # {name}"));
+        }
+    }
+    let record =
+        |(number, (name, ..)): (usize, &State)| Record::of_pod(number as u64, "default", name, "node-1");
+    cluster.add_block("10.0.0.0/26", "node-1", &STATES.iter().enumerate().map(record).collect::<Vec<_>>());
+    cluster.add_block("10.0.1.0/26", "node-1", &[]);
+    cluster.add_pods(&pods);
+
+    // The name of the state says in a failure what it is about.
+    let named = |line: String| {
+        let address = line.split(' ').nth(2).unwrap_or_default();
+        let number = address.rsplit('.').next().and_then(|last| last.parse::<usize>().ok());
+        let name = number.and_then(|number| STATES.get(number)).map_or("no state", |state| state.0);
+        format!("{line} # {name}")
+    };
+    let mut found: Vec<String> = cluster.findings().into_iter().map(named).collect();
+    found.sort();
+    expected.sort();
+    assert_eq!(found, expected);
+}
+
+#[test]
+fn in_the_classic_api_group() {
+    every_state(Flavour::Classic);
+}
+
+#[test]
+fn in_the_native_api_group() {
+    every_state(Flavour::Native);
+}
