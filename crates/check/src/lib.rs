@@ -13,13 +13,16 @@ mod rules;
 mod settle;
 pub mod views;
 
+use std::net::IpAddr;
+
+use calipam_model::attributes::AttributeRef;
 use calipam_model::snapshot::Snapshot;
 use jiff::SignedDuration;
 
 pub use self::code::{Code, Severity, UnknownCode};
 pub use self::finding::*;
 pub use self::report::{ClusterIdentity, Counts, Filter, Report};
-pub use self::settle::{settle, suspects};
+pub use self::settle::{revisions, settle, suspects};
 use crate::index::Index;
 
 /// Allocations younger than this are not judged where the cluster configures nothing.
@@ -71,6 +74,27 @@ impl<'s> Context<'s> {
             strict_affinity: snapshot.effective_ipam_config().is_some_and(|c| c.strict_affinity),
         }
     }
+}
+
+impl Context<'_> {
+    /// Who uses an address, by all evidence that accuses.
+    pub fn owners_of(&self, address: IpAddr) -> Vec<OwnerEvidence> {
+        let uses = self.index.uses_of(address).iter();
+        let mut owners: Vec<OwnerEvidence> =
+            uses.map(|used| rules::evidence::of_owner(&self.index, used)).collect();
+        owners.sort();
+        owners
+    }
+
+    /// True where the allocation is younger than the grace period: its owner may not have appeared yet.
+    pub fn is_young(&self, record: &AttributeRef<'_>) -> bool {
+        rules::leaks::is_young(self, record)
+    }
+}
+
+/// How a message names owners: `default/web-0 (node-1) and a tunnel of node-2`.
+pub fn names_of_owners(owners: &[OwnerEvidence]) -> String {
+    rules::evidence::names_of_owners(owners)
 }
 
 /// Judges a snapshot by all rules.

@@ -89,7 +89,7 @@ impl<'s> Claim<'s> {
     }
 
     /// By the form of the handle alone.
-    fn of_handle(handle: &str) -> Self {
+    pub fn of_handle(handle: &str) -> Self {
         let tunnel = |k: TunnelKind| Some((k, handle.strip_prefix(k.handle_prefix())?));
         if let Some((kind, node)) = TunnelKind::ALL.into_iter().find_map(tunnel) {
             return Self::Tunnel { kind, node: node.to_owned() };

@@ -34,38 +34,48 @@ struct Objects<'s> {
 
 impl<'s> Objects<'s> {
     fn new(snapshot: &'s Snapshot, wanted: &BTreeSet<Key>) -> Self {
-        let mut others = HashMap::new();
-        let mut add = |key: Key, revision: &'s Revision| {
-            if wanted.contains(&key) {
-                others.insert(key, revision);
-            }
-        };
-        if wanted.iter().any(|k| matches!(k, Key::Affinity(_))) {
-            snapshot.affinities.iter().for_each(|a| add(Key::Affinity(a.value.key.clone()), &a.revision));
+        let blocks = snapshot.blocks.iter().map(|b| (Key::Block(b.value.key), b));
+        Self {
+            blocks: blocks.filter(|(key, _)| wanted.contains(key)).collect(),
+            others: revisions(snapshot, wanted),
         }
-        if wanted.iter().any(|k| matches!(k, Key::Handle(_))) {
-            snapshot.handles.iter().for_each(|h| add(Key::Handle(h.value.id().to_string()), &h.revision));
+    }
+}
+
+/// The versions that were read of some objects other than blocks; those that do not exist are left out.
+pub fn revisions<'s>(snapshot: &'s Snapshot, wanted: &BTreeSet<Key>) -> HashMap<Key, &'s Revision> {
+    let mut found = HashMap::new();
+    let mut add = |key: Key, revision: &'s Revision| {
+        if wanted.contains(&key) {
+            found.insert(key, revision);
         }
-        if wanted.iter().any(|k| matches!(k, Key::Node(_))) {
-            snapshot.nodes.iter().for_each(|n| add(Key::Node(n.value.name.clone()), &n.revision));
+    };
+    if wanted.iter().any(|k| matches!(k, Key::Affinity(_))) {
+        snapshot.affinities.iter().for_each(|a| add(Key::Affinity(a.value.key.clone()), &a.revision));
+    }
+    if wanted.iter().any(|k| matches!(k, Key::Handle(_))) {
+        snapshot.handles.iter().for_each(|h| add(Key::Handle(h.value.id().to_string()), &h.revision));
+    }
+    if wanted.iter().any(|k| matches!(k, Key::Node(_))) {
+        snapshot.nodes.iter().for_each(|n| add(Key::Node(n.value.name.clone()), &n.revision));
+    }
+    if wanted.iter().any(|k| matches!(k, Key::Endpoint { .. })) {
+        for endpoint in &snapshot.endpoints {
+            let namespace = endpoint.value.namespace().to_string();
+            add(Key::Endpoint { namespace, name: endpoint.value.name() }, &endpoint.revision);
         }
-        if wanted.iter().any(|k| matches!(k, Key::Endpoint { .. })) {
-            for endpoint in &snapshot.endpoints {
-                let namespace = endpoint.value.namespace().to_string();
-                add(Key::Endpoint { namespace, name: endpoint.value.name() }, &endpoint.revision);
-            }
-        }
+    }
+    if wanted.iter().any(|k| matches!(k, Key::Pod { .. })) {
         for pod in &snapshot.pods {
             let (namespace, name) = (pod.value.namespace().to_string(), pod.value.name().to_string());
             add(Key::Pod { namespace, name }, &pod.revision);
         }
-        for service in &snapshot.services {
-            let (namespace, name) = (service.value.namespace.clone(), service.value.name.clone());
-            add(Key::Service { namespace, name }, &service.revision);
-        }
-        let blocks = snapshot.blocks.iter().map(|b| (Key::Block(b.value.key), b));
-        Self { blocks: blocks.filter(|(key, _)| wanted.contains(key)).collect(), others }
     }
+    for service in &snapshot.services {
+        let (namespace, name) = (service.value.namespace.clone(), service.value.name.clone());
+        add(Key::Service { namespace, name }, &service.revision);
+    }
+    found
 }
 
 /// True where nothing about the object that matters to the finding has changed.

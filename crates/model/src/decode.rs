@@ -95,6 +95,7 @@ impl Snapshot {
             }
             Key::ClusterInformation(name) if name == DEFAULT => {
                 self.cluster = Some(ClusterInformation::parse(value)?);
+                self.cluster_revision = Some(Revision::Etcd(revision));
             }
             Key::KubeControllersConfiguration(name) if name == DEFAULT => {
                 let (config, defects) = KubeControllersConfiguration::parse(value)?;

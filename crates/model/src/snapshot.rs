@@ -192,6 +192,8 @@ pub struct Snapshot {
     pub coverage: BTreeMap<Source, Coverage>,
     /// Cluster information `default`.
     pub cluster: Option<ClusterInformation>,
+    /// The version of it that was read.
+    pub cluster_revision: Option<Revision>,
     /// The allocator's configuration; `None` where nothing is stored.
     pub ipam_config: Option<IpamConfig>,
     /// The resource IPAMConfiguration `default`.
@@ -236,6 +238,7 @@ impl Snapshot {
     /// Moves the objects of `other` into this one. Where and when things were read stays as it is.
     pub fn absorb(&mut self, other: Self) {
         self.cluster = other.cluster.or(self.cluster.take());
+        self.cluster_revision = other.cluster_revision.or(self.cluster_revision.take());
         self.ipam_config = other.ipam_config.or(self.ipam_config);
         self.ipam_configuration = other.ipam_configuration.or(self.ipam_configuration);
         self.kube_controllers = other.kube_controllers.or(self.kube_controllers.take());

@@ -218,9 +218,10 @@ pub(in crate::kube) fn add_reservation(snapshot: &mut Snapshot, json: &[u8], _: 
 /// Adds ClusterInformation `default`.
 pub(in crate::kube) fn add_cluster(snapshot: &mut Snapshot, json: &[u8], _: Encoding) {
     let parse = |_: &str, json: &[u8]| ClusterInformation::parse(json).map(plain);
-    if let Some((cluster, _)) = single(snapshot, json, "clusterinformations", Key::ClusterInformation, parse)
-    {
+    let read = single(snapshot, json, "clusterinformations", Key::ClusterInformation, parse);
+    if let Some((cluster, meta)) = read {
         snapshot.cluster = Some(cluster);
+        snapshot.cluster_revision = Some(meta.revision());
     }
 }
 

@@ -1,0 +1,48 @@
+//! What a plan rests on: what was read, and what was found in it.
+
+use std::collections::{BTreeMap, HashMap};
+
+use calipam_check::{Code, Context, Finding, Options, Report, Subject};
+use calipam_model::snapshot::Snapshot;
+
+/// What planners look at. The report decides what may change; the snapshot says what it is now.
+pub struct Basis<'s> {
+    /// What was read.
+    pub snapshot: &'s Snapshot,
+    /// What was found in it, without anything that did not settle.
+    pub report: &'s Report,
+    /// Lookups over the snapshot.
+    pub context: Context<'s>,
+    findings: HashMap<(Code, &'s Subject), &'s Finding>,
+}
+
+impl<'s> Basis<'s> {
+    /// Prepares to plan by the report of a check with `options`. The report must not be filtered: what it
+    /// does not list counts as healthy.
+    pub fn new(snapshot: &'s Snapshot, report: &'s Report, options: &Options) -> Self {
+        Self {
+            snapshot,
+            report,
+            context: Context::new(snapshot, options),
+            findings: report.findings.iter().map(|f| ((f.code, &f.subject), f)).collect(),
+        }
+    }
+
+    /// The finding of that code about that subject.
+    pub fn finding(&self, code: Code, subject: &Subject) -> Option<&'s Finding> {
+        self.findings.get(&(code, subject)).copied()
+    }
+
+    /// The findings of one code, in the order of the report.
+    pub fn findings(&self, code: Code) -> impl Iterator<Item = &'s Finding> {
+        self.report.findings.iter().filter(move |f| f.code == code)
+    }
+
+    /// How many findings of each code there are.
+    pub fn counts(&self) -> BTreeMap<Code, usize> {
+        self.report.findings.iter().fold(BTreeMap::new(), |mut counts, finding| {
+            *counts.entry(finding.code).or_default() += 1;
+            counts
+        })
+    }
+}

@@ -1,0 +1,23 @@
+//! Plans of repairs: from what was read and found to the edits that mend it, each justified by a finding.
+//! Pure functions: nothing here reads or writes a datastore.
+//!
+//! A plan is [simulated](simulate()) and [verified](verify()) before anybody carries it out: what it claims to
+//! repair must be gone then, and nothing new may appear.
+//!
+//! "Facts" in the documentation of this crate means `docs/calico-ipam.md` of the project.
+
+mod basis;
+mod evidence;
+mod handles;
+mod plan;
+mod simulate;
+mod skipped;
+mod verify;
+
+pub mod release;
+
+pub use self::basis::Basis;
+pub use self::plan::{Action, Change, Plan, PlanKind, Totals, Verb};
+pub use self::simulate::{SimulationError, simulate};
+pub use self::skipped::{SkipReason, Skipped};
+pub use self::verify::{Refusal, verify};

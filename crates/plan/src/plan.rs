@@ -1,0 +1,170 @@
+//! What a plan is.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::net::IpAddr;
+
+use calipam_check::{ClusterIdentity, Code, Subject};
+use calipam_model::edit::{Edit, Step};
+use calipam_model::key::Key;
+use serde::Serialize;
+
+use crate::skipped::Skipped;
+
+/// What a plan is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub enum PlanKind {
+    /// `ReleasePlan`: to free addresses and delete handles.
+    #[serde(rename = "ReleasePlan")]
+    Release,
+    /// `RebuildPlan`: to make blocks, handles and affinities agree with what uses addresses.
+    #[serde(rename = "RebuildPlan")]
+    Rebuild,
+}
+
+/// What to change, and what not. Nothing changes a plan once it is made; the executor carries out its steps
+/// and never plans.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// What it is for.
+    pub kind: PlanKind,
+    /// The cluster that it was made for, and what was read of it.
+    pub cluster: ClusterIdentity,
+    /// What to do, in this order.
+    pub actions: Vec<Action>,
+    /// What is left as it is although it was asked for, or although it is broken.
+    pub skipped: Vec<Skipped>,
+    /// What somebody should know before it is carried out.
+    pub warnings: Vec<String>,
+    /// Addresses that are released although something says that they are in use: the operator insists.
+    pub forced: Vec<IpAddr>,
+}
+
+/// One step of a plan, and what it does in words.
+#[derive(Clone, Debug)]
+pub struct Action {
+    /// The edits and their guards.
+    pub step: Step,
+    /// What the step does, thing by thing.
+    pub changes: Vec<Change>,
+}
+
+/// What a step does to one thing, for people.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Change {
+    /// What is done.
+    pub action: Verb,
+    /// With what.
+    pub subject: Subject,
+    /// Where and why, in one line.
+    pub detail: String,
+    /// The findings that are gone after it.
+    #[serde(serialize_with = "findings")]
+    pub repairs: Vec<(Code, Subject)>,
+}
+
+/// Writes findings as `CODE SUBJECT`, the form of `--ignore` files.
+fn findings<S: serde::Serializer>(repairs: &[(Code, Subject)], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_seq(repairs.iter().map(|(code, subject)| format!("{code} {subject}")))
+}
+
+/// What is done with a thing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Verb {
+    /// An address is freed.
+    ReleaseAddress,
+    /// An address that is in use is recorded.
+    AssignAddress,
+    /// An address gets the record of its real owner.
+    RewriteOwner,
+    /// A block that does not exist is created.
+    CreateBlock,
+    /// A block is written anew as a whole.
+    RebuildBlock,
+    /// An empty block is deleted.
+    DeleteBlock,
+    /// A block gets another owner, or none.
+    SetBlockOwner,
+    /// A handle gets the counts that the blocks say.
+    SetHandleCounts,
+    /// A handle that allocations refer to is created.
+    CreateHandle,
+    /// A handle that no allocation refers to is deleted.
+    DeleteHandle,
+    /// An affinity is created.
+    CreateAffinity,
+    /// An affinity is confirmed.
+    ConfirmAffinity,
+    /// An affinity gets the labels by which Calico finds it.
+    LabelAffinity,
+    /// An affinity is deleted.
+    DeleteAffinity,
+}
+
+impl fmt::Display for Verb {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.serialize(f)
+    }
+}
+
+/// How much a plan changes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Totals {
+    /// Addresses that are released, assigned or rewritten.
+    pub addresses: usize,
+    /// Blocks that are written or deleted.
+    pub blocks: usize,
+    /// Handles that are written or deleted.
+    pub handles: usize,
+    /// Affinities that are written or deleted.
+    pub affinities: usize,
+    /// Things that are skipped.
+    pub skipped: usize,
+}
+
+impl Totals {
+    /// Objects that are written or deleted.
+    pub fn objects(&self) -> usize {
+        self.blocks + self.handles + self.affinities
+    }
+}
+
+impl Plan {
+    /// True where there is nothing to do.
+    pub fn is_empty(&self) -> bool {
+        self.actions.is_empty()
+    }
+
+    /// Everything that it does, thing by thing.
+    pub fn changes(&self) -> impl Iterator<Item = &Change> {
+        self.actions.iter().flat_map(|action| &action.changes)
+    }
+
+    /// How much it changes.
+    pub fn totals(&self) -> Totals {
+        let keys: BTreeSet<Key> =
+            self.actions.iter().flat_map(|action| &action.step.edits).map(Edit::key).collect();
+        let count = |wanted: fn(&Key) -> bool| keys.iter().filter(|key| wanted(key)).count();
+        let addresses: BTreeSet<IpAddr> = self
+            .changes()
+            .filter_map(|change| match change.subject {
+                Subject::Address(address) => Some(address),
+                _ => None,
+            })
+            .collect();
+        Totals {
+            addresses: addresses.len(),
+            blocks: count(|key| matches!(key, Key::Block(_))),
+            handles: count(|key| matches!(key, Key::Handle(_))),
+            affinities: count(|key| matches!(key, Key::Affinity(_))),
+            skipped: self.skipped.len(),
+        }
+    }
+
+    /// The steps, for the executor.
+    pub fn into_steps(self) -> Vec<Step> {
+        self.actions.into_iter().map(|action| action.step).collect()
+    }
+}

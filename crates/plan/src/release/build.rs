@@ -1,0 +1,233 @@
+//! From what is chosen to steps.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use calipam_check::{Code, Finding, Subject};
+use calipam_model::IpNet;
+use calipam_model::affinity::{Affinity, AffinityType};
+use calipam_model::block::BlockOwner;
+use calipam_model::edit::{AffinityEdit, BlockEdit, Edit, Expect, HandleEdit, Step};
+use calipam_model::key::Key;
+use calipam_model::snapshot::Versioned;
+
+use super::select::{Chosen, Selection};
+use crate::basis::Basis;
+use crate::evidence::Grounds;
+use crate::plan::{Action, Change, Verb};
+use crate::skipped::{SkipReason, Skipped};
+
+/// The steps, in this order: handles that miscount what goes, blocks, what else nodes that are gone hold,
+/// handles without allocations.
+pub(super) fn actions<'s>(basis: &Basis<'s>, selection: &mut Selection<'s>, cooldown: i64) -> Vec<Action> {
+    let mut builder = Builder { basis, cooldown, actions: Vec::new() };
+    builder.miscounts(selection);
+    builder.blocks(selection);
+    builder.orphans(selection);
+    builder.actions
+}
+
+struct Builder<'b, 's> {
+    basis: &'b Basis<'s>,
+    cooldown: i64,
+    actions: Vec<Action>,
+}
+
+impl<'s> Builder<'_, 's> {
+    /// A handle that counts more than there is would be left over when all of its addresses go: it is
+    /// corrected first.
+    fn miscounts(&mut self, selection: &Selection<'_>) {
+        let handles: BTreeSet<String> =
+            selection.chosen.values().filter_map(|chosen| chosen.allocated.handle()).collect();
+        for id in handles {
+            let is_chosen = |place| selection.chosen.contains_key(&place);
+            let all = selection.holdings.allocated(&id).iter();
+            if !all.map(|held| (held.block, held.held.ordinal)).all(is_chosen) {
+                continue;
+            }
+            for edit in selection.holdings.corrections(&id) {
+                let subject = Subject::Handle(id.clone());
+                let finding = self.basis.finding(Code::HandleCount, &subject);
+                let change = Change {
+                    action: Verb::SetHandleCounts,
+                    subject: subject.clone(),
+                    detail: finding
+                        .map_or_else(|| "its counts differ from the blocks".into(), |f| f.message.clone()),
+                    repairs: finding.map(|f| (f.code, f.subject.clone())).into_iter().collect(),
+                };
+                let step =
+                    Step { reason: format!("handle-count {id}"), edits: vec![edit], evidence: Vec::new() };
+                self.actions.push(Action { step, changes: vec![change] });
+            }
+        }
+    }
+
+    /// One step for each block: its addresses, their handles, and what makes it the block of a node that is
+    /// gone.
+    fn blocks(&mut self, selection: &mut Selection<'s>) {
+        let findings = selection.chosen.values().filter_map(|chosen| chosen.finding);
+        let grounds = Grounds::new(self.basis.snapshot, findings);
+        let mut of_block: BTreeMap<IpNet, Vec<&Chosen<'s>>> = BTreeMap::new();
+        for ((block, _), chosen) in &selection.chosen {
+            of_block.entry(*block).or_default().push(chosen);
+        }
+        let mut lost = lost_blocks(self.basis, &selection.nodes, &mut selection.skipped);
+        let all: BTreeSet<IpNet> = of_block.keys().chain(lost.blocks.keys()).copied().collect();
+        for block in all {
+            let chosen = of_block.remove(&block).unwrap_or_default();
+            let mut action = self.release(block, &chosen, &grounds);
+            for edit in self.decrements(block, &chosen, selection) {
+                action.step.edits.push(edit);
+            }
+            if let Some(node) = lost.blocks.remove(&block) {
+                disown(&mut action, block, &node);
+            }
+            for affinity in lost.affinities.remove(&block).unwrap_or_default() {
+                give_up(&mut action, affinity);
+            }
+            self.actions.push(action);
+        }
+        for affinity in lost.affinities.into_values().flatten() {
+            let step = Step {
+                reason: format!("affinity {}", affinity.value.key),
+                edits: Vec::new(),
+                evidence: Vec::new(),
+            };
+            let mut action = Action { step, changes: Vec::new() };
+            give_up(&mut action, affinity);
+            self.actions.push(action);
+        }
+    }
+
+    fn release(&self, block: IpNet, chosen: &[&Chosen<'_>], grounds: &Grounds<'_>) -> Action {
+        let mut evidence: Vec<(Key, Expect)> = Vec::new();
+        for ground in
+            chosen.iter().filter_map(|chosen| chosen.finding).flat_map(|finding| grounds.of(finding))
+        {
+            if !evidence.contains(&ground) {
+                evidence.push(ground);
+            }
+        }
+        let held: Vec<_> = chosen.iter().map(|chosen| chosen.allocated.held.clone()).collect();
+        let release = BlockEdit::Release { held, cooldown: self.cooldown };
+        let edits = if chosen.is_empty() { Vec::new() } else { vec![Edit::Block(block, release)] };
+        let changes = chosen.iter().map(|chosen| change_of(chosen)).collect::<Vec<_>>();
+        let reason = match changes.as_slice() {
+            [only] => format!("{} {}", only.action, only.subject),
+            _ => format!("{} addresses of block {block}", changes.len()),
+        };
+        Action { step: Step { reason, edits, evidence }, changes }
+    }
+
+    /// Each handle counts what it loses. All objects of a handle do, where it also exists with a carriage
+    /// return.
+    fn decrements(&self, block: IpNet, chosen: &[&Chosen<'_>], selection: &Selection<'_>) -> Vec<Edit> {
+        let mut lost: BTreeMap<String, i64> = BTreeMap::new();
+        for id in chosen.iter().filter_map(|chosen| chosen.allocated.handle()) {
+            *lost.entry(id).or_default() += 1;
+        }
+        let decrement = |(id, count): (String, i64)| {
+            let objects = selection.holdings.objects(&id).iter();
+            let edits = objects.map(move |object| {
+                Edit::Handle(object.value.id().to_string(), HandleEdit::Decrement(block, count))
+            });
+            edits.collect::<Vec<_>>()
+        };
+        lost.into_iter().flat_map(decrement).collect()
+    }
+
+    fn orphans(&mut self, selection: &Selection<'_>) {
+        let wanted = selection.orphans.keys().map(|id| Key::Handle(id.clone())).collect();
+        let revisions = calipam_check::revisions(self.basis.snapshot, &wanted);
+        for (id, finding) in &selection.orphans {
+            let Some(revision) = revisions.get(&Key::Handle(id.clone())) else { continue };
+            let change = Change {
+                action: Verb::DeleteHandle,
+                subject: finding.subject.clone(),
+                detail: "no allocation refers to it".into(),
+                repairs: vec![(finding.code, finding.subject.clone())],
+            };
+            let edits = vec![Edit::Handle(id.clone(), HandleEdit::Delete((*revision).clone()))];
+            let step = Step { reason: format!("orphan-handle {id}"), edits, evidence: Vec::new() };
+            self.actions.push(Action { step, changes: vec![change] });
+        }
+    }
+}
+
+fn change_of(chosen: &Chosen<'_>) -> Change {
+    let address = chosen.allocated.address;
+    let message = |finding: &Finding| {
+        let text = finding.message.strip_prefix(&format!("{address} ")).unwrap_or(&finding.message);
+        format!("{text} (block {})", chosen.allocated.block)
+    };
+    Change {
+        action: Verb::ReleaseAddress,
+        subject: Subject::Address(address),
+        detail: chosen.finding.map_or_else(|| format!("forced (block {})", chosen.allocated.block), message),
+        repairs: chosen.finding.map(|f| (f.code, f.subject.clone())).into_iter().collect(),
+    }
+}
+
+/// What nodes that are gone still hold.
+struct Lost<'s> {
+    /// Blocks that state such a node as their owner.
+    blocks: BTreeMap<IpNet, String>,
+    /// Affinities of such nodes, by block.
+    affinities: BTreeMap<IpNet, Vec<&'s Versioned<Affinity>>>,
+}
+
+fn lost_blocks<'s>(basis: &Basis<'s>, nodes: &BTreeSet<String>, skipped: &mut Vec<Skipped>) -> Lost<'s> {
+    let mut lost = Lost { blocks: BTreeMap::new(), affinities: BTreeMap::new() };
+    for block in &basis.context.index.blocks {
+        let Some(node) = block.owner.and_then(BlockOwner::host).filter(|node| nodes.contains(*node)) else {
+            continue;
+        };
+        if block.sound.is_some() && !basis.context.index.is_unjudged(block.key) {
+            lost.blocks.insert(block.key, node.to_owned());
+        } else {
+            let detail =
+                format!("block {} of {node} is corrupt: `calipam rebuild --block {0}` mends it", block.key);
+            skipped.push(Skipped::new(Subject::Block(block.key), SkipReason::Unjudged, detail));
+        }
+    }
+    for affinity in &basis.snapshot.affinities {
+        let key = &affinity.value.key;
+        let gone = key.kind == AffinityType::Host && nodes.contains(&key.node) && !affinity.value.deleted;
+        if gone && !basis.context.index.is_unjudged(key.cidr) {
+            lost.affinities.entry(key.cidr).or_default().push(affinity);
+        }
+    }
+    lost
+}
+
+/// The block loses its owner, and goes where it is empty then.
+fn disown(action: &mut Action, block: IpNet, node: &str) {
+    let owner = BlockOwner::Host(node.to_owned());
+    let edit = BlockEdit::Owner { from: Some(owner), to: None };
+    // Behind the release of its addresses, so that both are one write.
+    let place = usize::from(action.step.edits.first().is_some_and(|edit| edit.key() == Key::Block(block)));
+    action.step.edits.insert(place, Edit::Block(block, edit));
+    action.step.evidence.push((Key::Node(node.to_owned()), Expect::Absent));
+    action.step.evidence.dedup();
+    action.changes.push(Change {
+        action: Verb::SetBlockOwner,
+        subject: Subject::Block(block),
+        detail: format!("to none: {node} does not exist; an empty block is deleted"),
+        repairs: vec![(Code::BlockOfMissingNode, Subject::Block(block))],
+    });
+}
+
+fn give_up(action: &mut Action, affinity: &Versioned<Affinity>) {
+    let key = &affinity.value.key;
+    let edit = AffinityEdit::Delete(affinity.revision.clone());
+    action.step.edits.push(Edit::Affinity(key.clone(), edit));
+    let ground = (Key::Node(key.node.clone()), Expect::Absent);
+    if !action.step.evidence.contains(&ground) {
+        action.step.evidence.push(ground);
+    }
+    action.changes.push(Change {
+        action: Verb::DeleteAffinity,
+        subject: Subject::affinity(key),
+        detail: format!("{} does not exist", key.node),
+        repairs: vec![(Code::AffinityOfMissingNode, Subject::affinity(key))],
+    });
+}

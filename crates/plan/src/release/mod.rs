@@ -1,0 +1,38 @@
+//! Plans that free addresses and delete handles: what `release` does.
+
+mod build;
+mod reports;
+mod request;
+mod select;
+mod sighting;
+mod verdict;
+
+use std::collections::BTreeSet;
+
+use calipam_check::ClusterIdentity;
+
+pub use self::reports::{ReadReport, ReportError, objections, read_report};
+pub use self::request::Request;
+pub use self::sighting::{Sighting, Sightings};
+use crate::basis::Basis;
+use crate::plan::{Plan, PlanKind};
+
+/// Plans a release. What is asked for and cannot be released is skipped, with the reason.
+///
+/// `sightings` are earlier looks at the cluster: of the report of an earlier read, or of files that
+/// `--from-report` names. `cooldown` is how many seconds a released address cools down: what the cluster
+/// configures, or 0 where its schema has no field for it.
+pub fn plan(basis: &Basis<'_>, request: &Request, sightings: &[Sightings], cooldown: i64) -> Plan {
+    let mut selection = select::select(basis, request, sightings);
+    let actions = build::actions(basis, &mut selection, cooldown);
+    let mut skipped: Vec<_> = selection.skipped.into_iter().collect::<BTreeSet<_>>().into_iter().collect();
+    skipped.sort();
+    Plan {
+        kind: PlanKind::Release,
+        cluster: ClusterIdentity::of(basis.snapshot),
+        actions,
+        skipped,
+        warnings: selection.warnings,
+        forced: selection.forced,
+    }
+}

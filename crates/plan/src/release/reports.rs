@@ -1,0 +1,225 @@
+//! Reports of earlier checks, as files: calipam's own, and calicoctl's (facts 5.2, 5.4).
+
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+
+use calipam_model::attributes::is_windows_reserved;
+use calipam_model::cidr::parse_address;
+use calipam_model::snapshot::Snapshot;
+use calipam_model::text::Text;
+use jiff::Timestamp;
+use serde_json::{Map, Value};
+
+use super::sighting::{Sighting, Sightings};
+
+/// Why a report cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ReportError {
+    /// It is no report.
+    NoReport(String),
+    /// It is the report of another cluster. Nothing overrides that.
+    OtherCluster {
+        /// The GUID that it names.
+        reported: String,
+        /// The GUID of the cluster.
+        found: String,
+    },
+    /// calicoctl of another version wrote it. `--force` overrides that.
+    OtherVersion {
+        /// The version that wrote it.
+        reported: String,
+        /// The version of the cluster.
+        found: String,
+    },
+    /// The datastore was unlocked or locked since. `--force` overrides that.
+    Stale,
+    /// calicoctl's reports are for a locked datastore. `--force` overrides that.
+    NotLocked,
+}
+
+impl fmt::Display for ReportError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoReport(reason) => write!(f, "it is no report: {reason}"),
+            Self::OtherCluster { reported, found } => {
+                write!(f, "it is about cluster {reported}, but this is cluster {found}")
+            }
+            Self::OtherVersion { reported, found } => {
+                write!(f, "calicoctl {reported} wrote it, but the cluster runs {found}")
+            }
+            Self::Stale => {
+                f.write_str("cluster information has changed since it was written, and it is stale")
+            }
+            Self::NotLocked => f.write_str(
+                "it is calicoctl's, which asks for a locked datastore, and this one is not locked",
+            ),
+        }
+    }
+}
+
+impl std::error::Error for ReportError {}
+
+impl ReportError {
+    /// True for what `--force` passes over.
+    pub fn can_be_forced(&self) -> bool {
+        matches!(self, Self::OtherVersion { .. } | Self::Stale | Self::NotLocked)
+    }
+}
+
+/// A report, and what speaks against using it here.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReadReport {
+    /// What it saw.
+    pub sightings: Sightings,
+    /// What speaks against it, that which nothing overrides first.
+    pub objections: Vec<ReportError>,
+}
+
+/// Reads a report, JSON or YAML. `written` is when the file was written, which counts for reports that do not
+/// say when they were made; a copy is younger than what it shows, never older. `locked`: the datastore is
+/// locked, or will be for the release.
+///
+/// # Errors
+/// Where the text is no report.
+pub fn read_report(
+    name: &str,
+    text: &str,
+    written: Timestamp,
+    snapshot: &Snapshot,
+    locked: bool,
+) -> Result<ReadReport, ReportError> {
+    let parsed = serde_json::from_str(text).map_err(|e| e.to_string());
+    let parsed = parsed.or_else(|json| serde_yaml::from_str(text).map_err(|_| json));
+    let value: Value = parsed.map_err(ReportError::NoReport)?;
+    let fields = value.as_object().ok_or_else(|| ReportError::NoReport("it is no object".into()))?;
+    let mut read = if fields.contains_key("clusterGUID") {
+        calicoctl(fields, written, snapshot, locked)
+    } else {
+        own(fields)?
+    };
+    read.sightings.name = name.to_owned();
+    read.sightings.narrows = true;
+    let guid = snapshot.cluster.as_ref().map(|cluster| cluster.guid.clone()).unwrap_or_default();
+    if read.sightings.cluster != guid || guid.is_empty() {
+        let reported = read.sightings.cluster.clone();
+        read.objections.insert(0, ReportError::OtherCluster { reported, found: guid });
+    }
+    Ok(read)
+}
+
+fn text(fields: &Map<String, Value>, name: &str) -> String {
+    fields.get(name).and_then(Value::as_str).unwrap_or_default().to_owned()
+}
+
+/// What `calipam check -o json` or `-o yaml` writes.
+fn own(fields: &Map<String, Value>) -> Result<ReadReport, ReportError> {
+    let no_report = |reason: &str| ReportError::NoReport(reason.to_owned());
+    if text(fields, "apiVersion") != "calipam/v1" || text(fields, "kind") != "CheckReport" {
+        return Err(no_report("neither `kind: CheckReport` of `apiVersion: calipam/v1`, nor `clusterGUID`"));
+    }
+    let cluster =
+        fields.get("cluster").and_then(Value::as_object).ok_or_else(|| no_report("no `cluster`"))?;
+    let at = text(cluster, "takenAt").parse().map_err(|_| no_report("`cluster.takenAt` is no time"))?;
+    let mut sightings = Sightings { at, cluster: text(cluster, "guid"), ..Sightings::default() };
+    let findings =
+        fields.get("findings").and_then(Value::as_array).ok_or_else(|| no_report("no `findings`"))?;
+    for finding in findings.iter().filter_map(Value::as_object) {
+        let subject = finding.get("subject").and_then(Value::as_object).map(|s| text(s, "name"));
+        let (Some(subject), Some(evidence)) = (subject, finding.get("evidence")) else { continue };
+        match text(finding, "code").as_str() {
+            "leaked-address" => {
+                let Some(address) = parse_address(&subject) else { continue };
+                let records = evidence.get("records").and_then(Value::as_array).into_iter().flatten();
+                let seen = records.filter_map(Value::as_object).map(own_record);
+                sightings.addresses.entry(address).or_default().extend(seen);
+            }
+            "orphan-handle" => {
+                let revision = evidence.get("revision").and_then(Value::as_str).unwrap_or_default();
+                sightings.handles.insert(subject, revision.to_owned());
+            }
+            _ => {}
+        }
+    }
+    Ok(ReadReport { sightings, objections: Vec::new() })
+}
+
+fn own_record(record: &Map<String, Value>) -> Sighting {
+    let attributes = record.get("attributes").and_then(Value::as_object);
+    let attributes = attributes.map(|attributes| -> BTreeMap<String, String> {
+        let texts = attributes.iter().filter_map(|(k, v)| Some((k.clone(), v.as_str()?.to_owned())));
+        texts.collect()
+    });
+    Sighting {
+        handle: record.get("handle").and_then(Value::as_str).map(str::to_owned),
+        attributes,
+        sequence: text(record, "sequenceNumber").parse().ok(),
+    }
+}
+
+/// What `calicoctl ipam check --output` writes.
+fn calicoctl(
+    fields: &Map<String, Value>,
+    written: Timestamp,
+    snapshot: &Snapshot,
+    locked: bool,
+) -> ReadReport {
+    let mut sightings =
+        Sightings { at: written, cluster: text(fields, "clusterGUID"), ..Sightings::default() };
+    let allocations = fields.get("allocations").and_then(Value::as_object).into_iter().flatten();
+    for (address, elements) in allocations {
+        let Some(address) = parse_address(address) else { continue };
+        let elements = elements.as_array().into_iter().flatten().filter_map(Value::as_object);
+        let seen: Vec<Sighting> = elements.filter(|element| is_released(element)).map(allocation).collect();
+        if !seen.is_empty() {
+            sightings.addresses.insert(address, seen);
+        }
+    }
+    sightings.handles = leaked_handles(fields);
+    let mut objections = Vec::new();
+    let found = snapshot.cluster.as_ref().map(|cluster| cluster.calico_version.clone()).unwrap_or_default();
+    let reported = text(fields, "version");
+    if reported != found {
+        objections.push(ReportError::OtherVersion { reported, found });
+    }
+    let revision = snapshot.cluster_revision.as_ref().map(ToString::to_string);
+    if revision != Some(text(fields, "clusterInformationRevision")) {
+        objections.push(ReportError::Stale);
+    }
+    if !locked {
+        objections.push(ReportError::NotLocked);
+    }
+    ReadReport { sightings, objections }
+}
+
+/// True for what calicoctl would release. It lists what Windows reserves as unused (facts 5.3).
+fn is_released(element: &Map<String, Value>) -> bool {
+    let is = |name: &str| element.get(name).and_then(Value::as_bool).unwrap_or_default();
+    let handle = text(element, "handle");
+    !is("inUse") && !is("coolingDown") && !is_windows_reserved(Text::new(&handle).as_ref())
+}
+
+fn allocation(element: &Map<String, Value>) -> Sighting {
+    Sighting {
+        handle: element.get("handle").and_then(Value::as_str).map(str::to_owned),
+        attributes: None,
+        sequence: element.get("sequenceNumber").and_then(Value::as_u64),
+    }
+}
+
+fn leaked_handles(fields: &Map<String, Value>) -> HashMap<String, String> {
+    let handles = fields.get("leakedHandles").and_then(Value::as_array).into_iter().flatten();
+    handles
+        .filter_map(Value::as_object)
+        .map(|handle| (text(handle, "ID"), text(handle, "Revision")))
+        .collect()
+}
+
+/// What speaks against using these reports together, by report. calicoctl's rule is that one of them has to be
+/// of the current state of the lock (facts 5.4); the others are older by nature.
+pub fn objections(reports: &[ReadReport]) -> Vec<(&str, &ReportError)> {
+    let one_is_fresh = reports.iter().any(|report| !report.objections.contains(&ReportError::Stale));
+    let all = reports.iter().flat_map(|report| {
+        report.objections.iter().map(|objection| (report.sightings.name.as_str(), objection))
+    });
+    all.filter(|(_, objection)| !(one_is_fresh && **objection == ReportError::Stale)).collect()
+}

@@ -1,0 +1,359 @@
+//! What of that which is asked for may be released.
+
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::net::IpAddr;
+
+use calipam_check::record::Claim;
+use calipam_check::{Code, Evidence, Finding, LeakReason, Severity, Subject};
+use calipam_model::IpNet;
+
+use super::request::Request;
+use super::sighting::Sightings;
+use super::verdict::why_not;
+use crate::basis::Basis;
+use crate::handles::{Allocated, Holdings, clean};
+use crate::skipped::{SkipReason, Skipped};
+
+/// An allocation that is to be released.
+#[derive(Clone, Debug)]
+pub(super) struct Chosen<'s> {
+    /// The allocation.
+    pub allocated: Allocated,
+    /// What justifies it; `None` where the operator insists.
+    pub finding: Option<&'s Finding>,
+}
+
+/// What may be released, and what not.
+pub(super) struct Selection<'s> {
+    /// By block and ordinal.
+    pub chosen: BTreeMap<(IpNet, u32), Chosen<'s>>,
+    /// Handles without allocations, which are deleted.
+    pub orphans: BTreeMap<String, &'s Finding>,
+    /// Nodes that are gone, which lose their blocks and affinities.
+    pub nodes: BTreeSet<String>,
+    /// What is known of the handles of what is chosen.
+    pub holdings: Holdings<'s>,
+    pub skipped: Vec<Skipped>,
+    pub warnings: Vec<String>,
+    pub forced: Vec<IpAddr>,
+}
+
+pub(super) fn select<'s>(basis: &Basis<'s>, request: &Request, sightings: &[Sightings]) -> Selection<'s> {
+    let named: HashSet<String> = request.handles.iter().map(|id| clean(id).to_owned()).collect();
+    let mut selector = Selector {
+        basis,
+        force: request.force,
+        sightings,
+        selection: Selection {
+            chosen: BTreeMap::new(),
+            orphans: BTreeMap::new(),
+            nodes: BTreeSet::new(),
+            holdings: Holdings::new(basis, &named),
+            skipped: Vec::new(),
+            warnings: Vec::new(),
+            forced: Vec::new(),
+        },
+    };
+    if request.leaked {
+        selector.leaked();
+    }
+    if request.orphan_handles {
+        selector.orphans();
+    }
+    request.nodes.iter().for_each(|node| selector.node(node));
+    // What is named one by one rests on the operator's word, not on earlier sightings.
+    request.addresses.iter().for_each(|address| selector.address(*address));
+    request.handles.iter().for_each(|id| selector.handle(clean(id)));
+    selector.whole_handles();
+    selector.selection
+}
+
+struct Selector<'b, 's> {
+    basis: &'b Basis<'s>,
+    force: bool,
+    sightings: &'b [Sightings],
+    selection: Selection<'s>,
+}
+
+impl<'s> Selector<'_, 's> {
+    /// Every leaked address whose record says whose it was. Reports narrow them.
+    fn leaked(&mut self) {
+        let reports: Vec<&Sightings> = self.sightings.iter().filter(|s| s.narrows).collect();
+        if let Some((first, others)) = reports.split_first() {
+            let listed =
+                first.addresses.keys().filter(|a| others.iter().all(|r| r.addresses.contains_key(a)));
+            let listed: BTreeSet<IpAddr> = listed.copied().collect();
+            listed.into_iter().for_each(|address| self.reported(address, &reports));
+            return;
+        }
+        let mut unknown = 0;
+        for finding in self.basis.findings(Code::LeakedAddress) {
+            if is_unknown(finding) {
+                unknown += 1;
+            } else {
+                self.if_seen_enough(finding);
+            }
+        }
+        if unknown > 0 {
+            self.selection.warnings.push(format!(
+                "{unknown} unused addresses have records that do not say whose they are; only `--ip` and `--handle` release those"
+            ));
+        }
+    }
+
+    /// An address that every report lists.
+    fn reported(&mut self, address: IpAddr, reports: &[&Sightings]) {
+        let Some(finding) = self.basis.finding(Code::LeakedAddress, &Subject::Address(address)) else {
+            self.selection.skipped.push(why_not(self.basis, address).of(Code::LeakedAddress));
+            return;
+        };
+        if is_unknown(finding) {
+            let detail = format!("{}: only `--ip` and `--handle` release it", finding.message);
+            self.skip(finding, SkipReason::UnknownOwner, detail);
+            return;
+        }
+        let held = self.allocations(finding);
+        let same = |report: &&Sightings| held.iter().all(|allocated| report.saw(address, &allocated.held));
+        match reports.iter().find(|report| !same(report)) {
+            Some(report) => {
+                let detail = format!("{address} is not the allocation that {} lists", report.name);
+                self.skip(finding, SkipReason::ReportDiffers, detail);
+            }
+            None => self.if_seen_enough(finding),
+        }
+    }
+
+    /// Chooses a leaked address that was seen unused long enough ago, or whose node is gone.
+    fn if_seen_enough(&mut self, finding: &'s Finding) {
+        let held = self.allocations(finding);
+        let grace = self.basis.context.grace;
+        let taken_at = self.basis.snapshot.taken_at;
+        let seen = |allocated: &Allocated| {
+            let before = self.sightings.iter().filter(|s| taken_at.duration_since(s.at) >= grace);
+            let mut before = before.filter(|s| s.saw(allocated.address, &allocated.held));
+            before.next().is_some()
+        };
+        if grace.is_positive() && !self.is_certain_at_once(finding) && !held.iter().all(seen) {
+            let detail = format!("{}: it has to be seen unused twice, {grace:#} apart", finding.message);
+            self.skip(finding, SkipReason::SeenOnce, detail);
+            return;
+        }
+        self.choose(finding);
+    }
+
+    /// True where the recorded node is gone, and no workload says that it may be alive.
+    fn is_certain_at_once(&self, finding: &Finding) -> bool {
+        let Evidence::Address(evidence) = &finding.evidence else { return false };
+        let alive = |node: &String| self.basis.context.index.workloads_name_node(node);
+        let nodes = || evidence.records.iter().filter_map(|record| record.attributes.get("node"));
+        evidence.reasons.contains(&LeakReason::NodeGone) && nodes().next().is_some() && !nodes().any(alive)
+    }
+
+    /// Everything of a node that is gone.
+    fn node(&mut self, node: &str) {
+        let index = &self.basis.context.index;
+        if index.node_exists(node) {
+            let detail = format!("node {node} exists; only what belongs to a node that is gone is released");
+            self.skip_other(Subject::Node(node.to_owned()), SkipReason::NodeExists, detail);
+            return;
+        }
+        let is_of = |finding: &&Finding| finding.nodes.iter().any(|name| name == node);
+        let findings: Vec<&'s Finding> = self.basis.report.findings.iter().filter(is_of).collect();
+        let known = index.workloads_name_node(node) || !findings.is_empty();
+        if !known {
+            let detail = format!("nothing is recorded for a node {node}");
+            self.skip_other(Subject::Node(node.to_owned()), SkipReason::NotFound, detail);
+            return;
+        }
+        if index.workloads_name_node(node) {
+            self.selection.warnings.push(format!(
+                "node {node} does not exist, but endpoints or pods still name it; what they use is kept"
+            ));
+        }
+        for finding in findings {
+            if finding.code == Code::LeakedAddress
+                && !is_unknown(finding)
+                && self.is_recorded_for(finding, node)
+            {
+                self.choose(finding);
+            }
+        }
+        self.selection.nodes.insert(node.to_owned());
+    }
+
+    /// True where the records of the address name the node, or name none and lie in its block.
+    fn is_recorded_for(&self, finding: &Finding, node: &str) -> bool {
+        let Evidence::Address(evidence) = &finding.evidence else { return false };
+        let owner = format!("host:{node}");
+        evidence.records.iter().all(|record| match record.attributes.get("node") {
+            Some(recorded) => recorded == node,
+            None => record.block_owner.as_deref() == Some(&owner),
+        })
+    }
+
+    fn orphans(&mut self) {
+        let reports: Vec<&Sightings> = self.sightings.iter().filter(|s| s.narrows).collect();
+        for finding in self.basis.findings(Code::OrphanHandle) {
+            let Subject::Handle(id) = &finding.subject else { continue };
+            if reports.iter().all(|report| report.handles.contains_key(id)) {
+                let same = |report: &&&Sightings| Some(&report.handles[id]) == revision_of(finding).as_ref();
+                if let Some(report) = reports.iter().find(|report| !same(report)) {
+                    let detail = format!("{id} has changed since {} was written", report.name);
+                    self.skip(finding, SkipReason::ReportDiffers, detail);
+                    continue;
+                }
+                self.selection.orphans.insert(id.clone(), finding);
+            }
+        }
+    }
+
+    /// An address that the operator names.
+    fn address(&mut self, address: IpAddr) {
+        let subject = Subject::Address(address);
+        let finding = [Code::LeakedAddress, Code::ServiceAddressExtra]
+            .into_iter()
+            .find_map(|code| self.basis.finding(code, &subject));
+        match finding {
+            Some(finding) => self.choose(finding),
+            None if self.force => self.insist(address),
+            None => self.selection.skipped.push(why_not(self.basis, address)),
+        }
+    }
+
+    /// Everything under a handle that the operator names, in whichever block.
+    fn handle(&mut self, id: &str) {
+        let held = self.selection.holdings.allocated(id).to_vec();
+        if held.is_empty() {
+            self.empty_handle(id);
+            return;
+        }
+        held.iter().for_each(|allocated| self.address(allocated.address));
+    }
+
+    /// A handle without allocations that can be seen.
+    fn empty_handle(&mut self, id: &str) {
+        let subject = Subject::Handle(id.to_owned());
+        if let Some(finding) = self.basis.finding(Code::OrphanHandle, &subject) {
+            self.selection.orphans.insert(id.to_owned(), finding);
+            return;
+        }
+        let exists = !self.selection.holdings.objects(id).is_empty();
+        let (reason, detail) = if exists {
+            (
+                SkipReason::Unjudged,
+                format!("the blocks that handle {id} names cannot be judged, or it has just changed"),
+            )
+        } else {
+            (SkipReason::NotFound, format!("there is no handle {id}, and no address is recorded under it"))
+        };
+        self.skip_other(subject, reason, detail);
+    }
+
+    /// Releases an address whatever says that it is in use, unless nothing sane can come of it.
+    fn insist(&mut self, address: IpAddr) {
+        let refusal = why_not(self.basis, address);
+        let never = [
+            SkipReason::Unjudged,
+            SkipReason::NotAllocated,
+            SkipReason::Cooling,
+            SkipReason::WindowsReserved,
+        ];
+        if never.contains(&refusal.reason) {
+            self.selection.skipped.push(refusal);
+            return;
+        }
+        self.selection.warnings.push(format!("--force: {}; released all the same", refusal.detail));
+        self.selection.forced.push(address);
+        for block in self.basis.context.index.blocks.iter().filter(|block| block.key.contains(&address)) {
+            let Some(allocation) = block.sound.and_then(|sound| sound.allocation_of(address)) else {
+                continue;
+            };
+            let allocated = Allocated::new(block.key, &allocation);
+            let place = (block.key, allocated.held.ordinal);
+            self.selection.chosen.insert(place, Chosen { allocated, finding: None });
+        }
+    }
+
+    fn choose(&mut self, finding: &'s Finding) {
+        for allocated in self.allocations(finding) {
+            let place = (allocated.block, allocated.held.ordinal);
+            self.selection.chosen.insert(place, Chosen { allocated, finding: Some(finding) });
+        }
+    }
+
+    /// The allocations that a finding is about.
+    fn allocations(&self, finding: &Finding) -> Vec<Allocated> {
+        let Evidence::Address(evidence) = &finding.evidence else { return Vec::new() };
+        let allocation = |record: &calipam_check::RecordEvidence| {
+            let block = self.basis.context.index.block(record.block.parse().ok()?)?;
+            Some(Allocated::new(block.key, &block.sound?.allocation(record.ordinal)?))
+        };
+        evidence.records.iter().filter_map(allocation).collect()
+    }
+
+    /// A handle goes as a whole or not at all: where one of its addresses stays, all do. The handles of
+    /// Calico 2.x, which a pod shares with its predecessors of the same name, go address by address.
+    fn whole_handles(&mut self) {
+        let chosen = self.selection.chosen.values();
+        let wanted: HashSet<String> = chosen.filter_map(|chosen| chosen.allocated.handle()).collect();
+        let holdings = Holdings::new(self.basis, &wanted);
+        let mut ids: Vec<&String> = wanted.iter().collect();
+        ids.sort();
+        for id in ids {
+            let refusal = self.unjudged_part(&holdings, id).or_else(|| self.kept_part(&holdings, id));
+            let Some((reason, why)) = refusal else { continue };
+            let dropped = holdings.allocated(id).iter().map(|held| (held.block, held.held.ordinal));
+            for chosen in dropped.filter_map(|place| self.selection.chosen.remove(&place)) {
+                let address = chosen.allocated.address;
+                self.selection.forced.retain(|forced| *forced != address);
+                let skipped = Skipped::new(Subject::Address(address), reason, format!("{address}: {why}"));
+                let code = chosen.finding.map(|finding| finding.code);
+                self.selection.skipped.push(Skipped { code, ..skipped });
+            }
+        }
+        self.selection.holdings = holdings;
+    }
+
+    /// A handle that names a block which cannot be judged.
+    fn unjudged_part(&self, holdings: &Holdings<'_>, id: &str) -> Option<(SkipReason, String)> {
+        let index = &self.basis.context.index;
+        let mut named = holdings.objects(id).iter().flat_map(|object| object.value.blocks());
+        let broken = named.find(|(cidr, _)| index.is_unjudged(*cidr))?.0;
+        Some((SkipReason::Unjudged, format!("its handle {id} also names {broken}, which cannot be judged")))
+    }
+
+    /// An address that shares the handle and is not released.
+    fn kept_part(&self, holdings: &Holdings<'_>, id: &str) -> Option<(SkipReason, String)> {
+        let is_chosen =
+            |held: &&Allocated| self.selection.chosen.contains_key(&(held.block, held.held.ordinal));
+        let (chosen, kept): (Vec<&Allocated>, Vec<&Allocated>) =
+            holdings.allocated(id).iter().partition(is_chosen);
+        let kept = kept.first()?;
+        let insists = |held: &&Allocated| self.selection.forced.contains(&held.address);
+        let legacy = matches!(Claim::of_handle(id), Claim::LegacyPod { .. });
+        if legacy || chosen.iter().any(insists) {
+            return None;
+        }
+        let detail = format!("its handle {id} also holds {}, which is not released", kept.address);
+        Some((SkipReason::HandleHeld, detail))
+    }
+
+    fn skip(&mut self, finding: &Finding, reason: SkipReason, detail: String) {
+        let skipped = Skipped::new(finding.subject.clone(), reason, detail).of(finding.code);
+        self.selection.skipped.push(skipped);
+    }
+
+    fn skip_other(&mut self, subject: Subject, reason: SkipReason, detail: String) {
+        self.selection.skipped.push(Skipped::new(subject, reason, detail));
+    }
+}
+
+/// True where the record does not say whose the address is.
+fn is_unknown(finding: &Finding) -> bool {
+    finding.severity == Severity::Warning
+}
+
+fn revision_of(finding: &Finding) -> Option<String> {
+    let Evidence::Handle(evidence) = &finding.evidence else { return None };
+    evidence.revision.clone()
+}

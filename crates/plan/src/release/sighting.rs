@@ -1,0 +1,78 @@
+//! Earlier looks at the cluster. An address counts as leaked for a release only if it was seen unused twice,
+//! since every normal deletion of a pod passes through "allocated, but no endpoint".
+
+use std::collections::{BTreeMap, HashMap};
+use std::net::IpAddr;
+
+use calipam_check::{Code, Evidence, Report, Subject};
+use calipam_model::edit::Held;
+use jiff::Timestamp;
+
+/// An address that was seen unused, and what was recorded about it then.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Sighting {
+    /// The handle as it was recorded; `None` where there was none.
+    pub handle: Option<String>,
+    /// The attributes of its owner; `None` where the report does not tell them.
+    pub attributes: Option<BTreeMap<String, String>>,
+    /// The per-ordinal sequence number; `None` where the report does not tell it.
+    pub sequence: Option<u64>,
+}
+
+impl Sighting {
+    /// True where the address is still held by the same allocation.
+    pub(crate) fn is_of(&self, held: &Held) -> bool {
+        let handle = |id: Option<&str>| id.filter(|id| !id.is_empty()).map(str::to_owned);
+        handle(self.handle.as_deref()) == handle(held.record.handle.as_deref())
+            && self.sequence.is_none_or(|sequence| sequence == held.sequence)
+            && self.attributes.as_ref().is_none_or(|a| *a == held.record.owner.clone().unwrap_or_default())
+    }
+}
+
+/// One earlier look.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Sightings {
+    /// When it was.
+    pub at: Timestamp,
+    /// What it is called in messages: the path of a report.
+    pub name: String,
+    /// The GUID of the cluster.
+    pub cluster: String,
+    /// Nothing that it does not list is released. False for the first of two reads of one run.
+    pub narrows: bool,
+    /// Addresses that were seen unused; several sightings where blocks overlap.
+    pub addresses: HashMap<IpAddr, Vec<Sighting>>,
+    /// Handles that no allocation referred to, and their revisions.
+    pub handles: HashMap<String, String>,
+}
+
+impl Sightings {
+    /// What the report of an earlier read of the same run saw.
+    pub fn of_report(report: &Report) -> Self {
+        let at = report.cluster.taken_at.parse().unwrap_or_default();
+        let mut sightings = Self { at, cluster: report.cluster.guid.clone(), ..Self::default() };
+        for finding in &report.findings {
+            match (finding.code, &finding.subject, &finding.evidence) {
+                (Code::LeakedAddress, Subject::Address(address), Evidence::Address(evidence)) => {
+                    let records = evidence.records.iter().map(|record| Sighting {
+                        handle: record.handle.clone(),
+                        attributes: Some(record.attributes.clone()),
+                        sequence: record.sequence_number.parse().ok(),
+                    });
+                    sightings.addresses.entry(*address).or_default().extend(records);
+                }
+                (Code::OrphanHandle, Subject::Handle(id), Evidence::Handle(evidence)) => {
+                    let revision = evidence.revision.clone().unwrap_or_default();
+                    sightings.handles.insert(id.clone(), revision);
+                }
+                _ => {}
+            }
+        }
+        sightings
+    }
+
+    /// True where the allocation was seen unused.
+    pub(crate) fn saw(&self, address: IpAddr, held: &Held) -> bool {
+        self.addresses.get(&address).is_some_and(|seen| seen.iter().any(|sighting| sighting.is_of(held)))
+    }
+}

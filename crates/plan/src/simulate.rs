@@ -1,0 +1,159 @@
+//! What a snapshot becomes when a plan is carried out.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::fmt;
+
+use calipam_model::block::BlockContent;
+use calipam_model::edit::{Current, CurrentValue, Edit, Next, apply};
+use calipam_model::key::Key;
+use calipam_model::snapshot::{DatastoreKind, ObjectVersion, Revision, Snapshot, StoredBlock, Versioned};
+use jiff::Timestamp;
+
+use crate::plan::Plan;
+
+/// A step that cannot be made on the very data that it was planned on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SimulationError {
+    /// The reason that the step states.
+    pub step: String,
+    /// The guard that does not hold.
+    pub reason: String,
+}
+
+impl fmt::Display for SimulationError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the step for {} cannot be made: {}", self.step, self.reason)
+    }
+}
+
+impl std::error::Error for SimulationError {}
+
+/// Makes all steps of a plan on the snapshot that it was planned on.
+///
+/// # Errors
+/// Where a step cannot be made: the plan contradicts the data or itself.
+pub fn simulate(snapshot: Snapshot, plan: &Plan, now: Timestamp) -> Result<Snapshot, SimulationError> {
+    let mut world = World::new(snapshot, plan);
+    for action in &plan.actions {
+        let changes = apply(&action.step.edits, now, |key| world.current(key));
+        let changes =
+            changes.map_err(|reason| SimulationError { step: action.step.reason.clone(), reason })?;
+        changes.into_iter().for_each(|(key, next)| world.put(key, next));
+    }
+    Ok(world.into_snapshot())
+}
+
+/// A snapshot whose objects can be found and changed by key.
+struct World {
+    snapshot: Snapshot,
+    /// The places of the objects that the plan touches.
+    places: HashMap<Key, usize>,
+    /// Objects that are gone; they are removed at the end, so that places stay as they are.
+    gone: HashSet<Key>,
+}
+
+impl World {
+    fn new(snapshot: Snapshot, plan: &Plan) -> Self {
+        let edits = plan.actions.iter().flat_map(|action| &action.step.edits);
+        let wanted: HashSet<Key> = edits.map(Edit::key).collect();
+        let mut places = HashMap::new();
+        let mut add = |key: Key, place: usize| {
+            if wanted.contains(&key) {
+                places.insert(key, place);
+            }
+        };
+        let blocks = snapshot.blocks.iter().enumerate();
+        blocks.for_each(|(place, block)| add(Key::Block(block.value.key), place));
+        let affinities = snapshot.affinities.iter().enumerate();
+        affinities.for_each(|(place, affinity)| add(Key::Affinity(affinity.value.key.clone()), place));
+        if wanted.iter().any(|key| matches!(key, Key::Handle(_))) {
+            let handles = snapshot.handles.iter().enumerate();
+            handles.for_each(|(place, handle)| add(Key::Handle(handle.value.id().to_string()), place));
+        }
+        Self { snapshot, places, gone: HashSet::new() }
+    }
+
+    fn current(&self, key: &Key) -> Option<Current<'_>> {
+        let place = *self.places.get(key).filter(|_| !self.gone.contains(key))?;
+        Some(match key {
+            Key::Block(_) => {
+                let block = &self.snapshot.blocks[place];
+                Current { revision: &block.revision, value: CurrentValue::Block(&block.value.content) }
+            }
+            Key::Handle(_) => {
+                let handle = &self.snapshot.handles[place];
+                Current { revision: &handle.revision, value: CurrentValue::Handle(&handle.value) }
+            }
+            Key::Affinity(_) => {
+                let affinity = &self.snapshot.affinities[place];
+                Current { revision: &affinity.revision, value: CurrentValue::Affinity(&affinity.value) }
+            }
+            _ => return None,
+        })
+    }
+
+    fn put(&mut self, key: Key, next: Next) {
+        let labels = match &key {
+            Key::Affinity(key) => key.labels().map(|(name, value)| (name.to_owned(), value)).into(),
+            _ => BTreeMap::new(),
+        };
+        let revision = written(self.snapshot.datastore, labels);
+        let place = self.places.get(&key).copied();
+        self.gone.remove(&key);
+        match (next, &key) {
+            (Next::Gone, _) => drop(self.gone.insert(key)),
+            (Next::Block(block), Key::Block(cidr)) => {
+                let value = StoredBlock { key: *cidr, content: BlockContent::Sound(block) };
+                self.place(key, place, |s| &mut s.blocks, Versioned { value, revision });
+            }
+            (Next::Handle(value), _) => {
+                self.place(key, place, |s| &mut s.handles, Versioned { value, revision });
+            }
+            (Next::Affinity(value), _) => {
+                self.place(key, place, |s| &mut s.affinities, Versioned { value, revision });
+            }
+            (Next::Block(_), _) => {}
+        }
+    }
+
+    fn place<T>(
+        &mut self,
+        key: Key,
+        place: Option<usize>,
+        list: fn(&mut Snapshot) -> &mut Vec<Versioned<T>>,
+        object: Versioned<T>,
+    ) {
+        let list = list(&mut self.snapshot);
+        match place {
+            Some(place) => list[place] = object,
+            None => {
+                self.places.insert(key, list.len());
+                list.push(object);
+            }
+        }
+    }
+
+    fn into_snapshot(self) -> Snapshot {
+        let Self { mut snapshot, gone, .. } = self;
+        if gone.is_empty() {
+            return snapshot;
+        }
+        snapshot.blocks.retain(|b| !gone.contains(&Key::Block(b.value.key)));
+        snapshot.affinities.retain(|a| !gone.contains(&Key::Affinity(a.value.key.clone())));
+        if gone.iter().any(|key| matches!(key, Key::Handle(_))) {
+            snapshot.handles.retain(|h| !gone.contains(&Key::Handle(h.value.id().to_string())));
+        }
+        snapshot
+    }
+}
+
+/// The revision of what a plan writes: none that was read is equal to it.
+fn written(datastore: DatastoreKind, labels: BTreeMap<String, String>) -> Revision {
+    match datastore {
+        DatastoreKind::Etcd => Revision::Etcd(i64::MAX),
+        DatastoreKind::Kubernetes => {
+            let resource_version = "planned".to_owned();
+            Revision::Kubernetes(Box::new(ObjectVersion { resource_version, labels, ..Default::default() }))
+        }
+    }
+}

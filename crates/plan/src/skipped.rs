@@ -1,0 +1,99 @@
+//! What a plan leaves as it is, and why.
+
+use std::fmt;
+
+use calipam_check::{Code, Subject};
+use serde::Serialize;
+
+/// Something that a plan leaves as it is.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct Skipped {
+    /// What it is.
+    pub subject: Subject,
+    /// The finding that would have justified a change.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub code: Option<Code>,
+    /// Why.
+    pub reason: SkipReason,
+    /// The same with names and evidence, and what a person has to decide.
+    pub detail: String,
+}
+
+impl Skipped {
+    /// Something without a finding behind it.
+    pub fn new(subject: Subject, reason: SkipReason, detail: impl Into<String>) -> Self {
+        Self { subject, code: None, reason, detail: detail.into() }
+    }
+
+    /// The finding that would have justified a change.
+    pub fn of(mut self, code: Code) -> Self {
+        self.code = Some(code);
+        self
+    }
+}
+
+/// Why something is left as it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum SkipReason {
+    /// Something uses the address.
+    InUse,
+    /// The allocation is younger than the grace period.
+    Young,
+    /// It was seen unused once; that is too little.
+    SeenOnce,
+    /// Other addresses of the same handle stay, and a handle goes as a whole or not at all.
+    HandleHeld,
+    /// There is no such thing.
+    NotFound,
+    /// No block records the address.
+    NotAllocated,
+    /// The address cools down already.
+    Cooling,
+    /// Windows reserves the address.
+    WindowsReserved,
+    /// A block that is corrupt or does not decode hides it.
+    Unjudged,
+    /// What could show its owner was not read.
+    NotRead,
+    /// Nothing names the address, but its owner may come back to it.
+    OwnerMayLive,
+    /// The record does not say whose it is: released only by `--ip` or `--handle`.
+    UnknownOwner,
+    /// The node exists.
+    NodeExists,
+    /// The node is missing, but workloads name it.
+    NodeMayLive,
+    /// A report does not list it.
+    NotInReport,
+    /// It is not what the report says any more.
+    ReportDiffers,
+    /// Nobody can tell whose it is.
+    OwnerNotFound,
+    /// The node that would own it is not known.
+    NodeUnknown,
+    /// The node has no tunnel address.
+    TunnelAddressNotSet,
+    /// The tunnel address lies before the block.
+    TunnelAddressTooLow,
+    /// The tunnel address lies behind the block.
+    TunnelAddressTooHigh,
+    /// Too little of the block can be read.
+    CorruptBeyondRepair,
+    /// Several live owners use it.
+    DuplicateOwners,
+    /// The container is not known, so that nobody could ever free the address.
+    ContainerUnknown,
+    /// It lies in no pool.
+    OutsidePools,
+    /// Two blocks or pools lie over each other.
+    Overlap,
+    /// A person has to decide.
+    NeedsDecision,
+}
+
+impl fmt::Display for SkipReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.serialize(f)
+    }
+}
