@@ -91,6 +91,7 @@ async fn leaked_addresses_go_and_live_ones_stay() {
         limit: Duration::from_secs(15),
         pause: Duration::from_millis(1),
         seed: 5,
+        ..Churn::default()
     };
     let endpoint = etcd.endpoint();
     let working = std::thread::spawn(move || churn.run(&endpoint, &cluster).unwrap());

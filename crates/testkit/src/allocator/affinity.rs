@@ -1,99 +1,141 @@
 //! Claiming blocks and giving them up (facts 3.9).
 
-use etcd_client::Error;
 use ipnet::IpNet;
 use jiff::Timestamp;
 
-use super::store::Store;
+use super::store::{Place, Result, Store, Version};
 use crate::cluster::whole_seconds;
-use crate::cluster::wire::{self, Block, key};
+use crate::cluster::wire::{self, Block};
 
-/// The block under its key.
-pub async fn block(store: &mut Store, net: IpNet) -> Result<Option<(Block, i64)>, Error> {
-    let read = store.get(&key::block(net)).await?;
-    Ok(read.map(|(value, revision)| (Block::read(&value).expect("blocks of a test cluster read"), revision)))
+/// How often Calico tries again where others interfere.
+const ATTEMPTS: usize = 100;
+
+/// What became of an attempt to make a block usable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Attempt {
+    /// The node has the block.
+    Usable,
+    /// Another node has it, or none.
+    Lost,
+    /// Somebody interfered.
+    Again,
+}
+
+/// A block and its version.
+pub fn block(store: &mut Store, net: IpNet) -> Result<Option<(Block, Version)>> {
+    let read = store.get(Place::Block(net))?;
+    Ok(read.map(|(value, version)| (Block::read(&value).expect("blocks of a test cluster read"), version)))
+}
+
+fn is_of(block: &Block, node: &str) -> bool {
+    block.affinity.as_deref().and_then(|owner| owner.strip_prefix("host:")) == Some(node)
 }
 
 /// The blocks for which a node has affinities.
-pub async fn of_node(store: &mut Store, node: &str) -> Result<Vec<IpNet>, Error> {
-    let keys = store.keys(&format!("/calico/ipam/v2/host/{node}/ipv4/block/")).await?;
-    let net = |key: String| key.rsplit('/').next()?.replacen('-', "/", 1).parse().ok();
-    Ok(keys.into_iter().filter_map(net).collect())
+pub fn of_node(store: &mut Store, node: &str) -> Result<Vec<IpNet>> {
+    let affinities = store.others().affinities(Some(node))?;
+    Ok(affinities.into_iter().map(|(_, net)| net).collect())
 }
 
 /// Claims a block that does not exist yet; false where somebody else was faster.
-pub async fn claim(store: &mut Store, node: &str, net: IpNet) -> Result<bool, Error> {
-    let affinity = key::affinity("host", node, net);
-    if !store.create(&affinity, wire::affinity("pending")).await? {
-        return Ok(false);
+pub fn claim(store: &mut Store, node: &str, net: IpNet) -> Result<bool> {
+    let pending = store.create(Place::Affinity(node, net), wire::affinity("pending"))?;
+    let Some(pending) = pending else { return Ok(false) };
+    match create_and_confirm(store, node, net, &pending)? {
+        Attempt::Again => revive(store, node, net),
+        attempt => Ok(attempt == Attempt::Usable),
     }
-    create_and_confirm(store, node, net).await
 }
 
-async fn create_and_confirm(store: &mut Store, node: &str, net: IpNet) -> Result<bool, Error> {
+/// Creates the block of a pending affinity, and confirms the affinity at the version that this worker wrote: had
+/// somebody changed it since, the block might have become another's.
+fn create_and_confirm(store: &mut Store, node: &str, net: IpNet, pending: &Version) -> Result<Attempt> {
     let now = Timestamp::now();
     let owner = format!("host:{node}");
-    let fresh = Block::new(net, Some(owner.clone()), Some(whole_seconds(now)), now.as_nanosecond() as u64);
-    let created = store.create(&key::block(net), fresh.value()).await?;
-    let own = created
-        || block(store, net).await?.is_some_and(|(b, _)| b.affinity.as_deref() == Some(owner.as_str()));
-    let affinity = key::affinity("host", node, net);
-    let Some((_, revision)) = store.get(&affinity).await? else { return Ok(false) };
-    if own {
-        store.update(&affinity, wire::affinity("confirmed"), revision).await?;
-    } else {
-        store.delete(&affinity, revision).await?;
+    let fresh = Block::new(net, Some(owner), Some(whole_seconds(now)), now.as_nanosecond() as u64);
+    if store.create(Place::Block(net), fresh.value())?.is_none() {
+        match block(store, net)? {
+            None => return Ok(Attempt::Again),
+            Some((other, _)) if !is_of(&other, node) => {
+                let given_up = store.delete(Place::Affinity(node, net), pending)?;
+                return Ok(if given_up { Attempt::Lost } else { Attempt::Again });
+            }
+            Some(_) => {}
+        }
     }
-    Ok(own)
+    confirm(store, node, net, pending)
+}
+
+fn confirm(store: &mut Store, node: &str, net: IpNet, pending: &Version) -> Result<Attempt> {
+    let confirmed = store.update(Place::Affinity(node, net), wire::affinity("confirmed"), pending)?;
+    Ok(if confirmed.is_some() { Attempt::Usable } else { Attempt::Again })
 }
 
 /// Makes the affinity of a node's block usable where somebody left it in the middle of something. Gives false where
 /// the node has not got the block.
-pub async fn revive(store: &mut Store, node: &str, net: IpNet) -> Result<bool, Error> {
-    let affinity = key::affinity("host", node, net);
-    let Some((value, revision)) = store.get(&affinity).await? else { return Ok(false) };
-    let stored = block(store, net).await?;
-    let own = |b: &Block| b.affinity.as_deref() == Some(format!("host:{node}").as_str());
+pub fn revive(store: &mut Store, node: &str, net: IpNet) -> Result<bool> {
+    for _ in 0..ATTEMPTS {
+        match try_revive(store, node, net)? {
+            Attempt::Again => {}
+            attempt => return Ok(attempt == Attempt::Usable),
+        }
+    }
+    panic!("others interfered {ATTEMPTS} times with {net} of {node}");
+}
+
+fn try_revive(store: &mut Store, node: &str, net: IpNet) -> Result<Attempt> {
+    let affinity = Place::Affinity(node, net);
+    let Some((value, version)) = store.get(affinity)? else { return Ok(Attempt::Lost) };
+    let stored = block(store, net)?;
     match stored {
-        Some((ref block, _)) if own(block) && value == wire::affinity("confirmed") => Ok(true),
-        Some((block, _)) if !own(&block) => {
-            store.delete(&affinity, revision).await?;
-            Ok(false)
+        Some((ref block, _)) if is_of(block, node) && value == wire::affinity("confirmed") => {
+            return Ok(Attempt::Usable);
         }
-        None => {
-            let pending = store.update(&affinity, wire::affinity("pending"), revision).await?;
-            Ok(pending && create_and_confirm(store, node, net).await?)
+        Some((ref block, _)) if !is_of(block, node) => {
+            let given_up = store.delete(affinity, &version)?;
+            return Ok(if given_up { Attempt::Lost } else { Attempt::Again });
         }
-        Some(_) => {
-            if !store.update(&affinity, wire::affinity("pending"), revision).await? {
-                return Ok(false);
-            }
-            // A rewrite of the block lets whoever is about to delete it fail.
-            if let Some((mut again, revision)) = block(store, net).await? {
-                again.sequence += 1;
-                store.update(&key::block(net), again.value(), revision).await?;
-            }
-            create_and_confirm(store, node, net).await
-        }
+        _ => {}
+    }
+    let Some(pending) = store.update(affinity, wire::affinity("pending"), &version)? else {
+        return Ok(Attempt::Again);
+    };
+    let Some((mut block, version)) = stored else { return create_and_confirm(store, node, net, &pending) };
+    // A rewrite of the block lets whoever is about to delete it fail.
+    block.sequence += 1;
+    match store.update(Place::Block(net), block.value(), &version)? {
+        Some(_) => confirm(store, node, net, &pending),
+        None => Ok(Attempt::Again),
     }
 }
 
-/// Gives up a block of the node that holds nothing; false where it holds something or somebody interfered.
-pub async fn release(store: &mut Store, node: &str, net: IpNet) -> Result<bool, Error> {
-    let affinity = key::affinity("host", node, net);
-    let (Some((_, revision)), Some((stored, block_revision))) =
-        (store.get(&affinity).await?, block(store, net).await?)
+/// What became of a release.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Release {
+    /// The block is gone.
+    Done,
+    /// It is in use, gone, or another's; nothing was changed.
+    Refused,
+    /// Somebody interfered when the affinity had already been marked: the node has to [`revive`] it.
+    Marked,
+}
+
+/// Gives up a block of a node that holds nothing. Whoever looks at the affinity meanwhile may get the block back.
+pub fn release(store: &mut Store, node: &str, net: IpNet) -> Result<Release> {
+    let affinity = Place::Affinity(node, net);
+    let (Some((_, version)), Some((stored, block_version))) = (store.get(affinity)?, block(store, net)?)
     else {
-        return Ok(false);
+        return Ok(Release::Refused);
     };
-    if stored.attributes.is_empty()
-        && store.update(&affinity, wire::affinity("pendingDeletion"), revision).await?
-    {
-        let Some((_, revision)) = store.get(&affinity).await? else { return Ok(false) };
-        if store.delete(&key::block(net), block_revision).await? {
-            return store.delete(&affinity, revision).await;
-        }
-        revive(store, node, net).await?;
+    if !is_of(&stored, node) || !stored.attributes.is_empty() {
+        return Ok(Release::Refused);
     }
-    Ok(false)
+    let Some(marked) = store.update(affinity, wire::affinity("pendingDeletion"), &version)? else {
+        return Ok(Release::Refused);
+    };
+    if !store.delete(Place::Block(net), &block_version)? {
+        return Ok(Release::Marked);
+    }
+    store.delete(affinity, &marked)?;
+    Ok(Release::Done)
 }

@@ -2,12 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use etcd_client::Error;
 use ipnet::IpNet;
 use serde::Deserialize;
 
-use super::store::Store;
-use crate::cluster::wire::{Handle, go_json, key};
+use super::store::{Place, Result, Store};
+use crate::cluster::wire::{Handle, go_json};
 
 #[derive(Deserialize)]
 struct Stored {
@@ -19,30 +18,34 @@ fn read(value: &[u8]) -> Handle {
     Handle { block: stored.block.unwrap_or_default(), deleted: false }
 }
 
-/// The blocks of a handle; empty where there is none.
-pub async fn blocks(store: &mut Store, id: &str) -> Result<Vec<IpNet>, Error> {
-    let Some((value, _)) = store.get(&key::handle(id)).await? else { return Ok(Vec::new()) };
-    Ok(read(&value).block.keys().map(|cidr| cidr.parse().expect("a CIDR")).collect())
+/// The number of addresses that a handle counts in each block; nothing where there is no such handle.
+pub fn counts(store: &mut Store, id: &str) -> Result<BTreeMap<IpNet, i64>> {
+    let Some((value, _)) = store.get(Place::Handle(id))? else { return Ok(BTreeMap::new()) };
+    let block = |(cidr, count): (String, i64)| (cidr.parse().expect("a CIDR"), count);
+    Ok(read(&value).block.into_iter().map(block).collect())
 }
 
-/// Counts `by` more addresses of a block; the object goes with its last one.
-pub async fn count(store: &mut Store, id: &str, block: IpNet, by: i64) -> Result<(), Error> {
-    let key = key::handle(id);
+/// Counts `by` more addresses of a block; the object goes with its last one. What would go below zero is left alone.
+pub fn count(store: &mut Store, id: &str, block: IpNet, by: i64) -> Result<()> {
+    let place = Place::Handle(id);
     loop {
-        let done = match store.get(&key).await? {
+        let done = match store.get(place)? {
             None if by <= 0 => return Ok(()),
             None => {
                 let mut handle = Handle::default();
                 handle.add(block, by);
-                store.create(&key, go_json(&handle)).await?
+                store.create(place, go_json(&handle))?.is_some()
             }
-            Some((value, revision)) => {
+            Some((value, version)) => {
                 let mut handle = read(&value);
+                if handle.block.get(&block.to_string()).copied().unwrap_or_default() + by < 0 {
+                    return Ok(());
+                }
                 handle.add(block, by);
                 if handle.block.is_empty() {
-                    store.delete(&key, revision).await?
+                    store.delete(place, &version)?
                 } else {
-                    store.update(&key, go_json(&handle), revision).await?
+                    store.update(place, go_json(&handle), &version)?.is_some()
                 }
             }
         };

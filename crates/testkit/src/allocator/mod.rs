@@ -1,19 +1,33 @@
-//! A stand-in for Calico's allocator: it changes an etcd one key at a time, in Calico's order (facts 3.14), each write a
-//! compare-and-swap, with pauses between them and several workers at once. Tests read the datastore meanwhile.
+//! A stand-in for Calico's allocator: it changes an etcd or the objects of an API server one at a time, in Calico's
+//! order (facts 3.14), each write a compare-and-swap, with pauses between them and several workers at once. Tests read
+//! the datastore meanwhile, or repair it.
 //!
 //! | Operation | Order of the writes |
 //! |---|---|
-//! | CNI ADD | handle up → block → endpoint |
-//! | CNI DEL | endpoint gone → block → handle down |
+//! | CNI ADD | pod created → handle up → block → endpoint, or the pod's annotations and status |
+//! | CNI DEL | endpoint gone, or the pod's annotations blank → block → handle down → pod gone or finished |
 //! | claim a block | affinity `pending` → block → affinity `confirmed` |
 //! | release one | affinity `pendingDeletion` → block gone → affinity gone |
 //!
+//! On Kubernetes every deletion takes two steps: a mark, which is the compare-and-swap, and the deletion by UID.
+//!
 //! It uses no writer of calipam. Whoever stops it in the middle finds the half-done states that a real crash leaves.
+//!
+//! To try repairs beside it, let a [`Churn`] leak some addresses and run it in a thread of its own. Its [`Ledger`] says
+//! which addresses each live pod was given, and [`Ledger::verify`] afterwards whether one was freed or given twice.
 
 mod affinity;
 mod churn;
+mod etcd;
 mod handle;
+mod kubernetes;
+mod ledger;
+#[cfg(test)]
+mod ledger_tests;
 mod pod;
 mod store;
+mod worker;
 
 pub use self::churn::{Churn, ChurnLog};
+pub use self::ledger::{Ledger, Tenant, Violation};
+pub use self::store::Target;

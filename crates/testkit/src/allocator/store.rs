@@ -1,14 +1,103 @@
-//! Keys of etcd, read and written as Calico's client does (facts 1.15).
+//! What the allocator needs of a datastore: its objects by place, compare-and-swap, and what uses the addresses.
 
+use std::net::IpAddr;
+use std::thread;
 use std::time::Duration;
 
-use etcd_client::{Client, Compare, CompareOp, Error, GetOptions, Txn, TxnOp};
+use ipnet::IpNet;
 
+use super::etcd::EtcdKeys;
+use super::kubernetes::KubeObjects;
 use crate::cluster::rng::Rng;
+use crate::cluster::{ClusterSpec, Holder};
+use crate::kube::Flavour;
+use crate::servers::{KubeApiserver, ServerError};
 
-/// One worker's connection.
+/// What an operation gives where the datastore works.
+pub type Result<T> = std::result::Result<T, ServerError>;
+
+/// Where an allocator finds its datastore.
+#[derive(Clone, Copy, Debug)]
+pub enum Target<'a> {
+    /// An etcd without authentication, by its endpoint.
+    Etcd(&'a str),
+    /// An API server with Calico's kinds of one API group.
+    Kubernetes(&'a KubeApiserver, Flavour),
+}
+
+impl Target<'_> {
+    /// Connects. Every worker has a connection of its own.
+    pub(super) fn connect(self, spec: ClusterSpec) -> Result<Box<dyn Datastore>> {
+        Ok(match self {
+            Self::Etcd(endpoint) => Box::new(EtcdKeys::connect(endpoint, spec)?),
+            Self::Kubernetes(server, flavour) => Box::new(KubeObjects::connect(server, flavour)?),
+        })
+    }
+}
+
+/// One of the allocator's objects.
+#[derive(Clone, Copy, Debug)]
+pub enum Place<'a> {
+    /// The block of a CIDR.
+    Block(IpNet),
+    /// The affinity of a node for a block.
+    Affinity(&'a str, IpNet),
+    /// The handle with an ID.
+    Handle(&'a str),
+}
+
+/// The version of an object that was read or written.
+#[derive(Clone, Debug)]
+pub enum Version {
+    /// The revision of the last write to the key.
+    Etcd(i64),
+    /// `resourceVersion` and `uid`.
+    Kubernetes(String, String),
+}
+
+/// A value in the form of etcd, and its version.
+pub type Read = (Vec<u8>, Version);
+
+/// How a pod ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// Somebody deletes it; its sandbox is taken away in time.
+    Deleted,
+    /// Its containers have ended; its object stays for a while.
+    Finished,
+    /// Its node runs short of something.
+    Evicted,
+    /// Its object is gone without its sandbox having been taken away, as after a crash of the node: it leaks.
+    Lost,
+}
+
+/// A datastore as one worker sees it. Values have the form of etcd everywhere. Only errors of the connection and
+/// refusals are errors; whoever comes too late gets `None` or false.
+pub trait Datastore: Send {
+    /// What is at a place.
+    fn get(&mut self, place: Place<'_>) -> Result<Option<Read>>;
+    /// Stores a value where there is none.
+    fn create(&mut self, place: Place<'_>, value: Vec<u8>) -> Result<Option<Version>>;
+    /// Changes what was read at a version.
+    fn update(&mut self, place: Place<'_>, value: Vec<u8>, version: &Version) -> Result<Option<Version>>;
+    /// Deletes what was read at a version.
+    fn delete(&mut self, place: Place<'_>, version: &Version) -> Result<bool>;
+    /// The IPv4 affinities of a node, or of all nodes.
+    fn affinities(&mut self, node: Option<&str>) -> Result<Vec<(String, IpNet)>>;
+
+    /// The pod is there and has been given a node.
+    fn announce(&mut self, holder: &Holder) -> Result<()>;
+    /// CNI ADD behind the allocation: the pod has its address.
+    fn publish(&mut self, holder: &Holder, address: IpAddr) -> Result<()>;
+    /// The pod does not use its address any more: what comes before the release.
+    fn withdraw(&mut self, holder: &Holder, ending: Ending) -> Result<()>;
+    /// What comes behind the release.
+    fn bury(&mut self, holder: &Holder, ending: Ending) -> Result<()>;
+}
+
+/// One worker's datastore, with pauses behind the writes.
 pub struct Store {
-    client: Client,
+    datastore: Box<dyn Datastore>,
     /// Random numbers of the worker.
     pub rng: Rng,
     /// Longest pause behind a write.
@@ -19,58 +108,49 @@ pub struct Store {
     pub writes: u64,
 }
 
-/// A value and the revision that it was read at.
-pub type Read = (Vec<u8>, i64);
-
 impl Store {
-    /// A worker's connection.
-    pub fn new(client: Client, rng: Rng, pause: Duration) -> Self {
-        Self { client, rng, pause, conflicts: 0, writes: 0 }
+    /// A worker's datastore.
+    pub fn new(datastore: Box<dyn Datastore>, rng: Rng, pause: Duration) -> Self {
+        Self { datastore, rng, pause, conflicts: 0, writes: 0 }
     }
 
-    /// The value under a key.
-    pub async fn get(&mut self, key: &str) -> Result<Option<Read>, Error> {
-        let response = self.client.get(key, None).await?;
-        Ok(response.kvs().first().map(|kv| (kv.value().to_vec(), kv.mod_revision())))
+    /// What is at a place.
+    pub fn get(&mut self, place: Place<'_>) -> Result<Option<Read>> {
+        self.datastore.get(place)
     }
 
-    /// The keys that begin with a prefix.
-    pub async fn keys(&mut self, prefix: &str) -> Result<Vec<String>, Error> {
-        let options = GetOptions::new().with_prefix().with_keys_only();
-        let response = self.client.get(prefix, Some(options)).await?;
-        Ok(response.kvs().iter().map(|kv| String::from_utf8_lossy(kv.key()).into_owned()).collect())
+    /// Stores a value where there is none; `None` where there is one.
+    pub fn create(&mut self, place: Place<'_>, value: Vec<u8>) -> Result<Option<Version>> {
+        let version = self.datastore.create(place, value)?;
+        self.written(version.is_some());
+        Ok(version)
     }
 
-    /// Stores a value where there is none; false where there is one.
-    pub async fn create(&mut self, key: &str, value: Vec<u8>) -> Result<bool, Error> {
-        let absent = Compare::version(key, CompareOp::Equal, 0);
-        self.write(absent, TxnOp::put(key, value, None)).await
+    /// Changes what was read at a version; `None` where it has changed since.
+    pub fn update(&mut self, place: Place<'_>, value: Vec<u8>, version: &Version) -> Result<Option<Version>> {
+        let version = self.datastore.update(place, value, version)?;
+        self.written(version.is_some());
+        Ok(version)
     }
 
-    /// Changes the value that was read at a revision; false where it has changed since.
-    pub async fn update(&mut self, key: &str, value: Vec<u8>, revision: i64) -> Result<bool, Error> {
-        let same = Compare::mod_revision(key, CompareOp::Equal, revision);
-        self.write(same, TxnOp::put(key, value, None)).await
-    }
-
-    /// Deletes what was read at a revision; false where it has changed since.
-    pub async fn delete(&mut self, key: &str, revision: i64) -> Result<bool, Error> {
-        let same = Compare::mod_revision(key, CompareOp::Equal, revision);
-        self.write(same, TxnOp::delete(key, None)).await
-    }
-
-    async fn write(&mut self, when: Compare, operation: TxnOp) -> Result<bool, Error> {
-        let done = self.client.txn(Txn::new().when([when]).and_then([operation])).await?.succeeded();
-        *(if done { &mut self.writes } else { &mut self.conflicts }) += 1;
-        self.rest().await;
+    /// Deletes what was read at a version; false where it has changed since.
+    pub fn delete(&mut self, place: Place<'_>, version: &Version) -> Result<bool> {
+        let done = self.datastore.delete(place, version)?;
+        self.written(done);
         Ok(done)
     }
 
-    /// Waits for a random time, so that readers see the state between two writes.
-    async fn rest(&mut self) {
+    /// What uses addresses, and who has which blocks.
+    pub fn others(&mut self) -> &mut dyn Datastore {
+        &mut *self.datastore
+    }
+
+    /// Counts a write and waits for a random time, so that readers see the state between two writes.
+    fn written(&mut self, done: bool) {
+        *(if done { &mut self.writes } else { &mut self.conflicts }) += 1;
         let longest = self.pause.as_micros() as u64;
         if longest > 0 {
-            tokio::time::sleep(Duration::from_micros(self.rng.below(longest))).await;
+            thread::sleep(Duration::from_micros(self.rng.below(longest)));
         }
     }
 }

@@ -42,6 +42,14 @@ impl Flavour {
         format!("{}/{}", self.group(), self.version())
     }
 
+    /// Plural and kind of the allocator's configuration.
+    pub fn ipam_config(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Classic => ("ipamconfigs", "IPAMConfig"),
+            Self::Native => ("ipamconfigurations", "IPAMConfiguration"),
+        }
+    }
+
     /// The path of all objects of a kind.
     pub fn path(self, plural: &str) -> String {
         format!("/apis/{}/{}/{plural}", self.group(), self.version())
@@ -53,10 +61,7 @@ impl Flavour {
 /// # Errors
 /// Where the server does not answer, refuses a definition, or does not serve a kind in time.
 pub fn install(server: &KubeApiserver, flavour: Flavour) -> Result<(), ServerError> {
-    let (config, config_kind) = match flavour {
-        Flavour::Classic => ("ipamconfigs", "IPAMConfig"),
-        Flavour::Native => ("ipamconfigurations", "IPAMConfiguration"),
-    };
+    let (config, config_kind) = flavour.ipam_config();
     let kinds = [
         ("ipamblocks", "IPAMBlock", block(flavour)),
         ("ipamhandles", "IPAMHandle", handle()),

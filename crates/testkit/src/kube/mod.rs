@@ -1,7 +1,12 @@
 //! Calico's custom resources on a test's API server: the kinds, as the fact sheet describes them, and objects of them.
 
+mod connection;
 mod crds;
+pub mod form;
 mod objects;
+mod seed;
 
+pub use self::connection::Connection;
 pub use self::crds::{Flavour, install, install_kubevirt};
 pub use self::objects::{create, create_in_etcd, service_account_token};
+pub use self::seed::seed;

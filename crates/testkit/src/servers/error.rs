@@ -62,6 +62,16 @@ pub enum ServerError {
     /// etcd refused a request, or could not be reached.
     #[error("etcd: {0}")]
     Etcd(#[from] etcd_client::Error),
+    /// The API server refused a request of a test.
+    #[error("{what}: {status} {body}")]
+    Refused {
+        /// What was tried.
+        what: String,
+        /// The status code.
+        status: u16,
+        /// What the server said.
+        body: String,
+    },
     /// A snapshot that is not what etcd sends: whole pages, then a SHA-256 sum of 32 bytes.
     #[error("the snapshot has {0} bytes: not whole pages and a checksum")]
     Snapshot(u64),
@@ -78,7 +88,7 @@ impl fmt::Debug for ServerError {
 
 impl ServerError {
     /// An [`Io`](Self::Io) error of what was tried.
-    pub(super) fn io(what: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
+    pub(crate) fn io(what: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
         let what = what.into();
         move |source| Self::Io { what, source }
     }

@@ -113,6 +113,11 @@ impl KubeApiserver {
         request(self.port, &self.pki, method, path, body)
     }
 
+    /// A TLS set-up that trusts the server.
+    pub(crate) fn tls(&self) -> Result<ClientConfig, ServerError> {
+        trust(&self.pki.ca)
+    }
+
     /// Makes the server hang: connections stay open and are accepted, nothing is answered.
     pub fn pause(&self) -> Result<(), ServerError> {
         self.process.pause()

@@ -1,0 +1,116 @@
+//! Keys of etcd, read and written as Calico's client does (facts 1.15).
+
+use std::net::IpAddr;
+
+use etcd_client::{Client, Compare, CompareOp, Error, GetOptions, Txn, TxnOp};
+use ipnet::IpNet;
+use tokio::runtime::{Builder, Runtime};
+
+use super::store::{Datastore, Ending, Place, Read, Result, Version};
+use crate::cluster::wire::{go_json, key};
+use crate::cluster::{ClusterSpec, Holder, endpoint_of};
+use crate::servers::ServerError;
+
+/// The tree of the affinities.
+const AFFINITIES: &str = "/calico/ipam/v2/host/";
+
+/// A connection to etcd.
+pub struct EtcdKeys {
+    runtime: Runtime,
+    client: Client,
+    spec: ClusterSpec,
+}
+
+impl EtcdKeys {
+    /// Connects to an endpoint. Must not be called from within an async runtime.
+    pub fn connect(endpoint: &str, spec: ClusterSpec) -> Result<Self> {
+        let runtime = Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.map_err(ServerError::io("cannot start a runtime for the etcd client"))?;
+        let client = runtime.block_on(Client::connect([endpoint], None))?;
+        Ok(Self { runtime, client, spec })
+    }
+
+    fn read(&mut self, key: &str) -> Result<Option<(Vec<u8>, i64)>> {
+        let response = self.runtime.block_on(self.client.get(key, None))?;
+        Ok(response.kvs().first().map(|kv| (kv.value().to_vec(), kv.mod_revision())))
+    }
+
+    /// Makes a change where a condition holds; gives the revision of the change.
+    fn change(&mut self, when: Compare, operation: TxnOp) -> Result<Option<i64>> {
+        let transaction = Txn::new().when([when]).and_then([operation]);
+        let response = self.runtime.block_on(self.client.txn(transaction))?;
+        let revision = response.header().map(|header| header.revision());
+        Ok(revision.filter(|_| response.succeeded()))
+    }
+}
+
+fn key_of(place: Place<'_>) -> String {
+    match place {
+        Place::Block(net) => key::block(net),
+        Place::Affinity(node, net) => key::affinity("host", node, net),
+        Place::Handle(id) => key::handle(id),
+    }
+}
+
+fn is_at(key: &str, version: &Version) -> Compare {
+    let Version::Etcd(revision) = version else { panic!("a version of another datastore: {version:?}") };
+    Compare::mod_revision(key, CompareOp::Equal, *revision)
+}
+
+impl Datastore for EtcdKeys {
+    fn get(&mut self, place: Place<'_>) -> Result<Option<Read>> {
+        let read = self.read(&key_of(place))?;
+        Ok(read.map(|(value, revision)| (value, Version::Etcd(revision))))
+    }
+
+    fn create(&mut self, place: Place<'_>, value: Vec<u8>) -> Result<Option<Version>> {
+        let key = key_of(place);
+        let absent = Compare::version(key.as_str(), CompareOp::Equal, 0);
+        Ok(self.change(absent, TxnOp::put(key, value, None))?.map(Version::Etcd))
+    }
+
+    fn update(&mut self, place: Place<'_>, value: Vec<u8>, version: &Version) -> Result<Option<Version>> {
+        let key = key_of(place);
+        Ok(self.change(is_at(&key, version), TxnOp::put(key, value, None))?.map(Version::Etcd))
+    }
+
+    fn delete(&mut self, place: Place<'_>, version: &Version) -> Result<bool> {
+        let key = key_of(place);
+        Ok(self.change(is_at(&key, version), TxnOp::delete(key, None))?.is_some())
+    }
+
+    fn affinities(&mut self, node: Option<&str>) -> Result<Vec<(String, IpNet)>> {
+        let prefix = node.map_or(AFFINITIES.to_owned(), |node| format!("{AFFINITIES}{node}/"));
+        let options = GetOptions::new().with_prefix().with_keys_only();
+        let response = self.runtime.block_on(self.client.get(prefix, Some(options)))?;
+        Ok(response.kvs().iter().filter_map(|kv| affinity_of(kv.key())).collect())
+    }
+
+    fn announce(&mut self, _: &Holder) -> Result<()> {
+        Ok(())
+    }
+
+    fn publish(&mut self, holder: &Holder, address: IpAddr) -> Result<()> {
+        let endpoint = endpoint_of(&self.spec, holder, &[address]);
+        let key = endpoint.key();
+        let absent = Compare::version(key.as_str(), CompareOp::Equal, 0);
+        let created = self.change(absent, TxnOp::put(key, go_json(&endpoint), None))?;
+        assert!(created.is_some(), "no two pods of a test have one name");
+        Ok(())
+    }
+
+    fn withdraw(&mut self, holder: &Holder, _: Ending) -> Result<()> {
+        let deletion = self.client.delete(holder.endpoint_key(), None);
+        self.runtime.block_on(deletion).map(drop).map_err(|error: Error| error.into())
+    }
+
+    fn bury(&mut self, _: &Holder, _: Ending) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// Node and block of an IPv4 affinity: `…/host/<node>/ipv4/block/<cidr>`.
+fn affinity_of(key: &[u8]) -> Option<(String, IpNet)> {
+    let (node, cidr) = std::str::from_utf8(key).ok()?.strip_prefix(AFFINITIES)?.split_once("/ipv4/block/")?;
+    Some((node.to_owned(), cidr.replacen('-', "/", 1).parse().ok()?))
+}

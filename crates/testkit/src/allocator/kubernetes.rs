@@ -1,0 +1,258 @@
+//! Custom resources of an API server, read and written as Calico's client does (facts 2.8, 2.9), and its pods.
+
+use std::collections::VecDeque;
+use std::net::IpAddr;
+
+use ipnet::IpNet;
+use serde_json::{Value, json};
+
+use super::store::{Datastore, Ending, Place, Read, Result, Version};
+use crate::cluster::Holder;
+use crate::kube::form::{self, HOSTNAME_HASH, affinity_name, block_name};
+use crate::kube::{Connection, Flavour};
+use crate::servers::{KubeApiserver, Response, ServerError};
+
+/// Finished and evicted pods of one worker that are kept; older ones are collected.
+const ENDED_PODS: usize = 20;
+
+/// A connection to an API server.
+pub struct KubeObjects {
+    connection: Connection,
+    flavour: Flavour,
+    /// Paths of pods that have finished or were evicted.
+    ended: VecDeque<String>,
+}
+
+impl KubeObjects {
+    /// Connects.
+    pub fn connect(server: &KubeApiserver, flavour: Flavour) -> Result<Self> {
+        Ok(Self { connection: Connection::open(server)?, flavour, ended: VecDeque::new() })
+    }
+
+    /// Sends a request whose answer is one of `statuses`.
+    fn ask(&mut self, method: &'static str, path: &str, body: &Value, statuses: &[u16]) -> Result<Response> {
+        let body = if body.is_null() { String::new() } else { body.to_string() };
+        let response = self.connection.request(method, path, &body)?;
+        if statuses.contains(&response.status) {
+            return Ok(response);
+        }
+        let Response { status, body } = response;
+        Err(ServerError::Refused { what: format!("{method} {path}"), status, body })
+    }
+
+    fn collection(&self, place: Place<'_>) -> String {
+        self.flavour.path(match place {
+            Place::Block(_) => "ipamblocks",
+            Place::Affinity(..) => "blockaffinities",
+            Place::Handle(_) => "ipamhandles",
+        })
+    }
+
+    fn path(&self, place: Place<'_>) -> String {
+        format!("{}/{}", self.collection(place), name_of(place))
+    }
+
+    /// The whole object for a write; without a version it is a new one.
+    fn object(&self, place: Place<'_>, value: &[u8], version: Option<&Version>) -> Value {
+        // Calico's own metadata is kept in an annotation, which is empty but for what the affinity has.
+        let mut metadata =
+            json!({"name": name_of(place), "annotations": {"projectcalico.org/metadata": "{}"}});
+        if let Some(version) = version {
+            metadata["resourceVersion"] = parts(version).0.into();
+        }
+        let (kind, spec) = match place {
+            Place::Block(_) => ("IPAMBlock", form::block_spec(value)),
+            Place::Handle(id) => ("IPAMHandle", form::handle_spec(id, value)),
+            Place::Affinity(node, net) => {
+                metadata["labels"] = form::affinity_labels(node, net);
+                ("BlockAffinity", form::affinity_spec(self.flavour, node, net, value))
+            }
+        };
+        json!({"apiVersion": self.flavour.api_version(), "kind": kind, "metadata": metadata, "spec": spec})
+    }
+
+    fn put(&mut self, place: Place<'_>, object: &Value) -> Result<Option<Version>> {
+        let response = self.ask("PUT", &self.path(place), object, &[200, 404, 409])?;
+        Ok((response.status == 200).then(|| version_of(&parse(&response.body))))
+    }
+
+    /// Both steps of a deletion: the mark, which is the compare-and-swap, and the deletion of what was marked.
+    fn delete_in_steps(&mut self, place: Place<'_>, mut object: Value) -> Result<bool> {
+        object["spec"]["deleted"] = match place {
+            Place::Affinity(..) => form::affinity_flag(self.flavour, true),
+            _ => true.into(),
+        };
+        let Some(marked) = self.put(place, &object)? else { return Ok(false) };
+        let options = json!({"apiVersion": "v1", "kind": "DeleteOptions",
+            "preconditions": {"uid": parts(&marked).1}});
+        // Whoever met the mark may have finished the deletion.
+        self.ask("DELETE", &self.path(place), &options, &[200, 404, 409])?;
+        Ok(true)
+    }
+
+    fn patch_pod(&mut self, path: &str, patch: &Value) -> Result<()> {
+        self.ask("PATCH", path, patch, &[200]).map(drop)
+    }
+
+    fn delete_pod(&mut self, path: &str, grace: u32) -> Result<()> {
+        self.ask("DELETE", &format!("{path}?gracePeriodSeconds={grace}"), &Value::Null, &[200, 202, 404])
+            .map(drop)
+    }
+
+    /// The CNI plugin takes the addresses away from the pod, and leaves the container's ID.
+    fn blank(&mut self, path: &str) -> Result<()> {
+        let blank = json!({"cni.projectcalico.org/podIP": "", "cni.projectcalico.org/podIPs": ""});
+        self.patch_pod(path, &json!({"metadata": {"annotations": blank}}))
+    }
+
+    fn set_phase(&mut self, path: &str, phase: &str, reason: Option<&str>) -> Result<()> {
+        let status = json!({"status": {"phase": phase, "reason": reason}});
+        self.patch_pod(&format!("{path}/status"), &status)
+    }
+}
+
+fn name_of(place: Place<'_>) -> String {
+    match place {
+        Place::Block(net) => block_name(net),
+        Place::Affinity(node, net) => affinity_name(node, net),
+        Place::Handle(id) => id.to_lowercase(),
+    }
+}
+
+fn parse(body: &str) -> Value {
+    serde_json::from_str(body).unwrap_or_else(|error| panic!("not JSON ({error}): {body}"))
+}
+
+fn version_of(object: &Value) -> Version {
+    let text = |name: &str| object["metadata"][name].as_str().unwrap_or_default().to_owned();
+    Version::Kubernetes(text("resourceVersion"), text("uid"))
+}
+
+/// `resourceVersion` and `uid`.
+fn parts(version: &Version) -> (&str, &str) {
+    match version {
+        Version::Kubernetes(version, uid) => (version, uid),
+        Version::Etcd(_) => panic!("a version of another datastore: {version:?}"),
+    }
+}
+
+fn pod_path(holder: &Holder) -> String {
+    format!("/api/v1/namespaces/{}/pods/{}", holder.name.namespace, holder.name.pod)
+}
+
+impl Datastore for KubeObjects {
+    /// An object that is marked deleted is deleted for good, and there is none.
+    fn get(&mut self, place: Place<'_>) -> Result<Option<Read>> {
+        let response = self.ask("GET", &self.path(place), &Value::Null, &[200, 404])?;
+        if response.status == 404 {
+            return Ok(None);
+        }
+        let object = parse(&response.body);
+        if form::is_deleted(&object["spec"]) {
+            let mut again = object;
+            if let Some(metadata) = again["metadata"].as_object_mut() {
+                metadata.remove("managedFields");
+            }
+            self.delete_in_steps(place, again)?;
+            return Ok(None);
+        }
+        let value = match place {
+            Place::Block(_) => form::block_value(&object["spec"]),
+            Place::Handle(_) => form::handle_value(&object["spec"]),
+            Place::Affinity(..) => form::affinity_value(&object["spec"]),
+        };
+        Ok(Some((value, version_of(&object))))
+    }
+
+    fn create(&mut self, place: Place<'_>, value: Vec<u8>) -> Result<Option<Version>> {
+        let object = self.object(place, &value, None);
+        let response = self.ask("POST", &self.collection(place), &object, &[201, 409])?;
+        Ok((response.status == 201).then(|| version_of(&parse(&response.body))))
+    }
+
+    fn update(&mut self, place: Place<'_>, value: Vec<u8>, version: &Version) -> Result<Option<Version>> {
+        let object = self.object(place, &value, Some(version));
+        self.put(place, &object)
+    }
+
+    fn delete(&mut self, place: Place<'_>, version: &Version) -> Result<bool> {
+        let response = self.ask("GET", &self.path(place), &Value::Null, &[200, 404])?;
+        if response.status == 404 {
+            return Ok(false);
+        }
+        // What is written with the mark is what was read at the version; any other version is refused.
+        let mut object = parse(&response.body);
+        object["metadata"]["resourceVersion"] = parts(version).0.into();
+        if let Some(metadata) = object["metadata"].as_object_mut() {
+            metadata.remove("managedFields");
+        }
+        self.delete_in_steps(place, object)
+    }
+
+    fn affinities(&mut self, node: Option<&str>) -> Result<Vec<(String, IpNet)>> {
+        let path = self.flavour.path("blockaffinities");
+        let path = match node {
+            Some(node) => format!("{path}?labelSelector={HOSTNAME_HASH}%3D{}", form::hostname_hash(node)),
+            None => path,
+        };
+        let list = parse(&self.ask("GET", &path, &Value::Null, &[200])?.body);
+        let items = list["items"].as_array().into_iter().flatten().map(|item| &item["spec"]);
+        let affinity = |spec: &Value| {
+            let net: IpNet = spec["cidr"].as_str()?.parse().ok()?;
+            let usable = !form::is_deleted(spec) && net.addr().is_ipv4();
+            usable.then(|| (spec["node"].as_str().unwrap_or_default().to_owned(), net))
+        };
+        Ok(items.filter_map(affinity).collect())
+    }
+
+    fn announce(&mut self, holder: &Holder) -> Result<()> {
+        let pod = json!({
+            "apiVersion": "v1", "kind": "Pod", "metadata": {"name": holder.name.pod, "labels": {"app": holder.name.app}},
+            "spec": {"nodeName": holder.node, "restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]},
+        });
+        let path = format!("/api/v1/namespaces/{}/pods", holder.name.namespace);
+        self.ask("POST", &path, &pod, &[201]).map(drop)
+    }
+
+    fn publish(&mut self, holder: &Holder, address: IpAddr) -> Result<()> {
+        let path = pod_path(holder);
+        let network = format!("{address}/{}", if address.is_ipv4() { 32 } else { 128 });
+        let annotations = json!({"cni.projectcalico.org/containerID": holder.container,
+            "cni.projectcalico.org/podIP": network, "cni.projectcalico.org/podIPs": network});
+        self.patch_pod(&path, &json!({"metadata": {"annotations": annotations}}))?;
+        let address = address.to_string();
+        let status = json!({"phase": "Running", "podIP": address, "podIPs": [{"ip": address}]});
+        self.patch_pod(&format!("{path}/status"), &json!({"status": status}))
+    }
+
+    /// The kubelet reports the end before or after the sandbox has been taken away.
+    fn withdraw(&mut self, holder: &Holder, ending: Ending) -> Result<()> {
+        let path = pod_path(holder);
+        match ending {
+            Ending::Lost => return self.delete_pod(&path, 0),
+            Ending::Deleted => self.delete_pod(&path, 30)?,
+            Ending::Evicted => self.set_phase(&path, "Failed", Some("Evicted"))?,
+            Ending::Finished if holder.container.starts_with(|c: char| c.is_ascii_digit()) => {
+                self.set_phase(&path, "Succeeded", None)?;
+            }
+            Ending::Finished => {}
+        }
+        self.blank(&path)
+    }
+
+    fn bury(&mut self, holder: &Holder, ending: Ending) -> Result<()> {
+        let path = pod_path(holder);
+        match ending {
+            Ending::Deleted | Ending::Lost => return self.delete_pod(&path, 0),
+            Ending::Finished => self.set_phase(&path, "Succeeded", None)?,
+            Ending::Evicted => {}
+        }
+        self.ended.push_back(path);
+        if self.ended.len() > ENDED_PODS
+            && let Some(oldest) = self.ended.pop_front()
+        {
+            self.delete_pod(&oldest, 0)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,93 @@
+//! Violations that somebody brings about by hand must be reported, on both datastores.
+
+use std::time::Duration;
+
+use super::ledger::{Ledger, Tenant, Violation};
+use super::store::{Place, Store, Target};
+use super::{Churn, ChurnLog, affinity, handle};
+use crate::cluster::rng::Rng;
+use crate::cluster::{Cluster, ClusterSpec};
+use crate::kube::{Flavour, seed};
+use crate::servers::{Etcd, KubeApiserver};
+
+fn churn() -> Churn {
+    Churn { workers: 3, operations: 40, pause: Duration::ZERO, leaks: 300, ..Churn::default() }
+}
+
+fn spec() -> ClusterSpec {
+    ClusterSpec::new(8).v4_only()
+}
+
+/// Frees the addresses of one live pod and takes away the handle of another.
+fn break_two(target: Target<'_>, ledger: &Ledger) -> [Tenant; 2] {
+    let [freed, uncounted] = [0, 1].map(|place| ledger.live().nth(place).unwrap().clone());
+    let mut store = Store::new(target.connect(spec()).unwrap(), Rng::new(1), Duration::ZERO);
+    let (mut block, version) = affinity::block(&mut store, freed.block).unwrap().unwrap();
+    block.free(freed.address);
+    assert!(store.update(Place::Block(freed.block), block.value(), &version).unwrap().is_some());
+    handle::count(&mut store, &uncounted.handle, uncounted.block, -1).unwrap();
+    [freed, uncounted]
+}
+
+/// Runs a churn, finds nothing, and finds just what is then broken. Every address that was freed by hand is given to
+/// the next pod sooner or later.
+fn violations_are_found(target: Target<'_>, nodes: &[String]) -> ChurnLog {
+    let log = churn().run_on(target, &spec(), nodes).unwrap();
+    assert!(log.ledger.live().len() > 5 && log.lost > 0 && log.stopped > log.lost, "{log:?}");
+    assert_eq!(log.ledger.leaked().len() as u64, log.lost, "nobody frees what has leaked");
+    assert_eq!(log.ledger.verify(target).unwrap(), []);
+    let [freed, uncounted] = break_two(target, &log.ledger);
+    let found = log.ledger.verify(target).unwrap();
+    assert_eq!(found.len(), 2, "{found:?}");
+    assert!(found.contains(&Violation::Freed(freed)) && found.contains(&Violation::Uncounted(uncounted)));
+    log
+}
+
+#[test]
+fn violations_are_found_on_etcd() {
+    let etcd = Etcd::start().unwrap();
+    let cluster = Cluster::plain(spec(), 3, 0);
+    cluster.write_to_etcd(&etcd.endpoint()).unwrap();
+    let nodes: Vec<String> = cluster.nodes().iter().map(|node| node.name.clone()).collect();
+    violations_are_found(Target::Etcd(&etcd.endpoint()), &nodes);
+}
+
+#[test]
+fn violations_are_found_on_kubernetes() {
+    for flavour in [Flavour::Classic, Flavour::Native] {
+        let server = KubeApiserver::start().unwrap();
+        let nodes = seed(&server, flavour, &spec(), 3).unwrap();
+        let log = violations_are_found(Target::Kubernetes(&server, flavour), &nodes);
+        assert!(log.finished > 0 && log.evicted > 0, "{log:?}");
+    }
+}
+
+#[test]
+fn an_address_that_is_given_twice_is_a_violation() {
+    let tenant = |pod: &str, address: &str| Tenant {
+        pod: format!("default/{pod}"),
+        node: "node-1".into(),
+        handle: format!("k8s-pod-network.{pod}"),
+        address: address.parse().unwrap(),
+        block: "10.0.0.0/26".parse().unwrap(),
+    };
+    let (a, b, c) = (tenant("a", "10.0.0.1"), tenant("b", "10.0.0.1"), tenant("c", "10.0.0.1"));
+    let mut ledger = Ledger::default();
+    ledger.give(a.clone());
+    ledger.end(&a.handle);
+    ledger.give(b.clone());
+    assert_eq!(ledger.violations(), [], "the first pod was gone");
+    ledger.leak(&b.handle);
+    assert_eq!(ledger.leaked().len(), 1);
+    ledger.give(c.clone());
+    assert_eq!((ledger.violations(), ledger.leaked().len()), (&[][..], 0), "somebody freed what had leaked");
+    ledger.give(tenant("d", "10.0.0.2"));
+    ledger.give(a.clone());
+    let twice = Violation::GivenTwice { first: c.clone(), second: a.clone() };
+    assert_eq!(ledger.violations(), std::slice::from_ref(&twice));
+    assert_eq!(twice.to_string(), "10.0.0.1 was given to default/a, but default/c has it");
+    // The second owner goes; the first one has the address still, which nobody else may get.
+    ledger.end(&a.handle);
+    ledger.give(b.clone());
+    assert_eq!(ledger.violations().len(), 2, "{:?}", ledger.violations());
+}
