@@ -8,7 +8,9 @@
 
 mod basis;
 mod evidence;
+mod gone_node;
 mod handles;
+mod leaks;
 mod plan;
 mod simulate;
 mod skipped;

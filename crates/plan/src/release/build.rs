@@ -6,13 +6,15 @@ use calipam_check::{Code, Finding, Subject};
 use calipam_model::IpNet;
 use calipam_model::affinity::{Affinity, AffinityType};
 use calipam_model::block::BlockOwner;
-use calipam_model::edit::{AffinityEdit, BlockEdit, Edit, Expect, HandleEdit, Step};
+use calipam_model::edit::{BlockEdit, Edit, Expect, HandleEdit, Step};
 use calipam_model::key::Key;
 use calipam_model::snapshot::Versioned;
 
-use super::select::{Chosen, Selection};
+use super::select::Selection;
 use crate::basis::Basis;
 use crate::evidence::Grounds;
+use crate::gone_node::{disown, give_up};
+use crate::leaks::Chosen;
 use crate::plan::{Action, Change, Verb};
 use crate::skipped::{SkipReason, Skipped};
 
@@ -197,37 +199,4 @@ fn lost_blocks<'s>(basis: &Basis<'s>, nodes: &BTreeSet<String>, skipped: &mut Ve
         }
     }
     lost
-}
-
-/// The block loses its owner, and goes where it is empty then.
-fn disown(action: &mut Action, block: IpNet, node: &str) {
-    let owner = BlockOwner::Host(node.to_owned());
-    let edit = BlockEdit::Owner { from: Some(owner), to: None };
-    // Behind the release of its addresses, so that both are one write.
-    let place = usize::from(action.step.edits.first().is_some_and(|edit| edit.key() == Key::Block(block)));
-    action.step.edits.insert(place, Edit::Block(block, edit));
-    action.step.evidence.push((Key::Node(node.to_owned()), Expect::Absent));
-    action.step.evidence.dedup();
-    action.changes.push(Change {
-        action: Verb::SetBlockOwner,
-        subject: Subject::Block(block),
-        detail: format!("to none: {node} does not exist; an empty block is deleted"),
-        repairs: vec![(Code::BlockOfMissingNode, Subject::Block(block))],
-    });
-}
-
-fn give_up(action: &mut Action, affinity: &Versioned<Affinity>) {
-    let key = &affinity.value.key;
-    let edit = AffinityEdit::Delete(affinity.revision.clone());
-    action.step.edits.push(Edit::Affinity(key.clone(), edit));
-    let ground = (Key::Node(key.node.clone()), Expect::Absent);
-    if !action.step.evidence.contains(&ground) {
-        action.step.evidence.push(ground);
-    }
-    action.changes.push(Change {
-        action: Verb::DeleteAffinity,
-        subject: Subject::affinity(key),
-        detail: format!("{} does not exist", key.node),
-        repairs: vec![(Code::AffinityOfMissingNode, Subject::affinity(key))],
-    });
 }

@@ -3,30 +3,19 @@
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::net::IpAddr;
 
-use calipam_check::record::Claim;
-use calipam_check::{Code, Evidence, Finding, LeakReason, Severity, Subject};
-use calipam_model::IpNet;
+use calipam_check::{Code, Evidence, Finding, Subject};
 
 use super::request::Request;
 use super::sighting::Sightings;
 use super::verdict::why_not;
 use crate::basis::Basis;
 use crate::handles::{Allocated, Holdings, clean};
+use crate::leaks::{Choice, Chosen, allocations, held_together, is_unknown, too_early};
 use crate::skipped::{SkipReason, Skipped};
-
-/// An allocation that is to be released.
-#[derive(Clone, Debug)]
-pub(super) struct Chosen<'s> {
-    /// The allocation.
-    pub allocated: Allocated,
-    /// What justifies it; `None` where the operator insists.
-    pub finding: Option<&'s Finding>,
-}
 
 /// What may be released, and what not.
 pub(super) struct Selection<'s> {
-    /// By block and ordinal.
-    pub chosen: BTreeMap<(IpNet, u32), Chosen<'s>>,
+    pub chosen: Choice<'s>,
     /// Handles without allocations, which are deleted.
     pub orphans: BTreeMap<String, &'s Finding>,
     /// Nodes that are gone, which lose their blocks and affinities.
@@ -45,7 +34,7 @@ pub(super) fn select<'s>(basis: &Basis<'s>, request: &Request, sightings: &[Sigh
         force: request.force,
         sightings,
         selection: Selection {
-            chosen: BTreeMap::new(),
+            chosen: Choice::new(),
             orphans: BTreeMap::new(),
             nodes: BTreeSet::new(),
             holdings: Holdings::new(basis, &named),
@@ -112,7 +101,7 @@ impl<'s> Selector<'_, 's> {
             self.skip(finding, SkipReason::UnknownOwner, detail);
             return;
         }
-        let held = self.allocations(finding);
+        let held = allocations(self.basis, finding);
         let same = |report: &&Sightings| held.iter().all(|allocated| report.saw(address, &allocated.held));
         match reports.iter().find(|report| !same(report)) {
             Some(report) => {
@@ -125,28 +114,11 @@ impl<'s> Selector<'_, 's> {
 
     /// Chooses a leaked address that was seen unused long enough ago, or whose node is gone.
     fn if_seen_enough(&mut self, finding: &'s Finding) {
-        let held = self.allocations(finding);
-        let grace = self.basis.context.grace;
-        let taken_at = self.basis.snapshot.taken_at;
-        let seen = |allocated: &Allocated| {
-            let before = self.sightings.iter().filter(|s| taken_at.duration_since(s.at) >= grace);
-            let mut before = before.filter(|s| s.saw(allocated.address, &allocated.held));
-            before.next().is_some()
-        };
-        if grace.is_positive() && !self.is_certain_at_once(finding) && !held.iter().all(seen) {
-            let detail = format!("{}: it has to be seen unused twice, {grace:#} apart", finding.message);
-            self.skip(finding, SkipReason::SeenOnce, detail);
-            return;
+        let held = allocations(self.basis, finding);
+        match too_early(self.basis, finding, &held, self.sightings) {
+            Some((reason, detail)) => self.skip(finding, reason, detail),
+            None => self.choose(finding),
         }
-        self.choose(finding);
-    }
-
-    /// True where the recorded node is gone, and no workload says that it may be alive.
-    fn is_certain_at_once(&self, finding: &Finding) -> bool {
-        let Evidence::Address(evidence) = &finding.evidence else { return false };
-        let alive = |node: &String| self.basis.context.index.workloads_name_node(node);
-        let nodes = || evidence.records.iter().filter_map(|record| record.attributes.get("node"));
-        evidence.reasons.contains(&LeakReason::NodeGone) && nodes().next().is_some() && !nodes().any(alive)
     }
 
     /// Everything of a node that is gone.
@@ -275,20 +247,10 @@ impl<'s> Selector<'_, 's> {
     }
 
     fn choose(&mut self, finding: &'s Finding) {
-        for allocated in self.allocations(finding) {
+        for allocated in allocations(self.basis, finding) {
             let place = (allocated.block, allocated.held.ordinal);
             self.selection.chosen.insert(place, Chosen { allocated, finding: Some(finding) });
         }
-    }
-
-    /// The allocations that a finding is about.
-    fn allocations(&self, finding: &Finding) -> Vec<Allocated> {
-        let Evidence::Address(evidence) = &finding.evidence else { return Vec::new() };
-        let allocation = |record: &calipam_check::RecordEvidence| {
-            let block = self.basis.context.index.block(record.block.parse().ok()?)?;
-            Some(Allocated::new(block.key, &block.sound?.allocation(record.ordinal)?))
-        };
-        evidence.records.iter().filter_map(allocation).collect()
     }
 
     /// A handle goes as a whole or not at all: where one of its addresses stays, all do. The handles of
@@ -300,7 +262,8 @@ impl<'s> Selector<'_, 's> {
         let mut ids: Vec<&String> = wanted.iter().collect();
         ids.sort();
         for id in ids {
-            let refusal = self.unjudged_part(&holdings, id).or_else(|| self.kept_part(&holdings, id));
+            let insists = |address| self.selection.forced.contains(&address);
+            let refusal = held_together(self.basis, &holdings, &self.selection.chosen, id, insists);
             let Some((reason, why)) = refusal else { continue };
             let dropped = holdings.allocated(id).iter().map(|held| (held.block, held.held.ordinal));
             for chosen in dropped.filter_map(|place| self.selection.chosen.remove(&place)) {
@@ -314,30 +277,6 @@ impl<'s> Selector<'_, 's> {
         self.selection.holdings = holdings;
     }
 
-    /// A handle that names a block which cannot be judged.
-    fn unjudged_part(&self, holdings: &Holdings<'_>, id: &str) -> Option<(SkipReason, String)> {
-        let index = &self.basis.context.index;
-        let mut named = holdings.objects(id).iter().flat_map(|object| object.value.blocks());
-        let broken = named.find(|(cidr, _)| index.is_unjudged(*cidr))?.0;
-        Some((SkipReason::Unjudged, format!("its handle {id} also names {broken}, which cannot be judged")))
-    }
-
-    /// An address that shares the handle and is not released.
-    fn kept_part(&self, holdings: &Holdings<'_>, id: &str) -> Option<(SkipReason, String)> {
-        let is_chosen =
-            |held: &&Allocated| self.selection.chosen.contains_key(&(held.block, held.held.ordinal));
-        let (chosen, kept): (Vec<&Allocated>, Vec<&Allocated>) =
-            holdings.allocated(id).iter().partition(is_chosen);
-        let kept = kept.first()?;
-        let insists = |held: &&Allocated| self.selection.forced.contains(&held.address);
-        let legacy = matches!(Claim::of_handle(id), Claim::LegacyPod { .. });
-        if legacy || chosen.iter().any(insists) {
-            return None;
-        }
-        let detail = format!("its handle {id} also holds {}, which is not released", kept.address);
-        Some((SkipReason::HandleHeld, detail))
-    }
-
     fn skip(&mut self, finding: &Finding, reason: SkipReason, detail: String) {
         let skipped = Skipped::new(finding.subject.clone(), reason, detail).of(finding.code);
         self.selection.skipped.push(skipped);
@@ -346,11 +285,6 @@ impl<'s> Selector<'_, 's> {
     fn skip_other(&mut self, subject: Subject, reason: SkipReason, detail: String) {
         self.selection.skipped.push(Skipped::new(subject, reason, detail));
     }
-}
-
-/// True where the record does not say whose the address is.
-fn is_unknown(finding: &Finding) -> bool {
-    finding.severity == Severity::Warning
 }
 
 fn revision_of(finding: &Finding) -> Option<String> {

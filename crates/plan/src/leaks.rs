@@ -1,0 +1,99 @@
+//! Which leaked addresses may be released: those whose record says whose they were, that were seen unused
+//! long enough, and whose handle goes as a whole.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use calipam_check::record::Claim;
+use calipam_check::{Evidence, Finding, LeakReason, RecordEvidence, Severity};
+use calipam_model::IpNet;
+
+use crate::basis::Basis;
+use crate::handles::{Allocated, Holdings};
+use crate::release::Sightings;
+use crate::skipped::SkipReason;
+
+/// An allocation that is to be released.
+#[derive(Clone, Debug)]
+pub(crate) struct Chosen<'s> {
+    /// The allocation.
+    pub allocated: Allocated,
+    /// What justifies it; `None` where the operator insists.
+    pub finding: Option<&'s Finding>,
+}
+
+/// What is to be released, by block and ordinal.
+pub(crate) type Choice<'s> = BTreeMap<(IpNet, u32), Chosen<'s>>;
+
+/// True where the record does not say whose the address is.
+pub(crate) fn is_unknown(finding: &Finding) -> bool {
+    finding.severity == Severity::Warning
+}
+
+/// The allocations that a finding is about.
+pub(crate) fn allocations(basis: &Basis<'_>, finding: &Finding) -> Vec<Allocated> {
+    let Evidence::Address(evidence) = &finding.evidence else { return Vec::new() };
+    let allocation = |record: &RecordEvidence| {
+        let block = basis.context.index.block(record.block.parse().ok()?)?;
+        Some(Allocated::new(block.key, &block.sound?.allocation(record.ordinal)?))
+    };
+    evidence.records.iter().filter_map(allocation).collect()
+}
+
+/// Why a leaked address has to wait: it was not yet seen unused twice, and its node is not gone.
+pub(crate) fn too_early(
+    basis: &Basis<'_>,
+    finding: &Finding,
+    held: &[Allocated],
+    sightings: &[Sightings],
+) -> Option<(SkipReason, String)> {
+    let grace = basis.context.grace;
+    let taken_at = basis.snapshot.taken_at;
+    let seen = |allocated: &Allocated| {
+        let mut before = sightings.iter().filter(|s| taken_at.duration_since(s.at) >= grace);
+        before.any(|s| s.saw(allocated.address, &allocated.held))
+    };
+    if !grace.is_positive() || is_certain_at_once(basis, finding) || held.iter().all(seen) {
+        return None;
+    }
+    let detail = format!("{}: it has to be seen unused twice, {grace:#} apart", finding.message);
+    Some((SkipReason::SeenOnce, detail))
+}
+
+/// True where the recorded node is gone, and no workload says that it may be alive.
+fn is_certain_at_once(basis: &Basis<'_>, finding: &Finding) -> bool {
+    let Evidence::Address(evidence) = &finding.evidence else { return false };
+    let alive = |node: &String| basis.context.index.workloads_name_node(node);
+    let nodes = || evidence.records.iter().filter_map(|record| record.attributes.get("node"));
+    evidence.reasons.contains(&LeakReason::NodeGone) && nodes().next().is_some() && !nodes().any(alive)
+}
+
+/// Why the chosen addresses of a handle must stay: a handle goes as a whole or not at all. The handles of
+/// Calico 2.x, which a pod shares with its predecessors of the same name, go address by address. `insists`
+/// tells of addresses that the operator wants to go whatever speaks against it.
+pub(crate) fn held_together(
+    basis: &Basis<'_>,
+    holdings: &Holdings<'_>,
+    choice: &Choice<'_>,
+    id: &str,
+    insists: impl Fn(IpAddr) -> bool,
+) -> Option<(SkipReason, String)> {
+    let index = &basis.context.index;
+    let mut named = holdings.objects(id).iter().flat_map(|object| object.value.blocks());
+    if let Some((broken, _)) = named.find(|(cidr, _)| index.is_unjudged(*cidr)) {
+        let detail = format!("its handle {id} also names {broken}, which cannot be judged");
+        return Some((SkipReason::Unjudged, detail));
+    }
+    let is_chosen = |held: &&Allocated| choice.contains_key(&(held.block, held.held.ordinal));
+    let (chosen, kept): (Vec<&Allocated>, Vec<&Allocated>) =
+        holdings.allocated(id).iter().partition(is_chosen);
+    let kept = kept.first()?;
+    let legacy = matches!(Claim::of_handle(id), Claim::LegacyPod { .. });
+    if legacy || chosen.iter().any(|held| insists(held.address)) {
+        return None;
+    }
+    Some((
+        SkipReason::HandleHeld,
+        format!("its handle {id} also holds {}, which is not released", kept.address),
+    ))
+}
