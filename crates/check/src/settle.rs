@@ -5,6 +5,9 @@ use std::collections::{BTreeSet, HashMap};
 
 use calipam_model::block::Block;
 use calipam_model::key::Key;
+use calipam_model::node::Node;
+use calipam_model::pod::Pod;
+use calipam_model::service::Service;
 use calipam_model::snapshot::{Revision, Snapshot, StoredBlock, Versioned};
 use calipam_model::text::Text;
 
@@ -29,7 +32,16 @@ pub fn settle(report: &mut Report, first: &Snapshot, later: &Snapshot) {
 /// Some objects of a snapshot by key.
 struct Objects<'s> {
     blocks: HashMap<Key, &'s Versioned<StoredBlock>>,
+    users: HashMap<Key, User<'s>>,
     others: HashMap<Key, &'s Revision>,
+}
+
+/// What uses addresses and is written for many other reasons: a heartbeat is no change.
+#[derive(PartialEq)]
+enum User<'s> {
+    Node(&'s Node),
+    Pod(&'s Pod),
+    Service(&'s Service),
 }
 
 impl<'s> Objects<'s> {
@@ -37,9 +49,35 @@ impl<'s> Objects<'s> {
         let blocks = snapshot.blocks.iter().map(|b| (Key::Block(b.value.key), b));
         Self {
             blocks: blocks.filter(|(key, _)| wanted.contains(key)).collect(),
+            users: users(snapshot, wanted),
             others: revisions(snapshot, wanted),
         }
     }
+}
+
+fn users<'s>(snapshot: &'s Snapshot, wanted: &BTreeSet<Key>) -> HashMap<Key, User<'s>> {
+    let mut found = HashMap::new();
+    let mut add = |key: Key, user: User<'s>| {
+        if wanted.contains(&key) {
+            found.insert(key, user);
+        }
+    };
+    if wanted.iter().any(|k| matches!(k, Key::Node(_))) {
+        snapshot.nodes.iter().for_each(|n| add(Key::Node(n.value.name.clone()), User::Node(&n.value)));
+    }
+    if wanted.iter().any(|k| matches!(k, Key::Pod { .. })) {
+        snapshot.pods.iter().for_each(|p| add(key_of_pod(&p.value), User::Pod(&p.value)));
+    }
+    snapshot.services.iter().for_each(|s| add(key_of_service(&s.value), User::Service(&s.value)));
+    found
+}
+
+fn key_of_pod(pod: &Pod) -> Key {
+    Key::Pod { namespace: pod.namespace().to_string(), name: pod.name().to_string() }
+}
+
+fn key_of_service(service: &Service) -> Key {
+    Key::Service { namespace: service.namespace.clone(), name: service.name.clone() }
 }
 
 /// The versions that were read of some objects other than blocks; those that do not exist are left out.
@@ -66,22 +104,20 @@ pub fn revisions<'s>(snapshot: &'s Snapshot, wanted: &BTreeSet<Key>) -> HashMap<
         }
     }
     if wanted.iter().any(|k| matches!(k, Key::Pod { .. })) {
-        for pod in &snapshot.pods {
-            let (namespace, name) = (pod.value.namespace().to_string(), pod.value.name().to_string());
-            add(Key::Pod { namespace, name }, &pod.revision);
-        }
+        snapshot.pods.iter().for_each(|pod| add(key_of_pod(&pod.value), &pod.revision));
     }
-    for service in &snapshot.services {
-        let (namespace, name) = (service.value.namespace.clone(), service.value.name.clone());
-        add(Key::Service { namespace, name }, &service.revision);
-    }
+    snapshot.services.iter().for_each(|service| add(key_of_service(&service.value), &service.revision));
     found
 }
 
 /// True where nothing about the object that matters to the finding has changed.
 fn unchanged(finding: &Finding, key: &Key, before: &Objects<'_>, after: &Objects<'_>) -> bool {
-    if !matches!(key, Key::Block(_)) {
-        return before.others.get(key) == after.others.get(key);
+    match key {
+        Key::Block(_) => {}
+        Key::Node(_) | Key::Pod { .. } | Key::Service { .. } => {
+            return before.users.get(key) == after.users.get(key);
+        }
+        _ => return before.others.get(key) == after.others.get(key),
     }
     let (before, after) = match (before.blocks.get(key), after.blocks.get(key)) {
         (Some(before), Some(after)) => (before, after),

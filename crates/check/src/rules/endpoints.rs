@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 
 use calipam_model::endpoint::Endpoint;
+use calipam_model::key::Key;
 use calipam_model::snapshot::{DatastoreKind, Source};
 use calipam_model::text::TextRef;
 
@@ -30,7 +31,10 @@ pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
     for (place, pod) in (0..).zip(&snapshot.pods) {
         let pod = &pod.value;
         if !pod.finished && !pod.host_network && nodes.lacks(pod.node()) {
-            out.push(finding(of_pod(&context.index, place)));
+            let (namespace, name) = (pod.namespace().to_string(), pod.name().to_string());
+            // Nodes are listed at another moment.
+            let behind = [Key::Pod { namespace, name }, Key::Node(pod.node().to_string())];
+            out.push(finding(of_pod(&context.index, place)).resting_on(behind));
         }
     }
 }

@@ -1,5 +1,9 @@
 //! Addresses in use that are not allocated, or more than once.
 
+use calipam_model::cidr::block_around;
+use calipam_model::key::Key;
+use calipam_model::snapshot::Source;
+
 use super::addresses::{Address, Record};
 use super::evidence::{name_of_claim, names_of_owners, nodes_of, of_address};
 use crate::Context;
@@ -10,6 +14,7 @@ use crate::record::{is_on_machine, machine_of};
 
 /// Makes a finding about an address.
 pub(crate) fn finding(
+    context: &Context<'_>,
     code: Code,
     address: &Address<'_, '_, '_>,
     evidence: AddressEvidence,
@@ -19,6 +24,44 @@ pub(crate) fn finding(
     let message = format!("{} {says}", address.address);
     Finding::new(code, Subject::Address(address.address), message, Evidence::Address(Box::new(evidence)))
         .on_nodes(nodes)
+        .resting_on(behind(context, address))
+}
+
+/// What an allocation or a release between two lists would change: the record, and who uses the address. etcd alone is
+/// read at one revision, at which no operation of Calico leaves an address in use unrecorded; the lists of Kubernetes
+/// are of several moments.
+fn behind(context: &Context<'_>, address: &Address<'_, '_, '_>) -> Vec<Key> {
+    let snapshot = context.snapshot;
+    if !snapshot.has_read(Source::Pods) {
+        return Vec::new();
+    }
+    let mut keys: Vec<Key> = address.containing_blocks().map(|block| Key::Block(block.key)).collect();
+    if keys.is_empty() {
+        // The block may be claimed only after blocks were listed.
+        let pools = context.index.pools_around(address.address.into());
+        keys.extend(pools.filter_map(|pool| block_around(address.address, pool.block_size)).map(Key::Block));
+    }
+    keys.extend(address.uses.iter().map(|used| key_of(&context.index, used.owner)));
+    keys
+}
+
+/// The object of an owner.
+fn key_of(index: &Index<'_>, owner: Owner) -> Key {
+    match owner {
+        Owner::Endpoint(place) => {
+            let endpoint = index.endpoint(place);
+            Key::Endpoint { namespace: endpoint.namespace().to_string(), name: endpoint.name() }
+        }
+        Owner::Pod(place) => {
+            let pod = &index.snapshot.pods[place as usize].value;
+            Key::Pod { namespace: pod.namespace().to_string(), name: pod.name().to_string() }
+        }
+        Owner::Tunnel(place, _) => Key::Node(index.snapshot.nodes[place as usize].value.name.clone()),
+        Owner::Service(place) => {
+            let service = &index.snapshot.services[place as usize].value;
+            Key::Service { namespace: service.namespace.clone(), name: service.name.clone() }
+        }
+    }
 }
 
 /// Judges an address that somebody uses.
@@ -26,7 +69,7 @@ pub(crate) fn judge(context: &Context<'_>, address: &Address<'_, '_, '_>, out: &
     if has_several_owners(&context.index, address) {
         let evidence = of_address(context, address);
         let says = format!("used by {}", names_of_owners(&evidence.owners));
-        out.push(finding(Code::DuplicateAddress, address, evidence, &says));
+        out.push(finding(context, Code::DuplicateAddress, address, evidence, &says));
     }
     let in_pool = context.index.pools_around(address.address.into()).next().is_some();
     if !in_pool {
@@ -34,7 +77,7 @@ pub(crate) fn judge(context: &Context<'_>, address: &Address<'_, '_, '_>, out: &
         if !context.index.pools_incomplete && !address.uses.iter().all(is_service) {
             let evidence = of_address(context, address);
             let says = format!("used by {}, lies in no pool", names_of_owners(&evidence.owners));
-            out.push(finding(Code::InUseOutsidePools, address, evidence, &says));
+            out.push(finding(context, Code::InUseOutsidePools, address, evidence, &says));
         }
     } else if address.holding().next().is_none() {
         let evidence = of_address(context, address);
@@ -44,7 +87,13 @@ pub(crate) fn judge(context: &Context<'_>, address: &Address<'_, '_, '_>, out: &
             (None, Some(block)) => format!("free in {}", block.key),
             (None, None) => "in no block".to_owned(),
         };
-        out.push(finding(Code::UnallocatedInUse, address, evidence, &format!("used by {owners}, but {how}")));
+        out.push(finding(
+            context,
+            Code::UnallocatedInUse,
+            address,
+            evidence,
+            &format!("used by {owners}, but {how}"),
+        ));
     }
 }
 
@@ -56,7 +105,7 @@ pub(crate) fn judge_records(context: &Context<'_>, address: &Address<'_, '_, '_>
     let claim = |r: &Record<'_, '_>| format!("{} for {}", r.block.key, name_of_claim(r));
     let claims: Vec<String> = address.holding().map(claim).collect();
     let says = format!("allocated in {}", claims.join(" and in "));
-    out.push(finding(Code::AddressInSeveralBlocks, address, of_address(context, address), &says));
+    out.push(finding(context, Code::AddressInSeveralBlocks, address, of_address(context, address), &says));
 }
 
 /// True where the users are not all one owner.

@@ -7,7 +7,7 @@ use calipam_model::snapshot::{DatastoreKind, ObjectVersion, Revision, Source, Ve
 use serde_json::{Value, json};
 
 use super::address_tests::Cluster;
-use crate::{Options, check};
+use crate::{Options, check, settle, suspects};
 
 fn versioned<T>(value: T) -> Versioned<T> {
     let version = ObjectVersion { resource_version: "1".into(), ..ObjectVersion::default() };
@@ -283,4 +283,80 @@ fn kubernetes_and_calico_compared_by_node() {
     assert_eq!(texts(&node.not_used), [""; 0]);
     cluster.0.coverage.remove(&Source::Pods);
     assert_eq!(crate::views::compare(&cluster.0), None);
+}
+
+/// What stands of the findings about addresses and nodes of `first` where `later` was read afterwards.
+fn standing(first: &Cluster, later: &Cluster) -> Vec<String> {
+    let mut report = check(&first.0, &Options::default());
+    report.retain(|finding| ["address", "endpoint"].contains(&finding.subject.kind()));
+    assert!(!report.findings.is_empty(), "nothing to settle");
+    assert!(report.findings.iter().all(|finding| !finding.behind.is_empty()), "{:?}", suspects(&report));
+    settle(&mut report, &first.0, &later.0);
+    report.findings.iter().map(|f| format!("{} {}", f.code, f.subject)).collect()
+}
+
+/// The cluster as it is later: all objects have been written since.
+fn written_again(mut cluster: Cluster) -> Cluster {
+    let version = || {
+        Revision::Kubernetes(Box::new(ObjectVersion {
+            resource_version: "2".into(),
+            ..ObjectVersion::default()
+        }))
+    };
+    cluster.0.pods.iter_mut().for_each(|pod| pod.revision = version());
+    cluster.0.nodes.iter_mut().for_each(|node| node.revision = version());
+    cluster.0.blocks.iter_mut().for_each(|block| block.revision = version());
+    cluster
+}
+
+#[test]
+fn lists_of_different_moments_accuse_nobody() {
+    let web = || record("web");
+    let started = |record: Value, address| {
+        with_pods(kubernetes(record), &[running("web", "10.244.1.0"), running("new", address)])
+    };
+    let finding = |code: &str, address: &str| vec![format!("{code} {address}")];
+    // A pod got its address after the blocks had been listed.
+    let first = started(web(), "10.244.1.1");
+    let mut later = started(web(), "10.244.1.1");
+    assert_eq!(
+        standing(&first, &written_again(started(web(), "10.244.1.1"))),
+        finding("unallocated-in-use", "10.244.1.1"),
+        "heartbeats change nothing"
+    );
+    later.0.blocks.clear();
+    later.block("10.244.1.0/30", Some("host:node-1"), [web(), record("new"), Value::Null, Value::Null]);
+    assert_eq!(standing(&first, &written_again(later)), [""; 0], "it is recorded");
+    let mut later = written_again(started(web(), "10.244.1.1"));
+    later.0.pods.pop();
+    assert_eq!(standing(&first, &later), [""; 0], "the pod is gone");
+    // Its block was claimed after that.
+    let first = started(web(), "10.244.1.9");
+    assert_eq!(standing(&first, &first), finding("unallocated-in-use", "10.244.1.9"));
+    let mut later = started(web(), "10.244.1.9");
+    later.block("10.244.1.8/30", Some("host:node-1"), [Value::Null, record("new"), Value::Null, Value::Null]);
+    assert_eq!(standing(&first, &later), [""; 0], "the block is there");
+    // The address was another's when blocks were listed.
+    let first = with_pods(kubernetes(record("old")), &[running("web", "10.244.1.0")]);
+    assert_eq!(standing(&first, &first), finding("owner-mismatch", "10.244.1.0"));
+    let later = with_pods(kubernetes(web()), &[running("web", "10.244.1.0")]);
+    assert_eq!(standing(&first, &written_again(later)), [""; 0], "it is the pod's");
+    // The second owner is a pod that was about to go.
+    let first = started(web(), "10.244.1.0");
+    assert_eq!(
+        standing(&first, &written_again(started(web(), "10.244.1.0"))),
+        finding("duplicate-address", "10.244.1.0")
+    );
+    let done = PodParts { phase: "Succeeded", ..running("new", "10.244.1.0") };
+    let later = with_pods(kubernetes(web()), &[running("web", "10.244.1.0"), done]);
+    assert_eq!(standing(&first, &later), [""; 0], "it has finished");
+    // Its node joined after nodes had been listed.
+    let elsewhere = || PodParts { node: "node-9", ..running("web", "") };
+    let first = with_pods(kubernetes(Value::Null), &[elsewhere()]);
+    assert_eq!(standing(&first, &first), finding("endpoint-of-missing-node", "default/web"));
+    let mut later = with_pods(kubernetes(Value::Null), &[elsewhere()]);
+    let mut joined = later.0.nodes[0].clone();
+    joined.value.name = "node-9".into();
+    later.0.nodes.push(joined);
+    assert_eq!(standing(&first, &later), [""; 0], "the node is there");
 }

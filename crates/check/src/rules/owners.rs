@@ -26,7 +26,7 @@ pub(crate) fn judge(context: &Context<'_>, address: &Address<'_, '_, '_>, out: &
     let evidence = of_address(context, address);
     let says =
         format!("used by {}, but recorded for {}", names_of_owners(&evidence.owners), name_of_claim(first));
-    out.push(finding(Code::OwnerMismatch, address, evidence, &says));
+    out.push(finding(context, Code::OwnerMismatch, address, evidence, &says));
 }
 
 /// Judges whether an address lies in a block of another node where it must not.
@@ -45,7 +45,7 @@ pub(crate) fn judge_borrowing(context: &Context<'_>, address: &Address<'_, '_, '
             let says =
                 format!("held on {} in {}, a block of {}", short(&node), record.block.key, short(host));
             let evidence = of_address(context, address);
-            out.push(finding(Code::BorrowedUnderStrictAffinity, address, evidence, &says));
+            out.push(finding(context, Code::BorrowedUnderStrictAffinity, address, evidence, &says));
             return;
         }
     }
@@ -66,7 +66,9 @@ fn judge_tunnel(context: &Context<'_>, address: &Address<'_, '_, '_>, out: &mut 
                 short(host)
             );
             let evidence = of_address(context, address);
-            out.push(finding(Code::BorrowedTunnelAddress, address, evidence, &says).on_nodes([host]));
+            out.push(
+                finding(context, Code::BorrowedTunnelAddress, address, evidence, &says).on_nodes([host]),
+            );
             return;
         }
     }
