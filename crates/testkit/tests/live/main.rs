@@ -1,5 +1,6 @@
-//! Generated clusters in a real etcd, read by calipam.
+//! Generated clusters in a real etcd or behind a real API server, read by calipam.
 
 mod churn;
+mod kubernetes;
 mod reader;
 mod ways;

@@ -17,6 +17,11 @@ pub async fn open_etcd(endpoint: String) -> Datastore {
     open(Overrides { etcd_endpoints: Some(endpoint), ..Overrides::default() }).await
 }
 
+pub async fn open_kubernetes(kubeconfig: &Path) -> Datastore {
+    let kubeconfig = Some(kubeconfig.display().to_string());
+    open(Overrides { datastore: Some("kubernetes".into()), kubeconfig, ..Overrides::default() }).await
+}
+
 pub async fn open_file(path: &Path) -> Datastore {
     open(Overrides { datastore: Some(path.display().to_string()), ..Overrides::default() }).await
 }
