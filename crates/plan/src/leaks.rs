@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use calipam_check::record::Claim;
-use calipam_check::{Evidence, Finding, LeakReason, RecordEvidence, Severity};
+use calipam_check::{Code, Evidence, Finding, LeakReason, RecordEvidence, Severity};
 use calipam_model::IpNet;
 
 use crate::basis::Basis;
@@ -68,9 +68,8 @@ fn is_certain_at_once(basis: &Basis<'_>, finding: &Finding) -> bool {
     evidence.reasons.contains(&LeakReason::NodeGone) && nodes().next().is_some() && !nodes().any(alive)
 }
 
-/// Why the chosen addresses of a handle must stay: a handle goes as a whole or not at all. The handles of
-/// Calico 2.x, which a pod shares with its predecessors of the same name, go address by address. `insists`
-/// tells of addresses that the operator wants to go whatever speaks against it.
+/// Why the chosen addresses of a handle must stay: a handle goes as a whole or not at all. `insists` tells of
+/// addresses that the operator wants to go whatever speaks against it.
 pub(crate) fn held_together(
     basis: &Basis<'_>,
     holdings: &Holdings<'_>,
@@ -88,12 +87,24 @@ pub(crate) fn held_together(
     let (chosen, kept): (Vec<&Allocated>, Vec<&Allocated>) =
         holdings.allocated(id).iter().partition(is_chosen);
     let kept = kept.first()?;
-    let legacy = matches!(Claim::of_handle(id), Claim::LegacyPod { .. });
-    if legacy || chosen.iter().any(|held| insists(held.address)) {
+    let goes_alone = |held: &&Allocated| insists(held.address) || is_extra(choice, held);
+    if is_of_several(id) || chosen.iter().any(goes_alone) {
         return None;
     }
     Some((
         SkipReason::HandleHeld,
         format!("its handle {id} also holds {}, which is not released", kept.address),
     ))
+}
+
+/// True for handles whose addresses go one by one: those of Calico 2.x, which a pod shares with its
+/// predecessors of the same name, and those of tunnels, which name a node rather than one allocation.
+fn is_of_several(id: &str) -> bool {
+    matches!(Claim::of_handle(id), Claim::LegacyPod { .. } | Claim::Tunnel { .. })
+}
+
+/// True for an address of a service that has other addresses: a service holds them all under one handle.
+fn is_extra(choice: &Choice<'_>, held: &Allocated) -> bool {
+    let finding = choice.get(&(held.block, held.held.ordinal)).and_then(|chosen| chosen.finding);
+    finding.is_some_and(|finding| finding.code == Code::ServiceAddressExtra)
 }

@@ -1,6 +1,7 @@
 //! Plans that free addresses and delete handles: what `release` does.
 
 mod build;
+mod living;
 mod reports;
 mod request;
 mod select;

@@ -5,6 +5,7 @@ use std::net::IpAddr;
 
 use calipam_check::{Code, Evidence, Finding, Subject};
 
+use super::living::Living;
 use super::request::Request;
 use super::sighting::Sightings;
 use super::verdict::why_not;
@@ -165,15 +166,22 @@ impl<'s> Selector<'_, 's> {
 
     fn orphans(&mut self) {
         let reports: Vec<&Sightings> = self.sightings.iter().filter(|s| s.narrows).collect();
+        let living = Living::new(self.basis);
         for finding in self.basis.findings(Code::OrphanHandle) {
             let Subject::Handle(id) = &finding.subject else { continue };
-            if reports.iter().all(|report| report.handles.contains_key(id)) {
-                let same = |report: &&&Sightings| Some(&report.handles[id]) == revision_of(finding).as_ref();
-                if let Some(report) = reports.iter().find(|report| !same(report)) {
-                    let detail = format!("{id} has changed since {} was written", report.name);
-                    self.skip(finding, SkipReason::ReportDiffers, detail);
-                    continue;
-                }
+            if !reports.iter().all(|report| report.handles.contains_key(id)) {
+                continue;
+            }
+            let differs = |report: &&&Sightings| Some(&report.handles[id]) != revision_of(finding).as_ref();
+            if let Some(report) = reports.iter().find(differs) {
+                let detail = format!("{id} has changed since {} was written", report.name);
+                self.skip(finding, SkipReason::ReportDiffers, detail);
+            } else if let Some(owner) = living.owner_of(id) {
+                let detail = format!(
+                    "{id} is the handle of {owner}, which lives: `calipam rebuild` records its addresses again"
+                );
+                self.skip(finding, SkipReason::InUse, detail);
+            } else {
                 self.selection.orphans.insert(id.clone(), finding);
             }
         }
@@ -206,7 +214,13 @@ impl<'s> Selector<'_, 's> {
     fn empty_handle(&mut self, id: &str) {
         let subject = Subject::Handle(id.to_owned());
         if let Some(finding) = self.basis.finding(Code::OrphanHandle, &subject) {
-            self.selection.orphans.insert(id.to_owned(), finding);
+            match Living::new(self.basis).owner_of(id).filter(|_| !self.force) {
+                Some(owner) => {
+                    let detail = format!("{id} is the handle of {owner}, which lives");
+                    self.skip(finding, SkipReason::InUse, detail);
+                }
+                None => drop(self.selection.orphans.insert(id.to_owned(), finding)),
+            }
             return;
         }
         let exists = !self.selection.holdings.objects(id).is_empty();
@@ -253,8 +267,7 @@ impl<'s> Selector<'_, 's> {
         }
     }
 
-    /// A handle goes as a whole or not at all: where one of its addresses stays, all do. The handles of
-    /// Calico 2.x, which a pod shares with its predecessors of the same name, go address by address.
+    /// A handle goes as a whole or not at all: where one of its addresses stays, all do.
     fn whole_handles(&mut self) {
         let chosen = self.selection.chosen.values();
         let wanted: HashSet<String> = chosen.filter_map(|chosen| chosen.allocated.handle()).collect();

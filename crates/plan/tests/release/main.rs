@@ -1,0 +1,4 @@
+//! Plans of releases, made on generated clusters, simulated, and judged again.
+
+mod everything;
+mod support;
