@@ -40,8 +40,11 @@ complete -c calipam -n "__fish_calipam_needs_command" -s h -l help -d 'Print hel
 complete -c calipam -n "__fish_calipam_needs_command" -s V -l version -d 'Print version'
 complete -c calipam -n "__fish_calipam_needs_command" -f -a "check" -d 'Find what is wrong with the IPAM data'
 complete -c calipam -n "__fish_calipam_needs_command" -f -a "show" -d 'Show pools, blocks, nodes, or the story of one address or handle'
+complete -c calipam -n "__fish_calipam_needs_command" -f -a "release" -d 'Free leaked addresses and delete handles that nothing refers to'
+complete -c calipam -n "__fish_calipam_needs_command" -f -a "rebuild" -d 'Make blocks, handles and affinities agree with what uses addresses'
+complete -c calipam -n "__fish_calipam_needs_command" -f -a "undo" -d 'Undo a run of `release` or `rebuild` by its journal'
 complete -c calipam -n "__fish_calipam_needs_command" -f -a "__complete" -d 'Complete the words of a command line, for kubectl'
-complete -c calipam -n "__fish_calipam_needs_command" -f -a "ipam" -d 'Check, show, export and explain the IPAM data'
+complete -c calipam -n "__fish_calipam_needs_command" -f -a "ipam" -d 'Check, show, repair, export and explain the IPAM data'
 complete -c calipam -n "__fish_calipam_needs_command" -f -a "explain" -d 'Explain a finding: what it means, how it arises, what to do'
 complete -c calipam -n "__fish_calipam_needs_command" -f -a "completion" -d 'Print the completion script of a shell'
 complete -c calipam -n "__fish_calipam_needs_command" -f -a "install-links" -d 'Link the other names of this program into a directory'
@@ -181,6 +184,77 @@ complete -c calipam -n "__fish_calipam_using_subcommand show" -s v -l verbose -d
 complete -c calipam -n "__fish_calipam_using_subcommand show" -s q -l quiet -d 'Print no progress and no hints'
 complete -c calipam -n "__fish_calipam_using_subcommand show" -l no-color -d 'Print no colours; NO_COLOR in the environment does the same'
 complete -c calipam -n "__fish_calipam_using_subcommand show" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c calipam -n "__fish_calipam_using_subcommand release" -l handle -d 'Everything under this handle; can be repeated; `-` reads handles from stdin, one a line' -r
+complete -c calipam -n "__fish_calipam_using_subcommand release" -l ip -d 'This address; can be repeated' -r
+complete -c calipam -n "__fish_calipam_using_subcommand release" -l node -d 'Everything of this node, which must be gone; can be repeated' -r
+complete -c calipam -n "__fish_calipam_using_subcommand release" -l from-report -d 'What these reports of earlier checks list and a fresh check confirms: `calipam check -o json`, or `calicoctl ipam check --output`; can be repeated' -r -F
+complete -c calipam -n "__fish_calipam_using_subcommand release" -l grace -d 'Leave allocations alone that are younger than this, and look at leaked ones twice, so far apart; 0 for one look [default: the cluster\'s leakGracePeriod, else 15m]' -r
+complete -c calipam -n "__fish_calipam_using_subcommand release" -l settle -d 'Read suspects again after this time, and keep what has not changed; 0 for once only' -r
+complete -c calipam -n "__fish_calipam_using_subcommand release" -l max-changes -d 'Write nothing at all where the plan makes more changes than this' -r
+complete -c calipam -n "__fish_calipam_using_subcommand release" -l journal -d 'The journal of the run, from which `undo` works [default: a new file in ~/.local/state/calipam]' -r -F
+complete -c calipam -n "__fish_calipam_using_subcommand release" -s o -l output -d 'The form of what is printed' -r -f -a "table\t'A table for people'
+wide\t'The table with everything in it'
+yaml\t'YAML, schema calipam/v1'
+json\t'JSON, schema calipam/v1'"
+complete -c calipam -n "__fish_calipam_using_subcommand release" -s d -l datastore -d '`etcd`, `kubernetes`, or a file: an export, an etcd snapshot, or lists of kubectl' -r -F
+complete -c calipam -n "__fish_calipam_using_subcommand release" -s c -l config -d 'Settings file of calicoctl [default: /etc/calico/calicoctl.cfg]' -r -F
+complete -c calipam -n "__fish_calipam_using_subcommand release" -l etcd-endpoints -d 'URLs of etcd, comma-separated' -r -f
+complete -c calipam -n "__fish_calipam_using_subcommand release" -l kubeconfig -d 'The kubeconfig; with etcd, it adds pods and services to what is read' -r -F
+complete -c calipam -n "__fish_calipam_using_subcommand release" -l context -d 'The context in the kubeconfig' -r
+complete -c calipam -n "__fish_calipam_using_subcommand release" -l leaked -d 'Every leaked address whose record says whose it was'
+complete -c calipam -n "__fish_calipam_using_subcommand release" -l orphan-handles -d 'Every handle that no allocation refers to'
+complete -c calipam -n "__fish_calipam_using_subcommand release" -l force -d 'Release the one --ip or --handle although it is in use; with --from-report, pass over the version and age of a report and the lock that calicoctl asks for'
+complete -c calipam -n "__fish_calipam_using_subcommand release" -l dry-run -d 'Print the plan, and change nothing'
+complete -c calipam -n "__fish_calipam_using_subcommand release" -s y -l yes -d 'Do not ask; needed where there is no terminal'
+complete -c calipam -n "__fish_calipam_using_subcommand release" -l lock -d 'Lock the datastore for the duration: no pod starts or stops meanwhile'
+complete -c calipam -n "__fish_calipam_using_subcommand release" -s v -l verbose -d 'Say on stderr what is read and from where; twice for every request'
+complete -c calipam -n "__fish_calipam_using_subcommand release" -s q -l quiet -d 'Print no progress and no hints'
+complete -c calipam -n "__fish_calipam_using_subcommand release" -l no-color -d 'Print no colours; NO_COLOR in the environment does the same'
+complete -c calipam -n "__fish_calipam_using_subcommand release" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c calipam -n "__fish_calipam_using_subcommand rebuild" -l pool -d 'What lies in this pool, by name or CIDR; can be repeated' -r
+complete -c calipam -n "__fish_calipam_using_subcommand rebuild" -l node -d 'Blocks of this node; can be repeated' -r
+complete -c calipam -n "__fish_calipam_using_subcommand rebuild" -l block -d 'This block; can be repeated' -r
+complete -c calipam -n "__fish_calipam_using_subcommand rebuild" -l output-dir -d 'Write each block before and after into a file in this directory' -r -f -a "(__fish_complete_directories)"
+complete -c calipam -n "__fish_calipam_using_subcommand rebuild" -l grace -d 'Leave allocations alone that are younger than this, and look at leaked ones twice, so far apart; 0 for one look [default: the cluster\'s leakGracePeriod, else 15m]' -r
+complete -c calipam -n "__fish_calipam_using_subcommand rebuild" -l settle -d 'Read suspects again after this time, and keep what has not changed; 0 for once only' -r
+complete -c calipam -n "__fish_calipam_using_subcommand rebuild" -l max-changes -d 'Write nothing at all where the plan makes more changes than this' -r
+complete -c calipam -n "__fish_calipam_using_subcommand rebuild" -l journal -d 'The journal of the run, from which `undo` works [default: a new file in ~/.local/state/calipam]' -r -F
+complete -c calipam -n "__fish_calipam_using_subcommand rebuild" -s o -l output -d 'The form of what is printed' -r -f -a "table\t'A table for people'
+wide\t'The table with everything in it'
+yaml\t'YAML, schema calipam/v1'
+json\t'JSON, schema calipam/v1'"
+complete -c calipam -n "__fish_calipam_using_subcommand rebuild" -s d -l datastore -d '`etcd`, `kubernetes`, or a file: an export, an etcd snapshot, or lists of kubectl' -r -F
+complete -c calipam -n "__fish_calipam_using_subcommand rebuild" -s c -l config -d 'Settings file of calicoctl [default: /etc/calico/calicoctl.cfg]' -r -F
+complete -c calipam -n "__fish_calipam_using_subcommand rebuild" -l etcd-endpoints -d 'URLs of etcd, comma-separated' -r -f
+complete -c calipam -n "__fish_calipam_using_subcommand rebuild" -l kubeconfig -d 'The kubeconfig; with etcd, it adds pods and services to what is read' -r -F
+complete -c calipam -n "__fish_calipam_using_subcommand rebuild" -l context -d 'The context in the kubeconfig' -r
+complete -c calipam -n "__fish_calipam_using_subcommand rebuild" -l apply -d 'Write the plan to the datastore; without this it is only printed'
+complete -c calipam -n "__fish_calipam_using_subcommand rebuild" -l dry-run -d 'Print the plan, and change nothing: what happens without --apply'
+complete -c calipam -n "__fish_calipam_using_subcommand rebuild" -l endpoints-only -d 'Apply although no pods were read from Kubernetes: on etcd, the endpoints are taken for the truth'
+complete -c calipam -n "__fish_calipam_using_subcommand rebuild" -s y -l yes -d 'Do not ask; needed where there is no terminal'
+complete -c calipam -n "__fish_calipam_using_subcommand rebuild" -l lock -d 'Lock the datastore for the duration: no pod starts or stops meanwhile'
+complete -c calipam -n "__fish_calipam_using_subcommand rebuild" -s v -l verbose -d 'Say on stderr what is read and from where; twice for every request'
+complete -c calipam -n "__fish_calipam_using_subcommand rebuild" -s q -l quiet -d 'Print no progress and no hints'
+complete -c calipam -n "__fish_calipam_using_subcommand rebuild" -l no-color -d 'Print no colours; NO_COLOR in the environment does the same'
+complete -c calipam -n "__fish_calipam_using_subcommand rebuild" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c calipam -n "__fish_calipam_using_subcommand undo" -l max-changes -d 'Write nothing at all where the plan makes more changes than this' -r
+complete -c calipam -n "__fish_calipam_using_subcommand undo" -l journal -d 'The journal of the run, from which `undo` works [default: a new file in ~/.local/state/calipam]' -r -F
+complete -c calipam -n "__fish_calipam_using_subcommand undo" -s o -l output -d 'The form of what is printed' -r -f -a "table\t'A table for people'
+wide\t'The table with everything in it'
+yaml\t'YAML, schema calipam/v1'
+json\t'JSON, schema calipam/v1'"
+complete -c calipam -n "__fish_calipam_using_subcommand undo" -s d -l datastore -d '`etcd`, `kubernetes`, or a file: an export, an etcd snapshot, or lists of kubectl' -r -F
+complete -c calipam -n "__fish_calipam_using_subcommand undo" -s c -l config -d 'Settings file of calicoctl [default: /etc/calico/calicoctl.cfg]' -r -F
+complete -c calipam -n "__fish_calipam_using_subcommand undo" -l etcd-endpoints -d 'URLs of etcd, comma-separated' -r -f
+complete -c calipam -n "__fish_calipam_using_subcommand undo" -l kubeconfig -d 'The kubeconfig; with etcd, it adds pods and services to what is read' -r -F
+complete -c calipam -n "__fish_calipam_using_subcommand undo" -l context -d 'The context in the kubeconfig' -r
+complete -c calipam -n "__fish_calipam_using_subcommand undo" -l dry-run -d 'Print what would be brought back, and change nothing'
+complete -c calipam -n "__fish_calipam_using_subcommand undo" -s y -l yes -d 'Do not ask; needed where there is no terminal'
+complete -c calipam -n "__fish_calipam_using_subcommand undo" -l lock -d 'Lock the datastore for the duration: no pod starts or stops meanwhile'
+complete -c calipam -n "__fish_calipam_using_subcommand undo" -s v -l verbose -d 'Say on stderr what is read and from where; twice for every request'
+complete -c calipam -n "__fish_calipam_using_subcommand undo" -s q -l quiet -d 'Print no progress and no hints'
+complete -c calipam -n "__fish_calipam_using_subcommand undo" -l no-color -d 'Print no colours; NO_COLOR in the environment does the same'
+complete -c calipam -n "__fish_calipam_using_subcommand undo" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c calipam -n "__fish_calipam_using_subcommand __complete" -s o -l output -d 'The form of what is printed' -r -f -a "table\t'A table for people'
 wide\t'The table with everything in it'
 yaml\t'YAML, schema calipam/v1'
@@ -194,23 +268,26 @@ complete -c calipam -n "__fish_calipam_using_subcommand __complete" -s v -l verb
 complete -c calipam -n "__fish_calipam_using_subcommand __complete" -s q -l quiet -d 'Print no progress and no hints'
 complete -c calipam -n "__fish_calipam_using_subcommand __complete" -l no-color -d 'Print no colours; NO_COLOR in the environment does the same'
 complete -c calipam -n "__fish_calipam_using_subcommand __complete" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c calipam -n "__fish_calipam_using_subcommand ipam; and not __fish_seen_subcommand_from check show export explain" -s o -l output -d 'The form of what is printed' -r -f -a "table\t'A table for people'
+complete -c calipam -n "__fish_calipam_using_subcommand ipam; and not __fish_seen_subcommand_from check show release rebuild undo export explain" -s o -l output -d 'The form of what is printed' -r -f -a "table\t'A table for people'
 wide\t'The table with everything in it'
 yaml\t'YAML, schema calipam/v1'
 json\t'JSON, schema calipam/v1'"
-complete -c calipam -n "__fish_calipam_using_subcommand ipam; and not __fish_seen_subcommand_from check show export explain" -s d -l datastore -d '`etcd`, `kubernetes`, or a file: an export, an etcd snapshot, or lists of kubectl' -r -F
-complete -c calipam -n "__fish_calipam_using_subcommand ipam; and not __fish_seen_subcommand_from check show export explain" -s c -l config -d 'Settings file of calicoctl [default: /etc/calico/calicoctl.cfg]' -r -F
-complete -c calipam -n "__fish_calipam_using_subcommand ipam; and not __fish_seen_subcommand_from check show export explain" -l etcd-endpoints -d 'URLs of etcd, comma-separated' -r -f
-complete -c calipam -n "__fish_calipam_using_subcommand ipam; and not __fish_seen_subcommand_from check show export explain" -l kubeconfig -d 'The kubeconfig; with etcd, it adds pods and services to what is read' -r -F
-complete -c calipam -n "__fish_calipam_using_subcommand ipam; and not __fish_seen_subcommand_from check show export explain" -l context -d 'The context in the kubeconfig' -r
-complete -c calipam -n "__fish_calipam_using_subcommand ipam; and not __fish_seen_subcommand_from check show export explain" -s v -l verbose -d 'Say on stderr what is read and from where; twice for every request'
-complete -c calipam -n "__fish_calipam_using_subcommand ipam; and not __fish_seen_subcommand_from check show export explain" -s q -l quiet -d 'Print no progress and no hints'
-complete -c calipam -n "__fish_calipam_using_subcommand ipam; and not __fish_seen_subcommand_from check show export explain" -l no-color -d 'Print no colours; NO_COLOR in the environment does the same'
-complete -c calipam -n "__fish_calipam_using_subcommand ipam; and not __fish_seen_subcommand_from check show export explain" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c calipam -n "__fish_calipam_using_subcommand ipam; and not __fish_seen_subcommand_from check show export explain" -f -a "check" -d 'Find what is wrong with the IPAM data'
-complete -c calipam -n "__fish_calipam_using_subcommand ipam; and not __fish_seen_subcommand_from check show export explain" -f -a "show" -d 'Show pools, blocks, nodes, or the story of one address or handle'
-complete -c calipam -n "__fish_calipam_using_subcommand ipam; and not __fish_seen_subcommand_from check show export explain" -f -a "export" -d 'Write what a check reads into a file'
-complete -c calipam -n "__fish_calipam_using_subcommand ipam; and not __fish_seen_subcommand_from check show export explain" -f -a "explain" -d 'Explain a finding: what it means, how it arises, what to do'
+complete -c calipam -n "__fish_calipam_using_subcommand ipam; and not __fish_seen_subcommand_from check show release rebuild undo export explain" -s d -l datastore -d '`etcd`, `kubernetes`, or a file: an export, an etcd snapshot, or lists of kubectl' -r -F
+complete -c calipam -n "__fish_calipam_using_subcommand ipam; and not __fish_seen_subcommand_from check show release rebuild undo export explain" -s c -l config -d 'Settings file of calicoctl [default: /etc/calico/calicoctl.cfg]' -r -F
+complete -c calipam -n "__fish_calipam_using_subcommand ipam; and not __fish_seen_subcommand_from check show release rebuild undo export explain" -l etcd-endpoints -d 'URLs of etcd, comma-separated' -r -f
+complete -c calipam -n "__fish_calipam_using_subcommand ipam; and not __fish_seen_subcommand_from check show release rebuild undo export explain" -l kubeconfig -d 'The kubeconfig; with etcd, it adds pods and services to what is read' -r -F
+complete -c calipam -n "__fish_calipam_using_subcommand ipam; and not __fish_seen_subcommand_from check show release rebuild undo export explain" -l context -d 'The context in the kubeconfig' -r
+complete -c calipam -n "__fish_calipam_using_subcommand ipam; and not __fish_seen_subcommand_from check show release rebuild undo export explain" -s v -l verbose -d 'Say on stderr what is read and from where; twice for every request'
+complete -c calipam -n "__fish_calipam_using_subcommand ipam; and not __fish_seen_subcommand_from check show release rebuild undo export explain" -s q -l quiet -d 'Print no progress and no hints'
+complete -c calipam -n "__fish_calipam_using_subcommand ipam; and not __fish_seen_subcommand_from check show release rebuild undo export explain" -l no-color -d 'Print no colours; NO_COLOR in the environment does the same'
+complete -c calipam -n "__fish_calipam_using_subcommand ipam; and not __fish_seen_subcommand_from check show release rebuild undo export explain" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c calipam -n "__fish_calipam_using_subcommand ipam; and not __fish_seen_subcommand_from check show release rebuild undo export explain" -f -a "check" -d 'Find what is wrong with the IPAM data'
+complete -c calipam -n "__fish_calipam_using_subcommand ipam; and not __fish_seen_subcommand_from check show release rebuild undo export explain" -f -a "show" -d 'Show pools, blocks, nodes, or the story of one address or handle'
+complete -c calipam -n "__fish_calipam_using_subcommand ipam; and not __fish_seen_subcommand_from check show release rebuild undo export explain" -f -a "release" -d 'Free leaked addresses and delete handles that nothing refers to'
+complete -c calipam -n "__fish_calipam_using_subcommand ipam; and not __fish_seen_subcommand_from check show release rebuild undo export explain" -f -a "rebuild" -d 'Make blocks, handles and affinities agree with what uses addresses'
+complete -c calipam -n "__fish_calipam_using_subcommand ipam; and not __fish_seen_subcommand_from check show release rebuild undo export explain" -f -a "undo" -d 'Undo a run of `release` or `rebuild` by its journal'
+complete -c calipam -n "__fish_calipam_using_subcommand ipam; and not __fish_seen_subcommand_from check show release rebuild undo export explain" -f -a "export" -d 'Write what a check reads into a file'
+complete -c calipam -n "__fish_calipam_using_subcommand ipam; and not __fish_seen_subcommand_from check show release rebuild undo export explain" -f -a "explain" -d 'Explain a finding: what it means, how it arises, what to do'
 complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from check" -l rule -d 'Only these findings, comma-separated or repeated' -r -f -a "duplicate-address\t'two or more live owners use one address'
 address-in-several-blocks\t'overlapping blocks both record the address as allocated'
 unallocated-in-use\t'a live owner uses an address of a pool that no block records'
@@ -346,6 +423,77 @@ complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_su
 complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from show" -s q -l quiet -d 'Print no progress and no hints'
 complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from show" -l no-color -d 'Print no colours; NO_COLOR in the environment does the same'
 complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from show" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from release" -l handle -d 'Everything under this handle; can be repeated; `-` reads handles from stdin, one a line' -r
+complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from release" -l ip -d 'This address; can be repeated' -r
+complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from release" -l node -d 'Everything of this node, which must be gone; can be repeated' -r
+complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from release" -l from-report -d 'What these reports of earlier checks list and a fresh check confirms: `calipam check -o json`, or `calicoctl ipam check --output`; can be repeated' -r -F
+complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from release" -l grace -d 'Leave allocations alone that are younger than this, and look at leaked ones twice, so far apart; 0 for one look [default: the cluster\'s leakGracePeriod, else 15m]' -r
+complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from release" -l settle -d 'Read suspects again after this time, and keep what has not changed; 0 for once only' -r
+complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from release" -l max-changes -d 'Write nothing at all where the plan makes more changes than this' -r
+complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from release" -l journal -d 'The journal of the run, from which `undo` works [default: a new file in ~/.local/state/calipam]' -r -F
+complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from release" -s o -l output -d 'The form of what is printed' -r -f -a "table\t'A table for people'
+wide\t'The table with everything in it'
+yaml\t'YAML, schema calipam/v1'
+json\t'JSON, schema calipam/v1'"
+complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from release" -s d -l datastore -d '`etcd`, `kubernetes`, or a file: an export, an etcd snapshot, or lists of kubectl' -r -F
+complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from release" -s c -l config -d 'Settings file of calicoctl [default: /etc/calico/calicoctl.cfg]' -r -F
+complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from release" -l etcd-endpoints -d 'URLs of etcd, comma-separated' -r -f
+complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from release" -l kubeconfig -d 'The kubeconfig; with etcd, it adds pods and services to what is read' -r -F
+complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from release" -l context -d 'The context in the kubeconfig' -r
+complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from release" -l leaked -d 'Every leaked address whose record says whose it was'
+complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from release" -l orphan-handles -d 'Every handle that no allocation refers to'
+complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from release" -l force -d 'Release the one --ip or --handle although it is in use; with --from-report, pass over the version and age of a report and the lock that calicoctl asks for'
+complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from release" -l dry-run -d 'Print the plan, and change nothing'
+complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from release" -s y -l yes -d 'Do not ask; needed where there is no terminal'
+complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from release" -l lock -d 'Lock the datastore for the duration: no pod starts or stops meanwhile'
+complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from release" -s v -l verbose -d 'Say on stderr what is read and from where; twice for every request'
+complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from release" -s q -l quiet -d 'Print no progress and no hints'
+complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from release" -l no-color -d 'Print no colours; NO_COLOR in the environment does the same'
+complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from release" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from rebuild" -l pool -d 'What lies in this pool, by name or CIDR; can be repeated' -r
+complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from rebuild" -l node -d 'Blocks of this node; can be repeated' -r
+complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from rebuild" -l block -d 'This block; can be repeated' -r
+complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from rebuild" -l output-dir -d 'Write each block before and after into a file in this directory' -r -f -a "(__fish_complete_directories)"
+complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from rebuild" -l grace -d 'Leave allocations alone that are younger than this, and look at leaked ones twice, so far apart; 0 for one look [default: the cluster\'s leakGracePeriod, else 15m]' -r
+complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from rebuild" -l settle -d 'Read suspects again after this time, and keep what has not changed; 0 for once only' -r
+complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from rebuild" -l max-changes -d 'Write nothing at all where the plan makes more changes than this' -r
+complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from rebuild" -l journal -d 'The journal of the run, from which `undo` works [default: a new file in ~/.local/state/calipam]' -r -F
+complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from rebuild" -s o -l output -d 'The form of what is printed' -r -f -a "table\t'A table for people'
+wide\t'The table with everything in it'
+yaml\t'YAML, schema calipam/v1'
+json\t'JSON, schema calipam/v1'"
+complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from rebuild" -s d -l datastore -d '`etcd`, `kubernetes`, or a file: an export, an etcd snapshot, or lists of kubectl' -r -F
+complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from rebuild" -s c -l config -d 'Settings file of calicoctl [default: /etc/calico/calicoctl.cfg]' -r -F
+complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from rebuild" -l etcd-endpoints -d 'URLs of etcd, comma-separated' -r -f
+complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from rebuild" -l kubeconfig -d 'The kubeconfig; with etcd, it adds pods and services to what is read' -r -F
+complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from rebuild" -l context -d 'The context in the kubeconfig' -r
+complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from rebuild" -l apply -d 'Write the plan to the datastore; without this it is only printed'
+complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from rebuild" -l dry-run -d 'Print the plan, and change nothing: what happens without --apply'
+complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from rebuild" -l endpoints-only -d 'Apply although no pods were read from Kubernetes: on etcd, the endpoints are taken for the truth'
+complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from rebuild" -s y -l yes -d 'Do not ask; needed where there is no terminal'
+complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from rebuild" -l lock -d 'Lock the datastore for the duration: no pod starts or stops meanwhile'
+complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from rebuild" -s v -l verbose -d 'Say on stderr what is read and from where; twice for every request'
+complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from rebuild" -s q -l quiet -d 'Print no progress and no hints'
+complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from rebuild" -l no-color -d 'Print no colours; NO_COLOR in the environment does the same'
+complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from rebuild" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from undo" -l max-changes -d 'Write nothing at all where the plan makes more changes than this' -r
+complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from undo" -l journal -d 'The journal of the run, from which `undo` works [default: a new file in ~/.local/state/calipam]' -r -F
+complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from undo" -s o -l output -d 'The form of what is printed' -r -f -a "table\t'A table for people'
+wide\t'The table with everything in it'
+yaml\t'YAML, schema calipam/v1'
+json\t'JSON, schema calipam/v1'"
+complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from undo" -s d -l datastore -d '`etcd`, `kubernetes`, or a file: an export, an etcd snapshot, or lists of kubectl' -r -F
+complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from undo" -s c -l config -d 'Settings file of calicoctl [default: /etc/calico/calicoctl.cfg]' -r -F
+complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from undo" -l etcd-endpoints -d 'URLs of etcd, comma-separated' -r -f
+complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from undo" -l kubeconfig -d 'The kubeconfig; with etcd, it adds pods and services to what is read' -r -F
+complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from undo" -l context -d 'The context in the kubeconfig' -r
+complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from undo" -l dry-run -d 'Print what would be brought back, and change nothing'
+complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from undo" -s y -l yes -d 'Do not ask; needed where there is no terminal'
+complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from undo" -l lock -d 'Lock the datastore for the duration: no pod starts or stops meanwhile'
+complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from undo" -s v -l verbose -d 'Say on stderr what is read and from where; twice for every request'
+complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from undo" -s q -l quiet -d 'Print no progress and no hints'
+complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from undo" -l no-color -d 'Print no colours; NO_COLOR in the environment does the same'
+complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from undo" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from export" -s o -l output -d 'The form of what is printed' -r -f -a "table\t'A table for people'
 wide\t'The table with everything in it'
 yaml\t'YAML, schema calipam/v1'

@@ -209,6 +209,120 @@ json\:"JSON, schema calipam/v1"))' \
 '--help[Print help (see more with '\''--help'\'')]' \
 && ret=0
 ;;
+(release)
+_arguments "${_arguments_options[@]}" : \
+'*--handle=[Everything under this handle; can be repeated; \`-\` reads handles from stdin, one a line]:ID:_default' \
+'*--ip=[This address; can be repeated]:ADDRESS:_default' \
+'*--node=[Everything of this node, which must be gone; can be repeated]:NODE:_default' \
+'(--leaked --orphan-handles --node --ip --handle)*--from-report=[What these reports of earlier checks list and a fresh check confirms\: \`calipam check -o json\`, or \`calicoctl ipam check --output\`; can be repeated]:FILE:_files' \
+'--grace=[Leave allocations alone that are younger than this, and look at leaked ones twice, so far apart; 0 for one look \[default\: the cluster'\''s leakGracePeriod, else 15m\]]:DURATION:_default' \
+'--settle=[Read suspects again after this time, and keep what has not changed; 0 for once only]:DURATION:_default' \
+'--max-changes=[Write nothing at all where the plan makes more changes than this]:N:_default' \
+'--journal=[The journal of the run, from which \`undo\` works \[default\: a new file in ~/.local/state/calipam\]]:FILE:_files' \
+'-o+[The form of what is printed]:FORMAT:((table\:"A table for people"
+wide\:"The table with everything in it"
+yaml\:"YAML, schema calipam/v1"
+json\:"JSON, schema calipam/v1"))' \
+'--output=[The form of what is printed]:FORMAT:((table\:"A table for people"
+wide\:"The table with everything in it"
+yaml\:"YAML, schema calipam/v1"
+json\:"JSON, schema calipam/v1"))' \
+'-d+[\`etcd\`, \`kubernetes\`, or a file\: an export, an etcd snapshot, or lists of kubectl]:etcd|kubernetes|PATH:_files' \
+'--datastore=[\`etcd\`, \`kubernetes\`, or a file\: an export, an etcd snapshot, or lists of kubectl]:etcd|kubernetes|PATH:_files' \
+'-c+[Settings file of calicoctl \[default\: /etc/calico/calicoctl.cfg\]]:FILE:_files' \
+'--config=[Settings file of calicoctl \[default\: /etc/calico/calicoctl.cfg\]]:FILE:_files' \
+'--etcd-endpoints=[URLs of etcd, comma-separated]:URLS:_urls' \
+'--kubeconfig=[The kubeconfig; with etcd, it adds pods and services to what is read]:FILE:_files' \
+'--context=[The context in the kubeconfig]:NAME:_default' \
+'--leaked[Every leaked address whose record says whose it was]' \
+'--orphan-handles[Every handle that no allocation refers to]' \
+'--force[Release the one --ip or --handle although it is in use; with --from-report, pass over the version and age of a report and the lock that calicoctl asks for]' \
+'--dry-run[Print the plan, and change nothing]' \
+'-y[Do not ask; needed where there is no terminal]' \
+'--yes[Do not ask; needed where there is no terminal]' \
+'--lock[Lock the datastore for the duration\: no pod starts or stops meanwhile]' \
+'(-q --quiet)*-v[Say on stderr what is read and from where; twice for every request]' \
+'(-q --quiet)*--verbose[Say on stderr what is read and from where; twice for every request]' \
+'-q[Print no progress and no hints]' \
+'--quiet[Print no progress and no hints]' \
+'--no-color[Print no colours; NO_COLOR in the environment does the same]' \
+'-h[Print help (see more with '\''--help'\'')]' \
+'--help[Print help (see more with '\''--help'\'')]' \
+&& ret=0
+;;
+(rebuild)
+_arguments "${_arguments_options[@]}" : \
+'*--pool=[What lies in this pool, by name or CIDR; can be repeated]:POOL:_default' \
+'*--node=[Blocks of this node; can be repeated]:NODE:_default' \
+'*--block=[This block; can be repeated]:CIDR:_default' \
+'--output-dir=[Write each block before and after into a file in this directory]:DIR:_files -/' \
+'--grace=[Leave allocations alone that are younger than this, and look at leaked ones twice, so far apart; 0 for one look \[default\: the cluster'\''s leakGracePeriod, else 15m\]]:DURATION:_default' \
+'--settle=[Read suspects again after this time, and keep what has not changed; 0 for once only]:DURATION:_default' \
+'--max-changes=[Write nothing at all where the plan makes more changes than this]:N:_default' \
+'--journal=[The journal of the run, from which \`undo\` works \[default\: a new file in ~/.local/state/calipam\]]:FILE:_files' \
+'-o+[The form of what is printed]:FORMAT:((table\:"A table for people"
+wide\:"The table with everything in it"
+yaml\:"YAML, schema calipam/v1"
+json\:"JSON, schema calipam/v1"))' \
+'--output=[The form of what is printed]:FORMAT:((table\:"A table for people"
+wide\:"The table with everything in it"
+yaml\:"YAML, schema calipam/v1"
+json\:"JSON, schema calipam/v1"))' \
+'-d+[\`etcd\`, \`kubernetes\`, or a file\: an export, an etcd snapshot, or lists of kubectl]:etcd|kubernetes|PATH:_files' \
+'--datastore=[\`etcd\`, \`kubernetes\`, or a file\: an export, an etcd snapshot, or lists of kubectl]:etcd|kubernetes|PATH:_files' \
+'-c+[Settings file of calicoctl \[default\: /etc/calico/calicoctl.cfg\]]:FILE:_files' \
+'--config=[Settings file of calicoctl \[default\: /etc/calico/calicoctl.cfg\]]:FILE:_files' \
+'--etcd-endpoints=[URLs of etcd, comma-separated]:URLS:_urls' \
+'--kubeconfig=[The kubeconfig; with etcd, it adds pods and services to what is read]:FILE:_files' \
+'--context=[The context in the kubeconfig]:NAME:_default' \
+'(--dry-run)--apply[Write the plan to the datastore; without this it is only printed]' \
+'--dry-run[Print the plan, and change nothing\: what happens without --apply]' \
+'--endpoints-only[Apply although no pods were read from Kubernetes\: on etcd, the endpoints are taken for the truth]' \
+'-y[Do not ask; needed where there is no terminal]' \
+'--yes[Do not ask; needed where there is no terminal]' \
+'--lock[Lock the datastore for the duration\: no pod starts or stops meanwhile]' \
+'(-q --quiet)*-v[Say on stderr what is read and from where; twice for every request]' \
+'(-q --quiet)*--verbose[Say on stderr what is read and from where; twice for every request]' \
+'-q[Print no progress and no hints]' \
+'--quiet[Print no progress and no hints]' \
+'--no-color[Print no colours; NO_COLOR in the environment does the same]' \
+'-h[Print help (see more with '\''--help'\'')]' \
+'--help[Print help (see more with '\''--help'\'')]' \
+&& ret=0
+;;
+(undo)
+_arguments "${_arguments_options[@]}" : \
+'--max-changes=[Write nothing at all where the plan makes more changes than this]:N:_default' \
+'--journal=[The journal of the run, from which \`undo\` works \[default\: a new file in ~/.local/state/calipam\]]:FILE:_files' \
+'-o+[The form of what is printed]:FORMAT:((table\:"A table for people"
+wide\:"The table with everything in it"
+yaml\:"YAML, schema calipam/v1"
+json\:"JSON, schema calipam/v1"))' \
+'--output=[The form of what is printed]:FORMAT:((table\:"A table for people"
+wide\:"The table with everything in it"
+yaml\:"YAML, schema calipam/v1"
+json\:"JSON, schema calipam/v1"))' \
+'-d+[\`etcd\`, \`kubernetes\`, or a file\: an export, an etcd snapshot, or lists of kubectl]:etcd|kubernetes|PATH:_files' \
+'--datastore=[\`etcd\`, \`kubernetes\`, or a file\: an export, an etcd snapshot, or lists of kubectl]:etcd|kubernetes|PATH:_files' \
+'-c+[Settings file of calicoctl \[default\: /etc/calico/calicoctl.cfg\]]:FILE:_files' \
+'--config=[Settings file of calicoctl \[default\: /etc/calico/calicoctl.cfg\]]:FILE:_files' \
+'--etcd-endpoints=[URLs of etcd, comma-separated]:URLS:_urls' \
+'--kubeconfig=[The kubeconfig; with etcd, it adds pods and services to what is read]:FILE:_files' \
+'--context=[The context in the kubeconfig]:NAME:_default' \
+'--dry-run[Print what would be brought back, and change nothing]' \
+'-y[Do not ask; needed where there is no terminal]' \
+'--yes[Do not ask; needed where there is no terminal]' \
+'--lock[Lock the datastore for the duration\: no pod starts or stops meanwhile]' \
+'(-q --quiet)*-v[Say on stderr what is read and from where; twice for every request]' \
+'(-q --quiet)*--verbose[Say on stderr what is read and from where; twice for every request]' \
+'-q[Print no progress and no hints]' \
+'--quiet[Print no progress and no hints]' \
+'--no-color[Print no colours; NO_COLOR in the environment does the same]' \
+'-h[Print help (see more with '\''--help'\'')]' \
+'--help[Print help (see more with '\''--help'\'')]' \
+':run -- The journal of the run to undo:_files' \
+&& ret=0
+;;
 (__complete)
 _arguments "${_arguments_options[@]}" : \
 '-o+[The form of what is printed]:FORMAT:((table\:"A table for people"
@@ -429,6 +543,120 @@ json\:"JSON, schema calipam/v1"))' \
 '--no-color[Print no colours; NO_COLOR in the environment does the same]' \
 '-h[Print help (see more with '\''--help'\'')]' \
 '--help[Print help (see more with '\''--help'\'')]' \
+&& ret=0
+;;
+(release)
+_arguments "${_arguments_options[@]}" : \
+'*--handle=[Everything under this handle; can be repeated; \`-\` reads handles from stdin, one a line]:ID:_default' \
+'*--ip=[This address; can be repeated]:ADDRESS:_default' \
+'*--node=[Everything of this node, which must be gone; can be repeated]:NODE:_default' \
+'(--leaked --orphan-handles --node --ip --handle)*--from-report=[What these reports of earlier checks list and a fresh check confirms\: \`calipam check -o json\`, or \`calicoctl ipam check --output\`; can be repeated]:FILE:_files' \
+'--grace=[Leave allocations alone that are younger than this, and look at leaked ones twice, so far apart; 0 for one look \[default\: the cluster'\''s leakGracePeriod, else 15m\]]:DURATION:_default' \
+'--settle=[Read suspects again after this time, and keep what has not changed; 0 for once only]:DURATION:_default' \
+'--max-changes=[Write nothing at all where the plan makes more changes than this]:N:_default' \
+'--journal=[The journal of the run, from which \`undo\` works \[default\: a new file in ~/.local/state/calipam\]]:FILE:_files' \
+'-o+[The form of what is printed]:FORMAT:((table\:"A table for people"
+wide\:"The table with everything in it"
+yaml\:"YAML, schema calipam/v1"
+json\:"JSON, schema calipam/v1"))' \
+'--output=[The form of what is printed]:FORMAT:((table\:"A table for people"
+wide\:"The table with everything in it"
+yaml\:"YAML, schema calipam/v1"
+json\:"JSON, schema calipam/v1"))' \
+'-d+[\`etcd\`, \`kubernetes\`, or a file\: an export, an etcd snapshot, or lists of kubectl]:etcd|kubernetes|PATH:_files' \
+'--datastore=[\`etcd\`, \`kubernetes\`, or a file\: an export, an etcd snapshot, or lists of kubectl]:etcd|kubernetes|PATH:_files' \
+'-c+[Settings file of calicoctl \[default\: /etc/calico/calicoctl.cfg\]]:FILE:_files' \
+'--config=[Settings file of calicoctl \[default\: /etc/calico/calicoctl.cfg\]]:FILE:_files' \
+'--etcd-endpoints=[URLs of etcd, comma-separated]:URLS:_urls' \
+'--kubeconfig=[The kubeconfig; with etcd, it adds pods and services to what is read]:FILE:_files' \
+'--context=[The context in the kubeconfig]:NAME:_default' \
+'--leaked[Every leaked address whose record says whose it was]' \
+'--orphan-handles[Every handle that no allocation refers to]' \
+'--force[Release the one --ip or --handle although it is in use; with --from-report, pass over the version and age of a report and the lock that calicoctl asks for]' \
+'--dry-run[Print the plan, and change nothing]' \
+'-y[Do not ask; needed where there is no terminal]' \
+'--yes[Do not ask; needed where there is no terminal]' \
+'--lock[Lock the datastore for the duration\: no pod starts or stops meanwhile]' \
+'(-q --quiet)*-v[Say on stderr what is read and from where; twice for every request]' \
+'(-q --quiet)*--verbose[Say on stderr what is read and from where; twice for every request]' \
+'-q[Print no progress and no hints]' \
+'--quiet[Print no progress and no hints]' \
+'--no-color[Print no colours; NO_COLOR in the environment does the same]' \
+'-h[Print help (see more with '\''--help'\'')]' \
+'--help[Print help (see more with '\''--help'\'')]' \
+&& ret=0
+;;
+(rebuild)
+_arguments "${_arguments_options[@]}" : \
+'*--pool=[What lies in this pool, by name or CIDR; can be repeated]:POOL:_default' \
+'*--node=[Blocks of this node; can be repeated]:NODE:_default' \
+'*--block=[This block; can be repeated]:CIDR:_default' \
+'--output-dir=[Write each block before and after into a file in this directory]:DIR:_files -/' \
+'--grace=[Leave allocations alone that are younger than this, and look at leaked ones twice, so far apart; 0 for one look \[default\: the cluster'\''s leakGracePeriod, else 15m\]]:DURATION:_default' \
+'--settle=[Read suspects again after this time, and keep what has not changed; 0 for once only]:DURATION:_default' \
+'--max-changes=[Write nothing at all where the plan makes more changes than this]:N:_default' \
+'--journal=[The journal of the run, from which \`undo\` works \[default\: a new file in ~/.local/state/calipam\]]:FILE:_files' \
+'-o+[The form of what is printed]:FORMAT:((table\:"A table for people"
+wide\:"The table with everything in it"
+yaml\:"YAML, schema calipam/v1"
+json\:"JSON, schema calipam/v1"))' \
+'--output=[The form of what is printed]:FORMAT:((table\:"A table for people"
+wide\:"The table with everything in it"
+yaml\:"YAML, schema calipam/v1"
+json\:"JSON, schema calipam/v1"))' \
+'-d+[\`etcd\`, \`kubernetes\`, or a file\: an export, an etcd snapshot, or lists of kubectl]:etcd|kubernetes|PATH:_files' \
+'--datastore=[\`etcd\`, \`kubernetes\`, or a file\: an export, an etcd snapshot, or lists of kubectl]:etcd|kubernetes|PATH:_files' \
+'-c+[Settings file of calicoctl \[default\: /etc/calico/calicoctl.cfg\]]:FILE:_files' \
+'--config=[Settings file of calicoctl \[default\: /etc/calico/calicoctl.cfg\]]:FILE:_files' \
+'--etcd-endpoints=[URLs of etcd, comma-separated]:URLS:_urls' \
+'--kubeconfig=[The kubeconfig; with etcd, it adds pods and services to what is read]:FILE:_files' \
+'--context=[The context in the kubeconfig]:NAME:_default' \
+'(--dry-run)--apply[Write the plan to the datastore; without this it is only printed]' \
+'--dry-run[Print the plan, and change nothing\: what happens without --apply]' \
+'--endpoints-only[Apply although no pods were read from Kubernetes\: on etcd, the endpoints are taken for the truth]' \
+'-y[Do not ask; needed where there is no terminal]' \
+'--yes[Do not ask; needed where there is no terminal]' \
+'--lock[Lock the datastore for the duration\: no pod starts or stops meanwhile]' \
+'(-q --quiet)*-v[Say on stderr what is read and from where; twice for every request]' \
+'(-q --quiet)*--verbose[Say on stderr what is read and from where; twice for every request]' \
+'-q[Print no progress and no hints]' \
+'--quiet[Print no progress and no hints]' \
+'--no-color[Print no colours; NO_COLOR in the environment does the same]' \
+'-h[Print help (see more with '\''--help'\'')]' \
+'--help[Print help (see more with '\''--help'\'')]' \
+&& ret=0
+;;
+(undo)
+_arguments "${_arguments_options[@]}" : \
+'--max-changes=[Write nothing at all where the plan makes more changes than this]:N:_default' \
+'--journal=[The journal of the run, from which \`undo\` works \[default\: a new file in ~/.local/state/calipam\]]:FILE:_files' \
+'-o+[The form of what is printed]:FORMAT:((table\:"A table for people"
+wide\:"The table with everything in it"
+yaml\:"YAML, schema calipam/v1"
+json\:"JSON, schema calipam/v1"))' \
+'--output=[The form of what is printed]:FORMAT:((table\:"A table for people"
+wide\:"The table with everything in it"
+yaml\:"YAML, schema calipam/v1"
+json\:"JSON, schema calipam/v1"))' \
+'-d+[\`etcd\`, \`kubernetes\`, or a file\: an export, an etcd snapshot, or lists of kubectl]:etcd|kubernetes|PATH:_files' \
+'--datastore=[\`etcd\`, \`kubernetes\`, or a file\: an export, an etcd snapshot, or lists of kubectl]:etcd|kubernetes|PATH:_files' \
+'-c+[Settings file of calicoctl \[default\: /etc/calico/calicoctl.cfg\]]:FILE:_files' \
+'--config=[Settings file of calicoctl \[default\: /etc/calico/calicoctl.cfg\]]:FILE:_files' \
+'--etcd-endpoints=[URLs of etcd, comma-separated]:URLS:_urls' \
+'--kubeconfig=[The kubeconfig; with etcd, it adds pods and services to what is read]:FILE:_files' \
+'--context=[The context in the kubeconfig]:NAME:_default' \
+'--dry-run[Print what would be brought back, and change nothing]' \
+'-y[Do not ask; needed where there is no terminal]' \
+'--yes[Do not ask; needed where there is no terminal]' \
+'--lock[Lock the datastore for the duration\: no pod starts or stops meanwhile]' \
+'(-q --quiet)*-v[Say on stderr what is read and from where; twice for every request]' \
+'(-q --quiet)*--verbose[Say on stderr what is read and from where; twice for every request]' \
+'-q[Print no progress and no hints]' \
+'--quiet[Print no progress and no hints]' \
+'--no-color[Print no colours; NO_COLOR in the environment does the same]' \
+'-h[Print help (see more with '\''--help'\'')]' \
+'--help[Print help (see more with '\''--help'\'')]' \
+':run -- The journal of the run to undo:_files' \
 && ret=0
 ;;
 (export)
@@ -695,8 +923,11 @@ _calipam_commands() {
     local commands; commands=(
 'check:Find what is wrong with the IPAM data' \
 'show:Show pools, blocks, nodes, or the story of one address or handle' \
+'release:Free leaked addresses and delete handles that nothing refers to' \
+'rebuild:Make blocks, handles and affinities agree with what uses addresses' \
+'undo:Undo a run of \`release\` or \`rebuild\` by its journal' \
 '__complete:Complete the words of a command line, for kubectl' \
-'ipam:Check, show, export and explain the IPAM data' \
+'ipam:Check, show, repair, export and explain the IPAM data' \
 'explain:Explain a finding\: what it means, how it arises, what to do' \
 'completion:Print the completion script of a shell' \
 'install-links:Link the other names of this program into a directory' \
@@ -739,6 +970,9 @@ _calipam__subcmd__ipam_commands() {
     local commands; commands=(
 'check:Find what is wrong with the IPAM data' \
 'show:Show pools, blocks, nodes, or the story of one address or handle' \
+'release:Free leaked addresses and delete handles that nothing refers to' \
+'rebuild:Make blocks, handles and affinities agree with what uses addresses' \
+'undo:Undo a run of \`release\` or \`rebuild\` by its journal' \
 'export:Write what a check reads into a file' \
 'explain:Explain a finding\: what it means, how it arises, what to do' \
     )
@@ -759,15 +993,45 @@ _calipam__subcmd__ipam__subcmd__export_commands() {
     local commands; commands=()
     _describe -t commands 'calipam ipam export commands' commands "$@"
 }
+(( $+functions[_calipam__subcmd__ipam__subcmd__rebuild_commands] )) ||
+_calipam__subcmd__ipam__subcmd__rebuild_commands() {
+    local commands; commands=()
+    _describe -t commands 'calipam ipam rebuild commands' commands "$@"
+}
+(( $+functions[_calipam__subcmd__ipam__subcmd__release_commands] )) ||
+_calipam__subcmd__ipam__subcmd__release_commands() {
+    local commands; commands=()
+    _describe -t commands 'calipam ipam release commands' commands "$@"
+}
 (( $+functions[_calipam__subcmd__ipam__subcmd__show_commands] )) ||
 _calipam__subcmd__ipam__subcmd__show_commands() {
     local commands; commands=()
     _describe -t commands 'calipam ipam show commands' commands "$@"
 }
+(( $+functions[_calipam__subcmd__ipam__subcmd__undo_commands] )) ||
+_calipam__subcmd__ipam__subcmd__undo_commands() {
+    local commands; commands=()
+    _describe -t commands 'calipam ipam undo commands' commands "$@"
+}
+(( $+functions[_calipam__subcmd__rebuild_commands] )) ||
+_calipam__subcmd__rebuild_commands() {
+    local commands; commands=()
+    _describe -t commands 'calipam rebuild commands' commands "$@"
+}
+(( $+functions[_calipam__subcmd__release_commands] )) ||
+_calipam__subcmd__release_commands() {
+    local commands; commands=()
+    _describe -t commands 'calipam release commands' commands "$@"
+}
 (( $+functions[_calipam__subcmd__show_commands] )) ||
 _calipam__subcmd__show_commands() {
     local commands; commands=()
     _describe -t commands 'calipam show commands' commands "$@"
+}
+(( $+functions[_calipam__subcmd__undo_commands] )) ||
+_calipam__subcmd__undo_commands() {
+    local commands; commands=()
+    _describe -t commands 'calipam undo commands' commands "$@"
 }
 
 if [ "$funcstack[1]" = "_calipam" ]; then

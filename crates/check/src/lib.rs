@@ -64,16 +64,21 @@ pub struct Context<'s> {
 impl<'s> Context<'s> {
     /// Prepares to judge a snapshot.
     pub fn new(snapshot: &'s Snapshot, options: &Options) -> Self {
-        let configured = snapshot.kube_controllers.as_ref().and_then(|c| c.leak_grace_period);
-        let configured = configured.filter(|grace| grace.is_positive());
         Self {
             snapshot,
             index: Index::new(snapshot),
-            grace: options.grace.or(configured).unwrap_or(DEFAULT_GRACE),
+            grace: grace(snapshot, options),
             pool_threshold: options.pool_threshold,
             strict_affinity: snapshot.effective_ipam_config().is_some_and(|c| c.strict_affinity),
         }
     }
+}
+
+/// The grace period that counts for a cluster: what was asked for, else what it configures, else
+/// [`DEFAULT_GRACE`].
+pub fn grace(snapshot: &Snapshot, options: &Options) -> SignedDuration {
+    let configured = snapshot.kube_controllers.as_ref().and_then(|c| c.leak_grace_period);
+    options.grace.or(configured.filter(|grace| grace.is_positive())).unwrap_or(DEFAULT_GRACE)
 }
 
 impl Context<'_> {

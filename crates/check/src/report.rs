@@ -185,10 +185,11 @@ impl Report {
         self.findings.iter().map(|f| f.severity).min()
     }
 
-    /// Drops findings for which `keep` is false.
-    pub(crate) fn retain(&mut self, keep: impl FnMut(&Finding) -> bool) {
-        self.findings.retain(keep);
+    /// Takes out the findings for which `keep` is false.
+    pub(crate) fn take_unless(&mut self, mut keep: impl FnMut(&Finding) -> bool) -> Vec<Finding> {
+        let taken = self.findings.extract_if(.., |finding| !keep(finding)).collect();
         self.count();
+        taken
     }
 
     fn count(&mut self) {

@@ -20,13 +20,13 @@ pub fn suspects(report: &Report) -> BTreeSet<Key> {
 }
 
 /// Drops the findings whose objects are not the same in `later`, which holds the keys of [`suspects`]
-/// as they were some seconds after `first`.
-pub fn settle(report: &mut Report, first: &Snapshot, later: &Snapshot) {
+/// as they were some seconds after `first`. Gives what was dropped.
+pub fn settle(report: &mut Report, first: &Snapshot, later: &Snapshot) -> Vec<Finding> {
     let wanted = suspects(report);
     let before = Objects::new(first, &wanted);
     let after = Objects::new(later, &wanted);
-    report.retain(|finding| finding.behind.iter().all(|key| unchanged(finding, key, &before, &after)));
     report.settled = true;
+    report.take_unless(|finding| finding.behind.iter().all(|key| unchanged(finding, key, &before, &after)))
 }
 
 /// Some objects of a snapshot by key.

@@ -1,6 +1,7 @@
 //! Opening the datastore, reading it, and ending cleanly on ctrl-c.
 
 use std::future::Future;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use calipam_check::ClusterIdentity;
@@ -17,6 +18,28 @@ use crate::progress::Reading;
 /// So long may the ends of things take after ctrl-c.
 const LAST_WORDS: Duration = Duration::from_millis(300);
 
+/// True while a repair writes: then ctrl-c is its own business.
+static WRITING: AtomicBool = AtomicBool::new(false);
+
+/// While it lives, ctrl-c does not end the process: what is written comes to an end in order, and a lock is
+/// restored.
+#[derive(Debug)]
+pub struct Writing(());
+
+impl Writing {
+    /// From now on.
+    pub fn begin() -> Self {
+        WRITING.store(true, Ordering::SeqCst);
+        Self(())
+    }
+}
+
+impl Drop for Writing {
+    fn drop(&mut self) {
+        WRITING.store(false, Ordering::SeqCst);
+    }
+}
+
 /// Runs what waits for a datastore. Ctrl-c ends it: what is half done is dropped, a file that is being
 /// written is taken away.
 ///
@@ -30,7 +53,10 @@ pub fn block_on<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, 
     let result = runtime.block_on(async {
         let (tell, interrupted) = tokio::sync::oneshot::channel();
         tokio::spawn(async move {
-            if tokio::signal::ctrl_c().await.is_ok() {
+            while tokio::signal::ctrl_c().await.is_ok() {
+                if WRITING.load(Ordering::SeqCst) {
+                    continue;
+                }
                 // Nobody listens any more while results are printed.
                 let _ = tell.send(());
                 tokio::time::sleep(LAST_WORDS).await;

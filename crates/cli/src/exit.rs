@@ -4,6 +4,8 @@ use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use calipam_datastore::Error;
+use calipam_repair::RepairError;
+use calipam_repair::journal::JournalError;
 
 /// What a command came to, where nothing failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,8 +37,17 @@ pub enum Failure {
         /// What to do next.
         hint: Option<String>,
     },
+    /// What was asked for is not done, and nothing was changed.
+    Refused {
+        /// What speaks against it.
+        message: String,
+        /// What to do next.
+        hint: Option<String>,
+    },
     /// The datastore or the settings.
     Datastore(Error),
+    /// A repair did not begin, or broke off.
+    Repair(RepairError),
     /// A file or the output.
     Io {
         /// What was being done.
@@ -59,8 +70,11 @@ impl Failure {
     /// What went wrong; `None` where that was said already or is plain.
     pub fn message(&self) -> Option<String> {
         match self {
-            Self::Usage { message, .. } | Self::NotFound { message, .. } => Some(message.clone()),
+            Self::Usage { message, .. } | Self::NotFound { message, .. } | Self::Refused { message, .. } => {
+                Some(message.clone())
+            }
             Self::Datastore(error) => Some(error.to_string()),
+            Self::Repair(error) => Some(error.to_string()),
             Self::Io { doing, error } => Some(format!("cannot {doing}: {error}")),
             Self::Interrupted => Some("interrupted".into()),
             Self::CommandLine | Self::Panic => None,
@@ -70,8 +84,11 @@ impl Failure {
     /// What to do next, where there is something to say.
     pub fn hint(&self) -> Option<String> {
         match self {
-            Self::Usage { hint, .. } | Self::NotFound { hint, .. } => hint.clone(),
+            Self::Usage { hint, .. } | Self::NotFound { hint, .. } | Self::Refused { hint, .. } => {
+                hint.clone()
+            }
             Self::Datastore(error) => error.hint(),
+            Self::Repair(error) => error.hint(),
             _ => None,
         }
     }
@@ -83,6 +100,27 @@ impl From<Error> for Failure {
     }
 }
 
+impl From<RepairError> for Failure {
+    fn from(error: RepairError) -> Self {
+        match error {
+            RepairError::Datastore(error) => Self::Datastore(error),
+            // The plan or journal is of another cluster, or more than was agreed to: nothing was begun.
+            RepairError::OtherCluster { .. }
+            | RepairError::StrangeKey { .. }
+            | RepairError::NotAgreed { .. } => {
+                Self::Refused { message: error.to_string(), hint: error.hint() }
+            }
+            RepairError::Journal(_) | RepairError::Lock { .. } => Self::Repair(error),
+        }
+    }
+}
+
+impl From<JournalError> for Failure {
+    fn from(error: JournalError) -> Self {
+        Self::Repair(error.into())
+    }
+}
+
 /// The exit code: the only place that knows them.
 pub fn code(result: &Result<Outcome, Failure>) -> u8 {
     if PANICKED.load(Ordering::SeqCst) {
@@ -90,10 +128,11 @@ pub fn code(result: &Result<Outcome, Failure>) -> u8 {
     }
     match result {
         Ok(Outcome::Clean) => 0,
-        Ok(Outcome::Findings | Outcome::Refused) | Err(Failure::NotFound { .. }) => 1,
+        Ok(Outcome::Findings | Outcome::Refused)
+        | Err(Failure::NotFound { .. } | Failure::Refused { .. }) => 1,
         Err(Failure::CommandLine | Failure::Usage { .. }) => 2,
         Err(Failure::Datastore(error)) if error.is_usage() => 2,
-        Err(Failure::Datastore(_) | Failure::Io { .. }) => 3,
+        Err(Failure::Datastore(_) | Failure::Repair(_) | Failure::Io { .. }) => 3,
         Err(Failure::Panic) => 4,
         Err(Failure::Interrupted) => INTERRUPTED,
     }
@@ -141,6 +180,9 @@ mod tests {
             (Ok(Outcome::Findings), 1),
             (Ok(Outcome::Refused), 1),
             (Err(Failure::NotFound { message: String::new(), hint: None }), 1),
+            (Err(Failure::Refused { message: String::new(), hint: None }), 1),
+            (Err(RepairError::NotAgreed { agreed: 1, planned: 2 }.into()), 1),
+            (Err(RepairError::Lock { action: "take", reason: String::new() }.into()), 3),
             (Err(Failure::usage("x")), 2),
             (Err(Failure::CommandLine), 2),
             (Err(Failure::Datastore(usage.into())), 2),

@@ -46,6 +46,33 @@ impl Reading {
     }
 }
 
+/// Shows how many steps of a repair have come to their end.
+#[derive(Debug)]
+pub struct Steps {
+    bar: ProgressBar,
+}
+
+impl Steps {
+    /// A bar on stderr; an invisible one where there is no terminal.
+    pub fn start(console: &Console, what: &str) -> Self {
+        let bar = if console.progress { ProgressBar::new(0) } else { ProgressBar::hidden() };
+        bar.set_style(style("{spinner} {prefix}: {pos} of {len} steps"));
+        bar.set_prefix(what.to_owned());
+        Self { bar }
+    }
+
+    /// So many have ended.
+    pub fn set(&self, ended: usize, of: usize) {
+        self.bar.set_length(of as u64);
+        self.bar.set_position(ended as u64);
+    }
+
+    /// Takes the bar away.
+    pub fn end(&self) {
+        self.bar.finish_and_clear();
+    }
+}
+
 /// Waits, and shows for how long.
 pub async fn wait(console: &Console, time: SignedDuration, why: &str) {
     let time = Duration::try_from(time).unwrap_or_default();

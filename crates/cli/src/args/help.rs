@@ -14,13 +14,15 @@ Examples:
   calipam show                                pools and how full they are
   calipam show --ip 10.244.1.7                the whole story of one address
   calipam explain leaked-address              what a finding means
+  calipam release --leaked --dry-run          what would be released
+  calipam rebuild                             what would make the data right again
 
 Settings come from --config, else /etc/calico/calicoctl.cfg, else the environment
 (DATASTORE_TYPE, ETCD_ENDPOINTS, ETCD_CA_CERT_FILE, …), as calicoctl reads them.
 
 Exit codes:
   0  nothing found
-  1  findings, or what was asked for does not exist
+  1  findings, or something that was asked for does not exist or was left as it is
   2  the command line or the settings make no sense
   3  the datastore, a file or a permission failed
   4  an internal error
@@ -74,6 +76,64 @@ Examples:
 --ip and --handle read the few keys that they need, not the whole cluster.
 
 Exit codes: 0 shown; 1 the address or handle is not known; 2 usage; 3 datastore; 4 internal.";
+
+/// After `calipam release -h`.
+pub const RELEASE_SHORT: &str = "\
+Shows the plan and asks before it writes. `calipam release --help` shows examples.";
+
+/// After `calipam release --help`.
+pub const RELEASE: &str = "\
+Examples:
+  calipam release --leaked --dry-run          what would be released
+  calipam release --leaked                    look twice, 15 minutes apart, ask, release
+  calipam release --node node-7               everything of a node that is gone
+  calipam release --ip 10.244.1.7             one address, whatever its record says
+  calipam release --handle k8s-pod-network.3f9a6c0b7d2e
+  calipam release --orphan-handles
+  calipam check -o json > first.json          look now, and release an hour later
+  calipam release --from-report first.json --yes
+  calipam release --leaked --yes --max-changes 500 -q     in cron
+
+What is in use is never released; its owner is named. A leaked address has to be seen unused
+twice, --grace apart: each normal deletion of a pod passes through a state that looks like a leak.
+The whole handle goes or nothing of it.
+
+Every write is noted in a journal before it is made, and is made only if nothing has changed
+meanwhile. `calipam undo JOURNAL` brings back what was there.
+
+Exit codes: 0 all released; 1 something was skipped or had changed; 2 usage, or nobody to ask;
+3 datastore or journal; 4 internal.";
+
+/// After `calipam rebuild -h`.
+pub const REBUILD_SHORT: &str = "\
+Only prints a plan unless --apply is given. `calipam rebuild --help` shows examples.";
+
+/// After `calipam rebuild --help`.
+pub const REBUILD: &str = "\
+Examples:
+  calipam rebuild                             print what would change, and what is skipped and why
+  calipam rebuild --output-dir plan           and write each block before and after into a file
+  calipam rebuild --block 10.244.1.0/26 --apply
+  calipam rebuild --node node-7 --apply
+  calipam rebuild --datastore cluster.jsonl   plan on an export, on a laptop
+
+What is right stays: attributes, the order of free addresses, what cools down or is reserved.
+What nobody but a person can decide is listed as skipped, with the reason.
+
+On etcd, endpoints can come from the same old backup as the blocks. Give a --kubeconfig, so that
+pods decide; without one, --apply needs --endpoints-only.
+
+Exit codes: 0 planned or applied; 1 something is skipped or had changed; 2 usage, or nobody to
+ask; 3 datastore or journal; 4 internal.";
+
+/// After `calipam undo --help`.
+pub const UNDO: &str = "\
+Examples:
+  calipam undo ~/.local/state/calipam/20261121T101500.123Z-0f0e1d2c-4711.journal --dry-run
+  calipam undo run.journal
+
+An object that somebody has changed since the run stays as it is, with everything that was
+written together with it. Undoing keeps a journal of its own, and can be undone.";
 
 /// After `calipam export --help`.
 pub const EXPORT: &str = "\

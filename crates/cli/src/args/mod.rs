@@ -4,7 +4,10 @@ mod check;
 mod duration;
 mod global;
 mod help;
+mod rebuild;
+mod release;
 mod show;
+mod writing;
 
 use std::path::PathBuf;
 
@@ -12,13 +15,17 @@ use clap::{Args, CommandFactory, Parser, Subcommand, ValueHint};
 
 pub use self::check::CheckArgs;
 pub use self::global::{Format, Global};
+pub use self::rebuild::{RebuildArgs, UndoArgs};
+pub use self::release::ReleaseArgs;
 pub use self::show::{ShowArgs, Subject};
+pub use self::writing::WritingArgs;
 
-/// Inspect and check the IP address management (IPAM) data of Calico.
+/// Inspect, check and repair the IP address management (IPAM) data of Calico.
 ///
 /// calipam reads blocks, affinities, handles and pools, compares them with what really uses addresses, and
 /// says what is wrong, how it is known, and what to do. It reads etcd, the Kubernetes API, exports, and etcd
-/// snapshots. It changes nothing.
+/// snapshots. Only `release`, `rebuild --apply` and `undo` change anything: they show a plan, ask, and keep a
+/// journal from which they can be undone.
 #[derive(Debug, Parser)]
 #[command(
     name = "calipam",
@@ -46,6 +53,15 @@ pub enum Command {
     /// Show pools, blocks, nodes, or the story of one address or handle
     #[command(after_help = help::SHOW_SHORT, after_long_help = help::SHOW)]
     Show(ShowArgs),
+    /// Free leaked addresses and delete handles that nothing refers to
+    #[command(after_help = help::RELEASE_SHORT, after_long_help = help::RELEASE)]
+    Release(ReleaseArgs),
+    /// Make blocks, handles and affinities agree with what uses addresses
+    #[command(after_help = help::REBUILD_SHORT, after_long_help = help::REBUILD)]
+    Rebuild(RebuildArgs),
+    /// Undo a run of `release` or `rebuild` by its journal
+    #[command(after_long_help = help::UNDO)]
+    Undo(UndoArgs),
     /// Write what a check reads into a file
     #[command(after_long_help = help::EXPORT)]
     Export(ExportArgs),
@@ -61,7 +77,7 @@ pub enum Command {
     /// Complete the words of a command line, for kubectl
     #[command(name = "__complete", hide = true)]
     Complete(CompleteArgs),
-    /// Check, show, export and explain the IPAM data
+    /// Check, show, repair, export and explain the IPAM data
     #[command(hide = true)]
     Ipam(IpamArgs),
 }
@@ -83,6 +99,15 @@ pub enum IpamCommand {
     /// Show pools, blocks, nodes, or the story of one address or handle
     #[command(after_help = help::SHOW_SHORT, after_long_help = help::SHOW)]
     Show(ShowArgs),
+    /// Free leaked addresses and delete handles that nothing refers to
+    #[command(after_help = help::RELEASE_SHORT, after_long_help = help::RELEASE)]
+    Release(ReleaseArgs),
+    /// Make blocks, handles and affinities agree with what uses addresses
+    #[command(after_help = help::REBUILD_SHORT, after_long_help = help::REBUILD)]
+    Rebuild(RebuildArgs),
+    /// Undo a run of `release` or `rebuild` by its journal
+    #[command(after_long_help = help::UNDO)]
+    Undo(UndoArgs),
     /// Write what a check reads into a file
     #[command(after_long_help = help::EXPORT)]
     Export(ExportArgs),
@@ -98,6 +123,9 @@ impl Command {
             Self::Ipam(IpamArgs { command }) => match command {
                 IpamCommand::Check(args) => Self::Check(args),
                 IpamCommand::Show(args) => Self::Show(args),
+                IpamCommand::Release(args) => Self::Release(args),
+                IpamCommand::Rebuild(args) => Self::Rebuild(args),
+                IpamCommand::Undo(args) => Self::Undo(args),
                 IpamCommand::Export(args) => Self::Export(args),
                 IpamCommand::Explain(args) => Self::Explain(args),
             },

@@ -1,10 +1,10 @@
 //! `check`.
 
-use calipam_check::{Options, Report, check, settle, suspects};
+use calipam_check::{Options, Report};
 use calipam_datastore::Datastore;
 use calipam_model::snapshot::Snapshot;
-use jiff::SignedDuration;
 
+use super::sight::{Sight, sight};
 use super::{ignore, selection};
 use crate::args::{CheckArgs, Global};
 use crate::exit::{Failure, Outcome};
@@ -43,7 +43,7 @@ async fn judge(
     console: &Console,
 ) -> Result<(Report, Snapshot), Failure> {
     let options = Options { grace: args.grace, pool_threshold: args.pool_threshold };
-    let (first, snapshot) = sight(datastore, &options, args.settle, console).await?;
+    let Sight { report: first, snapshot, .. } = sight(datastore, &options, args.settle, console).await?;
     let Some(pause) = args.confirm.filter(|pause| pause.is_positive()) else {
         return Ok((first, snapshot));
     };
@@ -53,34 +53,7 @@ async fn judge(
     }
     drop(snapshot);
     progress::wait(console, pause, "waiting to read a second time").await;
-    let (mut second, snapshot) = sight(datastore, &options, args.settle, console).await?;
+    let Sight { report: mut second, snapshot, .. } = sight(datastore, &options, args.settle, console).await?;
     second.confirm(&first);
     Ok((second, snapshot))
-}
-
-/// One read and its judgement; what a half-done operation could explain is read again.
-async fn sight(
-    datastore: &Datastore,
-    options: &Options,
-    pause: SignedDuration,
-    console: &Console,
-) -> Result<(Report, Snapshot), Failure> {
-    let mut snapshot = connect::observe(datastore, console).await?;
-    snapshot.settled = false;
-    let mut report = check(&snapshot, options);
-    if !datastore.is_live() || !pause.is_positive() {
-        return Ok((report, snapshot));
-    }
-    let keys = suspects(&report);
-    if keys.is_empty() {
-        report.settled = true;
-        return Ok((report, snapshot));
-    }
-    console
-        .verbose(&format!("{} objects are read again after {pause:#}", render::text::thousands(keys.len())));
-    progress::wait(console, pause, "waiting to read suspects again").await;
-    if let Some(later) = datastore.reread(&keys).await? {
-        settle(&mut report, &snapshot, &later);
-    }
-    Ok((report, snapshot))
 }

@@ -7,8 +7,14 @@ mod explain;
 mod export;
 mod ignore;
 mod install_links;
+mod release;
+mod repair;
 mod selection;
 mod show;
+mod sight;
+mod undo;
+
+pub use self::repair::Done;
 
 use crate::applet::Applet;
 use crate::args::{Cli, Command};
@@ -25,6 +31,9 @@ pub fn run(cli: Cli, applet: Applet, console: &Console) -> Result<Outcome, Failu
     match command.plain() {
         Command::Check(args) => check::run(&args, &global, console),
         Command::Show(args) => show::run(&args, &global, console),
+        Command::Release(args) => release::run(&args, &global, console),
+        Command::Rebuild(_) => Err(Failure::usage("later")),
+        Command::Undo(args) => undo::run(&args, &global, console),
         Command::Export(args) => export::run(&args, &global, console),
         Command::Explain(args) => explain::run(&args, console),
         Command::Completion(args) => completion::run(&args, applet, console),

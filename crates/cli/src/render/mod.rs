@@ -4,6 +4,8 @@ pub mod check;
 pub mod codes;
 pub mod document;
 mod header;
+pub mod plan;
 pub mod show;
 pub mod table;
 pub mod text;
+pub mod undo;

@@ -1,0 +1,54 @@
+//! Options of `release`.
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+
+use clap::{Args, ValueHint};
+
+use super::writing::{JudgementArgs, WritingArgs};
+
+const TARGETS: &str = "What to release";
+
+/// Options of `release`.
+#[derive(Clone, Debug, Args)]
+pub struct ReleaseArgs {
+    /// Everything under this handle; can be repeated; `-` reads handles from stdin, one a line
+    #[arg(long = "handle", value_name = "ID", allow_hyphen_values = true, help_heading = TARGETS)]
+    pub handles: Vec<String>,
+    /// This address; can be repeated
+    #[arg(long = "ip", value_name = "ADDRESS", value_delimiter = ',', help_heading = TARGETS)]
+    pub addresses: Vec<IpAddr>,
+    /// Everything of this node, which must be gone; can be repeated
+    #[arg(long = "node", value_name = "NODE", value_delimiter = ',', help_heading = TARGETS)]
+    pub nodes: Vec<String>,
+    /// Every leaked address whose record says whose it was
+    #[arg(long, help_heading = TARGETS)]
+    pub leaked: bool,
+    /// Every handle that no allocation refers to
+    #[arg(long, help_heading = TARGETS)]
+    pub orphan_handles: bool,
+    /// What these reports of earlier checks list and a fresh check confirms: `calipam check -o json`, or
+    /// `calicoctl ipam check --output`; can be repeated
+    #[arg(
+        long = "from-report",
+        value_name = "FILE",
+        num_args = 1..,
+        value_hint = ValueHint::FilePath,
+        conflicts_with_all = ["leaked", "orphan_handles", "nodes", "addresses", "handles"],
+        help_heading = TARGETS
+    )]
+    pub reports: Vec<PathBuf>,
+    /// Release the one --ip or --handle although it is in use; with --from-report, pass over the version and
+    /// age of a report and the lock that calicoctl asks for
+    #[arg(long, help_heading = TARGETS)]
+    pub force: bool,
+    /// Print the plan, and change nothing
+    #[arg(long)]
+    pub dry_run: bool,
+    /// How to judge.
+    #[command(flatten)]
+    pub judgement: JudgementArgs,
+    /// How to write.
+    #[command(flatten)]
+    pub writing: WritingArgs,
+}

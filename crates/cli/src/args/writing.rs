@@ -1,0 +1,46 @@
+//! Options of the commands that write.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueHint};
+use jiff::SignedDuration;
+
+use super::duration;
+
+const WRITING: &str = "Writing";
+const JUDGEMENT: &str = "Judgement";
+
+/// Options of the commands that write.
+#[derive(Clone, Debug, Args)]
+pub struct WritingArgs {
+    /// Do not ask; needed where there is no terminal
+    #[arg(short, long, help_heading = WRITING)]
+    pub yes: bool,
+    /// Write nothing at all where the plan makes more changes than this
+    #[arg(long, value_name = "N", help_heading = WRITING)]
+    pub max_changes: Option<usize>,
+    /// Lock the datastore for the duration: no pod starts or stops meanwhile
+    #[arg(long, help_heading = WRITING)]
+    pub lock: bool,
+    /// The journal of the run, from which `undo` works [default: a new file in ~/.local/state/calipam]
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = WRITING)]
+    pub journal: Option<PathBuf>,
+}
+
+/// Options of the commands that plan by findings.
+#[derive(Clone, Debug, Args)]
+pub struct JudgementArgs {
+    /// Leave allocations alone that are younger than this, and look at leaked ones twice, so far apart;
+    /// 0 for one look [default: the cluster's leakGracePeriod, else 15m]
+    #[arg(long, value_name = "DURATION", value_parser = duration::parse, help_heading = JUDGEMENT)]
+    pub grace: Option<SignedDuration>,
+    /// Read suspects again after this time, and keep what has not changed; 0 for once only
+    #[arg(
+        long,
+        value_name = "DURATION",
+        default_value = "5s",
+        value_parser = duration::parse,
+        help_heading = JUDGEMENT
+    )]
+    pub settle: SignedDuration,
+}

@@ -1,0 +1,122 @@
+//! What `undo` prints.
+
+use std::io::{self, Write};
+
+use calipam_repair::UndoPlan;
+use calipam_repair::journal::Header;
+use serde::Serialize;
+
+use super::document;
+use super::plan::ShownExecution;
+use super::table::{Align, Grid};
+use super::text::{count, escape};
+use crate::commands::Done;
+use crate::exit::Failure;
+use crate::output::Console;
+
+/// An undo as it is printed.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Shown {
+    /// The run that is undone.
+    command: String,
+    started_at: String,
+    cluster: String,
+    location: String,
+    restored: Vec<Restored>,
+    skipped: Vec<NotRestored>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    execution: Option<ShownExecution>,
+}
+
+/// An object that is brought back.
+#[derive(Debug, Serialize)]
+struct Restored {
+    object: String,
+    action: &'static str,
+    reason: String,
+}
+
+/// Objects that stay as they are.
+#[derive(Debug, Serialize)]
+struct NotRestored {
+    objects: Vec<String>,
+    reason: String,
+}
+
+/// Prints what is undone or, where it was carried out, what became of it.
+///
+/// # Errors
+/// Where stdout cannot be written.
+pub fn print(
+    header: &Header,
+    plan: &UndoPlan,
+    done: Option<&Done>,
+    console: &Console,
+) -> Result<(), Failure> {
+    let execution = done.map(ShownExecution::of);
+    if let (Some(execution), true) = (&execution, console.format.is_table()) {
+        return console.data(|out| writeln!(out, "{}", execution.summary()));
+    }
+    let shown = shown(header, plan, execution);
+    console.data(|out| {
+        if console.format.is_table() {
+            write(&shown, console, out)
+        } else {
+            document::write(console.format, "UndoPlan", &shown, out)
+        }
+    })
+}
+
+fn shown(header: &Header, plan: &UndoPlan, execution: Option<ShownExecution>) -> Shown {
+    let restored = plan.steps().iter().flat_map(|step| {
+        step.objects.iter().map(|object| Restored {
+            object: object.key.to_string(),
+            action: match (&object.before, &object.left_at) {
+                (None, _) => "delete",
+                (Some(_), None) => "create",
+                (Some(_), Some(_)) => "restore",
+            },
+            reason: step.reason.clone(),
+        })
+    });
+    let skipped = plan.skipped().iter().map(|skipped| NotRestored {
+        objects: skipped.keys.iter().map(ToString::to_string).collect(),
+        reason: skipped.reason.clone(),
+    });
+    Shown {
+        command: header.command.clone(),
+        started_at: header.started_at.clone(),
+        cluster: header.cluster.clone(),
+        location: header.location.clone(),
+        restored: restored.collect(),
+        skipped: skipped.collect(),
+        execution,
+    }
+}
+
+fn write(shown: &Shown, console: &Console, out: &mut dyn Write) -> io::Result<()> {
+    writeln!(out, "{}\n", escape(&format!("Undoing `{}` of {}", shown.command, shown.started_at)))?;
+    if !shown.restored.is_empty() {
+        let columns = [("ACTION", Align::Left), ("OBJECT", Align::Left), ("WAS WRITTEN FOR", Align::Left)];
+        let mut grid = Grid::new(console, &columns);
+        for object in &shown.restored {
+            grid.row([object.action, &object.object, &object.reason]);
+        }
+        grid.write(out)?;
+        writeln!(out)?;
+    }
+    if !shown.skipped.is_empty() {
+        let mut grid = Grid::new(console, &[("STAYS AS IT IS", Align::Left), ("WHY", Align::Left)]);
+        for skipped in &shown.skipped {
+            grid.row([skipped.objects.join(", "), skipped.reason.clone()]);
+        }
+        grid.write(out)?;
+        writeln!(out)?;
+    }
+    let objects = count(shown.restored.len(), "object", "objects");
+    match shown.skipped.len() {
+        0 => writeln!(out, "{objects} to bring back"),
+        skipped => writeln!(out, "{objects} to bring back; {} skipped", count(skipped, "step", "steps")),
+    }
+}
