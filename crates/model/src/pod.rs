@@ -64,6 +64,8 @@ pub struct Pod {
     addresses: Box<[(IpAddr, u8)]>,
     /// Finished pods own no addresses.
     pub finished: bool,
+    /// Somebody has deleted it; its object stays until its containers have ended.
+    pub deleting: bool,
     /// Uses the node's network and has no address of its own.
     pub host_network: bool,
     /// The phase is `Running`.
@@ -101,6 +103,7 @@ impl Pod {
             finished: matches!(parts.phase, "Failed" | "Succeeded" | "Completed")
                 || torn_down(parts.cni_ip)
                 || torn_down(parts.aws_ips),
+            deleting: parts.deleting,
             host_network: parts.host_network,
             running: parts.phase == "Running",
             has_cni_annotation: parts.cni_ip.is_some() || parts.cni_ips.is_some(),

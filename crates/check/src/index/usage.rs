@@ -64,10 +64,13 @@ impl Usage {
     }
 
     /// The status of a pod may be behind its sandbox: with an endpoint, and no annotation, the endpoint alone says
-    /// what the pod uses.
+    /// what the pod uses. Where endpoints were read, a terminating pod without one has none any more: CNI DEL took it
+    /// away, and the address may be another's.
     fn pods(&mut self, snapshot: &Snapshot) {
+        let endpoints_read = snapshot.has_read(Source::Endpoints);
         for (place, pod) in (0..).zip(&snapshot.pods) {
-            if pod.value.has_cni_annotation || !self.with_endpoint.contains(&place) {
+            let by_endpoint = self.with_endpoint.contains(&place) || (endpoints_read && pod.value.deleting);
+            if pod.value.has_cni_annotation || !by_endpoint {
                 let owned = pod.value.addresses();
                 self.uses.extend(owned.map(|address| Use { address, owner: Owner::Pod(place) }));
             }

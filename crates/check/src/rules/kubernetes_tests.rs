@@ -288,7 +288,7 @@ fn kubernetes_and_calico_compared_by_node() {
 /// What stands of the findings about addresses and nodes of `first` where `later` was read afterwards.
 fn standing(first: &Cluster, later: &Cluster) -> Vec<String> {
     let mut report = check(&first.0, &Options::default());
-    report.retain(|finding| ["address", "endpoint"].contains(&finding.subject.kind()));
+    report.findings.retain(|finding| ["address", "endpoint"].contains(&finding.subject.kind()));
     assert!(!report.findings.is_empty(), "nothing to settle");
     assert!(report.findings.iter().all(|finding| !finding.behind.is_empty()), "{:?}", suspects(&report));
     settle(&mut report, &first.0, &later.0);
@@ -359,4 +359,18 @@ fn lists_of_different_moments_accuse_nobody() {
     joined.value.name = "node-9".into();
     later.0.nodes.push(joined);
     assert_eq!(standing(&first, &later), [""; 0], "the node is there");
+}
+
+#[test]
+fn pods_are_listed_after_endpoints() {
+    let web = || running("web", "10.244.1.0");
+    let first = both(&[web(), running("new", "")]);
+    assert_eq!(standing(&first, &first), ["pod-without-endpoint default/new"]);
+    let mut later = both(&[web(), running("new", "")]);
+    later.endpoint("node-1", "new", &["10.244.1.1/32"]);
+    assert_eq!(standing(&first, &later), [""; 0], "its endpoint came meanwhile");
+    // CNI DEL has taken the endpoint away, and the address is another's already.
+    let terminating = PodParts { deleting: true, ..running("old", "10.244.1.0") };
+    assert_eq!(verdict(&both(&[web(), terminating])), [""; 0]);
+    assert_eq!(verdict(&both(&[web(), running("old", "10.244.1.0")])).len(), 2, "one that runs is accused");
 }

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 
 use calipam_model::key::Key;
+use calipam_model::names::endpoint_name;
 use calipam_model::pod::{Pod, evidence};
 use calipam_model::snapshot::Source;
 
@@ -17,6 +18,8 @@ use crate::record::is_same_node;
 
 /// Orchestrator of the endpoints that belong to pods.
 const KUBERNETES: &str = "k8s";
+/// The interface in a pod's sandbox, by which its endpoint is named.
+const INTERFACE: &str = "eth0";
 
 /// Compares what Kubernetes runs with what Calico records.
 pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
@@ -42,7 +45,8 @@ pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
             continue;
         }
         let own = endpoints.get(&place).map_or(&[][..], Vec::as_slice);
-        if both && pod.running && own.is_empty() && !is_endpoint_broken(context, pod) {
+        // CNI DEL takes the endpoint of a terminating pod away while its object is still there.
+        if both && pod.running && !pod.deleting && own.is_empty() && !is_endpoint_broken(context, pod) {
             out.push(pod_without_endpoint(context, place));
         }
         out.extend(own.iter().filter_map(|endpoint| node_mismatch(context, *endpoint, pod)));
@@ -71,18 +75,33 @@ fn endpoint_without_pod(context: &Context<'_>, place: u32) -> Finding {
     let owner = of_endpoint(&context.index, place);
     let message =
         format!("{} is the endpoint of pod {}, which does not exist", short(&owner.name), short(&owner.pod));
+    let endpoint = context.index.endpoint(place);
+    let (namespace, name) = (endpoint.namespace().to_string(), endpoint.pod().to_string());
     finding(Code::EndpointWithoutPod, owner, message, key_of_endpoint(context, place))
+        .resting_on([Key::Pod { namespace, name }])
 }
 
 fn pod_without_endpoint(context: &Context<'_>, place: u32) -> Finding {
     let owner = of_pod(&context.index, place);
     let message = format!("{} runs on {}, but has no endpoint", short(&owner.name), short(&owner.node));
-    finding(
-        Code::PodWithoutEndpoint,
-        owner,
-        message,
-        key_of_pod(&context.snapshot.pods[place as usize].value),
-    )
+    let pod = &context.snapshot.pods[place as usize].value;
+    // Pods are listed after endpoints: that of a new pod may have come meanwhile.
+    let endpoints = endpoint_keys(context, pod);
+    finding(Code::PodWithoutEndpoint, owner, message, key_of_pod(pod)).resting_on(endpoints)
+}
+
+/// The keys that the pod's endpoint may have: the Calico node may have another name than that of Kubernetes.
+fn endpoint_keys(context: &Context<'_>, pod: &Pod) -> Vec<Key> {
+    let (namespace, name, kubernetes) = (pod.namespace().to_string(), pod.name().to_string(), pod.node());
+    let nodes = context.snapshot.nodes.iter().map(|node| &node.value);
+    let same = nodes.filter(|n| {
+        kubernetes == *n.name.as_str() || n.kubernetes_name.as_deref().is_some_and(|k| kubernetes == *k)
+    });
+    let key = |node: &str| {
+        let name = endpoint_name(node, KUBERNETES, &name, INTERFACE);
+        Key::Endpoint { namespace: namespace.clone(), name }
+    };
+    same.map(|node| key(&node.name)).collect()
 }
 
 /// True where an endpoint that does not decode may be the pod's.
@@ -104,7 +123,7 @@ fn node_mismatch(context: &Context<'_>, place: u32, pod: &Pod) -> Option<Finding
     let owner = of_endpoint(&context.index, place);
     let message = format!("{} is on {}, its pod on {}", short(&owner.name), short(&owner.node), pod.node());
     let found = finding(Code::EndpointNodeMismatch, owner, message, key_of_endpoint(context, place));
-    Some(found.on_nodes([pod.node().to_string()]))
+    Some(found.on_nodes([pod.node().to_string()]).resting_on([key_of_pod(pod)]))
 }
 
 /// The addresses that status, annotation and endpoint name do not agree. A family that one of them does
