@@ -1,43 +1,31 @@
-//! Custom resources of an API server, read and written as Calico's client does (facts 2.8, 2.9), and its pods.
+//! Custom resources of an API server, read and written as Calico's client does (facts 2.8, 2.9).
 
-use std::collections::VecDeque;
 use std::net::IpAddr;
 
 use ipnet::IpNet;
 use serde_json::{Value, json};
 
+use super::pods::Pods;
 use super::store::{Datastore, Ending, Place, Read, Result, Version};
 use crate::cluster::Holder;
+use crate::kube::Flavour;
 use crate::kube::form::{self, HOSTNAME_HASH, affinity_name, block_name};
-use crate::kube::{Connection, Flavour};
-use crate::servers::{KubeApiserver, Response, ServerError};
-
-/// Finished and evicted pods of one worker that are kept; older ones are collected.
-const ENDED_PODS: usize = 20;
+use crate::servers::{KubeApiserver, Response};
 
 /// A connection to an API server.
 pub struct KubeObjects {
-    connection: Connection,
+    pods: Pods,
     flavour: Flavour,
-    /// Paths of pods that have finished or were evicted.
-    ended: VecDeque<String>,
 }
 
 impl KubeObjects {
     /// Connects.
     pub fn connect(server: &KubeApiserver, flavour: Flavour) -> Result<Self> {
-        Ok(Self { connection: Connection::open(server)?, flavour, ended: VecDeque::new() })
+        Ok(Self { pods: Pods::connect(server)?, flavour })
     }
 
-    /// Sends a request whose answer is one of `statuses`.
     fn ask(&mut self, method: &'static str, path: &str, body: &Value, statuses: &[u16]) -> Result<Response> {
-        let body = if body.is_null() { String::new() } else { body.to_string() };
-        let response = self.connection.request(method, path, &body)?;
-        if statuses.contains(&response.status) {
-            return Ok(response);
-        }
-        let Response { status, body } = response;
-        Err(ServerError::Refused { what: format!("{method} {path}"), status, body })
+        self.pods.ask(method, path, body, statuses)
     }
 
     fn collection(&self, place: Place<'_>) -> String {
@@ -89,26 +77,6 @@ impl KubeObjects {
         self.ask("DELETE", &self.path(place), &options, &[200, 404, 409])?;
         Ok(true)
     }
-
-    fn patch_pod(&mut self, path: &str, patch: &Value) -> Result<()> {
-        self.ask("PATCH", path, patch, &[200]).map(drop)
-    }
-
-    fn delete_pod(&mut self, path: &str, grace: u32) -> Result<()> {
-        self.ask("DELETE", &format!("{path}?gracePeriodSeconds={grace}"), &Value::Null, &[200, 202, 404])
-            .map(drop)
-    }
-
-    /// The CNI plugin takes the addresses away from the pod, and leaves the container's ID.
-    fn blank(&mut self, path: &str) -> Result<()> {
-        let blank = json!({"cni.projectcalico.org/podIP": "", "cni.projectcalico.org/podIPs": ""});
-        self.patch_pod(path, &json!({"metadata": {"annotations": blank}}))
-    }
-
-    fn set_phase(&mut self, path: &str, phase: &str, reason: Option<&str>) -> Result<()> {
-        let status = json!({"status": {"phase": phase, "reason": reason}});
-        self.patch_pod(&format!("{path}/status"), &status)
-    }
 }
 
 fn name_of(place: Place<'_>) -> String {
@@ -134,10 +102,6 @@ fn parts(version: &Version) -> (&str, &str) {
         Version::Kubernetes(version, uid) => (version, uid),
         Version::Etcd(_) => panic!("a version of another datastore: {version:?}"),
     }
-}
-
-fn pod_path(holder: &Holder) -> String {
-    format!("/api/v1/namespaces/{}/pods/{}", holder.name.namespace, holder.name.pod)
 }
 
 impl Datastore for KubeObjects {
@@ -206,53 +170,20 @@ impl Datastore for KubeObjects {
     }
 
     fn announce(&mut self, holder: &Holder) -> Result<()> {
-        let pod = json!({
-            "apiVersion": "v1", "kind": "Pod", "metadata": {"name": holder.name.pod, "labels": {"app": holder.name.app}},
-            "spec": {"nodeName": holder.node, "restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]},
-        });
-        let path = format!("/api/v1/namespaces/{}/pods", holder.name.namespace);
-        self.ask("POST", &path, &pod, &[201]).map(drop)
+        self.pods.announce(holder)
     }
 
     fn publish(&mut self, holder: &Holder, address: IpAddr) -> Result<()> {
-        let path = pod_path(holder);
-        let network = format!("{address}/{}", if address.is_ipv4() { 32 } else { 128 });
-        let annotations = json!({"cni.projectcalico.org/containerID": holder.container,
-            "cni.projectcalico.org/podIP": network, "cni.projectcalico.org/podIPs": network});
-        self.patch_pod(&path, &json!({"metadata": {"annotations": annotations}}))?;
-        let address = address.to_string();
-        let status = json!({"phase": "Running", "podIP": address, "podIPs": [{"ip": address}]});
-        self.patch_pod(&format!("{path}/status"), &json!({"status": status}))
+        self.pods.annotate(holder, address)?;
+        self.pods.set_address(holder, address)
     }
 
-    /// The kubelet reports the end before or after the sandbox has been taken away.
     fn withdraw(&mut self, holder: &Holder, ending: Ending) -> Result<()> {
-        let path = pod_path(holder);
-        match ending {
-            Ending::Lost => return self.delete_pod(&path, 0),
-            Ending::Deleted => self.delete_pod(&path, 30)?,
-            Ending::Evicted => self.set_phase(&path, "Failed", Some("Evicted"))?,
-            Ending::Finished if holder.container.starts_with(|c: char| c.is_ascii_digit()) => {
-                self.set_phase(&path, "Succeeded", None)?;
-            }
-            Ending::Finished => {}
-        }
-        self.blank(&path)
+        self.pods.begin_end(holder, ending)?;
+        if ending == Ending::Lost { Ok(()) } else { self.pods.blank(holder) }
     }
 
     fn bury(&mut self, holder: &Holder, ending: Ending) -> Result<()> {
-        let path = pod_path(holder);
-        match ending {
-            Ending::Deleted | Ending::Lost => return self.delete_pod(&path, 0),
-            Ending::Finished => self.set_phase(&path, "Succeeded", None)?,
-            Ending::Evicted => {}
-        }
-        self.ended.push_back(path);
-        if self.ended.len() > ENDED_PODS
-            && let Some(oldest) = self.ended.pop_front()
-        {
-            self.delete_pod(&oldest, 0)?;
-        }
-        Ok(())
+        self.pods.end(holder, ending)
     }
 }

@@ -17,6 +17,7 @@
 //! which addresses each live pod was given, and [`Ledger::verify`] afterwards whether one was freed or given twice.
 
 mod affinity;
+mod beside;
 mod churn;
 mod etcd;
 mod handle;
@@ -25,6 +26,7 @@ mod ledger;
 #[cfg(test)]
 mod ledger_tests;
 mod pod;
+mod pods;
 mod store;
 mod worker;
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use ipnet::IpNet;
 
+use super::beside::Beside;
 use super::etcd::EtcdKeys;
 use super::kubernetes::KubeObjects;
 use crate::cluster::rng::Rng;
@@ -23,6 +24,8 @@ pub enum Target<'a> {
     Etcd(&'a str),
     /// An API server with Calico's kinds of one API group.
     Kubernetes(&'a KubeApiserver, Flavour),
+    /// Such an etcd, and the API server of the cluster that uses it, which has the pods.
+    EtcdAndKubernetes(&'a str, &'a KubeApiserver),
 }
 
 impl Target<'_> {
@@ -31,6 +34,7 @@ impl Target<'_> {
         Ok(match self {
             Self::Etcd(endpoint) => Box::new(EtcdKeys::connect(endpoint, spec)?),
             Self::Kubernetes(server, flavour) => Box::new(KubeObjects::connect(server, flavour)?),
+            Self::EtcdAndKubernetes(endpoint, server) => Box::new(Beside::connect(endpoint, server, spec)?),
         })
     }
 }

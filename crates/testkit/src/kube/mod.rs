@@ -9,4 +9,4 @@ mod seed;
 pub use self::connection::Connection;
 pub use self::crds::{Flavour, install, install_kubevirt};
 pub use self::objects::{create, create_in_etcd, service_account_token};
-pub use self::seed::seed;
+pub use self::seed::{seed, seed_nodes};

@@ -39,12 +39,23 @@ pub fn seed(
         object["spec"] = spec;
         create(server, &flavour.path(plural), &[object])?;
     }
+    let names: Vec<String> = (1..=nodes).map(|number| format!("node-{number}")).collect();
+    seed_nodes(server, &names)?;
+    Ok(names)
+}
+
+/// Makes nodes, and the namespaces of the pods of tests, without anything of Calico's.
+///
+/// # Errors
+/// Where the server does not answer.
+///
+/// # Panics
+/// Where the server refuses an object.
+pub fn seed_nodes(server: &KubeApiserver, names: &[String]) -> Result<(), ServerError> {
     let namespaces = NAMESPACES.map(|name| named("v1", "Namespace", name));
     create(server, "/api/v1/namespaces", &namespaces)?;
-    let names: Vec<String> = (1..=nodes).map(|number| format!("node-{number}")).collect();
     let nodes: Vec<Value> = names.iter().map(|name| named("v1", "Node", name)).collect();
-    create(server, "/api/v1/nodes", &nodes)?;
-    Ok(names)
+    create(server, "/api/v1/nodes", &nodes)
 }
 
 fn named(api_version: &str, kind: &str, name: &str) -> Value {

@@ -1,5 +1,5 @@
 //! Readers while pods are created, finish, are evicted and are deleted, and nodes claim blocks and give them up, on a
-//! real API server.
+//! real API server, and on an etcd with one beside it.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -9,9 +9,9 @@ use std::time::Duration;
 use calipam_check::{settle, suspects};
 use calipam_datastore::Datastore;
 use calipam_testkit::allocator::{Churn, ChurnLog, Target};
-use calipam_testkit::cluster::ClusterSpec;
-use calipam_testkit::kube::{Flavour, seed};
-use calipam_testkit::servers::KubeApiserver;
+use calipam_testkit::cluster::{Cluster, ClusterSpec};
+use calipam_testkit::kube::{Flavour, seed, seed_nodes};
+use calipam_testkit::servers::{Etcd, KubeApiserver};
 
 use crate::reader::{judge, lines, observe, open_kubernetes};
 
@@ -22,6 +22,49 @@ const READERS: usize = 3;
 /// Least readings, and least addresses assigned and released, that the test counts for.
 const MIN_READINGS: usize = 6;
 const MIN_OPERATIONS: u64 = 200;
+
+/// A cluster without pods.
+struct Scene {
+    server: KubeApiserver,
+    flavour: Flavour,
+    /// An etcd that holds Calico's data in place of the server, and its endpoint.
+    etcd: Option<(Etcd, String)>,
+    spec: ClusterSpec,
+    nodes: Vec<String>,
+}
+
+impl Scene {
+    fn new(flavour: Flavour) -> Self {
+        let spec = ClusterSpec::new(9).v4_only();
+        let server = KubeApiserver::start().unwrap();
+        let nodes = seed(&server, flavour, &spec, 4).unwrap();
+        Self { server, flavour, etcd: None, spec, nodes }
+    }
+
+    fn with_etcd() -> Self {
+        let spec = ClusterSpec::new(9).v4_only();
+        let cluster = Cluster::plain(spec, 4, 0);
+        let nodes: Vec<String> = cluster.nodes().iter().map(|node| node.name.clone()).collect();
+        let server = KubeApiserver::start().unwrap();
+        seed_nodes(&server, &nodes).unwrap();
+        let etcd = Etcd::start().unwrap();
+        let endpoint = etcd.endpoint();
+        cluster.write_to_etcd(&endpoint).unwrap();
+        Self { server, flavour: Flavour::Classic, etcd: Some((etcd, endpoint)), spec, nodes }
+    }
+
+    fn target(&self) -> Target<'_> {
+        match &self.etcd {
+            None => Target::Kubernetes(&self.server, self.flavour),
+            Some((_, endpoint)) => Target::EtcdAndKubernetes(endpoint, &self.server),
+        }
+    }
+
+    async fn open(&self) -> Datastore {
+        let endpoint = self.etcd.as_ref().map(|(_, endpoint)| endpoint.clone());
+        open_kubernetes(&self.server.kubeconfig(), endpoint).await
+    }
+}
 
 /// What readers saw.
 #[derive(Default)]
@@ -54,24 +97,22 @@ fn leaks(log: &ChurnLog) -> BTreeSet<String> {
     log.ledger.leaked().keys().map(|address| format!("leaked-address {address}")).collect()
 }
 
-async fn nothing_false_is_found(flavour: Flavour, seed_number: u64) {
-    let spec = ClusterSpec::new(9).v4_only();
-    let server = Arc::new(KubeApiserver::start().unwrap());
-    let nodes = seed(&server, flavour, &spec, 4).unwrap();
-    let datastore = Arc::new(open_kubernetes(&server.kubeconfig()).await);
+async fn nothing_false_is_found(scene: Scene, seed: u64) {
+    let scene = Arc::new(scene);
+    let datastore = Arc::new(scene.open().await);
     let churn = Churn {
         workers: 4,
         operations: 100_000,
-        limit: Duration::from_secs(16),
+        limit: Duration::from_secs(14),
         pause: Duration::from_millis(1),
         leaks: 40,
-        seed: seed_number,
+        seed,
         ..Churn::default()
     };
     let over = Arc::new(AtomicBool::new(false));
-    let (allocators, done) = (Arc::clone(&server), Arc::clone(&over));
+    let (cluster, done) = (Arc::clone(&scene), Arc::clone(&over));
     let working = std::thread::spawn(move || {
-        let log = churn.run_on(Target::Kubernetes(&allocators, flavour), &spec, &nodes);
+        let log = churn.run_on(cluster.target(), &cluster.spec, &cluster.nodes);
         done.store(true, Ordering::Relaxed);
         log.unwrap()
     });
@@ -95,7 +136,7 @@ async fn nothing_false_is_found(flavour: Flavour, seed_number: u64) {
     let expected = leaks(&log);
     let false_ones: Vec<&String> = seen.settled.difference(&expected).collect();
     println!(
-        "{flavour:?}: {} readings, {} findings before settling, beside {} operations, {log:?}",
+        "{} readings, {} findings before settling, beside {} operations, {log:?}",
         seen.readings,
         seen.unsettled.len(),
         log.operations()
@@ -114,15 +155,20 @@ async fn nothing_false_is_found(flavour: Flavour, seed_number: u64) {
     // All operations are finished: what has leaked is found, and nothing else, settled or not.
     let after: BTreeSet<String> = lines(&judge(&observe(&datastore).await)).into_iter().collect();
     assert_eq!(after, expected);
-    assert_eq!(log.ledger.verify(Target::Kubernetes(&server, flavour)).unwrap(), []);
+    assert_eq!(log.ledger.verify(scene.target()).unwrap(), []);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn beside_allocators_in_the_classic_api_group() {
-    nothing_false_is_found(Flavour::Classic, 1).await;
+    nothing_false_is_found(Scene::new(Flavour::Classic), 1).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn beside_allocators_in_the_native_api_group() {
-    nothing_false_is_found(Flavour::Native, 2).await;
+    nothing_false_is_found(Scene::new(Flavour::Native), 2).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn beside_allocators_on_etcd_with_the_pods_of_kubernetes() {
+    nothing_false_is_found(Scene::with_etcd(), 3).await;
 }

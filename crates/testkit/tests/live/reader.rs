@@ -17,9 +17,11 @@ pub async fn open_etcd(endpoint: String) -> Datastore {
     open(Overrides { etcd_endpoints: Some(endpoint), ..Overrides::default() }).await
 }
 
-pub async fn open_kubernetes(kubeconfig: &Path) -> Datastore {
+/// Opens a Kubernetes datastore, or an etcd with Kubernetes beside it.
+pub async fn open_kubernetes(kubeconfig: &Path, etcd_endpoints: Option<String>) -> Datastore {
+    let kind = if etcd_endpoints.is_some() { "etcd" } else { "kubernetes" };
     let kubeconfig = Some(kubeconfig.display().to_string());
-    open(Overrides { datastore: Some("kubernetes".into()), kubeconfig, ..Overrides::default() }).await
+    open(Overrides { datastore: Some(kind.into()), kubeconfig, etcd_endpoints, ..Overrides::default() }).await
 }
 
 pub async fn open_file(path: &Path) -> Datastore {

@@ -1,0 +1,122 @@
+//! Pods on an API server, as the kubelet and Calico's CNI plugin change them (facts 2.12).
+
+use std::collections::VecDeque;
+use std::net::IpAddr;
+
+use serde_json::{Value, json};
+
+use super::store::{Ending, Result};
+use crate::cluster::Holder;
+use crate::kube::Connection;
+use crate::servers::{KubeApiserver, Response, ServerError};
+
+/// Finished and evicted pods of one worker that are kept; older ones are collected.
+const ENDED_PODS: usize = 20;
+
+/// The pods of one worker.
+pub struct Pods {
+    connection: Connection,
+    /// Paths of pods that have finished or were evicted.
+    ended: VecDeque<String>,
+}
+
+fn path_of(holder: &Holder) -> String {
+    format!("/api/v1/namespaces/{}/pods/{}", holder.name.namespace, holder.name.pod)
+}
+
+/// Whether the kubelet reports that a pod has finished before its sandbox is taken away, or afterwards.
+fn reports_early(holder: &Holder) -> bool {
+    holder.container.starts_with(|c: char| c.is_ascii_digit())
+}
+
+impl Pods {
+    /// Connects.
+    pub fn connect(server: &KubeApiserver) -> Result<Self> {
+        Ok(Self { connection: Connection::open(server)?, ended: VecDeque::new() })
+    }
+
+    /// Sends a request whose answer is one of `statuses`.
+    pub fn ask(&mut self, method: &str, path: &str, body: &Value, statuses: &[u16]) -> Result<Response> {
+        let body = if body.is_null() { String::new() } else { body.to_string() };
+        let response = self.connection.request(method, path, &body)?;
+        if statuses.contains(&response.status) {
+            return Ok(response);
+        }
+        let Response { status, body } = response;
+        Err(ServerError::Refused { what: format!("{method} {path}"), status, body })
+    }
+
+    /// The pod is there and has been given a node.
+    pub fn announce(&mut self, holder: &Holder) -> Result<()> {
+        let pod = json!({
+            "apiVersion": "v1", "kind": "Pod", "metadata": {"name": holder.name.pod, "labels": {"app": holder.name.app}},
+            "spec": {"nodeName": holder.node, "restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]},
+        });
+        let path = format!("/api/v1/namespaces/{}/pods", holder.name.namespace);
+        self.ask("POST", &path, &pod, &[201]).map(drop)
+    }
+
+    /// On the Kubernetes datastore the CNI plugin writes the address to the pod.
+    pub fn annotate(&mut self, holder: &Holder, address: IpAddr) -> Result<()> {
+        let network = format!("{address}/{}", if address.is_ipv4() { 32 } else { 128 });
+        let annotations = json!({"cni.projectcalico.org/containerID": holder.container,
+            "cni.projectcalico.org/podIP": network, "cni.projectcalico.org/podIPs": network});
+        self.patch(&path_of(holder), &json!({"metadata": {"annotations": annotations}}))
+    }
+
+    /// It takes the address away again, and leaves the container's ID.
+    pub fn blank(&mut self, holder: &Holder) -> Result<()> {
+        let blank = json!({"cni.projectcalico.org/podIP": "", "cni.projectcalico.org/podIPs": ""});
+        self.patch(&path_of(holder), &json!({"metadata": {"annotations": blank}}))
+    }
+
+    /// The kubelet reports that the pod runs, and at which address.
+    pub fn set_address(&mut self, holder: &Holder, address: IpAddr) -> Result<()> {
+        let address = address.to_string();
+        let status = json!({"phase": "Running", "podIP": address, "podIPs": [{"ip": address}]});
+        self.patch(&format!("{}/status", path_of(holder)), &json!({"status": status}))
+    }
+
+    /// What happens to a pod before its sandbox is taken away.
+    pub fn begin_end(&mut self, holder: &Holder, ending: Ending) -> Result<()> {
+        let path = path_of(holder);
+        match ending {
+            Ending::Lost => self.delete(&path, 0),
+            Ending::Deleted => self.delete(&path, 30),
+            Ending::Evicted => self.set_phase(&path, "Failed", Some("Evicted")),
+            Ending::Finished if reports_early(holder) => self.set_phase(&path, "Succeeded", None),
+            Ending::Finished => Ok(()),
+        }
+    }
+
+    /// What happens to it afterwards. The status of a pod that has finished names its address for ever.
+    pub fn end(&mut self, holder: &Holder, ending: Ending) -> Result<()> {
+        let path = path_of(holder);
+        match ending {
+            Ending::Deleted | Ending::Lost => return self.delete(&path, 0),
+            Ending::Finished if !reports_early(holder) => self.set_phase(&path, "Succeeded", None)?,
+            Ending::Finished | Ending::Evicted => {}
+        }
+        self.ended.push_back(path);
+        if self.ended.len() > ENDED_PODS
+            && let Some(oldest) = self.ended.pop_front()
+        {
+            self.delete(&oldest, 0)?;
+        }
+        Ok(())
+    }
+
+    fn set_phase(&mut self, path: &str, phase: &str, reason: Option<&str>) -> Result<()> {
+        let status = json!({"status": {"phase": phase, "reason": reason}});
+        self.patch(&format!("{path}/status"), &status)
+    }
+
+    fn patch(&mut self, path: &str, patch: &Value) -> Result<()> {
+        self.ask("PATCH", path, patch, &[200]).map(drop)
+    }
+
+    fn delete(&mut self, path: &str, grace: u32) -> Result<()> {
+        let path = format!("{path}?gracePeriodSeconds={grace}");
+        self.ask("DELETE", &path, &Value::Null, &[200, 202, 404]).map(drop)
+    }
+}
