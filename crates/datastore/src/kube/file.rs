@@ -150,12 +150,24 @@ struct Name {
 
 impl<F: FnMut(&KnownKind, &[u8])> Reader<F> {
     fn file(&mut self, path: &Path) -> std::result::Result<(), FileError> {
+        let Some(list) = self.pass(path, None)? else { return Ok(()) };
+        // The kind of the items stands behind them, as programs write it that sort fields by name.
+        self.pass(path, Some(&list)).map(drop)
+    }
+
+    /// Reads a file. Where items were passed over because nothing before them said what they are, gives what the list
+    /// says behind them.
+    fn pass(
+        &mut self,
+        path: &Path,
+        known: Option<&TypeMeta>,
+    ) -> std::result::Result<Option<TypeMeta>, FileError> {
         let damaged = |reason: String| FileError::Objects(reason);
         let mut file = File::open(path)?;
         let mut list = JsonList::default();
         let mut piece = vec![0; PIECE];
         let mut items = Vec::new();
-        let mut count = 0u64;
+        let (mut count, mut nameless) = (0u64, false);
         loop {
             let len = file.read(&mut piece)?;
             if len == 0 {
@@ -163,28 +175,35 @@ impl<F: FnMut(&KnownKind, &[u8])> Reader<F> {
             }
             list.feed(&piece[..len], &mut |item| items.push(item.to_vec())).map_err(damaged)?;
             count += items.len() as u64;
-            let of_list = outer(list.envelope_so_far());
-            items.drain(..).for_each(|item| self.object(&item, of_list.as_ref()));
+            let before = outer(list.envelope_so_far());
+            items.drain(..).for_each(|item| nameless |= !self.object(&item, known.or(before.as_ref())));
         }
+        let envelope = serde_json::from_slice::<TypeMeta>(list.envelope_so_far());
         if count == 0
-            && let Ok(single) = serde_json::from_slice::<TypeMeta>(list.envelope_so_far())
+            && let Ok(single) = &envelope
             && !single.kind.ends_with("List")
         {
             let object = list.envelope_so_far().to_vec();
             self.object(&object, None);
-            return Ok(());
+            return Ok(None);
         }
-        list.finish().map(drop).map_err(damaged)
+        list.finish().map(drop).map_err(damaged)?;
+        let Ok(envelope) = envelope else { return Ok(None) };
+        // A list of one kind, as the API server prints it, says also that there is no object of it.
+        let kind = envelope.kind.strip_suffix("List").and_then(|name| by_name(name, &envelope.api_version));
+        self.seen.extend(kind.map(|kind| kind.source));
+        Ok(Some(envelope).filter(|_| nameless && kind.is_some() && known.is_none()))
     }
 
-    fn object(&mut self, json: &[u8], of_list: Option<&TypeMeta>) {
+    /// Takes an object; false where nothing says what it is.
+    fn object(&mut self, json: &[u8], of_list: Option<&TypeMeta>) -> bool {
         // What is no object at all is what it says it is not: it names no kind that is read.
         let mut object: TypeMeta = serde_json::from_slice(json).unwrap_or_default();
         if let (true, Some(list)) = (object.kind.is_empty(), of_list) {
             object.kind = list.kind.trim_end_matches("List").to_owned();
             object.api_version.clone_from(&list.api_version);
         }
-        let Some(kind) = by_name(&object.kind, &object.api_version) else { return };
+        let Some(kind) = by_name(&object.kind, &object.api_version) else { return !object.kind.is_empty() };
         self.seen.insert(kind.source);
         if self
             .known
@@ -192,6 +211,7 @@ impl<F: FnMut(&KnownKind, &[u8])> Reader<F> {
         {
             (self.take)(kind, json);
         }
+        true
     }
 }
 
@@ -265,6 +285,42 @@ mod tests {
         assert_eq!((snapshot.blocks.len(), snapshot.pools.len(), snapshot.pods.len()), (1, 1, 2));
         assert!(snapshot.has_read(Source::Pods) && snapshot.has_read(Source::Reservations));
         assert_eq!(snapshot.coverage[&Source::Handles], Coverage::Skipped("not in the file".into()));
+    }
+
+    #[test]
+    fn the_kind_of_a_long_list_may_stand_behind_its_items() {
+        let folder = tempfile::tempdir().unwrap();
+        let block = |number: usize| {
+            let (high, low) = (number >> 8, number & 255);
+            let mut block = block(&format!("10-{high}-{low}-0-31"), &format!("10.{high}.{low}.0/31"));
+            block.as_object_mut().unwrap().retain(|name, _| name != "kind" && name != "apiVersion");
+            block
+        };
+        let items: Vec<Value> = (0..2000).map(block).collect();
+        let list = json!({"apiVersion": "projectcalico.org/v3", "items": items, "kind": "IPAMBlockList"});
+        let text = list.to_string();
+        assert!(text.len() > PIECE && text.find("\"items\"") < text.find("\"kind\""));
+        let snapshot = read(folder.path(), &[write(&folder, "x.json", &text)]).unwrap();
+        assert_eq!((snapshot.blocks.len(), snapshot.defects.len()), (2000, 0));
+        // A list that says nothing is no list of Calico's objects.
+        let nameless = text.replace("\"kind\":\"IPAMBlockList\"", "\"kind\":\"List\"");
+        assert!(read(folder.path(), &[write(&folder, "x.json", &nameless)]).is_err());
+    }
+
+    #[test]
+    fn an_empty_list_of_a_kind_says_that_there_is_none() {
+        let folder = tempfile::tempdir().unwrap();
+        let pools = json!({"apiVersion": "v1", "items": [pool()], "kind": "List"}).to_string();
+        let empty = |kind: &str, version: &str| json!({"apiVersion": version, "items": [], "kind": kind, "metadata": {"resourceVersion": "7"}});
+        let files = [
+            write(&folder, "a.json", &pools),
+            write(&folder, "b.json", &empty("IPAMBlockList", "crd.projectcalico.org/v1").to_string()),
+            write(&folder, "c.json", &empty("List", "v1").to_string()),
+            write(&folder, "d.json", &empty("PodList", "example.com/v1").to_string()),
+        ];
+        let snapshot = read(folder.path(), &files).unwrap();
+        assert!(snapshot.has_read(Source::Blocks) && snapshot.blocks.is_empty());
+        assert!(!snapshot.has_read(Source::Handles) && !snapshot.has_read(Source::Pods));
     }
 
     #[test]

@@ -140,7 +140,7 @@ impl DataFile {
     /// clocks that run wrong.
     fn set_clock(&self, snapshot: &mut Snapshot) -> Result<()> {
         let now = Timestamp::now();
-        let newest = snapshot.newest_time.map(|newest| newest.min(now));
+        let newest = snapshot.newest_time.map(|newest| newest.min(now)).max(newest_release(snapshot, now));
         snapshot.taken_at = newest.map_or_else(|| self.changed_at(), Ok)?;
         Ok(())
     }
@@ -176,6 +176,17 @@ impl DataFile {
         let changed = changed.map_err(|e| Error::file(&self.path, e))?;
         Ok(Timestamp::try_from(changed).unwrap_or(Timestamp::UNIX_EPOCH))
     }
+}
+
+/// When an address was last released that still cools down. Were it later than the clock, it would seem to lie in the
+/// future.
+fn newest_release(snapshot: &Snapshot, now: Timestamp) -> Option<Timestamp> {
+    let blocks = snapshot.blocks.iter().filter_map(|block| block.value.content.sound());
+    blocks
+        .flat_map(|block| block.attributes())
+        .filter_map(|a| a.released_time())
+        .filter(|at| *at <= now)
+        .max()
 }
 
 /// Puts objects into the order of their keys, as etcd gives them out; a snapshot file has them in the
@@ -219,6 +230,22 @@ mod tests {
         let header = br#"{"format":"calipam-export","version":1"#;
         assert_eq!(open("a.db", header).unwrap().kind(), FileKind::Export);
         assert_eq!(open("b", &[0x28, 0xB5, 0x2F, 0xFD, 0]).unwrap().kind(), FileKind::Export);
+    }
+
+    #[test]
+    fn the_clock_of_objects_is_the_newest_time_that_they_hold_and_that_has_passed() {
+        let folder = tempfile::tempdir().unwrap();
+        let taken_at = |released: &str| {
+            let path = folder.path().join("x.json");
+            let block = r#"{"apiVersion":"projectcalico.org/v3","kind":"IPAMBlock","metadata":{"name":"10-0-0-0-31"},"spec":{"cidr":"10.0.0.0/31",
+                "affinityClaimTime":"2026-05-01T10:00:00Z","allocations":[0,null],"unallocated":[1],"attributes":[{"releasedAt":"RELEASED"}]}}"#;
+            std::fs::write(&path, block.replace("RELEASED", released)).unwrap();
+            let quiet: ProgressFn = Arc::new(|_| {});
+            DataFile::open(&path).unwrap().observe(&quiet).unwrap().taken_at.to_string()
+        };
+        assert_eq!(taken_at("2026-05-01T12:00:00Z"), "2026-05-01T12:00:00Z");
+        assert_eq!(taken_at("2026-05-01T09:00:00Z"), "2026-05-01T10:00:00Z");
+        assert_eq!(taken_at("2999-01-01T00:00:00Z"), "2026-05-01T10:00:00Z");
     }
 
     #[test]
