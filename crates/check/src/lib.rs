@@ -15,6 +15,7 @@ pub mod views;
 
 use std::net::IpAddr;
 
+use calipam_model::IpNet;
 use calipam_model::attributes::AttributeRef;
 use calipam_model::snapshot::Snapshot;
 use jiff::SignedDuration;
@@ -89,6 +90,13 @@ impl Context<'_> {
             uses.map(|used| rules::evidence::of_owner(&self.index, used)).collect();
         owners.sort();
         owners
+    }
+
+    /// By place (block and ordinal): why the recorded owner of an allocation is gone, by the evidence that makes
+    /// an unused address leaked, whoever uses it now. `None` where the owner may live, or where what could
+    /// show it was not read.
+    pub fn why_gone(&self, places: &[(IpNet, u32)]) -> Vec<Option<Vec<LeakReason>>> {
+        rules::gone::why_gone(self, places)
     }
 
     /// True where the allocation is younger than the grace period: its owner may not have appeared yet.

@@ -16,6 +16,7 @@ mod simulate;
 mod skipped;
 mod verify;
 
+pub mod rebuild;
 pub mod release;
 
 pub use self::basis::Basis;

@@ -38,6 +38,9 @@ pub struct Plan {
     pub warnings: Vec<String>,
     /// Addresses that are released although something says that they are in use: the operator insists.
     pub forced: Vec<IpAddr>,
+    /// Findings that corrupt blocks have hidden, and that show as soon as these are mended: not of this plan's
+    /// making.
+    pub revealed: Vec<(Code, Subject)>,
 }
 
 /// One step of a plan, and what it does in words.

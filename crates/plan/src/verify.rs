@@ -5,7 +5,7 @@ use std::fmt;
 
 use calipam_check::{Code, Finding, Report, Subject};
 
-use crate::plan::Plan;
+use crate::plan::{Change, Plan, Verb};
 
 /// Why a plan must not be carried out.
 #[derive(Clone, Debug, PartialEq)]
@@ -33,7 +33,8 @@ impl fmt::Display for Refusal {
 
 /// Compares the report on the simulated data with the one that the plan was made from, both of which must
 /// be whole: neither filtered nor settled in different ways. What lay under a block that could not be
-/// judged, and is judged after the plan has mended it, is nothing new.
+/// judged, and is judged after the plan has mended it, is nothing new; nor is what shows only because an
+/// address in use is recorded at last.
 ///
 /// # Errors
 /// Where a finding that the plan claims to repair remains, or a new one appears.
@@ -50,7 +51,7 @@ pub fn verify(before: &Report, plan: &Plan, after: &Report) -> Result<(), Refusa
         .findings
         .iter()
         .filter(|f| !earlier.contains(&(f.code, f.subject.clone())))
-        .filter(|f| !was_hidden(before, f) && !is_forced(plan, f))
+        .filter(|f| !was_hidden(before, plan, f) && !is_told_now(plan, f) && !is_forced(plan, f))
         .cloned()
         .collect();
     if remaining.is_empty() && new.is_empty() { Ok(()) } else { Err(Refusal { remaining, new }) }
@@ -61,13 +62,39 @@ fn is_forced(plan: &Plan, finding: &Finding) -> bool {
     finding.addresses().iter().any(|address| plan.forced.contains(address))
 }
 
-/// True where the finding is about something that a broken block hid from the earlier report.
-fn was_hidden(before: &Report, finding: &Finding) -> bool {
-    let broken = before.findings.iter().filter(|f| f.code == Code::CorruptBlock);
-    let mut broken = broken.filter_map(|f| f.subject.network());
-    let addresses = finding.addresses();
-    broken.any(|block| {
-        finding.subject.network().is_some_and(|network| calipam_model::cidr::overlap(block, network))
-            || addresses.iter().any(|address| block.contains(address))
-    })
+/// True where a corrupt block hid the finding from the earlier report, and the plan mends that block.
+fn was_hidden(before: &Report, plan: &Plan, finding: &Finding) -> bool {
+    let mends = |found: &Finding| {
+        let repairs = plan.changes().flat_map(|change| &change.repairs);
+        found.code == Code::CorruptBlock
+            && repairs.into_iter().any(|(code, subject)| *code == found.code && *subject == found.subject)
+    };
+    let hidden =
+        plan.revealed.iter().any(|(code, subject)| *code == finding.code && *subject == finding.subject);
+    hidden && before.findings.iter().any(mends)
+}
+
+/// True where the finding counts or places what is recorded, and the plan records what was in use already: a pool
+/// was as full before.
+fn is_told_now(plan: &Plan, finding: &Finding) -> bool {
+    let counts = matches!(
+        finding.code,
+        Code::PoolNearlyFull
+            | Code::StrandedAddresses
+            | Code::NodeOverBlockLimit
+            | Code::BorrowedUnderStrictAffinity
+            | Code::BorrowedTunnelAddress
+    );
+    let records = |change: &Change| {
+        let verb = matches!(change.action, Verb::AssignAddress | Verb::RewriteOwner | Verb::CreateBlock);
+        let place = change.subject.network();
+        verb && match &finding.subject {
+            Subject::Node(_) => true,
+            subject => subject
+                .network()
+                .zip(place)
+                .is_some_and(|(found, place)| calipam_model::cidr::overlap(found, place)),
+        }
+    };
+    counts && plan.changes().any(records)
 }

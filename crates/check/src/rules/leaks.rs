@@ -56,6 +56,18 @@ pub(crate) fn judge(context: &Context<'_>, unused: &[Record<'_, '_>], out: &mut 
     }
 }
 
+/// By record: why its owner is gone; `None` where it may live.
+pub(super) fn reasons(context: &Context<'_>, records: &[Record<'_, '_>]) -> Vec<Option<Vec<LeakReason>>> {
+    let claims: Vec<Claim<'_>> = records.iter().map(|r| Claim::of(&r.allocation.attribute)).collect();
+    let found = Found::new(context, &claims);
+    let judged = records.iter().zip(&claims).map(|(record, claim)| verdict(context, record, claim, &found));
+    let reasons = |verdict| match verdict {
+        Verdict::Leaked(reasons) => Some(reasons),
+        Verdict::Kept | Verdict::Extra => None,
+    };
+    judged.map(reasons).collect()
+}
+
 /// Adds a finding. Where overlapping blocks both record the address, one finding tells of all records,
 /// which follow each other.
 fn push(out: &mut Vec<Finding>, finding: Finding) {

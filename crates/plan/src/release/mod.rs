@@ -35,5 +35,6 @@ pub fn plan(basis: &Basis<'_>, request: &Request, sightings: &[Sightings], coold
         skipped,
         warnings: selection.warnings,
         forced: selection.forced,
+        revealed: Vec::new(),
     }
 }

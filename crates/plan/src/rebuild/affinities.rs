@@ -1,0 +1,253 @@
+//! Affinities that are unsettled, stale or lost (facts 3.9, 3.15).
+//!
+//! A confirmed affinity without block stays: its host creates the block as soon as it wants an address.
+
+use calipam_check::{Code, Finding, Subject};
+use calipam_model::affinity::{Affinity, AffinityKey, AffinityState, AffinityType};
+use calipam_model::block::BlockOwner;
+use calipam_model::edit::{AffinityEdit, BlockEdit, Edit, Expect};
+use calipam_model::key::Key;
+use calipam_model::snapshot::Versioned;
+
+use super::blocks::may_live;
+use super::desk::{Desk, action, change};
+use crate::basis::Basis;
+use crate::plan::{Change, Verb};
+use crate::skipped::SkipReason;
+
+/// Codes of findings whose subject is an affinity, and that a rebuild may repair.
+const CODES: [Code; 5] = [
+    Code::AffinityBlockMismatch,
+    Code::UnsettledAffinity,
+    Code::AffinityOfMissingNode,
+    Code::AffinityLabels,
+    Code::HalfDeleted,
+];
+
+/// Drafts what becomes of affinities.
+pub(super) fn draft(desk: &mut Desk<'_, '_>) {
+    let mut deleted = Vec::new();
+    for affinity in &desk.basis.snapshot.affinities {
+        if !desk.scope.has_affinity(&affinity.value.key) {
+            continue;
+        }
+        let subject = Subject::affinity(&affinity.value.key);
+        let found = CODES.into_iter().filter_map(|code| desk.basis.finding(code, &subject));
+        let found: Vec<&Finding> = found.collect();
+        if !found.is_empty() && judge(desk, affinity, &found) {
+            deleted.push(affinity);
+        }
+    }
+    conflicts(desk, &deleted);
+    lost(desk);
+}
+
+/// What an affinity needs.
+enum Fate<'f> {
+    /// It goes.
+    Delete(&'static str),
+    /// It goes with its block, which loses its owner.
+    WithBlock,
+    /// It is confirmed.
+    Confirm,
+    /// Its block goes, and so does it.
+    Finish,
+    /// Its labels are set again.
+    Label,
+    /// It stays: why, and which finding says so.
+    Skip(&'f Finding, SkipReason, String),
+    /// Nothing that a rebuild does.
+    Leave,
+}
+
+/// Decides about an affinity and plans it. True where it goes.
+fn judge(desk: &mut Desk<'_, '_>, affinity: &Versioned<Affinity>, found: &[&Finding]) -> bool {
+    let key = &affinity.value.key;
+    let subject = Subject::affinity(key);
+    let reason = || format!("affinity {key}");
+    let repairs: Vec<Code> = found.iter().map(|finding| finding.code).collect();
+    let edit = |edit: AffinityEdit| vec![Edit::Affinity(key.clone(), edit)];
+    let revision = affinity.revision.clone();
+    match fate(desk, affinity, found) {
+        Fate::Leave | Fate::WithBlock => false,
+        Fate::Skip(finding, why, detail) => {
+            desk.skip(finding, why, detail);
+            false
+        }
+        Fate::Delete(why) => {
+            let gone = found.iter().any(|finding| finding.code == Code::AffinityOfMissingNode)
+                && !desk.index().node_exists(&key.node);
+            let evidence = gone.then(|| (Key::Node(key.node.clone()), Expect::Absent)).into_iter().collect();
+            let what = change(Verb::DeleteAffinity, subject, why, &repairs);
+            desk.early.push(action(reason(), edit(AffinityEdit::Delete(revision)), evidence, what));
+            true
+        }
+        Fate::Finish => {
+            let Some(block) = desk.index().block(key.cidr) else { return false };
+            let mut edits = vec![Edit::Block(key.cidr, BlockEdit::Delete(block.revision.clone()))];
+            edits.extend(edit(AffinityEdit::Delete(revision)));
+            let why = "its node was about to give it up, and the block is empty";
+            let what = change(Verb::DeleteAffinity, subject, why, &repairs);
+            let mut action = action(reason(), edits, Vec::new(), what);
+            let block = change(Verb::DeleteBlock, Subject::Block(key.cidr), "its release is finished", &[]);
+            action.changes.push(block);
+            desk.early.push(action);
+            true
+        }
+        Fate::Confirm => {
+            let why = "the block is its own; the block is written again first, so that racing writers fail";
+            let what = change(Verb::ConfirmAffinity, subject, why, &repairs);
+            let state = AffinityEdit::State(revision, AffinityState::Confirmed);
+            with_touch(desk, key, Edit::Affinity(key.clone(), state), what, reason());
+            false
+        }
+        Fate::Label => {
+            let what = change(Verb::LabelAffinity, subject, "by which Calico finds it", &repairs);
+            let state = AffinityEdit::State(revision, affinity.value.state.clone());
+            desk.early.push(action(reason(), edit(state), Vec::new(), what));
+            false
+        }
+    }
+}
+
+fn fate<'f>(desk: &Desk<'_, '_>, affinity: &Versioned<Affinity>, found: &[&'f Finding]) -> Fate<'f> {
+    let value = &affinity.value;
+    let has = |code: Code| found.iter().copied().find(|finding| finding.code == code);
+    let block = desk.index().block(value.key.cidr);
+    let is_own = block.is_some_and(|block| block.owner == Some(&value.key.owner()));
+    if value.deleted {
+        return if has(Code::HalfDeleted).is_some() {
+            Fate::Delete("its deletion stopped half-way")
+        } else {
+            Fate::Leave
+        };
+    }
+    if let AffinityType::Other(_) = value.key.kind {
+        return if has(Code::AffinityLabels).is_some() { Fate::Label } else { Fate::Leave };
+    }
+    if block.is_some() && !is_own && has(Code::AffinityBlockMismatch).is_some() {
+        return Fate::Delete("the block is not its own");
+    }
+    if let Some(finding) = has(Code::AffinityOfMissingNode).filter(|_| value.key.kind == AffinityType::Host) {
+        let node = &value.key.node;
+        let with_block = desk.drafts.get(&value.key.cidr).and_then(|draft| draft.disowned.as_ref());
+        return match with_block {
+            _ if desk.index().workloads_name_node(node) => {
+                Fate::Skip(finding, SkipReason::NodeMayLive, may_live(node))
+            }
+            Some(disowned) if disowned == node => Fate::WithBlock,
+            _ => Fate::Delete("its node does not exist"),
+        };
+    }
+    if let Some(finding) = has(Code::UnsettledAffinity)
+        && value.state != AffinityState::Confirmed
+    {
+        return unsettled(desk, value, finding, block.is_some(), is_own);
+    }
+    if has(Code::AffinityLabels).is_some() { Fate::Label } else { Fate::Leave }
+}
+
+fn unsettled<'f>(
+    desk: &Desk<'_, '_>,
+    value: &Affinity,
+    finding: &'f Finding,
+    exists: bool,
+    is_own: bool,
+) -> Fate<'f> {
+    let cidr = value.key.cidr;
+    let created = desk.drafts.get(&cidr).is_some_and(|draft| draft.created.is_some());
+    let sound = desk.index().block(cidr).and_then(|block| block.sound);
+    match &value.state {
+        AffinityState::Other(state) => {
+            let detail = format!("{} is in the state {state:?}, which Calico does not know", value.key);
+            Fate::Skip(finding, SkipReason::NeedsDecision, detail)
+        }
+        // It is confirmed with the block.
+        _ if created => Fate::Leave,
+        _ if !exists => Fate::Delete("there is no such block"),
+        AffinityState::PendingDeletion
+            if is_own
+                && sound.is_some_and(|sound| sound.is_empty())
+                && !desk.changes_addresses(cidr)
+                && !desk.salvage.blocks.contains_key(&cidr) =>
+        {
+            Fate::Finish
+        }
+        _ if is_own => Fate::Confirm,
+        _ => Fate::Leave,
+    }
+}
+
+/// Plans an edit of an affinity behind a write of its block: a racing writer of the block fails then.
+fn with_touch(desk: &mut Desk<'_, '_>, key: &AffinityKey, edit: Edit, what: Change, reason: String) {
+    let is_written = desk.changes_addresses(key.cidr) || desk.salvage.blocks.contains_key(&key.cidr);
+    let Some(block) = desk.index().block(key.cidr).filter(|_| !is_written) else {
+        desk.drafts.entry(key.cidr).or_default().affinities.push((edit, what));
+        return;
+    };
+    let touch = Edit::Block(key.cidr, BlockEdit::Touch(block.revision.clone()));
+    desk.early.push(action(reason, vec![touch, edit], Vec::new(), what));
+}
+
+/// Several nodes with an affinity for one block: repaired where all but one go.
+fn conflicts(desk: &mut Desk<'_, '_>, deleted: &[&Versioned<Affinity>]) {
+    for finding in desk.findings(Code::AffinityConflict) {
+        let Subject::Block(cidr) = finding.subject else { continue };
+        let all = desk.basis.snapshot.affinities.iter().map(|affinity| &affinity.value);
+        let left = all.filter(|value| {
+            let goes = deleted.iter().any(|affinity| affinity.value.key == value.key)
+                || desk.drafts.get(&cidr).is_some_and(|draft| {
+                    draft.given_up.iter().any(|affinity| affinity.value.key == value.key)
+                });
+            value.key.cidr == cidr && value.key.kind == AffinityType::Host && !value.deleted && !goes
+        });
+        if left.count() > 1 {
+            continue;
+        }
+        let last = desk.early.iter_mut().rev().flat_map(|action| &mut action.changes).find(|change| {
+            matches!(change.subject, Subject::Affinity { cidr: of, .. } if of == cidr)
+                && change.action == Verb::DeleteAffinity
+        });
+        if let Some(change) = last {
+            change.repairs.push((finding.code, finding.subject.clone()));
+        }
+    }
+}
+
+/// Blocks whose owner has no affinity that says so.
+fn lost(desk: &mut Desk<'_, '_>) {
+    for finding in desk.findings(Code::BlockWithoutAffinity) {
+        let Subject::Block(cidr) = finding.subject else { continue };
+        let Some(owner) = desk.index().block(cidr).and_then(|block| block.owner) else { continue };
+        let (kind, node) = match owner {
+            BlockOwner::Host(node) => (AffinityType::Host, node),
+            BlockOwner::Virtual(name) => (AffinityType::Virtual, name),
+            BlockOwner::Other(_) => continue,
+        };
+        if kind == AffinityType::Host && !desk.index().node_exists(node) {
+            let draft = desk.drafts.get_mut(&cidr).filter(|draft| draft.disowned.is_some());
+            match draft {
+                Some(draft) => draft.changes.push(change(
+                    Verb::SetBlockOwner,
+                    finding.subject.clone(),
+                    format!("to none, as {node} has no affinity for it either"),
+                    &[finding.code],
+                )),
+                None => desk.skip(finding, SkipReason::NodeMayLive, may_live(node)),
+            }
+            continue;
+        }
+        let key = AffinityKey { kind, node: node.clone(), cidr };
+        let detail = "the block belongs to its node, which cannot find it without";
+        let mut what = change(Verb::CreateAffinity, Subject::affinity(&key), detail, &[]);
+        what.repairs.push((finding.code, finding.subject.clone()));
+        let created = AffinityEdit::Create(Affinity::new(key.clone(), AffinityState::Confirmed));
+        let edit = Edit::Affinity(key.clone(), created);
+        with_touch(desk, &key, edit, what, format!("{} {cidr}", finding.code));
+    }
+}
+
+/// True where something that does not decode is stored as this affinity.
+pub(super) fn is_unreadable(basis: &Basis<'_>, key: &AffinityKey) -> bool {
+    basis.snapshot.defects.iter().any(|defect| matches!(&defect.key, Some(Key::Affinity(k)) if k == key))
+}

@@ -1,0 +1,120 @@
+//! What a rebuild is worked out on.
+
+use std::collections::HashSet;
+use std::net::IpAddr;
+
+use calipam_check::index::{Index, IndexedBlock};
+use calipam_check::{Code, Finding, Subject};
+use calipam_model::IpNet;
+use calipam_model::cidr::block_around;
+use calipam_model::edit::{Edit, Expect, Step};
+use calipam_model::key::Key;
+use calipam_model::snapshot::DefectKind;
+
+use super::draft::Drafts;
+use super::frozen::Frozen;
+use super::request::Scope;
+use super::salvage::Salvage;
+use crate::basis::Basis;
+use crate::plan::{Action, Change, Verb};
+use crate::skipped::{SkipReason, Skipped};
+
+/// A plan in the making.
+pub(super) struct Desk<'p, 's> {
+    pub basis: &'p Basis<'s>,
+    pub scope: &'p Scope<'p>,
+    pub salvage: &'p Salvage,
+    pub cooldown: i64,
+    pub frozen: Frozen,
+    /// What becomes of each block.
+    pub drafts: Drafts<'s>,
+    /// What is done before the blocks.
+    pub early: Vec<Action>,
+    /// What is done behind them.
+    pub late: Vec<Action>,
+    pub skipped: Vec<Skipped>,
+}
+
+impl<'p, 's> Desk<'p, 's> {
+    pub fn new(basis: &'p Basis<'s>, scope: &'p Scope<'p>, salvage: &'p Salvage, cooldown: i64) -> Self {
+        Self {
+            basis,
+            scope,
+            salvage,
+            cooldown,
+            frozen: Frozen::new(basis),
+            drafts: Drafts::new(),
+            early: Vec::new(),
+            late: Vec::new(),
+            skipped: Vec::new(),
+        }
+    }
+
+    pub fn index(&self) -> &'p Index<'s> {
+        &self.basis.context.index
+    }
+
+    /// The findings of one code that are in scope.
+    pub fn findings(&self, code: Code) -> Vec<&'s Finding> {
+        let found = self.basis.findings(code);
+        found.filter(|finding| self.scope.has(finding, self.index())).collect()
+    }
+
+    pub fn skip(&mut self, finding: &Finding, reason: SkipReason, detail: impl Into<String>) {
+        let skipped = Skipped::new(finding.subject.clone(), reason, detail).of(finding.code);
+        self.skipped.push(skipped);
+    }
+
+    /// True where the block may change.
+    pub fn may_change(&self, block: &IndexedBlock<'_>) -> bool {
+        self.scope.has_block(block.key, block.owner)
+    }
+
+    /// True where an address of the block changes.
+    pub fn changes_addresses(&self, cidr: IpNet) -> bool {
+        self.drafts.get(&cidr).is_some_and(|draft| !draft.addresses.is_empty())
+    }
+}
+
+/// A step with one change.
+pub(super) fn action(
+    reason: String,
+    edits: Vec<Edit>,
+    evidence: Vec<(Key, Expect)>,
+    change: Change,
+) -> Action {
+    Action { step: Step { reason, edits, evidence }, changes: vec![change] }
+}
+
+/// A change that repairs some findings about its subject.
+pub(super) fn change(verb: Verb, subject: Subject, detail: impl Into<String>, repairs: &[Code]) -> Change {
+    let repairs = repairs.iter().map(|code| (*code, subject.clone())).collect();
+    Change { action: verb, subject, detail: detail.into(), repairs }
+}
+
+/// Sound blocks in which an address lies.
+pub(super) fn blocks_around<'i, 's>(index: &'i Index<'s>, address: IpAddr) -> Vec<&'i IndexedBlock<'s>> {
+    let longest = if address.is_ipv4() { 32 } else { 128 };
+    let around = (0..=longest).filter_map(|prefix| index.block(block_around(address, prefix)?));
+    around.filter(|block| block.sound.is_some()).collect()
+}
+
+/// Where blocks lie that are stored but not in the index: marked deleted, or not decoding.
+pub(super) fn hidden_blocks(basis: &Basis<'_>) -> HashSet<IpNet> {
+    let deleted = basis.snapshot.blocks.iter().filter(|block| block.value.content.is_deleted());
+    let undecodable = basis.snapshot.defects.iter().filter_map(|defect| match (&defect.key, &defect.kind) {
+        (Some(Key::Block(cidr)), DefectKind::Value(_)) => Some(*cidr),
+        _ => None,
+    });
+    deleted.map(|block| block.value.key).chain(undecodable).collect()
+}
+
+/// A stored block that lies over any part of `cidr`.
+pub(super) fn overlapping(index: &Index<'_>, hidden: &HashSet<IpNet>, cidr: IpNet) -> Option<IpNet> {
+    let mut around = (0..=cidr.prefix_len()).filter_map(|prefix| block_around(cidr.network(), prefix));
+    let around = around.find(|around| index.block(*around).is_some());
+    let from = index.blocks.partition_point(|block| block.key.network() < cidr.network());
+    let within = index.blocks[from..].first().map(|block| block.key).filter(|key| cidr.contains(key));
+    let hidden = || hidden.iter().copied().find(|other| calipam_model::cidr::overlap(*other, cidr));
+    around.or(within).or_else(hidden)
+}

@@ -1,0 +1,132 @@
+//! Plans that make blocks, handles and affinities agree with what uses addresses: what `rebuild` does.
+//!
+//! What is right stays as it is. A sound block is edited address by address, so that a change elsewhere in it
+//! disturbs nothing; a corrupt one is written anew as a whole, from what can still be trusted of it and from what
+//! uses its addresses.
+
+mod affinities;
+mod blocks;
+mod build;
+mod carriage;
+mod desk;
+mod draft;
+mod files;
+mod frozen;
+mod handles;
+mod in_use;
+mod lost;
+mod networks;
+mod record;
+mod release;
+mod request;
+mod rest;
+mod salvage;
+
+use std::collections::HashSet;
+
+use calipam_check::{ClusterIdentity, Code, Options, Subject, check};
+use calipam_model::snapshot::{DatastoreKind, Snapshot, Source};
+
+use self::desk::Desk;
+pub use self::files::{BlockFile, block_files};
+pub use self::request::Request;
+use self::request::Scope;
+use self::salvage::Salvage;
+use crate::basis::Basis;
+use crate::plan::{Plan, PlanKind};
+use crate::release::Sightings;
+
+/// True where only workload endpoints of the same etcd say who uses addresses: they may come from the same
+/// old backup as the blocks.
+pub fn needs_endpoints_only(snapshot: &Snapshot) -> bool {
+    snapshot.datastore == DatastoreKind::Etcd && !snapshot.has_read(Source::Pods)
+}
+
+/// Plans a rebuild. Whatever is broken within the request and not repaired is skipped, with the reason.
+///
+/// `sightings` are earlier looks at the cluster, and `cooldown` is how many seconds a released address cools
+/// down, as for [`release::plan`](crate::release::plan()): leaked addresses go by the same rules.
+///
+/// Where corrupt blocks are mended, the snapshot is copied once and checked again as if they were sound: that
+/// shows what they have hidden.
+pub fn plan(basis: &Basis<'_>, request: &Request, sightings: &[Sightings], cooldown: i64) -> Plan {
+    let scope = Scope::new(request);
+    let mut salvage = Salvage::new(basis, &scope);
+    let skipped = std::mem::take(&mut salvage.skipped);
+    let mut plan = if salvage.blocks.is_empty() {
+        of_sound(basis, &scope, &salvage, sightings, cooldown)
+    } else {
+        of_mended(basis, &scope, &salvage, sightings, cooldown)
+    };
+    // A corrupt block that stays so is skipped for its own reason.
+    for skipped in skipped {
+        plan.skipped.retain(|other| (other.code, &other.subject) != (skipped.code, &skipped.subject));
+        plan.skipped.push(skipped);
+    }
+    plan.skipped.sort();
+    if needs_endpoints_only(basis.snapshot) && !request.endpoints_only {
+        plan.warnings.push(
+            "pods were not read: workload endpoints alone say who uses addresses, and after a restore they may be \
+             as old as the blocks; name a kubeconfig, or say --endpoints-only"
+                .to_owned(),
+        );
+    }
+    plan
+}
+
+/// Plans on the snapshot as it would be if the corrupt blocks were mended.
+fn of_mended(
+    basis: &Basis<'_>,
+    scope: &Scope<'_>,
+    salvage: &Salvage,
+    sightings: &[Sightings],
+    cooldown: i64,
+) -> Plan {
+    let options = Options { grace: Some(basis.context.grace), pool_threshold: basis.context.pool_threshold };
+    let mended = salvage.apply(basis.snapshot);
+    let mut report = check(&mended, &options);
+    let seen: HashSet<(Code, &Subject)> =
+        basis.report.findings.iter().map(|finding| (finding.code, &finding.subject)).collect();
+    // What was found before and did not settle stands no more now.
+    let unsettled: HashSet<(Code, Subject)> = check(basis.snapshot, &options)
+        .findings
+        .into_iter()
+        .filter(|finding| !seen.contains(&(finding.code, &finding.subject)))
+        .map(|finding| (finding.code, finding.subject))
+        .collect();
+    report.findings.retain(|finding| !unsettled.contains(&(finding.code, finding.subject.clone())));
+    let found = |finding: &calipam_check::Finding| (finding.code, finding.subject.clone());
+    let revealed =
+        report.findings.iter().filter(|f| !seen.contains(&(f.code, &f.subject))).map(found).collect();
+    let mut plan = of_sound(&Basis::new(&mended, &report, &options), scope, salvage, sightings, cooldown);
+    plan.revealed = revealed;
+    plan
+}
+
+fn of_sound(
+    basis: &Basis<'_>,
+    scope: &Scope<'_>,
+    salvage: &Salvage,
+    sightings: &[Sightings],
+    cooldown: i64,
+) -> Plan {
+    let mut desk = Desk::new(basis, scope, salvage, cooldown);
+    release::draft(&mut desk, sightings);
+    in_use::draft(&mut desk);
+    let approved = carriage::draft(&mut desk);
+    blocks::draft(&mut desk);
+    affinities::draft(&mut desk);
+    let countings = handles::draft(&mut desk, &approved);
+    let told = std::mem::take(&mut desk.skipped);
+    let actions = build::actions(desk, countings);
+    let skipped = rest::skipped(basis, scope, told, &actions);
+    Plan {
+        kind: PlanKind::Rebuild,
+        cluster: ClusterIdentity::of(basis.snapshot),
+        actions,
+        skipped,
+        warnings: Vec::new(),
+        forced: Vec::new(),
+        revealed: Vec::new(),
+    }
+}

@@ -1,0 +1,75 @@
+//! The network in the handle of a pod, `<network>.<container ID>`. The CNI plugin takes it from its
+//! configuration, which is not in the datastore; other handles of the node show it.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+
+use calipam_check::record::Claim;
+use calipam_model::text::TextRef;
+
+use crate::basis::Basis;
+use crate::handles::clean;
+
+/// Networks by what shows them.
+#[derive(Default)]
+pub(super) struct Networks {
+    /// By container ID: a handle of that very container is stored.
+    containers: HashMap<String, String>,
+    /// By node: how often its records name a network.
+    nodes: HashMap<String, BTreeMap<String, usize>>,
+    /// How often all records name a network.
+    all: BTreeMap<String, usize>,
+}
+
+impl Networks {
+    /// Looks for the networks of some containers and nodes. Two passes over the snapshot, however many
+    /// they are.
+    pub fn new(basis: &Basis<'_>, containers: &BTreeSet<String>, nodes: &BTreeSet<String>) -> Self {
+        let mut networks = Self::default();
+        if containers.is_empty() {
+            return networks;
+        }
+        let wanted: HashSet<&str> = containers.iter().map(String::as_str).collect();
+        for handle in basis.snapshot.handles.iter().filter(|h| !h.value.is_deleted()) {
+            let id = handle.value.id().cut_at_carriage_return().to_string();
+            if let Some((network, container)) = id.rsplit_once('.')
+                && wanted.contains(container)
+            {
+                networks.containers.insert(container.to_owned(), network.to_owned());
+            }
+        }
+        for block in basis.context.index.blocks.iter().filter_map(|b| b.sound) {
+            let owner = block.owner().and_then(|owner| owner.host());
+            for record in block.attributes() {
+                let Some(network) = record.clean_handle().and_then(network_of) else { continue };
+                let node = record.get("node").map(|node| node.to_string());
+                if let Some(node) = node.as_deref().or(owner).filter(|node| nodes.contains(*node)) {
+                    let of_node = networks.nodes.entry(node.to_owned()).or_default();
+                    *of_node.entry(network.clone()).or_default() += 1;
+                }
+                *networks.all.entry(network).or_default() += 1;
+            }
+        }
+        networks
+    }
+
+    /// The network of a container on a node: that of its own handle, else what most records of the node
+    /// name, else what most records of the cluster name.
+    pub fn of(&self, container: &str, node: &str) -> Option<String> {
+        let most = |counts: &BTreeMap<String, usize>| {
+            counts.iter().max_by_key(|(_, count)| **count).map(|(network, _)| network.clone())
+        };
+        let own = self.containers.get(container).cloned();
+        own.or_else(|| self.nodes.get(node).and_then(most)).or_else(|| most(&self.all))
+    }
+}
+
+/// The network that the handle of a container names.
+fn network_of(handle: TextRef<'_>) -> Option<String> {
+    let id = handle.to_string();
+    let id = clean(&id);
+    if !matches!(Claim::of_handle(id), Claim::Container(_)) {
+        return None;
+    }
+    let (network, _) = id.rsplit_once('.')?;
+    (!network.is_empty()).then(|| network.to_owned())
+}

@@ -1,0 +1,123 @@
+//! The record that an address in use should have, as Calico would write it (facts 4).
+
+use calipam_check::index::{Owner, Use, Workload};
+use calipam_model::attributes::Attribute;
+use calipam_model::edit::Expect;
+use calipam_model::key::Key;
+use calipam_model::snapshot::{DatastoreKind, Revision};
+use calipam_model::time::format_go_utc;
+
+use super::networks::Networks;
+use crate::basis::Basis;
+use crate::skipped::SkipReason;
+
+/// What the record of an address should be, and what must not have changed for it.
+pub(super) struct Wanted {
+    /// The record.
+    pub record: Attribute,
+    /// The one who uses the address, as it was read.
+    pub evidence: Vec<(Key, Expect)>,
+}
+
+/// The record for an address that is used by one owner, whose uses these are.
+///
+/// # Errors
+/// Why no record can be made that the owner's deletion would free again.
+pub(super) fn wanted(
+    basis: &Basis<'_>,
+    networks: &Networks,
+    uses: &[Use],
+) -> Result<Wanted, (SkipReason, String)> {
+    let Some(used) = uses.first() else {
+        return Err((SkipReason::OwnerNotFound, "nobody uses it".into()));
+    };
+    let snapshot = basis.snapshot;
+    let taken_at = format_go_utc(snapshot.taken_at.as_nanosecond().try_into().unwrap_or_default());
+    let at = |revision: &Revision| Expect::At(revision.clone());
+    match used.owner {
+        Owner::Tunnel(place, kind) => {
+            let node = &snapshot.nodes[place as usize];
+            let name = node.value.name.as_str();
+            let handle = format!("{}{name}", kind.handle_prefix());
+            let record = Attribute::new(Some(&handle), [("node", name), ("type", kind.attribute())]);
+            // A Kubernetes node changes with every heartbeat, so that its version would say nothing about its
+            // tunnel. Should the address have been given up meanwhile, the next check finds it leaked.
+            let evidence = match snapshot.datastore {
+                DatastoreKind::Etcd => vec![(Key::Node(name.to_owned()), at(&node.revision))],
+                DatastoreKind::Kubernetes => Vec::new(),
+            };
+            Ok(Wanted { record, evidence })
+        }
+        Owner::Service(place) => {
+            let service = &snapshot.services[place as usize];
+            let (namespace, name) = (service.value.namespace.as_str(), service.value.name.as_str());
+            if service.value.uid.is_empty() {
+                let detail = format!("service {namespace}/{name} has no UID, from which its handle is made");
+                return Err((SkipReason::OwnerNotFound, detail));
+            }
+            let owner = [("namespace", namespace), ("service", name), ("timestamp", &taken_at)];
+            let owner = owner.into_iter().chain([("type", "LoadBalancer")]);
+            let record = Attribute::new(Some(&service.value.handle()), owner);
+            let key = Key::Service { namespace: namespace.to_owned(), name: name.to_owned() };
+            Ok(Wanted { record, evidence: vec![(key, at(&service.revision))] })
+        }
+        Owner::Endpoint(place) => {
+            let endpoint = &snapshot.endpoints[place as usize];
+            let namespace = endpoint.value.namespace().to_string();
+            let key = Key::Endpoint { namespace, name: endpoint.value.name() };
+            let record = of_workload(basis, networks, uses, &taken_at)?;
+            Ok(Wanted { record, evidence: vec![(key, at(&endpoint.revision))] })
+        }
+        Owner::Pod(place) => {
+            let pod = &snapshot.pods[place as usize];
+            let (namespace, name) = (pod.value.namespace().to_string(), pod.value.name().to_string());
+            let record = of_workload(basis, networks, uses, &taken_at)?;
+            Ok(Wanted { record, evidence: vec![(Key::Pod { namespace, name }, at(&pod.revision))] })
+        }
+    }
+}
+
+/// The sandbox of a workload, from whichever source names it, and its node.
+pub(super) fn sandbox(basis: &Basis<'_>, uses: &[Use]) -> Option<(String, String)> {
+    let workloads = uses.iter().filter_map(|used| basis.context.index.workload(used.owner));
+    let mut workloads: Vec<Workload<'_>> = workloads.collect();
+    workloads.retain(|workload| !workload.container_id.is_empty());
+    workloads.first().map(|w| (w.container_id.to_string(), w.node.to_string()))
+}
+
+fn of_workload(
+    basis: &Basis<'_>,
+    networks: &Networks,
+    uses: &[Use],
+    taken_at: &str,
+) -> Result<Attribute, (SkipReason, String)> {
+    let index = &basis.context.index;
+    let workloads: Vec<Workload<'_>> = uses.iter().filter_map(|used| index.workload(used.owner)).collect();
+    let Some(first) = workloads.first() else {
+        return Err((SkipReason::OwnerNotFound, "nobody uses it".into()));
+    };
+    let pod = first.pod.to_string();
+    if workloads.iter().any(|w| !w.machine.is_empty()) || pod.starts_with("virt-launcher-") {
+        let detail = "a virtual machine uses it, whose record needs UIDs that calipam does not read; \
+                      migrate or restart the machine, so that Calico records an address for it";
+        return Err((SkipReason::NeedsDecision, detail.into()));
+    }
+    let unknown = |what: &str| {
+        let detail = format!("{what}: the deletion of its pod could never free the address; restart the pod");
+        (SkipReason::ContainerUnknown, detail)
+    };
+    let Some((container, node)) = sandbox(basis, uses) else {
+        return Err(unknown("the ID of its container is not known"));
+    };
+    if node.is_empty() {
+        return Err((SkipReason::NodeUnknown, "the one who uses it names no node".into()));
+    }
+    let Some(network) = networks.of(&container, &node) else {
+        return Err(unknown("no other record shows the name of the network"));
+    };
+    let handle = format!("{network}.{container}");
+    let namespace = first.namespace.to_string();
+    let of_pod = (!pod.is_empty()).then_some([("namespace", namespace.as_str()), ("pod", pod.as_str())]);
+    let owner = of_pod.into_iter().flatten().chain([("node", node.as_str()), ("timestamp", taken_at)]);
+    Ok(Attribute::new(Some(&handle), owner))
+}

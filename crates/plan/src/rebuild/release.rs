@@ -1,0 +1,81 @@
+//! Leaked addresses, which go.
+
+use std::collections::{BTreeSet, HashSet};
+
+use calipam_check::{Code, Subject};
+
+use super::desk::Desk;
+use super::draft::{AddressDraft, What};
+use crate::evidence::Grounds;
+use crate::handles::Holdings;
+use crate::leaks::{Choice, Chosen, allocations, held_together, is_unknown, too_early};
+use crate::plan::{Change, Verb};
+use crate::release::Sightings;
+use crate::skipped::{SkipReason, Skipped};
+
+/// Drafts the release of every leaked address that may go.
+pub(super) fn draft(desk: &mut Desk<'_, '_>, sightings: &[Sightings]) {
+    let choice = choose(desk, sightings);
+    let findings = choice.values().filter_map(|chosen| chosen.finding);
+    let grounds = Grounds::new(desk.basis.snapshot, findings);
+    for ((block, ordinal), chosen) in choice {
+        let Some(finding) = chosen.finding else { continue };
+        let address = chosen.allocated.address;
+        let message = finding.message.strip_prefix(&format!("{address} ")).unwrap_or(&finding.message);
+        let change = Change {
+            action: Verb::ReleaseAddress,
+            subject: Subject::Address(address),
+            detail: format!("{message} (block {block})"),
+            repairs: vec![(finding.code, finding.subject.clone())],
+        };
+        let what = What::Release(chosen.allocated.held);
+        let draft = AddressDraft { address, what, evidence: grounds.of(finding), change };
+        desk.drafts.entry(block).or_default().addresses.insert(ordinal, draft);
+    }
+}
+
+fn choose<'s>(desk: &mut Desk<'_, 's>, sightings: &[Sightings]) -> Choice<'s> {
+    let mut choice = Choice::new();
+    for finding in desk.findings(Code::LeakedAddress) {
+        let held = allocations(desk.basis, finding);
+        let frozen = held.iter().filter_map(|held| held.handle()).find_map(|id| desk.frozen.why(&id));
+        let in_scope = held
+            .iter()
+            .all(|held| desk.index().block(held.block).is_some_and(|block| desk.may_change(block)));
+        let address = &finding.subject;
+        if is_unknown(finding) {
+            let detail = format!("{}: only `release --ip {address}` frees it", finding.message);
+            desk.skip(finding, SkipReason::UnknownOwner, detail);
+        } else if let Some((reason, why)) = frozen {
+            desk.skip(finding, reason, format!("{address}: {why}"));
+        } else if !in_scope {
+            let detail = format!("{address} is also recorded in a block that is not to be rebuilt");
+            desk.skip(finding, SkipReason::Overlap, detail);
+        } else if let Some((reason, detail)) = too_early(desk.basis, finding, &held, sightings) {
+            desk.skip(finding, reason, detail);
+        } else {
+            for allocated in held {
+                let place = (allocated.block, allocated.held.ordinal);
+                choice.insert(place, Chosen { allocated, finding: Some(finding) });
+            }
+        }
+    }
+    whole_handles(desk, &mut choice);
+    choice
+}
+
+fn whole_handles(desk: &mut Desk<'_, '_>, choice: &mut Choice<'_>) {
+    let wanted: HashSet<String> = choice.values().filter_map(|chosen| chosen.allocated.handle()).collect();
+    let holdings = Holdings::new(desk.basis, &wanted);
+    for id in wanted.iter().collect::<BTreeSet<&String>>() {
+        let Some((reason, why)) = held_together(desk.basis, &holdings, choice, id, |_| false) else {
+            continue;
+        };
+        let held = holdings.allocated(id).iter().map(|held| (held.block, held.held.ordinal));
+        for chosen in held.filter_map(|place| choice.remove(&place)) {
+            let address = chosen.allocated.address;
+            let skipped = Skipped::new(Subject::Address(address), reason, format!("{address}: {why}"));
+            desk.skipped.push(skipped.of(Code::LeakedAddress));
+        }
+    }
+}

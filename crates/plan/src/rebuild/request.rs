@@ -1,0 +1,100 @@
+//! What somebody asks to rebuild, and what lies within that.
+
+use calipam_check::index::Index;
+use calipam_check::{Evidence, Finding, Subject};
+use calipam_model::IpNet;
+use calipam_model::affinity::{AffinityKey, AffinityType};
+use calipam_model::block::BlockOwner;
+use calipam_model::cidr::overlap;
+use calipam_model::key::Key;
+
+/// What to rebuild. Scopes add up; without any, everything.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Request {
+    /// Blocks and affinities of these pools, by their CIDR.
+    pub pools: Vec<IpNet>,
+    /// Blocks and affinities of these nodes.
+    pub nodes: Vec<String>,
+    /// These blocks, and affinities for them.
+    pub blocks: Vec<IpNet>,
+    /// The operator knows that workload endpoints are all there is to say who uses addresses.
+    pub endpoints_only: bool,
+}
+
+/// What a plan may change.
+pub(super) struct Scope<'r> {
+    request: &'r Request,
+}
+
+impl<'r> Scope<'r> {
+    pub fn new(request: &'r Request) -> Self {
+        Self { request }
+    }
+
+    /// True without any limit.
+    pub fn is_everything(&self) -> bool {
+        let Request { pools, nodes, blocks, .. } = self.request;
+        pools.is_empty() && nodes.is_empty() && blocks.is_empty()
+    }
+
+    fn has_node(&self, node: &str) -> bool {
+        self.request.nodes.iter().any(|name| name == node)
+    }
+
+    fn has_network(&self, cidr: IpNet) -> bool {
+        let mut around = self.request.pools.iter().chain(&self.request.blocks);
+        around.any(|wanted| overlap(*wanted, cidr))
+    }
+
+    /// True for a block that may change.
+    pub fn has_block(&self, cidr: IpNet, owner: Option<&BlockOwner>) -> bool {
+        self.is_everything()
+            || self.has_network(cidr)
+            || owner.and_then(BlockOwner::host).is_some_and(|node| self.has_node(node))
+    }
+
+    /// True for an affinity that may change.
+    pub fn has_affinity(&self, key: &AffinityKey) -> bool {
+        let by_node = key.kind == AffinityType::Host && self.has_node(&key.node);
+        self.is_everything() || by_node || self.has_network(key.cidr)
+    }
+
+    /// True for a finding about something that may change. A handle does where one of its blocks may.
+    pub fn has(&self, finding: &Finding, index: &Index<'_>) -> bool {
+        if self.is_everything() {
+            return true;
+        }
+        let owner = |cidr: IpNet| index.block(cidr).and_then(|block| block.owner);
+        let of_node = || finding.nodes.iter().any(|node| self.has_node(node));
+        match &finding.subject {
+            Subject::Block(cidr) => self.has_block(*cidr, owner(*cidr)),
+            Subject::Affinity { node, cidr } => self.has_node(node) || self.has_network(*cidr),
+            Subject::Address(address) => {
+                let mut blocks = blocks_of(finding).into_iter().peekable();
+                match blocks.peek() {
+                    Some(_) => blocks.any(|cidr| self.has_block(cidr, owner(cidr))),
+                    None => self.has_network((*address).into()) || of_node(),
+                }
+            }
+            Subject::Handle(_) => {
+                blocks_of(finding).into_iter().any(|cidr| self.has_block(cidr, owner(cidr))) || of_node()
+            }
+            Subject::Pool(cidr) => self.has_network(*cidr),
+            _ => of_node(),
+        }
+    }
+}
+
+/// The blocks that a finding about an address or a handle speaks of.
+fn blocks_of(finding: &Finding) -> Vec<IpNet> {
+    let named: Vec<&String> = match &finding.evidence {
+        Evidence::Address(evidence) => evidence.records.iter().map(|record| &record.block).collect(),
+        Evidence::Handle(evidence) => evidence.blocks.iter().map(|block| &block.block).collect(),
+        _ => Vec::new(),
+    };
+    let behind = finding.behind.iter().filter_map(|key| match key {
+        Key::Block(cidr) => Some(*cidr),
+        _ => None,
+    });
+    named.into_iter().filter_map(|cidr| cidr.parse().ok()).chain(behind).collect()
+}

@@ -1,0 +1,172 @@
+//! Planning a rebuild, simulating it, and what must be true of any.
+
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+
+use calipam_check::index::Index;
+use calipam_check::{Code, Finding, Options, Report, Severity, Subject, check};
+use calipam_model::edit::Edit;
+use calipam_model::key::Key;
+use calipam_model::snapshot::Snapshot;
+use calipam_plan::rebuild::{Request, plan};
+use calipam_plan::release::Sightings;
+use calipam_plan::{Basis, Plan, simulate, verify};
+use jiff::SignedDuration;
+
+/// A rebuild from beginning to end.
+pub struct Rebuilt {
+    pub before: Snapshot,
+    pub report: Report,
+    pub plan: Plan,
+    pub after: Snapshot,
+    pub later: Report,
+}
+
+/// Plans with an earlier look at the same cluster, so that what leaked was seen twice.
+pub fn planned(snapshot: &Snapshot, report: &Report, request: &Request) -> Plan {
+    let options = Options::default();
+    let hour_ago = snapshot.taken_at.checked_sub(SignedDuration::from_hours(1)).expect("a time in this era");
+    let seen = Sightings { at: hour_ago, ..Sightings::of_report(report) };
+    plan(&Basis::new(snapshot, report, &options), request, &[seen], 0)
+}
+
+/// Plans a rebuild, simulates and verifies it, and checks what must be true of every one.
+pub fn rebuild(name: &str, snapshot: Snapshot, request: &Request) -> Rebuilt {
+    let options = Options::default();
+    let report = check(&snapshot, &options);
+    let plan = planned(&snapshot, &report, request);
+    let now = snapshot.taken_at;
+    let after =
+        simulate(snapshot.clone(), &plan, now).unwrap_or_else(|e| panic!("{name}: {e}\n{}", words(&plan)));
+    let later = check(&after, &options);
+    if let Err(refusal) = verify(&report, &plan, &later) {
+        panic!("{name}: {refusal}\n{}", words(&plan));
+    }
+    let rebuilt = Rebuilt { before: snapshot, report, plan, after, later };
+    rebuilt.assert_all_is_said(name, request);
+    rebuilt.assert_nothing_else_changed(name);
+    rebuilt.assert_in_use_stays(name);
+    rebuilt.assert_idempotent(name, request);
+    rebuilt
+}
+
+/// What a plan does and what it leaves, for messages of failures.
+pub fn words(plan: &Plan) -> String {
+    let changes =
+        plan.changes().map(|change| format!("{} {}: {}", change.action, change.subject, change.detail));
+    let skipped = plan.skipped.iter().map(|skipped| {
+        let code = skipped.code.map(|code| code.to_string()).unwrap_or_default();
+        format!("skip {code} {} ({}): {}", skipped.subject, skipped.reason, skipped.detail)
+    });
+    changes.chain(skipped).collect::<Vec<_>>().join("\n")
+}
+
+fn line(finding: &Finding) -> String {
+    format!("{} {}", finding.code, finding.subject)
+}
+
+impl Rebuilt {
+    /// True where the plan says why it leaves the finding.
+    pub fn is_skipped(&self, code: Code, subject: &Subject) -> bool {
+        self.plan.skipped.iter().any(|skipped| skipped.code == Some(code) && skipped.subject == *subject)
+    }
+
+    /// `code subject` of what is left.
+    pub fn left(&self) -> BTreeSet<String> {
+        self.later.findings.iter().map(line).collect()
+    }
+
+    /// Whatever is left, that of a rebuild of everything, is skipped with a reason.
+    fn assert_all_is_said(&self, name: &str, request: &Request) {
+        if *request != Request::default() {
+            return;
+        }
+        let left = self.later.findings.iter().filter(|finding| finding.severity < Severity::Info);
+        let unsaid: Vec<String> =
+            left.filter(|finding| !self.is_skipped(finding.code, &finding.subject)).map(line).collect();
+        assert!(unsaid.is_empty(), "{name}: neither repaired nor skipped: {unsaid:?}\n{}", words(&self.plan));
+    }
+
+    /// Objects that no edit names are what they were.
+    fn assert_nothing_else_changed(&self, name: &str) {
+        let edits = self.plan.actions.iter().flat_map(|action| &action.step.edits);
+        let touched: HashSet<Key> = edits.map(Edit::key).collect();
+        let (before, after) = (&self.before, &self.after);
+        assert_same(name, &touched, &before.blocks, &after.blocks, |b| Key::Block(b.value.key));
+        assert_same(name, &touched, &before.handles, &after.handles, |h| {
+            Key::Handle(h.value.id().to_string())
+        });
+        assert_same(name, &touched, &before.affinities, &after.affinities, |a| {
+            Key::Affinity(a.value.key.clone())
+        });
+        let bare = |snapshot: &Snapshot| Snapshot {
+            blocks: Vec::new(),
+            handles: Vec::new(),
+            affinities: Vec::new(),
+            ..snapshot.clone()
+        };
+        assert!(bare(before) == bare(after), "{name}: something that is none of IPAM's data has changed");
+    }
+
+    /// An address that somebody uses is never freed, and its record changes only where the plan says so.
+    fn assert_in_use_stays(&self, name: &str) {
+        let (before, after) = (Index::new(&self.before), Index::new(&self.after));
+        let planned: BTreeSet<Subject> = self.plan.changes().map(|change| change.subject.clone()).collect();
+        for block in &before.blocks {
+            let Some(sound) = block.sound else { continue };
+            for allocation in sound.allocations() {
+                let address = allocation.address;
+                let kept = after.block(block.key).and_then(|block| block.sound?.allocation_of(address));
+                let record = kept.map(|kept| kept.attribute.to_attribute());
+                let same = record == Some(allocation.attribute.to_attribute());
+                assert!(
+                    same || planned.contains(&Subject::Address(address)),
+                    "{name}: {address} has changed"
+                );
+                let used = !before.uses_of(address).is_empty();
+                assert!(!used || kept.is_some(), "{name}: {address} is in use and was freed");
+            }
+        }
+    }
+
+    /// There is nothing left to do.
+    fn assert_idempotent(&self, name: &str, request: &Request) {
+        let again = planned(&self.after, &self.later, request);
+        assert!(
+            again.is_empty(),
+            "{name}: a second rebuild does more:\n{}\nafter\n{}",
+            words(&again),
+            words(&self.plan)
+        );
+    }
+
+    /// Reasons for which findings are left, by code.
+    pub fn reasons(&self) -> BTreeMap<String, BTreeSet<String>> {
+        let mut reasons: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+        for skipped in &self.plan.skipped {
+            let code = skipped.code.map(|code| code.to_string()).unwrap_or_default();
+            reasons.entry(code).or_default().insert(skipped.reason.to_string());
+        }
+        reasons
+    }
+}
+
+fn assert_same<T: PartialEq + std::fmt::Debug>(
+    name: &str,
+    touched: &HashSet<Key>,
+    before: &[T],
+    after: &[T],
+    key: impl Fn(&T) -> Key,
+) {
+    fn others<'o, T>(
+        objects: &'o [T],
+        touched: &HashSet<Key>,
+        key: impl Fn(&T) -> Key,
+    ) -> BTreeMap<Key, &'o T> {
+        objects.iter().map(|object| (key(object), object)).filter(|(key, _)| !touched.contains(key)).collect()
+    }
+    let (before, after) = (others(before, touched, &key), others(after, touched, &key));
+    for (key, object) in &before {
+        assert_eq!(after.get(key), Some(object), "{name}: {key} has changed without an edit");
+    }
+    assert_eq!(before.len(), after.len(), "{name}: something has appeared without an edit");
+}

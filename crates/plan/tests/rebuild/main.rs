@@ -1,0 +1,5 @@
+//! Rebuilds, planned and simulated on generated clusters: what can be repaired is, the rest is said, and nothing
+//! else changes.
+
+mod judge;
+mod single;
