@@ -27,7 +27,8 @@ pub struct Churn {
     /// For how many seconds pods say they have had their addresses when they get them. Above the grace period of a
     /// check, nothing protects what is half done.
     pub ages: Range<u64>,
-    /// What the workers' choices follow from.
+    /// What the workers' choices follow from, and the names of their pods: those of two churns on one cluster need
+    /// different seeds, of 40 that there are.
     pub seed: u64,
 }
 

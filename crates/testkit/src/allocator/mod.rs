@@ -22,6 +22,8 @@ mod churn;
 mod etcd;
 mod handle;
 mod kubernetes;
+#[cfg(test)]
+mod kubernetes_tests;
 mod ledger;
 #[cfg(test)]
 mod ledger_tests;

@@ -17,7 +17,10 @@ use crate::cluster::{ClusterSpec, Holder, pod_name};
 /// Pods of workers have numbers from here on, so that no two have one name.
 const FIRST_POD: u64 = 10_000_000;
 /// Numbers of pods that one worker has for itself.
-const PODS: u64 = 50_000;
+const PODS: u64 = 10_000;
+/// Numbers of pods that the workers of one seed have, and seeds that have some.
+const PODS_OF_SEED: u64 = 100_000;
+const SEEDS: u64 = 40;
 /// Spare blocks among which workers claim.
 const SPARE_BLOCKS: u64 = 200;
 /// Most blocks of a node: Calico's default.
@@ -69,7 +72,7 @@ impl<'w> Worker<'w> {
     /// The worker with a number.
     pub fn new(store: Store, churn: &'w Churn, shared: &'w Shared, number: usize) -> Self {
         let node = &shared.nodes[number % shared.nodes.len()];
-        let next_pod = FIRST_POD + number as u64 * PODS;
+        let next_pod = FIRST_POD + churn.seed % SEEDS * PODS_OF_SEED + number as u64 * PODS;
         Self { store, churn, shared, node, next_pod, pods: Vec::new(), log: ChurnLog::default() }
     }
 
