@@ -130,6 +130,7 @@ impl HandlePlan<'_, '_> {
         } else if let (Some(block), false) = (in_blocks, change.repairs.is_empty()) {
             countings.entry(block).or_default().changes.push(change);
         } else if let (Some(block), false) = (self.moved.keys().next(), change.repairs.is_empty()) {
+            change.detail = "it is right as soon as the block is".to_owned();
             countings.entry(*block).or_default().changes.push(change);
         }
     }

@@ -30,6 +30,7 @@ pub(super) fn draft(desk: &mut Desk<'_, '_>) {
     for finding in unrecorded {
         let Subject::Address(address) = finding.subject else { continue };
         if let Err((reason, why)) = record(desk, &networks, &mut lost, finding, address) {
+            lost.hold(desk, address);
             desk.skip(finding, reason, format!("{address}: {why}"));
         }
     }

@@ -1,11 +1,13 @@
 //! Blocks that do not exist although their addresses are in use.
 
 use std::collections::{BTreeMap, HashSet};
+use std::net::IpAddr;
 
 use calipam_check::index::Owner;
 use calipam_check::{Code, Subject};
 use calipam_model::IpNet;
 use calipam_model::affinity::{Affinity, AffinityKey, AffinityState, AffinityType};
+use calipam_model::attributes::Attribute;
 use calipam_model::block::{Block, BlockOwner};
 use calipam_model::cidr::{block_around, ordinal_of};
 use calipam_model::edit::{AffinityEdit, Edit};
@@ -13,7 +15,7 @@ use calipam_model::pool::PoolUse;
 use calipam_model::snapshot::Versioned;
 
 use super::affinities::is_unreadable;
-use super::desk::{Desk, change, hidden_blocks, overlapping};
+use super::desk::{Desk, blocks_around, change, hidden_blocks, overlapping};
 use super::draft::{AddressDraft, What};
 use crate::plan::{Change, Verb};
 use crate::skipped::{SkipReason, Skipped};
@@ -29,6 +31,8 @@ type Refusal = (SkipReason, String);
 #[derive(Default)]
 pub(super) struct LostBlocks {
     blocks: BTreeMap<IpNet, BTreeMap<u32, AddressDraft>>,
+    /// Addresses in use for which no right record can be made. In a new block they must not be free.
+    held: BTreeMap<IpNet, BTreeMap<u32, IpAddr>>,
 }
 
 impl LostBlocks {
@@ -37,24 +41,17 @@ impl LostBlocks {
     /// # Errors
     /// Where that is not known.
     pub fn add(&mut self, desk: &Desk<'_, '_>, draft: AddressDraft) -> Result<(), Refusal> {
-        let address = draft.address;
-        let pools: Vec<_> = desk.index().pools_around(address.into()).collect();
-        let pool = match pools.as_slice() {
-            [] => return Err((SkipReason::OutsidePools, "it lies in no pool".into())),
-            [pool] => *pool,
-            [first, second, ..] => {
-                let detail =
-                    format!("it lies in the pools {} and {}, which overlap", first.name, second.name);
-                return Err((SkipReason::Overlap, detail));
-            }
-        };
-        let cidr = block_around(address, pool.block_size).filter(|cidr| pool.cidr.contains(cidr));
-        let Some((cidr, ordinal)) = cidr.and_then(|cidr| Some((cidr, ordinal_of(cidr, address)?))) else {
-            let detail = format!("pool {} is smaller than its block size", pool.name);
-            return Err((SkipReason::NeedsDecision, detail));
-        };
+        let (cidr, ordinal) = place(desk, draft.address)?;
         self.blocks.entry(cidr).or_default().insert(ordinal, draft);
         Ok(())
+    }
+
+    /// Remembers an address in use that is skipped. Should its block be created, it is held there by an empty
+    /// record: free it would be given out a second time.
+    pub fn hold(&mut self, desk: &Desk<'_, '_>, address: IpAddr) {
+        if let ([], Ok((cidr, ordinal))) = (&*blocks_around(desk.index(), address), place(desk, address)) {
+            self.held.entry(cidr).or_default().insert(ordinal, address);
+        }
     }
 
     /// Drafts the blocks that can be created, and says of the others why not.
@@ -63,11 +60,14 @@ impl LostBlocks {
             return;
         }
         let hidden = hidden_blocks(desk.basis);
-        for (cidr, addresses) in self.blocks {
+        for (cidr, mut addresses) in self.blocks {
+            let of_users = addresses.len();
+            let held = self.held.get(&cidr).into_iter().flatten();
+            addresses.extend(held.map(|(ordinal, address)| (*ordinal, held_for_nobody(*address))));
             let created = create(desk, &hidden, cidr, &addresses);
             match created {
                 Ok((block, owner, affinities)) => {
-                    let detail = format!("for {owner}; {} of its addresses are in use", addresses.len());
+                    let detail = format!("for {owner}; {of_users} of its addresses are in use");
                     let draft = desk.drafts.entry(cidr).or_default();
                     draft.created = Some(Box::new(block));
                     draft.addresses = addresses;
@@ -75,7 +75,7 @@ impl LostBlocks {
                     draft.changes.push(change(Verb::CreateBlock, Subject::Block(cidr), detail, &[]));
                 }
                 Err((reason, why)) => {
-                    for draft in addresses.into_values() {
+                    for draft in addresses.into_values().filter(|draft| !draft.change.repairs.is_empty()) {
                         let detail = format!("{}: its block {cidr} is lost, and {why}", draft.address);
                         let skipped = Skipped::new(Subject::Address(draft.address), reason, detail);
                         desk.skipped.push(skipped.of(Code::UnallocatedInUse));
@@ -84,6 +84,32 @@ impl LostBlocks {
             }
         }
     }
+}
+
+/// The block in which an address should lie, and its place there.
+fn place(desk: &Desk<'_, '_>, address: IpAddr) -> Result<(IpNet, u32), Refusal> {
+    let pools: Vec<_> = desk.index().pools_around(address.into()).collect();
+    let pool = match pools.as_slice() {
+        [] => return Err((SkipReason::OutsidePools, "it lies in no pool".into())),
+        [pool] => *pool,
+        [first, second, ..] => {
+            let detail = format!("it lies in the pools {} and {}, which overlap", first.name, second.name);
+            return Err((SkipReason::Overlap, detail));
+        }
+    };
+    let cidr = block_around(address, pool.block_size).filter(|cidr| pool.cidr.contains(cidr));
+    let Some((cidr, ordinal)) = cidr.and_then(|cidr| Some((cidr, ordinal_of(cidr, address)?))) else {
+        let detail = format!("pool {} is smaller than its block size", pool.name);
+        return Err((SkipReason::NeedsDecision, detail));
+    };
+    Ok((cidr, ordinal))
+}
+
+/// The empty record of an address in use. A person frees it by `release --ip`.
+fn held_for_nobody(address: IpAddr) -> AddressDraft {
+    let detail = "in use, and held by an empty record: the deletion of its user cannot free it";
+    let change = change(Verb::AssignAddress, Subject::Address(address), detail, &[]);
+    AddressDraft { address, what: What::Assign(Attribute::default()), evidence: Vec::new(), change }
 }
 
 type Created = (Block, BlockOwner, Vec<(Edit, Change)>);

@@ -18,6 +18,8 @@ pub(super) struct Networks {
     nodes: HashMap<String, BTreeMap<String, usize>>,
     /// How often all records name a network.
     all: BTreeMap<String, usize>,
+    /// How often all stored handles name one.
+    stored: BTreeMap<String, usize>,
 }
 
 impl Networks {
@@ -31,10 +33,15 @@ impl Networks {
         let wanted: HashSet<&str> = containers.iter().map(String::as_str).collect();
         for handle in basis.snapshot.handles.iter().filter(|h| !h.value.is_deleted()) {
             let id = handle.value.id().cut_at_carriage_return().to_string();
-            if let Some((network, container)) = id.rsplit_once('.')
-                && wanted.contains(container)
-            {
+            let Some((network, container)) = id.rsplit_once('.') else { continue };
+            if wanted.contains(container) {
                 networks.containers.insert(container.to_owned(), network.to_owned());
+            }
+            if matches!(Claim::of_handle(&id), Claim::Container(_)) {
+                match networks.stored.get_mut(network) {
+                    Some(count) => *count += 1,
+                    None => drop(networks.stored.insert(network.to_owned(), 1)),
+                }
             }
         }
         for block in basis.context.index.blocks.iter().filter_map(|b| b.sound) {
@@ -53,13 +60,14 @@ impl Networks {
     }
 
     /// The network of a container on a node: that of its own handle, else what most records of the node
-    /// name, else what most records of the cluster name.
+    /// name, else what most of the cluster do.
     pub fn of(&self, container: &str, node: &str) -> Option<String> {
         let most = |counts: &BTreeMap<String, usize>| {
             counts.iter().max_by_key(|(_, count)| **count).map(|(network, _)| network.clone())
         };
         let own = self.containers.get(container).cloned();
-        own.or_else(|| self.nodes.get(node).and_then(most)).or_else(|| most(&self.all))
+        let of_node = || self.nodes.get(node).and_then(most);
+        own.or_else(of_node).or_else(|| most(&self.all)).or_else(|| most(&self.stored))
     }
 }
 
