@@ -1,15 +1,19 @@
-//! Writes a generated cluster to a file in calipam's export format, and beside it the findings to be expected.
+//! Writes a generated cluster to a file in calipam's export format, or as `kubectl get -o json` prints it, and beside it
+//! the findings to be expected.
 //!
 //! ```text
 //! generate example FILE               the cluster of the documentation, without a file of findings
 //! generate faults SEED COUNT FILE     COUNT of each fault
 //! generate sized SEED COUNT FILE      COUNT allocations, healthy
+//! generate classic SEED COUNT FILE    COUNT of each fault that Kubernetes can have, as a list of its objects
+//! generate native SEED COUNT FILE     the same in the other API group
 //! ```
 
 use std::path::Path;
 use std::process::ExitCode;
 
 use calipam_testkit::cluster::{Cluster, ClusterSpec, SizedCluster};
+use calipam_testkit::kube::Flavour;
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -38,6 +42,14 @@ fn run(words: &[&str]) -> Result<(), String> {
             let cluster = SizedCluster::new(ClusterSpec::new(number(seed)?), number(count)?);
             cluster.write_export(Path::new(path)).map_err(file)
         }
-        _ => Err("usage: generate example FILE | faults SEED COUNT FILE | sized SEED COUNT FILE".into()),
+        [group @ ("classic" | "native"), seed, count, path] => {
+            let flavour = if *group == "classic" { Flavour::Classic } else { Flavour::Native };
+            let count = usize::try_from(number(count)?).map_err(|e| e.to_string())?;
+            let spec = ClusterSpec::new(number(seed)?).wide();
+            let cluster = Cluster::all_kubernetes_faults(spec, flavour, count).kubernetes(flavour);
+            cluster.write_list(Path::new(path)).map_err(file)?;
+            cluster.truth().write(&Path::new(path).with_extension("truth.json")).map_err(file)
+        }
+        _ => Err("usage: generate example FILE | (faults|sized|classic|native) SEED COUNT FILE".into()),
     }
 }

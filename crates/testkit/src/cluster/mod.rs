@@ -4,6 +4,7 @@
 //! It writes JSON from the fact sheet with its own structs and does its own block arithmetic, so that a test does not
 //! compare calipam with itself.
 
+mod beside;
 mod build;
 mod bulk;
 mod example;
@@ -14,17 +15,18 @@ pub mod rng;
 mod truth;
 pub mod wire;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use ipnet::IpNet;
 
+use self::beside::Beside;
 pub(crate) use self::build::{Holder, endpoint_of};
 pub use self::bulk::SizedCluster;
 pub use self::faults::Fault;
 pub(crate) use self::layout::pod_name;
 pub use self::layout::{ClusterSpec, PodName, go_time, whole_seconds};
-pub use self::output::WriteError;
+pub use self::output::{KubeCluster, KubeObject, LeftOut, WriteError};
 pub use self::truth::{Expected, GroundTruth};
 use self::wire::{Attribute, Block, Endpoint, Handle, IpamSettings, Node, key};
 
@@ -100,6 +102,11 @@ pub struct Cluster {
     spec: ClusterSpec,
     entries: BTreeMap<Vec<u8>, Object>,
     truth: GroundTruth,
+    /// Findings to be expected of a Kubernetes cluster only, with their subjects there.
+    kubernetes_truth: GroundTruth,
+    /// Code and subject of those that a Kubernetes cluster does not give.
+    etcd_only: BTreeSet<(&'static str, String)>,
+    beside: Beside,
     settings: IpamSettings,
     /// The settings of the resource IPAMConfiguration.
     shown: IpamSettings,
@@ -120,7 +127,8 @@ impl Cluster {
         &self.spec
     }
 
-    /// The findings that a check must have, all of them.
+    /// The findings that a check of the form in etcd must have, all of them. [`KubeCluster::truth`] has those of the
+    /// forms in Kubernetes.
     pub fn truth(&self) -> &GroundTruth {
         &self.truth
     }

@@ -46,6 +46,25 @@ impl GroundTruth {
         self.findings.entry((code, subject.to_string())).or_default().0 = Some(severity);
     }
 
+    /// The same with other subjects, and without those for which there is none. `rename` is given code and subject.
+    pub(super) fn renamed(&self, rename: impl Fn(&'static str, &str) -> Option<String>) -> Self {
+        let renamed = |((code, subject), rest): (&(&'static str, String), &Rest)| {
+            Some(((*code, rename(code, subject)?), rest.clone()))
+        };
+        Self { findings: self.findings.iter().filter_map(renamed).collect() }
+    }
+
+    /// Expects another text in the evidence wherever `from` was expected.
+    pub(super) fn rename_detail(&mut self, from: &str, to: &'static str) {
+        let details = self.findings.values_mut().flat_map(|(_, details)| details);
+        details.filter(|detail| **detail == from).for_each(|detail| *detail = to);
+    }
+
+    /// Takes over all findings of another one.
+    pub(super) fn extend(&mut self, other: &Self) {
+        self.findings.extend(other.findings.iter().map(|(key, rest)| (key.clone(), rest.clone())));
+    }
+
     /// Number of findings.
     pub fn len(&self) -> usize {
         self.findings.len()

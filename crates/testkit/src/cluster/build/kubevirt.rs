@@ -18,18 +18,30 @@ impl Cluster {
         let attribute = self.machine_record("vm-1", &pod);
         let address = self.take_for_machine("vm-1", block, attribute);
         self.put_endpoint(&pod, [address]);
+        self.put_machine("vms", "vm-1", true);
 
         let (source, destination) = (self.machine_pod("vm-2", &node), self.machine_pod("vm-2", &target));
         let mut attribute = self.machine_record("vm-2", &source);
         let mut other = self.machine_record("vm-2", &destination).owner.unwrap_or_default();
-        other.insert("vmim-uid".to_owned(), self.spec.rng(9).uuid());
+        let migration = self.spec.rng(9).uuid();
+        other.insert("vmim-uid".to_owned(), migration.clone());
         attribute.alternate = Some(other);
         let address = self.take_for_machine("vm-2", block, attribute);
-        for pod in [source, destination] {
-            self.put_endpoint(&pod, [address]);
+        for pod in [&source, &destination] {
+            self.put_endpoint(pod, [address]);
         }
+        self.mark_migration_target(&destination.endpoint_key(), &migration);
+        self.put_machine("vms", "vm-2", true);
 
         self.take_for_machine("vm-3", block, Attribute::bare(&handle("vm-3")));
+        self.put_machine("vms", "vm-3", false);
+    }
+
+    /// An address of a machine of which no object exists any more.
+    pub(in crate::cluster) fn take_for_lost_machine(&mut self, block: IpNet) -> IpAddr {
+        let machine = format!("vm-lost-{}", self.next_pod);
+        self.next_pod += 1;
+        self.take_for_machine(&machine, block, Attribute::bare(&handle(&machine)))
     }
 
     fn machine_pod(&mut self, machine: &str, node: &str) -> Holder {

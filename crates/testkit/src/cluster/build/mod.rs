@@ -7,10 +7,11 @@ mod old;
 mod pods;
 mod pools;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use ipnet::IpNet;
 
+use super::beside::Beside;
 use super::layout::ClusterSpec;
 use super::truth::GroundTruth;
 use super::wire::{self, Block, IpamSettings, key};
@@ -57,6 +58,9 @@ impl Cluster {
             spec,
             entries: BTreeMap::new(),
             truth: GroundTruth::default(),
+            kubernetes_truth: GroundTruth::default(),
+            etcd_only: BTreeSet::new(),
+            beside: Beside::default(),
             settings: IpamSettings::default(),
             shown: IpamSettings::default(),
             nodes: Vec::new(),

@@ -153,10 +153,13 @@ pub(super) fn all_blocks_lost(cluster: &mut Cluster) {
     let mut seen = BTreeSet::new();
     for address in used {
         cluster.expect("unallocated-in-use", &address);
-        // Without a record nothing says any more that two pods belong to one virtual machine.
+        // Without a record nothing says any more that two endpoints belong to one virtual machine; pods say it.
         if !seen.insert(address.clone()) {
-            cluster.expect("duplicate-address", address);
+            cluster.expect_in_etcd("duplicate-address", address);
         }
+    }
+    for address in cluster.service_addresses() {
+        cluster.expect_in_kubernetes("unallocated-in-use", address);
     }
     let keys: Vec<String> = cluster.keys().map(|k| String::from_utf8_lossy(k).into_owned()).collect();
     for key in keys {

@@ -4,8 +4,10 @@
 mod affinities;
 mod blocks;
 mod corrupt;
+mod forms;
 mod handles;
 mod in_use;
+mod kubernetes;
 mod leaks;
 mod nodes;
 mod owners;
@@ -18,6 +20,7 @@ use ipnet::{IpNet, Ipv4Net};
 
 use super::layout::ClusterSpec;
 use super::{Cluster, Pod};
+use crate::kube::Flavour;
 
 /// How often a fault can be in a cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,41 +33,58 @@ enum Scope {
     Alone,
 }
 
-/// Declares the faults: variant, name, scope, what breaks it, and what it is.
+/// Declares lists of faults: variant, name, scope, what breaks it, and what it is.
 macro_rules! faults {
-    ($($variant:ident $name:literal $scope:ident $apply:path, $doc:literal;)*) => {
+    ($($list:ident $list_doc:literal {
+        $($variant:ident $name:literal $scope:ident $apply:path, $doc:literal;)*
+    })*) => {
         /// A fault.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
         pub enum Fault {
-            $(#[doc = $doc] $variant,)*
+            $($(#[doc = $doc] $variant,)*)*
         }
 
         impl Fault {
-            /// All of them.
-            pub const ALL: &'static [Self] = &[$(Self::$variant,)*];
+            $(#[doc = $list_doc] pub const $list: &'static [Self] = &[$(Self::$variant,)*];)*
 
             /// Its name.
             pub fn name(self) -> &'static str {
-                match self { $(Self::$variant => $name,)* }
+                match self { $($(Self::$variant => $name,)*)* }
             }
 
             /// What it is, in one line.
             pub fn summary(self) -> &'static str {
-                match self { $(Self::$variant => $doc,)* }
+                match self { $($(Self::$variant => $doc,)*)* }
             }
 
             fn scope(self) -> Scope {
-                match self { $(Self::$variant => Scope::$scope,)* }
+                match self { $($(Self::$variant => Scope::$scope,)*)* }
             }
 
             fn apply(self, cluster: &mut Cluster) {
-                match self { $(Self::$variant => $apply(cluster),)* }
+                match self { $($(Self::$variant => $apply(cluster),)*)* }
             }
         }
     };
 }
 
 faults! {
+    KUBERNETES_ONLY "What only a cluster in Kubernetes shows; in etcd most of it cannot be seen." {
+    AffinityLabelsMissing "affinity-labels-missing" Many kubernetes::labels_missing, "written before 3.31";
+    AffinityLabelsOfOther "affinity-labels-of-other" Many kubernetes::labels_of_other, "labelled with another node's name";
+    AffinityDeletedText "affinity-deleted-text" Many kubernetes::deleted_text, "deleted: neither true nor false";
+    AffinityMisnamed "affinity-misnamed" Many kubernetes::misnamed, "under a name by which Calico does not look for it";
+    HandleCaseCollision "handle-case-collision" Many kubernetes::case_collision, "two IDs, one object";
+    PodFinished "pod-finished" Many kubernetes::pod_finished, "a pod has finished and keeps its addresses";
+    PodEvicted "pod-evicted" Many kubernetes::pod_evicted, "the same after an eviction";
+    PodDisagreement "pod-disagreement" Many kubernetes::pod_disagreement, "status and annotation name different addresses";
+    ServiceGone "service-gone" Many kubernetes::service_gone, "a service is gone, its address is not";
+    ServiceExtra "service-extra" Many kubernetes::service_extra, "two addresses are recorded, the ingress names one";
+    ServiceWithoutAddress "service-without-address" Many kubernetes::service_without_address, "no ingress for days";
+    ServiceUnrecorded "service-unrecorded" Many kubernetes::service_unrecorded, "the address of a service was released";
+    MachineGone "machine-gone" Many kubernetes::machine_gone, "a virtual machine is gone, its address is not";
+    }
+    ALL "All that a cluster in etcd shows, which is most of them." {
     LeakedNoOwner "leaked-no-owner" Many leaks::no_owner, "a pod is gone, its addresses are not";
     LeakedWithoutTime "leaked-without-time" Many leaks::without_time, "as before, recorded without timestamp";
     LeakedNewSandbox "leaked-new-sandbox" Many leaks::new_sandbox, "a pod got other addresses on the same node";
@@ -193,6 +213,7 @@ faults! {
     AutoAllocationOff "auto-allocation-off" Once settings::auto_allocation_off, "nodes may not claim blocks";
     ConfigurationMismatch "configuration-mismatch" Once settings::mismatch, "the two configurations differ";
     StrictAffinity "strict-affinity" Once settings::strict, "strict affinity is on, and addresses are borrowed";
+    }
 }
 
 impl Fault {
@@ -225,6 +246,28 @@ impl Cluster {
         for fault in Fault::ALL.iter().filter(|f| !f.stands_alone()) {
             self.inject(*fault, count);
         }
+    }
+
+    /// A small cluster with `count` of each fault that goes with others and can be in this API group, those that only
+    /// Kubernetes shows included.
+    pub fn all_kubernetes_faults(spec: ClusterSpec, flavour: Flavour, count: usize) -> Self {
+        let mut cluster = Self::small(spec);
+        let faults = Fault::KUBERNETES_ONLY.iter().chain(Fault::ALL);
+        for fault in faults.filter(|fault| !fault.stands_alone() && fault.exists_in(flavour)) {
+            cluster.inject(*fault, count);
+        }
+        cluster
+    }
+
+    /// Expects a finding of a cluster in Kubernetes only; its subject is the one there.
+    fn expect_in_kubernetes(&mut self, code: &'static str, subject: impl ToString) {
+        self.kubernetes_truth.expect(code, subject);
+    }
+
+    /// Expects a finding of a cluster in etcd only.
+    fn expect_in_etcd(&mut self, code: &'static str, subject: impl ToString) {
+        self.truth.expect(code, subject.to_string());
+        self.etcd_only.insert((code, subject.to_string()));
     }
 
     fn expect(&mut self, code: &'static str, subject: impl ToString) {

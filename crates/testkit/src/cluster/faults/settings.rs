@@ -29,7 +29,8 @@ pub(super) fn empty(cluster: &mut Cluster) {
 pub(super) fn mismatch(cluster: &mut Cluster) {
     cluster.shown.cooldown_seconds += 30;
     cluster.put_settings();
-    cluster.expect("configuration-mismatch", "default");
+    // In Kubernetes both are one object.
+    cluster.expect_in_etcd("configuration-mismatch", "default");
 }
 
 /// Every address whose owner runs on another node than the one that has the block.

@@ -1,7 +1,9 @@
-//! Where a generated cluster goes: a file, an etcd, or straight into a snapshot.
+//! Where a generated cluster goes: a file, an etcd, objects of Kubernetes, or straight into a snapshot.
 
 mod etcd;
 mod export;
+mod kubernetes;
 mod snapshot;
 
 pub use self::etcd::WriteError;
+pub use self::kubernetes::{KubeCluster, KubeObject, LeftOut};

@@ -1,0 +1,133 @@
+//! What only Kubernetes knows of a cluster: services and machines, and what becomes of single objects there that the
+//! form of etcd has no words for.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use serde_json::{Value, json};
+
+use super::Cluster;
+
+/// What a Kubernetes cluster has beside what Calico stores.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Beside {
+    /// Services and machines, by `<plural>/<namespace>/<name>`.
+    objects: BTreeMap<String, Value>,
+    /// JSON merge patches for the objects that come of keys of etcd.
+    patches: BTreeMap<String, Value>,
+}
+
+impl Beside {
+    /// Plural and object of every service and machine.
+    pub fn objects(&self) -> impl Iterator<Item = (&str, &Value)> {
+        self.objects.iter().map(|(path, object)| (path.split('/').next().unwrap_or_default(), object))
+    }
+
+    /// Changes the object of a key as its patch says, where it has one.
+    pub fn patch(&self, key: &str, object: &mut Value) {
+        if let Some(patch) = self.patches.get(key) {
+            merge(object, patch);
+        }
+    }
+}
+
+/// A merge patch of RFC 7386: `null` removes a field.
+fn merge(target: &mut Value, patch: &Value) {
+    let Value::Object(fields) = patch else {
+        target.clone_from(patch);
+        return;
+    };
+    if !target.is_object() {
+        *target = json!({});
+    }
+    let Some(object) = target.as_object_mut() else { return };
+    for (name, value) in fields {
+        if value.is_null() {
+            object.remove(name);
+        } else {
+            merge(object.entry(name.as_str()).or_insert(Value::Null), value);
+        }
+    }
+}
+
+impl Cluster {
+    fn put_beside(&mut self, plural: &str, namespace: &str, name: &str, mut object: Value) {
+        let path = format!("{plural}/{namespace}/{name}");
+        let thing = path.bytes().fold(11, |hash: u64, byte| hash.wrapping_mul(31) + u64::from(byte));
+        let metadata = self.spec.metadata(name, &mut self.spec.rng(thing));
+        object["metadata"]["name"] = name.into();
+        object["metadata"]["namespace"] = namespace.into();
+        object["metadata"]["uid"] = metadata.uid.into();
+        object["metadata"]["creationTimestamp"] = metadata.creation_timestamp.into();
+        self.beside.objects.insert(path, object);
+    }
+
+    /// A service of type LoadBalancer with its addresses.
+    pub(super) fn put_service(&mut self, namespace: &str, name: &str, addresses: &[IpAddr]) {
+        let ingress: Vec<Value> = addresses.iter().map(|a| json!({"ip": a, "ipMode": "VIP"})).collect();
+        let balancer = if ingress.is_empty() { json!({}) } else { json!({"ingress": ingress}) };
+        let service = json!({
+            "apiVersion": "v1",
+            "kind": "Service",
+            "spec": {"type": "LoadBalancer", "selector": {"app": name}, "ports": [{"port": 80, "protocol": "TCP"}]},
+            "status": {"loadBalancer": balancer},
+        });
+        self.put_beside("services", namespace, name, service);
+    }
+
+    /// Removes a service, which must exist.
+    pub(super) fn remove_service(&mut self, namespace: &str, name: &str) {
+        let path = format!("services/{namespace}/{name}");
+        self.beside.objects.remove(&path).unwrap_or_else(|| panic!("there is no {path}"));
+    }
+
+    /// The addresses that services name.
+    pub(super) fn service_addresses(&self) -> Vec<String> {
+        let ingress = |object: &Value| object.pointer("/status/loadBalancer/ingress")?.as_array().cloned();
+        let entries = self.beside.objects.values().filter_map(ingress).flatten();
+        entries.filter_map(|entry| entry["ip"].as_str().map(str::to_owned)).collect()
+    }
+
+    /// A virtual machine; `runs` where it has an instance.
+    pub(super) fn put_machine(&mut self, namespace: &str, name: &str, runs: bool) {
+        let strategy = if runs { "Always" } else { "Halted" };
+        let object = |kind: &str| json!({"apiVersion": "kubevirt.io/v1", "kind": kind, "spec": {"runStrategy": strategy}});
+        self.put_beside("virtualmachines", namespace, name, object("VirtualMachine"));
+        if runs {
+            let path = format!("virtualmachines/{namespace}/{name}");
+            let machine = self.beside.objects[&path]["metadata"]["uid"].clone();
+            let mut instance = object("VirtualMachineInstance");
+            instance["spec"] = json!({});
+            instance["metadata"] = json!({"ownerReferences": [{"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachine",
+                "name": name, "uid": machine, "controller": true}]});
+            self.put_beside("virtualmachineinstances", namespace, name, instance);
+        }
+    }
+
+    /// Labels the pod of an endpoint as the target of a live migration.
+    pub(super) fn mark_migration_target(&mut self, endpoint: &str, migration: &str) {
+        self.patch_object(
+            endpoint,
+            json!({"metadata": {"labels": {"kubevirt.io/migrationJobUID": migration}}}),
+        );
+    }
+
+    /// Changes what becomes of a key in Kubernetes; its form in etcd stays as it is.
+    pub(super) fn patch_object(&mut self, key: &str, patch: Value) {
+        assert!(self.get(key).is_some(), "there is no {key}");
+        let before = self.beside.patches.insert(key.to_owned(), patch);
+        assert!(before.is_none(), "{key} is changed twice");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patches_change_add_and_remove() {
+        let mut object = json!({"a": {"b": 1, "c": 2}, "d": [1]});
+        merge(&mut object, &json!({"a": {"b": null, "e": {"f": null, "g": 3}}, "d": "x"}));
+        assert_eq!(object, json!({"a": {"c": 2, "e": {"g": 3}}, "d": "x"}));
+    }
+}

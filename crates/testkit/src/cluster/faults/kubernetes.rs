@@ -1,0 +1,153 @@
+//! What only a cluster in Kubernetes shows: labels and names of objects, and what services, machines and the states of
+//! pods say.
+
+use std::net::IpAddr;
+
+use ipnet::IpNet;
+use serde_json::{Value, json};
+
+use crate::cluster::build::sub_block;
+use crate::cluster::wire::{Attribute, Pool, key};
+use crate::cluster::{Cluster, Pod};
+use crate::kube::form::{HOSTNAME_HASH, affinity_name, hostname_hash};
+
+/// A healthy node with a block, whose affinity object becomes another one.
+fn change_affinity(cluster: &mut Cluster, patch: Value) -> (String, IpNet) {
+    let (node, block, _) = cluster.victim_block();
+    cluster.patch_object(&key::affinity("host", &node, block), patch);
+    (node, block)
+}
+
+pub(super) fn labels_missing(cluster: &mut Cluster) {
+    let bare = json!({"metadata": {"labels": null, "annotations": null}});
+    let (node, block) = change_affinity(cluster, bare);
+    cluster.expect_in_kubernetes("affinity-labels", format!("{node}/{block}"));
+}
+
+pub(super) fn labels_of_other(cluster: &mut Cluster) {
+    let labels = json!({HOSTNAME_HASH: hostname_hash("another-node")});
+    let (node, block) = change_affinity(cluster, json!({"metadata": {"labels": labels}}));
+    cluster.expect_in_kubernetes("affinity-labels", format!("{node}/{block}"));
+}
+
+/// It protects its block: nothing is said about an owner without affinity.
+pub(super) fn deleted_text(cluster: &mut Cluster) {
+    let (node, block) = change_affinity(cluster, json!({"spec": {"deleted": "perhaps"}}));
+    let path = format!("blockaffinities/{}", affinity_name(&node, block));
+    cluster.expect_in_kubernetes("undecodable-object", path);
+}
+
+pub(super) fn misnamed(cluster: &mut Cluster) {
+    let name = format!("renamed-{}", cluster.next_spare);
+    change_affinity(cluster, json!({"metadata": {"name": name}}));
+    let (path, field) = (format!("blockaffinities/{name}"), "metadata.name");
+    cluster.kubernetes_truth.expect_detail("undecodable-object", path, field);
+}
+
+/// Calico does not fail: it finds the object of the first ID under the second one's name, too, and counts there. In
+/// etcd, where names are whole IDs, the second handle is lost.
+pub(super) fn case_collision(cluster: &mut Cluster) {
+    let (first, second) = (cluster.victim(), cluster.victim());
+    let large = format!("Net.{}", first.handle.rsplit('.').next().unwrap_or_default().to_uppercase());
+    let small = large.to_lowercase();
+    for (pod, id) in [(&first, &large), (&second, &small)] {
+        for (address, block) in &pod.addresses {
+            cluster.record_mut(*address, *block).handle = Some(id.clone());
+            cluster.count(&pod.handle, *block, -1);
+            cluster.count(&large, *block, 1);
+        }
+    }
+    cluster.expect_in_kubernetes("handle-case-collision", &small);
+    cluster.expect("missing-handle", small);
+    cluster.truth.expect_as("handle-count", large, "info");
+}
+
+/// A pod whose status is another one; its endpoint in etcd stays as it is.
+fn change_status(cluster: &mut Cluster, status: &Value) -> Pod {
+    let pod = cluster.victim();
+    cluster.patch_object(&pod.endpoint, json!({ "status": status }));
+    pod
+}
+
+fn finish(cluster: &mut Cluster, status: &Value) {
+    let pod = change_status(cluster, status);
+    for (address, _) in &pod.addresses {
+        cluster.kubernetes_truth.expect_detail("leaked-address", address, "pod-finished");
+    }
+}
+
+pub(super) fn pod_finished(cluster: &mut Cluster) {
+    finish(cluster, &json!({"phase": "Succeeded"}));
+}
+
+pub(super) fn pod_evicted(cluster: &mut Cluster) {
+    finish(cluster, &json!({"phase": "Failed", "reason": "Evicted"}));
+}
+
+pub(super) fn pod_disagreement(cluster: &mut Cluster) {
+    let other = cluster.foreign_block().addr();
+    let pod = change_status(cluster, &json!({"podIP": other, "podIPs": [{"ip": other}]}));
+    let subject = format!("{}/{}", pod.name.namespace, pod.name.pod);
+    cluster.expect_in_kubernetes("pod-address-disagreement", subject);
+}
+
+/// A service with `recorded` addresses in a block of a pool of its own, of which its ingress names the first `named`.
+fn victim_service(cluster: &mut Cluster, recorded: usize, named: usize) -> (String, IpNet, Vec<IpAddr>) {
+    let (pool, cidr) = cluster.extra_pool();
+    let uses = Pool { allowed_uses: vec!["LoadBalancer"], ipip_mode: "Never", ..Pool::new(cidr, 28) };
+    cluster.put_pool(&pool, uses);
+    let block = sub_block(cidr, 1);
+    cluster.put_block(block, Some("virtual:load-balancer".to_owned()));
+    cluster.put_affinity("virtual", "load-balancer", block, "confirmed");
+    let name = format!("service-{pool}");
+    let entries = [
+        ("service", name.as_str()),
+        ("namespace", "default"),
+        ("type", "LoadBalancer"),
+        ("timestamp", "2026-05-01 10:12:00.5 +0000 UTC"),
+    ];
+    let handle = handle_of(&name);
+    let addresses = match recorded {
+        0 => Vec::new(),
+        count => cluster.block_mut(block).take(count, Attribute::new(&handle, entries)),
+    };
+    for _ in &addresses {
+        cluster.count(&handle, block, 1);
+    }
+    cluster.put_service("default", &name, &addresses[..named]);
+    (name, block, addresses)
+}
+
+/// A handle in the form of those of services: the hash itself is of no interest, since the record names the service.
+fn handle_of(service: &str) -> String {
+    format!("lb-{}", hostname_hash(service))
+}
+
+pub(super) fn service_gone(cluster: &mut Cluster) {
+    let (name, _, addresses) = victim_service(cluster, 1, 1);
+    cluster.remove_service("default", &name);
+    cluster.kubernetes_truth.expect_detail("leaked-address", addresses[0], "service-gone");
+}
+
+pub(super) fn service_extra(cluster: &mut Cluster) {
+    let (_, _, addresses) = victim_service(cluster, 2, 1);
+    cluster.expect_in_kubernetes("service-address-extra", addresses[1]);
+}
+
+pub(super) fn service_without_address(cluster: &mut Cluster) {
+    let (name, ..) = victim_service(cluster, 0, 0);
+    cluster.expect_in_kubernetes("service-without-address", format!("default/{name}"));
+}
+
+pub(super) fn service_unrecorded(cluster: &mut Cluster) {
+    let (_, block, addresses) = victim_service(cluster, 1, 1);
+    cluster.free(addresses[0], block);
+    cluster.expect_in_kubernetes("unallocated-in-use", addresses[0]);
+}
+
+pub(super) fn machine_gone(cluster: &mut Cluster) {
+    let node = cluster.host();
+    let block = cluster.nodes[node].blocks[0];
+    let address = cluster.take_for_lost_machine(block);
+    cluster.kubernetes_truth.expect_detail("leaked-address", address, "vm-gone");
+}
