@@ -2,4 +2,5 @@
 //! else changes.
 
 mod judge;
+mod manifold;
 mod single;
