@@ -102,7 +102,7 @@ impl Serialize for Subject {
 }
 
 /// One finding.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Finding {
     /// Its kind.
     pub code: Code,
@@ -115,12 +115,28 @@ pub struct Finding {
     /// How it is known.
     pub evidence: Evidence,
     /// The nodes that it concerns, for `--node`.
-    #[serde(skip)]
     pub nodes: Vec<String>,
     /// The objects that a half-done Calico operation could be about to change. Empty where no such
     /// operation explains the finding, so that it stands at once.
-    #[serde(skip)]
     pub behind: Vec<Key>,
+}
+
+impl Serialize for Finding {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        use serde::ser::SerializeStruct;
+        let repair = self.remedy().map(|remedy| format!("calipam {remedy}"));
+        let mut object = serializer.serialize_struct("Finding", 5 + usize::from(repair.is_some()))?;
+        object.serialize_field("code", &self.code)?;
+        object.serialize_field("severity", &self.severity)?;
+        object.serialize_field("subject", &self.subject)?;
+        object.serialize_field("message", &self.message)?;
+        object.serialize_field("evidence", &self.evidence)?;
+        match &repair {
+            Some(command) => object.serialize_field("repair", command)?,
+            None => object.skip_field("repair")?,
+        }
+        object.end()
+    }
 }
 
 impl Finding {

@@ -8,6 +8,7 @@ mod code;
 mod finding;
 pub mod index;
 pub mod record;
+mod remedy;
 mod report;
 mod rules;
 mod settle;
@@ -22,6 +23,7 @@ use jiff::SignedDuration;
 
 pub use self::code::{Code, Severity, UnknownCode};
 pub use self::finding::*;
+pub use self::remedy::Remedy;
 pub use self::report::{ClusterIdentity, Counts, Filter, Report};
 pub use self::settle::{revisions, settle, suspects};
 use crate::index::Index;

@@ -13,14 +13,7 @@ use crate::exit::Failure;
 /// # Errors
 /// Where a node or pool does not exist: a misspelt name would look like a clean cluster.
 pub fn filter(args: &CheckArgs, ignore: Vec<(Code, String)>, snapshot: &Snapshot) -> Result<Filter, Failure> {
-    for node in &args.nodes {
-        if !knows_node(snapshot, node) {
-            return Err(Failure::NotFound {
-                message: format!("nothing names a node {node:?}"),
-                hint: Some("`calipam show --nodes` lists nodes and what they hold".into()),
-            });
-        }
-    }
+    args.nodes.iter().try_for_each(|node| known_node(snapshot, node))?;
     let pools = args.pools.iter().map(|name| pool(snapshot, name)).collect::<Result<_, _>>()?;
     Ok(Filter {
         rules: args.rules.clone(),
@@ -31,7 +24,20 @@ pub fn filter(args: &CheckArgs, ignore: Vec<(Code, String)>, snapshot: &Snapshot
     })
 }
 
-/// True where a node exists, or something is left of it.
+/// A node that exists, or of which something is left.
+///
+/// # Errors
+/// Where nothing names it.
+pub fn known_node(snapshot: &Snapshot, node: &str) -> Result<(), Failure> {
+    if knows_node(snapshot, node) {
+        return Ok(());
+    }
+    Err(Failure::NotFound {
+        message: format!("nothing names a node {node:?}"),
+        hint: Some("`calipam show --nodes` lists nodes and what they hold".into()),
+    })
+}
+
 fn knows_node(snapshot: &Snapshot, name: &str) -> bool {
     let owns = |owner: Option<&BlockOwner>| owner.and_then(BlockOwner::host).is_some_and(|host| host == name);
     snapshot.nodes.iter().any(|node| node.value.name == name)
@@ -41,7 +47,10 @@ fn knows_node(snapshot: &Snapshot, name: &str) -> bool {
 }
 
 /// The CIDR of a pool by its name, or a CIDR itself.
-fn pool(snapshot: &Snapshot, name: &str) -> Result<IpNet, Failure> {
+///
+/// # Errors
+/// Where there is no such pool.
+pub fn pool(snapshot: &Snapshot, name: &str) -> Result<IpNet, Failure> {
     if let Some(pool) = snapshot.pools.iter().find(|pool| pool.value.name == name) {
         return Ok(pool.value.cidr);
     }

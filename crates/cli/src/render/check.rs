@@ -1,9 +1,9 @@
 //! What `check` prints.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
 
-use calipam_check::{Code, Finding, Report, Severity};
+use calipam_check::{Code, Finding, Remedy, Report, Severity};
 use calipam_model::snapshot::Source;
 use comfy_table::Color;
 
@@ -159,7 +159,33 @@ fn hints(report: &Report, console: &Console) {
         console.hint(&format!("see them all with `-o wide`, or one kind with `--rule {}`", worst.code));
     }
     console.hint(&format!("what it means and what to do: `calipam explain {}`", worst.code));
+    for remedy in remedies(report) {
+        console.hint(&format!("{}: `calipam {remedy}`", remedy.purpose()));
+    }
     if !report.settled && !report.findings.iter().all(|finding| finding.behind.is_empty()) {
         console.hint("this is a single look: a change that Calico was just making can be among the findings");
     }
+}
+
+/// What repairs the findings, each once. Where several blocks are to be rebuilt, that is a rebuild of all; of
+/// several nodes or addresses one stands for the others.
+fn remedies(report: &Report) -> BTreeSet<Remedy> {
+    let all: BTreeSet<Remedy> = report.findings.iter().filter_map(Finding::remedy).collect();
+    let first = |wanted: fn(&Remedy) -> bool| all.iter().find(|remedy| wanted(remedy)).cloned();
+    let mut shown: BTreeSet<Remedy> = [
+        first(|r| *r == Remedy::ReleaseLeaked),
+        first(|r| *r == Remedy::ReleaseOrphanHandles),
+        first(|r| matches!(r, Remedy::ReleaseNode(_))),
+        first(|r| matches!(r, Remedy::ReleaseAddress(_))),
+    ]
+    .into_iter()
+    .flatten()
+    .collect();
+    let mut rebuilds = all.iter().filter(|r| matches!(r, Remedy::RebuildBlock(_) | Remedy::Rebuild));
+    match (rebuilds.next(), rebuilds.next()) {
+        (Some(only), None) => drop(shown.insert(only.clone())),
+        (Some(_), Some(_)) => drop(shown.insert(Remedy::Rebuild)),
+        _ => {}
+    }
+    shown
 }

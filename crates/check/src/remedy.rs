@@ -1,0 +1,115 @@
+//! What repairs a finding.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::net::IpAddr;
+
+use calipam_model::IpNet;
+
+use crate::code::{Code, Severity};
+use crate::finding::{Evidence, Finding, Subject};
+
+/// A command that repairs a finding, or says in its plan what a person has to decide first. Findings without one
+/// are about something that calipam does not write: pools, configuration, pods, services.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Remedy {
+    /// Release every leaked address whose record says whose it was.
+    ReleaseLeaked,
+    /// Release everything of a node that is gone.
+    ReleaseNode(String),
+    /// Delete every handle that no allocation refers to.
+    ReleaseOrphanHandles,
+    /// Release this address.
+    ReleaseAddress(IpAddr),
+    /// Rebuild this block, its handles and its affinities.
+    RebuildBlock(IpNet),
+    /// Rebuild everything.
+    Rebuild,
+}
+
+impl Remedy {
+    /// What it does, in words.
+    pub fn purpose(&self) -> &'static str {
+        match self {
+            Self::ReleaseLeaked => "release what leaked",
+            Self::ReleaseNode(_) => "release what a node that is gone holds",
+            Self::ReleaseOrphanHandles => "delete the orphan handles",
+            Self::ReleaseAddress(_) => "release an address once you know that nobody uses it",
+            Self::RebuildBlock(_) | Self::Rebuild => "see what a rebuild would change",
+        }
+    }
+}
+
+impl fmt::Display for Remedy {
+    /// The command, without the name of the program.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::ReleaseLeaked => f.write_str("release --leaked"),
+            Self::ReleaseNode(node) => write!(f, "release --node {node}"),
+            Self::ReleaseOrphanHandles => f.write_str("release --orphan-handles"),
+            Self::ReleaseAddress(address) => write!(f, "release --ip {address}"),
+            Self::RebuildBlock(cidr) => write!(f, "rebuild --block {cidr}"),
+            Self::Rebuild => f.write_str("rebuild"),
+        }
+    }
+}
+
+impl Finding {
+    /// What repairs it, where a command does.
+    pub fn remedy(&self) -> Option<Remedy> {
+        match (self.code, &self.subject) {
+            // The record does not say whose it was: a person has to.
+            (Code::LeakedAddress, Subject::Address(address)) if self.severity == Severity::Warning => {
+                Some(Remedy::ReleaseAddress(*address))
+            }
+            (Code::LeakedAddress, _) => Some(Remedy::ReleaseLeaked),
+            (Code::ServiceAddressExtra, Subject::Address(address)) => Some(Remedy::ReleaseAddress(*address)),
+            (Code::OrphanHandle, _) => Some(Remedy::ReleaseOrphanHandles),
+            (Code::AffinityOfMissingNode, Subject::Affinity { node, .. }) => {
+                Some(Remedy::ReleaseNode(node.clone()))
+            }
+            (Code::BlockOfMissingNode, _) => self.owning_node().map(Remedy::ReleaseNode),
+            (code, _) if is_rebuilt(code) => Some(self.rebuild()),
+            _ => None,
+        }
+    }
+
+    fn owning_node(&self) -> Option<String> {
+        let Evidence::Block(evidence) = &self.evidence else { return None };
+        evidence.owner.as_deref()?.strip_prefix("host:").map(str::to_owned)
+    }
+
+    /// The rebuild of the one block that it is about; of everything where there are several, or none yet.
+    fn rebuild(&self) -> Remedy {
+        let blocks: BTreeSet<String> = match (&self.subject, &self.evidence) {
+            (Subject::Block(cidr) | Subject::Affinity { cidr, .. }, _) => return Remedy::RebuildBlock(*cidr),
+            (_, Evidence::Address(evidence)) => evidence.records.iter().map(|r| r.block.clone()).collect(),
+            (_, Evidence::Handle(evidence)) => evidence.blocks.iter().map(|b| b.block.clone()).collect(),
+            _ => BTreeSet::new(),
+        };
+        let mut blocks = blocks.into_iter().filter_map(|block| block.parse().ok());
+        match (blocks.next(), blocks.next()) {
+            (Some(only), None) => Remedy::RebuildBlock(only),
+            _ => Remedy::Rebuild,
+        }
+    }
+}
+
+/// True for what a rebuild mends, or of which its plan says what stands in the way.
+fn is_rebuilt(code: Code) -> bool {
+    matches!(
+        code,
+        Code::UnallocatedInUse
+            | Code::OwnerMismatch
+            | Code::CorruptBlock
+            | Code::EmptyUnownedBlock
+            | Code::BlockWithoutAffinity
+            | Code::AffinityBlockMismatch
+            | Code::AffinityConflict
+            | Code::UnsettledAffinity
+            | Code::AffinityLabels
+            | Code::MissingHandle
+            | Code::HandleCount
+            | Code::HalfDeleted
+    )
+}
