@@ -21,4 +21,5 @@ mod pod_states;
 mod program;
 mod pty;
 mod show;
+mod stories;
 mod terminal;

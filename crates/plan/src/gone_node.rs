@@ -22,7 +22,7 @@ pub(crate) fn disown(action: &mut Action, block: IpNet, node: &str) {
     action.changes.push(Change {
         action: Verb::SetBlockOwner,
         subject: Subject::Block(block),
-        detail: format!("to none: {node} does not exist; an empty block is deleted"),
+        detail: format!("to none: {node} does not exist; the block goes with its last address"),
         repairs: vec![(Code::BlockOfMissingNode, Subject::Block(block))],
     });
 }

@@ -1,0 +1,50 @@
+//! A script has released addresses that were in use: one was given out again, others will be.
+
+use calipam_testkit::cluster::Fault;
+
+use super::*;
+
+#[test]
+fn two_pods_with_one_address() {
+    let mut cluster = Cluster::plain(ClusterSpec::new(12).v4_only().at(Timestamp::now()), 3, 4);
+    cluster.inject(Fault::DuplicatePods, 1);
+    cluster.inject(Fault::UnallocatedFreed, 2);
+    let etcd = Etcd::start().unwrap();
+    cluster.write_to_etcd(&etcd.endpoint()).unwrap();
+    let mut story = Story::begin(etcd);
+
+    assert_eq!(story.tell("calipam check").code, 1);
+    let address = subject(&cluster, "duplicate-address");
+    let shown = story.tell(&format!("calipam show --ip {address} --all-owners"));
+    let lost: std::net::IpAddr = subject(&cluster, "unallocated-in-use").parse().unwrap();
+    let block = cluster.blocks().find(|block| block.cidr.contains(&lost)).unwrap().cidr;
+    assert_eq!(story.tell(&format!("calipam rebuild --block {block}")).code, 1, "the duplicate is skipped");
+    let rebuild = format!("calipam rebuild --block {block} --apply --endpoints-only --yes");
+    assert_eq!(story.tell(&rebuild).code, 1);
+
+    // Of the two, the pod goes for which the block does not record the address.
+    let recorded = shown.stdout.lines().find(|line| line.starts_with("Recorded")).unwrap();
+    let is_intruder = |living: &Living| {
+        let name = format!("{}/{}", living.namespace, living.pod);
+        shown.stdout.contains(&name) && !recorded.contains(&name)
+    };
+    delete_pod(&mut story, &endpoints(&cluster).into_iter().find(is_intruder).unwrap());
+    let clean = story.tell("calipam check");
+    assert_eq!((clean.code, clean.stdout.contains("No findings")), (0, true), "{clean:?}");
+    check_document("duplicate", &story.told);
+}
+
+fn subject(cluster: &Cluster, code: &str) -> String {
+    cluster.truth().iter().find(|f| f.code == code).expect("the fault was injected").subject
+}
+
+/// `kubectl delete pod`: the CNI plugin deletes the endpoint and releases the handle. Here calipam stands in for it.
+fn delete_pod(story: &mut Story, living: &Living) {
+    let Living { key, namespace, pod, handle } = living;
+    story.told.push(format!("$ kubectl delete pod --namespace {namespace} {pod}\npod \"{pod}\" deleted\n"));
+    let key = key.clone();
+    let deleted = story.etcd().with_client(async move |mut client| client.delete(key, None).await);
+    assert_eq!(deleted.unwrap().deleted(), 1);
+    let released = story.run(&["release", "--handle", handle, "--grace", "0", "--settle", "0", "--yes"]);
+    assert_eq!(released.code, 0, "{released:?}");
+}

@@ -1,0 +1,36 @@
+//! The stories of `docs/repair.md`, from the first command to the last, and that the document shows what they print.
+
+mod document;
+mod duplicate;
+mod node_crash;
+mod transcript;
+
+use calipam_testkit::cluster::{Cluster, ClusterSpec, Object};
+use calipam_testkit::servers::Etcd;
+use jiff::Timestamp;
+
+use self::document::check_document;
+use self::transcript::Story;
+
+/// Keys of the workload endpoints, with namespace, pod and handle.
+fn endpoints(cluster: &Cluster) -> Vec<Living> {
+    let keys = cluster.keys().filter_map(|key| std::str::from_utf8(key).ok());
+    let living = |key: &str| match cluster.get(key) {
+        Some(Object::Endpoint(endpoint)) => Some(Living {
+            key: key.to_owned(),
+            namespace: endpoint.metadata.namespace.clone(),
+            pod: endpoint.spec.pod.clone(),
+            handle: format!("k8s-pod-network.{}", endpoint.spec.container_id),
+        }),
+        _ => None,
+    };
+    keys.filter_map(living).collect()
+}
+
+/// A pod that runs.
+struct Living {
+    key: String,
+    namespace: String,
+    pod: String,
+    handle: String,
+}

@@ -1,0 +1,87 @@
+//! Commands of a story, what they print, and what of that differs from run to run.
+
+use std::process::Stdio;
+
+use calipam_testkit::servers::Etcd;
+use tempfile::TempDir;
+
+use crate::cli::program::{Run, command};
+
+/// What stands for the etcd of the test.
+const ENDPOINT: &str = "https://10.0.0.5:2379";
+/// What stands for the journals of the test.
+const JOURNAL: &str = "~/.local/state/calipam/20261121T101500.123Z-0f0e1d2c-4711.journal";
+
+/// A story that is being told.
+pub struct Story {
+    etcd: Etcd,
+    home: TempDir,
+    kubeconfig: Option<String>,
+    journal: Option<String>,
+    /// Each command with its output, as the document shows it.
+    pub told: Vec<String>,
+}
+
+impl Story {
+    /// A story about the cluster in an etcd.
+    pub fn begin(etcd: Etcd) -> Self {
+        let home = tempfile::tempdir().unwrap();
+        Self { etcd, home, kubeconfig: None, journal: None, told: Vec::new() }
+    }
+
+    /// The pods of the cluster are in a Kubernetes.
+    pub fn with_kubeconfig(mut self, path: &str) -> Self {
+        self.kubeconfig = Some(path.to_owned());
+        self
+    }
+
+    /// The etcd.
+    pub fn etcd(&self) -> &Etcd {
+        &self.etcd
+    }
+
+    /// Runs a line as a reader types it, and notes it with its output.
+    pub fn tell(&mut self, line: &str) -> Run {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        assert_eq!(words[0], "calipam", "{line}");
+        let journal = self.journal.clone().unwrap_or_default();
+        let given = words[1..].iter().map(|word| if *word == JOURNAL { journal.as_str() } else { word });
+        let run = self.run(&given.collect::<Vec<_>>());
+        if let Some(path) = run.stderr.split("`calipam undo ").nth(1).and_then(|rest| rest.split('`').next())
+        {
+            self.journal = Some(path.to_owned());
+        }
+        self.told.push(format!("$ {line}\n{}{}", self.mask(&run.stdout), self.mask(&run.stderr)));
+        run
+    }
+
+    /// Runs the program without telling of it.
+    pub fn run(&self, arguments: &[&str]) -> Run {
+        let mut command = command(env!("CARGO_BIN_EXE_calipam"));
+        command.args(arguments).env("ETCD_ENDPOINTS", self.etcd.endpoint()).env("HOME", self.home.path());
+        if let Some(path) = &self.kubeconfig {
+            command.env("KUBECONFIG", path);
+        }
+        Run::of(command.stdin(Stdio::null()).output().expect("the program starts"))
+    }
+
+    fn mask(&self, text: &str) -> String {
+        let mut masked = text.replace(&self.etcd.endpoint(), ENDPOINT);
+        if let Some(journal) = &self.journal {
+            masked = masked.replace(journal, JOURNAL);
+        }
+        let revision = |line: &str| match line.split_once(" · revision ") {
+            Some((before, rest)) => {
+                let after = rest.trim_start_matches(|c: char| c.is_ascii_digit());
+                format!("{before} · revision 48250{after}")
+            }
+            None => match line.split_once("` of 20") {
+                Some((before, _)) if line.starts_with("Undoing ") => {
+                    format!("{before}` of 2026-11-21T10:15:00.123Z")
+                }
+                _ => line.to_owned(),
+            },
+        };
+        masked.lines().map(|line| revision(line) + "\n").collect()
+    }
+}
