@@ -6,7 +6,7 @@ use super::*;
 
 #[test]
 fn two_pods_with_one_address() {
-    let mut cluster = Cluster::plain(ClusterSpec::new(12).v4_only().at(Timestamp::now()), 3, 4);
+    let mut cluster = Cluster::plain(ClusterSpec::new(12).v4_only(), 3, 4);
     cluster.inject(Fault::DuplicatePods, 1);
     cluster.inject(Fault::UnallocatedFreed, 2);
     let etcd = Etcd::start().unwrap();

@@ -7,7 +7,6 @@ mod transcript;
 
 use calipam_testkit::cluster::{Cluster, ClusterSpec, Object};
 use calipam_testkit::servers::Etcd;
-use jiff::Timestamp;
 
 use self::document::check_document;
 use self::transcript::Story;

@@ -6,7 +6,7 @@ use super::*;
 
 #[test]
 fn after_a_node_crash() {
-    let mut cluster = Cluster::plain(ClusterSpec::new(11).v4_only().at(Timestamp::now()), 3, 4);
+    let mut cluster = Cluster::plain(ClusterSpec::new(11).v4_only(), 3, 4);
     cluster.inject(Fault::NodeGone, 1);
     let etcd = Etcd::start().unwrap();
     cluster.write_to_etcd(&etcd.endpoint()).unwrap();

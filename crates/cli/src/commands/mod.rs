@@ -7,6 +7,7 @@ mod explain;
 mod export;
 mod ignore;
 mod install_links;
+mod rebuild;
 mod release;
 mod repair;
 mod selection;
@@ -32,7 +33,7 @@ pub fn run(cli: Cli, applet: Applet, console: &Console) -> Result<Outcome, Failu
         Command::Check(args) => check::run(&args, &global, console),
         Command::Show(args) => show::run(&args, &global, console),
         Command::Release(args) => release::run(&args, &global, console),
-        Command::Rebuild(_) => Err(Failure::usage("later")),
+        Command::Rebuild(args) => rebuild::run(&args, &global, console),
         Command::Undo(args) => undo::run(&args, &global, console),
         Command::Export(args) => export::run(&args, &global, console),
         Command::Explain(args) => explain::run(&args, console),

@@ -9,8 +9,8 @@ use calipam_datastore::Datastore;
 use calipam_model::snapshot::Snapshot;
 use calipam_plan::Plan;
 use calipam_plan::rebuild::{self, Request};
-use jiff::Timestamp;
 
+use super::release::cooldown;
 use super::repair::{Looks, carry_out, outcome, plan};
 use super::selection;
 use crate::args::{Global, RebuildArgs};
@@ -27,7 +27,6 @@ use crate::{connect, render};
 pub fn run(args: &RebuildArgs, global: &Global, console: &Console) -> Result<Outcome, Failure> {
     connect::block_on(async {
         let datastore = connect::open(global, console).await?;
-        let holds_cooldown = datastore.holds_cooldown().await?;
         let looks = Looks {
             options: Options { grace: args.judgement.grace, ..Options::default() },
             settle: args.judgement.settle,
@@ -35,8 +34,7 @@ pub fn run(args: &RebuildArgs, global: &Global, console: &Console) -> Result<Out
             reported: &|snapshot| may_apply(args, &datastore, snapshot).map(|()| Vec::new()),
             planner: &|basis, sightings| {
                 let request = request(args, basis.snapshot)?;
-                let cooldown = super::release::cooldown(basis.snapshot, holds_cooldown);
-                Ok(rebuild::plan(basis, &request, sightings, cooldown))
+                Ok(rebuild::plan(basis, &request, sightings, cooldown(basis.snapshot)))
             },
             planned: &|snapshot, plan| write_files(args, snapshot, plan, console),
         };
@@ -77,7 +75,8 @@ fn request(args: &RebuildArgs, snapshot: &Snapshot) -> Result<Request, Failure> 
 
 /// After an etcd was restored from a backup, its endpoints are as old as its blocks: only pods tell what runs.
 fn may_apply(args: &RebuildArgs, datastore: &Datastore, snapshot: &Snapshot) -> Result<(), Failure> {
-    if !args.apply || args.endpoints_only || !datastore.is_live() || !rebuild::needs_endpoints_only(snapshot) {
+    if !args.apply || args.endpoints_only || !datastore.is_live() || !rebuild::needs_endpoints_only(snapshot)
+    {
         return Ok(());
     }
     Err(Failure::Refused {
@@ -90,11 +89,20 @@ fn may_apply(args: &RebuildArgs, datastore: &Datastore, snapshot: &Snapshot) -> 
 }
 
 /// Writes each block before and after into a file of its own.
-fn write_files(args: &RebuildArgs, snapshot: &Snapshot, plan: &Plan, console: &Console) -> Result<(), Failure> {
+fn write_files(
+    args: &RebuildArgs,
+    snapshot: &Snapshot,
+    plan: &Plan,
+    console: &Console,
+) -> Result<(), Failure> {
     let Some(directory) = &args.output_dir else { return Ok(()) };
     let failed = |doing: String| move |error| Failure::Io { doing, error };
     fs::create_dir_all(directory).map_err(failed(format!("create {}", quoted(directory))))?;
-    let files = rebuild::block_files(snapshot, plan, Timestamp::now());
+    let files =
+        rebuild::block_files(snapshot, plan, snapshot.taken_at).map_err(|error| Failure::Refused {
+            message: format!("the plan was tried in memory and refused: {error}"),
+            hint: Some("nothing was changed; please report this: it is a mistake in calipam".into()),
+        })?;
     for file in &files {
         let path = directory.join(&file.name);
         let content = BTreeMap::from([("before", &file.before), ("after", &file.after)]);

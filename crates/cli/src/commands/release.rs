@@ -5,7 +5,7 @@ use std::path::Path;
 
 use calipam_check::Options;
 use calipam_datastore::Datastore;
-use calipam_model::snapshot::Snapshot;
+use calipam_model::snapshot::{DatastoreKind, Snapshot};
 use calipam_plan::release::{self, ReadReport, Request, Sightings, objections, read_report};
 use jiff::Timestamp;
 
@@ -161,5 +161,8 @@ fn read_file(path: &Path, snapshot: &Snapshot, locked: bool) -> Result<ReadRepor
 
 /// Seconds for which the cluster lets released addresses cool down.
 pub fn cooldown(snapshot: &Snapshot) -> i64 {
+    if snapshot.datastore == DatastoreKind::Kubernetes {
+        return 0;
+    }
     snapshot.effective_ipam_config().map_or(0, |config| config.cooldown_seconds.max(0))
 }

@@ -82,7 +82,8 @@ fn try_out(sight: Sight, plan: Plan, looks: &Looks<'_>) -> Result<Plan, Failure>
                 .into(),
         ),
     };
-    let after = simulate(snapshot, &plan, Timestamp::now()).map_err(|error| refused(error.to_string()))?;
+    let now = snapshot.taken_at;
+    let after = simulate(snapshot, &plan, now).map_err(|error| refused(error.to_string()))?;
     let later = check(&after, &looks.options);
     std::mem::forget(after);
     // What had not settled is found in the simulated data, too, and is nothing new there.
