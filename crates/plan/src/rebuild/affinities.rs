@@ -12,7 +12,7 @@ use calipam_model::snapshot::Versioned;
 use super::blocks::may_live;
 use super::desk::{Desk, action, change};
 use crate::basis::Basis;
-use crate::plan::{Change, Verb};
+use crate::plan::{Action, Change, Verb};
 use crate::skipped::SkipReason;
 
 /// Codes of findings whose subject is an affinity, and that a rebuild may repair.
@@ -186,7 +186,19 @@ fn with_touch(desk: &mut Desk<'_, '_>, key: &AffinityKey, edit: Edit, what: Chan
         return;
     };
     let touch = Edit::Block(key.cidr, BlockEdit::Touch(block.revision.clone()));
-    desk.early.push(action(reason, vec![touch, edit], Vec::new(), what));
+    let mut made = action(reason, vec![touch, edit], Vec::new(), what);
+    // Stale affinities of others go in the same step, and first: two nodes must not hold one block.
+    let is_stale = |other: &mut Action| {
+        let edits = &other.step.edits;
+        edits.len() == 1
+            && matches!(&edits[0], Edit::Affinity(k, AffinityEdit::Delete(_)) if k.cidr == key.cidr)
+    };
+    for stale in desk.early.extract_if(.., is_stale) {
+        made.step.edits.splice(0..0, stale.step.edits);
+        made.step.evidence.extend(stale.step.evidence);
+        made.changes.extend(stale.changes);
+    }
+    desk.early.push(made);
 }
 
 /// Several nodes with an affinity for one block: repaired where all but one go.

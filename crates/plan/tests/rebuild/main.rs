@@ -4,3 +4,4 @@
 mod judge;
 mod manifold;
 mod single;
+mod steps;

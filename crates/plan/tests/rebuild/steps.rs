@@ -1,0 +1,189 @@
+//! The steps of a plan as the executor takes them: some are abandoned, and Kubernetes writes object by object.
+
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+
+use calipam_check::index::Index;
+use calipam_check::{Code, Options, Severity, Subject, check};
+use calipam_model::edit::{AffinityEdit, BlockEdit, Edit, Expect, HandleEdit, Step};
+use calipam_model::key::Key;
+use calipam_model::snapshot::Snapshot;
+use calipam_plan::rebuild::Request;
+use calipam_plan::{Action, Plan, simulate};
+use calipam_testkit::cluster::rng::Rng;
+use calipam_testkit::cluster::{Cluster, ClusterSpec};
+
+use crate::judge::planned;
+
+/// A cluster with all faults, and the plan for it.
+fn manifold(seed: u64) -> (Snapshot, Plan) {
+    let snapshot = Cluster::all_faults(ClusterSpec::new(seed), 1).snapshot();
+    let report = check(&snapshot, &Options::default());
+    let plan = planned(&snapshot, &report, &Request::default());
+    (snapshot, plan)
+}
+
+/// True for an edit that is made on one version of an object only.
+fn is_guarded(edit: &Edit) -> bool {
+    match edit {
+        Edit::Block(_, edit) => matches!(
+            edit,
+            BlockEdit::Create(_) | BlockEdit::Replace(..) | BlockEdit::Delete(_) | BlockEdit::Touch(_)
+        ),
+        Edit::Handle(_, edit) => !matches!(edit, HandleEdit::Decrement(..) | HandleEdit::Increment(..)),
+        Edit::Affinity(_, AffinityEdit::Create(_) | AffinityEdit::Delete(_) | AffinityEdit::State(..)) => {
+            true
+        }
+    }
+}
+
+#[test]
+fn nothing_is_guarded_by_a_version_that_the_plan_itself_has_written() {
+    let (_, plan) = manifold(1);
+    let mut written: BTreeSet<Key> = BTreeSet::new();
+    for action in &plan.actions {
+        for edit in &action.step.edits {
+            // A half-deleted affinity goes before a new one comes: that is guarded by its absence.
+            let is_new = matches!(edit, Edit::Affinity(_, AffinityEdit::Create(_)));
+            let clash = is_guarded(edit) && written.contains(&edit.key()) && !is_new;
+            assert!(!clash, "{:?} in {}", edit.key(), action.step.reason);
+        }
+        written.extend(action.step.edits.iter().map(Edit::key));
+    }
+}
+
+#[test]
+fn evidence_never_names_what_the_plan_writes_and_never_contradicts_itself() {
+    let (snapshot, plan) = manifold(2);
+    let edits = plan.actions.iter().flat_map(|action| &action.step.edits);
+    let written: HashSet<Key> = edits.map(Edit::key).collect();
+    let mut expected: BTreeMap<Key, Expect> = BTreeMap::new();
+    let mut count = 0;
+    for (key, expect) in plan.actions.iter().flat_map(|action| &action.step.evidence) {
+        assert!(!written.contains(key), "{key} is evidence, and written");
+        let before = expected.entry(key.clone()).or_insert_with(|| expect.clone());
+        assert_eq!(before, expect, "{key}");
+        count += 1;
+    }
+    assert!(count > 40, "{count}");
+    let wanted = expected.keys().cloned().collect();
+    let found = calipam_check::revisions(&snapshot, &wanted);
+    for (key, expect) in &expected {
+        let now = found.get(key).map_or(Expect::Absent, |revision| Expect::At((*revision).clone()));
+        assert_eq!(*expect, now, "the evidence does not hold when it is planned: {key}");
+    }
+}
+
+#[test]
+fn blocks_of_many_addresses_are_written_in_several_steps() {
+    let mut cluster = Cluster::plain(ClusterSpec::new(4), 1, 0);
+    let pods: Vec<_> = (0..60).map(|_| cluster.add_pod_on(0)).collect();
+    // One stays, to show the name of the network.
+    for pod in &pods[1..] {
+        for (address, block) in &pod.addresses {
+            cluster.free(*address, *block);
+        }
+    }
+    let snapshot = cluster.snapshot();
+    let report = check(&snapshot, &Options::default());
+    let plan = planned(&snapshot, &report, &Request::default());
+    assert_eq!(plan.totals().addresses, 118);
+    assert!(plan.actions.len() > 2);
+    for Action { step, .. } in &plan.actions {
+        let keys: BTreeSet<Key> = step.edits.iter().map(Edit::key).collect();
+        assert!(keys.len() + step.evidence.len() <= 128, "{}", step.reason);
+    }
+    let after = simulate(snapshot, &plan, cluster.spec().now).unwrap();
+    assert_eq!(check(&after, &Options::default()).findings, []);
+}
+
+/// The plan with these steps, each with its reason.
+fn of_steps(plan: &Plan, steps: Vec<Step>) -> Plan {
+    let actions = steps.into_iter().map(|step| Action { step, changes: Vec::new() }).collect();
+    Plan { actions, ..plan.clone() }
+}
+
+/// What the steps make of the snapshot; one whose guards do not hold is abandoned, as the executor does.
+fn carry_out(snapshot: &Snapshot, plan: &Plan, steps: impl Iterator<Item = Step>) -> Snapshot {
+    let now = snapshot.taken_at;
+    let mut world = snapshot.clone();
+    for step in steps {
+        if let Ok(next) = simulate(world.clone(), &of_steps(plan, vec![step]), now) {
+            world = next;
+        }
+    }
+    world
+}
+
+/// Fails where an address in use is free that was not, or something has become worse than a warning.
+fn assert_no_harm(before: &Snapshot, plan: &Plan, after: &Snapshot, name: &str) {
+    let options = Options::default();
+    let known: HashSet<(Code, Subject)> = check(before, &options)
+        .findings
+        .into_iter()
+        .map(|finding| (finding.code, finding.subject))
+        .chain(plan.revealed.iter().cloned())
+        .collect();
+    // What is recorded at last may lie in a full pool, or in another node's block.
+    let told = [Code::BorrowedTunnelAddress];
+    let new: Vec<_> = check(after, &options)
+        .findings
+        .into_iter()
+        .filter(|finding| finding.severity < Severity::Warning && !told.contains(&finding.code))
+        .filter(|finding| !known.contains(&(finding.code, finding.subject.clone())))
+        .map(|finding| format!("{} {}: {}", finding.code, finding.subject, finding.message))
+        .collect();
+    assert!(new.is_empty(), "{name}: {new:#?}");
+    let (earlier, later) = (Index::new(before), Index::new(after));
+    for block in &earlier.blocks {
+        for allocation in block.sound.into_iter().flat_map(|sound| sound.allocations()) {
+            let used = !earlier.uses_of(allocation.address).is_empty();
+            let held = later.block(block.key).and_then(|b| b.sound?.allocation_of(allocation.address));
+            assert!(!used || held.is_some(), "{name}: {} is in use and was freed", allocation.address);
+        }
+    }
+}
+
+#[test]
+fn steps_that_are_abandoned_do_no_harm() {
+    let mut rng = Rng::new(77);
+    for seed in 0..2 {
+        let (snapshot, plan) = manifold(seed);
+        for round in 0..4 {
+            let steps: Vec<Step> = plan.actions.iter().map(|action| action.step.clone()).collect();
+            let kept = steps.into_iter().filter(|_| rng.below(3) > 0);
+            let after = carry_out(&snapshot, &plan, kept);
+            assert_no_harm(&snapshot, &plan, &after, &format!("seed {seed}, round {round}"));
+        }
+    }
+}
+
+/// The step object by object, as a datastore without transactions writes it, up to the first `count` of them.
+fn part_of(step: &Step, count: usize) -> Vec<Step> {
+    let mut parts: Vec<Step> = Vec::new();
+    for edit in &step.edits {
+        match parts.last_mut() {
+            Some(last) if last.edits[0].key() == edit.key() => last.edits.push(edit.clone()),
+            _ => parts.push(Step { edits: vec![edit.clone()], ..step.clone() }),
+        }
+    }
+    let keys: Vec<Key> = parts.iter().map(|part| part.edits[0].key()).collect();
+    let different: BTreeSet<&Key> = keys.iter().collect();
+    assert_eq!(keys.len(), different.len(), "edits of one object are apart in {}", step.reason);
+    parts.truncate(count);
+    parts
+}
+
+#[test]
+fn steps_that_break_off_between_two_objects_do_no_harm() {
+    let mut rng = Rng::new(78);
+    for seed in 3..6 {
+        let (snapshot, plan) = manifold(seed);
+        let mut parts = Vec::new();
+        for action in &plan.actions {
+            let all = action.step.edits.len() as u64;
+            parts.extend(part_of(&action.step, rng.below(all + 1) as usize));
+        }
+        let after = carry_out(&snapshot, &plan, parts.into_iter());
+        assert_no_harm(&snapshot, &plan, &after, &format!("seed {seed}"));
+    }
+}
