@@ -51,6 +51,8 @@ impl Default for Churn {
 pub struct ChurnLog {
     /// Pods started: addresses assigned.
     pub started: u64,
+    /// Of those, pods that were started again in a new sandbox, which counts as stopped, too.
+    pub restarted: u64,
     /// Pods stopped in whatever way: addresses released, but for those of `lost` pods.
     pub stopped: u64,
     /// Of those, pods that finished.
@@ -81,6 +83,7 @@ impl ChurnLog {
 
     fn add(&mut self, other: &Self) {
         self.started += other.started;
+        self.restarted += other.restarted;
         self.stopped += other.stopped;
         self.finished += other.finished;
         self.evicted += other.evicted;

@@ -85,7 +85,7 @@ impl Pods {
             Ending::Deleted => self.delete(&path, 30),
             Ending::Evicted => self.set_phase(&path, "Failed", Some("Evicted")),
             Ending::Finished if reports_early(holder) => self.set_phase(&path, "Succeeded", None),
-            Ending::Finished => Ok(()),
+            Ending::Finished | Ending::Restarted => Ok(()),
         }
     }
 
@@ -94,6 +94,7 @@ impl Pods {
         let path = path_of(holder);
         match ending {
             Ending::Deleted | Ending::Lost => return self.delete(&path, 0),
+            Ending::Restarted => return Ok(()),
             Ending::Finished if !reports_early(holder) => self.set_phase(&path, "Succeeded", None)?,
             Ending::Finished | Ending::Evicted => {}
         }

@@ -71,6 +71,8 @@ pub enum Ending {
     Finished,
     /// Its node runs short of something.
     Evicted,
+    /// Only its sandbox ends: the pod gets another one, with another handle.
+    Restarted,
     /// Its object is gone without its sandbox having been taken away, as after a crash of the node: it leaks.
     Lost,
 }

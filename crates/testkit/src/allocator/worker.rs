@@ -12,7 +12,7 @@ use super::ledger::{Ledger, Tenant, inspect};
 use super::store::{Ending, Result, Store};
 use super::{affinity, pod};
 use crate::cluster::rng::Rng;
-use crate::cluster::{ClusterSpec, Holder, pod_name};
+use crate::cluster::{ClusterSpec, Holder, PodName, pod_name};
 
 /// Pods of workers have numbers from here on, so that no two have one name.
 const FIRST_POD: u64 = 10_000_000;
@@ -105,6 +105,10 @@ impl<'w> Worker<'w> {
     fn start(&mut self, borrowed: bool) -> Result<()> {
         let holder = self.holder();
         self.store.others().announce(&holder)?;
+        self.give_address(holder, borrowed)
+    }
+
+    fn give_address(&mut self, holder: Holder, borrowed: bool) -> Result<()> {
         let Some((address, block)) = self.assign(&holder, borrowed)? else {
             return self.store.others().bury(&holder, Ending::Lost);
         };
@@ -147,6 +151,11 @@ impl<'w> Worker<'w> {
     fn holder(&mut self) -> Holder {
         let name = pod_name(self.next_pod);
         self.next_pod += 1;
+        self.in_sandbox(name)
+    }
+
+    /// A pod in a new sandbox.
+    fn in_sandbox(&mut self, name: PodName) -> Holder {
         let ages = self.churn.ages.clone();
         let age = ages.start + self.rng().below(ages.end.saturating_sub(ages.start).max(1));
         let container = self.rng().hex(64);
@@ -163,15 +172,22 @@ impl<'w> Worker<'w> {
         let place = self.rng().below(number) as usize;
         let holder = self.pods.swap_remove(place);
         let lost = self.rng().below(1000) < self.churn.leaks;
-        let ending = match self.rng().below(4) {
+        let ending = match self.rng().below(5) {
             _ if lost => Ending::Lost,
             0 => Ending::Finished,
             1 => Ending::Evicted,
+            2 => Ending::Restarted,
             _ => Ending::Deleted,
         };
         self.log.stopped += 1;
         match ending {
             Ending::Deleted => {}
+            Ending::Restarted => {
+                self.log.restarted += 1;
+                self.end(&holder, ending)?;
+                let holder = self.in_sandbox(holder.name);
+                return self.give_address(holder, false);
+            }
             Ending::Finished => self.log.finished += 1,
             Ending::Evicted => self.log.evicted += 1,
             Ending::Lost => self.log.lost += 1,

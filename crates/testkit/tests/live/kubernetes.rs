@@ -21,7 +21,7 @@ const SETTLE: Duration = Duration::from_secs(4);
 const READERS: usize = 3;
 /// Least readings, and least addresses assigned and released, that the test counts for.
 const MIN_READINGS: usize = 6;
-const MIN_OPERATIONS: u64 = 200;
+const MIN_OPERATIONS: u64 = 120;
 
 /// A cluster without pods.
 struct Scene {
@@ -105,7 +105,7 @@ async fn nothing_false_is_found(scene: Scene, seed: u64) {
         operations: 100_000,
         limit: Duration::from_secs(14),
         pause: Duration::from_millis(1),
-        leaks: 40,
+        leaks: 80,
         seed,
         ..Churn::default()
     };
@@ -147,7 +147,10 @@ async fn nothing_false_is_found(scene: Scene, seed: u64) {
         "{}, {log:?}",
         seen.readings
     );
-    assert!(log.finished > 5 && log.evicted > 5 && log.lost > 0 && log.claimed > 5, "{log:?}");
+    assert!(
+        log.finished.min(log.evicted).min(log.restarted) > 2 && log.lost > 0 && log.claimed > 5,
+        "{log:?}"
+    );
     assert!(
         seen.unsettled.difference(&expected).next().is_some(),
         "no reading fell between two writes: {log:?}"
