@@ -1,7 +1,9 @@
 //! Rebuilds, planned and simulated on generated clusters: what can be repaired is, the rest is said, and nothing
 //! else changes.
 
+mod corrupt;
 mod judge;
 mod manifold;
+mod scopes;
 mod single;
 mod steps;

@@ -1,7 +1,9 @@
 //! Which owner record belongs to which address of a corrupt block.
 
 use std::collections::BTreeSet;
+use std::net::IpAddr;
 
+use calipam_check::index::Owner;
 use calipam_check::record::Claim;
 use calipam_model::IpNet;
 use calipam_model::attributes::AttributeRef;
@@ -117,8 +119,11 @@ impl Sorter<'_, '_, '_> {
             if self.basis.context.index.uses_of(address).is_empty() {
                 continue;
             }
-            let is_right = |index: &&usize| is_users(self.basis, &self.records[**index], self.key, ordinal);
-            match unused.iter().find(is_right) {
+            let is_right = |index: &usize| is_users(self.basis, &self.records[*index], self.key, ordinal);
+            let right: Vec<usize> = unused.iter().copied().filter(is_right).collect();
+            // A node has several tunnels, and a pod may have had several sandboxes.
+            let exact = right.iter().find(|index| self.is_exact(**index, address));
+            match exact.or(right.first()) {
                 Some(index) => self.settle(ordinal, Slot::Held(*index)),
                 None => {
                     self.settle(ordinal, Slot::Free);
@@ -127,6 +132,20 @@ impl Sorter<'_, '_, '_> {
             }
         }
         lost
+    }
+
+    /// True where the record names the very tunnel or sandbox that uses the address.
+    fn is_exact(&self, record: usize, address: IpAddr) -> bool {
+        let index = &self.basis.context.index;
+        let record = &self.records[record];
+        let claim = Claim::of(record);
+        let handle = record.clean_handle().map(|handle| handle.to_string()).unwrap_or_default();
+        index.uses_of(address).iter().any(|used| match (used.owner, &claim) {
+            (Owner::Tunnel(_, used), Claim::Tunnel { kind, .. }) => used == *kind,
+            (owner, _) => index.workload(owner).is_some_and(|workload| {
+                !workload.container_id.is_empty() && handle.ends_with(&workload.container_id.to_string())
+            }),
+        })
     }
 
     /// Windows reserves always the same places.
