@@ -10,8 +10,9 @@ use super::client::KubeClient;
 use super::error::KubeError;
 use super::kinds;
 use super::list::Counter;
+use super::lists::lists;
 use super::narrow;
-use super::observe::{NO_MACHINES, lists, require, skip};
+use super::observe::{NO_MACHINES, require, skip};
 use crate::error::Result;
 use crate::observe::{Lookup, Narrow, ProgressFn};
 

@@ -10,8 +10,9 @@ use super::client::KubeClient;
 use super::items::Encoding;
 use super::kinds::Kind;
 use super::list::{Counter, Listed, Take};
+use super::lists::lists_in_order;
 use super::object::by_plural;
-use super::observe::{Plan, lists, plan};
+use super::observe::{Plan, plan};
 use crate::error::Result;
 use crate::export::{Header, Writer, write_line};
 use crate::observe::ProgressFn;
@@ -46,8 +47,7 @@ impl Take for Lines {
 pub(crate) async fn export(client: &Arc<KubeClient>, path: &Path, progress: &ProgressFn) -> Result<u64> {
     let Plan { first, second, coverage } = plan(client).await?;
     let counter = Counter::new(progress);
-    let first = lists::<Lines>(client, first, &counter).await?;
-    let second = lists::<Lines>(client, second, &counter).await?;
+    let (first, second) = lists_in_order::<Lines>(client, first, second, &counter).await?;
     let begin: Option<&Listed<Lines>> = first.first().or(second.first());
     let taken_at = begin.and_then(|listed| listed.date).unwrap_or_else(Timestamp::now).to_string();
     let revision = begin.map(|listed| listed.resource_version.clone()).unwrap_or_default();

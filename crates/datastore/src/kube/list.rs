@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use calipam_model::snapshot::Snapshot;
 use jiff::Timestamp;
+use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 
 use super::client::{Answer, KubeClient};
@@ -41,6 +42,10 @@ pub(super) struct Listed<T> {
     pub resource_version: String,
     /// The server's clock when the list began.
     pub date: Option<Timestamp>,
+    /// Number of objects.
+    pub items: u64,
+    /// The list had to be begun a second time.
+    pub begun_again: bool,
 }
 
 /// Counts what is read over all lists.
@@ -70,7 +75,7 @@ impl Counter {
     }
 
     /// Takes back what a list that begins again has counted.
-    fn forget(&self, items: u64) {
+    pub fn forget(&self, items: u64) {
         self.read.fetch_sub(items, Ordering::Relaxed);
     }
 }
@@ -84,26 +89,49 @@ pub(super) async fn list<T: Take>(
     kind: &Kind,
     counter: &Arc<Counter>,
 ) -> Result<Listed<T>> {
+    list_from(client, kind, counter, None).await
+}
+
+/// As [`list`]; tells as soon as it begins to arrive, when its revision is settled.
+///
+/// # Errors
+/// As [`list`].
+pub(super) async fn list_and_tell<T: Take>(
+    client: &Arc<KubeClient>,
+    kind: &Kind,
+    counter: &Arc<Counter>,
+    tell: oneshot::Sender<()>,
+) -> Result<Listed<T>> {
+    list_from(client, kind, counter, Some(tell)).await
+}
+
+async fn list_from<T: Take>(
+    client: &Arc<KubeClient>,
+    kind: &Kind,
+    counter: &Arc<Counter>,
+    mut tell: Option<oneshot::Sender<()>>,
+) -> Result<Listed<T>> {
     let mut attempt = 1;
     let mut limit = if client.api().whole_lists { 0 } else { PAGE };
+    let mut begun_again = false;
     loop {
-        let mut run =
-            Run { client, kind, counter, limit, listed: Listed::default(), items: 0, expected: false };
+        let listed = Listed { begun_again, ..Listed::default() };
+        let mut run = Run { client, kind, counter, limit, listed, expected: false, tell: &mut tell };
         match run.pages().await {
             Ok(()) => return Ok(run.listed),
             // A server or a proxy before it may not have the time for a long list.
             Err(KubeFailure::Broken(_) | KubeFailure::Server { code: 504, .. }) if limit == 0 => {
                 tracing::info!("{}: the list broke off, reading it in pages", kind.plural);
-                counter.forget(run.items);
                 limit = PAGE;
             }
             Err(KubeFailure::Gone) if attempt < ATTEMPTS => {
                 tracing::info!("{}: the revision was compacted, reading again from the start", kind.plural);
-                counter.forget(run.items);
                 attempt += 1;
             }
             Err(failure) => return Err(client.error(kind.plural, failure)),
         }
+        counter.forget(run.listed.items);
+        begun_again = true;
     }
 }
 
@@ -115,8 +143,9 @@ struct Run<'r, T> {
     /// Items of one page; 0 for all at once.
     limit: u64,
     listed: Listed<T>,
-    items: u64,
     expected: bool,
+    /// Who waits for the list to begin.
+    tell: &'r mut Option<oneshot::Sender<()>>,
 }
 
 impl<T: Take> Run<'_, T> {
@@ -146,6 +175,10 @@ impl<T: Take> Run<'_, T> {
         let encoding = answer.encoding();
         let mut reader = ItemReader::new(encoding);
         while let Some(piece) = answer.piece().await? {
+            if let Some(tell) = self.tell.take() {
+                // Nobody listens where another list has failed.
+                let _ = tell.send(());
+            }
             let (taken, kind) = (&mut self.listed.taken, self.kind);
             let mut items = 0;
             let fed = reader.feed(&piece, &mut |item| {
@@ -162,7 +195,7 @@ impl<T: Take> Run<'_, T> {
                 self.expect(meta.remaining);
                 ahead.spawn(async move { client.get(&path, accept).await });
             }
-            self.items += items;
+            self.listed.items += items;
             self.counter.add(items);
         }
         let meta = reader.finish().map_err(KubeFailure::Broken)?;

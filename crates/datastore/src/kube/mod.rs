@@ -16,6 +16,7 @@ mod file;
 mod items;
 mod kinds;
 mod list;
+mod lists;
 mod narrow;
 mod object;
 mod observe;

@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use calipam_model::snapshot::{Coverage, DatastoreKind, Snapshot, Source};
 use jiff::Timestamp;
-use tokio::task::JoinSet;
 
 use super::client::KubeClient;
-use super::error::{KubeError, KubeFailure, Permission};
+use super::error::{KubeError, Permission};
 use super::kinds::{self, Kind};
-use super::list::{Counter, Listed, Take, list};
+use super::list::Counter;
+use super::lists::lists_in_order;
 use super::permission;
 use crate::error::Result;
 use crate::observe::ProgressFn;
@@ -23,7 +23,7 @@ pub(super) const NO_MACHINES: &str = "KubeVirt is not installed";
 pub(super) struct Plan {
     /// What records addresses, and configuration.
     pub first: Vec<Kind>,
-    /// What uses addresses. It is read afterwards, so that an address that is given out meanwhile is not taken for a leak.
+    /// What uses addresses. It is read as it is after that, so that an address that is given out meanwhile is not taken for a leak.
     pub second: Vec<Kind>,
     /// Which sources are read, and why others are not.
     pub coverage: Snapshot,
@@ -62,8 +62,7 @@ pub(super) async fn plan(client: &Arc<KubeClient>) -> Result<Plan> {
 pub(crate) async fn observe(client: &Arc<KubeClient>, progress: &ProgressFn) -> Result<Snapshot> {
     let Plan { first, second, coverage: mut snapshot } = plan(client).await?;
     let counter = Counter::new(progress);
-    let first = lists::<Snapshot>(client, first, &counter).await?;
-    let second = lists::<Snapshot>(client, second, &counter).await?;
+    let (first, second) = lists_in_order::<Snapshot>(client, first, second, &counter).await?;
     let begin = first.first().or(second.first());
     snapshot.datastore = DatastoreKind::Kubernetes;
     snapshot.location = client.server().to_owned();
@@ -91,31 +90,4 @@ pub(super) async fn require(client: &Arc<KubeClient>, kinds: impl Iterator<Item 
         })
         .collect();
     client.permitted.get_or_try_init(|| permission::require(client, permissions)).await.map(drop)
-}
-
-/// Reads kinds at the same time; gives the lists in the order of the kinds.
-///
-/// # Errors
-/// Where one of them cannot be read whole.
-pub(super) async fn lists<T: Take>(
-    client: &Arc<KubeClient>,
-    kinds: Vec<Kind>,
-    counter: &Arc<Counter>,
-) -> Result<Vec<Listed<T>>> {
-    let mut running = JoinSet::new();
-    let mut lists: Vec<Listed<T>> = kinds.iter().map(|_| Listed::default()).collect();
-    for (place, kind) in kinds.into_iter().enumerate() {
-        let (client, counter) = (Arc::clone(client), Arc::clone(counter));
-        running.spawn(async move { list(&client, &kind, &counter).await.map(|listed| (place, listed)) });
-    }
-    while let Some(ended) = running.join_next().await {
-        match ended {
-            Ok(result) => {
-                let (place, listed) = result?;
-                lists[place] = listed;
-            }
-            Err(lost) => return Err(client.error("everything", KubeFailure::Other(lost.to_string()))),
-        }
-    }
-    Ok(lists)
 }

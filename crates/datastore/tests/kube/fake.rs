@@ -2,6 +2,7 @@
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -14,6 +15,8 @@ pub enum Reply {
     Cut(String),
     /// A successful answer that begins, and then does not go on.
     Stalled(String),
+    /// A successful answer in two parts; the second is sent when the flag is set.
+    InParts(String, String, Arc<AtomicBool>),
     /// No answer at all.
     Silent,
 }
@@ -80,6 +83,17 @@ fn serve(
             stream.write_all((head(200, body.len() + 9) + &body).as_bytes())?;
             std::thread::sleep(Duration::from_secs(60));
             Ok(())
+        }
+        Reply::InParts(first, second, go_on) => {
+            stream.write_all((head(200, first.len() + second.len()) + &first).as_bytes())?;
+            stream.flush()?;
+            for _ in 0..6_000 {
+                if go_on.load(Ordering::SeqCst) {
+                    break;
+                }
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            stream.write_all(second.as_bytes())
         }
         Reply::Silent => {
             std::thread::sleep(Duration::from_secs(60));

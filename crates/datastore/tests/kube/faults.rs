@@ -9,15 +9,15 @@ use calipam_model::snapshot::{Coverage, Snapshot, Source};
 use crate::fake::{Fake, Reply};
 use crate::support::{SHORT, observe, settings_for_url};
 
-const BLOCKS: &str = "/apis/crd.projectcalico.org/v1/ipamblocks";
-const PODS: &str = "/api/v1/pods";
+pub const BLOCKS: &str = "/apis/crd.projectcalico.org/v1/ipamblocks";
+pub const PODS: &str = "/api/v1/pods";
 
-fn ok(body: &str) -> Reply {
+pub fn ok(body: &str) -> Reply {
     Reply::Whole(200, body.to_owned())
 }
 
 /// A healthy cluster with two kinds of Calico's.
-fn healthy(path: &str) -> Reply {
+pub fn healthy(path: &str) -> Reply {
     match path.split('?').next().unwrap_or_default() {
         "/apis" => ok(r#"{"groups":[{"name":"crd.projectcalico.org","preferredVersion":{"version":"v1"}}]}"#),
         "/apis/crd.projectcalico.org/v1" => ok(r#"{"resources":[{"name":"ipamblocks"},{"name":"ippools"}]}"#),
@@ -30,13 +30,13 @@ fn healthy(path: &str) -> Reply {
 }
 
 /// A list with one object.
-fn page(kind: &str, number: usize, next: &str) -> String {
+pub fn page(kind: &str, number: usize, next: &str) -> String {
     format!(
         r#"{{"kind":"{kind}List","metadata":{{"resourceVersion":"7","continue":"{next}"}},"items":[{{"metadata":{{"name":"x-{number}","namespace":"default"}},"spec":{{}},"status":{{}}}}]}}"#
     )
 }
 
-async fn read(answer: impl Fn(&str) -> Reply + Send + Sync + 'static) -> (Result<Snapshot, Error>, Fake) {
+pub async fn read(answer: impl Fn(&str) -> Reply + Send + Sync + 'static) -> (Result<Snapshot, Error>, Fake) {
     let fake = Fake::start(answer);
     let settings = settings_for_url(&fake.url);
     let begin = Instant::now();

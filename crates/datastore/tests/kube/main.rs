@@ -4,6 +4,7 @@ mod access;
 mod beside;
 mod fake;
 mod faults;
+mod order;
 mod paging;
 mod pods;
 mod read;
