@@ -25,7 +25,7 @@ fn fields(value: &Value, found: &mut BTreeSet<String>) {
 #[test]
 fn every_field_is_described() {
     let text = std::fs::read_to_string(root().join("docs/output.md")).unwrap();
-    let runs: [&[&str]; 10] = [
+    let runs: [&[&str]; 12] = [
         &["check"],
         &["check", "--list-rules"],
         &["explain", "leaked-address"],
@@ -36,6 +36,8 @@ fn every_field_is_described() {
         &["show", "--configuration"],
         &["show", "--ip", "10.244.10.6"],
         &["show", "--handle", "monitoring.prometheus-76"],
+        &["release", "--leaked", "--orphan-handles"],
+        &["rebuild"],
     ];
     for arguments in runs {
         let run = on_example(&[arguments, &["-o", "json"]].concat());
