@@ -32,6 +32,7 @@ pub fn run(args: &UndoArgs, global: &Global, console: &Console) -> Result<Outcom
             render::undo::print(&header, &plan, None, console)?;
         }
         brake(plan.steps().iter().map(|step| step.objects.len()).sum(), &args.writing)?;
+        datastore.may_write(args.writing.lock).await?;
         restore_left_lock(&datastore, plan.cluster(), &args.writing, console).await?;
         let consent = agree(plan.question(&datastore.location()), &args.writing, console).await?;
         let done = carry_out_undo(&datastore, &plan, consent, &args.writing, console).await?;

@@ -6,15 +6,16 @@ use std::sync::Arc;
 use bytes::Bytes;
 use calipam_model::block::BlockContent;
 use calipam_model::key::Key;
-use calipam_model::snapshot::{ObjectVersion, Revision, Snapshot};
+use calipam_model::snapshot::{ObjectVersion, Revision, Snapshot, Source};
 use serde_json::{Value, json};
 
 use super::client::KubeClient;
 use super::discovery::Flavour;
 use super::error::{KubeError, KubeFailure};
 use super::items::{Encoding, protobuf};
-use super::kinds::Kind;
+use super::kinds::{self, Kind};
 use super::narrow::locate;
+use super::permission;
 use crate::error::Result;
 use crate::write::kube_form::{flag, labels, spec};
 use crate::write::{Change, Content, Expect, Object, Stored};
@@ -26,6 +27,19 @@ pub(crate) enum Changed {
     To(Option<Revision>),
     /// The object was not as expected; nothing was written.
     Lost,
+}
+
+/// Fails where the user may not change Calico's records, or the lock where that is to be taken.
+///
+/// # Errors
+/// See above; also where the server cannot be asked.
+pub(crate) async fn require(client: &Arc<KubeClient>, lock: bool) -> Result<()> {
+    let api = client.api();
+    let records = [kinds::blocks(api), kinds::handles(api), kinds::affinities(api)].into_iter().flatten();
+    let changed = records.flat_map(|kind| ["create", "delete", "update"].map(|verb| kind.permission(verb)));
+    let locked = kinds::configuration(api).into_iter().flatten();
+    let locked = locked.filter(|kind| lock && kind.source == Source::ClusterInformation);
+    permission::require(client, changed.chain(locked.map(|kind| kind.permission("update"))).collect()).await
 }
 
 /// Reads one object as it is now, never from a cache; `None` where there is none.

@@ -130,6 +130,18 @@ impl Datastore {
 }
 
 impl Datastore {
+    /// Asks whether the user may write what a repair writes, so that it does not end in the middle; with `lock`, also
+    /// the lock. etcd cannot be asked.
+    ///
+    /// # Errors
+    /// Where a permission is missing, with all that are, or the datastore is never written.
+    pub async fn may_write(&self, lock: bool) -> Result<()> {
+        match self.backend()? {
+            Backend::Etcd(..) => Ok(()),
+            Backend::Kubernetes(client) => crate::kube::write::require(&client, lock).await,
+        }
+    }
+
     /// Reads objects as they are now, in the order of the keys; `None` where there is none.
     ///
     /// # Errors

@@ -33,7 +33,7 @@ async fn the_documented_role_is_enough_and_what_is_missing_is_named() {
     assert_eq!(missing.len(), 2 * 11, "{error}");
     assert!(!error.is_usage() && !error.to_string().contains(&token));
 
-    let [mut role, mut binding] = documented().try_into().unwrap();
+    let [mut role, mut binding, repairer] = documented().try_into().unwrap();
     let rules = role["rules"].as_array_mut().unwrap();
     for rule in rules.iter_mut() {
         rule["resources"].as_array_mut().unwrap().retain(|resource| resource != "pods");
@@ -49,11 +49,28 @@ async fn the_documented_role_is_enough_and_what_is_missing_is_named() {
     let rule = r#"- {apiGroups: [""], resources: ["pods"], verbs: [get, list]}"#;
     assert!(hint.ends_with(rule), "{hint}");
 
-    let [role, _] = documented().try_into().unwrap();
+    let [role, _, _] = documented().try_into().unwrap();
     let changed = server.request("PUT", &format!("{ROLES}/calipam-reader"), &role.to_string()).unwrap();
     assert_eq!(changed.status, 200, "{}", changed.body);
     let snapshot = wait_for(&settings, Result::is_ok).await.unwrap();
     assert_eq!((snapshot.blocks.len(), snapshot.pods.len()), (1, 1));
+
+    // Reading is allowed; writing is not, and that is known before anything is written.
+    let store = Datastore::open(&settings).await.unwrap();
+    let error = store.may_write(true).await.unwrap_err();
+    let Error::Kubernetes(KubeError::Permission { missing, .. }) = &error else { panic!("{error}") };
+    assert_eq!(missing.len(), 3 * 3 + 1, "{error}");
+    create(&server, ROLES, &[repairer]).unwrap();
+    let [_, mut binding, _] = documented().try_into().unwrap();
+    binding["metadata"]["name"] = "calipam-repairer".into();
+    binding["roleRef"]["name"] = "calipam-repairer".into();
+    binding["subjects"][0]["namespace"] = "default".into();
+    create(&server, BINDINGS, &[binding]).unwrap();
+    let begin = Instant::now();
+    while let Err(error) = store.may_write(true).await {
+        assert!(begin.elapsed() < Duration::from_secs(30), "{error}");
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
 }
 
 /// Permissions take a moment to count.

@@ -36,6 +36,7 @@ pub async fn carry_out(
     console: &Console,
 ) -> Result<Done, Failure> {
     brake(plan.changes().count(), args)?;
+    datastore.may_write(args.lock).await?;
     let cluster = plan.cluster.guid.clone();
     restore_left_lock(datastore, &cluster, args, console).await?;
     let totals = plan.totals();
