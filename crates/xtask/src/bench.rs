@@ -7,49 +7,111 @@ use crate::servers;
 use crate::task::Task;
 use crate::{protoc, step, tools, workspace};
 
-/// Sizes that are measured where none is named, in allocations.
-const SIZES: [&str; 3] = ["10000", "100000", "1000000"];
+/// A part of the benchmark: an example of the testkit, what it is called, and the sizes that are measured where none is
+/// named.
+struct Part {
+    name: &'static str,
+    example: &'static str,
+    sizes: &'static [&'static str],
+    needs_kubernetes: bool,
+}
+
+const PARTS: [Part; 2] = [
+    Part {
+        name: "etcd",
+        example: "bench_etcd",
+        sizes: &["10000", "100000", "1000000"],
+        needs_kubernetes: false,
+    },
+    Part { name: "kubernetes", example: "bench_kubernetes", sizes: &["100000"], needs_kubernetes: true },
+];
 
 pub const TASK: Task = Task {
     name: "bench",
-    arguments: "[ALLOCATIONS...]",
-    summary: "Measure a check against what etcd needs to hand the data out",
+    arguments: "[etcd|kubernetes] [SIZES...]",
+    summary: "Measure a check against what the server needs to hand the data out",
     details: "\
-Builds calipam in release mode, fills an etcd with a generated cluster of each
-size (10,000, 100,000 and 1,000,000 allocations, unless sizes are named), and
-prints a table: the time of a check, the floor, their ratio, peak memory and
-growth. docs/performance.md says how to read it. Takes about five minutes and
-3 GB of disk on two cores.
+Builds calipam in release mode, fills a server with a generated cluster of each
+size, and prints a table: the time of a check, the floor, their ratio and peak
+memory. docs/performance.md says how to read it.
 
-Needs Rust, a C compiler, and an etcd, which `cargo xtask test` brings.
+    etcd        sizes are allocations: 10,000, 100,000 and 1,000,000 unless
+                named. About five minutes and 3 GB of disk on two cores.
+    kubernetes  sizes are pods: 100,000 unless named. About three minutes,
+                2 GB of disk and 10 GB of memory.
+
+Without a part both are measured. For a quick run:
+
+    cargo xtask bench 10000
+    cargo xtask bench kubernetes 10000
+
+Needs Rust, a C compiler, and an etcd and a kube-apiserver, which
+`cargo xtask test` brings.
 ",
     run,
 };
 
 fn run(arguments: &[String]) -> Result<(), Failure> {
-    for size in arguments {
-        if size.parse::<u64>().is_err() {
-            let failure = Failure::new(format!("`{size}` is not a number of allocations"));
-            return Err(failure.hint("for example `cargo xtask bench 10000 100000`"));
-        }
-    }
+    let (parts, sizes) = chosen(arguments)?;
     tools::need_c_compiler()?;
-    let (variable, etcd) = servers::bring_etcd()?;
+    let mut servers = vec![servers::bring_etcd()?];
+    if parts.iter().any(|part| part.needs_kubernetes) {
+        servers.push(servers::bring_kube_apiserver()?);
+    }
     let protoc = protoc::variables()?;
     let mut program = workspace::cargo();
     program.args(["build", "--release", "--package", "calipam"]).envs(protoc.clone());
     step::run("Building calipam", &mut program)?;
     let mut bench = workspace::cargo();
-    bench
-        .args(["build", "--release", "--package", "calipam-testkit", "--example", "bench_etcd"])
-        .envs(protoc);
+    bench.args(["build", "--release", "--package", "calipam-testkit"]).envs(protoc);
+    bench.args(parts.iter().flat_map(|part| ["--example", part.example]));
     step::run("Building the benchmark", &mut bench)?;
     let release = workspace::root().join("target/release");
-    let mut measure = Command::new(release.join("examples/bench_etcd"));
-    measure.arg(release.join("calipam")).env(variable, etcd);
-    match arguments {
-        [] => measure.args(SIZES),
-        sizes => measure.args(sizes),
+    for part in parts {
+        let mut measure = Command::new(release.join("examples").join(part.example));
+        measure.arg(release.join("calipam")).envs(servers.iter().cloned());
+        match sizes {
+            [] => measure.args(part.sizes),
+            sizes => measure.args(sizes),
+        };
+        step::run(&format!("Measuring on {}", part.name), &mut measure)?;
+    }
+    Ok(())
+}
+
+/// The parts that the arguments choose, and the sizes that they name.
+fn chosen(arguments: &[String]) -> Result<(&'static [Part], &[String]), Failure> {
+    let named = arguments.first().and_then(|first| PARTS.iter().position(|part| part.name == first));
+    let (parts, sizes) = match named {
+        Some(place) => (&PARTS[place..=place], &arguments[1..]),
+        None => (&PARTS[..], arguments),
     };
-    step::run("Measuring", &mut measure)
+    for size in sizes {
+        if size.parse::<u64>().is_err() {
+            let failure = Failure::new(format!("`{size}` is neither a part of the benchmark nor a size"));
+            return Err(failure.hint("for example `cargo xtask bench etcd 10000 100000`"));
+        }
+    }
+    Ok((parts, sizes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_and_sizes() {
+        let chosen = |words: &[&str]| {
+            let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
+            let found = chosen(&words).map(|(parts, sizes)| {
+                (parts.iter().map(|part| part.name).collect::<Vec<_>>(), sizes.to_vec())
+            });
+            found.map_err(|failure| failure.to_string())
+        };
+        assert_eq!(chosen(&[]), Ok((vec!["etcd", "kubernetes"], vec![])));
+        assert_eq!(chosen(&["10000"]), Ok((vec!["etcd", "kubernetes"], vec!["10000".to_owned()])));
+        assert_eq!(chosen(&["kubernetes", "5"]), Ok((vec!["kubernetes"], vec!["5".to_owned()])));
+        let error = chosen(&["etcd", "many"]).unwrap_err();
+        assert!(error.starts_with("error: `many` is neither"), "{error}");
+    }
 }

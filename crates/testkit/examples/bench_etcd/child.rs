@@ -13,10 +13,10 @@ pub struct Measured {
     pub peak_mib: f64,
 }
 
-/// Checks the etcd at `endpoint`, as one look without settling.
-pub fn run(program: &str, endpoint: &str) -> Result<Measured, String> {
+/// Checks what the connection's options name, as one look without settling.
+pub fn run(program: &str, connection: &[&str]) -> Result<Measured, String> {
     let mut command = Command::new(program);
-    command.args(["check", "--settle", "0", "--output", "json", "--etcd-endpoints", endpoint]);
+    command.args(["check", "--settle", "0", "--output", "json"]).args(connection);
     let start = Instant::now();
     let mut child =
         command.stdout(Stdio::null()).spawn().map_err(|e| format!("cannot run {program}: {e}"))?;

@@ -53,7 +53,7 @@ fn measure(program: &str, allocations: u64) -> Result<Row, String> {
     let mut checks = Vec::new();
     for _ in 0..RUNS {
         floors.extend(floor::pull(&etcd.endpoint(), &keys)?);
-        checks.push(child::run(program, &etcd.endpoint())?);
+        checks.push(child::run(program, &["--etcd-endpoints", &etcd.endpoint()])?);
     }
     let floor =
         floors.into_iter().min_by(|a, b| a.seconds.total_cmp(&b.seconds)).ok_or("no floor was measured")?;

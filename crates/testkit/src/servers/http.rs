@@ -2,6 +2,9 @@
 
 use std::io::{self, Read, Write};
 
+/// Bytes that are read at once of an answer that is thrown away.
+const PIECE: usize = 1 << 18;
+
 /// A response: its status code and its body.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Response {
@@ -22,6 +25,37 @@ pub fn request(
     headers: &[String],
     body: &str,
 ) -> io::Result<Response> {
+    send(&mut stream, method, path, headers, body)?;
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer)?;
+    parse(&String::from_utf8_lossy(&answer))
+}
+
+/// As [`request`] with the method GET, but throws the answer away as it arrives and gives the number of its bytes. An
+/// answer without the status 200 is an error.
+pub fn pull(mut stream: impl Read + Write, path: &str, headers: &[String]) -> io::Result<u64> {
+    send(&mut stream, "GET", path, headers, "")?;
+    let mut buffer = vec![0; PIECE];
+    let mut bytes = stream.read(&mut buffer)?;
+    let head = String::from_utf8_lossy(&buffer[..bytes]);
+    if head.split(' ').nth(1) != Some("200") {
+        return Err(io::Error::other(format!("{path}: {head:.200}")));
+    }
+    loop {
+        match stream.read(&mut buffer)? {
+            0 => return Ok(bytes as u64),
+            more => bytes += more,
+        }
+    }
+}
+
+fn send(
+    stream: &mut (impl Read + Write),
+    method: &str,
+    path: &str,
+    headers: &[String],
+    body: &str,
+) -> io::Result<()> {
     let mut text =
         format!("{method} {path} HTTP/1.0\r\nHost: localhost\r\nContent-Length: {}\r\n", body.len());
     for header in headers {
@@ -31,10 +65,7 @@ pub fn request(
     text.push_str("\r\n");
     text.push_str(body);
     stream.write_all(text.as_bytes())?;
-    stream.flush()?;
-    let mut answer = Vec::new();
-    stream.read_to_end(&mut answer)?;
-    parse(&String::from_utf8_lossy(&answer))
+    stream.flush()
 }
 
 fn parse(answer: &str) -> io::Result<Response> {

@@ -32,6 +32,9 @@ const ATTEMPTS: usize = 5;
 /// How long the server may take to answer one request.
 const ANSWER: Duration = Duration::from_secs(30);
 
+/// How long it may be silent within a list that holds a whole cluster.
+const PULL: Duration = Duration::from_secs(300);
+
 /// The bearer token of an administrator.
 const TOKEN: &str = "calipam-test-admin";
 
@@ -113,6 +116,19 @@ impl KubeApiserver {
         request(self.port, &self.pki, method, path, body)
     }
 
+    /// Asks for a path on a connection of its own and throws the answer away as it arrives: what the server needs to
+    /// hand it out. `accept` is the media type. Gives the number of bytes.
+    pub fn pull(&self, path: &str, accept: &str) -> Result<u64, ServerError> {
+        let failed = || ServerError::io(format!("GET {}{path}", self.url()));
+        let stream = connect(self.port, &self.pki, PULL).map_err(failed())?;
+        http::pull(stream, path, &headers(accept)).map_err(failed())
+    }
+
+    /// The processor time that the server, without its etcd, has used so far, in seconds.
+    pub fn processor_seconds(&self) -> f64 {
+        self.process.processor_seconds()
+    }
+
     /// A TLS set-up that trusts the server.
     pub(crate) fn tls(&self) -> Result<ClientConfig, ServerError> {
         trust(&self.pki.ca)
@@ -184,17 +200,24 @@ fn ready(port: u16, pki: &Pki) -> Result<(), String> {
 
 fn request(port: u16, pki: &Pki, method: &str, path: &str, body: &str) -> Result<Response, ServerError> {
     let failed = || ServerError::io(format!("{method} {}{path}", url(port)));
-    let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).map_err(failed())?;
-    stream.set_read_timeout(Some(ANSWER)).map_err(failed())?;
-    let name = ServerName::from(std::net::IpAddr::from(Ipv4Addr::LOCALHOST));
-    let connection = ClientConnection::new(Arc::new(trust(&pki.ca)?), name)?;
-    let headers = [
-        format!("Authorization: Bearer {TOKEN}"),
-        "Content-Type: application/json".to_owned(),
-        "Accept: application/json".to_owned(),
-    ];
-    let stream = UntilCut(StreamOwned::new(connection, stream));
+    let stream = connect(port, pki, ANSWER).map_err(failed())?;
+    let mut headers = headers("application/json");
+    headers.push("Content-Type: application/json".to_owned());
     http::request(stream, method, path, &headers, body).map_err(failed())
+}
+
+fn headers(accept: &str) -> Vec<String> {
+    vec![format!("Authorization: Bearer {TOKEN}"), format!("Accept: {accept}")]
+}
+
+/// A new connection; `limit` is how long the server may be silent.
+fn connect(port: u16, pki: &Pki, limit: Duration) -> io::Result<UntilCut> {
+    let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
+    stream.set_read_timeout(Some(limit))?;
+    let name = ServerName::from(std::net::IpAddr::from(Ipv4Addr::LOCALHOST));
+    let config = trust(&pki.ca).map_err(io::Error::other)?;
+    let connection = ClientConnection::new(Arc::new(config), name).map_err(io::Error::other)?;
+    Ok(UntilCut(StreamOwned::new(connection, stream)))
 }
 
 /// A TLS set-up that trusts one authority.

@@ -98,6 +98,15 @@ impl Process {
         }
     }
 
+    /// Processor time used so far, by the server's own code and by the kernel for it.
+    pub fn processor_seconds(&self) -> f64 {
+        let stat = fs::read_to_string(format!("/proc/{}/stat", self.child.id())).unwrap_or_default();
+        // The name of the program, in parentheses, may hold spaces. The 14th and 15th fields count ticks.
+        let fields = stat.rsplit(')').next().unwrap_or_default().split_whitespace();
+        let ticks: f64 = fields.skip(11).take(2).filter_map(|field| field.parse::<f64>().ok()).sum();
+        ticks / rustix::param::clock_ticks_per_second() as f64
+    }
+
     /// Stops the server where it is, as if it hung: it keeps its connections and answers nothing. Returns when all of
     /// its threads stand still.
     pub fn pause(&self) -> Result<(), ServerError> {

@@ -52,6 +52,11 @@ pub fn bring_etcd() -> Result<(&'static str, PathBuf), Failure> {
     Ok((Program::Etcd.variable(), bring_one(Program::Etcd)?))
 }
 
+/// Brings the API server alone, as [`bring_etcd`].
+pub fn bring_kube_apiserver() -> Result<(&'static str, PathBuf), Failure> {
+    Ok((Program::KubeApiserver.variable(), bring_one(Program::KubeApiserver)?))
+}
+
 fn bring_one(program: Program) -> Result<PathBuf, Failure> {
     let missing = match locate::find_installed(program) {
         Ok(path) => return Ok(path),

@@ -1,0 +1,46 @@
+//! The floor: the time in which the API server hands out the same lists at all. Each list is asked for whole on a
+//! connection of its own, all at the same time; built-in kinds come as protobuf; nothing is decoded.
+
+use std::thread;
+use std::time::Instant;
+
+use calipam_testkit::kube::Flavour;
+use calipam_testkit::servers::KubeApiserver;
+
+const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
+const JSON: &str = "application/json";
+/// Calico's kinds that a check reads.
+const CALICO: [&str; 8] = [
+    "ipamblocks",
+    "ipamhandles",
+    "blockaffinities",
+    "ipamconfigs",
+    "ippools",
+    "ipreservations",
+    "clusterinformations",
+    "kubecontrollersconfigurations",
+];
+
+/// One pull of everything.
+pub struct Floor {
+    pub seconds: f64,
+    pub bytes: u64,
+    /// Processor time of the API server.
+    pub server_seconds: f64,
+}
+
+/// Pulls everything once.
+pub fn pull(server: &KubeApiserver) -> Result<Floor, String> {
+    let core = ["pods", "nodes", "services"].map(|plural| (format!("/api/v1/{plural}"), PROTOBUF));
+    let calico = CALICO.map(|plural| (Flavour::Classic.path(plural), JSON));
+    let (start, used) = (Instant::now(), server.processor_seconds());
+    let bytes = thread::scope(|scope| {
+        let pull = |(path, accept): (String, &'static str)| scope.spawn(move || server.pull(&path, accept));
+        let pulls: Vec<_> = core.into_iter().chain(calico).map(pull).collect();
+        let ended = pulls.into_iter().map(|pull| pull.join().expect("a pull does not panic"));
+        ended.sum::<Result<u64, _>>()
+    });
+    let bytes = bytes.map_err(|e| e.to_string())?;
+    let seconds = start.elapsed().as_secs_f64();
+    Ok(Floor { seconds, bytes, server_seconds: server.processor_seconds() - used })
+}

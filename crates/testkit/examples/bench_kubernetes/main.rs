@@ -1,0 +1,125 @@
+//! Measures `calipam check` on the Kubernetes datastore against the floor: `bench_kubernetes CALIPAM PODS…`.
+//! `cargo xtask bench` builds both in release mode and runs it.
+
+#[path = "../bench_etcd/child.rs"]
+mod child;
+mod floor;
+mod names;
+mod objects;
+mod seed;
+mod template;
+
+use std::process::ExitCode;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use calipam_testkit::kube::{Flavour, install};
+use calipam_testkit::servers::KubeApiserver;
+
+/// Runs of each measurement; the best one counts, since what disturbs a run only ever makes it slower.
+const RUNS: usize = 5;
+
+/// How long the API server may take to learn of a million keys.
+const CACHES: Duration = Duration::from_secs(900);
+
+/// Answers to the same question differ by fewer bytes than this, unless one is cut.
+const CUT: u64 = 1_000;
+
+/// One line of the table.
+struct Row {
+    seeded: seed::Seeded,
+    floor: floor::Floor,
+    check: child::Measured,
+    /// Processor time of the API server in the best check.
+    server_seconds: f64,
+}
+
+fn main() -> ExitCode {
+    let mut arguments = std::env::args().skip(1);
+    let (Some(program), sizes) = (arguments.next(), arguments.map(|a| a.parse::<usize>())) else {
+        eprintln!("usage: bench_kubernetes CALIPAM PODS…");
+        return ExitCode::from(2);
+    };
+    let mut rows = Vec::new();
+    for size in sizes {
+        match size.map_err(|e| e.to_string()).and_then(|size| measure(&program, size)) {
+            Ok(row) => rows.push(row),
+            Err(message) => {
+                eprintln!("error: {message}");
+                return ExitCode::FAILURE;
+            }
+        }
+    }
+    print(&rows);
+    ExitCode::SUCCESS
+}
+
+fn measure(program: &str, pods: usize) -> Result<Row, String> {
+    let server = KubeApiserver::start().map_err(|e| e.to_string())?;
+    install(&server, Flavour::Classic).map_err(|e| e.to_string())?;
+    let start = Instant::now();
+    let seeded = seed::seed(&server, pods)?;
+    let (json, stored) = seeded.pod_bytes;
+    eprintln!(
+        "{} pods of {json} bytes in JSON, {stored} in protobuf, on {} nodes: seeded in {:.1} s",
+        seeded.pods,
+        seeded.nodes,
+        start.elapsed().as_secs_f64()
+    );
+    wait_for_caches(&server)?;
+    eprintln!("all of it in the API server's caches after {:.1} s", start.elapsed().as_secs_f64());
+    let kubeconfig = server.kubeconfig().display().to_string();
+    let connection = ["--datastore", "kubernetes", "--kubeconfig", &kubeconfig];
+    // Floor and check take turns, so that what disturbs the machine disturbs both.
+    let (mut floors, mut checks, mut memory) = (Vec::new(), Vec::new(), 0.0_f64);
+    for _ in 0..RUNS {
+        let floor = floor::pull(&server)?;
+        let used = server.processor_seconds();
+        let check = child::run(program, &connection)?;
+        let server_seconds = server.processor_seconds() - used;
+        eprintln!(
+            "floor {:.2} s (API server {:.2} s of processor time), check {:.2} s ({server_seconds:.2} s)",
+            floor.seconds, floor.server_seconds, check.seconds
+        );
+        memory = memory.max(check.peak_mib);
+        floors.push(floor);
+        checks.push((check, server_seconds));
+    }
+    let most = floors.iter().map(|floor| floor.bytes).max().unwrap_or_default();
+    if floors.iter().any(|floor| floor.bytes + CUT < most) {
+        return Err("the API server broke off one of its answers".to_owned());
+    }
+    let floor = floors.into_iter().min_by(|a, b| a.seconds.total_cmp(&b.seconds));
+    let best = checks.into_iter().min_by(|(a, _), (b, _)| a.seconds.total_cmp(&b.seconds));
+    let ((check, server_seconds), floor) = best.zip(floor).ok_or("nothing was measured")?;
+    Ok(Row { seeded, floor, check: child::Measured { peak_mib: memory, ..check }, server_seconds })
+}
+
+/// The API server learns of what was written into its etcd by watching it, and refuses lists while it is behind.
+fn wait_for_caches(server: &KubeApiserver) -> Result<(), String> {
+    let start = Instant::now();
+    loop {
+        match floor::pull(server) {
+            Ok(_) => return Ok(()),
+            Err(message) if start.elapsed() > CACHES => return Err(message),
+            Err(_) => thread::sleep(Duration::from_secs(1)),
+        }
+    }
+}
+
+fn print(rows: &[Row]) {
+    println!("| pods | bytes pulled | floor | API server | check | API server | ratio | peak memory |");
+    println!("|---:|---:|---:|---:|---:|---:|---:|---:|");
+    for Row { seeded, floor, check, server_seconds } in rows {
+        println!(
+            "| {} | {:.0} MB | {:.2} s | {:.2} s | {:.2} s | {server_seconds:.2} s | {:.2} | {:.0} MiB |",
+            seeded.pods,
+            floor.bytes as f64 / 1e6,
+            floor.seconds,
+            floor.server_seconds,
+            check.seconds,
+            check.seconds / floor.seconds,
+            check.peak_mib,
+        );
+    }
+}

@@ -1,0 +1,46 @@
+//! Objects made from one that the API server itself has stored: its bytes, with other texts of the same length in some
+//! places. So they are stored as the server stores them, in protobuf where it does, without a request for each.
+
+/// An object as it is stored, and the places in it where others differ.
+pub struct Template {
+    bytes: Vec<u8>,
+    /// Where each of the texts stands, and which one it is.
+    places: Vec<(usize, usize)>,
+    lengths: Vec<usize>,
+}
+
+impl Template {
+    /// Finds every occurrence of the UID and of `texts` in `bytes`.
+    pub fn new(bytes: Vec<u8>, uid: &str, texts: &[String]) -> Result<Self, String> {
+        let texts: Vec<&str> = std::iter::once(uid).chain(texts.iter().map(String::as_str)).collect();
+        let mut places = Vec::new();
+        for (which, text) in texts.iter().enumerate() {
+            let before = places.len();
+            let windows = bytes.windows(text.len().max(1)).enumerate();
+            places.extend(windows.filter(|(_, w)| *w == text.as_bytes()).map(|(at, _)| (at, which)));
+            if places.len() == before {
+                return Err(format!("the stored object does not hold {text:?}"));
+            }
+        }
+        let lengths = texts.iter().map(|text| text.len()).collect();
+        Ok(Self { bytes, places, lengths })
+    }
+
+    /// The object with another UID and other texts in the places of those that it was made with.
+    pub fn fill(&self, uid: &str, texts: &[String]) -> Vec<u8> {
+        let texts: Vec<&str> = std::iter::once(uid).chain(texts.iter().map(String::as_str)).collect();
+        let lengths = texts.iter().map(|text| text.len());
+        assert!(lengths.eq(self.lengths.iter().copied()), "texts of other lengths: {texts:?}");
+        let mut bytes = self.bytes.clone();
+        for (at, which) in &self.places {
+            let text = texts[*which].as_bytes();
+            bytes[*at..*at + text.len()].copy_from_slice(text);
+        }
+        bytes
+    }
+
+    /// The length of every object made of it.
+    pub fn len(&self) -> usize {
+        self.bytes.len()
+    }
+}
