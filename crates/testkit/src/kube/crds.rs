@@ -67,8 +67,8 @@ pub fn install(server: &KubeApiserver, flavour: Flavour) -> Result<(), ServerErr
         ("ipamhandles", "IPAMHandle", handle()),
         ("blockaffinities", "BlockAffinity", affinity(flavour)),
         (config, config_kind, configuration()),
-        ("ippools", "IPPool", open()),
-        ("ipreservations", "IPReservation", open()),
+        ("ippools", "IPPool", pool(flavour)),
+        ("ipreservations", "IPReservation", reservation(flavour)),
         ("clusterinformations", "ClusterInformation", open()),
         ("kubecontrollersconfigurations", "KubeControllersConfiguration", open()),
     ];
@@ -100,7 +100,9 @@ fn define(
     scope: &str,
     spec: &Value,
 ) -> Result<(), ServerError> {
-    let schema = json!({"type": "object", "properties": {"spec": spec, "status": open()}});
+    let required: &[&str] = if version == Flavour::Native.version() { &["metadata", "spec"] } else { &[] };
+    let schema =
+        json!({"type": "object", "properties": {"spec": spec, "status": open()}, "required": required});
     let definition = json!({
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
@@ -138,6 +140,37 @@ fn text_map() -> Value {
     json!({"type": "object", "additionalProperties": {"type": "string"}})
 }
 
+/// A CIDR. The classic group takes any text for one: of blocks and affinities to this day, of pools and reservations
+/// before 3.32.
+fn cidr(flavour: Flavour) -> Value {
+    match flavour {
+        Flavour::Classic => json!({"type": "string"}),
+        Flavour::Native => json!({"type": "string", "format": "cidr"}),
+    }
+}
+
+fn pool(flavour: Flavour) -> Value {
+    let mode = json!({"type": "string", "enum": ["Never", "Always", "CrossSubnet"]});
+    let mut schema = open();
+    schema["required"] = json!(["cidr"]);
+    schema["properties"] = json!({
+        "allowedUses": {"type": "array", "items": {"type": "string", "enum": ["Workload", "Tunnel", "LoadBalancer"]}},
+        "assignmentMode": {"type": "string", "enum": ["Automatic", "Manual"], "default": "Automatic"},
+        "blockSize": {"type": "integer", "minimum": 0, "maximum": 128},
+        "cidr": cidr(flavour),
+        "disabled": {"type": "boolean"},
+        "ipipMode": mode,
+        "natOutgoing": {"type": "boolean"},
+        "nodeSelector": {"type": "string", "default": "all()"},
+        "vxlanMode": mode,
+    });
+    schema
+}
+
+fn reservation(flavour: Flavour) -> Value {
+    json!({"type": "object", "properties": {"reservedCIDRs": {"type": "array", "items": cidr(flavour)}}})
+}
+
 fn block(flavour: Flavour) -> Value {
     let mut affinity = json!({"type": "string"});
     if flavour == Flavour::Native {
@@ -156,7 +189,7 @@ fn block(flavour: Flavour) -> Value {
                 "alternateOwnerAttrs": text_map(),
                 "releasedAt": {"type": "string", "format": "date-time"},
             }}},
-            "cidr": {"type": "string"},
+            "cidr": cidr(flavour),
             "deleted": {"type": "boolean"},
             "sequenceNumber": {"type": "integer", "format": "int64", "default": 0},
             "sequenceNumberForAllocation":
@@ -180,18 +213,21 @@ fn handle() -> Value {
 }
 
 fn affinity(flavour: Flavour) -> Value {
-    let deleted = match flavour {
-        Flavour::Classic => json!({"type": "string"}),
-        Flavour::Native => json!({"type": "boolean", "default": false}),
+    let (deleted, state) = match flavour {
+        Flavour::Classic => (json!({"type": "string"}), json!({"type": "string"})),
+        Flavour::Native => (
+            json!({"type": "boolean", "default": false}),
+            json!({"type": "string", "enum": ["", "confirmed", "pending", "pendingDeletion"]}),
+        ),
     };
     json!({
         "type": "object",
         "required": ["cidr", "deleted", "node", "state"],
         "properties": {
-            "cidr": {"type": "string"},
+            "cidr": cidr(flavour),
             "deleted": deleted,
             "node": {"type": "string"},
-            "state": {"type": "string"},
+            "state": state,
             "type": {"type": "string"},
         },
     })

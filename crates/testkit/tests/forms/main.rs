@@ -4,3 +4,4 @@ mod differences;
 mod judge;
 mod lists;
 mod objects;
+mod server;

@@ -100,7 +100,7 @@ fn list<'v>(value: &'v Value, field: &str, fits: impl Fn(&Value) -> bool) -> Res
     value[field].as_array().filter(|list| list.iter().all(fits)).ok_or_else(refused)
 }
 
-/// Early writers wrote `null` for what is absent; the schema takes none.
+/// Early writers wrote `null` for what is absent; the API server drops it.
 fn without_null(attribute: &Value) -> Value {
     let fields = attribute.as_object().into_iter().flatten().filter(|(_, value)| !value.is_null());
     fields.map(|(name, value)| (name.clone(), value.clone())).collect::<Map<_, _>>().into()
