@@ -3,6 +3,7 @@
 
 mod corrupt;
 mod judge;
+mod kubernetes;
 mod manifold;
 mod scopes;
 mod single;
