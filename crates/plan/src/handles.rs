@@ -30,6 +30,7 @@ impl Allocated {
             ordinal: allocation.ordinal,
             record: allocation.attribute.to_attribute(),
             sequence: allocation.sequence,
+            evidence: Vec::new(),
         };
         Self { block, address: allocation.address, held }
     }

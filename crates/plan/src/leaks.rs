@@ -76,6 +76,7 @@ pub(crate) fn held_together(
     choice: &Choice<'_>,
     id: &str,
     insists: impl Fn(IpAddr) -> bool,
+    leaves: impl Fn((IpNet, u32)) -> bool,
 ) -> Option<(SkipReason, String)> {
     let index = &basis.context.index;
     let mut named = holdings.objects(id).iter().flat_map(|object| object.value.blocks());
@@ -86,7 +87,7 @@ pub(crate) fn held_together(
     let is_chosen = |held: &&Allocated| choice.contains_key(&(held.block, held.held.ordinal));
     let (chosen, kept): (Vec<&Allocated>, Vec<&Allocated>) =
         holdings.allocated(id).iter().partition(is_chosen);
-    let kept = kept.first()?;
+    let kept = kept.into_iter().find(|held| !leaves((held.block, held.held.ordinal)))?;
     let goes_alone = |held: &&Allocated| insists(held.address) || is_extra(choice, held);
     if is_of_several(id) || chosen.iter().any(goes_alone) {
         return None;

@@ -111,8 +111,9 @@ fn of_sound(
     cooldown: i64,
 ) -> Plan {
     let mut desk = Desk::new(basis, scope, salvage, cooldown);
-    release::draft(&mut desk, sightings);
+    // What gets another owner is known before what goes, since a handle goes as a whole.
     in_use::draft(&mut desk);
+    release::draft(&mut desk, sightings);
     let approved = carriage::draft(&mut desk);
     blocks::draft(&mut desk);
     affinities::draft(&mut desk);

@@ -3,6 +3,7 @@
 use std::collections::{BTreeSet, HashSet};
 
 use calipam_check::{Code, Subject};
+use calipam_model::IpNet;
 
 use super::desk::Desk;
 use super::draft::{AddressDraft, What};
@@ -68,9 +69,12 @@ fn whole_handles(desk: &mut Desk<'_, '_>, choice: &mut Choice<'_>) {
     let wanted: HashSet<String> = choice.values().filter_map(|chosen| chosen.allocated.handle()).collect();
     let holdings = Holdings::new(desk.basis, &wanted);
     for id in wanted.iter().collect::<BTreeSet<&String>>() {
-        let Some((reason, why)) = held_together(desk.basis, &holdings, choice, id, |_| false) else {
-            continue;
+        let leaves = |(block, ordinal): (IpNet, u32)| {
+            let draft = desk.drafts.get(&block).and_then(|draft| draft.addresses.get(&ordinal));
+            draft.is_some_and(|draft| draft.what.handles()[1].as_ref() != Some(id))
         };
+        let refusal = held_together(desk.basis, &holdings, choice, id, |_| false, leaves);
+        let Some((reason, why)) = refusal else { continue };
         let held = holdings.allocated(id).iter().map(|held| (held.block, held.held.ordinal));
         for chosen in held.filter_map(|place| choice.remove(&place)) {
             let address = chosen.allocated.address;

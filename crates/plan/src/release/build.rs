@@ -6,7 +6,7 @@ use calipam_check::{Code, Finding, Subject};
 use calipam_model::IpNet;
 use calipam_model::affinity::{Affinity, AffinityType};
 use calipam_model::block::BlockOwner;
-use calipam_model::edit::{BlockEdit, Edit, Expect, HandleEdit, Step};
+use calipam_model::edit::{BlockEdit, Edit, HandleEdit, Held, Step};
 use calipam_model::key::Key;
 use calipam_model::snapshot::Versioned;
 
@@ -101,15 +101,12 @@ impl<'s> Builder<'_, 's> {
     }
 
     fn release(&self, block: IpNet, chosen: &[&Chosen<'_>], grounds: &Grounds<'_>) -> Action {
-        let mut evidence: Vec<(Key, Expect)> = Vec::new();
-        for ground in
-            chosen.iter().filter_map(|chosen| chosen.finding).flat_map(|finding| grounds.of(finding))
-        {
-            if !evidence.contains(&ground) {
-                evidence.push(ground);
-            }
-        }
-        let held: Vec<_> = chosen.iter().map(|chosen| chosen.allocated.held.clone()).collect();
+        // What an address rests on goes with it, so that the others do not depend on it.
+        let held = |chosen: &&Chosen<'_>| Held {
+            evidence: chosen.finding.map(|finding| grounds.of(finding)).unwrap_or_default(),
+            ..chosen.allocated.held.clone()
+        };
+        let held: Vec<Held> = chosen.iter().map(held).collect();
         let release = BlockEdit::Release { held, cooldown: self.cooldown };
         let edits = if chosen.is_empty() { Vec::new() } else { vec![Edit::Block(block, release)] };
         let changes = chosen.iter().map(|chosen| change_of(chosen)).collect::<Vec<_>>();
@@ -117,7 +114,7 @@ impl<'s> Builder<'_, 's> {
             [only] => format!("{} {}", only.action, only.subject),
             _ => format!("{} addresses of block {block}", changes.len()),
         };
-        Action { step: Step { reason, edits, evidence }, changes }
+        Action { step: Step { reason, edits, evidence: Vec::new() }, changes }
     }
 
     /// Each handle counts what it loses. All objects of a handle do, where it also exists with a carriage

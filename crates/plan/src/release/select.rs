@@ -276,7 +276,8 @@ impl<'s> Selector<'_, 's> {
         ids.sort();
         for id in ids {
             let insists = |address| self.selection.forced.contains(&address);
-            let refusal = held_together(self.basis, &holdings, &self.selection.chosen, id, insists);
+            let refusal =
+                held_together(self.basis, &holdings, &self.selection.chosen, id, insists, |_| false);
             let Some((reason, why)) = refusal else { continue };
             let dropped = holdings.allocated(id).iter().map(|held| (held.block, held.held.ordinal));
             for chosen in dropped.filter_map(|place| self.selection.chosen.remove(&place)) {

@@ -2,6 +2,7 @@
 //! else changes.
 
 mod corrupt;
+mod details;
 mod judge;
 mod kubernetes;
 mod manifold;
