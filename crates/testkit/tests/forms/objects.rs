@@ -1,6 +1,6 @@
 //! Objects field by field, against the examples of the fact sheet (2.4 to 2.8, 2.11, 2.12).
 
-use calipam_testkit::cluster::{Cluster, ClusterSpec, KubeCluster, KubeObject};
+use calipam_testkit::cluster::{Cluster, ClusterSpec, Fault, KubeCluster, KubeObject};
 use calipam_testkit::kube::Flavour;
 use serde_json::{Value, json};
 
@@ -38,6 +38,28 @@ fn affinities_and_handles() {
             Flavour::Native => [Value::Null, Value::Null],
         };
         assert_eq!([annotation(affinity), annotation(handle)], expected);
+    }
+}
+
+/// The first of the two steps in which Calico deletes.
+#[test]
+fn marks_of_deletion() {
+    for (flavour, marked) in [(Flavour::Classic, json!("true")), (Flavour::Native, json!(true))] {
+        let mut cluster = Cluster::plain(ClusterSpec::new(1), 1, 1);
+        for fault in [Fault::HalfDeletedAffinity, Fault::HalfDeletedBlock, Fault::HalfDeletedHandle] {
+            cluster.inject(fault, 1);
+        }
+        let kubernetes = cluster.kubernetes(flavour);
+        let marks = |plural: &str, mark: &Value| {
+            let own = kubernetes.objects().iter().filter(|o| o.plural == plural);
+            own.filter(|o| o.json["spec"]["deleted"] == *mark).count()
+        };
+        let found = [
+            marks("blockaffinities", &marked),
+            marks("ipamblocks", &json!(true)),
+            marks("ipamhandles", &json!(true)),
+        ];
+        assert_eq!(found, [1, 1, 1], "{flavour:?}");
     }
 }
 
