@@ -65,6 +65,8 @@ pub struct Worker<'w> {
     next_pod: u64,
     /// Pods that it started and has not stopped.
     pods: Vec<Holder>,
+    /// The block of its last address, which it looks at first: others may be full.
+    roomy: Option<IpNet>,
     log: ChurnLog,
 }
 
@@ -73,7 +75,8 @@ impl<'w> Worker<'w> {
     pub fn new(store: Store, churn: &'w Churn, shared: &'w Shared, number: usize) -> Self {
         let node = &shared.nodes[number % shared.nodes.len()];
         let next_pod = FIRST_POD + churn.seed % SEEDS * PODS_OF_SEED + number as u64 * PODS;
-        Self { store, churn, shared, node, next_pod, pods: Vec::new(), log: ChurnLog::default() }
+        let (pods, log) = (Vec::new(), ChurnLog::default());
+        Self { store, churn, shared, node, next_pod, pods, roomy: None, log }
     }
 
     /// Works until it has done enough, or until `end`.
@@ -86,8 +89,8 @@ impl<'w> Worker<'w> {
             match self.rng().below(20) {
                 0..=8 => self.start(false)?,
                 9 => self.start(true)?,
-                10..=17 => self.stop()?,
-                18 => drop(self.claim()?),
+                10..=18 => self.stop()?,
+                _ if self.rng().below(2) == 0 => drop(self.claim()?),
                 _ => self.release()?,
             }
             self.log.longest = self.log.longest.max(begin.elapsed());
@@ -127,12 +130,15 @@ impl<'w> Worker<'w> {
             // Where the own blocks are full and there may be no more, it borrows.
             let lender = if borrowed || attempt > 1 { self.lender()? } else { None };
             let from = lender.as_deref().unwrap_or(&self.node.name);
-            for net in affinity::of_node(&mut self.store, from)? {
+            let mut nets = affinity::of_node(&mut self.store, from)?;
+            nets.sort_by_key(|net| self.roomy != Some(*net));
+            for net in nets {
                 let own = lender.is_none().then_some(self.node.name.as_str());
                 if own.is_some() && !affinity::revive(&mut self.store, &self.node.name, net)? {
                     continue;
                 }
                 if let Some(address) = pod::take(&mut self.store, net, holder, own)? {
+                    self.roomy = Some(net);
                     return Ok(Some((address, net)));
                 }
             }
