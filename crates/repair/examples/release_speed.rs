@@ -67,7 +67,12 @@ fn release_a_tenth(block: &Block) -> Option<Step> {
     let pods = block.allocations().filter(|a| a.attribute.owner().get("pod").is_some());
     let held: Vec<Held> = pods
         .take(block.size() as usize / 10)
-        .map(|a| Held { ordinal: a.ordinal, record: a.attribute.to_attribute(), sequence: a.sequence })
+        .map(|a| Held {
+            ordinal: a.ordinal,
+            record: a.attribute.to_attribute(),
+            sequence: a.sequence,
+            evidence: Vec::new(),
+        })
         .collect();
     let handles = held.iter().filter_map(|h| h.record.handle.clone());
     let decrements: Vec<Edit> =

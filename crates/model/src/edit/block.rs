@@ -5,6 +5,7 @@ use jiff::{SignedDuration, Timestamp};
 use super::apply::{Current, CurrentValue, Next, is_absent, is_version};
 use super::{BlockEdit, Held};
 use crate::block::{Block, BlockContent, BlockEdit as Arithmetic};
+use crate::cidr::address_at;
 use crate::key::Key;
 
 /// What the edits make of the block.
@@ -93,7 +94,8 @@ fn change(
 /// The address must be recorded with the same record and sequence number as when the plan was made.
 fn is_held(key: &Key, block: &Block, held: &Held) -> Result<(), String> {
     let Some(found) = block.allocation(held.ordinal) else {
-        return Err(format!("{key}: ordinal {} is free already", held.ordinal));
+        let address = address_at(block.cidr(), held.ordinal);
+        return Err(format!("{key}: {address} is free already"));
     };
     if found.sequence != held.sequence || found.attribute.to_attribute() != held.record {
         return Err(format!("{key}: {} was given out anew since it was read", found.address));

@@ -34,8 +34,8 @@ pub struct Step {
     /// The edits, in the order in which a datastore without transactions makes them: the block before the
     /// handle when freeing, the handle before the block when claiming (facts 3.14).
     pub edits: Vec<Edit>,
-    /// What else has to be true when it is written: that the endpoint which a record names is absent, that
-    /// the node is the version that was read.
+    /// What else has to be true of the whole step when it is written: that the node which gives up its block
+    /// is absent. What only some addresses rest on is in [`Held::evidence`].
     pub evidence: Vec<(Key, Expect)>,
 }
 
@@ -59,12 +59,16 @@ pub struct Held {
     pub record: Attribute,
     /// The per-ordinal sequence number.
     pub sequence: u64,
+    /// What else has to be true for it to be released: that the endpoint which its record names is absent, that
+    /// the node is the version that was read.
+    pub evidence: Vec<(Key, Expect)>,
 }
 
 /// A change of a block.
 #[derive(Clone, Debug)]
 pub enum BlockEdit {
-    /// Frees addresses. Each must be held as it was. With a cooldown above 0 seconds they cool first. A
+    /// Frees addresses. Each must be held as it was. Where one is not, or its evidence fails, the executor
+    /// leaves out what its handle holds and frees the others. With a cooldown above 0 seconds they cool first. A
     /// block without owner that is empty then is deleted, as Calico does (facts 3.12).
     Release {
         /// The addresses.

@@ -2,16 +2,20 @@
 //!
 //! It knows neither plans nor journals that are undone; those make the tasks.
 
+mod left_out;
 mod order;
 mod single;
 
 use std::collections::HashMap;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use calipam_datastore::write::{Batch, Stored, Writer};
 use calipam_model::key::Key;
 use tokio::task::JoinSet;
 
+use self::left_out::Abandoned;
+pub(crate) use self::left_out::{LeftOut, Omission, Part};
 use self::order::Order;
 use self::single::run_group;
 use crate::error::RepairError;
@@ -34,8 +38,10 @@ pub(crate) enum Decision {
     Write(Batch),
     /// Nothing: they are as they should be.
     Already,
-    /// Nothing: a guard does not hold.
+    /// Nothing: a guard of the whole does not hold.
     Conflict(String),
+    /// To leave these parts out, none of which is left out yet, and to be asked again.
+    LeaveOut(Vec<Omission>),
 }
 
 /// One batch of a step.
@@ -44,8 +50,8 @@ pub(crate) trait Task: Send + Sync {
     fn reads(&self) -> Vec<Key>;
     /// What it may change.
     fn writes(&self) -> Vec<Key>;
-    /// What to do with the objects as they are.
-    fn decide(&self, objects: &Objects) -> Decision;
+    /// What to do with the objects as they are, without what is left out.
+    fn decide(&self, objects: &Objects, left_out: &LeftOut) -> Decision;
 }
 
 /// Tasks of one step that run one after the other. Where one meets a conflict, the rest are abandoned.
@@ -97,15 +103,18 @@ pub(crate) struct Context {
     pub interrupt: Interrupt,
 }
 
-/// A step that was abandoned.
+/// A step that was abandoned, or addresses that were left out of one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Conflict {
     /// The step of the plan.
     pub step: usize,
-    /// What the step was to repair.
+    /// What was to be done.
     pub what: String,
     /// What had changed.
     pub reason: String,
+    /// Where the other addresses of the step went on: those that did not. Empty where the step as a whole was
+    /// abandoned.
+    pub addresses: Vec<IpAddr>,
 }
 
 /// How a group ended.
@@ -128,11 +137,11 @@ pub(crate) enum Ended {
 pub struct Execution {
     /// Steps of the run.
     pub steps: usize,
-    /// Steps that wrote something.
+    /// Steps that wrote something, be it without some of their addresses.
     pub written: usize,
     /// Steps that found everything as they were to leave it.
     pub already: usize,
-    /// Steps that were abandoned because something had changed.
+    /// What was abandoned because something had changed: steps, and addresses of steps.
     pub conflicts: Vec<Conflict>,
     /// Steps that were not begun: the run was interrupted or broke off.
     pub not_begun: usize,
@@ -145,7 +154,7 @@ pub struct Execution {
 impl Execution {
     /// True where every step is done: exit code 0.
     pub fn is_complete(&self) -> bool {
-        self.written + self.already == self.steps && self.broken_off.is_none()
+        self.written + self.already == self.steps && self.conflicts.is_empty() && self.broken_off.is_none()
     }
 }
 
@@ -155,24 +164,27 @@ pub(crate) async fn run(context: &Context, groups: Vec<Group>) -> Execution {
     let mut order = Order::new(&groups);
     let mut groups: Vec<Option<Group>> = groups.into_iter().map(Some).collect();
     let mut running = JoinSet::new();
+    let abandoned = Abandoned::default();
+    let mut over = 0;
     loop {
         let stopped = execution.broken_off.is_some() || context.interrupt.is_set();
         while !stopped && running.len() < IN_FLIGHT {
             let Some(index) = order.next() else { break };
             let Some(group) = groups[index].take() else { continue };
-            let context = context.clone();
+            let (context, mut left_out) = (context.clone(), LeftOut::new(&abandoned));
             running.spawn(async move {
-                let ended = run_group(&context, &group).await;
-                (index, group, ended)
+                let ended = run_group(&context, &group, &mut left_out).await;
+                (index, group, ended, left_out.into_omissions())
             });
         }
         match running.join_next().await {
             None => break,
-            Some(Ok((index, group, ended))) => {
+            Some(Ok((index, group, ended, omissions))) => {
                 order.ended(index);
-                execution.note(&group, ended);
-                let ended = execution.written + execution.already + execution.conflicts.len();
-                (context.events)(&Event::Ended { ended, of: execution.steps });
+                let before = execution.not_begun;
+                execution.note(&group, ended, omissions);
+                over += usize::from(execution.not_begun == before);
+                (context.events)(&Event::Ended { ended: over, of: execution.steps });
             }
             Some(Err(lost)) => std::panic::resume_unwind(lost.into_panic()),
         }
@@ -183,18 +195,39 @@ pub(crate) async fn run(context: &Context, groups: Vec<Group>) -> Execution {
 }
 
 impl Execution {
-    fn note(&mut self, group: &Group, ended: Ended) {
+    fn note(&mut self, group: &Group, ended: Ended, omissions: Vec<Omission>) {
+        let conflict = |what, reason, addresses| Conflict { step: group.step, what, reason, addresses };
         match ended {
             Ended::Written => self.written += 1,
-            Ended::Already => self.already += 1,
+            Ended::Already => self.already += usize::from(omissions.is_empty()),
             Ended::Conflict(reason) => {
-                self.conflicts.push(Conflict { step: group.step, what: group.reason.clone(), reason });
+                self.conflicts.push(conflict(group.reason.clone(), reason, Vec::new()));
             }
             Ended::Interrupted => self.not_begun += 1,
             Ended::Broken(error) => {
                 self.not_begun += 1;
                 self.broken_off.get_or_insert(error);
             }
+        }
+        // What fails for the same reason is told once.
+        let mut told: Vec<Conflict> = Vec::new();
+        for Omission { part, addresses, reason } in omissions {
+            let place = told.iter().position(|conflict| conflict.reason == reason);
+            let place = place.unwrap_or_else(|| {
+                told.push(conflict(String::new(), reason, Vec::new()));
+                told.len() - 1
+            });
+            told[place].addresses.extend(addresses);
+            if part == Part::Rest {
+                told[place].what = group.reason.clone();
+            }
+        }
+        for mut conflict in told {
+            if conflict.what.is_empty() {
+                let list: Vec<String> = conflict.addresses.iter().map(ToString::to_string).collect();
+                conflict.what = format!("release of {}", list.join(", "));
+            }
+            self.conflicts.push(conflict);
         }
     }
 }

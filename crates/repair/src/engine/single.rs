@@ -7,7 +7,7 @@ use calipam_datastore::write::{Batch, Expect, Swap};
 use calipam_model::key::Key;
 use calipam_model::snapshot::Revision;
 
-use super::{Context, Decision, Ended, Event, Group, Objects, RETRIES, Task};
+use super::{Context, Decision, Ended, Event, Group, LeftOut, Objects, RETRIES, Task};
 use crate::error::RepairError;
 use crate::journal::{ChangeRecord, Fate, GuardRecord, Intent, Outcome, Value, Version, fate};
 
@@ -25,14 +25,14 @@ enum Written {
     Unclear(Vec<String>),
 }
 
-pub(super) async fn run_group(context: &Context, group: &Group) -> Ended {
+pub(super) async fn run_group(context: &Context, group: &Group, left_out: &mut LeftOut) -> Ended {
     let mut all = Ended::Already;
     for (index, task) in group.tasks.iter().enumerate() {
         // A step that was begun is finished.
         if index == 0 && context.interrupt.is_set() {
             return Ended::Interrupted;
         }
-        match run_task(context, group, task).await {
+        match run_task(context, group, task, left_out).await {
             Ok(Ended::Already) => {}
             Ok(Ended::Written) => all = Ended::Written,
             Ok(other) => return other,
@@ -42,14 +42,22 @@ pub(super) async fn run_group(context: &Context, group: &Group) -> Ended {
     all
 }
 
-async fn run_task(context: &Context, group: &Group, task: &Arc<dyn Task>) -> Result<Ended, RepairError> {
+async fn run_task(
+    context: &Context,
+    group: &Group,
+    task: &Arc<dyn Task>,
+    left_out: &mut LeftOut,
+) -> Result<Ended, RepairError> {
     let keys = task.reads();
     for attempt in 0..RETRIES {
         let objects = read(context, &keys).await?;
-        let batch = match task.decide(&objects) {
-            Decision::Write(batch) => batch,
-            Decision::Already => return Ok(Ended::Already),
-            Decision::Conflict(reason) => return Ok(Ended::Conflict(reason)),
+        let batch = loop {
+            match task.decide(&objects, left_out) {
+                Decision::Write(batch) => break batch,
+                Decision::Already => return Ok(Ended::Already),
+                Decision::Conflict(reason) => return Ok(Ended::Conflict(reason)),
+                Decision::LeaveOut(omissions) => left_out.note(omissions),
+            }
         };
         match write(context, group, &objects, &batch).await? {
             Written::Done => return Ok(Ended::Written),

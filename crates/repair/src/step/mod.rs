@@ -1,5 +1,6 @@
 //! From the steps of a plan to tasks of the engine.
 
+mod parts;
 mod split;
 mod task;
 

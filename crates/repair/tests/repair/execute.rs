@@ -18,7 +18,7 @@ use crate::cluster::{Entries, consent, dump, guid, journal_path, observe, start}
 
 fn held(block: &Block, ordinal: u32) -> Held {
     let found = block.allocation(ordinal).unwrap();
-    Held { ordinal, record: found.attribute.to_attribute(), sequence: found.sequence }
+    Held { ordinal, record: found.attribute.to_attribute(), sequence: found.sequence, evidence: Vec::new() }
 }
 
 /// Blocks of nodes with at least two addresses of pods.
