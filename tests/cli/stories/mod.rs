@@ -3,6 +3,7 @@
 mod document;
 mod duplicate;
 mod node_crash;
+mod restore;
 mod transcript;
 
 use calipam_testkit::cluster::{Cluster, ClusterSpec, Object};

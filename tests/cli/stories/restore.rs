@@ -1,0 +1,109 @@
+//! An etcd was restored from a backup that is older than what runs.
+
+use calipam_testkit::cluster::Fault;
+use calipam_testkit::kube::{create, create_in_etcd};
+use calipam_testkit::servers::KubeApiserver;
+use serde_json::{Value, json};
+
+use super::*;
+
+const CONTROLLERS: &str = "/calico/resources/v3/projectcalico.org/kubecontrollersconfigurations/default";
+
+#[test]
+fn after_an_etcd_restore() {
+    let mut cluster = Cluster::plain(ClusterSpec::new(13).v4_only(), 3, 3);
+    shorten_grace(&mut cluster);
+    // The backup caught allocations half-way.
+    cluster.inject(Fault::AffinityPending, 1);
+    cluster.inject(Fault::OrphanHandle, 1);
+    let pods = endpoints(&cluster);
+    let (ended, started) = (&pods[0], [&pods[3], &pods[6]]);
+    // What runs: all but a pod that has ended since the backup.
+    let server = KubeApiserver::start().unwrap();
+    let running: Vec<Value> = pods[1..].iter().map(|living| pod(&cluster, living)).collect();
+    seed(&server, &cluster, &running);
+    // In the backup two pods were not there yet.
+    for living in started {
+        forget(&mut cluster, living);
+    }
+    let etcd = Etcd::start().unwrap();
+    cluster.write_to_etcd(&etcd.endpoint()).unwrap();
+    let kubeconfig = server.kubeconfig();
+    let mut story = Story::begin(etcd).with_kubeconfig(kubeconfig.to_str().unwrap());
+
+    assert_eq!(story.tell("calipam check").code, 1);
+    assert_eq!(story.tell("calipam rebuild").code, 1, "some of it is skipped");
+    let applied = story.tell("calipam rebuild --apply --yes");
+    assert!(applied.stdout.contains("Done: 2 of 2 steps"), "{applied:?}");
+
+    delete(&mut story, &server, &started, ended);
+    assert_eq!(story.tell("calipam check").code, 1);
+    let released = story.tell("calipam release --leaked --yes");
+    assert_eq!(released.code, 0, "{released:?}");
+    let clean = story.tell("calipam check");
+    assert_eq!((clean.code, clean.stdout.contains("No findings")), (0, true), "{clean:?}");
+    check_document("restore", &story.told);
+}
+
+/// The grace period of the cluster is what a test can wait for.
+fn shorten_grace(cluster: &mut Cluster) {
+    let stored = cluster.get(CONTROLLERS).expect("the configuration of kube-controllers").value();
+    let mut value: Value = serde_json::from_slice(&stored).unwrap();
+    value["spec"]["controllers"]["node"]["leakGracePeriod"] = json!("2s");
+    cluster.put_raw(CONTROLLERS, serde_json::to_vec(&value).unwrap());
+}
+
+/// The pod as the kubelet reports it. With the etcd datastore Calico writes no annotation.
+fn pod(cluster: &Cluster, living: &Living) -> Value {
+    let Some(Object::Endpoint(endpoint)) = cluster.get(&living.key) else { panic!("{} is gone", living.key) };
+    let address = endpoint.spec.ip_networks[0].split('/').next().unwrap();
+    let uid = format!("00000000-0000-4000-8000-{:0>12}", living.pod.len() + address.len() * 1000);
+    json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {"name": living.pod, "namespace": living.namespace, "uid": uid, "creationTimestamp": "2026-05-01T10:12:00Z"},
+        "spec": {"nodeName": endpoint.spec.node, "containers": [{"name": "app", "image": "app"}]},
+        "status": {"phase": "Running", "podIP": address, "podIPs": [{"ip": address}]},
+    })
+}
+
+fn seed(server: &KubeApiserver, cluster: &Cluster, pods: &[Value]) {
+    let nodes: Vec<Value> = cluster
+        .nodes()
+        .iter()
+        .map(|node| json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": node.name}}))
+        .collect();
+    create(server, "/api/v1/nodes", &nodes).unwrap();
+    create_in_etcd(server, "/registry/pods/", pods).unwrap();
+}
+
+/// Takes a pod out of the data: it was not there yet.
+fn forget(cluster: &mut Cluster, living: &Living) {
+    let Object::Endpoint(endpoint) = cluster.remove(&living.key) else {
+        panic!("{} is no endpoint", living.key)
+    };
+    for network in &endpoint.spec.ip_networks {
+        let address: std::net::IpAddr = network.split('/').next().unwrap().parse().unwrap();
+        let block = cluster.blocks().find(|block| block.cidr.contains(&address)).unwrap().cidr;
+        cluster.free(address, block);
+    }
+}
+
+/// The pods that started since the backup are recreated elsewhere, and the endpoint of the one that ended is deleted.
+fn delete(story: &mut Story, server: &KubeApiserver, started: &[&Living], ended: &Living) {
+    for living in started {
+        let Living { namespace, pod, .. } = living;
+        story
+            .told
+            .push(format!("$ kubectl delete pod --namespace {namespace} {pod}\npod \"{pod}\" deleted\n"));
+        let path = format!("/api/v1/namespaces/{namespace}/pods/{pod}?gracePeriodSeconds=0");
+        let response = server.request("DELETE", &path, "").unwrap();
+        assert_eq!(response.status, 200, "{}", response.body);
+    }
+    let (namespace, key) = (&ended.namespace, ended.key.clone());
+    let name = key.rsplit('/').next().unwrap();
+    story.told.push(format!(
+        "$ calicoctl delete workloadendpoint --namespace {namespace} {name}\nSuccessfully deleted 1 'WorkloadEndpoint' resource(s)\n"
+    ));
+    let deleted = story.etcd().with_client(async move |mut client| client.delete(key, None).await);
+    assert_eq!(deleted.unwrap().deleted(), 1);
+}
