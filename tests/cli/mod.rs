@@ -17,6 +17,7 @@ mod help;
 mod kube_cluster;
 mod kubernetes;
 mod links;
+mod login;
 mod pod_states;
 mod program;
 mod pty;

@@ -90,8 +90,7 @@ fn of_tls(error: &rustls::Error) -> KubeFailure {
 pub(super) fn of_login(error: &AuthError) -> String {
     match error {
         AuthError::AuthExecRun { cmd, out } => {
-            let program = cmd.split_whitespace().next().unwrap_or_default().trim_matches('"');
-            format!("the credential plugin {program} failed with {}", out.status)
+            format!("the credential plugin {} failed with {}", program_of(cmd), out.status)
         }
         AuthError::AuthExecStart(error) => format!("the credential plugin cannot be started: {error}"),
         AuthError::AuthExecParse(_) => "what the credential plugin printed cannot be read".into(),
@@ -101,8 +100,29 @@ pub(super) fn of_login(error: &AuthError) -> String {
         AuthError::InvalidBearerToken(_) | AuthError::InvalidBasicAuth(_) => {
             "the credentials hold characters that a header cannot".into()
         }
+        // These say by themselves what the cause is.
+        AuthError::Oidc(error) => error.to_string(),
         other => innermost(other),
     }
+}
+
+/// The program of a command as Rust prints it for debugging: variables, which may hold secrets, then the program in
+/// quotation marks, then its arguments.
+fn program_of(command: &str) -> String {
+    let (mut quoted, mut escaped, mut at_start) = (false, false, true);
+    for (at, c) in command.char_indices() {
+        match c {
+            '"' if at_start => {
+                let program = &command[at + 1..];
+                return program.split('"').next().unwrap_or_default().to_owned();
+            }
+            '"' if !escaped => quoted = !quoted,
+            _ => {}
+        }
+        escaped = quoted && c == '\\' && !escaped;
+        at_start = !quoted && c == ' ';
+    }
+    String::new()
 }
 
 /// What an unsuccessful answer means.
@@ -182,9 +202,14 @@ mod tests {
             stdout: b"token: hunter2".to_vec(),
             stderr: b"hunter2".to_vec(),
         };
-        let error =
-            AuthError::AuthExecRun { cmd: "\"aws\" \"--secret\" \"hunter2\"".into(), out: Box::new(out) };
-        let text = of_login(&error);
-        assert!(text.contains("aws") && !text.contains("hunter2"), "{text}");
+        let plain = std::process::Command::new("/opt/my aws");
+        let mut with_variables = std::process::Command::new("/opt/my aws");
+        with_variables.env("A", "hunter2 \"hunter2\" \\").env("KUBERNETES_EXEC_INFO", "{}").env_remove("B");
+        for mut command in [plain, with_variables] {
+            let cmd = format!("{:?}", command.args(["--secret", "hunter2"]));
+            let error = AuthError::AuthExecRun { cmd, out: Box::new(out.clone()) };
+            let text = of_login(&error);
+            assert_eq!(text, "the credential plugin /opt/my aws failed with exit status: 0");
+        }
     }
 }

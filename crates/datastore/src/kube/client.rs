@@ -92,7 +92,7 @@ impl KubeClient {
         // Credential plugins run here, and block.
         let made = tokio::task::spawn_blocking(move || kube::Client::try_from(config)).await;
         let client = match made {
-            Ok(client) => client.map_err(|error| connect::unusable(&error))?,
+            Ok(client) => client.map_err(|error| connect::unusable(&server, &error))?,
             Err(lost) => return Err(KubeFailure::Other(lost.to_string()).reading(&server, "credentials")),
         };
         let mut client = Self {

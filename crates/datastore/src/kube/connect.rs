@@ -7,10 +7,11 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use http::Uri;
 use kube::Config;
+use kube::client::AuthError;
 use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
 
 use super::classify::{innermost, of_login};
-use super::error::KubeError;
+use super::error::{KubeError, KubeFailure};
 use crate::secret::redact_url;
 use crate::settings::KubernetesSettings;
 
@@ -167,10 +168,21 @@ fn bad(what: &str, error: &KubeconfigError) -> KubeError {
     KubeError::Config { what: what.into(), reason }
 }
 
-/// Why no client could be made of a configuration.
-pub(super) fn unusable(error: &kube::Error) -> KubeError {
+/// Why no client could be made of a configuration. What a credential plugin or an identity provider could not do is
+/// no fault of the configuration.
+pub(super) fn unusable(server: &str, error: &kube::Error) -> KubeError {
     let (what, reason) = match error {
-        kube::Error::Auth(error) => ("the credentials", of_login(error)),
+        kube::Error::Auth(
+            error @ (AuthError::MissingCommand
+            | AuthError::ExecMissingClusterInfo
+            | AuthError::ReadTokenFile(..)
+            | AuthError::InvalidBearerToken(_)
+            | AuthError::InvalidBasicAuth(_)),
+        ) => ("the credentials", of_login(error)),
+        kube::Error::Auth(error) => {
+            let failure = KubeFailure::Login(of_login(error));
+            return KubeError::Request { server: server.to_owned(), what: "anything".to_owned(), failure };
+        }
         kube::Error::ProxyProtocolUnsupported { .. } | kube::Error::ProxyProtocolDisabled { .. } => {
             ("the proxy", "its URL must begin with http:// or socks5://".into())
         }

@@ -1,0 +1,112 @@
+//! How the API server learns who asks: credential plugins and identity providers that a kubeconfig names.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use calipam_testkit::kube::{Flavour, create, install, service_account_token};
+use calipam_testkit::servers::KubeApiserver;
+use serde_json::{Value, json};
+
+use super::program::{Run, calipam};
+
+fn server() -> KubeApiserver {
+    let server = KubeApiserver::start().unwrap();
+    install(&server, Flavour::Classic).unwrap();
+    server
+}
+
+/// Runs a check with a kubeconfig whose user has these credentials.
+fn check_as(server: &KubeApiserver, folder: &Path, user: Value) -> Run {
+    let text = fs::read_to_string(server.kubeconfig()).unwrap();
+    let mut kubeconfig: Value = serde_yaml::from_str(&text).unwrap();
+    kubeconfig["users"][0]["user"] = user;
+    let path = folder.join("kubeconfig");
+    fs::write(&path, kubeconfig.to_string()).unwrap();
+    let connection = ["--datastore", "kubernetes", "--kubeconfig", path.to_str().unwrap()];
+    calipam(&[&["check", "--settle", "0"], &connection[..]].concat())
+}
+
+/// A credential plugin that runs a script.
+fn plugin(folder: &Path, script: &str) -> Value {
+    let path = folder.join("get-token");
+    fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    json!({"exec": {"apiVersion": "client.authentication.k8s.io/v1", "command": path, "args": ["--secret", "hunter2"],
+        "env": [{"name": "PASSPHRASE", "value": "hunter2"}], "interactiveMode": "IfAvailable"}})
+}
+
+fn credential(status: Value) -> String {
+    let credential =
+        json!({"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential", "status": status});
+    format!("echo '{credential}'")
+}
+
+/// A login that failed: nothing on stdout, exit code 3, what happened and what to do, and no secret.
+fn assert_failed(run: &Run, expected: &str) {
+    assert_eq!((run.code, run.stdout.as_str()), (3, ""), "{run:?}");
+    assert!(run.stderr.contains(expected), "{run:?}");
+    assert!(run.stderr.contains("\nhint: does `kubectl get nodes` work with this kubeconfig?"), "{run:?}");
+    assert!(!run.transcript().contains("hunter2"), "{run:?}");
+}
+
+#[test]
+fn credential_plugins() {
+    let server = server();
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let run = |script: &str| check_as(&server, folder, plugin(folder, script));
+
+    // The plugin sees its arguments and its environment, and what Kubernetes tells plugins.
+    let seen = "[ \"$1 $2 $PASSPHRASE\" = '--secret hunter2 hunter2' ] && [ -n \"$KUBERNETES_EXEC_INFO\" ] || exit 9";
+    let token = credential(json!({"token": server.token()}));
+    let worked = run(&format!("{seen}\n{token}"));
+    assert_eq!(worked.code, 0, "{worked:?}");
+    assert!(worked.stdout.contains("No findings"), "{worked:?}");
+    // A token that runs out is asked for again, which takes as many runs of the plugin as it needs.
+    let soon = credential(json!({"token": server.token(), "expirationTimestamp": "2026-01-01T00:00:00Z"}));
+    assert_eq!(run(&soon).code, 0);
+
+    let failed = run("echo 'your session has expired' >&2; exit 7");
+    assert_failed(&failed, "get-token failed with exit status: 7");
+    assert!(
+        failed.stderr.starts_with("your session has expired\nerror: "),
+        "what the plugin says is shown: {failed:?}"
+    );
+    assert_failed(&run("echo hunter2"), "what the credential plugin printed cannot be read");
+    assert_failed(&run(&credential(json!({"token": "hunter2"}))), "the server does not accept the credentials (401)");
+    let nowhere = json!({"exec": {"apiVersion": "client.authentication.k8s.io/v1", "command": "/nowhere/get-token",
+        "args": ["hunter2"], "interactiveMode": "Never"}});
+    assert_failed(
+        &check_as(&server, folder, nowhere),
+        "the credential plugin cannot be started: No such file",
+    );
+}
+
+/// A kubeconfig with an identity provider holds the token that it gave; the API server judges that as any other.
+#[test]
+fn identity_providers() {
+    let server = server();
+    let folder = tempfile::tempdir().unwrap();
+    let token = service_account_token(&server, "operator").unwrap();
+    let binding = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
+        "metadata": {"name": "operator"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},
+        "subjects": [{"kind": "ServiceAccount", "name": "operator", "namespace": "default"}]});
+    create(&server, "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", &[binding]).unwrap();
+    let run = |config: Value| {
+        check_as(&server, folder.path(), json!({"auth-provider": {"name": "oidc", "config": config}}))
+    };
+    let worked = run(json!({"id-token": token}));
+    assert_eq!(worked.code, 0, "{worked:?}");
+
+    let part = |json: Value| URL_SAFE_NO_PAD.encode(json.to_string());
+    let expired =
+        format!("{}.{}.hunter2", part(json!({"alg": "RS256"})), part(json!({"exp": 1_700_000_000})));
+    assert_failed(&run(json!({"id-token": expired})), "ID token expired");
+    let provider = json!({"id-token": expired, "refresh-token": "hunter2", "client-id": "calipam",
+        "idp-issuer-url": "https://127.0.0.1:1"});
+    assert_failed(&run(provider), "ID token expired");
+}
