@@ -167,7 +167,11 @@ impl Cluster {
             match kind {
                 "rack" => pool.node_selector = "rack == 'a' && !has(spare)".to_owned(),
                 "old" => pool.disabled = true,
-                "team" => pool.namespace_selector = "team == \"shop\"".to_owned(),
+                // Tunnels are of no namespace: Calico refuses such a pool for them.
+                "team" => {
+                    pool.namespace_selector = "team == \"shop\"".to_owned();
+                    pool.allowed_uses = vec!["Workload"];
+                }
                 _ => pool.assignment_mode = "Manual",
             }
             self.put_pool(&format!("{kind}-ippool"), pool);
