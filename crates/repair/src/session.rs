@@ -8,8 +8,9 @@ use calipam_datastore::write::{Consent, Writer};
 use calipam_model::config::ClusterInformation;
 use calipam_model::key::Key;
 use jiff::Timestamp;
+use tokio::sync::Semaphore;
 
-use crate::engine::{Context, EventFn, Execution, Group, run};
+use crate::engine::{Context, EventFn, Execution, Group, REQUESTS, run};
 use crate::error::RepairError;
 use crate::interrupt::Interrupt;
 use crate::journal::{FORMAT, Header, Journal, settle_left};
@@ -93,6 +94,7 @@ pub(crate) async fn carry_out(
         journal: Arc::clone(&journal),
         events: Arc::clone(&options.events),
         interrupt: options.interrupt.clone(),
+        requests: Arc::new(Semaphore::new(REQUESTS)),
     };
     let groups = groups(&writer);
     // On a task of its own, so that the lock is restored even where it panics.

@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use calipam_datastore::write::{Batch, Stored, Writer};
 use calipam_model::key::Key;
+use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
 use self::left_out::Abandoned;
@@ -22,8 +23,12 @@ use crate::error::RepairError;
 use crate::interrupt::Interrupt;
 use crate::journal::Journal;
 
-/// Tasks that are under way at the same time.
-const IN_FLIGHT: usize = 256;
+/// Groups that are under way at the same time. Most of them wait for the disk: what they are about to write is
+/// made durable together.
+const IN_FLIGHT: usize = 1024;
+
+/// Requests to the datastore that are under way at the same time.
+pub(crate) const REQUESTS: usize = 256;
 
 /// How often a swap that was lost is tried again while the guards hold: as often as Calico does.
 pub(crate) const RETRIES: usize = 100;
@@ -101,6 +106,8 @@ pub(crate) struct Context {
     pub journal: Arc<Journal>,
     pub events: EventFn,
     pub interrupt: Interrupt,
+    /// Lets so many tasks talk to the datastore at once.
+    pub requests: Arc<Semaphore>,
 }
 
 /// A step that was abandoned, or addresses that were left out of one.

@@ -82,6 +82,7 @@ fn pause(attempt: usize) -> Duration {
 }
 
 async fn read(context: &Context, keys: &[Key]) -> Result<Objects, RepairError> {
+    let _turn = context.requests.acquire().await;
     let stored = context.writer.read(keys).await?;
     Ok(keys.iter().cloned().zip(stored).collect())
 }
@@ -97,7 +98,10 @@ async fn write(
     (context.events)(&Event::Intended { step: group.step });
     let mut resends = 0;
     let written = loop {
-        match context.writer.commit(batch).await {
+        let turn = context.requests.acquire().await;
+        let answer = context.writer.commit(batch).await;
+        drop(turn);
+        match answer {
             Ok(Swap::Done(revisions)) => break Some(revisions.iter().map(text_of).collect()),
             // Behind a lost answer, a lost swap may be this very write.
             Ok(Swap::Lost) if resends == 0 => break None,

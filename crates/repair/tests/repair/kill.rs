@@ -88,7 +88,8 @@ async fn killed_at(moment: &str, number: usize) {
     let (settled, _) = settle(Recorded::read(&killed).unwrap(), &store).await.unwrap();
     assert_eq!(settled.open_intents().count(), 0, "{moment}");
     let written = settled.outcomes.values().filter(|o| o.written.is_some()).count();
-    assert!((1..=40).contains(&written) || number == 1, "{moment}: {written}");
+    // All may have been intended before the first was written.
+    assert!((1..=40).contains(&written) || moment == "before a write", "{moment}: {written}");
     let back = UndoPlan::new(&settled).unwrap();
     assert_eq!(back.steps().len(), written);
     let options = Options::new("undo", journal_path(folder.path(), "back"));
