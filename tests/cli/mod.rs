@@ -21,6 +21,7 @@ mod login;
 mod pod_states;
 mod program;
 mod pty;
+mod repair;
 mod show;
 mod stories;
 mod terminal;

@@ -49,10 +49,34 @@ impl Terminal {
         self.watch(child)
     }
 
+    /// Runs a program that reads from the terminal, too; as soon as it has shown `prompt`, `then` happens: it is given
+    /// the outer side, for what somebody types, and the program.
+    pub fn converse(
+        self,
+        command: &mut Command,
+        prompt: &str,
+        then: impl FnOnce(&mut File, &Child),
+    ) -> Shown {
+        command.stdin(self.side()).stdout(self.side()).stderr(self.side());
+        let child = command.spawn().expect("the program starts");
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        let mut outside = File::from(self.outside.try_clone().expect("the terminal can be shared"));
+        let (mut bytes, mut part) = (Vec::new(), [0; 4096]);
+        while !String::from_utf8_lossy(&bytes).contains(prompt) {
+            let length = outside.read(&mut part).expect("the program shows something");
+            bytes.extend_from_slice(&part[..length]);
+        }
+        then(&mut outside, &child);
+        self.watch_on(child, bytes)
+    }
+
     /// Everything that a program shows until it ends.
-    pub fn watch(self, mut child: Child) -> Shown {
+    pub fn watch(self, child: Child) -> Shown {
+        self.watch_on(child, Vec::new())
+    }
+
+    fn watch_on(self, mut child: Child, mut bytes: Vec<u8>) -> Shown {
         drop(self.inside);
-        let mut bytes = Vec::new();
         // The read ends with an error when nobody is left on the inner side.
         let _ = File::from(self.outside).read_to_end(&mut bytes);
         let status = child.wait().expect("the program ends");

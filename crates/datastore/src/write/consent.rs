@@ -22,11 +22,19 @@ pub struct Question {
 impl fmt::Display for Question {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let cluster = if self.cluster.is_empty() { "without GUID" } else { &self.cluster };
-        write!(
-            f,
-            "Change {} addresses, {} blocks and {} handles of cluster {cluster} at {}?",
-            self.addresses, self.blocks, self.handles, self.location
-        )
+        let kinds = [
+            (self.addresses, "address", "addresses"),
+            (self.blocks, "block", "blocks"),
+            (self.handles, "handle", "handles"),
+            (self.others, "other object", "other objects"),
+        ];
+        let named = kinds.into_iter().filter(|(number, ..)| *number > 0);
+        let mut parts: Vec<String> = named
+            .map(|(number, one, many)| format!("{number} {}", if number == 1 { one } else { many }))
+            .collect();
+        let last = parts.pop().unwrap_or_else(|| "nothing".into());
+        let first = if parts.is_empty() { String::new() } else { parts.join(", ") + " and " };
+        write!(f, "Change {first}{last} of cluster {cluster} at {}?", self.location)
     }
 }
 
@@ -100,9 +108,11 @@ mod tests {
 
     #[test]
     fn the_question_names_cluster_place_and_numbers() {
-        assert_eq!(
-            question().to_string(),
-            "Change 12 addresses, 3 blocks and 11 handles of cluster 0f0e1d2c at https://10.0.0.5:2379?"
-        );
+        let place = "of cluster 0f0e1d2c at https://10.0.0.5:2379?";
+        assert_eq!(question().to_string(), format!("Change 12 addresses, 3 blocks and 11 handles {place}"));
+        let lock = Question { addresses: 0, blocks: 0, handles: 0, others: 1, ..question() };
+        assert_eq!(lock.to_string(), format!("Change 1 other object {place}"));
+        let undo = Question { addresses: 0, blocks: 1, handles: 1, others: 2, ..question() };
+        assert_eq!(undo.to_string(), format!("Change 1 block, 1 handle and 2 other objects {place}"));
     }
 }

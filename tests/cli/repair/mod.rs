@@ -1,0 +1,8 @@
+//! `release` and `undo` on real servers: what they change, what they leave alone, and what they say.
+
+mod consent;
+mod everything;
+mod named;
+mod node;
+mod sightings;
+mod site;

@@ -1,0 +1,238 @@
+//! Addresses and handles that the operator names.
+
+use std::io::Write;
+use std::net::IpAddr;
+use std::process::Stdio;
+
+use calipam_testkit::cluster::wire::{Attribute, Tunnel, key};
+use calipam_testkit::cluster::{Cluster, Fault};
+
+use super::site::*;
+use crate::cli::program::Run;
+
+/// The address of the only record that `is_wanted`.
+fn address_of(cluster: &Cluster, is_wanted: impl Fn(&Attribute) -> bool) -> IpAddr {
+    let mut found = cluster.blocks().flat_map(|b| b.records()).filter(|(_, record)| is_wanted(record));
+    found.next().expect("the cluster has one").0
+}
+
+/// A cluster that has everything, and for each reason to refuse an address such an address with words that the
+/// refusal must say.
+fn protected() -> (Cluster, Vec<(&'static str, IpAddr, String)>) {
+    let mut cluster = Cluster::small(*healthy().spec());
+    let pod = cluster.add_pod_on(0);
+    cluster.inject(Fault::CorruptUnreferenced, 1);
+    let corrupt = cluster.truth().iter().find(|f| f.code == "corrupt-block").unwrap().subject;
+    let corrupt: calipam_model::IpNet = corrupt.parse().unwrap();
+    let node = cluster.nodes()[0].name.clone();
+    let tunnel = cluster.node_mut(&node).tunnel(Tunnel::VxlanV6).unwrap();
+    let block = cluster.blocks().find(|b| b.cidr == pod.block()).unwrap();
+    let free = block.address(*block.unallocated.last().unwrap() as usize);
+    let young = |record: &Attribute| {
+        let since = record.get("timestamp").and_then(|text| text.strip_suffix(" +0000 UTC"));
+        let since = since.and_then(|text| text.replace(' ', "T").parse::<jiff::civil::DateTime>().ok());
+        let since = since.and_then(|time| time.to_zoned(jiff::tz::TimeZone::UTC).ok());
+        since.is_some_and(|since| since.timestamp().as_second() > cluster.spec().now.as_second() - 60)
+    };
+    let owner = format!("used by {}/{}", pod.name.namespace, pod.name.pod);
+    let cases = vec![
+        ("in-use", pod.address(), owner),
+        ("in-use", tunnel, format!("used by a tunnel of {node}")),
+        ("young", address_of(&cluster, young), "its pod may still be starting".into()),
+        ("cooling", address_of(&cluster, |r| r.released_at.is_some()), "cools down".into()),
+        (
+            "windows-reserved",
+            address_of(&cluster, |r| r.handle.as_deref() == Some("windows-reserved-ipam-handle")),
+            "reserved by a Windows node".into(),
+        ),
+        ("unjudged", corrupt.addr(), "corrupt or does not decode".into()),
+        ("not-allocated", free, "no block records".into()),
+        ("not-allocated", [192, 0, 2, 1].into(), "no block records".into()),
+    ];
+    (cluster, cases)
+}
+
+/// Without `--grace`, which would make what is young old enough.
+fn release_by_name(site: &Site, targets: &[&str]) -> Run {
+    site.run(&[&["release", "--yes", "--settle", "0"], targets].concat())
+}
+
+#[test]
+fn what_is_protected_is_refused_by_name() {
+    let (cluster, cases) = protected();
+    let site = Site::of(&cluster);
+    let before = site.dump();
+    for (reason, address, told) in &cases {
+        let address = address.to_string();
+        let run = release_by_name(&site, &["--ip", &address]);
+        assert_eq!(run.code, 1, "{run:?}");
+        let row =
+            run.stdout.lines().find(|line| line.starts_with(&address)).unwrap_or_else(|| panic!("{run:?}"));
+        assert!(row.contains(reason) && row.contains(told), "{reason}: {row}");
+        assert!(run.stdout.ends_with("Nothing to do; 1 skipped\n"), "{run:?}");
+    }
+    let all: Vec<String> = cases.iter().map(|(_, address, _)| address.to_string()).collect();
+    let together = release_by_name(&site, &["--ip", &all.join(","), "-o", "json"]);
+    let expected = set(cases.iter().map(|(reason, address, _)| format!("{reason} {address}")));
+    assert_eq!((together.code, skips(&document(&together))), (1, expected));
+    assert_eq!((site.dump(), site.journals()), (before, Vec::new()));
+}
+
+#[test]
+fn what_cannot_be_released_cannot_be_forced() {
+    let (cluster, cases) = protected();
+    let site = Site::of(&cluster);
+    let before = site.dump();
+    let never = ["cooling", "windows-reserved", "unjudged", "not-allocated"];
+    let cases: Vec<_> = cases.iter().filter(|(reason, ..)| never.contains(reason)).collect();
+    assert_eq!(cases.len(), 5);
+    for (reason, address, _) in cases {
+        let run = release_by_name(&site, &["--ip", &address.to_string(), "--force", "-o", "json"]);
+        assert_eq!((run.code, skips(&document(&run))), (1, set([format!("{reason} {address}")])), "{run:?}");
+    }
+    assert_eq!(site.dump(), before);
+}
+
+#[test]
+fn one_address_in_use_can_be_forced() {
+    let mut cluster = healthy();
+    let (pod, other) = (cluster.add_pod_on(0), cluster.add_pod_on(1));
+    let site = Site::of(&cluster);
+    let before = site.dump();
+    let [address, second] = [pod.address().to_string(), other.address().to_string()];
+    for targets in [
+        vec!["--ip", &address, "--ip", &second, "--force"],
+        vec!["--leaked", "--force"],
+        vec!["--ip", &address, "--leaked", "--force"],
+        vec!["--ip", &address, "--handle", &other.handle, "--force"],
+        vec!["--orphan-handles", "--force"],
+        vec!["--node", "node-9", "--force"],
+    ] {
+        let run = site.release(&targets);
+        assert_eq!((run.code, run.stdout.as_str()), (2, ""), "{targets:?}: {run:?}");
+        assert!(
+            run.stderr.contains("exactly one --ip or --handle") && run.stderr.contains("\nhint: "),
+            "{run:?}"
+        );
+    }
+    assert_eq!(site.dump(), before);
+
+    let forced = site.release(&["--ip", &address, "--force"]);
+    assert_eq!(forced.code, 0, "{forced:?}");
+    assert!(forced.stderr.contains("--force") && forced.stderr.contains("used by"), "{forced:?}");
+    let mut expected = recorded(&before);
+    expected.remove(&pod.address());
+    assert_eq!(recorded(&site.dump()), expected, "of two addresses the one that was named");
+    assert!(site.findings(&[]).contains(&format!("critical unallocated-in-use {address}")));
+    assert_eq!(site.undo(&journal_of(&forced)).code, 0);
+    assert_eq!(values(&site.dump()), values(&before));
+}
+
+#[test]
+fn a_handle_in_use_can_be_forced() {
+    let mut cluster = healthy();
+    let pod = cluster.add_pod_on(0);
+    let site = Site::of(&cluster);
+    let before = site.dump();
+    let refused = site.release(&["--handle", &pod.handle, "-o", "json"]);
+    let expected = set(pod.addresses.iter().map(|(address, _)| format!("in-use {address}")));
+    assert_eq!((refused.code, skips(&document(&refused))), (1, expected));
+    assert_eq!(site.dump(), before);
+    let forced = site.release(&["--handle", &pod.handle, "--force"]);
+    assert_eq!(forced.code, 0, "{forced:?}");
+    let mut expected = recorded(&before);
+    pod.addresses.iter().for_each(|(address, _)| drop(expected.remove(address)));
+    let after = site.dump();
+    assert_eq!(recorded(&after), expected);
+    assert!(!after.contains_key(&key::handle(&pod.handle)));
+}
+
+#[test]
+fn a_handle_goes_as_a_whole_or_not_at_all() {
+    let mut cluster = healthy();
+    let whole = leak(&mut cluster, 0);
+    let half = cluster.add_pod_on(1);
+    let [v4, v6] = [half.addresses[0].0, half.addresses[1].0];
+    cluster.endpoint_mut(&half.endpoint).set_addresses(&[v4]);
+    let site = Site::of(&cluster);
+    let before = site.dump();
+    for targets in [["--handle", &half.handle], ["--ip", &v6.to_string()]] {
+        let run = site.release(&[&targets[..], &["-o", "json"]].concat());
+        assert_eq!(run.code, 1, "{run:?}");
+        assert!(skips(&document(&run)).contains(&format!("handle-held {v6}")), "{run:?}");
+        assert_eq!(changes(&document(&run)), set::<String>([]));
+    }
+    assert_eq!(site.dump(), before);
+
+    let run = site.release(&["--leaked", "-o", "json"]);
+    assert_eq!((run.code, skips(&document(&run))), (1, set([format!("handle-held {v6}")])));
+    let released = set(whole.addresses.iter().map(|(address, _)| format!("release-address {address}")));
+    assert_eq!(changes(&document(&run)), released);
+    assert!(!site.dump().contains_key(&key::handle(&whole.handle)));
+}
+
+#[test]
+fn handles_come_from_stdin() {
+    let mut cluster = healthy();
+    let pods: Vec<_> = (0..4).map(|number| leak(&mut cluster, number % 3)).collect();
+    // The object of one is missing, and one is not asked for.
+    cluster.remove(&key::handle(&pods[1].handle));
+    cluster.inject(Fault::OrphanHandleEmpty, 1);
+    let orphan = cluster.truth().iter().find(|f| f.code == "orphan-handle").unwrap().subject;
+    let site = Site::of(&cluster);
+    let before = site.dump();
+    let arguments =
+        [&["release", "--handle", "-", "--handle", &pods[2].handle, "--yes"], &AT_ONCE[..]].concat();
+    let mut child = site.command(&arguments);
+    let mut child =
+        child.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let text =
+        format!("# of last night\n\n  {}  \r\n{} # no object\n{orphan}\n", pods[0].handle, pods[1].handle);
+    child.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
+    let run = Run::of(child.wait_with_output().unwrap());
+    assert_eq!(run.code, 0, "{run:?}");
+    let mut expected = recorded(&before);
+    pods[..3].iter().flat_map(|pod| &pod.addresses).for_each(|(address, _)| drop(expected.remove(address)));
+    let after = site.dump();
+    assert_eq!(recorded(&after), expected);
+    let gone = [&pods[0].handle, &pods[1].handle, &pods[2].handle, &orphan];
+    assert!(gone.iter().all(|id| !after.contains_key(&key::handle(id))));
+    assert!(after.contains_key(&key::handle(&pods[3].handle)));
+}
+
+#[test]
+fn a_handle_that_nobody_knows() {
+    let site = Site::of(&healthy());
+    let run = site.release(&["--handle", "k8s-pod-network.nobody"]);
+    assert_eq!(run.code, 1, "{run:?}");
+    assert!(run.stdout.contains("not-found  there is no handle k8s-pod-network.nobody"), "{run:?}");
+    let nothing = site.run(&["release", "--yes"]);
+    assert_eq!((nothing.code, nothing.stdout.as_str()), (2, ""));
+    assert!(nothing.stderr.starts_with("error: nothing says what to release\nhint: "), "{nothing:?}");
+}
+
+/// A stateful pod has its predecessor's name, and with it the old handle.
+#[test]
+fn a_successor_keeps_its_address() {
+    let mut cluster = healthy();
+    cluster.inject(Fault::SharedLegacySuccessor, 1);
+    let subject = |code: &str| cluster.truth().iter().find(|f| f.code == code).unwrap().subject;
+    let (leaked, handle) = (subject("leaked-address"), subject("shared-legacy-handle"));
+    for targets in [vec!["--leaked"], vec!["--handle", &handle], vec!["--ip", &leaked]] {
+        let site = Site::of(&cluster);
+        let before = site.dump();
+        let held = recorded(&before).into_iter().filter(|(_, id)| id.as_deref() == Some(&handle));
+        let successor =
+            held.map(|(address, _)| address.to_string()).find(|address| *address != leaked).unwrap();
+        let run = site.release(&[&targets[..], &["-o", "json"]].concat());
+        let plan = document(&run);
+        assert_eq!(changes(&plan), set([format!("release-address {leaked}")]), "{targets:?}");
+        let by_handle = targets[0] == "--handle";
+        let expected = if by_handle { set([format!("in-use {successor}")]) } else { set::<String>([]) };
+        assert_eq!((run.code, skips(&plan)), (i32::from(by_handle), expected), "{targets:?}");
+        let after = site.dump();
+        assert!(recorded(&after).contains_key(&successor.parse().unwrap()));
+        let handle: serde_json::Value = serde_json::from_slice(&after[&key::handle(&handle)].0).unwrap();
+        assert_eq!(handle["block"].as_object().unwrap().values().collect::<Vec<_>>(), [1]);
+    }
+}

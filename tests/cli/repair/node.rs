@@ -1,0 +1,83 @@
+//! What a node leaves that is gone.
+
+use calipam_testkit::cluster::wire::key;
+use calipam_testkit::cluster::{Cluster, Fault};
+
+use super::site::*;
+
+/// A cluster whose last node has `fault`, and the name of that node.
+fn with(fault: Fault) -> (Cluster, String) {
+    let mut cluster = healthy();
+    cluster.inject(fault, 1);
+    let node = cluster.nodes().last().unwrap().name.clone();
+    (cluster, node)
+}
+
+/// Keys that name the node or one of its blocks.
+fn of_node(cluster: &Cluster, entries: &Entries, node: &str) -> Vec<String> {
+    let info = cluster.nodes().iter().find(|info| info.name == node).unwrap();
+    let own: Vec<String> = info.blocks.iter().map(|block| key::block(*block)).collect();
+    let names = |key: &&String| own.contains(key) || key.contains(&format!("/host/{node}/"));
+    entries.keys().filter(names).cloned().collect()
+}
+
+#[test]
+fn a_node_that_exists_keeps_everything() {
+    let cluster = healthy();
+    let site = Site::of(&cluster);
+    let before = site.dump();
+    let node = &cluster.nodes()[0].name;
+    let run = site.release(&["--node", node]);
+    assert_eq!(run.code, 1, "{run:?}");
+    assert!(
+        run.stdout.contains("node-exists") && run.stdout.contains(&format!("node {node} exists")),
+        "{run:?}"
+    );
+    let unknown = site.release(&["--node", "node-of-nobody"]);
+    assert_eq!(unknown.code, 1, "{unknown:?}");
+    assert!(unknown.stdout.contains("nothing is recorded for a node node-of-nobody"), "{unknown:?}");
+    assert_eq!((site.dump(), site.journals()), (before, Vec::new()));
+}
+
+#[test]
+fn a_node_that_is_gone_leaves_nothing() {
+    let (cluster, node) = with(Fault::NodeGone);
+    let site = Site::of(&cluster);
+    let before = site.dump();
+    assert_eq!(of_node(&cluster, &before, &node).len(), 4, "two blocks, and an affinity for each");
+    let run = site.release(&["--node", &node]);
+    assert_eq!(run.code, 0, "{run:?}");
+    let after = site.dump();
+    let left: Vec<_> =
+        of_node(&cluster, &after, &node).into_iter().filter(|key| key.contains("/host/")).collect();
+    assert_eq!(left, Vec::<String>::new());
+    let check = site.run(&["check", "--node", &node, "--settle", "0"]);
+    assert!(check.stderr.contains(&format!("nothing names a node \"{node}\"")), "{check:?}");
+    assert_eq!(site.findings(&["--rule", "leaked-address"]), set::<String>([]));
+    let strays = differing(&before, &after).into_iter().filter(|key| {
+        let is_handle = key.contains("/handle/") && !after.contains_key(key);
+        !is_handle && !of_node(&cluster, &before, &node).contains(key)
+    });
+    assert_eq!(strays.collect::<Vec<_>>(), Vec::<String>::new());
+    assert_eq!(site.undo(&journal_of(&run)).code, 0);
+    assert_eq!(values(&site.dump()), values(&before));
+}
+
+/// The node object is gone, but endpoints still name it: it may be alive.
+#[test]
+fn what_a_node_still_uses_is_kept() {
+    let (cluster, node) = with(Fault::NodeGonePodsLeft);
+    let site = Site::of(&cluster);
+    let before = site.dump();
+    let leaked = site.release(&["--leaked", "--orphan-handles"]);
+    assert_eq!(leaked.code, 0, "{leaked:?}");
+    assert_eq!(site.dump(), before, "nothing of it goes by itself");
+    let run = site.release(&["--node", &node, "-o", "json"]);
+    let after = site.dump();
+    assert_eq!(recorded(&after), recorded(&before), "{run:?}");
+    let warnings = document(&run)["warnings"].to_string();
+    assert!(warnings.contains("endpoints or pods still name it; what they use is kept"), "{run:?}");
+    let affinities: Vec<_> =
+        of_node(&cluster, &after, &node).into_iter().filter(|key| key.contains("/host/")).collect();
+    assert_eq!(affinities, Vec::<String>::new());
+}

@@ -1,0 +1,153 @@
+//! An address has leaked only if it was seen unused twice.
+
+use std::io::{BufRead, BufReader, Read};
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use calipam_testkit::cluster::wire::key;
+use calipam_testkit::cluster::{Cluster, Fault};
+
+use super::site::*;
+use crate::cli::program::Run;
+
+/// Releases what leaked on two looks, and lets `meanwhile` happen between them.
+fn release_while(site: &Site, meanwhile: impl FnOnce()) -> Run {
+    let arguments = ["release", "--leaked", "--grace", "3s", "--settle", "0", "--yes", "-v", "-o", "json"];
+    let mut command = site.command(&arguments);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut said = BufReader::new(child.stderr.take().unwrap());
+    let mut stderr = String::new();
+    while !stderr.contains("they are looked at again after 3s") {
+        assert!(said.read_line(&mut stderr).unwrap() > 0, "{stderr}");
+    }
+    meanwhile();
+    said.read_to_string(&mut stderr).unwrap();
+    let mut run = Run::of(child.wait_with_output().unwrap());
+    run.stderr = stderr;
+    run
+}
+
+#[test]
+fn what_is_used_or_given_out_again_meanwhile_stays() {
+    let mut cluster = healthy();
+    let leaked: Vec<_> = (0..3).map(|number| leak(&mut cluster, number)).collect();
+    let [unchanged, other_handle, other_number] = leaked.as_slice() else { panic!() };
+    // A pod that is on its way: its endpoint is written while the program waits.
+    let back = cluster.add_pod_on(1);
+    let endpoint = cluster.remove(&back.endpoint);
+    let site = Site::of(&cluster);
+    let before = site.dump();
+    let begun = Instant::now();
+    let run = release_while(&site, || {
+        site.put(&back.endpoint, endpoint.value());
+        for (address, block) in &other_handle.addresses {
+            site.change_block(*block, |block| {
+                block.record_mut(*address).handle = Some("k8s-pod-network.somebody-else".into());
+            });
+        }
+        for (address, block) in &other_number.addresses {
+            site.change_block(*block, |block| {
+                let ordinal = block.ordinal(*address).to_string();
+                block.sequences.insert(ordinal, block.sequence);
+                block.sequence += 1;
+            });
+        }
+    });
+    assert!(begun.elapsed() > Duration::from_secs(3), "{:?}", begun.elapsed());
+    assert_eq!(run.code, 1, "{run:?}");
+    let plan = document(&run);
+    let of = |word: &str, pod: &calipam_testkit::cluster::Pod| {
+        set(pod.addresses.iter().map(|(address, _)| format!("{word} {address}")))
+    };
+    assert_eq!(changes(&plan), of("release-address", unchanged), "{run:?}");
+    assert_eq!(skips(&plan), &of("seen-once", other_handle) | &of("seen-once", other_number));
+    let gone: Vec<_> = unchanged.addresses.iter().map(|(address, _)| *address).collect();
+    let mut expected = recorded(&before);
+    expected.retain(|address, _| !gone.contains(address));
+    let now = recorded(&site.dump());
+    assert_eq!(now.keys().collect::<Vec<_>>(), expected.keys().collect::<Vec<_>>());
+}
+
+#[test]
+fn what_stays_unused_goes_after_the_second_look() {
+    let mut cluster = healthy();
+    let pod = leak(&mut cluster, 0);
+    let site = Site::of(&cluster);
+    let run = release_while(&site, || {
+        let held = recorded(&site.dump());
+        assert!(pod.addresses.iter().all(|(address, _)| held.contains_key(address)), "not before it");
+    });
+    assert_eq!(run.code, 0, "{run:?}");
+    assert_eq!(document(&run)["totals"]["addresses"], pod.addresses.len());
+    assert_eq!(site.findings(&[]), set::<String>([]));
+}
+
+/// A pod that runs and one that is being deleted look alike at first.
+#[test]
+fn what_is_deleted_normally_meanwhile_is_no_conflict() {
+    let mut cluster = healthy();
+    let pod = leak(&mut cluster, 0);
+    let site = Site::of(&cluster);
+    let run = release_while(&site, || {
+        let by_cni = site.release(&["--handle", &pod.handle]);
+        assert_eq!(by_cni.code, 0, "{by_cni:?}");
+    });
+    assert_eq!(run.code, 0, "{run:?}");
+    assert_eq!((changes(&document(&run)), skips(&document(&run))), (set::<String>([]), set::<String>([])));
+}
+
+#[test]
+fn a_dry_run_does_not_wait() {
+    let mut cluster = healthy();
+    let pod = leak(&mut cluster, 0);
+    let site = Site::of(&cluster);
+    let before = site.dump();
+    let begun = Instant::now();
+    let run = site.run(&["release", "--leaked", "--grace", "1h", "--settle", "0", "--dry-run"]);
+    assert!(begun.elapsed() < Duration::from_secs(60), "{:?}", begun.elapsed());
+    assert_eq!(run.code, 0, "{run:?}");
+    assert!(run.stdout.contains(&format!("release-address  {}", pod.address())), "{run:?}");
+    assert!(
+        run.stderr.contains(
+            "2 addresses were seen unused once; they are planned as if a second look, 1h later, saw the same"
+        ),
+        "{run:?}"
+    );
+    assert_eq!((site.dump(), site.journals()), (before, Vec::new()));
+}
+
+#[test]
+fn what_a_node_held_that_is_gone_goes_at_once() {
+    let mut cluster: Cluster = healthy();
+    cluster.inject(Fault::NodeGone, 1);
+    let site = Site::of(&cluster);
+    let begun = Instant::now();
+    let run = site.run(&["release", "--leaked", "--grace", "50m", "--settle", "0", "--yes"]);
+    assert!(begun.elapsed() < Duration::from_secs(60), "{:?}", begun.elapsed());
+    assert_eq!(run.code, 0, "{run:?}");
+    assert_eq!(site.findings(&["--rule", "leaked-address"]), set::<String>([]));
+    let node = &cluster.nodes().last().unwrap();
+    assert!(
+        site.dump().contains_key(&key::affinity("host", &node.name, node.blocks[0])),
+        "only addresses go"
+    );
+}
+
+/// Without `--grace` it is the cluster that says how long.
+#[test]
+fn the_cluster_says_how_long() {
+    let mut cluster = healthy();
+    leak(&mut cluster, 0);
+    let metadata = cluster.spec().metadata("default", &mut cluster.spec().rng(9));
+    let controllers = calipam_testkit::cluster::wire::kube_controllers(metadata, "2s");
+    cluster.put_raw(key::resource("kubecontrollersconfigurations", "default"), controllers);
+    let site = Site::of(&cluster);
+    let begun = Instant::now();
+    let run = site.run(&["release", "--leaked", "--settle", "0", "--yes", "-v"]);
+    assert!(begun.elapsed() > Duration::from_secs(2), "{:?}", begun.elapsed());
+    assert!(
+        run.stderr.contains("2 addresses were seen unused once; they are looked at again after 2s"),
+        "{run:?}"
+    );
+    assert_eq!((run.code, site.findings(&[])), (0, set::<String>([])));
+}

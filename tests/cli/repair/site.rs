@@ -1,0 +1,183 @@
+//! A cluster in an etcd of its own, and the program that repairs it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use calipam_model::IpNet;
+use calipam_testkit::cluster::wire::{Block, key};
+use calipam_testkit::cluster::{Cluster, ClusterSpec, Pod};
+use calipam_testkit::servers::Etcd;
+use jiff::Timestamp;
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::cli::program::{Run, command};
+
+/// Keys with value and revision. A key that is no text stands as what can be read of it.
+pub type Entries = BTreeMap<String, (Vec<u8>, i64)>;
+
+/// One look, without waiting.
+pub const AT_ONCE: [&str; 4] = ["--grace", "0", "--settle", "0"];
+
+/// A cluster that is repaired.
+pub struct Site {
+    pub etcd: Etcd,
+    pub home: TempDir,
+}
+
+/// A healthy cluster of three nodes with four pods each, as it is now.
+pub fn healthy() -> Cluster {
+    Cluster::plain(ClusterSpec::new(31).at(Timestamp::now()), 3, 4)
+}
+
+/// A pod whose endpoint is gone and whose addresses are not.
+pub fn leak(cluster: &mut Cluster, node: usize) -> Pod {
+    let pod = cluster.add_pod_on(node);
+    cluster.remove(&pod.endpoint);
+    pod
+}
+
+impl Site {
+    /// Puts a cluster into an etcd.
+    pub fn of(cluster: &Cluster) -> Self {
+        let etcd = Etcd::start().unwrap();
+        cluster.write_to_etcd(&etcd.endpoint()).unwrap();
+        Self { etcd, home: tempfile::tempdir().unwrap() }
+    }
+
+    /// The program with arguments, about to run on the cluster. Journals go into a folder of the test.
+    pub fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = command(env!("CARGO_BIN_EXE_calipam"));
+        command.args(arguments).env("ETCD_ENDPOINTS", self.etcd.endpoint());
+        command.env("XDG_STATE_HOME", self.home.path()).stdin(Stdio::null());
+        command
+    }
+
+    /// Runs the program.
+    pub fn run(&self, arguments: &[&str]) -> Run {
+        Run::of(self.command(arguments).output().expect("the program starts"))
+    }
+
+    /// Runs `release` on one look, agreeing to everything.
+    pub fn release(&self, targets: &[&str]) -> Run {
+        self.run(&[&["release", "--yes"], &AT_ONCE[..], targets].concat())
+    }
+
+    /// Undoes the newest run and agrees to everything.
+    pub fn undo(&self, journal: &str) -> Run {
+        self.run(&["undo", journal, "--yes"])
+    }
+
+    /// `code subject` of every finding, with the severity before it.
+    pub fn findings(&self, arguments: &[&str]) -> BTreeSet<String> {
+        let run = self.run(&[&["check", "-o", "json"], &AT_ONCE[..], arguments].concat());
+        let text = |value: &Value| value.as_str().unwrap().to_owned();
+        let line = |f: &Value| [&f["severity"], &f["code"], &f["subject"]["name"]].map(text).join(" ");
+        document(&run)["findings"].as_array().unwrap().iter().map(line).collect()
+    }
+
+    /// Everything that etcd holds.
+    pub fn dump(&self) -> Entries {
+        let get = self.etcd.with_client(async |client| {
+            let mut client = client.kv_client().max_decoding_message_size(usize::MAX);
+            client.get("/calico/", Some(etcd_client::GetOptions::new().with_prefix())).await
+        });
+        let entry = |kv: &etcd_client::KeyValue| {
+            let key = String::from_utf8_lossy(kv.key()).into_owned();
+            (key, (kv.value().to_vec(), kv.mod_revision()))
+        };
+        get.unwrap().kvs().iter().map(entry).collect()
+    }
+
+    /// Stores a value, as somebody else does.
+    pub fn put(&self, key: &str, value: impl Into<Vec<u8>>) {
+        let (key, value) = (key.to_owned(), value.into());
+        self.etcd.with_client(async |mut client| client.put(key, value, None).await).unwrap();
+    }
+
+    /// The value under a key, if there is one.
+    pub fn value(&self, key: &str) -> Option<Vec<u8>> {
+        Some(self.dump().remove(key)?.0)
+    }
+
+    /// Changes a block, as somebody else does.
+    pub fn change_block(&self, block: IpNet, change: impl FnOnce(&mut Block)) {
+        let key = key::block(block);
+        let mut stored = Block::read(&self.value(&key).unwrap()).unwrap();
+        change(&mut stored);
+        self.put(&key, stored.value());
+    }
+
+    /// The journals that runs have left in the default folder.
+    pub fn journals(&self) -> Vec<PathBuf> {
+        let Ok(folder) = std::fs::read_dir(self.home.path().join("calipam")) else { return Vec::new() };
+        let mut paths: Vec<PathBuf> = folder.map(|entry| entry.unwrap().path()).collect();
+        paths.sort();
+        paths
+    }
+}
+
+/// What a run printed with `-o json`.
+pub fn document(run: &Run) -> Value {
+    serde_json::from_str(&run.stdout).unwrap_or_else(|e| panic!("{e}: {run:?}"))
+}
+
+/// The journal of a run that has written something, as its hint names it.
+pub fn journal_of(run: &Run) -> String {
+    let rest = run.stderr.split("`calipam undo ").nth(1).unwrap_or_else(|| panic!("no journal: {run:?}"));
+    rest.split('`').next().unwrap().to_owned()
+}
+
+/// `action subject` of every change of a plan.
+pub fn changes(plan: &Value) -> BTreeSet<String> {
+    lines(plan, "changes", "action")
+}
+
+/// `reason subject` of everything that a plan skips.
+pub fn skips(plan: &Value) -> BTreeSet<String> {
+    lines(plan, "skipped", "reason")
+}
+
+fn lines(plan: &Value, list: &str, first: &str) -> BTreeSet<String> {
+    let line = |value: &Value| {
+        format!("{} {}", value[first].as_str().unwrap(), value["subject"]["name"].as_str().unwrap())
+    };
+    plan[list].as_array().unwrap().iter().map(line).collect()
+}
+
+/// The same lines, as a test writes them.
+pub fn set<T: ToString>(lines: impl IntoIterator<Item = T>) -> BTreeSet<String> {
+    lines.into_iter().map(|line| line.to_string()).collect()
+}
+
+/// The values alone, blocks without their sequence numbers, which only ever rise.
+pub fn values(entries: &Entries) -> BTreeMap<&str, Value> {
+    let value = |raw: &[u8]| match serde_json::from_slice::<Value>(raw) {
+        Ok(mut value) => {
+            if let Some(fields) = value.as_object_mut().filter(|fields| fields.contains_key("allocations")) {
+                fields.remove("sequenceNumber");
+                fields.remove("sequenceNumberForAllocation");
+            }
+            value
+        }
+        Err(_) => Value::String(String::from_utf8_lossy(raw).into_owned()),
+    };
+    entries.iter().map(|(key, (raw, _))| (key.as_str(), value(raw))).collect()
+}
+
+/// Keys whose value or revision differ.
+pub fn differing(before: &Entries, after: &Entries) -> BTreeSet<String> {
+    let keys = before.keys().chain(after.keys());
+    keys.filter(|key| before.get(*key) != after.get(*key)).cloned().collect()
+}
+
+/// Addresses that blocks hold for somebody, with the handle of each.
+pub fn recorded(entries: &Entries) -> BTreeMap<IpAddr, Option<String>> {
+    let blocks = entries.iter().filter(|(key, _)| key.contains("/assignment/"));
+    let blocks: Vec<Block> = blocks.filter_map(|(_, (raw, _))| Block::read(raw)).collect();
+    let records = blocks.iter().flat_map(Block::records);
+    let held = records.filter(|(_, record)| record.released_at.is_none());
+    held.map(|(address, record)| (address, record.handle.clone())).collect()
+}
