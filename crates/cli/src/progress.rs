@@ -1,6 +1,7 @@
 //! Progress bars, on a terminal only.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use calipam_datastore::observe::{Progress, ProgressFn};
@@ -8,6 +9,9 @@ use indicatif::{HumanCount, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use jiff::SignedDuration;
 
 use crate::output::Console;
+
+/// What is counted.
+const OBJECTS: &str = "objects";
 
 /// Shows how far a read has come.
 #[derive(Clone, Debug)]
@@ -24,7 +28,8 @@ impl Reading {
         } else {
             ProgressDrawTarget::hidden()
         });
-        bar.set_style(style("{spinner} {prefix}: {pos} {msg}"));
+        bar.set_style(style("{spinner} {prefix}: {human_pos} {msg}"));
+        bar.set_message(OBJECTS);
         bar.set_prefix(what.to_owned());
         Self { bar }
     }
@@ -32,10 +37,14 @@ impl Reading {
     /// What the datastore calls while it reads.
     pub fn callback(&self) -> ProgressFn {
         let bar = self.bar.clone();
+        let shown = AtomicU64::new(0);
         Arc::new(move |progress: Progress| {
             bar.set_position(progress.read);
-            if progress.expected > 0 {
-                bar.set_message(format!("of about {}", HumanCount(progress.expected)));
+            if shown.swap(progress.expected, Ordering::Relaxed) != progress.expected {
+                bar.set_message(match progress.expected {
+                    0 => OBJECTS.to_owned(),
+                    expected => format!("of about {} {OBJECTS}", HumanCount(expected)),
+                });
             }
         })
     }

@@ -32,8 +32,13 @@ pub(crate) async fn add(
     let has_machines = !machines.is_empty();
     kinds.extend(machines);
     require(client, kinds.iter()).await?;
+    let before =
+        [snapshot.blocks.len(), snapshot.affinities.len(), snapshot.handles.len()].iter().sum::<usize>()
+            + snapshot.endpoints.len()
+            + snapshot.nodes.len();
+    let counter = Counter::behind(before as u64, progress);
     let mut read = Snapshot::default();
-    for listed in lists::<Snapshot>(client, kinds, &Counter::new(progress)).await? {
+    for listed in lists::<Snapshot>(client, kinds, &counter).await? {
         read.absorb(listed.taken);
     }
     same_cluster(client, snapshot, &read)?;

@@ -52,21 +52,32 @@ pub(super) struct Listed<T> {
 pub(super) struct Counter {
     read: AtomicU64,
     expected: AtomicU64,
+    before: u64,
     progress: ProgressFn,
 }
 
 impl Counter {
     pub fn new(progress: &ProgressFn) -> Arc<Self> {
+        Self::behind(0, progress)
+    }
+
+    /// A counter for what is read behind so many other objects.
+    pub fn behind(before: u64, progress: &ProgressFn) -> Arc<Self> {
         Arc::new(Self {
-            read: AtomicU64::new(0),
+            read: AtomicU64::new(before),
             expected: AtomicU64::new(0),
+            before,
             progress: Arc::clone(progress),
         })
     }
 
     fn add(&self, items: u64) {
         let read = self.read.fetch_add(items, Ordering::Relaxed) + items;
-        let expected = self.expected.load(Ordering::Relaxed).max(read);
+        // Whole lists do not say how long they are, and asking costs a request for each.
+        let expected = match self.expected.load(Ordering::Relaxed) {
+            0 => 0,
+            known => read.max(self.before + known),
+        };
         (self.progress)(Progress { read, expected });
     }
 

@@ -29,7 +29,7 @@ use crate::raw::RawEntry;
 pub struct Progress {
     /// Objects read so far.
     pub read: u64,
-    /// Objects that are expected in all, as far as is known.
+    /// Objects that are expected in all, as far as is known; 0 where nothing is.
     pub expected: u64,
 }
 
