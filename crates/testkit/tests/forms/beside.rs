@@ -4,11 +4,11 @@
 use calipam_datastore::settings::Overrides;
 use calipam_model::snapshot::{Snapshot, Source};
 use calipam_testkit::cluster::wire::key;
-use calipam_testkit::cluster::{Cluster, ClusterSpec, Fault, KubeCluster, Object};
+use calipam_testkit::cluster::{Cluster, Fault, KubeCluster, Object};
 use calipam_testkit::kube::Flavour;
 use serde_json::Value;
 
-use crate::judge::{complaints, judge, observe};
+use crate::judge::{broken, complaints, judge, observe};
 
 /// The pods of a cluster as the kubelet alone reports them, on nodes as Kubernetes calls them; its services and its
 /// machines.
@@ -56,8 +56,7 @@ const SHOWN_BESIDE: [Fault; 7] = [
 async fn each_fault_in_etcd_is_the_same_with_kubernetes_beside_it() {
     let mut failures = Vec::new();
     for fault in Fault::KUBERNETES_ONLY.iter().chain(Fault::ALL) {
-        let mut cluster = Cluster::small(ClusterSpec::new(7));
-        cluster.inject(*fault, 2);
+        let cluster = broken(*fault, 2);
         let kubernetes = cluster.kubernetes(Flavour::Classic);
         let truth = if SHOWN_BESIDE.contains(fault) { kubernetes.truth() } else { cluster.truth() };
         let wrong = complaints(&judge(&both(&cluster, &kubernetes).await), truth);

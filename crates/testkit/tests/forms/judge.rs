@@ -8,12 +8,24 @@ use calipam_check::{Code, Finding, Options, check};
 use calipam_datastore::Datastore;
 use calipam_datastore::settings::{LocalFiles, Overrides, Settings};
 use calipam_model::snapshot::Snapshot;
-use calipam_testkit::cluster::{Cluster, Expected, GroundTruth, KubeCluster};
+use calipam_testkit::cluster::{Cluster, ClusterSpec, Expected, Fault, GroundTruth, KubeCluster};
 use calipam_testkit::kube::Flavour;
 
 use crate::differences::{Side, is_explained};
 
 pub const FLAVOURS: [Flavour; 2] = [Flavour::Classic, Flavour::Native];
+
+/// A cluster with a fault. What looks at the whole of it, or needs services and machines beside what it breaks, finds a
+/// cluster on which everything occurs; for the others a few pods will do.
+pub fn broken(fault: Fault, count: usize) -> Cluster {
+    let looks_around = fault.stands_alone() || fault == Fault::StrictAffinity;
+    let whole = looks_around || Fault::KUBERNETES_ONLY.contains(&fault);
+    let spec = ClusterSpec::new(7);
+    let mut cluster = if whole { Cluster::small(spec) } else { Cluster::plain(spec, 2, 2) };
+    cluster.add_young();
+    cluster.inject(fault, count);
+    cluster
+}
 
 pub async fn open(overrides: Overrides) -> Datastore {
     let settings = Settings::resolve(&overrides, &Default::default(), &LocalFiles).unwrap();

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use calipam_testkit::cluster::{Cluster, ClusterSpec, Fault, KubeCluster};
 use calipam_testkit::kube::Flavour;
 
-use crate::judge::{FLAVOURS, complaints, in_etcd, in_folder, in_list, lines, unexplained};
+use crate::judge::{FLAVOURS, broken, complaints, in_etcd, in_folder, in_list, lines, unexplained};
 
 /// What is wrong with a cluster in one form, and where its forms differ without reason.
 async fn compare(cluster: &Cluster, flavour: Flavour) -> Vec<String> {
@@ -48,14 +48,7 @@ async fn the_example_of_the_documentation_is_the_same_in_every_form() {
 async fn each_fault_gives_the_same_findings_in_every_form() {
     let mut failures = Vec::new();
     for fault in Fault::KUBERNETES_ONLY.iter().chain(Fault::ALL) {
-        let spec = ClusterSpec::new(7);
-        // What looks at the whole cluster, or needs services and machines beside what it breaks, finds a cluster on
-        // which everything occurs; for the others a few pods will do.
-        let looks_around = fault.stands_alone() || *fault == Fault::StrictAffinity;
-        let whole = looks_around || Fault::KUBERNETES_ONLY.contains(fault);
-        let mut cluster = if whole { Cluster::small(spec) } else { Cluster::plain(spec, 2, 2) };
-        cluster.add_young();
-        cluster.inject(*fault, 2);
+        let cluster = broken(*fault, 2);
         for flavour in FLAVOURS.into_iter().filter(|flavour| fault.exists_in(*flavour)) {
             let wrong = compare(&cluster, flavour).await;
             failures.extend(wrong.into_iter().map(|w| format!("{}, {flavour:?}: {w}", fault.name())));
@@ -86,9 +79,7 @@ fn what_cannot_be_said_in_kubernetes_is_left_out() {
     for flavour in FLAVOURS {
         let healthy = keys(&Cluster::small(ClusterSpec::new(7)).kubernetes(flavour));
         for fault in Fault::KUBERNETES_ONLY.iter().chain(Fault::ALL) {
-            let mut cluster = Cluster::small(ClusterSpec::new(7));
-            cluster.inject(*fault, 1);
-            let broken = keys(&cluster.kubernetes(flavour));
+            let broken = keys(&broken(*fault, 1).kubernetes(flavour));
             let left_out: Vec<&String> = broken.difference(&healthy).collect();
             // The second object of the settings is left out in every cluster.
             let expected = !fault.exists_in(flavour) && *fault != Fault::ConfigurationMismatch;
