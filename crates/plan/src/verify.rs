@@ -74,8 +74,8 @@ fn was_hidden(before: &Report, plan: &Plan, finding: &Finding) -> bool {
     hidden && before.findings.iter().any(mends)
 }
 
-/// True where the finding counts or places what is recorded, and the plan records what was in use already: a pool
-/// was as full before.
+/// True where the finding counts or places what is recorded, and the plan records what was so already: a pool was
+/// as full before, and a node had as many blocks.
 fn is_told_now(plan: &Plan, finding: &Finding) -> bool {
     let counts = matches!(
         finding.code,
@@ -86,7 +86,10 @@ fn is_told_now(plan: &Plan, finding: &Finding) -> bool {
             | Code::BorrowedTunnelAddress
     );
     let records = |change: &Change| {
-        let verb = matches!(change.action, Verb::AssignAddress | Verb::RewriteOwner | Verb::CreateBlock);
+        let verb = matches!(
+            change.action,
+            Verb::AssignAddress | Verb::RewriteOwner | Verb::CreateBlock | Verb::CreateAffinity
+        );
         let place = change.subject.network();
         verb && match &finding.subject {
             Subject::Node(_) => true,

@@ -28,7 +28,9 @@ const CODES: [Code; 5] = [
 pub(super) fn draft(desk: &mut Desk<'_, '_>) {
     let mut deleted = Vec::new();
     for affinity in &desk.basis.snapshot.affinities {
-        if !desk.scope.has_affinity(&affinity.value.key) {
+        let key = &affinity.value.key;
+        let owner = desk.index().block(key.cidr).and_then(|block| block.owner);
+        if !desk.scope.has_affinity(key, owner) {
             continue;
         }
         let subject = Subject::affinity(&affinity.value.key);
@@ -191,7 +193,7 @@ fn with_touch(desk: &mut Desk<'_, '_>, key: &AffinityKey, edit: Edit, what: Chan
     let is_stale = |other: &mut Action| {
         let edits = &other.step.edits;
         edits.len() == 1
-            && matches!(&edits[0], Edit::Affinity(k, AffinityEdit::Delete(_)) if k.cidr == key.cidr)
+            && matches!(&edits[0], Edit::Affinity(k, AffinityEdit::Delete(_)) if k.cidr == key.cidr && k != key)
     };
     for stale in desk.early.extract_if(.., is_stale) {
         made.step.edits.splice(0..0, stale.step.edits);

@@ -44,9 +44,12 @@ pub(super) fn draft(desk: &mut Desk<'_, '_>, approved: &BTreeSet<String>) -> Cou
     let moved = moved(&desk.drafts);
     let mut found: BTreeMap<String, Vec<(Code, Subject)>> = BTreeMap::new();
     for code in CODES {
-        for finding in desk.findings(code) {
-            if let Subject::Handle(id) = &finding.subject {
-                let of_handle = found.entry(clean(id).to_owned()).or_default();
+        for finding in desk.basis.findings(code) {
+            let Subject::Handle(id) = &finding.subject else { continue };
+            let id = clean(id);
+            // Whatever counts an address that changes is put right as a whole.
+            if moved.contains_key(id) || desk.scope.has(finding, desk.index()) {
+                let of_handle = found.entry(id.to_owned()).or_default();
                 of_handle.push((finding.code, finding.subject.clone()));
             }
         }

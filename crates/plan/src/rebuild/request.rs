@@ -53,10 +53,10 @@ impl<'r> Scope<'r> {
             || owner.and_then(BlockOwner::host).is_some_and(|node| self.has_node(node))
     }
 
-    /// True for an affinity that may change.
-    pub fn has_affinity(&self, key: &AffinityKey) -> bool {
+    /// True for an affinity that may change: of a block in scope, or of a node.
+    pub fn has_affinity(&self, key: &AffinityKey, owner: Option<&BlockOwner>) -> bool {
         let by_node = key.kind == AffinityType::Host && self.has_node(&key.node);
-        self.is_everything() || by_node || self.has_network(key.cidr)
+        by_node || self.has_block(key.cidr, owner)
     }
 
     /// True for a finding about something that may change. A handle does where one of its blocks may.
@@ -68,7 +68,7 @@ impl<'r> Scope<'r> {
         let of_node = || finding.nodes.iter().any(|node| self.has_node(node));
         match &finding.subject {
             Subject::Block(cidr) => self.has_block(*cidr, owner(*cidr)),
-            Subject::Affinity { node, cidr } => self.has_node(node) || self.has_network(*cidr),
+            Subject::Affinity { node, cidr } => self.has_node(node) || self.has_block(*cidr, owner(*cidr)),
             Subject::Address(address) => {
                 let mut blocks = blocks_of(finding).into_iter().peekable();
                 match blocks.peek() {
