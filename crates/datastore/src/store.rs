@@ -66,6 +66,18 @@ impl Datastore {
         !matches!(self, Self::File(_) | Self::Memory(_))
     }
 
+    /// True where a released address may cool down: the datastore keeps the time of its release. On Kubernetes the
+    /// installed schema of blocks must have the field, else it would be dropped and leave an anonymous allocation
+    /// that never ends (facts 2.10); where the schema cannot be read, this is false. So it is for files and memory,
+    /// which are never written.
+    pub async fn keeps_cooldown(&self) -> bool {
+        match self {
+            Self::Etcd(_) | Self::EtcdAndKubernetes(..) => true,
+            Self::Kubernetes(client) => kube::keeps_cooldown(client).await,
+            Self::File(_) | Self::Memory(_) => false,
+        }
+    }
+
     /// Reads everything that a check needs, etcd at one revision.
     ///
     /// # Errors

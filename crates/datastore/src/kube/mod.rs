@@ -21,6 +21,7 @@ mod narrow;
 mod object;
 mod observe;
 mod permission;
+mod schema;
 pub(crate) mod write;
 
 pub(crate) use self::beside::{
@@ -34,6 +35,7 @@ pub(crate) use self::file::{
 };
 pub(crate) use self::narrow::{lookup, reread};
 pub(crate) use self::observe::observe;
+pub(crate) use self::schema::keeps_cooldown;
 
 use std::sync::Arc;
 

@@ -8,5 +8,6 @@ mod order;
 mod paging;
 mod pods;
 mod read;
+mod schema;
 mod support;
 mod write;

@@ -297,3 +297,38 @@ async fn steps_for_another_cluster_are_refused() {
     assert!(!path.exists());
     assert_eq!(dump(&etcd).await, before);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_handle_with_addresses_in_two_blocks_goes_as_a_whole_or_not_at_all() {
+    for (second_changed, freed) in [(false, true), (true, false)] {
+        let (etcd, store) = start(300).await;
+        let snapshot = observe(&store).await;
+        let blocks = pod_blocks(&snapshot);
+        let [(a, of_a), (b, of_b)] = &blocks[..2] else { panic!() };
+        // The first address of both blocks gets the handle of the one in the first block.
+        let record = held(a, of_a[0]).record;
+        let mut second = (*b).clone();
+        second.update(|edit| edit.set_attribute(of_b[0], &record)).unwrap();
+        put(&etcd, &Key::Block(second.cidr()), serde_json::to_string(&second).unwrap()).await;
+        let id = record.handle.clone().unwrap();
+        let counts = format!(r#"{{"block":{{"{}":1,"{}":1}},"deleted":false}}"#, a.cidr(), b.cidr());
+        put(&etcd, &Key::Handle(id.clone()), counts).await;
+        let steps = vec![release(a, &of_a[..2], Vec::new()), release(&second, &of_b[..2], Vec::new())];
+        if second_changed {
+            let mut anew = second.clone();
+            anew.update(|edit| edit.release(&of_b[..1]));
+            anew.update(|edit| edit.assign(of_b[0], &record)).unwrap();
+            put(&etcd, &Key::Block(anew.cidr()), serde_json::to_string(&anew).unwrap()).await;
+        }
+        let execution = run(&store, steps).await;
+        assert_eq!(execution.is_complete(), freed, "{execution:?}");
+        assert_eq!(execution.conflicts.len(), if freed { 0 } else { 2 }, "{execution:?}");
+        let after = dump(&etcd).await;
+        for (block, ordinals) in [(*a, of_a), (*b, of_b)] {
+            let value = json(&after, &Key::Block(block.cidr()));
+            let is_free = |ordinal: u32| value["allocations"][ordinal as usize].is_null();
+            assert_eq!((is_free(ordinals[0]), is_free(ordinals[1])), (freed, true), "{execution:?}");
+        }
+        assert_eq!(after.contains_key(&Key::Handle(id).to_string()), !freed);
+    }
+}

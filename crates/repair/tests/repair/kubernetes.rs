@@ -53,7 +53,7 @@ fn seed(server: &KubeApiserver, flavour: Flavour) {
     }
 }
 
-async fn open(server: &KubeApiserver) -> Datastore {
+pub async fn open(server: &KubeApiserver) -> Datastore {
     let overrides = Overrides {
         datastore: Some("kubernetes".into()),
         kubeconfig: Some(server.kubeconfig().display().to_string()),

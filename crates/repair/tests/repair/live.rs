@@ -1,132 +1,212 @@
-//! Repairs beside allocators that work at full speed.
+//! Repairs again and again beside allocators that assign and release at full speed, on both datastores.
+//!
+//! Each test takes 20 seconds. `CALIPAM_LIVE=full` makes it at least 60 seconds and 10,000 operations.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
 
-use calipam_datastore::write::Expect;
-use calipam_model::IpNet;
-use calipam_model::block::Block;
-use calipam_model::edit::Step;
-use calipam_model::key::Key;
-use calipam_model::snapshot::Snapshot;
-use calipam_repair::{Event, Options, execute};
-use calipam_testkit::allocator::Churn;
+use calipam_check::{Code, Options as Judgement, check, settle, suspects};
+use calipam_datastore::Datastore;
+use calipam_plan::{Basis, Plan, rebuild, release};
+use calipam_repair::{Options, execute};
+use calipam_testkit::allocator::{Churn, ChurnLog, Ledger, Target};
 use calipam_testkit::cluster::{Cluster, ClusterSpec};
-use calipam_testkit::servers::Etcd;
+use calipam_testkit::kube::{Flavour, seed};
+use calipam_testkit::servers::{Etcd, KubeApiserver};
+use jiff::SignedDuration;
 
-use crate::cluster::{consent, guid, journal_path, observe, open};
-use crate::execute::release;
+use crate::cluster::{consent, journal_path, observe, open};
+use crate::kubernetes::open as open_kubernetes;
 
-/// Releases of up to three addresses of `leaked` handles in each block, if their endpoints are still absent.
-fn steps(snapshot: &Snapshot, leaked: &BTreeMap<String, Key>) -> Vec<Step> {
-    let step = |block: &Block| {
-        let held = block.handles().filter_map(|(o, id)| Some((o, leaked.get(&id.to_string())?)));
-        let held: Vec<(u32, &Key)> = held.take(3).collect();
-        let ordinals: Vec<u32> = held.iter().map(|(ordinal, _)| *ordinal).collect();
-        let evidence = held.iter().map(|(_, endpoint)| ((*endpoint).clone(), Expect::Absent)).collect();
-        (!ordinals.is_empty()).then(|| release(block, &ordinals, evidence))
-    };
-    snapshot.blocks.iter().filter_map(|b| step(b.value.content.sound()?)).collect()
+/// Longer than any operation of a worker takes: what it has half done is not mistaken for a leak.
+const SETTLE: Duration = Duration::from_secs(4);
+
+/// The datastore of a cluster without pods.
+struct Scene {
+    server: Server,
+    spec: ClusterSpec,
+    nodes: Vec<String>,
 }
 
-/// What blocks record by handle must be what the handles count, and every endpoint has its addresses.
-fn assert_sound(snapshot: &Snapshot) {
-    let mut recorded: BTreeMap<(String, IpNet), i64> = BTreeMap::new();
-    let mut pods: BTreeMap<std::net::IpAddr, String> = BTreeMap::new();
-    for stored in &snapshot.blocks {
-        let block = stored.value.content.sound().expect("no block is corrupt");
-        for allocation in block.allocations() {
-            if let Some(pod) = allocation.attribute.owner().get("pod") {
-                assert_eq!(pods.insert(allocation.address, pod.to_string()), None, "two owners");
-            }
-        }
-        for (_, id) in block.handles() {
-            *recorded.entry((id.to_string(), block.cidr())).or_default() += 1;
+enum Server {
+    Etcd(Etcd),
+    Kubernetes(KubeApiserver, Flavour),
+}
+
+impl Scene {
+    fn on_etcd() -> Self {
+        let spec = ClusterSpec::new(3).v4_only();
+        let cluster = Cluster::plain(spec, 4, 0);
+        let etcd = Etcd::start().unwrap();
+        cluster.write_to_etcd(&etcd.endpoint()).unwrap();
+        let nodes = cluster.nodes().iter().map(|node| node.name.clone()).collect();
+        Self { server: Server::Etcd(etcd), spec, nodes }
+    }
+
+    fn on_kubernetes(flavour: Flavour) -> Self {
+        let spec = ClusterSpec::new(3).v4_only();
+        let server = KubeApiserver::start().unwrap();
+        let nodes = seed(&server, flavour, &spec, 4).unwrap();
+        Self { server: Server::Kubernetes(server, flavour), spec, nodes }
+    }
+
+    fn churn(&self, churn: &Churn) -> ChurnLog {
+        self.at(|target| churn.run_on(target, &self.spec, &self.nodes).unwrap())
+    }
+
+    /// Nobody lost what he has.
+    fn assert_sound(&self, ledger: &Ledger) {
+        let violations = self.at(|target| ledger.verify(target).unwrap());
+        assert!(violations.is_empty(), "{violations:?}");
+    }
+
+    fn at<T>(&self, work: impl FnOnce(Target<'_>) -> T) -> T {
+        match &self.server {
+            Server::Etcd(etcd) => work(Target::Etcd(&etcd.endpoint())),
+            Server::Kubernetes(server, flavour) => work(Target::Kubernetes(server, *flavour)),
         }
     }
-    let counted = snapshot.handles.iter().flat_map(|handle| {
-        let id = handle.value.id().to_string();
-        handle.value.blocks().map(move |(cidr, count)| ((id.clone(), cidr), count)).collect::<Vec<_>>()
+
+    async fn open(&self) -> Datastore {
+        match &self.server {
+            Server::Etcd(etcd) => open(&etcd.endpoint()).await,
+            Server::Kubernetes(server, _) => open_kubernetes(server).await,
+        }
+    }
+}
+
+/// How long, and how many addresses assigned and released at least.
+fn extent() -> (Duration, u64) {
+    match std::env::var("CALIPAM_LIVE").as_deref() {
+        Ok("full") => (Duration::from_secs(60), 10_000),
+        _ => (Duration::from_secs(20), 120),
+    }
+}
+
+/// Works until it was long and much enough, with new pods in each round.
+fn work(scene: &Scene) -> Vec<ChurnLog> {
+    let ((limit, least), begin) = (extent(), Instant::now());
+    let mut rounds: Vec<ChurnLog> = Vec::new();
+    while begin.elapsed() < limit || rounds.iter().map(ChurnLog::operations).sum::<u64>() < least {
+        assert!(rounds.len() < 39, "too slow: {rounds:?}");
+        rounds.push(scene.churn(&Churn {
+            workers: 4,
+            operations: 100_000,
+            limit: Duration::from_secs(20),
+            pause: Duration::from_millis(1),
+            leaks: 80,
+            seed: rounds.len() as u64 + 1,
+            ..Churn::default()
+        }));
+    }
+    rounds
+}
+
+/// Which repair.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Repair {
+    Release,
+    Rebuild,
+}
+
+/// What a repairer did.
+#[derive(Debug, Default)]
+struct Done {
+    runs: usize,
+    written: usize,
+    conflicts: usize,
+}
+
+/// Looks, looks again at what could be half done, and plans without any grace.
+async fn planned(store: &Datastore, repair: Repair) -> Plan {
+    let judgement = Judgement { grace: Some(SignedDuration::ZERO), ..Judgement::default() };
+    let snapshot = observe(store).await;
+    let mut report = check(&snapshot, &judgement);
+    let keys = suspects(&report);
+    tokio::time::sleep(SETTLE).await;
+    let later = store.reread(&keys).await.unwrap().unwrap();
+    settle(&mut report, &snapshot, &later);
+    let basis = Basis::new(&snapshot, &report, &judgement);
+    match repair {
+        Repair::Release => {
+            let all = release::Request { leaked: true, orphan_handles: true, ..release::Request::default() };
+            release::plan(&basis, &all, &[], 0)
+        }
+        Repair::Rebuild => {
+            let all = rebuild::Request { endpoints_only: true, ..rebuild::Request::default() };
+            rebuild::plan(&basis, &all, &[], 0)
+        }
+    }
+}
+
+async fn repair_until(scene: Arc<Scene>, repair: Repair, over: Arc<AtomicBool>) -> Done {
+    let (store, folder) = (scene.open().await, tempfile::tempdir().unwrap());
+    let mut done = Done::default();
+    while !over.load(Ordering::Relaxed) {
+        let plan = planned(&store, repair).await;
+        let cluster = plan.cluster.guid.clone();
+        let options = Options::new("a test", journal_path(folder.path(), &done.runs.to_string()));
+        let steps = plan.into_steps();
+        let execution = execute(&store, &cluster, steps, consent(&cluster), &options).await.unwrap();
+        assert!(execution.broken_off.is_none(), "{repair:?}: {execution:?}");
+        assert_eq!(execution.is_complete(), execution.conflicts.is_empty(), "{execution:?}");
+        done.runs += 1;
+        done.written += execution.written;
+        done.conflicts += execution.conflicts.len();
+    }
+    done
+}
+
+async fn leaked_addresses_go_and_live_ones_stay(scene: Scene) {
+    let (scene, over) = (Arc::new(scene), Arc::new(AtomicBool::new(false)));
+    let (place, end) = (Arc::clone(&scene), Arc::clone(&over));
+    let working = thread::spawn(move || {
+        let rounds = work(&place);
+        end.store(true, Ordering::Relaxed);
+        rounds
     });
-    let counted: BTreeMap<(String, IpNet), i64> = counted.collect();
-    recorded.retain(|(id, _), _| id != "windows-reserved-ipam-handle");
-    assert_eq!(recorded, counted);
-    for endpoint in &snapshot.endpoints {
-        for address in endpoint.value.addresses() {
-            assert!(pods.contains_key(&address), "{address} of a live endpoint was freed");
-        }
+    let start = |repair| tokio::spawn(repair_until(Arc::clone(&scene), repair, Arc::clone(&over)));
+    // Two of a kind get in each other's way, and must notice.
+    let repairers = [Repair::Release, Repair::Release, Repair::Rebuild].map(start);
+    let mut done = Vec::new();
+    for repairer in repairers {
+        done.push(repairer.await.unwrap());
     }
+    let rounds = working.join().unwrap();
+    assert!(rounds.iter().all(|log| log.longest < SETTLE), "too slow to tell: {rounds:?}");
+    let written: usize = done.iter().map(|done| done.written).sum();
+    assert!(written > 0 && done.iter().all(|done| done.runs > 1), "{done:?} beside {rounds:?}");
+
+    // What leaked last goes when everybody has ended, and then there is nothing left to do.
+    let (store, folder) = (scene.open().await, tempfile::tempdir().unwrap());
+    let plan = planned(&store, Repair::Release).await;
+    let options = Options::new("a test", journal_path(folder.path(), "last"));
+    let cluster = plan.cluster.guid.clone();
+    let execution = execute(&store, &cluster, plan.into_steps(), consent(&cluster), &options).await.unwrap();
+    assert!(execution.is_complete(), "{execution:?}");
+    let judgement = Judgement { grace: Some(SignedDuration::ZERO), ..Judgement::default() };
+    let left = check(&observe(&store).await, &judgement);
+    let bad = [Code::LeakedAddress, Code::DuplicateAddress, Code::UnallocatedInUse, Code::CorruptBlock];
+    let left: Vec<_> = left.findings.iter().filter(|f| bad.contains(&f.code)).collect();
+    assert!(left.is_empty(), "{left:?}");
+    rounds.iter().for_each(|log| scene.assert_sound(&log.ledger));
+    let operations: u64 = rounds.iter().map(ChurnLog::operations).sum();
+    println!("{operations} operations, {done:?} beside {rounds:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn leaked_addresses_go_and_live_ones_stay() {
-    let cluster = Cluster::plain(ClusterSpec::new(3), 4, 45);
-    let etcd = Etcd::start().unwrap();
-    cluster.write_to_etcd(&etcd.endpoint()).unwrap();
-    let store = open(&etcd.endpoint()).await;
-    let guid = guid(&store).await;
-    let before = observe(&store).await;
-    assert_sound(&before);
-    // Every pod that was there leaks: its endpoint goes, its addresses stay.
-    let mut client = etcd.client().await.unwrap();
-    let mut leaked = BTreeMap::new();
-    for stored in &before.endpoints {
-        let addresses: BTreeSet<_> = stored.value.addresses().collect();
-        let key = Key::Endpoint {
-            namespace: stored.value.namespace().to_string(),
-            name: stored.value.name().to_string(),
-        };
-        client.delete(key.to_string(), None).await.unwrap();
-        for block in before.blocks.iter().filter_map(|b| b.value.content.sound()) {
-            let of = block.allocations().filter(|a| addresses.contains(&a.address));
-            leaked.extend(of.filter_map(|a| Some((a.attribute.handle()?.to_string(), key.clone()))));
-        }
-    }
-    assert!(leaked.len() >= 180);
-    let churn = Churn {
-        workers: 6,
-        operations: 600,
-        limit: Duration::from_secs(15),
-        pause: Duration::from_millis(1),
-        seed: 5,
-        ..Churn::default()
-    };
-    let endpoint = etcd.endpoint();
-    let working = std::thread::spawn(move || churn.run(&endpoint, &cluster).unwrap());
-    let folder = tempfile::tempdir().unwrap();
-    let (lost, mut written, mut runs) = (Arc::new(AtomicUsize::new(0)), 0, 0);
-    loop {
-        let over = working.is_finished();
-        let plan = steps(&observe(&store).await, &leaked);
-        if over && plan.is_empty() {
-            break;
-        }
-        let count = Arc::clone(&lost);
-        let options = Options {
-            events: Arc::new(move |event| {
-                if let Event::Lost { .. } = event {
-                    count.fetch_add(1, Ordering::Relaxed);
-                }
-            }),
-            ..Options::new("a test", journal_path(folder.path(), &runs.to_string()))
-        };
-        // A little at a time, so that there is something to do for as long as the others work.
-        let plan: Vec<Step> = plan.into_iter().take(if over { usize::MAX } else { 1 }).collect();
-        let execution = execute(&store, &guid, plan, consent(&guid), &options).await.unwrap();
-        assert!(execution.broken_off.is_none(), "{execution:?}");
-        assert!(execution.conflicts.is_empty(), "{execution:?}");
-        written += execution.written;
-        runs += 1;
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
-    let log = working.join().unwrap();
-    let after = observe(&store).await;
-    assert_sound(&after);
-    let left: Vec<String> =
-        after.handles.iter().map(|h| h.value.id().to_string()).filter(|id| leaked.contains_key(id)).collect();
-    assert!(left.is_empty(), "{left:?}");
-    assert!(written >= 50 && log.started > 100, "{written} steps in {runs} runs beside {log:?}");
-    println!("{written} steps in {runs} runs, {lost:?} lost swaps, beside {log:?}");
+async fn beside_allocators_on_etcd() {
+    leaked_addresses_go_and_live_ones_stay(Scene::on_etcd()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn beside_allocators_on_kubernetes() {
+    leaked_addresses_go_and_live_ones_stay(Scene::on_kubernetes(Flavour::Classic)).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn beside_allocators_on_kubernetes_with_native_kinds() {
+    leaked_addresses_go_and_live_ones_stay(Scene::on_kubernetes(Flavour::Native)).await;
 }

@@ -1,4 +1,4 @@
-//! Carrying out repairs against a real etcd.
+//! Carrying out repairs against real servers.
 
 mod cluster;
 mod execute;
@@ -7,4 +7,5 @@ mod kill;
 mod kubernetes;
 mod live;
 mod lock;
+mod meanwhile;
 mod undo;

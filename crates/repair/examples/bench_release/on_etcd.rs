@@ -1,0 +1,78 @@
+//! On etcd, which makes its writes durable as it does in production.
+
+use std::path::Path;
+use std::time::Instant;
+
+use calipam_repair::journal::Recorded;
+use calipam_testkit::cluster::{ClusterSpec, SizedCluster};
+use calipam_testkit::servers::{Etcd, EtcdOptions};
+use etcd_client::{Client, Compare, CompareOp, GetOptions, Txn, TxnOp};
+use tokio::task::JoinSet;
+
+use crate::{Failed, Row, child};
+
+/// As many transactions are under way as the executor has requests.
+const IN_FLIGHT: usize = 256;
+/// Most keys of one transaction, by etcd's default.
+const KEYS: usize = 128;
+const ENDPOINTS: &str = "/calico/resources/v3/projectcalico.org/workloadendpoints/";
+
+/// Leaks every tenth address of a cluster, and releases them.
+pub async fn measure(program: &str, allocations: u64, folder: &Path) -> Result<Row, Failed> {
+    let etcd = EtcdOptions::new().argument("--unsafe-no-fsync=false").start()?;
+    SizedCluster::new(ClusterSpec::new(1), allocations).write_to_etcd(&etcd.endpoint())?;
+    let leaked = leak(&etcd).await?;
+    eprintln!("{leaked} of {allocations} addresses are leaked");
+    let connection = ["--etcd-endpoints".to_owned(), etcd.endpoint()];
+    let released = child::release(program, &connection, &folder.join("run.journal"))?;
+    let floor = floor(&etcd, &released.recorded).await?;
+    Ok(Row::new("etcd", allocations, leaked, &released, floor))
+}
+
+/// Deletes every tenth endpoint.
+async fn leak(etcd: &Etcd) -> Result<usize, Failed> {
+    let client = etcd.client().await?;
+    let mut reader = client.kv_client().max_decoding_message_size(usize::MAX);
+    let all = reader.get(ENDPOINTS, Some(GetOptions::new().with_prefix().with_keys_only())).await?;
+    let keys: Vec<&[u8]> = all.kvs().iter().map(etcd_client::KeyValue::key).step_by(10).collect();
+    for part in keys.chunks(KEYS) {
+        let deletions: Vec<TxnOp> = part.iter().map(|key| TxnOp::delete(*key, None)).collect();
+        client.kv_client().txn(Txn::new().and_then(deletions)).await?;
+    }
+    Ok(keys.len())
+}
+
+/// What etcd needs for the same transactions: the way back, sent without reading anything. In seconds.
+async fn floor(etcd: &Etcd, recorded: &Recorded) -> Result<f64, Failed> {
+    let mut transactions = Vec::new();
+    for intent in &recorded.intents {
+        let Some(revisions) = recorded.outcomes.get(&intent.id).and_then(|o| o.written.as_ref()) else {
+            continue;
+        };
+        let (mut compares, mut puts) = (Vec::new(), Vec::new());
+        for (change, revision) in intent.changes.iter().zip(revisions) {
+            let revision = change.after.as_ref().and(revision.as_ref()).map_or(Ok(0), |r| r.parse())?;
+            compares.push(Compare::mod_revision(change.key.as_str(), CompareOp::Equal, revision));
+            let before = change.before.as_ref().and_then(|b| b.value.bytes()).unwrap_or_default();
+            puts.push(TxnOp::put(change.key.as_str(), before.to_vec(), None));
+        }
+        transactions.push(Txn::new().when(compares).and_then(puts));
+    }
+    let client: Client = etcd.client().await?;
+    let begin = Instant::now();
+    let mut running = JoinSet::new();
+    for transaction in transactions {
+        if running.len() == IN_FLIGHT {
+            running.join_next().await.ok_or("nothing runs")???;
+        }
+        let mut client = client.clone();
+        running.spawn(async move {
+            let answer = client.txn(transaction).await?;
+            if answer.succeeded() { Ok::<(), Failed>(()) } else { Err("lost".into()) }
+        });
+    }
+    while let Some(done) = running.join_next().await {
+        done??;
+    }
+    Ok(begin.elapsed().as_secs_f64())
+}
