@@ -4,5 +4,6 @@ mod consent;
 mod everything;
 mod named;
 mod node;
+mod rebuild;
 mod sightings;
 mod site;

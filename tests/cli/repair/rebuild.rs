@@ -1,0 +1,121 @@
+//! Everything that a rebuild can repair is repaired, on a real etcd; the rest is said, and all of it comes back.
+
+use std::collections::BTreeSet;
+
+use calipam_model::IpNet;
+use calipam_testkit::cluster::wire::key;
+use calipam_testkit::cluster::{Cluster, ClusterSpec, Fault};
+use jiff::Timestamp;
+use serde_json::Value;
+
+use super::site::*;
+use crate::cli::program::Run;
+
+/// A rebuild that goes by endpoints, and what it leaves.
+fn rebuild(site: &Site, more: &[&str]) -> Run {
+    let agreed = ["rebuild", "--apply", "--yes", "--endpoints-only"];
+    site.run(&[&agreed[..], &AT_ONCE, more].concat())
+}
+
+/// True where a change of the plan is about the block or an address in it, or about the affinity.
+fn is_named(plan: &Value, key: &str) -> bool {
+    let Some(rest) = key.strip_prefix("/calico/ipam/v2/") else { return false };
+    let changes = plan["changes"].as_array().unwrap();
+    let mut subjects = changes
+        .iter()
+        .map(|c| (c["subject"]["kind"].as_str().unwrap(), c["subject"]["name"].as_str().unwrap()));
+    let dashed = |cidr: &str| cidr.replacen('-', "/", 1).parse::<IpNet>().ok();
+    match rest.split('/').collect::<Vec<_>>().as_slice() {
+        ["assignment", _, "block", cidr] => {
+            let block = dashed(cidr).unwrap();
+            subjects.any(|(kind, name)| match kind {
+                "address" => block.contains(&name.parse::<std::net::IpAddr>().unwrap()),
+                "block" => name.parse() == Ok(block),
+                // Before an affinity is confirmed, its block is written again.
+                "affinity" => name.ends_with(&format!("/{block}")),
+                _ => false,
+            })
+        }
+        [_, node, _, "block", cidr] => {
+            let name = format!("{node}/{}", dashed(cidr).unwrap());
+            subjects.any(|(_, subject)| subject == name)
+        }
+        ["handle", ..] => true,
+        _ => false,
+    }
+}
+
+#[test]
+fn all_that_can_be_repaired_is_and_comes_back() {
+    let site = Site::of(&Cluster::all_faults(ClusterSpec::new(22).at(Timestamp::now()).wide(), 1));
+    let before = site.dump();
+    let earlier = site.findings(&[]);
+    let run = rebuild(&site, &["-o", "json"]);
+    let plan = document(&run);
+    let after = site.dump();
+    assert_eq!(run.code, 1, "what is skipped is not done: {}", run.stderr);
+    assert_eq!(plan["execution"]["conflicts"], serde_json::json!([]), "{}", run.stderr);
+    assert!(changes(&plan).len() > 100, "{:?}", changes(&plan));
+
+    let strays: Vec<_> = differing(&before, &after).into_iter().filter(|key| !is_named(&plan, key)).collect();
+    assert_eq!(strays, Vec::<String>::new());
+    let skipped: BTreeSet<String> =
+        skips(&plan).iter().map(|line| line.split_once(' ').unwrap().1.to_owned()).collect();
+    let left = site.findings(&[]);
+    for finding in left.iter().filter(|finding| !finding.starts_with("info ")) {
+        let subject = finding.splitn(3, ' ').last().unwrap();
+        assert!(skipped.contains(subject), "neither repaired nor skipped: {finding}");
+    }
+    assert!(left.len() * 2 < earlier.len(), "{} of {} are left", left.len(), earlier.len());
+
+    let again = document(&rebuild(&site, &["-o", "json"]));
+    assert_eq!(changes(&again), BTreeSet::new());
+
+    let undone = site.undo(&journal_of(&run));
+    assert_eq!(undone.code, 0, "{undone:?}");
+    assert_eq!(values(&site.dump()), values(&before));
+}
+
+#[test]
+fn the_blocks_of_a_whole_cluster_come_back() {
+    let mut cluster = healthy();
+    let kept = recorded(&Site::of(&cluster).dump());
+    cluster.inject(Fault::BlocksLost, 1);
+    let site = Site::of(&cluster);
+    let run = rebuild(&site, &[]);
+    assert_eq!(run.code, 0, "{run:?}");
+    let found = site.findings(&[]);
+    assert!(found.iter().all(|finding| finding.starts_with("info ")), "{found:?}");
+    assert_eq!(recorded(&site.dump()), kept);
+}
+
+#[test]
+fn endpoints_alone_need_to_be_agreed_to() {
+    let mut cluster = healthy();
+    cluster.inject(Fault::MissingHandle, 1);
+    let site = Site::of(&cluster);
+    let before = site.dump();
+    let run = site.run(&[&["rebuild", "--apply", "--yes"][..], &AT_ONCE].concat());
+    assert_eq!(run.code, 1, "{run:?}");
+    assert!(run.stderr.contains("--endpoints-only"), "{run:?}");
+    assert_eq!((site.dump(), site.journals()), (before, Vec::new()));
+}
+
+#[test]
+fn the_files_hold_each_block_before_and_after() {
+    let mut cluster = healthy();
+    cluster.inject(Fault::CorruptManifold, 1);
+    let site = Site::of(&cluster);
+    let folder = site.home.path().join("blocks");
+    let before = site.dump();
+    let run = site.run(&[&["rebuild", "--output-dir", folder.to_str().unwrap()][..], &AT_ONCE].concat());
+    assert!(run.code < 2, "{run:?}");
+    assert_eq!(site.dump(), before, "a rebuild without --apply writes nothing");
+    let files: Vec<_> = std::fs::read_dir(&folder).unwrap().map(|file| file.unwrap().path()).collect();
+    let [file] = files.as_slice() else { panic!("{files:?}") };
+    let content: Value = serde_json::from_slice(&std::fs::read(file).unwrap()).unwrap();
+    let cidr: IpNet = content["after"]["cidr"].as_str().unwrap().parse().unwrap();
+    let stored: Value = serde_json::from_slice(&site.value(&key::block(cidr)).unwrap()).unwrap();
+    assert_eq!(content["before"], stored);
+    assert_ne!(content["after"], stored);
+}
