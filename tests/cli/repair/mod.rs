@@ -5,5 +5,6 @@ mod everything;
 mod named;
 mod node;
 mod rebuild;
+mod rebuild_kubernetes;
 mod sightings;
 mod site;
