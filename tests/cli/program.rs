@@ -70,3 +70,8 @@ macro_rules! expected {
     };
 }
 pub(crate) use expected;
+
+/// The same for modules below this one.
+pub fn assert_expected(name: &str, text: &str) {
+    expected!(name, text);
+}

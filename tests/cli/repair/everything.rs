@@ -35,6 +35,12 @@ fn named(plan: &Value, before: &Entries) -> Vec<String> {
 fn all_that_leaked_goes_and_comes_back() {
     let site = Site::of(&Cluster::all_faults(ClusterSpec::new(21).at(Timestamp::now()).wide(), 1));
     let before = site.dump();
+    let short = site.release(&["--leaked", "--orphan-handles", "--dry-run"]);
+    assert!(
+        short.stdout.contains("\nACTION           COUNT  FOR EXAMPLE\nrelease-address     34  10.128"),
+        "{short:?}"
+    );
+    assert!(short.stderr.contains("hint: `-o wide` lists everything"), "{short:?}");
     let run = site.release(&["--leaked", "--orphan-handles", "-o", "json"]);
     let plan = document(&run);
     let after = site.dump();

@@ -2,9 +2,14 @@
 
 mod consent;
 mod everything;
+mod journal;
+mod kubernetes;
+mod lock;
 mod named;
 mod node;
+mod offline;
 mod rebuild;
 mod rebuild_kubernetes;
+mod reports;
 mod sightings;
 mod site;

@@ -97,9 +97,33 @@ impl Site {
         self.etcd.with_client(async |mut client| client.put(key, value, None).await).unwrap();
     }
 
+    /// Deletes a key, as somebody else does.
+    pub fn delete(&self, key: &str) {
+        let key = key.to_owned();
+        let deleted = self.etcd.with_client(async |mut client| client.delete(key, None).await).unwrap();
+        assert_eq!(deleted.deleted(), 1);
+    }
+
     /// The value under a key, if there is one.
     pub fn value(&self, key: &str) -> Option<Vec<u8>> {
         Some(self.dump().remove(key)?.0)
+    }
+
+    /// Every value that a key has had, each with the revision that made it.
+    pub fn history(&self, key: &str) -> Vec<(i64, Vec<u8>)> {
+        let (key, last) = (key.to_owned(), self.dump()[key].1);
+        let options = etcd_client::WatchOptions::new().with_start_revision(1);
+        let history = self.etcd.with_client(async |mut client| {
+            let mut stream = client.watch(key, Some(options)).await?;
+            let mut values = Vec::new();
+            while values.last().is_none_or(|(revision, _)| *revision < last) {
+                let Some(response) = stream.message().await? else { break };
+                let events = response.events().iter().filter_map(|event| event.kv());
+                values.extend(events.map(|kv| (kv.mod_revision(), kv.value().to_vec())));
+            }
+            Ok(values)
+        });
+        history.unwrap()
     }
 
     /// Changes a block, as somebody else does.

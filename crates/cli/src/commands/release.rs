@@ -6,7 +6,7 @@ use std::path::Path;
 use calipam_check::Options;
 use calipam_datastore::Datastore;
 use calipam_model::snapshot::{DatastoreKind, Snapshot};
-use calipam_plan::release::{self, ReadReport, Request, Sightings, objections, read_report};
+use calipam_plan::release::{self, ReadReport, ReportError, Request, Sightings, objections, read_report};
 use jiff::Timestamp;
 
 use super::repair::{Looks, carry_out, outcome, plan};
@@ -139,18 +139,30 @@ fn reported(
             return Err(Failure::Refused { message, hint });
         }
         if !args.force {
-            let hint =
-                Some("`--lock` locks the datastore for the duration; `--force` passes over this".into());
-            return Err(Failure::Refused { message, hint });
+            return Err(Failure::Refused { message, hint: Some(way_out(objection).into()) });
         }
         console.warn(&format!("--force: {objection} ({name})"));
     }
     Ok(reports.into_iter().map(|report: ReadReport| report.sightings).collect())
 }
 
+/// What to do about an objection that `--force` passes over.
+fn way_out(objection: &ReportError) -> &'static str {
+    match objection {
+        ReportError::NotLocked => {
+            "`--lock` locks the datastore for the duration of the release; `--force` does without"
+        }
+        ReportError::Stale => {
+            "write a new one; or pass over this with `--force`: what it lists is released only if it is unused now"
+        }
+        _ => "pass over this with `--force`: what it lists is released only if it is unused now",
+    }
+}
+
 fn read_file(path: &Path, snapshot: &Snapshot, locked: bool) -> Result<ReadReport, Failure> {
     let failed = |error| Failure::Io { doing: format!("read {}", quoted(path)), error };
-    let text = std::fs::read_to_string(path).map_err(failed)?;
+    let bytes = std::fs::read(path).map_err(failed)?;
+    let text = String::from_utf8_lossy(&bytes);
     let written = std::fs::metadata(path).and_then(|meta| meta.modified()).map_err(failed)?;
     let written = Timestamp::try_from(written).unwrap_or(Timestamp::MAX);
     read_report(&quoted(path), &text, written, snapshot, locked).map_err(|error| Failure::Usage {

@@ -44,12 +44,13 @@ impl fmt::Display for ReportError {
             Self::OtherCluster { reported, found } => {
                 write!(f, "it is about cluster {reported}, but this is cluster {found}")
             }
+            Self::OtherVersion { reported, found } if reported.is_empty() => {
+                write!(f, "a calicoctl without a version wrote it, and the cluster runs {found}")
+            }
             Self::OtherVersion { reported, found } => {
                 write!(f, "calicoctl {reported} wrote it, but the cluster runs {found}")
             }
-            Self::Stale => {
-                f.write_str("cluster information has changed since it was written, and it is stale")
-            }
+            Self::Stale => f.write_str("it is stale: cluster information has changed since it was written"),
             Self::NotLocked => f.write_str(
                 "it is calicoctl's, which asks for a locked datastore, and this one is not locked",
             ),

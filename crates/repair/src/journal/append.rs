@@ -42,11 +42,13 @@ fn whole_lines(path: &Path) -> io::Result<u64> {
     Ok(whole)
 }
 
-/// The journals of a folder, by name. A folder that does not exist holds none.
+/// The journals of a folder, by name. A folder that does not exist, or is none, holds none.
 pub(crate) fn journals(folder: &Path) -> Result<Vec<PathBuf>, JournalError> {
     let failed = |e: io::Error| JournalError::Read { path: folder.to_owned(), reason: e.to_string() };
     let entries = match std::fs::read_dir(folder) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+            return Ok(Vec::new());
+        }
         other => other.map_err(failed)?,
     };
     let mut paths = entries.map(|e| e.map(|e| e.path())).collect::<Result<Vec<_>, _>>().map_err(failed)?;

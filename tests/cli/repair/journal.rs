@@ -1,0 +1,132 @@
+//! Without a journal nothing is written.
+
+use std::os::unix::fs::PermissionsExt;
+use std::process::{Command, Stdio};
+
+use calipam_testkit::cluster::Cluster;
+
+use super::site::*;
+use crate::cli::program::Run;
+
+/// Releases what leaked, with a journal at a place.
+fn release_with(site: &Site, journal: &str) -> Run {
+    site.release(&["--leaked", "--journal", journal])
+}
+
+/// A cluster with a leaked pod on each of many nodes.
+fn leaky(nodes: u32) -> Cluster {
+    let mut cluster = Cluster::plain(*healthy().spec(), nodes, 1);
+    for node in 0..nodes {
+        leak(&mut cluster, node as usize);
+    }
+    cluster
+}
+
+#[test]
+fn a_place_that_cannot_be_written() {
+    let site = Site::of(&leaky(1));
+    let before = site.dump();
+    let at = |name: &str| site.home.path().join(name).to_str().unwrap().to_owned();
+    std::fs::write(at("file"), "mine").unwrap();
+    std::fs::create_dir(at("folder")).unwrap();
+    for place in [at("file/run.journal"), at("file"), at("folder"), "/proc/nowhere/run.journal".to_owned()] {
+        let run = release_with(&site, &place);
+        assert_eq!(run.code, 3, "{run:?}");
+        let told = format!("error: cannot write the journal {place}: ");
+        assert!(run.stderr.contains(&told), "{run:?}");
+        assert!(
+            run.stderr.contains("\nhint: nothing is written to the datastore without a journal"),
+            "{run:?}"
+        );
+        assert!(!run.stderr.contains("calipam undo"), "there is nothing to undo: {run:?}");
+    }
+    assert_eq!(std::fs::read_to_string(at("file")).unwrap(), "mine");
+    let homeless = site.command(&[&["release", "--leaked", "--yes"], &AT_ONCE[..]].concat());
+    let mut homeless = homeless;
+    let run = Run::of(homeless.env_remove("HOME").env_remove("XDG_STATE_HOME").output().unwrap());
+    assert_eq!(run.code, 2, "{run:?}");
+    assert!(
+        run.stderr.contains("HOME") && run.stderr.contains("\nhint: name a file with `--journal FILE`"),
+        "{run:?}"
+    );
+    assert_eq!(site.dump(), before);
+}
+
+#[test]
+fn a_journal_is_for_its_user_alone() {
+    let site = Site::of(&leaky(1));
+    let run = site.release(&["--leaked"]);
+    let journal = site.journals().pop().unwrap();
+    assert_eq!(journal_of(&run), journal.to_str().unwrap());
+    assert_eq!(std::fs::metadata(journal).unwrap().permissions().mode() & 0o777, 0o600);
+}
+
+/// Runs a command with files that may become so many blocks of 512 bytes large: a disk that is full.
+fn on_a_small_disk(command: &Command, blocks: u32) -> Run {
+    let mut shell = Command::new("sh");
+    shell.args(["-c", &format!(r#"trap "" XFSZ; ulimit -f {blocks}; exec "$0" "$@""#)]);
+    shell.arg(command.get_program()).args(command.get_args()).env_clear().stdin(Stdio::null());
+    shell.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    shell.current_dir(command.get_current_dir().unwrap());
+    Run::of(shell.output().unwrap())
+}
+
+#[test]
+fn a_full_disk_stops_it() {
+    let site = Site::of(&leaky(40));
+    let before = site.dump();
+    let arguments = [&["release", "--leaked", "--yes"], &AT_ONCE[..]].concat();
+    // Neither the first line of the journal finds room, nor the first intent after it.
+    for blocks in [0, 1] {
+        let run = on_a_small_disk(&site.command(&arguments), blocks);
+        assert_eq!(run.code, 3, "{run:?}");
+        assert!(
+            run.stderr.contains("error: cannot write the journal ") && run.stderr.contains("\nhint: "),
+            "{run:?}"
+        );
+        assert_eq!(site.dump(), before, "{blocks}");
+    }
+    // What was written before the disk was full is in the journal, and comes back.
+    let run = on_a_small_disk(&site.command(&arguments), 64);
+    assert_eq!(run.code, 3, "{run:?}");
+    let during = site.dump();
+    let held = recorded(&during).len();
+    assert!(held < recorded(&before).len() && during != before, "{run:?}");
+    assert!(run.stderr.contains(" not begun"), "{run:?}");
+    let undone = site.undo(&journal_of(&run));
+    assert_eq!(undone.code, 0, "{undone:?}");
+    assert_eq!(values(&site.dump()), values(&before));
+    // With room again, all of it goes.
+    let again = site.release(&["--leaked"]);
+    assert_eq!((again.code, site.findings(&[])), (0, set::<String>([])), "{again:?}");
+}
+
+#[test]
+fn what_is_no_journal_is_not_undone() {
+    let site = Site::of(&leaky(1));
+    let run = site.release(&["--leaked"]);
+    let journal = journal_of(&run);
+    let before = site.dump();
+    let text = std::fs::read_to_string(&journal).unwrap();
+    let damaged = text.replacen("\"intent\"", "\"inten\"", 1);
+    let newer = text.replacen("\"format\":1", "\"format\":99", 1);
+    let strange = text.replace("/calico/ipam/v2/handle/", "/registry/secrets/");
+    let cases = [
+        ("words", "just words\n".to_owned(), "is no journal of calipam", 3),
+        ("empty", String::new(), "is no journal of calipam", 3),
+        ("damaged", damaged, "line 2 of the journal", 3),
+        ("newer", newer, "has format 99, which is later than this program", 3),
+        ("strange", strange, "which is nothing that calipam writes", 1),
+    ];
+    for (name, text, told, code) in cases {
+        let path = site.home.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        let run = site.undo(path.to_str().unwrap());
+        assert_eq!(run.code, code, "{name}: {run:?}");
+        assert!(run.stderr.contains(told) && run.stderr.contains("\nhint: "), "{name}: {run:?}");
+    }
+    let missing = site.undo("/nonexistent/journal");
+    assert_eq!(missing.code, 3, "{missing:?}");
+    assert!(missing.stderr.contains("cannot read the journal /nonexistent/journal"), "{missing:?}");
+    assert_eq!(site.dump(), before);
+}

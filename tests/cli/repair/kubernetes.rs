@@ -1,0 +1,210 @@
+//! On the Kubernetes datastore, in both API groups.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::process::Stdio;
+
+use calipam_testkit::cluster::{Cluster, Fault};
+use calipam_testkit::kube::{Connection, Flavour, install, install_kubevirt};
+use calipam_testkit::servers::KubeApiserver;
+use serde_json::Value;
+use tempfile::TempDir;
+
+use super::site::{AT_ONCE, changes, document, healthy, journal_of, set, skips};
+use crate::cli::program::{Run, command};
+
+/// Kinds that a release may change, and that of the lock.
+const KINDS: [&str; 4] = ["ipamblocks", "ipamhandles", "blockaffinities", "clusterinformations"];
+
+/// Objects by `plural/name`.
+type Objects = BTreeMap<String, Value>;
+
+struct KubeSite {
+    server: KubeApiserver,
+    flavour: Flavour,
+    home: TempDir,
+}
+
+impl KubeSite {
+    /// Puts a cluster onto a server of its own.
+    fn of(cluster: &Cluster, flavour: Flavour) -> Self {
+        let server = KubeApiserver::start().unwrap();
+        install(&server, flavour).unwrap();
+        install_kubevirt(&server).unwrap();
+        cluster.kubernetes(flavour).write_to_server(&server).unwrap();
+        Self { server, flavour, home: tempfile::tempdir().unwrap() }
+    }
+
+    fn run(&self, arguments: &[&str]) -> Run {
+        let mut command = command(env!("CARGO_BIN_EXE_calipam"));
+        command
+            .args(arguments)
+            .args(["--datastore", "kubernetes", "--kubeconfig"])
+            .arg(self.server.kubeconfig());
+        command.env("XDG_STATE_HOME", self.home.path()).stdin(Stdio::null());
+        Run::of(command.output().unwrap())
+    }
+
+    fn release(&self, targets: &[&str]) -> Run {
+        self.run(&[&["release", "--yes", "-o", "json"], &AT_ONCE[..], targets].concat())
+    }
+
+    /// `code subject` of every finding of a rule.
+    fn findings(&self, rule: &str) -> BTreeSet<String> {
+        let run = self.run(&[&["check", "-o", "json", "--rule", rule], &AT_ONCE[..]].concat());
+        let text = |value: &Value| value.as_str().unwrap().to_owned();
+        let line = |f: &Value| [&f["severity"], &f["subject"]["name"]].map(text).join(" ");
+        document(&run)["findings"].as_array().unwrap().iter().map(line).collect()
+    }
+
+    /// Every object that a release could change, as the server gives it.
+    fn objects(&self) -> Objects {
+        let mut connection = Connection::open(&self.server).unwrap();
+        let mut objects = Objects::new();
+        for kind in KINDS {
+            let response = connection.request("GET", &self.flavour.path(kind), "").unwrap();
+            let mut list: Value = serde_json::from_str(&response.body).unwrap();
+            for object in list["items"].as_array_mut().unwrap() {
+                objects.insert(
+                    format!("{kind}/{}", object["metadata"]["name"].as_str().unwrap()),
+                    object.take(),
+                );
+            }
+        }
+        objects
+    }
+}
+
+/// What the objects hold: no versions, and no sequence numbers, which only ever rise.
+fn values(objects: &Objects) -> BTreeMap<&str, Value> {
+    let value = |object: &Value| {
+        let mut value = serde_json::json!({"spec": object["spec"], "labels": object["metadata"]["labels"]});
+        let spec = value["spec"].as_object_mut().unwrap();
+        spec.remove("sequenceNumber");
+        spec.remove("sequenceNumberForAllocation");
+        value
+    };
+    objects.iter().map(|(name, object)| (name.as_str(), value(object))).collect()
+}
+
+/// Objects whose version, and with it anything, differs.
+fn differing(before: &Objects, after: &Objects) -> BTreeSet<String> {
+    let names = before.keys().chain(after.keys());
+    names.filter(|name| before.get(*name) != after.get(*name)).cloned().collect()
+}
+
+/// Addresses that blocks record.
+fn recorded(objects: &Objects) -> BTreeSet<String> {
+    let blocks = objects.iter().filter(|(name, _)| name.starts_with("ipamblocks/"));
+    let addresses = blocks.flat_map(|(_, block)| {
+        let cidr: calipam_model::IpNet = block["spec"]["cidr"].as_str().unwrap().parse().unwrap();
+        let slots = block["spec"]["allocations"].as_array().unwrap().clone();
+        cidr.subnets(cidr.max_prefix_len())
+            .unwrap()
+            .map(|one| one.addr())
+            .zip(slots)
+            .filter(|(_, slot)| !slot.is_null())
+            .map(|(address, _)| address.to_string())
+    });
+    addresses.collect()
+}
+
+fn leaked_goes_and_comes_back(flavour: Flavour) {
+    let mut cluster = healthy();
+    let faults = [
+        Fault::LeakedNoOwner,
+        Fault::LeakedMoved,
+        Fault::LeakedHalf,
+        Fault::LeakedLegacy,
+        Fault::NodeGone,
+        Fault::OrphanHandle,
+        Fault::OrphanHandleNoBlock,
+        Fault::PodFinished,
+        Fault::PodEvicted,
+        Fault::ServiceGone,
+        Fault::MachineGone,
+    ];
+    faults.into_iter().filter(|fault| fault.exists_in(flavour)).for_each(|fault| cluster.inject(fault, 1));
+    let site = KubeSite::of(&cluster, flavour);
+    let truth = cluster.kubernetes(flavour).truth().clone();
+    let of_code = |code: &str| set(truth.iter().filter(|f| f.code == code).map(|f| f.subject));
+    let before = site.objects();
+    let run = site.release(&["--leaked", "--orphan-handles", "--lock"]);
+    let plan = document(&run);
+    assert_eq!(plan["execution"]["conflicts"], serde_json::json!([]), "{}", run.stderr);
+    let held: BTreeSet<String> =
+        skips(&plan).iter().filter_map(|line| line.strip_prefix("handle-held ")).map(str::to_owned).collect();
+    let released: BTreeSet<String> =
+        of_code("leaked-address").difference(&held).map(|a| format!("release-address {a}")).collect();
+    let deleted: BTreeSet<String> =
+        of_code("orphan-handle").iter().map(|id| format!("delete-handle {id}")).collect();
+    assert_eq!(changes(&plan), &released | &deleted);
+    assert_eq!((skips(&plan).len(), held.len(), run.code), (1, 1, 1), "of half a pod nothing goes");
+
+    let after = site.objects();
+    let gone: BTreeSet<String> = recorded(&before).difference(&recorded(&after)).cloned().collect();
+    assert_eq!(gone, of_code("leaked-address").difference(&held).cloned().collect());
+    assert_eq!(site.findings("leaked-address"), held.iter().map(|a| format!("error {a}")).collect());
+    for rule in [
+        "orphan-handle",
+        "missing-handle",
+        "handle-count",
+        "half-deleted",
+        "corrupt-block",
+        "datastore-locked",
+    ] {
+        assert_eq!(site.findings(rule), set::<String>([]), "{rule}");
+    }
+    let strays = differing(&before, &after).into_iter().filter(|name| {
+        let is_lock = name == "clusterinformations/default";
+        let is_block = name.starts_with("ipamblocks/") && after.contains_key(name);
+        let is_handle = name.starts_with("ipamhandles/");
+        !(is_lock || is_block || is_handle)
+    });
+    assert_eq!(strays.collect::<Vec<_>>(), Vec::<String>::new());
+
+    let undone = site.run(&["undo", &journal_of(&run), "--yes"]);
+    assert_eq!(undone.code, 0, "{undone:?}");
+    assert_eq!(values(&site.objects()), values(&before));
+}
+
+#[test]
+fn leaked_goes_and_comes_back_classic() {
+    leaked_goes_and_comes_back(Flavour::Classic);
+}
+
+#[test]
+fn leaked_goes_and_comes_back_native() {
+    leaked_goes_and_comes_back(Flavour::Native);
+}
+
+#[test]
+fn a_node_that_is_gone_and_what_lives() {
+    let mut cluster = healthy();
+    let pod = cluster.add_pod_on(0);
+    cluster.inject(Fault::NodeGone, 1);
+    let node = cluster.nodes().last().unwrap().name.clone();
+    let site = KubeSite::of(&cluster, Flavour::Classic);
+    let before = site.objects();
+    let address = pod.address().to_string();
+    let refused = site.release(&["--ip", &address, "--handle", &pod.handle]);
+    let expected = set(pod.addresses.iter().map(|(address, _)| format!("in-use {address}")));
+    assert_eq!((refused.code, skips(&document(&refused))), (1, expected), "{refused:?}");
+    assert_eq!(site.objects(), before);
+
+    let run = site.release(&["--node", &node]);
+    assert_eq!(run.code, 0, "{run:?}");
+    let after = site.objects();
+    assert!(
+        !after.keys().any(|name| name.starts_with(&format!("blockaffinities/{node}-"))),
+        "{:?}",
+        after.keys()
+    );
+    let owner = format!("host:{node}");
+    assert!(!after.values().any(|object| object["spec"]["affinity"] == owner.as_str()));
+    for rule in ["leaked-address", "block-of-missing-node", "affinity-of-missing-node", "half-deleted"] {
+        assert_eq!(site.findings(rule), set::<String>([]), "{rule}");
+    }
+    let undone = site.run(&["undo", &journal_of(&run), "--yes"]);
+    assert_eq!(undone.code, 0, "{undone:?}");
+    assert_eq!(values(&site.objects()), values(&before));
+}

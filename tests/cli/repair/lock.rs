@@ -1,0 +1,184 @@
+//! `--lock`: the datastore is locked while it is written, and what was there before comes back.
+
+use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
+
+use calipam_testkit::cluster::wire::key;
+use calipam_testkit::cluster::{Cluster, Fault};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+use super::site::*;
+use crate::cli::program::Run;
+use crate::cli::pty::Terminal;
+
+const INFORMATION: &str = "/calico/resources/v3/projectcalico.org/clusterinformations/default";
+
+/// So many steps that a signal always comes in the middle.
+const MANY: usize = 6_000;
+
+fn ready(value: &[u8]) -> Option<bool> {
+    serde_json::from_slice::<Value>(value).unwrap()["spec"]["datastoreReady"].as_bool()
+}
+
+/// A cluster with one leaked pod whose `datastoreReady` is as given.
+fn with_ready(state: Option<bool>) -> Site {
+    let mut cluster = healthy();
+    leak(&mut cluster, 0);
+    let site = Site::of(&cluster);
+    let text = String::from_utf8(site.value(INFORMATION).unwrap()).unwrap();
+    let field = r#","datastoreReady":true"#;
+    assert!(text.contains(field), "{text}");
+    let new = state.map_or(String::new(), |state| format!(r#","datastoreReady":{state}"#));
+    site.put(INFORMATION, text.replace(field, &new));
+    site
+}
+
+#[test]
+fn what_was_there_comes_back() {
+    for state in [Some(true), Some(false), None] {
+        let site = with_ready(state);
+        let before = site.value(INFORMATION).unwrap();
+        let from = site.history(INFORMATION).len();
+        let run = site.release(&["--leaked", "--lock"]);
+        assert_eq!(run.code, 0, "{run:?}");
+        let history = site.history(INFORMATION).split_off(from);
+        assert_eq!(site.value(INFORMATION).unwrap(), before, "{state:?}");
+        if state == Some(false) {
+            assert_eq!(history.len(), 0, "the lock is somebody else's");
+            continue;
+        }
+        let [(locked, value), (unlocked, _)] = history.as_slice() else { panic!("{history:?}") };
+        assert_eq!(ready(value), Some(false));
+        let written = site.dump().into_iter().filter(|(key, (_, at))| key != INFORMATION && at > locked);
+        let written: Vec<i64> = written.map(|(_, (_, at))| at).collect();
+        assert!(!written.is_empty() && written.iter().all(|at| at < unlocked), "{written:?} {unlocked}");
+    }
+}
+
+#[test]
+fn a_conflict_unlocks_too() {
+    let mut cluster = healthy();
+    let pod = leak(&mut cluster, 0);
+    let site = Site::of(&cluster);
+    let before = site.value(INFORMATION);
+    let mut command = site.command(&[&["release", "--leaked", "--lock"], &AT_ONCE[..]].concat());
+    let shown = Terminal::new(200).converse(command.env("TERM", "dumb"), "[y/N] ", |terminal, _| {
+        // Between plan and consent the addresses are given out again.
+        for (address, block) in &pod.addresses {
+            site.change_block(*block, |block| {
+                let ordinal = block.ordinal(*address).to_string();
+                block.sequences.insert(ordinal, block.sequence);
+                block.sequence += 1;
+            });
+        }
+        std::io::Write::write_all(terminal, b"y\n").unwrap();
+    });
+    assert_eq!(shown.code, Some(1), "{shown:?}");
+    assert!(shown.text.contains("not done: ") && shown.text.contains("2 were given up"), "{shown:?}");
+    assert_eq!(site.history(INFORMATION).len(), 3);
+    assert_eq!(site.value(INFORMATION), before);
+    assert!(pod.addresses.iter().all(|(address, _)| recorded(&site.dump()).contains_key(address)));
+}
+
+/// A release of many orphan handles that hangs in the middle: the datastore is locked, some of them are gone, and it
+/// does not answer any more.
+fn in_the_middle(site: &Site) -> Child {
+    let arguments = [&["release", "--orphan-handles", "--lock", "--yes"], &AT_ONCE[..]].concat();
+    let mut command = site.command(&arguments);
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let since = Instant::now();
+    let all = handles(&site.dump()) as i64;
+    site.etcd
+        .with_client(async |mut client| {
+            let count = etcd_client::GetOptions::new().with_prefix().with_count_only();
+            while client.get(key::handle(""), Some(count.clone())).await?.count() == all {
+                assert!(since.elapsed() < Duration::from_secs(60), "it does not begin");
+            }
+            Ok(())
+        })
+        .unwrap();
+    site.etcd.pause().unwrap();
+    child
+}
+
+fn many_orphans() -> Site {
+    let mut cluster: Cluster = healthy();
+    cluster.inject(Fault::OrphanHandleEmpty, MANY / 2);
+    Site::of(&cluster)
+}
+
+fn handles(entries: &Entries) -> usize {
+    entries.keys().filter(|key| key.starts_with(&key::handle(""))).count()
+}
+
+#[test]
+fn signals_in_the_middle_unlock() {
+    for signal in [Signal::TERM, Signal::INT] {
+        let site = many_orphans();
+        let before = site.dump();
+        let child = in_the_middle(&site);
+        kill_process(Pid::from_child(&child), signal).unwrap();
+        std::thread::sleep(Duration::from_millis(200));
+        site.etcd.resume().unwrap();
+        let run = Run::of(child.wait_with_output().unwrap());
+        assert_eq!(run.code, 130, "{run:?}");
+        assert!(
+            run.stderr.contains(" not begun\n") && run.stderr.ends_with("error: interrupted\n"),
+            "{run:?}"
+        );
+        let after = site.dump();
+        let gone = handles(&before) - handles(&after);
+        assert!(gone > 0 && gone < MANY, "{gone} of {MANY}");
+        assert_eq!(after[INFORMATION].0, before[INFORMATION].0);
+        let undone = site.undo(&journal_of(&run));
+        assert_eq!(undone.code, 0, "{}", undone.stderr);
+        assert_eq!(values(&site.dump()), values(&before));
+    }
+}
+
+#[test]
+fn the_next_run_names_the_lock_of_one_that_was_killed() {
+    let site = many_orphans();
+    let before = site.dump();
+    let mut child = in_the_middle(&site);
+    kill_process(Pid::from_child(&child), Signal::KILL).unwrap();
+    assert_eq!(child.wait().unwrap().code(), None);
+    site.etcd.resume().unwrap();
+    let killed = site.journals().pop().unwrap();
+    let is_locked = || ready(&site.value(INFORMATION).unwrap()) == Some(false);
+    assert!(is_locked());
+
+    let asked = site.run(&[&["release", "--orphan-handles"], &AT_ONCE[..]].concat());
+    let told = "`release --orphan-handles` of 20";
+    let named = |text: &str| {
+        text.contains(told)
+            && text.contains("has left the datastore locked")
+            && text.contains(killed.to_str().unwrap())
+    };
+    assert!(asked.code == 2 && named(&asked.stderr) && is_locked(), "{}", asked.stderr);
+    let mut command = site.command(&[&["release", "--orphan-handles"], &AT_ONCE[..]].concat());
+    let refused = Terminal::new(250).converse(command.env("TERM", "dumb"), "[y/N] ", |terminal, _| {
+        std::io::Write::write_all(terminal, b"n\n").unwrap();
+    });
+    assert!(
+        refused.code == Some(1) && named(&refused.text.replace("\r\n", " ")) && is_locked(),
+        "{refused:?}"
+    );
+    assert!(refused.text.contains("Change 1 other object of cluster"), "{refused:?}");
+
+    let next = site.release(&["--orphan-handles"]);
+    assert!(named(&next.stderr) && next.stderr.contains("The lock is restored."), "{}", next.stderr);
+    assert_eq!(next.code, 0, "{}", next.stderr);
+    let value = |raw: &[u8]| serde_json::from_slice::<Value>(raw).unwrap();
+    assert_eq!(value(&site.value(INFORMATION).unwrap()), value(&before[INFORMATION].0));
+    let quiet = site.release(&["--orphan-handles"]);
+    assert!(quiet.code == 0 && !quiet.stderr.contains("locked"), "{quiet:?}");
+
+    // Both runs together are all of it, and both can be undone, the killed one included.
+    for journal in [journal_of(&next), killed.to_str().unwrap().to_owned()] {
+        let undone = site.undo(&journal);
+        assert_eq!(undone.code, 0, "{}", undone.stderr);
+    }
+    assert_eq!(values(&site.dump()), values(&before));
+}

@@ -1,0 +1,43 @@
+//! On a file, repairs plan and simulate, and never write.
+
+use super::site::AT_ONCE;
+use crate::cli::program::{EXAMPLE, assert_expected, on_example, root};
+
+const RELEASE: [&str; 3] = ["release", "--leaked", "--orphan-handles"];
+
+#[test]
+fn a_plan_in_every_form() {
+    for format in ["table", "wide", "json", "yaml"] {
+        let run = on_example(&[&RELEASE[..], &AT_ONCE[..], &["-o", format]].concat());
+        assert_expected(&format!("release-offline-{format}"), &run.transcript());
+    }
+}
+
+#[test]
+fn a_file_is_never_written() {
+    let before = std::fs::read(root().join(EXAMPLE)).unwrap();
+    for more in [vec![], vec!["--yes"], vec!["--yes", "--lock"], vec!["--dry-run"]] {
+        let run = on_example(&[&RELEASE[..], &AT_ONCE[..], &more].concat());
+        assert!(run.stdout.contains("\nPlan: "), "{run:?}");
+        let told = run.stderr.contains("a file is never written: this is what would be done to the cluster");
+        assert!(told && !run.stderr.contains("calipam undo"), "{run:?}");
+    }
+    // What is not asked twice is planned as if it had been.
+    let grace = on_example(&[&RELEASE[..], &["--grace", "1h", "--settle", "0"]].concat());
+    assert!(
+        grace.stderr.contains("they are planned as if a second look, 1h later, saw the same"),
+        "{grace:?}"
+    );
+    assert_eq!(std::fs::read(root().join(EXAMPLE)).unwrap(), before);
+}
+
+#[test]
+fn nothing_can_be_undone_in_a_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let journal = folder.path().join("journal");
+    let header = r#"{"header":{"format":1,"program":"0.1.0","startedAt":"2026-05-01T10:00:00Z","command":"release --leaked","cluster":"0f0e1d2c3b4a59687786951423324150","datastore":"etcd","location":"x"}}"#;
+    std::fs::write(&journal, format!("{header}\n\"end\"\n")).unwrap();
+    let run = on_example(&["undo", journal.to_str().unwrap(), "--yes"]);
+    assert_eq!(run.code, 2, "{run:?}");
+    assert!(run.stderr.contains("a file is never written; `undo` needs the datastore itself"), "{run:?}");
+}

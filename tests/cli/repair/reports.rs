@@ -1,0 +1,294 @@
+//! `--from-report`: what earlier checks have seen narrows a release, and never widens it.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use calipam_testkit::cluster::wire::{Block, key};
+use calipam_testkit::cluster::{Cluster, ClusterSpec, Fault, Pod};
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use super::site::*;
+use crate::cli::program::Run;
+
+const INFORMATION: &str = "/calico/resources/v3/projectcalico.org/clusterinformations/default";
+
+/// A cluster with three leaked addresses and two orphan handles.
+fn leaky() -> (Cluster, Vec<Pod>, Vec<String>) {
+    let mut cluster = Cluster::plain(ClusterSpec::new(33).at(Timestamp::now()).v4_only(), 3, 4);
+    let leaked = (0..3).map(|number| leak(&mut cluster, number)).collect();
+    cluster.inject(Fault::OrphanHandleEmpty, 1);
+    let orphans = cluster.truth().iter().filter(|f| f.code == "orphan-handle").map(|f| f.subject).collect();
+    (cluster, leaked, orphans)
+}
+
+fn file(site: &Site, name: &str, text: impl AsRef<[u8]>) -> PathBuf {
+    let path = site.home.path().join(name);
+    std::fs::write(&path, text).unwrap();
+    path
+}
+
+/// calipam's own report.
+fn own(site: &Site, format: &str) -> String {
+    site.run(&[&["check", "-o", format], &AT_ONCE[..]].concat()).stdout
+}
+
+/// calicoctl's report, with `unused` listed as not in use, and these leaked handles.
+fn calicoctl(site: &Site, unused: &BTreeSet<String>, handles: &[String]) -> Value {
+    let dump = site.dump();
+    let blocks = dump.iter().filter(|(key, _)| key.contains("/assignment/"));
+    let blocks: Vec<Block> = blocks.filter_map(|(_, (raw, _))| Block::read(raw)).collect();
+    let mut allocations = serde_json::Map::new();
+    for block in &blocks {
+        for (address, record) in block.records() {
+            let ordinal = block.ordinal(address).to_string();
+            let in_use = !unused.contains(&address.to_string());
+            let element = json!({
+                "ip": address, "handle": record.handle, "sequenceNumber": block.sequences[&ordinal],
+                "pod": record.get("pod"), "namespace": record.get("namespace"), "node": record.get("node"),
+                "inUse": in_use, "owners": in_use.then(|| json!(["Workload(default/x)"])),
+            });
+            allocations.insert(address.to_string(), json!([element]));
+        }
+    }
+    let leaked = handles
+        .iter()
+        .map(|id| json!({"ID": id, "UID": null, "Revision": dump[&key::handle(id)].1.to_string()}));
+    json!({
+        "version": "v3.32.1", "clusterGUID": "0f0e1d2c3b4a59687786951423324150", "datastoreLocked": true,
+        "clusterInformationRevision": dump[INFORMATION].1.to_string(), "clusterType": "k8s,bgp",
+        "allocations": allocations, "leakedHandles": leaked.collect::<Vec<_>>(),
+    })
+}
+
+fn from_reports(site: &Site, paths: &[&Path], more: &[&str]) -> Run {
+    let paths = paths.iter().map(|path| path.to_str().unwrap());
+    let targets: Vec<&str> = ["--from-report"].into_iter().chain(paths).chain(more.iter().copied()).collect();
+    site.release(&targets)
+}
+
+fn addresses<'p>(pods: impl IntoIterator<Item = &'p Pod>) -> BTreeSet<String> {
+    set(pods.into_iter().map(Pod::address))
+}
+
+/// The changes of a plan that releases these pods and deletes these handles.
+fn expected(pods: &[Pod], handles: &[String]) -> BTreeSet<String> {
+    let released = pods.iter().map(|pod| format!("release-address {}", pod.address()));
+    released.chain(handles.iter().map(|id| format!("delete-handle {id}"))).collect()
+}
+
+/// Stores another orphan, younger than any report.
+fn put_orphan(site: &Site) -> String {
+    site.put(&key::handle("k8s-pod-network.younger"), r#"{"block":{},"deleted":false}"#);
+    key::handle("k8s-pod-network.younger")
+}
+
+#[test]
+fn a_report_narrows_in_every_form() {
+    for form in ["json", "yaml", "calicoctl"] {
+        let (mut cluster, leaked, orphans) = leaky();
+        let later = cluster.add_pod_on(1);
+        let site = Site::of(&cluster);
+        let report = match form {
+            "calicoctl" => calicoctl(&site, &addresses(&leaked), &orphans).to_string(),
+            format => own(&site, format),
+        };
+        let path = file(&site, "report", report);
+        // One more leaks and one more handle is left over after the report.
+        site.delete(&later.endpoint);
+        let younger = put_orphan(&site);
+        let run = from_reports(&site, &[&path], &["--lock", "-o", "json"]);
+        assert_eq!(run.code, 0, "{form}: {run:?}");
+        assert_eq!(changes(&document(&run)), expected(&leaked, &orphans), "{form}");
+        let after = site.dump();
+        assert!(recorded(&after).contains_key(&later.address()) && after.contains_key(&younger), "{form}");
+        assert_eq!(site.undo(&journal_of(&run)).code, 0);
+    }
+}
+
+#[test]
+fn two_reports_intersect() {
+    let (cluster, leaked, orphans) = leaky();
+    let site = Site::of(&cluster);
+    let first = file(&site, "first", own(&site, "json"));
+    let second = file(&site, "second", calicoctl(&site, &addresses(&leaked[1..]), &orphans[..1]).to_string());
+    for paths in [[&*first, &*second], [&*second, &*first]] {
+        let run = from_reports(&site, &paths, &["--lock", "--dry-run", "-o", "json"]);
+        assert_eq!(run.code, 0, "{run:?}");
+        assert_eq!(changes(&document(&run)), expected(&leaked[1..], &orphans[..1]));
+    }
+}
+
+/// A report is the first of two looks, where it is old enough.
+#[test]
+fn an_old_report_is_the_first_look() {
+    let (cluster, leaked, orphans) = leaky();
+    let site = Site::of(&cluster);
+    let mut report: Value = serde_json::from_str(&own(&site, "json")).unwrap();
+    let path = file(&site, "young", report.to_string());
+    let release = |path: &Path, dry: &[&str]| {
+        let path = path.to_str().unwrap();
+        let fixed =
+            ["release", "--from-report", path, "--grace", "30m", "--settle", "0", "--yes", "-o", "json"];
+        site.run(&[&fixed[..], dry].concat())
+    };
+    let young = release(&path, &["--dry-run"]);
+    assert!(young.stderr.contains("3 addresses were seen unused once"), "{young:?}");
+    let at: Timestamp = report["cluster"]["takenAt"].as_str().unwrap().parse().unwrap();
+    report["cluster"]["takenAt"] = (at - jiff::SignedDuration::from_mins(31)).to_string().into();
+    let old = release(&file(&site, "old", report.to_string()), &[]);
+    assert_eq!(old.code, 0, "{old:?}");
+    assert_eq!(changes(&document(&old)), expected(&leaked, &orphans));
+}
+
+#[test]
+fn what_a_report_says_of_an_address_must_still_hold() {
+    let (mut cluster, leaked, orphans) = leaky();
+    let live = cluster.add_pod_on(0);
+    let site = Site::of(&cluster);
+    let listed = addresses(leaked.iter().chain([&live]));
+    let path = file(&site, "report", calicoctl(&site, &listed, &orphans).to_string());
+    let before = site.dump();
+    site.change_block(leaked[0].block(), |block| {
+        let ordinal = block.ordinal(leaked[0].address()).to_string();
+        block.sequences.insert(ordinal, block.sequence);
+        block.sequence += 1;
+    });
+    site.change_block(leaked[1].block(), |block| {
+        block.record_mut(leaked[1].address()).handle = Some(live.handle.clone());
+        block.sequence += 1;
+    });
+    site.put(&key::handle(&orphans[0]), r#"{"block":{},"deleted":false}"#);
+    let run = from_reports(&site, &[&path], &["--lock", "-o", "json"]);
+    let plan = document(&run);
+    let skipped = [
+        format!("in-use {}", live.address()),
+        format!("report-differs {}", leaked[0].address()),
+        format!("report-differs {}", leaked[1].address()),
+        format!("report-differs {}", orphans[0]),
+    ];
+    assert_eq!((run.code, skips(&plan)), (1, set(skipped)));
+    assert_eq!(changes(&plan), expected(&leaked[2..], &orphans[1..]));
+    let held = recorded(&site.dump());
+    assert_eq!(held.len(), recorded(&before).len() - 1);
+}
+
+#[test]
+fn a_report_of_another_cluster_is_refused_whatever_is_forced() {
+    let (cluster, leaked, orphans) = leaky();
+    let site = Site::of(&cluster);
+    let before = site.dump();
+    for text in
+        [own(&site, "json"), own(&site, "yaml"), calicoctl(&site, &addresses(&leaked), &orphans).to_string()]
+    {
+        let path = file(&site, "other", text.replace("0f0e1d2c", "ffffffff"));
+        for more in [vec![], vec!["--force"], vec!["--force", "--lock"]] {
+            let run = from_reports(&site, &[&path], &more);
+            assert_eq!((run.code, run.stdout.as_str()), (1, ""), "{run:?}");
+            let told = "it is about cluster ffffffff3b4a59687786951423324150, but this is cluster 0f0e1d2c";
+            assert!(
+                run.stderr.contains(told) && run.stderr.contains("\nhint: connect to the cluster"),
+                "{run:?}"
+            );
+        }
+    }
+    assert_eq!((site.dump(), site.journals()), (before, Vec::new()));
+}
+
+/// calicoctl's rules for its reports.
+#[test]
+fn objections_to_calicoctls_reports_can_be_forced() {
+    let (cluster, leaked, orphans) = leaky();
+    let site = Site::of(&cluster);
+    let before = site.dump();
+    let good = calicoctl(&site, &addresses(&leaked), &orphans);
+    let with = |field: &str, value: &str| {
+        let mut report = good.clone();
+        report[field] = value.into();
+        report.to_string()
+    };
+    let cases = [
+        (
+            with("version", "v3.30.0"),
+            vec!["--lock"],
+            "calicoctl v3.30.0 wrote it, but the cluster runs v3.32.1",
+        ),
+        (with("version", ""), vec!["--lock"], "a calicoctl without a version wrote it"),
+        (with("clusterInformationRevision", "1"), vec!["--lock"], "it is stale"),
+        (good.to_string(), vec![], "asks for a locked datastore, and this one is not locked"),
+    ];
+    for (number, (text, more, told)) in cases.into_iter().enumerate() {
+        let path = file(&site, &format!("report-{number}"), text);
+        let run = from_reports(&site, &[&path], &more);
+        assert_eq!((run.code, run.stdout.as_str()), (1, ""), "{run:?}");
+        assert!(run.stderr.contains(told) && run.stderr.contains("\nhint: "), "{run:?}");
+        assert_eq!(site.dump(), before);
+        let forced = from_reports(&site, &[&path], &["--force", "--dry-run", "-o", "json"]);
+        assert_eq!(forced.code, 0, "{forced:?}");
+        assert!(forced.stderr.contains("--force: ") && forced.stderr.contains(told), "{forced:?}");
+        assert_eq!(changes(&document(&forced)), expected(&leaked, &orphans));
+    }
+    // One fresh report is enough: the others are older by nature.
+    let fresh = file(&site, "fresh", good.to_string());
+    let stale = file(&site, "stale", with("clusterInformationRevision", "1"));
+    let run = from_reports(&site, &[&stale, &fresh], &["--lock"]);
+    assert_eq!(run.code, 0, "{run:?}");
+    let ready: Value = serde_json::from_slice(&site.value(INFORMATION).unwrap()).unwrap();
+    assert_eq!(ready["spec"]["datastoreReady"], true);
+}
+
+#[test]
+fn a_locked_datastore_needs_no_lock() {
+    let (mut cluster, leaked, orphans) = leaky();
+    cluster.inject(Fault::DatastoreLocked, 1);
+    let site = Site::of(&cluster);
+    let path = file(&site, "report", calicoctl(&site, &addresses(&leaked), &orphans).to_string());
+    let run = from_reports(&site, &[&path], &[]);
+    assert_eq!(run.code, 0, "{run:?}");
+    assert_eq!(site.history(INFORMATION).len(), 1, "the lock is its owner's");
+}
+
+#[test]
+fn what_is_no_report_is_named() {
+    let (cluster, ..) = leaky();
+    let site = Site::of(&cluster);
+    let before = site.dump();
+    let guid = "0f0e1d2c3b4a59687786951423324150";
+    let texts: [&[u8]; 9] = [
+        b"",
+        b"[]",
+        b"{}",
+        b"{\"clusterGUID\": [",
+        b"just words",
+        b"\xff\xfe\x00binary",
+        b"apiVersion: calipam/v1\nkind: ReleasePlan\n",
+        b"{\"apiVersion\":\"calipam/v1\",\"kind\":\"CheckReport\",\"cluster\":{\"takenAt\":\"yesterday\"},\"findings\":[]}",
+        b"{\"apiVersion\":\"calipam/v1\",\"kind\":\"CheckReport\",\"cluster\":7,\"findings\":{}}",
+    ];
+    for text in texts {
+        let path = file(&site, "garbage", text);
+        let run = from_reports(&site, &[&path], &["--force"]);
+        assert_eq!((run.code, run.stdout.as_str()), (2, ""), "{run:?}");
+        assert!(
+            run.stderr.contains("it is no report") && run.stderr.contains("\nhint: write one with"),
+            "{run:?}"
+        );
+        assert!(run.stderr.contains(path.to_str().unwrap()), "{run:?}");
+    }
+    // These are reports, of which nothing can be taken.
+    for allocations in
+        [json!(null), json!([]), json!({"10.0.0.1": 7}), json!({"x": [{}]}), json!({"10.0.0.1": [null]})]
+    {
+        let report =
+            json!({"clusterGUID": guid, "allocations": allocations, "leakedHandles": [7, {"ID": 7}]});
+        let run = from_reports(&site, &[&file(&site, "odd", report.to_string())], &["--force"]);
+        assert_eq!(run.code, 0, "{run:?}");
+        assert!(run.stdout.ends_with("Nothing to do\n"), "{run:?}");
+    }
+    let missing = from_reports(&site, &[Path::new("/nonexistent/report")], &[]);
+    assert_eq!((missing.code, missing.stdout.as_str()), (3, ""), "{missing:?}");
+    assert!(missing.stderr.contains("cannot read /nonexistent/report"), "{missing:?}");
+    let both = from_reports(&site, &[Path::new("x")], &["--leaked"]);
+    assert_eq!(both.code, 2, "{both:?}");
+    assert_eq!((site.dump(), site.journals()), (before, Vec::new()));
+}
