@@ -76,7 +76,10 @@ fn credential_plugins() {
         "what the plugin says is shown: {failed:?}"
     );
     assert_failed(&run("echo hunter2"), "what the credential plugin printed cannot be read");
-    assert_failed(&run(&credential(json!({"token": "hunter2"}))), "the server does not accept the credentials (401)");
+    assert_failed(
+        &run(&credential(json!({"token": "hunter2"}))),
+        "the server does not accept the credentials (401)",
+    );
     let nowhere = json!({"exec": {"apiVersion": "client.authentication.k8s.io/v1", "command": "/nowhere/get-token",
         "args": ["hunter2"], "interactiveMode": "Never"}});
     assert_failed(

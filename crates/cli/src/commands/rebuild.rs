@@ -27,6 +27,7 @@ use crate::{connect, render};
 pub fn run(args: &RebuildArgs, global: &Global, console: &Console) -> Result<Outcome, Failure> {
     connect::block_on(async {
         let datastore = connect::open(global, console).await?;
+        let keeps_cooldown = datastore.keeps_cooldown().await;
         let looks = Looks {
             options: Options { grace: args.judgement.grace, ..Options::default() },
             settle: args.judgement.settle,
@@ -34,7 +35,7 @@ pub fn run(args: &RebuildArgs, global: &Global, console: &Console) -> Result<Out
             reported: &|snapshot| may_apply(args, &datastore, snapshot).map(|()| Vec::new()),
             planner: &|basis, sightings| {
                 let request = request(args, basis.snapshot)?;
-                Ok(rebuild::plan(basis, &request, sightings, cooldown(basis.snapshot)))
+                Ok(rebuild::plan(basis, &request, sightings, cooldown(basis.snapshot, keeps_cooldown)))
             },
             planned: &|snapshot, plan| write_files(args, snapshot, plan, console),
         };

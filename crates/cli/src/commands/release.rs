@@ -5,7 +5,7 @@ use std::path::Path;
 
 use calipam_check::Options;
 use calipam_datastore::Datastore;
-use calipam_model::snapshot::{DatastoreKind, Snapshot};
+use calipam_model::snapshot::Snapshot;
 use calipam_plan::release::{self, ReadReport, ReportError, Request, Sightings, objections, read_report};
 use jiff::Timestamp;
 
@@ -26,6 +26,7 @@ pub fn run(args: &ReleaseArgs, global: &Global, console: &Console) -> Result<Out
     connect::block_on(async {
         let datastore = connect::open(global, console).await?;
         let for_real = !args.dry_run && datastore.is_live();
+        let keeps_cooldown = datastore.keeps_cooldown().await;
         let locked = args.writing.lock;
         let looks = Looks {
             options: Options { grace: args.judgement.grace, ..Options::default() },
@@ -33,7 +34,7 @@ pub fn run(args: &ReleaseArgs, global: &Global, console: &Console) -> Result<Out
             for_real,
             reported: &|snapshot| reported(args, snapshot, locked, console),
             planner: &|basis, sightings| {
-                Ok(release::plan(basis, &request, sightings, cooldown(basis.snapshot)))
+                Ok(release::plan(basis, &request, sightings, cooldown(basis.snapshot, keeps_cooldown)))
             },
             planned: &|_, _| Ok(()),
         };
@@ -171,9 +172,9 @@ fn read_file(path: &Path, snapshot: &Snapshot, locked: bool) -> Result<ReadRepor
     })
 }
 
-/// Seconds for which the cluster lets released addresses cool down.
-pub fn cooldown(snapshot: &Snapshot) -> i64 {
-    if snapshot.datastore == DatastoreKind::Kubernetes {
+/// Seconds for which the cluster lets released addresses cool down; 0 where its datastore does not keep the time.
+pub fn cooldown(snapshot: &Snapshot, is_kept: bool) -> i64 {
+    if !is_kept {
         return 0;
     }
     snapshot.effective_ipam_config().map_or(0, |config| config.cooldown_seconds.max(0))
