@@ -47,11 +47,13 @@ pub fn verify(before: &Report, plan: &Plan, after: &Report) -> Result<(), Refusa
     let mut remaining: Vec<_> = claimed.filter(|repair| later.contains(*repair)).cloned().collect();
     remaining.sort();
     remaining.dedup();
+    let revealed = revealed(before, plan);
     let new: Vec<Finding> = after
         .findings
         .iter()
         .filter(|f| !earlier.contains(&(f.code, f.subject.clone())))
-        .filter(|f| !was_hidden(before, plan, f) && !is_told_now(plan, f) && !is_forced(plan, f))
+        .filter(|f| !revealed.contains(&(f.code, &f.subject)))
+        .filter(|f| !is_told_now(plan, f) && !is_forced(plan, f))
         .cloned()
         .collect();
     if remaining.is_empty() && new.is_empty() { Ok(()) } else { Err(Refusal { remaining, new }) }
@@ -62,16 +64,15 @@ fn is_forced(plan: &Plan, finding: &Finding) -> bool {
     finding.addresses().iter().any(|address| plan.forced.contains(address))
 }
 
-/// True where a corrupt block hid the finding from the earlier report, and the plan mends that block.
-fn was_hidden(before: &Report, plan: &Plan, finding: &Finding) -> bool {
-    let mends = |found: &Finding| {
-        let repairs = plan.changes().flat_map(|change| &change.repairs);
-        found.code == Code::CorruptBlock
-            && repairs.into_iter().any(|(code, subject)| *code == found.code && *subject == found.subject)
-    };
-    let hidden =
-        plan.revealed.iter().any(|(code, subject)| *code == finding.code && *subject == finding.subject);
-    hidden && before.findings.iter().any(mends)
+/// What corrupt blocks have hidden from the earlier report, where the plan mends any that it found.
+fn revealed<'p>(before: &Report, plan: &'p Plan) -> HashSet<(Code, &'p Subject)> {
+    let corrupt = before.findings.iter().filter(|found| found.code == Code::CorruptBlock);
+    let corrupt: HashSet<&Subject> = corrupt.map(|found| &found.subject).collect();
+    let mut repairs = plan.changes().flat_map(|change| &change.repairs);
+    if !repairs.any(|(code, subject)| *code == Code::CorruptBlock && corrupt.contains(subject)) {
+        return HashSet::new();
+    }
+    plan.revealed.iter().map(|(code, subject)| (*code, subject)).collect()
 }
 
 /// True where the finding counts or places what is recorded, and the plan records what was so already: a pool was

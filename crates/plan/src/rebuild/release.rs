@@ -53,7 +53,14 @@ fn choose<'s>(desk: &mut Desk<'_, 's>, sightings: &[Sightings]) -> Choice<'s> {
             let detail = format!("{address} is also recorded in a block that is not to be rebuilt");
             desk.skip(finding, SkipReason::Overlap, detail);
         } else if let Some((reason, detail)) = too_early(desk.basis, finding, &held, sightings) {
-            desk.skip(finding, reason, detail);
+            if held.iter().any(|held| desk.salvage.blocks.contains_key(&held.block)) {
+                // No look at the block as it is now could have seen it.
+                let detail =
+                    format!("{}: its block is mended first; rebuild again after that", finding.message);
+                desk.skip(finding, SkipReason::Unjudged, detail);
+            } else {
+                desk.skip(finding, reason, detail);
+            }
         } else {
             for allocated in held {
                 let place = (allocated.block, allocated.held.ordinal);

@@ -109,6 +109,25 @@ fn an_address_that_the_block_holds_is_never_free_afterwards() {
 }
 
 #[test]
+fn what_leaked_under_a_corrupt_block_waits_for_the_next_rebuild() {
+    let (mut cluster, _) = cluster();
+    let pod = cluster.add_pod_on(0);
+    cluster.remove(&pod.endpoint);
+    let mut value: Value = serde_json::from_slice(&cluster.get(KEY).unwrap().value()).unwrap();
+    value["unallocated"].as_array_mut().unwrap().push(json!(64));
+    cluster.put_raw(KEY, value.to_string());
+    let first = rebuild("corrupt", cluster.snapshot(), &Request::default());
+    let reason = |rebuilt: &Rebuilt| {
+        let subject = Subject::Address(pod.address());
+        let skipped = rebuilt.plan.skipped.iter().find(|skipped| skipped.subject == subject);
+        skipped.map(|skipped| skipped.reason)
+    };
+    assert_eq!(reason(&first), Some(SkipReason::Unjudged));
+    let second = rebuild("mended", first.after, &Request::default());
+    assert_eq!((reason(&second), second.later.findings), (None, Vec::new()));
+}
+
+#[test]
 fn what_nobody_can_tell_is_left_alone() {
     let reason = |name: &str, value: &Value| {
         let rebuilt = mended(name, value);

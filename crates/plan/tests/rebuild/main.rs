@@ -10,3 +10,4 @@ mod manifold;
 mod scopes;
 mod single;
 mod steps;
+mod verified;

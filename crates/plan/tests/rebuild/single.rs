@@ -25,7 +25,9 @@ fn fate(code: Code) -> (Repair, &'static [SkipReason]) {
     use Repair::{Always, Never, Sometimes};
     use SkipReason as Why;
     match code {
-        Code::LeakedAddress => (Sometimes, &[Why::UnknownOwner, Why::HandleHeld, Why::SeenOnce]),
+        Code::LeakedAddress => {
+            (Sometimes, &[Why::UnknownOwner, Why::HandleHeld, Why::SeenOnce, Why::Unjudged])
+        }
         Code::UnallocatedInUse => (
             Sometimes,
             &[
