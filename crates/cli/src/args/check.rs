@@ -10,6 +10,7 @@ use clap::{Arg, Args, Command, ValueEnum, ValueHint};
 use jiff::SignedDuration;
 
 use super::duration;
+use super::writing::SettleArgs;
 
 const SELECTION: &str = "Selection";
 const JUDGEMENT: &str = "Judgement";
@@ -62,15 +63,9 @@ pub struct CheckArgs {
     /// Do not judge allocations younger than this [default: the cluster's leakGracePeriod, else 15m]
     #[arg(long, value_name = "DURATION", value_parser = duration::parse, help_heading = JUDGEMENT)]
     pub grace: Option<SignedDuration>,
-    /// Read suspects again after this time, and keep what has not changed; 0 for once only
-    #[arg(
-        long,
-        value_name = "DURATION",
-        default_value = "5s",
-        value_parser = duration::parse,
-        help_heading = JUDGEMENT
-    )]
-    pub settle: SignedDuration,
+    /// When to look again.
+    #[command(flatten)]
+    pub settling: SettleArgs,
     /// Repeat the whole read after this time, and keep what was found both times
     #[arg(long, value_name = "DURATION", value_parser = duration::parse, help_heading = JUDGEMENT)]
     pub confirm: Option<SignedDuration>,

@@ -34,6 +34,14 @@ pub struct JudgementArgs {
     /// 0 for one look [default: the cluster's leakGracePeriod, else 15m]
     #[arg(long, value_name = "DURATION", value_parser = duration::parse, help_heading = JUDGEMENT)]
     pub grace: Option<SignedDuration>,
+    /// When to look again.
+    #[command(flatten)]
+    pub settling: SettleArgs,
+}
+
+/// The second look at what could be half-done.
+#[derive(Clone, Debug, Args)]
+pub struct SettleArgs {
     /// Read suspects again after this time, and keep what has not changed; 0 for once only
     #[arg(
         long,

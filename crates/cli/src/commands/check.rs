@@ -43,7 +43,8 @@ async fn judge(
     console: &Console,
 ) -> Result<(Report, Snapshot), Failure> {
     let options = Options { grace: args.grace, pool_threshold: args.pool_threshold };
-    let Sight { report: first, snapshot, .. } = sight(datastore, &options, args.settle, console).await?;
+    let Sight { report: first, snapshot, .. } =
+        sight(datastore, &options, args.settling.settle, console).await?;
     let Some(pause) = args.confirm.filter(|pause| pause.is_positive()) else {
         return Ok((first, snapshot));
     };
@@ -53,7 +54,8 @@ async fn judge(
     }
     drop(snapshot);
     progress::wait(console, pause, "waiting to read a second time").await;
-    let Sight { report: mut second, snapshot, .. } = sight(datastore, &options, args.settle, console).await?;
+    let Sight { report: mut second, snapshot, .. } =
+        sight(datastore, &options, args.settling.settle, console).await?;
     second.confirm(&first);
     Ok((second, snapshot))
 }

@@ -30,7 +30,7 @@ pub fn run(args: &RebuildArgs, global: &Global, console: &Console) -> Result<Out
         let keeps_cooldown = datastore.keeps_cooldown().await;
         let looks = Looks {
             options: Options { grace: args.judgement.grace, ..Options::default() },
-            settle: args.judgement.settle,
+            settle: args.judgement.settling.settle,
             for_real: args.apply && datastore.is_live(),
             reported: &|snapshot| may_apply(args, &datastore, snapshot).map(|()| Vec::new()),
             planner: &|basis, sightings| {

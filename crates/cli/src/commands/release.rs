@@ -30,7 +30,7 @@ pub fn run(args: &ReleaseArgs, global: &Global, console: &Console) -> Result<Out
         let locked = args.writing.lock;
         let looks = Looks {
             options: Options { grace: args.judgement.grace, ..Options::default() },
-            settle: args.judgement.settle,
+            settle: args.judgement.settling.settle,
             for_real,
             reported: &|snapshot| reported(args, snapshot, locked, console),
             planner: &|basis, sightings| {
