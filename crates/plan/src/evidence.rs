@@ -20,7 +20,8 @@ impl<'s> Grounds<'s> {
     }
 
     /// What must be as it was read for the finding to hold: the owner that a record names is absent, or the
-    /// version that was read.
+    /// version that was read. That holds for nodes of Kubernetes, too, although their version changes with
+    /// every heartbeat: where an address is freed, a needless conflict is better than a wrong write.
     pub fn of(&self, finding: &Finding) -> Vec<(Key, Expect)> {
         let expect = |key: Key| {
             let revision = self.revisions.get(&key).map(|revision| Expect::At((*revision).clone()));

@@ -17,6 +17,7 @@ use calipam_model::snapshot::Versioned;
 use super::affinities::is_unreadable;
 use super::desk::{Desk, blocks_around, change, hidden_blocks, overlapping};
 use super::draft::{AddressDraft, What};
+use super::record::calico_node;
 use crate::plan::{Change, Verb};
 use crate::skipped::{SkipReason, Skipped};
 
@@ -202,7 +203,7 @@ fn owner(
         let (node, is_tunnel) = match used.owner {
             Owner::Tunnel(place, _) => (desk.basis.snapshot.nodes[place as usize].value.name.clone(), true),
             owner => match index.workload(owner) {
-                Some(workload) => (workload.node.to_string(), false),
+                Some(workload) => (calico_node(desk.basis, workload.node.to_string()), false),
                 None => continue,
             },
         };

@@ -27,17 +27,21 @@ fn version(number: usize) -> Revision {
     }))
 }
 
-/// A snapshot of etcd as Kubernetes would hold it.
-fn on_kubernetes(mut snapshot: Snapshot) -> Snapshot {
-    snapshot.datastore = DatastoreKind::Kubernetes;
-    for (number, endpoint) in snapshot.endpoints.drain(..).enumerate() {
-        let endpoint = endpoint.value;
+/// The pods of endpoints. On nodes that exist under another name in Kubernetes they name that.
+fn pods_of(snapshot: &Snapshot) -> Vec<Versioned<Pod>> {
+    let mut pods = Vec::new();
+    for (number, endpoint) in snapshot.endpoints.iter().enumerate() {
+        let endpoint = &endpoint.value;
         if endpoint.pod().is_empty() {
             continue;
         }
         let addresses: Vec<String> = endpoint.addresses().map(|a| a.to_string()).collect();
         let (namespace, name) = (endpoint.namespace().to_string(), endpoint.pod().to_string());
-        let (node, container) = (endpoint.node().to_string(), endpoint.container_id().to_string());
+        let (mut node, container) = (endpoint.node().to_string(), endpoint.container_id().to_string());
+        let known = snapshot.nodes.iter().find(|n| n.value.name == node);
+        if let Some(name) = known.and_then(|n| n.value.kubernetes_name.clone()) {
+            node = name;
+        }
         let all = addresses.join(",");
         let parts = PodParts {
             namespace: &namespace,
@@ -50,8 +54,16 @@ fn on_kubernetes(mut snapshot: Snapshot) -> Snapshot {
             ..PodParts::default()
         };
         let value = Pod::new(&parts).0;
-        snapshot.pods.push(Versioned { value, revision: version(100_000 + number) });
+        pods.push(Versioned { value, revision: version(100_000 + number) });
     }
+    pods
+}
+
+/// A snapshot of etcd as Kubernetes would hold it.
+fn on_kubernetes(mut snapshot: Snapshot) -> Snapshot {
+    snapshot.datastore = DatastoreKind::Kubernetes;
+    snapshot.pods = pods_of(&snapshot);
+    snapshot.endpoints.clear();
     let skipped = Coverage::Skipped("Kubernetes has none".to_owned());
     snapshot.coverage.insert(Source::Endpoints, skipped);
     snapshot.mark_read([Source::Pods, Source::Services, Source::Machines]);
@@ -85,6 +97,38 @@ fn every_fault_that_kubernetes_can_have() {
         cluster.inject(*fault, 1);
         rebuild(fault.name(), on_kubernetes(cluster.snapshot()), &Request::default());
     }
+}
+
+#[test]
+fn every_fault_on_an_etcd_beside_kubernetes() {
+    for (seed, fault) in Fault::ALL.iter().enumerate() {
+        let mut cluster = Cluster::small(ClusterSpec::new(seed as u64));
+        cluster.inject(*fault, 1);
+        let mut snapshot = cluster.snapshot();
+        snapshot.pods = pods_of(&snapshot);
+        snapshot.mark_read([Source::Pods]);
+        rebuild(fault.name(), snapshot, &Request::default());
+    }
+}
+
+#[test]
+fn a_record_names_the_node_by_its_name_in_calico() {
+    let mut cluster = Cluster::plain(ClusterSpec::new(6), 2, 2);
+    let pod = cluster.add_pod_on(0);
+    let mut snapshot = {
+        pod.addresses.iter().for_each(|(address, block)| cluster.free(*address, *block));
+        cluster.snapshot()
+    };
+    snapshot.nodes[0].value.kubernetes_name = Some("worker-a.example.org".to_owned());
+    snapshot.pods = pods_of(&snapshot);
+    snapshot.mark_read([Source::Pods]);
+    // The pod has no endpoint any more, so that its own object alone tells where it runs.
+    snapshot.endpoints.retain(|endpoint| *pod.name.pod != endpoint.value.pod().to_string());
+    let rebuilt = rebuild("renamed", snapshot, &Request::default());
+    let block = rebuilt.after.blocks.iter().find(|b| b.value.key == pod.block()).unwrap();
+    let allocation = block.value.content.sound().unwrap().allocation_of(pod.address()).unwrap();
+    let node = allocation.attribute.get("node").map(|node| node.to_string());
+    assert_eq!(node, Some(pod.node));
 }
 
 #[test]
