@@ -7,29 +7,56 @@ use crate::servers;
 use crate::task::Task;
 use crate::{protoc, step, tools, workspace};
 
-/// A part of the benchmark: an example of the testkit, what it is called, and the sizes that are measured where none is
-/// named.
+/// A part of the benchmark: an example of a package, what it is called, what it is told before the sizes, and the sizes
+/// that are measured where none is named.
 struct Part {
     name: &'static str,
+    package: &'static str,
     example: &'static str,
+    arguments: &'static [&'static str],
     sizes: &'static [&'static str],
     needs_kubernetes: bool,
 }
 
-const PARTS: [Part; 2] = [
+const PARTS: [Part; 4] = [
     Part {
         name: "etcd",
+        package: "calipam-testkit",
         example: "bench_etcd",
+        arguments: &[],
         sizes: &["10000", "100000", "1000000"],
         needs_kubernetes: false,
     },
-    Part { name: "kubernetes", example: "bench_kubernetes", sizes: &["100000"], needs_kubernetes: true },
+    Part {
+        name: "kubernetes",
+        package: "calipam-testkit",
+        example: "bench_kubernetes",
+        arguments: &[],
+        sizes: &["100000"],
+        needs_kubernetes: true,
+    },
+    Part {
+        name: "release-etcd",
+        package: "calipam-repair",
+        example: "bench_release",
+        arguments: &["etcd"],
+        sizes: &["1000000"],
+        needs_kubernetes: false,
+    },
+    Part {
+        name: "release-kubernetes",
+        package: "calipam-repair",
+        example: "bench_release",
+        arguments: &["kubernetes"],
+        sizes: &["100000"],
+        needs_kubernetes: true,
+    },
 ];
 
 pub const TASK: Task = Task {
     name: "bench",
-    arguments: "[etcd|kubernetes] [SIZES...]",
-    summary: "Measure a check against what the server needs to hand the data out",
+    arguments: "[PART] [SIZES...]",
+    summary: "Measure checks and releases against what the server needs for them",
     details: "\
 Builds calipam in release mode, fills a server with a generated cluster of each
 size, and prints a table: the time of a check, the floor, their ratio and peak
@@ -40,7 +67,10 @@ memory. docs/performance.md says how to read it.
     kubernetes  sizes are pods: 100,000 unless named. About three minutes,
                 2 GB of disk and 10 GB of memory.
 
-Without a part both are measured. For a quick run:
+The parts release-etcd and release-kubernetes measure `release --leaked` of every
+tenth address: of 1,000,000 and of 100,000 unless sizes are named.
+
+Without a part all are measured. For a quick run:
 
     cargo xtask bench 10000
     cargo xtask bench kubernetes 10000
@@ -63,13 +93,13 @@ fn run(arguments: &[String]) -> Result<(), Failure> {
     program.args(["build", "--release", "--package", "calipam"]).envs(protoc.clone());
     step::run("Building calipam", &mut program)?;
     let mut bench = workspace::cargo();
-    bench.args(["build", "--release", "--package", "calipam-testkit"]).envs(protoc);
-    bench.args(parts.iter().flat_map(|part| ["--example", part.example]));
+    bench.args(["build", "--release"]).envs(protoc);
+    bench.args(parts.iter().flat_map(|part| ["--package", part.package, "--example", part.example]));
     step::run("Building the benchmark", &mut bench)?;
     let release = workspace::root().join("target/release");
     for part in parts {
         let mut measure = Command::new(release.join("examples").join(part.example));
-        measure.arg(release.join("calipam")).envs(servers.iter().cloned());
+        measure.arg(release.join("calipam")).args(part.arguments).envs(servers.iter().cloned());
         match sizes {
             [] => measure.args(part.sizes),
             sizes => measure.args(sizes),
@@ -108,8 +138,9 @@ mod tests {
             });
             found.map_err(|failure| failure.to_string())
         };
-        assert_eq!(chosen(&[]), Ok((vec!["etcd", "kubernetes"], vec![])));
-        assert_eq!(chosen(&["10000"]), Ok((vec!["etcd", "kubernetes"], vec!["10000".to_owned()])));
+        let all = || vec!["etcd", "kubernetes", "release-etcd", "release-kubernetes"];
+        assert_eq!(chosen(&[]), Ok((all(), vec![])));
+        assert_eq!(chosen(&["10000"]), Ok((all(), vec!["10000".to_owned()])));
         assert_eq!(chosen(&["kubernetes", "5"]), Ok((vec!["kubernetes"], vec!["5".to_owned()])));
         let error = chosen(&["etcd", "many"]).unwrap_err();
         assert!(error.starts_with("error: `many` is neither"), "{error}");

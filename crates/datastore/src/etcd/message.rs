@@ -130,6 +130,11 @@ impl Reply {
         }
         Some(())
     }
+
+    /// A part of the answer that one of its entries borrows, without copying it.
+    pub fn part(&self, part: &[u8]) -> Bytes {
+        self.message.slice_ref(part)
+    }
 }
 
 /// Reads the message `TxnResponse` of a transaction of ranges; `None` where it is malformed.

@@ -3,7 +3,6 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use bytes::Bytes;
 use calipam_model::key::Key;
 use calipam_model::snapshot::Revision;
 
@@ -40,7 +39,7 @@ pub(super) async fn read(
                 .for_each(|entry| {
                     stored = Some(Stored {
                         revision: Revision::Etcd(entry.mod_revision),
-                        raw: Bytes::copy_from_slice(entry.value),
+                        raw: reply.part(entry.value),
                         content: Content::parse(key, entry.value),
                     });
                 })

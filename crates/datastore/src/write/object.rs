@@ -24,15 +24,22 @@ pub enum Object {
 impl Object {
     /// The value in the form in which Calico writes it to etcd.
     pub fn encode(&self) -> Bytes {
-        let json = match self {
-            Self::Block(block) => serde_json::to_vec(block),
-            Self::Affinity(affinity) => serde_json::to_vec(affinity),
-            Self::Handle(handle) => serde_json::to_vec(handle),
-            Self::Verbatim(bytes) => return bytes.clone(),
-        };
-        // Keys of all maps are texts, so that writing to memory cannot fail.
-        json.map(|json| Bytes::from(escape_html(json))).unwrap_or_default()
+        match self {
+            // Large enough for nearly all, so that it does not grow step by step.
+            Self::Block(block) => {
+                encode(block, 512 + 320 * block.attributes().len() + 8 * block.size() as usize)
+            }
+            Self::Affinity(affinity) => encode(affinity, 128),
+            Self::Handle(handle) => encode(handle, 128),
+            Self::Verbatim(bytes) => bytes.clone(),
+        }
     }
+}
+
+fn encode(value: &impl serde::Serialize, length: usize) -> Bytes {
+    let mut json = Vec::with_capacity(length);
+    // Keys of all maps are texts, so that writing to memory cannot fail.
+    serde_json::to_writer(&mut json, value).map(|()| Bytes::from(escape_html(json))).unwrap_or_default()
 }
 
 /// Replaces `<`, `>` and `&` as Go's encoder does (facts 1.3.2). Outside of texts JSON has none of them.

@@ -20,6 +20,9 @@ const KEYS: usize = 128;
 /// How long the API server may take to learn of all keys.
 const CACHES: Duration = Duration::from_secs(900);
 
+/// Method, path and body.
+type Request = (&'static str, String, String);
+
 /// Leaks every tenth address of a cluster, and releases them.
 pub fn measure(program: &str, pods: usize, folder: &Path) -> Result<Row, Failed> {
     let server = KubeApiserver::start()?;
@@ -89,7 +92,7 @@ fn floor(
     blocks: &BTreeMap<String, Value>,
     handles: &BTreeMap<String, Value>,
 ) -> Result<f64, Failed> {
-    let mut work: Vec<Vec<(&str, String, String)>> = Vec::new();
+    let mut work: Vec<Vec<Request>> = Vec::new();
     for (name, mut now) in list(server, "ipamblocks")? {
         let Some(after) =
             blocks.get(&name).filter(|after| after["spec"]["allocations"] != now["spec"]["allocations"])
@@ -121,10 +124,7 @@ fn floor(
     Ok(begin.elapsed().as_secs_f64())
 }
 
-fn send_all(
-    mut connection: Connection,
-    work: &Mutex<Vec<Vec<(&str, String, String)>>>,
-) -> Result<(), String> {
+fn send_all(mut connection: Connection, work: &Mutex<Vec<Vec<Request>>>) -> Result<(), String> {
     loop {
         let Some(requests) = work.lock().map_err(|e| e.to_string())?.pop() else { return Ok(()) };
         for (method, path, body) in requests {

@@ -149,7 +149,7 @@ fn intent(group: &Group, objects: &Objects, batch: &Batch) -> Intent {
         ChangeRecord {
             key: change.key().to_string(),
             before: stored.map(|s| Version { revision: s.revision.to_string(), value: Value::new(&s.raw) }),
-            after: change.value().map(|value| Value::new(value)),
+            after: change.value().map(Value::new),
         }
     };
     let guard = |(key, expect): &(Key, Expect)| GuardRecord {

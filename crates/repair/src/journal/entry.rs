@@ -97,17 +97,18 @@ pub struct GuardRecord {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Value {
-    /// A text; nearly always JSON.
-    Text(String),
+    /// A text in UTF-8; nearly always JSON.
+    #[serde(with = "text")]
+    Text(Bytes),
     /// Bytes that are no text, in base64.
     Base64(String),
 }
 
 impl Value {
-    /// The value of some bytes.
-    pub fn new(bytes: &[u8]) -> Self {
+    /// The value of some bytes, which are not copied.
+    pub fn new(bytes: &Bytes) -> Self {
         match std::str::from_utf8(bytes) {
-            Ok(text) => Self::Text(text.to_owned()),
+            Ok(_) => Self::Text(bytes.clone()),
             Err(_) => Self::Base64(STANDARD.encode(bytes)),
         }
     }
@@ -115,9 +116,43 @@ impl Value {
     /// The bytes; `None` where the base64 is broken.
     pub fn bytes(&self) -> Option<Bytes> {
         match self {
-            Self::Text(text) => Some(Bytes::copy_from_slice(text.as_bytes())),
+            Self::Text(text) => Some(text.clone()),
             Self::Base64(text) => STANDARD.decode(text).ok().map(Bytes::from),
         }
+    }
+
+    fn len(&self) -> usize {
+        match self {
+            Self::Text(text) => text.len(),
+            Self::Base64(text) => text.len(),
+        }
+    }
+}
+
+/// Bytes that are a text.
+mod text {
+    use bytes::Bytes;
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    pub fn serialize<S: Serializer>(text: &Bytes, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(std::str::from_utf8(text).map_err(serde::ser::Error::custom)?)
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Bytes, D::Error> {
+        String::deserialize(deserializer).map(Bytes::from)
+    }
+}
+
+impl Intent {
+    /// About how long its line is: values are JSON, in which a tenth of the characters needs escaping.
+    pub(super) fn expected_length(&self) -> usize {
+        let of_change = |change: &ChangeRecord| {
+            let before = change.before.as_ref().map_or(0, |before| before.value.len());
+            let values = before + change.after.as_ref().map_or(0, Value::len);
+            values + values / 4 + change.key.len() + 128
+        };
+        let guards: usize = self.guards.iter().map(|guard| guard.key.len() + 64).sum();
+        self.changes.iter().map(of_change).sum::<usize>() + guards + self.reason.len() + 128
     }
 }
 

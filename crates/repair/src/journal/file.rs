@@ -15,6 +15,8 @@ use super::read::JournalError;
 
 /// Lines that are written together when many writes are under way at once.
 const MOST_TOGETHER: usize = 1024;
+/// Length of lines without values.
+const SHORT: usize = 256;
 
 /// A journal that is being written. A thread of its own writes the lines in the order in which they come
 /// and makes those that wait durable together, so that writes under way at the same time share one
@@ -47,7 +49,7 @@ impl Journal {
             OpenOptions::new().write(true).create_new(true).mode(0o600).open(path).map_err(failed)?;
         // Held while the run lives: a journal without this lock belongs to a run that is over.
         file.lock().map_err(failed)?;
-        let line = encode(&Entry::Header(header.clone())).map_err(failed)?;
+        let line = encode(&Entry::Header(header.clone()), SHORT).map_err(failed)?;
         let begun = file.write_all(&line).and_then(|()| file.sync_all());
         // The name of a new file is durable when its folder is.
         begun.and_then(|()| File::open(folder)?.sync_all()).map_err(failed)?;
@@ -81,7 +83,8 @@ impl Journal {
             intent: &'a Intent,
         }
         intent.id = self.next_intent.fetch_add(1, Ordering::Relaxed);
-        self.append(&Line { intent }).await
+        let length = intent.expected_length();
+        self.append(&Line { intent }, length).await
     }
 
     /// Writes what became of an intent, without waiting until it is on disk: where it is lost, reading
@@ -90,7 +93,7 @@ impl Journal {
     /// # Errors
     /// Where the journal cannot be written any more.
     pub fn conclude(&self, outcome: Outcome) -> Result<(), JournalError> {
-        self.send(&Entry::Outcome(outcome), None)
+        self.send(&Entry::Outcome(outcome), SHORT, None)
     }
 
     /// Writes a mark about the datastore lock.
@@ -98,7 +101,7 @@ impl Journal {
     /// # Errors
     /// Where it could not be made durable.
     pub async fn mark_lock(&self, mark: LockMark) -> Result<(), JournalError> {
-        self.append(&Entry::Lock(mark)).await
+        self.append(&Entry::Lock(mark), SHORT).await
     }
 
     /// Ends the journal.
@@ -106,23 +109,24 @@ impl Journal {
     /// # Errors
     /// Where the last line could not be made durable.
     pub async fn finish(mut self) -> Result<PathBuf, JournalError> {
-        self.append(&Entry::End).await?;
+        self.append(&Entry::End, SHORT).await?;
         self.close();
         Ok(std::mem::take(&mut self.path))
     }
 
-    async fn append(&self, entry: &impl serde::Serialize) -> Result<(), JournalError> {
+    async fn append(&self, entry: &impl serde::Serialize, length: usize) -> Result<(), JournalError> {
         let (done, durable) = oneshot::channel();
-        self.send(entry, Some(done))?;
+        self.send(entry, length, Some(done))?;
         durable.await.map_err(|_| self.gone())?.map_err(|reason| self.failed(reason))
     }
 
     fn send(
         &self,
         entry: &impl serde::Serialize,
+        length: usize,
         done: Option<oneshot::Sender<Result<(), String>>>,
     ) -> Result<(), JournalError> {
-        let text = encode(entry).map_err(|e| self.failed(e.to_string()))?;
+        let text = encode(entry, length).map_err(|e| self.failed(e.to_string()))?;
         let queue = self.queue.as_ref().ok_or_else(|| self.gone())?;
         queue.send(Line { text, done }).map_err(|_| self.gone())
     }
@@ -150,19 +154,21 @@ impl Drop for Journal {
     }
 }
 
-fn encode(entry: &impl serde::Serialize) -> io::Result<Vec<u8>> {
-    let mut line = serde_json::to_vec(entry)?;
+/// A line, which will be about so long: growing step by step would copy it again and again.
+fn encode(entry: &impl serde::Serialize, length: usize) -> io::Result<Vec<u8>> {
+    let mut line = Vec::with_capacity(length);
+    serde_json::to_writer(&mut line, entry)?;
     line.push(b'\n');
     Ok(line)
 }
 
 fn write_lines(mut file: File, lines: &Receiver<Line>) {
-    let mut failure: Option<String> = None;
+    let (mut failure, mut text): (Option<String>, Vec<u8>) = (None, Vec::new());
     while let Ok(first) = lines.recv() {
         let mut together = vec![first];
         together.extend(lines.try_iter().take(MOST_TOGETHER));
         if failure.is_none() {
-            failure = write_together(&mut file, &together).err().map(|error| error.to_string());
+            failure = write_together(&mut file, &together, &mut text).err().map(|error| error.to_string());
         }
         for done in together.into_iter().filter_map(|line| line.done) {
             // Nobody waits any more where the run was broken off.
@@ -171,9 +177,10 @@ fn write_lines(mut file: File, lines: &Receiver<Line>) {
     }
 }
 
-fn write_together(file: &mut File, lines: &[Line]) -> io::Result<()> {
-    let mut text = Vec::with_capacity(lines.iter().map(|line| line.text.len()).sum());
+/// Writes lines at once, by way of `text`, which is kept from one time to the next.
+fn write_together(file: &mut File, lines: &[Line], text: &mut Vec<u8>) -> io::Result<()> {
+    text.clear();
     lines.iter().for_each(|line| text.extend_from_slice(&line.text));
-    file.write_all(&text)?;
+    file.write_all(text)?;
     if lines.iter().any(|line| line.done.is_some()) { file.sync_data() } else { Ok(()) }
 }

@@ -157,7 +157,7 @@ async fn release(writer: &Writer, journal: &Journal, leak: &(Key, u32, Key), unt
     let record = |change: &Change, before: &Stored| ChangeRecord {
         key: change.key().to_string(),
         before: Some(Version { revision: before.revision.to_string(), value: Value::new(&before.raw) }),
-        after: change.value().map(|value| Value::new(value)),
+        after: change.value().map(Value::new),
     };
     let mut intent = Intent {
         id: 0,

@@ -9,7 +9,8 @@ use calipam_datastore::Datastore;
 use calipam_model::block::Block;
 use calipam_model::edit::Step;
 use calipam_repair::journal::{Recorded, settle};
-use calipam_repair::{Event, Options, UndoPlan, execute, left_locks, undo};
+use calipam_repair::{Event, EventFn, Options, UndoPlan, execute, left_locks, undo};
+use calipam_testkit::servers::Etcd;
 use rustix::process::{Signal, getpid, kill_process};
 
 use crate::cluster::{
@@ -20,6 +21,32 @@ use crate::execute::release;
 /// Set in the copy of this program that repairs and is killed.
 const DYING: &str = "CALIPAM_TEST_DYING";
 
+/// Kills this process at the n-th event of a kind.
+fn deadly(moment: String, number: usize) -> EventFn {
+    let seen = AtomicUsize::new(0);
+    Arc::new(move |event| {
+        let counts = match event {
+            Event::Intended { .. } => moment == "before a write",
+            Event::Written { .. } => moment == "after a write",
+            _ => false,
+        };
+        if counts && seen.fetch_add(1, Ordering::SeqCst) + 1 == number {
+            kill_process(getpid(), Signal::KILL).unwrap();
+        }
+    })
+}
+
+/// Runs a copy of this program that does what `test` does when it is told to die, and is killed.
+fn run_and_die(test: &str, etcd: &Etcd, folder: &Path, moment: &str, number: usize) {
+    let status = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", test])
+        .env(DYING, format!("{}\n{}\n{moment}\n{number}", etcd.endpoint(), folder.display()))
+        .output()
+        .unwrap()
+        .status;
+    assert_eq!(std::os::unix::process::ExitStatusExt::signal(&status), Some(9), "{moment}: {status}");
+}
+
 /// In the copy: an undo, which writes as every repair does, and which kills itself at the n-th event of a
 /// kind.
 async fn die(what: &str) {
@@ -28,19 +55,9 @@ async fn die(what: &str) {
     let number: usize = number.parse().unwrap();
     let store = open(endpoint).await;
     let plan = UndoPlan::new(&Recorded::read(&journal_path(folder, "first")).unwrap()).unwrap();
-    let seen = AtomicUsize::new(0);
     let options = Options {
         lock: true,
-        events: Arc::new(move |event| {
-            let counts = match event {
-                Event::Intended { .. } => moment == "before a write",
-                Event::Written { .. } => moment == "after a write",
-                _ => false,
-            };
-            if counts && seen.fetch_add(1, Ordering::SeqCst) + 1 == number {
-                kill_process(getpid(), Signal::KILL).unwrap();
-            }
-        }),
+        events: deadly(moment, number),
         ..Options::new("undo", journal_path(folder, "killed"))
     };
     let execution = undo(&store, &plan, consent(plan.cluster()), &options).await;
@@ -67,14 +84,8 @@ async fn killed_at(moment: &str, number: usize) {
     let base = dump(&etcd).await;
     repair_by_hand(&store, &first, &leaks(&store, 40).await, Until::Outcome).await;
     let repaired = dump(&etcd).await;
-    let what = format!("{}\n{}\n{moment}\n{number}", etcd.endpoint(), folder.path().display());
-    let status = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "kill::a_killed_repair_converges_when_it_is_run_again"])
-        .env(DYING, what)
-        .output()
-        .unwrap()
-        .status;
-    assert_eq!(std::os::unix::process::ExitStatusExt::signal(&status), Some(9), "{moment}: {status}");
+    let test = "kill::a_killed_repair_converges_when_it_is_run_again";
+    run_and_die(test, &etcd, folder.path(), moment, number);
     let torn = dump(&etcd).await;
     assert_ne!(torn, base, "{moment}: nothing was locked or written");
 
@@ -109,14 +120,7 @@ async fn a_killed_undo_is_finished_by_another() {
     let first = journal_path(folder.path(), "first");
     let base = dump(&etcd).await;
     repair_by_hand(&store, &first, &leaks(&store, 40).await, Until::Outcome).await;
-    let what = format!("{}\n{}\nafter a write\n12", etcd.endpoint(), folder.path().display());
-    let status = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "kill::a_killed_undo_is_finished_by_another"])
-        .env(DYING, what)
-        .output()
-        .unwrap()
-        .status;
-    assert_eq!(std::os::unix::process::ExitStatusExt::signal(&status), Some(9));
+    run_and_die("kill::a_killed_undo_is_finished_by_another", &etcd, folder.path(), "after a write", 12);
     left_locks(folder.path(), &cluster).unwrap()[0].restore(&store, consent(&cluster)).await.unwrap();
     let plan = UndoPlan::new(&Recorded::read(&first).unwrap()).unwrap();
     let options = Options::new("undo", journal_path(folder.path(), "again"));
@@ -132,20 +136,8 @@ async fn die_releasing(what: &str) {
     let number: usize = number.parse().unwrap();
     let store = open(endpoint).await;
     let cluster = guid(&store).await;
-    let seen = AtomicUsize::new(0);
-    let options = Options {
-        events: Arc::new(move |event| {
-            let counts = match event {
-                Event::Intended { .. } => moment == "before a write",
-                Event::Written { .. } => moment == "after a write",
-                _ => false,
-            };
-            if counts && seen.fetch_add(1, Ordering::SeqCst) + 1 == number {
-                kill_process(getpid(), Signal::KILL).unwrap();
-            }
-        }),
-        ..Options::new("release", journal_path(folder, "killed"))
-    };
+    let events = deadly(moment, number);
+    let options = Options { events, ..Options::new("release", journal_path(folder, "killed")) };
     let execution = execute(&store, &cluster, firsts(&store).await, consent(&cluster), &options).await;
     panic!("it is still alive: {execution:?}");
 }
@@ -166,30 +158,29 @@ async fn a_killed_release_converges_and_can_be_undone() {
     if let Ok(what) = std::env::var(DYING) {
         return die_releasing(&what).await;
     }
-    // What an undisturbed run leaves.
+    // What an undisturbed run leaves; then everything is brought back.
     let (etcd, store) = start(3000).await;
     let cluster = guid(&store).await;
     let folder = tempfile::tempdir().unwrap();
-    let options = Options::new("release", journal_path(folder.path(), "whole"));
+    let base = values(&dump(&etcd).await);
+    let path = journal_path(folder.path(), "whole");
     let plan = firsts(&store).await;
     assert!(plan.len() > 40);
-    let execution = execute(&store, &cluster, plan, consent(&cluster), &options).await.unwrap();
+    let execution =
+        execute(&store, &cluster, plan, consent(&cluster), &Options::new("release", &path)).await.unwrap();
     assert!(execution.is_complete(), "{execution:?}");
     let whole = values(&dump(&etcd).await);
+    let plan = UndoPlan::new(&Recorded::read(&path).unwrap()).unwrap();
+    let options = Options::new("undo", journal_path(folder.path(), "undo-whole"));
+    let execution = undo(&store, &plan, consent(&cluster), &options).await.unwrap();
+    assert!(execution.is_complete(), "{execution:?}");
     for (moment, number) in
         [("before a write", 1), ("after a write", 1), ("before a write", 20), ("after a write", 35)]
     {
-        let (etcd, store) = start(3000).await;
         let folder = tempfile::tempdir().unwrap();
-        let base = values(&dump(&etcd).await);
-        let what = format!("{}\n{}\n{moment}\n{number}", etcd.endpoint(), folder.path().display());
-        let status = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "kill::a_killed_release_converges_and_can_be_undone"])
-            .env(DYING, what)
-            .output()
-            .unwrap()
-            .status;
-        assert_eq!(std::os::unix::process::ExitStatusExt::signal(&status), Some(9), "{moment}: {status}");
+        assert_eq!(values(&dump(&etcd).await), base, "{moment}");
+        let test = "kill::a_killed_release_converges_and_can_be_undone";
+        run_and_die(test, &etcd, folder.path(), moment, number);
         // Run again, it ends where the undisturbed one ended.
         let again = Options::new("release", journal_path(folder.path(), "again"));
         let plan = firsts(&store).await;

@@ -31,8 +31,8 @@ struct Scene {
 }
 
 enum Server {
-    Etcd(Etcd),
-    Kubernetes(KubeApiserver, Flavour),
+    Etcd(Box<Etcd>),
+    Kubernetes(Box<KubeApiserver>, Flavour),
 }
 
 impl Scene {
@@ -42,14 +42,14 @@ impl Scene {
         let etcd = Etcd::start().unwrap();
         cluster.write_to_etcd(&etcd.endpoint()).unwrap();
         let nodes = cluster.nodes().iter().map(|node| node.name.clone()).collect();
-        Self { server: Server::Etcd(etcd), spec, nodes }
+        Self { server: Server::Etcd(Box::new(etcd)), spec, nodes }
     }
 
     fn on_kubernetes(flavour: Flavour) -> Self {
         let spec = ClusterSpec::new(3).v4_only();
         let server = KubeApiserver::start().unwrap();
         let nodes = seed(&server, flavour, &spec, 4).unwrap();
-        Self { server: Server::Kubernetes(server, flavour), spec, nodes }
+        Self { server: Server::Kubernetes(Box::new(server), flavour), spec, nodes }
     }
 
     fn churn(&self, churn: &Churn) -> ChurnLog {

@@ -52,19 +52,19 @@ enum Meanwhile {
 }
 
 enum World {
-    Etcd(Etcd),
-    Kubernetes(KubeApiserver, Flavour),
+    Etcd(Box<Etcd>),
+    Kubernetes(Box<KubeApiserver>, Flavour),
 }
 
 impl World {
     fn etcd() -> Self {
-        Self::Etcd(Etcd::start().unwrap())
+        Self::Etcd(Box::new(Etcd::start().unwrap()))
     }
 
     fn kubernetes(flavour: Flavour) -> Self {
         let server = KubeApiserver::start().unwrap();
         install(&server, flavour).unwrap();
-        Self::Kubernetes(server, flavour)
+        Self::Kubernetes(Box::new(server), flavour)
     }
 
     async fn open(&self) -> Datastore {
