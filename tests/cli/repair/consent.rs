@@ -74,6 +74,25 @@ fn the_question_says_where_and_how_much() {
     assert!(refused.text.contains("Change 2 blocks and 1 handle of cluster"), "{refused:?}");
 }
 
+/// Whoever is asked sees what about, also where the answer of the program is JSON.
+#[test]
+fn the_plan_is_shown_before_the_question_in_every_form() {
+    let (cluster, pod) = leaky();
+    let site = Site::of(&cluster);
+    let released = answered(&site, &[&RELEASE[..], &["-o", "json"]].concat(), "y\n");
+    let journal = site.journals().pop().unwrap();
+    let undone = answered(&site, &["undo", journal.to_str().unwrap(), "-o", "yaml"], "y\n");
+    let cases = [
+        (released, format!("release-address  {}", pod.address()), "\"kind\": \"ReleasePlan\""),
+        (undone, format!("create   /calico/ipam/v2/handle/{}", pod.handle), "kind: UndoPlan"),
+    ];
+    for (shown, row, document) in cases {
+        assert_eq!(shown.code, Some(0), "{shown:?}");
+        let place = |text: &str| shown.text.find(text).unwrap_or_else(|| panic!("{text}: {}", shown.text));
+        assert!(place(&row) < place("[y/N]") && place("[y/N]") < place(document), "{}", shown.text);
+    }
+}
+
 /// Ctrl-c at the question ends it, and nothing has happened.
 #[test]
 fn ctrl_c_is_no_consent() {

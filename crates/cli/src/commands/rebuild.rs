@@ -11,7 +11,7 @@ use calipam_plan::Plan;
 use calipam_plan::rebuild::{self, Request};
 
 use super::release::cooldown;
-use super::repair::{Looks, carry_out, outcome, plan};
+use super::repair::{Looks, carry_out, outcome, plan, will_ask};
 use super::selection;
 use crate::args::{Global, RebuildArgs};
 use crate::exit::{Failure, Outcome};
@@ -57,7 +57,7 @@ async fn finish(
         render::plan::why_not_written(&shown, true, datastore.is_live(), console);
         return Ok(if skipped { Outcome::Refused } else { Outcome::Clean });
     }
-    render::plan::preview(&shown, console)?;
+    render::plan::preview(&shown, will_ask(&args.writing), console)?;
     let done = carry_out(datastore, plan, "rebuild --apply", &args.writing, console).await?;
     render::plan::print(&shown, Some(&done), console)?;
     outcome(done, skipped, console)

@@ -9,7 +9,7 @@ use calipam_model::snapshot::Snapshot;
 use calipam_plan::release::{self, ReadReport, ReportError, Request, Sightings, objections, read_report};
 use jiff::Timestamp;
 
-use super::repair::{Looks, carry_out, outcome, plan};
+use super::repair::{Looks, carry_out, outcome, plan, will_ask};
 use crate::args::{Global, ReleaseArgs};
 use crate::exit::{Failure, Outcome};
 use crate::output::Console;
@@ -57,7 +57,7 @@ async fn finish(
         render::plan::why_not_written(&shown, args.dry_run, datastore.is_live(), console);
         return Ok(left);
     }
-    render::plan::preview(&shown, console)?;
+    render::plan::preview(&shown, will_ask(&args.writing), console)?;
     let command = format!("release{}", targets(args));
     let done = carry_out(datastore, plan, &command, &args.writing, console).await?;
     render::plan::print(&shown, Some(&done), console)?;

@@ -3,7 +3,7 @@
 use calipam_repair::UndoPlan;
 use calipam_repair::journal::{Recorded, settle};
 
-use super::repair::{agree, brake, carry_out_undo, outcome, restore_left_lock};
+use super::repair::{agree, brake, carry_out_undo, outcome, restore_left_lock, will_ask};
 use crate::args::{Global, UndoArgs};
 use crate::exit::{Failure, Outcome};
 use crate::output::Console;
@@ -28,9 +28,7 @@ pub fn run(args: &UndoArgs, global: &Global, console: &Console) -> Result<Outcom
             render::undo::print(&header, &plan, None, console)?;
             return Ok(left);
         }
-        if console.format.is_table() {
-            render::undo::print(&header, &plan, None, console)?;
-        }
+        render::undo::preview(&header, &plan, will_ask(&args.writing), console)?;
         brake(plan.steps().iter().map(|step| step.objects.len()).sum(), &args.writing)?;
         datastore.may_write(args.writing.lock).await?;
         restore_left_lock(&datastore, plan.cluster(), &args.writing, console).await?;

@@ -138,12 +138,22 @@ impl Shown {
     }
 }
 
-/// Prints the plan before the operator is asked. YAML and JSON are printed once, at the end.
+/// Prints the plan before the operator is asked. YAML and JSON are printed once, at the end: where somebody is
+/// `asked`, the plan is a table on stderr meanwhile.
 ///
 /// # Errors
 /// Where stdout cannot be written.
-pub fn preview(shown: &Shown, console: &Console) -> Result<(), Failure> {
-    if console.format.is_table() { print(shown, None, console) } else { Ok(()) }
+pub fn preview(shown: &Shown, asked: bool, console: &Console) -> Result<(), Failure> {
+    if console.format.is_table() {
+        return print(shown, None, console);
+    }
+    if asked {
+        shown.warnings.iter().for_each(|warning| console.warn(warning));
+        let failed = |error| Failure::Io { doing: "show the plan".into(), error };
+        let table = Console { format: Format::Table, color: false, ..console.clone() };
+        write(shown, &table, &mut io::stderr().lock()).map_err(failed)?;
+    }
+    Ok(())
 }
 
 /// Prints the plan or, where it was carried out, what became of it.

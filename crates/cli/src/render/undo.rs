@@ -10,6 +10,7 @@ use super::document;
 use super::plan::ShownExecution;
 use super::table::{Align, Grid};
 use super::text::{count, escape};
+use crate::args::Format;
 use crate::commands::Done;
 use crate::exit::Failure;
 use crate::output::Console;
@@ -42,6 +43,23 @@ struct Restored {
 struct NotRestored {
     objects: Vec<String>,
     reason: String,
+}
+
+/// Prints what is undone before the operator is asked: YAML and JSON are printed once, at the end, and a table goes to
+/// stderr meanwhile where somebody is `asked`.
+///
+/// # Errors
+/// Where the output cannot be written.
+pub fn preview(header: &Header, plan: &UndoPlan, asked: bool, console: &Console) -> Result<(), Failure> {
+    if console.format.is_table() {
+        return print(header, plan, None, console);
+    }
+    if !asked {
+        return Ok(());
+    }
+    let table = Console { format: Format::Table, color: false, ..console.clone() };
+    let failed = |error| Failure::Io { doing: "show what is undone".into(), error };
+    write(&shown(header, plan, None), &table, &mut io::stderr().lock()).map_err(failed)
 }
 
 /// Prints what is undone or, where it was carried out, what became of it.

@@ -52,7 +52,7 @@ impl fmt::Display for ReportError {
             }
             Self::Stale => f.write_str("it is stale: cluster information has changed since it was written"),
             Self::NotLocked => f.write_str(
-                "it is calicoctl's, which asks for a locked datastore, and this one is not locked",
+                "calicoctl wrote it, whose reports are for a locked datastore, and this one is not locked",
             ),
         }
     }

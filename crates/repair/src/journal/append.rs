@@ -9,6 +9,8 @@ use super::read::JournalError;
 
 /// What journals are called.
 const EXTENSION: &str = "journal";
+/// What every journal begins with.
+const BEGIN: &[u8; 10] = b"{\"header\":";
 /// The last line of a run that came to its end.
 const END: &[u8] = b"\"end\"\n";
 
@@ -52,9 +54,23 @@ pub(crate) fn journals(folder: &Path) -> Result<Vec<PathBuf>, JournalError> {
         other => other.map_err(failed)?,
     };
     let mut paths = entries.map(|e| e.map(|e| e.path())).collect::<Result<Vec<_>, _>>().map_err(failed)?;
-    paths.retain(|path| path.extension().is_some_and(|extension| extension == EXTENSION));
+    paths.retain(|path| is_journal(path));
     paths.sort();
     Ok(paths)
+}
+
+/// True for what is called as journals are, and for what begins as they do: `--journal` takes any name.
+fn is_journal(path: &Path) -> bool {
+    let begins = || -> io::Result<bool> {
+        // A pipe that nobody writes to would never open.
+        if !path.metadata()?.is_file() {
+            return Ok(false);
+        }
+        let mut first = [0; BEGIN.len()];
+        File::open(path)?.read_exact(&mut first)?;
+        Ok(first == *BEGIN)
+    };
+    path.extension().is_some_and(|extension| extension == EXTENSION) || begins().unwrap_or(false)
 }
 
 /// Opens a journal to read it; `None` where that cannot be or its run still lives.

@@ -8,6 +8,11 @@ use crate::args::WritingArgs;
 use crate::exit::Failure;
 use crate::output::Console;
 
+/// True where somebody will be asked, who has to see first what about.
+pub fn will_ask(args: &WritingArgs) -> bool {
+    !args.yes && io::stdin().is_terminal()
+}
+
 /// Asks on the terminal, unless `--yes` has answered already.
 ///
 /// # Errors

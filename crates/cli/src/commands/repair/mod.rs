@@ -5,7 +5,7 @@ mod journal;
 mod planning;
 mod run;
 
-pub use self::consent::agree;
+pub use self::consent::{agree, will_ask};
 pub use self::journal::restore_left_lock;
 pub use self::planning::{Looks, plan};
 pub use self::run::{Done, brake, carry_out, carry_out_undo, outcome};
