@@ -1,6 +1,7 @@
 //! `release` and `undo` on real servers: what they change, what they leave alone, and what they say.
 
 mod consent;
+mod details;
 mod everything;
 mod journal;
 mod kubernetes;

@@ -1,0 +1,130 @@
+//! What a release leaves of blocks and handles: as Calico would.
+
+use calipam_testkit::cluster::wire::{Block, IpamSettings, ipam_config, key};
+use calipam_testkit::cluster::{Cluster, Fault, Pod};
+use serde_json::Value;
+
+use super::site::*;
+
+/// Released addresses cool down for so many seconds.
+fn with_cooldown(cluster: &mut Cluster, seconds: u32) {
+    let settings = IpamSettings { cooldown_seconds: seconds, ..IpamSettings::default() };
+    cluster.put_raw(key::IPAM_CONFIG, ipam_config(&settings));
+}
+
+fn block(site: &Site, pod: &Pod) -> Block {
+    Block::read(&site.value(&key::block(pod.block())).unwrap()).unwrap()
+}
+
+#[test]
+fn released_addresses_cool_down_where_the_cluster_says_so() {
+    for seconds in [0, 30] {
+        let mut cluster = healthy();
+        with_cooldown(&mut cluster, seconds);
+        let pod = leak(&mut cluster, 0);
+        let site = Site::of(&cluster);
+        let before = block(&site, &pod);
+        assert_eq!(site.release(&["--leaked"]).code, 0);
+        let mut after = block(&site, &pod);
+        let ordinal = after.ordinal(pod.address());
+        assert_eq!(after.sequence, before.sequence + 1);
+        if seconds == 0 {
+            assert_eq!(after.allocations[ordinal], None);
+            let expected: Vec<i64> = before.unallocated.iter().copied().chain([ordinal as i64]).collect();
+            assert_eq!(after.unallocated, expected, "what is freed goes to the tail");
+            assert!(!after.sequences.contains_key(&ordinal.to_string()));
+            continue;
+        }
+        let record = after.record_mut(pod.address()).clone();
+        assert_eq!((record.handle, record.owner), (None, None));
+        let released: jiff::Timestamp = record.released_at.unwrap().parse().unwrap();
+        assert!(released.duration_until(jiff::Timestamp::now()).as_secs() < 60);
+        let again = site.release(&["--ip", &pod.address().to_string()]);
+        assert!(again.code == 1 && again.stdout.contains("was released already and cools down"), "{again:?}");
+    }
+}
+
+/// A block that nobody owns goes with its last address.
+#[test]
+fn a_drained_block_goes() {
+    let mut cluster = healthy();
+    with_cooldown(&mut cluster, 0);
+    cluster.inject(Fault::LeakedInUnownedBlock, 1);
+    let address = cluster.truth().iter().find(|f| f.code == "leaked-address").unwrap().subject;
+    let block = cluster.blocks().find(|b| b.affinity.is_none()).unwrap().cidr;
+    assert!(block.contains(&address.parse::<std::net::IpAddr>().unwrap()));
+    let site = Site::of(&cluster);
+    let before = site.dump();
+    let run = site.release(&["--leaked"]);
+    assert_eq!(run.code, 0, "{run:?}");
+    assert_eq!(site.value(&key::block(block)), None);
+    assert_eq!(site.findings(&["--skip-rule", "configuration-mismatch"]), set::<String>([]));
+    assert_eq!(site.undo(&journal_of(&run)).code, 0);
+    assert_eq!(values(&site.dump()), values(&before));
+}
+
+/// What host-local left behind the IDs of old handles.
+#[test]
+fn handles_with_a_carriage_return_go() {
+    for by_handle in [false, true] {
+        let mut cluster = healthy();
+        let pod = leak(&mut cluster, 0);
+        let id = format!("{}\r\neth0", pod.handle);
+        for (address, block) in &pod.addresses {
+            cluster.record_mut(*address, *block).handle = Some(id.clone());
+        }
+        let object = cluster.remove(&key::handle(&pod.handle));
+        cluster.put(key::handle(&id), object);
+        let site = Site::of(&cluster);
+        assert!(site.dump().contains_key(&key::handle(&id)));
+        let targets = if by_handle { vec!["--handle", &pod.handle] } else { vec!["--leaked"] };
+        let run = site.release(&targets);
+        assert_eq!(run.code, 0, "{run:?}");
+        assert!(!run.stdout.contains('\r') && !run.stderr.contains('\r'), "{run:?}");
+        let after = site.dump();
+        assert!(!after.contains_key(&key::handle(&id)));
+        assert!(pod.addresses.iter().all(|(address, _)| !recorded(&after).contains_key(address)));
+        assert_eq!(site.findings(&[]), set::<String>([]));
+    }
+}
+
+#[test]
+fn handles_that_count_wrong_are_corrected_or_go() {
+    let mut cluster = healthy();
+    let pods: Vec<Pod> = (0..3).map(|node| leak(&mut cluster, node)).collect();
+    // Too many, too few, and a block that no longer exists.
+    cluster.handle_mut(&pods[0].handle).add(pods[0].block(), 2);
+    cluster.handle_mut(&pods[1].handle).add(pods[1].block(), -1);
+    cluster.handle_mut(&pods[2].handle).add("10.244.250.0/26".parse().unwrap(), 1);
+    let site = Site::of(&cluster);
+    let before = site.dump();
+    let run = site.release(&["--leaked", "-o", "json"]);
+    let plan = document(&run);
+    assert_eq!(run.code, 0, "{run:?}");
+    let corrected = changes(&plan).into_iter().filter(|change| change.starts_with("set-handle-counts"));
+    assert_eq!(set(corrected), set(pods.iter().map(|pod| format!("set-handle-counts {}", pod.handle))));
+    let after = site.dump();
+    assert!(pods.iter().all(|pod| !after.contains_key(&key::handle(&pod.handle))));
+    assert_eq!(site.findings(&[]), set::<String>([]));
+    assert_eq!(site.undo(&journal_of(&run)).code, 0);
+    assert_eq!(values(&site.dump()), values(&before));
+}
+
+/// Of a pod with two addresses that share a handle by the old scheme, one goes, and the handle counts the other.
+#[test]
+fn handles_that_stay_count_what_is_left() {
+    let mut cluster = healthy();
+    let block = cluster.nodes()[0].blocks[0];
+    let owner = cluster.add_pod_on(0);
+    let id = format!("{}.{}", owner.name.namespace, owner.name.pod);
+    let bare = calipam_testkit::cluster::wire::Attribute::bare(&id);
+    let extra = cluster.block_mut(block).take(2, bare);
+    cluster.count(&id, block, 2);
+    let both = [owner.addresses.iter().map(|(address, _)| *address).collect(), vec![extra[0]]].concat();
+    cluster.endpoint_mut(&owner.endpoint).set_addresses(&both);
+    let site = Site::of(&cluster);
+    let run = site.release(&["--leaked", "-o", "json"]);
+    assert_eq!(changes(&document(&run)), set([format!("release-address {}", extra[1])]), "{run:?}");
+    let handle: Value = serde_json::from_slice(&site.value(&key::handle(&id)).unwrap()).unwrap();
+    assert_eq!(handle["block"], serde_json::json!({block.to_string(): 1}));
+}
