@@ -77,24 +77,24 @@ impl Scene {
     }
 }
 
-/// How long, and how many addresses assigned and released at least.
-fn extent() -> (Duration, u64) {
+/// How long, how many addresses assigned and released at least, and how long one round may take.
+fn extent() -> (Duration, u64, Duration) {
     match std::env::var("CALIPAM_LIVE").as_deref() {
-        Ok("full") => (Duration::from_secs(60), 10_000),
-        _ => (Duration::from_secs(20), 120),
+        Ok("full") => (Duration::from_secs(60), 10_000, Duration::from_secs(600)),
+        _ => (Duration::from_secs(20), 120, Duration::from_secs(20)),
     }
 }
 
 /// Works until it was long and much enough, with new pods in each round.
 fn work(scene: &Scene) -> Vec<ChurnLog> {
-    let ((limit, least), begin) = (extent(), Instant::now());
+    let ((enough, least, limit), begin) = (extent(), Instant::now());
     let mut rounds: Vec<ChurnLog> = Vec::new();
-    while begin.elapsed() < limit || rounds.iter().map(ChurnLog::operations).sum::<u64>() < least {
-        assert!(rounds.len() < 39, "too slow: {rounds:?}");
+    while begin.elapsed() < enough || rounds.iter().map(ChurnLog::operations).sum::<u64>() < least {
+        assert!(rounds.len() < 9, "too slow: {rounds:?}");
         rounds.push(scene.churn(&Churn {
             workers: 4,
-            operations: 100_000,
-            limit: Duration::from_secs(20),
+            operations: 3_500,
+            limit,
             pause: Duration::from_millis(1),
             leaks: 80,
             seed: rounds.len() as u64 + 1,
@@ -102,6 +102,15 @@ fn work(scene: &Scene) -> Vec<ChurnLog> {
         }));
     }
     rounds
+}
+
+/// Ends the repairers when the allocators end, also where these fail.
+struct SetAtEnd(Arc<AtomicBool>);
+
+impl Drop for SetAtEnd {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
 }
 
 /// Which repair.
@@ -163,9 +172,8 @@ async fn leaked_addresses_go_and_live_ones_stay(scene: Scene) {
     let (scene, over) = (Arc::new(scene), Arc::new(AtomicBool::new(false)));
     let (place, end) = (Arc::clone(&scene), Arc::clone(&over));
     let working = thread::spawn(move || {
-        let rounds = work(&place);
-        end.store(true, Ordering::Relaxed);
-        rounds
+        let _end = SetAtEnd(end);
+        work(&place)
     });
     let start = |repair| tokio::spawn(repair_until(Arc::clone(&scene), repair, Arc::clone(&over)));
     // Two of a kind get in each other's way, and must notice.
