@@ -157,15 +157,15 @@ fn unsettled<'f>(
     is_own: bool,
 ) -> Fate<'f> {
     let cidr = value.key.cidr;
-    let created = desk.drafts.get(&cidr).is_some_and(|draft| draft.created.is_some());
+    let created = desk.drafts.get(&cidr).and_then(|draft| draft.created.as_ref());
     let sound = desk.index().block(cidr).and_then(|block| block.sound);
     match &value.state {
         AffinityState::Other(state) => {
             let detail = format!("{} is in the state {state:?}, which Calico does not know", value.key);
             Fate::Skip(finding, SkipReason::NeedsDecision, detail)
         }
-        // It is confirmed with the block.
-        _ if created => Fate::Leave,
+        // It is confirmed with the block, where that is its own.
+        _ if created.is_some_and(|block| block.owner() == Some(&value.key.owner())) => Fate::Leave,
         _ if !exists => Fate::Delete("there is no such block"),
         AffinityState::PendingDeletion
             if is_own

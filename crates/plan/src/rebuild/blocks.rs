@@ -83,7 +83,7 @@ fn half_deleted(desk: &mut Desk<'_, '_>) {
         else {
             continue;
         };
-        if !block.value.content.sound().is_some_and(|sound| sound.is_empty()) {
+        if !desk.finishes(&block.value) {
             let detail = format!(
                 "{cidr} is marked deleted and still records addresses, or cannot be read; Calico treats it as \
                  gone: delete it by hand, then rebuild what its addresses are used for"
@@ -94,6 +94,6 @@ fn half_deleted(desk: &mut Desk<'_, '_>) {
         let detail = "its deletion stopped half-way";
         let what = change(Verb::DeleteBlock, finding.subject.clone(), detail, &[finding.code]);
         let edit = Edit::Block(cidr, BlockEdit::Delete(block.revision.clone()));
-        desk.late.push(action(format!("{} {cidr}", finding.code), vec![edit], Vec::new(), what));
+        desk.early.push(action(format!("{} {cidr}", finding.code), vec![edit], Vec::new(), what));
     }
 }

@@ -9,7 +9,7 @@ use calipam_model::IpNet;
 use calipam_model::cidr::block_around;
 use calipam_model::edit::{Edit, Expect, Step};
 use calipam_model::key::Key;
-use calipam_model::snapshot::DefectKind;
+use calipam_model::snapshot::{DefectKind, StoredBlock};
 
 use super::draft::Drafts;
 use super::frozen::Frozen;
@@ -70,6 +70,13 @@ impl<'p, 's> Desk<'p, 's> {
         self.scope.has_block(block.key, block.owner)
     }
 
+    /// True for a block whose deletion stopped half-way and is finished: it is empty.
+    pub fn finishes(&self, block: &StoredBlock) -> bool {
+        let found = self.basis.finding(Code::HalfDeleted, &Subject::Block(block.key)).is_some();
+        let is_empty = block.content.sound().is_some_and(|sound| sound.is_empty());
+        found && is_empty && self.scope.has_block(block.key, block.content.owner())
+    }
+
     /// True where an address of the block changes.
     pub fn changes_addresses(&self, cidr: IpNet) -> bool {
         self.drafts.get(&cidr).is_some_and(|draft| !draft.addresses.is_empty())
@@ -99,10 +106,12 @@ pub(super) fn blocks_around<'i, 's>(index: &'i Index<'s>, address: IpAddr) -> Ve
     around.filter(|block| block.sound.is_some()).collect()
 }
 
-/// Where blocks lie that are stored but not in the index: marked deleted, or not decoding.
-pub(super) fn hidden_blocks(basis: &Basis<'_>) -> HashSet<IpNet> {
-    let deleted = basis.snapshot.blocks.iter().filter(|block| block.value.content.is_deleted());
-    let undecodable = basis.snapshot.defects.iter().filter_map(|defect| match (&defect.key, &defect.kind) {
+/// Where blocks lie that are stored but not in the index: marked deleted and not going, or not decoding.
+pub(super) fn hidden_blocks(desk: &Desk<'_, '_>) -> HashSet<IpNet> {
+    let snapshot = desk.basis.snapshot;
+    let deleted = snapshot.blocks.iter().filter(|block| block.value.content.is_deleted());
+    let deleted = deleted.filter(|block| !desk.finishes(&block.value));
+    let undecodable = snapshot.defects.iter().filter_map(|defect| match (&defect.key, &defect.kind) {
         (Some(Key::Block(cidr)), DefectKind::Value(_)) => Some(*cidr),
         _ => None,
     });

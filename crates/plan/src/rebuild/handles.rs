@@ -13,6 +13,7 @@ use calipam_model::snapshot::{Revision, Versioned};
 
 use super::desk::{Desk, action};
 use super::draft::moved;
+use super::request::blocks_of;
 use crate::handles::{Holdings, clean};
 use crate::plan::{Change, Verb};
 
@@ -47,8 +48,10 @@ pub(super) fn draft(desk: &mut Desk<'_, '_>, approved: &BTreeSet<String>) -> Cou
         for finding in desk.basis.findings(code) {
             let Subject::Handle(id) = &finding.subject else { continue };
             let id = clean(id);
-            // Whatever counts an address that changes is put right as a whole.
-            if moved.contains_key(id) || desk.scope.has(finding, desk.index()) {
+            // Whatever counts an address that changes, or names a block that comes back, is put right as a whole.
+            let is_new = |cidr: &IpNet| desk.drafts.get(cidr).is_some_and(|draft| draft.created.is_some());
+            let in_scope = || desk.scope.has(finding, desk.index()) || blocks_of(finding).iter().any(is_new);
+            if moved.contains_key(id) || in_scope() {
                 let of_handle = found.entry(id.to_owned()).or_default();
                 of_handle.push((finding.code, finding.subject.clone()));
             }
@@ -101,9 +104,13 @@ impl HandlePlan<'_, '_> {
         let mut repairs: Vec<(Code, Subject)> = self.found.to_vec();
         if !self.approved {
             repairs.retain(|(code, _)| *code != Code::HandleCarriageReturn);
+            // Where only an object with a carriage return stands for it, that stays as it is.
+            if self.exact.is_none() && !self.strays.is_empty() {
+                repairs.clear();
+            }
         }
         let judged = !repairs.is_empty();
-        let mut edits = if judged { self.settle(desk) } else { Vec::new() };
+        let mut edits = self.settle(desk, judged);
         let is_gone = self.after().is_empty();
         if self.approved {
             let delete = |stray: &&Versioned<Handle>| {
@@ -161,15 +168,16 @@ impl HandlePlan<'_, '_> {
         self.exact.map(|object| object.value.blocks().collect()).unwrap_or_default()
     }
 
-    /// Makes the object say what the blocks record that the plan leaves alone.
-    fn settle(&self, desk: &Desk<'_, '_>) -> Vec<Edit> {
+    /// Makes the object say what the blocks record that the plan leaves alone. Where nothing was found about it, it
+    /// only loses counts of 0, which would keep it when its last address goes.
+    fn settle(&self, desk: &Desk<'_, '_>, judged: bool) -> Vec<Edit> {
         let id = || self.id.to_owned();
         let untouched = |block: &IpNet| !self.moved.contains_key(block) && !desk.index().is_unjudged(*block);
         let Some(exact) = self.exact else {
-            return self.create(untouched);
+            return if judged { self.create(untouched) } else { Vec::new() };
         };
         let claimed = self.claimed();
-        if self.after().is_empty() && claimed.keys().all(untouched) {
+        if judged && self.after().is_empty() && claimed.keys().all(untouched) {
             return vec![Edit::Handle(id(), HandleEdit::Delete(exact.revision.clone()))];
         }
         let blocks: BTreeSet<IpNet> = claimed.keys().chain(self.now.keys()).copied().collect();
@@ -178,7 +186,10 @@ impl HandlePlan<'_, '_> {
         let wrong = blocks.into_iter().filter(untouched);
         let wrong = wrong.map(|block| (block, of(&claimed, &block), of(&self.now, &block)));
         let corrections: Vec<(IpNet, i64)> = wrong
-            .filter(|(block, says, is)| says != is || *is == 0 && claimed.contains_key(block))
+            .filter(|(block, says, is)| match says == is {
+                true => *is == 0 && claimed.contains_key(block),
+                false => judged,
+            })
             .map(|(block, _, is)| (block, is))
             .collect();
         if corrections.is_empty() {
@@ -233,6 +244,9 @@ impl HandlePlan<'_, '_> {
                 counting.up.insert(self.id.to_owned(), edit(HandleEdit::Increment(*block, by)));
             } else if by < 0 {
                 counting.down.insert(self.id.to_owned(), edit(HandleEdit::Decrement(*block, -by)));
+            } else if says == 0 && claimed.contains_key(block) && stray.is_none() {
+                // A count of 0 goes, too, so that the handle can.
+                counting.up.insert(self.id.to_owned(), edit(HandleEdit::Increment(*block, 0)));
             } else {
                 continue;
             }

@@ -60,7 +60,7 @@ impl LostBlocks {
         if self.blocks.is_empty() {
             return;
         }
-        let hidden = hidden_blocks(desk.basis);
+        let hidden = hidden_blocks(desk);
         for (cidr, mut addresses) in self.blocks {
             let of_users = addresses.len();
             let held = self.held.get(&cidr).into_iter().flatten();
@@ -164,13 +164,17 @@ fn create(
     }
 }
 
-/// Affinities for the block, those left out that Calico never writes.
+/// Affinities for the block, those left out that Calico never writes. A confirmed one outweighs those that are not,
+/// which go.
 fn holders<'s>(desk: &Desk<'_, 's>, cidr: IpNet) -> Vec<&'s Versioned<Affinity>> {
     let of_block = desk.basis.snapshot.affinities.iter().filter(|affinity| {
         let key = &affinity.value.key;
         key.cidr == cidr && !affinity.value.deleted && !matches!(key.kind, AffinityType::Other(_))
     });
-    of_block.collect()
+    let all: Vec<&Versioned<Affinity>> = of_block.collect();
+    let confirmed = all.iter().filter(|affinity| affinity.value.state == AffinityState::Confirmed);
+    let confirmed: Vec<&Versioned<Affinity>> = confirmed.copied().collect();
+    if confirmed.is_empty() { all } else { confirmed }
 }
 
 /// Who should own the block: who has an affinity for it; else the node whose tunnel address lies in it, or that

@@ -86,7 +86,7 @@ impl<'r> Scope<'r> {
 }
 
 /// The blocks that a finding about an address or a handle speaks of.
-fn blocks_of(finding: &Finding) -> Vec<IpNet> {
+pub(super) fn blocks_of(finding: &Finding) -> Vec<IpNet> {
     let named: Vec<&String> = match &finding.evidence {
         Evidence::Address(evidence) => evidence.records.iter().map(|record| &record.block).collect(),
         Evidence::Handle(evidence) => evidence.blocks.iter().map(|block| &block.block).collect(),

@@ -42,8 +42,11 @@ fn nothing_is_guarded_by_a_version_that_the_plan_itself_has_written() {
     let mut written: BTreeSet<Key> = BTreeSet::new();
     for action in &plan.actions {
         for edit in &action.step.edits {
-            // A half-deleted affinity goes before a new one comes: that is guarded by its absence.
-            let is_new = matches!(edit, Edit::Affinity(_, AffinityEdit::Create(_)));
+            // What is half deleted goes before a new one comes: that is guarded by its absence.
+            let is_new = matches!(
+                edit,
+                Edit::Affinity(_, AffinityEdit::Create(_)) | Edit::Block(_, BlockEdit::Create(_))
+            );
             let clash = is_guarded(edit) && written.contains(&edit.key()) && !is_new;
             assert!(!clash, "{:?} in {}", edit.key(), action.step.reason);
         }
