@@ -116,6 +116,24 @@ fn what_others_have_changed_since_is_not_undone() {
     }
 }
 
+/// Whatever one of them does is done for the other, or a conflict.
+#[test]
+fn two_runs_at_once_do_no_harm() {
+    let mut cluster = Cluster::plain(*healthy().spec(), 60, 1);
+    (0..60).for_each(|node| drop(leak(&mut cluster, node)));
+    let site = Site::of(&cluster);
+    let before = site.dump();
+    let runs = std::thread::scope(|scope| {
+        let both = [(); 2].map(|()| scope.spawn(|| site.release(&["--leaked"])));
+        both.map(|run| run.join().unwrap())
+    });
+    for run in &runs {
+        assert!(run.code == 0 || run.code == 1 && run.stderr.contains("not done: "), "{run:?}");
+    }
+    assert_eq!((site.findings(&[]), site.journals().len() <= 2), (set::<String>([]), true));
+    assert_eq!(recorded(&site.dump()).len(), recorded(&before).len() - 120);
+}
+
 #[test]
 fn an_undo_is_for_the_cluster_of_its_journal() {
     let mut cluster = healthy();

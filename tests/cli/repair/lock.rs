@@ -15,7 +15,7 @@ use crate::cli::pty::Terminal;
 const INFORMATION: &str = "/calico/resources/v3/projectcalico.org/clusterinformations/default";
 
 /// So many steps that a signal always comes in the middle.
-const MANY: usize = 6_000;
+const MANY: usize = 4_000;
 
 fn ready(value: &[u8]) -> Option<bool> {
     serde_json::from_slice::<Value>(value).unwrap()["spec"]["datastoreReady"].as_bool()

@@ -9,15 +9,16 @@ use calipam_testkit::cluster::{Cluster, Fault};
 
 use super::site::*;
 use crate::cli::program::Run;
+use crate::cli::pty::Terminal;
 
 /// Releases what leaked on two looks, and lets `meanwhile` happen between them.
 fn release_while(site: &Site, meanwhile: impl FnOnce()) -> Run {
-    let arguments = ["release", "--leaked", "--grace", "3s", "--settle", "0", "--yes", "-v", "-o", "json"];
+    let arguments = ["release", "--leaked", "--grace", "5s", "--settle", "0", "--yes", "-v", "-o", "json"];
     let mut command = site.command(&arguments);
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut said = BufReader::new(child.stderr.take().unwrap());
     let mut stderr = String::new();
-    while !stderr.contains("they are looked at again after 3s") {
+    while !stderr.contains("they are looked at again after 5s") {
         assert!(said.read_line(&mut stderr).unwrap() > 0, "{stderr}");
     }
     meanwhile();
@@ -53,7 +54,7 @@ fn what_is_used_or_given_out_again_meanwhile_stays() {
             });
         }
     });
-    assert!(begun.elapsed() > Duration::from_secs(3), "{:?}", begun.elapsed());
+    assert!(begun.elapsed() > Duration::from_secs(5), "{:?}", begun.elapsed());
     assert_eq!(run.code, 1, "{run:?}");
     let plan = document(&run);
     let of = |word: &str, pod: &calipam_testkit::cluster::Pod| {
@@ -94,6 +95,28 @@ fn what_is_deleted_normally_meanwhile_is_no_conflict() {
     });
     assert_eq!(run.code, 0, "{run:?}");
     assert_eq!((changes(&document(&run)), skips(&document(&run))), (set::<String>([]), set::<String>([])));
+}
+
+#[test]
+fn ctrl_c_ends_the_wait() {
+    let mut cluster = healthy();
+    leak(&mut cluster, 0);
+    let site = Site::of(&cluster);
+    let before = site.dump();
+    let mut command =
+        site.command(&["release", "--leaked", "--grace", "10m", "--settle", "0", "--yes", "--lock"]);
+    let begun = Instant::now();
+    let shown = Terminal::new(150).converse(
+        command.env("TERM", "xterm"),
+        "waiting to look a second time",
+        |_, it| {
+            rustix::process::kill_process(rustix::process::Pid::from_child(it), rustix::process::Signal::INT)
+                .unwrap();
+        },
+    );
+    assert_eq!(shown.code, Some(130), "{shown:?}");
+    assert!(begun.elapsed() < Duration::from_secs(60), "{:?}", begun.elapsed());
+    assert_eq!((site.dump(), site.journals()), (before, Vec::new()));
 }
 
 #[test]
