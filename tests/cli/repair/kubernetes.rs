@@ -92,18 +92,21 @@ fn differing(before: &Objects, after: &Objects) -> BTreeSet<String> {
     names.filter(|name| before.get(*name) != after.get(*name)).cloned().collect()
 }
 
-/// Addresses that blocks record.
-fn recorded(objects: &Objects) -> BTreeSet<String> {
+/// Addresses that blocks record for somebody, or, if `cooling`, of nobody any more.
+fn recorded(objects: &Objects, cooling: bool) -> BTreeSet<String> {
     let blocks = objects.iter().filter(|(name, _)| name.starts_with("ipamblocks/"));
     let addresses = blocks.flat_map(|(_, block)| {
-        let cidr: calipam_model::IpNet = block["spec"]["cidr"].as_str().unwrap().parse().unwrap();
-        let slots = block["spec"]["allocations"].as_array().unwrap().clone();
-        cidr.subnets(cidr.max_prefix_len())
-            .unwrap()
-            .map(|one| one.addr())
-            .zip(slots)
-            .filter(|(_, slot)| !slot.is_null())
-            .map(|(address, _)| address.to_string())
+        let spec = &block["spec"];
+        let cidr: calipam_model::IpNet = spec["cidr"].as_str().unwrap().parse().unwrap();
+        let all = cidr.subnets(cidr.max_prefix_len()).unwrap().map(|one| one.addr().to_string());
+        let wanted = |slot: &Value| {
+            let index = slot.as_u64()? as usize;
+            Some(spec["attributes"][index]["releasedAt"].is_string() == cooling)
+        };
+        let slots = spec["allocations"].as_array().unwrap().iter().map(wanted);
+        let held: Vec<String> =
+            all.zip(slots).filter(|(_, slot)| *slot == Some(true)).map(|(a, _)| a).collect();
+        held
     });
     addresses.collect()
 }
@@ -141,7 +144,9 @@ fn leaked_goes_and_comes_back(flavour: Flavour) {
     assert_eq!((skips(&plan).len(), held.len(), run.code), (1, 1, 1), "of half a pod nothing goes");
 
     let after = site.objects();
-    let gone: BTreeSet<String> = recorded(&before).difference(&recorded(&after)).cloned().collect();
+    let gone: BTreeSet<String> =
+        recorded(&before, false).difference(&recorded(&after, false)).cloned().collect();
+    assert_eq!(recorded(&after, true), gone, "both schemas have a field for the time");
     assert_eq!(gone, of_code("leaked-address").difference(&held).cloned().collect());
     assert_eq!(site.findings("leaked-address"), held.iter().map(|a| format!("error {a}")).collect());
     for rule in [
