@@ -2,6 +2,7 @@
 
 use std::io::Write;
 
+use calipam_testkit::cluster::wire::key;
 use calipam_testkit::cluster::{Cluster, Pod};
 
 use super::site::*;
@@ -91,6 +92,41 @@ fn the_plan_is_shown_before_the_question_in_every_form() {
         let place = |text: &str| shown.text.find(text).unwrap_or_else(|| panic!("{text}: {}", shown.text));
         assert!(place(&row) < place("[y/N]") && place("[y/N]") < place(document), "{}", shown.text);
     }
+}
+
+/// What comes back while the operator thinks is kept: the evidence is looked at again.
+#[test]
+fn what_has_changed_before_the_answer_is_given_up() {
+    let mut cluster = healthy();
+    let pod = cluster.add_pod_on(0);
+    let endpoint = cluster.remove(&pod.endpoint).value();
+    let other = leak(&mut cluster, 1);
+    let node = cluster.nodes()[2].name.clone();
+    let node_object = cluster.remove(&key::node(&node)).value();
+    let all = cluster.keys().map(|key| String::from_utf8(key.to_vec()).unwrap());
+    let of_node = format!("/{}-k8s-", node.replace('-', "--"));
+    let endpoints: Vec<String> = all.filter(|key| key.contains(&of_node)).collect();
+    assert_eq!(endpoints.len(), 4);
+    endpoints.iter().for_each(|key| drop(cluster.remove(key)));
+    let site = Site::of(&cluster);
+    let before = site.dump();
+    let mut command = site.command(&[&RELEASE[..], &["--node", &node]].concat());
+    let shown = Terminal::new(200).converse(command.env("TERM", "dumb"), "[y/N] ", |terminal, _| {
+        site.put(&pod.endpoint, endpoint);
+        site.put(&key::node(&node), node_object);
+        terminal.write_all(b"y\n").unwrap();
+    });
+    assert_eq!(shown.code, Some(1), "{shown:?}");
+    assert!(
+        shown.text.contains("not done: ") && shown.text.contains("Done: 2 of 6 steps; 4 were given up"),
+        "{shown:?}"
+    );
+    let mut expected = recorded(&before);
+    other.addresses.iter().for_each(|(address, _)| drop(expected.remove(address)));
+    let after = site.dump();
+    assert_eq!(recorded(&after), expected);
+    let affinity = key::affinity("host", &node, cluster.nodes()[2].blocks[0]);
+    assert_eq!(after[&affinity], before[&affinity]);
 }
 
 /// Ctrl-c at the question ends it, and nothing has happened.

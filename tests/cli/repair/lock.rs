@@ -151,6 +151,26 @@ fn signals_in_the_middle_unlock() {
     }
 }
 
+/// The server goes away in the middle, and comes back while the run still tries to unlock it.
+#[test]
+fn a_server_that_restarts_is_unlocked() {
+    let mut site = many_orphans();
+    let before = site.dump();
+    let child = in_the_middle(&site);
+    site.etcd.kill();
+    std::thread::sleep(Duration::from_secs(2));
+    site.etcd.restart().unwrap();
+    let run = Run::of(child.wait_with_output().unwrap());
+    assert_eq!(run.code, 3, "{run:?}");
+    assert!(run.stderr.contains(" not begun\n") && run.stderr.contains("\nerror: "), "{run:?}");
+    let after = site.dump();
+    assert_eq!(after[INFORMATION].0, before[INFORMATION].0, "{run:?}");
+    assert!(handles(&after) < handles(&before) && handles(&after) > handles(&before) - MANY);
+    let undone = site.undo(&journal_of(&run));
+    assert_eq!(undone.code, 0, "{}", undone.stderr);
+    assert_eq!(values(&site.dump()), values(&before));
+}
+
 #[test]
 fn the_next_run_names_the_lock_of_one_that_was_killed() {
     let site = many_orphans();
