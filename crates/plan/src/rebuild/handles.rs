@@ -177,6 +177,9 @@ impl HandlePlan<'_, '_> {
             return if judged { self.create(untouched) } else { Vec::new() };
         };
         let claimed = self.claimed();
+        if self.goes_with_block(judged) {
+            return Vec::new();
+        }
         if judged && self.after().is_empty() && claimed.keys().all(untouched) {
             return vec![Edit::Handle(id(), HandleEdit::Delete(exact.revision.clone()))];
         }
@@ -196,6 +199,15 @@ impl HandlePlan<'_, '_> {
             return Vec::new();
         }
         vec![Edit::Handle(id(), HandleEdit::Counts(exact.revision.clone(), corrections))]
+    }
+
+    /// True where the last addresses of the handle go, of which its object knows nothing: it goes behind them.
+    fn goes_with_block(&self, judged: bool) -> bool {
+        let claimed = self.claimed();
+        judged
+            && self.after().is_empty()
+            && !claimed.keys().any(|block| self.moved.contains_key(block))
+            && !self.moved.is_empty()
     }
 
     /// There is no such object, or it is marked deleted.
@@ -228,6 +240,14 @@ impl HandlePlan<'_, '_> {
     /// Counts beside each block that changes. Gives the first block with a count.
     fn count(&self, countings: &mut Countings, judged: bool) -> Option<IpNet> {
         let claimed = self.claimed();
+        if let (true, Some(exact), Some(last)) =
+            (self.goes_with_block(judged), self.exact, self.moved.keys().next_back())
+        {
+            let delete = HandleEdit::Delete(exact.revision.clone());
+            let down = &mut countings.entry(*last).or_default().down;
+            down.insert(self.id.to_owned(), Edit::Handle(self.id.to_owned(), delete));
+            return Some(*last);
+        }
         let mut first = None;
         // Objects that are found by a stray ID only, and stay so.
         let stray = self.strays.first().filter(|_| self.exact.is_none() && !self.approved);

@@ -5,7 +5,8 @@ use calipam_testkit::cluster::rng::Rng;
 use calipam_testkit::cluster::{Cluster, ClusterSpec, Fault};
 use serde_json::{Value, json};
 
-use crate::judge::rebuild;
+use crate::judge::{Rebuilt, rebuild};
+use crate::steps::{assert_no_harm, carry_out, part_of};
 
 /// Keys of IPAM's own data.
 fn keys(cluster: &Cluster) -> Vec<String> {
@@ -102,6 +103,15 @@ fn whatever_is_there_a_rebuild_keeps_its_promises() {
         for _ in 0..1 + rng.below(8) {
             disturb(&mut cluster, &mut rng);
         }
-        rebuild(&format!("round {round}, {wanted:?}"), cluster.snapshot(), &wanted);
+        let name = format!("round {round}, {wanted:?}");
+        let Rebuilt { before, plan, .. } = rebuild(&name, cluster.snapshot(), &wanted);
+        // The same, broken off at random.
+        let kept = plan.actions.iter().filter(|_| rng.below(4) > 0).collect::<Vec<_>>();
+        let parts = kept.into_iter().map(|action| {
+            let all = action.step.edits.len() as u64;
+            part_of(&action.step, rng.below(all + 2) as usize)
+        });
+        let after = carry_out(&before, &plan, parts.collect::<Vec<_>>().into_iter());
+        assert_no_harm(&before, &plan, &after, &name);
     }
 }

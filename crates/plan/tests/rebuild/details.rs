@@ -301,3 +301,25 @@ fn a_corrupt_block_of_a_node_that_is_gone_is_mended_and_given_up_at_once() {
     assert!(owner.is_none_or(|block| block.value.content.owner().is_none()));
     assert!(rebuilt.after.affinities.iter().all(|affinity| affinity.value.key.node != info.name));
 }
+
+#[test]
+fn a_lost_block_of_a_windows_node_keeps_what_windows_reserves() {
+    let mut cluster = plain();
+    cluster.inject(Fault::UnallocatedNoBlock, 1);
+    let info = cluster.nodes().last().unwrap().clone();
+    let lost = info.blocks[0];
+    // Windows has no tunnels, whose addresses lie where Windows reserves.
+    for tunnel in Tunnel::ALL {
+        cluster.node_mut(&info.name).tunnel_mut(tunnel).clear();
+    }
+    let mut snapshot = cluster.snapshot();
+    for node in snapshot.nodes.iter_mut().filter(|node| node.value.name == info.name) {
+        node.value.labels.insert("kubernetes.io/os".to_owned(), "windows".to_owned());
+    }
+    let rebuilt = rebuild("windows", snapshot, &Request::default());
+    let block = rebuilt.after.blocks.iter().find(|block| block.value.key == lost).unwrap();
+    let sound = block.value.content.sound().unwrap();
+    let reserved = sound.allocations().filter(|a| a.attribute.is_windows_reserved()).map(|a| a.ordinal);
+    assert_eq!(reserved.collect::<Vec<_>>(), [0, 1, 2, 63]);
+    assert_eq!(sound.allocated(), 6, "and two pods");
+}

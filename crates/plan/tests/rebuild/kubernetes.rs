@@ -102,7 +102,7 @@ fn every_fault_that_kubernetes_can_have() {
 #[test]
 fn every_fault_on_an_etcd_beside_kubernetes() {
     for (seed, fault) in Fault::ALL.iter().enumerate() {
-        let mut cluster = Cluster::small(ClusterSpec::new(seed as u64));
+        let mut cluster = Cluster::plain(ClusterSpec::new(seed as u64), 3, 3);
         cluster.inject(*fault, 1);
         let mut snapshot = cluster.snapshot();
         snapshot.pods = pods_of(&snapshot);
@@ -123,7 +123,7 @@ fn a_record_names_the_node_by_its_name_in_calico() {
     snapshot.pods = pods_of(&snapshot);
     snapshot.mark_read([Source::Pods]);
     // The pod has no endpoint any more, so that its own object alone tells where it runs.
-    snapshot.endpoints.retain(|endpoint| *pod.name.pod != endpoint.value.pod().to_string());
+    snapshot.endpoints.retain(|endpoint| endpoint.value.pod() != *pod.name.pod.as_str());
     let rebuilt = rebuild("renamed", snapshot, &Request::default());
     let block = rebuilt.after.blocks.iter().find(|b| b.value.key == pod.block()).unwrap();
     let allocation = block.value.content.sound().unwrap().allocation_of(pod.address()).unwrap();
