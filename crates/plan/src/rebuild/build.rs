@@ -150,7 +150,7 @@ fn address_edits<'d>(
     let held: Vec<Held> = addresses
         .clone()
         .filter_map(|address| match &address.what {
-            What::Release(held) => Some(held.clone()),
+            What::Release(held) => Some(Held { evidence: address.evidence.clone(), ..held.clone() }),
             _ => None,
         })
         .collect();
@@ -192,8 +192,10 @@ fn edit(cidr: IpNet, mut draft: Draft<'_>, counting: Counting, cooldown: i64) ->
         let mut edits = take(&mut counting.up);
         edits.extend(address_edits(cidr, part.iter(), cooldown));
         edits.append(&mut take(&mut counting.down));
+        // What an address that goes rests on goes with it: where that does not hold, the others still go.
         let mut evidence: Vec<(Key, Expect)> = Vec::new();
-        for ground in part.iter().flat_map(|address| &address.evidence) {
+        let staying = part.iter().filter(|address| !matches!(address.what, What::Release(_)));
+        for ground in staying.flat_map(|address| &address.evidence) {
             if !evidence.contains(ground) {
                 evidence.push(ground.clone());
             }

@@ -54,6 +54,15 @@ fn nothing_is_guarded_by_a_version_that_the_plan_itself_has_written() {
     }
 }
 
+/// What the addresses rest on that a step releases.
+fn of_held(action: &Action) -> impl Iterator<Item = &(Key, Expect)> {
+    let held = action.step.edits.iter().filter_map(|edit| match edit {
+        Edit::Block(_, BlockEdit::Release { held, .. }) => Some(held),
+        _ => None,
+    });
+    held.flatten().flat_map(|held| &held.evidence)
+}
+
 #[test]
 fn evidence_never_names_what_the_plan_writes_and_never_contradicts_itself() {
     let (snapshot, plan) = manifold(2);
@@ -61,7 +70,9 @@ fn evidence_never_names_what_the_plan_writes_and_never_contradicts_itself() {
     let written: HashSet<Key> = edits.map(Edit::key).collect();
     let mut expected: BTreeMap<Key, Expect> = BTreeMap::new();
     let mut count = 0;
-    for (key, expect) in plan.actions.iter().flat_map(|action| &action.step.evidence) {
+    let of_step =
+        |action: &Action| action.step.evidence.iter().chain(of_held(action)).cloned().collect::<Vec<_>>();
+    for (key, expect) in &plan.actions.iter().flat_map(of_step).collect::<Vec<_>>() {
         assert!(!written.contains(key), "{key} is evidence, and written");
         let before = expected.entry(key.clone()).or_insert_with(|| expect.clone());
         assert_eq!(before, expect, "{key}");
