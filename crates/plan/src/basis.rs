@@ -14,6 +14,24 @@ pub struct Basis<'s> {
     /// Lookups over the snapshot.
     pub context: Context<'s>,
     findings: HashMap<(Code, &'s Subject), &'s Finding>,
+    /// What there is nothing of although much refers to it: nothing is leaked on its account.
+    pub(crate) lost: Option<&'static str>,
+}
+
+/// So many leaked addresses may be all that a small cluster has.
+const FEW_LEAKS: usize = 10;
+
+/// What is lost rather than gone. A cluster without a single node, or without a single workload, has nobody left to
+/// leak: its objects were lost, as by half a restore, and every address looks unused.
+fn lost(snapshot: &Snapshot, report: &Report) -> Option<&'static str> {
+    let leaks = report.findings.iter().filter(|finding| finding.code == Code::LeakedAddress);
+    if leaks.take(FEW_LEAKS).count() < FEW_LEAKS {
+        return None;
+    }
+    if snapshot.nodes.is_empty() {
+        return Some("node");
+    }
+    (snapshot.endpoints.is_empty() && snapshot.pods.is_empty()).then_some("workload endpoint or pod")
 }
 
 impl<'s> Basis<'s> {
@@ -24,6 +42,7 @@ impl<'s> Basis<'s> {
             snapshot,
             report,
             context: Context::new(snapshot, options),
+            lost: lost(snapshot, report),
             findings: report.findings.iter().map(|f| ((f.code, &f.subject), f)).collect(),
         }
     }

@@ -40,13 +40,21 @@ pub(crate) fn allocations(basis: &Basis<'_>, finding: &Finding) -> Vec<Allocated
     evidence.records.iter().filter_map(allocation).collect()
 }
 
-/// Why a leaked address has to wait: it was not yet seen unused twice, and its node is not gone.
+/// Why a leaked address has to wait: what shows its owner is lost, or it was not yet seen unused twice and its node
+/// is not gone.
 pub(crate) fn too_early(
     basis: &Basis<'_>,
     finding: &Finding,
     held: &[Allocated],
     sightings: &[Sightings],
 ) -> Option<(SkipReason, String)> {
+    if let Some(what) = basis.lost {
+        let detail = format!(
+            "{}: but there is not one {what} in the whole cluster, so they are lost rather than gone; bring them back first",
+            finding.message
+        );
+        return Some((SkipReason::EvidenceLost, detail));
+    }
     let grace = basis.context.grace;
     let taken_at = basis.snapshot.taken_at;
     let seen = |allocated: &Allocated| {

@@ -56,6 +56,8 @@ pub enum SkipReason {
     Unjudged,
     /// What could show its owner was not read.
     NotRead,
+    /// Of what shows who uses addresses there is nothing at all: it is lost rather than gone.
+    EvidenceLost,
     /// Nothing names the address, but its owner may come back to it.
     OwnerMayLive,
     /// The record does not say whose it is: released only by `--ip` or `--handle`.

@@ -67,8 +67,8 @@ memory. docs/performance.md says how to read it.
     kubernetes  sizes are pods: 100,000 unless named. About three minutes,
                 2 GB of disk and 10 GB of memory.
 
-The parts release-etcd and release-kubernetes measure `release --leaked` of every
-tenth address: of 1,000,000 and of 100,000 unless sizes are named.
+The parts release-etcd and release-kubernetes measure `release --leaked` of
+every tenth address: of 1,000,000 and of 100,000 unless sizes are named.
 
 Without a part all are measured. For a quick run:
 

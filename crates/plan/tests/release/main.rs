@@ -1,4 +1,5 @@
 //! Plans of releases, made on generated clusters, simulated, and judged again.
 
 mod everything;
+mod lost;
 mod support;

@@ -23,11 +23,15 @@ pub fn create(server: &KubeApiserver, path: &str, objects: &[Value]) -> Result<(
 /// Writes objects straight into the server's etcd, under `prefix` such as `/registry/pods/`: for many objects, and for
 /// states that only controllers can bring about. Names, namespaces and UIDs are those of the objects.
 ///
+/// The last object is written by itself. An API server writes none together with others: it takes its cache for current
+/// as soon as the first object of the newest revision has arrived there, and would list some of those behind it not yet.
+///
 /// # Errors
 /// Where etcd does not answer.
 pub fn create_in_etcd(server: &KubeApiserver, prefix: &str, objects: &[Value]) -> Result<(), ServerError> {
+    let (most, last) = objects.split_at(objects.len().saturating_sub(1));
     server.etcd().with_client(async |mut client| {
-        for part in objects.chunks(100) {
+        for part in most.chunks(100).chain(last.chunks(1)) {
             let put = |object: &Value| {
                 let metadata = &object["metadata"];
                 let name = metadata["name"].as_str().unwrap_or_default();
