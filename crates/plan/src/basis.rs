@@ -18,8 +18,8 @@ pub struct Basis<'s> {
     pub(crate) lost: Option<&'static str>,
 }
 
-/// So many leaked addresses may be all that a small cluster has.
-const FEW_LEAKS: usize = 10;
+/// So many leaked addresses may be all that a small cluster has left.
+const FEW_LEAKS: usize = 50;
 
 /// What is lost rather than gone. A cluster without a single node, or without a single workload, has nobody left to
 /// leak: its objects were lost, as by half a restore, and every address looks unused.
