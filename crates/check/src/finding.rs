@@ -91,16 +91,6 @@ impl fmt::Display for Subject {
     }
 }
 
-impl Serialize for Subject {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        use serde::ser::SerializeStruct;
-        let mut object = serializer.serialize_struct("Subject", 2)?;
-        object.serialize_field("kind", self.kind())?;
-        object.serialize_field("name", &self.to_string())?;
-        object.end()
-    }
-}
-
 /// One finding.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Finding {
@@ -119,24 +109,6 @@ pub struct Finding {
     /// The objects that a half-done Calico operation could be about to change. Empty where no such
     /// operation explains the finding, so that it stands at once.
     pub behind: Vec<Key>,
-}
-
-impl Serialize for Finding {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        use serde::ser::SerializeStruct;
-        let repair = self.remedy().map(|remedy| format!("calipam {remedy}"));
-        let mut object = serializer.serialize_struct("Finding", 5 + usize::from(repair.is_some()))?;
-        object.serialize_field("code", &self.code)?;
-        object.serialize_field("severity", &self.severity)?;
-        object.serialize_field("subject", &self.subject)?;
-        object.serialize_field("message", &self.message)?;
-        object.serialize_field("evidence", &self.evidence)?;
-        match &repair {
-            Some(command) => object.serialize_field("repair", command)?,
-            None => object.skip_field("repair")?,
-        }
-        object.end()
-    }
 }
 
 impl Finding {

@@ -6,6 +6,7 @@
 pub mod accounting;
 mod code;
 mod finding;
+mod finding_json;
 pub mod index;
 pub mod record;
 mod remedy;

@@ -2,5 +2,6 @@
 
 pub mod allocator;
 pub mod cluster;
+pub mod json;
 pub mod kube;
 pub mod servers;

@@ -7,6 +7,7 @@ use calipam_model::block::BlockContent;
 use calipam_model::snapshot::DefectKind;
 use calipam_testkit::cluster::rng::Rng;
 use calipam_testkit::cluster::{Cluster, ClusterSpec};
+use calipam_testkit::json::pointers;
 use serde_json::{Value, json};
 
 /// A small healthy cluster with every kind of object.
@@ -119,33 +120,13 @@ fn strangers() -> Vec<Value> {
     ]
 }
 
-/// Every place of a document.
-fn pointers(value: &Value, path: &str, into: &mut Vec<String>) {
-    into.push(path.to_owned());
-    match value {
-        Value::Object(fields) => {
-            for (name, inner) in fields {
-                let name = name.replace('~', "~0").replace('/', "~1");
-                pointers(inner, &format!("{path}/{name}"), into);
-            }
-        }
-        Value::Array(items) => {
-            for (place, inner) in items.iter().enumerate() {
-                pointers(inner, &format!("{path}/{place}"), into);
-            }
-        }
-        _ => {}
-    }
-}
-
 #[test]
 fn strange_values_in_any_place_never_panic() {
     let cluster = healthy();
     let mut rng = Rng::new(78);
     for key in victims(&cluster) {
         let value: Value = serde_json::from_slice(&value_of(&cluster, &key)).unwrap();
-        let mut places = Vec::new();
-        pointers(&value, "", &mut places);
+        let places = pointers(&value);
         for stranger in strangers() {
             let mut spoilt = value.clone();
             *spoilt.pointer_mut(rng.pick::<String>(&places)).unwrap() = stranger;

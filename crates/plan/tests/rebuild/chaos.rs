@@ -3,6 +3,7 @@
 use calipam_plan::rebuild::Request;
 use calipam_testkit::cluster::rng::Rng;
 use calipam_testkit::cluster::{Cluster, ClusterSpec, Fault};
+use calipam_testkit::json::pointers;
 use serde_json::{Value, json};
 
 use crate::judge::{Rebuilt, rebuild};
@@ -12,25 +13,6 @@ use crate::steps::{assert_no_harm, carry_out, part_of};
 fn keys(cluster: &Cluster) -> Vec<String> {
     let text = |key: &[u8]| String::from_utf8(key.to_vec()).ok();
     cluster.keys().filter_map(text).filter(|key| key.starts_with("/calico/ipam/v2/")).collect()
-}
-
-/// Every place of a document.
-fn pointers(value: &Value, path: &str, into: &mut Vec<String>) {
-    into.push(path.to_owned());
-    match value {
-        Value::Object(fields) => {
-            for (name, inner) in fields {
-                let name = name.replace('~', "~0").replace('/', "~1");
-                pointers(inner, &format!("{path}/{name}"), into);
-            }
-        }
-        Value::Array(items) => {
-            for (place, inner) in items.iter().enumerate() {
-                pointers(inner, &format!("{path}/{place}"), into);
-            }
-        }
-        _ => {}
-    }
 }
 
 /// Changes one value: loses it, puts another of its kind in its place, or changes one part of it.
@@ -52,8 +34,7 @@ fn disturb(cluster: &mut Cluster, rng: &mut Rng) {
             else {
                 return;
             };
-            let mut places = Vec::new();
-            pointers(&value, "", &mut places);
+            let places = pointers(&value);
             let place = rng.pick(&places).clone();
             let strangers = [
                 Value::Null,
