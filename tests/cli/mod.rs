@@ -11,6 +11,7 @@ mod errors;
 mod etcd;
 mod explain;
 mod export;
+mod finished_pods;
 mod generated;
 mod healthy;
 mod help;

@@ -9,6 +9,7 @@ use calipam_model::affinity::AffinityKey;
 use calipam_model::block::BlockProblem;
 use calipam_model::key::Key;
 use calipam_model::snapshot::FieldDefect;
+use jiff::Timestamp;
 use serde::Serialize;
 
 use crate::code::{Code, Severity};
@@ -226,6 +227,9 @@ pub struct OwnerEvidence {
     /// The ID of the pod's sandbox.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub container_id: String,
+    /// When a pod finished, where it has and that is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub finished_at: Option<Timestamp>,
     /// The field that names the address, or the addresses of the endpoint.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub fields: Vec<String>,

@@ -2,6 +2,8 @@
 
 use std::net::IpAddr;
 
+use jiff::Timestamp;
+
 use crate::cidr;
 use crate::packing::{push_text, take_sized};
 use crate::snapshot::FieldDefect;
@@ -32,6 +34,9 @@ pub struct PodParts<'a> {
     pub node: &'a str,
     /// `status.phase`.
     pub phase: &'a str,
+    /// When the last of its containers ended, by `status.containerStatuses` and its kin; `None` where one may
+    /// run, or nobody saw it.
+    pub ended_at: Option<Timestamp>,
     /// `spec.hostNetwork`.
     pub host_network: bool,
     /// Has `metadata.deletionTimestamp`.
@@ -64,6 +69,8 @@ pub struct Pod {
     addresses: Box<[(IpAddr, u8)]>,
     /// Finished pods own no addresses.
     pub finished: bool,
+    /// When it finished; `None` where it has not, or that is not known.
+    pub finished_at: Option<Timestamp>,
     /// Somebody has deleted it; its object stays until its containers have ended.
     pub deleting: bool,
     /// Uses the node's network and has no address of its own.
@@ -97,12 +104,14 @@ impl Pod {
         let mut found = Found::default();
         found.read(parts);
         let torn_down = |annotation: Option<&str>| parts.deleting && annotation == Some("");
+        let finished = matches!(parts.phase, "Failed" | "Succeeded" | "Completed")
+            || torn_down(parts.cni_ip)
+            || torn_down(parts.aws_ips);
         let pod = Self {
             text: text.into_boxed_slice(),
             addresses: found.addresses.into_boxed_slice(),
-            finished: matches!(parts.phase, "Failed" | "Succeeded" | "Completed")
-                || torn_down(parts.cni_ip)
-                || torn_down(parts.aws_ips),
+            finished,
+            finished_at: parts.ended_at.filter(|_| finished),
             deleting: parts.deleting,
             host_network: parts.host_network,
             running: parts.phase == "Running",

@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use calipam_check::record::Claim;
-use calipam_check::{Code, Evidence, Finding, LeakReason, RecordEvidence, Severity};
+use calipam_check::{AddressEvidence, Code, Evidence, Finding, LeakReason, RecordEvidence, Severity};
 use calipam_model::IpNet;
+use jiff::Timestamp;
 
 use crate::basis::Basis;
 use crate::handles::{Allocated, Holdings};
@@ -40,8 +41,8 @@ pub(crate) fn allocations(basis: &Basis<'_>, finding: &Finding) -> Vec<Allocated
     evidence.records.iter().filter_map(allocation).collect()
 }
 
-/// Why a leaked address has to wait: what shows its owner is lost, or it was not yet seen unused twice and its node
-/// is not gone.
+/// Why a leaked address has to wait: what shows its owner is lost, or it was not yet seen unused twice, its node is
+/// not gone and its pod did not finish long ago.
 pub(crate) fn too_early(
     basis: &Basis<'_>,
     finding: &Finding,
@@ -68,12 +69,26 @@ pub(crate) fn too_early(
     Some((SkipReason::SeenOnce, detail))
 }
 
-/// True where the recorded node is gone, and no workload says that it may be alive.
+/// True where one look is enough: whose address it was cannot come back.
 fn is_certain_at_once(basis: &Basis<'_>, finding: &Finding) -> bool {
     let Evidence::Address(evidence) = &finding.evidence else { return false };
+    is_of_gone_node(basis, evidence) || is_of_long_finished(basis, evidence)
+}
+
+/// True where the recorded node is gone, and no workload says that it may be alive.
+fn is_of_gone_node(basis: &Basis<'_>, evidence: &AddressEvidence) -> bool {
     let alive = |node: &String| basis.context.index.workloads_name_node(node);
     let nodes = || evidence.records.iter().filter_map(|record| record.attributes.get("node"));
     evidence.reasons.contains(&LeakReason::NodeGone) && nodes().next().is_some() && !nodes().any(alive)
+}
+
+/// True where the only pods of the recorded name finished so long ago that its network must have been torn down.
+fn is_of_long_finished(basis: &Basis<'_>, evidence: &AddressEvidence) -> bool {
+    let is_long_ago = |at: Timestamp| basis.snapshot.taken_at.duration_since(at) > basis.context.grace;
+    let mut pods = evidence.owners.iter().filter(|owner| owner.kind == "pod").peekable();
+    evidence.reasons.iter().all(|reason| *reason == LeakReason::PodFinished)
+        && pods.peek().is_some()
+        && pods.all(|pod| pod.finished_at.is_some_and(is_long_ago))
 }
 
 /// Why the chosen addresses of a handle must stay: a handle goes as a whole or not at all. `insists` tells of

@@ -62,6 +62,7 @@ pub(crate) fn of_endpoint(index: &Index<'_>, place: u32) -> OwnerEvidence {
         pod: if pod.is_empty() { String::new() } else { format!("{namespace}/{pod}") },
         container_id: endpoint.container_id().to_string(),
         fields: endpoint.addresses().map(|a| a.to_string()).collect(),
+        finished_at: None,
     }
 }
 
@@ -75,6 +76,7 @@ pub(crate) fn of_pod(index: &Index<'_>, place: u32) -> OwnerEvidence {
         node: pod.node().to_string(),
         pod: name,
         container_id: pod.container_id().to_string(),
+        finished_at: pod.finished_at,
         fields: pod.evidence().iter().map(|(address, _)| address.to_string()).collect(),
     }
 }

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use calipam_check::{Code, Subject};
+use calipam_check::{Code, Options, Subject, check};
 use calipam_model::edit::{AffinityEdit, Edit, Expect};
 use calipam_model::handle::Handle;
 use calipam_model::key::Key;
@@ -12,9 +12,10 @@ use calipam_model::service::Service;
 use calipam_model::snapshot::{
     Coverage, DatastoreKind, ObjectVersion, Revision, Snapshot, Source, Versioned,
 };
-use calipam_plan::rebuild::{Request, needs_endpoints_only};
-use calipam_plan::{SkipReason, Verb};
+use calipam_plan::rebuild::{Request, needs_endpoints_only, plan};
+use calipam_plan::{Basis, SkipReason, Verb};
 use calipam_testkit::cluster::{Cluster, ClusterSpec, Fault};
+use jiff::SignedDuration;
 
 use crate::judge::{rebuild, words};
 
@@ -253,4 +254,34 @@ fn the_version_of_a_kubernetes_node_is_no_evidence() {
     };
     assert_eq!(evidence(cluster.snapshot()), 1);
     assert_eq!(evidence(on_kubernetes(cluster.snapshot())), 0);
+}
+
+#[test]
+fn what_a_pod_held_that_finished_long_ago_goes_at_first_sight() {
+    let mut cluster = Cluster::plain(ClusterSpec::new(6), 2, 2);
+    let name = cluster.add_pod_on(0).name;
+    let cluster = on_kubernetes(cluster.snapshot());
+    let options = Options::default();
+    let after = |finished: Option<SignedDuration>, again: bool| {
+        let mut snapshot = cluster.clone();
+        let place = snapshot.pods.iter().position(|p| p.value.name() == *name.pod.as_str()).unwrap();
+        snapshot.pods[place].value.finished = true;
+        snapshot.pods[place].value.finished_at =
+            finished.map(|ago| snapshot.taken_at.saturating_sub(ago).unwrap());
+        if again {
+            let mut second = snapshot.pods[place].clone();
+            second.value.finished_at = None;
+            snapshot.pods.push(second);
+        }
+        let report = check(&snapshot, &options);
+        let plan = plan(&Basis::new(&snapshot, &report, &options), &Request::default(), &[], 0);
+        assert!(plan.skipped.iter().all(|s| s.reason == SkipReason::SeenOnce), "{:?}", plan.skipped);
+        (plan.totals().addresses, plan.skipped.len())
+    };
+    let grace = calipam_check::DEFAULT_GRACE;
+    assert_eq!(after(Some(grace + SignedDuration::from_secs(1)), false), (2, 0));
+    assert_eq!(after(Some(grace), false), (0, 2));
+    assert_eq!(after(None, false), (0, 2));
+    // Of two pods of that name, of which lists of different moments can tell, one may have finished just now.
+    assert_eq!(after(Some(grace * 2), true), (0, 2));
 }

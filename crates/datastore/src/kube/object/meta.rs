@@ -212,7 +212,7 @@ fn rfc3339<'a>(seconds: i64) -> Cow<'a, str> {
 }
 
 /// Reads `Time`: its first field holds the seconds.
-fn seconds(message: &[u8]) -> Result<i64, String> {
+pub(super) fn seconds(message: &[u8]) -> Result<i64, String> {
     let mut seconds = 0;
     each(message, |field, value| {
         if field == 1 {

@@ -1,5 +1,6 @@
 //! From one object of Kubernetes to the objects of a snapshot.
 
+mod containers;
 mod custom;
 mod machine;
 mod meta;

@@ -5,9 +5,11 @@ use std::borrow::Cow;
 use calipam_model::key::Key;
 use calipam_model::pod::{Pod, PodParts};
 use calipam_model::snapshot::{Snapshot, Versioned};
+use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use super::containers::{self, Container, all_ended_at};
 use super::meta::{Meta, Wanted, identify};
 use super::wire::{each, text};
 use super::{note_fields, note_value, path};
@@ -44,7 +46,7 @@ struct Spec<'a> {
 }
 
 #[derive(Debug, Default, Deserialize)]
-#[serde(default)]
+#[serde(rename_all = "camelCase", default)]
 struct Status<'a> {
     #[serde(borrow)]
     phase: Cow<'a, str>,
@@ -52,6 +54,12 @@ struct Status<'a> {
     ip: Cow<'a, str>,
     #[serde(borrow, rename = "podIPs")]
     ips: Vec<Ip<'a>>,
+    #[serde(deserialize_with = "containers::from_json")]
+    container_statuses: Vec<Container>,
+    #[serde(deserialize_with = "containers::from_json")]
+    init_container_statuses: Vec<Container>,
+    #[serde(deserialize_with = "containers::from_json")]
+    ephemeral_container_statuses: Vec<Container>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -81,12 +89,16 @@ pub(in crate::kube) fn export_pod(object: &[u8], encoding: Encoding) -> Result<O
         metadata["ownerReferences"] = json!(pod.metadata.owner_references);
     }
     let ips: Vec<Value> = pod.status.ips.iter().map(|ip| json!({"ip": ip.ip})).collect();
+    let mut status = json!({"phase": pod.status.phase, "podIP": pod.status.ip, "podIPs": ips});
+    if let Some(ended) = pod.status.ended_at() {
+        status["containerStatuses"] = containers::to_json(ended);
+    }
     Ok(Some(json!({
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": metadata,
         "spec": {"nodeName": pod.spec.node_name, "hostNetwork": pod.spec.host_network},
-        "status": {"phase": pod.status.phase, "podIP": pod.status.ip, "podIPs": ips},
+        "status": status,
     })))
 }
 
@@ -119,6 +131,7 @@ impl<'a> PodObject<'a> {
             name: &meta.name,
             node: &self.spec.node_name,
             phase: &self.status.phase,
+            ended_at: self.status.ended_at(),
             host_network: self.spec.host_network,
             deleting: meta.deleted.is_some(),
             status_ips: self.status.ips.iter().map(|ip| &*ip.ip).collect(),
@@ -166,12 +179,22 @@ impl<'a> Spec<'a> {
 }
 
 impl<'a> Status<'a> {
+    /// When the last of its containers ended.
+    fn ended_at(&self) -> Option<Timestamp> {
+        let kinds =
+            [&self.container_statuses, &self.init_container_statuses, &self.ephemeral_container_statuses];
+        all_ended_at(kinds.into_iter().flatten())
+    }
+
     fn from_protobuf(message: &'a [u8]) -> Result<Self, String> {
         let mut status = Self::default();
         each(message, |field, value| {
             match field {
                 1 => status.phase = text(value)?,
                 6 => status.ip = text(value)?,
+                8 => status.container_statuses.push(containers::from_protobuf(value.bytes())?),
+                10 => status.init_container_statuses.push(containers::from_protobuf(value.bytes())?),
+                13 => status.ephemeral_container_statuses.push(containers::from_protobuf(value.bytes())?),
                 12 => {
                     let mut ip = Ip::default();
                     each(value.bytes(), |field, value| {

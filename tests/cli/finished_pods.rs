@@ -1,0 +1,92 @@
+//! When a pod finished: one look is enough to release what it held where that was long ago.
+
+use calipam_testkit::kube::Flavour;
+use serde_json::{Value, json};
+
+use super::kube_cluster::{KubeCluster, Record, cni_annotations, pod};
+use super::program::{Run, calipam};
+
+const LONG_AGO: &str = "2026-05-01T11:00:00Z";
+
+/// Pods that have finished: name, containers, and since when as far as that can be known.
+fn finished() -> [(&'static str, Value, Option<String>); 6] {
+    let ended = |at: &str| {
+        json!({"name": "c", "image": "i", "imageID": "", "ready": false, "restartCount": 0,
+        "state": {"terminated": {"exitCode": 0, "startedAt": "2026-05-01T10:00:00Z", "finishedAt": at}}})
+    };
+    let waiting = json!({"name": "d", "image": "i", "imageID": "", "ready": false, "restartCount": 0,
+        "state": {"waiting": {"reason": "PodInitializing"}}});
+    let mut unseen = ended(LONG_AGO);
+    unseen["state"] = json!({"terminated": {"exitCode": 137, "reason": "ContainerStatusUnknown", "startedAt": null, "finishedAt": null}});
+    let now = jiff::Timestamp::from_second(jiff::Timestamp::now().as_second()).unwrap().to_string();
+    let long_ago = || Some(LONG_AGO.to_owned());
+    [
+        ("job", json!({"containerStatuses": [ended("2026-05-01T10:30:00Z"), ended(LONG_AGO)]}), long_ago()),
+        (
+            "init",
+            json!({"initContainerStatuses": [ended(LONG_AGO)], "containerStatuses": [waiting]}),
+            long_ago(),
+        ),
+        (
+            "debugged",
+            json!({"containerStatuses": [ended("2026-05-01T10:30:00Z")],
+            "ephemeralContainerStatuses": [ended(LONG_AGO)]}),
+            long_ago(),
+        ),
+        ("just-now", json!({"containerStatuses": [ended(LONG_AGO), ended(&now)]}), Some(now)),
+        ("unseen", json!({"containerStatuses": [ended(LONG_AGO), unseen]}), None),
+        ("evicted", json!({"reason": "Evicted"}), None),
+    ]
+}
+
+fn parsed(run: &Run) -> Value {
+    serde_json::from_str(&run.stdout).unwrap_or_else(|e| panic!("{e}: {run:?}"))
+}
+
+/// The pods and when they finished, as a check tells.
+fn told(check: &Run) -> Vec<(String, Option<String>)> {
+    let report = parsed(check);
+    let leaks = report["findings"].as_array().unwrap().iter().filter(|f| f["code"] == "leaked-address");
+    let pod = |finding: &Value| {
+        let owner = &finding["evidence"]["owners"][0];
+        let name = owner["name"].as_str().unwrap().trim_start_matches("default/").to_owned();
+        (name, owner["finishedAt"].as_str().map(str::to_owned))
+    };
+    let mut pods: Vec<_> = leaks.map(pod).collect();
+    pods.sort();
+    pods
+}
+
+#[test]
+fn what_finished_long_ago_is_released_at_first_sight() {
+    let cluster = KubeCluster::start(Flavour::Native);
+    cluster.add_node("node-1", json!({}));
+    let (mut pods, mut records, mut expected) = (Vec::new(), Vec::new(), Vec::new());
+    for (number, (name, containers, since)) in finished().into_iter().enumerate() {
+        let address = format!("10.0.0.{number}");
+        let mut made = pod("default", name, "node-1", &address, number);
+        made["metadata"]["annotations"] = cni_annotations("3f9a", &address);
+        made["status"]["phase"] = "Failed".into();
+        made["status"].as_object_mut().unwrap().extend(containers.as_object().unwrap().clone());
+        pods.push(made);
+        records.push(Record::of_pod(number as u64, "default", name, "node-1"));
+        expected.push((name.to_owned(), since));
+    }
+    cluster.add_block("10.0.0.0/26", "node-1", &records);
+    cluster.add_pods(&pods);
+    expected.sort();
+    let check = ["check", "-o", "json", "--settle", "0"];
+    assert_eq!(told(&cluster.run(&check)), expected);
+
+    // An export tells the same.
+    let folder = tempfile::tempdir().unwrap();
+    let export = folder.path().join("export.jsonl");
+    let export = export.to_str().unwrap();
+    assert_eq!(cluster.run(&["export", export]).code, 0);
+    assert_eq!(told(&calipam(&[&check[..], &["--datastore", export]].concat())), expected);
+
+    // Whoever may not wait for a second look gets the three at once, and the others would have to wait.
+    let dry = cluster.run(&["release", "--leaked", "--dry-run", "-o", "json", "--settle", "0"]);
+    assert!(dry.stderr.contains("3 addresses were seen unused once; they are planned as if"), "{dry:?}");
+    assert_eq!(parsed(&dry)["totals"]["addresses"], 6, "{dry:?}");
+}
