@@ -5,6 +5,7 @@
 //!
 //! "Facts" in the documentation of this crate means `docs/calico-ipam.md` of the project.
 
+mod cause;
 pub mod error;
 mod etcd;
 pub mod etcd_snapshot;

@@ -1,126 +1,60 @@
 //! From what tonic, rustls and etcd say to a [`Failure`].
 
 use std::error::Error as StdError;
-use std::io;
 
-use rustls::{AlertDescription, CertificateError};
+use rustls::AlertDescription;
 use tonic::{Code, Status};
 
+use crate::cause::{Cause, REFUSALS, innermost};
 use crate::error::Failure;
 
-/// What the causes of an error say. `None` where none of them is known.
-fn of_causes(
-    error: &(dyn StdError + 'static),
-    timeout: u64,
-    has_client_certificate: bool,
-) -> Option<Failure> {
-    let mut found = None;
-    let mut next = Some(error);
-    while let Some(cause) = next {
-        if let Some(error) = cause.downcast_ref::<rustls::Error>() {
-            return Some(tls(error, has_client_certificate));
+/// What the cause of an error means. `timeout` in seconds.
+fn of_cause(cause: Cause, timeout: u64, has_certificate: bool) -> Failure {
+    match cause {
+        Cause::NameNotResolved => Failure::NameNotResolved,
+        Cause::Refused => Failure::Refused,
+        Cause::TimedOut => Failure::TimedOut(timeout),
+        Cause::Network(text) => Failure::Network(text),
+        Cause::Broken(text) => Failure::Broken(text),
+        Cause::ServerIsPlain => Failure::ServerIsPlain,
+        Cause::CertificateNotTrusted => Failure::CertificateNotTrusted,
+        Cause::CertificateExpired => Failure::CertificateExpired,
+        Cause::CertificateWrongName => Failure::CertificateWrongName,
+        Cause::CertificateBad(text) => Failure::CertificateBad(text),
+        Cause::Alert(AlertDescription::CertificateRequired) => Failure::ClientCertificateRequired,
+        Cause::Alert(alert) if !REFUSALS.contains(&alert) => {
+            Failure::Tls(format!("the server answered with the alert {alert:?}"))
         }
-        if let Some(io) = cause.downcast_ref::<io::Error>() {
-            // An error that is wrapped into an I/O error is no `source` of it.
-            if let Some(inner) = io.get_ref()
-                && let Some(failure) = of_causes(inner, timeout, has_client_certificate)
-            {
-                return Some(failure);
-            }
-            found = found
-                .or_else(|| of_alert_text(&io.to_string(), has_client_certificate))
-                .or_else(|| of_io(io, timeout));
-        } else if cause.to_string().starts_with("dns error") {
-            return Some(Failure::NameNotResolved);
-        }
-        next = cause.source();
+        Cause::Alert(_) if has_certificate => Failure::ClientCertificateRefused,
+        Cause::Alert(_) => Failure::ClientCertificateRequired,
+        Cause::Tls(text) => Failure::Tls(text),
     }
-    found
-}
-
-fn of_io(error: &io::Error, timeout: u64) -> Option<Failure> {
-    Some(match error.kind() {
-        io::ErrorKind::ConnectionRefused => Failure::Refused,
-        io::ErrorKind::TimedOut => Failure::TimedOut(timeout),
-        io::ErrorKind::HostUnreachable
-        | io::ErrorKind::NetworkUnreachable
-        | io::ErrorKind::AddrNotAvailable
-        | io::ErrorKind::NetworkDown
-        | io::ErrorKind::PermissionDenied => Failure::Network(error.to_string()),
-        io::ErrorKind::ConnectionReset
-        | io::ErrorKind::ConnectionAborted
-        | io::ErrorKind::BrokenPipe
-        | io::ErrorKind::UnexpectedEof => Failure::Broken(error.to_string()),
-        _ => return None,
-    })
 }
 
 /// What an error of TLS means.
-pub(super) fn tls(error: &rustls::Error, has_client_certificate: bool) -> Failure {
-    match error {
-        rustls::Error::InvalidCertificate(certificate) => of_certificate(certificate),
-        // The first bytes are no TLS record: the server began to speak HTTP/2 in plain text.
-        rustls::Error::InvalidMessage(_) => Failure::ServerIsPlain,
-        rustls::Error::AlertReceived(alert) => of_alert(*alert, has_client_certificate),
-        other => Failure::Tls(other.to_string()),
-    }
+pub(super) fn tls(error: &rustls::Error, has_certificate: bool) -> Failure {
+    of_cause(Cause::of_tls(error), 0, has_certificate)
 }
 
-fn of_alert(alert: AlertDescription, has_client_certificate: bool) -> Failure {
-    match (alert, has_client_certificate) {
-        (AlertDescription::CertificateRequired, _) => Failure::ClientCertificateRequired,
-        (alert, true) if REFUSALS.contains(&alert) => Failure::ClientCertificateRefused,
-        (alert, false) if REFUSALS.contains(&alert) => Failure::ClientCertificateRequired,
-        (other, _) => Failure::Tls(format!("the server answered with the alert {other:?}")),
+/// What an error means of which no cause is known.
+fn broken(error: &(dyn StdError + 'static)) -> Failure {
+    let text = innermost(error);
+    // That is how `HTTP/1.1 …` looks to who expects a frame of HTTP/2.
+    if text.contains("frame with invalid size") {
+        return Failure::NotEtcd("it does not speak HTTP/2".into());
     }
-}
-
-/// The alerts by which servers refuse the certificate of a client, or that there is none.
-const REFUSALS: [AlertDescription; 8] = [
-    AlertDescription::BadCertificate,
-    AlertDescription::UnknownCA,
-    AlertDescription::CertificateExpired,
-    AlertDescription::CertificateRevoked,
-    AlertDescription::CertificateUnknown,
-    AlertDescription::UnsupportedCertificate,
-    AlertDescription::HandshakeFailure,
-    AlertDescription::AccessDenied,
-];
-
-/// HTTP/2 keeps only the text of an error that ends a connection.
-fn of_alert_text(text: &str, has_client_certificate: bool) -> Option<Failure> {
-    let (_, name) = text.split_once("received fatal alert: ")?;
-    let known = REFUSALS.into_iter().chain([AlertDescription::CertificateRequired]);
-    let alert = known.into_iter().find(|alert| format!("{alert:?}") == name);
-    Some(match alert {
-        Some(alert) => of_alert(alert, has_client_certificate),
-        None => Failure::Tls(format!("the server answered with the alert {name}")),
-    })
-}
-
-fn of_certificate(error: &CertificateError) -> Failure {
-    match error {
-        CertificateError::UnknownIssuer | CertificateError::BadSignature => Failure::CertificateNotTrusted,
-        CertificateError::Expired
-        | CertificateError::ExpiredContext { .. }
-        | CertificateError::NotValidYet
-        | CertificateError::NotValidYetContext { .. } => Failure::CertificateExpired,
-        CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
-            Failure::CertificateWrongName
-        }
-        other => Failure::CertificateBad(other.to_string()),
-    }
+    Failure::Broken(text)
 }
 
 /// Why no connection came about. `timeout` in seconds.
 pub(super) fn connecting(error: &tonic::transport::Error, timeout: u64, has_certificate: bool) -> Failure {
-    of_causes(error, timeout, has_certificate).unwrap_or_else(|| Failure::Broken(innermost(error)))
+    Cause::of(error).map_or_else(|| broken(error), |cause| of_cause(cause, timeout, has_certificate))
 }
 
 /// What an unsuccessful answer means. `timeout` in seconds.
 pub(super) fn status(status: &Status, timeout: u64, has_certificate: bool) -> Failure {
-    if let Some(failure) = status.source().and_then(|e| of_causes(e, timeout, has_certificate)) {
-        return failure;
+    if let Some(cause) = status.source().and_then(Cause::of) {
+        return of_cause(cause, timeout, has_certificate);
     }
     let message = status.message();
     match status.code() {
@@ -139,22 +73,13 @@ pub(super) fn status(status: &Status, timeout: u64, has_certificate: bool) -> Fa
         }
         Code::Unimplemented => Failure::NotEtcd(message.to_owned()),
         _ => match status.source() {
-            Some(error) => Failure::Broken(innermost(error)),
+            Some(error) => broken(error),
             None if status.code() == Code::Internal || status.code() == Code::Unknown => {
                 Failure::NotEtcd(message.to_owned())
             }
             None => Failure::Other(message.to_owned()),
         },
     }
-}
-
-/// What the innermost cause says: the outer ones are wrappers such as "transport error".
-pub(super) fn innermost(error: &(dyn StdError + 'static)) -> String {
-    let mut error = error;
-    while let Some(source) = error.source() {
-        error = source;
-    }
-    error.to_string()
 }
 
 #[cfg(test)]
@@ -182,17 +107,12 @@ mod tests {
     }
 
     #[test]
-    fn causes_inside_io_errors_are_found() {
-        let tls = rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer);
-        let error = io::Error::new(io::ErrorKind::InvalidData, tls);
-        assert_eq!(of_causes(&error, 5, false), Some(Failure::CertificateNotTrusted));
-        let alert = rustls::Error::AlertReceived(AlertDescription::BadCertificate);
-        let error = io::Error::new(io::ErrorKind::InvalidData, alert);
-        assert_eq!(of_causes(&error, 5, true), Some(Failure::ClientCertificateRefused));
-        assert_eq!(of_causes(&error, 5, false), Some(Failure::ClientCertificateRequired));
-        let text = io::Error::other("received fatal alert: UnknownCA");
-        assert_eq!(of_causes(&text, 5, true), Some(Failure::ClientCertificateRefused));
-        let refused = io::Error::from(io::ErrorKind::ConnectionRefused);
-        assert_eq!(of_causes(&refused, 5, false), Some(Failure::Refused));
+    fn what_alerts_mean() {
+        let of = |alert, has_certificate| tls(&rustls::Error::AlertReceived(alert), has_certificate);
+        assert_eq!(of(AlertDescription::BadCertificate, true), Failure::ClientCertificateRefused);
+        assert_eq!(of(AlertDescription::BadCertificate, false), Failure::ClientCertificateRequired);
+        assert_eq!(of(AlertDescription::CertificateRequired, true), Failure::ClientCertificateRequired);
+        let other = Failure::Tls("the server answered with the alert ProtocolVersion".into());
+        assert_eq!(of(AlertDescription::ProtocolVersion, true), other);
     }
 }

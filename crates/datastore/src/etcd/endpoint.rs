@@ -5,6 +5,7 @@ use std::time::Duration;
 use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity};
 
 use super::{classify, handshake};
+use crate::cause::innermost;
 use crate::error::{Failure, SettingsError};
 use crate::secret::redact_url;
 use crate::settings::{EtcdSettings, TlsSettings};
@@ -72,7 +73,7 @@ async fn connect(
         .initial_stream_window_size(STREAM_WINDOW)
         .initial_connection_window_size(CONNECTION_WINDOW);
     if let Some(tls) = tls {
-        endpoint = endpoint.tls_config(tls).map_err(|e| Failure::Tls(classify::innermost(&e)))?;
+        endpoint = endpoint.tls_config(tls).map_err(|e| Failure::Tls(innermost(&e)))?;
     }
     match tokio::time::timeout(settings.connect_timeout, endpoint.connect()).await {
         Ok(result) => result.map_err(failed),

@@ -1,88 +1,43 @@
 //! From what the HTTP client says to a [`KubeFailure`].
 
 use std::error::Error as StdError;
-use std::io;
 
 use http::StatusCode;
 use kube::client::AuthError;
-use rustls::CertificateError;
 use serde::Deserialize;
 
 use super::error::KubeFailure;
+use crate::cause::{Cause, causes, innermost};
 
 /// Longest message of a server that is shown.
 const MAX_MESSAGE: usize = 300;
 
 /// Why no answer came. `timeout` in seconds.
 pub(super) fn of_error(error: &(dyn StdError + 'static), timeout: u64) -> KubeFailure {
-    of_causes(error, timeout).unwrap_or_else(|| KubeFailure::Broken(innermost(error)))
-}
-
-fn of_causes(error: &(dyn StdError + 'static), timeout: u64) -> Option<KubeFailure> {
-    let mut found = None;
-    let mut next = Some(error);
-    while let Some(cause) = next {
-        if let Some(error) = cause.downcast_ref::<rustls::Error>() {
-            return Some(of_tls(error));
-        }
-        if let Some(error) = cause.downcast_ref::<AuthError>() {
-            return Some(KubeFailure::Login(of_login(error)));
-        }
-        if let Some(io) = cause.downcast_ref::<io::Error>() {
-            // An error that is wrapped into an I/O error is no `source` of it.
-            if let Some(inner) = io.get_ref()
-                && let Some(failure) = of_causes(inner, timeout)
-            {
-                return Some(failure);
-            }
-            found = found.or_else(|| of_io(io, timeout));
-        } else if cause.to_string().starts_with("dns error") {
-            return Some(KubeFailure::NameNotResolved);
-        }
-        next = cause.source();
+    if let Some(login) = causes(error).find_map(|cause| cause.downcast_ref::<AuthError>()) {
+        return KubeFailure::Login(of_login(login));
     }
-    found
+    match Cause::of(error) {
+        Some(cause) => of_cause(cause, timeout),
+        None => KubeFailure::Broken(innermost(error)),
+    }
 }
 
-fn of_io(error: &io::Error, timeout: u64) -> Option<KubeFailure> {
-    Some(match error.kind() {
-        io::ErrorKind::ConnectionRefused => KubeFailure::Refused,
-        io::ErrorKind::TimedOut => KubeFailure::TimedOut(timeout),
-        io::ErrorKind::HostUnreachable
-        | io::ErrorKind::NetworkUnreachable
-        | io::ErrorKind::AddrNotAvailable
-        | io::ErrorKind::NetworkDown
-        | io::ErrorKind::PermissionDenied => KubeFailure::Network(error.to_string()),
-        io::ErrorKind::ConnectionReset
-        | io::ErrorKind::ConnectionAborted
-        | io::ErrorKind::BrokenPipe
-        | io::ErrorKind::UnexpectedEof => KubeFailure::Broken(error.to_string()),
-        _ => return None,
-    })
-}
-
-fn of_tls(error: &rustls::Error) -> KubeFailure {
-    let rustls::Error::InvalidCertificate(certificate) = error else {
-        return match error {
-            rustls::Error::InvalidMessage(_) => KubeFailure::ServerIsPlain,
-            rustls::Error::AlertReceived(alert) => KubeFailure::Login(format!(
-                "the server answered the client certificate with the alert {alert:?}"
-            )),
-            other => KubeFailure::Tls(other.to_string()),
-        };
-    };
-    match certificate {
-        CertificateError::UnknownIssuer | CertificateError::BadSignature => {
-            KubeFailure::CertificateNotTrusted
+fn of_cause(cause: Cause, timeout: u64) -> KubeFailure {
+    match cause {
+        Cause::NameNotResolved => KubeFailure::NameNotResolved,
+        Cause::Refused => KubeFailure::Refused,
+        Cause::TimedOut => KubeFailure::TimedOut(timeout),
+        Cause::Network(text) => KubeFailure::Network(text),
+        Cause::Broken(text) => KubeFailure::Broken(text),
+        Cause::ServerIsPlain => KubeFailure::ServerIsPlain,
+        Cause::CertificateNotTrusted => KubeFailure::CertificateNotTrusted,
+        Cause::CertificateExpired => KubeFailure::CertificateExpired,
+        Cause::CertificateWrongName => KubeFailure::CertificateWrongName,
+        Cause::Alert(alert) => {
+            KubeFailure::Login(format!("the server answered the client certificate with the alert {alert:?}"))
         }
-        CertificateError::Expired
-        | CertificateError::ExpiredContext { .. }
-        | CertificateError::NotValidYet
-        | CertificateError::NotValidYetContext { .. } => KubeFailure::CertificateExpired,
-        CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
-            KubeFailure::CertificateWrongName
-        }
-        other => KubeFailure::Tls(other.to_string()),
+        Cause::CertificateBad(text) | Cause::Tls(text) => KubeFailure::Tls(text),
     }
 }
 
@@ -157,15 +112,6 @@ fn short(mut message: String) -> String {
     message
 }
 
-/// What the innermost cause says: the outer ones are wrappers.
-pub(super) fn innermost(error: &(dyn StdError + 'static)) -> String {
-    let mut error = error;
-    while let Some(source) = error.source() {
-        error = source;
-    }
-    error.to_string()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -184,15 +130,6 @@ mod tests {
             panic!("a redirect is not what an API server answers");
         };
         assert!(text.len() < 400, "{text}");
-    }
-
-    #[test]
-    fn causes_inside_io_errors_are_found() {
-        let tls = rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer);
-        let error = io::Error::new(io::ErrorKind::InvalidData, tls);
-        assert_eq!(of_error(&error, 5), KubeFailure::CertificateNotTrusted);
-        assert_eq!(of_error(&io::Error::from(io::ErrorKind::ConnectionRefused), 5), KubeFailure::Refused);
-        assert_eq!(of_error(&io::Error::from(io::ErrorKind::TimedOut), 5), KubeFailure::TimedOut(5));
     }
 
     #[test]

@@ -10,8 +10,9 @@ use kube::Config;
 use kube::client::AuthError;
 use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
 
-use super::classify::{innermost, of_login};
+use super::classify::of_login;
 use super::error::{KubeError, KubeFailure};
+use crate::cause::innermost;
 use crate::secret::redact_url;
 use crate::settings::KubernetesSettings;
 

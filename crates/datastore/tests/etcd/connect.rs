@@ -1,5 +1,7 @@
 //! Connecting: what works, and what each failure is called.
 
+use std::io::{Read, Write};
+use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
 use calipam_datastore::{Datastore, Error, Failure};
@@ -82,6 +84,25 @@ async fn one_side_speaks_tls_and_the_other_does_not() {
         let endpoint = format!("127.0.0.1:{}", plain.port());
         assert_eq!(failure(&endpoint, &[("ETCD_CA_CERT_FILE", ca)]).await, Failure::ServerIsPlain);
     }
+}
+
+#[tokio::test]
+async fn a_server_of_http_1_is_no_etcd() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let endpoint = format!("http://{}", listener.local_addr().unwrap());
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            let (mut asked, mut rest) = ([0; 64], Vec::new());
+            let answered = stream
+                .read(&mut asked)
+                .and_then(|_| stream.write_all(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n"));
+            // Whoever hangs up first would be what is told.
+            answered.and_then(|()| stream.read_to_end(&mut rest)).ok();
+        }
+    });
+    let told = failure(&endpoint, &[]).await;
+    assert_eq!(told, Failure::NotEtcd("it does not speak HTTP/2".into()));
 }
 
 #[tokio::test]
