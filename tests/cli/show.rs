@@ -79,3 +79,21 @@ fn numbers_add_up() {
         assert!(number("allocatable") <= number("free"), "{pool}");
     }
 }
+
+/// Only pools were exported: what nodes can get of them is not known, which is something else than nothing.
+#[test]
+fn what_is_not_known_is_no_number() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("pools.json");
+    let pool = serde_json::json!({"apiVersion": "crd.projectcalico.org/v1", "kind": "IPPool",
+        "metadata": {"name": "only"}, "spec": {"cidr": "10.0.0.0/24", "blockSize": 26}});
+    std::fs::write(
+        &path,
+        serde_json::json!({"kind": "List", "apiVersion": "v1", "items": [pool]}).to_string(),
+    )
+    .unwrap();
+    let shown = |format: &str| calipam(&["show", "-o", format, "--datastore", path.to_str().unwrap()]).stdout;
+    let json: Value = serde_json::from_str(&shown("json")).unwrap();
+    assert_eq!(json["pools"][0]["allocatable"], Value::Null);
+    assert!(shown("table").contains("256      unknown\n\nonly: not known: "), "{}", shown("table"));
+}

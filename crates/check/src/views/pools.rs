@@ -55,9 +55,9 @@ pub struct PoolView {
     /// Neither of these.
     pub free: Count,
     /// Of the free ones, those that the nodes together can get now, as long as they ask for no other pool's:
-    /// pools share the block limit, so that their numbers do not add up. 0 where `limited_by` says that it is
-    /// not known.
-    pub allocatable: Count,
+    /// pools share the block limit, so that their numbers do not add up. `None` where it is not known; `limited_by`
+    /// says why.
+    pub allocatable: Option<Count>,
     /// Why not all free ones are allocatable; empty where they are.
     pub limited_by: Vec<String>,
 }
@@ -109,7 +109,7 @@ fn view(accounting: &Accounting<'_, '_>, pool: &Pool) -> PoolView {
         reserved: Count(tally.reserved),
         unknown: Count(tally.unknown),
         free: Count(tally.free),
-        allocatable: Count(allocatable.addresses.unwrap_or(0)),
+        allocatable: allocatable.addresses.map(Count),
         limited_by: allocatable.limits.iter().map(Limit::to_string).collect(),
     }
 }

@@ -48,7 +48,7 @@ fn the_sums_of_a_pool() {
     let sums =
         [view.total, view.in_use, view.cooling, view.windows_reserved, view.reserved, view.free].map(|c| c.0);
     assert_eq!(sums, [16, 2, 1, 1, 5, 7]);
-    assert_eq!((view.blocks, view.allocatable.0, view.limited_by.len()), (2, 7, 0));
+    assert_eq!((view.blocks, view.allocatable, view.limited_by.len()), (2, Some(Count(7)), 0));
 }
 
 #[test]
@@ -61,7 +61,7 @@ fn free_is_not_allocatable() {
     );
     let allocatable = |cluster: &Cluster| {
         let view = pool(cluster);
-        (view.free.0, view.allocatable.0, view.limited_by)
+        (view.free.0, view.allocatable.map_or(u128::MAX, |count| count.0), view.limited_by)
     };
     assert_eq!(allocatable(&cluster), (13, 13, vec![]));
     let config = |c: &mut Cluster, value: Value| {
@@ -85,6 +85,9 @@ fn free_is_not_allocatable() {
     );
     cluster.0.pools[0].value.disabled = true;
     assert_eq!(allocatable(&cluster).1, 0);
+    cluster.0.coverage.remove(&Source::Affinities);
+    cluster.0.pools[0].value.disabled = false;
+    assert_eq!(pool(&cluster).allocatable, None, "what is not known is no number");
 }
 
 #[test]

@@ -74,7 +74,7 @@ fn pool_row(pool: &PoolView, wide: bool) -> Vec<String> {
         number(pool.cooling),
         number(if wide { pool.reserved } else { reserved }),
         number(pool.free),
-        number(pool.allocatable),
+        pool.allocatable.map_or_else(|| "unknown".to_owned(), number),
     ];
     if wide {
         row.extend([
