@@ -2,6 +2,7 @@
 //! `bench_release CALIPAM etcd|kubernetes ALLOCATIONS…`. Every tenth address is leaked. `cargo xtask bench` builds it in
 //! release mode and runs it.
 
+#[path = "../../../testkit/examples/bench_etcd/child.rs"]
 mod child;
 #[path = "../../../testkit/examples/bench_kubernetes/names.rs"]
 mod names;
@@ -9,6 +10,7 @@ mod names;
 mod objects;
 mod on_etcd;
 mod on_kubernetes;
+mod release;
 #[path = "../../../testkit/examples/bench_kubernetes/seed.rs"]
 mod seed;
 #[path = "../../../testkit/examples/bench_kubernetes/template.rs"]
@@ -17,7 +19,7 @@ mod template;
 use std::path::Path;
 use std::process::ExitCode;
 
-use self::child::Released;
+use self::release::Released;
 
 /// What can fail.
 pub type Failed = Box<dyn std::error::Error + Send + Sync>;

@@ -9,7 +9,7 @@ use calipam_testkit::servers::{Etcd, EtcdOptions};
 use etcd_client::{Client, Compare, CompareOp, GetOptions, Txn, TxnOp};
 use tokio::task::JoinSet;
 
-use crate::{Failed, Row, child};
+use crate::{Failed, Row, release};
 
 /// As many transactions are under way as the executor has requests.
 const IN_FLIGHT: usize = 256;
@@ -24,7 +24,7 @@ pub async fn measure(program: &str, allocations: u64, folder: &Path) -> Result<R
     let leaked = leak(&etcd).await?;
     eprintln!("{leaked} of {allocations} addresses are leaked");
     let connection = ["--etcd-endpoints".to_owned(), etcd.endpoint()];
-    let released = child::release(program, &connection, &folder.join("run.journal"))?;
+    let released = release::release(program, &connection, &folder.join("run.journal"))?;
     let floor = floor(&etcd, &released.recorded).await?;
     Ok(Row::new("etcd", allocations, leaked, &released, floor))
 }

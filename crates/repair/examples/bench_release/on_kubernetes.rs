@@ -11,7 +11,7 @@ use calipam_testkit::servers::KubeApiserver;
 use etcd_client::{Txn, TxnOp};
 use serde_json::{Value, json};
 
-use crate::{Failed, Row, child, names, seed};
+use crate::{Failed, Row, names, release, seed};
 
 /// Connections of the floor; more of them make it no faster.
 const CONNECTIONS: usize = 32;
@@ -35,9 +35,9 @@ pub fn measure(program: &str, pods: usize, folder: &Path) -> Result<Row, Failed>
     let kubeconfig = server.kubeconfig().display().to_string();
     let connection = ["--datastore", "kubernetes", "--kubeconfig", &kubeconfig].map(str::to_owned);
     let journal = folder.join("run.journal");
-    let released = child::release(program, &connection, &journal)?;
+    let released = release::release(program, &connection, &journal)?;
     let (blocks, handles) = (list(&server, "ipamblocks")?, list(&server, "ipamhandles")?);
-    child::undo(program, &connection, &journal)?;
+    release::undo(program, &connection, &journal)?;
     let floor = floor(&server, &blocks, &handles)?;
     Ok(Row::new("kubernetes", pods as u64, leaked, &released, floor))
 }

@@ -1,6 +1,7 @@
 //! Measures `calipam check` on etcd against the floor: `bench_etcd CALIPAM ALLOCATIONS…`. `cargo xtask bench`
 //! builds both in release mode and runs it.
 
+mod check;
 mod child;
 mod floor;
 
@@ -21,24 +22,7 @@ struct Row {
 }
 
 fn main() -> ExitCode {
-    let mut arguments = std::env::args().skip(1);
-    let (Some(program), sizes) = (arguments.next(), arguments.map(|a| a.parse::<u64>())) else {
-        eprintln!("usage: bench_etcd CALIPAM ALLOCATIONS…");
-        return ExitCode::from(2);
-    };
-    let mut rows = Vec::new();
-    for size in sizes {
-        let row = size.map_err(|e| e.to_string()).and_then(|size| measure(&program, size));
-        match row {
-            Ok(row) => rows.push(row),
-            Err(message) => {
-                eprintln!("error: {message}");
-                return ExitCode::FAILURE;
-            }
-        }
-    }
-    print(&rows);
-    ExitCode::SUCCESS
+    check::main("bench_etcd CALIPAM ALLOCATIONS…", measure, print)
 }
 
 fn measure(program: &str, allocations: u64) -> Result<Row, String> {
@@ -53,7 +37,7 @@ fn measure(program: &str, allocations: u64) -> Result<Row, String> {
     let mut checks = Vec::new();
     for _ in 0..RUNS {
         floors.extend(floor::pull(&etcd.endpoint(), &keys)?);
-        checks.push(child::run(program, &["--etcd-endpoints", &etcd.endpoint()])?);
+        checks.push(check::check(program, &["--etcd-endpoints", &etcd.endpoint()])?);
     }
     let floor =
         floors.into_iter().min_by(|a, b| a.seconds.total_cmp(&b.seconds)).ok_or("no floor was measured")?;

@@ -1,6 +1,8 @@
 //! Measures `calipam check` on the Kubernetes datastore against the floor: `bench_kubernetes CALIPAM PODS…`.
 //! `cargo xtask bench` builds both in release mode and runs it.
 
+#[path = "../bench_etcd/check.rs"]
+mod check;
 #[path = "../bench_etcd/child.rs"]
 mod child;
 mod floor;
@@ -35,23 +37,7 @@ struct Row {
 }
 
 fn main() -> ExitCode {
-    let mut arguments = std::env::args().skip(1);
-    let (Some(program), sizes) = (arguments.next(), arguments.map(|a| a.parse::<usize>())) else {
-        eprintln!("usage: bench_kubernetes CALIPAM PODS…");
-        return ExitCode::from(2);
-    };
-    let mut rows = Vec::new();
-    for size in sizes {
-        match size.map_err(|e| e.to_string()).and_then(|size| measure(&program, size)) {
-            Ok(row) => rows.push(row),
-            Err(message) => {
-                eprintln!("error: {message}");
-                return ExitCode::FAILURE;
-            }
-        }
-    }
-    print(&rows);
-    ExitCode::SUCCESS
+    check::main("bench_kubernetes CALIPAM PODS…", measure, print)
 }
 
 fn measure(program: &str, pods: usize) -> Result<Row, String> {
@@ -77,7 +63,7 @@ fn measure(program: &str, pods: usize) -> Result<Row, String> {
         let floor = floor::pull(&server)?;
         collect_garbage(&server)?;
         let used = server.processor_seconds();
-        let check = child::run(program, &connection)?;
+        let check = check::check(program, &connection)?;
         let server_seconds = server.processor_seconds() - used;
         eprintln!(
             "floor {:.2} s (API server {:.2} s of processor time), check {:.2} s ({server_seconds:.2} s)",
