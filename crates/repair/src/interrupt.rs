@@ -11,8 +11,8 @@ use tokio::signal::unix::{SignalKind, signal};
 pub struct Interrupt(Arc<AtomicBool>);
 
 impl Interrupt {
-    /// One that ctrl-c, SIGTERM and the end of the terminal (SIGHUP) set. From the first of them on the process does not end by these
-    /// signals any more. Has to be called on a tokio runtime.
+    /// One that ctrl-c, SIGTERM and the end of the terminal (SIGHUP) set. From the first of them on the process
+    /// does not end by these signals any more. Has to be called on a tokio runtime.
     ///
     /// # Errors
     /// Where the system gives no notice of signals.

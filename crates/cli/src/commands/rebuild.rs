@@ -10,7 +10,6 @@ use calipam_model::snapshot::Snapshot;
 use calipam_plan::Plan;
 use calipam_plan::rebuild::{self, Request};
 
-use super::release::cooldown;
 use super::repair::{Looks, carry_out, outcome, plan, will_ask};
 use super::selection;
 use crate::args::{Global, RebuildArgs};
@@ -27,15 +26,13 @@ use crate::{connect, render};
 pub fn run(args: &RebuildArgs, global: &Global, console: &Console) -> Result<Outcome, Failure> {
     connect::block_on(async {
         let datastore = connect::open(global, console).await?;
-        let keeps_cooldown = datastore.keeps_cooldown().await;
         let looks = Looks {
             options: Options { grace: args.judgement.grace, ..Options::default() },
             settle: args.judgement.settling.settle,
             for_real: args.apply && datastore.is_live(),
             reported: &|snapshot| may_apply(args, &datastore, snapshot).map(|()| Vec::new()),
-            planner: &|basis, sightings| {
-                let request = request(args, basis.snapshot)?;
-                Ok(rebuild::plan(basis, &request, sightings, cooldown(basis.snapshot, keeps_cooldown)))
+            planner: &|basis, sightings, cooldown| {
+                Ok(rebuild::plan(basis, &request(args, basis.snapshot)?, sightings, cooldown))
             },
             planned: &|snapshot, plan| write_files(args, snapshot, plan, console),
         };

@@ -26,16 +26,13 @@ pub fn run(args: &ReleaseArgs, global: &Global, console: &Console) -> Result<Out
     connect::block_on(async {
         let datastore = connect::open(global, console).await?;
         let for_real = !args.dry_run && datastore.is_live();
-        let keeps_cooldown = datastore.keeps_cooldown().await;
         let locked = args.writing.lock;
         let looks = Looks {
             options: Options { grace: args.judgement.grace, ..Options::default() },
             settle: args.judgement.settling.settle,
             for_real,
             reported: &|snapshot| reported(args, snapshot, locked, console),
-            planner: &|basis, sightings| {
-                Ok(release::plan(basis, &request, sightings, cooldown(basis.snapshot, keeps_cooldown)))
-            },
+            planner: &|basis, sightings, cooldown| Ok(release::plan(basis, &request, sightings, cooldown)),
             planned: &|_, _| Ok(()),
         };
         let plan = plan(&datastore, &looks, console).await?;
@@ -170,12 +167,4 @@ fn read_file(path: &Path, snapshot: &Snapshot, locked: bool) -> Result<ReadRepor
         message: format!("{}: {error}", quoted(path)),
         hint: Some("write one with `calipam check -o json` or `calicoctl ipam check --output FILE`".into()),
     })
-}
-
-/// Seconds for which the cluster lets released addresses cool down; 0 where its datastore does not keep the time.
-pub fn cooldown(snapshot: &Snapshot, is_kept: bool) -> i64 {
-    if !is_kept {
-        return 0;
-    }
-    snapshot.effective_ipam_config().map_or(0, |config| config.cooldown_seconds.max(0))
 }

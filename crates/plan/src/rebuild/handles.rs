@@ -189,10 +189,9 @@ impl HandlePlan<'_, '_> {
         let wrong = blocks.into_iter().filter(untouched);
         let wrong = wrong.map(|block| (block, of(&claimed, &block), of(&self.now, &block)));
         let corrections: Vec<(IpNet, i64)> = wrong
-            .filter(|(block, says, is)| match says == is {
-                true => *is == 0 && claimed.contains_key(block),
-                false => judged,
-            })
+            .filter(
+                |(block, says, is)| if says == is { *is == 0 && claimed.contains_key(block) } else { judged },
+            )
             .map(|(block, _, is)| (block, is))
             .collect();
         if corrections.is_empty() {

@@ -13,8 +13,8 @@ use crate::output::Console;
 use crate::progress;
 use crate::render::text::thousands;
 
-/// Makes a plan from what was found and earlier sightings.
-pub type Planner<'a> = dyn Fn(&Basis<'_>, &[Sightings]) -> Result<Plan, Failure> + 'a;
+/// Makes a plan from what was found, earlier sightings, and the seconds for which released addresses cool down.
+pub type Planner<'a> = dyn Fn(&Basis<'_>, &[Sightings], i64) -> Result<Plan, Failure> + 'a;
 
 /// How to look before planning.
 pub struct Looks<'a> {
@@ -39,7 +39,7 @@ pub struct Looks<'a> {
 pub async fn plan(datastore: &Datastore, looks: &Looks<'_>, console: &Console) -> Result<Plan, Failure> {
     let first = sight(datastore, &looks.options, looks.settle, console).await?;
     let mut sightings = (looks.reported)(&first.snapshot)?;
-    let mut plan = make(&first, looks, &sightings)?;
+    let mut plan = make(datastore, &first, looks, &sightings).await?;
     let mut last = first;
     let seen_once = plan.skipped.iter().filter(|s| s.reason == SkipReason::SeenOnce).count();
     if seen_once > 0 {
@@ -59,13 +59,25 @@ pub async fn plan(datastore: &Datastore, looks: &Looks<'_>, console: &Console) -
                 look.at = look.at.saturating_sub(grace).unwrap_or(Timestamp::MIN);
             }
         }
-        plan = make(&last, looks, &sightings)?;
+        plan = make(datastore, &last, looks, &sightings).await?;
     }
     try_out(last, plan, looks)
 }
 
-fn make(sight: &Sight, looks: &Looks<'_>, sightings: &[Sightings]) -> Result<Plan, Failure> {
-    (looks.planner)(&Basis::new(&sight.snapshot, &sight.report, &looks.options), sightings)
+async fn make(
+    datastore: &Datastore,
+    sight: &Sight,
+    looks: &Looks<'_>,
+    sightings: &[Sightings],
+) -> Result<Plan, Failure> {
+    let cooldown = cooldown(datastore, &sight.snapshot).await;
+    (looks.planner)(&Basis::new(&sight.snapshot, &sight.report, &looks.options), sightings, cooldown)
+}
+
+/// Seconds for which the cluster lets released addresses cool down; 0 where its datastore does not keep the time.
+async fn cooldown(datastore: &Datastore, snapshot: &Snapshot) -> i64 {
+    let configured = snapshot.effective_ipam_config().map_or(0, |config| config.cooldown_seconds.max(0));
+    if configured > 0 && datastore.keeps_cooldown().await { configured } else { 0 }
 }
 
 /// Makes the plan in memory, and compares what is found before and afterwards.
