@@ -129,6 +129,11 @@ impl KubeApiserver {
         self.process.processor_seconds()
     }
 
+    /// What a proxy needs to connect to it.
+    pub(super) fn upstream(&self) -> Upstream {
+        Upstream { port: self.port, pki: self.pki.clone() }
+    }
+
     /// A TLS set-up that trusts the server.
     pub(crate) fn tls(&self) -> Result<ClientConfig, ServerError> {
         trust(&self.pki.ca)
@@ -142,6 +147,19 @@ impl KubeApiserver {
     /// Lets a paused server go on.
     pub fn resume(&self) -> Result<(), ServerError> {
         self.process.resume()
+    }
+}
+
+/// How to connect to an API server, apart from the server itself.
+pub(super) struct Upstream {
+    port: u16,
+    pki: Pki,
+}
+
+impl Upstream {
+    /// A new connection.
+    pub fn connect(&self) -> io::Result<impl Read + Write + use<>> {
+        connect(self.port, &self.pki, ANSWER)
     }
 }
 

@@ -17,6 +17,9 @@ mod options;
 mod pki;
 mod port;
 mod process;
+mod tear;
+#[cfg(test)]
+mod tear_tests;
 
 use std::path::{Path, PathBuf};
 
@@ -26,6 +29,7 @@ pub use self::http::Response;
 pub use self::kube_apiserver::KubeApiserver;
 pub use self::options::{EtcdOptions, EtcdTls, Login};
 pub use self::pki::{Identity, Pki};
+pub use self::tear::{Seen, Tear, Tearing};
 
 /// The root of the workspace that this crate was built in.
 fn workspace() -> PathBuf {
