@@ -7,13 +7,14 @@ use crate::servers;
 use crate::task::Task;
 use crate::{protoc, step, tools, workspace};
 
-/// A part of the benchmark: an example of a package, what it is called, what it is told before the sizes, and the sizes
-/// that are measured where none is named.
+/// A part of the benchmark.
 struct Part {
     name: &'static str,
-    package: &'static str,
-    example: &'static str,
+    /// A program of `crates/bench`.
+    program: &'static str,
+    /// What the program is given before the sizes.
     arguments: &'static [&'static str],
+    /// The sizes that are measured where none is named.
     sizes: &'static [&'static str],
     needs_kubernetes: bool,
 }
@@ -21,32 +22,28 @@ struct Part {
 const PARTS: [Part; 4] = [
     Part {
         name: "etcd",
-        package: "calipam-testkit",
-        example: "bench_etcd",
+        program: "bench_etcd",
         arguments: &[],
         sizes: &["10000", "100000", "1000000"],
         needs_kubernetes: false,
     },
     Part {
         name: "kubernetes",
-        package: "calipam-testkit",
-        example: "bench_kubernetes",
+        program: "bench_kubernetes",
         arguments: &[],
         sizes: &["100000"],
         needs_kubernetes: true,
     },
     Part {
         name: "release-etcd",
-        package: "calipam-repair",
-        example: "bench_release",
+        program: "bench_release",
         arguments: &["etcd"],
         sizes: &["1000000"],
         needs_kubernetes: false,
     },
     Part {
         name: "release-kubernetes",
-        package: "calipam-repair",
-        example: "bench_release",
+        program: "bench_release",
         arguments: &["kubernetes"],
         sizes: &["100000"],
         needs_kubernetes: true,
@@ -93,12 +90,11 @@ fn run(arguments: &[String]) -> Result<(), Failure> {
     program.args(["build", "--release", "--package", "calipam"]).envs(protoc.clone());
     step::run("Building calipam", &mut program)?;
     let mut bench = workspace::cargo();
-    bench.args(["build", "--release"]).envs(protoc);
-    bench.args(parts.iter().flat_map(|part| ["--package", part.package, "--example", part.example]));
+    bench.args(["build", "--release", "--package", "calipam-bench"]).envs(protoc);
     step::run("Building the benchmark", &mut bench)?;
     let release = workspace::root().join("target/release");
     for part in parts {
-        let mut measure = Command::new(release.join("examples").join(part.example));
+        let mut measure = Command::new(release.join(part.program));
         measure.arg(release.join("calipam")).args(part.arguments).envs(servers.iter().cloned());
         match sizes {
             [] => measure.args(part.sizes),

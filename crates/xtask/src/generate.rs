@@ -21,7 +21,9 @@ fn run(arguments: &[String]) -> Result<(), Failure> {
     task::no_arguments(TASK.name, arguments)?;
     tools::need_c_compiler()?;
     let mut generate = workspace::cargo();
-    generate.args(["run", "--package", "calipam", "--example", "generate", "--"]).arg(workspace::root());
+    generate
+        .args(["run", "--package", "calipam", "--example", "generated_files", "--"])
+        .arg(workspace::root());
     generate.envs(protoc::variables()?);
     step::run("Writing completions/ and docs/man/", &mut generate)
 }

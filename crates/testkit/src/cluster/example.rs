@@ -50,7 +50,7 @@ mod tests {
         assert!(
             committed == Cluster::example().export(),
             "{} is not what the generator makes; write it anew with\n  cargo run -p calipam-testkit --example \
-             generate -- example docs/examples/cluster.jsonl",
+             generate_cluster -- example docs/examples/cluster.jsonl",
             path.display()
         );
     }

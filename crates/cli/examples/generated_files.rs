@@ -1,5 +1,5 @@
 //! Writes completions and man pages from the definition of the command line:
-//! `cargo run -p calipam --example generate -- ROOT`, or `cargo xtask generate`. A test includes this file
+//! `cargo run -p calipam --example generated_files -- ROOT`, or `cargo xtask generate`. A test includes this file
 //! to see whether what is committed is current.
 
 use std::collections::BTreeMap;

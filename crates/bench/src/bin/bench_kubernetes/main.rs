@@ -1,20 +1,14 @@
 //! Measures `calipam check` on the Kubernetes datastore against the floor: `bench_kubernetes CALIPAM PODS…`.
 //! `cargo xtask bench` builds both in release mode and runs it.
 
-#[path = "../bench_etcd/check.rs"]
-mod check;
-#[path = "../bench_etcd/child.rs"]
-mod child;
 mod floor;
-mod names;
-mod objects;
-mod seed;
-mod template;
 
 use std::process::ExitCode;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use calipam_bench::kubernetes::seed;
+use calipam_bench::{check, child};
 use calipam_testkit::kube::{Flavour, install};
 use calipam_testkit::servers::KubeApiserver;
 

@@ -2,11 +2,11 @@
 //! the findings to be expected.
 //!
 //! ```text
-//! generate example FILE               the cluster of the documentation, without a file of findings
-//! generate faults SEED COUNT FILE     COUNT of each fault
-//! generate sized SEED COUNT FILE      COUNT allocations, healthy
-//! generate classic SEED COUNT FILE    COUNT of each fault that Kubernetes can have, as a list of its objects
-//! generate native SEED COUNT FILE     the same in the other API group
+//! generate_cluster example FILE               the cluster of the documentation, without a file of findings
+//! generate_cluster faults SEED COUNT FILE     COUNT of each fault
+//! generate_cluster sized SEED COUNT FILE      COUNT allocations, healthy
+//! generate_cluster classic SEED COUNT FILE    COUNT of each fault that Kubernetes can have, as a list of its objects
+//! generate_cluster native SEED COUNT FILE     the same in the other API group
 //! ```
 
 use std::path::Path;
@@ -50,6 +50,8 @@ fn run(words: &[&str]) -> Result<(), String> {
             cluster.write_list(Path::new(path)).map_err(file)?;
             cluster.truth().write(&Path::new(path).with_extension("truth.json")).map_err(file)
         }
-        _ => Err("usage: generate example FILE | (faults|sized|classic|native) SEED COUNT FILE".into()),
+        _ => {
+            Err("usage: generate_cluster example FILE | (faults|sized|classic|native) SEED COUNT FILE".into())
+        }
     }
 }

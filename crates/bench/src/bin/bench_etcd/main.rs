@@ -1,13 +1,12 @@
 //! Measures `calipam check` on etcd against the floor: `bench_etcd CALIPAM ALLOCATIONS…`. `cargo xtask bench`
 //! builds both in release mode and runs it.
 
-mod check;
-mod child;
 mod floor;
 
 use std::process::ExitCode;
 use std::time::Instant;
 
+use calipam_bench::{check, child};
 use calipam_testkit::cluster::{ClusterSpec, SizedCluster};
 use calipam_testkit::servers::Etcd;
 

@@ -6,12 +6,13 @@ use std::sync::Mutex;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use calipam_bench::kubernetes::{names, seed};
 use calipam_testkit::kube::{Connection, Flavour, install};
 use calipam_testkit::servers::KubeApiserver;
 use etcd_client::{Txn, TxnOp};
 use serde_json::{Value, json};
 
-use crate::{Failed, Row, names, release, seed};
+use crate::{Failed, Row, release};
 
 /// Connections of the floor; more of them make it no faster.
 const CONNECTIONS: usize = 32;

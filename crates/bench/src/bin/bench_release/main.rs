@@ -2,19 +2,9 @@
 //! `bench_release CALIPAM etcd|kubernetes ALLOCATIONS…`. Every tenth address is leaked. `cargo xtask bench` builds it in
 //! release mode and runs it.
 
-#[path = "../../../testkit/examples/bench_etcd/child.rs"]
-mod child;
-#[path = "../../../testkit/examples/bench_kubernetes/names.rs"]
-mod names;
-#[path = "../../../testkit/examples/bench_kubernetes/objects.rs"]
-mod objects;
 mod on_etcd;
 mod on_kubernetes;
 mod release;
-#[path = "../../../testkit/examples/bench_kubernetes/seed.rs"]
-mod seed;
-#[path = "../../../testkit/examples/bench_kubernetes/template.rs"]
-mod template;
 
 use std::path::Path;
 use std::process::ExitCode;

@@ -3,10 +3,10 @@
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use calipam_bench::child::{Measured, measure};
 use calipam_repair::journal::Recorded;
 
 use crate::Failed;
-use crate::child::{Measured, measure};
 
 /// A release.
 pub struct Released {
