@@ -1,0 +1,69 @@
+//! What a healthy cluster may lack, and what becomes of it when the options change.
+
+use calipam_check::{Options, check};
+use calipam_testkit::cluster::{Cluster, ClusterSpec};
+use jiff::SignedDuration;
+
+use crate::expected::{assert_truth, findings};
+
+const RESOURCES: &str = "/calico/resources/v3/projectcalico.org";
+
+#[test]
+fn a_healthy_cluster_has_no_finding() {
+    for seed in 0..5 {
+        assert_truth("healthy", &Cluster::small(ClusterSpec::new(seed)));
+        assert_truth("healthy, wide", &Cluster::small(ClusterSpec::new(seed).wide()));
+        assert_truth("healthy, IPv4 only", &Cluster::small(ClusterSpec::new(seed).v4_only()));
+    }
+}
+
+#[test]
+fn configuration_may_be_absent() {
+    let absent = [
+        "/calico/ipam/v2/config".to_owned(),
+        format!("{RESOURCES}/ipamconfigurations/default"),
+        format!("{RESOURCES}/kubecontrollersconfigurations/default"),
+        format!("{RESOURCES}/clusterinformations/default"),
+        format!("{RESOURCES}/ipreservations/infra"),
+    ];
+    let mut without_all = Cluster::small(ClusterSpec::new(1));
+    for key in absent {
+        let mut without_one = Cluster::small(ClusterSpec::new(1));
+        without_one.remove(&key);
+        assert_truth(&key, &without_one);
+        without_all.remove(&key);
+    }
+    assert_truth("no configuration at all", &without_all);
+}
+
+#[test]
+fn without_grace_the_youngest_pod_is_judged_too() {
+    let snapshot = Cluster::small(ClusterSpec::new(2)).snapshot();
+    let judge = |seconds| {
+        let options = Options { grace: Some(SignedDuration::from_secs(seconds)), ..Options::default() };
+        check(&snapshot, &options).findings
+    };
+    // One pod of two addresses, 20 s old.
+    assert_eq!(judge(21).len(), 0);
+    for findings in [judge(0), judge(19)] {
+        let codes: Vec<&str> = findings.iter().map(|f| f.code.name()).collect();
+        assert_eq!(codes, ["leaked-address"; 2]);
+    }
+}
+
+#[test]
+fn a_cluster_with_another_ipam_has_a_note_and_no_finding() {
+    let mut cluster = Cluster::small(ClusterSpec::new(3));
+    cluster.remove_prefix("/calico/ipam/v2/");
+    let report = check(&cluster.snapshot(), &Options::default());
+    assert_eq!(report.findings, []);
+    assert_eq!(report.notes.len(), 1);
+}
+
+#[test]
+fn an_empty_datastore_has_no_finding() {
+    let mut cluster = Cluster::small(ClusterSpec::new(3));
+    cluster.remove_prefix("");
+    assert!(cluster.is_empty());
+    assert_eq!(findings(&cluster), []);
+}

@@ -1,0 +1,7 @@
+//! The rules, tried on generated clusters: a healthy one has no finding, and what a fault breaks is found exactly.
+
+mod each_fault;
+mod expected;
+mod healthy;
+mod hostile;
+mod many_faults;

@@ -1,0 +1,60 @@
+//! All faults in one cluster.
+
+use calipam_testkit::cluster::{Cluster, ClusterSpec, Fault};
+
+use crate::expected::{assert_truth, findings};
+
+#[test]
+fn all_faults_together_give_exactly_the_ground_truth() {
+    for seed in 0..4 {
+        let cluster = Cluster::all_faults(ClusterSpec::new(seed), 1);
+        assert!(cluster.truth().len() > Fault::ALL.len());
+        assert_truth("all faults", &cluster);
+    }
+    assert_truth("all faults, IPv4 only", &Cluster::all_faults(ClusterSpec::new(9).v4_only(), 1));
+}
+
+#[test]
+fn all_faults_several_times_over() {
+    assert_truth("all faults, 4 each", &Cluster::all_faults(ClusterSpec::new(11).wide(), 4));
+}
+
+#[test]
+fn any_two_faults_do_not_hide_each_other() {
+    // Each fault with a later one, a step that changes with the place so that many pairs come together.
+    for (place, fault) in Fault::ALL.iter().enumerate() {
+        let other = Fault::ALL[(place * 7 + 13) % Fault::ALL.len()];
+        if fault.stands_alone() || other.stands_alone() {
+            continue;
+        }
+        // What looks at the whole cluster comes last.
+        let (first, second) = if *fault < other { (*fault, other) } else { (other, *fault) };
+        let mut cluster = Cluster::plain(ClusterSpec::new(place as u64), 2, 2);
+        cluster.inject(first, 1);
+        cluster.inject(second, 1);
+        assert_truth(&format!("{} and {}", first.name(), second.name()), &cluster);
+    }
+}
+
+#[test]
+fn every_rule_that_etcd_decides_has_a_fault() {
+    // What only Kubernetes can show.
+    let elsewhere = [
+        "affinity-labels",
+        "handle-case-collision",
+        "endpoint-without-pod",
+        "pod-without-endpoint",
+        "pod-address-disagreement",
+        "endpoint-node-mismatch",
+        "service-without-address",
+        "service-address-extra",
+    ];
+    let cluster = Cluster::all_faults(ClusterSpec::new(1), 1);
+    let found: std::collections::BTreeSet<&str> = findings(&cluster).iter().map(|f| f.code.name()).collect();
+    let lacking: Vec<&str> = calipam_check::Code::ALL
+        .iter()
+        .map(|code| code.name())
+        .filter(|code| !found.contains(code) && !elsewhere.contains(code))
+        .collect();
+    assert!(lacking.is_empty(), "no fault for {lacking:?}");
+}

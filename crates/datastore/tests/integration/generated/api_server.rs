@@ -1,0 +1,104 @@
+//! The same objects behind a real API server, created through its API and read from it.
+
+use std::collections::BTreeSet;
+use std::time::Instant;
+
+use calipam_check::Finding;
+use calipam_testkit::cluster::{Cluster, ClusterSpec, KubeCluster};
+use calipam_testkit::kube::{Flavour, install, install_kubevirt};
+use calipam_testkit::servers::KubeApiserver;
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use super::findings::{complaints, distinct_lines, findings, in_etcd, in_list, unexplained};
+use crate::support::{observe, open_kubernetes};
+
+/// The server gives objects the time at which they are created: a service is then younger than the grace period.
+const TOO_YOUNG: &str = "service-without-address ";
+
+fn server(flavour: Flavour) -> KubeApiserver {
+    let server = KubeApiserver::start().unwrap();
+    install(&server, flavour).unwrap();
+    install_kubevirt(&server).unwrap();
+    server
+}
+
+async fn on_server(server: &KubeApiserver, cluster: &KubeCluster) -> Vec<Finding> {
+    let begin = Instant::now();
+    cluster.write_to_server(server).unwrap();
+    println!("{} objects in {:?}", cluster.objects().len(), begin.elapsed());
+    findings(&observe(&open_kubernetes(&server.kubeconfig(), None).await).await.unwrap())
+}
+
+async fn a_server_gives_the_same_findings(flavour: Flavour, seed: u64) {
+    let spec = ClusterSpec::new(seed).at(Timestamp::now());
+    let cluster = Cluster::all_kubernetes_faults(spec, flavour, 1);
+    let kubernetes = cluster.kubernetes(flavour);
+    let server = server(flavour);
+    let found = on_server(&server, &kubernetes).await;
+    let lacking: Vec<String> =
+        kubernetes.truth().lines().into_iter().filter(|l| l.starts_with(TOO_YOUNG)).collect();
+    assert_eq!(lacking.len(), 1);
+    let mut wrong = complaints(&found, kubernetes.truth());
+    wrong.retain(|complaint| *complaint != format!("missing: {}", lacking[0]));
+    wrong.extend(unexplained(&in_etcd(&cluster), &found, &kubernetes));
+    assert!(wrong.is_empty(), "{wrong:#?}");
+    let mut from_list: BTreeSet<String> = distinct_lines(&in_list(&kubernetes).await);
+    assert!(from_list.remove(&lacking[0]));
+    assert_eq!(distinct_lines(&found), from_list);
+    what_is_said_not_to_exist_is_refused(&server, &kubernetes);
+}
+
+/// Kind, the field that a fault would break, and what would stand there.
+fn impossible(flavour: Flavour) -> Vec<(&'static str, &'static str, Value)> {
+    let mut all = vec![
+        ("ipamblocks", "/spec/allocations", Value::Null),
+        ("ipamblocks", "/spec/unallocated", json!(["one"])),
+        ("ipamhandles", "/spec/block", json!(["10.244.1.0/26"])),
+        ("ipamhandles", "/spec/block", Value::Null),
+        ("ipamhandles", "/metadata/name", json!("handle\r\neth0")),
+        ("ipamhandles", "/metadata/name", json!("Handle")),
+        ("ipamhandles", "/metadata/name", json!("handle/eth0")),
+        ("blockaffinities", "/spec/deleted", json!(7)),
+        ("kubecontrollersconfigurations", "/spec", json!(7)),
+        (flavour.ipam_config().0, "/spec/strictAffinity", json!("yes")),
+    ];
+    if flavour == Flavour::Native {
+        all.extend([
+            ("ipamblocks", "/spec/cidr", json!("10.244.300.0/26")),
+            ("blockaffinities", "/spec/deleted", json!("perhaps")),
+            ("blockaffinities", "/spec/state", json!("perhaps")),
+            ("ippools", "/spec/cidr", json!("198.18.0.0/444")),
+            ("ipreservations", "/spec/reservedCIDRs", json!(["10.244.0.0/33"])),
+        ]);
+    }
+    all
+}
+
+/// What [`Fault::exists_in`](calipam_testkit::cluster::Fault::exists_in) denies, the server does not take.
+fn what_is_said_not_to_exist_is_refused(server: &KubeApiserver, cluster: &KubeCluster) {
+    for (plural, field, value) in impossible(cluster.flavour()) {
+        let object = cluster.objects().iter().find(|object| object.plural == plural).unwrap();
+        let mut json = object.json.clone();
+        json["metadata"]["name"] = "another".into();
+        *json.pointer_mut(field).unwrap() = value;
+        let path = object.collection(cluster.flavour());
+        let response = server.request("POST", &path, &json.to_string()).unwrap();
+        assert!(
+            matches!(response.status, 400 | 422),
+            "{plural} {field}: {} {}",
+            response.status,
+            response.body
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_classic_group_on_a_server_gives_the_same_findings() {
+    a_server_gives_the_same_findings(Flavour::Classic, 21).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_native_group_on_a_server_gives_the_same_findings() {
+    a_server_gives_the_same_findings(Flavour::Native, 22).await;
+}

@@ -1,0 +1,87 @@
+//! A reader while a writer changes the same etcd one key at a time.
+
+use std::collections::BTreeSet;
+use std::sync::mpsc;
+use std::time::Duration;
+
+use calipam_check::{settle, suspects};
+use calipam_model::snapshot::Snapshot;
+use calipam_testkit::allocator::Churn;
+use calipam_testkit::cluster::{Cluster, ClusterSpec, Fault};
+use calipam_testkit::servers::Etcd;
+use etcd_client::GetOptions;
+use jiff::Timestamp;
+
+use super::findings::{checked, findings, lines};
+use crate::support::{observe, open_etcd};
+
+/// Longer than any operation of a worker takes.
+const SETTLE: Duration = Duration::from_secs(2);
+
+/// A cluster with faults that no worker touches.
+fn cluster() -> Cluster {
+    let mut cluster = Cluster::plain(ClusterSpec::new(6).v4_only().at(Timestamp::now()), 3, 6);
+    for fault in [Fault::LeakedNoOwner, Fault::OrphanHandle, Fault::DuplicatePods, Fault::HandleCountHigh] {
+        cluster.inject(fault, 2);
+    }
+    cluster
+}
+
+/// What etcd held at one revision, read with a plain client in one request.
+async fn exact(etcd: &Etcd, revision: i64, like: &Snapshot) -> Snapshot {
+    let mut client = etcd.client().await.unwrap();
+    let options = GetOptions::new().with_prefix().with_revision(revision);
+    let answer = client.get("/calico/", Some(options)).await.unwrap();
+    let mut snapshot = Snapshot {
+        taken_at: like.taken_at,
+        location: like.location.clone(),
+        revision: like.revision.clone(),
+        coverage: like.coverage.clone(),
+        ..Snapshot::default()
+    };
+    for pair in answer.kvs() {
+        snapshot.add_entry(pair.key(), pair.value(), pair.mod_revision());
+    }
+    snapshot
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_report_is_of_one_revision_and_without_false_findings() {
+    let cluster = cluster();
+    let truth = cluster.truth().lines();
+    let etcd = Etcd::start().unwrap();
+    cluster.write_to_etcd(&etcd.endpoint()).unwrap();
+    let datastore = open_etcd(&etcd.endpoint()).await;
+    let churn = Churn { workers: 6, operations: 400, limit: Duration::from_secs(8), ..Churn::default() };
+    let (done, finished) = mpsc::channel();
+    let endpoint = etcd.endpoint();
+    let worker = std::thread::spawn(move || {
+        done.send(churn.run(&endpoint, &cluster)).unwrap();
+        cluster
+    });
+    let mut revisions = BTreeSet::new();
+    let mut half_done = 0;
+    let log = loop {
+        let snapshot = observe(&datastore).await.unwrap();
+        revisions.insert(snapshot.revision.clone());
+        let mut report = checked(&snapshot);
+        let exact = exact(&etcd, snapshot.revision.parse().unwrap(), &snapshot).await;
+        assert_eq!(lines(&findings(&exact)), lines(&report.findings), "the report is of no single revision");
+        assert_eq!(exact.endpoints.len(), snapshot.endpoints.len());
+        half_done += usize::from(lines(&report.findings) != truth);
+        let keys = suspects(&report);
+        tokio::time::sleep(SETTLE).await;
+        let later = datastore.reread(&keys).await.unwrap().unwrap();
+        settle(&mut report, &snapshot, &later);
+        assert_eq!(lines(&report.findings), truth, "a half-done operation is called a fault");
+        if let Ok(log) = finished.try_recv() {
+            break log.unwrap();
+        }
+    };
+    worker.join().unwrap();
+    assert!(revisions.len() > 2, "the reader saw {} revisions", revisions.len());
+    assert!(log.started > 50 && log.stopped > 20 && log.claimed > 3 && log.released > 0, "{log:?}");
+    assert!(half_done > 0, "no read fell between two writes: {log:?}");
+    // All operations are finished: nothing is left behind, settled or not.
+    assert_eq!(lines(&findings(&observe(&datastore).await.unwrap())), truth);
+}

@@ -1,0 +1,178 @@
+//! Readers while pods are created, finish, are evicted and are deleted, and nodes claim blocks and give them up, on a
+//! real API server, and on an etcd with one beside it.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use calipam_check::{settle, suspects};
+use calipam_datastore::Datastore;
+use calipam_testkit::allocator::{Churn, ChurnLog, Target};
+use calipam_testkit::cluster::{Cluster, ClusterSpec};
+use calipam_testkit::kube::{Flavour, seed, seed_nodes};
+use calipam_testkit::servers::{Etcd, KubeApiserver};
+
+use super::findings::{checked, findings, lines};
+use crate::support::{observe, open_kubernetes};
+
+/// Longer than any operation of a worker takes.
+const SETTLE: Duration = Duration::from_secs(4);
+/// Readers at once, so that there are many readings although each has to wait.
+const READERS: usize = 3;
+/// Least readings, and least addresses assigned and released, that the test counts for.
+const MIN_READINGS: usize = 6;
+const MIN_OPERATIONS: u64 = 120;
+
+/// A cluster without pods.
+struct Scene {
+    server: KubeApiserver,
+    flavour: Flavour,
+    /// An etcd that holds Calico's data in place of the server, and its endpoint.
+    etcd: Option<(Etcd, String)>,
+    spec: ClusterSpec,
+    nodes: Vec<String>,
+}
+
+impl Scene {
+    fn new(flavour: Flavour) -> Self {
+        let spec = ClusterSpec::new(9).v4_only();
+        let server = KubeApiserver::start().unwrap();
+        let nodes = seed(&server, flavour, &spec, 4).unwrap();
+        Self { server, flavour, etcd: None, spec, nodes }
+    }
+
+    fn with_etcd() -> Self {
+        let spec = ClusterSpec::new(9).v4_only();
+        let cluster = Cluster::plain(spec, 4, 0);
+        let nodes: Vec<String> = cluster.nodes().iter().map(|node| node.name.clone()).collect();
+        let server = KubeApiserver::start().unwrap();
+        seed_nodes(&server, &nodes).unwrap();
+        let etcd = Etcd::start().unwrap();
+        let endpoint = etcd.endpoint();
+        cluster.write_to_etcd(&endpoint).unwrap();
+        Self { server, flavour: Flavour::Classic, etcd: Some((etcd, endpoint)), spec, nodes }
+    }
+
+    fn target(&self) -> Target<'_> {
+        match &self.etcd {
+            None => Target::Kubernetes(&self.server, self.flavour),
+            Some((_, endpoint)) => Target::EtcdAndKubernetes(endpoint, &self.server),
+        }
+    }
+
+    async fn open(&self) -> Datastore {
+        let endpoint = self.etcd.as_ref().map(|(_, endpoint)| endpoint.clone());
+        open_kubernetes(&self.server.kubeconfig(), endpoint).await
+    }
+}
+
+/// What readers saw.
+#[derive(Default)]
+struct Seen {
+    readings: usize,
+    /// Findings of single readings, which a half-done operation or the time between two lists explains.
+    unsettled: BTreeSet<String>,
+    /// Findings that stood when what is behind them was read again.
+    settled: BTreeSet<String>,
+}
+
+async fn read(datastore: Arc<Datastore>, over: Arc<AtomicBool>) -> Seen {
+    let mut seen = Seen::default();
+    while !over.load(Ordering::Relaxed) {
+        let snapshot = observe(&datastore).await.unwrap();
+        let mut report = checked(&snapshot);
+        seen.unsettled.extend(lines(&report.findings));
+        let keys = suspects(&report);
+        tokio::time::sleep(SETTLE).await;
+        let later = datastore.reread(&keys).await.unwrap().unwrap();
+        settle(&mut report, &snapshot, &later);
+        seen.settled.extend(lines(&report.findings));
+        seen.readings += 1;
+    }
+    seen
+}
+
+/// Findings that a churn brings about on purpose.
+fn leaks(log: &ChurnLog) -> BTreeSet<String> {
+    log.ledger.leaked().keys().map(|address| format!("leaked-address {address}")).collect()
+}
+
+async fn nothing_false_is_found(scene: Scene, seed: u64) {
+    let scene = Arc::new(scene);
+    let datastore = Arc::new(scene.open().await);
+    let churn = Churn {
+        workers: 4,
+        operations: 100_000,
+        limit: Duration::from_secs(14),
+        pause: Duration::from_millis(1),
+        leaks: 80,
+        seed,
+        ..Churn::default()
+    };
+    let over = Arc::new(AtomicBool::new(false));
+    let (cluster, done) = (Arc::clone(&scene), Arc::clone(&over));
+    let working = std::thread::spawn(move || {
+        let log = churn.run_on(cluster.target(), &cluster.spec, &cluster.nodes);
+        done.store(true, Ordering::Relaxed);
+        log.unwrap()
+    });
+    let readers: Vec<_> = (0..READERS)
+        .map(|number| {
+            let (datastore, over) = (Arc::clone(&datastore), Arc::clone(&over));
+            tokio::spawn(async move {
+                tokio::time::sleep(SETTLE * number as u32 / READERS as u32).await;
+                read(datastore, over).await
+            })
+        })
+        .collect();
+    let mut seen = Seen::default();
+    for reader in readers {
+        let other = reader.await.unwrap();
+        seen.readings += other.readings;
+        seen.unsettled.extend(other.unsettled);
+        seen.settled.extend(other.settled);
+    }
+    let log = working.join().unwrap();
+    let expected = leaks(&log);
+    let false_ones: Vec<&String> = seen.settled.difference(&expected).collect();
+    println!(
+        "{} readings, {} findings before settling, beside {} operations, {log:?}",
+        seen.readings,
+        seen.unsettled.len(),
+        log.operations()
+    );
+    assert!(false_ones.is_empty(), "a half-done operation is called a fault: {false_ones:#?}\n{log:?}");
+    assert!(
+        seen.readings >= MIN_READINGS && log.operations() >= MIN_OPERATIONS,
+        "{}, {log:?}",
+        seen.readings
+    );
+    assert!(
+        log.finished.min(log.evicted).min(log.restarted) > 2 && log.lost > 0 && log.claimed > 3,
+        "{log:?}"
+    );
+    assert!(
+        seen.unsettled.difference(&expected).next().is_some(),
+        "no reading fell between two writes: {log:?}"
+    );
+    // All operations are finished: what has leaked is found, and nothing else, settled or not.
+    let after: BTreeSet<String> = lines(&findings(&observe(&datastore).await.unwrap())).into_iter().collect();
+    assert_eq!(after, expected);
+    assert_eq!(log.ledger.verify(scene.target()).unwrap(), []);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn beside_allocators_in_the_classic_api_group() {
+    nothing_false_is_found(Scene::new(Flavour::Classic), 1).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn beside_allocators_in_the_native_api_group() {
+    nothing_false_is_found(Scene::new(Flavour::Native), 2).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn beside_allocators_on_etcd_with_the_pods_of_kubernetes() {
+    nothing_false_is_found(Scene::with_etcd(), 3).await;
+}

@@ -1,0 +1,58 @@
+//! Rules that only one kind of datastore can have, and why.
+
+use calipam_check::Finding;
+
+use super::findings::evidence;
+
+/// The kind of datastore that alone gives a finding.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    Etcd,
+    Kubernetes,
+}
+
+/// Side, code, what the evidence must hold (empty for anything), and the reason.
+const DIFFERENCES: [(Side, &str, &str, &str); 11] = [
+    (Side::Etcd, "configuration-mismatch", "", "etcd holds the settings twice, Kubernetes once"),
+    (
+        Side::Etcd,
+        "duplicate-address",
+        "virt-launcher-",
+        "where no block records the address, an endpoint does not say that its pod is a machine's; the pod itself does",
+    ),
+    (Side::Kubernetes, "affinity-labels", "", "keys of etcd have no labels"),
+    (Side::Kubernetes, "handle-case-collision", "", "keys of etcd keep the case, names of objects do not"),
+    (
+        Side::Kubernetes,
+        "leaked-address",
+        "pod-finished",
+        "an endpoint does not say that its pod has finished",
+    ),
+    (Side::Kubernetes, "pod-address-disagreement", "", "an endpoint names its addresses once, a pod twice"),
+    (Side::Kubernetes, "leaked-address", "service-gone", "without a kubeconfig services are not read"),
+    (Side::Kubernetes, "service-address-extra", "", "as before"),
+    (Side::Kubernetes, "service-without-address", "", "as before"),
+    (Side::Kubernetes, "unallocated-in-use", "\"service\"", "as before"),
+    (Side::Kubernetes, "leaked-address", "vm-gone", "without a kubeconfig machines are not read"),
+];
+
+/// Objects of Kubernetes that etcd has no form for.
+const UNDECODABLE: [(&str, &str); 2] = [
+    (
+        "metadata.name",
+        "keys of etcd are what they name; an object may have another name than its content says",
+    ),
+    ("neither true nor false", "etcd holds a truth value, the classic API group a text"),
+];
+
+/// True where the table says why only this kind of datastore gives the finding.
+pub fn is_explained(side: Side, finding: &Finding) -> bool {
+    let (code, evidence) = (finding.code.name(), evidence(finding));
+    let line = |(of, rule, part, _): &(Side, &str, &str, &str)| {
+        *of == side && *rule == code && evidence.contains(part)
+    };
+    let object = |(part, _): &(&str, &str)| {
+        side == Side::Kubernetes && code == "undecodable-object" && evidence.contains(part)
+    };
+    DIFFERENCES.iter().any(line) || UNDECODABLE.iter().any(object)
+}

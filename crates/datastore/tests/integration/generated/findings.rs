@@ -1,0 +1,119 @@
+//! Findings about the forms of a cluster, and what is to be expected of them.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use calipam_check::{Code, Finding, Options, Report, check};
+use calipam_model::snapshot::Snapshot;
+use calipam_testkit::cluster::{Cluster, ClusterSpec, Expected, Fault, GroundTruth, KubeCluster};
+use calipam_testkit::kube::Flavour;
+
+use super::differences::{Side, is_explained};
+use crate::support::{observe, open_file};
+
+pub const FLAVOURS: [Flavour; 2] = [Flavour::Classic, Flavour::Native];
+
+/// A cluster with a fault. What looks at the whole of it, or needs services and machines beside what it breaks, finds a
+/// cluster on which everything occurs; for the others a few pods will do.
+pub fn broken(fault: Fault, count: usize) -> Cluster {
+    let looks_around = fault.stands_alone() || fault == Fault::StrictAffinity;
+    let whole = looks_around || Fault::KUBERNETES_ONLY.contains(&fault);
+    let spec = ClusterSpec::new(7);
+    let mut cluster = if whole { Cluster::small(spec) } else { Cluster::plain(spec, 2, 2) };
+    cluster.add_young();
+    cluster.inject(fault, count);
+    cluster
+}
+
+/// Checks at the time at which the cluster was made.
+pub fn checked(snapshot: &Snapshot) -> Report {
+    check(snapshot, &Options::default())
+}
+
+pub fn findings(snapshot: &Snapshot) -> Vec<Finding> {
+    checked(snapshot).findings
+}
+
+/// What is found in the form of etcd.
+pub fn in_etcd(cluster: &Cluster) -> Vec<Finding> {
+    findings(&cluster.snapshot())
+}
+
+/// What is found in a list as `kubectl get … -o json` prints it.
+pub async fn in_list(cluster: &KubeCluster) -> Vec<Finding> {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("cluster.json");
+    cluster.write_list(&path).unwrap();
+    in_file(&path).await
+}
+
+/// What is found in a folder with a list of each kind, as the API server prints it.
+pub async fn in_folder(cluster: &KubeCluster) -> Vec<Finding> {
+    let folder = tempfile::tempdir().unwrap();
+    cluster.write_lists(folder.path()).unwrap();
+    in_file(folder.path()).await
+}
+
+async fn in_file(path: &Path) -> Vec<Finding> {
+    findings(&observe(&open_file(path).await.unwrap()).await.unwrap())
+}
+
+/// `code subject` of every finding, ascending.
+pub fn lines(findings: &[Finding]) -> Vec<String> {
+    let mut lines: Vec<String> = findings.iter().map(|f| format!("{} {}", f.code, f.subject)).collect();
+    lines.sort_unstable();
+    lines
+}
+
+/// The same as a set.
+pub fn distinct_lines(findings: &[Finding]) -> BTreeSet<String> {
+    lines(findings).into_iter().collect()
+}
+
+pub fn evidence(finding: &Finding) -> String {
+    serde_json::to_string(&finding.evidence).unwrap()
+}
+
+fn describe(finding: &Finding) -> String {
+    format!("{} {} {}: {}", finding.severity, finding.code, finding.subject, finding.message)
+}
+
+/// What is wrong with findings: those that lack, and those that nobody expects.
+pub fn complaints(findings: &[Finding], truth: &GroundTruth) -> Vec<String> {
+    let (found, expected) = (distinct_lines(findings), truth.lines().into_iter().collect::<BTreeSet<_>>());
+    let mut complaints: Vec<String> = expected.difference(&found).map(|l| format!("missing: {l}")).collect();
+    let is_extra = |f: &&Finding| !expected.contains(&format!("{} {}", f.code, f.subject));
+    complaints.extend(findings.iter().filter(is_extra).map(|f| format!("not expected: {}", describe(f))));
+    if findings.len() != found.len() {
+        complaints.push("one subject and code gave several findings".to_owned());
+    }
+    for expected in truth.iter() {
+        let is_it =
+            |f: &&Finding| f.code.name() == expected.code && f.subject.to_string() == expected.subject;
+        complaints.extend(findings.iter().find(is_it).and_then(|found| differs(&expected, found)));
+    }
+    complaints
+}
+
+fn differs(expected: &Expected, finding: &Finding) -> Option<String> {
+    let code: Code = expected.code.parse().unwrap();
+    let severity = expected.severity.clone().unwrap_or_else(|| code.severity().to_string());
+    let evidence = evidence(finding);
+    let lacking = |detail: &&String| !evidence.contains(&format!("\"{detail}\""));
+    let lacks = expected.details.iter().find(lacking).map(|detail| format!("no {detail} in {evidence}"));
+    let other = (finding.severity.to_string() != severity).then(|| format!("should be {severity}"));
+    lacks.or(other).map(|what| format!("{}: {what}", describe(finding)))
+}
+
+/// Findings that one of the two forms alone gives and no line of the table explains.
+pub fn unexplained(etcd: &[Finding], kubernetes: &[Finding], cluster: &KubeCluster) -> Vec<String> {
+    let renamed = |f: &Finding| format!("{} {}", f.code, cluster.subject(&f.subject.to_string()));
+    let known: BTreeSet<String> = etcd.iter().map(renamed).collect();
+    let found = distinct_lines(kubernetes);
+    let lost = etcd.iter().filter(|f| !found.contains(&renamed(f))).map(|f| (Side::Etcd, f));
+    let added = kubernetes.iter().filter(|f| !known.contains(&format!("{} {}", f.code, f.subject)));
+    lost.chain(added.map(|f| (Side::Kubernetes, f)))
+        .filter(|(side, finding)| !is_explained(*side, finding))
+        .map(|(side, finding)| format!("in {side:?} only: {}", describe(finding)))
+        .collect()
+}

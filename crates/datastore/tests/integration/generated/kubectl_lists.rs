@@ -1,0 +1,114 @@
+//! Lists of objects, as `kubectl` prints them: no server is needed.
+
+use std::collections::BTreeSet;
+
+use calipam_testkit::cluster::{Cluster, ClusterSpec, Fault, KubeCluster};
+use calipam_testkit::kube::Flavour;
+
+use super::findings::{
+    FLAVOURS, broken, complaints, distinct_lines, in_etcd, in_folder, in_list, unexplained,
+};
+
+/// What is wrong with a cluster in one form, and where its forms differ without reason.
+async fn compare(cluster: &Cluster, flavour: Flavour) -> Vec<String> {
+    let kubernetes = cluster.kubernetes(flavour);
+    // One list of everything does not say that a kind has no object.
+    let has_blocks = cluster.blocks().next().is_some();
+    let list = if has_blocks { in_list(&kubernetes).await } else { in_folder(&kubernetes).await };
+    let etcd = in_etcd(cluster);
+    let mut wrong = complaints(&etcd, cluster.truth());
+    wrong.extend(complaints(&list, kubernetes.truth()));
+    wrong.extend(unexplained(&etcd, &list, &kubernetes));
+    wrong
+}
+
+async fn assert_same(name: &str, cluster: &Cluster) {
+    for flavour in FLAVOURS {
+        let wrong = compare(cluster, flavour).await;
+        assert!(wrong.is_empty(), "{name}, {flavour:?}: {wrong:#?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn healthy_clusters_are_healthy_in_every_form() {
+    for seed in 0..3 {
+        for spec in [ClusterSpec::new(seed), ClusterSpec::new(seed).v4_only(), ClusterSpec::new(seed).wide()]
+        {
+            let cluster = Cluster::small(spec);
+            assert_same("healthy", &cluster).await;
+            assert!(cluster.kubernetes(Flavour::Native).truth().is_empty());
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_example_of_the_documentation_is_the_same_in_every_form() {
+    assert_same("example", &Cluster::example()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_fault_gives_the_same_findings_in_every_form() {
+    let mut failures = Vec::new();
+    for fault in Fault::KUBERNETES_ONLY.iter().chain(Fault::ALL) {
+        let cluster = broken(*fault, 2);
+        for flavour in FLAVOURS.into_iter().filter(|flavour| fault.exists_in(*flavour)) {
+            let wrong = compare(&cluster, flavour).await;
+            failures.extend(wrong.into_iter().map(|w| format!("{}, {flavour:?}: {w}", fault.name())));
+        }
+    }
+    assert!(failures.is_empty(), "{failures:#?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn all_faults_together_are_the_same_in_every_form() {
+    for flavour in FLAVOURS {
+        for spec in [ClusterSpec::new(1), ClusterSpec::new(2).v4_only(), ClusterSpec::new(3).wide()] {
+            let cluster = Cluster::all_kubernetes_faults(spec, flavour, 1 + usize::from(spec.wide));
+            let wrong = compare(&cluster, flavour).await;
+            assert!(wrong.is_empty(), "{flavour:?}: {wrong:#?}");
+            let kubernetes = cluster.kubernetes(flavour);
+            assert_eq!(complaints(&in_folder(&kubernetes).await, kubernetes.truth()), [""; 0]);
+        }
+    }
+}
+
+/// What Kubernetes cannot hold is named, and only that.
+#[test]
+fn what_cannot_be_said_in_kubernetes_is_left_out() {
+    let keys = |cluster: &KubeCluster| -> BTreeSet<String> {
+        cluster.left_out().iter().map(|left| left.key.clone()).collect()
+    };
+    for flavour in FLAVOURS {
+        let healthy = keys(&Cluster::small(ClusterSpec::new(7)).kubernetes(flavour));
+        for fault in Fault::KUBERNETES_ONLY.iter().chain(Fault::ALL) {
+            let broken = keys(&broken(*fault, 1).kubernetes(flavour));
+            let left_out: Vec<&String> = broken.difference(&healthy).collect();
+            // The second object of the settings is left out in every cluster.
+            let expected = !fault.exists_in(flavour) && *fault != Fault::ConfigurationMismatch;
+            // The settings are one object, which is not the broken one, and a text is a patch of the object's form.
+            let silent = matches!(fault, Fault::UndecodableConfiguration | Fault::AffinityDeletedText);
+            assert!(silent || expected != left_out.is_empty(), "{}, {flavour:?}: {left_out:?}", fault.name());
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_rule_that_kubernetes_decides_has_a_fault() {
+    // Rules that compare endpoints with pods, and those about keys of etcd.
+    let elsewhere = [
+        "endpoint-without-pod",
+        "pod-without-endpoint",
+        "endpoint-node-mismatch",
+        "configuration-mismatch",
+        "unexpected-affinity-type",
+    ];
+    for flavour in FLAVOURS {
+        let cluster = Cluster::all_kubernetes_faults(ClusterSpec::new(1), flavour, 1).kubernetes(flavour);
+        let found = in_list(&cluster).await;
+        let codes: BTreeSet<&str> = found.iter().map(|f| f.code.name()).collect();
+        let all = calipam_check::Code::ALL.iter().map(|code| code.name());
+        let lacking: Vec<&str> = all.filter(|c| !codes.contains(c) && !elsewhere.contains(c)).collect();
+        assert!(lacking.is_empty(), "no fault for {lacking:?}");
+        assert!(distinct_lines(&found).len() > 150);
+    }
+}

@@ -1,0 +1,65 @@
+//! The same cluster by every way in: etcd, an export that calipam wrote, one that the generator wrote, an etcd snapshot.
+
+use std::sync::Arc;
+
+use calipam_testkit::cluster::{Cluster, ClusterSpec, SizedCluster};
+use calipam_testkit::servers::{Etcd, EtcdVersion};
+use jiff::Timestamp;
+use serde_json::Value;
+use tempfile::TempDir;
+
+use super::findings::{checked, findings, lines};
+use crate::support::{observe, open_etcd, open_file};
+
+/// A report without what must differ: where it was read, when, and at which revision.
+fn comparable(report: &calipam_check::Report) -> Value {
+    let mut value = serde_json::to_value(report).unwrap();
+    for field in ["location", "revision", "takenAt"] {
+        value["cluster"][field].take();
+    }
+    value["settled"].take();
+    value["coverage"].take();
+    value
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn all_faults_are_found_by_every_way() {
+    let cluster = Cluster::all_faults(ClusterSpec::new(3).at(Timestamp::now()), 1);
+    let truth = cluster.truth().lines();
+    let folder = TempDir::new().unwrap();
+    for version in [EtcdVersion::V3_6, EtcdVersion::V3_4] {
+        let etcd = Etcd::start_version(version).unwrap();
+        cluster.write_to_etcd(&etcd.endpoint()).unwrap();
+        let live = open_etcd(&etcd.endpoint()).await;
+        let report = checked(&observe(&live).await.unwrap());
+        assert_eq!(lines(&report.findings), truth);
+
+        let export = folder.path().join("export.jsonl.zst");
+        live.export(&export, &(Arc::new(|_| {}) as _)).await.unwrap();
+        let of_export = checked(&observe(&open_file(&export).await.unwrap()).await.unwrap());
+        assert!(comparable(&of_export) == comparable(&report), "the export gives another report");
+
+        let saved = folder.path().join("snapshot.db");
+        etcd.save_snapshot(&saved).unwrap();
+        let of_snapshot = checked(&observe(&open_file(&saved).await.unwrap()).await.unwrap());
+        assert!(comparable(&of_snapshot) == comparable(&report), "the etcd snapshot gives another report");
+    }
+
+    let written = folder.path().join("generated.jsonl");
+    cluster.write_export(&written).unwrap();
+    assert_eq!(lines(&findings(&observe(&open_file(&written).await.unwrap()).await.unwrap())), truth);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_sized_cluster_gets_into_etcd_whole() {
+    let mut head = Cluster::plain(ClusterSpec::new(4).wide().v4_only().at(Timestamp::now()), 1, 3);
+    head.inject_all(1);
+    let truth = head.truth().lines();
+    let cluster = SizedCluster::around(head, 20_000);
+    let etcd = Etcd::start().unwrap();
+    cluster.write_to_etcd(&etcd.endpoint()).unwrap();
+    let snapshot = observe(&open_etcd(&etcd.endpoint()).await).await.unwrap();
+    let report = checked(&snapshot);
+    assert_eq!(lines(&report.findings), truth);
+    assert!((20_000..21_000).contains(&snapshot.allocation_count()), "{}", snapshot.allocation_count());
+}

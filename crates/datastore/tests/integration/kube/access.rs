@@ -1,0 +1,151 @@
+//! What the user may do, and how the user is known.
+
+use std::time::{Duration, Instant};
+
+use calipam_datastore::{Datastore, Error, KubeError, KubeFailure};
+use calipam_testkit::kube::{Flavour, create, service_account_token};
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::support::{SHORT, kubeconfig_with_token, open, seed, server, settings, settings_for_url};
+use crate::support::observe;
+
+const ROLES: &str = "/apis/rbac.authorization.k8s.io/v1/clusterroles";
+const BINDINGS: &str = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings";
+
+/// The documents of docs/kubernetes-rbac.yaml: the role, and a binding.
+fn documented() -> Vec<Value> {
+    let text = include_str!("../../../../../docs/kubernetes-rbac.yaml");
+    serde_yaml::Deserializer::from_str(text).map(|document| Value::deserialize(document).unwrap()).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_documented_role_is_enough_and_what_is_missing_is_named() {
+    let server = server(Flavour::Classic);
+    seed(&server, Flavour::Classic);
+    let folder = tempfile::tempdir().unwrap();
+    let token = service_account_token(&server, "calipam").unwrap();
+    let settings = settings(&kubeconfig_with_token(&server, folder.path(), &token));
+
+    // Nothing is granted yet: everything that is needed is named, before anything is read.
+    let store = Datastore::open(&settings).await.unwrap();
+    let error = observe(&store).await.unwrap_err();
+    let Error::Kubernetes(KubeError::Permission { missing, .. }) = &error else { panic!("{error}") };
+    assert_eq!(missing.len(), 2 * 11, "{error}");
+    assert!(!error.is_usage() && !error.to_string().contains(&token));
+
+    let [mut role, mut binding, repairer] = documented().try_into().unwrap();
+    let rules = role["rules"].as_array_mut().unwrap();
+    for rule in rules.iter_mut() {
+        rule["resources"].as_array_mut().unwrap().retain(|resource| resource != "pods");
+    }
+    create(&server, ROLES, &[role]).unwrap();
+    binding["subjects"][0]["namespace"] = "default".into();
+    create(&server, BINDINGS, &[binding]).unwrap();
+    let error = wait_for(&settings, |result| !matches!(result, Err(Error::Kubernetes(KubeError::Permission { missing, .. })) if missing.len() > 2))
+        .await
+        .unwrap_err();
+    assert!(error.to_string().ends_with("the user may not get pods, list pods"), "{error}");
+    let hint = error.hint().unwrap();
+    let rule = r#"- {apiGroups: [""], resources: ["pods"], verbs: [get, list]}"#;
+    assert!(hint.ends_with(rule), "{hint}");
+
+    let [role, _, _] = documented().try_into().unwrap();
+    let changed = server.request("PUT", &format!("{ROLES}/calipam-reader"), &role.to_string()).unwrap();
+    assert_eq!(changed.status, 200, "{}", changed.body);
+    let snapshot = wait_for(&settings, Result::is_ok).await.unwrap();
+    assert_eq!((snapshot.blocks.len(), snapshot.pods.len()), (1, 1));
+
+    // Reading is allowed; writing is not, and that is known before anything is written.
+    let store = Datastore::open(&settings).await.unwrap();
+    let error = store.may_write(true).await.unwrap_err();
+    let Error::Kubernetes(KubeError::Permission { missing, .. }) = &error else { panic!("{error}") };
+    assert_eq!(missing.len(), 3 * 3 + 1, "{error}");
+    create(&server, ROLES, &[repairer]).unwrap();
+    let [_, mut binding, _] = documented().try_into().unwrap();
+    binding["metadata"]["name"] = "calipam-repairer".into();
+    binding["roleRef"]["name"] = "calipam-repairer".into();
+    binding["subjects"][0]["namespace"] = "default".into();
+    create(&server, BINDINGS, &[binding]).unwrap();
+    let begin = Instant::now();
+    while let Err(error) = store.may_write(true).await {
+        assert!(begin.elapsed() < Duration::from_secs(30), "{error}");
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+}
+
+/// Permissions take a moment to count.
+async fn wait_for(
+    settings: &calipam_datastore::settings::Settings,
+    done: impl Fn(&calipam_datastore::Result<calipam_model::snapshot::Snapshot>) -> bool,
+) -> calipam_datastore::Result<calipam_model::snapshot::Snapshot> {
+    let begin = Instant::now();
+    loop {
+        let result = observe(&Datastore::open(settings).await.unwrap()).await;
+        if done(&result) || begin.elapsed() > Duration::from_secs(30) {
+            return result;
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+}
+
+fn failure(error: Error) -> KubeFailure {
+    match error {
+        Error::Kubernetes(KubeError::Request { failure, .. }) => failure,
+        other => panic!("{other}"),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn wrong_credentials_and_servers_have_errors_of_their_own() {
+    let server = server(Flavour::Classic);
+    let folder = tempfile::tempdir().unwrap();
+    let wrong = settings(&kubeconfig_with_token(&server, folder.path(), "wrong"));
+    let error = Datastore::open(&wrong).await.unwrap_err();
+    assert!(!error.to_string().contains("wrong") && error.hint().is_some());
+    assert_eq!(failure(error), KubeFailure::Unauthorized);
+
+    // The authority that signed the server's certificate is not known.
+    let mut unknown = settings_for_url(&server.url());
+    assert_eq!(failure(Datastore::open(&unknown).await.unwrap_err()), KubeFailure::CertificateNotTrusted);
+    // Settings that go without a kubeconfig: URL, authority and token; URL, authority and client certificate.
+    unknown.kubernetes.ca_file = server.pki().ca.display().to_string();
+    let mut by_token = unknown.clone();
+    by_token.kubernetes.token = calipam_datastore::Secret::new(server.token());
+    Datastore::open(&by_token).await.unwrap();
+    let mut by_certificate = unknown.clone();
+    by_certificate.kubernetes.cert_file = server.pki().client.certificate.display().to_string();
+    by_certificate.kubernetes.key_file = server.pki().client.key.display().to_string();
+    Datastore::open(&by_certificate).await.unwrap();
+    let mut insecure = settings_for_url(&server.url());
+    insecure.kubernetes.insecure = true;
+    insecure.kubernetes.token = calipam_datastore::Secret::new(server.token());
+    Datastore::open(&insecure).await.unwrap();
+
+    let plain = settings_for_url(&server.url().replace("https:", "http:"));
+    assert!(Datastore::open(&plain).await.is_err());
+    let mut context = settings(&server.kubeconfig());
+    context.kubernetes.context = "other".into();
+    let error = Datastore::open(&context).await.unwrap_err();
+    assert!(error.is_usage() && error.to_string().contains("no context \"other\""), "{error}");
+    context.kubernetes.use_pod_cidr = true;
+    assert!(matches!(Datastore::open(&context).await.unwrap_err(), Error::Kubernetes(KubeError::HostLocal)));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_hangs_or_is_gone_is_given_up_in_time() {
+    let server = server(Flavour::Classic);
+    let mut settings = settings(&server.kubeconfig());
+    settings.kubernetes.connect_timeout = Some(SHORT);
+    settings.kubernetes.request_timeout = Some(SHORT);
+    let store = Datastore::open(&settings).await.unwrap();
+    server.pause().unwrap();
+    for result in [observe(&store).await.map(drop), Datastore::open(&settings).await.map(drop)] {
+        assert_eq!(failure(result.unwrap_err()), KubeFailure::TimedOut(SHORT.as_secs()));
+    }
+    server.resume().unwrap();
+    observe(&open(&server).await).await.unwrap();
+    let gone = settings_for_url(&server.url());
+    drop(server);
+    assert_eq!(failure(Datastore::open(&gone).await.unwrap_err()), KubeFailure::Refused);
+}

@@ -1,0 +1,171 @@
+//! A server that fails while it is read: a clear error in time, and never half a verdict.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use calipam_datastore::{Datastore, Error, KubeError, KubeFailure};
+use calipam_model::snapshot::{Coverage, Snapshot, Source};
+
+use super::fake::{Fake, Reply};
+use super::support::{SHORT, settings_for_url};
+use crate::support::observe;
+
+pub const BLOCKS: &str = "/apis/crd.projectcalico.org/v1/ipamblocks";
+pub const PODS: &str = "/api/v1/pods";
+
+pub fn ok(body: &str) -> Reply {
+    Reply::Whole(200, body.to_owned())
+}
+
+/// A healthy cluster with two kinds of Calico's.
+pub fn healthy(path: &str) -> Reply {
+    match path.split('?').next().unwrap_or_default() {
+        "/apis" => ok(r#"{"groups":[{"name":"crd.projectcalico.org","preferredVersion":{"version":"v1"}}]}"#),
+        "/apis/crd.projectcalico.org/v1" => ok(r#"{"resources":[{"name":"ipamblocks"},{"name":"ippools"}]}"#),
+        "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews" => {
+            Reply::Whole(201, r#"{"status":{"allowed":true}}"#.into())
+        }
+        PODS => ok(&page("Pod", 0, "")),
+        _ => ok(r#"{"items":[],"metadata":{"resourceVersion":"7"}}"#),
+    }
+}
+
+/// A list with one object.
+pub fn page(kind: &str, number: usize, next: &str) -> String {
+    format!(
+        r#"{{"kind":"{kind}List","metadata":{{"resourceVersion":"7","continue":"{next}"}},"items":[{{"metadata":{{"name":"x-{number}","namespace":"default"}},"spec":{{}},"status":{{}}}}]}}"#
+    )
+}
+
+pub async fn read(answer: impl Fn(&str) -> Reply + Send + Sync + 'static) -> (Result<Snapshot, Error>, Fake) {
+    let fake = Fake::start(answer);
+    let settings = settings_for_url(&fake.url);
+    let begin = Instant::now();
+    let result = match Datastore::open(&settings).await {
+        Ok(store) => observe(&store).await,
+        Err(error) => Err(error),
+    };
+    assert!(begin.elapsed() < 4 * SHORT, "{:?}", begin.elapsed());
+    (result, fake)
+}
+
+async fn failure(answer: impl Fn(&str) -> Reply + Send + Sync + 'static) -> KubeFailure {
+    match read(answer).await.0.map(|snapshot| snapshot.pods.len()) {
+        Err(Error::Kubernetes(KubeError::Request { failure, .. })) => failure,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_healthy_server_is_read_by_its_own_clock() {
+    let (result, fake) = read(healthy).await;
+    let snapshot = result.unwrap();
+    assert_eq!((snapshot.pods.len(), snapshot.revision.as_str()), (1, "7"));
+    assert_eq!(snapshot.taken_at, "2026-05-01T12:00:00Z".parse().unwrap());
+    let skipped = Coverage::Skipped("ipamhandles.crd.projectcalico.org is not installed".into());
+    assert_eq!(snapshot.coverage[&Source::Handles], skipped);
+    assert_eq!(fake.count(PODS), 1);
+    let asked = fake.asked.lock().unwrap();
+    let place = |path: &str| asked.iter().position(|asked| asked.starts_with(path)).unwrap();
+    assert!(place(BLOCKS) < place(PODS), "{asked:?}");
+    assert!(asked.iter().all(|path| !path.contains("resourceVersion=0")), "{asked:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_kind_of_refusal_is_told_apart_and_not_tried_again() {
+    for (status, expected) in [
+        (401, KubeFailure::Unauthorized),
+        (403, KubeFailure::Forbidden("no".into())),
+        (429, KubeFailure::TooManyRequests),
+        (500, KubeFailure::Server { code: 500, message: "no".into() }),
+        (503, KubeFailure::Server { code: 503, message: "no".into() }),
+    ] {
+        for refused in [BLOCKS, PODS] {
+            let (result, fake) = read(move |path| {
+                let body = r#"{"kind":"Status","message":"no"}"#.to_owned();
+                if path.starts_with(refused) { Reply::Whole(status, body) } else { healthy(path) }
+            })
+            .await;
+            let Err(Error::Kubernetes(KubeError::Request { failure, what, .. })) = result else {
+                panic!("{status}")
+            };
+            assert_eq!((failure, refused.ends_with(&what)), (expected.clone(), true));
+            assert_eq!(fake.count(refused), 1);
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_answer_that_breaks_off_is_never_taken_for_a_whole_one() {
+    let whole = page("Pod", 1, "");
+    for len in [0, 30, whole.len() / 2, whole.len() - 1, whole.len()] {
+        let cut = whole[..len].to_owned();
+        let of_length = cut.clone();
+        let broken =
+            failure(move |path| if path.starts_with(PODS) { Reply::Cut(cut.clone()) } else { healthy(path) });
+        assert!(matches!(broken.await, KubeFailure::Broken(_)), "{len}");
+        if len < whole.len() {
+            let complete =
+                failure(move |path| if path.starts_with(PODS) { ok(&of_length) } else { healthy(path) });
+            assert!(matches!(complete.await, KubeFailure::Broken(_)), "{len}");
+        }
+    }
+    let html = failure(|path| if path.starts_with(PODS) { ok("<html>") } else { healthy(path) }).await;
+    assert!(matches!(html, KubeFailure::Broken(_) | KubeFailure::NotKubernetes(_)), "{html}");
+    let html = failure(|_| ok("<html>")).await;
+    assert!(matches!(html, KubeFailure::NotKubernetes(_)), "{html}");
+}
+
+/// A cluster whose server offers whole lists.
+fn recent(path: &str) -> Reply {
+    if path == "/version" { ok(r#"{"major":"1","minor":"33+"}"#) } else { healthy(path) }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_whole_list_that_breaks_off_is_read_in_pages() {
+    let (result, fake) = read(recent).await;
+    assert_eq!((result.unwrap().pods.len(), fake.count("/api/v1/pods?")), (1, 0));
+    let cut = || Reply::Cut(page("Pod", 1, ""));
+    let (result, fake) = read(move |path| if path == PODS { cut() } else { recent(path) }).await;
+    assert_eq!(
+        (result.unwrap().pods.len(), fake.count(PODS), fake.count("/api/v1/pods?limit=5000")),
+        (1, 2, 1)
+    );
+    let broken = failure(move |path| if path.starts_with(PODS) { cut() } else { recent(path) }).await;
+    assert!(matches!(broken, KubeFailure::Broken(_)), "{broken}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_stops_to_answer_is_given_up_in_time() {
+    let begun = page("Pod", 1, "")[..40].to_owned();
+    let stalled = failure(
+        move |path| if path.starts_with(PODS) { Reply::Stalled(begun.clone()) } else { healthy(path) },
+    );
+    assert_eq!(stalled.await, KubeFailure::TimedOut(SHORT.as_secs()));
+    let silent = failure(|path| if path.starts_with(BLOCKS) { Reply::Silent } else { healthy(path) });
+    assert_eq!(silent.await, KubeFailure::TimedOut(SHORT.as_secs()));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_list_whose_revision_is_compacted_begins_again() {
+    let gone = || Reply::Whole(410, r#"{"kind":"Status","reason":"Expired","message":"too old"}"#.into());
+    let refusals = AtomicUsize::new(0);
+    let (result, fake) = read(move |path| match path.split_once("continue=") {
+        _ if !path.starts_with(PODS) => healthy(path),
+        None => ok(&page("Pod", 1, "a/b")),
+        Some((_, "a%2Fb")) if refusals.fetch_add(1, Ordering::Relaxed) < 2 => gone(),
+        Some(_) => ok(&page("Pod", 2, "")),
+    })
+    .await;
+    let names: Vec<String> = result.unwrap().pods.iter().map(|pod| pod.value.name().to_string()).collect();
+    assert_eq!(names, ["x-1", "x-2"]);
+    assert_eq!(fake.count(PODS), 6);
+
+    let always = failure(move |path| match path.contains("continue=") {
+        true => gone(),
+        false if path.starts_with(PODS) => ok(&page("Pod", 1, "next")),
+        false => healthy(path),
+    });
+    assert_eq!(always.await, KubeFailure::Gone);
+    tokio::time::sleep(Duration::from_millis(1)).await;
+}

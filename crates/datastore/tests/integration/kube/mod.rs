@@ -1,0 +1,13 @@
+//! Real API servers, and servers that misbehave.
+
+mod access;
+mod added_to_etcd;
+mod fake;
+mod faults;
+mod order;
+mod paging;
+mod pods;
+mod read;
+mod schema;
+mod support;
+mod write;

@@ -1,0 +1,75 @@
+//! In which order lists are read: what uses addresses is as it was later than what records them.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use super::fake::Reply;
+use super::faults::{BLOCKS, PODS, healthy, ok, page, read};
+
+/// The server makes both lists at the same time: the first has begun, so that its revision is settled.
+#[tokio::test(flavor = "multi_thread")]
+async fn pods_are_asked_for_while_blocks_still_arrive() {
+    let asked = Arc::new(AtomicBool::new(false));
+    let (result, _) = read(move |path| {
+        if path.starts_with(BLOCKS) {
+            let body = r#"{"items":[],"metadata":{"resourceVersion":"7"}}"#;
+            return Reply::InParts(body[..9].to_owned(), body[9..].to_owned(), Arc::clone(&asked));
+        }
+        if path.starts_with(PODS) {
+            asked.store(true, Ordering::SeqCst);
+        }
+        healthy(path)
+    })
+    .await;
+    assert_eq!(result.unwrap().pods.len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pods_are_not_asked_for_before_blocks_begin_to_arrive() {
+    let begun = Arc::new(AtomicBool::new(false));
+    let early = Arc::new(AtomicBool::new(false));
+    let (has_begun, is_early) = (Arc::clone(&begun), Arc::clone(&early));
+    let (result, fake) = read(move |path| {
+        if path.starts_with(BLOCKS) {
+            std::thread::sleep(Duration::from_millis(400));
+            has_begun.store(true, Ordering::SeqCst);
+        } else if ["/api/v1/pods", "/api/v1/nodes", "/api/v1/services"].iter().any(|p| path.starts_with(p))
+            && !has_begun.load(Ordering::SeqCst)
+        {
+            is_early.store(true, Ordering::SeqCst);
+        }
+        healthy(path)
+    })
+    .await;
+    assert_eq!((result.unwrap().pods.len(), fake.count(PODS)), (1, 1));
+    assert!(begun.load(Ordering::SeqCst) && !early.load(Ordering::SeqCst));
+}
+
+/// Blocks that are read again may be newer than the pods: these are then read again, too.
+#[tokio::test(flavor = "multi_thread")]
+async fn pods_are_read_again_where_blocks_were() {
+    let gone = || Reply::Whole(410, r#"{"kind":"Status","reason":"Expired","message":"too old"}"#.into());
+    let (refusals, pods) = (AtomicUsize::new(0), Arc::new(AtomicUsize::new(0)));
+    let asked = Arc::clone(&pods);
+    let (result, fake) = read(move |path| {
+        if path.starts_with(PODS) {
+            return ok(&page("Pod", asked.fetch_add(1, Ordering::SeqCst), ""));
+        }
+        match path.starts_with(BLOCKS) {
+            true if path.contains("continue=") && refusals.fetch_add(1, Ordering::SeqCst) == 0 => {
+                // The pods have been asked for by now.
+                while asked.load(Ordering::SeqCst) == 0 {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+                gone()
+            }
+            true if path.contains("continue=") => ok(r#"{"items":[],"metadata":{"resourceVersion":"8"}}"#),
+            true => ok(r#"{"items":[],"metadata":{"resourceVersion":"7","continue":"next"}}"#),
+            false => healthy(path),
+        }
+    })
+    .await;
+    let names: Vec<String> = result.unwrap().pods.iter().map(|pod| pod.value.name().to_string()).collect();
+    assert_eq!((names, fake.count(PODS)), (vec!["x-1".to_owned()], 2));
+}

@@ -1,0 +1,48 @@
+//! Whether the installed schema keeps what cools down, on real API servers, in both API groups.
+
+use std::time::{Duration, Instant};
+
+use calipam_testkit::kube::Flavour;
+use calipam_testkit::servers::KubeApiserver;
+use serde_json::Value;
+
+use super::support::{open, server};
+
+/// How long the API server may take to publish a changed schema.
+const PUBLISHED: Duration = Duration::from_secs(60);
+
+/// Makes the definition of blocks that of Calico 3.32 and earlier.
+fn without_released_at(server: &KubeApiserver, flavour: Flavour) {
+    let path =
+        format!("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/ipamblocks.{}", flavour.group());
+    loop {
+        let response = server.request("GET", &path, "").unwrap();
+        let mut definition: Value = serde_json::from_str(&response.body).unwrap();
+        let schema = &mut definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
+        let attribute = &mut schema["properties"]["spec"]["properties"]["attributes"]["items"]["properties"];
+        assert!(attribute.as_object_mut().unwrap().remove("releasedAt").is_some());
+        match server.request("PUT", &path, &definition.to_string()).unwrap() {
+            // The server's own controllers write to the definition, too.
+            response if response.status == 409 => {}
+            response => return assert_eq!(response.status, 200, "{}", response.body),
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn cooldown_needs_a_field_of_the_schema() {
+    for flavour in [Flavour::Classic, Flavour::Native] {
+        let server = server(flavour);
+        let store = open(&server).await;
+        let becomes = async |wanted: bool| {
+            let begin = Instant::now();
+            while store.keeps_cooldown().await != wanted {
+                assert!(begin.elapsed() < PUBLISHED, "{flavour:?}: it is not {wanted}");
+                tokio::time::sleep(Duration::from_millis(200)).await;
+            }
+        };
+        becomes(true).await;
+        without_released_at(&server, flavour);
+        becomes(false).await;
+    }
+}

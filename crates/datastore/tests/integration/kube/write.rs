@@ -1,0 +1,234 @@
+//! Writing to real API servers, in both API groups.
+
+use std::collections::BTreeMap;
+
+use calipam_datastore::Datastore;
+use calipam_datastore::settings::{LocalFiles, Overrides, Settings};
+use calipam_datastore::write::{
+    Batch, Change, Consent, Content, Expect, Object, Question, Stored, Swap, Writer,
+};
+use calipam_model::affinity::{Affinity, AffinityKey, AffinityState, AffinityType};
+use calipam_model::block::Block;
+use calipam_model::handle::Handle;
+use calipam_model::key::Key;
+use calipam_model::snapshot::Revision;
+use calipam_testkit::kube::{Flavour, create};
+use calipam_testkit::servers::{Etcd, KubeApiserver};
+use serde_json::{Value, json};
+
+use super::support::{open, pod, seed, server};
+use crate::support::observe;
+
+const HANDLE: &str = "k8s-pod-network.ABC";
+
+fn writer(store: &Datastore) -> Writer {
+    let question = Question {
+        cluster: "0f0e1d2c".into(),
+        location: "a test".into(),
+        addresses: 1,
+        blocks: 1,
+        handles: 1,
+        others: 1,
+    };
+    store.writer(Consent::from_option(question, true).unwrap()).unwrap()
+}
+
+fn block_key() -> Key {
+    Key::Block("10.0.0.0/30".parse().unwrap())
+}
+
+fn affinity_key(node: &str) -> AffinityKey {
+    AffinityKey { kind: AffinityType::Host, node: node.into(), cidr: "10.0.0.4/30".parse().unwrap() }
+}
+
+async fn read(writer: &Writer, key: &Key) -> Option<Stored> {
+    writer.read(std::slice::from_ref(key)).await.unwrap().pop().unwrap()
+}
+
+async fn commit(writer: &Writer, change: Change, evidence: Vec<(Key, Expect)>) -> Swap {
+    writer.commit(&Batch { changes: vec![change], evidence }).await.unwrap()
+}
+
+fn is_done(swap: &Swap) -> bool {
+    matches!(swap, Swap::Done(_))
+}
+
+fn get(server: &KubeApiserver, path: &str) -> Value {
+    let response = server.request("GET", path, "").unwrap();
+    serde_json::from_str(&response.body).unwrap()
+}
+
+async fn both(test: impl AsyncFn(Flavour, &KubeApiserver, &Datastore, &Writer)) {
+    for flavour in [Flavour::Classic, Flavour::Native] {
+        let server = server(flavour);
+        seed(&server, flavour);
+        let store = open(&server).await;
+        test(flavour, &server, &store, &writer(&store)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn blocks_are_updated_against_the_version_that_was_read() {
+    both(async |flavour, server, _, writer| {
+        let path = format!("{}/10-0-0-0-30", flavour.path("ipamblocks"));
+        let mut foreign = get(server, &path);
+        foreign["metadata"]["labels"] = json!({"team": "net"});
+        assert_eq!(server.request("PUT", &path, &foreign.to_string()).unwrap().status, 200);
+        let stored = read(writer, &block_key()).await.unwrap();
+        let Content::Block(content) = &stored.content else { panic!("{stored:?}") };
+        let mut block = content.sound().unwrap().clone();
+        block.update(|edit| edit.release(&[1]));
+        let object = Object::Block(Box::new(block.clone()));
+        let update = Change::update(block_key(), stored.revision.clone(), &object);
+        assert!(is_done(&commit(writer, update.clone(), Vec::new()).await), "{flavour:?}");
+        let now = get(server, &path);
+        let mut expected = foreign["spec"].clone();
+        expected["allocations"] = json!([0, null, null, null]);
+        expected["unallocated"] = json!([3, 2, 1]);
+        expected["attributes"].as_array_mut().unwrap().truncate(1);
+        expected["sequenceNumber"] = 1777630272123456793u64.into();
+        expected["sequenceNumberForAllocation"].as_object_mut().unwrap().remove("1");
+        assert_eq!(now["spec"], expected);
+        assert_eq!(now["metadata"]["labels"], json!({"team": "net"}));
+        // What was written reads back as the same value, and the old version is no longer there.
+        let again = read(writer, &block_key()).await.unwrap();
+        assert_eq!(again.raw, object.encode());
+        assert_eq!(commit(writer, update, Vec::new()).await, Swap::Lost);
+        assert_eq!(get(server, &path), now);
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn objects_are_created_as_calico_writes_them() {
+    both(async |flavour, server, store, writer| {
+        let cidr = "10.0.0.4/30".parse().unwrap();
+        let now = "2026-05-01T10:00:00Z".parse().unwrap();
+        let block = Object::Block(Box::new(Block::new(cidr, None, now).unwrap()));
+        let affinity = Affinity::new(affinity_key("node-1"), AffinityState::Pending);
+        let mut handle = Handle::new("Net.XYZ");
+        handle.set_count(cidr, 2);
+        for (key, object) in [
+            (Key::Block(cidr), block),
+            (Key::Affinity(affinity_key("node-1")), Object::Affinity(affinity)),
+            (Key::Handle("Net.XYZ".into()), Object::Handle(handle)),
+        ] {
+            let create = Change::create(key.clone(), &object);
+            assert!(is_done(&commit(writer, create.clone(), Vec::new()).await), "{key}");
+            assert_eq!(read(writer, &key).await.unwrap().raw, object.encode(), "{key}");
+            assert_eq!(commit(writer, create, Vec::new()).await, Swap::Lost, "{key}");
+        }
+        let affinity = get(server, &format!("{}/node-1-10-0-0-4-30", flavour.path("blockaffinities")));
+        assert_eq!(affinity["metadata"]["labels"]["projectcalico.org/ip-version"], "4");
+        assert_eq!(affinity["metadata"]["labels"].as_object().unwrap().len(), 3);
+        let expected = if flavour == Flavour::Classic { json!("false") } else { json!(false) };
+        assert_eq!(affinity["spec"]["deleted"], expected);
+        let snapshot = observe(store).await.unwrap();
+        assert_eq!((snapshot.blocks.len(), snapshot.handles.len(), snapshot.affinities.len()), (2, 3, 2));
+        assert!(snapshot.defects.is_empty(), "{:?}", snapshot.defects);
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn deletion_compares_and_leaves_nothing() {
+    both(async |flavour, server, store, writer| {
+        let key = Key::Handle(HANDLE.into());
+        let stored = read(writer, &key).await.unwrap();
+        // Another version, and another object of the same name.
+        let Revision::Kubernetes(version) = stored.revision.clone() else { panic!() };
+        let mut other = version.clone();
+        other.uid = "00000000-0000-0000-0000-000000000000".into();
+        let stale = Change::delete(key.clone(), Revision::Kubernetes(other));
+        assert_eq!(commit(writer, stale, Vec::new()).await, Swap::Lost);
+        let path = format!("{}/{}", flavour.path("ipamhandles"), HANDLE.to_lowercase());
+        assert_eq!(get(server, &path)["spec"]["deleted"], json!(false));
+        let delete = Change::delete(key.clone(), stored.revision);
+        assert_eq!(commit(writer, delete.clone(), Vec::new()).await, Swap::Done(vec![None]));
+        assert!(read(writer, &key).await.is_none());
+        assert_eq!(commit(writer, delete, Vec::new()).await, Swap::Lost);
+        // One that others have marked and not deleted is finished.
+        let key = Key::Handle("ipip-tunnel-addr-node-1".into());
+        let path = format!("{}/ipip-tunnel-addr-node-1", flavour.path("ipamhandles"));
+        let mut marked = get(server, &path);
+        marked["spec"]["deleted"] = true.into();
+        assert_eq!(server.request("PUT", &path, &marked.to_string()).unwrap().status, 200);
+        let stored = read(writer, &key).await.unwrap();
+        assert!(stored.is_deleted());
+        let delete = Change::delete(key, stored.revision);
+        assert_eq!(commit(writer, delete, Vec::new()).await, Swap::Done(vec![None]));
+        let snapshot = observe(store).await.unwrap();
+        let affinity = snapshot.affinities[0].clone();
+        let delete = Change::delete(Key::Affinity(affinity.value.key), affinity.revision);
+        assert_eq!(commit(writer, delete, Vec::new()).await, Swap::Done(vec![None]));
+        let snapshot = observe(store).await.unwrap();
+        assert_eq!((snapshot.handles.len(), snapshot.affinities.len(), snapshot.blocks.len()), (0, 0, 1));
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn evidence_and_strangers_stop_a_write() {
+    both(async |_, _, _, writer| {
+        let key = Key::Handle(HANDLE.into());
+        let stored = read(writer, &key).await.unwrap();
+        let delete = Change::delete(key.clone(), stored.revision.clone());
+        let pod = Key::Pod { namespace: "default".into(), name: "web-0".into() };
+        let node = Key::Node("node-1".into());
+        for evidence in [
+            (pod.clone(), Expect::Absent),
+            (node.clone(), Expect::At(stored.revision.clone())),
+            (Key::Node("gone".into()), Expect::At(stored.revision.clone())),
+        ] {
+            assert_eq!(
+                commit(writer, delete.clone(), vec![evidence.clone()]).await,
+                Swap::Lost,
+                "{evidence:?}"
+            );
+        }
+        // A handle whose ID differs in case only has the same name, and is not the one that was meant.
+        let twin = read(writer, &Key::Handle(HANDLE.to_lowercase())).await.unwrap();
+        assert!(matches!(twin.content, Content::Unreadable(_)), "{twin:?}");
+        let evidence = [&pod, &node].map(|key| async move {
+            let version = read(writer, key).await.unwrap().revision;
+            (key.clone(), Expect::At(version))
+        });
+        let [pod, node] = evidence;
+        let evidence = vec![pod.await, node.await, (Key::Node("gone".into()), Expect::Absent)];
+        assert!(is_done(&commit(writer, delete, evidence).await));
+        let two = Batch {
+            changes: vec![Change::delete(key.clone(), stored.revision.clone()); 2],
+            evidence: Vec::new(),
+        };
+        assert!(writer.commit(&two).await.is_err());
+    })
+    .await;
+}
+
+/// Evidence that lies in Kubernetes counts for writes to etcd, too.
+#[tokio::test(flavor = "multi_thread")]
+async fn pods_beside_etcd_are_evidence() {
+    let (etcd, server) = (Etcd::start().unwrap(), KubeApiserver::start().unwrap());
+    create(&server, "/api/v1/namespaces/default/pods", &[pod("web-0", "node-1")]).unwrap();
+    let overrides = Overrides {
+        etcd_endpoints: Some(etcd.endpoint()),
+        kubeconfig: Some(server.kubeconfig().display().to_string()),
+        ..Overrides::default()
+    };
+    let settings = Settings::resolve(&overrides, &BTreeMap::new(), &LocalFiles).unwrap();
+    let writer = writer(&Datastore::open(&settings).await.unwrap());
+    let (key, there) =
+        (Key::Handle("new".into()), Key::Pod { namespace: "default".into(), name: "web-0".into() });
+    let gone = Key::Pod { namespace: "default".into(), name: "web-1".into() };
+    let create = Change::create(key.clone(), &Object::Handle(Handle::new("new")));
+    let stored = writer.read(&[gone.clone(), key.clone(), there.clone()]).await.unwrap();
+    assert!(stored[0].is_none() && stored[1].is_none());
+    let version = stored[2].clone().unwrap().revision;
+    for evidence in [(there.clone(), Expect::Absent), (gone.clone(), Expect::At(version.clone()))] {
+        assert_eq!(commit(&writer, create.clone(), vec![evidence]).await, Swap::Lost);
+        assert!(read(&writer, &key).await.is_none());
+    }
+    let evidence = vec![(there, Expect::At(version)), (gone, Expect::Absent)];
+    assert!(is_done(&commit(&writer, create, evidence).await));
+    assert!(matches!(read(&writer, &key).await.unwrap().revision, Revision::Etcd(_)));
+}

@@ -1,0 +1,7 @@
+//! The datastore against real servers, and against servers that misbehave. `calipam-testkit` starts them and says what to
+//! do where one is missing.
+
+mod etcd;
+mod generated;
+mod kube;
+mod support;

@@ -1,0 +1,49 @@
+//! How the tests open and read a datastore.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use calipam_datastore::observe::ProgressFn;
+use calipam_datastore::settings::{LocalFiles, Overrides, Settings};
+use calipam_datastore::{Datastore, Result};
+use calipam_model::snapshot::Snapshot;
+
+/// Settings from command-line options and environment variables.
+pub fn resolve(overrides: &Overrides, environment: &[(&str, &str)]) -> Settings {
+    let environment: BTreeMap<_, _> =
+        environment.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+    Settings::resolve(overrides, &environment, &LocalFiles).unwrap()
+}
+
+pub async fn open(overrides: Overrides) -> Datastore {
+    Datastore::open(&resolve(&overrides, &[])).await.unwrap()
+}
+
+/// Opens an etcd without TLS and users.
+pub async fn open_etcd(endpoint: &str) -> Datastore {
+    open(Overrides { etcd_endpoints: Some(endpoint.to_owned()), ..Overrides::default() }).await
+}
+
+/// Opens a Kubernetes datastore, or an etcd whose pods are read from Kubernetes.
+pub async fn open_kubernetes(kubeconfig: &Path, etcd_endpoints: Option<String>) -> Datastore {
+    let kind = if etcd_endpoints.is_some() { "etcd" } else { "kubernetes" };
+    let kubeconfig = Some(kubeconfig.display().to_string());
+    open(Overrides { datastore: Some(kind.into()), kubeconfig, etcd_endpoints, ..Overrides::default() }).await
+}
+
+/// Opens a file of data; fails where it is none.
+pub async fn open_file(path: &Path) -> Result<Datastore> {
+    let overrides = Overrides { datastore: Some(path.display().to_string()), ..Overrides::default() };
+    Datastore::open(&resolve(&overrides, &[])).await
+}
+
+/// Reads everything.
+pub async fn observe(store: &Datastore) -> Result<Snapshot> {
+    store.observe(&quiet()).await
+}
+
+/// Ignores progress.
+pub fn quiet() -> ProgressFn {
+    Arc::new(|_| {})
+}

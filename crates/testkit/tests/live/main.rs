@@ -1,6 +1,0 @@
-//! Generated clusters in a real etcd or behind a real API server, read by calipam.
-
-mod churn;
-mod kubernetes;
-mod reader;
-mod ways;
