@@ -7,6 +7,8 @@ use calipam_datastore::Error;
 use calipam_repair::RepairError;
 use calipam_repair::journal::JournalError;
 
+use crate::hints;
+
 /// What a command came to, where nothing failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
@@ -87,7 +89,7 @@ impl Failure {
             Self::Usage { hint, .. } | Self::NotFound { hint, .. } | Self::Refused { hint, .. } => {
                 hint.clone()
             }
-            Self::Datastore(error) => error.hint(),
+            Self::Datastore(error) => hints::datastore::hint(error),
             Self::Repair(error) => error.hint(),
             _ => None,
         }

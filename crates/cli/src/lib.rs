@@ -8,6 +8,7 @@ mod args;
 mod commands;
 mod connect;
 mod exit;
+mod hints;
 mod output;
 mod progress;
 mod render;

@@ -5,7 +5,6 @@
 //!
 //! "Facts" in the documentation of this crate means `docs/calico-ipam.md` of the project.
 
-mod cause;
 pub mod error;
 mod etcd;
 pub mod etcd_snapshot;
@@ -19,8 +18,8 @@ pub mod settings;
 mod store;
 pub mod write;
 
-pub use self::error::{Error, Failure, FileError, Result, SettingsError};
+pub use self::error::{Cause, Error, Failure, FileError, Permission, Result, Server, SettingsError, Tried};
 pub use self::etcd::EtcdClient;
-pub use self::kube::{KubeClient, KubeError, KubeFailure, Permission};
+pub use self::kube::KubeClient;
 pub use self::secret::{Secret, redact_url};
 pub use self::store::Datastore;

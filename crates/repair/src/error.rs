@@ -50,7 +50,8 @@ impl RepairError {
     /// What to do next, where there is something to say.
     pub fn hint(&self) -> Option<String> {
         match self {
-            Self::Datastore(error) => error.hint(),
+            // The program writes the hints for errors of the datastore.
+            Self::Datastore(_) => None,
             Self::Journal(error) => Some(error.hint().to_owned()),
             Self::OtherCluster { .. } => Some(
                 "connect to the cluster that it was made for; `calipam show --configuration` prints the GUID"

@@ -50,29 +50,3 @@ pub enum FileError {
     #[error("the etcd snapshot is damaged: {0}")]
     SnapshotDamaged(String),
 }
-
-impl FileError {
-    /// What to do next, where there is something to say.
-    pub fn hint(&self) -> Option<String> {
-        let text = match self {
-            Self::Empty | Self::UnknownKind(_) => {
-                "`--datastore` reads what `calipam export FILE`, `etcdctl snapshot save FILE` and \
-                 `kubectl get … -o json` write"
-            }
-            Self::Objects(_) | Self::NoObjects => {
-                "write it again: `kubectl get ipamblocks,ipamhandles,blockaffinities,ipamconfigs,ippools,\
-                 ipreservations,clusterinformations,kubecontrollersconfigurations,nodes,pods,services -A -o json`"
-            }
-            Self::ExportVersion(_) => "use the calipam that wrote it, or a later one",
-            Self::ExportLine { .. } | Self::ExportCut { .. } | Self::Unpack(_) => {
-                "write it again by `calipam export FILE`, or copy it again"
-            }
-            Self::SnapshotCut(_) | Self::SnapshotChecksum | Self::SnapshotDamaged(_) => {
-                "take it again by `etcdctl snapshot save FILE`; a copy of the file `member/snap/db` of an etcd that \
-                 runs is not consistent"
-            }
-            Self::Io(_) => return None,
-        };
-        Some(text.to_owned())
-    }
-}

@@ -87,39 +87,3 @@ pub enum SettingsError {
     #[error("no data file or datastore {0:?}: it is neither `etcd`, nor `kubernetes`, nor a file")]
     NoSuchDatastore(String),
 }
-
-impl SettingsError {
-    /// What to do next, where there is something to say.
-    pub fn hint(&self) -> Option<String> {
-        let text = match self {
-            Self::Unreadable { .. } => "give another file by `--config`, or none to use the environment",
-            Self::BadFile { .. } => {
-                "the file is that of calicoctl: apiVersion projectcalico.org/v3, kind CalicoAPIConfig, spec"
-            }
-            Self::UnknownField { similar: Some(similar), .. } => {
-                return Some(format!("did you mean `{similar}`?"));
-            }
-            Self::UnknownField { similar: None, .. } => "fields are those of calicoctl's configuration file",
-            Self::BadVariable { .. } => "unset it, or set it as calicoctl reads it",
-            Self::UnknownDatastore(_) => "DATASTORE_TYPE (field datastoreType) is `etcdv3` or `kubernetes`",
-            Self::NoEndpoints => {
-                "set them by `--etcd-endpoints`, ETCD_ENDPOINTS or the field etcdEndpoints of the settings file"
-            }
-            Self::BadEndpoint { .. } => "an endpoint looks like https://10.0.0.5:2379",
-            Self::EndpointsAndSrv => "keep one of ETCD_ENDPOINTS and ETCD_DISCOVERY_SRV",
-            Self::SrvUnsupported(domain) => {
-                return Some(format!(
-                    "`dig +short SRV _etcd-client-ssl._tcp.{domain}` (or _etcd-client._tcp) lists the endpoints; \
-                     give them by `--etcd-endpoints`"
-                ));
-            }
-            Self::MixedTls => {
-                "keep either etcdCACert, etcdCert and etcdKey, or etcdCACertFile, etcdCertFile and etcdKeyFile"
-            }
-            Self::HalfKeyPair(_) => "set both ETCD_CERT_FILE and ETCD_KEY_FILE, or none of them",
-            Self::UnreadablePem { .. } | Self::BadPem { .. } => "certificates and keys are PEM files",
-            Self::NoSuchDatastore(_) => "`--datastore` takes `etcd`, `kubernetes` or the path of a file",
-        };
-        Some(text.to_owned())
-    }
-}

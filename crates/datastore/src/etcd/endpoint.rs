@@ -5,8 +5,7 @@ use std::time::Duration;
 use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity};
 
 use super::{classify, handshake};
-use crate::cause::innermost;
-use crate::error::{Failure, SettingsError};
+use crate::error::{Cause, Failure, SettingsError, innermost};
 use crate::secret::redact_url;
 use crate::settings::{EtcdSettings, TlsSettings};
 
@@ -60,9 +59,8 @@ async fn connect(
     tls: Option<ClientTlsConfig>,
     settings: &EtcdSettings,
 ) -> Result<Channel, Failure> {
-    let seconds = settings.connect_timeout.as_secs();
-    let certificate = settings.tls.identity.is_some();
-    let failed = |e: tonic::transport::Error| classify::connecting(&e, seconds, certificate);
+    let attempt = settings.attempt(settings.connect_timeout);
+    let failed = |error: tonic::transport::Error| classify::connecting(&error, attempt);
     let mut endpoint = Endpoint::from_shared(url.to_owned())
         .map_err(failed)?
         .connect_timeout(settings.connect_timeout)
@@ -73,11 +71,11 @@ async fn connect(
         .initial_stream_window_size(STREAM_WINDOW)
         .initial_connection_window_size(CONNECTION_WINDOW);
     if let Some(tls) = tls {
-        endpoint = endpoint.tls_config(tls).map_err(|e| Failure::Tls(innermost(&e)))?;
+        endpoint = endpoint.tls_config(tls).map_err(|e| Cause::Tls(innermost(&e)))?;
     }
     match tokio::time::timeout(settings.connect_timeout, endpoint.connect()).await {
         Ok(result) => result.map_err(failed),
-        Err(_) => Err(Failure::TimedOut(seconds)),
+        Err(_) => Err(Cause::TimedOut(attempt.timeout).into()),
     }
 }
 
@@ -96,7 +94,10 @@ fn tls_config(tls: &TlsSettings) -> ClientTlsConfig {
 
 /// Looks whether a connection that broke did so because one side spoke TLS and the other did not.
 pub(super) async fn explain(url: &str, settings: &EtcdSettings, failure: Failure) -> Failure {
-    if !matches!(failure, Failure::Broken(_) | Failure::NotEtcd(_) | Failure::TimedOut(_) | Failure::Tls(_)) {
+    if !matches!(
+        failure,
+        Failure::NotEtcd(_) | Failure::Connection(Cause::Broken(_) | Cause::TimedOut(_) | Cause::Tls(_))
+    ) {
         return failure;
     }
     let mut quick = settings.clone();
@@ -106,29 +107,29 @@ pub(super) async fn explain(url: &str, settings: &EtcdSettings, failure: Failure
             // Trusting nobody, a handshake with a TLS server ends at its certificate.
             let tls = ClientTlsConfig::new();
             match connect(&format!("https://{host}"), Some(tls), &quick).await {
-                Err(
-                    Failure::CertificateNotTrusted
-                    | Failure::CertificateExpired
-                    | Failure::CertificateWrongName
-                    | Failure::CertificateBad(_)
-                    | Failure::ClientCertificateRequired,
-                )
-                | Ok(_) => Failure::ServerWantsTls,
+                Err(Failure::Connection(
+                    Cause::CertificateNotTrusted
+                    | Cause::CertificateExpired
+                    | Cause::CertificateWrongName
+                    | Cause::CertificateBad(_)
+                    | Cause::ClientCertificateRequired,
+                ))
+                | Ok(_) => Cause::ServerWantsTls.into(),
                 Err(_) => failure,
             }
         }
         Some((_, host)) => match connect(&format!("http://{host}"), None, &quick).await {
             Ok(channel) if super::probe_plain(&channel, quick.connect_timeout).await => {
-                Failure::ServerIsPlain
+                Cause::ServerIsPlain.into()
             }
-            _ => stated_reason(host, &quick).await.unwrap_or(failure),
+            _ => stated_reason(host, &quick).await.map_or(failure, Failure::Connection),
         },
         None => failure,
     }
 }
 
 /// What a server says before it hangs up, where it can be learnt.
-async fn stated_reason(authority: &str, settings: &EtcdSettings) -> Option<Failure> {
+async fn stated_reason(authority: &str, settings: &EtcdSettings) -> Option<Cause> {
     let (authority, tls, limit) = (authority.to_owned(), settings.tls.clone(), settings.connect_timeout);
     tokio::task::spawn_blocking(move || handshake::reason(&authority, &tls, limit)).await.ok()?
 }

@@ -11,13 +11,12 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 
-use super::classify;
-use crate::error::Failure;
+use crate::error::{Attempt, Cause};
 use crate::settings::TlsSettings;
 
-/// The failure that the server states, where it does. Only for servers whose CA certificate is given.
+/// The cause that the server states, where it does. Only for servers whose CA certificate is given.
 /// Blocks for up to `limit` for each step.
-pub(super) fn reason(authority: &str, tls: &TlsSettings, limit: Duration) -> Option<Failure> {
+pub(super) fn reason(authority: &str, tls: &TlsSettings, limit: Duration) -> Option<Cause> {
     let config = config(tls)?;
     let (host, _) = authority.rsplit_once(':')?;
     let name = ServerName::try_from(host.trim_matches(['[', ']']).to_owned()).ok()?;
@@ -29,7 +28,8 @@ pub(super) fn reason(authority: &str, tls: &TlsSettings, limit: Duration) -> Opt
     let mut stream = StreamOwned::new(connection, socket);
     let error = stream.read(&mut [0; 1]).err()?;
     let tls_error = error.get_ref()?.downcast_ref::<rustls::Error>()?;
-    Some(classify::tls(tls_error, tls.identity.is_some()))
+    let attempt = Attempt { timeout: limit.as_secs(), has_certificate: tls.identity.is_some() };
+    Some(attempt.tls(tls_error))
 }
 
 fn config(tls: &TlsSettings) -> Option<ClientConfig> {

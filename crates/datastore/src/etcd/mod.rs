@@ -24,7 +24,7 @@ use tonic::{Request, Status};
 
 use self::codec::RawCodec;
 use self::message::{Range, Reply, decode_transaction, encode_transaction};
-use crate::error::{Error, Failure, Result, Tried};
+use crate::error::{Cause, Error, Failure, Result, Server, Tried};
 use crate::secret::redact_url;
 use crate::settings::EtcdSettings;
 
@@ -102,7 +102,7 @@ impl EtcdClient {
             client.probe().await
         };
         let limit = settings.connect_timeout;
-        tokio::time::timeout(limit, ready).await.unwrap_or(Err(Failure::TimedOut(limit.as_secs())))?;
+        tokio::time::timeout(limit, ready).await.unwrap_or(Err(Cause::TimedOut(limit.as_secs()).into()))?;
         Ok(client)
     }
 
@@ -147,8 +147,14 @@ impl EtcdClient {
             .map_err(|failure| self.error(what, failure))
     }
 
-    fn error(&self, what: &str, failure: Failure) -> Error {
-        Error::Request { endpoint: redact_url(&self.endpoint), what: what.to_owned(), failure }
+    pub(crate) fn error(&self, what: &str, failure: Failure) -> Error {
+        let endpoint = redact_url(&self.endpoint);
+        Error::Request { server: Server::Etcd, endpoint, what: what.to_owned(), failure }
+    }
+
+    pub(crate) fn write_error(&self, what: &str, failure: Failure) -> Error {
+        let endpoint = redact_url(&self.endpoint);
+        Error::Write { server: Server::Etcd, endpoint, what: what.to_owned(), failure }
     }
 
     /// Gets a token where user and password are set.
@@ -199,13 +205,12 @@ impl EtcdClient {
         let sent = unary(channel, path, message, token);
         match tokio::time::timeout(self.settings.request_timeout, sent).await {
             Ok(result) => result.map_err(|status| self.classify(&status)),
-            Err(_) => Err(Failure::TimedOut(self.settings.request_timeout.as_secs())),
+            Err(_) => Err(Cause::TimedOut(self.settings.request_timeout.as_secs()).into()),
         }
     }
 
     fn classify(&self, status: &Status) -> Failure {
-        let seconds = self.settings.request_timeout.as_secs();
-        classify::status(status, seconds, self.settings.tls.identity.is_some())
+        classify::status(status, self.settings.attempt(self.settings.request_timeout))
     }
 }
 

@@ -4,9 +4,8 @@ use bytes::Bytes;
 
 use super::EtcdClient;
 use super::message::header_revision;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::protobuf::{Fields, put_bytes, put_message, put_number, put_varint};
-use crate::secret::redact_url;
 
 /// `Compare.target`: the revision of the last change of a key. A key that does not exist has 0.
 const TARGET_MOD: u64 = 2;
@@ -78,8 +77,7 @@ impl EtcdClient {
     /// Sends a transaction once. An error leaves open whether it took place: the connection may have
     /// broken behind it. `what` names it in errors.
     pub(crate) async fn swap(&self, transaction: Transaction, what: &str) -> Result<Swapped> {
-        let error =
-            |failure| Error::Write { endpoint: redact_url(self.endpoint()), what: what.to_owned(), failure };
+        let error = |failure| self.write_error(what, failure);
         let message = self.call("/etcdserverpb.KV/Txn", transaction.message.into()).await.map_err(error)?;
         decode(&message).ok_or_else(|| error(super::malformed()))
     }

@@ -7,13 +7,12 @@ use calipam_model::key::Key;
 use calipam_model::snapshot::{Coverage, Snapshot, Source};
 
 use super::client::KubeClient;
-use super::error::KubeError;
 use super::kinds;
 use super::list::Counter;
 use super::lists::lists;
 use super::narrow;
 use super::observe::{NO_MACHINES, require, skip};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::observe::{Lookup, Narrow, ProgressFn};
 
 /// Adds pods, services and machines to a snapshot of etcd. They are read after it, so that an address that is given out
@@ -91,7 +90,7 @@ fn same_cluster(client: &KubeClient, etcd: &Snapshot, kubernetes: &Snapshot) -> 
     let nodes = kubernetes.nodes.len();
     let known = kubernetes.nodes.iter().filter(|node| referred.contains(node.value.name.as_str())).count();
     if 2 * known < nodes {
-        return Err(KubeError::OtherCluster { server: client.server().to_owned(), nodes, known }.into());
+        return Err(Error::OtherCluster { endpoint: client.server().to_owned(), nodes, known });
     }
     Ok(())
 }

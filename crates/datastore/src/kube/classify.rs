@@ -1,4 +1,4 @@
-//! From what the HTTP client says to a [`KubeFailure`].
+//! What the errors of the HTTP client and the answers of the API server mean.
 
 use std::error::Error as StdError;
 
@@ -6,39 +6,17 @@ use http::StatusCode;
 use kube::client::AuthError;
 use serde::Deserialize;
 
-use super::error::KubeFailure;
-use crate::cause::{Cause, causes, innermost};
+use crate::error::{Attempt, Failure, innermost, sources};
 
 /// Longest message of a server that is shown.
 const MAX_MESSAGE: usize = 300;
 
-/// Why no answer came. `timeout` in seconds.
-pub(super) fn of_error(error: &(dyn StdError + 'static), timeout: u64) -> KubeFailure {
-    if let Some(login) = causes(error).find_map(|cause| cause.downcast_ref::<AuthError>()) {
-        return KubeFailure::Login(of_login(login));
+/// Why no answer came.
+pub(super) fn of_error(error: &(dyn StdError + 'static), attempt: Attempt) -> Failure {
+    if let Some(login) = sources(error).find_map(|source| source.downcast_ref::<AuthError>()) {
+        return Failure::Login(of_login(login));
     }
-    match Cause::of(error) {
-        Some(cause) => of_cause(cause, timeout),
-        None => KubeFailure::Broken(innermost(error)),
-    }
-}
-
-fn of_cause(cause: Cause, timeout: u64) -> KubeFailure {
-    match cause {
-        Cause::NameNotResolved => KubeFailure::NameNotResolved,
-        Cause::Refused => KubeFailure::Refused,
-        Cause::TimedOut => KubeFailure::TimedOut(timeout),
-        Cause::Network(text) => KubeFailure::Network(text),
-        Cause::Broken(text) => KubeFailure::Broken(text),
-        Cause::ServerIsPlain => KubeFailure::ServerIsPlain,
-        Cause::CertificateNotTrusted => KubeFailure::CertificateNotTrusted,
-        Cause::CertificateExpired => KubeFailure::CertificateExpired,
-        Cause::CertificateWrongName => KubeFailure::CertificateWrongName,
-        Cause::Alert(alert) => {
-            KubeFailure::Login(format!("the server answered the client certificate with the alert {alert:?}"))
-        }
-        Cause::CertificateBad(text) | Cause::Tls(text) => KubeFailure::Tls(text),
-    }
+    attempt.cause(error).map_or_else(|| Failure::broken(innermost(error)), Failure::Connection)
 }
 
 /// Why no credentials were got. What a plugin printed may hold secrets and is left out.
@@ -81,7 +59,7 @@ fn program_of(command: &str) -> String {
 }
 
 /// What an unsuccessful answer means.
-pub(super) fn of_status(status: StatusCode, body: &[u8]) -> KubeFailure {
+pub(super) fn of_status(status: StatusCode, body: &[u8]) -> Failure {
     #[derive(Deserialize)]
     struct Status {
         message: Option<String>,
@@ -89,14 +67,14 @@ pub(super) fn of_status(status: StatusCode, body: &[u8]) -> KubeFailure {
     let said = serde_json::from_slice::<Status>(body).ok().and_then(|status| status.message);
     let message = short(said.unwrap_or_else(|| String::from_utf8_lossy(body).trim().to_owned()));
     match status.as_u16() {
-        401 => KubeFailure::Unauthorized,
-        403 => KubeFailure::Forbidden(message),
-        404 => KubeFailure::NotFound,
-        409 => KubeFailure::Conflict(message),
-        410 => KubeFailure::Gone,
-        429 => KubeFailure::TooManyRequests,
-        code @ 500.. => KubeFailure::Server { code, message },
-        code => KubeFailure::NotKubernetes(format!("status {code}: {message}")),
+        401 => Failure::Unauthorized,
+        403 => Failure::PermissionDenied(message),
+        404 => Failure::NotFound,
+        409 => Failure::Conflict(message),
+        410 => Failure::Compacted,
+        429 => Failure::TooManyRequests,
+        code @ 500.. => Failure::Server { code, message },
+        code => Failure::NotKubernetes(format!("status {code}: {message}")),
     }
 }
 
@@ -121,12 +99,11 @@ mod tests {
         let status = br#"{"kind":"Status","message":"etcdserver: request timed out","code":500}"#;
         assert_eq!(
             of_status(StatusCode::INTERNAL_SERVER_ERROR, status),
-            KubeFailure::Server { code: 500, message: "etcdserver: request timed out".into() }
+            Failure::Server { code: 500, message: "etcdserver: request timed out".into() }
         );
-        assert_eq!(of_status(StatusCode::TOO_MANY_REQUESTS, b""), KubeFailure::TooManyRequests);
-        assert_eq!(of_status(StatusCode::GONE, b"{}"), KubeFailure::Gone);
-        let KubeFailure::NotKubernetes(text) = of_status(StatusCode::FOUND, "ü".repeat(999).as_bytes())
-        else {
+        assert_eq!(of_status(StatusCode::TOO_MANY_REQUESTS, b""), Failure::TooManyRequests);
+        assert_eq!(of_status(StatusCode::GONE, b"{}"), Failure::Compacted);
+        let Failure::NotKubernetes(text) = of_status(StatusCode::FOUND, "ü".repeat(999).as_bytes()) else {
             panic!("a redirect is not what an API server answers");
         };
         assert!(text.len() < 400, "{text}");

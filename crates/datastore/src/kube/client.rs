@@ -17,9 +17,8 @@ use tokio::time::timeout;
 use super::classify::{of_error, of_status};
 use super::connect;
 use super::discovery::Api;
-use super::error::{KubeError, KubeFailure};
 use super::items::Encoding;
-use crate::error::Result;
+use crate::error::{Attempt, Cause, Error, Failure, Result, Server};
 use crate::secret::redact_url;
 use crate::settings::KubernetesSettings;
 
@@ -57,6 +56,7 @@ pub struct KubeClient {
     client: kube::Client,
     server: String,
     timeout: Duration,
+    has_certificate: bool,
     requests: AtomicU64,
     api: Api,
     /// Set once all permissions for a whole read are known to be there.
@@ -79,6 +79,7 @@ pub(super) struct Answer {
     /// The server's clock.
     pub date: Option<Timestamp>,
     timeout: Duration,
+    attempt: Attempt,
 }
 
 impl KubeClient {
@@ -89,16 +90,18 @@ impl KubeClient {
     pub async fn connect(settings: &KubernetesSettings) -> Result<Arc<Self>> {
         let config = connect::config(settings).await?;
         let server = redact_url(&config.cluster_url.to_string()).trim_end_matches('/').to_owned();
+        let has_certificate = connect::has_certificate(&config);
         // Credential plugins run here, and block.
         let made = tokio::task::spawn_blocking(move || kube::Client::try_from(config)).await;
         let client = match made {
             Ok(client) => client.map_err(|error| connect::unusable(&server, &error))?,
-            Err(lost) => return Err(KubeFailure::Other(lost.to_string()).reading(&server, "credentials")),
+            Err(lost) => return Err(request_error(&server, "credentials", Failure::Other(lost.to_string()))),
         };
         let mut client = Self {
             client,
             server,
             timeout: settings.request_timeout(),
+            has_certificate,
             requests: AtomicU64::new(0),
             api: Api::default(),
             permitted: OnceCell::new(),
@@ -124,13 +127,13 @@ impl KubeClient {
     }
 
     /// Asks for a path; gives the answer as soon as it begins.
-    pub(super) async fn get(&self, path: &str, accept: Accept) -> std::result::Result<Answer, KubeFailure> {
+    pub(super) async fn get(&self, path: &str, accept: Accept) -> std::result::Result<Answer, Failure> {
         let request = Request::get(path).header(header::ACCEPT, accept.header());
         self.send(request.body(Body::empty())).await
     }
 
     /// Sends JSON to a path.
-    pub(super) async fn post(&self, path: &str, json: Vec<u8>) -> std::result::Result<Answer, KubeFailure> {
+    pub(super) async fn post(&self, path: &str, json: Vec<u8>) -> std::result::Result<Answer, Failure> {
         let request = Request::post(path)
             .header(header::ACCEPT, Accept::Json.header())
             .header(header::CONTENT_TYPE, "application/json");
@@ -138,7 +141,7 @@ impl KubeClient {
     }
 
     /// Replaces what lies at a path by JSON.
-    pub(super) async fn put(&self, path: &str, json: Vec<u8>) -> std::result::Result<Answer, KubeFailure> {
+    pub(super) async fn put(&self, path: &str, json: Vec<u8>) -> std::result::Result<Answer, Failure> {
         let request = Request::put(path)
             .header(header::ACCEPT, Accept::Json.header())
             .header(header::CONTENT_TYPE, "application/json");
@@ -146,7 +149,7 @@ impl KubeClient {
     }
 
     /// Deletes what lies at a path, under the conditions of the options in JSON.
-    pub(super) async fn delete(&self, path: &str, json: Vec<u8>) -> std::result::Result<Answer, KubeFailure> {
+    pub(super) async fn delete(&self, path: &str, json: Vec<u8>) -> std::result::Result<Answer, Failure> {
         let request = Request::delete(path)
             .header(header::ACCEPT, Accept::Json.header())
             .header(header::CONTENT_TYPE, "application/json");
@@ -166,24 +169,25 @@ impl KubeClient {
                 let bytes = answer.whole(MAX_WHOLE).await.map_err(|failure| self.error(what, failure))?;
                 Ok(Some((bytes, encoding)))
             }
-            Err(KubeFailure::NotFound) => Ok(None),
+            Err(Failure::NotFound) => Ok(None),
             Err(failure) => Err(self.error(what, failure)),
         }
     }
 
-    async fn send(&self, request: http::Result<Request<Body>>) -> std::result::Result<Answer, KubeFailure> {
-        let request = request.map_err(|error| KubeFailure::Other(error.to_string()))?;
+    async fn send(&self, request: http::Result<Request<Body>>) -> std::result::Result<Answer, Failure> {
+        let request = request.map_err(|error| Failure::Other(error.to_string()))?;
         self.requests.fetch_add(1, Ordering::Relaxed);
-        let seconds = self.timeout.as_secs();
+        let attempt = Attempt { timeout: self.timeout.as_secs(), has_certificate: self.has_certificate };
         let sent = timeout(self.timeout, self.client.send(request)).await;
         let response =
-            sent.map_err(|_| KubeFailure::TimedOut(seconds))?.map_err(|error| of_error(&error, seconds))?;
+            sent.map_err(|_| Cause::TimedOut(attempt.timeout))?.map_err(|error| of_error(&error, attempt))?;
         let (head, body) = response.into_parts();
         let answer = Answer {
             body,
             encoding: encoding(&head.headers),
             date: date(&head.headers),
             timeout: self.timeout,
+            attempt,
         };
         if head.status == StatusCode::OK || head.status == StatusCode::CREATED {
             return Ok(answer);
@@ -192,16 +196,18 @@ impl KubeClient {
         Err(of_status(head.status, &said))
     }
 
-    pub(super) fn error(&self, what: &str, failure: KubeFailure) -> crate::Error {
-        failure.reading(&self.server, what)
+    pub(super) fn error(&self, what: &str, failure: Failure) -> Error {
+        request_error(&self.server, what, failure)
+    }
+
+    pub(crate) fn write_error(&self, what: &str, failure: Failure) -> Error {
+        let endpoint = self.server.clone();
+        Error::Write { server: Server::Kubernetes, endpoint, what: what.to_owned(), failure }
     }
 }
 
-impl KubeFailure {
-    /// The error that names what was being read.
-    fn reading(self, server: &str, what: &str) -> crate::Error {
-        KubeError::Request { server: server.to_owned(), what: what.to_owned(), failure: self }.into()
-    }
+pub(super) fn request_error(server: &str, what: &str, failure: Failure) -> Error {
+    Error::Request { server: Server::Kubernetes, endpoint: server.to_owned(), what: what.to_owned(), failure }
 }
 
 impl Answer {
@@ -211,12 +217,13 @@ impl Answer {
     }
 
     /// The next piece of the body; `None` at its end.
-    pub async fn piece(&mut self) -> std::result::Result<Option<Bytes>, KubeFailure> {
-        let seconds = self.timeout.as_secs();
+    pub async fn piece(&mut self) -> std::result::Result<Option<Bytes>, Failure> {
         loop {
             let frame = timeout(self.timeout, self.body.frame()).await;
-            let Some(frame) = frame.map_err(|_| KubeFailure::TimedOut(seconds))? else { return Ok(None) };
-            match frame.map_err(|error| of_error(&error, seconds))?.into_data() {
+            let Some(frame) = frame.map_err(|_| Cause::TimedOut(self.attempt.timeout))? else {
+                return Ok(None);
+            };
+            match frame.map_err(|error| of_error(&error, self.attempt))?.into_data() {
                 Ok(piece) => return Ok(Some(piece)),
                 // Trailers say nothing that is needed.
                 Err(_) => continue,
@@ -225,18 +232,18 @@ impl Answer {
     }
 
     /// The whole body as JSON.
-    pub async fn json(self) -> std::result::Result<serde_json::Value, KubeFailure> {
+    pub async fn json(self) -> std::result::Result<serde_json::Value, Failure> {
         let whole = self.whole(MAX_WHOLE).await?;
-        serde_json::from_slice(&whole).map_err(|error| KubeFailure::Broken(error.to_string()))
+        serde_json::from_slice(&whole).map_err(|error| Failure::Incomplete(error.to_string()))
     }
 
     /// The whole body.
-    pub async fn whole(mut self, limit: usize) -> std::result::Result<Bytes, KubeFailure> {
+    pub async fn whole(mut self, limit: usize) -> std::result::Result<Bytes, Failure> {
         let mut whole = Vec::new();
         while let Some(piece) = self.piece().await? {
             whole.extend_from_slice(&piece);
             if whole.len() > limit {
-                return Err(KubeFailure::NotKubernetes(format!("its answer is longer than {limit} bytes")));
+                return Err(Failure::NotKubernetes(format!("its answer is longer than {limit} bytes")));
             }
         }
         Ok(whole.into())

@@ -11,8 +11,8 @@ use kube::client::AuthError;
 use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
 
 use super::classify::of_login;
-use super::error::{KubeError, KubeFailure};
-use crate::cause::innermost;
+use super::client::request_error;
+use crate::error::{Error, Failure, innermost};
 use crate::secret::redact_url;
 use crate::settings::KubernetesSettings;
 
@@ -23,7 +23,7 @@ const INLINE: &str = "the field kubeconfigInline of the settings";
 ///
 /// # Errors
 /// Where a file is missing or makes no sense.
-pub(super) async fn config(settings: &KubernetesSettings) -> Result<Config, KubeError> {
+pub(super) async fn config(settings: &KubernetesSettings) -> Result<Config, Error> {
     let mut config = base(settings).await?;
     apply(settings, &mut config)?;
     // What fails is said, not tried again behind the user's back.
@@ -35,7 +35,7 @@ pub(super) async fn config(settings: &KubernetesSettings) -> Result<Config, Kube
     Ok(config)
 }
 
-async fn base(settings: &KubernetesSettings) -> Result<Config, KubeError> {
+async fn base(settings: &KubernetesSettings) -> Result<Config, Error> {
     if !settings.kubeconfig_inline.is_empty() {
         let parsed = Kubeconfig::from_yaml(settings.kubeconfig_inline.reveal());
         return from_kubeconfig(parsed.map_err(|e| bad(INLINE, &e))?, settings, INLINE).await;
@@ -53,7 +53,7 @@ async fn base(settings: &KubernetesSettings) -> Result<Config, KubeError> {
     if !settings.api_endpoint.is_empty() {
         return Ok(Config::new(endpoint(&settings.api_endpoint)?));
     }
-    Config::incluster_env().map_err(|error| KubeError::Config {
+    Config::incluster_env().map_err(|error| Error::Kubeconfig {
         what: "Kubernetes".into(),
         reason: format!(
             "no kubeconfig is named, there is none at ~/.kube/config, and this is no pod of a cluster ({})",
@@ -63,7 +63,7 @@ async fn base(settings: &KubernetesSettings) -> Result<Config, KubeError> {
 }
 
 /// Several kubeconfigs count as one, the first that says something wins. Of a list, files may be missing.
-fn merged(paths: &[PathBuf], name: &str) -> Result<Kubeconfig, KubeError> {
+fn merged(paths: &[PathBuf], name: &str) -> Result<Kubeconfig, Error> {
     let mut merged: Option<Kubeconfig> = None;
     for path in paths.iter().filter(|path| paths.len() == 1 || path.exists()) {
         let one = Kubeconfig::read_from(path).map_err(|e| bad(name, &e))?;
@@ -72,21 +72,21 @@ fn merged(paths: &[PathBuf], name: &str) -> Result<Kubeconfig, KubeError> {
             Some(before) => before.merge(one).map_err(|e| bad(name, &e))?,
         });
     }
-    merged.ok_or_else(|| KubeError::Config { what: name.into(), reason: "there is no such file".into() })
+    merged.ok_or_else(|| Error::Kubeconfig { what: name.into(), reason: "there is no such file".into() })
 }
 
 async fn from_kubeconfig(
     kubeconfig: Kubeconfig,
     settings: &KubernetesSettings,
     name: &str,
-) -> Result<Config, KubeError> {
+) -> Result<Config, Error> {
     let context = Some(settings.context.clone()).filter(|context| !context.is_empty());
     let options = KubeConfigOptions { context, cluster: None, user: None };
     Config::from_custom_kubeconfig(kubeconfig, &options).await.map_err(|e| bad(name, &e))
 }
 
 /// Applies what is set beside a kubeconfig, or instead of one.
-fn apply(settings: &KubernetesSettings, config: &mut Config) -> Result<(), KubeError> {
+fn apply(settings: &KubernetesSettings, config: &mut Config) -> Result<(), Error> {
     if !settings.api_endpoint.is_empty() {
         config.cluster_url = endpoint(&settings.api_endpoint)?;
     }
@@ -113,8 +113,14 @@ fn apply(settings: &KubernetesSettings, config: &mut Config) -> Result<(), KubeE
     Ok(())
 }
 
-fn endpoint(text: &str) -> Result<Uri, KubeError> {
-    let wrong = |reason: &str| KubeError::Config {
+/// True where the client has, or gets from a plugin, a certificate to show.
+pub(super) fn has_certificate(config: &Config) -> bool {
+    let auth = &config.auth_info;
+    auth.client_certificate.is_some() || auth.client_certificate_data.is_some() || auth.exec.is_some()
+}
+
+fn endpoint(text: &str) -> Result<Uri, Error> {
+    let wrong = |reason: &str| Error::Kubeconfig {
         what: format!("the API endpoint {}", redact_url(text)),
         reason: reason.to_owned(),
     };
@@ -125,15 +131,15 @@ fn endpoint(text: &str) -> Result<Uri, KubeError> {
     }
 }
 
-fn read(path: &Path, what: &str) -> Result<Vec<u8>, KubeError> {
-    std::fs::read(path).map_err(|error| KubeError::Config {
+fn read(path: &Path, what: &str) -> Result<Vec<u8>, Error> {
+    std::fs::read(path).map_err(|error| Error::Kubeconfig {
         what: format!("{what} {}", path.display()),
         reason: error.to_string(),
     })
 }
 
 /// The certificates of a PEM file.
-fn certificates(path: &Path) -> Result<Vec<Vec<u8>>, KubeError> {
+fn certificates(path: &Path) -> Result<Vec<Vec<u8>>, Error> {
     use rustls::pki_types::CertificateDer;
     use rustls::pki_types::pem::PemObject;
 
@@ -142,7 +148,7 @@ fn certificates(path: &Path) -> Result<Vec<Vec<u8>>, KubeError> {
     let read: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&pem).collect();
     let found = read.unwrap_or_default();
     if found.is_empty() {
-        return Err(KubeError::Config {
+        return Err(Error::Kubeconfig {
             what: format!("{what} {}", path.display()),
             reason: "it holds no PEM block `CERTIFICATE-----`".into(),
         });
@@ -155,7 +161,7 @@ fn join(paths: &[PathBuf]) -> String {
 }
 
 /// What is wrong with a kubeconfig. Errors of its text show the text, which may hold secrets.
-fn bad(what: &str, error: &KubeconfigError) -> KubeError {
+fn bad(what: &str, error: &KubeconfigError) -> Error {
     let reason = match error {
         KubeconfigError::Parse(_) => "it is no YAML of a kubeconfig".into(),
         KubeconfigError::CurrentContextNotSet => "it has no current context, and none is named".into(),
@@ -166,12 +172,12 @@ fn bad(what: &str, error: &KubeconfigError) -> KubeError {
         KubeconfigError::ReadConfig(error, _) => error.to_string(),
         other => other.to_string(),
     };
-    KubeError::Config { what: what.into(), reason }
+    Error::Kubeconfig { what: what.into(), reason }
 }
 
 /// Why no client could be made of a configuration. What a credential plugin or an identity provider could not do is
 /// no fault of the configuration.
-pub(super) fn unusable(server: &str, error: &kube::Error) -> KubeError {
+pub(super) fn unusable(server: &str, error: &kube::Error) -> Error {
     let (what, reason) = match error {
         kube::Error::Auth(
             error @ (AuthError::MissingCommand
@@ -181,8 +187,8 @@ pub(super) fn unusable(server: &str, error: &kube::Error) -> KubeError {
             | AuthError::InvalidBasicAuth(_)),
         ) => ("the credentials", of_login(error)),
         kube::Error::Auth(error) => {
-            let failure = KubeFailure::Login(of_login(error));
-            return KubeError::Request { server: server.to_owned(), what: "anything".to_owned(), failure };
+            let failure = Failure::Login(of_login(error));
+            return request_error(server, "anything", failure);
         }
         kube::Error::ProxyProtocolUnsupported { .. } | kube::Error::ProxyProtocolDisabled { .. } => {
             ("the proxy", "its URL must begin with http:// or socks5://".into())
@@ -190,7 +196,7 @@ pub(super) fn unusable(server: &str, error: &kube::Error) -> KubeError {
         kube::Error::RustlsTls(error) => ("the certificates", innermost(error)),
         other => ("the kubeconfig", innermost(other)),
     };
-    KubeError::Config { what: what.into(), reason }
+    Error::Kubeconfig { what: what.into(), reason }
 }
 
 #[cfg(test)]

@@ -6,8 +6,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use super::client::{Accept, KubeClient};
-use super::error::KubeFailure;
-use crate::error::Result;
+use crate::error::{Failure, Result};
 
 const CLASSIC_GROUP: &str = "crd.projectcalico.org";
 const NATIVE_GROUP: &str = "projectcalico.org";
@@ -153,7 +152,7 @@ async fn read<T: DeserializeOwned>(client: &KubeClient, path: &str) -> Result<Op
     let what = "which kinds there are";
     let Some((body, _)) = client.get_whole(path, Accept::Json, what).await? else { return Ok(None) };
     let parsed = serde_json::from_slice(&body);
-    parsed.map(Some).map_err(|e| client.error(what, KubeFailure::NotKubernetes(e.to_string())))
+    parsed.map(Some).map_err(|e| client.error(what, Failure::NotKubernetes(e.to_string())))
 }
 
 #[cfg(test)]

@@ -4,8 +4,8 @@ use calipam_model::snapshot::Source;
 
 use super::client::Accept;
 use super::discovery::{Api, Flavour};
-use super::error::Permission;
 use super::object::{self, AddObject};
+use crate::error::Permission;
 
 /// A kind of objects.
 #[derive(Clone)]

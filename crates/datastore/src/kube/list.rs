@@ -9,10 +9,9 @@ use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 
 use super::client::{Answer, KubeClient};
-use super::error::KubeFailure;
 use super::items::{Encoding, ItemReader, ListMeta};
 use super::kinds::Kind;
-use crate::error::Result;
+use crate::error::{Cause, Failure, Result};
 use crate::observe::{Progress, ProgressFn};
 
 /// Items of one page. Pages of 500, as others ask for, take eight times as long for custom resources.
@@ -131,11 +130,15 @@ async fn list_from<T: Take>(
         match run.pages().await {
             Ok(()) => return Ok(run.listed),
             // A server or a proxy before it may not have the time for a long list.
-            Err(KubeFailure::Broken(_) | KubeFailure::Server { code: 504, .. }) if limit == 0 => {
+            Err(
+                Failure::Connection(Cause::Broken(_))
+                | Failure::Incomplete(_)
+                | Failure::Server { code: 504, .. },
+            ) if limit == 0 => {
                 tracing::info!("{}: the list broke off, reading it in pages", kind.plural);
                 limit = PAGE;
             }
-            Err(KubeFailure::Gone) if attempt < ATTEMPTS => {
+            Err(Failure::Compacted) if attempt < ATTEMPTS => {
                 tracing::info!("{}: the revision was compacted, reading again from the start", kind.plural);
                 attempt += 1;
             }
@@ -160,7 +163,7 @@ struct Run<'r, T> {
 }
 
 impl<T: Take> Run<'_, T> {
-    async fn pages(&mut self) -> std::result::Result<(), KubeFailure> {
+    async fn pages(&mut self) -> std::result::Result<(), Failure> {
         let mut answer = self.client.get(&self.path(""), self.kind.accept).await?;
         self.listed.date = answer.date;
         loop {
@@ -172,7 +175,7 @@ impl<T: Take> Run<'_, T> {
                 return Ok(());
             }
             answer = match ahead.join_next().await {
-                Some(joined) => joined.map_err(|lost| KubeFailure::Other(lost.to_string()))??,
+                Some(joined) => joined.map_err(|lost| Failure::Other(lost.to_string()))??,
                 None => self.client.get(&self.path(&meta.next), self.kind.accept).await?,
             };
         }
@@ -181,8 +184,8 @@ impl<T: Take> Run<'_, T> {
     async fn page(
         &mut self,
         mut answer: Answer,
-        ahead: &mut JoinSet<std::result::Result<Answer, KubeFailure>>,
-    ) -> std::result::Result<ListMeta, KubeFailure> {
+        ahead: &mut JoinSet<std::result::Result<Answer, Failure>>,
+    ) -> std::result::Result<ListMeta, Failure> {
         let encoding = answer.encoding();
         let mut reader = ItemReader::new(encoding);
         while let Some(piece) = answer.piece().await? {
@@ -196,7 +199,7 @@ impl<T: Take> Run<'_, T> {
                 taken.take(kind, item, encoding);
                 items += 1;
             });
-            fed.map_err(KubeFailure::NotKubernetes)?;
+            fed.map_err(Failure::NotKubernetes)?;
             if let Some(meta) = reader.meta()
                 && ahead.is_empty()
                 && !meta.next.is_empty()
@@ -209,7 +212,7 @@ impl<T: Take> Run<'_, T> {
             self.listed.items += items;
             self.counter.add(items);
         }
-        let meta = reader.finish().map_err(KubeFailure::Broken)?;
+        let meta = reader.finish().map_err(Failure::Incomplete)?;
         if !meta.next.is_empty() {
             self.expect(meta.remaining);
         }

@@ -7,10 +7,9 @@ use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 
 use super::client::KubeClient;
-use super::error::KubeFailure;
 use super::kinds::Kind;
 use super::list::{Counter, Listed, Take, list, list_and_tell};
-use crate::error::Result;
+use crate::error::{Failure, Result};
 
 /// Reads kinds at the same time; gives the lists in the order of the kinds.
 ///
@@ -92,7 +91,7 @@ impl<T: Take> Running<T> {
             match ended {
                 Ok((place, listed)) => lists[place] = listed?,
                 Err(lost) => {
-                    return Err(self.client.error("everything", KubeFailure::Other(lost.to_string())));
+                    return Err(self.client.error("everything", Failure::Other(lost.to_string())));
                 }
             }
         }

@@ -10,7 +10,6 @@ mod classify;
 mod client;
 mod connect;
 mod discovery;
-mod error;
 mod export;
 mod file;
 mod items;
@@ -28,7 +27,6 @@ pub(crate) use self::beside::{
     add as add_beside, is_of_kubernetes, lookup as lookup_beside, reread as reread_beside,
 };
 pub use self::client::KubeClient;
-pub use self::error::{KubeError, KubeFailure, Permission};
 pub(crate) use self::export::export;
 pub(crate) use self::file::{
     add_exported, files_of, is_exported, looks_like_objects, read as read_objects, read_entries, sources,
@@ -39,7 +37,7 @@ pub(crate) use self::schema::keeps_cooldown;
 
 use std::sync::Arc;
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::settings::KubernetesSettings;
 
 /// Connects to the Kubernetes datastore that the settings name.
@@ -48,7 +46,7 @@ use crate::settings::KubernetesSettings;
 /// Where they make no sense or say that Calico IPAM is not in use, or the server does not answer as it should.
 pub(crate) async fn open(settings: &KubernetesSettings) -> Result<Arc<KubeClient>> {
     if settings.use_pod_cidr {
-        return Err(KubeError::HostLocal.into());
+        return Err(Error::HostLocal);
     }
     KubeClient::connect(settings).await
 }

@@ -14,13 +14,12 @@ use jiff::Timestamp;
 use tokio::task::JoinSet;
 
 use super::client::KubeClient;
-use super::error::{KubeError, KubeFailure};
 use super::items::{Encoding, protobuf};
 use super::kinds::{self, Kind};
 use super::list::{Counter, Listed, list};
 use super::object::names::{affinity_name, block_name, handle_name};
 use super::observe::{NO_ENDPOINTS, NO_MACHINES, skip};
-use crate::error::Result;
+use crate::error::{Error, Failure, Result};
 use crate::observe::{Lookup, Narrow, ProgressFn, records_of};
 
 /// Requests that are under way at the same time.
@@ -46,7 +45,7 @@ pub(crate) async fn reread(client: &Arc<KubeClient>, keys: &BTreeSet<Key>) -> Re
 pub(crate) async fn lookup(client: &Arc<KubeClient>, lookup: &Lookup) -> Result<Narrow> {
     let before = client.request_count();
     if client.api().is_empty() {
-        return Err(KubeError::NoCalico { server: client.server().to_owned() }.into());
+        return Err(Error::NoCalicoKinds { endpoint: client.server().to_owned() });
     }
     let mut snapshot = start(client);
     let first = match lookup {
@@ -201,8 +200,8 @@ async fn fetch(
     }
 }
 
-fn lost_task(client: &KubeClient, lost: &tokio::task::JoinError) -> crate::Error {
-    client.error("some objects", KubeFailure::Other(lost.to_string()))
+fn lost_task(client: &KubeClient, lost: &tokio::task::JoinError) -> Error {
+    client.error("some objects", Failure::Other(lost.to_string()))
 }
 
 /// Reads one object; nothing where it is gone.
@@ -214,7 +213,7 @@ async fn one(client: &KubeClient, kind: &Kind, path: &str) -> Result<Snapshot> {
             Encoding::Protobuf => protobuf::object(&body),
         };
         let malformed =
-            || client.error(kind.plural, KubeFailure::Broken("the object is not complete".into()));
+            || client.error(kind.plural, Failure::Incomplete("the object is not complete".into()));
         (kind.add)(&mut snapshot, object.ok_or_else(malformed)?, encoding);
     }
     Ok(snapshot)

@@ -6,12 +6,11 @@ use calipam_model::snapshot::{Coverage, DatastoreKind, Snapshot, Source};
 use jiff::Timestamp;
 
 use super::client::KubeClient;
-use super::error::{KubeError, Permission};
 use super::kinds::{self, Kind};
 use super::list::Counter;
 use super::lists::lists_in_order;
 use super::permission;
-use crate::error::Result;
+use crate::error::{Error, Permission, Result};
 use crate::observe::ProgressFn;
 
 /// Why there are no workload endpoints.
@@ -36,7 +35,7 @@ pub(super) struct Plan {
 pub(super) async fn plan(client: &Arc<KubeClient>) -> Result<Plan> {
     let api = client.api();
     if api.is_empty() {
-        return Err(KubeError::NoCalico { server: client.server().to_owned() }.into());
+        return Err(Error::NoCalicoKinds { endpoint: client.server().to_owned() });
     }
     let mut second = vec![kinds::nodes(), kinds::services(), kinds::pods()];
     second.extend(kinds::machines(api));

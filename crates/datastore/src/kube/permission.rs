@@ -7,8 +7,7 @@ use serde_json::json;
 use tokio::task::JoinSet;
 
 use super::client::KubeClient;
-use super::error::{KubeError, KubeFailure, Permission};
-use crate::error::Result;
+use crate::error::{Error, Failure, Permission, Result};
 
 const REVIEWS: &str = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
 /// Reviews that are asked for at the same time.
@@ -24,7 +23,7 @@ const MAX_REVIEW: usize = 1 << 20;
 pub(super) async fn require(client: &Arc<KubeClient>, permissions: Vec<Permission>) -> Result<()> {
     let mut missing = Vec::new();
     let mut waiting = permissions.into_iter();
-    let mut running: JoinSet<(Permission, std::result::Result<bool, KubeFailure>)> = JoinSet::new();
+    let mut running: JoinSet<(Permission, std::result::Result<bool, Failure>)> = JoinSet::new();
     loop {
         while running.len() < IN_FLIGHT
             && let Some(permission) = waiting.next()
@@ -39,10 +38,10 @@ pub(super) async fn require(client: &Arc<KubeClient>, permissions: Vec<Permissio
             None => break,
             Some(Ok((_, Ok(true)))) => {}
             Some(Ok((permission, Ok(false)))) => missing.push(permission),
-            Some(Ok((_, Err(KubeFailure::NotFound | KubeFailure::Forbidden(_))))) => return Ok(()),
+            Some(Ok((_, Err(Failure::NotFound | Failure::PermissionDenied(_))))) => return Ok(()),
             Some(Ok((_, Err(failure)))) => return Err(client.error("what the user may do", failure)),
             Some(Err(lost)) => {
-                let failure = KubeFailure::Other(lost.to_string());
+                let failure = Failure::Other(lost.to_string());
                 return Err(client.error("what the user may do", failure));
             }
         }
@@ -51,10 +50,10 @@ pub(super) async fn require(client: &Arc<KubeClient>, permissions: Vec<Permissio
         return Ok(());
     }
     missing.sort();
-    Err(KubeError::Permission { server: client.server().to_owned(), missing }.into())
+    Err(Error::Permission { endpoint: client.server().to_owned(), missing })
 }
 
-async fn review(client: &KubeClient, permission: &Permission) -> std::result::Result<bool, KubeFailure> {
+async fn review(client: &KubeClient, permission: &Permission) -> std::result::Result<bool, Failure> {
     #[derive(Deserialize)]
     struct Review {
         status: Status,
@@ -71,6 +70,6 @@ async fn review(client: &KubeClient, permission: &Permission) -> std::result::Re
     });
     let answer = client.post(REVIEWS, question.to_string().into_bytes()).await?.whole(MAX_REVIEW).await?;
     let review: Review =
-        serde_json::from_slice(&answer).map_err(|e| KubeFailure::NotKubernetes(e.to_string()))?;
+        serde_json::from_slice(&answer).map_err(|e| Failure::NotKubernetes(e.to_string()))?;
     Ok(review.status.allowed)
 }

@@ -11,12 +11,11 @@ use serde_json::{Value, json};
 
 use super::client::KubeClient;
 use super::discovery::Flavour;
-use super::error::{KubeError, KubeFailure};
 use super::items::{Encoding, protobuf};
 use super::kinds::{self, Kind};
 use super::narrow::locate;
 use super::permission;
-use crate::error::Result;
+use crate::error::{Failure, Result};
 use crate::write::kube_form::{flag, labels, spec};
 use crate::write::{Change, Content, Expect, Object, Stored};
 
@@ -51,7 +50,7 @@ pub(crate) async fn stored(client: &Arc<KubeClient>, key: &Key) -> Result<Option
     let Some((body, encoding)) = client.get_whole(&path, kind.accept, kind.plural).await? else {
         return Ok(None);
     };
-    let broken = || client.error(kind.plural, KubeFailure::Broken("the object is not complete".into()));
+    let broken = || client.error(kind.plural, Failure::Incomplete("the object is not complete".into()));
     let object = match encoding {
         Encoding::Json => Some(&*body),
         Encoding::Protobuf => protobuf::object(&body),
@@ -146,11 +145,8 @@ pub(crate) fn is_version(found: &Revision, expected: &Revision) -> bool {
 /// Where the server fails, refuses, or does not answer in time. It is open then how much of the change
 /// took place.
 pub(crate) async fn change(client: &Arc<KubeClient>, change: &Change) -> Result<Changed> {
-    let failed = |failure: KubeFailure| -> crate::Error {
-        let (server, what) = (client.server().to_owned(), change.key().to_string());
-        KubeError::Write { server, what, failure }.into()
-    };
-    let target = locate(client, change.key()).ok_or_else(|| failed(KubeFailure::NotFound))?;
+    let failed = |failure| client.write_error(&change.key().to_string(), failure);
+    let target = locate(client, change.key()).ok_or_else(|| failed(Failure::NotFound))?;
     let changed = match (change.expect(), change.value()) {
         (Expect::Absent, Some(value)) => create(client, &target, change.key(), value).await,
         (Expect::At(version), Some(value)) => update(client, &target, change.key(), version, value).await,
@@ -159,16 +155,16 @@ pub(crate) async fn change(client: &Arc<KubeClient>, change: &Change) -> Result<
     };
     match changed {
         // The object is there already, was changed, or is gone.
-        Err(KubeFailure::Conflict(_) | KubeFailure::NotFound) => Ok(Changed::Lost),
+        Err(Failure::Conflict(_) | Failure::NotFound) => Ok(Changed::Lost),
         other => other.map_err(failed),
     }
 }
 
-type Step = std::result::Result<Changed, KubeFailure>;
+type Step = std::result::Result<Changed, Failure>;
 
-fn new_spec(client: &KubeClient, key: &Key, value: &[u8]) -> std::result::Result<Value, KubeFailure> {
+fn new_spec(client: &KubeClient, key: &Key, value: &[u8]) -> std::result::Result<Value, Failure> {
     let classic = client.api().flavour == Flavour::Classic;
-    spec(key, value, classic).ok_or_else(|| KubeFailure::Other("the value has no form in Kubernetes".into()))
+    spec(key, value, classic).ok_or_else(|| Failure::Other("the value has no form in Kubernetes".into()))
 }
 
 async fn create(client: &Arc<KubeClient>, target: &(Kind, String), key: &Key, value: &[u8]) -> Step {
@@ -181,7 +177,7 @@ async fn create(client: &Arc<KubeClient>, target: &(Kind, String), key: &Key, va
             Key::Block(_) => "IPAMBlock",
             Key::Handle(_) => "IPAMHandle",
             Key::Affinity(_) => "BlockAffinity",
-            _ => return Err(KubeFailure::Other("objects of this kind are not created".into())),
+            _ => return Err(Failure::Other("objects of this kind are not created".into())),
         },
         "metadata": {"name": name},
         "spec": new_spec(client, key, value)?,
@@ -197,7 +193,7 @@ async fn expected(
     client: &Arc<KubeClient>,
     path: &str,
     expected: &Revision,
-) -> std::result::Result<Option<Value>, KubeFailure> {
+) -> std::result::Result<Option<Value>, Failure> {
     let mut object = client.get(path, super::client::Accept::Json).await?.json().await?;
     if let Some(metadata) = object["metadata"].as_object_mut() {
         metadata.remove("managedFields");
@@ -237,7 +233,7 @@ async fn delete(client: &Arc<KubeClient>, (_, path): &(Kind, String), key: &Key,
     match client.delete(path, options.to_string().into_bytes()).await {
         Ok(_) => Ok(Changed::To(None)),
         // Marked by this change, and others have finished the deletion or taken the name anew since.
-        Err(KubeFailure::NotFound | KubeFailure::Conflict(_)) if !marked => Ok(Changed::To(None)),
+        Err(Failure::NotFound | Failure::Conflict(_)) if !marked => Ok(Changed::To(None)),
         Err(failure) => Err(failure),
     }
 }

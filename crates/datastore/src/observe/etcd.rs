@@ -200,11 +200,7 @@ async fn require_calico(client: &EtcdClient, revision: i64) -> Result<()> {
 }
 
 fn lost_task(client: &EtcdClient, reason: &impl ToString) -> Error {
-    Error::Request {
-        endpoint: client.endpoint().to_owned(),
-        what: "everything".into(),
-        failure: Failure::Other(reason.to_string()),
-    }
+    client.error("everything", Failure::Other(reason.to_string()))
 }
 
 #[cfg(test)]

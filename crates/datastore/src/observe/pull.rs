@@ -13,7 +13,6 @@ use crate::error::{Error, Failure, Result};
 use crate::etcd::EtcdClient;
 use crate::etcd::message::Reply;
 use crate::raw::{RawEntry, next_key};
-use crate::secret::redact_url;
 
 /// Requests that are under way at the same time.
 const IN_FLIGHT: usize = 4;
@@ -211,11 +210,7 @@ impl<C: Collector> Pull<C> {
     }
 
     fn malformed(&self, what: &str) -> Error {
-        Error::Request {
-            endpoint: redact_url(self.client.endpoint()),
-            what: what.to_owned(),
-            failure: Failure::NotEtcd("its answer cannot be read".into()),
-        }
+        self.client.error(what, Failure::NotEtcd("its answer cannot be read".into()))
     }
 }
 

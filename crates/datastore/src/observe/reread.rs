@@ -10,7 +10,7 @@ use tokio::task::JoinSet;
 
 use super::ETCD_SOURCES;
 use super::lookup::MAX_OPERATIONS;
-use crate::error::{Error, Failure, Result};
+use crate::error::{Failure, Result};
 use crate::etcd::EtcdClient;
 use crate::etcd::message::Range;
 use crate::secret::redact_url;
@@ -49,11 +49,7 @@ async fn reread_once(client: &Arc<EtcdClient>, keys: &BTreeSet<Key>) -> Result<S
             None => break,
             Some(Ok(result)) => snapshot.absorb(result?.1),
             Some(Err(lost)) => {
-                return Err(Error::Request {
-                    endpoint: redact_url(client.endpoint()),
-                    what: "what may have changed".into(),
-                    failure: Failure::Other(lost.to_string()),
-                });
+                return Err(client.error("what may have changed", Failure::Other(lost.to_string())));
             }
         }
     }

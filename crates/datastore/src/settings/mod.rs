@@ -13,7 +13,7 @@ use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
 use self::fields::Values;
-use crate::error::SettingsError;
+use crate::error::{Attempt, SettingsError};
 use crate::etcd::endpoint::normalise;
 use crate::secret::Secret;
 
@@ -100,6 +100,13 @@ pub struct EtcdSettings {
     pub connect_timeout: Duration,
     /// How long one request may take.
     pub request_timeout: Duration,
+}
+
+impl EtcdSettings {
+    /// What an error has to be judged by where an answer was waited for so long.
+    pub(crate) fn attempt(&self, timeout: Duration) -> Attempt {
+        Attempt { timeout: timeout.as_secs(), has_certificate: self.tls.identity.is_some() }
+    }
 }
 
 /// Certificates for TLS, as PEM texts.

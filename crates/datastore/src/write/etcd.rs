@@ -13,7 +13,6 @@ use crate::etcd::EtcdClient;
 use crate::etcd::message::Range;
 use crate::etcd::transaction::{Swapped, Transaction};
 use crate::kube::KubeClient;
-use crate::secret::redact_url;
 
 /// What etcd takes by default: `--max-txn-ops` 128, counted for comparisons and for changes each, and
 /// `--max-request-bytes` 1.5 MiB, of which a little is left for its own wrapping.
@@ -92,7 +91,7 @@ pub(super) async fn commit(
 }
 
 fn refused(client: &EtcdClient, failure: Failure) -> Error {
-    Error::Write { endpoint: redact_url(client.endpoint()), what: "a batch of changes".into(), failure }
+    client.write_error("a batch of changes", failure)
 }
 
 fn transaction(batch: &Batch, without_beside: bool) -> std::result::Result<Transaction, String> {

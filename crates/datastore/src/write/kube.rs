@@ -72,9 +72,5 @@ pub(super) async fn holds(
 }
 
 fn refused(client: &KubeClient, reason: String) -> Error {
-    Error::Write {
-        endpoint: client.server().to_owned(),
-        what: "a batch of changes".into(),
-        failure: Failure::Other(reason),
-    }
+    client.write_error("a batch of changes", Failure::Other(reason))
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use calipam_datastore::observe::Lookup;
 use calipam_datastore::settings::{LocalFiles, Overrides, Settings};
-use calipam_datastore::{Datastore, Error, KubeError};
+use calipam_datastore::{Datastore, Error};
 use calipam_model::key::Key;
 use calipam_model::snapshot::{DatastoreKind, Source};
 use calipam_testkit::kube::create;
@@ -60,6 +60,6 @@ async fn pods_are_added_where_the_nodes_are_those_of_the_etcd() {
     // With a third node, under half of them are known.
     create(&server, "/api/v1/nodes", &[node("node-3", json!({}))]).unwrap();
     let error = observe(&store).await.unwrap_err();
-    let Error::Kubernetes(KubeError::OtherCluster { nodes, known, .. }) = error else { panic!("{error}") };
+    let Error::OtherCluster { nodes, known, .. } = error else { panic!("{error}") };
     assert_eq!((nodes, known), (3, 1));
 }

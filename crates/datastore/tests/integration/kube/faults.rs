@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use calipam_datastore::{Datastore, Error, KubeError, KubeFailure};
+use calipam_datastore::{Cause, Datastore, Error, Failure};
 use calipam_model::snapshot::{Coverage, Snapshot, Source};
 
 use super::fake::{Fake, Reply};
@@ -49,9 +49,9 @@ pub async fn read(answer: impl Fn(&str) -> Reply + Send + Sync + 'static) -> (Re
     (result, fake)
 }
 
-async fn failure(answer: impl Fn(&str) -> Reply + Send + Sync + 'static) -> KubeFailure {
+async fn failure(answer: impl Fn(&str) -> Reply + Send + Sync + 'static) -> Failure {
     match read(answer).await.0.map(|snapshot| snapshot.pods.len()) {
-        Err(Error::Kubernetes(KubeError::Request { failure, .. })) => failure,
+        Err(Error::Request { failure, .. }) => failure,
         other => panic!("{other:?}"),
     }
 }
@@ -74,11 +74,11 @@ async fn a_healthy_server_is_read_by_its_own_clock() {
 #[tokio::test(flavor = "multi_thread")]
 async fn each_kind_of_refusal_is_told_apart_and_not_tried_again() {
     for (status, expected) in [
-        (401, KubeFailure::Unauthorized),
-        (403, KubeFailure::Forbidden("no".into())),
-        (429, KubeFailure::TooManyRequests),
-        (500, KubeFailure::Server { code: 500, message: "no".into() }),
-        (503, KubeFailure::Server { code: 503, message: "no".into() }),
+        (401, Failure::Unauthorized),
+        (403, Failure::PermissionDenied("no".into())),
+        (429, Failure::TooManyRequests),
+        (500, Failure::Server { code: 500, message: "no".into() }),
+        (503, Failure::Server { code: 503, message: "no".into() }),
     ] {
         for refused in [BLOCKS, PODS] {
             let (result, fake) = read(move |path| {
@@ -86,9 +86,7 @@ async fn each_kind_of_refusal_is_told_apart_and_not_tried_again() {
                 if path.starts_with(refused) { Reply::Whole(status, body) } else { healthy(path) }
             })
             .await;
-            let Err(Error::Kubernetes(KubeError::Request { failure, what, .. })) = result else {
-                panic!("{status}")
-            };
+            let Err(Error::Request { failure, what, .. }) = result else { panic!("{status}") };
             assert_eq!((failure, refused.ends_with(&what)), (expected.clone(), true));
             assert_eq!(fake.count(refused), 1);
         }
@@ -103,17 +101,17 @@ async fn an_answer_that_breaks_off_is_never_taken_for_a_whole_one() {
         let of_length = cut.clone();
         let broken =
             failure(move |path| if path.starts_with(PODS) { Reply::Cut(cut.clone()) } else { healthy(path) });
-        assert!(matches!(broken.await, KubeFailure::Broken(_)), "{len}");
+        assert!(matches!(broken.await, Failure::Connection(Cause::Broken(_))), "{len}");
         if len < whole.len() {
             let complete =
                 failure(move |path| if path.starts_with(PODS) { ok(&of_length) } else { healthy(path) });
-            assert!(matches!(complete.await, KubeFailure::Broken(_)), "{len}");
+            assert!(matches!(complete.await, Failure::Incomplete(_)), "{len}");
         }
     }
     let html = failure(|path| if path.starts_with(PODS) { ok("<html>") } else { healthy(path) }).await;
-    assert!(matches!(html, KubeFailure::Broken(_) | KubeFailure::NotKubernetes(_)), "{html}");
+    assert!(matches!(html, Failure::Incomplete(_) | Failure::NotKubernetes(_)), "{html}");
     let html = failure(|_| ok("<html>")).await;
-    assert!(matches!(html, KubeFailure::NotKubernetes(_)), "{html}");
+    assert!(matches!(html, Failure::NotKubernetes(_)), "{html}");
 }
 
 /// A cluster whose server offers whole lists.
@@ -132,7 +130,7 @@ async fn a_whole_list_that_breaks_off_is_read_in_pages() {
         (1, 2, 1)
     );
     let broken = failure(move |path| if path.starts_with(PODS) { cut() } else { recent(path) }).await;
-    assert!(matches!(broken, KubeFailure::Broken(_)), "{broken}");
+    assert!(matches!(broken, Failure::Connection(Cause::Broken(_))), "{broken}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -141,9 +139,9 @@ async fn a_server_that_stops_to_answer_is_given_up_in_time() {
     let stalled = failure(
         move |path| if path.starts_with(PODS) { Reply::Stalled(begun.clone()) } else { healthy(path) },
     );
-    assert_eq!(stalled.await, KubeFailure::TimedOut(SHORT.as_secs()));
+    assert_eq!(stalled.await, Failure::Connection(Cause::TimedOut(SHORT.as_secs())));
     let silent = failure(|path| if path.starts_with(BLOCKS) { Reply::Silent } else { healthy(path) });
-    assert_eq!(silent.await, KubeFailure::TimedOut(SHORT.as_secs()));
+    assert_eq!(silent.await, Failure::Connection(Cause::TimedOut(SHORT.as_secs())));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -166,6 +164,6 @@ async fn a_list_whose_revision_is_compacted_begins_again() {
         false if path.starts_with(PODS) => ok(&page("Pod", 1, "next")),
         false => healthy(path),
     });
-    assert_eq!(always.await, KubeFailure::Gone);
+    assert_eq!(always.await, Failure::Compacted);
     tokio::time::sleep(Duration::from_millis(1)).await;
 }

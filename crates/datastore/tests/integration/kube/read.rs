@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use calipam_datastore::Datastore;
 use calipam_datastore::observe::Lookup;
-use calipam_datastore::{Datastore, KubeError};
 use calipam_model::affinity::{AffinityKey, AffinityType};
 use calipam_model::key::Key;
 use calipam_model::node::TunnelKind;
@@ -33,8 +33,8 @@ async fn the_classic_group_is_read_whole_and_by_name() {
 async fn the_native_group_is_read_whole_and_by_name() {
     let server = KubeApiserver::start().unwrap();
     let nothing = observe(&open(&server).await).await.unwrap_err();
-    assert!(matches!(nothing, calipam_datastore::Error::Kubernetes(KubeError::NoCalico { .. })), "{nothing}");
-    assert!(nothing.hint().is_some() && !nothing.is_usage());
+    assert!(matches!(nothing, calipam_datastore::Error::NoCalicoKinds { .. }), "{nothing}");
+    assert!(!nothing.is_usage());
 
     install(&server, Flavour::Native).unwrap();
     seed(&server, Flavour::Native);

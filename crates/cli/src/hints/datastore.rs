@@ -1,0 +1,323 @@
+//! Hints for errors of a datastore and its settings.
+
+use calipam_datastore::{Cause, Error, Failure, FileError, Permission, Server, SettingsError};
+
+/// What to do about an error; `None` where there is nothing to say.
+pub fn hint(error: &Error) -> Option<String> {
+    let text = match error {
+        Error::Settings(error) => return settings(error),
+        Error::Kubeconfig { .. } => {
+            "name a kubeconfig by `--kubeconfig` or KUBECONFIG, and a context in it by `--context`"
+        }
+        Error::Connect(tried) => {
+            let failures = tried.iter().map(|tried| &tried.failure);
+            return failures.max_by_key(|failure| weight(failure)).and_then(etcd).map(Into::into);
+        }
+
+        Error::Write { server: Server::Etcd, failure: Failure::PermissionDenied(_), .. } => {
+            "the user needs to write /calico/: `etcdctl role grant-permission ROLE --prefix=true readwrite /calico/`"
+        }
+        Error::Request { server, failure, .. } | Error::Write { server, failure, .. } => {
+            return match server {
+                Server::Etcd => etcd(failure),
+                Server::Kubernetes => kubernetes(failure),
+            }
+            .map(Into::into);
+        }
+
+        Error::Permission { missing, .. } => {
+            return Some(format!(
+                "add this to a ClusterRole of the user (docs/kubernetes-rbac.yaml has all that is needed):\n{}",
+                rules(missing)
+            ));
+        }
+        Error::NotWritable { .. } => {
+            "repairs of a file are planned and simulated with `--dry-run`; to make them, connect to the datastore"
+        }
+        Error::Compacted { .. } => {
+            "something compacts this etcd every few seconds; read a snapshot of it instead \
+             (`etcdctl snapshot save FILE`, then `--datastore FILE`)"
+        }
+        Error::NoCalico { .. } => {
+            "is this the etcd that Calico uses? A cluster often has another one for the Kubernetes API; \
+             with the Kubernetes datastore, Calico uses no etcd of its own"
+        }
+        Error::NoCalicoKinds { .. } => {
+            "is this the right cluster? Name another by `--context`. Where Calico keeps its data in etcd, give \
+             `--etcd-endpoints`"
+        }
+        Error::HostLocal => {
+            "there is nothing to check then: each node gives out the addresses of its own pod CIDR. If that is \
+             not so, unset USE_POD_CIDR (field usePodCIDR)"
+        }
+        Error::OtherCluster { .. } => {
+            "name the kubeconfig or context of the cluster that uses this etcd, or none to read etcd alone"
+        }
+        Error::File { kind, .. } => return file(kind).map(Into::into),
+    };
+    Some(text.to_owned())
+}
+
+/// Of several endpoints that failed, the failure with the highest weight says most about what to do.
+fn weight(failure: &Failure) -> u8 {
+    match failure {
+        Failure::Connection(cause) => match cause {
+            Cause::NameNotResolved | Cause::Network(_) | Cause::TimedOut(_) | Cause::Refused => 0,
+            Cause::Broken(_) => 1,
+            Cause::ServerWantsTls | Cause::ServerIsPlain | Cause::Tls(_) => 2,
+            Cause::CertificateNotTrusted
+            | Cause::CertificateExpired
+            | Cause::CertificateWrongName
+            | Cause::CertificateBad(_)
+            | Cause::ClientCertificateRequired
+            | Cause::ClientCertificateRefused => 3,
+        },
+        Failure::AuthNeeded | Failure::WrongPassword | Failure::PermissionDenied(_) => 4,
+        _ => 1,
+    }
+}
+
+fn etcd(failure: &Failure) -> Option<&'static str> {
+    let text = match failure {
+        Failure::Connection(cause) => return etcd_connection(cause),
+        Failure::AuthNeeded => {
+            "give them by ETCD_USERNAME and ETCD_PASSWORD (fields etcdUsername, etcdPassword)"
+        }
+        Failure::WrongPassword => "check ETCD_USERNAME and ETCD_PASSWORD (fields etcdUsername, etcdPassword)",
+        Failure::PermissionDenied(_) => {
+            "the user needs to read /calico/: `etcdctl role grant-permission ROLE --prefix=true read /calico/`"
+        }
+        Failure::NoQuorum(_) => {
+            "look at `etcdctl endpoint status --cluster`; a check also runs on a snapshot of one member \
+             (`etcdctl snapshot save FILE`, then `--datastore FILE`)"
+        }
+        Failure::NotEtcd(_) => "etcd listens for clients at port 2379, for its peers at 2380",
+        _ => return None,
+    };
+    Some(text)
+}
+
+fn etcd_connection(cause: &Cause) -> Option<&'static str> {
+    let text = match cause {
+        Cause::Refused | Cause::TimedOut(_) | Cause::Network(_) => {
+            "is etcd running there, and is the port right (usually 2379)? \
+             Set the endpoints by `--etcd-endpoints` or ETCD_ENDPOINTS"
+        }
+        Cause::NameNotResolved => "check the host names in `--etcd-endpoints` or ETCD_ENDPOINTS",
+        Cause::Broken(_) => "run it again; if it stays, look at the log of etcd",
+        Cause::ServerWantsTls => {
+            "write the endpoint as https://…, and give the CA certificate by ETCD_CA_CERT_FILE \
+             (field etcdCACertFile)"
+        }
+        Cause::ServerIsPlain => "write the endpoint as http://…",
+        Cause::CertificateNotTrusted => {
+            "give the CA certificate that signed it by ETCD_CA_CERT_FILE (field etcdCACertFile)"
+        }
+        Cause::CertificateExpired => "renew the server's certificate, or set this machine's clock right",
+        Cause::CertificateWrongName => "write the endpoint with a name or address that the certificate lists",
+        Cause::ClientCertificateRequired => {
+            "give certificate and key by ETCD_CERT_FILE and ETCD_KEY_FILE (fields etcdCertFile, etcdKeyFile)"
+        }
+        Cause::ClientCertificateRefused => {
+            "check that the certificate in ETCD_CERT_FILE is signed by the CA that this etcd trusts, and has \
+             not expired"
+        }
+        Cause::CertificateBad(_) | Cause::Tls(_) => return None,
+    };
+    Some(text)
+}
+
+fn kubernetes(failure: &Failure) -> Option<&'static str> {
+    let text = match failure {
+        Failure::Connection(cause) => return kubernetes_connection(cause),
+        Failure::Login(_) | Failure::Unauthorized => LOG_IN_AGAIN,
+        Failure::PermissionDenied(_) => "docs/kubernetes-rbac.yaml has the ClusterRole that is needed",
+        Failure::Compacted => {
+            "the etcd of the API server is compacted faster than a list can be read: run it again when there is \
+             less load"
+        }
+        Failure::TooManyRequests => "run it again when the API server has less to do",
+        Failure::Server { .. } | Failure::Incomplete(_) => LOOK_AT_LOG,
+        Failure::NotKubernetes(_) => "check the field `server` of the cluster in the kubeconfig",
+        _ => return None,
+    };
+    Some(text)
+}
+
+const LOG_IN_AGAIN: &str =
+    "does `kubectl get nodes` work with this kubeconfig? Tokens and certificates expire: log in again";
+const LOOK_AT_LOG: &str =
+    "run it again; if it stays, look at the log of the API server and of a proxy before it";
+
+fn kubernetes_connection(cause: &Cause) -> Option<&'static str> {
+    let text = match cause {
+        Cause::Refused | Cause::TimedOut(_) | Cause::Network(_) => {
+            "is the API server running, and is this its address? Another cluster of the kubeconfig is named by \
+             `--context`"
+        }
+        Cause::NameNotResolved => "check the field `server` of the cluster in the kubeconfig",
+        Cause::Broken(_) => LOOK_AT_LOG,
+        Cause::ServerWantsTls => "write the server as https://… in the kubeconfig",
+        Cause::ServerIsPlain => "write the server as http://… in the kubeconfig",
+        Cause::CertificateNotTrusted => {
+            "give the CA certificate that signed it: `certificate-authority` in the kubeconfig, or K8S_CA_FILE"
+        }
+        Cause::CertificateExpired => "renew the server's certificate, or set this machine's clock right",
+        Cause::CertificateWrongName => {
+            "write the server with a name or address that the certificate lists, or set `tls-server-name`"
+        }
+        Cause::ClientCertificateRequired | Cause::ClientCertificateRefused => LOG_IN_AGAIN,
+        Cause::CertificateBad(_) | Cause::Tls(_) => return None,
+    };
+    Some(text)
+}
+
+fn file(error: &FileError) -> Option<&'static str> {
+    let text = match error {
+        FileError::Empty | FileError::UnknownKind(_) => {
+            "`--datastore` reads what `calipam export FILE`, `etcdctl snapshot save FILE` and \
+             `kubectl get … -o json` write"
+        }
+        FileError::Objects(_) | FileError::NoObjects => {
+            "write it again: `kubectl get ipamblocks,ipamhandles,blockaffinities,ipamconfigs,ippools,\
+             ipreservations,clusterinformations,kubecontrollersconfigurations,nodes,pods,services -A -o json`"
+        }
+        FileError::ExportVersion(_) => "use the calipam that wrote it, or a later one",
+        FileError::ExportLine { .. } | FileError::ExportCut { .. } | FileError::Unpack(_) => {
+            "write it again by `calipam export FILE`, or copy it again"
+        }
+        FileError::SnapshotCut(_) | FileError::SnapshotChecksum | FileError::SnapshotDamaged(_) => {
+            "take it again by `etcdctl snapshot save FILE`; a copy of the file `member/snap/db` of an etcd that \
+             runs is not consistent"
+        }
+        FileError::Io(_) => return None,
+    };
+    Some(text)
+}
+
+fn settings(error: &SettingsError) -> Option<String> {
+    let text = match error {
+        SettingsError::Unreadable { .. } => "give another file by `--config`, or none to use the environment",
+        SettingsError::BadFile { .. } => {
+            "the file is that of calicoctl: apiVersion projectcalico.org/v3, kind CalicoAPIConfig, spec"
+        }
+        SettingsError::UnknownField { similar: Some(similar), .. } => {
+            return Some(format!("did you mean `{similar}`?"));
+        }
+        SettingsError::UnknownField { similar: None, .. } => {
+            "fields are those of calicoctl's configuration file"
+        }
+        SettingsError::BadVariable { .. } => "unset it, or set it as calicoctl reads it",
+        SettingsError::UnknownDatastore(_) => {
+            "DATASTORE_TYPE (field datastoreType) is `etcdv3` or `kubernetes`"
+        }
+        SettingsError::NoEndpoints => {
+            "set them by `--etcd-endpoints`, ETCD_ENDPOINTS or the field etcdEndpoints of the settings file"
+        }
+        SettingsError::BadEndpoint { .. } => "an endpoint looks like https://10.0.0.5:2379",
+        SettingsError::EndpointsAndSrv => "keep one of ETCD_ENDPOINTS and ETCD_DISCOVERY_SRV",
+        SettingsError::SrvUnsupported(domain) => {
+            return Some(format!(
+                "`dig +short SRV _etcd-client-ssl._tcp.{domain}` (or _etcd-client._tcp) lists the endpoints; \
+                 give them by `--etcd-endpoints`"
+            ));
+        }
+        SettingsError::MixedTls => {
+            "keep either etcdCACert, etcdCert and etcdKey, or etcdCACertFile, etcdCertFile and etcdKeyFile"
+        }
+        SettingsError::HalfKeyPair(_) => "set both ETCD_CERT_FILE and ETCD_KEY_FILE, or none of them",
+        SettingsError::UnreadablePem { .. } | SettingsError::BadPem { .. } => {
+            "certificates and keys are PEM files"
+        }
+        SettingsError::NoSuchDatastore(_) => "`--datastore` takes `etcd`, `kubernetes` or the path of a file",
+    };
+    Some(text.to_owned())
+}
+
+/// The rules of a ClusterRole that grant the permissions, as YAML.
+fn rules(permissions: &[Permission]) -> String {
+    let mut rules: Vec<(&str, &str, Vec<&str>)> = Vec::new();
+    for Permission { group, resource, verb } in permissions {
+        match rules.iter_mut().find(|(g, r, _)| (g, r) == (&group.as_str(), &resource.as_str())) {
+            Some((_, _, verbs)) => verbs.push(verb),
+            None => rules.push((group, resource, vec![verb])),
+        }
+    }
+    let line = |(group, resource, verbs): &(&str, &str, Vec<&str>)| {
+        format!("- {{apiGroups: [\"{group}\"], resources: [\"{resource}\"], verbs: [{}]}}", verbs.join(", "))
+    };
+    rules.iter().map(line).collect::<Vec<_>>().join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use calipam_datastore::Tried;
+
+    use super::*;
+
+    fn connect(failures: &[Failure]) -> Error {
+        let tried = |failure: &Failure| Tried { endpoint: "https://a:2379".into(), failure: failure.clone() };
+        Error::Connect(failures.iter().map(tried).collect())
+    }
+
+    fn request(server: Server, failure: Failure) -> Error {
+        Error::Request { server, endpoint: String::new(), what: String::new(), failure }
+    }
+
+    #[test]
+    fn the_hint_is_that_of_the_most_telling_failure() {
+        let both = connect(&[Cause::Refused.into(), Failure::WrongPassword]);
+        assert_eq!(hint(&both).as_deref(), etcd(&Failure::WrongPassword));
+        assert!(hint(&connect(&[Cause::Refused.into()])).is_some());
+    }
+
+    #[test]
+    fn the_same_cause_has_another_hint_for_each_server() {
+        let hint = |server| hint(&request(server, Cause::CertificateNotTrusted.into())).unwrap();
+        assert!(hint(Server::Etcd).contains("ETCD_CA_CERT_FILE"));
+        assert!(hint(Server::Kubernetes).contains("certificate-authority"));
+    }
+
+    #[test]
+    fn a_write_that_is_denied_needs_another_permission_than_a_read() {
+        let denied = || Failure::PermissionDenied(String::new());
+        let (endpoint, what) = (String::new(), String::new());
+        let write = Error::Write { server: Server::Etcd, endpoint, what, failure: denied() };
+        assert!(hint(&write).unwrap().contains("readwrite"));
+        assert!(!hint(&request(Server::Etcd, denied())).unwrap().contains("readwrite"));
+    }
+
+    #[test]
+    fn missing_permissions_become_rules_of_a_role() {
+        let pods = |verb| Permission { group: String::new(), resource: "pods".into(), verb };
+        let error = Error::Permission { endpoint: String::new(), missing: vec![pods("get"), pods("list")] };
+        let rule = r#"- {apiGroups: [""], resources: ["pods"], verbs: [get, list]}"#;
+        assert!(hint(&error).unwrap().ends_with(rule));
+    }
+
+    #[test]
+    fn errors_that_operators_meet_have_hints() {
+        let file = |kind| Error::File { path: "backup.db".into(), kind };
+        for error in [
+            Error::NoCalico { location: String::new() },
+            Error::NoCalicoKinds { endpoint: String::new() },
+            Error::Compacted { endpoint: String::new(), attempts: 4 },
+            file(FileError::Empty),
+            file(FileError::UnknownKind(String::new())),
+            file(FileError::SnapshotCut(String::new())),
+            file(FileError::SnapshotDamaged(String::new())),
+            request(Server::Kubernetes, Failure::Unauthorized),
+        ] {
+            assert!(hint(&error).is_some(), "{error:?}");
+        }
+    }
+
+    #[test]
+    fn settings_name_what_is_meant() {
+        let (path, field) = ("calicoctl.cfg".into(), "etcdEndpoint".to_owned());
+        let error = SettingsError::UnknownField { path, field, similar: Some("etcdEndpoints") };
+        assert_eq!(hint(&error.into()).as_deref(), Some("did you mean `etcdEndpoints`?"));
+        let srv = hint(&SettingsError::SrvUnsupported("example.org".into()).into()).unwrap();
+        assert!(srv.contains("_etcd-client-ssl._tcp.example.org"));
+    }
+}

@@ -1,0 +1,197 @@
+//! Why a connection failed, for whichever protocol was spoken over it: what I/O, name resolution and TLS report, which
+//! HTTP clients wrap several times.
+
+use std::error::Error as StdError;
+use std::io;
+
+use rustls::{AlertDescription, CertificateError};
+
+/// Why a connection failed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Cause {
+    #[error("connection refused")]
+    Refused,
+    /// No answer, or no more of it, within so many seconds.
+    #[error("no answer within {0} s")]
+    TimedOut(u64),
+    #[error("not reachable: {0}")]
+    Network(String),
+    #[error("the name cannot be resolved")]
+    NameNotResolved,
+    #[error("the connection broke: {0}")]
+    Broken(String),
+    /// The connection is not encrypted, but the server wants TLS.
+    #[error("the server wants TLS")]
+    ServerWantsTls,
+    /// The connection is to be encrypted, but the server does not use TLS.
+    #[error("the server does not use TLS")]
+    ServerIsPlain,
+    /// No trusted authority has signed the server's certificate.
+    #[error("the server's certificate is not trusted")]
+    CertificateNotTrusted,
+    #[error("the server's certificate has expired or is not valid yet")]
+    CertificateExpired,
+    #[error("the server's certificate is for another name")]
+    CertificateWrongName,
+    #[error("the server's certificate is not acceptable: {0}")]
+    CertificateBad(String),
+    #[error("the server wants a client certificate")]
+    ClientCertificateRequired,
+    #[error("the server does not accept the client certificate")]
+    ClientCertificateRefused,
+    #[error("TLS failed: {0}")]
+    Tls(String),
+}
+
+/// What was configured for a connection, and has to be known to name the cause of its end.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Attempt {
+    /// How long an answer was waited for, in seconds.
+    pub timeout: u64,
+    /// The client has a certificate.
+    pub has_certificate: bool,
+}
+
+/// The alerts by which servers refuse the certificate of a client, or its absence.
+const REFUSALS: [AlertDescription; 8] = [
+    AlertDescription::BadCertificate,
+    AlertDescription::UnknownCA,
+    AlertDescription::CertificateExpired,
+    AlertDescription::CertificateRevoked,
+    AlertDescription::CertificateUnknown,
+    AlertDescription::UnsupportedCertificate,
+    AlertDescription::HandshakeFailure,
+    AlertDescription::AccessDenied,
+];
+
+impl Attempt {
+    /// Looks through an error and its sources. `None` where none of them is known.
+    pub fn cause(self, error: &(dyn StdError + 'static)) -> Option<Cause> {
+        let mut found = None;
+        for source in sources(error) {
+            if let Some(error) = source.downcast_ref::<rustls::Error>() {
+                return Some(self.tls(error));
+            }
+
+            if let Some(io) = source.downcast_ref::<io::Error>() {
+                // An error that is wrapped into an I/O error is not one of its sources.
+                if let Some(inner) = io.get_ref().and_then(|inner| self.cause(inner)) {
+                    return Some(inner);
+                }
+                found = found.or_else(|| self.alert_text(&io.to_string())).or_else(|| self.io(io));
+            } else if source.to_string().starts_with("dns error") {
+                return Some(Cause::NameNotResolved);
+            }
+        }
+        found
+    }
+
+    pub fn tls(self, error: &rustls::Error) -> Cause {
+        match error {
+            rustls::Error::InvalidCertificate(error) => certificate(error),
+            // The first bytes are not a TLS record: the server answers in plain text.
+            rustls::Error::InvalidMessage(_) => Cause::ServerIsPlain,
+            rustls::Error::AlertReceived(alert) => self.alert(*alert),
+            other => Cause::Tls(other.to_string()),
+        }
+    }
+
+    fn alert(self, alert: AlertDescription) -> Cause {
+        match alert {
+            AlertDescription::CertificateRequired => Cause::ClientCertificateRequired,
+            alert if !REFUSALS.contains(&alert) => {
+                Cause::Tls(format!("the server answered with the alert {alert:?}"))
+            }
+            _ if self.has_certificate => Cause::ClientCertificateRefused,
+            _ => Cause::ClientCertificateRequired,
+        }
+    }
+
+    /// HTTP/2 keeps only the text of an error that ends a connection.
+    fn alert_text(self, text: &str) -> Option<Cause> {
+        let (_, name) = text.split_once("received fatal alert: ")?;
+        let known = REFUSALS.into_iter().chain([AlertDescription::CertificateRequired]);
+        let alert = known.into_iter().find(|alert| format!("{alert:?}") == name);
+        let unknown = || Cause::Tls(format!("the server answered with the alert {name}"));
+        Some(alert.map_or_else(unknown, |alert| self.alert(alert)))
+    }
+
+    fn io(self, error: &io::Error) -> Option<Cause> {
+        Some(match error.kind() {
+            io::ErrorKind::ConnectionRefused => Cause::Refused,
+            io::ErrorKind::TimedOut => Cause::TimedOut(self.timeout),
+            io::ErrorKind::HostUnreachable
+            | io::ErrorKind::NetworkUnreachable
+            | io::ErrorKind::AddrNotAvailable
+            | io::ErrorKind::NetworkDown
+            | io::ErrorKind::PermissionDenied => Cause::Network(error.to_string()),
+            io::ErrorKind::ConnectionReset
+            | io::ErrorKind::ConnectionAborted
+            | io::ErrorKind::BrokenPipe
+            | io::ErrorKind::UnexpectedEof => Cause::Broken(error.to_string()),
+            _ => return None,
+        })
+    }
+}
+
+fn certificate(error: &CertificateError) -> Cause {
+    match error {
+        CertificateError::UnknownIssuer | CertificateError::BadSignature => Cause::CertificateNotTrusted,
+        CertificateError::Expired
+        | CertificateError::ExpiredContext { .. }
+        | CertificateError::NotValidYet
+        | CertificateError::NotValidYetContext { .. } => Cause::CertificateExpired,
+        CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
+            Cause::CertificateWrongName
+        }
+        other => Cause::CertificateBad(other.to_string()),
+    }
+}
+
+/// An error and its sources, from the outermost to the innermost.
+pub(crate) fn sources<'e>(
+    error: &'e (dyn StdError + 'static),
+) -> impl Iterator<Item = &'e (dyn StdError + 'static)> {
+    std::iter::successors(Some(error), |&error| error.source())
+}
+
+/// The text of the innermost source: the outer ones are wrappers such as "transport error".
+pub(crate) fn innermost(error: &(dyn StdError + 'static)) -> String {
+    sources(error).last().unwrap_or(error).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn attempt(has_certificate: bool) -> Attempt {
+        Attempt { timeout: 5, has_certificate }
+    }
+
+    #[test]
+    fn causes_inside_io_errors_are_found() {
+        let cause = |error: io::Error| attempt(true).cause(&error);
+        let tls = rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer);
+        let wrapped = io::Error::new(io::ErrorKind::InvalidData, tls);
+        assert_eq!(cause(wrapped), Some(Cause::CertificateNotTrusted));
+        let alert = rustls::Error::AlertReceived(AlertDescription::BadCertificate);
+        let wrapped = io::Error::new(io::ErrorKind::InvalidData, alert);
+        assert_eq!(cause(wrapped), Some(Cause::ClientCertificateRefused));
+        let text = io::Error::other("received fatal alert: UnknownCA");
+        assert_eq!(cause(text), Some(Cause::ClientCertificateRefused));
+        assert_eq!(cause(io::ErrorKind::ConnectionRefused.into()), Some(Cause::Refused));
+        assert_eq!(cause(io::ErrorKind::TimedOut.into()), Some(Cause::TimedOut(5)));
+        assert_eq!(cause(io::Error::other("no idea")), None);
+    }
+
+    #[test]
+    fn an_alert_refuses_the_certificate_or_asks_for_one() {
+        let cause =
+            |alert, has_certificate| attempt(has_certificate).tls(&rustls::Error::AlertReceived(alert));
+        assert_eq!(cause(AlertDescription::BadCertificate, true), Cause::ClientCertificateRefused);
+        assert_eq!(cause(AlertDescription::BadCertificate, false), Cause::ClientCertificateRequired);
+        assert_eq!(cause(AlertDescription::CertificateRequired, true), Cause::ClientCertificateRequired);
+        let other = Cause::Tls("the server answered with the alert ProtocolVersion".into());
+        assert_eq!(cause(AlertDescription::ProtocolVersion, true), other);
+    }
+}
