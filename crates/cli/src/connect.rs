@@ -1,44 +1,18 @@
-//! Opening the datastore, reading it, and ending cleanly on ctrl-c.
+//! Opening the datastore, and ending cleanly on ctrl-c.
 
 use std::future::Future;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use calipam_check::ClusterIdentity;
 use calipam_datastore::Datastore;
 use calipam_datastore::settings::{LocalFiles, Settings};
-use calipam_model::snapshot::{Coverage, Snapshot, Source};
 use tokio::runtime::Builder;
 
 use crate::args::Global;
 use crate::exit::{Failure, INTERRUPTED};
 use crate::output::Console;
-use crate::progress::Reading;
 
 /// So long may the ends of things take after ctrl-c.
 const LAST_WORDS: Duration = Duration::from_millis(300);
-
-/// True while a repair writes: then ctrl-c is its own business.
-static WRITING: AtomicBool = AtomicBool::new(false);
-
-/// While it lives, ctrl-c does not end the process: what is written comes to an end in order, and a lock is
-/// restored.
-#[derive(Debug)]
-pub struct Writing(());
-
-impl Writing {
-    /// From now on.
-    pub fn begin() -> Self {
-        WRITING.store(true, Ordering::SeqCst);
-        Self(())
-    }
-}
-
-impl Drop for Writing {
-    fn drop(&mut self) {
-        WRITING.store(false, Ordering::SeqCst);
-    }
-}
 
 /// Runs what waits for a datastore. Ctrl-c ends it: what is half done is dropped, a file that is being
 /// written is taken away.
@@ -54,7 +28,7 @@ pub fn block_on<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, 
         let (tell, interrupted) = tokio::sync::oneshot::channel();
         tokio::spawn(async move {
             while tokio::signal::ctrl_c().await.is_ok() {
-                if WRITING.load(Ordering::SeqCst) {
+                if calipam_workflow::is_writing() {
                     continue;
                 }
                 // Nobody listens any more while results are printed.
@@ -86,39 +60,4 @@ pub async fn open(global: &Global, console: &Console) -> Result<Datastore, Failu
     let datastore = Datastore::open(&settings).await?;
     console.verbose(&format!("reading {}", datastore.location()));
     Ok(datastore)
-}
-
-/// Reads everything that a check needs.
-///
-/// # Errors
-/// Where the datastore cannot be read.
-pub async fn observe(datastore: &Datastore, console: &Console) -> Result<Snapshot, Failure> {
-    let reading = Reading::start(console, "reading");
-    let result = datastore.observe(&reading.callback()).await;
-    reading.end();
-    let mut snapshot = result?;
-    name_unread(&mut snapshot);
-    tell(&snapshot, console);
-    Ok(snapshot)
-}
-
-/// Says which cluster was read.
-fn tell(snapshot: &Snapshot, console: &Console) {
-    let identity = ClusterIdentity::of(snapshot);
-    let or_unknown = |text: String| if text.is_empty() { "unknown".to_owned() } else { text };
-    console.verbose(&format!(
-        "cluster {}, Calico {}, revision {}, at {}",
-        or_unknown(identity.guid),
-        or_unknown(identity.calico_version),
-        or_unknown(identity.revision),
-        identity.taken_at
-    ));
-}
-
-/// Names the sources that could have been read, so that a report says that they were not.
-pub fn name_unread(snapshot: &mut Snapshot) {
-    for source in [Source::Pods, Source::Services, Source::Machines] {
-        let unread = || Coverage::Skipped("no kubeconfig".into());
-        snapshot.coverage.entry(source).or_insert_with(unread);
-    }
 }

@@ -3,9 +3,8 @@
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use calipam_datastore::Error;
 use calipam_repair::RepairError;
-use calipam_repair::journal::JournalError;
+use calipam_workflow::{Error, NoConsent};
 
 use crate::hints;
 
@@ -39,17 +38,8 @@ pub enum Failure {
         /// What to do next.
         hint: Option<String>,
     },
-    /// What was asked for is not done, and nothing was changed.
-    Refused {
-        /// What speaks against it.
-        message: String,
-        /// What to do next.
-        hint: Option<String>,
-    },
-    /// The datastore or the settings.
-    Datastore(Error),
-    /// A repair did not begin, or broke off.
-    Repair(RepairError),
+    /// The command could not be carried out.
+    Workflow(Error),
     /// A file or the output.
     Io {
         /// What was being done.
@@ -72,11 +62,8 @@ impl Failure {
     /// What went wrong; `None` where that was said already or is plain.
     pub fn message(&self) -> Option<String> {
         match self {
-            Self::Usage { message, .. } | Self::NotFound { message, .. } | Self::Refused { message, .. } => {
-                Some(message.clone())
-            }
-            Self::Datastore(error) => Some(error.to_string()),
-            Self::Repair(error) => Some(error.to_string()),
+            Self::Usage { message, .. } | Self::NotFound { message, .. } => Some(message.clone()),
+            Self::Workflow(error) => Some(error.to_string()),
             Self::Io { doing, error } => Some(format!("cannot {doing}: {error}")),
             Self::Interrupted => Some("interrupted".into()),
             Self::CommandLine | Self::Panic => None,
@@ -86,40 +73,16 @@ impl Failure {
     /// What to do next, where there is something to say.
     pub fn hint(&self) -> Option<String> {
         match self {
-            Self::Usage { hint, .. } | Self::NotFound { hint, .. } | Self::Refused { hint, .. } => {
-                hint.clone()
-            }
-            Self::Datastore(error) => hints::datastore::hint(error),
-            Self::Repair(error) => error.hint(),
-            _ => None,
+            Self::Usage { hint, .. } | Self::NotFound { hint, .. } => hint.clone(),
+            Self::Workflow(error) => hints::workflow(error),
+            Self::CommandLine | Self::Io { .. } | Self::Interrupted | Self::Panic => None,
         }
     }
 }
 
-impl From<Error> for Failure {
-    fn from(error: Error) -> Self {
-        Self::Datastore(error)
-    }
-}
-
-impl From<RepairError> for Failure {
-    fn from(error: RepairError) -> Self {
-        match error {
-            RepairError::Datastore(error) => Self::Datastore(error),
-            // The plan or journal is of another cluster, or more than was agreed to: nothing was begun.
-            RepairError::OtherCluster { .. }
-            | RepairError::StrangeKey { .. }
-            | RepairError::NotAgreed { .. } => {
-                Self::Refused { message: error.to_string(), hint: error.hint() }
-            }
-            RepairError::Journal(_) | RepairError::Lock { .. } => Self::Repair(error),
-        }
-    }
-}
-
-impl From<JournalError> for Failure {
-    fn from(error: JournalError) -> Self {
-        Self::Repair(error.into())
+impl<E: Into<Error>> From<E> for Failure {
+    fn from(error: E) -> Self {
+        Self::Workflow(error.into())
     }
 }
 
@@ -130,13 +93,37 @@ pub fn code(result: &Result<Outcome, Failure>) -> u8 {
     }
     match result {
         Ok(Outcome::Clean) => 0,
-        Ok(Outcome::Findings | Outcome::Refused)
-        | Err(Failure::NotFound { .. } | Failure::Refused { .. }) => 1,
+        Ok(Outcome::Findings | Outcome::Refused) | Err(Failure::NotFound { .. }) => 1,
         Err(Failure::CommandLine | Failure::Usage { .. }) => 2,
-        Err(Failure::Datastore(error)) if error.is_usage() => 2,
-        Err(Failure::Datastore(_) | Failure::Repair(_) | Failure::Io { .. }) => 3,
+        Err(Failure::Workflow(error)) => workflow_code(error),
+        Err(Failure::Io { .. }) => 3,
         Err(Failure::Panic) => 4,
         Err(Failure::Interrupted) => INTERRUPTED,
+    }
+}
+
+fn workflow_code(error: &Error) -> u8 {
+    match error {
+        Error::UnknownNode(_)
+        | Error::UnknownPool(_)
+        | Error::UnusableReport { .. }
+        | Error::PodsNotRead
+        | Error::Trial(_)
+        | Error::TooManyChanges { .. }
+        | Error::NoConsent(NoConsent::Declined) => 1,
+        // The plan or journal is of another cluster, or more than was agreed to: nothing was begun.
+        Error::Repair(
+            RepairError::OtherCluster { .. } | RepairError::StrangeKey { .. } | RepairError::NotAgreed { .. },
+        ) => 1,
+        Error::NoReport { .. }
+        | Error::NoJournalDirectory
+        | Error::NotLive
+        | Error::NoConsent(NoConsent::NoTerminal) => 2,
+        Error::Datastore(error) | Error::Repair(RepairError::Datastore(error)) if error.is_usage() => 2,
+        Error::Datastore(_)
+        | Error::Repair(RepairError::Datastore(_) | RepairError::Journal(_) | RepairError::Lock { .. })
+        | Error::Io { .. }
+        | Error::NoConsent(NoConsent::Failed(_)) => 3,
     }
 }
 
@@ -182,13 +169,14 @@ mod tests {
             (Ok(Outcome::Findings), 1),
             (Ok(Outcome::Refused), 1),
             (Err(Failure::NotFound { message: String::new(), hint: None }), 1),
-            (Err(Failure::Refused { message: String::new(), hint: None }), 1),
+            (Err(Error::NoConsent(NoConsent::Declined).into()), 1),
+            (Err(Error::NoConsent(NoConsent::NoTerminal).into()), 2),
             (Err(RepairError::NotAgreed { agreed: 1, planned: 2 }.into()), 1),
             (Err(RepairError::Lock { action: "take", reason: String::new() }.into()), 3),
             (Err(Failure::usage("x")), 2),
             (Err(Failure::CommandLine), 2),
-            (Err(Failure::Datastore(usage.into())), 2),
-            (Err(Failure::Datastore(Error::NoCalico { location: String::new() })), 3),
+            (Err(calipam_datastore::Error::from(usage).into()), 2),
+            (Err(calipam_datastore::Error::NoCalico { location: String::new() }.into()), 3),
             (Err(Failure::Io { doing: String::new(), error: io::Error::other("x") }), 3),
             (Err(Failure::Panic), 4),
             (Err(Failure::Interrupted), 130),

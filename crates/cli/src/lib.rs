@@ -9,6 +9,7 @@ mod commands;
 mod connect;
 mod exit;
 mod hints;
+mod operator;
 mod output;
 mod progress;
 mod render;

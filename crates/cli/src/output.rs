@@ -39,24 +39,26 @@ impl Console {
         }
     }
 
-    /// Writes data to stdout. A reader that goes away is no error.
+    /// Writes data to stdout, as [`Self::write_data`].
+    ///
+    /// # Errors
+    /// Where stdout cannot be written.
+    pub fn data(&self, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<(), Failure> {
+        self.write_data(write).map_err(|error| Failure::Io { doing: "write the output".into(), error })
+    }
+
+    /// Writes data to stdout. That a reader goes away is not an error.
     ///
     /// # Errors
     /// Where stdout cannot be written for another reason.
-    pub fn data(&self, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<(), Failure> {
+    pub fn write_data(&self, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
         let mut out = BufWriter::with_capacity(1 << 16, io::stdout().lock());
-        match write(&mut out).and_then(|()| out.flush()) {
-            Err(error) if error.kind() == ErrorKind::BrokenPipe => {
-                // What is buffered would fail again when it is dropped.
-                drop(out.into_parts());
-                Ok(())
-            }
-            Err(error) => {
-                drop(out.into_parts());
-                Err(Failure::Io { doing: "write the output".into(), error })
-            }
-            Ok(()) => Ok(()),
+        let result = write(&mut out).and_then(|()| out.flush());
+        if result.is_err() {
+            // What is buffered would fail again when it is dropped.
+            drop(out.into_parts());
         }
+        result.or_else(|error| if error.kind() == ErrorKind::BrokenPipe { Ok(()) } else { Err(error) })
     }
 
     /// Prints a line on stderr, for people. Nothing is done where that fails: there is no other place to say so.

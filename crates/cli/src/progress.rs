@@ -2,103 +2,74 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
-use calipam_datastore::observe::{Progress, ProgressFn};
+use calipam_workflow::{Activity, Meter};
 use indicatif::{HumanCount, ProgressBar, ProgressDrawTarget, ProgressStyle};
-use jiff::SignedDuration;
 
 use crate::output::Console;
 
-/// What is counted.
-const OBJECTS: &str = "objects";
-
-/// Shows how far a read has come.
-#[derive(Clone, Debug)]
-pub struct Reading {
-    bar: ProgressBar,
+/// A bar on stderr; an invisible one where there is no terminal.
+pub fn start(console: &Console, activity: Activity) -> Arc<dyn Meter> {
+    let (template, prefix) = match activity {
+        Activity::Reading => ("{spinner} {prefix}: {human_pos} {msg}", "reading"),
+        Activity::Exporting => ("{spinner} {prefix}: {human_pos} {msg}", "exporting"),
+        Activity::Settling => ("{spinner} {prefix}: {msg}", "waiting to read suspects again"),
+        Activity::Confirming => ("{spinner} {prefix}: {msg}", "waiting to read a second time"),
+        Activity::WaitingForSecondLook => ("{spinner} {prefix}: {msg}", "waiting to look a second time"),
+        Activity::Writing => ("{spinner} {prefix}: {pos} of {len} steps", "writing"),
+    };
+    let bar = ProgressBar::no_length();
+    bar.set_draw_target(if console.progress {
+        ProgressDrawTarget::stderr_with_hz(10)
+    } else {
+        ProgressDrawTarget::hidden()
+    });
+    bar.set_style(style(template));
+    bar.set_prefix(prefix);
+    Arc::new(Bar { bar, activity, shown: AtomicU64::new(u64::MAX) })
 }
 
-impl Reading {
-    /// A bar on stderr; an invisible one where there is no terminal.
-    pub fn start(console: &Console, what: &str) -> Self {
-        let bar = if console.progress { ProgressBar::no_length() } else { ProgressBar::hidden() };
-        bar.set_draw_target(if console.progress {
-            ProgressDrawTarget::stderr_with_hz(10)
-        } else {
-            ProgressDrawTarget::hidden()
-        });
-        bar.set_style(style("{spinner} {prefix}: {human_pos} {msg}"));
-        bar.set_message(OBJECTS);
-        bar.set_prefix(what.to_owned());
-        Self { bar }
-    }
+struct Bar {
+    bar: ProgressBar,
+    activity: Activity,
+    /// The expected number, or seconds, that the message shows.
+    shown: AtomicU64,
+}
 
-    /// What the datastore calls while it reads.
-    pub fn callback(&self) -> ProgressFn {
-        let bar = self.bar.clone();
-        let shown = AtomicU64::new(0);
-        Arc::new(move |progress: Progress| {
-            bar.set_position(progress.read);
-            if shown.swap(progress.expected, Ordering::Relaxed) != progress.expected {
-                bar.set_message(match progress.expected {
-                    0 => OBJECTS.to_owned(),
-                    expected => format!("of about {} {OBJECTS}", HumanCount(expected)),
+impl Bar {
+    /// Making a message for every object that is read would take longer than reading it.
+    fn message(&self, number: u64, text: impl FnOnce() -> String) {
+        if self.shown.swap(number, Ordering::Relaxed) != number {
+            self.bar.set_message(text());
+        }
+    }
+}
+
+impl Meter for Bar {
+    fn set(&self, done: u64, expected: u64) {
+        match self.activity {
+            Activity::Reading | Activity::Exporting => {
+                self.bar.set_position(done);
+                self.message(expected, || match expected {
+                    0 => "objects".to_owned(),
+                    expected => format!("of about {} objects", HumanCount(expected)),
                 });
             }
-        })
-    }
-
-    /// Takes the bar away.
-    pub fn end(self) {
-        self.bar.finish_and_clear();
-    }
-}
-
-/// Shows how many steps of a repair have come to their end.
-#[derive(Debug)]
-pub struct Steps {
-    bar: ProgressBar,
-}
-
-impl Steps {
-    /// A bar on stderr; an invisible one where there is no terminal.
-    pub fn start(console: &Console, what: &str) -> Self {
-        let bar = if console.progress { ProgressBar::new(0) } else { ProgressBar::hidden() };
-        bar.set_style(style("{spinner} {prefix}: {pos} of {len} steps"));
-        bar.set_prefix(what.to_owned());
-        Self { bar }
-    }
-
-    /// So many have ended.
-    pub fn set(&self, ended: usize, of: usize) {
-        self.bar.set_length(of as u64);
-        self.bar.set_position(ended as u64);
-    }
-
-    /// Takes the bar away.
-    pub fn end(&self) {
-        self.bar.finish_and_clear();
-    }
-}
-
-/// Waits, and shows for how long.
-pub async fn wait(console: &Console, time: SignedDuration, why: &str) {
-    let time = Duration::try_from(time).unwrap_or_default();
-    let end = tokio::time::Instant::now() + time;
-    let bar = if console.progress { ProgressBar::no_length() } else { ProgressBar::hidden() };
-    bar.set_style(style("{spinner} {prefix}: {msg}"));
-    bar.set_prefix(why.to_owned());
-    loop {
-        let left = end.saturating_duration_since(tokio::time::Instant::now());
-        if left.is_zero() {
-            break;
+            Activity::Settling | Activity::Confirming | Activity::WaitingForSecondLook => {
+                let seconds = expected.saturating_sub(done).div_ceil(1000);
+                self.message(seconds, || format!("{seconds} s"));
+                self.bar.tick();
+            }
+            Activity::Writing => {
+                self.bar.set_length(expected);
+                self.bar.set_position(done);
+            }
         }
-        bar.set_message(format!("{} s", left.as_secs() + 1));
-        bar.tick();
-        tokio::time::sleep(left.min(Duration::from_millis(200))).await;
     }
-    bar.finish_and_clear();
+
+    fn end(&self) {
+        self.bar.finish_and_clear();
+    }
 }
 
 /// A style from a template that is known to be right.

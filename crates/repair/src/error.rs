@@ -45,25 +45,3 @@ pub enum RepairError {
         reason: String,
     },
 }
-
-impl RepairError {
-    /// What to do next, where there is something to say.
-    pub fn hint(&self) -> Option<String> {
-        match self {
-            // The program writes the hints for errors of the datastore.
-            Self::Datastore(_) => None,
-            Self::Journal(error) => Some(error.hint().to_owned()),
-            Self::OtherCluster { .. } => Some(
-                "connect to the cluster that it was made for; `calipam show --configuration` prints the GUID"
-                    .into(),
-            ),
-            Self::StrangeKey { .. } => Some("use an unchanged copy of the journal".into()),
-            Self::NotAgreed { .. } => Some("run it again, and answer what it asks then".into()),
-            Self::Lock { action: "restore", .. } => Some(
-                "`calicoctl datastore migrate unlock` unlocks it; while it is locked no pod starts or stops"
-                    .into(),
-            ),
-            Self::Lock { .. } => Some("run it again, or without `--lock`".into()),
-        }
-    }
-}

@@ -47,7 +47,7 @@ fn only_a_yes_is_a_yes() {
     for answer in ["n\n", "\n", "\u{4}", "yess\n"] {
         let shown = answered(&site, &RELEASE, answer);
         assert_eq!(shown.code, Some(1), "{shown:?}");
-        assert!(shown.text.contains("error: not agreed; nothing was changed"), "{shown:?}");
+        assert!(shown.text.contains("error: aborted; nothing was changed"), "{shown:?}");
         assert_eq!((site.dump(), site.journals()), (before.clone(), Vec::new()), "{answer:?}");
     }
 }
@@ -153,7 +153,7 @@ fn a_brake_for_cron() {
     assert_eq!(run.code, 1, "{run:?}");
     assert!(
         run.stderr
-            .contains("the plan makes 2 changes, more than --max-changes 1; nothing was changed\nhint: "),
+            .contains("the plan makes 2 changes, more than the limit of 1; nothing was changed\nhint: "),
         "{run:?}"
     );
     assert_eq!((site.dump(), site.journals()), (before, Vec::new()));

@@ -52,7 +52,7 @@ fn a_node_that_is_gone_leaves_nothing() {
         of_node(&cluster, &after, &node).into_iter().filter(|key| key.contains("/host/")).collect();
     assert_eq!(left, Vec::<String>::new());
     let check = site.run(&["check", "--node", &node, "--settle", "0"]);
-    assert!(check.stderr.contains(&format!("nothing names a node \"{node}\"")), "{check:?}");
+    assert!(check.stderr.contains(&format!("node \"{node}\" not found")), "{check:?}");
     assert_eq!(site.findings(&["--rule", "leaked-address"]), set::<String>([]));
     let strays = differing(&before, &after).into_iter().filter(|key| {
         let is_handle = key.contains("/handle/") && !after.contains_key(key);

@@ -39,5 +39,5 @@ fn nothing_can_be_undone_in_a_file() {
     std::fs::write(&journal, format!("{header}\n\"end\"\n")).unwrap();
     let run = on_example(&["undo", journal.to_str().unwrap(), "--yes"]);
     assert_eq!(run.code, 2, "{run:?}");
-    assert!(run.stderr.contains("a file is never written; `undo` needs the datastore itself"), "{run:?}");
+    assert!(run.stderr.contains("a file is never written; an undo needs the datastore itself"), "{run:?}");
 }

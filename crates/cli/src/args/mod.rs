@@ -18,7 +18,6 @@ pub use self::global::{Format, Global};
 pub use self::rebuild::{RebuildArgs, UndoArgs};
 pub use self::release::ReleaseArgs;
 pub use self::show::{ShowArgs, Subject};
-pub use self::writing::WritingArgs;
 
 /// Inspect, check and repair the IP address management (IPAM) data of Calico.
 ///

@@ -1,7 +1,11 @@
 //! Options of the commands that write.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use calipam_check::Options;
+use calipam_repair::journal::default_directory;
+use calipam_workflow::{Judging, Writing};
 use clap::{Args, ValueHint};
 use jiff::SignedDuration;
 
@@ -27,6 +31,22 @@ pub struct WritingArgs {
     pub journal: Option<PathBuf>,
 }
 
+impl WritingArgs {
+    /// How to write what `command` plans.
+    pub fn writing(&self, command: String) -> Writing {
+        let names = ["XDG_STATE_HOME", "HOME"];
+        let environment: BTreeMap<String, String> =
+            names.into_iter().filter_map(|name| Some((name.to_owned(), std::env::var(name).ok()?))).collect();
+        Writing {
+            command,
+            lock: self.lock,
+            max_changes: self.max_changes,
+            journal: self.journal.clone(),
+            journals: default_directory(&environment),
+        }
+    }
+}
+
 /// Options of the commands that plan by findings.
 #[derive(Clone, Debug, Args)]
 pub struct JudgementArgs {
@@ -37,6 +57,12 @@ pub struct JudgementArgs {
     /// When to look again.
     #[command(flatten)]
     pub settling: SettleArgs,
+}
+
+impl JudgementArgs {
+    pub fn judging(&self) -> Judging {
+        Judging { options: Options { grace: self.grace, ..Options::default() }, settle: self.settling.settle }
+    }
 }
 
 /// The second look at what could be half-done.

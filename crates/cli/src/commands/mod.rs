@@ -5,17 +5,12 @@ mod complete;
 mod completion;
 mod explain;
 mod export;
-mod ignore;
 mod install_links;
 mod rebuild;
 mod release;
 mod repair;
-mod selection;
 mod show;
-mod sight;
 mod undo;
-
-pub use self::repair::Done;
 
 use crate::applet::Applet;
 use crate::args::{Cli, Command};

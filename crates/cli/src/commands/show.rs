@@ -10,6 +10,7 @@ use calipam_model::snapshot::Snapshot;
 use crate::args::{Format, Global, ShowArgs, Subject};
 use crate::connect;
 use crate::exit::{Failure, Outcome};
+use crate::operator::Person;
 use crate::output::Console;
 use crate::render::show as print;
 
@@ -39,17 +40,13 @@ pub fn run(args: &ShowArgs, global: &Global, console: &Console) -> Result<Outcom
 
 /// Reads the few keys around one address or handle, or everything.
 async fn read(datastore: &Datastore, subject: &Subject, console: &Console) -> Result<Snapshot, Failure> {
+    let person = Person::watching(console);
     let lookup = match subject {
         Subject::Address { address, all_owners: false } => Lookup::Address(*address),
         Subject::Handle(id) => Lookup::Handle(id.clone()),
-        _ => return connect::observe(datastore, console).await,
+        _ => return Ok(calipam_workflow::read(datastore, &person).await?),
     };
-    let narrow = datastore.lookup(&lookup).await?;
-    console
-        .verbose(&format!("read at revision {} in {} requests", narrow.snapshot.revision, narrow.requests));
-    let mut snapshot = narrow.snapshot;
-    connect::name_unread(&mut snapshot);
-    Ok(snapshot)
+    Ok(calipam_workflow::read_around(datastore, &lookup, &person).await?)
 }
 
 fn story(address: IpAddr, snapshot: &Snapshot, console: &Console) -> Result<Outcome, Failure> {

@@ -4,14 +4,13 @@ use std::io::{self, Write};
 
 use calipam_repair::UndoPlan;
 use calipam_repair::journal::Header;
+use calipam_workflow::Undone;
 use serde::Serialize;
 
 use super::document;
 use super::plan::ShownExecution;
 use super::table::{Align, Grid};
 use super::text::{count, escape};
-use crate::args::Format;
-use crate::commands::Done;
 use crate::exit::Failure;
 use crate::output::Console;
 
@@ -45,42 +44,20 @@ struct NotRestored {
     reason: String,
 }
 
-/// Prints what is undone before the operator is asked: YAML and JSON are printed once, at the end, and a table goes to
-/// stderr meanwhile where somebody is `asked`.
-///
-/// # Errors
-/// Where the output cannot be written.
-pub fn preview(header: &Header, plan: &UndoPlan, asked: bool, console: &Console) -> Result<(), Failure> {
-    if console.format.is_table() {
-        return print(header, plan, None, console);
-    }
-    if !asked {
-        return Ok(());
-    }
-    let table = Console { format: Format::Table, color: false, ..console.clone() };
-    let failed = |error| Failure::Io { doing: "show what is undone".into(), error };
-    write(&shown(header, plan, None), &table, &mut io::stderr().lock()).map_err(failed)
-}
-
 /// Prints what is undone or, where it was carried out, what became of it.
 ///
 /// # Errors
 /// Where stdout cannot be written.
-pub fn print(
-    header: &Header,
-    plan: &UndoPlan,
-    done: Option<&Done>,
-    console: &Console,
-) -> Result<(), Failure> {
-    let execution = done.map(ShownExecution::of);
+pub fn print(undone: &Undone, console: &Console) -> Result<(), Failure> {
+    let execution = undone.run.as_ref().map(ShownExecution::new);
     if let (Some(execution), true) = (&execution, console.format.is_table()) {
         return console.data(|out| writeln!(out, "{}", execution.summary()));
     }
-    let shown = shown(header, plan, execution);
     console.data(|out| {
         if console.format.is_table() {
-            write(&shown, console, out)
+            write(&undone.header, &undone.plan, console, out)
         } else {
+            let shown = shown(&undone.header, &undone.plan, execution);
             document::write(console.format, "UndoPlan", &shown, out)
         }
     })
@@ -113,7 +90,9 @@ fn shown(header: &Header, plan: &UndoPlan, execution: Option<ShownExecution>) ->
     }
 }
 
-fn write(shown: &Shown, console: &Console, out: &mut dyn Write) -> io::Result<()> {
+/// Writes the table of what is undone.
+pub fn write(header: &Header, plan: &UndoPlan, console: &Console, out: &mut dyn Write) -> io::Result<()> {
+    let shown = shown(header, plan, None);
     writeln!(out, "{}\n", escape(&format!("Undoing `{}` of {}", shown.command, shown.started_at)))?;
     if !shown.restored.is_empty() {
         let columns = [("ACTION", Align::Left), ("OBJECT", Align::Left), ("WAS WRITTEN FOR", Align::Left)];

@@ -55,24 +55,6 @@ impl JournalError {
     pub(crate) fn write(path: &Path, error: &io::Error) -> Self {
         Self::Write { path: path.to_owned(), reason: error.to_string() }
     }
-
-    /// What to do next.
-    pub fn hint(&self) -> &'static str {
-        match self {
-            Self::Write { .. } => {
-                "nothing is written to the datastore without a journal; give a place for a new file by \
-                 `--journal PATH`"
-            }
-            Self::Read { .. } | Self::NoJournal { .. } => {
-                "name the journal that the repair printed when it began"
-            }
-            Self::Newer { .. } => "use the calipam that wrote it, or a later one",
-            Self::Line { .. } => {
-                "the file was changed after it was written; use an unchanged copy of it, nothing is undone from \
-                 a damaged one"
-            }
-        }
-    }
 }
 
 /// A journal that was read.

@@ -1,0 +1,94 @@
+//! Why a command could not do its work.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use calipam_plan::release::ReportError;
+use calipam_plan::{Refusal, SimulationError};
+use calipam_repair::RepairError;
+use calipam_repair::journal::JournalError;
+
+use crate::operator::NoConsent;
+
+/// Why a command could not do its work. Nothing was written, except where a run has begun ([`Error::Repair`]).
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error(transparent)]
+    Datastore(#[from] calipam_datastore::Error),
+    #[error(transparent)]
+    Repair(RepairError),
+    /// A file, or another service of the system.
+    #[error("cannot {doing}: {error}")]
+    Io { doing: String, error: io::Error },
+    #[error("node {0:?} not found")]
+    UnknownNode(String),
+    #[error("there is no pool {0:?}")]
+    UnknownPool(String),
+    /// The file of a report holds something else.
+    #[error("{}: {error}", path.display())]
+    NoReport { path: PathBuf, error: ReportError },
+    /// The report cannot be used here.
+    #[error("the report {report} cannot be used: {objection}")]
+    UnusableReport { report: String, objection: ReportError },
+    /// On etcd, only endpoints say what runs, and after a restore they are as old as the blocks.
+    #[error("no pods were read, and the endpoints in etcd may be as old as the blocks")]
+    PodsNotRead,
+    /// A mistake in the planner.
+    #[error("the plan was tried in memory and refused: {0}")]
+    Trial(#[from] FailedTrial),
+    #[error("the plan makes {changes} changes, more than the limit of {limit}; nothing was changed")]
+    TooManyChanges { changes: usize, limit: usize },
+    #[error("neither HOME nor XDG_STATE_HOME says where to keep the journal")]
+    NoJournalDirectory,
+    /// A file cannot be undone.
+    #[error("a file is never written; an undo needs the datastore itself")]
+    NotLive,
+    #[error("{}", match .0 {
+        NoConsent::Declined => "aborted; nothing was changed".to_owned(),
+        NoConsent::NoTerminal => "there is no terminal to ask on, and nothing was changed".to_owned(),
+        NoConsent::Failed(error) => format!("cannot ask: {error}"),
+    })]
+    NoConsent(NoConsent),
+}
+
+/// How a plan failed in memory.
+#[derive(Debug, thiserror::Error)]
+pub enum FailedTrial {
+    #[error(transparent)]
+    Simulation(#[from] SimulationError),
+    #[error("{0}")]
+    Verification(Refusal),
+}
+
+impl From<Refusal> for FailedTrial {
+    fn from(refusal: Refusal) -> Self {
+        Self::Verification(refusal)
+    }
+}
+
+impl Error {
+    /// For `map_err`: what was being done with a path when the system refused.
+    pub(crate) fn io(doing: &str, path: &Path) -> impl FnOnce(io::Error) -> Self {
+        let doing = format!("{doing} {}", path.display());
+        |error| Self::Io { doing, error }
+    }
+
+    pub(crate) fn showing(error: io::Error) -> Self {
+        Self::Io { doing: "show the plan".into(), error }
+    }
+}
+
+impl From<RepairError> for Error {
+    fn from(error: RepairError) -> Self {
+        match error {
+            RepairError::Datastore(error) => Self::Datastore(error),
+            other => Self::Repair(other),
+        }
+    }
+}
+
+impl From<JournalError> for Error {
+    fn from(error: JournalError) -> Self {
+        Self::Repair(error.into())
+    }
+}

@@ -1,0 +1,26 @@
+//! What a command does apart from talking to a person: reading and judging a cluster, planning, trying the plan in
+//! memory, asking, and writing. Each function goes straight from a request to a result; what it has to say or ask
+//! on the way goes through an [`Operator`].
+
+mod error;
+mod export;
+mod look;
+mod operator;
+mod planning;
+mod rebuild;
+mod release;
+mod reports;
+mod scope;
+mod undo;
+mod write;
+
+pub use self::error::{Error, FailedTrial};
+pub use self::export::export;
+pub use self::look::{Judging, Look, look, look_twice, read, read_around};
+pub use self::operator::{Activity, Meter, NoConsent, Note, Operator, Proposal};
+pub use self::planning::PlanSummary;
+pub use self::rebuild::{RebuildRequest, rebuild};
+pub use self::release::{ReleaseRequest, release};
+pub use self::scope::{known_node, pool};
+pub use self::undo::{Undone, undo};
+pub use self::write::{Repaired, Run, Writing, is_writing};

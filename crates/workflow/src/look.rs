@@ -1,0 +1,152 @@
+//! One look at the cluster: a read, its judgement, and a second read of what could be half-changed.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use calipam_check::{ClusterIdentity, Finding, Options, Report, check, settle, suspects};
+use calipam_datastore::Datastore;
+use calipam_datastore::observe::{Lookup, Progress, ProgressFn};
+use calipam_model::snapshot::{Coverage, Snapshot, Source};
+use calipam_plan::Basis;
+use jiff::SignedDuration;
+use tokio::time::Instant;
+
+use crate::error::Error;
+use crate::operator::{Activity, Meter, Note, Operator};
+
+/// How to judge what is read.
+#[derive(Clone, Debug)]
+pub struct Judging {
+    pub options: Options,
+    /// After how long suspects are read again; zero for not at all.
+    pub settle: SignedDuration,
+}
+
+/// What was read, and what was found in it.
+pub struct Look {
+    pub snapshot: Snapshot,
+    /// What was found and stands.
+    pub report: Report,
+    /// What was found but had changed when it was read again.
+    pub dropped: Vec<Finding>,
+}
+
+impl Look {
+    pub(crate) fn basis(&self, judging: &Judging) -> Basis<'_> {
+        Basis::new(&self.snapshot, &self.report, &judging.options)
+    }
+}
+
+/// Reads and judges. What a half-done operation of Calico could explain is read again, and dropped where it has
+/// changed.
+///
+/// # Errors
+/// Where the datastore cannot be read.
+pub async fn look(datastore: &Datastore, judging: &Judging, operator: &impl Operator) -> Result<Look, Error> {
+    let mut snapshot = read(datastore, operator).await?;
+    snapshot.settled = false;
+    let report = check(&snapshot, &judging.options);
+    let mut look = Look { snapshot, report, dropped: Vec::new() };
+    if !datastore.is_live() || !judging.settle.is_positive() {
+        return Ok(look);
+    }
+
+    let keys = suspects(&look.report);
+    if keys.is_empty() {
+        look.report.settled = true;
+        return Ok(look);
+    }
+
+    operator.note(Note::Rereading { objects: keys.len(), after: judging.settle });
+    wait(judging.settle, Activity::Settling, operator).await;
+    if let Some(later) = datastore.reread(&keys).await? {
+        look.dropped = settle(&mut look.report, &look.snapshot, &later);
+    }
+    Ok(look)
+}
+
+/// A look or, with `confirm`, two of them, so far apart: then only what both found stays.
+///
+/// # Errors
+/// As [`look`].
+pub async fn look_twice(
+    datastore: &Datastore,
+    judging: &Judging,
+    confirm: Option<SignedDuration>,
+    operator: &impl Operator,
+) -> Result<Look, Error> {
+    let first = look(datastore, judging, operator).await?;
+    let Some(pause) = confirm.filter(|pause| pause.is_positive()) else { return Ok(first) };
+    if !datastore.is_live() {
+        operator.note(Note::CannotConfirm);
+        return Ok(first);
+    }
+
+    // The second snapshot would otherwise lie in memory besides the first.
+    let Look { report: found, snapshot, .. } = first;
+    drop(snapshot);
+    wait(pause, Activity::Confirming, operator).await;
+
+    let mut second = look(datastore, judging, operator).await?;
+    second.report.confirm(&found);
+    Ok(second)
+}
+
+/// Reads everything that a check needs.
+///
+/// # Errors
+/// Where the datastore cannot be read.
+pub async fn read(datastore: &Datastore, operator: &impl Operator) -> Result<Snapshot, Error> {
+    let meter = operator.start(Activity::Reading);
+    let result = datastore.observe(&progress(&meter)).await;
+    meter.end();
+    let mut snapshot = result?;
+    name_unread(&mut snapshot);
+    operator.note(Note::Read(&ClusterIdentity::of(&snapshot)));
+    Ok(snapshot)
+}
+
+/// Reads the few keys around one address or handle.
+///
+/// # Errors
+/// Where the datastore cannot be read.
+pub async fn read_around(
+    datastore: &Datastore,
+    lookup: &Lookup,
+    operator: &impl Operator,
+) -> Result<Snapshot, Error> {
+    let found = datastore.lookup(lookup).await?;
+    let mut snapshot = found.snapshot;
+    operator.note(Note::ReadAround { revision: snapshot.revision.to_string(), requests: found.requests });
+    name_unread(&mut snapshot);
+    Ok(snapshot)
+}
+
+/// Names the sources that could have been read, so that a report says that they were not.
+fn name_unread(snapshot: &mut Snapshot) {
+    for source in [Source::Pods, Source::Services, Source::Machines] {
+        let unread = || Coverage::Skipped("no kubeconfig".into());
+        snapshot.coverage.entry(source).or_insert_with(unread);
+    }
+}
+
+pub(crate) fn progress(meter: &Arc<dyn Meter>) -> ProgressFn {
+    let meter = Arc::clone(meter);
+    Arc::new(move |progress: Progress| meter.set(progress.read, progress.expected))
+}
+
+pub(crate) async fn wait(time: SignedDuration, activity: Activity, operator: &impl Operator) {
+    let time = Duration::try_from(time).unwrap_or_default();
+    let begin = Instant::now();
+    let meter = operator.start(activity);
+    let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+    loop {
+        let passed = begin.elapsed();
+        if passed >= time {
+            break;
+        }
+        meter.set(millis(passed), millis(time));
+        tokio::time::sleep((time - passed).min(Duration::from_millis(200))).await;
+    }
+    meter.end();
+}

@@ -1,0 +1,97 @@
+//! The person for whom a command runs, as the workflow sees them.
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use calipam_check::ClusterIdentity;
+use calipam_datastore::write::{Consent, Question};
+use calipam_plan::release::ReportError;
+use calipam_repair::journal::Header;
+use calipam_repair::{LeftLock, UndoPlan};
+use jiff::SignedDuration;
+
+use crate::planning::PlanSummary;
+
+/// Takes notes, shows progress and plans, and answers questions. The words are made by whoever implements it.
+pub trait Operator {
+    fn note(&self, note: Note<'_>);
+
+    /// Shows from now on how far `activity` has come.
+    fn start(&self, activity: Activity) -> Arc<dyn Meter>;
+
+    /// Shows what the next question is about.
+    ///
+    /// # Errors
+    /// Where the output cannot be written.
+    fn show(&self, proposal: Proposal<'_>) -> io::Result<()>;
+
+    fn ask(&self, question: Question) -> impl Future<Output = Result<Consent, NoConsent>>;
+}
+
+/// How far an activity has come; called from several threads.
+pub trait Meter: Send + Sync {
+    /// `expected` is 0 while it is not known.
+    fn set(&self, done: u64, expected: u64);
+
+    fn end(&self);
+}
+
+/// What takes long enough to be watched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Activity {
+    /// Counted in objects.
+    Reading,
+    /// Counted in objects.
+    Exporting,
+    /// Waiting before suspects are read again; counted in milliseconds, as are the next two.
+    Settling,
+    /// Waiting before the whole read is repeated.
+    Confirming,
+    /// Waiting before leaked addresses are looked at a second time.
+    WaitingForSecondLook,
+    /// Counted in steps.
+    Writing,
+}
+
+/// What the operator should know although the work goes on.
+#[derive(Debug)]
+pub enum Note<'a> {
+    /// This cluster was read.
+    Read(&'a ClusterIdentity),
+    /// A few keys were read, in so many requests.
+    ReadAround { revision: String, requests: u64 },
+    /// So many objects could be half-changed and are read again after this time.
+    Rereading { objects: usize, after: SignedDuration },
+    /// A second read was asked for, but what is read cannot change.
+    CannotConfirm,
+    /// So many addresses were seen unused once, and are looked at again after this time.
+    SecondLook { addresses: usize, after: SignedDuration },
+    /// Nothing will be written: the plan is made as if a second look saw the same.
+    SecondLookAssumed { addresses: usize, after: SignedDuration },
+    /// A report is used although this speaks against it.
+    ReportForced { report: &'a str, objection: &'a ReportError },
+    /// So many files with blocks before and after were written.
+    BlockFiles { files: usize, directory: &'a Path },
+    /// A killed run has left the datastore locked.
+    LeftLock(&'a LeftLock),
+    /// Such a lock is restored.
+    LockRestored,
+}
+
+/// What the operator is about to be asked to agree to.
+#[derive(Clone, Copy, Debug)]
+pub enum Proposal<'a> {
+    Plan(&'a PlanSummary),
+    /// The run that is to be undone, and how.
+    Undo(&'a Header, &'a UndoPlan),
+}
+
+/// Why the operator did not agree.
+#[derive(Debug)]
+pub enum NoConsent {
+    Declined,
+    /// There is no terminal to ask on.
+    NoTerminal,
+    Failed(io::Error),
+}

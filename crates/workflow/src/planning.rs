@@ -1,0 +1,92 @@
+//! What planning a release and planning a rebuild have in common: the second look, and the trial of the plan.
+
+use calipam_check::{ClusterIdentity, check};
+use calipam_datastore::Datastore;
+use calipam_model::snapshot::Snapshot;
+use calipam_plan::release::Sightings;
+use calipam_plan::{Change, Plan, PlanKind, SkipReason, Skipped, Totals, simulate, verify};
+use jiff::Timestamp;
+
+use crate::error::{Error, FailedTrial};
+use crate::look::{Judging, Look, look, wait};
+use crate::operator::{Activity, Note, Operator};
+
+/// What people see of a plan: everything but the edits, which the executor consumes.
+#[derive(Clone, Debug)]
+pub struct PlanSummary {
+    pub kind: PlanKind,
+    pub cluster: ClusterIdentity,
+    pub totals: Totals,
+    pub changes: Vec<Change>,
+    pub skipped: Vec<Skipped>,
+    pub warnings: Vec<String>,
+}
+
+impl PlanSummary {
+    pub(crate) fn new(plan: &Plan) -> Self {
+        Self {
+            kind: plan.kind,
+            cluster: plan.cluster.clone(),
+            totals: plan.totals(),
+            changes: plan.changes().cloned().collect(),
+            skipped: plan.skipped.clone(),
+            warnings: plan.warnings.clone(),
+        }
+    }
+}
+
+/// Seconds for which the cluster lets released addresses cool down; 0 where its datastore does not keep the time.
+pub(crate) async fn cooldown(datastore: &Datastore, snapshot: &Snapshot) -> i64 {
+    let configured = snapshot.effective_ipam_config().map_or(0, |config| config.cooldown_seconds.max(0));
+    if configured > 0 && datastore.keeps_cooldown().await { configured } else { 0 }
+}
+
+/// How many addresses the plan skips because they have been seen unused only once.
+pub(crate) fn seen_once(plan: &Plan) -> usize {
+    plan.skipped.iter().filter(|skipped| skipped.reason == SkipReason::SeenOnce).count()
+}
+
+/// Looks again at addresses that were seen unused once, a grace period later, and adds the first look to the
+/// sightings. Where nothing will be written, nobody waits: the plan is made as if the second look saw the same.
+pub(crate) async fn second_look(
+    datastore: &Datastore,
+    first: Look,
+    addresses: usize,
+    sightings: &mut Vec<Sightings>,
+    judging: &Judging,
+    will_write: bool,
+    operator: &impl Operator,
+) -> Result<Look, Error> {
+    let after = calipam_check::grace(&first.snapshot, &judging.options);
+    let mut seen = Sightings::of_report(&first.report);
+    if !will_write {
+        operator.note(Note::SecondLookAssumed { addresses, after });
+        seen.at = seen.at.saturating_sub(after).unwrap_or(Timestamp::MIN);
+        sightings.push(seen);
+        return Ok(first);
+    }
+
+    sightings.push(seen);
+    operator.note(Note::SecondLook { addresses, after });
+    drop(first);
+    wait(after, Activity::WaitingForSecondLook, operator).await;
+    look(datastore, judging, operator).await
+}
+
+/// Makes the plan in memory, and compares what is found before and after it: what it claims to repair is gone then,
+/// and nothing new appears.
+pub(crate) fn try_plan(look: Look, plan: &Plan, judging: &Judging) -> Result<(), FailedTrial> {
+    if plan.is_empty() {
+        return Ok(());
+    }
+    let Look { snapshot, mut report, dropped } = look;
+    let now = snapshot.taken_at;
+    let after = simulate(snapshot, plan, now)?;
+    let later = check(&after, &judging.options);
+    // Giving back the memory of a million objects one by one takes longer than the rest of the trial.
+    std::mem::forget(after);
+
+    // What had not settled is found in the simulated data, too, and is not new there.
+    report.findings.extend(dropped);
+    Ok(verify(&report, plan, &later)?)
+}

@@ -1,0 +1,114 @@
+//! `rebuild`: from a request to what was rebuilt.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::{fs, io};
+
+use calipam_datastore::Datastore;
+use calipam_model::IpNet;
+use calipam_model::snapshot::Snapshot;
+use calipam_plan::Plan;
+use calipam_plan::rebuild::{self, Request};
+use calipam_plan::release::Sightings;
+
+use crate::error::{Error, FailedTrial};
+use crate::look::{Judging, Look, look};
+use crate::operator::{Note, Operator};
+use crate::planning::{cooldown, second_look, seen_once, try_plan};
+use crate::scope::{known_node, pool};
+use crate::write::{Repaired, Writing, write};
+
+/// What to rebuild, and how. Without pools, nodes and blocks that is everything.
+#[derive(Clone, Debug)]
+pub struct RebuildRequest {
+    /// Names or CIDRs.
+    pub pools: Vec<String>,
+    pub nodes: Vec<String>,
+    pub blocks: Vec<IpNet>,
+    /// Write although no pods were read: the endpoints in etcd are taken for the truth.
+    pub endpoints_only: bool,
+    /// Where each block before and after goes, in a file of its own.
+    pub output_dir: Option<PathBuf>,
+    pub judging: Judging,
+    /// `None` to plan only.
+    pub writing: Option<Writing>,
+}
+
+/// Looks, plans, shows the plan, asks, and writes.
+///
+/// # Errors
+/// Where something cannot be read or written, or the operator does not agree.
+pub async fn rebuild(
+    datastore: &Datastore,
+    request: &RebuildRequest,
+    operator: &impl Operator,
+) -> Result<Repaired, Error> {
+    let judging = &request.judging;
+    let will_write = request.writing.is_some() && datastore.is_live();
+    let mut seen = look(datastore, judging, operator).await?;
+    // After an etcd was restored from a backup, its endpoints are as old as its blocks: only pods tell what runs.
+    if will_write && !request.endpoints_only && rebuild::needs_endpoints_only(&seen.snapshot) {
+        return Err(Error::PodsNotRead);
+    }
+
+    let scope = scope(request, &seen.snapshot)?;
+    let mut sightings = Vec::new();
+    let mut plan = plan(datastore, &seen, &scope, judging, &sightings).await;
+
+    let unconfirmed = seen_once(&plan);
+    if unconfirmed > 0 {
+        let sightings = &mut sightings;
+        seen = second_look(datastore, seen, unconfirmed, sightings, judging, will_write, operator).await?;
+        plan = self::plan(datastore, &seen, &scope, judging, sightings).await;
+    }
+
+    if let Some(directory) = &request.output_dir {
+        let files = write_files(directory, &seen.snapshot, &plan)?;
+        operator.note(Note::BlockFiles { files, directory });
+    }
+    try_plan(seen, &plan, judging)?;
+    write(datastore, plan, request.writing.as_ref(), operator).await
+}
+
+fn scope(request: &RebuildRequest, snapshot: &Snapshot) -> Result<Request, Error> {
+    request.nodes.iter().try_for_each(|node| known_node(snapshot, node))?;
+    let pools = request.pools.iter().map(|name| pool(snapshot, name)).collect::<Result<_, _>>()?;
+    Ok(Request {
+        pools,
+        nodes: request.nodes.clone(),
+        blocks: request.blocks.iter().map(IpNet::trunc).collect(),
+        endpoints_only: request.endpoints_only,
+    })
+}
+
+async fn plan(
+    datastore: &Datastore,
+    seen: &Look,
+    scope: &Request,
+    judging: &Judging,
+    sightings: &[Sightings],
+) -> Plan {
+    let cooldown = cooldown(datastore, &seen.snapshot).await;
+    rebuild::plan(&seen.basis(judging), scope, sightings, cooldown)
+}
+
+/// Writes each block before and after into a file of its own, and gives the number of files.
+fn write_files(directory: &Path, snapshot: &Snapshot, plan: &Plan) -> Result<usize, Error> {
+    fs::create_dir_all(directory).map_err(Error::io("create", directory))?;
+    let files = rebuild::block_files(snapshot, plan, snapshot.taken_at).map_err(FailedTrial::from)?;
+    for file in &files {
+        let path = directory.join(&file.name);
+        let content = BTreeMap::from([("before", &file.before), ("after", &file.after)]);
+        let mut text = serde_json::to_vec_pretty(&content).unwrap_or_default();
+        text.push(b'\n');
+        write_whole(&path, &text).map_err(Error::io("write", &path))?;
+    }
+    Ok(files.len())
+}
+
+/// A reader of the file never sees half of it.
+fn write_whole(path: &Path, text: &[u8]) -> io::Result<()> {
+    let part = path.with_extension("json.part");
+    fs::write(&part, text)?;
+    fs::rename(&part, path)
+}

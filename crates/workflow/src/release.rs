@@ -1,0 +1,60 @@
+//! `release`: from a request to what was released.
+
+use std::path::PathBuf;
+
+use calipam_datastore::Datastore;
+use calipam_plan::Plan;
+use calipam_plan::release::{self, Request, Sightings};
+
+use crate::error::Error;
+use crate::look::{Judging, Look, look};
+use crate::operator::Operator;
+use crate::planning::{cooldown, second_look, seen_once, try_plan};
+use crate::reports;
+use crate::write::{Repaired, Writing, write};
+
+/// What to release, and how.
+#[derive(Clone, Debug)]
+pub struct ReleaseRequest {
+    pub targets: Request,
+    /// Files with reports of earlier checks, whose sightings count as earlier looks.
+    pub reports: Vec<PathBuf>,
+    /// Pass over the objections to a report that can be passed over.
+    pub force_reports: bool,
+    pub judging: Judging,
+    /// `None` to plan only.
+    pub writing: Option<Writing>,
+    /// The datastore is locked while this runs, as calicoctl asks of whoever uses its reports.
+    pub lock: bool,
+}
+
+/// Looks, plans, shows the plan, asks, and releases.
+///
+/// # Errors
+/// Where something cannot be read or written, or the operator does not agree.
+pub async fn release(
+    datastore: &Datastore,
+    request: &ReleaseRequest,
+    operator: &impl Operator,
+) -> Result<Repaired, Error> {
+    let judging = &request.judging;
+    let mut seen = look(datastore, judging, operator).await?;
+    let mut sightings = reports::read(request, &seen.snapshot, operator)?;
+    let mut plan = plan(datastore, &seen, request, &sightings).await;
+
+    let unconfirmed = seen_once(&plan);
+    if unconfirmed > 0 {
+        let will_write = request.writing.is_some() && datastore.is_live();
+        let sightings = &mut sightings;
+        seen = second_look(datastore, seen, unconfirmed, sightings, judging, will_write, operator).await?;
+        plan = self::plan(datastore, &seen, request, sightings).await;
+    }
+
+    try_plan(seen, &plan, judging)?;
+    write(datastore, plan, request.writing.as_ref(), operator).await
+}
+
+async fn plan(datastore: &Datastore, seen: &Look, request: &ReleaseRequest, sightings: &[Sightings]) -> Plan {
+    let cooldown = cooldown(datastore, &seen.snapshot).await;
+    release::plan(&seen.basis(&request.judging), &request.targets, sightings, cooldown)
+}

@@ -1,0 +1,42 @@
+//! Reports of earlier checks, as files.
+
+use std::fs;
+use std::path::Path;
+
+use calipam_model::snapshot::Snapshot;
+use calipam_plan::release::{ReadReport, Sightings, objections, read_report};
+use jiff::Timestamp;
+
+use crate::error::Error;
+use crate::operator::{Note, Operator};
+use crate::release::ReleaseRequest;
+
+/// What the reports of a request saw, where nothing speaks against using them.
+pub(crate) fn read(
+    request: &ReleaseRequest,
+    snapshot: &Snapshot,
+    operator: &impl Operator,
+) -> Result<Vec<Sightings>, Error> {
+    let is_locked = snapshot.cluster.as_ref().is_some_and(|cluster| cluster.datastore_ready == Some(false));
+    let locked = request.lock || is_locked;
+    let reports: Vec<ReadReport> =
+        request.reports.iter().map(|path| read_file(path, snapshot, locked)).collect::<Result<_, _>>()?;
+
+    for (report, objection) in objections(&reports) {
+        if !objection.can_be_forced() || !request.force_reports {
+            return Err(Error::UnusableReport { report: report.to_owned(), objection: objection.clone() });
+        }
+        operator.note(Note::ReportForced { report, objection });
+    }
+    Ok(reports.into_iter().map(|report| report.sightings).collect())
+}
+
+fn read_file(path: &Path, snapshot: &Snapshot, locked: bool) -> Result<ReadReport, Error> {
+    let bytes = fs::read(path).map_err(Error::io("read", path))?;
+    let written = fs::metadata(path).and_then(|meta| meta.modified()).map_err(Error::io("read", path))?;
+    let written = Timestamp::try_from(written).unwrap_or(Timestamp::MAX);
+
+    let name = path.display().to_string();
+    read_report(&name, &String::from_utf8_lossy(&bytes), written, snapshot, locked)
+        .map_err(|error| Error::NoReport { path: path.to_owned(), error })
+}

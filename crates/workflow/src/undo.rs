@@ -1,0 +1,50 @@
+//! `undo`: from the journal of a run to what was restored.
+
+use calipam_datastore::Datastore;
+use calipam_repair::journal::{Header, Recorded, settle};
+use calipam_repair::{UndoPlan, undo as execute};
+
+use crate::error::Error;
+use crate::operator::{Operator, Proposal};
+use crate::write::{Run, Writing, ask, check_limit, restore_left_locks, run};
+
+/// What an undo came to.
+pub struct Undone {
+    /// The run that is undone.
+    pub header: Header,
+    pub plan: UndoPlan,
+    /// `None` where nothing was to be written.
+    pub run: Option<Run>,
+}
+
+/// Plans the inverse of a run, shows it, asks, and restores what was there. Without `writing` it only plans.
+///
+/// # Errors
+/// Where the datastore cannot be read or written, or the operator does not agree.
+pub async fn undo(
+    datastore: &Datastore,
+    recorded: Recorded,
+    writing: Option<&Writing>,
+    operator: &impl Operator,
+) -> Result<Undone, Error> {
+    if !datastore.is_live() {
+        return Err(Error::NotLive);
+    }
+    let header = recorded.header.clone();
+    let plan = UndoPlan::new(&settle(recorded, datastore).await?.0)?;
+    let Some(writing) = writing.filter(|_| !plan.steps().is_empty()) else {
+        return Ok(Undone { header, plan, run: None });
+    };
+
+    operator.show(Proposal::Undo(&header, &plan)).map_err(Error::showing)?;
+    check_limit(plan.steps().iter().map(|step| step.objects.len()).sum(), writing)?;
+    datastore.may_write(writing.lock).await?;
+    restore_left_locks(datastore, plan.cluster(), writing, operator).await?;
+    let consent = ask(plan.question(&datastore.location()), operator).await?;
+
+    let run = run(plan.cluster(), writing, operator, async |options| {
+        execute(datastore, &plan, consent, &options).await
+    })
+    .await?;
+    Ok(Undone { header, plan, run: Some(run) })
+}

@@ -1,0 +1,184 @@
+//! From a plan to a run: limit, left locks, consent, journal, and the run itself.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use calipam_datastore::Datastore;
+use calipam_datastore::write::{Consent, Question};
+use calipam_plan::Plan;
+use calipam_repair::journal::default_path;
+use calipam_repair::{Event, EventFn, Execution, Interrupt, Options, RepairError, execute, left_locks};
+use jiff::Timestamp;
+
+use crate::error::Error;
+use crate::operator::{Activity, Note, Operator, Proposal};
+use crate::planning::PlanSummary;
+
+/// How to write.
+#[derive(Clone, Debug)]
+pub struct Writing {
+    /// What is run, for the journal, such as `release --leaked`.
+    pub command: String,
+    /// Lock the datastore for the duration.
+    pub lock: bool,
+    /// Write nothing where there are more changes.
+    pub max_changes: Option<usize>,
+    /// The journal; otherwise a new file in `journals`.
+    pub journal: Option<PathBuf>,
+    /// The folder of all journals, where the environment names one.
+    pub journals: Option<PathBuf>,
+}
+
+/// What a release or rebuild came to.
+pub struct Repaired {
+    pub plan: PlanSummary,
+    /// `None` where nothing was to be written.
+    pub run: Option<Run>,
+}
+
+/// A run that came to its end.
+pub struct Run {
+    pub execution: Execution,
+    pub journal: PathBuf,
+}
+
+/// Shows a plan, asks, and carries it out; gives only what the plan says where there is nothing to write to.
+pub(crate) async fn write(
+    datastore: &Datastore,
+    plan: Plan,
+    writing: Option<&Writing>,
+    operator: &impl Operator,
+) -> Result<Repaired, Error> {
+    let summary = PlanSummary::new(&plan);
+    let Some(writing) = writing.filter(|_| !plan.is_empty() && datastore.is_live()) else {
+        return Ok(Repaired { plan: summary, run: None });
+    };
+
+    operator.show(Proposal::Plan(&summary)).map_err(Error::showing)?;
+    check_limit(summary.changes.len(), writing)?;
+    datastore.may_write(writing.lock).await?;
+    let cluster = plan.cluster.guid.clone();
+    restore_left_locks(datastore, &cluster, writing, operator).await?;
+    let consent = ask(question(datastore, &summary), operator).await?;
+
+    let steps = plan.into_steps();
+    let run = run(&cluster, writing, operator, async |options| {
+        execute(datastore, &cluster, steps, consent, &options).await
+    })
+    .await?;
+    Ok(Repaired { plan: summary, run: Some(run) })
+}
+
+fn question(datastore: &Datastore, plan: &PlanSummary) -> Question {
+    Question {
+        cluster: plan.cluster.guid.clone(),
+        location: datastore.location(),
+        addresses: plan.totals.addresses,
+        blocks: plan.totals.blocks,
+        handles: plan.totals.handles,
+        others: plan.totals.affinities,
+    }
+}
+
+pub(crate) async fn ask(question: Question, operator: &impl Operator) -> Result<Consent, Error> {
+    operator.ask(question).await.map_err(Error::NoConsent)
+}
+
+pub(crate) fn check_limit(changes: usize, writing: &Writing) -> Result<(), Error> {
+    match writing.max_changes {
+        Some(limit) if changes > limit => Err(Error::TooManyChanges { changes, limit }),
+        _ => Ok(()),
+    }
+}
+
+/// Names a lock of the datastore that a killed run has left, and restores it if the operator agrees.
+pub(crate) async fn restore_left_locks(
+    datastore: &Datastore,
+    cluster: &str,
+    writing: &Writing,
+    operator: &impl Operator,
+) -> Result<(), Error> {
+    let mut left = Vec::new();
+    let named = writing.journal.as_deref().and_then(Path::parent).map(|folder| {
+        // `--journal run.journal` lies in the working directory.
+        if folder.as_os_str().is_empty() { Path::new(".") } else { folder }
+    });
+    for folder in writing.journals.as_deref().into_iter().chain(named) {
+        left.extend(left_locks(folder, cluster)?);
+    }
+
+    for lock in left {
+        operator.note(Note::LeftLock(&lock));
+        let question = Question {
+            cluster: cluster.to_owned(),
+            location: datastore.location(),
+            addresses: 0,
+            blocks: 0,
+            handles: 0,
+            others: 1,
+        };
+        let consent = ask(question, operator).await?;
+        lock.restore(datastore, consent).await?;
+        operator.note(Note::LockRestored);
+    }
+    Ok(())
+}
+
+/// True while a run writes.
+static WRITING: AtomicBool = AtomicBool::new(false);
+
+/// True while a run writes: then a signal must not end the process. The run sees the signal by itself, brings to
+/// an end what it has begun, and restores the lock.
+pub fn is_writing() -> bool {
+    WRITING.load(Ordering::SeqCst)
+}
+
+struct WritingNow;
+
+impl WritingNow {
+    fn begin() -> Self {
+        WRITING.store(true, Ordering::SeqCst);
+        Self
+    }
+}
+
+impl Drop for WritingNow {
+    fn drop(&mut self) {
+        WRITING.store(false, Ordering::SeqCst);
+    }
+}
+
+/// Runs what writes, with its journal, its progress and its way to be interrupted.
+pub(crate) async fn run(
+    cluster: &str,
+    writing: &Writing,
+    operator: &impl Operator,
+    work: impl AsyncFnOnce(Options) -> Result<Execution, RepairError>,
+) -> Result<Run, Error> {
+    let journal = journal(writing, cluster)?;
+    let now = WritingNow::begin();
+    let interrupt =
+        Interrupt::on_signals().map_err(|error| Error::Io { doing: "wait for signals".into(), error })?;
+
+    let meter = operator.start(Activity::Writing);
+    let steps = Arc::clone(&meter);
+    let events: EventFn = Arc::new(move |event| {
+        if let Event::Ended { ended, of } = event {
+            steps.set(*ended as u64, *of as u64);
+        }
+    });
+    let (command, lock) = (writing.command.clone(), writing.lock);
+    let execution = work(Options { command, journal: journal.clone(), lock, events, interrupt }).await;
+    meter.end();
+    drop(now);
+    Ok(Run { execution: execution?, journal })
+}
+
+fn journal(writing: &Writing, cluster: &str) -> Result<PathBuf, Error> {
+    match (&writing.journal, &writing.journals) {
+        (Some(path), _) => Ok(path.clone()),
+        (None, Some(folder)) => Ok(default_path(folder, cluster, Timestamp::now())),
+        (None, None) => Err(Error::NoJournalDirectory),
+    }
+}
