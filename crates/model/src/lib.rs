@@ -16,6 +16,7 @@ mod json;
 pub mod key;
 pub mod names;
 pub mod node;
+pub mod object;
 mod owner_map;
 mod packing;
 pub mod pod;

@@ -1,11 +1,12 @@
 //! What a snapshot becomes when a plan is carried out.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
 
-use calipam_model::block::BlockContent;
-use calipam_model::edit::{Current, CurrentValue, Edit, Next, apply};
+use calipam_model::edit::{Current, Edit, apply};
 use calipam_model::key::Key;
+use calipam_model::object::Object;
 use calipam_model::snapshot::{DatastoreKind, ObjectVersion, Revision, Snapshot, StoredBlock, Versioned};
 use jiff::Timestamp;
 
@@ -38,7 +39,7 @@ pub fn simulate(snapshot: Snapshot, plan: &Plan, now: Timestamp) -> Result<Snaps
         let changes = apply(&action.step.edits, now, |key| world.current(key));
         let changes =
             changes.map_err(|reason| SimulationError { step: action.step.reason.clone(), reason })?;
-        changes.into_iter().for_each(|(key, next)| world.put(key, next));
+        changes.into_iter().for_each(|(key, object)| world.put(key, object));
     }
     Ok(world.into_snapshot())
 }
@@ -75,24 +76,25 @@ impl World {
 
     fn current(&self, key: &Key) -> Option<Current<'_>> {
         let place = *self.places.get(key).filter(|_| !self.gone.contains(key))?;
-        Some(match key {
+        let (revision, object) = match key {
             Key::Block(_) => {
                 let block = &self.snapshot.blocks[place];
-                Current { revision: &block.revision, value: CurrentValue::Block(&block.value.content) }
+                (&block.revision, Object::Block(block.value.content.clone()))
             }
             Key::Handle(_) => {
                 let handle = &self.snapshot.handles[place];
-                Current { revision: &handle.revision, value: CurrentValue::Handle(&handle.value) }
+                (&handle.revision, Object::Handle(handle.value.clone()))
             }
             Key::Affinity(_) => {
                 let affinity = &self.snapshot.affinities[place];
-                Current { revision: &affinity.revision, value: CurrentValue::Affinity(&affinity.value) }
+                (&affinity.revision, Object::Affinity(affinity.value.clone()))
             }
             _ => return None,
-        })
+        };
+        Some(Current { revision, object: Some(Cow::Owned(object)) })
     }
 
-    fn put(&mut self, key: Key, next: Next) {
+    fn put(&mut self, key: Key, object: Option<Object>) {
         let labels = match &key {
             Key::Affinity(key) => key.labels().map(|(name, value)| (name.to_owned(), value)).into(),
             _ => BTreeMap::new(),
@@ -100,19 +102,19 @@ impl World {
         let revision = written(self.snapshot.datastore, labels);
         let place = self.places.get(&key).copied();
         self.gone.remove(&key);
-        match (next, &key) {
-            (Next::Gone, _) => drop(self.gone.insert(key)),
-            (Next::Block(block), Key::Block(cidr)) => {
-                let value = StoredBlock { key: *cidr, content: BlockContent::Sound(block) };
+        match (object, &key) {
+            (None, _) => drop(self.gone.insert(key)),
+            (Some(Object::Block(content)), Key::Block(cidr)) => {
+                let value = StoredBlock { key: *cidr, content };
                 self.place(key, place, |s| &mut s.blocks, Versioned { value, revision });
             }
-            (Next::Handle(value), _) => {
+            (Some(Object::Handle(value)), _) => {
                 self.place(key, place, |s| &mut s.handles, Versioned { value, revision });
             }
-            (Next::Affinity(value), _) => {
+            (Some(Object::Affinity(value)), _) => {
                 self.place(key, place, |s| &mut s.affinities, Versioned { value, revision });
             }
-            (Next::Block(_), _) => {}
+            (Some(Object::Block(_)), _) => {}
         }
     }
 

@@ -3,7 +3,8 @@
 
 use std::time::Duration;
 
-use calipam_datastore::write::{Batch, Change, Object, Stored, Swap, Writer};
+use bytes::Bytes;
+use calipam_datastore::write::{Batch, Change, Stored, Swap, Writer};
 use calipam_model::config::ClusterInformation;
 use calipam_model::key::Key;
 use serde_json::Value;
@@ -84,7 +85,7 @@ pub(crate) async fn put_back(
             return Ok(());
         }
         let value = match replaced {
-            Some((original, ours)) if *ours == stored.revision => Object::Verbatim(original.raw.clone()),
+            Some((original, ours)) if *ours == stored.revision => original.raw.clone(),
             _ => with_ready(&stored.raw, before).map_err(|reason| failed(&reason))?,
         };
         if swap(writer, &stored, value).await?.is_some() {
@@ -103,7 +104,7 @@ fn ready(stored: &Stored) -> Result<Option<bool>, String> {
 }
 
 /// The value with the field set, or without it.
-fn with_ready(raw: &[u8], ready: Option<bool>) -> Result<Object, String> {
+fn with_ready(raw: &[u8], ready: Option<bool>) -> Result<Bytes, String> {
     let mut value: Value = serde_json::from_slice(raw).map_err(|e| e.to_string())?;
     let object = value.as_object_mut().ok_or("ClusterInformation is no object")?;
     let spec = object.entry("spec").or_insert_with(|| Value::Object(serde_json::Map::new()));
@@ -112,15 +113,15 @@ fn with_ready(raw: &[u8], ready: Option<bool>) -> Result<Object, String> {
         Some(ready) => spec.insert(FIELD.into(), ready.into()),
         None => spec.remove(FIELD),
     };
-    serde_json::to_vec(&value).map(|json| Object::Verbatim(json.into())).map_err(|e| e.to_string())
+    serde_json::to_vec(&value).map(|json| json.into()).map_err(|e| e.to_string())
 }
 
 async fn swap(
     writer: &Writer,
     stored: &Stored,
-    value: Object,
+    value: Bytes,
 ) -> Result<Option<calipam_model::snapshot::Revision>, RepairError> {
-    let change = Change::update(key(), stored.revision.clone(), &value);
+    let change = Change::update(key(), stored.revision.clone(), value);
     let batch = Batch { changes: vec![change], evidence: Vec::new() };
     Ok(match writer.commit(&batch).await? {
         Swap::Done(revisions) => revisions.into_iter().next().flatten(),
@@ -136,13 +137,13 @@ mod tests {
     fn only_the_field_changes() {
         let raw =
             br#"{"kind":"ClusterInformation","spec":{"datastoreReady":true,"big":18446744073709551615}}"#;
-        let text = |ready| String::from_utf8(with_ready(raw, ready).unwrap().encode().to_vec()).unwrap();
+        let text = |ready| String::from_utf8(with_ready(raw, ready).unwrap().to_vec()).unwrap();
         assert_eq!(
             text(Some(false)),
             r#"{"kind":"ClusterInformation","spec":{"big":18446744073709551615,"datastoreReady":false}}"#
         );
         assert!(!text(None).contains("datastoreReady"));
-        let none = with_ready(b"{}", Some(false)).unwrap().encode();
+        let none = with_ready(b"{}", Some(false)).unwrap();
         assert_eq!(none, br#"{"spec":{"datastoreReady":false}}"#.as_slice());
         assert!(with_ready(b"[]", None).is_err() && with_ready(br#"{"spec":1}"#, None).is_err());
     }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use calipam_model::block::BlockContent;
 use calipam_model::key::Key;
+use calipam_model::object::Object;
 use calipam_model::snapshot::{ObjectVersion, Revision, Snapshot, Source};
 use serde_json::{Value, json};
 
@@ -17,7 +18,7 @@ use super::narrow::locate;
 use super::permission;
 use crate::error::{Failure, Result};
 use crate::write::kube_form::{flag, labels, spec};
-use crate::write::{Change, Content, Expect, Object, Stored};
+use crate::write::{Change, Expect, Stored};
 
 /// What became of one change.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -70,39 +71,32 @@ fn of_built_in(snapshot: Snapshot) -> Option<Stored> {
     let pods = snapshot.pods.into_iter().map(|o| o.revision);
     let services = snapshot.services.into_iter().map(|o| o.revision);
     let revision = nodes.chain(pods).chain(services).next()?;
-    Some(Stored { revision, raw: Bytes::new(), content: Content::Other })
+    Some(Stored { revision, raw: Bytes::new(), object: None })
 }
 
 /// A custom resource. Its raw value is in the form of etcd, so that it compares with what is written.
 fn of_custom(key: &Key, snapshot: Snapshot, value: &Value, body: &[u8]) -> Stored {
-    let reason = || format!("the object of that name does not hold {key}");
-    let unreadable = || Content::Unreadable(reason());
-    let content = match key {
+    // The name of an object does not say which handle or affinity it holds; its value does.
+    let object = match key {
         Key::Block(_) => {
-            snapshot.blocks.into_iter().next().map(|b| Content::Block(without_strict(b.value.content)))
+            let block = snapshot.blocks.into_iter().next();
+            block.map(|block| Object::Block(without_strict(block.value.content)))
         }
         Key::Handle(id) => {
             let handle = snapshot.handles.into_iter().next().map(|handle| handle.value);
-            handle.map(|handle| if handle.id() == **id { Content::Handle(handle) } else { unreadable() })
+            handle.filter(|handle| handle.id() == **id).map(Object::Handle)
         }
         Key::Affinity(key) => {
             let affinity = snapshot.affinities.into_iter().next().map(|affinity| affinity.value);
-            affinity.map(|affinity| match affinity.key == *key {
-                true => Content::Affinity(affinity),
-                false => unreadable(),
-            })
+            affinity.filter(|affinity| affinity.key == *key).map(Object::Affinity)
         }
-        _ => Some(Content::Other),
+        _ => None,
     };
-    let content = content.unwrap_or_else(unreadable);
-    let raw = match &content {
-        Content::Block(BlockContent::Sound(block)) => Object::Block(block.clone()).encode(),
-        Content::Block(BlockContent::Corrupt(block)) => Bytes::copy_from_slice(block.raw.as_bytes()),
-        Content::Handle(handle) => Object::Handle(handle.clone()).encode(),
-        Content::Affinity(affinity) => Object::Affinity(affinity.clone()).encode(),
-        Content::Other | Content::Unreadable(_) => Bytes::copy_from_slice(body),
+    let raw = match &object {
+        Some(object) => object.encode().into(),
+        None => Bytes::copy_from_slice(body),
     };
-    Stored { revision: version(value), raw, content }
+    Stored { revision: version(value), raw, object }
 }
 
 /// A block without the field that the schema wants and that never says anything, so that a block that is

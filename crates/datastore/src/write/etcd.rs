@@ -6,7 +6,7 @@ use std::sync::Arc;
 use calipam_model::key::Key;
 use calipam_model::snapshot::Revision;
 
-use super::object::{Content, Stored};
+use super::object::Stored;
 use super::{Batch, Expect, Limits, Swap};
 use crate::error::{Error, Failure, Result};
 use crate::etcd::EtcdClient;
@@ -36,11 +36,8 @@ pub(super) async fn read(
             let mut stored = None;
             reply
                 .for_each(|entry| {
-                    stored = Some(Stored {
-                        revision: Revision::Etcd(entry.mod_revision),
-                        raw: reply.part(entry.value),
-                        content: Content::parse(key, entry.value),
-                    });
+                    let revision = Revision::Etcd(entry.mod_revision);
+                    stored = Some(Stored::new(key, revision, reply.part(entry.value)));
                 })
                 .ok_or_else(|| refused(client, Failure::NotEtcd("its answer cannot be read".into())))?;
             found.push(stored);

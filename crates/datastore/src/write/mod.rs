@@ -18,7 +18,7 @@ use calipam_model::snapshot::{DatastoreKind, Revision};
 pub use calipam_model::edit::Expect;
 
 pub use self::consent::{Consent, Question};
-pub use self::object::{Content, Object, Stored};
+pub use self::object::Stored;
 use crate::error::{Error, Result};
 use crate::etcd::EtcdClient;
 use crate::kube::KubeClient;
@@ -33,14 +33,14 @@ pub struct Change {
 }
 
 impl Change {
-    /// Creates an object where there is none.
-    pub fn create(key: Key, object: &Object) -> Self {
-        Self { key, expect: Expect::Absent, value: Some(object.encode()) }
+    /// Creates an object where there is none, from its value in the form of etcd.
+    pub fn create(key: Key, value: impl Into<Bytes>) -> Self {
+        Self { key, expect: Expect::Absent, value: Some(value.into()) }
     }
 
-    /// Replaces a version of an object.
-    pub fn update(key: Key, version: Revision, object: &Object) -> Self {
-        Self { key, expect: Expect::At(version), value: Some(object.encode()) }
+    /// Replaces a version of an object by a value in the form of etcd.
+    pub fn update(key: Key, version: Revision, value: impl Into<Bytes>) -> Self {
+        Self { key, expect: Expect::At(version), value: Some(value.into()) }
     }
 
     /// Deletes a version of an object.

@@ -1,11 +1,11 @@
 //! Allocation blocks (facts 1.3 and section 3).
 //!
 //! A [`Block`] is structurally sound by construction: reading one that is not gives a
-//! [`CorruptBlock`] with every problem, and nothing but the block arithmetic in [`BlockEdit`] changes
+//! [`CorruptBlock`] with every problem, and nothing but the block arithmetic in [`BlockUpdate`] changes
 //! its allocations, free list, owner records and sequence numbers.
 
-mod edit;
 mod read;
+mod update;
 mod write;
 
 use std::fmt;
@@ -14,8 +14,8 @@ use std::net::IpAddr;
 use ipnet::IpNet;
 use jiff::Timestamp;
 
-pub use self::edit::{AssignError, BlockEdit};
 pub use self::read::BlockContent;
+pub use self::update::{AssignError, BlockUpdate};
 use crate::attributes::{AttributeRef, AttributeTable};
 use crate::cidr;
 use crate::json::Unknown;

@@ -28,6 +28,19 @@ impl Serialize for Block {
 }
 
 impl Block {
+    /// True where both are written alike but for their sequence numbers.
+    pub fn differs_only_in_sequences(&self, other: &Self) -> bool {
+        let fields = |block: &Self| {
+            let mut value = serde_json::to_value(block).unwrap_or_default();
+            if let Some(fields) = value.as_object_mut() {
+                fields.remove("sequenceNumber");
+                fields.remove("sequenceNumberForAllocation");
+            }
+            value
+        };
+        fields(self) == fields(other)
+    }
+
     /// The owner as the field `affinity`: a legacy `hostAffinity` is written as `host:` (facts 1.3.3).
     fn written_owner(&self) -> Option<String> {
         self.owner.as_ref().map(ToString::to_string)

@@ -1,53 +1,77 @@
 //! Edits of a block.
 
+use std::borrow::Cow;
+
 use jiff::{SignedDuration, Timestamp};
 
-use super::apply::{Current, CurrentValue, Next, is_absent, is_version};
-use super::{BlockEdit, Held};
-use crate::block::{Block, BlockContent, BlockEdit as Arithmetic};
+use super::apply::{Current, is_absent, is_version};
+use super::{BlockEdit, Edit, Held};
+use crate::block::{Block, BlockContent, BlockUpdate};
 use crate::cidr::address_at;
 use crate::key::Key;
+use crate::object::Object;
+use crate::snapshot::Revision;
 
-/// What the edits make of the block.
-pub(super) fn next(
+/// What the edits make of the block; `None` where it is deleted.
+pub(super) fn changed<'e>(
+    key: &Key,
+    edits: &[&'e Edit],
+    stored: Option<Current<'_>>,
+    now: Timestamp,
+) -> Result<Option<Object>, String> {
+    let of_block = |edit: &&'e Edit| match edit {
+        Edit::Block(_, edit) => Some(edit),
+        _ => None,
+    };
+    let edits: Vec<&BlockEdit> = edits.iter().filter_map(of_block).collect();
+    match edits.as_slice() {
+        [BlockEdit::Create(block)] => {
+            is_absent(key, stored.as_ref())?;
+            Ok(Some(Object::from(block.as_ref().clone())))
+        }
+        [BlockEdit::Replace(version, block)] => {
+            is_version(key, stored.as_ref().map(|s| s.revision), version)?;
+            Ok(Some(Object::from(block.as_ref().clone())))
+        }
+        [BlockEdit::Delete(version)] => {
+            is_version(key, stored.as_ref().map(|s| s.revision), version)?;
+            Ok(None)
+        }
+        edits => edited(key, edits, stored, now),
+    }
+}
+
+/// The block with the edits, which are one update: its sequence number rises once.
+fn edited(
     key: &Key,
     edits: &[&BlockEdit],
     stored: Option<Current<'_>>,
     now: Timestamp,
-) -> Result<Option<Next>, String> {
-    let put = |block: &Block| Ok(Some(Next::Block(Box::new(block.clone()))));
-    match edits {
-        [BlockEdit::Create(block)] => is_absent(key, stored).and_then(|()| put(block)),
-        [BlockEdit::Replace(version, block)] => is_version(key, stored, version).and_then(|()| put(block)),
-        [BlockEdit::Delete(version)] => is_version(key, stored, version).map(|()| Some(Next::Gone)),
-        changes => {
-            let Some(CurrentValue::Block(BlockContent::Sound(block))) = stored.map(|s| s.value) else {
-                return Err(format!("{key} is gone or does not read"));
-            };
-            if block.is_deleted() {
-                return Err(format!("{key} is being deleted"));
-            }
-            let mut block = block.clone();
-            // One write is one update, and raises the sequence number once.
-            block.update(|arithmetic| {
-                changes.iter().try_for_each(|edit| change(key, edit, arithmetic, stored, now))
-            })?;
-            Ok(Some(if is_drained(&block, changes) { Next::Gone } else { Next::Block(block) }))
-        }
+) -> Result<Option<Object>, String> {
+    let undecodable = || format!("{key} is gone or cannot be decoded");
+    let Current { revision, object } = stored.ok_or_else(undecodable)?;
+    let Some(Object::Block(BlockContent::Sound(mut block))) = object.map(Cow::into_owned) else {
+        return Err(undecodable());
+    };
+    if block.is_deleted() {
+        return Err(format!("{key} is being deleted"));
     }
+
+    block.update(|update| edits.iter().try_for_each(|edit| edit_block(key, edit, update, revision, now)))?;
+    Ok((!is_drained(&block, edits)).then(|| Object::Block(BlockContent::Sound(block))))
 }
 
 /// A block without owner goes with its last address, or an empty one with its owner (facts 3.9, 3.12).
-fn is_drained(block: &Block, changes: &[&BlockEdit]) -> bool {
+fn is_drained(block: &Block, edits: &[&BlockEdit]) -> bool {
     let gives_up = |edit: &&BlockEdit| matches!(edit, BlockEdit::Release { .. } | BlockEdit::Owner { .. });
-    block.owner().is_none() && block.is_empty() && changes.iter().any(gives_up)
+    block.owner().is_none() && block.is_empty() && edits.iter().any(gives_up)
 }
 
-fn change(
+fn edit_block(
     key: &Key,
     edit: &BlockEdit,
-    block: &mut Arithmetic<'_>,
-    stored: Option<Current<'_>>,
+    block: &mut BlockUpdate<'_>,
+    revision: &Revision,
     now: Timestamp,
 ) -> Result<(), String> {
     match edit {
@@ -81,7 +105,7 @@ fn change(
             }
         }
         BlockEdit::Touch(version) => {
-            is_version(key, stored, version)?;
+            is_version(key, Some(revision), version)?;
             block.touch();
         }
         BlockEdit::Create(_) | BlockEdit::Replace(..) | BlockEdit::Delete(_) => {
@@ -98,7 +122,7 @@ fn is_held(key: &Key, block: &Block, held: &Held) -> Result<(), String> {
         return Err(format!("{key}: {address} is free already"));
     };
     if found.sequence != held.sequence || found.attribute.to_attribute() != held.record {
-        return Err(format!("{key}: {} was given out anew since it was read", found.address));
+        return Err(format!("{key}: {} has been reassigned since it was read", found.address));
     }
     Ok(())
 }

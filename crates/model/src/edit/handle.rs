@@ -1,60 +1,69 @@
 //! Edits of a handle.
 
-use super::HandleEdit;
-use super::apply::{Current, CurrentValue, Next, is_absent, is_version};
+use super::apply::{Current, is_absent, is_version};
+use super::{Edit, HandleEdit};
 use crate::handle::Handle;
 use crate::key::Key;
+use crate::object::Object;
 
-/// What the edit makes of the handle, which earlier edits of the step have left as `before`.
-pub(super) fn next(
+/// What the edits make of the handle: `Some(None)` where it is deleted, `None` where it stays as it is.
+pub(super) fn changed(
+    key: &Key,
     id: &str,
-    edit: &HandleEdit,
-    before: Option<&Next>,
-    stored: Option<Current<'_>>,
-) -> Result<Option<Next>, String> {
-    let key = Key::Handle(id.to_owned());
-    let settle = |handle: Handle| {
-        let empty = handle.blocks().next().is_none();
-        Ok(Some(if empty { Next::Gone } else { Next::Handle(handle) }))
-    };
-    match edit {
-        HandleEdit::Create(handle) => {
-            is_absent(&key, stored)?;
-            return Ok(Some(Next::Handle(handle.clone())));
+    edits: &[&Edit],
+    stored: Option<&Current<'_>>,
+) -> Result<Option<Option<Object>>, String> {
+    let mut changed: Option<Option<Handle>> = None;
+    for edit in edits {
+        let Edit::Handle(_, edit) = edit else { continue };
+        // As earlier edits have left it.
+        let current = || match &changed {
+            Some(handle) => Ok(handle.clone()),
+            None => decoded(key, stored),
+        };
+        match edit {
+            HandleEdit::Create(handle) => {
+                is_absent(key, stored)?;
+                changed = Some(Some(handle.clone()));
+            }
+            HandleEdit::Delete(version) => {
+                is_version(key, stored.map(|s| s.revision), version)?;
+                changed = Some(None);
+            }
+            HandleEdit::Counts(version, counts) => {
+                is_version(key, stored.map(|s| s.revision), version)?;
+                let mut handle = current()?.ok_or_else(|| format!("{key} is gone"))?;
+                counts.iter().for_each(|(block, count)| handle.set_count(*block, *count));
+                changed = Some(unless_empty(handle));
+            }
+            HandleEdit::Decrement(block, by) => {
+                // A handle that counts fewer is wrong already: it is not made worse.
+                if let Some(mut handle) = current()?.filter(|handle| handle.count(*block) >= *by) {
+                    handle.set_count(*block, handle.count(*block) - by);
+                    changed = Some(unless_empty(handle));
+                }
+            }
+            HandleEdit::Increment(block, by) => {
+                let mut handle = current()?.unwrap_or_else(|| Handle::new(id));
+                handle.set_count(*block, handle.count(*block) + by);
+                changed = Some(unless_empty(handle));
+            }
         }
-        HandleEdit::Delete(version) => return is_version(&key, stored, version).map(|()| Some(Next::Gone)),
-        HandleEdit::Counts(version, _) => is_version(&key, stored, version)?,
-        HandleEdit::Decrement(..) | HandleEdit::Increment(..) => {}
     }
-    let current = counted(&key, stored, before)?.filter(|handle| !handle.is_deleted());
-    match edit {
-        HandleEdit::Decrement(block, by) => {
-            let Some(mut handle) = current.filter(|handle| handle.count(*block) >= *by) else {
-                return Ok(None);
-            };
-            handle.set_count(*block, handle.count(*block) - by);
-            settle(handle)
-        }
-        HandleEdit::Increment(block, by) => {
-            let mut handle = current.unwrap_or_else(|| Handle::new(id));
-            handle.set_count(*block, handle.count(*block) + by);
-            settle(handle)
-        }
-        HandleEdit::Counts(_, counts) => {
-            let mut handle = current.ok_or_else(|| format!("{key} is gone"))?;
-            counts.iter().for_each(|(block, count)| handle.set_count(*block, *count));
-            settle(handle)
-        }
-        HandleEdit::Create(_) | HandleEdit::Delete(_) => Ok(None),
+    Ok(changed.map(|handle| handle.map(Object::Handle)))
+}
+
+/// The handle that is stored. One that is marked deleted counts nothing any more.
+fn decoded(key: &Key, stored: Option<&Current<'_>>) -> Result<Option<Handle>, String> {
+    match stored.map(|s| s.object.as_deref()) {
+        None => Ok(None),
+        Some(Some(Object::Handle(handle))) => Ok(Some(handle.clone()).filter(|h| !h.is_deleted())),
+        Some(_) => Err(format!("{key} cannot be decoded")),
     }
 }
 
-/// The handle as earlier edits of the step leave it.
-fn counted(key: &Key, stored: Option<Current<'_>>, before: Option<&Next>) -> Result<Option<Handle>, String> {
-    match (before, stored.map(|s| s.value)) {
-        (Some(Next::Handle(handle)), _) => Ok(Some(handle.clone())),
-        (Some(_), _) | (None, None) => Ok(None),
-        (None, Some(CurrentValue::Handle(handle))) => Ok(Some(handle.clone())),
-        (None, Some(_)) => Err(format!("{key} does not read")),
-    }
+/// A handle that counts nothing is deleted, as Calico does (facts 3.8).
+fn unless_empty(handle: Handle) -> Option<Handle> {
+    let is_empty = handle.blocks().next().is_none();
+    (!is_empty).then_some(handle)
 }

@@ -9,7 +9,7 @@ mod handle;
 
 use ipnet::IpNet;
 
-pub use self::apply::{Current, CurrentValue, Next, apply};
+pub use self::apply::{Current, apply};
 use crate::affinity::{Affinity, AffinityKey, AffinityState};
 use crate::attributes::Attribute;
 use crate::block::{Block, BlockOwner};

@@ -1,13 +1,15 @@
 //! From drafts to steps.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use calipam_check::{Code, Subject};
 use calipam_model::IpNet;
 use calipam_model::attributes::Attribute;
 use calipam_model::block::BlockContent;
-use calipam_model::edit::{BlockEdit, Current, CurrentValue, Edit, Expect, Held, Next, Step, apply};
+use calipam_model::edit::{BlockEdit, Current, Edit, Expect, Held, Step, apply};
 use calipam_model::key::Key;
+use calipam_model::object::Object;
 use jiff::Timestamp;
 
 use super::desk::{Desk, change};
@@ -109,15 +111,15 @@ fn replace(
         disown(&mut made, cidr, &node);
     }
     made.step.edits.extend(lost_edit(cidr, mended, &draft));
-    let content = BlockContent::Sound(Box::new(mended.block.clone()));
-    let current = Current { revision: &mended.revision, value: CurrentValue::Block(&content) };
-    let next = apply(&made.step.edits, now, |_| Some(current)).ok();
+    let object = Object::from(mended.block.clone());
+    let current = || Current { revision: &mended.revision, object: Some(Cow::Borrowed(&object)) };
+    let next = apply(&made.step.edits, now, |_| Some(current())).ok();
     let next = next.and_then(|changes| changes.into_iter().next()).map(|(_, next)| next);
     let revision = mended.revision.clone();
     let write = match next {
         _ if deleted => BlockEdit::Delete(revision),
-        Some(Next::Gone) => BlockEdit::Delete(revision),
-        Some(Next::Block(block)) => BlockEdit::Replace(revision, block),
+        Some(None) => BlockEdit::Delete(revision),
+        Some(Some(Object::Block(BlockContent::Sound(block)))) => BlockEdit::Replace(revision, block),
         _ => BlockEdit::Replace(revision, Box::new(mended.block.clone())),
     };
     let rebuilt =

@@ -4,11 +4,12 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use calipam_datastore::write::{Batch, Change, Content, Object, Stored};
+use calipam_datastore::write::{Batch, Change, Stored};
 use calipam_model::IpNet;
 use calipam_model::cidr::address_at;
-use calipam_model::edit::{BlockEdit, Current, CurrentValue, Edit, Expect, Held, Next, apply};
+use calipam_model::edit::{BlockEdit, Current, Edit, Expect, Held, apply};
 use calipam_model::key::Key;
+use calipam_model::object::Object;
 use calipam_model::snapshot::Revision;
 use jiff::Timestamp;
 
@@ -127,10 +128,10 @@ impl EditTask {
         Decision::LeaveOut(omissions)
     }
 
-    fn write(&self, edits: &[Edit], changes: Vec<(Key, Next)>, objects: &Objects) -> Decision {
-        let change = |(key, next): (Key, Next)| {
+    fn write(&self, edits: &[Edit], changes: Vec<(Key, Option<Object>)>, objects: &Objects) -> Decision {
+        let change = |(key, object): (Key, Option<Object>)| {
             let version = objects.get(&key).and_then(Option::as_ref).map(|stored| stored.revision.clone());
-            change(key, next, version)
+            change(key, object.as_ref(), version)
         };
         let changes: Vec<Change> = changes.into_iter().filter_map(change).collect();
         if changes.is_empty() {
@@ -169,29 +170,18 @@ fn is_not_held(block: IpNet, held: &Held, objects: &Objects, now: Timestamp) -> 
     apply_to(&[Edit::Block(block, release)], objects, now).err()
 }
 
-fn apply_to(edits: &[Edit], objects: &Objects, now: Timestamp) -> Result<Vec<(Key, Next)>, String> {
+fn apply_to(edits: &[Edit], objects: &Objects, now: Timestamp) -> Result<Vec<(Key, Option<Object>)>, String> {
     apply(edits, now, |key| objects.get(key).and_then(Option::as_ref).map(current))
 }
 
 fn current(stored: &Stored) -> Current<'_> {
-    let value = match &stored.content {
-        Content::Block(block) => CurrentValue::Block(block),
-        Content::Handle(handle) => CurrentValue::Handle(handle),
-        Content::Affinity(affinity) => CurrentValue::Affinity(affinity),
-        Content::Other | Content::Unreadable(_) => CurrentValue::Unreadable,
-    };
-    Current { revision: &stored.revision, value }
+    Current { revision: &stored.revision, object: stored.object.as_ref().map(Cow::Borrowed) }
 }
 
-fn change(key: Key, next: Next, version: Option<Revision>) -> Option<Change> {
-    let object = match next {
-        Next::Block(block) => Object::Block(block),
-        Next::Handle(handle) => Object::Handle(handle),
-        Next::Affinity(affinity) => Object::Affinity(affinity),
-        Next::Gone => return version.map(|version| Change::delete(key, version)),
-    };
-    Some(match version {
-        Some(version) => Change::update(key, version, &object),
-        None => Change::create(key, &object),
-    })
+fn change(key: Key, object: Option<&Object>, version: Option<Revision>) -> Option<Change> {
+    match (object, version) {
+        (Some(object), Some(version)) => Some(Change::update(key, version, object.encode())),
+        (Some(object), None) => Some(Change::create(key, object.encode())),
+        (None, version) => version.map(|version| Change::delete(key, version)),
+    }
 }

@@ -65,9 +65,9 @@ fn change(object: &UndoObject, now: Option<&Stored>) -> Option<Change> {
     let version = now.map(|stored| stored.revision.clone());
     match (&object.before, version) {
         (Some(before), Some(version)) => {
-            Some(Change::update(key, version, &restored(&object.key, now, before)))
+            Some(Change::update(key, version, restored(&object.key, now, before)))
         }
-        (Some(before), None) => Some(Change::create(key, &restored(&object.key, now, before))),
+        (Some(before), None) => Some(Change::create(key, restored(&object.key, now, before))),
         (None, Some(version)) => Some(Change::delete(key, version)),
         (None, None) => None,
     }

@@ -7,9 +7,10 @@ use std::sync::Arc;
 use calipam_datastore::Datastore;
 use calipam_datastore::observe::ProgressFn;
 use calipam_datastore::settings::{LocalFiles, Overrides, Settings};
-use calipam_datastore::write::{Batch, Change, Consent, Content, Object, Question, Stored, Swap, Writer};
+use calipam_datastore::write::{Batch, Change, Consent, Question, Stored, Swap, Writer};
 use calipam_model::block::Block;
 use calipam_model::key::Key;
+use calipam_model::object::Object;
 use calipam_model::snapshot::Snapshot;
 use calipam_repair::journal::{ChangeRecord, FORMAT, Header, Intent, Journal, Outcome, Value, Version};
 use calipam_testkit::cluster::{ClusterSpec, SizedCluster};
@@ -144,12 +145,12 @@ async fn release(writer: &Writer, journal: &Journal, leak: &(Key, u32, Key), unt
     let (block_key, ordinal, handle_key) = leak;
     let stored = writer.read(&[block_key.clone(), handle_key.clone()]).await.unwrap();
     let [Some(block), Some(handle)] = stored.as_slice() else { panic!("{stored:?}") };
-    let Content::Block(content) = &block.content else { panic!("{block:?}") };
+    let Some(Object::Block(content)) = &block.object else { panic!("{block:?}") };
     let mut after = content.sound().unwrap().clone();
     assert_eq!(after.update(|edit| edit.release(&[*ordinal])), [*ordinal]);
     let batch = Batch {
         changes: vec![
-            Change::update(block_key.clone(), block.revision.clone(), &Object::Block(Box::new(after))),
+            Change::update(block_key.clone(), block.revision.clone(), Object::from(after).encode()),
             Change::delete(handle_key.clone(), handle.revision.clone()),
         ],
         evidence: Vec::new(),

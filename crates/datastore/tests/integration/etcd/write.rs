@@ -1,9 +1,10 @@
 //! Writing by compare-and-swap.
 
-use calipam_datastore::write::{Batch, Change, Consent, Content, Expect, Object, Question, Swap, Writer};
+use calipam_datastore::write::{Batch, Change, Consent, Expect, Question, Swap, Writer};
 use calipam_datastore::{Datastore, Error, Failure, Server};
 use calipam_model::handle::Handle;
 use calipam_model::key::Key;
+use calipam_model::object::Object;
 use calipam_model::snapshot::Revision;
 use calipam_testkit::servers::Etcd;
 use etcd_client::Client;
@@ -49,7 +50,7 @@ async fn a_batch_takes_place_as_a_whole() {
     let read = writer.read(&keys).await.unwrap();
     let stored = read[0].clone().unwrap();
     assert!(read[1].is_none());
-    let Content::Block(content) = &stored.content else { panic!("{stored:?}") };
+    let Some(Object::Block(content)) = &stored.object else { panic!("{stored:?}") };
     let mut block = content.sound().unwrap().clone();
     let handle_id = block.attributes().next().unwrap().handle().unwrap().to_string();
     block.update(|edit| edit.release(&[0]));
@@ -60,9 +61,9 @@ async fn a_batch_takes_place_as_a_whole() {
     let node_revision = writer.read(std::slice::from_ref(&node)).await.unwrap()[0].clone().unwrap().revision;
     let batch = Batch {
         changes: vec![
-            Change::update(block_key(0), stored.revision.clone(), &Object::Block(Box::new(block.clone()))),
+            Change::update(block_key(0), stored.revision.clone(), Object::from(block.clone()).encode()),
             Change::delete(old_handle.clone(), revision),
-            Change::create(new_key.clone(), &new_handle),
+            Change::create(new_key.clone(), new_handle.encode()),
         ],
         evidence: vec![(node, Expect::At(node_revision))],
     };
@@ -71,7 +72,7 @@ async fn a_batch_takes_place_as_a_whole() {
     assert_eq!(revisions.len(), 3);
     let after = writer.read(&[block_key(0), old_handle, new_key]).await.unwrap();
     assert_eq!(after[0].as_ref().map(|s| &s.revision), revisions[0].as_ref());
-    assert_eq!(after[0].as_ref().unwrap().raw, Object::Block(Box::new(block)).encode());
+    assert_eq!(after[0].as_ref().unwrap().raw, Object::from(block).encode());
     assert!(after[1].is_none() && after[2].is_some());
     // The same batch again finds nothing as it expects.
     assert_eq!(writer.commit(&batch).await.unwrap(), Swap::Lost);
@@ -88,7 +89,7 @@ async fn one_condition_that_fails_stops_all() {
     let before = plain_read(&mut client).await.entries;
     let revision = writer.read(&[block_key(1)]).await.unwrap()[0].clone().unwrap().revision;
     let (key, object) = handle("fresh");
-    let create = Change::create(key, &object);
+    let create = Change::create(key, object.encode());
     let stale = Revision::Etcd(1);
     let node = Key::Node("node-0".into());
     for batch in [
@@ -103,7 +104,10 @@ async fn one_condition_that_fails_stops_all() {
         Batch { changes: vec![create, Change::delete(block_key(1), stale)], evidence: Vec::new() },
         // What is to be created is there.
         Batch {
-            changes: vec![Change::create(block_key(1), &object), Change::delete(block_key(2), revision)],
+            changes: vec![
+                Change::create(block_key(1), object.encode()),
+                Change::delete(block_key(2), revision),
+            ],
             evidence: Vec::new(),
         },
     ] {
@@ -121,19 +125,19 @@ async fn what_etcd_would_not_take_is_never_sent() {
         (0..count)
             .map(|n| {
                 let (key, object) = handle(&format!("h-{n}"));
-                Change::create(key, &object)
+                Change::create(key, object.encode())
             })
             .collect()
     };
     let absent = |count| (0..count).map(|n| (Key::Handle(format!("no-{n}")), Expect::Absent)).collect();
-    let large = Object::Verbatim(vec![b' '; 1_500_001].into());
+    let large = vec![b' '; 1_500_001];
     let (key, small) = handle("x");
     for batch in [
         Batch { changes: creates(129), evidence: Vec::new() },
         Batch { changes: creates(1), evidence: absent(128) },
-        Batch { changes: vec![Change::create(key.clone(), &large)], evidence: Vec::new() },
+        Batch { changes: vec![Change::create(key.clone(), large)], evidence: Vec::new() },
         // No stored key has revision 0: this would be true of an absent one.
-        Batch { changes: vec![Change::update(key, Revision::Etcd(0), &small)], evidence: Vec::new() },
+        Batch { changes: vec![Change::update(key, Revision::Etcd(0), small.encode())], evidence: Vec::new() },
         Batch {
             changes: creates(1),
             evidence: vec![(Key::Pod { namespace: "a".into(), name: "b".into() }, Expect::Absent)],
@@ -158,7 +162,7 @@ async fn who_may_only_read_is_told() {
     let variables = [("ETCD_USERNAME", reader.0), ("ETCD_PASSWORD", reader.1)];
     let store = Datastore::open(&super::support::settings(&etcd.endpoint(), &variables)).await.unwrap();
     let (key, object) = handle("x");
-    let batch = Batch { changes: vec![Change::create(key, &object)], evidence: Vec::new() };
+    let batch = Batch { changes: vec![Change::create(key, object.encode())], evidence: Vec::new() };
     let error = store.writer(consent()).unwrap().commit(&batch).await.unwrap_err();
     assert!(
         error.to_string().contains("cannot write /calico/ipam/v2/handle/x: permission denied"),

@@ -62,13 +62,35 @@ impl Block {
 
     /// Makes one update of the block. Whatever the closure changes counts as one write: the sequence
     /// number rises by one, where anything changed at all.
-    pub fn update<T>(&mut self, change: impl FnOnce(&mut BlockEdit<'_>) -> T) -> T {
-        let mut edit = BlockEdit { block: self, changed: false };
-        let result = change(&mut edit);
-        if edit.changed {
+    pub fn update<T>(&mut self, change: impl FnOnce(&mut BlockUpdate<'_>) -> T) -> T {
+        let mut update = BlockUpdate { block: self, changed: false };
+        let result = change(&mut update);
+        if update.changed {
             self.sequence = self.sequence.wrapping_add(1);
         }
         result
+    }
+
+    /// Makes this block, which was read earlier, the successor of the block as it is now. Its sequence number
+    /// becomes the one after the higher of both, and addresses whose record changes get the number of a new
+    /// allocation (facts 3.2). `None` where there is no such block now.
+    pub fn restore(&mut self, now: Option<&Self>) {
+        let is_same = |ordinal: u32| {
+            let before = self.allocation(ordinal).map(|a| a.attribute.to_attribute());
+            let now = now.and_then(|now| now.allocation(ordinal)).map(|a| a.attribute.to_attribute());
+            before == now
+        };
+        let changed: Vec<u32> = (0..self.size()).filter(|ordinal| !is_same(*ordinal)).collect();
+
+        self.sequence = self.sequence.max(now.map_or(0, Self::sequence));
+        self.update(|update| {
+            for ordinal in changed {
+                if let Some(index) = update.block.allocations[ordinal as usize] {
+                    update.allocate(ordinal, index);
+                }
+            }
+            update.touch();
+        });
     }
 }
 
@@ -79,12 +101,12 @@ fn claim_text(now: Timestamp) -> String {
 
 /// One update of a block, under way.
 #[derive(Debug)]
-pub struct BlockEdit<'b> {
+pub struct BlockUpdate<'b> {
     block: &'b mut Block,
     changed: bool,
 }
 
-impl BlockEdit<'_> {
+impl BlockUpdate<'_> {
     /// The block as it is now.
     pub fn block(&self) -> &Block {
         self.block
