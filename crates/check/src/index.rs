@@ -299,6 +299,16 @@ impl<'s> Index<'s> {
         &self.uses[from..from + len]
     }
 
+    /// True where an endpoint or pod uses any address.
+    pub fn is_user(&self, owner: Owner) -> bool {
+        let uses = |address| self.uses_of(address).iter().any(|used| used.owner == owner);
+        match owner {
+            Owner::Endpoint(place) => self.endpoint(place).addresses().any(uses),
+            Owner::Pod(place) => self.snapshot.pods[place as usize].value.addresses().any(uses),
+            Owner::Tunnel(..) | Owner::Service(_) => false,
+        }
+    }
+
     /// Uses of one address.
     pub fn uses_of(&self, address: IpAddr) -> &[Use] {
         self.uses_in(address.into())

@@ -8,6 +8,7 @@ mod code;
 mod finding;
 mod finding_json;
 pub mod index;
+pub mod owner;
 pub mod record;
 mod remedy;
 mod report;
@@ -28,6 +29,9 @@ pub use self::remedy::Remedy;
 pub use self::report::{ClusterIdentity, Counts, Filter, Report};
 pub use self::settle::{revisions, settle, suspects};
 use crate::index::Index;
+use crate::owner::{Doubt, Owners, RecordedOwner};
+use crate::record::Claim;
+use crate::rules::addresses::Record;
 
 /// Allocations younger than this are not judged where the cluster configures nothing.
 pub const DEFAULT_GRACE: SignedDuration = SignedDuration::from_mins(15);
@@ -95,11 +99,24 @@ impl Context<'_> {
         owners
     }
 
-    /// By place (block and ordinal): why the recorded owner of an allocation is gone, by the evidence that makes
-    /// an unused address leaked, whoever uses it now. `None` where the owner may live, or where what could
-    /// show it was not read.
-    pub fn why_gone(&self, places: &[(IpNet, u32)]) -> Vec<Option<Vec<LeakReason>>> {
-        rules::gone::why_gone(self, places)
+    /// What is known of the recorded owners of allocations, given by block and ordinal.
+    pub fn recorded_owners(&self, allocations: &[(IpNet, u32)]) -> Vec<RecordedOwner> {
+        let record = |(cidr, ordinal): &(IpNet, u32)| {
+            let block = self.index.block(*cidr)?;
+            let allocation = block.sound?.allocation(*ordinal)?;
+            Some((Record { block, allocation }, Claim::of(&allocation.attribute)))
+        };
+        let records: Vec<Option<(Record<'_, '_>, Claim<'_>)>> = allocations.iter().map(record).collect();
+        let owners = Owners::new(self, records.iter().flatten().map(|(_, claim)| claim));
+
+        let owner = |record: &Option<(Record<'_, '_>, Claim<'_>)>| match record {
+            Some((_, claim)) if owner::unread(self.snapshot, claim).is_some() => {
+                RecordedOwner::Unknown(Doubt::NotRead)
+            }
+            Some((record, claim)) => owners.of_record(record, claim),
+            None => RecordedOwner::Unowned,
+        };
+        records.iter().map(owner).collect()
     }
 
     /// True where the allocation is younger than the grace period: its owner may not have appeared yet.

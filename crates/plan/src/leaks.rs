@@ -4,8 +4,9 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
+use calipam_check::owner::is_unnamed;
 use calipam_check::record::Claim;
-use calipam_check::{AddressEvidence, Code, Evidence, Finding, LeakReason, RecordEvidence, Severity};
+use calipam_check::{AddressEvidence, Code, Evidence, Finding, LeakReason, RecordEvidence};
 use calipam_model::IpNet;
 use jiff::Timestamp;
 
@@ -28,7 +29,7 @@ pub(crate) type Choice<'s> = BTreeMap<(IpNet, u32), Chosen<'s>>;
 
 /// True where the record does not say whose the address is.
 pub(crate) fn is_unknown(finding: &Finding) -> bool {
-    finding.severity == Severity::Warning
+    matches!(&finding.evidence, Evidence::Address(evidence) if is_unnamed(&evidence.reasons))
 }
 
 /// The allocations that a finding is about.

@@ -5,7 +5,9 @@ use calipam_model::names::endpoint_name;
 use calipam_model::snapshot::{Snapshot, Source};
 use serde_json::{Value, json};
 
-use crate::{Options, check};
+use crate::owner::{Doubt, RecordedOwner};
+use crate::views::{self, OwnerStatus};
+use crate::{Context, LeakReason, Options, check};
 
 /// A snapshot with one pool, one node and whatever a test adds.
 pub(crate) struct Cluster(pub Snapshot);
@@ -261,4 +263,79 @@ fn what_does_not_decode_protects_what_it_names() {
     cluster.put(&format!("{RESOURCE_PREFIX}nodes/node-3"), json!([]));
     cluster.endpoint("node-1", "web-2", &["10.244.1.x/32"]);
     assert_eq!(cluster.verdict(), [""; 0]);
+}
+
+/// An endpoint that cannot be decoded protects what its key names: its container, or the containers in blocks of its node.
+/// Elsewhere its container stays unknown, so that neither rules nor views nor rebuilds call it gone.
+#[test]
+fn a_container_is_not_gone_while_an_endpoint_cannot_be_decoded() {
+    let container = "a".repeat(64);
+    let judge = |undecodable: Option<&str>| {
+        let mut cluster = healthy();
+        let record = json!({"handle_id": format!("k8s-pod-network.{container}")});
+        cluster.block("10.244.1.4/30", Some("host:node-1"), [record, Value::Null, Value::Null, Value::Null]);
+        if let Some(name) = undecodable {
+            cluster.put(&format!("{ENDPOINT_PREFIX}default/{name}"), json!("no object"));
+        }
+        let context = Context::new(&cluster.0, &Options::default());
+        let block = calipam_model::cidr::parse_cidr("10.244.1.4/30").unwrap();
+        let owner = context.recorded_owners(&[(block, 0)]).remove(0);
+        let view = views::address(&cluster.0, "10.244.1.4".parse().unwrap());
+        (cluster.verdict(), owner, view.blocks[0].owner_status)
+    };
+    let leaked = || vec!["leaked-address 10.244.1.4".to_owned()];
+    let gone = (leaked(), RecordedOwner::Gone(vec![LeakReason::UnknownOwner]), Some(OwnerStatus::Gone));
+    let kept = (vec![], RecordedOwner::Unknown(Doubt::Undecodable), Some(OwnerStatus::Unknown));
+    let unnamed = (leaked(), RecordedOwner::Unnamed, Some(OwnerStatus::Unknown));
+
+    assert_eq!(judge(None), gone);
+    assert_eq!(judge(Some(&endpoint_name("node-1", "k8s", "web-9", "eth0"))), kept);
+    assert_eq!(judge(Some(&endpoint_name("node-2", "cni", &container, "eth0"))), kept);
+    assert_eq!(judge(Some(&endpoint_name("node-1", "cni", "another", "eth0"))), kept);
+    assert_eq!(
+        judge(Some(&endpoint_name("node-2", "k8s", "web-9", "eth0"))),
+        unnamed,
+        "it may have borrowed"
+    );
+    assert_eq!(judge(Some("unparsable")), unnamed);
+    assert_eq!(
+        judge(Some(&endpoint_name("node-2", "cni", "another", "eth0"))),
+        gone,
+        "its key names another container"
+    );
+}
+
+/// Orchestrators other than Kubernetes name their handles after the workload of the endpoint.
+#[test]
+fn a_workload_of_another_orchestrator_is_the_owner_that_its_handle_names() {
+    let mut cluster = healthy();
+    let record = json!({"handle_id": "default.job-1"});
+    cluster.block("10.244.1.4/30", Some("host:node-1"), [record, Value::Null, Value::Null, Value::Null]);
+    assert_eq!(cluster.verdict(), ["leaked-address 10.244.1.4"]);
+
+    let name = endpoint_name("node-1", "mesos", "default.job-1", "eth0");
+    let path = format!("{ENDPOINT_PREFIX}libcalico/{name}");
+    let spec = json!({"node": "node-1", "orchestrator": "mesos", "workload": "default.job-1", "endpoint": "eth0", "ipNetworks": []});
+    cluster.put(&path, json!({"spec": spec}));
+    assert_eq!(cluster.verdict(), [""; 0], "it has no address yet");
+
+    cluster.0.endpoints.clear();
+    cluster.endpoint("node-1", "web-0", &["10.244.1.1/32"]);
+    cluster.put(&path, json!("no object"));
+    assert_eq!(cluster.verdict(), [""; 0], "it cannot be decoded");
+}
+
+#[test]
+fn a_tunnel_of_a_node_that_workloads_name_is_not_gone_in_a_view_either() {
+    let mut cluster = healthy();
+    cluster.block(
+        "10.244.1.4/30",
+        Some("host:node-9"),
+        [tunnel("node-9"), Value::Null, Value::Null, Value::Null],
+    );
+    let status =
+        |cluster: &Cluster| views::address(&cluster.0, "10.244.1.4".parse().unwrap()).blocks[0].owner_status;
+    assert_eq!(status(&cluster), Some(OwnerStatus::Gone));
+    cluster.endpoint("node-9", "web-9", &["10.244.9.9/32"]);
+    assert_eq!(status(&cluster), Some(OwnerStatus::Unknown));
 }

@@ -13,7 +13,6 @@ mod custom_resources;
 mod defects;
 mod endpoints;
 pub(crate) mod evidence;
-pub(crate) mod gone;
 mod handle_groups;
 mod handle_names;
 #[cfg(test)]

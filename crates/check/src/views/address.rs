@@ -10,10 +10,10 @@ use calipam_model::snapshot::{Coverage, Snapshot, Source};
 use serde::Serialize;
 
 use super::handle::broken;
-use super::life::{self, Life};
 use crate::code::Code;
-use crate::finding::{Finding, OwnerEvidence, RecordEvidence, Subject};
+use crate::finding::{Finding, LeakReason, OwnerEvidence, RecordEvidence, Subject};
 use crate::index::IndexedBlock;
+use crate::owner::{self, Owners, RecordedOwner};
 use crate::record::Claim;
 use crate::rules::addresses::Record;
 use crate::rules::evidence::{name_of_claim, of_owner, of_record};
@@ -26,7 +26,7 @@ pub struct AddressView {
     /// The address.
     pub address: IpAddr,
     /// What is recorded about it.
-    pub state: State,
+    pub state: AddressState,
     /// Pools that contain it, disabled ones included; empty where it lies in none.
     pub pools: Vec<PoolOfAddress>,
     /// An IP reservation keeps it from being assigned automatically.
@@ -44,7 +44,7 @@ pub struct AddressView {
 /// What is recorded about an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum State {
+pub enum AddressState {
     /// A block records an owner.
     Allocated,
     /// It was released, and is not free yet.
@@ -57,6 +57,31 @@ pub enum State {
     NoBlock,
     /// The block around it is corrupt or does not decode.
     Unknown,
+}
+
+/// Whether the owner that a record names exists.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum OwnerStatus {
+    UsesIt,
+    /// It exists, but does not name the address.
+    NamesOthers,
+    Gone,
+    /// The record names no owner, or what could tell was not read or cannot be decoded.
+    Unknown,
+}
+
+impl From<RecordedOwner> for OwnerStatus {
+    fn from(owner: RecordedOwner) -> Self {
+        match owner {
+            RecordedOwner::UsesAddress => Self::UsesIt,
+            // Of a pod that moved, the view tells of the node that the record names: a narrow read looks there only.
+            RecordedOwner::Elsewhere(reasons) if reasons.contains(&LeakReason::PodMoved) => Self::Gone,
+            RecordedOwner::Elsewhere(_) | RecordedOwner::Idle => Self::NamesOthers,
+            RecordedOwner::Gone(_) => Self::Gone,
+            RecordedOwner::Unnamed | RecordedOwner::Unowned | RecordedOwner::Unknown(_) => Self::Unknown,
+        }
+    }
 }
 
 /// A pool around an address.
@@ -90,9 +115,9 @@ pub struct BlockOfAddress {
     /// Whose address the record says it is, in words.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub recorded_owner: Option<String>,
-    /// Whether that owner lives.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub lives: Option<Life>,
+    /// Whether that owner exists.
+    #[serde(rename = "lives", skip_serializing_if = "Option::is_none")]
+    pub owner_status: Option<OwnerStatus>,
     /// Whether the node exists that the record names; `None` where it names none or that was not read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node_exists: Option<bool>,
@@ -148,22 +173,22 @@ fn state<'c, 's: 'c>(
     blocks: impl Iterator<Item = &'c IndexedBlock<'s>> + Clone,
     undecodable: bool,
     address: IpAddr,
-) -> State {
+) -> AddressState {
     let records = blocks.clone().filter_map(|b| b.sound?.allocation_of(address));
     let state = |a: Allocation<'_>| match a.attribute {
-        attribute if attribute.is_cooling() => State::Cooling,
-        attribute if attribute.is_windows_reserved() => State::WindowsReserved,
-        _ => State::Allocated,
+        attribute if attribute.is_cooling() => AddressState::Cooling,
+        attribute if attribute.is_windows_reserved() => AddressState::WindowsReserved,
+        _ => AddressState::Allocated,
     };
-    let states: Vec<State> = records.map(state).collect();
-    let order = [State::Allocated, State::WindowsReserved, State::Cooling];
+    let states: Vec<AddressState> = records.map(state).collect();
+    let order = [AddressState::Allocated, AddressState::WindowsReserved, AddressState::Cooling];
     if let Some(found) = order.into_iter().find(|s| states.contains(s)) {
         return found;
     }
     if undecodable || blocks.clone().any(|b| b.sound.is_none()) {
-        return State::Unknown;
+        return AddressState::Unknown;
     }
-    if blocks.count() == 0 { State::NoBlock } else { State::Free }
+    if blocks.count() == 0 { AddressState::NoBlock } else { AddressState::Free }
 }
 
 fn of_block(context: &Context<'_>, block: &IndexedBlock<'_>, address: IpAddr) -> BlockOfAddress {
@@ -177,7 +202,7 @@ fn of_block(context: &Context<'_>, block: &IndexedBlock<'_>, address: IpAddr) ->
         problems: block.problems.iter().map(ToString::to_string).collect(),
         record: record.as_ref().map(of_record),
         recorded_owner: record.as_ref().map(name_of_claim),
-        lives: record.as_ref().map(|record| life::of_owner(context, record)),
+        owner_status: record.as_ref().map(|record| owner_status(context, record)),
         node_exists: record.as_ref().and_then(|record| of_recorded_node(context, record)),
         handle: allocation
             .and_then(handle)
@@ -186,9 +211,14 @@ fn of_block(context: &Context<'_>, block: &IndexedBlock<'_>, address: IpAddr) ->
     }
 }
 
+fn owner_status(context: &Context<'_>, record: &Record<'_, '_>) -> OwnerStatus {
+    let claim = Claim::of(&record.allocation.attribute);
+    Owners::new(context, [&claim]).of_record(record, &claim).into()
+}
+
 fn of_recorded_node(context: &Context<'_>, record: &Record<'_, '_>) -> Option<bool> {
     let node = record.allocation.attribute.get("node")?.to_string();
-    life::node_exists(context, record, &node)
+    owner::node_exists(context, record, &node)
 }
 
 fn handle_of(context: &Context<'_>, id: String, block: IpNet) -> HandleOfAddress {

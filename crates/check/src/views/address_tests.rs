@@ -29,8 +29,8 @@ fn story(cluster: &Cluster, text: &str) -> AddressView {
     address(&cluster.0, text.parse().unwrap())
 }
 
-fn life(cluster: &Cluster, text: &str) -> Option<Life> {
-    story(cluster, text).blocks[0].lives
+fn status(cluster: &Cluster, text: &str) -> Option<OwnerStatus> {
+    story(cluster, text).blocks[0].owner_status
 }
 
 fn codes(view: &AddressView) -> Vec<&'static str> {
@@ -41,16 +41,16 @@ fn codes(view: &AddressView) -> Vec<&'static str> {
 fn what_the_record_spells_out_is_known() {
     let mut cluster = narrow([tunnel("node-1"), pod("node-1", "a"), pod("node-9", "b"), tunnel("node-9")]);
     cluster.endpoint("node-1", "a", &["10.244.1.1/32"]);
-    assert_eq!(life(&cluster, "10.244.1.0"), Some(Life::UsesIt));
-    assert_eq!(life(&cluster, "10.244.1.1"), Some(Life::UsesIt));
-    assert_eq!(life(&cluster, "10.244.1.2"), Some(Life::Gone));
-    assert_eq!(life(&cluster, "10.244.1.3"), Some(Life::Gone));
+    assert_eq!(status(&cluster, "10.244.1.0"), Some(OwnerStatus::UsesIt));
+    assert_eq!(status(&cluster, "10.244.1.1"), Some(OwnerStatus::UsesIt));
+    assert_eq!(status(&cluster, "10.244.1.2"), Some(OwnerStatus::Gone));
+    assert_eq!(status(&cluster, "10.244.1.3"), Some(OwnerStatus::Gone));
     let gone = story(&cluster, "10.244.1.2");
     assert_eq!((gone.blocks[0].node_exists, gone.partial), (Some(false), true));
     assert_eq!(codes(&gone), [""; 0], "others may use it: that takes the whole cluster");
     cluster.0.endpoints.clear();
     cluster.endpoint("node-1", "a", &["10.244.1.9/32"]);
-    assert_eq!(life(&cluster, "10.244.1.1"), Some(Life::NamesOthers));
+    assert_eq!(status(&cluster, "10.244.1.1"), Some(OwnerStatus::NamesOthers));
 }
 
 #[test]
@@ -61,16 +61,16 @@ fn what_a_narrow_read_cannot_find_is_not_gone() {
     let service = json!({"handle_id": "lb-abc"});
     let cluster = narrow([container.clone(), legacy.clone(), by_handle.clone(), service.clone()]);
     for address in ["10.244.1.0", "10.244.1.1", "10.244.1.2", "10.244.1.3"] {
-        assert_eq!(life(&cluster, address), Some(Life::Unknown), "{address}");
+        assert_eq!(status(&cluster, address), Some(OwnerStatus::Unknown), "{address}");
     }
     let mut whole = Cluster::new();
     whole.block("10.244.1.0/30", Some("host:node-1"), [container, legacy, by_handle, service]);
     for address in ["10.244.1.0", "10.244.1.1", "10.244.1.2"] {
-        assert_eq!(life(&whole, address), Some(Life::Gone), "{address}");
+        assert_eq!(status(&whole, address), Some(OwnerStatus::Gone), "{address}");
     }
-    assert_eq!(life(&whole, "10.244.1.3"), Some(Life::Unknown), "services were not read");
+    assert_eq!(status(&whole, "10.244.1.3"), Some(OwnerStatus::Unknown), "services were not read");
     whole.0.coverage.remove(&Source::Endpoints);
-    assert_eq!(life(&whole, "10.244.1.0"), Some(Life::Unknown), "nor endpoints");
+    assert_eq!(status(&whole, "10.244.1.0"), Some(OwnerStatus::Unknown), "nor endpoints");
 }
 
 #[test]
@@ -95,11 +95,14 @@ fn what_does_not_decode_is_not_gone() {
     cluster.put("/calico/resources/v3/projectcalico.org/nodes/node-2", json!("no node"));
     cluster.put("/calico/ipam/v2/handle/k8s-pod-network.a", json!("no handle"));
     let view = story(&cluster, "10.244.1.1");
-    assert_eq!(view.blocks[0].lives, Some(Life::Unknown));
+    assert_eq!(view.blocks[0].owner_status, Some(OwnerStatus::Unknown));
     assert!(view.blocks[0].handle.as_ref().is_some_and(|h| h.exists));
     assert_eq!(codes(&view), ["undecodable-object", "undecodable-object"], "endpoint and handle");
     let view = story(&cluster, "10.244.1.2");
-    assert_eq!((view.blocks[0].lives, view.blocks[0].node_exists), (Some(Life::Unknown), Some(true)));
+    assert_eq!(
+        (view.blocks[0].owner_status, view.blocks[0].node_exists),
+        (Some(OwnerStatus::Unknown), Some(true))
+    );
     assert_eq!(codes(&view), ["undecodable-object"], "the node");
     let view = handle(&cluster.0, "k8s-pod-network.a").unwrap();
     assert_eq!((view.exists, view.revision.clone(), view.findings.len()), (true, None, 1));
@@ -118,7 +121,7 @@ fn overlapping_and_broken_blocks_are_all_told() {
     assert_eq!(view.blocks.iter().map(|b| b.ordinal).collect::<Vec<_>>(), [1, 1]);
     assert!(codes(&view).contains(&"address-in-several-blocks"), "{:?}", codes(&view));
     let broken = story(&cluster, "10.244.9.1");
-    assert_eq!((broken.state, codes(&broken)), (State::Unknown, vec!["undecodable-object"]));
+    assert_eq!((broken.state, codes(&broken)), (AddressState::Unknown, vec!["undecodable-object"]));
     let listed = blocks(&cluster.0).blocks;
     assert_eq!(listed.len(), 3);
     assert!(listed[2].problems[0].starts_with("the value does not decode"), "{:?}", listed[2].problems);
@@ -134,7 +137,7 @@ fn a_service_uses_its_address() {
     );
     let record = json!({"handle_id": "lb-x", "secondary": {"type": "LoadBalancer", "namespace": "shop", "service": "web"}});
     cluster.block("10.9.0.0/30", Some("virtual:load-balancer"), [record, NONE, NONE, NONE]);
-    assert_eq!(life(&cluster, "10.9.0.0"), Some(Life::Gone));
+    assert_eq!(status(&cluster, "10.9.0.0"), Some(OwnerStatus::Gone));
     cluster.0.services.push(calipam_model::snapshot::Versioned {
         value: calipam_model::service::Service {
             namespace: "shop".into(),
@@ -144,7 +147,7 @@ fn a_service_uses_its_address() {
         },
         revision: calipam_model::snapshot::Revision::Etcd(1),
     });
-    assert_eq!(life(&cluster, "10.9.0.0"), Some(Life::UsesIt));
+    assert_eq!(status(&cluster, "10.9.0.0"), Some(OwnerStatus::UsesIt));
 }
 
 #[test]
@@ -179,5 +182,5 @@ fn nothing_overflows() {
     let list = pools(&cluster.0);
     assert_eq!(list.outside.map(|o| (o.blocks, o.total.0)), Some((3, u128::MAX)));
     assert_eq!(blocks(&cluster.0).blocks.len(), 3);
-    assert_eq!(story(&cluster, "::1").state, State::Unknown);
+    assert_eq!(story(&cluster, "::1").state, AddressState::Unknown);
 }

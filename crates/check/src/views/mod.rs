@@ -9,7 +9,6 @@ mod borrowed;
 mod compare;
 mod configuration;
 mod handle;
-mod life;
 mod nodes;
 mod pools;
 #[cfg(test)]
@@ -20,13 +19,14 @@ use std::fmt;
 use calipam_model::block::Block;
 use serde::{Serialize, Serializer};
 
-pub use self::address::{AddressView, BlockOfAddress, HandleOfAddress, PoolOfAddress, State, address};
+pub use self::address::{
+    AddressState, AddressView, BlockOfAddress, HandleOfAddress, OwnerStatus, PoolOfAddress, address,
+};
 pub use self::blocks::{BlockList, BlockView, blocks};
 pub use self::borrowed::{BorrowedAddress, BorrowedList, borrowed};
 pub use self::compare::{Comparison, NodeComparison, compare};
 pub use self::configuration::{ConfigurationView, Setting, configuration};
 pub use self::handle::{HandleBlock, HandleView, handle};
-pub use self::life::Life;
 pub use self::nodes::{NodeList, NodePool, NodeView, TunnelView, nodes};
 pub use self::pools::{OutsidePools, PoolList, PoolView, pools};
 

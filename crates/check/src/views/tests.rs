@@ -139,17 +139,20 @@ fn the_story_of_an_address() {
     cluster.0.nodes[0].value.tunnels.clear();
     let story = |cluster: &Cluster, text: &str| address(&cluster.0, text.parse().unwrap());
     let used = story(&cluster, "10.244.1.0");
-    assert_eq!((used.state, used.blocks[0].lives), (State::Allocated, Some(Life::UsesIt)));
+    assert_eq!(
+        (used.state, used.blocks[0].owner_status),
+        (AddressState::Allocated, Some(OwnerStatus::UsesIt))
+    );
     assert_eq!(used.blocks[0].handle.as_ref().map(|h| (h.exists, h.count)), Some((false, 0)));
     assert_eq!(used.owners[0].pod, "default/a");
     assert_eq!(used.findings.iter().map(|f| f.code.name()).collect::<Vec<_>>(), ["missing-handle"]);
-    assert_eq!(story(&cluster, "10.244.1.1").state, State::Cooling);
-    assert_eq!(story(&cluster, "10.244.1.2").state, State::Free);
-    assert_eq!(story(&cluster, "10.244.1.9").state, State::NoBlock);
+    assert_eq!(story(&cluster, "10.244.1.1").state, AddressState::Cooling);
+    assert_eq!(story(&cluster, "10.244.1.2").state, AddressState::Free);
+    assert_eq!(story(&cluster, "10.244.1.9").state, AddressState::NoBlock);
     assert_eq!(story(&cluster, "10.9.9.9").pools, []);
     cluster.0.endpoints.clear();
     let leaked = story(&cluster, "10.244.1.0");
-    assert_eq!(leaked.blocks[0].lives, Some(Life::Gone));
+    assert_eq!(leaked.blocks[0].owner_status, Some(OwnerStatus::Gone));
     assert!(leaked.findings.iter().any(|f| f.code.name() == "leaked-address"));
     cluster.0.pools[0].value.disabled = true;
     assert!(!story(&cluster, "10.244.1.0").pools[0].enabled, "found in a disabled pool");

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
+use calipam_check::owner::{Doubt, RecordedOwner, is_unnamed};
 use calipam_check::record::Claim;
 use calipam_check::{Code, Finding, LeakReason, Subject};
 use calipam_model::IpNet;
@@ -38,12 +39,12 @@ pub(super) fn draft(desk: &mut Desk<'_, '_>) {
     let places: Vec<Option<Allocated>> = mismatched.iter().map(|f| only_record(desk, f)).collect();
     let known: Vec<(IpNet, u32)> =
         places.iter().flatten().map(|held| (held.block, held.held.ordinal)).collect();
-    let mut gone = desk.basis.context.why_gone(&known).into_iter();
+    let mut owners = desk.basis.context.recorded_owners(&known).into_iter();
     for (finding, held) in mismatched.into_iter().zip(places) {
         let rewritten = match held {
             Some(held) => {
-                let reasons = gone.next().flatten();
-                rewrite(desk, &networks, finding, held, reasons)
+                let owner = owners.next().unwrap_or(RecordedOwner::Unknown(Doubt::NotRead));
+                rewrite(desk, &networks, finding, held, owner)
             }
             None => Err((SkipReason::Overlap, "more than one block records it".into())),
         };
@@ -156,7 +157,7 @@ fn rewrite(
     networks: &Networks,
     finding: &Finding,
     held: Allocated,
-    gone: Option<Vec<LeakReason>>,
+    owner: RecordedOwner,
 ) -> Result<(), Refusal> {
     let index = desk.index();
     let block = index.block(held.block);
@@ -173,7 +174,7 @@ fn rewrite(
     if let Some(refusal) = held.handle().and_then(|id| desk.frozen.why(&id)) {
         return Err(refusal);
     }
-    if !gone.is_some_and(|reasons| is_gone(desk, &reasons, &claim)) {
+    if !is_gone(desk, &owner, &claim) {
         let detail = "the recorded owner may exist: find out which of them owns the address, recreate the other, \
                       and rebuild again";
         return Err((SkipReason::OwnerMayLive, detail.into()));
@@ -200,28 +201,27 @@ fn rewrite(
 
 /// True where the recorded owner does not exist any more. One that exists and has another address might come
 /// back to this one, or release it by its handle.
-fn is_gone(desk: &Desk<'_, '_>, reasons: &[LeakReason], claim: &Claim<'_>) -> bool {
+fn is_gone(desk: &Desk<'_, '_>, owner: &RecordedOwner, claim: &Claim<'_>) -> bool {
     let index = desk.index();
     let node = match claim {
         Claim::Pod { node, .. } => node.map(|node| node.to_string()),
         Claim::Tunnel { node, .. } => Some(node.clone()),
         _ => None,
     };
-    let may_live = node.is_some_and(|node| !index.node_exists(&node) && index.workloads_name_node(&node));
-    !may_live
-        && reasons.iter().all(|reason| match reason {
-            LeakReason::NoOwner
-            | LeakReason::NodeGone
-            | LeakReason::PodMoved
-            | LeakReason::PodFinished
-            | LeakReason::ServiceGone
-            | LeakReason::VmGone => true,
-            // Endpoints name their containers, pods only where an annotation is there.
-            LeakReason::UnknownOwner => {
-                matches!(claim, Claim::Container(_)) && desk.basis.snapshot.has_read(Source::Endpoints)
-            }
-            LeakReason::PodHasOtherAddress | LeakReason::TunnelMoved => false,
-        })
+    // Endpoints or pods that name a node show that it may exist although its object does not.
+    if node.is_some_and(|node| !index.node_exists(&node) && index.workloads_name_node(&node)) {
+        return false;
+    }
+    match owner {
+        // Endpoints name their containers, pods only where an annotation is there.
+        RecordedOwner::Gone(reasons) => {
+            !is_unnamed(reasons) || desk.basis.snapshot.has_read(Source::Endpoints)
+        }
+        RecordedOwner::Elsewhere(reasons) => reasons
+            .iter()
+            .all(|reason| !matches!(reason, LeakReason::PodHasOtherAddress | LeakReason::TunnelMoved)),
+        _ => false,
+    }
 }
 
 /// What must still be absent: the recorded owner, or its node.

@@ -1,7 +1,7 @@
 //! Plans that free addresses and delete handles: what `release` does.
 
 mod build;
-mod living;
+mod handle_owners;
 mod reports;
 mod request;
 mod select;

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use calipam_check::{Code, Evidence, Finding, Subject};
 
-use super::living::Living;
+use super::handle_owners::HandleOwners;
 use super::request::Request;
 use super::sighting::Sightings;
 use super::verdict::why_not;
@@ -166,7 +166,7 @@ impl<'s> Selector<'_, 's> {
 
     fn orphans(&mut self) {
         let reports: Vec<&Sightings> = self.sightings.iter().filter(|s| s.narrows).collect();
-        let living = Living::new(self.basis);
+        let owners = HandleOwners::new(self.basis);
         for finding in self.basis.findings(Code::OrphanHandle) {
             let Subject::Handle(id) = &finding.subject else { continue };
             if !reports.iter().all(|report| report.handles.contains_key(id)) {
@@ -176,7 +176,7 @@ impl<'s> Selector<'_, 's> {
             if let Some(report) = reports.iter().find(differs) {
                 let detail = format!("{id} has changed since {} was written", report.name);
                 self.skip(finding, SkipReason::ReportDiffers, detail);
-            } else if let Some(owner) = living.owner_of(id) {
+            } else if let Some(owner) = owners.owner_of(id) {
                 let detail = format!(
                     "{id} is the handle of {owner}, which lives: `calipam rebuild` records its addresses again"
                 );
@@ -214,7 +214,7 @@ impl<'s> Selector<'_, 's> {
     fn empty_handle(&mut self, id: &str) {
         let subject = Subject::Handle(id.to_owned());
         if let Some(finding) = self.basis.finding(Code::OrphanHandle, &subject) {
-            match Living::new(self.basis).owner_of(id).filter(|_| !self.force) {
+            match HandleOwners::new(self.basis).owner_of(id).filter(|_| !self.force) {
                 Some(owner) => {
                     let detail = format!("{id} is the handle of {owner}, which lives");
                     self.skip(finding, SkipReason::InUse, detail);

@@ -2,10 +2,10 @@
 
 use std::net::IpAddr;
 
+use calipam_check::owner::{Unread, unread};
 use calipam_check::record::Claim;
 use calipam_check::{Subject, names_of_owners};
 use calipam_model::block::Allocation;
-use calipam_model::snapshot::Source;
 
 use crate::basis::Basis;
 use crate::skipped::{SkipReason, Skipped};
@@ -57,19 +57,17 @@ fn of_record(basis: &Basis<'_>, record: &Allocation<'_>) -> (SkipReason, String)
                 format!("{address} was allocated less than {grace:#} ago: its pod may still be starting");
             (SkipReason::Young, detail)
         }
-        claim if claim.needs_unread_source(basis.snapshot) => {
-            let what = if claim == Claim::Service { "services" } else { "virtual machines" };
-            (SkipReason::NotRead, format!("{address} is held for one of the {what}, which were not read"))
-        }
-        _ if !has_read_owners(basis) => {
-            (SkipReason::NotRead, format!("{address}: what uses addresses was not read"))
-        }
-        _ => (SkipReason::OwnerMayLive, format!("{address} is unused now, but its owner may still live")),
+        claim => match unread(basis.snapshot, &claim) {
+            Some(Unread::Users) => {
+                (SkipReason::NotRead, format!("{address}: what uses addresses was not read"))
+            }
+            Some(source) => {
+                let what = if source == Unread::Services { "services" } else { "virtual machines" };
+                (SkipReason::NotRead, format!("{address} is held for one of the {what}, which were not read"))
+            }
+            None => {
+                (SkipReason::OwnerMayLive, format!("{address} is unused now, but its owner may still live"))
+            }
+        },
     }
-}
-
-/// True where the sources were read that show who uses addresses.
-fn has_read_owners(basis: &Basis<'_>) -> bool {
-    let read = |source| basis.snapshot.has_read(source);
-    (read(Source::Endpoints) || read(Source::Pods)) && read(Source::Nodes)
 }

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use calipam_check::views::{AddressView, BlockOfAddress, HandleView, Life, State};
+use calipam_check::views::{AddressState, AddressView, BlockOfAddress, HandleView, OwnerStatus};
 use calipam_check::{ClusterIdentity, Finding, OwnerEvidence};
 use calipam_model::snapshot::Snapshot;
 use serde::Serialize;
@@ -53,8 +53,8 @@ fn block_lines(block: &BlockOfAddress, lines: &mut Lines) {
         lines.add("Problem", problem);
     }
     if let Some(owner) = &block.recorded_owner {
-        let life = block.lives.map(words_of_life).unwrap_or_default();
-        lines.add("Recorded", format!("for {owner}{life}"));
+        let status = block.owner_status.map(words_of_status).unwrap_or_default();
+        lines.add("Recorded", format!("for {owner}{status}"));
     }
     if let Some(handle) = &block.handle {
         let object = if handle.exists {
@@ -118,23 +118,23 @@ fn finding_lines(findings: &[Finding], lines: &mut Lines) {
     }
 }
 
-fn words_of_state(state: State) -> &'static str {
+fn words_of_state(state: AddressState) -> &'static str {
     match state {
-        State::Allocated => "is allocated",
-        State::Cooling => "is cooling down",
-        State::WindowsReserved => "is reserved by a Windows node",
-        State::Free => "is free",
-        State::NoBlock => "lies in no block",
-        State::Unknown => "lies in a block that cannot be read",
+        AddressState::Allocated => "is allocated",
+        AddressState::Cooling => "is cooling down",
+        AddressState::WindowsReserved => "is reserved by a Windows node",
+        AddressState::Free => "is free",
+        AddressState::NoBlock => "lies in no block",
+        AddressState::Unknown => "lies in a block that cannot be read",
     }
 }
 
-fn words_of_life(life: Life) -> &'static str {
-    match life {
-        Life::UsesIt => ", which uses it",
-        Life::NamesOthers => ", which lives but does not name this address",
-        Life::Gone => ", which does not exist",
-        Life::Unknown => ", of which nothing is known",
+fn words_of_status(status: OwnerStatus) -> &'static str {
+    match status {
+        OwnerStatus::UsesIt => ", which uses it",
+        OwnerStatus::NamesOthers => ", which lives but does not name this address",
+        OwnerStatus::Gone => ", which does not exist",
+        OwnerStatus::Unknown => ", of which nothing is known",
     }
 }
 

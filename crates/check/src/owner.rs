@@ -1,0 +1,362 @@
+//! What is known of the owner that a record names. Rules, `show`, releases and rebuilds ask here and nowhere else, so
+//! that none of them calls an owner gone that another keeps.
+
+use std::collections::HashMap;
+
+use calipam_model::block::BlockOwner;
+use calipam_model::key::Key;
+use calipam_model::node::TunnelKind;
+use calipam_model::service::Machine;
+use calipam_model::snapshot::{Coverage, DefectKind, Snapshot, Source};
+use calipam_model::text::{Text, TextRef};
+
+use crate::Context;
+use crate::finding::LeakReason;
+use crate::index::{BrokenWorkload, Index, Owner};
+use crate::record::{Claim, is_on_machine, machine_of, names_owner, names_service, names_workload};
+use crate::rules::addresses::Record;
+
+/// What is known of the owner that a record names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RecordedOwner {
+    /// It uses the address.
+    UsesAddress,
+    /// It exists and does not use the address now, but keeps it: a pod that has no address yet, a virtual machine
+    /// that is stopped, a service whose ingress does not name the address.
+    Idle,
+    /// It exists and has no claim to the address any more: it moved, has another address, or finished.
+    Elsewhere(Vec<LeakReason>),
+    /// It does not exist.
+    Gone(Vec<LeakReason>),
+    /// The record does not say who owns the address, or by a container ID only, which may be that of an endpoint that
+    /// cannot be decoded.
+    Unnamed,
+    /// The address has no owner: it cools down after its release, or Windows reserves it.
+    Unowned,
+    /// It may exist.
+    Unknown(Doubt),
+}
+
+/// Why an owner cannot be known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Doubt {
+    /// What could show it was not read, or only in part.
+    NotRead,
+    /// An object that may be the owner cannot be decoded.
+    Undecodable,
+    /// The node's object is missing, but endpoints or pods still name the node. Calico's collector keeps its tunnel
+    /// addresses, too.
+    NodeInUse,
+}
+
+/// What was not read that could show an owner.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unread {
+    Services,
+    Machines,
+    /// Nodes, or both endpoints and pods.
+    Users,
+}
+
+/// What was not read in full that could show the owner of a record.
+pub fn unread(snapshot: &Snapshot, claim: &Claim<'_>) -> Option<Unread> {
+    let read = |source| snapshot.has_read(source);
+    match claim {
+        Claim::Service if !read(Source::Services) => Some(Unread::Services),
+        Claim::Machine if !read(Source::Machines) => Some(Unread::Machines),
+        _ if (read(Source::Endpoints) || read(Source::Pods)) && read(Source::Nodes) => None,
+        _ => Some(Unread::Users),
+    }
+}
+
+impl RecordedOwner {
+    /// Why an unused address is leaked; `None` where its owner may come back to it.
+    pub fn leak_reasons(self) -> Option<Vec<LeakReason>> {
+        match self {
+            Self::Elsewhere(reasons) | Self::Gone(reasons) => Some(reasons),
+            Self::Unnamed => Some(vec![LeakReason::UnknownOwner]),
+            Self::UsesAddress | Self::Idle | Self::Unowned | Self::Unknown(_) => None,
+        }
+    }
+}
+
+/// True where leaked records do not say who owned the address. Only an operator who names it releases it.
+pub fn is_unnamed(reasons: &[LeakReason]) -> bool {
+    reasons == [LeakReason::UnknownOwner]
+}
+
+/// The owners that a set of records names. The endpoints and pods among them are looked up in one pass over the snapshot,
+/// however many records there are.
+pub struct Owners<'c, 's> {
+    context: &'c Context<'s>,
+    /// Endpoints and pods by [`identity`].
+    workloads: HashMap<Vec<u8>, Vec<Owner>>,
+}
+
+impl<'c, 's> Owners<'c, 's> {
+    /// Looks up what `claims` name. Other claims find no workload afterwards.
+    pub fn new<'l>(context: &'c Context<'s>, claims: impl IntoIterator<Item = &'l Claim<'l>>) -> Self {
+        let identities = claims.into_iter().filter_map(claimed_identity);
+        let mut owners =
+            Self { context, workloads: identities.map(|identity| (identity, Vec::new())).collect() };
+        if !owners.workloads.is_empty() {
+            owners.find_workloads();
+        }
+        owners
+    }
+
+    fn find_workloads(&mut self) {
+        let index = &self.context.index;
+        let mut key = Vec::new();
+        let mut add = |owner, namespace: TextRef<'_>, name: TextRef<'_>| {
+            identity(&mut key, namespace, name);
+            if let Some(found) = self.workloads.get_mut(&key) {
+                found.push(owner);
+            }
+        };
+
+        let endpoints = (0..self.context.snapshot.endpoints.len() as u32).map(Owner::Endpoint);
+        let pods = (0..self.context.snapshot.pods.len() as u32).map(Owner::Pod);
+        for owner in endpoints.chain(pods) {
+            let Some(workload) = index.workload(owner) else { continue };
+            add(owner, workload.namespace, workload.pod);
+            add(owner, NO_NAMESPACE, workload.container_id);
+
+            // Orchestrators other than Kubernetes name their handles after the workload.
+            if !workload.workload.is_empty()
+                && let Some((namespace, name)) = workload.workload.to_string().split_once('.')
+            {
+                add(owner, Text::new(namespace).as_ref(), Text::new(name).as_ref());
+            }
+        }
+    }
+
+    /// Endpoints and pods of the name or container that a claim states, wherever they run and whatever address they
+    /// have.
+    pub fn workloads(&self, claim: &Claim<'_>) -> &[Owner] {
+        claimed_identity(claim).and_then(|key| self.workloads.get(&key)).map_or(&[], Vec::as_slice)
+    }
+
+    /// The endpoint or pod of a claim that uses an address, be it another one.
+    pub fn user(&self, claim: &Claim<'_>) -> Option<Owner> {
+        let index = &self.context.index;
+        self.workloads(claim).iter().copied().find(|owner| index.is_user(*owner))
+    }
+
+    /// What is known of the owner of a record.
+    pub(crate) fn of_record(&self, record: &Record<'_, '_>, claim: &Claim<'_>) -> RecordedOwner {
+        let index = &self.context.index;
+        let attribute = &record.allocation.attribute;
+        let uses = index.uses_of(record.allocation.address);
+
+        // A record of something that was not read counts as that of any user (`names_owner`), but only a pod of the
+        // machine is known to be its owner.
+        let is_user = |owner| match unread(self.context.snapshot, claim) {
+            Some(Unread::Services | Unread::Machines) => {
+                index.workload(owner).is_some_and(|workload| is_on_machine(attribute, &workload))
+            }
+            _ => names_owner(attribute, owner, index),
+        };
+        let is_named = !matches!(claim, Claim::Anonymous | Claim::Unknown);
+        if is_named && uses.iter().any(|used| is_user(used.owner)) {
+            return RecordedOwner::UsesAddress;
+        }
+        self.of_unused(record, claim)
+    }
+
+    /// What is known of the owner of a record whose owner is known not to use the address.
+    pub(crate) fn of_unused(&self, record: &Record<'_, '_>, claim: &Claim<'_>) -> RecordedOwner {
+        let snapshot = self.context.snapshot;
+        let attribute = &record.allocation.attribute;
+        match claim {
+            Claim::Cooling | Claim::WindowsReserved => RecordedOwner::Unowned,
+            claim if claim.needs_unread_source(snapshot) => RecordedOwner::Unknown(Doubt::NotRead),
+            Claim::Tunnel { kind, node } => self.tunnel(record, *kind, node),
+            Claim::Anonymous | Claim::Unknown => {
+                let host = record.block.owner.and_then(BlockOwner::host);
+                let undecodable = host.is_some_and(|host| self.context.index.node_is_broken(host));
+                if undecodable { RecordedOwner::Unknown(Doubt::Undecodable) } else { RecordedOwner::Unnamed }
+            }
+            Claim::Service => {
+                let exists = snapshot.services.iter().any(|s| names_service(attribute, &s.value));
+                if exists { RecordedOwner::Idle } else { RecordedOwner::Gone(vec![LeakReason::ServiceGone]) }
+            }
+            Claim::Machine => {
+                // A handle that holds a hash may be that of any machine.
+                let exists = machine_of(attribute).is_none_or(|(namespace, name)| {
+                    let same = |m: &Machine| m.namespace == namespace && m.name == name;
+                    snapshot.machines.iter().any(|m| same(&m.value))
+                });
+                if exists { RecordedOwner::Idle } else { RecordedOwner::Gone(vec![LeakReason::VmGone]) }
+            }
+            Claim::Pod { .. } | Claim::Container(_) | Claim::LegacyPod { .. } => self.workload(record, claim),
+        }
+    }
+
+    fn tunnel(&self, record: &Record<'_, '_>, kind: TunnelKind, node: &str) -> RecordedOwner {
+        let index = &self.context.index;
+        match node_exists(self.context, record, node) {
+            Some(true) if index.node_is_broken(node) || has_broken_tunnel(self.context, node, kind) => {
+                RecordedOwner::Unknown(Doubt::Undecodable)
+            }
+            Some(true) => RecordedOwner::Elsewhere(vec![LeakReason::TunnelMoved]),
+            Some(false) if index.workloads_name_node(node) => RecordedOwner::Unknown(Doubt::NodeInUse),
+            Some(false) => RecordedOwner::Gone(vec![LeakReason::NodeGone]),
+            None => RecordedOwner::Unknown(Doubt::NotRead),
+        }
+    }
+
+    /// A pod or container, by the endpoints and pods of its name. Where pods were read, they decide: an endpoint without
+    /// a pod protects only the addresses that it names.
+    fn workload(&self, record: &Record<'_, '_>, claim: &Claim<'_>) -> RecordedOwner {
+        let (snapshot, index) = (self.context.snapshot, &self.context.index);
+        if index.broken_workloads.iter().any(|broken| protects(broken, record, claim)) {
+            return RecordedOwner::Unknown(Doubt::Undecodable);
+        }
+
+        let mut reasons = Vec::new();
+        let node = record.allocation.attribute.get("node").map(|node| node.to_string());
+        if node.is_some_and(|node| node_exists(self.context, record, &node) == Some(false)) {
+            reasons.push(LeakReason::NodeGone);
+        }
+
+        let pods_read = snapshot.has_read(Source::Pods);
+        let (mut exists, mut is_here) = (false, false);
+        for owner in self.workloads(claim).iter().filter(|o| !pods_read || matches!(o, Owner::Pod(_))) {
+            exists = true;
+            if !index.workload(*owner).is_some_and(|workload| names_workload(claim, &workload, index)) {
+                continue;
+            }
+            is_here = true;
+            match reason_not_to_use(index, *owner) {
+                Some(reason) => reasons.push(reason),
+                None => return RecordedOwner::Idle,
+            }
+        }
+
+        if !is_here && !is_covered(snapshot, claim) {
+            return RecordedOwner::Unknown(Doubt::NotRead);
+        }
+        if exists {
+            if !is_here {
+                reasons.push(LeakReason::PodMoved);
+            }
+            return RecordedOwner::Elsewhere(reasons);
+        }
+        if reasons.is_empty() && matches!(claim, Claim::Container(_)) {
+            // A container ID alone names neither pod nor node. Any endpoint or pod that cannot be decoded may have it.
+            if index.broken_workloads.iter().any(may_be_any_container) {
+                return RecordedOwner::Unnamed;
+            }
+            reasons.push(LeakReason::UnknownOwner);
+        } else if reasons.is_empty() {
+            reasons.push(LeakReason::NoOwner);
+        }
+        RecordedOwner::Gone(reasons)
+    }
+}
+
+/// Whether a node exists; `None` where it was not looked for.
+pub(crate) fn node_exists(context: &Context<'_>, record: &Record<'_, '_>, node: &str) -> Option<bool> {
+    if context.index.node_exists(node) {
+        return Some(true);
+    }
+    let is_named = || {
+        record.allocation.attribute.get("node").is_some_and(|recorded| recorded == *node)
+            || record.block.owner.and_then(BlockOwner::host) == Some(node)
+    };
+    match context.snapshot.coverage.get(&Source::Nodes) {
+        Some(Coverage::Read) => Some(false),
+        Some(Coverage::Partial) if is_named() => Some(false),
+        _ => None,
+    }
+}
+
+/// True where what was read must show the pod or container of a claim if it exists. A narrow read takes the objects
+/// whose key the record spells out: those of endpoints start with the node, those of pods with the namespace.
+fn is_covered(snapshot: &Snapshot, claim: &Claim<'_>) -> bool {
+    let coverage = |source| snapshot.coverage.get(&source);
+    let partial = |source| coverage(source) == Some(&Coverage::Partial);
+    snapshot.has_read(Source::Pods)
+        || snapshot.has_read(Source::Endpoints)
+        || partial(Source::Endpoints) && matches!(claim, Claim::Pod { node: Some(_), .. })
+        || partial(Source::Pods) && claim.pod().is_some()
+}
+
+/// Why an endpoint or pod of the recorded name will not use the address; `None` where it has no address yet, and may be
+/// about to get this one.
+fn reason_not_to_use(index: &Index<'_>, owner: Owner) -> Option<LeakReason> {
+    let has_address = match owner {
+        Owner::Pod(position) => {
+            let pod = &index.snapshot.pods[position as usize].value;
+            if pod.finished {
+                return Some(LeakReason::PodFinished);
+            }
+            pod.host_network || pod.mentioned().next().is_some()
+        }
+        Owner::Endpoint(position) => index.endpoint(position).addresses().next().is_some(),
+        Owner::Tunnel(..) | Owner::Service(_) => true,
+    };
+    has_address.then_some(LeakReason::PodHasOtherAddress)
+}
+
+fn has_broken_tunnel(context: &Context<'_>, node: &str, kind: TunnelKind) -> bool {
+    context.snapshot.defects.iter().any(|defect| match (&defect.key, &defect.kind) {
+        (Some(Key::Node(name)), DefectKind::Fields(fields)) => {
+            name == node && fields.iter().any(|f| f.field == kind.field())
+        }
+        _ => false,
+    })
+}
+
+/// True where the key of an endpoint or pod that cannot be decoded names the recorded owner. Of a container it names
+/// only the node as a rule, so that it protects the container IDs in the blocks of that node.
+fn protects(broken: &BrokenWorkload<'_>, record: &Record<'_, '_>, claim: &Claim<'_>) -> bool {
+    let Some(key) = &broken.name else {
+        return claim.pod().is_some_and(|(namespace, _)| namespace == broken.namespace);
+    };
+    match claim {
+        Claim::Pod { namespace, pod, .. } => {
+            *namespace == *broken.namespace && *pod == *key.workload.as_str()
+        }
+        Claim::LegacyPod { namespace, pod } => {
+            let by_pod = namespace == broken.namespace && *pod == key.workload;
+            by_pod || key.workload == format!("{namespace}.{pod}")
+        }
+        Claim::Container(id) => {
+            let host = record.block.owner.and_then(BlockOwner::host);
+            key.workload == *id || host == Some(key.node.as_str())
+        }
+        _ => false,
+    }
+}
+
+/// True where the key of an endpoint or pod that cannot be decoded leaves its container open: only the keys of `cni`
+/// name it (facts 1.10).
+fn may_be_any_container(broken: &BrokenWorkload<'_>) -> bool {
+    broken.name.as_ref().is_none_or(|key| key.orchestrator != "cni")
+}
+
+/// Stands for the namespace of containers, which have none.
+const NO_NAMESPACE: TextRef<'static> = TextRef::EMPTY;
+
+/// Writes the bytes that name a pod, or a container, into `key`.
+fn identity(key: &mut Vec<u8>, namespace: TextRef<'_>, name: TextRef<'_>) {
+    key.clear();
+    key.extend_from_slice(&namespace.packed().len().to_be_bytes());
+    key.extend_from_slice(namespace.packed());
+    key.extend_from_slice(name.packed());
+}
+
+fn claimed_identity(claim: &Claim<'_>) -> Option<Vec<u8>> {
+    let mut key = Vec::new();
+    match claim {
+        Claim::Pod { namespace, pod, .. } => identity(&mut key, *namespace, *pod),
+        Claim::LegacyPod { namespace, pod } => {
+            identity(&mut key, Text::new(namespace).as_ref(), Text::new(pod).as_ref());
+        }
+        Claim::Container(id) => identity(&mut key, NO_NAMESPACE, Text::new(id).as_ref()),
+        _ => return None,
+    }
+    Some(key)
+}

@@ -1,0 +1,48 @@
+//! Which handles belong to an owner that exists, although no block records an address under them. Where blocks were lost,
+//! the handles of all their owners look like orphans, and a rebuild needs them.
+
+use calipam_check::owner::Owners;
+use calipam_check::record::Claim;
+use calipam_check::{Code, Subject};
+use calipam_model::node::TunnelKind;
+
+use crate::basis::Basis;
+
+/// Owners of the orphan handles of a report.
+pub(super) struct HandleOwners<'b, 's> {
+    basis: &'b Basis<'s>,
+    owners: Owners<'b, 's>,
+}
+
+impl<'b, 's> HandleOwners<'b, 's> {
+    pub fn new(basis: &'b Basis<'s>) -> Self {
+        let claim = |finding: &calipam_check::Finding| match &finding.subject {
+            Subject::Handle(id) => Some(Claim::of_handle(id)),
+            _ => None,
+        };
+        let claims: Vec<Claim<'_>> = basis.findings(Code::OrphanHandle).filter_map(claim).collect();
+        Self { basis, owners: Owners::new(&basis.context, &claims) }
+    }
+
+    /// The owner of an orphan handle, where it exists and none of its addresses is recorded elsewhere.
+    pub fn owner_of(&self, id: &str) -> Option<String> {
+        match Claim::of_handle(id) {
+            Claim::Tunnel { kind, node } => self.unrecorded_tunnel(kind, &node),
+            claim => {
+                let workload = self.basis.context.index.workload(self.owners.user(&claim)?)?;
+                let by_workload = || (workload.namespace.to_string(), workload.pod.to_string());
+                let (namespace, pod) = claim.pod().unwrap_or_else(by_workload);
+                Some(format!("{namespace}/{pod}"))
+            }
+        }
+    }
+
+    /// A tunnel whose address no block records. One that is recorded, be it without a handle, does not need
+    /// the orphan.
+    fn unrecorded_tunnel(&self, kind: TunnelKind, node: &str) -> Option<String> {
+        let found = self.basis.context.index.node(node)?;
+        let mut addresses = found.tunnels.iter().filter(|(of, _)| *of == kind).map(|(_, address)| *address);
+        let lost = |address| self.basis.finding(Code::UnallocatedInUse, &Subject::Address(address)).is_some();
+        addresses.any(lost).then(|| format!("a tunnel of {node}"))
+    }
+}
