@@ -14,11 +14,9 @@ use calipam_model::pool::Pool;
 use calipam_model::service::Service;
 use calipam_model::snapshot::{DefectKind, Revision, Snapshot};
 use calipam_model::text::{Text, TextRef};
+use calipam_model::time::CLOCK_SKEW;
 use calipam_model::{IpNet, cidr};
-use jiff::{SignedDuration, Timestamp};
-
-/// How far in the future a release time may lie before it counts as broken: clocks differ.
-const CLOCK_SKEW: SignedDuration = SignedDuration::from_mins(1);
+use jiff::Timestamp;
 
 /// A block that is stored and not marked deleted.
 #[derive(Debug)]

@@ -9,7 +9,10 @@ use serde::ser::{Serialize, SerializeMap, Serializer};
 use sha3::{Digest, Sha3_256};
 
 use crate::block::BlockOwner;
-use crate::json::{Fields, Unknown, keep, read_object, set, which};
+use crate::json::{Fields, Unknown, is, keep, read_object, set};
+
+/// The virtual holder of blocks from which Calico assigns addresses to services.
+pub const LOAD_BALANCER: &str = "load-balancer";
 
 /// The kind of an affinity: the segment of its key, or `spec.type` on Kubernetes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -160,14 +163,14 @@ impl Affinity {
 
 impl<'de> Fields<'de> for Affinity {
     fn field<A: MapAccess<'de>>(&mut self, name: &str, map: &mut A) -> Result<(), A::Error> {
-        match which(name, &["state", "deleted"]) {
-            Some(0) => {
+        match name {
+            _ if is(name, "state") => {
                 let mut state = self.state.to_string();
                 set(&mut state, map)?;
                 self.state = AffinityState::parse(&state);
                 Ok(())
             }
-            Some(1) => set(&mut self.deleted, map),
+            _ if is(name, "deleted") => set(&mut self.deleted, map),
             _ => keep(&mut self.unknown, name, map),
         }
     }

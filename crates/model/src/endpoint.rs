@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use serde::de::{IgnoredAny, MapAccess, SeqAccess};
 
 use crate::cidr;
-use crate::json::{Array, Fields, Items, Object, Str, read_object, which};
+use crate::json::{Array, Fields, Items, Object, Str, is, read_object};
 use crate::names::{endpoint_name, is_endpoint_name};
 use crate::packing::{push_text, take_sized};
 use crate::resource::Parsed;
@@ -194,10 +194,10 @@ struct RawEndpoint<'de> {
 
 impl<'de> Fields<'de> for RawEndpoint<'de> {
     fn field<A: MapAccess<'de>>(&mut self, name: &str, map: &mut A) -> Result<(), A::Error> {
-        match which(name, &["metadata", "spec"]) {
-            Some(0) => map.next_value_seed(Object(&mut self.metadata)),
-            Some(_) => map.next_value_seed(Object(&mut self.spec)),
-            None => map.next_value::<IgnoredAny>().map(drop),
+        match name {
+            _ if is(name, "metadata") => map.next_value_seed(Object(&mut self.metadata)),
+            _ if is(name, "spec") => map.next_value_seed(Object(&mut self.spec)),
+            _ => map.next_value::<IgnoredAny>().map(drop),
         }
     }
 }
@@ -209,9 +209,9 @@ struct RawMetadata<'de> {
 
 impl<'de> Fields<'de> for RawMetadata<'de> {
     fn field<A: MapAccess<'de>>(&mut self, name: &str, map: &mut A) -> Result<(), A::Error> {
-        match which(name, &["creationTimestamp"]) {
-            Some(_) => self.created = map.next_value()?,
-            None => map.next_value::<IgnoredAny>().map(drop)?,
+        match name {
+            _ if is(name, "creationTimestamp") => self.created = map.next_value()?,
+            _ => map.next_value::<IgnoredAny>().map(drop)?,
         }
         Ok(())
     }
@@ -230,15 +230,14 @@ struct RawSpec<'de> {
 
 impl<'de> Fields<'de> for RawSpec<'de> {
     fn field<A: MapAccess<'de>>(&mut self, name: &str, map: &mut A) -> Result<(), A::Error> {
-        let names = ["node", "orchestrator", "pod", "endpoint", "containerID", "workload", "ipNetworks"];
-        match which(name, &names) {
-            Some(0) => self.node = map.next_value()?,
-            Some(1) => self.orchestrator = map.next_value()?,
-            Some(2) => self.pod = map.next_value()?,
-            Some(3) => self.endpoint = map.next_value()?,
-            Some(4) => self.container_id = map.next_value()?,
-            Some(5) => self.workload = map.next_value()?,
-            Some(6) => {
+        match name {
+            _ if is(name, "node") => self.node = map.next_value()?,
+            _ if is(name, "orchestrator") => self.orchestrator = map.next_value()?,
+            _ if is(name, "pod") => self.pod = map.next_value()?,
+            _ if is(name, "endpoint") => self.endpoint = map.next_value()?,
+            _ if is(name, "containerID") => self.container_id = map.next_value()?,
+            _ if is(name, "workload") => self.workload = map.next_value()?,
+            _ if is(name, "ipNetworks") => {
                 self.networks.0.clear();
                 map.next_value_seed(Array(&mut self.networks))?;
             }

@@ -7,8 +7,13 @@ use serde::de::{Error as _, MapAccess};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
 use crate::cidr;
-use crate::json::{Fields, Object, Unknown, keep, read_object, set, which};
+use crate::json::{Fields, Object, Unknown, is, keep, read_object, set};
 use crate::text::{Text, TextRef};
+
+/// A handle ID as Calico looks it up: up to the first carriage return (facts 3.13).
+pub fn clean_id(id: &str) -> &str {
+    id.split_once('\r').map_or(id, |(id, _)| id)
+}
 
 /// A handle object.
 #[derive(Clone, Debug, PartialEq)]
@@ -149,10 +154,10 @@ struct RawHandle {
 
 impl<'de> Fields<'de> for RawHandle {
     fn field<A: MapAccess<'de>>(&mut self, name: &str, map: &mut A) -> Result<(), A::Error> {
-        match which(name, &["block", "deleted", ID_FIELD]) {
-            Some(0) => map.next_value_seed(Object(&mut self.blocks)),
-            Some(1) => set(&mut self.deleted, map),
-            Some(2) => {
+        match name {
+            _ if is(name, "block") => map.next_value_seed(Object(&mut self.blocks)),
+            _ if is(name, "deleted") => set(&mut self.deleted, map),
+            _ if is(name, ID_FIELD) => {
                 self.id = map.next_value()?;
                 Ok(())
             }

@@ -144,7 +144,7 @@ pub(crate) fn keep<'de, A: MapAccess<'de>>(
     Ok(())
 }
 
-/// The first name of `names` that equals `name` but for case, as its index.
-pub(crate) fn which(name: &str, names: &[&str]) -> Option<usize> {
-    names.iter().position(|known| known.eq_ignore_ascii_case(name))
+/// True where Go's decoder takes `name` for the field `known`.
+pub(crate) fn is(name: &str, known: &str) -> bool {
+    name.eq_ignore_ascii_case(known)
 }

@@ -7,6 +7,7 @@ use calipam_model::IpNet;
 use calipam_model::block::Allocation;
 use calipam_model::edit::{Edit, HandleEdit, Held};
 use calipam_model::handle::Handle;
+pub(crate) use calipam_model::handle::clean_id as clean;
 use calipam_model::snapshot::Versioned;
 use calipam_model::text::Text;
 
@@ -40,11 +41,6 @@ impl Allocated {
         let handle = self.held.record.handle.as_deref().filter(|id| !id.is_empty())?;
         Some(clean(handle).to_owned())
     }
-}
-
-/// An ID up to the first carriage return (facts 3.13).
-pub(crate) fn clean(id: &str) -> &str {
-    id.split_once('\r').map_or(id, |(id, _)| id)
 }
 
 /// What is stored and recorded under some handles.

@@ -5,13 +5,14 @@
 use std::collections::HashSet;
 use std::fmt;
 
+use calipam_model::affinity::LOAD_BALANCER;
 use calipam_model::block::{Block, BlockOwner};
 use calipam_model::config::IpamConfig;
 use calipam_model::pool::{Pool, PoolUse};
 use calipam_model::{IpNet, cidr};
 
 use super::Accounting;
-use super::takers::{LOAD_BALANCER, Taker};
+use super::takers::Taker;
 use crate::rules::cidr_set::CidrSet;
 use crate::rules::stranded::SOURCES;
 use crate::rules::supply::places;

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use calipam_model::affinity::{AffinityKey, AffinityType};
+use calipam_model::affinity::{AffinityKey, AffinityType, LOAD_BALANCER};
 use calipam_model::block::BlockOwner;
 use calipam_model::key::Key;
 use calipam_model::pool::{Pool, PoolUse};
@@ -11,9 +11,6 @@ use calipam_model::selector::Selector;
 use calipam_model::{IpNet, cidr};
 
 use crate::Context;
-
-/// The virtual owner of the blocks from which LoadBalancer services get their addresses.
-pub(crate) const LOAD_BALANCER: &str = "load-balancer";
 
 /// What an affinity is good for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,6 +4,7 @@ use std::net::IpAddr;
 
 use calipam_model::IpNet;
 use calipam_model::block::Allocation;
+use calipam_model::handle::clean_id;
 use calipam_model::key::Key;
 use calipam_model::names::EndpointName;
 use calipam_model::snapshot::{Coverage, Snapshot, Source};
@@ -272,7 +273,7 @@ fn is_around(context: &Context<'_>, path: &str, address: IpAddr) -> bool {
         Some(Key::Affinity(key)) => key.cidr.contains(&address),
         Some(Key::Handle(id)) => records(context, address).any(|r| {
             let recorded = r.allocation.attribute.clean_handle().map(|h| h.to_string());
-            recorded.is_some_and(|h| !h.is_empty() && id.split('\r').next() == Some(h.as_str()))
+            recorded.is_some_and(|h| !h.is_empty() && clean_id(id) == h)
         }),
         Some(Key::Node(name)) => is_node(name),
         Some(Key::Pod { namespace, name }) => is_pod_of(context, address, namespace, name),

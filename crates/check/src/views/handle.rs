@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use calipam_model::IpNet;
+use calipam_model::handle::clean_id;
 use calipam_model::key::Key;
 use calipam_model::snapshot::{Coverage, Snapshot, Source};
 use calipam_model::text::Text;
@@ -88,7 +89,7 @@ pub fn handle(snapshot: &Snapshot, id: &str) -> Option<HandleView> {
 
 /// The path of the handle's object, where it does not decode.
 pub(super) fn broken<'s>(snapshot: &'s Snapshot, id: &str) -> Option<&'s str> {
-    let is_it = |key: &Key| matches!(key, Key::Handle(key) if key.split('\r').next() == Some(id));
+    let is_it = |key: &Key| matches!(key, Key::Handle(key) if clean_id(key) == id);
     let defect = snapshot.defects.iter().find(|d| d.key.as_ref().is_some_and(is_it));
     defect.map(|defect| defect.path.as_str())
 }
@@ -96,7 +97,7 @@ pub(super) fn broken<'s>(snapshot: &'s Snapshot, id: &str) -> Option<&'s str> {
 fn findings(snapshot: &Snapshot, id: &str, broken: Option<&str>) -> Vec<Finding> {
     let report = check(snapshot, &Options::default());
     let about = |f: &Finding| match &f.subject {
-        Subject::Handle(subject) => subject.split('\r').next() == Some(id),
+        Subject::Handle(subject) => clean_id(subject) == id,
         Subject::Object(path) => broken == Some(path),
         _ => false,
     };

@@ -9,7 +9,7 @@ use serde::de::{Deserialize, Deserializer, Error as _, MapAccess, SeqAccess, Vis
 use super::{Block, BlockOwner, BlockProblem, CorruptBlock, Rest};
 use crate::attributes::AttributeTable;
 use crate::cidr;
-use crate::json::{Array, Fields, Items, Object, Str, Unknown, keep, read_object, set, which};
+use crate::json::{Array, Fields, Items, Object, Str, Unknown, is, keep, read_object, set};
 
 /// What is stored under a block's key.
 #[derive(Clone, Debug, PartialEq)]
@@ -96,43 +96,33 @@ struct RawBlock {
     unknown: Option<Box<Unknown>>,
 }
 
-/// Field names in the etcd form; the claim time has another name in custom resources.
-const FIELDS: [&str; 11] = [
-    "cidr",
-    "affinity",
-    "affinity_claim_time",
-    "allocations",
-    "unallocated",
-    "attributes",
-    "sequenceNumber",
-    "sequenceNumberForAllocation",
-    "deleted",
-    "hostAffinity",
-    "affinityClaimTime",
-];
-
 impl<'de> Fields<'de> for RawBlock {
     fn field<A: MapAccess<'de>>(&mut self, name: &str, map: &mut A) -> Result<(), A::Error> {
-        match which(name, &FIELDS) {
-            Some(0) => self.cidr = map.next_value()?,
-            Some(1) => self.affinity = map.next_value()?,
-            Some(2 | 10) => self.claim_time = map.next_value()?,
-            Some(3) => {
+        match name {
+            _ if is(name, "cidr") => self.cidr = map.next_value()?,
+            _ if is(name, "affinity") => self.affinity = map.next_value()?,
+            // Custom resources have another name for it.
+            _ if is(name, "affinity_claim_time") || is(name, "affinityClaimTime") => {
+                self.claim_time = map.next_value()?
+            }
+            _ if is(name, "allocations") => {
                 self.allocations.0.clear();
                 map.next_value_seed(Array(&mut self.allocations))?;
             }
-            Some(4) => {
+            _ if is(name, "unallocated") => {
                 self.unallocated.0.clear();
                 map.next_value_seed(Array(&mut self.unallocated))?;
             }
-            Some(5) => {
+            _ if is(name, "attributes") => {
                 self.attributes = AttributeTable::default();
                 map.next_value_seed(Array(&mut self.attributes))?;
             }
-            Some(6) => set(&mut self.sequence, map)?,
-            Some(7) => map.next_value_seed(Object(&mut self.sequences))?,
-            Some(8) => set(&mut self.deleted, map)?,
-            Some(9) => self.host_affinity = map.next_value()?,
+            _ if is(name, "sequenceNumber") => set(&mut self.sequence, map)?,
+            _ if is(name, "sequenceNumberForAllocation") => {
+                map.next_value_seed(Object(&mut self.sequences))?
+            }
+            _ if is(name, "deleted") => set(&mut self.deleted, map)?,
+            _ if is(name, "hostAffinity") => self.host_affinity = map.next_value()?,
             _ => keep(&mut self.unknown, name, map)?,
         }
         Ok(())
@@ -307,11 +297,11 @@ struct RawAttribute<'de> {
 
 impl<'de> Fields<'de> for RawAttribute<'de> {
     fn field<A: MapAccess<'de>>(&mut self, name: &str, map: &mut A) -> Result<(), A::Error> {
-        match which(name, &["handle_id", "secondary", "alternateOwnerAttrs", "releasedAt"]) {
-            Some(0) => self.handle = map.next_value()?,
-            Some(1) => self.owner = map.next_value()?,
-            Some(2) => self.alternate = map.next_value()?,
-            Some(3) => self.released_at = map.next_value()?,
+        match name {
+            _ if is(name, "handle_id") => self.handle = map.next_value()?,
+            _ if is(name, "secondary") => self.owner = map.next_value()?,
+            _ if is(name, "alternateOwnerAttrs") => self.alternate = map.next_value()?,
+            _ if is(name, "releasedAt") => self.released_at = map.next_value()?,
             _ => keep(&mut self.unknown, name, map)?,
         }
         Ok(())

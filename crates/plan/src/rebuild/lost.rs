@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use calipam_check::index::Owner;
 use calipam_check::{Code, Subject};
 use calipam_model::IpNet;
-use calipam_model::affinity::{Affinity, AffinityKey, AffinityState, AffinityType};
+use calipam_model::affinity::{Affinity, AffinityKey, AffinityState, AffinityType, LOAD_BALANCER};
 use calipam_model::attributes::Attribute;
 use calipam_model::block::{Block, BlockOwner};
 use calipam_model::cidr::{block_around, ordinal_of};
@@ -21,8 +21,6 @@ use super::record::calico_node;
 use crate::plan::{Change, Verb};
 use crate::skipped::{SkipReason, Skipped};
 
-/// Who owns the blocks that the LoadBalancer controller takes its addresses from.
-const LOAD_BALANCER: &str = "load-balancer";
 /// The label of a node's operating system.
 const SYSTEM: &str = "kubernetes.io/os";
 

@@ -6,6 +6,7 @@ use calipam_model::IpNet;
 use calipam_model::attributes::Attribute;
 use calipam_model::cidr::address_at;
 use calipam_model::edit::{BlockEdit, Edit, HandleEdit, Held};
+use calipam_model::handle::clean_id as clean;
 
 use crate::engine::Part;
 
@@ -102,8 +103,4 @@ pub(super) fn held(edits: &[Edit]) -> impl Iterator<Item = (IpNet, &Held)> {
 /// The ID of the handle that a record names, as Calico compares it (facts 3.13).
 pub(super) fn id(record: &Attribute) -> Option<&str> {
     record.handle.as_deref().map(clean).filter(|id| !id.is_empty())
-}
-
-fn clean(id: &str) -> &str {
-    id.split_once('\r').map_or(id, |(id, _)| id)
 }

@@ -3,15 +3,13 @@
 use calipam_model::IpNet;
 use calipam_model::block::{Block, BlockContent};
 use calipam_model::cidr::size;
-use calipam_model::time::parse_time;
-use jiff::{SignedDuration, Timestamp};
+use calipam_model::time::{CLOCK_SKEW, parse_time};
+use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
 use super::mapping::{Mapping, Slot};
 use super::{Refusal, beyond};
 
-/// How far in the future a release time may lie before it counts as broken, as in the check.
-const CLOCK_SKEW: SignedDuration = SignedDuration::from_mins(1);
 /// Addresses of the largest block that Calico allows.
 const MOST: usize = 4096;
 
