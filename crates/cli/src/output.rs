@@ -4,23 +4,23 @@ use std::io::{self, BufWriter, ErrorKind, IsTerminal, Write};
 
 use crate::args::{Format, Global};
 use crate::exit::Failure;
+use crate::render::document::{self, Document};
+use crate::render::table::Page;
 use crate::render::text::escape;
 
 /// The process's output, and what the user wants to see there.
 #[derive(Clone, Debug)]
 pub struct Console {
-    /// The form of data.
+    /// The format of data.
     pub format: Format,
     /// No progress and no hints.
     pub quiet: bool,
     /// How much to say about what is done.
     pub verbose: u8,
-    /// Colours in tables on stdout.
-    pub color: bool,
     /// Progress on stderr.
     pub progress: bool,
-    /// The width to which tables on stdout are cut; `None` where they go to a file or pipe.
-    pub width: Option<usize>,
+    /// What tables on stdout look like.
+    pub page: Page,
 }
 
 impl Console {
@@ -33,10 +33,20 @@ impl Console {
             format: global.output,
             quiet: global.quiet,
             verbose: global.verbose,
-            color: stdout && !no_color && !dumb && !global.no_color,
             progress: io::stderr().is_terminal() && !dumb && !global.quiet,
-            width: stdout.then(terminal_width).flatten(),
+            page: Page {
+                color: stdout && !no_color && !dumb && !global.no_color,
+                width: stdout.then(terminal_width).flatten(),
+            },
         }
+    }
+
+    /// Prints a document on stdout, in the format that was asked for.
+    ///
+    /// # Errors
+    /// Where stdout cannot be written.
+    pub fn print(&self, document: &impl Document) -> Result<(), Failure> {
+        self.data(|out| document::write(document, self.format, self.page, out))
     }
 
     /// Writes data to stdout, as [`Self::write_data`].
@@ -99,7 +109,6 @@ impl Console {
     }
 }
 
-fn terminal_width() -> Option<usize> {
-    let table = comfy_table::Table::new();
-    table.width().map(usize::from).filter(|width| *width >= 40)
+fn terminal_width() -> Option<u16> {
+    comfy_table::Table::new().width().filter(|width| *width >= 40)
 }

@@ -74,13 +74,6 @@ pub enum Format {
     Json,
 }
 
-impl Format {
-    /// True for the forms that people read.
-    pub fn is_table(self) -> bool {
-        matches!(self, Self::Table | Self::Wide)
-    }
-}
-
 impl Global {
     /// What the command line says about the connection.
     pub fn overrides(&self) -> Overrides {

@@ -1,5 +1,7 @@
 //! `explain`.
 
+use std::io::{self, Write};
+
 use calipam_check::{Code, Severity};
 use serde::Serialize;
 
@@ -7,6 +9,8 @@ use crate::args::ExplainArgs;
 use crate::exit::{Failure, Outcome};
 use crate::output::Console;
 use crate::render;
+use crate::render::document::{Detail, Document};
+use crate::render::table::Page;
 
 /// The documentation of all findings: a section for each, headed by its code.
 const FINDINGS: &str = include_str!("../../../../docs/findings.md");
@@ -21,13 +25,7 @@ pub fn run(args: &ExplainArgs, console: &Console) -> Result<Outcome, Failure> {
         return Ok(Outcome::Clean);
     };
     let text = section(code).unwrap_or(code.summary());
-    console.data(|out| {
-        if console.format.is_table() {
-            return writeln!(out, "{code} ({})\n\n{text}", code.severity());
-        }
-        let explanation = Explanation { code, severity: code.severity(), summary: code.summary(), text };
-        render::document::write(console.format, "Explanation", &explanation, out)
-    })?;
+    console.print(&Explanation { code, severity: code.severity(), summary: code.summary(), text })?;
     Ok(Outcome::Clean)
 }
 
@@ -39,6 +37,20 @@ struct Explanation {
     summary: &'static str,
     /// Markdown.
     text: &'static str,
+}
+
+impl Document for Explanation {
+    fn kind(&self) -> &'static str {
+        "Explanation"
+    }
+
+    fn text(&self, _: Detail, _: Page, out: &mut dyn Write) -> io::Result<()> {
+        writeln!(out, "{} ({})\n\n{}", self.code, self.severity, self.text)
+    }
+
+    fn schema(&self) -> impl Serialize {
+        self
+    }
 }
 
 /// The text below the heading of a code.

@@ -7,12 +7,13 @@ use calipam_datastore::Datastore;
 use calipam_datastore::observe::Lookup;
 use calipam_model::snapshot::Snapshot;
 
-use crate::args::{Format, Global, ShowArgs, Subject};
+use crate::args::{Global, ShowArgs, Subject};
 use crate::connect;
 use crate::exit::{Failure, Outcome};
 use crate::operator::Person;
 use crate::output::Console;
-use crate::render::show as print;
+use crate::render::document::Detail;
+use crate::render::show as render;
 
 /// Reads what the subject needs, and prints it.
 ///
@@ -25,11 +26,11 @@ pub fn run(args: &ShowArgs, global: &Global, console: &Console) -> Result<Outcom
         read(&datastore, &subject, console).await
     })?;
     match &subject {
-        Subject::Pools => print::pools(&views::pools(&snapshot), &snapshot, console)?,
-        Subject::Blocks => print::blocks(&views::blocks(&snapshot), &snapshot, console)?,
-        Subject::Nodes => print::nodes(&views::nodes(&snapshot), &snapshot, console)?,
-        Subject::Borrowed => print::borrowed(&views::borrowed(&snapshot), &snapshot, console)?,
-        Subject::Configuration => print::configuration(&views::configuration(&snapshot), &snapshot, console)?,
+        Subject::Pools => render::print(&views::pools(&snapshot), &snapshot, console)?,
+        Subject::Blocks => render::print(&views::blocks(&snapshot), &snapshot, console)?,
+        Subject::Nodes => render::print(&views::nodes(&snapshot), &snapshot, console)?,
+        Subject::Borrowed => render::print(&views::borrowed(&snapshot), &snapshot, console)?,
+        Subject::Configuration => render::print(&views::configuration(&snapshot), &snapshot, console)?,
         Subject::Compare => return compare(&snapshot, console),
         Subject::Address { address, .. } => return story(*address, &snapshot, console),
         Subject::Handle(id) => return handle(id, &snapshot, console),
@@ -51,7 +52,7 @@ async fn read(datastore: &Datastore, subject: &Subject, console: &Console) -> Re
 
 fn story(address: IpAddr, snapshot: &Snapshot, console: &Console) -> Result<Outcome, Failure> {
     let view = views::address(snapshot, address);
-    print::address(&view, snapshot, console)?;
+    render::print(&view, snapshot, console)?;
     if view.pools.is_empty() && view.blocks.is_empty() && view.owners.is_empty() {
         console.hint("it lies in no pool and no block; `calipam show` lists the pools");
         return Ok(Outcome::Refused);
@@ -72,9 +73,9 @@ fn compare(snapshot: &Snapshot, console: &Console) -> Result<Outcome, Failure> {
             hint: Some("name the kubeconfig of the cluster by `--kubeconfig`".into()),
         });
     };
-    print::compare(&comparison, snapshot, console)?;
-    let agree = comparison.nodes.iter().all(print::agrees);
-    if !agree && console.format == Format::Table {
+    render::print(&comparison, snapshot, console)?;
+    let agree = comparison.nodes.iter().all(render::agrees);
+    if !agree && console.format.detail() == Some(Detail::Short) {
         console.hint("`calipam show --compare -o wide` names the addresses");
     }
     Ok(if agree { Outcome::Clean } else { Outcome::Findings })
@@ -90,6 +91,6 @@ fn handle(id: &str, snapshot: &Snapshot, console: &Console) -> Result<Outcome, F
             ),
         });
     };
-    print::handle(&view, snapshot, console)?;
+    render::print(&view, snapshot, console)?;
     Ok(Outcome::Clean)
 }

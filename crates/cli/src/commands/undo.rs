@@ -4,10 +4,11 @@ use calipam_repair::journal::Recorded;
 
 use super::repair;
 use crate::args::{Global, UndoArgs};
+use crate::connect;
 use crate::exit::{Failure, Outcome};
 use crate::operator::Person;
 use crate::output::Console;
-use crate::{connect, render};
+use crate::render::undo::UndoDocument;
 
 pub fn run(args: &UndoArgs, global: &Global, console: &Console) -> Result<Outcome, Failure> {
     let recorded = Recorded::read(&args.run).map_err(calipam_workflow::Error::from)?;
@@ -16,7 +17,8 @@ pub fn run(args: &UndoArgs, global: &Global, console: &Console) -> Result<Outcom
         let datastore = connect::open(global, console).await?;
         let person = Person { console, agrees: args.writing.yes };
         let undone = calipam_workflow::undo(&datastore, recorded, writing.as_ref(), &person).await?;
-        render::undo::print(&undone, console)?;
+        let document = UndoDocument { header: &undone.header, plan: &undone.plan, run: undone.run.as_ref() };
+        console.print(&document)?;
         repair::outcome(undone.run, !undone.plan.skipped().is_empty(), console)
     })
 }

@@ -6,53 +6,63 @@ use std::io::{self, Write};
 use calipam_check::{Code, Finding, Remedy, Report, Severity};
 use calipam_model::snapshot::Source;
 use comfy_table::Color;
+use serde::Serialize;
 
-use super::table::{Align, Grid};
+use super::document::{Detail, Document};
+use super::header;
+use super::table::{Align, Grid, Page};
 use super::text::{count, escape, join, thousands};
-use super::{document, header};
-use crate::args::Format;
 use crate::exit::Failure;
 use crate::output::Console;
 
-/// Prints a report.
+/// Prints a report, and what to do next.
 ///
 /// # Errors
 /// Where stdout cannot be written.
 pub fn print(report: &Report, console: &Console) -> Result<(), Failure> {
-    console.data(|out| match console.format {
-        Format::Table => write(report, summary_table(report, console), out),
-        Format::Wide => write(report, full_table(report, console), out),
-        format => document::write(format, "CheckReport", report, out),
-    })?;
-    if console.format.is_table() {
-        hints(report, console);
+    console.print(report)?;
+    if let Some(detail) = console.format.detail() {
+        hints(report, detail, console);
     }
     Ok(())
 }
 
-fn write(report: &Report, table: Grid, out: &mut dyn Write) -> io::Result<()> {
-    writeln!(out, "{}", header::cluster(&report.cluster))?;
-    writeln!(out, "{}", header::counts(report))?;
-    for note in &report.notes {
-        writeln!(out, "{}", escape(note))?;
+impl Document for Report {
+    fn kind(&self) -> &'static str {
+        "CheckReport"
     }
-    writeln!(out)?;
-    if !report.findings.is_empty() {
-        table.write(out)?;
+
+    fn text(&self, detail: Detail, page: Page, out: &mut dyn Write) -> io::Result<()> {
+        writeln!(out, "{}", header::cluster(&self.cluster))?;
+        writeln!(out, "{}", header::counts(self))?;
+        for note in &self.notes {
+            writeln!(out, "{}", escape(note))?;
+        }
         writeln!(out)?;
+        if !self.findings.is_empty() {
+            match detail {
+                Detail::Short => summary_table(self, page).write(out)?,
+                Detail::Full => full_table(self, page).write(out)?,
+            }
+            writeln!(out)?;
+        }
+        writeln!(out, "{}", summary(self))
     }
-    writeln!(out, "{}", summary(report))
+
+    fn schema(&self) -> impl Serialize {
+        self
+    }
 }
 
 /// One row for each severity and code, the worst first.
-fn summary_table(report: &Report, console: &Console) -> Grid {
+fn summary_table(report: &Report, page: Page) -> Grid {
     let columns = [
         ("SEVERITY", Align::Left),
         ("CODE", Align::Left),
         ("COUNT", Align::Right),
         ("FOR EXAMPLE", Align::Left),
     ];
-    let mut grid = Grid::new(console, &columns);
+    let mut grid = Grid::new(page, &columns);
     let mut kinds: BTreeMap<(Severity, Code), (usize, &Finding)> = BTreeMap::new();
     for finding in &report.findings {
         kinds.entry((finding.severity, finding.code)).or_insert((0, finding)).0 += 1;
@@ -65,14 +75,14 @@ fn summary_table(report: &Report, console: &Console) -> Grid {
 }
 
 /// One row for each finding.
-fn full_table(report: &Report, console: &Console) -> Grid {
+fn full_table(report: &Report, page: Page) -> Grid {
     let columns = [
         ("SEVERITY", Align::Left),
         ("CODE", Align::Left),
         ("SUBJECT", Align::Left),
         ("FINDING", Align::Left),
     ];
-    let mut grid = Grid::new(console, &columns);
+    let mut grid = Grid::new(page, &columns);
     for finding in &report.findings {
         let cells = [
             finding.severity.to_string(),
@@ -153,9 +163,9 @@ fn words(source: Source) -> String {
     }
 }
 
-fn hints(report: &Report, console: &Console) {
+fn hints(report: &Report, detail: Detail, console: &Console) {
     let Some(worst) = report.findings.first() else { return };
-    if console.format == Format::Table {
+    if detail == Detail::Short {
         console.hint(&format!("see them all with `-o wide`, or one kind with `--rule {}`", worst.code));
     }
     console.hint(&format!("what it means and what to do: `calipam explain {}`", worst.code));

@@ -1,10 +1,12 @@
 //! The list of all findings that there are.
 
+use std::io::{self, Write};
+
 use calipam_check::Code;
 use serde::Serialize;
 
-use super::document;
-use super::table::{Align, Grid};
+use super::document::{Detail, Document};
+use super::table::{Align, Grid, Page};
 use crate::exit::Failure;
 use crate::output::Console;
 
@@ -21,6 +23,25 @@ struct Rules {
     rules: Vec<Rule>,
 }
 
+impl Document for Rules {
+    fn kind(&self) -> &'static str {
+        "RuleList"
+    }
+
+    fn text(&self, _: Detail, page: Page, out: &mut dyn Write) -> io::Result<()> {
+        let columns = [("CODE", Align::Left), ("SEVERITY", Align::Left), ("WHEN", Align::Left)];
+        let mut grid = Grid::new(page, &columns);
+        for rule in &self.rules {
+            grid.row([rule.code.name(), &rule.severity.to_string(), rule.summary]);
+        }
+        grid.write(out)
+    }
+
+    fn schema(&self) -> impl Serialize {
+        self
+    }
+}
+
 /// Prints all codes.
 ///
 /// # Errors
@@ -28,16 +49,5 @@ struct Rules {
 pub fn list(console: &Console) -> Result<(), Failure> {
     let rules =
         Code::ALL.iter().map(|code| Rule { code: *code, severity: code.severity(), summary: code.summary() });
-    let rules = Rules { rules: rules.collect() };
-    console.data(|out| {
-        if !console.format.is_table() {
-            return document::write(console.format, "RuleList", &rules, out);
-        }
-        let columns = [("CODE", Align::Left), ("SEVERITY", Align::Left), ("WHEN", Align::Left)];
-        let mut grid = Grid::new(console, &columns);
-        for rule in &rules.rules {
-            grid.row([rule.code.name(), &rule.severity.to_string(), rule.summary]);
-        }
-        grid.write(out)
-    })
+    console.print(&Rules { rules: rules.collect() })
 }

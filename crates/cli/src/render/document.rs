@@ -1,38 +1,80 @@
-//! YAML and JSON: one schema, `calipam/v1`, described in `docs/output.md`.
+//! Documents: what commands print, in every format.
 
 use std::io::{self, Write};
 
 use serde::Serialize;
 
+use super::table::Page;
 use crate::args::Format;
 
-/// The version of the schema.
+/// The version of the schema of YAML and JSON, described in `docs/output.md`.
 const API_VERSION: &str = "calipam/v1";
 
-/// A document: what it is, and its content.
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Document<'a, T> {
-    api_version: &'static str,
-    kind: &'a str,
-    #[serde(flatten)]
-    content: &'a T,
+/// How much of a document people want to read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Detail {
+    /// What fits on a screen.
+    Short,
+    Full,
 }
 
-/// Writes a document.
+/// What a command prints. A format that none of these methods serves needs another method, and with it an answer
+/// of every document.
+pub trait Document {
+    /// Its `kind` in YAML and JSON.
+    fn kind(&self) -> &'static str;
+
+    /// What people read. Text of the datastore is escaped.
+    ///
+    /// # Errors
+    /// What the writer says.
+    fn text(&self, detail: Detail, page: Page, out: &mut dyn Write) -> io::Result<()>;
+
+    /// What programs read.
+    fn schema(&self) -> impl Serialize;
+}
+
+impl Format {
+    /// How much people want to read; `None` where a program reads.
+    pub fn detail(self) -> Option<Detail> {
+        match self {
+            Self::Table => Some(Detail::Short),
+            Self::Wide => Some(Detail::Full),
+            Self::Yaml | Self::Json => None,
+        }
+    }
+}
+
+/// Writes a document: every format has its answer here.
 ///
 /// # Errors
 /// What the writer says.
-pub fn write<T: Serialize>(format: Format, kind: &str, content: &T, out: &mut dyn Write) -> io::Result<()> {
-    let document = Document { api_version: API_VERSION, kind, content };
-    if format == Format::Yaml {
-        return serde_yaml::to_writer(out, &document).map_err(io_error);
+pub fn write(document: &impl Document, format: Format, page: Page, out: &mut dyn Write) -> io::Result<()> {
+    match format {
+        Format::Table => document.text(Detail::Short, page, out),
+        Format::Wide => document.text(Detail::Full, page, out),
+        Format::Yaml => serde_yaml::to_writer(out, &versioned(document)).map_err(io_error),
+        Format::Json => {
+            serde_json::to_writer_pretty(&mut *out, &versioned(document))?;
+            writeln!(out)
+        }
     }
-    serde_json::to_writer_pretty(&mut *out, &document).map_err(io::Error::from)?;
-    writeln!(out)
 }
 
-/// The writer's error behind one of serde_yaml, which does not give it out but in words.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Versioned<T> {
+    api_version: &'static str,
+    kind: &'static str,
+    #[serde(flatten)]
+    content: T,
+}
+
+fn versioned(document: &impl Document) -> impl Serialize {
+    Versioned { api_version: API_VERSION, kind: document.kind(), content: document.schema() }
+}
+
+/// The error of the writer, which serde_yaml tells only in words.
 fn io_error(error: serde_yaml::Error) -> io::Error {
     if error.to_string().contains("Broken pipe") {
         return io::ErrorKind::BrokenPipe.into();
@@ -43,6 +85,22 @@ fn io_error(error: serde_yaml::Error) -> io::Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    struct List;
+
+    impl Document for List {
+        fn kind(&self) -> &'static str {
+            "List"
+        }
+
+        fn text(&self, _: Detail, _: Page, out: &mut dyn Write) -> io::Result<()> {
+            writeln!(out, "a  1")
+        }
+
+        fn schema(&self) -> impl Serialize {
+            serde_json::json!({"a": 1})
+        }
+    }
 
     struct Gone;
 
@@ -58,8 +116,8 @@ mod tests {
 
     #[test]
     fn a_broken_pipe_stays_one() {
-        for format in [Format::Yaml, Format::Json] {
-            let error = write(format, "List", &serde_json::json!({"a": 1}), &mut Gone).unwrap_err();
+        for format in [Format::Table, Format::Wide, Format::Yaml, Format::Json] {
+            let error = write(&List, format, Page::default(), &mut Gone).unwrap_err();
             assert_eq!(error.kind(), io::ErrorKind::BrokenPipe, "{format:?}");
         }
     }

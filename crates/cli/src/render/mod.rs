@@ -14,7 +14,10 @@ use std::io;
 
 use calipam_workflow::Proposal;
 
-use crate::args::Format;
+use self::document::{Detail, Document};
+use self::plan::PlanDocument;
+use self::table::Page;
+use self::undo::UndoDocument;
 use crate::output::Console;
 
 /// Shows a plan before the operator is asked. YAML and JSON are printed once, at the end: where the operator is
@@ -23,19 +26,26 @@ use crate::output::Console;
 /// # Errors
 /// Where the output cannot be written.
 pub fn preview(proposal: Proposal<'_>, asked: bool, console: &Console) -> io::Result<()> {
-    if !console.format.is_table() && !asked {
-        return Ok(());
+    match proposal {
+        Proposal::Plan(plan) => {
+            if asked || console.format.detail().is_some() {
+                plan.warnings.iter().for_each(|warning| console.warn(warning));
+            }
+            preview_document(&PlanDocument { plan, run: None }, asked, console)
+        }
+        Proposal::Undo(header, plan) => {
+            preview_document(&UndoDocument { header, plan, run: None }, asked, console)
+        }
     }
-    if let Proposal::Plan(plan) = proposal {
-        plan.warnings.iter().for_each(|warning| console.warn(warning));
+}
+
+fn preview_document(document: &impl Document, asked: bool, console: &Console) -> io::Result<()> {
+    if let Some(detail) = console.format.detail() {
+        return console.write_data(|out| document.text(detail, console.page, out));
     }
-    let write = |console: &Console, out: &mut dyn io::Write| match proposal {
-        Proposal::Plan(summary) => plan::write(summary, console, out),
-        Proposal::Undo(header, plan) => undo::write(header, plan, console, out),
-    };
-    if console.format.is_table() {
-        return console.write_data(|out| write(console, out));
+    if asked {
+        let page = Page { color: false, ..console.page };
+        document.text(Detail::Short, page, &mut io::stderr().lock())?;
     }
-    let table = Console { format: Format::Table, color: false, ..console.clone() };
-    write(&table, &mut io::stderr().lock())
+    Ok(())
 }

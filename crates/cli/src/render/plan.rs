@@ -9,10 +9,10 @@ use calipam_repair::Execution;
 use calipam_workflow::{PlanSummary, Repaired, Run};
 use serde::Serialize;
 
-use super::table::{Align, Grid};
+use super::document::{Detail, Document};
+use super::header;
+use super::table::{Align, Grid, Page};
 use super::text::{count, escape, thousands};
-use super::{document, header};
-use crate::args::Format;
 use crate::exit::Failure;
 use crate::output::Console;
 
@@ -108,62 +108,73 @@ fn summary(plan: &PlanSummary) -> String {
     format!("Plan: {}{skipped}", parts.join(", "))
 }
 
-/// Prints the plan or, where it was carried out, what became of it.
-///
-/// # Errors
-/// Where stdout cannot be written.
-pub fn print(repaired: &Repaired, console: &Console) -> Result<(), Failure> {
-    let Repaired { plan, run } = repaired;
-    let execution = run.as_ref().map(ShownExecution::new);
-    if !console.format.is_table() {
-        let kind = match plan.kind {
+/// A plan or, where it was carried out, what became of it.
+pub struct PlanDocument<'a> {
+    pub plan: &'a PlanSummary,
+    pub run: Option<&'a Run>,
+}
+
+impl Document for PlanDocument<'_> {
+    fn kind(&self) -> &'static str {
+        match self.plan.kind {
             PlanKind::Release => "ReleasePlan",
             PlanKind::Rebuild => "RebuildPlan",
-        };
-        let shown = Shown {
+        }
+    }
+
+    fn text(&self, detail: Detail, page: Page, out: &mut dyn Write) -> io::Result<()> {
+        if let Some(run) = self.run {
+            return writeln!(out, "{}", ShownExecution::new(run).summary());
+        }
+        let plan = self.plan;
+        writeln!(out, "{}\n", header::cluster(&plan.cluster))?;
+        if !plan.changes.is_empty() {
+            changes(plan, detail, page).write(out)?;
+            writeln!(out)?;
+        }
+        if !plan.skipped.is_empty() {
+            skipped(plan, detail, page).write(out)?;
+            writeln!(out)?;
+        }
+        writeln!(out, "{}", escape(&summary(plan)))
+    }
+
+    fn schema(&self) -> impl Serialize {
+        let plan = self.plan;
+        Shown {
             cluster: &plan.cluster,
             totals: plan.totals,
             changes: &plan.changes,
             skipped: &plan.skipped,
             warnings: &plan.warnings,
-            execution,
-        };
-        return console.data(|out| document::write(console.format, kind, &shown, out));
-    }
-    match execution {
-        Some(execution) => console.data(|out| writeln!(out, "{}", execution.summary())),
-        None => {
-            plan.warnings.iter().for_each(|warning| console.warn(warning));
-            console.data(|out| write(plan, console, out))
+            execution: self.run.map(ShownExecution::new),
         }
     }
 }
 
-/// Writes the table of a plan.
-pub fn write(plan: &PlanSummary, console: &Console, out: &mut dyn Write) -> io::Result<()> {
-    writeln!(out, "{}\n", header::cluster(&plan.cluster))?;
-    if !plan.changes.is_empty() {
-        changes(plan, console).write(out)?;
-        writeln!(out)?;
+/// Prints what a release or rebuild came to.
+///
+/// # Errors
+/// Where stdout cannot be written.
+pub fn print(repaired: &Repaired, console: &Console) -> Result<(), Failure> {
+    let Repaired { plan, run } = repaired;
+    if run.is_none() && console.format.detail().is_some() {
+        plan.warnings.iter().for_each(|warning| console.warn(warning));
     }
-    if !plan.skipped.is_empty() {
-        skipped(plan, console).write(out)?;
-        writeln!(out)?;
-    }
-    writeln!(out, "{}", escape(&summary(plan)))
+    console.print(&PlanDocument { plan, run: run.as_ref() })
 }
 
-fn changes(plan: &PlanSummary, console: &Console) -> Grid {
-    if console.format == Format::Wide || plan.changes.len() <= FEW {
+fn changes(plan: &PlanSummary, detail: Detail, page: Page) -> Grid {
+    if detail == Detail::Full || plan.changes.len() <= FEW {
         let columns = [("ACTION", Align::Left), ("SUBJECT", Align::Left), ("WHY", Align::Left)];
-        let mut grid = Grid::new(console, &columns);
+        let mut grid = Grid::new(page, &columns);
         for change in &plan.changes {
             grid.row([change.action.to_string(), change.subject.to_string(), change.detail.clone()]);
         }
         return grid;
     }
     let columns = [("ACTION", Align::Left), ("COUNT", Align::Right), ("FOR EXAMPLE", Align::Left)];
-    let mut grid = Grid::new(console, &columns);
+    let mut grid = Grid::new(page, &columns);
     let mut kinds: BTreeMap<Verb, (usize, &Change)> = BTreeMap::new();
     plan.changes.iter().for_each(|change| kinds.entry(change.action).or_insert((0, change)).0 += 1);
     for (action, (number, example)) in kinds {
@@ -173,17 +184,17 @@ fn changes(plan: &PlanSummary, console: &Console) -> Grid {
     grid
 }
 
-fn skipped(plan: &PlanSummary, console: &Console) -> Grid {
-    if console.format == Format::Wide || plan.skipped.len() <= FEW {
+fn skipped(plan: &PlanSummary, detail: Detail, page: Page) -> Grid {
+    if detail == Detail::Full || plan.skipped.len() <= FEW {
         let columns = [("SKIPPED", Align::Left), ("REASON", Align::Left), ("DETAIL", Align::Left)];
-        let mut grid = Grid::new(console, &columns);
+        let mut grid = Grid::new(page, &columns);
         for skipped in &plan.skipped {
             grid.row([skipped.subject.to_string(), skipped.reason.to_string(), skipped.detail.clone()]);
         }
         return grid;
     }
     let columns = [("SKIPPED BECAUSE", Align::Left), ("COUNT", Align::Right), ("FOR EXAMPLE", Align::Left)];
-    let mut grid = Grid::new(console, &columns);
+    let mut grid = Grid::new(page, &columns);
     let mut kinds = BTreeMap::new();
     for skipped in &plan.skipped {
         kinds.entry((skipped.reason, skipped.code)).or_insert((0, skipped)).0 += 1;
@@ -196,7 +207,7 @@ fn skipped(plan: &PlanSummary, console: &Console) -> Grid {
 
 /// Says why a plan was only printed, and what to do next.
 pub fn why_not_written(plan: &PlanSummary, asked_for: bool, is_live: bool, console: &Console) {
-    if plan.changes.len().max(plan.skipped.len()) > FEW && console.format == Format::Table {
+    if plan.changes.len().max(plan.skipped.len()) > FEW && console.format.detail() == Some(Detail::Short) {
         console.hint("`-o wide` lists everything");
     }
     if plan.changes.is_empty() {

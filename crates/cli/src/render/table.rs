@@ -8,7 +8,6 @@ use comfy_table::{
 };
 
 use super::text::escape;
-use crate::output::Console;
 
 /// How the cells of a column stand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,13 +18,20 @@ pub enum Align {
     Right,
 }
 
+/// What tables are written on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Page {
+    pub color: bool,
+    /// Columns of the terminal; `None` for a file or pipe.
+    pub width: Option<u16>,
+}
+
 /// A table that is being filled.
 #[derive(Debug)]
 pub struct Grid {
     columns: Vec<(String, Align)>,
     rows: Vec<(Option<Color>, Vec<String>)>,
-    color: bool,
-    width: Option<u16>,
+    page: Page,
 }
 
 /// The narrowest that a last column is made on a terminal.
@@ -39,12 +45,11 @@ const CHUNK: usize = 1000;
 
 impl Grid {
     /// A table with these columns.
-    pub fn new(console: &Console, columns: &[(&str, Align)]) -> Self {
+    pub fn new(page: Page, columns: &[(&str, Align)]) -> Self {
         Self {
             columns: columns.iter().map(|(name, align)| ((*name).to_owned(), *align)).collect(),
             rows: Vec::new(),
-            color: console.color,
-            width: console.width.and_then(|width| u16::try_from(width).ok()),
+            page,
         }
     }
 
@@ -76,7 +81,8 @@ impl Grid {
         let (last, others) = needed.split_last().map_or((0, 0), |(last, others)| {
             (*last, others.iter().map(|width| u32::from(*width) + u32::from(GAP)).sum())
         });
-        self.width = self.width.filter(|width| others + u32::from(last.min(NARROWEST)) <= u32::from(*width));
+        self.page.width =
+            self.page.width.filter(|width| others + u32::from(last.min(NARROWEST)) <= u32::from(*width));
         let mut chunks = self.rows.chunks(CHUNK);
         let first = chunks.next().unwrap_or_default();
         for (place, chunk) in std::iter::once(first).chain(chunks).enumerate() {
@@ -93,22 +99,23 @@ impl Grid {
     fn table(&self, rows: &[(Option<Color>, Vec<String>)]) -> Table {
         let mut table = Table::new();
         table.load_style(comfy_table::presets::NOTHING);
-        if self.color {
+        if self.page.color {
             table.enforce_styling();
         } else {
             table.force_no_tty();
         }
-        match self.width {
+        match self.page.width {
             Some(width) => table.set_content_arrangement(ContentArrangement::Dynamic).set_width(width),
             None => table.set_content_arrangement(ContentArrangement::Disabled),
         };
         let bold = |name: &String| {
             let cell = Cell::new(name);
-            if self.color { cell.add_attribute(Attribute::Bold) } else { cell }
+            if self.page.color { cell.add_attribute(Attribute::Bold) } else { cell }
         };
         table.set_header(self.columns.iter().map(|(name, _)| bold(name)));
         for (color, cells) in rows {
-            let cell = |(place, text): (usize, &String)| match color.filter(|_| self.color && place == 0) {
+            let cell = |(place, text): (usize, &String)| match color.filter(|_| self.page.color && place == 0)
+            {
                 Some(color) => Cell::new(text).fg(color),
                 None => Cell::new(text),
             };
@@ -127,7 +134,7 @@ impl Grid {
             let padding = if place == last { 0 } else { GAP };
             column.set_padding((0, padding));
             let width = needed.get(place).copied().unwrap_or_default();
-            column.set_constraint(if place == last && self.width.is_some() {
+            column.set_constraint(if place == last && self.page.width.is_some() {
                 ColumnConstraint::LowerBoundary(Width::Fixed(width.min(NARROWEST)))
             } else {
                 ColumnConstraint::Absolute(Width::Fixed(width.saturating_add(padding)))
@@ -148,16 +155,7 @@ fn cut(text: Cow<'_, str>) -> String {
 mod tests {
     use super::*;
 
-    fn console(width: Option<usize>, color: bool) -> Console {
-        Console {
-            format: crate::args::Format::Table,
-            quiet: false,
-            verbose: 0,
-            color,
-            progress: false,
-            width,
-        }
-    }
+    const NARROW: Page = Page { color: false, width: Some(40) };
 
     fn text(grid: Grid) -> String {
         let mut out = Vec::new();
@@ -167,10 +165,8 @@ mod tests {
 
     #[test]
     fn columns_stand_two_spaces_apart() {
-        let mut grid = Grid::new(
-            &console(None, false),
-            &[("A", Align::Left), ("COUNT", Align::Right), ("B", Align::Left)],
-        );
+        let mut grid =
+            Grid::new(Page::default(), &[("A", Align::Left), ("COUNT", Align::Right), ("B", Align::Left)]);
         grid.row(["long text", "1", "x\ty"]);
         grid.row(["s", "1,000", ""]);
         assert_eq!(text(grid), "A          COUNT  B\nlong text      1  x\\ty\ns          1,000\n");
@@ -178,7 +174,7 @@ mod tests {
 
     #[test]
     fn a_narrow_terminal_breaks_the_last_column() {
-        let mut grid = Grid::new(&console(Some(40), false), &[("A", Align::Left), ("B", Align::Left)]);
+        let mut grid = Grid::new(NARROW, &[("A", Align::Left), ("B", Align::Left)]);
         grid.row(["10.244.1.7", "used by default/web-0 and default/web-1 at once"]);
         let shown = text(grid);
         assert!(shown.lines().count() > 2 && shown.lines().all(|line| line.chars().count() <= 40), "{shown}");
@@ -187,7 +183,7 @@ mod tests {
     #[test]
     fn rows_far_down_stand_below_those_at_the_top() {
         let columns = [("A", Align::Left), ("N", Align::Right), ("B", Align::Left)];
-        let mut grid = Grid::new(&console(None, false), &columns);
+        let mut grid = Grid::new(Page::default(), &columns);
         for number in 0..=2 * CHUNK {
             grid.row(["x".repeat(1 + number / CHUNK * 5), number.to_string(), "end".to_owned()]);
         }
@@ -201,7 +197,7 @@ mod tests {
 
     #[test]
     fn texts_without_end_are_cut() {
-        let mut grid = Grid::new(&console(None, false), &[("A", Align::Left)]);
+        let mut grid = Grid::new(Page::default(), &[("A", Align::Left)]);
         grid.row(["é".repeat(1_000_000)]);
         assert_eq!(text(grid).lines().nth(1).unwrap().chars().count(), LONGEST + 1);
     }
@@ -209,7 +205,7 @@ mod tests {
     #[test]
     fn a_terminal_that_is_far_too_narrow_breaks_lines_by_itself() {
         let columns = [("A", Align::Left), ("B", Align::Left)];
-        let mut grid = Grid::new(&console(Some(40), false), &columns);
+        let mut grid = Grid::new(NARROW, &columns);
         let (a, b) = ("x".repeat(30), "two words and more of them");
         grid.row([a.as_str(), b]);
         assert_eq!(text(grid).lines().nth(1), Some(format!("{a}  {b}").as_str()));
@@ -218,7 +214,7 @@ mod tests {
     #[test]
     fn colours_appear_only_where_they_are_wanted() {
         for color in [false, true] {
-            let mut grid = Grid::new(&console(None, color), &[("A", Align::Left)]);
+            let mut grid = Grid::new(Page { color, width: None }, &[("A", Align::Left)]);
             grid.colored_row(Some(Color::Red), ["x"]);
             assert_eq!(text(grid).contains('\u{1b}'), color);
         }

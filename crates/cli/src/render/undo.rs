@@ -4,15 +4,13 @@ use std::io::{self, Write};
 
 use calipam_repair::UndoPlan;
 use calipam_repair::journal::Header;
-use calipam_workflow::Undone;
+use calipam_workflow::Run;
 use serde::Serialize;
 
-use super::document;
+use super::document::{Detail, Document};
 use super::plan::ShownExecution;
-use super::table::{Align, Grid};
+use super::table::{Align, Grid, Page};
 use super::text::{count, escape};
-use crate::exit::Failure;
-use crate::output::Console;
 
 /// An undo as it is printed.
 #[derive(Debug, Serialize)]
@@ -44,26 +42,32 @@ struct NotRestored {
     reason: String,
 }
 
-/// Prints what is undone or, where it was carried out, what became of it.
-///
-/// # Errors
-/// Where stdout cannot be written.
-pub fn print(undone: &Undone, console: &Console) -> Result<(), Failure> {
-    let execution = undone.run.as_ref().map(ShownExecution::new);
-    if let (Some(execution), true) = (&execution, console.format.is_table()) {
-        return console.data(|out| writeln!(out, "{}", execution.summary()));
-    }
-    console.data(|out| {
-        if console.format.is_table() {
-            write(&undone.header, &undone.plan, console, out)
-        } else {
-            let shown = shown(&undone.header, &undone.plan, execution);
-            document::write(console.format, "UndoPlan", &shown, out)
-        }
-    })
+/// What is undone or, where it was carried out, what became of it.
+pub struct UndoDocument<'a> {
+    pub header: &'a Header,
+    pub plan: &'a UndoPlan,
+    pub run: Option<&'a Run>,
 }
 
-fn shown(header: &Header, plan: &UndoPlan, execution: Option<ShownExecution>) -> Shown {
+impl Document for UndoDocument<'_> {
+    fn kind(&self) -> &'static str {
+        "UndoPlan"
+    }
+
+    fn text(&self, _: Detail, page: Page, out: &mut dyn Write) -> io::Result<()> {
+        match self.run {
+            Some(run) => writeln!(out, "{}", ShownExecution::new(run).summary()),
+            None => tables(&shown(self), page, out),
+        }
+    }
+
+    fn schema(&self) -> impl Serialize {
+        shown(self)
+    }
+}
+
+fn shown(undo: &UndoDocument<'_>) -> Shown {
+    let UndoDocument { header, plan, run } = undo;
     let restored = plan.steps().iter().flat_map(|step| {
         step.objects.iter().map(|object| Restored {
             object: object.key.to_string(),
@@ -86,17 +90,15 @@ fn shown(header: &Header, plan: &UndoPlan, execution: Option<ShownExecution>) ->
         location: header.location.clone(),
         restored: restored.collect(),
         skipped: skipped.collect(),
-        execution,
+        execution: run.map(ShownExecution::new),
     }
 }
 
-/// Writes the table of what is undone.
-pub fn write(header: &Header, plan: &UndoPlan, console: &Console, out: &mut dyn Write) -> io::Result<()> {
-    let shown = shown(header, plan, None);
+fn tables(shown: &Shown, page: Page, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "{}\n", escape(&format!("Undoing `{}` of {}", shown.command, shown.started_at)))?;
     if !shown.restored.is_empty() {
         let columns = [("ACTION", Align::Left), ("OBJECT", Align::Left), ("WAS WRITTEN FOR", Align::Left)];
-        let mut grid = Grid::new(console, &columns);
+        let mut grid = Grid::new(page, &columns);
         for object in &shown.restored {
             grid.row([object.action, &object.object, &object.reason]);
         }
@@ -104,7 +106,7 @@ pub fn write(header: &Header, plan: &UndoPlan, console: &Console, out: &mut dyn 
         writeln!(out)?;
     }
     if !shown.skipped.is_empty() {
-        let mut grid = Grid::new(console, &[("STAYS AS IT IS", Align::Left), ("WHY", Align::Left)]);
+        let mut grid = Grid::new(page, &[("STAYS AS IT IS", Align::Left), ("WHY", Align::Left)]);
         for skipped in &shown.skipped {
             grid.row([skipped.objects.join(", "), skipped.reason.clone()]);
         }

@@ -3,47 +3,42 @@
 use std::io::{self, Write};
 
 use calipam_check::views::{AddressState, AddressView, BlockOfAddress, HandleView, OwnerStatus};
-use calipam_check::{ClusterIdentity, Finding, OwnerEvidence};
-use calipam_model::snapshot::Snapshot;
-use serde::Serialize;
+use calipam_check::{Finding, OwnerEvidence};
 
-use super::Shown;
-use crate::exit::Failure;
-use crate::output::Console;
-use crate::render::document;
+use super::View;
+use crate::render::document::Detail;
+use crate::render::table::Page;
 use crate::render::text::{count, escape};
 
-/// Prints the story of an address.
-///
-/// # Errors
-/// Where stdout cannot be written.
-pub fn address(view: &AddressView, snapshot: &Snapshot, console: &Console) -> Result<(), Failure> {
-    print("Address", view, snapshot, console, || {
-        let mut lines = Lines::new(format!("{} {}", view.address, words_of_state(view.state)));
-        if view.pools.is_empty() {
+impl View for AddressView {
+    const KIND: &'static str = "Address";
+
+    fn text(&self, _: Detail, _: Page, out: &mut dyn Write) -> io::Result<()> {
+        let mut lines = Lines::new(format!("{} {}", self.address, words_of_state(self.state)));
+        if self.pools.is_empty() {
             lines.add("Pool", "none");
         }
-        for pool in &view.pools {
+        for pool in &self.pools {
             let disabled = if pool.enabled { "" } else { ", disabled" };
             lines.add("Pool", format!("{} ({}{disabled})", pool.name, pool.cidr));
         }
-        if view.reserved {
+        if self.reserved {
             lines.add("Reserved", "an IP reservation keeps it from being assigned automatically");
         }
-        if view.blocks.is_empty() {
+        if self.blocks.is_empty() {
             lines.add("Block", "none");
         }
-        view.blocks.iter().for_each(|block| block_lines(block, &mut lines));
-        for owner in &view.owners {
+        self.blocks.iter().for_each(|block| block_lines(block, &mut lines));
+        for owner in &self.owners {
             lines.add("Used by", words_of_owner(owner));
         }
-        if view.owners.is_empty() {
-            let how = if view.partial { "nobody, as far as its record tells" } else { "nobody" };
+        if self.owners.is_empty() {
+            let how = if self.partial { "nobody, as far as its record tells" } else { "nobody" };
             lines.add("Used by", how);
         }
-        finding_lines(&view.findings, &mut lines);
-        lines
-    })
+        finding_lines(&self.findings, &mut lines);
+        lines.write(out)
+    }
 }
 
 fn block_lines(block: &BlockOfAddress, lines: &mut Lines) {
@@ -80,19 +75,17 @@ fn block_lines(block: &BlockOfAddress, lines: &mut Lines) {
     lines.add("Sequence", &record.sequence_number);
 }
 
-/// Prints a handle.
-///
-/// # Errors
-/// Where stdout cannot be written.
-pub fn handle(view: &HandleView, snapshot: &Snapshot, console: &Console) -> Result<(), Failure> {
-    print("Handle", view, snapshot, console, || {
-        let mut lines = Lines::new(view.id.clone());
-        match (&view.revision, view.exists) {
+impl View for HandleView {
+    const KIND: &'static str = "Handle";
+
+    fn text(&self, _: Detail, _: Page, out: &mut dyn Write) -> io::Result<()> {
+        let mut lines = Lines::new(self.id.clone());
+        match (&self.revision, self.exists) {
             (Some(revision), true) => lines.add("Object", format!("revision {revision}")),
             (None, true) => lines.add("Object", "exists"),
             (_, false) => lines.add("Object", "none"),
         }
-        for block in &view.blocks {
+        for block in &self.blocks {
             let gone = if block.exists { "" } else { ", which does not exist" };
             let claims = usize::try_from(block.in_handle).unwrap_or_default();
             let claims = count(claims, "address", "addresses");
@@ -101,12 +94,12 @@ pub fn handle(view: &HandleView, snapshot: &Snapshot, console: &Console) -> Resu
                 lines.add("Address", address.to_string());
             }
         }
-        if view.blocks.iter().all(|block| block.addresses.is_empty()) {
+        if self.blocks.iter().all(|block| block.addresses.is_empty()) {
             lines.add("Address", "none is recorded under it");
         }
-        finding_lines(&view.findings, &mut lines);
-        lines
-    })
+        finding_lines(&self.findings, &mut lines);
+        lines.write(out)
+    }
 }
 
 fn finding_lines(findings: &[Finding], lines: &mut Lines) {
@@ -168,19 +161,4 @@ impl Lines {
         writeln!(out, "{}", escape(&self.heading))?;
         self.lines.iter().try_for_each(|(name, value)| writeln!(out, "{name:NAMES$}{}", escape(value)))
     }
-}
-
-fn print<T: Serialize>(
-    kind: &str,
-    view: &T,
-    snapshot: &Snapshot,
-    console: &Console,
-    lines: impl FnOnce() -> Lines,
-) -> Result<(), Failure> {
-    console.data(|out| {
-        if console.format.is_table() {
-            return lines().write(out);
-        }
-        document::write(console.format, kind, &Shown { cluster: ClusterIdentity::of(snapshot), view }, out)
-    })
 }

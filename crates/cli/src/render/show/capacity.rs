@@ -1,23 +1,20 @@
 //! Pools and blocks.
 
-use calipam_check::views::{BlockList, BlockView, Count, OutsidePools, PoolList, PoolView};
-use calipam_model::snapshot::Snapshot;
+use std::io::{self, Write};
 
-use super::{or_dash, print};
-use crate::args::Format;
-use crate::exit::Failure;
-use crate::output::Console;
-use crate::render::table::{Align, Grid};
+use calipam_check::views::{BlockList, BlockView, Count, OutsidePools, PoolList, PoolView};
+
+use super::{View, or_dash, table};
+use crate::render::document::Detail;
+use crate::render::table::{Align, Grid, Page};
 use crate::render::text::thousands;
 
 use Align::{Left, Right};
 
-/// Prints pools.
-///
-/// # Errors
-/// Where stdout cannot be written.
-pub fn pools(list: &PoolList, snapshot: &Snapshot, console: &Console) -> Result<(), Failure> {
-    print("PoolList", list, snapshot, console, || {
+impl View for PoolList {
+    const KIND: &'static str = "PoolList";
+
+    fn text(&self, detail: Detail, page: Page, out: &mut dyn Write) -> io::Result<()> {
         let mut columns = vec![
             ("POOL", Left),
             ("CIDR", Left),
@@ -29,7 +26,7 @@ pub fn pools(list: &PoolList, snapshot: &Snapshot, console: &Console) -> Result<
             ("FREE", Right),
             ("ALLOCATABLE", Right),
         ];
-        let wide = console.format == Format::Wide;
+        let wide = detail == Detail::Full;
         if wide {
             columns.extend([
                 ("BLOCKS", Right),
@@ -41,25 +38,25 @@ pub fn pools(list: &PoolList, snapshot: &Snapshot, console: &Console) -> Result<
                 ("NODES", Left),
             ]);
         }
-        let mut grid = Grid::new(console, &columns);
-        for pool in &list.pools {
+        let mut grid = Grid::new(page, &columns);
+        for pool in &self.pools {
             grid.row(pool_row(pool, wide));
         }
-        if let Some(outside) = &list.outside {
+        if let Some(outside) = &self.outside {
             grid.row(outside_row(outside, wide));
         }
         let mut notes: Vec<String> = Vec::new();
-        for pool in list.pools.iter().filter(|pool| pool.unknown.0 > 0) {
+        for pool in self.pools.iter().filter(|pool| pool.unknown.0 > 0) {
             notes.push(format!(
                 "{}: {} addresses in blocks that are corrupt",
                 pool.name,
                 number(pool.unknown)
             ));
         }
-        let limited = list.pools.iter().filter(|pool| pool.enabled && !pool.limited_by.is_empty());
+        let limited = self.pools.iter().filter(|pool| pool.enabled && !pool.limited_by.is_empty());
         notes.extend(limited.map(|pool| format!("{}: {}", pool.name, pool.limited_by.join("; "))));
-        (grid, notes)
-    })
+        table(grid, &notes, out)
+    }
 }
 
 fn pool_row(pool: &PoolView, wide: bool) -> Vec<String> {
@@ -116,13 +113,11 @@ fn outside_row(outside: &OutsidePools, wide: bool) -> Vec<String> {
     row
 }
 
-/// Prints blocks.
-///
-/// # Errors
-/// Where stdout cannot be written.
-pub fn blocks(list: &BlockList, snapshot: &Snapshot, console: &Console) -> Result<(), Failure> {
-    print("BlockList", list, snapshot, console, || {
-        let wide = console.format == Format::Wide;
+impl View for BlockList {
+    const KIND: &'static str = "BlockList";
+
+    fn text(&self, detail: Detail, page: Page, out: &mut dyn Write) -> io::Result<()> {
+        let wide = detail == Detail::Full;
         let mut columns = vec![
             ("BLOCK", Left),
             ("POOL", Left),
@@ -137,20 +132,20 @@ pub fn blocks(list: &BlockList, snapshot: &Snapshot, console: &Console) -> Resul
         if wide {
             columns.extend([("WINDOWS", Right), ("CLAIMED", Left), ("SEQUENCE NUMBER", Left)]);
         }
-        let corrupt = list.blocks.iter().any(|block| !block.problems.is_empty());
+        let corrupt = self.blocks.iter().any(|block| !block.problems.is_empty());
         if corrupt {
             columns.push(("PROBLEMS", Left));
         }
-        let mut grid = Grid::new(console, &columns);
-        for block in &list.blocks {
+        let mut grid = Grid::new(page, &columns);
+        for block in &self.blocks {
             let mut row = block_row(block, wide);
             if corrupt {
                 row.push(block.problems.join("; "));
             }
             grid.row(row);
         }
-        (grid, Vec::new())
-    })
+        table(grid, &[], out)
+    }
 }
 
 fn block_row(block: &BlockView, wide: bool) -> Vec<String> {

@@ -1,28 +1,24 @@
 //! Kubernetes against Calico, node by node.
 
 use std::collections::BTreeSet;
+use std::io::{self, Write};
 use std::net::IpAddr;
 
 use calipam_check::views::{Comparison, NodeComparison};
-use calipam_model::snapshot::Snapshot;
 
-use super::{or_dash, print};
-use crate::args::Format;
-use crate::exit::Failure;
-use crate::output::Console;
-use crate::render::table::{Align, Grid};
+use super::{View, or_dash, table};
+use crate::render::document::Detail;
+use crate::render::table::{Align, Grid, Page};
 use crate::render::text::thousands;
 
 use Align::{Left, Right};
 
-/// Prints the comparison. The wide table names the addresses on which the sources differ.
-///
-/// # Errors
-/// Where stdout cannot be written.
-pub fn compare(comparison: &Comparison, snapshot: &Snapshot, console: &Console) -> Result<(), Failure> {
-    print("Comparison", comparison, snapshot, console, || {
-        let endpoints = comparison.with_endpoints;
-        let wide = console.format == Format::Wide;
+impl View for Comparison {
+    const KIND: &'static str = "Comparison";
+
+    fn text(&self, detail: Detail, page: Page, out: &mut dyn Write) -> io::Result<()> {
+        let endpoints = self.with_endpoints;
+        let wide = detail == Detail::Full;
         // Numbers stand on the right, the addresses of the wide table on the left.
         let differing = if wide { Left } else { Right };
         let mut columns = vec![("NODE", Left), ("PODS", Right), ("IN KUBERNETES", Right)];
@@ -36,18 +32,18 @@ pub fn compare(comparison: &Comparison, snapshot: &Snapshot, console: &Console) 
         if endpoints {
             columns.extend([("WITHOUT ENDPOINT", differing), ("ENDPOINT ONLY", differing)]);
         }
-        let mut grid = Grid::new(console, &columns);
-        for node in &comparison.nodes {
+        let mut grid = Grid::new(page, &columns);
+        for node in &self.nodes {
             grid.row(row(node, endpoints, wide));
         }
-        let differing = comparison.nodes.iter().filter(|node| !agrees(node)).count();
+        let differing = self.nodes.iter().filter(|node| !agrees(node)).count();
         let notes = match differing {
             0 => "Kubernetes and Calico agree on every node".to_owned(),
             1 => "Kubernetes and Calico differ on 1 node".to_owned(),
             nodes => format!("Kubernetes and Calico differ on {nodes} nodes"),
         };
-        (grid, vec![notes])
-    })
+        table(grid, &[notes], out)
+    }
 }
 
 /// True where no source names an address that another one does not.

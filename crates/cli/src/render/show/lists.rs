@@ -2,26 +2,22 @@
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
+use std::io::{self, Write};
 
 use calipam_check::views::{BorrowedList, ConfigurationView, NodeList, NodeView};
-use calipam_model::snapshot::Snapshot;
 
-use super::{or_dash, print};
-use crate::args::Format;
-use crate::exit::Failure;
-use crate::output::Console;
-use crate::render::table::{Align, Grid};
+use super::{View, or_dash, table};
+use crate::render::document::Detail;
+use crate::render::table::{Align, Grid, Page};
 use crate::render::text::{count, thousands};
 
 use Align::{Left, Right};
 
-/// Prints nodes.
-///
-/// # Errors
-/// Where stdout cannot be written.
-pub fn nodes(list: &NodeList, snapshot: &Snapshot, console: &Console) -> Result<(), Failure> {
-    print("NodeList", list, snapshot, console, || {
-        let wide = console.format == Format::Wide;
+impl View for NodeList {
+    const KIND: &'static str = "NodeList";
+
+    fn text(&self, detail: Detail, page: Page, out: &mut dyn Write) -> io::Result<()> {
+        let wide = detail == Detail::Full;
         let mut columns = vec![
             ("NODE", Left),
             ("BLOCKS", Right),
@@ -34,12 +30,12 @@ pub fn nodes(list: &NodeList, snapshot: &Snapshot, console: &Console) -> Result<
         if wide {
             columns.push(("TUNNELS", Left));
         }
-        let mut grid = Grid::new(console, &columns);
-        for node in &list.nodes {
+        let mut grid = Grid::new(page, &columns);
+        for node in &self.nodes {
             grid.row(node_row(node, wide));
         }
-        (grid, Vec::new())
-    })
+        table(grid, &[], out)
+    }
 }
 
 fn node_row(node: &NodeView, wide: bool) -> Vec<String> {
@@ -85,12 +81,10 @@ fn headroom_by_pool(node: &NodeView) -> String {
     groups.collect::<Vec<_>>().join("; ")
 }
 
-/// Prints borrowed addresses.
-///
-/// # Errors
-/// Where stdout cannot be written.
-pub fn borrowed(list: &BorrowedList, snapshot: &Snapshot, console: &Console) -> Result<(), Failure> {
-    print("BorrowedList", list, snapshot, console, || {
+impl View for BorrowedList {
+    const KIND: &'static str = "BorrowedList";
+
+    fn text(&self, _: Detail, page: Page, out: &mut dyn Write) -> io::Result<()> {
         let columns = [
             ("ADDRESS", Left),
             ("NODE", Left),
@@ -99,8 +93,8 @@ pub fn borrowed(list: &BorrowedList, snapshot: &Snapshot, console: &Console) -> 
             ("TYPE", Left),
             ("ALLOCATED TO", Left),
         ];
-        let mut grid = Grid::new(console, &columns);
-        for address in &list.addresses {
+        let mut grid = Grid::new(page, &columns);
+        for address in &self.addresses {
             grid.row([
                 address.address.as_str(),
                 &address.node,
@@ -110,38 +104,32 @@ pub fn borrowed(list: &BorrowedList, snapshot: &Snapshot, console: &Console) -> 
                 or_dash(&address.allocated_to),
             ]);
         }
-        let mut notes = vec![count(list.addresses.len(), "borrowed address", "borrowed addresses")];
-        if list.unknown > 0 {
-            let unknown = count(list.unknown, "allocation records", "allocations record");
+        let mut notes = vec![count(self.addresses.len(), "borrowed address", "borrowed addresses")];
+        if self.unknown > 0 {
+            let unknown = count(self.unknown, "allocation records", "allocations record");
             notes.push(format!("{unknown} no node, so that it cannot be told"));
         }
-        (grid, notes)
-    })
+        table(grid, &notes, out)
+    }
 }
 
-/// Prints the configuration.
-///
-/// # Errors
-/// Where stdout cannot be written.
-pub fn configuration(
-    view: &ConfigurationView,
-    snapshot: &Snapshot,
-    console: &Console,
-) -> Result<(), Failure> {
-    print("Configuration", view, snapshot, console, || {
-        let differs = view.settings.iter().any(|setting| setting.resource.is_some());
+impl View for ConfigurationView {
+    const KIND: &'static str = "Configuration";
+
+    fn text(&self, _: Detail, page: Page, out: &mut dyn Write) -> io::Result<()> {
+        let differs = self.settings.iter().any(|setting| setting.resource.is_some());
         let mut columns = vec![("SETTING", Left), ("VALUE", Left), ("FROM", Left)];
         if differs {
             columns.push(("THE RESOURCE SAYS", Left));
         }
-        let mut grid = Grid::new(console, &columns);
-        for setting in &view.settings {
+        let mut grid = Grid::new(page, &columns);
+        for setting in &self.settings {
             let mut row = vec![setting.name, &setting.value, &setting.origin];
             if differs {
                 row.push(or_dash(setting.resource.as_deref().unwrap_or_default()));
             }
             grid.row(row);
         }
-        (grid, Vec::new())
-    })
+        table(grid, &[], out)
+    }
 }

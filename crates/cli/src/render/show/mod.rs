@@ -5,48 +5,68 @@ mod capacity;
 mod compare;
 mod lists;
 
+use std::io::{self, Write};
+
 use calipam_check::ClusterIdentity;
 use calipam_model::snapshot::Snapshot;
 use serde::Serialize;
 
-use super::document;
-use super::table::Grid;
+use super::document::{Detail, Document};
+use super::table::{Grid, Page};
+use super::text::escape;
 use crate::exit::Failure;
 use crate::output::Console;
 
-pub use self::address::{address, handle};
-pub use self::capacity::{blocks, pools};
-pub use self::compare::{agrees, compare};
-pub use self::lists::{borrowed, configuration, nodes};
+pub use self::compare::agrees;
+
+/// What `show` prints of a cluster.
+pub trait View: Serialize {
+    const KIND: &'static str;
+
+    /// What people read; see [`Document::text`].
+    ///
+    /// # Errors
+    /// What the writer says.
+    fn text(&self, detail: Detail, page: Page, out: &mut dyn Write) -> io::Result<()>;
+}
 
 /// A view with the cluster that it is of.
 #[derive(Serialize)]
-struct Shown<'a, T> {
+struct Shown<'a, V> {
     cluster: ClusterIdentity,
     #[serde(flatten)]
-    view: &'a T,
+    view: &'a V,
 }
 
-/// Prints a view as YAML or JSON, or else the table that `grid` makes of it and the lines below it.
-fn print<T: Serialize>(
-    kind: &str,
-    view: &T,
-    snapshot: &Snapshot,
-    console: &Console,
-    grid: impl FnOnce() -> (Grid, Vec<String>),
-) -> Result<(), Failure> {
-    console.data(|out| {
-        if !console.format.is_table() {
-            let shown = Shown { cluster: ClusterIdentity::of(snapshot), view };
-            return document::write(console.format, kind, &shown, out);
-        }
-        let (grid, notes) = grid();
-        grid.write(out)?;
-        if !notes.is_empty() {
-            writeln!(out)?;
-        }
-        notes.iter().try_for_each(|note| writeln!(out, "{}", super::text::escape(note)))
-    })
+impl<V: View> Document for Shown<'_, V> {
+    fn kind(&self) -> &'static str {
+        V::KIND
+    }
+
+    fn text(&self, detail: Detail, page: Page, out: &mut dyn Write) -> io::Result<()> {
+        self.view.text(detail, page, out)
+    }
+
+    fn schema(&self) -> impl Serialize {
+        self
+    }
+}
+
+/// Prints a view.
+///
+/// # Errors
+/// Where stdout cannot be written.
+pub fn print(view: &impl View, snapshot: &Snapshot, console: &Console) -> Result<(), Failure> {
+    console.print(&Shown { cluster: ClusterIdentity::of(snapshot), view })
+}
+
+/// Writes a table, and the lines below it.
+fn table(grid: Grid, notes: &[String], out: &mut dyn Write) -> io::Result<()> {
+    grid.write(out)?;
+    if !notes.is_empty() {
+        writeln!(out)?;
+    }
+    notes.iter().try_for_each(|note| writeln!(out, "{}", escape(note)))
 }
 
 /// A text, or a dash for none.
