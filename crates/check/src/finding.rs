@@ -1,17 +1,17 @@
 //! Findings: what is wrong, with what, and how it is known.
 
-use std::collections::BTreeMap;
+mod evidence;
+
 use std::fmt;
 use std::net::IpAddr;
 
 use calipam_model::IpNet;
 use calipam_model::affinity::AffinityKey;
-use calipam_model::block::BlockProblem;
 use calipam_model::key::Key;
-use calipam_model::snapshot::FieldDefect;
-use jiff::Timestamp;
-use serde::Serialize;
+use serde::ser::SerializeStruct;
+use serde::{Serialize, Serializer};
 
+pub use self::evidence::*;
 use crate::code::{Code, Severity};
 
 /// What a finding is about, in canonical form.
@@ -92,31 +92,62 @@ impl fmt::Display for Subject {
     }
 }
 
-/// One finding.
-#[derive(Clone, Debug, PartialEq)]
+impl Serialize for Subject {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut object = serializer.serialize_struct("Subject", 2)?;
+        object.serialize_field("kind", self.kind())?;
+        object.serialize_field("name", &format_args!("{self}"))?;
+        object.end()
+    }
+}
+
+/// One finding. What repairs it is [`remedy`](Self::remedy); the program that shows it puts that into words.
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Finding {
-    /// Its kind.
     pub code: Code,
-    /// How bad it is.
     pub severity: Severity,
-    /// What it is about.
     pub subject: Subject,
-    /// What it says, in one line.
+    /// One line.
     pub message: String,
-    /// How it is known.
     pub evidence: Evidence,
-    /// The nodes that it concerns, for `--node`.
+    /// The nodes that it concerns, ascending, for `--node`.
+    #[serde(skip)]
     pub nodes: Vec<String>,
-    /// The objects that a half-done Calico operation could be about to change. Empty where no such
-    /// operation explains the finding, so that it stands at once.
-    pub behind: Vec<Key>,
+    /// The objects that must be unchanged when they are read again: a half-done Calico operation may be about to
+    /// change them. Empty where no such operation explains the finding, so that it stands at once.
+    #[serde(skip)]
+    pub depends_on: Vec<Key>,
+    /// Where in `message` the text after the subject begins.
+    #[serde(skip)]
+    says_from: usize,
 }
 
 impl Finding {
     /// A finding with its usual severity that concerns no node in particular and stands at once.
     pub fn new(code: Code, subject: Subject, message: String, evidence: Evidence) -> Self {
-        let severity = code.severity();
-        Self { code, severity, subject, message, evidence, nodes: Vec::new(), behind: Vec::new() }
+        Self {
+            code,
+            severity: code.severity(),
+            subject,
+            message,
+            evidence,
+            nodes: Vec::new(),
+            depends_on: Vec::new(),
+            says_from: 0,
+        }
+    }
+
+    /// A finding about an address: its message is the address and what the finding `says` of it.
+    pub fn about_address(code: Code, address: IpAddr, says: &str, evidence: AddressEvidence) -> Self {
+        let message = format!("{address} {says}");
+        let says_from = message.len() - says.len();
+        let evidence = Evidence::Address(Box::new(evidence));
+        Self { says_from, ..Self::new(code, Subject::Address(address), message, evidence) }
+    }
+
+    /// The message; without the address at its front where the finding is about one.
+    pub fn says(&self) -> &str {
+        &self.message[self.says_from..]
     }
 
     /// Sets the nodes that it concerns.
@@ -127,9 +158,9 @@ impl Finding {
         self
     }
 
-    /// Sets the objects that have to be unchanged when read again.
-    pub fn resting_on(mut self, behind: impl IntoIterator<Item = Key>) -> Self {
-        self.behind.extend(behind);
+    /// Adds objects that must be unchanged when they are read again.
+    pub fn depending_on(mut self, keys: impl IntoIterator<Item = Key>) -> Self {
+        self.depends_on.extend(keys);
         self
     }
 
@@ -138,244 +169,140 @@ impl Finding {
         self.severity = severity;
         self
     }
-}
 
-/// Why an allocated address counts as leaked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum LeakReason {
-    /// The recorded owner does not exist.
-    NoOwner,
-    /// The recorded node does not exist.
-    NodeGone,
-    /// The recorded pod runs on another node.
-    PodMoved,
-    /// The recorded pod has other addresses.
-    PodHasOtherAddress,
-    /// The recorded node has another tunnel address of this kind, or none.
-    TunnelMoved,
-    /// The recorded pod has finished.
-    PodFinished,
-    /// The recorded service does not exist.
-    ServiceGone,
-    /// The recorded virtual machine does not exist.
-    VmGone,
-    /// The record names neither pod nor tunnel nor service.
-    UnknownOwner,
-}
+    /// Addresses that the evidence names.
+    pub fn addresses(&self) -> Vec<IpAddr> {
+        match (&self.subject, &self.evidence) {
+            (Subject::Address(address), _) => vec![*address],
+            (_, Evidence::Handle(handle)) => handle.addresses.clone(),
+            (_, Evidence::Endpoint(endpoint)) => endpoint.addresses().collect(),
+            _ => Vec::new(),
+        }
+    }
 
-impl fmt::Display for LeakReason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.serialize(f)
+    /// True for a leaked address whose record does not tell whose it was: only a person can.
+    pub fn is_owner_unknown(&self) -> bool {
+        matches!(&self.evidence, Evidence::Address(evidence) if evidence.is_owner_unknown())
     }
 }
 
-/// How a finding is known. Each shape serves the codes of one family.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-#[serde(untagged)]
-pub enum Evidence {
-    /// About an address.
-    Address(Box<AddressEvidence>),
-    /// About a block.
-    Block(Box<BlockEvidence>),
-    /// About an affinity.
-    Affinity(Box<AffinityEvidence>),
-    /// About a handle.
-    Handle(Box<HandleEvidence>),
-    /// About a pool.
-    Pool(Box<PoolEvidence>),
-    /// About a node's blocks.
-    Node(Box<NodeEvidence>),
-    /// About an endpoint, pod or service.
-    Endpoint(Box<OwnerEvidence>),
-    /// About configuration: setting, and the values found, by where they were found.
-    Configuration(BTreeMap<String, BTreeMap<String, String>>),
-    /// About an object that does not decode.
-    Undecodable(Box<UndecodableEvidence>),
-}
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
 
-/// Evidence about an address.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct AddressEvidence {
-    /// Why it counts as leaked.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub reasons: Vec<LeakReason>,
-    /// The pool that it lies in, by name.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub pool: Option<String>,
-    /// Who uses it.
-    pub owners: Vec<OwnerEvidence>,
-    /// What blocks record about it.
-    pub records: Vec<RecordEvidence>,
-}
+    use calipam_model::affinity::{AffinityState, AffinityType};
+    use calipam_model::block::BlockOwner;
+    use calipam_model::node::TunnelKind;
+    use serde_json::{json, to_value};
 
-/// Who uses an address, and how that is known.
-#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct OwnerEvidence {
-    /// `endpoint`, `pod`, `tunnel` or `service`.
-    pub kind: String,
-    /// `namespace/name`, or the node of a tunnel.
-    pub name: String,
-    /// The node.
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pub node: String,
-    /// `namespace/pod`.
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pub pod: String,
-    /// The ID of the pod's sandbox.
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pub container_id: String,
-    /// When a pod finished, where it has and that is known.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub finished_at: Option<Timestamp>,
-    /// The field that names the address, or the addresses of the endpoint.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub fields: Vec<String>,
-}
+    use super::*;
 
-/// What a block records about an address.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct RecordEvidence {
-    /// The block.
-    pub block: String,
-    /// The owner of the block.
-    pub block_owner: Option<String>,
-    /// The place of the address in the block.
-    pub ordinal: u32,
-    /// The handle as it is recorded.
-    pub handle: Option<String>,
-    /// Attributes of the active owner.
-    pub attributes: BTreeMap<String, String>,
-    /// Attributes of the other side of a live migration.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub alternate_attributes: BTreeMap<String, String>,
-    /// Since when the address cools down.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub released_at: Option<String>,
-    /// The per-ordinal sequence number, in decimal digits.
-    pub sequence_number: String,
-}
+    fn record() -> RecordEvidence {
+        RecordEvidence {
+            block: "10.244.1.0/26".parse().unwrap(),
+            block_owner: None,
+            ordinal: 1,
+            handle: None,
+            attributes: BTreeMap::new(),
+            alternate_attributes: BTreeMap::new(),
+            released_at: None,
+            sequence_number: u64::MAX,
+        }
+    }
 
-/// Evidence about a block.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct BlockEvidence {
-    /// Its owner.
-    pub owner: Option<String>,
-    /// Number of addresses that are not free; `None` where the block is corrupt.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub allocated: Option<u32>,
-    /// What is broken.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub problems: Vec<BlockProblem>,
-    /// Blocks that overlap it, or affinities for it (`node/CIDR`).
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub others: Vec<String>,
-    /// Pools that contain it, with their block sizes (`name /26`).
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub pools: Vec<String>,
-}
+    #[test]
+    fn what_a_record_does_not_say_is_null_or_left_out_and_its_number_is_a_text() {
+        let expected = json!({
+            "block": "10.244.1.0/26", "blockOwner": null, "ordinal": 1, "handle": null, "attributes": {},
+            "sequenceNumber": "18446744073709551615",
+        });
+        assert_eq!(to_value(record()).unwrap(), expected);
+        let odd = RecordEvidence {
+            block_owner: Some(BlockOwner::Other("nobody's".into())),
+            released_at: Some("yesterday".into()),
+            ..record()
+        };
+        let written = to_value(odd).unwrap();
+        assert_eq!(
+            (&written["blockOwner"], &written["releasedAt"]),
+            (&json!("nobody's"), &json!("yesterday"))
+        );
+    }
 
-/// Evidence about an affinity.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct AffinityEvidence {
-    /// `host`, `virtual` or another text.
-    #[serde(rename = "type")]
-    pub kind: String,
-    /// The state as it is recorded.
-    pub state: String,
-    /// Whether there is such a block.
-    pub block_exists: bool,
-    /// The owner that the block states.
-    pub block_owner: Option<String>,
-    /// The revision of the affinity.
-    pub revision: String,
-}
+    #[test]
+    fn owners_name_addresses_or_the_field_of_a_tunnel() {
+        let pod = OwnerEvidence {
+            fields: vec![OwnerField::Address("fd00::1".parse().unwrap())],
+            ..OwnerEvidence::new(OwnerKind::Pod, "default/a".into())
+        };
+        let expected = json!({"kind": "pod", "name": "default/a", "fields": ["fd00::1"]});
+        assert_eq!(to_value(&pod).unwrap(), expected);
+        assert_eq!(pod.addresses().count(), 1);
+        let tunnel = OwnerField::Tunnel(TunnelKind::Vxlan);
+        assert_eq!(to_value(tunnel).unwrap(), json!("spec.ipv4VXLANTunnelAddr"));
+        let order = [OwnerKind::Endpoint, OwnerKind::Pod, OwnerKind::Service, OwnerKind::Tunnel];
+        assert!(order.is_sorted_by_key(|kind| (*kind, kind.to_string())));
+    }
 
-/// Evidence about a handle.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct HandleEvidence {
-    /// The revision of the object; `None` where there is none.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub revision: Option<String>,
-    /// By block: what the handle says and what the block says.
-    pub blocks: Vec<HandleBlockEvidence>,
-    /// Addresses that are recorded under the handle.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub addresses: Vec<IpAddr>,
-    /// The handle as it is recorded, where that differs from the subject.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub recorded_as: Vec<String>,
-}
+    #[test]
+    fn numbers_beyond_64_bits_and_pairs_are_texts() {
+        let cidr = "fd00::/48".parse().unwrap();
+        let pool = PoolEvidence {
+            name: "v6".into(),
+            others: vec![PoolName { name: "other".into(), cidr }],
+            in_use: Some(1 << 70),
+            usable: None,
+        };
+        let expected =
+            json!({"name": "v6", "others": ["other fd00::/48"], "inUse": "1180591620717411303424"});
+        assert_eq!(to_value(pool).unwrap(), expected);
+        let node = NodePoolEvidence {
+            free: Some(7),
+            reason: Some(NoFurtherAddress::BlockLimit),
+            ..NodePoolEvidence::default()
+        };
+        let expected =
+            json!({"pool": "", "blocks": 0, "limit": 0, "free": "7", "reason": "the block limit is reached"});
+        assert_eq!(to_value(node).unwrap(), expected);
+        let key = AffinityKey { kind: AffinityType::Host, node: "node-1".into(), cidr };
+        let block = BlockEvidence {
+            others: vec![Rival::Block(cidr), Rival::Affinity(key)],
+            pools: vec![PoolBlockSize { name: "v6".into(), block_size: 122 }],
+            ..BlockEvidence::default()
+        };
+        let expected =
+            json!({"owner": null, "others": ["fd00::/48", "node-1/fd00::/48"], "pools": ["v6 /122"]});
+        assert_eq!(to_value(block).unwrap(), expected);
+    }
 
-/// What a handle and a block say about each other.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct HandleBlockEvidence {
-    /// The block.
-    pub block: String,
-    /// Addresses that the handle claims to hold there.
-    pub in_handle: i64,
-    /// Addresses that the block records under the handle.
-    pub in_block: i64,
-}
+    #[test]
+    fn affinities_keep_what_calico_never_writes() {
+        let evidence = AffinityEvidence {
+            kind: AffinityType::Other("@".into()),
+            state: AffinityState::PendingDeletion,
+            block_exists: false,
+            block_owner: None,
+            revision: "7".into(),
+        };
+        let expected = json!({
+            "type": "@", "state": "pendingDeletion", "blockExists": false, "blockOwner": null, "revision": "7",
+        });
+        assert_eq!(to_value(evidence).unwrap(), expected);
+    }
 
-/// Evidence about a pool. Numbers of addresses are decimal texts: they can exceed 64 bits.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct PoolEvidence {
-    /// The pool's name.
-    pub name: String,
-    /// Pools that overlap it: name and CIDR.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub others: Vec<String>,
-    /// Addresses that are allocated, cooling or reserved by Windows.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub in_use: Option<String>,
-    /// Addresses that could be in use: the size without IP reservations.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub usable: Option<String>,
-}
-
-/// Evidence about a node's blocks.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct NodeEvidence {
-    /// By pool: what the node holds of it.
-    pub pools: Vec<NodePoolEvidence>,
-}
-
-/// What a node holds of a pool.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct NodePoolEvidence {
-    /// The pool's name.
-    pub pool: String,
-    /// Blocks of the node in it.
-    pub blocks: u32,
-    /// The block limit.
-    pub limit: u32,
-    /// Free addresses in the pool that the node cannot get, in decimal digits.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub free: Option<String>,
-    /// Why the node gets no further address.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub reason: Option<String>,
-}
-
-/// Evidence about an object that does not decode.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct UndecodableEvidence {
-    /// What is wrong with key or value.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub reason: Option<String>,
-    /// Fields that make no sense.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub fields: Vec<FieldDefect>,
+    #[test]
+    fn what_a_finding_says_leaves_the_address_out() {
+        let address = "10.0.0.1".parse().unwrap();
+        let finding =
+            Finding::about_address(Code::LeakedAddress, address, "held for a", AddressEvidence::default());
+        assert_eq!((finding.message.as_str(), finding.says()), ("10.0.0.1 held for a", "held for a"));
+        assert!(!finding.is_owner_unknown());
+        let node = Finding::new(
+            Code::StrandedAddresses,
+            Subject::Node("n".into()),
+            "n is full".into(),
+            Evidence::Node(Box::default()),
+        );
+        assert_eq!(node.says(), "n is full");
+    }
 }

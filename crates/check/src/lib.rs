@@ -6,7 +6,6 @@
 pub mod accounting;
 mod code;
 mod finding;
-mod finding_json;
 pub mod index;
 pub mod owner;
 pub mod record;

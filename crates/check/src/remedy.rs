@@ -1,15 +1,14 @@
 //! What repairs a finding.
 
 use std::collections::BTreeSet;
-use std::fmt;
 use std::net::IpAddr;
 
 use calipam_model::IpNet;
 
-use crate::code::{Code, Severity};
+use crate::code::Code;
 use crate::finding::{Evidence, Finding, Subject};
 
-/// A command that repairs a finding, or says in its plan what a person has to decide first. Findings without one
+/// What repairs a finding, or says in its plan what a person has to decide first. Findings without one
 /// are about something that calipam does not write: pools, configuration, pods, services.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Remedy {
@@ -27,39 +26,12 @@ pub enum Remedy {
     Rebuild,
 }
 
-impl Remedy {
-    /// What it does, in words.
-    pub fn purpose(&self) -> &'static str {
-        match self {
-            Self::ReleaseLeaked => "release what leaked",
-            Self::ReleaseNode(_) => "release what a node that is gone holds",
-            Self::ReleaseOrphanHandles => "delete the orphan handles",
-            Self::ReleaseAddress(_) => "release an address once you know that nobody uses it",
-            Self::RebuildBlock(_) | Self::Rebuild => "see what a rebuild would change",
-        }
-    }
-}
-
-impl fmt::Display for Remedy {
-    /// The command, without the name of the program.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::ReleaseLeaked => f.write_str("release --leaked"),
-            Self::ReleaseNode(node) => write!(f, "release --node {node}"),
-            Self::ReleaseOrphanHandles => f.write_str("release --orphan-handles"),
-            Self::ReleaseAddress(address) => write!(f, "release --ip {address}"),
-            Self::RebuildBlock(cidr) => write!(f, "rebuild --block {cidr}"),
-            Self::Rebuild => f.write_str("rebuild"),
-        }
-    }
-}
-
 impl Finding {
-    /// What repairs it, where a command does.
+    /// What repairs it, where calipam can.
     pub fn remedy(&self) -> Option<Remedy> {
         match (self.code, &self.subject) {
             // The record does not say whose it was: a person has to.
-            (Code::LeakedAddress, Subject::Address(address)) if self.severity == Severity::Warning => {
+            (Code::LeakedAddress, Subject::Address(address)) if self.is_owner_unknown() => {
                 Some(Remedy::ReleaseAddress(*address))
             }
             (Code::LeakedAddress, _) => Some(Remedy::ReleaseLeaked),
@@ -76,18 +48,18 @@ impl Finding {
 
     fn owning_node(&self) -> Option<String> {
         let Evidence::Block(evidence) = &self.evidence else { return None };
-        evidence.owner.as_deref()?.strip_prefix("host:").map(str::to_owned)
+        evidence.owner.as_ref()?.host().map(str::to_owned)
     }
 
     /// The rebuild of the one block that it is about; of everything where there are several, or none yet.
     fn rebuild(&self) -> Remedy {
-        let blocks: BTreeSet<String> = match (&self.subject, &self.evidence) {
+        let blocks: BTreeSet<IpNet> = match (&self.subject, &self.evidence) {
             (Subject::Block(cidr) | Subject::Affinity { cidr, .. }, _) => return Remedy::RebuildBlock(*cidr),
-            (_, Evidence::Address(evidence)) => evidence.records.iter().map(|r| r.block.clone()).collect(),
-            (_, Evidence::Handle(evidence)) => evidence.blocks.iter().map(|b| b.block.clone()).collect(),
+            (_, Evidence::Address(evidence)) => evidence.records.iter().map(|r| r.block).collect(),
+            (_, Evidence::Handle(evidence)) => evidence.blocks.iter().map(|b| b.block).collect(),
             _ => BTreeSet::new(),
         };
-        let mut blocks = blocks.into_iter().filter_map(|block| block.parse().ok());
+        let mut blocks = blocks.into_iter();
         match (blocks.next(), blocks.next()) {
             (Some(only), None) => Remedy::RebuildBlock(only),
             _ => Remedy::Rebuild,

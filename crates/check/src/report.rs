@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use calipam_model::snapshot::{Coverage, Snapshot, Source};
+use calipam_model::snapshot::{Coverage, DatastoreKind, Snapshot, Source};
 use calipam_model::{IpNet, cidr};
+use jiff::Timestamp;
 use serde::Serialize;
 
 use crate::code::{Code, Severity};
@@ -16,16 +17,14 @@ use crate::finding::{Finding, Subject};
 pub struct ClusterIdentity {
     /// The cluster's GUID; empty where cluster information is missing.
     pub guid: String,
-    /// `etcd` or `kubernetes`.
-    pub datastore: String,
+    pub datastore: DatastoreKind,
     /// Endpoints or file, without secrets.
     pub location: String,
     /// The revision at which it was read.
     pub revision: String,
     /// The newest Calico version that wrote to it.
     pub calico_version: String,
-    /// When it was read, RFC 3339.
-    pub taken_at: String,
+    pub taken_at: Timestamp,
 }
 
 impl ClusterIdentity {
@@ -34,11 +33,11 @@ impl ClusterIdentity {
         let cluster = snapshot.cluster.clone().unwrap_or_default();
         Self {
             guid: cluster.guid,
-            datastore: snapshot.datastore.to_string(),
+            datastore: snapshot.datastore,
             location: snapshot.location.clone(),
             revision: snapshot.revision.clone(),
             calico_version: cluster.calico_version,
-            taken_at: snapshot.taken_at.to_string(),
+            taken_at: snapshot.taken_at,
         }
     }
 }
@@ -75,13 +74,14 @@ pub struct Report {
     pub cluster: ClusterIdentity,
     /// What a half-done Calico operation could explain was read again and had not changed.
     pub settled: bool,
-    /// By source: `read`, or why not.
-    pub coverage: BTreeMap<Source, String>,
+    /// Which sources were read.
+    pub coverage: BTreeMap<Source, Coverage>,
     /// Things to know about the whole.
     pub notes: Vec<String>,
     /// How much was read and found.
     pub counts: Counts,
-    /// The findings, ordered by severity, code and subject.
+    /// The findings, ordered by severity, code and subject. The program writes them, each with its remedy in words.
+    #[serde(skip)]
     pub findings: Vec<Finding>,
 }
 
@@ -133,18 +133,10 @@ impl Filter {
 impl Report {
     /// A report of the findings about a snapshot, ordered.
     pub(crate) fn new(snapshot: &Snapshot, notes: Vec<String>, findings: Vec<Finding>) -> Self {
-        let coverage = snapshot.coverage.iter().map(|(source, coverage)| {
-            let text = match coverage {
-                Coverage::Read => "read".to_owned(),
-                Coverage::Partial => "partly read".to_owned(),
-                Coverage::Skipped(reason) => format!("skipped: {reason}"),
-            };
-            (*source, text)
-        });
         let mut report = Self {
             cluster: ClusterIdentity::of(snapshot),
             settled: snapshot.settled,
-            coverage: coverage.collect(),
+            coverage: snapshot.coverage.clone(),
             notes,
             counts: Counts {
                 blocks: snapshot.blocks.len(),
@@ -196,21 +188,6 @@ impl Report {
         self.counts.findings = Severity::ALL.into_iter().map(|s| (s, 0)).collect();
         for finding in &self.findings {
             *self.counts.findings.entry(finding.severity).or_default() += 1;
-        }
-    }
-}
-
-impl Finding {
-    /// Addresses that the evidence names.
-    pub fn addresses(&self) -> Vec<IpAddr> {
-        use crate::finding::Evidence;
-        match (&self.subject, &self.evidence) {
-            (Subject::Address(address), _) => vec![*address],
-            (_, Evidence::Handle(handle)) => handle.addresses.clone(),
-            (_, Evidence::Endpoint(endpoint)) => {
-                endpoint.fields.iter().filter_map(|f| f.parse().ok()).collect()
-            }
-            _ => Vec::new(),
         }
     }
 }

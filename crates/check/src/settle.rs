@@ -16,7 +16,7 @@ use crate::report::Report;
 
 /// The keys that have to be read again before all findings of the report stand.
 pub fn suspects(report: &Report) -> BTreeSet<Key> {
-    report.findings.iter().flat_map(|f| f.behind.iter().cloned()).collect()
+    report.findings.iter().flat_map(|f| f.depends_on.iter().cloned()).collect()
 }
 
 /// Drops the findings whose objects are not the same in `later`, which holds the keys of [`suspects`]
@@ -26,7 +26,8 @@ pub fn settle(report: &mut Report, first: &Snapshot, later: &Snapshot) -> Vec<Fi
     let before = Objects::new(first, &wanted);
     let after = Objects::new(later, &wanted);
     report.settled = true;
-    report.take_unless(|finding| finding.behind.iter().all(|key| unchanged(finding, key, &before, &after)))
+    report
+        .take_unless(|finding| finding.depends_on.iter().all(|key| unchanged(finding, key, &before, &after)))
 }
 
 /// Some objects of a snapshot by key.

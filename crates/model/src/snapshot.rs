@@ -5,6 +5,7 @@ use std::fmt;
 
 use ipnet::IpNet;
 use jiff::Timestamp;
+use serde::{Serialize, Serializer};
 
 use crate::affinity::Affinity;
 use crate::block::BlockContent;
@@ -100,7 +101,7 @@ pub enum Source {
 
 impl fmt::Display for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        serde::Serialize::serialize(self, f)
+        self.serialize(f)
     }
 }
 
@@ -115,7 +116,23 @@ pub enum Coverage {
     Skipped(String),
 }
 
-/// A field of an object that makes no sense; the rest of the object counts.
+impl fmt::Display for Coverage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Read => f.write_str("read"),
+            Self::Partial => f.write_str("partly read"),
+            Self::Skipped(reason) => write!(f, "skipped: {reason}"),
+        }
+    }
+}
+
+impl Serialize for Coverage {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+/// A field of an object that cannot be decoded; the rest of the object counts.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct FieldDefect {
     /// The path of the field in the object.
@@ -154,7 +171,8 @@ pub enum DefectKind {
 }
 
 /// The datastore that was read.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
 pub enum DatastoreKind {
     /// etcd v3.
     #[default]

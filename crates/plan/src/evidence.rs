@@ -33,9 +33,11 @@ impl<'s> Grounds<'s> {
 
 /// What a finding rests on besides blocks and handles, which have guards of their own.
 fn grounds(finding: &Finding) -> BTreeSet<Key> {
-    let behind =
-        finding.behind.iter().filter(|key| !matches!(key, Key::Block(_) | Key::Handle(_) | Key::Affinity(_)));
-    behind.cloned().chain(gone_nodes(finding)).collect()
+    let dependencies = finding
+        .depends_on
+        .iter()
+        .filter(|key| !matches!(key, Key::Block(_) | Key::Handle(_) | Key::Affinity(_)));
+    dependencies.cloned().chain(gone_nodes(finding)).collect()
 }
 
 /// The nodes whose absence makes the addresses leaked.
@@ -44,6 +46,5 @@ fn gone_nodes(finding: &Finding) -> Vec<Key> {
     if !evidence.reasons.contains(&LeakReason::NodeGone) {
         return Vec::new();
     }
-    let nodes = evidence.records.iter().filter_map(|record| record.attributes.get("node"));
-    nodes.map(|node| Key::Node(node.clone())).collect()
+    evidence.recorded_nodes().map(|node| Key::Node(node.to_owned())).collect()
 }

@@ -4,9 +4,8 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use calipam_check::owner::is_unnamed;
 use calipam_check::record::Claim;
-use calipam_check::{AddressEvidence, Code, Evidence, Finding, LeakReason, RecordEvidence};
+use calipam_check::{AddressEvidence, Code, Evidence, Finding, LeakReason, OwnerKind, RecordEvidence};
 use calipam_model::IpNet;
 use jiff::Timestamp;
 
@@ -27,16 +26,11 @@ pub(crate) struct Chosen<'s> {
 /// What is to be released, by block and ordinal.
 pub(crate) type Choice<'s> = BTreeMap<(IpNet, u32), Chosen<'s>>;
 
-/// True where the record does not say whose the address is.
-pub(crate) fn is_unknown(finding: &Finding) -> bool {
-    matches!(&finding.evidence, Evidence::Address(evidence) if is_unnamed(&evidence.reasons))
-}
-
 /// The allocations that a finding is about.
 pub(crate) fn allocations(basis: &Basis<'_>, finding: &Finding) -> Vec<Allocated> {
     let Evidence::Address(evidence) = &finding.evidence else { return Vec::new() };
     let allocation = |record: &RecordEvidence| {
-        let block = basis.context.index.block(record.block.parse().ok()?)?;
+        let block = basis.context.index.block(record.block)?;
         Some(Allocated::new(block.key, &block.sound?.allocation(record.ordinal)?))
     };
     evidence.records.iter().filter_map(allocation).collect()
@@ -78,15 +72,15 @@ fn is_certain_at_once(basis: &Basis<'_>, finding: &Finding) -> bool {
 
 /// True where the recorded node is gone, and no workload says that it may be alive.
 fn is_of_gone_node(basis: &Basis<'_>, evidence: &AddressEvidence) -> bool {
-    let alive = |node: &String| basis.context.index.workloads_name_node(node);
-    let nodes = || evidence.records.iter().filter_map(|record| record.attributes.get("node"));
-    evidence.reasons.contains(&LeakReason::NodeGone) && nodes().next().is_some() && !nodes().any(alive)
+    let alive = |node: &str| basis.context.index.workloads_name_node(node);
+    let mut nodes = evidence.recorded_nodes().peekable();
+    evidence.reasons.contains(&LeakReason::NodeGone) && nodes.peek().is_some() && !nodes.any(alive)
 }
 
 /// True where the only pods of the recorded name finished so long ago that its network must have been torn down.
 fn is_of_long_finished(basis: &Basis<'_>, evidence: &AddressEvidence) -> bool {
     let is_long_ago = |at: Timestamp| basis.snapshot.taken_at.duration_since(at) > basis.context.grace;
-    let mut pods = evidence.owners.iter().filter(|owner| owner.kind == "pod").peekable();
+    let mut pods = evidence.owners.iter().filter(|owner| owner.kind == OwnerKind::Pod).peekable();
     evidence.reasons.iter().all(|reason| *reason == LeakReason::PodFinished)
         && pods.peek().is_some()
         && pods.all(|pod| pod.finished_at.is_some_and(is_long_ago))

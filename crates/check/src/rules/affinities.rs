@@ -11,7 +11,7 @@ use super::blocks::unjudged;
 use super::wording::{list, short};
 use crate::Context;
 use crate::code::Code;
-use crate::finding::{AffinityEvidence, BlockEvidence, Evidence, Finding, Subject};
+use crate::finding::{AffinityEvidence, BlockEvidence, Evidence, Finding, Rival, Subject};
 
 /// Judges every affinity but those of blocks that are corrupt or do not decode.
 pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
@@ -46,17 +46,17 @@ fn check_one(context: &Context<'_>, affinity: &Versioned<Affinity>, out: &mut Ve
     let settled = value.state == AffinityState::Confirmed;
     if !settled {
         let says = format!("is {}", short(&value.state.to_string()));
-        out.push(of(Code::UnsettledAffinity, &says).resting_on(behind()));
+        out.push(of(Code::UnsettledAffinity, &says).depending_on(behind()));
     }
     let by_host = value.key.kind == AffinityType::Host;
     if by_host && context.snapshot.has_read(Source::Nodes) && !context.index.node_exists(&value.key.node) {
         let keys = behind().into_iter().chain([Key::Node(value.key.node.clone())]);
-        out.push(of(Code::AffinityOfMissingNode, "names a node that does not exist").resting_on(keys));
+        out.push(of(Code::AffinityOfMissingNode, "names a node that does not exist").depending_on(keys));
     }
     match context.index.block(value.key.cidr) {
         None if settled && context.snapshot.has_read(Source::Blocks) => {
             let says = "is confirmed, but there is no such block";
-            out.push(of(Code::AffinityWithoutBlock, says).resting_on(behind()));
+            out.push(of(Code::AffinityWithoutBlock, says).depending_on(behind()));
         }
         Some(block) if block.owner != Some(&value.key.owner()) => {
             let owner = block.owner.map_or("nobody".to_owned(), |owner| match owner.host() {
@@ -64,7 +64,7 @@ fn check_one(context: &Context<'_>, affinity: &Versioned<Affinity>, out: &mut Ve
                 None => short(&owner.to_string()),
             });
             let says = format!("is {}, but the block belongs to {owner}", short(&value.state.to_string()));
-            let finding = of(Code::AffinityBlockMismatch, &says).resting_on(behind());
+            let finding = of(Code::AffinityBlockMismatch, &says).depending_on(behind());
             out.push(finding.on_nodes(block.owner.and_then(|o| o.host())));
         }
         _ => {}
@@ -84,10 +84,10 @@ fn finding(context: &Context<'_>, affinity: &Versioned<Affinity>, code: Code, sa
 pub(super) fn of_affinity(context: &Context<'_>, affinity: &Versioned<Affinity>) -> AffinityEvidence {
     let block = context.index.block(affinity.value.key.cidr);
     AffinityEvidence {
-        kind: affinity.value.key.kind.to_string(),
-        state: affinity.value.state.to_string(),
+        kind: affinity.value.key.kind.clone(),
+        state: affinity.value.state.clone(),
         block_exists: block.is_some(),
-        block_owner: block.and_then(|b| b.owner).map(ToString::to_string),
+        block_owner: block.and_then(|b| b.owner).cloned(),
         revision: affinity.revision.to_string(),
     }
 }
@@ -99,7 +99,7 @@ fn check_conflict(context: &Context<'_>, same_block: &[&Versioned<Affinity>], ou
     let Some(cidr) = same_block.first().map(|a| a.value.key.cidr).filter(|_| nodes.len() > 1) else { return };
     let message = format!("{cidr} is held by {}", list(&nodes));
     let behind = hosts.clone().map(|key| Key::Affinity(key.clone())).chain([Key::Block(cidr)]);
-    let evidence = conflict_evidence(context, cidr, hosts.map(ToString::to_string).collect());
+    let evidence = conflict_evidence(context, cidr, hosts.cloned().map(Rival::Affinity).collect());
     out.push(
         Finding::new(
             Code::AffinityConflict,
@@ -108,14 +108,14 @@ fn check_conflict(context: &Context<'_>, same_block: &[&Versioned<Affinity>], ou
             Evidence::Block(Box::new(evidence)),
         )
         .on_nodes(nodes)
-        .resting_on(behind),
+        .depending_on(behind),
     );
 }
 
-fn conflict_evidence(context: &Context<'_>, cidr: IpNet, holders: Vec<String>) -> BlockEvidence {
+fn conflict_evidence(context: &Context<'_>, cidr: IpNet, holders: Vec<Rival>) -> BlockEvidence {
     let block = context.index.block(cidr);
     BlockEvidence {
-        owner: block.and_then(|b| b.owner).map(ToString::to_string),
+        owner: block.and_then(|b| b.owner).cloned(),
         allocated: block.and_then(|b| b.sound).map(|b| b.allocated()),
         others: holders,
         ..BlockEvidence::default()

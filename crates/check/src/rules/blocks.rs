@@ -13,7 +13,7 @@ use super::cidr_set::overlaps;
 use super::wording::{list, short};
 use crate::Context;
 use crate::code::Code;
-use crate::finding::{BlockEvidence, Evidence, Finding, Subject};
+use crate::finding::{BlockEvidence, Evidence, Finding, PoolBlockSize, Rival, Subject};
 use crate::index::IndexedBlock;
 
 /// A block that is stored: read, or with a value that does not decode.
@@ -69,7 +69,7 @@ pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
 fn finding(code: Code, block: &Stored<'_, '_>, says: &str, fill: impl FnOnce(&mut BlockEvidence)) -> Finding {
     let read = block.block;
     let mut evidence = BlockEvidence {
-        owner: read.and_then(|b| b.owner).map(ToString::to_string),
+        owner: read.and_then(|b| b.owner).cloned(),
         allocated: read.and_then(|b| b.sound).map(|b| b.allocated()),
         ..BlockEvidence::default()
     };
@@ -105,10 +105,11 @@ fn check_overlaps(stored: &[Stored<'_, '_>], out: &mut Vec<Finding>) {
         if others.is_empty() {
             continue;
         }
-        let names: Vec<String> = others.iter().map(|place| keys[*place].to_string()).collect();
-        let says = format!("overlaps {}", list(&names));
+        let overlapping = others.iter().map(|place| keys[*place]);
+        let says = format!("overlaps {}", list(overlapping.clone()));
+        let rivals = overlapping.map(Rival::Block).collect();
         out.push(
-            finding(Code::OverlappingBlocks, block, &says, |evidence| evidence.others = names)
+            finding(Code::OverlappingBlocks, block, &says, |evidence| evidence.others = rivals)
                 .on_nodes(others.iter().filter_map(|place| host(&stored[*place]))),
         );
     }
@@ -129,7 +130,8 @@ fn check_place(context: &Context<'_>, block: &Stored<'_, '_>, out: &mut Vec<Find
     if pools.iter().all(|pool| pool.block_size != block.key.prefix_len()) {
         let says = format!("lies in the pool {}, whose blocks are /{}", short(&pool.name), pool.block_size);
         out.push(finding(Code::BlockSizeMismatch, block, &says, |evidence| {
-            evidence.pools = pools.iter().map(|pool| format!("{} /{}", pool.name, pool.block_size)).collect();
+            let size = |pool: &&Pool| PoolBlockSize { name: pool.name.clone(), block_size: pool.block_size };
+            evidence.pools = pools.iter().map(size).collect();
         }));
     }
 }
@@ -161,7 +163,7 @@ fn check_owner(
     if snapshot.has_read(Source::Affinities) && !affinities.0.contains(&key) {
         let says = format!("belongs to {}, but no affinity says so", short(name));
         let behind = [Key::Block(block.key), Key::Affinity(key)];
-        out.push(of(block, Code::BlockWithoutAffinity, &says).resting_on(behind));
+        out.push(of(block, Code::BlockWithoutAffinity, &says).depending_on(behind));
     }
 }
 

@@ -26,10 +26,10 @@ fn half_deleted(context: &Context<'_>, out: &mut Vec<Finding>) {
     let snapshot = context.snapshot;
     let mut add = |subject: Subject, key: Key, evidence: Evidence| {
         let message = format!("{} is marked deleted, but still there", short(&subject.to_string()));
-        out.push(Finding::new(Code::HalfDeleted, subject, message, evidence).resting_on([key]));
+        out.push(Finding::new(Code::HalfDeleted, subject, message, evidence).depending_on([key]));
     };
     for block in snapshot.blocks.iter().filter(|b| b.value.content.is_deleted()) {
-        let owner = block.value.content.owner().map(ToString::to_string);
+        let owner = block.value.content.owner().cloned();
         let evidence = Evidence::Block(Box::new(BlockEvidence { owner, ..BlockEvidence::default() }));
         add(Subject::Block(block.value.key), Key::Block(block.value.key), evidence);
     }
@@ -74,7 +74,7 @@ fn affinity_labels(context: &Context<'_>, out: &mut Vec<Finding>) {
         out.push(
             Finding::new(Code::AffinityLabels, subject, message, evidence)
                 .on_nodes([affinity.value.key.node.clone()])
-                .resting_on([Key::Affinity(affinity.value.key.clone())]),
+                .depending_on([Key::Affinity(affinity.value.key.clone())]),
         );
     }
 }

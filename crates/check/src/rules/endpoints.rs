@@ -34,7 +34,7 @@ pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
             let (namespace, name) = (pod.namespace().to_string(), pod.name().to_string());
             // Nodes are listed at another moment.
             let behind = [Key::Pod { namespace, name }, Key::Node(pod.node().to_string())];
-            out.push(finding(of_pod(&context.index, place)).resting_on(behind));
+            out.push(finding(of_pod(&context.index, place)).depending_on(behind));
         }
     }
 }

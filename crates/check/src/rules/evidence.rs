@@ -6,7 +6,7 @@ use calipam_model::attributes::OwnerMap;
 
 use super::addresses::{Address, Record};
 use crate::Context;
-use crate::finding::{AddressEvidence, OwnerEvidence, RecordEvidence};
+use crate::finding::{AddressEvidence, OwnerEvidence, OwnerField, OwnerKind, RecordEvidence};
 use crate::index::{Index, Owner, Use};
 use crate::record::Claim;
 
@@ -30,22 +30,14 @@ pub(crate) fn of_owner(index: &Index<'_>, used: &Use) -> OwnerEvidence {
         Owner::Service(place) => {
             let service = index.service(place);
             OwnerEvidence {
-                kind: "service".into(),
-                name: format!("{}/{}", service.namespace, service.name),
-                fields: service.ingress.iter().map(ToString::to_string).collect(),
-                ..OwnerEvidence::default()
+                fields: service.ingress.iter().copied().map(OwnerField::Address).collect(),
+                ..OwnerEvidence::new(OwnerKind::Service, format!("{}/{}", service.namespace, service.name))
             }
         }
         Owner::Tunnel(place, kind) => {
             let node = index.snapshot.nodes[place as usize].value.name.clone();
-            let fields = vec![kind.field().to_owned()];
-            OwnerEvidence {
-                kind: "tunnel".into(),
-                name: node.clone(),
-                node,
-                fields,
-                ..OwnerEvidence::default()
-            }
+            let fields = vec![OwnerField::Tunnel(kind)];
+            OwnerEvidence { node: node.clone(), fields, ..OwnerEvidence::new(OwnerKind::Tunnel, node) }
         }
     }
 }
@@ -56,12 +48,12 @@ pub(crate) fn of_endpoint(index: &Index<'_>, place: u32) -> OwnerEvidence {
     let namespace = endpoint.namespace();
     let pod = endpoint.pod();
     OwnerEvidence {
-        kind: "endpoint".into(),
+        kind: OwnerKind::Endpoint,
         name: format!("{namespace}/{}", endpoint.name()),
         node: endpoint.node().to_string(),
         pod: if pod.is_empty() { String::new() } else { format!("{namespace}/{pod}") },
         container_id: endpoint.container_id().to_string(),
-        fields: endpoint.addresses().map(|a| a.to_string()).collect(),
+        fields: endpoint.addresses().map(OwnerField::Address).collect(),
         finished_at: None,
     }
 }
@@ -71,13 +63,13 @@ pub(crate) fn of_pod(index: &Index<'_>, place: u32) -> OwnerEvidence {
     let pod = &index.snapshot.pods[place as usize].value;
     let name = format!("{}/{}", pod.namespace(), pod.name());
     OwnerEvidence {
-        kind: "pod".into(),
+        kind: OwnerKind::Pod,
         name: name.clone(),
         node: pod.node().to_string(),
         pod: name,
         container_id: pod.container_id().to_string(),
         finished_at: pod.finished_at,
-        fields: pod.evidence().iter().map(|(address, _)| address.to_string()).collect(),
+        fields: pod.evidence().iter().map(|(address, _)| OwnerField::Address(*address)).collect(),
     }
 }
 
@@ -88,14 +80,14 @@ pub(crate) fn of_record(record: &Record<'_, '_>) -> RecordEvidence {
         m.iter().map(|(key, value)| (key.to_string(), value.to_string())).collect()
     };
     RecordEvidence {
-        block: record.block.key.to_string(),
-        block_owner: record.block.owner.map(ToString::to_string),
+        block: record.block.key,
+        block_owner: record.block.owner.cloned(),
         ordinal: record.allocation.ordinal,
         handle: attribute.handle().map(|h| h.to_string()),
         attributes: map(attribute.owner()),
         alternate_attributes: attribute.alternate().map(map).unwrap_or_default(),
         released_at: attribute.released_at().map(|t| t.to_string()),
-        sequence_number: record.allocation.sequence.to_string(),
+        sequence_number: record.allocation.sequence,
     }
 }
 
@@ -103,11 +95,11 @@ pub(crate) fn of_record(record: &Record<'_, '_>) -> RecordEvidence {
 pub(crate) fn name_of_owner(owner: &OwnerEvidence) -> String {
     let place =
         |name: &str| if owner.node.is_empty() { name.to_owned() } else { format!("{name} ({})", owner.node) };
-    match owner.kind.as_str() {
-        "tunnel" => format!("a tunnel of {}", owner.node),
-        "service" => format!("service {}", owner.name),
-        _ if owner.pod.is_empty() => place(&owner.name),
-        _ => place(&owner.pod),
+    match owner.kind {
+        OwnerKind::Tunnel => format!("a tunnel of {}", owner.node),
+        OwnerKind::Service => format!("service {}", owner.name),
+        OwnerKind::Endpoint | OwnerKind::Pod if owner.pod.is_empty() => place(&owner.name),
+        OwnerKind::Endpoint | OwnerKind::Pod => place(&owner.pod),
     }
 }
 
@@ -149,7 +141,11 @@ pub(crate) fn name_of_claim(record: &Record<'_, '_>) -> String {
 /// The nodes that an address concerns: those of its users, of its records and of its blocks.
 pub(crate) fn nodes_of(evidence: &AddressEvidence) -> Vec<String> {
     let owners = evidence.owners.iter().map(|o| o.node.as_str());
-    let recorded = evidence.records.iter().filter_map(|r| r.attributes.get("node").map(String::as_str));
-    let blocks = evidence.records.iter().filter_map(|r| r.block_owner.as_deref()?.strip_prefix("host:"));
-    owners.chain(recorded).chain(blocks).filter(|n| !n.is_empty()).map(str::to_owned).collect()
+    let blocks = evidence.records.iter().filter_map(|r| r.block_owner.as_ref()?.host());
+    owners
+        .chain(evidence.recorded_nodes())
+        .chain(blocks)
+        .filter(|n| !n.is_empty())
+        .map(str::to_owned)
+        .collect()
 }

@@ -39,7 +39,7 @@ fn orphans_missing_ones_and_counts() {
     assert_eq!(about_handles(&cluster), expected);
     let missing = only(&cluster, Code::MissingHandle);
     assert_eq!(evidence(&missing)["addresses"], json!(["10.244.1.7"]));
-    assert_eq!((missing.nodes.as_slice(), missing.behind.len()), (&["node-1".to_owned()][..], 2));
+    assert_eq!((missing.nodes.as_slice(), missing.depends_on.len()), (&["node-1".to_owned()][..], 2));
     let counts: Vec<_> = findings(&cluster).into_iter().filter(|f| f.code == Code::HandleCount).collect();
     assert_eq!(counts[0].severity, Severity::Warning, "too low: a release misses an address");
     assert_eq!(counts[1].severity, Severity::Info, "too high only");
@@ -51,7 +51,7 @@ fn orphans_missing_ones_and_counts() {
         ])
     );
     let orphan = findings(&cluster).into_iter().find(|f| f.subject.to_string() == "lonely").unwrap();
-    assert_eq!((orphan.nodes.as_slice(), orphan.behind.len()), (&["node-1".to_owned()][..], 2));
+    assert_eq!((orphan.nodes.as_slice(), orphan.depends_on.len()), (&["node-1".to_owned()][..], 2));
 }
 
 #[test]

@@ -90,7 +90,7 @@ impl<'s> Scope<'_, 's> {
         };
         let finding = handle_finding(Code::OrphanHandle, id.clone(), message, evidence);
         let behind = [Key::Handle(id)].into_iter().chain(object.value.blocks().map(|(b, _)| Key::Block(b)));
-        finding.on_nodes(self.nodes(group)).resting_on(behind)
+        finding.on_nodes(self.nodes(group)).depending_on(behind)
     }
 
     fn missing(&self, group: &Group<'_, '_>) -> Finding {
@@ -106,7 +106,7 @@ impl<'s> Scope<'_, 's> {
         };
         handle_finding(Code::MissingHandle, id, message, evidence)
             .on_nodes(self.nodes(group))
-            .resting_on(self.behind(group))
+            .depending_on(self.behind(group))
     }
 
     fn judge_counts(&self, group: &Group<'_, 's>, object: &'s StoredHandle, out: &mut Vec<Finding>) {
@@ -133,7 +133,7 @@ impl<'s> Scope<'_, 's> {
             recorded_as: group.recorded_as(),
         };
         let finding = handle_finding(Code::HandleCount, id, message, evidence).with_severity(severity);
-        out.push(finding.on_nodes(self.nodes(group)).resting_on(self.behind(group)));
+        out.push(finding.on_nodes(self.nodes(group)).depending_on(self.behind(group)));
     }
 
     /// IDs with a carriage return, in a record or in the key of a handle.
@@ -183,7 +183,7 @@ impl<'s> Scope<'_, 's> {
         out.push(
             handle_finding(Code::SharedLegacyHandle, id, message, evidence)
                 .on_nodes(self.nodes(group))
-                .resting_on(blocks.into_iter().map(Key::Block)),
+                .depending_on(blocks.into_iter().map(Key::Block)),
         );
     }
 
@@ -244,11 +244,5 @@ fn differences(
     }
     let wanted =
         counts.into_iter().filter(|(_, (claimed, recorded))| which == Which::All || claimed != recorded);
-    wanted
-        .map(|(cidr, (in_handle, in_block))| HandleBlockEvidence {
-            block: cidr.to_string(),
-            in_handle,
-            in_block,
-        })
-        .collect()
+    wanted.map(|(block, (in_handle, in_block))| HandleBlockEvidence { block, in_handle, in_block }).collect()
 }

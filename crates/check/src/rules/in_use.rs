@@ -8,7 +8,7 @@ use super::addresses::{Address, Record};
 use super::evidence::{name_of_claim, names_of_owners, nodes_of, of_address};
 use crate::Context;
 use crate::code::Code;
-use crate::finding::{AddressEvidence, Evidence, Finding, Subject};
+use crate::finding::{AddressEvidence, Finding};
 use crate::index::{Index, Owner, Use};
 use crate::record::{is_on_machine, machine_of};
 
@@ -21,10 +21,9 @@ pub(crate) fn finding(
     says: &str,
 ) -> Finding {
     let nodes = nodes_of(&evidence);
-    let message = format!("{} {says}", address.address);
-    Finding::new(code, Subject::Address(address.address), message, Evidence::Address(Box::new(evidence)))
+    Finding::about_address(code, address.address, says, evidence)
         .on_nodes(nodes)
-        .resting_on(behind(context, address))
+        .depending_on(behind(context, address))
 }
 
 /// What an allocation or a release between two lists would change: the record, and who uses the address. etcd alone is

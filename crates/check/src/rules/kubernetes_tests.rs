@@ -290,7 +290,7 @@ fn standing(first: &Cluster, later: &Cluster) -> Vec<String> {
     let mut report = check(&first.0, &Options::default());
     report.findings.retain(|finding| ["address", "endpoint"].contains(&finding.subject.kind()));
     assert!(!report.findings.is_empty(), "nothing to settle");
-    assert!(report.findings.iter().all(|finding| !finding.behind.is_empty()), "{:?}", suspects(&report));
+    assert!(report.findings.iter().all(|finding| !finding.depends_on.is_empty()), "{:?}", suspects(&report));
     settle(&mut report, &first.0, &later.0);
     report.findings.iter().map(|f| format!("{} {}", f.code, f.subject)).collect()
 }

@@ -9,7 +9,7 @@ use super::addresses::Record;
 use super::evidence::{name_of_claim, nodes_of, of_owner, of_record};
 use crate::Context;
 use crate::code::{Code, Severity};
-use crate::finding::{AddressEvidence, Evidence, Finding, LeakReason, Subject};
+use crate::finding::{AddressEvidence, Evidence, Finding, LeakReason};
 use crate::index::{Owner, Use};
 use crate::owner::{self, Owners, RecordedOwner};
 use crate::record::{Claim, names_service};
@@ -66,13 +66,13 @@ fn push(out: &mut Vec<Finding>, finding: Finding) {
     last.nodes.extend(finding.nodes);
     last.nodes.sort();
     last.nodes.dedup();
-    last.behind.extend(finding.behind);
+    last.depends_on.extend(finding.depends_on);
 }
 
 /// An address that is recorded for a service whose ingress does not name it.
 fn extra(context: &Context<'_>, record: &Record<'_, '_>) -> Finding {
     let address = record.allocation.address;
-    let message = format!("{address} held for {}, whose ingress does not name it", name_of_claim(record));
+    let says = format!("held for {}, whose ingress does not name it", name_of_claim(record));
     let services = (0..).zip(&context.snapshot.services);
     let of_record_named = services.filter(|(_, s)| names_service(&record.allocation.attribute, &s.value));
     let owner = |(place, _)| of_owner(&context.index, &Use { address, owner: Owner::Service(place) });
@@ -82,9 +82,8 @@ fn extra(context: &Context<'_>, record: &Record<'_, '_>) -> Finding {
         records: vec![of_record(record)],
         ..AddressEvidence::default()
     };
-    let evidence = Evidence::Address(Box::new(evidence));
-    Finding::new(Code::ServiceAddressExtra, Subject::Address(address), message, evidence)
-        .resting_on([Key::Block(record.block.key)])
+    Finding::about_address(Code::ServiceAddressExtra, address, &says, evidence)
+        .depending_on([Key::Block(record.block.key)])
 }
 
 fn leak(
@@ -95,9 +94,7 @@ fn leak(
     workloads: &[Owner],
 ) -> Finding {
     let address = record.allocation.address;
-    let unknown = owner::is_unnamed(&reasons);
-    let message =
-        format!("{address} held for {}, {}", name_of_claim(record), explain(&reasons, record, claim));
+    let says = format!("held for {}, {}", name_of_claim(record), explain(&reasons, record, claim));
     let evidence = AddressEvidence {
         reasons,
         pool: context.index.pools_around(address.into()).next().map(|p| p.name.clone()),
@@ -108,14 +105,9 @@ fn leak(
         records: vec![of_record(record)],
     };
     let nodes = nodes_of(&evidence);
-    let finding = Finding::new(
-        Code::LeakedAddress,
-        Subject::Address(address),
-        message,
-        Evidence::Address(Box::new(evidence)),
-    );
-    let severity = if unknown { Severity::Warning } else { Severity::Error };
-    finding.with_severity(severity).on_nodes(nodes).resting_on(behind(context, record, claim))
+    let severity = if evidence.is_owner_unknown() { Severity::Warning } else { Severity::Error };
+    let finding = Finding::about_address(Code::LeakedAddress, address, &says, evidence);
+    finding.with_severity(severity).on_nodes(nodes).depending_on(behind(context, record, claim))
 }
 
 fn explain(reasons: &[LeakReason], record: &Record<'_, '_>, claim: &Claim<'_>) -> String {

@@ -9,7 +9,7 @@ use super::cidr_set::overlaps;
 use super::wording::{list, short};
 use crate::Context;
 use crate::code::Code;
-use crate::finding::{Evidence, Finding, PoolEvidence, Subject};
+use crate::finding::{Evidence, Finding, PoolEvidence, PoolName, Subject};
 
 /// Judges every pool.
 pub(crate) fn check(context: &Context<'_>, capacity: &Capacity<'_, '_>, out: &mut Vec<Finding>) {
@@ -35,10 +35,10 @@ fn finding(code: Code, pool: &Pool, says: &str, fill: impl FnOnce(&mut PoolEvide
 
 fn check_overlaps(same: &[&[&Pool]], out: &mut Vec<Finding>) {
     let keys: Vec<IpNet> = same.iter().map(|pools| pools[0].cidr).collect();
-    let name = |pool: &&Pool| format!("{} {}", pool.name, pool.cidr);
+    let name = |pool: &&Pool| PoolName { name: pool.name.clone(), cidr: pool.cidr };
     for (pools, others) in same.iter().zip(overlaps(&keys)) {
         let twins = pools[1..].iter();
-        let others: Vec<String> =
+        let others: Vec<PoolName> =
             twins.chain(others.iter().flat_map(|place| same[*place].iter())).map(name).collect();
         if !others.is_empty() {
             let says = format!("overlaps {}", list(&others));
@@ -52,7 +52,7 @@ fn check_fill(context: &Context<'_>, pool: &Pool, usage: Usage, out: &mut Vec<Fi
     // Rounded down, so that 100 % means that there is no address left.
     let says = format!("is {} % full: {} of {} in use", percent.floor(), usage.in_use, usage.usable);
     out.push(finding(Code::PoolNearlyFull, pool, &says, |evidence| {
-        evidence.in_use = Some(usage.in_use.to_string());
-        evidence.usable = Some(usage.usable.to_string());
+        evidence.in_use = Some(usage.in_use);
+        evidence.usable = Some(usage.usable);
     }));
 }

@@ -7,7 +7,7 @@ use calipam_model::service::Service;
 use super::wording::short;
 use crate::Context;
 use crate::code::Code;
-use crate::finding::{Evidence, Finding, OwnerEvidence, Subject};
+use crate::finding::{Evidence, Finding, OwnerEvidence, OwnerKind, Subject};
 
 /// Judges whether managed services have addresses. Calico's controller passes over every service while no
 /// pool is for LoadBalancers.
@@ -31,8 +31,8 @@ pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
 fn finding(service: &Service) -> Finding {
     let name = format!("{}/{}", service.namespace, service.name);
     let message = format!("{} is a LoadBalancer service that has got no address", short(&name));
-    let evidence = OwnerEvidence { kind: "service".into(), name: name.clone(), ..OwnerEvidence::default() };
+    let evidence = OwnerEvidence::new(OwnerKind::Service, name.clone());
     let key = Key::Service { namespace: service.namespace.clone(), name: service.name.clone() };
     let evidence = Evidence::Endpoint(Box::new(evidence));
-    Finding::new(Code::ServiceWithoutAddress, Subject::Service(name), message, evidence).resting_on([key])
+    Finding::new(Code::ServiceWithoutAddress, Subject::Service(name), message, evidence).depending_on([key])
 }

@@ -19,7 +19,7 @@ use super::supply::{Supply, supplies};
 use super::wording::{addresses, short};
 use crate::Context;
 use crate::code::Code;
-use crate::finding::{Evidence, Finding, NodeEvidence, NodePoolEvidence, Subject};
+use crate::finding::{Evidence, Finding, NoFurtherAddress, NodeEvidence, NodePoolEvidence, Subject};
 use crate::index::IndexedBlock;
 
 /// Everything that decides whether a node gets an address.
@@ -59,17 +59,18 @@ pub(crate) fn check(context: &Context<'_>, capacity: &Capacity<'_, '_>, out: &mu
 }
 
 fn finding(node: &str, pools: Vec<NodePoolEvidence>) -> Finding {
-    let with_free = |p: &&NodePoolEvidence| p.free.as_deref().is_some_and(|free| free != "0");
+    let with_free = |p: &&NodePoolEvidence| p.free.is_some_and(|free| free > 0);
     let message = match pools.iter().find(with_free).or(pools.first()) {
         Some(pool) => format!(
             "{} cannot get one more address, although {} free in {} ({})",
             short(node),
-            match pool.free.as_deref() {
-                Some("1") => "1 address is".to_owned(),
-                free => format!("{} are", addresses(free.unwrap_or("some"))),
+            match pool.free {
+                Some(1) => "1 address is".to_owned(),
+                Some(free) => format!("{} are", addresses(free)),
+                None => "some addresses are".to_owned(),
             },
             short(&pool.pool),
-            pool.reason.as_deref().unwrap_or("no block left"),
+            pool.reason.unwrap_or(NoFurtherAddress::NoBlockLeft),
         ),
         None => format!("{} cannot get one more address", short(node)),
     };
@@ -127,7 +128,7 @@ struct Stranded<'a, 'c, 's> {
 /// Whether the node gets one more address.
 enum Verdict {
     Served,
-    Stranded(&'static str),
+    Stranded(NoFurtherAddress),
 }
 
 impl Stranded<'_, '_, '_> {
@@ -138,7 +139,7 @@ impl Stranded<'_, '_, '_> {
         if selecting.iter().all(|pool| pool.free == 0) {
             return Vec::new();
         }
-        let mut reason = "";
+        let mut reason = NoFurtherAddress::NoBlockLeft;
         for request in requests(&selecting) {
             match self.request(&request) {
                 Verdict::Served => return Vec::new(),
@@ -177,35 +178,35 @@ impl Stranded<'_, '_, '_> {
     /// The own blocks are full: whether there is another way.
     fn beyond_own_blocks(&self, pools: &[&Supply<'_>], held: u32) -> Verdict {
         if held >= self.config.block_limit() {
-            return Verdict::Stranded("the block limit is reached");
+            return Verdict::Stranded(NoFurtherAddress::BlockLimit);
         }
         if !self.config.auto_allocate_blocks {
             // Without any block the node may be meant to have none.
             return match held {
                 0 => Verdict::Served,
-                _ => Verdict::Stranded("automatic allocation of blocks is off"),
+                _ => Verdict::Stranded(NoFurtherAddress::AutoAllocationOff),
             };
         }
         if pools.iter().any(|pool| pool.claimable || pool.reclaimable) {
             return Verdict::Served;
         }
         if self.config.strict_affinity {
-            return Verdict::Stranded("no block is left to claim, and strict affinity forbids borrowing");
+            return Verdict::Stranded(NoFurtherAddress::StrictAffinity);
         }
         match pools.iter().any(|pool| pool.borrowable) {
             true => Verdict::Served,
-            false => Verdict::Stranded("no block is left to claim or to borrow from"),
+            false => Verdict::Stranded(NoFurtherAddress::NoBlockLeft),
         }
     }
 
-    fn evidence(&self, pool: &Supply<'_>, reason: &str) -> NodePoolEvidence {
+    fn evidence(&self, pool: &Supply<'_>, reason: NoFurtherAddress) -> NodePoolEvidence {
         let blocks = self.holding.blocks.iter().filter(|b| pool.pool.cidr.contains(&b.key)).count();
         NodePoolEvidence {
             pool: pool.pool.name.clone(),
             blocks: u32::try_from(blocks).unwrap_or(u32::MAX),
             limit: self.config.block_limit(),
-            free: Some(pool.free.to_string()),
-            reason: Some(reason.to_owned()),
+            free: Some(pool.free),
+            reason: Some(reason),
         }
     }
 }

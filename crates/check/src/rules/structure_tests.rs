@@ -111,7 +111,7 @@ fn a_block_without_affinity_rests_on_both_keys() {
     let mut cluster = whole();
     cluster.block("10.244.1.4/30", Some("host:node-1"), FREE);
     let finding = only(&cluster, Code::BlockWithoutAffinity);
-    let paths: Vec<String> = finding.behind.iter().map(ToString::to_string).collect();
+    let paths: Vec<String> = finding.depends_on.iter().map(ToString::to_string).collect();
     assert_eq!(
         paths,
         [
@@ -250,7 +250,7 @@ fn affinities_and_their_blocks() {
     assert_eq!(verdict(&cluster), expected);
     let conflict = only(&cluster, Code::AffinityConflict);
     assert_eq!(evidence(&conflict)["others"], json!(["node-1/10.244.1.0/30", "node-2/10.244.1.0/30"]));
-    assert_eq!((conflict.nodes.len(), conflict.behind.len()), (2, 3));
+    assert_eq!((conflict.nodes.len(), conflict.depends_on.len()), (2, 3));
 }
 
 #[test]
@@ -258,7 +258,7 @@ fn affinities_of_unknown_types_say_nothing_else() {
     let mut cluster = whole();
     affinity(&mut cluster, "@/node-9", "10.244.1.0-30", json!({"state": "pending"}));
     assert_eq!(verdict(&cluster), ["unexpected-affinity-type node-9/10.244.1.0/30"]);
-    assert!(only(&cluster, Code::UnexpectedAffinityType).behind.is_empty());
+    assert!(only(&cluster, Code::UnexpectedAffinityType).depends_on.is_empty());
     let key = |node: &str| match Key::parse(&format!("/calico/ipam/v2/@/{node}/ipv4/block/10.244.1.0-30")) {
         Ok(Some(Key::Affinity(AffinityKey { kind, .. }))) => kind.to_string(),
         other => panic!("{other:?}"),

@@ -59,7 +59,7 @@ fn finding(code: Code, owner: OwnerEvidence, message: String, key: Key) -> Findi
     let subject = Subject::Endpoint(owner.name.clone());
     Finding::new(code, subject, message, Evidence::Endpoint(Box::new(owner)))
         .on_nodes([node])
-        .resting_on([key])
+        .depending_on([key])
 }
 
 fn key_of_endpoint(context: &Context<'_>, place: u32) -> Key {
@@ -78,7 +78,7 @@ fn endpoint_without_pod(context: &Context<'_>, place: u32) -> Finding {
     let endpoint = context.index.endpoint(place);
     let (namespace, name) = (endpoint.namespace().to_string(), endpoint.pod().to_string());
     finding(Code::EndpointWithoutPod, owner, message, key_of_endpoint(context, place))
-        .resting_on([Key::Pod { namespace, name }])
+        .depending_on([Key::Pod { namespace, name }])
 }
 
 fn pod_without_endpoint(context: &Context<'_>, place: u32) -> Finding {
@@ -87,7 +87,7 @@ fn pod_without_endpoint(context: &Context<'_>, place: u32) -> Finding {
     let pod = &context.snapshot.pods[place as usize].value;
     // Pods are listed after endpoints: that of a new pod may have come meanwhile.
     let endpoints = endpoint_keys(context, pod);
-    finding(Code::PodWithoutEndpoint, owner, message, key_of_pod(pod)).resting_on(endpoints)
+    finding(Code::PodWithoutEndpoint, owner, message, key_of_pod(pod)).depending_on(endpoints)
 }
 
 /// The keys that the pod's endpoint may have: the Calico node may have another name than that of Kubernetes.
@@ -123,7 +123,7 @@ fn node_mismatch(context: &Context<'_>, place: u32, pod: &Pod) -> Option<Finding
     let owner = of_endpoint(&context.index, place);
     let message = format!("{} is on {}, its pod on {}", short(&owner.name), short(&owner.node), pod.node());
     let found = finding(Code::EndpointNodeMismatch, owner, message, key_of_endpoint(context, place));
-    Some(found.on_nodes([pod.node().to_string()]).resting_on([key_of_pod(pod)]))
+    Some(found.on_nodes([pod.node().to_string()]).depending_on([key_of_pod(pod)]))
 }
 
 /// The addresses that status, annotation and endpoint name do not agree. A family that one of them does
@@ -149,7 +149,7 @@ fn disagreement(context: &Context<'_>, place: u32, endpoints: &[u32]) -> Option<
     let owner = of_pod(&context.index, place);
     let message = format!("{}: {}", short(&owner.name), said.join(", "));
     let keys = endpoints.iter().map(|e| key_of_endpoint(context, *e));
-    Some(finding(Code::PodAddressDisagreement, owner, message, key_of_pod(pod)).resting_on(keys))
+    Some(finding(Code::PodAddressDisagreement, owner, message, key_of_pod(pod)).depending_on(keys))
 }
 
 /// True where every address of `some` is among `all`, of the families that both name.

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use calipam_model::IpNet;
-use calipam_model::block::Allocation;
+use calipam_model::block::{Allocation, BlockOwner};
 use calipam_model::handle::clean_id;
 use calipam_model::key::Key;
 use calipam_model::names::EndpointName;
@@ -20,7 +20,7 @@ use crate::rules::addresses::Record;
 use crate::rules::evidence::{name_of_claim, of_owner, of_record};
 use crate::{Context, Options, check};
 
-/// An address.
+/// An address. Findings and what follows them are written by the program, which words the remedies.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AddressView {
@@ -37,8 +37,10 @@ pub struct AddressView {
     /// Who is known to use it. Where `partial` is set, only the recorded owner was looked for.
     pub owners: Vec<OwnerEvidence>,
     /// What is wrong with it, as far as the objects that were read decide that.
+    #[serde(skip)]
     pub findings: Vec<Finding>,
     /// Only the objects around it were read, not the cluster.
+    #[serde(skip)]
     pub partial: bool,
 }
 
@@ -91,8 +93,7 @@ impl From<RecordedOwner> for OwnerStatus {
 pub struct PoolOfAddress {
     /// Its name.
     pub name: String,
-    /// Its CIDR.
-    pub cidr: String,
+    pub cidr: IpNet,
     /// Calico allocates from it.
     pub enabled: bool,
 }
@@ -101,10 +102,8 @@ pub struct PoolOfAddress {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct BlockOfAddress {
-    /// Its CIDR.
-    pub cidr: String,
-    /// Its owner.
-    pub owner: Option<String>,
+    pub cidr: IpNet,
+    pub owner: Option<BlockOwner>,
     /// The place of the address in it.
     pub ordinal: u32,
     /// What is broken in it.
@@ -155,11 +154,7 @@ pub fn address(snapshot: &Snapshot, address: IpAddr) -> AddressView {
         address,
         state: state(around(), undecodable, address),
         pools: pools
-            .map(|p| PoolOfAddress {
-                name: p.name.clone(),
-                cidr: p.cidr.to_string(),
-                enabled: p.is_enabled(),
-            })
+            .map(|p| PoolOfAddress { name: p.name.clone(), cidr: p.cidr, enabled: p.is_enabled() })
             .collect(),
         reserved,
         blocks: around().map(|block| of_block(&context, block, address)).collect(),
@@ -197,8 +192,8 @@ fn of_block(context: &Context<'_>, block: &IndexedBlock<'_>, address: IpAddr) ->
     let record = allocation.map(|allocation| Record { block, allocation });
     let handle = |a: Allocation<'_>| a.attribute.clean_handle().map(|h| h.to_string());
     BlockOfAddress {
-        cidr: block.key.to_string(),
-        owner: block.owner.map(ToString::to_string),
+        cidr: block.key,
+        owner: block.owner.cloned(),
         ordinal: calipam_model::cidr::ordinal_of(block.key, address).unwrap_or_default(),
         problems: block.problems.iter().map(ToString::to_string).collect(),
         record: record.as_ref().map(of_record),

@@ -1,9 +1,10 @@
 //! Blocks, pool by pool.
 
+use calipam_model::block::BlockOwner;
 use calipam_model::key::Key;
 use calipam_model::snapshot::{DefectKind, Snapshot};
 use calipam_model::{IpNet, cidr};
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use super::{Count, Taken};
 use crate::rules::blocks::Stored;
@@ -23,11 +24,10 @@ pub struct BlockList {
 #[serde(rename_all = "camelCase")]
 pub struct BlockView {
     /// Its CIDR, as its key names it.
-    pub cidr: String,
+    pub cidr: IpNet,
     /// The pool that contains it; `None` where none does.
     pub pool: Option<String>,
-    /// `host:<node>`, `virtual:<name>`, another text, or nobody.
-    pub owner: Option<String>,
+    pub owner: Option<BlockOwner>,
     /// When the owner claimed it (Calico 3.32 and later).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub claimed_at: Option<String>,
@@ -45,12 +45,20 @@ pub struct BlockView {
     pub reserved: u32,
     /// Free.
     pub free: u32,
-    /// Its sequence number, in decimal digits; empty where the block is corrupt.
-    pub sequence_number: String,
+    /// Its sequence number; `None`, written as an empty text, where the block is corrupt.
+    #[serde(serialize_with = "digits_or_nothing")]
+    pub sequence_number: Option<u64>,
     /// What is broken. Nothing else but CIDR, pool and owner is known of such a block, and of one that does
     /// not decode not even the owner.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub problems: Vec<String>,
+}
+
+fn digits_or_nothing<S: Serializer>(number: &Option<u64>, serializer: S) -> Result<S::Ok, S::Error> {
+    match number {
+        Some(number) => serializer.collect_str(number),
+        None => serializer.serialize_str(""),
+    }
 }
 
 /// The blocks of a snapshot.
@@ -72,7 +80,7 @@ fn reason(snapshot: &Snapshot, block: IpNet) -> Option<String> {
 /// One block as a view.
 fn view(context: &Context<'_>, capacity: &Capacity<'_, '_>, stored: &Stored<'_, '_>) -> BlockView {
     let mut view = BlockView {
-        cidr: stored.key.to_string(),
+        cidr: stored.key,
         pool: pool_of(context, stored.key),
         owner: None,
         claimed_at: None,
@@ -83,7 +91,7 @@ fn view(context: &Context<'_>, capacity: &Capacity<'_, '_>, stored: &Stored<'_, 
         windows_reserved: 0,
         reserved: 0,
         free: 0,
-        sequence_number: String::new(),
+        sequence_number: None,
         problems: Vec::new(),
     };
     let Some(block) = stored.block else {
@@ -91,7 +99,7 @@ fn view(context: &Context<'_>, capacity: &Capacity<'_, '_>, stored: &Stored<'_, 
         view.problems.push(format!("the value does not decode: {reason}"));
         return view;
     };
-    view.owner = block.owner.map(ToString::to_string);
+    view.owner = block.owner.cloned();
     view.problems = block.problems.iter().map(ToString::to_string).collect();
     let Some(sound) = block.sound else { return view };
     let taken = Taken::of(sound);
@@ -109,7 +117,7 @@ fn view(context: &Context<'_>, capacity: &Capacity<'_, '_>, stored: &Stored<'_, 
     view.windows_reserved = taken.windows;
     view.reserved = held_back;
     view.free = sound.free().len() as u32 - held_back;
-    view.sequence_number = sound.sequence().to_string();
+    view.sequence_number = Some(sound.sequence());
     view
 }
 

@@ -1,5 +1,8 @@
 //! Addresses that are held on another node than the one that owns their block.
 
+use std::net::IpAddr;
+
+use calipam_model::IpNet;
 use calipam_model::attributes::AttributeRef;
 use calipam_model::block::BlockOwner;
 use calipam_model::snapshot::Snapshot;
@@ -23,14 +26,12 @@ pub struct BorrowedList {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct BorrowedAddress {
-    /// The address.
-    pub address: String,
+    pub address: IpAddr,
     /// The node that holds it.
     pub node: String,
-    /// The block.
-    pub block: String,
+    pub block: IpNet,
     /// The owner of the block; `None` where it has none.
-    pub block_owner: Option<String>,
+    pub block_owner: Option<BlockOwner>,
     /// `pod`, `virtual machine`, `tunnel`, or `other`.
     #[serde(rename = "type")]
     pub kind: &'static str,
@@ -64,10 +65,10 @@ pub fn borrowed(snapshot: &Snapshot) -> BorrowedList {
             };
             let (kind, allocated_to) = describe(&claim, &attribute);
             list.addresses.push(BorrowedAddress {
-                address: allocation.address.to_string(),
+                address: allocation.address,
                 node: node.to_string(),
-                block: indexed.key.to_string(),
-                block_owner: indexed.owner.map(ToString::to_string),
+                block: indexed.key,
+                block_owner: indexed.owner.cloned(),
                 kind,
                 allocated_to,
             });

@@ -13,7 +13,7 @@ use serde::Serialize;
 use crate::finding::{Finding, Subject};
 use crate::{Context, Options, check};
 
-/// A handle.
+/// A handle. Findings and what follows them are written by the program, which words the remedies.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct HandleView {
@@ -27,17 +27,18 @@ pub struct HandleView {
     /// By block: what the handle claims and what the block records.
     pub blocks: Vec<HandleBlock>,
     /// What is wrong with it, as far as the objects that were read decide that.
+    #[serde(skip)]
     pub findings: Vec<Finding>,
     /// Only the blocks that the handle names were read: others may record addresses under it as well.
+    #[serde(skip)]
     pub partial: bool,
 }
 
 /// What a handle and a block say about each other.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct HandleBlock {
-    /// The block.
-    pub block: String,
+    pub block: IpNet,
     /// Whether there is such a block. A corrupt one does not count: nobody knows what it records.
     pub exists: bool,
     /// Addresses that the handle claims to hold there.
@@ -55,8 +56,9 @@ pub fn handle(snapshot: &Snapshot, id: &str) -> Option<HandleView> {
     let object = stored.clone().find(|h| h.value.id() == wanted);
     let object = object.or_else(|| stored.clone().find(|h| h.value.id().cut_at_carriage_return() == wanted));
     let mut blocks: BTreeMap<IpNet, HandleBlock> = BTreeMap::new();
+    let unseen = |block| HandleBlock { block, exists: false, in_handle: 0, addresses: Vec::new() };
     for (cidr, count) in object.into_iter().flat_map(|h| h.value.blocks()) {
-        blocks.entry(cidr).or_default().in_handle = count;
+        blocks.entry(cidr).or_insert_with(|| unseen(cidr)).in_handle = count;
     }
     for block in context.index.blocks.iter().filter_map(|b| b.sound) {
         if let Some(known) = blocks.get_mut(&block.cidr()) {
@@ -66,7 +68,7 @@ pub fn handle(snapshot: &Snapshot, id: &str) -> Option<HandleView> {
             if handle.cut_at_carriage_return() == wanted
                 && let Some(allocation) = block.allocation(ordinal)
             {
-                let entry = blocks.entry(block.cidr()).or_default();
+                let entry = blocks.entry(block.cidr()).or_insert_with(|| unseen(block.cidr()));
                 entry.exists = true;
                 entry.addresses.push(allocation.address);
             }
@@ -76,12 +78,11 @@ pub fn handle(snapshot: &Snapshot, id: &str) -> Option<HandleView> {
     if object.is_none() && broken.is_none() && blocks.is_empty() {
         return None;
     }
-    let blocks = blocks.into_iter().map(|(cidr, block)| HandleBlock { block: cidr.to_string(), ..block });
     Some(HandleView {
         id: wanted.to_string(),
         exists: object.is_some() || broken.is_some(),
         revision: object.map(|h| h.revision.to_string()),
-        blocks: blocks.collect(),
+        blocks: blocks.into_values().collect(),
         findings: findings(snapshot, &wanted.to_string(), broken),
         partial: snapshot.coverage.get(&Source::Blocks) == Some(&Coverage::Partial),
     })

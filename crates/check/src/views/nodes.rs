@@ -1,6 +1,7 @@
 //! Nodes: what they hold, and how much more they may claim.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 
 use calipam_model::block::BlockOwner;
 use calipam_model::cidr;
@@ -52,8 +53,7 @@ pub struct NodeView {
 pub struct TunnelView {
     /// The kind, as allocations record it.
     pub kind: &'static str,
-    /// The address.
-    pub address: String,
+    pub address: IpAddr,
 }
 
 /// What a node holds of a pool.
@@ -80,10 +80,11 @@ pub fn nodes(snapshot: &Snapshot) -> NodeList {
     let mut nodes: BTreeMap<String, NodeView> = BTreeMap::new();
     for node in snapshot.nodes.iter().map(|n| &n.value) {
         let tunnels = node.tunnels.iter();
-        nodes.entry(node.name.clone()).or_default().tunnels.extend(
-            tunnels
-                .map(|(kind, address)| TunnelView { kind: kind.attribute(), address: address.to_string() }),
-        );
+        nodes
+            .entry(node.name.clone())
+            .or_default()
+            .tunnels
+            .extend(tunnels.map(|(kind, address)| TunnelView { kind: kind.attribute(), address: *address }));
     }
     let mut rows = Rows::new();
     for block in &context.index.blocks {

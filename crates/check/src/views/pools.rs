@@ -1,5 +1,6 @@
 //! How full the pools are, and what they can still give.
 
+use calipam_model::IpNet;
 use calipam_model::pool::{Pool, PoolUse};
 use calipam_model::snapshot::Snapshot;
 use serde::Serialize;
@@ -26,8 +27,7 @@ pub struct PoolList {
 pub struct PoolView {
     /// Its name.
     pub name: String,
-    /// Its CIDR.
-    pub cidr: String,
+    pub cidr: IpNet,
     /// Prefix length of blocks that are created today.
     pub block_size: u8,
     /// Calico allocates from it.
@@ -95,7 +95,7 @@ fn view(accounting: &Accounting<'_, '_>, pool: &Pool) -> PoolView {
     let allocatable = accounting.allocatable(pool);
     PoolView {
         name: pool.name.clone(),
-        cidr: pool.cidr.to_string(),
+        cidr: pool.cidr,
         block_size: pool.block_size,
         enabled: pool.is_enabled(),
         automatic: pool.automatic,

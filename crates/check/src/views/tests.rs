@@ -127,7 +127,7 @@ fn nodes_and_borrowed_addresses() {
     assert_eq!((list.addresses.len(), list.unknown), (1, 1));
     let one = &list.addresses[0];
     assert_eq!(
-        (one.address.as_str(), one.node.as_str(), one.allocated_to.as_str()),
+        (one.address.to_string().as_str(), one.node.as_str(), one.allocated_to.as_str()),
         ("10.244.1.4", "node-1", "default/b")
     );
 }

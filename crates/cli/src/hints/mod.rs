@@ -2,6 +2,7 @@
 //! remedies.
 
 mod datastore;
+pub mod remedy;
 
 use calipam_plan::release::ReportError;
 use calipam_repair::RepairError;

@@ -4,15 +4,17 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
 
 use calipam_check::{Code, Finding, Remedy, Report, Severity};
-use calipam_model::snapshot::Source;
+use calipam_model::snapshot::{Coverage, DatastoreKind, Source};
 use comfy_table::Color;
 use serde::Serialize;
 
 use super::document::{Detail, Document};
+use super::findings::WithFindings;
 use super::header;
 use super::table::{Align, Grid, Page};
 use super::text::{count, escape, join, thousands};
 use crate::exit::Failure;
+use crate::hints::remedy;
 use crate::output::Console;
 
 /// Prints a report, and what to do next.
@@ -50,7 +52,7 @@ impl Document for Report {
     }
 
     fn schema(&self) -> impl Serialize {
-        self
+        WithFindings::of_report(self)
     }
 }
 
@@ -124,13 +126,15 @@ fn summary(report: &Report) -> String {
 
 /// What was not read, and why.
 fn unread(report: &Report) -> Option<String> {
-    let mut by_reason: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+    let mut by_reason: BTreeMap<String, Vec<String>> = BTreeMap::new();
     // With the Kubernetes datastore there are no endpoints to be read: pods stand for them.
-    let nothing_to_read = |source| source == Source::Endpoints && report.cluster.datastore == "kubernetes";
-    for (source, state) in report.coverage.iter().filter(|(source, _)| !nothing_to_read(**source)) {
-        let reason = match state.as_str() {
-            "read" => continue,
-            other => other.strip_prefix("skipped: ").unwrap_or(other),
+    let nothing_to_read =
+        |source| source == Source::Endpoints && report.cluster.datastore == DatastoreKind::Kubernetes;
+    for (source, coverage) in report.coverage.iter().filter(|(source, _)| !nothing_to_read(**source)) {
+        let reason = match coverage {
+            Coverage::Read => continue,
+            Coverage::Partial => "partly read".to_owned(),
+            Coverage::Skipped(reason) => reason.to_string(),
         };
         by_reason.entry(reason).or_default().push(words(*source));
     }
@@ -170,9 +174,9 @@ fn hints(report: &Report, detail: Detail, console: &Console) {
     }
     console.hint(&format!("what it means and what to do: `calipam explain {}`", worst.code));
     for remedy in remedies(report) {
-        console.hint(&format!("{}: `calipam {remedy}`", remedy.purpose()));
+        console.hint(&format!("{}: `{}`", remedy::purpose(&remedy), remedy::command(&remedy)));
     }
-    if !report.settled && !report.findings.iter().all(|finding| finding.behind.is_empty()) {
+    if !report.settled && !report.findings.iter().all(|finding| finding.depends_on.is_empty()) {
         console.hint("this is a single look: a change that Calico was just making can be among the findings");
     }
 }

@@ -1,7 +1,7 @@
 //! The lines at the top of tables: which cluster was read, and how much.
 
 use calipam_check::{ClusterIdentity, Report};
-use calipam_model::snapshot::Source;
+use calipam_model::snapshot::{Coverage, Source};
 
 use super::text::{count, escape};
 
@@ -38,7 +38,7 @@ pub fn read(identity: &ClusterIdentity) -> String {
 /// `16,384 blocks · 1,000,000 allocations · …`. Endpoints and pods stand there where they were read.
 pub fn counts(report: &Report) -> String {
     let counts = &report.counts;
-    let has_read = |source| report.coverage.get(&source).is_some_and(|state| state == "read");
+    let has_read = |source| report.coverage.get(&source) == Some(&Coverage::Read);
     let mut parts = vec![
         count(counts.blocks, "block", "blocks"),
         count(counts.allocations, "allocation", "allocations"),

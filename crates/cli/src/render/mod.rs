@@ -3,6 +3,7 @@
 pub mod check;
 pub mod codes;
 pub mod document;
+mod findings;
 pub mod header;
 pub mod plan;
 pub mod show;

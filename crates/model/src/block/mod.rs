@@ -13,6 +13,7 @@ use std::net::IpAddr;
 
 use ipnet::IpNet;
 use jiff::Timestamp;
+use serde::{Serialize, Serializer};
 
 pub use self::read::BlockContent;
 pub use self::update::{AssignError, BlockUpdate};
@@ -54,6 +55,13 @@ impl BlockOwner {
             Self::Host(node) => Some(node),
             _ => None,
         }
+    }
+}
+
+impl Serialize for BlockOwner {
+    /// The text of the field.
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
     }
 }
 

@@ -111,11 +111,10 @@ fn record(
     address: IpAddr,
 ) -> Result<(), Refusal> {
     let wanted = wanted_for(desk, networks, address)?;
-    let says = finding.message.strip_prefix(&format!("{address} ")).unwrap_or(&finding.message);
     let change = Change {
         action: Verb::AssignAddress,
         subject: Subject::Address(address),
-        detail: says.to_owned(),
+        detail: finding.says().to_owned(),
         repairs: vec![(finding.code, finding.subject.clone())],
     };
     let blocks = blocks_around(desk.index(), address);
@@ -185,11 +184,10 @@ fn rewrite(
             evidence.push(ground);
         }
     }
-    let says = finding.message.strip_prefix(&format!("{} ", held.address)).unwrap_or(&finding.message);
     let change = Change {
         action: Verb::RewriteOwner,
         subject: Subject::Address(held.address),
-        detail: format!("{says}, who is gone"),
+        detail: format!("{}, who is gone", finding.says()),
         repairs: vec![(finding.code, finding.subject.clone())],
     };
     let ordinal = held.held.ordinal;

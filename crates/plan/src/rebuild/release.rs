@@ -9,7 +9,7 @@ use super::desk::Desk;
 use super::draft::{AddressDraft, What};
 use crate::evidence::Grounds;
 use crate::handles::Holdings;
-use crate::leaks::{Choice, Chosen, allocations, held_together, is_unknown, too_early};
+use crate::leaks::{Choice, Chosen, allocations, held_together, too_early};
 use crate::plan::{Change, Verb};
 use crate::release::Sightings;
 use crate::skipped::{SkipReason, Skipped};
@@ -22,11 +22,10 @@ pub(super) fn draft(desk: &mut Desk<'_, '_>, sightings: &[Sightings]) {
     for ((block, ordinal), chosen) in choice {
         let Some(finding) = chosen.finding else { continue };
         let address = chosen.allocated.address;
-        let message = finding.message.strip_prefix(&format!("{address} ")).unwrap_or(&finding.message);
         let change = Change {
             action: Verb::ReleaseAddress,
             subject: Subject::Address(address),
-            detail: format!("{message} (block {block})"),
+            detail: format!("{} (block {block})", finding.says()),
             repairs: vec![(finding.code, finding.subject.clone())],
         };
         let what = What::Release(chosen.allocated.held);
@@ -44,7 +43,7 @@ fn choose<'s>(desk: &mut Desk<'_, 's>, sightings: &[Sightings]) -> Choice<'s> {
             .iter()
             .all(|held| desk.index().block(held.block).is_some_and(|block| desk.may_change(block)));
         let address = &finding.subject;
-        if is_unknown(finding) {
+        if finding.is_owner_unknown() {
             let detail = format!("{}: only `release --ip {address}` frees it", finding.message);
             desk.skip(finding, SkipReason::UnknownOwner, detail);
         } else if let Some((reason, why)) = frozen {

@@ -87,14 +87,14 @@ impl<'r> Scope<'r> {
 
 /// The blocks that a finding about an address or a handle speaks of.
 pub(super) fn blocks_of(finding: &Finding) -> Vec<IpNet> {
-    let named: Vec<&String> = match &finding.evidence {
-        Evidence::Address(evidence) => evidence.records.iter().map(|record| &record.block).collect(),
-        Evidence::Handle(evidence) => evidence.blocks.iter().map(|block| &block.block).collect(),
+    let named: Vec<IpNet> = match &finding.evidence {
+        Evidence::Address(evidence) => evidence.records.iter().map(|record| record.block).collect(),
+        Evidence::Handle(evidence) => evidence.blocks.iter().map(|block| block.block).collect(),
         _ => Vec::new(),
     };
-    let behind = finding.behind.iter().filter_map(|key| match key {
+    let depended_on = finding.depends_on.iter().filter_map(|key| match key {
         Key::Block(cidr) => Some(*cidr),
         _ => None,
     });
-    named.into_iter().filter_map(|cidr| cidr.parse().ok()).chain(behind).collect()
+    named.into_iter().chain(depended_on).collect()
 }

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use calipam_check::{Code, Evidence, Finding, Severity, Subject};
+use calipam_check::{Code, Evidence, Finding, OwnerKind, Severity, Subject};
 use calipam_model::block::BlockOwner;
 use calipam_model::cidr::is_v4;
 use calipam_model::key::Key;
@@ -97,7 +97,7 @@ fn tunnel_place(basis: &Basis<'_>, finding: &Finding) -> (SkipReason, &'static s
     else {
         return (SkipReason::NeedsDecision, advice);
     };
-    let tunnel = evidence.owners.iter().find(|owner| owner.kind == "tunnel");
+    let tunnel = evidence.owners.iter().find(|owner| owner.kind == OwnerKind::Tunnel);
     let own = tunnel.and_then(|tunnel| {
         basis.context.index.blocks.iter().find(|block| {
             let host = block.owner.and_then(BlockOwner::host);

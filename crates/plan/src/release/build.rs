@@ -154,10 +154,7 @@ impl<'s> Builder<'_, 's> {
 
 fn change_of(chosen: &Chosen<'_>) -> Change {
     let address = chosen.allocated.address;
-    let message = |finding: &Finding| {
-        let text = finding.message.strip_prefix(&format!("{address} ")).unwrap_or(&finding.message);
-        format!("{text} (block {})", chosen.allocated.block)
-    };
+    let message = |finding: &Finding| format!("{} (block {})", finding.says(), chosen.allocated.block);
     Change {
         action: Verb::ReleaseAddress,
         subject: Subject::Address(address),

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::net::IpAddr;
 
 use calipam_check::{Code, Evidence, Finding, Subject};
+use calipam_model::block::BlockOwner;
 
 use super::handle_owners::HandleOwners;
 use super::request::Request;
@@ -11,7 +12,7 @@ use super::sighting::Sightings;
 use super::verdict::why_not;
 use crate::basis::Basis;
 use crate::handles::{Allocated, Holdings, clean};
-use crate::leaks::{Choice, Chosen, allocations, held_together, is_unknown, too_early};
+use crate::leaks::{Choice, Chosen, allocations, held_together, too_early};
 use crate::skipped::{SkipReason, Skipped};
 
 /// What may be released, and what not.
@@ -78,7 +79,7 @@ impl<'s> Selector<'_, 's> {
         }
         let mut unknown = 0;
         for finding in self.basis.findings(Code::LeakedAddress) {
-            if is_unknown(finding) {
+            if finding.is_owner_unknown() {
                 unknown += 1;
             } else {
                 self.if_seen_enough(finding);
@@ -97,7 +98,7 @@ impl<'s> Selector<'_, 's> {
             self.selection.skipped.push(why_not(self.basis, address).of(Code::LeakedAddress));
             return;
         };
-        if is_unknown(finding) {
+        if finding.is_owner_unknown() {
             let detail = format!("{}: only `--ip` and `--handle` release it", finding.message);
             self.skip(finding, SkipReason::UnknownOwner, detail);
             return;
@@ -145,7 +146,7 @@ impl<'s> Selector<'_, 's> {
         }
         for finding in findings {
             if finding.code == Code::LeakedAddress
-                && !is_unknown(finding)
+                && !finding.is_owner_unknown()
                 && self.is_recorded_for(finding, node)
             {
                 self.choose(finding);
@@ -157,10 +158,9 @@ impl<'s> Selector<'_, 's> {
     /// True where the records of the address name the node, or name none and lie in its block.
     fn is_recorded_for(&self, finding: &Finding, node: &str) -> bool {
         let Evidence::Address(evidence) = &finding.evidence else { return false };
-        let owner = format!("host:{node}");
         evidence.records.iter().all(|record| match record.attributes.get("node") {
             Some(recorded) => recorded == node,
-            None => record.block_owner.as_deref() == Some(&owner),
+            None => record.block_owner.as_ref().and_then(BlockOwner::host) == Some(node),
         })
     }
 

@@ -49,15 +49,15 @@ pub struct Sightings {
 impl Sightings {
     /// What the report of an earlier read of the same run saw.
     pub fn of_report(report: &Report) -> Self {
-        let at = report.cluster.taken_at.parse().unwrap_or_default();
-        let mut sightings = Self { at, cluster: report.cluster.guid.clone(), ..Self::default() };
+        let mut sightings =
+            Self { at: report.cluster.taken_at, cluster: report.cluster.guid.clone(), ..Self::default() };
         for finding in &report.findings {
             match (finding.code, &finding.subject, &finding.evidence) {
                 (Code::LeakedAddress, Subject::Address(address), Evidence::Address(evidence)) => {
                     let records = evidence.records.iter().map(|record| Sighting {
                         handle: record.handle.clone(),
                         attributes: Some(record.attributes.clone()),
-                        sequence: record.sequence_number.parse().ok(),
+                        sequence: Some(record.sequence_number),
                     });
                     sightings.addresses.entry(*address).or_default().extend(records);
                 }

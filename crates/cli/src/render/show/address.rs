@@ -4,14 +4,21 @@ use std::io::{self, Write};
 
 use calipam_check::views::{AddressState, AddressView, BlockOfAddress, HandleView, OwnerStatus};
 use calipam_check::{Finding, OwnerEvidence};
+use calipam_model::block::BlockOwner;
+use serde::Serialize;
 
 use super::View;
 use crate::render::document::Detail;
+use crate::render::findings::WithFindings;
 use crate::render::table::Page;
 use crate::render::text::{count, escape};
 
 impl View for AddressView {
     const KIND: &'static str = "Address";
+
+    fn schema(&self) -> impl Serialize {
+        WithFindings::of_address(self)
+    }
 
     fn text(&self, _: Detail, _: Page, out: &mut dyn Write) -> io::Result<()> {
         let mut lines = Lines::new(format!("{} {}", self.address, words_of_state(self.state)));
@@ -42,7 +49,11 @@ impl View for AddressView {
 }
 
 fn block_lines(block: &BlockOfAddress, lines: &mut Lines) {
-    let owner = block.owner.as_deref().map_or("nobody".into(), |owner| owner.replace("host:", ""));
+    let owner = match &block.owner {
+        None => "nobody".to_owned(),
+        Some(BlockOwner::Host(node)) => node.clone(),
+        Some(owner) => owner.to_string(),
+    };
     lines.add("Block", format!("{} of {owner}, ordinal {}", block.cidr, block.ordinal));
     for problem in &block.problems {
         lines.add("Problem", problem);
@@ -72,11 +83,15 @@ fn block_lines(block: &BlockOfAddress, lines: &mut Lines) {
     if let Some(time) = &record.released_at {
         lines.add("Released", time);
     }
-    lines.add("Sequence", &record.sequence_number);
+    lines.add("Sequence", record.sequence_number.to_string());
 }
 
 impl View for HandleView {
     const KIND: &'static str = "Handle";
+
+    fn schema(&self) -> impl Serialize {
+        WithFindings::of_handle(self)
+    }
 
     fn text(&self, _: Detail, _: Page, out: &mut dyn Write) -> io::Result<()> {
         let mut lines = Lines::new(self.id.clone());
@@ -134,8 +149,8 @@ fn words_of_status(status: OwnerStatus) -> &'static str {
 fn words_of_owner(owner: &OwnerEvidence) -> String {
     let name = if owner.pod.is_empty() { &owner.name } else { &owner.pod };
     let node = if owner.node.is_empty() { String::new() } else { format!(" on {}", owner.node) };
-    let fields =
-        if owner.fields.is_empty() { String::new() } else { format!(" ({})", owner.fields.join(", ")) };
+    let fields: Vec<String> = owner.fields.iter().map(ToString::to_string).collect();
+    let fields = if fields.is_empty() { String::new() } else { format!(" ({})", fields.join(", ")) };
     format!("{} {name}{node}{fields}", owner.kind)
 }
 

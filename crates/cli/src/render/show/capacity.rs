@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use calipam_check::views::{BlockList, BlockView, Count, OutsidePools, PoolList, PoolView};
 
-use super::{View, or_dash, table};
+use super::{View, or_dash, table, text_or_dash};
 use crate::render::document::Detail;
 use crate::render::table::{Align, Grid, Page};
 use crate::render::text::thousands;
@@ -64,7 +64,7 @@ fn pool_row(pool: &PoolView, wide: bool) -> Vec<String> {
     let reserved = Count(pool.reserved.0 + pool.windows_reserved.0);
     let mut row = vec![
         name,
-        pool.cidr.clone(),
+        pool.cidr.to_string(),
         number(pool.total),
         number(pool.in_use),
         percent(pool.in_use, pool.total),
@@ -153,9 +153,9 @@ fn block_row(block: &BlockView, wide: bool) -> Vec<String> {
     let known = |number: u32| if block.problems.is_empty() { thousands(number) } else { "-".to_owned() };
     let reserved = if wide { block.reserved } else { block.reserved + block.windows_reserved };
     let mut row = vec![
-        block.cidr.clone(),
+        block.cidr.to_string(),
         or_dash(block.pool.as_deref().unwrap_or_default()).to_owned(),
-        or_dash(block.owner.as_deref().unwrap_or_default()).to_owned(),
+        text_or_dash(block.owner.as_ref()),
         number(block.total),
         known(block.in_use),
         known(block.borrowed),
@@ -167,7 +167,7 @@ fn block_row(block: &BlockView, wide: bool) -> Vec<String> {
         row.extend([
             known(block.windows_reserved),
             or_dash(block.claimed_at.as_deref().unwrap_or_default()).to_owned(),
-            or_dash(&block.sequence_number).to_owned(),
+            text_or_dash(block.sequence_number),
         ]);
     }
     row

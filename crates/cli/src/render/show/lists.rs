@@ -6,7 +6,7 @@ use std::io::{self, Write};
 
 use calipam_check::views::{BorrowedList, ConfigurationView, NodeList, NodeView};
 
-use super::{View, or_dash, table};
+use super::{View, or_dash, table, text_or_dash};
 use crate::render::document::Detail;
 use crate::render::table::{Align, Grid, Page};
 use crate::render::text::{count, thousands};
@@ -96,12 +96,12 @@ impl View for BorrowedList {
         let mut grid = Grid::new(page, &columns);
         for address in &self.addresses {
             grid.row([
-                address.address.as_str(),
-                &address.node,
-                &address.block,
-                or_dash(address.block_owner.as_deref().unwrap_or_default()),
-                address.kind,
-                or_dash(&address.allocated_to),
+                address.address.to_string(),
+                address.node.clone(),
+                address.block.to_string(),
+                text_or_dash(address.block_owner.as_ref()),
+                address.kind.to_owned(),
+                or_dash(&address.allocated_to).to_owned(),
             ]);
         }
         let mut notes = vec![count(self.addresses.len(), "borrowed address", "borrowed addresses")];

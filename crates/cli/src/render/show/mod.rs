@@ -28,14 +28,24 @@ pub trait View: Serialize {
     /// # Errors
     /// What the writer says.
     fn text(&self, detail: Detail, page: Page, out: &mut dyn Write) -> io::Result<()>;
+
+    /// What programs read.
+    fn schema(&self) -> impl Serialize {
+        self
+    }
 }
 
 /// A view with the cluster that it is of.
-#[derive(Serialize)]
 struct Shown<'a, V> {
     cluster: ClusterIdentity,
-    #[serde(flatten)]
     view: &'a V,
+}
+
+#[derive(Serialize)]
+struct OfCluster<'a, T> {
+    cluster: &'a ClusterIdentity,
+    #[serde(flatten)]
+    view: T,
 }
 
 impl<V: View> Document for Shown<'_, V> {
@@ -48,7 +58,7 @@ impl<V: View> Document for Shown<'_, V> {
     }
 
     fn schema(&self) -> impl Serialize {
-        self
+        OfCluster { cluster: &self.cluster, view: self.view.schema() }
     }
 }
 
@@ -72,4 +82,9 @@ fn table(grid: Grid, notes: &[String], out: &mut dyn Write) -> io::Result<()> {
 /// A text, or a dash for none.
 fn or_dash(text: &str) -> &str {
     if text.is_empty() { "-" } else { text }
+}
+
+/// A value, or a dash for none.
+fn text_or_dash(value: Option<impl std::fmt::Display>) -> String {
+    value.map_or_else(|| "-".to_owned(), |value| or_dash(&value.to_string()).to_owned())
 }

@@ -19,6 +19,7 @@ fn comparable(report: &calipam_check::Report) -> Value {
     }
     value["settled"].take();
     value["coverage"].take();
+    value["findings"] = serde_json::to_value(&report.findings).unwrap();
     value
 }
 

@@ -1,0 +1,398 @@
+//! How findings are known. Everything is a value here; the text that reports hold is made when it is written.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::net::IpAddr;
+
+use calipam_model::IpNet;
+use calipam_model::affinity::{AffinityKey, AffinityState, AffinityType};
+use calipam_model::block::{BlockOwner, BlockProblem};
+use calipam_model::node::TunnelKind;
+use calipam_model::snapshot::FieldDefect;
+use jiff::Timestamp;
+use serde::{Serialize, Serializer};
+
+use crate::owner::is_unnamed;
+
+/// Why an allocated address counts as leaked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum LeakReason {
+    /// The recorded owner does not exist.
+    NoOwner,
+    /// The recorded node does not exist.
+    NodeGone,
+    /// The recorded pod runs on another node.
+    PodMoved,
+    /// The recorded pod has other addresses.
+    PodHasOtherAddress,
+    /// The recorded node has another tunnel address of this kind, or none.
+    TunnelMoved,
+    /// The recorded pod has finished.
+    PodFinished,
+    /// The recorded service does not exist.
+    ServiceGone,
+    /// The recorded virtual machine does not exist.
+    VmGone,
+    /// The record names neither pod nor tunnel nor service.
+    UnknownOwner,
+}
+
+impl fmt::Display for LeakReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.serialize(f)
+    }
+}
+
+/// How a finding is known. Each shape serves the codes of one family.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(untagged)]
+pub enum Evidence {
+    /// About an address.
+    Address(Box<AddressEvidence>),
+    /// About a block.
+    Block(Box<BlockEvidence>),
+    /// About an affinity.
+    Affinity(Box<AffinityEvidence>),
+    /// About a handle.
+    Handle(Box<HandleEvidence>),
+    /// About a pool.
+    Pool(Box<PoolEvidence>),
+    /// About a node's blocks.
+    Node(Box<NodeEvidence>),
+    /// About an endpoint, pod or service.
+    Endpoint(Box<OwnerEvidence>),
+    /// About configuration: setting, and the values found, by where they were found.
+    Configuration(BTreeMap<String, BTreeMap<String, String>>),
+    /// About an object that does not decode.
+    Undecodable(Box<UndecodableEvidence>),
+}
+
+/// Writes a value as the text that it displays.
+fn text<T: fmt::Display, S: Serializer>(value: &T, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(value)
+}
+
+/// Writes a number as decimal digits in a text: numbers of IPv6 addresses exceed what JSON numbers keep.
+fn digits<S: Serializer>(number: &Option<u128>, serializer: S) -> Result<S::Ok, S::Error> {
+    match number {
+        Some(number) => serializer.collect_str(number),
+        None => serializer.serialize_none(),
+    }
+}
+
+/// Evidence about an address.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct AddressEvidence {
+    /// Why it counts as leaked.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub reasons: Vec<LeakReason>,
+    /// The pool that it lies in, by name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pool: Option<String>,
+    /// Who uses it.
+    pub owners: Vec<OwnerEvidence>,
+    /// What blocks record about it.
+    pub records: Vec<RecordEvidence>,
+}
+
+impl AddressEvidence {
+    /// True where the address counts as leaked and no record tells whose it was.
+    pub fn is_owner_unknown(&self) -> bool {
+        is_unnamed(&self.reasons)
+    }
+
+    /// The nodes that records name.
+    pub fn recorded_nodes(&self) -> impl Iterator<Item = &str> {
+        self.records.iter().filter_map(|record| record.attributes.get("node")).map(String::as_str)
+    }
+}
+
+/// What uses an address, in the order of their names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum OwnerKind {
+    Endpoint,
+    Pod,
+    Service,
+    Tunnel,
+}
+
+impl fmt::Display for OwnerKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.serialize(f)
+    }
+}
+
+/// What an owner says about its addresses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum OwnerField {
+    /// An address of an endpoint, pod or service.
+    Address(IpAddr),
+    /// The field of the node that holds the address of this tunnel.
+    Tunnel(TunnelKind),
+}
+
+impl fmt::Display for OwnerField {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Address(address) => write!(f, "{address}"),
+            Self::Tunnel(kind) => f.write_str(kind.field()),
+        }
+    }
+}
+
+impl Serialize for OwnerField {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+/// Who uses an address, and how that is known.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct OwnerEvidence {
+    pub kind: OwnerKind,
+    /// `namespace/name`, or the node of a tunnel.
+    pub name: String,
+    /// Empty for a service.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub node: String,
+    /// `namespace/pod`.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub pod: String,
+    /// The ID of the pod's sandbox.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub container_id: String,
+    /// When a pod finished, where it has and that is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub finished_at: Option<Timestamp>,
+    /// Its addresses, or the field that names the address.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub fields: Vec<OwnerField>,
+}
+
+impl OwnerEvidence {
+    /// An owner of which no more than its name is known.
+    pub fn new(kind: OwnerKind, name: String) -> Self {
+        Self {
+            kind,
+            name,
+            node: String::new(),
+            pod: String::new(),
+            container_id: String::new(),
+            finished_at: None,
+            fields: Vec::new(),
+        }
+    }
+
+    /// The addresses that it names. Empty for a tunnel, which names a field.
+    pub fn addresses(&self) -> impl Iterator<Item = IpAddr> {
+        self.fields.iter().filter_map(|field| match field {
+            OwnerField::Address(address) => Some(*address),
+            OwnerField::Tunnel(_) => None,
+        })
+    }
+}
+
+/// What a block records about an address.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RecordEvidence {
+    pub block: IpNet,
+    /// The owner of the block.
+    pub block_owner: Option<BlockOwner>,
+    /// The position of the address in the block.
+    pub ordinal: u32,
+    /// The handle as it is recorded, what follows a carriage return included.
+    pub handle: Option<String>,
+    /// Attributes of the active owner.
+    pub attributes: BTreeMap<String, String>,
+    /// Attributes of the other side of a live migration.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub alternate_attributes: BTreeMap<String, String>,
+    /// Since when the address cools down: the text that the block holds, which may be no time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub released_at: Option<String>,
+    /// The per-ordinal sequence number.
+    #[serde(serialize_with = "text")]
+    pub sequence_number: u64,
+}
+
+/// Evidence about a block.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct BlockEvidence {
+    pub owner: Option<BlockOwner>,
+    /// Number of addresses that are not free; `None` where the block is corrupt.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub allocated: Option<u32>,
+    /// What is broken.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub problems: Vec<BlockProblem>,
+    /// What competes with it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub others: Vec<Rival>,
+    /// Pools that contain it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub pools: Vec<PoolBlockSize>,
+}
+
+/// What competes with a block.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(untagged)]
+pub enum Rival {
+    /// A block that overlaps it.
+    Block(IpNet),
+    /// An affinity for it.
+    Affinity(#[serde(serialize_with = "text")] AffinityKey),
+}
+
+/// A pool with its block size, written as `name /26`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PoolBlockSize {
+    pub name: String,
+    /// The prefix length.
+    pub block_size: u8,
+}
+
+impl Serialize for PoolBlockSize {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(&format_args!("{} /{}", self.name, self.block_size))
+    }
+}
+
+/// Evidence about an affinity.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct AffinityEvidence {
+    #[serde(rename = "type", serialize_with = "text")]
+    pub kind: AffinityType,
+    #[serde(serialize_with = "text")]
+    pub state: AffinityState,
+    /// Whether there is such a block.
+    pub block_exists: bool,
+    /// The owner that the block states.
+    pub block_owner: Option<BlockOwner>,
+    /// The revision of the affinity.
+    pub revision: String,
+}
+
+/// Evidence about a handle.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct HandleEvidence {
+    /// The revision of the object; `None` where there is none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub revision: Option<String>,
+    /// By block: what the handle says and what the block says.
+    pub blocks: Vec<HandleBlockEvidence>,
+    /// Addresses that are recorded under the handle.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub addresses: Vec<IpAddr>,
+    /// The handle as it is recorded, where that differs from the subject.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub recorded_as: Vec<String>,
+}
+
+/// What a handle and a block say about each other.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct HandleBlockEvidence {
+    pub block: IpNet,
+    /// Addresses that the handle claims to hold there. Calico's own faults make it negative.
+    pub in_handle: i64,
+    /// Addresses that the block records under the handle.
+    pub in_block: i64,
+}
+
+/// Evidence about a pool.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PoolEvidence {
+    pub name: String,
+    /// Pools that overlap it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub others: Vec<PoolName>,
+    /// Addresses that are allocated, cooling or reserved by Windows.
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "digits")]
+    pub in_use: Option<u128>,
+    /// Addresses that could be in use: the size without IP reservations.
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "digits")]
+    pub usable: Option<u128>,
+}
+
+/// A pool, displayed and written as `name CIDR`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PoolName {
+    pub name: String,
+    pub cidr: IpNet,
+}
+
+impl fmt::Display for PoolName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.name, self.cidr)
+    }
+}
+
+impl Serialize for PoolName {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+/// Evidence about a node's blocks, pool by pool.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct NodeEvidence {
+    pub pools: Vec<NodePoolEvidence>,
+}
+
+/// What a node holds of a pool.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct NodePoolEvidence {
+    /// The pool's name.
+    pub pool: String,
+    /// Blocks of the node in it.
+    pub blocks: u32,
+    /// The block limit.
+    pub limit: u32,
+    /// Free addresses in the pool that the node cannot get.
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "digits")]
+    pub free: Option<u128>,
+    /// Why the node gets no further address.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<NoFurtherAddress>,
+}
+
+/// Why a node gets no further address although its pools have free ones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub enum NoFurtherAddress {
+    #[serde(rename = "the block limit is reached")]
+    BlockLimit,
+    #[serde(rename = "automatic allocation of blocks is off")]
+    AutoAllocationOff,
+    #[serde(rename = "no block is left to claim, and strict affinity forbids borrowing")]
+    StrictAffinity,
+    #[serde(rename = "no block is left to claim or to borrow from")]
+    NoBlockLeft,
+}
+
+impl fmt::Display for NoFurtherAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.serialize(f)
+    }
+}
+
+/// Evidence about an object that cannot be decoded.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct UndecodableEvidence {
+    /// What is wrong with key or value.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// Fields that cannot be decoded.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub fields: Vec<FieldDefect>,
+}
