@@ -5,3 +5,6 @@ pub mod cluster;
 pub mod json;
 pub mod kube;
 pub mod servers;
+mod soak;
+
+pub use soak::rounds;

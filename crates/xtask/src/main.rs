@@ -4,6 +4,7 @@
 
 mod bench;
 mod demo;
+mod dependencies;
 mod env;
 mod failure;
 mod generate;
@@ -13,6 +14,7 @@ mod help;
 mod locate;
 mod protoc;
 mod servers;
+mod soak;
 mod step;
 mod task;
 mod test;
@@ -25,7 +27,7 @@ use failure::Failure;
 use task::Task;
 
 /// Every task, in the order that `cargo xtask help` shows.
-const TASKS: &[Task] = &[demo::TASK, test::TASK, bench::TASK, env::TASK, generate::TASK];
+const TASKS: &[Task] = &[demo::TASK, test::TASK, soak::TASK, bench::TASK, env::TASK, generate::TASK];
 
 /// The exit code of a task that failed.
 const FAILED: u8 = 1;

@@ -5,7 +5,7 @@ use std::process::Command;
 
 use crate::failure::Failure;
 use crate::task::Task;
-use crate::{protoc, servers, step, tools, workspace};
+use crate::{dependencies, protoc, servers, step, tools, workspace};
 
 /// Environment variables for cargo and the tests, each with a path.
 type Variables = [(&'static str, PathBuf)];
@@ -13,14 +13,14 @@ type Variables = [(&'static str, PathBuf)];
 pub const TASK: Task = Task {
     name: "test",
     arguments: "[-- <arguments of cargo test>]",
-    summary: "Bring missing servers, check format and lints, run all tests",
+    summary: "Bring servers; check format, lints and dependencies; run all tests",
     details: "\
 Brings etcd, an older etcd and kube-apiserver: from PATH or KUBEBUILDER_ASSETS,
 else built once from the Go modules in tests/servers into target/servers; the
 older etcd is the distribution's package, unpacked below target/servers and not
-installed. Then runs `cargo fmt --check`, `cargo clippy` (warnings are errors)
-and `cargo test` on the whole workspace. Each test starts and ends its own
-servers on 127.0.0.1.
+installed. Then runs `cargo fmt --check` and `cargo clippy` (warnings are
+errors), checks the dependencies against deny.toml, and runs `cargo test` on the
+whole workspace. Each test starts and ends its own servers on 127.0.0.1.
 
 With arguments only the tests run that they select:
 
@@ -64,13 +64,14 @@ fn run_all(variables: &Variables) -> Result<(), Failure> {
     let clippy = ["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"];
     let lints = tools::need_component("clippy", "clippy")
         .and_then(|()| step::run("Checking lints", &mut cargo(variables, &clippy)));
+    let dependencies = dependencies::check();
     let all = ["test", "--workspace", "--no-fail-fast"];
     let tests = step::run("Running all tests", &mut cargo(variables, &all));
-    summary([format, lints, tests])
+    summary([format, lints, dependencies, tests])
 }
 
 /// The failures of all steps as one.
-fn summary(results: [Result<(), Failure>; 3]) -> Result<(), Failure> {
+fn summary(results: [Result<(), Failure>; 4]) -> Result<(), Failure> {
     let steps = results.len();
     let failures: Vec<Failure> = results.into_iter().filter_map(Result::err).collect();
     for failure in &failures {
@@ -94,8 +95,8 @@ mod tests {
 
     #[test]
     fn one_failed_step_fails_the_task() {
-        assert_eq!(summary([Ok(()), Ok(()), Ok(())]), Ok(()));
-        let failed = summary([Err(Failure::new("a")), Ok(()), Err(Failure::new("b"))]);
-        assert_eq!(failed, Err(Failure::new("2 of 3 steps failed")));
+        assert_eq!(summary([Ok(()), Ok(()), Ok(()), Ok(())]), Ok(()));
+        let failed = summary([Err(Failure::new("a")), Ok(()), Err(Failure::new("b")), Ok(())]);
+        assert_eq!(failed, Err(Failure::new("2 of 4 steps failed")));
     }
 }

@@ -148,7 +148,7 @@ fn resources(dice: &mut Dice, snapshot: &mut Snapshot) {
 #[test]
 fn every_finding_is_well_formed_and_stands_while_nothing_changes() {
     let mut codes = HashSet::new();
-    for seed in 0..1_000 {
+    for seed in 0..calipam_testkit::rounds(1_000) {
         let snapshot = cluster(&mut Dice(seed));
         let mut report = check(&snapshot, &Options { pool_threshold: 30.0, ..Options::default() });
         let mut seen = HashSet::new();

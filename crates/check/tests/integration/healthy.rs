@@ -2,6 +2,7 @@
 
 use calipam_check::{Options, check};
 use calipam_testkit::cluster::{Cluster, ClusterSpec};
+use calipam_testkit::rounds;
 use jiff::SignedDuration;
 
 use crate::expected::{assert_truth, findings};
@@ -10,7 +11,7 @@ const RESOURCES: &str = "/calico/resources/v3/projectcalico.org";
 
 #[test]
 fn a_healthy_cluster_has_no_finding() {
-    for seed in 0..5 {
+    for seed in 0..rounds(5) {
         assert_truth("healthy", &Cluster::small(ClusterSpec::new(seed)));
         assert_truth("healthy, wide", &Cluster::small(ClusterSpec::new(seed).wide()));
         assert_truth("healthy, IPv4 only", &Cluster::small(ClusterSpec::new(seed).v4_only()));

@@ -8,6 +8,7 @@ use calipam_model::snapshot::DefectKind;
 use calipam_testkit::cluster::rng::Rng;
 use calipam_testkit::cluster::{Cluster, ClusterSpec};
 use calipam_testkit::json::pointers;
+use calipam_testkit::rounds;
 use serde_json::{Value, json};
 
 /// A small healthy cluster with every kind of object.
@@ -187,7 +188,7 @@ fn keys_of_any_bytes_are_borne() {
     let cluster = healthy();
     let mut rng = Rng::new(79);
     for prefix in ["/calico/ipam/v2/", "/calico/resources/v3/projectcalico.org/ippools/", ""] {
-        for _ in 0..40 {
+        for _ in 0..rounds(40) {
             let mut key = prefix.as_bytes().to_vec();
             key.extend((0..=rng.below(12)).map(|_| rng.next() as u8));
             judge(&cluster, &key, br#"{"spec":{"cidr":"192.0.2.0/24"}}"#);

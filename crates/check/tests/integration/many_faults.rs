@@ -1,12 +1,13 @@
 //! All faults in one cluster.
 
 use calipam_testkit::cluster::{Cluster, ClusterSpec, Fault};
+use calipam_testkit::rounds;
 
 use crate::expected::{assert_truth, findings};
 
 #[test]
 fn all_faults_together_give_exactly_the_ground_truth() {
-    for seed in 0..4 {
+    for seed in 0..rounds(4) {
         let cluster = Cluster::all_faults(ClusterSpec::new(seed), 1);
         assert!(cluster.truth().len() > Fault::ALL.len());
         assert_truth("all faults", &cluster);

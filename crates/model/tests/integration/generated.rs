@@ -6,10 +6,11 @@ use calipam_model::block::BlockContent;
 use calipam_model::handle::Handle;
 use calipam_model::key::Key;
 use calipam_testkit::cluster::{Cluster, ClusterSpec, wire};
+use calipam_testkit::rounds;
 use serde_json::Value;
 
 fn clusters() -> Vec<Cluster> {
-    (0..3).map(|seed| Cluster::all_faults(ClusterSpec::new(seed), 1)).collect()
+    (0..rounds(3)).map(|seed| Cluster::all_faults(ClusterSpec::new(seed), 1)).collect()
 }
 
 /// A block as the current release writes it: without the nulls of earlier ones, with the fields that they left out.

@@ -74,7 +74,7 @@ fn request(cluster: &Cluster, rng: &mut Rng) -> Request {
 
 #[test]
 fn whatever_is_there_a_rebuild_keeps_its_promises() {
-    for round in 0..150 {
+    for round in 0..calipam_testkit::rounds(150) {
         let mut rng = Rng::of(99, round);
         let mut cluster = Cluster::plain(ClusterSpec::new(round), 2, 3);
         for _ in 0..rng.below(3) {

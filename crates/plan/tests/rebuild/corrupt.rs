@@ -206,7 +206,7 @@ fn strangers() -> Vec<Value> {
 fn whatever_breaks_a_block_no_address_in_use_is_freed() {
     let mut rng = Rng::new(31);
     let (_, whole) = cluster();
-    for round in 0..250 {
+    for round in 0..calipam_testkit::rounds(250) {
         let mut value = whole.clone();
         for _ in 0..=rng.below(4) {
             let field = *rng.pick(&["allocations", "unallocated", "attributes"]);

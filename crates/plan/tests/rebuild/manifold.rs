@@ -8,7 +8,7 @@ use crate::judge::rebuild;
 
 #[test]
 fn all_faults_together() {
-    for seed in 0..3 {
+    for seed in 0..calipam_testkit::rounds(3) {
         let cluster = Cluster::all_faults(ClusterSpec::new(seed), 1);
         let rebuilt = rebuild("all faults", cluster.snapshot(), &Request::default());
         let totals = rebuilt.plan.totals();
@@ -29,7 +29,7 @@ fn all_faults_several_times_over() {
 fn any_set_of_faults() {
     let together: Vec<Fault> = Fault::ALL.iter().copied().filter(|fault| !fault.stands_alone()).collect();
     let mut rng = Rng::new(2024);
-    for round in 0..60 {
+    for round in 0..calipam_testkit::rounds(60) {
         let mut chosen: Vec<Fault> = (0..2 + rng.below(6)).map(|_| *rng.pick(&together)).collect();
         // What looks at the whole cluster comes last.
         chosen.sort();

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use calipam_testkit::cluster::{Cluster, ClusterSpec, Fault, KubeCluster};
 use calipam_testkit::kube::Flavour;
+use calipam_testkit::rounds;
 
 use super::findings::{
     FLAVOURS, broken, complaints, distinct_lines, in_etcd, in_folder, in_list, unexplained,
@@ -31,7 +32,7 @@ async fn assert_same(name: &str, cluster: &Cluster) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn healthy_clusters_are_healthy_in_every_form() {
-    for seed in 0..3 {
+    for seed in 0..rounds(3) {
         for spec in [ClusterSpec::new(seed), ClusterSpec::new(seed).v4_only(), ClusterSpec::new(seed).wide()]
         {
             let cluster = Cluster::small(spec);

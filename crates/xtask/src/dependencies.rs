@@ -1,0 +1,230 @@
+//! Whether the dependencies are what `deny.toml` allows: licences, sources, banned crates, versions that stand twice.
+//!
+//! The file is cargo-deny's. Its own program is not used: it takes longer to build than all of calipam, and a prebuilt one
+//! would be a download that nothing here can verify. What is checked are the packages that this platform builds.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::process::Command;
+
+use serde::Deserialize;
+
+use crate::failure::Failure;
+use crate::{step, workspace};
+
+const RULES: &str = "deny.toml";
+const CRATES_IO: &str = "registry+https://github.com/rust-lang/crates.io-index";
+
+#[derive(Deserialize)]
+struct Rules {
+    licenses: Licences,
+    bans: Bans,
+}
+
+#[derive(Deserialize)]
+struct Licences {
+    /// SPDX identifiers, with their exception where they have one.
+    allow: Vec<String>,
+}
+
+#[derive(Deserialize)]
+struct Bans {
+    deny: Vec<Named>,
+    skip: Vec<Named>,
+}
+
+/// A crate, as `name` or `name@version`, where the version may be the beginning of one.
+#[derive(Deserialize)]
+struct Named {
+    #[serde(rename = "crate")]
+    name: String,
+}
+
+#[derive(Deserialize)]
+struct Metadata {
+    packages: Vec<Package>,
+}
+
+/// A package that cargo builds here.
+#[derive(Deserialize)]
+struct Package {
+    name: String,
+    version: String,
+    license: Option<String>,
+    /// Absent for the crates of this workspace.
+    source: Option<String>,
+}
+
+/// Checks every package against the rules.
+pub fn check() -> Result<(), Failure> {
+    step::announce(&format!("Checking the dependencies against {RULES}"));
+    let text = std::fs::read_to_string(RULES).map_err(|error| Failure::io("read", RULES.as_ref(), &error))?;
+    let rules: Rules = toml::from_str(&text).map_err(|error| Failure::new(format!("{RULES}: {error}")))?;
+    let packages = packages()?;
+    let problems = problems(&rules, &packages);
+    eprintln!("    {} packages, {} problems", packages.len(), problems.len());
+    if problems.is_empty() {
+        return Ok(());
+    }
+    problems.iter().for_each(|problem| eprintln!("    {problem}"));
+    Err(Failure::new(format!("{RULES}: {} problems with dependencies", problems.len()))
+        .hint(format!("remove the dependency, or change {RULES} and say why there")))
+}
+
+/// What `cargo metadata` tells of the platform that this program was built for.
+fn packages() -> Result<Vec<Package>, Failure> {
+    let mut cargo = workspace::cargo();
+    cargo.args(["metadata", "--format-version", "1", "--locked", "--filter-platform", &host()?]);
+    let output = output(&mut cargo)?;
+    let metadata: Metadata = serde_json::from_slice(&output)
+        .map_err(|error| Failure::new(format!("`cargo metadata` cannot be read: {error}")))?;
+    Ok(metadata.packages)
+}
+
+/// The target triple of the toolchain.
+fn host() -> Result<String, Failure> {
+    let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
+    let text = output(Command::new(rustc).arg("-vV"))?;
+    let text = String::from_utf8_lossy(&text);
+    let host = text.lines().find_map(|line| line.strip_prefix("host: "));
+    Ok(host.ok_or_else(|| Failure::new("`rustc -vV` names no host"))?.to_owned())
+}
+
+fn output(command: &mut Command) -> Result<Vec<u8>, Failure> {
+    let line = step::command_line(command);
+    let output = command.output().map_err(|error| Failure::new(format!("cannot run `{line}`: {error}")))?;
+    if output.status.success() {
+        return Ok(output.stdout);
+    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    Err(Failure::new(format!("`{line}` failed ({}): {}", output.status, said.trim())))
+}
+
+/// Everything that the rules do not allow, a line each.
+fn problems(rules: &Rules, packages: &[Package]) -> Vec<String> {
+    let mut problems = Vec::new();
+    for package in packages.iter().filter(|package| package.source.is_some()) {
+        let Package { name, version, license, source } = package;
+        if source.as_deref() != Some(CRATES_IO) {
+            problems.push(format!("{name} {version} comes from {}", source.as_deref().unwrap_or_default()));
+        }
+        if rules.bans.deny.iter().any(|banned| banned.is(package)) {
+            problems.push(format!("{name} {version} is banned"));
+        }
+        match license {
+            None => problems.push(format!("{name} {version} states no licence")),
+            Some(licence) if !is_allowed(licence, &rules.licenses.allow) => {
+                problems.push(format!("{name} {version} has the licence {licence:?}"));
+            }
+            Some(_) => {}
+        }
+    }
+    problems.extend(versions(rules, packages));
+    problems
+}
+
+/// True where the allowed licences satisfy an SPDX expression. Older crates write `/` for `OR`.
+fn is_allowed(expression: &str, allowed: &[String]) -> bool {
+    let Ok(expression) = spdx::Expression::parse_mode(expression, spdx::ParseMode::LAX) else { return false };
+    expression.evaluate(|requirement| allowed.contains(&requirement.to_string()))
+}
+
+/// Crates of several versions, and exceptions that are not needed.
+fn versions(rules: &Rules, packages: &[Package]) -> Vec<String> {
+    let mut versions: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    let is_skipped = |package: &Package| rules.bans.skip.iter().any(|skip| skip.is(package));
+    for package in packages.iter().filter(|package| !is_skipped(package)) {
+        versions.entry(&package.name).or_default().insert(&package.version);
+    }
+
+    let several = versions.into_iter().filter(|(_, versions)| versions.len() > 1);
+    let several = several.map(|(name, versions)| {
+        format!("{name} stands in several versions: {}", versions.into_iter().collect::<Vec<_>>().join(", "))
+    });
+    let stale = rules.bans.skip.iter().filter(|skip| !packages.iter().any(|package| skip.is(package)));
+    several.chain(stale.map(|skip| format!("{} is skipped, but not there", skip.name))).collect()
+}
+
+impl Named {
+    fn is(&self, package: &Package) -> bool {
+        let Some((name, version)) = self.name.split_once('@') else { return self.name == package.name };
+        let rest = package.version.strip_prefix(version);
+        name == package.name && rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rules() -> Rules {
+        toml::from_str(
+            r#"
+            [licenses]
+            allow = ["Apache-2.0 WITH LLVM-exception", "MIT"]
+            [bans]
+            deny = [{ crate = "openssl" }]
+            skip = [{ crate = "syn@2", reason = "old" }]
+            "#,
+        )
+        .expect("these rules are TOML")
+    }
+
+    fn package(name: &str, version: &str, license: Option<&str>, source: &str) -> Package {
+        let license = license.map(str::to_owned);
+        Package { name: name.into(), version: version.into(), license, source: Some(source.into()) }
+    }
+
+    fn good(name: &str, version: &str) -> Package {
+        package(name, version, Some("MIT"), CRATES_IO)
+    }
+
+    #[test]
+    fn what_is_allowed_gives_no_problem() {
+        let own = Package { source: None, ..good("calipam", "0.1.0") };
+        let packages = [good("serde", "1.0.1"), good("syn", "2.0.1"), good("syn", "3.0.1"), own];
+        assert_eq!(problems(&rules(), &packages), [""; 0]);
+    }
+
+    #[test]
+    fn each_broken_rule_is_named() {
+        let packages = [
+            good("openssl", "0.10.1"),
+            package("forked", "1.0.0", Some("MIT"), "git+https://example.com/forked"),
+            package("closed", "1.0.0", Some("GPL-3.0-only"), CRATES_IO),
+            package("silent", "1.0.0", None, CRATES_IO),
+            good("twice", "1.0.0"),
+            good("twice", "2.0.0"),
+        ];
+        assert_eq!(
+            problems(&rules(), &packages),
+            [
+                "openssl 0.10.1 is banned",
+                "forked 1.0.0 comes from git+https://example.com/forked",
+                "closed 1.0.0 has the licence \"GPL-3.0-only\"",
+                "silent 1.0.0 states no licence",
+                "twice stands in several versions: 1.0.0, 2.0.0",
+                "syn@2 is skipped, but not there",
+            ]
+        );
+    }
+
+    #[test]
+    fn licences_are_read_as_expressions() {
+        let allowed = rules().licenses.allow;
+        for expression in
+            ["MIT OR GPL-3.0-only", "Apache-2.0/MIT", "(MIT OR Zlib) AND Apache-2.0 WITH LLVM-exception"]
+        {
+            assert!(is_allowed(expression, &allowed), "{expression}");
+        }
+        for expression in ["Apache-2.0", "MIT AND Zlib", "no licence at all"] {
+            assert!(!is_allowed(expression, &allowed), "{expression}");
+        }
+    }
+
+    #[test]
+    fn a_version_is_named_by_its_beginning() {
+        let skip = Named { name: "syn@2".into() };
+        assert!(skip.is(&good("syn", "2.0.1")) && skip.is(&good("syn", "2")));
+        assert!(!skip.is(&good("syn", "21.0.0")) && !skip.is(&good("syn2", "2.0.0")));
+    }
+}

@@ -1,0 +1,40 @@
+//! `cargo xtask soak`.
+
+use crate::failure::Failure;
+use crate::task::Task;
+use crate::{protoc, servers, step, tools, workspace};
+
+/// Cases of a property, in place of proptest's 256.
+const CASES: &str = "2560";
+
+pub const TASK: Task = Task {
+    name: "soak",
+    arguments: "[-- <arguments of cargo test>]",
+    summary: "Run the tests with ten times as many random cases",
+    details: "\
+`cargo xtask test` runs a sample of the long matrices: a few seeds of generated
+clusters, a few hundred random changes. This runs ten times as many of them, and
+of the cases of each property. It sets CALIPAM_SOAK, which the tests read
+(calipam_testkit::rounds), and PROPTEST_CASES. Takes hours on two cores; with
+arguments only the tests run that they select:
+
+    cargo xtask soak -- --package calipam-check
+
+Needs what `cargo xtask test` needs.
+",
+    run,
+};
+
+fn run(arguments: &[String]) -> Result<(), Failure> {
+    tools::need_c_compiler()?;
+    let servers = servers::bring();
+    servers.tell_missing();
+    let mut tests = workspace::cargo();
+    tests.arg("test").envs(protoc::variables()?).envs(servers.variables());
+    tests.env("CALIPAM_SOAK", "1").env("PROPTEST_CASES", CASES);
+    match arguments {
+        [] => tests.args(["--workspace", "--no-fail-fast"]),
+        selected => tests.args(selected),
+    };
+    step::run("Running the tests with ten times as many cases", &mut tests)
+}
