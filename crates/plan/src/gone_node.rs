@@ -14,11 +14,9 @@ use crate::plan::{Action, Change, Verb};
 pub(crate) fn disown(action: &mut Action, block: IpNet, node: &str) {
     let owner = BlockOwner::Host(node.to_owned());
     let edit = BlockEdit::Owner { from: Some(owner), to: None };
-    // Behind the release of its addresses, so that both are one write.
-    let place = usize::from(action.step.edits.first().is_some_and(|edit| edit.key() == Key::Block(block)));
-    action.step.edits.insert(place, Edit::Block(block, edit));
-    action.step.evidence.push((Key::Node(node.to_owned()), Expect::Absent));
-    action.step.evidence.dedup();
+    let whole = action.step.whole();
+    whole.edits.push(Edit::Block(block, edit));
+    whole.expect((Key::Node(node.to_owned()), Expect::Absent));
     action.changes.push(Change {
         action: Verb::SetBlockOwner,
         subject: Subject::Block(block),
@@ -31,11 +29,9 @@ pub(crate) fn disown(action: &mut Action, block: IpNet, node: &str) {
 pub(crate) fn give_up(action: &mut Action, affinity: &Versioned<Affinity>) {
     let key = &affinity.value.key;
     let edit = AffinityEdit::Delete(affinity.revision.clone());
-    action.step.edits.push(Edit::Affinity(key.clone(), edit));
-    let ground = (Key::Node(key.node.clone()), Expect::Absent);
-    if !action.step.evidence.contains(&ground) {
-        action.step.evidence.push(ground);
-    }
+    let whole = action.step.whole();
+    whole.edits.push(Edit::Affinity(key.clone(), edit));
+    whole.expect((Key::Node(key.node.clone()), Expect::Absent));
     action.changes.push(Change {
         action: Verb::DeleteAffinity,
         subject: Subject::affinity(key),

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use calipam_model::IpNet;
 use calipam_model::block::Allocation;
-use calipam_model::edit::{Edit, HandleEdit, Held};
+use calipam_model::edit::{Edit, HandleEdit, Held, Unit};
 use calipam_model::handle::Handle;
 pub(crate) use calipam_model::handle::clean_id as clean;
 use calipam_model::snapshot::Versioned;
@@ -31,7 +31,6 @@ impl Allocated {
             ordinal: allocation.ordinal,
             record: allocation.attribute.to_attribute(),
             sequence: allocation.sequence,
-            evidence: Vec::new(),
         };
         Self { block, address: allocation.address, held }
     }
@@ -40,6 +39,11 @@ impl Allocated {
     pub fn handle(&self) -> Option<String> {
         let handle = self.held.record.handle.as_deref().filter(|id| !id.is_empty())?;
         Some(clean(handle).to_owned())
+    }
+
+    /// What is released together: all addresses of its handle in the block.
+    pub fn unit(&self) -> Unit {
+        self.handle().map_or(Unit::Address(self.address), Unit::Handle)
     }
 }
 

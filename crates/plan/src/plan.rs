@@ -148,7 +148,7 @@ impl Plan {
     /// How much it changes.
     pub fn totals(&self) -> Totals {
         let keys: BTreeSet<Key> =
-            self.actions.iter().flat_map(|action| &action.step.edits).map(Edit::key).collect();
+            self.actions.iter().flat_map(|action| action.step.edits()).map(Edit::key).collect();
         let count = |wanted: fn(&Key) -> bool| keys.iter().filter(|key| wanted(key)).count();
         let addresses: BTreeSet<IpAddr> = self
             .changes()

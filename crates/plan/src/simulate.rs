@@ -36,7 +36,7 @@ impl std::error::Error for SimulationError {}
 pub fn simulate(snapshot: Snapshot, plan: &Plan, now: Timestamp) -> Result<Snapshot, SimulationError> {
     let mut world = World::new(snapshot, plan);
     for action in &plan.actions {
-        let changes = apply(&action.step.edits, now, |key| world.current(key));
+        let changes = apply(action.step.edits(), now, |key| world.current(key));
         let changes =
             changes.map_err(|reason| SimulationError { step: action.step.reason.clone(), reason })?;
         changes.into_iter().for_each(|(key, object)| world.put(key, object));
@@ -55,7 +55,7 @@ struct World {
 
 impl World {
     fn new(snapshot: Snapshot, plan: &Plan) -> Self {
-        let edits = plan.actions.iter().flat_map(|action| &action.step.edits);
+        let edits = plan.actions.iter().flat_map(|action| action.step.edits());
         let wanted: HashSet<Key> = edits.map(Edit::key).collect();
         let mut places = HashMap::new();
         let mut add = |key: Key, place: usize| {

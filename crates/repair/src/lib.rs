@@ -5,7 +5,6 @@
 
 mod engine;
 mod error;
-mod execute;
 mod interrupt;
 pub mod journal;
 mod left_lock;
@@ -16,8 +15,7 @@ mod undo;
 
 pub use self::engine::{Conflict, Event, EventFn, Execution};
 pub use self::error::RepairError;
-pub use self::execute::execute;
 pub use self::interrupt::Interrupt;
 pub use self::left_lock::{LeftLock, left_lock, left_locks};
-pub use self::session::Options;
+pub use self::session::{Options, execute};
 pub use self::undo::{NotUndone, UndoObject, UndoPlan, UndoStep, undo};

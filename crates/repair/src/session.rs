@@ -1,11 +1,14 @@
-//! One run that writes: the cluster is the right one, the journal is there, the lock is restored.
+//! The executor: carries out steps, and never plans. The cluster is the right one, the journal is there, the lock
+//! is restored.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use calipam_datastore::Datastore;
 use calipam_datastore::write::{Consent, Writer};
 use calipam_model::config::ClusterInformation;
+use calipam_model::edit::{Edit, Step};
 use calipam_model::key::Key;
 use jiff::Timestamp;
 use tokio::sync::Semaphore;
@@ -15,6 +18,7 @@ use crate::error::RepairError;
 use crate::interrupt::Interrupt;
 use crate::journal::{FORMAT, Header, Journal, settle_left};
 use crate::lock;
+use crate::step::groups;
 
 /// How a run goes about it.
 #[derive(Clone)]
@@ -62,28 +66,57 @@ pub(crate) struct Purpose {
     pub objects: usize,
 }
 
-/// Carries out groups. Nothing is written before the cluster is known to be the right one and the journal
-/// is on disk.
-pub(crate) async fn carry_out(
+/// Carries out steps that were planned for `cluster`, many at the same time. Each step reads its objects
+/// again, checks its guards, and is written by compare-and-swap; a step whose guards fail is abandoned
+/// and reported, the others go on. Steps that change the same object keep their order.
+///
+/// # Errors
+/// Where the cluster is another one, consent does not cover the steps, or the journal cannot be created:
+/// nothing is written then. What happens later is in the [`Execution`].
+pub async fn execute(
+    datastore: &Datastore,
+    cluster: &str,
+    steps: Vec<Step>,
+    consent: Consent,
+    options: &Options,
+) -> Result<Execution, RepairError> {
+    let changed: BTreeSet<Key> = steps.iter().flat_map(Step::edits).map(Edit::key).collect();
+    let purpose = Purpose { what: "plan", cluster: cluster.to_owned(), objects: changed.len() };
+    let writer = writer(datastore, consent, &purpose).await?;
+    let groups = groups(steps, writer.limits());
+    carry_out(datastore, writer, cluster, options, groups).await
+}
+
+/// A writer for what was agreed to, on the cluster that it is meant for.
+pub(crate) async fn writer(
     datastore: &Datastore,
     consent: Consent,
     purpose: &Purpose,
-    options: &Options,
-    groups: impl FnOnce(&Writer) -> Vec<Group>,
-) -> Result<Execution, RepairError> {
-    agreed(&consent, purpose)?;
+) -> Result<Writer, RepairError> {
+    is_agreed(&consent, purpose)?;
     let writer = datastore.writer(consent)?;
-    same_cluster(&writer, purpose).await?;
+    is_same_cluster(&writer, purpose).await?;
+    Ok(writer)
+}
+
+/// Carries out groups. Nothing is written before the journal is on disk.
+pub(crate) async fn carry_out(
+    datastore: &Datastore,
+    writer: Writer,
+    cluster: &str,
+    options: &Options,
+    groups: Vec<Group>,
+) -> Result<Execution, RepairError> {
     // What a killed run left open is certain only until this one writes to the same objects.
     if let Some(folder) = options.journal.parent() {
-        settle_left(datastore, folder, &purpose.cluster).await?;
+        settle_left(datastore, folder, cluster).await?;
     }
     let header = Header {
         format: FORMAT,
         program: env!("CARGO_PKG_VERSION").into(),
         started_at: Timestamp::now().to_string(),
         command: options.command.clone(),
-        cluster: purpose.cluster.clone(),
+        cluster: cluster.to_owned(),
         datastore: writer.kind().to_string(),
         location: datastore.location(),
     };
@@ -96,15 +129,16 @@ pub(crate) async fn carry_out(
         interrupt: options.interrupt.clone(),
         requests: Arc::new(Semaphore::new(REQUESTS)),
     };
-    let groups = groups(&writer);
+
     // On a task of its own, so that the lock is restored even where it panics.
     let ended = tokio::spawn(async move { run(&context, groups).await }).await;
     let restored = match held {
         Some(held) => lock::restore(&writer, &journal, held).await,
         None => Ok(()),
     };
+
     let mut execution = ended.unwrap_or_else(|lost| std::panic::resume_unwind(lost.into_panic()));
-    // A run that broke off may leave intents open, and is no run that ended by itself.
+    // A run that broke off may leave intents open, and did not end by itself.
     let finished = match Arc::into_inner(journal) {
         Some(journal) if execution.broken_off.is_none() => journal.finish().await.map(drop),
         _ => Ok(()),
@@ -116,7 +150,7 @@ pub(crate) async fn carry_out(
 }
 
 /// Consent covers this cluster and at least as many objects.
-fn agreed(consent: &Consent, purpose: &Purpose) -> Result<(), RepairError> {
+fn is_agreed(consent: &Consent, purpose: &Purpose) -> Result<(), RepairError> {
     let question = consent.question();
     if question.cluster != purpose.cluster {
         return Err(RepairError::OtherCluster {
@@ -133,7 +167,7 @@ fn agreed(consent: &Consent, purpose: &Purpose) -> Result<(), RepairError> {
 }
 
 /// The datastore holds the cluster that the plan or journal was made for.
-async fn same_cluster(writer: &Writer, purpose: &Purpose) -> Result<(), RepairError> {
+async fn is_same_cluster(writer: &Writer, purpose: &Purpose) -> Result<(), RepairError> {
     let stored = writer.read(&[Key::ClusterInformation("default".into())]).await?.pop().flatten();
     let information = stored.and_then(|stored| ClusterInformation::parse(&stored.raw).ok());
     let found = information.map(|i| i.guid).unwrap_or_default();

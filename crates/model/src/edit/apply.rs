@@ -26,8 +26,8 @@ pub struct Current<'a> {
 ///
 /// # Errors
 /// The guard that does not hold, for people.
-pub fn apply<'a>(
-    edits: &[Edit],
+pub fn apply<'a, 'e>(
+    edits: impl IntoIterator<Item = &'e Edit>,
     now: Timestamp,
     current: impl Fn(&Key) -> Option<Current<'a>>,
 ) -> Result<Vec<(Key, Option<Object>)>, String> {
@@ -45,7 +45,7 @@ pub fn apply<'a>(
 }
 
 /// The edits of each object, objects and edits in the order in which they come.
-fn by_object(edits: &[Edit]) -> Vec<(Key, Vec<&Edit>)> {
+fn by_object<'e>(edits: impl IntoIterator<Item = &'e Edit>) -> Vec<(Key, Vec<&'e Edit>)> {
     let mut objects: Vec<(Key, Vec<&Edit>)> = Vec::new();
     let mut indices: HashMap<Key, usize> = HashMap::new();
     for edit in edits {

@@ -57,7 +57,10 @@ fn edited(
         return Err(format!("{key} is being deleted"));
     }
 
-    block.update(|update| edits.iter().try_for_each(|edit| edit_block(key, edit, update, revision, now)))?;
+    block.update(|update| {
+        release(key, edits, update, now)?;
+        edits.iter().try_for_each(|edit| edit_block(key, edit, update, revision, now))
+    })?;
     Ok((!is_drained(&block, edits)).then(|| Object::Block(BlockContent::Sound(block))))
 }
 
@@ -65,6 +68,35 @@ fn edited(
 fn is_drained(block: &Block, edits: &[&BlockEdit]) -> bool {
     let gives_up = |edit: &&BlockEdit| matches!(edit, BlockEdit::Release { .. } | BlockEdit::Owner { .. });
     block.owner().is_none() && block.is_empty() && edits.iter().any(gives_up)
+}
+
+/// Frees the addresses of all edits at once, so that they share one record while they cool, and reach the free
+/// list in ascending order, as when Calico frees them in one call (facts 3.6, 3.10).
+fn release(
+    key: &Key,
+    edits: &[&BlockEdit],
+    block: &mut BlockUpdate<'_>,
+    now: Timestamp,
+) -> Result<(), String> {
+    let mut ordinals = Vec::new();
+    let mut longest = 0;
+    for edit in edits {
+        let BlockEdit::Release { held, cooldown } = edit else { continue };
+        held.iter().try_for_each(|held| is_held(key, block.block(), held))?;
+        ordinals.extend(held.iter().map(|held| held.ordinal));
+        longest = longest.max(*cooldown);
+    }
+
+    if ordinals.is_empty() {
+        return Ok(());
+    }
+    if longest > 0 {
+        block.cool(&ordinals, now);
+        block.collect_cooled(now, SignedDuration::from_secs(longest));
+    } else {
+        block.release(&ordinals);
+    }
+    Ok(())
 }
 
 fn edit_block(
@@ -75,16 +107,8 @@ fn edit_block(
     now: Timestamp,
 ) -> Result<(), String> {
     match edit {
-        BlockEdit::Release { held, cooldown } => {
-            held.iter().try_for_each(|held| is_held(key, block.block(), held))?;
-            let ordinals: Vec<u32> = held.iter().map(|held| held.ordinal).collect();
-            if *cooldown > 0 {
-                block.cool(&ordinals, now);
-                block.collect_cooled(now, SignedDuration::from_secs(*cooldown));
-            } else {
-                block.release(&ordinals);
-            }
-        }
+        // Done before, all at once.
+        BlockEdit::Release { .. } => {}
         BlockEdit::Assign { records } => {
             for (ordinal, record) in records {
                 let assigned = block.assign(*ordinal, record);

@@ -7,12 +7,16 @@ mod apply;
 mod block;
 mod handle;
 
+use std::collections::HashMap;
+use std::net::IpAddr;
+
 use ipnet::IpNet;
 
 pub use self::apply::{Current, apply};
 use crate::affinity::{Affinity, AffinityKey, AffinityState};
 use crate::attributes::Attribute;
 use crate::block::{Block, BlockOwner};
+use crate::cidr::address_at;
 use crate::handle::Handle;
 use crate::key::Key;
 use crate::snapshot::Revision;
@@ -26,17 +30,134 @@ pub enum Expect {
     At(Revision),
 }
 
-/// Edits that belong together: all of them are made or, where a guard fails before the first, none.
+/// What one decision of a plan changes. Its parts are written together where the datastore can.
 #[derive(Clone, Debug)]
 pub struct Step {
     /// Which finding justifies it, for people: `leaked-address 10.244.1.7`.
     pub reason: String,
-    /// The edits, in the order in which a datastore without transactions makes them: the block before the
-    /// handle when freeing, the handle before the block when claiming (facts 3.14).
+    /// At most one of them is [`Unit::WholeStep`], and that is the last.
+    pub parts: Vec<Part>,
+}
+
+/// Edits that are made completely or not at all. Where a guard of a part does not hold, the other parts of its
+/// step are made.
+#[derive(Clone, Debug)]
+pub struct Part {
+    /// What it is about.
+    pub unit: Unit,
+    /// In the order in which a datastore without transactions makes them: the block before the handle when
+    /// freeing, the handle before the block when claiming (facts 3.14).
     pub edits: Vec<Edit>,
-    /// What else has to be true of the whole step when it is written: that the node which gives up its block
-    /// is absent. What only some addresses rest on is in [`Held::evidence`].
+    /// What else has to be true for them: that the endpoint which a record names is absent, that a node is the
+    /// version that was read.
     pub evidence: Vec<(Key, Expect)>,
+}
+
+/// What a [`Part`] is about.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Unit {
+    /// The addresses of a handle in one block, by its ID up to the first carriage return. If other steps have a
+    /// part of the same handle, all of them are made or none.
+    Handle(String),
+    /// An address without handle.
+    Address(IpAddr),
+    /// What the step does as a whole, such as taking the owner from a block. It is made only if all other parts are.
+    WholeStep,
+}
+
+impl Step {
+    pub fn new(reason: impl Into<String>) -> Self {
+        Self { reason: reason.into(), parts: Vec::new() }
+    }
+
+    /// The edits of all parts.
+    pub fn edits(&self) -> impl Iterator<Item = &Edit> {
+        self.parts.iter().flat_map(|part| &part.edits)
+    }
+
+    /// The evidence of all parts, pieces in common several times.
+    pub fn evidence(&self) -> impl Iterator<Item = &(Key, Expect)> {
+        self.parts.iter().flat_map(|part| &part.evidence)
+    }
+
+    /// The edits of each object, as indices of part and edit, in the order in which a datastore without transactions
+    /// writes the objects: handles that count up, then the block, once for all parts, and then all else.
+    pub fn by_object(&self) -> Vec<(Key, Vec<(usize, usize)>)> {
+        let is_block = |edit: &Edit| matches!(edit, Edit::Block(..));
+        let mut edits: Vec<(u8, usize, usize)> = Vec::new();
+        for (index, part) in self.parts.iter().enumerate() {
+            let block = part.edits.iter().position(is_block);
+            for (number, edit) in part.edits.iter().enumerate() {
+                let phase = match block {
+                    Some(block) if number < block => 0,
+                    _ if is_block(edit) => 1,
+                    _ => 2,
+                };
+                edits.push((phase, index, number));
+            }
+        }
+        // The sort is stable: within a phase parts and edits keep their order.
+        edits.sort_by_key(|(phase, ..)| *phase);
+
+        let mut objects: Vec<(Key, Vec<(usize, usize)>)> = Vec::new();
+        let mut indices: HashMap<Key, usize> = HashMap::new();
+        for (_, part, number) in edits {
+            let key = self.parts[part].edits[number].key();
+            let index = *indices.entry(key.clone()).or_insert(objects.len());
+            if index == objects.len() {
+                objects.push((key, Vec::new()));
+            }
+            objects[index].1.push((part, number));
+        }
+        objects
+    }
+
+    /// The part that is made only if all others are; it is added where there is none.
+    pub fn whole(&mut self) -> &mut Part {
+        if self.parts.last().is_none_or(|part| part.unit != Unit::WholeStep) {
+            self.parts.push(Part { unit: Unit::WholeStep, edits: Vec::new(), evidence: Vec::new() });
+        }
+        let last = self.parts.len() - 1;
+        &mut self.parts[last]
+    }
+}
+
+impl Part {
+    /// The addresses whose records change.
+    pub fn addresses(&self) -> Vec<IpAddr> {
+        let mut addresses = Vec::new();
+        for edit in &self.edits {
+            let Edit::Block(cidr, edit) = edit else { continue };
+            match edit {
+                BlockEdit::Release { held, .. } => {
+                    addresses.extend(held.iter().map(|held| address_at(*cidr, held.ordinal)));
+                }
+                BlockEdit::Assign { records } => {
+                    addresses.extend(records.iter().map(|(ordinal, _)| address_at(*cidr, *ordinal)));
+                }
+                BlockEdit::Record { held, .. } => addresses.push(address_at(*cidr, held.ordinal)),
+                _ => {}
+            }
+        }
+        addresses
+    }
+
+    /// True where it frees addresses, and does nothing else to their block.
+    pub fn releases(&self) -> bool {
+        let mut of_block = self.edits.iter().filter_map(|edit| match edit {
+            Edit::Block(_, edit) => Some(matches!(edit, BlockEdit::Release { .. })),
+            _ => None,
+        });
+        let first = of_block.next();
+        first == Some(true) && of_block.all(|frees| frees)
+    }
+
+    /// Adds a piece of evidence, unless it is there already.
+    pub fn expect(&mut self, evidence: (Key, Expect)) {
+        if !self.evidence.contains(&evidence) {
+            self.evidence.push(evidence);
+        }
+    }
 }
 
 /// A change of one object.
@@ -53,23 +174,18 @@ pub enum Edit {
 /// An allocated address as it was when the plan was made: the guard of its release or rewriting.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Held {
-    /// Its place in the block.
     pub ordinal: u32,
     /// The whole owner record.
     pub record: Attribute,
     /// The per-ordinal sequence number.
     pub sequence: u64,
-    /// What else has to be true for it to be released: that the endpoint which its record names is absent, that
-    /// the node is the version that was read.
-    pub evidence: Vec<(Key, Expect)>,
 }
 
 /// A change of a block.
 #[derive(Clone, Debug)]
 pub enum BlockEdit {
-    /// Frees addresses. Each must be held as it was. Where one is not, or its evidence fails, the executor
-    /// leaves out what its handle holds and frees the others. With a cooldown above 0 seconds they cool first. A
-    /// block without owner that is empty then is deleted, as Calico does (facts 3.12).
+    /// Frees addresses. Each must be held as it was. With a cooldown above 0 seconds they cool first. A block
+    /// without owner that is empty then is deleted, as Calico does (facts 3.12).
     Release {
         /// The addresses.
         held: Vec<Held>,

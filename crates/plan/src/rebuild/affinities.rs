@@ -191,13 +191,14 @@ fn with_touch(desk: &mut Desk<'_, '_>, key: &AffinityKey, edit: Edit, what: Chan
     let mut made = action(reason, vec![touch, edit], Vec::new(), what);
     // Stale affinities of others go in the same step, and first: two nodes must not hold one block.
     let is_stale = |other: &mut Action| {
-        let edits = &other.step.edits;
-        edits.len() == 1
-            && matches!(&edits[0], Edit::Affinity(k, AffinityEdit::Delete(_)) if k.cidr == key.cidr && k != key)
+        let edits: Vec<&Edit> = other.step.edits().collect();
+        matches!(edits[..], [Edit::Affinity(k, AffinityEdit::Delete(_))] if k.cidr == key.cidr && k != key)
     };
     for stale in desk.early.extract_if(.., is_stale) {
-        made.step.edits.splice(0..0, stale.step.edits);
-        made.step.evidence.extend(stale.step.evidence);
+        for part in stale.step.parts {
+            made.step.whole().edits.splice(0..0, part.edits);
+            made.step.whole().evidence.extend(part.evidence);
+        }
         made.changes.extend(stale.changes);
     }
     desk.early.push(made);

@@ -1,14 +1,14 @@
 //! From drafts to steps.
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use calipam_check::{Code, Subject};
 use calipam_model::IpNet;
 use calipam_model::attributes::Attribute;
 use calipam_model::block::BlockContent;
-use calipam_model::edit::{BlockEdit, Current, Edit, Expect, Held, Step, apply};
-use calipam_model::key::Key;
+use calipam_model::cidr::ordinal_of;
+use calipam_model::edit::{BlockEdit, Current, Edit, Part, Step, Unit, apply};
 use calipam_model::object::Object;
 use jiff::Timestamp;
 
@@ -19,8 +19,6 @@ use super::salvage::{Mended, Salvage};
 use crate::gone_node::{disown, give_up};
 use crate::plan::{Action, Verb};
 
-/// Objects that one step is about: what changes, and what must not have. A datastore takes 128 at once.
-const STEP_SIZE: usize = 96;
 /// Pieces of evidence for a block that is written as a whole. That is the safe side: an address that is recorded
 /// although its user has just gone is found leaked later, and one that is left out is given out again.
 const MOST_EVIDENCE: usize = 64;
@@ -34,15 +32,13 @@ pub(super) fn actions(desk: Desk<'_, '_>, mut countings: Countings) -> Vec<Actio
     for (cidr, draft) in drafts {
         untouched.remove(&cidr);
         let counting = countings.remove(&cidr).unwrap_or_default();
-        let mut of_block = block(salvage, cidr, draft, counting, cooldown, now);
-        actions.append(&mut of_block);
+        actions.push(block(salvage, cidr, draft, counting, cooldown, now));
     }
     for cidr in untouched {
-        let mut mended = block(salvage, cidr, Draft::default(), Counting::default(), cooldown, now);
-        actions.append(&mut mended);
+        actions.push(block(salvage, cidr, Draft::default(), Counting::default(), cooldown, now));
     }
     actions.extend(late);
-    actions.retain(|action| !action.step.edits.is_empty());
+    actions.retain(|action| action.step.edits().next().is_some());
     actions
 }
 
@@ -53,39 +49,41 @@ fn block(
     counting: Counting,
     cooldown: i64,
     now: Timestamp,
-) -> Vec<Action> {
+) -> Action {
     if let Some(mended) = salvage.blocks.get(&cidr) {
-        return vec![replace(cidr, mended, draft, counting, cooldown, now)];
+        return replace(cidr, mended, draft, counting, cooldown, now);
     }
     if let Some(created) = &draft.created {
         let write = Edit::Block(cidr, BlockEdit::Create(created.clone()));
-        return vec![whole(cidr, write, draft, counting)];
+        return whole(cidr, write, draft, counting);
     }
     edit(cidr, draft, counting, cooldown)
 }
 
 /// A block that is written as a whole.
 fn whole(cidr: IpNet, write: Edit, mut draft: Draft<'_>, counting: Counting) -> Action {
-    let mut evidence: Vec<(Key, Expect)> = Vec::new();
+    let mut action = Action { step: Step::new(format!("block {cidr}")), changes: Vec::new() };
+    let part = action.step.whole();
     for ground in draft.addresses.values().flat_map(|address| &address.evidence) {
-        if evidence.len() < MOST_EVIDENCE && !evidence.contains(ground) {
-            evidence.push(ground.clone());
+        if part.evidence.len() < MOST_EVIDENCE {
+            part.expect(ground.clone());
         }
     }
-    let mut changes = std::mem::take(&mut draft.changes);
-    changes.extend(std::mem::take(&mut draft.addresses).into_values().map(|address| address.change));
-    changes.extend(counting.changes);
-    let mut edits: Vec<Edit> = counting.up.into_values().collect();
-    edits.push(write);
-    edits.extend(counting.down.into_values());
-    let mut action = Action { step: Step { reason: format!("block {cidr}"), edits, evidence }, changes };
+    part.edits.extend(counting.up.into_values());
+    part.edits.push(write);
+    part.edits.extend(counting.down.into_values());
+
+    action.changes = std::mem::take(&mut draft.changes);
+    let addresses = std::mem::take(&mut draft.addresses);
+    action.changes.extend(addresses.into_values().map(|address| address.change));
+    action.changes.extend(counting.changes);
     with_affinities(&mut action, draft);
     action
 }
 
 fn with_affinities(action: &mut Action, draft: Draft<'_>) {
     for (edit, change) in draft.affinities {
-        action.step.edits.push(edit);
+        action.step.whole().edits.push(edit);
         action.changes.push(change);
     }
     draft.given_up.into_iter().for_each(|affinity| give_up(action, affinity));
@@ -102,18 +100,16 @@ fn replace(
     now: Timestamp,
 ) -> Action {
     let deleted = draft.deleted;
-    let mut made = Action {
-        step: Step { reason: String::new(), edits: Vec::new(), evidence: Vec::new() },
-        changes: Vec::new(),
-    };
-    made.step.edits.extend(address_edits(cidr, draft.addresses.values(), cooldown));
+    let mut made = Action { step: Step::new(""), changes: Vec::new() };
+    let addresses: Vec<&AddressDraft> = draft.addresses.values().collect();
+    made.step.whole().edits = address_edits(cidr, &addresses, cooldown);
     if let Some(node) = draft.disowned.take() {
         disown(&mut made, cidr, &node);
     }
-    made.step.edits.extend(lost_edit(cidr, mended, &draft));
+    made.step.whole().edits.extend(lost_edit(cidr, mended, &draft));
     let object = Object::from(mended.block.clone());
     let current = || Current { revision: &mended.revision, object: Some(Cow::Borrowed(&object)) };
-    let next = apply(&made.step.edits, now, |_| Some(current())).ok();
+    let next = apply(made.step.edits(), now, |_| Some(current())).ok();
     let next = next.and_then(|changes| changes.into_iter().next()).map(|(_, next)| next);
     let revision = mended.revision.clone();
     let write = match next {
@@ -127,11 +123,7 @@ fn replace(
     draft.changes.insert(0, rebuilt);
     draft.changes.append(&mut made.changes);
     let mut action = whole(cidr, Edit::Block(cidr, write), draft, counting);
-    for ground in made.step.evidence {
-        if !action.step.evidence.contains(&ground) {
-            action.step.evidence.push(ground);
-        }
-    }
+    made.step.evidence().for_each(|ground| action.step.whole().expect(ground.clone()));
     action
 }
 
@@ -143,32 +135,19 @@ fn lost_edit(cidr: IpNet, mended: &Mended, draft: &Draft<'_>) -> Option<Edit> {
 }
 
 /// The edits of some addresses of a block.
-fn address_edits<'d>(
-    cidr: IpNet,
-    addresses: impl Iterator<Item = &'d AddressDraft> + Clone,
-    cooldown: i64,
-) -> Vec<Edit> {
-    let ordinal = |address: &AddressDraft| calipam_model::cidr::ordinal_of(cidr, address.address);
-    let held: Vec<Held> = addresses
-        .clone()
-        .filter_map(|address| match &address.what {
-            What::Release(held) => Some(Held { evidence: address.evidence.clone(), ..held.clone() }),
-            _ => None,
-        })
-        .collect();
-    let records: Vec<(u32, Attribute)> = addresses
-        .clone()
-        .filter_map(|address| match &address.what {
-            What::Assign(record) => Some((ordinal(address)?, record.clone())),
-            _ => None,
-        })
-        .collect();
-    let rewritten = addresses.filter_map(|address| match &address.what {
-        What::Record(held, record) => {
-            Some(BlockEdit::Record { held: Box::new(held.clone()), record: Box::new(record.clone()) })
+fn address_edits(cidr: IpNet, addresses: &[&AddressDraft], cooldown: i64) -> Vec<Edit> {
+    let (mut held, mut records, mut rewritten) = (Vec::new(), Vec::new(), Vec::new());
+    for address in addresses {
+        match &address.what {
+            What::Release(found) => held.push(found.clone()),
+            What::Assign(record) => {
+                records.extend(ordinal_of(cidr, address.address).map(|ordinal| (ordinal, record.clone())));
+            }
+            What::Record(found, record) => rewritten
+                .push(BlockEdit::Record { held: Box::new(found.clone()), record: Box::new(record.clone()) }),
         }
-        _ => None,
-    });
+    }
+
     let mut edits = Vec::new();
     if !held.is_empty() {
         edits.push(BlockEdit::Release { held, cooldown });
@@ -180,78 +159,76 @@ fn address_edits<'d>(
     edits.into_iter().map(|edit| Edit::Block(cidr, edit)).collect()
 }
 
-/// A sound block, which is edited address by address, in as many steps as it takes.
-fn edit(cidr: IpNet, mut draft: Draft<'_>, counting: Counting, cooldown: i64) -> Vec<Action> {
-    let mut actions = Vec::new();
-    let mut counting = counting;
-    let mut repaired = std::mem::take(&mut counting.changes);
-    for part in parts(std::mem::take(&mut draft.addresses)) {
-        let ids: BTreeSet<String> =
-            part.iter().flat_map(|address| address.what.handles()).flatten().collect();
-        let take = |edits: &mut BTreeMap<String, Edit>| -> Vec<Edit> {
-            ids.iter().filter_map(|id| edits.remove(id)).collect()
-        };
-        let mut edits = take(&mut counting.up);
-        edits.extend(address_edits(cidr, part.iter(), cooldown));
-        edits.append(&mut take(&mut counting.down));
-        // What an address that goes rests on goes with it: where that does not hold, the others still go.
-        let mut evidence: Vec<(Key, Expect)> = Vec::new();
-        let staying = part.iter().filter(|address| !matches!(address.what, What::Release(_)));
-        for ground in staying.flat_map(|address| &address.evidence) {
-            if !evidence.contains(ground) {
-                evidence.push(ground.clone());
-            }
-        }
-        let mut changes: Vec<_> = part.into_iter().map(|address| address.change).collect();
-        changes.append(&mut repaired);
-        let reason = match changes.as_slice() {
-            [only] => format!("{} {}", only.action, only.subject),
-            _ => format!("block {cidr}"),
-        };
-        actions.push(Action { step: Step { reason, edits, evidence }, changes });
+/// A sound block, which is edited address by address. What an address rests on is evidence for its part alone: where
+/// it does not hold, the others are written all the same.
+fn edit(cidr: IpNet, mut draft: Draft<'_>, mut counting: Counting, cooldown: i64) -> Action {
+    let mut action = Action { step: Step::new(""), changes: Vec::new() };
+    for addresses in together(std::mem::take(&mut draft.addresses)) {
+        action.step.parts.push(part(cidr, &addresses, &mut counting, cooldown));
+        action.changes.extend(addresses.into_iter().map(|address| address.change));
     }
-    if actions.is_empty() {
-        let step = Step { reason: format!("block {cidr}"), edits: Vec::new(), evidence: Vec::new() };
-        actions.push(Action { step, changes: Vec::new() });
+    action.changes.append(&mut counting.changes);
+    action.step.reason = match action.changes.as_slice() {
+        [only] => format!("{} {}", only.action, only.subject),
+        _ => format!("block {cidr}"),
+    };
+
+    if let Some(node) = draft.disowned.take() {
+        disown(&mut action, cidr, &node);
     }
-    if let Some(action) = actions.last_mut() {
-        if let Some(node) = draft.disowned.take() {
-            parting(action, cidr, &node);
-        }
-        action.changes.append(&mut draft.changes);
-        with_affinities(action, draft);
-    }
-    actions
+    action.changes.append(&mut draft.changes);
+    with_affinities(&mut action, draft);
+    action
 }
 
-/// The block loses its owner in the same write as its addresses, before handles are counted down.
-fn parting(action: &mut Action, cidr: IpNet, node: &str) {
-    let last = action.step.edits.iter().rposition(|edit| edit.key() == Key::Block(cidr));
-    let behind = action.step.edits.split_off(last.map_or(0, |place| place + 1));
-    let before = std::mem::take(&mut action.step.edits);
-    disown(action, cidr, node);
-    let owner = std::mem::take(&mut action.step.edits);
-    action.step.edits = [before, owner, behind].concat();
+/// The part of addresses that change together, with what their handles count.
+fn part(cidr: IpNet, addresses: &[AddressDraft], counting: &mut Counting, cooldown: i64) -> Part {
+    let handles = addresses.iter().map(|address| address.what.handles());
+    let first = handles.clone().find_map(|[loses, gains]| gains.or(loses));
+    let unit = match (first, addresses) {
+        (None, [address, ..]) => Unit::Address(address.address),
+        (id, _) => Unit::Handle(id.unwrap_or_default()),
+    };
+    let mut part = Part { unit, edits: Vec::new(), evidence: Vec::new() };
+
+    let ids: BTreeSet<String> = handles.flatten().flatten().collect();
+    part.edits.extend(ids.iter().filter_map(|id| counting.up.remove(id)));
+    part.edits.append(&mut address_edits(cidr, &addresses.iter().collect::<Vec<_>>(), cooldown));
+    part.edits.extend(ids.iter().filter_map(|id| counting.down.remove(id)));
+
+    let evidence = addresses.iter().flat_map(|address| &address.evidence);
+    evidence.for_each(|ground| part.expect(ground.clone()));
+    part
 }
 
-/// Divides the addresses of a block so that no step is about too many objects. Those of one handle stay
-/// together.
-fn parts(addresses: BTreeMap<u32, AddressDraft>) -> Vec<Vec<AddressDraft>> {
-    let mut of_handle: BTreeMap<Option<String>, Vec<AddressDraft>> = BTreeMap::new();
-    for address in addresses.into_values() {
+/// The addresses of a block that change together: those of one handle, and those of handles between which an address
+/// moves. An address without handle changes alone.
+fn together(addresses: BTreeMap<u32, AddressDraft>) -> Vec<Vec<AddressDraft>> {
+    let mut addresses: Vec<AddressDraft> = addresses.into_values().collect();
+    addresses.sort_by_cached_key(|address| {
         let [loses, gains] = address.what.handles();
-        of_handle.entry(gains.or(loses)).or_default().push(address);
-    }
-    let mut parts: Vec<(usize, Vec<AddressDraft>)> = Vec::new();
-    for group in of_handle.into_values() {
-        let size: usize = group.iter().map(|address| 2 + address.evidence.len()).sum();
-        match parts.last_mut() {
-            Some((used, part)) if *used + size <= STEP_SIZE => {
-                *used += size;
-                part.extend(group);
-            }
-            _ => parts.push((size, group)),
+        gains.or(loses)
+    });
+
+    let mut groups: Vec<Vec<AddressDraft>> = Vec::new();
+    let mut group_of: HashMap<String, usize> = HashMap::new();
+    for address in addresses {
+        let ids: Vec<String> = address.what.handles().into_iter().flatten().collect();
+        let mut known =
+            ids.iter().filter_map(|id| group_of.get(id).copied()).collect::<BTreeSet<_>>().into_iter();
+        let group = known.next().unwrap_or_else(|| {
+            groups.push(Vec::new());
+            groups.len() - 1
+        });
+        // It moves from a handle of one group to a handle of another: they are one.
+        for other in known {
+            let joined = std::mem::take(&mut groups[other]);
+            groups[group].extend(joined);
+            group_of.values_mut().filter(|of| **of == other).for_each(|of| *of = group);
         }
+        group_of.extend(ids.into_iter().map(|id| (id, group)));
+        groups[group].push(address);
     }
-    parts.into_iter().map(|(_, part)| part).collect()
+    groups.retain(|group| !group.is_empty());
+    groups
 }

@@ -7,7 +7,7 @@ use calipam_check::index::{Index, IndexedBlock};
 use calipam_check::{Code, Finding, Subject};
 use calipam_model::IpNet;
 use calipam_model::cidr::block_around;
-use calipam_model::edit::{Edit, Expect, Step};
+use calipam_model::edit::{Edit, Expect, Part, Step, Unit};
 use calipam_model::key::Key;
 use calipam_model::snapshot::{DefectKind, StoredBlock};
 
@@ -90,7 +90,8 @@ pub(super) fn action(
     evidence: Vec<(Key, Expect)>,
     change: Change,
 ) -> Action {
-    Action { step: Step { reason, edits, evidence }, changes: vec![change] }
+    let parts = vec![Part { unit: Unit::WholeStep, edits, evidence }];
+    Action { step: Step { reason, parts }, changes: vec![change] }
 }
 
 /// A change that repairs some findings about its subject.

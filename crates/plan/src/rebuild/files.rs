@@ -35,7 +35,7 @@ pub fn block_files(
     plan: &Plan,
     now: Timestamp,
 ) -> Result<Vec<BlockFile>, SimulationError> {
-    let edits = plan.actions.iter().flat_map(|action| &action.step.edits);
+    let edits = plan.actions.iter().flat_map(|action| action.step.edits());
     let touched: BTreeSet<IpNet> = edits
         .filter_map(|edit| match edit {
             Edit::Block(cidr, _) => Some(*cidr),
@@ -46,8 +46,8 @@ pub fn block_files(
     let small =
         Snapshot { datastore: before.datastore, blocks: stored.cloned().collect(), ..Snapshot::default() };
     let mut only_blocks = plan.clone();
-    for action in &mut only_blocks.actions {
-        action.step.edits.retain(|edit| matches!(edit.key(), Key::Block(_)));
+    for part in only_blocks.actions.iter_mut().flat_map(|action| &mut action.step.parts) {
+        part.edits.retain(|edit| matches!(edit.key(), Key::Block(_)));
     }
     let earlier: Vec<(IpNet, Value)> = small.blocks.iter().map(json).collect();
     let later: Vec<(IpNet, Value)> = simulate(small, &only_blocks, now)?.blocks.iter().map(json).collect();

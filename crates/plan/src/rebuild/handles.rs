@@ -68,7 +68,7 @@ pub(super) fn draft(desk: &mut Desk<'_, '_>, approved: &BTreeSet<String>) -> Cou
     for id in ids {
         let plan = HandlePlan {
             id,
-            now: holdings.counts(id),
+            recorded: holdings.counts(id),
             moved: moved.get(id).unwrap_or(&none),
             exact: holdings.objects(id).iter().copied().find(|object| object.value.id() == *id.as_str()),
             strays: holdings.objects(id).iter().copied().filter(|o| o.value.id() != *id.as_str()).collect(),
@@ -85,77 +85,84 @@ pub(super) fn draft(desk: &mut Desk<'_, '_>, approved: &BTreeSet<String>) -> Cou
 struct HandlePlan<'p, 's> {
     id: &'p str,
     /// What the blocks record now.
-    now: BTreeMap<IpNet, i64>,
+    recorded: BTreeMap<IpNet, i64>,
     /// What the plan changes about that.
     moved: &'p BTreeMap<IpNet, i64>,
     /// The object with this ID.
     exact: Option<&'s Versioned<Handle>>,
-    /// Objects whose ID goes on behind a carriage return.
+    /// Objects whose ID goes on after a carriage return.
     strays: Vec<&'s Versioned<Handle>>,
     /// The object with this ID, where it is marked deleted.
     marked: Option<&'s Revision>,
     found: &'p [(Code, Subject)],
-    /// The strays go.
+    /// The strays are deleted.
     approved: bool,
 }
 
 impl HandlePlan<'_, '_> {
     fn draft(&self, desk: &mut Desk<'_, '_>, countings: &mut Countings) {
-        let mut repairs: Vec<(Code, Subject)> = self.found.to_vec();
-        if !self.approved {
-            repairs.retain(|(code, _)| *code != Code::HandleCarriageReturn);
-            // Where only an object with a carriage return stands for it, that stays as it is.
-            if self.exact.is_none() && !self.strays.is_empty() {
-                repairs.clear();
-            }
-        }
-        let judged = !repairs.is_empty();
-        let mut edits = self.settle(desk, judged);
-        let is_gone = self.after().is_empty();
-        if self.approved {
-            let delete = |stray: &&Versioned<Handle>| {
-                let edit = HandleEdit::Delete(stray.revision.clone());
-                Edit::Handle(stray.value.id().to_string(), edit)
-            };
-            edits.extend(self.strays.iter().map(delete));
-        }
-        let mut change = Change {
-            action: if is_gone { Verb::DeleteHandle } else { Verb::SetHandleCounts },
-            subject: Subject::Handle(self.id.to_owned()),
-            detail: self.words(is_gone),
-            repairs,
+        let repairs = self.repairs();
+        // Where nothing was found about a handle, its object keeps whatever difference it has.
+        let is_corrected = !repairs.is_empty();
+        let is_unjudged = |block: &IpNet| desk.index().is_unjudged(*block);
+
+        let mut edits = if self.goes_with_its_blocks(is_corrected) {
+            Vec::new()
+        } else {
+            self.before_blocks(is_corrected, is_unjudged)
         };
-        let only_strays = edits.len() == self.strays.len() && self.approved;
-        match self.exact {
-            None if !is_gone => change.action = Verb::CreateHandle,
-            Some(_) if only_strays && !edits.is_empty() => {
-                change.action = Verb::DeleteHandle;
-                change.detail = "its object with a carriage return, which is never found".to_owned();
-            }
-            _ => {}
-        }
-        let in_blocks = self.count(countings, judged);
+        let of_strays = if self.approved { self.delete_strays() } else { Vec::new() };
+        let only_strays = edits.is_empty() && !of_strays.is_empty();
+        edits.extend(of_strays);
+        let counted = self.with_blocks(is_corrected, countings);
+
+        // The change is told with the first write that makes it.
+        let mut change = self.change(only_strays, repairs);
         if !edits.is_empty() {
             desk.early.push(action(format!("handle {}", self.id), edits, Vec::new(), change));
-        } else if let (Some(block), false) = (in_blocks, change.repairs.is_empty()) {
-            countings.entry(block).or_default().changes.push(change);
-        } else if let (Some(block), false) = (self.moved.keys().next(), change.repairs.is_empty()) {
+            return;
+        }
+        if change.repairs.is_empty() {
+            return;
+        }
+        if counted.is_none() {
             change.detail = "it is right as soon as the block is".to_owned();
-            countings.entry(*block).or_default().changes.push(change);
+        }
+        if let Some(block) = counted.or_else(|| self.moved.keys().next().copied()) {
+            countings.entry(block).or_default().changes.push(change);
         }
     }
 
-    fn words(&self, is_gone: bool) -> String {
-        match (is_gone, self.exact) {
-            (true, _) => "no allocation refers to it".to_owned(),
-            (false, Some(_)) => "to what the blocks record".to_owned(),
-            (false, None) => "for what the blocks record under it".to_owned(),
+    /// The findings that are gone afterwards.
+    fn repairs(&self) -> Vec<(Code, Subject)> {
+        let only_strays = self.exact.is_none() && !self.strays.is_empty();
+        match self.approved {
+            true => self.found.to_vec(),
+            // Where only an object with a carriage return stands for the handle, that stays as it is.
+            false if only_strays => Vec::new(),
+            false => {
+                let others = self.found.iter().filter(|(code, _)| *code != Code::HandleCarriageReturn);
+                others.cloned().collect()
+            }
         }
+    }
+
+    fn change(&self, only_strays: bool, repairs: Vec<(Code, Subject)>) -> Change {
+        let (verb, detail) = match self.exact {
+            Some(_) if only_strays => {
+                (Verb::DeleteHandle, "its object with a carriage return, which is never found")
+            }
+            _ if self.after().is_empty() => (Verb::DeleteHandle, "no allocation refers to it"),
+            Some(_) => (Verb::SetHandleCounts, "to what the blocks record"),
+            None => (Verb::CreateHandle, "for what the blocks record under it"),
+        };
+        let subject = Subject::Handle(self.id.to_owned());
+        Change { action: verb, subject, detail: detail.to_owned(), repairs }
     }
 
     /// What the blocks record under it in the end.
     fn after(&self) -> BTreeMap<IpNet, i64> {
-        let mut after = self.now.clone();
+        let mut after = self.recorded.clone();
         for (block, by) in self.moved {
             *after.entry(*block).or_default() += by;
         }
@@ -168,103 +175,119 @@ impl HandlePlan<'_, '_> {
         self.exact.map(|object| object.value.blocks().collect()).unwrap_or_default()
     }
 
-    /// Makes the object say what the blocks record that the plan leaves alone. Where nothing was found about it, it
-    /// only loses counts of 0, which would keep it when its last address goes.
-    fn settle(&self, desk: &Desk<'_, '_>, judged: bool) -> Vec<Edit> {
-        let id = || self.id.to_owned();
-        let untouched = |block: &IpNet| !self.moved.contains_key(block) && !desk.index().is_unjudged(*block);
-        let Some(exact) = self.exact else {
-            return if judged { self.create(untouched) } else { Vec::new() };
+    /// True where the last addresses of the handle are released, of which its object knows nothing: it is deleted after
+    /// them.
+    fn goes_with_its_blocks(&self, is_corrected: bool) -> bool {
+        let knows_of_them = self.claimed().keys().any(|block| self.moved.contains_key(block));
+        let loses_all = self.after().is_empty() && !self.moved.is_empty();
+        is_corrected && self.exact.is_some() && loses_all && !knows_of_them
+    }
+
+    fn edit(&self, edit: HandleEdit) -> Edit {
+        Edit::Handle(self.id.to_owned(), edit)
+    }
+
+    fn delete_strays(&self) -> Vec<Edit> {
+        let delete = |stray: &&Versioned<Handle>| {
+            let edit = HandleEdit::Delete(stray.revision.clone());
+            Edit::Handle(stray.value.id().to_string(), edit)
         };
+        self.strays.iter().map(delete).collect()
+    }
+
+    /// What is written before the blocks: the object then says what the blocks record that the plan leaves alone.
+    fn before_blocks(&self, is_corrected: bool, is_unjudged: impl Fn(&IpNet) -> bool) -> Vec<Edit> {
+        let is_untouched = |block: &IpNet| !self.moved.contains_key(block) && !is_unjudged(block);
+        match self.exact {
+            Some(exact) => self.correct(exact, is_corrected, is_untouched),
+            None if is_corrected => self.create(is_untouched),
+            None => Vec::new(),
+        }
+    }
+
+    /// Corrects the counts of the object. Where nothing was found about it, it only loses counts of 0, which would keep
+    /// it when its last address is released.
+    fn correct(
+        &self,
+        exact: &Versioned<Handle>,
+        is_corrected: bool,
+        is_untouched: impl Fn(&IpNet) -> bool,
+    ) -> Vec<Edit> {
         let claimed = self.claimed();
-        if self.goes_with_block(judged) {
-            return Vec::new();
+        let revision = exact.revision.clone();
+        if is_corrected && self.after().is_empty() && claimed.keys().all(&is_untouched) {
+            return vec![self.edit(HandleEdit::Delete(revision))];
         }
-        if judged && self.after().is_empty() && claimed.keys().all(untouched) {
-            return vec![Edit::Handle(id(), HandleEdit::Delete(exact.revision.clone()))];
+
+        let blocks: BTreeSet<IpNet> = claimed.keys().chain(self.recorded.keys()).copied().collect();
+        let mut corrections: Vec<(IpNet, i64)> = Vec::new();
+        for block in blocks.into_iter().filter(is_untouched) {
+            let says = claimed.get(&block).copied();
+            let is = self.recorded.get(&block).copied().unwrap_or_default();
+            let is_needless = says == Some(0) && is == 0;
+            let is_wrong = says.unwrap_or_default() != is;
+            if is_needless || (is_wrong && is_corrected) {
+                corrections.push((block, is));
+            }
         }
-        let blocks: BTreeSet<IpNet> = claimed.keys().chain(self.now.keys()).copied().collect();
-        let of =
-            |counts: &BTreeMap<IpNet, i64>, block: &IpNet| counts.get(block).copied().unwrap_or_default();
-        let wrong = blocks.into_iter().filter(untouched);
-        let wrong = wrong.map(|block| (block, of(&claimed, &block), of(&self.now, &block)));
-        let corrections: Vec<(IpNet, i64)> = wrong
-            .filter(
-                |(block, says, is)| if says == is { *is == 0 && claimed.contains_key(block) } else { judged },
-            )
-            .map(|(block, _, is)| (block, is))
-            .collect();
         if corrections.is_empty() {
             return Vec::new();
         }
-        vec![Edit::Handle(id(), HandleEdit::Counts(exact.revision.clone(), corrections))]
-    }
-
-    /// True where the last addresses of the handle go, of which its object knows nothing: it goes behind them.
-    fn goes_with_block(&self, judged: bool) -> bool {
-        let claimed = self.claimed();
-        judged
-            && self.after().is_empty()
-            && !claimed.keys().any(|block| self.moved.contains_key(block))
-            && !self.moved.is_empty()
+        vec![self.edit(HandleEdit::Counts(revision, corrections))]
     }
 
     /// There is no such object, or it is marked deleted.
-    fn create(&self, untouched: impl Fn(&IpNet) -> bool) -> Vec<Edit> {
-        let counts: Vec<(IpNet, i64)> = self
-            .now
-            .iter()
-            .filter(|(block, _)| untouched(block))
-            .map(|(block, count)| (*block, *count))
-            .collect();
-        let id = || self.id.to_owned();
+    fn create(&self, is_untouched: impl Fn(&IpNet) -> bool) -> Vec<Edit> {
+        let counts = self.recorded.iter().filter(|(block, _)| is_untouched(block));
+        let counts = counts.map(|(block, count)| (*block, *count));
         match self.marked {
             Some(revision) if self.after().is_empty() => {
-                vec![Edit::Handle(id(), HandleEdit::Delete(revision.clone()))]
+                vec![self.edit(HandleEdit::Delete(revision.clone()))]
             }
             // What is marked deleted counts nothing, and becomes a handle again with the first count.
-            Some(_) => {
-                let up = |(block, by)| Edit::Handle(id(), HandleEdit::Increment(block, by));
-                counts.into_iter().map(up).collect()
-            }
-            None if counts.is_empty() => Vec::new(),
+            Some(_) => counts.map(|(block, by)| self.edit(HandleEdit::Increment(block, by))).collect(),
             None => {
                 let mut handle = Handle::new(self.id);
-                counts.into_iter().for_each(|(block, count)| handle.set_count(block, count));
-                vec![Edit::Handle(id(), HandleEdit::Create(handle))]
+                counts.for_each(|(block, count)| handle.set_count(block, count));
+                let is_empty = handle.blocks().next().is_none();
+                if is_empty { Vec::new() } else { vec![self.edit(HandleEdit::Create(handle))] }
             }
         }
     }
 
-    /// Counts beside each block that changes. Gives the first block with a count.
-    fn count(&self, countings: &mut Countings, judged: bool) -> Option<IpNet> {
-        let claimed = self.claimed();
-        if let (true, Some(exact), Some(last)) =
-            (self.goes_with_block(judged), self.exact, self.moved.keys().next_back())
-        {
-            let delete = HandleEdit::Delete(exact.revision.clone());
-            let down = &mut countings.entry(*last).or_default().down;
-            down.insert(self.id.to_owned(), Edit::Handle(self.id.to_owned(), delete));
-            return Some(*last);
+    /// What is written with each block that changes: the object counts by so much up or down that it says afterwards what
+    /// the block records. Gives the first block with a count.
+    fn with_blocks(&self, is_corrected: bool, countings: &mut Countings) -> Option<IpNet> {
+        if let (true, Some(exact)) = (self.goes_with_its_blocks(is_corrected), self.exact) {
+            let last = *self.moved.keys().next_back()?;
+            let delete = self.edit(HandleEdit::Delete(exact.revision.clone()));
+            countings.entry(last).or_default().down.insert(self.id.to_owned(), delete);
+            return Some(last);
         }
-        let mut first = None;
-        // Objects that are found by a stray ID only, and stay so.
+
+        // An object with a carriage return in its ID that stands for the handle, and stays, counts in its place.
         let stray = self.strays.first().filter(|_| self.exact.is_none() && !self.approved);
         let target = stray.map_or_else(|| self.id.to_owned(), |stray| stray.value.id().to_string());
-        for (block, by) in self.moved {
-            let now = self.now.get(block).copied().unwrap_or_default();
-            // Where the object was judged, it is made to agree; else it keeps its difference.
-            let says =
-                if judged && stray.is_none() { claimed.get(block).copied().unwrap_or_default() } else { now };
-            let by = now + by - says;
+        let claimed = self.claimed();
+        let mut first = None;
+        for (block, moved) in self.moved {
+            let recorded = self.recorded.get(block).copied().unwrap_or_default();
+            // An object that is not corrected counts as if it was right, and so keeps its difference.
+            let says = match stray {
+                None if is_corrected => claimed.get(block).copied().unwrap_or_default(),
+                _ => recorded,
+            };
+            let by = recorded + moved - says;
+            let is_needless = says == 0 && claimed.contains_key(block) && stray.is_none();
+
             let counting = countings.entry(*block).or_default();
             let edit = |edit: HandleEdit| Edit::Handle(target.clone(), edit);
             if by > 0 {
                 counting.up.insert(self.id.to_owned(), edit(HandleEdit::Increment(*block, by)));
             } else if by < 0 {
                 counting.down.insert(self.id.to_owned(), edit(HandleEdit::Decrement(*block, -by)));
-            } else if says == 0 && claimed.contains_key(block) && stray.is_none() {
-                // A count of 0 goes, too, so that the handle can.
+            } else if is_needless {
+                // Counting up by 0 removes a count of 0, which would keep the handle when its last address is released.
                 counting.up.insert(self.id.to_owned(), edit(HandleEdit::Increment(*block, 0)));
             } else {
                 continue;

@@ -6,7 +6,8 @@ use calipam_check::{Code, Finding, Subject};
 use calipam_model::IpNet;
 use calipam_model::affinity::{Affinity, AffinityType};
 use calipam_model::block::BlockOwner;
-use calipam_model::edit::{BlockEdit, Edit, HandleEdit, Held, Step};
+use calipam_model::edit::{BlockEdit, Edit, HandleEdit, Part, Step, Unit};
+use calipam_model::handle::Handle;
 use calipam_model::key::Key;
 use calipam_model::snapshot::Versioned;
 
@@ -14,6 +15,7 @@ use super::select::Selection;
 use crate::basis::Basis;
 use crate::evidence::Grounds;
 use crate::gone_node::{disown, give_up};
+use crate::handles::Holdings;
 use crate::leaks::Chosen;
 use crate::plan::{Action, Change, Verb};
 use crate::skipped::{SkipReason, Skipped};
@@ -56,8 +58,8 @@ impl<'s> Builder<'_, 's> {
                         .map_or_else(|| "its counts differ from the blocks".into(), |f| f.message.clone()),
                     repairs: finding.map(|f| (f.code, f.subject.clone())).into_iter().collect(),
                 };
-                let step =
-                    Step { reason: format!("handle-count {id}"), edits: vec![edit], evidence: Vec::new() };
+                let mut step = Step::new(format!("handle-count {id}"));
+                step.whole().edits.push(edit);
                 self.actions.push(Action { step, changes: vec![change] });
             }
         }
@@ -76,10 +78,7 @@ impl<'s> Builder<'_, 's> {
         let all: BTreeSet<IpNet> = of_block.keys().chain(lost.blocks.keys()).copied().collect();
         for block in all {
             let chosen = of_block.remove(&block).unwrap_or_default();
-            let mut action = self.release(block, &chosen, &grounds);
-            for edit in self.decrements(block, &chosen, selection) {
-                action.step.edits.push(edit);
-            }
+            let mut action = self.release(block, &chosen, &grounds, &selection.holdings);
             if let Some(node) = lost.blocks.remove(&block) {
                 disown(&mut action, block, &node);
             }
@@ -89,49 +88,58 @@ impl<'s> Builder<'_, 's> {
             self.actions.push(action);
         }
         for affinity in lost.affinities.into_values().flatten() {
-            let step = Step {
-                reason: format!("affinity {}", affinity.value.key),
-                edits: Vec::new(),
-                evidence: Vec::new(),
-            };
+            let step = Step::new(format!("affinity {}", affinity.value.key));
             let mut action = Action { step, changes: Vec::new() };
             give_up(&mut action, affinity);
             self.actions.push(action);
         }
     }
 
-    fn release(&self, block: IpNet, chosen: &[&Chosen<'_>], grounds: &Grounds<'_>) -> Action {
-        // What an address rests on goes with it, so that the others do not depend on it.
-        let held = |chosen: &&Chosen<'_>| Held {
-            evidence: chosen.finding.map(|finding| grounds.of(finding)).unwrap_or_default(),
-            ..chosen.allocated.held.clone()
-        };
-        let held: Vec<Held> = chosen.iter().map(held).collect();
-        let release = BlockEdit::Release { held, cooldown: self.cooldown };
-        let edits = if chosen.is_empty() { Vec::new() } else { vec![Edit::Block(block, release)] };
-        let changes = chosen.iter().map(|chosen| change_of(chosen)).collect::<Vec<_>>();
+    fn release(
+        &self,
+        block: IpNet,
+        chosen: &[&Chosen<'_>],
+        grounds: &Grounds<'_>,
+        holdings: &Holdings<'_>,
+    ) -> Action {
+        let mut units: BTreeMap<Unit, Vec<&Chosen<'_>>> = BTreeMap::new();
+        chosen.iter().for_each(|chosen| units.entry(chosen.allocated.unit()).or_default().push(chosen));
+        let part = |(unit, chosen)| self.part(block, unit, chosen, grounds, holdings);
+        let parts = units.into_iter().map(part).collect();
+
+        let changes: Vec<Change> = chosen.iter().map(|chosen| change_of(chosen)).collect();
         let reason = match changes.as_slice() {
             [only] => format!("{} {}", only.action, only.subject),
             _ => format!("{} addresses of block {block}", changes.len()),
         };
-        Action { step: Step { reason, edits, evidence: Vec::new() }, changes }
+        Action { step: Step { reason, parts }, changes }
     }
 
-    /// Each handle counts what it loses. All objects of a handle do, where it also exists with a carriage
-    /// return.
-    fn decrements(&self, block: IpNet, chosen: &[&Chosen<'_>], selection: &Selection<'_>) -> Vec<Edit> {
-        let mut lost: BTreeMap<String, i64> = BTreeMap::new();
-        for id in chosen.iter().filter_map(|chosen| chosen.allocated.handle()) {
-            *lost.entry(id).or_default() += 1;
+    /// The addresses of one handle. Each object of the handle counts what it loses: it may also exist with a carriage
+    /// return in its ID.
+    fn part(
+        &self,
+        block: IpNet,
+        unit: Unit,
+        chosen: Vec<&Chosen<'_>>,
+        grounds: &Grounds<'_>,
+        holdings: &Holdings<'_>,
+    ) -> Part {
+        let held = chosen.iter().map(|chosen| chosen.allocated.held.clone()).collect();
+        let release = BlockEdit::Release { held, cooldown: self.cooldown };
+        let mut part = Part { unit, edits: vec![Edit::Block(block, release)], evidence: Vec::new() };
+
+        if let Unit::Handle(id) = &part.unit {
+            let lost = chosen.len() as i64;
+            let decrement = |object: &&Versioned<Handle>| {
+                Edit::Handle(object.value.id().to_string(), HandleEdit::Decrement(block, lost))
+            };
+            part.edits.extend(holdings.objects(id).iter().map(decrement));
         }
-        let decrement = |(id, count): (String, i64)| {
-            let objects = selection.holdings.objects(&id).iter();
-            let edits = objects.map(move |object| {
-                Edit::Handle(object.value.id().to_string(), HandleEdit::Decrement(block, count))
-            });
-            edits.collect::<Vec<_>>()
-        };
-        lost.into_iter().flat_map(decrement).collect()
+        for ground in chosen.iter().filter_map(|chosen| chosen.finding).flat_map(|f| grounds.of(f)) {
+            part.expect(ground);
+        }
+        part
     }
 
     fn orphans(&mut self, selection: &Selection<'_>) {
@@ -145,8 +153,9 @@ impl<'s> Builder<'_, 's> {
                 detail: "no allocation refers to it".into(),
                 repairs: vec![(finding.code, finding.subject.clone())],
             };
-            let edits = vec![Edit::Handle(id.clone(), HandleEdit::Delete((*revision).clone()))];
-            let step = Step { reason: format!("orphan-handle {id}"), edits, evidence: Vec::new() };
+            let mut step = Step::new(format!("orphan-handle {id}"));
+            let delete = HandleEdit::Delete((*revision).clone());
+            step.whole().edits.push(Edit::Handle(id.clone(), delete));
             self.actions.push(Action { step, changes: vec![change] });
         }
     }

@@ -89,7 +89,7 @@ fn whatever_is_there_a_rebuild_keeps_its_promises() {
         // The same, broken off at random.
         let kept = plan.actions.iter().filter(|_| rng.below(4) > 0).collect::<Vec<_>>();
         let parts = kept.into_iter().map(|action| {
-            let all = action.step.edits.len() as u64;
+            let all = action.step.edits().count() as u64;
             part_of(&action.step, rng.below(all + 2) as usize)
         });
         let after = carry_out(&before, &plan, parts.collect::<Vec<_>>().into_iter());

@@ -78,13 +78,15 @@ fn the_record_of_a_pod_is_made_as_the_cni_plugin_makes_it() {
     }
     // The handle rises before the block, and the endpoint is the one that was read.
     for action in &rebuilt.plan.actions {
+        let edits: Vec<&Edit> = action.step.edits().collect();
         let [Edit::Handle(id, HandleEdit::Increment(_, 1)), Edit::Block(_, BlockEdit::Assign { .. })] =
-            action.step.edits.as_slice()
+            edits[..]
         else {
             panic!("{:?}", action.step);
         };
         assert_eq!(*id, pod.handle);
-        let [(Key::Endpoint { namespace, .. }, Expect::At(_))] = action.step.evidence.as_slice() else {
+        let evidence: Vec<&(Key, Expect)> = action.step.evidence().collect();
+        let [(Key::Endpoint { namespace, .. }, Expect::At(_))] = evidence[..] else {
             panic!("{:?}", action.step);
         };
         assert_eq!(namespace, pod.name.namespace);
@@ -145,7 +147,7 @@ fn a_tunnel_gets_its_own_record() {
     let found = record(&rebuilt.after, address).unwrap();
     assert_eq!(found.handle, Some(Tunnel::Wireguard.handle(&info.name)));
     assert_eq!(found.owner, owner([("node", info.name.as_str()), ("type", "wireguardTunnelAddress")]));
-    let evidence = &rebuilt.plan.actions[0].step.evidence;
+    let evidence: Vec<&(Key, Expect)> = rebuilt.plan.actions[0].step.evidence().collect();
     assert!(matches!(&evidence[..], [(Key::Node(node), Expect::At(_))] if *node == info.name));
 }
 
@@ -164,7 +166,7 @@ fn an_owner_is_rewritten_only_where_the_recorded_one_does_not_exist() {
         .actions
         .iter()
         .find(|action| action.changes.iter().any(|change| change.action == Verb::RewriteOwner));
-    let evidence = &action.unwrap().step.evidence;
+    let evidence: Vec<&(Key, Expect)> = action.unwrap().step.evidence().collect();
     let absent = evidence.iter().filter(|(key, expect)| {
         matches!(key, Key::Endpoint { name, .. } if gone.endpoint.ends_with(name.as_str()))
             && *expect == Expect::Absent
@@ -255,8 +257,9 @@ fn an_empty_block_that_is_being_given_up_goes() {
     // The block with a pod is kept; once the pod is gone, so is the block.
     let kept = done("in use", &cluster);
     let [action] = kept.plan.actions.as_slice() else { panic!("{}", words(&kept.plan)) };
+    let edits: Vec<&Edit> = action.step.edits().collect();
     let [Edit::Block(cidr, BlockEdit::Touch(_)), Edit::Affinity(_, AffinityEdit::State(_, state))] =
-        action.step.edits.as_slice()
+        edits[..]
     else {
         panic!("{:?}", action.step);
     };
@@ -295,7 +298,7 @@ fn a_corrupt_block_of_a_node_that_is_gone_is_mended_and_given_up_at_once() {
     });
     let rebuilt = done("corrupt and gone", &cluster);
     let of_block = |edit: &&Edit| edit.key() == Key::Block(info.blocks[0]);
-    let writes = rebuilt.plan.actions.iter().flat_map(|action| &action.step.edits).filter(of_block).count();
+    let writes = rebuilt.plan.actions.iter().flat_map(|action| action.step.edits()).filter(of_block).count();
     assert_eq!(writes, 1, "one write, as it must not be free in between");
     let owner = rebuilt.after.blocks.iter().find(|block| block.value.key == info.blocks[0]);
     assert!(owner.is_none_or(|block| block.value.content.owner().is_none()));

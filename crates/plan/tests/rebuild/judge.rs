@@ -93,7 +93,7 @@ impl Rebuilt {
 
     /// Objects that no edit names are what they were.
     fn assert_nothing_else_changed(&self, name: &str) {
-        let edits = self.plan.actions.iter().flat_map(|action| &action.step.edits);
+        let edits = self.plan.actions.iter().flat_map(|action| action.step.edits());
         let touched: HashSet<Key> = edits.map(Edit::key).collect();
         let (before, after) = (&self.before, &self.after);
         assert_same(name, &touched, &before.blocks, &after.blocks, |b| Key::Block(b.value.key));

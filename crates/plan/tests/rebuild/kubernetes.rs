@@ -152,7 +152,8 @@ fn lost_labels_are_written_again() {
     let key = snapshot.affinities[0].value.key.clone();
     let rebuilt = rebuild("labels", snapshot, &Request::default());
     let [action] = rebuilt.plan.actions.as_slice() else { panic!("{}", words(&rebuilt.plan)) };
-    let [Edit::Affinity(found, AffinityEdit::State(..))] = action.step.edits.as_slice() else {
+    let edits: Vec<&Edit> = action.step.edits().collect();
+    let [Edit::Affinity(found, AffinityEdit::State(..))] = edits[..] else {
         panic!("{:?}", action.step);
     };
     assert_eq!((found, action.changes[0].action), (&key, Verb::LabelAffinity));
@@ -204,7 +205,7 @@ fn the_record_of_a_service_is_made_as_calicos_controller_makes_it() {
     );
     assert_eq!((of("timestamp"), of("node")), (Some("2026-06-01 08:00:00 +0000 UTC"), None));
     let key = Key::Service { namespace: "default".into(), name: "web".into() };
-    let evidence: Vec<_> = rebuilt.plan.actions.iter().flat_map(|action| &action.step.evidence).collect();
+    let evidence: Vec<_> = rebuilt.plan.actions.iter().flat_map(|action| action.step.evidence()).collect();
     assert_eq!(evidence, [&(key, Expect::At(version(9)))]);
 }
 
@@ -250,7 +251,7 @@ fn the_version_of_a_kubernetes_node_is_no_evidence() {
     let evidence = |snapshot: Snapshot| -> usize {
         let rebuilt = rebuild("tunnel", snapshot, &Request::default());
         assert!(rebuilt.later.findings.is_empty());
-        rebuilt.plan.actions.iter().map(|action| action.step.evidence.len()).sum()
+        rebuilt.plan.actions.iter().map(|action| action.step.evidence().count()).sum()
     };
     assert_eq!(evidence(cluster.snapshot()), 1);
     assert_eq!(evidence(on_kubernetes(cluster.snapshot())), 0);

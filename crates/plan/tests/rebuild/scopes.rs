@@ -32,7 +32,7 @@ fn cluster() -> Cluster {
 }
 
 fn touched(rebuilt: &Rebuilt) -> BTreeSet<Key> {
-    rebuilt.plan.actions.iter().flat_map(|action| &action.step.edits).map(Edit::key).collect()
+    rebuilt.plan.actions.iter().flat_map(|action| action.step.edits()).map(Edit::key).collect()
 }
 
 fn blocks(keys: &BTreeSet<Key>) -> BTreeSet<IpNet> {

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use calipam_check::index::Index;
 use calipam_check::{Code, Options, Severity, Subject, check};
-use calipam_model::edit::{AffinityEdit, BlockEdit, Edit, Expect, HandleEdit, Step};
+use calipam_model::edit::{AffinityEdit, BlockEdit, Edit, Expect, HandleEdit, Part, Step};
 use calipam_model::key::Key;
 use calipam_model::snapshot::Snapshot;
 use calipam_plan::rebuild::Request;
@@ -41,7 +41,7 @@ fn nothing_is_guarded_by_a_version_that_the_plan_itself_has_written() {
     let (_, plan) = manifold(1);
     let mut written: BTreeSet<Key> = BTreeSet::new();
     for action in &plan.actions {
-        for edit in &action.step.edits {
+        for edit in action.step.edits() {
             // What is half deleted goes before a new one comes: that is guarded by its absence.
             let is_new = matches!(
                 edit,
@@ -50,29 +50,18 @@ fn nothing_is_guarded_by_a_version_that_the_plan_itself_has_written() {
             let clash = is_guarded(edit) && written.contains(&edit.key()) && !is_new;
             assert!(!clash, "{:?} in {}", edit.key(), action.step.reason);
         }
-        written.extend(action.step.edits.iter().map(Edit::key));
+        written.extend(action.step.edits().map(Edit::key));
     }
-}
-
-/// What the addresses rest on that a step releases.
-fn of_held(action: &Action) -> impl Iterator<Item = &(Key, Expect)> {
-    let held = action.step.edits.iter().filter_map(|edit| match edit {
-        Edit::Block(_, BlockEdit::Release { held, .. }) => Some(held),
-        _ => None,
-    });
-    held.flatten().flat_map(|held| &held.evidence)
 }
 
 #[test]
 fn evidence_never_names_what_the_plan_writes_and_never_contradicts_itself() {
     let (snapshot, plan) = manifold(2);
-    let edits = plan.actions.iter().flat_map(|action| &action.step.edits);
+    let edits = plan.actions.iter().flat_map(|action| action.step.edits());
     let written: HashSet<Key> = edits.map(Edit::key).collect();
     let mut expected: BTreeMap<Key, Expect> = BTreeMap::new();
     let mut count = 0;
-    let of_step =
-        |action: &Action| action.step.evidence.iter().chain(of_held(action)).cloned().collect::<Vec<_>>();
-    for (key, expect) in &plan.actions.iter().flat_map(of_step).collect::<Vec<_>>() {
+    for (key, expect) in plan.actions.iter().flat_map(|action| action.step.evidence()) {
         assert!(!written.contains(key), "{key} is evidence, and written");
         let before = expected.entry(key.clone()).or_insert_with(|| expect.clone());
         assert_eq!(before, expect, "{key}");
@@ -88,7 +77,7 @@ fn evidence_never_names_what_the_plan_writes_and_never_contradicts_itself() {
 }
 
 #[test]
-fn blocks_of_many_addresses_are_written_in_several_steps() {
+fn each_address_of_a_block_is_a_part_of_its_own() {
     let mut cluster = Cluster::plain(ClusterSpec::new(4), 1, 0);
     let pods: Vec<_> = (0..60).map(|_| cluster.add_pod_on(0)).collect();
     // One stays, to show the name of the network.
@@ -101,10 +90,12 @@ fn blocks_of_many_addresses_are_written_in_several_steps() {
     let report = check(&snapshot, &Options::default());
     let plan = planned(&snapshot, &report, &Request::default());
     assert_eq!(plan.totals().addresses, 118);
-    assert!(plan.actions.len() > 2);
-    for Action { step, .. } in &plan.actions {
-        let keys: BTreeSet<Key> = step.edits.iter().map(Edit::key).collect();
-        assert!(keys.len() + step.evidence.len() <= 128, "{}", step.reason);
+    let parts: Vec<&Part> = plan.actions.iter().flat_map(|action| &action.step.parts).collect();
+    assert_eq!(parts.len(), 118);
+    for part in parts {
+        // Its block, its handle and its endpoint.
+        let keys: BTreeSet<Key> = part.edits.iter().map(Edit::key).collect();
+        assert_eq!((keys.len(), part.evidence.len(), part.addresses().len()), (2, 1, 1), "{part:?}");
     }
     let after = simulate(snapshot, &plan, cluster.spec().now).unwrap();
     assert_eq!(check(&after, &Options::default()).findings, []);
@@ -178,18 +169,12 @@ fn steps_that_are_abandoned_do_no_harm() {
 
 /// The step object by object, as a datastore without transactions writes it, up to the first `count` of them.
 pub fn part_of(step: &Step, count: usize) -> Vec<Step> {
-    let mut parts: Vec<Step> = Vec::new();
-    for edit in &step.edits {
-        match parts.last_mut() {
-            Some(last) if last.edits[0].key() == edit.key() => last.edits.push(edit.clone()),
-            _ => parts.push(Step { edits: vec![edit.clone()], ..step.clone() }),
-        }
-    }
-    let keys: Vec<Key> = parts.iter().map(|part| part.edits[0].key()).collect();
-    let different: BTreeSet<&Key> = keys.iter().collect();
-    assert_eq!(keys.len(), different.len(), "edits of one object are apart in {}", step.reason);
-    parts.truncate(count);
-    parts
+    let object = |(_, edits): (Key, Vec<(usize, usize)>)| {
+        let mut one = Step::new(&*step.reason);
+        one.whole().edits = edits.iter().map(|(part, edit)| step.parts[*part].edits[*edit].clone()).collect();
+        one
+    };
+    step.by_object().into_iter().take(count).map(object).collect()
 }
 
 #[test]
@@ -199,7 +184,7 @@ fn steps_that_break_off_between_two_objects_do_no_harm() {
         let (snapshot, plan) = manifold(seed);
         let mut parts = Vec::new();
         for action in &plan.actions {
-            let all = action.step.edits.len() as u64;
+            let all = action.step.edits().count() as u64;
             parts.push(part_of(&action.step, rng.below(all + 1) as usize));
         }
         let after = carry_out(&snapshot, &plan, parts.into_iter());

@@ -27,7 +27,7 @@ fn what_a_plan_claims_must_come_true() {
     let (snapshot, report, mut plan) = of(&[Fault::OrphanHandle, Fault::MissingHandle]);
     assert_eq!(tried(&snapshot, &report, &plan), Ok(()));
     let place = plan.actions.iter().position(|action| action.changes[0].action == Verb::DeleteHandle);
-    plan.actions[place.unwrap()].step.edits.clear();
+    plan.actions[place.unwrap()].step.parts.clear();
     let refusal = tried(&snapshot, &report, &plan).unwrap_err();
     assert_eq!((refusal.remaining.len(), refusal.new.len()), (1, 0));
     assert_eq!(refusal.remaining[0].0, Code::OrphanHandle);
@@ -38,7 +38,7 @@ fn what_a_plan_breaks_is_found() {
     let (snapshot, report, mut plan) = of(&[Fault::UnallocatedFreed]);
     // The addresses are recorded, and the handle is not counted up.
     for action in &mut plan.actions {
-        action.step.edits.remove(0);
+        action.step.parts[0].edits.remove(0);
     }
     let refusal = tried(&snapshot, &report, &plan).unwrap_err();
     assert_eq!(refusal.new.iter().map(|finding| finding.code).collect::<Vec<_>>(), [Code::MissingHandle]);

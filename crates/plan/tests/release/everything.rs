@@ -31,7 +31,7 @@ fn release_leaks_of(fault: Fault, spec: ClusterSpec) {
         assert!(known.contains(&subject.subject.to_string()), "{subject:?}");
     }
 
-    let touched: BTreeSet<String> = plan.actions.iter().flat_map(|a| &a.step.edits).map(name).collect();
+    let touched: BTreeSet<String> = plan.actions.iter().flat_map(|a| a.step.edits()).map(name).collect();
     let (old, new) = (objects(&snapshot), objects(&after));
     let all: BTreeSet<&String> = old.keys().chain(new.keys()).collect();
     for object in all.into_iter().filter(|object| old.get(*object) != new.get(*object)) {

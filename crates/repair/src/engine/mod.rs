@@ -2,23 +2,24 @@
 //!
 //! It knows neither plans nor journals that are undone; those make the tasks.
 
-mod left_out;
+mod group;
+mod omitted;
 mod order;
-mod single;
 
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
 use calipam_datastore::write::{Batch, Stored, Writer};
+use calipam_model::edit::Unit;
 use calipam_model::key::Key;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
-use self::left_out::Abandoned;
-pub(crate) use self::left_out::{LeftOut, Omission, Part};
+use self::group::run_group;
+use self::omitted::KeptHandles;
+pub(crate) use self::omitted::{Omission, Omitted};
 use self::order::Order;
-use self::single::run_group;
 use crate::error::RepairError;
 use crate::interrupt::Interrupt;
 use crate::journal::Journal;
@@ -45,18 +46,18 @@ pub(crate) enum Decision {
     Already,
     /// Nothing: a guard of the whole does not hold.
     Conflict(String),
-    /// To leave these parts out, none of which is left out yet, and to be asked again.
-    LeaveOut(Vec<Omission>),
+    /// To omit these parts, none of which is omitted yet, and to be asked again.
+    Omit(Vec<Omission>),
 }
 
-/// One batch of a step.
+/// One write of a step.
 pub(crate) trait Task: Send + Sync {
     /// Everything that it needs to see: what it changes, what guards and evidence are about.
     fn reads(&self) -> Vec<Key>;
     /// What it may change.
     fn writes(&self) -> Vec<Key>;
-    /// What to do with the objects as they are, without what is left out.
-    fn decide(&self, objects: &Objects, left_out: &LeftOut) -> Decision;
+    /// What to do with the objects as they are, without what is omitted.
+    fn decide(&self, objects: &Objects, omitted: &Omitted) -> Decision;
 }
 
 /// Tasks of one step that run one after the other. Where one meets a conflict, the rest are abandoned.
@@ -110,7 +111,7 @@ pub(crate) struct Context {
     pub requests: Arc<Semaphore>,
 }
 
-/// A step that was abandoned, or addresses that were left out of one.
+/// A step that was abandoned, or addresses of one that stay as they were.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Conflict {
     /// The step of the plan.
@@ -119,8 +120,8 @@ pub struct Conflict {
     pub what: String,
     /// What had changed.
     pub reason: String,
-    /// Where the other addresses of the step went on: those that did not. Empty where the step as a whole was
-    /// abandoned.
+    /// The addresses that stay as they were, where the other parts of the step went on. Empty where the step as a
+    /// whole was abandoned.
     pub addresses: Vec<IpAddr>,
 }
 
@@ -171,17 +172,17 @@ pub(crate) async fn run(context: &Context, groups: Vec<Group>) -> Execution {
     let mut order = Order::new(&groups);
     let mut groups: Vec<Option<Group>> = groups.into_iter().map(Some).collect();
     let mut running = JoinSet::new();
-    let abandoned = Abandoned::default();
+    let kept = KeptHandles::default();
     let mut over = 0;
     loop {
         let stopped = execution.broken_off.is_some() || context.interrupt.is_set();
         while !stopped && running.len() < IN_FLIGHT {
             let Some(index) = order.next() else { break };
             let Some(group) = groups[index].take() else { continue };
-            let (context, mut left_out) = (context.clone(), LeftOut::new(&abandoned));
+            let (context, mut omitted) = (context.clone(), Omitted::new(&kept));
             running.spawn(async move {
-                let ended = run_group(&context, &group, &mut left_out).await;
-                (index, group, ended, left_out.into_omissions())
+                let ended = run_group(&context, &group, &mut omitted).await;
+                (index, group, ended, omitted.into_parts())
             });
         }
         match running.join_next().await {
@@ -216,25 +217,26 @@ impl Execution {
                 self.broken_off.get_or_insert(error);
             }
         }
+
         // What fails for the same reason is told once.
         let mut told: Vec<Conflict> = Vec::new();
-        for Omission { part, addresses, reason } in omissions {
-            let place = told.iter().position(|conflict| conflict.reason == reason);
-            let place = place.unwrap_or_else(|| {
+        for Omission { unit, addresses, releases, reason } in omissions {
+            let known = told.iter().position(|conflict| conflict.reason == reason).unwrap_or_else(|| {
                 told.push(conflict(String::new(), reason, Vec::new()));
                 told.len() - 1
             });
-            told[place].addresses.extend(addresses);
-            if part == Part::Rest {
-                told[place].what = group.reason.clone();
+            let told = &mut told[known];
+            told.addresses.extend(addresses);
+            match unit {
+                Unit::WholeStep => told.what = group.reason.clone(),
+                _ if told.what == group.reason => {}
+                _ => {
+                    let list: Vec<String> = told.addresses.iter().map(ToString::to_string).collect();
+                    let what = if releases { "release" } else { "record" };
+                    told.what = format!("{what} of {}", list.join(", "));
+                }
             }
         }
-        for mut conflict in told {
-            if conflict.what.is_empty() {
-                let list: Vec<String> = conflict.addresses.iter().map(ToString::to_string).collect();
-                conflict.what = format!("release of {}", list.join(", "));
-            }
-            self.conflicts.push(conflict);
-        }
+        self.conflicts.append(&mut told);
     }
 }

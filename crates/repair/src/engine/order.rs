@@ -74,7 +74,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::engine::{Decision, LeftOut, Objects, Task};
+    use crate::engine::{Decision, Objects, Omitted, Task};
 
     struct Touch {
         reads: Vec<&'static str>,
@@ -94,7 +94,7 @@ mod tests {
             keys(&self.writes)
         }
 
-        fn decide(&self, _: &Objects, _: &LeftOut) -> Decision {
+        fn decide(&self, _: &Objects, _: &Omitted) -> Decision {
             Decision::Already
         }
     }

@@ -1,7 +1,68 @@
-//! From the steps of a plan to tasks of the engine.
+//! Steps of a plan as tasks of the engine.
 
-mod parts;
-mod split;
+mod pack;
 mod task;
 
-pub(crate) use self::split::groups;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use calipam_datastore::write::Limits;
+use calipam_model::edit::{Step, Unit};
+
+use self::pack::{Piece, writes};
+use self::task::WriteTask;
+use crate::engine::{Group, Task};
+
+/// A part of a step, by its index.
+type PartOf = (Arc<Step>, usize);
+
+/// The groups of the steps: each step in as many writes as the datastore needs for it.
+pub(crate) fn groups(steps: Vec<Step>, limits: Limits) -> Vec<Group> {
+    let steps: Vec<Arc<Step>> = steps.into_iter().map(Arc::new).collect();
+    let shared = handles_of_several_steps(&steps);
+
+    let group = |(index, step): (usize, &Arc<Step>)| {
+        let task = |pieces: Vec<Piece>| -> Arc<dyn Task> {
+            let later = later_parts(step, index, &pieces, &shared);
+            Arc::new(WriteTask::new(Arc::clone(step), pieces, later, limits))
+        };
+        let tasks = writes(step, limits).into_iter().map(task).collect();
+        Group { step: index, reason: step.reason.clone(), tasks }
+    };
+    steps.iter().enumerate().map(group).collect()
+}
+
+/// By handle: the parts that free its addresses, with the index of their step, where several steps do. Those are
+/// handles of pods with an IPv4 and an IPv6 address.
+fn handles_of_several_steps(steps: &[Arc<Step>]) -> HashMap<&str, Vec<(usize, PartOf)>> {
+    let mut handles: HashMap<&str, Vec<(usize, usize)>> = HashMap::new();
+    for (index, step) in steps.iter().enumerate() {
+        for (part, found) in step.parts.iter().enumerate().filter(|(_, part)| part.releases()) {
+            if let Unit::Handle(id) = &found.unit {
+                handles.entry(id).or_default().push((index, part));
+            }
+        }
+    }
+
+    handles.retain(|_, parts| parts.len() > 1);
+    let with_step = |(step, part): (usize, usize)| (step, (Arc::clone(&steps[step]), part));
+    handles.into_iter().map(|(id, parts)| (id, parts.into_iter().map(with_step).collect())).collect()
+}
+
+/// Parts of later steps that free addresses of the same handles as this write.
+fn later_parts(
+    step: &Step,
+    index: usize,
+    pieces: &[Piece],
+    shared: &HashMap<&str, Vec<(usize, PartOf)>>,
+) -> Vec<PartOf> {
+    if shared.is_empty() {
+        return Vec::new();
+    }
+    let freed = pieces.iter().filter(|piece| piece.frees(step)).map(|piece| &step.parts[piece.part].unit);
+    let shared = freed.filter_map(|unit| match unit {
+        Unit::Handle(id) => shared.get(id.as_str()),
+        _ => None,
+    });
+    shared.flatten().filter(|(other, _)| *other > index).map(|(_, part)| part.clone()).collect()
+}

@@ -1,134 +1,131 @@
-//! Some edits of a step as a task of the engine.
+//! One write of a step as a task of the engine.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use calipam_datastore::write::{Batch, Change, Stored};
-use calipam_model::IpNet;
-use calipam_model::cidr::address_at;
-use calipam_model::edit::{BlockEdit, Current, Edit, Expect, Held, apply};
+use calipam_datastore::write::{Batch, Change, Limits, Stored};
+use calipam_model::edit::{Current, Edit, Expect, Part, Step, Unit, apply};
 use calipam_model::key::Key;
 use calipam_model::object::Object;
 use calipam_model::snapshot::Revision;
 use jiff::Timestamp;
 
-use super::parts::{Parts, held};
-use crate::engine::{Decision, LeftOut, Objects, Omission, Part, Task};
+use super::PartOf;
+use super::pack::Piece;
+use crate::engine::{Decision, Objects, Omission, Omitted, Task};
 
-/// Edits that are made in one batch. Where guards of some parts fail, the others go on.
-pub(super) struct EditTask {
-    pub edits: Vec<Edit>,
-    /// What all of them rest on.
-    pub evidence: Vec<(Key, Expect)>,
-    /// The parts of the whole step.
-    pub parts: Arc<Parts>,
-    /// Addresses that later steps free of the same handles. They are looked at before the first of a handle is
-    /// freed: a handle goes as a whole or not at all.
-    pub later: Vec<(IpNet, Held)>,
+/// Edits of a step that are written at once. Where guards of some parts fail, the other parts go on.
+pub(super) struct WriteTask {
+    step: Arc<Step>,
+    pieces: Vec<Piece>,
+    /// Parts of later steps that free addresses of the same handles. They are looked at before the first address of
+    /// a handle is freed, since a handle is released completely or not at all.
+    later: Vec<PartOf>,
+    /// Nothing but counts of handles is written, one object at a time. The evidence is about addresses and their
+    /// blocks: a handle is counted right whatever has happened to them since.
+    counts_only: bool,
 }
 
-impl Task for EditTask {
+impl Task for WriteTask {
     fn reads(&self) -> Vec<Key> {
         let mut keys: BTreeSet<Key> = self.writes().into_iter().collect();
-        keys.extend(self.all_evidence().map(|(key, _)| key.clone()));
-        keys.extend(self.later.iter().map(|(block, _)| Key::Block(*block)));
+        keys.extend(self.pieces.iter().flat_map(|piece| self.evidence(piece)).map(|(key, _)| key.clone()));
+        for part in self.later.iter().map(|(step, part)| &step.parts[*part]) {
+            keys.extend(block_edits(part).map(Edit::key));
+            keys.extend(part.evidence.iter().map(|(key, _)| key.clone()));
+        }
         keys.into_iter().collect()
     }
 
     fn writes(&self) -> Vec<Key> {
-        self.edits.iter().map(Edit::key).collect()
+        self.pieces.iter().flat_map(|piece| piece.edits(&self.step)).map(Edit::key).collect()
     }
 
-    fn decide(&self, objects: &Objects, left_out: &LeftOut) -> Decision {
-        if let Some(reason) = broken(&self.evidence, objects) {
-            return Decision::Conflict(reason);
-        }
-        let edits = self.without(left_out);
+    fn decide(&self, objects: &Objects, omitted: &Omitted) -> Decision {
         let now = Timestamp::now();
-        let omissions = self.failing(&edits, objects, left_out, now);
-        if !omissions.is_empty() {
-            return self.leave_out(&edits, omissions);
+        let is_omitted = |piece: &&Piece| omitted.has(&self.part(piece).unit);
+        let pieces: Vec<&Piece> = self.pieces.iter().filter(|piece| !is_omitted(piece)).collect();
+
+        let failing = self.failing(&pieces, |piece| self.why_not(piece, objects, omitted, now));
+        if !failing.is_empty() {
+            return self.omit(failing, omitted);
         }
-        match apply_to(&edits, objects, now) {
-            Ok(changes) => self.write(&edits, changes, objects),
-            Err(reason) => match self.apart(&edits, objects, now) {
-                omissions if omissions.is_empty() => Decision::Conflict(reason),
-                omissions => self.leave_out(&edits, omissions),
-            },
+
+        let edits = pieces.iter().flat_map(|piece| piece.edits(&self.step));
+        match apply_to(edits, objects, now) {
+            Ok(changes) => self.write(&pieces, changes, objects),
+            Err(reason) => {
+                let alone = |piece: &Piece| apply_to(piece.edits(&self.step), objects, now).err();
+                let failing = self.failing(&pieces, alone);
+                if failing.is_empty() { Decision::Conflict(reason) } else { self.omit(failing, omitted) }
+            }
         }
     }
 }
 
-impl EditTask {
-    /// The edits without what is left out.
-    fn without(&self, left_out: &LeftOut) -> Cow<'_, [Edit]> {
-        if left_out.is_empty() {
-            return Cow::Borrowed(&self.edits);
-        }
-        Cow::Owned(self.parts.only(&self.edits, |part| !left_out.has(part)))
+impl WriteTask {
+    pub fn new(step: Arc<Step>, pieces: Vec<Piece>, later: Vec<PartOf>, limits: Limits) -> Self {
+        let counts = |piece: &Piece| piece.edits(&step).all(|edit| matches!(edit, Edit::Handle(..)));
+        let counts_only = limits.changes == 1 && pieces.iter().all(counts);
+        Self { step, pieces, later, counts_only }
     }
 
-    /// Addresses whose evidence fails, or whose handle cannot go as a whole.
-    fn failing(
-        &self,
-        edits: &[Edit],
-        objects: &Objects,
-        left_out: &LeftOut,
-        now: Timestamp,
-    ) -> Vec<Omission> {
-        let mut failing: Vec<Omission> = Vec::new();
-        let later = self.later.iter().map(|(block, held)| (*block, held, true));
-        let own = held(edits).map(|(block, held)| (block, held, false));
-        for (block, held, is_later) in own.chain(later) {
-            let part = self.parts.of_held(block, held);
-            if failing.iter().any(|omission| omission.part == part) || left_out.has(&part) {
-                continue;
+    fn part(&self, piece: &Piece) -> &Part {
+        &self.step.parts[piece.part]
+    }
+
+    fn evidence(&self, piece: &Piece) -> &[(Key, Expect)] {
+        if self.counts_only { &[] } else { &self.part(piece).evidence }
+    }
+
+    /// The parts that something speaks against.
+    fn failing(&self, pieces: &[&Piece], why_not: impl Fn(&Piece) -> Option<String>) -> Vec<Omission> {
+        let omission = |piece: &&Piece| Some(omission(self.part(piece), why_not(piece)?));
+        pieces.iter().filter_map(omission).collect()
+    }
+
+    /// Why a part must not be made, whatever its own edits say; `None` where nothing speaks against it.
+    fn why_not(&self, piece: &Piece, objects: &Objects, omitted: &Omitted, now: Timestamp) -> Option<String> {
+        let part = self.part(piece);
+        if let Some((key, why)) = broken(self.evidence(piece), objects) {
+            return Some(about_addresses(part, &format!("the evidence no longer holds: {key} {why}")));
+        }
+        let Unit::Handle(id) = &part.unit else { return None };
+        if !part.releases() {
+            return None;
+        }
+        if let Some(reason) = omitted.why_kept(id) {
+            return Some(format!("its handle stays: {reason}"));
+        }
+
+        let mut later = self.later.iter().map(|(step, part)| &step.parts[*part]);
+        later.find_map(|later| {
+            if later.unit != part.unit {
+                return None;
             }
-            let elsewhere = || left_out.elsewhere(&part).map(|reason| format!("its handle stays: {reason}"));
-            let evidence = || {
-                broken(&held.evidence, objects)
-                    .map(|reason| format!("{}: {reason}", address_at(block, held.ordinal)))
-            };
-            let guard = || is_later.then(|| is_not_held(block, held, objects, now)).flatten();
-            if let Some(reason) = elsewhere().or_else(evidence).or_else(guard) {
-                failing.push(self.omission(part, reason));
+            if let Some((key, why)) = broken(&later.evidence, objects) {
+                return Some(about_addresses(later, &format!("the evidence no longer holds: {key} {why}")));
             }
+            apply_to(block_edits(later), objects, now).err()
+        })
+    }
+
+    /// Omits parts, and with them what the step does only if all others are made.
+    fn omit(&self, mut failing: Vec<Omission>, omitted: &Omitted) -> Decision {
+        if let ([Part { unit: Unit::WholeStep, .. }], [only]) = (&*self.step.parts, &*failing) {
+            return Decision::Conflict(only.reason.clone());
         }
-        failing
-    }
-
-    /// The parts that cannot be made even alone.
-    fn apart(&self, edits: &[Edit], objects: &Objects, now: Timestamp) -> Vec<Omission> {
-        let fails = |part: Part| {
-            let own = self.parts.only(edits, |other| *other == part);
-            let reason = apply_to(&own, objects, now).err()?;
-            Some(self.omission(part, reason))
-        };
-        self.parts.all(edits).into_iter().filter_map(fails).collect()
-    }
-
-    fn omission(&self, part: Part, reason: String) -> Omission {
-        let own = held(&self.edits).filter(|(block, held)| self.parts.of_held(*block, held) == part);
-        let addresses = own.map(|(block, held)| address_at(block, held.ordinal)).collect();
-        Omission { part, addresses, reason }
-    }
-
-    /// What a step does besides freeing addresses may rest on all of them going.
-    fn leave_out(&self, edits: &[Edit], mut omissions: Vec<Omission>) -> Decision {
-        let parts = self.parts.all(edits);
-        if omissions.iter().all(|omission| omission.part == Part::Rest) && parts.len() == 1 {
-            let reasons = omissions.into_iter().map(|omission| omission.reason);
-            return Decision::Conflict(reasons.collect::<Vec<_>>().join("; "));
+        if let Some(whole) = self.step.parts.last().filter(|part| part.unit == Unit::WholeStep)
+            && !omitted.has(&Unit::WholeStep)
+            && failing.iter().all(|omission| omission.unit != Unit::WholeStep)
+        {
+            failing.push(omission(whole, "not all of its addresses are released".to_owned()));
         }
-        if parts.contains(&Part::Rest) && omissions.iter().all(|omission| omission.part != Part::Rest) {
-            let reason = "not all of its addresses go".to_owned();
-            omissions.push(self.omission(Part::Rest, reason));
-        }
-        Decision::LeaveOut(omissions)
+        Decision::Omit(failing)
     }
 
-    fn write(&self, edits: &[Edit], changes: Vec<(Key, Option<Object>)>, objects: &Objects) -> Decision {
+    fn write(&self, pieces: &[&Piece], changes: Vec<(Key, Option<Object>)>, objects: &Objects) -> Decision {
         let change = |(key, object): (Key, Option<Object>)| {
             let version = objects.get(&key).and_then(Option::as_ref).map(|stored| stored.revision.clone());
             change(key, object.as_ref(), version)
@@ -137,40 +134,45 @@ impl EditTask {
         if changes.is_empty() {
             return Decision::Already;
         }
-        let of_addresses = held(edits).flat_map(|(_, held)| &held.evidence);
         let mut seen = BTreeSet::new();
-        let evidence = self.evidence.iter().chain(of_addresses).filter(|(key, _)| seen.insert(key)).cloned();
-        Decision::Write(Batch { changes, evidence: evidence.collect() })
-    }
-
-    fn all_evidence(&self) -> impl Iterator<Item = &(Key, Expect)> {
-        let later = self.later.iter().flat_map(|(_, held)| &held.evidence);
-        let own = held(&self.edits).flat_map(|(_, held)| &held.evidence);
-        self.evidence.iter().chain(own).chain(later)
+        let evidence = pieces.iter().flat_map(|piece| self.evidence(piece));
+        let evidence = evidence.filter(|(key, _)| seen.insert(key)).cloned().collect();
+        Decision::Write(Batch { changes, evidence })
     }
 }
 
-/// The first piece of evidence that does not hold, for people.
-fn broken(evidence: &[(Key, Expect)], objects: &Objects) -> Option<String> {
+fn omission(part: &Part, reason: String) -> Omission {
+    Omission { unit: part.unit.clone(), addresses: part.addresses(), releases: part.releases(), reason }
+}
+
+/// A reason, after the addresses that the part is about.
+fn about_addresses(part: &Part, reason: &str) -> String {
+    let addresses: Vec<String> = part.addresses().iter().map(ToString::to_string).collect();
+    if addresses.is_empty() { reason.to_owned() } else { format!("{}: {reason}", addresses.join(", ")) }
+}
+
+/// The first piece of evidence that does not hold, and why.
+fn broken<'e>(evidence: &'e [(Key, Expect)], objects: &Objects) -> Option<(&'e Key, &'static str)> {
     evidence.iter().find_map(|(key, expect)| {
         let found = objects.get(key).and_then(Option::as_ref).map(|stored| &stored.revision);
-        let what = match (expect, found) {
-            (Expect::Absent, None) => return None,
-            (Expect::At(version), Some(found)) if version.to_string() == found.to_string() => return None,
-            (_, Some(_)) => "is there, or has changed",
-            (_, None) => "is gone",
-        };
-        Some(format!("the evidence no longer holds: {key} {what}"))
+        match (expect, found) {
+            (Expect::Absent, None) => None,
+            (Expect::At(version), Some(found)) if version.to_string() == found.to_string() => None,
+            (_, Some(_)) => Some((key, "exists, or has changed")),
+            (_, None) => Some((key, "is gone")),
+        }
     })
 }
 
-/// Why an address is not held as it was; `None` where it is.
-fn is_not_held(block: IpNet, held: &Held, objects: &Objects, now: Timestamp) -> Option<String> {
-    let release = BlockEdit::Release { held: vec![held.clone()], cooldown: 0 };
-    apply_to(&[Edit::Block(block, release)], objects, now).err()
+fn block_edits(part: &Part) -> impl Iterator<Item = &Edit> {
+    part.edits.iter().filter(|edit| matches!(edit, Edit::Block(..)))
 }
 
-fn apply_to(edits: &[Edit], objects: &Objects, now: Timestamp) -> Result<Vec<(Key, Option<Object>)>, String> {
+fn apply_to<'e>(
+    edits: impl Iterator<Item = &'e Edit>,
+    objects: &Objects,
+    now: Timestamp,
+) -> Result<Vec<(Key, Option<Object>)>, String> {
     apply(edits, now, |key| objects.get(key).and_then(Option::as_ref).map(current))
 }
 

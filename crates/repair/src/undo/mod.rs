@@ -15,7 +15,7 @@ use self::task::UndoTask;
 use crate::engine::{Execution, Group, Task};
 use crate::error::RepairError;
 use crate::journal::{Intent, Recorded, Value, key_of};
-use crate::session::{Options, Purpose, carry_out};
+use crate::session::{Options, Purpose, carry_out, writer};
 
 /// What undoing a run would do. Nothing is written by making it.
 #[derive(Clone, Debug)]
@@ -194,8 +194,9 @@ pub async fn undo(
         cluster: plan.cluster.clone(),
         objects: plan.steps.iter().map(|step| step.objects.len()).sum(),
     };
-    let steps = plan.steps.clone();
-    carry_out(datastore, consent, &purpose, options, move |writer| groups(steps, writer)).await
+    let writer = writer(datastore, consent, &purpose).await?;
+    let groups = groups(plan.steps.clone(), &writer);
+    carry_out(datastore, writer, &purpose.cluster, options, groups).await
 }
 
 fn groups(steps: Vec<UndoStep>, writer: &Writer) -> Vec<Group> {

@@ -7,7 +7,7 @@ use calipam_model::key::Key;
 
 use super::UndoObject;
 use super::restored::{is_restored, restored};
-use crate::engine::{Decision, LeftOut, Objects, Task};
+use crate::engine::{Decision, Objects, Omitted, Task};
 
 /// Brings back some of the objects of a step; those before `from` were brought back by other tasks.
 pub(super) struct UndoTask {
@@ -31,7 +31,7 @@ impl Task for UndoTask {
         self.objects[self.from..self.to].iter().map(|object| object.key.clone()).collect()
     }
 
-    fn decide(&self, objects: &Objects, _: &LeftOut) -> Decision {
+    fn decide(&self, objects: &Objects, _: &Omitted) -> Decision {
         let now = |object: &UndoObject| objects.get(&object.key).and_then(Option::as_ref);
         let undone = |object: &UndoObject| is_restored(&object.key, now(object), object.before.as_ref());
         if self.objects[self.from..self.to].iter().all(undone) {

@@ -104,5 +104,5 @@ pub fn judge(name: &str, mended: &Mended) {
 
 /// The objects that the plan changes.
 pub fn touched(plan: &Plan) -> BTreeSet<Key> {
-    plan.actions.iter().flat_map(|action| &action.step.edits).map(Edit::key).collect()
+    plan.actions.iter().flat_map(|action| action.step.edits()).map(Edit::key).collect()
 }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use calipam_check::{Options as Judgement, check};
 use calipam_datastore::Datastore;
-use calipam_model::edit::{BlockEdit, Edit, Expect, Step};
+use calipam_model::edit::{Expect, Step};
 use calipam_model::key::Key;
 use calipam_plan::{Basis, release};
 use calipam_repair::{Conflict, Options, execute};
@@ -241,11 +241,9 @@ fn place(flavour: Flavour, key: &Key) -> (String, String, &'static str) {
 
 /// What the release of the first address rests on being absent.
 fn absent(step: &Step, wanted: fn(&Key) -> bool) -> Key {
-    let Some(Edit::Block(_, BlockEdit::Release { held, .. })) = step.edits.first() else {
-        panic!("{step:?}")
-    };
-    let found = held[0].evidence.iter().find(|(key, expect)| *expect == Expect::Absent && wanted(key));
-    found.unwrap_or_else(|| panic!("{:?}", held[0].evidence)).0.clone()
+    let evidence = &step.parts[0].evidence;
+    let found = evidence.iter().find(|(key, expect)| *expect == Expect::Absent && wanted(key));
+    found.unwrap_or_else(|| panic!("{evidence:?}")).0.clone()
 }
 
 async fn every_object_in_turn(world: World) {
@@ -258,7 +256,7 @@ async fn every_object_in_turn(world: World) {
     let steps = release::plan(&Basis::new(&snapshot, &report, &judgement), &all, &[], 0).into_steps();
     assert_eq!(steps.len(), CASES.len(), "{steps:?}");
     for (case, step) in steps.iter().enumerate() {
-        assert_eq!(step.edits[0].key(), block_key(case));
+        assert_eq!(step.parts[0].edits[0].key(), block_key(case));
         world.happens(case, step).await;
     }
     let folder = tempfile::tempdir().unwrap();

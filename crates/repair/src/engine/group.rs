@@ -7,7 +7,7 @@ use calipam_datastore::write::{Batch, Expect, Swap};
 use calipam_model::key::Key;
 use calipam_model::snapshot::Revision;
 
-use super::{Context, Decision, Ended, Event, Group, LeftOut, Objects, RETRIES, Task};
+use super::{Context, Decision, Ended, Event, Group, Objects, Omitted, RETRIES, Task};
 use crate::error::RepairError;
 use crate::journal::{ChangeRecord, Fate, GuardRecord, Intent, Outcome, Value, Version, fate};
 
@@ -21,18 +21,18 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(50);
 enum Written {
     Done,
     Lost,
-    /// Somebody else changed the objects while the answer was lost: who wrote what cannot be told.
+    /// Others changed the objects while the answer was lost: who wrote what cannot be told.
     Unclear(Vec<String>),
 }
 
-pub(super) async fn run_group(context: &Context, group: &Group, left_out: &mut LeftOut) -> Ended {
+pub(super) async fn run_group(context: &Context, group: &Group, omitted: &mut Omitted) -> Ended {
     let mut all = Ended::Already;
     for (index, task) in group.tasks.iter().enumerate() {
         // A step that was begun is finished.
         if index == 0 && context.interrupt.is_set() {
             return Ended::Interrupted;
         }
-        match run_task(context, group, task, left_out).await {
+        match run_task(context, group, task, omitted).await {
             Ok(Ended::Already) => {}
             Ok(Ended::Written) => all = Ended::Written,
             Ok(other) => return other,
@@ -46,17 +46,17 @@ async fn run_task(
     context: &Context,
     group: &Group,
     task: &Arc<dyn Task>,
-    left_out: &mut LeftOut,
+    omitted: &mut Omitted,
 ) -> Result<Ended, RepairError> {
     let keys = task.reads();
     for attempt in 0..RETRIES {
         let objects = read(context, &keys).await?;
         let batch = loop {
-            match task.decide(&objects, left_out) {
+            match task.decide(&objects, omitted) {
                 Decision::Write(batch) => break batch,
                 Decision::Already => return Ok(Ended::Already),
                 Decision::Conflict(reason) => return Ok(Ended::Conflict(reason)),
-                Decision::LeaveOut(omissions) => left_out.note(omissions),
+                Decision::Omit(parts) => omitted.add(parts),
             }
         };
         match write(context, group, &objects, &batch).await? {
@@ -103,7 +103,7 @@ async fn write(
         drop(turn);
         match answer {
             Ok(Swap::Done(revisions)) => break Some(revisions.iter().map(text_of).collect()),
-            // Behind a lost answer, a lost swap may be this very write.
+            // After a lost answer, a lost swap may be this very write.
             Ok(Swap::Lost) if resends == 0 => break None,
             Ok(Swap::Lost) => match look(context, &intent).await? {
                 Fate::Written(outcome) => break outcome.written,

@@ -1,0 +1,151 @@
+//! Which edits of a step are written at once.
+
+use std::collections::HashSet;
+
+use calipam_datastore::write::Limits;
+use calipam_model::edit::{BlockEdit, Edit, Part, Step};
+use calipam_model::key::Key;
+
+/// Edits of one part that are written at once.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Piece {
+    /// Index of the part.
+    pub part: usize,
+    /// Indices of the edits.
+    pub edits: Vec<usize>,
+}
+
+impl Piece {
+    pub fn edits<'s>(&'s self, step: &'s Step) -> impl Iterator<Item = &'s Edit> {
+        self.edits.iter().map(|index| &step.parts[self.part].edits[*index])
+    }
+
+    /// True where it frees addresses.
+    pub fn frees(&self, step: &Step) -> bool {
+        self.edits(step).any(|edit| matches!(edit, Edit::Block(_, BlockEdit::Release { .. })))
+    }
+}
+
+/// The writes of a step, in their order.
+pub(super) fn writes(step: &Step, limits: Limits) -> Vec<Vec<Piece>> {
+    if limits.changes == 1 { one_by_one(step) } else { together(step, limits.changes.min(limits.conditions)) }
+}
+
+/// One object at a time.
+fn one_by_one(step: &Step) -> Vec<Vec<Piece>> {
+    let write = |(_, edits): (Key, Vec<(usize, usize)>)| {
+        let mut pieces = Vec::new();
+        edits.into_iter().for_each(|(part, edit)| add(&mut pieces, part, edit));
+        pieces
+    };
+    step.by_object().into_iter().map(write).collect()
+}
+
+/// As many parts at a time as `most` comparisons are enough for: one for each object that changes, and one for each
+/// piece of evidence.
+fn together(step: &Step, most: usize) -> Vec<Vec<Piece>> {
+    let mut writes: Vec<Vec<Piece>> = Vec::new();
+    let mut compared: HashSet<Key> = HashSet::new();
+    let mut write = |part: usize, edits: &[usize], keys: HashSet<Key>| {
+        let more = keys.iter().filter(|key| !compared.contains(*key)).count();
+        if writes.is_empty() || compared.len() + more > most {
+            writes.push(Vec::new());
+            compared.clear();
+        }
+        compared.extend(keys);
+        if let Some(pieces) = writes.last_mut() {
+            edits.iter().for_each(|edit| add(pieces, part, *edit));
+        }
+    };
+
+    for (index, part) in step.parts.iter().enumerate() {
+        let keys = keys(part, &part.edits);
+        let all: Vec<usize> = (0..part.edits.len()).collect();
+        if keys.len() <= most {
+            write(index, &all, keys);
+            continue;
+        }
+        // A block that is created with the handles of all its addresses can take more than one write.
+        for edit in all {
+            write(index, &[edit], self::keys(part, &part.edits[edit..=edit]));
+        }
+    }
+    writes
+}
+
+fn keys(part: &Part, edits: &[Edit]) -> HashSet<Key> {
+    edits.iter().map(Edit::key).chain(part.evidence.iter().map(|(key, _)| key.clone())).collect()
+}
+
+fn add(pieces: &mut Vec<Piece>, part: usize, edit: usize) {
+    match pieces.last_mut() {
+        Some(piece) if piece.part == part => piece.edits.push(edit),
+        _ => pieces.push(Piece { part, edits: vec![edit] }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use calipam_model::IpNet;
+    use calipam_model::edit::{Expect, HandleEdit, Held, Unit};
+
+    use super::*;
+
+    const ETCD: Limits = Limits { changes: 128, conditions: 128, bytes: 1_500_000 };
+    const KUBERNETES: Limits = Limits { changes: 1, ..ETCD };
+
+    fn block() -> IpNet {
+        "10.0.0.0/24".parse().unwrap()
+    }
+
+    /// The release of so many addresses, each with a handle and two pieces of evidence, and the end of their block.
+    fn release(count: u32) -> Step {
+        let mut step = Step::new("a test");
+        for ordinal in 0..count {
+            let held = Held { ordinal, record: Default::default(), sequence: 1 };
+            let id = format!("net.{ordinal}");
+            let edits = vec![
+                Edit::Block(block(), BlockEdit::Release { held: vec![held], cooldown: 0 }),
+                Edit::Handle(id.clone(), HandleEdit::Decrement(block(), 1)),
+            ];
+            let evidence = ["here", "there"].map(|at| (Key::Node(format!("{at}-{ordinal}")), Expect::Absent));
+            step.parts.push(Part { unit: Unit::Handle(id), edits, evidence: evidence.into() });
+        }
+        let owner = BlockEdit::Owner { from: None, to: None };
+        step.whole().edits.push(Edit::Block(block(), owner));
+        step
+    }
+
+    #[test]
+    fn a_write_holds_no_more_than_a_transaction() {
+        let step = release(200);
+        let writes = writes(&step, ETCD);
+        let compared = |pieces: &Vec<Piece>| {
+            let parts = pieces.iter().map(|piece| &step.parts[piece.part]);
+            parts.flat_map(|part| keys(part, &part.edits)).collect::<HashSet<Key>>().len()
+        };
+        let sizes: Vec<usize> = writes.iter().map(compared).collect();
+        // The block, and 42 times a handle and its evidence.
+        assert_eq!(sizes, [127, 127, 127, 127, 97]);
+        let parts: Vec<usize> = writes.iter().flatten().map(|piece| piece.part).collect();
+        assert_eq!(parts, (0..=200).collect::<Vec<_>>(), "no part is divided");
+    }
+
+    #[test]
+    fn a_part_that_no_transaction_holds_is_written_edit_by_edit() {
+        let mut step = Step::new("a test");
+        let ids = (0..150).map(|n| format!("net.{n}"));
+        step.whole().edits = ids.map(|id| Edit::Handle(id, HandleEdit::Increment(block(), 1))).collect();
+        step.whole().evidence = vec![(Key::Node("n".into()), Expect::Absent)];
+        let sizes: Vec<usize> =
+            writes(&step, ETCD).iter().map(|pieces| pieces.iter().map(|p| p.edits.len()).sum()).collect();
+        assert_eq!(sizes, [127, 23]);
+    }
+
+    #[test]
+    fn without_transactions_all_parts_share_one_write_of_the_block() {
+        let writes = writes(&release(3), KUBERNETES);
+        let of_block: Vec<usize> = writes[0].iter().map(|piece| piece.part).collect();
+        assert_eq!((of_block, writes.len()), (vec![0, 1, 2, 3], 4));
+    }
+}
