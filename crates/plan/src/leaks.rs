@@ -1,18 +1,21 @@
 //! Which leaked addresses may be released: those whose record says whose they were, that were seen unused
-//! long enough, and whose handle goes as a whole.
+//! long enough, and whose handle is released completely.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::net::IpAddr;
 
 use calipam_check::record::Claim;
-use calipam_check::{AddressEvidence, Code, Evidence, Finding, LeakReason, OwnerKind, RecordEvidence};
+use calipam_check::{
+    AddressEvidence, Code, Evidence, Finding, LeakReason, OwnerKind, RecordEvidence, Subject,
+};
 use calipam_model::IpNet;
 use jiff::Timestamp;
 
 use crate::basis::Basis;
 use crate::handles::{Allocated, Holdings};
+use crate::plan::{Change, Verb};
 use crate::release::Sightings;
-use crate::skipped::SkipReason;
+use crate::skipped::{SkipReason, Skipped};
 
 /// An allocation that is to be released.
 #[derive(Clone, Debug)]
@@ -21,6 +24,20 @@ pub(crate) struct Chosen<'s> {
     pub allocated: Allocated,
     /// What justifies it; `None` where the operator insists.
     pub finding: Option<&'s Finding>,
+}
+
+impl Chosen<'_> {
+    /// The release, for people.
+    pub fn change(&self) -> Change {
+        let Allocated { block, address, .. } = self.allocated;
+        let why = self.finding.map_or("forced", Finding::says);
+        Change {
+            action: Verb::ReleaseAddress,
+            subject: Subject::Address(address),
+            detail: format!("{why} (block {block})"),
+            repairs: self.finding.map(|f| (f.code, f.subject.clone())).into_iter().collect(),
+        }
+    }
 }
 
 /// What is to be released, by block and ordinal.
@@ -86,9 +103,37 @@ fn is_of_long_finished(basis: &Basis<'_>, evidence: &AddressEvidence) -> bool {
         && pods.all(|pod| pod.finished_at.is_some_and(is_long_ago))
 }
 
-/// Why the chosen addresses of a handle must stay: a handle goes as a whole or not at all. `insists` tells of
-/// addresses that the operator wants to go whatever speaks against it.
-pub(crate) fn held_together(
+/// Takes out of a choice the addresses of handles that cannot be released completely, and says of each why. `insists`
+/// tells of addresses that the operator releases whatever speaks against it, `leaves` of records that the plan gives
+/// another handle than the one with this ID.
+pub(crate) fn keep_whole_handles<'s>(
+    basis: &Basis<'s>,
+    choice: &mut Choice<'s>,
+    insists: impl Fn(IpAddr) -> bool,
+    leaves: impl Fn(&str, (IpNet, u32)) -> bool,
+) -> (Holdings<'s>, Vec<Skipped>) {
+    let wanted: HashSet<String> = choice.values().filter_map(|chosen| chosen.allocated.handle()).collect();
+    let holdings = Holdings::new(basis, &wanted);
+    let mut skipped: Vec<Skipped> = Vec::new();
+
+    for id in wanted.iter().collect::<BTreeSet<&String>>() {
+        let is_kept = |address| skipped.iter().any(|kept| kept.subject == Subject::Address(address));
+        let insists = |address| insists(address) && !is_kept(address);
+        let leaves = |record| leaves(id, record);
+        let Some((reason, why)) = why_kept(basis, &holdings, choice, id, insists, leaves) else { continue };
+
+        for held in holdings.allocated(id) {
+            let Some(chosen) = choice.remove(&(held.block, held.held.ordinal)) else { continue };
+            let address = held.address;
+            let kept = Skipped::new(Subject::Address(address), reason, format!("{address}: {why}"));
+            skipped.push(Skipped { code: chosen.finding.map(|finding| finding.code), ..kept });
+        }
+    }
+    (holdings, skipped)
+}
+
+/// Why the chosen addresses of a handle must stay: a handle is released completely or not at all.
+fn why_kept(
     basis: &Basis<'_>,
     holdings: &Holdings<'_>,
     choice: &Choice<'_>,
@@ -102,18 +147,17 @@ pub(crate) fn held_together(
         let detail = format!("its handle {id} also names {broken}, which cannot be judged");
         return Some((SkipReason::Unjudged, detail));
     }
+
     let is_chosen = |held: &&Allocated| choice.contains_key(&(held.block, held.held.ordinal));
     let (chosen, kept): (Vec<&Allocated>, Vec<&Allocated>) =
         holdings.allocated(id).iter().partition(is_chosen);
     let kept = kept.into_iter().find(|held| !leaves((held.block, held.held.ordinal)))?;
-    let goes_alone = |held: &&Allocated| insists(held.address) || is_extra(choice, held);
-    if is_of_several(id) || chosen.iter().any(goes_alone) {
+    let is_released_alone = |held: &&Allocated| insists(held.address) || is_extra(choice, held);
+    if is_of_several(id) || chosen.iter().any(is_released_alone) {
         return None;
     }
-    Some((
-        SkipReason::HandleHeld,
-        format!("its handle {id} also holds {}, which is not released", kept.address),
-    ))
+    let detail = format!("its handle {id} also holds {}, which is not released", kept.address);
+    Some((SkipReason::HandleHeld, detail))
 }
 
 /// True for handles whose addresses go one by one: those of Calico 2.x, which a pod shares with its

@@ -1,18 +1,14 @@
 //! Leaked addresses, which go.
 
-use std::collections::{BTreeSet, HashSet};
-
-use calipam_check::{Code, Subject};
+use calipam_check::Code;
 use calipam_model::IpNet;
 
 use super::desk::Desk;
 use super::draft::{AddressDraft, What};
 use crate::evidence::Grounds;
-use crate::handles::Holdings;
-use crate::leaks::{Choice, Chosen, allocations, held_together, too_early};
-use crate::plan::{Change, Verb};
+use crate::leaks::{Choice, Chosen, allocations, keep_whole_handles, too_early};
 use crate::release::Sightings;
-use crate::skipped::{SkipReason, Skipped};
+use crate::skipped::SkipReason;
 
 /// Drafts the release of every leaked address that may go.
 pub(super) fn draft(desk: &mut Desk<'_, '_>, sightings: &[Sightings]) {
@@ -21,13 +17,7 @@ pub(super) fn draft(desk: &mut Desk<'_, '_>, sightings: &[Sightings]) {
     let grounds = Grounds::new(desk.basis.snapshot, findings);
     for ((block, ordinal), chosen) in choice {
         let Some(finding) = chosen.finding else { continue };
-        let address = chosen.allocated.address;
-        let change = Change {
-            action: Verb::ReleaseAddress,
-            subject: Subject::Address(address),
-            detail: format!("{} (block {block})", finding.says()),
-            repairs: vec![(finding.code, finding.subject.clone())],
-        };
+        let (address, change) = (chosen.allocated.address, chosen.change());
         let what = What::Release(chosen.allocated.held);
         let draft = AddressDraft { address, what, evidence: grounds.of(finding), change };
         desk.drafts.entry(block).or_default().addresses.insert(ordinal, draft);
@@ -71,21 +61,12 @@ fn choose<'s>(desk: &mut Desk<'_, 's>, sightings: &[Sightings]) -> Choice<'s> {
     choice
 }
 
-fn whole_handles(desk: &mut Desk<'_, '_>, choice: &mut Choice<'_>) {
-    let wanted: HashSet<String> = choice.values().filter_map(|chosen| chosen.allocated.handle()).collect();
-    let holdings = Holdings::new(desk.basis, &wanted);
-    for id in wanted.iter().collect::<BTreeSet<&String>>() {
-        let leaves = |(block, ordinal): (IpNet, u32)| {
-            let draft = desk.drafts.get(&block).and_then(|draft| draft.addresses.get(&ordinal));
-            draft.is_some_and(|draft| draft.what.handles()[1].as_ref() != Some(id))
-        };
-        let refusal = held_together(desk.basis, &holdings, choice, id, |_| false, leaves);
-        let Some((reason, why)) = refusal else { continue };
-        let held = holdings.allocated(id).iter().map(|held| (held.block, held.held.ordinal));
-        for chosen in held.filter_map(|place| choice.remove(&place)) {
-            let address = chosen.allocated.address;
-            let skipped = Skipped::new(Subject::Address(address), reason, format!("{address}: {why}"));
-            desk.skipped.push(skipped.of(Code::LeakedAddress));
-        }
-    }
+/// A handle is released completely or not at all. What gets another owner leaves it, too.
+fn whole_handles<'s>(desk: &mut Desk<'_, 's>, choice: &mut Choice<'s>) {
+    let leaves = |id: &str, (block, ordinal): (IpNet, u32)| {
+        let draft = desk.drafts.get(&block).and_then(|draft| draft.addresses.get(&ordinal));
+        draft.is_some_and(|draft| draft.what.handles()[1].as_deref() != Some(id))
+    };
+    let (_, skipped) = keep_whole_handles(desk.basis, choice, |_| false, leaves);
+    desk.skipped.extend(skipped);
 }

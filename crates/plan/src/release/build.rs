@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use calipam_check::{Code, Finding, Subject};
+use calipam_check::{Code, Subject};
 use calipam_model::IpNet;
 use calipam_model::affinity::{Affinity, AffinityType};
 use calipam_model::block::BlockOwner;
@@ -107,7 +107,7 @@ impl<'s> Builder<'_, 's> {
         let part = |(unit, chosen)| self.part(block, unit, chosen, grounds, holdings);
         let parts = units.into_iter().map(part).collect();
 
-        let changes: Vec<Change> = chosen.iter().map(|chosen| change_of(chosen)).collect();
+        let changes: Vec<Change> = chosen.iter().map(|chosen| chosen.change()).collect();
         let reason = match changes.as_slice() {
             [only] => format!("{} {}", only.action, only.subject),
             _ => format!("{} addresses of block {block}", changes.len()),
@@ -158,17 +158,6 @@ impl<'s> Builder<'_, 's> {
             step.whole().edits.push(Edit::Handle(id.clone(), delete));
             self.actions.push(Action { step, changes: vec![change] });
         }
-    }
-}
-
-fn change_of(chosen: &Chosen<'_>) -> Change {
-    let address = chosen.allocated.address;
-    let message = |finding: &Finding| format!("{} (block {})", finding.says(), chosen.allocated.block);
-    Change {
-        action: Verb::ReleaseAddress,
-        subject: Subject::Address(address),
-        detail: chosen.finding.map_or_else(|| format!("forced (block {})", chosen.allocated.block), message),
-        repairs: chosen.finding.map(|f| (f.code, f.subject.clone())).into_iter().collect(),
     }
 }
 

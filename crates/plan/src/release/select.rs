@@ -12,7 +12,7 @@ use super::sighting::Sightings;
 use super::verdict::why_not;
 use crate::basis::Basis;
 use crate::handles::{Allocated, Holdings, clean};
-use crate::leaks::{Choice, Chosen, allocations, held_together, too_early};
+use crate::leaks::{Choice, Chosen, allocations, keep_whole_handles, too_early};
 use crate::skipped::{SkipReason, Skipped};
 
 /// What may be released, and what not.
@@ -267,27 +267,13 @@ impl<'s> Selector<'_, 's> {
         }
     }
 
-    /// A handle goes as a whole or not at all: where one of its addresses stays, all do.
+    /// A handle is released completely or not at all: where one of its addresses stays, all do.
     fn whole_handles(&mut self) {
-        let chosen = self.selection.chosen.values();
-        let wanted: HashSet<String> = chosen.filter_map(|chosen| chosen.allocated.handle()).collect();
-        let holdings = Holdings::new(self.basis, &wanted);
-        let mut ids: Vec<&String> = wanted.iter().collect();
-        ids.sort();
-        for id in ids {
-            let insists = |address| self.selection.forced.contains(&address);
-            let refusal =
-                held_together(self.basis, &holdings, &self.selection.chosen, id, insists, |_| false);
-            let Some((reason, why)) = refusal else { continue };
-            let dropped = holdings.allocated(id).iter().map(|held| (held.block, held.held.ordinal));
-            for chosen in dropped.filter_map(|place| self.selection.chosen.remove(&place)) {
-                let address = chosen.allocated.address;
-                self.selection.forced.retain(|forced| *forced != address);
-                let skipped = Skipped::new(Subject::Address(address), reason, format!("{address}: {why}"));
-                let code = chosen.finding.map(|finding| finding.code);
-                self.selection.skipped.push(Skipped { code, ..skipped });
-            }
-        }
+        let Selection { chosen, forced, .. } = &mut self.selection;
+        let insists = |address| forced.contains(&address);
+        let (holdings, skipped) = keep_whole_handles(self.basis, chosen, insists, |_, _| false);
+        forced.retain(|address| !skipped.iter().any(|kept| kept.subject == Subject::Address(*address)));
+        self.selection.skipped.extend(skipped);
         self.selection.holdings = holdings;
     }
 
