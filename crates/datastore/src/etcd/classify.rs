@@ -21,14 +21,25 @@ fn unknown(error: &(dyn StdError + 'static)) -> Failure {
     Failure::broken(text)
 }
 
+/// Why a request failed.
+pub(super) fn request(error: &etcd_client::Error, attempt: Attempt) -> Failure {
+    match error {
+        etcd_client::Error::GRpcStatus(answer) => status(answer, attempt),
+        etcd_client::Error::TransportError(error) => connecting(error, attempt),
+        other => Failure::Other(other.to_string()),
+    }
+}
+
 /// What an unsuccessful answer means.
-pub(super) fn status(status: &Status, attempt: Attempt) -> Failure {
+fn status(status: &Status, attempt: Attempt) -> Failure {
     if let Some(cause) = status.source().and_then(|source| attempt.cause(source)) {
         return cause.into();
     }
 
     let message = status.message();
     match status.code() {
+        // The connection ended earlier; etcd-client keeps only the text of the reason.
+        Code::Unknown if message.starts_with("Service was not ready") => Failure::broken(message),
         Code::InvalidArgument if message.contains("invalid user ID or password") => Failure::WrongPassword,
         Code::InvalidArgument if message.contains("user name is empty") => Failure::AuthNeeded,
         Code::Unauthenticated => Failure::AuthNeeded,

@@ -119,7 +119,7 @@ pub(super) async fn explain(url: &str, settings: &EtcdSettings, failure: Failure
             }
         }
         Some((_, host)) => match connect(&format!("http://{host}"), None, &quick).await {
-            Ok(channel) if super::probe_plain(&channel, quick.connect_timeout).await => {
+            Ok(channel) if super::probe_plain(channel.clone(), quick.connect_timeout).await => {
                 Cause::ServerIsPlain.into()
             }
             _ => stated_reason(host, &quick).await.map_or(failure, Failure::Connection),

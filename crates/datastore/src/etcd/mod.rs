@@ -1,34 +1,38 @@
-//! An etcd v3 server: connecting with failover, authentication, and ranges of keys as bytes.
+//! An etcd v3 server: connecting with failover, authentication, reading and writing.
 //!
 //! Requests go to one endpoint: every read of a run is at one revision, and a member that has answered at
 //! a revision once can answer at it again without asking the others.
 
+mod bulk;
 mod classify;
-mod codec;
 pub(crate) mod endpoint;
 mod handshake;
-pub(crate) mod message;
-pub(crate) mod transaction;
+mod range;
 
+use std::fmt;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
-use bytes::Bytes;
+use etcd_client::{GetResponse, KvClient, Txn, TxnOpResponse, TxnResponse};
 use tokio::sync::OnceCell;
-use tonic::client::Grpc;
-use tonic::codegen::http::uri::PathAndQuery;
+use tonic::body::Body;
 use tonic::metadata::AsciiMetadataValue;
+use tonic::service::Interceptor;
+use tonic::service::interceptor::InterceptedService;
 use tonic::transport::Channel;
 use tonic::{Request, Status};
+use tower::ServiceExt;
+use tower::util::BoxCloneSyncService;
 
-use self::codec::RawCodec;
-use self::message::{Range, Reply, decode_transaction, encode_transaction};
+pub(crate) use self::bulk::Reply;
+pub(crate) use self::range::Range;
 use crate::error::{Cause, Error, Failure, Result, Server, Tried};
+use crate::raw::RawEntry;
 use crate::secret::redact_url;
 use crate::settings::EtcdSettings;
 
-/// How long the first endpoint has for itself before the next one is tried beside it.
+/// How long the first endpoint has for itself before the next one is tried as well.
 const STAGGER: Duration = Duration::from_millis(300);
 
 /// A connection to an etcd v3 server.
@@ -37,11 +41,71 @@ pub struct EtcdClient {
     endpoint: String,
     settings: EtcdSettings,
     channel: Channel,
+    kv: Kv,
     /// A second connection, opened for reading much; `None` where that failed.
     second: OnceCell<Option<Channel>>,
     turn: AtomicUsize,
     requests: Arc<AtomicU64>,
-    token: Mutex<Option<AsciiMetadataValue>>,
+    token: Token,
+}
+
+/// A connection that sends the user's token with each request.
+type Line = InterceptedService<Channel, Token>;
+
+/// The token of the user, where there is one. etcd-client keeps the token that it gets to itself, but the ranges of a
+/// whole read, which do not go through it, need it too.
+#[derive(Clone, Debug, Default)]
+struct Token(Arc<RwLock<Option<AsciiMetadataValue>>>);
+
+impl Token {
+    fn set(&self, token: Option<AsciiMetadataValue>) {
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = token;
+    }
+}
+
+impl Interceptor for Token {
+    fn call(&mut self, mut request: Request<()>) -> std::result::Result<Request<()>, Status> {
+        if let Some(token) = self.0.read().unwrap_or_else(PoisonError::into_inner).clone() {
+            request.metadata_mut().insert("token", token);
+        }
+        Ok(request)
+    }
+}
+
+/// The client of etcd-client for keys and transactions.
+#[derive(Clone)]
+struct Kv(KvClient);
+
+impl fmt::Debug for Kv {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Kv")
+    }
+}
+
+/// What a transaction of gets found, all at one revision.
+#[derive(Debug)]
+pub(crate) struct Found {
+    pub revision: i64,
+    /// In the order of the ranges.
+    pub answers: Vec<GetResponse>,
+}
+
+impl Found {
+    pub fn entries(&self) -> impl Iterator<Item = RawEntry<'_>> {
+        self.answers.iter().flat_map(entries)
+    }
+}
+
+/// The entries of one answer, in the order of their keys.
+pub(crate) fn entries(answer: &GetResponse) -> impl Iterator<Item = RawEntry<'_>> {
+    answer.kvs().iter().map(|kv| RawEntry {
+        key: kv.key(),
+        value: kv.value(),
+        mod_revision: kv.mod_revision(),
+        create_revision: kv.create_revision(),
+        version: kv.version(),
+        lease: kv.lease(),
+    })
 }
 
 impl EtcdClient {
@@ -87,15 +151,19 @@ impl EtcdClient {
     }
 
     async fn connect_once(endpoint: &str, settings: &EtcdSettings) -> std::result::Result<Self, Failure> {
+        let channel = endpoint::open(endpoint, settings).await?;
+        let token = Token::default();
         let client = Self {
             endpoint: endpoint.to_owned(),
             settings: settings.clone(),
-            channel: endpoint::open(endpoint, settings).await?,
+            kv: kv_client(InterceptedService::new(channel.clone(), token.clone())).await?,
+            channel,
             second: OnceCell::new(),
             turn: AtomicUsize::new(0),
             requests: Arc::new(AtomicU64::new(0)),
-            token: Mutex::new(None),
+            token,
         };
+
         let ready = async {
             client.authenticate().await?;
             // With TLS 1.3 a refused client certificate shows at the first request only.
@@ -131,20 +199,54 @@ impl EtcdClient {
         self.requests.load(Ordering::Relaxed)
     }
 
-    /// Reads one range. `what` names it in errors.
-    pub(crate) async fn range(&self, range: &Range, what: &str) -> Result<Reply> {
-        let message = self.call("/etcdserverpb.KV/Range", range.encode().into()).await;
-        message
-            .and_then(|m| Reply::decode(m).ok_or_else(malformed))
-            .map_err(|failure| self.error(what, failure))
+    /// Reads several ranges at one revision, in one request. `what` names them in errors.
+    pub(crate) async fn get(&self, ranges: &[Range], what: &str) -> Result<Found> {
+        let operations: Vec<_> = ranges.iter().map(Range::operation).collect();
+        let response = self.transact(Txn::new().and_then(operations)).await;
+        let response = response.map_err(|failure| self.error(what, failure))?;
+
+        let revision = response.header().map_or(0, |header| header.revision());
+        let answer = |response| match response {
+            TxnOpResponse::Get(answer) => Some(answer),
+            _ => None,
+        };
+        let answers: Vec<GetResponse> = response.op_responses().into_iter().filter_map(answer).collect();
+        if answers.len() != ranges.len() {
+            return Err(self.error(what, malformed()));
+        }
+        Ok(Found { revision, answers })
     }
 
-    /// Reads several ranges at one revision, in one request.
-    pub(crate) async fn ranges(&self, ranges: &[Range], what: &str) -> Result<Vec<Reply>> {
-        let message = self.call("/etcdserverpb.KV/Txn", encode_transaction(ranges).into()).await;
-        message
-            .and_then(|m| decode_transaction(&m).filter(|r| r.len() == ranges.len()).ok_or_else(malformed))
-            .map_err(|failure| self.error(what, failure))
+    /// Reads one large range, whose entries are not copied.
+    pub(crate) async fn read_bulk(&self, range: &Range, what: &str) -> Result<Reply> {
+        let read = self.call(|| {
+            let line = InterceptedService::new(self.next_channel(), self.token.clone());
+            async move { bulk::read(line, range).await.map_err(Into::into) }
+        });
+        let reply = read.await.and_then(|reply| reply.ok_or_else(malformed));
+        reply.map_err(|failure| self.error(what, failure))
+    }
+
+    /// Sends a transaction once. An error leaves open whether it took place: the connection may have
+    /// broken after it. `what` names it in errors.
+    pub(crate) async fn write(&self, transaction: Txn, what: &str) -> Result<TxnResponse> {
+        self.transact(transaction).await.map_err(|failure| self.write_error(what, failure))
+    }
+
+    async fn transact(&self, transaction: Txn) -> std::result::Result<TxnResponse, Failure> {
+        self.call(|| {
+            let (mut kv, transaction) = (self.kv.0.clone(), transaction.clone());
+            async move { kv.txn(transaction).await }
+        })
+        .await
+    }
+
+    /// Both connections in turn, where there are two.
+    fn next_channel(&self) -> Channel {
+        match (self.turn.fetch_add(1, Ordering::Relaxed) % 2, self.second.get()) {
+            (1, Some(Some(second))) => second.clone(),
+            _ => self.channel.clone(),
+        }
     }
 
     pub(crate) fn error(&self, what: &str, failure: Failure) -> Error {
@@ -162,86 +264,86 @@ impl EtcdClient {
         let Some((user, password)) = &self.settings.user else { return Ok(()) };
         self.requests.fetch_add(1, Ordering::Relaxed);
         let channel = etcd_client::Channel::Tonic(self.channel.clone());
-        let result = async {
+        let answer = async {
             let mut client = etcd_client::Client::from_channel(channel, None).await?.auth_client();
             client.authenticate(user.clone(), password.reveal().to_owned()).await
         };
-        let token = match result.await {
+
+        let token = match answer.await {
             Ok(response) => Some(response.token().parse().map_err(|_| malformed())?),
             // A server without authentication needs no token; etcd's own client goes on as well.
             Err(etcd_client::Error::GRpcStatus(status)) if status.message().contains("not enabled") => None,
-            Err(etcd_client::Error::GRpcStatus(status)) => return Err(self.classify(&status)),
-            Err(other) => return Err(Failure::Other(other.to_string())),
+            Err(error) => return Err(self.classify(&error)),
         };
-        *self.token.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = token;
+        self.token.set(token);
         Ok(())
     }
 
     /// Asks for a key under /calico/, to see whether the server answers.
     async fn probe(&self) -> std::result::Result<(), Failure> {
-        let range = Range::key("/calico/ipam/v2/config");
-        let message = self.call("/etcdserverpb.KV/Range", range.encode().into()).await?;
-        Reply::decode(message).map(drop).ok_or_else(malformed)
+        self.call(|| {
+            let mut kv = self.kv.0.clone();
+            async move { kv.get(PROBE, None).await }
+        })
+        .await
+        .map(drop)
     }
 
-    /// Sends one request; where the token has expired, gets a new one and sends it again.
-    async fn call(&self, path: &'static str, message: Bytes) -> std::result::Result<Bytes, Failure> {
-        match self.send(path, message.clone()).await {
+    /// Makes one request; where the token has expired, gets a new one and makes it again.
+    async fn call<T, F>(&self, request: impl Fn() -> F) -> std::result::Result<T, Failure>
+    where
+        F: Future<Output = std::result::Result<T, etcd_client::Error>>,
+    {
+        match self.call_once(request()).await {
             Err(Failure::AuthNeeded) if self.settings.user.is_some() => {
                 self.authenticate().await?;
-                self.send(path, message).await
+                self.call_once(request()).await
             }
             result => result,
         }
     }
 
-    async fn send(&self, path: &'static str, message: Bytes) -> std::result::Result<Bytes, Failure> {
+    async fn call_once<T>(
+        &self,
+        request: impl Future<Output = std::result::Result<T, etcd_client::Error>>,
+    ) -> std::result::Result<T, Failure> {
         self.requests.fetch_add(1, Ordering::Relaxed);
-        let channel = match (self.turn.fetch_add(1, Ordering::Relaxed) % 2, self.second.get()) {
-            (1, Some(Some(second))) => second.clone(),
-            _ => self.channel.clone(),
-        };
-        let token = self.token.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone();
-        let sent = unary(channel, path, message, token);
-        match tokio::time::timeout(self.settings.request_timeout, sent).await {
-            Ok(result) => result.map_err(|status| self.classify(&status)),
-            Err(_) => Err(Cause::TimedOut(self.settings.request_timeout.as_secs()).into()),
+        let limit = self.settings.request_timeout;
+        match tokio::time::timeout(limit, request).await {
+            Ok(result) => result.map_err(|error| self.classify(&error)),
+            Err(_) => Err(Cause::TimedOut(limit.as_secs()).into()),
         }
     }
 
-    fn classify(&self, status: &Status) -> Failure {
-        classify::status(status, self.settings.attempt(self.settings.request_timeout))
+    fn classify(&self, error: &etcd_client::Error) -> Failure {
+        classify::request(error, self.settings.attempt(self.settings.request_timeout))
     }
 }
 
-/// One request and its answer, as bytes. Answers may have any size.
-async fn unary(
-    channel: Channel,
-    path: &'static str,
-    message: Bytes,
-    token: Option<AsciiMetadataValue>,
-) -> std::result::Result<Bytes, Status> {
-    let mut grpc = Grpc::new(channel).max_decoding_message_size(usize::MAX);
-    grpc.ready().await.map_err(|e| Status::from_error(Box::new(e)))?;
-    let mut request = Request::new(message);
-    if let Some(token) = token {
-        request.metadata_mut().insert("token", token);
-    }
-    let answer = grpc.unary(request, PathAndQuery::from_static(path), RawCodec).await?;
-    Ok(answer.into_inner())
+/// The key that is asked for to see whether a server answers.
+const PROBE: &str = "/calico/ipam/v2/config";
+
+/// Answers may have any size.
+async fn kv_client(line: Line) -> std::result::Result<Kv, Failure> {
+    let channel =
+        BoxCloneSyncService::new(line.map_response(|answer| answer.map(Body::new)).map_err(Into::into));
+    let client = etcd_client::Client::from_channel(etcd_client::Channel::Custom(channel), None).await;
+    let client = client.map_err(|error| Failure::Other(error.to_string()))?;
+    Ok(Kv(client.kv_client().max_decoding_message_size(usize::MAX)))
 }
 
 /// True where a server answers a request in plain text, be it by an error.
-async fn probe_plain(channel: &Channel, limit: Duration) -> bool {
-    let message = Range::key("/calico/ipam/v2/config").encode().into();
-    let sent = unary(channel.clone(), "/etcdserverpb.KV/Range", message, None);
-    match tokio::time::timeout(limit, sent).await {
+async fn probe_plain(channel: Channel, limit: Duration) -> bool {
+    let Ok(mut kv) = kv_client(InterceptedService::new(channel, Token::default())).await else {
+        return false;
+    };
+    match tokio::time::timeout(limit, kv.0.get(PROBE, None)).await {
         Ok(Ok(_)) => true,
-        Ok(Err(status)) => std::error::Error::source(&status).is_none(),
-        Err(_) => false,
+        Ok(Err(etcd_client::Error::GRpcStatus(status))) => std::error::Error::source(&status).is_none(),
+        _ => false,
     }
 }
 
 fn malformed() -> Failure {
-    Failure::NotEtcd("its answer cannot be read".into())
+    Failure::NotEtcd("its answer cannot be decoded".into())
 }

@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use calipam_model::key::{BLOCK_PREFIX, HANDLE_PREFIX, IPAM_PREFIX, RESOURCE_PREFIX};
+use etcd_client::GetResponse;
 use jiff::Timestamp;
 
 use super::ProgressFn;
 use super::plan::{self, Part, Sample};
 use super::pull::{Collector, Pull};
 use crate::error::{Error, Failure, Result};
-use crate::etcd::EtcdClient;
-use crate::etcd::message::{Range, Reply};
+use crate::etcd::{EtcdClient, Found, Range, entries};
 use crate::raw::{RawEntry, next_key, prefix_end};
 use crate::secret::redact_url;
 
@@ -40,15 +40,13 @@ pub(crate) struct Start {
     /// When the first answer came.
     pub taken_at: Timestamp,
     /// The first answers: what is small.
-    first: Vec<Reply>,
+    first: Found,
 }
 
 impl Start {
-    /// Gives each entry of the first answers to `take`. What is malformed shows later.
-    pub fn for_each<'a>(&'a self, mut take: impl FnMut(RawEntry<'a>)) {
-        for reply in &self.first {
-            let _ = reply.for_each(&mut take);
-        }
+    /// The entries of the first answers.
+    pub fn entries(&self) -> impl Iterator<Item = RawEntry<'_>> {
+        self.first.entries()
     }
 }
 
@@ -95,13 +93,14 @@ async fn attempt_once<C: Collector>(
     let revision = start.revision;
     let pull = Pull::new(Arc::clone(client), revision, collect(&start)?, Arc::clone(progress));
     let mut rest = Vec::new();
-    for (range, reply) in ranges.iter().zip(&start.first) {
-        pull.add(reply)?;
-        rest.extend(remainder(range, reply));
+    for (range, answer) in ranges.iter().zip(&start.first.answers) {
+        pull.add(entries(answer))?;
+        rest.extend(remainder(range, answer));
     }
     pull.push(rest);
-    let affinities = affinity_keys(client, revision, &ranges[AFFINITIES], &start.first[AFFINITIES]).await?;
-    start.first.clear();
+    let first = &start.first.answers[AFFINITIES];
+    let affinities = affinity_keys(client, revision, &ranges[AFFINITIES], first).await?;
+    start.first.answers.clear();
     let keys = plan::block_keys(affinities.iter().map(Vec::as_slice));
     drop(affinities);
     pull.push(plan::blocks(&keys));
@@ -121,8 +120,8 @@ async fn attempt_once<C: Collector>(
 
 /// Sends the first request, which says at which revision all others read.
 async fn begin(client: &EtcdClient, ranges: &[Range]) -> Result<Start> {
-    let first = client.ranges(ranges, "Calico's configuration").await?;
-    let revision = first.first().map_or(0, |reply| reply.revision);
+    let first = client.get(ranges, "Calico's configuration").await?;
+    let revision = first.revision;
     Ok(Start { endpoint: redact_url(client.endpoint()), revision, taken_at: Timestamp::now(), first })
 }
 
@@ -148,16 +147,11 @@ fn first_ranges() -> Vec<Range> {
 }
 
 /// What a limit kept back.
-fn remainder(range: &Range, reply: &Reply) -> Option<Part> {
-    let mut last = None;
-    reply.for_each(|entry| last = Some(next_key(entry.key)))?;
-    let expected = usize::try_from(reply.count).unwrap_or(0).saturating_sub(reply.len);
-    let what = "nodes and affinities";
-    reply.more.then(|| Part {
-        range: Range::between(last.unwrap_or_default(), range.end.as_slice()),
-        expected,
-        what,
-    })
+fn remainder(range: &Range, answer: &GetResponse) -> Option<Part> {
+    let last = answer.kvs().last().filter(|_| answer.more())?;
+    let expected = usize::try_from(answer.count()).unwrap_or(0).saturating_sub(answer.kvs().len());
+    let range = Range::between(next_key(last.key()), range.end.as_slice());
+    Some(Part { range, expected, what: "nodes and affinities" })
 }
 
 /// The keys of all affinities: those of the first answer, and those that its limit kept back.
@@ -165,14 +159,13 @@ async fn affinity_keys(
     client: &EtcdClient,
     revision: i64,
     range: &Range,
-    first: &Reply,
+    first: &GetResponse,
 ) -> Result<Vec<Vec<u8>>> {
-    let mut keys = Vec::with_capacity(first.len);
-    let mut take = |reply: &Reply| reply.for_each(|entry| keys.push(entry.key.to_vec()));
-    take(first);
+    let mut keys: Vec<Vec<u8>> = entries(first).map(|entry| entry.key.to_vec()).collect();
     if let Some(part) = remainder(range, first) {
         let rest = part.range.at(revision).keys_only();
-        take(&client.range(&rest, part.what).await?);
+        // A malformed answer shows when the same range is read with its values.
+        client.read_bulk(&rest, part.what).await?.for_each(|entry| keys.push(entry.key.to_vec()));
     }
     Ok(keys)
 }
@@ -183,9 +176,7 @@ async fn sample(client: &EtcdClient, revision: i64, blocks: &[Vec<u8>]) -> Resul
     let ranges: Vec<Range> =
         plan::sample_ranges(blocks).into_iter().map(|range| range.at(revision)).collect();
     if !ranges.is_empty() {
-        for reply in client.ranges(&ranges, "blocks").await? {
-            reply.for_each(|entry| sample.add(entry.value));
-        }
+        client.get(&ranges, "blocks").await?.entries().for_each(|entry| sample.add(entry.value));
     }
     Ok(sample)
 }
@@ -193,7 +184,7 @@ async fn sample(client: &EtcdClient, revision: i64, blocks: &[Vec<u8>]) -> Resul
 /// An etcd without any key of Calico is most likely the wrong one.
 async fn require_calico(client: &EtcdClient, revision: i64) -> Result<()> {
     let range = Range::prefix("/calico/").at(revision).with_limit(1).keys_only();
-    match client.range(&range, "/calico/").await?.len {
+    match client.get(&[range], "/calico/").await?.entries().count() {
         0 => Err(Error::NoCalico { location: client.endpoint().to_owned() }),
         _ => Ok(()),
     }

@@ -49,13 +49,13 @@ pub(crate) async fn export_etcd(client: &Arc<EtcdClient>, path: &Path, progress:
 /// The GUID of the cluster, which the first answers hold.
 fn guid(start: &Start) -> String {
     let mut guid = String::new();
-    start.for_each(|entry| {
+    for entry in start.entries() {
         if entry.key.ends_with(b"/clusterinformations/default")
             && let Ok(information) = ClusterInformation::parse(entry.value)
         {
             guid = information.guid;
         }
-    });
+    }
     guid
 }
 

@@ -14,8 +14,7 @@ use calipam_model::snapshot::{Coverage, DatastoreKind, Snapshot, Source};
 use jiff::Timestamp;
 
 use crate::error::Result;
-use crate::etcd::EtcdClient;
-use crate::etcd::message::Range;
+use crate::etcd::{EtcdClient, Range};
 use crate::raw::prefix_end;
 use crate::secret::redact_url;
 
@@ -92,12 +91,11 @@ impl Reader<'_> {
                 0 => some.to_vec(),
                 revision => some.iter().map(|range| range.clone().at(revision)).collect(),
             };
-            for reply in self.client.ranges(&pinned, "what belongs to it").await? {
-                if self.revision == 0 {
-                    self.revision = reply.revision;
-                }
-                reply.for_each(|e| self.snapshot.add_entry(e.key, e.value, e.mod_revision));
+            let found = self.client.get(&pinned, "what belongs to it").await?;
+            if self.revision == 0 {
+                self.revision = found.revision;
             }
+            found.entries().for_each(|e| self.snapshot.add_entry(e.key, e.value, e.mod_revision));
         }
         Ok(())
     }

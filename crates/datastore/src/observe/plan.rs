@@ -9,7 +9,7 @@ use calipam_model::block::BlockContent;
 use calipam_model::key::{BLOCK_PREFIX, ENDPOINT_PREFIX, HANDLE_PREFIX};
 use calipam_model::names::endpoint_name;
 
-use crate::etcd::message::Range;
+use crate::etcd::Range;
 use crate::raw::prefix_end;
 
 /// Blocks in one range: about a megabyte of values.

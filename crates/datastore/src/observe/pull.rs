@@ -10,8 +10,7 @@ use tokio::task::JoinSet;
 use super::plan::Part;
 use super::{Progress, ProgressFn};
 use crate::error::{Error, Failure, Result};
-use crate::etcd::EtcdClient;
-use crate::etcd::message::Reply;
+use crate::etcd::{EtcdClient, Reply};
 use crate::raw::{RawEntry, next_key};
 
 /// Requests that are under way at the same time.
@@ -113,8 +112,13 @@ impl<C: Collector> Pull<C> {
     }
 
     /// Adds entries that were read beforehand. Call it before the first [`Self::push`].
-    pub fn add(&self, reply: &Reply) -> Result<()> {
-        let chunk = self.fill(C::Chunk::default(), reply)?;
+    pub fn add<'e>(&self, entries: impl Iterator<Item = RawEntry<'e>>) -> Result<()> {
+        let (mut chunk, mut number) = (C::Chunk::default(), 0);
+        for entry in entries {
+            C::add(&mut chunk, entry);
+            number += 1;
+        }
+        self.count(number);
         self.lock().collector.commit(chunk)
     }
 
@@ -160,7 +164,7 @@ impl<C: Collector> Pull<C> {
         let mut chunk = C::Chunk::default();
         let mut range = part.range.clone().at(self.revision).with_limit(part.first_limit());
         loop {
-            let reply = self.client.range(&range, part.what).await?;
+            let reply = self.client.read_bulk(&range, part.what).await?;
             chunk = self.fill(chunk, &reply)?;
             if !reply.more {
                 return self.commit(place, chunk);
@@ -178,10 +182,14 @@ impl<C: Collector> Pull<C> {
 
     fn fill(&self, mut chunk: C::Chunk, reply: &Reply) -> Result<C::Chunk> {
         reply.for_each(|entry| C::add(&mut chunk, entry)).ok_or_else(|| self.malformed("an answer"))?;
-        let read = self.read.fetch_add(reply.len as u64, Ordering::Relaxed) + reply.len as u64;
+        self.count(reply.len as u64);
+        Ok(chunk)
+    }
+
+    fn count(&self, entries: u64) {
+        let read = self.read.fetch_add(entries, Ordering::Relaxed) + entries;
         let expected = self.expected.load(Ordering::Relaxed).max(read);
         (self.progress)(Progress { read, expected });
-        Ok(chunk)
     }
 
     /// Hands on what there is of a part where it is its turn; else gives it back.
@@ -210,7 +218,7 @@ impl<C: Collector> Pull<C> {
     }
 
     fn malformed(&self, what: &str) -> Error {
-        self.client.error(what, Failure::NotEtcd("its answer cannot be read".into()))
+        self.client.error(what, Failure::NotEtcd("its answer cannot be decoded".into()))
     }
 }
 

@@ -11,8 +11,7 @@ use tokio::task::JoinSet;
 use super::ETCD_SOURCES;
 use super::lookup::MAX_OPERATIONS;
 use crate::error::{Failure, Result};
-use crate::etcd::EtcdClient;
-use crate::etcd::message::Range;
+use crate::etcd::{EtcdClient, Range};
 use crate::secret::redact_url;
 
 /// Requests that are under way at the same time.
@@ -63,10 +62,7 @@ async fn reread_once(client: &Arc<EtcdClient>, keys: &BTreeSet<Key>) -> Result<S
 
 async fn read(client: &EtcdClient, ranges: Vec<Range>) -> Result<(i64, Snapshot)> {
     let mut snapshot = Snapshot::default();
-    let mut revision = 0;
-    for reply in client.ranges(&ranges, "what may have changed").await? {
-        revision = reply.revision;
-        reply.for_each(|e| snapshot.add_entry(e.key, e.value, e.mod_revision));
-    }
-    Ok((revision, snapshot))
+    let found = client.get(&ranges, "what may have changed").await?;
+    found.entries().for_each(|e| snapshot.add_entry(e.key, e.value, e.mod_revision));
+    Ok((found.revision, snapshot))
 }

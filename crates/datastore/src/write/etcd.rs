@@ -5,13 +5,12 @@ use std::sync::Arc;
 
 use calipam_model::key::Key;
 use calipam_model::snapshot::Revision;
+use etcd_client::{Compare, CompareOp, Txn, TxnOp};
 
 use super::object::Stored;
 use super::{Batch, Expect, Limits, Swap};
 use crate::error::{Error, Failure, Result};
-use crate::etcd::EtcdClient;
-use crate::etcd::message::Range;
-use crate::etcd::transaction::{Swapped, Transaction};
+use crate::etcd::{EtcdClient, Range};
 use crate::kube::KubeClient;
 
 /// What etcd takes by default: `--max-txn-ops` 128, counted for comparisons and for changes each, and
@@ -31,15 +30,12 @@ pub(super) async fn read(
     let mut found = Vec::with_capacity(keys.len());
     for part in keys.chunks(LIMITS.conditions) {
         let ranges: Vec<Range> = part.iter().map(|key| Range::key(key.to_string())).collect();
-        let replies = client.ranges(&ranges, "what is to be changed").await?;
-        for (key, reply) in part.iter().zip(replies) {
-            let mut stored = None;
-            reply
-                .for_each(|entry| {
-                    let revision = Revision::Etcd(entry.mod_revision);
-                    stored = Some(Stored::new(key, revision, reply.part(entry.value)));
-                })
-                .ok_or_else(|| refused(client, Failure::NotEtcd("its answer cannot be read".into())))?;
+        let read = client.get(&ranges, "what is to be changed").await?;
+        for (key, mut answer) in part.iter().zip(read.answers) {
+            let stored = answer.take_kvs().pop().map(|kv| {
+                let revision = Revision::Etcd(kv.mod_revision());
+                Stored::new(key, revision, kv.into_key_value().1.into())
+            });
             found.push(stored);
         }
     }
@@ -81,19 +77,25 @@ pub(super) async fn commit(
     let transaction =
         transaction(batch, beside.is_some()).map_err(|reason| refused(client, Failure::Other(reason)))?;
     let what = batch.changes[0].key().to_string();
-    Ok(match client.swap(transaction, &what).await? {
-        Swapped::At(revision) => Swap::Done(vec![Some(Revision::Etcd(revision)); batch.changes.len()]),
-        Swapped::Lost => Swap::Lost,
-    })
+
+    let response = client.write(transaction, &what).await?;
+    if !response.succeeded() {
+        return Ok(Swap::Lost);
+    }
+    let revision = response.header().map_or(0, |header| header.revision());
+    Ok(Swap::Done(vec![Some(Revision::Etcd(revision)); batch.changes.len()]))
 }
 
 fn refused(client: &EtcdClient, failure: Failure) -> Error {
     client.write_error("a batch of changes", failure)
 }
 
-fn transaction(batch: &Batch, without_beside: bool) -> std::result::Result<Transaction, String> {
-    let mut transaction = Transaction::default();
+/// The transaction that compares everything that the batch expects before it changes anything.
+fn transaction(batch: &Batch, without_beside: bool) -> std::result::Result<Txn, String> {
     let mut expected: HashMap<&Key, &Expect> = HashMap::new();
+    let mut comparisons = Vec::new();
+    let mut bytes = 0;
+
     let changed = batch.changes.iter().map(|change| (change.key(), change.expect()));
     let own = batch.evidence.iter().filter(|(key, _)| !(without_beside && is_beside(key)));
     for (key, expect) in changed.chain(own.map(|(key, expect)| (key, expect))) {
@@ -101,24 +103,35 @@ fn transaction(batch: &Batch, without_beside: bool) -> std::result::Result<Trans
             // Several changes can rest on one piece of evidence.
             Some(before) if before == expect => continue,
             Some(_) => return Err(format!("two different states of {key} are expected")),
-            None => transaction.compare(&path(key)?, revision(expect)?),
+            None => {}
         }
+        let path = path(key)?;
+        bytes += path.len() + OVERHEAD;
+        comparisons.push(Compare::mod_revision(path, CompareOp::Equal, revision(expect)?));
     }
+
+    let mut operations = Vec::with_capacity(batch.changes.len());
     for change in &batch.changes {
-        match change.value() {
-            Some(value) => transaction.put(&path(change.key())?, value),
-            None => transaction.delete(&path(change.key())?),
-        }
+        let path = path(change.key())?;
+        bytes += path.len() + change.value().map_or(0, |value| value.len()) + OVERHEAD;
+        operations.push(match change.value() {
+            // Without a lease.
+            Some(value) => TxnOp::put(path, value.as_ref(), None),
+            None => TxnOp::delete(path, None),
+        });
     }
-    if transaction.operations() > LIMITS.conditions || transaction.size() > LIMITS.bytes {
-        return Err(format!(
-            "{} operations and {} bytes are more than etcd takes in one transaction",
-            transaction.operations(),
-            transaction.size()
-        ));
+
+    // etcd counts comparisons and changes each for itself.
+    let number = comparisons.len().max(operations.len());
+    if number > LIMITS.conditions || bytes > LIMITS.bytes {
+        let taken = "more than etcd takes in one transaction";
+        return Err(format!("{number} operations and {bytes} bytes are {taken}"));
     }
-    Ok(transaction)
+    Ok(Txn::new().when(comparisons).and_then(operations))
 }
+
+/// Bytes around the key and value of one operation, at most.
+const OVERHEAD: usize = 24;
 
 /// The path of a key that lies in etcd.
 fn path(key: &Key) -> std::result::Result<String, String> {
