@@ -1,4 +1,4 @@
-//! The little of protobuf that etcd needs: varints, length-delimited fields, and the message KeyValue.
+//! The little of protobuf that is decoded here: varints, length-delimited fields, and the message KeyValue.
 //! Bytes are not copied; what is cut short or malformed gives `None`.
 
 use crate::raw::RawEntry;
@@ -32,6 +32,25 @@ pub(crate) fn put_message(out: &mut Vec<u8>, field: u32, bytes: &[u8]) {
     put_varint(out, u64::from(field) << 3 | 2);
     put_varint(out, bytes.len() as u64);
     out.extend_from_slice(bytes);
+}
+
+/// Reads a varint; gives it and its size. `None` where it does not end.
+pub(crate) fn varint(bytes: &[u8]) -> Option<(u64, usize)> {
+    // Nearly all tags and lengths take one byte.
+    if let Some(byte) = bytes.first()
+        && byte & 0x80 == 0
+    {
+        return Some((u64::from(*byte), 1));
+    }
+
+    let mut number = 0u64;
+    for (i, byte) in bytes.iter().take(10).enumerate() {
+        number |= u64::from(byte & 0x7F) << (7 * i);
+        if byte & 0x80 == 0 {
+            return Some((number, i + 1));
+        }
+    }
+    None
 }
 
 /// The value of a field.
@@ -95,22 +114,9 @@ impl<'a> Fields<'a> {
     }
 
     fn varint(&mut self) -> Option<u64> {
-        // Nearly all tags and lengths take one byte.
-        if let Some((byte, rest)) = self.rest.split_first()
-            && byte & 0x80 == 0
-        {
-            self.rest = rest;
-            return Some(u64::from(*byte));
-        }
-        let mut number = 0u64;
-        for (i, byte) in self.rest.iter().take(10).enumerate() {
-            number |= u64::from(byte & 0x7F) << (7 * i);
-            if byte & 0x80 == 0 {
-                self.rest = &self.rest[i + 1..];
-                return Some(number);
-            }
-        }
-        None
+        let (number, size) = varint(self.rest)?;
+        self.rest = &self.rest[size..];
+        Some(number)
     }
 
     fn take(&mut self, len: usize) -> Option<&'a [u8]> {

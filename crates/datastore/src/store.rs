@@ -1,4 +1,4 @@
-//! A datastore that is open: etcd, Kubernetes, a file, or memory.
+//! A datastore that is open: etcd, Kubernetes or a file.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -11,8 +11,8 @@ use crate::error::{Error, Result};
 use crate::etcd::EtcdClient;
 use crate::kube::{self, KubeClient};
 use crate::observe::{
-    DataFile, ETCD_SOURCES, Lookup, MemoryStore, Narrow, ProgressFn, SnapshotCollector, export_etcd,
-    export_file, export_memory, lookup_etcd, observe_etcd, reread_etcd,
+    DataFile, ETCD_SOURCES, Lookup, ProgressFn, SnapshotCollector, export_etcd, export_file, lookup_etcd,
+    observe_etcd, reread_etcd,
 };
 use crate::secret::redact_url;
 use crate::settings::{Settings, Target};
@@ -28,8 +28,6 @@ pub enum Datastore {
     Kubernetes(Arc<KubeClient>),
     /// An export, an etcd snapshot, or objects of Kubernetes.
     File(DataFile),
-    /// Entries in memory.
-    Memory(Arc<MemoryStore>),
 }
 
 impl Datastore {
@@ -57,24 +55,33 @@ impl Datastore {
             Self::Etcd(client) | Self::EtcdAndKubernetes(client, _) => redact_url(client.endpoint()),
             Self::Kubernetes(client) => client.server().to_owned(),
             Self::File(file) => file.path().display().to_string(),
-            Self::Memory(_) => "memory".to_owned(),
+        }
+    }
+
+    /// Number of requests that were sent so far.
+    pub fn request_count(&self) -> u64 {
+        match self {
+            Self::Etcd(client) => client.request_count(),
+            Self::EtcdAndKubernetes(etcd, kubernetes) => etcd.request_count() + kubernetes.request_count(),
+            Self::Kubernetes(client) => client.request_count(),
+            Self::File(_) => 0,
         }
     }
 
     /// True where it can change: what was read once can be read again later and differ.
     pub fn is_live(&self) -> bool {
-        !matches!(self, Self::File(_) | Self::Memory(_))
+        !matches!(self, Self::File(_))
     }
 
     /// True where a released address may cool down: the datastore keeps the time of its release. On Kubernetes the
     /// installed schema of blocks must have the field, else it would be dropped and leave an anonymous allocation
-    /// that never ends (facts 2.10); where the schema cannot be read, this is false. So it is for files and memory,
+    /// that never ends (facts 2.10); where the schema cannot be read, this is false. So it is for files,
     /// which are never written.
     pub async fn keeps_cooldown(&self) -> bool {
         match self {
             Self::Etcd(_) | Self::EtcdAndKubernetes(..) => true,
             Self::Kubernetes(client) => kube::keeps_cooldown(client).await,
-            Self::File(_) | Self::Memory(_) => false,
+            Self::File(_) => false,
         }
     }
 
@@ -96,7 +103,6 @@ impl Datastore {
                 let (file, progress) = (file.clone(), Arc::clone(progress));
                 blocking(self.location(), move || file.observe(&progress)).await
             }
-            Self::Memory(store) => Ok(store.observe()),
         }
     }
 
@@ -117,18 +123,18 @@ impl Datastore {
     ///
     /// # Errors
     /// As [`Self::observe`].
-    pub async fn lookup(&self, lookup: &Lookup) -> Result<Narrow> {
+    pub async fn lookup(&self, lookup: &Lookup) -> Result<Snapshot> {
         match self {
             Self::Etcd(client) => lookup_etcd(client, lookup).await,
             Self::EtcdAndKubernetes(etcd, kubernetes) => {
-                let mut narrow = lookup_etcd(etcd, lookup).await?;
-                kube::lookup_beside(kubernetes, &mut narrow, lookup).await?;
-                Ok(narrow)
+                let mut snapshot = lookup_etcd(etcd, lookup).await?;
+                kube::add_around(kubernetes, &mut snapshot, lookup).await?;
+                Ok(snapshot)
             }
             Self::Kubernetes(client) => kube::lookup(client, lookup).await,
-            Self::File(_) | Self::Memory(_) => {
+            Self::File(_) => {
                 let quiet: ProgressFn = Arc::new(|_| {});
-                Ok(Narrow { snapshot: self.observe(&quiet).await?, requests: 0 })
+                self.observe(&quiet).await
             }
         }
     }
@@ -147,7 +153,7 @@ impl Datastore {
                 Ok(Some(snapshot))
             }
             Self::Kubernetes(client) => kube::reread(client, keys).await.map(Some),
-            Self::File(_) | Self::Memory(_) => Ok(None),
+            Self::File(_) => Ok(None),
         }
     }
 
@@ -167,7 +173,6 @@ impl Datastore {
                 let (file, progress) = (file.clone(), Arc::clone(progress));
                 blocking(self.location(), move || export_file(&file, &path, &progress)).await
             }
-            Self::Memory(store) => export_memory(store, &path),
         }
     }
 }

@@ -115,9 +115,10 @@ pub async fn read_around(
     lookup: &Lookup,
     operator: &impl Operator,
 ) -> Result<Snapshot, Error> {
-    let found = datastore.lookup(lookup).await?;
-    let mut snapshot = found.snapshot;
-    operator.note(Note::ReadAround { revision: snapshot.revision.to_string(), requests: found.requests });
+    let before = datastore.request_count();
+    let mut snapshot = datastore.lookup(lookup).await?;
+    let requests = datastore.request_count() - before;
+    operator.note(Note::ReadAround { revision: snapshot.revision.to_string(), requests });
     name_unread(&mut snapshot);
     Ok(snapshot)
 }

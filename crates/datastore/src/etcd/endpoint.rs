@@ -59,11 +59,11 @@ async fn connect(
     tls: Option<ClientTlsConfig>,
     settings: &EtcdSettings,
 ) -> Result<Channel, Failure> {
-    let attempt = settings.attempt(settings.connect_timeout);
+    let attempt = settings.attempt(settings.timeouts.connect);
     let failed = |error: tonic::transport::Error| classify::connecting(&error, attempt);
     let mut endpoint = Endpoint::from_shared(url.to_owned())
         .map_err(failed)?
-        .connect_timeout(settings.connect_timeout)
+        .connect_timeout(settings.timeouts.connect)
         .tcp_nodelay(true)
         .tcp_keepalive(Some(KEEP_ALIVE.0))
         .http2_keep_alive_interval(KEEP_ALIVE.0)
@@ -73,7 +73,7 @@ async fn connect(
     if let Some(tls) = tls {
         endpoint = endpoint.tls_config(tls).map_err(|e| Cause::Tls(innermost(&e)))?;
     }
-    match tokio::time::timeout(settings.connect_timeout, endpoint.connect()).await {
+    match tokio::time::timeout(settings.timeouts.connect, endpoint.connect()).await {
         Ok(result) => result.map_err(failed),
         Err(_) => Err(Cause::TimedOut(attempt.timeout).into()),
     }
@@ -101,7 +101,7 @@ pub(super) async fn explain(url: &str, settings: &EtcdSettings, failure: Failure
         return failure;
     }
     let mut quick = settings.clone();
-    quick.connect_timeout = settings.connect_timeout.min(Duration::from_secs(2));
+    quick.timeouts.connect = settings.timeouts.connect.min(Duration::from_secs(2));
     match url.split_once("://") {
         Some(("http", host)) => {
             // Trusting nobody, a handshake with a TLS server ends at its certificate.
@@ -119,7 +119,7 @@ pub(super) async fn explain(url: &str, settings: &EtcdSettings, failure: Failure
             }
         }
         Some((_, host)) => match connect(&format!("http://{host}"), None, &quick).await {
-            Ok(channel) if super::probe_plain(channel.clone(), quick.connect_timeout).await => {
+            Ok(channel) if super::probe_plain(channel.clone(), quick.timeouts.connect).await => {
                 Cause::ServerIsPlain.into()
             }
             _ => stated_reason(host, &quick).await.map_or(failure, Failure::Connection),
@@ -130,7 +130,7 @@ pub(super) async fn explain(url: &str, settings: &EtcdSettings, failure: Failure
 
 /// What a server says before it hangs up, where it can be learnt.
 async fn stated_reason(authority: &str, settings: &EtcdSettings) -> Option<Cause> {
-    let (authority, tls, limit) = (authority.to_owned(), settings.tls.clone(), settings.connect_timeout);
+    let (authority, tls, limit) = (authority.to_owned(), settings.tls.clone(), settings.timeouts.connect);
     tokio::task::spawn_blocking(move || handshake::reason(&authority, &tls, limit)).await.ok()?
 }
 

@@ -169,7 +169,7 @@ impl EtcdClient {
             // With TLS 1.3 a refused client certificate shows at the first request only.
             client.probe().await
         };
-        let limit = settings.connect_timeout;
+        let limit = settings.timeouts.connect;
         tokio::time::timeout(limit, ready).await.unwrap_or(Err(Cause::TimedOut(limit.as_secs()).into()))?;
         Ok(client)
     }
@@ -308,7 +308,7 @@ impl EtcdClient {
         request: impl Future<Output = std::result::Result<T, etcd_client::Error>>,
     ) -> std::result::Result<T, Failure> {
         self.requests.fetch_add(1, Ordering::Relaxed);
-        let limit = self.settings.request_timeout;
+        let limit = self.settings.timeouts.request;
         match tokio::time::timeout(limit, request).await {
             Ok(result) => result.map_err(|error| self.classify(&error)),
             Err(_) => Err(Cause::TimedOut(limit.as_secs()).into()),
@@ -316,7 +316,7 @@ impl EtcdClient {
     }
 
     fn classify(&self, error: &etcd_client::Error) -> Failure {
-        classify::request(error, self.settings.attempt(self.settings.request_timeout))
+        classify::request(error, self.settings.attempt(self.settings.timeouts.request))
     }
 }
 

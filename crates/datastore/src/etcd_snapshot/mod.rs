@@ -5,13 +5,16 @@
 //! The file is read page by page, twice: once to find the newest version of each key, once to give those
 //! versions out. Neither the file nor its values are held in memory.
 
-mod checksum;
 mod meta;
 mod pages;
 
 use std::collections::HashMap;
+use std::fs::File;
 use std::hash::{BuildHasher, RandomState};
+use std::io::Read;
 use std::path::{Path, PathBuf};
+
+use sha2::{Digest, Sha256};
 
 use self::meta::Meta;
 use self::pages::{Element, Pages};
@@ -73,7 +76,7 @@ impl Reader {
         wanted: &impl Fn(&[u8]) -> bool,
         sink: &mut impl FnMut(&RawEntry<'_>),
     ) -> FileResult<SnapshotInfo> {
-        let verified = checksum::verify(&self.path, self.meta.page_size)?;
+        let verified = verify_checksum(&self.path, self.meta.page_size)?;
         let root = self.find_key_bucket()?;
         let mut newest = Newest::default();
         self.pages.walk(root, &mut |element| newest.note(&Version::read(element)?, wanted))?;
@@ -163,4 +166,30 @@ impl Newest {
     fn identity(&self, key: &[u8]) -> (u64, u64) {
         (self.hashers.0.hash_one(key), self.hashers.1.hash_one(key))
     }
+}
+
+const DIGEST: u64 = 32;
+
+/// Compares the SHA-256 that `etcdctl snapshot save` puts after the database. True where it is there and fits; false where there is none, as in the database file of a
+/// member.
+fn verify_checksum(path: &Path, page_size: u32) -> FileResult<bool> {
+    let mut file = File::open(path)?;
+    let len = file.metadata()?.len();
+    match len % u64::from(page_size) {
+        0 => return Ok(false),
+        DIGEST => {}
+        rest => return Err(FileError::SnapshotCut(format!("{rest} bytes follow its last whole page"))),
+    }
+    let mut hasher = Sha256::new();
+    let mut left = len - DIGEST;
+    let mut buffer = vec![0; 1 << 20];
+    while left > 0 {
+        let part = usize::try_from(left).map_or(buffer.len(), |left| left.min(buffer.len()));
+        file.read_exact(&mut buffer[..part])?;
+        hasher.update(&buffer[..part]);
+        left -= part as u64;
+    }
+    let mut stated = [0; DIGEST as usize];
+    file.read_exact(&mut stated)?;
+    if hasher.finalize().as_slice() == stated { Ok(true) } else { Err(FileError::SnapshotChecksum) }
 }

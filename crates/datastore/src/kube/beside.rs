@@ -10,10 +10,10 @@ use super::client::KubeClient;
 use super::kinds;
 use super::list::Counter;
 use super::lists::lists;
-use super::narrow;
+use super::lookup;
 use super::observe::{NO_MACHINES, require, skip};
 use crate::error::{Error, Result};
-use crate::observe::{Lookup, Narrow, ProgressFn};
+use crate::observe::{Lookup, ProgressFn};
 
 /// Adds pods, services and machines to a snapshot of etcd. They are read after it, so that an address that is given out
 /// meanwhile is not taken for a leak.
@@ -26,10 +26,8 @@ pub(crate) async fn add(
     snapshot: &mut Snapshot,
     progress: &ProgressFn,
 ) -> Result<()> {
-    let mut kinds = vec![kinds::node_names(), kinds::services(), kinds::pods()];
-    let machines = kinds::machines(client.api());
-    let has_machines = !machines.is_empty();
-    kinds.extend(machines);
+    let kinds = kinds::users_with_node_names(client.api());
+    let has_machines = kinds.iter().any(|kind| kind.known.source == Source::Machines);
     require(client, kinds.iter()).await?;
     let before =
         [snapshot.blocks.len(), snapshot.affinities.len(), snapshot.handles.len()].iter().sum::<usize>()
@@ -65,22 +63,23 @@ pub(crate) async fn reread(
     snapshot: &mut Snapshot,
     keys: &BTreeSet<Key>,
 ) -> Result<()> {
-    snapshot.absorb(narrow::reread(client, keys).await?);
+    snapshot.absorb(lookup::reread(client, keys).await?);
     snapshot.coverage.extend([Source::Pods, Source::Services].map(|source| (source, Coverage::Partial)));
     Ok(())
 }
 
-/// Adds the pods and services that the records name to what a narrow read of etcd found.
+/// Adds the pods and services that the records name to what was read around something in etcd.
 ///
 /// # Errors
 /// As [`reread`].
-pub(crate) async fn lookup(client: &Arc<KubeClient>, narrow: &mut Narrow, lookup: &Lookup) -> Result<()> {
-    let before = client.request_count();
-    let mut keys = narrow::owners(&narrow.snapshot, lookup);
+pub(crate) async fn add_around(
+    client: &Arc<KubeClient>,
+    snapshot: &mut Snapshot,
+    lookup: &Lookup,
+) -> Result<()> {
+    let mut keys = lookup.named(snapshot).keys;
     keys.retain(is_of_kubernetes);
-    reread(client, &mut narrow.snapshot, &keys).await?;
-    narrow.requests += client.request_count() - before;
-    Ok(())
+    reread(client, snapshot, &keys).await
 }
 
 /// A Calico node refers to its Kubernetes node by the orchestrator reference `k8s`.

@@ -100,14 +100,13 @@ impl KubeClient {
         let mut client = Self {
             client,
             server,
-            timeout: settings.request_timeout(),
+            timeout: settings.timeouts.request,
             has_certificate,
             requests: AtomicU64::new(0),
             api: Api::default(),
             permitted: OnceCell::new(),
         };
         client.api = Api::discover(&client, &settings.api_group).await?;
-        client.api.whole_lists &= !settings.in_pages;
         Ok(Arc::new(client))
     }
 

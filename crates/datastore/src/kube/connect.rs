@@ -28,7 +28,7 @@ pub(super) async fn config(settings: &KubernetesSettings) -> Result<Config, Erro
     apply(settings, &mut config)?;
     // What fails is said, not tried again behind the user's back.
     config.default_retry = false;
-    config.connect_timeout = Some(settings.connect_timeout());
+    config.connect_timeout = Some(settings.timeouts.connect);
     // Reading and writing have their limits around each request.
     config.read_timeout = None;
     config.write_timeout = None;

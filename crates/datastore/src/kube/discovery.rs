@@ -10,7 +10,7 @@ use crate::error::{Failure, Result};
 
 const CLASSIC_GROUP: &str = "crd.projectcalico.org";
 const NATIVE_GROUP: &str = "projectcalico.org";
-const KUBEVIRT_GROUP: &str = "kubevirt.io";
+pub(super) const KUBEVIRT_GROUP: &str = "kubevirt.io";
 
 /// Which custom resources hold Calico's data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use calipam_model::config::ClusterInformation;
+use calipam_model::snapshot::Source;
 use jiff::Timestamp;
 
 use super::client::KubeClient;
@@ -11,7 +12,6 @@ use super::items::Encoding;
 use super::kinds::Kind;
 use super::list::{Counter, Listed, Take};
 use super::lists::lists_in_order;
-use super::object::by_plural;
 use super::observe::{Plan, plan};
 use crate::error::Result;
 use crate::export::{Header, Writer, write_line};
@@ -28,12 +28,12 @@ pub(super) struct Lines {
 
 impl Take for Lines {
     fn take(&mut self, kind: &Kind, object: &[u8], encoding: Encoding) {
-        let Some(entry) = by_plural(kind.plural).and_then(|known| known.export(object, encoding)) else {
+        let Some(entry) = kind.known.export(object, encoding) else {
             return;
         };
         write_line(&mut self.text, &entry.as_entry());
         self.entries += 1;
-        if kind.plural == "clusterinformations" {
+        if kind.known.source == Source::ClusterInformation {
             self.guid =
                 ClusterInformation::parse(&entry.value).map(|cluster| cluster.guid).unwrap_or_default();
         }

@@ -11,7 +11,7 @@ use serde::Deserialize;
 
 use super::items::Encoding;
 use super::items::json::JsonList;
-use super::object::{KnownKind, by_name, by_plural};
+use super::kinds::{KnownKind, by_name, by_plural};
 use super::observe::{NO_ENDPOINTS, skip};
 use crate::error::{Error, FileError, Result};
 use crate::raw::RawEntry;

@@ -5,12 +5,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use calipam_model::snapshot::Snapshot;
 use jiff::Timestamp;
+use percent_encoding::utf8_percent_encode;
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 
 use super::client::{Answer, KubeClient};
 use super::items::{Encoding, ItemReader, ListMeta};
-use super::kinds::Kind;
+use super::kinds::{Kind, UNRESERVED};
 use crate::error::{Cause, Failure, Result};
 use crate::observe::{Progress, ProgressFn};
 
@@ -28,7 +29,7 @@ pub(super) trait Take: Default + Send + 'static {
 
 impl Take for Snapshot {
     fn take(&mut self, kind: &Kind, object: &[u8], encoding: Encoding) {
-        (kind.add)(self, object, encoding);
+        (kind.known.add)(self, object, encoding);
     }
 }
 
@@ -135,14 +136,17 @@ async fn list_from<T: Take>(
                 | Failure::Incomplete(_)
                 | Failure::Server { code: 504, .. },
             ) if limit == 0 => {
-                tracing::info!("{}: the list broke off, reading it in pages", kind.plural);
+                tracing::info!("{}: the list broke off, reading it in pages", kind.known.plural);
                 limit = PAGE;
             }
             Err(Failure::Compacted) if attempt < ATTEMPTS => {
-                tracing::info!("{}: the revision was compacted, reading again from the start", kind.plural);
+                tracing::info!(
+                    "{}: the revision was compacted, reading again from the start",
+                    kind.known.plural
+                );
                 attempt += 1;
             }
-            Err(failure) => return Err(client.error(kind.plural, failure)),
+            Err(failure) => return Err(client.error(kind.known.plural, failure)),
         }
         counter.forget(run.listed.items);
         begun_again = true;
@@ -164,7 +168,7 @@ struct Run<'r, T> {
 
 impl<T: Take> Run<'_, T> {
     async fn pages(&mut self) -> std::result::Result<(), Failure> {
-        let mut answer = self.client.get(&self.path(""), self.kind.accept).await?;
+        let mut answer = self.client.get(&self.path(""), self.kind.known.accept).await?;
         self.listed.date = answer.date;
         loop {
             // The next page is asked for as soon as this one says how: the server prepares it meanwhile.
@@ -176,7 +180,7 @@ impl<T: Take> Run<'_, T> {
             }
             answer = match ahead.join_next().await {
                 Some(joined) => joined.map_err(|lost| Failure::Other(lost.to_string()))??,
-                None => self.client.get(&self.path(&meta.next), self.kind.accept).await?,
+                None => self.client.get(&self.path(&meta.next), self.kind.known.accept).await?,
             };
         }
     }
@@ -205,7 +209,7 @@ impl<T: Take> Run<'_, T> {
                 && !meta.next.is_empty()
             {
                 let (client, path, accept) =
-                    (Arc::clone(self.client), self.path(&meta.next), self.kind.accept);
+                    (Arc::clone(self.client), self.path(&meta.next), self.kind.known.accept);
                 self.expect(meta.remaining);
                 ahead.spawn(async move { client.get(&path, accept).await });
             }
@@ -232,21 +236,7 @@ impl<T: Take> Run<'_, T> {
         match next {
             "" if limit == 0 => path.clone(),
             "" => format!("{path}?limit={limit}"),
-            next => format!("{path}?limit={limit}&continue={}", encode(next)),
+            next => format!("{path}?limit={limit}&continue={}", utf8_percent_encode(next, UNRESERVED)),
         }
     }
-}
-
-/// Writes a text so that it is one value of a query.
-fn encode(text: &str) -> String {
-    let mut encoded = String::with_capacity(text.len());
-    for byte in text.bytes() {
-        match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => {
-                encoded.push(char::from(byte))
-            }
-            _ => encoded.push_str(&format!("%{byte:02X}")),
-        }
-    }
-    encoded
 }

@@ -16,22 +16,20 @@ mod items;
 mod kinds;
 mod list;
 mod lists;
-mod narrow;
+mod lookup;
 mod object;
 mod observe;
 mod permission;
 mod schema;
 pub(crate) mod write;
 
-pub(crate) use self::beside::{
-    add as add_beside, is_of_kubernetes, lookup as lookup_beside, reread as reread_beside,
-};
+pub(crate) use self::beside::{add as add_beside, add_around, is_of_kubernetes, reread as reread_beside};
 pub use self::client::KubeClient;
 pub(crate) use self::export::export;
 pub(crate) use self::file::{
     add_exported, files_of, is_exported, looks_like_objects, read as read_objects, read_entries, sources,
 };
-pub(crate) use self::narrow::{lookup, reread};
+pub(crate) use self::lookup::{lookup, reread};
 pub(crate) use self::observe::observe;
 pub(crate) use self::schema::keeps_cooldown;
 

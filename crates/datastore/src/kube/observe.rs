@@ -37,18 +37,16 @@ pub(super) async fn plan(client: &Arc<KubeClient>) -> Result<Plan> {
     if api.is_empty() {
         return Err(Error::NoCalicoKinds { endpoint: client.server().to_owned() });
     }
-    let mut second = vec![kinds::nodes(), kinds::services(), kinds::pods()];
-    second.extend(kinds::machines(api));
+    let second = kinds::users_of_addresses(api);
     let mut plan = Plan { first: Vec::new(), second, coverage: Snapshot::default() };
-    let records = [kinds::blocks(api), kinds::handles(api), kinds::affinities(api)];
-    for found in records.into_iter().chain(kinds::configuration(api)) {
+    for found in kinds::records(api).chain(kinds::configuration(api)) {
         match found {
             Ok(kind) => plan.first.push(kind),
             Err((source, reason)) => skip(&mut plan.coverage, source, &reason),
         }
     }
     require(client, plan.first.iter().chain(&plan.second)).await?;
-    plan.coverage.mark_read(plan.first.iter().chain(&plan.second).map(|kind| kind.source));
+    plan.coverage.mark_read(plan.first.iter().chain(&plan.second).map(|kind| kind.known.source));
     skip(&mut plan.coverage, Source::Endpoints, NO_ENDPOINTS);
     skip(&mut plan.coverage, Source::Machines, NO_MACHINES);
     Ok(plan)
@@ -84,7 +82,7 @@ pub(super) async fn require(client: &Arc<KubeClient>, kinds: impl Iterator<Item 
     let permissions: Vec<Permission> = kinds
         .flat_map(|kind| {
             // Objects are read again one by one; of machines only lists are needed.
-            let get = (kind.source != Source::Machines).then(|| kind.permission("get"));
+            let get = (kind.known.source != Source::Machines).then(|| kind.permission("get"));
             get.into_iter().chain([kind.permission("list")])
         })
         .collect();

@@ -14,7 +14,7 @@ use super::client::KubeClient;
 use super::discovery::Flavour;
 use super::items::{Encoding, protobuf};
 use super::kinds::{self, Kind};
-use super::narrow::locate;
+use super::lookup::locate;
 use super::permission;
 use crate::error::{Failure, Result};
 use crate::write::kube_form::{flag, labels, spec};
@@ -34,11 +34,9 @@ pub(crate) enum Changed {
 /// # Errors
 /// See above; also where the server cannot be asked.
 pub(crate) async fn require(client: &Arc<KubeClient>, lock: bool) -> Result<()> {
-    let api = client.api();
-    let records = [kinds::blocks(api), kinds::handles(api), kinds::affinities(api)].into_iter().flatten();
+    let records = kinds::records(client.api()).flatten();
     let changed = records.flat_map(|kind| ["create", "delete", "update"].map(|verb| kind.permission(verb)));
-    let locked = kinds::configuration(api).into_iter().flatten();
-    let locked = locked.filter(|kind| lock && kind.source == Source::ClusterInformation);
+    let locked = kinds::find(client.api(), Source::ClusterInformation).into_iter().filter(|_| lock);
     permission::require(client, changed.chain(locked.map(|kind| kind.permission("update"))).collect()).await
 }
 
@@ -48,16 +46,16 @@ pub(crate) async fn require(client: &Arc<KubeClient>, lock: bool) -> Result<()> 
 /// Where the server fails, refuses, or does not answer in time.
 pub(crate) async fn stored(client: &Arc<KubeClient>, key: &Key) -> Result<Option<Stored>> {
     let Some((kind, path)) = locate(client, key) else { return Ok(None) };
-    let Some((body, encoding)) = client.get_whole(&path, kind.accept, kind.plural).await? else {
+    let Some((body, encoding)) = client.get_whole(&path, kind.known.accept, kind.known.plural).await? else {
         return Ok(None);
     };
-    let broken = || client.error(kind.plural, Failure::Incomplete("the object is not complete".into()));
+    let broken = || client.error(kind.known.plural, Failure::Incomplete("the object is not complete".into()));
     let object = match encoding {
         Encoding::Json => Some(&*body),
         Encoding::Protobuf => protobuf::object(&body),
     };
     let mut snapshot = Snapshot::default();
-    (kind.add)(&mut snapshot, object.ok_or_else(broken)?, encoding);
+    (kind.known.add)(&mut snapshot, object.ok_or_else(broken)?, encoding);
     if encoding == Encoding::Protobuf {
         return Ok(of_built_in(snapshot));
     }

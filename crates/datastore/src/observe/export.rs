@@ -11,7 +11,7 @@ use crate::error::Result;
 use crate::etcd::EtcdClient;
 use crate::export::{Header, Writer, write_line};
 use crate::kube::is_exported;
-use crate::observe::{Collector, DataFile, MemoryStore};
+use crate::observe::{Collector, DataFile};
 use crate::raw::{RawEntry, is_read};
 
 /// Lines that are ready to be written, and their number.
@@ -69,15 +69,6 @@ pub(crate) fn export_file(file: &DataFile, path: &Path, progress: &ProgressFn) -
         }
     })?;
     result?;
-    writer.finish()
-}
-
-/// Exports what lies in memory.
-pub(crate) fn export_memory(store: &MemoryStore, path: &Path) -> Result<u64> {
-    let mut writer = Writer::create(path, &header(&store.observe()))?;
-    for entry in store.entries.iter().filter(|entry| is_read(&entry.key)) {
-        writer.entry(&entry.as_entry())?;
-    }
     writer.finish()
 }
 

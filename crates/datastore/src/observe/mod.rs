@@ -1,10 +1,10 @@
 //! Reading everything that a check needs.
 
+mod around;
 mod etcd;
 mod export;
 mod file;
 mod lookup;
-mod memory;
 mod plan;
 mod pull;
 mod reread;
@@ -13,12 +13,11 @@ use std::sync::Arc;
 
 use calipam_model::snapshot::{Snapshot, Source};
 
+pub use self::around::Lookup;
 pub(crate) use self::etcd::{Start, observe as observe_etcd};
-pub(crate) use self::export::{export_etcd, export_file, export_memory};
+pub(crate) use self::export::{export_etcd, export_file};
 pub use self::file::{DataFile, FileKind};
-pub use self::lookup::{Lookup, Narrow};
-pub(crate) use self::lookup::{lookup_etcd, records_of};
-pub use self::memory::MemoryStore;
+pub(crate) use self::lookup::lookup_etcd;
 pub(crate) use self::pull::Collector;
 pub(crate) use self::reread::reread_etcd;
 use crate::error::Result;

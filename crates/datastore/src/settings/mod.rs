@@ -96,10 +96,29 @@ pub struct EtcdSettings {
     pub user: Option<(String, Secret)>,
     /// Certificates.
     pub tls: TlsSettings,
-    /// How long connecting to one endpoint may take.
-    pub connect_timeout: Duration,
-    /// How long one request may take.
-    pub request_timeout: Duration,
+    pub timeouts: Timeouts,
+}
+
+/// How long a server is waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Timeouts {
+    /// For a connection, to each endpoint.
+    pub connect: Duration,
+    /// For an answer, and on Kubernetes for each further piece of it.
+    pub request: Duration,
+}
+
+impl Default for Timeouts {
+    fn default() -> Self {
+        Self { connect: CONNECT_TIMEOUT, request: REQUEST_TIMEOUT }
+    }
+}
+
+impl Timeouts {
+    fn new(overrides: &Overrides) -> Self {
+        let default = Self::default();
+        Self { connect: overrides.connect_timeout.unwrap_or(default.connect), ..default }
+    }
 }
 
 impl EtcdSettings {
@@ -151,28 +170,13 @@ pub struct KubernetesSettings {
     pub api_group: String,
     /// Addresses come from the nodes' pod CIDRs: Calico IPAM is not in use.
     pub use_pod_cidr: bool,
-    /// How long connecting may take, where it is not the usual time.
-    pub connect_timeout: Option<Duration>,
-    /// How long the server may take to begin an answer, or to go on with one, where it is not the usual time.
-    pub request_timeout: Option<Duration>,
-    /// Lists are read in pages, also where the server offers them whole: for connections that are slow.
-    pub in_pages: bool,
+    pub timeouts: Timeouts,
 }
 
 impl KubernetesSettings {
     /// True where a cluster is named: by a kubeconfig, or by the URL of its API server.
     pub fn is_named(&self) -> bool {
         !(self.kubeconfig.is_empty() && self.kubeconfig_inline.is_empty() && self.api_endpoint.is_empty())
-    }
-
-    /// How long connecting may take.
-    pub fn connect_timeout(&self) -> Duration {
-        self.connect_timeout.unwrap_or(CONNECT_TIMEOUT)
-    }
-
-    /// How long the server may take to begin an answer, or to go on with one.
-    pub fn request_timeout(&self) -> Duration {
-        self.request_timeout.unwrap_or(REQUEST_TIMEOUT)
     }
 }
 
@@ -264,8 +268,7 @@ fn etcd(values: &Values, overrides: &Overrides, files: &impl Files) -> Result<Et
         (Some(user), Some(password)) => Some((user.to_owned(), Secret::new(password))),
         _ => None,
     };
-    let connect_timeout = overrides.connect_timeout.unwrap_or(CONNECT_TIMEOUT);
-    Ok(EtcdSettings { endpoints, user, tls, connect_timeout, request_timeout: REQUEST_TIMEOUT })
+    Ok(EtcdSettings { endpoints, user, tls, timeouts: Timeouts::new(overrides) })
 }
 
 /// Certificates: all inline or all as files (facts 1.16).
@@ -342,9 +345,7 @@ fn kubernetes(
         insecure: values.flag("k8sInsecureSkipTLSVerify"),
         api_group: values.owned("calicoAPIGroup"),
         use_pod_cidr: values.flag("usePodCIDR"),
-        connect_timeout: overrides.connect_timeout,
-        request_timeout: None,
-        in_pages: false,
+        timeouts: Timeouts::new(overrides),
     }
 }
 

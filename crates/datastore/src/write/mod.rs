@@ -112,7 +112,7 @@ impl Datastore {
     /// A writer, for what the operator agreed to.
     ///
     /// # Errors
-    /// Where the datastore is a file or memory, which are never written.
+    /// Where the datastore is a file, which is never written.
     pub fn writer(&self, consent: Consent) -> Result<Writer> {
         Ok(Writer { backend: self.backend()?, consent: Arc::new(consent) })
     }
@@ -124,7 +124,7 @@ impl Datastore {
                 Ok(Backend::Etcd(Arc::clone(client), Some(Arc::clone(beside))))
             }
             Self::Kubernetes(client) => Ok(Backend::Kubernetes(Arc::clone(client))),
-            Self::File(_) | Self::Memory(_) => Err(Error::NotWritable { location: self.location() }),
+            Self::File(_) => Err(Error::NotWritable { location: self.location() }),
         }
     }
 }
@@ -145,7 +145,7 @@ impl Datastore {
     /// Reads objects as they are now, in the order of the keys; `None` where there is none.
     ///
     /// # Errors
-    /// Where the datastore cannot be read, or is a file or memory, which do not change.
+    /// Where the datastore cannot be read, or is a file, which does not change.
     pub async fn stored(&self, keys: &[Key]) -> Result<Vec<Option<Stored>>> {
         self.backend()?.read(keys).await
     }

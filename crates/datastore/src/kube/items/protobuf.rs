@@ -1,7 +1,7 @@
 //! A list in Kubernetes' protobuf: an envelope of magic bytes and a message whose second field is the list.
 
 use super::ListMeta;
-use crate::protobuf::{Fields, Value};
+use crate::protobuf::{Fields, Value, varint};
 
 /// What every answer in this encoding begins with.
 const MAGIC: &[u8] = b"k8s\0";
@@ -143,17 +143,6 @@ fn varints(bytes: &[u8]) -> Option<(u64, u64, usize)> {
     let (tag, first) = varint(bytes)?;
     let (len, second) = varint(&bytes[first..])?;
     Some((tag, len, first + second))
-}
-
-fn varint(bytes: &[u8]) -> Option<(u64, usize)> {
-    let mut number = 0u64;
-    for (i, byte) in bytes.iter().take(10).enumerate() {
-        number |= u64::from(byte & 0x7F) << (7 * i);
-        if byte & 0x80 == 0 {
-            return Some((number, i + 1));
-        }
-    }
-    None
 }
 
 fn list_meta(message: &[u8]) -> Option<ListMeta> {

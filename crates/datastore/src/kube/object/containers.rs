@@ -5,8 +5,8 @@ use std::borrow::Cow;
 use calipam_model::time::parse_time;
 use jiff::Timestamp;
 use serde::de::IgnoredAny;
-use serde::{Deserialize, Deserializer};
-use serde_json::{Value, json};
+use serde::{Deserialize, Deserializer, Serializer};
+use serde_json::json;
 
 use super::meta::seconds;
 use super::wire::each;
@@ -35,9 +35,12 @@ pub(super) fn all_ended_at<'a>(containers: impl IntoIterator<Item = &'a Containe
     last
 }
 
-/// What an export keeps of a pod whose containers have ended.
-pub(super) fn to_json(ended: Timestamp) -> Value {
-    json!([{"state": {"terminated": {"finishedAt": ended.to_string()}}}])
+/// Writes the containers that have ended, as `status.containerStatuses` has them.
+pub(super) fn to_json<S: Serializer>(containers: &[Container], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_seq(containers.iter().filter_map(|container| match container {
+        Container::Ended(Some(at)) => Some(json!({"state": {"terminated": {"finishedAt": at.to_string()}}})),
+        _ => None,
+    }))
 }
 
 /// Reads `status.containerStatuses` and its kin.
@@ -104,6 +107,8 @@ fn finished_at(message: &[u8]) -> Result<Option<Timestamp>, String> {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::Value;
+
     use super::*;
 
     fn read(json: &Value) -> Option<String> {
@@ -127,7 +132,8 @@ mod tests {
         {
             assert_eq!(read(&unknown), None, "{unknown}");
         }
-        let kept = to_json("2026-05-01T11:00:00Z".parse().unwrap());
+        let ended = Container::Ended("2026-05-01T11:00:00Z".parse().ok());
+        let kept = to_json(&[ended], serde_json::value::Serializer).unwrap();
         assert_eq!(read(&kept), last);
     }
 }

@@ -19,7 +19,7 @@ use serde_json::value::RawValue;
 
 use super::meta::{Meta, identify};
 use super::names::{affinity_name, block_name, cidr_of_block, handle_name};
-use super::{note_fields, note_value, path};
+use super::{note_fields, note_value, path, to_json};
 use crate::kube::items::Encoding;
 
 /// The name of the one object that Calico uses of kinds with only one.
@@ -46,12 +46,12 @@ impl<'a> Object<'a> {
 }
 
 /// What an export keeps of a custom resource: all but who changed which field when.
-pub(in crate::kube) fn export_custom(json: &[u8], _: Encoding) -> Result<Option<Value>, String> {
+pub(in crate::kube) fn export_custom(json: &[u8], _: Encoding) -> Result<Option<Vec<u8>>, String> {
     let mut object: Value = serde_json::from_slice(json).map_err(|e| e.to_string())?;
     if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
         metadata.remove("managedFields");
     }
-    Ok(Some(object))
+    to_json(&object)
 }
 
 /// The name of an object that does not decode, and its path.

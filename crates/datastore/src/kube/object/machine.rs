@@ -2,15 +2,21 @@
 
 use calipam_model::service::Machine;
 use calipam_model::snapshot::{Snapshot, Versioned};
-use serde::Deserialize;
-use serde_json::{Value, json};
+use serde::{Deserialize, Serialize};
 
 use super::meta::{Meta, Wanted, identify};
 use super::wire::each;
-use super::{note_value, path};
+use super::{note_value, path, to_json};
 use crate::kube::items::Encoding;
 
-const WANTED: Wanted = Wanted { labels: false, annotations: &[] };
+const WANTED: Wanted = Wanted { labels: false, annotations: &[], owners: false };
+
+#[derive(Default, Deserialize, Serialize)]
+#[serde(default)]
+struct MachineObject<'a> {
+    #[serde(borrow)]
+    metadata: Meta<'a>,
+}
 
 /// Adds a VirtualMachine or VirtualMachineInstance.
 pub(in crate::kube) fn add_machine(snapshot: &mut Snapshot, object: &[u8], encoding: Encoding) {
@@ -27,19 +33,13 @@ pub(in crate::kube) fn add_machine(snapshot: &mut Snapshot, object: &[u8], encod
 }
 
 /// What an export keeps of a machine.
-pub(in crate::kube) fn export_machine(object: &[u8], encoding: Encoding) -> Result<Option<Value>, String> {
-    Ok(Some(json!({"metadata": read(object, encoding)?.to_json(WANTED)})))
+pub(in crate::kube) fn export_machine(object: &[u8], encoding: Encoding) -> Result<Option<Vec<u8>>, String> {
+    to_json(&MachineObject { metadata: read(object, encoding)?.for_export(WANTED) })
 }
 
 fn read(object: &[u8], encoding: Encoding) -> Result<Meta<'_>, String> {
-    #[derive(Default, Deserialize)]
-    #[serde(default)]
-    struct Object<'a> {
-        #[serde(borrow)]
-        metadata: Meta<'a>,
-    }
     if encoding == Encoding::Json {
-        let object: Object<'_> = serde_json::from_slice(object).map_err(|e| e.to_string())?;
+        let object: MachineObject<'_> = serde_json::from_slice(object).map_err(|e| e.to_string())?;
         return Ok(object.metadata);
     }
     let mut meta = Meta::default();

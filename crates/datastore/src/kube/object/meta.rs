@@ -6,35 +6,35 @@ use std::collections::BTreeMap;
 use calipam_model::snapshot::{ObjectVersion, Revision};
 use calipam_model::time::parse_time;
 use jiff::Timestamp;
-use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde::{Deserialize, Serialize, Serializer};
 
 use super::wire::{each, entry, text};
 use crate::kube::items::Encoding;
 
 /// `metadata` of an object. Absent fields are empty.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct Meta<'a> {
     #[serde(borrow)]
     pub name: Cow<'a, str>,
-    #[serde(borrow)]
+    #[serde(borrow, skip_serializing_if = "str::is_empty")]
     pub namespace: Cow<'a, str>,
     #[serde(borrow)]
     pub uid: Cow<'a, str>,
     #[serde(borrow)]
     pub resource_version: Cow<'a, str>,
-    #[serde(borrow, rename = "creationTimestamp")]
+    #[serde(borrow, rename = "creationTimestamp", skip_serializing_if = "Option::is_none")]
     pub created: Option<Cow<'a, str>>,
-    #[serde(borrow, rename = "deletionTimestamp")]
+    #[serde(borrow, rename = "deletionTimestamp", skip_serializing_if = "Option::is_none")]
     pub deleted: Option<Cow<'a, str>>,
     /// In protobuf only where they were asked for.
-    #[serde(deserialize_with = "pairs")]
+    #[serde(deserialize_with = "pairs", serialize_with = "map", skip_serializing_if = "Vec::is_empty")]
     pub labels: Pairs<'a>,
     /// In protobuf only those that were asked for.
-    #[serde(deserialize_with = "pairs")]
+    #[serde(deserialize_with = "pairs", serialize_with = "map", skip_serializing_if = "Vec::is_empty")]
     pub annotations: Pairs<'a>,
-    #[serde(borrow)]
+    /// In protobuf only where they were asked for.
+    #[serde(borrow, skip_serializing_if = "Vec::is_empty")]
     pub owner_references: Vec<OwnerReference<'a>>,
     /// Seconds since 1970, in protobuf.
     #[serde(skip)]
@@ -57,11 +57,12 @@ pub(super) struct OwnerReference<'a> {
     pub controller: bool,
 }
 
-/// What is taken of the labels and annotations of an object in protobuf.
+/// What is needed of the metadata of a kind.
 #[derive(Clone, Copy)]
 pub(super) struct Wanted {
     pub labels: bool,
     pub annotations: &'static [&'static str],
+    pub owners: bool,
 }
 
 impl<'a> Meta<'a> {
@@ -83,7 +84,7 @@ impl<'a> Meta<'a> {
                         meta.annotations.push(pair(value.bytes())?);
                     }
                 }
-                13 => meta.owner_references.push(owner(value.bytes())?),
+                13 if wanted.owners => meta.owner_references.push(owner(value.bytes())?),
                 _ => {}
             }
             Ok(())
@@ -103,29 +104,16 @@ impl<'a> Meta<'a> {
     }
 
     /// What an export keeps of it.
-    pub fn to_json(&self, wanted: Wanted) -> Value {
-        let mut json = json!({"name": self.name, "uid": self.uid, "resourceVersion": self.resource_version});
-        let pairs = |pairs: Vec<&(Cow<'_, str>, Cow<'_, str>)>| -> Value {
-            pairs.into_iter().map(|(name, value)| (name.to_string(), Value::from(value.as_ref()))).collect()
-        };
-        if !self.namespace.is_empty() {
-            json["namespace"] = self.namespace.as_ref().into();
+    pub fn for_export(mut self, wanted: Wanted) -> Self {
+        self.created = self.created_at().map(|created| Cow::Owned(created.to_string()));
+        self.annotations.retain(|(name, _)| wanted.annotations.contains(&name.as_ref()));
+        if !wanted.labels {
+            self.labels.clear();
         }
-        if let Some(created) = self.created_at() {
-            json["creationTimestamp"] = created.to_string().into();
+        if !wanted.owners {
+            self.owner_references.clear();
         }
-        if let Some(deleted) = &self.deleted {
-            json["deletionTimestamp"] = deleted.as_ref().into();
-        }
-        if wanted.labels && !self.labels.is_empty() {
-            json["labels"] = pairs(self.labels.iter().collect());
-        }
-        let kept = |(name, _): &&(Cow<'_, str>, Cow<'_, str>)| wanted.annotations.contains(&name.as_ref());
-        let annotations: Vec<_> = self.annotations.iter().filter(kept).collect();
-        if !annotations.is_empty() {
-            json["annotations"] = pairs(annotations);
-        }
-        json
+        self
     }
 
     /// Which version of the object this is, without its labels.
@@ -149,13 +137,13 @@ impl<'a> Meta<'a> {
 }
 
 /// The `metadata` of an object of which nothing else is known to be right: enough to name it.
-pub(super) fn identify(object: &[u8], encoding: Encoding) -> (String, String) {
+pub(in crate::kube) fn identify(object: &[u8], encoding: Encoding) -> (String, String) {
     #[derive(Deserialize)]
     struct Object<'a> {
         #[serde(borrow)]
         metadata: Option<Meta<'a>>,
     }
-    let none = Wanted { labels: false, annotations: &[] };
+    let none = Wanted { labels: false, annotations: &[], owners: false };
     let meta = match encoding {
         Encoding::Json => serde_json::from_slice::<Object<'_>>(object).ok().and_then(|o| o.metadata),
         Encoding::Protobuf => {
@@ -199,6 +187,10 @@ fn pairs<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Pairs<'de>
         }
     }
     deserializer.deserialize_any(Visitor)
+}
+
+fn map<S: Serializer>(pairs: &Pairs<'_>, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_map(pairs.iter().map(|(name, value)| (name, value)))
 }
 
 fn pair(message: &[u8]) -> Result<(Cow<'_, str>, Cow<'_, str>), String> {

@@ -7,12 +7,11 @@ use calipam_model::cidr::parse_address;
 use calipam_model::key::Key;
 use calipam_model::node::{Node, TunnelKind};
 use calipam_model::snapshot::{FieldDefect, Snapshot, Versioned};
-use serde::Deserialize;
-use serde_json::{Value, json};
+use serde::{Deserialize, Serialize};
 
 use super::meta::{Meta, Wanted, identify};
 use super::wire::each;
-use super::{note_fields, note_value, path};
+use super::{export, note_fields, note_value, path};
 use crate::kube::items::Encoding;
 
 const IPIP: &str = "projectcalico.org/IPv4IPIPTunnelAddr";
@@ -26,10 +25,13 @@ const LABELS: &str = "projectcalico.org/labels";
 /// The annotations in the order of [`TunnelKind::ALL`].
 const TUNNELS: [&str; 5] = [IPIP, VXLAN, VXLAN_V6, WIREGUARD, WIREGUARD_V6];
 
-const WANTED: Wanted =
-    Wanted { labels: true, annotations: &[IPIP, VXLAN, VXLAN_V6, WIREGUARD, WIREGUARD_V6, LABELS] };
+const WANTED: Wanted = Wanted {
+    labels: true,
+    annotations: &[IPIP, VXLAN, VXLAN_V6, WIREGUARD, WIREGUARD_V6, LABELS],
+    owners: false,
+};
 
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, Serialize)]
 #[serde(default)]
 struct NodeObject<'a> {
     #[serde(borrow)]
@@ -57,9 +59,9 @@ pub(in crate::kube) fn add_node_name(snapshot: &mut Snapshot, object: &[u8], enc
 }
 
 /// What an export keeps of a node.
-pub(in crate::kube) fn export_node(object: &[u8], encoding: Encoding) -> Result<Option<Value>, String> {
-    let metadata = read(object, encoding)?.metadata.to_json(WANTED);
-    Ok(Some(json!({"apiVersion": "v1", "kind": "Node", "metadata": metadata})))
+pub(in crate::kube) fn export_node(object: &[u8], encoding: Encoding) -> Result<Option<Vec<u8>>, String> {
+    let metadata = read(object, encoding)?.metadata.for_export(WANTED);
+    export("Node", NodeObject { metadata })
 }
 
 fn read(object: &[u8], encoding: Encoding) -> Result<NodeObject<'_>, String> {

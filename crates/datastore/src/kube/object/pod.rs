@@ -6,13 +6,12 @@ use calipam_model::key::Key;
 use calipam_model::pod::{Pod, PodParts};
 use calipam_model::snapshot::{Snapshot, Versioned};
 use jiff::Timestamp;
-use serde::Deserialize;
-use serde_json::{Value, json};
+use serde::{Deserialize, Serialize};
 
 use super::containers::{self, Container, all_ended_at};
 use super::meta::{Meta, Wanted, identify};
 use super::wire::{each, text};
-use super::{note_fields, note_value, path};
+use super::{export, note_fields, note_value, path};
 use crate::kube::items::Encoding;
 
 const CNI_IP: &str = "cni.projectcalico.org/podIP";
@@ -22,11 +21,14 @@ const NO_IPAM: &str = "cni.projectcalico.org/ipAddrsNoIpam";
 const AWS_IPS: &str = "vpc.amazonaws.com/pod-ips";
 const NETWORK_STATUS: &str = "k8s.v1.cni.cncf.io/network-status";
 
-const WANTED: Wanted =
-    Wanted { labels: false, annotations: &[CNI_IP, CNI_IPS, CONTAINER_ID, NO_IPAM, AWS_IPS, NETWORK_STATUS] };
+const WANTED: Wanted = Wanted {
+    labels: false,
+    annotations: &[CNI_IP, CNI_IPS, CONTAINER_ID, NO_IPAM, AWS_IPS, NETWORK_STATUS],
+    owners: true,
+};
 
 /// What is needed of a pod.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, Serialize)]
 #[serde(default)]
 struct PodObject<'a> {
     #[serde(borrow)]
@@ -37,7 +39,7 @@ struct PodObject<'a> {
     status: Status<'a>,
 }
 
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 struct Spec<'a> {
     #[serde(borrow)]
@@ -45,7 +47,7 @@ struct Spec<'a> {
     host_network: bool,
 }
 
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 struct Status<'a> {
     #[serde(borrow)]
@@ -54,15 +56,19 @@ struct Status<'a> {
     ip: Cow<'a, str>,
     #[serde(borrow, rename = "podIPs")]
     ips: Vec<Ip<'a>>,
-    #[serde(deserialize_with = "containers::from_json")]
+    #[serde(
+        deserialize_with = "containers::from_json",
+        serialize_with = "containers::to_json",
+        skip_serializing_if = "Vec::is_empty"
+    )]
     container_statuses: Vec<Container>,
-    #[serde(deserialize_with = "containers::from_json")]
+    #[serde(deserialize_with = "containers::from_json", skip_serializing)]
     init_container_statuses: Vec<Container>,
-    #[serde(deserialize_with = "containers::from_json")]
+    #[serde(deserialize_with = "containers::from_json", skip_serializing)]
     ephemeral_container_statuses: Vec<Container>,
 }
 
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, Serialize)]
 #[serde(default)]
 struct Ip<'a> {
     #[serde(borrow)]
@@ -82,24 +88,13 @@ pub(in crate::kube) fn add_pod(snapshot: &mut Snapshot, object: &[u8], encoding:
 }
 
 /// What an export keeps of a pod: no environment, no volumes.
-pub(in crate::kube) fn export_pod(object: &[u8], encoding: Encoding) -> Result<Option<Value>, String> {
-    let pod = PodObject::read(object, encoding)?;
-    let mut metadata = pod.metadata.to_json(WANTED);
-    if !pod.metadata.owner_references.is_empty() {
-        metadata["ownerReferences"] = json!(pod.metadata.owner_references);
-    }
-    let ips: Vec<Value> = pod.status.ips.iter().map(|ip| json!({"ip": ip.ip})).collect();
-    let mut status = json!({"phase": pod.status.phase, "podIP": pod.status.ip, "podIPs": ips});
-    if let Some(ended) = pod.status.ended_at() {
-        status["containerStatuses"] = containers::to_json(ended);
-    }
-    Ok(Some(json!({
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": metadata,
-        "spec": {"nodeName": pod.spec.node_name, "hostNetwork": pod.spec.host_network},
-        "status": status,
-    })))
+pub(in crate::kube) fn export_pod(object: &[u8], encoding: Encoding) -> Result<Option<Vec<u8>>, String> {
+    let mut pod = PodObject::read(object, encoding)?;
+    pod.metadata = pod.metadata.for_export(WANTED);
+    // Of its containers only when the last of them ended, where all have ended.
+    let ended = pod.status.ended_at();
+    pod.status.container_statuses = ended.map(|at| Container::Ended(Some(at))).into_iter().collect();
+    export("Pod", pod)
 }
 
 impl<'a> PodObject<'a> {

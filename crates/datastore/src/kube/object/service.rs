@@ -5,21 +5,20 @@ use std::borrow::Cow;
 use calipam_model::key::Key;
 use calipam_model::service::Service;
 use calipam_model::snapshot::{FieldDefect, Snapshot, Versioned};
-use serde::Deserialize;
-use serde_json::{Value, json};
+use serde::{Deserialize, Serialize};
 
 use super::meta::{Meta, Wanted, identify};
 use super::wire::{each, text};
-use super::{note_fields, note_value, path};
+use super::{export, note_fields, note_value, path};
 use crate::kube::items::Encoding;
 
 /// Annotations by which a service asks for addresses of Calico.
 const ASKS: [&str; 3] =
     ["projectcalico.org/ipv4pools", "projectcalico.org/ipv6pools", "projectcalico.org/loadBalancerIPs"];
 
-const WANTED: Wanted = Wanted { labels: false, annotations: &ASKS };
+const WANTED: Wanted = Wanted { labels: false, annotations: &ASKS, owners: false };
 
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, Serialize)]
 #[serde(default)]
 struct ServiceObject<'a> {
     #[serde(borrow)]
@@ -30,32 +29,32 @@ struct ServiceObject<'a> {
     status: Status<'a>,
 }
 
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, Serialize)]
 #[serde(default)]
 struct Spec<'a> {
     #[serde(borrow, rename = "type")]
     kind: Cow<'a, str>,
     #[serde(borrow, rename = "loadBalancerIP")]
     ip: Cow<'a, str>,
-    #[serde(borrow, rename = "loadBalancerClass")]
+    #[serde(borrow, rename = "loadBalancerClass", skip_serializing_if = "Option::is_none")]
     class: Option<Cow<'a, str>>,
 }
 
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 struct Status<'a> {
     #[serde(borrow)]
     load_balancer: LoadBalancer<'a>,
 }
 
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, Serialize)]
 #[serde(default)]
 struct LoadBalancer<'a> {
     #[serde(borrow)]
     ingress: Vec<Ingress<'a>>,
 }
 
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, Serialize)]
 #[serde(default)]
 struct Ingress<'a> {
     #[serde(borrow)]
@@ -76,23 +75,13 @@ pub(in crate::kube) fn add_service(snapshot: &mut Snapshot, object: &[u8], encod
 }
 
 /// What an export keeps of a service, where it is of type `LoadBalancer`.
-pub(in crate::kube) fn export_service(object: &[u8], encoding: Encoding) -> Result<Option<Value>, String> {
-    let ServiceObject { metadata, spec, status } = read(object, encoding)?;
-    if spec.kind != "LoadBalancer" {
+pub(in crate::kube) fn export_service(object: &[u8], encoding: Encoding) -> Result<Option<Vec<u8>>, String> {
+    let mut service = read(object, encoding)?;
+    if service.spec.kind != "LoadBalancer" {
         return Ok(None);
     }
-    let ips: Vec<Value> = status.load_balancer.ingress.iter().map(|i| json!({"ip": i.ip})).collect();
-    let mut json = json!({
-        "apiVersion": "v1",
-        "kind": "Service",
-        "metadata": metadata.to_json(WANTED),
-        "spec": {"type": spec.kind, "loadBalancerIP": spec.ip},
-        "status": {"loadBalancer": {"ingress": ips}},
-    });
-    if let Some(class) = spec.class {
-        json["spec"]["loadBalancerClass"] = class.as_ref().into();
-    }
-    Ok(Some(json))
+    service.metadata = service.metadata.for_export(WANTED);
+    export("Service", service)
 }
 
 fn read(object: &[u8], encoding: Encoding) -> Result<ServiceObject<'_>, String> {

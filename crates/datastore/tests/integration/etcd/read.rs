@@ -11,7 +11,7 @@ use calipam_model::snapshot::{DefectKind, Revision};
 use calipam_testkit::servers::{Etcd, EtcdVersion};
 use etcd_client::{CompactionOptions, Txn, TxnOp};
 
-use super::support::{assert_same, entries, open, plain_read, requests, seed, settings};
+use super::support::{assert_same, entries, one_by_one, open, plain_read, seed, settings};
 use crate::support::quiet;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -22,7 +22,7 @@ async fn everything_is_read_in_order_whatever_the_size() {
         let etcd = Etcd::start_version(version).unwrap();
         seed(&etcd, &entries(blocks)).await;
         let store = open(&etcd).await;
-        let before = requests(&store);
+        let before = store.request_count();
         let last = Arc::new(AtomicU64::new(0));
         let seen = Arc::clone(&last);
         let progress: ProgressFn = Arc::new(move |p| {
@@ -30,14 +30,14 @@ async fn everything_is_read_in_order_whatever_the_size() {
             seen.fetch_max(p.read, Ordering::Relaxed);
         });
         let snapshot = store.observe(&progress).await.unwrap();
-        let sent = requests(&store) - before;
+        let sent = store.request_count() - before;
         assert!(sent <= most_requests, "{blocks} blocks took {sent} requests");
         assert_eq!(snapshot.blocks.len(), blocks);
         assert_eq!(snapshot.endpoints.len(), blocks * 14);
         let nodes = snapshot.nodes.len();
         assert_eq!(last.load(Ordering::Relaxed), (blocks * 30 + nodes + 3) as u64);
         let plain = plain_read(&mut etcd.client().await.unwrap()).await;
-        assert_same(snapshot, &plain.observe());
+        assert_same(snapshot, &one_by_one(&plain));
     }
 }
 
@@ -56,7 +56,7 @@ async fn keys_that_no_sample_foresaw_are_read() {
     let snapshot = open(&etcd).await.observe(&quiet()).await.unwrap();
     assert_eq!(snapshot.handles.len(), 1400 + 9000);
     assert_eq!(snapshot.endpoints.len(), 1400 + 9000);
-    assert_same(snapshot, &plain_read(&mut etcd.client().await.unwrap()).await.observe());
+    assert_same(snapshot, &one_by_one(&plain_read(&mut etcd.client().await.unwrap()).await));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -201,7 +201,7 @@ async fn another_endpoint_takes_over() {
     first.kill();
     assert_eq!(store.observe(&quiet()).await.unwrap().location, second.endpoint());
     let handle = Lookup::Handle("x".into());
-    assert_eq!(store.lookup(&handle).await.unwrap().snapshot.location, second.endpoint());
+    assert_eq!(store.lookup(&handle).await.unwrap().location, second.endpoint());
     let keys = [Key::IpamConfig].into();
     assert!(store.reread(&keys).await.unwrap().unwrap().ipam_config.is_some());
 }

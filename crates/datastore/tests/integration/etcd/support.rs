@@ -1,8 +1,8 @@
 //! A small cluster of Calico objects, and how to put it into etcd.
 
 use calipam_datastore::Datastore;
-use calipam_datastore::observe::MemoryStore;
-use calipam_datastore::raw::RawKv;
+use calipam_datastore::observe::ETCD_SOURCES;
+use calipam_datastore::raw::{RawKv, is_read};
 use calipam_datastore::settings::{Overrides, Settings};
 use calipam_model::snapshot::Snapshot;
 use calipam_testkit::servers::Etcd;
@@ -87,7 +87,7 @@ pub async fn seed(etcd: &Etcd, entries: &Entries) {
 }
 
 /// What etcd holds under /calico/, read in the plainest way.
-pub async fn plain_read(client: &mut Client) -> MemoryStore {
+pub async fn plain_read(client: &mut Client) -> Vec<RawKv> {
     let options = etcd_client::GetOptions::new().with_prefix();
     let answer = client
         .kv_client()
@@ -100,7 +100,21 @@ pub async fn plain_read(client: &mut Client) -> MemoryStore {
         value: kv.value().to_vec(),
         mod_revision: kv.mod_revision(),
     };
-    MemoryStore { entries: answer.kvs().iter().map(entry).collect(), ..MemoryStore::default() }
+    answer.kvs().iter().map(entry).collect()
+}
+
+/// A snapshot of entries, each added in turn in the order of the keys.
+pub fn one_by_one(entries: &[RawKv]) -> Snapshot {
+    let mut snapshot = Snapshot::default();
+    let mut read: Vec<&RawKv> = entries.iter().filter(|entry| is_read(&entry.key)).collect();
+    read.sort_by(|a, b| a.key.cmp(&b.key));
+    for entry in read {
+        snapshot.add_entry(&entry.key, &entry.value, entry.mod_revision);
+    }
+    snapshot.defects.sort_by(|a, b| a.path.cmp(&b.path));
+    snapshot.revision = entries.iter().map(|entry| entry.mod_revision).max().unwrap_or_default().to_string();
+    snapshot.mark_read(ETCD_SOURCES);
+    snapshot
 }
 
 /// Settings for endpoints, with environment variables beside them.
@@ -116,14 +130,6 @@ pub fn settings(endpoints: &str, environment: &[(&str, &str)]) -> Settings {
 /// Opens an etcd without TLS and users.
 pub async fn open(etcd: &Etcd) -> Datastore {
     Datastore::open(&settings(&etcd.endpoint(), &[])).await.unwrap()
-}
-
-/// Requests that a datastore has sent.
-pub fn requests(store: &Datastore) -> u64 {
-    match store {
-        Datastore::Etcd(client) => client.request_count(),
-        other => panic!("not etcd: {other:?}"),
-    }
 }
 
 /// Asserts that two snapshots hold the same objects in the same order.

@@ -67,7 +67,7 @@ async fn a_batch_takes_place_as_a_whole() {
         ],
         evidence: vec![(node, Expect::At(node_revision))],
     };
-    let before = plain_read(&mut client).await.entries;
+    let before = plain_read(&mut client).await;
     let Swap::Done(revisions) = writer.commit(&batch).await.unwrap() else { panic!("lost") };
     assert_eq!(revisions.len(), 3);
     let after = writer.read(&[block_key(0), old_handle, new_key]).await.unwrap();
@@ -76,7 +76,7 @@ async fn a_batch_takes_place_as_a_whole() {
     assert!(after[1].is_none() && after[2].is_some());
     // The same batch again finds nothing as it expects.
     assert_eq!(writer.commit(&batch).await.unwrap(), Swap::Lost);
-    let later = plain_read(&mut client).await.entries;
+    let later = plain_read(&mut client).await;
     let changed = |a: &[calipam_datastore::raw::RawKv], b: &[calipam_datastore::raw::RawKv]| {
         a.iter().filter(|entry| !b.contains(entry)).count()
     };
@@ -86,7 +86,7 @@ async fn a_batch_takes_place_as_a_whole() {
 #[tokio::test]
 async fn one_condition_that_fails_stops_all() {
     let (_etcd, _store, writer, mut client) = start().await;
-    let before = plain_read(&mut client).await.entries;
+    let before = plain_read(&mut client).await;
     let revision = writer.read(&[block_key(1)]).await.unwrap()[0].clone().unwrap().revision;
     let (key, object) = handle("fresh");
     let create = Change::create(key, object.encode());
@@ -113,14 +113,14 @@ async fn one_condition_that_fails_stops_all() {
     ] {
         assert_eq!(writer.commit(&batch).await.unwrap(), Swap::Lost, "{batch:?}");
     }
-    assert_eq!(plain_read(&mut client).await.entries, before);
+    assert_eq!(plain_read(&mut client).await, before);
     assert_eq!(writer.commit(&Batch::default()).await.unwrap(), Swap::Done(Vec::new()));
 }
 
 #[tokio::test]
 async fn what_etcd_would_not_take_is_never_sent() {
     let (_etcd, store, writer, mut client) = start().await;
-    let before = plain_read(&mut client).await.entries;
+    let before = plain_read(&mut client).await;
     let creates = |count: usize| -> Vec<Change> {
         (0..count)
             .map(|n| {
@@ -146,7 +146,7 @@ async fn what_etcd_would_not_take_is_never_sent() {
         let error = writer.commit(&batch).await.unwrap_err();
         assert!(matches!(error, Error::Write { .. }), "{error}");
     }
-    assert_eq!(plain_read(&mut client).await.entries, before);
+    assert_eq!(plain_read(&mut client).await, before);
     // Just at the limit.
     let full = Batch { changes: creates(128), evidence: Vec::new() };
     assert!(matches!(writer.commit(&full).await.unwrap(), Swap::Done(_)));

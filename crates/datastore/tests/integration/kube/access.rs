@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use calipam_datastore::settings::Timeouts;
 use calipam_datastore::{Cause, Datastore, Error, Failure, Permission};
 use calipam_testkit::kube::{Flavour, create, service_account_token};
 use serde::Deserialize;
@@ -142,8 +143,7 @@ async fn wrong_credentials_and_servers_have_errors_of_their_own() {
 async fn a_server_that_hangs_or_is_gone_is_given_up_in_time() {
     let server = server(Flavour::Classic);
     let mut settings = settings(&server.kubeconfig());
-    settings.kubernetes.connect_timeout = Some(SHORT);
-    settings.kubernetes.request_timeout = Some(SHORT);
+    settings.kubernetes.timeouts = Timeouts { connect: SHORT, request: SHORT };
     let store = Datastore::open(&settings).await.unwrap();
     server.pause().unwrap();
     for result in [observe(&store).await.map(drop), Datastore::open(&settings).await.map(drop)] {

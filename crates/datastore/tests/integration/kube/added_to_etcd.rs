@@ -54,8 +54,8 @@ async fn pods_are_added_where_the_nodes_are_those_of_the_etcd() {
     let keys = BTreeSet::from([pod, Key::Node("calico-1".into())]);
     let again = store.reread(&keys).await.unwrap().unwrap();
     assert_eq!((&again.pods, &again.nodes), (&snapshot.pods, &snapshot.nodes));
-    let narrow = store.lookup(&Lookup::Address("10.0.0.0".parse().unwrap())).await.unwrap();
-    assert_eq!((narrow.snapshot.blocks.len(), narrow.snapshot.pods.len()), (1, 1));
+    let found = store.lookup(&Lookup::Address("10.0.0.0".parse().unwrap())).await.unwrap();
+    assert_eq!((found.blocks.len(), found.pods.len()), (1, 1));
 
     // With a third node, under half of them are known.
     create(&server, "/api/v1/nodes", &[node("node-3", json!({}))]).unwrap();

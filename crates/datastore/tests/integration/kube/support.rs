@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use calipam_datastore::Datastore;
-use calipam_datastore::settings::{Overrides, Settings};
+use calipam_datastore::settings::{Overrides, Settings, Timeouts};
 use calipam_testkit::kube::{Flavour, create, install};
 use calipam_testkit::servers::KubeApiserver;
 use serde_json::{Value, json};
@@ -35,8 +35,7 @@ pub fn settings(kubeconfig: &Path) -> Settings {
 pub fn settings_for_url(url: &str) -> Settings {
     let overrides = Overrides { datastore: Some("kubernetes".into()), ..Overrides::default() };
     let mut settings = resolve(&overrides, &[("K8S_API_ENDPOINT", url)]);
-    settings.kubernetes.connect_timeout = Some(SHORT);
-    settings.kubernetes.request_timeout = Some(SHORT);
+    settings.kubernetes.timeouts = Timeouts { connect: SHORT, request: SHORT };
     settings
 }
 
