@@ -5,21 +5,21 @@
 //!
 //! "Facts" in the documentation of this crate means `docs/calico-ipam.md` of the project.
 
+mod client;
 pub mod error;
-mod etcd;
-pub mod etcd_snapshot;
-pub mod export;
-mod kube;
-pub mod observe;
+mod export;
+mod files;
+mod objects;
 mod protobuf;
 pub mod raw;
+pub mod read;
 mod secret;
 pub mod settings;
 mod store;
 pub mod write;
 
+pub use self::client::etcd::EtcdClient;
+pub use self::client::kubernetes::KubeClient;
 pub use self::error::{Cause, Error, Failure, FileError, Permission, Result, Server, SettingsError, Tried};
-pub use self::etcd::EtcdClient;
-pub use self::kube::KubeClient;
 pub use self::secret::{Secret, redact_url};
 pub use self::store::Datastore;

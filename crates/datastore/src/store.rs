@@ -7,13 +7,14 @@ use std::sync::Arc;
 use calipam_model::key::Key;
 use calipam_model::snapshot::{DatastoreKind, Snapshot};
 
+use crate::client::etcd::EtcdClient;
+use crate::client::kubernetes::KubeClient;
+use crate::client::kubernetes::schema::keeps_cooldown;
 use crate::error::{Error, Result};
-use crate::etcd::EtcdClient;
-use crate::kube::{self, KubeClient};
-use crate::observe::{
-    DataFile, ETCD_SOURCES, Lookup, ProgressFn, SnapshotCollector, export_etcd, export_file, lookup_etcd,
-    observe_etcd, reread_etcd,
-};
+use crate::export;
+use crate::files::DataFile;
+use crate::read::whole::{self, SnapshotCollector};
+use crate::read::{ETCD_SOURCES, Lookup, ProgressFn, again, around, with_kubernetes};
 use crate::secret::redact_url;
 use crate::settings::{Settings, Target};
 
@@ -44,7 +45,7 @@ impl Datastore {
                 }
                 Ok(Self::EtcdAndKubernetes(etcd, KubeClient::connect(&settings.kubernetes).await?))
             }
-            Target::Kubernetes => Ok(Self::Kubernetes(kube::open(&settings.kubernetes).await?)),
+            Target::Kubernetes => Ok(Self::Kubernetes(KubeClient::open(&settings.kubernetes).await?)),
             Target::File(path) => Ok(Self::File(DataFile::open(path)?)),
         }
     }
@@ -80,7 +81,7 @@ impl Datastore {
     pub async fn keeps_cooldown(&self) -> bool {
         match self {
             Self::Etcd(_) | Self::EtcdAndKubernetes(..) => true,
-            Self::Kubernetes(client) => kube::keeps_cooldown(client).await,
+            Self::Kubernetes(client) => keeps_cooldown(client).await,
             Self::File(_) => false,
         }
     }
@@ -95,10 +96,10 @@ impl Datastore {
             Self::Etcd(client) => Self::observe_etcd(client, progress).await,
             Self::EtcdAndKubernetes(etcd, kubernetes) => {
                 let mut snapshot = Self::observe_etcd(etcd, progress).await?;
-                kube::add_beside(kubernetes, &mut snapshot, progress).await?;
+                with_kubernetes::add(kubernetes, &mut snapshot, progress).await?;
                 Ok(snapshot)
             }
-            Self::Kubernetes(client) => kube::observe(client, progress).await,
+            Self::Kubernetes(client) => whole::kubernetes::observe(client, progress).await,
             Self::File(file) => {
                 let (file, progress) = (file.clone(), Arc::clone(progress));
                 blocking(self.location(), move || file.observe(&progress)).await
@@ -107,7 +108,7 @@ impl Datastore {
     }
 
     async fn observe_etcd(client: &Arc<EtcdClient>, progress: &ProgressFn) -> Result<Snapshot> {
-        let observed = observe_etcd(client, |_| Ok(SnapshotCollector::default()), progress).await?;
+        let observed = whole::etcd::observe(client, |_| Ok(SnapshotCollector::default()), progress).await?;
         let mut snapshot = observed.collector.snapshot;
         snapshot.datastore = DatastoreKind::Etcd;
         snapshot.location = observed.start.endpoint;
@@ -125,13 +126,13 @@ impl Datastore {
     /// As [`Self::observe`].
     pub async fn lookup(&self, lookup: &Lookup) -> Result<Snapshot> {
         match self {
-            Self::Etcd(client) => lookup_etcd(client, lookup).await,
+            Self::Etcd(client) => around::etcd::lookup(client, lookup).await,
             Self::EtcdAndKubernetes(etcd, kubernetes) => {
-                let mut snapshot = lookup_etcd(etcd, lookup).await?;
-                kube::add_around(kubernetes, &mut snapshot, lookup).await?;
+                let mut snapshot = around::etcd::lookup(etcd, lookup).await?;
+                with_kubernetes::add_around(kubernetes, &mut snapshot, lookup).await?;
                 Ok(snapshot)
             }
-            Self::Kubernetes(client) => kube::lookup(client, lookup).await,
+            Self::Kubernetes(client) => around::kubernetes::lookup(client, lookup).await,
             Self::File(_) => {
                 let quiet: ProgressFn = Arc::new(|_| {});
                 self.observe(&quiet).await
@@ -145,14 +146,15 @@ impl Datastore {
     /// As [`Self::observe`].
     pub async fn reread(&self, keys: &BTreeSet<Key>) -> Result<Option<Snapshot>> {
         match self {
-            Self::Etcd(client) => reread_etcd(client, keys).await.map(Some),
+            Self::Etcd(client) => again::etcd::reread(client, keys).await.map(Some),
             Self::EtcdAndKubernetes(etcd, kubernetes) => {
-                let (of_kubernetes, of_etcd) = keys.iter().cloned().partition(kube::is_of_kubernetes);
-                let mut snapshot = reread_etcd(etcd, &of_etcd).await?;
-                kube::reread_beside(kubernetes, &mut snapshot, &of_kubernetes).await?;
+                let (of_kubernetes, of_etcd) =
+                    keys.iter().cloned().partition(with_kubernetes::is_of_kubernetes);
+                let mut snapshot = again::etcd::reread(etcd, &of_etcd).await?;
+                with_kubernetes::reread(kubernetes, &mut snapshot, &of_kubernetes).await?;
                 Ok(Some(snapshot))
             }
-            Self::Kubernetes(client) => kube::reread(client, keys).await.map(Some),
+            Self::Kubernetes(client) => again::kubernetes::reread(client, keys).await.map(Some),
             Self::File(_) => Ok(None),
         }
     }
@@ -166,12 +168,12 @@ impl Datastore {
         let path = path.to_owned();
         match self {
             Self::Etcd(client) | Self::EtcdAndKubernetes(client, _) => {
-                export_etcd(client, &path, progress).await
+                export::etcd::export(client, &path, progress).await
             }
-            Self::Kubernetes(client) => kube::export(client, &path, progress).await,
+            Self::Kubernetes(client) => export::kubernetes::export(client, &path, progress).await,
             Self::File(file) => {
                 let (file, progress) = (file.clone(), Arc::clone(progress));
-                blocking(self.location(), move || export_file(&file, &path, &progress)).await
+                blocking(self.location(), move || export::etcd::export_file(&file, &path, &progress)).await
             }
         }
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use calipam_check::{ClusterIdentity, Finding, Options, Report, check, settle, suspects};
 use calipam_datastore::Datastore;
-use calipam_datastore::observe::{Lookup, Progress, ProgressFn};
+use calipam_datastore::read::{Lookup, Progress, ProgressFn};
 use calipam_model::snapshot::{Coverage, Snapshot, Source};
 use calipam_plan::Basis;
 use jiff::SignedDuration;

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use calipam_check::views;
 use calipam_datastore::Datastore;
-use calipam_datastore::observe::Lookup;
+use calipam_datastore::read::Lookup;
 use calipam_model::snapshot::Snapshot;
 
 use crate::args::{Global, ShowArgs, Subject};

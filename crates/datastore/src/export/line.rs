@@ -11,7 +11,7 @@ use crate::raw::{RawEntry, RawKv};
 /// An entry, or the footer.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Line<'a> {
+pub(crate) struct Line<'a> {
     /// The key, where it is text.
     #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
     key: Option<Cow<'a, str>>,

@@ -5,6 +5,8 @@
 //! tells a whole export from one that was cut off. A value that is JSON on one line stands as it is; any
 //! other one stands as base64, so that a check of the export sees exactly the bytes of the datastore.
 
+pub(crate) mod etcd;
+pub(crate) mod kubernetes;
 mod line;
 mod read;
 mod write;

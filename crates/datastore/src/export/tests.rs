@@ -1,7 +1,7 @@
 use std::path::Path;
 
-use super::*;
 use crate::error::{Error, FileError};
+use crate::export::*;
 use crate::raw::{RawEntry, RawKv};
 
 fn entries() -> Vec<RawKv> {

@@ -13,8 +13,8 @@ use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
 use self::fields::Values;
+use crate::client::etcd::endpoint::normalise;
 use crate::error::{Attempt, SettingsError};
-use crate::etcd::endpoint::normalise;
 use crate::secret::Secret;
 
 /// Where calicoctl looks for its configuration file.

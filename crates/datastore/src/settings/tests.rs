@@ -1,6 +1,6 @@
 use std::collections::BTreeMap;
 
-use super::*;
+use crate::settings::*;
 
 /// Files by path.
 struct TestFiles(BTreeMap<&'static str, &'static str>);

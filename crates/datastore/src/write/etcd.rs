@@ -9,17 +9,17 @@ use etcd_client::{Compare, CompareOp, Txn, TxnOp};
 
 use super::object::Stored;
 use super::{Batch, Expect, Limits, Swap};
+use crate::client::etcd::{EtcdClient, Range};
+use crate::client::kubernetes::KubeClient;
 use crate::error::{Error, Failure, Result};
-use crate::etcd::{EtcdClient, Range};
-use crate::kube::KubeClient;
 
 /// What etcd takes by default: `--max-txn-ops` 128, counted for comparisons and for changes each, and
 /// `--max-request-bytes` 1.5 MiB, of which a little is left for its own wrapping.
-pub(super) const LIMITS: Limits = Limits { changes: 128, conditions: 128, bytes: 1_500_000 };
+pub(crate) const LIMITS: Limits = Limits { changes: 128, conditions: 128, bytes: 1_500_000 };
 
 /// Reads keys, 128 in each request. Each request is at one revision of its own: what is read is only
 /// ever used in comparisons.
-pub(super) async fn read(
+pub(crate) async fn read(
     client: &Arc<EtcdClient>,
     beside: Option<&Arc<KubeClient>>,
     keys: &[Key],
@@ -55,13 +55,14 @@ async fn read_both(
 ) -> Result<Vec<Option<Stored>>> {
     let (others, own): (Vec<Key>, Vec<Key>) = keys.iter().cloned().partition(is_beside);
     let own = Box::pin(read(client, None, &own)).await?;
-    let (mut own, mut others) = (own.into_iter(), super::kube::read(beside, &others).await?.into_iter());
+    let (mut own, mut others) =
+        (own.into_iter(), super::kubernetes::read(beside, &others).await?.into_iter());
     let next = |key: &Key| if is_beside(key) { others.next() } else { own.next() };
     Ok(keys.iter().map(next).map(Option::flatten).collect())
 }
 
 /// Makes the changes of a batch in one transaction. Evidence that lies in Kubernetes is read just before.
-pub(super) async fn commit(
+pub(crate) async fn commit(
     client: &Arc<EtcdClient>,
     beside: Option<&Arc<KubeClient>>,
     batch: &Batch,
@@ -70,7 +71,7 @@ pub(super) async fn commit(
         return Ok(Swap::Done(Vec::new()));
     }
     if let Some(beside) = beside
-        && !super::kube::holds(beside, batch.evidence.iter().filter(|(key, _)| is_beside(key))).await?
+        && !super::kubernetes::holds(beside, batch.evidence.iter().filter(|(key, _)| is_beside(key))).await?
     {
         return Ok(Swap::Lost);
     }

@@ -5,8 +5,7 @@
 
 mod consent;
 mod etcd;
-mod kube;
-pub(crate) mod kube_form;
+mod kubernetes;
 mod object;
 
 use std::sync::Arc;
@@ -19,9 +18,9 @@ pub use calipam_model::edit::Expect;
 
 pub use self::consent::{Consent, Question};
 pub use self::object::Stored;
+use crate::client::etcd::EtcdClient;
+use crate::client::kubernetes::KubeClient;
 use crate::error::{Error, Result};
-use crate::etcd::EtcdClient;
-use crate::kube::KubeClient;
 use crate::store::Datastore;
 
 /// One change of one object.
@@ -138,7 +137,7 @@ impl Datastore {
     pub async fn may_write(&self, lock: bool) -> Result<()> {
         match self.backend()? {
             Backend::Etcd(..) => Ok(()),
-            Backend::Kubernetes(client) => crate::kube::write::require(&client, lock).await,
+            Backend::Kubernetes(client) => crate::write::kubernetes::change::require(&client, lock).await,
         }
     }
 
@@ -169,7 +168,7 @@ impl Writer {
     pub fn limits(&self) -> Limits {
         match &self.backend {
             Backend::Etcd(..) => etcd::LIMITS,
-            Backend::Kubernetes(_) => kube::LIMITS,
+            Backend::Kubernetes(_) => kubernetes::LIMITS,
         }
     }
 
@@ -190,7 +189,7 @@ impl Writer {
     pub async fn commit(&self, batch: &Batch) -> Result<Swap> {
         match &self.backend {
             Backend::Etcd(client, beside) => etcd::commit(client, beside.as_ref(), batch).await,
-            Backend::Kubernetes(client) => kube::commit(client, batch).await,
+            Backend::Kubernetes(client) => kubernetes::commit(client, batch).await,
         }
     }
 }
@@ -199,7 +198,7 @@ impl Backend {
     async fn read(&self, keys: &[Key]) -> Result<Vec<Option<Stored>>> {
         match self {
             Self::Etcd(client, beside) => etcd::read(client, beside.as_ref(), keys).await,
-            Self::Kubernetes(client) => kube::read(client, keys).await,
+            Self::Kubernetes(client) => kubernetes::read(client, keys).await,
         }
     }
 }

@@ -18,7 +18,7 @@ pub struct Stored {
 
 impl Stored {
     /// What etcd holds under `key`.
-    pub(super) fn new(key: &Key, revision: Revision, raw: Bytes) -> Self {
+    pub(crate) fn new(key: &Key, revision: Revision, raw: Bytes) -> Self {
         let object = Object::parse(key, &raw).ok().flatten();
         Self { revision, raw, object }
     }

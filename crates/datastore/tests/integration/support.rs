@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use calipam_datastore::observe::ProgressFn;
+use calipam_datastore::read::ProgressFn;
 use calipam_datastore::settings::{LocalFiles, Overrides, Settings};
 use calipam_datastore::{Datastore, Result};
 use calipam_model::snapshot::Snapshot;

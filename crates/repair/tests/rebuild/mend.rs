@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use calipam_check::{Code, Finding, Options, Report, Subject, check};
 use calipam_datastore::Datastore;
-use calipam_datastore::observe::ProgressFn;
+use calipam_datastore::read::ProgressFn;
 use calipam_datastore::settings::{LocalFiles, Overrides, Settings};
 use calipam_datastore::write::{Consent, Question};
 use calipam_model::edit::Edit;

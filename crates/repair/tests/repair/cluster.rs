@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use calipam_datastore::Datastore;
-use calipam_datastore::observe::ProgressFn;
+use calipam_datastore::read::ProgressFn;
 use calipam_datastore::settings::{LocalFiles, Overrides, Settings};
 use calipam_datastore::write::{Batch, Change, Consent, Question, Stored, Swap, Writer};
 use calipam_model::block::Block;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use calipam_datastore::observe::Lookup;
+use calipam_datastore::read::Lookup;
 use calipam_model::key::Key;
 use calipam_model::snapshot::{Coverage, Source};
 use calipam_testkit::servers::Etcd;

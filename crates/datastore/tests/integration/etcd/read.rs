@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use calipam_datastore::observe::{Lookup, ProgressFn};
+use calipam_datastore::read::{Lookup, ProgressFn};
 use calipam_datastore::{Datastore, Error};
 use calipam_model::key::Key;
 use calipam_model::snapshot::{DefectKind, Revision};

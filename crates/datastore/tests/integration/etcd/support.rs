@@ -1,8 +1,8 @@
 //! A small cluster of Calico objects, and how to put it into etcd.
 
 use calipam_datastore::Datastore;
-use calipam_datastore::observe::ETCD_SOURCES;
 use calipam_datastore::raw::{RawKv, is_read};
+use calipam_datastore::read::ETCD_SOURCES;
 use calipam_datastore::settings::{Overrides, Settings};
 use calipam_model::snapshot::Snapshot;
 use calipam_testkit::servers::Etcd;

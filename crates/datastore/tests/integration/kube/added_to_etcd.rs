@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use calipam_datastore::observe::Lookup;
+use calipam_datastore::read::Lookup;
 use calipam_datastore::settings::{LocalFiles, Overrides, Settings};
 use calipam_datastore::{Datastore, Error};
 use calipam_model::key::Key;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use calipam_datastore::Datastore;
-use calipam_datastore::observe::ProgressFn;
+use calipam_datastore::read::ProgressFn;
 use calipam_model::key::Key;
 use calipam_model::snapshot::Snapshot;
 use calipam_testkit::kube::{Flavour, create_in_etcd};

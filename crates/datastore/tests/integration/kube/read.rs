@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use calipam_datastore::Datastore;
-use calipam_datastore::observe::Lookup;
+use calipam_datastore::read::Lookup;
 use calipam_model::affinity::{AffinityKey, AffinityType};
 use calipam_model::key::Key;
 use calipam_model::node::TunnelKind;

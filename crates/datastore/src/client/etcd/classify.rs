@@ -1,0 +1,98 @@
+//! What the answers of etcd mean.
+
+use std::error::Error as StdError;
+
+use tonic::{Code, Status};
+
+use crate::error::{Attempt, Cause, Failure, innermost};
+
+/// Why no connection came about.
+pub(crate) fn connecting(error: &tonic::transport::Error, attempt: Attempt) -> Failure {
+    attempt.cause(error).map_or_else(|| unknown(error), Failure::Connection)
+}
+
+/// An error of which no cause is known.
+fn unknown(error: &(dyn StdError + 'static)) -> Failure {
+    let text = innermost(error);
+    // `HTTP/1.1 …` looks like this when a frame of HTTP/2 is expected.
+    if text.contains("frame with invalid size") {
+        return Failure::NotEtcd("it does not speak HTTP/2".into());
+    }
+    Failure::broken(text)
+}
+
+/// Why a request failed.
+pub(crate) fn request(error: &etcd_client::Error, attempt: Attempt) -> Failure {
+    match error {
+        etcd_client::Error::GRpcStatus(answer) => status(answer, attempt),
+        etcd_client::Error::TransportError(error) => connecting(error, attempt),
+        other => Failure::Other(other.to_string()),
+    }
+}
+
+/// What an unsuccessful answer means.
+fn status(status: &Status, attempt: Attempt) -> Failure {
+    if let Some(cause) = status.source().and_then(|source| attempt.cause(source)) {
+        return cause.into();
+    }
+
+    let message = status.message();
+    match status.code() {
+        // The connection ended earlier; etcd-client keeps only the text of the reason.
+        Code::Unknown if message.starts_with("Service was not ready") => Failure::broken(message),
+        Code::InvalidArgument if message.contains("invalid user ID or password") => Failure::WrongPassword,
+        Code::InvalidArgument if message.contains("user name is empty") => Failure::AuthNeeded,
+        Code::Unauthenticated => Failure::AuthNeeded,
+        Code::PermissionDenied => Failure::PermissionDenied(String::new()),
+        Code::OutOfRange if message.contains("compacted") => Failure::Compacted,
+        // A member that lags behind the one that was asked first.
+        Code::OutOfRange if message.contains("future revision") => Failure::NoQuorum(message.to_owned()),
+        Code::DeadlineExceeded | Code::Cancelled if message.contains("expired") => {
+            Cause::TimedOut(attempt.timeout).into()
+        }
+        Code::Unavailable | Code::ResourceExhausted | Code::DeadlineExceeded
+            if message.contains("etcdserver") =>
+        {
+            Failure::NoQuorum(message.to_owned())
+        }
+        Code::Unimplemented => Failure::NotEtcd(message.to_owned()),
+        _ => match status.source() {
+            Some(error) => unknown(error),
+            None if status.code() == Code::Internal || status.code() == Code::Unknown => {
+                Failure::NotEtcd(message.to_owned())
+            }
+            None => Failure::Other(message.to_owned()),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_etcd_says() {
+        let of = |code, message: &str| {
+            status(&Status::new(code, message), Attempt { timeout: 5, has_certificate: false })
+        };
+        for (code, message, failure) in [
+            (
+                Code::InvalidArgument,
+                "etcdserver: authentication failed, invalid user ID or password",
+                Failure::WrongPassword,
+            ),
+            (Code::InvalidArgument, "etcdserver: user name is empty", Failure::AuthNeeded),
+            (Code::Unauthenticated, "etcdserver: invalid auth token", Failure::AuthNeeded),
+            (
+                Code::PermissionDenied,
+                "etcdserver: permission denied",
+                Failure::PermissionDenied(String::new()),
+            ),
+            (Code::OutOfRange, "etcdserver: mvcc: required revision has been compacted", Failure::Compacted),
+            (Code::Unavailable, "etcdserver: no leader", Failure::NoQuorum("etcdserver: no leader".into())),
+            (Code::Unimplemented, "unknown service", Failure::NotEtcd("unknown service".into())),
+        ] {
+            assert_eq!(of(code, message), failure, "{message}");
+        }
+    }
+}

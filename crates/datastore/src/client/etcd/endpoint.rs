@@ -1,0 +1,161 @@
+//! Endpoints: their URLs, TLS, and one connection to one of them.
+
+use std::time::Duration;
+
+use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity};
+
+use super::{classify, handshake};
+use crate::error::{Cause, Failure, SettingsError, innermost};
+use crate::secret::redact_url;
+use crate::settings::{EtcdSettings, TlsSettings};
+
+/// How long a silent connection counts as alive, and how long the server has to say so when asked. Calico
+/// takes 30 s and 10 s (facts 1.16); here somebody waits. etcd allows one such question in 5 s.
+const KEEP_ALIVE: (Duration, Duration) = (Duration::from_secs(8), Duration::from_secs(4));
+/// HTTP/2 windows: what the server may send before it has to wait for this program.
+const STREAM_WINDOW: u32 = 4 << 20;
+const CONNECTION_WINDOW: u32 = 16 << 20;
+
+/// The endpoint as a URL: without a scheme it is https where TLS certificates are set, as etcd's own
+/// client does.
+///
+/// # Errors
+/// Where it is no URL, or holds a user or password.
+pub(crate) fn normalise(endpoint: &str, tls: &TlsSettings) -> Result<String, SettingsError> {
+    let text = endpoint.trim();
+    let bad = |reason: &str| SettingsError::BadEndpoint { endpoint: redact_url(text), reason: reason.into() };
+    let (scheme, host) = match text.split_once("://") {
+        Some((scheme, host)) => (scheme, host),
+        None if tls.is_set() => ("https", text),
+        None => ("http", text),
+    };
+    let host = host.trim_end_matches('/');
+    if scheme != "http" && scheme != "https" {
+        return Err(bad("its scheme is neither http nor https"));
+    }
+    if host.contains('@') {
+        return Err(bad("user and password do not belong into the URL; set ETCD_USERNAME and ETCD_PASSWORD"));
+    }
+    let uri: tonic::transport::Uri = format!("{scheme}://{host}")
+        .parse()
+        .map_err(|_| bad("it is no URL of the form https://HOST:PORT"))?;
+    // A port that is no number reads as no port at all.
+    let whole = uri.port_u16().is_some() || uri.host() == Some(host);
+    if uri.host().is_none_or(str::is_empty) || !whole || uri.path() != "/" || uri.query().is_some() {
+        return Err(bad("it is no URL of the form https://HOST:PORT"));
+    }
+    let port = uri.port_u16().unwrap_or(2379);
+    Ok(format!("{scheme}://{}:{port}", uri.host().unwrap_or_default()))
+}
+
+/// Opens a connection to `url`, one of [`normalise`].
+pub(crate) async fn open(url: &str, settings: &EtcdSettings) -> Result<Channel, Failure> {
+    let tls = url.starts_with("https://").then(|| tls_config(&settings.tls));
+    connect(url, tls, settings).await
+}
+
+async fn connect(
+    url: &str,
+    tls: Option<ClientTlsConfig>,
+    settings: &EtcdSettings,
+) -> Result<Channel, Failure> {
+    let attempt = settings.attempt(settings.timeouts.connect);
+    let failed = |error: tonic::transport::Error| classify::connecting(&error, attempt);
+    let mut endpoint = Endpoint::from_shared(url.to_owned())
+        .map_err(failed)?
+        .connect_timeout(settings.timeouts.connect)
+        .tcp_nodelay(true)
+        .tcp_keepalive(Some(KEEP_ALIVE.0))
+        .http2_keep_alive_interval(KEEP_ALIVE.0)
+        .keep_alive_timeout(KEEP_ALIVE.1)
+        .initial_stream_window_size(STREAM_WINDOW)
+        .initial_connection_window_size(CONNECTION_WINDOW);
+    if let Some(tls) = tls {
+        endpoint = endpoint.tls_config(tls).map_err(|e| Cause::Tls(innermost(&e)))?;
+    }
+    match tokio::time::timeout(settings.timeouts.connect, endpoint.connect()).await {
+        Ok(result) => result.map_err(failed),
+        Err(_) => Err(Cause::TimedOut(attempt.timeout).into()),
+    }
+}
+
+/// TLS as the settings say; without a CA certificate, those that the system trusts count.
+fn tls_config(tls: &TlsSettings) -> ClientTlsConfig {
+    let mut config = ClientTlsConfig::new();
+    config = match &tls.ca {
+        Some(ca) => config.ca_certificate(Certificate::from_pem(ca)),
+        None => config.with_native_roots(),
+    };
+    if let Some((certificate, key)) = &tls.identity {
+        config = config.identity(Identity::from_pem(certificate, key.reveal()));
+    }
+    config
+}
+
+/// Looks whether a connection that broke did so because one side spoke TLS and the other did not.
+pub(crate) async fn explain(url: &str, settings: &EtcdSettings, failure: Failure) -> Failure {
+    if !matches!(
+        failure,
+        Failure::NotEtcd(_) | Failure::Connection(Cause::Broken(_) | Cause::TimedOut(_) | Cause::Tls(_))
+    ) {
+        return failure;
+    }
+    let mut quick = settings.clone();
+    quick.timeouts.connect = settings.timeouts.connect.min(Duration::from_secs(2));
+    match url.split_once("://") {
+        Some(("http", host)) => {
+            // Trusting nobody, a handshake with a TLS server ends at its certificate.
+            let tls = ClientTlsConfig::new();
+            match connect(&format!("https://{host}"), Some(tls), &quick).await {
+                Err(Failure::Connection(
+                    Cause::CertificateNotTrusted
+                    | Cause::CertificateExpired
+                    | Cause::CertificateWrongName
+                    | Cause::CertificateBad(_)
+                    | Cause::ClientCertificateRequired,
+                ))
+                | Ok(_) => Cause::ServerWantsTls.into(),
+                Err(_) => failure,
+            }
+        }
+        Some((_, host)) => match connect(&format!("http://{host}"), None, &quick).await {
+            Ok(channel) if super::probe_plain(channel.clone(), quick.timeouts.connect).await => {
+                Cause::ServerIsPlain.into()
+            }
+            _ => stated_reason(host, &quick).await.map_or(failure, Failure::Connection),
+        },
+        None => failure,
+    }
+}
+
+/// What a server says before it hangs up, where it can be learnt.
+async fn stated_reason(authority: &str, settings: &EtcdSettings) -> Option<Cause> {
+    let (authority, tls, limit) = (authority.to_owned(), settings.tls.clone(), settings.timeouts.connect);
+    tokio::task::spawn_blocking(move || handshake::reason(&authority, &tls, limit)).await.ok()?
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn endpoints_become_urls() {
+        let plain = TlsSettings::default();
+        let tls = TlsSettings { ca: Some("x".into()), identity: None };
+        for (endpoint, settings, url) in [
+            ("http://10.0.0.5:2379", &plain, "http://10.0.0.5:2379"),
+            (" https://etcd.example/ ", &plain, "https://etcd.example:2379"),
+            ("10.0.0.5:2379", &plain, "http://10.0.0.5:2379"),
+            ("10.0.0.5:2379", &tls, "https://10.0.0.5:2379"),
+            ("[fd00::1]:2379", &tls, "https://[fd00::1]:2379"),
+            ("http://10.0.0.5", &tls, "http://10.0.0.5:2379"),
+        ] {
+            assert_eq!(normalise(endpoint, settings).as_deref(), Ok(url));
+        }
+        for endpoint in ["", "ftp://x:1", "https://", "http://x:port", "http://x:1/path", "http://x y"] {
+            assert!(normalise(endpoint, &plain).is_err(), "{endpoint:?}");
+        }
+        let error = normalise("https://root:s3cret@etcd:2379", &plain).unwrap_err();
+        assert!(!error.to_string().contains("s3cret"), "{error}");
+    }
+}

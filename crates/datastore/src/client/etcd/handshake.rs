@@ -1,0 +1,53 @@
+//! A bare TLS handshake, to learn why a server hangs up. With TLS 1.3 a server refuses a client's
+//! certificate only after the client's side of the handshake is done, and whether its alert is seen before
+//! the end of the connection is chance in the HTTP/2 client. Here nothing else happens on the connection.
+
+use std::io::Read;
+use std::net::{TcpStream, ToSocketAddrs};
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
+
+use crate::error::{Attempt, Cause};
+use crate::settings::TlsSettings;
+
+/// The cause that the server states, where it does. Only for servers whose CA certificate is given.
+/// Blocks for up to `limit` for each step.
+pub(crate) fn reason(authority: &str, tls: &TlsSettings, limit: Duration) -> Option<Cause> {
+    let config = config(tls)?;
+    let (host, _) = authority.rsplit_once(':')?;
+    let name = ServerName::try_from(host.trim_matches(['[', ']']).to_owned()).ok()?;
+    let address = authority.to_socket_addrs().ok()?.next()?;
+    let socket = TcpStream::connect_timeout(&address, limit).ok()?;
+    socket.set_read_timeout(Some(limit)).ok()?;
+    socket.set_write_timeout(Some(limit)).ok()?;
+    let connection = ClientConnection::new(Arc::new(config), name).ok()?;
+    let mut stream = StreamOwned::new(connection, socket);
+    let error = stream.read(&mut [0; 1]).err()?;
+    let tls_error = error.get_ref()?.downcast_ref::<rustls::Error>()?;
+    let attempt = Attempt { timeout: limit.as_secs(), has_certificate: tls.identity.is_some() };
+    Some(attempt.tls(tls_error))
+}
+
+fn config(tls: &TlsSettings) -> Option<ClientConfig> {
+    let certificates = |pem: &str| -> Option<Vec<CertificateDer<'static>>> {
+        CertificateDer::pem_slice_iter(pem.as_bytes()).collect::<Result<_, _>>().ok()
+    };
+    let mut roots = RootCertStore::empty();
+    roots.add_parsable_certificates(certificates(tls.ca.as_deref()?)?);
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().ok()?;
+    let builder = builder.with_root_certificates(roots);
+    let mut config = match &tls.identity {
+        None => builder.with_no_client_auth(),
+        Some((chain, key)) => {
+            let key = PrivateKeyDer::from_pem_slice(key.reveal().as_bytes()).ok()?;
+            builder.with_client_auth_cert(certificates(chain)?, key).ok()?
+        }
+    };
+    config.alpn_protocols = vec![b"h2".to_vec()];
+    Some(config)
+}

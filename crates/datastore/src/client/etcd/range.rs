@@ -1,0 +1,71 @@
+//! Requests for ranges of keys, whichever way they are sent.
+
+use etcd_client::{GetOptions, TxnOp};
+
+use crate::raw::prefix_end;
+
+/// A request for keys from `start` up to, but without, `end`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Range {
+    pub start: Vec<u8>,
+    /// The key after the last one; empty for the single key `start`.
+    pub end: Vec<u8>,
+    /// Most keys to give; 0 for all.
+    pub limit: i64,
+    /// The revision to read at; 0 for the newest.
+    pub revision: i64,
+    /// Any member may answer from what it has. Sound where the same member has answered at this
+    /// revision before.
+    pub serializable: bool,
+    /// Values are left out.
+    pub keys_only: bool,
+}
+
+impl Range {
+    /// One key.
+    pub fn key(key: impl Into<Vec<u8>>) -> Self {
+        Self { start: key.into(), ..Self::default() }
+    }
+
+    /// All keys that start with `prefix`.
+    pub fn prefix(prefix: &str) -> Self {
+        Self { start: prefix.into(), end: prefix_end(prefix.as_bytes()), ..Self::default() }
+    }
+
+    /// All keys from `start` up to, but without, `end`.
+    pub fn between(start: impl Into<Vec<u8>>, end: impl Into<Vec<u8>>) -> Self {
+        Self { start: start.into(), end: end.into(), ..Self::default() }
+    }
+
+    pub fn with_limit(mut self, limit: i64) -> Self {
+        self.limit = limit;
+        self
+    }
+
+    /// At a revision at which the member has answered before.
+    pub fn at(mut self, revision: i64) -> Self {
+        self.revision = revision;
+        self.serializable = true;
+        self
+    }
+
+    pub fn keys_only(mut self) -> Self {
+        self.keys_only = true;
+        self
+    }
+
+    /// The operation of a transaction that reads it.
+    pub(crate) fn operation(&self) -> TxnOp {
+        let mut options = GetOptions::new().with_limit(self.limit).with_revision(self.revision);
+        if !self.end.is_empty() {
+            options = options.with_range(self.end.clone());
+        }
+        if self.serializable {
+            options = options.with_serializable();
+        }
+        if self.keys_only {
+            options = options.with_keys_only();
+        }
+        TxnOp::get(self.start.clone(), Some(options))
+    }
+}

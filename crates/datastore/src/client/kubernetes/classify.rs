@@ -1,0 +1,129 @@
+//! What the errors of the HTTP client and the answers of the API server mean.
+
+use std::error::Error as StdError;
+
+use http::StatusCode;
+use kube::client::AuthError;
+use serde::Deserialize;
+
+use crate::error::{Attempt, Failure, innermost, sources};
+
+/// Longest message of a server that is shown.
+const MAX_MESSAGE: usize = 300;
+
+/// Why no answer came.
+pub(crate) fn of_error(error: &(dyn StdError + 'static), attempt: Attempt) -> Failure {
+    if let Some(login) = sources(error).find_map(|source| source.downcast_ref::<AuthError>()) {
+        return Failure::Login(of_login(login));
+    }
+    attempt.cause(error).map_or_else(|| Failure::broken(innermost(error)), Failure::Connection)
+}
+
+/// Why no credentials were got. What a plugin printed may hold secrets and is left out.
+pub(crate) fn of_login(error: &AuthError) -> String {
+    match error {
+        AuthError::AuthExecRun { cmd, out } => {
+            format!("the credential plugin {} failed with {}", program_of(cmd), out.status)
+        }
+        AuthError::AuthExecStart(error) => format!("the credential plugin cannot be started: {error}"),
+        AuthError::AuthExecParse(_) => "what the credential plugin printed cannot be read".into(),
+        AuthError::ReadTokenFile(error, path) => {
+            format!("cannot read the token file {}: {error}", path.display())
+        }
+        AuthError::InvalidBearerToken(_) | AuthError::InvalidBasicAuth(_) => {
+            "the credentials hold characters that a header cannot".into()
+        }
+        // These say by themselves what the cause is.
+        AuthError::Oidc(error) => error.to_string(),
+        other => innermost(other),
+    }
+}
+
+/// The program of a command as Rust prints it for debugging: variables, which may hold secrets, then the program in
+/// quotation marks, then its arguments.
+fn program_of(command: &str) -> String {
+    let (mut quoted, mut escaped, mut at_start) = (false, false, true);
+    for (at, c) in command.char_indices() {
+        match c {
+            '"' if at_start => {
+                let program = &command[at + 1..];
+                return program.split('"').next().unwrap_or_default().to_owned();
+            }
+            '"' if !escaped => quoted = !quoted,
+            _ => {}
+        }
+        escaped = quoted && c == '\\' && !escaped;
+        at_start = !quoted && c == ' ';
+    }
+    String::new()
+}
+
+/// What an unsuccessful answer means.
+pub(crate) fn of_status(status: StatusCode, body: &[u8]) -> Failure {
+    #[derive(Deserialize)]
+    struct Status {
+        message: Option<String>,
+    }
+    let said = serde_json::from_slice::<Status>(body).ok().and_then(|status| status.message);
+    let message = short(said.unwrap_or_else(|| String::from_utf8_lossy(body).trim().to_owned()));
+    match status.as_u16() {
+        401 => Failure::Unauthorized,
+        403 => Failure::PermissionDenied(message),
+        404 => Failure::NotFound,
+        409 => Failure::Conflict(message),
+        410 => Failure::Compacted,
+        429 => Failure::TooManyRequests,
+        code @ 500.. => Failure::Server { code, message },
+        code => Failure::NotKubernetes(format!("status {code}: {message}")),
+    }
+}
+
+fn short(mut message: String) -> String {
+    if message.len() > MAX_MESSAGE {
+        let mut end = MAX_MESSAGE;
+        while !message.is_char_boundary(end) {
+            end -= 1;
+        }
+        message.truncate(end);
+        message.push('…');
+    }
+    message
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_server_says() {
+        let status = br#"{"kind":"Status","message":"etcdserver: request timed out","code":500}"#;
+        assert_eq!(
+            of_status(StatusCode::INTERNAL_SERVER_ERROR, status),
+            Failure::Server { code: 500, message: "etcdserver: request timed out".into() }
+        );
+        assert_eq!(of_status(StatusCode::TOO_MANY_REQUESTS, b""), Failure::TooManyRequests);
+        assert_eq!(of_status(StatusCode::GONE, b"{}"), Failure::Compacted);
+        let Failure::NotKubernetes(text) = of_status(StatusCode::FOUND, "ü".repeat(999).as_bytes()) else {
+            panic!("a redirect is not what an API server answers");
+        };
+        assert!(text.len() < 400, "{text}");
+    }
+
+    #[test]
+    fn what_a_plugin_prints_is_not_shown() {
+        let out = std::process::Output {
+            status: std::process::ExitStatus::default(),
+            stdout: b"token: hunter2".to_vec(),
+            stderr: b"hunter2".to_vec(),
+        };
+        let plain = std::process::Command::new("/opt/my aws");
+        let mut with_variables = std::process::Command::new("/opt/my aws");
+        with_variables.env("A", "hunter2 \"hunter2\" \\").env("KUBERNETES_EXEC_INFO", "{}").env_remove("B");
+        for mut command in [plain, with_variables] {
+            let cmd = format!("{:?}", command.args(["--secret", "hunter2"]));
+            let error = AuthError::AuthExecRun { cmd, out: Box::new(out.clone()) };
+            let text = of_login(&error);
+            assert_eq!(text, "the credential plugin /opt/my aws failed with exit status: 0");
+        }
+    }
+}

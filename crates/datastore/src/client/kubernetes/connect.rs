@@ -1,0 +1,270 @@
+//! From the settings to a connection: kubeconfig, the settings that go over it, or the pod's service account
+//! (facts 7.2).
+
+use std::path::{Path, PathBuf};
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use http::Uri;
+use kube::Config;
+use kube::client::AuthError;
+use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
+
+use super::classify::of_login;
+use super::request_error;
+use crate::error::{Error, Failure, innermost};
+use crate::secret::redact_url;
+use crate::settings::KubernetesSettings;
+
+/// What the configuration of the connection is called in errors where it is no file.
+const INLINE: &str = "the field kubeconfigInline of the settings";
+
+/// The configuration of the connection that the settings describe.
+///
+/// # Errors
+/// Where a file is missing or makes no sense.
+pub(crate) async fn config(settings: &KubernetesSettings) -> Result<Config, Error> {
+    let mut config = base(settings).await?;
+    apply(settings, &mut config)?;
+    // What fails is said, not tried again behind the user's back.
+    config.default_retry = false;
+    config.connect_timeout = Some(settings.timeouts.connect);
+    // Reading and writing have their limits around each request.
+    config.read_timeout = None;
+    config.write_timeout = None;
+    Ok(config)
+}
+
+async fn base(settings: &KubernetesSettings) -> Result<Config, Error> {
+    if !settings.kubeconfig_inline.is_empty() {
+        let parsed = Kubeconfig::from_yaml(settings.kubeconfig_inline.reveal());
+        return from_kubeconfig(parsed.map_err(|e| bad(INLINE, &e))?, settings, INLINE).await;
+    }
+    let home = || std::env::home_dir().map(|home| home.join(".kube/config")).filter(|path| path.exists());
+    let paths: Vec<PathBuf> = match settings.kubeconfig.is_empty() {
+        false => std::env::split_paths(&settings.kubeconfig).collect(),
+        true if settings.api_endpoint.is_empty() => home().into_iter().collect(),
+        true => Vec::new(),
+    };
+    if !paths.is_empty() {
+        let name = format!("the kubeconfig {}", join(&paths));
+        return from_kubeconfig(merged(&paths, &name)?, settings, &name).await;
+    }
+    if !settings.api_endpoint.is_empty() {
+        return Ok(Config::new(endpoint(&settings.api_endpoint)?));
+    }
+    Config::incluster_env().map_err(|error| Error::Kubeconfig {
+        what: "Kubernetes".into(),
+        reason: format!(
+            "no kubeconfig is named, there is none at ~/.kube/config, and this is no pod of a cluster ({})",
+            innermost(&error)
+        ),
+    })
+}
+
+/// Several kubeconfigs count as one, the first that says something wins. Of a list, files may be missing.
+fn merged(paths: &[PathBuf], name: &str) -> Result<Kubeconfig, Error> {
+    let mut merged: Option<Kubeconfig> = None;
+    for path in paths.iter().filter(|path| paths.len() == 1 || path.exists()) {
+        let one = Kubeconfig::read_from(path).map_err(|e| bad(name, &e))?;
+        merged = Some(match merged {
+            None => one,
+            Some(before) => before.merge(one).map_err(|e| bad(name, &e))?,
+        });
+    }
+    merged.ok_or_else(|| Error::Kubeconfig { what: name.into(), reason: "there is no such file".into() })
+}
+
+async fn from_kubeconfig(
+    kubeconfig: Kubeconfig,
+    settings: &KubernetesSettings,
+    name: &str,
+) -> Result<Config, Error> {
+    let context = Some(settings.context.clone()).filter(|context| !context.is_empty());
+    let options = KubeConfigOptions { context, cluster: None, user: None };
+    Config::from_custom_kubeconfig(kubeconfig, &options).await.map_err(|e| bad(name, &e))
+}
+
+/// Applies what is set beside a kubeconfig, or instead of one.
+fn apply(settings: &KubernetesSettings, config: &mut Config) -> Result<(), Error> {
+    if !settings.api_endpoint.is_empty() {
+        config.cluster_url = endpoint(&settings.api_endpoint)?;
+    }
+    if !settings.ca_file.is_empty() {
+        config.root_cert = Some(certificates(Path::new(&settings.ca_file))?);
+        config.root_cert_file = None;
+    }
+    if !settings.cert_file.is_empty() || !settings.key_file.is_empty() {
+        let encoded = |path: &str, what| read(Path::new(path), what).map(|pem| STANDARD.encode(pem));
+        let auth = &mut config.auth_info;
+        auth.client_certificate_data = Some(encoded(&settings.cert_file, "the client certificate")?);
+        auth.client_key_data = Some(encoded(&settings.key_file, "the client key")?.into());
+        (auth.client_certificate, auth.client_key) = (None, None);
+    }
+    if !settings.token.is_empty() {
+        config.auth_info.token = Some(settings.token.reveal().to_owned().into());
+        config.auth_info.token_file = None;
+    }
+    if settings.insecure {
+        config.accept_invalid_certs = true;
+        config.root_cert = None;
+        config.root_cert_file = None;
+    }
+    Ok(())
+}
+
+/// True where the client has, or gets from a plugin, a certificate to show.
+pub(crate) fn has_certificate(config: &Config) -> bool {
+    let auth = &config.auth_info;
+    auth.client_certificate.is_some() || auth.client_certificate_data.is_some() || auth.exec.is_some()
+}
+
+fn endpoint(text: &str) -> Result<Uri, Error> {
+    let wrong = |reason: &str| Error::Kubeconfig {
+        what: format!("the API endpoint {}", redact_url(text)),
+        reason: reason.to_owned(),
+    };
+    let uri: Uri = text.parse().map_err(|_| wrong("it is no URL"))?;
+    match (uri.scheme_str(), uri.host()) {
+        (Some("http" | "https"), Some(_)) => Ok(uri),
+        _ => Err(wrong("it must begin with https:// or http://")),
+    }
+}
+
+fn read(path: &Path, what: &str) -> Result<Vec<u8>, Error> {
+    std::fs::read(path).map_err(|error| Error::Kubeconfig {
+        what: format!("{what} {}", path.display()),
+        reason: error.to_string(),
+    })
+}
+
+/// The certificates of a PEM file.
+fn certificates(path: &Path) -> Result<Vec<Vec<u8>>, Error> {
+    use rustls::pki_types::CertificateDer;
+    use rustls::pki_types::pem::PemObject;
+
+    let what = "the CA certificate";
+    let pem = read(path, what)?;
+    let read: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&pem).collect();
+    let found = read.unwrap_or_default();
+    if found.is_empty() {
+        return Err(Error::Kubeconfig {
+            what: format!("{what} {}", path.display()),
+            reason: "it holds no PEM block `CERTIFICATE-----`".into(),
+        });
+    }
+    Ok(found.into_iter().map(|certificate| certificate.to_vec()).collect())
+}
+
+fn join(paths: &[PathBuf]) -> String {
+    paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ")
+}
+
+/// What is wrong with a kubeconfig. Errors of its text show the text, which may hold secrets.
+fn bad(what: &str, error: &KubeconfigError) -> Error {
+    let reason = match error {
+        KubeconfigError::Parse(_) => "it is no YAML of a kubeconfig".into(),
+        KubeconfigError::CurrentContextNotSet => "it has no current context, and none is named".into(),
+        KubeconfigError::LoadContext(name) => format!("it has no context {name:?}"),
+        KubeconfigError::LoadClusterOfContext(name) => format!("it has no cluster {name:?}"),
+        KubeconfigError::ParseClusterUrl(_) => "the URL of its cluster makes no sense".into(),
+        KubeconfigError::ParseProxyUrl(_) => "the URL of its proxy makes no sense".into(),
+        KubeconfigError::ReadConfig(error, _) => error.to_string(),
+        other => other.to_string(),
+    };
+    Error::Kubeconfig { what: what.into(), reason }
+}
+
+/// Why no client could be made of a configuration. What a credential plugin or an identity provider could not do is
+/// no fault of the configuration.
+pub(crate) fn unusable(server: &str, error: &kube::Error) -> Error {
+    let (what, reason) = match error {
+        kube::Error::Auth(
+            error @ (AuthError::MissingCommand
+            | AuthError::ExecMissingClusterInfo
+            | AuthError::ReadTokenFile(..)
+            | AuthError::InvalidBearerToken(_)
+            | AuthError::InvalidBasicAuth(_)),
+        ) => ("the credentials", of_login(error)),
+        kube::Error::Auth(error) => {
+            let failure = Failure::Login(of_login(error));
+            return request_error(server, "anything", failure);
+        }
+        kube::Error::ProxyProtocolUnsupported { .. } | kube::Error::ProxyProtocolDisabled { .. } => {
+            ("the proxy", "its URL must begin with http:// or socks5://".into())
+        }
+        kube::Error::RustlsTls(error) => ("the certificates", innermost(error)),
+        other => ("the kubeconfig", innermost(other)),
+    };
+    Error::Kubeconfig { what: what.into(), reason }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use tempfile::TempDir;
+
+    use super::*;
+    use crate::secret::Secret;
+
+    fn kubeconfig(server: &str, user: &str) -> String {
+        format!(
+            "apiVersion: v1\nkind: Config\ncurrent-context: a\n\
+             clusters: [{{name: c, cluster: {{server: \"{server}\"}}}}]\nusers: [{{name: u, user: {{{user}}}}}]\n\
+             contexts: [{{name: a, context: {{cluster: c, user: u}}}}]\n"
+        )
+    }
+
+    fn write(folder: &TempDir, name: &str, text: &str) -> String {
+        let path = folder.path().join(name);
+        fs::write(&path, text).unwrap();
+        path.display().to_string()
+    }
+
+    async fn read(settings: &KubernetesSettings) -> Result<Config, String> {
+        config(settings).await.map_err(|error| error.to_string())
+    }
+
+    #[tokio::test]
+    async fn what_is_said_inline_wins_and_of_a_list_the_first() {
+        let folder = tempfile::tempdir().unwrap();
+        let first = write(&folder, "a", &kubeconfig("https://a:6443", "token: x"));
+        let second = write(&folder, "b", &kubeconfig("https://b:6443", "token: y"));
+        let mut settings = KubernetesSettings {
+            kubeconfig: format!("/does/not/exist:{first}:{second}"),
+            ..Default::default()
+        };
+        let found = read(&settings).await.unwrap();
+        assert_eq!(found.cluster_url, "https://a:6443");
+        assert!(!found.default_retry && found.connect_timeout.is_some());
+        settings.kubeconfig_inline = Secret::new(kubeconfig("https://c:6443", ""));
+        assert_eq!(read(&settings).await.unwrap().cluster_url, "https://c:6443");
+        settings.api_endpoint = "https://d:6443/k8s".into();
+        settings.insecure = true;
+        let found = read(&settings).await.unwrap();
+        assert_eq!(found.cluster_url, "https://d:6443/k8s");
+        assert!(found.accept_invalid_certs && found.root_cert.is_none());
+    }
+
+    #[tokio::test]
+    async fn what_makes_no_sense_is_named_without_secrets() {
+        let folder = tempfile::tempdir().unwrap();
+        let of = |path: &str| KubernetesSettings { kubeconfig: path.to_owned(), ..Default::default() };
+        let broken = write(&folder, "a", "users: [{name: u, user: {token: hunter2}\n");
+        let error = read(&of(&broken)).await.unwrap_err();
+        assert_eq!(error, format!("cannot use the kubeconfig {broken}: it is no YAML of a kubeconfig"));
+        let error = read(&of("/does/not/exist:/nor/this")).await.unwrap_err();
+        assert!(error.ends_with("there is no such file"), "{error}");
+        let whole = write(&folder, "b", &kubeconfig("https://a:6443", "token: hunter2"));
+        let mut settings = KubernetesSettings { context: "other".into(), ..of(&whole) };
+        let error = read(&settings).await.unwrap_err();
+        assert!(error.ends_with("it has no context \"other\""), "{error}");
+        settings = KubernetesSettings { ca_file: whole.clone(), ..of(&whole) };
+        let error = read(&settings).await.unwrap_err();
+        assert!(error.contains("no PEM block") && !error.contains("hunter2"), "{error}");
+        settings = KubernetesSettings { api_endpoint: "u:hunter2@10.0.0.1:6443".into(), ..of(&whole) };
+        let error = read(&settings).await.unwrap_err();
+        assert!(!error.contains("hunter2"), "{error}");
+    }
+}

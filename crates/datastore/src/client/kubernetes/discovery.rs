@@ -1,0 +1,171 @@
+//! Which of Calico's API groups a cluster has, and which kinds of it (facts 2.1).
+
+use std::collections::BTreeSet;
+
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+
+use super::{Accept, KubeClient};
+use crate::error::{Failure, Result};
+
+const CLASSIC_GROUP: &str = "crd.projectcalico.org";
+const NATIVE_GROUP: &str = "projectcalico.org";
+pub(crate) const KUBEVIRT_GROUP: &str = "kubevirt.io";
+
+/// Which custom resources hold Calico's data.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Flavour {
+    /// `crd.projectcalico.org/v1`.
+    #[default]
+    Classic,
+    /// `projectcalico.org/v3`, since Calico 3.32.
+    Native,
+}
+
+impl Flavour {
+    pub fn group(self) -> &'static str {
+        match self {
+            Self::Classic => CLASSIC_GROUP,
+            Self::Native => NATIVE_GROUP,
+        }
+    }
+
+    pub fn version(self) -> &'static str {
+        match self {
+            Self::Classic => "v1",
+            Self::Native => "v3",
+        }
+    }
+}
+
+/// What of interest a cluster has.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Api {
+    pub flavour: Flavour,
+    /// Plurals of the kinds of Calico's group.
+    calico: BTreeSet<String>,
+    /// Lists are best asked for whole: the server holds them in a cache that it knows to be current, and writes
+    /// them out piece by piece (Kubernetes 1.33 and later). Pages behind the first it would read from its etcd, at ten
+    /// times the cost for pods.
+    pub whole_lists: bool,
+    /// Version and plurals of KubeVirt's group, where it is there.
+    kubevirt: Option<(String, BTreeSet<String>)>,
+}
+
+impl Api {
+    /// Asks the server. `configured` is the API group that the settings name; empty for none.
+    pub async fn discover(client: &KubeClient, configured: &str) -> Result<Self> {
+        let (groups, version) =
+            tokio::join!(read::<Groups>(client, "/apis"), read::<ServerVersion>(client, "/version"));
+        let groups = groups?.unwrap_or_default();
+        let has = |name: &str| groups.groups.iter().any(|group| group.name == name);
+        let flavour = match configured {
+            "" if has(NATIVE_GROUP) && !has(CLASSIC_GROUP) => Flavour::Native,
+            "" => Flavour::Classic,
+            text if text.eq_ignore_ascii_case("projectcalico.org/v3") => Flavour::Native,
+            _ => Flavour::Classic,
+        };
+        // A server that does not tell its version is taken for an old one.
+        let whole_lists = version.ok().flatten().is_some_and(|version| version.is_at_least(1, 33));
+        let mut api = Self { flavour, whole_lists, ..Self::default() };
+        if has(flavour.group()) {
+            api.calico = plurals(client, flavour.group(), flavour.version()).await?;
+        }
+        if let Some(group) = groups.groups.iter().find(|group| group.name == KUBEVIRT_GROUP) {
+            let version = group.preferred_version.version.clone();
+            let plurals = plurals(client, KUBEVIRT_GROUP, &version).await?;
+            api.kubevirt = Some((version, plurals));
+        }
+        Ok(api)
+    }
+
+    /// True where nothing of Calico is installed.
+    pub fn is_empty(&self) -> bool {
+        self.calico.is_empty()
+    }
+
+    /// True where Calico's group has that kind.
+    pub fn has(&self, plural: &str) -> bool {
+        self.calico.contains(plural)
+    }
+
+    /// The path of all objects of a kind of Calico's group.
+    pub fn calico_path(&self, plural: &str) -> String {
+        format!("/apis/{}/{}/{plural}", self.flavour.group(), self.flavour.version())
+    }
+
+    /// The path of all objects of a kind of KubeVirt, where it is installed.
+    pub fn kubevirt_path(&self, plural: &str) -> Option<String> {
+        let (version, plurals) = self.kubevirt.as_ref()?;
+        plurals.contains(plural).then(|| format!("/apis/{KUBEVIRT_GROUP}/{version}/{plural}"))
+    }
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct ServerVersion {
+    major: String,
+    /// Some providers append a `+`.
+    minor: String,
+}
+
+impl ServerVersion {
+    fn is_at_least(&self, major: u32, minor: u32) -> bool {
+        let number = |text: &str| text.trim_end_matches(|c: char| !c.is_ascii_digit()).parse::<u32>().ok();
+        (number(&self.major), number(&self.minor)) >= (Some(major), Some(minor))
+    }
+}
+
+#[derive(Default, Deserialize)]
+struct Groups {
+    groups: Vec<GroupEntry>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct GroupEntry {
+    name: String,
+    preferred_version: Version,
+}
+
+#[derive(Deserialize)]
+struct Version {
+    version: String,
+}
+
+/// The plurals of a group's kinds; none where the server lists the group but has no such version.
+async fn plurals(client: &KubeClient, group: &str, version: &str) -> Result<BTreeSet<String>> {
+    #[derive(Default, Deserialize)]
+    struct Resources {
+        resources: Vec<Resource>,
+    }
+    #[derive(Deserialize)]
+    struct Resource {
+        name: String,
+    }
+    let read: Option<Resources> = read(client, &format!("/apis/{group}/{version}")).await?;
+    let names = read.unwrap_or_default().resources.into_iter().map(|resource| resource.name);
+    Ok(names.filter(|name| !name.contains('/')).collect())
+}
+
+async fn read<T: DeserializeOwned>(client: &KubeClient, path: &str) -> Result<Option<T>> {
+    let what = "which kinds there are";
+    let Some((body, _)) = client.get_whole(path, Accept::Json, what).await? else { return Ok(None) };
+    let parsed = serde_json::from_slice(&body);
+    parsed.map(Some).map_err(|e| client.error(what, Failure::NotKubernetes(e.to_string())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_of_servers() {
+        let version = |major: &str, minor: &str| ServerVersion { major: major.into(), minor: minor.into() };
+        for (major, minor, expected) in
+            [("1", "33", true), ("1", "36+", true), ("2", "0", true), ("1", "32", false), ("", "", false)]
+        {
+            assert_eq!(version(major, minor).is_at_least(1, 33), expected, "{major}.{minor}");
+        }
+    }
+}

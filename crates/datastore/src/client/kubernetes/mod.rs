@@ -1,0 +1,279 @@
+//! A connection to an API server, and requests whose answers are read as they arrive.
+
+mod classify;
+mod connect;
+pub(crate) mod discovery;
+pub(crate) mod permission;
+pub(crate) mod schema;
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{HeaderMap, Request, StatusCode, header};
+use http_body_util::BodyExt;
+use jiff::Timestamp;
+use jiff::fmt::rfc2822::DateTimeParser;
+use kube::client::Body;
+use tokio::sync::OnceCell;
+use tokio::time::timeout;
+
+use self::classify::{of_error, of_status};
+use self::discovery::Api;
+use crate::error::{Attempt, Cause, Error, Failure, Result, Server};
+use crate::objects::items::Encoding;
+use crate::secret::redact_url;
+use crate::settings::KubernetesSettings;
+
+/// Most bytes of an answer that is read whole.
+const MAX_WHOLE: usize = 64 << 20;
+/// Most bytes of an unsuccessful answer.
+const MAX_REFUSAL: usize = 64 << 10;
+
+/// What an answer should be encoded in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Accept {
+    /// JSON.
+    Json,
+    /// Protobuf, or JSON from a server that has none.
+    Protobuf,
+    /// `metadata` of the objects alone, in protobuf or JSON.
+    Metadata,
+}
+
+impl Accept {
+    fn header(self) -> &'static str {
+        match self {
+            Self::Json => "application/json",
+            Self::Protobuf => "application/vnd.kubernetes.protobuf,application/json;q=0.5",
+            Self::Metadata => {
+                "application/vnd.kubernetes.protobuf;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,\
+                 application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1;q=0.5,application/json;q=0.1"
+            }
+        }
+    }
+}
+
+/// A connection to an API server that is known to answer.
+pub struct KubeClient {
+    client: kube::Client,
+    server: String,
+    timeout: Duration,
+    has_certificate: bool,
+    requests: AtomicU64,
+    api: Api,
+    /// Set once all permissions for a whole read are known to be there.
+    pub(crate) permitted: OnceCell<()>,
+}
+
+impl fmt::Debug for KubeClient {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("KubeClient")
+            .field("server", &self.server)
+            .field("api", &self.api)
+            .finish_non_exhaustive()
+    }
+}
+
+/// An answer whose body is still to be read.
+pub(crate) struct Answer {
+    body: Body,
+    encoding: Encoding,
+    /// The server's clock.
+    pub date: Option<Timestamp>,
+    timeout: Duration,
+    attempt: Attempt,
+}
+
+impl KubeClient {
+    /// Connects to the Kubernetes datastore that the settings name.
+    ///
+    /// # Errors
+    /// As [`Self::connect`], and where the settings say that Calico IPAM is not in use.
+    pub(crate) async fn open(settings: &KubernetesSettings) -> Result<Arc<Self>> {
+        if settings.use_pod_cidr {
+            return Err(Error::HostLocal);
+        }
+        Self::connect(settings).await
+    }
+
+    /// Connects, and finds out which of Calico's API groups the cluster has.
+    ///
+    /// # Errors
+    /// Where the settings make no sense, or the server does not answer as it should.
+    pub async fn connect(settings: &KubernetesSettings) -> Result<Arc<Self>> {
+        let config = connect::config(settings).await?;
+        let server = redact_url(&config.cluster_url.to_string()).trim_end_matches('/').to_owned();
+        let has_certificate = connect::has_certificate(&config);
+        // Credential plugins run here, and block.
+        let made = tokio::task::spawn_blocking(move || kube::Client::try_from(config)).await;
+        let client = match made {
+            Ok(client) => client.map_err(|error| connect::unusable(&server, &error))?,
+            Err(lost) => return Err(request_error(&server, "credentials", Failure::Other(lost.to_string()))),
+        };
+        let mut client = Self {
+            client,
+            server,
+            timeout: settings.timeouts.request,
+            has_certificate,
+            requests: AtomicU64::new(0),
+            api: Api::default(),
+            permitted: OnceCell::new(),
+        };
+        client.api = Api::discover(&client, &settings.api_group).await?;
+        Ok(Arc::new(client))
+    }
+
+    /// The URL of the server, without user and password.
+    pub fn server(&self) -> &str {
+        &self.server
+    }
+
+    /// Number of requests that were sent so far.
+    pub fn request_count(&self) -> u64 {
+        self.requests.load(Ordering::Relaxed)
+    }
+
+    /// The kinds that the cluster has.
+    pub(crate) fn api(&self) -> &Api {
+        &self.api
+    }
+
+    /// Asks for a path; gives the answer as soon as it begins.
+    pub(crate) async fn get(&self, path: &str, accept: Accept) -> std::result::Result<Answer, Failure> {
+        let request = Request::get(path).header(header::ACCEPT, accept.header());
+        self.send(request.body(Body::empty())).await
+    }
+
+    /// Sends JSON to a path.
+    pub(crate) async fn post(&self, path: &str, json: Vec<u8>) -> std::result::Result<Answer, Failure> {
+        let request = Request::post(path)
+            .header(header::ACCEPT, Accept::Json.header())
+            .header(header::CONTENT_TYPE, "application/json");
+        self.send(request.body(Body::from(json))).await
+    }
+
+    /// Replaces what lies at a path by JSON.
+    pub(crate) async fn put(&self, path: &str, json: Vec<u8>) -> std::result::Result<Answer, Failure> {
+        let request = Request::put(path)
+            .header(header::ACCEPT, Accept::Json.header())
+            .header(header::CONTENT_TYPE, "application/json");
+        self.send(request.body(Body::from(json))).await
+    }
+
+    /// Deletes what lies at a path, under the conditions of the options in JSON.
+    pub(crate) async fn delete(&self, path: &str, json: Vec<u8>) -> std::result::Result<Answer, Failure> {
+        let request = Request::delete(path)
+            .header(header::ACCEPT, Accept::Json.header())
+            .header(header::CONTENT_TYPE, "application/json");
+        self.send(request.body(Body::from(json))).await
+    }
+
+    /// Asks for a path and reads the answer whole; `None` where there is nothing (404).
+    pub(crate) async fn get_whole(
+        &self,
+        path: &str,
+        accept: Accept,
+        what: &str,
+    ) -> Result<Option<(Bytes, Encoding)>> {
+        match self.get(path, accept).await {
+            Ok(answer) => {
+                let encoding = answer.encoding;
+                let bytes = answer.whole(MAX_WHOLE).await.map_err(|failure| self.error(what, failure))?;
+                Ok(Some((bytes, encoding)))
+            }
+            Err(Failure::NotFound) => Ok(None),
+            Err(failure) => Err(self.error(what, failure)),
+        }
+    }
+
+    async fn send(&self, request: http::Result<Request<Body>>) -> std::result::Result<Answer, Failure> {
+        let request = request.map_err(|error| Failure::Other(error.to_string()))?;
+        self.requests.fetch_add(1, Ordering::Relaxed);
+        let attempt = Attempt { timeout: self.timeout.as_secs(), has_certificate: self.has_certificate };
+        let sent = timeout(self.timeout, self.client.send(request)).await;
+        let response =
+            sent.map_err(|_| Cause::TimedOut(attempt.timeout))?.map_err(|error| of_error(&error, attempt))?;
+        let (head, body) = response.into_parts();
+        let answer = Answer {
+            body,
+            encoding: encoding(&head.headers),
+            date: date(&head.headers),
+            timeout: self.timeout,
+            attempt,
+        };
+        if head.status == StatusCode::OK || head.status == StatusCode::CREATED {
+            return Ok(answer);
+        }
+        let said = answer.whole(MAX_REFUSAL).await.unwrap_or_default();
+        Err(of_status(head.status, &said))
+    }
+
+    pub(crate) fn error(&self, what: &str, failure: Failure) -> Error {
+        request_error(&self.server, what, failure)
+    }
+
+    pub(crate) fn write_error(&self, what: &str, failure: Failure) -> Error {
+        let endpoint = self.server.clone();
+        Error::Write { server: Server::Kubernetes, endpoint, what: what.to_owned(), failure }
+    }
+}
+
+pub(crate) fn request_error(server: &str, what: &str, failure: Failure) -> Error {
+    Error::Request { server: Server::Kubernetes, endpoint: server.to_owned(), what: what.to_owned(), failure }
+}
+
+impl Answer {
+    /// How the body is encoded.
+    pub fn encoding(&self) -> Encoding {
+        self.encoding
+    }
+
+    /// The next piece of the body; `None` at its end.
+    pub async fn piece(&mut self) -> std::result::Result<Option<Bytes>, Failure> {
+        loop {
+            let frame = timeout(self.timeout, self.body.frame()).await;
+            let Some(frame) = frame.map_err(|_| Cause::TimedOut(self.attempt.timeout))? else {
+                return Ok(None);
+            };
+            match frame.map_err(|error| of_error(&error, self.attempt))?.into_data() {
+                Ok(piece) => return Ok(Some(piece)),
+                // Trailers say nothing that is needed.
+                Err(_) => continue,
+            }
+        }
+    }
+
+    /// The whole body as JSON.
+    pub async fn json(self) -> std::result::Result<serde_json::Value, Failure> {
+        let whole = self.whole(MAX_WHOLE).await?;
+        serde_json::from_slice(&whole).map_err(|error| Failure::Incomplete(error.to_string()))
+    }
+
+    /// The whole body.
+    pub async fn whole(mut self, limit: usize) -> std::result::Result<Bytes, Failure> {
+        let mut whole = Vec::new();
+        while let Some(piece) = self.piece().await? {
+            whole.extend_from_slice(&piece);
+            if whole.len() > limit {
+                return Err(Failure::NotKubernetes(format!("its answer is longer than {limit} bytes")));
+            }
+        }
+        Ok(whole.into())
+    }
+}
+
+fn encoding(headers: &HeaderMap) -> Encoding {
+    let kind = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    match kind.starts_with("application/vnd.kubernetes.protobuf") {
+        true => Encoding::Protobuf,
+        false => Encoding::Json,
+    }
+}
+
+fn date(headers: &HeaderMap) -> Option<Timestamp> {
+    let text = headers.get(header::DATE)?.to_str().ok()?;
+    DateTimeParser::new().parse_timestamp(text).ok()
+}

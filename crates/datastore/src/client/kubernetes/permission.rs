@@ -1,0 +1,75 @@
+//! Asking the API server what the user may do, before anything is read.
+
+use std::sync::Arc;
+
+use serde::Deserialize;
+use serde_json::json;
+use tokio::task::JoinSet;
+
+use super::KubeClient;
+use crate::error::{Error, Failure, Permission, Result};
+
+const REVIEWS: &str = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
+/// Reviews that are asked for at the same time.
+const IN_FLIGHT: usize = 8;
+/// Most bytes of a review.
+const MAX_REVIEW: usize = 1 << 20;
+
+/// Fails where a permission is missing, and names all that are.
+///
+/// # Errors
+/// See above; also where the server cannot be asked. A server that reviews nothing is not asked further: what is
+/// missing shows when it is read.
+pub(crate) async fn require(client: &Arc<KubeClient>, permissions: Vec<Permission>) -> Result<()> {
+    let mut missing = Vec::new();
+    let mut waiting = permissions.into_iter();
+    let mut running: JoinSet<(Permission, std::result::Result<bool, Failure>)> = JoinSet::new();
+    loop {
+        while running.len() < IN_FLIGHT
+            && let Some(permission) = waiting.next()
+        {
+            let client = Arc::clone(client);
+            running.spawn(async move {
+                let allowed = review(&client, &permission).await;
+                (permission, allowed)
+            });
+        }
+        match running.join_next().await {
+            None => break,
+            Some(Ok((_, Ok(true)))) => {}
+            Some(Ok((permission, Ok(false)))) => missing.push(permission),
+            Some(Ok((_, Err(Failure::NotFound | Failure::PermissionDenied(_))))) => return Ok(()),
+            Some(Ok((_, Err(failure)))) => return Err(client.error("what the user may do", failure)),
+            Some(Err(lost)) => {
+                let failure = Failure::Other(lost.to_string());
+                return Err(client.error("what the user may do", failure));
+            }
+        }
+    }
+    if missing.is_empty() {
+        return Ok(());
+    }
+    missing.sort();
+    Err(Error::Permission { endpoint: client.server().to_owned(), missing })
+}
+
+async fn review(client: &KubeClient, permission: &Permission) -> std::result::Result<bool, Failure> {
+    #[derive(Deserialize)]
+    struct Review {
+        status: Status,
+    }
+    #[derive(Deserialize)]
+    struct Status {
+        allowed: bool,
+    }
+    let Permission { group, resource, verb } = permission;
+    let question = json!({
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SelfSubjectAccessReview",
+        "spec": {"resourceAttributes": {"group": group, "resource": resource, "verb": verb}},
+    });
+    let answer = client.post(REVIEWS, question.to_string().into_bytes()).await?.whole(MAX_REVIEW).await?;
+    let review: Review =
+        serde_json::from_slice(&answer).map_err(|e| Failure::NotKubernetes(e.to_string()))?;
+    Ok(review.status.allowed)
+}

@@ -1,0 +1,71 @@
+//! What the installed schemas keep: the API server drops fields that they do not name (facts 2.10).
+
+use serde_json::Value;
+
+use super::{Accept, KubeClient};
+
+/// The way from an IPAMBlock to what an address that cools down is known by. `""` is any item of a list.
+const RELEASED_AT: [&str; 4] = ["spec", "attributes", "", "releasedAt"];
+
+/// True where blocks keep the time at which an address was released. False also where that cannot be found out:
+/// who writes the field all the same may make an anonymous allocation that never ends (facts 2.10).
+///
+/// It is read from the OpenAPI document of Calico's group, which every authenticated user may read, unlike the
+/// definitions of the kinds.
+pub(crate) async fn keeps_cooldown(client: &KubeClient) -> bool {
+    let flavour = client.api().flavour;
+    let path = format!("/openapi/v3/apis/{}/{}", flavour.group(), flavour.version());
+    let document = client.get_whole(&path, Accept::Json, "the schema of blocks").await;
+    let Ok(Some((body, _))) = document else { return false };
+    serde_json::from_slice(&body).is_ok_and(|document| block_keeps(&document, &RELEASED_AT))
+}
+
+/// True where the schema of IPAMBlock in an OpenAPI document keeps the field.
+fn block_keeps(document: &Value, path: &[&str]) -> bool {
+    let schemas = document["components"]["schemas"].as_object();
+    let is_block = |schema: &&Value| {
+        let kinds = schema["x-kubernetes-group-version-kind"].as_array();
+        kinds.into_iter().flatten().any(|kind| kind["kind"] == "IPAMBlock")
+    };
+    schemas.into_iter().flat_map(|all| all.values()).filter(is_block).any(|schema| keeps(schema, path))
+}
+
+fn keeps(schema: &Value, path: &[&str]) -> bool {
+    let Some((first, rest)) = path.split_first() else { return true };
+    if schema["x-kubernetes-preserve-unknown-fields"] == true {
+        return true;
+    }
+    let inner = if first.is_empty() { schema.get("items") } else { schema["properties"].get(first) };
+    inner.is_some_and(|inner| keeps(inner, rest))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn document(attribute: Value) -> Value {
+        let spec = json!({"properties": {"attributes": {"items": attribute}}});
+        json!({"components": {"schemas": {
+            "list": {"x-kubernetes-group-version-kind": [{"kind": "IPAMBlockList"}]},
+            "block": {
+                "properties": {"spec": spec},
+                "x-kubernetes-group-version-kind": [{"group": "crd.projectcalico.org", "kind": "IPAMBlock"}],
+            },
+        }}})
+    }
+
+    #[test]
+    fn fields_are_kept_that_are_named_or_where_all_are() {
+        let old = json!({"properties": {"handle_id": {}}});
+        let new = json!({"properties": {"handle_id": {}, "releasedAt": {"type": "string"}}});
+        let open = json!({"x-kubernetes-preserve-unknown-fields": true});
+        assert!(!block_keeps(&document(old), &RELEASED_AT));
+        assert!(block_keeps(&document(new), &RELEASED_AT));
+        assert!(block_keeps(&document(open), &RELEASED_AT));
+        for strange in [json!(null), json!([]), json!({"components": {"schemas": {"IPAMBlock": {}}}})] {
+            assert!(!block_keeps(&strange, &RELEASED_AT), "{strange}");
+        }
+    }
+}

@@ -1,0 +1,4 @@
+//! Connections to servers, and single requests.
+
+pub(crate) mod etcd;
+pub(crate) mod kubernetes;

@@ -1,0 +1,62 @@
+//! Exporting a Kubernetes datastore: of each object what a check needs.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use calipam_model::config::ClusterInformation;
+use calipam_model::snapshot::Source;
+use jiff::Timestamp;
+
+use super::{Header, Writer, write_line};
+use crate::client::kubernetes::KubeClient;
+use crate::error::Result;
+use crate::objects::items::Encoding;
+use crate::objects::kinds::Kind;
+use crate::read::whole::ProgressFn;
+use crate::read::whole::kubernetes::list::{Counter, Listed, Take};
+use crate::read::whole::kubernetes::order::lists_in_order;
+use crate::read::whole::kubernetes::{Plan, plan};
+
+/// Lines that are ready to be written, and their number.
+#[derive(Default)]
+pub(crate) struct Lines {
+    text: Vec<u8>,
+    entries: u64,
+    /// The cluster's GUID, where this is the list that holds it.
+    guid: String,
+}
+
+impl Take for Lines {
+    fn take(&mut self, kind: &Kind, object: &[u8], encoding: Encoding) {
+        let Some(entry) = kind.known.export(object, encoding) else {
+            return;
+        };
+        write_line(&mut self.text, &entry.as_entry());
+        self.entries += 1;
+        if kind.known.source == Source::ClusterInformation {
+            self.guid =
+                ClusterInformation::parse(&entry.value).map(|cluster| cluster.guid).unwrap_or_default();
+        }
+    }
+}
+
+/// Exports everything that a check reads. Gives the number of entries.
+///
+/// # Errors
+/// Where the cluster cannot be read, or the file not be written.
+pub(crate) async fn export(client: &Arc<KubeClient>, path: &Path, progress: &ProgressFn) -> Result<u64> {
+    let Plan { first, second, coverage } = plan(client).await?;
+    let counter = Counter::new(progress);
+    let (first, second) = lists_in_order::<Lines>(client, first, second, &counter).await?;
+    let begin: Option<&Listed<Lines>> = first.first().or(second.first());
+    let taken_at = begin.and_then(|listed| listed.date).unwrap_or_else(Timestamp::now).to_string();
+    let revision = begin.map(|listed| listed.resource_version.clone()).unwrap_or_default();
+    let mut header = Header::new("kubernetes", client.server(), &revision, &taken_at);
+    let guid = first.iter().map(|listed| &listed.taken.guid).find(|guid| !guid.is_empty());
+    header.guid = guid.cloned().unwrap_or_default();
+    let mut writer = Writer::create(path, &header.with_coverage(&coverage.coverage))?;
+    for listed in first.iter().chain(&second) {
+        writer.lines(&listed.taken.text, listed.taken.entries)?;
+    }
+    writer.finish()
+}

@@ -1,0 +1,271 @@
+//! Reading everything from a file: an export or an etcd snapshot.
+
+pub(crate) mod objects;
+mod snapshot;
+
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use calipam_model::snapshot::{Coverage, DatastoreKind, Snapshot, Source};
+use jiff::Timestamp;
+
+use self::snapshot::looks_like_snapshot;
+use crate::error::{Error, FileError, Result};
+use crate::export::{self, Header, looks_like_export};
+use crate::raw::{RawEntry, is_read};
+use crate::read::whole::{ETCD_SOURCES, Progress, ProgressFn};
+
+/// How much of a file tells its kind.
+const HEAD: u64 = (1 << 16) + 4096;
+/// Entries after which progress is told.
+const STEP: u64 = 10_000;
+
+/// A file of data, whose kind is known.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DataFile {
+    path: PathBuf,
+    kind: FileKind,
+}
+
+/// What a file of data is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FileKind {
+    /// An export of this program.
+    Export,
+    /// An etcd snapshot.
+    EtcdSnapshot,
+    /// Kubernetes objects in JSON: a file, or a folder of files.
+    KubernetesObjects,
+}
+
+impl DataFile {
+    /// Finds out by its content what a file is; its name does not matter.
+    ///
+    /// # Errors
+    /// Where it cannot be read, or is nothing that this program knows.
+    pub fn open(path: &Path) -> Result<Self> {
+        if path.is_dir() {
+            return Ok(Self { path: path.to_owned(), kind: FileKind::KubernetesObjects });
+        }
+        let mut head = Vec::new();
+        let read = File::open(path).and_then(|file| file.take(HEAD).read_to_end(&mut head));
+        read.map_err(|e| Error::file(path, e))?;
+        let kind = if head.is_empty() {
+            return Err(Error::file(path, FileError::Empty));
+        } else if looks_like_export(&head) {
+            FileKind::Export
+        } else if looks_like_snapshot(&head) {
+            FileKind::EtcdSnapshot
+        } else if objects::looks_like_objects(&head) {
+            FileKind::KubernetesObjects
+        } else {
+            return Err(Error::file(path, FileError::UnknownKind(String::new())));
+        };
+        Ok(Self { path: path.to_owned(), kind })
+    }
+
+    /// The file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// What it is.
+    pub fn kind(&self) -> FileKind {
+        self.kind
+    }
+
+    /// Reads all of it. Takes its time; does not belong on a thread that has to answer others.
+    ///
+    /// # Errors
+    /// Where the file is damaged or cut.
+    pub fn observe(&self, progress: &ProgressFn) -> Result<Snapshot> {
+        let mut snapshot = Snapshot::default();
+        let mut read = 0;
+        let mut add = |entry: &RawEntry<'_>| {
+            if objects::is_exported(entry.key) {
+                objects::add_exported(&mut snapshot, entry.key, entry.value);
+            } else {
+                snapshot.add_entry(entry.key, entry.value, entry.mod_revision);
+            }
+            read += 1;
+            if read % STEP == 0 {
+                progress(Progress { read, expected: 0 });
+            }
+        };
+        match self.kind {
+            FileKind::Export => {
+                let header = export::read(&self.path, &mut add)?;
+                self.describe(&mut snapshot, &header)?;
+            }
+            FileKind::EtcdSnapshot => {
+                let info = self::snapshot::read(&self.path, is_read, &mut add)?;
+                if info.entries == 0 {
+                    return Err(Error::NoCalico { location: self.path.display().to_string() });
+                }
+                snapshot.revision = info.revision.to_string();
+                snapshot.location = self.path.display().to_string();
+                self.set_clock(&mut snapshot)?;
+                snapshot.mark_read(ETCD_SOURCES);
+                sort_by_key(&mut snapshot);
+            }
+            FileKind::KubernetesObjects => {
+                snapshot = objects::read(&self.path, &self.files()?)?;
+                snapshot.location = self.path.display().to_string();
+                self.set_clock(&mut snapshot)?;
+            }
+        }
+        Ok(snapshot)
+    }
+
+    /// Gives each entry to `take`, without looking at it.
+    ///
+    /// # Errors
+    /// Where the file is damaged or cut.
+    pub(crate) fn entries(&self, take: impl FnMut(&RawEntry<'_>)) -> Result<()> {
+        match self.kind {
+            FileKind::Export => export::read(&self.path, take).map(drop),
+            FileKind::EtcdSnapshot => self::snapshot::read(&self.path, is_read, take).map(drop),
+            FileKind::KubernetesObjects => objects::read_entries(&self.files()?, take),
+        }
+    }
+
+    /// The files that it consists of.
+    fn files(&self) -> Result<Vec<PathBuf>> {
+        if !self.path.is_dir() {
+            return Ok(vec![self.path.clone()]);
+        }
+        objects::files_of(&self.path).map_err(|e| Error::file(&self.path, e))
+    }
+
+    /// Sets the clock of a file that does not say when it was written. Times in the future come from
+    /// clocks that run wrong.
+    fn set_clock(&self, snapshot: &mut Snapshot) -> Result<()> {
+        let now = Timestamp::now();
+        let newest = snapshot.newest_time.map(|newest| newest.min(now)).max(newest_release(snapshot, now));
+        snapshot.taken_at = newest.map_or_else(|| self.changed_at(), Ok)?;
+        Ok(())
+    }
+
+    /// Takes over what an export says about itself.
+    fn describe(&self, snapshot: &mut Snapshot, header: &Header) -> Result<()> {
+        let line = |reason: String| Error::file(&self.path, FileError::ExportLine { line: 1, reason });
+        snapshot.datastore = match header.datastore.as_str() {
+            "etcd" => DatastoreKind::Etcd,
+            "kubernetes" => DatastoreKind::Kubernetes,
+            other => return Err(line(format!("the datastore {other:?} is not known to this program"))),
+        };
+        snapshot.taken_at = header
+            .taken_at
+            .parse()
+            .map_err(|_| line(format!("`takenAt` is {:?}, which is no time", header.taken_at)))?;
+        snapshot.location = format!("{} (exported from {})", self.path.display(), header.location);
+        snapshot.revision.clone_from(&header.revision);
+        snapshot.coverage = header.coverage();
+        let expected: Vec<Source> = match snapshot.datastore {
+            DatastoreKind::Etcd => ETCD_SOURCES.to_vec(),
+            DatastoreKind::Kubernetes => objects::sources().collect(),
+        };
+        for source in expected {
+            let absent = || Coverage::Skipped("not in the export".into());
+            snapshot.coverage.entry(source).or_insert_with(absent);
+        }
+        Ok(())
+    }
+
+    fn changed_at(&self) -> Result<Timestamp> {
+        let changed = std::fs::metadata(&self.path).and_then(|m| m.modified());
+        let changed = changed.map_err(|e| Error::file(&self.path, e))?;
+        Ok(Timestamp::try_from(changed).unwrap_or(Timestamp::UNIX_EPOCH))
+    }
+}
+
+/// When an address was last released that still cools down. Were it later than the clock, it would seem to lie in the
+/// future.
+fn newest_release(snapshot: &Snapshot, now: Timestamp) -> Option<Timestamp> {
+    let blocks = snapshot.blocks.iter().filter_map(|block| block.value.content.sound());
+    blocks
+        .flat_map(|block| block.attributes())
+        .filter_map(|a| a.released_time())
+        .filter(|at| *at <= now)
+        .max()
+}
+
+/// Puts objects into the order of their keys, as etcd gives them out; a snapshot file has them in the
+/// order of their last change.
+pub(crate) fn sort_by_key(snapshot: &mut Snapshot) {
+    use calipam_model::key::Key;
+    snapshot.blocks.sort_by_cached_key(|b| Key::Block(b.value.key).to_string());
+    snapshot.affinities.sort_by_cached_key(|a| Key::Affinity(a.value.key.clone()).to_string());
+    snapshot.handles.sort_by_cached_key(|h| h.value.id().to_string());
+    snapshot.endpoints.sort_by_cached_key(|e| format!("{}/{}", e.value.namespace(), e.value.name()));
+    snapshot.nodes.sort_by(|a, b| a.value.name.cmp(&b.value.name));
+    snapshot.pools.sort_by(|a, b| a.value.name.cmp(&b.value.name));
+    snapshot.reservations.sort_by(|a, b| a.value.name.cmp(&b.value.name));
+    snapshot.defects.sort_by(|a, b| a.path.cmp(&b.path));
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+
+    #[test]
+    fn the_content_tells_what_a_file_is() {
+        let folder = tempfile::tempdir().unwrap();
+        let open = |name: &str, content: &[u8]| {
+            let path = folder.path().join(name);
+            std::fs::write(&path, content).unwrap();
+            DataFile::open(&path)
+        };
+        let kind = |error: Error| match error {
+            Error::File { kind, .. } => kind,
+            other => panic!("{other}"),
+        };
+        assert!(matches!(kind(open("a.db", b"").unwrap_err()), FileError::Empty));
+        assert!(matches!(
+            kind(open("a.zst", b"{\"kind\":\"Other\"}").unwrap_err()),
+            FileError::UnknownKind(_)
+        ));
+        assert!(matches!(kind(DataFile::open(&folder.path().join("none")).unwrap_err()), FileError::Io(_)));
+        let header = br#"{"format":"calipam-export","version":1"#;
+        assert_eq!(open("a.db", header).unwrap().kind(), FileKind::Export);
+        assert_eq!(open("b", &[0x28, 0xB5, 0x2F, 0xFD, 0]).unwrap().kind(), FileKind::Export);
+    }
+
+    #[test]
+    fn the_clock_of_objects_is_the_newest_time_that_they_hold_and_that_has_passed() {
+        let folder = tempfile::tempdir().unwrap();
+        let taken_at = |released: &str| {
+            let path = folder.path().join("x.json");
+            let block = r#"{"apiVersion":"projectcalico.org/v3","kind":"IPAMBlock","metadata":{"name":"10-0-0-0-31"},"spec":{"cidr":"10.0.0.0/31",
+                "affinityClaimTime":"2026-05-01T10:00:00Z","allocations":[0,null],"unallocated":[1],"attributes":[{"releasedAt":"RELEASED"}]}}"#;
+            std::fs::write(&path, block.replace("RELEASED", released)).unwrap();
+            let quiet: ProgressFn = Arc::new(|_| {});
+            DataFile::open(&path).unwrap().observe(&quiet).unwrap().taken_at.to_string()
+        };
+        assert_eq!(taken_at("2026-05-01T12:00:00Z"), "2026-05-01T12:00:00Z");
+        assert_eq!(taken_at("2026-05-01T09:00:00Z"), "2026-05-01T10:00:00Z");
+        assert_eq!(taken_at("2999-01-01T00:00:00Z"), "2026-05-01T10:00:00Z");
+    }
+
+    #[test]
+    fn an_export_says_when_and_what_was_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("x.jsonl");
+        let mut header = Header::new("etcd", "https://10.0.0.5:2379", "48250", "2026-05-01T12:00:00Z");
+        header.coverage.insert(calipam_model::snapshot::Source::Blocks, "read".into());
+        let mut writer = export::Writer::create(&path, &header).unwrap();
+        let key = b"/calico/ipam/v2/handle/h";
+        writer.entry(&RawEntry { key, value: b"{}", mod_revision: 7, ..RawEntry::default() }).unwrap();
+        writer.finish().unwrap();
+        let quiet: ProgressFn = Arc::new(|_| {});
+        let snapshot = DataFile::open(&path).unwrap().observe(&quiet).unwrap();
+        assert_eq!((snapshot.handles.len(), snapshot.revision.as_str()), (1, "48250"));
+        assert_eq!(snapshot.taken_at, "2026-05-01T12:00:00Z".parse().unwrap());
+        assert!(snapshot.has_read(calipam_model::snapshot::Source::Blocks));
+        assert!(!snapshot.has_read(calipam_model::snapshot::Source::Handles));
+        assert!(snapshot.location.ends_with("x.jsonl (exported from https://10.0.0.5:2379)"));
+    }
+}

@@ -1,0 +1,359 @@
+//! Files of Kubernetes objects: what `kubectl get … -o json` prints, one file or a folder of them, and the entries of an
+//! export of a Kubernetes datastore.
+
+use std::collections::{BTreeSet, HashSet};
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use calipam_model::snapshot::{DatastoreKind, Snapshot, Source};
+use serde::Deserialize;
+
+use crate::error::{Error, FileError, Result};
+use crate::objects::items::Encoding;
+use crate::objects::items::json::JsonList;
+use crate::objects::kinds::{KnownKind, by_name, by_plural};
+use crate::raw::RawEntry;
+use crate::read::whole::kubernetes::{NO_ENDPOINTS, skip};
+
+/// How much of a file is read at a time.
+const PIECE: usize = 1 << 18;
+/// Kinds of which a cluster may have no object: they count as read where pools are there.
+const MAY_BE_EMPTY: [Source; 4] = [
+    Source::Reservations,
+    Source::IpamConfig,
+    Source::ClusterInformation,
+    Source::KubeControllersConfiguration,
+];
+/// Kinds that every cluster has objects of.
+const NEVER_EMPTY: [Source; 8] = [
+    Source::Blocks,
+    Source::Affinities,
+    Source::Handles,
+    Source::Pools,
+    Source::Nodes,
+    Source::Pods,
+    Source::Services,
+    Source::Machines,
+];
+
+/// True where a file that begins with `head` may hold an object of Kubernetes or a list of them.
+pub(crate) fn looks_like_objects(head: &[u8]) -> bool {
+    let names = |field: &[u8]| head.windows(field.len()).any(|part| part == field);
+    head.trim_ascii_start().starts_with(b"{") && names(b"\"apiVersion\"")
+}
+
+/// The files of a folder that may hold objects: those whose names end in `.json`, in order.
+///
+/// # Errors
+/// Where the folder cannot be read.
+pub(crate) fn files_of(folder: &Path) -> std::io::Result<Vec<PathBuf>> {
+    let mut files = Vec::new();
+    for entry in std::fs::read_dir(folder)? {
+        let path = entry?.path();
+        if path.extension().is_some_and(|extension| extension == "json") && path.is_file() {
+            files.push(path);
+        }
+    }
+    files.sort();
+    Ok(files)
+}
+
+/// Reads files of objects. An object that is in several of them counts once.
+///
+/// # Errors
+/// Where a file cannot be read, is cut, or holds nothing of Calico.
+pub(crate) fn read(location: &Path, files: &[PathBuf]) -> Result<Snapshot> {
+    let mut snapshot = Snapshot::default();
+    let seen = each(files, |kind, object| (kind.add)(&mut snapshot, object, Encoding::Json))?;
+    if seen.iter().all(|source| matches!(source, Source::Nodes | Source::Pods | Source::Services)) {
+        return Err(Error::file(location, FileError::NoObjects));
+    }
+    snapshot.datastore = DatastoreKind::Kubernetes;
+    snapshot.mark_read(seen.iter().copied());
+    if seen.contains(&Source::Pools) {
+        snapshot.mark_read(MAY_BE_EMPTY);
+    }
+    skip(&mut snapshot, Source::Endpoints, NO_ENDPOINTS);
+    for source in NEVER_EMPTY.into_iter().chain(MAY_BE_EMPTY) {
+        skip(&mut snapshot, source, "not in the file");
+    }
+    Ok(snapshot)
+}
+
+/// Reads files of objects; gives what an export keeps of each.
+///
+/// # Errors
+/// As [`read`].
+pub(crate) fn read_entries(files: &[PathBuf], mut take: impl FnMut(&RawEntry<'_>)) -> Result<()> {
+    each(files, |kind, object| {
+        if let Some(entry) = kind.export(object, Encoding::Json) {
+            take(&entry.as_entry());
+        }
+    })
+    .map(drop)
+}
+
+/// Gives each object of some files to `take`, and the sources that they hold objects of.
+fn each(files: &[PathBuf], take: impl FnMut(&KnownKind, &[u8])) -> Result<BTreeSet<Source>> {
+    let mut reader = Reader { take, known: HashSet::new(), seen: BTreeSet::new() };
+    for path in files {
+        reader.file(path).map_err(|kind| Error::file(path, kind))?;
+    }
+    Ok(reader.seen)
+}
+
+/// Adds an entry of an export of a Kubernetes datastore: its key is `<plural>/[<namespace>/]<name>`.
+pub(crate) fn add_exported(snapshot: &mut Snapshot, key: &[u8], value: &[u8]) {
+    if let Some(kind) = kind_of_key(key) {
+        (kind.add)(snapshot, value, Encoding::Json);
+    }
+}
+
+/// True for keys of an export of a Kubernetes datastore.
+pub(crate) fn is_exported(key: &[u8]) -> bool {
+    kind_of_key(key).is_some()
+}
+
+fn kind_of_key(key: &[u8]) -> Option<&'static KnownKind> {
+    let (plural, _) = std::str::from_utf8(key).ok()?.split_once('/')?;
+    by_plural(plural)
+}
+
+/// Sources that a Kubernetes datastore holds.
+pub(crate) fn sources() -> impl Iterator<Item = Source> {
+    NEVER_EMPTY.into_iter().chain(MAY_BE_EMPTY).chain([Source::Endpoints])
+}
+
+struct Reader<F> {
+    take: F,
+    /// Kind, namespace and name of what was read.
+    known: HashSet<String>,
+    seen: BTreeSet<Source>,
+}
+
+/// What says what an object is.
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct TypeMeta {
+    api_version: String,
+    kind: String,
+    metadata: Name,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Name {
+    name: String,
+    namespace: String,
+}
+
+impl<F: FnMut(&KnownKind, &[u8])> Reader<F> {
+    fn file(&mut self, path: &Path) -> std::result::Result<(), FileError> {
+        let Some(list) = self.pass(path, None)? else { return Ok(()) };
+        // The kind of the items stands behind them, as programs write it that sort fields by name.
+        self.pass(path, Some(&list)).map(drop)
+    }
+
+    /// Reads a file. Where items were passed over because nothing before them said what they are, gives what the list
+    /// says behind them.
+    fn pass(
+        &mut self,
+        path: &Path,
+        known: Option<&TypeMeta>,
+    ) -> std::result::Result<Option<TypeMeta>, FileError> {
+        let damaged = |reason: String| FileError::Objects(reason);
+        let mut file = File::open(path)?;
+        let mut list = JsonList::default();
+        let mut piece = vec![0; PIECE];
+        let mut items = Vec::new();
+        let (mut count, mut nameless) = (0u64, false);
+        loop {
+            let len = file.read(&mut piece)?;
+            if len == 0 {
+                break;
+            }
+            list.feed(&piece[..len], &mut |item| items.push(item.to_vec())).map_err(damaged)?;
+            count += items.len() as u64;
+            let before = outer(list.envelope_so_far());
+            items.drain(..).for_each(|item| nameless |= !self.object(&item, known.or(before.as_ref())));
+        }
+        let envelope = serde_json::from_slice::<TypeMeta>(list.envelope_so_far());
+        if count == 0
+            && let Ok(single) = &envelope
+            && !single.kind.ends_with("List")
+        {
+            let object = list.envelope_so_far().to_vec();
+            self.object(&object, None);
+            return Ok(None);
+        }
+        list.finish().map(drop).map_err(damaged)?;
+        let Ok(envelope) = envelope else { return Ok(None) };
+        // A list of one kind, as the API server prints it, says also that there is no object of it.
+        let kind = envelope.kind.strip_suffix("List").and_then(|name| by_name(name, &envelope.api_version));
+        self.seen.extend(kind.map(|kind| kind.source));
+        Ok(Some(envelope).filter(|_| nameless && kind.is_some() && known.is_none()))
+    }
+
+    /// Takes an object; false where nothing says what it is.
+    fn object(&mut self, json: &[u8], of_list: Option<&TypeMeta>) -> bool {
+        // What is no object at all is what it says it is not: it names no kind that is read.
+        let mut object: TypeMeta = serde_json::from_slice(json).unwrap_or_default();
+        if let (true, Some(list)) = (object.kind.is_empty(), of_list) {
+            object.kind = list.kind.trim_end_matches("List").to_owned();
+            object.api_version.clone_from(&list.api_version);
+        }
+        let Some(kind) = by_name(&object.kind, &object.api_version) else { return !object.kind.is_empty() };
+        self.seen.insert(kind.source);
+        if self
+            .known
+            .insert(format!("{}/{}/{}", kind.plural, object.metadata.namespace, object.metadata.name))
+        {
+            (self.take)(kind, json);
+        }
+        true
+    }
+}
+
+/// Kind and version of a list whose items have none, where they stand before the items.
+fn outer(envelope: &[u8]) -> Option<TypeMeta> {
+    let whole = serde_json::from_slice(envelope).ok();
+    // Up to the array of items: closed, it is a whole object.
+    whole.or_else(|| serde_json::from_slice(&[envelope, b"]}"].concat()).ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use calipam_model::snapshot::Coverage;
+    use serde_json::{Value, json};
+    use tempfile::TempDir;
+
+    use super::*;
+
+    fn block(name: &str, cidr: &str) -> Value {
+        json!({
+            "apiVersion": "crd.projectcalico.org/v1", "kind": "IPAMBlock",
+            "metadata": {"name": name, "uid": "u", "resourceVersion": "7"},
+            "spec": {"cidr": cidr, "allocations": [null, null], "unallocated": [0, 1], "attributes": [],
+                "strictAffinity": false},
+        })
+    }
+
+    fn pool() -> Value {
+        json!({"apiVersion": "projectcalico.org/v3", "kind": "IPPool", "metadata": {"name": "p"},
+            "spec": {"cidr": "10.0.0.0/16"}})
+    }
+
+    fn pod(kind: Option<&str>) -> Value {
+        let mut pod = json!({"metadata": {"name": "web-0", "namespace": "default"},
+            "spec": {"nodeName": "node-1", "containers": [{"env": [{"name": "PASSWORD", "value": "hunter2"}]}]},
+            "status": {"phase": "Running", "podIP": "10.0.0.1"}});
+        if let Some(kind) = kind {
+            pod["kind"] = kind.into();
+            pod["apiVersion"] = "v1".into();
+        }
+        pod
+    }
+
+    fn write(folder: &TempDir, name: &str, text: &str) -> PathBuf {
+        let path = folder.path().join(name);
+        fs::write(&path, text).unwrap();
+        path
+    }
+
+    #[test]
+    fn lists_of_all_kinds_and_single_objects() {
+        let folder = tempfile::tempdir().unwrap();
+        let items = [block("10-0-0-0-31", "10.0.0.0/31"), pod(Some("Pod")), json!({"kind": "Secret"})];
+        let list =
+            json!({"apiVersion": "v1", "items": items, "kind": "List", "metadata": {"resourceVersion": ""}});
+        write(&folder, "a.json", &serde_json::to_string_pretty(&list).unwrap());
+        write(&folder, "b.json", &pool().to_string());
+        // As the API server prints it: the items do not say what they are.
+        let mut other = pod(None);
+        other["metadata"]["name"] = "web-1".into();
+        let items = format!("{},{other}", pod(None));
+        let pods = format!(r#"{{"kind":"PodList","apiVersion":"v1","metadata":{{}},"items":[{items}]}}"#);
+        write(&folder, "c.json", &pods);
+        write(&folder, "notes.txt", "no JSON");
+        let files = files_of(folder.path()).unwrap();
+        assert_eq!(files.len(), 3);
+        let snapshot = read(folder.path(), &files).unwrap();
+        assert!(snapshot.defects.is_empty(), "{:?}", snapshot.defects);
+        assert_eq!((snapshot.blocks.len(), snapshot.pools.len(), snapshot.pods.len()), (1, 1, 2));
+        assert!(snapshot.has_read(Source::Pods) && snapshot.has_read(Source::Reservations));
+        assert_eq!(snapshot.coverage[&Source::Handles], Coverage::Skipped("not in the file".into()));
+    }
+
+    #[test]
+    fn the_kind_of_a_long_list_may_stand_behind_its_items() {
+        let folder = tempfile::tempdir().unwrap();
+        let block = |number: usize| {
+            let (high, low) = (number >> 8, number & 255);
+            let mut block = block(&format!("10-{high}-{low}-0-31"), &format!("10.{high}.{low}.0/31"));
+            block.as_object_mut().unwrap().retain(|name, _| name != "kind" && name != "apiVersion");
+            block
+        };
+        let items: Vec<Value> = (0..2000).map(block).collect();
+        let list = json!({"apiVersion": "projectcalico.org/v3", "items": items, "kind": "IPAMBlockList"});
+        let text = list.to_string();
+        assert!(text.len() > PIECE && text.find("\"items\"") < text.find("\"kind\""));
+        let snapshot = read(folder.path(), &[write(&folder, "x.json", &text)]).unwrap();
+        assert_eq!((snapshot.blocks.len(), snapshot.defects.len()), (2000, 0));
+        // A list that says nothing is no list of Calico's objects.
+        let nameless = text.replace("\"kind\":\"IPAMBlockList\"", "\"kind\":\"List\"");
+        assert!(read(folder.path(), &[write(&folder, "x.json", &nameless)]).is_err());
+    }
+
+    #[test]
+    fn an_empty_list_of_a_kind_says_that_there_is_none() {
+        let folder = tempfile::tempdir().unwrap();
+        let pools = json!({"apiVersion": "v1", "items": [pool()], "kind": "List"}).to_string();
+        let empty = |kind: &str, version: &str| json!({"apiVersion": version, "items": [], "kind": kind, "metadata": {"resourceVersion": "7"}});
+        let files = [
+            write(&folder, "a.json", &pools),
+            write(&folder, "b.json", &empty("IPAMBlockList", "crd.projectcalico.org/v1").to_string()),
+            write(&folder, "c.json", &empty("List", "v1").to_string()),
+            write(&folder, "d.json", &empty("PodList", "example.com/v1").to_string()),
+        ];
+        let snapshot = read(folder.path(), &files).unwrap();
+        assert!(snapshot.has_read(Source::Blocks) && snapshot.blocks.is_empty());
+        assert!(!snapshot.has_read(Source::Handles) && !snapshot.has_read(Source::Pods));
+    }
+
+    #[test]
+    fn what_is_cut_or_not_of_calico_is_an_error() {
+        let folder = tempfile::tempdir().unwrap();
+        let whole = json!({"apiVersion": "v1", "items": [pool(), pool()], "kind": "List"}).to_string();
+        for len in 1..whole.len() {
+            let path = write(&folder, "x.json", &whole[..len]);
+            assert!(read(folder.path(), &[path]).is_err(), "{len}");
+        }
+        let pods = json!({"apiVersion": "v1", "items": [pod(Some("Pod"))], "kind": "List"}).to_string();
+        let error = read(folder.path(), &[write(&folder, "x.json", &pods)]).unwrap_err();
+        assert!(matches!(error, Error::File { kind: FileError::NoObjects, .. }), "{error}");
+        let other = json!({"apiVersion": "apps/v1", "kind": "Node", "metadata": {"name": "n"}}).to_string();
+        assert!(read(folder.path(), &[write(&folder, "x.json", &other)]).is_err());
+    }
+
+    #[test]
+    fn an_export_keeps_what_a_check_needs_and_no_secrets() {
+        let folder = tempfile::tempdir().unwrap();
+        let items = [block("10-0-0-0-31", "10.0.0.0/31"), pod(Some("Pod")), pool()];
+        let list = json!({"apiVersion": "v1", "items": items, "kind": "List"}).to_string();
+        let files = [write(&folder, "x.json", &list)];
+        let (mut again, mut lines) = (Snapshot::default(), String::new());
+        read_entries(&files, |entry| {
+            assert!(is_exported(entry.key));
+            lines.push_str(std::str::from_utf8(entry.value).unwrap());
+            add_exported(&mut again, entry.key, entry.value);
+        })
+        .unwrap();
+        assert!(!lines.contains("hunter2") && lines.contains("10.0.0.1"), "{lines}");
+        let first = read(folder.path(), &files).unwrap();
+        assert_eq!((again.blocks, again.pods, again.pools), (first.blocks, first.pods, first.pools));
+        assert!(!is_exported(b"/calico/ipam/v2/config") && !is_exported(b"secrets/default/x"));
+    }
+}

@@ -1,0 +1,85 @@
+//! The two meta pages of a bbolt database, of which the newer valid one counts.
+
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom};
+
+use super::FileResult;
+use crate::error::FileError;
+
+const MAGIC: u32 = 0xED0C_DAED;
+const VERSION: u32 = 2;
+/// Length of the header of a page.
+pub(crate) const PAGE_HEADER: usize = 16;
+/// Length of the meta data that the checksum covers.
+const CHECKED: usize = 56;
+/// Page sizes that machines have.
+const PAGE_SIZES: [u32; 5] = [4096, 8192, 16384, 32768, 65536];
+
+/// Where to begin reading.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Meta {
+    /// Bytes of a page.
+    pub page_size: u32,
+    /// The root page of the root bucket.
+    pub root: u64,
+    /// Number of pages in use.
+    pub pages: u64,
+    /// The transaction that wrote it: of two valid pages the higher one counts.
+    transaction: u64,
+}
+
+/// True where a file that begins with `head` may be a bbolt database. 64 KiB and some are enough.
+pub fn looks_like_snapshot(head: &[u8]) -> bool {
+    let has_magic = |at: usize| number(head, at + PAGE_HEADER, 4) == Some(u64::from(MAGIC));
+    has_magic(0) || PAGE_SIZES.iter().any(|size| has_magic(*size as usize))
+}
+
+impl Meta {
+    /// Reads the newer valid meta page.
+    pub fn read(file: &mut File) -> FileResult<Self> {
+        let mut head = Vec::new();
+        file.seek(SeekFrom::Start(0))?;
+        file.take(u64::from(PAGE_SIZES[PAGE_SIZES.len() - 1]) + 4096).read_to_end(&mut head)?;
+        if head.is_empty() {
+            return Err(FileError::Empty);
+        }
+        if !looks_like_snapshot(&head) {
+            return Err(FileError::UnknownKind(String::new()));
+        }
+        let places = std::iter::once(0).chain(PAGE_SIZES.iter().map(|size| *size as usize));
+        let found = places.filter_map(|at| Self::parse(&head, at)).max_by_key(|meta| meta.transaction);
+        if found.is_none() && head.len() < PAGE_SIZES[0] as usize {
+            return Err(FileError::SnapshotCut("it ends within its first page".into()));
+        }
+        found.ok_or_else(|| FileError::SnapshotDamaged("neither of its two meta pages is valid".into()))
+    }
+
+    /// The meta page that begins at `at`, where it is valid.
+    fn parse(head: &[u8], at: usize) -> Option<Self> {
+        let meta = head.get(at + PAGE_HEADER..)?;
+        let is_valid = number(meta, 0, 4)? == u64::from(MAGIC)
+            && number(meta, 4, 4)? == u64::from(VERSION)
+            && number(meta, CHECKED, 8)? == fnv1a(meta.get(..CHECKED)?);
+        let page_size = number(meta, 8, 4)? as u32;
+        // The second meta page lies where the first page ends.
+        let is_placed = PAGE_SIZES.contains(&page_size) && (at == 0 || at == page_size as usize);
+        (is_valid && is_placed).then_some(Self {
+            page_size,
+            root: number(meta, 16, 8)?,
+            pages: number(meta, 40, 8)?,
+            transaction: number(meta, 48, 8)?,
+        })
+    }
+}
+
+/// The little-endian number of `len` bytes at `at`.
+pub(crate) fn number(bytes: &[u8], at: usize, len: usize) -> Option<u64> {
+    let bytes = bytes.get(at..at.checked_add(len)?)?;
+    Some(bytes.iter().rev().fold(0, |n, b| n << 8 | u64::from(*b)))
+}
+
+fn fnv1a(bytes: &[u8]) -> u64 {
+    bytes
+        .iter()
+        .fold(0xCBF2_9CE4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01B3))
+}

@@ -1,0 +1,139 @@
+//! When the containers of a pod ended.
+
+use std::borrow::Cow;
+
+use calipam_model::time::parse_time;
+use jiff::Timestamp;
+use serde::de::IgnoredAny;
+use serde::{Deserialize, Deserializer, Serializer};
+use serde_json::json;
+
+use super::meta::seconds;
+use super::wire::each;
+
+/// What an entry of `status.containerStatuses` says of its container.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Container {
+    /// It runs, as far as the kubelet said.
+    Running,
+    /// It waits, be it that it was never started.
+    Waiting,
+    /// It has ended; `None` where the kubelet did not see when.
+    Ended(Option<Timestamp>),
+}
+
+/// When the last of a pod's containers ended; `None` where one of them may run, or that is not known.
+pub(crate) fn all_ended_at<'a>(containers: impl IntoIterator<Item = &'a Container>) -> Option<Timestamp> {
+    let mut last = None;
+    for container in containers {
+        match container {
+            Container::Running | Container::Ended(None) => return None,
+            Container::Waiting => {}
+            Container::Ended(at) => last = last.max(*at),
+        }
+    }
+    last
+}
+
+/// Writes the containers that have ended, as `status.containerStatuses` has them.
+pub(crate) fn to_json<S: Serializer>(containers: &[Container], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_seq(containers.iter().filter_map(|container| match container {
+        Container::Ended(Some(at)) => Some(json!({"state": {"terminated": {"finishedAt": at.to_string()}}})),
+        _ => None,
+    }))
+}
+
+/// Reads `status.containerStatuses` and its kin.
+pub(crate) fn from_json<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Container>, D::Error> {
+    #[derive(Deserialize)]
+    struct Status<'a> {
+        #[serde(borrow)]
+        state: Option<State<'a>>,
+    }
+    #[derive(Deserialize)]
+    struct State<'a> {
+        running: Option<IgnoredAny>,
+        #[serde(borrow)]
+        terminated: Option<Terminated<'a>>,
+    }
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Terminated<'a> {
+        #[serde(borrow)]
+        finished_at: Option<Cow<'a, str>>,
+    }
+    let statuses = Option::<Vec<Status<'_>>>::deserialize(deserializer)?.unwrap_or_default();
+    let container = |status: Status<'_>| match status.state {
+        Some(State { terminated: Some(ended), .. }) => {
+            Container::Ended(ended.finished_at.as_deref().and_then(parse_time))
+        }
+        Some(State { running: Some(_), .. }) => Container::Running,
+        _ => Container::Waiting,
+    };
+    Ok(statuses.into_iter().map(container).collect())
+}
+
+/// Reads a `ContainerStatus`.
+pub(crate) fn from_protobuf(message: &[u8]) -> Result<Container, String> {
+    let mut container = Container::Waiting;
+    each(message, |field, state| {
+        if field != 2 {
+            return Ok(());
+        }
+        each(state.bytes(), |field, value| {
+            match field {
+                2 => container = Container::Running,
+                3 => container = Container::Ended(finished_at(value.bytes())?),
+                _ => {}
+            }
+            Ok(())
+        })
+    })?;
+    Ok(container)
+}
+
+/// `ContainerStateTerminated.finishedAt`. What is not set is an empty message.
+fn finished_at(message: &[u8]) -> Result<Option<Timestamp>, String> {
+    let mut at = None;
+    each(message, |field, value| {
+        if field == 6 {
+            let seconds = seconds(value.bytes())?;
+            at = Timestamp::from_second(seconds).ok().filter(|_| seconds > 0);
+        }
+        Ok(())
+    })?;
+    Ok(at)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+
+    use super::*;
+
+    fn read(json: &Value) -> Option<String> {
+        all_ended_at(&from_json(json).unwrap()).map(|at| at.to_string())
+    }
+
+    #[test]
+    fn the_last_end_counts_where_all_have_ended() {
+        let ended = |at: &str| json!({"name": "a", "ready": false, "state": {"terminated": {"exitCode": 1, "finishedAt": at}}});
+        let (early, late) = (ended("2026-05-01T10:00:00Z"), ended("2026-05-01T11:00:00Z"));
+        let waiting = json!({"state": {"waiting": {"reason": "PodInitializing"}}});
+        let running = json!({"state": {"running": {"startedAt": "2026-05-01T10:00:00Z"}}});
+        let unseen =
+            json!({"state": {"terminated": {"reason": "ContainerStatusUnknown", "finishedAt": null}}});
+        let last = Some("2026-05-01T11:00:00Z".to_owned());
+        assert_eq!(read(&json!([late, early])), last);
+        assert_eq!(read(&json!([waiting, late])), last);
+        assert_eq!(read(&json!([late, {"name": "no state"}])), last);
+        for unknown in
+            [json!([]), json!(null), json!([waiting]), json!([late, running]), json!([late, unseen])]
+        {
+            assert_eq!(read(&unknown), None, "{unknown}");
+        }
+        let ended = Container::Ended("2026-05-01T11:00:00Z".parse().ok());
+        let kept = to_json(&[ended], serde_json::value::Serializer).unwrap();
+        assert_eq!(read(&kept), last);
+    }
+}

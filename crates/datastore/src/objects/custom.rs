@@ -1,0 +1,297 @@
+//! Calico's custom resources (facts 2.4 to 2.7). They come as JSON in every encoding that is asked for.
+
+use std::borrow::Cow;
+
+use calipam_model::IpNet;
+use calipam_model::affinity::{Affinity, AffinityKey, AffinityState, AffinityType};
+use calipam_model::block::{Block, BlockContent};
+use calipam_model::cidr::parse_cidr;
+use calipam_model::config::{ClusterInformation, IpamConfig, KubeControllersConfiguration};
+use calipam_model::handle::Handle;
+use calipam_model::key::Key;
+use calipam_model::pool::{Pool, Reservation};
+use calipam_model::snapshot::{FieldDefect, Snapshot, StoredBlock, Versioned};
+use calipam_model::{Parsed, Unknown};
+use jiff::Timestamp;
+use serde::Deserialize;
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use super::items::Encoding;
+use super::meta::{Meta, identify};
+use super::names::{affinity_name, block_name, cidr_of_block, handle_name};
+use super::{note_fields, note_value, path, to_json};
+
+/// The name of the one object that Calico uses of kinds with only one.
+const DEFAULT: &str = "default";
+const BLOCKS: &str = "ipamblocks";
+const HANDLES: &str = "ipamhandles";
+const AFFINITIES: &str = "blockaffinities";
+
+/// A custom resource whose `spec` is read later.
+#[derive(Deserialize)]
+struct Object<'a> {
+    #[serde(borrow, default)]
+    metadata: Meta<'a>,
+    #[serde(borrow)]
+    spec: Option<&'a RawValue>,
+}
+
+impl<'a> Object<'a> {
+    fn read(json: &'a [u8]) -> Result<(Meta<'a>, &'a [u8]), String> {
+        let object: Self = serde_json::from_slice(json).map_err(|e| e.to_string())?;
+        let spec = object.spec.ok_or("the field `spec` is missing")?;
+        Ok((object.metadata, spec.get().as_bytes()))
+    }
+}
+
+/// What an export keeps of a custom resource: all but who changed which field when.
+pub(crate) fn export_custom(json: &[u8], _: Encoding) -> Result<Option<Vec<u8>>, String> {
+    let mut object: Value = serde_json::from_slice(json).map_err(|e| e.to_string())?;
+    if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
+        metadata.remove("managedFields");
+    }
+    to_json(&object)
+}
+
+/// The name of an object that does not decode, and its path.
+fn broken(json: &[u8], plural: &str) -> (String, String) {
+    let (_, name) = identify(json, Encoding::Json);
+    (path(plural, "", &name), name)
+}
+
+/// Adds an IPAMBlock. Its key is what its name says, where that is the name of a CIDR.
+pub(crate) fn add_block(snapshot: &mut Snapshot, json: &[u8], _: Encoding) {
+    let read = Object::read(json).and_then(|(meta, spec)| Ok((meta, BlockContent::parse(spec)?)));
+    match read {
+        Ok((meta, content)) => {
+            let stated = content.cidr();
+            let key =
+                if block_name(stated) == meta.name { stated } else { foreign_key(snapshot, &meta, stated) };
+            snapshot.newest_time = snapshot.newest_time.max(content.sound().and_then(newest_time));
+            let value = StoredBlock { key, content };
+            snapshot.blocks.push(Versioned { value, revision: meta.revision() });
+        }
+        Err(reason) => {
+            let (path, name) = broken(json, BLOCKS);
+            note_value(snapshot, path, cidr_of_block(&name).map(Key::Block), reason);
+        }
+    }
+}
+
+/// The key of a block whose name is not that of the CIDR that it states.
+fn foreign_key(snapshot: &mut Snapshot, meta: &Meta<'_>, stated: IpNet) -> IpNet {
+    if let Some(named) = cidr_of_block(&meta.name) {
+        return named;
+    }
+    let defect = wrong_name(&meta.name, &block_name(stated));
+    note_fields(snapshot, path(BLOCKS, "", &meta.name), Key::Block(stated), vec![defect]);
+    stated
+}
+
+fn wrong_name(name: &str, expected: &str) -> FieldDefect {
+    let reason = format!("{name:?}, but Calico looks for this object by the name {expected:?}");
+    FieldDefect::new("metadata.name", reason)
+}
+
+/// When the newest address of a block was allocated, as for blocks of etcd.
+fn newest_time(block: &Block) -> Option<Timestamp> {
+    block.attributes().filter_map(|a| a.allocated_at()).max().max(block.claimed_at())
+}
+
+/// Adds an IPAMHandle. The ID is in `spec`; the name is the ID in lower case.
+pub(crate) fn add_handle(snapshot: &mut Snapshot, json: &[u8], _: Encoding) {
+    let read = Object::read(json).and_then(|(meta, spec)| Ok((meta, Handle::parse_spec(spec)?)));
+    match read {
+        Ok((meta, handle)) => {
+            let id = handle.id().to_string();
+            let expected = handle_name(&id);
+            if expected != meta.name {
+                let defect = wrong_name(&meta.name, &expected);
+                note_fields(snapshot, path(HANDLES, "", &meta.name), Key::Handle(id), vec![defect]);
+            }
+            snapshot.handles.push(Versioned { value: handle, revision: meta.revision() });
+        }
+        Err(reason) => {
+            let (path, name) = broken(json, HANDLES);
+            note_value(snapshot, path, Some(Key::Handle(stated_id(json).unwrap_or(name))), reason);
+        }
+    }
+}
+
+/// `spec.handleID` of a handle that does not decode otherwise.
+fn stated_id(json: &[u8]) -> Option<String> {
+    let value: Value = serde_json::from_slice(json).ok()?;
+    value["spec"]["handleID"].as_str().map(str::to_owned).filter(|id| !id.is_empty())
+}
+
+/// `spec` of a BlockAffinity.
+#[derive(Deserialize)]
+struct AffinitySpec<'a> {
+    #[serde(borrow)]
+    cidr: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    node: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    state: Option<Cow<'a, str>>,
+    #[serde(borrow, rename = "type")]
+    kind: Option<Cow<'a, str>>,
+    deleted: Option<Value>,
+    #[serde(flatten)]
+    unknown: Unknown,
+}
+
+/// Adds a BlockAffinity.
+pub(crate) fn add_affinity(snapshot: &mut Snapshot, json: &[u8], _: Encoding) {
+    let read = Object::read(json).and_then(|(meta, spec)| Ok((meta, affinity(spec)?)));
+    match read {
+        Ok((meta, affinity)) => {
+            let expected = affinity_name(&affinity.key);
+            if expected != meta.name {
+                let (path, key) = (path(AFFINITIES, "", &meta.name), Key::Affinity(affinity.key.clone()));
+                note_fields(snapshot, path, key, vec![wrong_name(&meta.name, &expected)]);
+            }
+            snapshot.affinities.push(Versioned { value: affinity, revision: meta.revision_with_labels() });
+        }
+        Err(reason) => {
+            let (path, _) = broken(json, AFFINITIES);
+            note_value(snapshot, path, stated_affinity(json).map(Key::Affinity), reason);
+        }
+    }
+}
+
+fn affinity(spec: &[u8]) -> Result<Affinity, String> {
+    let spec: AffinitySpec<'_> = serde_json::from_slice(spec).map_err(|e| e.to_string())?;
+    let key = affinity_key(&spec)?;
+    let state = AffinityState::parse(spec.state.as_deref().unwrap_or_default());
+    let mut affinity = Affinity::new(key, state);
+    affinity.deleted = match &spec.deleted {
+        None | Some(Value::Null) => false,
+        Some(Value::Bool(deleted)) => *deleted,
+        Some(Value::String(text)) => {
+            go_bool(text).ok_or_else(|| format!("`deleted` is {text:?}, which is neither true nor false"))?
+        }
+        Some(other) => return Err(format!("`deleted` is {other}, which is neither true nor false")),
+    };
+    affinity.unknown = (!spec.unknown.is_empty()).then(|| Box::new(spec.unknown));
+    Ok(affinity)
+}
+
+fn affinity_key(spec: &AffinitySpec<'_>) -> Result<AffinityKey, String> {
+    let text = spec.cidr.as_deref().ok_or("the field `cidr` is missing")?;
+    let cidr = parse_cidr(text).ok_or_else(|| format!("`cidr` is {text:?}, which is not a CIDR"))?;
+    let node = spec.node.as_deref().filter(|n| !n.is_empty()).ok_or("the field `node` is missing")?;
+    let kind = AffinityType::parse(spec.kind.as_deref().unwrap_or_default());
+    Ok(AffinityKey { kind, node: node.to_owned(), cidr })
+}
+
+/// Holder and block of an affinity that does not decode otherwise.
+fn stated_affinity(json: &[u8]) -> Option<AffinityKey> {
+    let (_, spec) = Object::read(json).ok()?;
+    affinity_key(&serde_json::from_slice(spec).ok()?).ok()
+}
+
+/// Reads a text as Go's `strconv.ParseBool` does; nothing is false.
+fn go_bool(text: &str) -> Option<bool> {
+    match text {
+        "1" | "t" | "T" | "true" | "TRUE" | "True" => Some(true),
+        "" | "0" | "f" | "F" | "false" | "FALSE" | "False" => Some(false),
+        _ => None,
+    }
+}
+
+/// Adds an IPPool.
+pub(crate) fn add_pool(snapshot: &mut Snapshot, json: &[u8], _: Encoding) {
+    if let Some((value, meta)) = resource(snapshot, json, "ippools", Key::Pool, Pool::parse) {
+        snapshot.pools.push(Versioned { value, revision: meta.revision() });
+    }
+}
+
+/// Adds an IPReservation.
+pub(crate) fn add_reservation(snapshot: &mut Snapshot, json: &[u8], _: Encoding) {
+    let read = resource(snapshot, json, "ipreservations", Key::Reservation, Reservation::parse);
+    if let Some((value, meta)) = read {
+        snapshot.reservations.push(Versioned { value, revision: meta.revision() });
+    }
+}
+
+/// Adds ClusterInformation `default`.
+pub(crate) fn add_cluster(snapshot: &mut Snapshot, json: &[u8], _: Encoding) {
+    let parse = |_: &str, json: &[u8]| ClusterInformation::parse(json).map(plain);
+    let read = single(snapshot, json, "clusterinformations", Key::ClusterInformation, parse);
+    if let Some((cluster, meta)) = read {
+        snapshot.cluster = Some(cluster);
+        snapshot.cluster_revision = Some(meta.revision());
+    }
+}
+
+/// Adds KubeControllersConfiguration `default`.
+pub(crate) fn add_kube_controllers(snapshot: &mut Snapshot, json: &[u8], _: Encoding) {
+    let parse = |_: &str, json: &[u8]| {
+        let (value, defects) = KubeControllersConfiguration::parse(json)?;
+        Ok(Parsed { value, defects, created: None })
+    };
+    let (plural, key) = ("kubecontrollersconfigurations", Key::KubeControllersConfiguration);
+    if let Some((config, _)) = single(snapshot, json, plural, key, parse) {
+        snapshot.kube_controllers = Some(config);
+    }
+}
+
+/// Adds IPAMConfiguration `default` of the native group, which is what the allocator reads.
+pub(crate) fn add_ipam_config(snapshot: &mut Snapshot, json: &[u8], _: Encoding) {
+    add_config(snapshot, json, "ipamconfigurations");
+}
+
+/// Adds IPAMConfig `default` of the classic group, which is what the allocator reads.
+pub(crate) fn add_classic_ipam_config(snapshot: &mut Snapshot, json: &[u8], _: Encoding) {
+    add_config(snapshot, json, "ipamconfigs");
+}
+
+fn add_config(snapshot: &mut Snapshot, json: &[u8], plural: &str) {
+    let parse = |_: &str, json: &[u8]| IpamConfig::parse_resource(json).map(plain);
+    if let Some((config, _)) = single(snapshot, json, plural, |_| Key::IpamConfig, parse) {
+        snapshot.ipam_config = Some(config);
+    }
+}
+
+fn plain<T>(value: T) -> Parsed<T> {
+    Parsed { value, defects: Vec::new(), created: None }
+}
+
+/// As [`resource`], for a kind of which only the object called `default` counts.
+fn single<'j, T>(
+    snapshot: &mut Snapshot,
+    json: &'j [u8],
+    plural: &str,
+    key: impl Fn(String) -> Key,
+    parse: impl Fn(&str, &[u8]) -> Result<Parsed<T>, String>,
+) -> Option<(T, Meta<'j>)> {
+    let (_, name) = identify(json, Encoding::Json);
+    (name == DEFAULT).then(|| resource(snapshot, json, plural, key, parse))?
+}
+
+/// Reads an object, or notes why that cannot be.
+fn resource<'j, T>(
+    snapshot: &mut Snapshot,
+    json: &'j [u8],
+    plural: &str,
+    key: impl Fn(String) -> Key,
+    parse: impl Fn(&str, &[u8]) -> Result<Parsed<T>, String>,
+) -> Option<(T, Meta<'j>)> {
+    let read = Object::read(json).and_then(|(meta, _)| {
+        let parsed = parse(&meta.name, json)?;
+        Ok((parsed, meta))
+    });
+    match read {
+        Ok((parsed, meta)) => {
+            note_fields(snapshot, path(plural, "", &meta.name), key(meta.name.to_string()), parsed.defects);
+            snapshot.newest_time = snapshot.newest_time.max(parsed.created);
+            Some((parsed.value, meta))
+        }
+        Err(reason) => {
+            let (path, name) = broken(json, plural);
+            note_value(snapshot, path, Some(key(name)), reason);
+            None
+        }
+    }
+}

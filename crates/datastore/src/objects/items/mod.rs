@@ -1,0 +1,74 @@
+//! The items of a list, one at a time, while the body of the answer arrives: no list is ever held whole.
+
+pub(crate) mod json;
+pub(crate) mod protobuf;
+
+use self::json::JsonList;
+use self::protobuf::ProtobufList;
+
+/// How an answer is encoded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Encoding {
+    /// JSON, the only one that custom resources have.
+    Json,
+    /// Kubernetes' own protobuf, which built-in kinds have.
+    Protobuf,
+}
+
+/// What a list says about itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ListMeta {
+    /// The revision at which it was read; all pages of a list have the same.
+    pub resource_version: String,
+    /// What to ask for the next page with; empty on the last.
+    pub next: String,
+    /// Number of items behind this page, where the server says so.
+    pub remaining: u64,
+}
+
+/// Reads one page of a list from the pieces of its body.
+#[derive(Debug)]
+pub(crate) enum ItemReader {
+    Json(JsonList),
+    Protobuf(ProtobufList),
+}
+
+impl ItemReader {
+    /// A reader for a body in that encoding.
+    pub fn new(encoding: Encoding) -> Self {
+        match encoding {
+            Encoding::Json => Self::Json(JsonList::default()),
+            Encoding::Protobuf => Self::Protobuf(ProtobufList::default()),
+        }
+    }
+
+    /// Takes the next piece of the body and hands on each item that is complete.
+    ///
+    /// # Errors
+    /// Where it is no list; the text says why.
+    pub fn feed(&mut self, piece: &[u8], on_item: &mut dyn FnMut(&[u8])) -> Result<(), String> {
+        match self {
+            Self::Json(list) => list.feed(piece, on_item),
+            Self::Protobuf(list) => list.feed(piece, on_item),
+        }
+    }
+
+    /// What the list says about itself, as soon as it is known: in protobuf before the items.
+    pub fn meta(&self) -> Option<&ListMeta> {
+        match self {
+            Self::Json(_) => None,
+            Self::Protobuf(list) => list.meta(),
+        }
+    }
+
+    /// The end of the body.
+    ///
+    /// # Errors
+    /// Where the list is not complete.
+    pub fn finish(self) -> Result<ListMeta, String> {
+        match self {
+            Self::Json(list) => list.finish(),
+            Self::Protobuf(list) => list.finish(),
+        }
+    }
+}

@@ -1,0 +1,242 @@
+//! A list in Kubernetes' protobuf: an envelope of magic bytes and a message whose second field is the list.
+
+use super::ListMeta;
+use crate::protobuf::{Fields, Value, varint};
+
+/// What every answer in this encoding begins with.
+const MAGIC: &[u8] = b"k8s\0";
+/// The field of the envelope that holds the object.
+const RAW: u64 = 2 << 3 | 2;
+/// Most bytes of one item; an API server takes no object of more than a few megabytes.
+const MAX_FIELD: u64 = 64 << 20;
+
+/// Reads a list in protobuf.
+#[derive(Debug, Default)]
+pub(crate) struct ProtobufList {
+    /// The beginning of a field whose end has not come yet.
+    rest: Vec<u8>,
+    place: Place,
+    meta: Option<ListMeta>,
+}
+
+/// Where the reader is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Place {
+    /// Before the magic bytes.
+    #[default]
+    Start,
+    /// In the envelope, before the list.
+    Before,
+    /// In the list; so many bytes of it are to come.
+    List(u64),
+    /// In the envelope, behind the list.
+    After,
+}
+
+/// A field, or that more bytes are needed for it.
+enum Next<'a> {
+    Field { tag: u64, content: &'a [u8], size: usize },
+    More,
+}
+
+impl ProtobufList {
+    pub fn feed(&mut self, piece: &[u8], on_item: &mut dyn FnMut(&[u8])) -> Result<(), String> {
+        if self.rest.is_empty() {
+            let used = self.take(piece, on_item)?;
+            self.rest.extend_from_slice(&piece[used..]);
+            return Ok(());
+        }
+        let mut rest = std::mem::take(&mut self.rest);
+        rest.extend_from_slice(piece);
+        let used = self.take(&rest, on_item)?;
+        rest.drain(..used);
+        self.rest = rest;
+        Ok(())
+    }
+
+    pub fn meta(&self) -> Option<&ListMeta> {
+        self.meta.as_ref()
+    }
+
+    pub fn finish(self) -> Result<ListMeta, String> {
+        if self.place != Place::After || !self.rest.is_empty() {
+            return Err("it breaks off in the middle".into());
+        }
+        Ok(self.meta.unwrap_or_default())
+    }
+
+    /// Reads what is complete; gives the number of bytes.
+    fn take(&mut self, bytes: &[u8], on_item: &mut dyn FnMut(&[u8])) -> Result<usize, String> {
+        let mut used = 0;
+        loop {
+            let rest = &bytes[used..];
+            match self.place {
+                Place::Start if rest.len() < MAGIC.len() => return Ok(used),
+                Place::Start if rest.starts_with(MAGIC) => {
+                    used += MAGIC.len();
+                    self.place = Place::Before;
+                }
+                Place::Start => return Err("it does not begin as Kubernetes' protobuf does".into()),
+                Place::List(0) => self.place = Place::After,
+                Place::Before => match varints(rest) {
+                    Some((RAW, len, size)) => {
+                        used += size;
+                        self.place = Place::List(len);
+                    }
+                    _ => match next_field(rest)? {
+                        Next::Field { size, .. } => used += size,
+                        Next::More => return Ok(used),
+                    },
+                },
+                Place::List(left) => match next_field(rest)? {
+                    Next::Field { tag, content, size } => {
+                        let left = left.checked_sub(size as u64).ok_or("an item is larger than its list")?;
+                        match tag >> 3 {
+                            1 => self.meta = Some(list_meta(content).ok_or("its metadata cannot be read")?),
+                            2 => on_item(content),
+                            _ => {}
+                        }
+                        used += size;
+                        self.place = Place::List(left);
+                    }
+                    Next::More => return Ok(used),
+                },
+                Place::After => match next_field(rest)? {
+                    Next::Field { size, .. } => used += size,
+                    Next::More => return Ok(used),
+                },
+            }
+        }
+    }
+}
+
+/// The object that an answer with one object holds.
+pub(crate) fn object(body: &[u8]) -> Option<&[u8]> {
+    let mut fields = Fields::new(body.strip_prefix(MAGIC)?);
+    let mut raw = None;
+    while let Some((field, value)) = fields.next()? {
+        if let (2, Value::Bytes(bytes)) = (field, value) {
+            raw = Some(bytes);
+        }
+    }
+    raw
+}
+
+/// Reads the next field, which must have a length: nothing that lists and envelopes hold has none.
+fn next_field(bytes: &[u8]) -> Result<Next<'_>, String> {
+    let Some((tag, len, head)) = varints(bytes) else {
+        let may_end = bytes.len() < 20;
+        return if may_end { Ok(Next::More) } else { Err("its fields make no sense".into()) };
+    };
+    if tag & 7 != 2 || len > MAX_FIELD {
+        return Err("its fields make no sense".into());
+    }
+    let size = head + len as usize;
+    Ok(match bytes.get(head..size) {
+        Some(content) => Next::Field { tag, content, size },
+        None => Next::More,
+    })
+}
+
+/// Two varints and their size: tag and length of a field.
+fn varints(bytes: &[u8]) -> Option<(u64, u64, usize)> {
+    let (tag, first) = varint(bytes)?;
+    let (len, second) = varint(&bytes[first..])?;
+    Some((tag, len, first + second))
+}
+
+fn list_meta(message: &[u8]) -> Option<ListMeta> {
+    let text = |value: Value<'_>| String::from_utf8(value.bytes().to_vec()).ok();
+    let mut meta = ListMeta::default();
+    let mut fields = Fields::new(message);
+    while let Some((field, value)) = fields.next()? {
+        match field {
+            2 => meta.resource_version = text(value)?,
+            3 => meta.next = text(value)?,
+            4 => meta.remaining = value.number(),
+            _ => {}
+        }
+    }
+    Some(meta)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::protobuf::{put_bytes, put_message, put_number};
+
+    fn body(items: &[Vec<u8>]) -> Vec<u8> {
+        let mut meta = Vec::new();
+        put_bytes(&mut meta, 2, b"48211");
+        put_bytes(&mut meta, 3, b"next");
+        put_number(&mut meta, 4, 7);
+        let mut list = Vec::new();
+        put_message(&mut list, 1, &meta);
+        items.iter().for_each(|item| put_message(&mut list, 2, item));
+        let mut body = MAGIC.to_vec();
+        put_message(&mut body, 1, b"\n\x02v1\x12\x07PodList");
+        put_message(&mut body, 2, &list);
+        put_message(&mut body, 3, b"");
+        put_message(&mut body, 4, b"");
+        body
+    }
+
+    fn read(body: &[u8], size: usize) -> Result<(Vec<Vec<u8>>, ListMeta), String> {
+        let mut list = ProtobufList::default();
+        let mut items = Vec::new();
+        for piece in body.chunks(size) {
+            list.feed(piece, &mut |item| items.push(item.to_vec()))?;
+        }
+        Ok((items, list.finish()?))
+    }
+
+    #[test]
+    fn items_come_whole_wherever_the_body_is_cut() {
+        let items = vec![vec![1; 3], vec![], vec![0xFF; 300]];
+        let body = body(&items);
+        for size in 1..body.len() {
+            let (found, meta) = read(&body, size).unwrap();
+            assert_eq!(found, items);
+            let expected = ListMeta { resource_version: "48211".into(), next: "next".into(), remaining: 7 };
+            assert_eq!(meta, expected);
+        }
+    }
+
+    #[test]
+    fn the_metadata_is_known_before_the_items() {
+        let body = body(&[vec![1; 300]]);
+        let mut list = ProtobufList::default();
+        list.feed(&body[..60], &mut |_| panic!("no item is complete yet")).unwrap();
+        assert_eq!(list.meta().unwrap().next, "next");
+    }
+
+    #[test]
+    fn what_is_cut_or_no_list_is_an_error() {
+        let body = body(&[vec![1; 30], vec![2; 40]]);
+        let end_of_list = body.len() - 4;
+        for len in 0..end_of_list {
+            assert!(read(&body[..len], 9).is_err(), "{len}");
+        }
+        for body in [
+            b"{\"kind\":\"List\"}".as_slice(),
+            b"k8s",
+            b"k8s\0\x08\x01",
+            b"k8s\0\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF",
+        ] {
+            assert!(read(body, 64).is_err(), "{body:?}");
+        }
+        assert_eq!(object(&body).map(<[u8]>::len), Some(body.len() - 4 - 15 - 4 - 2));
+        assert_eq!(object(b"{}"), None);
+    }
+
+    proptest! {
+        #[test]
+        fn garbage_never_panics(bytes in prop::collection::vec(any::<u8>(), 0..80)) {
+            let mut list = ProtobufList::default();
+            let _ = list.feed(MAGIC, &mut |_| {}).and_then(|()| list.feed(&bytes, &mut |_| {}));
+            let _ = list.finish();
+        }
+    }
+}

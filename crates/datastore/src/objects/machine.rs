@@ -1,0 +1,53 @@
+//! KubeVirt machines (facts 2.14): namespace and name are all that is needed, so only `metadata` is asked for.
+
+use calipam_model::service::Machine;
+use calipam_model::snapshot::{Snapshot, Versioned};
+use serde::{Deserialize, Serialize};
+
+use super::items::Encoding;
+use super::meta::{Meta, Wanted, identify};
+use super::wire::each;
+use super::{note_value, path, to_json};
+
+const WANTED: Wanted = Wanted { labels: false, annotations: &[], owners: false };
+
+#[derive(Default, Deserialize, Serialize)]
+#[serde(default)]
+struct MachineObject<'a> {
+    #[serde(borrow)]
+    metadata: Meta<'a>,
+}
+
+/// Adds a VirtualMachine or VirtualMachineInstance.
+pub(crate) fn add_machine(snapshot: &mut Snapshot, object: &[u8], encoding: Encoding) {
+    match read(object, encoding) {
+        Ok(meta) => {
+            let value = Machine { namespace: meta.namespace.to_string(), name: meta.name.to_string() };
+            snapshot.machines.push(Versioned { value, revision: meta.revision() });
+        }
+        Err(reason) => {
+            let (namespace, name) = identify(object, encoding);
+            note_value(snapshot, path("virtualmachines", &namespace, &name), None, reason);
+        }
+    }
+}
+
+/// What an export keeps of a machine.
+pub(crate) fn export_machine(object: &[u8], encoding: Encoding) -> Result<Option<Vec<u8>>, String> {
+    to_json(&MachineObject { metadata: read(object, encoding)?.for_export(WANTED) })
+}
+
+fn read(object: &[u8], encoding: Encoding) -> Result<Meta<'_>, String> {
+    if encoding == Encoding::Json {
+        let object: MachineObject<'_> = serde_json::from_slice(object).map_err(|e| e.to_string())?;
+        return Ok(object.metadata);
+    }
+    let mut meta = Meta::default();
+    each(object, |field, value| {
+        if field == 1 {
+            meta = Meta::from_protobuf(value.bytes(), WANTED)?;
+        }
+        Ok(())
+    })?;
+    Ok(meta)
+}

@@ -1,0 +1,231 @@
+//! `metadata` of an object: what is needed of it.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use calipam_model::snapshot::{ObjectVersion, Revision};
+use calipam_model::time::parse_time;
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize, Serializer};
+
+use super::items::Encoding;
+use super::wire::{each, entry, text};
+
+/// `metadata` of an object. Absent fields are empty.
+#[derive(Debug, Default, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct Meta<'a> {
+    #[serde(borrow)]
+    pub name: Cow<'a, str>,
+    #[serde(borrow, skip_serializing_if = "str::is_empty")]
+    pub namespace: Cow<'a, str>,
+    #[serde(borrow)]
+    pub uid: Cow<'a, str>,
+    #[serde(borrow)]
+    pub resource_version: Cow<'a, str>,
+    #[serde(borrow, rename = "creationTimestamp", skip_serializing_if = "Option::is_none")]
+    pub created: Option<Cow<'a, str>>,
+    #[serde(borrow, rename = "deletionTimestamp", skip_serializing_if = "Option::is_none")]
+    pub deleted: Option<Cow<'a, str>>,
+    /// In protobuf only where they were asked for.
+    #[serde(deserialize_with = "pairs", serialize_with = "map", skip_serializing_if = "Vec::is_empty")]
+    pub labels: Pairs<'a>,
+    /// In protobuf only those that were asked for.
+    #[serde(deserialize_with = "pairs", serialize_with = "map", skip_serializing_if = "Vec::is_empty")]
+    pub annotations: Pairs<'a>,
+    /// In protobuf only where they were asked for.
+    #[serde(borrow, skip_serializing_if = "Vec::is_empty")]
+    pub owner_references: Vec<OwnerReference<'a>>,
+    /// Seconds since 1970, in protobuf.
+    #[serde(skip)]
+    pub created_seconds: Option<i64>,
+}
+
+/// Names and values.
+pub(crate) type Pairs<'a> = Vec<(Cow<'a, str>, Cow<'a, str>)>;
+
+/// An owner of an object.
+#[derive(Debug, Default, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct OwnerReference<'a> {
+    #[serde(borrow)]
+    pub api_version: Cow<'a, str>,
+    #[serde(borrow)]
+    pub kind: Cow<'a, str>,
+    #[serde(borrow)]
+    pub name: Cow<'a, str>,
+    pub controller: bool,
+}
+
+/// What is needed of the metadata of a kind.
+#[derive(Clone, Copy)]
+pub(crate) struct Wanted {
+    pub labels: bool,
+    pub annotations: &'static [&'static str],
+    pub owners: bool,
+}
+
+impl<'a> Meta<'a> {
+    /// Reads `ObjectMeta`.
+    pub fn from_protobuf(message: &'a [u8], wanted: Wanted) -> Result<Self, String> {
+        let mut meta = Self::default();
+        each(message, |field, value| {
+            match field {
+                1 => meta.name = text(value)?,
+                3 => meta.namespace = text(value)?,
+                5 => meta.uid = text(value)?,
+                6 => meta.resource_version = text(value)?,
+                8 => meta.created_seconds = Some(seconds(value.bytes())?),
+                9 => meta.deleted = Some(rfc3339(seconds(value.bytes())?)),
+                11 if wanted.labels => meta.labels.push(pair(value.bytes())?),
+                12 => {
+                    let (key, _) = entry(value.bytes())?;
+                    if wanted.annotations.iter().any(|known| known.as_bytes() == key) {
+                        meta.annotations.push(pair(value.bytes())?);
+                    }
+                }
+                13 if wanted.owners => meta.owner_references.push(owner(value.bytes())?),
+                _ => {}
+            }
+            Ok(())
+        })?;
+        Ok(meta)
+    }
+
+    /// The annotation of that name.
+    pub fn annotation(&self, name: &str) -> Option<&str> {
+        self.annotations.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_ref())
+    }
+
+    /// When the object was created.
+    pub fn created_at(&self) -> Option<Timestamp> {
+        let of_seconds = self.created_seconds.and_then(|seconds| Timestamp::from_second(seconds).ok());
+        of_seconds.or_else(|| self.created.as_deref().and_then(parse_time))
+    }
+
+    /// What an export keeps of it.
+    pub fn for_export(mut self, wanted: Wanted) -> Self {
+        self.created = self.created_at().map(|created| Cow::Owned(created.to_string()));
+        self.annotations.retain(|(name, _)| wanted.annotations.contains(&name.as_ref()));
+        if !wanted.labels {
+            self.labels.clear();
+        }
+        if !wanted.owners {
+            self.owner_references.clear();
+        }
+        self
+    }
+
+    /// Which version of the object this is, without its labels.
+    pub fn revision(&self) -> Revision {
+        self.revision_with(BTreeMap::new())
+    }
+
+    /// Which version of the object this is, with its labels.
+    pub fn revision_with_labels(&self) -> Revision {
+        let owned = |(name, value): &(Cow<'_, str>, Cow<'_, str>)| (name.to_string(), value.to_string());
+        self.revision_with(self.labels.iter().map(owned).collect())
+    }
+
+    fn revision_with(&self, labels: BTreeMap<String, String>) -> Revision {
+        Revision::Kubernetes(Box::new(ObjectVersion {
+            resource_version: self.resource_version.to_string(),
+            uid: self.uid.to_string(),
+            labels,
+        }))
+    }
+}
+
+/// The `metadata` of an object of which nothing else is known to be right: enough to name it.
+pub(crate) fn identify(object: &[u8], encoding: Encoding) -> (String, String) {
+    #[derive(Deserialize)]
+    struct Object<'a> {
+        #[serde(borrow)]
+        metadata: Option<Meta<'a>>,
+    }
+    let none = Wanted { labels: false, annotations: &[], owners: false };
+    let meta = match encoding {
+        Encoding::Json => serde_json::from_slice::<Object<'_>>(object).ok().and_then(|o| o.metadata),
+        Encoding::Protobuf => {
+            let mut meta = None;
+            let _ = each(object, |field, value| {
+                if field == 1 {
+                    meta = Some(Meta::from_protobuf(value.bytes(), none)?);
+                }
+                Ok(())
+            });
+            meta
+        }
+    };
+    let meta = meta.unwrap_or_default();
+    let name = if meta.name.is_empty() { "?" } else { &meta.name };
+    (meta.namespace.to_string(), name.to_owned())
+}
+
+/// Reads an object of strings; `null` reads as none.
+fn pairs<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Pairs<'de>, D::Error> {
+    struct Visitor;
+    impl<'de> serde::de::Visitor<'de> for Visitor {
+        type Value = Pairs<'de>;
+
+        fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            f.write_str("an object of strings")
+        }
+
+        fn visit_unit<E>(self) -> Result<Self::Value, E> {
+            Ok(Vec::new())
+        }
+
+        fn visit_map<A: serde::de::MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+            #[derive(Deserialize)]
+            struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
+            let mut pairs = Vec::new();
+            while let Some((Text(name), Text(value))) = map.next_entry()? {
+                pairs.push((name, value));
+            }
+            Ok(pairs)
+        }
+    }
+    deserializer.deserialize_any(Visitor)
+}
+
+fn map<S: Serializer>(pairs: &Pairs<'_>, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_map(pairs.iter().map(|(name, value)| (name, value)))
+}
+
+fn pair(message: &[u8]) -> Result<(Cow<'_, str>, Cow<'_, str>), String> {
+    let (name, value) = entry(message)?;
+    let text = |bytes| std::str::from_utf8(bytes).map_err(|_| "a label or annotation is no text");
+    Ok((Cow::Borrowed(text(name)?), Cow::Borrowed(text(value)?)))
+}
+
+fn rfc3339<'a>(seconds: i64) -> Cow<'a, str> {
+    Cow::Owned(Timestamp::from_second(seconds).map(|time| time.to_string()).unwrap_or_default())
+}
+
+/// Reads `Time`: its first field holds the seconds.
+pub(crate) fn seconds(message: &[u8]) -> Result<i64, String> {
+    let mut seconds = 0;
+    each(message, |field, value| {
+        if field == 1 {
+            seconds = value.number() as i64;
+        }
+        Ok(())
+    })?;
+    Ok(seconds)
+}
+
+fn owner(message: &[u8]) -> Result<OwnerReference<'_>, String> {
+    let mut owner = OwnerReference::default();
+    each(message, |field, value| {
+        match field {
+            1 => owner.kind = text(value)?,
+            3 => owner.name = text(value)?,
+            5 => owner.api_version = text(value)?,
+            6 => owner.controller = value.number() != 0,
+            _ => {}
+        }
+        Ok(())
+    })?;
+    Ok(owner)
+}

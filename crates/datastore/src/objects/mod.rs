@@ -1,0 +1,62 @@
+//! Objects of Kubernetes: custom resources of Calico in one of two API groups, and the pods, nodes, services and machines
+//! that use addresses. Built-in kinds come as protobuf, custom resources have JSON only.
+
+mod containers;
+mod custom;
+pub(crate) mod items;
+pub(crate) mod kinds;
+mod machine;
+mod meta;
+pub(crate) mod names;
+mod node;
+mod pod;
+mod service;
+mod wire;
+
+use calipam_model::key::Key;
+use calipam_model::snapshot::{Defect, DefectKind, FieldDefect, Snapshot};
+
+use serde::Serialize;
+
+use self::items::Encoding;
+
+/// Adds one object to a snapshot. What cannot be understood becomes a [`Defect`].
+pub(crate) type AddObject = fn(&mut Snapshot, &[u8], Encoding);
+
+/// What an export keeps of an object, as JSON; `None` where it is of no interest.
+pub(crate) type ExportObject = fn(&[u8], Encoding) -> Result<Option<Vec<u8>>, String>;
+
+/// An object of the core group in an export.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Exported<T> {
+    api_version: &'static str,
+    kind: &'static str,
+    #[serde(flatten)]
+    object: T,
+}
+
+fn export<T: Serialize>(kind: &'static str, object: T) -> Result<Option<Vec<u8>>, String> {
+    to_json(&Exported { api_version: "v1", kind, object })
+}
+
+fn to_json(object: &impl Serialize) -> Result<Option<Vec<u8>>, String> {
+    serde_json::to_vec(object).map(Some).map_err(|error| error.to_string())
+}
+
+/// Notes an object that cannot be understood.
+fn note_value(snapshot: &mut Snapshot, path: String, key: Option<Key>, reason: String) {
+    snapshot.defects.push(Defect { path, key, kind: DefectKind::Value(reason) });
+}
+
+/// Notes fields that make no sense, where there are any.
+fn note_fields(snapshot: &mut Snapshot, path: String, key: Key, fields: Vec<FieldDefect>) {
+    if !fields.is_empty() {
+        snapshot.defects.push(Defect { path, key: Some(key), kind: DefectKind::Fields(fields) });
+    }
+}
+
+/// `<plural>/[<namespace>/]<name>`, by which a finding names an object.
+pub(crate) fn path(plural: &str, namespace: &str, name: &str) -> String {
+    if namespace.is_empty() { format!("{plural}/{name}") } else { format!("{plural}/{namespace}/{name}") }
+}

@@ -1,0 +1,88 @@
+//! Names of Calico's objects in Kubernetes (facts 2.3).
+
+use calipam_model::affinity::AffinityKey;
+use calipam_model::{IpNet, cidr};
+use sha2::{Digest, Sha256};
+
+/// Names must stay below this many characters.
+const MAX_NAME: usize = 253;
+/// Hexadecimal digits of the hash that a shortened name carries.
+const HASH_DIGITS: usize = 11;
+
+/// The name of the block with that CIDR: `10-244-1-0-26`, `fd00-10-244---122`.
+pub(crate) fn block_name(cidr: IpNet) -> String {
+    cidr.to_string().replace(['.', ':', '/'], "-")
+}
+
+/// The CIDR of a block from its name. `None` where no CIDR has that name.
+pub(crate) fn cidr_of_block(name: &str) -> Option<IpNet> {
+    let (address, prefix) = name.rsplit_once('-')?;
+    let separators = [".", ":"].into_iter();
+    let texts = separators.map(|separator| format!("{}/{prefix}", address.replace('-', separator)));
+    texts.filter_map(|text| cidr::parse_cidr(&text)).find(|cidr| block_name(*cidr) == name)
+}
+
+/// The name of an affinity: that of its holder and of its block, shortened where it is too long.
+pub(crate) fn affinity_name(key: &AffinityKey) -> String {
+    let block = block_name(key.cidr);
+    let name = format!("{}-{block}", key.node);
+    if name.len() < MAX_NAME {
+        return name;
+    }
+    let hash = Sha256::digest(format!("{}+{block}", key.node));
+    let digits: String = hash.iter().map(|byte| format!("{byte:02x}")).collect();
+    let mut keep = (MAX_NAME - 1).saturating_sub(block.len() + 2 + HASH_DIGITS);
+    while !key.node.is_char_boundary(keep) {
+        keep -= 1;
+    }
+    format!("{}-{block}-{}", &key.node[..keep], &digits[..HASH_DIGITS])
+}
+
+/// The name of a handle: the ID in lower case.
+pub(crate) fn handle_name(id: &str) -> String {
+    id.to_lowercase()
+}
+
+#[cfg(test)]
+mod tests {
+    use calipam_model::affinity::AffinityType;
+
+    use super::*;
+
+    fn affinity(node: &str, cidr: &str) -> AffinityKey {
+        AffinityKey { kind: AffinityType::Host, node: node.into(), cidr: cidr.parse().unwrap() }
+    }
+
+    #[test]
+    fn names_of_blocks_read_back() {
+        for (cidr, name) in [
+            ("10.244.1.0/26", "10-244-1-0-26"),
+            ("fd00:10:244::/122", "fd00-10-244---122"),
+            ("::/122", "---122"),
+            ("fd00:10:244:0:ba7e:3418:63ba:b980/122", "fd00-10-244-0-ba7e-3418-63ba-b980-122"),
+        ] {
+            let cidr: IpNet = cidr.parse().unwrap();
+            assert_eq!(block_name(cidr), name);
+            assert_eq!(cidr_of_block(name), Some(cidr));
+        }
+        for name in
+            ["", "x", "10-244-1-0", "10-244-1-7-26", "10-244-1-0-99", "FD00---122", "node-1-10-0-0-0-26"]
+        {
+            assert_eq!(cidr_of_block(name), None, "{name}");
+        }
+    }
+
+    #[test]
+    fn names_of_affinities_stay_legal() {
+        assert_eq!(affinity_name(&affinity("node-1", "10.244.1.0/29")), "node-1-10-244-1-0-29");
+        let fits = affinity_name(&affinity(&"n".repeat(238), "10.244.1.0/26"));
+        assert_eq!(fits.len(), 252);
+        assert!(fits.ends_with("n-10-244-1-0-26"));
+        let long = affinity_name(&affinity(&"n".repeat(239), "10.244.1.0/26"));
+        assert_eq!(long.len(), 252);
+        assert!(long.starts_with(&"n".repeat(226)) && !long.starts_with(&"n".repeat(227)), "{long}");
+        assert_ne!(long, affinity_name(&affinity(&"n".repeat(240), "10.244.1.0/26")));
+        let cut = affinity_name(&affinity(&format!("x{}", "ä".repeat(200)), "10.244.1.0/26"));
+        assert_eq!(cut.len(), 252 - 1, "no character is cut in two");
+    }
+}

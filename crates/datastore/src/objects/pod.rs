@@ -1,0 +1,209 @@
+//! Pods (facts 2.12).
+
+use std::borrow::Cow;
+
+use calipam_model::key::Key;
+use calipam_model::pod::{Pod, PodParts};
+use calipam_model::snapshot::{Snapshot, Versioned};
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use super::containers::{self, Container, all_ended_at};
+use super::items::Encoding;
+use super::meta::{Meta, Wanted, identify};
+use super::wire::{each, text};
+use super::{export, note_fields, note_value, path};
+
+const CNI_IP: &str = "cni.projectcalico.org/podIP";
+const CNI_IPS: &str = "cni.projectcalico.org/podIPs";
+const CONTAINER_ID: &str = "cni.projectcalico.org/containerID";
+const NO_IPAM: &str = "cni.projectcalico.org/ipAddrsNoIpam";
+const AWS_IPS: &str = "vpc.amazonaws.com/pod-ips";
+const NETWORK_STATUS: &str = "k8s.v1.cni.cncf.io/network-status";
+
+const WANTED: Wanted = Wanted {
+    labels: false,
+    annotations: &[CNI_IP, CNI_IPS, CONTAINER_ID, NO_IPAM, AWS_IPS, NETWORK_STATUS],
+    owners: true,
+};
+
+/// What is needed of a pod.
+#[derive(Debug, Default, Deserialize, Serialize)]
+#[serde(default)]
+struct PodObject<'a> {
+    #[serde(borrow)]
+    metadata: Meta<'a>,
+    #[serde(borrow)]
+    spec: Spec<'a>,
+    #[serde(borrow)]
+    status: Status<'a>,
+}
+
+#[derive(Debug, Default, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Spec<'a> {
+    #[serde(borrow)]
+    node_name: Cow<'a, str>,
+    host_network: bool,
+}
+
+#[derive(Debug, Default, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Status<'a> {
+    #[serde(borrow)]
+    phase: Cow<'a, str>,
+    #[serde(borrow, rename = "podIP")]
+    ip: Cow<'a, str>,
+    #[serde(borrow, rename = "podIPs")]
+    ips: Vec<Ip<'a>>,
+    #[serde(
+        deserialize_with = "containers::from_json",
+        serialize_with = "containers::to_json",
+        skip_serializing_if = "Vec::is_empty"
+    )]
+    container_statuses: Vec<Container>,
+    #[serde(deserialize_with = "containers::from_json", skip_serializing)]
+    init_container_statuses: Vec<Container>,
+    #[serde(deserialize_with = "containers::from_json", skip_serializing)]
+    ephemeral_container_statuses: Vec<Container>,
+}
+
+#[derive(Debug, Default, Deserialize, Serialize)]
+#[serde(default)]
+struct Ip<'a> {
+    #[serde(borrow)]
+    ip: Cow<'a, str>,
+}
+
+/// Adds a pod.
+pub(crate) fn add_pod(snapshot: &mut Snapshot, object: &[u8], encoding: Encoding) {
+    match PodObject::read(object, encoding) {
+        Ok(pod) => pod.add(snapshot),
+        Err(reason) => {
+            let (namespace, name) = identify(object, encoding);
+            let path = path("pods", &namespace, &name);
+            note_value(snapshot, path, Some(Key::Pod { namespace, name }), reason);
+        }
+    }
+}
+
+/// What an export keeps of a pod: no environment, no volumes.
+pub(crate) fn export_pod(object: &[u8], encoding: Encoding) -> Result<Option<Vec<u8>>, String> {
+    let mut pod = PodObject::read(object, encoding)?;
+    pod.metadata = pod.metadata.for_export(WANTED);
+    // Of its containers only when the last of them ended, where all have ended.
+    let ended = pod.status.ended_at();
+    pod.status.container_statuses = ended.map(|at| Container::Ended(Some(at))).into_iter().collect();
+    export("Pod", pod)
+}
+
+impl<'a> PodObject<'a> {
+    fn read(object: &'a [u8], encoding: Encoding) -> Result<Self, String> {
+        match encoding {
+            Encoding::Json => serde_json::from_slice(object).map_err(|e| e.to_string()),
+            Encoding::Protobuf => Self::from_protobuf(object),
+        }
+    }
+
+    fn from_protobuf(message: &'a [u8]) -> Result<Self, String> {
+        let mut pod = Self::default();
+        each(message, |field, value| {
+            match field {
+                1 => pod.metadata = Meta::from_protobuf(value.bytes(), WANTED)?,
+                2 => pod.spec = Spec::from_protobuf(value.bytes())?,
+                3 => pod.status = Status::from_protobuf(value.bytes())?,
+                _ => {}
+            }
+            Ok(())
+        })?;
+        Ok(pod)
+    }
+
+    fn add(&self, snapshot: &mut Snapshot) {
+        let meta = &self.metadata;
+        let parts = PodParts {
+            namespace: &meta.namespace,
+            name: &meta.name,
+            node: &self.spec.node_name,
+            phase: &self.status.phase,
+            ended_at: self.status.ended_at(),
+            host_network: self.spec.host_network,
+            deleting: meta.deleted.is_some(),
+            status_ips: self.status.ips.iter().map(|ip| &*ip.ip).collect(),
+            status_ip: &self.status.ip,
+            cni_ips: meta.annotation(CNI_IPS),
+            cni_ip: meta.annotation(CNI_IP),
+            container_id: meta.annotation(CONTAINER_ID).unwrap_or_default(),
+            no_ipam: meta.annotation(NO_IPAM),
+            aws_ips: meta.annotation(AWS_IPS),
+            network_status: meta.annotation(NETWORK_STATUS),
+            machine: self.machine(),
+        };
+        let (pod, defects) = Pod::new(&parts);
+        if !defects.is_empty() {
+            let key = Key::Pod { namespace: meta.namespace.to_string(), name: meta.name.to_string() };
+            note_fields(snapshot, path("pods", &meta.namespace, &meta.name), key, defects);
+        }
+        snapshot.newest_time = snapshot.newest_time.max(meta.created_at());
+        snapshot.pods.push(Versioned { value: pod, revision: meta.revision() });
+    }
+
+    /// The KubeVirt machine that the pod runs (facts 2.14).
+    fn machine(&self) -> Option<&str> {
+        let owner = self.metadata.owner_references.iter().find(|owner| owner.controller)?;
+        let is_machine = owner.kind == "VirtualMachineInstance"
+            && owner.api_version.split('/').next() == Some("kubevirt.io")
+            && self.metadata.name.starts_with("virt-launcher-");
+        is_machine.then_some(&*owner.name)
+    }
+}
+
+impl<'a> Spec<'a> {
+    fn from_protobuf(message: &'a [u8]) -> Result<Self, String> {
+        let mut spec = Self::default();
+        each(message, |field, value| {
+            match field {
+                10 => spec.node_name = text(value)?,
+                11 => spec.host_network = value.number() != 0,
+                _ => {}
+            }
+            Ok(())
+        })?;
+        Ok(spec)
+    }
+}
+
+impl<'a> Status<'a> {
+    /// When the last of its containers ended.
+    fn ended_at(&self) -> Option<Timestamp> {
+        let kinds =
+            [&self.container_statuses, &self.init_container_statuses, &self.ephemeral_container_statuses];
+        all_ended_at(kinds.into_iter().flatten())
+    }
+
+    fn from_protobuf(message: &'a [u8]) -> Result<Self, String> {
+        let mut status = Self::default();
+        each(message, |field, value| {
+            match field {
+                1 => status.phase = text(value)?,
+                6 => status.ip = text(value)?,
+                8 => status.container_statuses.push(containers::from_protobuf(value.bytes())?),
+                10 => status.init_container_statuses.push(containers::from_protobuf(value.bytes())?),
+                13 => status.ephemeral_container_statuses.push(containers::from_protobuf(value.bytes())?),
+                12 => {
+                    let mut ip = Ip::default();
+                    each(value.bytes(), |field, value| {
+                        if field == 1 {
+                            ip.ip = text(value)?;
+                        }
+                        Ok(())
+                    })?;
+                    status.ips.push(ip);
+                }
+                _ => {}
+            }
+            Ok(())
+        })?;
+        Ok(status)
+    }
+}

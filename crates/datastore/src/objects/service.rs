@@ -1,0 +1,172 @@
+//! LoadBalancer services (facts 2.13).
+
+use std::borrow::Cow;
+
+use calipam_model::key::Key;
+use calipam_model::service::Service;
+use calipam_model::snapshot::{FieldDefect, Snapshot, Versioned};
+use serde::{Deserialize, Serialize};
+
+use super::items::Encoding;
+use super::meta::{Meta, Wanted, identify};
+use super::wire::{each, text};
+use super::{export, note_fields, note_value, path};
+
+/// Annotations by which a service asks for addresses of Calico.
+const ASKS: [&str; 3] =
+    ["projectcalico.org/ipv4pools", "projectcalico.org/ipv6pools", "projectcalico.org/loadBalancerIPs"];
+
+const WANTED: Wanted = Wanted { labels: false, annotations: &ASKS, owners: false };
+
+#[derive(Debug, Default, Deserialize, Serialize)]
+#[serde(default)]
+struct ServiceObject<'a> {
+    #[serde(borrow)]
+    metadata: Meta<'a>,
+    #[serde(borrow)]
+    spec: Spec<'a>,
+    #[serde(borrow)]
+    status: Status<'a>,
+}
+
+#[derive(Debug, Default, Deserialize, Serialize)]
+#[serde(default)]
+struct Spec<'a> {
+    #[serde(borrow, rename = "type")]
+    kind: Cow<'a, str>,
+    #[serde(borrow, rename = "loadBalancerIP")]
+    ip: Cow<'a, str>,
+    #[serde(borrow, rename = "loadBalancerClass", skip_serializing_if = "Option::is_none")]
+    class: Option<Cow<'a, str>>,
+}
+
+#[derive(Debug, Default, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Status<'a> {
+    #[serde(borrow)]
+    load_balancer: LoadBalancer<'a>,
+}
+
+#[derive(Debug, Default, Deserialize, Serialize)]
+#[serde(default)]
+struct LoadBalancer<'a> {
+    #[serde(borrow)]
+    ingress: Vec<Ingress<'a>>,
+}
+
+#[derive(Debug, Default, Deserialize, Serialize)]
+#[serde(default)]
+struct Ingress<'a> {
+    #[serde(borrow)]
+    ip: Cow<'a, str>,
+}
+
+/// Adds a service, where it is of type `LoadBalancer`.
+pub(crate) fn add_service(snapshot: &mut Snapshot, object: &[u8], encoding: Encoding) {
+    match read(object, encoding) {
+        Ok(service) if service.spec.kind == "LoadBalancer" => add(snapshot, &service),
+        Ok(_) => {}
+        Err(reason) => {
+            let (namespace, name) = identify(object, encoding);
+            let path = path("services", &namespace, &name);
+            note_value(snapshot, path, Some(Key::Service { namespace, name }), reason);
+        }
+    }
+}
+
+/// What an export keeps of a service, where it is of type `LoadBalancer`.
+pub(crate) fn export_service(object: &[u8], encoding: Encoding) -> Result<Option<Vec<u8>>, String> {
+    let mut service = read(object, encoding)?;
+    if service.spec.kind != "LoadBalancer" {
+        return Ok(None);
+    }
+    service.metadata = service.metadata.for_export(WANTED);
+    export("Service", service)
+}
+
+fn read(object: &[u8], encoding: Encoding) -> Result<ServiceObject<'_>, String> {
+    match encoding {
+        Encoding::Json => serde_json::from_slice(object).map_err(|e| e.to_string()),
+        Encoding::Protobuf => from_protobuf(object),
+    }
+}
+
+fn add(snapshot: &mut Snapshot, object: &ServiceObject<'_>) {
+    let meta = &object.metadata;
+    let asked = |name: &&str| meta.annotation(name).is_some_and(|text| !text.is_empty());
+    let mut service = Service {
+        namespace: meta.namespace.to_string(),
+        name: meta.name.to_string(),
+        uid: meta.uid.to_string(),
+        created: meta.created_at(),
+        class: object.spec.class.as_ref().map(ToString::to_string),
+        asks: ASKS.iter().any(asked) || !object.spec.ip.is_empty(),
+        ingress: Vec::new(),
+    };
+    let mut defects = Vec::new();
+    // Entries with a host name only have no address.
+    for Ingress { ip } in object.status.load_balancer.ingress.iter().filter(|i| !i.ip.is_empty()) {
+        match ip.parse() {
+            Ok(address) => service.ingress.push(address),
+            Err(_) => {
+                let reason = format!("{ip:?} is not an address");
+                defects.push(FieldDefect::new("status.loadBalancer.ingress", reason));
+            }
+        }
+    }
+    let key = Key::Service { namespace: service.namespace.clone(), name: service.name.clone() };
+    note_fields(snapshot, path("services", &meta.namespace, &meta.name), key, defects);
+    snapshot.newest_time = snapshot.newest_time.max(service.created);
+    snapshot.services.push(Versioned { value: service, revision: meta.revision() });
+}
+
+fn from_protobuf(message: &[u8]) -> Result<ServiceObject<'_>, String> {
+    let mut service = ServiceObject::default();
+    each(message, |field, value| {
+        match field {
+            1 => service.metadata = Meta::from_protobuf(value.bytes(), WANTED)?,
+            2 => service.spec = spec(value.bytes())?,
+            3 => service.status.load_balancer.ingress = ingress(value.bytes())?,
+            _ => {}
+        }
+        Ok(())
+    })?;
+    Ok(service)
+}
+
+fn spec(message: &[u8]) -> Result<Spec<'_>, String> {
+    let mut spec = Spec::default();
+    each(message, |field, value| {
+        match field {
+            4 => spec.kind = text(value)?,
+            8 => spec.ip = text(value)?,
+            21 => spec.class = Some(text(value)?),
+            _ => {}
+        }
+        Ok(())
+    })?;
+    Ok(spec)
+}
+
+/// `ServiceStatus.loadBalancer.ingress[].ip`: each the first field of the one around it.
+fn ingress(status: &[u8]) -> Result<Vec<Ingress<'_>>, String> {
+    let mut found = Vec::new();
+    let is_first = |field: u32| field == 1;
+    each(status, |field, balancer| {
+        if !is_first(field) {
+            return Ok(());
+        }
+        each(balancer.bytes(), |field, entry| {
+            if !is_first(field) {
+                return Ok(());
+            }
+            each(entry.bytes(), |field, value| {
+                if is_first(field) {
+                    found.push(Ingress { ip: text(value)? });
+                }
+                Ok(())
+            })
+        })
+    })?;
+    Ok(found)
+}

@@ -1,0 +1,43 @@
+//! Small helpers over protobuf messages of Kubernetes.
+
+use std::borrow::Cow;
+
+use crate::protobuf::{Fields, Value};
+
+/// Walks the fields of a message.
+///
+/// # Errors
+/// Where the message is malformed, or `take` finds a text that is none.
+pub(crate) fn each<'a>(
+    message: &'a [u8],
+    mut take: impl FnMut(u32, Value<'a>) -> Result<(), String>,
+) -> Result<(), String> {
+    let mut fields = Fields::new(message);
+    while let Some((field, value)) = fields.next().ok_or("the message is malformed")? {
+        take(field, value)?;
+    }
+    Ok(())
+}
+
+/// A text field.
+///
+/// # Errors
+/// Where the bytes are no text.
+pub(crate) fn text(value: Value<'_>) -> Result<Cow<'_, str>, String> {
+    let text = std::str::from_utf8(value.bytes()).map_err(|_| "a field that should be text is none")?;
+    Ok(Cow::Borrowed(text))
+}
+
+/// An entry of a map: key and value.
+pub(crate) fn entry(message: &[u8]) -> Result<(&[u8], &[u8]), String> {
+    let (mut key, mut content): (&[u8], &[u8]) = (&[], &[]);
+    each(message, |field, value| {
+        match field {
+            1 => key = value.bytes(),
+            2 => content = value.bytes(),
+            _ => {}
+        }
+        Ok(())
+    })?;
+    Ok((key, content))
+}

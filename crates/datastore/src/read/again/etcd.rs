@@ -1,0 +1,68 @@
+//! Reading some keys again, to see whether they have changed.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use calipam_model::key::Key;
+use calipam_model::snapshot::{Coverage, DatastoreKind, Snapshot};
+use jiff::Timestamp;
+use tokio::task::JoinSet;
+
+use crate::client::etcd::{EtcdClient, Range};
+use crate::error::{Failure, Result};
+use crate::read::around::etcd::MAX_OPERATIONS;
+use crate::read::whole::ETCD_SOURCES;
+use crate::secret::redact_url;
+
+/// Requests that are under way at the same time.
+const IN_FLIGHT: usize = 4;
+
+/// Reads keys again, all at one new revision, a hundred in each request. A key that is gone is not in
+/// the result.
+pub(crate) async fn reread(client: &Arc<EtcdClient>, keys: &BTreeSet<Key>) -> Result<Snapshot> {
+    match reread_once(client, keys).await {
+        Err(error) if error.is_transient() => reread_once(&client.again().await?, keys).await,
+        result => result,
+    }
+}
+
+async fn reread_once(client: &Arc<EtcdClient>, keys: &BTreeSet<Key>) -> Result<Snapshot> {
+    let ranges: Vec<Range> = keys.iter().map(|key| Range::key(key.to_string())).collect();
+    let mut parts = ranges.chunks(MAX_OPERATIONS).map(<[Range]>::to_vec);
+    let mut snapshot = Snapshot::default();
+    let mut revision = 0;
+    if let Some(first) = parts.next() {
+        (revision, snapshot) = read(client, first).await?;
+    }
+    let taken_at = Timestamp::now();
+    let mut running = JoinSet::new();
+    loop {
+        while running.len() < IN_FLIGHT
+            && let Some(part) = parts.next()
+        {
+            let client = Arc::clone(client);
+            let part = part.into_iter().map(|range| range.at(revision)).collect();
+            running.spawn(async move { read(&client, part).await });
+        }
+        match running.join_next().await {
+            None => break,
+            Some(Ok(result)) => snapshot.absorb(result?.1),
+            Some(Err(lost)) => {
+                return Err(client.error("what may have changed", Failure::Other(lost.to_string())));
+            }
+        }
+    }
+    snapshot.datastore = DatastoreKind::Etcd;
+    snapshot.location = redact_url(client.endpoint());
+    snapshot.revision = revision.to_string();
+    snapshot.taken_at = taken_at;
+    snapshot.coverage = ETCD_SOURCES.into_iter().map(|source| (source, Coverage::Partial)).collect();
+    Ok(snapshot)
+}
+
+async fn read(client: &EtcdClient, ranges: Vec<Range>) -> Result<(i64, Snapshot)> {
+    let mut snapshot = Snapshot::default();
+    let found = client.get(&ranges, "what may have changed").await?;
+    found.entries().for_each(|e| snapshot.add_entry(e.key, e.value, e.mod_revision));
+    Ok((found.revision, snapshot))
+}

@@ -1,0 +1,126 @@
+//! Reading some objects by name, never from a cache of the server.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use calipam_model::key::Key;
+use calipam_model::snapshot::{Coverage, DatastoreKind, Snapshot, Source};
+use jiff::Timestamp;
+use tokio::task::JoinSet;
+
+use crate::client::kubernetes::KubeClient;
+use crate::error::{Error, Failure, Result};
+use crate::objects::items::{Encoding, protobuf};
+use crate::objects::kinds::{self, Kind};
+use crate::objects::names::{affinity_name, block_name, handle_name};
+use crate::read::whole::ProgressFn;
+use crate::read::whole::kubernetes::list::{Counter, list};
+
+/// Requests that are under way at the same time.
+const IN_FLIGHT: usize = 16;
+/// Objects of one kind above which the whole kind is listed instead.
+const MOST_ONE_BY_ONE: usize = 1_000;
+
+/// Reads some objects again. An object that is gone is not in the result.
+///
+/// # Errors
+/// Where the server fails, refuses, or does not answer in time.
+pub(crate) async fn reread(client: &Arc<KubeClient>, keys: &BTreeSet<Key>) -> Result<Snapshot> {
+    let mut snapshot = start(client);
+    fetch(client, &mut snapshot, keys.iter().cloned()).await?;
+    snapshot.taken_at = Timestamp::now();
+    Ok(snapshot)
+}
+
+pub(crate) fn start(client: &KubeClient) -> Snapshot {
+    Snapshot {
+        datastore: DatastoreKind::Kubernetes,
+        location: client.server().to_owned(),
+        ..Snapshot::default()
+    }
+}
+
+/// Adds the objects with those keys to the snapshot.
+pub(crate) async fn fetch(
+    client: &Arc<KubeClient>,
+    snapshot: &mut Snapshot,
+    keys: impl Iterator<Item = Key>,
+) -> Result<()> {
+    let mut wanted: BTreeMap<String, (Kind, Vec<String>)> = BTreeMap::new();
+    for key in keys {
+        if let Some((kind, path)) = locate(client, &key) {
+            wanted.entry(kind.path.clone()).or_insert_with(|| (kind, Vec::new())).1.push(path);
+        }
+    }
+    let quiet: ProgressFn = Arc::new(|_| {});
+    let counter = Counter::new(&quiet);
+    let mut single = Vec::new();
+    for (kind, paths) in wanted.into_values() {
+        snapshot.coverage.entry(kind.known.source).or_insert(Coverage::Partial);
+        if paths.len() > MOST_ONE_BY_ONE {
+            snapshot.absorb(list(client, &kind, &counter).await?.taken);
+        } else {
+            single.extend(paths.into_iter().map(|path| (kind.clone(), path)));
+        }
+    }
+    let mut waiting = single.into_iter();
+    let mut running = JoinSet::new();
+    loop {
+        while running.len() < IN_FLIGHT
+            && let Some((kind, path)) = waiting.next()
+        {
+            let client = Arc::clone(client);
+            running.spawn(async move { one(&client, &kind, &path).await });
+        }
+        match running.join_next().await {
+            None => return Ok(()),
+            Some(Ok(read)) => snapshot.absorb(read?),
+            Some(Err(lost)) => return Err(lost_task(client, &lost)),
+        }
+    }
+}
+
+pub(crate) fn lost_task(client: &KubeClient, lost: &tokio::task::JoinError) -> Error {
+    client.error("some objects", Failure::Other(lost.to_string()))
+}
+
+/// Reads one object; nothing where it is gone.
+async fn one(client: &KubeClient, kind: &Kind, path: &str) -> Result<Snapshot> {
+    let mut snapshot = Snapshot::default();
+    if let Some((body, encoding)) = client.get_whole(path, kind.known.accept, kind.known.plural).await? {
+        let object = match encoding {
+            Encoding::Json => Some(&*body),
+            Encoding::Protobuf => protobuf::object(&body),
+        };
+        let malformed =
+            || client.error(kind.known.plural, Failure::Incomplete("the object is not complete".into()));
+        (kind.known.add)(&mut snapshot, object.ok_or_else(malformed)?, encoding);
+    }
+    Ok(snapshot)
+}
+
+/// Where the object with that key lies; `None` for keys of what Kubernetes does not have.
+pub(crate) fn locate(client: &KubeClient, key: &Key) -> Option<(Kind, String)> {
+    let (source, namespace, name) = match key {
+        Key::Block(cidr) => (Source::Blocks, "", block_name(*cidr)),
+        Key::Affinity(key) => (Source::Affinities, "", affinity_name(key)),
+        // No name has a carriage return; the handle that is cut at it is another key.
+        Key::Handle(id) if id.contains('\r') => return None,
+        Key::Handle(id) => (Source::Handles, "", handle_name(id)),
+        Key::Node(name) => (Source::Nodes, "", name.clone()),
+        Key::Pod { namespace, name } => (Source::Pods, namespace.as_str(), name.clone()),
+        Key::Service { namespace, name } => (Source::Services, namespace.as_str(), name.clone()),
+        Key::IpamConfig => (Source::IpamConfig, "", "default".to_owned()),
+        Key::Pool(name) => (Source::Pools, "", name.clone()),
+        Key::Reservation(name) => (Source::Reservations, "", name.clone()),
+        Key::ClusterInformation(name) => (Source::ClusterInformation, "", name.clone()),
+        Key::KubeControllersConfiguration(name) => (Source::KubeControllersConfiguration, "", name.clone()),
+        Key::Endpoint { .. } | Key::IpamConfiguration(_) | Key::IpamHost(_) => return None,
+    };
+    if name.is_empty() {
+        return None;
+    }
+    let kind = kinds::find(client.api(), source).ok()?;
+    let path = kind.object_path(namespace, &name);
+    Some((kind, path))
+}

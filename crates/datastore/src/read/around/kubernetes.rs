@@ -1,0 +1,79 @@
+//! Reading around an address or a handle on Kubernetes: some objects by name.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use calipam_model::key::Key;
+use calipam_model::snapshot::{Snapshot, Source};
+use jiff::Timestamp;
+use tokio::task::JoinSet;
+
+use super::Lookup;
+use crate::client::kubernetes::KubeClient;
+use crate::error::{Error, Result};
+use crate::objects::kinds;
+use crate::read::whole::ProgressFn;
+use crate::read::whole::kubernetes::list::{Counter, Listed, list};
+use crate::read::whole::kubernetes::{NO_ENDPOINTS, NO_MACHINES, skip};
+
+use crate::read::again::kubernetes::{fetch, lost_task, start};
+
+/// Reads around an address or a handle.
+///
+/// # Errors
+/// As [`reread`].
+pub(crate) async fn lookup(client: &Arc<KubeClient>, lookup: &Lookup) -> Result<Snapshot> {
+    if client.api().is_empty() {
+        return Err(Error::NoCalicoKinds { endpoint: client.server().to_owned() });
+    }
+
+    let mut snapshot = start(client);
+    let first = lookup.first_keys();
+    let mut known: BTreeSet<Key> = first.iter().cloned().collect();
+    let (read, fetched) =
+        tokio::join!(configuration(client), fetch(client, &mut snapshot, first.into_iter()));
+    fetched?;
+    let mut read = read?;
+    snapshot.coverage.append(&mut read.coverage);
+    // The server's clock; a server that does not tell it is taken to have ours.
+    let known_clock = read.taken_at != Timestamp::default();
+    snapshot.taken_at = if known_clock { read.taken_at } else { Timestamp::now() };
+    snapshot.absorb(read);
+
+    let mut blocks = lookup.blocks(&snapshot);
+    blocks.retain(|key| known.insert(key.clone()));
+    fetch(client, &mut snapshot, blocks.into_iter()).await?;
+    let mut named = lookup.named(&snapshot).keys;
+    named.retain(|key| !known.contains(key));
+    fetch(client, &mut snapshot, named.into_iter()).await?;
+
+    skip(&mut snapshot, Source::Endpoints, NO_ENDPOINTS);
+    skip(&mut snapshot, Source::Machines, NO_MACHINES);
+    Ok(snapshot)
+}
+
+/// Pools, reservations and configuration: few and small.
+async fn configuration(client: &Arc<KubeClient>) -> Result<Snapshot> {
+    let mut snapshot = Snapshot::default();
+    let quiet: ProgressFn = Arc::new(|_| {});
+    let counter = Counter::new(&quiet);
+    let mut running = JoinSet::new();
+    for found in kinds::configuration(client.api()) {
+        match found {
+            Ok(kind) => {
+                let (client, counter) = (Arc::clone(client), Arc::clone(&counter));
+                running.spawn(async move { (kind.known.source, list(&client, &kind, &counter).await) });
+            }
+            Err((source, reason)) => skip(&mut snapshot, source, &reason),
+        }
+    }
+
+    while let Some(ended) = running.join_next().await {
+        let (source, listed) = ended.map_err(|lost| lost_task(client, &lost))?;
+        let Listed { taken, date, .. } = listed?;
+        snapshot.absorb(taken);
+        snapshot.mark_read([source]);
+        snapshot.taken_at = date.map_or(snapshot.taken_at, |date| date.max(snapshot.taken_at));
+    }
+    Ok(snapshot)
+}

@@ -1,0 +1,12 @@
+//! Reading a datastore: all of it, what lies around one address or handle, or some objects again.
+
+pub(crate) mod again {
+    pub(crate) mod etcd;
+    pub(crate) mod kubernetes;
+}
+pub(crate) mod around;
+pub(crate) mod whole;
+pub(crate) mod with_kubernetes;
+
+pub use self::around::Lookup;
+pub use self::whole::{ETCD_SOURCES, Progress, ProgressFn};

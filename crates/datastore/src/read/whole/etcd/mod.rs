@@ -1,0 +1,221 @@
+//! The whole read of an etcd datastore at one revision.
+
+mod plan;
+pub(crate) mod pull;
+
+use std::sync::Arc;
+
+use calipam_model::key::{BLOCK_PREFIX, HANDLE_PREFIX, IPAM_PREFIX, RESOURCE_PREFIX};
+use etcd_client::GetResponse;
+use jiff::Timestamp;
+
+use self::plan::{Part, Sample};
+use self::pull::{Collector, Pull};
+use super::ProgressFn;
+use crate::client::etcd::{EtcdClient, Found, Range, entries};
+use crate::error::{Error, Failure, Result};
+use crate::raw::{RawEntry, next_key, prefix_end};
+use crate::secret::redact_url;
+
+/// How often a read is begun before it is given up, where its revision is compacted or the connection
+/// breaks.
+const ATTEMPTS: u32 = 4;
+/// Most affinities and nodes in the first request.
+const FIRST_LIMIT: i64 = 20_000;
+const FIRST_NODES: i64 = 1_000;
+
+/// A whole read.
+#[derive(Debug)]
+pub(crate) struct Observed<C> {
+    /// What took the entries.
+    pub collector: C,
+    /// How it began.
+    pub start: Start,
+}
+
+/// The beginning of a whole read.
+#[derive(Debug)]
+pub(crate) struct Start {
+    /// The endpoint that is read.
+    pub endpoint: String,
+    /// The revision at which everything is read.
+    pub revision: i64,
+    /// When the first answer came.
+    pub taken_at: Timestamp,
+    /// The first answers: what is small.
+    first: Found,
+}
+
+impl Start {
+    /// The entries of the first answers.
+    pub fn entries(&self) -> impl Iterator<Item = RawEntry<'_>> {
+        self.first.entries()
+    }
+}
+
+/// Reads everything at one revision. `collect` makes the collector, anew for each attempt. Where the
+/// revision is compacted the read begins again; where the connection breaks it does so at whichever
+/// endpoint answers.
+///
+/// # Errors
+/// Where etcd cannot be read, or holds nothing of Calico.
+pub(crate) async fn observe<C: Collector>(
+    client: &Arc<EtcdClient>,
+    collect: impl Fn(&Start) -> Result<C>,
+    progress: &ProgressFn,
+) -> Result<Observed<C>> {
+    let mut client = Arc::clone(client);
+    let mut attempt = 1;
+    loop {
+        let error = match attempt_once(&client, &collect, progress).await {
+            Ok(observed) => return Ok(observed),
+            Err(error) => error,
+        };
+        match &error {
+            Error::Request { failure: Failure::Compacted, endpoint, .. } => {
+                if attempt == ATTEMPTS {
+                    return Err(Error::Compacted { endpoint: endpoint.clone(), attempts: ATTEMPTS });
+                }
+            }
+            transient if transient.is_transient() && attempt < ATTEMPTS => client = client.again().await?,
+            _ => return Err(error),
+        }
+        tracing::info!("reading again from the start: {error}");
+        attempt += 1;
+    }
+}
+
+async fn attempt_once<C: Collector>(
+    client: &Arc<EtcdClient>,
+    collect: &impl Fn(&Start) -> Result<C>,
+    progress: &ProgressFn,
+) -> Result<Observed<C>> {
+    client.widen().await;
+    let ranges = first_ranges();
+    let mut start = begin(client, &ranges).await?;
+    let revision = start.revision;
+    let pull = Pull::new(Arc::clone(client), revision, collect(&start)?, Arc::clone(progress));
+    let mut rest = Vec::new();
+    for (range, answer) in ranges.iter().zip(&start.first.answers) {
+        pull.add(entries(answer))?;
+        rest.extend(remainder(range, answer));
+    }
+    pull.push(rest);
+    let first = &start.first.answers[AFFINITIES];
+    let affinities = affinity_keys(client, revision, &ranges[AFFINITIES], first).await?;
+    start.first.answers.clear();
+    let keys = plan::block_keys(affinities.iter().map(Vec::as_slice));
+    drop(affinities);
+    pull.push(plan::blocks(&keys));
+    let mut tasks = pull.start();
+    let sample = sample(client, revision, &keys).await?;
+    pull.push(sample.handles_and_endpoints(keys.len()));
+    pull.close();
+    while let Some(ended) = tasks.join_next().await {
+        ended.unwrap_or_else(|e| Err(lost_task(client, &e)))?;
+    }
+    if pull.entries() == 0 {
+        require_calico(client, revision).await?;
+    }
+    let collector = pull.finish().ok_or_else(|| lost_task(client, &"a task is still reading"))?;
+    Ok(Observed { collector, start })
+}
+
+/// Sends the first request, which says at which revision all others read.
+async fn begin(client: &EtcdClient, ranges: &[Range]) -> Result<Start> {
+    let first = client.get(ranges, "Calico's configuration").await?;
+    let revision = first.revision;
+    Ok(Start { endpoint: redact_url(client.endpoint()), revision, taken_at: Timestamp::now(), first })
+}
+
+/// Place of the affinities in [`first_ranges`].
+const AFFINITIES: usize = 2;
+
+/// What is small, or says where the rest lies. Between them and the three large ranges, everything
+/// below the IPAM prefix is covered: keys that nobody knows are findings.
+fn first_ranges() -> Vec<Range> {
+    let after = |prefix: &str| prefix_end(prefix.as_bytes());
+    let resource = |plural: &str| format!("{RESOURCE_PREFIX}{plural}/");
+    vec![
+        Range::between(IPAM_PREFIX, BLOCK_PREFIX).with_limit(FIRST_LIMIT),
+        Range::between(after(BLOCK_PREFIX), HANDLE_PREFIX).with_limit(FIRST_LIMIT),
+        // Affinities: `host/` and `virtual/`.
+        Range::between(after(HANDLE_PREFIX), after(IPAM_PREFIX)).with_limit(FIRST_LIMIT),
+        Range::prefix(&resource("clusterinformations")).with_limit(FIRST_LIMIT),
+        // ipamconfigurations, ippools, ipreservations and kubecontrollersconfigurations are neighbours.
+        Range::between(resource("ipamconfigurations"), after(&resource("kubecontrollersconfigurations")))
+            .with_limit(FIRST_LIMIT),
+        Range::prefix(&resource("nodes")).with_limit(FIRST_NODES),
+    ]
+}
+
+/// What a limit kept back.
+fn remainder(range: &Range, answer: &GetResponse) -> Option<Part> {
+    let last = answer.kvs().last().filter(|_| answer.more())?;
+    let expected = usize::try_from(answer.count()).unwrap_or(0).saturating_sub(answer.kvs().len());
+    let range = Range::between(next_key(last.key()), range.end.as_slice());
+    Some(Part { range, expected, what: "nodes and affinities" })
+}
+
+/// The keys of all affinities: those of the first answer, and those that its limit kept back.
+async fn affinity_keys(
+    client: &EtcdClient,
+    revision: i64,
+    range: &Range,
+    first: &GetResponse,
+) -> Result<Vec<Vec<u8>>> {
+    let mut keys: Vec<Vec<u8>> = entries(first).map(|entry| entry.key.to_vec()).collect();
+    if let Some(part) = remainder(range, first) {
+        let rest = part.range.at(revision).keys_only();
+        // A malformed answer shows when the same range is read with its values.
+        client.read_bulk(&rest, part.what).await?.for_each(|entry| keys.push(entry.key.to_vec()));
+    }
+    Ok(keys)
+}
+
+/// Looks at some blocks all over the range.
+async fn sample(client: &EtcdClient, revision: i64, blocks: &[Vec<u8>]) -> Result<Sample> {
+    let mut sample = Sample::default();
+    let ranges: Vec<Range> =
+        plan::sample_ranges(blocks).into_iter().map(|range| range.at(revision)).collect();
+    if !ranges.is_empty() {
+        client.get(&ranges, "blocks").await?.entries().for_each(|entry| sample.add(entry.value));
+    }
+    Ok(sample)
+}
+
+/// An etcd without any key of Calico is most likely the wrong one.
+async fn require_calico(client: &EtcdClient, revision: i64) -> Result<()> {
+    let range = Range::prefix("/calico/").at(revision).with_limit(1).keys_only();
+    match client.get(&[range], "/calico/").await?.entries().count() {
+        0 => Err(Error::NoCalico { location: client.endpoint().to_owned() }),
+        _ => Ok(()),
+    }
+}
+
+fn lost_task(client: &EtcdClient, reason: &impl ToString) -> Error {
+    client.error("everything", Failure::Other(reason.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use calipam_model::key::ENDPOINT_PREFIX;
+
+    use super::*;
+
+    /// The first ranges and the three large ones together cover every key below the IPAM prefix once.
+    #[test]
+    fn nothing_below_the_ipam_prefix_is_left_out() {
+        let mut ranges = first_ranges();
+        ranges.truncate(3);
+        ranges.push(Range::prefix(BLOCK_PREFIX));
+        ranges.push(Range::prefix(HANDLE_PREFIX));
+        ranges.sort_by(|a, b| a.start.cmp(&b.start));
+        assert_eq!(ranges[0].start, IPAM_PREFIX.as_bytes());
+        for pair in ranges.windows(2) {
+            assert_eq!(pair[0].end, pair[1].start);
+        }
+        assert_eq!(ranges.last().unwrap().end, prefix_end(IPAM_PREFIX.as_bytes()));
+        assert!(first_ranges().iter().all(|r| !r.start.starts_with(ENDPOINT_PREFIX.as_bytes())));
+    }
+}

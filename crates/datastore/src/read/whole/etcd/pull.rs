@@ -1,0 +1,230 @@
+//! Pulls the parts of a plan, several at a time, and hands them on in order.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::Notify;
+use tokio::task::JoinSet;
+
+use super::plan::Part;
+use crate::client::etcd::{EtcdClient, Reply};
+use crate::error::{Error, Failure, Result};
+use crate::raw::{RawEntry, next_key};
+use crate::read::whole::{Progress, ProgressFn};
+
+/// Requests that are under way at the same time.
+const IN_FLIGHT: usize = 4;
+/// Parts that may be ahead of the one that is to be handed on next.
+const AHEAD: usize = 32;
+/// Most bytes of one answer, as far as it can be foreseen.
+const MOST_BYTES: usize = 32 << 20;
+
+/// What becomes of the entries of a read. Parts are filled side by side, then handed on in the order of
+/// their keys.
+pub(crate) trait Collector: Send + 'static {
+    /// A part.
+    type Chunk: Default + Send + 'static;
+
+    /// Adds an entry to a part.
+    fn add(chunk: &mut Self::Chunk, entry: RawEntry<'_>);
+
+    /// Takes a part, or the next piece of one.
+    ///
+    /// # Errors
+    /// Where it cannot be written.
+    fn commit(&mut self, chunk: Self::Chunk) -> Result<()>;
+}
+
+/// A read under way: a queue of parts, and the collector that takes them in the order of the queue.
+pub(crate) struct Pull<C: Collector> {
+    client: Arc<EtcdClient>,
+    revision: i64,
+    state: Mutex<State<C>>,
+    changed: Notify,
+    read: AtomicU64,
+    expected: AtomicU64,
+    progress: ProgressFn,
+}
+
+struct State<C: Collector> {
+    waiting: VecDeque<Part>,
+    /// No more parts will come.
+    closed: bool,
+    /// Number of parts handed out.
+    given: usize,
+    /// Number of parts that were committed whole.
+    committed: usize,
+    /// Finished parts that have to wait for earlier ones.
+    held: BTreeMap<usize, C::Chunk>,
+    collector: C,
+}
+
+impl<C: Collector> Pull<C> {
+    /// A read at `revision`, with nothing to do yet.
+    pub fn new(client: Arc<EtcdClient>, revision: i64, collector: C, progress: ProgressFn) -> Arc<Self> {
+        let state = State {
+            waiting: VecDeque::new(),
+            closed: false,
+            given: 0,
+            committed: 0,
+            held: BTreeMap::new(),
+            collector,
+        };
+        Arc::new(Self {
+            client,
+            revision,
+            state: Mutex::new(state),
+            changed: Notify::new(),
+            read: AtomicU64::new(0),
+            expected: AtomicU64::new(0),
+            progress,
+        })
+    }
+
+    /// Starts the tasks that read. Dropping the set ends them.
+    pub fn start(self: &Arc<Self>) -> JoinSet<Result<()>> {
+        let mut tasks = JoinSet::new();
+        for _ in 0..IN_FLIGHT {
+            let this = Arc::clone(self);
+            tasks.spawn(async move {
+                while let Some((place, part)) = this.next().await {
+                    this.read_part(place, part).await?;
+                }
+                Ok(())
+            });
+        }
+        tasks
+    }
+
+    /// Appends parts to the queue.
+    pub fn push(&self, parts: Vec<Part>) {
+        let expected: usize = parts.iter().map(|p| p.expected).sum();
+        self.expected.fetch_add(expected as u64, Ordering::Relaxed);
+        self.lock().waiting.extend(parts);
+        self.changed.notify_waiters();
+    }
+
+    /// Says that no more parts will come.
+    pub fn close(&self) {
+        self.lock().closed = true;
+        self.changed.notify_waiters();
+    }
+
+    /// Adds entries that were read beforehand. Call it before the first [`Self::push`].
+    pub fn add<'e>(&self, entries: impl Iterator<Item = RawEntry<'e>>) -> Result<()> {
+        let (mut chunk, mut number) = (C::Chunk::default(), 0);
+        for entry in entries {
+            C::add(&mut chunk, entry);
+            number += 1;
+        }
+        self.count(number);
+        self.lock().collector.commit(chunk)
+    }
+
+    /// Number of entries so far.
+    pub fn entries(&self) -> u64 {
+        self.read.load(Ordering::Relaxed)
+    }
+
+    /// Gives the collector back, when all tasks have ended.
+    pub fn finish(self: Arc<Self>) -> Option<C> {
+        let this = Arc::into_inner(self)?;
+        Some(this.state.into_inner().unwrap_or_else(PoisonError::into_inner).collector)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State<C>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The next part and its place; waits for one. `None` when there will be none.
+    async fn next(&self) -> Option<(usize, Part)> {
+        loop {
+            let changed = self.changed.notified();
+            tokio::pin!(changed);
+            // From here on a change is not missed.
+            changed.as_mut().enable();
+            {
+                let mut state = self.lock();
+                let near = state.given < state.committed + AHEAD;
+                if let Some(part) = near.then(|| state.waiting.pop_front()).flatten() {
+                    state.given += 1;
+                    return Some((state.given - 1, part));
+                }
+                if state.closed && state.waiting.is_empty() {
+                    return None;
+                }
+            }
+            changed.await;
+        }
+    }
+
+    /// Reads one part, in several requests where it holds more than was thought.
+    async fn read_part(&self, place: usize, part: Part) -> Result<()> {
+        let mut chunk = C::Chunk::default();
+        let mut range = part.range.clone().at(self.revision).with_limit(part.first_limit());
+        loop {
+            let reply = self.client.read_bulk(&range, part.what).await?;
+            chunk = self.fill(chunk, &reply)?;
+            if !reply.more {
+                return self.commit(place, chunk);
+            }
+            let mut last = None;
+            reply
+                .for_each(|entry| last = Some(next_key(entry.key)))
+                .ok_or_else(|| self.malformed(part.what))?;
+            // Without a key there is nowhere to go on from.
+            range.start = last.ok_or_else(|| self.malformed(part.what))?;
+            range.limit = next_limit(&reply, range.limit);
+            chunk = self.commit_piece(place, chunk)?;
+        }
+    }
+
+    fn fill(&self, mut chunk: C::Chunk, reply: &Reply) -> Result<C::Chunk> {
+        reply.for_each(|entry| C::add(&mut chunk, entry)).ok_or_else(|| self.malformed("an answer"))?;
+        self.count(reply.len as u64);
+        Ok(chunk)
+    }
+
+    fn count(&self, entries: u64) {
+        let read = self.read.fetch_add(entries, Ordering::Relaxed) + entries;
+        let expected = self.expected.load(Ordering::Relaxed).max(read);
+        (self.progress)(Progress { read, expected });
+    }
+
+    /// Hands on what there is of a part where it is its turn; else gives it back.
+    fn commit_piece(&self, place: usize, chunk: C::Chunk) -> Result<C::Chunk> {
+        let mut state = self.lock();
+        if state.committed != place {
+            return Ok(chunk);
+        }
+        state.collector.commit(chunk)?;
+        Ok(C::Chunk::default())
+    }
+
+    /// Hands on a whole part, and those that waited for it.
+    fn commit(&self, place: usize, chunk: C::Chunk) -> Result<()> {
+        let mut state = self.lock();
+        state.held.insert(place, chunk);
+        loop {
+            let turn = state.committed;
+            let Some(chunk) = state.held.remove(&turn) else { break };
+            state.collector.commit(chunk)?;
+            state.committed += 1;
+        }
+        drop(state);
+        self.changed.notify_waiters();
+        Ok(())
+    }
+
+    fn malformed(&self, what: &str) -> Error {
+        self.client.error(what, Failure::NotEtcd("its answer cannot be decoded".into()))
+    }
+}
+
+/// Twice as many keys as before, unless the answer became too large.
+fn next_limit(reply: &Reply, limit: i64) -> i64 {
+    let average = reply.size() / reply.len.max(1);
+    let most = MOST_BYTES / average.max(1);
+    (limit * 2).min(i64::try_from(most).unwrap_or(i64::MAX)).max(1)
+}

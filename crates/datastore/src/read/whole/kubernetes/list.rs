@@ -1,0 +1,242 @@
+//! Reading all objects of a kind, page by page, each object as it arrives.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use calipam_model::snapshot::Snapshot;
+use jiff::Timestamp;
+use percent_encoding::utf8_percent_encode;
+use tokio::sync::oneshot;
+use tokio::task::JoinSet;
+
+use crate::client::kubernetes::{Answer, KubeClient};
+use crate::error::{Cause, Failure, Result};
+use crate::objects::items::{Encoding, ItemReader, ListMeta};
+use crate::objects::kinds::{Kind, UNRESERVED};
+use crate::read::whole::{Progress, ProgressFn};
+
+/// Items of one page. Pages of 500, as others ask for, take eight times as long for custom resources.
+const PAGE: u64 = 5_000;
+
+/// How often a list is begun before it is given up, where its revision is compacted away between two pages.
+const ATTEMPTS: u32 = 4;
+
+/// Takes the objects of a list.
+pub(crate) trait Take: Default + Send + 'static {
+    /// Takes one object.
+    fn take(&mut self, kind: &Kind, object: &[u8], encoding: Encoding);
+}
+
+impl Take for Snapshot {
+    fn take(&mut self, kind: &Kind, object: &[u8], encoding: Encoding) {
+        (kind.known.add)(self, object, encoding);
+    }
+}
+
+/// All objects of a kind.
+#[derive(Default)]
+pub(crate) struct Listed<T> {
+    /// What took the objects.
+    pub taken: T,
+    /// The revision at which all of them were read.
+    pub resource_version: String,
+    /// The server's clock when the list began.
+    pub date: Option<Timestamp>,
+    /// Number of objects.
+    pub items: u64,
+    /// The list had to be begun a second time.
+    pub begun_again: bool,
+}
+
+/// Counts what is read over all lists.
+pub(crate) struct Counter {
+    read: AtomicU64,
+    expected: AtomicU64,
+    before: u64,
+    progress: ProgressFn,
+}
+
+impl Counter {
+    pub fn new(progress: &ProgressFn) -> Arc<Self> {
+        Self::behind(0, progress)
+    }
+
+    /// A counter for what is read behind so many other objects.
+    pub fn behind(before: u64, progress: &ProgressFn) -> Arc<Self> {
+        Arc::new(Self {
+            read: AtomicU64::new(before),
+            expected: AtomicU64::new(0),
+            before,
+            progress: Arc::clone(progress),
+        })
+    }
+
+    fn add(&self, items: u64) {
+        let read = self.read.fetch_add(items, Ordering::Relaxed) + items;
+        // Whole lists do not say how long they are, and asking costs a request for each.
+        let expected = match self.expected.load(Ordering::Relaxed) {
+            0 => 0,
+            known => read.max(self.before + known),
+        };
+        (self.progress)(Progress { read, expected });
+    }
+
+    fn expect(&self, items: u64) {
+        self.expected.fetch_add(items, Ordering::Relaxed);
+    }
+
+    /// Takes back what a list that begins again has counted.
+    pub fn forget(&self, items: u64) {
+        self.read.fetch_sub(items, Ordering::Relaxed);
+    }
+}
+
+/// Reads all objects of a kind at one revision.
+///
+/// # Errors
+/// Where the server fails, refuses, or does not answer in time.
+pub(crate) async fn list<T: Take>(
+    client: &Arc<KubeClient>,
+    kind: &Kind,
+    counter: &Arc<Counter>,
+) -> Result<Listed<T>> {
+    list_from(client, kind, counter, None).await
+}
+
+/// As [`list`]; tells as soon as it begins to arrive, when its revision is settled.
+///
+/// # Errors
+/// As [`list`].
+pub(crate) async fn list_and_tell<T: Take>(
+    client: &Arc<KubeClient>,
+    kind: &Kind,
+    counter: &Arc<Counter>,
+    tell: oneshot::Sender<()>,
+) -> Result<Listed<T>> {
+    list_from(client, kind, counter, Some(tell)).await
+}
+
+async fn list_from<T: Take>(
+    client: &Arc<KubeClient>,
+    kind: &Kind,
+    counter: &Arc<Counter>,
+    mut tell: Option<oneshot::Sender<()>>,
+) -> Result<Listed<T>> {
+    let mut attempt = 1;
+    let mut limit = if client.api().whole_lists { 0 } else { PAGE };
+    let mut begun_again = false;
+    loop {
+        let listed = Listed { begun_again, ..Listed::default() };
+        let mut run = Run { client, kind, counter, limit, listed, expected: false, tell: &mut tell };
+        match run.pages().await {
+            Ok(()) => return Ok(run.listed),
+            // A server or a proxy before it may not have the time for a long list.
+            Err(
+                Failure::Connection(Cause::Broken(_))
+                | Failure::Incomplete(_)
+                | Failure::Server { code: 504, .. },
+            ) if limit == 0 => {
+                tracing::info!("{}: the list broke off, reading it in pages", kind.known.plural);
+                limit = PAGE;
+            }
+            Err(Failure::Compacted) if attempt < ATTEMPTS => {
+                tracing::info!(
+                    "{}: the revision was compacted, reading again from the start",
+                    kind.known.plural
+                );
+                attempt += 1;
+            }
+            Err(failure) => return Err(client.error(kind.known.plural, failure)),
+        }
+        counter.forget(run.listed.items);
+        begun_again = true;
+    }
+}
+
+/// One attempt at a list.
+struct Run<'r, T> {
+    client: &'r Arc<KubeClient>,
+    kind: &'r Kind,
+    counter: &'r Arc<Counter>,
+    /// Items of one page; 0 for all at once.
+    limit: u64,
+    listed: Listed<T>,
+    expected: bool,
+    /// Who waits for the list to begin.
+    tell: &'r mut Option<oneshot::Sender<()>>,
+}
+
+impl<T: Take> Run<'_, T> {
+    async fn pages(&mut self) -> std::result::Result<(), Failure> {
+        let mut answer = self.client.get(&self.path(""), self.kind.known.accept).await?;
+        self.listed.date = answer.date;
+        loop {
+            // The next page is asked for as soon as this one says how: the server prepares it meanwhile.
+            let mut ahead = JoinSet::new();
+            let meta = self.page(answer, &mut ahead).await?;
+            self.listed.resource_version.clone_from(&meta.resource_version);
+            if meta.next.is_empty() {
+                return Ok(());
+            }
+            answer = match ahead.join_next().await {
+                Some(joined) => joined.map_err(|lost| Failure::Other(lost.to_string()))??,
+                None => self.client.get(&self.path(&meta.next), self.kind.known.accept).await?,
+            };
+        }
+    }
+
+    async fn page(
+        &mut self,
+        mut answer: Answer,
+        ahead: &mut JoinSet<std::result::Result<Answer, Failure>>,
+    ) -> std::result::Result<ListMeta, Failure> {
+        let encoding = answer.encoding();
+        let mut reader = ItemReader::new(encoding);
+        while let Some(piece) = answer.piece().await? {
+            if let Some(tell) = self.tell.take() {
+                // Nobody listens where another list has failed.
+                let _ = tell.send(());
+            }
+            let (taken, kind) = (&mut self.listed.taken, self.kind);
+            let mut items = 0;
+            let fed = reader.feed(&piece, &mut |item| {
+                taken.take(kind, item, encoding);
+                items += 1;
+            });
+            fed.map_err(Failure::NotKubernetes)?;
+            if let Some(meta) = reader.meta()
+                && ahead.is_empty()
+                && !meta.next.is_empty()
+            {
+                let (client, path, accept) =
+                    (Arc::clone(self.client), self.path(&meta.next), self.kind.known.accept);
+                self.expect(meta.remaining);
+                ahead.spawn(async move { client.get(&path, accept).await });
+            }
+            self.listed.items += items;
+            self.counter.add(items);
+        }
+        let meta = reader.finish().map_err(Failure::Incomplete)?;
+        if !meta.next.is_empty() {
+            self.expect(meta.remaining);
+        }
+        Ok(meta)
+    }
+
+    /// Says once how many items a list of several pages has.
+    fn expect(&mut self, remaining: u64) {
+        if !self.expected {
+            self.expected = true;
+            self.counter.expect(remaining + self.limit);
+        }
+    }
+
+    fn path(&self, next: &str) -> String {
+        let (path, limit) = (&self.kind.path, self.limit);
+        match next {
+            "" if limit == 0 => path.clone(),
+            "" => format!("{path}?limit={limit}"),
+            next => format!("{path}?limit={limit}&continue={}", utf8_percent_encode(next, UNRESERVED)),
+        }
+    }
+}

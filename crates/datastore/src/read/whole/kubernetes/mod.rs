@@ -1,0 +1,92 @@
+//! The whole read of a Kubernetes datastore.
+
+pub(crate) mod list;
+pub(crate) mod order;
+
+use std::sync::Arc;
+
+use calipam_model::snapshot::{Coverage, DatastoreKind, Snapshot, Source};
+use jiff::Timestamp;
+
+use self::list::Counter;
+use self::order::lists_in_order;
+use super::ProgressFn;
+use crate::client::kubernetes::{KubeClient, permission};
+use crate::error::{Error, Permission, Result};
+use crate::objects::kinds::{self, Kind};
+
+/// Why there are no workload endpoints.
+pub(crate) const NO_ENDPOINTS: &str = "Kubernetes has none: pods are read instead";
+/// Why there are no machines.
+pub(crate) const NO_MACHINES: &str = "KubeVirt is not installed";
+
+/// What a whole read reads.
+pub(crate) struct Plan {
+    /// What records addresses, and configuration.
+    pub first: Vec<Kind>,
+    /// What uses addresses. It is read as it is after that, so that an address that is given out meanwhile is not taken for a leak.
+    pub second: Vec<Kind>,
+    /// Which sources are read, and why others are not.
+    pub coverage: Snapshot,
+}
+
+/// Plans a whole read.
+///
+/// # Errors
+/// Where Calico is not installed, or permissions are missing.
+pub(crate) async fn plan(client: &Arc<KubeClient>) -> Result<Plan> {
+    let api = client.api();
+    if api.is_empty() {
+        return Err(Error::NoCalicoKinds { endpoint: client.server().to_owned() });
+    }
+    let second = kinds::users_of_addresses(api);
+    let mut plan = Plan { first: Vec::new(), second, coverage: Snapshot::default() };
+    for found in kinds::records(api).chain(kinds::configuration(api)) {
+        match found {
+            Ok(kind) => plan.first.push(kind),
+            Err((source, reason)) => skip(&mut plan.coverage, source, &reason),
+        }
+    }
+    require(client, plan.first.iter().chain(&plan.second)).await?;
+    plan.coverage.mark_read(plan.first.iter().chain(&plan.second).map(|kind| kind.known.source));
+    skip(&mut plan.coverage, Source::Endpoints, NO_ENDPOINTS);
+    skip(&mut plan.coverage, Source::Machines, NO_MACHINES);
+    Ok(plan)
+}
+
+/// Reads everything that a check needs. Each list is at one revision; the lists are not at the same one.
+///
+/// # Errors
+/// Where permissions are missing, Calico is not installed, or a list cannot be read whole.
+pub(crate) async fn observe(client: &Arc<KubeClient>, progress: &ProgressFn) -> Result<Snapshot> {
+    let Plan { first, second, coverage: mut snapshot } = plan(client).await?;
+    let counter = Counter::new(progress);
+    let (first, second) = lists_in_order::<Snapshot>(client, first, second, &counter).await?;
+    let begin = first.first().or(second.first());
+    snapshot.datastore = DatastoreKind::Kubernetes;
+    snapshot.location = client.server().to_owned();
+    snapshot.taken_at = begin.and_then(|listed| listed.date).unwrap_or_else(Timestamp::now);
+    snapshot.revision = begin.map(|listed| listed.resource_version.clone()).unwrap_or_default();
+    first.into_iter().chain(second).for_each(|listed| snapshot.absorb(listed.taken));
+    Ok(snapshot)
+}
+
+/// Says why a source is not read, where it is not.
+pub(crate) fn skip(snapshot: &mut Snapshot, source: Source, reason: &str) {
+    snapshot.coverage.entry(source).or_insert_with(|| Coverage::Skipped(reason.to_owned()));
+}
+
+/// Fails where the user may not list or get one of the kinds. Asked once for each connection.
+///
+/// # Errors
+/// See above.
+pub(crate) async fn require(client: &Arc<KubeClient>, kinds: impl Iterator<Item = &Kind>) -> Result<()> {
+    let permissions: Vec<Permission> = kinds
+        .flat_map(|kind| {
+            // Objects are read again one by one; of machines only lists are needed.
+            let get = (kind.known.source != Source::Machines).then(|| kind.permission("get"));
+            get.into_iter().chain([kind.permission("list")])
+        })
+        .collect();
+    client.permitted.get_or_try_init(|| permission::require(client, permissions)).await.map(drop)
+}

@@ -1,0 +1,100 @@
+//! Several lists at the same time, and in the order that a check needs.
+
+use std::future::pending;
+use std::sync::Arc;
+
+use tokio::sync::oneshot;
+use tokio::task::JoinSet;
+
+use super::list::{Counter, Listed, Take, list, list_and_tell};
+use crate::client::kubernetes::KubeClient;
+use crate::error::{Failure, Result};
+use crate::objects::kinds::Kind;
+
+/// Reads kinds at the same time; gives the lists in the order of the kinds.
+///
+/// # Errors
+/// Where one of them cannot be read whole.
+pub(crate) async fn lists<T: Take>(
+    client: &Arc<KubeClient>,
+    kinds: Vec<Kind>,
+    counter: &Arc<Counter>,
+) -> Result<Vec<Listed<T>>> {
+    let mut running = Running::new(client, kinds.len());
+    for kind in kinds {
+        let (client, counter) = (Arc::clone(client), Arc::clone(counter));
+        running.add(async move { list(&client, &kind, &counter).await });
+    }
+    running.finish().await
+}
+
+/// Reads kinds of which the second must be as they are later than the first. A server makes up its list before it
+/// sends the first byte of it, at one revision for all pages. So the second lists are asked for when all of the first
+/// have begun to arrive, not when they have ended: the server writes both at the same time.
+///
+/// A first list that had to be begun again may be as it was later than the second ones; those are then read again.
+///
+/// # Errors
+/// Where one of them cannot be read whole.
+pub(crate) async fn lists_in_order<T: Take>(
+    client: &Arc<KubeClient>,
+    first: Vec<Kind>,
+    second: Vec<Kind>,
+    counter: &Arc<Counter>,
+) -> Result<(Vec<Listed<T>>, Vec<Listed<T>>)> {
+    let mut running = Running::new(client, first.len());
+    let mut begun = Vec::new();
+    for kind in first {
+        let (tell, told) = oneshot::channel();
+        begun.push(told);
+        let (client, counter) = (Arc::clone(client), Arc::clone(counter));
+        running.add(async move { list_and_tell(&client, &kind, &counter, tell).await });
+    }
+    let behind = async {
+        for told in begun {
+            if told.await.is_err() {
+                // A list that ends before it begins has failed, which `running` tells.
+                pending::<()>().await;
+            }
+        }
+        lists(client, second.clone(), counter).await
+    };
+    let (first, mut behind): (Vec<Listed<T>>, Vec<Listed<T>>) = tokio::try_join!(running.finish(), behind)?;
+    if first.iter().any(|listed| listed.begun_again) {
+        counter.forget(behind.iter().map(|listed| listed.items).sum());
+        behind = lists(client, second, counter).await?;
+    }
+    Ok((first, behind))
+}
+
+/// Lists under way. Dropping it ends them.
+struct Running<T> {
+    client: Arc<KubeClient>,
+    tasks: JoinSet<(usize, Result<Listed<T>>)>,
+    number: usize,
+}
+
+impl<T: Take> Running<T> {
+    fn new(client: &Arc<KubeClient>, number: usize) -> Self {
+        Self { client: Arc::clone(client), tasks: JoinSet::new(), number }
+    }
+
+    fn add(&mut self, list: impl Future<Output = Result<Listed<T>>> + Send + 'static) {
+        let place = self.tasks.len();
+        self.tasks.spawn(async move { (place, list.await) });
+    }
+
+    /// Waits for all of them.
+    async fn finish(mut self) -> Result<Vec<Listed<T>>> {
+        let mut lists: Vec<Listed<T>> = (0..self.number).map(|_| Listed::default()).collect();
+        while let Some(ended) = self.tasks.join_next().await {
+            match ended {
+                Ok((place, listed)) => lists[place] = listed?,
+                Err(lost) => {
+                    return Err(self.client.error("everything", Failure::Other(lost.to_string())));
+                }
+            }
+        }
+        Ok(lists)
+    }
+}

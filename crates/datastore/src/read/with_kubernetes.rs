@@ -1,0 +1,96 @@
+//! Kubernetes beside an etcd datastore: what runs there, to compare with what Calico records.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use calipam_model::key::Key;
+use calipam_model::snapshot::{Coverage, Snapshot, Source};
+
+use super::again::kubernetes;
+use super::around::Lookup;
+use super::whole::ProgressFn;
+use super::whole::kubernetes::list::Counter;
+use super::whole::kubernetes::order::lists;
+use super::whole::kubernetes::{NO_MACHINES, require, skip};
+use crate::client::kubernetes::KubeClient;
+use crate::error::{Error, Result};
+use crate::objects::kinds;
+
+/// Adds pods, services and machines to a snapshot of etcd. They are read after it, so that an address that is given out
+/// meanwhile is not taken for a leak.
+///
+/// # Errors
+/// Where permissions are missing, a list cannot be read whole, or the cluster is not that of the etcd: under half of
+/// its nodes occur among those that the Calico nodes refer to.
+pub(crate) async fn add(
+    client: &Arc<KubeClient>,
+    snapshot: &mut Snapshot,
+    progress: &ProgressFn,
+) -> Result<()> {
+    let kinds = kinds::users_with_node_names(client.api());
+    let has_machines = kinds.iter().any(|kind| kind.known.source == Source::Machines);
+    require(client, kinds.iter()).await?;
+    let before =
+        [snapshot.blocks.len(), snapshot.affinities.len(), snapshot.handles.len()].iter().sum::<usize>()
+            + snapshot.endpoints.len()
+            + snapshot.nodes.len();
+    let counter = Counter::behind(before as u64, progress);
+    let mut read = Snapshot::default();
+    for listed in lists::<Snapshot>(client, kinds, &counter).await? {
+        read.absorb(listed.taken);
+    }
+    same_cluster(client, snapshot, &read)?;
+    read.nodes.clear();
+    snapshot.absorb(read);
+    snapshot.mark_read([Source::Pods, Source::Services]);
+    if has_machines {
+        snapshot.mark_read([Source::Machines]);
+    }
+    skip(snapshot, Source::Machines, NO_MACHINES);
+    Ok(())
+}
+
+/// True for keys of what lies in Kubernetes also where the datastore is etcd.
+pub(crate) fn is_of_kubernetes(key: &Key) -> bool {
+    matches!(key, Key::Pod { .. } | Key::Service { .. })
+}
+
+/// Reads keys of Kubernetes again, and adds them.
+///
+/// # Errors
+/// Where the server fails, refuses, or does not answer in time.
+pub(crate) async fn reread(
+    client: &Arc<KubeClient>,
+    snapshot: &mut Snapshot,
+    keys: &BTreeSet<Key>,
+) -> Result<()> {
+    snapshot.absorb(kubernetes::reread(client, keys).await?);
+    snapshot.coverage.extend([Source::Pods, Source::Services].map(|source| (source, Coverage::Partial)));
+    Ok(())
+}
+
+/// Adds the pods and services that the records name to what was read around something in etcd.
+///
+/// # Errors
+/// As [`reread`].
+pub(crate) async fn add_around(
+    client: &Arc<KubeClient>,
+    snapshot: &mut Snapshot,
+    lookup: &Lookup,
+) -> Result<()> {
+    let mut keys = lookup.named(snapshot).keys;
+    keys.retain(is_of_kubernetes);
+    reread(client, snapshot, &keys).await
+}
+
+/// A Calico node refers to its Kubernetes node by the orchestrator reference `k8s`.
+fn same_cluster(client: &KubeClient, etcd: &Snapshot, kubernetes: &Snapshot) -> Result<()> {
+    let referred: BTreeSet<&str> =
+        etcd.nodes.iter().filter_map(|node| node.value.kubernetes_name.as_deref()).collect();
+    let nodes = kubernetes.nodes.len();
+    let known = kubernetes.nodes.iter().filter(|node| referred.contains(node.value.name.as_str())).count();
+    if 2 * known < nodes {
+        return Err(Error::OtherCluster { endpoint: client.server().to_owned(), nodes, known });
+    }
+    Ok(())
+}

@@ -1,0 +1,243 @@
+//! Reading objects one by one to change them, and changing them: always against the version that was read
+//! (facts 2.9).
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use calipam_model::block::BlockContent;
+use calipam_model::key::Key;
+use calipam_model::object::Object;
+use calipam_model::snapshot::{ObjectVersion, Revision, Snapshot, Source};
+use serde_json::{Value, json};
+
+use super::form::{flag, labels, spec};
+use crate::client::kubernetes::discovery::Flavour;
+use crate::client::kubernetes::{Accept, KubeClient, permission};
+use crate::error::{Failure, Result};
+use crate::objects::items::{Encoding, protobuf};
+use crate::objects::kinds::{self, Kind};
+use crate::read::again::kubernetes::locate;
+use crate::write::{Change, Expect, Stored};
+
+/// What became of one change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Changed {
+    /// It took place. A deleted object has no version.
+    To(Option<Revision>),
+    /// The object was not as expected; nothing was written.
+    Lost,
+}
+
+/// Fails where the user may not change Calico's records, or the lock where that is to be taken.
+///
+/// # Errors
+/// See above; also where the server cannot be asked.
+pub(crate) async fn require(client: &Arc<KubeClient>, lock: bool) -> Result<()> {
+    let records = kinds::records(client.api()).flatten();
+    let changed = records.flat_map(|kind| ["create", "delete", "update"].map(|verb| kind.permission(verb)));
+    let locked = kinds::find(client.api(), Source::ClusterInformation).into_iter().filter(|_| lock);
+    permission::require(client, changed.chain(locked.map(|kind| kind.permission("update"))).collect()).await
+}
+
+/// Reads one object as it is now, never from a cache; `None` where there is none.
+///
+/// # Errors
+/// Where the server fails, refuses, or does not answer in time.
+pub(crate) async fn stored(client: &Arc<KubeClient>, key: &Key) -> Result<Option<Stored>> {
+    let Some((kind, path)) = locate(client, key) else { return Ok(None) };
+    let Some((body, encoding)) = client.get_whole(&path, kind.known.accept, kind.known.plural).await? else {
+        return Ok(None);
+    };
+    let broken = || client.error(kind.known.plural, Failure::Incomplete("the object is not complete".into()));
+    let object = match encoding {
+        Encoding::Json => Some(&*body),
+        Encoding::Protobuf => protobuf::object(&body),
+    };
+    let mut snapshot = Snapshot::default();
+    (kind.known.add)(&mut snapshot, object.ok_or_else(broken)?, encoding);
+    if encoding == Encoding::Protobuf {
+        return Ok(of_built_in(snapshot));
+    }
+    let value: Value = serde_json::from_slice(&body).map_err(|_| broken())?;
+    Ok(Some(of_custom(key, snapshot, &value, &body)))
+}
+
+/// A built-in object: evidence, of which the version is all that is compared.
+fn of_built_in(snapshot: Snapshot) -> Option<Stored> {
+    let nodes = snapshot.nodes.into_iter().map(|o| o.revision);
+    let pods = snapshot.pods.into_iter().map(|o| o.revision);
+    let services = snapshot.services.into_iter().map(|o| o.revision);
+    let revision = nodes.chain(pods).chain(services).next()?;
+    Some(Stored { revision, raw: Bytes::new(), object: None })
+}
+
+/// A custom resource. Its raw value is in the form of etcd, so that it compares with what is written.
+fn of_custom(key: &Key, snapshot: Snapshot, value: &Value, body: &[u8]) -> Stored {
+    // The name of an object does not say which handle or affinity it holds; its value does.
+    let object = match key {
+        Key::Block(_) => {
+            let block = snapshot.blocks.into_iter().next();
+            block.map(|block| Object::Block(without_strict(block.value.content)))
+        }
+        Key::Handle(id) => {
+            let handle = snapshot.handles.into_iter().next().map(|handle| handle.value);
+            handle.filter(|handle| handle.id() == **id).map(Object::Handle)
+        }
+        Key::Affinity(key) => {
+            let affinity = snapshot.affinities.into_iter().next().map(|affinity| affinity.value);
+            affinity.filter(|affinity| affinity.key == *key).map(Object::Affinity)
+        }
+        _ => None,
+    };
+    let raw = match &object {
+        Some(object) => object.encode().into(),
+        None => Bytes::copy_from_slice(body),
+    };
+    Stored { revision: version(value), raw, object }
+}
+
+/// A block without the field that the schema wants and that never says anything, so that a block that is
+/// created reads back as it was written.
+fn without_strict(content: BlockContent) -> BlockContent {
+    match content {
+        BlockContent::Sound(mut block) => {
+            block.forget_unknown("strictAffinity");
+            BlockContent::Sound(block)
+        }
+        corrupt @ BlockContent::Corrupt(_) => corrupt,
+    }
+}
+
+fn version(value: &Value) -> Revision {
+    let text = |name: &str| value["metadata"][name].as_str().unwrap_or_default().to_owned();
+    let labels = value["metadata"]["labels"].as_object().into_iter().flatten();
+    let labels = labels.filter_map(|(name, value)| Some((name.clone(), value.as_str()?.to_owned())));
+    Revision::Kubernetes(Box::new(ObjectVersion {
+        resource_version: text("resourceVersion"),
+        uid: text("uid"),
+        labels: labels.collect(),
+    }))
+}
+
+/// True where both are the same version of the same object, whatever is known about its labels.
+pub(crate) fn is_version(found: &Revision, expected: &Revision) -> bool {
+    match (found, expected) {
+        (Revision::Kubernetes(a), Revision::Kubernetes(b)) => {
+            a.resource_version == b.resource_version && a.uid == b.uid
+        }
+        _ => false,
+    }
+}
+
+/// Makes one change. A deletion has two steps: the object is marked deleted, which is the comparison, and
+/// is then deleted by UID and version.
+///
+/// # Errors
+/// Where the server fails, refuses, or does not answer in time. It is open then how much of the change
+/// took place.
+pub(crate) async fn change(client: &Arc<KubeClient>, change: &Change) -> Result<Changed> {
+    let failed = |failure| client.write_error(&change.key().to_string(), failure);
+    let target = locate(client, change.key()).ok_or_else(|| failed(Failure::NotFound))?;
+    let changed = match (change.expect(), change.value()) {
+        (Expect::Absent, Some(value)) => create(client, &target, change.key(), value).await,
+        (Expect::At(version), Some(value)) => update(client, &target, change.key(), version, value).await,
+        (Expect::At(version), None) => delete(client, &target, change.key(), version).await,
+        (Expect::Absent, None) => Ok(Changed::Lost),
+    };
+    match changed {
+        // The object is there already, was changed, or is gone.
+        Err(Failure::Conflict(_) | Failure::NotFound) => Ok(Changed::Lost),
+        other => other.map_err(failed),
+    }
+}
+
+type Step = std::result::Result<Changed, Failure>;
+
+fn new_spec(client: &KubeClient, key: &Key, value: &[u8]) -> std::result::Result<Value, Failure> {
+    let classic = client.api().flavour == Flavour::Classic;
+    spec(key, value, classic).ok_or_else(|| Failure::Other("the value has no form in Kubernetes".into()))
+}
+
+async fn create(client: &Arc<KubeClient>, target: &(Kind, String), key: &Key, value: &[u8]) -> Step {
+    let (kind, path) = target;
+    let name = path.rsplit('/').next().unwrap_or_default();
+    let flavour = client.api().flavour;
+    let mut object = json!({
+        "apiVersion": format!("{}/{}", flavour.group(), flavour.version()),
+        "kind": match key {
+            Key::Block(_) => "IPAMBlock",
+            Key::Handle(_) => "IPAMHandle",
+            Key::Affinity(_) => "BlockAffinity",
+            _ => return Err(Failure::Other("objects of this kind are not created".into())),
+        },
+        "metadata": {"name": name},
+        "spec": new_spec(client, key, value)?,
+    });
+    label(&mut object, key);
+    let made = client.post(&kind.path, object.to_string().into_bytes()).await?;
+    Ok(Changed::To(Some(version(&made.json().await?))))
+}
+
+/// Reads the object whole, so that everything about it that is not changed stays; `None` where it is not
+/// the expected version.
+async fn expected(
+    client: &Arc<KubeClient>,
+    path: &str,
+    expected: &Revision,
+) -> std::result::Result<Option<Value>, Failure> {
+    let mut object = client.get(path, Accept::Json).await?.json().await?;
+    if let Some(metadata) = object["metadata"].as_object_mut() {
+        metadata.remove("managedFields");
+    }
+    Ok(is_version(&version(&object), expected).then_some(object))
+}
+
+async fn update(
+    client: &Arc<KubeClient>,
+    (_, path): &(Kind, String),
+    key: &Key,
+    before: &Revision,
+    value: &[u8],
+) -> Step {
+    let Some(mut object) = expected(client, path, before).await? else { return Ok(Changed::Lost) };
+    object["spec"] = new_spec(client, key, value)?;
+    label(&mut object, key);
+    let made = client.put(path, object.to_string().into_bytes()).await?;
+    Ok(Changed::To(Some(version(&made.json().await?))))
+}
+
+async fn delete(client: &Arc<KubeClient>, (_, path): &(Kind, String), key: &Key, before: &Revision) -> Step {
+    let Some(mut object) = expected(client, path, before).await? else { return Ok(Changed::Lost) };
+    let marked = matches!(&object["spec"]["deleted"], Value::Bool(true))
+        || object["spec"]["deleted"].as_str() == Some("true");
+    if !marked {
+        let as_text = matches!(key, Key::Affinity(_)) && client.api().flavour == Flavour::Classic;
+        object["spec"]["deleted"] = flag(true, as_text);
+        object = client.put(path, object.to_string().into_bytes()).await?.json().await?;
+    }
+    let metadata = &object["metadata"];
+    let options = json!({
+        "apiVersion": "v1",
+        "kind": "DeleteOptions",
+        "preconditions": {"uid": metadata["uid"], "resourceVersion": metadata["resourceVersion"]},
+    });
+    match client.delete(path, options.to_string().into_bytes()).await {
+        Ok(_) => Ok(Changed::To(None)),
+        // Marked by this change, and others have finished the deletion or taken the name anew since.
+        Err(Failure::NotFound | Failure::Conflict(_)) if !marked => Ok(Changed::To(None)),
+        Err(failure) => Err(failure),
+    }
+}
+
+/// Sets the labels by which Calico finds an affinity.
+fn label(object: &mut Value, key: &Key) {
+    let wanted = labels(key);
+    if wanted.is_empty() {
+        return;
+    }
+    let metadata = &mut object["metadata"];
+    if !metadata["labels"].is_object() {
+        metadata["labels"] = json!({});
+    }
+    wanted.into_iter().for_each(|(name, value)| metadata["labels"][name] = value);
+}

@@ -1,0 +1,79 @@
+//! Writing to Kubernetes: one object at a time, since there are no transactions. What the evidence says is
+//! read again just before.
+
+pub(super) mod change;
+mod form;
+
+use std::sync::Arc;
+
+use calipam_model::key::Key;
+use tokio::task::JoinSet;
+
+use self::change::{Changed, change, is_version, stored};
+use super::object::Stored;
+use super::{Batch, Expect, Limits, Swap};
+use crate::client::kubernetes::KubeClient;
+use crate::error::{Error, Failure, Result};
+
+/// One object in each batch. The bytes are those that the API server takes.
+pub(crate) const LIMITS: Limits = Limits { changes: 1, conditions: 128, bytes: 1_500_000 };
+
+/// Requests of one reading that are under way at the same time.
+const IN_FLIGHT: usize = 8;
+
+/// Reads objects, each by a request of its own.
+pub(crate) async fn read(client: &Arc<KubeClient>, keys: &[Key]) -> Result<Vec<Option<Stored>>> {
+    let mut found: Vec<Option<Stored>> = vec![None; keys.len()];
+    let mut waiting = keys.iter().cloned().enumerate();
+    let mut running = JoinSet::new();
+    loop {
+        while running.len() < IN_FLIGHT
+            && let Some((index, key)) = waiting.next()
+        {
+            let client = Arc::clone(client);
+            running.spawn(async move { (index, stored(&client, &key).await) });
+        }
+        match running.join_next().await {
+            None => return Ok(found),
+            Some(Ok((index, read))) => found[index] = read?,
+            Some(Err(lost)) => return Err(refused(client, lost.to_string())),
+        }
+    }
+}
+
+/// Makes the one change of a batch.
+pub(crate) async fn commit(client: &Arc<KubeClient>, batch: &Batch) -> Result<Swap> {
+    let [only] = batch.changes.as_slice() else {
+        return match batch.changes.len() {
+            0 => Ok(Swap::Done(Vec::new())),
+            more => Err(refused(client, format!("{more} changes cannot be made at once"))),
+        };
+    };
+    if !holds(client, batch.evidence.iter()).await? {
+        return Ok(Swap::Lost);
+    }
+    Ok(match change(client, only).await? {
+        Changed::To(version) => Swap::Done(vec![version]),
+        Changed::Lost => Swap::Lost,
+    })
+}
+
+/// True where the evidence is as expected now.
+pub(crate) async fn holds(
+    client: &Arc<KubeClient>,
+    evidence: impl Iterator<Item = &(Key, Expect)>,
+) -> Result<bool> {
+    let evidence: Vec<&(Key, Expect)> = evidence.collect();
+    let keys: Vec<Key> = evidence.iter().map(|(key, _)| key.clone()).collect();
+    let found = read(client, &keys).await?;
+    let as_expected = |(found, (_, expect)): (&Option<Stored>, &&(Key, Expect))| match (found, expect) {
+        (None, Expect::Absent) => true,
+        (Some(found), Expect::At(version)) => is_version(&found.revision, version),
+        _ => false,
+    };
+    Ok(found.iter().zip(&evidence).all(as_expected))
+}
+
+fn refused(client: &KubeClient, reason: String) -> Error {
+    client.write_error("a batch of changes", Failure::Other(reason))
+}
