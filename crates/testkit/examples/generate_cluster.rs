@@ -4,6 +4,7 @@
 //! ```text
 //! generate_cluster example FILE               the cluster of the documentation, without a file of findings
 //! generate_cluster faults SEED COUNT FILE     COUNT of each fault
+//! generate_cluster etcd SEED COUNT ENDPOINT   the same, written into an etcd
 //! generate_cluster sized SEED COUNT FILE      COUNT allocations, healthy
 //! generate_cluster classic SEED COUNT FILE    COUNT of each fault that Kubernetes can have, as a list of its objects
 //! generate_cluster native SEED COUNT FILE     the same in the other API group
@@ -38,6 +39,11 @@ fn run(words: &[&str]) -> Result<(), String> {
             cluster.write_export(Path::new(path)).map_err(file)?;
             cluster.truth().write(&Path::new(path).with_extension("truth.json")).map_err(file)
         }
+        ["etcd", seed, count, endpoint] => {
+            let count = usize::try_from(number(count)?).map_err(|e| e.to_string())?;
+            let cluster = Cluster::all_faults(ClusterSpec::new(number(seed)?).wide(), count);
+            cluster.write_to_etcd(endpoint).map_err(|e| e.to_string())
+        }
         ["sized", seed, count, path] => {
             let cluster = SizedCluster::new(ClusterSpec::new(number(seed)?), number(count)?);
             cluster.write_export(Path::new(path)).map_err(file)
@@ -51,7 +57,7 @@ fn run(words: &[&str]) -> Result<(), String> {
             cluster.truth().write(&Path::new(path).with_extension("truth.json")).map_err(file)
         }
         _ => {
-            Err("usage: generate_cluster example FILE | (faults|sized|classic|native) SEED COUNT FILE".into())
+            Err("usage: generate_cluster example FILE | (faults|sized|classic|native) SEED COUNT FILE | etcd SEED COUNT ENDPOINT".into())
         }
     }
 }
