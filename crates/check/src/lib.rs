@@ -3,10 +3,10 @@
 //!
 //! "Facts" in the documentation of this crate means `docs/calico-ipam.md` of the project.
 
-pub mod accounting;
 mod code;
 mod finding;
 pub mod index;
+pub mod occupancy;
 pub mod owner;
 pub mod record;
 mod remedy;
@@ -31,6 +31,10 @@ use crate::index::Index;
 use crate::owner::{Doubt, Owners, RecordedOwner};
 use crate::record::Claim;
 use crate::rules::addresses::Record;
+
+/// A map for a million short keys. Its hash is the same in every run and does not resist keys that are made to collide:
+/// those would cost no more than time.
+pub(crate) type FastMap<K, V> = std::collections::HashMap<K, V, foldhash::fast::FixedState>;
 
 /// Allocations younger than this are not judged where the cluster configures nothing.
 pub const DEFAULT_GRACE: SignedDuration = SignedDuration::from_mins(15);

@@ -83,6 +83,11 @@ impl Pool {
         !self.disabled && !self.deleting && self.allocatable
     }
 
+    /// True where not even one block fits into the pool.
+    pub fn is_smaller_than_block(&self) -> bool {
+        self.block_size < self.cidr.prefix_len()
+    }
+
     /// True where `allowedUses` contains the use.
     pub fn allows(&self, wanted: PoolUse) -> bool {
         self.allowed_uses.contains(&wanted)

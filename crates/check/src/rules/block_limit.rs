@@ -10,6 +10,7 @@ use super::wording::short;
 use crate::Context;
 use crate::code::Code;
 use crate::finding::{Evidence, Finding, NodeEvidence, NodePoolEvidence, Subject};
+use crate::occupancy::Claimants;
 
 /// Compares the blocks of every node with the block limit, pool by pool.
 pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
@@ -39,10 +40,11 @@ fn blocks_of_nodes<'s>(context: &Context<'s>) -> BTreeMap<(&'s str, &'s str), u3
     let pools = context.snapshot.pools.iter().map(|p| &p.value);
     let pools: Vec<&'s Pool> = pools.filter(|p| Selector::parse(&p.node_selector).is_ok()).collect();
     let mut numbers = BTreeMap::new();
-    for block in context.index.blocks.iter().filter(|b| b.sound.is_some()) {
-        let Some(node) = block.owner.and_then(|o| o.host()) else { continue };
-        for pool in pools.iter().filter(|p| p.cidr.contains(&block.key)) {
-            *numbers.entry((node, pool.name.as_str())).or_default() += 1;
+    for (node, held) in Claimants::new(context).holding_nodes() {
+        for block in held.iter().filter(|held| held.is_owned_by(node)).filter_map(|held| held.block) {
+            for pool in pools.iter().filter(|p| block.sound.is_some() && p.cidr.contains(&block.key)) {
+                *numbers.entry((node, pool.name.as_str())).or_default() += 1;
+            }
         }
     }
     numbers

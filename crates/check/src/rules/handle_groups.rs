@@ -3,7 +3,7 @@
 //! any closer.
 
 use std::collections::BTreeSet;
-use std::hash::Hasher;
+use std::hash::{BuildHasher, Hasher};
 
 use calipam_model::IpNet;
 use calipam_model::attributes::is_windows_reserved;
@@ -12,10 +12,10 @@ use calipam_model::cidr::is_v4;
 use calipam_model::handle::Handle;
 use calipam_model::snapshot::Versioned;
 use calipam_model::text::TextRef;
+use foldhash::fast::FixedState;
 
 use super::addresses::Record;
-use super::quick_hash::{QuickHasher, QuickMap};
-use crate::Context;
+use crate::{Context, FastMap};
 
 /// A handle as it is stored.
 pub(crate) type StoredHandle = Versioned<Handle>;
@@ -109,7 +109,7 @@ fn is_in_order(objects: &[Object], references: &[Reference]) -> bool {
 /// Handles that are not marked deleted, by hash.
 fn objects(context: &Context<'_>) -> Vec<Object> {
     let sound = (0..).zip(&context.index.blocks).filter(|(_, b)| b.sound.is_some());
-    let places: QuickMap<IpNet, u32> = sound.map(|(place, b)| (b.key, place)).collect();
+    let places: FastMap<IpNet, u32> = sound.map(|(place, b)| (b.key, place)).collect();
     let stored = (0..).zip(&context.snapshot.handles).filter(|(_, h)| !h.value.is_deleted());
     let mut objects = Vec::with_capacity(context.snapshot.handles.len());
     objects.extend(stored.map(|(place, handle)| {
@@ -123,7 +123,7 @@ fn objects(context: &Context<'_>) -> Vec<Object> {
 }
 
 /// The blocks, where the handle claims just one address in one block, or one of either family.
-fn typical_blocks(handle: &Handle, places: &QuickMap<IpNet, u32>) -> Option<[u32; 2]> {
+fn typical_blocks(handle: &Handle, places: &FastMap<IpNet, u32>) -> Option<[u32; 2]> {
     let mut blocks = handle.blocks();
     let (first, one) = blocks.next()?;
     let second = match blocks.next() {
@@ -156,7 +156,7 @@ fn references(context: &Context<'_>) -> Vec<Reference> {
 }
 
 fn hash(id: TextRef<'_>) -> u64 {
-    let mut hasher = QuickHasher::default();
+    let mut hasher = FixedState::default().build_hasher();
     hasher.write(id.packed());
     hasher.finish()
 }

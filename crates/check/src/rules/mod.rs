@@ -6,7 +6,6 @@ pub(crate) mod addresses;
 mod affinities;
 mod block_limit;
 pub(crate) mod blocks;
-pub(crate) mod capacity;
 pub(crate) mod cidr_set;
 pub(crate) mod configuration;
 mod custom_resources;
@@ -26,21 +25,20 @@ mod owners;
 #[cfg(test)]
 mod pool_tests;
 mod pools;
-mod quick_hash;
 #[cfg(test)]
 mod random_tests;
 mod services;
 #[cfg(test)]
 mod settle_tests;
-pub(crate) mod stranded;
+mod stranded;
 #[cfg(test)]
 mod structure_tests;
-pub(crate) mod supply;
 pub(crate) mod wording;
 mod workloads;
 
 use crate::Context;
 use crate::finding::Finding;
+use crate::occupancy::Occupancy;
 
 /// Runs all rules. The walk over addresses takes as long as all others together, so that it runs beside them.
 pub(crate) fn run(context: &Context<'_>) -> Vec<Finding> {
@@ -61,13 +59,13 @@ pub(crate) fn run(context: &Context<'_>) -> Vec<Finding> {
 
 fn run_others(context: &Context<'_>) -> Vec<Finding> {
     let mut findings = Vec::new();
-    let capacity = capacity::Capacity::new(context);
+    let occupancy = Occupancy::new(context);
     blocks::check(context, &mut findings);
     affinities::check(context, &mut findings);
     block_limit::check(context, &mut findings);
     handles::check(context, &mut findings);
-    pools::check(context, &capacity, &mut findings);
-    stranded::check(context, &capacity, &mut findings);
+    pools::check(context, &occupancy, &mut findings);
+    stranded::check(context, &occupancy, &mut findings);
     configuration::check(context, &mut findings);
     endpoints::check(context, &mut findings);
     workloads::check(context, &mut findings);

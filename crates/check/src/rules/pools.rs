@@ -4,15 +4,15 @@ use calipam_model::IpNet;
 use calipam_model::pool::Pool;
 use calipam_model::snapshot::Source;
 
-use super::capacity::{Capacity, Usage};
 use super::cidr_set::overlaps;
 use super::wording::{list, short};
 use crate::Context;
 use crate::code::Code;
 use crate::finding::{Evidence, Finding, PoolEvidence, PoolName, Subject};
+use crate::occupancy::{Occupancy, Tally};
 
 /// Judges every pool.
-pub(crate) fn check(context: &Context<'_>, capacity: &Capacity<'_, '_>, out: &mut Vec<Finding>) {
+pub(crate) fn check(context: &Context<'_>, occupancy: &Occupancy<'_, '_>, out: &mut Vec<Finding>) {
     let mut pools: Vec<&Pool> = context.snapshot.pools.iter().map(|p| &p.value).collect();
     pools.sort_by(|a, b| (a.cidr, &a.name).cmp(&(b.cidr, &b.name)));
     // A finding's subject is the CIDR: pools with the same one are judged together.
@@ -21,7 +21,7 @@ pub(crate) fn check(context: &Context<'_>, capacity: &Capacity<'_, '_>, out: &mu
     let read = |source| context.snapshot.has_read(source);
     if read(Source::Blocks) && read(Source::Reservations) {
         for pool in same.iter().filter_map(|same| same.iter().find(|pool| pool.is_enabled())) {
-            check_fill(context, pool, capacity.usage(pool), out);
+            check_fill(context, pool, &occupancy.total_tally(pool.cidr), out);
         }
     }
 }
@@ -47,12 +47,12 @@ fn check_overlaps(same: &[&[&Pool]], out: &mut Vec<Finding>) {
     }
 }
 
-fn check_fill(context: &Context<'_>, pool: &Pool, usage: Usage, out: &mut Vec<Finding>) {
-    let Some(percent) = usage.percent().filter(|percent| *percent > context.pool_threshold) else { return };
+fn check_fill(context: &Context<'_>, pool: &Pool, tally: &Tally, out: &mut Vec<Finding>) {
+    let Some(percent) = tally.percent().filter(|percent| *percent > context.pool_threshold) else { return };
     // Rounded down, so that 100 % means that there is no address left.
-    let says = format!("is {} % full: {} of {} in use", percent.floor(), usage.in_use, usage.usable);
+    let says = format!("is {} % full: {} of {} in use", percent.floor(), tally.usable_taken, tally.usable);
     out.push(finding(Code::PoolNearlyFull, pool, &says, |evidence| {
-        evidence.in_use = Some(usage.in_use);
-        evidence.usable = Some(usage.usable);
+        evidence.in_use = Some(tally.usable_taken);
+        evidence.usable = Some(tally.usable);
     }));
 }

@@ -1,39 +1,37 @@
 //! Nodes that cannot get one more address although their pools have free ones.
 //!
-//! This follows Calico's automatic assignment (facts 3.4): own blocks first, then a block that nobody
-//! has, then an empty one of another, then single addresses of blocks of others. Where anything about a
+//! This follows Calico's automatic assignment (facts 3.4): own blocks first, then a block without an
+//! owner, then an empty one of another, then single addresses of blocks of others. Where anything about a
 //! node's chances is unknown, it counts as served.
 
 use std::collections::HashSet;
 
-use calipam_model::IpNet;
-use calipam_model::affinity::{Affinity, AffinityType};
+use calipam_model::affinity::AffinityType;
 use calipam_model::config::IpamConfig;
 use calipam_model::key::Key;
 use calipam_model::node::Node;
-use calipam_model::snapshot::Source;
+use calipam_model::pool::{Pool, PoolUse};
+use calipam_model::selector::Selector;
+use calipam_model::{IpNet, cidr};
 
-use super::capacity::Capacity;
-use super::quick_hash::QuickMap;
-use super::supply::{Supply, supplies};
 use super::wording::{addresses, short};
 use crate::Context;
 use crate::code::Code;
 use crate::finding::{Evidence, Finding, NoFurtherAddress, NodeEvidence, NodePoolEvidence, Subject};
-use crate::index::IndexedBlock;
+use crate::occupancy::{Claimants, HeldBlock, Occupancy, SOURCES, Stock};
 
-/// Everything that decides whether a node gets an address.
-pub(crate) const SOURCES: [Source; 6] = [
-    Source::Blocks,
-    Source::Affinities,
-    Source::Pools,
-    Source::Reservations,
-    Source::Nodes,
-    Source::IpamConfig,
-];
+/// A pool from which pods get addresses without asking for it by name.
+struct Supply<'s> {
+    pool: &'s Pool,
+    /// Which nodes may use it.
+    selector: Selector,
+    /// Addresses that are known to be free.
+    free: u128,
+    stock: Stock,
+}
 
 /// Judges every node.
-pub(crate) fn check(context: &Context<'_>, capacity: &Capacity<'_, '_>, out: &mut Vec<Finding>) {
+pub(crate) fn check(context: &Context<'_>, occupancy: &Occupancy<'_, '_>, out: &mut Vec<Finding>) {
     let snapshot = context.snapshot;
     let Some(config) = snapshot.effective_ipam_config() else { return };
     let is_reservation = |key: &Option<Key>| matches!(key, Some(Key::Reservation(_)));
@@ -43,19 +41,39 @@ pub(crate) fn check(context: &Context<'_>, capacity: &Capacity<'_, '_>, out: &mu
     {
         return;
     }
-    let families = [true, false].map(|v4| supplies(context, capacity, v4));
-    let holdings = Holdings::new(context);
-    let nothing = Holding::default();
-    for node in snapshot.nodes.iter().map(|n| &n.value) {
-        let holding = holdings.by_node.get(node.name.as_str()).unwrap_or(&nothing);
-        let unjudged = &holdings.unjudged;
-        let stranded = Stranded { context, capacity, config: &config, node, holding, unjudged };
+
+    let families = [true, false].map(|v4| supplies(context, occupancy, v4));
+    let claimants = Claimants::new(context);
+    // What a node with an affinity that cannot be decoded may use is unknown.
+    let unclear: HashSet<&str> = (snapshot.defects.iter())
+        .filter_map(|defect| match &defect.key {
+            Some(Key::Affinity(key)) => Some(key.node.as_str()),
+            _ => None,
+        })
+        .collect();
+    for node in snapshot.nodes.iter().map(|n| &n.value).filter(|n| !unclear.contains(n.name.as_str())) {
+        let held = claimants.held_by(&AffinityType::Host, &node.name);
+        let stranded = Stranded { occupancy, config: &config, node, held };
         let pools: Vec<NodePoolEvidence> =
             families.iter().flatten().flat_map(|pools| stranded.judge(pools)).collect();
         if !pools.is_empty() {
             out.push(finding(&node.name, pools));
         }
     }
+}
+
+/// The enabled, automatic pools of one family for workloads. `None` where the selector of one does not
+/// parse: then Calico fails for all nodes, and nothing is said about them.
+fn supplies<'s>(context: &Context<'s>, occupancy: &Occupancy<'_, '_>, v4: bool) -> Option<Vec<Supply<'s>>> {
+    let pools = context.snapshot.pools.iter().map(|p| &p.value);
+    let pools = pools.filter(|p| cidr::is_v4(p.cidr) == v4);
+    let pools = pools.filter(|p| p.is_enabled() && p.automatic && p.allows(PoolUse::Workload));
+    let supply = |pool: &'s Pool| {
+        let selector = Selector::parse(&pool.node_selector).ok()?;
+        let free = occupancy.total_tally(pool.cidr).free;
+        Some(Supply { pool, selector, free, stock: occupancy.stock(pool, |_| false) })
+    };
+    pools.map(supply).collect()
 }
 
 fn finding(node: &str, pools: Vec<NodePoolEvidence>) -> Finding {
@@ -78,51 +96,12 @@ fn finding(node: &str, pools: Vec<NodePoolEvidence>) -> Finding {
     Finding::new(Code::StrandedAddresses, Subject::Node(node.to_owned()), message, evidence).on_nodes([node])
 }
 
-/// What the nodes hold.
-struct Holdings<'c, 's> {
-    by_node: QuickMap<&'s str, Holding<'c, 's>>,
-    /// CIDRs of blocks about whose content nothing is known.
-    unjudged: HashSet<IpNet>,
-}
-
-/// What one node holds.
-#[derive(Default)]
-struct Holding<'c, 's> {
-    affinities: Vec<IpNet>,
-    blocks: Vec<&'c IndexedBlock<'s>>,
-    /// It has an affinity that does not decode: what it may use is unknown.
-    unclear: bool,
-}
-
-impl<'c, 's> Holdings<'c, 's> {
-    fn new(context: &'c Context<'s>) -> Self {
-        let mut by_node: QuickMap<&str, Holding<'_, '_>> = QuickMap::default();
-        let by_host = |a: &&Affinity| a.key.kind == AffinityType::Host && !a.deleted;
-        for affinity in context.snapshot.affinities.iter().map(|a| &a.value).filter(by_host) {
-            by_node.entry(&affinity.key.node).or_default().affinities.push(affinity.key.cidr);
-        }
-        for block in &context.index.blocks {
-            if let Some(host) = block.owner.and_then(|o| o.host()) {
-                by_node.entry(host).or_default().blocks.push(block);
-            }
-        }
-        for defect in &context.snapshot.defects {
-            if let Some(Key::Affinity(key)) = &defect.key {
-                by_node.entry(&key.node).or_default().unclear = true;
-            }
-        }
-        Self { by_node, unjudged: super::blocks::unjudged(context) }
-    }
-}
-
 /// One node.
 struct Stranded<'a, 'c, 's> {
-    context: &'a Context<'s>,
-    capacity: &'a Capacity<'c, 's>,
+    occupancy: &'a Occupancy<'c, 's>,
     config: &'a IpamConfig,
     node: &'s Node,
-    holding: &'a Holding<'c, 's>,
-    unjudged: &'a HashSet<IpNet>,
+    held: &'a [HeldBlock<'c, 's>],
 }
 
 /// Whether the node gets one more address.
@@ -151,28 +130,17 @@ impl Stranded<'_, '_, '_> {
 
     /// What becomes of a request that may use these pools.
     fn request(&self, pools: &[&Supply<'_>]) -> Verdict {
-        if self.holding.unclear {
-            return Verdict::Served;
-        }
-        let usable = |block: IpNet| pools.iter().any(|p| p.pool.cidr.contains(&block.network()));
-        let free = |b: &&IndexedBlock<'_>| b.sound.is_none_or(|block| self.capacity.has_free(block));
-        if self.holding.blocks.iter().filter(|b| usable(b.key)).any(free) {
-            return Verdict::Served;
-        }
-        let mut held = 0;
-        for block in self.holding.affinities.iter().copied().filter(|block| usable(*block)) {
-            match self.context.index.block(block) {
-                // Calico creates a block that an affinity names, or cannot: then it is not judged.
-                None => return Verdict::Served,
-                Some(_) if self.unjudged.contains(&block) => return Verdict::Served,
-                Some(stored) if stored.owner.and_then(|o| o.host()) == Some(self.node.name.as_str()) => {
-                    held += 1
-                }
-                // Calico removes the stale affinity and goes on.
-                Some(_) => {}
+        let mut affinities = 0;
+        let is_usable = |block: IpNet| pools.iter().any(|p| p.pool.cidr.contains(&block.network()));
+        for held in self.held.iter().filter(|held| is_usable(held.cidr)) {
+            // Calico creates a block that only an affinity names. What a corrupt one holds is unknown.
+            let Some(block) = held.block.and_then(|block| block.sound) else { return Verdict::Served };
+            if self.occupancy.open(block) > 0 {
+                return Verdict::Served;
             }
+            affinities += u32::from(held.has_affinity);
         }
-        self.beyond_own_blocks(pools, held)
+        self.beyond_own_blocks(pools, affinities)
     }
 
     /// The own blocks are full: whether there is another way.
@@ -187,20 +155,25 @@ impl Stranded<'_, '_, '_> {
                 _ => Verdict::Stranded(NoFurtherAddress::AutoAllocationOff),
             };
         }
-        if pools.iter().any(|pool| pool.claimable || pool.reclaimable) {
+        // A pool smaller than its blocks is taken to have room: what Calico does with it is not worth a finding.
+        let has_block = |pool: &&Supply<'_>| {
+            pool.pool.is_smaller_than_block() || pool.stock.new_blocks > 0 || !pool.stock.empty.is_empty()
+        };
+        if pools.iter().any(has_block) {
             return Verdict::Served;
         }
         if self.config.strict_affinity {
             return Verdict::Stranded(NoFurtherAddress::StrictAffinity);
         }
-        match pools.iter().any(|pool| pool.borrowable) {
+        match pools.iter().any(|pool| pool.stock.foreign > 0) {
             true => Verdict::Served,
             false => Verdict::Stranded(NoFurtherAddress::NoBlockLeft),
         }
     }
 
     fn evidence(&self, pool: &Supply<'_>, reason: NoFurtherAddress) -> NodePoolEvidence {
-        let blocks = self.holding.blocks.iter().filter(|b| pool.pool.cidr.contains(&b.key)).count();
+        let owned = self.held.iter().filter(|held| held.is_owned_by(&self.node.name));
+        let blocks = owned.filter(|held| pool.pool.cidr.contains(&held.cidr)).count();
         NodePoolEvidence {
             pool: pool.pool.name.clone(),
             blocks: u32::try_from(blocks).unwrap_or(u32::MAX),

@@ -6,9 +6,9 @@ use calipam_model::snapshot::{DefectKind, Snapshot};
 use calipam_model::{IpNet, cidr};
 use serde::{Serialize, Serializer};
 
-use super::{Count, Taken};
+use super::Count;
+use crate::occupancy::Occupancy;
 use crate::rules::blocks::Stored;
-use crate::rules::capacity::Capacity;
 use crate::{Context, Options};
 
 /// All blocks.
@@ -64,9 +64,9 @@ fn digits_or_nothing<S: Serializer>(number: &Option<u64>, serializer: S) -> Resu
 /// The blocks of a snapshot.
 pub fn blocks(snapshot: &Snapshot) -> BlockList {
     let context = Context::new(snapshot, &Options::default());
-    let capacity = Capacity::new(&context);
-    let stored = capacity.stored.iter();
-    BlockList { blocks: stored.map(|stored| view(&context, &capacity, stored)).collect() }
+    let occupancy = Occupancy::new(&context);
+    let stored = occupancy.stored.iter();
+    BlockList { blocks: stored.map(|stored| view(&context, &occupancy, stored)).collect() }
 }
 
 /// Why a block does not decode.
@@ -78,7 +78,7 @@ fn reason(snapshot: &Snapshot, block: IpNet) -> Option<String> {
 }
 
 /// One block as a view.
-fn view(context: &Context<'_>, capacity: &Capacity<'_, '_>, stored: &Stored<'_, '_>) -> BlockView {
+fn view(context: &Context<'_>, occupancy: &Occupancy<'_, '_>, stored: &Stored<'_, '_>) -> BlockView {
     let mut view = BlockView {
         cidr: stored.key,
         pool: pool_of(context, stored.key),
@@ -102,21 +102,19 @@ fn view(context: &Context<'_>, capacity: &Capacity<'_, '_>, stored: &Stored<'_, 
     view.owner = block.owner.cloned();
     view.problems = block.problems.iter().map(ToString::to_string).collect();
     let Some(sound) = block.sound else { return view };
-    let taken = Taken::of(sound);
-    let reserved = |o: &&u32| capacity.reserved.contains(cidr::address_at(sound.cidr(), **o));
-    let held_back = sound.free().iter().filter(reserved).count() as u32;
+    let tally = occupancy.block(stored);
     let host = block.owner.and_then(|o| o.host());
     let is_lent = |a: &calipam_model::block::Allocation<'_>| match (host, a.attribute.get("node")) {
         (Some(host), Some(node)) => node != *host,
         _ => false,
     };
     view.claimed_at = sound.claim_time().map(str::to_owned);
-    view.in_use = taken.in_use;
+    view.in_use = tally.in_use as u32;
     view.borrowed = sound.allocations().filter(is_lent).count() as u32;
-    view.cooling = taken.cooling;
-    view.windows_reserved = taken.windows;
-    view.reserved = held_back;
-    view.free = sound.free().len() as u32 - held_back;
+    view.cooling = tally.cooling as u32;
+    view.windows_reserved = tally.windows_reserved as u32;
+    view.reserved = tally.reserved as u32;
+    view.free = tally.free as u32;
     view.sequence_number = Some(sound.sequence());
     view
 }

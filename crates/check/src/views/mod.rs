@@ -16,7 +16,6 @@ mod tests;
 
 use std::fmt;
 
-use calipam_model::block::Block;
 use serde::{Serialize, Serializer};
 
 pub use self::address::{
@@ -56,38 +55,5 @@ impl Serialize for Count {
 impl From<u32> for Count {
     fn from(number: u32) -> Self {
         Self(number.into())
-    }
-}
-
-/// How the addresses of one sound block are taken.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Taken {
-    /// Held by an owner.
-    in_use: u32,
-    /// Released, but not free yet.
-    cooling: u32,
-    /// Reserved by Windows.
-    windows: u32,
-}
-
-impl Taken {
-    fn of(block: &Block) -> Self {
-        let special =
-            |a: &calipam_model::attributes::AttributeRef<'_>| a.is_cooling() || a.is_windows_reserved();
-        if !block.attributes().any(|a| special(&a)) {
-            return Self { in_use: block.allocated(), ..Self::default() };
-        }
-        let mut taken = Self::default();
-        for allocation in block.allocations() {
-            let attribute = allocation.attribute;
-            *if attribute.is_cooling() {
-                &mut taken.cooling
-            } else if attribute.is_windows_reserved() {
-                &mut taken.windows
-            } else {
-                &mut taken.in_use
-            } += 1;
-        }
-        taken
     }
 }

@@ -10,8 +10,8 @@ use calipam_model::snapshot::Snapshot;
 use serde::Serialize;
 
 use super::blocks::pool_of;
-use crate::accounting::Takers;
 use crate::index::IndexedBlock;
+use crate::occupancy::Claimants;
 use crate::{Context, Options};
 
 /// All nodes.
@@ -150,15 +150,15 @@ fn add_block(nodes: &mut BTreeMap<String, NodeView>, block: &IndexedBlock<'_>) {
 
 /// Adds how many blocks the nodes may claim from each pool.
 fn add_headroom(context: &Context<'_>, rows: &mut Rows) {
-    let takers = Takers::new(context);
+    let claimants = Claimants::new(context);
     for pool in context.snapshot.pools.iter().map(|p| &p.value).filter(|p| p.is_enabled()) {
         let Some(wanted) = [PoolUse::Workload, PoolUse::Tunnel].into_iter().find(|w| pool.allows(*w)) else {
             continue;
         };
-        let request = takers.request(pool, wanted);
-        for taker in takers.of_use(wanted).iter().filter(|taker| takers.selects(pool, taker)) {
-            let headroom = takers.limit.saturating_sub(takers.counted(taker, &request));
-            let place = (taker.name.to_owned(), Some(pool.name.clone()), cidr::is_v4(pool.cidr));
+        let request = claimants.request(pool, wanted);
+        for claimant in claimants.of_use(wanted).iter().filter(|claimant| claimants.selects(pool, claimant)) {
+            let headroom = claimants.limit.saturating_sub(claimants.counted(claimant, &request));
+            let place = (claimant.name.to_owned(), Some(pool.name.clone()), cidr::is_v4(pool.cidr));
             // Manual pools serve who asks for them: not every node has to do with them.
             if pool.automatic {
                 rows.entry(place).or_default().headroom = headroom;

@@ -6,7 +6,7 @@ use calipam_model::snapshot::Snapshot;
 use serde::Serialize;
 
 use super::Count;
-use crate::accounting::{Accounting, Limit};
+use crate::occupancy::{Claimants, Limit, Occupancy};
 use crate::{Context, Options};
 
 /// All pools.
@@ -81,18 +81,19 @@ pub struct OutsidePools {
 /// The pools of a snapshot.
 pub fn pools(snapshot: &Snapshot) -> PoolList {
     let context = Context::new(snapshot, &Options::default());
-    let accounting = Accounting::new(&context);
+    let occupancy = Occupancy::new(&context);
+    let claimants = Claimants::new(&context);
     let mut pools: Vec<&Pool> = snapshot.pools.iter().map(|p| &p.value).collect();
     pools.sort_by(|a, b| (a.cidr, &a.name).cmp(&(b.cidr, &b.name)));
     PoolList {
-        pools: pools.into_iter().map(|pool| view(&accounting, pool)).collect(),
-        outside: outside(&accounting),
+        pools: pools.into_iter().map(|pool| view(&occupancy, &claimants, pool)).collect(),
+        outside: outside(&occupancy),
     }
 }
 
-fn view(accounting: &Accounting<'_, '_>, pool: &Pool) -> PoolView {
-    let tally = accounting.tally(pool.cidr);
-    let allocatable = accounting.allocatable(pool);
+fn view(occupancy: &Occupancy<'_, '_>, claimants: &Claimants<'_, '_>, pool: &Pool) -> PoolView {
+    let tally = occupancy.tally(pool.cidr);
+    let allocatable = occupancy.allocatable(claimants, pool);
     PoolView {
         name: pool.name.clone(),
         cidr: pool.cidr,
@@ -101,7 +102,7 @@ fn view(accounting: &Accounting<'_, '_>, pool: &Pool) -> PoolView {
         automatic: pool.automatic,
         allowed_uses: pool.allowed_uses.iter().map(|used| name_of_use(*used)).collect(),
         node_selector: pool.node_selector.clone(),
-        blocks: accounting.blocks_in(pool.cidr),
+        blocks: occupancy.blocks_in(pool.cidr),
         total: Count(tally.total),
         in_use: Count(tally.in_use),
         cooling: Count(tally.cooling),
@@ -123,9 +124,9 @@ fn name_of_use(used: PoolUse) -> &'static str {
 }
 
 /// Blocks that no pool contains as a whole, those that are corrupt or do not decode included.
-fn outside(accounting: &Accounting<'_, '_>) -> Option<OutsidePools> {
+fn outside(occupancy: &Occupancy<'_, '_>) -> Option<OutsidePools> {
     let mut sum = OutsidePools::default();
-    for (_, tally) in accounting.blocks_outside_pools() {
+    for (_, tally) in occupancy.blocks_outside_pools() {
         sum.blocks += 1;
         for (part, number) in [
             (&mut sum.total, tally.total),

@@ -1,7 +1,7 @@
-//! Who takes addresses by automatic assignment: nodes, and the virtual owner of LoadBalancer addresses;
-//! which pools they may use, and how many blocks they hold (facts 3.4).
+//! Who gets addresses by automatic assignment: nodes, and the virtual owner of LoadBalancer addresses;
+//! which pools they may use, and which blocks they hold (facts 3.4).
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
 use calipam_model::affinity::{AffinityKey, AffinityType, LOAD_BALANCER};
 use calipam_model::block::BlockOwner;
@@ -10,22 +10,34 @@ use calipam_model::pool::{Pool, PoolUse};
 use calipam_model::selector::Selector;
 use calipam_model::{IpNet, cidr};
 
-use crate::Context;
+use crate::index::IndexedBlock;
+use crate::{Context, FastMap};
 
-/// What an affinity is good for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Held {
-    /// The block.
+/// A block from which a claimant gets addresses as its own.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct HeldBlock<'c, 's> {
     pub cidr: IpNet,
-    /// The block does not exist: Calico creates it when the holder needs an address.
+    /// The block as it was read; `None` where it cannot be decoded, or does not exist: then Calico creates it when the
+    /// holder needs an address.
+    pub block: Option<&'c IndexedBlock<'s>>,
+    /// There is no block.
     pub is_new: bool,
+    /// There is an affinity. Calico counts affinities, not blocks, for the block limit.
+    pub has_affinity: bool,
+}
+
+impl HeldBlock<'_, '_> {
+    /// True where the block itself names the node as its owner.
+    pub(crate) fn is_owned_by(&self, node: &str) -> bool {
+        self.block.and_then(|block| block.owner?.host()) == Some(node)
+    }
 }
 
 /// Blocks by the name of their holder.
 #[derive(Default)]
-struct HeldBlocks<'s> {
-    hosts: HashMap<&'s str, Vec<Held>>,
-    virtuals: HashMap<&'s str, Vec<Held>>,
+struct HeldBlocks<'c, 's> {
+    hosts: FastMap<&'s str, Vec<HeldBlock<'c, 's>>>,
+    virtuals: FastMap<&'s str, Vec<HeldBlock<'c, 's>>>,
 }
 
 /// A pool and who may use it.
@@ -35,30 +47,30 @@ struct PoolEntry<'s> {
     selector: Option<Selector>,
 }
 
-/// One who takes addresses.
+/// One who gets addresses.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Taker<'t> {
+pub(crate) struct Claimant<'t, 'c, 's> {
     /// The name of the node, or [`LOAD_BALANCER`].
     pub name: &'t str,
     /// The labels that node selectors look at. The virtual owner has none.
     pub labels: &'t BTreeMap<String, String>,
-    /// The blocks that it may take addresses from as its own.
-    pub held: &'t [Held],
+    /// The blocks that it may take addresses from as its own, ascending.
+    pub held: &'t [HeldBlock<'c, 's>],
 }
 
-/// All who take addresses.
-pub(crate) struct Takers<'s> {
+/// All who get addresses.
+pub(crate) struct Claimants<'c, 's> {
     nodes: Vec<(&'s str, &'s BTreeMap<String, String>)>,
     pools: Vec<PoolEntry<'s>>,
-    held: HeldBlocks<'s>,
+    held: HeldBlocks<'c, 's>,
     no_labels: BTreeMap<String, String>,
     /// Most blocks that one of them may claim.
     pub limit: u32,
 }
 
-impl<'s> Takers<'s> {
+impl<'c, 's> Claimants<'c, 's> {
     /// Gathers nodes, pools and affinities.
-    pub(crate) fn new(context: &Context<'s>) -> Self {
+    pub(crate) fn new(context: &'c Context<'s>) -> Self {
         let snapshot = context.snapshot;
         let mut nodes: Vec<_> =
             snapshot.nodes.iter().map(|n| (n.value.name.as_str(), &n.value.labels)).collect();
@@ -73,16 +85,21 @@ impl<'s> Takers<'s> {
         }
     }
 
-    /// Those who take addresses for a use.
-    pub(crate) fn of_use(&self, wanted: PoolUse) -> Vec<Taker<'_>> {
+    /// Those who get addresses for a use.
+    pub(crate) fn of_use(&self, wanted: PoolUse) -> Vec<Claimant<'_, 'c, 's>> {
         if wanted == PoolUse::LoadBalancer {
-            return vec![self.taker(&AffinityType::Virtual, LOAD_BALANCER, &self.no_labels)];
+            return vec![self.claimant(&AffinityType::Virtual, LOAD_BALANCER, &self.no_labels)];
         }
-        self.nodes.iter().map(|(name, labels)| self.taker(&AffinityType::Host, name, labels)).collect()
+        self.nodes.iter().map(|(name, labels)| self.claimant(&AffinityType::Host, name, labels)).collect()
     }
 
-    /// The blocks that a holder may take addresses from as its own.
-    pub(crate) fn held_by(&self, kind: &AffinityType, name: &str) -> &[Held] {
+    /// The nodes that hold blocks, in no order, those that do not exist included.
+    pub(crate) fn holding_nodes(&self) -> impl Iterator<Item = (&'s str, &[HeldBlock<'c, 's>])> {
+        self.held.hosts.iter().map(|(node, held)| (*node, held.as_slice()))
+    }
+
+    /// The blocks that a holder may take addresses from as its own, ascending.
+    pub(crate) fn held_by(&self, kind: &AffinityType, name: &str) -> &[HeldBlock<'c, 's>] {
         let by_name = match kind {
             AffinityType::Host => self.held.hosts.get(name),
             AffinityType::Virtual => self.held.virtuals.get(name),
@@ -91,13 +108,13 @@ impl<'s> Takers<'s> {
         by_name.map_or(&[], Vec::as_slice)
     }
 
-    fn taker<'t>(
+    fn claimant<'t>(
         &'t self,
         kind: &AffinityType,
         name: &'t str,
         labels: &'t BTreeMap<String, String>,
-    ) -> Taker<'t> {
-        Taker { name, labels, held: self.held_by(kind, name) }
+    ) -> Claimant<'t, 'c, 's> {
+        Claimant { name, labels, held: self.held_by(kind, name) }
     }
 
     /// True where all selectors of the pools parse that a request without a pool's name looks at. Where one
@@ -107,10 +124,10 @@ impl<'s> Takers<'s> {
         self.pools.iter().filter(looked_at).filter(|e| e.pool.automatic).all(|e| e.selector.is_some())
     }
 
-    /// True where the taker may use the pool. A manual pool serves whoever asks for it by name.
-    pub(crate) fn selects(&self, pool: &Pool, taker: &Taker<'_>) -> bool {
+    /// True where the claimant may use the pool. A manual pool serves those who ask for it by name.
+    pub(crate) fn selects(&self, pool: &Pool, claimant: &Claimant<'_, '_, '_>) -> bool {
         let entry = self.pools.iter().find(|e| std::ptr::eq(e.pool, pool));
-        !pool.automatic || entry.and_then(|e| e.selector.as_ref()).is_some_and(|s| s.matches(taker.labels))
+        !pool.automatic || entry.and_then(|e| e.selector.as_ref()).is_some_and(|s| s.matches(claimant.labels))
     }
 
     /// The pools of a request that may end up in `pool`: with it all others for any namespace. Blocks in
@@ -128,38 +145,43 @@ impl<'s> Takers<'s> {
         self.pools.iter().map(|e| e.pool).filter(|other| is_same(other) || joins(other)).collect()
     }
 
-    /// The blocks of a taker that count for the limit of a request.
-    pub(crate) fn counted(&self, taker: &Taker<'_>, request: &[&'s Pool]) -> u32 {
-        if taker.held.is_empty() {
+    /// The blocks of a claimant that count for the limit of a request.
+    pub(crate) fn counted(&self, claimant: &Claimant<'_, '_, '_>, request: &[&'s Pool]) -> u32 {
+        if claimant.held.is_empty() {
             return 0;
         }
-        let usable: Vec<&Pool> = request.iter().copied().filter(|pool| self.selects(pool, taker)).collect();
-        let counts = |held: &&Held| usable.iter().any(|pool| pool.cidr.contains(&held.cidr.network()));
-        u32::try_from(taker.held.iter().filter(counts).count()).unwrap_or(u32::MAX)
+        let usable: Vec<&Pool> =
+            request.iter().copied().filter(|pool| self.selects(pool, claimant)).collect();
+        let counts =
+            |held: &&HeldBlock<'_, '_>| usable.iter().any(|pool| pool.cidr.contains(&held.cidr.network()));
+        u32::try_from(claimant.held.iter().filter(counts).count()).unwrap_or(u32::MAX)
     }
 }
 
 /// Affinities by holder, but for those whose block belongs to another: Calico removes these when it comes
-/// across them. One that does not decode exists. A block without affinity is its owner's all the same.
-fn held<'s>(context: &Context<'s>) -> HeldBlocks<'s> {
+/// across them. One that cannot be decoded exists. A block without affinity is its owner's all the same.
+fn held<'c, 's>(context: &'c Context<'s>) -> HeldBlocks<'c, 's> {
     let snapshot = context.snapshot;
     let read = snapshot.affinities.iter().filter(|a| !a.value.deleted).map(|a| &a.value.key);
     let broken = snapshot.defects.iter().filter_map(|defect| match &defect.key {
         Some(Key::Affinity(key)) => Some(key),
         _ => None,
     });
+
     let mut held = HeldBlocks::default();
     for key in read.chain(broken) {
         let block = context.index.block(key.cidr);
-        if block.is_none_or(|b| b.sound.is_none() || is_owner(key, b.owner)) {
-            let is_new = block.is_none() && !context.index.is_unjudged(key.cidr);
-            let by_name = match &key.kind {
-                AffinityType::Host => &mut held.hosts,
-                AffinityType::Virtual => &mut held.virtuals,
-                AffinityType::Other(_) => continue,
-            };
-            by_name.entry(&key.node).or_default().push(Held { cidr: key.cidr, is_new });
+        if block.is_some_and(|b| b.sound.is_some() && !is_owner(key, b.owner)) {
+            continue;
         }
+        let by_name = match &key.kind {
+            AffinityType::Host => &mut held.hosts,
+            AffinityType::Virtual => &mut held.virtuals,
+            AffinityType::Other(_) => continue,
+        };
+        let is_new = block.is_none() && !context.index.is_unjudged(key.cidr);
+        let found = HeldBlock { cidr: key.cidr, block, is_new, has_affinity: true };
+        by_name.entry(&key.node).or_default().push(found);
     }
     for block in &context.index.blocks {
         let by_name = match block.owner {
@@ -167,10 +189,13 @@ fn held<'s>(context: &Context<'s>) -> HeldBlocks<'s> {
             Some(BlockOwner::Virtual(name)) => held.virtuals.entry(name.as_str()),
             Some(BlockOwner::Other(_)) | None => continue,
         };
-        by_name.or_default().push(Held { cidr: block.key, is_new: false });
+        let found = HeldBlock { cidr: block.key, block: Some(block), is_new: false, has_affinity: false };
+        by_name.or_default().push(found);
     }
+
+    // Of a block that has an affinity, that one comes first and stays.
     for blocks in held.hosts.values_mut().chain(held.virtuals.values_mut()) {
-        blocks.sort_unstable_by_key(|held| held.cidr);
+        blocks.sort_unstable_by_key(|held| (held.cidr, !held.has_affinity));
         blocks.dedup_by_key(|held| held.cidr);
     }
     held

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{Accounting, Limit};
+use super::{Claimants, Limit, Occupancy};
 use crate::rules::address_tests::Cluster;
 use crate::{Context, Options};
 use calipam_model::snapshot::Source;
@@ -42,7 +42,7 @@ fn config(cluster: &mut Cluster, value: Value) {
 /// The parts of the first pool: in use, cooling, Windows, reserved, unknown, free.
 fn parts(cluster: &Cluster) -> [u128; 6] {
     let context = Context::new(&cluster.0, &Options::default());
-    let tally = Accounting::new(&context).tally(cluster.0.pools[0].value.cidr);
+    let tally = Occupancy::new(&context).tally(cluster.0.pools[0].value.cidr);
     let parts =
         [tally.in_use, tally.cooling, tally.windows_reserved, tally.reserved, tally.unknown, tally.free];
     assert_eq!(parts.iter().sum::<u128>(), tally.total);
@@ -52,7 +52,7 @@ fn parts(cluster: &Cluster) -> [u128; 6] {
 /// What can be allocated from the first pool, and why no more.
 fn allocatable(cluster: &Cluster) -> (Option<u128>, Vec<Limit>) {
     let context = Context::new(&cluster.0, &Options::default());
-    let found = Accounting::new(&context).allocatable(&cluster.0.pools[0].value);
+    let found = Occupancy::new(&context).allocatable(&Claimants::new(&context), &cluster.0.pools[0].value);
     (found.addresses, found.limits)
 }
 

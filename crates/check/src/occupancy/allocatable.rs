@@ -1,5 +1,5 @@
-//! How many addresses of a pool somebody could still get, and what keeps the free ones from them. This
-//! follows Calico's automatic assignment (facts 3.4): own blocks, then blocks that nobody has, then empty
+//! How many addresses of a pool nodes can still get, and what keeps the free ones from them. This
+//! follows Calico's automatic assignment (facts 3.4): own blocks, then blocks without an owner, then empty
 //! ones of others (Calico 3.32 and later), then single addresses of blocks of others.
 
 use std::collections::HashSet;
@@ -9,13 +9,22 @@ use calipam_model::affinity::LOAD_BALANCER;
 use calipam_model::block::{Block, BlockOwner};
 use calipam_model::config::IpamConfig;
 use calipam_model::pool::{Pool, PoolUse};
+use calipam_model::snapshot::Source;
 use calipam_model::{IpNet, cidr};
 
-use super::Accounting;
-use super::takers::Taker;
+use super::Occupancy;
+use super::claimants::{Claimant, Claimants};
 use crate::rules::cidr_set::CidrSet;
-use crate::rules::stranded::SOURCES;
-use crate::rules::supply::places;
+
+/// Everything that decides whether a node gets an address.
+pub(crate) const SOURCES: [Source; 6] = [
+    Source::Blocks,
+    Source::Affinities,
+    Source::Pools,
+    Source::Reservations,
+    Source::Nodes,
+    Source::IpamConfig,
+];
 
 /// The first version of Calico that takes empty blocks from other nodes.
 const RECLAIMS_SINCE: (u32, u32) = (3, 32);
@@ -90,24 +99,23 @@ impl Allocatable {
 
 /// What blocks of a pool have to give.
 #[derive(Default)]
-struct Stock {
+pub(crate) struct Stock {
     /// Free addresses in blocks of those who may use the pool.
     own: u128,
-    /// Free addresses in blocks of others, where Calico looks for them.
-    foreign: u128,
-    /// The same, where it does not.
-    out_of_sight: u128,
-    /// Free addresses of the empty ones among the blocks of others.
-    empty: Vec<u128>,
+    /// Free addresses in blocks of others, where Calico looks for them: it borrows these.
+    pub foreign: u128,
+    /// The same, where it does not: in blocks of another size than the pool's.
+    other_size: u128,
+    /// Free addresses of the empty ones among the blocks of others, descending. Nodes may take such a block over (Calico
+    /// 3.32 and later).
+    pub empty: Vec<u128>,
     /// Blocks that could be created.
-    places: u128,
-    /// Addresses of blocks that could be created.
-    unclaimed: u128,
+    pub new_blocks: u128,
 }
 
-impl Accounting<'_, '_> {
+impl Occupancy<'_, '_> {
     /// What can still be allocated from a pool of the snapshot.
-    pub fn allocatable(&self, pool: &Pool) -> Allocatable {
+    pub(crate) fn allocatable(&self, claimants: &Claimants<'_, '_>, pool: &Pool) -> Allocatable {
         let snapshot = self.context.snapshot;
         let Some(config) = snapshot.effective_ipam_config().filter(|_| self.is_known()) else {
             return Allocatable::unknown(Limit::NotKnown);
@@ -119,16 +127,22 @@ impl Accounting<'_, '_> {
         let Some(wanted) = uses.into_iter().find(|wanted| pool.allows(*wanted)) else {
             return Allocatable::none(Limit::NoUse);
         };
-        if pool.automatic && !self.takers.selectors_parse(cidr::is_v4(pool.cidr)) {
+        if pool.automatic && !claimants.selectors_parse(cidr::is_v4(pool.cidr)) {
             return Allocatable::unknown(Limit::BrokenSelector);
         }
-        let mut takers = self.takers.of_use(wanted);
-        takers.retain(|taker| self.takers.selects(pool, taker));
-        if takers.is_empty() {
+        let mut users = claimants.of_use(wanted);
+        users.retain(|user| claimants.selects(pool, user));
+        if users.is_empty() {
             return Allocatable::none(Limit::NoNode);
         }
-        let stock = self.stock(pool, wanted, &takers);
-        let headroom = self.headroom(pool, wanted, &takers);
+
+        let names: HashSet<&str> = users.iter().map(|user| user.name).collect();
+        let stock = self.stock(pool, |owner| match owner {
+            BlockOwner::Host(node) => wanted != PoolUse::LoadBalancer && names.contains(node.as_str()),
+            BlockOwner::Virtual(name) => wanted == PoolUse::LoadBalancer && name == LOAD_BALANCER,
+            BlockOwner::Other(_) => false,
+        });
+        let headroom = headroom(claimants, pool, wanted, &users);
         self.distribute(pool, &config, &stock, headroom)
     }
 
@@ -137,78 +151,73 @@ impl Accounting<'_, '_> {
             && !self.context.index.pools_incomplete
     }
 
-    /// Blocks that the takers may still claim. Those that an affinity names already need no claim.
-    fn headroom(&self, pool: &Pool, wanted: PoolUse, takers: &[Taker<'_>]) -> u128 {
-        let request = self.takers.request(pool, wanted);
-        let one = |taker: &Taker<'_>| {
-            let new = taker.held.iter().filter(|h| h.is_new && pool.cidr.contains(&h.cidr)).count();
-            let left = self.takers.limit.saturating_sub(self.takers.counted(taker, &request));
-            u128::from(left) + new as u128
-        };
-        takers.iter().map(one).sum()
-    }
-
-    fn stock(&self, pool: &Pool, wanted: PoolUse, takers: &[Taker<'_>]) -> Stock {
-        let names: HashSet<&str> = takers.iter().map(|t| t.name).collect();
-        let is_own = |owner: Option<&BlockOwner>| match owner {
-            Some(BlockOwner::Host(node)) => wanted != PoolUse::LoadBalancer && names.contains(node.as_str()),
-            Some(BlockOwner::Virtual(name)) => wanted == PoolUse::LoadBalancer && name == LOAD_BALANCER,
-            _ => false,
-        };
-        let inside = self.capacity.inside(pool.cidr);
+    /// What the blocks of a pool have to give to those to whom `is_own` blocks belong.
+    pub(crate) fn stock(&self, pool: &Pool, is_own: impl Fn(&BlockOwner) -> bool) -> Stock {
         let mut stock = Stock::default();
-        let mut occupied: u128 = 0;
-        for stored in inside {
-            let in_sight = stored.key.prefix_len() == pool.block_size;
-            if in_sight && !self.capacity.reserved.covers(stored.key) {
-                occupied += 1;
+        let mut existing: u128 = 0;
+        for stored in self.inside(pool.cidr) {
+            // Calico looks for blocks of the pool's present size only.
+            let is_present_size = stored.key.prefix_len() == pool.block_size;
+            if is_present_size && !self.reserved.covers(stored.key) {
+                existing += 1;
             }
             let Some(block) = stored.block.and_then(|b| b.sound) else { continue };
+
             let open = self.open(block);
-            if is_own(block.owner()) {
+            if block.owner().is_some_and(&is_own) {
                 stock.own += open;
-            } else if in_sight {
+            } else if !is_present_size {
+                stock.other_size += open;
+            } else {
                 stock.foreign += open;
-                if block.is_empty() && open > 0 {
+                if open > 0 && block.is_empty() {
                     stock.empty.push(open);
                 }
-            } else {
-                stock.out_of_sight += open;
             }
         }
-        if pool.block_size >= pool.cidr.prefix_len() {
-            stock.places = places(&self.capacity, pool).saturating_sub(occupied);
-            let around = self.capacity.around(pool.cidr).into_iter().map(|s| s.key);
-            stock.unclaimed = self.unclaimed(pool.cidr, around.chain(inside.iter().map(|s| s.key)));
-        }
+        stock.new_blocks = self.room_for_blocks(pool).saturating_sub(existing);
         stock.empty.sort_unstable_by(|a, b| b.cmp(a));
         stock
     }
 
+    /// Blocks that fit into the pool outside of what is reserved as a whole.
+    fn room_for_blocks(&self, pool: &Pool) -> u128 {
+        let count = |cidr: IpNet| match pool.block_size.checked_sub(cidr.prefix_len()) {
+            Some(bits) => 1u128.checked_shl(bits.into()).unwrap_or(u128::MAX),
+            None => 0,
+        };
+        let reserved = self.reserved.within(pool.cidr).map(count).fold(0, u128::saturating_add);
+        count(pool.cidr).saturating_sub(reserved)
+    }
+
     /// Addresses of a block that automatic assignment finds free.
-    fn open(&self, block: &Block) -> u128 {
-        if self.capacity.reserved.within(block.cidr()).next().is_none() {
+    pub(crate) fn open(&self, block: &Block) -> u128 {
+        if self.reserved.within(block.cidr()).next().is_none() {
             return block.free().len() as u128;
         }
-        let is_open =
-            |ordinal: &&u32| !self.capacity.reserved.contains(cidr::address_at(block.cidr(), **ordinal));
+        let is_open = |ordinal: &&u32| !self.reserved.contains(cidr::address_at(block.cidr(), **ordinal));
         block.free().iter().filter(is_open).count() as u128
     }
 
-    /// Addresses of a pool that lie neither in a block nor in a reservation.
-    fn unclaimed(&self, pool: IpNet, blocks: impl Iterator<Item = IpNet>) -> u128 {
-        let blocks = CidrSet::new(blocks);
+    /// Addresses of a pool that lie neither in a block nor in a reservation, where blocks can be created.
+    fn unclaimed(&self, pool: &Pool) -> u128 {
+        if pool.is_smaller_than_block() {
+            return 0;
+        }
+        let around = self.around(pool.cidr).into_iter();
+        let blocks = CidrSet::new(around.chain(self.inside(pool.cidr)).map(|stored| stored.key));
         let outside = |region: IpNet| cidr::size(region).saturating_sub(blocks.size_within(region));
-        let reserved = self.capacity.reserved.within(pool).map(outside).fold(0, u128::saturating_add);
-        outside(pool).saturating_sub(reserved)
+        let reserved = self.reserved.within(pool.cidr).map(outside).fold(0, u128::saturating_add);
+        outside(pool.cidr).saturating_sub(reserved)
     }
 
     fn distribute(&self, pool: &Pool, config: &IpamConfig, stock: &Stock, headroom: u128) -> Allocatable {
         let headroom = if config.auto_allocate_blocks { headroom } else { 0 };
-        let claims = stock.places.min(headroom);
+        let unclaimed = self.unclaimed(pool);
+        let claims = stock.new_blocks.min(headroom);
         let per_block = 1u128.checked_shl((pool.cidr.max_prefix_len() - pool.block_size).into());
-        let from_claims = claims.saturating_mul(per_block.unwrap_or(u128::MAX)).min(stock.unclaimed);
-        // Nobody borrows before all blocks are claimed, nor once the limit is reached.
+        let from_claims = claims.saturating_mul(per_block.unwrap_or(u128::MAX)).min(unclaimed);
+        // Calico borrows only after all blocks are claimed, and not once the limit is reached.
         let left = headroom - claims;
         let from_others = if left == 0 {
             0
@@ -224,13 +233,13 @@ impl Accounting<'_, '_> {
         let mut limits = Vec::new();
         if addresses < free {
             let missed = stock.foreign - from_others.min(stock.foreign);
-            let claimable = stock.unclaimed - from_claims;
+            let claimable = unclaimed - from_claims;
             let tests = [
-                (Limit::SmallerThanBlock, pool.block_size < pool.cidr.prefix_len()),
-                (Limit::AutoAllocationOff, !config.auto_allocate_blocks && stock.unclaimed + missed > 0),
+                (Limit::SmallerThanBlock, pool.is_smaller_than_block()),
+                (Limit::AutoAllocationOff, !config.auto_allocate_blocks && unclaimed + missed > 0),
                 (Limit::BlockLimit, config.auto_allocate_blocks && left == 0 && claimable + missed > 0),
                 (Limit::StrictAffinity, config.strict_affinity && missed > 0),
-                (Limit::BlockSize, stock.out_of_sight > 0),
+                (Limit::BlockSize, stock.other_size > 0),
             ];
             limits.extend(tests.into_iter().filter(|(_, applies)| *applies).map(|(limit, _)| limit));
         }
@@ -244,6 +253,22 @@ impl Accounting<'_, '_> {
         matches!((numbers.next(), numbers.next()), (Some(Some(major)), Some(Some(minor)))
             if (major, minor) >= RECLAIMS_SINCE)
     }
+}
+
+/// Blocks that the users of a pool may still claim. Those that an affinity names already need no claim.
+fn headroom(
+    claimants: &Claimants<'_, '_>,
+    pool: &Pool,
+    wanted: PoolUse,
+    users: &[Claimant<'_, '_, '_>],
+) -> u128 {
+    let request = claimants.request(pool, wanted);
+    let one = |user: &Claimant<'_, '_, '_>| {
+        let new = user.held.iter().filter(|held| held.is_new && pool.cidr.contains(&held.cidr)).count();
+        let left = claimants.limit.saturating_sub(claimants.counted(user, &request));
+        u128::from(left) + new as u128
+    };
+    users.iter().map(one).sum()
 }
 
 /// Why nothing at all is allocated from a pool.
