@@ -51,7 +51,7 @@ impl Operator for Person<'_> {
             Note::BlockFiles { files, directory } => {
                 console.verbose(&format!("{} in {}", count(files, "file", "files"), quoted(directory)));
             }
-            Note::LeftLock(lock) => {
+            Note::StaleLock(lock) => {
                 console.warn(&format!(
                     "the run `{}` of {} was killed and has left the datastore locked: no pod starts or stops (journal \
                      {})",

@@ -15,15 +15,15 @@ pub struct Basis<'s> {
     pub context: Context<'s>,
     findings: HashMap<(Code, &'s Subject), &'s Finding>,
     /// What there is nothing of although much refers to it: nothing is leaked on its account.
-    pub(crate) lost: Option<&'static str>,
+    pub(crate) missing_evidence: Option<&'static str>,
 }
 
 /// So many leaked addresses may be all that a small cluster has left.
 const FEW_LEAKS: usize = 50;
 
-/// What is lost rather than gone. A cluster without a single node, or without a single workload, has nobody left to
-/// leak: its objects were lost, as by half a restore, and every address looks unused.
-fn lost(snapshot: &Snapshot, report: &Report) -> Option<&'static str> {
+/// Of which kind of object there is none, although many addresses look leaked. In a cluster without a single node, or
+/// without a single workload, these objects were lost, as by half a restore, and every address looks unused.
+fn missing_evidence(snapshot: &Snapshot, report: &Report) -> Option<&'static str> {
     let leaks = report.findings.iter().filter(|finding| finding.code == Code::LeakedAddress);
     if leaks.take(FEW_LEAKS).count() < FEW_LEAKS {
         return None;
@@ -42,7 +42,7 @@ impl<'s> Basis<'s> {
             snapshot,
             report,
             context: Context::new(snapshot, options),
-            lost: lost(snapshot, report),
+            missing_evidence: missing_evidence(snapshot, report),
             findings: report.findings.iter().map(|f| ((f.code, &f.subject), f)).collect(),
         }
     }

@@ -1,4 +1,4 @@
-//! What has to be true besides the objects that a step changes.
+//! What has to be true of objects that a step does not change.
 
 use std::collections::{BTreeSet, HashMap};
 

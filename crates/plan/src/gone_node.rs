@@ -10,7 +10,7 @@ use calipam_model::snapshot::Versioned;
 
 use crate::plan::{Action, Change, Verb};
 
-/// The block loses its owner, and goes where it is empty then.
+/// The block loses its owner, and is deleted if it is empty then.
 pub(crate) fn disown(action: &mut Action, block: IpNet, node: &str) {
     let owner = BlockOwner::Host(node.to_owned());
     let edit = BlockEdit::Owner { from: Some(owner), to: None };
@@ -20,12 +20,12 @@ pub(crate) fn disown(action: &mut Action, block: IpNet, node: &str) {
     action.changes.push(Change {
         action: Verb::SetBlockOwner,
         subject: Subject::Block(block),
-        detail: format!("to none: {node} does not exist; the block goes with its last address"),
+        detail: format!("to none: {node} does not exist; the block is deleted with its last address"),
         repairs: vec![(Code::BlockOfMissingNode, Subject::Block(block))],
     });
 }
 
-/// An affinity of the node goes.
+/// An affinity of the node is deleted.
 pub(crate) fn give_up(action: &mut Action, affinity: &Versioned<Affinity>) {
     let key = &affinity.value.key;
     let edit = AffinityEdit::Delete(affinity.revision.clone());

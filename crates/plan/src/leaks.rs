@@ -61,7 +61,7 @@ pub(crate) fn too_early(
     held: &[Allocated],
     sightings: &[Sightings],
 ) -> Option<(SkipReason, String)> {
-    if let Some(what) = basis.lost {
+    if let Some(what) = basis.missing_evidence {
         let detail = format!(
             "{}: but there is not one {what} in the whole cluster, so they are lost rather than gone; bring them back first",
             finding.message
@@ -104,7 +104,7 @@ fn is_of_long_finished(basis: &Basis<'_>, evidence: &AddressEvidence) -> bool {
 }
 
 /// Takes out of a choice the addresses of handles that cannot be released completely, and says of each why. `insists`
-/// tells of addresses that the operator releases whatever speaks against it, `leaves` of records that the plan gives
+/// tells of addresses that the operator insists on, `leaves` of records that the plan gives
 /// another handle than the one with this ID.
 pub(crate) fn keep_whole_handles<'s>(
     basis: &Basis<'s>,
@@ -160,7 +160,7 @@ fn why_kept(
     Some((SkipReason::HandleHeld, detail))
 }
 
-/// True for handles whose addresses go one by one: those of Calico 2.x, which a pod shares with its
+/// True for handles whose addresses are released one by one: those of Calico 2.x, which a pod shares with its
 /// predecessors of the same name, and those of tunnels, which name a node rather than one allocation.
 fn is_of_several(id: &str) -> bool {
     matches!(Claim::of_handle(id), Claim::LegacyPod { .. } | Claim::Tunnel { .. })

@@ -34,7 +34,7 @@ pub struct Plan {
     pub actions: Vec<Action>,
     /// What is left as it is although it was asked for, or although it is broken.
     pub skipped: Vec<Skipped>,
-    /// What somebody should know before it is carried out.
+    /// What the operator should know before it is carried out.
     pub warnings: Vec<String>,
     /// Addresses that are released although something says that they are in use: the operator insists.
     pub forced: Vec<IpAddr>,

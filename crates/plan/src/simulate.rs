@@ -47,9 +47,9 @@ pub fn simulate(snapshot: Snapshot, plan: &Plan, now: Timestamp) -> Result<Snaps
 /// A snapshot whose objects can be found and changed by key.
 struct World {
     snapshot: Snapshot,
-    /// The places of the objects that the plan touches.
-    places: HashMap<Key, usize>,
-    /// Objects that are gone; they are removed at the end, so that places stay as they are.
+    /// The indices of the objects that the plan touches.
+    indices: HashMap<Key, usize>,
+    /// Objects that are gone; they are removed at the end, so that indices stay as they are.
     gone: HashSet<Key>,
 }
 
@@ -57,36 +57,36 @@ impl World {
     fn new(snapshot: Snapshot, plan: &Plan) -> Self {
         let edits = plan.actions.iter().flat_map(|action| action.step.edits());
         let wanted: HashSet<Key> = edits.map(Edit::key).collect();
-        let mut places = HashMap::new();
-        let mut add = |key: Key, place: usize| {
+        let mut indices = HashMap::new();
+        let mut add = |key: Key, index: usize| {
             if wanted.contains(&key) {
-                places.insert(key, place);
+                indices.insert(key, index);
             }
         };
         let blocks = snapshot.blocks.iter().enumerate();
-        blocks.for_each(|(place, block)| add(Key::Block(block.value.key), place));
+        blocks.for_each(|(index, block)| add(Key::Block(block.value.key), index));
         let affinities = snapshot.affinities.iter().enumerate();
-        affinities.for_each(|(place, affinity)| add(Key::Affinity(affinity.value.key.clone()), place));
+        affinities.for_each(|(index, affinity)| add(Key::Affinity(affinity.value.key.clone()), index));
         if wanted.iter().any(|key| matches!(key, Key::Handle(_))) {
             let handles = snapshot.handles.iter().enumerate();
-            handles.for_each(|(place, handle)| add(Key::Handle(handle.value.id().to_string()), place));
+            handles.for_each(|(index, handle)| add(Key::Handle(handle.value.id().to_string()), index));
         }
-        Self { snapshot, places, gone: HashSet::new() }
+        Self { snapshot, indices, gone: HashSet::new() }
     }
 
     fn current(&self, key: &Key) -> Option<Current<'_>> {
-        let place = *self.places.get(key).filter(|_| !self.gone.contains(key))?;
+        let index = *self.indices.get(key).filter(|_| !self.gone.contains(key))?;
         let (revision, object) = match key {
             Key::Block(_) => {
-                let block = &self.snapshot.blocks[place];
+                let block = &self.snapshot.blocks[index];
                 (&block.revision, Object::Block(block.value.content.clone()))
             }
             Key::Handle(_) => {
-                let handle = &self.snapshot.handles[place];
+                let handle = &self.snapshot.handles[index];
                 (&handle.revision, Object::Handle(handle.value.clone()))
             }
             Key::Affinity(_) => {
-                let affinity = &self.snapshot.affinities[place];
+                let affinity = &self.snapshot.affinities[index];
                 (&affinity.revision, Object::Affinity(affinity.value.clone()))
             }
             _ => return None,
@@ -100,36 +100,36 @@ impl World {
             _ => BTreeMap::new(),
         };
         let revision = written(self.snapshot.datastore, labels);
-        let place = self.places.get(&key).copied();
+        let index = self.indices.get(&key).copied();
         self.gone.remove(&key);
         match (object, &key) {
             (None, _) => drop(self.gone.insert(key)),
             (Some(Object::Block(content)), Key::Block(cidr)) => {
                 let value = StoredBlock { key: *cidr, content };
-                self.place(key, place, |s| &mut s.blocks, Versioned { value, revision });
+                self.store(key, index, |s| &mut s.blocks, Versioned { value, revision });
             }
             (Some(Object::Handle(value)), _) => {
-                self.place(key, place, |s| &mut s.handles, Versioned { value, revision });
+                self.store(key, index, |s| &mut s.handles, Versioned { value, revision });
             }
             (Some(Object::Affinity(value)), _) => {
-                self.place(key, place, |s| &mut s.affinities, Versioned { value, revision });
+                self.store(key, index, |s| &mut s.affinities, Versioned { value, revision });
             }
             (Some(Object::Block(_)), _) => {}
         }
     }
 
-    fn place<T>(
+    fn store<T>(
         &mut self,
         key: Key,
-        place: Option<usize>,
+        index: Option<usize>,
         list: fn(&mut Snapshot) -> &mut Vec<Versioned<T>>,
         object: Versioned<T>,
     ) {
         let list = list(&mut self.snapshot);
-        match place {
-            Some(place) => list[place] = object,
+        match index {
+            Some(index) => list[index] = object,
             None => {
-                self.places.insert(key, list.len());
+                self.indices.insert(key, list.len());
                 list.push(object);
             }
         }

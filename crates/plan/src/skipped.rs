@@ -20,7 +20,7 @@ pub struct Skipped {
 }
 
 impl Skipped {
-    /// Something without a finding behind it.
+    /// Something without a finding.
     pub fn new(subject: Subject, reason: SkipReason, detail: impl Into<String>) -> Self {
         Self { subject, code: None, reason, detail: detail.into() }
     }
@@ -42,7 +42,7 @@ pub enum SkipReason {
     Young,
     /// It was seen unused once; that is too little.
     SeenOnce,
-    /// Other addresses of the same handle stay, and a handle goes as a whole or not at all.
+    /// Other addresses of the same handle stay, and a handle is released completely or not at all.
     HandleHeld,
     /// There is no such thing.
     NotFound,
@@ -52,7 +52,7 @@ pub enum SkipReason {
     Cooling,
     /// Windows reserves the address.
     WindowsReserved,
-    /// A block that is corrupt or does not decode hides it.
+    /// A block that is corrupt or cannot be decoded hides it.
     Unjudged,
     /// What could show its owner was not read.
     NotRead,
@@ -70,7 +70,7 @@ pub enum SkipReason {
     NotInReport,
     /// It is not what the report says any more.
     ReportDiffers,
-    /// Nobody can tell whose it is.
+    /// Its owner is not known.
     OwnerNotFound,
     /// The node that would own it is not known.
     NodeUnknown,
@@ -78,13 +78,13 @@ pub enum SkipReason {
     TunnelAddressNotSet,
     /// The tunnel address lies before the block.
     TunnelAddressTooLow,
-    /// The tunnel address lies behind the block.
+    /// The tunnel address lies after the block.
     TunnelAddressTooHigh,
     /// Too little of the block can be read.
     CorruptBeyondRepair,
     /// Several live owners use it.
     DuplicateOwners,
-    /// The container is not known, so that nobody could ever free the address.
+    /// The container is not known, so that nothing would ever free the address.
     ContainerUnknown,
     /// It lies in no pool.
     OutsidePools,

@@ -91,13 +91,13 @@ fn is_told_now(plan: &Plan, finding: &Finding) -> bool {
             change.action,
             Verb::AssignAddress | Verb::RewriteOwner | Verb::CreateBlock | Verb::CreateAffinity
         );
-        let place = change.subject.network();
+        let changed = change.subject.network();
         verb && match &finding.subject {
             Subject::Node(_) => true,
             subject => subject
                 .network()
-                .zip(place)
-                .is_some_and(|(found, place)| calipam_model::cidr::overlap(found, place)),
+                .zip(changed)
+                .is_some_and(|(found, changed)| calipam_model::cidr::overlap(found, changed)),
         }
     };
     counts && plan.changes().any(records)

@@ -7,15 +7,15 @@ mod engine;
 mod error;
 mod interrupt;
 pub mod journal;
-mod left_lock;
 mod lock;
 mod session;
+mod stale_lock;
 mod step;
 mod undo;
 
 pub use self::engine::{Conflict, Event, EventFn, Execution};
 pub use self::error::RepairError;
 pub use self::interrupt::Interrupt;
-pub use self::left_lock::{LeftLock, left_lock, left_locks};
 pub use self::session::{Options, execute};
+pub use self::stale_lock::{StaleLock, stale_lock, stale_locks};
 pub use self::undo::{NotUndone, UndoObject, UndoPlan, UndoStep, undo};

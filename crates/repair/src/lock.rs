@@ -24,7 +24,7 @@ pub(crate) struct Held {
     /// What the field was before; `None` where it was absent.
     before: Option<bool>,
     /// The value as it was, and the version that locking made of it. `None` where nothing was written
-    /// because somebody else holds the lock.
+    /// because the lock was held already.
     replaced: Option<(Stored, calipam_model::snapshot::Revision)>,
 }
 

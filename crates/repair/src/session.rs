@@ -16,11 +16,11 @@ use tokio::sync::Semaphore;
 use crate::engine::{Context, EventFn, Execution, Group, REQUESTS, run};
 use crate::error::RepairError;
 use crate::interrupt::Interrupt;
-use crate::journal::{FORMAT, Header, Journal, settle_left};
+use crate::journal::{FORMAT, Header, Journal, resolve_killed};
 use crate::lock;
 use crate::step::groups;
 
-/// How a run goes about it.
+/// How a run is carried out.
 #[derive(Clone)]
 pub struct Options {
     /// What is run, for the journal, such as `release --leaked`.
@@ -109,7 +109,7 @@ pub(crate) async fn carry_out(
 ) -> Result<Execution, RepairError> {
     // What a killed run left open is certain only until this one writes to the same objects.
     if let Some(folder) = options.journal.parent() {
-        settle_left(datastore, folder, cluster).await?;
+        resolve_killed(datastore, folder, cluster).await?;
     }
     let header = Header {
         format: FORMAT,
@@ -137,7 +137,7 @@ pub(crate) async fn carry_out(
         None => Ok(()),
     };
 
-    let mut execution = ended.unwrap_or_else(|lost| std::panic::resume_unwind(lost.into_panic()));
+    let mut execution = ended.unwrap_or_else(|failed| std::panic::resume_unwind(failed.into_panic()));
     // A run that broke off may leave intents open, and did not end by itself.
     let finished = match Arc::into_inner(journal) {
         Some(journal) if execution.broken_off.is_none() => journal.finish().await.map(drop),

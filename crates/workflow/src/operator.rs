@@ -8,7 +8,7 @@ use calipam_check::ClusterIdentity;
 use calipam_datastore::write::{Consent, Question};
 use calipam_plan::release::ReportError;
 use calipam_repair::journal::Header;
-use calipam_repair::{LeftLock, UndoPlan};
+use calipam_repair::{StaleLock, UndoPlan};
 use jiff::SignedDuration;
 
 use crate::planning::PlanSummary;
@@ -74,7 +74,7 @@ pub enum Note<'a> {
     /// So many files with blocks before and after were written.
     BlockFiles { files: usize, directory: &'a Path },
     /// A killed run has left the datastore locked.
-    LeftLock(&'a LeftLock),
+    StaleLock(&'a StaleLock),
     /// Such a lock is restored.
     LockRestored,
 }

@@ -1,12 +1,12 @@
 //! `undo`: from the journal of a run to what was restored.
 
 use calipam_datastore::Datastore;
-use calipam_repair::journal::{Header, Recorded, settle};
+use calipam_repair::journal::{Header, Recorded, resolve};
 use calipam_repair::{UndoPlan, undo as execute};
 
 use crate::error::Error;
 use crate::operator::{Operator, Proposal};
-use crate::write::{Run, Writing, ask, check_limit, restore_left_locks, run};
+use crate::write::{Run, Writing, ask, check_limit, restore_stale_locks, run};
 
 /// What an undo came to.
 pub struct Undone {
@@ -31,7 +31,7 @@ pub async fn undo(
         return Err(Error::NotLive);
     }
     let header = recorded.header.clone();
-    let plan = UndoPlan::new(&settle(recorded, datastore).await?.0)?;
+    let plan = UndoPlan::new(&resolve(recorded, datastore).await?.0)?;
     let Some(writing) = writing.filter(|_| !plan.steps().is_empty()) else {
         return Ok(Undone { header, plan, run: None });
     };
@@ -39,7 +39,7 @@ pub async fn undo(
     operator.show(Proposal::Undo(&header, &plan)).map_err(Error::showing)?;
     check_limit(plan.steps().iter().map(|step| step.objects.len()).sum(), writing)?;
     datastore.may_write(writing.lock).await?;
-    restore_left_locks(datastore, plan.cluster(), writing, operator).await?;
+    restore_stale_locks(datastore, plan.cluster(), writing, operator).await?;
     let consent = ask(plan.question(&datastore.location()), operator).await?;
 
     let run = run(plan.cluster(), writing, operator, async |options| {

@@ -8,7 +8,7 @@ use calipam_datastore::Datastore;
 use calipam_datastore::write::{Consent, Question};
 use calipam_plan::Plan;
 use calipam_repair::journal::default_path;
-use calipam_repair::{Event, EventFn, Execution, Interrupt, Options, RepairError, execute, left_locks};
+use calipam_repair::{Event, EventFn, Execution, Interrupt, Options, RepairError, execute, stale_locks};
 use jiff::Timestamp;
 
 use crate::error::Error;
@@ -59,7 +59,7 @@ pub(crate) async fn write(
     check_limit(summary.changes.len(), writing)?;
     datastore.may_write(writing.lock).await?;
     let cluster = plan.cluster.guid.clone();
-    restore_left_locks(datastore, &cluster, writing, operator).await?;
+    restore_stale_locks(datastore, &cluster, writing, operator).await?;
     let consent = ask(question(datastore, &summary), operator).await?;
 
     let steps = plan.into_steps();
@@ -93,7 +93,7 @@ pub(crate) fn check_limit(changes: usize, writing: &Writing) -> Result<(), Error
 }
 
 /// Names a lock of the datastore that a killed run has left, and restores it if the operator agrees.
-pub(crate) async fn restore_left_locks(
+pub(crate) async fn restore_stale_locks(
     datastore: &Datastore,
     cluster: &str,
     writing: &Writing,
@@ -105,11 +105,11 @@ pub(crate) async fn restore_left_locks(
         if folder.as_os_str().is_empty() { Path::new(".") } else { folder }
     });
     for folder in writing.journals.as_deref().into_iter().chain(named) {
-        left.extend(left_locks(folder, cluster)?);
+        left.extend(stale_locks(folder, cluster)?);
     }
 
     for lock in left {
-        operator.note(Note::LeftLock(&lock));
+        operator.note(Note::StaleLock(&lock));
         let question = Question {
             cluster: cluster.to_owned(),
             location: datastore.location(),

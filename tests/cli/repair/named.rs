@@ -45,7 +45,7 @@ fn protected() -> (Cluster, Vec<(&'static str, IpAddr, String)>) {
             address_of(&cluster, |r| r.handle.as_deref() == Some("windows-reserved-ipam-handle")),
             "reserved by a Windows node".into(),
         ),
-        ("unjudged", corrupt.addr(), "corrupt or does not decode".into()),
+        ("unjudged", corrupt.addr(), "corrupt or cannot be decoded".into()),
         ("not-allocated", free, "no block records".into()),
         ("not-allocated", [192, 0, 2, 1].into(), "no block records".into()),
     ];

@@ -90,12 +90,12 @@ pub struct Block {
     /// Per-ordinal sequence numbers, ascending by ordinal.
     sequences: Vec<(u32, u64)>,
     deleted: bool,
-    rest: Option<Box<Rest>>,
+    extras: Option<Box<Extras>>,
 }
 
 /// What few blocks have.
 #[derive(Clone, Debug, Default, PartialEq)]
-struct Rest {
+struct Extras {
     /// `hostAffinity` of writers before Calico 2: accepted as owner, never written (facts 1.3.3).
     host_affinity: Option<String>,
     /// Entries of `sequenceNumberForAllocation` that name no ordinal of the block.
@@ -122,8 +122,8 @@ pub struct Allocation<'a> {
 impl Block {
     /// Forgets an unknown field: it is not written again.
     pub fn forget_unknown(&mut self, name: &str) {
-        if let Some(rest) = &mut self.rest {
-            rest.unknown.remove(name);
+        if let Some(extras) = &mut self.extras {
+            extras.unknown.remove(name);
         }
     }
 

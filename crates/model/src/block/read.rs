@@ -6,7 +6,7 @@ use std::fmt;
 use ipnet::IpNet;
 use serde::de::{Deserialize, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
 
-use super::{Block, BlockOwner, BlockProblem, CorruptBlock, Rest};
+use super::{Block, BlockOwner, BlockProblem, CorruptBlock, Extras};
 use crate::attributes::AttributeTable;
 use crate::cidr;
 use crate::json::{Array, Fields, Items, Object, Str, Unknown, is, keep, read_object, set};
@@ -191,7 +191,7 @@ impl RawBlock {
         let index = |n: Option<i64>| n.map(|n| n as u32);
         self.attributes.shrink();
         let (sequences, stray_sequences) = self.sequences.split(size);
-        let rest = Rest {
+        let extras = Extras {
             host_affinity: self.host_affinity,
             stray_sequences,
             unknown: self.unknown.map(|u| *u).unwrap_or_default(),
@@ -206,7 +206,7 @@ impl RawBlock {
             sequence: self.sequence,
             sequences,
             deleted: self.deleted,
-            rest: (rest != Rest::default()).then(|| Box::new(rest)),
+            extras: (extras != Extras::default()).then(|| Box::new(extras)),
         }
     }
 }

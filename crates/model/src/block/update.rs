@@ -40,7 +40,7 @@ impl Block {
             sequence: now.as_nanosecond().try_into().unwrap_or_default(),
             sequences: Vec::new(),
             deleted: false,
-            rest: None,
+            extras: None,
         })
     }
 
@@ -223,8 +223,8 @@ impl BlockUpdate<'_> {
     pub fn clear_owner(&mut self) {
         self.block.owner = None;
         self.block.claim_time = None;
-        if let Some(rest) = &mut self.block.rest {
-            rest.host_affinity = None;
+        if let Some(extras) = &mut self.block.extras {
+            extras.host_affinity = None;
         }
         self.changed = true;
     }

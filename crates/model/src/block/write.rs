@@ -20,7 +20,7 @@ impl Serialize for Block {
         map.serialize_entry("sequenceNumber", &self.sequence)?;
         map.serialize_entry("sequenceNumberForAllocation", &Sequences(self))?;
         map.serialize_entry("deleted", &self.deleted)?;
-        for (name, value) in self.rest.iter().flat_map(|rest| &rest.unknown) {
+        for (name, value) in self.extras.iter().flat_map(|extras| &extras.unknown) {
             map.serialize_entry(name, value)?;
         }
         map.end()
@@ -73,7 +73,7 @@ struct Sequences<'a>(&'a Block);
 
 impl Serialize for Sequences<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let stray = self.0.rest.iter().flat_map(|rest| rest.stray_sequences.iter().cloned());
+        let stray = self.0.extras.iter().flat_map(|extras| extras.stray_sequences.iter().cloned());
         let known = self.0.sequences.iter().map(|(ordinal, number)| (ordinal.to_string(), *number));
         let mut entries: Vec<(String, u64)> = known.chain(stray).collect();
         entries.sort();

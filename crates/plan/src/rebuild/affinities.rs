@@ -1,4 +1,4 @@
-//! Affinities that are unsettled, stale or lost (facts 3.9, 3.15).
+//! Affinities that are unsettled, stale or missing (facts 3.9, 3.15).
 //!
 //! A confirmed affinity without block stays: its host creates the block as soon as it wants an address.
 
@@ -10,7 +10,7 @@ use calipam_model::key::Key;
 use calipam_model::snapshot::Versioned;
 
 use super::blocks::may_live;
-use super::desk::{Desk, action, change};
+use super::planner::{Planner, action, change};
 use crate::basis::Basis;
 use crate::plan::{Action, Change, Verb};
 use crate::skipped::SkipReason;
@@ -24,35 +24,35 @@ const CODES: [Code; 5] = [
     Code::HalfDeleted,
 ];
 
-/// Drafts what becomes of affinities.
-pub(super) fn draft(desk: &mut Desk<'_, '_>) {
+/// Plans what becomes of affinities.
+pub(super) fn plan(planner: &mut Planner<'_, '_>) {
     let mut deleted = Vec::new();
-    for affinity in &desk.basis.snapshot.affinities {
+    for affinity in &planner.basis.snapshot.affinities {
         let key = &affinity.value.key;
-        let owner = desk.index().block(key.cidr).and_then(|block| block.owner);
-        if !desk.scope.has_affinity(key, owner) {
+        let owner = planner.index().block(key.cidr).and_then(|block| block.owner);
+        if !planner.scope.has_affinity(key, owner) {
             continue;
         }
         let subject = Subject::affinity(&affinity.value.key);
-        let found = CODES.into_iter().filter_map(|code| desk.basis.finding(code, &subject));
+        let found = CODES.into_iter().filter_map(|code| planner.basis.finding(code, &subject));
         let found: Vec<&Finding> = found.collect();
-        if !found.is_empty() && judge(desk, affinity, &found) {
+        if !found.is_empty() && judge(planner, affinity, &found) {
             deleted.push(affinity);
         }
     }
-    conflicts(desk, &deleted);
-    lost(desk);
+    conflicts(planner, &deleted);
+    missing(planner);
 }
 
 /// What an affinity needs.
 enum Fate<'f> {
-    /// It goes.
+    /// It is deleted.
     Delete(&'static str),
-    /// It goes with its block, which loses its owner.
+    /// It is deleted with its block, which loses its owner.
     WithBlock,
     /// It is confirmed.
     Confirm,
-    /// Its block goes, and so does it.
+    /// Its block and it are deleted.
     Finish,
     /// Its labels are set again.
     Label,
@@ -62,30 +62,35 @@ enum Fate<'f> {
     Leave,
 }
 
-/// Decides about an affinity and plans it. True where it goes.
-fn judge(desk: &mut Desk<'_, '_>, affinity: &Versioned<Affinity>, found: &[&Finding]) -> bool {
+/// Decides about an affinity and plans it. True where it is deleted.
+fn judge(planner: &mut Planner<'_, '_>, affinity: &Versioned<Affinity>, found: &[&Finding]) -> bool {
     let key = &affinity.value.key;
     let subject = Subject::affinity(key);
     let reason = || format!("affinity {key}");
     let repairs: Vec<Code> = found.iter().map(|finding| finding.code).collect();
     let edit = |edit: AffinityEdit| vec![Edit::Affinity(key.clone(), edit)];
     let revision = affinity.revision.clone();
-    match fate(desk, affinity, found) {
+    match fate(planner, affinity, found) {
         Fate::Leave | Fate::WithBlock => false,
         Fate::Skip(finding, why, detail) => {
-            desk.skip(finding, why, detail);
+            planner.skip(finding, why, detail);
             false
         }
         Fate::Delete(why) => {
             let gone = found.iter().any(|finding| finding.code == Code::AffinityOfMissingNode)
-                && !desk.index().node_exists(&key.node);
+                && !planner.index().node_exists(&key.node);
             let evidence = gone.then(|| (Key::Node(key.node.clone()), Expect::Absent)).into_iter().collect();
             let what = change(Verb::DeleteAffinity, subject, why, &repairs);
-            desk.early.push(action(reason(), edit(AffinityEdit::Delete(revision)), evidence, what));
+            planner.before_blocks.push(action(
+                reason(),
+                edit(AffinityEdit::Delete(revision)),
+                evidence,
+                what,
+            ));
             true
         }
         Fate::Finish => {
-            let Some(block) = desk.index().block(key.cidr) else { return false };
+            let Some(block) = planner.index().block(key.cidr) else { return false };
             let mut edits = vec![Edit::Block(key.cidr, BlockEdit::Delete(block.revision.clone()))];
             edits.extend(edit(AffinityEdit::Delete(revision)));
             let why = "its node was about to give it up, and the block is empty";
@@ -93,29 +98,29 @@ fn judge(desk: &mut Desk<'_, '_>, affinity: &Versioned<Affinity>, found: &[&Find
             let mut action = action(reason(), edits, Vec::new(), what);
             let block = change(Verb::DeleteBlock, Subject::Block(key.cidr), "its release is finished", &[]);
             action.changes.push(block);
-            desk.early.push(action);
+            planner.before_blocks.push(action);
             true
         }
         Fate::Confirm => {
             let why = "the block is its own; the block is written again first, so that racing writers fail";
             let what = change(Verb::ConfirmAffinity, subject, why, &repairs);
             let state = AffinityEdit::State(revision, AffinityState::Confirmed);
-            with_touch(desk, key, Edit::Affinity(key.clone(), state), what, reason());
+            with_touch(planner, key, Edit::Affinity(key.clone(), state), what, reason());
             false
         }
         Fate::Label => {
             let what = change(Verb::LabelAffinity, subject, "by which Calico finds it", &repairs);
             let state = AffinityEdit::State(revision, affinity.value.state.clone());
-            desk.early.push(action(reason(), edit(state), Vec::new(), what));
+            planner.before_blocks.push(action(reason(), edit(state), Vec::new(), what));
             false
         }
     }
 }
 
-fn fate<'f>(desk: &Desk<'_, '_>, affinity: &Versioned<Affinity>, found: &[&'f Finding]) -> Fate<'f> {
+fn fate<'f>(planner: &Planner<'_, '_>, affinity: &Versioned<Affinity>, found: &[&'f Finding]) -> Fate<'f> {
     let value = &affinity.value;
     let has = |code: Code| found.iter().copied().find(|finding| finding.code == code);
-    let block = desk.index().block(value.key.cidr);
+    let block = planner.index().block(value.key.cidr);
     let is_own = block.is_some_and(|block| block.owner == Some(&value.key.owner()));
     if value.deleted {
         return if has(Code::HalfDeleted).is_some() {
@@ -132,9 +137,9 @@ fn fate<'f>(desk: &Desk<'_, '_>, affinity: &Versioned<Affinity>, found: &[&'f Fi
     }
     if let Some(finding) = has(Code::AffinityOfMissingNode).filter(|_| value.key.kind == AffinityType::Host) {
         let node = &value.key.node;
-        let with_block = desk.drafts.get(&value.key.cidr).and_then(|draft| draft.disowned.as_ref());
+        let with_block = planner.blocks.get(&value.key.cidr).and_then(|planned| planned.disowned.as_ref());
         return match with_block {
-            _ if desk.index().workloads_name_node(node) => {
+            _ if planner.index().workloads_name_node(node) => {
                 Fate::Skip(finding, SkipReason::NodeMayLive, may_live(node))
             }
             Some(disowned) if disowned == node => Fate::WithBlock,
@@ -144,21 +149,21 @@ fn fate<'f>(desk: &Desk<'_, '_>, affinity: &Versioned<Affinity>, found: &[&'f Fi
     if let Some(finding) = has(Code::UnsettledAffinity)
         && value.state != AffinityState::Confirmed
     {
-        return unsettled(desk, value, finding, block.is_some(), is_own);
+        return unsettled(planner, value, finding, block.is_some(), is_own);
     }
     if has(Code::AffinityLabels).is_some() { Fate::Label } else { Fate::Leave }
 }
 
 fn unsettled<'f>(
-    desk: &Desk<'_, '_>,
+    planner: &Planner<'_, '_>,
     value: &Affinity,
     finding: &'f Finding,
     exists: bool,
     is_own: bool,
 ) -> Fate<'f> {
     let cidr = value.key.cidr;
-    let created = desk.drafts.get(&cidr).and_then(|draft| draft.created.as_ref());
-    let sound = desk.index().block(cidr).and_then(|block| block.sound);
+    let created = planner.blocks.get(&cidr).and_then(|planned| planned.created.as_ref());
+    let sound = planner.index().block(cidr).and_then(|block| block.sound);
     match &value.state {
         AffinityState::Other(state) => {
             let detail = format!("{} is in the state {state:?}, which Calico does not know", value.key);
@@ -170,8 +175,8 @@ fn unsettled<'f>(
         AffinityState::PendingDeletion
             if is_own
                 && sound.is_some_and(|sound| sound.is_empty())
-                && !desk.changes_addresses(cidr)
-                && !desk.salvage.blocks.contains_key(&cidr) =>
+                && !planner.changes_addresses(cidr)
+                && !planner.corrupt.blocks.contains_key(&cidr) =>
         {
             Fate::Finish
         }
@@ -180,11 +185,11 @@ fn unsettled<'f>(
     }
 }
 
-/// Plans an edit of an affinity behind a write of its block: a racing writer of the block fails then.
-fn with_touch(desk: &mut Desk<'_, '_>, key: &AffinityKey, edit: Edit, what: Change, reason: String) {
-    let is_written = desk.changes_addresses(key.cidr) || desk.salvage.blocks.contains_key(&key.cidr);
-    let Some(block) = desk.index().block(key.cidr).filter(|_| !is_written) else {
-        desk.drafts.entry(key.cidr).or_default().affinities.push((edit, what));
+/// Plans an edit of an affinity after a write of its block: a racing writer of the block fails then.
+fn with_touch(planner: &mut Planner<'_, '_>, key: &AffinityKey, edit: Edit, what: Change, reason: String) {
+    let is_written = planner.changes_addresses(key.cidr) || planner.corrupt.blocks.contains_key(&key.cidr);
+    let Some(block) = planner.index().block(key.cidr).filter(|_| !is_written) else {
+        planner.blocks.entry(key.cidr).or_default().affinities.push((edit, what));
         return;
     };
     let touch = Edit::Block(key.cidr, BlockEdit::Touch(block.revision.clone()));
@@ -194,35 +199,36 @@ fn with_touch(desk: &mut Desk<'_, '_>, key: &AffinityKey, edit: Edit, what: Chan
         let edits: Vec<&Edit> = other.step.edits().collect();
         matches!(edits[..], [Edit::Affinity(k, AffinityEdit::Delete(_))] if k.cidr == key.cidr && k != key)
     };
-    for stale in desk.early.extract_if(.., is_stale) {
+    for stale in planner.before_blocks.extract_if(.., is_stale) {
         for part in stale.step.parts {
             made.step.whole().edits.splice(0..0, part.edits);
             made.step.whole().evidence.extend(part.evidence);
         }
         made.changes.extend(stale.changes);
     }
-    desk.early.push(made);
+    planner.before_blocks.push(made);
 }
 
 /// Several nodes with an affinity for one block: repaired where all but one go.
-fn conflicts(desk: &mut Desk<'_, '_>, deleted: &[&Versioned<Affinity>]) {
-    for finding in desk.findings(Code::AffinityConflict) {
+fn conflicts(planner: &mut Planner<'_, '_>, deleted: &[&Versioned<Affinity>]) {
+    for finding in planner.findings(Code::AffinityConflict) {
         let Subject::Block(cidr) = finding.subject else { continue };
-        let all = desk.basis.snapshot.affinities.iter().map(|affinity| &affinity.value);
+        let all = planner.basis.snapshot.affinities.iter().map(|affinity| &affinity.value);
         let left = all.filter(|value| {
             let goes = deleted.iter().any(|affinity| affinity.value.key == value.key)
-                || desk.drafts.get(&cidr).is_some_and(|draft| {
-                    draft.given_up.iter().any(|affinity| affinity.value.key == value.key)
+                || planner.blocks.get(&cidr).is_some_and(|planned| {
+                    planned.given_up.iter().any(|affinity| affinity.value.key == value.key)
                 });
             value.key.cidr == cidr && value.key.kind == AffinityType::Host && !value.deleted && !goes
         });
         if left.count() > 1 {
             continue;
         }
-        let last = desk.early.iter_mut().rev().flat_map(|action| &mut action.changes).find(|change| {
-            matches!(change.subject, Subject::Affinity { cidr: of, .. } if of == cidr)
-                && change.action == Verb::DeleteAffinity
-        });
+        let last =
+            planner.before_blocks.iter_mut().rev().flat_map(|action| &mut action.changes).find(|change| {
+                matches!(change.subject, Subject::Affinity { cidr: of, .. } if of == cidr)
+                    && change.action == Verb::DeleteAffinity
+            });
         if let Some(change) = last {
             change.repairs.push((finding.code, finding.subject.clone()));
         }
@@ -230,25 +236,25 @@ fn conflicts(desk: &mut Desk<'_, '_>, deleted: &[&Versioned<Affinity>]) {
 }
 
 /// Blocks whose owner has no affinity that says so.
-fn lost(desk: &mut Desk<'_, '_>) {
-    for finding in desk.findings(Code::BlockWithoutAffinity) {
+fn missing(planner: &mut Planner<'_, '_>) {
+    for finding in planner.findings(Code::BlockWithoutAffinity) {
         let Subject::Block(cidr) = finding.subject else { continue };
-        let Some(owner) = desk.index().block(cidr).and_then(|block| block.owner) else { continue };
+        let Some(owner) = planner.index().block(cidr).and_then(|block| block.owner) else { continue };
         let (kind, node) = match owner {
             BlockOwner::Host(node) => (AffinityType::Host, node),
             BlockOwner::Virtual(name) => (AffinityType::Virtual, name),
             BlockOwner::Other(_) => continue,
         };
-        if kind == AffinityType::Host && !desk.index().node_exists(node) {
-            let draft = desk.drafts.get_mut(&cidr).filter(|draft| draft.disowned.is_some());
-            match draft {
-                Some(draft) => draft.changes.push(change(
+        if kind == AffinityType::Host && !planner.index().node_exists(node) {
+            let planned = planner.blocks.get_mut(&cidr).filter(|planned| planned.disowned.is_some());
+            match planned {
+                Some(planned) => planned.changes.push(change(
                     Verb::SetBlockOwner,
                     finding.subject.clone(),
                     format!("to none, as {node} has no affinity for it either"),
                     &[finding.code],
                 )),
-                None => desk.skip(finding, SkipReason::NodeMayLive, may_live(node)),
+                None => planner.skip(finding, SkipReason::NodeMayLive, may_live(node)),
             }
             continue;
         }
@@ -258,11 +264,11 @@ fn lost(desk: &mut Desk<'_, '_>) {
         what.repairs.push((finding.code, finding.subject.clone()));
         let created = AffinityEdit::Create(Affinity::new(key.clone(), AffinityState::Confirmed));
         let edit = Edit::Affinity(key.clone(), created);
-        with_touch(desk, &key, edit, what, format!("{} {cidr}", finding.code));
+        with_touch(planner, &key, edit, what, format!("{} {cidr}", finding.code));
     }
 }
 
-/// True where something that does not decode is stored as this affinity.
+/// True where what is stored as this affinity cannot be decoded.
 pub(super) fn is_unreadable(basis: &Basis<'_>, key: &AffinityKey) -> bool {
     basis.snapshot.defects.iter().any(|defect| matches!(&defect.key, Some(Key::Affinity(k)) if k == key))
 }

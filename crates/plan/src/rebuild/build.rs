@@ -1,4 +1,4 @@
-//! From drafts to steps.
+//! From blocks to steps.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -12,10 +12,10 @@ use calipam_model::edit::{BlockEdit, Current, Edit, Part, Step, Unit, apply};
 use calipam_model::object::Object;
 use jiff::Timestamp;
 
-use super::desk::{Desk, change};
-use super::draft::{AddressDraft, Draft, What};
+use super::block_plan::{AddressPlan, BlockPlan, What};
+use super::corrupt::{CorruptBlocks, Mended};
 use super::handles::{Counting, Countings};
-use super::salvage::{Mended, Salvage};
+use super::planner::{Planner, change};
 use crate::gone_node::{disown, give_up};
 use crate::plan::{Action, Verb};
 
@@ -24,47 +24,47 @@ use crate::plan::{Action, Verb};
 const MOST_EVIDENCE: usize = 64;
 
 /// All steps, in their order.
-pub(super) fn actions(desk: Desk<'_, '_>, mut countings: Countings) -> Vec<Action> {
-    let Desk { drafts, early, late, salvage, basis, cooldown, .. } = desk;
-    let mut actions = early;
+pub(super) fn actions(planner: Planner<'_, '_>, mut countings: Countings) -> Vec<Action> {
+    let Planner { blocks, before_blocks, after_blocks, corrupt, basis, cooldown, .. } = planner;
+    let mut actions = before_blocks;
     let now = basis.snapshot.taken_at;
-    let mut untouched: BTreeSet<IpNet> = salvage.blocks.keys().copied().collect();
-    for (cidr, draft) in drafts {
+    let mut untouched: BTreeSet<IpNet> = corrupt.blocks.keys().copied().collect();
+    for (cidr, planned) in blocks {
         untouched.remove(&cidr);
         let counting = countings.remove(&cidr).unwrap_or_default();
-        actions.push(block(salvage, cidr, draft, counting, cooldown, now));
+        actions.push(block(corrupt, cidr, planned, counting, cooldown, now));
     }
     for cidr in untouched {
-        actions.push(block(salvage, cidr, Draft::default(), Counting::default(), cooldown, now));
+        actions.push(block(corrupt, cidr, BlockPlan::default(), Counting::default(), cooldown, now));
     }
-    actions.extend(late);
+    actions.extend(after_blocks);
     actions.retain(|action| action.step.edits().next().is_some());
     actions
 }
 
 fn block(
-    salvage: &Salvage,
+    corrupt: &CorruptBlocks,
     cidr: IpNet,
-    draft: Draft<'_>,
+    planned: BlockPlan<'_>,
     counting: Counting,
     cooldown: i64,
     now: Timestamp,
 ) -> Action {
-    if let Some(mended) = salvage.blocks.get(&cidr) {
-        return replace(cidr, mended, draft, counting, cooldown, now);
+    if let Some(mended) = corrupt.blocks.get(&cidr) {
+        return replace(cidr, mended, planned, counting, cooldown, now);
     }
-    if let Some(created) = &draft.created {
+    if let Some(created) = &planned.created {
         let write = Edit::Block(cidr, BlockEdit::Create(created.clone()));
-        return whole(cidr, write, draft, counting);
+        return whole(cidr, write, planned, counting);
     }
-    edit(cidr, draft, counting, cooldown)
+    edit(cidr, planned, counting, cooldown)
 }
 
 /// A block that is written as a whole.
-fn whole(cidr: IpNet, write: Edit, mut draft: Draft<'_>, counting: Counting) -> Action {
+fn whole(cidr: IpNet, write: Edit, mut planned: BlockPlan<'_>, counting: Counting) -> Action {
     let mut action = Action { step: Step::new(format!("block {cidr}")), changes: Vec::new() };
     let part = action.step.whole();
-    for ground in draft.addresses.values().flat_map(|address| &address.evidence) {
+    for ground in planned.addresses.values().flat_map(|address| &address.evidence) {
         if part.evidence.len() < MOST_EVIDENCE {
             part.expect(ground.clone());
         }
@@ -73,20 +73,20 @@ fn whole(cidr: IpNet, write: Edit, mut draft: Draft<'_>, counting: Counting) -> 
     part.edits.push(write);
     part.edits.extend(counting.down.into_values());
 
-    action.changes = std::mem::take(&mut draft.changes);
-    let addresses = std::mem::take(&mut draft.addresses);
+    action.changes = std::mem::take(&mut planned.changes);
+    let addresses = std::mem::take(&mut planned.addresses);
     action.changes.extend(addresses.into_values().map(|address| address.change));
     action.changes.extend(counting.changes);
-    with_affinities(&mut action, draft);
+    with_affinities(&mut action, planned);
     action
 }
 
-fn with_affinities(action: &mut Action, draft: Draft<'_>) {
-    for (edit, change) in draft.affinities {
+fn with_affinities(action: &mut Action, planned: BlockPlan<'_>) {
+    for (edit, change) in planned.affinities {
         action.step.whole().edits.push(edit);
         action.changes.push(change);
     }
-    draft.given_up.into_iter().for_each(|affinity| give_up(action, affinity));
+    planned.given_up.into_iter().for_each(|affinity| give_up(action, affinity));
 }
 
 /// A corrupt block is replaced at once by what it is in the end: between two writes an address in use would be
@@ -94,19 +94,19 @@ fn with_affinities(action: &mut Action, draft: Draft<'_>) {
 fn replace(
     cidr: IpNet,
     mended: &Mended,
-    mut draft: Draft<'_>,
+    mut planned: BlockPlan<'_>,
     counting: Counting,
     cooldown: i64,
     now: Timestamp,
 ) -> Action {
-    let deleted = draft.deleted;
+    let deleted = planned.deleted;
     let mut made = Action { step: Step::new(""), changes: Vec::new() };
-    let addresses: Vec<&AddressDraft> = draft.addresses.values().collect();
+    let addresses: Vec<&AddressPlan> = planned.addresses.values().collect();
     made.step.whole().edits = address_edits(cidr, &addresses, cooldown);
-    if let Some(node) = draft.disowned.take() {
+    if let Some(node) = planned.disowned.take() {
         disown(&mut made, cidr, &node);
     }
-    made.step.whole().edits.extend(lost_edit(cidr, mended, &draft));
+    made.step.whole().edits.extend(hold_unrecorded(cidr, mended, &planned));
     let object = Object::from(mended.block.clone());
     let current = || Current { revision: &mended.revision, object: Some(Cow::Borrowed(&object)) };
     let next = apply(made.step.edits(), now, |_| Some(current())).ok();
@@ -120,22 +120,22 @@ fn replace(
     };
     let rebuilt =
         change(Verb::RebuildBlock, Subject::Block(cidr), mended.broken.clone(), &[Code::CorruptBlock]);
-    draft.changes.insert(0, rebuilt);
-    draft.changes.append(&mut made.changes);
-    let mut action = whole(cidr, Edit::Block(cidr, write), draft, counting);
+    planned.changes.insert(0, rebuilt);
+    planned.changes.append(&mut made.changes);
+    let mut action = whole(cidr, Edit::Block(cidr, write), planned, counting);
     made.step.evidence().for_each(|ground| action.step.whole().expect(ground.clone()));
     action
 }
 
 /// Addresses in use that the corrupt block held without a record, and for which none can be made: they stay held.
-fn lost_edit(cidr: IpNet, mended: &Mended, draft: &Draft<'_>) -> Option<Edit> {
-    let lost = mended.lost.iter().filter(|ordinal| !draft.addresses.contains_key(ordinal));
-    let records: Vec<(u32, Attribute)> = lost.map(|ordinal| (*ordinal, Attribute::default())).collect();
+fn hold_unrecorded(cidr: IpNet, mended: &Mended, planned: &BlockPlan<'_>) -> Option<Edit> {
+    let held = mended.unrecorded.iter().filter(|ordinal| !planned.addresses.contains_key(ordinal));
+    let records: Vec<(u32, Attribute)> = held.map(|ordinal| (*ordinal, Attribute::default())).collect();
     (!records.is_empty()).then_some(Edit::Block(cidr, BlockEdit::Assign { records }))
 }
 
 /// The edits of some addresses of a block.
-fn address_edits(cidr: IpNet, addresses: &[&AddressDraft], cooldown: i64) -> Vec<Edit> {
+fn address_edits(cidr: IpNet, addresses: &[&AddressPlan], cooldown: i64) -> Vec<Edit> {
     let (mut held, mut records, mut rewritten) = (Vec::new(), Vec::new(), Vec::new());
     for address in addresses {
         match &address.what {
@@ -161,9 +161,9 @@ fn address_edits(cidr: IpNet, addresses: &[&AddressDraft], cooldown: i64) -> Vec
 
 /// A sound block, which is edited address by address. What an address rests on is evidence for its part alone: where
 /// it does not hold, the others are written all the same.
-fn edit(cidr: IpNet, mut draft: Draft<'_>, mut counting: Counting, cooldown: i64) -> Action {
+fn edit(cidr: IpNet, mut planned: BlockPlan<'_>, mut counting: Counting, cooldown: i64) -> Action {
     let mut action = Action { step: Step::new(""), changes: Vec::new() };
-    for addresses in together(std::mem::take(&mut draft.addresses)) {
+    for addresses in together(std::mem::take(&mut planned.addresses)) {
         action.step.parts.push(part(cidr, &addresses, &mut counting, cooldown));
         action.changes.extend(addresses.into_iter().map(|address| address.change));
     }
@@ -173,16 +173,16 @@ fn edit(cidr: IpNet, mut draft: Draft<'_>, mut counting: Counting, cooldown: i64
         _ => format!("block {cidr}"),
     };
 
-    if let Some(node) = draft.disowned.take() {
+    if let Some(node) = planned.disowned.take() {
         disown(&mut action, cidr, &node);
     }
-    action.changes.append(&mut draft.changes);
-    with_affinities(&mut action, draft);
+    action.changes.append(&mut planned.changes);
+    with_affinities(&mut action, planned);
     action
 }
 
 /// The part of addresses that change together, with what their handles count.
-fn part(cidr: IpNet, addresses: &[AddressDraft], counting: &mut Counting, cooldown: i64) -> Part {
+fn part(cidr: IpNet, addresses: &[AddressPlan], counting: &mut Counting, cooldown: i64) -> Part {
     let handles = addresses.iter().map(|address| address.what.handles());
     let first = handles.clone().find_map(|[loses, gains]| gains.or(loses));
     let unit = match (first, addresses) {
@@ -203,14 +203,14 @@ fn part(cidr: IpNet, addresses: &[AddressDraft], counting: &mut Counting, cooldo
 
 /// The addresses of a block that change together: those of one handle, and those of handles between which an address
 /// moves. An address without handle changes alone.
-fn together(addresses: BTreeMap<u32, AddressDraft>) -> Vec<Vec<AddressDraft>> {
-    let mut addresses: Vec<AddressDraft> = addresses.into_values().collect();
+fn together(addresses: BTreeMap<u32, AddressPlan>) -> Vec<Vec<AddressPlan>> {
+    let mut addresses: Vec<AddressPlan> = addresses.into_values().collect();
     addresses.sort_by_cached_key(|address| {
         let [loses, gains] = address.what.handles();
         gains.or(loses)
     });
 
-    let mut groups: Vec<Vec<AddressDraft>> = Vec::new();
+    let mut groups: Vec<Vec<AddressPlan>> = Vec::new();
     let mut group_of: HashMap<String, usize> = HashMap::new();
     for address in addresses {
         let ids: Vec<String> = address.what.handles().into_iter().flatten().collect();

@@ -1,4 +1,4 @@
-//! Addresses in use that are not recorded, or recorded for somebody who is gone.
+//! Addresses in use that are not recorded, or recorded for an owner that is gone.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -13,60 +13,61 @@ use calipam_model::key::Key;
 use calipam_model::names::endpoint_name;
 use calipam_model::snapshot::Source;
 
-use super::desk::{Desk, blocks_around};
-use super::draft::{AddressDraft, What};
-use super::lost::LostBlocks;
+use super::block_plan::{AddressPlan, What};
+use super::missing_blocks::MissingBlocks;
 use super::networks::Networks;
+use super::planner::{Planner, blocks_around};
 use super::record::{Wanted, sandbox, wanted};
 use crate::handles::{Allocated, clean};
 use crate::plan::{Change, Verb};
 use crate::skipped::SkipReason;
 
-/// Drafts the records of addresses in use.
-pub(super) fn draft(desk: &mut Desk<'_, '_>) {
-    let unrecorded = desk.findings(Code::UnallocatedInUse);
-    let mismatched = desk.findings(Code::OwnerMismatch);
-    let networks = networks(desk, unrecorded.iter().chain(&mismatched).copied());
-    let mut lost = LostBlocks::default();
+/// Plans the records of addresses in use.
+pub(super) fn plan(planner: &mut Planner<'_, '_>) {
+    let unrecorded = planner.findings(Code::UnallocatedInUse);
+    let mismatched = planner.findings(Code::OwnerMismatch);
+    let networks = networks(planner, unrecorded.iter().chain(&mismatched).copied());
+    let mut missing = MissingBlocks::default();
     for finding in unrecorded {
         let Subject::Address(address) = finding.subject else { continue };
-        if let Err((reason, why)) = record(desk, &networks, &mut lost, finding, address) {
-            lost.hold(desk, address);
-            desk.skip(finding, reason, format!("{address}: {why}"));
+        if let Err((reason, why)) = record(planner, &networks, &mut missing, finding, address) {
+            missing.hold(planner, address);
+            planner.skip(finding, reason, format!("{address}: {why}"));
         }
     }
-    lost.draft(desk);
-    let places: Vec<Option<Allocated>> = mismatched.iter().map(|f| only_record(desk, f)).collect();
+    missing.plan(planner);
+    let records: Vec<Option<Allocated>> = mismatched.iter().map(|f| only_record(planner, f)).collect();
     let known: Vec<(IpNet, u32)> =
-        places.iter().flatten().map(|held| (held.block, held.held.ordinal)).collect();
-    let mut owners = desk.basis.context.recorded_owners(&known).into_iter();
-    for (finding, held) in mismatched.into_iter().zip(places) {
+        records.iter().flatten().map(|held| (held.block, held.held.ordinal)).collect();
+    let mut owners = planner.basis.context.recorded_owners(&known).into_iter();
+    for (finding, held) in mismatched.into_iter().zip(records) {
         let rewritten = match held {
             Some(held) => {
                 let owner = owners.next().unwrap_or(RecordedOwner::Unknown(Doubt::NotRead));
-                rewrite(desk, &networks, finding, held, owner)
+                rewrite(planner, &networks, finding, held, owner)
             }
             None => Err((SkipReason::Overlap, "more than one block records it".into())),
         };
         if let Err((reason, why)) = rewritten {
-            desk.skip(finding, reason, format!("{}; {why}", finding.message));
+            planner.skip(finding, reason, format!("{}; {why}", finding.message));
         }
     }
-    as_read(desk);
+    as_read(planner);
 }
 
 /// What is expected to be absent may be there all the same, such as an endpoint whose pod is gone: then it
 /// has to be the version that was read.
-fn as_read(desk: &mut Desk<'_, '_>) {
-    let drafts = || desk.drafts.values().flat_map(|draft| draft.addresses.values());
-    let absent = drafts().flat_map(|draft| &draft.evidence).filter(|(_, expect)| *expect == Expect::Absent);
+fn as_read(planner: &mut Planner<'_, '_>) {
+    let blocks = || planner.blocks.values().flat_map(|planned| planned.addresses.values());
+    let absent =
+        blocks().flat_map(|planned| &planned.evidence).filter(|(_, expect)| *expect == Expect::Absent);
     let absent: BTreeSet<Key> = absent.map(|(key, _)| key.clone()).collect();
     if absent.is_empty() {
         return;
     }
-    let found = calipam_check::revisions(desk.basis.snapshot, &absent);
-    let drafts = desk.drafts.values_mut().flat_map(|draft| draft.addresses.values_mut());
-    for (key, expect) in drafts.flat_map(|draft| &mut draft.evidence) {
+    let found = calipam_check::revisions(planner.basis.snapshot, &absent);
+    let blocks = planner.blocks.values_mut().flat_map(|planned| planned.addresses.values_mut());
+    for (key, expect) in blocks.flat_map(|planned| &mut planned.evidence) {
         if let (Expect::Absent, Some(revision)) = (&*expect, found.get(key)) {
             *expect = Expect::At((*revision).clone());
         }
@@ -75,28 +76,28 @@ fn as_read(desk: &mut Desk<'_, '_>) {
 
 type Refusal = (SkipReason, String);
 
-/// The networks of everybody who needs a record.
-fn networks<'f>(desk: &Desk<'_, '_>, findings: impl Iterator<Item = &'f Finding>) -> Networks {
+/// The networks of all who need a record.
+fn networks<'f>(planner: &Planner<'_, '_>, findings: impl Iterator<Item = &'f Finding>) -> Networks {
     let (mut containers, mut nodes) = (BTreeSet::new(), BTreeSet::new());
     for finding in findings {
         let Subject::Address(address) = finding.subject else { continue };
-        if let Some((container, node)) = sandbox(desk.basis, desk.index().uses_of(address)) {
+        if let Some((container, node)) = sandbox(planner.basis, planner.index().uses_of(address)) {
             containers.insert(container);
             nodes.insert(node);
         }
     }
-    Networks::new(desk.basis, &containers, &nodes)
+    Networks::new(planner.basis, &containers, &nodes)
 }
 
 /// What the record of an address in use should be.
-fn wanted_for(desk: &Desk<'_, '_>, networks: &Networks, address: IpAddr) -> Result<Wanted, Refusal> {
-    if let Some(twice) = desk.basis.finding(Code::DuplicateAddress, &Subject::Address(address)) {
+fn wanted_for(planner: &Planner<'_, '_>, networks: &Networks, address: IpAddr) -> Result<Wanted, Refusal> {
+    if let Some(twice) = planner.basis.finding(Code::DuplicateAddress, &Subject::Address(address)) {
         let detail = format!("{}; delete all but one of them first", twice.message);
         return Err((SkipReason::DuplicateOwners, detail));
     }
-    let wanted = wanted(desk.basis, networks, desk.index().uses_of(address))?;
+    let wanted = wanted(planner.basis, networks, planner.index().uses_of(address))?;
     let handle = wanted.record.handle.as_deref().map(clean);
-    match handle.and_then(|id| desk.frozen.why(id)) {
+    match handle.and_then(|id| planner.uncountable.why(id)) {
         Some(refusal) => Err(refusal),
         None => Ok(wanted),
     }
@@ -104,24 +105,24 @@ fn wanted_for(desk: &Desk<'_, '_>, networks: &Networks, address: IpAddr) -> Resu
 
 /// Records an address that no block records, or only as cooling.
 fn record(
-    desk: &mut Desk<'_, '_>,
+    planner: &mut Planner<'_, '_>,
     networks: &Networks,
-    lost: &mut LostBlocks,
+    missing: &mut MissingBlocks,
     finding: &Finding,
     address: IpAddr,
 ) -> Result<(), Refusal> {
-    let wanted = wanted_for(desk, networks, address)?;
+    let wanted = wanted_for(planner, networks, address)?;
     let change = Change {
         action: Verb::AssignAddress,
         subject: Subject::Address(address),
         detail: finding.says().to_owned(),
         repairs: vec![(finding.code, finding.subject.clone())],
     };
-    let blocks = blocks_around(desk.index(), address);
+    let blocks = blocks_around(planner.index(), address);
     let block = match blocks.as_slice() {
         [] => {
             let what = What::Assign(wanted.record);
-            return lost.add(desk, AddressDraft { address, what, evidence: wanted.evidence, change });
+            return missing.add(planner, AddressPlan { address, what, evidence: wanted.evidence, change });
         }
         [block] => *block,
         [first, second, ..] => {
@@ -129,7 +130,7 @@ fn record(
             return Err((SkipReason::Overlap, detail));
         }
     };
-    if !desk.may_change(block) {
+    if !planner.may_change(block) {
         return Err((SkipReason::NeedsDecision, format!("{} is not to be rebuilt", block.key)));
     }
     let Some(ordinal) = ordinal_of(block.key, address) else { return Ok(()) };
@@ -137,28 +138,28 @@ fn record(
         Some(cooling) => What::Record(Allocated::new(block.key, &cooling).held, wanted.record),
         None => What::Assign(wanted.record),
     };
-    let draft = AddressDraft { address, what, evidence: wanted.evidence, change };
-    desk.drafts.entry(block.key).or_default().addresses.insert(ordinal, draft);
+    let planned = AddressPlan { address, what, evidence: wanted.evidence, change };
+    planner.blocks.entry(block.key).or_default().addresses.insert(ordinal, planned);
     Ok(())
 }
 
 /// The one record that the finding is about; `None` where several blocks have one.
-fn only_record(desk: &Desk<'_, '_>, finding: &Finding) -> Option<Allocated> {
+fn only_record(planner: &Planner<'_, '_>, finding: &Finding) -> Option<Allocated> {
     let Subject::Address(address) = finding.subject else { return None };
-    let blocks = blocks_around(desk.index(), address);
+    let blocks = blocks_around(planner.index(), address);
     let [block] = blocks.as_slice() else { return None };
     Some(Allocated::new(block.key, &block.sound?.allocation_of(address)?))
 }
 
 /// Gives an address the record of the one who uses it, where the recorded owner does not exist.
 fn rewrite(
-    desk: &mut Desk<'_, '_>,
+    planner: &mut Planner<'_, '_>,
     networks: &Networks,
     finding: &Finding,
     held: Allocated,
     owner: RecordedOwner,
 ) -> Result<(), Refusal> {
-    let index = desk.index();
+    let index = planner.index();
     let block = index.block(held.block);
     let sound = block.and_then(|block| block.sound);
     let Some(allocation) = sound.and_then(|sound| sound.allocation(held.held.ordinal)) else {
@@ -169,17 +170,17 @@ fn rewrite(
         let detail = "the ordinal is reserved; recreate the one who uses it".into();
         return Err((SkipReason::WindowsReserved, detail));
     }
-    let wanted = wanted_for(desk, networks, held.address)?;
-    if let Some(refusal) = held.handle().and_then(|id| desk.frozen.why(&id)) {
+    let wanted = wanted_for(planner, networks, held.address)?;
+    if let Some(refusal) = held.handle().and_then(|id| planner.uncountable.why(&id)) {
         return Err(refusal);
     }
-    if !is_gone(desk, &owner, &claim) {
+    if !is_gone(planner, &owner, &claim) {
         let detail = "the recorded owner may exist: find out which of them owns the address, recreate the other, \
                       and rebuild again";
         return Err((SkipReason::OwnerMayLive, detail.into()));
     }
     let mut evidence = wanted.evidence;
-    for ground in absences(desk, &claim) {
+    for ground in absences(planner, &claim) {
         if !evidence.iter().any(|(key, _)| *key == ground.0) {
             evidence.push(ground);
         }
@@ -192,15 +193,15 @@ fn rewrite(
     };
     let ordinal = held.held.ordinal;
     let what = What::Record(held.held, wanted.record);
-    let draft = AddressDraft { address: held.address, what, evidence, change };
-    desk.drafts.entry(held.block).or_default().addresses.insert(ordinal, draft);
+    let planned = AddressPlan { address: held.address, what, evidence, change };
+    planner.blocks.entry(held.block).or_default().addresses.insert(ordinal, planned);
     Ok(())
 }
 
 /// True where the recorded owner does not exist any more. One that exists and has another address might come
 /// back to this one, or release it by its handle.
-fn is_gone(desk: &Desk<'_, '_>, owner: &RecordedOwner, claim: &Claim<'_>) -> bool {
-    let index = desk.index();
+fn is_gone(planner: &Planner<'_, '_>, owner: &RecordedOwner, claim: &Claim<'_>) -> bool {
+    let index = planner.index();
     let node = match claim {
         Claim::Pod { node, .. } => node.map(|node| node.to_string()),
         Claim::Tunnel { node, .. } => Some(node.clone()),
@@ -213,7 +214,7 @@ fn is_gone(desk: &Desk<'_, '_>, owner: &RecordedOwner, claim: &Claim<'_>) -> boo
     match owner {
         // Endpoints name their containers, pods only where an annotation is there.
         RecordedOwner::Gone(reasons) => {
-            !is_unnamed(reasons) || desk.basis.snapshot.has_read(Source::Endpoints)
+            !is_unnamed(reasons) || planner.basis.snapshot.has_read(Source::Endpoints)
         }
         RecordedOwner::Elsewhere(reasons) => reasons
             .iter()
@@ -223,9 +224,9 @@ fn is_gone(desk: &Desk<'_, '_>, owner: &RecordedOwner, claim: &Claim<'_>) -> boo
 }
 
 /// What must still be absent: the recorded owner, or its node.
-fn absences(desk: &Desk<'_, '_>, claim: &Claim<'_>) -> Vec<(Key, Expect)> {
-    let index = desk.index();
-    let snapshot = desk.basis.snapshot;
+fn absences(planner: &Planner<'_, '_>, claim: &Claim<'_>) -> Vec<(Key, Expect)> {
+    let index = planner.index();
+    let snapshot = planner.basis.snapshot;
     let mut absent = Vec::new();
     let node = match claim {
         Claim::Pod { node, .. } => node.map(|node| node.to_string()),

@@ -5,33 +5,31 @@
 //! uses its addresses.
 
 mod affinities;
+mod block_plan;
 mod blocks;
 mod build;
-mod carriage;
-mod desk;
-mod draft;
+mod corrupt;
 mod files;
-mod frozen;
 mod handles;
 mod in_use;
-mod lost;
+mod leaked;
+mod missing_blocks;
 mod networks;
+mod planner;
 mod record;
-mod release;
 mod request;
-mod rest;
-mod salvage;
+mod unplanned;
 
 use std::collections::HashSet;
 
 use calipam_check::{ClusterIdentity, Code, Options, Subject, check};
 use calipam_model::snapshot::{DatastoreKind, Snapshot, Source};
 
-use self::desk::Desk;
+use self::corrupt::CorruptBlocks;
 pub use self::files::{BlockFile, block_files};
+use self::planner::Planner;
 pub use self::request::Request;
 use self::request::Scope;
-use self::salvage::Salvage;
 use crate::basis::Basis;
 use crate::plan::{Plan, PlanKind};
 use crate::release::Sightings;
@@ -42,21 +40,21 @@ pub fn needs_endpoints_only(snapshot: &Snapshot) -> bool {
     snapshot.datastore == DatastoreKind::Etcd && !snapshot.has_read(Source::Pods)
 }
 
-/// Plans a rebuild. Whatever is broken within the request and not repaired is skipped, with the reason.
+/// Plans a rebuild. What is broken within the request and not repaired is skipped, with the reason.
 ///
 /// `sightings` are earlier looks at the cluster, and `cooldown` is how many seconds a released address cools
-/// down, as for [`release::plan`](crate::release::plan()): leaked addresses go by the same rules.
+/// down, as for [`release::plan`](crate::release::plan()): leaked addresses are released by the same rules.
 ///
 /// Where corrupt blocks are mended, the snapshot is copied once and checked again as if they were sound: that
 /// shows what they have hidden.
 pub fn plan(basis: &Basis<'_>, request: &Request, sightings: &[Sightings], cooldown: i64) -> Plan {
     let scope = Scope::new(request);
-    let mut salvage = Salvage::new(basis, &scope);
-    let skipped = std::mem::take(&mut salvage.skipped);
-    let mut plan = if salvage.blocks.is_empty() {
-        of_sound(basis, &scope, &salvage, sightings, cooldown)
+    let mut corrupt = CorruptBlocks::new(basis, &scope);
+    let skipped = std::mem::take(&mut corrupt.skipped);
+    let mut plan = if corrupt.blocks.is_empty() {
+        of_sound(basis, &scope, &corrupt, sightings, cooldown)
     } else {
-        of_mended(basis, &scope, &salvage, sightings, cooldown)
+        of_mended(basis, &scope, &corrupt, sightings, cooldown)
     };
     // A corrupt block that stays so is skipped for its own reason.
     for skipped in skipped {
@@ -78,12 +76,12 @@ pub fn plan(basis: &Basis<'_>, request: &Request, sightings: &[Sightings], coold
 fn of_mended(
     basis: &Basis<'_>,
     scope: &Scope<'_>,
-    salvage: &Salvage,
+    corrupt: &CorruptBlocks,
     sightings: &[Sightings],
     cooldown: i64,
 ) -> Plan {
     let options = Options { grace: Some(basis.context.grace), pool_threshold: basis.context.pool_threshold };
-    let mended = salvage.apply(basis.snapshot);
+    let mended = corrupt.apply(basis.snapshot);
     let mut report = check(&mended, &options);
     let seen: HashSet<(Code, &Subject)> =
         basis.report.findings.iter().map(|finding| (finding.code, &finding.subject)).collect();
@@ -98,7 +96,7 @@ fn of_mended(
     let found = |finding: &calipam_check::Finding| (finding.code, finding.subject.clone());
     let revealed =
         report.findings.iter().filter(|f| !seen.contains(&(f.code, &f.subject))).map(found).collect();
-    let mut plan = of_sound(&Basis::new(&mended, &report, &options), scope, salvage, sightings, cooldown);
+    let mut plan = of_sound(&Basis::new(&mended, &report, &options), scope, corrupt, sightings, cooldown);
     plan.revealed = revealed;
     plan
 }
@@ -106,21 +104,22 @@ fn of_mended(
 fn of_sound(
     basis: &Basis<'_>,
     scope: &Scope<'_>,
-    salvage: &Salvage,
+    corrupt: &CorruptBlocks,
     sightings: &[Sightings],
     cooldown: i64,
 ) -> Plan {
-    let mut desk = Desk::new(basis, scope, salvage, cooldown);
-    // What gets another owner is known before what goes, since a handle goes as a whole.
-    in_use::draft(&mut desk);
-    release::draft(&mut desk, sightings);
-    let approved = carriage::draft(&mut desk);
-    blocks::draft(&mut desk);
-    affinities::draft(&mut desk);
-    let countings = handles::draft(&mut desk, &approved);
-    let told = std::mem::take(&mut desk.skipped);
-    let actions = build::actions(desk, countings);
-    let skipped = rest::skipped(basis, scope, told, &actions);
+    let mut planner = Planner::new(basis, scope, corrupt, cooldown);
+    // Addresses that get another owner are known before those that are released, since a handle is released completely
+    // or not at all.
+    in_use::plan(&mut planner);
+    leaked::plan(&mut planner, sightings);
+    let approved = handles::plan_carriage_returns(&mut planner);
+    blocks::plan(&mut planner);
+    affinities::plan(&mut planner);
+    let countings = handles::plan(&mut planner, &approved);
+    let told = std::mem::take(&mut planner.skipped);
+    let actions = build::actions(planner, countings);
+    let skipped = unplanned::skipped(basis, scope, told, &actions);
     Plan {
         kind: PlanKind::Rebuild,
         cluster: ClusterIdentity::of(basis.snapshot),

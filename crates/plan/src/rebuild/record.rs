@@ -29,14 +29,14 @@ pub(super) fn wanted(
     uses: &[Use],
 ) -> Result<Wanted, (SkipReason, String)> {
     let Some(used) = uses.first() else {
-        return Err((SkipReason::OwnerNotFound, "nobody uses it".into()));
+        return Err((SkipReason::OwnerNotFound, "nothing uses it".into()));
     };
     let snapshot = basis.snapshot;
     let taken_at = format_go_utc(snapshot.taken_at.as_nanosecond().try_into().unwrap_or_default());
     let at = |revision: &Revision| Expect::At(revision.clone());
     match used.owner {
-        Owner::Tunnel(place, kind) => {
-            let node = &snapshot.nodes[place as usize];
+        Owner::Tunnel(index, kind) => {
+            let node = &snapshot.nodes[index as usize];
             let name = node.value.name.as_str();
             let handle = format!("{}{name}", kind.handle_prefix());
             let record = Attribute::new(Some(&handle), [("node", name), ("type", kind.attribute())]);
@@ -48,8 +48,8 @@ pub(super) fn wanted(
             };
             Ok(Wanted { record, evidence })
         }
-        Owner::Service(place) => {
-            let service = &snapshot.services[place as usize];
+        Owner::Service(index) => {
+            let service = &snapshot.services[index as usize];
             let (namespace, name) = (service.value.namespace.as_str(), service.value.name.as_str());
             if service.value.uid.is_empty() {
                 let detail = format!("service {namespace}/{name} has no UID, from which its handle is made");
@@ -61,15 +61,15 @@ pub(super) fn wanted(
             let key = Key::Service { namespace: namespace.to_owned(), name: name.to_owned() };
             Ok(Wanted { record, evidence: vec![(key, at(&service.revision))] })
         }
-        Owner::Endpoint(place) => {
-            let endpoint = &snapshot.endpoints[place as usize];
+        Owner::Endpoint(index) => {
+            let endpoint = &snapshot.endpoints[index as usize];
             let namespace = endpoint.value.namespace().to_string();
             let key = Key::Endpoint { namespace, name: endpoint.value.name() };
             let record = of_workload(basis, networks, uses, &taken_at)?;
             Ok(Wanted { record, evidence: vec![(key, at(&endpoint.revision))] })
         }
-        Owner::Pod(place) => {
-            let pod = &snapshot.pods[place as usize];
+        Owner::Pod(index) => {
+            let pod = &snapshot.pods[index as usize];
             let (namespace, name) = (pod.value.namespace().to_string(), pod.value.name().to_string());
             let record = of_workload(basis, networks, uses, &taken_at)?;
             Ok(Wanted { record, evidence: vec![(Key::Pod { namespace, name }, at(&pod.revision))] })
@@ -104,7 +104,7 @@ fn of_workload(
     let index = &basis.context.index;
     let workloads: Vec<Workload<'_>> = uses.iter().filter_map(|used| index.workload(used.owner)).collect();
     let Some(first) = workloads.first() else {
-        return Err((SkipReason::OwnerNotFound, "nobody uses it".into()));
+        return Err((SkipReason::OwnerNotFound, "nothing uses it".into()));
     };
     let pod = first.pod.to_string();
     if workloads.iter().any(|w| !w.machine.is_empty()) || pod.starts_with("virt-launcher-") {

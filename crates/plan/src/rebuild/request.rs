@@ -1,4 +1,4 @@
-//! What somebody asks to rebuild, and what lies within that.
+//! What a rebuild is asked for, and what lies within that.
 
 use calipam_check::index::Index;
 use calipam_check::{Evidence, Finding, Subject};

@@ -37,13 +37,13 @@ struct Builder<'b, 's> {
 }
 
 impl<'s> Builder<'_, 's> {
-    /// A handle that counts more than there is would be left over when all of its addresses go: it is
+    /// A handle that counts more than there is would be left over when all of its addresses are released: it is
     /// corrected first.
     fn miscounts(&mut self, selection: &Selection<'_>) {
         let handles: BTreeSet<String> =
             selection.chosen.values().filter_map(|chosen| chosen.allocated.handle()).collect();
         for id in handles {
-            let is_chosen = |place| selection.chosen.contains_key(&place);
+            let is_chosen = |record| selection.chosen.contains_key(&record);
             let all = selection.holdings.allocated(&id).iter();
             if !all.map(|held| (held.block, held.held.ordinal)).all(is_chosen) {
                 continue;
@@ -74,20 +74,20 @@ impl<'s> Builder<'_, 's> {
         for ((block, _), chosen) in &selection.chosen {
             of_block.entry(*block).or_default().push(chosen);
         }
-        let mut lost = lost_blocks(self.basis, &selection.nodes, &mut selection.skipped);
-        let all: BTreeSet<IpNet> = of_block.keys().chain(lost.blocks.keys()).copied().collect();
+        let mut held = held_by_gone_nodes(self.basis, &selection.nodes, &mut selection.skipped);
+        let all: BTreeSet<IpNet> = of_block.keys().chain(held.blocks.keys()).copied().collect();
         for block in all {
             let chosen = of_block.remove(&block).unwrap_or_default();
             let mut action = self.release(block, &chosen, &grounds, &selection.holdings);
-            if let Some(node) = lost.blocks.remove(&block) {
+            if let Some(node) = held.blocks.remove(&block) {
                 disown(&mut action, block, &node);
             }
-            for affinity in lost.affinities.remove(&block).unwrap_or_default() {
+            for affinity in held.affinities.remove(&block).unwrap_or_default() {
                 give_up(&mut action, affinity);
             }
             self.actions.push(action);
         }
-        for affinity in lost.affinities.into_values().flatten() {
+        for affinity in held.affinities.into_values().flatten() {
             let step = Step::new(format!("affinity {}", affinity.value.key));
             let mut action = Action { step, changes: Vec::new() };
             give_up(&mut action, affinity);
@@ -130,9 +130,9 @@ impl<'s> Builder<'_, 's> {
         let mut part = Part { unit, edits: vec![Edit::Block(block, release)], evidence: Vec::new() };
 
         if let Unit::Handle(id) = &part.unit {
-            let lost = chosen.len() as i64;
+            let count = chosen.len() as i64;
             let decrement = |object: &&Versioned<Handle>| {
-                Edit::Handle(object.value.id().to_string(), HandleEdit::Decrement(block, lost))
+                Edit::Handle(object.value.id().to_string(), HandleEdit::Decrement(block, count))
             };
             part.edits.extend(holdings.objects(id).iter().map(decrement));
         }
@@ -162,21 +162,25 @@ impl<'s> Builder<'_, 's> {
 }
 
 /// What nodes that are gone still hold.
-struct Lost<'s> {
+struct HeldByGoneNodes<'s> {
     /// Blocks that state such a node as their owner.
     blocks: BTreeMap<IpNet, String>,
     /// Affinities of such nodes, by block.
     affinities: BTreeMap<IpNet, Vec<&'s Versioned<Affinity>>>,
 }
 
-fn lost_blocks<'s>(basis: &Basis<'s>, nodes: &BTreeSet<String>, skipped: &mut Vec<Skipped>) -> Lost<'s> {
-    let mut lost = Lost { blocks: BTreeMap::new(), affinities: BTreeMap::new() };
+fn held_by_gone_nodes<'s>(
+    basis: &Basis<'s>,
+    nodes: &BTreeSet<String>,
+    skipped: &mut Vec<Skipped>,
+) -> HeldByGoneNodes<'s> {
+    let mut held = HeldByGoneNodes { blocks: BTreeMap::new(), affinities: BTreeMap::new() };
     for block in &basis.context.index.blocks {
         let Some(node) = block.owner.and_then(BlockOwner::host).filter(|node| nodes.contains(*node)) else {
             continue;
         };
         if block.sound.is_some() && !basis.context.index.is_unjudged(block.key) {
-            lost.blocks.insert(block.key, node.to_owned());
+            held.blocks.insert(block.key, node.to_owned());
         } else {
             let detail =
                 format!("block {} of {node} is corrupt: `calipam rebuild --block {0}` mends it", block.key);
@@ -187,8 +191,8 @@ fn lost_blocks<'s>(basis: &Basis<'s>, nodes: &BTreeSet<String>, skipped: &mut Ve
         let key = &affinity.value.key;
         let gone = key.kind == AffinityType::Host && nodes.contains(&key.node) && !affinity.value.deleted;
         if gone && !basis.context.index.is_unjudged(key.cidr) {
-            lost.affinities.entry(key.cidr).or_default().push(affinity);
+            held.affinities.entry(key.cidr).or_default().push(affinity);
         }
     }
-    lost
+    held
 }

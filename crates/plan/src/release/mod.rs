@@ -3,20 +3,36 @@
 mod build;
 mod handle_owners;
 mod reports;
-mod request;
 mod select;
 mod sighting;
 mod verdict;
 
 use std::collections::BTreeSet;
+use std::net::IpAddr;
 
 use calipam_check::ClusterIdentity;
 
 pub use self::reports::{ReadReport, ReportError, objections, read_report};
-pub use self::request::Request;
 pub use self::sighting::{Sighting, Sightings};
 use crate::basis::Basis;
 use crate::plan::{Plan, PlanKind};
+
+/// What to release. Several kinds add up.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Request {
+    /// These addresses.
+    pub addresses: Vec<IpAddr>,
+    /// Everything under these handles.
+    pub handles: Vec<String>,
+    /// Everything of these nodes, which must be gone.
+    pub nodes: Vec<String>,
+    /// Every leaked address whose record says whose it was.
+    pub leaked: bool,
+    /// Every handle that no allocation refers to.
+    pub orphan_handles: bool,
+    /// Release the one address or handle although it may be in use.
+    pub force: bool,
+}
 
 /// Plans a release. What is asked for and cannot be released is skipped, with the reason.
 ///

@@ -6,8 +6,8 @@ use std::net::IpAddr;
 use calipam_check::{Code, Evidence, Finding, Subject};
 use calipam_model::block::BlockOwner;
 
+use super::Request;
 use super::handle_owners::HandleOwners;
-use super::request::Request;
 use super::sighting::Sightings;
 use super::verdict::why_not;
 use crate::basis::Basis;
@@ -235,7 +235,7 @@ impl<'s> Selector<'_, 's> {
         self.skip_other(subject, reason, detail);
     }
 
-    /// Releases an address whatever says that it is in use, unless nothing sane can come of it.
+    /// Releases an address although it may be in use, unless that cannot work.
     fn insist(&mut self, address: IpAddr) {
         let refusal = why_not(self.basis, address);
         let never = [
@@ -255,15 +255,15 @@ impl<'s> Selector<'_, 's> {
                 continue;
             };
             let allocated = Allocated::new(block.key, &allocation);
-            let place = (block.key, allocated.held.ordinal);
-            self.selection.chosen.insert(place, Chosen { allocated, finding: None });
+            let record = (block.key, allocated.held.ordinal);
+            self.selection.chosen.insert(record, Chosen { allocated, finding: None });
         }
     }
 
     fn choose(&mut self, finding: &'s Finding) {
         for allocated in allocations(self.basis, finding) {
-            let place = (allocated.block, allocated.held.ordinal);
-            self.selection.chosen.insert(place, Chosen { allocated, finding: Some(finding) });
+            let record = (allocated.block, allocated.held.ordinal);
+            self.selection.chosen.insert(record, Chosen { allocated, finding: Some(finding) });
         }
     }
 

@@ -1,4 +1,4 @@
-//! Why an address that somebody names cannot be released.
+//! Why an address that is asked for cannot be released.
 
 use std::net::IpAddr;
 
@@ -21,7 +21,7 @@ fn judge(basis: &Basis<'_>, address: IpAddr) -> (SkipReason, String) {
     if index.is_unjudged(address.into()) {
         return (
             SkipReason::Unjudged,
-            format!("{address} lies in a block that is corrupt or does not decode"),
+            format!("{address} lies in a block that is corrupt or cannot be decoded"),
         );
     }
     let around = index.blocks.iter().filter(|block| block.key.contains(&address));

@@ -194,7 +194,7 @@ pub(crate) async fn run(context: &Context, groups: Vec<Group>) -> Execution {
                 over += usize::from(execution.not_begun == before);
                 (context.events)(&Event::Ended { ended: over, of: execution.steps });
             }
-            Some(Err(lost)) => std::panic::resume_unwind(lost.into_panic()),
+            Some(Err(failed)) => std::panic::resume_unwind(failed.into_panic()),
         }
     }
     execution.not_begun += groups.iter().flatten().count();

@@ -132,7 +132,7 @@ impl Recorded {
 
     /// What `datastoreReady` was before the run locked the datastore, where the run ended without
     /// restoring it. The inner `None` means that it was absent.
-    pub fn left_lock(&self) -> Option<Option<bool>> {
+    pub fn stale_lock(&self) -> Option<Option<bool>> {
         match self.lock {
             Some(LockMark::Taking(before)) => Some(before),
             Some(LockMark::Restored) | None => None,

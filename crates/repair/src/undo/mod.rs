@@ -57,13 +57,13 @@ pub struct NotUndone {
 /// What a run did to one object in all.
 struct Net {
     object: UndoObject,
-    /// Somebody else changed it between two writes of the run.
+    /// Others changed it between two writes of the run.
     broken: bool,
 }
 
 impl UndoPlan {
-    /// Plans the inverse of a run. Its open intents have to be settled before, by
-    /// [`settle`](crate::journal::settle); those that cannot be are skipped.
+    /// Plans the inverse of a run. Its open intents have to be resolved before, by
+    /// [`resolve`](crate::journal::resolve()); those that cannot be are skipped.
     ///
     /// # Errors
     /// Where the journal names what calipam never writes.
@@ -74,7 +74,7 @@ impl UndoPlan {
         let mut together: Vec<(BTreeSet<Key>, &Intent)> = Vec::new();
         for intent in &recorded.intents {
             let Some(outcome) = recorded.outcomes.get(&intent.id) else {
-                plan.skipped.push(NotUndone { keys: keys(intent)?, reason: UNSETTLED.into() });
+                plan.skipped.push(NotUndone { keys: keys(intent)?, reason: UNRESOLVED.into() });
                 continue;
             };
             let Some(revisions) = &outcome.written else { continue };
@@ -125,7 +125,7 @@ impl UndoPlan {
     }
 }
 
-const UNSETTLED: &str = "the run ended while it was written, and others have changed it since";
+const UNRESOLVED: &str = "the run ended while it was written, and others have changed it since";
 
 fn keys(intent: &Intent) -> Result<Vec<Key>, RepairError> {
     intent.changes.iter().map(|change| key_of(&change.key)).collect()

@@ -1,0 +1,223 @@
+//! Which owner record belongs to which address of a corrupt block.
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+
+use calipam_check::index::Owner;
+use calipam_check::record::Claim;
+use calipam_model::IpNet;
+use calipam_model::attributes::AttributeRef;
+use calipam_model::block::{WINDOWS_RESERVED_FIRST, WINDOWS_RESERVED_LAST};
+use calipam_model::cidr::address_at;
+
+use super::raw::RawBlock;
+use super::{Refusal, beyond, is_users};
+use crate::basis::Basis;
+use crate::skipped::SkipReason;
+
+/// What an ordinal becomes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Slot {
+    /// Free.
+    Free,
+    /// Held, by the record with this index.
+    Held(usize),
+    /// Held for an unknown owner. It gets an empty record, which only a person releases.
+    Unknown,
+}
+
+/// What every ordinal becomes.
+pub(super) struct Mapping {
+    pub slots: Vec<Slot>,
+    /// Ordinals that were held for an owner that still uses them, and whose records are lost: free here.
+    pub unrecorded: Vec<u32>,
+}
+
+impl Mapping {
+    /// Keeps what the block says, and finds records for ordinals that are held without a readable one: by
+    /// who uses the address, by the ordinals that Windows reserves, or because only one is left.
+    pub fn new(
+        basis: &Basis<'_>,
+        key: IpNet,
+        raw: &RawBlock,
+        records: &[AttributeRef<'_>],
+    ) -> Result<Self, Refusal> {
+        let mut sorter = Sorter { basis, key, raw, records, slots: Vec::new(), open: BTreeSet::new() };
+        sorter.read()?;
+        let unrecorded = sorter.by_usage();
+        sorter.by_windows();
+        sorter.match_unused()?;
+        Ok(Self { slots: sorter.slots, unrecorded })
+    }
+}
+
+struct Sorter<'m, 'b, 's> {
+    basis: &'m Basis<'b>,
+    key: IpNet,
+    raw: &'m RawBlock,
+    records: &'m [AttributeRef<'s>],
+    slots: Vec<Slot>,
+    /// Ordinals that are held, and by what is not yet known.
+    open: BTreeSet<u32>,
+}
+
+impl Sorter<'_, '_, '_> {
+    /// What the block itself says.
+    fn read(&mut self) -> Result<(), Refusal> {
+        let RawBlock { size, allocations, free, attributes, .. } = self.raw;
+        let listed: BTreeSet<u32> = free.iter().copied().collect();
+        let contradicts =
+            |(ordinal, index): (u32, &Option<i64>)| index.is_some() == listed.contains(&ordinal);
+        // A list of the wrong length whose entries contradict the free list may have lost some in the
+        // middle: then no position in it means anything.
+        let is_shifted = allocations.len() != *size as usize && (0..*size).zip(allocations).any(contradicts);
+        let readable: &[Option<i64>] = if is_shifted { &[] } else { allocations };
+        if readable.is_empty() && listed.is_empty() && attributes.is_empty() {
+            let detail =
+                "neither its addresses nor its free ones can be read; delete it by hand, then rebuild";
+            return Err(beyond(format!("{}: {detail}", self.key)));
+        }
+        for ordinal in 0..*size {
+            let known = |index: i64| usize::try_from(index).ok().filter(|i| *i < attributes.len());
+            let slot = match readable.get(ordinal as usize) {
+                Some(Some(index)) => known(*index).map(Slot::Held),
+                Some(None) => Some(Slot::Free),
+                None => listed.contains(&ordinal).then_some(Slot::Free),
+            };
+            if slot.is_none() {
+                self.open.insert(ordinal);
+            }
+            self.slots.push(slot.unwrap_or(Slot::Unknown));
+        }
+        Ok(())
+    }
+
+    /// Records that no ordinal holds.
+    fn unused(&self) -> Vec<usize> {
+        let used: BTreeSet<usize> = self
+            .slots
+            .iter()
+            .filter_map(|slot| match slot {
+                Slot::Held(index) => Some(*index),
+                _ => None,
+            })
+            .collect();
+        (0..self.records.len()).filter(|index| !used.contains(index)).collect()
+    }
+
+    fn decide(&mut self, ordinal: u32, slot: Slot) {
+        self.open.remove(&ordinal);
+        self.slots[ordinal as usize] = slot;
+    }
+
+    /// Addresses in use whose record is among those that are left over, or lost.
+    fn by_usage(&mut self) -> Vec<u32> {
+        let unused = self.unused();
+        let mut unrecorded = Vec::new();
+        for ordinal in self.open.clone() {
+            let address = address_at(self.key, ordinal);
+            if self.basis.context.index.uses_of(address).is_empty() {
+                continue;
+            }
+            let is_right = |index: &usize| is_users(self.basis, &self.records[*index], self.key, ordinal);
+            let right: Vec<usize> = unused.iter().copied().filter(is_right).collect();
+            // A node has several tunnels, and a pod may have had several sandboxes.
+            let exact = right.iter().find(|index| self.is_exact(**index, address));
+            match exact.or(right.first()) {
+                Some(index) => self.decide(ordinal, Slot::Held(*index)),
+                None => {
+                    self.decide(ordinal, Slot::Free);
+                    unrecorded.push(ordinal);
+                }
+            }
+        }
+        unrecorded
+    }
+
+    /// True where the record names the very tunnel or sandbox that uses the address.
+    fn is_exact(&self, record: usize, address: IpAddr) -> bool {
+        let index = &self.basis.context.index;
+        let record = &self.records[record];
+        let claim = Claim::of(record);
+        let handle = record.clean_handle().map(|handle| handle.to_string()).unwrap_or_default();
+        index.uses_of(address).iter().any(|used| match (used.owner, &claim) {
+            (Owner::Tunnel(_, used), Claim::Tunnel { kind, .. }) => used == *kind,
+            (owner, _) => index.workload(owner).is_some_and(|workload| {
+                !workload.container_id.is_empty() && handle.ends_with(&workload.container_id.to_string())
+            }),
+        })
+    }
+
+    /// Windows reserves always the same ordinals.
+    fn by_windows(&mut self) {
+        let windows = self.unused().into_iter().find(|index| self.records[*index].is_windows_reserved());
+        let Some(windows) = windows else { return };
+        let size = self.raw.size;
+        let reserved = |o: &u32| *o < WINDOWS_RESERVED_FIRST || *o >= size - WINDOWS_RESERVED_LAST;
+        for ordinal in self.open.clone().into_iter().filter(reserved) {
+            self.decide(ordinal, Slot::Held(windows));
+        }
+    }
+
+    /// What is left: held ordinals that are not in use, and records that no ordinal holds.
+    fn match_unused(&mut self) -> Result<(), Refusal> {
+        let unused = self.unused();
+        let cooling = unused.iter().rev().find(|index| self.records[**index].is_cooling()).copied();
+        let (cooled, named): (Vec<usize>, Vec<usize>) =
+            unused.into_iter().partition(|index| self.records[*index].is_cooling());
+        let open: Vec<u32> = self.open.iter().copied().collect();
+        match (open.as_slice(), named.as_slice()) {
+            // They are not handed out before they have cooled.
+            (_, []) if !cooled.is_empty() => {
+                if let Some(cooling) = cooling {
+                    open.into_iter().for_each(|ordinal| self.decide(ordinal, Slot::Held(cooling)));
+                }
+                Ok(())
+            }
+            // No ordinal is open; or each stays held without an owner.
+            ([], _) | (_, []) => Ok(()),
+            ([ordinal], [index]) => {
+                self.decide(*ordinal, Slot::Held(*index));
+                Ok(())
+            }
+            (open, named) => Err(self.undecided(open.len(), named)),
+        }
+    }
+
+    fn undecided(&self, open: usize, named: &[usize]) -> Refusal {
+        let key = self.key;
+        let tunnel = named.iter().find_map(|index| match Claim::of(&self.records[*index]) {
+            Claim::Tunnel { kind, node } => Some((kind, node)),
+            _ => None,
+        });
+        let Some((kind, node)) = tunnel else {
+            let detail = format!(
+                "{key} holds {open} unused addresses and {} owner records, and does not say which \
+                 is whose; delete it by hand where its addresses are not needed, then rebuild",
+                named.len()
+            );
+            return beyond(detail);
+        };
+        let tunnels = self.basis.context.index.node(&node).map(|node| node.tunnels.as_slice());
+        let address =
+            tunnels.and_then(|all| all.iter().find(|(k, _)| *k == kind)).map(|(_, address)| *address);
+        let field = kind.field();
+        match address {
+            None => {
+                let detail = format!("{key} holds a tunnel address of {node}, whose {field} is not set");
+                (SkipReason::TunnelAddressNotSet, detail)
+            }
+            Some(address) if address < key.network() => {
+                let detail = format!("{field} of {node} is {address}, which lies before {key}");
+                (SkipReason::TunnelAddressTooLow, detail)
+            }
+            Some(address) if key.contains(&address) => beyond(format!(
+                "{key} does not say which of its addresses are whose; delete it by hand, then rebuild"
+            )),
+            Some(address) => {
+                let detail = format!("{field} of {node} is {address}, which lies after {key}");
+                (SkipReason::TunnelAddressTooHigh, detail)
+            }
+        }
+    }
+}

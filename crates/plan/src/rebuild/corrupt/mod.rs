@@ -1,0 +1,165 @@
+//! Corrupt blocks: keeping what can still be trusted, so that the rest of the plan sees sound blocks.
+
+mod mapping;
+mod raw;
+
+use std::collections::{BTreeMap, HashMap};
+
+use calipam_check::index::IndexedBlock;
+use calipam_check::record::{Claim, names_owner};
+use calipam_check::{Code, Subject};
+use calipam_model::IpNet;
+use calipam_model::attributes::AttributeRef;
+use calipam_model::block::{Block, BlockContent, BlockProblem};
+use calipam_model::cidr::{BLOCK_PREFIXES_V4, BLOCK_PREFIXES_V6, address_at, is_v4};
+use calipam_model::snapshot::{Revision, Snapshot, StoredBlock};
+
+use self::mapping::Mapping;
+use self::raw::RawBlock;
+use super::request::Scope;
+use crate::basis::Basis;
+use crate::skipped::{SkipReason, Skipped};
+
+/// A corrupt block as it is after mending its structure.
+pub(super) struct Mended {
+    /// Structurally sound, with a raised sequence number.
+    pub block: Block,
+    /// The version of the corrupt one.
+    pub revision: Revision,
+    /// What was broken, in words.
+    pub broken: String,
+    /// Ordinals that the corrupt block held for an owner that still uses them, and whose records are lost. They
+    /// are free in `block`, and must not stay so.
+    pub unrecorded: Vec<u32>,
+}
+
+/// All corrupt blocks of a plan.
+#[derive(Default)]
+pub(super) struct CorruptBlocks {
+    pub blocks: BTreeMap<IpNet, Mended>,
+    pub skipped: Vec<Skipped>,
+}
+
+impl CorruptBlocks {
+    /// Mends the corrupt blocks in scope.
+    pub fn new(basis: &Basis<'_>, scope: &Scope<'_>) -> Self {
+        let mut corrupt = Self::default();
+        let broken = basis.context.index.blocks.iter().filter(|block| block.sound.is_none());
+        let broken: Vec<&IndexedBlock<'_>> =
+            broken.filter(|block| scope.has_block(block.key, block.owner)).collect();
+        if broken.is_empty() {
+            return corrupt;
+        }
+        let stored = basis.snapshot.blocks.iter().filter(|block| !block.value.content.is_deleted());
+        let stored: HashMap<IpNet, &StoredBlock> =
+            stored.map(|block| (block.value.key, &block.value)).collect();
+        for block in broken {
+            let Some(content) = stored.get(&block.key) else { continue };
+            match mend(basis, block, &content.content) {
+                Ok((mended, unrecorded)) => {
+                    let broken = words(&block.problems);
+                    let revision = block.revision.clone();
+                    corrupt.blocks.insert(block.key, Mended { block: mended, revision, broken, unrecorded });
+                }
+                Err((reason, detail)) => {
+                    let skipped = Skipped::new(Subject::Block(block.key), reason, detail);
+                    corrupt.skipped.push(skipped.of(Code::CorruptBlock));
+                }
+            }
+        }
+        corrupt
+    }
+
+    /// The snapshot with the mended blocks instead of the corrupt ones.
+    pub fn apply(&self, snapshot: &Snapshot) -> Snapshot {
+        let mut mended = snapshot.clone();
+        for stored in mended.blocks.iter_mut().filter(|block| !block.value.content.is_deleted()) {
+            if let Some(block) = self.blocks.get(&stored.value.key) {
+                stored.value.content = BlockContent::Sound(Box::new(block.block.clone()));
+            }
+        }
+        mended
+    }
+}
+
+fn words(problems: &[BlockProblem]) -> String {
+    match problems {
+        [] => String::new(),
+        [only] => only.to_string(),
+        [first, others @ ..] => format!("{first}, and {} more problems", others.len()),
+    }
+}
+
+/// Why something is left alone.
+type Refusal = (SkipReason, String);
+
+fn beyond(detail: impl Into<String>) -> Refusal {
+    (SkipReason::CorruptBeyondRepair, detail.into())
+}
+
+/// The block with its structure mended, and the ordinals whose records are lost although they are in use.
+fn mend(
+    basis: &Basis<'_>,
+    broken: &IndexedBlock<'_>,
+    content: &BlockContent,
+) -> Result<(Block, Vec<u32>), Refusal> {
+    let key = broken.key;
+    let allowed = if is_v4(key) { BLOCK_PREFIXES_V4 } else { BLOCK_PREFIXES_V6 };
+    if !allowed.contains(&key.prefix_len()) {
+        return Err(beyond(format!("{key} has a size that Calico does not allow; delete it by hand")));
+    }
+    let mut raw = RawBlock::new(key, content)?;
+    let scratch = raw.records()?;
+    let records: Vec<AttributeRef<'_>> = scratch.attributes().take(raw.attributes.len()).collect();
+    if content.cidr() != key && !belongs_to_key(basis, key, content.cidr(), &raw, &records) {
+        return Err(beyond(format!(
+            "{key} holds the content of {}, and nothing shows that it belongs here; delete one of them by hand",
+            content.cidr()
+        )));
+    }
+    let mapping = Mapping::new(basis, key, &raw, &records)?;
+    raw.write(&mapping, basis.snapshot.taken_at);
+    match BlockContent::parse(&raw.into_json()) {
+        Ok(BlockContent::Sound(mut block)) => {
+            block.update(|edit| edit.touch());
+            Ok((*block, mapping.unrecorded))
+        }
+        Ok(BlockContent::Corrupt(_)) | Err(_) => Err(beyond(format!(
+            "too little of {key} can be read; delete it by hand, then rebuild its addresses"
+        ))),
+    }
+}
+
+/// True where the content of a block whose key and field `cidr` differ is that of the key: more of its records
+/// name those who use the addresses there, or it has none.
+fn belongs_to_key(
+    basis: &Basis<'_>,
+    key: IpNet,
+    stated: IpNet,
+    raw: &RawBlock,
+    records: &[AttributeRef<'_>],
+) -> bool {
+    if key.prefix_len() != stated.prefix_len() || is_v4(key) != is_v4(stated) {
+        return false;
+    }
+    let support = |cidr: IpNet| {
+        let slots = (0..).zip(&raw.allocations);
+        let is_right = |(ordinal, index): &(u32, &Option<i64>)| {
+            let record = index.and_then(|i| records.get(usize::try_from(i).ok()?));
+            record.is_some_and(|record| is_users(basis, record, cidr, *ordinal))
+        };
+        slots.filter(is_right).count()
+    };
+    raw.allocations.iter().all(Option::is_none) || support(key) > support(stated)
+}
+
+/// True where the record names one who uses the address of that ordinal for certain.
+fn is_users(basis: &Basis<'_>, record: &AttributeRef<'_>, cidr: IpNet, ordinal: u32) -> bool {
+    let index = &basis.context.index;
+    let vague = matches!(Claim::of(record), Claim::Anonymous | Claim::Unknown);
+    let claim = Claim::of(record);
+    let uses = index.uses_of(address_at(cidr, ordinal));
+    !vague
+        && !claim.needs_unread_source(basis.snapshot)
+        && uses.iter().any(|used| names_owner(record, used.owner, index))
+}

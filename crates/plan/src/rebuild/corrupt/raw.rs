@@ -1,0 +1,132 @@
+//! The JSON of a corrupt block, field by field.
+
+use calipam_model::IpNet;
+use calipam_model::block::{Block, BlockContent};
+use calipam_model::cidr::size;
+use calipam_model::time::{CLOCK_SKEW, parse_time};
+use jiff::Timestamp;
+use serde_json::{Map, Value, json};
+
+use super::mapping::{Mapping, Slot};
+use super::{Refusal, beyond};
+
+/// Addresses of the largest block that Calico allows.
+const MOST: usize = 4096;
+
+/// The fields of a block as they are stored.
+pub(super) struct RawBlock {
+    key: IpNet,
+    fields: Map<String, Value>,
+    /// Number of addresses.
+    pub size: u32,
+    /// As stored: of whatever length.
+    pub allocations: Vec<Option<i64>>,
+    /// Ordinals of the block that are listed as free, each once, in their order.
+    pub free: Vec<u32>,
+    pub attributes: Vec<Value>,
+}
+
+impl RawBlock {
+    /// Takes the JSON apart.
+    pub fn new(key: IpNet, content: &BlockContent) -> Result<Self, Refusal> {
+        let value = match content {
+            BlockContent::Sound(block) => serde_json::to_value(block).ok(),
+            BlockContent::Corrupt(block) => serde_json::from_str(&block.raw).ok(),
+        };
+        let Some(Value::Object(mut fields)) = value else {
+            return Err(beyond(format!("{key} is no JSON object any more; delete it by hand")));
+        };
+        let size = size(key).min(MOST as u128) as u32;
+        let mut list = |name: &str| match take(&mut fields, name) {
+            Some(Value::Array(items)) => items,
+            _ => Vec::new(),
+        };
+        let allocations = list("allocations").iter().map(Value::as_i64).collect();
+        let attributes = list("attributes");
+        let mut free = Vec::new();
+        for listed in list("unallocated").iter().filter_map(Value::as_u64) {
+            if let Some(ordinal) = u32::try_from(listed).ok().filter(|o| *o < size)
+                && !free.contains(&ordinal)
+            {
+                free.push(ordinal);
+            }
+        }
+        Ok(Self { key, fields, size, allocations, free, attributes })
+    }
+
+    /// A block that holds nothing but the owner records, to read them by. Records beyond the size of the largest
+    /// block cannot all be in use.
+    pub fn records(&self) -> Result<Block, Refusal> {
+        if self.attributes.len() > MOST {
+            return Err(beyond(format!("{} has {} owner records", self.key, self.attributes.len())));
+        }
+        let slots: Vec<Option<usize>> = (0..MOST).map(|o| (o < self.attributes.len()).then_some(o)).collect();
+        let free: Vec<usize> = (self.attributes.len()..MOST).collect();
+        let scratch = json!({
+            "cidr": "0.0.0.0/20", "allocations": slots, "unallocated": free, "attributes": self.attributes,
+        });
+        match BlockContent::parse(scratch.to_string().as_bytes()) {
+            Ok(BlockContent::Sound(block)) => Ok(*block),
+            _ => Err(beyond(format!("the owner records of {} cannot be read", self.key))),
+        }
+    }
+
+    /// Replaces what is broken by the mapping. Everything else stays as it was.
+    pub fn write(&mut self, mapping: &Mapping, now: Timestamp) {
+        let mut indices = vec![None; self.attributes.len()];
+        let mut kept = Vec::new();
+        for slot in &mapping.slots {
+            if let Slot::Held(index) = slot
+                && indices[*index].is_none()
+            {
+                indices[*index] = Some(kept.len());
+                kept.push(not_in_future(self.attributes[*index].clone(), now));
+            }
+        }
+        let unknown = kept.len();
+        if mapping.slots.contains(&Slot::Unknown) {
+            kept.push(json!({}));
+        }
+        let index = |slot: &Slot| match slot {
+            Slot::Held(record) => indices[*record],
+            Slot::Unknown => Some(unknown),
+            Slot::Free => None,
+        };
+        let allocations: Vec<Option<usize>> = mapping.slots.iter().map(index).collect();
+        let is_free = |ordinal: &u32| mapping.slots[*ordinal as usize] == Slot::Free;
+        let listed = self.free.iter().copied().filter(is_free);
+        let others = (0..self.size).filter(is_free).filter(|ordinal| !self.free.contains(ordinal));
+        let unallocated: Vec<u32> = listed.chain(others).collect();
+        take(&mut self.fields, "cidr");
+        let new = [
+            ("cidr", json!(self.key)),
+            ("allocations", json!(allocations)),
+            ("unallocated", json!(unallocated)),
+            ("attributes", json!(kept)),
+        ];
+        self.fields.extend(new.map(|(name, value)| (name.to_owned(), value)));
+    }
+
+    /// The JSON.
+    pub fn into_json(self) -> Vec<u8> {
+        Value::Object(self.fields).to_string().into_bytes()
+    }
+}
+
+/// Takes a field out, whatever its case, as Go's reader finds it.
+fn take(fields: &mut Map<String, Value>, name: &str) -> Option<Value> {
+    let names: Vec<String> = fields.keys().filter(|key| key.eq_ignore_ascii_case(name)).cloned().collect();
+    names.iter().filter_map(|key| fields.remove(key)).last()
+}
+
+/// A record that was released in the future cools from now on.
+fn not_in_future(mut record: Value, now: Timestamp) -> Value {
+    let limit = now.saturating_add(CLOCK_SKEW).unwrap_or(Timestamp::MAX);
+    for (name, value) in record.as_object_mut().into_iter().flatten() {
+        let after_blocks = value.as_str().and_then(parse_time).is_some_and(|time| time > limit);
+        if after_blocks && name.eq_ignore_ascii_case("releasedAt") {
+            *value = json!(now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string());
+        }
+    }
+    record
+}

@@ -1,0 +1,64 @@
+//! Handle IDs with a carriage return (facts 3.13). Calico looks handles up by what comes before it, so that a
+//! record under such an ID works, and an object under one is never found. Both get the ID alone: that is
+//! how the address is freed.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use calipam_check::{Code, Subject};
+use calipam_model::attributes::Attribute;
+
+use super::super::block_plan::{AddressPlan, What};
+use super::super::planner::{Planner, change};
+use crate::handles::{Allocated, Holdings};
+use crate::plan::Verb;
+use crate::skipped::SkipReason;
+
+/// Plans the records under such handles. Gives the clean IDs whose objects may be put right, too.
+pub(in crate::rebuild) fn plan_carriage_returns(planner: &mut Planner<'_, '_>) -> BTreeSet<String> {
+    let mut approved = BTreeSet::new();
+    let findings = planner.findings(Code::HandleCarriageReturn);
+    let ids = findings.iter().filter_map(|finding| match &finding.subject {
+        Subject::Handle(id) => Some(id.clone()),
+        _ => None,
+    });
+    let holdings = Holdings::new(planner.basis, &ids.collect());
+    for finding in findings {
+        let Subject::Handle(id) = &finding.subject else { continue };
+        if let Some((reason, why)) = planner.uncountable.why(id) {
+            planner.skip(finding, reason, why);
+            continue;
+        }
+        let dirty: Vec<&Allocated> = holdings.allocated(id).iter().filter(|held| is_dirty(held)).collect();
+        let outside = dirty
+            .iter()
+            .find(|held| planner.index().block(held.block).is_none_or(|block| !planner.may_change(block)));
+        if let Some(outside) = outside {
+            let detail = format!("{id} is also recorded in {}, which is not to be rebuilt", outside.block);
+            planner.skip(finding, SkipReason::HandleHeld, detail);
+            continue;
+        }
+        dirty.into_iter().for_each(|held| rewrite(planner, id, held));
+        approved.insert(id.clone());
+    }
+    approved
+}
+
+fn is_dirty(held: &Allocated) -> bool {
+    held.held.record.handle.as_deref().is_some_and(|id| id.contains('\r'))
+}
+
+/// The same record under the clean ID, unless the address changes anyway.
+fn rewrite(planner: &mut Planner<'_, '_>, id: &str, held: &Allocated) {
+    let planned: &mut BTreeMap<u32, AddressPlan> =
+        &mut planner.blocks.entry(held.block).or_default().addresses;
+    if planned.contains_key(&held.held.ordinal) {
+        return;
+    }
+    let record = Attribute { handle: Some(id.to_owned()), ..held.held.record.clone() };
+    let subject = Subject::Address(held.address);
+    let mut change = change(Verb::RewriteOwner, subject, "the same owner, without the carriage return", &[]);
+    change.repairs.push((Code::HandleCarriageReturn, Subject::Handle(id.to_owned())));
+    let what = What::Record(held.held.clone(), record);
+    let rewritten = AddressPlan { address: held.address, what, evidence: Vec::new(), change };
+    planned.insert(held.held.ordinal, rewritten);
+}

@@ -1,0 +1,52 @@
+//! Handles: what they count once the blocks are as planned, and which of them nothing must be written to.
+
+mod carriage_returns;
+mod counts;
+
+use std::collections::HashSet;
+
+use calipam_check::{Code, Subject};
+use calipam_model::key::Key;
+use calipam_model::snapshot::DefectKind;
+
+pub(super) use self::carriage_returns::plan_carriage_returns;
+pub(super) use self::counts::{Counting, Countings, plan};
+use crate::basis::Basis;
+use crate::handles::clean;
+use crate::skipped::SkipReason;
+
+/// Handles that cannot be counted: what is recorded under them stays as it is.
+pub(super) struct UncountableHandles {
+    /// Clean IDs of objects that cannot be decoded.
+    undecodable: HashSet<String>,
+    /// Lower-cased IDs under which Kubernetes keeps several handles in one object.
+    colliding: HashSet<String>,
+}
+
+impl UncountableHandles {
+    pub fn new(basis: &Basis<'_>) -> Self {
+        let undecodable =
+            basis.snapshot.defects.iter().filter_map(|defect| match (&defect.key, &defect.kind) {
+                (Some(Key::Handle(id)), DefectKind::Value(_)) => Some(clean(id).to_owned()),
+                _ => None,
+            });
+        let colliding = basis.findings(Code::HandleCaseCollision).filter_map(|f| match &f.subject {
+            Subject::Handle(id) => Some(id.clone()),
+            _ => None,
+        });
+        Self { undecodable: undecodable.collect(), colliding: colliding.collect() }
+    }
+
+    /// Why the handle, by its clean ID, must not be counted up or down.
+    pub fn why(&self, id: &str) -> Option<(SkipReason, String)> {
+        if self.undecodable.contains(id) {
+            let detail = format!("its handle {id} cannot be decoded; mend or delete that object first");
+            return Some((SkipReason::Unjudged, detail));
+        }
+        let collides = !self.colliding.is_empty() && self.colliding.contains(&id.to_lowercase());
+        collides.then(|| {
+            let detail = format!("its handle {id} shares one object with a handle that differs by case only");
+            (SkipReason::NeedsDecision, detail)
+        })
+    }
+}

@@ -1,0 +1,73 @@
+//! Leaked addresses, which are released.
+
+use calipam_check::Code;
+use calipam_model::IpNet;
+
+use super::block_plan::{AddressPlan, What};
+use super::planner::Planner;
+use crate::evidence::Grounds;
+use crate::leaks::{Choice, Chosen, allocations, keep_whole_handles, too_early};
+use crate::release::Sightings;
+use crate::skipped::SkipReason;
+
+/// Plans the release of every leaked address that may be released.
+pub(super) fn plan(planner: &mut Planner<'_, '_>, sightings: &[Sightings]) {
+    let choice = choose(planner, sightings);
+    let findings = choice.values().filter_map(|chosen| chosen.finding);
+    let grounds = Grounds::new(planner.basis.snapshot, findings);
+    for ((block, ordinal), chosen) in choice {
+        let Some(finding) = chosen.finding else { continue };
+        let (address, change) = (chosen.allocated.address, chosen.change());
+        let what = What::Release(chosen.allocated.held);
+        let planned = AddressPlan { address, what, evidence: grounds.of(finding), change };
+        planner.blocks.entry(block).or_default().addresses.insert(ordinal, planned);
+    }
+}
+
+fn choose<'s>(planner: &mut Planner<'_, 's>, sightings: &[Sightings]) -> Choice<'s> {
+    let mut choice = Choice::new();
+    for finding in planner.findings(Code::LeakedAddress) {
+        let held = allocations(planner.basis, finding);
+        let uncountable =
+            held.iter().filter_map(|held| held.handle()).find_map(|id| planner.uncountable.why(&id));
+        let in_scope = held
+            .iter()
+            .all(|held| planner.index().block(held.block).is_some_and(|block| planner.may_change(block)));
+        let address = &finding.subject;
+        if finding.is_owner_unknown() {
+            let detail = format!("{}: only `release --ip {address}` frees it", finding.message);
+            planner.skip(finding, SkipReason::UnknownOwner, detail);
+        } else if let Some((reason, why)) = uncountable {
+            planner.skip(finding, reason, format!("{address}: {why}"));
+        } else if !in_scope {
+            let detail = format!("{address} is also recorded in a block that is not to be rebuilt");
+            planner.skip(finding, SkipReason::Overlap, detail);
+        } else if let Some((reason, detail)) = too_early(planner.basis, finding, &held, sightings) {
+            if held.iter().any(|held| planner.corrupt.blocks.contains_key(&held.block)) {
+                // No look at the block as it is now could have seen it.
+                let detail =
+                    format!("{}: its block is mended first; rebuild again after that", finding.message);
+                planner.skip(finding, SkipReason::Unjudged, detail);
+            } else {
+                planner.skip(finding, reason, detail);
+            }
+        } else {
+            for allocated in held {
+                let record = (allocated.block, allocated.held.ordinal);
+                choice.insert(record, Chosen { allocated, finding: Some(finding) });
+            }
+        }
+    }
+    whole_handles(planner, &mut choice);
+    choice
+}
+
+/// A handle is released completely or not at all. What gets another owner leaves it, too.
+fn whole_handles<'s>(planner: &mut Planner<'_, 's>, choice: &mut Choice<'s>) {
+    let leaves = |id: &str, (block, ordinal): (IpNet, u32)| {
+        let planned = planner.blocks.get(&block).and_then(|planned| planned.addresses.get(&ordinal));
+        planned.is_some_and(|planned| planned.what.handles()[1].as_deref() != Some(id))
+    };
+    let (_, skipped) = keep_whole_handles(planner.basis, choice, |_| false, leaves);
+    planner.skipped.extend(skipped);
+}

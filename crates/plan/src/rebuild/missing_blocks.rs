@@ -1,0 +1,256 @@
+//! Blocks that do not exist although their addresses are in use.
+
+use std::collections::{BTreeMap, HashSet};
+use std::net::IpAddr;
+
+use calipam_check::index::Owner;
+use calipam_check::{Code, Subject};
+use calipam_model::IpNet;
+use calipam_model::affinity::{Affinity, AffinityKey, AffinityState, AffinityType, LOAD_BALANCER};
+use calipam_model::attributes::Attribute;
+use calipam_model::block::{Block, BlockOwner};
+use calipam_model::cidr::{block_around, ordinal_of};
+use calipam_model::edit::{AffinityEdit, Edit};
+use calipam_model::pool::PoolUse;
+use calipam_model::snapshot::Versioned;
+
+use super::affinities::is_unreadable;
+use super::block_plan::{AddressPlan, What};
+use super::planner::{Planner, blocks_around, change, hidden_blocks, overlapping};
+use super::record::calico_node;
+use crate::plan::{Change, Verb};
+use crate::skipped::{SkipReason, Skipped};
+
+/// The label of a node's operating system.
+const SYSTEM: &str = "kubernetes.io/os";
+
+type Refusal = (SkipReason, String);
+
+/// Addresses in use by the block that should be around them.
+#[derive(Default)]
+pub(super) struct MissingBlocks {
+    blocks: BTreeMap<IpNet, BTreeMap<u32, AddressPlan>>,
+    /// Addresses in use for which no right record can be made. In a new block they must not be free.
+    held: BTreeMap<IpNet, BTreeMap<u32, IpAddr>>,
+}
+
+impl MissingBlocks {
+    /// Puts an address into the block in which it should lie by the block size of its pool.
+    ///
+    /// # Errors
+    /// Where that is not known.
+    pub fn add(&mut self, planner: &Planner<'_, '_>, planned: AddressPlan) -> Result<(), Refusal> {
+        let (cidr, ordinal) = expected_block(planner, planned.address)?;
+        self.blocks.entry(cidr).or_default().insert(ordinal, planned);
+        Ok(())
+    }
+
+    /// Remembers an address in use that is skipped. Should its block be created, it is held there by an empty
+    /// record: free it would be given out a second time.
+    pub fn hold(&mut self, planner: &Planner<'_, '_>, address: IpAddr) {
+        if let ([], Ok((cidr, ordinal))) =
+            (&*blocks_around(planner.index(), address), expected_block(planner, address))
+        {
+            self.held.entry(cidr).or_default().insert(ordinal, address);
+        }
+    }
+
+    /// Plans the blocks that can be created, and says of the others why not.
+    pub fn plan(self, planner: &mut Planner<'_, '_>) {
+        if self.blocks.is_empty() {
+            return;
+        }
+        let hidden = hidden_blocks(planner);
+        for (cidr, mut addresses) in self.blocks {
+            let of_users = addresses.len();
+            let held = self.held.get(&cidr).into_iter().flatten();
+            addresses.extend(held.map(|(ordinal, address)| (*ordinal, held_without_owner(*address))));
+            let created = create(planner, &hidden, cidr, &addresses);
+            match created {
+                Ok((block, owner, affinities)) => {
+                    let detail = format!("for {owner}; {of_users} of its addresses are in use");
+                    let planned = planner.blocks.entry(cidr).or_default();
+                    planned.created = Some(Box::new(block));
+                    planned.addresses = addresses;
+                    planned.affinities = affinities;
+                    planned.changes.push(change(Verb::CreateBlock, Subject::Block(cidr), detail, &[]));
+                }
+                Err((reason, why)) => {
+                    for planned in
+                        addresses.into_values().filter(|planned| !planned.change.repairs.is_empty())
+                    {
+                        let detail =
+                            format!("{}: its block {cidr} does not exist, and {why}", planned.address);
+                        let skipped = Skipped::new(Subject::Address(planned.address), reason, detail);
+                        planner.skipped.push(skipped.of(Code::UnallocatedInUse));
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// The block in which an address should lie, and its ordinal there.
+fn expected_block(planner: &Planner<'_, '_>, address: IpAddr) -> Result<(IpNet, u32), Refusal> {
+    let pools: Vec<_> = planner.index().pools_around(address.into()).collect();
+    let pool = match pools.as_slice() {
+        [] => return Err((SkipReason::OutsidePools, "it lies in no pool".into())),
+        [pool] => *pool,
+        [first, second, ..] => {
+            let detail = format!("it lies in the pools {} and {}, which overlap", first.name, second.name);
+            return Err((SkipReason::Overlap, detail));
+        }
+    };
+    let cidr = block_around(address, pool.block_size).filter(|cidr| pool.cidr.contains(cidr));
+    let Some((cidr, ordinal)) = cidr.and_then(|cidr| Some((cidr, ordinal_of(cidr, address)?))) else {
+        let detail = format!("pool {} is smaller than its block size", pool.name);
+        return Err((SkipReason::NeedsDecision, detail));
+    };
+    Ok((cidr, ordinal))
+}
+
+/// The empty record of an address in use. A person frees it by `release --ip`.
+fn held_without_owner(address: IpAddr) -> AddressPlan {
+    let detail = "in use, and held by an empty record: the deletion of its user cannot free it";
+    let change = change(Verb::AssignAddress, Subject::Address(address), detail, &[]);
+    AddressPlan { address, what: What::Assign(Attribute::default()), evidence: Vec::new(), change }
+}
+
+type Created = (Block, BlockOwner, Vec<(Edit, Change)>);
+
+fn create(
+    planner: &Planner<'_, '_>,
+    hidden: &HashSet<IpNet>,
+    cidr: IpNet,
+    addresses: &BTreeMap<u32, AddressPlan>,
+) -> Result<Created, Refusal> {
+    if let Some(other) = overlapping(planner.index(), hidden, cidr) {
+        return Err((
+            SkipReason::Overlap,
+            format!("{other} lies there already, of another size or unreadable"),
+        ));
+    }
+    let held: Vec<&Versioned<Affinity>> = holders(planner, cidr);
+    let owner = owner(planner, cidr, addresses, &held)?;
+    if !planner.scope.has_block(cidr, Some(&owner)) {
+        return Err((
+            SkipReason::NeedsDecision,
+            format!("it would be a block of {owner}, which is not in scope"),
+        ));
+    }
+    let now = planner.basis.snapshot.taken_at;
+    let node = owner.host().and_then(|node| planner.index().node(node));
+    let windows = node.and_then(|node| node.labels.get(SYSTEM)).is_some_and(|system| system == "windows");
+    let make = if windows { Block::new_windows } else { Block::new };
+    let Some(mut block) = make(cidr, Some(owner.clone()), now) else {
+        return Err((SkipReason::NeedsDecision, "Calico allows no block of that size".into()));
+    };
+    let assigned = block.update(|edit| {
+        addresses.iter().try_for_each(|(ordinal, planned)| match &planned.what {
+            What::Assign(record) => edit.assign(*ordinal, record),
+            What::Release(_) | What::Record(..) => Ok(()),
+        })
+    });
+    if let Err(error) = assigned {
+        return Err((SkipReason::WindowsReserved, format!("{error} in a block of a Windows node")));
+    }
+    let affinities = affinity(cidr, &owner, &held);
+    let unreadable = affinities.iter().find(|(edit, _)| {
+        matches!(edit, Edit::Affinity(key, AffinityEdit::Create(_)) if is_unreadable(planner.basis, key))
+    });
+    match unreadable {
+        Some((_, change)) => {
+            let detail = format!("its affinity {} cannot be decoded; delete that first", change.subject);
+            Err((SkipReason::Unjudged, detail))
+        }
+        None => Ok((block, owner, affinities)),
+    }
+}
+
+/// Affinities for the block, those left out that Calico never writes. A confirmed one outweighs those that are not,
+/// which go.
+fn holders<'s>(planner: &Planner<'_, 's>, cidr: IpNet) -> Vec<&'s Versioned<Affinity>> {
+    let of_block = planner.basis.snapshot.affinities.iter().filter(|affinity| {
+        let key = &affinity.value.key;
+        key.cidr == cidr && !affinity.value.deleted && !matches!(key.kind, AffinityType::Other(_))
+    });
+    let all: Vec<&Versioned<Affinity>> = of_block.collect();
+    let confirmed = all.iter().filter(|affinity| affinity.value.state == AffinityState::Confirmed);
+    let confirmed: Vec<&Versioned<Affinity>> = confirmed.copied().collect();
+    if confirmed.is_empty() { all } else { confirmed }
+}
+
+/// Who should own the block: who has an affinity for it; else the node whose tunnel address lies in it, or that
+/// uses most of it.
+fn owner(
+    planner: &Planner<'_, '_>,
+    cidr: IpNet,
+    addresses: &BTreeMap<u32, AddressPlan>,
+    held: &[&Versioned<Affinity>],
+) -> Result<BlockOwner, Refusal> {
+    let index = planner.index();
+    let known = |owner: BlockOwner| match owner.host() {
+        Some(node) if !index.node_exists(node) => {
+            Err((SkipReason::NodeUnknown, format!("its node {node} does not exist")))
+        }
+        _ => Ok(owner),
+    };
+    match held {
+        [affinity] => return known(affinity.value.key.owner()),
+        [first, second, ..] => {
+            let (first, second) = (&first.value.key.node, &second.value.key.node);
+            let detail = format!("both {first} and {second} hold an affinity for it; delete one of these");
+            return Err((SkipReason::NeedsDecision, detail));
+        }
+        [] => {}
+    }
+    let mut users: BTreeMap<String, (bool, usize)> = BTreeMap::new();
+    let uses = addresses.values().flat_map(|planned| index.uses_of(planned.address));
+    for used in uses {
+        let (node, is_tunnel) = match used.owner {
+            Owner::Tunnel(index, _) => {
+                (planner.basis.snapshot.nodes[index as usize].value.name.clone(), true)
+            }
+            owner => match index.workload(owner) {
+                Some(workload) => (calico_node(planner.basis, workload.node.to_string()), false),
+                None => continue,
+            },
+        };
+        if index.node_exists(&node) {
+            let of_node = users.entry(node).or_default();
+            *of_node = (of_node.0 || is_tunnel, of_node.1 + 1);
+        }
+    }
+    // Of equals the first by name.
+    let best = users.into_iter().rev().max_by_key(|(_, weight)| *weight);
+    let for_services = || index.pools_around(cidr).any(|pool| pool.allows(PoolUse::LoadBalancer));
+    match best {
+        Some((node, _)) => Ok(BlockOwner::Host(node)),
+        None if for_services() => Ok(BlockOwner::Virtual(LOAD_BALANCER.to_owned())),
+        None => Err((SkipReason::NodeUnknown, "no node that exists uses it".into())),
+    }
+}
+
+/// The affinity that goes with the block.
+fn affinity(cidr: IpNet, owner: &BlockOwner, held: &[&Versioned<Affinity>]) -> Vec<(Edit, Change)> {
+    if let [affinity] = held {
+        let key = &affinity.value.key;
+        if affinity.value.state == AffinityState::Confirmed {
+            return Vec::new();
+        }
+        let edit = AffinityEdit::State(affinity.revision.clone(), AffinityState::Confirmed);
+        let repaired = [Code::UnsettledAffinity];
+        let change =
+            change(Verb::ConfirmAffinity, Subject::affinity(key), "its block is there again", &repaired);
+        return vec![(Edit::Affinity(key.clone(), edit), change)];
+    }
+    let (kind, node) = match owner {
+        BlockOwner::Host(node) => (AffinityType::Host, node),
+        BlockOwner::Virtual(name) => (AffinityType::Virtual, name),
+        BlockOwner::Other(_) => return Vec::new(),
+    };
+    let key = AffinityKey { kind, node: node.clone(), cidr };
+    let change = change(Verb::CreateAffinity, Subject::affinity(&key), "for the new block", &[]);
+    let created = AffinityEdit::Create(Affinity::new(key.clone(), AffinityState::Confirmed));
+    vec![(Edit::Affinity(key, created), change)]
+}

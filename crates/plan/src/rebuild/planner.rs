@@ -1,0 +1,135 @@
+//! What a rebuild is worked out on.
+
+use std::collections::HashSet;
+use std::net::IpAddr;
+
+use calipam_check::index::{Index, IndexedBlock};
+use calipam_check::{Code, Finding, Subject};
+use calipam_model::IpNet;
+use calipam_model::cidr::block_around;
+use calipam_model::edit::{Edit, Expect, Part, Step, Unit};
+use calipam_model::key::Key;
+use calipam_model::snapshot::{DefectKind, StoredBlock};
+
+use super::block_plan::BlockPlans;
+use super::corrupt::CorruptBlocks;
+use super::handles::UncountableHandles;
+use super::request::Scope;
+use crate::basis::Basis;
+use crate::plan::{Action, Change, Verb};
+use crate::skipped::{SkipReason, Skipped};
+
+/// A plan in the making.
+pub(super) struct Planner<'p, 's> {
+    pub basis: &'p Basis<'s>,
+    pub scope: &'p Scope<'p>,
+    pub corrupt: &'p CorruptBlocks,
+    pub cooldown: i64,
+    pub uncountable: UncountableHandles,
+    /// What becomes of each block.
+    pub blocks: BlockPlans<'s>,
+    /// What is done before the blocks.
+    pub before_blocks: Vec<Action>,
+    /// What is done after them.
+    pub after_blocks: Vec<Action>,
+    pub skipped: Vec<Skipped>,
+}
+
+impl<'p, 's> Planner<'p, 's> {
+    pub fn new(
+        basis: &'p Basis<'s>,
+        scope: &'p Scope<'p>,
+        corrupt: &'p CorruptBlocks,
+        cooldown: i64,
+    ) -> Self {
+        Self {
+            basis,
+            scope,
+            corrupt,
+            cooldown,
+            uncountable: UncountableHandles::new(basis),
+            blocks: BlockPlans::new(),
+            before_blocks: Vec::new(),
+            after_blocks: Vec::new(),
+            skipped: Vec::new(),
+        }
+    }
+
+    pub fn index(&self) -> &'p Index<'s> {
+        &self.basis.context.index
+    }
+
+    /// The findings of one code that are in scope.
+    pub fn findings(&self, code: Code) -> Vec<&'s Finding> {
+        let found = self.basis.findings(code);
+        found.filter(|finding| self.scope.has(finding, self.index())).collect()
+    }
+
+    pub fn skip(&mut self, finding: &Finding, reason: SkipReason, detail: impl Into<String>) {
+        let skipped = Skipped::new(finding.subject.clone(), reason, detail).of(finding.code);
+        self.skipped.push(skipped);
+    }
+
+    /// True where the block may change.
+    pub fn may_change(&self, block: &IndexedBlock<'_>) -> bool {
+        self.scope.has_block(block.key, block.owner)
+    }
+
+    /// True for a block whose deletion stopped half-way and is finished: it is empty.
+    pub fn finishes(&self, block: &StoredBlock) -> bool {
+        let found = self.basis.finding(Code::HalfDeleted, &Subject::Block(block.key)).is_some();
+        let is_empty = block.content.sound().is_some_and(|sound| sound.is_empty());
+        found && is_empty && self.scope.has_block(block.key, block.content.owner())
+    }
+
+    /// True where an address of the block changes.
+    pub fn changes_addresses(&self, cidr: IpNet) -> bool {
+        self.blocks.get(&cidr).is_some_and(|planned| !planned.addresses.is_empty())
+    }
+}
+
+/// A step with one change.
+pub(super) fn action(
+    reason: String,
+    edits: Vec<Edit>,
+    evidence: Vec<(Key, Expect)>,
+    change: Change,
+) -> Action {
+    let parts = vec![Part { unit: Unit::WholeStep, edits, evidence }];
+    Action { step: Step { reason, parts }, changes: vec![change] }
+}
+
+/// A change that repairs some findings about its subject.
+pub(super) fn change(verb: Verb, subject: Subject, detail: impl Into<String>, repairs: &[Code]) -> Change {
+    let repairs = repairs.iter().map(|code| (*code, subject.clone())).collect();
+    Change { action: verb, subject, detail: detail.into(), repairs }
+}
+
+/// Sound blocks in which an address lies.
+pub(super) fn blocks_around<'i, 's>(index: &'i Index<'s>, address: IpAddr) -> Vec<&'i IndexedBlock<'s>> {
+    let longest = if address.is_ipv4() { 32 } else { 128 };
+    let around = (0..=longest).filter_map(|prefix| index.block(block_around(address, prefix)?));
+    around.filter(|block| block.sound.is_some()).collect()
+}
+
+/// Where blocks lie that are stored but not in the index: marked deleted and not going, or not decoding.
+pub(super) fn hidden_blocks(planner: &Planner<'_, '_>) -> HashSet<IpNet> {
+    let snapshot = planner.basis.snapshot;
+    let deleted = snapshot.blocks.iter().filter(|block| block.value.content.is_deleted());
+    let deleted = deleted.filter(|block| !planner.finishes(&block.value));
+    let undecodable = snapshot.defects.iter().filter_map(|defect| match (&defect.key, &defect.kind) {
+        (Some(Key::Block(cidr)), DefectKind::Value(_)) => Some(*cidr),
+        _ => None,
+    });
+    deleted.map(|block| block.value.key).chain(undecodable).collect()
+}
+
+/// A stored block that lies over any part of `cidr`.
+pub(super) fn overlapping(index: &Index<'_>, hidden: &HashSet<IpNet>, cidr: IpNet) -> Option<IpNet> {
+    let mut around = (0..=cidr.prefix_len()).filter_map(|prefix| block_around(cidr.network(), prefix));
+    let around = around.find(|around| index.block(*around).is_some());
+    let from = index.blocks.partition_point(|block| block.key.network() < cidr.network());
+    let within = index.blocks[from..].first().map(|block| block.key).filter(|key| cidr.contains(key));
+    let hidden = || hidden.iter().copied().find(|other| calipam_model::cidr::overlap(*other, cidr));
+    around.or(within).or_else(hidden)
+}

@@ -1,0 +1,126 @@
+//! What a rebuild cannot repair, and what a person has to decide about it.
+
+use std::collections::HashSet;
+
+use calipam_check::{Code, Evidence, Finding, OwnerKind, Severity, Subject};
+use calipam_model::block::BlockOwner;
+use calipam_model::cidr::is_v4;
+use calipam_model::key::Key;
+
+use super::request::Scope;
+use crate::basis::Basis;
+use crate::plan::Action;
+use crate::skipped::{SkipReason, Skipped};
+
+/// Says of every finding in scope that nothing is planned for why not.
+/// `told` is what was skipped so far.
+pub(super) fn skipped(
+    basis: &Basis<'_>,
+    scope: &Scope<'_>,
+    told: Vec<Skipped>,
+    actions: &[Action],
+) -> Vec<Skipped> {
+    let mut known: HashSet<(Code, &Subject)> = HashSet::new();
+    let changes = actions.iter().flat_map(|action| &action.changes);
+    known.extend(changes.flat_map(|change| &change.repairs).map(|(code, subject)| (*code, subject)));
+    known.extend(told.iter().filter_map(|skipped| Some((skipped.code?, &skipped.subject))));
+    let findings = basis.report.findings.iter();
+    let mut skipped: Vec<Skipped> = findings
+        .filter(|finding| finding.severity < Severity::Info)
+        .filter(|finding| !known.contains(&(finding.code, &finding.subject)))
+        .filter(|finding| scope.has(finding, &basis.context.index))
+        .map(|finding| {
+            let (reason, advice) = advice(basis, finding);
+            let detail = format!("{}; {advice}", finding.message);
+            Skipped::new(finding.subject.clone(), reason, detail).of(finding.code)
+        })
+        .collect();
+    skipped.extend(told);
+    skipped.sort();
+    skipped.dedup_by(|a, b| a.code.is_some() && (a.code, &a.subject) == (b.code, &b.subject));
+    skipped
+}
+
+/// Why a finding stays, and what to do.
+fn advice(basis: &Basis<'_>, finding: &Finding) -> (SkipReason, &'static str) {
+    use SkipReason as Why;
+    match finding.code {
+        Code::DuplicateAddress => {
+            (Why::DuplicateOwners, "decide whose it is, and recreate the others: calipam cannot know")
+        }
+        Code::AddressInSeveralBlocks => {
+            (Why::Overlap, "decide which block stays, and recreate what lives in the other")
+        }
+        Code::OverlappingBlocks => {
+            (Why::Overlap, "move what lives in one of them, and delete that one when it is empty")
+        }
+        Code::OverlappingPools => (Why::Overlap, "change or delete one of the pools"),
+        Code::InUseOutsidePools | Code::BlockOutsidePools => {
+            (Why::OutsidePools, "create a pool around it, or move what lives there to another pool")
+        }
+        Code::BorrowedTunnelAddress => tunnel_advice(basis, finding),
+        Code::BorrowedUnderStrictAffinity => {
+            (Why::NeedsDecision, "recreate what uses it, or switch strict affinity off")
+        }
+        Code::SharedLegacyHandle => {
+            (Why::NeedsDecision, "release what is unused of it by `release --ip`, or recreate the pod")
+        }
+        Code::AffinityConflict => (Why::NeedsDecision, "delete the affinities of all nodes but one"),
+        Code::UnexpectedAffinityType => (Why::NeedsDecision, "delete it if nothing of yours has written it"),
+        Code::HandleCaseCollision => (Why::NeedsDecision, "recreate the pods of one of them"),
+        Code::EndpointOfMissingNode => {
+            (Why::NodeUnknown, "bring the node's object back, or delete what names it")
+        }
+        Code::EndpointWithoutPod => (Why::NeedsDecision, "delete the endpoint"),
+        Code::PodWithoutEndpoint | Code::PodAddressDisagreement | Code::EndpointNodeMismatch => {
+            (Why::NeedsDecision, "recreate the pod")
+        }
+        Code::ServiceWithoutAddress => (Why::NeedsDecision, "see why Calico's controller passes over it"),
+        Code::ServiceAddressExtra => (Why::NeedsDecision, "`release --ip` frees the address"),
+        Code::PoolNearlyFull => (Why::NeedsDecision, "add a pool"),
+        Code::StrandedAddresses => (Why::NeedsDecision, "raise maxBlocksPerHost, or allow borrowing"),
+        Code::AutoAllocationOff | Code::ConfigurationMismatch => {
+            (Why::NeedsDecision, "change the configuration if it is not meant so")
+        }
+        Code::DatastoreLocked => (
+            Why::NeedsDecision,
+            "unlock it with `calicoctl datastore migrate unlock` if no migration is running",
+        ),
+        Code::UndecodableObject => undecodable(basis, finding),
+        _ => (Why::NeedsDecision, "nothing is planned for it: look at it with `calipam check -o wide`"),
+    }
+}
+
+/// A tunnel address in another node's block: where it lies, seen from the node's own block.
+fn tunnel_advice(basis: &Basis<'_>, finding: &Finding) -> (SkipReason, &'static str) {
+    let advice = "restart calico-node there, so that it takes an address of its own block";
+    let (Subject::Address(address), Evidence::Address(evidence)) = (&finding.subject, &finding.evidence)
+    else {
+        return (SkipReason::NeedsDecision, advice);
+    };
+    let tunnel = evidence.owners.iter().find(|owner| owner.kind == OwnerKind::Tunnel);
+    let own = tunnel.and_then(|tunnel| {
+        basis.context.index.blocks.iter().find(|block| {
+            let host = block.owner.and_then(BlockOwner::host);
+            host == Some(tunnel.node.as_str()) && is_v4(block.key) == address.is_ipv4()
+        })
+    });
+    match own {
+        Some(own) if *address < own.key.network() => (SkipReason::TunnelAddressTooLow, advice),
+        Some(_) => (SkipReason::TunnelAddressTooHigh, advice),
+        None => (SkipReason::NeedsDecision, advice),
+    }
+}
+
+/// What cannot be decoded has no version that a write could be guarded by.
+fn undecodable(basis: &Basis<'_>, finding: &Finding) -> (SkipReason, &'static str) {
+    let path = finding.subject.to_string();
+    let mut defects = basis.snapshot.defects.iter().filter(|defect| defect.path == path);
+    if defects.any(|defect| matches!(defect.key, Some(Key::Block(_)))) {
+        return (
+            SkipReason::CorruptBeyondRepair,
+            "mend the value by hand, or delete it and rebuild what its addresses are used for",
+        );
+    }
+    (SkipReason::NeedsDecision, "mend or delete it by hand")
+}

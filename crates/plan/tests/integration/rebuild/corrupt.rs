@@ -1,0 +1,233 @@
+//! Corrupt blocks: what can be trusted stays, and what cannot be told is left alone.
+
+use calipam_check::{Code, Options, Subject, check};
+use calipam_model::IpNet;
+use calipam_model::block::{Block, BlockContent};
+use calipam_model::snapshot::Snapshot;
+use calipam_plan::SkipReason;
+use calipam_plan::rebuild::{Request, block_files};
+use calipam_testkit::cluster::rng::Rng;
+use calipam_testkit::cluster::{Cluster, ClusterSpec};
+use serde_json::{Value, json};
+
+use super::judge::{Rebuilt, planned, rebuild};
+
+const BLOCK: &str = "10.244.1.0/26";
+const KEY: &str = "/calico/ipam/v2/assignment/ipv4/block/10.244.1.0-26";
+
+fn net() -> IpNet {
+    BLOCK.parse().unwrap()
+}
+
+/// A cluster, and the JSON of its first block: three tunnels and some pods.
+fn cluster() -> (Cluster, Value) {
+    let cluster = Cluster::plain(ClusterSpec::new(5), 2, 4);
+    let value = serde_json::from_slice(&cluster.get(KEY).unwrap().value()).unwrap();
+    (cluster, value)
+}
+
+fn with(value: &Value) -> Snapshot {
+    let (mut cluster, _) = cluster();
+    cluster.put_raw(KEY, value.to_string());
+    cluster.snapshot()
+}
+
+fn block(snapshot: &Snapshot) -> &Block {
+    let stored = snapshot.blocks.iter().find(|block| block.value.key == net()).expect("there is the block");
+    stored.value.content.sound().expect("it is sound")
+}
+
+fn mended(name: &str, value: &Value) -> Rebuilt {
+    rebuild(name, with(value), &Request::default())
+}
+
+/// The block as it was before it was broken.
+fn healthy() -> Block {
+    block(&cluster().0.snapshot()).clone()
+}
+
+/// Owner by ordinal.
+fn owners(block: &Block) -> Vec<(u32, Option<String>, String)> {
+    let owner = |a: calipam_model::block::Allocation<'_>| {
+        let record = a.attribute.to_attribute();
+        (a.ordinal, record.handle, record.owner.unwrap_or_default().get("pod").cloned().unwrap_or_default())
+    };
+    block.allocations().map(owner).collect()
+}
+
+#[test]
+fn what_can_be_trusted_stays() {
+    let (_, mut value) = cluster();
+    value["unallocated"].as_array_mut().unwrap().rotate_left(7);
+    let order: Vec<u64> = value["unallocated"].as_array().unwrap().iter().filter_map(Value::as_u64).collect();
+    value["unallocated"].as_array_mut().unwrap().push(json!(20));
+    value["field-of-tomorrow"] = json!({"a": [1]});
+    let rebuilt = mended("free twice", &value);
+    assert!(rebuilt.later.findings.is_empty());
+    let (before, after) = (healthy(), block(&rebuilt.after).clone());
+    assert_eq!(owners(&before), owners(&after));
+    assert!(before.allocations().all(|a| after.sequence_of(a.ordinal) == a.sequence));
+    assert!(after.sequence() > before.sequence());
+    assert_eq!((before.owner(), before.claim_time()), (after.owner(), after.claim_time()));
+    let free: Vec<u64> = after.free().iter().map(|ordinal| u64::from(*ordinal)).collect();
+    assert_eq!(free, order);
+    assert_eq!(serde_json::to_value(&after).unwrap()["field-of-tomorrow"], json!({"a": [1]}));
+}
+
+#[test]
+fn records_find_their_addresses_by_who_uses_them() {
+    for lost in [json!(null), json!([]), json!([null, 5])] {
+        let (_, mut value) = cluster();
+        value["allocations"] = lost.clone();
+        let rebuilt = mended(&format!("allocations {lost}"), &value);
+        assert_eq!(owners(&healthy()), owners(block(&rebuilt.after)), "{lost}");
+        assert!(rebuilt.later.findings.is_empty(), "{:?}", rebuilt.later.findings);
+    }
+}
+
+#[test]
+fn records_that_are_lost_are_made_anew_from_who_uses_the_addresses() {
+    let (_, mut value) = cluster();
+    value["attributes"] = json!([]);
+    let rebuilt = mended("no attributes", &value);
+    assert_eq!(owners(&healthy()), owners(block(&rebuilt.after)));
+    assert!(rebuilt.later.findings.is_empty(), "{:?}", rebuilt.later.findings);
+}
+
+#[test]
+fn an_address_that_the_block_holds_is_never_free_afterwards() {
+    let (_, mut value) = cluster();
+    // A pod that is about to start: its record is lost, and nothing uses its address yet.
+    value["attributes"] = json!([]);
+    value["allocations"][40] = json!(12);
+    value["unallocated"].as_array_mut().unwrap().retain(|ordinal| ordinal != 40);
+    let rebuilt = mended("held by an unknown", &value);
+    let held = block(&rebuilt.after).allocation(40).expect("it is held");
+    assert!(held.attribute.is_anonymous());
+    let address = Subject::Address(held.address);
+    assert!(rebuilt.is_skipped(Code::LeakedAddress, &address));
+}
+
+#[test]
+fn what_leaked_under_a_corrupt_block_waits_for_the_next_rebuild() {
+    let (mut cluster, _) = cluster();
+    let pod = cluster.add_pod_on(0);
+    cluster.remove(&pod.endpoint);
+    let mut value: Value = serde_json::from_slice(&cluster.get(KEY).unwrap().value()).unwrap();
+    value["unallocated"].as_array_mut().unwrap().push(json!(64));
+    cluster.put_raw(KEY, value.to_string());
+    let first = rebuild("corrupt", cluster.snapshot(), &Request::default());
+    let reason = |rebuilt: &Rebuilt| {
+        let subject = Subject::Address(pod.address());
+        let skipped = rebuilt.plan.skipped.iter().find(|skipped| skipped.subject == subject);
+        skipped.map(|skipped| skipped.reason)
+    };
+    assert_eq!(reason(&first), Some(SkipReason::Unjudged));
+    let second = rebuild("mended", first.after, &Request::default());
+    assert_eq!((reason(&second), second.later.findings), (None, Vec::new()));
+}
+
+#[test]
+fn what_nobody_can_tell_is_left_alone() {
+    let reason = |name: &str, value: &Value| {
+        let rebuilt = mended(name, value);
+        assert!(rebuilt.plan.actions.is_empty(), "{name}");
+        let skipped = rebuilt.plan.skipped.iter().find(|s| s.code == Some(Code::CorruptBlock));
+        skipped.unwrap_or_else(|| panic!("{name} is not skipped")).reason
+    };
+    // Nothing but the CIDR and the owner.
+    let (_, whole) = cluster();
+    let mut value = whole.clone();
+    for field in ["allocations", "unallocated", "attributes"] {
+        value[field] = json!(null);
+    }
+    assert_eq!(reason("empty", &value), SkipReason::CorruptBeyondRepair);
+    // Two addresses that nobody uses, and two records: which is whose?
+    let ghost = |n: u32| json!({"handle_id": format!("k8s-pod-network.{n:012}"), "secondary": {"namespace": "x", "pod": format!("ghost-{n}"), "node": "node-1"}});
+    let mut value = whole.clone();
+    value["attributes"].as_array_mut().unwrap().extend([ghost(1), ghost(2)]);
+    value["allocations"][50] = json!(-1);
+    value["allocations"][51] = json!(-2);
+    value["unallocated"].as_array_mut().unwrap().retain(|ordinal| ordinal != 50 && ordinal != 51);
+    assert_eq!(reason("two ghosts", &value), SkipReason::CorruptBeyondRepair);
+    // The same with the tunnel of a node that has none: the reason of the scripts of Calico 2.x.
+    let tunnel = json!({"handle_id": "ipip-tunnel-addr-node-9", "secondary": {"node": "node-9", "type": "ipipTunnelAddress"}});
+    let count = value["attributes"].as_array().unwrap().len();
+    value["attributes"][count - 1] = tunnel.clone();
+    assert_eq!(reason("tunnel not set", &value), SkipReason::TunnelAddressNotSet);
+    let mut of_other = tunnel;
+    of_other["handle_id"] = json!("ipip-tunnel-addr-node-2");
+    of_other["secondary"]["node"] = json!("node-2");
+    value["attributes"][count - 1] = of_other;
+    assert_eq!(reason("tunnel behind", &value), SkipReason::TunnelAddressTooHigh);
+    // The content of another block.
+    let mut value = whole;
+    value["cidr"] = json!("10.244.2.0/26");
+    let other = cluster().0;
+    let foreign: Value =
+        serde_json::from_slice(&other.get(&KEY.replace("244.1.0", "244.2.0")).unwrap().value()).unwrap();
+    assert_eq!(reason("another block's", &foreign), SkipReason::CorruptBeyondRepair);
+    assert!(mended("its own", &value).later.findings.is_empty());
+}
+
+#[test]
+fn the_files_show_the_block_before_and_after() {
+    let (_, mut value) = cluster();
+    value["unallocated"].as_array_mut().unwrap().push(json!(64));
+    let snapshot = with(&value);
+    let report = check(&snapshot, &Options::default());
+    let plan = planned(&snapshot, &report, &Request::default());
+    let files = block_files(&snapshot, &plan, snapshot.taken_at).unwrap();
+    let [file] = files.as_slice() else { panic!("{files:?}") };
+    assert_eq!((file.name.as_str(), file.cidr), ("10-244-1-0-26.json", net()));
+    assert_eq!(file.before.as_ref().unwrap(), &value);
+    let after = file.after.as_ref().unwrap().to_string();
+    assert!(matches!(BlockContent::parse(after.as_bytes()), Ok(BlockContent::Sound(_))));
+}
+
+/// What may stand where something else belongs.
+fn strangers() -> Vec<Value> {
+    vec![
+        Value::Null,
+        json!(-1),
+        json!(3),
+        json!(1_000_000_000),
+        json!(u64::MAX),
+        json!(true),
+        json!(""),
+        json!([]),
+        json!({}),
+        json!([[-7]]),
+        json!({"handle_id": "x.y", "secondary": null}),
+    ]
+}
+
+#[test]
+fn whatever_breaks_a_block_no_address_in_use_is_freed() {
+    let mut rng = Rng::new(31);
+    let (_, whole) = cluster();
+    for round in 0..calipam_testkit::rounds(250) {
+        let mut value = whole.clone();
+        for _ in 0..=rng.below(4) {
+            let field = *rng.pick(&["allocations", "unallocated", "attributes"]);
+            let items = value[field].as_array_mut();
+            let place = items.as_ref().map_or(0, |items| rng.below(items.len().max(1) as u64) as usize);
+            match (items, rng.below(5)) {
+                (Some(items), 0) => items.truncate(place),
+                (Some(items), 1) if !items.is_empty() => drop(items.remove(place)),
+                (Some(items), 2) => items.insert(place, rng.pick(&strangers()).clone()),
+                (Some(items), 3) if !items.is_empty() => items[place] = rng.pick(&strangers()).clone(),
+                _ => value[field] = rng.pick(&strangers()).clone(),
+            }
+        }
+        let rebuilt = mended(&format!("round {round}: {value}"), &value);
+        let stored = rebuilt.after.blocks.iter().find(|block| block.value.key == net());
+        let Some(sound) = stored.and_then(|stored| stored.value.content.sound()) else { continue };
+        for (ordinal, handle, _) in owners(&healthy()) {
+            assert!(
+                sound.allocation(ordinal).is_some(),
+                "round {round}: {ordinal} of {handle:?} is free: {value}"
+            );
+        }
+    }
+}

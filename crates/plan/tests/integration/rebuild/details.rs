@@ -1,0 +1,328 @@
+//! What exactly is written, and under which conditions.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use calipam_check::{Code, Options, Subject, check};
+use calipam_model::IpNet;
+use calipam_model::affinity::AffinityState;
+use calipam_model::attributes::Attribute;
+use calipam_model::edit::{AffinityEdit, BlockEdit, Edit, Expect, HandleEdit};
+use calipam_model::key::Key;
+use calipam_model::snapshot::Snapshot;
+use calipam_plan::rebuild::{Request, plan};
+use calipam_plan::{Basis, Plan, SkipReason, Verb};
+use calipam_testkit::cluster::wire::{Tunnel, key};
+use calipam_testkit::cluster::{Cluster, ClusterSpec, Fault, Pod};
+use serde_json::Value;
+
+use super::judge::{Rebuilt, rebuild, words};
+
+fn plain() -> Cluster {
+    Cluster::plain(ClusterSpec::new(12), 3, 3)
+}
+
+fn done(name: &str, cluster: &Cluster) -> Rebuilt {
+    rebuild(name, cluster.snapshot(), &Request::default())
+}
+
+/// The record of an address.
+fn record(snapshot: &Snapshot, address: IpAddr) -> Option<Attribute> {
+    let around = snapshot.blocks.iter().filter(|block| block.value.key.contains(&address));
+    let mut records = around.filter_map(|block| block.value.content.sound()?.allocation_of(address));
+    records.next().map(|allocation| allocation.attribute.to_attribute())
+}
+
+fn owner<'a>(entries: impl IntoIterator<Item = (&'a str, &'a str)>) -> Option<BTreeMap<String, String>> {
+    Some(entries.into_iter().map(|(k, v)| (k.to_owned(), v.to_owned())).collect())
+}
+
+/// Why the plan leaves an address.
+fn reason(rebuilt: &Rebuilt, code: Code, address: IpAddr) -> Option<SkipReason> {
+    let mut skipped = rebuilt.plan.skipped.iter();
+    let found = skipped.find(|s| s.code == Some(code) && s.subject == Subject::Address(address));
+    found.map(|skipped| skipped.reason)
+}
+
+/// A healthy cluster in which the addresses of one pod are free.
+fn with_freed_pod() -> (Cluster, Pod) {
+    let mut cluster = plain();
+    let pod = cluster.add_pod_on(1);
+    pod.addresses.iter().for_each(|(address, block)| cluster.free(*address, *block));
+    (cluster, pod)
+}
+
+/// Changes a JSON value of the cluster.
+fn edit_json(cluster: &mut Cluster, key: &str, change: impl FnOnce(&mut Value)) {
+    let mut value = serde_json::from_slice(&cluster.get(key).expect("there is such a key").value()).unwrap();
+    change(&mut value);
+    cluster.put_raw(key, value.to_string());
+}
+
+#[test]
+fn the_record_of_a_pod_is_made_as_the_cni_plugin_makes_it() {
+    let (cluster, pod) = with_freed_pod();
+    let rebuilt = done("freed", &cluster);
+    let expected = owner([
+        ("namespace", pod.name.namespace),
+        ("node", &pod.node),
+        ("pod", &pod.name.pod),
+        ("timestamp", "2026-06-01 08:00:00 +0000 UTC"),
+    ]);
+    for (address, _) in &pod.addresses {
+        let found = record(&rebuilt.after, *address).unwrap();
+        assert_eq!(
+            (found.handle.as_deref(), found.owner.clone()),
+            (Some(pod.handle.as_str()), expected.clone())
+        );
+    }
+    // The handle rises before the block, and the endpoint is the one that was read.
+    for action in &rebuilt.plan.actions {
+        let edits: Vec<&Edit> = action.step.edits().collect();
+        let [Edit::Handle(id, HandleEdit::Increment(_, 1)), Edit::Block(_, BlockEdit::Assign { .. })] =
+            edits[..]
+        else {
+            panic!("{:?}", action.step);
+        };
+        assert_eq!(*id, pod.handle);
+        let evidence: Vec<&(Key, Expect)> = action.step.evidence().collect();
+        let [(Key::Endpoint { namespace, .. }, Expect::At(_))] = evidence[..] else {
+            panic!("{:?}", action.step);
+        };
+        assert_eq!(namespace, pod.name.namespace);
+    }
+}
+
+#[test]
+fn the_network_is_that_of_the_nodes_other_records() {
+    let mut cluster = plain();
+    let node = cluster.add_node();
+    let other = cluster.add_pod_on(node);
+    let pod = cluster.add_pod_on(node);
+    for pod in [&other, &pod] {
+        let renamed = pod.handle.replace("k8s-pod-network", "tenant.net");
+        for (address, block) in &pod.addresses {
+            cluster.count(&pod.handle, *block, -1);
+            cluster.record_mut(*address, *block).handle = Some(renamed.clone());
+            cluster.count(&renamed, *block, 1);
+        }
+    }
+    pod.addresses.iter().for_each(|(address, block)| cluster.free(*address, *block));
+    let rebuilt = done("network", &cluster);
+    let handle = record(&rebuilt.after, pod.address()).unwrap().handle.unwrap();
+    assert_eq!(handle, pod.handle.replace("k8s-pod-network", "tenant.net"));
+}
+
+#[test]
+fn without_container_or_network_there_is_no_record() {
+    let (mut cluster, pod) = with_freed_pod();
+    cluster.endpoint_mut(&pod.endpoint).spec.container_id.clear();
+    let rebuilt = done("no container", &cluster);
+    assert!(rebuilt.plan.is_empty());
+    assert_eq!(reason(&rebuilt, Code::UnallocatedInUse, pod.address()), Some(SkipReason::ContainerUnknown));
+
+    let mut cluster = Cluster::plain(ClusterSpec::new(12), 1, 0);
+    let pod = cluster.add_pod_on(0);
+    pod.addresses.iter().for_each(|(address, block)| cluster.free(*address, *block));
+    let rebuilt = done("no network", &cluster);
+    assert_eq!(reason(&rebuilt, Code::UnallocatedInUse, pod.address()), Some(SkipReason::ContainerUnknown));
+}
+
+#[test]
+fn a_handle_that_does_not_decode_is_never_counted() {
+    let (mut cluster, pod) = with_freed_pod();
+    cluster.put_raw(key::handle(&pod.handle), "[]");
+    let rebuilt = done("undecodable handle", &cluster);
+    assert!(rebuilt.plan.is_empty(), "{}", words(&rebuilt.plan));
+    assert_eq!(reason(&rebuilt, Code::UnallocatedInUse, pod.address()), Some(SkipReason::Unjudged));
+}
+
+#[test]
+fn a_tunnel_gets_its_own_record() {
+    let mut cluster = plain();
+    let info = cluster.nodes()[0].clone();
+    let address = cluster.node_mut(&info.name).tunnel(Tunnel::Wireguard).unwrap();
+    cluster.free(address, info.blocks[0]);
+    let rebuilt = done("tunnel", &cluster);
+    let found = record(&rebuilt.after, address).unwrap();
+    assert_eq!(found.handle, Some(Tunnel::Wireguard.handle(&info.name)));
+    assert_eq!(found.owner, owner([("node", info.name.as_str()), ("type", "wireguardTunnelAddress")]));
+    let evidence: Vec<&(Key, Expect)> = rebuilt.plan.actions[0].step.evidence().collect();
+    assert!(matches!(&evidence[..], [(Key::Node(node), Expect::At(_))] if *node == info.name));
+}
+
+#[test]
+fn an_owner_is_rewritten_only_where_the_recorded_one_does_not_exist() {
+    // The recorded pod is gone: the record becomes that of the one who uses the address.
+    let mut cluster = plain();
+    let (gone, user) = (cluster.add_pod_on(0), cluster.add_pod_on(0));
+    cluster.remove(&gone.endpoint);
+    cluster.endpoint_mut(&user.endpoint).set_addresses(&[gone.address(), user.addresses[1].0]);
+    let rebuilt = done("gone", &cluster);
+    let rewritten = record(&rebuilt.after, gone.address()).unwrap();
+    assert_eq!(rewritten.handle.as_deref(), Some(user.handle.as_str()));
+    let action = rebuilt
+        .plan
+        .actions
+        .iter()
+        .find(|action| action.changes.iter().any(|change| change.action == Verb::RewriteOwner));
+    let evidence: Vec<&(Key, Expect)> = action.unwrap().step.evidence().collect();
+    let absent = evidence.iter().filter(|(key, expect)| {
+        matches!(key, Key::Endpoint { name, .. } if gone.endpoint.ends_with(name.as_str()))
+            && *expect == Expect::Absent
+    });
+    assert_eq!(absent.count(), 1, "{evidence:?}");
+    // The recorded pod lives and has another address: nobody knows which of them is right.
+    let mut cluster = plain();
+    let (lives, user) = (cluster.add_pod_on(0), cluster.add_pod_on(0));
+    let stolen = lives.address();
+    cluster.endpoint_mut(&lives.endpoint).set_addresses(&[lives.addresses[1].0]);
+    cluster.endpoint_mut(&user.endpoint).set_addresses(&[stolen, user.addresses[1].0]);
+    let rebuilt = done("lives", &cluster);
+    assert_eq!(reason(&rebuilt, Code::OwnerMismatch, stolen), Some(SkipReason::OwnerMayLive));
+    assert_eq!(record(&rebuilt.after, stolen), record(&rebuilt.before, stolen));
+}
+
+/// A plan without an earlier look at the cluster.
+fn at_first_sight(cluster: &Cluster) -> Plan {
+    let (snapshot, options) = (cluster.snapshot(), Options::default());
+    let report = check(&snapshot, &options);
+    plan(&Basis::new(&snapshot, &report, &options), &Request::default(), &[], 0)
+}
+
+#[test]
+fn what_was_seen_unused_once_stays_unless_its_node_is_gone() {
+    let mut cluster = plain();
+    cluster.inject(Fault::LeakedNoOwner, 1);
+    let plan = at_first_sight(&cluster);
+    assert!(plan.is_empty(), "{}", words(&plan));
+    assert!(plan.skipped.iter().all(|skipped| skipped.reason == SkipReason::SeenOnce));
+    assert_eq!(plan.skipped.len(), 2);
+    let mut cluster = plain();
+    cluster.inject(Fault::NodeGone, 1);
+    let plan = at_first_sight(&cluster);
+    assert!(plan.skipped.is_empty() && plan.totals().addresses > 3, "{}", words(&plan));
+}
+
+#[test]
+fn a_block_of_another_size_stands_in_the_way_of_a_lost_one() {
+    let mut cluster = plain();
+    cluster.inject(Fault::UnallocatedNoBlock, 1);
+    let info = cluster.nodes().last().unwrap().clone();
+    let wide: IpNet = IpNet::new(info.blocks[0].network(), 28).unwrap();
+    let value = r#"{"cidr":"CIDR","affinity":"host:node-1","allocations":[null,null,null,null,null,null,null,null,null,null,null,null,null,null,null,null],"unallocated":[0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15],"attributes":[],"deleted":false}"#;
+    // At the end of the lost block, so that none of its addresses lies there.
+    let wide = wide.supernet().unwrap().supernet().unwrap().subnets(28).unwrap().last().unwrap();
+    cluster.put_raw(key::block(wide), value.replace("CIDR", &wide.to_string()));
+    cluster.put_raw(key::affinity("host", "node-1", wide), r#"{"state":"confirmed","deleted":false}"#);
+    let rebuilt = done("overlap", &cluster);
+    let first = info.blocks[0].network();
+    assert_eq!(reason(&rebuilt, Code::UnallocatedInUse, first), Some(SkipReason::Overlap));
+    let second = rebuilt.plan.changes().filter(|change| change.action == Verb::CreateBlock);
+    assert_eq!(
+        second.map(|change| change.subject.clone()).collect::<Vec<_>>(),
+        [Subject::Block(info.blocks[1])]
+    );
+}
+
+#[test]
+fn a_lost_block_comes_back_with_its_owner_and_its_affinity() {
+    let mut cluster = plain();
+    let node = cluster.add_node();
+    let pods = [cluster.add_pod_on(node), cluster.add_pod_on(node)];
+    let info = cluster.nodes()[node].clone();
+    let lost = info.blocks[0];
+    cluster.remove(&key::block(lost));
+    cluster.put_raw(key::affinity("host", &info.name, lost), r#"{"state":"pending","deleted":false}"#);
+    // One of them cannot get a record; it must not be free either.
+    cluster.endpoint_mut(&pods[1].endpoint).spec.container_id.clear();
+    let rebuilt = done("lost", &cluster);
+    let block = rebuilt.after.blocks.iter().find(|block| block.value.key == lost).unwrap();
+    let owner = block.value.content.owner().map(ToString::to_string);
+    assert_eq!(owner, Some(format!("host:{}", info.name)));
+    let affinity = rebuilt.after.affinities.iter().find(|affinity| affinity.value.key.cidr == lost).unwrap();
+    assert_eq!(affinity.value.state, AffinityState::Confirmed);
+    assert_eq!(record(&rebuilt.after, pods[0].address()).unwrap().handle.as_ref(), Some(&pods[0].handle));
+    assert_eq!(record(&rebuilt.after, pods[1].address()), Some(Attribute::default()));
+    assert_eq!(
+        reason(&rebuilt, Code::UnallocatedInUse, pods[1].address()),
+        Some(SkipReason::ContainerUnknown)
+    );
+}
+
+#[test]
+fn an_empty_block_that_is_being_given_up_goes() {
+    let mut cluster = plain();
+    cluster.inject(Fault::AffinityReleasing, 1);
+    // The block with a pod is kept; once the pod is gone, so is the block.
+    let kept = done("in use", &cluster);
+    let [action] = kept.plan.actions.as_slice() else { panic!("{}", words(&kept.plan)) };
+    let edits: Vec<&Edit> = action.step.edits().collect();
+    let [Edit::Block(cidr, BlockEdit::Touch(_)), Edit::Affinity(_, AffinityEdit::State(_, state))] =
+        edits[..]
+    else {
+        panic!("{:?}", action.step);
+    };
+    assert_eq!(*state, AffinityState::Confirmed);
+    let cidr = *cidr;
+    let stored = cluster.block_mut(cidr);
+    let taken: Vec<IpAddr> =
+        (0..64).filter(|o| stored.allocations[*o].is_some()).map(|o| stored.address(o)).collect();
+    for address in taken {
+        cluster.free(address, cidr);
+    }
+    let endpoints: Vec<String> = cluster
+        .keys()
+        .map(|key| String::from_utf8_lossy(key).into_owned())
+        .filter(|key| key.contains("/workloadendpoints/"))
+        .collect();
+    for endpoint in endpoints {
+        let lies_there =
+            |network: &String| cidr.contains(&network.split('/').next().unwrap().parse::<IpAddr>().unwrap());
+        if cluster.endpoint_mut(&endpoint).spec.ip_networks.iter().any(lies_there) {
+            cluster.remove(&endpoint);
+        }
+    }
+    let gone = done("empty", &cluster);
+    assert!(gone.after.blocks.iter().all(|block| block.value.key != cidr), "{}", words(&gone.plan));
+    assert!(gone.after.affinities.iter().all(|affinity| affinity.value.key.cidr != cidr));
+}
+
+#[test]
+fn a_corrupt_block_of_a_node_that_is_gone_is_mended_and_given_up_at_once() {
+    let mut cluster = plain();
+    cluster.inject(Fault::NodeGone, 1);
+    let info = cluster.nodes().last().unwrap().clone();
+    edit_json(&mut cluster, &key::block(info.blocks[0]), |value| {
+        value["unallocated"].as_array_mut().unwrap().push(63.into());
+    });
+    let rebuilt = done("corrupt and gone", &cluster);
+    let of_block = |edit: &&Edit| edit.key() == Key::Block(info.blocks[0]);
+    let writes = rebuilt.plan.actions.iter().flat_map(|action| action.step.edits()).filter(of_block).count();
+    assert_eq!(writes, 1, "one write, as it must not be free in between");
+    let owner = rebuilt.after.blocks.iter().find(|block| block.value.key == info.blocks[0]);
+    assert!(owner.is_none_or(|block| block.value.content.owner().is_none()));
+    assert!(rebuilt.after.affinities.iter().all(|affinity| affinity.value.key.node != info.name));
+}
+
+#[test]
+fn a_lost_block_of_a_windows_node_keeps_what_windows_reserves() {
+    let mut cluster = plain();
+    cluster.inject(Fault::UnallocatedNoBlock, 1);
+    let info = cluster.nodes().last().unwrap().clone();
+    let lost = info.blocks[0];
+    // Windows has no tunnels, whose addresses lie where Windows reserves.
+    for tunnel in Tunnel::ALL {
+        cluster.node_mut(&info.name).tunnel_mut(tunnel).clear();
+    }
+    let mut snapshot = cluster.snapshot();
+    for node in snapshot.nodes.iter_mut().filter(|node| node.value.name == info.name) {
+        node.value.labels.insert("kubernetes.io/os".to_owned(), "windows".to_owned());
+    }
+    let rebuilt = rebuild("windows", snapshot, &Request::default());
+    let block = rebuilt.after.blocks.iter().find(|block| block.value.key == lost).unwrap();
+    let sound = block.value.content.sound().unwrap();
+    let reserved = sound.allocations().filter(|a| a.attribute.is_windows_reserved()).map(|a| a.ordinal);
+    assert_eq!(reserved.collect::<Vec<_>>(), [0, 1, 2, 63]);
+    assert_eq!(sound.allocated(), 6, "and two pods");
+}

@@ -1,0 +1,177 @@
+//! One fault at a time.
+
+use std::collections::BTreeSet;
+
+use calipam_check::{Code, Severity};
+use calipam_plan::SkipReason;
+use calipam_plan::rebuild::Request;
+use calipam_testkit::cluster::{Cluster, ClusterSpec, Fault};
+
+use super::judge::{Rebuilt, rebuild, words};
+
+/// Whether a rebuild repairs findings of a code.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Repair {
+    /// Always.
+    Always,
+    /// Unless one of the reasons speaks against it.
+    Sometimes,
+    /// Never: a person decides.
+    Never,
+}
+
+/// For every code: whether it is repaired, and the reasons for which it is left.
+fn fate(code: Code) -> (Repair, &'static [SkipReason]) {
+    use Repair::{Always, Never, Sometimes};
+    use SkipReason as Why;
+    match code {
+        Code::LeakedAddress => {
+            (Sometimes, &[Why::UnknownOwner, Why::HandleHeld, Why::SeenOnce, Why::Unjudged])
+        }
+        Code::UnallocatedInUse => (
+            Sometimes,
+            &[
+                Why::DuplicateOwners,
+                Why::ContainerUnknown,
+                Why::NodeUnknown,
+                Why::Overlap,
+                Why::NeedsDecision,
+            ],
+        ),
+        Code::OwnerMismatch => (Sometimes, &[Why::OwnerMayLive, Why::WindowsReserved, Why::DuplicateOwners]),
+        Code::CorruptBlock => (
+            Sometimes,
+            &[
+                Why::CorruptBeyondRepair,
+                Why::TunnelAddressNotSet,
+                Why::TunnelAddressTooLow,
+                Why::TunnelAddressTooHigh,
+            ],
+        ),
+        Code::BlockOfMissingNode | Code::AffinityOfMissingNode | Code::BlockWithoutAffinity => {
+            (Sometimes, &[Why::NodeMayLive])
+        }
+        Code::EmptyUnownedBlock
+        | Code::AffinityBlockMismatch
+        | Code::AffinityLabels
+        | Code::OrphanHandle
+        | Code::MissingHandle
+        | Code::HandleCount
+        | Code::HandleCarriageReturn => (Always, &[]),
+        Code::AffinityConflict | Code::UnsettledAffinity | Code::HalfDeleted => {
+            (Sometimes, &[Why::NeedsDecision])
+        }
+        Code::DuplicateAddress => (Never, &[Why::DuplicateOwners]),
+        Code::AddressInSeveralBlocks | Code::OverlappingBlocks | Code::OverlappingPools => {
+            (Never, &[Why::Overlap])
+        }
+        Code::InUseOutsidePools | Code::BlockOutsidePools => (Never, &[Why::OutsidePools]),
+        Code::BorrowedTunnelAddress => (Never, &[Why::TunnelAddressTooLow, Why::TunnelAddressTooHigh]),
+        Code::EndpointOfMissingNode => (Never, &[Why::NodeUnknown]),
+        Code::UndecodableObject => (Never, &[Why::CorruptBeyondRepair, Why::NeedsDecision]),
+        Code::BorrowedUnderStrictAffinity
+        | Code::SharedLegacyHandle
+        | Code::UnexpectedAffinityType
+        | Code::HandleCaseCollision
+        | Code::EndpointWithoutPod
+        | Code::PodWithoutEndpoint
+        | Code::PodAddressDisagreement
+        | Code::EndpointNodeMismatch
+        | Code::ServiceWithoutAddress
+        | Code::ServiceAddressExtra
+        | Code::PoolNearlyFull
+        | Code::StrandedAddresses
+        | Code::AutoAllocationOff
+        | Code::ConfigurationMismatch
+        | Code::DatastoreLocked => (Never, &[Why::NeedsDecision]),
+        // For information only: nothing is planned, and nothing is said.
+        Code::BlockSizeMismatch | Code::AffinityWithoutBlock | Code::NodeOverBlockLimit => (Never, &[]),
+    }
+}
+
+/// Faults that leave a finding of a code that is sometimes repaired, and the reason.
+const LEFT: [(Fault, Code, SkipReason); 14] = [
+    (Fault::LeakedHalf, Code::LeakedAddress, SkipReason::HandleHeld),
+    (Fault::LeakedAnonymous, Code::LeakedAddress, SkipReason::UnknownOwner),
+    (Fault::LeakedUnknownHandle, Code::LeakedAddress, SkipReason::UnknownOwner),
+    (Fault::LeakedContainer, Code::LeakedAddress, SkipReason::UnknownOwner),
+    (Fault::NodeGonePodsLeft, Code::AffinityOfMissingNode, SkipReason::NodeMayLive),
+    (Fault::NodeGonePodsLeft, Code::BlockOfMissingNode, SkipReason::NodeMayLive),
+    (Fault::DuplicateUnrecorded, Code::UnallocatedInUse, SkipReason::DuplicateOwners),
+    (Fault::OwnerMismatchPodAsTunnel, Code::OwnerMismatch, SkipReason::OwnerMayLive),
+    (Fault::OwnerMismatchReserved, Code::OwnerMismatch, SkipReason::WindowsReserved),
+    // An ordinal that the block holds and nobody can say for whom stays held.
+    (Fault::CorruptIndexNegative, Code::LeakedAddress, SkipReason::UnknownOwner),
+    (Fault::CorruptIndexHuge, Code::LeakedAddress, SkipReason::UnknownOwner),
+    (Fault::BlocksLost, Code::UnallocatedInUse, SkipReason::NeedsDecision),
+    (Fault::BlocksLost, Code::UnallocatedInUse, SkipReason::DuplicateOwners),
+    (Fault::BlocksLost, Code::UnallocatedInUse, SkipReason::ContainerUnknown),
+];
+
+/// Fails unless what is left is what the table says.
+fn assert_table(fault: Fault, rebuilt: &Rebuilt) {
+    let name = fault.name();
+    let left: BTreeSet<_> = rebuilt.later.findings.iter().map(|f| (f.code, &f.subject)).collect();
+    for finding in &rebuilt.report.findings {
+        let (repair, _) = fate(finding.code);
+        let is_left = left.contains(&(finding.code, &finding.subject));
+        let what = format!("{name}: {} {}\n{}", finding.code, finding.subject, words(&rebuilt.plan));
+        match repair {
+            Repair::Always => assert!(!is_left, "{what}"),
+            Repair::Never if finding.severity < Severity::Info && is_left => {
+                assert!(rebuilt.is_skipped(finding.code, &finding.subject), "{what}");
+            }
+            Repair::Sometimes | Repair::Never => {}
+        }
+    }
+    for skipped in &rebuilt.plan.skipped {
+        let Some(code) = skipped.code else { continue };
+        let (repair, reasons) = fate(code);
+        assert!(reasons.contains(&skipped.reason), "{name}: {code} is skipped as {}", skipped.reason);
+        if repair == Repair::Sometimes {
+            let listed = LEFT.contains(&(fault, code, skipped.reason));
+            assert!(listed, "{name}: {code} {} is skipped as {}", skipped.subject, skipped.reason);
+        }
+    }
+}
+
+#[test]
+fn every_fault_is_repaired_or_skipped() {
+    for fault in Fault::ALL {
+        let mut cluster = Cluster::plain(ClusterSpec::new(3), 2, 2);
+        cluster.inject(*fault, 1);
+        let rebuilt = rebuild(fault.name(), cluster.snapshot(), &Request::default());
+        assert_table(*fault, &rebuilt);
+        let seen: BTreeSet<&str> = rebuilt.report.findings.iter().map(|f| f.code.name()).collect();
+        assert!(!seen.is_empty() || *fault == Fault::StrictAffinity, "{} gives no finding", fault.name());
+    }
+}
+
+#[test]
+fn every_fault_among_everything_else_that_occurs() {
+    for (place, fault) in Fault::ALL.iter().enumerate() {
+        let mut cluster = Cluster::small(ClusterSpec::new(place as u64));
+        cluster.inject(*fault, 1);
+        assert_table(*fault, &rebuild(fault.name(), cluster.snapshot(), &Request::default()));
+    }
+}
+
+#[test]
+fn what_is_left_of_a_fault_is_as_listed() {
+    for (fault, code, reason) in LEFT {
+        let mut cluster = Cluster::small(ClusterSpec::new(7));
+        cluster.inject(fault, 1);
+        let rebuilt = rebuild(fault.name(), cluster.snapshot(), &Request::default());
+        let mut skipped = rebuilt.plan.skipped.iter();
+        let found = skipped.any(|skipped| skipped.code == Some(code) && skipped.reason == reason);
+        assert!(found, "{}: no {code} is skipped as {reason}\n{}", fault.name(), words(&rebuilt.plan));
+    }
+}
+
+#[test]
+fn a_healthy_cluster_needs_nothing() {
+    for spec in [ClusterSpec::new(1), ClusterSpec::new(2).wide(), ClusterSpec::new(3).v4_only()] {
+        let rebuilt = rebuild("healthy", Cluster::small(spec).snapshot(), &Request::default());
+        assert!(rebuilt.plan.is_empty() && rebuilt.plan.skipped.is_empty(), "{}", words(&rebuilt.plan));
+    }
+}

@@ -1,0 +1,288 @@
+//! The same data on Kubernetes: pods instead of endpoints, labels, names without case.
+
+use std::net::IpAddr;
+
+use calipam_check::{Code, Options, Subject, check};
+use calipam_model::edit::{AffinityEdit, Edit, Expect};
+use calipam_model::handle::Handle;
+use calipam_model::key::Key;
+use calipam_model::pod::{Pod, PodParts};
+use calipam_model::pool::PoolUse;
+use calipam_model::service::Service;
+use calipam_model::snapshot::{
+    Coverage, DatastoreKind, ObjectVersion, Revision, Snapshot, Source, Versioned,
+};
+use calipam_plan::rebuild::{Request, needs_endpoints_only, plan};
+use calipam_plan::{Basis, SkipReason, Verb};
+use calipam_testkit::cluster::{Cluster, ClusterSpec, Fault};
+use jiff::SignedDuration;
+
+use super::judge::{rebuild, words};
+
+fn version(number: usize) -> Revision {
+    let resource_version = number.to_string();
+    Revision::Kubernetes(Box::new(ObjectVersion {
+        resource_version,
+        uid: format!("uid-{number}"),
+        ..Default::default()
+    }))
+}
+
+/// The pods of endpoints. On nodes that exist under another name in Kubernetes they name that.
+fn pods_of(snapshot: &Snapshot) -> Vec<Versioned<Pod>> {
+    let mut pods = Vec::new();
+    for (number, endpoint) in snapshot.endpoints.iter().enumerate() {
+        let endpoint = &endpoint.value;
+        if endpoint.pod().is_empty() {
+            continue;
+        }
+        let addresses: Vec<String> = endpoint.addresses().map(|a| a.to_string()).collect();
+        let (namespace, name) = (endpoint.namespace().to_string(), endpoint.pod().to_string());
+        let (mut node, container) = (endpoint.node().to_string(), endpoint.container_id().to_string());
+        let known = snapshot.nodes.iter().find(|n| n.value.name == node);
+        if let Some(name) = known.and_then(|n| n.value.kubernetes_name.clone()) {
+            node = name;
+        }
+        let all = addresses.join(",");
+        let parts = PodParts {
+            namespace: &namespace,
+            name: &name,
+            node: &node,
+            phase: "Running",
+            status_ips: addresses.iter().map(String::as_str).collect(),
+            cni_ips: Some(&all),
+            container_id: &container,
+            ..PodParts::default()
+        };
+        let value = Pod::new(&parts).0;
+        pods.push(Versioned { value, revision: version(100_000 + number) });
+    }
+    pods
+}
+
+/// A snapshot of etcd as Kubernetes would hold it.
+fn on_kubernetes(mut snapshot: Snapshot) -> Snapshot {
+    snapshot.datastore = DatastoreKind::Kubernetes;
+    snapshot.pods = pods_of(&snapshot);
+    snapshot.endpoints.clear();
+    let skipped = Coverage::Skipped("Kubernetes has none".to_owned());
+    snapshot.coverage.insert(Source::Endpoints, skipped);
+    snapshot.mark_read([Source::Pods, Source::Services, Source::Machines]);
+    for (number, block) in snapshot.blocks.iter_mut().enumerate() {
+        block.revision = version(number);
+    }
+    for (number, handle) in snapshot.handles.iter_mut().enumerate() {
+        handle.revision = version(10_000 + number);
+    }
+    for (number, node) in snapshot.nodes.iter_mut().enumerate() {
+        node.revision = version(50_000 + number);
+    }
+    for (number, affinity) in snapshot.affinities.iter_mut().enumerate() {
+        let labels = affinity.value.key.labels().map(|(name, value)| (name.to_owned(), value));
+        let Revision::Kubernetes(mut object) = version(20_000 + number) else { return snapshot };
+        object.labels = labels.into();
+        affinity.revision = Revision::Kubernetes(object);
+    }
+    snapshot
+}
+
+fn plain() -> Snapshot {
+    on_kubernetes(Cluster::plain(ClusterSpec::new(6), 3, 3).snapshot())
+}
+
+#[test]
+fn every_fault_that_kubernetes_can_have() {
+    let only_etcd = [Fault::CorruptKey, Fault::CarriageReturn, Fault::CarriageReturnKey];
+    for fault in Fault::ALL.iter().filter(|fault| !only_etcd.contains(fault)) {
+        let mut cluster = Cluster::plain(ClusterSpec::new(6), 2, 2);
+        cluster.inject(*fault, 1);
+        rebuild(fault.name(), on_kubernetes(cluster.snapshot()), &Request::default());
+    }
+}
+
+#[test]
+fn every_fault_on_an_etcd_beside_kubernetes() {
+    for (seed, fault) in Fault::ALL.iter().enumerate() {
+        let mut cluster = Cluster::plain(ClusterSpec::new(seed as u64), 3, 3);
+        cluster.inject(*fault, 1);
+        let mut snapshot = cluster.snapshot();
+        snapshot.pods = pods_of(&snapshot);
+        snapshot.mark_read([Source::Pods]);
+        rebuild(fault.name(), snapshot, &Request::default());
+    }
+}
+
+#[test]
+fn a_record_names_the_node_by_its_name_in_calico() {
+    let mut cluster = Cluster::plain(ClusterSpec::new(6), 2, 2);
+    let pod = cluster.add_pod_on(0);
+    let mut snapshot = {
+        pod.addresses.iter().for_each(|(address, block)| cluster.free(*address, *block));
+        cluster.snapshot()
+    };
+    snapshot.nodes[0].value.kubernetes_name = Some("worker-a.example.org".to_owned());
+    snapshot.pods = pods_of(&snapshot);
+    snapshot.mark_read([Source::Pods]);
+    // The pod has no endpoint any more, so that its own object alone tells where it runs.
+    snapshot.endpoints.retain(|endpoint| endpoint.value.pod() != *pod.name.pod.as_str());
+    let rebuilt = rebuild("renamed", snapshot, &Request::default());
+    let block = rebuilt.after.blocks.iter().find(|b| b.value.key == pod.block()).unwrap();
+    let allocation = block.value.content.sound().unwrap().allocation_of(pod.address()).unwrap();
+    let node = allocation.attribute.get("node").map(|node| node.to_string());
+    assert_eq!(node, Some(pod.node));
+}
+
+#[test]
+fn pods_that_were_read_need_no_consent() {
+    let snapshot = plain();
+    assert!(!needs_endpoints_only(&snapshot));
+    assert_eq!(rebuild("healthy", snapshot, &Request::default()).plan.warnings, [""; 0]);
+    let etcd = Cluster::plain(ClusterSpec::new(6), 2, 2).snapshot();
+    assert!(needs_endpoints_only(&etcd));
+    assert_eq!(rebuild("etcd", etcd.clone(), &Request::default()).plan.warnings.len(), 1);
+    let agreed = Request { endpoints_only: true, ..Request::default() };
+    assert_eq!(rebuild("etcd", etcd, &agreed).plan.warnings, [""; 0]);
+}
+
+#[test]
+fn lost_labels_are_written_again() {
+    let mut snapshot = plain();
+    let Revision::Kubernetes(object) = &mut snapshot.affinities[0].revision else { panic!("no labels") };
+    object.labels.remove("projectcalico.org/hostname-hash");
+    let key = snapshot.affinities[0].value.key.clone();
+    let rebuilt = rebuild("labels", snapshot, &Request::default());
+    let [action] = rebuilt.plan.actions.as_slice() else { panic!("{}", words(&rebuilt.plan)) };
+    let edits: Vec<&Edit> = action.step.edits().collect();
+    let [Edit::Affinity(found, AffinityEdit::State(..))] = edits[..] else {
+        panic!("{:?}", action.step);
+    };
+    assert_eq!((found, action.changes[0].action), (&key, Verb::LabelAffinity));
+    assert!(rebuilt.later.findings.is_empty());
+}
+
+#[test]
+fn handles_that_share_an_object_are_left_alone() {
+    let mut snapshot = plain();
+    let id =
+        snapshot.handles.iter().map(|h| h.value.id().to_string()).find(|id| id.starts_with("k8s")).unwrap();
+    let mut twin = Handle::new(&id.to_uppercase());
+    twin.set_count(snapshot.blocks[0].value.key, 1);
+    snapshot.handles.push(Versioned { value: twin, revision: version(7) });
+    // What is recorded under it leaks.
+    snapshot.pods.retain(|pod| !id.ends_with(&pod.value.container_id().to_string()));
+    let rebuilt = rebuild("collision", snapshot, &Request::default());
+    let reasons: Vec<SkipReason> = rebuilt.plan.skipped.iter().map(|skipped| skipped.reason).collect();
+    assert!(rebuilt.plan.is_empty(), "{}", words(&rebuilt.plan));
+    assert!(
+        reasons.len() >= 3 && reasons.iter().all(|reason| *reason == SkipReason::NeedsDecision),
+        "{reasons:?}"
+    );
+}
+
+#[test]
+fn the_record_of_a_service_is_made_as_calicos_controller_makes_it() {
+    let mut snapshot = plain();
+    let address: IpAddr = "10.244.1.60".parse().unwrap();
+    snapshot.pools[0].value.allowed_uses = vec![PoolUse::LoadBalancer];
+    let service = Service {
+        namespace: "default".into(),
+        name: "web".into(),
+        uid: "8d3d8a3e-8b8c-4c55-9c0a-0a2f1d6f7b11".into(),
+        ingress: vec![address],
+        ..Service::default()
+    };
+    snapshot.services.push(Versioned { value: service, revision: version(9) });
+    let rebuilt = rebuild("service", snapshot, &Request::default());
+    let block = rebuilt.after.blocks.iter().find(|b| b.value.key.contains(&address)).unwrap();
+    let record =
+        block.value.content.sound().unwrap().allocation_of(address).unwrap().attribute.to_attribute();
+    assert_eq!(record.handle.as_deref(), Some("lb-gJQ1RAoOYNAQTWk3dC76lcU6rH4TdxLLDONLknY5xk"));
+    let owner = record.owner.unwrap();
+    let of = |key: &str| owner.get(key).map(String::as_str);
+    assert_eq!(
+        (of("type"), of("service"), of("namespace")),
+        (Some("LoadBalancer"), Some("web"), Some("default"))
+    );
+    assert_eq!((of("timestamp"), of("node")), (Some("2026-06-01 08:00:00 +0000 UTC"), None));
+    let key = Key::Service { namespace: "default".into(), name: "web".into() };
+    let evidence: Vec<_> = rebuilt.plan.actions.iter().flat_map(|action| action.step.evidence()).collect();
+    assert_eq!(evidence, [&(key, Expect::At(version(9)))]);
+}
+
+#[test]
+fn a_service_without_uid_and_a_machine_get_no_record() {
+    let mut snapshot = plain();
+    let addresses: [IpAddr; 2] = ["10.244.1.60".parse().unwrap(), "10.244.1.61".parse().unwrap()];
+    let mut pool = snapshot.pools[0].clone();
+    pool.value.allowed_uses = vec![PoolUse::Workload, PoolUse::Tunnel, PoolUse::LoadBalancer];
+    snapshot.pools[0] = pool;
+    let service = Service {
+        namespace: "default".into(),
+        name: "web".into(),
+        ingress: vec![addresses[0]],
+        ..Service::default()
+    };
+    snapshot.services.push(Versioned { value: service, revision: version(9) });
+    let parts = PodParts {
+        namespace: "vms",
+        name: "runner",
+        node: "node-1",
+        phase: "Running",
+        cni_ips: Some("10.244.1.61"),
+        container_id: "0123456789abcdef",
+        machine: Some("vm-1"),
+        ..PodParts::default()
+    };
+    snapshot.pods.push(Versioned { value: Pod::new(&parts).0, revision: version(10) });
+    let rebuilt = rebuild("no record", snapshot, &Request::default());
+    let reason = |address: IpAddr| {
+        let mut skipped = rebuilt.plan.skipped.iter();
+        skipped
+            .find(|s| s.subject == Subject::Address(address) && s.code == Some(Code::UnallocatedInUse))
+            .map(|s| s.reason)
+    };
+    assert_eq!(addresses.map(reason), [Some(SkipReason::OwnerNotFound), Some(SkipReason::NeedsDecision)]);
+}
+
+#[test]
+fn the_version_of_a_kubernetes_node_is_no_evidence() {
+    let mut cluster = Cluster::plain(ClusterSpec::new(6), 2, 2);
+    cluster.inject(Fault::UnallocatedTunnel, 1);
+    let evidence = |snapshot: Snapshot| -> usize {
+        let rebuilt = rebuild("tunnel", snapshot, &Request::default());
+        assert!(rebuilt.later.findings.is_empty());
+        rebuilt.plan.actions.iter().map(|action| action.step.evidence().count()).sum()
+    };
+    assert_eq!(evidence(cluster.snapshot()), 1);
+    assert_eq!(evidence(on_kubernetes(cluster.snapshot())), 0);
+}
+
+#[test]
+fn what_a_pod_held_that_finished_long_ago_goes_at_first_sight() {
+    let mut cluster = Cluster::plain(ClusterSpec::new(6), 2, 2);
+    let name = cluster.add_pod_on(0).name;
+    let cluster = on_kubernetes(cluster.snapshot());
+    let options = Options::default();
+    let after = |finished: Option<SignedDuration>, again: bool| {
+        let mut snapshot = cluster.clone();
+        let place = snapshot.pods.iter().position(|p| p.value.name() == *name.pod.as_str()).unwrap();
+        snapshot.pods[place].value.finished = true;
+        snapshot.pods[place].value.finished_at =
+            finished.map(|ago| snapshot.taken_at.saturating_sub(ago).unwrap());
+        if again {
+            let mut second = snapshot.pods[place].clone();
+            second.value.finished_at = None;
+            snapshot.pods.push(second);
+        }
+        let report = check(&snapshot, &options);
+        let plan = plan(&Basis::new(&snapshot, &report, &options), &Request::default(), &[], 0);
+        assert!(plan.skipped.iter().all(|s| s.reason == SkipReason::SeenOnce), "{:?}", plan.skipped);
+        (plan.totals().addresses, plan.skipped.len())
+    };
+    let grace = calipam_check::DEFAULT_GRACE;
+    assert_eq!(after(Some(grace + SignedDuration::from_secs(1)), false), (2, 0));
+    assert_eq!(after(Some(grace), false), (0, 2));
+    assert_eq!(after(None, false), (0, 2));
+    // Of two pods of that name, of which lists of different moments can tell, one may have finished just now.
+    assert_eq!(after(Some(grace * 2), true), (0, 2));
+}

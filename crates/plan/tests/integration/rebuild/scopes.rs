@@ -1,0 +1,131 @@
+//! Scopes: what lies outside stays as it is.
+
+use std::collections::BTreeSet;
+
+use calipam_model::IpNet;
+use calipam_model::edit::Edit;
+use calipam_model::key::Key;
+use calipam_plan::rebuild::Request;
+use calipam_testkit::cluster::{Cluster, ClusterSpec, Fault};
+
+use super::judge::{Rebuilt, rebuild};
+
+/// Leaks, lost records and stale affinities on several nodes.
+fn cluster() -> Cluster {
+    let mut cluster = Cluster::plain(ClusterSpec::new(8), 2, 2);
+    for fault in [
+        Fault::LeakedNoOwner,
+        Fault::UnallocatedFreed,
+        Fault::UnallocatedNoBlock,
+        Fault::CorruptFreeTwice,
+        Fault::AffinityOfOther,
+        Fault::BlockOfMissingNode,
+        Fault::MissingHandle,
+        Fault::HandleCountHigh,
+        Fault::OrphanHandle,
+        Fault::CarriageReturn,
+        Fault::LeakedInDisabledPool,
+    ] {
+        cluster.inject(fault, 2);
+    }
+    cluster
+}
+
+fn touched(rebuilt: &Rebuilt) -> BTreeSet<Key> {
+    rebuilt.plan.actions.iter().flat_map(|action| action.step.edits()).map(Edit::key).collect()
+}
+
+fn blocks(keys: &BTreeSet<Key>) -> BTreeSet<IpNet> {
+    let block = |key: &Key| match key {
+        Key::Block(cidr) => Some(*cidr),
+        _ => None,
+    };
+    keys.iter().filter_map(block).collect()
+}
+
+#[test]
+fn each_part_changes_its_own_blocks_and_all_parts_together_change_everything() {
+    let snapshot = cluster().snapshot();
+    let whole = rebuild("everything", snapshot.clone(), &Request::default());
+    let all = blocks(&touched(&whole));
+    assert!(all.len() > 8, "{all:?}");
+    for block in &all {
+        let request = Request { blocks: vec![*block], ..Request::default() };
+        let part = rebuild(&format!("--block {block}"), snapshot.clone(), &request);
+        let changed = blocks(&touched(&part));
+        assert!(changed.is_subset(&[*block].into()), "--block {block} changes {changed:?}");
+    }
+    let together = Request { blocks: all.iter().copied().collect(), ..Request::default() };
+    let parts = rebuild("all blocks", snapshot, &together);
+    assert_eq!(blocks(&touched(&parts)), all);
+}
+
+#[test]
+fn a_node_changes_its_blocks_and_affinities_only() {
+    let snapshot = cluster().snapshot();
+    let mut changed_at_all = 0;
+    for node in &snapshot.nodes {
+        let name = &node.value.name;
+        let request = Request { nodes: vec![name.clone()], ..Request::default() };
+        let part = rebuild(&format!("--node {name}"), snapshot.clone(), &request);
+        let keys = touched(&part);
+        changed_at_all += usize::from(!keys.is_empty());
+        let owned: BTreeSet<IpNet> = part
+            .before
+            .blocks
+            .iter()
+            .chain(&part.after.blocks)
+            .filter(|block| block.value.content.owner().and_then(|owner| owner.host()) == Some(name))
+            .map(|block| block.value.key)
+            .collect();
+        assert!(blocks(&keys).is_subset(&owned), "--node {name} changes {keys:?}");
+        for key in &keys {
+            if let Key::Affinity(key) = key {
+                assert!(key.node == *name || owned.contains(&key.cidr), "--node {name} changes {key}");
+            }
+        }
+    }
+    assert!(changed_at_all > 3);
+}
+
+#[test]
+fn a_node_that_is_gone_can_be_named() {
+    let mut cluster = Cluster::plain(ClusterSpec::new(8), 2, 2);
+    cluster.inject(Fault::NodeGone, 2);
+    let gone = cluster.nodes()[2].name.clone();
+    let request = Request { nodes: vec![gone.clone()], ..Request::default() };
+    let part = rebuild("gone", cluster.snapshot(), &request);
+    let left: BTreeSet<&str> =
+        part.later.findings.iter().flat_map(|f| &f.nodes).map(String::as_str).collect();
+    assert!(!part.plan.is_empty() && !left.contains(gone.as_str()), "{left:?}");
+    assert!(left.contains(cluster.nodes()[3].name.as_str()), "{left:?}");
+}
+
+#[test]
+fn a_pool_changes_what_lies_in_it_only() {
+    let snapshot = cluster().snapshot();
+    for pool in &snapshot.pools {
+        let request = Request { pools: vec![pool.value.cidr], ..Request::default() };
+        let part = rebuild(&pool.value.name, snapshot.clone(), &request);
+        let keys = touched(&part);
+        for cidr in blocks(&keys) {
+            assert!(pool.value.cidr.contains(&cidr), "{}: {cidr}", pool.value.name);
+        }
+        for key in keys {
+            if let Key::Affinity(key) = key {
+                assert!(pool.value.cidr.contains(&key.cidr), "{}: {key}", pool.value.name);
+            }
+        }
+    }
+}
+
+#[test]
+fn scopes_add_up() {
+    let snapshot = cluster().snapshot();
+    let whole = rebuild("everything", snapshot.clone(), &Request::default());
+    let all: Vec<IpNet> = blocks(&touched(&whole)).into_iter().collect();
+    let request = Request { blocks: all[..2].to_vec(), ..Request::default() };
+    let part = rebuild("two blocks", snapshot, &request);
+    let changed = blocks(&touched(&part));
+    assert!(changed.len() == 2 && changed.iter().all(|cidr| all[..2].contains(cidr)), "{changed:?}");
+}

@@ -1,0 +1,81 @@
+//! A plan that does not do what it claims, or does more, is refused.
+
+use calipam_check::{Code, Options, Report, Subject, check};
+use calipam_model::snapshot::Snapshot;
+use calipam_plan::rebuild::Request;
+use calipam_plan::{Plan, Refusal, Verb, simulate, verify};
+use calipam_testkit::cluster::{Cluster, ClusterSpec, Fault};
+
+use super::judge::planned;
+
+fn of(faults: &[Fault]) -> (Snapshot, Report, Plan) {
+    let mut cluster = Cluster::plain(ClusterSpec::new(17), 2, 3);
+    faults.iter().for_each(|fault| cluster.inject(*fault, 1));
+    let snapshot = cluster.snapshot();
+    let report = check(&snapshot, &Options::default());
+    let plan = planned(&snapshot, &report, &Request::default());
+    (snapshot, report, plan)
+}
+
+fn tried(snapshot: &Snapshot, report: &Report, plan: &Plan) -> Result<(), Refusal> {
+    let after = simulate(snapshot.clone(), plan, snapshot.taken_at).expect("it can be made");
+    verify(report, plan, &check(&after, &Options::default()))
+}
+
+#[test]
+fn what_a_plan_claims_must_come_true() {
+    let (snapshot, report, mut plan) = of(&[Fault::OrphanHandle, Fault::MissingHandle]);
+    assert_eq!(tried(&snapshot, &report, &plan), Ok(()));
+    let place = plan.actions.iter().position(|action| action.changes[0].action == Verb::DeleteHandle);
+    plan.actions[place.unwrap()].step.parts.clear();
+    let refusal = tried(&snapshot, &report, &plan).unwrap_err();
+    assert_eq!((refusal.remaining.len(), refusal.new.len()), (1, 0));
+    assert_eq!(refusal.remaining[0].0, Code::OrphanHandle);
+}
+
+#[test]
+fn what_a_plan_breaks_is_found() {
+    let (snapshot, report, mut plan) = of(&[Fault::UnallocatedFreed]);
+    // The addresses are recorded, and the handle is not counted up.
+    for action in &mut plan.actions {
+        action.step.parts[0].edits.remove(0);
+    }
+    let refusal = tried(&snapshot, &report, &plan).unwrap_err();
+    assert_eq!(refusal.new.iter().map(|finding| finding.code).collect::<Vec<_>>(), [Code::MissingHandle]);
+    assert!(refusal.to_string().starts_with("it would create missing-handle "), "{refusal}");
+}
+
+#[test]
+fn what_a_corrupt_block_has_hidden_is_nothing_new_once_it_is_mended() {
+    let (snapshot, report, mut plan) = of(&[Fault::CorruptIndexHuge]);
+    let [(Code::LeakedAddress, Subject::Address(_))] = plan.revealed.as_slice() else {
+        panic!("{:?}", plan.revealed);
+    };
+    assert_eq!(tried(&snapshot, &report, &plan), Ok(()));
+    // A plan cannot say so of a block that it leaves as it is.
+    for change in plan.actions.iter_mut().flat_map(|action| &mut action.changes) {
+        change.repairs.clear();
+    }
+    let refusal = tried(&snapshot, &report, &plan).unwrap_err();
+    assert_eq!(refusal.new.iter().map(|finding| finding.code).collect::<Vec<_>>(), [Code::LeakedAddress]);
+}
+
+#[test]
+fn a_pool_may_turn_out_to_be_as_full_as_it_was() {
+    let mut cluster = Cluster::plain(ClusterSpec::new(17), 2, 3);
+    cluster.inject(Fault::PoolNearlyFull, 1);
+    // One of its pods is not recorded, so that the pool looks less full than it is.
+    let report = check(&cluster.snapshot(), &Options::default());
+    let Some(Subject::Pool(pool)) = report.findings.first().map(|f| f.subject.clone()) else {
+        panic!("no pool is full");
+    };
+    let block = cluster.block_mut(pool);
+    let taken: Vec<_> =
+        (0..16).filter(|o| block.allocations[*o].is_some()).map(|o| block.address(o)).collect();
+    taken.into_iter().take(3).for_each(|address| cluster.free(address, pool));
+    let snapshot = cluster.snapshot();
+    let report = check(&snapshot, &Options::default());
+    assert!(report.findings.iter().all(|finding| finding.code == Code::UnallocatedInUse));
+    let plan = planned(&snapshot, &report, &Request::default());
+    assert_eq!(tried(&snapshot, &report, &plan), Ok(()));
+}

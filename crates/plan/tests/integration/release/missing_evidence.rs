@@ -1,0 +1,52 @@
+//! Clusters of which the evidence is lost: nothing may be called leaked there.
+
+use calipam_check::Code;
+use calipam_plan::SkipReason;
+use calipam_plan::rebuild;
+use calipam_plan::release::Request;
+use calipam_testkit::cluster::{Cluster, ClusterSpec, Fault};
+
+use super::support::{no_grace, plan_on, subjects};
+
+fn everything() -> Request {
+    Request { leaked: true, orphan_handles: true, ..Request::default() }
+}
+
+/// What a release and a rebuild of a cluster would free, and why not.
+fn freed(cluster: &Cluster) -> (usize, Vec<SkipReason>) {
+    let snapshot = cluster.snapshot();
+    let report = calipam_check::check(&snapshot, &no_grace());
+    assert!(subjects(&report, Code::LeakedAddress, true).len() >= 50);
+    let basis = calipam_plan::Basis::new(&snapshot, &report, &no_grace());
+    let rebuilt = rebuild::plan(&basis, &rebuild::Request::default(), &[], 0);
+    let released = plan_on(&snapshot, &everything(), &[], &no_grace());
+    let freed = [&rebuilt, &released].map(|plan| {
+        plan.changes().filter(|c| c.repairs.iter().any(|(code, _)| *code == Code::LeakedAddress)).count()
+    });
+    assert_eq!(freed[0], freed[1]);
+    let mut reasons: Vec<SkipReason> = released.skipped.iter().map(|skipped| skipped.reason).collect();
+    reasons.dedup();
+    (freed[1], reasons)
+}
+
+#[test]
+fn without_a_single_endpoint_nothing_is_leaked() {
+    let mut cluster = Cluster::plain(ClusterSpec::new(3), 6, 10);
+    cluster.remove_prefix("/calico/resources/v3/projectcalico.org/workloadendpoints/");
+    assert_eq!(freed(&cluster), (0, vec![SkipReason::EvidenceLost]));
+}
+
+#[test]
+fn without_a_single_node_nothing_is_leaked() {
+    let mut cluster = Cluster::plain(ClusterSpec::new(3), 6, 10);
+    cluster.remove_prefix("/calico/resources/v3/projectcalico.org/workloadendpoints/");
+    cluster.remove_prefix("/calico/resources/v3/projectcalico.org/nodes/");
+    assert_eq!(freed(&cluster), (0, vec![SkipReason::EvidenceLost]));
+}
+
+#[test]
+fn where_others_are_left_what_leaked_is_freed() {
+    let mut cluster = Cluster::plain(ClusterSpec::new(3), 1, 1);
+    cluster.inject(Fault::LeakedNoOwner, 30);
+    assert!(freed(&cluster).0 >= 60);
+}

@@ -1,5 +1,0 @@
-//! Plans of releases, made on generated clusters, simulated, and judged again.
-
-mod everything;
-mod lost;
-mod support;

@@ -1,0 +1,123 @@
+//! What became of intents whose outcome was not recorded.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use calipam_datastore::Datastore;
+use calipam_datastore::write::Stored;
+use calipam_model::key::Key;
+
+use super::append::{append, unfinished};
+use super::entry::{ChangeRecord, Entry, Intent, Outcome};
+use super::read::Recorded;
+use crate::error::RepairError;
+
+/// What became of an intent without an outcome.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// All objects are as it was to write them.
+    Written(Outcome),
+    /// All objects are as they were before it.
+    NotWritten,
+    /// Some objects are neither; others have changed them since. Their keys.
+    Changed(Vec<String>),
+}
+
+/// Finds out what became of the intents of a journal that have no outcome, by reading their objects. Gives
+/// the journal with those outcomes added that are certain, and the fate of each open intent by its number.
+///
+/// # Errors
+/// Where the datastore cannot be read.
+pub async fn resolve(
+    mut recorded: Recorded,
+    datastore: &Datastore,
+) -> Result<(Recorded, BTreeMap<u64, Fate>), RepairError> {
+    let mut fates = BTreeMap::new();
+    for intent in recorded.open_intents() {
+        let keys: Vec<Key> = intent.changes.iter().map(|c| key_of(&c.key)).collect::<Result<_, _>>()?;
+        let stored = datastore.stored(&keys).await?;
+        fates.insert(intent.id, fate(intent, &stored));
+    }
+    for (id, fate) in &fates {
+        let outcome = match fate {
+            Fate::Written(outcome) => outcome.clone(),
+            Fate::NotWritten => Outcome { id: *id, written: None },
+            Fate::Changed(_) => continue,
+        };
+        recorded.outcomes.insert(*id, outcome);
+    }
+    Ok((recorded, fates))
+}
+
+/// Resolves the journals of a folder whose runs for `cluster` were killed, and notes in them what became of
+/// their open intents, so that it is still known when others have written to the same objects. Gives the
+/// journals. What cannot be read, or noted, is passed over: it stays as open as it is.
+///
+/// # Errors
+/// Where the datastore cannot be read.
+pub async fn resolve_killed(
+    datastore: &Datastore,
+    folder: &Path,
+    cluster: &str,
+) -> Result<Vec<PathBuf>, RepairError> {
+    let mut resolved = Vec::new();
+    for path in unfinished(folder).unwrap_or_default() {
+        let Ok(recorded) = Recorded::read(&path) else { continue };
+        if recorded.header.cluster != cluster || recorded.open_intents().next().is_none() {
+            continue;
+        }
+        let (recorded, fates) = resolve(recorded, datastore).await?;
+        let outcomes = fates.keys().filter_map(|id| recorded.outcomes.get(id).cloned());
+        let outcomes: Vec<Entry> = outcomes.map(Entry::Outcome).collect();
+        if append(&path, &outcomes).is_ok() {
+            resolved.push(path);
+        }
+    }
+    Ok(resolved)
+}
+
+/// The key of a path in a journal.
+pub(crate) fn key_of(path: &str) -> Result<Key, RepairError> {
+    let parsed = Key::parse(path).ok().flatten();
+    parsed.ok_or_else(|| RepairError::StrangeKey { path: path.to_owned() })
+}
+
+/// Judges an intent by its objects as they are now.
+pub(crate) fn fate(intent: &Intent, stored: &[Option<Stored>]) -> Fate {
+    let pairs = || intent.changes.iter().zip(stored);
+    if pairs().all(|(change, now)| is_after(change, now.as_ref())) {
+        let revisions = stored.iter().map(|s| s.as_ref().map(|s| s.revision.to_string())).collect();
+        return Fate::Written(Outcome { id: intent.id, written: Some(revisions) });
+    }
+    let keys_of = |wanted: fn(&ChangeRecord, Option<&Stored>) -> bool| -> Vec<String> {
+        pairs().filter(|(c, now)| wanted(c, now.as_ref())).map(|(change, _)| change.key.clone()).collect()
+    };
+    let not_before = keys_of(|change, now| !is_before(change, now));
+    if not_before.is_empty() {
+        return Fate::NotWritten;
+    }
+    let neither = keys_of(|change, now| !is_before(change, now) && !is_after(change, now));
+    Fate::Changed(if neither.is_empty() { not_before } else { neither })
+}
+
+/// True where the object is as the intent was to write it, and is not the version from before.
+fn is_after(change: &ChangeRecord, now: Option<&Stored>) -> bool {
+    match (&change.after, now) {
+        (None, None) => true,
+        // On Kubernetes, the first of the two steps was made.
+        (None, Some(now)) => now.is_deleted() && !is_before(change, Some(now)),
+        (Some(after), Some(now)) => {
+            after.bytes().is_some_and(|bytes| bytes == now.raw) && !is_before(change, Some(now))
+        }
+        _ => false,
+    }
+}
+
+/// True where the object is the version from before the intent.
+fn is_before(change: &ChangeRecord, now: Option<&Stored>) -> bool {
+    match (&change.before, now) {
+        (None, None) => true,
+        (Some(before), Some(now)) => before.revision == now.revision.to_string(),
+        _ => false,
+    }
+}

@@ -1,0 +1,164 @@
+//! The file of the journal: what is refused, what a crash leaves, what a full disk does.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::Command;
+
+use calipam_repair::journal::{FORMAT, Fate, Journal, JournalError, Recorded, resolve};
+use calipam_repair::{Options, RepairError, UndoPlan, undo};
+
+use crate::cluster::{Until, consent, dump, guid, header, journal_path, leaks, repair_by_hand, start};
+
+#[tokio::test]
+async fn what_was_written_is_read() {
+    let (_etcd, store) = start(300).await;
+    let folder = tempfile::tempdir().unwrap();
+    let path = journal_path(&folder.path().join("a/b"), "run");
+    repair_by_hand(&store, &path, &leaks(&store, 3).await, Until::Outcome).await;
+    assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+    let recorded = Recorded::read(&path).unwrap();
+    assert_eq!(recorded.header, header(&guid(&store).await));
+    assert_eq!((recorded.intents.len(), recorded.outcomes.len()), (3, 3));
+    assert!(recorded.ended && recorded.open_intents().next().is_none() && recorded.stale_lock().is_none());
+    // A journal is never overwritten.
+    let error = Journal::create(&path, &recorded.header).unwrap_err();
+    assert!(matches!(error, JournalError::Write { .. }), "{error}");
+    assert_eq!(Recorded::read(&path).unwrap().intents.len(), 3);
+}
+
+#[tokio::test]
+async fn cut_at_any_byte_it_reads_as_what_was_durable() {
+    let (_etcd, store) = start(300).await;
+    let folder = tempfile::tempdir().unwrap();
+    let path = journal_path(folder.path(), "run");
+    repair_by_hand(&store, &path, &leaks(&store, 2).await, Until::Outcome).await;
+    let whole = fs::read(&path).unwrap();
+    let header = whole.iter().position(|b| *b == b'\n').unwrap() + 1;
+    let cut = journal_path(folder.path(), "cut");
+    let mut seen = std::collections::BTreeSet::new();
+    for length in (0..whole.len()).step_by(7).chain(whole.len() - 3..=whole.len()) {
+        fs::write(&cut, &whole[..length]).unwrap();
+        match Recorded::read(&cut) {
+            Ok(recorded) => {
+                assert!(length >= header - 1);
+                assert!(recorded.outcomes.keys().all(|id| recorded.intents.iter().any(|i| i.id == *id)));
+                seen.insert((recorded.intents.len(), recorded.outcomes.len(), recorded.ended));
+            }
+            Err(error) => assert!(length < header, "cut at {length}: {error}"),
+        }
+    }
+    let expected = [(0, 0), (1, 0), (1, 1), (2, 1), (2, 2)].map(|(i, o)| (i, o, false));
+    assert_eq!(seen.into_iter().collect::<Vec<_>>(), [&expected[..], &[(2, 2, true)]].concat());
+}
+
+#[test]
+fn strangers_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("x");
+    let read = |text: &str| {
+        fs::write(&path, text).unwrap();
+        Recorded::read(&path).unwrap_err()
+    };
+    for text in ["", "{}", "hello\n", "{\"intent\":{}}\n"] {
+        assert!(matches!(read(text), JournalError::NoJournal { .. }), "{text}");
+    }
+    let newer = format!("{{\"header\":{{\"format\":{},\"whatever\":1}}}}\n", FORMAT + 1);
+    assert!(matches!(read(&newer), JournalError::Newer { found, .. } if found == FORMAT + 1));
+    let head = serde_json::to_string(&calipam_repair::journal::Entry::Header(header("c"))).unwrap();
+    let error = read(&format!("{head}\nnonsense\n\"end\"\n"));
+    assert!(matches!(error, JournalError::Line { line: 2, .. }), "{error}");
+    let error = read(&format!("{head}\n{{\"outcome\":{{\"id\":5,\"written\":null}}}}\n"));
+    assert!(error.to_string().contains("which is not there"), "{error}");
+    assert!(matches!(Recorded::read(&folder.path().join("none")).unwrap_err(), JournalError::Read { .. }));
+}
+
+#[tokio::test]
+async fn open_intents_are_resolved_by_reading() {
+    for (until, name) in [(Until::Intent, "intent"), (Until::Write, "write")] {
+        let (etcd, store) = start(300).await;
+        let folder = tempfile::tempdir().unwrap();
+        let path = journal_path(folder.path(), name);
+        let touched = repair_by_hand(&store, &path, &leaks(&store, 2).await, until).await;
+        let recorded = Recorded::read(&path).unwrap();
+        assert_eq!((recorded.open_intents().count(), recorded.ended), (1, false));
+        let (resolved, fates) = resolve(recorded.clone(), &store).await.unwrap();
+        assert_eq!(resolved.open_intents().count(), 0);
+        match (until, &fates[&1]) {
+            (Until::Intent, Fate::NotWritten) => {}
+            (Until::Write, Fate::Written(outcome)) => {
+                assert_eq!(outcome.written.as_ref().map(Vec::len), Some(2));
+            }
+            other => panic!("{other:?}"),
+        }
+        // Somebody else changes the block: nothing is certain any more.
+        let mut client = etcd.client().await.unwrap();
+        client.put(touched[2].to_string(), r#"{"cidr":"10.0.0.0/26"}"#, None).await.unwrap();
+        let (resolved, fates) = resolve(recorded, &store).await.unwrap();
+        assert_eq!(fates[&1], Fate::Changed(vec![touched[2].to_string()]));
+        assert_eq!(UndoPlan::new(&resolved).unwrap().skipped().len(), 1);
+    }
+}
+
+/// Runs an undo, which writes as any repair does, with its journal at `path`; nothing may be written.
+async fn cannot_journal(path: &Path) {
+    let (etcd, store) = start(300).await;
+    let folder = tempfile::tempdir().unwrap();
+    let first = journal_path(folder.path(), "first");
+    repair_by_hand(&store, &first, &leaks(&store, 3).await, Until::Outcome).await;
+    let plan = UndoPlan::new(&Recorded::read(&first).unwrap()).unwrap();
+    let before = dump(&etcd).await;
+    let cluster = guid(&store).await;
+    let error = undo(&store, &plan, consent(&cluster), &Options::new("undo", path)).await.unwrap_err();
+    assert!(matches!(error, RepairError::Journal(JournalError::Write { .. })), "{error}");
+    assert_eq!(dump(&etcd).await, before);
+}
+
+#[tokio::test]
+async fn without_a_journal_nothing_is_written() {
+    let folder = tempfile::tempdir().unwrap();
+    // Below a file there is no folder; this holds for root as well, whom permissions do not stop.
+    fs::write(folder.path().join("file"), "").unwrap();
+    cannot_journal(&folder.path().join("file/run.journal")).await;
+    cannot_journal(Path::new("/proc/run.journal")).await;
+}
+
+/// Set in the copy of this program whose files may only have so many bytes.
+const FULL: &str = "CALIPAM_TEST_FULL";
+
+/// A disk that is full from some byte on: the copy may write files of 1,024 bytes only, so that the header
+/// fits and the first intent does not.
+#[tokio::test]
+async fn on_a_full_disk_nothing_is_written() {
+    if let Ok(text) = std::env::var(FULL) {
+        return full_disk(&text).await;
+    }
+    let (etcd, store) = start(300).await;
+    let folder = tempfile::tempdir().unwrap();
+    let first = journal_path(folder.path(), "first");
+    repair_by_hand(&store, &first, &leaks(&store, 3).await, Until::Outcome).await;
+    let before = dump(&etcd).await;
+    let program = std::env::current_exe().unwrap();
+    let script = format!(
+        "trap '' XFSZ; ulimit -f 1; exec '{}' --exact journal::on_a_full_disk_nothing_is_written",
+        program.display()
+    );
+    let what = format!("{}\n{}", etcd.endpoint(), folder.path().display());
+    let output = Command::new("bash").args(["-c", &script]).env(FULL, what).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+    assert_eq!(dump(&etcd).await, before);
+    assert!(Recorded::read(&journal_path(folder.path(), "second")).unwrap().intents.is_empty());
+}
+
+async fn full_disk(what: &str) {
+    let (endpoint, folder) = what.split_once('\n').unwrap();
+    let store = crate::cluster::open(endpoint).await;
+    let folder = Path::new(folder);
+    let recorded = Recorded::read(&journal_path(folder, "first")).unwrap();
+    let plan = UndoPlan::new(&recorded).unwrap();
+    let options = Options::new("undo", journal_path(folder, "second"));
+    let execution = undo(&store, &plan, consent(plan.cluster()), &options).await.unwrap();
+    assert_eq!((execution.written, execution.not_begun), (0, 3));
+    let error = execution.broken_off.unwrap().to_string();
+    assert!(error.contains("File too large"), "{error}");
+}

@@ -1,0 +1,246 @@
+//! A real SIGKILL of a process that repairs, at every kind of moment.
+
+use std::path::Path;
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use calipam_datastore::Datastore;
+use calipam_model::block::Block;
+use calipam_model::edit::Step;
+use calipam_repair::journal::{Recorded, resolve};
+use calipam_repair::{Event, EventFn, Options, UndoPlan, execute, stale_locks, undo};
+use calipam_testkit::servers::Etcd;
+use rustix::process::{Signal, getpid, kill_process};
+
+use crate::cluster::{
+    Until, consent, dump, guid, journal_path, leaks, observe, open, repair_by_hand, start, values,
+};
+use crate::execute::release;
+
+/// Set in the copy of this program that repairs and is killed.
+const DYING: &str = "CALIPAM_TEST_DYING";
+
+/// Kills this process at the n-th event of a kind.
+fn deadly(moment: String, number: usize) -> EventFn {
+    let seen = AtomicUsize::new(0);
+    Arc::new(move |event| {
+        let counts = match event {
+            Event::Intended { .. } => moment == "before a write",
+            Event::Written { .. } => moment == "after a write",
+            _ => false,
+        };
+        if counts && seen.fetch_add(1, Ordering::SeqCst) + 1 == number {
+            kill_process(getpid(), Signal::KILL).unwrap();
+        }
+    })
+}
+
+/// Runs a copy of this program that does what `test` does when it is told to die, and is killed.
+fn run_and_die(test: &str, etcd: &Etcd, folder: &Path, moment: &str, number: usize) {
+    let status = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", test])
+        .env(DYING, format!("{}\n{}\n{moment}\n{number}", etcd.endpoint(), folder.display()))
+        .output()
+        .unwrap()
+        .status;
+    assert_eq!(std::os::unix::process::ExitStatusExt::signal(&status), Some(9), "{moment}: {status}");
+}
+
+/// In the copy: an undo, which writes as every repair does, and which kills itself at the n-th event of a
+/// kind.
+async fn die(what: &str) {
+    let [endpoint, folder, moment, number] = what.split('\n').collect::<Vec<_>>()[..] else { panic!() };
+    let (folder, moment) = (Path::new(folder), moment.to_owned());
+    let number: usize = number.parse().unwrap();
+    let store = open(endpoint).await;
+    let plan = UndoPlan::new(&Recorded::read(&journal_path(folder, "first")).unwrap()).unwrap();
+    let options = Options {
+        lock: true,
+        events: deadly(moment, number),
+        ..Options::new("undo", journal_path(folder, "killed"))
+    };
+    let execution = undo(&store, &plan, consent(plan.cluster()), &options).await;
+    panic!("it is still alive: {execution:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_killed_repair_converges_when_it_is_run_again() {
+    if let Ok(what) = std::env::var(DYING) {
+        return die(&what).await;
+    }
+    for (moment, number) in
+        [("before a write", 1), ("before a write", 17), ("after a write", 1), ("after a write", 30)]
+    {
+        killed_at(moment, number).await;
+    }
+}
+
+async fn killed_at(moment: &str, number: usize) {
+    let (etcd, store) = start(3000).await;
+    let cluster = guid(&store).await;
+    let folder = tempfile::tempdir().unwrap();
+    let [first, killed] = ["first", "killed"].map(|name| journal_path(folder.path(), name));
+    let base = dump(&etcd).await;
+    repair_by_hand(&store, &first, &leaks(&store, 40).await, Until::Outcome).await;
+    let repaired = dump(&etcd).await;
+    let test = "kill::a_killed_repair_converges_when_it_is_run_again";
+    run_and_die(test, &etcd, folder.path(), moment, number);
+    let torn = dump(&etcd).await;
+    assert_ne!(torn, base, "{moment}: nothing was locked or written");
+
+    // The lock that it left is named, and restored.
+    let left = stale_locks(folder.path(), &cluster).unwrap();
+    assert_eq!(left.iter().map(|l| (&l.journal, l.before)).collect::<Vec<_>>(), [(&killed, Some(true))]);
+    left[0].restore(&store, consent(&cluster)).await.unwrap();
+    assert!(stale_locks(folder.path(), &cluster).unwrap().is_empty());
+
+    // Its journal says, after it was resolved, exactly what it wrote; undone, everything is as before it.
+    let (resolved, _) = resolve(Recorded::read(&killed).unwrap(), &store).await.unwrap();
+    assert_eq!(resolved.open_intents().count(), 0, "{moment}");
+    let written = resolved.outcomes.values().filter(|o| o.written.is_some()).count();
+    // All may have been intended before the first was written.
+    assert!((1..=40).contains(&written) || moment == "before a write", "{moment}: {written}");
+    let back = UndoPlan::new(&resolved).unwrap();
+    assert_eq!(back.steps().len(), written);
+    let options = Options::new("undo", journal_path(folder.path(), "back"));
+    let execution = undo(&store, &back, consent(&cluster), &options).await.unwrap();
+    assert!(execution.is_complete(), "{moment}: {execution:?}");
+    assert_eq!(values(&dump(&etcd).await), values(&repaired), "{moment}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_killed_undo_is_finished_by_another() {
+    if let Ok(what) = std::env::var(DYING) {
+        return die(&what).await;
+    }
+    let (etcd, store) = start(3000).await;
+    let cluster = guid(&store).await;
+    let folder = tempfile::tempdir().unwrap();
+    let first = journal_path(folder.path(), "first");
+    let base = dump(&etcd).await;
+    repair_by_hand(&store, &first, &leaks(&store, 40).await, Until::Outcome).await;
+    run_and_die("kill::a_killed_undo_is_finished_by_another", &etcd, folder.path(), "after a write", 12);
+    stale_locks(folder.path(), &cluster).unwrap()[0].restore(&store, consent(&cluster)).await.unwrap();
+    let plan = UndoPlan::new(&Recorded::read(&first).unwrap()).unwrap();
+    let options = Options::new("undo", journal_path(folder.path(), "again"));
+    let execution = undo(&store, &plan, consent(&cluster), &options).await.unwrap();
+    assert!(execution.is_complete() && execution.already >= 12, "{execution:?}");
+    assert_eq!(values(&dump(&etcd).await), values(&base));
+}
+
+/// In the copy: releases addresses by the executor, and kills itself.
+async fn die_releasing(what: &str) {
+    let [endpoint, folder, moment, number] = what.split('\n').collect::<Vec<_>>()[..] else { panic!() };
+    let (folder, moment) = (Path::new(folder), moment.to_owned());
+    let number: usize = number.parse().unwrap();
+    let store = open(endpoint).await;
+    let cluster = guid(&store).await;
+    let events = deadly(moment, number);
+    let options = Options { events, ..Options::new("release", journal_path(folder, "killed")) };
+    let execution = execute(&store, &cluster, firsts(&store).await, consent(&cluster), &options).await;
+    panic!("it is still alive: {execution:?}");
+}
+
+/// The release of the first address of each pod's block with an even ordinal, planned anew each time.
+async fn firsts(store: &Datastore) -> Vec<Step> {
+    let snapshot = observe(store).await;
+    let step = |block: &Block| {
+        let pods = block.allocations().filter(|a| a.attribute.owner().get("pod").is_some());
+        let even: Vec<u32> = pods.map(|a| a.ordinal).filter(|ordinal| ordinal % 2 == 0).collect();
+        (!even.is_empty()).then(|| release(block, &even, Vec::new()))
+    };
+    snapshot.blocks.iter().filter_map(|b| step(b.value.content.sound()?)).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_killed_release_converges_and_can_be_undone() {
+    if let Ok(what) = std::env::var(DYING) {
+        return die_releasing(&what).await;
+    }
+    // What an undisturbed run leaves; then everything is brought back.
+    let (etcd, store) = start(3000).await;
+    let cluster = guid(&store).await;
+    let folder = tempfile::tempdir().unwrap();
+    let base = values(&dump(&etcd).await);
+    let path = journal_path(folder.path(), "whole");
+    let plan = firsts(&store).await;
+    assert!(plan.len() > 40);
+    let execution =
+        execute(&store, &cluster, plan, consent(&cluster), &Options::new("release", &path)).await.unwrap();
+    assert!(execution.is_complete(), "{execution:?}");
+    let whole = values(&dump(&etcd).await);
+    let plan = UndoPlan::new(&Recorded::read(&path).unwrap()).unwrap();
+    let options = Options::new("undo", journal_path(folder.path(), "undo-whole"));
+    let execution = undo(&store, &plan, consent(&cluster), &options).await.unwrap();
+    assert!(execution.is_complete(), "{execution:?}");
+    for (moment, number) in
+        [("before a write", 1), ("after a write", 1), ("before a write", 20), ("after a write", 35)]
+    {
+        let folder = tempfile::tempdir().unwrap();
+        assert_eq!(values(&dump(&etcd).await), base, "{moment}");
+        let test = "kill::a_killed_release_converges_and_can_be_undone";
+        run_and_die(test, &etcd, folder.path(), moment, number);
+        // Run again, it ends where the undisturbed one ended.
+        let again = Options::new("release", journal_path(folder.path(), "again"));
+        let plan = firsts(&store).await;
+        let execution = execute(&store, &cluster, plan, consent(&cluster), &again).await.unwrap();
+        assert!(execution.is_complete(), "{moment}: {execution:?}");
+        assert_eq!(values(&dump(&etcd).await), whole, "{moment}");
+        // Undone, last run first, everything is as it was.
+        for name in ["again", "killed"] {
+            let recorded = Recorded::read(&journal_path(folder.path(), name)).unwrap();
+            assert_eq!(recorded.open_intents().count(), 0, "{moment}: the run after it resolves it");
+            let plan = UndoPlan::new(&recorded).unwrap();
+            assert!(plan.skipped().is_empty(), "{moment}: {:?}", plan.skipped());
+            let options = Options::new("undo", journal_path(folder.path(), &format!("undo-{name}")));
+            let execution = undo(&store, &plan, consent(&cluster), &options).await.unwrap();
+            assert!(execution.is_complete(), "{moment}, {name}: {execution:?}");
+        }
+        assert_eq!(values(&dump(&etcd).await), base, "{moment}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_datastore_that_dies_breaks_the_run_off() {
+    let (etcd, store) = start(15000).await;
+    let cluster = guid(&store).await;
+    let folder = tempfile::tempdir().unwrap();
+    let base = values(&dump(&etcd).await);
+    let plan = firsts(&store).await;
+    let steps = plan.len();
+    let etcd = Arc::new(std::sync::Mutex::new(etcd));
+    let (server, seen) = (Arc::clone(&etcd), AtomicUsize::new(0));
+    let options = Options {
+        events: Arc::new(move |event| {
+            if matches!(event, Event::Written { .. }) && seen.fetch_add(1, Ordering::SeqCst) == 3 {
+                server.lock().unwrap().kill();
+            }
+        }),
+        ..Options::new("release", journal_path(folder.path(), "first"))
+    };
+    let execution = execute(&store, &cluster, plan, consent(&cluster), &options).await.unwrap();
+    let error = execution.broken_off.as_ref().expect("etcd is gone").to_string();
+    assert!(error.contains("cannot write /calico/") || error.contains("cannot read"), "{error}");
+    assert!(execution.written < steps && execution.not_begun > 0, "{execution:?}");
+    assert_eq!(execution.written + execution.not_begun, steps, "{execution:?}");
+    // The options hold the server as well.
+    drop(options);
+    let mut etcd = Arc::into_inner(etcd).expect("nobody else has it").into_inner().unwrap();
+    etcd.restart().unwrap();
+    let store = open(&etcd.endpoint()).await;
+    // The next run resolves the first one; the undo of both brings everything back.
+    let options = Options::new("release", journal_path(folder.path(), "second"));
+    let plan = firsts(&store).await;
+    let execution = execute(&store, &cluster, plan, consent(&cluster), &options).await.unwrap();
+    assert!(execution.is_complete(), "{execution:?}");
+    for name in ["second", "first"] {
+        let recorded = Recorded::read(&journal_path(folder.path(), name)).unwrap();
+        let plan = UndoPlan::new(&recorded).unwrap();
+        assert_eq!(plan.skipped().len(), 0, "{name}");
+        let options = Options::new("undo", journal_path(folder.path(), &format!("undo-{name}")));
+        let execution = undo(&store, &plan, consent(&cluster), &options).await.unwrap();
+        assert!(execution.is_complete(), "{execution:?}");
+    }
+    assert_eq!(values(&dump(&etcd).await), base);
+}

@@ -1,0 +1,12 @@
+//! Carrying out repairs against real servers.
+
+mod cluster;
+mod execute;
+mod journal;
+mod kill;
+mod kubernetes;
+mod live;
+mod lock;
+mod meanwhile;
+mod rebuild;
+mod undo;

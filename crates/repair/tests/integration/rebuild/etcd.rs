@@ -1,0 +1,60 @@
+//! On etcd.
+
+use std::collections::BTreeMap;
+
+use calipam_datastore::Datastore;
+use calipam_datastore::settings::Overrides;
+use calipam_testkit::cluster::{Cluster, ClusterSpec, Fault};
+use calipam_testkit::servers::Etcd;
+use jiff::Timestamp;
+
+use super::mend::{Mended, judge, mend, open, touched};
+
+/// Keys, with value and revision.
+type Entries = BTreeMap<Vec<u8>, (Vec<u8>, i64)>;
+
+async fn dump(etcd: &Etcd) -> Entries {
+    let mut client = etcd.client().await.unwrap();
+    let options = etcd_client::GetOptions::new().with_prefix();
+    let answer = client.get("/calico/", Some(options)).await.unwrap();
+    answer.kvs().iter().map(|kv| (kv.key().to_vec(), (kv.value().to_vec(), kv.mod_revision()))).collect()
+}
+
+async fn fill(etcd: &Etcd, cluster: &Cluster) {
+    let mut client = etcd.client().await.unwrap();
+    client.delete("/calico/", Some(etcd_client::DeleteOptions::new().with_prefix())).await.unwrap();
+    cluster.write_to_etcd(&etcd.endpoint()).unwrap();
+}
+
+/// Mends the cluster, and sees that nothing else has changed.
+async fn mend_and_compare(name: &str, etcd: &Etcd, store: &Datastore, cluster: &Cluster) -> Mended {
+    fill(etcd, cluster).await;
+    let before = dump(etcd).await;
+    let mended = mend(store).await;
+    judge(name, &mended);
+    let after = dump(etcd).await;
+    let named: Vec<String> = touched(&mended.plan).iter().map(ToString::to_string).collect();
+    let is_named = |key: &[u8]| named.iter().any(|name| name.as_bytes() == key);
+    for key in before.keys().chain(after.keys()).filter(|key| !is_named(key)) {
+        assert_eq!(before.get(key), after.get(key), "{name}: {} has changed", String::from_utf8_lossy(key));
+    }
+    mended
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_fault_that_can_be_mended_is_and_nothing_else_changes() {
+    let etcd = Etcd::start().unwrap();
+    let overrides = Overrides { etcd_endpoints: Some(etcd.endpoint()), ..Overrides::default() };
+    let mut mended = 0;
+    for (number, fault) in (0..).zip(Fault::ALL) {
+        let spec = ClusterSpec::new(100 + number).at(Timestamp::now());
+        let mut cluster = Cluster::small(spec);
+        cluster.inject(*fault, 1);
+        fill(&etcd, &cluster).await;
+        // A new connection each time: what one has learnt about the cluster must not help with the next.
+        let store = open(overrides.clone()).await;
+        let done = mend_and_compare(fault.name(), &etcd, &store, &cluster).await;
+        mended += usize::from(!done.plan.is_empty());
+    }
+    assert!(mended > 90, "only {mended} of {} plans did anything", Fault::ALL.len());
+}

@@ -1,0 +1,78 @@
+//! On Kubernetes, in both API groups.
+
+use std::collections::BTreeMap;
+
+use calipam_datastore::settings::Overrides;
+use calipam_model::key::Key;
+use calipam_model::snapshot::{Revision, Snapshot};
+use calipam_testkit::cluster::{Cluster, ClusterSpec};
+use calipam_testkit::kube::{Flavour, install, install_kubevirt};
+use calipam_testkit::servers::KubeApiserver;
+use jiff::Timestamp;
+
+use super::mend::{judge, mend, open, take_back, touched};
+use crate::cluster::observe;
+
+/// What is recorded: values without sequence numbers, and versions.
+fn records(snapshot: &Snapshot) -> BTreeMap<Key, (String, String)> {
+    let version = |revision: &Revision| revision.to_string();
+    let blocks = snapshot.blocks.iter().map(|b| {
+        let value = match b.value.content.sound() {
+            Some(block) => {
+                let held = block.allocations().map(|a| (a.ordinal, a.attribute.to_attribute()));
+                format!("{:?} {:?} {:?}", block.owner(), block.free(), held.collect::<Vec<_>>())
+            }
+            None => format!("{:?}", b.value.content),
+        };
+        (Key::Block(b.value.key), (value, version(&b.revision)))
+    });
+    let handles = snapshot
+        .handles
+        .iter()
+        .map(|h| (Key::Handle(h.value.id().to_string()), (format!("{:?}", h.value), version(&h.revision))));
+    let affinities = snapshot
+        .affinities
+        .iter()
+        .map(|a| (Key::Affinity(a.value.key.clone()), (format!("{:?}", a.value), version(&a.revision))));
+    blocks.chain(handles).chain(affinities).collect()
+}
+
+async fn mend_all(flavour: Flavour) {
+    let cluster = Cluster::all_kubernetes_faults(ClusterSpec::new(9).at(Timestamp::now()).wide(), flavour, 1);
+    let server = KubeApiserver::start().unwrap();
+    install(&server, flavour).unwrap();
+    install_kubevirt(&server).unwrap();
+    cluster.kubernetes(flavour).write_to_server(&server).unwrap();
+    let overrides = Overrides {
+        datastore: Some("kubernetes".into()),
+        kubeconfig: Some(server.kubeconfig().display().to_string()),
+        ..Overrides::default()
+    };
+    let store = open(overrides).await;
+    let before = records(&observe(&store).await);
+    let mended = mend(&store).await;
+    assert!(mended.plan.actions.len() > 50);
+    judge("all faults", &mended);
+    let after = records(&observe(&store).await);
+    let named = touched(&mended.plan);
+    for key in before.keys().chain(after.keys()).filter(|key| !named.contains(key)) {
+        assert_eq!(before.get(key), after.get(key), "{key} has changed");
+    }
+    assert_ne!(before, after);
+    take_back(&store, &mended).await;
+    let back = records(&observe(&store).await);
+    let values = |records: &BTreeMap<Key, (String, String)>| -> BTreeMap<Key, String> {
+        records.iter().map(|(key, (value, _))| (key.clone(), value.clone())).collect()
+    };
+    assert_eq!(values(&back), values(&before));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn all_faults_of_the_classic_group_at_once_and_back_again() {
+    mend_all(Flavour::Classic).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn all_faults_of_the_native_group_at_once_and_back_again() {
+    mend_all(Flavour::Native).await;
+}

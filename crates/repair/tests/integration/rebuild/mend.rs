@@ -1,0 +1,94 @@
+//! From a datastore with faults to one without those that a rebuild repairs.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use calipam_check::{Code, Finding, Options, Report, Subject, check};
+use calipam_datastore::Datastore;
+use calipam_datastore::settings::{LocalFiles, Overrides, Settings};
+use calipam_datastore::write::Consent;
+use calipam_model::edit::Edit;
+use calipam_model::key::Key;
+use calipam_plan::rebuild::{self, Request};
+use calipam_plan::{Basis, Plan, simulate, verify};
+use calipam_repair::{Options as Running, UndoPlan, execute, journal::Recorded, undo};
+use jiff::SignedDuration;
+
+use crate::cluster::{consent, observe};
+
+/// Opens what the overrides name.
+pub async fn open(overrides: Overrides) -> Datastore {
+    Datastore::open(&Settings::resolve(&overrides, &BTreeMap::new(), &LocalFiles).unwrap()).await.unwrap()
+}
+
+/// Judges addresses of any age.
+pub fn options() -> Options {
+    Options { grace: Some(SignedDuration::ZERO), ..Options::default() }
+}
+
+/// What a rebuild did.
+pub struct Mended {
+    pub before: Report,
+    pub after: Report,
+    pub plan: Plan,
+    pub journal: tempfile::TempDir,
+}
+
+/// Plans a rebuild of everything, tries it in memory, and carries it out.
+pub async fn mend(store: &Datastore) -> Mended {
+    let snapshot = observe(store).await;
+    let before = check(&snapshot, &options());
+    let basis = Basis::new(&snapshot, &before, &options());
+    let plan = rebuild::plan(&basis, &Request::default(), &[], 0);
+    drop(basis);
+    let now = snapshot.taken_at;
+    let guid = snapshot.cluster.as_ref().map(|cluster| cluster.guid.clone()).unwrap_or_default();
+    let tried = check(&simulate(snapshot, &plan, now).unwrap(), &options());
+    verify(&before, &plan, &tried).unwrap_or_else(|refusal| panic!("{refusal}"));
+
+    let journal = tempfile::tempdir().unwrap();
+    let running = Running::new("rebuild --apply", journal.path().join("run.journal"));
+    let steps: Vec<_> = plan.actions.iter().map(|action| action.step.clone()).collect();
+    let execution = execute(store, &guid, steps, consent(&guid), &running).await.unwrap();
+    assert!(execution.is_complete(), "{execution:?}");
+    let after = check(&observe(store).await, &options());
+    Mended { before, after, plan, journal }
+}
+
+/// Brings back what was there before.
+pub async fn take_back(store: &Datastore, mended: &Mended) {
+    let recorded = Recorded::read(&mended.journal.path().join("run.journal")).unwrap();
+    let plan = UndoPlan::new(&recorded).unwrap();
+    assert!(plan.skipped().is_empty(), "{:?}", plan.skipped());
+    let consent = Consent::from_option(plan.question("a test"), true).unwrap();
+    let running = Running::new("undo", mended.journal.path().join("undo.journal"));
+    let execution = undo(store, &plan, consent, &running).await.unwrap();
+    assert!(execution.is_complete(), "{execution:?}");
+}
+
+/// Code and subject of every finding.
+pub fn findings(report: &Report) -> BTreeSet<(Code, Subject)> {
+    report.findings.iter().map(|f: &Finding| (f.code, f.subject.clone())).collect()
+}
+
+/// What the plan claims is gone, nothing has come, and what is left has been skipped with a reason.
+pub fn judge(name: &str, mended: &Mended) {
+    let (before, after) = (findings(&mended.before), findings(&mended.after));
+    for repaired in mended.plan.changes().flat_map(|change| &change.repairs) {
+        assert!(!after.contains(repaired), "{name}: {repaired:?} is still there");
+    }
+    // What a corrupt block hid shows when it is mended.
+    let hidden = before.iter().any(|(code, _)| *code == Code::CorruptBlock);
+    let new: Vec<_> = after.difference(&before).collect();
+    assert!(new.is_empty() || hidden, "{name}: new are {new:?}");
+    let skipped: BTreeSet<&Subject> = mended.plan.skipped.iter().map(|skipped| &skipped.subject).collect();
+    let left = mended.after.findings.iter().filter(|f| f.severity != calipam_check::Severity::Info);
+    let left = left.filter(|f| before.contains(&(f.code, f.subject.clone())));
+    let silent: Vec<_> =
+        left.filter(|f| !skipped.contains(&f.subject)).map(|f| (f.code, &f.subject)).collect();
+    assert!(silent.is_empty(), "{name}: these stay without a word about them: {silent:?}");
+}
+
+/// The objects that the plan changes.
+pub fn touched(plan: &Plan) -> BTreeSet<Key> {
+    plan.actions.iter().flat_map(|action| action.step.edits()).map(Edit::key).collect()
+}
