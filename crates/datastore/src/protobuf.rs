@@ -56,7 +56,6 @@ pub(crate) fn varint(bytes: &[u8]) -> Option<(u64, usize)> {
 /// The value of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Value<'a> {
-    /// A varint.
     Number(u64),
     /// Bytes, a text or an embedded message.
     Bytes(&'a [u8]),

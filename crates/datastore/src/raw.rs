@@ -5,9 +5,7 @@ use calipam_model::key::{IPAM_PREFIX, RESOURCE_PREFIX};
 /// An entry of etcd, borrowed from the response or file that it came with.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RawEntry<'a> {
-    /// The key.
     pub key: &'a [u8],
-    /// The value.
     pub value: &'a [u8],
     /// Revision of the last change of the key.
     pub mod_revision: i64,
@@ -22,16 +20,13 @@ pub struct RawEntry<'a> {
 /// An entry of etcd with bytes of its own.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RawKv {
-    /// The key.
     pub key: Vec<u8>,
-    /// The value.
     pub value: Vec<u8>,
     /// Revision of the last change of the key.
     pub mod_revision: i64,
 }
 
 impl RawKv {
-    /// Borrows it.
     pub fn as_entry(&self) -> RawEntry<'_> {
         RawEntry {
             key: &self.key,
@@ -70,7 +65,7 @@ pub fn is_read(key: &[u8]) -> bool {
     rest.len() > plural.len() && RESOURCES.iter().any(|r| r.as_bytes() == plural)
 }
 
-/// The first key behind all keys that start with `prefix`.
+/// The first key after all keys that start with `prefix`.
 pub(crate) fn prefix_end(prefix: &[u8]) -> Vec<u8> {
     let mut end = prefix.to_vec();
     while let Some(last) = end.pop() {
@@ -82,7 +77,7 @@ pub(crate) fn prefix_end(prefix: &[u8]) -> Vec<u8> {
     vec![0]
 }
 
-/// The first key behind `key`.
+/// The first key after `key`.
 pub(crate) fn next_key(key: &[u8]) -> Vec<u8> {
     let mut next = Vec::with_capacity(key.len() + 1);
     next.extend_from_slice(key);

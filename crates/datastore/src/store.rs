@@ -18,7 +18,6 @@ use crate::read::{ETCD_SOURCES, Lookup, ProgressFn, again, around, with_kubernet
 use crate::secret::redact_url;
 use crate::settings::{Settings, Target};
 
-/// A datastore that is open.
 #[derive(Clone, Debug)]
 pub enum Datastore {
     /// An etcd v3 server.
@@ -35,7 +34,7 @@ impl Datastore {
     /// Opens what the settings name.
     ///
     /// # Errors
-    /// Where it cannot be reached, or is of a kind that this build does not read.
+    /// Where it cannot be reached, or is of an unknown kind.
     pub async fn open(settings: &Settings) -> Result<Self> {
         match &settings.target {
             Target::Etcd(etcd) => {
@@ -89,7 +88,7 @@ impl Datastore {
     /// Reads everything that a check needs, etcd at one revision.
     ///
     /// # Errors
-    /// Where the datastore cannot be read. Objects that cannot be understood are no errors, but
+    /// Where the datastore cannot be read. Objects that cannot be understood are not errors, but
     /// [`Defect`](calipam_model::snapshot::Defect)s.
     pub async fn observe(&self, progress: &ProgressFn) -> Result<Snapshot> {
         match self {

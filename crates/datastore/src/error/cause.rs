@@ -1,5 +1,5 @@
-//! Why a connection failed, for whichever protocol was spoken over it: what I/O, name resolution and TLS report, which
-//! HTTP clients wrap several times.
+//! Why a connection failed, for every protocol: what I/O, name resolution and TLS report, which HTTP clients wrap several
+//! times.
 
 use std::error::Error as StdError;
 use std::io;
@@ -48,7 +48,6 @@ pub enum Cause {
 pub(crate) struct Attempt {
     /// How long an answer was waited for, in seconds.
     pub timeout: u64,
-    /// The client has a certificate.
     pub has_certificate: bool,
 }
 

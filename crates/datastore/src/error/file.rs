@@ -14,7 +14,7 @@ pub enum FileError {
     /// It is neither an export nor an etcd snapshot.
     #[error("neither an export of calipam, nor an etcd snapshot, nor Kubernetes objects in JSON{0}")]
     UnknownKind(String),
-    /// A file of Kubernetes objects that breaks off or is no JSON.
+    /// A file of Kubernetes objects that breaks off or is not JSON.
     #[error("cannot read the Kubernetes objects: {0}")]
     Objects(String),
     /// Files of Kubernetes objects without any of Calico.
@@ -28,7 +28,6 @@ pub enum FileError {
     ExportLine {
         /// Number of the line, from 1.
         line: u64,
-        /// What is wrong with it.
         reason: String,
     },
     /// An export that ends too early.
@@ -46,7 +45,7 @@ pub enum FileError {
     /// An etcd snapshot whose checksum does not fit its content.
     #[error("the etcd snapshot is damaged: its checksum (SHA-256) does not fit its content")]
     SnapshotChecksum,
-    /// An etcd snapshot whose pages make no sense.
+    /// An etcd snapshot whose pages are damaged.
     #[error("the etcd snapshot is damaged: {0}")]
     SnapshotDamaged(String),
 }

@@ -2,31 +2,23 @@
 
 use std::path::PathBuf;
 
-/// Settings that make no sense. All of these are usage errors.
+/// Settings that cannot be used. All of these are usage errors.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SettingsError {
     /// A settings file was asked for and cannot be read.
     #[error("cannot read the settings file {}: {reason}", path.display())]
     Unreadable {
-        /// The file.
         path: PathBuf,
         /// What the system says.
         reason: String,
     },
     /// The settings file is not what it should be.
     #[error("{}: {reason}", path.display())]
-    BadFile {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong.
-        reason: String,
-    },
+    BadFile { path: PathBuf, reason: String },
     /// The settings file has a field that calicoctl does not know either.
     #[error("{}: unknown field `{field}`", path.display())]
     UnknownField {
-        /// The file.
         path: PathBuf,
-        /// The field.
         field: String,
         /// A field of nearly the same name.
         similar: Option<&'static str>,
@@ -34,7 +26,6 @@ pub enum SettingsError {
     /// An environment variable holds what cannot be read.
     #[error("the environment variable {name} must be {expected}")]
     BadVariable {
-        /// Its name.
         name: String,
         /// What it has to hold.
         expected: &'static str,
@@ -45,12 +36,11 @@ pub enum SettingsError {
     /// The etcd datastore is set, but no endpoint.
     #[error("no etcd endpoint is set")]
     NoEndpoints,
-    /// An endpoint is no URL.
-    #[error("{endpoint:?} is no etcd endpoint: {reason}")]
+    /// An endpoint is not a URL.
+    #[error("{endpoint:?} is not an etcd endpoint: {reason}")]
     BadEndpoint {
         /// The endpoint, without user and password.
         endpoint: String,
-        /// What is wrong.
         reason: String,
     },
     /// Both endpoints and a discovery domain are set.
@@ -68,22 +58,15 @@ pub enum SettingsError {
     /// A certificate or key cannot be read.
     #[error("cannot read the {what} {}: {reason}", path.display())]
     UnreadablePem {
-        /// What it holds.
         what: &'static str,
-        /// The file.
         path: PathBuf,
         /// What the system says.
         reason: String,
     },
-    /// A certificate or key is no PEM text.
+    /// A certificate or key is not PEM text.
     #[error("the {what} is not usable: {reason}")]
-    BadPem {
-        /// What it holds.
-        what: &'static str,
-        /// What is wrong.
-        reason: String,
-    },
-    /// `--datastore` names neither a kind of datastore nor a file.
+    BadPem { what: &'static str, reason: String },
+    /// Neither a kind of datastore nor a file has that name.
     #[error("no data file or datastore {0:?}: it is neither `etcd`, nor `kubernetes`, nor a file")]
     NoSuchDatastore(String),
 }

@@ -34,7 +34,7 @@ pub(crate) struct Line<'a> {
 
 impl<'a> Line<'a> {
     /// The line of an entry.
-    pub fn of(entry: &RawEntry<'a>) -> Self {
+    pub fn new(entry: &RawEntry<'a>) -> Self {
         let key = std::str::from_utf8(entry.key).ok().map(Cow::Borrowed);
         let key_bytes = key.is_none().then(|| STANDARD.encode(entry.key));
         let value = as_json(entry.value);
@@ -42,7 +42,6 @@ impl<'a> Line<'a> {
         Self { key, key_bytes, revision: Some(entry.mod_revision.to_string()), value, bytes, entries: None }
     }
 
-    /// The footer.
     pub fn footer(entries: u64) -> Self {
         Self { entries: Some(entries), ..Self::default() }
     }

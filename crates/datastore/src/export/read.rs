@@ -26,7 +26,7 @@ pub fn looks_like_export(head: &[u8]) -> bool {
 ///
 /// # Errors
 /// Where the file cannot be read or unpacked, is of a later version, is cut off, or holds a line that
-/// makes no sense.
+/// cannot be decoded.
 pub fn read(path: &Path, mut sink: impl FnMut(&RawEntry<'_>)) -> Result<Header> {
     let mut begin = || -> std::result::Result<Header, FileError> {
         let mut file = BufReader::with_capacity(1 << 18, File::open(path)?);

@@ -15,7 +15,7 @@ use crate::raw::RawEntry;
 const LEVEL: i32 = 3;
 
 /// An export that is being written. It appears under its name only when it is whole; dropping the writer
-/// leaves nothing behind.
+/// removes it.
 pub struct Writer {
     path: PathBuf,
     output: Output,
@@ -37,10 +37,10 @@ impl Output {
 }
 
 impl Writer {
-    /// Begins an export at `path`, compressed where that ends with `.zst`. Nobody else may read it.
+    /// Begins an export at `path`, compressed where that ends with `.zst`. No other user may read it.
     ///
     /// # Errors
-    /// Where a file cannot be written beside it.
+    /// Where a file cannot be written in the same folder.
     pub fn create(path: &Path, header: &Header) -> Result<Self> {
         let begin = || -> std::io::Result<Self> {
             let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
@@ -63,7 +63,7 @@ impl Writer {
     /// Where the file cannot be written.
     pub fn entry(&mut self, entry: &RawEntry<'_>) -> Result<()> {
         self.entries += 1;
-        self.line(&Line::of(entry)).map_err(|e| Error::file(&self.path, e))
+        self.line(&Line::new(entry)).map_err(|e| Error::file(&self.path, e))
     }
 
     /// Writes lines that [`write_line`] made; `entries` is their number.
@@ -105,7 +105,7 @@ impl Writer {
 pub(crate) fn write_line(text: &mut Vec<u8>, entry: &RawEntry<'_>) {
     let start = text.len();
     // Texts and base64 always serialise. Were a line missing, the footer's number would tell.
-    match serde_json::to_writer(&mut *text, &Line::of(entry)) {
+    match serde_json::to_writer(&mut *text, &Line::new(entry)) {
         Ok(()) => text.push(b'\n'),
         Err(_) => text.truncate(start),
     }

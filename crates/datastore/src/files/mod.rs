@@ -28,12 +28,9 @@ pub struct DataFile {
     kind: FileKind,
 }
 
-/// What a file of data is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileKind {
-    /// An export of this program.
     Export,
-    /// An etcd snapshot.
     EtcdSnapshot,
     /// Kubernetes objects in JSON: a file, or a folder of files.
     KubernetesObjects,
@@ -65,12 +62,10 @@ impl DataFile {
         Ok(Self { path: path.to_owned(), kind })
     }
 
-    /// The file.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// What it is.
     pub fn kind(&self) -> FileKind {
         self.kind
     }
@@ -130,7 +125,6 @@ impl DataFile {
         }
     }
 
-    /// The files that it consists of.
     fn files(&self) -> Result<Vec<PathBuf>> {
         if !self.path.is_dir() {
             return Ok(vec![self.path.clone()]);
@@ -158,7 +152,7 @@ impl DataFile {
         snapshot.taken_at = header
             .taken_at
             .parse()
-            .map_err(|_| line(format!("`takenAt` is {:?}, which is no time", header.taken_at)))?;
+            .map_err(|_| line(format!("`takenAt` is {:?}, which is not a time", header.taken_at)))?;
         snapshot.location = format!("{} (exported from {})", self.path.display(), header.location);
         snapshot.revision.clone_from(&header.revision);
         snapshot.coverage = header.coverage();

@@ -151,12 +151,12 @@ struct Name {
 impl<F: FnMut(&KnownKind, &[u8])> Reader<F> {
     fn file(&mut self, path: &Path) -> std::result::Result<(), FileError> {
         let Some(list) = self.pass(path, None)? else { return Ok(()) };
-        // The kind of the items stands behind them, as programs write it that sort fields by name.
+        // The kind of the items comes after them in lists of programs that sort fields by name.
         self.pass(path, Some(&list)).map(drop)
     }
 
     /// Reads a file. Where items were passed over because nothing before them said what they are, gives what the list
-    /// says behind them.
+    /// says after them.
     fn pass(
         &mut self,
         path: &Path,
@@ -197,7 +197,7 @@ impl<F: FnMut(&KnownKind, &[u8])> Reader<F> {
 
     /// Takes an object; false where nothing says what it is.
     fn object(&mut self, json: &[u8], of_list: Option<&TypeMeta>) -> bool {
-        // What is no object at all is what it says it is not: it names no kind that is read.
+        // What cannot be decoded names no kind that is read.
         let mut object: TypeMeta = serde_json::from_slice(json).unwrap_or_default();
         if let (true, Some(list)) = (object.kind.is_empty(), of_list) {
             object.kind = list.kind.trim_end_matches("List").to_owned();
@@ -302,7 +302,7 @@ mod tests {
         assert!(text.len() > PIECE && text.find("\"items\"") < text.find("\"kind\""));
         let snapshot = read(folder.path(), &[write(&folder, "x.json", &text)]).unwrap();
         assert_eq!((snapshot.blocks.len(), snapshot.defects.len()), (2000, 0));
-        // A list that says nothing is no list of Calico's objects.
+        // A list that does not name a kind holds none of Calico's objects.
         let nameless = text.replace("\"kind\":\"IPAMBlockList\"", "\"kind\":\"List\"");
         assert!(read(folder.path(), &[write(&folder, "x.json", &nameless)]).is_err());
     }

@@ -30,14 +30,14 @@ const AFFINITIES: &str = "blockaffinities";
 
 /// A custom resource whose `spec` is read later.
 #[derive(Deserialize)]
-struct Object<'a> {
+struct CustomResource<'a> {
     #[serde(borrow, default)]
     metadata: Meta<'a>,
     #[serde(borrow)]
     spec: Option<&'a RawValue>,
 }
 
-impl<'a> Object<'a> {
+impl<'a> CustomResource<'a> {
     fn read(json: &'a [u8]) -> Result<(Meta<'a>, &'a [u8]), String> {
         let object: Self = serde_json::from_slice(json).map_err(|e| e.to_string())?;
         let spec = object.spec.ok_or("the field `spec` is missing")?;
@@ -62,7 +62,7 @@ fn broken(json: &[u8], plural: &str) -> (String, String) {
 
 /// Adds an IPAMBlock. Its key is what its name says, where that is the name of a CIDR.
 pub(crate) fn add_block(snapshot: &mut Snapshot, json: &[u8], _: Encoding) {
-    let read = Object::read(json).and_then(|(meta, spec)| Ok((meta, BlockContent::parse(spec)?)));
+    let read = CustomResource::read(json).and_then(|(meta, spec)| Ok((meta, BlockContent::parse(spec)?)));
     match read {
         Ok((meta, content)) => {
             let stated = content.cidr();
@@ -101,7 +101,7 @@ fn newest_time(block: &Block) -> Option<Timestamp> {
 
 /// Adds an IPAMHandle. The ID is in `spec`; the name is the ID in lower case.
 pub(crate) fn add_handle(snapshot: &mut Snapshot, json: &[u8], _: Encoding) {
-    let read = Object::read(json).and_then(|(meta, spec)| Ok((meta, Handle::parse_spec(spec)?)));
+    let read = CustomResource::read(json).and_then(|(meta, spec)| Ok((meta, Handle::parse_spec(spec)?)));
     match read {
         Ok((meta, handle)) => {
             let id = handle.id().to_string();
@@ -143,7 +143,7 @@ struct AffinitySpec<'a> {
 
 /// Adds a BlockAffinity.
 pub(crate) fn add_affinity(snapshot: &mut Snapshot, json: &[u8], _: Encoding) {
-    let read = Object::read(json).and_then(|(meta, spec)| Ok((meta, affinity(spec)?)));
+    let read = CustomResource::read(json).and_then(|(meta, spec)| Ok((meta, affinity(spec)?)));
     match read {
         Ok((meta, affinity)) => {
             let expected = affinity_name(&affinity.key);
@@ -187,7 +187,7 @@ fn affinity_key(spec: &AffinitySpec<'_>) -> Result<AffinityKey, String> {
 
 /// Holder and block of an affinity that does not decode otherwise.
 fn stated_affinity(json: &[u8]) -> Option<AffinityKey> {
-    let (_, spec) = Object::read(json).ok()?;
+    let (_, spec) = CustomResource::read(json).ok()?;
     affinity_key(&serde_json::from_slice(spec).ok()?).ok()
 }
 
@@ -278,7 +278,7 @@ fn resource<'j, T>(
     key: impl Fn(String) -> Key,
     parse: impl Fn(&str, &[u8]) -> Result<Parsed<T>, String>,
 ) -> Option<(T, Meta<'j>)> {
-    let read = Object::read(json).and_then(|(meta, _)| {
+    let read = CustomResource::read(json).and_then(|(meta, _)| {
         let parsed = parse(&meta.name, json)?;
         Ok((parsed, meta))
     });

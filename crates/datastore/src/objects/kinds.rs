@@ -191,7 +191,7 @@ fn resolve(api: &Api, known: &'static KnownKind) -> Resolved {
     }
 }
 
-fn of_source(api: &Api, source: Source) -> impl Iterator<Item = Resolved> {
+fn kinds_of(api: &Api, source: Source) -> impl Iterator<Item = Resolved> {
     let has = |kind: &&KnownKind| match kind.group {
         Group::Only(flavour) => flavour == api.flavour,
         _ => true,
@@ -202,7 +202,7 @@ fn of_source(api: &Api, source: Source) -> impl Iterator<Item = Resolved> {
 /// The kind that holds a source. Of machines, which have two, the first.
 pub(crate) fn find(api: &Api, source: Source) -> Resolved {
     let unknown = || Err((source, "Kubernetes has none".to_owned()));
-    of_source(api, source).next().unwrap_or_else(unknown)
+    kinds_of(api, source).next().unwrap_or_else(unknown)
 }
 
 /// Blocks, handles and affinities.
@@ -218,7 +218,7 @@ pub(crate) fn configuration(api: &Api) -> impl Iterator<Item = Resolved> {
 /// Nodes, services and pods, and machines where KubeVirt is installed.
 pub(crate) fn users_of_addresses(api: &Api) -> Vec<Kind> {
     let sources = [Source::Nodes, Source::Services, Source::Pods, Source::Machines];
-    sources.into_iter().flat_map(|source| of_source(api, source)).flatten().collect()
+    sources.into_iter().flat_map(|source| kinds_of(api, source)).flatten().collect()
 }
 
 /// As [`users_of_addresses`], with the names of nodes alone.

@@ -195,7 +195,7 @@ fn map<S: Serializer>(pairs: &Pairs<'_>, serializer: S) -> Result<S::Ok, S::Erro
 
 fn pair(message: &[u8]) -> Result<(Cow<'_, str>, Cow<'_, str>), String> {
     let (name, value) = entry(message)?;
-    let text = |bytes| std::str::from_utf8(bytes).map_err(|_| "a label or annotation is no text");
+    let text = |bytes| std::str::from_utf8(bytes).map_err(|_| "a label or annotation is not UTF-8");
     Ok((Cow::Borrowed(text(name)?), Cow::Borrowed(text(value)?)))
 }
 

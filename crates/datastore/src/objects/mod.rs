@@ -49,7 +49,7 @@ fn note_value(snapshot: &mut Snapshot, path: String, key: Option<Key>, reason: S
     snapshot.defects.push(Defect { path, key, kind: DefectKind::Value(reason) });
 }
 
-/// Notes fields that make no sense, where there are any.
+/// Notes fields that cannot be understood, where there are any.
 fn note_fields(snapshot: &mut Snapshot, path: String, key: Key, fields: Vec<FieldDefect>) {
     if !fields.is_empty() {
         snapshot.defects.push(Defect { path, key: Some(key), kind: DefectKind::Fields(fields) });

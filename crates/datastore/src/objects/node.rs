@@ -19,7 +19,7 @@ const VXLAN: &str = "projectcalico.org/IPv4VXLANTunnelAddr";
 const VXLAN_V6: &str = "projectcalico.org/IPv6VXLANTunnelAddr";
 const WIREGUARD: &str = "projectcalico.org/IPv4WireguardInterfaceAddr";
 const WIREGUARD_V6: &str = "projectcalico.org/IPv6WireguardInterfaceAddr";
-/// Labels that Calico keeps beside those of Kubernetes: a JSON object.
+/// Labels that Calico adds to those of Kubernetes: a JSON object.
 const LABELS: &str = "projectcalico.org/labels";
 
 /// The annotations in the order of [`TunnelKind::ALL`].
@@ -49,7 +49,7 @@ pub(crate) fn add_node(snapshot: &mut Snapshot, object: &[u8], encoding: Encodin
     }
 }
 
-/// Adds a node of which the name alone is of interest, as beside an etcd datastore.
+/// Adds a node of which the name alone is of interest, since etcd holds the rest.
 pub(crate) fn add_node_name(snapshot: &mut Snapshot, object: &[u8], encoding: Encoding) {
     if let Ok(node) = read(object, encoding) {
         let name = node.metadata.name.to_string();

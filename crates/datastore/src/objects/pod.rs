@@ -27,7 +27,6 @@ const WANTED: Wanted = Wanted {
     owners: true,
 };
 
-/// What is needed of a pod.
 #[derive(Debug, Default, Deserialize, Serialize)]
 #[serde(default)]
 struct PodObject<'a> {

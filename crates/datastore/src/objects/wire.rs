@@ -22,9 +22,9 @@ pub(crate) fn each<'a>(
 /// A text field.
 ///
 /// # Errors
-/// Where the bytes are no text.
+/// Where the bytes are not UTF-8.
 pub(crate) fn text(value: Value<'_>) -> Result<Cow<'_, str>, String> {
-    let text = std::str::from_utf8(value.bytes()).map_err(|_| "a field that should be text is none")?;
+    let text = std::str::from_utf8(value.bytes()).map_err(|_| "a text field is not UTF-8")?;
     Ok(Cow::Borrowed(text))
 }
 

@@ -1,4 +1,4 @@
-//! Kubernetes beside an etcd datastore: what runs there, to compare with what Calico records.
+//! The Kubernetes of a cluster whose datastore is etcd: what runs there, to compare with what Calico records.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -34,7 +34,7 @@ pub(crate) async fn add(
         [snapshot.blocks.len(), snapshot.affinities.len(), snapshot.handles.len()].iter().sum::<usize>()
             + snapshot.endpoints.len()
             + snapshot.nodes.len();
-    let counter = Counter::behind(before as u64, progress);
+    let counter = Counter::after(before as u64, progress);
     let mut read = Snapshot::default();
     for listed in lists::<Snapshot>(client, kinds, &counter).await? {
         read.absorb(listed.taken);
@@ -50,7 +50,7 @@ pub(crate) async fn add(
     Ok(())
 }
 
-/// True for keys of what lies in Kubernetes also where the datastore is etcd.
+/// True for keys of objects that are in Kubernetes also where the datastore is etcd.
 pub(crate) fn is_of_kubernetes(key: &Key) -> bool {
     matches!(key, Key::Pod { .. } | Key::Service { .. })
 }

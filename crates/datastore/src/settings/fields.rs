@@ -36,7 +36,6 @@ const fn typed(name: &'static str, variable: &'static str, kind: Kind) -> Field 
 /// with the prefix.
 const API_TOKEN_VARIABLE: &str = "K8SAPITOKEN";
 
-/// All fields.
 pub(super) const FIELDS: [Field; 25] = [
     text("datastoreType", "DATASTORE_TYPE"),
     text("etcdEndpoints", "ETCD_ENDPOINTS"),
@@ -85,7 +84,6 @@ impl Values {
         self.text(name).and_then(parse_bool).unwrap_or(false)
     }
 
-    /// Sets a field.
     pub fn set(&mut self, field: &Field, value: String) {
         self.0.insert(field.name, value);
     }

@@ -10,10 +10,10 @@ use crate::error::SettingsError;
 const API_VERSION: &str = "projectcalico.org/v3";
 const KIND: &str = "CalicoAPIConfig";
 
-/// Reads the file's text. As in Go, names of fields match whatever their case.
+/// Reads the file's text. As in Go, the case of field names does not matter.
 ///
 /// # Errors
-/// Where the text is no YAML, has a field that calicoctl does not know, or states another version or
+/// Where the text is not YAML, has a field that calicoctl does not know, or states another version or
 /// kind. The errors name fields but no values, which may be secret.
 pub(super) fn parse(path: &Path, text: &[u8]) -> Result<Values, SettingsError> {
     let bad = |reason: String| SettingsError::BadFile { path: path.to_owned(), reason };
@@ -74,14 +74,14 @@ fn named<'m>(
         .iter()
         .map(entry)
         .collect::<Option<_>>()
-        .ok_or_else(|| bad("the name of a field is no text".into()))
+        .ok_or_else(|| bad("the name of a field is not text".into()))
 }
 
 fn unknown(path: &Path, name: &str) -> SettingsError {
     SettingsError::UnknownField { path: path.to_owned(), field: name.to_owned(), similar: similar(name) }
 }
 
-/// Where the text is no YAML, without the text itself.
+/// Where the text is not YAML, without the text itself.
 fn syntax(error: &serde_yaml::Error) -> String {
     let message = error.to_string();
     match error.location() {

@@ -27,15 +27,14 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
 /// What the command line says; everything else comes from the file or the environment.
 #[derive(Clone, Debug, Default)]
 pub struct Overrides {
-    /// `--config`: the settings file.
+    /// The settings file.
     pub config: Option<PathBuf>,
-    /// `--kubeconfig`.
     pub kubeconfig: Option<String>,
-    /// `--context`: the context in the kubeconfig.
+    /// The context in the kubeconfig.
     pub context: Option<String>,
-    /// `--etcd-endpoints`: comma-separated URLs. Names etcd as the datastore.
+    /// Comma-separated URLs. Names etcd as the datastore.
     pub etcd_endpoints: Option<String>,
-    /// `--datastore`: `etcd`, `kubernetes` or a file.
+    /// `etcd`, `kubernetes` or a file.
     pub datastore: Option<String>,
     /// How long connecting may take, where it is not the usual time.
     pub connect_timeout: Option<Duration>,
@@ -53,7 +52,6 @@ pub trait Files {
     fn exists(&self, path: &Path) -> bool;
 }
 
-/// The files of this machine.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LocalFiles;
 
@@ -70,18 +68,14 @@ impl Files for LocalFiles {
 /// Where the data is and how to get at it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// The datastore.
     pub target: Target,
-    /// How to reach Kubernetes, where it is the datastore or is read beside etcd.
+    /// How to reach Kubernetes, where it is the datastore or is read in addition to etcd.
     pub kubernetes: KubernetesSettings,
 }
 
-/// A datastore.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
-    /// etcd v3.
     Etcd(EtcdSettings),
-    /// The Kubernetes API.
     Kubernetes,
     /// A file: an export or an etcd snapshot.
     File(PathBuf),
@@ -94,7 +88,6 @@ pub struct EtcdSettings {
     pub endpoints: Vec<String>,
     /// User and password, where both are set; Calico ignores one without the other.
     pub user: Option<(String, Secret)>,
-    /// Certificates.
     pub tls: TlsSettings,
     pub timeouts: Timeouts,
 }
@@ -152,7 +145,6 @@ pub struct KubernetesSettings {
     pub kubeconfig: String,
     /// A kubeconfig itself; wins over `kubeconfig`.
     pub kubeconfig_inline: Secret,
-    /// The context to use.
     pub context: String,
     /// URL of the API server.
     pub api_endpoint: String,
@@ -162,7 +154,6 @@ pub struct KubernetesSettings {
     pub cert_file: String,
     /// See `key_file`.
     pub ca_file: String,
-    /// Bearer token.
     pub token: Secret,
     /// The server's certificate is not looked at.
     pub insecure: bool,
@@ -184,10 +175,10 @@ impl Settings {
     /// Finds out where the data is. `environment` is that of the process.
     ///
     /// The settings file counts alone where it exists; the environment counts where there is none. The
-    /// command line wins over both. `KUBECONFIG` counts also beside a settings file that names none.
+    /// command line wins over both. `KUBECONFIG` counts also where a settings file names none.
     ///
     /// # Errors
-    /// Where settings make no sense together, or a file that they name cannot be read.
+    /// Where settings contradict each other, or a file that they name cannot be read.
     pub fn resolve(
         overrides: &Overrides,
         environment: &BTreeMap<String, String>,
@@ -209,7 +200,7 @@ impl Settings {
     }
 }
 
-/// The file that `--datastore` names.
+/// The file that is named as the datastore.
 fn offline_file(overrides: &Overrides, files: &impl Files) -> Result<Option<PathBuf>, SettingsError> {
     match overrides.datastore.as_deref() {
         None | Some("etcd" | "etcdv3" | "kubernetes") => Ok(None),
@@ -317,7 +308,7 @@ fn check_pem(text: &[u8], is_key: bool) -> Result<(), String> {
 fn read_pem(path: &Path, what: &'static str, files: &impl Files) -> Result<String, SettingsError> {
     let unreadable = |reason: String| SettingsError::UnreadablePem { what, path: path.to_owned(), reason };
     let bytes = files.read(path).map_err(|e| unreadable(e.to_string()))?;
-    String::from_utf8(bytes).map_err(|_| unreadable("it is no text".into()))
+    String::from_utf8(bytes).map_err(|_| unreadable("it is not UTF-8".into()))
 }
 
 fn kubernetes(

@@ -2,7 +2,6 @@ use std::collections::BTreeMap;
 
 use crate::settings::*;
 
-/// Files by path.
 struct TestFiles(BTreeMap<&'static str, &'static str>);
 
 impl Files for TestFiles {

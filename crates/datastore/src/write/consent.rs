@@ -5,7 +5,6 @@ use std::fmt;
 /// What the operator is asked to agree to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Question {
-    /// The GUID of the cluster.
     pub cluster: String,
     /// Where the datastore is, without secrets.
     pub location: String,
@@ -57,13 +56,13 @@ pub struct Consent {
 
 impl Consent {
     /// Reads what was typed at a terminal as the answer to `question`: `yes` or `y`, in any case. All
-    /// else, an empty line included, is no consent.
+    /// else, an empty line included, is not consent.
     pub fn from_answer(question: Question, answer: &str) -> Option<Self> {
         let agreed = matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes");
         agreed.then_some(Self { question, given: Given::Typed })
     }
 
-    /// The operator has, or has not, agreed in advance by the option `--yes`.
+    /// The operator has, or has not, agreed in advance by an option.
     pub fn from_option(question: Question, yes: bool) -> Option<Self> {
         yes.then_some(Self { question, given: Given::Option })
     }
@@ -73,7 +72,7 @@ impl Consent {
         &self.question
     }
 
-    /// True where somebody typed the answer.
+    /// True where the answer was typed at a terminal.
     pub fn was_typed(&self) -> bool {
         self.given == Given::Typed
     }

@@ -12,6 +12,7 @@ use super::{Batch, Expect, Limits, Swap};
 use crate::client::etcd::{EtcdClient, Range};
 use crate::client::kubernetes::KubeClient;
 use crate::error::{Error, Failure, Result};
+use crate::read::with_kubernetes::is_of_kubernetes;
 
 /// What etcd takes by default: `--max-txn-ops` 128, counted for comparisons and for changes each, and
 /// `--max-request-bytes` 1.5 MiB, of which a little is left for its own wrapping.
@@ -21,17 +22,17 @@ pub(crate) const LIMITS: Limits = Limits { changes: 128, conditions: 128, bytes:
 /// ever used in comparisons.
 pub(crate) async fn read(
     client: &Arc<EtcdClient>,
-    beside: Option<&Arc<KubeClient>>,
+    kubernetes: Option<&Arc<KubeClient>>,
     keys: &[Key],
 ) -> Result<Vec<Option<Stored>>> {
-    if let Some(beside) = beside.filter(|_| keys.iter().any(is_beside)) {
-        return read_both(client, beside, keys).await;
+    if let Some(kubernetes) = kubernetes.filter(|_| keys.iter().any(is_of_kubernetes)) {
+        return read_both(client, kubernetes, keys).await;
     }
     let mut found = Vec::with_capacity(keys.len());
     for part in keys.chunks(LIMITS.conditions) {
         let ranges: Vec<Range> = part.iter().map(|key| Range::key(key.to_string())).collect();
         let read = client.get(&ranges, "what is to be changed").await?;
-        for (key, mut answer) in part.iter().zip(read.answers) {
+        for (key, mut answer) in part.iter().zip(read.ranges) {
             let stored = answer.take_kvs().pop().map(|kv| {
                 let revision = Revision::Etcd(kv.mod_revision());
                 Stored::new(key, revision, kv.into_key_value().1.into())
@@ -42,41 +43,40 @@ pub(crate) async fn read(
     Ok(found)
 }
 
-/// True for what lies in Kubernetes only.
-fn is_beside(key: &Key) -> bool {
-    matches!(key, Key::Pod { .. } | Key::Service { .. })
-}
-
-/// Reads keys of which some lie in Kubernetes.
+/// Reads keys of which some are in Kubernetes.
 async fn read_both(
     client: &Arc<EtcdClient>,
-    beside: &Arc<KubeClient>,
+    kubernetes: &Arc<KubeClient>,
     keys: &[Key],
 ) -> Result<Vec<Option<Stored>>> {
-    let (others, own): (Vec<Key>, Vec<Key>) = keys.iter().cloned().partition(is_beside);
+    let (others, own): (Vec<Key>, Vec<Key>) = keys.iter().cloned().partition(is_of_kubernetes);
     let own = Box::pin(read(client, None, &own)).await?;
     let (mut own, mut others) =
-        (own.into_iter(), super::kubernetes::read(beside, &others).await?.into_iter());
-    let next = |key: &Key| if is_beside(key) { others.next() } else { own.next() };
+        (own.into_iter(), super::kubernetes::read(kubernetes, &others).await?.into_iter());
+    let next = |key: &Key| if is_of_kubernetes(key) { others.next() } else { own.next() };
     Ok(keys.iter().map(next).map(Option::flatten).collect())
 }
 
-/// Makes the changes of a batch in one transaction. Evidence that lies in Kubernetes is read just before.
+/// Makes the changes of a batch in one transaction. Evidence in Kubernetes is read just before.
 pub(crate) async fn commit(
     client: &Arc<EtcdClient>,
-    beside: Option<&Arc<KubeClient>>,
+    kubernetes: Option<&Arc<KubeClient>>,
     batch: &Batch,
 ) -> Result<Swap> {
     if batch.changes.is_empty() {
         return Ok(Swap::Done(Vec::new()));
     }
-    if let Some(beside) = beside
-        && !super::kubernetes::holds(beside, batch.evidence.iter().filter(|(key, _)| is_beside(key))).await?
+    if let Some(kubernetes) = kubernetes
+        && !super::kubernetes::holds(
+            kubernetes,
+            batch.evidence.iter().filter(|(key, _)| is_of_kubernetes(key)),
+        )
+        .await?
     {
         return Ok(Swap::Lost);
     }
     let transaction =
-        transaction(batch, beside.is_some()).map_err(|reason| refused(client, Failure::Other(reason)))?;
+        transaction(batch, kubernetes.is_some()).map_err(|reason| refused(client, Failure::Other(reason)))?;
     let what = batch.changes[0].key().to_string();
 
     let response = client.write(transaction, &what).await?;
@@ -92,13 +92,13 @@ fn refused(client: &EtcdClient, failure: Failure) -> Error {
 }
 
 /// The transaction that compares everything that the batch expects before it changes anything.
-fn transaction(batch: &Batch, without_beside: bool) -> std::result::Result<Txn, String> {
+fn transaction(batch: &Batch, kubernetes_compared: bool) -> std::result::Result<Txn, String> {
     let mut expected: HashMap<&Key, &Expect> = HashMap::new();
     let mut comparisons = Vec::new();
     let mut bytes = 0;
 
     let changed = batch.changes.iter().map(|change| (change.key(), change.expect()));
-    let own = batch.evidence.iter().filter(|(key, _)| !(without_beside && is_beside(key)));
+    let own = batch.evidence.iter().filter(|(key, _)| !(kubernetes_compared && is_of_kubernetes(key)));
     for (key, expect) in changed.chain(own.map(|(key, expect)| (key, expect))) {
         match expected.insert(key, expect) {
             // Several changes can rest on one piece of evidence.
@@ -134,10 +134,10 @@ fn transaction(batch: &Batch, without_beside: bool) -> std::result::Result<Txn, 
 /// Bytes around the key and value of one operation, at most.
 const OVERHEAD: usize = 24;
 
-/// The path of a key that lies in etcd.
+/// The path of a key that is stored in etcd.
 fn path(key: &Key) -> std::result::Result<String, String> {
     match key {
-        Key::Pod { .. } | Key::Service { .. } => Err(format!("{key} does not lie in etcd")),
+        Key::Pod { .. } | Key::Service { .. } => Err(format!("{key} is not stored in etcd")),
         key => Ok(key.to_string()),
     }
 }
@@ -148,6 +148,6 @@ fn revision(expect: &Expect) -> std::result::Result<i64, String> {
         Expect::Absent => Ok(0),
         // 0 would be true of an absent key; no stored key has it.
         Expect::At(Revision::Etcd(revision)) if *revision > 0 => Ok(*revision),
-        Expect::At(other) => Err(format!("{other} is no revision of etcd")),
+        Expect::At(other) => Err(format!("{other} is not a revision of etcd")),
     }
 }

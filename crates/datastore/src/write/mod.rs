@@ -1,7 +1,7 @@
 //! Writing, by compare-and-swap only.
 //!
 //! A [`Change`] always says what it expects to replace, and a [`Batch`] of changes takes place as a whole
-//! or not at all. There is no unconditional write. Nobody gets a [`Writer`] without [`Consent`].
+//! or not at all. There is no unconditional write. There is no [`Writer`] without [`Consent`].
 
 mod consent;
 mod etcd;
@@ -23,7 +23,6 @@ use crate::client::kubernetes::KubeClient;
 use crate::error::{Error, Result};
 use crate::store::Datastore;
 
-/// One change of one object.
 #[derive(Clone, Debug)]
 pub struct Change {
     key: Key,
@@ -47,12 +46,10 @@ impl Change {
         Self { key, expect: Expect::At(version), value: None }
     }
 
-    /// What it changes.
     pub fn key(&self) -> &Key {
         &self.key
     }
 
-    /// What it expects to replace.
     pub fn expect(&self) -> &Expect {
         &self.expect
     }
@@ -84,11 +81,9 @@ pub enum Swap {
 /// What one request can hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Most changes.
     pub changes: usize,
     /// Most changes and pieces of evidence together.
     pub conditions: usize,
-    /// Most bytes.
     pub bytes: usize,
 }
 
@@ -99,7 +94,6 @@ pub struct Writer {
     consent: Arc<Consent>,
 }
 
-/// Where is written.
 #[derive(Clone, Debug)]
 enum Backend {
     /// etcd, and the API server of its cluster for evidence that lies there.
@@ -119,8 +113,8 @@ impl Datastore {
     fn backend(&self) -> Result<Backend> {
         match self {
             Self::Etcd(client) => Ok(Backend::Etcd(Arc::clone(client), None)),
-            Self::EtcdAndKubernetes(client, beside) => {
-                Ok(Backend::Etcd(Arc::clone(client), Some(Arc::clone(beside))))
+            Self::EtcdAndKubernetes(client, kubernetes) => {
+                Ok(Backend::Etcd(Arc::clone(client), Some(Arc::clone(kubernetes))))
             }
             Self::Kubernetes(client) => Ok(Backend::Kubernetes(Arc::clone(client))),
             Self::File(_) => Err(Error::NotWritable { location: self.location() }),
@@ -184,11 +178,11 @@ impl Writer {
     ///
     /// # Errors
     /// Where the datastore cannot be written. It is open then whether the changes took place: the
-    /// connection may have broken behind them. Reading the objects tells. A batch above
+    /// connection may have broken after them. Reading the objects tells. A batch above
     /// [`Self::limits`] is refused before it is sent.
     pub async fn commit(&self, batch: &Batch) -> Result<Swap> {
         match &self.backend {
-            Backend::Etcd(client, beside) => etcd::commit(client, beside.as_ref(), batch).await,
+            Backend::Etcd(client, kubernetes) => etcd::commit(client, kubernetes.as_ref(), batch).await,
             Backend::Kubernetes(client) => kubernetes::commit(client, batch).await,
         }
     }
@@ -197,7 +191,7 @@ impl Writer {
 impl Backend {
     async fn read(&self, keys: &[Key]) -> Result<Vec<Option<Stored>>> {
         match self {
-            Self::Etcd(client, beside) => etcd::read(client, beside.as_ref(), keys).await,
+            Self::Etcd(client, kubernetes) => etcd::read(client, kubernetes.as_ref(), keys).await,
             Self::Kubernetes(client) => kubernetes::read(client, keys).await,
         }
     }

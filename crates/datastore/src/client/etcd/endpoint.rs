@@ -10,7 +10,7 @@ use crate::secret::redact_url;
 use crate::settings::{EtcdSettings, TlsSettings};
 
 /// How long a silent connection counts as alive, and how long the server has to say so when asked. Calico
-/// takes 30 s and 10 s (facts 1.16); here somebody waits. etcd allows one such question in 5 s.
+/// takes 30 s and 10 s (facts 1.16); here a person waits. etcd allows one such question in 5 s.
 const KEEP_ALIVE: (Duration, Duration) = (Duration::from_secs(8), Duration::from_secs(4));
 /// HTTP/2 windows: what the server may send before it has to wait for this program.
 const STREAM_WINDOW: u32 = 4 << 20;
@@ -20,7 +20,7 @@ const CONNECTION_WINDOW: u32 = 16 << 20;
 /// client does.
 ///
 /// # Errors
-/// Where it is no URL, or holds a user or password.
+/// Where it is not a URL, or holds a user or password.
 pub(crate) fn normalise(endpoint: &str, tls: &TlsSettings) -> Result<String, SettingsError> {
     let text = endpoint.trim();
     let bad = |reason: &str| SettingsError::BadEndpoint { endpoint: redact_url(text), reason: reason.into() };
@@ -38,11 +38,11 @@ pub(crate) fn normalise(endpoint: &str, tls: &TlsSettings) -> Result<String, Set
     }
     let uri: tonic::transport::Uri = format!("{scheme}://{host}")
         .parse()
-        .map_err(|_| bad("it is no URL of the form https://HOST:PORT"))?;
-    // A port that is no number reads as no port at all.
+        .map_err(|_| bad("it is not a URL of the form https://HOST:PORT"))?;
+    // A port that is not a number is decoded as no port at all.
     let whole = uri.port_u16().is_some() || uri.host() == Some(host);
     if uri.host().is_none_or(str::is_empty) || !whole || uri.path() != "/" || uri.query().is_some() {
-        return Err(bad("it is no URL of the form https://HOST:PORT"));
+        return Err(bad("it is not a URL of the form https://HOST:PORT"));
     }
     let port = uri.port_u16().unwrap_or(2379);
     Ok(format!("{scheme}://{}:{port}", uri.host().unwrap_or_default()))
@@ -104,7 +104,7 @@ pub(crate) async fn explain(url: &str, settings: &EtcdSettings, failure: Failure
     quick.timeouts.connect = settings.timeouts.connect.min(Duration::from_secs(2));
     match url.split_once("://") {
         Some(("http", host)) => {
-            // Trusting nobody, a handshake with a TLS server ends at its certificate.
+            // Without a trusted authority, a handshake with a TLS server ends at its certificate.
             let tls = ClientTlsConfig::new();
             match connect(&format!("https://{host}"), Some(tls), &quick).await {
                 Err(Failure::Connection(

@@ -82,17 +82,17 @@ impl fmt::Debug for Kv {
     }
 }
 
-/// What a transaction of gets found, all at one revision.
+/// The answers to several ranges, all at one revision.
 #[derive(Debug)]
-pub(crate) struct Found {
+pub(crate) struct Answers {
     pub revision: i64,
     /// In the order of the ranges.
-    pub answers: Vec<GetResponse>,
+    pub ranges: Vec<GetResponse>,
 }
 
-impl Found {
+impl Answers {
     pub fn entries(&self) -> impl Iterator<Item = RawEntry<'_>> {
-        self.answers.iter().flat_map(entries)
+        self.ranges.iter().flat_map(entries)
     }
 }
 
@@ -174,7 +174,7 @@ impl EtcdClient {
         Ok(client)
     }
 
-    /// A new connection to whichever endpoint answers now, after this one broke. Requests are counted
+    /// A new connection to the endpoint that answers now, after this one broke. Requests are counted
     /// together.
     pub(crate) async fn again(&self) -> Result<Arc<Self>> {
         let mut client = Self::connect(&self.settings).await?;
@@ -200,7 +200,7 @@ impl EtcdClient {
     }
 
     /// Reads several ranges at one revision, in one request. `what` names them in errors.
-    pub(crate) async fn get(&self, ranges: &[Range], what: &str) -> Result<Found> {
+    pub(crate) async fn get(&self, ranges: &[Range], what: &str) -> Result<Answers> {
         let operations: Vec<_> = ranges.iter().map(Range::operation).collect();
         let response = self.transact(Txn::new().and_then(operations)).await;
         let response = response.map_err(|failure| self.error(what, failure))?;
@@ -214,7 +214,7 @@ impl EtcdClient {
         if answers.len() != ranges.len() {
             return Err(self.error(what, malformed()));
         }
-        Ok(Found { revision, answers })
+        Ok(Answers { revision, ranges: answers })
     }
 
     /// Reads one large range, whose entries are not copied.

@@ -1,4 +1,4 @@
-//! Requests for ranges of keys, whichever way they are sent.
+//! Requests for ranges of keys.
 
 use etcd_client::{GetOptions, TxnOp};
 
@@ -22,7 +22,6 @@ pub(crate) struct Range {
 }
 
 impl Range {
-    /// One key.
     pub fn key(key: impl Into<Vec<u8>>) -> Self {
         Self { start: key.into(), ..Self::default() }
     }

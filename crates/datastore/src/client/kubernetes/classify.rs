@@ -12,21 +12,21 @@ use crate::error::{Attempt, Failure, innermost, sources};
 const MAX_MESSAGE: usize = 300;
 
 /// Why no answer came.
-pub(crate) fn of_error(error: &(dyn StdError + 'static), attempt: Attempt) -> Failure {
+pub(crate) fn transport_failure(error: &(dyn StdError + 'static), attempt: Attempt) -> Failure {
     if let Some(login) = sources(error).find_map(|source| source.downcast_ref::<AuthError>()) {
-        return Failure::Login(of_login(login));
+        return Failure::Login(login_failure(login));
     }
     attempt.cause(error).map_or_else(|| Failure::broken(innermost(error)), Failure::Connection)
 }
 
 /// Why no credentials were got. What a plugin printed may hold secrets and is left out.
-pub(crate) fn of_login(error: &AuthError) -> String {
+pub(crate) fn login_failure(error: &AuthError) -> String {
     match error {
         AuthError::AuthExecRun { cmd, out } => {
             format!("the credential plugin {} failed with {}", program_of(cmd), out.status)
         }
         AuthError::AuthExecStart(error) => format!("the credential plugin cannot be started: {error}"),
-        AuthError::AuthExecParse(_) => "what the credential plugin printed cannot be read".into(),
+        AuthError::AuthExecParse(_) => "what the credential plugin printed cannot be decoded".into(),
         AuthError::ReadTokenFile(error, path) => {
             format!("cannot read the token file {}: {error}", path.display())
         }
@@ -59,7 +59,7 @@ fn program_of(command: &str) -> String {
 }
 
 /// What an unsuccessful answer means.
-pub(crate) fn of_status(status: StatusCode, body: &[u8]) -> Failure {
+pub(crate) fn status_failure(status: StatusCode, body: &[u8]) -> Failure {
     #[derive(Deserialize)]
     struct Status {
         message: Option<String>,
@@ -98,12 +98,13 @@ mod tests {
     fn what_a_server_says() {
         let status = br#"{"kind":"Status","message":"etcdserver: request timed out","code":500}"#;
         assert_eq!(
-            of_status(StatusCode::INTERNAL_SERVER_ERROR, status),
+            status_failure(StatusCode::INTERNAL_SERVER_ERROR, status),
             Failure::Server { code: 500, message: "etcdserver: request timed out".into() }
         );
-        assert_eq!(of_status(StatusCode::TOO_MANY_REQUESTS, b""), Failure::TooManyRequests);
-        assert_eq!(of_status(StatusCode::GONE, b"{}"), Failure::Compacted);
-        let Failure::NotKubernetes(text) = of_status(StatusCode::FOUND, "ü".repeat(999).as_bytes()) else {
+        assert_eq!(status_failure(StatusCode::TOO_MANY_REQUESTS, b""), Failure::TooManyRequests);
+        assert_eq!(status_failure(StatusCode::GONE, b"{}"), Failure::Compacted);
+        let Failure::NotKubernetes(text) = status_failure(StatusCode::FOUND, "ü".repeat(999).as_bytes())
+        else {
             panic!("a redirect is not what an API server answers");
         };
         assert!(text.len() < 400, "{text}");
@@ -122,7 +123,7 @@ mod tests {
         for mut command in [plain, with_variables] {
             let cmd = format!("{:?}", command.args(["--secret", "hunter2"]));
             let error = AuthError::AuthExecRun { cmd, out: Box::new(out.clone()) };
-            let text = of_login(&error);
+            let text = login_failure(&error);
             assert_eq!(text, "the credential plugin /opt/my aws failed with exit status: 0");
         }
     }

@@ -10,23 +10,23 @@ use kube::Config;
 use kube::client::AuthError;
 use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
 
-use super::classify::of_login;
+use super::classify::login_failure;
 use super::request_error;
 use crate::error::{Error, Failure, innermost};
 use crate::secret::redact_url;
 use crate::settings::KubernetesSettings;
 
-/// What the configuration of the connection is called in errors where it is no file.
+/// What the configuration of the connection is called in errors where it is not a file.
 const INLINE: &str = "the field kubeconfigInline of the settings";
 
 /// The configuration of the connection that the settings describe.
 ///
 /// # Errors
-/// Where a file is missing or makes no sense.
+/// Where a file is missing or cannot be decoded.
 pub(crate) async fn config(settings: &KubernetesSettings) -> Result<Config, Error> {
     let mut config = base(settings).await?;
     apply(settings, &mut config)?;
-    // What fails is said, not tried again behind the user's back.
+    // What fails is said, not tried again without the user's knowledge.
     config.default_retry = false;
     config.connect_timeout = Some(settings.timeouts.connect);
     // Reading and writing have their limits around each request.
@@ -56,7 +56,7 @@ async fn base(settings: &KubernetesSettings) -> Result<Config, Error> {
     Config::incluster_env().map_err(|error| Error::Kubeconfig {
         what: "Kubernetes".into(),
         reason: format!(
-            "no kubeconfig is named, there is none at ~/.kube/config, and this is no pod of a cluster ({})",
+            "no kubeconfig is named, there is none at ~/.kube/config, and this does not run in a pod of a cluster ({})",
             innermost(&error)
         ),
     })
@@ -85,7 +85,7 @@ async fn from_kubeconfig(
     Config::from_custom_kubeconfig(kubeconfig, &options).await.map_err(|e| bad(name, &e))
 }
 
-/// Applies what is set beside a kubeconfig, or instead of one.
+/// Applies what is set in addition to a kubeconfig, or in place of one.
 fn apply(settings: &KubernetesSettings, config: &mut Config) -> Result<(), Error> {
     if !settings.api_endpoint.is_empty() {
         config.cluster_url = endpoint(&settings.api_endpoint)?;
@@ -124,7 +124,7 @@ fn endpoint(text: &str) -> Result<Uri, Error> {
         what: format!("the API endpoint {}", redact_url(text)),
         reason: reason.to_owned(),
     };
-    let uri: Uri = text.parse().map_err(|_| wrong("it is no URL"))?;
+    let uri: Uri = text.parse().map_err(|_| wrong("it is not a URL"))?;
     match (uri.scheme_str(), uri.host()) {
         (Some("http" | "https"), Some(_)) => Ok(uri),
         _ => Err(wrong("it must begin with https:// or http://")),
@@ -163,12 +163,12 @@ fn join(paths: &[PathBuf]) -> String {
 /// What is wrong with a kubeconfig. Errors of its text show the text, which may hold secrets.
 fn bad(what: &str, error: &KubeconfigError) -> Error {
     let reason = match error {
-        KubeconfigError::Parse(_) => "it is no YAML of a kubeconfig".into(),
+        KubeconfigError::Parse(_) => "it is not the YAML of a kubeconfig".into(),
         KubeconfigError::CurrentContextNotSet => "it has no current context, and none is named".into(),
         KubeconfigError::LoadContext(name) => format!("it has no context {name:?}"),
         KubeconfigError::LoadClusterOfContext(name) => format!("it has no cluster {name:?}"),
-        KubeconfigError::ParseClusterUrl(_) => "the URL of its cluster makes no sense".into(),
-        KubeconfigError::ParseProxyUrl(_) => "the URL of its proxy makes no sense".into(),
+        KubeconfigError::ParseClusterUrl(_) => "the URL of its cluster cannot be decoded".into(),
+        KubeconfigError::ParseProxyUrl(_) => "the URL of its proxy cannot be decoded".into(),
         KubeconfigError::ReadConfig(error, _) => error.to_string(),
         other => other.to_string(),
     };
@@ -185,9 +185,9 @@ pub(crate) fn unusable(server: &str, error: &kube::Error) -> Error {
             | AuthError::ReadTokenFile(..)
             | AuthError::InvalidBearerToken(_)
             | AuthError::InvalidBasicAuth(_)),
-        ) => ("the credentials", of_login(error)),
+        ) => ("the credentials", login_failure(error)),
         kube::Error::Auth(error) => {
-            let failure = Failure::Login(of_login(error));
+            let failure = Failure::Login(login_failure(error));
             return request_error(server, "anything", failure);
         }
         kube::Error::ProxyProtocolUnsupported { .. } | kube::Error::ProxyProtocolDisabled { .. } => {
@@ -248,12 +248,12 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_makes_no_sense_is_named_without_secrets() {
+    async fn what_cannot_be_used_is_named_without_secrets() {
         let folder = tempfile::tempdir().unwrap();
         let of = |path: &str| KubernetesSettings { kubeconfig: path.to_owned(), ..Default::default() };
         let broken = write(&folder, "a", "users: [{name: u, user: {token: hunter2}\n");
         let error = read(&of(&broken)).await.unwrap_err();
-        assert_eq!(error, format!("cannot use the kubeconfig {broken}: it is no YAML of a kubeconfig"));
+        assert_eq!(error, format!("cannot use the kubeconfig {broken}: it is not the YAML of a kubeconfig"));
         let error = read(&of("/does/not/exist:/nor/this")).await.unwrap_err();
         assert!(error.ends_with("there is no such file"), "{error}");
         let whole = write(&folder, "b", &kubeconfig("https://a:6443", "token: hunter2"));

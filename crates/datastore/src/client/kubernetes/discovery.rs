@@ -45,7 +45,7 @@ pub(crate) struct Api {
     /// Plurals of the kinds of Calico's group.
     calico: BTreeSet<String>,
     /// Lists are best asked for whole: the server holds them in a cache that it knows to be current, and writes
-    /// them out piece by piece (Kubernetes 1.33 and later). Pages behind the first it would read from its etcd, at ten
+    /// them out piece by piece (Kubernetes 1.33 and later). Pages after the first it would read from its etcd, at ten
     /// times the cost for pods.
     pub whole_lists: bool,
     /// Version and plurals of KubeVirt's group, where it is there.

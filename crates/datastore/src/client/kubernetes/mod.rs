@@ -20,7 +20,7 @@ use kube::client::Body;
 use tokio::sync::OnceCell;
 use tokio::time::timeout;
 
-use self::classify::{of_error, of_status};
+use self::classify::{status_failure, transport_failure};
 use self::discovery::Api;
 use crate::error::{Attempt, Cause, Error, Failure, Result, Server};
 use crate::objects::items::Encoding;
@@ -35,7 +35,6 @@ const MAX_REFUSAL: usize = 64 << 10;
 /// What an answer should be encoded in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Accept {
-    /// JSON.
     Json,
     /// Protobuf, or JSON from a server that has none.
     Protobuf,
@@ -102,7 +101,7 @@ impl KubeClient {
     /// Connects, and finds out which of Calico's API groups the cluster has.
     ///
     /// # Errors
-    /// Where the settings make no sense, or the server does not answer as it should.
+    /// Where the settings cannot be used, or the server does not answer as it should.
     pub async fn connect(settings: &KubernetesSettings) -> Result<Arc<Self>> {
         let config = connect::config(settings).await?;
         let server = redact_url(&config.cluster_url.to_string()).trim_end_matches('/').to_owned();
@@ -194,8 +193,9 @@ impl KubeClient {
         self.requests.fetch_add(1, Ordering::Relaxed);
         let attempt = Attempt { timeout: self.timeout.as_secs(), has_certificate: self.has_certificate };
         let sent = timeout(self.timeout, self.client.send(request)).await;
-        let response =
-            sent.map_err(|_| Cause::TimedOut(attempt.timeout))?.map_err(|error| of_error(&error, attempt))?;
+        let response = sent
+            .map_err(|_| Cause::TimedOut(attempt.timeout))?
+            .map_err(|error| transport_failure(&error, attempt))?;
         let (head, body) = response.into_parts();
         let answer = Answer {
             body,
@@ -208,7 +208,7 @@ impl KubeClient {
             return Ok(answer);
         }
         let said = answer.whole(MAX_REFUSAL).await.unwrap_or_default();
-        Err(of_status(head.status, &said))
+        Err(status_failure(head.status, &said))
     }
 
     pub(crate) fn error(&self, what: &str, failure: Failure) -> Error {
@@ -238,7 +238,7 @@ impl Answer {
             let Some(frame) = frame.map_err(|_| Cause::TimedOut(self.attempt.timeout))? else {
                 return Ok(None);
             };
-            match frame.map_err(|error| of_error(&error, self.attempt))?.into_data() {
+            match frame.map_err(|error| transport_failure(&error, self.attempt))?.into_data() {
                 Ok(piece) => return Ok(Some(piece)),
                 // Trailers say nothing that is needed.
                 Err(_) => continue,
@@ -252,7 +252,6 @@ impl Answer {
         serde_json::from_slice(&whole).map_err(|error| Failure::Incomplete(error.to_string()))
     }
 
-    /// The whole body.
     pub async fn whole(mut self, limit: usize) -> std::result::Result<Bytes, Failure> {
         let mut whole = Vec::new();
         while let Some(piece) = self.piece().await? {

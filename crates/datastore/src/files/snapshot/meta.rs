@@ -18,7 +18,6 @@ const PAGE_SIZES: [u32; 5] = [4096, 8192, 16384, 32768, 65536];
 /// Where to begin reading.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Meta {
-    /// Bytes of a page.
     pub page_size: u32,
     /// The root page of the root bucket.
     pub root: u64,
@@ -46,8 +45,8 @@ impl Meta {
         if !looks_like_snapshot(&head) {
             return Err(FileError::UnknownKind(String::new()));
         }
-        let places = std::iter::once(0).chain(PAGE_SIZES.iter().map(|size| *size as usize));
-        let found = places.filter_map(|at| Self::parse(&head, at)).max_by_key(|meta| meta.transaction);
+        let offsets = std::iter::once(0).chain(PAGE_SIZES.iter().map(|size| *size as usize));
+        let found = offsets.filter_map(|at| Self::parse(&head, at)).max_by_key(|meta| meta.transaction);
         if found.is_none() && head.len() < PAGE_SIZES[0] as usize {
             return Err(FileError::SnapshotCut("it ends within its first page".into()));
         }

@@ -1,4 +1,4 @@
-//! etcd snapshot files, as `etcdctl snapshot save` writes them: a bbolt database, and behind it the
+//! etcd snapshot files, as `etcdctl snapshot save` writes them: a bbolt database, followed by the
 //! SHA-256 of it. The database file of a stopped member (`member/snap/db`) reads as well, without a
 //! checksum.
 //!
@@ -30,7 +30,6 @@ const KEY_BUCKET: &[u8] = b"key";
 /// What a snapshot file says about itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SnapshotInfo {
-    /// The newest revision in it.
     pub revision: i64,
     /// Number of entries that were given out.
     pub entries: u64,
@@ -113,18 +112,18 @@ impl Reader {
     }
 }
 
-/// One version of a key.
 struct Version<'a> {
-    /// Revision and place within the transaction.
+    /// Revision, and index within the transaction.
     revision: (i64, i64),
     deleted: bool,
     entry: RawEntry<'a>,
 }
 
 impl<'a> Version<'a> {
-    /// Reads a leaf: the key is the revision, `t` behind it marks a deletion.
+    /// Reads a leaf: the key is the revision, `t` after it marks a deletion.
     fn read(element: &Element<'a>) -> FileResult<Self> {
-        let damaged = || FileError::SnapshotDamaged("an entry of its bucket of keys makes no sense".into());
+        let damaged =
+            || FileError::SnapshotDamaged("an entry of its bucket of keys cannot be decoded".into());
         let number = |range: std::ops::Range<usize>| {
             let bytes: [u8; 8] = element.key.get(range)?.try_into().ok()?;
             Some(i64::from_be_bytes(bytes))

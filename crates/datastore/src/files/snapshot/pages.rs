@@ -85,7 +85,7 @@ impl Pages {
     /// The bytes of a page with what overflows from it.
     fn load(&mut self, page: u64) -> FileResult<Vec<u8>> {
         if page >= self.count {
-            return Err(damaged(page, "lies behind the last one"));
+            return Err(damaged(page, "lies after the last one"));
         }
         let mut bytes = vec![0; self.page_size as usize];
         self.file.seek(SeekFrom::Start(page * self.page_size))?;

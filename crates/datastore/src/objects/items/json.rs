@@ -16,7 +16,7 @@ pub(crate) struct JsonList {
     envelope: Vec<u8>,
     /// The beginning of an item whose end has not come yet.
     item: Vec<u8>,
-    place: Place,
+    position: Position,
     text: InText,
     /// How many objects and arrays are open: of the envelope, or of the item.
     depth: usize,
@@ -24,13 +24,12 @@ pub(crate) struct JsonList {
 
 /// Where the reader is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Place {
+enum Position {
     /// Outside the array of items.
     #[default]
     Envelope,
     /// In the array, between two items.
     Between,
-    /// In an item.
     Item,
 }
 
@@ -40,17 +39,17 @@ enum InText {
     #[default]
     No,
     Yes,
-    /// Behind a backslash.
+    /// After a backslash.
     Escaped,
 }
 
 impl JsonList {
     pub fn feed(&mut self, mut piece: &[u8], on_item: &mut dyn FnMut(&[u8])) -> Result<(), String> {
         while !piece.is_empty() {
-            let used = match self.place {
-                Place::Envelope => self.envelope(piece)?,
-                Place::Between => self.between(piece)?,
-                Place::Item => self.item(piece, on_item)?,
+            let used = match self.position {
+                Position::Envelope => self.envelope(piece)?,
+                Position::Between => self.between(piece)?,
+                Position::Item => self.item(piece, on_item)?,
             };
             piece = &piece[used..];
         }
@@ -71,11 +70,11 @@ impl JsonList {
             next: Option<String>,
             remaining_item_count: Option<u64>,
         }
-        if self.place != Place::Envelope {
+        if self.position != Position::Envelope {
             return Err("it breaks off in the middle".into());
         }
         let envelope: Envelope =
-            serde_json::from_slice(&self.envelope).map_err(|e| format!("it is no complete list: {e}"))?;
+            serde_json::from_slice(&self.envelope).map_err(|e| format!("it is not a complete list: {e}"))?;
         // A list without items is what some servers write for an empty one; anything else has metadata.
         let metadata = match (envelope.items, envelope.metadata) {
             (None, None) => return Err("it has neither items nor metadata".into()),
@@ -109,7 +108,7 @@ impl JsonList {
                 } =>
                 {
                     self.envelope.push(b'[');
-                    self.place = Place::Between;
+                    self.position = Position::Between;
                     return Ok(at + 1);
                 }
                 b'{' | b'[' => self.depth += 1,
@@ -131,18 +130,18 @@ impl JsonList {
         for (at, byte) in piece.iter().enumerate() {
             match byte {
                 b'{' => {
-                    self.place = Place::Item;
+                    self.position = Position::Item;
                     self.depth = 0;
                     return Ok(at);
                 }
                 b']' => {
                     self.envelope.push(b']');
-                    self.place = Place::Envelope;
+                    self.position = Position::Envelope;
                     self.depth = 1;
                     return Ok(at + 1);
                 }
                 b',' | b' ' | b'\t' | b'\r' | b'\n' => {}
-                _ => return Err("something that is no object stands among the items".into()),
+                _ => return Err("an item is not an object".into()),
             }
         }
         Ok(piece.len())
@@ -160,14 +159,14 @@ impl JsonList {
                 on_item(&self.item);
                 self.item.clear();
             }
-            self.place = Place::Between;
+            self.position = Position::Between;
         } else if self.item.len() > MAX_ITEM {
             return Err("one of its items does not end".into());
         }
         Ok(used)
     }
 
-    /// The place behind the item's last byte, where that is in the piece.
+    /// The index after the item's last byte, where that is in the piece.
     fn end_of_item(&mut self, piece: &[u8]) -> Result<Option<usize>, String> {
         let mut at = 0;
         while let Some(byte) = piece.get(at) {

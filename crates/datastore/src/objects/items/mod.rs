@@ -22,7 +22,7 @@ pub(crate) struct ListMeta {
     pub resource_version: String,
     /// What to ask for the next page with; empty on the last.
     pub next: String,
-    /// Number of items behind this page, where the server says so.
+    /// Number of items after this page, where the server says so.
     pub remaining: u64,
 }
 
@@ -45,7 +45,7 @@ impl ItemReader {
     /// Takes the next piece of the body and hands on each item that is complete.
     ///
     /// # Errors
-    /// Where it is no list; the text says why.
+    /// Where it is not a list; the text says why.
     pub fn feed(&mut self, piece: &[u8], on_item: &mut dyn FnMut(&[u8])) -> Result<(), String> {
         match self {
             Self::Json(list) => list.feed(piece, on_item),

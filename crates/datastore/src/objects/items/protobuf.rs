@@ -15,13 +15,13 @@ const MAX_FIELD: u64 = 64 << 20;
 pub(crate) struct ProtobufList {
     /// The beginning of a field whose end has not come yet.
     rest: Vec<u8>,
-    place: Place,
+    position: Position,
     meta: Option<ListMeta>,
 }
 
 /// Where the reader is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Place {
+enum Position {
     /// Before the magic bytes.
     #[default]
     Start,
@@ -29,7 +29,7 @@ enum Place {
     Before,
     /// In the list; so many bytes of it are to come.
     List(u64),
-    /// In the envelope, behind the list.
+    /// In the envelope, after the list.
     After,
 }
 
@@ -59,7 +59,7 @@ impl ProtobufList {
     }
 
     pub fn finish(self) -> Result<ListMeta, String> {
-        if self.place != Place::After || !self.rest.is_empty() {
+        if self.position != Position::After || !self.rest.is_empty() {
             return Err("it breaks off in the middle".into());
         }
         Ok(self.meta.unwrap_or_default())
@@ -70,38 +70,40 @@ impl ProtobufList {
         let mut used = 0;
         loop {
             let rest = &bytes[used..];
-            match self.place {
-                Place::Start if rest.len() < MAGIC.len() => return Ok(used),
-                Place::Start if rest.starts_with(MAGIC) => {
+            match self.position {
+                Position::Start if rest.len() < MAGIC.len() => return Ok(used),
+                Position::Start if rest.starts_with(MAGIC) => {
                     used += MAGIC.len();
-                    self.place = Place::Before;
+                    self.position = Position::Before;
                 }
-                Place::Start => return Err("it does not begin as Kubernetes' protobuf does".into()),
-                Place::List(0) => self.place = Place::After,
-                Place::Before => match varints(rest) {
+                Position::Start => return Err("it does not begin as Kubernetes' protobuf does".into()),
+                Position::List(0) => self.position = Position::After,
+                Position::Before => match varints(rest) {
                     Some((RAW, len, size)) => {
                         used += size;
-                        self.place = Place::List(len);
+                        self.position = Position::List(len);
                     }
                     _ => match next_field(rest)? {
                         Next::Field { size, .. } => used += size,
                         Next::More => return Ok(used),
                     },
                 },
-                Place::List(left) => match next_field(rest)? {
+                Position::List(left) => match next_field(rest)? {
                     Next::Field { tag, content, size } => {
                         let left = left.checked_sub(size as u64).ok_or("an item is larger than its list")?;
                         match tag >> 3 {
-                            1 => self.meta = Some(list_meta(content).ok_or("its metadata cannot be read")?),
+                            1 => {
+                                self.meta = Some(list_meta(content).ok_or("its metadata cannot be decoded")?)
+                            }
                             2 => on_item(content),
                             _ => {}
                         }
                         used += size;
-                        self.place = Place::List(left);
+                        self.position = Position::List(left);
                     }
                     Next::More => return Ok(used),
                 },
-                Place::After => match next_field(rest)? {
+                Position::After => match next_field(rest)? {
                     Next::Field { size, .. } => used += size,
                     Next::More => return Ok(used),
                 },
@@ -126,10 +128,10 @@ pub(crate) fn object(body: &[u8]) -> Option<&[u8]> {
 fn next_field(bytes: &[u8]) -> Result<Next<'_>, String> {
     let Some((tag, len, head)) = varints(bytes) else {
         let may_end = bytes.len() < 20;
-        return if may_end { Ok(Next::More) } else { Err("its fields make no sense".into()) };
+        return if may_end { Ok(Next::More) } else { Err("its fields cannot be decoded".into()) };
     };
     if tag & 7 != 2 || len > MAX_FIELD {
-        return Err("its fields make no sense".into());
+        return Err("its fields cannot be decoded".into());
     }
     let size = head + len as usize;
     Ok(match bytes.get(head..size) {

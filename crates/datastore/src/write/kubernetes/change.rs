@@ -56,14 +56,14 @@ pub(crate) async fn stored(client: &Arc<KubeClient>, key: &Key) -> Result<Option
     let mut snapshot = Snapshot::default();
     (kind.known.add)(&mut snapshot, object.ok_or_else(broken)?, encoding);
     if encoding == Encoding::Protobuf {
-        return Ok(of_built_in(snapshot));
+        return Ok(built_in(snapshot));
     }
     let value: Value = serde_json::from_slice(&body).map_err(|_| broken())?;
-    Ok(Some(of_custom(key, snapshot, &value, &body)))
+    Ok(Some(custom(key, snapshot, &value, &body)))
 }
 
 /// A built-in object: evidence, of which the version is all that is compared.
-fn of_built_in(snapshot: Snapshot) -> Option<Stored> {
+fn built_in(snapshot: Snapshot) -> Option<Stored> {
     let nodes = snapshot.nodes.into_iter().map(|o| o.revision);
     let pods = snapshot.pods.into_iter().map(|o| o.revision);
     let services = snapshot.services.into_iter().map(|o| o.revision);
@@ -72,7 +72,7 @@ fn of_built_in(snapshot: Snapshot) -> Option<Stored> {
 }
 
 /// A custom resource. Its raw value is in the form of etcd, so that it compares with what is written.
-fn of_custom(key: &Key, snapshot: Snapshot, value: &Value, body: &[u8]) -> Stored {
+fn custom(key: &Key, snapshot: Snapshot, value: &Value, body: &[u8]) -> Stored {
     // The name of an object does not say which handle or affinity it holds; its value does.
     let object = match key {
         Key::Block(_) => {
@@ -119,7 +119,7 @@ fn version(value: &Value) -> Revision {
     }))
 }
 
-/// True where both are the same version of the same object, whatever is known about its labels.
+/// True where both are the same version of the same object, with any labels.
 pub(crate) fn is_version(found: &Revision, expected: &Revision) -> bool {
     match (found, expected) {
         (Revision::Kubernetes(a), Revision::Kubernetes(b)) => {

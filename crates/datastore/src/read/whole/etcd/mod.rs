@@ -12,7 +12,7 @@ use jiff::Timestamp;
 use self::plan::{Part, Sample};
 use self::pull::{Collector, Pull};
 use super::ProgressFn;
-use crate::client::etcd::{EtcdClient, Found, Range, entries};
+use crate::client::etcd::{Answers, EtcdClient, Range, entries};
 use crate::error::{Error, Failure, Result};
 use crate::raw::{RawEntry, next_key, prefix_end};
 use crate::secret::redact_url;
@@ -36,14 +36,13 @@ pub(crate) struct Observed<C> {
 /// The beginning of a whole read.
 #[derive(Debug)]
 pub(crate) struct Start {
-    /// The endpoint that is read.
     pub endpoint: String,
     /// The revision at which everything is read.
     pub revision: i64,
     /// When the first answer came.
     pub taken_at: Timestamp,
     /// The first answers: what is small.
-    first: Found,
+    first: Answers,
 }
 
 impl Start {
@@ -54,8 +53,8 @@ impl Start {
 }
 
 /// Reads everything at one revision. `collect` makes the collector, anew for each attempt. Where the
-/// revision is compacted the read begins again; where the connection breaks it does so at whichever
-/// endpoint answers.
+/// revision is compacted the read begins again; where the connection breaks it does so at the
+/// endpoint that answers.
 ///
 /// # Errors
 /// Where etcd cannot be read, or holds nothing of Calico.
@@ -96,14 +95,14 @@ async fn attempt_once<C: Collector>(
     let revision = start.revision;
     let pull = Pull::new(Arc::clone(client), revision, collect(&start)?, Arc::clone(progress));
     let mut rest = Vec::new();
-    for (range, answer) in ranges.iter().zip(&start.first.answers) {
+    for (range, answer) in ranges.iter().zip(&start.first.ranges) {
         pull.add(entries(answer))?;
         rest.extend(remainder(range, answer));
     }
     pull.push(rest);
-    let first = &start.first.answers[AFFINITIES];
+    let first = &start.first.ranges[AFFINITIES];
     let affinities = affinity_keys(client, revision, &ranges[AFFINITIES], first).await?;
-    start.first.answers.clear();
+    start.first.ranges.clear();
     let keys = plan::block_keys(affinities.iter().map(Vec::as_slice));
     drop(affinities);
     pull.push(plan::blocks(&keys));
@@ -128,11 +127,11 @@ async fn begin(client: &EtcdClient, ranges: &[Range]) -> Result<Start> {
     Ok(Start { endpoint: redact_url(client.endpoint()), revision, taken_at: Timestamp::now(), first })
 }
 
-/// Place of the affinities in [`first_ranges`].
+/// Index of the affinities in [`first_ranges`].
 const AFFINITIES: usize = 2;
 
 /// What is small, or says where the rest lies. Between them and the three large ranges, everything
-/// below the IPAM prefix is covered: keys that nobody knows are findings.
+/// below the IPAM prefix is covered: unknown keys are findings.
 fn first_ranges() -> Vec<Range> {
     let after = |prefix: &str| prefix_end(prefix.as_bytes());
     let resource = |plural: &str| format!("{RESOURCE_PREFIX}{plural}/");

@@ -14,9 +14,7 @@ use crate::raw::prefix_end;
 
 /// Blocks in one range: about a megabyte of values.
 const BLOCKS_PER_RANGE: usize = 64;
-/// Handles in one range.
 const HANDLES_PER_RANGE: usize = 4096;
-/// Endpoints in one range.
 const ENDPOINTS_PER_RANGE: usize = 2048;
 /// Most ranges of one kind.
 const MAX_RANGES: usize = 512;
@@ -72,13 +70,13 @@ pub(crate) fn sample_ranges(keys: &[Vec<u8>]) -> Vec<Range> {
     if keys.len() < SMALL {
         return Vec::new();
     }
-    let places = keys.len().min(SAMPLE_PLACES);
-    let place = |i: usize| &keys[i * keys.len() / places];
+    let count = keys.len().min(SAMPLE_PLACES);
+    let key = |i: usize| &keys[i * keys.len() / count];
     let end = prefix_end(BLOCK_PREFIX.as_bytes());
-    (0..places)
+    (0..count)
         .map(|i| {
-            let end = if i + 1 < places { place(i + 1) } else { &end };
-            Range::between(place(i).as_slice(), end.as_slice()).with_limit(SAMPLE_BLOCKS)
+            let end = if i + 1 < count { key(i + 1) } else { &end };
+            Range::between(key(i).as_slice(), end.as_slice()).with_limit(SAMPLE_BLOCKS)
         })
         .collect()
 }

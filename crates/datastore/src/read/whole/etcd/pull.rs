@@ -20,10 +20,9 @@ const AHEAD: usize = 32;
 /// Most bytes of one answer, as far as it can be foreseen.
 const MOST_BYTES: usize = 32 << 20;
 
-/// What becomes of the entries of a read. Parts are filled side by side, then handed on in the order of
+/// What becomes of the entries of a read. Parts are filled at the same time, then handed on in the order of
 /// their keys.
 pub(crate) trait Collector: Send + 'static {
-    /// A part.
     type Chunk: Default + Send + 'static;
 
     /// Adds an entry to a part.
@@ -56,7 +55,7 @@ struct State<C: Collector> {
     /// Number of parts that were committed whole.
     committed: usize,
     /// Finished parts that have to wait for earlier ones.
-    held: BTreeMap<usize, C::Chunk>,
+    finished: BTreeMap<usize, C::Chunk>,
     collector: C,
 }
 
@@ -68,7 +67,7 @@ impl<C: Collector> Pull<C> {
             closed: false,
             given: 0,
             committed: 0,
-            held: BTreeMap::new(),
+            finished: BTreeMap::new(),
             collector,
         };
         Arc::new(Self {
@@ -88,8 +87,8 @@ impl<C: Collector> Pull<C> {
         for _ in 0..IN_FLIGHT {
             let this = Arc::clone(self);
             tasks.spawn(async move {
-                while let Some((place, part)) = this.next().await {
-                    this.read_part(place, part).await?;
+                while let Some((index, part)) = this.next().await {
+                    this.read_part(index, part).await?;
                 }
                 Ok(())
             });
@@ -137,7 +136,7 @@ impl<C: Collector> Pull<C> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The next part and its place; waits for one. `None` when there will be none.
+    /// The next part and its index; waits for one. `None` when there will be none.
     async fn next(&self) -> Option<(usize, Part)> {
         loop {
             let changed = self.changed.notified();
@@ -160,14 +159,14 @@ impl<C: Collector> Pull<C> {
     }
 
     /// Reads one part, in several requests where it holds more than was thought.
-    async fn read_part(&self, place: usize, part: Part) -> Result<()> {
+    async fn read_part(&self, index: usize, part: Part) -> Result<()> {
         let mut chunk = C::Chunk::default();
         let mut range = part.range.clone().at(self.revision).with_limit(part.first_limit());
         loop {
             let reply = self.client.read_bulk(&range, part.what).await?;
             chunk = self.fill(chunk, &reply)?;
             if !reply.more {
-                return self.commit(place, chunk);
+                return self.commit(index, chunk);
             }
             let mut last = None;
             reply
@@ -176,7 +175,7 @@ impl<C: Collector> Pull<C> {
             // Without a key there is nowhere to go on from.
             range.start = last.ok_or_else(|| self.malformed(part.what))?;
             range.limit = next_limit(&reply, range.limit);
-            chunk = self.commit_piece(place, chunk)?;
+            chunk = self.commit_piece(index, chunk)?;
         }
     }
 
@@ -193,9 +192,9 @@ impl<C: Collector> Pull<C> {
     }
 
     /// Hands on what there is of a part where it is its turn; else gives it back.
-    fn commit_piece(&self, place: usize, chunk: C::Chunk) -> Result<C::Chunk> {
+    fn commit_piece(&self, index: usize, chunk: C::Chunk) -> Result<C::Chunk> {
         let mut state = self.lock();
-        if state.committed != place {
+        if state.committed != index {
             return Ok(chunk);
         }
         state.collector.commit(chunk)?;
@@ -203,12 +202,12 @@ impl<C: Collector> Pull<C> {
     }
 
     /// Hands on a whole part, and those that waited for it.
-    fn commit(&self, place: usize, chunk: C::Chunk) -> Result<()> {
+    fn commit(&self, index: usize, chunk: C::Chunk) -> Result<()> {
         let mut state = self.lock();
-        state.held.insert(place, chunk);
+        state.finished.insert(index, chunk);
         loop {
             let turn = state.committed;
-            let Some(chunk) = state.held.remove(&turn) else { break };
+            let Some(chunk) = state.finished.remove(&turn) else { break };
             state.collector.commit(chunk)?;
             state.committed += 1;
         }

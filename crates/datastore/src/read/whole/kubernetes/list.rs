@@ -58,11 +58,11 @@ pub(crate) struct Counter {
 
 impl Counter {
     pub fn new(progress: &ProgressFn) -> Arc<Self> {
-        Self::behind(0, progress)
+        Self::after(0, progress)
     }
 
-    /// A counter for what is read behind so many other objects.
-    pub fn behind(before: u64, progress: &ProgressFn) -> Arc<Self> {
+    /// A counter for what is read after so many other objects.
+    pub fn after(before: u64, progress: &ProgressFn) -> Arc<Self> {
         Arc::new(Self {
             read: AtomicU64::new(before),
             expected: AtomicU64::new(0),
@@ -103,7 +103,7 @@ pub(crate) async fn list<T: Take>(
     list_from(client, kind, counter, None).await
 }
 
-/// As [`list`]; tells as soon as it begins to arrive, when its revision is settled.
+/// As [`list`]; tells as soon as it begins to arrive, when its revision is fixed.
 ///
 /// # Errors
 /// As [`list`].
@@ -194,7 +194,7 @@ impl<T: Take> Run<'_, T> {
         let mut reader = ItemReader::new(encoding);
         while let Some(piece) = answer.piece().await? {
             if let Some(tell) = self.tell.take() {
-                // Nobody listens where another list has failed.
+                // The receiver is gone where another list has failed.
                 let _ = tell.send(());
             }
             let (taken, kind) = (&mut self.listed.taken, self.kind);

@@ -50,7 +50,7 @@ pub(crate) async fn lists_in_order<T: Take>(
         let (client, counter) = (Arc::clone(client), Arc::clone(counter));
         running.add(async move { list_and_tell(&client, &kind, &counter, tell).await });
     }
-    let behind = async {
+    let second_lists = async {
         for told in begun {
             if told.await.is_err() {
                 // A list that ends before it begins has failed, which `running` tells.
@@ -59,12 +59,13 @@ pub(crate) async fn lists_in_order<T: Take>(
         }
         lists(client, second.clone(), counter).await
     };
-    let (first, mut behind): (Vec<Listed<T>>, Vec<Listed<T>>) = tokio::try_join!(running.finish(), behind)?;
+    let (first, mut second_lists): (Vec<Listed<T>>, Vec<Listed<T>>) =
+        tokio::try_join!(running.finish(), second_lists)?;
     if first.iter().any(|listed| listed.begun_again) {
-        counter.forget(behind.iter().map(|listed| listed.items).sum());
-        behind = lists(client, second, counter).await?;
+        counter.forget(second_lists.iter().map(|listed| listed.items).sum());
+        second_lists = lists(client, second, counter).await?;
     }
-    Ok((first, behind))
+    Ok((first, second_lists))
 }
 
 /// Lists under way. Dropping it ends them.
@@ -80,8 +81,8 @@ impl<T: Take> Running<T> {
     }
 
     fn add(&mut self, list: impl Future<Output = Result<Listed<T>>> + Send + 'static) {
-        let place = self.tasks.len();
-        self.tasks.spawn(async move { (place, list.await) });
+        let index = self.tasks.len();
+        self.tasks.spawn(async move { (index, list.await) });
     }
 
     /// Waits for all of them.
@@ -89,7 +90,7 @@ impl<T: Take> Running<T> {
         let mut lists: Vec<Listed<T>> = (0..self.number).map(|_| Listed::default()).collect();
         while let Some(ended) = self.tasks.join_next().await {
             match ended {
-                Ok((place, listed)) => lists[place] = listed?,
+                Ok((index, listed)) => lists[index] = listed?,
                 Err(lost) => {
                     return Err(self.client.error("everything", Failure::Other(lost.to_string())));
                 }
