@@ -147,10 +147,10 @@ impl Datastore {
         match self {
             Self::Etcd(client) => again::etcd::reread(client, keys).await.map(Some),
             Self::EtcdAndKubernetes(etcd, kubernetes) => {
-                let (of_kubernetes, of_etcd) =
-                    keys.iter().cloned().partition(with_kubernetes::is_of_kubernetes);
-                let mut snapshot = again::etcd::reread(etcd, &of_etcd).await?;
-                with_kubernetes::reread(kubernetes, &mut snapshot, &of_kubernetes).await?;
+                let (in_kubernetes, in_etcd) =
+                    keys.iter().cloned().partition(with_kubernetes::is_in_kubernetes);
+                let mut snapshot = again::etcd::reread(etcd, &in_etcd).await?;
+                with_kubernetes::reread(kubernetes, &mut snapshot, &in_kubernetes).await?;
                 Ok(Some(snapshot))
             }
             Self::Kubernetes(client) => again::kubernetes::reread(client, keys).await.map(Some),

@@ -30,6 +30,7 @@ pub(crate) async fn add(
     let kinds = kinds::users_with_node_names(client.api());
     let has_machines = kinds.iter().any(|kind| kind.known.source == Source::Machines);
     require(client, kinds.iter()).await?;
+
     let before =
         [snapshot.blocks.len(), snapshot.affinities.len(), snapshot.handles.len()].iter().sum::<usize>()
             + snapshot.endpoints.len()
@@ -39,6 +40,8 @@ pub(crate) async fn add(
     for listed in lists::<Snapshot>(client, kinds, &counter).await? {
         read.absorb(listed.taken);
     }
+
+    // The nodes of Kubernetes only tell whether it is the same cluster; those of Calico are in etcd.
     same_cluster(client, snapshot, &read)?;
     read.nodes.clear();
     snapshot.absorb(read);
@@ -51,7 +54,7 @@ pub(crate) async fn add(
 }
 
 /// True for keys of objects that are in Kubernetes also where the datastore is etcd.
-pub(crate) fn is_of_kubernetes(key: &Key) -> bool {
+pub(crate) fn is_in_kubernetes(key: &Key) -> bool {
     matches!(key, Key::Pod { .. } | Key::Service { .. })
 }
 
@@ -79,7 +82,7 @@ pub(crate) async fn add_around(
     lookup: &Lookup,
 ) -> Result<()> {
     let mut keys = lookup.named(snapshot).keys;
-    keys.retain(is_of_kubernetes);
+    keys.retain(is_in_kubernetes);
     reread(client, snapshot, &keys).await
 }
 

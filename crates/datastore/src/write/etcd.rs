@@ -12,7 +12,7 @@ use super::{Batch, Expect, Limits, Swap};
 use crate::client::etcd::{EtcdClient, Range};
 use crate::client::kubernetes::KubeClient;
 use crate::error::{Error, Failure, Result};
-use crate::read::with_kubernetes::is_of_kubernetes;
+use crate::read::with_kubernetes::is_in_kubernetes;
 
 /// What etcd takes by default: `--max-txn-ops` 128, counted for comparisons and for changes each, and
 /// `--max-request-bytes` 1.5 MiB, of which a little is left for its own wrapping.
@@ -25,7 +25,7 @@ pub(crate) async fn read(
     kubernetes: Option<&Arc<KubeClient>>,
     keys: &[Key],
 ) -> Result<Vec<Option<Stored>>> {
-    if let Some(kubernetes) = kubernetes.filter(|_| keys.iter().any(is_of_kubernetes)) {
+    if let Some(kubernetes) = kubernetes.filter(|_| keys.iter().any(is_in_kubernetes)) {
         return read_both(client, kubernetes, keys).await;
     }
     let mut found = Vec::with_capacity(keys.len());
@@ -49,11 +49,11 @@ async fn read_both(
     kubernetes: &Arc<KubeClient>,
     keys: &[Key],
 ) -> Result<Vec<Option<Stored>>> {
-    let (others, own): (Vec<Key>, Vec<Key>) = keys.iter().cloned().partition(is_of_kubernetes);
+    let (others, own): (Vec<Key>, Vec<Key>) = keys.iter().cloned().partition(is_in_kubernetes);
     let own = Box::pin(read(client, None, &own)).await?;
     let (mut own, mut others) =
         (own.into_iter(), super::kubernetes::read(kubernetes, &others).await?.into_iter());
-    let next = |key: &Key| if is_of_kubernetes(key) { others.next() } else { own.next() };
+    let next = |key: &Key| if is_in_kubernetes(key) { others.next() } else { own.next() };
     Ok(keys.iter().map(next).map(Option::flatten).collect())
 }
 
@@ -69,7 +69,7 @@ pub(crate) async fn commit(
     if let Some(kubernetes) = kubernetes
         && !super::kubernetes::holds(
             kubernetes,
-            batch.evidence.iter().filter(|(key, _)| is_of_kubernetes(key)),
+            batch.evidence.iter().filter(|(key, _)| is_in_kubernetes(key)),
         )
         .await?
     {
@@ -98,7 +98,7 @@ fn transaction(batch: &Batch, kubernetes_compared: bool) -> std::result::Result<
     let mut bytes = 0;
 
     let changed = batch.changes.iter().map(|change| (change.key(), change.expect()));
-    let own = batch.evidence.iter().filter(|(key, _)| !(kubernetes_compared && is_of_kubernetes(key)));
+    let own = batch.evidence.iter().filter(|(key, _)| !(kubernetes_compared && is_in_kubernetes(key)));
     for (key, expect) in changed.chain(own.map(|(key, expect)| (key, expect))) {
         match expected.insert(key, expect) {
             // Several changes can rest on one piece of evidence.

@@ -35,6 +35,8 @@ async fn reread_once(client: &Arc<EtcdClient>, keys: &BTreeSet<Key>) -> Result<S
         (revision, snapshot) = read(client, first).await?;
     }
     let taken_at = Timestamp::now();
+
+    // The first request fixed the revision; the others read at it at the same time.
     let mut running = JoinSet::new();
     loop {
         while running.len() < IN_FLIGHT
@@ -52,6 +54,7 @@ async fn reread_once(client: &Arc<EtcdClient>, keys: &BTreeSet<Key>) -> Result<S
             }
         }
     }
+
     snapshot.datastore = DatastoreKind::Etcd;
     snapshot.location = redact_url(client.endpoint());
     snapshot.revision = revision.to_string();

@@ -104,8 +104,6 @@ pub(crate) fn locate(client: &KubeClient, key: &Key) -> Option<(Kind, String)> {
     let (source, namespace, name) = match key {
         Key::Block(cidr) => (Source::Blocks, "", block_name(*cidr)),
         Key::Affinity(key) => (Source::Affinities, "", affinity_name(key)),
-        // No name has a carriage return; the handle that is cut at it is another key.
-        Key::Handle(id) if id.contains('\r') => return None,
         Key::Handle(id) => (Source::Handles, "", handle_name(id)),
         Key::Node(name) => (Source::Nodes, "", name.clone()),
         Key::Pod { namespace, name } => (Source::Pods, namespace.as_str(), name.clone()),

@@ -75,7 +75,7 @@ impl Reader<'_> {
 
 /// The range of a key that etcd has.
 fn range_of(key: &Key) -> Option<Range> {
-    (!crate::read::with_kubernetes::is_of_kubernetes(key)).then(|| Range::key(key.to_string()))
+    (!crate::read::with_kubernetes::is_in_kubernetes(key)).then(|| Range::key(key.to_string()))
 }
 
 /// All endpoints of a pod on a node.

@@ -44,7 +44,9 @@ pub(crate) async fn lookup(client: &Arc<KubeClient>, lookup: &Lookup) -> Result<
     blocks.retain(|key| known.insert(key.clone()));
     fetch(client, &mut snapshot, blocks.into_iter()).await?;
     let mut named = lookup.named(&snapshot).keys;
-    named.retain(|key| !known.contains(key));
+    // No name of an object has a carriage return: Calico stores the handle that is cut at it, which is a key too.
+    let has_name = |key: &Key| !matches!(key, Key::Handle(id) if id.contains('\r'));
+    named.retain(|key| has_name(key) && !known.contains(key));
     fetch(client, &mut snapshot, named.into_iter()).await?;
 
     skip(&mut snapshot, Source::Endpoints, NO_ENDPOINTS);

@@ -210,11 +210,13 @@ async fn delete(client: &Arc<KubeClient>, (_, path): &(Kind, String), key: &Key,
     let Some(mut object) = expected(client, path, before).await? else { return Ok(Changed::Lost) };
     let marked = matches!(&object["spec"]["deleted"], Value::Bool(true))
         || object["spec"]["deleted"].as_str() == Some("true");
+
     if !marked {
         let as_text = matches!(key, Key::Affinity(_)) && client.api().flavour == Flavour::Classic;
         object["spec"]["deleted"] = flag(true, as_text);
         object = client.put(path, object.to_string().into_bytes()).await?.json().await?;
     }
+
     let metadata = &object["metadata"];
     let options = json!({
         "apiVersion": "v1",

@@ -90,6 +90,8 @@ async fn attempt_once<C: Collector>(
     progress: &ProgressFn,
 ) -> Result<Observed<C>> {
     client.widen().await;
+
+    // What is small comes first. It fixes the revision, and its affinities name the blocks.
     let ranges = first_ranges();
     let mut start = begin(client, &ranges).await?;
     let revision = start.revision;
@@ -100,19 +102,24 @@ async fn attempt_once<C: Collector>(
         rest.extend(remainder(range, answer));
     }
     pull.push(rest);
+
     let first = &start.first.ranges[AFFINITIES];
     let affinities = affinity_keys(client, revision, &ranges[AFFINITIES], first).await?;
     start.first.ranges.clear();
     let keys = plan::block_keys(affinities.iter().map(Vec::as_slice));
     drop(affinities);
     pull.push(plan::blocks(&keys));
+
+    // Blocks are read while a sample of them says how to cut the ranges of handles and endpoints.
     let mut tasks = pull.start();
     let sample = sample(client, revision, &keys).await?;
     pull.push(sample.handles_and_endpoints(keys.len()));
     pull.close();
+
     while let Some(ended) = tasks.join_next().await {
         ended.unwrap_or_else(|e| Err(lost_task(client, &e)))?;
     }
+
     if pull.entries() == 0 {
         require_calico(client, revision).await?;
     }

@@ -50,6 +50,7 @@ pub(crate) async fn lists_in_order<T: Take>(
         let (client, counter) = (Arc::clone(client), Arc::clone(counter));
         running.add(async move { list_and_tell(&client, &kind, &counter, tell).await });
     }
+
     let second_lists = async {
         for told in begun {
             if told.await.is_err() {
@@ -59,6 +60,7 @@ pub(crate) async fn lists_in_order<T: Take>(
         }
         lists(client, second.clone(), counter).await
     };
+
     let (first, mut second_lists): (Vec<Listed<T>>, Vec<Listed<T>>) =
         tokio::try_join!(running.finish(), second_lists)?;
     if first.iter().any(|listed| listed.begun_again) {
