@@ -104,7 +104,7 @@ fn endpoints_alone_need_to_be_agreed_to() {
 #[test]
 fn the_files_hold_each_block_before_and_after() {
     let mut cluster = healthy();
-    cluster.inject(Fault::CorruptManifold, 1);
+    cluster.inject(Fault::CorruptSeveralWays, 1);
     let site = Site::of(&cluster);
     let folder = site.home.path().join("blocks");
     let before = site.dump();

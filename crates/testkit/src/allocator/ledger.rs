@@ -28,7 +28,7 @@ pub struct Tenant {
     pub block: IpNet,
 }
 
-/// What must never happen, whoever works beside the allocator.
+/// What must never happen, whichever other programs work at the same time as the allocator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Violation {
     /// An address was given to a pod while another live one has it.

@@ -13,13 +13,13 @@
 //!
 //! It uses no writer of calipam. Whoever stops it in the middle finds the half-done states that a real crash leaves.
 //!
-//! To try repairs beside it, let a [`Churn`] leak some addresses and run it in a thread of its own. Its [`Ledger`] says
+//! To try repairs at the same time, let a [`Churn`] leak some addresses and run it in a thread of its own. Its [`Ledger`] says
 //! which addresses each live pod was given, and [`Ledger::verify`] afterwards whether one was freed or given twice.
 
 mod affinity;
-mod beside;
 mod churn;
 mod etcd;
+mod etcd_with_pods;
 mod handle;
 mod kubernetes;
 #[cfg(test)]

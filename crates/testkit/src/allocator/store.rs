@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use ipnet::IpNet;
 
-use super::beside::Beside;
 use super::etcd::EtcdKeys;
+use super::etcd_with_pods::EtcdWithPods;
 use super::kubernetes::KubeObjects;
 use crate::cluster::rng::Rng;
 use crate::cluster::{ClusterSpec, Holder};
@@ -34,7 +34,9 @@ impl Target<'_> {
         Ok(match self {
             Self::Etcd(endpoint) => Box::new(EtcdKeys::connect(endpoint, spec)?),
             Self::Kubernetes(server, flavour) => Box::new(KubeObjects::connect(server, flavour)?),
-            Self::EtcdAndKubernetes(endpoint, server) => Box::new(Beside::connect(endpoint, server, spec)?),
+            Self::EtcdAndKubernetes(endpoint, server) => {
+                Box::new(EtcdWithPods::connect(endpoint, server, spec)?)
+            }
         })
     }
 }

@@ -2,7 +2,7 @@
 
 use super::{Cluster, ClusterSpec};
 
-/// Pods on a node beside its three IPv4 tunnel addresses: the block is nearly full.
+/// Pods on a node in addition to its three IPv4 tunnel addresses: the block is nearly full.
 const PODS: u32 = 58;
 /// Allocations of a node.
 const PER_NODE: u64 = PODS as u64 + 3;
@@ -36,7 +36,7 @@ impl SizedCluster {
         Self { head, allocations }
     }
 
-    /// Number of nodes that are made beside those in memory.
+    /// Number of nodes that are made in addition to those in memory.
     pub fn added_nodes(&self) -> u32 {
         let missing = self.allocations.saturating_sub(self.head.allocations());
         u32::try_from(missing.div_ceil(PER_NODE)).expect("there is room for so many nodes")

@@ -4,11 +4,11 @@
 //! It writes JSON from the fact sheet with its own structs and does its own block arithmetic, so that a test does not
 //! compare calipam with itself.
 
-mod beside;
 mod build;
 mod bulk;
 mod example;
 mod faults;
+mod kubernetes_only;
 mod layout;
 mod output;
 pub mod rng;
@@ -20,14 +20,14 @@ use std::net::IpAddr;
 
 use ipnet::IpNet;
 
-use self::beside::Beside;
 pub(crate) use self::build::{Holder, endpoint_of};
 pub use self::bulk::SizedCluster;
 pub use self::faults::Fault;
+use self::kubernetes_only::KubernetesOnly;
 pub(crate) use self::layout::pod_name;
 pub use self::layout::{ClusterSpec, PodName, go_time, whole_seconds};
 pub use self::output::{KubeCluster, KubeObject, LeftOut, WriteError};
-pub use self::truth::{Expected, GroundTruth};
+pub use self::truth::{Expected, Found, GroundTruth};
 use self::wire::{Attribute, Block, Endpoint, Handle, IpamSettings, Node, key};
 
 /// A stored value.
@@ -106,7 +106,7 @@ pub struct Cluster {
     kubernetes_truth: GroundTruth,
     /// Code and subject of those that a Kubernetes cluster does not give.
     etcd_only: BTreeSet<(&'static str, String)>,
-    beside: Beside,
+    kubernetes_only: KubernetesOnly,
     settings: IpamSettings,
     /// The settings of the resource IPAMConfiguration.
     shown: IpamSettings,

@@ -21,6 +21,19 @@ pub struct Expected {
     pub details: Vec<String>,
 }
 
+/// A finding of a check, as texts: the ground truth is compared with the product, but knows none of its types.
+#[derive(Clone, Debug)]
+pub struct Found {
+    pub code: String,
+    pub subject: String,
+    pub severity: String,
+    /// The severity that the code has where the evidence does not say otherwise.
+    pub usual_severity: String,
+    pub message: String,
+    /// In JSON.
+    pub evidence: String,
+}
+
 /// Severity and details.
 type Rest = (Option<&'static str>, Vec<&'static str>);
 
@@ -28,6 +41,28 @@ type Rest = (Option<&'static str>, Vec<&'static str>);
 #[derive(Clone, Debug, Default)]
 pub struct GroundTruth {
     findings: BTreeMap<(&'static str, String), Rest>,
+}
+
+impl Found {
+    fn line(&self) -> String {
+        format!("{} {}", self.code, self.subject)
+    }
+
+    fn describe(&self) -> String {
+        format!("{} {} {}: {} {}", self.severity, self.code, self.subject, self.message, self.evidence)
+    }
+
+    fn differs(&self, expected: &Expected) -> Option<String> {
+        let severity = expected.severity.as_ref().unwrap_or(&self.usual_severity);
+        let lacking =
+            expected.details.iter().find(|detail| !self.evidence.contains(&format!("\"{detail}\"")));
+        let what = match lacking {
+            Some(detail) => format!("no {detail}"),
+            None if self.severity != *severity => format!("should be {severity}"),
+            None => return None,
+        };
+        Some(format!("{what} in {}", self.describe()))
+    }
 }
 
 impl GroundTruth {
@@ -88,6 +123,27 @@ impl GroundTruth {
     /// `code subject` of every finding, ascending.
     pub fn lines(&self) -> Vec<String> {
         self.findings.keys().map(|(code, subject)| format!("{code} {subject}")).collect()
+    }
+
+    /// What is wrong with the findings of a check: those that lack, those that are not expected, and those with another
+    /// severity or without the evidence that they must name. Empty where they are exactly the expected ones.
+    pub fn complaints(&self, found: &[Found]) -> Vec<String> {
+        let by_line: BTreeMap<String, &Found> = found.iter().map(|found| (found.line(), found)).collect();
+        let expected: BTreeMap<String, Expected> = self
+            .iter()
+            .map(|expected| (format!("{} {}", expected.code, expected.subject), expected))
+            .collect();
+
+        let missing = expected.keys().filter(|line| !by_line.contains_key(*line));
+        let mut complaints: Vec<String> = missing.map(|line| format!("missing: {line}")).collect();
+        let extra = found.iter().filter(|found| !expected.contains_key(&found.line()));
+        complaints.extend(extra.map(|found| format!("not expected: {}", found.describe())));
+        if by_line.len() != found.len() {
+            complaints.push("one subject and code gave several findings".to_owned());
+        }
+        let both = expected.iter().filter_map(|(line, expected)| Some((expected, *by_line.get(line)?)));
+        complaints.extend(both.filter_map(|(expected, found)| found.differs(expected)));
+        complaints
     }
 
     /// The file: a JSON array with one finding a line.

@@ -61,7 +61,7 @@ impl EtcdOptions {
 
     /// Turns authentication on, with a user who may do everything.
     ///
-    /// etcd wants an administrator called `root`; with another name here, `root` exists beside it with the same
+    /// etcd wants an administrator called `root`; with another name here, `root` exists as well, with the same
     /// password.
     pub fn login(mut self, name: &str, password: &str) -> Self {
         self.login = Some(Login { name: name.to_owned(), password: password.to_owned() });

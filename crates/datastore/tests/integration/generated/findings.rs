@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use calipam_check::{Code, Finding, Options, Report, check};
+use calipam_check::{Finding, Options, Report, check};
 use calipam_model::snapshot::Snapshot;
-use calipam_testkit::cluster::{Cluster, ClusterSpec, Expected, Fault, GroundTruth, KubeCluster};
+use calipam_testkit::cluster::{Cluster, ClusterSpec, Fault, Found, GroundTruth, KubeCluster};
 use calipam_testkit::kube::Flavour;
 
 use super::differences::{Side, is_explained};
@@ -78,31 +78,22 @@ fn describe(finding: &Finding) -> String {
     format!("{} {} {}: {}", finding.severity, finding.code, finding.subject, finding.message)
 }
 
-/// What is wrong with findings: those that lack, and those that nobody expects.
+/// What is wrong with findings, against the ground truth.
 pub fn complaints(findings: &[Finding], truth: &GroundTruth) -> Vec<String> {
-    let (found, expected) = (distinct_lines(findings), truth.lines().into_iter().collect::<BTreeSet<_>>());
-    let mut complaints: Vec<String> = expected.difference(&found).map(|l| format!("missing: {l}")).collect();
-    let is_extra = |f: &&Finding| !expected.contains(&format!("{} {}", f.code, f.subject));
-    complaints.extend(findings.iter().filter(is_extra).map(|f| format!("not expected: {}", describe(f))));
-    if findings.len() != found.len() {
-        complaints.push("one subject and code gave several findings".to_owned());
-    }
-    for expected in truth.iter() {
-        let is_it =
-            |f: &&Finding| f.code.name() == expected.code && f.subject.to_string() == expected.subject;
-        complaints.extend(findings.iter().find(is_it).and_then(|found| differs(&expected, found)));
-    }
-    complaints
+    let found: Vec<Found> = findings.iter().map(found).collect();
+    truth.complaints(&found)
 }
 
-fn differs(expected: &Expected, finding: &Finding) -> Option<String> {
-    let code: Code = expected.code.parse().unwrap();
-    let severity = expected.severity.clone().unwrap_or_else(|| code.severity().to_string());
-    let evidence = evidence(finding);
-    let lacking = |detail: &&String| !evidence.contains(&format!("\"{detail}\""));
-    let lacks = expected.details.iter().find(lacking).map(|detail| format!("no {detail} in {evidence}"));
-    let other = (finding.severity.to_string() != severity).then(|| format!("should be {severity}"));
-    lacks.or(other).map(|what| format!("{}: {what}", describe(finding)))
+/// As the ground truth takes it.
+fn found(finding: &Finding) -> Found {
+    Found {
+        code: finding.code.name().to_owned(),
+        subject: finding.subject.to_string(),
+        severity: finding.severity.to_string(),
+        usual_severity: finding.code.severity().to_string(),
+        message: finding.message.clone(),
+        evidence: serde_json::to_string(&finding.evidence).unwrap(),
+    }
 }
 
 /// Findings that one of the two forms alone gives and no line of the table explains.

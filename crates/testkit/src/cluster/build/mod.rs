@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use ipnet::IpNet;
 
-use super::beside::Beside;
+use super::kubernetes_only::KubernetesOnly;
 use super::layout::ClusterSpec;
 use super::truth::GroundTruth;
 use super::wire::{self, Block, IpamSettings, key};
@@ -60,7 +60,7 @@ impl Cluster {
             truth: GroundTruth::default(),
             kubernetes_truth: GroundTruth::default(),
             etcd_only: BTreeSet::new(),
-            beside: Beside::default(),
+            kubernetes_only: KubernetesOnly::default(),
             settings: IpamSettings::default(),
             shown: IpamSettings::default(),
             nodes: Vec::new(),

@@ -81,7 +81,7 @@ pub(super) fn key(cluster: &mut Cluster) {
     break_block(cluster, &["key-mismatch"], |b| b.cidr = other);
 }
 
-pub(super) fn manifold(cluster: &mut Cluster) {
+pub(super) fn several_ways(cluster: &mut Cluster) {
     let problems =
         ["attribute-index", "unreferenced-attribute", "free-list-duplicate", "free-list-incomplete"];
     break_block(cluster, &problems, |b| {

@@ -27,7 +27,7 @@ use crate::kube::Flavour;
 enum Scope {
     /// Any number of times, on victims of its own.
     Many,
-    /// Once, beside others.
+    /// Once, together with others.
     Once,
     /// Once, and it changes what can be said about the rest, so that it stands for itself.
     Alone,
@@ -135,7 +135,7 @@ faults! {
     CorruptFreeIncomplete "corrupt-free-incomplete" Many corrupt::free_incomplete, "neither free nor allocated";
     CorruptFuture "corrupt-future" Many corrupt::future, "released in the future";
     CorruptKey "corrupt-key" Many corrupt::key, "key and value name different blocks";
-    CorruptManifold "corrupt-manifold" Many corrupt::manifold, "several things at once";
+    CorruptSeveralWays "corrupt-several-ways" Many corrupt::several_ways, "several things at once";
     OverlappingBlocks "overlapping-blocks" Many blocks::overlapping, "a smaller block inside a larger one";
     BlockOutsidePools "block-outside-pools" Many blocks::outside_pools, "an empty block of no pool";
     BlockSizeMismatch "block-size-mismatch" Many blocks::size_mismatch, "the pool's block size was changed";
@@ -147,7 +147,7 @@ faults! {
     VirtualWithoutAffinity "virtual-without-affinity" Many blocks::virtual_without_affinity, "the same, for services";
     NodeOverBlockLimit "node-over-block-limit" Many blocks::over_limit, "21 blocks of one pool";
     AffinityOfOther "affinity-of-other" Many affinities::of_other, "for a block of another node";
-    AffinityOfUnowned "affinity-of-unowned" Many affinities::of_unowned, "for a block of nobody";
+    AffinityOfUnowned "affinity-of-unowned" Many affinities::of_unowned, "for a block without owner";
     AffinityOfOtherOnly "affinity-of-other-only" Many affinities::of_other_only, "the owner of the block has none";
     AffinityPendingOfOther "affinity-pending-of-other" Many affinities::pending_of_other, "a lost race";
     AffinityVirtualOfNode "affinity-virtual-of-node" Many affinities::virtual_of_node, "a virtual one, a node's block";

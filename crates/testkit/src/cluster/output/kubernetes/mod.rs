@@ -87,7 +87,7 @@ impl Cluster {
             taken: BTreeSet::new(),
         };
         self.for_each_entry(|key, value| maker.entry(key, value));
-        for (plural, object) in self.beside.objects() {
+        for (plural, object) in self.kubernetes_only.objects() {
             let plural = names::known_plural(plural);
             maker.objects.push(KubeObject { plural, json: object.clone() });
         }
@@ -145,7 +145,7 @@ impl Maker<'_> {
         };
         let key = String::from_utf8_lossy(key).into_owned();
         let made = made.and_then(|(plural, mut json)| {
-            self.cluster.beside.patch(&key, &mut json);
+            self.cluster.kubernetes_only.patch(&key, &mut json);
             let object = KubeObject { plural, json };
             let usable = is_object_name(object.name()) && self.taken.insert(object.path());
             if usable {

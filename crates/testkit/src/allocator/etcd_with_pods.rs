@@ -11,19 +11,19 @@ use crate::cluster::{ClusterSpec, Holder};
 use crate::servers::KubeApiserver;
 
 /// Connections to both. With etcd the CNI plugin writes endpoints, and nothing to the pods.
-pub struct Beside {
+pub struct EtcdWithPods {
     etcd: EtcdKeys,
     pods: Pods,
 }
 
-impl Beside {
+impl EtcdWithPods {
     /// Connects to both. Must not be called from within an async runtime.
     pub fn connect(endpoint: &str, server: &KubeApiserver, spec: ClusterSpec) -> Result<Self> {
         Ok(Self { etcd: EtcdKeys::connect(endpoint, spec)?, pods: Pods::connect(server)? })
     }
 }
 
-impl Datastore for Beside {
+impl Datastore for EtcdWithPods {
     fn get(&mut self, place: Place<'_>) -> Result<Option<Read>> {
         self.etcd.get(place)
     }

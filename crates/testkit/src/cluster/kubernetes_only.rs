@@ -8,16 +8,16 @@ use serde_json::{Value, json};
 
 use super::Cluster;
 
-/// What a Kubernetes cluster has beside what Calico stores.
+/// What a Kubernetes cluster has in addition to what Calico stores.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Beside {
+pub(super) struct KubernetesOnly {
     /// Services and machines, by `<plural>/<namespace>/<name>`.
     objects: BTreeMap<String, Value>,
     /// JSON merge patches for the objects that come of keys of etcd.
     patches: BTreeMap<String, Value>,
 }
 
-impl Beside {
+impl KubernetesOnly {
     /// Plural and object of every service and machine.
     pub fn objects(&self) -> impl Iterator<Item = (&str, &Value)> {
         self.objects.iter().map(|(path, object)| (path.split('/').next().unwrap_or_default(), object))
@@ -51,7 +51,7 @@ fn merge(target: &mut Value, patch: &Value) {
 }
 
 impl Cluster {
-    fn put_beside(&mut self, plural: &str, namespace: &str, name: &str, mut object: Value) {
+    fn put_kubernetes_only(&mut self, plural: &str, namespace: &str, name: &str, mut object: Value) {
         let path = format!("{plural}/{namespace}/{name}");
         let thing = path.bytes().fold(11, |hash: u64, byte| hash.wrapping_mul(31) + u64::from(byte));
         let metadata = self.spec.metadata(name, &mut self.spec.rng(thing));
@@ -59,7 +59,7 @@ impl Cluster {
         object["metadata"]["namespace"] = namespace.into();
         object["metadata"]["uid"] = metadata.uid.into();
         object["metadata"]["creationTimestamp"] = metadata.creation_timestamp.into();
-        self.beside.objects.insert(path, object);
+        self.kubernetes_only.objects.insert(path, object);
     }
 
     /// A service of type LoadBalancer with its addresses.
@@ -72,19 +72,19 @@ impl Cluster {
             "spec": {"type": "LoadBalancer", "selector": {"app": name}, "ports": [{"port": 80, "protocol": "TCP"}]},
             "status": {"loadBalancer": balancer},
         });
-        self.put_beside("services", namespace, name, service);
+        self.put_kubernetes_only("services", namespace, name, service);
     }
 
     /// Removes a service, which must exist.
     pub(super) fn remove_service(&mut self, namespace: &str, name: &str) {
         let path = format!("services/{namespace}/{name}");
-        self.beside.objects.remove(&path).unwrap_or_else(|| panic!("there is no {path}"));
+        self.kubernetes_only.objects.remove(&path).unwrap_or_else(|| panic!("there is no {path}"));
     }
 
     /// The addresses that services name.
     pub(super) fn service_addresses(&self) -> Vec<String> {
         let ingress = |object: &Value| object.pointer("/status/loadBalancer/ingress")?.as_array().cloned();
-        let entries = self.beside.objects.values().filter_map(ingress).flatten();
+        let entries = self.kubernetes_only.objects.values().filter_map(ingress).flatten();
         entries.filter_map(|entry| entry["ip"].as_str().map(str::to_owned)).collect()
     }
 
@@ -92,15 +92,15 @@ impl Cluster {
     pub(super) fn put_machine(&mut self, namespace: &str, name: &str, runs: bool) {
         let strategy = if runs { "Always" } else { "Halted" };
         let object = |kind: &str| json!({"apiVersion": "kubevirt.io/v1", "kind": kind, "spec": {"runStrategy": strategy}});
-        self.put_beside("virtualmachines", namespace, name, object("VirtualMachine"));
+        self.put_kubernetes_only("virtualmachines", namespace, name, object("VirtualMachine"));
         if runs {
             let path = format!("virtualmachines/{namespace}/{name}");
-            let machine = self.beside.objects[&path]["metadata"]["uid"].clone();
+            let machine = self.kubernetes_only.objects[&path]["metadata"]["uid"].clone();
             let mut instance = object("VirtualMachineInstance");
             instance["spec"] = json!({});
             instance["metadata"] = json!({"ownerReferences": [{"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachine",
                 "name": name, "uid": machine, "controller": true}]});
-            self.put_beside("virtualmachineinstances", namespace, name, instance);
+            self.put_kubernetes_only("virtualmachineinstances", namespace, name, instance);
         }
     }
 
@@ -115,7 +115,7 @@ impl Cluster {
     /// Changes what becomes of a key in Kubernetes; its form in etcd stays as it is.
     pub(super) fn patch_object(&mut self, key: &str, patch: Value) {
         assert!(self.get(key).is_some(), "there is no {key}");
-        let before = self.beside.patches.insert(key.to_owned(), patch);
+        let before = self.kubernetes_only.patches.insert(key.to_owned(), patch);
         assert!(before.is_none(), "{key} is changed twice");
     }
 }
