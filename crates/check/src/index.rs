@@ -36,13 +36,13 @@ pub struct IndexedBlock<'s> {
 /// Who uses an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Owner {
-    /// The endpoint with this place in the snapshot.
+    /// The endpoint with this position in the snapshot.
     Endpoint(u32),
-    /// The pod with this place in the snapshot.
+    /// The pod with this position in the snapshot.
     Pod(u32),
-    /// The node with this place in the snapshot, by one of its tunnel fields.
+    /// The node with this position in the snapshot, by one of its tunnel fields.
     Tunnel(u32, TunnelKind),
-    /// The LoadBalancer service with this place in the snapshot.
+    /// The LoadBalancer service with this position in the snapshot.
     Service(u32),
 }
 
@@ -71,11 +71,11 @@ pub enum Identity<'s> {
     Pod(TextRef<'s>, TextRef<'s>),
     /// A virtual machine, by namespace and name.
     Machine(TextRef<'s>, TextRef<'s>),
-    /// The endpoint, by its place, of an orchestrator other than Kubernetes.
+    /// The endpoint, by its position, of an orchestrator other than Kubernetes.
     Endpoint(u32),
-    /// A node, by its place.
+    /// A node, by its position.
     Node(u32),
-    /// A service, by its place.
+    /// A service, by its position.
     Service(u32),
 }
 
@@ -116,6 +116,8 @@ pub struct Index<'s> {
     /// CIDRs of blocks that are corrupt or do not decode: what lies in them is not judged.
     unjudged: Vec<IpNet>,
     nodes: HashMap<&'s str, u32>,
+    /// Calico's names of nodes, by those of Kubernetes.
+    calico_nodes: HashMap<&'s str, &'s str>,
     broken_nodes: HashSet<&'s str>,
     nodes_of_workloads: HashSet<&'s [u8]>,
     /// Endpoints and pods that do not decode, or of which an address does not.
@@ -152,6 +154,9 @@ impl<'s> Index<'s> {
         }
         let nodes =
             snapshot.nodes.iter().enumerate().map(|(i, n)| (n.value.name.as_str(), i as u32)).collect();
+        let calico_nodes = (snapshot.nodes.iter())
+            .filter_map(|n| Some((n.value.kubernetes_name.as_deref()?, n.value.name.as_str())))
+            .collect();
         let endpoints = snapshot.endpoints.iter().map(|e| e.value.node().packed());
         let unfinished = snapshot.pods.iter().filter(|p| !p.value.finished);
         let nodes_of_workloads = endpoints.chain(unfinished.map(|p| p.value.node().packed())).collect();
@@ -168,6 +173,7 @@ impl<'s> Index<'s> {
             pods,
             unjudged,
             nodes,
+            calico_nodes,
             broken_nodes,
             nodes_of_workloads,
             broken_workloads,
@@ -177,7 +183,16 @@ impl<'s> Index<'s> {
 
     /// The node of that name, where it was read.
     pub fn node(&self, name: &str) -> Option<&'s Node> {
-        self.nodes.get(name).map(|place| &self.snapshot.nodes[*place as usize].value)
+        self.nodes.get(name).map(|position| &self.snapshot.nodes[*position as usize].value)
+    }
+
+    /// What Calico calls a node that pods name as Kubernetes does. On etcd the two may differ.
+    pub fn calico_node(&self, name: TextRef<'_>) -> String {
+        let name = name.to_string();
+        if self.node_exists(&name) {
+            return name;
+        }
+        self.calico_nodes.get(name.as_str()).map_or(name, |calico| (*calico).to_owned())
     }
 
     /// True where the node exists, also where its object does not decode.
@@ -204,8 +219,8 @@ impl<'s> Index<'s> {
 
     /// The block with exactly this CIDR as its key.
     pub fn block(&self, key: IpNet) -> Option<&IndexedBlock<'s>> {
-        let place = self.blocks.binary_search_by_key(&key, |b| b.key).ok()?;
-        self.blocks.get(place)
+        let position = self.blocks.binary_search_by_key(&key, |b| b.key).ok()?;
+        self.blocks.get(position)
     }
 
     /// Pools that contain the whole of `cidr`, disabled ones included.
@@ -213,7 +228,7 @@ impl<'s> Index<'s> {
         self.snapshot.pools.iter().map(|p| &p.value).filter(move |p| p.cidr.contains(&cidr))
     }
 
-    /// The pod of that name, by its place.
+    /// The pod of that name, by its position.
     pub fn pod(&self, namespace: TextRef<'_>, name: TextRef<'_>) -> Option<u32> {
         self.pods.get(&(namespace.packed(), name.packed())).copied()
     }
@@ -226,24 +241,24 @@ impl<'s> Index<'s> {
     /// Who an owner is.
     pub fn identity(&self, owner: Owner) -> Identity<'s> {
         match owner {
-            Owner::Tunnel(place, _) => Identity::Node(place),
-            Owner::Service(place) => Identity::Service(place),
-            Owner::Pod(place) => self.identity_of_pod(place),
-            Owner::Endpoint(place) => {
-                let endpoint = self.endpoint(place);
+            Owner::Tunnel(position, _) => Identity::Node(position),
+            Owner::Service(position) => Identity::Service(position),
+            Owner::Pod(position) => self.identity_of_pod(position),
+            Owner::Endpoint(position) => {
+                let endpoint = self.endpoint(position);
                 if endpoint.pod().is_empty() {
-                    return Identity::Endpoint(place);
+                    return Identity::Endpoint(position);
                 }
                 let pod = self.pod(endpoint.namespace(), endpoint.pod());
-                pod.map_or(Identity::Pod(endpoint.namespace(), endpoint.pod()), |place| {
-                    self.identity_of_pod(place)
+                pod.map_or(Identity::Pod(endpoint.namespace(), endpoint.pod()), |position| {
+                    self.identity_of_pod(position)
                 })
             }
         }
     }
 
-    fn identity_of_pod(&self, place: u32) -> Identity<'s> {
-        let pod = &self.snapshot.pods[place as usize].value;
+    fn identity_of_pod(&self, position: u32) -> Identity<'s> {
+        let pod = &self.snapshot.pods[position as usize].value;
         if pod.machine().is_empty() {
             Identity::Pod(pod.namespace(), pod.name())
         } else {
@@ -254,8 +269,8 @@ impl<'s> Index<'s> {
     /// Whose workload an owner is; `None` for tunnels and services.
     pub fn workload(&self, owner: Owner) -> Option<Workload<'s>> {
         match owner {
-            Owner::Endpoint(place) => {
-                let endpoint = self.endpoint(place);
+            Owner::Endpoint(position) => {
+                let endpoint = self.endpoint(position);
                 Some(Workload {
                     namespace: endpoint.namespace(),
                     pod: endpoint.pod(),
@@ -265,8 +280,8 @@ impl<'s> Index<'s> {
                     machine: TextRef::EMPTY,
                 })
             }
-            Owner::Pod(place) => {
-                let pod = &self.snapshot.pods[place as usize].value;
+            Owner::Pod(position) => {
+                let pod = &self.snapshot.pods[position as usize].value;
                 Some(Workload {
                     namespace: pod.namespace(),
                     pod: pod.name(),
@@ -281,13 +296,13 @@ impl<'s> Index<'s> {
     }
 
     /// The service of an [`Owner::Service`].
-    pub fn service(&self, place: u32) -> &'s Service {
-        &self.snapshot.services[place as usize].value
+    pub fn service(&self, position: u32) -> &'s Service {
+        &self.snapshot.services[position as usize].value
     }
 
     /// The endpoint of an [`Owner::Endpoint`].
-    pub fn endpoint(&self, place: u32) -> &'s Endpoint {
-        &self.snapshot.endpoints[place as usize].value
+    pub fn endpoint(&self, position: u32) -> &'s Endpoint {
+        &self.snapshot.endpoints[position as usize].value
     }
 
     /// Uses of addresses that lie in `cidr`, ascending.
@@ -301,8 +316,8 @@ impl<'s> Index<'s> {
     pub fn is_user(&self, owner: Owner) -> bool {
         let uses = |address| self.uses_of(address).iter().any(|used| used.owner == owner);
         match owner {
-            Owner::Endpoint(place) => self.endpoint(place).addresses().any(uses),
-            Owner::Pod(place) => self.snapshot.pods[place as usize].value.addresses().any(uses),
+            Owner::Endpoint(position) => self.endpoint(position).addresses().any(uses),
+            Owner::Pod(position) => self.snapshot.pods[position as usize].value.addresses().any(uses),
             Owner::Tunnel(..) | Owner::Service(_) => false,
         }
     }

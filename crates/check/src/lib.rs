@@ -13,6 +13,8 @@ mod remedy;
 mod report;
 mod rules;
 mod settle;
+#[cfg(test)]
+mod test_cluster;
 pub mod views;
 
 use std::net::IpAddr;

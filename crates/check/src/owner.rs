@@ -131,8 +131,8 @@ impl<'c, 's> Owners<'c, 's> {
         }
     }
 
-    /// Endpoints and pods of the name or container that a claim states, wherever they run and whatever address they
-    /// have.
+    /// Endpoints and pods of the name or container that a claim states, on any node and with any
+    /// address.
     pub fn workloads(&self, claim: &Claim<'_>) -> &[Owner] {
         claimed_identity(claim).and_then(|key| self.workloads.get(&key)).map_or(&[], Vec::as_slice)
     }

@@ -14,7 +14,7 @@ const MIN_CONTAINER_ID: usize = 12;
 /// Whose address a record says it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Claim<'s> {
-    /// Nobody's: the address cools down after its release.
+    /// It has no owner: the address cools down after its release.
     Cooling,
     /// Windows': the ordinal is never handed out.
     WindowsReserved,
@@ -152,10 +152,10 @@ pub fn names_owner(record: &AttributeRef<'_>, owner: Owner, index: &Index<'_>) -
     match (&claim, owner) {
         (Claim::Cooling | Claim::WindowsReserved, _) => false,
         (Claim::Anonymous | Claim::Unknown, _) => true,
-        (Claim::Tunnel { node, .. }, Owner::Tunnel(place, _)) => {
-            index.snapshot.nodes[place as usize].value.name == *node
+        (Claim::Tunnel { node, .. }, Owner::Tunnel(position, _)) => {
+            index.snapshot.nodes[position as usize].value.name == *node
         }
-        (Claim::Service, Owner::Service(place)) => names_service(record, index.service(place)),
+        (Claim::Service, Owner::Service(position)) => names_service(record, index.service(position)),
         (Claim::Service | Claim::Tunnel { .. }, _) | (_, Owner::Tunnel(..) | Owner::Service(_)) => false,
         (claim, owner) => index.workload(owner).is_some_and(|workload| {
             names_workload(claim, &workload, index)
@@ -219,7 +219,7 @@ pub fn is_on_machine(record: &AttributeRef<'_>, workload: &Workload<'_>) -> bool
             || machine_of(record).is_some_and(by_machine))
 }
 
-/// True where pod and container are those of the record, whatever node it states.
+/// True where pod and container are those of the record, on any node.
 fn is_same_container(record: &AttributeRef<'_>, workload: &Workload<'_>) -> bool {
     let is_pod =
         || record.get("pod") == Some(workload.pod) && record.get("namespace") == Some(workload.namespace);

@@ -154,7 +154,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::rules::address_tests::Cluster;
+    use crate::test_cluster::Cluster;
     use crate::{Code, Options, check};
 
     fn pod(name: &str) -> Value {

@@ -25,10 +25,10 @@ pub(super) fn of(
     usage.endpoints(snapshot, pods);
     usage.pods(snapshot);
     usage.services(snapshot, blocks);
-    for (place, node) in (0..).zip(&snapshot.nodes) {
+    for (position, node) in (0..).zip(&snapshot.nodes) {
         let tunnels = node.value.tunnels.iter();
         usage.uses.extend(
-            tunnels.map(|(kind, address)| Use { address: *address, owner: Owner::Tunnel(place, *kind) }),
+            tunnels.map(|(kind, address)| Use { address: *address, owner: Owner::Tunnel(position, *kind) }),
         );
     }
     usage.uses.sort_unstable();
@@ -40,7 +40,7 @@ pub(super) fn of(
 struct Usage {
     uses: Vec<Use>,
     mentioned: Vec<IpAddr>,
-    /// Pods that have an endpoint, by place.
+    /// Pods that have an endpoint, by position.
     with_endpoint: HashSet<u32>,
 }
 
@@ -49,13 +49,13 @@ impl Usage {
     /// orchestrator always is.
     fn endpoints(&mut self, snapshot: &Snapshot, pods: &HashMap<PodName<'_>, u32>) {
         let pods_read = snapshot.has_read(Source::Pods);
-        for (place, endpoint) in (0..).zip(&snapshot.endpoints) {
+        for (position, endpoint) in (0..).zip(&snapshot.endpoints) {
             let endpoint = &endpoint.value;
             let pod = pods.get(&(endpoint.namespace().packed(), endpoint.pod().packed()));
             self.with_endpoint.extend(pod);
-            let unfinished = |place: &u32| !snapshot.pods[*place as usize].value.finished;
+            let unfinished = |position: &u32| !snapshot.pods[*position as usize].value.finished;
             if !pods_read || endpoint.pod().is_empty() || pod.is_some_and(unfinished) {
-                let owner = Owner::Endpoint(place);
+                let owner = Owner::Endpoint(position);
                 self.uses.extend(endpoint.addresses().map(|address| Use { address, owner }));
             } else {
                 self.mentioned.extend(endpoint.addresses());
@@ -63,16 +63,17 @@ impl Usage {
         }
     }
 
-    /// The status of a pod may be behind its sandbox: with an endpoint, and no annotation, the endpoint alone says
+    /// The status of a pod may be older than its sandbox: with an endpoint, and no annotation, the endpoint alone says
     /// what the pod uses. Where endpoints were read, a terminating pod without one has none any more: CNI DEL took it
     /// away, and the address may be another's.
     fn pods(&mut self, snapshot: &Snapshot) {
         let endpoints_read = snapshot.has_read(Source::Endpoints);
-        for (place, pod) in (0..).zip(&snapshot.pods) {
-            let by_endpoint = self.with_endpoint.contains(&place) || (endpoints_read && pod.value.deleting);
+        for (position, pod) in (0..).zip(&snapshot.pods) {
+            let by_endpoint =
+                self.with_endpoint.contains(&position) || (endpoints_read && pod.value.deleting);
             if pod.value.has_cni_annotation || !by_endpoint {
                 let owned = pod.value.addresses();
-                self.uses.extend(owned.map(|address| Use { address, owner: Owner::Pod(place) }));
+                self.uses.extend(owned.map(|address| Use { address, owner: Owner::Pod(position) }));
             }
             self.mentioned.extend(pod.value.mentioned());
         }
@@ -84,12 +85,12 @@ impl Usage {
         let assign = snapshot.kube_controllers.as_ref().and_then(|c| c.assign_ips).unwrap_or_default();
         let pools = snapshot.pools.iter().filter(|p| p.value.allows(PoolUse::LoadBalancer));
         let pools: Vec<IpNet> = pools.map(|p| p.value.cidr).collect();
-        for (place, service) in (0..).zip(&snapshot.services) {
+        for (position, service) in (0..).zip(&snapshot.services) {
             for address in &service.value.ingress {
                 let offered = pools.iter().any(|pool| pool.contains(address));
                 let managed = service.value.is_managed(assign);
                 if managed && (offered || is_recorded_for(blocks, &service.value, *address)) {
-                    self.uses.push(Use { address: *address, owner: Owner::Service(place) });
+                    self.uses.push(Use { address: *address, owner: Owner::Service(position) });
                 } else {
                     self.mentioned.push(*address);
                 }

@@ -24,7 +24,7 @@ use crate::rules::cidr_set::CidrSet;
 pub struct Tally {
     /// All addresses.
     pub total: u128,
-    /// Allocated to somebody, also where a reservation covers the address.
+    /// Allocated to an owner, also where a reservation covers the address.
     pub in_use: u128,
     /// Released, and not handed out again for a while (Calico 3.33 and later).
     pub cooling: u128,
@@ -32,7 +32,7 @@ pub struct Tally {
     pub windows_reserved: u128,
     /// Left alone by automatic assignment because of an IP reservation, and not taken.
     pub reserved: u128,
-    /// In a block that is corrupt or does not decode: nobody knows whether they are taken.
+    /// In a block that is corrupt or cannot be decoded: it is unknown whether they are taken.
     pub unknown: u128,
     /// All others.
     pub free: u128,
@@ -133,7 +133,7 @@ impl<'c, 's> Occupancy<'c, 's> {
         found
     }
 
-    /// The addresses of one block, whatever overlaps it.
+    /// The addresses of one block, as if nothing overlapped it.
     pub(crate) fn block(&self, stored: &Stored<'_, '_>) -> Tally {
         if stored.block.is_none_or(|b| b.sound.is_none()) {
             let size = cidr::size(stored.key);

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{Claimants, Limit, Occupancy};
-use crate::rules::address_tests::Cluster;
+use crate::test_cluster::Cluster;
 use crate::{Context, Options};
 use calipam_model::snapshot::Source;
 

@@ -1,4 +1,4 @@
-//! The walk over all addresses that a block records or that somebody uses, and who judges each.
+//! The walk over all addresses that a block records or that are in use, and the rules that judge each.
 
 use std::net::IpAddr;
 
@@ -54,15 +54,14 @@ fn walk<'c, 's>(index: &'c Index<'s>, mut visit: impl FnMut(Address<'_, 'c, 's>)
     let mut uses = index.uses.as_slice();
     let mut rest = index.blocks.as_slice();
     while let Some((first, _)) = rest.split_first() {
-        // Blocks are sorted, so that whatever overlaps the first one follows it directly.
+        // Blocks are sorted, so that those that overlap the first one follow it directly.
         let len = rest.iter().take_while(|b| first.key.contains(&b.key)).count();
         let (run, after) = rest.split_at(len);
         rest = after;
         let (before, within) = uses.split_at(uses.partition_point(|u| u.address < first.key.network()));
         visit_gap(index, before, &mut visit);
-        let (within, behind) =
-            within.split_at(within.partition_point(|u| u.address <= first.key.broadcast()));
-        uses = behind;
+        let (within, later) = within.split_at(within.partition_point(|u| u.address <= first.key.broadcast()));
+        uses = later;
         records.clear();
         for block in run {
             let allocations = block.sound.into_iter().flat_map(|b| b.allocations());
@@ -109,7 +108,7 @@ fn merge<'c, 's>(
 }
 
 impl<'a, 'c, 's> Address<'a, 'c, 's> {
-    /// The records that hold the address, those that merely cool left out.
+    /// The records that hold the address, but not those that cool down.
     pub fn holding(&self) -> impl Iterator<Item = &'a Record<'c, 's>> + Clone + use<'a, 'c, 's> {
         self.records.iter().filter(|r| !r.allocation.attribute.is_cooling())
     }

@@ -37,7 +37,7 @@ pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
 fn check_one(context: &Context<'_>, affinity: &Versioned<Affinity>, out: &mut Vec<Finding>) {
     let value = &affinity.value;
     let of = |code, says: &str| finding(context, affinity, code, says);
-    let behind = || [Key::Affinity(value.key.clone()), Key::Block(value.key.cidr)];
+    let dependencies = || [Key::Affinity(value.key.clone()), Key::Block(value.key.cidr)];
     if let AffinityType::Other(kind) = &value.key.kind {
         let says = format!("is of the type {:?}, which Calico never writes", short(kind));
         out.push(of(Code::UnexpectedAffinityType, &says));
@@ -46,17 +46,17 @@ fn check_one(context: &Context<'_>, affinity: &Versioned<Affinity>, out: &mut Ve
     let settled = value.state == AffinityState::Confirmed;
     if !settled {
         let says = format!("is {}", short(&value.state.to_string()));
-        out.push(of(Code::UnsettledAffinity, &says).depending_on(behind()));
+        out.push(of(Code::UnsettledAffinity, &says).depending_on(dependencies()));
     }
     let by_host = value.key.kind == AffinityType::Host;
     if by_host && context.snapshot.has_read(Source::Nodes) && !context.index.node_exists(&value.key.node) {
-        let keys = behind().into_iter().chain([Key::Node(value.key.node.clone())]);
+        let keys = dependencies().into_iter().chain([Key::Node(value.key.node.clone())]);
         out.push(of(Code::AffinityOfMissingNode, "names a node that does not exist").depending_on(keys));
     }
     match context.index.block(value.key.cidr) {
         None if settled && context.snapshot.has_read(Source::Blocks) => {
             let says = "is confirmed, but there is no such block";
-            out.push(of(Code::AffinityWithoutBlock, says).depending_on(behind()));
+            out.push(of(Code::AffinityWithoutBlock, says).depending_on(dependencies()));
         }
         Some(block) if block.owner != Some(&value.key.owner()) => {
             let owner = block.owner.map_or("nobody".to_owned(), |owner| match owner.host() {
@@ -64,7 +64,7 @@ fn check_one(context: &Context<'_>, affinity: &Versioned<Affinity>, out: &mut Ve
                 None => short(&owner.to_string()),
             });
             let says = format!("is {}, but the block belongs to {owner}", short(&value.state.to_string()));
-            let finding = of(Code::AffinityBlockMismatch, &says).depending_on(behind());
+            let finding = of(Code::AffinityBlockMismatch, &says).depending_on(dependencies());
             out.push(finding.on_nodes(block.owner.and_then(|o| o.host())));
         }
         _ => {}
@@ -98,7 +98,7 @@ fn check_conflict(context: &Context<'_>, same_block: &[&Versioned<Affinity>], ou
     let nodes: BTreeSet<&str> = hosts.clone().map(|key| key.node.as_str()).collect();
     let Some(cidr) = same_block.first().map(|a| a.value.key.cidr).filter(|_| nodes.len() > 1) else { return };
     let message = format!("{cidr} is held by {}", list(&nodes));
-    let behind = hosts.clone().map(|key| Key::Affinity(key.clone())).chain([Key::Block(cidr)]);
+    let dependencies = hosts.clone().map(|key| Key::Affinity(key.clone())).chain([Key::Block(cidr)]);
     let evidence = conflict_evidence(context, cidr, hosts.cloned().map(Rival::Affinity).collect());
     out.push(
         Finding::new(
@@ -108,7 +108,7 @@ fn check_conflict(context: &Context<'_>, same_block: &[&Versioned<Affinity>], ou
             Evidence::Block(Box::new(evidence)),
         )
         .on_nodes(nodes)
-        .depending_on(behind),
+        .depending_on(dependencies),
     );
 }
 

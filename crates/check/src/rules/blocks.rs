@@ -1,4 +1,4 @@
-//! Blocks that are broken, lie in the wrong place or belong to nobody.
+//! Blocks that are corrupt, lie outside their pools or have no owner.
 
 use std::collections::HashSet;
 
@@ -105,12 +105,12 @@ fn check_overlaps(stored: &[Stored<'_, '_>], out: &mut Vec<Finding>) {
         if others.is_empty() {
             continue;
         }
-        let overlapping = others.iter().map(|place| keys[*place]);
+        let overlapping = others.iter().map(|position| keys[*position]);
         let says = format!("overlaps {}", list(overlapping.clone()));
         let rivals = overlapping.map(Rival::Block).collect();
         out.push(
             finding(Code::OverlappingBlocks, block, &says, |evidence| evidence.others = rivals)
-                .on_nodes(others.iter().filter_map(|place| host(&stored[*place]))),
+                .on_nodes(others.iter().filter_map(|position| host(&stored[*position]))),
         );
     }
 }
@@ -162,8 +162,8 @@ fn check_owner(
     let key = AffinityKey { kind, node: name.clone(), cidr: block.key };
     if snapshot.has_read(Source::Affinities) && !affinities.0.contains(&key) {
         let says = format!("belongs to {}, but no affinity says so", short(name));
-        let behind = [Key::Block(block.key), Key::Affinity(key)];
-        out.push(of(block, Code::BlockWithoutAffinity, &says).depending_on(behind));
+        let dependencies = [Key::Block(block.key), Key::Affinity(key)];
+        out.push(of(block, Code::BlockWithoutAffinity, &says).depending_on(dependencies));
     }
 }
 

@@ -19,8 +19,8 @@ impl CidrSet {
 
     /// True where the set holds all of `cidr`.
     pub(crate) fn covers(&self, cidr: IpNet) -> bool {
-        let behind = self.0.partition_point(|member| member.network() <= cidr.network());
-        behind.checked_sub(1).is_some_and(|place| self.0[place].contains(&cidr))
+        let end = self.0.partition_point(|member| member.network() <= cidr.network());
+        end.checked_sub(1).is_some_and(|position| self.0[position].contains(&cidr))
     }
 
     /// True where the set holds the address.
@@ -42,18 +42,18 @@ impl CidrSet {
     }
 }
 
-/// By place: the places of the others that overlap it. Takes different CIDRs in ascending order.
+/// By position: the positions of the others that overlap it. Takes different CIDRs in ascending order.
 pub(crate) fn overlaps(sorted: &[IpNet]) -> Vec<Vec<usize>> {
     let mut others = vec![Vec::new(); sorted.len()];
     // CIDRs either nest or are disjoint: the stack holds those around the current one.
     let mut around: Vec<usize> = Vec::new();
-    for (place, cidr) in sorted.iter().enumerate() {
+    for (position, cidr) in sorted.iter().enumerate() {
         while around.pop_if(|outer| !sorted[*outer].contains(cidr)).is_some() {}
         for outer in &around {
-            others[*outer].push(place);
-            others[place].push(*outer);
+            others[*outer].push(position);
+            others[position].push(*outer);
         }
-        around.push(place);
+        around.push(position);
     }
     others
 }

@@ -20,21 +20,21 @@ pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
         return;
     }
     let mut nodes = Nodes::new(context);
-    for (place, endpoint) in (0..).zip(&snapshot.endpoints) {
+    for (position, endpoint) in (0..).zip(&snapshot.endpoints) {
         if nodes.lacks(endpoint.value.node()) && is_live(context, &endpoint.value) {
-            out.push(finding(of_endpoint(&context.index, place)));
+            out.push(finding(of_endpoint(&context.index, position)));
         }
     }
     if snapshot.datastore != DatastoreKind::Kubernetes {
         return;
     }
-    for (place, pod) in (0..).zip(&snapshot.pods) {
+    for (position, pod) in (0..).zip(&snapshot.pods) {
         let pod = &pod.value;
         if !pod.finished && !pod.host_network && nodes.lacks(pod.node()) {
             let (namespace, name) = (pod.namespace().to_string(), pod.name().to_string());
             // Nodes are listed at another moment.
-            let behind = [Key::Pod { namespace, name }, Key::Node(pod.node().to_string())];
-            out.push(finding(of_pod(&context.index, place)).depending_on(behind));
+            let dependencies = [Key::Pod { namespace, name }, Key::Node(pod.node().to_string())];
+            out.push(finding(of_pod(&context.index, position)).depending_on(dependencies));
         }
     }
 }
@@ -45,7 +45,7 @@ fn is_live(context: &Context<'_>, endpoint: &Endpoint) -> bool {
         return true;
     }
     let pod = context.index.pod(endpoint.namespace(), endpoint.pod());
-    pod.is_some_and(|place| !context.snapshot.pods[place as usize].value.finished)
+    pod.is_some_and(|position| !context.snapshot.pods[position as usize].value.finished)
 }
 
 fn finding(owner: OwnerEvidence) -> Finding {

@@ -25,17 +25,17 @@ pub(crate) fn of_address(context: &Context<'_>, address: &Address<'_, '_, '_>) -
 /// Who uses an address.
 pub(crate) fn of_owner(index: &Index<'_>, used: &Use) -> OwnerEvidence {
     match used.owner {
-        Owner::Endpoint(place) => of_endpoint(index, place),
-        Owner::Pod(place) => of_pod(index, place),
-        Owner::Service(place) => {
-            let service = index.service(place);
+        Owner::Endpoint(position) => of_endpoint(index, position),
+        Owner::Pod(position) => of_pod(index, position),
+        Owner::Service(position) => {
+            let service = index.service(position);
             OwnerEvidence {
                 fields: service.ingress.iter().copied().map(OwnerField::Address).collect(),
                 ..OwnerEvidence::new(OwnerKind::Service, format!("{}/{}", service.namespace, service.name))
             }
         }
-        Owner::Tunnel(place, kind) => {
-            let node = index.snapshot.nodes[place as usize].value.name.clone();
+        Owner::Tunnel(position, kind) => {
+            let node = index.snapshot.nodes[position as usize].value.name.clone();
             let fields = vec![OwnerField::Tunnel(kind)];
             OwnerEvidence { node: node.clone(), fields, ..OwnerEvidence::new(OwnerKind::Tunnel, node) }
         }
@@ -43,8 +43,8 @@ pub(crate) fn of_owner(index: &Index<'_>, used: &Use) -> OwnerEvidence {
 }
 
 /// An endpoint and its addresses.
-pub(crate) fn of_endpoint(index: &Index<'_>, place: u32) -> OwnerEvidence {
-    let endpoint = index.endpoint(place);
+pub(crate) fn of_endpoint(index: &Index<'_>, position: u32) -> OwnerEvidence {
+    let endpoint = index.endpoint(position);
     let namespace = endpoint.namespace();
     let pod = endpoint.pod();
     OwnerEvidence {
@@ -59,8 +59,8 @@ pub(crate) fn of_endpoint(index: &Index<'_>, place: u32) -> OwnerEvidence {
 }
 
 /// A pod, its addresses and the evidence that names them.
-pub(crate) fn of_pod(index: &Index<'_>, place: u32) -> OwnerEvidence {
-    let pod = &index.snapshot.pods[place as usize].value;
+pub(crate) fn of_pod(index: &Index<'_>, position: u32) -> OwnerEvidence {
+    let pod = &index.snapshot.pods[position as usize].value;
     let name = format!("{}/{}", pod.namespace(), pod.name());
     OwnerEvidence {
         kind: OwnerKind::Pod,
@@ -93,13 +93,13 @@ pub(crate) fn of_record(record: &Record<'_, '_>) -> RecordEvidence {
 
 /// How a message names an owner: `default/web-0 (node-1)` or `a tunnel of node-1`.
 pub(crate) fn name_of_owner(owner: &OwnerEvidence) -> String {
-    let place =
+    let on_node =
         |name: &str| if owner.node.is_empty() { name.to_owned() } else { format!("{name} ({})", owner.node) };
     match owner.kind {
         OwnerKind::Tunnel => format!("a tunnel of {}", owner.node),
         OwnerKind::Service => format!("service {}", owner.name),
-        OwnerKind::Endpoint | OwnerKind::Pod if owner.pod.is_empty() => place(&owner.name),
-        OwnerKind::Endpoint | OwnerKind::Pod => place(&owner.pod),
+        OwnerKind::Endpoint | OwnerKind::Pod if owner.pod.is_empty() => on_node(&owner.name),
+        OwnerKind::Endpoint | OwnerKind::Pod => on_node(&owner.pod),
     }
 }
 

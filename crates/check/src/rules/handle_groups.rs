@@ -2,17 +2,19 @@
 //! either, so that both are sorted by a hash of the ID and merged, and what agrees is not looked at
 //! any closer.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::hash::{BuildHasher, Hasher};
 
 use calipam_model::IpNet;
 use calipam_model::attributes::is_windows_reserved;
-use calipam_model::block::Block;
+use calipam_model::block::{Block, BlockContent};
 use calipam_model::cidr::is_v4;
 use calipam_model::handle::Handle;
-use calipam_model::snapshot::Versioned;
-use calipam_model::text::TextRef;
+use calipam_model::key::Key;
+use calipam_model::snapshot::{DefectKind, Snapshot, Versioned};
+use calipam_model::text::{Text, TextRef};
 use foldhash::fast::FixedState;
+use serde_json::Value;
 
 use super::addresses::Record;
 use crate::{Context, FastMap};
@@ -27,7 +29,7 @@ pub(crate) struct Group<'c, 's> {
     pub id: TextRef<'s>,
     /// The handle with exactly this ID.
     pub object: Option<&'s StoredHandle>,
-    /// Handles whose ID goes on behind a carriage return.
+    /// Handles whose ID goes on after a carriage return.
     pub strays: Vec<&'s StoredHandle>,
     /// Allocations under this ID.
     pub records: Vec<Record<'c, 's>>,
@@ -49,7 +51,7 @@ impl<'s> Group<'_, 's> {
     }
 }
 
-/// Marks a reference that goes on behind a carriage return.
+/// Marks a reference that goes on after a carriage return.
 const DIRTY: u32 = 1 << 31;
 /// Stands where there is no block.
 const NO_BLOCK: u32 = u32::MAX;
@@ -67,7 +69,7 @@ struct Reference {
 #[derive(Clone, Copy)]
 struct Object {
     hash: u64,
-    place: u32,
+    position: u32,
     /// Places of the blocks in each of which it claims one address: of one block, or of one IPv4 and
     /// one IPv6 block. [`NO_BLOCK`] twice where it claims anything else.
     blocks: [u32; 2],
@@ -109,29 +111,29 @@ fn is_in_order(objects: &[Object], references: &[Reference]) -> bool {
 /// Handles that are not marked deleted, by hash.
 fn objects(context: &Context<'_>) -> Vec<Object> {
     let sound = (0..).zip(&context.index.blocks).filter(|(_, b)| b.sound.is_some());
-    let places: FastMap<IpNet, u32> = sound.map(|(place, b)| (b.key, place)).collect();
+    let positions: FastMap<IpNet, u32> = sound.map(|(position, b)| (b.key, position)).collect();
     let stored = (0..).zip(&context.snapshot.handles).filter(|(_, h)| !h.value.is_deleted());
     let mut objects = Vec::with_capacity(context.snapshot.handles.len());
-    objects.extend(stored.map(|(place, handle)| {
+    objects.extend(stored.map(|(position, handle)| {
         let id = handle.value.id();
         let clean = id.cut_at_carriage_return();
-        let blocks = if clean == id { typical_blocks(&handle.value, &places) } else { None };
-        Object { hash: hash(clean), place, blocks: blocks.unwrap_or([NO_BLOCK; 2]) }
+        let blocks = if clean == id { typical_blocks(&handle.value, &positions) } else { None };
+        Object { hash: hash(clean), position, blocks: blocks.unwrap_or([NO_BLOCK; 2]) }
     }));
     objects.sort_unstable_by_key(|object| object.hash);
     objects
 }
 
 /// The blocks, where the handle claims just one address in one block, or one of either family.
-fn typical_blocks(handle: &Handle, places: &FastMap<IpNet, u32>) -> Option<[u32; 2]> {
+fn typical_blocks(handle: &Handle, positions: &FastMap<IpNet, u32>) -> Option<[u32; 2]> {
     let mut blocks = handle.blocks();
     let (first, one) = blocks.next()?;
     let second = match blocks.next() {
         None => NO_BLOCK,
-        Some((second, 1)) if is_v4(first) != is_v4(second) => *places.get(&second)?,
+        Some((second, 1)) if is_v4(first) != is_v4(second) => *positions.get(&second)?,
         Some(_) => return None,
     };
-    let first = *places.get(&first)?;
+    let first = *positions.get(&first)?;
     (one == 1 && blocks.next().is_none()).then_some([first, second])
 }
 
@@ -141,7 +143,7 @@ fn references(context: &Context<'_>) -> Vec<Reference> {
     let blocks = &context.index.blocks;
     let number = blocks.iter().filter_map(|b| b.sound).map(|b| b.allocated() as usize).sum();
     let mut references = Vec::with_capacity(number);
-    for (block, sound) in (0..).zip(blocks).filter_map(|(place, b)| Some((place, b.sound?))) {
+    for (block, sound) in (0..).zip(blocks).filter_map(|(position, b)| Some((position, b.sound?))) {
         for (ordinal, handle) in sound.handles() {
             let clean = handle.cut_at_carriage_return();
             if clean.is_empty() || is_windows_reserved(handle) {
@@ -177,7 +179,7 @@ fn split<'c, 's>(
     let mut members: Vec<(TextRef<'s>, Member<'c, 's>)> =
         Vec::with_capacity(objects.len() + references.len());
     for object in objects {
-        let handle = &context.snapshot.handles[object.place as usize];
+        let handle = &context.snapshot.handles[object.position as usize];
         members.push((handle.value.id().cut_at_carriage_return(), Member::Object(handle)));
     }
     for reference in references {
@@ -207,4 +209,49 @@ fn group<'c, 's>(id: TextRef<'s>, members: impl Iterator<Item = Member<'c, 's>>)
     }
     group.records.sort_by_key(|r| r.allocation.address);
     group
+}
+
+/// IDs, packed and cut at the carriage return, that the blocks name whose content is not judged.
+pub(super) fn named_by_unjudged(context: &Context<'_>, unjudged: &HashSet<IpNet>) -> HashSet<Box<[u8]>> {
+    let mut named = HashSet::new();
+    if unjudged.is_empty() {
+        return named;
+    }
+    let stored = context.snapshot.blocks.iter().map(|b| &b.value);
+    for block in stored.filter(|b| !b.content.is_deleted() && unjudged.contains(&b.key)) {
+        match &block.content {
+            BlockContent::Sound(block) => {
+                named.extend(block.attributes().filter_map(|a| a.handle()).map(clean));
+            }
+            BlockContent::Corrupt(block) => named_in(&block.raw, &mut named),
+        }
+    }
+    named
+}
+
+/// IDs of handles whose value does not decode.
+pub(super) fn undecodable(snapshot: &Snapshot) -> HashSet<Box<[u8]>> {
+    let broken = snapshot.defects.iter().filter_map(|defect| match (&defect.key, &defect.kind) {
+        (Some(Key::Handle(id)), DefectKind::Value(_)) => Some(Text::new(id)),
+        _ => None,
+    });
+    broken.map(|id| clean(id.as_ref())).collect()
+}
+
+fn clean(id: TextRef<'_>) -> Box<[u8]> {
+    id.cut_at_carriage_return().packed().into()
+}
+
+/// Takes the handles from the JSON of a corrupt block. Like Calico's reader it passes over the case of
+/// field names.
+fn named_in(raw: &str, named: &mut HashSet<Box<[u8]>>) {
+    let Ok(block) = serde_json::from_str::<Value>(raw) else { return };
+    let attributes = fields(&block, "attributes").filter_map(Value::as_array).flatten();
+    let handles = attributes.flat_map(|attribute| fields(attribute, "handle_id")).filter_map(Value::as_str);
+    named.extend(handles.map(|id| clean(Text::new(id).as_ref())));
+}
+
+fn fields<'v>(object: &'v Value, name: &str) -> impl Iterator<Item = &'v Value> {
+    let entries = object.as_object().into_iter().flatten();
+    entries.filter(move |(key, _)| key.eq_ignore_ascii_case(name)).map(|(_, value)| value)
 }

@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
-use super::address_tests::Cluster;
 use super::structure_tests::{affinity, evidence, findings, handle, only, pod, verdict, whole};
+use crate::test_cluster::Cluster;
 use crate::{Code, Severity};
 
 /// A second block of node-1 with these records, and endpoints for its pods.

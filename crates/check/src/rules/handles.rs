@@ -10,8 +10,7 @@ use calipam_model::text::TextRef;
 
 use super::addresses::Record;
 use super::blocks::unjudged;
-use super::handle_groups::{Group, StoredHandle, groups};
-use super::handle_names::{named_by_unjudged, undecodable};
+use super::handle_groups::{Group, StoredHandle, groups, named_by_unjudged, undecodable};
 use super::wording::{addresses, list, short};
 use crate::Context;
 use crate::code::{Code, Severity};
@@ -89,8 +88,9 @@ impl<'s> Scope<'_, 's> {
             ..HandleEvidence::default()
         };
         let finding = handle_finding(Code::OrphanHandle, id.clone(), message, evidence);
-        let behind = [Key::Handle(id)].into_iter().chain(object.value.blocks().map(|(b, _)| Key::Block(b)));
-        finding.on_nodes(self.nodes(group)).depending_on(behind)
+        let dependencies =
+            [Key::Handle(id)].into_iter().chain(object.value.blocks().map(|(b, _)| Key::Block(b)));
+        finding.on_nodes(self.nodes(group)).depending_on(dependencies)
     }
 
     fn missing(&self, group: &Group<'_, '_>) -> Finding {
@@ -106,7 +106,7 @@ impl<'s> Scope<'_, 's> {
         };
         handle_finding(Code::MissingHandle, id, message, evidence)
             .on_nodes(self.nodes(group))
-            .depending_on(self.behind(group))
+            .depending_on(self.dependencies(group))
     }
 
     fn judge_counts(&self, group: &Group<'_, 's>, object: &'s StoredHandle, out: &mut Vec<Finding>) {
@@ -133,7 +133,7 @@ impl<'s> Scope<'_, 's> {
             recorded_as: group.recorded_as(),
         };
         let finding = handle_finding(Code::HandleCount, id, message, evidence).with_severity(severity);
-        out.push(finding.on_nodes(self.nodes(group)).depending_on(self.behind(group)));
+        out.push(finding.on_nodes(self.nodes(group)).depending_on(self.dependencies(group)));
     }
 
     /// IDs with a carriage return, in a record or in the key of a handle.
@@ -144,7 +144,7 @@ impl<'s> Scope<'_, 's> {
         }
         let id = group.id.to_string();
         let place = if records.is_empty() { "stored" } else { "recorded" };
-        let message = format!("{} is {place} with a carriage return behind it", short(&id));
+        let message = format!("{} is {place} with a carriage return after it", short(&id));
         let evidence = HandleEvidence {
             revision: group.objects().next().map(|object| object.revision.to_string()),
             blocks: differences(group.object, &group.records, Which::All),
@@ -188,7 +188,7 @@ impl<'s> Scope<'_, 's> {
     }
 
     /// The handle, and every block that it or a record names.
-    fn behind(&self, group: &Group<'_, '_>) -> Vec<Key> {
+    fn dependencies(&self, group: &Group<'_, '_>) -> Vec<Key> {
         let named = group.objects().flat_map(|object| object.value.blocks()).map(|(cidr, _)| cidr);
         let blocks: BTreeSet<IpNet> = named.chain(group.records.iter().map(|r| r.block.key)).collect();
         let objects: BTreeSet<String> = group.objects().map(|object| object.value.id().to_string()).collect();

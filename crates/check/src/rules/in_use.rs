@@ -23,13 +23,13 @@ pub(crate) fn finding(
     let nodes = nodes_of(&evidence);
     Finding::about_address(code, address.address, says, evidence)
         .on_nodes(nodes)
-        .depending_on(behind(context, address))
+        .depending_on(dependencies(context, address))
 }
 
 /// What an allocation or a release between two lists would change: the record, and who uses the address. etcd alone is
 /// read at one revision, at which no operation of Calico leaves an address in use unrecorded; the lists of Kubernetes
 /// are of several moments.
-fn behind(context: &Context<'_>, address: &Address<'_, '_, '_>) -> Vec<Key> {
+fn dependencies(context: &Context<'_>, address: &Address<'_, '_, '_>) -> Vec<Key> {
     let snapshot = context.snapshot;
     if !snapshot.has_read(Source::Pods) {
         return Vec::new();
@@ -47,23 +47,23 @@ fn behind(context: &Context<'_>, address: &Address<'_, '_, '_>) -> Vec<Key> {
 /// The object of an owner.
 fn key_of(index: &Index<'_>, owner: Owner) -> Key {
     match owner {
-        Owner::Endpoint(place) => {
-            let endpoint = index.endpoint(place);
+        Owner::Endpoint(position) => {
+            let endpoint = index.endpoint(position);
             Key::Endpoint { namespace: endpoint.namespace().to_string(), name: endpoint.name() }
         }
-        Owner::Pod(place) => {
-            let pod = &index.snapshot.pods[place as usize].value;
+        Owner::Pod(position) => {
+            let pod = &index.snapshot.pods[position as usize].value;
             Key::Pod { namespace: pod.namespace().to_string(), name: pod.name().to_string() }
         }
-        Owner::Tunnel(place, _) => Key::Node(index.snapshot.nodes[place as usize].value.name.clone()),
-        Owner::Service(place) => {
-            let service = &index.snapshot.services[place as usize].value;
+        Owner::Tunnel(position, _) => Key::Node(index.snapshot.nodes[position as usize].value.name.clone()),
+        Owner::Service(position) => {
+            let service = &index.snapshot.services[position as usize].value;
             Key::Service { namespace: service.namespace.clone(), name: service.name.clone() }
         }
     }
 }
 
-/// Judges an address that somebody uses.
+/// Judges an address that is in use.
 pub(crate) fn judge(context: &Context<'_>, address: &Address<'_, '_, '_>, out: &mut Vec<Finding>) {
     if has_several_owners(&context.index, address) {
         let evidence = of_address(context, address);

@@ -6,7 +6,7 @@ use calipam_model::service::{Machine, Service};
 use calipam_model::snapshot::{DatastoreKind, ObjectVersion, Revision, Source, Versioned};
 use serde_json::{Value, json};
 
-use super::address_tests::Cluster;
+use crate::test_cluster::Cluster;
 use crate::{Options, check, settle, suspects};
 
 fn versioned<T>(value: T) -> Versioned<T> {

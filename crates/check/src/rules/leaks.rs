@@ -75,7 +75,7 @@ fn extra(context: &Context<'_>, record: &Record<'_, '_>) -> Finding {
     let says = format!("held for {}, whose ingress does not name it", name_of_claim(record));
     let services = (0..).zip(&context.snapshot.services);
     let of_record_named = services.filter(|(_, s)| names_service(&record.allocation.attribute, &s.value));
-    let owner = |(place, _)| of_owner(&context.index, &Use { address, owner: Owner::Service(place) });
+    let owner = |(position, _)| of_owner(&context.index, &Use { address, owner: Owner::Service(position) });
     let evidence = AddressEvidence {
         pool: context.index.pools_around(address.into()).next().map(|p| p.name.clone()),
         owners: of_record_named.map(owner).collect(),
@@ -107,7 +107,7 @@ fn leak(
     let nodes = nodes_of(&evidence);
     let severity = if evidence.is_owner_unknown() { Severity::Warning } else { Severity::Error };
     let finding = Finding::about_address(Code::LeakedAddress, address, &says, evidence);
-    finding.with_severity(severity).on_nodes(nodes).depending_on(behind(context, record, claim))
+    finding.with_severity(severity).on_nodes(nodes).depending_on(dependencies(context, record, claim))
 }
 
 fn explain(reasons: &[LeakReason], record: &Record<'_, '_>, claim: &Claim<'_>) -> String {
@@ -133,7 +133,7 @@ fn explain(reasons: &[LeakReason], record: &Record<'_, '_>, claim: &Claim<'_>) -
 }
 
 /// What a normal deletion or creation would change: the block, and the endpoint that the record names.
-fn behind(context: &Context<'_>, record: &Record<'_, '_>, claim: &Claim<'_>) -> Vec<Key> {
+fn dependencies(context: &Context<'_>, record: &Record<'_, '_>, claim: &Claim<'_>) -> Vec<Key> {
     let mut keys = vec![Key::Block(record.block.key)];
     if context.snapshot.has_read(Source::Pods)
         && let Some((namespace, name)) = claim.pod()

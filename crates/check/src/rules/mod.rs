@@ -1,7 +1,7 @@
 //! The rules, one file per family. Each looks at the whole snapshot and adds what it finds.
 
 #[cfg(test)]
-pub(crate) mod address_tests;
+mod address_tests;
 pub(crate) mod addresses;
 mod affinities;
 mod block_limit;
@@ -13,7 +13,6 @@ mod defects;
 mod endpoints;
 pub(crate) mod evidence;
 mod handle_groups;
-mod handle_names;
 #[cfg(test)]
 mod handle_tests;
 mod handles;
@@ -27,7 +26,6 @@ mod pool_tests;
 mod pools;
 #[cfg(test)]
 mod random_tests;
-mod services;
 #[cfg(test)]
 mod settle_tests;
 mod stranded;
@@ -40,7 +38,7 @@ use crate::Context;
 use crate::finding::Finding;
 use crate::occupancy::Occupancy;
 
-/// Runs all rules. The walk over addresses takes as long as all others together, so that it runs beside them.
+/// Runs all rules. The walk over addresses takes as long as all others together, so that it runs at the same time.
 pub(crate) fn run(context: &Context<'_>) -> Vec<Finding> {
     std::thread::scope(|scope| {
         let walk = scope.spawn(|| {
@@ -69,7 +67,7 @@ fn run_others(context: &Context<'_>) -> Vec<Finding> {
     configuration::check(context, &mut findings);
     endpoints::check(context, &mut findings);
     workloads::check(context, &mut findings);
-    services::check(context, &mut findings);
+    workloads::check_services(context, &mut findings);
     custom_resources::check(context, &mut findings);
     defects::check(context, &mut findings);
     findings

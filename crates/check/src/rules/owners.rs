@@ -53,8 +53,8 @@ pub(crate) fn judge_borrowing(context: &Context<'_>, address: &Address<'_, '_, '
 
 fn judge_tunnel(context: &Context<'_>, address: &Address<'_, '_, '_>, out: &mut Vec<Finding>) {
     for used in address.uses {
-        let Owner::Tunnel(place, kind) = used.owner else { continue };
-        let node = &context.snapshot.nodes[place as usize].value.name;
+        let Owner::Tunnel(position, kind) = used.owner else { continue };
+        let node = &context.snapshot.nodes[position as usize].value.name;
         let hosts = || address.containing_blocks().filter_map(|b| b.owner?.host());
         if let Some(host) = hosts().next()
             && hosts().all(|host| host != node)
@@ -80,7 +80,7 @@ fn node_of(context: &Context<'_>, address: &Address<'_, '_, '_>, record: &Record
         return Some(node.to_string());
     }
     let node = match address.uses.first()?.owner {
-        Owner::Tunnel(place, _) => context.snapshot.nodes[place as usize].value.name.clone(),
+        Owner::Tunnel(position, _) => context.snapshot.nodes[position as usize].value.name.clone(),
         owner => context.index.workload(owner)?.node.to_string(),
     };
     (!node.is_empty()).then_some(node)

@@ -3,8 +3,8 @@
 use calipam_model::key::RESOURCE_PREFIX;
 use serde_json::{Value, json};
 
-use super::address_tests::Cluster;
 use super::structure_tests::{affinity, evidence, findings, handle, only, pod, verdict, whole};
+use crate::test_cluster::Cluster;
 use crate::{Code, Options, check};
 
 /// A cluster whose one pool, of four blocks of four addresses, holds these blocks: owner and number of
@@ -23,8 +23,8 @@ fn small(config: Value, blocks: &[(&str, usize)]) -> Cluster {
         cluster.put(&format!("{RESOURCE_PREFIX}nodes/{node}"), json!({"metadata": {"labels": labels}}));
     }
     cluster.put("/calico/ipam/v2/config", config);
-    for (place, (owner, taken)) in blocks.iter().enumerate() {
-        let base = 4 * place;
+    for (position, (owner, taken)) in blocks.iter().enumerate() {
+        let base = 4 * position;
         let cidr = format!("10.244.1.{base}/30");
         let records = [0, 1, 2, 3].map(|i| match i < *taken {
             true => json!({"handle_id": format!("h-{base}-{i}")}),

@@ -39,7 +39,7 @@ fn check_overlaps(same: &[&[&Pool]], out: &mut Vec<Finding>) {
     for (pools, others) in same.iter().zip(overlaps(&keys)) {
         let twins = pools[1..].iter();
         let others: Vec<PoolName> =
-            twins.chain(others.iter().flat_map(|place| same[*place].iter())).map(name).collect();
+            twins.chain(others.iter().flat_map(|position| same[*position].iter())).map(name).collect();
         if !others.is_empty() {
             let says = format!("overlaps {}", list(&others));
             out.push(finding(Code::OverlappingPools, pools[0], &says, |evidence| evidence.others = others));

@@ -63,8 +63,8 @@ fn block(dice: &mut Dice, cidr: &str) -> Value {
     let size = calipam_model::cidr::size(net) as usize;
     let attributes: Vec<Value> = (0..dice.below(4)).map(|_| attribute(dice)).collect();
     let mut allocations = vec![Value::Null; size];
-    for (place, _) in attributes.iter().enumerate() {
-        allocations[dice.below(size)] = json!(place);
+    for (position, _) in attributes.iter().enumerate() {
+        allocations[dice.below(size)] = json!(position);
     }
     let mut free: Vec<usize> = (0..size).filter(|i| allocations[*i].is_null()).collect();
     if dice.one_in(8) {

@@ -6,7 +6,7 @@ use calipam_model::key::{ENDPOINT_PREFIX, Key, RESOURCE_PREFIX};
 use calipam_model::snapshot::{Coverage, Source};
 use serde_json::{Value, json};
 
-use super::address_tests::Cluster;
+use crate::test_cluster::Cluster;
 use crate::{Code, Finding, Options, check};
 
 const BLOCK: &str = "/calico/ipam/v2/assignment/ipv4/block/";

@@ -8,8 +8,8 @@ const NAMED: usize = 3;
 /// A text of the datastore as a message shows it: on one line and not too long.
 pub(crate) fn short(text: &str) -> String {
     let mut shown = String::with_capacity(text.len().min(LONGEST));
-    for (place, c) in text.chars().enumerate() {
-        if place == LONGEST {
+    for (position, c) in text.chars().enumerate() {
+        if position == LONGEST {
             shown.push('…');
             break;
         }

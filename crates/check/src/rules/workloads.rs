@@ -1,5 +1,6 @@
 //! Endpoints against pods. Only where etcd and Kubernetes were both read are they two sources that can
-//! disagree; the addresses of a pod by status and by annotation are compared on Kubernetes alone, too.
+//! disagree; the addresses of a pod by status and by annotation are compared on Kubernetes alone, too. And LoadBalancer
+//! services without an address.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -7,13 +8,15 @@ use std::net::IpAddr;
 use calipam_model::key::Key;
 use calipam_model::names::endpoint_name;
 use calipam_model::pod::{Pod, evidence};
+use calipam_model::pool::{Pool, PoolUse};
+use calipam_model::service::Service;
 use calipam_model::snapshot::Source;
 
 use super::evidence::{of_endpoint, of_pod};
 use super::wording::{list, short};
 use crate::Context;
 use crate::code::Code;
-use crate::finding::{Evidence, Finding, OwnerEvidence, Subject};
+use crate::finding::{Evidence, Finding, OwnerEvidence, OwnerKind, Subject};
 use crate::record::is_same_node;
 
 /// Orchestrator of the endpoints that belong to pods.
@@ -29,28 +32,28 @@ pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
     }
     let both = snapshot.has_read(Source::Endpoints);
     let mut endpoints: HashMap<u32, Vec<u32>> = HashMap::new();
-    for (place, endpoint) in (0..).zip(&snapshot.endpoints) {
+    for (position, endpoint) in (0..).zip(&snapshot.endpoints) {
         let endpoint = &endpoint.value;
         if endpoint.orchestrator() != *KUBERNETES || endpoint.pod().is_empty() {
             continue;
         }
         match context.index.pod(endpoint.namespace(), endpoint.pod()) {
-            Some(pod) => endpoints.entry(pod).or_default().push(place),
-            None => out.push(endpoint_without_pod(context, place)),
+            Some(pod) => endpoints.entry(pod).or_default().push(position),
+            None => out.push(endpoint_without_pod(context, position)),
         }
     }
-    for (place, pod) in (0..).zip(&snapshot.pods) {
+    for (position, pod) in (0..).zip(&snapshot.pods) {
         let pod = &pod.value;
         if pod.finished || pod.host_network {
             continue;
         }
-        let own = endpoints.get(&place).map_or(&[][..], Vec::as_slice);
+        let own = endpoints.get(&position).map_or(&[][..], Vec::as_slice);
         // CNI DEL takes the endpoint of a terminating pod away while its object is still there.
         if both && pod.running && !pod.deleting && own.is_empty() && !is_endpoint_broken(context, pod) {
-            out.push(pod_without_endpoint(context, place));
+            out.push(pod_without_endpoint(context, position));
         }
         out.extend(own.iter().filter_map(|endpoint| node_mismatch(context, *endpoint, pod)));
-        out.extend(disagreement(context, place, own));
+        out.extend(disagreement(context, position, own));
     }
 }
 
@@ -62,8 +65,8 @@ fn finding(code: Code, owner: OwnerEvidence, message: String, key: Key) -> Findi
         .depending_on([key])
 }
 
-fn key_of_endpoint(context: &Context<'_>, place: u32) -> Key {
-    let endpoint = context.index.endpoint(place);
+fn key_of_endpoint(context: &Context<'_>, position: u32) -> Key {
+    let endpoint = context.index.endpoint(position);
     Key::Endpoint { namespace: endpoint.namespace().to_string(), name: endpoint.name() }
 }
 
@@ -71,20 +74,20 @@ fn key_of_pod(pod: &Pod) -> Key {
     Key::Pod { namespace: pod.namespace().to_string(), name: pod.name().to_string() }
 }
 
-fn endpoint_without_pod(context: &Context<'_>, place: u32) -> Finding {
-    let owner = of_endpoint(&context.index, place);
+fn endpoint_without_pod(context: &Context<'_>, position: u32) -> Finding {
+    let owner = of_endpoint(&context.index, position);
     let message =
         format!("{} is the endpoint of pod {}, which does not exist", short(&owner.name), short(&owner.pod));
-    let endpoint = context.index.endpoint(place);
+    let endpoint = context.index.endpoint(position);
     let (namespace, name) = (endpoint.namespace().to_string(), endpoint.pod().to_string());
-    finding(Code::EndpointWithoutPod, owner, message, key_of_endpoint(context, place))
+    finding(Code::EndpointWithoutPod, owner, message, key_of_endpoint(context, position))
         .depending_on([Key::Pod { namespace, name }])
 }
 
-fn pod_without_endpoint(context: &Context<'_>, place: u32) -> Finding {
-    let owner = of_pod(&context.index, place);
+fn pod_without_endpoint(context: &Context<'_>, position: u32) -> Finding {
+    let owner = of_pod(&context.index, position);
     let message = format!("{} runs on {}, but has no endpoint", short(&owner.name), short(&owner.node));
-    let pod = &context.snapshot.pods[place as usize].value;
+    let pod = &context.snapshot.pods[position as usize].value;
     // Pods are listed after endpoints: that of a new pod may have come meanwhile.
     let endpoints = endpoint_keys(context, pod);
     finding(Code::PodWithoutEndpoint, owner, message, key_of_pod(pod)).depending_on(endpoints)
@@ -112,25 +115,25 @@ fn is_endpoint_broken(context: &Context<'_>, pod: &Pod) -> bool {
     })
 }
 
-fn node_mismatch(context: &Context<'_>, place: u32, pod: &Pod) -> Option<Finding> {
-    let endpoint = context.index.endpoint(place);
+fn node_mismatch(context: &Context<'_>, position: u32, pod: &Pod) -> Option<Finding> {
+    let endpoint = context.index.endpoint(position);
     if endpoint.node().is_empty()
         || pod.node().is_empty()
         || is_same_node(endpoint.node(), pod.node(), &context.index)
     {
         return None;
     }
-    let owner = of_endpoint(&context.index, place);
+    let owner = of_endpoint(&context.index, position);
     let message = format!("{} is on {}, its pod on {}", short(&owner.name), short(&owner.node), pod.node());
-    let found = finding(Code::EndpointNodeMismatch, owner, message, key_of_endpoint(context, place));
+    let found = finding(Code::EndpointNodeMismatch, owner, message, key_of_endpoint(context, position));
     Some(found.on_nodes([pod.node().to_string()]).depending_on([key_of_pod(pod)]))
 }
 
 /// The addresses that status, annotation and endpoint name do not agree. A family that one of them does
 /// not name is not compared: statuses without IPv6 were a fault of their own. The status holds one address
 /// a family, so that it only has to be among the others.
-fn disagreement(context: &Context<'_>, place: u32, endpoints: &[u32]) -> Option<Finding> {
-    let pod = &context.snapshot.pods[place as usize].value;
+fn disagreement(context: &Context<'_>, position: u32, endpoints: &[u32]) -> Option<Finding> {
+    let pod = &context.snapshot.pods[position as usize].value;
     let status: Vec<IpAddr> = pod.named_by(evidence::STATUS).collect();
     let annotation: Vec<IpAddr> = pod.named_by(evidence::CNI).collect();
     let endpoint: Vec<IpAddr> =
@@ -146,7 +149,7 @@ fn disagreement(context: &Context<'_>, place: u32, endpoints: &[u32]) -> Option<
     let said = sources.into_iter().filter(|(_, addresses)| !addresses.is_empty());
     let said: Vec<String> =
         said.map(|(source, addresses)| format!("{source} names {}", list(addresses))).collect();
-    let owner = of_pod(&context.index, place);
+    let owner = of_pod(&context.index, position);
     let message = format!("{}: {}", short(&owner.name), said.join(", "));
     let keys = endpoints.iter().map(|e| key_of_endpoint(context, *e));
     Some(finding(Code::PodAddressDisagreement, owner, message, key_of_pod(pod)).depending_on(keys))
@@ -156,4 +159,32 @@ fn disagreement(context: &Context<'_>, place: u32, endpoints: &[u32]) -> Option<
 fn is_among(some: &[IpAddr], all: &[IpAddr]) -> bool {
     let compared = |address: &&IpAddr| all.iter().any(|other| other.is_ipv4() == address.is_ipv4());
     some.iter().filter(compared).all(|address| all.contains(address))
+}
+
+/// Judges whether managed services have addresses. Calico's controller passes over every service while no
+/// pool is for LoadBalancers.
+pub(crate) fn check_services(context: &Context<'_>, out: &mut Vec<Finding>) {
+    let snapshot = context.snapshot;
+    let offers = |p: &Pool| p.is_enabled() && p.allows(PoolUse::LoadBalancer);
+    if !snapshot.pools.iter().any(|p| offers(&p.value)) {
+        return;
+    }
+    let assign = snapshot.kube_controllers.as_ref().and_then(|c| c.assign_ips).unwrap_or_default();
+    let old = |service: &Service| {
+        service.created.is_some_and(|created| snapshot.taken_at.duration_since(created) >= context.grace)
+    };
+    for service in snapshot.services.iter().map(|s| &s.value) {
+        if service.is_managed(assign) && service.ingress.is_empty() && old(service) {
+            out.push(service_without_address(service));
+        }
+    }
+}
+
+fn service_without_address(service: &Service) -> Finding {
+    let name = format!("{}/{}", service.namespace, service.name);
+    let message = format!("{} is a LoadBalancer service that has got no address", short(&name));
+    let evidence = OwnerEvidence::new(OwnerKind::Service, name.clone());
+    let key = Key::Service { namespace: service.namespace.clone(), name: service.name.clone() };
+    let evidence = Evidence::Endpoint(Box::new(evidence));
+    Finding::new(Code::ServiceWithoutAddress, Subject::Service(name), message, evidence).depending_on([key])
 }

@@ -104,7 +104,7 @@ pub struct PoolOfAddress {
 pub struct BlockOfAddress {
     pub cidr: IpNet,
     pub owner: Option<BlockOwner>,
-    /// The place of the address in it.
+    /// Its position in the block.
     pub ordinal: u32,
     /// What is broken in it.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -229,7 +229,7 @@ fn findings(context: &Context<'_>, address: IpAddr) -> Vec<Finding> {
     let report = check(context.snapshot, &Options::default());
     let unsure = !context.snapshot.has_read(Source::Endpoints) && has_unfound_owner(context, address);
     let about = |f: &Finding| match &f.subject {
-        // Somebody whom a narrow read cannot find may use the address as well, and be the one recorded.
+        // The recorded owner may use the address as well where a narrow read cannot find it.
         Subject::Address(subject) => *subject == address && !(unsure && f.code == Code::OwnerMismatch),
         Subject::Block(cidr) | Subject::Pool(cidr) | Subject::Affinity { cidr, .. } => {
             cidr.contains(&address)

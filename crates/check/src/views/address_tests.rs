@@ -4,17 +4,9 @@ use calipam_model::snapshot::{Coverage, Source};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::rules::address_tests::Cluster;
+use crate::test_cluster::{Cluster, pod, tunnel};
 
 const NONE: Value = Value::Null;
-
-fn pod(node: &str, name: &str) -> Value {
-    json!({"handle_id": format!("k8s-pod-network.{name}"), "secondary": {"namespace": "default", "node": node, "pod": name}})
-}
-
-fn tunnel(node: &str) -> Value {
-    json!({"handle_id": format!("ipip-tunnel-addr-{node}"), "secondary": {"node": node, "type": "ipipTunnelAddress"}})
-}
 
 /// What `show --ip` reads: pools as a whole, of all else the objects around an address.
 fn narrow(records: [Value; 4]) -> Cluster {

@@ -5,7 +5,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use calipam_model::snapshot::{Snapshot, Source};
-use calipam_model::text::TextRef;
 use serde::Serialize;
 
 use crate::record::Claim;
@@ -57,20 +56,20 @@ pub fn compare(snapshot: &Snapshot) -> Option<Comparison> {
     }
     let context = Context::new(snapshot, &Options::default());
     let with_endpoints = snapshot.has_read(Source::Endpoints);
-    let names = Names::new(snapshot);
+    let calico_node = |name| context.index.calico_node(name);
     let mut pods: BTreeMap<String, usize> = BTreeMap::new();
     let (mut running, mut endpoints, mut recorded) = (ByNode::new(), ByNode::new(), ByNode::new());
     let mut machines = BTreeSet::new();
     for pod in snapshot.pods.iter().map(|p| &p.value) {
         let addresses: BTreeSet<IpAddr> = pod.addresses().collect();
         if !addresses.is_empty() {
-            let node = names.calico(pod.node());
+            let node = calico_node(pod.node());
             *pods.entry(node.clone()).or_default() += 1;
             running.entry(node).or_default().extend(addresses);
         }
     }
     for endpoint in snapshot.endpoints.iter().map(|e| &e.value) {
-        endpoints.entry(names.calico(endpoint.node())).or_default().extend(endpoint.addresses());
+        endpoints.entry(calico_node(endpoint.node())).or_default().extend(endpoint.addresses());
     }
     for block in &context.index.blocks {
         let Some(sound) = block.sound else { continue };
@@ -85,7 +84,7 @@ pub fn compare(snapshot: &Snapshot) -> Option<Comparison> {
                 Claim::Pod { .. } | Claim::LegacyPod { .. } | Claim::Container(_) | Claim::Machine
             );
             if is_pod {
-                let node = attribute.get("node").map(|node| names.calico(node));
+                let node = attribute.get("node").map(|node| calico_node(node));
                 let node = node.or_else(|| block.owner.and_then(|o| o.host()).map(str::to_owned));
                 recorded.entry(node.unwrap_or_default()).or_default().insert(allocation.address);
             }
@@ -100,21 +99,6 @@ pub fn compare(snapshot: &Snapshot) -> Option<Comparison> {
         all.of_node(node, pods)
     });
     Some(Comparison { nodes: nodes.collect(), with_endpoints })
-}
-
-/// Kubernetes names of nodes, and what Calico calls them.
-struct Names<'s>(BTreeMap<&'s str, &'s str>);
-
-impl<'s> Names<'s> {
-    fn new(snapshot: &'s Snapshot) -> Self {
-        let nodes = snapshot.nodes.iter().map(|n| &n.value);
-        Self(nodes.filter_map(|n| Some((n.kubernetes_name.as_deref()?, n.name.as_str()))).collect())
-    }
-
-    fn calico(&self, name: TextRef<'_>) -> String {
-        let name = name.to_string();
-        self.0.get(name.as_str()).map_or(name, |calico| (*calico).to_owned())
-    }
 }
 
 /// The addresses that each source names.

@@ -24,7 +24,7 @@ pub struct Setting {
     pub value: String,
     /// Where it comes from.
     pub origin: String,
-    /// What the resource IPAMConfiguration says instead (etcd, where nobody keeps the two equal).
+    /// What the resource IPAMConfiguration says instead (etcd, where the two can differ).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resource: Option<String>,
 }
@@ -59,8 +59,8 @@ pub fn configuration(snapshot: &Snapshot) -> ConfigurationView {
     let resource = snapshot.ipam_configuration.filter(|_| snapshot.datastore == DatastoreKind::Etcd);
     let resource = resource.map(|config| settings_of(&config));
     let mut settings: Vec<Setting> = Vec::new();
-    for (place, (name, value)) in effective.into_iter().enumerate() {
-        let other = resource.as_ref().map(|r| r[place].1.clone()).filter(|other| *other != value);
+    for (position, (name, value)) in effective.into_iter().enumerate() {
+        let other = resource.as_ref().map(|r| r[position].1.clone()).filter(|other| *other != value);
         settings.push(Setting { name, value, origin: origin.to_owned(), resource: other });
     }
     settings.extend(others(snapshot));

@@ -39,7 +39,7 @@ pub struct HandleView {
 #[serde(rename_all = "camelCase")]
 pub struct HandleBlock {
     pub block: IpNet,
-    /// Whether there is such a block. A corrupt one does not count: nobody knows what it records.
+    /// Whether there is such a block. A corrupt one does not count: what it records is unknown.
     pub exists: bool,
     /// Addresses that the handle claims to hold there.
     pub in_handle: i64,

@@ -1,5 +1,5 @@
 //! What `show` prints: pools, blocks, nodes, one address, one handle, borrowed addresses, configuration.
-//! Each view is data; how it looks is the program's business.
+//! Each view is data; `cli` renders it.
 
 mod address;
 #[cfg(test)]

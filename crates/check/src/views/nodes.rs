@@ -90,8 +90,8 @@ pub fn nodes(snapshot: &Snapshot) -> NodeList {
     for block in &context.index.blocks {
         add_block(&mut nodes, block);
         if let Some(host) = block.owner.and_then(|o| o.host()) {
-            let place = (host.to_owned(), pool_of(&context, block.key), cidr::is_v4(block.key));
-            rows.entry(place).or_default().blocks += 1;
+            let key = (host.to_owned(), pool_of(&context, block.key), cidr::is_v4(block.key));
+            rows.entry(key).or_default().blocks += 1;
         }
     }
     let config = snapshot.effective_ipam_config().unwrap_or_default();
@@ -158,11 +158,11 @@ fn add_headroom(context: &Context<'_>, rows: &mut Rows) {
         let request = claimants.request(pool, wanted);
         for claimant in claimants.of_use(wanted).iter().filter(|claimant| claimants.selects(pool, claimant)) {
             let headroom = claimants.limit.saturating_sub(claimants.counted(claimant, &request));
-            let place = (claimant.name.to_owned(), Some(pool.name.clone()), cidr::is_v4(pool.cidr));
+            let key = (claimant.name.to_owned(), Some(pool.name.clone()), cidr::is_v4(pool.cidr));
             // Manual pools serve who asks for them: not every node has to do with them.
             if pool.automatic {
-                rows.entry(place).or_default().headroom = headroom;
-            } else if let Some(row) = rows.get_mut(&place) {
+                rows.entry(key).or_default().headroom = headroom;
+            } else if let Some(row) = rows.get_mut(&key) {
                 row.headroom = headroom;
             }
         }

@@ -74,7 +74,7 @@ pub struct OutsidePools {
     pub in_use: Count,
     /// Released, but not free yet.
     pub cooling: Count,
-    /// Free: nobody can get them.
+    /// Free, but out of reach: Calico assigns from pools only.
     pub free: Count,
 }
 

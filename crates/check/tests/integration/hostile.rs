@@ -89,11 +89,11 @@ fn flipped_bytes_never_panic() {
         for _ in 0..12 {
             let mut spoilt = value.clone();
             for _ in 0..=rng.below(3) {
-                let place = rng.below(spoilt.len() as u64) as usize;
+                let position = rng.below(spoilt.len() as u64) as usize;
                 match rng.below(3) {
-                    0 => spoilt[place] ^= 1 << rng.below(8),
-                    1 => drop(spoilt.remove(place)),
-                    _ => spoilt.insert(place, rng.next() as u8),
+                    0 => spoilt[position] ^= 1 << rng.below(8),
+                    1 => drop(spoilt.remove(position)),
+                    _ => spoilt.insert(position, rng.next() as u8),
                 }
             }
             judge(&cluster, &key, &spoilt);
@@ -127,10 +127,10 @@ fn strange_values_in_any_place_never_panic() {
     let mut rng = Rng::new(78);
     for key in victims(&cluster) {
         let value: Value = serde_json::from_slice(&value_of(&cluster, &key)).unwrap();
-        let places = pointers(&value);
+        let positions = pointers(&value);
         for stranger in strangers() {
             let mut spoilt = value.clone();
-            *spoilt.pointer_mut(rng.pick::<String>(&places)).unwrap() = stranger;
+            *spoilt.pointer_mut(rng.pick::<String>(&positions)).unwrap() = stranger;
             judge(&cluster, &key, spoilt.to_string().as_bytes());
         }
     }
@@ -151,9 +151,9 @@ fn blocks_with_strange_arrays_are_corrupt_or_undecodable() {
             assert!(found == corrupt || found == undecodable, "{field} = {stranger}: {found:?}");
         }
     }
-    for (place, index) in [(0, -1), (63, 1_000_000_000), (5, i64::MAX), (7, i64::MIN)] {
+    for (position, index) in [(0, -1), (63, 1_000_000_000), (5, i64::MAX), (7, i64::MIN)] {
         let mut spoilt = value.clone();
-        spoilt["allocations"][place] = json!(index);
+        spoilt["allocations"][position] = json!(index);
         let found = judge(&cluster, key.as_bytes(), spoilt.to_string().as_bytes());
         assert_eq!(found, BTreeSet::from(["corrupt-block 10.244.1.0/26".to_owned()]));
     }

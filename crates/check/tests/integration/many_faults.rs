@@ -22,15 +22,15 @@ fn all_faults_several_times_over() {
 
 #[test]
 fn any_two_faults_do_not_hide_each_other() {
-    // Each fault with a later one, a step that changes with the place so that many pairs come together.
-    for (place, fault) in Fault::ALL.iter().enumerate() {
-        let other = Fault::ALL[(place * 7 + 13) % Fault::ALL.len()];
+    // Each fault with a later one, a step that changes with the position so that many pairs come together.
+    for (position, fault) in Fault::ALL.iter().enumerate() {
+        let other = Fault::ALL[(position * 7 + 13) % Fault::ALL.len()];
         if fault.stands_alone() || other.stands_alone() {
             continue;
         }
         // What looks at the whole cluster comes last.
         let (first, second) = if *fault < other { (*fault, other) } else { (other, *fault) };
-        let mut cluster = Cluster::plain(ClusterSpec::new(place as u64), 2, 2);
+        let mut cluster = Cluster::plain(ClusterSpec::new(position as u64), 2, 2);
         cluster.inject(first, 1);
         cluster.inject(second, 1);
         assert_truth(&format!("{} and {}", first.name(), second.name()), &cluster);

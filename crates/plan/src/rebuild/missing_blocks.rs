@@ -17,7 +17,6 @@ use calipam_model::snapshot::Versioned;
 use super::affinities::is_unreadable;
 use super::block_plan::{AddressPlan, What};
 use super::planner::{Planner, blocks_around, change, hidden_blocks, overlapping};
-use super::record::calico_node;
 use crate::plan::{Change, Verb};
 use crate::skipped::{SkipReason, Skipped};
 
@@ -212,7 +211,7 @@ fn owner(
                 (planner.basis.snapshot.nodes[index as usize].value.name.clone(), true)
             }
             owner => match index.workload(owner) {
-                Some(workload) => (calico_node(planner.basis, workload.node.to_string()), false),
+                Some(workload) => (index.calico_node(workload.node), false),
                 None => continue,
             },
         };

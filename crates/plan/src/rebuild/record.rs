@@ -82,17 +82,7 @@ pub(super) fn sandbox(basis: &Basis<'_>, uses: &[Use]) -> Option<(String, String
     let workloads = uses.iter().filter_map(|used| basis.context.index.workload(used.owner));
     let mut workloads: Vec<Workload<'_>> = workloads.collect();
     workloads.retain(|workload| !workload.container_id.is_empty());
-    workloads.first().map(|w| (w.container_id.to_string(), calico_node(basis, w.node.to_string())))
-}
-
-/// The name of a node in Calico. On etcd it may differ from that in Kubernetes, which pods state.
-pub(super) fn calico_node(basis: &Basis<'_>, name: String) -> String {
-    if basis.context.index.node_exists(&name) {
-        return name;
-    }
-    let mut nodes = basis.snapshot.nodes.iter().map(|node| &node.value);
-    let renamed = nodes.find(|node| node.kubernetes_name.as_deref() == Some(name.as_str()));
-    renamed.map_or(name, |node| node.name.clone())
+    workloads.first().map(|w| (w.container_id.to_string(), basis.context.index.calico_node(w.node)))
 }
 
 fn of_workload(
