@@ -66,3 +66,40 @@ fn the_readme_shows_real_output() {
         assert!(printed.lines().any(|other| other == line), "README.md shows what is not printed: {line}");
     }
 }
+
+/// Names in backquotes.
+fn quoted(text: &str) -> impl Iterator<Item = &str> {
+    text.split('`').skip(1).step_by(2)
+}
+
+/// The source of a file below `crates`, or of all files of a folder.
+fn source(path: &std::path::Path) -> String {
+    if path.is_file() {
+        return std::fs::read_to_string(path).unwrap();
+    }
+    let files = std::fs::read_dir(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    files.map(|file| source(&file.unwrap().path())).collect()
+}
+
+/// The tables of `docs/architecture.md` that walk through the code: a step is a function of the file beside it.
+#[test]
+fn the_paths_in_architecture_exist() {
+    let text = std::fs::read_to_string(root().join("docs/architecture.md")).unwrap();
+    let mut steps = 0;
+    for line in text.lines().filter(|line| line.starts_with("| `")) {
+        let cells: Vec<&str> = line.split(" | ").collect();
+        let [names, places, _] = cells[..] else { continue };
+        let files: Vec<&str> = quoted(places).filter(|place| place.contains("/src/")).collect();
+        if files.is_empty() {
+            continue;
+        }
+        let code: String = files.iter().map(|file| source(&root().join("crates").join(file))).collect();
+        for name in quoted(names) {
+            let function = name.rsplit("::").next().unwrap();
+            let defined = [format!("fn {function}("), format!("fn {function}<")];
+            assert!(defined.iter().any(|text| code.contains(text)), "{name} is not in {files:?}");
+            steps += 1;
+        }
+    }
+    assert!(steps > 20, "only {steps} steps were found");
+}
