@@ -40,7 +40,7 @@ pub enum Subject {
     Node(String),
     /// A configuration object.
     Configuration(String),
-    /// Something that does not decode, by its key.
+    /// Something that cannot be decoded, by its key.
     Object(String),
 }
 

@@ -88,7 +88,7 @@ pub struct Use {
     pub owner: Owner,
 }
 
-/// An endpoint or pod that does not decode as a whole. It protects what its key names.
+/// An endpoint or pod that cannot be decoded as a whole. It protects what its key names.
 #[derive(Debug)]
 pub struct BrokenWorkload<'s> {
     /// Its namespace.
@@ -113,16 +113,16 @@ pub struct Index<'s> {
     /// pods by evidence that does not decide, services. What is named is never leaked.
     mentioned: Vec<IpAddr>,
     pods: HashMap<PodName<'s>, u32>,
-    /// CIDRs of blocks that are corrupt or do not decode: what lies in them is not judged.
+    /// CIDRs of blocks that are corrupt or cannot be decoded: what lies in them is not judged.
     unjudged: Vec<IpNet>,
     nodes: HashMap<&'s str, u32>,
     /// Calico's names of nodes, by those of Kubernetes.
     calico_nodes: HashMap<&'s str, &'s str>,
     broken_nodes: HashSet<&'s str>,
     nodes_of_workloads: HashSet<&'s [u8]>,
-    /// Endpoints and pods that do not decode, or of which an address does not.
+    /// Endpoints and pods that cannot be decoded, or an address of which cannot.
     pub broken_workloads: Vec<BrokenWorkload<'s>>,
-    /// A pool does not decode, so that nothing can be said to lie outside all pools.
+    /// A pool cannot be decoded, so that nothing can be said to lie outside all pools.
     pub pools_incomplete: bool,
 }
 
@@ -195,12 +195,12 @@ impl<'s> Index<'s> {
         self.calico_nodes.get(name.as_str()).map_or(name, |calico| (*calico).to_owned())
     }
 
-    /// True where the node exists, also where its object does not decode.
+    /// True where the node exists, also where its object cannot be decoded.
     pub fn node_exists(&self, name: &str) -> bool {
         self.nodes.contains_key(name) || self.broken_nodes.contains(name)
     }
 
-    /// True where the node's object does not decode.
+    /// True where the node's object cannot be decoded.
     pub fn node_is_broken(&self, name: &str) -> bool {
         self.broken_nodes.contains(name)
     }

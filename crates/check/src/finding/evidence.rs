@@ -64,7 +64,7 @@ pub enum Evidence {
     Endpoint(Box<OwnerEvidence>),
     /// About configuration: setting, and the values found, by where they were found.
     Configuration(BTreeMap<String, BTreeMap<String, String>>),
-    /// About an object that does not decode.
+    /// About an object that cannot be decoded.
     Undecodable(Box<UndecodableEvidence>),
 }
 

@@ -54,7 +54,7 @@ pub enum Limit {
     StrictAffinity,
     /// Free addresses lie in blocks of others whose size is not the pool's: Calico does not look there.
     BlockSize,
-    /// Something that decides it was not read or does not decode.
+    /// Something that decides it was not read or cannot be decoded.
     NotKnown,
 }
 

@@ -145,7 +145,7 @@ impl<'c, 's> Occupancy<'c, 's> {
         sum.tally(stored.key, 0, reserved, reserved)
     }
 
-    /// Number of blocks in a pool, those that are corrupt or do not decode included.
+    /// Number of blocks in a pool, those that are corrupt or cannot be decoded included.
     pub fn blocks_in(&self, pool: IpNet) -> usize {
         self.inside(pool).len()
     }

@@ -66,7 +66,7 @@ fn every_address_counts_once() {
         json!({"reservedCIDRs": ["10.244.1.0/32", "10.244.1.3", "10.244.1.4/31"]}),
     );
     assert_eq!(parts(&cluster), [1, 1, 1, 3, 0, 10]);
-    // A block that does not decode, over a part of the reservation.
+    // A block that cannot be decoded, over a part of the reservation.
     cluster.put("/calico/ipam/v2/assignment/ipv4/block/10.244.1.4-30", json!("no block"));
     assert_eq!(parts(&cluster), [1, 1, 1, 1, 4, 8]);
 }

@@ -13,7 +13,7 @@ use crate::Context;
 use crate::code::Code;
 use crate::finding::{AffinityEvidence, BlockEvidence, Evidence, Finding, Rival, Subject};
 
-/// Judges every affinity but those of blocks that are corrupt or do not decode.
+/// Judges every affinity but those of blocks that are corrupt or cannot be decoded.
 pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
     let unjudged = unjudged(context);
     let stored = context.snapshot.affinities.iter();

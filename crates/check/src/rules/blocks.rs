@@ -16,12 +16,12 @@ use crate::code::Code;
 use crate::finding::{BlockEvidence, Evidence, Finding, PoolBlockSize, Rival, Subject};
 use crate::index::IndexedBlock;
 
-/// A block that is stored: read, or with a value that does not decode.
+/// A block that is stored: read, or with a value that cannot be decoded.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Stored<'c, 's> {
     /// The CIDR of its key.
     pub key: IpNet,
-    /// The block; `None` where the value does not decode.
+    /// The block; `None` where the value cannot be decoded.
     pub block: Option<&'c IndexedBlock<'s>>,
 }
 
@@ -35,7 +35,7 @@ pub(crate) fn stored<'c, 's>(context: &'c Context<'s>) -> Vec<Stored<'c, 's>> {
     stored
 }
 
-/// Keys of blocks whose value does not decode.
+/// Keys of blocks whose value cannot be decoded.
 fn undecodable(snapshot: &Snapshot) -> impl Iterator<Item = IpNet> + '_ {
     snapshot.defects.iter().filter_map(|defect| match (&defect.key, &defect.kind) {
         (Some(Key::Block(cidr)), DefectKind::Value(_)) => Some(*cidr),
@@ -43,7 +43,7 @@ fn undecodable(snapshot: &Snapshot) -> impl Iterator<Item = IpNet> + '_ {
     })
 }
 
-/// CIDRs of blocks that are corrupt or do not decode. Nothing is said about what they hold, nor about
+/// CIDRs of blocks that are corrupt or cannot be decoded. Nothing is said about what they hold, nor about
 /// affinities and handles that name them.
 pub(crate) fn unjudged(context: &Context<'_>) -> HashSet<IpNet> {
     let corrupt = context.index.blocks.iter().filter(|b| b.sound.is_none()).map(|b| b.key);

@@ -229,7 +229,7 @@ pub(super) fn named_by_unjudged(context: &Context<'_>, unjudged: &HashSet<IpNet>
     named
 }
 
-/// IDs of handles whose value does not decode.
+/// IDs of handles whose value cannot be decoded.
 pub(super) fn undecodable(snapshot: &Snapshot) -> HashSet<Box<[u8]>> {
     let broken = snapshot.defects.iter().filter_map(|defect| match (&defect.key, &defect.kind) {
         (Some(Key::Handle(id)), DefectKind::Value(_)) => Some(Text::new(id)),

@@ -40,7 +40,7 @@ struct Scope<'c, 's> {
     unjudged_blocks: HashSet<IpNet>,
     /// IDs, packed, that such blocks name.
     unjudged_handles: HashSet<Box<[u8]>>,
-    /// IDs, packed, of handles whose value does not decode. They exist.
+    /// IDs, packed, of handles whose value cannot be decoded. They exist.
     undecodable: HashSet<Box<[u8]>>,
 }
 

@@ -148,7 +148,7 @@ fn blocks_marked_deleted_are_absent() {
 #[test]
 fn a_broken_block_is_judged_by_its_key_alone() {
     let mut cluster = whole();
-    // Corrupt, of another size, owned by a node that does not exist; and one that does not decode.
+    // Corrupt, of another size, owned by a node that does not exist; and one that cannot be decoded.
     let short = json!({"cidr": "10.244.1.4/31", "affinity": "host:node-9", "allocations": [null]});
     cluster.put(&format!("{BLOCK}10.244.1.4-31"), short);
     cluster.put(&format!("{BLOCK}10.244.1.4-30"), json!("nonsense"));

@@ -107,7 +107,7 @@ fn endpoint_keys(context: &Context<'_>, pod: &Pod) -> Vec<Key> {
     same.map(|node| key(&node.name)).collect()
 }
 
-/// True where an endpoint that does not decode may be the pod's.
+/// True where an endpoint that cannot be decoded may be the pod's.
 fn is_endpoint_broken(context: &Context<'_>, pod: &Pod) -> bool {
     context.index.broken_workloads.iter().any(|broken| {
         pod.namespace() == *broken.namespace

@@ -58,7 +58,7 @@ pub enum AddressState {
     Free,
     /// There is no block around it.
     NoBlock,
-    /// The block around it is corrupt or does not decode.
+    /// The block around it is corrupt or cannot be decoded.
     Unknown,
 }
 
@@ -132,7 +132,7 @@ pub struct BlockOfAddress {
 pub struct HandleOfAddress {
     /// Its ID, cut at a carriage return.
     pub id: String,
-    /// Whether there is a handle object, be it one that does not decode.
+    /// Whether there is a handle object, be it one that cannot be decoded.
     pub exists: bool,
     /// Addresses that it claims to hold in the block.
     pub count: i64,
@@ -255,7 +255,7 @@ fn has_unfound_owner(context: &Context<'_>, address: IpAddr) -> bool {
     })
 }
 
-/// True where an object that does not decode belongs to an address: its block or affinity, the handle that
+/// True where an object that cannot be decoded belongs to an address: its block or affinity, the handle that
 /// is recorded for it, or the node or pod.
 fn is_around(context: &Context<'_>, path: &str, address: IpAddr) -> bool {
     let defect = context.snapshot.defects.iter().find(|d| d.path == path);

@@ -1,4 +1,4 @@
-//! The story of an address where only the few keys around it were read, and around what does not decode.
+//! The story of an address where only the few keys around it were read, and around what cannot be decoded.
 
 use calipam_model::snapshot::{Coverage, Source};
 use serde_json::{Value, json};

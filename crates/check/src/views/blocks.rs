@@ -69,7 +69,7 @@ pub fn blocks(snapshot: &Snapshot) -> BlockList {
     BlockList { blocks: stored.map(|stored| view(&context, &occupancy, stored)).collect() }
 }
 
-/// Why a block does not decode.
+/// Why a block cannot be decoded.
 fn reason(snapshot: &Snapshot, block: IpNet) -> Option<String> {
     snapshot.defects.iter().find_map(|defect| match (&defect.key, &defect.kind) {
         (Some(Key::Block(cidr)), DefectKind::Value(reason)) if *cidr == block => Some(reason.clone()),

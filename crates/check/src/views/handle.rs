@@ -19,9 +19,9 @@ use crate::{Context, Options, check};
 pub struct HandleView {
     /// Its ID.
     pub id: String,
-    /// Whether there is a handle object, be it one that does not decode.
+    /// Whether there is a handle object, be it one that cannot be decoded.
     pub exists: bool,
-    /// The object's revision; `None` as well where it does not decode.
+    /// The object's revision; `None` as well where it cannot be decoded.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub revision: Option<String>,
     /// By block: what the handle claims and what the block records.
@@ -88,7 +88,7 @@ pub fn handle(snapshot: &Snapshot, id: &str) -> Option<HandleView> {
     })
 }
 
-/// The path of the handle's object, where it does not decode.
+/// The path of the handle's object, where it cannot be decoded.
 pub(super) fn broken<'s>(snapshot: &'s Snapshot, id: &str) -> Option<&'s str> {
     let is_it = |key: &Key| matches!(key, Key::Handle(key) if clean_id(key) == id);
     let defect = snapshot.defects.iter().find(|d| d.key.as_ref().is_some_and(is_it));

@@ -50,7 +50,7 @@ pub struct PoolView {
     pub windows_reserved: Count,
     /// Left out by IP reservations, and not taken.
     pub reserved: Count,
-    /// In blocks that are corrupt or do not decode.
+    /// In blocks that are corrupt or cannot be decoded.
     pub unknown: Count,
     /// Neither of these.
     pub free: Count,
@@ -123,7 +123,7 @@ fn name_of_use(used: PoolUse) -> &'static str {
     }
 }
 
-/// Blocks that no pool contains as a whole, those that are corrupt or do not decode included.
+/// Blocks that no pool contains as a whole, those that are corrupt or cannot be decoded included.
 fn outside(occupancy: &Occupancy<'_, '_>) -> Option<OutsidePools> {
     let mut sum = OutsidePools::default();
     for (_, tally) in occupancy.blocks_outside_pools() {
