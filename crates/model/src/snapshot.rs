@@ -113,7 +113,48 @@ pub enum Coverage {
     /// Some objects only, as `show --ip` does.
     Partial,
     /// None of it, and why.
-    Skipped(String),
+    Skipped(WhySkipped),
+}
+
+/// Why a source was not read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum WhySkipped {
+    /// Kubernetes could have been read, but nothing says where it is.
+    NoKubeconfig,
+    NotInExport,
+    NotInFile,
+    /// The API server has no such resource.
+    NotInstalled(String),
+    /// With the Kubernetes datastore there are no endpoints: pods are read instead.
+    PodsInstead,
+    /// What another version of this program wrote into an export.
+    Other(String),
+}
+
+impl WhySkipped {
+    /// Reads what an export says.
+    pub fn parse(text: &str) -> Self {
+        let known = [Self::NoKubeconfig, Self::NotInExport, Self::NotInFile, Self::PodsInstead];
+        let not_installed =
+            || text.strip_suffix(NOT_INSTALLED).map(|name| Self::NotInstalled(name.to_owned()));
+        let known = known.into_iter().find(|reason| reason.to_string() == text);
+        known.or_else(not_installed).unwrap_or_else(|| Self::Other(text.to_owned()))
+    }
+}
+
+const NOT_INSTALLED: &str = " is not installed";
+
+impl fmt::Display for WhySkipped {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoKubeconfig => f.write_str("no kubeconfig"),
+            Self::NotInExport => f.write_str("not in the export"),
+            Self::NotInFile => f.write_str("not in the file"),
+            Self::NotInstalled(name) => write!(f, "{name}{NOT_INSTALLED}"),
+            Self::PodsInstead => f.write_str("Kubernetes has none: pods are read instead"),
+            Self::Other(text) => f.write_str(text),
+        }
+    }
 }
 
 impl fmt::Display for Coverage {

@@ -20,7 +20,7 @@ pub mod rebuild;
 pub mod release;
 
 pub use self::basis::Basis;
-pub use self::plan::{Action, Change, Plan, PlanKind, Totals, Verb};
+pub use self::plan::{Action, Change, Plan, PlanKind, Totals, Verb, Warning};
 pub use self::simulate::{SimulationError, simulate};
-pub use self::skipped::{SkipReason, Skipped};
+pub use self::skipped::{SkipReason, Skipped, WayOut};
 pub use self::verify::{Refusal, verify};

@@ -35,12 +35,26 @@ pub struct Plan {
     /// What is left as it is although it was asked for, or although it is broken.
     pub skipped: Vec<Skipped>,
     /// What the operator should know before it is carried out.
-    pub warnings: Vec<String>,
+    pub warnings: Vec<Warning>,
     /// Addresses that are released although something says that they are in use: the operator insists.
     pub forced: Vec<IpAddr>,
     /// Findings that corrupt blocks have hidden, and that show as soon as these are mended: not of this plan's
     /// making.
     pub revealed: Vec<(Code, Subject)>,
+}
+
+/// What somebody should know before a plan is carried out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Warning {
+    /// So many unused addresses have records that do not say whose they are. They stay.
+    UnknownOwners(usize),
+    /// The node does not exist, but endpoints or pods still name it; what they use is kept.
+    NodeStillNamed(String),
+    /// Something is released although this speaks against it: the operator insists.
+    Forced(Skipped),
+    /// Pods were not read: workload endpoints alone say who uses addresses, and after a restore they may be as old
+    /// as the blocks.
+    EndpointsAlone,
 }
 
 /// One step of a plan, and what it does in words.

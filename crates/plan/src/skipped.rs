@@ -2,32 +2,48 @@
 
 use std::fmt;
 
-use calipam_check::{Code, Subject};
+use calipam_check::{Code, Remedy, Subject};
 use serde::Serialize;
 
 /// Something that a plan leaves as it is.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Skipped {
-    /// What it is.
     pub subject: Subject,
     /// The finding that would have justified a change.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub code: Option<Code>,
-    /// Why.
     pub reason: SkipReason,
     /// The same with names and evidence, and what a person has to decide.
     pub detail: String,
+    /// What this program can do about it, where that is something else than the plan.
+    pub way_out: Option<WayOut>,
+}
+
+/// What this program can do about something that a plan leaves as it is. The program that shows it words the command.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum WayOut {
+    /// Another run of the program.
+    Remedy(Remedy),
+    /// To release what the operator names.
+    ReleaseByName,
+    /// To list the findings in full.
+    ListFindings,
 }
 
 impl Skipped {
     /// Something without a finding.
     pub fn new(subject: Subject, reason: SkipReason, detail: impl Into<String>) -> Self {
-        Self { subject, code: None, reason, detail: detail.into() }
+        Self { subject, code: None, reason, detail: detail.into(), way_out: None }
     }
 
     /// The finding that would have justified a change.
     pub fn of(mut self, code: Code) -> Self {
         self.code = Some(code);
+        self
+    }
+
+    /// Sets what this program can do about it.
+    pub fn with_way_out(mut self, way_out: WayOut) -> Self {
+        self.way_out = Some(way_out);
         self
     }
 }
@@ -60,7 +76,7 @@ pub enum SkipReason {
     EvidenceLost,
     /// Nothing names the address, but its owner may come back to it.
     OwnerMayLive,
-    /// The record does not say whose it is: released only by `--ip` or `--handle`.
+    /// The record does not say whose it is: released only where the operator names it.
     UnknownOwner,
     /// The node exists.
     NodeExists,

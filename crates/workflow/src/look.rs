@@ -6,7 +6,7 @@ use std::time::Duration;
 use calipam_check::{ClusterIdentity, Finding, Options, Report, check, settle, suspects};
 use calipam_datastore::Datastore;
 use calipam_datastore::read::{Lookup, Progress, ProgressFn};
-use calipam_model::snapshot::{Coverage, Snapshot, Source};
+use calipam_model::snapshot::{Coverage, Snapshot, Source, WhySkipped};
 use calipam_plan::Basis;
 use jiff::SignedDuration;
 use tokio::time::Instant;
@@ -126,7 +126,7 @@ pub async fn read_around(
 /// Names the sources that could have been read, so that a report says that they were not.
 fn name_unread(snapshot: &mut Snapshot) {
     for source in [Source::Pods, Source::Services, Source::Machines] {
-        let unread = || Coverage::Skipped("no kubeconfig".into());
+        let unread = || Coverage::Skipped(WhySkipped::NoKubeconfig);
         snapshot.coverage.entry(source).or_insert_with(unread);
     }
 }

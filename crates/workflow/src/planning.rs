@@ -4,7 +4,7 @@ use calipam_check::{ClusterIdentity, check};
 use calipam_datastore::Datastore;
 use calipam_model::snapshot::Snapshot;
 use calipam_plan::release::Sightings;
-use calipam_plan::{Change, Plan, PlanKind, SkipReason, Skipped, Totals, simulate, verify};
+use calipam_plan::{Change, Plan, PlanKind, SkipReason, Skipped, Totals, Warning, simulate, verify};
 use jiff::Timestamp;
 
 use crate::error::{Error, FailedTrial};
@@ -19,7 +19,7 @@ pub struct PlanSummary {
     pub totals: Totals,
     pub changes: Vec<Change>,
     pub skipped: Vec<Skipped>,
-    pub warnings: Vec<String>,
+    pub warnings: Vec<Warning>,
 }
 
 impl PlanSummary {

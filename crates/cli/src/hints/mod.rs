@@ -2,6 +2,7 @@
 //! remedies.
 
 mod datastore;
+pub mod plan;
 pub mod remedy;
 
 use calipam_plan::release::ReportError;

@@ -30,7 +30,7 @@ pub fn preview(proposal: Proposal<'_>, asked: bool, console: &Console) -> io::Re
     match proposal {
         Proposal::Plan(plan) => {
             if asked || console.format.detail().is_some() {
-                plan.warnings.iter().for_each(|warning| console.warn(warning));
+                plan.warnings.iter().for_each(|warning| console.warn(&crate::hints::plan::warning(warning)));
             }
             preview_document(&PlanDocument { plan, run: None }, asked, console)
         }

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
-use calipam_check::ClusterIdentity;
-use calipam_plan::{Change, PlanKind, Skipped, Totals, Verb};
+use calipam_check::{ClusterIdentity, Code, Subject};
+use calipam_plan::{Change, PlanKind, SkipReason, Skipped, Totals, Verb};
 use calipam_repair::Execution;
 use calipam_workflow::{PlanSummary, Repaired, Run};
 use serde::Serialize;
@@ -14,6 +14,7 @@ use super::header;
 use super::table::{Align, Grid, Page};
 use super::text::{count, escape, thousands};
 use crate::exit::Failure;
+use crate::hints;
 use crate::output::Console;
 
 /// So many rows are shown one by one; more are shown as one row for each kind.
@@ -26,10 +27,26 @@ struct Shown<'a> {
     cluster: &'a ClusterIdentity,
     totals: Totals,
     changes: &'a [Change],
-    skipped: &'a [Skipped],
-    warnings: &'a [String],
+    skipped: Vec<ShownSkipped<'a>>,
+    warnings: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     execution: Option<ShownExecution>,
+}
+
+#[derive(Debug, Serialize)]
+struct ShownSkipped<'a> {
+    subject: &'a Subject,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    code: Option<Code>,
+    reason: SkipReason,
+    detail: String,
+}
+
+impl<'a> ShownSkipped<'a> {
+    fn new(skipped: &'a Skipped) -> Self {
+        let Skipped { subject, code, reason, .. } = skipped;
+        Self { subject, code: *code, reason: *reason, detail: hints::plan::skipped(skipped) }
+    }
 }
 
 /// What became of a plan.
@@ -145,8 +162,8 @@ impl Document for PlanDocument<'_> {
             cluster: &plan.cluster,
             totals: plan.totals,
             changes: &plan.changes,
-            skipped: &plan.skipped,
-            warnings: &plan.warnings,
+            skipped: plan.skipped.iter().map(ShownSkipped::new).collect(),
+            warnings: plan.warnings.iter().map(hints::plan::warning).collect(),
             execution: self.run.map(ShownExecution::new),
         }
     }
@@ -159,7 +176,7 @@ impl Document for PlanDocument<'_> {
 pub fn print(repaired: &Repaired, console: &Console) -> Result<(), Failure> {
     let Repaired { plan, run } = repaired;
     if run.is_none() && console.format.detail().is_some() {
-        plan.warnings.iter().for_each(|warning| console.warn(warning));
+        plan.warnings.iter().for_each(|warning| console.warn(&hints::plan::warning(warning)));
     }
     console.print(&PlanDocument { plan, run: run.as_ref() })
 }
@@ -189,7 +206,11 @@ fn skipped(plan: &PlanSummary, detail: Detail, page: Page) -> Grid {
         let columns = [("SKIPPED", Align::Left), ("REASON", Align::Left), ("DETAIL", Align::Left)];
         let mut grid = Grid::new(page, &columns);
         for skipped in &plan.skipped {
-            grid.row([skipped.subject.to_string(), skipped.reason.to_string(), skipped.detail.clone()]);
+            grid.row([
+                skipped.subject.to_string(),
+                skipped.reason.to_string(),
+                hints::plan::skipped(skipped),
+            ]);
         }
         return grid;
     }
@@ -200,7 +221,7 @@ fn skipped(plan: &PlanSummary, detail: Detail, page: Page) -> Grid {
         kinds.entry((skipped.reason, skipped.code)).or_insert((0, skipped)).0 += 1;
     }
     for ((reason, _), (number, example)) in kinds {
-        grid.row([reason.to_string(), thousands(number), example.detail.clone()]);
+        grid.row([reason.to_string(), thousands(number), hints::plan::skipped(example)]);
     }
     grid
 }

@@ -13,7 +13,7 @@ mod write;
 
 use std::collections::BTreeMap;
 
-use calipam_model::snapshot::{Coverage, Source};
+use calipam_model::snapshot::{Coverage, Source, WhySkipped};
 use serde::{Deserialize, Serialize};
 
 pub use self::read::{looks_like_export, read};
@@ -66,9 +66,8 @@ impl Header {
     /// Sets which sources were read.
     pub fn with_coverage(mut self, coverage: &BTreeMap<Source, Coverage>) -> Self {
         let text = |coverage: &Coverage| match coverage {
-            Coverage::Read => "read".to_owned(),
             Coverage::Partial => "skipped: only partly exported".to_owned(),
-            Coverage::Skipped(reason) => format!("skipped: {reason}"),
+            Coverage::Read | Coverage::Skipped(_) => coverage.to_string(),
         };
         self.coverage = coverage.iter().map(|(source, coverage)| (*source, text(coverage))).collect();
         self
@@ -78,7 +77,7 @@ impl Header {
     pub fn coverage(&self) -> BTreeMap<Source, Coverage> {
         let read = |text: &str| match text {
             "read" => Coverage::Read,
-            other => Coverage::Skipped(other.strip_prefix("skipped: ").unwrap_or(other).to_owned()),
+            other => Coverage::Skipped(WhySkipped::parse(other.strip_prefix("skipped: ").unwrap_or(other))),
         };
         self.coverage.iter().map(|(source, text)| (*source, read(text))).collect()
     }

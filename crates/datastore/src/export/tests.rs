@@ -47,7 +47,7 @@ fn every_byte_comes_back_compressed_or_not() {
         assert_eq!(read_all(&path).unwrap(), (header, entries()), "{name}");
     }
     let coverage = read_all(&folder.path().join("x.jsonl")).unwrap().0.coverage();
-    assert_eq!(coverage[&Source::Pods], Coverage::Skipped("no kubeconfig".into()));
+    assert_eq!(coverage[&Source::Pods], Coverage::Skipped(WhySkipped::NoKubeconfig));
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 2, "no temporary file is left");
 }
 

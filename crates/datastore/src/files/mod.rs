@@ -7,7 +7,7 @@ use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use calipam_model::snapshot::{Coverage, DatastoreKind, Snapshot, Source};
+use calipam_model::snapshot::{Coverage, DatastoreKind, Snapshot, Source, WhySkipped};
 use jiff::Timestamp;
 
 use self::snapshot::looks_like_snapshot;
@@ -161,7 +161,7 @@ impl DataFile {
             DatastoreKind::Kubernetes => objects::sources().collect(),
         };
         for source in expected {
-            let absent = || Coverage::Skipped("not in the export".into());
+            let absent = || Coverage::Skipped(WhySkipped::NotInExport);
             snapshot.coverage.entry(source).or_insert_with(absent);
         }
         Ok(())

@@ -6,7 +6,7 @@ use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use calipam_model::snapshot::{DatastoreKind, Snapshot, Source};
+use calipam_model::snapshot::{DatastoreKind, Snapshot, Source, WhySkipped};
 use serde::Deserialize;
 
 use crate::error::{Error, FileError, Result};
@@ -14,7 +14,7 @@ use crate::objects::items::Encoding;
 use crate::objects::items::json::JsonList;
 use crate::objects::kinds::{KnownKind, by_name, by_plural};
 use crate::raw::RawEntry;
-use crate::read::whole::kubernetes::{NO_ENDPOINTS, skip};
+use crate::read::whole::kubernetes::skip;
 
 /// How much of a file is read at a time.
 const PIECE: usize = 1 << 18;
@@ -74,9 +74,9 @@ pub(crate) fn read(location: &Path, files: &[PathBuf]) -> Result<Snapshot> {
     if seen.contains(&Source::Pools) {
         snapshot.mark_read(MAY_BE_EMPTY);
     }
-    skip(&mut snapshot, Source::Endpoints, NO_ENDPOINTS);
+    skip(&mut snapshot, Source::Endpoints, WhySkipped::PodsInstead);
     for source in NEVER_EMPTY.into_iter().chain(MAY_BE_EMPTY) {
-        skip(&mut snapshot, source, "not in the file");
+        skip(&mut snapshot, source, WhySkipped::NotInFile);
     }
     Ok(snapshot)
 }
@@ -284,7 +284,7 @@ mod tests {
         assert!(snapshot.defects.is_empty(), "{:?}", snapshot.defects);
         assert_eq!((snapshot.blocks.len(), snapshot.pools.len(), snapshot.pods.len()), (1, 1, 2));
         assert!(snapshot.has_read(Source::Pods) && snapshot.has_read(Source::Reservations));
-        assert_eq!(snapshot.coverage[&Source::Handles], Coverage::Skipped("not in the file".into()));
+        assert_eq!(snapshot.coverage[&Source::Handles], Coverage::Skipped(WhySkipped::NotInFile));
     }
 
     #[test]

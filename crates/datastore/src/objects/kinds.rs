@@ -1,6 +1,6 @@
 //! The kinds that are read: one list of them, what becomes of their objects, and where a cluster has them.
 
-use calipam_model::snapshot::Source;
+use calipam_model::snapshot::{Source, WhySkipped};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
 use super::items::Encoding;
@@ -150,7 +150,7 @@ pub(crate) struct Kind {
 }
 
 /// A kind, or which source cannot be read, and why.
-pub(crate) type Resolved = Result<Kind, (Source, String)>;
+pub(crate) type Resolved = Result<Kind, (Source, WhySkipped)>;
 
 impl Kind {
     /// The path of one object; `namespace` is empty for kinds without.
@@ -182,11 +182,11 @@ fn resolve(api: &Api, known: &'static KnownKind) -> Resolved {
         Group::Core => found("", format!("/api/v1/{plural}")),
         Group::Calico | Group::Only(_) => match api.flavour.group() {
             group if api.has(plural) => found(group, api.calico_path(plural)),
-            group => Err((known.source, format!("{plural}.{group} is not installed"))),
+            group => Err((known.source, WhySkipped::NotInstalled(format!("{plural}.{group}")))),
         },
         Group::KubeVirt => match api.kubevirt_path(plural) {
             Some(path) => found(KUBEVIRT_GROUP, path),
-            None => Err((known.source, format!("{plural}.{KUBEVIRT_GROUP} is not installed"))),
+            None => Err((known.source, WhySkipped::NotInstalled(format!("{plural}.{KUBEVIRT_GROUP}")))),
         },
     }
 }
@@ -201,7 +201,7 @@ fn kinds_of(api: &Api, source: Source) -> impl Iterator<Item = Resolved> {
 
 /// The kind that holds a source. Of machines, which have two, the first.
 pub(crate) fn find(api: &Api, source: Source) -> Resolved {
-    let unknown = || Err((source, "Kubernetes has none".to_owned()));
+    let unknown = || Err((source, WhySkipped::Other("Kubernetes has none".to_owned())));
     kinds_of(api, source).next().unwrap_or_else(unknown)
 }
 
@@ -255,7 +255,7 @@ mod tests {
             panic!("nothing is installed")
         };
         assert_eq!(
-            (source, reason.as_str()),
+            (source, reason.to_string().as_str()),
             (Source::Blocks, "ipamblocks.crd.projectcalico.org is not installed")
         );
         let sources: Vec<Source> =

@@ -11,7 +11,7 @@ use super::around::Lookup;
 use super::whole::ProgressFn;
 use super::whole::kubernetes::list::Counter;
 use super::whole::kubernetes::order::lists;
-use super::whole::kubernetes::{NO_MACHINES, require, skip};
+use super::whole::kubernetes::{no_kubevirt, require, skip};
 use crate::client::kubernetes::KubeClient;
 use crate::error::{Error, Result};
 use crate::objects::kinds;
@@ -49,7 +49,7 @@ pub(crate) async fn add(
     if has_machines {
         snapshot.mark_read([Source::Machines]);
     }
-    skip(snapshot, Source::Machines, NO_MACHINES);
+    skip(snapshot, Source::Machines, no_kubevirt());
     Ok(())
 }
 

@@ -8,7 +8,7 @@ use super::planner::Planner;
 use crate::evidence::Grounds;
 use crate::leaks::{Choice, Chosen, allocations, keep_whole_handles, too_early};
 use crate::release::Sightings;
-use crate::skipped::SkipReason;
+use crate::skipped::{SkipReason, Skipped, WayOut};
 
 /// Plans the release of every leaked address that may be released.
 pub(super) fn plan(planner: &mut Planner<'_, '_>, sightings: &[Sightings]) {
@@ -35,8 +35,9 @@ fn choose<'s>(planner: &mut Planner<'_, 's>, sightings: &[Sightings]) -> Choice<
             .all(|held| planner.index().block(held.block).is_some_and(|block| planner.may_change(block)));
         let address = &finding.subject;
         if finding.is_owner_unknown() {
-            let detail = format!("{}: only `release --ip {address}` frees it", finding.message);
-            planner.skip(finding, SkipReason::UnknownOwner, detail);
+            let skipped = Skipped::new(finding.subject.clone(), SkipReason::UnknownOwner, &finding.message);
+            let way_out = finding.remedy().map_or(WayOut::ReleaseByName, WayOut::Remedy);
+            planner.skipped.push(skipped.of(finding.code).with_way_out(way_out));
         } else if let Some((reason, why)) = uncountable {
             planner.skip(finding, reason, format!("{address}: {why}"));
         } else if !in_scope {

@@ -108,7 +108,7 @@ fn expected_block(planner: &Planner<'_, '_>, address: IpAddr) -> Result<(IpNet, 
     Ok((cidr, ordinal))
 }
 
-/// The empty record of an address in use. A person frees it by `release --ip`.
+/// The empty record of an address in use. Only a release that names it frees it.
 fn held_without_owner(address: IpAddr) -> AddressPlan {
     let detail = "in use, and held by an empty record: the deletion of its user cannot free it";
     let change = change(Verb::AssignAddress, Subject::Address(address), detail, &[]);

@@ -31,7 +31,7 @@ use self::planner::Planner;
 pub use self::request::Request;
 use self::request::Scope;
 use crate::basis::Basis;
-use crate::plan::{Plan, PlanKind};
+use crate::plan::{Plan, PlanKind, Warning};
 use crate::release::Sightings;
 
 /// True where only workload endpoints of the same etcd say who uses addresses: they may come from the same
@@ -63,11 +63,7 @@ pub fn plan(basis: &Basis<'_>, request: &Request, sightings: &[Sightings], coold
     }
     plan.skipped.sort();
     if needs_endpoints_only(basis.snapshot) && !request.endpoints_only {
-        plan.warnings.push(
-            "pods were not read: workload endpoints alone say who uses addresses, and after a restore they may be \
-             as old as the blocks; name a kubeconfig, or say --endpoints-only"
-                .to_owned(),
-        );
+        plan.warnings.push(Warning::EndpointsAlone);
     }
     plan
 }

@@ -10,7 +10,7 @@ use calipam_model::key::Key;
 use super::request::Scope;
 use crate::basis::Basis;
 use crate::plan::Action;
-use crate::skipped::{SkipReason, Skipped};
+use crate::skipped::{SkipReason, Skipped, WayOut};
 
 /// Says of every finding in scope that nothing is planned for why not.
 /// `told` is what was skipped so far.
@@ -30,9 +30,12 @@ pub(super) fn skipped(
         .filter(|finding| !known.contains(&(finding.code, &finding.subject)))
         .filter(|finding| scope.has(finding, &basis.context.index))
         .map(|finding| {
-            let (reason, advice) = advice(basis, finding);
+            let (reason, advice, way_out) = match advice(basis, finding) {
+                Some((reason, advice)) => (reason, advice, way_out(finding)),
+                None => (SkipReason::NeedsDecision, "nothing is planned for it", Some(WayOut::ListFindings)),
+            };
             let detail = format!("{}; {advice}", finding.message);
-            Skipped::new(finding.subject.clone(), reason, detail).of(finding.code)
+            Skipped { way_out, ..Skipped::new(finding.subject.clone(), reason, detail).of(finding.code) }
         })
         .collect();
     skipped.extend(told);
@@ -41,10 +44,10 @@ pub(super) fn skipped(
     skipped
 }
 
-/// Why a finding stays, and what to do.
-fn advice(basis: &Basis<'_>, finding: &Finding) -> (SkipReason, &'static str) {
+/// Why a finding stays, and what a person has to do; `None` where a rebuild should have repaired it.
+fn advice(basis: &Basis<'_>, finding: &Finding) -> Option<(SkipReason, &'static str)> {
     use SkipReason as Why;
-    match finding.code {
+    Some(match finding.code {
         Code::DuplicateAddress => {
             (Why::DuplicateOwners, "decide whose it is, and recreate the others: calipam cannot know")
         }
@@ -62,9 +65,7 @@ fn advice(basis: &Basis<'_>, finding: &Finding) -> (SkipReason, &'static str) {
         Code::BorrowedUnderStrictAffinity => {
             (Why::NeedsDecision, "recreate what uses it, or switch strict affinity off")
         }
-        Code::SharedLegacyHandle => {
-            (Why::NeedsDecision, "release what is unused of it by `release --ip`, or recreate the pod")
-        }
+        Code::SharedLegacyHandle => (Why::NeedsDecision, "recreate the pod, or release what is unused of it"),
         Code::AffinityConflict => (Why::NeedsDecision, "delete the affinities of all nodes but one"),
         Code::UnexpectedAffinityType => (Why::NeedsDecision, "delete it if nothing of yours has written it"),
         Code::HandleCaseCollision => (Why::NeedsDecision, "recreate the pods of one of them"),
@@ -76,7 +77,7 @@ fn advice(basis: &Basis<'_>, finding: &Finding) -> (SkipReason, &'static str) {
             (Why::NeedsDecision, "recreate the pod")
         }
         Code::ServiceWithoutAddress => (Why::NeedsDecision, "see why Calico's controller passes over it"),
-        Code::ServiceAddressExtra => (Why::NeedsDecision, "`release --ip` frees the address"),
+        Code::ServiceAddressExtra => (Why::NeedsDecision, "release the address if nothing uses it"),
         Code::PoolNearlyFull => (Why::NeedsDecision, "add a pool"),
         Code::StrandedAddresses => (Why::NeedsDecision, "raise maxBlocksPerHost, or allow borrowing"),
         Code::AutoAllocationOff | Code::ConfigurationMismatch => {
@@ -87,7 +88,16 @@ fn advice(basis: &Basis<'_>, finding: &Finding) -> (SkipReason, &'static str) {
             "unlock it with `calicoctl datastore migrate unlock` if no migration is running",
         ),
         Code::UndecodableObject => undecodable(basis, finding),
-        _ => (Why::NeedsDecision, "nothing is planned for it: look at it with `calipam check -o wide`"),
+        _ => return None,
+    })
+}
+
+/// What this program does about a finding that a rebuild leaves.
+fn way_out(finding: &Finding) -> Option<WayOut> {
+    match finding.code {
+        Code::SharedLegacyHandle => Some(WayOut::ReleaseByName),
+        Code::ServiceAddressExtra => finding.remedy().map(WayOut::Remedy),
+        _ => None,
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use calipam_check::{Code, Subject};
+use calipam_check::{Code, Remedy, Subject};
 use calipam_model::IpNet;
 use calipam_model::affinity::{Affinity, AffinityType};
 use calipam_model::block::BlockOwner;
@@ -18,7 +18,7 @@ use crate::gone_node::{disown, give_up};
 use crate::handles::Holdings;
 use crate::leaks::Chosen;
 use crate::plan::{Action, Change, Verb};
-use crate::skipped::{SkipReason, Skipped};
+use crate::skipped::{SkipReason, Skipped, WayOut};
 
 /// The steps, in this order: handles that miscount what goes, blocks, what else nodes that are gone hold,
 /// handles without allocations.
@@ -182,9 +182,9 @@ fn held_by_gone_nodes<'s>(
         if block.sound.is_some() && !basis.context.index.is_unjudged(block.key) {
             held.blocks.insert(block.key, node.to_owned());
         } else {
-            let detail =
-                format!("block {} of {node} is corrupt: `calipam rebuild --block {0}` mends it", block.key);
-            skipped.push(Skipped::new(Subject::Block(block.key), SkipReason::Unjudged, detail));
+            let detail = format!("block {} of {node} is corrupt", block.key);
+            let corrupt = Skipped::new(Subject::Block(block.key), SkipReason::Unjudged, detail);
+            skipped.push(corrupt.with_way_out(WayOut::Remedy(Remedy::RebuildBlock(block.key))));
         }
     }
     for affinity in &basis.snapshot.affinities {

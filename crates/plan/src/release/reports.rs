@@ -131,8 +131,8 @@ fn own(fields: &Map<String, Value>) -> Result<ReadReport, ReportError> {
             "leaked-address" => {
                 let Some(address) = parse_address(&subject) else { continue };
                 let records = evidence.get("records").and_then(Value::as_array).into_iter().flatten();
-                let seen = records.filter_map(Value::as_object).map(own_record);
-                sightings.addresses.entry(address).or_default().extend(seen);
+                let seen: Result<Vec<_>, _> = records.filter_map(Value::as_object).map(own_record).collect();
+                sightings.addresses.entry(address).or_default().extend(seen?);
             }
             "orphan-handle" => {
                 let revision = evidence.get("revision").and_then(Value::as_str).unwrap_or_default();
@@ -144,17 +144,32 @@ fn own(fields: &Map<String, Value>) -> Result<ReadReport, ReportError> {
     Ok(ReadReport { sightings, objections: Vec::new() })
 }
 
-fn own_record(record: &Map<String, Value>) -> Sighting {
-    let attributes = record.get("attributes").and_then(Value::as_object);
-    let attributes = attributes.map(|attributes| -> BTreeMap<String, String> {
-        let texts = attributes.iter().filter_map(|(k, v)| Some((k.clone(), v.as_str()?.to_owned())));
-        texts.collect()
-    });
-    Sighting {
+/// What a report does not tell matches every allocation, so that what it tells and cannot be read is an error.
+fn own_record(record: &Map<String, Value>) -> Result<Sighting, ReportError> {
+    let unreadable = |name: &str| ReportError::NoReport(format!("a `{name}` cannot be read"));
+
+    let attributes = match record.get("attributes") {
+        None => None,
+        Some(value) => Some(texts(value).ok_or_else(|| unreadable("attributes"))?),
+    };
+    let sequence = match record.get("sequenceNumber") {
+        None => None,
+        Some(value) => {
+            let number = value.as_str().and_then(|digits| digits.parse().ok());
+            Some(number.ok_or_else(|| unreadable("sequenceNumber"))?)
+        }
+    };
+    Ok(Sighting {
         handle: record.get("handle").and_then(Value::as_str).map(str::to_owned),
         attributes,
-        sequence: text(record, "sequenceNumber").parse().ok(),
-    }
+        sequence,
+    })
+}
+
+/// An object that has texts only.
+fn texts(value: &Value) -> Option<BTreeMap<String, String>> {
+    let text = |(name, value): (&String, &Value)| Some((name.clone(), value.as_str()?.to_owned()));
+    value.as_object()?.iter().map(text).collect()
 }
 
 /// What `calicoctl ipam check --output` writes.
@@ -170,7 +185,8 @@ fn calicoctl(
     for (address, elements) in allocations {
         let Some(address) = parse_address(address) else { continue };
         let elements = elements.as_array().into_iter().flatten().filter_map(Value::as_object);
-        let seen: Vec<Sighting> = elements.filter(|element| is_released(element)).map(allocation).collect();
+        let seen: Vec<Sighting> =
+            elements.filter(|element| is_released(element)).filter_map(allocation).collect();
         if !seen.is_empty() {
             sightings.addresses.insert(address, seen);
         }
@@ -194,17 +210,20 @@ fn calicoctl(
 
 /// True for what calicoctl would release. It lists what Windows reserves as unused (facts 5.3).
 fn is_released(element: &Map<String, Value>) -> bool {
-    let is = |name: &str| element.get(name).and_then(Value::as_bool).unwrap_or_default();
+    // What cannot be read is not released.
+    let is = |name: &str| element.get(name).is_some_and(|value| value.as_bool().unwrap_or(true));
     let handle = text(element, "handle");
     !is("inUse") && !is("coolingDown") && !is_windows_reserved(Text::new(&handle).as_ref())
 }
 
-fn allocation(element: &Map<String, Value>) -> Sighting {
-    Sighting {
-        handle: element.get("handle").and_then(Value::as_str).map(str::to_owned),
-        attributes: None,
-        sequence: element.get("sequenceNumber").and_then(Value::as_u64),
-    }
+/// `None` where the sequence number cannot be read: then it is not known which allocation was seen.
+fn allocation(element: &Map<String, Value>) -> Option<Sighting> {
+    let sequence = match element.get("sequenceNumber") {
+        None => None,
+        Some(value) => Some(value.as_u64()?),
+    };
+    let handle = element.get("handle").and_then(Value::as_str).map(str::to_owned);
+    Some(Sighting { handle, attributes: None, sequence })
 }
 
 fn leaked_handles(fields: &Map<String, Value>) -> HashMap<String, String> {

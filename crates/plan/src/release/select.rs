@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::net::IpAddr;
 
-use calipam_check::{Code, Evidence, Finding, Subject};
+use calipam_check::{Code, Evidence, Finding, Remedy, Subject};
 use calipam_model::block::BlockOwner;
 
 use super::Request;
@@ -13,7 +13,8 @@ use super::verdict::why_not;
 use crate::basis::Basis;
 use crate::handles::{Allocated, Holdings, clean};
 use crate::leaks::{Choice, Chosen, allocations, keep_whole_handles, too_early};
-use crate::skipped::{SkipReason, Skipped};
+use crate::plan::Warning;
+use crate::skipped::{SkipReason, Skipped, WayOut};
 
 /// What may be released, and what not.
 pub(super) struct Selection<'s> {
@@ -25,7 +26,7 @@ pub(super) struct Selection<'s> {
     /// What is known of the handles of what is chosen.
     pub holdings: Holdings<'s>,
     pub skipped: Vec<Skipped>,
-    pub warnings: Vec<String>,
+    pub warnings: Vec<Warning>,
     pub forced: Vec<IpAddr>,
 }
 
@@ -86,9 +87,7 @@ impl<'s> Selector<'_, 's> {
             }
         }
         if unknown > 0 {
-            self.selection.warnings.push(format!(
-                "{unknown} unused addresses have records that do not say whose they are; only `--ip` and `--handle` release those"
-            ));
+            self.selection.warnings.push(Warning::UnknownOwners(unknown));
         }
     }
 
@@ -99,8 +98,8 @@ impl<'s> Selector<'_, 's> {
             return;
         };
         if finding.is_owner_unknown() {
-            let detail = format!("{}: only `--ip` and `--handle` release it", finding.message);
-            self.skip(finding, SkipReason::UnknownOwner, detail);
+            let skipped = skip(finding, SkipReason::UnknownOwner, finding.message.clone());
+            self.selection.skipped.push(skipped.with_way_out(WayOut::ReleaseByName));
             return;
         }
         let held = allocations(self.basis, finding);
@@ -140,9 +139,7 @@ impl<'s> Selector<'_, 's> {
             return;
         }
         if index.workloads_name_node(node) {
-            self.selection.warnings.push(format!(
-                "node {node} does not exist, but endpoints or pods still name it; what they use is kept"
-            ));
+            self.selection.warnings.push(Warning::NodeStillNamed(node.to_owned()));
         }
         for finding in findings {
             if finding.code == Code::LeakedAddress
@@ -177,10 +174,11 @@ impl<'s> Selector<'_, 's> {
                 let detail = format!("{id} has changed since {} was written", report.name);
                 self.skip(finding, SkipReason::ReportDiffers, detail);
             } else if let Some(owner) = owners.owner_of(id) {
-                let detail = format!(
-                    "{id} is the handle of {owner}, which lives: `calipam rebuild` records its addresses again"
-                );
-                self.skip(finding, SkipReason::InUse, detail);
+                // A rebuild records its addresses again.
+                let detail =
+                    format!("{id} is the handle of {owner}, which lives but has no recorded address");
+                let skipped = skip(finding, SkipReason::InUse, detail);
+                self.selection.skipped.push(skipped.with_way_out(WayOut::Remedy(Remedy::Rebuild)));
             } else {
                 self.selection.orphans.insert(id.clone(), finding);
             }
@@ -248,7 +246,7 @@ impl<'s> Selector<'_, 's> {
             self.selection.skipped.push(refusal);
             return;
         }
-        self.selection.warnings.push(format!("--force: {}; released all the same", refusal.detail));
+        self.selection.warnings.push(Warning::Forced(refusal));
         self.selection.forced.push(address);
         for block in self.basis.context.index.blocks.iter().filter(|block| block.key.contains(&address)) {
             let Some(allocation) = block.sound.and_then(|sound| sound.allocation_of(address)) else {
@@ -278,13 +276,16 @@ impl<'s> Selector<'_, 's> {
     }
 
     fn skip(&mut self, finding: &Finding, reason: SkipReason, detail: String) {
-        let skipped = Skipped::new(finding.subject.clone(), reason, detail).of(finding.code);
-        self.selection.skipped.push(skipped);
+        self.selection.skipped.push(skip(finding, reason, detail));
     }
 
     fn skip_other(&mut self, subject: Subject, reason: SkipReason, detail: String) {
         self.selection.skipped.push(Skipped::new(subject, reason, detail));
     }
+}
+
+fn skip(finding: &Finding, reason: SkipReason, detail: String) -> Skipped {
+    Skipped::new(finding.subject.clone(), reason, detail).of(finding.code)
 }
 
 fn revision_of(finding: &Finding) -> Option<String> {

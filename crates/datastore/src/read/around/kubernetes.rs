@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use calipam_model::key::Key;
-use calipam_model::snapshot::{Snapshot, Source};
+use calipam_model::snapshot::{Snapshot, Source, WhySkipped};
 use jiff::Timestamp;
 use tokio::task::JoinSet;
 
@@ -14,7 +14,7 @@ use crate::error::{Error, Result};
 use crate::objects::kinds;
 use crate::read::whole::ProgressFn;
 use crate::read::whole::kubernetes::list::{Counter, Listed, list};
-use crate::read::whole::kubernetes::{NO_ENDPOINTS, NO_MACHINES, skip};
+use crate::read::whole::kubernetes::{no_kubevirt, skip};
 
 use crate::read::again::kubernetes::{fetch, lost_task, start};
 
@@ -49,8 +49,8 @@ pub(crate) async fn lookup(client: &Arc<KubeClient>, lookup: &Lookup) -> Result<
     named.retain(|key| has_name(key) && !known.contains(key));
     fetch(client, &mut snapshot, named.into_iter()).await?;
 
-    skip(&mut snapshot, Source::Endpoints, NO_ENDPOINTS);
-    skip(&mut snapshot, Source::Machines, NO_MACHINES);
+    skip(&mut snapshot, Source::Endpoints, WhySkipped::PodsInstead);
+    skip(&mut snapshot, Source::Machines, no_kubevirt());
     Ok(snapshot)
 }
 
@@ -66,7 +66,7 @@ async fn configuration(client: &Arc<KubeClient>) -> Result<Snapshot> {
                 let (client, counter) = (Arc::clone(client), Arc::clone(&counter));
                 running.spawn(async move { (kind.known.source, list(&client, &kind, &counter).await) });
             }
-            Err((source, reason)) => skip(&mut snapshot, source, &reason),
+            Err((source, reason)) => skip(&mut snapshot, source, reason),
         }
     }
 

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use calipam_datastore::{Cause, Datastore, Error, Failure};
-use calipam_model::snapshot::{Coverage, Snapshot, Source};
+use calipam_model::snapshot::{Coverage, Snapshot, Source, WhySkipped};
 
 use super::fake::{Fake, Reply};
 use super::support::{SHORT, settings_for_url};
@@ -62,7 +62,7 @@ async fn a_healthy_server_is_read_by_its_own_clock() {
     let snapshot = result.unwrap();
     assert_eq!((snapshot.pods.len(), snapshot.revision.as_str()), (1, "7"));
     assert_eq!(snapshot.taken_at, "2026-05-01T12:00:00Z".parse().unwrap());
-    let skipped = Coverage::Skipped("ipamhandles.crd.projectcalico.org is not installed".into());
+    let skipped = Coverage::Skipped(WhySkipped::NotInstalled("ipamhandles.crd.projectcalico.org".into()));
     assert_eq!(snapshot.coverage[&Source::Handles], skipped);
     assert_eq!(fake.count(PODS), 1);
     let asked = fake.asked.lock().unwrap();

@@ -10,7 +10,7 @@ use calipam_model::pod::{Pod, PodParts};
 use calipam_model::pool::PoolUse;
 use calipam_model::service::Service;
 use calipam_model::snapshot::{
-    Coverage, DatastoreKind, ObjectVersion, Revision, Snapshot, Source, Versioned,
+    Coverage, DatastoreKind, ObjectVersion, Revision, Snapshot, Source, Versioned, WhySkipped,
 };
 use calipam_plan::rebuild::{Request, needs_endpoints_only, plan};
 use calipam_plan::{Basis, SkipReason, Verb};
@@ -65,7 +65,7 @@ fn on_kubernetes(mut snapshot: Snapshot) -> Snapshot {
     snapshot.datastore = DatastoreKind::Kubernetes;
     snapshot.pods = pods_of(&snapshot);
     snapshot.endpoints.clear();
-    let skipped = Coverage::Skipped("Kubernetes has none".to_owned());
+    let skipped = Coverage::Skipped(WhySkipped::PodsInstead);
     snapshot.coverage.insert(Source::Endpoints, skipped);
     snapshot.mark_read([Source::Pods, Source::Services, Source::Machines]);
     for (number, block) in snapshot.blocks.iter_mut().enumerate() {
@@ -136,12 +136,12 @@ fn a_record_names_the_node_by_its_name_in_calico() {
 fn pods_that_were_read_need_no_consent() {
     let snapshot = plain();
     assert!(!needs_endpoints_only(&snapshot));
-    assert_eq!(rebuild("healthy", snapshot, &Request::default()).plan.warnings, [""; 0]);
+    assert_eq!(rebuild("healthy", snapshot, &Request::default()).plan.warnings, []);
     let etcd = Cluster::plain(ClusterSpec::new(6), 2, 2).snapshot();
     assert!(needs_endpoints_only(&etcd));
     assert_eq!(rebuild("etcd", etcd.clone(), &Request::default()).plan.warnings.len(), 1);
     let agreed = Request { endpoints_only: true, ..Request::default() };
-    assert_eq!(rebuild("etcd", etcd, &agreed).plan.warnings, [""; 0]);
+    assert_eq!(rebuild("etcd", etcd, &agreed).plan.warnings, []);
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Into a snapshot, as reading etcd without a kubeconfig gives it.
 
-use calipam_model::snapshot::{Coverage, Snapshot, Source};
+use calipam_model::snapshot::{Coverage, Snapshot, Source, WhySkipped};
 
 use crate::cluster::Cluster;
 
@@ -31,7 +31,7 @@ impl Cluster {
         };
         snapshot.mark_read(READ);
         for source in [Source::Pods, Source::Services, Source::Machines] {
-            snapshot.coverage.insert(source, Coverage::Skipped("no kubeconfig".to_owned()));
+            snapshot.coverage.insert(source, Coverage::Skipped(WhySkipped::NoKubeconfig));
         }
         let mut revision = 0;
         self.for_each_entry(|key, value| {

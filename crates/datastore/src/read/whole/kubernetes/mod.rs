@@ -5,7 +5,7 @@ pub(crate) mod order;
 
 use std::sync::Arc;
 
-use calipam_model::snapshot::{Coverage, DatastoreKind, Snapshot, Source};
+use calipam_model::snapshot::{Coverage, DatastoreKind, Snapshot, Source, WhySkipped};
 use jiff::Timestamp;
 
 use self::list::Counter;
@@ -15,10 +15,10 @@ use crate::client::kubernetes::{KubeClient, permission};
 use crate::error::{Error, Permission, Result};
 use crate::objects::kinds::{self, Kind};
 
-/// Why there are no workload endpoints.
-pub(crate) const NO_ENDPOINTS: &str = "Kubernetes has none: pods are read instead";
 /// Why there are no machines.
-pub(crate) const NO_MACHINES: &str = "KubeVirt is not installed";
+pub(crate) fn no_kubevirt() -> WhySkipped {
+    WhySkipped::NotInstalled("KubeVirt".to_owned())
+}
 
 /// What a whole read reads.
 pub(crate) struct Plan {
@@ -44,13 +44,13 @@ pub(crate) async fn plan(client: &Arc<KubeClient>) -> Result<Plan> {
     for found in kinds::records(api).chain(kinds::configuration(api)) {
         match found {
             Ok(kind) => plan.first.push(kind),
-            Err((source, reason)) => skip(&mut plan.coverage, source, &reason),
+            Err((source, reason)) => skip(&mut plan.coverage, source, reason),
         }
     }
     require(client, plan.first.iter().chain(&plan.second)).await?;
     plan.coverage.mark_read(plan.first.iter().chain(&plan.second).map(|kind| kind.known.source));
-    skip(&mut plan.coverage, Source::Endpoints, NO_ENDPOINTS);
-    skip(&mut plan.coverage, Source::Machines, NO_MACHINES);
+    skip(&mut plan.coverage, Source::Endpoints, WhySkipped::PodsInstead);
+    skip(&mut plan.coverage, Source::Machines, no_kubevirt());
     Ok(plan)
 }
 
@@ -72,8 +72,8 @@ pub(crate) async fn observe(client: &Arc<KubeClient>, progress: &ProgressFn) -> 
 }
 
 /// Says why a source is not read, where it is not.
-pub(crate) fn skip(snapshot: &mut Snapshot, source: Source, reason: &str) {
-    snapshot.coverage.entry(source).or_insert_with(|| Coverage::Skipped(reason.to_owned()));
+pub(crate) fn skip(snapshot: &mut Snapshot, source: Source, reason: WhySkipped) {
+    snapshot.coverage.entry(source).or_insert_with(|| Coverage::Skipped(reason));
 }
 
 /// Fails where the user may not list or get one of the kinds. Asked once for each connection.
