@@ -61,7 +61,8 @@ pub enum Unit {
     Handle(String),
     /// An address without handle.
     Address(IpAddr),
-    /// What the step does as a whole, such as taking the owner from a block. It is made only if all other parts are.
+    /// What the step does as a whole, such as taking the owner from a block. It is made only if all other parts are,
+    /// and its evidence has to hold for all of them: where it does not, the step is abandoned.
     WholeStep,
 }
 
@@ -110,6 +111,14 @@ impl Step {
             objects[index].1.push((part, number));
         }
         objects
+    }
+
+    /// What has to be true for any part to be made.
+    pub fn evidence_of_whole(&self) -> &[(Key, Expect)] {
+        match self.parts.last() {
+            Some(part) if part.unit == Unit::WholeStep => &part.evidence,
+            _ => &[],
+        }
     }
 
     /// The part that is made only if all others are; it is added where there is none.

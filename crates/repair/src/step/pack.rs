@@ -44,13 +44,14 @@ fn one_by_one(step: &Step) -> Vec<Vec<Piece>> {
 /// As many parts at a time as `most` comparisons are enough for: one for each object that changes, and one for each
 /// piece of evidence.
 fn together(step: &Step, most: usize) -> Vec<Vec<Piece>> {
+    let of_whole: HashSet<Key> = step.evidence_of_whole().iter().map(|(key, _)| key.clone()).collect();
     let mut writes: Vec<Vec<Piece>> = Vec::new();
-    let mut compared: HashSet<Key> = HashSet::new();
+    let mut compared = of_whole.clone();
     let mut write = |part: usize, edits: &[usize], keys: HashSet<Key>| {
         let more = keys.iter().filter(|key| !compared.contains(*key)).count();
         if writes.is_empty() || compared.len() + more > most {
             writes.push(Vec::new());
-            compared.clear();
+            compared.clone_from(&of_whole);
         }
         compared.extend(keys);
         if let Some(pieces) = writes.last_mut() {
@@ -61,7 +62,7 @@ fn together(step: &Step, most: usize) -> Vec<Vec<Piece>> {
     for (index, part) in step.parts.iter().enumerate() {
         let keys = keys(part, &part.edits);
         let all: Vec<usize> = (0..part.edits.len()).collect();
-        if keys.len() <= most {
+        if keys.union(&of_whole).count() <= most {
             write(index, &all, keys);
             continue;
         }

@@ -30,7 +30,9 @@ pub(super) struct WriteTask {
 impl Task for WriteTask {
     fn reads(&self) -> Vec<Key> {
         let mut keys: BTreeSet<Key> = self.writes().into_iter().collect();
-        keys.extend(self.pieces.iter().flat_map(|piece| self.evidence(piece)).map(|(key, _)| key.clone()));
+        let evidence =
+            self.pieces.iter().flat_map(|piece| self.evidence(piece)).chain(self.evidence_of_whole());
+        keys.extend(evidence.map(|(key, _)| key.clone()));
         for part in self.later.iter().map(|(step, part)| &step.parts[*part]) {
             keys.extend(block_edits(part).map(Edit::key));
             keys.extend(part.evidence.iter().map(|(key, _)| key.clone()));
@@ -43,6 +45,9 @@ impl Task for WriteTask {
     }
 
     fn decide(&self, objects: &Objects, omitted: &Omitted) -> Decision {
+        if let Some((key, why)) = broken(self.evidence_of_whole(), objects) {
+            return Decision::Conflict(no_longer_holds(key, why));
+        }
         let now = Timestamp::now();
         let is_omitted = |piece: &&Piece| omitted.has(&self.part(piece).unit);
         let pieces: Vec<&Piece> = self.pieces.iter().filter(|piece| !is_omitted(piece)).collect();
@@ -79,6 +84,10 @@ impl WriteTask {
         if self.counts_only { &[] } else { &self.part(piece).evidence }
     }
 
+    fn evidence_of_whole(&self) -> &[(Key, Expect)] {
+        if self.counts_only { &[] } else { self.step.evidence_of_whole() }
+    }
+
     /// The parts that something speaks against.
     fn failing(&self, pieces: &[&Piece], why_not: impl Fn(&Piece) -> Option<String>) -> Vec<Omission> {
         let omission = |piece: &&Piece| Some(omission(self.part(piece), why_not(piece)?));
@@ -89,7 +98,7 @@ impl WriteTask {
     fn why_not(&self, piece: &Piece, objects: &Objects, omitted: &Omitted, now: Timestamp) -> Option<String> {
         let part = self.part(piece);
         if let Some((key, why)) = broken(self.evidence(piece), objects) {
-            return Some(about_addresses(part, &format!("the evidence no longer holds: {key} {why}")));
+            return Some(about_addresses(part, &no_longer_holds(key, why)));
         }
         let Unit::Handle(id) = &part.unit else { return None };
         if !part.releases() {
@@ -105,7 +114,7 @@ impl WriteTask {
                 return None;
             }
             if let Some((key, why)) = broken(&later.evidence, objects) {
-                return Some(about_addresses(later, &format!("the evidence no longer holds: {key} {why}")));
+                return Some(about_addresses(later, &no_longer_holds(key, why)));
             }
             apply_to(block_edits(later), objects, now).err()
         })
@@ -136,7 +145,13 @@ impl WriteTask {
         }
         let mut seen = BTreeSet::new();
         let evidence = pieces.iter().flat_map(|piece| self.evidence(piece));
-        let evidence = evidence.filter(|(key, _)| seen.insert(key)).cloned().collect();
+        let evidence = self
+            .evidence_of_whole()
+            .iter()
+            .chain(evidence)
+            .filter(|(key, _)| seen.insert(key))
+            .cloned()
+            .collect();
         Decision::Write(Batch { changes, evidence })
     }
 }
@@ -162,6 +177,10 @@ fn broken<'e>(evidence: &'e [(Key, Expect)], objects: &Objects) -> Option<(&'e K
             (_, None) => Some((key, "is gone")),
         }
     })
+}
+
+fn no_longer_holds(key: &Key, why: &str) -> String {
+    format!("the evidence no longer holds: {key} {why}")
 }
 
 fn block_edits(part: &Part) -> impl Iterator<Item = &Edit> {
