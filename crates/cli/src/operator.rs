@@ -4,6 +4,7 @@ use std::io::{self, BufRead, IsTerminal, Write};
 use std::sync::Arc;
 
 use calipam_datastore::write::{Consent, Question};
+use calipam_repair::LockState;
 use calipam_workflow::{Activity, Meter, NoConsent, Note, Operator, Proposal};
 
 use crate::output::Console;
@@ -51,17 +52,31 @@ impl Operator for Person<'_> {
             Note::BlockFiles { files, directory } => {
                 console.verbose(&format!("{} in {}", count(files, "file", "files"), quoted(directory)));
             }
-            Note::StaleLock(lock) => {
-                console.warn(&format!(
-                    "the run `{}` of {} was killed and has left the datastore locked: no pod starts or stops (journal \
-                     {})",
-                    lock.command,
-                    lock.started_at,
-                    quoted(&lock.journal)
-                ));
-                console.say("This restores what `datastoreReady` was before that run.");
+            Note::StaleLock(lock, left) => {
+                let run = format!("the run `{}` of {}", lock.command, lock.started_at);
+                let journal = quoted(&lock.journal);
+                if left == LockState::AsItWas {
+                    console.warn(&format!(
+                        "{run} was killed and has left the datastore locked: no pod starts or stops (journal {journal})"
+                    ));
+                    console.say("This restores what `datastoreReady` was before that run.");
+                } else {
+                    console.warn(&format!(
+                        "the datastore is locked: no pod starts or stops. {run} was killed while it held the lock, but \
+                         ClusterInformation has changed since, and the lock may be that of others (journal {journal})"
+                    ));
+                    console.hint("once it is clear whose lock it is: `calicoctl datastore migrate unlock`");
+                }
             }
             Note::LockRestored => console.say("The lock is restored."),
+            Note::LockStays => console.hint(
+                "`--yes` does not restore a lock: run it on a terminal without `--yes`, or \
+                 `calicoctl datastore migrate unlock`",
+            ),
+            Note::JournalWithoutEnd => console.warn(
+                "the run of this journal was killed or broke off: what it did after the last line of the journal, if \
+                 anything, is not undone",
+            ),
         }
     }
 

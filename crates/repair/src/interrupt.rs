@@ -11,14 +11,16 @@ use tokio::signal::unix::{SignalKind, signal};
 pub struct Interrupt(Arc<AtomicBool>);
 
 impl Interrupt {
-    /// One that ctrl-c, SIGTERM and the end of the terminal (SIGHUP) set. From the first of them on the process
+    /// One that ctrl-c, ctrl-\\ (SIGQUIT), SIGTERM and the end of the terminal (SIGHUP) set. From the first of them on the process
     /// does not end by these signals any more. Has to be called on a tokio runtime.
     ///
     /// # Errors
     /// Where the system gives no notice of signals.
     pub fn on_signals() -> std::io::Result<Self> {
         let interrupt = Self::default();
-        for kind in [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()] {
+        for kind in
+            [SignalKind::interrupt(), SignalKind::quit(), SignalKind::terminate(), SignalKind::hangup()]
+        {
             let (mut signals, interrupt) = (signal(kind)?, interrupt.clone());
             tokio::spawn(async move {
                 while signals.recv().await.is_some() {

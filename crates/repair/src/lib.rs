@@ -17,5 +17,5 @@ pub use self::engine::{Conflict, Event, EventFn, Execution};
 pub use self::error::RepairError;
 pub use self::interrupt::Interrupt;
 pub use self::session::{Options, execute};
-pub use self::stale_lock::{StaleLock, stale_lock, stale_locks};
-pub use self::undo::{NotUndone, UndoObject, UndoPlan, UndoStep, undo};
+pub use self::stale_lock::{LockState, StaleLock, stale_lock, stale_locks};
+pub use self::undo::{LeftVersion, NotUndone, UndoObject, UndoPlan, UndoStep, undo};

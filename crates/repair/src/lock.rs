@@ -1,20 +1,26 @@
 //! The datastore lock: `datastoreReady` of ClusterInformation. While it is false, Calico starts and stops
 //! no pods.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use calipam_datastore::write::{Batch, Change, Stored, Swap, Writer};
 use calipam_model::config::ClusterInformation;
 use calipam_model::key::Key;
+use calipam_model::snapshot::Revision;
 use serde_json::Value;
 
 use crate::engine::RETRIES;
 use crate::error::RepairError;
 use crate::journal::{Journal, LockMark};
 
-/// How often restoring is tried while the datastore cannot be reached, a second apart.
-const PATIENCE: usize = 30;
+/// How long restoring is tried while the datastore cannot be reached.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// How often taking it is tried while answers are lost.
+const LOST_ANSWERS: usize = 5;
+
+const PAUSE: Duration = Duration::from_secs(1);
 
 const FIELD: &str = "datastoreReady";
 
@@ -24,11 +30,18 @@ pub(crate) struct Held {
     /// What the field was before; `None` where it was absent.
     before: Option<bool>,
     /// The value as it was, and the version that locking made of it. `None` where nothing was written
-    /// because the lock was held already.
-    replaced: Option<(Stored, calipam_model::snapshot::Revision)>,
+    /// because others hold the lock.
+    replaced: Option<(Stored, Revision)>,
 }
 
-fn key() -> Key {
+impl Held {
+    /// The revision that locking made of ClusterInformation; `None` where others hold the lock.
+    pub fn revision(&self) -> Option<String> {
+        self.replaced.as_ref().map(|(_, revision)| revision.to_string())
+    }
+}
+
+pub(crate) fn key() -> Key {
     Key::ClusterInformation("default".into())
 }
 
@@ -39,44 +52,63 @@ fn failed(action: &'static str) -> impl Fn(&str) -> RepairError {
 /// Takes the lock. That it is about to be taken, and what the field was, is in the journal before.
 pub(crate) async fn take(writer: &Writer, journal: &Journal) -> Result<Held, RepairError> {
     let failed = failed("take");
+    let mut lost_answers = 0;
+    // A write whose answer was lost: what it was to replace, and what it was to write.
+    let mut unsure: Option<(Stored, Bytes)> = None;
     for _ in 0..RETRIES {
         let stored = current(writer).await?.ok_or_else(|| failed("there is no ClusterInformation"))?;
         let before = ready(&stored).map_err(|reason| failed(&reason))?;
+        if let Some((original, locked)) = unsure.take()
+            && original.revision != stored.revision
+            && spec(&stored.raw) == spec(&locked)
+        {
+            let before = ready(&original).map_err(|reason| failed(&reason))?;
+            return Ok(Held { before, replaced: Some((original, stored.revision)) });
+        }
         if before == Some(false) {
             return Ok(Held { before, replaced: None });
         }
-        journal.mark_lock(LockMark::Taking(before)).await?;
+
         let locked = with_ready(&stored.raw, Some(false)).map_err(|reason| failed(&reason))?;
-        if let Some(revision) = swap(writer, &stored, locked).await? {
-            return Ok(Held { before, replaced: Some((stored, revision)) });
+        journal.mark_lock(LockMark::Taking(before)).await?;
+        match swap(writer, &stored, locked.clone()).await {
+            Ok(Some(revision)) => return Ok(Held { before, replaced: Some((stored, revision)) }),
+            Ok(None) => {}
+            Err(error) if error.may_pass() && lost_answers < LOST_ANSWERS => {
+                lost_answers += 1;
+                unsure = Some((stored, locked));
+                tokio::time::sleep(PAUSE).await;
+            }
+            Err(error) if error.may_pass() => {
+                return Err(failed(&format!("whether it is locked now is not known: {error}")));
+            }
+            Err(error) => return Err(error.into()),
         }
     }
     Err(failed("others keep changing ClusterInformation"))
 }
 
 /// Restores what the field was, also while the datastore is out of reach for a while.
-pub(crate) async fn restore(writer: &Writer, journal: &Journal, held: Held) -> Result<(), RepairError> {
-    let Some((original, ours)) = held.replaced else { return Ok(()) };
-    let mut tries = 0;
+pub(crate) async fn restore(writer: &Writer, held: &Held) -> Result<(), RepairError> {
+    let Some((original, ours)) = &held.replaced else { return Ok(()) };
+    let begun = Instant::now();
     loop {
-        let restored = put_back(writer, held.before, Some((&original, &ours))).await;
-        match restored {
-            Ok(()) => break,
-            Err(error) if tries == PATIENCE => return Err(failed("restore")(&error.to_string())),
-            Err(_) => tries += 1,
+        match put_back(writer, held.before, original, ours).await {
+            Ok(()) => return Ok(()),
+            Err(error) if begun.elapsed() > PATIENCE => return Err(failed("restore")(&error.to_string())),
+            Err(_) => tokio::time::sleep(PAUSE).await,
         }
-        tokio::time::sleep(Duration::from_secs(1)).await;
     }
-    Ok(journal.mark_lock(LockMark::Restored).await?)
 }
 
 /// Puts the field back to `before`. Where ClusterInformation is the very version that locking made, the
-/// whole value becomes what it was; else only the field changes, and only if it is still false: somebody
-/// who has unlocked the datastore meanwhile meant it.
-pub(crate) async fn put_back(
+/// whole value becomes what it was; else only the field changes, and only if it is still false: whoever
+/// has unlocked the datastore meanwhile meant it.
+async fn put_back(
     writer: &Writer,
     before: Option<bool>,
-    replaced: Option<(&Stored, &calipam_model::snapshot::Revision)>,
+    original: &Stored,
+    ours: &Revision,
 ) -> Result<(), RepairError> {
     let failed = failed("restore");
     for _ in 0..RETRIES {
@@ -84,9 +116,9 @@ pub(crate) async fn put_back(
         if ready(&stored).map_err(|reason| failed(&reason))? != Some(false) {
             return Ok(());
         }
-        let value = match replaced {
-            Some((original, ours)) if *ours == stored.revision => original.raw.clone(),
-            _ => with_ready(&stored.raw, before).map_err(|reason| failed(&reason))?,
+        let value = match *ours == stored.revision {
+            true => original.raw.clone(),
+            false => with_ready(&stored.raw, before).map_err(|reason| failed(&reason))?,
         };
         if swap(writer, &stored, value).await?.is_some() {
             return Ok(());
@@ -95,12 +127,29 @@ pub(crate) async fn put_back(
     Err(failed("others keep changing ClusterInformation"))
 }
 
-async fn current(writer: &Writer) -> Result<Option<Stored>, RepairError> {
+/// Puts the field back to `before` where ClusterInformation is still at `revision`; false where it is not.
+pub(crate) async fn put_back_at(
+    writer: &Writer,
+    before: Option<bool>,
+    revision: &str,
+) -> Result<bool, RepairError> {
+    let stored = current(writer).await?.filter(|stored| stored.revision.to_string() == revision);
+    let Some(stored) = stored else { return Ok(false) };
+    let value = with_ready(&stored.raw, before).map_err(|reason| failed("restore")(&reason))?;
+    Ok(swap(writer, &stored, value).await?.is_some())
+}
+
+async fn current(writer: &Writer) -> calipam_datastore::Result<Option<Stored>> {
     Ok(writer.read(&[key()]).await?.pop().flatten())
 }
 
-fn ready(stored: &Stored) -> Result<Option<bool>, String> {
+pub(crate) fn ready(stored: &Stored) -> Result<Option<bool>, String> {
     ClusterInformation::parse(&stored.raw).map(|information| information.datastore_ready)
+}
+
+/// What Kubernetes adds to a value lies outside of `spec`.
+fn spec(raw: &[u8]) -> Option<Value> {
+    serde_json::from_slice::<Value>(raw).ok()?.get("spec").cloned()
 }
 
 /// The value with the field set, or without it.
@@ -113,14 +162,10 @@ fn with_ready(raw: &[u8], ready: Option<bool>) -> Result<Bytes, String> {
         Some(ready) => spec.insert(FIELD.into(), ready.into()),
         None => spec.remove(FIELD),
     };
-    serde_json::to_vec(&value).map(|json| json.into()).map_err(|e| e.to_string())
+    serde_json::to_vec(&value).map(Bytes::from).map_err(|e| e.to_string())
 }
 
-async fn swap(
-    writer: &Writer,
-    stored: &Stored,
-    value: Bytes,
-) -> Result<Option<calipam_model::snapshot::Revision>, RepairError> {
+async fn swap(writer: &Writer, stored: &Stored, value: Bytes) -> calipam_datastore::Result<Option<Revision>> {
     let change = Change::update(key(), stored.revision.clone(), value);
     let batch = Batch { changes: vec![change], evidence: Vec::new() };
     Ok(match writer.commit(&batch).await? {

@@ -2,7 +2,7 @@
 //! is restored.
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use calipam_datastore::Datastore;
@@ -16,7 +16,7 @@ use tokio::sync::Semaphore;
 use crate::engine::{Context, EventFn, Execution, Group, REQUESTS, run};
 use crate::error::RepairError;
 use crate::interrupt::Interrupt;
-use crate::journal::{FORMAT, Header, Journal, resolve_killed};
+use crate::journal::{FORMAT, Header, Journal, LockMark, resolve_killed};
 use crate::lock;
 use crate::step::groups;
 
@@ -108,9 +108,7 @@ pub(crate) async fn carry_out(
     groups: Vec<Group>,
 ) -> Result<Execution, RepairError> {
     // What a killed run left open is certain only until this one writes to the same objects.
-    if let Some(folder) = options.journal.parent() {
-        resolve_killed(datastore, folder, cluster).await?;
-    }
+    let passed_over = resolve_killed(datastore, folder_of(&options.journal), cluster).await?.passed_over;
     let header = Header {
         format: FORMAT,
         program: env!("CARGO_PKG_VERSION").into(),
@@ -121,7 +119,6 @@ pub(crate) async fn carry_out(
         location: datastore.location(),
     };
     let journal = Arc::new(Journal::create(&options.journal, &header)?);
-    let held = if options.lock { Some(lock::take(&writer, &journal).await?) } else { None };
     let context = Context {
         writer: writer.clone(),
         journal: Arc::clone(&journal),
@@ -130,23 +127,58 @@ pub(crate) async fn carry_out(
         requests: Arc::new(Semaphore::new(REQUESTS)),
     };
 
-    // On a task of its own, so that the lock is restored even where it panics.
-    let ended = tokio::spawn(async move { run(&context, groups).await }).await;
-    let restored = match held {
-        Some(held) => lock::restore(&writer, &journal, held).await,
-        None => Ok(()),
+    let mut execution = match options.lock {
+        true => run_locked(&writer, &journal, context, groups).await?,
+        false => run(context, groups).await,
     };
-
-    let mut execution = ended.unwrap_or_else(|failed| std::panic::resume_unwind(failed.into_panic()));
+    execution.passed_over = passed_over;
     // A run that broke off may leave intents open, and did not end by itself.
-    let finished = match Arc::into_inner(journal) {
-        Some(journal) if execution.broken_off.is_none() => journal.finish().await.map(drop),
-        _ => Ok(()),
-    };
-    if let Err(error) = restored.and(finished.map_err(RepairError::from)) {
-        execution.broken_off.get_or_insert(error);
+    if let Some(journal) = Arc::into_inner(journal)
+        && execution.broken_off.is_none()
+        && let Err(error) = journal.finish().await
+    {
+        execution.broken_off = Some(error.into());
     }
     Ok(execution)
+}
+
+/// Carries out groups under the lock. Once it is taken nothing returns before it is restored.
+async fn run_locked(
+    writer: &Writer,
+    journal: &Arc<Journal>,
+    context: Context,
+    groups: Vec<Group>,
+) -> Result<Execution, RepairError> {
+    let held = lock::take(writer, journal).await?;
+    let marked = match held.revision() {
+        Some(revision) => journal.mark_lock(LockMark::Taken(revision)).await,
+        None => Ok(()),
+    };
+    let steps = groups.len();
+    // On a task of its own, so that the lock is restored even where it panics.
+    let ended = match marked {
+        Ok(()) => tokio::spawn(run(context, groups)).await,
+        Err(error) => {
+            Ok(Execution { steps, not_begun: steps, broken_off: Some(error.into()), ..Execution::default() })
+        }
+    };
+    let restored = lock::restore(writer, &held).await;
+    let mut execution = ended.unwrap_or_else(|lost| std::panic::resume_unwind(lost.into_panic()));
+    match restored {
+        Err(error) => execution.lock_left = Some(error),
+        Ok(()) if held.revision().is_some() => {
+            if let Err(error) = journal.mark_lock(LockMark::Restored).await {
+                execution.broken_off.get_or_insert(error.into());
+            }
+        }
+        Ok(()) => {}
+    }
+    Ok(execution)
+}
+
+/// The folder that a file lies in.
+fn folder_of(file: &Path) -> &Path {
+    file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
 /// Consent covers this cluster and at least as many objects.

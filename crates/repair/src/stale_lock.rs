@@ -1,13 +1,12 @@
-//! Locks of the datastore that killed runs have not restored.
+//! Locks that runs left which were killed.
 
-use std::io::{self, BufRead, BufReader};
 use std::path::{Path, PathBuf};
 
 use calipam_datastore::Datastore;
 use calipam_datastore::write::Consent;
 
 use crate::error::RepairError;
-use crate::journal::{Entry, Header, JournalError, LockMark, append, journals, open_if_over};
+use crate::journal::{Entry, Header, JournalError, LockMark, append, journals, marks_if_over};
 use crate::lock;
 
 /// A lock of the datastore that a run took and could not restore: it was killed.
@@ -21,10 +20,24 @@ pub struct StaleLock {
     pub command: String,
     /// What `datastoreReady` was before; `None` where it was absent.
     pub before: Option<bool>,
+    /// The revision that locking made of ClusterInformation; `None` where the run was killed before it knew.
+    revision: Option<String>,
 }
 
-/// Looks through the journals of a folder for locks of `cluster` that killed runs have not restored. Journals
-/// of runs that go on, and files that are not journals, are passed over.
+/// What has become of a lock that was left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LockState {
+    /// The datastore is locked, and ClusterInformation is as that run left it.
+    AsItWas,
+    /// The datastore is locked, but ClusterInformation was changed since, or the run never knew what it made of it:
+    /// the lock may be that of others.
+    Unclear,
+    /// The datastore is not locked.
+    Unlocked,
+}
+
+/// Looks through the journals of a folder for locks of `cluster` that were left. Journals of runs that still
+/// live are passed over, and so is what is no journal of this user.
 ///
 /// # Errors
 /// Where the folder cannot be read. A folder that does not exist holds no journals.
@@ -32,42 +45,51 @@ pub fn stale_locks(folder: &Path, cluster: &str) -> Result<Vec<StaleLock>, Journ
     Ok(journals(folder)?.into_iter().filter_map(|path| stale_lock(&path, cluster)).collect())
 }
 
-/// The lock that the run of one journal has not restored.
+/// The lock that the run of one journal left.
 pub fn stale_lock(path: &Path, cluster: &str) -> Option<StaleLock> {
-    let file = open_if_over(path)?;
-    let (header, mark) = marks(BufReader::new(file)).ok()?;
-    let header = header.filter(|h| h.cluster == cluster)?;
-    let Some(LockMark::Taking(before)) = mark else { return None };
+    let (header, marks) = marks_if_over(path)?;
+    let (before, revision) = match marks.as_slice() {
+        _ if header.cluster != cluster => return None,
+        [.., LockMark::Taking(before)] => (*before, None),
+        [.., LockMark::Taking(before), LockMark::Taken(revision)] => (*before, Some(revision.clone())),
+        _ => return None,
+    };
     let Header { started_at, command, .. } = header;
-    Some(StaleLock { journal: path.to_owned(), started_at, command, before })
-}
-
-/// The header and the last mark about the lock. Journals can be long: only these lines are understood.
-fn marks(mut reader: impl BufRead) -> io::Result<(Option<Header>, Option<LockMark>)> {
-    let (mut header, mut mark) = (None, None);
-    let mut line = Vec::new();
-    while reader.read_until(b'\n', &mut line)? > 0 {
-        if line.starts_with(br#"{"lock":"#) || line.starts_with(br#"{"header":"#) {
-            match serde_json::from_slice(&line) {
-                Ok(Entry::Header(found)) => header = Some(found),
-                Ok(Entry::Lock(found)) => mark = Some(found),
-                _ => {}
-            }
-        }
-        line.clear();
-    }
-    Ok((header, mark))
+    Some(StaleLock { journal: path.to_owned(), started_at, command, before, revision })
 }
 
 impl StaleLock {
-    /// Restores what `datastoreReady` was, and notes that in the journal of the run that was killed.
-    /// If the datastore has been unlocked since, nothing is changed.
+    /// Looks what has become of it. That the datastore is not locked any more is noted in the journal.
+    ///
+    /// # Errors
+    /// Where the datastore cannot be read.
+    pub async fn look(&self, datastore: &Datastore) -> Result<LockState, RepairError> {
+        let stored = datastore.stored(&[lock::key()]).await?.pop().flatten();
+        let Some(stored) = stored.filter(|stored| lock::ready(stored) == Ok(Some(false))) else {
+            // Where this cannot be noted, the next run looks again.
+            self.forget().ok();
+            return Ok(LockState::Unlocked);
+        };
+        let is_as_it_was = self.revision.as_ref().is_some_and(|ours| *ours == stored.revision.to_string());
+        Ok(if is_as_it_was { LockState::AsItWas } else { LockState::Unclear })
+    }
+
+    /// Restores what `datastoreReady` was, and notes that in the journal of the run that was killed. Where
+    /// ClusterInformation is not as that run left it, nothing is changed, and this is false.
     ///
     /// # Errors
     /// Where the datastore or the journal cannot be written.
-    pub async fn restore(&self, datastore: &Datastore, consent: Consent) -> Result<(), RepairError> {
+    pub async fn restore(&self, datastore: &Datastore, consent: Consent) -> Result<bool, RepairError> {
         let writer = datastore.writer(consent)?;
-        lock::put_back(&writer, self.before, None).await?;
-        Ok(append(&self.journal, &[Entry::Lock(LockMark::Restored)])?)
+        let Some(revision) = &self.revision else { return Ok(false) };
+        let restored = lock::put_back_at(&writer, self.before, revision).await?;
+        if restored {
+            self.forget()?;
+        }
+        Ok(restored)
+    }
+
+    fn forget(&self) -> Result<(), JournalError> {
+        append(&self.journal, &[Entry::Lock(LockMark::Restored)])
     }
 }

@@ -8,7 +8,7 @@ use calipam_check::ClusterIdentity;
 use calipam_datastore::write::{Consent, Question};
 use calipam_plan::release::ReportError;
 use calipam_repair::journal::Header;
-use calipam_repair::{StaleLock, UndoPlan};
+use calipam_repair::{LockState, StaleLock, UndoPlan};
 use jiff::SignedDuration;
 
 use crate::planning::PlanSummary;
@@ -73,10 +73,14 @@ pub enum Note<'a> {
     ReportForced { report: &'a str, objection: &'a ReportError },
     /// So many files with blocks before and after were written.
     BlockFiles { files: usize, directory: &'a Path },
-    /// A killed run has left the datastore locked.
-    StaleLock(&'a StaleLock),
+    /// A killed run has left the datastore locked, and what has become of that lock.
+    StaleLock(&'a StaleLock, LockState),
     /// Such a lock is restored.
     LockRestored,
+    /// Such a lock stays: the operator has agreed in advance to something else.
+    LockStays,
+    /// The run whose journal is undone did not come to its end by itself.
+    JournalWithoutEnd,
 }
 
 /// What the operator is about to be asked to agree to.

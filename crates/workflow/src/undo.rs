@@ -5,7 +5,7 @@ use calipam_repair::journal::{Header, Recorded, resolve};
 use calipam_repair::{UndoPlan, undo as execute};
 
 use crate::error::Error;
-use crate::operator::{Operator, Proposal};
+use crate::operator::{Note, Operator, Proposal};
 use crate::write::{Run, Writing, ask, check_limit, restore_stale_locks, run};
 
 /// What an undo came to.
@@ -13,6 +13,8 @@ pub struct Undone {
     /// The run that is undone.
     pub header: Header,
     pub plan: UndoPlan,
+    /// The run came to its end by itself, so that its journal is whole.
+    pub ended: bool,
     /// `None` where nothing was to be written.
     pub run: Option<Run>,
 }
@@ -30,10 +32,13 @@ pub async fn undo(
     if !datastore.is_live() {
         return Err(Error::NotLive);
     }
-    let header = recorded.header.clone();
+    let (header, ended) = (recorded.header.clone(), recorded.ended);
+    if !ended {
+        operator.note(Note::JournalWithoutEnd);
+    }
     let plan = UndoPlan::new(&resolve(recorded, datastore).await?.0)?;
     let Some(writing) = writing.filter(|_| !plan.steps().is_empty()) else {
-        return Ok(Undone { header, plan, run: None });
+        return Ok(Undone { header, plan, ended, run: None });
     };
 
     operator.show(Proposal::Undo(&header, &plan)).map_err(Error::showing)?;
@@ -46,5 +51,5 @@ pub async fn undo(
         execute(datastore, &plan, consent, &options).await
     })
     .await?;
-    Ok(Undone { header, plan, run: Some(run) })
+    Ok(Undone { header, plan, ended, run: Some(run) })
 }

@@ -8,7 +8,9 @@ use calipam_datastore::Datastore;
 use calipam_datastore::write::{Consent, Question};
 use calipam_plan::Plan;
 use calipam_repair::journal::default_path;
-use calipam_repair::{Event, EventFn, Execution, Interrupt, Options, RepairError, execute, stale_locks};
+use calipam_repair::{
+    Event, EventFn, Execution, Interrupt, LockState, Options, RepairError, execute, stale_locks,
+};
 use jiff::Timestamp;
 
 use crate::error::Error;
@@ -92,7 +94,7 @@ pub(crate) fn check_limit(changes: usize, writing: &Writing) -> Result<(), Error
     }
 }
 
-/// Names a lock of the datastore that a killed run has left, and restores it if the operator agrees.
+/// Names a lock of the datastore that a killed run has left, and restores it if the operator agrees, now and to this.
 pub(crate) async fn restore_stale_locks(
     datastore: &Datastore,
     cluster: &str,
@@ -109,7 +111,15 @@ pub(crate) async fn restore_stale_locks(
     }
 
     for lock in left {
-        operator.note(Note::StaleLock(&lock));
+        let now = lock.look(datastore).await?;
+        if now == LockState::Unlocked {
+            continue;
+        }
+        operator.note(Note::StaleLock(&lock, now));
+        if now == LockState::Unclear {
+            continue;
+        }
+
         let question = Question {
             cluster: cluster.to_owned(),
             location: datastore.location(),
@@ -119,8 +129,9 @@ pub(crate) async fn restore_stale_locks(
             others: 1,
         };
         let consent = ask(question, operator).await?;
-        lock.restore(datastore, consent).await?;
-        operator.note(Note::LockRestored);
+        // Agreed in advance was the command, not this.
+        let restored = consent.was_typed() && lock.restore(datastore, consent).await?;
+        operator.note(if restored { Note::LockRestored } else { Note::LockStays });
     }
     Ok(())
 }

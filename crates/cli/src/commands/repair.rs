@@ -4,8 +4,8 @@ use calipam_workflow::{Repaired, Run};
 
 use crate::exit::{Failure, Outcome};
 use crate::output::Console;
-use crate::render;
 use crate::render::text::{count, quoted};
+use crate::{hints, render};
 
 /// Prints what a release or rebuild came to. `planned_only`: the call asked for no more.
 pub fn finish(
@@ -28,6 +28,17 @@ pub fn finish(
 pub fn outcome(run: Option<Run>, skipped: bool, console: &Console) -> Result<Outcome, Failure> {
     let as_planned = if skipped { Outcome::Refused } else { Outcome::Clean };
     let Some(Run { execution, journal }) = run else { return Ok(as_planned) };
+    // While the datastore is locked no pod starts or stops: nothing is more urgent.
+    if let Some(error) = &execution.lock_left {
+        console.warn(&error.to_string());
+        hints::repair(error).into_iter().for_each(|hint| console.hint(&hint));
+    }
+    for (journal, reason) in &execution.passed_over {
+        console.warn(&format!(
+            "{} is the journal of a run that was killed, and was passed over: {reason}",
+            quoted(journal)
+        ));
+    }
     for conflict in &execution.conflicts {
         console.warn(&format!("not done: {}: {}", conflict.what, conflict.reason));
     }
@@ -39,7 +50,7 @@ pub fn outcome(run: Option<Run>, skipped: bool, console: &Console) -> Result<Out
     }
 
     let complete = execution.is_complete();
-    if let Some(error) = execution.broken_off {
+    if let Some(error) = execution.broken_off.or(execution.lock_left) {
         return Err(calipam_workflow::Error::from(error).into());
     }
     if execution.interrupted && execution.not_begun > 0 {

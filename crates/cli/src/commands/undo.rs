@@ -19,6 +19,7 @@ pub fn run(args: &UndoArgs, global: &Global, console: &Console) -> Result<Outcom
         let undone = calipam_workflow::undo(&datastore, recorded, writing.as_ref(), &person).await?;
         let document = UndoDocument { header: &undone.header, plan: &undone.plan, run: undone.run.as_ref() };
         console.print(&document)?;
-        repair::outcome(undone.run, !undone.plan.skipped().is_empty(), console)
+        let is_partial = !undone.ended || !undone.plan.skipped().is_empty();
+        repair::outcome(undone.run, is_partial, console)
     })
 }

@@ -58,7 +58,7 @@ fn report(objection: &ReportError) -> &'static str {
     }
 }
 
-fn repair(error: &RepairError) -> Option<String> {
+pub fn repair(error: &RepairError) -> Option<String> {
     let hint = match error {
         RepairError::Datastore(error) => return datastore::hint(error),
         RepairError::Journal(error) => journal(error),
@@ -83,6 +83,7 @@ fn journal(error: &JournalError) -> &'static str {
         JournalError::Read { .. } | JournalError::NoJournal { .. } => {
             "name the journal that the repair printed when it began"
         }
+        JournalError::Alive { .. } => "wait until it has ended, or stop it",
         JournalError::Newer { .. } => "use the calipam that wrote it, or a later one",
         JournalError::Line { .. } => {
             "the file was changed after it was written; use an unchanged copy of it, nothing is undone from a damaged \

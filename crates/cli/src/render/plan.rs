@@ -61,6 +61,9 @@ pub struct ShownExecution {
     interrupted: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     broken_off: Option<String>,
+    /// Why the datastore is still locked by the run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    lock_left: Option<String>,
     journal: String,
 }
 
@@ -73,8 +76,17 @@ struct ShownConflict {
 
 impl ShownExecution {
     pub fn new(run: &Run) -> Self {
-        let Execution { steps, written, already, conflicts, not_begun, broken_off, interrupted } =
-            &run.execution;
+        let Execution {
+            steps,
+            written,
+            already,
+            conflicts,
+            not_begun,
+            broken_off,
+            interrupted,
+            lock_left,
+            passed_over: _,
+        } = &run.execution;
         let conflict =
             |c: &calipam_repair::Conflict| ShownConflict { what: c.what.clone(), reason: c.reason.clone() };
         Self {
@@ -85,6 +97,7 @@ impl ShownExecution {
             conflicts: conflicts.iter().map(conflict).collect(),
             interrupted: *interrupted,
             broken_off: broken_off.as_ref().map(ToString::to_string),
+            lock_left: lock_left.as_ref().map(ToString::to_string),
             journal: run.journal.display().to_string(),
         }
     }

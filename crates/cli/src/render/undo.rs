@@ -71,7 +71,7 @@ fn shown(undo: &UndoDocument<'_>) -> Shown {
     let restored = plan.steps().iter().flat_map(|step| {
         step.objects.iter().map(|object| Restored {
             object: object.key.to_string(),
-            action: match (&object.before, &object.left_at) {
+            action: match (&object.before, &object.left) {
                 (None, _) => "delete",
                 (Some(_), None) => "create",
                 (Some(_), Some(_)) => "restore",

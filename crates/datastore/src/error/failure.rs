@@ -74,6 +74,12 @@ impl Failure {
         )
     }
 
+    /// True where the same request may succeed a little later.
+    pub(crate) fn may_pass(&self) -> bool {
+        let is_busy = matches!(self, Self::TooManyRequests | Self::Server { .. } | Self::Incomplete(_));
+        is_busy || self.is_transient()
+    }
+
     /// The connection ended without a known cause.
     pub(crate) fn broken(reason: impl Into<String>) -> Self {
         Self::Connection(Cause::Broken(reason.into()))

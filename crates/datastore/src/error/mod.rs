@@ -117,6 +117,11 @@ impl Error {
         matches!(self, Self::Request { failure, .. } if failure.is_transient())
     }
 
+    /// True where the same request may succeed a little later.
+    pub fn may_pass(&self) -> bool {
+        matches!(self, Self::Request { failure, .. } | Self::Write { failure, .. } if failure.may_pass())
+    }
+
     pub(crate) fn file(path: impl Into<PathBuf>, kind: impl Into<FileError>) -> Self {
         Self::File { path: path.into(), kind: kind.into() }
     }

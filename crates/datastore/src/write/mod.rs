@@ -3,6 +3,7 @@
 //! A [`Change`] always says what it expects to replace, and a [`Batch`] of changes takes place as a whole
 //! or not at all. There is no unconditional write. There is no [`Writer`] without [`Consent`].
 
+mod backend;
 mod consent;
 mod etcd;
 mod kubernetes;
@@ -16,11 +17,10 @@ use calipam_model::snapshot::{DatastoreKind, Revision};
 
 pub use calipam_model::edit::Expect;
 
+use self::backend::Backend;
 pub use self::consent::{Consent, Question};
 pub use self::object::Stored;
-use crate::client::etcd::EtcdClient;
-use crate::client::kubernetes::KubeClient;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::store::Datastore;
 
 #[derive(Clone, Debug)]
@@ -94,42 +94,22 @@ pub struct Writer {
     consent: Arc<Consent>,
 }
 
-#[derive(Clone, Debug)]
-enum Backend {
-    /// etcd, and the API server of its cluster for evidence that lies there.
-    Etcd(Arc<EtcdClient>, Option<Arc<KubeClient>>),
-    Kubernetes(Arc<KubeClient>),
-}
-
 impl Datastore {
     /// A writer, for what the operator agreed to.
     ///
     /// # Errors
     /// Where the datastore is a file, which is never written.
     pub fn writer(&self, consent: Consent) -> Result<Writer> {
-        Ok(Writer { backend: self.backend()?, consent: Arc::new(consent) })
+        Ok(Writer { backend: Backend::new(self)?, consent: Arc::new(consent) })
     }
 
-    fn backend(&self) -> Result<Backend> {
-        match self {
-            Self::Etcd(client) => Ok(Backend::Etcd(Arc::clone(client), None)),
-            Self::EtcdAndKubernetes(client, kubernetes) => {
-                Ok(Backend::Etcd(Arc::clone(client), Some(Arc::clone(kubernetes))))
-            }
-            Self::Kubernetes(client) => Ok(Backend::Kubernetes(Arc::clone(client))),
-            Self::File(_) => Err(Error::NotWritable { location: self.location() }),
-        }
-    }
-}
-
-impl Datastore {
     /// Asks whether the user may write what a repair writes, so that it does not end in the middle; with `lock`, also
     /// the lock. etcd cannot be asked.
     ///
     /// # Errors
     /// Where a permission is missing, with all that are, or the datastore is never written.
     pub async fn may_write(&self, lock: bool) -> Result<()> {
-        match self.backend()? {
+        match Backend::new(self)? {
             Backend::Etcd(..) => Ok(()),
             Backend::Kubernetes(client) => crate::write::kubernetes::change::require(&client, lock).await,
         }
@@ -140,7 +120,7 @@ impl Datastore {
     /// # Errors
     /// Where the datastore cannot be read, or is a file, which does not change.
     pub async fn stored(&self, keys: &[Key]) -> Result<Vec<Option<Stored>>> {
-        self.backend()?.read(keys).await
+        Backend::new(self)?.read(keys).await
     }
 }
 
@@ -181,18 +161,6 @@ impl Writer {
     /// connection may have broken after them. Reading the objects tells. A batch above
     /// [`Self::limits`] is refused before it is sent.
     pub async fn commit(&self, batch: &Batch) -> Result<Swap> {
-        match &self.backend {
-            Backend::Etcd(client, kubernetes) => etcd::commit(client, kubernetes.as_ref(), batch).await,
-            Backend::Kubernetes(client) => kubernetes::commit(client, batch).await,
-        }
-    }
-}
-
-impl Backend {
-    async fn read(&self, keys: &[Key]) -> Result<Vec<Option<Stored>>> {
-        match self {
-            Self::Etcd(client, kubernetes) => etcd::read(client, kubernetes.as_ref(), keys).await,
-            Self::Kubernetes(client) => kubernetes::read(client, keys).await,
-        }
+        self.backend.commit(batch).await
     }
 }

@@ -8,6 +8,7 @@ mod order;
 
 use std::collections::HashMap;
 use std::net::IpAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use calipam_datastore::write::{Batch, Stored, Writer};
@@ -157,17 +158,24 @@ pub struct Execution {
     pub broken_off: Option<RepairError>,
     /// The run was asked to stop.
     pub interrupted: bool,
+    /// Why the datastore lock that the run has taken could not be restored: the datastore is still locked.
+    pub lock_left: Option<RepairError>,
+    /// Journals of runs that were killed whose open intents could not be looked at, and why.
+    pub passed_over: Vec<(PathBuf, String)>,
 }
 
 impl Execution {
     /// True where every step is done: exit code 0.
     pub fn is_complete(&self) -> bool {
-        self.written + self.already == self.steps && self.conflicts.is_empty() && self.broken_off.is_none()
+        self.written + self.already == self.steps
+            && self.conflicts.is_empty()
+            && self.broken_off.is_none()
+            && self.lock_left.is_none()
     }
 }
 
 /// Carries out groups, many at the same time. Groups that touch the same object keep their order.
-pub(crate) async fn run(context: &Context, groups: Vec<Group>) -> Execution {
+pub(crate) async fn run(context: Context, groups: Vec<Group>) -> Execution {
     let mut execution = Execution { steps: groups.len(), ..Execution::default() };
     let mut order = Order::new(&groups);
     let mut groups: Vec<Option<Group>> = groups.into_iter().map(Some).collect();

@@ -1,47 +1,38 @@
 //! Adding to the journal of a run that is over, and finding those that did not end by themselves.
 
-use std::fs::{File, OpenOptions, TryLockError};
-use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
+use std::fs::File;
+use std::io::{self, BufReader, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
-use super::entry::Entry;
+use super::entry::{Entry, Header, LockMark};
+use super::lines::{LENGTH as SUM, Lines};
+use super::open::{append_to_own, is_alive, open_own};
 use super::read::JournalError;
 
-/// What journals are called.
-const EXTENSION: &str = "journal";
 /// What every journal begins with.
 const BEGIN: &[u8; 10] = b"{\"header\":";
-/// The last line of a run that came to its end.
-const END: &[u8] = b"\"end\"\n";
+/// What the last line of a run begins with that came to its end.
+const END: &[u8] = b"{\"end\":{}";
 
 /// Appends lines. A last line that broke off when the run was killed is dropped: nothing rests on it.
 pub(crate) fn append(path: &Path, entries: &[Entry]) -> Result<(), JournalError> {
     let write = || -> io::Result<()> {
-        let mut lines = Vec::new();
-        for entry in entries {
-            lines.extend(serde_json::to_vec(entry)?);
-            lines.push(b'\n');
+        let mut file = append_to_own(path)?;
+        let mut lines = Lines::new(BufReader::new(&file));
+        while let Some((_, is_sound)) = lines.next()? {
+            if !is_sound {
+                return Err(io::Error::other("it is damaged"));
+            }
         }
-        let whole = whole_lines(path)?;
-        let mut file = OpenOptions::new().append(true).open(path)?;
-        file.set_len(whole)?;
-        file.write_all(&lines)?;
+        let (mut sum, length, mut text) = (lines.sum, lines.length, Vec::new());
+        for entry in entries {
+            sum.seal(&serde_json::to_vec(entry)?, &mut text);
+        }
+        file.set_len(length)?;
+        file.write_all(&text)?;
         file.sync_all()
     };
     write().map_err(|error| JournalError::write(path, &error))
-}
-
-/// Length of all lines of a file that are whole.
-fn whole_lines(path: &Path) -> io::Result<u64> {
-    let mut reader = BufReader::new(File::open(path)?);
-    let (mut whole, mut line) = (0, Vec::new());
-    while reader.read_until(b'\n', &mut line)? > 0 {
-        if line.ends_with(b"\n") {
-            whole += line.len() as u64;
-        }
-        line.clear();
-    }
-    Ok(whole)
 }
 
 /// The journals of a folder, by name. A folder that does not exist, or is none, holds none.
@@ -59,27 +50,40 @@ pub(crate) fn journals(folder: &Path) -> Result<Vec<PathBuf>, JournalError> {
     Ok(paths)
 }
 
-/// True for what is called as journals are, and for what begins as they do: `--journal` takes any name.
+/// True for a file of this user that begins as journals do, whatever its name: `--journal` takes any, and a file that
+/// is called `*.journal` can be anything.
 fn is_journal(path: &Path) -> bool {
     let begins = || -> io::Result<bool> {
-        // A pipe that nobody writes to would never open.
-        if !path.metadata()?.is_file() {
-            return Ok(false);
-        }
         let mut first = [0; BEGIN.len()];
-        File::open(path)?.read_exact(&mut first)?;
+        open_own(path)?.read_exact(&mut first)?;
         Ok(first == *BEGIN)
     };
-    path.extension().is_some_and(|extension| extension == EXTENSION) || begins().unwrap_or(false)
+    begins().unwrap_or(false)
 }
 
-/// Opens a journal to read it; `None` where that cannot be or its run still lives.
-pub(crate) fn open_if_over(path: &Path) -> Option<File> {
-    let file = File::open(path).ok()?;
-    match file.try_lock_shared() {
-        Err(TryLockError::WouldBlock) => None,
-        _ => Some(file),
+/// Opens a journal of this user to read it; `None` where that cannot be or its run still lives.
+fn open_if_over(path: &Path) -> Option<File> {
+    open_own(path).ok().filter(|file| !is_alive(file))
+}
+
+/// The header of a journal whose run is over, and its marks about the lock. Journals can be long: only these lines are
+/// understood. `None` for what is no journal, or damaged.
+pub(crate) fn marks_if_over(path: &Path) -> Option<(Header, Vec<LockMark>)> {
+    let mut lines = Lines::new(BufReader::new(open_if_over(path)?));
+    let (mut header, mut marks) = (None, Vec::new());
+    while let Some((line, is_sound)) = lines.next().ok()? {
+        if !is_sound {
+            return None;
+        }
+        if line.starts_with(b"{\"lock\":") || line.starts_with(BEGIN) {
+            match serde_json::from_slice(line).ok()? {
+                Entry::Header(found) => header = Some(found),
+                Entry::Lock(found) => marks.push(found),
+                _ => {}
+            }
+        }
     }
+    Some((header?, marks))
 }
 
 /// The journals of a folder whose runs are over and did not end by themselves.
@@ -87,10 +91,10 @@ pub(crate) fn unfinished(folder: &Path) -> Result<Vec<PathBuf>, JournalError> {
     let broke_off = |path: &PathBuf| {
         let ends = open_if_over(path).map(|mut file| -> io::Result<bool> {
             let length = file.metadata()?.len();
-            file.seek(SeekFrom::Start(length.saturating_sub(END.len() as u64)))?;
+            file.seek(SeekFrom::Start(length.saturating_sub((END.len() + SUM) as u64)))?;
             let mut tail = Vec::new();
             file.read_to_end(&mut tail)?;
-            Ok(tail == END)
+            Ok(tail.starts_with(END))
         });
         matches!(ends, Some(Ok(false)))
     };

@@ -21,7 +21,7 @@ pub enum Entry {
     /// The datastore lock was about to be taken, or was restored.
     Lock(LockMark),
     /// The run came to its end by itself.
-    End,
+    End {},
 }
 
 /// The first line of a journal.
@@ -48,7 +48,7 @@ pub struct Header {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Intent {
-    /// Number of the intent, from 0, ascending in the file.
+    /// Number of the intent, from 0. Intents that are noted at the same time may stand in another order.
     pub id: u64,
     /// Which step of the plan it belongs to.
     pub step: usize,
@@ -121,12 +121,31 @@ impl Value {
         }
     }
 
+    /// True where this is the value of `bytes`.
+    pub fn is(&self, bytes: &[u8]) -> bool {
+        self.bytes().is_some_and(|own| same_value(&own, bytes))
+    }
+
     fn len(&self) -> usize {
         match self {
             Self::Text(text) => text.len(),
             Self::Base64(text) => text.len(),
         }
     }
+}
+
+/// True where two values are the same, be it that one says `strictAffinity: false` and the other nothing: blocks on
+/// Kubernetes have to say it, and it is left out when they are read (facts 2.4).
+pub(crate) fn same_value(a: &[u8], b: &[u8]) -> bool {
+    let without = |raw: &[u8]| {
+        let mut value: serde_json::Value = serde_json::from_slice(raw).ok()?;
+        let fields = value.as_object_mut()?;
+        if fields.get("strictAffinity") == Some(&false.into()) {
+            fields.remove("strictAffinity");
+        }
+        Some(value)
+    };
+    a == b || without(a).is_some_and(|a| Some(a) == without(b))
 }
 
 /// Bytes that are a text.
@@ -173,6 +192,8 @@ pub struct Outcome {
 pub enum LockMark {
     /// About to be taken. The value is what `datastoreReady` was before; `None` where it was absent.
     Taking(Option<bool>),
+    /// Taken. The value is the revision that this made of ClusterInformation.
+    Taken(String),
     /// Restored to what it was.
     Restored,
 }

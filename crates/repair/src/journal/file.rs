@@ -11,6 +11,7 @@ use std::thread::JoinHandle;
 use tokio::sync::oneshot;
 
 use super::entry::{Entry, Header, Intent, LockMark, Outcome};
+use super::lines::Sum;
 use super::read::JournalError;
 
 /// Lines that are written together when many writes are under way at once.
@@ -49,14 +50,15 @@ impl Journal {
             OpenOptions::new().write(true).create_new(true).mode(0o600).open(path).map_err(failed)?;
         // Held while the run lives: a journal without this lock belongs to a run that is over.
         file.lock().map_err(failed)?;
-        let line = encode(&Entry::Header(header.clone()), SHORT).map_err(failed)?;
+        let (mut sum, mut line) = (Sum::default(), Vec::new());
+        sum.seal(&encode(&Entry::Header(header.clone()), SHORT).map_err(failed)?, &mut line);
         let begun = file.write_all(&line).and_then(|()| file.sync_all());
         // The name of a new file is durable when its folder is.
         begun.and_then(|()| File::open(folder)?.sync_all()).map_err(failed)?;
         let (queue, lines) = channel();
         let thread = std::thread::Builder::new()
             .name("journal".into())
-            .spawn(move || write_lines(file, &lines))
+            .spawn(move || write_lines(file, sum, &lines))
             .map_err(failed)?;
         Ok(Self {
             path: path.to_owned(),
@@ -109,7 +111,7 @@ impl Journal {
     /// # Errors
     /// Where the last line could not be made durable.
     pub async fn finish(mut self) -> Result<PathBuf, JournalError> {
-        self.append(&Entry::End, SHORT).await?;
+        self.append(&Entry::End {}, SHORT).await?;
         self.close();
         Ok(std::mem::take(&mut self.path))
     }
@@ -158,17 +160,18 @@ impl Drop for Journal {
 fn encode(entry: &impl serde::Serialize, length: usize) -> io::Result<Vec<u8>> {
     let mut line = Vec::with_capacity(length);
     serde_json::to_writer(&mut line, entry)?;
-    line.push(b'\n');
     Ok(line)
 }
 
-fn write_lines(mut file: File, lines: &Receiver<Line>) {
+fn write_lines(mut file: File, mut sum: Sum, lines: &Receiver<Line>) {
     let (mut failure, mut text): (Option<String>, Vec<u8>) = (None, Vec::new());
     while let Ok(first) = lines.recv() {
         let mut together = vec![first];
         together.extend(lines.try_iter().take(MOST_TOGETHER));
         if failure.is_none() {
-            failure = write_together(&mut file, &together, &mut text).err().map(|error| error.to_string());
+            failure = write_together(&mut file, &mut sum, &together, &mut text)
+                .err()
+                .map(|error| error.to_string());
         }
         for done in together.into_iter().filter_map(|line| line.done) {
             // Nobody waits any more where the run was broken off.
@@ -178,9 +181,9 @@ fn write_lines(mut file: File, lines: &Receiver<Line>) {
 }
 
 /// Writes lines at once, by way of `text`, which is kept from one time to the next.
-fn write_together(file: &mut File, lines: &[Line], text: &mut Vec<u8>) -> io::Result<()> {
+fn write_together(file: &mut File, sum: &mut Sum, lines: &[Line], text: &mut Vec<u8>) -> io::Result<()> {
     text.clear();
-    lines.iter().for_each(|line| text.extend_from_slice(&line.text));
+    lines.iter().for_each(|line| sum.seal(&line.text, text));
     file.write_all(text)?;
     if lines.iter().any(|line| line.done.is_some()) { file.sync_data() } else { Ok(()) }
 }

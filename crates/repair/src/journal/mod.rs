@@ -7,15 +7,18 @@ mod append;
 mod default_path;
 mod entry;
 mod file;
+mod lines;
+mod open;
 mod read;
 mod resolve;
 
-pub(crate) use self::append::{append, journals, open_if_over};
+pub(crate) use self::append::{append, journals, marks_if_over};
 pub use self::default_path::{default_directory, default_path};
+pub(crate) use self::entry::same_value;
 pub use self::entry::{
     ChangeRecord, Entry, FORMAT, GuardRecord, Header, Intent, LockMark, Outcome, Value, Version,
 };
 pub use self::file::Journal;
 pub use self::read::{JournalError, Recorded};
-pub use self::resolve::{Fate, resolve, resolve_killed};
+pub use self::resolve::{Fate, Resolved, resolve, resolve_killed};
 pub(crate) use self::resolve::{fate, key_of};

@@ -1,10 +1,13 @@
 //! Reading a journal.
 
-use std::collections::BTreeMap;
-use std::io::{self, BufRead, BufReader};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::fs::File;
+use std::io::{self, BufReader};
 use std::path::{Path, PathBuf};
 
 use super::entry::{Entry, FORMAT, Header, Intent, LockMark, Outcome};
+use super::lines::Lines;
+use super::open::{is_alive, open_named, open_own};
 
 /// Why a journal cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -39,7 +42,13 @@ pub enum JournalError {
         /// Its format.
         found: u32,
     },
-    /// A line makes no sense.
+    /// The run that writes it has not ended.
+    #[error("the run that writes the journal {} still lives", path.display())]
+    Alive {
+        /// The file.
+        path: PathBuf,
+    },
+    /// A line was changed after it was written.
     #[error("line {line} of the journal {}: {reason}", path.display())]
     Line {
         /// The file.
@@ -54,6 +63,10 @@ pub enum JournalError {
 impl JournalError {
     pub(crate) fn write(path: &Path, error: &io::Error) -> Self {
         Self::Write { path: path.to_owned(), reason: error.to_string() }
+    }
+
+    fn read(path: &Path, error: &io::Error) -> Self {
+        Self::Read { path: path.to_owned(), reason: error.to_string() }
     }
 }
 
@@ -75,54 +88,84 @@ pub struct Recorded {
 }
 
 impl Recorded {
-    /// Reads a journal. A last line that breaks off is passed over: what was not durable was never
-    /// begun.
+    /// Reads the journal that the user has named. A last line that breaks off is passed over: what was not durable was
+    /// never begun.
     ///
     /// # Errors
-    /// Where the file cannot be read, is no journal, is of a later program, or is damaged.
+    /// Where the file cannot be read, is no journal, is of a later program, is damaged, or its run still lives.
     pub fn read(path: &Path) -> Result<Self, JournalError> {
-        let failed = |e: io::Error| JournalError::Read { path: path.to_owned(), reason: e.to_string() };
-        let mut reader = BufReader::new(std::fs::File::open(path).map_err(failed)?);
-        let mut text = Vec::new();
-        reader.read_until(b'\n', &mut text).map_err(failed)?;
+        let file = open_named(path).map_err(|error| JournalError::read(path, &error))?;
+        if is_alive(&file) {
+            return Err(JournalError::Alive { path: path.to_owned() });
+        }
+        Self::of(path, file)
+    }
+
+    /// Reads a journal that was found in a folder.
+    pub(super) fn read_own(path: &Path) -> Result<Self, JournalError> {
+        Self::of(path, open_own(path).map_err(|error| JournalError::read(path, &error))?)
+    }
+
+    fn of(path: &Path, file: File) -> Result<Self, JournalError> {
+        let failed = |error: io::Error| JournalError::read(path, &error);
+        let mut lines = Lines::new(BufReader::new(file));
+        let (first, is_sound) = lines.next().map_err(failed)?.unwrap_or_default();
         let mut recorded = Self {
             path: path.to_owned(),
-            header: header(path, &text)?,
+            header: header(path, first, is_sound)?,
             intents: Vec::new(),
             outcomes: BTreeMap::new(),
             lock: None,
             ended: false,
         };
-        for line in 2.. {
-            text.clear();
-            let length = reader.read_until(b'\n', &mut text).map_err(failed)?;
-            if length == 0 || !text.ends_with(b"\n") {
-                break;
+        // By the number of an intent: how many objects it changes.
+        let mut changes = HashMap::new();
+        while let Some((line, is_sound)) = lines.next().map_err(failed)? {
+            let taken = match is_sound {
+                true => serde_json::from_slice(line)
+                    .map_err(|e| e.to_string())
+                    .and_then(|e| recorded.take(e, &mut changes)),
+                false => Err("it is not the line that was written here".into()),
+            };
+            if let Err(reason) = taken {
+                return Err(JournalError::Line { path: path.to_owned(), line: lines.number, reason });
             }
-            let taken = serde_json::from_slice(&text).map_err(|e| e.to_string());
-            taken.and_then(|entry| recorded.take(entry)).map_err(|reason| JournalError::Line {
-                path: path.to_owned(),
-                line,
-                reason,
-            })?;
         }
         Ok(recorded)
     }
 
-    fn take(&mut self, entry: Entry) -> Result<(), String> {
+    fn take(&mut self, entry: Entry, changes: &mut HashMap<u64, usize>) -> Result<(), String> {
+        if self.ended && !matches!(entry, Entry::Lock(_)) {
+            return Err("it stands after the end of the run".into());
+        }
         match entry {
             Entry::Header(_) => return Err("a second header".into()),
-            Entry::Intent(intent) => self.intents.push(intent),
-            Entry::Outcome(outcome) => {
-                if !self.intents.iter().rev().any(|i| i.id == outcome.id) {
-                    return Err(format!("an outcome of the intent {}, which is not there", outcome.id));
+            Entry::Intent(intent) => {
+                check(&intent)?;
+                if changes.insert(intent.id, intent.changes.len()).is_some() {
+                    return Err(format!("a second intent {}", intent.id));
                 }
-                self.outcomes.insert(outcome.id, outcome);
+                self.intents.push(intent);
             }
+            Entry::Outcome(outcome) => self.take_outcome(outcome, changes)?,
             Entry::Lock(mark) => self.lock = Some(mark),
-            Entry::End => self.ended = true,
+            Entry::End {} => self.ended = true,
         }
         Ok(())
+    }
+
+    fn take_outcome(&mut self, outcome: Outcome, changes: &HashMap<u64, usize>) -> Result<(), String> {
+        let Some(changes) = changes.get(&outcome.id) else {
+            return Err(format!("an outcome of the intent {}, which is not there", outcome.id));
+        };
+        if outcome.written.as_ref().is_some_and(|written| written.len() != *changes) {
+            return Err(format!("an outcome of the intent {} with another number of objects", outcome.id));
+        }
+        // Two runs may find out at the same time what became of an intent.
+        match self.outcomes.insert(outcome.id, outcome.clone()) {
+            Some(other) if other != outcome => Err(format!("a second outcome of the intent {}", outcome.id)),
+            _ => Ok(()),
+        }
     }
 
     /// The intents whose outcome was not recorded: the run ended between a write and the line about it.
@@ -130,17 +173,28 @@ impl Recorded {
         self.intents.iter().filter(|intent| !self.outcomes.contains_key(&intent.id))
     }
 
-    /// What `datastoreReady` was before the run locked the datastore, where the run ended without
-    /// restoring it. The inner `None` means that it was absent.
-    pub fn stale_lock(&self) -> Option<Option<bool>> {
-        match self.lock {
-            Some(LockMark::Taking(before)) => Some(before),
-            Some(LockMark::Restored) | None => None,
-        }
+    /// True where the run was to lock the datastore, and ended without restoring the lock.
+    pub fn leaves_lock(&self) -> bool {
+        matches!(self.lock, Some(LockMark::Taking(_) | LockMark::Taken(_)))
     }
 }
 
-fn header(path: &Path, text: &[u8]) -> Result<Header, JournalError> {
+/// What an intent must be like for its undo to be right.
+fn check(intent: &Intent) -> Result<(), String> {
+    let mut keys = BTreeSet::new();
+    for change in &intent.changes {
+        if !keys.insert(&change.key) {
+            return Err(format!("{} is changed twice at once", change.key));
+        }
+        let values = change.before.iter().map(|version| &version.value).chain(&change.after);
+        if values.into_iter().any(|value| value.bytes().is_none()) {
+            return Err(format!("a value of {} is no base64", change.key));
+        }
+    }
+    Ok(())
+}
+
+fn header(path: &Path, text: &[u8], is_sound: bool) -> Result<Header, JournalError> {
     /// What every version of the format begins with.
     #[derive(serde::Deserialize)]
     struct Any {
@@ -156,7 +210,12 @@ fn header(path: &Path, text: &[u8]) -> Result<Header, JournalError> {
         return Err(JournalError::Newer { path: path.to_owned(), found: any.header.format });
     }
     match serde_json::from_slice(text) {
-        Ok(Entry::Header(header)) => Ok(header),
+        Ok(Entry::Header(header)) if is_sound => Ok(header),
+        Ok(Entry::Header(_)) => Err(JournalError::Line {
+            path: path.to_owned(),
+            line: 1,
+            reason: "it is not the line that was written here".into(),
+        }),
         _ => Err(no_journal()),
     }
 }

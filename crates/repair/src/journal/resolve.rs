@@ -49,9 +49,17 @@ pub async fn resolve(
     Ok((recorded, fates))
 }
 
+/// What became of the journals of runs that were killed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Resolved {
+    /// Those that say now what became of their open intents.
+    pub resolved: Vec<PathBuf>,
+    /// Those that cannot be understood, and why. They stay as open as they are.
+    pub passed_over: Vec<(PathBuf, String)>,
+}
+
 /// Resolves the journals of a folder whose runs for `cluster` were killed, and notes in them what became of
-/// their open intents, so that it is still known when others have written to the same objects. Gives the
-/// journals. What cannot be read, or noted, is passed over: it stays as open as it is.
+/// their open intents, so that it is still known when others have written to the same objects.
 ///
 /// # Errors
 /// Where the datastore cannot be read.
@@ -59,27 +67,37 @@ pub async fn resolve_killed(
     datastore: &Datastore,
     folder: &Path,
     cluster: &str,
-) -> Result<Vec<PathBuf>, RepairError> {
-    let mut resolved = Vec::new();
+) -> Result<Resolved, RepairError> {
+    let mut all = Resolved::default();
     for path in unfinished(folder).unwrap_or_default() {
-        let Ok(recorded) = Recorded::read(&path) else { continue };
-        if recorded.header.cluster != cluster || recorded.open_intents().next().is_none() {
-            continue;
-        }
-        let (recorded, fates) = resolve(recorded, datastore).await?;
-        let outcomes = fates.keys().filter_map(|id| recorded.outcomes.get(id).cloned());
-        let outcomes: Vec<Entry> = outcomes.map(Entry::Outcome).collect();
-        if append(&path, &outcomes).is_ok() {
-            resolved.push(path);
+        match resolve_one(datastore, &path, cluster).await {
+            Ok(true) => all.resolved.push(path),
+            Ok(false) => {}
+            Err(RepairError::Datastore(error)) => return Err(error.into()),
+            Err(other) => all.passed_over.push((path, other.to_string())),
         }
     }
-    Ok(resolved)
+    Ok(all)
 }
 
-/// The key of a path in a journal.
+/// True where outcomes were added.
+async fn resolve_one(datastore: &Datastore, path: &Path, cluster: &str) -> Result<bool, RepairError> {
+    let recorded = Recorded::read_own(path)?;
+    if recorded.header.cluster != cluster || recorded.open_intents().next().is_none() {
+        return Ok(false);
+    }
+    let (recorded, fates) = resolve(recorded, datastore).await?;
+    let outcomes = fates.keys().filter_map(|id| recorded.outcomes.get(id).cloned());
+    let outcomes: Vec<Entry> = outcomes.map(Entry::Outcome).collect();
+    append(path, &outcomes)?;
+    Ok(true)
+}
+
+/// The key of a path in a journal: a block, a handle or an affinity, since calipam changes nothing else.
 pub(crate) fn key_of(path: &str) -> Result<Key, RepairError> {
     let parsed = Key::parse(path).ok().flatten();
-    parsed.ok_or_else(|| RepairError::StrangeKey { path: path.to_owned() })
+    let ours = parsed.filter(|key| matches!(key, Key::Block(_) | Key::Handle(_) | Key::Affinity(_)));
+    ours.ok_or_else(|| RepairError::StrangeKey { path: path.to_owned() })
 }
 
 /// Judges an intent by its objects as they are now.
@@ -100,15 +118,14 @@ pub(crate) fn fate(intent: &Intent, stored: &[Option<Stored>]) -> Fate {
     Fate::Changed(if neither.is_empty() { not_before } else { neither })
 }
 
-/// True where the object is as the intent was to write it, and is not the version from before.
+/// True where the object is as the intent was to write it, and is not the version from before. Versions alone do not
+/// tell: they come a second time where etcd was restored from a backup.
 fn is_after(change: &ChangeRecord, now: Option<&Stored>) -> bool {
     match (&change.after, now) {
         (None, None) => true,
         // On Kubernetes, the first of the two steps was made.
         (None, Some(now)) => now.is_deleted() && !is_before(change, Some(now)),
-        (Some(after), Some(now)) => {
-            after.bytes().is_some_and(|bytes| bytes == now.raw) && !is_before(change, Some(now))
-        }
+        (Some(after), Some(now)) => after.is(&now.raw) && !is_before(change, Some(now)),
         _ => false,
     }
 }
@@ -117,7 +134,7 @@ fn is_after(change: &ChangeRecord, now: Option<&Stored>) -> bool {
 fn is_before(change: &ChangeRecord, now: Option<&Stored>) -> bool {
     match (&change.before, now) {
         (None, None) => true,
-        (Some(before), Some(now)) => before.revision == now.revision.to_string(),
+        (Some(before), Some(now)) => before.revision == now.revision.to_string() && before.value.is(&now.raw),
         _ => false,
     }
 }

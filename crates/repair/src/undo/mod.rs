@@ -39,10 +39,19 @@ pub struct UndoStep {
 pub struct UndoObject {
     /// The object.
     pub key: Key,
-    /// The revision that the run left it at; `None` where the run deleted it.
-    pub left_at: Option<String>,
+    /// What the run left; `None` where the run deleted it.
+    pub left: Option<LeftVersion>,
     /// What it was before the run; `None` where it did not exist.
     pub before: Option<Bytes>,
+}
+
+/// The version that a run left of an object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LeftVersion {
+    /// Its revision. It may come a second time, where etcd was restored from a backup.
+    pub revision: String,
+    /// Its value.
+    pub value: Bytes,
 }
 
 /// Objects that are not undone, and why.
@@ -140,15 +149,19 @@ fn note(
     for (change, revision) in intent.changes.iter().zip(revisions) {
         let key = key_of(&change.key)?;
         let before = change.before.as_ref();
-        let left_at = change.after.as_ref().and(revision.clone());
+        let left = change.after.as_ref().and_then(Value::bytes).zip(revision.clone());
+        let left = left.map(|(value, revision)| LeftVersion { revision, value });
         match nets.get_mut(&key) {
             Some(net) => {
-                net.broken |= net.object.left_at.as_ref() != before.map(|version| &version.revision);
-                net.object.left_at = left_at;
+                let found = before.and_then(|version| {
+                    Some(LeftVersion { revision: version.revision.clone(), value: version.value.bytes()? })
+                });
+                net.broken |= net.object.left != found;
+                net.object.left = left;
             }
             None => {
                 let before = before.and_then(|version| Value::bytes(&version.value));
-                let object = UndoObject { key: key.clone(), left_at, before };
+                let object = UndoObject { key: key.clone(), left, before };
                 nets.insert(key, Net { object, broken: false });
             }
         }

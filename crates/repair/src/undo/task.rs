@@ -8,6 +8,7 @@ use calipam_model::key::Key;
 use super::UndoObject;
 use super::restored::{is_restored, restored};
 use crate::engine::{Decision, Objects, Omitted, Task};
+use crate::journal::same_value;
 
 /// Brings back some of the objects of a step; those before `from` were brought back by other tasks.
 pub(super) struct UndoTask {
@@ -53,9 +54,11 @@ impl Task for UndoTask {
 
 /// True where the object is as the run left it.
 fn is_left(object: &UndoObject, now: Option<&Stored>) -> bool {
-    match (&object.left_at, now) {
+    match (&object.left, now) {
         (None, None) => true,
-        (Some(left), Some(now)) => *left == now.revision.to_string(),
+        (Some(left), Some(now)) => {
+            left.revision == now.revision.to_string() && same_value(&left.value, &now.raw)
+        }
         _ => false,
     }
 }

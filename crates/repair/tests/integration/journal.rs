@@ -5,7 +5,10 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 
-use calipam_repair::journal::{FORMAT, Fate, Journal, JournalError, Recorded, resolve};
+use calipam_repair::journal::{
+    ChangeRecord, FORMAT, Fate, Intent, Journal, JournalError, Outcome, Recorded, Value, Version, resolve,
+    resolve_killed,
+};
 use calipam_repair::{Options, RepairError, UndoPlan, undo};
 
 use crate::cluster::{Until, consent, dump, guid, header, journal_path, leaks, repair_by_hand, start};
@@ -20,7 +23,7 @@ async fn what_was_written_is_read() {
     let recorded = Recorded::read(&path).unwrap();
     assert_eq!(recorded.header, header(&guid(&store).await));
     assert_eq!((recorded.intents.len(), recorded.outcomes.len()), (3, 3));
-    assert!(recorded.ended && recorded.open_intents().next().is_none() && recorded.stale_lock().is_none());
+    assert!(recorded.ended && recorded.open_intents().next().is_none() && !recorded.leaves_lock());
     // A journal is never overwritten.
     let error = Journal::create(&path, &recorded.header).unwrap_err();
     assert!(matches!(error, JournalError::Write { .. }), "{error}");
@@ -65,12 +68,141 @@ fn strangers_are_refused() {
     }
     let newer = format!("{{\"header\":{{\"format\":{},\"whatever\":1}}}}\n", FORMAT + 1);
     assert!(matches!(read(&newer), JournalError::Newer { found, .. } if found == FORMAT + 1));
-    let head = serde_json::to_string(&calipam_repair::journal::Entry::Header(header("c"))).unwrap();
-    let error = read(&format!("{head}\nnonsense\n\"end\"\n"));
-    assert!(matches!(error, JournalError::Line { line: 2, .. }), "{error}");
-    let error = read(&format!("{head}\n{{\"outcome\":{{\"id\":5,\"written\":null}}}}\n"));
-    assert!(error.to_string().contains("which is not there"), "{error}");
+    let unsealed = serde_json::to_string(&calipam_repair::journal::Entry::Header(header("c"))).unwrap();
+    assert!(matches!(read(&format!("{unsealed}\n")), JournalError::Line { line: 1, .. }));
     assert!(matches!(Recorded::read(&folder.path().join("none")).unwrap_err(), JournalError::Read { .. }));
+}
+
+fn intent(key: &str, before: Option<Value>) -> Intent {
+    let before = before.map(|value| Version { revision: "5".into(), value });
+    let change = ChangeRecord { key: key.to_owned(), before, after: None };
+    Intent { id: 0, step: 0, reason: "a test".into(), changes: vec![change], guards: Vec::new() }
+}
+
+/// What reads a journal of one intent and its outcome, sound as a file.
+async fn read_one(mut one: Intent, written: Vec<Option<String>>) -> Result<Recorded, JournalError> {
+    let folder = tempfile::tempdir().unwrap();
+    let path = journal_path(folder.path(), "run");
+    let journal = Journal::create(&path, &header("c")).unwrap();
+    journal.intend(&mut one).await.unwrap();
+    journal.conclude(Outcome { id: one.id, written: Some(written) }).unwrap();
+    journal.finish().await.unwrap();
+    Recorded::read(&path)
+}
+
+#[tokio::test]
+async fn what_would_be_undone_wrongly_is_refused() {
+    let handle = "/calico/ipam/v2/handle/x";
+    let text = || Some(Value::Text("{}".into()));
+    assert!(read_one(intent(handle, text()), vec![None]).await.is_ok());
+    let told = |error: JournalError| error.to_string();
+    // Broken base64 would mean that there was nothing, and what is there now would be deleted.
+    let broken = read_one(intent(handle, Some(Value::Base64("?".into()))), vec![None]).await.unwrap_err();
+    assert!(told(broken).contains("line 2 of the journal"));
+    let unequal = read_one(intent(handle, text()), vec![None, None]).await.unwrap_err();
+    assert!(told(unequal).contains("another number of objects"));
+    let mut twice = intent(handle, text());
+    twice.changes.push(twice.changes[0].clone());
+    assert!(told(read_one(twice, vec![None, None]).await.unwrap_err()).contains("changed twice"));
+    for key in ["/calico/resources/v3/projectcalico.org/nodes/n", "/calico/ipam/v2/handle/a/b", "pods/a/b"] {
+        let recorded = read_one(intent(key, text()), vec![None]).await.unwrap();
+        let error = UndoPlan::new(&recorded).unwrap_err();
+        assert!(matches!(&error, RepairError::StrangeKey { path } if path == key), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn a_journal_whose_run_lives_is_not_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = journal_path(folder.path(), "run");
+    let journal = Journal::create(&path, &header("c")).unwrap();
+    assert!(matches!(Recorded::read(&path).unwrap_err(), JournalError::Alive { .. }));
+    journal.finish().await.unwrap();
+    assert!(Recorded::read(&path).unwrap().ended);
+}
+
+/// Pipes, links and folders that are called like journals neither hang a run nor steer it, and what cannot be understood
+/// is named.
+#[tokio::test]
+async fn what_only_looks_like_a_journal_is_passed_over() {
+    let (_etcd, store) = start(300).await;
+    let cluster = guid(&store).await;
+    let (folder, elsewhere) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let journal = |name: &str| journal_path(folder.path(), name);
+    let fifo = Command::new("mkfifo").arg(journal("pipe")).status().unwrap();
+    assert!(fifo.success());
+    fs::create_dir(journal("folder")).unwrap();
+    let left = journal_path(elsewhere.path(), "left");
+    let touched = repair_by_hand(&store, &left, &leaks(&store, 1).await, Until::Write).await;
+    std::os::unix::fs::symlink(&left, journal("link")).unwrap();
+    // Of another version: a key that is not understood.
+    let strange = journal("strange");
+    let open = Journal::create(&strange, &header(&cluster)).unwrap();
+    open.intend(&mut intent("/calico/ipam/v2/handle/a/b", None)).await.unwrap();
+    drop(open);
+
+    let resolved = resolve_killed(&store, folder.path(), &cluster).await.unwrap();
+    assert!(resolved.resolved.is_empty(), "{resolved:?}");
+    let [(path, reason)] = resolved.passed_over.as_slice() else { panic!("{resolved:?}") };
+    assert!(*path == strange && reason.contains("handle/a/b"), "{reason}");
+    assert_eq!(Recorded::read(&left).unwrap().open_intents().count(), 1);
+    assert!(matches!(Recorded::read(&journal("pipe")).unwrap_err(), JournalError::Read { .. }));
+    // A run goes on nevertheless, and says so.
+    let plan = UndoPlan::new(&resolve(Recorded::read(&left).unwrap(), &store).await.unwrap().0).unwrap();
+    let options = Options::new("undo", journal("next"));
+    let execution = undo(&store, &plan, consent(&cluster), &options).await.unwrap();
+    assert!(execution.is_complete() && execution.passed_over == resolved.passed_over, "{execution:?}");
+    assert_eq!(touched.len(), 2);
+}
+
+/// A journal that was cut, whose bytes were flipped, or whose lines changed places: an error, or the undo of what was
+/// written before that place, and never another effect.
+#[tokio::test]
+async fn a_damaged_journal_has_no_other_effect() {
+    let (_etcd, store) = start(300).await;
+    let folder = tempfile::tempdir().unwrap();
+    let path = journal_path(folder.path(), "run");
+    repair_by_hand(&store, &path, &leaks(&store, 5).await, Until::Outcome).await;
+    let whole = fs::read(&path).unwrap();
+    let right = UndoPlan::new(&Recorded::read(&path).unwrap()).unwrap();
+    let damaged = journal_path(folder.path(), "damaged");
+    let mut random = 0x9E37_79B9_7F4A_7C15_u64;
+    let mut below = |most: usize| {
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (random >> 33) as usize % most
+    };
+    let (mut errors, mut undone) = (0, 0);
+    for round in 0..600 {
+        let mut text = whole.clone();
+        match round % 3 {
+            0 => text.truncate(below(whole.len())),
+            1 => {
+                let (place, bit) = (below(whole.len()), below(8));
+                text[place] ^= 1 << bit;
+            }
+            _ => {
+                let mut lines: Vec<&[u8]> = whole.split_inclusive(|byte| *byte == b'\n').collect();
+                let (from, to) = (below(lines.len()), below(lines.len()));
+                let line = lines.remove(from);
+                lines.insert(to, line);
+                text = lines.concat();
+            }
+        }
+        fs::write(&damaged, &text).unwrap();
+        let Ok(recorded) = Recorded::read(&damaged) else {
+            errors += 1;
+            continue;
+        };
+        let (recorded, _) = resolve(recorded, &store).await.unwrap();
+        let plan = UndoPlan::new(&recorded).unwrap();
+        for step in plan.steps() {
+            let known = right.steps().iter().any(|known| known.objects == step.objects);
+            assert!(known, "{round}: {step:?}");
+        }
+        assert!(text == whole || !recorded.ended || plan.steps().len() == right.steps().len(), "{round}");
+        undone += 1;
+    }
+    assert!(errors > 300 && undone > 100, "{errors} {undone}");
 }
 
 #[tokio::test]

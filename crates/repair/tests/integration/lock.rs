@@ -48,7 +48,7 @@ async fn run_locked(value: &str, interrupted: bool) -> (Vec<bool>, String) {
     assert_eq!(execution.interrupted, interrupted);
     assert!(seen.lock().unwrap().iter().all(|none| *none));
     let recorded = Recorded::read(&second).unwrap();
-    assert!(recorded.ended && recorded.stale_lock().is_none());
+    assert!(recorded.ended && !recorded.leaves_lock());
     assert!(stale_locks(folder.path(), &cluster).unwrap().is_empty());
     let now = information(&etcd).await;
     assert_eq!(now, value);
@@ -170,7 +170,7 @@ async fn signals_unlock() {
             .unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
         let recorded = Recorded::read(&journal_path(folder.path(), number)).unwrap();
-        assert!(recorded.ended && recorded.stale_lock().is_none() && recorded.lock.is_some());
+        assert!(recorded.ended && !recorded.leaves_lock() && recorded.lock.is_some());
         assert_eq!(information(&etcd).await, before);
     }
 }

@@ -9,4 +9,5 @@ mod live;
 mod lock;
 mod meanwhile;
 mod rebuild;
+mod torn;
 mod undo;

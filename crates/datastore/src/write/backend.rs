@@ -1,0 +1,107 @@
+//! Where is read and written object by object, again where a connection broke.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use calipam_model::key::Key;
+
+use super::{Batch, Stored, Swap, etcd, kubernetes};
+use crate::client::etcd::EtcdClient;
+use crate::client::kubernetes::KubeClient;
+use crate::error::{Error, Result};
+use crate::store::Datastore;
+
+/// The pauses before a read is sent again that failed for a reason that passes.
+const PAUSES: [Duration; 3] =
+    [Duration::from_millis(100), Duration::from_millis(400), Duration::from_millis(1_500)];
+
+#[derive(Clone, Debug)]
+pub(super) enum Backend {
+    /// etcd, and the API server of its cluster for evidence that lies there.
+    Etcd(Arc<Connection>, Option<Arc<KubeClient>>),
+    Kubernetes(Arc<KubeClient>),
+}
+
+impl Backend {
+    pub fn new(datastore: &Datastore) -> Result<Self> {
+        match datastore {
+            Datastore::Etcd(client) => Ok(Self::Etcd(Connection::new(client), None)),
+            Datastore::EtcdAndKubernetes(client, beside) => {
+                Ok(Self::Etcd(Connection::new(client), Some(Arc::clone(beside))))
+            }
+            Datastore::Kubernetes(client) => Ok(Self::Kubernetes(Arc::clone(client))),
+            Datastore::File(_) => Err(Error::NotWritable { location: datastore.location() }),
+        }
+    }
+
+    /// Reads objects; where that fails for a reason that passes, again after a pause, and from any endpoint of etcd.
+    pub async fn read(&self, keys: &[Key]) -> Result<Vec<Option<Stored>>> {
+        let mut pauses = PAUSES.into_iter();
+        loop {
+            let (result, client) = match self {
+                Self::Etcd(connection, beside) => {
+                    let client = connection.current();
+                    (etcd::read(&client, beside.as_ref(), keys).await, Some(client))
+                }
+                Self::Kubernetes(client) => (kubernetes::read(client, keys).await, None),
+            };
+            match result {
+                Err(error) if error.may_pass() => {
+                    let Some(pause) = pauses.next() else { return Err(error) };
+                    tokio::time::sleep(pause).await;
+                    self.replace(client).await;
+                }
+                other => return other,
+            }
+        }
+    }
+
+    /// Makes the changes of a batch, and never a second time: an error leaves open whether they were made.
+    pub async fn commit(&self, batch: &Batch) -> Result<Swap> {
+        match self {
+            Self::Etcd(connection, beside) => {
+                let client = connection.current();
+                let result = etcd::commit(&client, beside.as_ref(), batch).await;
+                if result.as_ref().is_err_and(Error::may_pass) {
+                    self.replace(Some(client)).await;
+                }
+                result
+            }
+            Self::Kubernetes(client) => kubernetes::commit(client, batch).await,
+        }
+    }
+
+    /// Connects to whichever endpoint of etcd answers, after `broken` failed. Where none does, the next request says so.
+    async fn replace(&self, broken: Option<Arc<EtcdClient>>) {
+        if let (Self::Etcd(connection, _), Some(broken)) = (self, broken) {
+            connection.replace(&broken).await.ok();
+        }
+    }
+}
+
+/// A connection to etcd that can be replaced while others use it.
+#[derive(Debug)]
+pub(super) struct Connection {
+    current: Mutex<Arc<EtcdClient>>,
+    /// Held by the one who connects anew; all whose requests broke wait for it.
+    connecting: tokio::sync::Mutex<()>,
+}
+
+impl Connection {
+    fn new(client: &Arc<EtcdClient>) -> Arc<Self> {
+        Arc::new(Self { current: Mutex::new(Arc::clone(client)), connecting: tokio::sync::Mutex::default() })
+    }
+
+    fn current(&self) -> Arc<EtcdClient> {
+        Arc::clone(&self.current.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    async fn replace(&self, broken: &Arc<EtcdClient>) -> Result<()> {
+        let _one = self.connecting.lock().await;
+        if Arc::ptr_eq(&self.current(), broken) {
+            let client = broken.again().await?;
+            *self.current.lock().unwrap_or_else(PoisonError::into_inner) = client;
+        }
+        Ok(())
+    }
+}

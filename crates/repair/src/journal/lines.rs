@@ -1,0 +1,110 @@
+//! The lines of a journal as bytes. Each ends with a sum over itself and the sum of the line before it, so that a
+//! byte that was flipped, and a line that was moved, shows.
+
+use std::io::{self, BufRead};
+
+/// What stands before the eight digits of a sum, and after them.
+const FIELD: (&[u8], &[u8]) = (b",\"sum\":\"", b"\"}\n");
+const DIGITS: usize = 8;
+/// Length of the field with its end of the object and of the line.
+pub(super) const LENGTH: usize = FIELD.0.len() + DIGITS + FIELD.1.len();
+
+/// The sum of the last line.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Sum(u32);
+
+impl Sum {
+    fn add(&mut self, object: &[u8]) {
+        let mut hasher = crc32fast::Hasher::new();
+        hasher.update(&self.0.to_be_bytes());
+        hasher.update(object);
+        self.0 = hasher.finalize();
+    }
+
+    /// Appends a line: a JSON object, which gets the field `sum`.
+    pub fn seal(&mut self, object: &[u8], text: &mut Vec<u8>) {
+        self.add(object);
+        text.extend_from_slice(object.strip_suffix(b"}").unwrap_or(object));
+        text.extend_from_slice(FIELD.0);
+        text.extend_from_slice(format!("{:08x}", self.0).as_bytes());
+        text.extend_from_slice(FIELD.1);
+    }
+
+    /// Makes the object again that was sealed; false where the line is not what was written after the one before.
+    fn open(&mut self, line: &mut Vec<u8>) -> bool {
+        let field = line.len().checked_sub(LENGTH).and_then(|start| line.get(start..));
+        let digits = field.and_then(|field| field.strip_prefix(FIELD.0)?.strip_suffix(FIELD.1));
+        let Some(digits) = digits.map(<[u8]>::to_vec) else { return false };
+
+        line.truncate(line.len() - LENGTH);
+        line.push(b'}');
+        self.add(line);
+        digits == format!("{:08x}", self.0).as_bytes()
+    }
+}
+
+/// Reads lines, and whether they are what was written.
+pub(super) struct Lines<R> {
+    reader: R,
+    line: Vec<u8>,
+    /// The sum of the last line.
+    pub sum: Sum,
+    /// Length of all whole lines so far.
+    pub length: u64,
+    /// Number of the last line, from 1.
+    pub number: usize,
+}
+
+impl<R: BufRead> Lines<R> {
+    pub fn new(reader: R) -> Self {
+        Self { reader, line: Vec::new(), sum: Sum::default(), length: 0, number: 0 }
+    }
+
+    /// The next line, and whether it is sound. `None` at the end; a last line that breaks off is passed over, since
+    /// what was not durable was never begun.
+    pub fn next(&mut self) -> io::Result<Option<(&[u8], bool)>> {
+        self.line.clear();
+        self.reader.read_until(b'\n', &mut self.line)?;
+        if !self.line.ends_with(b"\n") {
+            return Ok(None);
+        }
+        self.length += self.line.len() as u64;
+        self.number += 1;
+        let is_sound = self.sum.open(&mut self.line);
+        Ok(Some((&self.line, is_sound)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// True where all lines of a text are sound.
+    fn sound(text: &[u8]) -> bool {
+        let mut lines = Lines::new(text);
+        std::iter::from_fn(|| lines.next().unwrap().map(|(_, sound)| sound)).all(|sound| sound)
+    }
+
+    #[test]
+    fn what_was_flipped_moved_or_dropped_shows() {
+        let (mut sum, mut text) = (Sum::default(), Vec::new());
+        let objects: Vec<String> = (0..4).map(|n| format!("{{\"n\":{n}}}")).collect();
+        objects.iter().for_each(|object| sum.seal(object.as_bytes(), &mut text));
+        let mut lines = Lines::new(&text[..]);
+        for object in &objects {
+            assert_eq!(lines.next().unwrap(), Some((object.as_bytes(), true)));
+        }
+        assert_eq!(lines.next().unwrap(), None);
+        assert_eq!((lines.length, lines.number), (text.len() as u64, 4));
+        // The last end of a line can only make its line one that breaks off.
+        for byte in 0..text.len() - 1 {
+            let mut flipped = text.clone();
+            flipped[byte] ^= 1;
+            assert!(!sound(&flipped), "{byte}");
+        }
+        let lines: Vec<&[u8]> = text.split_inclusive(|b| *b == b'\n').collect();
+        assert!(!sound(&[lines[0], lines[2], lines[1], lines[3]].concat()));
+        assert!(!sound(&[lines[0], lines[2], lines[3]].concat()));
+        assert!(!sound(&[lines[0], lines[1], lines[1]].concat()));
+    }
+}
