@@ -12,7 +12,7 @@ use calipam_model::names::EndpointName;
 use calipam_model::node::{Node, TunnelKind};
 use calipam_model::pool::Pool;
 use calipam_model::service::Service;
-use calipam_model::snapshot::{DefectKind, Revision, Snapshot};
+use calipam_model::snapshot::{Defect, DefectKind, Revision, Snapshot};
 use calipam_model::text::{Text, TextRef};
 use calipam_model::time::CLOCK_SKEW;
 use calipam_model::{IpNet, cidr};
@@ -130,7 +130,9 @@ impl<'s> Index<'s> {
     /// Builds the lookups.
     pub fn new(snapshot: &'s Snapshot) -> Self {
         let blocks = index_blocks(snapshot);
-        let mut unjudged: Vec<IpNet> = blocks.iter().filter(|b| b.sound.is_none()).map(|b| b.key).collect();
+        let corrupt = blocks.iter().filter(|b| b.sound.is_none()).map(|b| b.key);
+        let hidden = snapshot.defects.iter().filter_map(Defect::hidden_block);
+        let unjudged: Vec<IpNet> = corrupt.chain(hidden).collect();
         let mut broken_nodes = HashSet::new();
         let mut broken_workloads = Vec::new();
         let mut pools_incomplete = false;
@@ -146,7 +148,6 @@ impl<'s> Index<'s> {
                         EndpointName { node, orchestrator: "k8s".into(), workload: name.clone(), endpoint };
                     broken_workloads.push(BrokenWorkload { namespace, name: Some(name) });
                 }
-                Some(Key::Block(cidr)) if whole => unjudged.push(*cidr),
                 Some(Key::Node(name)) if whole => drop(broken_nodes.insert(name.as_str())),
                 Some(Key::Pool(_)) if whole => pools_incomplete = true,
                 _ => {}

@@ -74,6 +74,9 @@ pub struct Context<'s> {
     pub strict_affinity: bool,
 }
 
+/// The first version of Calico that takes empty blocks from other nodes.
+const RECLAIMS_SINCE: (u32, u32) = (3, 32);
+
 impl<'s> Context<'s> {
     /// Prepares to judge a snapshot.
     pub fn new(snapshot: &'s Snapshot, options: &Options) -> Self {
@@ -102,6 +105,12 @@ impl Context<'_> {
             uses.map(|used| rules::evidence::of_owner(&self.index, used)).collect();
         owners.sort();
         owners
+    }
+
+    /// True where a node that finds no block to claim takes an empty one of another node. Where the version of Calico is
+    /// not known it counts as a current one, so that no node is called stranded for that alone.
+    pub(crate) fn reclaims_empty_blocks(&self) -> bool {
+        self.snapshot.is_calico_since(RECLAIMS_SINCE).unwrap_or(true)
     }
 
     /// What is known of the recorded owners of allocations, given by block and ordinal.

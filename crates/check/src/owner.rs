@@ -6,14 +6,13 @@ use std::collections::HashMap;
 use calipam_model::block::BlockOwner;
 use calipam_model::key::Key;
 use calipam_model::node::TunnelKind;
-use calipam_model::service::Machine;
 use calipam_model::snapshot::{Coverage, DefectKind, Snapshot, Source};
 use calipam_model::text::{Text, TextRef};
 
 use crate::Context;
 use crate::finding::LeakReason;
 use crate::index::{BrokenWorkload, Index, Owner};
-use crate::record::{Claim, is_on_machine, machine_of, names_owner, names_service, names_workload};
+use crate::record::{Claim, is_on_machine, machine_of, names_owner, names_service, names_workload, tails};
 use crate::rules::addresses::Record;
 
 /// What is known of the owner that a record names.
@@ -96,7 +95,7 @@ pub struct Owners<'c, 's> {
 impl<'c, 's> Owners<'c, 's> {
     /// Looks up what `claims` name. Other claims find no workload afterwards.
     pub fn new<'l>(context: &'c Context<'s>, claims: impl IntoIterator<Item = &'l Claim<'l>>) -> Self {
-        let identities = claims.into_iter().filter_map(claimed_identity);
+        let identities = claims.into_iter().flat_map(claimed_identities);
         let mut owners =
             Self { context, workloads: identities.map(|identity| (identity, Vec::new())).collect() };
         if !owners.workloads.is_empty() {
@@ -133,14 +132,19 @@ impl<'c, 's> Owners<'c, 's> {
 
     /// Endpoints and pods of the name or container that a claim states, on any node and with any
     /// address.
-    pub fn workloads(&self, claim: &Claim<'_>) -> &[Owner] {
-        claimed_identity(claim).and_then(|key| self.workloads.get(&key)).map_or(&[], Vec::as_slice)
+    pub fn workloads(&self, claim: &Claim<'_>) -> Vec<Owner> {
+        let identities = claimed_identities(claim);
+        let found = identities.iter().filter_map(|identity| self.workloads.get(identity));
+        let mut owners: Vec<Owner> = found.flatten().copied().collect();
+        owners.sort();
+        owners.dedup();
+        owners
     }
 
     /// The endpoint or pod of a claim that uses an address, be it another one.
     pub fn user(&self, claim: &Claim<'_>) -> Option<Owner> {
         let index = &self.context.index;
-        self.workloads(claim).iter().copied().find(|owner| index.is_user(*owner))
+        self.workloads(claim).into_iter().find(|owner| index.is_user(*owner))
     }
 
     /// What is known of the owner of a record.
@@ -183,10 +187,8 @@ impl<'c, 's> Owners<'c, 's> {
             }
             Claim::Machine => {
                 // A handle that holds a hash may be that of any machine.
-                let exists = machine_of(attribute).is_none_or(|(namespace, name)| {
-                    let same = |m: &Machine| m.namespace == namespace && m.name == name;
-                    snapshot.machines.iter().any(|m| same(&m.value))
-                });
+                let exists = machine_of(attribute)
+                    .is_none_or(|(namespace, name)| snapshot.has_machine(&namespace, &name));
                 if exists { RecordedOwner::Idle } else { RecordedOwner::Gone(vec![LeakReason::VmGone]) }
             }
             Claim::Pod { .. } | Claim::Container(_) | Claim::LegacyPod { .. } => self.workload(record, claim),
@@ -222,7 +224,11 @@ impl<'c, 's> Owners<'c, 's> {
 
         let pods_read = snapshot.has_read(Source::Pods);
         let (mut exists, mut is_here) = (false, false);
-        for owner in self.workloads(claim).iter().filter(|o| !pods_read || matches!(o, Owner::Pod(_))) {
+        let is_of_pod = |owner: &Owner| matches!(owner, Owner::Endpoint(place) if !index.endpoint(*place).pod().is_empty());
+        for owner in &self.workloads(claim) {
+            if pods_read && is_of_pod(owner) {
+                continue;
+            }
             exists = true;
             if !index.workload(*owner).is_some_and(|workload| names_workload(claim, &workload, index)) {
                 continue;
@@ -348,15 +354,23 @@ fn identity(key: &mut Vec<u8>, namespace: TextRef<'_>, name: TextRef<'_>) {
     key.extend_from_slice(name.packed());
 }
 
-fn claimed_identity(claim: &Claim<'_>) -> Option<Vec<u8>> {
-    let mut key = Vec::new();
+/// The identities under which the workload of a claim may be known.
+fn claimed_identities(claim: &Claim<'_>) -> Vec<Vec<u8>> {
+    let bytes = |namespace: TextRef<'_>, name: TextRef<'_>| {
+        let mut key = Vec::new();
+        identity(&mut key, namespace, name);
+        key
+    };
+    let container = |id: &str| bytes(NO_NAMESPACE, Text::new(id).as_ref());
     match claim {
-        Claim::Pod { namespace, pod, .. } => identity(&mut key, *namespace, *pod),
+        Claim::Pod { namespace, pod, .. } => vec![bytes(*namespace, *pod)],
+        Claim::Container(id) => vec![container(id)],
+        // By its form this may be the handle of bare CNI, too: a network, and a container ID that is not hexadecimal.
         Claim::LegacyPod { namespace, pod } => {
-            identity(&mut key, Text::new(namespace).as_ref(), Text::new(pod).as_ref());
+            let handle = format!("{namespace}.{pod}");
+            let of_pod = bytes(Text::new(namespace).as_ref(), Text::new(pod).as_ref());
+            [of_pod].into_iter().chain(tails(&handle).map(container)).collect()
         }
-        Claim::Container(id) => identity(&mut key, NO_NAMESPACE, Text::new(id).as_ref()),
-        _ => return None,
+        _ => Vec::new(),
     }
-    Some(key)
 }

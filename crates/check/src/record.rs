@@ -11,6 +11,9 @@ use crate::index::{Index, Owner, Workload};
 /// Shortest run of hexadecimal digits that counts as a container ID.
 const MIN_CONTAINER_ID: usize = 12;
 
+/// What follows the network in the handle of a machine.
+const MACHINE: &str = ".vmi.";
+
 /// Whose address a record says it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Claim<'s> {
@@ -42,14 +45,15 @@ pub enum Claim<'s> {
     },
     /// A container's, by the ID at the end of the handle.
     Container(String),
-    /// A pod's, by the handle `<namespace>.<pod>` of Calico 2.x.
+    /// A pod's, by the handle `<namespace>.<pod>` of Calico 2.x, which has no attributes.
     LegacyPod {
         /// Its namespace.
         namespace: String,
         /// Its name.
         pod: String,
     },
-    /// A handle that follows none of the known forms.
+    /// It names neither pod nor tunnel, service or machine: the handle follows none of the known forms, or
+    /// the attributes are those of bare CNI or of another program.
     Unknown,
 }
 
@@ -73,7 +77,11 @@ impl<'s> Claim<'s> {
             return Self::Anonymous;
         }
         let handle = record.clean_handle().map(|h| h.to_string()).unwrap_or_default();
-        Self::of_type(&owner, &handle).unwrap_or_else(|| Self::of_handle(&handle))
+        match Self::of_type(&owner, &handle).unwrap_or_else(|| Self::of_handle(&handle)) {
+            // What Calico 2.x wrote has no attributes: these are of bare CNI, Nomad or another program.
+            Self::LegacyPod { .. } if !owner.is_empty() => Self::Unknown,
+            claim => claim,
+        }
     }
 
     /// By the attribute `type`.
@@ -94,10 +102,12 @@ impl<'s> Claim<'s> {
         if let Some((kind, node)) = TunnelKind::ALL.into_iter().find_map(tunnel) {
             return Self::Tunnel { kind, node: node.to_owned() };
         }
-        if handle.starts_with("lb-") {
+        // Names of networks hold any text: `lb-net.<container>` is a container's, and in `prod.net.vmi.<machine>`
+        // the network holds a dot. The hash in a service's handle holds none.
+        if handle.starts_with("lb-") && !handle.contains('.') {
             return Self::Service;
         }
-        if handle.split('.').nth(1) == Some("vmi") {
+        if handle.contains(MACHINE) {
             return Self::Machine;
         }
         let tail = handle.rsplit('.').next().unwrap_or(handle);
@@ -176,10 +186,19 @@ pub fn names_workload(claim: &Claim<'_>, workload: &Workload<'_>, index: &Index<
         Claim::Container(id) => workload.container_id == *id.as_str(),
         Claim::LegacyPod { namespace, pod } => {
             let by_pod = workload.namespace == *namespace.as_str() && workload.pod == *pod.as_str();
-            by_pod || workload.workload == *format!("{namespace}.{pod}").as_str()
+            let handle = format!("{namespace}.{pod}");
+            // Bare CNI: the network, and a container ID of any form.
+            by_pod
+                || workload.workload == *handle.as_str()
+                || tails(&handle).any(|tail| workload.container_id == *tail)
         }
         _ => false,
     }
+}
+
+/// What may be the container ID at the end of a handle `<network>.<container ID>`: either may hold dots.
+pub fn tails(handle: &str) -> impl Iterator<Item = &str> {
+    handle.match_indices('.').map(|(dot, _)| &handle[dot + 1..]).filter(|tail| !tail.is_empty())
 }
 
 /// True where the record is that of the service: by its attributes, else by the hash in the handle.
@@ -199,7 +218,7 @@ pub fn machine_of(record: &AttributeRef<'_>) -> Option<(String, String)> {
         return Some((namespace.to_string(), machine.to_string()));
     }
     let handle = record.clean_handle()?.to_string();
-    let (_, name) = handle.split_once(".vmi.")?;
+    let (_, name) = handle.split_once(MACHINE)?;
     name.split_once('.').map(|(namespace, machine)| (namespace.to_owned(), machine.to_owned()))
 }
 

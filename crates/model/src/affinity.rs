@@ -69,6 +69,9 @@ impl AffinityKey {
     }
 }
 
+/// The label that tells the kind of holder.
+pub const AFFINITY_TYPE: &str = "projectcalico.org/affinity-type";
+
 /// Labels by which Calico 3.31 and later finds affinities on Kubernetes: name and value.
 pub type AffinityLabels = [(&'static str, String); 3];
 
@@ -78,7 +81,7 @@ impl AffinityKey {
         let hash = BASE32_NOPAD.encode(&Sha3_256::digest(&self.node));
         let version = if matches!(self.cidr, IpNet::V4(_)) { "4" } else { "6" };
         [
-            ("projectcalico.org/affinity-type", self.kind.to_string()),
+            (AFFINITY_TYPE, self.kind.to_string()),
             ("projectcalico.org/hostname-hash", hash),
             ("projectcalico.org/ip-version", version.to_owned()),
         ]

@@ -49,6 +49,11 @@ impl Snapshot {
         }
         match Key::parse(text) {
             Ok(Some(key)) => {
+                if let Some(reason) = not_canonical(&key, text) {
+                    let kind = DefectKind::Key(reason);
+                    self.defects.push(Defect { path: text.to_owned(), key: Some(key), kind });
+                    return;
+                }
                 if let Err(reason) = self.add(text, key, value, revision) {
                     self.note(text, DefectKind::Value(reason));
                 }
@@ -135,6 +140,14 @@ impl Snapshot {
 /// runs wrong spoils.
 fn newest_time(block: &Block) -> Option<Timestamp> {
     block.attributes().filter_map(|a| a.allocated_at()).max().max(block.claimed_at())
+}
+
+/// Why Calico does not find a block or affinity by the key under which it is stored.
+fn not_canonical(key: &Key, path: &str) -> Option<String> {
+    let is_named_by_cidr = matches!(key, Key::Block(_) | Key::Affinity(_));
+    let canonical = is_named_by_cidr.then(|| key.to_string()).filter(|canonical| canonical != path)?;
+    let last = canonical.rsplit('/').next().unwrap_or_default();
+    Some(format!("lists show it, but a get asks for {last}"))
 }
 
 fn versioned<T>(value: T, revision: i64) -> Versioned<T> {

@@ -15,12 +15,14 @@ pub mod evidence {
     pub const STATUS: u8 = 1;
     /// The annotations `cni.projectcalico.org/podIPs` and `…/podIP`, which the CNI plugin writes.
     pub const CNI: u8 = 2;
-    /// The annotation `k8s.v1.cni.cncf.io/network-status`.
+    /// The annotation `k8s.v1.cni.cncf.io/network-status`, or `networks-status` as it was called before.
     pub const NETWORK_STATUS: u8 = 4;
     /// The annotation `vpc.amazonaws.com/pod-ips`.
     pub const AWS: u8 = 8;
     /// The annotation `cni.projectcalico.org/ipAddrsNoIpam`: the address bypasses IPAM.
     pub const NO_IPAM: u8 = 16;
+    /// With [`NETWORK_STATUS`]: on a network that is not the pod's default one, so that the status does not name it.
+    pub const SECONDARY: u8 = 32;
 }
 
 /// What a pod object says; absent fields are empty.
@@ -34,6 +36,8 @@ pub struct PodParts<'a> {
     pub node: &'a str,
     /// `status.phase`.
     pub phase: &'a str,
+    /// A condition `PodReadyToStartContainers` or `Ready` of its status is true: its sandbox has a network.
+    pub ready: bool,
     /// When the last of its containers ended, by `status.containerStatuses` and its kin; `None` where one may
     /// run, or nobody saw it.
     pub ended_at: Option<Timestamp>,
@@ -57,6 +61,8 @@ pub struct PodParts<'a> {
     pub aws_ips: Option<&'a str>,
     /// The annotation `k8s.v1.cni.cncf.io/network-status`: a JSON list of objects with `ips`.
     pub network_status: Option<&'a str>,
+    /// The annotation `k8s.v1.cni.cncf.io/networks-status`: the same as early versions of Multus called it.
+    pub networks_status: Option<&'a str>,
     /// The controlling owner of kind `VirtualMachineInstance` of the group `kubevirt.io`.
     pub machine: Option<&'a str>,
 }
@@ -77,6 +83,8 @@ pub struct Pod {
     pub host_network: bool,
     /// The phase is `Running`.
     pub running: bool,
+    /// Its sandbox has a network: what the status says of it is not of the sandbox before.
+    pub ready: bool,
     /// One of the annotations of Calico's CNI plugin is there, be it empty.
     pub has_cni_annotation: bool,
 }
@@ -115,6 +123,7 @@ impl Pod {
             deleting: parts.deleting,
             host_network: parts.host_network,
             running: parts.phase == "Running",
+            ready: parts.ready,
             has_cni_annotation: parts.cni_ip.is_some() || parts.cni_ips.is_some(),
         };
         (pod, found.defects)
@@ -143,6 +152,12 @@ impl Pod {
     /// The KubeVirt machine whose pod it is; empty for other pods.
     pub fn machine(&self) -> TextRef<'_> {
         self.field(Field::Machine)
+    }
+
+    /// Calico's CNI plugin has left an annotation, as it does where the datastore is Kubernetes. Pods that
+    /// another plugin networks have none.
+    pub fn is_annotated(&self) -> bool {
+        self.has_cni_annotation || !self.container_id().is_empty()
     }
 
     /// Addresses and the evidence that names them, a sum of [`evidence`].
@@ -209,13 +224,9 @@ impl Found {
         let ips = parts.cni_ips.filter(|ips| !ips.is_empty()).or(parts.cni_ip).unwrap_or("");
         self.add_list("cni.projectcalico.org/podIPs", ips, evidence::CNI);
         self.add_list("vpc.amazonaws.com/pod-ips", parts.aws_ips.unwrap_or(""), evidence::AWS);
-        self.add_json("cni.projectcalico.org/ipAddrsNoIpam", parts.no_ipam, evidence::NO_IPAM, strings);
-        self.add_json(
-            "k8s.v1.cni.cncf.io/network-status",
-            parts.network_status,
-            evidence::NETWORK_STATUS,
-            ips_of,
-        );
+        self.add_json("cni.projectcalico.org/ipAddrsNoIpam", parts.no_ipam, strings);
+        self.add_json("k8s.v1.cni.cncf.io/network-status", parts.network_status, ips_of);
+        self.add_json("k8s.v1.cni.cncf.io/networks-status", parts.networks_status, ips_of);
     }
 
     fn add_list(&mut self, field: &str, list: &str, by: u8) {
@@ -231,12 +242,11 @@ impl Found {
         &mut self,
         field: &str,
         json: Option<&str>,
-        by: u8,
-        read: fn(&serde_json::Value) -> Vec<String>,
+        read: fn(&serde_json::Value) -> Vec<(String, u8)>,
     ) {
         let Some(json) = json.filter(|j| !j.trim().is_empty()) else { return };
         match serde_json::from_str(json) {
-            Ok(value) => read(&value).iter().for_each(|text| self.add_list(field, text, by)),
+            Ok(value) => read(&value).iter().for_each(|(text, by)| self.add_list(field, text, *by)),
             Err(error) => self.defects.push(FieldDefect::new(field, format!("not JSON: {error}"))),
         }
     }
@@ -249,14 +259,23 @@ impl Found {
     }
 }
 
-/// The strings of a JSON list.
-fn strings(value: &serde_json::Value) -> Vec<String> {
-    value.as_array().into_iter().flatten().filter_map(|v| v.as_str().map(str::to_owned)).collect()
+/// The strings of a JSON list: addresses that bypass IPAM.
+fn strings(value: &serde_json::Value) -> Vec<(String, u8)> {
+    texts(value).map(|text| (text, evidence::NO_IPAM)).collect()
+}
+
+fn texts(value: &serde_json::Value) -> impl Iterator<Item = String> + '_ {
+    value.as_array().into_iter().flatten().filter_map(|v| v.as_str().map(str::to_owned))
 }
 
 /// The `ips` of every object of a JSON list. The entry of the default network repeats the pod's own.
-fn ips_of(value: &serde_json::Value) -> Vec<String> {
-    value.as_array().into_iter().flatten().flat_map(|network| strings(&network["ips"])).collect()
+fn ips_of(value: &serde_json::Value) -> Vec<(String, u8)> {
+    let networks = value.as_array().into_iter().flatten();
+    let by = |network: &serde_json::Value| match network["default"].as_bool() {
+        Some(true) => evidence::NETWORK_STATUS,
+        _ => evidence::NETWORK_STATUS | evidence::SECONDARY,
+    };
+    networks.flat_map(|network| texts(&network["ips"]).map(move |text| (text, by(network)))).collect()
 }
 
 #[cfg(test)]
@@ -313,6 +332,8 @@ mod tests {
         assert!(defects.is_empty() && pod.container_id() == *"3f9a");
         assert_eq!(owned(&parts), ["10.0.0.1"]);
         assert_eq!(pod.mentioned().count(), 3);
+        let old = PodParts { networks_status: Some(r#"[{"ips":["10.0.0.7"]}]"#), ..parts.clone() };
+        assert_eq!(Pod::new(&old).0.mentioned().count(), 4);
         let broken = PodParts { status_ip: "10.0.0.x", network_status: Some("{"), ..PodParts::default() };
         assert_eq!(Pod::new(&broken).1.len(), 2);
     }

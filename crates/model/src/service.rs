@@ -61,6 +61,8 @@ pub struct Machine {
     pub namespace: String,
     /// Its name.
     pub name: String,
+    /// It is the instance of a VirtualMachine of the same name, and keeps no address without that.
+    pub is_owned: bool,
 }
 
 #[cfg(test)]

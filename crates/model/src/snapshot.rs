@@ -200,10 +200,20 @@ pub struct Defect {
     pub kind: DefectKind,
 }
 
+impl Defect {
+    /// The block that is stored, and of which nothing else is known.
+    pub fn hidden_block(&self) -> Option<IpNet> {
+        match (&self.key, &self.kind) {
+            (Some(Key::Block(cidr)), DefectKind::Key(_) | DefectKind::Value(_)) => Some(*cidr),
+            _ => None,
+        }
+    }
+}
+
 /// What is wrong with an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DefectKind {
-    /// The key has no shape that Calico uses.
+    /// The key has no shape that Calico uses, or not the one in which it asks for the object that it names.
     Key(String),
     /// The value does not parse.
     Value(String),
@@ -240,6 +250,9 @@ pub struct Snapshot {
     pub location: String,
     /// The revision at which it was read; empty where there is none.
     pub revision: String,
+    /// On Kubernetes: Calico's resources are of the group `projectcalico.org`, not `crd.projectcalico.org`
+    /// (Calico 3.32 and later).
+    pub is_native: bool,
     /// When it was read: the only clock that rules see.
     pub taken_at: Timestamp,
     /// The newest time at which the data says that something was created or allocated: the clock for
@@ -296,6 +309,7 @@ impl Snapshot {
 
     /// Moves the objects of `other` into this one. Where and when things were read stays as it is.
     pub fn absorb(&mut self, other: Self) {
+        self.is_native |= other.is_native;
         self.cluster = other.cluster.or(self.cluster.take());
         self.cluster_revision = other.cluster_revision.or(self.cluster_revision.take());
         self.ipam_config = other.ipam_config.or(self.ipam_config);
@@ -320,6 +334,20 @@ impl Snapshot {
     pub fn effective_ipam_config(&self) -> Option<IpamConfig> {
         let broken = self.defects.iter().any(|d| d.key == Some(Key::IpamConfig));
         (!broken).then(|| self.ipam_config.unwrap_or_default())
+    }
+
+    /// True where the newest component of Calico is of this version (major, minor) or later; `None` where the version
+    /// is not known.
+    pub fn is_calico_since(&self, version: (u32, u32)) -> Option<bool> {
+        let text = self.cluster.as_ref()?.calico_version.trim_start_matches('v');
+        let mut numbers = text.split('.').map_while(|part| part.parse::<u32>().ok());
+        Some((numbers.next()?, numbers.next()?) >= version)
+    }
+
+    /// True where a KubeVirt machine keeps its addresses: the VirtualMachine exists, or an instance that has none.
+    pub fn has_machine(&self, namespace: &str, name: &str) -> bool {
+        let mut machines = self.machines.iter().map(|m| &m.value);
+        machines.any(|m| m.namespace == namespace && m.name == name && !m.is_owned)
     }
 
     /// Number of addresses that blocks record as allocated, cooling and reserved ones included.

@@ -26,9 +26,6 @@ pub(crate) const SOURCES: [Source; 6] = [
     Source::IpamConfig,
 ];
 
-/// The first version of Calico that takes empty blocks from other nodes.
-const RECLAIMS_SINCE: (u32, u32) = (3, 32);
-
 /// Why free addresses of a pool cannot be allocated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Limit {
@@ -153,6 +150,7 @@ impl Occupancy<'_, '_> {
 
     /// What the blocks of a pool have to give to those to whom `is_own` blocks belong.
     pub(crate) fn stock(&self, pool: &Pool, is_own: impl Fn(&BlockOwner) -> bool) -> Stock {
+        let reclaims = self.context.reclaims_empty_blocks();
         let mut stock = Stock::default();
         let mut existing: u128 = 0;
         for stored in self.inside(pool.cidr) {
@@ -170,7 +168,7 @@ impl Occupancy<'_, '_> {
                 stock.other_size += open;
             } else {
                 stock.foreign += open;
-                if open > 0 && block.is_empty() {
+                if reclaims && open > 0 && block.is_empty() {
                     stock.empty.push(open);
                 }
             }
@@ -223,10 +221,8 @@ impl Occupancy<'_, '_> {
             0
         } else if !config.strict_affinity {
             stock.foreign
-        } else if self.reclaims() {
-            stock.empty.iter().take(usize::try_from(left).unwrap_or(usize::MAX)).sum()
         } else {
-            0
+            stock.empty.iter().take(usize::try_from(left).unwrap_or(usize::MAX)).sum()
         };
         let free = self.tally(pool.cidr).free;
         let addresses = stock.own.saturating_add(from_claims).saturating_add(from_others).min(free);
@@ -244,14 +240,6 @@ impl Occupancy<'_, '_> {
             limits.extend(tests.into_iter().filter(|(_, applies)| *applies).map(|(limit, _)| limit));
         }
         Allocatable { addresses: Some(addresses), limits }
-    }
-
-    /// True where Calico takes empty blocks from other nodes.
-    fn reclaims(&self) -> bool {
-        let version = self.context.snapshot.cluster.as_ref().map_or("", |c| c.calico_version.as_str());
-        let mut numbers = version.trim_start_matches('v').split('.').map(|part| part.parse::<u32>().ok());
-        matches!((numbers.next(), numbers.next()), (Some(Some(major)), Some(Some(minor)))
-            if (major, minor) >= RECLAIMS_SINCE)
     }
 }
 

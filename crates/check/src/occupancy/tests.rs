@@ -189,6 +189,8 @@ fn free_addresses_in_blocks_of_others() {
     others(&mut cluster);
     assert_eq!(allocatable(&cluster), (Some(12), vec![]), "borrowed once the last place is claimed");
     config(&mut cluster, json!({"strict_affinity": true, "auto_allocate_blocks": true}));
+    assert_eq!(allocatable(&cluster), (Some(9), vec![Limit::StrictAffinity]), "a current Calico, presumably");
+    cluster.resource("clusterinformations/default", json!({"calicoVersion": "v3.31.7"}));
     assert_eq!(allocatable(&cluster), (Some(5), vec![Limit::StrictAffinity]));
     cluster.resource("clusterinformations/default", json!({"calicoVersion": "v3.32.1"}));
     assert_eq!(allocatable(&cluster), (Some(9), vec![Limit::StrictAffinity]), "an empty block is taken over");

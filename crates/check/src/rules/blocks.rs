@@ -7,7 +7,7 @@ use calipam_model::affinity::{AffinityKey, AffinityType};
 use calipam_model::block::BlockOwner;
 use calipam_model::key::Key;
 use calipam_model::pool::Pool;
-use calipam_model::snapshot::{DefectKind, Snapshot, Source};
+use calipam_model::snapshot::{Defect, Snapshot, Source};
 
 use super::cidr_set::overlaps;
 use super::wording::{list, short};
@@ -37,10 +37,7 @@ pub(crate) fn stored<'c, 's>(context: &'c Context<'s>) -> Vec<Stored<'c, 's>> {
 
 /// Keys of blocks whose value cannot be decoded.
 fn undecodable(snapshot: &Snapshot) -> impl Iterator<Item = IpNet> + '_ {
-    snapshot.defects.iter().filter_map(|defect| match (&defect.key, &defect.kind) {
-        (Some(Key::Block(cidr)), DefectKind::Value(_)) => Some(*cidr),
-        _ => None,
-    })
+    snapshot.defects.iter().filter_map(Defect::hidden_block)
 }
 
 /// CIDRs of blocks that are corrupt or cannot be decoded. Nothing is said about what they hold, nor about
@@ -146,7 +143,11 @@ fn check_owner(
     let (kind, name) = match block.owner {
         Some(BlockOwner::Host(node)) => (AffinityType::Host, node),
         Some(BlockOwner::Virtual(name)) => (AffinityType::Virtual, name),
-        Some(BlockOwner::Other(_)) => return,
+        Some(BlockOwner::Other(owner)) => {
+            let says = format!("belongs to {:?}, which is neither a node nor virtual", short(owner));
+            out.push(of(block, Code::UnexpectedBlockOwner, &says));
+            return;
+        }
         None => {
             if block.sound.is_some_and(|b| b.is_empty()) {
                 out.push(of(block, Code::EmptyUnownedBlock, "belongs to nobody and holds no address"));

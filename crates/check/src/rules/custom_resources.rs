@@ -2,15 +2,18 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use calipam_model::affinity::Affinity;
+use calipam_model::affinity::{Affinity, AffinityType};
 use calipam_model::key::Key;
 use calipam_model::snapshot::{DatastoreKind, Revision, Versioned};
 
 use super::affinities::of_affinity;
 use super::wording::{list, short};
 use crate::Context;
-use crate::code::Code;
+use crate::code::{Code, Severity};
 use crate::finding::{BlockEvidence, Evidence, Finding, HandleEvidence, Subject};
+
+/// The first version of Calico that looks for labels.
+const LABELS_SINCE: (u32, u32) = (3, 31);
 
 /// Judges deletions that stopped half-way, labels, and names that Kubernetes cannot tell apart.
 pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
@@ -45,48 +48,71 @@ fn half_deleted(context: &Context<'_>, out: &mut Vec<Finding>) {
     }
 }
 
-/// Calico 3.31 and later finds a node's affinities by their labels (facts 2.5).
+/// Calico 3.31 and later finds the affinities of a node by their labels (facts 2.5). Its calico-node adds them when it
+/// starts for the first time after the upgrade.
 fn affinity_labels(context: &Context<'_>, out: &mut Vec<Finding>) {
     let snapshot = context.snapshot;
-    let live = || snapshot.affinities.iter().filter(|a| !a.value.deleted);
-    let labels = |affinity: &'_ Versioned<Affinity>| match &affinity.revision {
-        Revision::Kubernetes(version) => version.labels.clone(),
-        Revision::Etcd(_) => BTreeMap::new(),
-    };
-    let is_labelled =
-        |a: &Versioned<Affinity>| a.value.key.labels().iter().any(|(name, _)| labels(a).contains_key(*name));
-    let version = snapshot.cluster.as_ref().map_or("", |c| c.calico_version.as_str());
-    if !uses_labels(version) && !live().any(is_labelled) {
+    let mut live: Vec<&Versioned<Affinity>> =
+        snapshot.affinities.iter().filter(|a| !a.value.deleted).collect();
+    if !snapshot.is_calico_since(LABELS_SINCE).unwrap_or(false) && !live.iter().copied().any(is_labelled) {
         return;
     }
-    for affinity in live() {
-        let found = labels(affinity);
-        let expected = affinity.value.key.labels();
-        let wrong =
-            expected.iter().filter(|(name, value)| found.get(*name) != Some(value)).map(|(name, _)| *name);
-        let wrong: Vec<&str> = wrong.collect();
-        if wrong.is_empty() {
-            continue;
+    live.sort_by_key(|a| holder(a));
+    for of_holder in live.chunk_by(|a, b| holder(a) == holder(b)) {
+        // Where none has a label, the holder has not been upgraded yet.
+        let severity =
+            if of_holder.iter().copied().any(is_labelled) { Severity::Warning } else { Severity::Info };
+        for affinity in of_holder {
+            out.extend(wrong_labels(context, affinity, severity));
         }
-        let subject = Subject::affinity(&affinity.value.key);
-        let message = format!("{} lacks the right labels: {}", short(&subject.to_string()), list(&wrong));
-        let evidence = Evidence::Affinity(Box::new(of_affinity(context, affinity)));
-        out.push(
-            Finding::new(Code::AffinityLabels, subject, message, evidence)
-                .on_nodes([affinity.value.key.node.clone()])
-                .depending_on([Key::Affinity(affinity.value.key.clone())]),
-        );
     }
 }
 
-/// True for Calico 3.31 and later.
-fn uses_labels(version: &str) -> bool {
-    let mut numbers = version.trim_start_matches('v').split('.').map(|n| n.parse::<u32>().ok());
-    match (numbers.next().flatten(), numbers.next().flatten()) {
-        (Some(3), Some(minor)) => minor >= 31,
-        (Some(major), _) => major > 3,
-        _ => false,
+fn holder(affinity: &Versioned<Affinity>) -> (&AffinityType, &str) {
+    (&affinity.value.key.kind, &affinity.value.key.node)
+}
+
+fn labels(affinity: &Versioned<Affinity>) -> Option<&BTreeMap<String, String>> {
+    match &affinity.revision {
+        Revision::Kubernetes(version) => Some(&version.labels),
+        Revision::Etcd(_) => None,
     }
+}
+
+fn is_labelled(affinity: &Versioned<Affinity>) -> bool {
+    let expected = affinity.value.key.labels();
+    labels(affinity).is_some_and(|found| expected.iter().any(|(name, _)| found.contains_key(*name)))
+}
+
+fn wrong_labels(
+    context: &Context<'_>,
+    affinity: &Versioned<Affinity>,
+    severity: Severity,
+) -> Option<Finding> {
+    let expected = affinity.value.key.labels();
+    let is_right =
+        |name: &str, value: &String| labels(affinity).is_some_and(|found| found.get(name) == Some(value));
+    let wrong: Vec<&str> =
+        expected.iter().filter(|(name, value)| !is_right(name, value)).map(|(name, _)| *name).collect();
+    if wrong.is_empty() {
+        return None;
+    }
+    let subject = Subject::affinity(&affinity.value.key);
+    let name = short(&subject.to_string());
+    let message = match severity {
+        Severity::Info => {
+            let holder = short(&affinity.value.key.node);
+            format!("{name} has no labels yet, like all affinities of {holder}: it is not upgraded")
+        }
+        _ => format!("{name} lacks the right labels: {}", list(&wrong)),
+    };
+    let evidence = Evidence::Affinity(Box::new(of_affinity(context, affinity)));
+    let finding = Finding::new(Code::AffinityLabels, subject, message, evidence).with_severity(severity);
+    Some(
+        finding
+            .on_nodes([affinity.value.key.node.clone()])
+            .depending_on([Key::Affinity(affinity.value.key.clone())]),
+    )
 }
 
 /// IDs that differ by case only share one object, since its name is the lower-cased ID (facts 2.3).

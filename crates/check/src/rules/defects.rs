@@ -37,6 +37,9 @@ fn finding(path: &str, defects: &[&Defect]) -> Finding {
     }
     let name = short(path);
     let message = match (reasons.first(), evidence.fields.first()) {
+        (Some(reason), _) if of_key && defects.iter().any(|defect| defect.key.is_some()) => {
+            format!("{name} is not the key by which Calico asks: {}", short(reason))
+        }
         (Some(reason), _) if of_key => format!("{name} is no key of Calico: {}", short(reason)),
         (Some(reason), _) => format!("{name} does not parse: {}", short(reason)),
         (None, Some(field)) => {

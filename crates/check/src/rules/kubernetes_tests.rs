@@ -1,6 +1,6 @@
 //! What pods, services and machines add to the picture.
 
-use calipam_model::config::KubeControllersConfiguration;
+use calipam_model::config::{AssignIps, KubeControllersConfiguration};
 use calipam_model::pod::{Pod, PodParts};
 use calipam_model::service::{Machine, Service};
 use calipam_model::snapshot::{DatastoreKind, ObjectVersion, Revision, Source, Versioned};
@@ -130,7 +130,9 @@ fn service_record(name: &str) -> Value {
 fn with_service(record: Value, pool: &str, service: Service) -> Cluster {
     let mut cluster = kubernetes(record);
     cluster.resource("ippools/lb", json!({"cidr": pool, "blockSize": 30, "allowedUses": ["LoadBalancer"]}));
-    cluster.0.kube_controllers = Some(KubeControllersConfiguration::default());
+    let controllers =
+        KubeControllersConfiguration { assign_ips: Some(AssignIps::AllServices), ..Default::default() };
+    cluster.0.kube_controllers = Some(controllers);
     cluster.0.services.push(versioned(Service { namespace: "default".into(), ..service }));
     cluster
 }
@@ -184,7 +186,11 @@ fn a_stopped_machine_keeps_its_address() {
     for record in [machine, json!({"handle_id": "k8s-pod-network.vmi.default.vm-1"})] {
         let mut cluster = kubernetes(record);
         assert_eq!(verdict(&cluster), ["leaked-address 10.244.1.0 [\"vm-gone\"]"]);
-        cluster.0.machines.push(versioned(Machine { namespace: "default".into(), name: "vm-1".into() }));
+        cluster.0.machines.push(versioned(Machine {
+            namespace: "default".into(),
+            name: "vm-1".into(),
+            is_owned: false,
+        }));
         assert_eq!(verdict(&cluster), [""; 0]);
     }
 }

@@ -4,6 +4,7 @@ use calipam_model::attributes::AttributeRef;
 use calipam_model::key::Key;
 use calipam_model::names::endpoint_name;
 use calipam_model::snapshot::Source;
+use calipam_model::time::CLOCK_SKEW;
 
 use super::addresses::Record;
 use super::evidence::{name_of_claim, nodes_of, of_owner, of_record};
@@ -17,7 +18,9 @@ use crate::record::{Claim, names_service};
 /// True where the allocation is younger than the grace period: its owner may not have appeared yet.
 pub(crate) fn is_young(context: &Context<'_>, attribute: &AttributeRef<'_>) -> bool {
     let Some(allocated) = attribute.allocated_at() else { return false };
-    context.snapshot.taken_at.duration_since(allocated) < context.grace
+    let age = context.snapshot.taken_at.duration_since(allocated);
+    // What a clock that runs wrong wrote would stay young for as long as it is in the future.
+    age < context.grace && age >= -CLOCK_SKEW
 }
 
 /// True where an unused allocation may turn out to be leaked: it is old enough, and everything that
@@ -38,7 +41,7 @@ pub(crate) fn judge(context: &Context<'_>, unused: &[Record<'_, '_>], out: &mut 
             RecordedOwner::Idle if *claim == Claim::Service => push(out, extra(context, record)),
             owner => {
                 if let Some(reasons) = owner.leak_reasons() {
-                    push(out, leak(context, record, claim, reasons, owners.workloads(claim)));
+                    push(out, leak(context, record, claim, reasons, &owners.workloads(claim)));
                 }
             }
         }

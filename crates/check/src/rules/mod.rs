@@ -12,6 +12,8 @@ mod custom_resources;
 mod defects;
 mod endpoints;
 pub(crate) mod evidence;
+#[cfg(test)]
+mod feature_tests;
 mod handle_groups;
 #[cfg(test)]
 mod handle_tests;

@@ -75,6 +75,11 @@ fn ways_out_of_being_stranded() {
     assert!(stranded(&small(strict(), &full)).is_empty(), "the pool is full: another finding");
     let empty = [("node-1", 4), ("node-2", 4), ("node-2", 4), ("node-2", 0)];
     assert!(stranded(&small(strict(), &empty)).is_empty(), "an empty block can be taken over");
+    let mut old = small(strict(), &empty);
+    old.resource("clusterinformations/default", json!({"calicoVersion": "v3.31.7"}));
+    assert_eq!(stranded(&old).len(), 1, "before 3.32 it cannot");
+    old.resource("clusterinformations/default", json!({"calicoVersion": "v3.32.0"}));
+    assert!(stranded(&old).is_empty());
     let own = [("node-1", 3), ("node-2", 4), ("node-2", 4), ("node-2", 4)];
     let found = stranded(&small(strict(), &own));
     assert_eq!(found.len(), 1, "only the node whose own blocks have no room: {found:?}");

@@ -17,7 +17,7 @@ pub(crate) fn check(context: &Context<'_>, occupancy: &Occupancy<'_, '_>, out: &
     pools.sort_by(|a, b| (a.cidr, &a.name).cmp(&(b.cidr, &b.name)));
     // A finding's subject is the CIDR: pools with the same one are judged together.
     let same: Vec<&[&Pool]> = pools.chunk_by(|a, b| a.cidr == b.cidr).collect();
-    check_overlaps(&same, out);
+    check_overlaps(context, &pools, out);
     let read = |source| context.snapshot.has_read(source);
     if read(Source::Blocks) && read(Source::Reservations) {
         for pool in same.iter().filter_map(|same| same.iter().find(|pool| pool.is_enabled())) {
@@ -33,7 +33,12 @@ fn finding(code: Code, pool: &Pool, says: &str, fill: impl FnOnce(&mut PoolEvide
     Finding::new(code, Subject::Pool(pool.cidr), message, Evidence::Pool(Box::new(evidence)))
 }
 
-fn check_overlaps(same: &[&[&Pool]], out: &mut Vec<Finding>) {
+/// In native v3 mode pools may overlap as long as addresses are given out from one of them only: Calico's pool
+/// controller sees to that.
+fn check_overlaps(context: &Context<'_>, pools: &[&Pool], out: &mut Vec<Finding>) {
+    let is_native = context.snapshot.is_native;
+    let pools: Vec<&Pool> = pools.iter().copied().filter(|pool| !is_native || pool.is_enabled()).collect();
+    let same: Vec<&[&Pool]> = pools.chunk_by(|a, b| a.cidr == b.cidr).collect();
     let keys: Vec<IpNet> = same.iter().map(|pools| pools[0].cidr).collect();
     let name = |pool: &&Pool| PoolName { name: pool.name.clone(), cidr: pool.cidr };
     for (pools, others) in same.iter().zip(overlaps(&keys)) {

@@ -97,13 +97,15 @@ fn owners_of_every_form() {
     cluster.block("10.244.1.8/30", Some("something else"), FREE);
     let value = json!({"cidr": "10.244.1.12/30", "hostAffinity": "node-1", "allocations": FREE, "unallocated": [0, 1, 2, 3]});
     cluster.put(&format!("{BLOCK}10.244.1.12-30"), value);
-    assert_eq!(
-        verdict(&cluster),
-        ["block-without-affinity 10.244.1.4/30", "block-without-affinity 10.244.1.12/30"]
-    );
+    let unexpected = "unexpected-block-owner 10.244.1.8/30";
+    // The owner field of Calico's first versions: Calico 3 does not know it.
+    let ownerless = "empty-unowned-block 10.244.1.12/30";
+    assert_eq!(verdict(&cluster), [unexpected, ownerless, "block-without-affinity 10.244.1.4/30"]);
     affinity(&mut cluster, "virtual/load-balancer", "10.244.1.4-30", json!({}));
+    assert_eq!(verdict(&cluster), [unexpected, ownerless]);
     affinity(&mut cluster, "host/node-1", "10.244.1.12-30", json!({}));
-    assert_eq!(verdict(&cluster), [""; 0]);
+    let mismatch = "affinity-block-mismatch node-1/10.244.1.12/30";
+    assert_eq!(verdict(&cluster), [unexpected, mismatch, ownerless]);
 }
 
 #[test]

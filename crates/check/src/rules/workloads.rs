@@ -169,7 +169,8 @@ pub(crate) fn check_services(context: &Context<'_>, out: &mut Vec<Finding>) {
     if !snapshot.pools.iter().any(|p| offers(&p.value)) {
         return;
     }
-    let assign = snapshot.kube_controllers.as_ref().and_then(|c| c.assign_ips).unwrap_or_default();
+    // Without the controller services get their addresses elsewhere, or by hand.
+    let Some(assign) = snapshot.kube_controllers.as_ref().and_then(|c| c.assign_ips) else { return };
     let old = |service: &Service| {
         service.created.is_some_and(|created| snapshot.taken_at.duration_since(created) >= context.grace)
     };

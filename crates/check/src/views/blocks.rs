@@ -72,7 +72,9 @@ pub fn blocks(snapshot: &Snapshot) -> BlockList {
 /// Why a block cannot be decoded.
 fn reason(snapshot: &Snapshot, block: IpNet) -> Option<String> {
     snapshot.defects.iter().find_map(|defect| match (&defect.key, &defect.kind) {
-        (Some(Key::Block(cidr)), DefectKind::Value(reason)) if *cidr == block => Some(reason.clone()),
+        (Some(Key::Block(cidr)), DefectKind::Key(reason) | DefectKind::Value(reason)) if *cidr == block => {
+            Some(reason.clone())
+        }
         _ => None,
     })
 }

@@ -1,12 +1,15 @@
 //! Files of Kubernetes objects: what `kubectl get … -o json` prints, one file or a folder of them, and the entries of an
 //! export of a Kubernetes datastore.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use calipam_model::snapshot::{DatastoreKind, Snapshot, Source, WhySkipped};
+use calipam_model::IpNet;
+use calipam_model::affinity::{AFFINITY_TYPE, AffinityType};
+use calipam_model::block::BlockOwner;
+use calipam_model::snapshot::{Coverage, DatastoreKind, Revision, Snapshot, Source, WhySkipped};
 use serde::Deserialize;
 
 use crate::error::{Error, FileError, Result};
@@ -16,6 +19,8 @@ use crate::objects::kinds::{KnownKind, by_name, by_plural};
 use crate::raw::RawEntry;
 use crate::read::whole::kubernetes::skip;
 
+/// The kind of virtual machines, whose instances are of another one.
+const MACHINES: &str = "virtualmachines";
 /// How much of a file is read at a time.
 const PIECE: usize = 1 << 18;
 /// Kinds of which a cluster may have no object: they count as read where pools are there.
@@ -65,12 +70,19 @@ pub(crate) fn files_of(folder: &Path) -> std::io::Result<Vec<PathBuf>> {
 /// Where a file cannot be read, is cut, or holds nothing of Calico.
 pub(crate) fn read(location: &Path, files: &[PathBuf]) -> Result<Snapshot> {
     let mut snapshot = Snapshot::default();
-    let seen = each(files, |kind, object| (kind.add)(&mut snapshot, object, Encoding::Json))?;
+    let Seen { sources: seen, kinds, is_native } =
+        each(files, |kind, object| (kind.add)(&mut snapshot, object, Encoding::Json))?;
     if seen.iter().all(|source| matches!(source, Source::Nodes | Source::Pods | Source::Services)) {
         return Err(Error::file(location, FileError::NoObjects));
     }
     snapshot.datastore = DatastoreKind::Kubernetes;
+    snapshot.is_native = is_native;
+    tell_virtual_affinities(&mut snapshot);
     snapshot.mark_read(seen.iter().copied());
+    if !kinds.contains(MACHINES) && snapshot.machines.iter().any(|machine| machine.value.is_owned) {
+        // The instances alone do not show which machines still exist.
+        snapshot.coverage.insert(Source::Machines, Coverage::Skipped(WhySkipped::NotInFile));
+    }
     if seen.contains(&Source::Pools) {
         snapshot.mark_read(MAY_BE_EMPTY);
     }
@@ -79,6 +91,25 @@ pub(crate) fn read(location: &Path, files: &[PathBuf]) -> Result<Snapshot> {
         skip(&mut snapshot, source, WhySkipped::NotInFile);
     }
     Ok(snapshot)
+}
+
+/// Lists that came through Calico's aggregated API lack the type of affinities. Where no label tells it either, the
+/// owner of the block does.
+fn tell_virtual_affinities(snapshot: &mut Snapshot) {
+    let owners = snapshot.blocks.iter().filter_map(|block| match block.value.content.owner()? {
+        BlockOwner::Virtual(name) => Some((block.value.key, name.as_str())),
+        _ => None,
+    });
+    let owners: HashMap<IpNet, &str> = owners.collect();
+    for affinity in &mut snapshot.affinities {
+        let is_labelled = matches!(&affinity.revision,
+            Revision::Kubernetes(version) if version.labels.contains_key(AFFINITY_TYPE));
+        let key = &mut affinity.value.key;
+        let is_owners = owners.get(&key.cidr).is_some_and(|owner| **owner == *key.node);
+        if key.kind == AffinityType::Host && !is_labelled && is_owners {
+            key.kind = AffinityType::Virtual;
+        }
+    }
 }
 
 /// Reads files of objects; gives what an export keeps of each.
@@ -95,8 +126,8 @@ pub(crate) fn read_entries(files: &[PathBuf], mut take: impl FnMut(&RawEntry<'_>
 }
 
 /// Gives each object of some files to `take`, and the sources that they hold objects of.
-fn each(files: &[PathBuf], take: impl FnMut(&KnownKind, &[u8])) -> Result<BTreeSet<Source>> {
-    let mut reader = Reader { take, known: HashSet::new(), seen: BTreeSet::new() };
+fn each(files: &[PathBuf], take: impl FnMut(&KnownKind, &[u8])) -> Result<Seen> {
+    let mut reader = Reader { take, known: HashSet::new(), seen: Seen::default() };
     for path in files {
         reader.file(path).map_err(|kind| Error::file(path, kind))?;
     }
@@ -107,6 +138,8 @@ fn each(files: &[PathBuf], take: impl FnMut(&KnownKind, &[u8])) -> Result<BTreeS
 pub(crate) fn add_exported(snapshot: &mut Snapshot, key: &[u8], value: &[u8]) {
     if let Some(kind) = kind_of_key(key) {
         (kind.add)(snapshot, value, Encoding::Json);
+        // The allocator's configuration has another name in each API group.
+        snapshot.is_native |= kind.plural == "ipamconfigurations";
     }
 }
 
@@ -129,7 +162,26 @@ struct Reader<F> {
     take: F,
     /// Kind, namespace and name of what was read.
     known: HashSet<String>,
-    seen: BTreeSet<Source>,
+    seen: Seen,
+}
+
+/// What the files hold.
+#[derive(Default)]
+struct Seen {
+    sources: BTreeSet<Source>,
+    /// The plurals of the kinds.
+    kinds: BTreeSet<&'static str>,
+    is_native: bool,
+}
+
+impl Seen {
+    fn add(&mut self, kind: &'static KnownKind, api_version: &str) {
+        self.sources.insert(kind.source);
+        self.kinds.insert(kind.plural);
+        // The aggregated API, which has the same group, serves neither blocks nor handles.
+        let is_ours_alone = matches!(kind.source, Source::Blocks | Source::Handles);
+        self.is_native |= is_ours_alone && api_version.starts_with("projectcalico.org/");
+    }
 }
 
 /// What says what an object is.
@@ -191,7 +243,9 @@ impl<F: FnMut(&KnownKind, &[u8])> Reader<F> {
         let Ok(envelope) = envelope else { return Ok(None) };
         // A list of one kind, as the API server prints it, says also that there is no object of it.
         let kind = envelope.kind.strip_suffix("List").and_then(|name| by_name(name, &envelope.api_version));
-        self.seen.extend(kind.map(|kind| kind.source));
+        if let Some(kind) = kind {
+            self.seen.add(kind, &envelope.api_version);
+        }
         Ok(Some(envelope).filter(|_| nameless && kind.is_some() && known.is_none()))
     }
 
@@ -204,7 +258,7 @@ impl<F: FnMut(&KnownKind, &[u8])> Reader<F> {
             object.api_version.clone_from(&list.api_version);
         }
         let Some(kind) = by_name(&object.kind, &object.api_version) else { return !object.kind.is_empty() };
-        self.seen.insert(kind.source);
+        self.seen.add(kind, &object.api_version);
         if self
             .known
             .insert(format!("{}/{}/{}", kind.plural, object.metadata.namespace, object.metadata.name))
@@ -226,7 +280,6 @@ fn outer(envelope: &[u8]) -> Option<TypeMeta> {
 mod tests {
     use std::fs;
 
-    use calipam_model::snapshot::Coverage;
     use serde_json::{Value, json};
     use tempfile::TempDir;
 

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use calipam_model::IpNet;
-use calipam_model::affinity::{Affinity, AffinityKey, AffinityState, AffinityType};
+use calipam_model::affinity::{AFFINITY_TYPE, Affinity, AffinityKey, AffinityState, AffinityType};
 use calipam_model::block::{Block, BlockContent};
 use calipam_model::cidr::parse_cidr;
 use calipam_model::config::{ClusterInformation, IpamConfig, KubeControllersConfiguration};
@@ -143,7 +143,10 @@ struct AffinitySpec<'a> {
 
 /// Adds a BlockAffinity.
 pub(crate) fn add_affinity(snapshot: &mut Snapshot, json: &[u8], _: Encoding) {
-    let read = CustomResource::read(json).and_then(|(meta, spec)| Ok((meta, affinity(spec)?)));
+    let read = CustomResource::read(json).and_then(|(meta, spec)| {
+        let affinity = affinity(spec, &meta)?;
+        Ok((meta, affinity))
+    });
     match read {
         Ok((meta, affinity)) => {
             let expected = affinity_name(&affinity.key);
@@ -160,9 +163,9 @@ pub(crate) fn add_affinity(snapshot: &mut Snapshot, json: &[u8], _: Encoding) {
     }
 }
 
-fn affinity(spec: &[u8]) -> Result<Affinity, String> {
+fn affinity(spec: &[u8], meta: &Meta<'_>) -> Result<Affinity, String> {
     let spec: AffinitySpec<'_> = serde_json::from_slice(spec).map_err(|e| e.to_string())?;
-    let key = affinity_key(&spec)?;
+    let key = affinity_key(&spec, meta)?;
     let state = AffinityState::parse(spec.state.as_deref().unwrap_or_default());
     let mut affinity = Affinity::new(key, state);
     affinity.deleted = match &spec.deleted {
@@ -177,18 +180,21 @@ fn affinity(spec: &[u8]) -> Result<Affinity, String> {
     Ok(affinity)
 }
 
-fn affinity_key(spec: &AffinitySpec<'_>) -> Result<AffinityKey, String> {
+/// Holder and block. Calico's aggregated API leaves `spec.type` out; the label that Calico 3.31 and later writes still
+/// tells it.
+fn affinity_key(spec: &AffinitySpec<'_>, meta: &Meta<'_>) -> Result<AffinityKey, String> {
     let text = spec.cidr.as_deref().ok_or("the field `cidr` is missing")?;
     let cidr = parse_cidr(text).ok_or_else(|| format!("`cidr` is {text:?}, which is not a CIDR"))?;
     let node = spec.node.as_deref().filter(|n| !n.is_empty()).ok_or("the field `node` is missing")?;
-    let kind = AffinityType::parse(spec.kind.as_deref().unwrap_or_default());
+    let stated = spec.kind.as_deref().filter(|kind| !kind.is_empty());
+    let kind = AffinityType::parse(stated.or_else(|| meta.label(AFFINITY_TYPE)).unwrap_or_default());
     Ok(AffinityKey { kind, node: node.to_owned(), cidr })
 }
 
 /// Holder and block of an affinity that does not decode otherwise.
 fn stated_affinity(json: &[u8]) -> Option<AffinityKey> {
-    let (_, spec) = CustomResource::read(json).ok()?;
-    affinity_key(&serde_json::from_slice(spec).ok()?).ok()
+    let (meta, spec) = CustomResource::read(json).ok()?;
+    affinity_key(&serde_json::from_slice(spec).ok()?, &meta).ok()
 }
 
 /// Reads a text as Go's `strconv.ParseBool` does; nothing is false.

@@ -1,4 +1,4 @@
-//! KubeVirt machines (facts 2.14): namespace and name are all that is needed, so only `metadata` is asked for.
+//! KubeVirt machines (facts 2.14): namespace, name and owner are all that is needed, so only `metadata` is asked for.
 
 use calipam_model::service::Machine;
 use calipam_model::snapshot::{Snapshot, Versioned};
@@ -9,7 +9,7 @@ use super::meta::{Meta, Wanted, identify};
 use super::wire::each;
 use super::{note_value, path, to_json};
 
-const WANTED: Wanted = Wanted { labels: false, annotations: &[], owners: false };
+const WANTED: Wanted = Wanted { labels: false, annotations: &[], owners: true };
 
 #[derive(Default, Deserialize, Serialize)]
 #[serde(default)]
@@ -22,7 +22,11 @@ struct MachineObject<'a> {
 pub(crate) fn add_machine(snapshot: &mut Snapshot, object: &[u8], encoding: Encoding) {
     match read(object, encoding) {
         Ok(meta) => {
-            let value = Machine { namespace: meta.namespace.to_string(), name: meta.name.to_string() };
+            let value = Machine {
+                namespace: meta.namespace.to_string(),
+                name: meta.name.to_string(),
+                is_owned: meta.owner_references.iter().any(|owner| owner.kind == "VirtualMachine"),
+            };
             snapshot.machines.push(Versioned { value, revision: meta.revision() });
         }
         Err(reason) => {

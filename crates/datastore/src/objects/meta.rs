@@ -97,6 +97,11 @@ impl<'a> Meta<'a> {
         self.annotations.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_ref())
     }
 
+    /// The label of that name.
+    pub fn label(&self, name: &str) -> Option<&str> {
+        self.labels.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_ref())
+    }
+
     /// When the object was created.
     pub fn created_at(&self) -> Option<Timestamp> {
         let of_seconds = self.created_seconds.and_then(|seconds| Timestamp::from_second(seconds).ok());

@@ -21,11 +21,17 @@ const NO_IPAM: &str = "cni.projectcalico.org/ipAddrsNoIpam";
 const AWS_IPS: &str = "vpc.amazonaws.com/pod-ips";
 const NETWORK_STATUS: &str = "k8s.v1.cni.cncf.io/network-status";
 
+/// What early versions of Multus called it.
+const NETWORKS_STATUS: &str = "k8s.v1.cni.cncf.io/networks-status";
+
 const WANTED: Wanted = Wanted {
     labels: false,
-    annotations: &[CNI_IP, CNI_IPS, CONTAINER_ID, NO_IPAM, AWS_IPS, NETWORK_STATUS],
+    annotations: &[CNI_IP, CNI_IPS, CONTAINER_ID, NO_IPAM, AWS_IPS, NETWORK_STATUS, NETWORKS_STATUS],
     owners: true,
 };
+
+/// The conditions that say that the sandbox of a pod has a network.
+const NETWORKED: [&str; 2] = ["PodReadyToStartContainers", "Ready"];
 
 #[derive(Debug, Default, Deserialize, Serialize)]
 #[serde(default)]
@@ -55,6 +61,8 @@ struct Status<'a> {
     ip: Cow<'a, str>,
     #[serde(borrow, rename = "podIPs")]
     ips: Vec<Ip<'a>>,
+    #[serde(borrow, skip_serializing_if = "Vec::is_empty")]
+    conditions: Vec<Condition<'a>>,
     #[serde(
         deserialize_with = "containers::from_json",
         serialize_with = "containers::to_json",
@@ -72,6 +80,15 @@ struct Status<'a> {
 struct Ip<'a> {
     #[serde(borrow)]
     ip: Cow<'a, str>,
+}
+
+#[derive(Debug, Default, Deserialize, Serialize)]
+#[serde(default)]
+struct Condition<'a> {
+    #[serde(borrow, rename = "type")]
+    kind: Cow<'a, str>,
+    #[serde(borrow)]
+    status: Cow<'a, str>,
 }
 
 /// Adds a pod.
@@ -93,6 +110,7 @@ pub(crate) fn export_pod(object: &[u8], encoding: Encoding) -> Result<Option<Vec
     // Of its containers only when the last of them ended, where all have ended.
     let ended = pod.status.ended_at();
     pod.status.container_statuses = ended.map(|at| Container::Ended(Some(at))).into_iter().collect();
+    pod.status.conditions.retain(Condition::is_networked);
     export("Pod", pod)
 }
 
@@ -125,6 +143,7 @@ impl<'a> PodObject<'a> {
             name: &meta.name,
             node: &self.spec.node_name,
             phase: &self.status.phase,
+            ready: self.status.is_ready(),
             ended_at: self.status.ended_at(),
             host_network: self.spec.host_network,
             deleting: meta.deleted.is_some(),
@@ -136,6 +155,7 @@ impl<'a> PodObject<'a> {
             no_ipam: meta.annotation(NO_IPAM),
             aws_ips: meta.annotation(AWS_IPS),
             network_status: meta.annotation(NETWORK_STATUS),
+            networks_status: meta.annotation(NETWORKS_STATUS),
             machine: self.machine(),
         };
         let (pod, defects) = Pod::new(&parts);
@@ -173,6 +193,10 @@ impl<'a> Spec<'a> {
 }
 
 impl<'a> Status<'a> {
+    fn is_ready(&self) -> bool {
+        self.conditions.iter().any(Condition::is_networked)
+    }
+
     /// When the last of its containers ended.
     fn ended_at(&self) -> Option<Timestamp> {
         let kinds =
@@ -185,6 +209,7 @@ impl<'a> Status<'a> {
         each(message, |field, value| {
             match field {
                 1 => status.phase = text(value)?,
+                2 => status.conditions.push(Condition::from_protobuf(value.bytes())?),
                 6 => status.ip = text(value)?,
                 8 => status.container_statuses.push(containers::from_protobuf(value.bytes())?),
                 10 => status.init_container_statuses.push(containers::from_protobuf(value.bytes())?),
@@ -204,5 +229,24 @@ impl<'a> Status<'a> {
             Ok(())
         })?;
         Ok(status)
+    }
+}
+
+impl<'a> Condition<'a> {
+    fn is_networked(&self) -> bool {
+        NETWORKED.contains(&&*self.kind) && self.status == "True"
+    }
+
+    fn from_protobuf(message: &'a [u8]) -> Result<Self, String> {
+        let mut condition = Self::default();
+        each(message, |field, value| {
+            match field {
+                1 => condition.kind = text(value)?,
+                2 => condition.status = text(value)?,
+                _ => {}
+            }
+            Ok(())
+        })?;
+        Ok(condition)
     }
 }

@@ -96,8 +96,6 @@ pub struct Block {
 /// What few blocks have.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Extras {
-    /// `hostAffinity` of writers before Calico 2: accepted as owner, never written (facts 1.3.3).
-    host_affinity: Option<String>,
     /// Entries of `sequenceNumberForAllocation` that name no ordinal of the block.
     stray_sequences: Vec<(String, u64)>,
     /// Fields that this program does not know.
@@ -132,7 +130,7 @@ impl Block {
         self.cidr
     }
 
-    /// Who owns the block: `affinity`, else the legacy `hostAffinity`.
+    /// Who owns the block. Calico 3 does not take `hostAffinity`, the field of its first versions, for an owner.
     pub fn owner(&self) -> Option<&BlockOwner> {
         self.owner.as_ref()
     }

@@ -92,7 +92,6 @@ struct RawBlock {
     sequence: u64,
     sequences: SequenceMap,
     deleted: bool,
-    host_affinity: Option<String>,
     unknown: Option<Box<Unknown>>,
 }
 
@@ -122,7 +121,6 @@ impl<'de> Fields<'de> for RawBlock {
                 map.next_value_seed(Object(&mut self.sequences))?
             }
             _ if is(name, "deleted") => set(&mut self.deleted, map)?,
-            _ if is(name, "hostAffinity") => self.host_affinity = map.next_value()?,
             _ => keep(&mut self.unknown, name, map)?,
         }
         Ok(())
@@ -131,11 +129,8 @@ impl<'de> Fields<'de> for RawBlock {
 
 impl RawBlock {
     fn owner(&self) -> Option<BlockOwner> {
-        match (self.affinity.as_deref(), self.host_affinity.as_deref()) {
-            (Some(affinity), _) if !affinity.is_empty() => Some(BlockOwner::parse(affinity)),
-            (_, Some(host)) if !host.is_empty() => Some(BlockOwner::Host(host.to_owned())),
-            _ => None,
-        }
+        // The older `hostAffinity` is an unknown field: Calico 3 takes a block that has nothing else for ownerless.
+        self.affinity.as_deref().filter(|owner| !owner.is_empty()).map(BlockOwner::parse)
     }
 
     /// Everything that breaks the rules of facts 3.1.
@@ -191,11 +186,7 @@ impl RawBlock {
         let index = |n: Option<i64>| n.map(|n| n as u32);
         self.attributes.shrink();
         let (sequences, stray_sequences) = self.sequences.split(size);
-        let extras = Extras {
-            host_affinity: self.host_affinity,
-            stray_sequences,
-            unknown: self.unknown.map(|u| *u).unwrap_or_default(),
-        };
+        let extras = Extras { stray_sequences, unknown: self.unknown.map(|u| *u).unwrap_or_default() };
         Block {
             cidr,
             owner,

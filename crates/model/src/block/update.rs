@@ -223,9 +223,6 @@ impl BlockUpdate<'_> {
     pub fn clear_owner(&mut self) {
         self.block.owner = None;
         self.block.claim_time = None;
-        if let Some(extras) = &mut self.block.extras {
-            extras.host_affinity = None;
-        }
         self.changed = true;
     }
 

@@ -9,7 +9,7 @@ impl Serialize for Block {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
         map.serialize_entry("cidr", &self.cidr)?;
-        map.serialize_entry("affinity", &self.written_owner())?;
+        map.serialize_entry("affinity", &self.owner.as_ref().map(ToString::to_string))?;
         if let Some(time) = &self.claim_time {
             map.serialize_entry("affinity_claim_time", time)?;
         }
@@ -39,11 +39,6 @@ impl Block {
             value
         };
         fields(self) == fields(other)
-    }
-
-    /// The owner as the field `affinity`: a legacy `hostAffinity` is written as `host:` (facts 1.3.3).
-    fn written_owner(&self) -> Option<String> {
-        self.owner.as_ref().map(ToString::to_string)
     }
 }
 

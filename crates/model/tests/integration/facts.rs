@@ -104,12 +104,12 @@ fn a_rewrite_of_an_old_block_keeps_what_it_does_not_know() {
 }
 
 #[test]
-fn the_oldest_owner_field_is_read_and_never_written() {
+fn the_oldest_owner_field_is_no_owner_and_stays_where_it_is() {
     let block = block("block-oldest");
-    assert_eq!(block.owner(), Some(&BlockOwner::Host("node-1".into())));
+    assert_eq!(block.owner(), None);
     let printed = printed(&block);
-    assert_eq!(printed["affinity"], "host:node-1");
-    assert_eq!(printed.get("hostAffinity"), None);
+    assert_eq!(printed["affinity"], Value::Null);
+    assert_eq!(printed["hostAffinity"], "node-1");
 }
 
 #[test]

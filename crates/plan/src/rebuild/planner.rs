@@ -9,7 +9,7 @@ use calipam_model::IpNet;
 use calipam_model::cidr::block_around;
 use calipam_model::edit::{Edit, Expect, Part, Step, Unit};
 use calipam_model::key::Key;
-use calipam_model::snapshot::{DefectKind, StoredBlock};
+use calipam_model::snapshot::{Defect, StoredBlock};
 
 use super::block_plan::BlockPlans;
 use super::corrupt::CorruptBlocks;
@@ -117,10 +117,7 @@ pub(super) fn hidden_blocks(planner: &Planner<'_, '_>) -> HashSet<IpNet> {
     let snapshot = planner.basis.snapshot;
     let deleted = snapshot.blocks.iter().filter(|block| block.value.content.is_deleted());
     let deleted = deleted.filter(|block| !planner.finishes(&block.value));
-    let undecodable = snapshot.defects.iter().filter_map(|defect| match (&defect.key, &defect.kind) {
-        (Some(Key::Block(cidr)), DefectKind::Value(_)) => Some(*cidr),
-        _ => None,
-    });
+    let undecodable = snapshot.defects.iter().filter_map(Defect::hidden_block);
     deleted.map(|block| block.value.key).chain(undecodable).collect()
 }
 

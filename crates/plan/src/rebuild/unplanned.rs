@@ -67,6 +67,9 @@ fn advice(basis: &Basis<'_>, finding: &Finding) -> Option<(SkipReason, &'static 
         }
         Code::SharedLegacyHandle => (Why::NeedsDecision, "recreate the pod, or release what is unused of it"),
         Code::AffinityConflict => (Why::NeedsDecision, "delete the affinities of all nodes but one"),
+        Code::UnexpectedBlockOwner => {
+            (Why::NeedsDecision, "find out whose the block should be, and set its owner")
+        }
         Code::UnexpectedAffinityType => (Why::NeedsDecision, "delete it if nothing of yours has written it"),
         Code::HandleCaseCollision => (Why::NeedsDecision, "recreate the pods of one of them"),
         Code::EndpointOfMissingNode => {

@@ -72,6 +72,7 @@ fn fate(code: Code) -> (Repair, &'static [SkipReason]) {
         Code::BorrowedUnderStrictAffinity
         | Code::SharedLegacyHandle
         | Code::UnexpectedAffinityType
+        | Code::UnexpectedBlockOwner
         | Code::HandleCaseCollision
         | Code::EndpointWithoutPod
         | Code::PodWithoutEndpoint

@@ -105,6 +105,14 @@ impl Cluster {
         self.put_raw(key::resource("clusterinformations", "default"), value);
     }
 
+    /// Changes the version of Calico.
+    pub(super) fn put_version(&mut self, version: &str) {
+        self.put_ready(true);
+        let key = key::resource("clusterinformations", "default");
+        let value = String::from_utf8(self.remove(&key).value()).expect("JSON is text");
+        self.put_raw(key, value.replace("v3.32.1", version));
+    }
+
     /// A fresh block with its confirmed affinity.
     pub(super) fn claim(&mut self, net: IpNet, node: &str) {
         self.put_block(net, Some(format!("host:{node}")));

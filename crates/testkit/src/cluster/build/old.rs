@@ -64,15 +64,18 @@ impl Cluster {
         self.count(&Tunnel::Ipip.handle(node), block, -1);
     }
 
-    /// A block from before the form `host:` existed.
+    /// A block in which the owner field of the first versions was left beside today's.
     fn add_oldest(&mut self) {
         let node = self.nodes[0].name.clone();
         let block = self.spec.block_v4(self.nodes[0].number, 2);
         self.claim(block, &node);
         self.add_pod(&node, &[block]);
-        let stored = self.block_mut(block);
-        (stored.affinity, stored.claim_time) = (None, None);
-        let value = String::from_utf8(stored.value()).expect("JSON is text");
+        self.put_host_affinity(block, &node);
+    }
+
+    /// Adds the owner field of Calico's first versions to a block.
+    pub(in crate::cluster) fn put_host_affinity(&mut self, block: IpNet, node: &str) {
+        let value = String::from_utf8(self.block_mut(block).value()).expect("JSON is text");
         let legacy = format!(r#""deleted":false,"hostAffinity":"{node}"}}"#);
         self.put_raw(key::block(block), value.replace(r#""deleted":false}"#, &legacy));
     }

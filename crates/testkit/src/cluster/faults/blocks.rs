@@ -83,6 +83,27 @@ pub(super) fn virtual_without_affinity(cluster: &mut Cluster) {
     cluster.expect("block-without-affinity", block);
 }
 
+/// Calico 3 does not know the field.
+pub(super) fn host_affinity_only(cluster: &mut Cluster) {
+    let (node, block, _) = cluster.victim_block();
+    let stored = cluster.block_mut(block);
+    (stored.affinity, stored.claim_time) = (None, None);
+    cluster.put_host_affinity(block, &node);
+    cluster.expect("affinity-block-mismatch", format!("{node}/{block}"));
+
+    let empty = cluster.spare_block();
+    cluster.put_block(empty, None);
+    cluster.put_host_affinity(empty, &node);
+    cluster.expect("empty-unowned-block", empty);
+}
+
+pub(super) fn unexpected_owner(cluster: &mut Cluster) {
+    let (node, block, _) = cluster.victim_block();
+    cluster.block_mut(block).affinity = Some(format!("rack:{node}"));
+    cluster.remove(&key::affinity("host", &node, block));
+    cluster.expect("unexpected-block-owner", block);
+}
+
 pub(super) fn over_limit(cluster: &mut Cluster) {
     let (node, _) = cluster.victim_node(1);
     let name = cluster.nodes[node].name.clone();

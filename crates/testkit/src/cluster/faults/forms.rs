@@ -42,6 +42,10 @@ impl Fault {
             Self::AffinityUnexpected | Self::UndecodableAffinityType => false,
             // Two keys in etcd.
             Self::ConfigurationMismatch => false,
+            // The schema takes no other owner.
+            Self::BlockUnexpectedOwner => flavour == Flavour::Classic,
+            // What is no fault there: the pool controller gives addresses out from one of the pools only.
+            Self::OverlappingDisabled | Self::TwinPools => flavour == Flavour::Classic,
             Self::UndecodableBlockCidr | Self::UndecodablePool | Self::UndecodableReservationField => {
                 flavour == Flavour::Classic
             }

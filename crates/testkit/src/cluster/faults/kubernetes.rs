@@ -24,6 +24,17 @@ pub(super) fn labels_missing(cluster: &mut Cluster) {
     cluster.expect_in_kubernetes("affinity-labels", format!("{node}/{block}"));
 }
 
+/// None of the node's affinities is labelled: its calico-node has not started since the upgrade.
+pub(super) fn labels_of_none(cluster: &mut Cluster) {
+    let node = cluster.add_node();
+    let info = cluster.nodes[node].clone();
+    for block in info.blocks {
+        let bare = json!({"metadata": {"labels": null, "annotations": null}});
+        cluster.patch_object(&key::affinity("host", &info.name, block), bare);
+        cluster.kubernetes_truth.expect_as("affinity-labels", format!("{}/{block}", info.name), "info");
+    }
+}
+
 pub(super) fn labels_of_other(cluster: &mut Cluster) {
     let labels = json!({HOSTNAME_HASH: hostname_hash("another-node")});
     let (node, block) = change_affinity(cluster, json!({"metadata": {"labels": labels}}));

@@ -72,6 +72,7 @@ faults! {
     KUBERNETES_ONLY "What only a cluster in Kubernetes shows; in etcd most of it cannot be seen." {
     AffinityLabelsMissing "affinity-labels-missing" Many kubernetes::labels_missing, "written before 3.31";
     AffinityLabelsOfOther "affinity-labels-of-other" Many kubernetes::labels_of_other, "labelled with another node's name";
+    AffinityLabelsOfNone "affinity-labels-of-none" Many kubernetes::labels_of_none, "a node that is not upgraded yet";
     AffinityDeletedText "affinity-deleted-text" Many kubernetes::deleted_text, "deleted: neither true nor false";
     AffinityMisnamed "affinity-misnamed" Many kubernetes::misnamed, "under a name by which Calico does not look for it";
     HandleCaseCollision "handle-case-collision" Many kubernetes::case_collision, "two IDs, one object";
@@ -145,6 +146,8 @@ faults! {
     EmptyUnownedWindows "empty-unowned-windows" Many blocks::empty_unowned_windows, "only what Windows reserves";
     BlockWithoutAffinity "block-without-affinity" Many blocks::without_affinity, "the affinity object is lost";
     VirtualWithoutAffinity "virtual-without-affinity" Many blocks::virtual_without_affinity, "the same, for services";
+    BlockHostAffinityOnly "block-host-affinity-only" Many blocks::host_affinity_only, "an owner by the oldest field only";
+    BlockUnexpectedOwner "block-unexpected-owner" Many blocks::unexpected_owner, "an owner that is neither node nor virtual";
     NodeOverBlockLimit "node-over-block-limit" Many blocks::over_limit, "21 blocks of one pool";
     AffinityOfOther "affinity-of-other" Many affinities::of_other, "for a block of another node";
     AffinityOfUnowned "affinity-of-unowned" Many affinities::of_unowned, "for a block without owner";
@@ -178,6 +181,7 @@ faults! {
     HalfDeletedAffinity "half-deleted-affinity" Many affinities::half_deleted, "marked deleted";
     HalfDeletedHandle "half-deleted-handle" Many handles::half_deleted, "marked deleted";
     HalfDeletedBlock "half-deleted-block" Many blocks::half_deleted, "marked deleted";
+    OverlappingDisabled "overlapping-disabled" Many pools::overlapping_disabled, "a disabled pool inside another";
     OverlappingPools "overlapping-pools" Many pools::overlapping, "a pool inside another";
     TwinPools "twin-pools" Many pools::twins, "two pools with one CIDR";
     PoolNearlyFull "pool-nearly-full" Many pools::nearly_full, "15 of 16 addresses";
@@ -187,6 +191,8 @@ faults! {
     UndecodableBlockType "undecodable-block-type" Many undecodable::block_type, "a text where a number belongs";
     UndecodableBlockCidr "undecodable-block-cidr" Many undecodable::block_cidr, "no CIDR";
     UndecodableBlockKey "undecodable-block-key" Many undecodable::block_key, "a key without CIDR";
+    UnmaskedBlockKey "unmasked-block-key" Many undecodable::unmasked_block, "a key that is not the canonical one";
+    UnmaskedAffinityKey "unmasked-affinity-key" Many undecodable::unmasked_affinity, "the same of an affinity";
     UndecodableFamily "undecodable-family" Many undecodable::family, "an IPv4 block below ipv6";
     UndecodableAffinity "undecodable-affinity" Many undecodable::affinity, "no JSON";
     UndecodableAffinityType "undecodable-affinity-type" Many undecodable::affinity_type, "a key of an unknown kind";
@@ -208,6 +214,7 @@ faults! {
     UndecodableConfig "undecodable-config" Alone undecodable_sources::config, "no JSON";
     UndecodableConfiguration "undecodable-configuration" Alone undecodable_sources::configuration, "no JSON";
     BlocksLost "blocks-lost" Alone in_use::all_blocks_lost, "every block is gone";
+    StrandedBefore332 "stranded-before-3.32" Alone pools::stranded_before_332, "all blocks are of others, one is empty";
     EmptyConfig "empty-config" Alone settings::empty, "both configurations are {}: no automatic allocation";
     DatastoreLocked "datastore-locked" Once settings::locked, "the datastore is locked";
     AutoAllocationOff "auto-allocation-off" Once settings::auto_allocation_off, "nodes may not claim blocks";

@@ -14,6 +14,16 @@ pub(super) fn overlapping(cluster: &mut Cluster) {
     cluster.expect("overlapping-pools", inner);
 }
 
+/// In the native group Calico allows it.
+pub(super) fn overlapping_disabled(cluster: &mut Cluster) {
+    let (name, cidr) = cluster.extra_pool();
+    let inner = cidr.subnets(25).expect("a /24").nth(1).expect("it has two halves");
+    cluster.put_pool(&name, Pool::new(cidr, 28));
+    cluster.put_pool(&format!("{name}-half"), Pool { disabled: true, ..Pool::new(inner, 28) });
+    cluster.expect("overlapping-pools", cidr);
+    cluster.expect("overlapping-pools", inner);
+}
+
 /// The subject of both is the same.
 pub(super) fn twins(cluster: &mut Cluster) {
     let (name, cidr) = cluster.extra_pool();
@@ -77,4 +87,37 @@ pub(super) fn stranded_by_limit(cluster: &mut Cluster) {
         }
     }
     cluster.expect("stranded-addresses", info.name);
+}
+
+/// Under strict affinity a node whose block is full needs another one. The only one that is left is empty and another
+/// node's, from which Calico takes it since 3.32 only.
+pub(super) fn stranded_before_332(cluster: &mut Cluster) {
+    let (node, _) = cluster.victim_node(0);
+    let (other, _) = cluster.victim_node(0);
+    let names = [node, other].map(|place| cluster.nodes[place].name.clone());
+
+    let hostname = "kubernetes.io/hostname";
+    let default = Pool {
+        node_selector: format!("{hostname} != '{}'", names[0]),
+        ..Pool::new(cluster.spec.pool_v4(), 26)
+    };
+    cluster.put_pool("default-ipv4-ippool", default);
+    // It would serve the node for some namespaces.
+    cluster.remove(&key::pool("team-ippool"));
+    let (name, cidr) = cluster.extra_pool();
+    let cidr = cidr.subnets(27).expect("a /24").next().expect("it has eight parts");
+    let selector = format!("{hostname} in {{'{}', '{}'}}", names[0], names[1]);
+    cluster.put_pool(&name, Pool { node_selector: selector, ..Pool::new(cidr, 28) });
+
+    for (name, block) in names.iter().zip(cidr.subnets(28).expect("a /27")) {
+        cluster.claim(block, name);
+    }
+    let full = cidr.subnets(28).expect("a /27").next().expect("it has two halves");
+    while !cluster.block_mut(full).unallocated.is_empty() {
+        cluster.add_pod(&names[0], &[full]);
+    }
+
+    cluster.put_version("v3.31.7");
+    super::settings::strict(cluster);
+    cluster.expect("stranded-addresses", &names[0]);
 }

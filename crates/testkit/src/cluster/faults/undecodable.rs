@@ -38,6 +38,27 @@ pub(super) fn block_key(cluster: &mut Cluster) {
     spoil(cluster, key, format!(r#"{{"cidr":"{net}"}}"#));
 }
 
+/// A key with an address of the block in the place of its first one.
+fn unmask(key: &str, block: IpNet) -> String {
+    let first = block.addr().to_string();
+    let (head, last) = first.rsplit_once('.').expect("an IPv4 address");
+    let other = format!("{head}.{}", last.parse::<u8>().expect("a number") + 5);
+    key.replace(&format!("{first}-"), &format!("{other}-"))
+}
+
+/// What the block records is not judged, nor its affinity.
+pub(super) fn unmasked_block(cluster: &mut Cluster) {
+    let (_, net, _) = cluster.victim_block();
+    let stored = cluster.remove(&key::block(net));
+    spoil(cluster, unmask(&key::block(net), net), stored.value());
+}
+
+pub(super) fn unmasked_affinity(cluster: &mut Cluster) {
+    let (node, net, _) = cluster.victim_block();
+    let stored = cluster.remove(&key::affinity("host", &node, net));
+    spoil(cluster, unmask(&key::affinity("host", &node, net), net), stored.value());
+}
+
 pub(super) fn family(cluster: &mut Cluster) {
     let net = cluster.spare_block();
     let key = key::block(net).replace("ipv4", "ipv6");

@@ -11,6 +11,7 @@ use jiff::Timestamp;
 use self::list::Counter;
 use self::order::lists_in_order;
 use super::ProgressFn;
+use crate::client::kubernetes::discovery::Flavour;
 use crate::client::kubernetes::{KubeClient, permission};
 use crate::error::{Error, Permission, Result};
 use crate::objects::kinds::{self, Kind};
@@ -64,6 +65,7 @@ pub(crate) async fn observe(client: &Arc<KubeClient>, progress: &ProgressFn) -> 
     let (first, second) = lists_in_order::<Snapshot>(client, first, second, &counter).await?;
     let begin = first.first().or(second.first());
     snapshot.datastore = DatastoreKind::Kubernetes;
+    snapshot.is_native = client.api().flavour == Flavour::Native;
     snapshot.location = client.server().to_owned();
     snapshot.taken_at = begin.and_then(|listed| listed.date).unwrap_or_else(Timestamp::now);
     snapshot.revision = begin.map(|listed| listed.resource_version.clone()).unwrap_or_default();

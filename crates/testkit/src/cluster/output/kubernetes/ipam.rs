@@ -16,12 +16,16 @@ pub(super) struct Parts {
     pub spec: Value,
 }
 
-/// A block. Its owner may be in the old field `hostAffinity`, which was moved when a cluster came to Kubernetes.
+/// A block. Custom resources have no field `hostAffinity`.
 pub(super) fn block(flavour: Flavour, net: IpNet, value: &Value) -> Result<Parts, String> {
     let is_index = |v: &Value| v.is_null() || v.is_i64();
     let cidr = text(value, "cidr")?;
     if flavour == Flavour::Native {
         require_cidr(&cidr)?;
+    }
+    let owner = value["affinity"].as_str().unwrap_or("host:");
+    if flavour == Flavour::Native && !owner.starts_with("host:") && !owner.starts_with("virtual:") {
+        return Err(format!("the schema takes no owner {owner:?}"));
     }
     let attributes = list(value, "attributes", |v| v.is_object())?;
     let mut spec = json!({
@@ -33,8 +37,7 @@ pub(super) fn block(flavour: Flavour, net: IpNet, value: &Value) -> Result<Parts
         "deleted": value["deleted"].as_bool().unwrap_or_default(),
         "strictAffinity": false,
     });
-    let legacy = value["hostAffinity"].as_str().map(|node| format!("host:{node}"));
-    if let Some(owner) = value["affinity"].as_str().map(str::to_owned).or(legacy) {
+    if let Some(owner) = value["affinity"].as_str() {
         spec["affinity"] = owner.into();
     }
     for (from, to) in [

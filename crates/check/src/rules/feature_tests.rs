@@ -1,0 +1,141 @@
+//! States of features of Calico that few clusters use, on clusters of a few hand-written entries.
+
+use calipam_model::config::{AssignIps, KubeControllersConfiguration};
+use calipam_model::service::Service;
+use calipam_model::snapshot::{DatastoreKind, ObjectVersion, Revision, Source, Versioned};
+use serde_json::{Value, json};
+
+use super::structure_tests::{affinity, findings, handle, pod, verdict, whole};
+use crate::test_cluster::Cluster;
+use crate::{Code, Options, Severity, check};
+
+const FREE: [Value; 4] = [Value::Null, Value::Null, Value::Null, Value::Null];
+
+/// Severity, code and subject of the findings with one code.
+fn severities(cluster: &Cluster, code: Code) -> Vec<String> {
+    let found = findings(cluster).into_iter().filter(|f| f.code == code);
+    found.map(|f| format!("{} {}", f.severity, f.subject)).collect()
+}
+
+#[test]
+fn keys_that_a_get_does_not_find() {
+    let mut cluster = whole();
+    let block = json!({"cidr": "10.244.1.4/30", "affinity": "host:node-1", "allocations": [0, null, null, null],
+        "unallocated": [1, 2, 3], "attributes": [{"handle_id": "k8s-pod-network.gone"}]});
+    cluster.put("/calico/ipam/v2/assignment/ipv4/block/10.244.1.6-30", block);
+    affinity(&mut cluster, "host/node-1", "10.244.1.9-30", json!({"state": "confirmed"}));
+    handle(&mut cluster, "k8s-pod-network.gone", json!({"10.244.1.4/30": 1}));
+    let upper = json!({"cidr": "fd00::a:0/126", "allocations": FREE, "unallocated": [0, 1, 2, 3]});
+    cluster.put("/calico/ipam/v2/assignment/ipv6/block/FD00::A:0-126", upper);
+    assert_eq!(
+        verdict(&cluster),
+        [
+            "undecodable-object /calico/ipam/v2/assignment/ipv4/block/10.244.1.6-30",
+            "undecodable-object /calico/ipam/v2/assignment/ipv6/block/FD00::A:0-126",
+            "undecodable-object /calico/ipam/v2/host/node-1/ipv4/block/10.244.1.9-30",
+            "block-outside-pools fd00::a:0/126",
+        ],
+        "neither what the block records nor the handle is judged"
+    );
+    let message = &findings(&cluster)[0].message;
+    assert!(message.contains("a get asks for 10.244.1.4-30"), "{message}");
+}
+
+#[test]
+fn a_timestamp_in_the_future_counts_as_old() {
+    let leaked = |timestamp: &str| {
+        let mut record = pod("gone");
+        record["secondary"]["timestamp"] = timestamp.into();
+        let mut cluster = whole();
+        cluster.block("10.244.1.4/30", Some("host:node-1"), [record, Value::Null, Value::Null, Value::Null]);
+        severities(&cluster, Code::LeakedAddress).len()
+    };
+    assert_eq!(leaked("2026-05-01 12:00:59 +0000 UTC"), 0, "clocks differ");
+    assert_eq!(leaked("2026-05-01 12:01:01 +0000 UTC"), 1);
+    assert_eq!(leaked("2027-05-01 12:00:00 +0000 UTC"), 1);
+}
+
+#[test]
+fn pools_that_overlap_where_the_pool_controller_allows_it() {
+    let overlap = |native: bool, spec: Value, status: Value| {
+        let mut cluster = whole();
+        cluster.0.datastore = DatastoreKind::Kubernetes;
+        cluster.0.is_native = native;
+        let mut all = json!({"cidr": "10.244.0.0/17", "blockSize": 30});
+        all.as_object_mut().unwrap().extend(spec.as_object().unwrap().clone());
+        let key = "/calico/resources/v3/projectcalico.org/ippools/second";
+        cluster.put(key, json!({"metadata": status["metadata"], "spec": all, "status": status["status"]}));
+        severities(&cluster, Code::OverlappingPools).len()
+    };
+    let refused = json!({"status": {"conditions": [{"type": "Allocatable", "status": "False", "reason": "CIDROverlap"}]}});
+    let states = [
+        (json!({"disabled": true}), json!({})),
+        (json!({}), json!({"metadata": {"deletionTimestamp": "2026-05-01T11:00:00Z"}})),
+        (json!({}), refused),
+    ];
+    for (spec, status) in states {
+        assert_eq!(overlap(true, spec.clone(), status.clone()), 0, "{spec} {status}");
+        assert_eq!(overlap(false, spec, status), 2, "the classic mode refuses pools that overlap");
+    }
+    assert_eq!(overlap(true, json!({}), json!({})), 2);
+}
+
+#[test]
+fn affinities_of_a_node_that_is_not_upgraded_yet() {
+    let mut cluster = whole();
+    cluster.0.datastore = DatastoreKind::Kubernetes;
+    cluster.resource("clusterinformations/default", json!({"calicoVersion": "v3.31.0"}));
+    for (node, cidr) in
+        [("node-1", "10.244.1.4/30"), ("node-2", "10.244.1.8/30"), ("node-2", "10.244.1.12/30")]
+    {
+        cluster.resource(&format!("nodes/{node}"), json!({}));
+        cluster.block(cidr, Some(&format!("host:{node}")), FREE);
+        affinity(&mut cluster, &format!("host/{node}"), &cidr.replace('/', "-"), json!({}));
+    }
+    let label = |cluster: &mut Cluster, place: usize| {
+        let affinity = &mut cluster.0.affinities[place];
+        let labels = affinity.value.key.labels().map(|(name, value)| (name.to_owned(), value));
+        let version = ObjectVersion { labels: labels.into(), ..ObjectVersion::default() };
+        affinity.revision = Revision::Kubernetes(Box::new(version));
+    };
+    label(&mut cluster, 0);
+    assert_eq!(
+        severities(&cluster, Code::AffinityLabels),
+        ["warning node-1/10.244.1.4/30", "info node-2/10.244.1.8/30", "info node-2/10.244.1.12/30"]
+    );
+    label(&mut cluster, 2);
+    assert_eq!(
+        severities(&cluster, Code::AffinityLabels),
+        ["warning node-1/10.244.1.4/30", "warning node-2/10.244.1.12/30"]
+    );
+}
+
+#[test]
+fn services_where_the_controller_is_off() {
+    let mut cluster = whole();
+    cluster.resource("ippools/lb", json!({"cidr": "10.250.0.0/24", "allowedUses": ["LoadBalancer"]}));
+    let created = "2026-05-01T08:00:00Z".parse().ok();
+    let value = Service { namespace: "default".into(), name: "web".into(), created, ..Service::default() };
+    cluster.0.services.push(Versioned { value, revision: Revision::Etcd(1) });
+    cluster.0.mark_read([Source::Services]);
+    cluster.0.kube_controllers = Some(KubeControllersConfiguration::default());
+    assert_eq!(verdict(&cluster), [""; 0]);
+    let controllers =
+        KubeControllersConfiguration { assign_ips: Some(AssignIps::AllServices), ..Default::default() };
+    cluster.0.kube_controllers = Some(controllers);
+    assert_eq!(verdict(&cluster), ["service-without-address default/web"]);
+}
+
+#[test]
+fn a_borrowed_tunnel_address_is_drift() {
+    let mut cluster = whole();
+    cluster.resource("nodes/node-2", json!({"ipv4VXLANTunnelAddr": "10.244.1.2"}));
+    let record = json!({"handle_id": "vxlan-tunnel-addr-node-2", "secondary": {"node": "node-2", "type": "vxlanTunnelAddress"}});
+    cluster.0.blocks.clear();
+    let tunnel = json!({"handle_id": "ipip-tunnel-addr-node-1", "secondary": {"node": "node-1", "type": "ipipTunnelAddress"}});
+    cluster.block("10.244.1.0/30", Some("host:node-1"), [tunnel, pod("web-0"), record, Value::Null]);
+    handle(&mut cluster, "vxlan-tunnel-addr-node-2", json!({"10.244.1.0/30": 1}));
+    let report = check(&cluster.0, &Options::default());
+    let found: Vec<(Code, Severity)> = report.findings.iter().map(|f| (f.code, f.severity)).collect();
+    assert_eq!(found, [(Code::BorrowedTunnelAddress, Severity::Warning)]);
+}
