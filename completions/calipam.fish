@@ -24,7 +24,7 @@ function __fish_calipam_using_subcommand
     contains -- $cmd[1] $argv
 end
 
-complete -c calipam -n "__fish_calipam_needs_command" -s o -l output -d 'The form of what is printed' -r -f -a "table\t'A table for people'
+complete -c calipam -n "__fish_calipam_needs_command" -s o -l output -d 'Output format' -r -f -a "table\t'A table for people'
 wide\t'The table with everything in it'
 yaml\t'YAML, schema calipam/v1'
 json\t'JSON, schema calipam/v1'"
@@ -144,12 +144,12 @@ complete -c calipam -n "__fish_calipam_using_subcommand check" -l fail-on -d 'Ex
 error\t'Capacity is lost, or Calico may trip over a structure'
 warning\t'Drift'
 info\t'Good to know'
-never\t'Exit with 0 whatever is found'"
+never\t'Never exit with 1'"
 complete -c calipam -n "__fish_calipam_using_subcommand check" -l grace -d 'Do not judge allocations younger than this [default: the cluster\'s leakGracePeriod, else 15m]' -r
 complete -c calipam -n "__fish_calipam_using_subcommand check" -l settle -d 'Read suspects again after this time, and keep what has not changed; 0 for once only' -r
 complete -c calipam -n "__fish_calipam_using_subcommand check" -l confirm -d 'Repeat the whole read after this time, and keep what was found both times' -r
 complete -c calipam -n "__fish_calipam_using_subcommand check" -l pool-threshold -d 'A pool is nearly full above this share of its addresses, in percent' -r
-complete -c calipam -n "__fish_calipam_using_subcommand check" -s o -l output -d 'The form of what is printed' -r -f -a "table\t'A table for people'
+complete -c calipam -n "__fish_calipam_using_subcommand check" -s o -l output -d 'Output format' -r -f -a "table\t'A table for people'
 wide\t'The table with everything in it'
 yaml\t'YAML, schema calipam/v1'
 json\t'JSON, schema calipam/v1'"
@@ -165,7 +165,7 @@ complete -c calipam -n "__fish_calipam_using_subcommand check" -l no-color -d 'P
 complete -c calipam -n "__fish_calipam_using_subcommand check" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c calipam -n "__fish_calipam_using_subcommand show" -l ip -d 'The whole story of one address' -r
 complete -c calipam -n "__fish_calipam_using_subcommand show" -l handle -d 'One handle and the addresses that are recorded under it' -r
-complete -c calipam -n "__fish_calipam_using_subcommand show" -s o -l output -d 'The form of what is printed' -r -f -a "table\t'A table for people'
+complete -c calipam -n "__fish_calipam_using_subcommand show" -s o -l output -d 'Output format' -r -f -a "table\t'A table for people'
 wide\t'The table with everything in it'
 yaml\t'YAML, schema calipam/v1'
 json\t'JSON, schema calipam/v1'"
@@ -186,13 +186,13 @@ complete -c calipam -n "__fish_calipam_using_subcommand show" -l no-color -d 'Pr
 complete -c calipam -n "__fish_calipam_using_subcommand show" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c calipam -n "__fish_calipam_using_subcommand release" -l handle -d 'Everything under this handle; can be repeated; `-` reads handles from stdin, one a line' -r
 complete -c calipam -n "__fish_calipam_using_subcommand release" -l ip -d 'This address; can be repeated' -r
-complete -c calipam -n "__fish_calipam_using_subcommand release" -l node -d 'Everything of this node, which must be gone; can be repeated' -r
+complete -c calipam -n "__fish_calipam_using_subcommand release" -l node -d 'Everything of this deleted node; can be repeated' -r
 complete -c calipam -n "__fish_calipam_using_subcommand release" -l from-report -d 'What these reports of earlier checks list and a fresh check confirms: `calipam check -o json`, or `calicoctl ipam check --output`; can be repeated' -r -F
 complete -c calipam -n "__fish_calipam_using_subcommand release" -l grace -d 'Leave allocations alone that are younger than this, and look at leaked ones twice, so far apart; 0 for one look [default: the cluster\'s leakGracePeriod, else 15m]' -r
 complete -c calipam -n "__fish_calipam_using_subcommand release" -l settle -d 'Read suspects again after this time, and keep what has not changed; 0 for once only' -r
 complete -c calipam -n "__fish_calipam_using_subcommand release" -l max-changes -d 'Write nothing at all where the plan makes more changes than this' -r
 complete -c calipam -n "__fish_calipam_using_subcommand release" -l journal -d 'The journal of the run, from which `undo` works [default: a new file in ~/.local/state/calipam]' -r -F
-complete -c calipam -n "__fish_calipam_using_subcommand release" -s o -l output -d 'The form of what is printed' -r -f -a "table\t'A table for people'
+complete -c calipam -n "__fish_calipam_using_subcommand release" -s o -l output -d 'Output format' -r -f -a "table\t'A table for people'
 wide\t'The table with everything in it'
 yaml\t'YAML, schema calipam/v1'
 json\t'JSON, schema calipam/v1'"
@@ -219,7 +219,7 @@ complete -c calipam -n "__fish_calipam_using_subcommand rebuild" -l grace -d 'Le
 complete -c calipam -n "__fish_calipam_using_subcommand rebuild" -l settle -d 'Read suspects again after this time, and keep what has not changed; 0 for once only' -r
 complete -c calipam -n "__fish_calipam_using_subcommand rebuild" -l max-changes -d 'Write nothing at all where the plan makes more changes than this' -r
 complete -c calipam -n "__fish_calipam_using_subcommand rebuild" -l journal -d 'The journal of the run, from which `undo` works [default: a new file in ~/.local/state/calipam]' -r -F
-complete -c calipam -n "__fish_calipam_using_subcommand rebuild" -s o -l output -d 'The form of what is printed' -r -f -a "table\t'A table for people'
+complete -c calipam -n "__fish_calipam_using_subcommand rebuild" -s o -l output -d 'Output format' -r -f -a "table\t'A table for people'
 wide\t'The table with everything in it'
 yaml\t'YAML, schema calipam/v1'
 json\t'JSON, schema calipam/v1'"
@@ -239,7 +239,7 @@ complete -c calipam -n "__fish_calipam_using_subcommand rebuild" -l no-color -d 
 complete -c calipam -n "__fish_calipam_using_subcommand rebuild" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c calipam -n "__fish_calipam_using_subcommand undo" -l max-changes -d 'Write nothing at all where the plan makes more changes than this' -r
 complete -c calipam -n "__fish_calipam_using_subcommand undo" -l journal -d 'The journal of the run, from which `undo` works [default: a new file in ~/.local/state/calipam]' -r -F
-complete -c calipam -n "__fish_calipam_using_subcommand undo" -s o -l output -d 'The form of what is printed' -r -f -a "table\t'A table for people'
+complete -c calipam -n "__fish_calipam_using_subcommand undo" -s o -l output -d 'Output format' -r -f -a "table\t'A table for people'
 wide\t'The table with everything in it'
 yaml\t'YAML, schema calipam/v1'
 json\t'JSON, schema calipam/v1'"
@@ -248,14 +248,14 @@ complete -c calipam -n "__fish_calipam_using_subcommand undo" -s c -l config -d 
 complete -c calipam -n "__fish_calipam_using_subcommand undo" -l etcd-endpoints -d 'URLs of etcd, comma-separated' -r -f
 complete -c calipam -n "__fish_calipam_using_subcommand undo" -l kubeconfig -d 'The kubeconfig; with etcd, it adds pods and services to what is read' -r -F
 complete -c calipam -n "__fish_calipam_using_subcommand undo" -l context -d 'The context in the kubeconfig' -r
-complete -c calipam -n "__fish_calipam_using_subcommand undo" -l dry-run -d 'Print what would be brought back, and change nothing'
+complete -c calipam -n "__fish_calipam_using_subcommand undo" -l dry-run -d 'Print what would be restored, and change nothing'
 complete -c calipam -n "__fish_calipam_using_subcommand undo" -s y -l yes -d 'Do not ask; needed where there is no terminal'
 complete -c calipam -n "__fish_calipam_using_subcommand undo" -l lock -d 'Lock the datastore for the duration: no pod starts or stops meanwhile'
 complete -c calipam -n "__fish_calipam_using_subcommand undo" -s v -l verbose -d 'Say on stderr what is read and from where; twice for every request'
 complete -c calipam -n "__fish_calipam_using_subcommand undo" -s q -l quiet -d 'Print no progress and no hints'
 complete -c calipam -n "__fish_calipam_using_subcommand undo" -l no-color -d 'Print no colours; NO_COLOR in the environment does the same'
 complete -c calipam -n "__fish_calipam_using_subcommand undo" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c calipam -n "__fish_calipam_using_subcommand __complete" -s o -l output -d 'The form of what is printed' -r -f -a "table\t'A table for people'
+complete -c calipam -n "__fish_calipam_using_subcommand __complete" -s o -l output -d 'Output format' -r -f -a "table\t'A table for people'
 wide\t'The table with everything in it'
 yaml\t'YAML, schema calipam/v1'
 json\t'JSON, schema calipam/v1'"
@@ -268,7 +268,7 @@ complete -c calipam -n "__fish_calipam_using_subcommand __complete" -s v -l verb
 complete -c calipam -n "__fish_calipam_using_subcommand __complete" -s q -l quiet -d 'Print no progress and no hints'
 complete -c calipam -n "__fish_calipam_using_subcommand __complete" -l no-color -d 'Print no colours; NO_COLOR in the environment does the same'
 complete -c calipam -n "__fish_calipam_using_subcommand __complete" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c calipam -n "__fish_calipam_using_subcommand ipam; and not __fish_seen_subcommand_from check show release rebuild undo export explain" -s o -l output -d 'The form of what is printed' -r -f -a "table\t'A table for people'
+complete -c calipam -n "__fish_calipam_using_subcommand ipam; and not __fish_seen_subcommand_from check show release rebuild undo export explain" -s o -l output -d 'Output format' -r -f -a "table\t'A table for people'
 wide\t'The table with everything in it'
 yaml\t'YAML, schema calipam/v1'
 json\t'JSON, schema calipam/v1'"
@@ -383,12 +383,12 @@ complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_su
 error\t'Capacity is lost, or Calico may trip over a structure'
 warning\t'Drift'
 info\t'Good to know'
-never\t'Exit with 0 whatever is found'"
+never\t'Never exit with 1'"
 complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from check" -l grace -d 'Do not judge allocations younger than this [default: the cluster\'s leakGracePeriod, else 15m]' -r
 complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from check" -l settle -d 'Read suspects again after this time, and keep what has not changed; 0 for once only' -r
 complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from check" -l confirm -d 'Repeat the whole read after this time, and keep what was found both times' -r
 complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from check" -l pool-threshold -d 'A pool is nearly full above this share of its addresses, in percent' -r
-complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from check" -s o -l output -d 'The form of what is printed' -r -f -a "table\t'A table for people'
+complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from check" -s o -l output -d 'Output format' -r -f -a "table\t'A table for people'
 wide\t'The table with everything in it'
 yaml\t'YAML, schema calipam/v1'
 json\t'JSON, schema calipam/v1'"
@@ -404,7 +404,7 @@ complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_su
 complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from check" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from show" -l ip -d 'The whole story of one address' -r
 complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from show" -l handle -d 'One handle and the addresses that are recorded under it' -r
-complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from show" -s o -l output -d 'The form of what is printed' -r -f -a "table\t'A table for people'
+complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from show" -s o -l output -d 'Output format' -r -f -a "table\t'A table for people'
 wide\t'The table with everything in it'
 yaml\t'YAML, schema calipam/v1'
 json\t'JSON, schema calipam/v1'"
@@ -425,13 +425,13 @@ complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_su
 complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from show" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from release" -l handle -d 'Everything under this handle; can be repeated; `-` reads handles from stdin, one a line' -r
 complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from release" -l ip -d 'This address; can be repeated' -r
-complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from release" -l node -d 'Everything of this node, which must be gone; can be repeated' -r
+complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from release" -l node -d 'Everything of this deleted node; can be repeated' -r
 complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from release" -l from-report -d 'What these reports of earlier checks list and a fresh check confirms: `calipam check -o json`, or `calicoctl ipam check --output`; can be repeated' -r -F
 complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from release" -l grace -d 'Leave allocations alone that are younger than this, and look at leaked ones twice, so far apart; 0 for one look [default: the cluster\'s leakGracePeriod, else 15m]' -r
 complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from release" -l settle -d 'Read suspects again after this time, and keep what has not changed; 0 for once only' -r
 complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from release" -l max-changes -d 'Write nothing at all where the plan makes more changes than this' -r
 complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from release" -l journal -d 'The journal of the run, from which `undo` works [default: a new file in ~/.local/state/calipam]' -r -F
-complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from release" -s o -l output -d 'The form of what is printed' -r -f -a "table\t'A table for people'
+complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from release" -s o -l output -d 'Output format' -r -f -a "table\t'A table for people'
 wide\t'The table with everything in it'
 yaml\t'YAML, schema calipam/v1'
 json\t'JSON, schema calipam/v1'"
@@ -458,7 +458,7 @@ complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_su
 complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from rebuild" -l settle -d 'Read suspects again after this time, and keep what has not changed; 0 for once only' -r
 complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from rebuild" -l max-changes -d 'Write nothing at all where the plan makes more changes than this' -r
 complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from rebuild" -l journal -d 'The journal of the run, from which `undo` works [default: a new file in ~/.local/state/calipam]' -r -F
-complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from rebuild" -s o -l output -d 'The form of what is printed' -r -f -a "table\t'A table for people'
+complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from rebuild" -s o -l output -d 'Output format' -r -f -a "table\t'A table for people'
 wide\t'The table with everything in it'
 yaml\t'YAML, schema calipam/v1'
 json\t'JSON, schema calipam/v1'"
@@ -478,7 +478,7 @@ complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_su
 complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from rebuild" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from undo" -l max-changes -d 'Write nothing at all where the plan makes more changes than this' -r
 complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from undo" -l journal -d 'The journal of the run, from which `undo` works [default: a new file in ~/.local/state/calipam]' -r -F
-complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from undo" -s o -l output -d 'The form of what is printed' -r -f -a "table\t'A table for people'
+complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from undo" -s o -l output -d 'Output format' -r -f -a "table\t'A table for people'
 wide\t'The table with everything in it'
 yaml\t'YAML, schema calipam/v1'
 json\t'JSON, schema calipam/v1'"
@@ -487,14 +487,14 @@ complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_su
 complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from undo" -l etcd-endpoints -d 'URLs of etcd, comma-separated' -r -f
 complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from undo" -l kubeconfig -d 'The kubeconfig; with etcd, it adds pods and services to what is read' -r -F
 complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from undo" -l context -d 'The context in the kubeconfig' -r
-complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from undo" -l dry-run -d 'Print what would be brought back, and change nothing'
+complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from undo" -l dry-run -d 'Print what would be restored, and change nothing'
 complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from undo" -s y -l yes -d 'Do not ask; needed where there is no terminal'
 complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from undo" -l lock -d 'Lock the datastore for the duration: no pod starts or stops meanwhile'
 complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from undo" -s v -l verbose -d 'Say on stderr what is read and from where; twice for every request'
 complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from undo" -s q -l quiet -d 'Print no progress and no hints'
 complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from undo" -l no-color -d 'Print no colours; NO_COLOR in the environment does the same'
 complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from undo" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from export" -s o -l output -d 'The form of what is printed' -r -f -a "table\t'A table for people'
+complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from export" -s o -l output -d 'Output format' -r -f -a "table\t'A table for people'
 wide\t'The table with everything in it'
 yaml\t'YAML, schema calipam/v1'
 json\t'JSON, schema calipam/v1'"
@@ -508,7 +508,7 @@ complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_su
 complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from export" -s q -l quiet -d 'Print no progress and no hints'
 complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from export" -l no-color -d 'Print no colours; NO_COLOR in the environment does the same'
 complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from export" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from explain" -s o -l output -d 'The form of what is printed' -r -f -a "table\t'A table for people'
+complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from explain" -s o -l output -d 'Output format' -r -f -a "table\t'A table for people'
 wide\t'The table with everything in it'
 yaml\t'YAML, schema calipam/v1'
 json\t'JSON, schema calipam/v1'"
@@ -521,7 +521,7 @@ complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_su
 complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from explain" -s q -l quiet -d 'Print no progress and no hints'
 complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from explain" -l no-color -d 'Print no colours; NO_COLOR in the environment does the same'
 complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from explain" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c calipam -n "__fish_calipam_using_subcommand explain" -s o -l output -d 'The form of what is printed' -r -f -a "table\t'A table for people'
+complete -c calipam -n "__fish_calipam_using_subcommand explain" -s o -l output -d 'Output format' -r -f -a "table\t'A table for people'
 wide\t'The table with everything in it'
 yaml\t'YAML, schema calipam/v1'
 json\t'JSON, schema calipam/v1'"
@@ -534,7 +534,7 @@ complete -c calipam -n "__fish_calipam_using_subcommand explain" -s v -l verbose
 complete -c calipam -n "__fish_calipam_using_subcommand explain" -s q -l quiet -d 'Print no progress and no hints'
 complete -c calipam -n "__fish_calipam_using_subcommand explain" -l no-color -d 'Print no colours; NO_COLOR in the environment does the same'
 complete -c calipam -n "__fish_calipam_using_subcommand explain" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c calipam -n "__fish_calipam_using_subcommand completion" -s o -l output -d 'The form of what is printed' -r -f -a "table\t'A table for people'
+complete -c calipam -n "__fish_calipam_using_subcommand completion" -s o -l output -d 'Output format' -r -f -a "table\t'A table for people'
 wide\t'The table with everything in it'
 yaml\t'YAML, schema calipam/v1'
 json\t'JSON, schema calipam/v1'"
@@ -547,7 +547,7 @@ complete -c calipam -n "__fish_calipam_using_subcommand completion" -s v -l verb
 complete -c calipam -n "__fish_calipam_using_subcommand completion" -s q -l quiet -d 'Print no progress and no hints'
 complete -c calipam -n "__fish_calipam_using_subcommand completion" -l no-color -d 'Print no colours; NO_COLOR in the environment does the same'
 complete -c calipam -n "__fish_calipam_using_subcommand completion" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c calipam -n "__fish_calipam_using_subcommand install-links" -s o -l output -d 'The form of what is printed' -r -f -a "table\t'A table for people'
+complete -c calipam -n "__fish_calipam_using_subcommand install-links" -s o -l output -d 'Output format' -r -f -a "table\t'A table for people'
 wide\t'The table with everything in it'
 yaml\t'YAML, schema calipam/v1'
 json\t'JSON, schema calipam/v1'"
@@ -560,7 +560,7 @@ complete -c calipam -n "__fish_calipam_using_subcommand install-links" -s v -l v
 complete -c calipam -n "__fish_calipam_using_subcommand install-links" -s q -l quiet -d 'Print no progress and no hints'
 complete -c calipam -n "__fish_calipam_using_subcommand install-links" -l no-color -d 'Print no colours; NO_COLOR in the environment does the same'
 complete -c calipam -n "__fish_calipam_using_subcommand install-links" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c calipam -n "__fish_calipam_using_subcommand export" -s o -l output -d 'The form of what is printed' -r -f -a "table\t'A table for people'
+complete -c calipam -n "__fish_calipam_using_subcommand export" -s o -l output -d 'Output format' -r -f -a "table\t'A table for people'
 wide\t'The table with everything in it'
 yaml\t'YAML, schema calipam/v1'
 json\t'JSON, schema calipam/v1'"

@@ -15,11 +15,11 @@ _calipam() {
 
     local context curcontext="$curcontext" state line
     _arguments "${_arguments_options[@]}" : \
-'-o+[The form of what is printed]:FORMAT:((table\:"A table for people"
+'-o+[Output format]:FORMAT:((table\:"A table for people"
 wide\:"The table with everything in it"
 yaml\:"YAML, schema calipam/v1"
 json\:"JSON, schema calipam/v1"))' \
-'--output=[The form of what is printed]:FORMAT:((table\:"A table for people"
+'--output=[Output format]:FORMAT:((table\:"A table for people"
 wide\:"The table with everything in it"
 yaml\:"YAML, schema calipam/v1"
 json\:"JSON, schema calipam/v1"))' \
@@ -145,16 +145,16 @@ undecodable-object\:"a key or value that does not parse"))' \
 error\:"Capacity is lost, or Calico may trip over a structure"
 warning\:"Drift"
 info\:"Good to know"
-never\:"Exit with 0 whatever is found"))' \
+never\:"Never exit with 1"))' \
 '--grace=[Do not judge allocations younger than this \[default\: the cluster'\''s leakGracePeriod, else 15m\]]:DURATION:_default' \
 '--settle=[Read suspects again after this time, and keep what has not changed; 0 for once only]:DURATION:_default' \
 '--confirm=[Repeat the whole read after this time, and keep what was found both times]:DURATION:_default' \
 '--pool-threshold=[A pool is nearly full above this share of its addresses, in percent]:PERCENT:_default' \
-'-o+[The form of what is printed]:FORMAT:((table\:"A table for people"
+'-o+[Output format]:FORMAT:((table\:"A table for people"
 wide\:"The table with everything in it"
 yaml\:"YAML, schema calipam/v1"
 json\:"JSON, schema calipam/v1"))' \
-'--output=[The form of what is printed]:FORMAT:((table\:"A table for people"
+'--output=[Output format]:FORMAT:((table\:"A table for people"
 wide\:"The table with everything in it"
 yaml\:"YAML, schema calipam/v1"
 json\:"JSON, schema calipam/v1"))' \
@@ -179,11 +179,11 @@ json\:"JSON, schema calipam/v1"))' \
 _arguments "${_arguments_options[@]}" : \
 '--ip=[The whole story of one address]:ADDRESS:_default' \
 '--handle=[One handle and the addresses that are recorded under it]:ID:_default' \
-'-o+[The form of what is printed]:FORMAT:((table\:"A table for people"
+'-o+[Output format]:FORMAT:((table\:"A table for people"
 wide\:"The table with everything in it"
 yaml\:"YAML, schema calipam/v1"
 json\:"JSON, schema calipam/v1"))' \
-'--output=[The form of what is printed]:FORMAT:((table\:"A table for people"
+'--output=[Output format]:FORMAT:((table\:"A table for people"
 wide\:"The table with everything in it"
 yaml\:"YAML, schema calipam/v1"
 json\:"JSON, schema calipam/v1"))' \
@@ -213,17 +213,17 @@ json\:"JSON, schema calipam/v1"))' \
 _arguments "${_arguments_options[@]}" : \
 '*--handle=[Everything under this handle; can be repeated; \`-\` reads handles from stdin, one a line]:ID:_default' \
 '*--ip=[This address; can be repeated]:ADDRESS:_default' \
-'*--node=[Everything of this node, which must be gone; can be repeated]:NODE:_default' \
+'*--node=[Everything of this deleted node; can be repeated]:NODE:_default' \
 '(--leaked --orphan-handles --node --ip --handle)*--from-report=[What these reports of earlier checks list and a fresh check confirms\: \`calipam check -o json\`, or \`calicoctl ipam check --output\`; can be repeated]:FILE:_files' \
 '--grace=[Leave allocations alone that are younger than this, and look at leaked ones twice, so far apart; 0 for one look \[default\: the cluster'\''s leakGracePeriod, else 15m\]]:DURATION:_default' \
 '--settle=[Read suspects again after this time, and keep what has not changed; 0 for once only]:DURATION:_default' \
 '--max-changes=[Write nothing at all where the plan makes more changes than this]:N:_default' \
 '--journal=[The journal of the run, from which \`undo\` works \[default\: a new file in ~/.local/state/calipam\]]:FILE:_files' \
-'-o+[The form of what is printed]:FORMAT:((table\:"A table for people"
+'-o+[Output format]:FORMAT:((table\:"A table for people"
 wide\:"The table with everything in it"
 yaml\:"YAML, schema calipam/v1"
 json\:"JSON, schema calipam/v1"))' \
-'--output=[The form of what is printed]:FORMAT:((table\:"A table for people"
+'--output=[Output format]:FORMAT:((table\:"A table for people"
 wide\:"The table with everything in it"
 yaml\:"YAML, schema calipam/v1"
 json\:"JSON, schema calipam/v1"))' \
@@ -260,11 +260,11 @@ _arguments "${_arguments_options[@]}" : \
 '--settle=[Read suspects again after this time, and keep what has not changed; 0 for once only]:DURATION:_default' \
 '--max-changes=[Write nothing at all where the plan makes more changes than this]:N:_default' \
 '--journal=[The journal of the run, from which \`undo\` works \[default\: a new file in ~/.local/state/calipam\]]:FILE:_files' \
-'-o+[The form of what is printed]:FORMAT:((table\:"A table for people"
+'-o+[Output format]:FORMAT:((table\:"A table for people"
 wide\:"The table with everything in it"
 yaml\:"YAML, schema calipam/v1"
 json\:"JSON, schema calipam/v1"))' \
-'--output=[The form of what is printed]:FORMAT:((table\:"A table for people"
+'--output=[Output format]:FORMAT:((table\:"A table for people"
 wide\:"The table with everything in it"
 yaml\:"YAML, schema calipam/v1"
 json\:"JSON, schema calipam/v1"))' \
@@ -294,11 +294,11 @@ json\:"JSON, schema calipam/v1"))' \
 _arguments "${_arguments_options[@]}" : \
 '--max-changes=[Write nothing at all where the plan makes more changes than this]:N:_default' \
 '--journal=[The journal of the run, from which \`undo\` works \[default\: a new file in ~/.local/state/calipam\]]:FILE:_files' \
-'-o+[The form of what is printed]:FORMAT:((table\:"A table for people"
+'-o+[Output format]:FORMAT:((table\:"A table for people"
 wide\:"The table with everything in it"
 yaml\:"YAML, schema calipam/v1"
 json\:"JSON, schema calipam/v1"))' \
-'--output=[The form of what is printed]:FORMAT:((table\:"A table for people"
+'--output=[Output format]:FORMAT:((table\:"A table for people"
 wide\:"The table with everything in it"
 yaml\:"YAML, schema calipam/v1"
 json\:"JSON, schema calipam/v1"))' \
@@ -309,7 +309,7 @@ json\:"JSON, schema calipam/v1"))' \
 '--etcd-endpoints=[URLs of etcd, comma-separated]:URLS:_urls' \
 '--kubeconfig=[The kubeconfig; with etcd, it adds pods and services to what is read]:FILE:_files' \
 '--context=[The context in the kubeconfig]:NAME:_default' \
-'--dry-run[Print what would be brought back, and change nothing]' \
+'--dry-run[Print what would be restored, and change nothing]' \
 '-y[Do not ask; needed where there is no terminal]' \
 '--yes[Do not ask; needed where there is no terminal]' \
 '--lock[Lock the datastore for the duration\: no pod starts or stops meanwhile]' \
@@ -325,11 +325,11 @@ json\:"JSON, schema calipam/v1"))' \
 ;;
 (__complete)
 _arguments "${_arguments_options[@]}" : \
-'-o+[The form of what is printed]:FORMAT:((table\:"A table for people"
+'-o+[Output format]:FORMAT:((table\:"A table for people"
 wide\:"The table with everything in it"
 yaml\:"YAML, schema calipam/v1"
 json\:"JSON, schema calipam/v1"))' \
-'--output=[The form of what is printed]:FORMAT:((table\:"A table for people"
+'--output=[Output format]:FORMAT:((table\:"A table for people"
 wide\:"The table with everything in it"
 yaml\:"YAML, schema calipam/v1"
 json\:"JSON, schema calipam/v1"))' \
@@ -352,11 +352,11 @@ json\:"JSON, schema calipam/v1"))' \
 ;;
 (ipam)
 _arguments "${_arguments_options[@]}" : \
-'-o+[The form of what is printed]:FORMAT:((table\:"A table for people"
+'-o+[Output format]:FORMAT:((table\:"A table for people"
 wide\:"The table with everything in it"
 yaml\:"YAML, schema calipam/v1"
 json\:"JSON, schema calipam/v1"))' \
-'--output=[The form of what is printed]:FORMAT:((table\:"A table for people"
+'--output=[Output format]:FORMAT:((table\:"A table for people"
 wide\:"The table with everything in it"
 yaml\:"YAML, schema calipam/v1"
 json\:"JSON, schema calipam/v1"))' \
@@ -481,16 +481,16 @@ undecodable-object\:"a key or value that does not parse"))' \
 error\:"Capacity is lost, or Calico may trip over a structure"
 warning\:"Drift"
 info\:"Good to know"
-never\:"Exit with 0 whatever is found"))' \
+never\:"Never exit with 1"))' \
 '--grace=[Do not judge allocations younger than this \[default\: the cluster'\''s leakGracePeriod, else 15m\]]:DURATION:_default' \
 '--settle=[Read suspects again after this time, and keep what has not changed; 0 for once only]:DURATION:_default' \
 '--confirm=[Repeat the whole read after this time, and keep what was found both times]:DURATION:_default' \
 '--pool-threshold=[A pool is nearly full above this share of its addresses, in percent]:PERCENT:_default' \
-'-o+[The form of what is printed]:FORMAT:((table\:"A table for people"
+'-o+[Output format]:FORMAT:((table\:"A table for people"
 wide\:"The table with everything in it"
 yaml\:"YAML, schema calipam/v1"
 json\:"JSON, schema calipam/v1"))' \
-'--output=[The form of what is printed]:FORMAT:((table\:"A table for people"
+'--output=[Output format]:FORMAT:((table\:"A table for people"
 wide\:"The table with everything in it"
 yaml\:"YAML, schema calipam/v1"
 json\:"JSON, schema calipam/v1"))' \
@@ -515,11 +515,11 @@ json\:"JSON, schema calipam/v1"))' \
 _arguments "${_arguments_options[@]}" : \
 '--ip=[The whole story of one address]:ADDRESS:_default' \
 '--handle=[One handle and the addresses that are recorded under it]:ID:_default' \
-'-o+[The form of what is printed]:FORMAT:((table\:"A table for people"
+'-o+[Output format]:FORMAT:((table\:"A table for people"
 wide\:"The table with everything in it"
 yaml\:"YAML, schema calipam/v1"
 json\:"JSON, schema calipam/v1"))' \
-'--output=[The form of what is printed]:FORMAT:((table\:"A table for people"
+'--output=[Output format]:FORMAT:((table\:"A table for people"
 wide\:"The table with everything in it"
 yaml\:"YAML, schema calipam/v1"
 json\:"JSON, schema calipam/v1"))' \
@@ -549,17 +549,17 @@ json\:"JSON, schema calipam/v1"))' \
 _arguments "${_arguments_options[@]}" : \
 '*--handle=[Everything under this handle; can be repeated; \`-\` reads handles from stdin, one a line]:ID:_default' \
 '*--ip=[This address; can be repeated]:ADDRESS:_default' \
-'*--node=[Everything of this node, which must be gone; can be repeated]:NODE:_default' \
+'*--node=[Everything of this deleted node; can be repeated]:NODE:_default' \
 '(--leaked --orphan-handles --node --ip --handle)*--from-report=[What these reports of earlier checks list and a fresh check confirms\: \`calipam check -o json\`, or \`calicoctl ipam check --output\`; can be repeated]:FILE:_files' \
 '--grace=[Leave allocations alone that are younger than this, and look at leaked ones twice, so far apart; 0 for one look \[default\: the cluster'\''s leakGracePeriod, else 15m\]]:DURATION:_default' \
 '--settle=[Read suspects again after this time, and keep what has not changed; 0 for once only]:DURATION:_default' \
 '--max-changes=[Write nothing at all where the plan makes more changes than this]:N:_default' \
 '--journal=[The journal of the run, from which \`undo\` works \[default\: a new file in ~/.local/state/calipam\]]:FILE:_files' \
-'-o+[The form of what is printed]:FORMAT:((table\:"A table for people"
+'-o+[Output format]:FORMAT:((table\:"A table for people"
 wide\:"The table with everything in it"
 yaml\:"YAML, schema calipam/v1"
 json\:"JSON, schema calipam/v1"))' \
-'--output=[The form of what is printed]:FORMAT:((table\:"A table for people"
+'--output=[Output format]:FORMAT:((table\:"A table for people"
 wide\:"The table with everything in it"
 yaml\:"YAML, schema calipam/v1"
 json\:"JSON, schema calipam/v1"))' \
@@ -596,11 +596,11 @@ _arguments "${_arguments_options[@]}" : \
 '--settle=[Read suspects again after this time, and keep what has not changed; 0 for once only]:DURATION:_default' \
 '--max-changes=[Write nothing at all where the plan makes more changes than this]:N:_default' \
 '--journal=[The journal of the run, from which \`undo\` works \[default\: a new file in ~/.local/state/calipam\]]:FILE:_files' \
-'-o+[The form of what is printed]:FORMAT:((table\:"A table for people"
+'-o+[Output format]:FORMAT:((table\:"A table for people"
 wide\:"The table with everything in it"
 yaml\:"YAML, schema calipam/v1"
 json\:"JSON, schema calipam/v1"))' \
-'--output=[The form of what is printed]:FORMAT:((table\:"A table for people"
+'--output=[Output format]:FORMAT:((table\:"A table for people"
 wide\:"The table with everything in it"
 yaml\:"YAML, schema calipam/v1"
 json\:"JSON, schema calipam/v1"))' \
@@ -630,11 +630,11 @@ json\:"JSON, schema calipam/v1"))' \
 _arguments "${_arguments_options[@]}" : \
 '--max-changes=[Write nothing at all where the plan makes more changes than this]:N:_default' \
 '--journal=[The journal of the run, from which \`undo\` works \[default\: a new file in ~/.local/state/calipam\]]:FILE:_files' \
-'-o+[The form of what is printed]:FORMAT:((table\:"A table for people"
+'-o+[Output format]:FORMAT:((table\:"A table for people"
 wide\:"The table with everything in it"
 yaml\:"YAML, schema calipam/v1"
 json\:"JSON, schema calipam/v1"))' \
-'--output=[The form of what is printed]:FORMAT:((table\:"A table for people"
+'--output=[Output format]:FORMAT:((table\:"A table for people"
 wide\:"The table with everything in it"
 yaml\:"YAML, schema calipam/v1"
 json\:"JSON, schema calipam/v1"))' \
@@ -645,7 +645,7 @@ json\:"JSON, schema calipam/v1"))' \
 '--etcd-endpoints=[URLs of etcd, comma-separated]:URLS:_urls' \
 '--kubeconfig=[The kubeconfig; with etcd, it adds pods and services to what is read]:FILE:_files' \
 '--context=[The context in the kubeconfig]:NAME:_default' \
-'--dry-run[Print what would be brought back, and change nothing]' \
+'--dry-run[Print what would be restored, and change nothing]' \
 '-y[Do not ask; needed where there is no terminal]' \
 '--yes[Do not ask; needed where there is no terminal]' \
 '--lock[Lock the datastore for the duration\: no pod starts or stops meanwhile]' \
@@ -661,11 +661,11 @@ json\:"JSON, schema calipam/v1"))' \
 ;;
 (export)
 _arguments "${_arguments_options[@]}" : \
-'-o+[The form of what is printed]:FORMAT:((table\:"A table for people"
+'-o+[Output format]:FORMAT:((table\:"A table for people"
 wide\:"The table with everything in it"
 yaml\:"YAML, schema calipam/v1"
 json\:"JSON, schema calipam/v1"))' \
-'--output=[The form of what is printed]:FORMAT:((table\:"A table for people"
+'--output=[Output format]:FORMAT:((table\:"A table for people"
 wide\:"The table with everything in it"
 yaml\:"YAML, schema calipam/v1"
 json\:"JSON, schema calipam/v1"))' \
@@ -689,11 +689,11 @@ json\:"JSON, schema calipam/v1"))' \
 ;;
 (explain)
 _arguments "${_arguments_options[@]}" : \
-'-o+[The form of what is printed]:FORMAT:((table\:"A table for people"
+'-o+[Output format]:FORMAT:((table\:"A table for people"
 wide\:"The table with everything in it"
 yaml\:"YAML, schema calipam/v1"
 json\:"JSON, schema calipam/v1"))' \
-'--output=[The form of what is printed]:FORMAT:((table\:"A table for people"
+'--output=[Output format]:FORMAT:((table\:"A table for people"
 wide\:"The table with everything in it"
 yaml\:"YAML, schema calipam/v1"
 json\:"JSON, schema calipam/v1"))' \
@@ -763,11 +763,11 @@ esac
 ;;
 (explain)
 _arguments "${_arguments_options[@]}" : \
-'-o+[The form of what is printed]:FORMAT:((table\:"A table for people"
+'-o+[Output format]:FORMAT:((table\:"A table for people"
 wide\:"The table with everything in it"
 yaml\:"YAML, schema calipam/v1"
 json\:"JSON, schema calipam/v1"))' \
-'--output=[The form of what is printed]:FORMAT:((table\:"A table for people"
+'--output=[Output format]:FORMAT:((table\:"A table for people"
 wide\:"The table with everything in it"
 yaml\:"YAML, schema calipam/v1"
 json\:"JSON, schema calipam/v1"))' \
@@ -833,11 +833,11 @@ undecodable-object\:"a key or value that does not parse"))' \
 ;;
 (completion)
 _arguments "${_arguments_options[@]}" : \
-'-o+[The form of what is printed]:FORMAT:((table\:"A table for people"
+'-o+[Output format]:FORMAT:((table\:"A table for people"
 wide\:"The table with everything in it"
 yaml\:"YAML, schema calipam/v1"
 json\:"JSON, schema calipam/v1"))' \
-'--output=[The form of what is printed]:FORMAT:((table\:"A table for people"
+'--output=[Output format]:FORMAT:((table\:"A table for people"
 wide\:"The table with everything in it"
 yaml\:"YAML, schema calipam/v1"
 json\:"JSON, schema calipam/v1"))' \
@@ -860,11 +860,11 @@ json\:"JSON, schema calipam/v1"))' \
 ;;
 (install-links)
 _arguments "${_arguments_options[@]}" : \
-'-o+[The form of what is printed]:FORMAT:((table\:"A table for people"
+'-o+[Output format]:FORMAT:((table\:"A table for people"
 wide\:"The table with everything in it"
 yaml\:"YAML, schema calipam/v1"
 json\:"JSON, schema calipam/v1"))' \
-'--output=[The form of what is printed]:FORMAT:((table\:"A table for people"
+'--output=[Output format]:FORMAT:((table\:"A table for people"
 wide\:"The table with everything in it"
 yaml\:"YAML, schema calipam/v1"
 json\:"JSON, schema calipam/v1"))' \
@@ -887,11 +887,11 @@ json\:"JSON, schema calipam/v1"))' \
 ;;
 (export)
 _arguments "${_arguments_options[@]}" : \
-'-o+[The form of what is printed]:FORMAT:((table\:"A table for people"
+'-o+[Output format]:FORMAT:((table\:"A table for people"
 wide\:"The table with everything in it"
 yaml\:"YAML, schema calipam/v1"
 json\:"JSON, schema calipam/v1"))' \
-'--output=[The form of what is printed]:FORMAT:((table\:"A table for people"
+'--output=[Output format]:FORMAT:((table\:"A table for people"
 wide\:"The table with everything in it"
 yaml\:"YAML, schema calipam/v1"
 json\:"JSON, schema calipam/v1"))' \

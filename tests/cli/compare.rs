@@ -1,5 +1,7 @@
 //! `calipam show --compare`: what Kubernetes runs against what Calico records.
 
+use std::path::Path;
+
 use calipam_testkit::kube::create;
 use calipam_testkit::servers::KubeApiserver;
 use serde_json::{Value, json};
@@ -124,8 +126,9 @@ fn add_pod(server: &KubeApiserver, namespace: &str, name: &str, node: &str, addr
 }
 
 /// The transcript without what differs from run to run.
-fn lasting(run: &Run, location: &str) -> String {
-    let mut text = run.transcript().replace(location, "http://127.0.0.1:2379");
+fn lasting(run: &Run, location: &str, kubeconfig: &Path) -> String {
+    let text = run.transcript().replace(location, "http://127.0.0.1:2379");
+    let mut text = text.replace(kubeconfig.to_str().unwrap(), "kubeconfig.yaml");
     for field in ["takenAt: ", "revision: ", "\"takenAt\": ", "\"revision\": "] {
         let lines: Vec<String> = text
             .lines()
@@ -149,7 +152,7 @@ fn each_way_in_which_etcd_and_kubernetes_differ() {
     let connection = ["--etcd-endpoints", &etcd, "--kubeconfig", kubeconfig.to_str().unwrap()];
     let compare = |format| calipam(&[&["show", "--compare", "-o", format], &connection[..]].concat());
     for format in ["table", "wide", "yaml", "json"] {
-        expected!(format!("show-compare-{format}"), lasting(&compare(format), &etcd));
+        expected!(format!("show-compare-{format}"), lasting(&compare(format), &etcd, &kubeconfig));
     }
     let json: Value = serde_json::from_str(&compare("json").stdout).unwrap();
     let mut yaml: Value = serde_yaml::from_str(&compare("yaml").stdout).unwrap();
@@ -165,9 +168,9 @@ fn each_way_in_which_etcd_and_kubernetes_differ() {
 fn on_the_kubernetes_datastore_pods_stand_against_blocks() {
     let server = kubernetes::server();
     let compare = || kubernetes::on_kubernetes(&server, &["show", "--compare"]);
-    expected!("show-compare-kubernetes", lasting(&compare(), &server.url()));
+    expected!("show-compare-kubernetes", lasting(&compare(), &server.url(), &server.kubeconfig()));
     add_pod(&server, "default", "web-0", "node-1", "10.0.0.1");
-    expected!("show-compare-kubernetes-agreed", lasting(&compare(), &server.url()));
+    expected!("show-compare-kubernetes-agreed", lasting(&compare(), &server.url(), &server.kubeconfig()));
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::os::unix::fs::symlink;
 
-use super::program::{Run, calipam, command, expected};
+use super::program::{EXAMPLE, Run, calipam, command, expected};
 
 #[test]
 fn help_of_each_command() {
@@ -69,6 +69,20 @@ fn usage_errors_name_the_program_as_it_was_called() {
     let run = called("kubectl-ipam", &["check", "--nonsense"]);
     assert_eq!(run.code, 2);
     assert!(run.stderr.contains("Usage: kubectl ipam check"), "{}", run.stderr);
+}
+
+#[test]
+fn hints_repeat_the_name_and_the_connection() {
+    for (name, arguments, typed) in [
+        ("kubectl-ipam", &["check"][..], "kubectl ipam"),
+        ("kubectl-calico", &["ipam", "check"], "kubectl calico ipam"),
+        ("ipam", &["check"], "ipam"),
+    ] {
+        let run = called(name, &[arguments, &["--datastore", EXAMPLE]].concat());
+        let release = format!("`{typed} release --leaked --datastore {EXAMPLE}`\n");
+        assert!(run.stderr.contains(&release), "{run:?}");
+        assert!(run.stderr.contains(&format!("`{typed} explain duplicate-address`\n")), "{run:?}");
+    }
 }
 
 #[test]

@@ -36,7 +36,7 @@ fn what_is_there_already_stays() {
     fs::write(folder.path().join("kubectl_complete-ipam"), "mine, too").unwrap();
     let run = calipam(&["install-links", folder.path().to_str().unwrap()]);
     assert_eq!(run.code, 1, "{run:?}");
-    assert_eq!(run.stderr.matches("is something else and stays as it is").count(), 2, "{run:?}");
+    assert_eq!(run.stderr.matches("exists and is something else; it is not replaced").count(), 2, "{run:?}");
     assert_eq!(fs::read_to_string(folder.path().join("ipam")).unwrap(), "mine");
     assert_eq!(fs::read_to_string(folder.path().join("kubectl_complete-ipam")).unwrap(), "mine, too");
     assert!(folder.path().join("kubectl-ipam").is_symlink());
@@ -46,5 +46,5 @@ fn what_is_there_already_stays() {
 fn a_missing_directory_is_named() {
     let run = calipam(&["install-links", "/nonexistent/bin"]);
     assert_eq!(run.code, 1);
-    assert!(run.stderr.contains("error: /nonexistent/bin is no directory\nhint: "), "{run:?}");
+    assert!(run.stderr.contains("error: /nonexistent/bin is not a directory\nhint: "), "{run:?}");
 }

@@ -40,6 +40,14 @@ impl Applet {
         }
     }
 
+    /// What stands before a command: `kubectl calico` has its commands below `ipam`.
+    pub fn command_prefix(self) -> &'static str {
+        match self {
+            Self::KubectlCalico => "kubectl calico ipam",
+            other => other.called_as(),
+        }
+    }
+
     /// The command line's definition under this name.
     pub fn command(self) -> clap::Command {
         let command = args::command().bin_name(self.called_as());

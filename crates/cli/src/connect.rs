@@ -50,7 +50,7 @@ pub fn block_on<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, 
 /// Finds out where the data is and opens it.
 ///
 /// # Errors
-/// Where the settings make no sense or the datastore cannot be reached.
+/// Where the settings are wrong or the datastore cannot be reached.
 pub async fn open(global: &Global, console: &Console) -> Result<Datastore, Failure> {
     let environment = std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))

@@ -22,31 +22,16 @@ pub enum Outcome {
 /// Why a command could not do its work.
 #[derive(Debug)]
 pub enum Failure {
-    /// The command line makes no sense; clap has said so.
+    /// A wrong command line; clap has said so.
     CommandLine,
     /// What the user has to change in the call.
-    Usage {
-        /// What is wrong.
-        message: String,
-        /// What to do next.
-        hint: Option<String>,
-    },
+    Usage { message: String, hint: Option<String> },
     /// What was asked for does not exist.
-    NotFound {
-        /// What is missing.
-        message: String,
-        /// What to do next.
-        hint: Option<String>,
-    },
+    NotFound { message: String, hint: Option<String> },
     /// The command could not be carried out.
     Workflow(Error),
     /// A file or the output.
-    Io {
-        /// What was being done.
-        doing: String,
-        /// What the system says.
-        error: io::Error,
-    },
+    Io { doing: String, error: io::Error },
     /// The user has interrupted it.
     Interrupted,
     /// A mistake in this program; the panic hook has said so.
@@ -74,7 +59,7 @@ impl Failure {
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::Usage { hint, .. } | Self::NotFound { hint, .. } => hint.clone(),
-            Self::Workflow(error) => hints::workflow(error),
+            Self::Workflow(error) => hints::error(error),
             Self::CommandLine | Self::Io { .. } | Self::Interrupted | Self::Panic => None,
         }
     }

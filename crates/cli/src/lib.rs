@@ -39,12 +39,14 @@ pub fn command() -> clap::Command {
 fn run() -> Result<Outcome, Failure> {
     let mut arguments = std::env::args_os().peekable();
     let applet = Applet::of(arguments.peek().map_or_else(Default::default, Clone::clone));
+    hints::remember_name(applet);
     let command = args::tidy(applet.command());
     let cli = command.try_get_matches_from(arguments).and_then(|matches| Cli::from_arg_matches(&matches));
     let cli = match cli {
         Ok(cli) => cli,
         Err(error) => return exit::command_line(&error),
     };
+    hints::remember_connection(&cli.global);
     let console = Console::new(&cli.global);
     let result = commands::run(cli, applet, &console);
     if let Err(failure) = &result {

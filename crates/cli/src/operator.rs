@@ -84,7 +84,7 @@ impl Operator for Person<'_> {
         progress::start(self.console, activity)
     }
 
-    /// YAML and JSON are printed once, at the end: where somebody will be asked, a table goes to stderr meanwhile.
+    /// YAML and JSON are printed once, at the end: where the operator will be asked, a table goes to stderr meanwhile.
     fn show(&self, proposal: Proposal<'_>) -> io::Result<()> {
         let asked = !self.agrees && io::stdin().is_terminal();
         render::preview(proposal, asked, self.console)

@@ -42,25 +42,16 @@ impl Console {
     }
 
     /// Prints a document on stdout, in the format that was asked for.
-    ///
-    /// # Errors
-    /// Where stdout cannot be written.
     pub fn print(&self, document: &impl Document) -> Result<(), Failure> {
         self.data(|out| document::write(document, self.format, self.page, out))
     }
 
     /// Writes data to stdout, as [`Self::write_data`].
-    ///
-    /// # Errors
-    /// Where stdout cannot be written.
     pub fn data(&self, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<(), Failure> {
         self.write_data(write).map_err(|error| Failure::Io { doing: "write the output".into(), error })
     }
 
     /// Writes data to stdout. That a reader goes away is not an error.
-    ///
-    /// # Errors
-    /// Where stdout cannot be written for another reason.
     pub fn write_data(&self, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
         let mut out = BufWriter::with_capacity(1 << 16, io::stdout().lock());
         let result = write(&mut out).and_then(|()| out.flush());

@@ -39,9 +39,6 @@ impl Look {
 
 /// Reads and judges. What a half-done operation of Calico could explain is read again, and dropped where it has
 /// changed.
-///
-/// # Errors
-/// Where the datastore cannot be read.
 pub async fn look(datastore: &Datastore, judging: &Judging, operator: &impl Operator) -> Result<Look, Error> {
     let mut snapshot = read(datastore, operator).await?;
     snapshot.settled = false;
@@ -66,9 +63,6 @@ pub async fn look(datastore: &Datastore, judging: &Judging, operator: &impl Oper
 }
 
 /// A look or, with `confirm`, two of them, so far apart: then only what both found stays.
-///
-/// # Errors
-/// As [`look`].
 pub async fn look_twice(
     datastore: &Datastore,
     judging: &Judging,
@@ -82,7 +76,7 @@ pub async fn look_twice(
         return Ok(first);
     }
 
-    // The second snapshot would otherwise lie in memory besides the first.
+    // Otherwise both snapshots would be in memory at once.
     let Look { report: found, snapshot, .. } = first;
     drop(snapshot);
     wait(pause, Activity::Confirming, operator).await;
@@ -93,9 +87,6 @@ pub async fn look_twice(
 }
 
 /// Reads everything that a check needs.
-///
-/// # Errors
-/// Where the datastore cannot be read.
 pub async fn read(datastore: &Datastore, operator: &impl Operator) -> Result<Snapshot, Error> {
     let meter = operator.start(Activity::Reading);
     let result = datastore.observe(&progress(&meter)).await;
@@ -107,9 +98,6 @@ pub async fn read(datastore: &Datastore, operator: &impl Operator) -> Result<Sna
 }
 
 /// Reads the few keys around one address or handle.
-///
-/// # Errors
-/// Where the datastore cannot be read.
 pub async fn read_around(
     datastore: &Datastore,
     lookup: &Lookup,

@@ -13,7 +13,7 @@ use jiff::SignedDuration;
 
 use crate::planning::PlanSummary;
 
-/// Takes notes, shows progress and plans, and answers questions. The words are made by whoever implements it.
+/// Takes notes, shows progress and plans, and answers questions. The implementation makes the words.
 pub trait Operator {
     fn note(&self, note: Note<'_>);
 
@@ -21,9 +21,6 @@ pub trait Operator {
     fn start(&self, activity: Activity) -> Arc<dyn Meter>;
 
     /// Shows what the next question is about.
-    ///
-    /// # Errors
-    /// Where the output cannot be written.
     fn show(&self, proposal: Proposal<'_>) -> io::Result<()>;
 
     fn ask(&self, question: Question) -> impl Future<Output = Result<Consent, NoConsent>>;

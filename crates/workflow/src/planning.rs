@@ -47,7 +47,7 @@ pub(crate) fn seen_once(plan: &Plan) -> usize {
 }
 
 /// Looks again at addresses that were seen unused once, a grace period later, and adds the first look to the
-/// sightings. Where nothing will be written, nobody waits: the plan is made as if the second look saw the same.
+/// sightings. Where nothing will be written, there is no wait: the plan is made as if the second look saw the same.
 pub(crate) async fn second_look(
     datastore: &Datastore,
     first: Look,

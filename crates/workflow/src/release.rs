@@ -24,7 +24,7 @@ pub struct ReleaseRequest {
     pub judging: Judging,
     /// `None` to plan only.
     pub writing: Option<Writing>,
-    /// The datastore is locked while this runs, as calicoctl asks of whoever uses its reports.
+    /// The datastore is locked while this runs, as calicoctl requires for its reports.
     pub lock: bool,
 }
 

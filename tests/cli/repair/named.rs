@@ -208,7 +208,7 @@ fn a_handle_that_nobody_knows() {
     assert!(run.stdout.contains("not-found  there is no handle k8s-pod-network.nobody"), "{run:?}");
     let nothing = site.run(&["release", "--yes"]);
     assert_eq!((nothing.code, nothing.stdout.as_str()), (2, ""));
-    assert!(nothing.stderr.starts_with("error: nothing says what to release\nhint: "), "{nothing:?}");
+    assert!(nothing.stderr.starts_with("error: specify what to release: "), "{nothing:?}");
 }
 
 /// A stateful pod has its predecessor's name, and with it the old handle.

@@ -151,7 +151,7 @@ pub fn document(run: &Run) -> Value {
 /// The journal of a run that has written something, as its hint names it.
 pub fn journal_of(run: &Run) -> String {
     let rest = run.stderr.split("`calipam undo ").nth(1).unwrap_or_else(|| panic!("no journal: {run:?}"));
-    rest.split('`').next().unwrap().to_owned()
+    rest.split(['`', ' ']).next().unwrap().to_owned()
 }
 
 /// `action subject` of every change of a plan.

@@ -11,6 +11,7 @@ use jiff::SignedDuration;
 
 use super::duration;
 use super::writing::SettleArgs;
+use crate::hints;
 
 const SELECTION: &str = "Selection";
 const JUDGEMENT: &str = "Judgement";
@@ -92,7 +93,7 @@ pub enum FailOn {
     Warning,
     /// Good to know
     Info,
-    /// Exit with 0 whatever is found
+    /// Never exit with 1
     Never,
 }
 
@@ -121,10 +122,8 @@ impl TypedValueParser for CodeParser {
         value.to_string_lossy().parse().map_err(|unknown: UnknownCode| {
             let near = nearest(&unknown.0);
             let option = arg.and_then(Arg::get_long).map(|name| format!("--{name}: ")).unwrap_or_default();
-            let hint = near.map_or_else(
-                || "`calipam explain` lists all of them".to_owned(),
-                |code| format!("did you mean `{code}`? `calipam explain` lists all of them"),
-            );
+            let all = format!("{} lists all of them", hints::command_elsewhere(&["explain"]));
+            let hint = near.map_or_else(|| all.clone(), |code| format!("did you mean `{code}`? {all}"));
             let message = format!("{option}{unknown}\nhint: {hint}\n");
             clap::Error::raw(ErrorKind::ValueValidation, message).with_cmd(command)
         })
@@ -135,7 +134,7 @@ impl TypedValueParser for CodeParser {
     }
 }
 
-/// The code that somebody may have meant.
+/// The code that was meant, as far as one is near.
 fn nearest(text: &str) -> Option<Code> {
     let part = |code: &&Code| text.len() > 3 && code.name().contains(text);
     let all = Code::ALL.iter();

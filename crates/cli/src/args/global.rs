@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use calipam_datastore::redact_url;
 use calipam_datastore::settings::Overrides;
 use clap::{ArgAction, Args, ValueEnum, ValueHint};
 
@@ -10,7 +11,7 @@ const CONNECTION: &str = "Connection";
 /// Options of every command.
 #[derive(Clone, Debug, Default, Args)]
 pub struct Global {
-    /// The form of what is printed
+    /// Output format
     #[arg(short, long, value_enum, default_value_t, global = true, value_name = "FORMAT")]
     pub output: Format,
     /// Say on stderr what is read and from where; twice for every request
@@ -60,7 +61,7 @@ pub struct Global {
     pub context: Option<String>,
 }
 
-/// The form of what is printed.
+/// Output format.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Format {
     /// A table for people
@@ -85,5 +86,36 @@ impl Global {
             datastore: self.datastore.clone(),
             connect_timeout: None,
         }
+    }
+
+    /// The connection options of this call, as words of a command line. Passwords in URLs are left out.
+    pub fn connection(&self) -> Vec<String> {
+        let path = |path: &PathBuf| path.display().to_string();
+        let urls = |urls: &String| urls.split(',').map(redact_url).collect::<Vec<_>>().join(",");
+        let options = [
+            ("--datastore", self.datastore.clone()),
+            ("--config", self.config.as_ref().map(path)),
+            ("--etcd-endpoints", self.etcd_endpoints.as_ref().map(urls)),
+            ("--kubeconfig", self.kubeconfig.clone()),
+            ("--context", self.context.clone()),
+        ];
+        let given = options.into_iter().filter_map(|(name, value)| Some([name.to_owned(), value?]));
+        given.flatten().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_connection_has_no_password() {
+        let global = Global {
+            etcd_endpoints: Some("https://root:hunter2@a:2379,https://b:2379".into()),
+            context: Some("prod".into()),
+            ..Global::default()
+        };
+        let expected = ["--etcd-endpoints", "https://a:2379,https://b:2379", "--context", "prod"];
+        assert_eq!(global.connection(), expected);
     }
 }

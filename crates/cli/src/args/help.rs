@@ -9,8 +9,8 @@ pub const TOP: &str = "\
 Examples:
   calipam check                               what is wrong, by the settings of calicoctl
   calipam check --etcd-endpoints https://10.0.0.5:2379
-  calipam export cluster.jsonl.zst            take the data along
-  calipam check --datastore cluster.jsonl.zst and look at it elsewhere
+  calipam export cluster.jsonl.zst            write the data to a file
+  calipam check --datastore cluster.jsonl.zst and check it elsewhere
   calipam show                                pools and how full they are
   calipam show --ip 10.244.1.7                the whole story of one address
   calipam explain leaked-address              what a finding means
@@ -23,7 +23,7 @@ Settings come from --config, else /etc/calico/calicoctl.cfg, else the environmen
 Exit codes:
   0  nothing found
   1  findings, or something that was asked for does not exist or was left as it is
-  2  the command line or the settings make no sense
+  2  wrong usage or settings
   3  the datastore, a file or a permission failed
   4  an internal error
   130  interrupted";
@@ -86,23 +86,23 @@ pub const RELEASE: &str = "\
 Examples:
   calipam release --leaked --dry-run          what would be released
   calipam release --leaked                    look twice, 15 minutes apart, ask, release
-  calipam release --node node-7               everything of a node that is gone
-  calipam release --ip 10.244.1.7             one address, whatever its record says
+  calipam release --node node-7               everything of a deleted node
+  calipam release --ip 10.244.1.7             one address that is not in use
   calipam release --handle k8s-pod-network.3f9a6c0b7d2e
   calipam release --orphan-handles
   calipam check -o json > first.json          look now, and release an hour later
   calipam release --from-report first.json --yes
   calipam release --leaked --yes --max-changes 500 -q     in cron
 
-What is in use is never released; its owner is named. A leaked address has to be seen unused
+An address in use is never released; its owner is named. A leaked address has to be seen unused
 twice, --grace apart: each normal deletion of a pod passes through a state that looks like a leak.
-The whole handle goes or nothing of it.
+A handle is released completely or not at all.
 
 Every write is noted in a journal before it is made, and is made only if nothing has changed
-meanwhile. `calipam undo JOURNAL` brings back what was there.
+meanwhile. `calipam undo JOURNAL` restores what was there.
 
-Exit codes: 0 all released; 1 something was skipped or had changed; 2 usage, or nobody to ask;
-3 datastore or journal; 4 internal.";
+Exit codes: 0 all released; 1 something was skipped or had changed; 2 usage, or no terminal to
+ask on; 3 datastore or journal; 4 internal.";
 
 /// After `calipam rebuild -h`.
 pub const REBUILD_SHORT: &str = "\
@@ -117,14 +117,14 @@ Examples:
   calipam rebuild --node node-7 --apply
   calipam rebuild --datastore cluster.jsonl   plan on an export, on a laptop
 
-What is right stays: attributes, the order of free addresses, what cools down or is reserved.
-What nobody but a person can decide is listed as skipped, with the reason.
+What is right is kept: attributes, the order of free addresses, what cools down or is reserved.
+What a person has to decide is listed as skipped, with the reason.
 
 On etcd, endpoints can come from the same old backup as the blocks. Give a --kubeconfig, so that
 pods decide; without one, --apply needs --endpoints-only.
 
-Exit codes: 0 planned or applied; 1 something is skipped or had changed; 2 usage, or nobody to
-ask; 3 datastore or journal; 4 internal.";
+Exit codes: 0 planned or applied; 1 something is skipped or had changed; 2 usage, or no
+terminal to ask on; 3 datastore or journal; 4 internal.";
 
 /// After `calipam undo --help`.
 pub const UNDO: &str = "\
@@ -132,8 +132,8 @@ Examples:
   calipam undo ~/.local/state/calipam/20261121T101500.123Z-0f0e1d2c-4711.journal --dry-run
   calipam undo run.journal
 
-An object that somebody has changed since the run stays as it is, with everything that was
-written together with it. Undoing keeps a journal of its own, and can be undone.";
+An object that has changed since the run stays as it is, with everything that was written
+together with it. An undo has its own journal, and can be undone.";
 
 /// After `calipam export --help`.
 pub const EXPORT: &str = "\

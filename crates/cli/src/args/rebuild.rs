@@ -47,7 +47,7 @@ pub struct UndoArgs {
     /// The journal of the run to undo
     #[arg(value_name = "JOURNAL", value_hint = ValueHint::FilePath)]
     pub run: PathBuf,
-    /// Print what would be brought back, and change nothing
+    /// Print what would be restored, and change nothing
     #[arg(long)]
     pub dry_run: bool,
     /// How to write.

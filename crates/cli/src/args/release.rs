@@ -18,7 +18,7 @@ pub struct ReleaseArgs {
     /// This address; can be repeated
     #[arg(long = "ip", value_name = "ADDRESS", value_delimiter = ',', help_heading = TARGETS)]
     pub addresses: Vec<IpAddr>,
-    /// Everything of this node, which must be gone; can be repeated
+    /// Everything of this deleted node; can be repeated
     #[arg(long = "node", value_name = "NODE", value_delimiter = ',', help_heading = TARGETS)]
     pub nodes: Vec<String>,
     /// Every leaked address whose record says whose it was

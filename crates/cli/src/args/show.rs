@@ -39,26 +39,17 @@ pub struct ShowArgs {
 /// What is to be shown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Subject {
-    /// Pools.
     Pools,
-    /// Blocks.
     Blocks,
-    /// Nodes.
     Nodes,
-    /// Borrowed addresses.
     Borrowed,
-    /// Configuration.
     Configuration,
-    /// Kubernetes against Calico.
     Compare,
-    /// One address; everything is read where `all_owners` is set.
+    /// Everything is read where `all_owners` is set.
     Address {
-        /// The address.
         address: IpAddr,
-        /// See `--all-owners`.
         all_owners: bool,
     },
-    /// One handle.
     Handle(String),
 }
 

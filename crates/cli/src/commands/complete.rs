@@ -12,9 +12,6 @@ const NO_FILES: u8 = 4;
 const FILES: u8 = 0;
 
 /// Prints suggestions, one a line, and a directive.
-///
-/// # Errors
-/// Where stdout cannot be written.
 pub fn run(args: &CompleteArgs, console: &Console) -> Result<Outcome, Failure> {
     let mut command = args::command();
     command.build();

@@ -7,9 +7,6 @@ use crate::output::Console;
 
 /// Prints the completion script of a shell, for the name that the program was called by. kubectl completes
 /// its plugins by a script of its own: see `install-links`.
-///
-/// # Errors
-/// Where stdout cannot be written.
 pub fn run(args: &CompletionArgs, applet: Applet, console: &Console) -> Result<Outcome, Failure> {
     let mut script = Vec::new();
     let name = if applet == Applet::Ipam { "ipam" } else { "calipam" };

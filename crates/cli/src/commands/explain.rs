@@ -16,9 +16,6 @@ use crate::render::table::Page;
 const FINDINGS: &str = include_str!("../../../../docs/findings.md");
 
 /// Prints the section of a code, or all codes.
-///
-/// # Errors
-/// Where stdout cannot be written.
 pub fn run(args: &ExplainArgs, console: &Console) -> Result<Outcome, Failure> {
     let Some(code) = args.code else {
         render::codes::list(console)?;

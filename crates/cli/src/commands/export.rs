@@ -5,7 +5,7 @@ use crate::exit::{Failure, Outcome};
 use crate::operator::Person;
 use crate::output::Console;
 use crate::render::text::count;
-use crate::{connect, render};
+use crate::{connect, hints};
 
 pub fn run(args: &ExportArgs, global: &Global, console: &Console) -> Result<Outcome, Failure> {
     if args.file.exists() && !args.overwrite {
@@ -20,7 +20,7 @@ pub fn run(args: &ExportArgs, global: &Global, console: &Console) -> Result<Outc
     })?;
     let objects = usize::try_from(objects).unwrap_or(usize::MAX);
     console.say(&format!("wrote {} to {}", count(objects, "object", "objects"), args.file.display()));
-    console
-        .hint(&format!("look at it with `calipam check --datastore {}`", render::text::quoted(&args.file)));
+    let check = hints::command_elsewhere(&["check", "--datastore", &args.file.to_string_lossy()]);
+    console.hint(&format!("look at it with {check}"));
     Ok(Outcome::Clean)
 }

@@ -20,14 +20,11 @@ exec kubectl-ipam __complete \"$@\"
 ";
 
 /// Creates the links.
-///
-/// # Errors
-/// Where the directory cannot be written.
 pub fn run(args: &InstallLinksArgs, console: &Console) -> Result<Outcome, Failure> {
     let directory = &args.directory;
     if !directory.is_dir() {
         return Err(Failure::NotFound {
-            message: format!("{} is no directory", directory.display()),
+            message: format!("{} is not a directory", directory.display()),
             hint: Some("create it, and name one that is in PATH".into()),
         });
     }
@@ -57,7 +54,7 @@ fn tell(done: Done, path: &Path, outcome: Outcome, console: &Console) -> Outcome
         Done::Created => console.say(&format!("created {}", path.display())),
         Done::There => console.verbose(&format!("{} is there", path.display())),
         Done::Foreign => {
-            console.warn(&format!("{} is something else and stays as it is", path.display()));
+            console.warn(&format!("{} exists and is something else; it is not replaced", path.display()));
             return Outcome::Refused;
         }
     }

@@ -18,9 +18,6 @@ use crate::exit::{Failure, Outcome};
 use crate::output::Console;
 
 /// Does what the command line says.
-///
-/// # Errors
-/// Where that fails.
 pub fn run(cli: Cli, applet: Applet, console: &Console) -> Result<Outcome, Failure> {
     let Cli { global, command } = cli;
     start_log(global.verbose);
@@ -35,7 +32,7 @@ pub fn run(cli: Cli, applet: Applet, console: &Console) -> Result<Outcome, Failu
         Command::Completion(args) => completion::run(&args, applet, console),
         Command::InstallLinks(args) => install_links::run(&args, console),
         Command::Complete(args) => complete::run(&args, console),
-        Command::Ipam(_) => Err(Failure::usage("`ipam ipam` is no command")),
+        Command::Ipam(_) => Err(Failure::usage("unknown command `ipam ipam`")),
     }
 }
 

@@ -7,10 +7,10 @@ use calipam_workflow::ReleaseRequest;
 
 use super::repair;
 use crate::args::{Global, ReleaseArgs};
-use crate::connect;
 use crate::exit::{Failure, Outcome};
 use crate::operator::Person;
 use crate::output::Console;
+use crate::{connect, hints};
 
 pub fn run(args: &ReleaseArgs, global: &Global, console: &Console) -> Result<Outcome, Failure> {
     let request = ReleaseRequest {
@@ -62,13 +62,15 @@ fn targets(args: &ReleaseArgs) -> Result<Request, Failure> {
     let others = request.leaked || request.orphan_handles || !request.nodes.is_empty();
     if named == 0 && !others {
         return Err(Failure::Usage {
-            message: "nothing says what to release".into(),
-            hint: Some("`--leaked` is what leaked; `calipam release --help` lists the other choices".into()),
+            message:
+                "specify what to release: --leaked, --orphan-handles, --node, --ip, --handle or --from-report"
+                    .into(),
+            hint: Some(format!("{} explains them", hints::command_elsewhere(&["release", "--help"]))),
         });
     }
     if request.force && (named != 1 || others) {
         return Err(Failure::Usage {
-            message: "--force goes with exactly one --ip or --handle".into(),
+            message: "--force needs exactly one --ip or --handle".into(),
             hint: Some("without it, what is in use is skipped and its owner named".into()),
         });
     }

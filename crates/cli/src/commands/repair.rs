@@ -46,7 +46,8 @@ pub fn outcome(run: Option<Run>, skipped: bool, console: &Console) -> Result<Out
         console.warn(&format!("{} not begun", count(execution.not_begun, "step was", "steps were")));
     }
     if execution.written > 0 {
-        console.hint(&format!("to bring back what was there: `calipam undo {}`", quoted(&journal)));
+        let undo = hints::command(&["undo", &journal.to_string_lossy()]);
+        console.hint(&format!("to restore what was there: {undo}"));
     }
 
     let complete = execution.is_complete();

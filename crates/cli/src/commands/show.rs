@@ -8,12 +8,12 @@ use calipam_datastore::read::Lookup;
 use calipam_model::snapshot::Snapshot;
 
 use crate::args::{Global, ShowArgs, Subject};
-use crate::connect;
 use crate::exit::{Failure, Outcome};
 use crate::operator::Person;
 use crate::output::Console;
 use crate::render::document::Detail;
 use crate::render::show as render;
+use crate::{connect, hints};
 
 /// Reads what the subject needs, and prints it.
 ///
@@ -54,13 +54,15 @@ fn story(address: IpAddr, snapshot: &Snapshot, console: &Console) -> Result<Outc
     let view = views::address(snapshot, address);
     render::print(&view, snapshot, console)?;
     if view.pools.is_empty() && view.blocks.is_empty() && view.owners.is_empty() {
-        console.hint("it lies in no pool and no block; `calipam show` lists the pools");
+        console.hint(&format!(
+            "it is in none of the pools and blocks; {} lists the pools",
+            hints::command(&["show"])
+        ));
         return Ok(Outcome::Refused);
     }
     if view.partial {
-        console.hint(&format!(
-            "only the recorded owner was looked for; `calipam show --ip {address} --all-owners` finds others"
-        ));
+        let all = hints::command(&["show", "--ip", &address.to_string(), "--all-owners"]);
+        console.hint(&format!("only the recorded owner was looked for; {all} finds others"));
     }
     Ok(Outcome::Clean)
 }
@@ -76,7 +78,8 @@ fn compare(snapshot: &Snapshot, console: &Console) -> Result<Outcome, Failure> {
     render::print(&comparison, snapshot, console)?;
     let agree = comparison.nodes.iter().all(render::agrees);
     if !agree && console.format.detail() == Some(Detail::Short) {
-        console.hint("`calipam show --compare -o wide` names the addresses");
+        console
+            .hint(&format!("{} names the addresses", hints::command(&["show", "--compare", "-o", "wide"])));
     }
     Ok(if agree { Outcome::Clean } else { Outcome::Findings })
 }
@@ -85,10 +88,10 @@ fn handle(id: &str, snapshot: &Snapshot, console: &Console) -> Result<Outcome, F
     let Some(view) = views::handle(snapshot, id) else {
         return Err(Failure::NotFound {
             message: format!("there is no handle {id:?}"),
-            hint: Some(
-                "`calipam check --rule missing-handle -o wide` lists handles that allocations name without an object"
-                    .into(),
-            ),
+            hint: Some(format!(
+                "{} lists handles that allocations name without an object",
+                hints::command(&["check", "--rule", "missing-handle", "-o", "wide"])
+            )),
         });
     };
     render::print(&view, snapshot, console)?;

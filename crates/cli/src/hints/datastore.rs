@@ -2,6 +2,8 @@
 
 use calipam_datastore::{Cause, Error, Failure, FileError, Permission, Server, SettingsError};
 
+use super::command_elsewhere;
+
 /// What to do about an error; `None` where there is nothing to say.
 pub fn hint(error: &Error) -> Option<String> {
     let text = match error {
@@ -53,7 +55,7 @@ pub fn hint(error: &Error) -> Option<String> {
         Error::OtherCluster { .. } => {
             "name the kubeconfig or context of the cluster that uses this etcd, or none to read etcd alone"
         }
-        Error::File { kind, .. } => return file(kind).map(Into::into),
+        Error::File { kind, .. } => return file(kind),
     };
     Some(text.to_owned())
 }
@@ -172,11 +174,13 @@ fn kubernetes_connection(cause: &Cause) -> Option<&'static str> {
     Some(text)
 }
 
-fn file(error: &FileError) -> Option<&'static str> {
+fn file(error: &FileError) -> Option<String> {
     let text = match error {
         FileError::Empty | FileError::UnknownKind(_) => {
-            "`--datastore` reads what `calipam export FILE`, `etcdctl snapshot save FILE` and \
-             `kubectl get … -o json` write"
+            return Some(format!(
+                "`--datastore` reads what {}, `etcdctl snapshot save FILE` and `kubectl get … -o json` write",
+                command_elsewhere(&["export", "FILE"])
+            ));
         }
         FileError::Objects(_) | FileError::NoObjects => {
             "write it again: `kubectl get ipamblocks,ipamhandles,blockaffinities,ipamconfigs,ippools,\
@@ -184,7 +188,8 @@ fn file(error: &FileError) -> Option<&'static str> {
         }
         FileError::ExportVersion(_) => "use the calipam that wrote it, or a later one",
         FileError::ExportLine { .. } | FileError::ExportCut { .. } | FileError::Unpack(_) => {
-            "write it again by `calipam export FILE`, or copy it again"
+            let export = command_elsewhere(&["export", "FILE"]);
+            return Some(format!("write it again by {export}, or copy it again"));
         }
         FileError::SnapshotCut(_) | FileError::SnapshotChecksum | FileError::SnapshotDamaged(_) => {
             "take it again by `etcdctl snapshot save FILE`; a copy of the file `member/snap/db` of an etcd that \
@@ -192,7 +197,7 @@ fn file(error: &FileError) -> Option<&'static str> {
         }
         FileError::Io(_) => return None,
     };
-    Some(text)
+    Some(text.to_owned())
 }
 
 fn settings(error: &SettingsError) -> Option<String> {

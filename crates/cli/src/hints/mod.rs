@@ -1,93 +1,13 @@
 //! What to do next: the only place that names commands and options in a text. Libraries give typed causes and
 //! remedies.
 
+mod command;
 mod datastore;
+mod error;
 pub mod plan;
 pub mod remedy;
 
-use calipam_plan::release::ReportError;
-use calipam_repair::RepairError;
-use calipam_repair::journal::JournalError;
-use calipam_workflow::{Error, NoConsent};
-
-/// What to do about an error, where there is something to say.
-pub fn workflow(error: &Error) -> Option<String> {
-    let hint = match error {
-        Error::Datastore(error) | Error::Repair(RepairError::Datastore(error)) => {
-            return datastore::hint(error);
-        }
-        Error::Repair(error) => return repair(error),
-        Error::Io { .. } | Error::NoConsent(NoConsent::Declined | NoConsent::Failed(_)) => return None,
-        Error::UnknownNode(_) => "`calipam show --nodes` lists nodes and what they hold",
-        Error::UnknownPool(_) => "`calipam show` lists the pools; a CIDR is understood as well",
-        Error::NoReport { .. } => {
-            "write one with `calipam check -o json` or `calicoctl ipam check --output FILE`"
-        }
-        Error::UnusableReport { objection, .. } => report(objection),
-        Error::PodsNotRead => {
-            "give a `--kubeconfig`, so that pods decide; or take the endpoints for the truth with `--endpoints-only`"
-        }
-        Error::Trial(_) => {
-            "nothing was changed; run it again, and report it if it stays: this is a mistake in calipam"
-        }
-        Error::TooManyChanges { .. } => "look at the plan with `--dry-run`, and set another `--max-changes`",
-        Error::NoJournalDirectory => "name a file with `--journal FILE`",
-        Error::NotLive => "connect to the cluster that the journal is about",
-        Error::NoConsent(NoConsent::NoTerminal) => {
-            "look at the plan with `--dry-run`, then agree with `--yes`"
-        }
-    };
-    Some(hint.to_owned())
-}
-
-/// What to do about an objection to a report.
-fn report(objection: &ReportError) -> &'static str {
-    match objection {
-        ReportError::OtherCluster { .. } | ReportError::NoReport(_) => {
-            "connect to the cluster that it is about"
-        }
-        ReportError::NotLocked => {
-            "`--lock` locks the datastore for the duration of the release; `--force` does without"
-        }
-        ReportError::Stale => {
-            "write a new one; or pass over this with `--force`: what it lists is released only if it is unused now"
-        }
-        ReportError::OtherVersion { .. } => {
-            "pass over this with `--force`: what it lists is released only if it is unused now"
-        }
-    }
-}
-
-pub fn repair(error: &RepairError) -> Option<String> {
-    let hint = match error {
-        RepairError::Datastore(error) => return datastore::hint(error),
-        RepairError::Journal(error) => journal(error),
-        RepairError::OtherCluster { .. } => {
-            "connect to the cluster that it was made for; `calipam show --configuration` prints the GUID"
-        }
-        RepairError::StrangeKey { .. } => "use an unchanged copy of the journal",
-        RepairError::NotAgreed { .. } => "run it again, and answer what it asks then",
-        RepairError::Lock { action: "restore", .. } => {
-            "`calicoctl datastore migrate unlock` unlocks it; while it is locked no pod starts or stops"
-        }
-        RepairError::Lock { .. } => "run it again, or without `--lock`",
-    };
-    Some(hint.to_owned())
-}
-
-fn journal(error: &JournalError) -> &'static str {
-    match error {
-        JournalError::Write { .. } => {
-            "nothing is written to the datastore without a journal; give a place for a new file by `--journal PATH`"
-        }
-        JournalError::Read { .. } | JournalError::NoJournal { .. } => {
-            "name the journal that the repair printed when it began"
-        }
-        JournalError::Alive { .. } => "wait until it has ended, or stop it",
-        JournalError::Newer { .. } => "use the calipam that wrote it, or a later one",
-        JournalError::Line { .. } => {
-            "the file was changed after it was written; use an unchanged copy of it, nothing is undone from a damaged \
-             one"
-        }
-    }
-}
+pub use self::command::{
+    command, command_elsewhere, command_in_document, remember_connection, remember_name,
+};
+pub use self::error::{error, repair};

@@ -3,27 +3,30 @@
 use calipam_check::Remedy;
 use calipam_plan::{Skipped, Warning, WayOut};
 
-use super::remedy::command;
+use super::command_in_document;
+use super::remedy::in_document;
 
 /// Why something is skipped, and the command that does it.
 pub fn skipped(skipped: &Skipped) -> String {
     let way_out = match &skipped.way_out {
         None => return skipped.detail.clone(),
         Some(WayOut::ReleaseByName) => "only `--ip` and `--handle` release it".to_owned(),
-        Some(WayOut::ListFindings) => "look at it with `calipam check -o wide`".to_owned(),
+        Some(WayOut::ListFindings) => {
+            format!("look at it with `{}`", command_in_document(&["check", "-o", "wide"]))
+        }
         Some(WayOut::Remedy(remedy)) => match remedy {
-            Remedy::ReleaseAddress(_) => format!("only `{}` frees it", command(remedy)),
-            Remedy::Rebuild => format!("`{}` records its addresses again", command(remedy)),
-            Remedy::RebuildBlock(_) => format!("`{}` mends it", command(remedy)),
+            Remedy::ReleaseAddress(_) => format!("only `{}` frees it", in_document(remedy)),
+            Remedy::Rebuild => format!("`{}` records its addresses again", in_document(remedy)),
+            Remedy::RebuildBlock(_) => format!("`{}` mends it", in_document(remedy)),
             Remedy::ReleaseLeaked | Remedy::ReleaseNode(_) | Remedy::ReleaseOrphanHandles => {
-                format!("`{}` does it", command(remedy))
+                format!("`{}` does it", in_document(remedy))
             }
         },
     };
     format!("{}: {way_out}", skipped.detail)
 }
 
-/// What somebody should know before a plan is carried out.
+/// What the operator should know before a plan is carried out.
 pub fn warning(warning: &Warning) -> String {
     match warning {
         Warning::UnknownOwners(number) => format!(

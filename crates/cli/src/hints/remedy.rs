@@ -2,25 +2,35 @@
 
 use calipam_check::Remedy;
 
-/// What a remedy does, in words.
-pub fn purpose(remedy: &Remedy) -> &'static str {
-    match remedy {
+use super::{command, command_in_document};
+
+/// What a remedy does, and its command line.
+pub fn hint(remedy: &Remedy) -> String {
+    let purpose = match remedy {
         Remedy::ReleaseLeaked => "release what leaked",
-        Remedy::ReleaseNode(_) => "release what a node that is gone holds",
+        Remedy::ReleaseNode(_) => "release what a deleted node holds",
         Remedy::ReleaseOrphanHandles => "delete the orphan handles",
-        Remedy::ReleaseAddress(_) => "release an address once you know that nobody uses it",
+        Remedy::ReleaseAddress(_) => "release an address once you know that it is not in use",
         Remedy::RebuildBlock(_) | Remedy::Rebuild => "see what a rebuild would change",
-    }
+    };
+    let words = words(remedy);
+    format!("{purpose}: {}", command(&words.iter().map(String::as_str).collect::<Vec<_>>()))
 }
 
-/// The command line.
-pub fn command(remedy: &Remedy) -> String {
-    match remedy {
-        Remedy::ReleaseLeaked => "calipam release --leaked".to_owned(),
-        Remedy::ReleaseNode(node) => format!("calipam release --node {node}"),
-        Remedy::ReleaseOrphanHandles => "calipam release --orphan-handles".to_owned(),
-        Remedy::ReleaseAddress(address) => format!("calipam release --ip {address}"),
-        Remedy::RebuildBlock(cidr) => format!("calipam rebuild --block {cidr}"),
-        Remedy::Rebuild => "calipam rebuild".to_owned(),
-    }
+/// The command line in a document: the field `repair` of a finding.
+pub fn in_document(remedy: &Remedy) -> String {
+    let words = words(remedy);
+    command_in_document(&words.iter().map(String::as_str).collect::<Vec<_>>())
+}
+
+fn words(remedy: &Remedy) -> Vec<String> {
+    let (first, others) = match remedy {
+        Remedy::ReleaseLeaked => ("release", vec!["--leaked".to_owned()]),
+        Remedy::ReleaseNode(node) => ("release", vec!["--node".to_owned(), node.clone()]),
+        Remedy::ReleaseOrphanHandles => ("release", vec!["--orphan-handles".to_owned()]),
+        Remedy::ReleaseAddress(address) => ("release", vec!["--ip".to_owned(), address.to_string()]),
+        Remedy::RebuildBlock(cidr) => ("rebuild", vec!["--block".to_owned(), cidr.to_string()]),
+        Remedy::Rebuild => ("rebuild", Vec::new()),
+    };
+    std::iter::once(first.to_owned()).chain(others).collect()
 }

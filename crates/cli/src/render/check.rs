@@ -14,13 +14,10 @@ use super::header;
 use super::table::{Align, Grid, Page};
 use super::text::{count, escape, join, thousands};
 use crate::exit::Failure;
-use crate::hints::remedy;
+use crate::hints;
 use crate::output::Console;
 
 /// Prints a report, and what to do next.
-///
-/// # Errors
-/// Where stdout cannot be written.
 pub fn print(report: &Report, console: &Console) -> Result<(), Failure> {
     console.print(report)?;
     if let Some(detail) = console.format.detail() {
@@ -172,9 +169,10 @@ fn hints(report: &Report, detail: Detail, console: &Console) {
     if detail == Detail::Short {
         console.hint(&format!("see them all with `-o wide`, or one kind with `--rule {}`", worst.code));
     }
-    console.hint(&format!("what it means and what to do: `calipam explain {}`", worst.code));
+    let explain = hints::command_elsewhere(&["explain", worst.code.name()]);
+    console.hint(&format!("what it means and what to do: {explain}"));
     for remedy in remedies(report) {
-        console.hint(&format!("{}: `{}`", remedy::purpose(&remedy), remedy::command(&remedy)));
+        console.hint(&hints::remedy::hint(&remedy));
     }
     if !report.settled && !report.findings.iter().all(|finding| finding.depends_on.is_empty()) {
         console.hint("this is a single look: a change that Calico was just making can be among the findings");

@@ -43,9 +43,6 @@ impl Document for Rules {
 }
 
 /// Prints all codes.
-///
-/// # Errors
-/// Where stdout cannot be written.
 pub fn list(console: &Console) -> Result<(), Failure> {
     let rules =
         Code::ALL.iter().map(|code| Rule { code: *code, severity: code.severity(), summary: code.summary() });

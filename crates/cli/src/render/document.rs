@@ -25,9 +25,6 @@ pub trait Document {
     fn kind(&self) -> &'static str;
 
     /// What people read. Text of the datastore is escaped.
-    ///
-    /// # Errors
-    /// What the writer says.
     fn text(&self, detail: Detail, page: Page, out: &mut dyn Write) -> io::Result<()>;
 
     /// What programs read.
@@ -46,9 +43,6 @@ impl Format {
 }
 
 /// Writes a document: every format has its answer here.
-///
-/// # Errors
-/// What the writer says.
 pub fn write(document: &impl Document, format: Format, page: Page, out: &mut dyn Write) -> io::Result<()> {
     match format {
         Format::Table => document.text(Detail::Short, page, out),

@@ -46,6 +46,6 @@ struct Repairable<'a> {
 }
 
 fn with_repair<S: Serializer>(findings: &[Finding], serializer: S) -> Result<S::Ok, S::Error> {
-    let repair = |finding: &Finding| finding.remedy().as_ref().map(remedy::command);
+    let repair = |finding: &Finding| finding.remedy().as_ref().map(remedy::in_document);
     serializer.collect_seq(findings.iter().map(|finding| Repairable { finding, repair: repair(finding) }))
 }

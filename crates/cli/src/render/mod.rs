@@ -23,9 +23,6 @@ use crate::output::Console;
 
 /// Shows a plan before the operator is asked. YAML and JSON are printed once, at the end: where the operator is
 /// `asked`, the plan is a table on stderr meanwhile.
-///
-/// # Errors
-/// Where the output cannot be written.
 pub fn preview(proposal: Proposal<'_>, asked: bool, console: &Console) -> io::Result<()> {
     match proposal {
         Proposal::Plan(plan) => {

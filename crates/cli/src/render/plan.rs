@@ -183,9 +183,6 @@ impl Document for PlanDocument<'_> {
 }
 
 /// Prints what a release or rebuild came to.
-///
-/// # Errors
-/// Where stdout cannot be written.
 pub fn print(repaired: &Repaired, console: &Console) -> Result<(), Failure> {
     let Repaired { plan, run } = repaired;
     if run.is_none() && console.format.detail().is_some() {

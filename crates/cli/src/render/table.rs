@@ -65,9 +65,6 @@ impl Grid {
 
     /// Writes the table. Only the last column is broken where the terminal is too narrow; where that is not
     /// enough, lines are left to the terminal.
-    ///
-    /// # Errors
-    /// What the writer says.
     pub fn write(mut self, out: &mut dyn Write) -> io::Result<()> {
         let mut needed = vec![0; self.columns.len()];
         let mut chunks = self.rows.chunks(CHUNK);

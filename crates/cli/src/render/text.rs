@@ -43,10 +43,14 @@ pub fn count(number: usize, one: &str, many: &str) -> String {
 
 /// A path as a shell reads it.
 pub fn quoted(path: &Path) -> String {
-    let text = path.to_string_lossy();
+    shell_word(&path.to_string_lossy())
+}
+
+/// A word as a shell reads it.
+pub fn shell_word(text: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,@%+".contains(c);
     if !text.is_empty() && text.chars().all(plain) {
-        return text.into_owned();
+        return text.to_owned();
     }
     format!("'{}'", text.replace('\'', "'\\''"))
 }

@@ -27,7 +27,7 @@ struct Shown {
     execution: Option<ShownExecution>,
 }
 
-/// An object that is brought back.
+/// An object that is restored.
 #[derive(Debug, Serialize)]
 struct Restored {
     object: String,
@@ -115,7 +115,7 @@ fn tables(shown: &Shown, page: Page, out: &mut dyn Write) -> io::Result<()> {
     }
     let objects = count(shown.restored.len(), "object", "objects");
     match shown.skipped.len() {
-        0 => writeln!(out, "{objects} to bring back"),
-        skipped => writeln!(out, "{objects} to bring back; {} skipped", count(skipped, "step", "steps")),
+        0 => writeln!(out, "{objects} to restore"),
+        skipped => writeln!(out, "{objects} to restore; {} skipped", count(skipped, "step", "steps")),
     }
 }

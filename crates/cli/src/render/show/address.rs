@@ -40,7 +40,8 @@ impl View for AddressView {
             lines.add("Used by", words_of_owner(owner));
         }
         if self.owners.is_empty() {
-            let how = if self.partial { "nobody, as far as its record tells" } else { "nobody" };
+            let how =
+                if self.partial { "nothing; only the recorded owner was looked for" } else { "nothing" };
             lines.add("Used by", how);
         }
         finding_lines(&self.findings, &mut lines);

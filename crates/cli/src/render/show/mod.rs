@@ -24,9 +24,6 @@ pub trait View: Serialize {
     const KIND: &'static str;
 
     /// What people read; see [`Document::text`].
-    ///
-    /// # Errors
-    /// What the writer says.
     fn text(&self, detail: Detail, page: Page, out: &mut dyn Write) -> io::Result<()>;
 
     /// What programs read.
@@ -63,9 +60,6 @@ impl<V: View> Document for Shown<'_, V> {
 }
 
 /// Prints a view.
-///
-/// # Errors
-/// Where stdout cannot be written.
 pub fn print(view: &impl View, snapshot: &Snapshot, console: &Console) -> Result<(), Failure> {
     console.print(&Shown { cluster: ClusterIdentity::of(snapshot), view })
 }
