@@ -14,6 +14,7 @@ mod leaks;
 mod plan;
 mod simulate;
 mod skipped;
+mod trial;
 mod verify;
 
 pub mod rebuild;
@@ -23,4 +24,5 @@ pub use self::basis::Basis;
 pub use self::plan::{Action, Change, Plan, PlanKind, Totals, Verb, Warning};
 pub use self::simulate::{SimulationError, simulate};
 pub use self::skipped::{SkipReason, Skipped, WayOut};
+pub use self::trial::{FailedTrial, try_plan};
 pub use self::verify::{Refusal, verify};

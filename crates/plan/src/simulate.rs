@@ -4,7 +4,9 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
 
+use calipam_model::affinity::Affinity;
 use calipam_model::edit::{Current, Edit, apply};
+use calipam_model::handle::Handle;
 use calipam_model::key::Key;
 use calipam_model::object::Object;
 use calipam_model::snapshot::{DatastoreKind, ObjectVersion, Revision, Snapshot, StoredBlock, Versioned};
@@ -34,14 +36,72 @@ impl std::error::Error for SimulationError {}
 /// # Errors
 /// Where a step cannot be made: the plan contradicts the data or itself.
 pub fn simulate(snapshot: Snapshot, plan: &Plan, now: Timestamp) -> Result<Snapshot, SimulationError> {
+    let (snapshot, result) = carry_out(snapshot, plan, now);
+    result.map(|()| snapshot)
+}
+
+/// The same, where the snapshot is needed again: as far as the steps could be made.
+pub(crate) fn carry_out(
+    snapshot: Snapshot,
+    plan: &Plan,
+    now: Timestamp,
+) -> (Snapshot, Result<(), SimulationError>) {
     let mut world = World::new(snapshot, plan);
-    for action in &plan.actions {
+    let result = plan.actions.iter().try_for_each(|action| {
         let changes = apply(action.step.edits(), now, |key| world.current(key));
         let changes =
             changes.map_err(|reason| SimulationError { step: action.step.reason.clone(), reason })?;
         changes.into_iter().for_each(|(key, object)| world.put(key, object));
+        Ok(())
+    });
+    (world.into_snapshot(), result)
+}
+
+/// The objects that a plan touches, as they were before it.
+pub(crate) struct Originals {
+    touched: HashSet<Key>,
+    blocks: Vec<Versioned<StoredBlock>>,
+    handles: Vec<Versioned<Handle>>,
+    affinities: Vec<Versioned<Affinity>>,
+}
+
+impl Originals {
+    pub fn new(snapshot: &Snapshot, plan: &Plan) -> Self {
+        let touched: HashSet<Key> =
+            plan.actions.iter().flat_map(|action| action.step.edits()).map(Edit::key).collect();
+        let blocks = snapshot.blocks.iter().filter(|b| touched.contains(&of_block(b))).cloned().collect();
+        let handles = if touched.iter().any(|key| matches!(key, Key::Handle(_))) {
+            snapshot.handles.iter().filter(|h| touched.contains(&of_handle(h))).cloned().collect()
+        } else {
+            Vec::new()
+        };
+        let affinities = snapshot.affinities.iter().filter(|a| touched.contains(&of_affinity(a)));
+        let affinities = affinities.cloned().collect();
+        Self { touched, blocks, handles, affinities }
     }
-    Ok(world.into_snapshot())
+
+    /// Takes back what a simulation has done to the snapshot. The order of the objects may be another.
+    pub fn put_back(self, snapshot: &mut Snapshot) {
+        let Self { touched, blocks, handles, affinities } = self;
+        snapshot.blocks.retain(|block| !touched.contains(&of_block(block)));
+        snapshot.blocks.extend(blocks);
+        snapshot.handles.retain(|handle| !touched.contains(&of_handle(handle)));
+        snapshot.handles.extend(handles);
+        snapshot.affinities.retain(|affinity| !touched.contains(&of_affinity(affinity)));
+        snapshot.affinities.extend(affinities);
+    }
+}
+
+fn of_block(block: &Versioned<StoredBlock>) -> Key {
+    Key::Block(block.value.key)
+}
+
+fn of_handle(handle: &Versioned<Handle>) -> Key {
+    Key::Handle(handle.value.id().to_string())
+}
+
+fn of_affinity(affinity: &Versioned<Affinity>) -> Key {
+    Key::Affinity(affinity.value.key.clone())
 }
 
 /// A snapshot whose objects can be found and changed by key.
@@ -140,10 +200,10 @@ impl World {
         if gone.is_empty() {
             return snapshot;
         }
-        snapshot.blocks.retain(|b| !gone.contains(&Key::Block(b.value.key)));
-        snapshot.affinities.retain(|a| !gone.contains(&Key::Affinity(a.value.key.clone())));
+        snapshot.blocks.retain(|block| !gone.contains(&of_block(block)));
+        snapshot.affinities.retain(|affinity| !gone.contains(&of_affinity(affinity)));
         if gone.iter().any(|key| matches!(key, Key::Handle(_))) {
-            snapshot.handles.retain(|h| !gone.contains(&Key::Handle(h.value.id().to_string())));
+            snapshot.handles.retain(|handle| !gone.contains(&of_handle(handle)));
         }
         snapshot
     }

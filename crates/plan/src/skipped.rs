@@ -106,6 +106,8 @@ pub enum SkipReason {
     OutsidePools,
     /// Two blocks or pools lie over each other.
     Overlap,
+    /// Made in memory, the plan would not repair it, or break something else: a mistake in calipam.
+    TrialFailed,
     /// A person has to decide.
     NeedsDecision,
 }

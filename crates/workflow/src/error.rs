@@ -3,8 +3,8 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use calipam_plan::FailedTrial;
 use calipam_plan::release::ReportError;
-use calipam_plan::{Refusal, SimulationError};
 use calipam_repair::RepairError;
 use calipam_repair::journal::JournalError;
 
@@ -49,21 +49,6 @@ pub enum Error {
         NoConsent::Failed(error) => format!("cannot ask: {error}"),
     })]
     NoConsent(NoConsent),
-}
-
-/// How a plan failed in memory.
-#[derive(Debug, thiserror::Error)]
-pub enum FailedTrial {
-    #[error(transparent)]
-    Simulation(#[from] SimulationError),
-    #[error("{0}")]
-    Verification(Refusal),
-}
-
-impl From<Refusal> for FailedTrial {
-    fn from(refusal: Refusal) -> Self {
-        Self::Verification(refusal)
-    }
 }
 
 impl Error {

@@ -14,7 +14,7 @@ mod scope;
 mod undo;
 mod write;
 
-pub use self::error::{Error, FailedTrial};
+pub use self::error::Error;
 pub use self::export::export;
 pub use self::look::{Judging, Look, look, look_twice, read, read_around};
 pub use self::operator::{Activity, Meter, NoConsent, Note, Operator, Proposal};

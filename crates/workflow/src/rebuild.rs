@@ -1,17 +1,19 @@
 //! `rebuild`: from a request to what was rebuilt.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
 use calipam_datastore::Datastore;
 use calipam_model::IpNet;
+use calipam_model::edit::Edit;
+use calipam_model::key::Key;
 use calipam_model::snapshot::Snapshot;
-use calipam_plan::Plan;
-use calipam_plan::rebuild::{self, Request};
+use calipam_plan::rebuild::{self, BlockFile, Request};
 use calipam_plan::release::Sightings;
+use calipam_plan::{FailedTrial, Plan};
 
-use crate::error::{Error, FailedTrial};
+use crate::error::Error;
 use crate::look::{Judging, Look, look};
 use crate::operator::{Note, Operator};
 use crate::planning::{cooldown, second_look, seen_once, try_plan};
@@ -62,11 +64,15 @@ pub async fn rebuild(
         plan = self::plan(datastore, &seen, &scope, judging, sightings).await;
     }
 
+    let files = match request.output_dir {
+        Some(_) => rebuild::block_files(&seen.snapshot, &plan, seen.snapshot.taken_at),
+        None => Ok(Vec::new()),
+    };
+    let plan = try_plan(seen, plan, judging)?;
     if let Some(directory) = &request.output_dir {
-        let files = write_files(directory, &seen.snapshot, &plan)?;
+        let files = write_files(directory, &files.map_err(FailedTrial::from)?, &plan)?;
         operator.note(Note::BlockFiles { files, directory });
     }
-    try_plan(seen, &plan, judging)?;
     write(datastore, plan, request.writing.as_ref(), operator).await
 }
 
@@ -92,10 +98,13 @@ async fn plan(
     rebuild::plan(&seen.basis(judging), scope, sightings, cooldown)
 }
 
-/// Writes each block before and after into a file of its own, and gives the number of files.
-fn write_files(directory: &Path, snapshot: &Snapshot, plan: &Plan) -> Result<usize, Error> {
+/// Writes each block of the plan before and after into a file of its own, and gives the number of files.
+fn write_files(directory: &Path, files: &[BlockFile], plan: &Plan) -> Result<usize, Error> {
     fs::create_dir_all(directory).map_err(Error::io("create", directory))?;
-    let files = rebuild::block_files(snapshot, plan, snapshot.taken_at).map_err(FailedTrial::from)?;
+    let written: HashSet<Key> =
+        plan.actions.iter().flat_map(|action| action.step.edits()).map(Edit::key).collect();
+    let files: Vec<&BlockFile> =
+        files.iter().filter(|file| written.contains(&Key::Block(file.cidr))).collect();
     for file in &files {
         let path = directory.join(&file.name);
         let content = BTreeMap::from([("before", &file.before), ("after", &file.after)]);

@@ -50,7 +50,7 @@ pub async fn release(
         plan = self::plan(datastore, &seen, request, sightings).await;
     }
 
-    try_plan(seen, &plan, judging)?;
+    let plan = try_plan(seen, plan, judging)?;
     write(datastore, plan, request.writing.as_ref(), operator).await
 }
 

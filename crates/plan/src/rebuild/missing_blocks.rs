@@ -59,7 +59,7 @@ impl MissingBlocks {
         if self.blocks.is_empty() {
             return;
         }
-        let hidden = hidden_blocks(planner);
+        let hidden = hidden_blocks(planner.basis.snapshot, |block| planner.finishes(block));
         for (cidr, mut addresses) in self.blocks {
             let of_users = addresses.len();
             let held = self.held.get(&cidr).into_iter().flatten();

@@ -9,7 +9,7 @@ use calipam_model::IpNet;
 use calipam_model::cidr::block_around;
 use calipam_model::edit::{Edit, Expect, Part, Step, Unit};
 use calipam_model::key::Key;
-use calipam_model::snapshot::{Defect, StoredBlock};
+use calipam_model::snapshot::{Defect, Snapshot, StoredBlock};
 
 use super::block_plan::BlockPlans;
 use super::corrupt::CorruptBlocks;
@@ -112,21 +112,21 @@ pub(super) fn blocks_around<'i, 's>(index: &'i Index<'s>, address: IpAddr) -> Ve
     around.filter(|block| block.sound.is_some()).collect()
 }
 
-/// Where blocks lie that are stored but not in the index: marked deleted and not going, or not decoding.
-pub(super) fn hidden_blocks(planner: &Planner<'_, '_>) -> HashSet<IpNet> {
-    let snapshot = planner.basis.snapshot;
+/// Where blocks lie that are stored but not in the index: marked deleted, unless their deletion is finished by this
+/// plan, or not decoding.
+pub(super) fn hidden_blocks(snapshot: &Snapshot, goes: impl Fn(&StoredBlock) -> bool) -> HashSet<IpNet> {
     let deleted = snapshot.blocks.iter().filter(|block| block.value.content.is_deleted());
-    let deleted = deleted.filter(|block| !planner.finishes(&block.value));
+    let deleted = deleted.filter(|block| !goes(&block.value));
     let undecodable = snapshot.defects.iter().filter_map(Defect::hidden_block);
     deleted.map(|block| block.value.key).chain(undecodable).collect()
 }
 
-/// A stored block that lies over any part of `cidr`.
+/// Another stored block that lies over any part of `cidr`.
 pub(super) fn overlapping(index: &Index<'_>, hidden: &HashSet<IpNet>, cidr: IpNet) -> Option<IpNet> {
-    let mut around = (0..=cidr.prefix_len()).filter_map(|prefix| block_around(cidr.network(), prefix));
+    let mut around = (0..cidr.prefix_len()).filter_map(|prefix| block_around(cidr.network(), prefix));
     let around = around.find(|around| index.block(*around).is_some());
     let from = index.blocks.partition_point(|block| block.key.network() < cidr.network());
-    let within = index.blocks[from..].first().map(|block| block.key).filter(|key| cidr.contains(key));
+    let mut within = index.blocks[from..].iter().map(|block| block.key).take_while(|key| cidr.contains(key));
     let hidden = || hidden.iter().copied().find(|other| calipam_model::cidr::overlap(*other, cidr));
-    around.or(within).or_else(hidden)
+    around.or_else(|| within.find(|key| *key != cidr)).or_else(hidden)
 }

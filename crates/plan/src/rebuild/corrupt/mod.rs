@@ -16,6 +16,7 @@ use calipam_model::snapshot::{Revision, Snapshot, StoredBlock};
 
 use self::mapping::Mapping;
 use self::raw::RawBlock;
+use super::planner::{hidden_blocks, overlapping};
 use super::request::Scope;
 use crate::basis::Basis;
 use crate::skipped::{SkipReason, Skipped};
@@ -53,9 +54,18 @@ impl CorruptBlocks {
         let stored = basis.snapshot.blocks.iter().filter(|block| !block.value.content.is_deleted());
         let stored: HashMap<IpNet, &StoredBlock> =
             stored.map(|block| (block.value.key, &block.value)).collect();
+        let hidden = hidden_blocks(basis.snapshot, |_| false);
         for block in broken {
             let Some(content) = stored.get(&block.key) else { continue };
-            match mend(basis, block, &content.content) {
+            // What both of them record would be recorded twice.
+            let mended = match overlapping(&basis.context.index, &hidden, block.key) {
+                None => mend(basis, block, &content.content),
+                Some(other) => {
+                    let detail = format!("{} lies over {other}; decide which of them stays", block.key);
+                    Err((SkipReason::Overlap, detail))
+                }
+            };
+            match mended {
                 Ok((mended, unrecorded)) => {
                     let broken = words(&block.problems);
                     let revision = block.revision.clone();

@@ -10,7 +10,7 @@ use calipam_testkit::cluster::rng::Rng;
 use calipam_testkit::cluster::{Cluster, ClusterSpec};
 use serde_json::{Value, json};
 
-use super::judge::{Rebuilt, planned, rebuild};
+use super::judge::{Rebuilt, planned, rebuild, words};
 
 const BLOCK: &str = "10.244.1.0/26";
 const KEY: &str = "/calico/ipam/v2/assignment/ipv4/block/10.244.1.0-26";
@@ -183,6 +183,34 @@ fn the_files_show_the_block_before_and_after() {
     assert_eq!(file.before.as_ref().unwrap(), &value);
     let after = file.after.as_ref().unwrap().to_string();
     assert!(matches!(BlockContent::parse(after.as_bytes()), Ok(BlockContent::Sound(_))));
+}
+
+#[test]
+fn a_corrupt_block_that_lies_over_another_is_skipped() {
+    let reason = |rebuilt: &Rebuilt, cidr: IpNet| {
+        let mut of_block = rebuilt.plan.skipped.iter().filter(|s| s.code == Some(Code::CorruptBlock));
+        of_block.find(|skipped| skipped.subject == Subject::Block(cidr)).map(|skipped| skipped.reason)
+    };
+    // A part of a sound block once more, with the same records, and corrupt.
+    let (mut cluster, mut value) = cluster();
+    let (part, key) = ("10.244.1.0/28", KEY.replace("-26", "-28"));
+    value["cidr"] = json!(part);
+    value["allocations"].as_array_mut().unwrap().truncate(16);
+    value["unallocated"] = json!([0]);
+    cluster.put_raw(key.as_str(), value.to_string());
+    let part: IpNet = part.parse().unwrap();
+    let rebuilt = rebuild("within a sound one", cluster.snapshot(), &Request::default());
+    assert_eq!(reason(&rebuilt, part), Some(SkipReason::Overlap), "{}", words(&rebuilt.plan));
+
+    // Both are corrupt; and the other cannot be decoded.
+    let (_, mut whole) = self::cluster();
+    whole["unallocated"].as_array_mut().unwrap().push(json!(64));
+    cluster.put_raw(KEY, whole.to_string());
+    let rebuilt = rebuild("two corrupt ones", cluster.snapshot(), &Request::default());
+    assert_eq!([net(), part].map(|cidr| reason(&rebuilt, cidr)), [Some(SkipReason::Overlap); 2]);
+    cluster.put_raw(key, "[]");
+    let rebuilt = rebuild("the other cannot be decoded", cluster.snapshot(), &Request::default());
+    assert_eq!(reason(&rebuilt, net()), Some(SkipReason::Overlap));
 }
 
 /// What may stand where something else belongs.

@@ -1,9 +1,10 @@
 //! A plan that does not do what it claims, or does more, is refused.
 
 use calipam_check::{Code, Options, Report, Subject, check};
+use calipam_model::edit::Edit;
 use calipam_model::snapshot::Snapshot;
 use calipam_plan::rebuild::Request;
-use calipam_plan::{Plan, Refusal, Verb, simulate, verify};
+use calipam_plan::{Plan, Refusal, SkipReason, Verb, simulate, try_plan, verify};
 use calipam_testkit::cluster::{Cluster, ClusterSpec, Fault};
 
 use super::judge::planned;
@@ -78,4 +79,33 @@ fn a_pool_may_turn_out_to_be_as_full_as_it_was() {
     assert!(report.findings.iter().all(|finding| finding.code == Code::UnallocatedInUse));
     let plan = planned(&snapshot, &report, &Request::default());
     assert_eq!(tried(&snapshot, &report, &plan), Ok(()));
+}
+
+#[test]
+fn a_plan_that_fails_its_trial_goes_on_without_the_steps_that_fail() {
+    let (snapshot, report, mut plan) =
+        of(&[Fault::OrphanHandle, Fault::UnallocatedFreed, Fault::AffinityPending]);
+    let all = plan.actions.len();
+    let broken: Vec<_> =
+        (0..all).filter(|i| plan.actions[*i].changes[0].action == Verb::AssignAddress).collect();
+    // The addresses are recorded, and the handle is not counted up.
+    broken.iter().for_each(|index| drop(plan.actions[*index].step.parts[0].edits.remove(0)));
+    let rest = all - broken.len();
+    assert!(tried(&snapshot, &report, &plan).is_err() && rest >= 2 && !broken.is_empty());
+
+    let cut = try_plan(snapshot.clone(), &report, plan.clone(), &Options::default()).unwrap();
+    assert_eq!((cut.actions.len(), tried(&snapshot, &report, &cut)), (rest, Ok(())));
+    let left_out: Vec<_> =
+        cut.skipped.iter().filter(|skipped| skipped.reason == SkipReason::TrialFailed).collect();
+    assert!(left_out.iter().all(|skipped| skipped.code == Some(Code::UnallocatedInUse)));
+    assert!(left_out.len() >= broken.len() && left_out[0].detail.contains("it would create missing-handle"));
+
+    // A step that cannot be made at all.
+    let step = &mut plan.actions.iter_mut().find(|a| a.changes[0].action == Verb::DeleteHandle).unwrap().step;
+    for edit in step.parts.iter_mut().flat_map(|part| &mut part.edits) {
+        let Edit::Handle(id, _) = edit else { continue };
+        id.push('x');
+    }
+    let cut = try_plan(snapshot, &report, plan, &Options::default()).unwrap();
+    assert_eq!(cut.actions.len(), rest - 1);
 }

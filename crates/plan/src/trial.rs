@@ -1,0 +1,161 @@
+//! The trial of a plan in memory, and what becomes of a plan that fails it.
+
+use std::collections::HashSet;
+use std::fmt;
+
+use calipam_check::{Finding, Options, Report, Subject, check};
+use calipam_model::IpNet;
+use calipam_model::cidr::overlap;
+use calipam_model::edit::Edit;
+use calipam_model::key::Key;
+use calipam_model::snapshot::Snapshot;
+
+use crate::plan::{Action, Plan};
+use crate::simulate::{Originals, SimulationError, carry_out};
+use crate::skipped::{SkipReason, Skipped};
+use crate::verify::{Refusal, verify};
+
+/// How often steps are left out. Each time the whole snapshot is checked again.
+const MOST_TRIALS: usize = 10;
+
+/// How a plan failed in memory.
+#[derive(Debug)]
+pub enum FailedTrial {
+    Simulation(SimulationError),
+    Verification(Refusal),
+}
+
+impl fmt::Display for FailedTrial {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Simulation(error) => error.fmt(f),
+            Self::Verification(refusal) => refusal.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for FailedTrial {}
+
+impl From<SimulationError> for FailedTrial {
+    fn from(error: SimulationError) -> Self {
+        Self::Simulation(error)
+    }
+}
+
+/// Makes the plan in memory on the snapshot that it was made from, checks again, and compares: what it claims to
+/// repair is gone then, and nothing new appears. Where that is not so, the steps that are involved are left out of
+/// the plan and skipped, and the rest is tried anew.
+///
+/// `report` is whole: neither filtered nor settled.
+///
+/// # Errors
+/// Where leaving out steps does not help.
+pub fn try_plan(
+    mut snapshot: Snapshot,
+    report: &Report,
+    mut plan: Plan,
+    options: &Options,
+) -> Result<Plan, FailedTrial> {
+    let now = snapshot.taken_at;
+    for trial in 1.. {
+        if plan.is_empty() {
+            break;
+        }
+        let originals = Originals::new(&snapshot, &plan);
+        let (mut after, made) = carry_out(snapshot, &plan, now);
+        let failed = match made {
+            Err(error) => FailedTrial::Simulation(error),
+            Ok(()) => match verify(report, &plan, &check(&after, options)) {
+                Ok(()) => {
+                    // Giving back the memory of a million objects one by one takes longer than the rest of the trial.
+                    std::mem::forget(after);
+                    break;
+                }
+                Err(refusal) => FailedTrial::Verification(refusal),
+            },
+        };
+        if trial == MOST_TRIALS || !leave_out(&mut plan, &failed) {
+            return Err(failed);
+        }
+        originals.put_back(&mut after);
+        snapshot = after;
+    }
+    Ok(plan)
+}
+
+/// Leaves out the steps that have to do with the failure, and those that write to the same objects as they. False
+/// where it cannot be told which these are.
+fn leave_out(plan: &mut Plan, failed: &FailedTrial) -> bool {
+    let is_involved = |action: &Action| match failed {
+        FailedTrial::Simulation(error) => action.step.reason == error.step,
+        FailedTrial::Verification(refusal) => {
+            let claims = action.changes.iter().flat_map(|change| &change.repairs);
+            claims.into_iter().any(|repair| refusal.remaining.contains(repair))
+                || refusal.new.iter().any(|finding| may_cause(action, finding))
+        }
+    };
+    let mut out: Vec<bool> = plan.actions.iter().map(is_involved).collect();
+    if !out.contains(&true) {
+        return false;
+    }
+
+    // A handle is written completely or not at all, and an affinity after its block.
+    let keys: Vec<HashSet<Key>> =
+        plan.actions.iter().map(|action| action.step.edits().map(Edit::key).collect()).collect();
+    let mut written: HashSet<&Key> = HashSet::new();
+    let mut grows = true;
+    while grows {
+        grows = false;
+        for (out, keys) in out.iter_mut().zip(&keys) {
+            if *out || keys.iter().any(|key| written.contains(key)) {
+                grows |= !*out | keys.iter().any(|key| !written.contains(key));
+                *out = true;
+                written.extend(keys);
+            }
+        }
+    }
+
+    let detail = format!("left out, since the trial of the plan failed: {failed}");
+    let mut out = out.into_iter();
+    let (left_out, kept) =
+        std::mem::take(&mut plan.actions).into_iter().partition(|_| out.next() == Some(true));
+    plan.actions = kept;
+    for action in left_out {
+        plan.skipped.extend(skipped(action, &detail));
+    }
+    plan.skipped.sort();
+    plan.skipped.dedup();
+    true
+}
+
+/// True where the step changes something that the finding is about.
+fn may_cause(action: &Action, finding: &Finding) -> bool {
+    let place = finding.subject.network();
+    let addresses = finding.addresses();
+    action.step.edits().any(|edit| {
+        let lies_there = |cidr: IpNet| {
+            place.is_some_and(|place| overlap(place, cidr))
+                || addresses.iter().any(|address| cidr.contains(address))
+        };
+        finding.depends_on.contains(&edit.key())
+            || match edit {
+                Edit::Block(cidr, _) => lies_there(*cidr),
+                Edit::Affinity(key, _) => {
+                    lies_there(key.cidr) || finding.subject == Subject::Node(key.node.clone())
+                }
+                Edit::Handle(id, _) => finding.subject == Subject::Handle(id.clone()),
+            }
+    })
+}
+
+fn skipped(action: Action, detail: &str) -> Vec<Skipped> {
+    let mut all = Vec::new();
+    for change in action.changes {
+        let of = |subject: Subject| Skipped::new(subject, SkipReason::TrialFailed, detail);
+        match change.repairs.is_empty() {
+            true => all.push(of(change.subject)),
+            false => all.extend(change.repairs.into_iter().map(|(code, subject)| of(subject).of(code))),
+        }
+    }
+    all
+}
