@@ -75,7 +75,7 @@ fn credential_plugins() {
         failed.stderr.starts_with("your session has expired\nerror: "),
         "what the plugin says is shown: {failed:?}"
     );
-    assert_failed(&run("echo hunter2"), "what the credential plugin printed cannot be read");
+    assert_failed(&run("echo hunter2"), "what the credential plugin printed cannot be decoded");
     assert_failed(
         &run(&credential(json!({"token": "hunter2"}))),
         "the server does not accept the credentials (401)",

@@ -1,5 +1,7 @@
 //! On a file, repairs plan and simulate, and never write.
 
+use calipam_repair::journal::{FORMAT, Header, Journal};
+
 use super::site::AT_ONCE;
 use crate::cli::program::{EXAMPLE, assert_expected, on_example, root};
 
@@ -35,8 +37,16 @@ fn a_file_is_never_written() {
 fn nothing_can_be_undone_in_a_file() {
     let folder = tempfile::tempdir().unwrap();
     let journal = folder.path().join("journal");
-    let header = r#"{"header":{"format":1,"program":"0.1.0","startedAt":"2026-05-01T10:00:00Z","command":"release --leaked","cluster":"0f0e1d2c3b4a59687786951423324150","datastore":"etcd","location":"x"}}"#;
-    std::fs::write(&journal, format!("{header}\n\"end\"\n")).unwrap();
+    let header = Header {
+        format: FORMAT,
+        program: "0.1.0".into(),
+        started_at: "2026-05-01T10:00:00Z".into(),
+        command: "release --leaked".into(),
+        cluster: "0f0e1d2c3b4a59687786951423324150".into(),
+        datastore: "etcd".into(),
+        location: "x".into(),
+    };
+    drop(Journal::create(&journal, &header).unwrap());
     let run = on_example(&["undo", journal.to_str().unwrap(), "--yes"]);
     assert_eq!(run.code, 2, "{run:?}");
     assert!(run.stderr.contains("a file is never written; an undo needs the datastore itself"), "{run:?}");

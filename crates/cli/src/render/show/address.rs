@@ -51,7 +51,7 @@ impl View for AddressView {
 
 fn block_lines(block: &BlockOfAddress, lines: &mut Lines) {
     let owner = match &block.owner {
-        None => "nobody".to_owned(),
+        None => "no owner".to_owned(),
         Some(BlockOwner::Host(node)) => node.clone(),
         Some(owner) => owner.to_string(),
     };
