@@ -151,15 +151,11 @@ fn unchanged(finding: &Finding, key: &Key, before: &Objects<'_>, after: &Objects
 
 #[cfg(test)]
 mod tests {
-    use serde_json::{Value, json};
+    use serde_json::Value;
 
     use super::*;
-    use crate::test_cluster::Cluster;
+    use crate::test_cluster::{Cluster, pod};
     use crate::{Code, Options, check};
-
-    fn pod(name: &str) -> Value {
-        json!({"handle_id": format!("k8s-pod-network.{name}"), "secondary": {"namespace": "default", "node": "node-1", "pod": name}})
-    }
 
     fn cluster(records: [Value; 4]) -> Cluster {
         let mut cluster = Cluster::new();
@@ -179,10 +175,10 @@ mod tests {
     #[test]
     fn a_leak_stands_while_its_record_and_endpoint_are_unchanged() {
         let none = || Value::Null;
-        let first = cluster([none(), pod("a"), none(), none()]);
+        let first = cluster([none(), pod("node-1", "a"), none(), none()]);
         assert_eq!(standing(&first, &first), ["10.244.1.1"]);
         let elsewhere = {
-            let mut later = cluster([none(), pod("a"), pod("b"), none()]);
+            let mut later = cluster([none(), pod("node-1", "a"), pod("node-1", "b"), none()]);
             later.0.blocks[0].revision = Revision::Etcd(8);
             later
         };
@@ -190,7 +186,7 @@ mod tests {
         let mut released = cluster([none(), none(), none(), none()]);
         released.0.blocks[0].revision = Revision::Etcd(8);
         assert_eq!(standing(&first, &released), [""; 0], "released meanwhile");
-        let mut arrived = cluster([none(), pod("a"), none(), none()]);
+        let mut arrived = cluster([none(), pod("node-1", "a"), none(), none()]);
         arrived.endpoint("node-1", "a", &["10.244.1.1/32"]);
         assert_eq!(standing(&first, &arrived), [""; 0], "its endpoint has appeared");
     }

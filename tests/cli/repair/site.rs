@@ -8,15 +8,13 @@ use std::process::{Command, Stdio};
 use calipam_model::IpNet;
 use calipam_testkit::cluster::wire::{Block, key};
 use calipam_testkit::cluster::{Cluster, ClusterSpec, Pod};
+pub use calipam_testkit::servers::Entries;
 use calipam_testkit::servers::Etcd;
 use jiff::Timestamp;
 use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::cli::program::{Run, command};
-
-/// Keys with value and revision. A key that is no text stands as what can be read of it.
-pub type Entries = BTreeMap<String, (Vec<u8>, i64)>;
 
 /// One look, without waiting.
 pub const AT_ONCE: [&str; 4] = ["--grace", "0", "--settle", "0"];
@@ -80,15 +78,7 @@ impl Site {
 
     /// Everything that etcd holds.
     pub fn dump(&self) -> Entries {
-        let get = self.etcd.with_client(async |client| {
-            let mut client = client.kv_client().max_decoding_message_size(usize::MAX);
-            client.get("/calico/", Some(etcd_client::GetOptions::new().with_prefix())).await
-        });
-        let entry = |kv: &etcd_client::KeyValue| {
-            let key = String::from_utf8_lossy(kv.key()).into_owned();
-            (key, (kv.value().to_vec(), kv.mod_revision()))
-        };
-        get.unwrap().kvs().iter().map(entry).collect()
+        self.etcd.entries().unwrap()
     }
 
     /// Stores a value, as somebody else does.

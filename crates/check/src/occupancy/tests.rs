@@ -3,13 +3,9 @@
 use serde_json::{Value, json};
 
 use super::{Claimants, Limit, Occupancy};
-use crate::test_cluster::Cluster;
+use crate::test_cluster::{Cluster, pod};
 use crate::{Context, Options};
 use calipam_model::snapshot::Source;
-
-fn held(pod: &str) -> Value {
-    json!({"handle_id": format!("k8s-pod-network.{pod}"), "secondary": {"namespace": "default", "node": "node-1", "pod": pod}})
-}
 
 fn cooling() -> Value {
     json!({"releasedAt": "2026-05-01T11:59:50Z"})
@@ -25,7 +21,11 @@ fn small() -> Cluster {
     cluster.0.pools.clear();
     cluster.0.mark_read([Source::Reservations, Source::IpamConfig, Source::Affinities]);
     cluster.resource("ippools/small", json!({"cidr": "10.244.1.0/28", "blockSize": 30}));
-    cluster.block("10.244.1.0/30", Some("host:node-1"), [held("a"), cooling(), windows(), Value::Null]);
+    cluster.block(
+        "10.244.1.0/30",
+        Some("host:node-1"),
+        [pod("node-1", "a"), cooling(), windows(), Value::Null],
+    );
     affinity(&mut cluster, "node-1", "10.244.1.0-30");
     cluster
 }
@@ -74,12 +74,11 @@ fn every_address_counts_once() {
 #[test]
 fn overlapping_blocks_count_once() {
     let mut cluster = small();
-    cluster.block("10.244.1.0/29", None, [held("b"), Value::Null, Value::Null, Value::Null]);
+    cluster.block("10.244.1.0/29", None, [pod("node-1", "b"), Value::Null, Value::Null, Value::Null]);
     // The fixture writes four ordinals, so that a /29 is corrupt: its other half is unknown.
     assert_eq!(parts(&cluster), [1, 1, 1, 0, 5, 8]);
     let mut cluster = small();
-    let value =
-        json!({"cidr": "10.244.1.0/31", "allocations": [0, 0], "unallocated": [], "attributes": [held("b")]});
+    let value = json!({"cidr": "10.244.1.0/31", "allocations": [0, 0], "unallocated": [], "attributes": [pod("node-1", "b")]});
     cluster.put("/calico/ipam/v2/assignment/ipv4/block/10.244.1.0-31", value);
     assert_eq!(parts(&cluster), [2, 0, 1, 0, 0, 13], "what one block holds is not cooling in another");
 }
@@ -89,7 +88,11 @@ fn a_block_around_the_pool_counts_with_its_part() {
     let mut cluster = Cluster::new();
     cluster.0.pools.clear();
     cluster.resource("ippools/tiny", json!({"cidr": "10.244.1.2/31", "blockSize": 31}));
-    cluster.block("10.244.1.0/30", None, [held("a"), held("b"), held("c"), Value::Null]);
+    cluster.block(
+        "10.244.1.0/30",
+        None,
+        [pod("node-1", "a"), pod("node-1", "b"), pod("node-1", "c"), Value::Null],
+    );
     assert_eq!(parts(&cluster), [1, 0, 0, 0, 0, 1]);
 }
 
@@ -178,7 +181,11 @@ fn the_block_limit_keeps_space_unclaimed() {
 #[test]
 fn free_addresses_in_blocks_of_others() {
     let others = |cluster: &mut Cluster| {
-        cluster.block("10.244.1.4/30", Some("host:gone"), [held("x"), Value::Null, Value::Null, Value::Null]);
+        cluster.block(
+            "10.244.1.4/30",
+            Some("host:gone"),
+            [pod("node-1", "x"), Value::Null, Value::Null, Value::Null],
+        );
         cluster.block(
             "10.244.1.8/30",
             Some("host:gone"),

@@ -6,7 +6,7 @@ use calipam_model::service::{Machine, Service};
 use calipam_model::snapshot::{DatastoreKind, ObjectVersion, Revision, Source, Versioned};
 use serde_json::{Value, json};
 
-use crate::test_cluster::Cluster;
+use crate::test_cluster::{Cluster, pod};
 use crate::{Options, check, settle, suspects};
 
 fn versioned<T>(value: T) -> Versioned<T> {
@@ -25,10 +25,6 @@ fn running<'a>(name: &'a str, address: &'a str) -> PodParts<'a> {
         status_ips,
         ..PodParts::default()
     }
-}
-
-fn record(pod: &str) -> Value {
-    json!({"handle_id": format!("k8s-pod-network.{pod}"), "secondary": {"namespace": "default", "node": "node-1", "pod": pod, "timestamp": "2026-05-01 10:00:00 +0000 UTC"}})
 }
 
 /// A Kubernetes datastore whose block 10.244.1.0/30 holds the record at its first ordinal.
@@ -110,8 +106,8 @@ fn every_state_of_a_pod() {
             vec![],
         ),
     ];
-    for (name, pod, expected) in cases {
-        assert_eq!(verdict(&with_pods(kubernetes(record("web")), &[pod])), expected, "{name}");
+    for (name, parts, expected) in cases {
+        assert_eq!(verdict(&with_pods(kubernetes(pod("node-1", "web")), &[parts])), expected, "{name}");
     }
 }
 
@@ -181,7 +177,7 @@ fn a_cloud_with_load_balancers_is_healthy() {
 
 #[test]
 fn a_stopped_machine_keeps_its_address() {
-    let mut machine = record("virt-launcher-vm-1-abcde");
+    let mut machine = pod("node-1", "virt-launcher-vm-1-abcde");
     machine["secondary"]["vmi-name"] = json!("vm-1");
     for record in [machine, json!({"handle_id": "k8s-pod-network.vmi.default.vm-1"})] {
         let mut cluster = kubernetes(record);
@@ -208,7 +204,7 @@ fn all_pods_of_a_machine_are_one_owner() {
 
 /// etcd and Kubernetes both read.
 fn both(pods: &[PodParts<'_>]) -> Cluster {
-    let mut cluster = kubernetes(record("web"));
+    let mut cluster = kubernetes(pod("node-1", "web"));
     cluster.0.datastore = DatastoreKind::Etcd;
     cluster.0.mark_read([Source::Endpoints]);
     cluster.endpoint("node-1", "web", &["10.244.1.0/32"]);
@@ -317,7 +313,7 @@ fn written_again(mut cluster: Cluster) -> Cluster {
 
 #[test]
 fn lists_of_different_moments_accuse_nobody() {
-    let web = || record("web");
+    let web = || pod("node-1", "web");
     let started = |record: Value, address| {
         with_pods(kubernetes(record), &[running("web", "10.244.1.0"), running("new", address)])
     };
@@ -331,7 +327,11 @@ fn lists_of_different_moments_accuse_nobody() {
         "heartbeats change nothing"
     );
     later.0.blocks.clear();
-    later.block("10.244.1.0/30", Some("host:node-1"), [web(), record("new"), Value::Null, Value::Null]);
+    later.block(
+        "10.244.1.0/30",
+        Some("host:node-1"),
+        [web(), pod("node-1", "new"), Value::Null, Value::Null],
+    );
     assert_eq!(standing(&first, &written_again(later)), [""; 0], "it is recorded");
     let mut later = written_again(started(web(), "10.244.1.1"));
     later.0.pods.pop();
@@ -340,10 +340,14 @@ fn lists_of_different_moments_accuse_nobody() {
     let first = started(web(), "10.244.1.9");
     assert_eq!(standing(&first, &first), finding("unallocated-in-use", "10.244.1.9"));
     let mut later = started(web(), "10.244.1.9");
-    later.block("10.244.1.8/30", Some("host:node-1"), [Value::Null, record("new"), Value::Null, Value::Null]);
+    later.block(
+        "10.244.1.8/30",
+        Some("host:node-1"),
+        [Value::Null, pod("node-1", "new"), Value::Null, Value::Null],
+    );
     assert_eq!(standing(&first, &later), [""; 0], "the block is there");
     // The address was another's when blocks were listed.
-    let first = with_pods(kubernetes(record("old")), &[running("web", "10.244.1.0")]);
+    let first = with_pods(kubernetes(pod("node-1", "old")), &[running("web", "10.244.1.0")]);
     assert_eq!(standing(&first, &first), finding("owner-mismatch", "10.244.1.0"));
     let later = with_pods(kubernetes(web()), &[running("web", "10.244.1.0")]);
     assert_eq!(standing(&first, &written_again(later)), [""; 0], "it is the pod's");

@@ -6,7 +6,7 @@ use calipam_model::key::{ENDPOINT_PREFIX, Key, RESOURCE_PREFIX};
 use calipam_model::snapshot::{Coverage, Source};
 use serde_json::{Value, json};
 
-use crate::test_cluster::Cluster;
+use crate::test_cluster::{self, Cluster, tunnel};
 use crate::{Code, Finding, Options, check};
 
 const BLOCK: &str = "/calico/ipam/v2/assignment/ipv4/block/";
@@ -15,9 +15,11 @@ const BLOCK: &str = "/calico/ipam/v2/assignment/ipv4/block/";
 pub(super) fn whole() -> Cluster {
     let mut cluster = Cluster::new();
     cluster.0.mark_read([Source::Affinities, Source::Reservations, Source::IpamConfig]);
-    let tunnel = json!({"handle_id": "ipip-tunnel-addr-node-1",
-        "secondary": {"node": "node-1", "type": "ipipTunnelAddress"}});
-    cluster.block("10.244.1.0/30", Some("host:node-1"), [tunnel, pod("web-0"), Value::Null, Value::Null]);
+    cluster.block(
+        "10.244.1.0/30",
+        Some("host:node-1"),
+        [tunnel("node-1"), pod("web-0"), Value::Null, Value::Null],
+    );
     cluster.endpoint("node-1", "web-0", &["10.244.1.1/32"]);
     affinity(&mut cluster, "host/node-1", "10.244.1.0-30", json!({"state": "confirmed"}));
     handle(&mut cluster, "ipip-tunnel-addr-node-1", json!({"10.244.1.0/30": 1}));
@@ -27,8 +29,7 @@ pub(super) fn whole() -> Cluster {
 
 /// The record of a pod on node-1.
 pub(super) fn pod(name: &str) -> Value {
-    json!({"handle_id": format!("k8s-pod-network.{name}"),
-        "secondary": {"namespace": "default", "node": "node-1", "pod": name}})
+    test_cluster::pod("node-1", name)
 }
 
 pub(super) fn affinity(cluster: &mut Cluster, holder: &str, cidr: &str, value: Value) {

@@ -2,11 +2,7 @@ use calipam_model::snapshot::Source;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::test_cluster::Cluster;
-
-fn pod(node: &str, name: &str) -> Value {
-    json!({"handle_id": format!("k8s-pod-network.{name}"), "secondary": {"namespace": "default", "node": node, "pod": name, "timestamp": "2026-05-01 10:00:00 +0000 UTC"}})
-}
+use crate::test_cluster::{Cluster, pod};
 
 /// A /28 pool of /30 blocks in place of the large one.
 fn small() -> Cluster {

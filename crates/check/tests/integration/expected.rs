@@ -10,19 +10,7 @@ pub fn findings(cluster: &Cluster) -> Vec<Finding> {
 
 /// Fails unless the findings are those of the ground truth, no more and no fewer, with severity and evidence.
 pub fn assert_truth(name: &str, cluster: &Cluster) {
-    let found: Vec<Found> = findings(cluster).iter().map(found).collect();
+    let found: Vec<Found> = findings(cluster).iter().map(|f| Found::new(f, &f.code.severity())).collect();
     let complaints = cluster.truth().complaints(&found);
     assert!(complaints.is_empty(), "{name}: {complaints:#?}");
-}
-
-/// As the ground truth takes it.
-fn found(finding: &Finding) -> Found {
-    Found {
-        code: finding.code.name().to_owned(),
-        subject: finding.subject.to_string(),
-        severity: finding.severity.to_string(),
-        usual_severity: finding.code.severity().to_string(),
-        message: finding.message.clone(),
-        evidence: serde_json::to_string(&finding.evidence).unwrap(),
-    }
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use calipam_datastore::read::ProgressFn;
 use calipam_datastore::settings::{LocalFiles, Overrides, Settings};
+use calipam_datastore::write::{Consent, Question};
 use calipam_datastore::{Datastore, Result};
 use calipam_model::snapshot::Snapshot;
 
@@ -46,4 +47,17 @@ pub async fn observe(store: &Datastore) -> Result<Snapshot> {
 /// Ignores progress.
 pub fn quiet() -> ProgressFn {
     Arc::new(|_| {})
+}
+
+/// Consent to write to the clusters of these tests.
+pub fn consent() -> Consent {
+    let question = Question {
+        cluster: "0f0e1d2c".into(),
+        location: "a test".into(),
+        addresses: 1,
+        blocks: 1,
+        handles: 1,
+        others: 1,
+    };
+    Consent::from_option(question, true).unwrap()
 }

@@ -14,10 +14,8 @@ use calipam_model::object::Object;
 use calipam_model::snapshot::Snapshot;
 use calipam_repair::journal::{ChangeRecord, FORMAT, Header, Intent, Journal, Outcome, Value, Version};
 use calipam_testkit::cluster::{ClusterSpec, SizedCluster};
+pub use calipam_testkit::servers::Entries;
 use calipam_testkit::servers::Etcd;
-
-/// Keys, with value and revision.
-pub type Entries = BTreeMap<String, (Vec<u8>, i64)>;
 
 /// A cluster with about `allocations` addresses.
 pub async fn start(allocations: u64) -> (Etcd, Datastore) {
@@ -43,13 +41,7 @@ pub async fn guid(store: &Datastore) -> String {
 
 /// Everything under /calico/.
 pub async fn dump(etcd: &Etcd) -> Entries {
-    let mut client = etcd.client().await.unwrap().kv_client().max_decoding_message_size(usize::MAX);
-    let options = etcd_client::GetOptions::new().with_prefix();
-    let answer = client.get("/calico/", Some(options)).await.unwrap();
-    let entry = |kv: &etcd_client::KeyValue| {
-        (kv.key_str().unwrap().to_owned(), (kv.value().to_vec(), kv.mod_revision()))
-    };
-    answer.kvs().iter().map(entry).collect()
+    etcd.entries().unwrap()
 }
 
 /// The values alone, blocks without their sequence numbers, which only ever rise.

@@ -5,6 +5,7 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use super::activity::Activity;
 use super::ledger::Ledger;
 use super::store::{Result, Store, Target};
 use super::worker::{Shared, Worker};
@@ -30,6 +31,8 @@ pub struct Churn {
     /// What the workers' choices follow from, and the names of their pods: those of two churns on one cluster need
     /// different seeds, of 40 that there are.
     pub seed: u64,
+    /// What the workers are doing: a clone of it tells a reader, and stops them before the limit.
+    pub activity: Activity,
 }
 
 impl Default for Churn {
@@ -42,6 +45,7 @@ impl Default for Churn {
             leaks: 0,
             ages: 3600..7200,
             seed: 1,
+            activity: Activity::default(),
         }
     }
 }

@@ -16,6 +16,7 @@
 //! To try repairs at the same time, let a [`Churn`] leak some addresses and run it in a thread of its own. Its [`Ledger`] says
 //! which addresses each live pod was given, and [`Ledger::verify`] afterwards whether one was freed or given twice.
 
+mod activity;
 mod affinity;
 mod churn;
 mod etcd;
@@ -32,6 +33,7 @@ mod pods;
 mod store;
 mod worker;
 
+pub use self::activity::Activity;
 pub use self::churn::{Churn, ChurnLog};
 pub use self::ledger::{Ledger, Tenant, Violation};
 pub use self::store::Target;

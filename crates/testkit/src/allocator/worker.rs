@@ -61,6 +61,7 @@ pub struct Worker<'w> {
     store: Store,
     churn: &'w Churn,
     shared: &'w Shared,
+    number: usize,
     node: &'w Node,
     next_pod: u64,
     /// Pods that it started and has not stopped.
@@ -76,16 +77,19 @@ impl<'w> Worker<'w> {
         let node = &shared.nodes[number % shared.nodes.len()];
         let next_pod = FIRST_POD + churn.seed % SEEDS * PODS_OF_SEED + number as u64 * PODS;
         let (pods, log) = (Vec::new(), ChurnLog::default());
-        Self { store, churn, shared, node, next_pod, pods, roomy: None, log }
+        Self { store, churn, shared, number, node, next_pod, pods, roomy: None, log }
     }
 
     /// Works until it has done enough, or until `end`.
     pub fn run(mut self, end: Instant) -> Result<ChurnLog> {
         for _ in 0..self.churn.operations {
             let begin = Instant::now();
-            if begin > end {
+            if begin > end || self.churn.activity.is_stopped() {
                 break;
             }
+
+            let churn = self.churn;
+            let _operation = churn.activity.begin(self.number, begin);
             match self.rng().below(20) {
                 0..=8 => self.start(false)?,
                 9 => self.start(true)?,

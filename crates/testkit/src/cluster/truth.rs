@@ -5,6 +5,7 @@ use std::io::Write;
 use std::path::Path;
 
 use serde::Serialize;
+use serde_json::Value;
 
 /// A finding to be expected.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -24,14 +25,14 @@ pub struct Expected {
 /// A finding of a check, as texts: the ground truth is compared with the product, but knows none of its types.
 #[derive(Clone, Debug)]
 pub struct Found {
-    pub code: String,
-    pub subject: String,
-    pub severity: String,
+    code: String,
+    subject: String,
+    severity: String,
     /// The severity that the code has where the evidence does not say otherwise.
-    pub usual_severity: String,
-    pub message: String,
+    usual_severity: String,
+    message: String,
     /// In JSON.
-    pub evidence: String,
+    evidence: String,
 }
 
 /// Severity and details.
@@ -44,6 +45,20 @@ pub struct GroundTruth {
 }
 
 impl Found {
+    /// Of a finding, as a report shows it in JSON, and the usual severity of its code.
+    pub fn new(finding: &impl Serialize, usual_severity: &impl ToString) -> Self {
+        let finding = serde_json::to_value(finding).expect("findings are shown in JSON");
+        let text = |value: &Value| value.as_str().expect("a finding has texts").to_owned();
+        Self {
+            code: text(&finding["code"]),
+            subject: text(&finding["subject"]["name"]),
+            severity: text(&finding["severity"]),
+            usual_severity: usual_severity.to_string(),
+            message: text(&finding["message"]),
+            evidence: finding["evidence"].to_string(),
+        }
+    }
+
     fn line(&self) -> String {
         format!("{} {}", self.code, self.subject)
     }

@@ -1,12 +1,16 @@
 //! What tests do with a running etcd: connect, save a snapshot, and, at its start, make its users.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::Write;
 use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
-use etcd_client::{Certificate, Client, ConnectOptions, Identity as TlsIdentity, Permission, TlsOptions};
+use etcd_client::{
+    Certificate, Client, ConnectOptions, GetOptions, Identity as TlsIdentity, KeyValue, Permission,
+    TlsOptions,
+};
 
 use super::error::ServerError;
 use super::etcd::Etcd;
@@ -21,6 +25,9 @@ const SNAPSHOT_UNIT: u64 = 512;
 
 /// The length of the SHA-256 sum that ends a snapshot.
 const CHECKSUM: u64 = 32;
+
+/// Keys with value and revision. Bytes that are no text stand escaped.
+pub type Entries = BTreeMap<String, (Vec<u8>, i64)>;
 
 /// How long a connection of a test may take.
 const CONNECT: Duration = Duration::from_secs(20);
@@ -40,6 +47,19 @@ impl Etcd {
     ) -> Result<T, ServerError> {
         let (endpoint, pki, user) = (self.endpoint(), self.pki(), self.options().user());
         on_own_runtime(async || Ok(work(connect(&endpoint, pki, user).await?).await?))
+    }
+
+    /// Everything under `/calico/`.
+    pub fn entries(&self) -> Result<Entries, ServerError> {
+        let answer = self.with_client(async |client| {
+            let mut client = client.kv_client().max_decoding_message_size(usize::MAX);
+            client.get("/calico/", Some(GetOptions::new().with_prefix())).await
+        })?;
+        let entry = |kv: &KeyValue| {
+            let key = kv.key_str().map_or_else(|_| kv.key().escape_ascii().to_string(), str::to_owned);
+            (key, (kv.value().to_vec(), kv.mod_revision()))
+        };
+        Ok(answer.kvs().iter().map(entry).collect())
     }
 
     /// Saves a snapshot to `path` as `etcdctl snapshot save` does: the database file, then its SHA-256 sum.

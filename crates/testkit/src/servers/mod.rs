@@ -25,6 +25,7 @@ use std::path::{Path, PathBuf};
 
 pub use self::error::ServerError;
 pub use self::etcd::{Etcd, EtcdVersion};
+pub use self::etcd_access::Entries;
 pub use self::http::Response;
 pub use self::kube_apiserver::KubeApiserver;
 pub use self::options::{EtcdOptions, EtcdTls, Login};

@@ -1,6 +1,6 @@
 //! Writing by compare-and-swap.
 
-use calipam_datastore::write::{Batch, Change, Consent, Expect, Question, Swap, Writer};
+use calipam_datastore::write::{Batch, Change, Expect, Swap, Writer};
 use calipam_datastore::{Datastore, Error, Failure, Server};
 use calipam_model::handle::Handle;
 use calipam_model::key::Key;
@@ -10,19 +10,7 @@ use calipam_testkit::servers::Etcd;
 use etcd_client::Client;
 
 use super::support::{entries, open, plain_read, seed};
-use crate::support::{open_file, quiet};
-
-fn consent() -> Consent {
-    let question = Question {
-        cluster: "0f0e1d2c".into(),
-        location: "a test".into(),
-        addresses: 1,
-        blocks: 1,
-        handles: 1,
-        others: 0,
-    };
-    Consent::from_option(question, true).unwrap()
-}
+use crate::support::{consent, open_file, quiet};
 
 async fn start() -> (Etcd, Datastore, Writer, Client) {
     let etcd = Etcd::start().unwrap();

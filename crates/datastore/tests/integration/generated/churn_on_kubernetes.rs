@@ -1,14 +1,14 @@
 //! Readers while pods are created, finish, are evicted and are deleted, and nodes claim blocks and give them up, on a
-//! real API server, and on an etcd with one beside it.
+//! real API server, and on an etcd with the pods of one.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 use calipam_check::{settle, suspects};
 use calipam_datastore::Datastore;
-use calipam_testkit::allocator::{Churn, ChurnLog, Target};
+use calipam_testkit::allocator::{Activity, Churn, ChurnLog, Target};
 use calipam_testkit::cluster::{Cluster, ClusterSpec};
 use calipam_testkit::kube::{Flavour, seed, seed_nodes};
 use calipam_testkit::servers::{Etcd, KubeApiserver};
@@ -16,8 +16,11 @@ use calipam_testkit::servers::{Etcd, KubeApiserver};
 use super::findings::{checked, findings, lines};
 use crate::support::{observe, open_kubernetes};
 
-/// Longer than any operation of a worker takes.
+/// Longer than most operations of a worker take; those that take longer are waited for.
 const SETTLE: Duration = Duration::from_secs(4);
+/// How long the workers work; longer where there were not enough readings by then, as on a busy machine.
+const WORK: Duration = Duration::from_secs(14);
+const LIMIT: Duration = Duration::from_secs(180);
 /// Readers at once, so that there are many readings although each has to wait.
 const READERS: usize = 3;
 /// Least readings, and least addresses assigned and released, that the test counts for.
@@ -77,18 +80,42 @@ struct Seen {
     settled: BTreeSet<String>,
 }
 
-async fn read(datastore: Arc<Datastore>, over: Arc<AtomicBool>) -> Seen {
+/// What readers share with each other and with the workers.
+#[derive(Clone)]
+struct Course {
+    begin: Instant,
+    activity: Activity,
+    readings: Arc<AtomicUsize>,
+    /// No worker works any more.
+    over: Arc<AtomicBool>,
+}
+
+impl Course {
+    fn count_reading(&self) {
+        let readings = self.readings.fetch_add(1, Ordering::Relaxed) + 1;
+        if self.begin.elapsed() > WORK && readings >= MIN_READINGS {
+            self.activity.stop();
+        }
+    }
+}
+
+async fn read(datastore: Arc<Datastore>, course: Course) -> Seen {
     let mut seen = Seen::default();
-    while !over.load(Ordering::Relaxed) {
+    while !course.over.load(Ordering::Relaxed) {
         let snapshot = observe(&datastore).await.unwrap();
+        let read = Instant::now();
         let mut report = checked(&snapshot);
         seen.unsettled.extend(lines(&report.findings));
+
         let keys = suspects(&report);
         tokio::time::sleep(SETTLE).await;
+        course.activity.ended(read).await;
         let later = datastore.reread(&keys).await.unwrap().unwrap();
         settle(&mut report, &snapshot, &later);
         seen.settled.extend(lines(&report.findings));
+
         seen.readings += 1;
+        course.count_reading();
     }
     seen
 }
@@ -104,14 +131,19 @@ async fn nothing_false_is_found(scene: Scene, seed: u64) {
     let churn = Churn {
         workers: 4,
         operations: 100_000,
-        limit: Duration::from_secs(14),
+        limit: LIMIT,
         pause: Duration::from_millis(1),
         leaks: 80,
         seed,
         ..Churn::default()
     };
-    let over = Arc::new(AtomicBool::new(false));
-    let (cluster, done) = (Arc::clone(&scene), Arc::clone(&over));
+    let course = Course {
+        begin: Instant::now(),
+        activity: churn.activity.clone(),
+        readings: Arc::default(),
+        over: Arc::default(),
+    };
+    let (cluster, done) = (Arc::clone(&scene), Arc::clone(&course.over));
     let working = std::thread::spawn(move || {
         let log = churn.run_on(cluster.target(), &cluster.spec, &cluster.nodes);
         done.store(true, Ordering::Relaxed);
@@ -119,10 +151,10 @@ async fn nothing_false_is_found(scene: Scene, seed: u64) {
     });
     let readers: Vec<_> = (0..READERS)
         .map(|number| {
-            let (datastore, over) = (Arc::clone(&datastore), Arc::clone(&over));
+            let (datastore, course) = (Arc::clone(&datastore), course.clone());
             tokio::spawn(async move {
                 tokio::time::sleep(SETTLE * number as u32 / READERS as u32).await;
-                read(datastore, over).await
+                read(datastore, course).await
             })
         })
         .collect();
@@ -137,7 +169,7 @@ async fn nothing_false_is_found(scene: Scene, seed: u64) {
     let expected = leaks(&log);
     let false_ones: Vec<&String> = seen.settled.difference(&expected).collect();
     println!(
-        "{} readings, {} findings before settling, beside {} operations, {log:?}",
+        "{} readings, {} findings before settling, {} operations, {log:?}",
         seen.readings,
         seen.unsettled.len(),
         log.operations()
@@ -163,16 +195,16 @@ async fn nothing_false_is_found(scene: Scene, seed: u64) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn beside_allocators_in_the_classic_api_group() {
+async fn while_allocators_work_in_the_classic_api_group() {
     nothing_false_is_found(Scene::new(Flavour::Classic), 1).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn beside_allocators_in_the_native_api_group() {
+async fn while_allocators_work_in_the_native_api_group() {
     nothing_false_is_found(Scene::new(Flavour::Native), 2).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn beside_allocators_on_etcd_with_the_pods_of_kubernetes() {
+async fn while_allocators_work_on_etcd_with_the_pods_of_kubernetes() {
     nothing_false_is_found(Scene::with_etcd(), 3).await;
 }

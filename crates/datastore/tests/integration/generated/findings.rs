@@ -80,20 +80,8 @@ fn describe(finding: &Finding) -> String {
 
 /// What is wrong with findings, against the ground truth.
 pub fn complaints(findings: &[Finding], truth: &GroundTruth) -> Vec<String> {
-    let found: Vec<Found> = findings.iter().map(found).collect();
+    let found: Vec<Found> = findings.iter().map(|f| Found::new(f, &f.code.severity())).collect();
     truth.complaints(&found)
-}
-
-/// As the ground truth takes it.
-fn found(finding: &Finding) -> Found {
-    Found {
-        code: finding.code.name().to_owned(),
-        subject: finding.subject.to_string(),
-        severity: finding.severity.to_string(),
-        usual_severity: finding.code.severity().to_string(),
-        message: finding.message.clone(),
-        evidence: serde_json::to_string(&finding.evidence).unwrap(),
-    }
 }
 
 /// Findings that one of the two forms alone gives and no line of the table explains.

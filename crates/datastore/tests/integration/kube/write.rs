@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use calipam_datastore::Datastore;
 use calipam_datastore::settings::{LocalFiles, Overrides, Settings};
-use calipam_datastore::write::{Batch, Change, Consent, Expect, Question, Stored, Swap, Writer};
+use calipam_datastore::write::{Batch, Change, Expect, Stored, Swap, Writer};
 use calipam_model::affinity::{Affinity, AffinityKey, AffinityState, AffinityType};
 use calipam_model::block::Block;
 use calipam_model::handle::Handle;
@@ -16,20 +16,12 @@ use calipam_testkit::servers::{Etcd, KubeApiserver};
 use serde_json::{Value, json};
 
 use super::support::{open, pod, seed, server};
-use crate::support::observe;
+use crate::support::{consent, observe};
 
 const HANDLE: &str = "k8s-pod-network.ABC";
 
 fn writer(store: &Datastore) -> Writer {
-    let question = Question {
-        cluster: "0f0e1d2c".into(),
-        location: "a test".into(),
-        addresses: 1,
-        blocks: 1,
-        handles: 1,
-        others: 1,
-    };
-    store.writer(Consent::from_option(question, true).unwrap()).unwrap()
+    store.writer(consent()).unwrap()
 }
 
 fn block_key() -> Key {

@@ -1,7 +1,5 @@
 //! On etcd.
 
-use std::collections::BTreeMap;
-
 use calipam_datastore::Datastore;
 use calipam_datastore::settings::Overrides;
 use calipam_testkit::cluster::{Cluster, ClusterSpec, Fault};
@@ -9,16 +7,7 @@ use calipam_testkit::servers::Etcd;
 use jiff::Timestamp;
 
 use super::mend::{Mended, judge, mend, open, touched};
-
-/// Keys, with value and revision.
-type Entries = BTreeMap<Vec<u8>, (Vec<u8>, i64)>;
-
-async fn dump(etcd: &Etcd) -> Entries {
-    let mut client = etcd.client().await.unwrap();
-    let options = etcd_client::GetOptions::new().with_prefix();
-    let answer = client.get("/calico/", Some(options)).await.unwrap();
-    answer.kvs().iter().map(|kv| (kv.key().to_vec(), (kv.value().to_vec(), kv.mod_revision()))).collect()
-}
+use crate::cluster::dump;
 
 async fn fill(etcd: &Etcd, cluster: &Cluster) {
     let mut client = etcd.client().await.unwrap();
@@ -34,9 +23,8 @@ async fn mend_and_compare(name: &str, etcd: &Etcd, store: &Datastore, cluster: &
     judge(name, &mended);
     let after = dump(etcd).await;
     let named: Vec<String> = touched(&mended.plan).iter().map(ToString::to_string).collect();
-    let is_named = |key: &[u8]| named.iter().any(|name| name.as_bytes() == key);
-    for key in before.keys().chain(after.keys()).filter(|key| !is_named(key)) {
-        assert_eq!(before.get(key), after.get(key), "{name}: {} has changed", String::from_utf8_lossy(key));
+    for key in before.keys().chain(after.keys()).filter(|key| !named.contains(key)) {
+        assert_eq!(before.get(key), after.get(key), "{name}: {key} has changed");
     }
     mended
 }

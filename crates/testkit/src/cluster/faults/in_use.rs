@@ -45,7 +45,7 @@ pub(super) fn duplicate_unrecorded(cluster: &mut Cluster) {
     cluster.expect("unallocated-in-use", address);
 }
 
-/// What Calico's own allocator does after a pool's block size was made smaller (facts 12).
+/// What Calico's own allocator does after a pool's block size was made smaller (facts 3.4.1).
 pub(super) fn in_several_blocks(cluster: &mut Cluster) {
     let (_, large, _) = cluster.victim_block();
     let other = cluster.host();

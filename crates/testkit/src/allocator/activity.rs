@@ -1,0 +1,55 @@
+//! What the workers of a churn are doing, for tests that read meanwhile.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use super::churn::lock;
+
+/// How often it is looked whether an operation has ended.
+const POLL: Duration = Duration::from_millis(20);
+
+/// The operations that are under way. Clones speak of the same churn.
+#[derive(Clone, Debug, Default)]
+pub struct Activity {
+    /// When the operation of a worker began, by the worker's number.
+    begun: Arc<Mutex<BTreeMap<usize, Instant>>>,
+    stopped: Arc<AtomicBool>,
+}
+
+/// An operation, for as long as this lives.
+pub(super) struct Operation<'a> {
+    activity: &'a Activity,
+    worker: usize,
+}
+
+impl Activity {
+    /// Lets no worker begin another operation.
+    pub fn stop(&self) {
+        self.stopped.store(true, Ordering::Relaxed);
+    }
+
+    /// Waits until every operation that began before `moment` has ended, however slow the machine is.
+    pub async fn ended(&self, moment: Instant) {
+        while lock(&self.begun).values().any(|begun| *begun < moment) {
+            tokio::time::sleep(POLL).await;
+        }
+    }
+
+    pub(super) fn is_stopped(&self) -> bool {
+        self.stopped.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn begin(&self, worker: usize, now: Instant) -> Operation<'_> {
+        lock(&self.begun).insert(worker, now);
+        Operation { activity: self, worker }
+    }
+}
+
+/// Also where the operation failed.
+impl Drop for Operation<'_> {
+    fn drop(&mut self) {
+        lock(&self.activity.begun).remove(&self.worker);
+    }
+}
