@@ -81,7 +81,7 @@ fn source(path: &std::path::Path) -> String {
     files.map(|file| source(&file.unwrap().path())).collect()
 }
 
-/// The tables of `docs/architecture.md` that walk through the code: a step is a function of the file beside it.
+/// The tables of `docs/architecture.md` that walk through the code: a step is a function of the file next to it.
 #[test]
 fn the_paths_in_architecture_exist() {
     let text = std::fs::read_to_string(root().join("docs/architecture.md")).unwrap();

@@ -33,7 +33,7 @@ pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().expect("the root of the project")
 }
 
-/// The program, run from the root of the project, without the settings of whoever runs the tests.
+/// The program, run from the root of the project, without the settings of the person who runs the tests.
 pub fn command(program: impl AsRef<OsStr>) -> Command {
     let mut command = Command::new(program);
     command.current_dir(root()).env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default());

@@ -50,7 +50,7 @@ impl Terminal {
     }
 
     /// Runs a program that reads from the terminal, too; as soon as it has shown `prompt`, `then` happens: it is given
-    /// the outer side, for what somebody types, and the program.
+    /// the outer side, for what is typed, and the program.
     pub fn converse(
         self,
         command: &mut Command,
@@ -77,7 +77,7 @@ impl Terminal {
 
     fn watch_on(self, mut child: Child, mut bytes: Vec<u8>) -> Shown {
         drop(self.inside);
-        // The read ends with an error when nobody is left on the inner side.
+        // The read ends with an error when no process is left on the inner side.
         let _ = File::from(self.outside).read_to_end(&mut bytes);
         let status = child.wait().expect("the program ends");
         Shown { text: String::from_utf8(bytes).expect("output is UTF-8"), code: status.code() }

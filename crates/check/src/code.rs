@@ -87,7 +87,7 @@ codes! {
     BlockOfMissingNode "block-of-missing-node" Error "the node that owns the block does not exist",
     EmptyUnownedBlock "empty-unowned-block" Warning "the block has no owner and no allocation",
     BlockWithoutAffinity "block-without-affinity" Warning "the block has an owner, but no affinity says so",
-    AffinityBlockMismatch "affinity-block-mismatch" Error "the affinity's block belongs to another or to nobody",
+    AffinityBlockMismatch "affinity-block-mismatch" Error "the affinity's block belongs to another or has no owner",
     AffinityConflict "affinity-conflict" Error "several nodes hold an affinity for one block",
     AffinityWithoutBlock "affinity-without-block" Info "confirmed, but there is no such block",
     UnsettledAffinity "unsettled-affinity" Warning "pending or pendingDeletion, and still so when read again",

@@ -153,7 +153,7 @@ fn is_machine(owner: &OwnerMap<'_>) -> bool {
 
 /// True where the record names the owner as the one whose address it is. An anonymous record, and one
 /// whose handle follows no known form, names everybody; a record of something that was not read is
-/// not held against anybody.
+/// not held against any owner.
 pub fn names_owner(record: &AttributeRef<'_>, owner: Owner, index: &Index<'_>) -> bool {
     let claim = Claim::of(record);
     if claim.needs_unread_source(index.snapshot) {

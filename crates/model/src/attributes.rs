@@ -197,7 +197,7 @@ impl<'a> AttributeRef<'a> {
         }
     }
 
-    /// The handle ID as it is recorded, with whatever follows a carriage return.
+    /// The handle ID as it is recorded, with what follows a carriage return.
     pub fn handle(&self) -> Option<TextRef<'a>> {
         self.handle
     }

@@ -10,7 +10,7 @@ use crate::snapshot::FieldDefect;
 pub const DEFAULT_MAX_BLOCKS_PER_HOST: u32 = 20;
 
 /// How addresses are allocated. The same five settings lie under `/calico/ipam/v2/config`, which the
-/// allocator reads, and in the resource IPAMConfiguration; in etcd nobody keeps the two equal.
+/// allocator reads, and in the resource IPAMConfiguration; in etcd nothing keeps the two equal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IpamConfig {
     /// Nodes take addresses from their own blocks only.

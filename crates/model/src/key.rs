@@ -48,7 +48,7 @@ pub enum Key {
     ClusterInformation(String),
     /// The configuration of kube-controllers; only `default` is used.
     KubeControllersConfiguration(String),
-    /// The IPAMConfiguration resource, which in etcd nobody keeps equal to [`Key::IpamConfig`].
+    /// The IPAMConfiguration resource, which in etcd nothing keeps equal to [`Key::IpamConfig`].
     IpamConfiguration(String),
     /// A pod. It lies in Kubernetes and has no etcd path of Calico's.
     Pod {

@@ -39,7 +39,7 @@ pub struct PodParts<'a> {
     /// A condition `PodReadyToStartContainers` or `Ready` of its status is true: its sandbox has a network.
     pub ready: bool,
     /// When the last of its containers ended, by `status.containerStatuses` and its kin; `None` where one may
-    /// run, or nobody saw it.
+    /// run, or it was not seen.
     pub ended_at: Option<Timestamp>,
     /// `spec.hostNetwork`.
     pub host_network: bool,
@@ -182,7 +182,7 @@ impl Pod {
     }
 
     /// Addresses that some evidence names although the pod may not own them. They protect a record from
-    /// being called leaked, but accuse nobody.
+    /// being called leaked, but give no other finding.
     pub fn mentioned(&self) -> impl Iterator<Item = IpAddr> + '_ {
         let counts = !self.finished && !self.host_network;
         self.addresses.iter().filter(move |_| counts).map(|(address, _)| *address)

@@ -10,7 +10,7 @@ mod tokens;
 
 use self::tokens::{Comparison, Token, tokenize};
 
-/// Parentheses may nest this deep. Calico has no such limit; nobody's selector comes near it.
+/// Parentheses may nest this deep. Calico has no such limit; no real selector comes near it.
 const MAX_DEPTH: usize = 100;
 
 /// A selector that has been read.

@@ -27,7 +27,7 @@ pub enum Revision {
     Kubernetes(Box<ObjectVersion>),
 }
 
-/// What Kubernetes says about an object beside its content.
+/// What Kubernetes says about an object besides its content.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ObjectVersion {
     /// `metadata.resourceVersion`.

@@ -8,7 +8,7 @@ use jiff::{SignedDuration, Timestamp};
 /// How far ahead of the reader's clock a writer's clock may run; a time further in the future is not credible.
 pub const CLOCK_SKEW: SignedDuration = SignedDuration::from_mins(1);
 
-/// Reads a time in either form, leniently: a fraction of any length, any offset, and whatever Go may
+/// Reads a time in either form, leniently: a fraction of any length, any offset, and what Go may
 /// append (a zone name, a monotonic reading). `None` where there is no time in it.
 pub fn parse_time(text: &str) -> Option<Timestamp> {
     let text = text.trim();

@@ -1,4 +1,4 @@
-//! Writes a generated cluster to a file in calipam's export format, or as `kubectl get -o json` prints it, and beside it
+//! Writes a generated cluster to a file in calipam's export format, or as `kubectl get -o json` prints it, and next to it
 //! the findings to be expected.
 //!
 //! ```text

@@ -1,4 +1,4 @@
-//! Nothing is written unless somebody has agreed.
+//! Nothing is written without consent.
 
 use std::io::Write;
 
@@ -16,7 +16,7 @@ fn leaky() -> (Cluster, Pod) {
 
 const RELEASE: [&str; 6] = ["release", "--leaked", "--grace", "0", "--settle", "0"];
 
-/// Runs the program on a terminal on which somebody types `answer` when asked.
+/// Runs the program on a terminal on which `answer` is typed when it asks.
 fn answered(site: &Site, arguments: &[&str], answer: &str) -> Shown {
     let mut command = site.command(arguments);
     Terminal::new(200).converse(command.env("TERM", "dumb"), "[y/N] ", |terminal, _| {

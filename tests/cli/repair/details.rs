@@ -44,7 +44,7 @@ fn released_addresses_cool_down_where_the_cluster_says_so() {
     }
 }
 
-/// A block that nobody owns goes with its last address.
+/// A block without owner is deleted with its last address.
 #[test]
 fn a_drained_block_goes() {
     let mut cluster = healthy();

@@ -92,7 +92,7 @@ fn differing(before: &Objects, after: &Objects) -> BTreeSet<String> {
     names.filter(|name| before.get(*name) != after.get(*name)).cloned().collect()
 }
 
-/// Addresses that blocks record for somebody, or, if `cooling`, of nobody any more.
+/// Addresses that blocks record for an owner or, if `cooling`, as released.
 fn recorded(objects: &Objects, cooling: bool) -> BTreeSet<String> {
     let blocks = objects.iter().filter(|(name, _)| name.starts_with("ipamblocks/"));
     let addresses = blocks.flat_map(|(_, block)| {

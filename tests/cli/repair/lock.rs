@@ -45,7 +45,7 @@ fn what_was_there_comes_back() {
         let history = site.history(INFORMATION).split_off(from);
         assert_eq!(site.value(INFORMATION).unwrap(), before, "{state:?}");
         if state == Some(false) {
-            assert_eq!(history.len(), 0, "the lock is somebody else's");
+            assert_eq!(history.len(), 0, "the lock belongs to another");
             continue;
         }
         let [(locked, value), (unlocked, _)] = history.as_slice() else { panic!("{history:?}") };
@@ -229,7 +229,7 @@ fn the_next_run_names_the_lock_of_one_that_was_killed() {
     assert_eq!(values(&site.dump()), values(&before));
 }
 
-/// A lock that was taken since by others is theirs, whatever the journal of a killed run says.
+/// A lock that was taken since by others is theirs, even if the journal of a killed run names it.
 #[test]
 fn a_stale_mark_unlocks_nothing() {
     let site = many_orphans();

@@ -81,13 +81,13 @@ impl Site {
         self.etcd.entries().unwrap()
     }
 
-    /// Stores a value, as somebody else does.
+    /// Stores a value, as another client does.
     pub fn put(&self, key: &str, value: impl Into<Vec<u8>>) {
         let (key, value) = (key.to_owned(), value.into());
         self.etcd.with_client(async |mut client| client.put(key, value, None).await).unwrap();
     }
 
-    /// Deletes a key, as somebody else does.
+    /// Deletes a key, as another client does.
     pub fn delete(&self, key: &str) {
         let key = key.to_owned();
         let deleted = self.etcd.with_client(async |mut client| client.delete(key, None).await).unwrap();
@@ -116,7 +116,7 @@ impl Site {
         history.unwrap()
     }
 
-    /// Changes a block, as somebody else does.
+    /// Changes a block, as another client does.
     pub fn change_block(&self, block: IpNet, change: impl FnOnce(&mut Block)) {
         let key = key::block(block);
         let mut stored = Block::read(&self.value(&key).unwrap()).unwrap();
@@ -187,7 +187,7 @@ pub fn differing(before: &Entries, after: &Entries) -> BTreeSet<String> {
     keys.filter(|key| before.get(*key) != after.get(*key)).cloned().collect()
 }
 
-/// Addresses that blocks hold for somebody, with the handle of each.
+/// Addresses that blocks hold for an owner, with the handle of each.
 pub fn recorded(entries: &Entries) -> BTreeMap<IpAddr, Option<String>> {
     let blocks = entries.iter().filter(|(key, _)| key.contains("/assignment/"));
     let blocks: Vec<Block> = blocks.filter_map(|(_, (raw, _))| Block::read(raw)).collect();

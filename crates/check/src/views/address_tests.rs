@@ -161,7 +161,7 @@ fn headroom_follows_the_pools_of_a_request() {
     let row = |pool: &str, blocks, headroom| (pool.to_owned(), blocks, headroom);
     assert_eq!(rows(&cluster), [row("default", 1, 2), row("hand", 1, 2), row("other", 0, 2)]);
     cluster.put("/calico/ipam/v2/config", json!({"strict_affinity": true}));
-    assert_eq!(rows(&cluster), [row("default", 1, 0), row("hand", 1, 0)], "nobody may claim blocks");
+    assert_eq!(rows(&cluster), [row("default", 1, 0), row("hand", 1, 0)], "no node may claim blocks");
 }
 
 #[test]

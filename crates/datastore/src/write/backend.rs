@@ -26,8 +26,8 @@ impl Backend {
     pub fn new(datastore: &Datastore) -> Result<Self> {
         match datastore {
             Datastore::Etcd(client) => Ok(Self::Etcd(Connection::new(client), None)),
-            Datastore::EtcdAndKubernetes(client, beside) => {
-                Ok(Self::Etcd(Connection::new(client), Some(Arc::clone(beside))))
+            Datastore::EtcdAndKubernetes(client, kube) => {
+                Ok(Self::Etcd(Connection::new(client), Some(Arc::clone(kube))))
             }
             Datastore::Kubernetes(client) => Ok(Self::Kubernetes(Arc::clone(client))),
             Datastore::File(_) => Err(Error::NotWritable { location: datastore.location() }),
@@ -39,9 +39,9 @@ impl Backend {
         let mut pauses = PAUSES.into_iter();
         loop {
             let (result, client) = match self {
-                Self::Etcd(connection, beside) => {
+                Self::Etcd(connection, kube) => {
                     let client = connection.current();
-                    (etcd::read(&client, beside.as_ref(), keys).await, Some(client))
+                    (etcd::read(&client, kube.as_ref(), keys).await, Some(client))
                 }
                 Self::Kubernetes(client) => (kubernetes::read(client, keys).await, None),
             };
@@ -59,9 +59,9 @@ impl Backend {
     /// Makes the changes of a batch, and never a second time: an error leaves open whether they were made.
     pub async fn commit(&self, batch: &Batch) -> Result<Swap> {
         match self {
-            Self::Etcd(connection, beside) => {
+            Self::Etcd(connection, kube) => {
                 let client = connection.current();
-                let result = etcd::commit(&client, beside.as_ref(), batch).await;
+                let result = etcd::commit(&client, kube.as_ref(), batch).await;
                 if result.as_ref().is_err_and(Error::may_pass) {
                     self.replace(Some(client)).await;
                 }

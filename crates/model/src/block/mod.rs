@@ -125,7 +125,7 @@ impl Block {
         }
     }
 
-    /// The block's CIDR; its own mask counts, whatever the pool's block size is.
+    /// The block's CIDR; its own mask counts, not the pool's block size.
     pub fn cidr(&self) -> IpNet {
         self.cidr
     }

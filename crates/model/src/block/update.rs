@@ -154,7 +154,7 @@ impl BlockUpdate<'_> {
     }
 
     /// Frees ordinals at once: they go to the tail of the free list in ascending order, lose their
-    /// sequence number, and owner records that nobody uses any more are dropped. Gives the ordinals
+    /// sequence number, and owner records that no address uses any more are dropped. Gives the ordinals
     /// that were freed; those that were free already are left out.
     pub fn release(&mut self, ordinals: &[u32]) -> Vec<u32> {
         let mut freed = self.taken(ordinals);
@@ -274,7 +274,7 @@ impl BlockUpdate<'_> {
         self.block.attributes.len() as u32 - 1
     }
 
-    /// Drops owner records that nobody uses, keeps the others in order, and renumbers the allocations.
+    /// Drops owner records that no address uses, keeps the others in order, and renumbers the allocations.
     fn compact(&mut self) {
         let mut used = vec![false; self.block.attributes.len()];
         self.block.allocations.iter().flatten().for_each(|index| used[*index as usize] = true);

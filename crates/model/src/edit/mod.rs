@@ -234,7 +234,7 @@ pub enum BlockEdit {
 /// A change of a handle.
 #[derive(Clone, Debug)]
 pub enum HandleEdit {
-    /// Counts fewer addresses of a block, whatever else the handle counts; the last one deletes it (facts
+    /// Counts fewer addresses of a block, the handle's other counts stay; the last one deletes it (facts
     /// 3.8). A handle that counts fewer than that, or is not there, is left as it is.
     Decrement(IpNet, i64),
     /// Counts more addresses of a block; creates the handle where there is none.

@@ -1,5 +1,5 @@
 //! Random sequences of block operations keep every rule of facts 3.1. The rules are tried on the JSON that a block
-//! prints, beside a plain list of what the operations must have done; the block's own methods prove nothing here.
+//! prints, and a plain list of what the operations must have done; the block's own methods prove nothing here.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -32,12 +32,12 @@ fn is_of(block: &Block, node: &str) -> bool {
 }
 
 /// The blocks for which a node has affinities.
-pub fn of_node(store: &mut Store, node: &str) -> Result<Vec<IpNet>> {
+pub fn blocks_of_node(store: &mut Store, node: &str) -> Result<Vec<IpNet>> {
     let affinities = store.others().affinities(Some(node))?;
     Ok(affinities.into_iter().map(|(_, net)| net).collect())
 }
 
-/// Claims a block that does not exist yet; false where somebody else was faster.
+/// Claims a block that does not exist yet; false where another client was faster.
 pub fn claim(store: &mut Store, node: &str, net: IpNet) -> Result<bool> {
     let pending = store.create(Place::Affinity(node, net), wire::affinity("pending"))?;
     let Some(pending) = pending else { return Ok(false) };
@@ -48,7 +48,7 @@ pub fn claim(store: &mut Store, node: &str, net: IpNet) -> Result<bool> {
 }
 
 /// Creates the block of a pending affinity, and confirms the affinity at the version that this worker wrote: had
-/// somebody changed it since, the block might have become another's.
+/// another client changed it since, the block might have become another's.
 fn create_and_confirm(store: &mut Store, node: &str, net: IpNet, pending: &Version) -> Result<Attempt> {
     let now = Timestamp::now();
     let owner = format!("host:{node}");
@@ -71,7 +71,7 @@ fn confirm(store: &mut Store, node: &str, net: IpNet, pending: &Version) -> Resu
     Ok(if confirmed.is_some() { Attempt::Usable } else { Attempt::Again })
 }
 
-/// Makes the affinity of a node's block usable where somebody left it in the middle of something. Gives false where
+/// Makes the affinity of a node's block usable where an operation on it was broken off. Gives false where
 /// the node has not got the block.
 pub fn revive(store: &mut Store, node: &str, net: IpNet) -> Result<bool> {
     for _ in 0..ATTEMPTS {
@@ -101,7 +101,7 @@ fn try_revive(store: &mut Store, node: &str, net: IpNet) -> Result<Attempt> {
         return Ok(Attempt::Again);
     };
     let Some((mut block, version)) = stored else { return create_and_confirm(store, node, net, &pending) };
-    // A rewrite of the block lets whoever is about to delete it fail.
+    // A rewrite of the block makes a deletion that is about to happen fail.
     block.sequence += 1;
     match store.update(Place::Block(net), block.value(), &version)? {
         Some(_) => confirm(store, node, net, &pending),

@@ -57,7 +57,7 @@ pub struct ChurnLog {
     pub started: u64,
     /// Of those, pods that were started again in a new sandbox, which counts as stopped, too.
     pub restarted: u64,
-    /// Pods stopped in whatever way: addresses released, but for those of `lost` pods.
+    /// Pods stopped in any way: addresses released, but for those of `lost` pods.
     pub stopped: u64,
     /// Of those, pods that finished.
     pub finished: u64,
@@ -146,7 +146,7 @@ impl Churn {
     }
 }
 
-/// Locks what is shared; whoever panicked with it fails the test anyway.
+/// Locks what is shared; a thread that panicked with it fails the test anyway.
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -73,7 +73,7 @@ impl KubeObjects {
         let Some(marked) = self.put(place, &object)? else { return Ok(false) };
         let options = json!({"apiVersion": "v1", "kind": "DeleteOptions",
             "preconditions": {"uid": parts(&marked).1}});
-        // Whoever met the mark may have finished the deletion.
+        // Another client that met the mark may have finished the deletion.
         self.ask("DELETE", &self.path(place), &options, &[200, 404, 409])?;
         Ok(true)
     }

@@ -86,7 +86,7 @@ fn objects_change_by_compare_and_swap(store: &mut KubeObjects) {
     }
 }
 
-/// Whoever meets an object that somebody marked and left finishes the deletion.
+/// A reader that meets an object that was marked and left finishes the deletion.
 fn what_is_marked_is_deleted(server: &KubeApiserver, flavour: Flavour, store: &mut KubeObjects) {
     let net = "10.244.2.0/26".parse().unwrap();
     let mark = if flavour == Flavour::Classic { "true".into() } else { Value::Bool(true) };

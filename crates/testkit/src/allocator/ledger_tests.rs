@@ -1,4 +1,4 @@
-//! Violations that somebody brings about by hand must be reported, on both datastores.
+//! Violations brought about by hand must be reported, on both datastores.
 
 use std::time::Duration;
 
@@ -34,7 +34,7 @@ fn break_two(target: Target<'_>, ledger: &Ledger) -> [Tenant; 2] {
 fn violations_are_found(target: Target<'_>, nodes: &[String]) -> ChurnLog {
     let log = churn().run_on(target, &spec(), nodes).unwrap();
     assert!(log.ledger.live().len() > 5 && log.lost > 0 && log.stopped > log.lost, "{log:?}");
-    assert_eq!(log.ledger.leaked().len() as u64, log.lost, "nobody frees what has leaked");
+    assert_eq!(log.ledger.leaked().len() as u64, log.lost, "nothing frees what has leaked");
     assert_eq!(log.ledger.verify(target).unwrap(), []);
     let [freed, uncounted] = break_two(target, &log.ledger);
     let found = log.ledger.verify(target).unwrap();
@@ -80,13 +80,13 @@ fn an_address_that_is_given_twice_is_a_violation() {
     ledger.leak(&b.handle);
     assert_eq!(ledger.leaked().len(), 1);
     ledger.give(c.clone());
-    assert_eq!((ledger.violations(), ledger.leaked().len()), (&[][..], 0), "somebody freed what had leaked");
+    assert_eq!((ledger.violations(), ledger.leaked().len()), (&[][..], 0), "what had leaked was freed");
     ledger.give(tenant("d", "10.0.0.2"));
     ledger.give(a.clone());
     let twice = Violation::GivenTwice { first: c.clone(), second: a.clone() };
     assert_eq!(ledger.violations(), std::slice::from_ref(&twice));
     assert_eq!(twice.to_string(), "10.0.0.1 was given to default/a, but default/c has it");
-    // The second owner goes; the first one has the address still, which nobody else may get.
+    // The second owner goes; the first one has the address still, which no other pod may get.
     ledger.end(&a.handle);
     ledger.give(b.clone());
     assert_eq!(ledger.violations().len(), 2, "{:?}", ledger.violations());

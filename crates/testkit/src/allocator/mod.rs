@@ -11,7 +11,7 @@
 //!
 //! On Kubernetes every deletion takes two steps: a mark, which is the compare-and-swap, and the deletion by UID.
 //!
-//! It uses no writer of calipam. Whoever stops it in the middle finds the half-done states that a real crash leaves.
+//! It uses no writer of calipam. A test that stops it in the middle finds the half-done states that a real crash leaves.
 //!
 //! To try repairs at the same time, let a [`Churn`] leak some addresses and run it in a thread of its own. Its [`Ledger`] says
 //! which addresses each live pod was given, and [`Ledger::verify`] afterwards whether one was freed or given twice.

@@ -10,7 +10,7 @@ use crate::cluster::Holder;
 use crate::cluster::wire::Block;
 
 /// Takes one address of a block for a pod: the handle first, then the block. `None` where the block is full or gone,
-/// or does not belong to `owner` any more; whoever borrows gives no owner.
+/// or does not belong to `owner` any more; a borrower gives no owner.
 pub fn take(store: &mut Store, net: IpNet, holder: &Holder, owner: Option<&str>) -> Result<Option<IpAddr>> {
     loop {
         let Some((mut block, version)) = affinity::block(store, net)? else { return Ok(None) };

@@ -80,7 +80,7 @@ pub enum Ending {
 }
 
 /// A datastore as one worker sees it. Values have the form of etcd everywhere. Only errors of the connection and
-/// refusals are errors; whoever comes too late gets `None` or false.
+/// refusals are errors; one that comes too late gets `None` or false.
 pub trait Datastore: Send {
     /// What is at a place.
     fn get(&mut self, place: Place<'_>) -> Result<Option<Read>>;

@@ -39,13 +39,13 @@ pub struct Shared {
 
 struct Node {
     name: String,
-    /// As the lock file that Calico's IPAM plugin holds on its node for as long as it assigns or releases. Whoever
-    /// gives up a block does not hold it: that is done by other nodes and by kube-controllers, too.
+    /// As the lock file that Calico's IPAM plugin holds on its node for as long as it assigns or releases. Giving
+    /// up a block does not take it: other nodes and kube-controllers do that, too.
     plugin: Mutex<()>,
 }
 
 impl Shared {
-    /// Nodes of a cluster, and nobody with an address.
+    /// Nodes of a cluster, and no pod with an address.
     pub fn new(spec: ClusterSpec, nodes: &[String]) -> Self {
         let nodes = nodes.iter().map(|name| Node { name: name.clone(), plugin: Mutex::default() });
         Self { spec, nodes: nodes.collect(), ledger: Mutex::default() }
@@ -134,7 +134,7 @@ impl<'w> Worker<'w> {
             // Where the own blocks are full and there may be no more, it borrows.
             let lender = if borrowed || attempt > 1 { self.lender()? } else { None };
             let from = lender.as_deref().unwrap_or(&self.node.name);
-            let mut nets = affinity::of_node(&mut self.store, from)?;
+            let mut nets = affinity::blocks_of_node(&mut self.store, from)?;
             nets.sort_by_key(|net| self.roomy != Some(*net));
             for net in nets {
                 let own = lender.is_none().then_some(self.node.name.as_str());
@@ -216,7 +216,7 @@ impl<'w> Worker<'w> {
             lock(&self.shared.ledger).leak(&handle);
             return self.store.others().withdraw(holder, ending);
         }
-        // From here on the address may be freed by anybody: nobody uses it.
+        // From here on any client may free the address: no pod uses it.
         lock(&self.shared.ledger).end(&handle);
         self.store.others().withdraw(holder, ending)?;
         {
@@ -232,7 +232,7 @@ impl<'w> Worker<'w> {
     }
 
     fn claim_locked(&mut self) -> Result<bool> {
-        if affinity::of_node(&mut self.store, &self.node.name)?.len() >= BLOCKS_PER_NODE {
+        if affinity::blocks_of_node(&mut self.store, &self.node.name)?.len() >= BLOCKS_PER_NODE {
             return Ok(false);
         }
         let number = self.rng().below(SPARE_BLOCKS) as u32;
@@ -242,7 +242,7 @@ impl<'w> Worker<'w> {
         Ok(claimed)
     }
 
-    /// Gives up an empty block of its own node or, as whoever finds no free block does, of another one.
+    /// Gives up an empty block of its own node or, as a node that finds no free block does, of another one.
     fn release(&mut self) -> Result<()> {
         let own = self.rng().below(2) == 0;
         let name = self.node.name.clone();
@@ -257,7 +257,7 @@ impl<'w> Worker<'w> {
             match affinity::release(&mut self.store, &owner.name, net)? {
                 Release::Refused => continue,
                 Release::Done => self.log.released += 1,
-                // The node finds the mark when it next wants an address. Nobody may come any more, so that it is told.
+                // The node finds the mark when it next wants an address. No pod may come any more, so that it is told.
                 Release::Marked => {
                     let _plugin = lock(&owner.plugin);
                     affinity::revive(&mut self.store, &owner.name, net)?;

@@ -153,12 +153,12 @@ impl Cluster {
         self.entries.get(key.as_bytes())
     }
 
-    /// Stores a value, whatever was there.
+    /// Stores a value, also over another one.
     pub fn put(&mut self, key: impl Into<Vec<u8>>, value: Object) {
         self.entries.insert(key.into(), value);
     }
 
-    /// Stores bytes, whatever was there.
+    /// Stores bytes, also over another value.
     pub fn put_raw(&mut self, key: impl Into<Vec<u8>>, value: impl Into<Vec<u8>>) {
         self.put(key, Object::Raw(value.into()));
     }

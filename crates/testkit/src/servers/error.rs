@@ -93,7 +93,7 @@ impl ServerError {
         move |source| Self::Io { what, source }
     }
 
-    /// Whether a server ended because somebody else has its port.
+    /// Whether a server ended because another process has its port.
     pub(super) fn is_port_taken(&self) -> bool {
         matches!(self, Self::Ended { log, .. } if log.contains("address already in use"))
     }

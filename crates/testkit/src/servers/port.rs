@@ -7,7 +7,7 @@ use std::net::{Ipv4Addr, TcpListener, TcpStream};
 ///
 /// A port that was merely free a moment ago can be given to another test before the server binds it. So a connection
 /// is made to it and closed from the listening side: for the following minute (TIME_WAIT) the kernel hands the port to
-/// nobody who asks for any free port and to no outgoing connection, while a server that asks for exactly this port gets
+/// no process that asks for any free port and to no outgoing connection, while a server that asks for exactly this port gets
 /// it.
 pub fn reserve() -> io::Result<u16> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;

@@ -24,7 +24,7 @@ const FIRST_LINES: usize = 3;
 /// How many lines from the end of a long log an error shows.
 const LAST_LINES: usize = 20;
 
-/// Run by the watchdog: when the test's process is gone, whatever ended it, the pipe to standard input closes.
+/// Run by the watchdog: when the test's process is gone, for any reason, the pipe to standard input closes.
 const WATCH: &str = r#"read -r _; kill -9 "$1"; rm -rf -- "$2""#;
 
 /// A running server. Dropping it kills it at once.
@@ -286,7 +286,7 @@ mod tests {
             .find_map(|line| line.strip_prefix("server=").and_then(|id| id.parse::<u32>().ok()))
             .expect("the copy tells the id of its server");
         assert!(!copy.wait().expect("the copy ends").success(), "the copy aborts");
-        // Where nobody collects orphans, a killed one stays as a zombie.
+        // Where no process collects orphans, a killed one stays as a zombie.
         eventually("the server is killed", || matches!(state(id), None | Some('Z')));
         eventually("its folder is removed", || !home.exists());
     }

@@ -117,7 +117,7 @@ pub fn one_by_one(entries: &[RawKv]) -> Snapshot {
     snapshot
 }
 
-/// Settings for endpoints, with environment variables beside them.
+/// Settings for endpoints, and environment variables.
 pub fn settings(endpoints: &str, environment: &[(&str, &str)]) -> Settings {
     let overrides = Overrides {
         etcd_endpoints: Some(endpoints.to_owned()),

@@ -1,4 +1,4 @@
-//! The form in etcd with what Kubernetes runs beside it: pods without Calico's annotations, which the CNI plugin does not
+//! The form in etcd with what Kubernetes adds to it: pods without Calico's annotations, which the CNI plugin does not
 //! write where the datastore is etcd, services and machines.
 
 use calipam_model::snapshot::{Snapshot, Source};
@@ -53,7 +53,7 @@ const SHOWN_BESIDE: [Fault; 7] = [
 ];
 
 #[tokio::test(flavor = "multi_thread")]
-async fn each_fault_in_etcd_is_the_same_with_kubernetes_beside_it() {
+async fn each_fault_in_etcd_is_the_same_with_kubernetes() {
     let mut failures = Vec::new();
     for fault in Fault::KUBERNETES_ONLY.iter().chain(Fault::ALL) {
         let cluster = broken(*fault, 2);

@@ -13,7 +13,7 @@ use crate::support::{observe, open_file};
 
 pub const FLAVOURS: [Flavour; 2] = [Flavour::Classic, Flavour::Native];
 
-/// A cluster with a fault. What looks at the whole of it, or needs services and machines beside what it breaks, finds a
+/// A cluster with a fault. What looks at the whole of it, or needs services and machines besides what it breaks, finds a
 /// cluster on which everything occurs; for the others a few pods will do.
 pub fn broken(fault: Fault, count: usize) -> Cluster {
     let looks_around = fault.stands_alone() || fault == Fault::StrictAffinity;

@@ -1,4 +1,4 @@
-//! Kubernetes beside an etcd datastore.
+//! Kubernetes together with an etcd datastore.
 
 use std::collections::{BTreeMap, BTreeSet};
 

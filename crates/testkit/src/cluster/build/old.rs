@@ -64,7 +64,7 @@ impl Cluster {
         self.count(&Tunnel::Ipip.handle(node), block, -1);
     }
 
-    /// A block in which the owner field of the first versions was left beside today's.
+    /// A block in which the owner field of the first versions was left next to today's.
     fn add_oldest(&mut self) {
         let node = self.nodes[0].name.clone();
         let block = self.spec.block_v4(self.nodes[0].number, 2);

@@ -118,7 +118,7 @@ impl Cluster {
         self.add_pod_on(node)
     }
 
-    /// A healthy node with some pods for a fault to break; nobody else uses it.
+    /// A healthy node with some pods for a fault to break; no other fault uses it.
     pub(in crate::cluster) fn victim_node(&mut self, pods: usize) -> (usize, Vec<Pod>) {
         let node = self.add_node();
         let pods = (0..pods).map(|_| self.add_pod_on(node)).collect();

@@ -15,7 +15,7 @@ fn subject(node: &str, block: IpNet) -> String {
     format!("{node}/{block}")
 }
 
-pub(super) fn of_other(cluster: &mut Cluster) {
+pub(super) fn block_of_other(cluster: &mut Cluster) {
     let (_, block, _) = cluster.victim_block();
     let other = other_node(cluster);
     cluster.put_affinity("host", &other, block, "confirmed");
@@ -23,14 +23,14 @@ pub(super) fn of_other(cluster: &mut Cluster) {
     cluster.expect("affinity-conflict", block);
 }
 
-pub(super) fn of_unowned(cluster: &mut Cluster) {
+pub(super) fn block_without_owner(cluster: &mut Cluster) {
     let (node, block, _) = cluster.victim_block();
     cluster.release_affinity(&node, block);
     cluster.put_affinity("host", &node, block, "confirmed");
     cluster.expect("affinity-block-mismatch", subject(&node, block));
 }
 
-pub(super) fn of_other_only(cluster: &mut Cluster) {
+pub(super) fn block_of_other_only(cluster: &mut Cluster) {
     let (node, block, _) = cluster.victim_block();
     let other = other_node(cluster);
     cluster.remove(&key::affinity("host", &node, block));
@@ -108,7 +108,7 @@ pub(super) fn released(cluster: &mut Cluster) {
     cluster.expect("affinity-block-mismatch", subject(&node, block));
 }
 
-pub(super) fn of_missing_node(cluster: &mut Cluster) {
+pub(super) fn node_missing(cluster: &mut Cluster) {
     let (node, block) = (cluster.missing_node(), cluster.spare_block());
     cluster.put_affinity("host", &node, block, "confirmed");
     cluster.expect("affinity-of-missing-node", subject(&node, block));

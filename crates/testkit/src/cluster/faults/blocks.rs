@@ -1,4 +1,4 @@
-//! Blocks in the wrong place, and blocks of nobody.
+//! Blocks in the wrong place, and blocks without owner.
 
 use ipnet::IpNet;
 
@@ -44,14 +44,14 @@ pub(super) fn size_mismatch(cluster: &mut Cluster) {
     cluster.expect("block-size-mismatch", block);
 }
 
-pub(super) fn of_missing_node(cluster: &mut Cluster) {
+pub(super) fn node_missing(cluster: &mut Cluster) {
     let (node, block) = (cluster.missing_node(), cluster.spare_block());
     cluster.claim(block, &node);
     cluster.expect("block-of-missing-node", block);
     cluster.expect("affinity-of-missing-node", format!("{node}/{block}"));
 }
 
-pub(super) fn of_missing_node_alone(cluster: &mut Cluster) {
+pub(super) fn node_missing_alone(cluster: &mut Cluster) {
     let (node, block) = (cluster.missing_node(), cluster.spare_block());
     cluster.put_block(block, Some(format!("host:{node}")));
     cluster.expect("block-of-missing-node", block);

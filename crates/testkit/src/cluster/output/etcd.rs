@@ -63,7 +63,7 @@ fn write(
     })
 }
 
-/// Makes transactions of the entries until all are made or nobody takes them any more.
+/// Makes transactions of the entries until all are made or their receiver is gone.
 fn make(entries: impl FnOnce(&mut dyn FnMut(&[u8], &[u8])), sender: &mpsc::Sender<Pairs>) {
     let (mut pairs, mut bytes) = (Pairs::new(), 0);
     entries(&mut |key, value| {

@@ -65,7 +65,7 @@ impl Attribute {
 pub struct Block {
     /// The CIDR that the value states.
     pub cidr: IpNet,
-    /// `host:<node>`, `virtual:<name>` or nobody.
+    /// `host:<node>`, `virtual:<name>` or none.
     pub affinity: Option<String>,
     /// When it was claimed.
     pub claim_time: Option<String>,

@@ -1,6 +1,6 @@
 //! How a whole read is cut into narrow ranges.
 //!
-//! etcd walks its index over a whole range for every request, whatever the limit: paging through one
+//! etcd walks its index over a whole range for every request, also for one with a limit: paging through one
 //! range of a million keys is quadratic. Narrow ranges are not, but their bounds have to be known. They
 //! come from what was read before: affinities name the blocks, and a sample of blocks names handles and
 //! endpoints. The ranges always cover all keys; the sample only says how even they are.
