@@ -132,6 +132,7 @@ pub(crate) async fn carry_out(
         false => run(context, groups).await,
     };
     execution.passed_over = passed_over;
+    execution.intents = journal.intents();
     // A run that broke off may leave intents open, and did not end by itself.
     if let Some(journal) = Arc::into_inner(journal)
         && execution.broken_off.is_none()

@@ -45,7 +45,7 @@ pub fn outcome(run: Option<Run>, skipped: bool, console: &Console) -> Result<Out
     if execution.not_begun > 0 {
         console.warn(&format!("{} not begun", count(execution.not_begun, "step was", "steps were")));
     }
-    if execution.written > 0 {
+    if execution.intents > 0 {
         let undo = hints::command(&["undo", &journal.to_string_lossy()]);
         console.hint(&format!("to restore what was there: {undo}"));
     }

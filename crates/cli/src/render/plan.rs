@@ -57,6 +57,8 @@ pub struct ShownExecution {
     written: usize,
     already_done: usize,
     not_begun: usize,
+    /// Steps that were written in part.
+    partly: usize,
     conflicts: Vec<ShownConflict>,
     interrupted: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -86,6 +88,8 @@ impl ShownExecution {
             interrupted,
             lock_left,
             passed_over: _,
+            partly,
+            intents: _,
         } = &run.execution;
         let conflict =
             |c: &calipam_repair::Conflict| ShownConflict { what: c.what.clone(), reason: c.reason.clone() };
@@ -94,6 +98,7 @@ impl ShownExecution {
             written: *written,
             already_done: *already,
             not_begun: *not_begun,
+            partly: *partly,
             conflicts: conflicts.iter().map(conflict).collect(),
             interrupted: *interrupted,
             broken_off: broken_off.as_ref().map(ToString::to_string),
@@ -109,6 +114,9 @@ impl ShownExecution {
         if !self.conflicts.is_empty() {
             let given_up = count(self.conflicts.len(), "was", "were");
             line.push_str(&format!("; {given_up} given up because something had changed"));
+        }
+        if self.partly > 0 {
+            line.push_str(&format!("; {} made in part", count(self.partly, "was", "were")));
         }
         if self.not_begun > 0 {
             line.push_str(&format!("; {} not begun", count(self.not_begun, "was", "were")));

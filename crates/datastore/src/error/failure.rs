@@ -48,6 +48,13 @@ pub enum Failure {
     /// Kubernetes: status 429.
     #[error("the server has too much to do (429)")]
     TooManyRequests,
+    /// Kubernetes: it does not take this object.
+    #[error("the server refuses it ({code}): {message}")]
+    Refused {
+        /// The HTTP status, below 500.
+        code: u16,
+        message: String,
+    },
     #[error("the server failed ({code}): {message}")]
     Server {
         /// The HTTP status, from 500.

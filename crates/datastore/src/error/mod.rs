@@ -119,7 +119,19 @@ impl Error {
 
     /// True where the same request may succeed a little later.
     pub fn may_pass(&self) -> bool {
-        matches!(self, Self::Request { failure, .. } | Self::Write { failure, .. } if failure.may_pass())
+        match self {
+            // To refuse a read is the whim of a proxy.
+            Self::Request { failure: Failure::Conflict(_) | Failure::Refused { .. }, .. } => true,
+            Self::Request { failure, .. } | Self::Write { failure, .. } => failure.may_pass(),
+            _ => false,
+        }
+    }
+
+    /// True where the server does not take what was sent, but may take other objects.
+    pub fn is_refusal(&self) -> bool {
+        let is_about_object =
+            |failure: &Failure| matches!(failure, Failure::Refused { .. } | Failure::TooManyRequests);
+        matches!(self, Self::Write { failure, .. } if is_about_object(failure))
     }
 
     pub(crate) fn file(path: impl Into<PathBuf>, kind: impl Into<FileError>) -> Self {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use calipam_datastore::write::{Batch, Expect, Swap};
+use calipam_datastore::write::{Batch, Change, Expect, Stored, Swap};
 use calipam_model::key::Key;
 use calipam_model::snapshot::Revision;
 
@@ -14,32 +14,79 @@ use crate::journal::{ChangeRecord, Fate, GuardRecord, Intent, Outcome, Value, Ve
 /// How often a write is sent again whose answer was lost.
 const RESENDS: usize = 3;
 
+/// The pause before that, longer each time.
+const RESEND_PAUSE: Duration = Duration::from_millis(100);
+
 /// The longest pause before a swap that was lost is tried again.
 const LONGEST_PAUSE: Duration = Duration::from_millis(50);
 
 /// What became of one write.
 enum Written {
-    Done,
+    Done(Made),
     Lost,
     /// Others changed the objects while the answer was lost: who wrote what cannot be told.
     Unclear(Vec<String>),
+    /// The server does not take it.
+    Refused(String),
 }
 
+/// What became of a task.
+enum TaskEnd {
+    Written(Made),
+    Already,
+    Conflict(String),
+}
+
+/// What a write made: for each object the version before, and the revision after.
+type Made = Vec<(Key, Option<Stored>, Option<String>)>;
+
 pub(super) async fn run_group(context: &Context, group: &Group, omitted: &mut Omitted) -> Ended {
-    let mut all = Ended::Already;
+    let mut made = Made::new();
     for (index, task) in group.tasks.iter().enumerate() {
         // A step that was begun is finished.
         if index == 0 && context.interrupt.is_set() {
             return Ended::Interrupted;
         }
         match run_task(context, group, task, omitted).await {
-            Ok(Ended::Already) => {}
-            Ok(Ended::Written) => all = Ended::Written,
-            Ok(other) => return other,
-            Err(error) => return Ended::Broken(error),
+            Ok(TaskEnd::Already) => {}
+            Ok(TaskEnd::Written(more)) => made.extend(more),
+            Ok(TaskEnd::Conflict(reason)) => {
+                let is_nothing_left = made.is_empty() || is_taken_back(context, group, made).await;
+                return if is_nothing_left { Ended::Conflict(reason) } else { Ended::Partly(reason) };
+            }
+            Err(error) => {
+                let wrote = !made.is_empty() && !is_taken_back(context, group, made).await;
+                return Ended::Broken(error, wrote);
+            }
         }
     }
-    all
+    if made.is_empty() { Ended::Already } else { Ended::Written }
+}
+
+/// Takes handles back that were counted for a block which could not be written. True where nothing of the step is left.
+async fn is_taken_back(context: &Context, group: &Group, made: Made) -> bool {
+    if !made.iter().all(|(key, ..)| matches!(key, Key::Handle(_))) {
+        return false;
+    }
+    for (key, before, left) in made.into_iter().rev() {
+        let keys = [key.clone()];
+        let Ok(objects) = read(context, &keys).await else { return false };
+        let now = objects.get(&key).and_then(Option::as_ref).map(|stored| stored.revision.clone());
+        if now.as_ref().map(ToString::to_string) != left {
+            return false;
+        }
+        let change = match (before, now) {
+            (Some(before), Some(now)) => Change::update(key, now, before.raw),
+            (Some(before), None) => Change::create(key, before.raw),
+            (None, Some(now)) => Change::delete(key, now),
+            (None, None) => continue,
+        };
+        let batch = Batch { changes: vec![change], evidence: Vec::new() };
+        if !matches!(write(context, group, &objects, &batch).await, Ok(Written::Done(_))) {
+            return false;
+        }
+    }
+    true
 }
 
 async fn run_task(
@@ -47,33 +94,34 @@ async fn run_task(
     group: &Group,
     task: &Arc<dyn Task>,
     omitted: &mut Omitted,
-) -> Result<Ended, RepairError> {
+) -> Result<TaskEnd, RepairError> {
     let keys = task.reads();
     for attempt in 0..RETRIES {
         let objects = read(context, &keys).await?;
         let batch = loop {
             match task.decide(&objects, omitted) {
                 Decision::Write(batch) => break batch,
-                Decision::Already => return Ok(Ended::Already),
-                Decision::Conflict(reason) => return Ok(Ended::Conflict(reason)),
+                Decision::Already => return Ok(TaskEnd::Already),
+                Decision::Conflict(reason) => return Ok(TaskEnd::Conflict(reason)),
                 Decision::Omit(parts) => omitted.add(parts),
             }
         };
         match write(context, group, &objects, &batch).await? {
-            Written::Done => return Ok(Ended::Written),
+            Written::Done(made) => return Ok(TaskEnd::Written(made)),
             Written::Lost => {
                 (context.events)(&Event::Lost { step: group.step });
                 tokio::time::sleep(pause(attempt)).await;
             }
+            Written::Refused(reason) => return Ok(TaskEnd::Conflict(reason)),
             Written::Unclear(keys) => {
-                return Ok(Ended::Conflict(format!(
+                return Ok(TaskEnd::Conflict(format!(
                     "the answer of the datastore was lost, and {} was changed by others since",
                     keys.join(", ")
                 )));
             }
         }
     }
-    Ok(Ended::Conflict(format!("others changed the objects {RETRIES} times in a row")))
+    Ok(TaskEnd::Conflict(format!("others changed the objects {RETRIES} times in a row")))
 }
 
 /// Longer with every attempt, so that a busy object is left to those who work with it.
@@ -110,25 +158,43 @@ async fn write(
                 Fate::NotWritten => break None,
                 Fate::Changed(keys) => return Ok(Written::Unclear(keys)),
             },
-            Err(error) if resends == RESENDS => return Err(error.into()),
+            Err(error) if resends == RESENDS && !error.is_refusal() => return Err(error.into()),
             Err(error) => {
                 resends += 1;
                 match look(context, &intent).await {
                     Ok(Fate::Written(outcome)) => break outcome.written,
+                    // A refusal is about these objects; others may be taken.
+                    Ok(Fate::NotWritten)
+                        if error.is_refusal() && (resends > RESENDS || !error.may_pass()) =>
+                    {
+                        context.journal.conclude(Outcome { id: intent.id, written: None })?;
+                        return Ok(Written::Refused(error.to_string()));
+                    }
                     // Sending it again is safe: it still expects the same versions.
-                    Ok(Fate::NotWritten) => {}
+                    Ok(Fate::NotWritten) => tokio::time::sleep(RESEND_PAUSE * resends as u32).await,
                     Ok(Fate::Changed(keys)) => return Ok(Written::Unclear(keys)),
                     Err(_) => return Err(error.into()),
                 }
             }
         }
     };
-    let result = if written.is_some() { Written::Done } else { Written::Lost };
+    let result = match &written {
+        Some(revisions) => Written::Done(made(objects, batch, revisions)),
+        None => Written::Lost,
+    };
     if written.is_some() {
         (context.events)(&Event::Written { step: group.step });
     }
     context.journal.conclude(Outcome { id: intent.id, written })?;
     Ok(result)
+}
+
+fn made(objects: &Objects, batch: &Batch, revisions: &[Option<String>]) -> Made {
+    let object = |(change, revision): (&Change, &Option<String>)| {
+        let before = objects.get(change.key()).and_then(Clone::clone);
+        (change.key().clone(), before, change.value().and(revision.clone()))
+    };
+    batch.changes.iter().zip(revisions).map(object).collect()
 }
 
 fn text_of(revision: &Option<Revision>) -> Option<String> {
@@ -144,7 +210,7 @@ async fn look(context: &Context, intent: &Intent) -> Result<Fate, RepairError> {
 
 /// What the journal says about a batch.
 fn intent(group: &Group, objects: &Objects, batch: &Batch) -> Intent {
-    let change = |change: &calipam_datastore::write::Change| {
+    let change = |change: &Change| {
         let stored = objects.get(change.key()).and_then(Option::as_ref);
         ChangeRecord {
             key: change.key().to_string(),

@@ -131,14 +131,16 @@ pub struct Conflict {
 pub(crate) enum Ended {
     /// Something was written.
     Written,
+    /// Something was written, and something that belongs to it was not.
+    Partly(String),
     /// Everything was as it should be.
     Already,
     /// A guard did not hold.
     Conflict(String),
     /// It was asked to stop before anything was written.
     Interrupted,
-    /// The journal or the datastore failed.
-    Broken(RepairError),
+    /// The journal or the datastore failed. True where something was written before.
+    Broken(RepairError, bool),
 }
 
 /// What a run did.
@@ -150,6 +152,10 @@ pub struct Execution {
     pub written: usize,
     /// Steps that found everything as they were to leave it.
     pub already: usize,
+    /// Steps that were written in part: what remains to be written met a conflict, or the run broke off in it.
+    pub partly: usize,
+    /// Intents in the journal: what was about to be written.
+    pub intents: u64,
     /// What was abandoned because something had changed: steps, and addresses of steps.
     pub conflicts: Vec<Conflict>,
     /// Steps that were not begun: the run was interrupted or broke off.
@@ -215,13 +221,18 @@ impl Execution {
         let conflict = |what, reason, addresses| Conflict { step: group.step, what, reason, addresses };
         match ended {
             Ended::Written => self.written += 1,
+            Ended::Partly(reason) => {
+                self.partly += 1;
+                let reason = format!("it was written in part, and the rest was not: {reason}");
+                self.conflicts.push(conflict(group.reason.clone(), reason, Vec::new()));
+            }
             Ended::Already => self.already += usize::from(omissions.is_empty()),
             Ended::Conflict(reason) => {
                 self.conflicts.push(conflict(group.reason.clone(), reason, Vec::new()));
             }
             Ended::Interrupted => self.not_begun += 1,
-            Ended::Broken(error) => {
-                self.not_begun += 1;
+            Ended::Broken(error, wrote) => {
+                *(if wrote { &mut self.partly } else { &mut self.not_begun }) += 1;
                 self.broken_off.get_or_insert(error);
             }
         }

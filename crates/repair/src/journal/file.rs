@@ -73,6 +73,11 @@ impl Journal {
         &self.path
     }
 
+    /// How many intents it has been given.
+    pub fn intents(&self) -> u64 {
+        self.next_intent.load(Ordering::Relaxed)
+    }
+
     /// Gives an intent its number and waits until it is on disk. Only then may it be written to the
     /// datastore.
     ///

@@ -9,12 +9,14 @@ use std::sync::Arc;
 use bytes::Bytes;
 use calipam_datastore::Datastore;
 use calipam_datastore::write::{Consent, Question, Writer};
+use calipam_model::handle::Handle;
 use calipam_model::key::Key;
+use calipam_model::snapshot::DatastoreKind;
 
 use self::task::UndoTask;
 use crate::engine::{Execution, Group, Task};
 use crate::error::RepairError;
-use crate::journal::{Intent, Recorded, Value, key_of};
+use crate::journal::{Intent, Recorded, Value, key_of, same_value};
 use crate::session::{Options, Purpose, carry_out, writer};
 
 /// What undoing a run would do. Nothing is written by making it.
@@ -50,8 +52,36 @@ pub struct UndoObject {
 pub struct LeftVersion {
     /// Its revision. It may come a second time, where etcd was restored from a backup.
     pub revision: String,
-    /// Its value.
-    pub value: Bytes,
+    /// Its value; `None` where the run was to delete it and got as far as the mark.
+    pub value: Option<Bytes>,
+}
+
+impl UndoObject {
+    /// When it is written, where one write cannot hold a whole step. As with Calico, what claims an address comes before
+    /// the block that records it, and what gives it up after that block (facts 3.14).
+    fn phase(&self) -> u8 {
+        let left = self.left.as_ref().and_then(|left| left.value.as_ref());
+        match &self.key {
+            Key::Block(_) => 1,
+            Key::Handle(id) => {
+                let count = |value: Option<&Bytes>| {
+                    let handle =
+                        value.and_then(|raw| Handle::parse(id, raw).ok()).filter(|h| !h.is_deleted());
+                    handle.map_or(0, |handle| {
+                        handle.blocks().map(|(_, count)| count).fold(0, i64::saturating_add)
+                    })
+                };
+                if count(self.before.as_ref()) > count(left) { 0 } else { 2 }
+            }
+            _ => {
+                if self.before.is_some() && left.is_none() {
+                    0
+                } else {
+                    2
+                }
+            }
+        }
+    }
 }
 
 /// Objects that are not undone, and why.
@@ -80,21 +110,31 @@ impl UndoPlan {
         let mut plan =
             Self { cluster: recorded.header.cluster.clone(), steps: Vec::new(), skipped: Vec::new() };
         let mut nets: BTreeMap<Key, Net> = BTreeMap::new();
-        let mut together: Vec<(BTreeSet<Key>, &Intent)> = Vec::new();
+        let mut together: Vec<Together> = Vec::new();
+        // A deletion on Kubernetes has a revision only where it got as far as the mark.
+        let is_marked = recorded.header.datastore == DatastoreKind::Kubernetes.to_string();
         for intent in &recorded.intents {
-            let Some(outcome) = recorded.outcomes.get(&intent.id) else {
-                plan.skipped.push(NotUndone { keys: keys(intent)?, reason: UNRESOLVED.into() });
-                continue;
-            };
-            let Some(revisions) = &outcome.written else { continue };
-            note(&mut nets, intent, revisions)?;
-            together.push((keys(intent)?.into_iter().collect(), intent));
+            let outcome = recorded.outcomes.get(&intent.id);
+            if let Some(outcome) = outcome {
+                let Some(revisions) = &outcome.written else { continue };
+                note(&mut nets, intent, revisions, is_marked)?;
+            }
+            together.push(Together {
+                steps: BTreeSet::from([intent.step]),
+                keys: keys(intent)?.into_iter().collect(),
+                is_known: outcome.is_some(),
+                reason: intent.reason.clone(),
+            });
         }
-        for (keys, reason) in join(together) {
+        for Together { keys, is_known, reason, .. } in join(together) {
             let nets: Vec<&Net> = keys.iter().filter_map(|key| nets.get(key)).collect();
-            if nets.iter().any(|net| net.broken) {
-                let reason = "others changed it between two writes of the run".into();
-                plan.skipped.push(NotUndone { keys: keys.into_iter().collect(), reason });
+            let why_not = match nets.iter().any(|net| net.broken) {
+                _ if !is_known => Some(UNRESOLVED),
+                true => Some("others changed it between two writes of the run"),
+                false => None,
+            };
+            if let Some(reason) = why_not {
+                plan.skipped.push(NotUndone { keys: keys.into_iter().collect(), reason: reason.into() });
                 continue;
             }
             let objects = nets.into_iter().map(|net| net.object.clone()).collect();
@@ -145,18 +185,26 @@ fn note(
     nets: &mut BTreeMap<Key, Net>,
     intent: &Intent,
     revisions: &[Option<String>],
+    is_marked: bool,
 ) -> Result<(), RepairError> {
     for (change, revision) in intent.changes.iter().zip(revisions) {
         let key = key_of(&change.key)?;
         let before = change.before.as_ref();
-        let left = change.after.as_ref().and_then(Value::bytes).zip(revision.clone());
-        let left = left.map(|(value, revision)| LeftVersion { revision, value });
+        // In etcd a deletion has a revision, too, but leaves nothing.
+        let stays = change.after.is_some() || is_marked;
+        let left = revision
+            .clone()
+            .filter(|_| stays)
+            .map(|revision| LeftVersion { revision, value: change.after.as_ref().and_then(Value::bytes) });
         match nets.get_mut(&key) {
             Some(net) => {
                 let found = before.and_then(|version| {
-                    Some(LeftVersion { revision: version.revision.clone(), value: version.value.bytes()? })
+                    Some(LeftVersion {
+                        revision: version.revision.clone(),
+                        value: Some(version.value.bytes()?),
+                    })
                 });
-                net.broken |= net.object.left != found;
+                net.broken |= !is_same_version(net.object.left.as_ref(), found.as_ref());
                 net.object.left = left;
             }
             None => {
@@ -169,25 +217,62 @@ fn note(
     Ok(())
 }
 
-/// Joins what was written together, directly or through objects in common.
-fn join(together: Vec<(BTreeSet<Key>, &Intent)>) -> Vec<(BTreeSet<Key>, String)> {
-    let mut sets: Vec<Option<(BTreeSet<Key>, String)>> = Vec::new();
-    let mut set_of: BTreeMap<Key, usize> = BTreeMap::new();
-    for (keys, intent) in together {
-        let joined: BTreeSet<usize> = keys.iter().filter_map(|key| set_of.get(key).copied()).collect();
-        let (mut all, mut reason) = (keys, intent.reason.clone());
-        for index in joined {
-            if let Some((others, other)) = sets[index].take() {
-                all.extend(others);
-                if other != reason {
-                    reason = format!("{other}; {reason}");
-                }
+fn is_same_version(left: Option<&LeftVersion>, found: Option<&LeftVersion>) -> bool {
+    let (left, found) = match (left, found) {
+        (None, None) => return true,
+        (Some(left), Some(found)) => (left, found),
+        _ => return false,
+    };
+    let is_value = left.value.as_ref().zip(found.value.as_ref()).is_none_or(|(a, b)| same_value(a, b));
+    left.revision == found.revision && is_value
+}
+
+/// What is undone as a whole or not at all.
+struct Together {
+    /// Steps of the run that is undone.
+    steps: BTreeSet<usize>,
+    keys: BTreeSet<Key>,
+    /// It is known what became of all that was to be written.
+    is_known: bool,
+    reason: String,
+}
+
+/// Joins what belongs to one step of the run, and steps that have an object in common.
+fn join(together: Vec<Together>) -> Vec<Together> {
+    let mut sets: Vec<Option<Together>> = Vec::new();
+    let (mut set_of, mut set_of_step) = (BTreeMap::<Key, usize>::new(), BTreeMap::<usize, usize>::new());
+    for mut all in together {
+        let of_keys = all.keys.iter().filter_map(|key| set_of.get(key));
+        let of_steps = all.steps.iter().filter_map(|step| set_of_step.get(step));
+        let joined: BTreeSet<usize> = of_keys.chain(of_steps).copied().collect();
+        // The larger one takes the smaller ones in, so that many intents of one step do not take forever.
+        let largest =
+            joined.iter().copied().max_by_key(|index| sets[*index].as_ref().map(|set| set.keys.len()));
+        let index = largest.unwrap_or(sets.len());
+        for other in joined.into_iter().filter(|other| *other != index) {
+            if let Some(mut other) = sets[other].take() {
+                all.take_in(&mut other);
             }
         }
-        set_of.extend(all.iter().map(|key| (key.clone(), sets.len())));
-        sets.push(Some((all, reason)));
+        set_of.extend(all.keys.iter().map(|key| (key.clone(), index)));
+        set_of_step.extend(all.steps.iter().map(|step| (*step, index)));
+        match sets.get_mut(index) {
+            Some(Some(set)) => set.take_in(&mut all),
+            _ => sets.push(Some(all)),
+        }
     }
     sets.into_iter().flatten().collect()
+}
+
+impl Together {
+    fn take_in(&mut self, other: &mut Self) {
+        self.steps.append(&mut other.steps);
+        self.keys.append(&mut other.keys);
+        self.is_known &= other.is_known;
+        if !self.reason.contains(&other.reason) {
+            self.reason = format!("{}; {}", self.reason, other.reason);
+        }
+    }
 }
 
 /// Undoes a run as planned. Objects that have changed since are refused, with everything that was written
@@ -216,8 +301,7 @@ fn groups(steps: Vec<UndoStep>, writer: &Writer) -> Vec<Group> {
     let most = writer.limits().changes;
     let group = |(index, step): (usize, UndoStep)| {
         let mut objects = step.objects;
-        // Where one batch cannot hold them all: what claims addresses before the blocks that record them.
-        objects.sort_by_key(|object| matches!(object.key, Key::Block(_)));
+        objects.sort_by_key(UndoObject::phase);
         let objects: Arc<[UndoObject]> = objects.into();
         let tasks = (0..objects.len())
             .step_by(most.max(1))

@@ -23,9 +23,16 @@ impl UndoTask {
     }
 }
 
+impl UndoTask {
+    /// The first write of a step looks at the whole step: it is undone as a whole or not at all.
+    fn looked_at(&self) -> &[UndoObject] {
+        if self.from == 0 { &self.objects } else { &self.objects[self.from..self.to] }
+    }
+}
+
 impl Task for UndoTask {
     fn reads(&self) -> Vec<Key> {
-        self.objects.iter().map(|object| object.key.clone()).collect()
+        self.looked_at().iter().map(|object| object.key.clone()).collect()
     }
 
     fn writes(&self) -> Vec<Key> {
@@ -35,13 +42,13 @@ impl Task for UndoTask {
     fn decide(&self, objects: &Objects, _: &Omitted) -> Decision {
         let now = |object: &UndoObject| objects.get(&object.key).and_then(Option::as_ref);
         let undone = |object: &UndoObject| is_restored(&object.key, now(object), object.before.as_ref());
-        if self.objects[self.from..self.to].iter().all(undone) {
-            return Decision::Already;
-        }
         // An undo that was killed has brought some of them back already.
         let changed = |object: &&UndoObject| !is_left(object, now(object)) && !undone(object);
-        if let Some(object) = self.objects.iter().find(changed) {
+        if let Some(object) = self.looked_at().iter().find(changed) {
             return Decision::Conflict(format!("{} has changed since the run", object.key));
+        }
+        if self.objects[self.from..self.to].iter().all(undone) {
+            return Decision::Already;
         }
         let changes = self.objects[self.from..self.to]
             .iter()
@@ -57,7 +64,8 @@ fn is_left(object: &UndoObject, now: Option<&Stored>) -> bool {
     match (&object.left, now) {
         (None, None) => true,
         (Some(left), Some(now)) => {
-            left.revision == now.revision.to_string() && same_value(&left.value, &now.raw)
+            let is_value = left.value.as_ref().map_or(now.is_deleted(), |value| same_value(value, &now.raw));
+            left.revision == now.revision.to_string() && is_value
         }
         _ => false,
     }

@@ -125,7 +125,7 @@ pub async fn repair_by_hand(
     let journal = Journal::create(path, &header(&cluster)).unwrap();
     for (index, leak) in leaks.iter().enumerate() {
         let last = index + 1 == leaks.len();
-        release(&writer, &journal, leak, if last { until } else { Until::Outcome }).await;
+        release(&writer, &journal, leak, index, if last { until } else { Until::Outcome }).await;
     }
     if until == Until::Outcome {
         journal.finish().await.unwrap();
@@ -133,7 +133,7 @@ pub async fn repair_by_hand(
     leaks.iter().flat_map(|(block, _, handle)| [block.clone(), handle.clone()]).collect()
 }
 
-async fn release(writer: &Writer, journal: &Journal, leak: &(Key, u32, Key), until: Until) {
+async fn release(writer: &Writer, journal: &Journal, leak: &(Key, u32, Key), step: usize, until: Until) {
     let (block_key, ordinal, handle_key) = leak;
     let stored = writer.read(&[block_key.clone(), handle_key.clone()]).await.unwrap();
     let [Some(block), Some(handle)] = stored.as_slice() else { panic!("{stored:?}") };
@@ -154,7 +154,7 @@ async fn release(writer: &Writer, journal: &Journal, leak: &(Key, u32, Key), unt
     };
     let mut intent = Intent {
         id: 0,
-        step: 0,
+        step,
         reason: format!("leaked-address in {block_key}"),
         changes: vec![record(&batch.changes[0], block), record(&batch.changes[1], handle)],
         guards: Vec::new(),

@@ -10,4 +10,5 @@ mod lock;
 mod meanwhile;
 mod rebuild;
 mod torn;
+mod torn_kubernetes;
 mod undo;

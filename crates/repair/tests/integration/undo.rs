@@ -1,7 +1,12 @@
 //! Undo brings values back, and refuses what has changed since.
 
+use calipam_model::attributes::Attribute;
+use calipam_model::block::Block;
+use calipam_model::edit::{BlockEdit, Edit, HandleEdit, Step};
+use calipam_model::key::Key;
 use calipam_repair::journal::Recorded;
-use calipam_repair::{Options, RepairError, UndoPlan, undo};
+use calipam_repair::{Options, RepairError, UndoPlan, execute, undo};
+use jiff::Timestamp;
 
 use crate::cluster::{Until, consent, dump, guid, journal_path, leaks, repair_by_hand, start, values};
 
@@ -134,4 +139,47 @@ async fn another_cluster_and_missing_consent_are_refused() {
     assert!(text.contains("another") && text.contains(&cluster), "{text}");
     assert!(!second.exists());
     assert_eq!(dump(&etcd).await, before);
+}
+
+/// A step that took more than one write falls apart into intents that share no object: it is undone as a whole or not at
+/// all, else the handles of live pods would go while their block stays.
+#[tokio::test]
+async fn a_step_of_many_writes_is_undone_as_a_whole() {
+    let (etcd, store) = start(600).await;
+    let cluster = guid(&store).await;
+    let folder = tempfile::tempdir().unwrap();
+    // A block is lost, and its handles; a rebuild has made them again, in several writes.
+    let block = Block::new("10.99.0.0/24".parse().unwrap(), None, Timestamp::now()).unwrap();
+    let id = |ordinal: u32| format!("k8s-pod-network.{ordinal}");
+    let record = |ordinal| (ordinal, Attribute { handle: Some(id(ordinal)), ..Attribute::default() });
+    let mut step = Step::new("a block that was lost");
+    let counts = (0..200).map(|n| Edit::Handle(id(n), HandleEdit::Increment(block.cidr(), 1)));
+    step.whole().edits = counts.collect();
+    let mut whole = block.clone();
+    whole.update(|update| (0..200).map(record).for_each(|(n, record)| update.assign(n, &record).unwrap()));
+    step.whole().edits.push(Edit::Block(block.cidr(), BlockEdit::Create(Box::new(whole))));
+    let path = journal_path(folder.path(), "first");
+    let steps = vec![step];
+    let execution =
+        execute(&store, &cluster, steps, consent(&cluster), &Options::new("rebuild", &path)).await.unwrap();
+    assert!(execution.is_complete() && execution.intents > 1, "{execution:?}");
+    let recorded = Recorded::read(&path).unwrap();
+    let plan = UndoPlan::new(&recorded).unwrap();
+    assert_eq!((plan.steps().len(), plan.skipped().len()), (1, 0));
+
+    // Calico writes the block.
+    let key = Key::Block(block.cidr()).to_string();
+    let value = dump(&etcd).await[&key].0.clone();
+    etcd.client().await.unwrap().put(key.as_str(), value, None).await.unwrap();
+    let before = dump(&etcd).await;
+    let options = Options::new("undo", journal_path(folder.path(), "second"));
+    let undone = undo(&store, &plan, consent(&cluster), &options).await.unwrap();
+    assert_eq!((undone.written, undone.partly, undone.conflicts.len()), (0, 0, 1), "{undone:?}");
+    assert_eq!(dump(&etcd).await, before);
+
+    // What became of one of its writes is not known: none of them is undone.
+    let mut unknown = recorded.clone();
+    unknown.outcomes.pop_last();
+    let plan = UndoPlan::new(&unknown).unwrap();
+    assert_eq!((plan.steps().len(), plan.skipped().len()), (0, 1));
 }

@@ -65,6 +65,7 @@ pub(crate) fn status_failure(status: StatusCode, body: &[u8]) -> Failure {
         message: Option<String>,
     }
     let said = serde_json::from_slice::<Status>(body).ok().and_then(|status| status.message);
+    let is_kubernetes = said.is_some();
     let message = short(said.unwrap_or_else(|| String::from_utf8_lossy(body).trim().to_owned()));
     match status.as_u16() {
         401 => Failure::Unauthorized,
@@ -74,6 +75,7 @@ pub(crate) fn status_failure(status: StatusCode, body: &[u8]) -> Failure {
         410 => Failure::Compacted,
         429 => Failure::TooManyRequests,
         code @ 500.. => Failure::Server { code, message },
+        code @ 400..500 if is_kubernetes => Failure::Refused { code, message },
         code => Failure::NotKubernetes(format!("status {code}: {message}")),
     }
 }

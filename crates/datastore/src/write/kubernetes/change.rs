@@ -194,13 +194,20 @@ async fn expected(
 
 async fn update(
     client: &Arc<KubeClient>,
-    (_, path): &(Kind, String),
+    target: &(Kind, String),
     key: &Key,
     before: &Revision,
     value: &[u8],
 ) -> Step {
+    let (_, path) = target;
     let Some(mut object) = expected(client, path, before).await? else { return Ok(Changed::Lost) };
-    object["spec"] = new_spec(client, key, value)?;
+    let spec = new_spec(client, key, value)?;
+    if is_marked(&object["spec"]) && !is_marked(&spec) {
+        // Whoever has marked it deletes it next, by its UID. Under that UID it must not live again.
+        finish_deletion(client, path, &object).await?;
+        return create(client, target, key, value).await;
+    }
+    object["spec"] = spec;
     label(&mut object, key);
     let made = client.put(path, object.to_string().into_bytes()).await?;
     Ok(Changed::To(Some(version(&made.json().await?))))
@@ -208,27 +215,55 @@ async fn update(
 
 async fn delete(client: &Arc<KubeClient>, (_, path): &(Kind, String), key: &Key, before: &Revision) -> Step {
     let Some(mut object) = expected(client, path, before).await? else { return Ok(Changed::Lost) };
-    let marked = matches!(&object["spec"]["deleted"], Value::Bool(true))
-        || object["spec"]["deleted"].as_str() == Some("true");
-
+    let marked = is_marked(&object["spec"]);
     if !marked {
         let as_text = matches!(key, Key::Affinity(_)) && client.api().flavour == Flavour::Classic;
         object["spec"]["deleted"] = flag(true, as_text);
+        if let Key::Block(_) = key {
+            // Where the second step is never made, the block records nothing that is released.
+            empty(&mut object["spec"]);
+        }
         object = client.put(path, object.to_string().into_bytes()).await?.json().await?;
     }
 
+    match finish_deletion(client, path, &object).await {
+        Ok(()) => Ok(Changed::To(None)),
+        // Marked by this change, and others have finished the deletion or taken the name anew since.
+        Err(Failure::NotFound | Failure::Conflict(_)) if !marked => Ok(Changed::To(None)),
+        Err(failure) => Err(failure),
+    }
+}
+
+/// The second step of a deletion: this version of an object goes.
+async fn finish_deletion(
+    client: &Arc<KubeClient>,
+    path: &str,
+    object: &Value,
+) -> std::result::Result<(), Failure> {
     let metadata = &object["metadata"];
     let options = json!({
         "apiVersion": "v1",
         "kind": "DeleteOptions",
         "preconditions": {"uid": metadata["uid"], "resourceVersion": metadata["resourceVersion"]},
     });
-    match client.delete(path, options.to_string().into_bytes()).await {
-        Ok(_) => Ok(Changed::To(None)),
-        // Marked by this change, and others have finished the deletion or taken the name anew since.
-        Err(Failure::NotFound | Failure::Conflict(_)) if !marked => Ok(Changed::To(None)),
-        Err(failure) => Err(failure),
-    }
+    client.delete(path, options.to_string().into_bytes()).await.map(drop)
+}
+
+fn is_marked(spec: &Value) -> bool {
+    spec["deleted"] == true || spec["deleted"] == "true"
+}
+
+/// Frees all addresses of a block whose deletion begins. One that cannot be read stays as it is.
+fn empty(block: &mut Value) {
+    let (Some(allocations), Some(free)) = (block["allocations"].as_array(), block["unallocated"].as_array())
+    else {
+        return;
+    };
+    let held = (0..allocations.len()).filter(|ordinal| !allocations[*ordinal].is_null());
+    let free: Vec<Value> = free.iter().cloned().chain(held.map(Value::from)).collect();
+    block["allocations"] = vec![Value::Null; allocations.len()].into();
+    block["unallocated"] = free.into();
+    block["attributes"] = json!([]);
 }
 
 /// Sets the labels by which Calico finds an affinity.

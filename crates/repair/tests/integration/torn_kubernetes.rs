@@ -1,0 +1,249 @@
+//! API servers that fail at every request in turn: no live address is freed, no handle of one is lost, the lock is
+//! restored or named, and running again converges.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use calipam_datastore::Datastore;
+use calipam_model::attributes::Attribute;
+use calipam_model::edit::{BlockEdit, Edit, Expect, HandleEdit, Step};
+use calipam_model::key::Key;
+use calipam_model::snapshot::Snapshot;
+use calipam_repair::journal::{Recorded, resolve};
+use calipam_repair::{Execution, Options, UndoPlan, execute, undo};
+use calipam_testkit::kube::{Flavour, install};
+use calipam_testkit::servers::{KubeApiserver, Tear, Tearing};
+use serde_json::{Value, json};
+
+use crate::cluster::{consent, journal_path, observe};
+use crate::kubernetes::{GUID, open, open_at, seed, steps, values};
+
+const FLAVOUR: Flavour = Flavour::Classic;
+
+const TEARS: [Tear; 7] = [
+    Tear::Drop,
+    Tear::Swallow,
+    Tear::Status(409),
+    Tear::Status(422),
+    Tear::Status(429),
+    Tear::Status(500),
+    Tear::Delay(Duration::from_millis(50)),
+];
+
+struct Site {
+    server: KubeApiserver,
+    torn: Tearing,
+    store: Datastore,
+    /// Opened past the proxy.
+    sound: Datastore,
+    folder: tempfile::TempDir,
+    runs: usize,
+}
+
+impl Site {
+    async fn new() -> Self {
+        let server = KubeApiserver::start().unwrap();
+        install(&server, FLAVOUR).unwrap();
+        seed(&server, FLAVOUR);
+        let torn = Tearing::kubernetes(&server).unwrap();
+        let (store, sound) = (open_at(&torn.kubeconfig()).await, open(&server).await);
+        Self { server, torn, store, sound, folder: tempfile::tempdir().unwrap(), runs: 0 }
+    }
+
+    fn path(&mut self) -> PathBuf {
+        self.runs += 1;
+        journal_path(self.folder.path(), &self.runs.to_string())
+    }
+
+    /// What a run did, and its journal. `None` where it could not begin.
+    async fn run(&mut self, steps: Vec<Step>) -> (Option<Execution>, PathBuf) {
+        let options = Options { lock: true, ..Options::new("a test", self.path()) };
+        let run = execute(&self.store, GUID, steps, consent(GUID), &options).await;
+        (run.ok(), options.journal)
+    }
+
+    async fn undo(&mut self, journal: &Path) -> Option<Execution> {
+        let options = Options { lock: true, ..Options::new("undo", self.path()) };
+        let recorded = resolve(Recorded::read(journal).unwrap(), &self.sound).await.unwrap().0;
+        let plan = UndoPlan::new(&recorded).unwrap();
+        undo(&self.store, &plan, consent(GUID), &options).await.ok()
+    }
+
+    async fn snapshot(&self) -> Snapshot {
+        observe(&self.sound).await
+    }
+
+    async fn is_locked(&self) -> bool {
+        self.snapshot().await.cluster.unwrap().datastore_ready == Some(false)
+    }
+
+    /// Brings back what is there at first.
+    async fn reset(&self) {
+        for plural in ["ipamblocks", "ipamhandles", "clusterinformations"] {
+            let list = self.server.request("GET", &FLAVOUR.path(plural), "").unwrap();
+            let list: Value = serde_json::from_str(&list.body).unwrap();
+            for item in list["items"].as_array().unwrap() {
+                let path = format!("{}/{}", FLAVOUR.path(plural), item["metadata"]["name"].as_str().unwrap());
+                assert_eq!(self.server.request("DELETE", &path, "").unwrap().status, 200);
+            }
+        }
+        seed(&self.server, FLAVOUR);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_request_torn_in_turn() {
+    let mut site = Site::new().await;
+    let base = values(&site.snapshot().await);
+    let plan = steps(&site.snapshot().await, &[0]);
+    site.torn.plan(|_| Tear::Pass);
+    let (execution, _) = site.run(plan).await;
+    assert!(execution.unwrap().is_complete());
+    let (requests, released) = (site.torn.count(), values(&site.snapshot().await));
+    for number in 0..requests {
+        let tear = TEARS[number % TEARS.len()];
+        for tear in [tear, TEARS[(number + 2) % TEARS.len()]] {
+            let what = format!("{tear:?} at {number} of {requests}");
+            site.reset().await;
+            let plan = steps(&site.snapshot().await, &[0]);
+            site.torn.tear_at(number, tear);
+            let (torn, journal) = site.run(plan).await;
+            let now = site.snapshot().await;
+            // The addresses that stay are never freed, nor do they lose their handles.
+            for block in now.blocks.iter().filter_map(|block| block.value.content.sound()) {
+                let kept = block.handles().find(|(ordinal, _)| *ordinal == 1);
+                let kept = kept.unwrap_or_else(|| panic!("{what}: {torn:?}")).1.to_string();
+                assert!(now.handles.iter().any(|h| h.value.id().to_string() == kept), "{what}: {torn:?}");
+            }
+            let is_named = torn.as_ref().is_none_or(|torn| torn.lock_left.is_some());
+            assert!(!site.is_locked().await || is_named, "{what}: {torn:?}");
+            // What one request met does not break the run off.
+            let is_settled = torn.as_ref().is_none_or(|torn| torn.broken_off.is_none());
+            assert!(is_settled, "{what}: {torn:?}");
+
+            // What was written is undone as it says; a refused handle leaves a step that was made in part.
+            site.torn.plan(|_| Tear::Pass);
+            if torn.is_some() {
+                let undone = site.undo(&journal).await.unwrap();
+                assert!(undone.is_complete(), "{what}: {torn:?}\n{undone:?}");
+                assert_eq!(values(&site.snapshot().await), base, "{what}: {torn:?}");
+            }
+            let plan = steps(&site.snapshot().await, &[0]);
+            let (again, journal) = site.run(plan).await;
+            assert!(again.as_ref().unwrap().is_complete(), "{what}: {again:?}");
+            assert_eq!(values(&site.snapshot().await), released, "{what}");
+            site.torn.tear_at(number, tear);
+            let undone = site.undo(&journal).await;
+            assert!(undone.as_ref().is_none_or(|undone| undone.broken_off.is_none()), "{what}: {undone:?}");
+            site.torn.plan(|_| Tear::Pass);
+            site.undo(&journal).await.unwrap();
+            assert_eq!(values(&site.snapshot().await), base, "undo, {what}: {undone:?}");
+        }
+    }
+}
+
+/// A handle that was counted for an address whose block could not be written is counted back.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_handle_without_its_block_is_counted_back() {
+    let mut site = Site::new().await;
+    let base = values(&site.snapshot().await);
+    let cidr = "10.0.0.0/30".parse().unwrap();
+    let record = |id: &str| Attribute { handle: Some(id.to_owned()), ..Attribute::default() };
+    // One handle is new, the other counts already.
+    for id in ["net.new", "net.0-0"] {
+        let mut step = Step::new("unallocated-in-use");
+        step.whole().edits = vec![
+            Edit::Handle(id.into(), HandleEdit::Increment(cidr, 1)),
+            Edit::Block(cidr, BlockEdit::Assign { records: vec![(2, record(id))] }),
+        ];
+        // The API server does not take the block.
+        site.torn.plan(|seen| match seen.method == "PUT" && seen.path.contains("/ipamblocks/") {
+            true => Tear::Status(422),
+            false => Tear::Pass,
+        });
+        let (execution, journal) = site.run(vec![step]).await;
+        let execution = execution.unwrap();
+        assert_eq!(
+            (execution.partly, execution.written, execution.conflicts.len()),
+            (0, 0, 1),
+            "{execution:?}"
+        );
+        assert!(execution.intents > 0 && execution.broken_off.is_none());
+        assert!(execution.conflicts[0].reason.contains("refuses it (422)"), "{execution:?}");
+        assert_eq!(values(&site.snapshot().await), base, "{id}");
+        site.torn.plan(|_| Tear::Pass);
+        assert!(site.undo(&journal).await.unwrap().is_complete());
+        assert_eq!(values(&site.snapshot().await), base, "{id}");
+    }
+}
+
+/// A deletion that was killed between its two steps leaves a block that records nothing any more, and both running again
+/// and undoing it go on from there.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_deletion_that_got_as_far_as_the_mark() {
+    for is_undone in [true, false] {
+        let mut site = Site::new().await;
+        let base = values(&site.snapshot().await);
+        let block = format!("{}/10-0-0-4-30", FLAVOUR.path("ipamblocks"));
+        let plan: Vec<Step> = steps(&site.snapshot().await, &[0, 1]).split_off(1);
+        let path = block.clone();
+        site.torn.plan(move |seen| match (seen.method, seen.path == path) {
+            ("DELETE", true) => Tear::Status(422),
+            _ => Tear::Pass,
+        });
+        let (execution, journal) = site.run(plan).await;
+        assert!(execution.is_some());
+        site.torn.plan(|_| Tear::Pass);
+        let stored: Value =
+            serde_json::from_str(&site.server.request("GET", &block, "").unwrap().body).unwrap();
+        assert_eq!(stored["spec"]["deleted"], true);
+        assert_eq!(stored["spec"]["allocations"], json!([null, null, null, null]));
+        let uid = stored["metadata"]["uid"].clone();
+        if is_undone {
+            let undone = site.undo(&journal).await.unwrap();
+            assert!(undone.is_complete(), "{undone:?}");
+            assert_eq!(values(&site.snapshot().await), base);
+            // Under the UID that is about to be deleted nothing lives again.
+            let stored = site.server.request("GET", &block, "").unwrap().body;
+            assert_ne!(serde_json::from_str::<Value>(&stored).unwrap()["metadata"]["uid"], uid);
+            continue;
+        }
+        let revision = site
+            .snapshot()
+            .await
+            .blocks
+            .iter()
+            .find(|b| b.value.content.is_deleted())
+            .unwrap()
+            .revision
+            .clone();
+        let mut step = Step::new("half-deleted 10.0.0.4/30");
+        step.whole().edits = vec![Edit::Block("10.0.0.4/30".parse().unwrap(), BlockEdit::Delete(revision))];
+        let (execution, _) = site.run(vec![step]).await;
+        assert!(execution.unwrap().is_complete());
+        assert_eq!(site.server.request("GET", &block, "").unwrap().status, 404);
+    }
+}
+
+/// Calico's second step of a deletion names the UID: a handle that is wanted again must not live under it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_marked_handle_is_created_anew() {
+    let mut site = Site::new().await;
+    let path = format!("{}/net.0-0", FLAVOUR.path("ipamhandles"));
+    let read = |site: &Site| -> Value {
+        serde_json::from_str(&site.server.request("GET", &path, "").unwrap().body).unwrap()
+    };
+    let mut marked = read(&site);
+    marked["spec"]["deleted"] = true.into();
+    assert_eq!(site.server.request("PUT", &path, &marked.to_string()).unwrap().status, 200);
+    let mut step = Step::new("missing-handle net.0-0");
+    let cidr = "10.0.0.0/30".parse().unwrap();
+    step.whole().edits = vec![Edit::Handle("net.0-0".into(), HandleEdit::Increment(cidr, 1))];
+    let node = Key::Pod { namespace: "default".into(), name: "gone".into() };
+    step.whole().evidence = vec![(node, Expect::Absent)];
+    let (execution, _) = site.run(vec![step]).await;
+    assert!(execution.unwrap().is_complete());
+    let now = read(&site);
+    assert!(now["spec"]["deleted"] != true && now["metadata"]["uid"] != marked["metadata"]["uid"], "{now}");
+    assert_eq!(now["spec"]["block"], json!({"10.0.0.0/30": 1}));
+}
