@@ -101,7 +101,7 @@ codes! {
     HandleCarriageReturn "handle-carriage-return" Warning "the handle holds a carriage return",
     HandleCaseCollision "handle-case-collision" Error "two handle IDs differ by case only, so that they share one object",
     HalfDeleted "half-deleted" Warning "a block, affinity or handle marked deleted that is still there",
-    EndpointWithoutPod "endpoint-without-pod" Warning "a workload endpoint whose pod is gone",
+    EndpointWithoutPod "endpoint-without-pod" Warning "a workload endpoint whose pod is gone or finished long ago",
     PodWithoutEndpoint "pod-without-endpoint" Warning "a running pod without workload endpoint",
     PodAddressDisagreement "pod-address-disagreement" Warning "pod status, CNI annotation and endpoint do not name the same addresses",
     EndpointOfMissingNode "endpoint-of-missing-node" Warning "a live endpoint names a node that does not exist",

@@ -143,6 +143,11 @@ impl Endpoint {
         self.field(Field::Orchestrator)
     }
 
+    /// True for endpoints of OpenStack, whose addresses Neutron assigns: not IPAM.
+    pub fn is_of_openstack(&self) -> bool {
+        self.orchestrator() == *"openstack"
+    }
+
     /// The pod; empty where the orchestrator is not Kubernetes.
     pub fn pod(&self) -> TextRef<'_> {
         self.field(Field::Pod)

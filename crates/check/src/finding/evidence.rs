@@ -149,6 +149,14 @@ impl Serialize for OwnerField {
     }
 }
 
+/// What became of a pod.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum PodState {
+    Gone,
+    Finished,
+}
+
 /// Who uses an address, and how that is known.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -168,6 +176,9 @@ pub struct OwnerEvidence {
     /// When a pod finished, where it has and that is known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub finished_at: Option<Timestamp>,
+    /// What became of the pod of an endpoint that should not be there any more.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pod_state: Option<PodState>,
     /// Its addresses, or the field that names the address.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub fields: Vec<OwnerField>,
@@ -183,6 +194,7 @@ impl OwnerEvidence {
             pod: String::new(),
             container_id: String::new(),
             finished_at: None,
+            pod_state: None,
             fields: Vec::new(),
         }
     }

@@ -4,9 +4,10 @@ use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 
 use calipam_model::IpNet;
+use calipam_model::pod::evidence;
 use calipam_model::pool::PoolUse;
 use calipam_model::service::Service;
-use calipam_model::snapshot::{Snapshot, Source};
+use calipam_model::snapshot::{DatastoreKind, Snapshot, Source};
 
 use super::{IndexedBlock, Owner, PodName, Use};
 use crate::record::{Claim, names_service};
@@ -46,32 +47,54 @@ struct Usage {
 
 impl Usage {
     /// An endpoint is live unless pods were read and its pod is gone or finished; that of another
-    /// orchestrator always is.
+    /// orchestrator always is. Addresses that bypass IPAM accuse no more by the endpoint than by the pod, and those of
+    /// OpenStack are assigned by Neutron, which shares and moves them.
     fn endpoints(&mut self, snapshot: &Snapshot, pods: &HashMap<PodName<'_>, u32>) {
         let pods_read = snapshot.has_read(Source::Pods);
         for (position, endpoint) in (0..).zip(&snapshot.endpoints) {
             let endpoint = &endpoint.value;
             let pod = pods.get(&(endpoint.namespace().packed(), endpoint.pod().packed()));
             self.with_endpoint.extend(pod);
-            let unfinished = |position: &u32| !snapshot.pods[*position as usize].value.finished;
-            if !pods_read || endpoint.pod().is_empty() || pod.is_some_and(unfinished) {
-                let owner = Owner::Endpoint(position);
-                self.uses.extend(endpoint.addresses().map(|address| Use { address, owner }));
-            } else {
+            let pod = pod.map(|position| &snapshot.pods[*position as usize].value);
+            let is_live = !pods_read || endpoint.pod().is_empty() || pod.is_some_and(|pod| !pod.finished);
+            if !is_live || endpoint.is_of_openstack() {
                 self.mentioned.extend(endpoint.addresses());
+                continue;
             }
+            let bypasses = |address: &IpAddr| {
+                pod.is_some_and(|pod| pod.named_by(evidence::NO_IPAM).any(|other| other == *address))
+            };
+            let owner = Owner::Endpoint(position);
+            let owned = endpoint.addresses().filter(|address| !bypasses(address));
+            self.uses.extend(owned.map(|address| Use { address, owner }));
         }
     }
 
-    /// The status of a pod may be older than its sandbox: with an endpoint, and no annotation, the endpoint alone says
-    /// what the pod uses. Where endpoints were read, a terminating pod without one has none any more: CNI DEL took it
-    /// away, and the address may be another's.
+    /// A pod owns what its annotation names. By its status alone it owns an address only where Calico networks it: on
+    /// Kubernetes the CNI plugin has then left an annotation.
+    ///
+    /// On etcd it leaves none, and the status may be older than the sandbox: with an endpoint, the endpoint alone says
+    /// what the pod uses. Without one, a pod that is terminating or not ready has no sandbox with a network, its address
+    /// may be another's, and a node that Calico does not know has another plugin.
     fn pods(&mut self, snapshot: &Snapshot) {
-        let endpoints_read = snapshot.has_read(Source::Endpoints);
+        let nodes: HashSet<&str> = snapshot
+            .nodes
+            .iter()
+            .flat_map(|node| [Some(node.value.name.as_str()), node.value.kubernetes_name.as_deref()])
+            .flatten()
+            .collect();
         for (position, pod) in (0..).zip(&snapshot.pods) {
-            let by_endpoint =
-                self.with_endpoint.contains(&position) || (endpoints_read && pod.value.deleting);
-            if pod.value.has_cni_annotation || !by_endpoint {
+            let owns = pod.value.has_cni_annotation
+                || match snapshot.datastore {
+                    DatastoreKind::Kubernetes => pod.value.is_annotated(),
+                    DatastoreKind::Etcd => {
+                        !self.with_endpoint.contains(&position)
+                            && !pod.value.deleting
+                            && pod.value.ready
+                            && nodes.contains(pod.value.node().to_string().as_str())
+                    }
+                };
+            if owns {
                 let owned = pod.value.addresses();
                 self.uses.extend(owned.map(|address| Use { address, owner: Owner::Pod(position) }));
             }

@@ -55,6 +55,7 @@ pub(crate) fn of_endpoint(index: &Index<'_>, position: u32) -> OwnerEvidence {
         container_id: endpoint.container_id().to_string(),
         fields: endpoint.addresses().map(OwnerField::Address).collect(),
         finished_at: None,
+        pod_state: None,
     }
 }
 
@@ -69,6 +70,7 @@ pub(crate) fn of_pod(index: &Index<'_>, position: u32) -> OwnerEvidence {
         pod: name,
         container_id: pod.container_id().to_string(),
         finished_at: pod.finished_at,
+        pod_state: None,
         fields: pod.evidence().iter().map(|(address, _)| OwnerField::Address(*address)).collect(),
     }
 }

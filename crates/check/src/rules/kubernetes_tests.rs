@@ -15,13 +15,15 @@ fn versioned<T>(value: T) -> Versioned<T> {
 }
 
 /// A running pod of node-1 in the namespace default; the test changes what it is about.
-fn running<'a>(name: &'a str, address: &'a str) -> PodParts<'a> {
+pub(super) fn running<'a>(name: &'a str, address: &'a str) -> PodParts<'a> {
     let status_ips = if address.is_empty() { Vec::new() } else { vec![address] };
     PodParts {
         namespace: "default",
         name,
         node: "node-1",
         phase: "Running",
+        ready: true,
+        container_id: "sandbox",
         status_ips,
         ..PodParts::default()
     }
@@ -39,7 +41,7 @@ fn kubernetes(record: Value) -> Cluster {
     cluster
 }
 
-fn with_pods(mut cluster: Cluster, pods: &[PodParts<'_>]) -> Cluster {
+pub(super) fn with_pods(mut cluster: Cluster, pods: &[PodParts<'_>]) -> Cluster {
     cluster.0.pods.extend(pods.iter().map(|parts| versioned(Pod::new(parts).0)));
     cluster
 }

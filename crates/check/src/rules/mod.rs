@@ -20,6 +20,8 @@ mod handle_tests;
 mod handles;
 mod in_use;
 #[cfg(test)]
+mod in_use_tests;
+#[cfg(test)]
 mod kubernetes_tests;
 pub(crate) mod leaks;
 mod owners;

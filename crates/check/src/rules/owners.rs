@@ -10,8 +10,8 @@ use super::wording::short;
 use crate::Context;
 use crate::code::Code;
 use crate::finding::Finding;
-use crate::index::Owner;
-use crate::record::names_owner;
+use crate::index::{Owner, Use};
+use crate::record::{Claim, names_owner};
 
 /// Judges whether an address in use is recorded for one of its users. All its records are looked at
 /// together; one that names a user clears the address.
@@ -20,13 +20,24 @@ pub(crate) fn judge(context: &Context<'_>, address: &Address<'_, '_, '_>, out: &
         address.uses.iter().any(|used| names_owner(&r.allocation.attribute, used.owner, &context.index))
     };
     let Some(first) = address.holding().next() else { return };
-    if address.holding().any(|r| named(r) || is_young(context, &r.allocation.attribute)) {
+    let is_right = |r: &Record<'_, '_>| named(r) || is_windows_tunnel(context, address, r);
+    if address.holding().any(|r| is_right(r) || is_young(context, &r.allocation.attribute)) {
         return;
     }
     let evidence = of_address(context, address);
     let says =
         format!("used by {}, but recorded for {}", names_of_owners(&evidence.owners), name_of_claim(first));
     out.push(finding(context, Code::OwnerMismatch, address, evidence, &says));
+}
+
+/// True for the VXLAN address of a Windows node: an ordinal of its own block that Windows reserves.
+fn is_windows_tunnel(context: &Context<'_>, address: &Address<'_, '_, '_>, record: &Record<'_, '_>) -> bool {
+    let host = record.block.owner.and_then(BlockOwner::host);
+    let is_hosts = |used: &Use| {
+        matches!(used.owner, Owner::Tunnel(position, _)
+            if host == Some(context.snapshot.nodes[position as usize].value.name.as_str()))
+    };
+    record.allocation.attribute.is_windows_reserved() && address.uses.iter().any(is_hosts)
 }
 
 /// Judges whether an address lies in a block of another node where it must not.
@@ -41,7 +52,8 @@ pub(crate) fn judge_borrowing(context: &Context<'_>, address: &Address<'_, '_, '
         else {
             continue;
         };
-        if *host != node {
+        // A live migration leaves the address of a machine in the block of the node on which it was.
+        if *host != node && Claim::of(&record.allocation.attribute) != Claim::Machine {
             let says =
                 format!("held on {} in {}, a block of {}", short(&node), record.block.key, short(host));
             let evidence = of_address(context, address);

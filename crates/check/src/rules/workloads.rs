@@ -16,7 +16,7 @@ use super::evidence::{of_endpoint, of_pod};
 use super::wording::{list, short};
 use crate::Context;
 use crate::code::Code;
-use crate::finding::{Evidence, Finding, OwnerEvidence, OwnerKind, Subject};
+use crate::finding::{Evidence, Finding, OwnerEvidence, OwnerKind, PodState, Subject};
 use crate::record::is_same_node;
 
 /// Orchestrator of the endpoints that belong to pods.
@@ -38,8 +38,13 @@ pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
             continue;
         }
         match context.index.pod(endpoint.namespace(), endpoint.pod()) {
-            Some(pod) => endpoints.entry(pod).or_default().push(position),
-            None => out.push(endpoint_without_pod(context, position)),
+            Some(pod) => {
+                endpoints.entry(pod).or_default().push(position);
+                if has_long_finished(context, &snapshot.pods[pod as usize].value) {
+                    out.push(endpoint_without_pod(context, position, PodState::Finished));
+                }
+            }
+            None => out.push(endpoint_without_pod(context, position, PodState::Gone)),
         }
     }
     for (position, pod) in (0..).zip(&snapshot.pods) {
@@ -74,10 +79,21 @@ fn key_of_pod(pod: &Pod) -> Key {
     Key::Pod { namespace: pod.namespace().to_string(), name: pod.name().to_string() }
 }
 
-fn endpoint_without_pod(context: &Context<'_>, position: u32) -> Finding {
-    let owner = of_endpoint(&context.index, position);
+/// True for a pod whose endpoint the CNI plugin should have removed by now. One that does not say when it finished
+/// did so long ago.
+fn has_long_finished(context: &Context<'_>, pod: &Pod) -> bool {
+    let is_old = |at| context.snapshot.taken_at.duration_since(at) > context.grace;
+    pod.finished && pod.finished_at.is_none_or(is_old)
+}
+
+fn endpoint_without_pod(context: &Context<'_>, position: u32, state: PodState) -> Finding {
+    let owner = OwnerEvidence { pod_state: Some(state), ..of_endpoint(&context.index, position) };
+    let what = match state {
+        PodState::Gone => "does not exist",
+        PodState::Finished => "has finished",
+    };
     let message =
-        format!("{} is the endpoint of pod {}, which does not exist", short(&owner.name), short(&owner.pod));
+        format!("{} is the endpoint of pod {}, which {what}", short(&owner.name), short(&owner.pod));
     let endpoint = context.index.endpoint(position);
     let (namespace, name) = (endpoint.namespace().to_string(), endpoint.pod().to_string());
     finding(Code::EndpointWithoutPod, owner, message, key_of_endpoint(context, position))
@@ -138,8 +154,12 @@ fn disagreement(context: &Context<'_>, position: u32, endpoints: &[u32]) -> Opti
     let annotation: Vec<IpAddr> = pod.named_by(evidence::CNI).collect();
     let endpoint: Vec<IpAddr> =
         endpoints.iter().flat_map(|e| context.index.endpoint(*e).addresses()).collect();
-    let agree = is_among(&status, &annotation)
-        && is_among(&status, &endpoint)
+    // Under Multus the status names the address of the default network only, which may be another plugin's.
+    let of_default = |addresses: &[IpAddr]| -> Vec<IpAddr> {
+        addresses.iter().copied().filter(|address| !pod.is_secondary(*address)).collect()
+    };
+    let agree = is_among(&status, &of_default(&annotation))
+        && is_among(&status, &of_default(&endpoint))
         && is_among(&annotation, &endpoint)
         && is_among(&endpoint, &annotation);
     if agree {

@@ -2,9 +2,11 @@
 //! before and after a repair.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::net::IpAddr;
 
-use calipam_model::snapshot::{Snapshot, Source};
+use calipam_model::pod::Pod;
+use calipam_model::snapshot::{DatastoreKind, Snapshot, Source};
 use serde::Serialize;
 
 use crate::record::Claim;
@@ -36,14 +38,57 @@ pub struct NodeComparison {
     pub in_blocks: usize,
     /// Addresses that all sources which were read name.
     pub agreed: usize,
-    /// Used by a pod, but recorded for a pod by no block.
+    /// Used by a pod, but recorded by no block.
     pub not_recorded: BTreeSet<IpAddr>,
+    /// Used by a pod, and recorded, but not for a pod: for whom.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub recorded_for_others: BTreeMap<IpAddr, RecordedFor>,
     /// Recorded for a pod, but used by none. Addresses of virtual machines, which outlive their pods, are left out.
     pub not_used: BTreeSet<IpAddr>,
     /// Used by a pod, but named by no endpoint.
     pub without_endpoint: BTreeSet<IpAddr>,
     /// Named by an endpoint, but used by no pod.
     pub endpoint_only: BTreeSet<IpAddr>,
+}
+
+/// For whom an address is recorded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum RecordedFor {
+    /// The record names nobody.
+    Nobody,
+    VirtualMachine,
+    Tunnel,
+    Service,
+    /// By a handle of no known form.
+    Unknown,
+}
+
+impl RecordedFor {
+    /// `None` for a pod's, and where nothing is held.
+    fn of(claim: &Claim<'_>) -> Option<Self> {
+        match claim {
+            Claim::Anonymous => Some(Self::Nobody),
+            Claim::Machine => Some(Self::VirtualMachine),
+            Claim::Tunnel { .. } => Some(Self::Tunnel),
+            Claim::Service => Some(Self::Service),
+            Claim::Unknown => Some(Self::Unknown),
+            Claim::Pod { .. } | Claim::LegacyPod { .. } | Claim::Container(_) => None,
+            Claim::Cooling | Claim::WindowsReserved => None,
+        }
+    }
+}
+
+impl fmt::Display for RecordedFor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Nobody => "nobody",
+            Self::VirtualMachine => "virtual machine",
+            Self::Tunnel => "tunnel",
+            Self::Service => "service",
+            Self::Unknown => "unknown",
+        })
+    }
 }
 
 /// Addresses by node.
@@ -60,11 +105,16 @@ pub fn compare(snapshot: &Snapshot) -> Option<Comparison> {
     let mut pods: BTreeMap<String, usize> = BTreeMap::new();
     let (mut running, mut endpoints, mut recorded) = (ByNode::new(), ByNode::new(), ByNode::new());
     let mut machines = BTreeSet::new();
-    for pod in snapshot.pods.iter().map(|p| &p.value) {
+    let mut node_of: BTreeMap<IpAddr, String> = BTreeMap::new();
+    let mut others: BTreeMap<IpAddr, RecordedFor> = BTreeMap::new();
+    // Pods that another plugin networks are none of Calico's.
+    let is_ours = |pod: &Pod| snapshot.datastore == DatastoreKind::Etcd || pod.is_annotated();
+    for pod in snapshot.pods.iter().map(|p| &p.value).filter(|pod| is_ours(pod)) {
         let addresses: BTreeSet<IpAddr> = pod.addresses().collect();
         if !addresses.is_empty() {
             let node = calico_node(pod.node());
             *pods.entry(node.clone()).or_default() += 1;
+            node_of.extend(addresses.iter().map(|address| (*address, node.clone())));
             running.entry(node).or_default().extend(addresses);
         }
     }
@@ -83,7 +133,11 @@ pub fn compare(snapshot: &Snapshot) -> Option<Comparison> {
                 claim,
                 Claim::Pod { .. } | Claim::LegacyPod { .. } | Claim::Container(_) | Claim::Machine
             );
-            if is_pod {
+            let user = node_of.get(&allocation.address);
+            if let (Some(node), Some(recorded_for)) = (user, RecordedFor::of(&claim)) {
+                others.insert(allocation.address, recorded_for);
+                recorded.entry(node.clone()).or_default().insert(allocation.address);
+            } else if is_pod {
                 let node = attribute.get("node").map(|node| calico_node(node));
                 let node = node.or_else(|| block.owner.and_then(|o| o.host()).map(str::to_owned));
                 recorded.entry(node.unwrap_or_default()).or_default().insert(allocation.address);
@@ -93,7 +147,8 @@ pub fn compare(snapshot: &Snapshot) -> Option<Comparison> {
     let union = |source: &ByNode| source.values().flatten().copied().collect();
     let all_running: BTreeSet<IpAddr> = union(&running);
     let used = &all_running | &machines;
-    let all = Sources { all_recorded: union(&recorded), used, running, endpoints, recorded, with_endpoints };
+    let all_recorded = union(&recorded);
+    let all = Sources { all_recorded, others, used, running, endpoints, recorded, with_endpoints };
     let nodes = all.nodes().into_iter().map(|node| {
         let pods = pods.get(&node).copied().unwrap_or_default();
         all.of_node(node, pods)
@@ -108,6 +163,8 @@ struct Sources {
     recorded: ByNode,
     /// Recorded on any node: a virtual machine that migrates is recorded on one and runs on two.
     all_recorded: BTreeSet<IpAddr>,
+    /// Recorded, but not for a pod.
+    others: BTreeMap<IpAddr, RecordedFor>,
     /// Used on any node, or held for a virtual machine.
     used: BTreeSet<IpAddr>,
     with_endpoints: bool,
@@ -131,6 +188,7 @@ impl Sources {
         } else {
             (empty.clone(), empty)
         };
+        let others = running.iter().filter_map(|a| Some((*a, *self.others.get(a)?))).collect();
         NodeComparison {
             node,
             pods,
@@ -139,6 +197,7 @@ impl Sources {
             in_blocks: recorded.len(),
             agreed,
             not_recorded: &running - &self.all_recorded,
+            recorded_for_others: others,
             not_used: &recorded - &self.used,
             without_endpoint,
             endpoint_only,

@@ -23,7 +23,7 @@ pub use self::address::{
 };
 pub use self::blocks::{BlockList, BlockView, blocks};
 pub use self::borrowed::{BorrowedAddress, BorrowedList, borrowed};
-pub use self::compare::{Comparison, NodeComparison, compare};
+pub use self::compare::{Comparison, NodeComparison, RecordedFor, compare};
 pub use self::configuration::{ConfigurationView, Setting, configuration};
 pub use self::handle::{HandleBlock, HandleView, handle};
 pub use self::nodes::{NodeList, NodePool, NodeView, TunnelView, nodes};

@@ -29,12 +29,14 @@ impl View for Comparison {
             ("NOT RECORDED", differing),
             ("NOT USED", differing),
         ]);
+        let others = self.nodes.iter().any(|node| !node.recorded_for_others.is_empty());
+        columns.extend(others.then_some(("RECORDED FOR OTHERS", differing)));
         if endpoints {
             columns.extend([("WITHOUT ENDPOINT", differing), ("ENDPOINT ONLY", differing)]);
         }
         let mut grid = Grid::new(page, &columns);
         for node in &self.nodes {
-            grid.row(row(node, endpoints, wide));
+            grid.row(row(node, endpoints, others, wide));
         }
         let differing = self.nodes.iter().filter(|node| !agrees(node)).count();
         let notes = match differing {
@@ -53,7 +55,7 @@ pub fn agrees(node: &NodeComparison) -> bool {
         .all(|set| set.is_empty())
 }
 
-fn row(node: &NodeComparison, endpoints: bool, wide: bool) -> Vec<String> {
+fn row(node: &NodeComparison, endpoints: bool, others: bool, wide: bool) -> Vec<String> {
     let differing = |set: &BTreeSet<IpAddr>| {
         if wide {
             let texts: Vec<String> = set.iter().map(ToString::to_string).collect();
@@ -66,6 +68,13 @@ fn row(node: &NodeComparison, endpoints: bool, wide: bool) -> Vec<String> {
     row.extend(endpoints.then(|| thousands(node.in_endpoints)));
     row.extend([thousands(node.in_blocks), thousands(node.agreed)]);
     row.extend([&node.not_recorded, &node.not_used].map(differing));
+    if others {
+        let named = node.recorded_for_others.iter().map(|(address, whose)| format!("{address} ({whose})"));
+        row.push(match wide {
+            true => or_dash(&named.collect::<Vec<_>>().join(", ")).to_owned(),
+            false => thousands(node.recorded_for_others.len()),
+        });
+    }
     if endpoints {
         row.extend([&node.without_endpoint, &node.endpoint_only].map(differing));
     }

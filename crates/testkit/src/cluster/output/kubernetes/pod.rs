@@ -79,7 +79,10 @@ fn status(networks: &[String], since: &Value) -> Value {
             ips.push(ip);
         }
     }
-    let mut status = json!({"phase": "Running", "qosClass": "BestEffort", "startTime": since});
+    let condition = |kind: &str| json!({"type": kind, "status": "True"});
+    let conditions = [condition("PodReadyToStartContainers"), condition("Ready")];
+    let mut status =
+        json!({"phase": "Running", "qosClass": "BestEffort", "startTime": since, "conditions": conditions});
     if let Some(first) = ips.first() {
         status["podIP"] = json!(first);
         status["podIPs"] = ips.iter().map(|ip| json!({ "ip": ip })).collect::<Vec<_>>().into();

@@ -1,0 +1,303 @@
+//! Who uses an address and whose it is, where pods, machines and handles are not the usual ones.
+
+use calipam_model::key::ENDPOINT_PREFIX;
+use calipam_model::names::endpoint_name;
+use calipam_model::pod::{Pod, PodParts};
+use calipam_model::service::Machine;
+use calipam_model::snapshot::{DatastoreKind, Revision, Source, Versioned};
+use serde_json::{Value, json};
+
+use super::kubernetes_tests::{running, with_pods};
+use crate::test_cluster::{Cluster, pod, tunnel};
+use crate::{Code, Options, check, views};
+
+const NOTHING: [&str; 0] = [];
+
+/// A healthy cluster in etcd: node-1 with a tunnel and the pod web-0, and a block for a test to fill.
+fn etcd(records: [Value; 4]) -> Cluster {
+    let mut cluster = Cluster::new();
+    let own = [tunnel("node-1"), pod("node-1", "web-0"), Value::Null, Value::Null];
+    cluster.block("10.244.1.0/30", Some("host:node-1"), own);
+    cluster.endpoint("node-1", "web-0", &["10.244.1.1/32"]);
+    cluster.block("10.244.1.4/30", Some("host:node-1"), records);
+    cluster
+}
+
+fn one(record: Value) -> [Value; 4] {
+    [record, Value::Null, Value::Null, Value::Null]
+}
+
+/// The same with a kubeconfig: web-0 runs.
+fn etcd_with_pods(records: [Value; 4], pods: &[PodParts<'_>]) -> Cluster {
+    let mut cluster = etcd(records);
+    cluster.0.mark_read([Source::Pods, Source::Services, Source::Machines]);
+    let web = PodParts { container_id: "", ..running("web-0", "10.244.1.1") };
+    with_pods(with_pods(cluster, &[web]), pods)
+}
+
+/// The same on the Kubernetes datastore.
+fn kubernetes(records: [Value; 4], pods: &[PodParts<'_>]) -> Cluster {
+    let mut cluster = etcd_with_pods(records, pods);
+    cluster.0.datastore = DatastoreKind::Kubernetes;
+    cluster.0.endpoints.clear();
+    cluster.0.coverage.remove(&Source::Endpoints);
+    cluster.0.coverage.remove(&Source::Handles);
+    cluster.0.pods[0].value = Pod::new(&running("web-0", "10.244.1.1")).0;
+    cluster
+}
+
+/// Severity, code and subject of all findings but those about blocks and handles, of which the clusters here have
+/// no affinities and objects.
+fn verdict(cluster: &Cluster) -> Vec<String> {
+    let report = check(&cluster.0, &Options::default());
+    let wanted = report.findings.iter().filter(|f| ["address", "endpoint"].contains(&f.subject.kind()));
+    wanted.map(|f| format!("{} {} {}", f.severity, f.code, f.subject)).collect()
+}
+
+/// An endpoint of another orchestrator.
+fn foreign_endpoint(
+    cluster: &mut Cluster,
+    orchestrator: &str,
+    node: &str,
+    container: &str,
+    addresses: &[&str],
+) {
+    let name = endpoint_name(node, orchestrator, container, "eth0");
+    let spec = json!({"node": node, "orchestrator": orchestrator, "endpoint": "eth0", "containerID": container,
+        "ipNetworks": addresses});
+    cluster.put(&format!("{ENDPOINT_PREFIX}default/{name}"), json!({"spec": spec}));
+}
+
+fn machine(name: &str, is_owned: bool) -> Versioned<Machine> {
+    let value = Machine { namespace: "vms".into(), name: name.into(), is_owned };
+    Versioned { value, revision: Revision::Etcd(1) }
+}
+
+#[test]
+fn a_machine_on_a_network_with_a_dot_in_its_name() {
+    let record = json!({"handle_id": "prod.net.vmi.vms.vm-1"});
+    assert_eq!(verdict(&etcd(one(record.clone()))), NOTHING, "machines were not read");
+    let mut stopped = kubernetes(one(record.clone()), &[]);
+    assert_eq!(verdict(&stopped), ["error leaked-address 10.244.1.4"]);
+    stopped.0.machines.push(machine("vm-1", false));
+    assert_eq!(verdict(&stopped), NOTHING);
+    let launcher = PodParts {
+        namespace: "vms",
+        machine: Some("vm-1"),
+        ..running("virt-launcher-vm-1-abcde", "10.244.1.4")
+    };
+    let mut runs = kubernetes(one(record), &[launcher]);
+    runs.0.machines.push(machine("vm-1", false));
+    assert_eq!(verdict(&runs), NOTHING);
+}
+
+#[test]
+fn an_instance_whose_machine_is_deleted_keeps_no_address() {
+    let mut cluster = kubernetes(one(json!({"handle_id": "k8s-pod-network.vmi.vms.vm-1"})), &[]);
+    cluster.0.machines.push(machine("vm-1", true));
+    assert_eq!(verdict(&cluster), ["error leaked-address 10.244.1.4"]);
+    cluster.0.machines.push(machine("vm-1", false));
+    assert_eq!(verdict(&cluster), NOTHING);
+}
+
+#[test]
+fn records_with_attributes_are_not_of_the_oldest_form() {
+    let since = "2026-05-01 10:00:00 +0000 UTC";
+    let bare = json!({"handle_id": "nomad.web-alloc", "secondary": {"node": "node-1", "timestamp": since}});
+    let owned = json!({"handle_id": "default.web-9", "secondary": {"owner": "team-a"}});
+    let typed = json!({"handle_id": "other.thing", "secondary": {"type": "somethingElse", "node": "gone"}});
+    let oldest = json!({"handle_id": "default.web-9"});
+    let unused = etcd([bare.clone(), owned, typed, oldest]);
+    assert_eq!(
+        verdict(&unused),
+        [
+            "error leaked-address 10.244.1.7",
+            "warning leaked-address 10.244.1.4",
+            "warning leaked-address 10.244.1.5",
+            "warning leaked-address 10.244.1.6",
+        ]
+    );
+    let mut used = etcd(one(bare));
+    foreign_endpoint(&mut used, "nomad", "node-1", "web-alloc", &["10.244.1.4/32"]);
+    assert_eq!(verdict(&used), NOTHING);
+}
+
+#[test]
+fn bare_cni_with_containers_and_networks_of_any_name() {
+    let attributes = json!({"node": "node-1", "timestamp": "2026-05-01 10:00:00 +0000 UTC"});
+    let of = |handle: &str| json!({"handle_id": handle, "secondary": attributes});
+    // Before Calico 3.6 there were no attributes.
+    let old = json!({"handle_id": "net.d.web_init-7"});
+    let records =
+        [of("net.web_init-5"), of("lb-net.web_init-6"), old, json!({"handle_id": "lb-net.web_init-8"})];
+    let mut cluster = etcd(records);
+    for (container, address) in
+        [("5", "10.244.1.4"), ("6", "10.244.1.5"), ("7", "10.244.1.6"), ("8", "10.244.1.7")]
+    {
+        foreign_endpoint(&mut cluster, "cni", "node-1", &format!("web_init-{container}"), &[address]);
+    }
+    assert_eq!(verdict(&cluster), NOTHING);
+    // A container that has no address yet may be about to get the recorded one.
+    let mut waiting = etcd(one(json!({"handle_id": "net.web_init-7"})));
+    foreign_endpoint(&mut waiting, "cni", "node-1", "web_init-7", &[]);
+    assert_eq!(verdict(&waiting), NOTHING);
+    foreign_endpoint(&mut waiting, "cni", "node-1", "web_init-7", &["10.244.1.4"]);
+    let mut other = waiting;
+    other.0.endpoints.retain(|e| e.value.container_id() != *"web_init-7");
+    foreign_endpoint(&mut other, "cni", "node-1", "web_init-9", &["10.244.1.4"]);
+    assert_eq!(verdict(&other), ["error owner-mismatch 10.244.1.4"]);
+}
+
+#[test]
+fn both_spellings_of_the_status_of_networks_protect() {
+    let status = r#"[{"name": "net", "ips": ["10.244.1.4"]}]"#;
+    for parts in [
+        PodParts { network_status: Some(status), ..running("other", "") },
+        PodParts { networks_status: Some(status), ..running("other", "") },
+    ] {
+        assert_eq!(verdict(&kubernetes(one(pod("node-1", "gone")), &[parts])), NOTHING);
+    }
+}
+
+#[test]
+fn the_tunnel_of_a_windows_node_is_an_ordinal_that_windows_reserves() {
+    let reserved =
+        || json!({"handle_id": "windows-reserved-ipam-handle", "secondary": {"note": "windows host rsvd"}});
+    let block = || [reserved(), reserved(), reserved(), reserved()];
+    let mut cluster = etcd(block());
+    cluster.0.nodes.clear();
+    let spec = json!({"bgp": {"ipv4IPIPTunnelAddr": "10.244.1.0"}, "ipv4VXLANTunnelAddr": "10.244.1.5"});
+    cluster.resource("nodes/node-1", spec);
+    assert_eq!(verdict(&cluster), NOTHING);
+    cluster.endpoint("node-1", "pod", &["10.244.1.6/32"]);
+    assert_eq!(verdict(&cluster), ["error owner-mismatch 10.244.1.6"], "a pod must not be there");
+    let mut foreign = etcd(block());
+    foreign.resource("nodes/node-2", json!({"ipv4VXLANTunnelAddr": "10.244.1.5"}));
+    assert_eq!(
+        verdict(&foreign),
+        ["error owner-mismatch 10.244.1.5", "warning borrowed-tunnel-address 10.244.1.5"],
+        "of another node's block"
+    );
+}
+
+#[test]
+fn addresses_that_bypass_ipam_are_subtracted_from_the_endpoint() {
+    let parts =
+        PodParts { no_ipam: Some(r#"["10.244.9.9"]"#), container_id: "", ..running("fixed", "10.244.9.9") };
+    let mut cluster = etcd_with_pods(one(Value::Null), &[parts]);
+    cluster.endpoint("node-1", "fixed", &["10.244.9.9/32"]);
+    assert_eq!(verdict(&cluster), NOTHING);
+    cluster.endpoint("node-1", "web-0", &["10.244.1.1/32", "10.244.9.8/32"]);
+    assert_eq!(verdict(&cluster), ["critical unallocated-in-use 10.244.9.8"]);
+}
+
+#[test]
+fn pods_that_another_plugin_networks_accuse_nobody() {
+    let foreign = |address| PodParts { container_id: "", ..running("fargate", address) };
+    for address in ["10.244.9.9", "192.168.7.7", "10.244.1.1"] {
+        assert_eq!(verdict(&kubernetes(one(Value::Null), &[foreign(address)])), NOTHING, "{address}");
+    }
+    let found = verdict(&kubernetes(one(Value::Null), &[running("calico", "10.244.9.9")]));
+    assert_eq!(found, ["critical unallocated-in-use 10.244.9.9"]);
+    let protected = kubernetes(one(pod("node-1", "gone")), &[foreign("10.244.1.4")]);
+    assert_eq!(verdict(&protected), NOTHING, "what they name is not leaked");
+}
+
+#[test]
+fn the_status_of_a_pod_between_two_sandboxes_is_stale() {
+    let without_endpoint = |parts: PodParts<'_>| {
+        let found = verdict(&etcd_with_pods(one(Value::Null), &[PodParts { container_id: "", ..parts }]));
+        found.into_iter().filter(|line| !line.contains("pod-without-endpoint")).collect::<Vec<_>>()
+    };
+    for address in ["10.244.1.1", "10.244.9.9"] {
+        let stale = PodParts { ready: false, ..running("next", address) };
+        assert_eq!(without_endpoint(stale), NOTHING, "{address}");
+        let elsewhere = PodParts { node: "fargate-7", ..running("next", address) };
+        assert_eq!(without_endpoint(elsewhere), NOTHING, "{address}, a node that Calico does not know");
+    }
+    assert_eq!(without_endpoint(running("next", "10.244.1.1")), ["critical duplicate-address 10.244.1.1"]);
+    assert_eq!(without_endpoint(running("next", "10.244.9.9")), ["critical unallocated-in-use 10.244.9.9"]);
+}
+
+#[test]
+fn endpoints_of_openstack_protect_and_accuse_nobody() {
+    let mut cluster = etcd(one(pod("node-1", "gone")));
+    for (node, port, addresses) in [
+        ("node-1", "port-1", &["10.244.1.1/32", "192.168.9.1/32"][..]),
+        ("compute-7", "port-2", &["192.168.9.1/32", "10.244.9.9/32", "10.244.1.4/32"][..]),
+    ] {
+        foreign_endpoint(&mut cluster, "openstack", node, port, addresses);
+    }
+    assert_eq!(verdict(&cluster), NOTHING);
+}
+
+#[test]
+fn calico_as_a_secondary_network() {
+    let status = r#"[{"name": "cilium", "default": true, "ips": ["192.168.7.7"]},
+        {"name": "calico", "interface": "net1", "ips": ["10.244.1.4"]}]"#;
+    let parts = |status_ip| PodParts {
+        cni_ip: Some("10.244.1.4/32"),
+        network_status: Some(status),
+        ..running("two", status_ip)
+    };
+    assert_eq!(verdict(&kubernetes(one(pod("node-1", "two")), &[parts("192.168.7.7")])), NOTHING);
+    let alone = PodParts { network_status: None, ..parts("192.168.7.7") };
+    let found = verdict(&kubernetes(one(pod("node-1", "two")), &[alone]));
+    assert_eq!(found, ["warning pod-address-disagreement default/two"]);
+}
+
+#[test]
+fn a_machine_stays_in_the_block_of_its_first_node() {
+    let mut record = pod("node-2", "virt-launcher-vm-1-abcde");
+    record["handle_id"] = "k8s-pod-network.vmi.default.vm-1".into();
+    record["secondary"]["vmi-name"] = "vm-1".into();
+    let mut cluster = etcd([record, pod("node-2", "web-1"), Value::Null, Value::Null]);
+    cluster.resource("nodes/node-2", json!({}));
+    cluster.endpoint("node-2", "virt-launcher-vm-1-abcde", &["10.244.1.4/32"]);
+    cluster.endpoint("node-2", "web-1", &["10.244.1.5/32"]);
+    cluster.put("/calico/ipam/v2/config", json!({"strict_affinity": true, "auto_allocate_blocks": true}));
+    assert_eq!(verdict(&cluster), ["warning borrowed-under-strict-affinity 10.244.1.5"]);
+}
+
+#[test]
+fn the_endpoint_of_a_pod_that_finished_long_ago() {
+    let found = |ended_at: Option<&str>| {
+        let ended_at = ended_at.map(|text| text.parse().unwrap());
+        let done = PodParts { phase: "Succeeded", ended_at, ready: false, ..running("job", "10.244.1.4") };
+        let mut cluster = etcd_with_pods(one(pod("node-1", "job")), &[done]);
+        cluster.endpoint("node-1", "job", &["10.244.1.4/32"]);
+        let report = check(&cluster.0, &Options::default());
+        let about = report.findings.into_iter().filter(|f| f.code == Code::EndpointWithoutPod);
+        about.map(|f| serde_json::to_value(&f.evidence).unwrap()["podState"].clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(found(Some("2026-05-01T11:50:00Z")), [""; 0], "within the grace period");
+    assert_eq!(found(Some("2026-05-01T11:40:00Z")), ["finished"]);
+    assert_eq!(found(None), ["finished"], "it does not say when");
+    let mut gone = etcd_with_pods(one(pod("node-1", "job")), &[]);
+    gone.endpoint("node-1", "job", &["10.244.1.4/32"]);
+    assert_eq!(verdict(&gone), ["warning endpoint-without-pod default/node--1-k8s-job-eth0"]);
+}
+
+#[test]
+fn the_comparison_says_for_whom_an_address_is_recorded() {
+    let vm = json!({"handle_id": "k8s-pod-network.vmi.default.vm-1"});
+    let unknown = json!({"handle_id": "script-1"});
+    let pods = [
+        ("a", "10.244.1.4"),
+        ("virt-launcher-vm-1-abcde", "10.244.1.5"),
+        ("c", "10.244.1.6"),
+        ("d", "10.244.1.7"),
+    ];
+    let parts = pods.map(|(name, address)| PodParts { container_id: "", ..running(name, address) });
+    let mut cluster = etcd_with_pods([json!({}), vm, unknown, pod("node-1", "d")], &parts);
+    for (name, address) in pods {
+        cluster.endpoint("node-1", name, &[address]);
+    }
+    let comparison = views::compare(&cluster.0).unwrap();
+    let node = &comparison.nodes[0];
+    assert_eq!((node.in_kubernetes, node.in_blocks, node.agreed), (5, 5, 5));
+    assert!(node.not_recorded.is_empty() && node.not_used.is_empty());
+    let others: Vec<String> =
+        node.recorded_for_others.iter().map(|(a, whose)| format!("{a} {whose}")).collect();
+    assert_eq!(others, ["10.244.1.4 nobody", "10.244.1.5 virtual machine", "10.244.1.6 unknown"]);
+}
