@@ -51,7 +51,12 @@ fn keys_handles_and_affinities_come_back() {
         cluster.for_each_entry(|path, value| {
             let Some(path) = std::str::from_utf8(path).ok() else { return };
             let Ok(Some(key)) = Key::parse(path) else { return };
-            assert_eq!(key.to_string(), path);
+            if key.to_string() != path {
+                // A fault of the cluster: the snapshot says that the key is not canonical.
+                let is_reported = cluster.snapshot().defects.iter().any(|defect| defect.path == path);
+                assert!(is_reported, "{path} is read as {key}");
+                return;
+            }
             let printed = match key {
                 Key::Handle(id) => {
                     seen[0] += 1;

@@ -51,7 +51,13 @@ fn merge(target: &mut Value, patch: &Value) {
 }
 
 impl Cluster {
-    fn put_kubernetes_only(&mut self, plural: &str, namespace: &str, name: &str, mut object: Value) {
+    pub(super) fn put_kubernetes_only(
+        &mut self,
+        plural: &str,
+        namespace: &str,
+        name: &str,
+        mut object: Value,
+    ) {
         let path = format!("{plural}/{namespace}/{name}");
         let thing = path.bytes().fold(11, |hash: u64, byte| hash.wrapping_mul(31) + u64::from(byte));
         let metadata = self.spec.metadata(name, &mut self.spec.rng(thing));
@@ -102,6 +108,12 @@ impl Cluster {
                 "name": name, "uid": machine, "controller": true}]});
             self.put_kubernetes_only("virtualmachineinstances", namespace, name, instance);
         }
+    }
+
+    /// The instance of a machine that was deleted.
+    pub(super) fn put_orphan_instance(&mut self, namespace: &str, name: &str) {
+        self.put_machine(namespace, name, true);
+        self.kubernetes_only.objects.remove(&format!("virtualmachines/{namespace}/{name}"));
     }
 
     /// Labels the pod of an endpoint as the target of a live migration.

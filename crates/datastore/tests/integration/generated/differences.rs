@@ -12,7 +12,7 @@ pub enum Side {
 }
 
 /// Side, code, what the evidence must hold (empty for anything), and the reason.
-const DIFFERENCES: [(Side, &str, &str, &str); 11] = [
+const DIFFERENCES: [(Side, &str, &str, &str); 12] = [
     (Side::Etcd, "configuration-mismatch", "", "etcd holds the settings twice, Kubernetes once"),
     (
         Side::Etcd,
@@ -20,6 +20,7 @@ const DIFFERENCES: [(Side, &str, &str, &str); 11] = [
         "virt-launcher-",
         "where no block records the address, an endpoint does not say that its pod is a machine's; the pod itself does",
     ),
+    (Side::Etcd, "unallocated-in-use", "", "only the pod says that its address bypasses IPAM"),
     (Side::Kubernetes, "affinity-labels", "", "keys of etcd have no labels"),
     (Side::Kubernetes, "handle-case-collision", "", "keys of etcd keep the case, names of objects do not"),
     (

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use calipam_testkit::cluster::rng::Rng;
 use calipam_testkit::cluster::{Cluster, ClusterSpec, Fault, KubeCluster};
 use calipam_testkit::kube::Flavour;
 use calipam_testkit::rounds;
@@ -35,10 +36,21 @@ async fn healthy_clusters_are_healthy_in_every_form() {
     for seed in 0..rounds(3) {
         for spec in [ClusterSpec::new(seed), ClusterSpec::new(seed).v4_only(), ClusterSpec::new(seed).wide()]
         {
-            let cluster = Cluster::small(spec);
+            let cluster = Cluster::featured(spec);
             assert_same("healthy", &cluster).await;
             assert!(cluster.kubernetes(Flavour::Native).truth().is_empty());
         }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn any_mix_of_features_is_healthy_in_every_form() {
+    for seed in 0..4 {
+        let mut rng = Rng::new(seed);
+        let mut cluster = Cluster::small(ClusterSpec::new(seed));
+        let mix: Vec<usize> = (0..Cluster::FEATURES).filter(|_| rng.below(2) == 1).collect();
+        mix.iter().for_each(|feature| cluster.add_feature(*feature));
+        assert_same(&format!("features {mix:?}"), &cluster).await;
     }
 }
 

@@ -1,5 +1,6 @@
 //! Plans of releases, made on generated clusters, simulated, and judged again.
 
 mod everything;
+mod healthy;
 mod missing_evidence;
 mod support;

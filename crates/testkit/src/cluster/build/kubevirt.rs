@@ -44,14 +44,14 @@ impl Cluster {
         self.take_for_machine(&machine, block, Attribute::bare(&handle(&machine)))
     }
 
-    fn machine_pod(&mut self, machine: &str, node: &str) -> Holder {
+    pub(super) fn machine_pod(&mut self, machine: &str, node: &str) -> Holder {
         let holder = self.holder(node);
         let pod = format!("virt-launcher-{machine}-{}", &holder.container[..5]);
         let generate = String::new();
         Holder { name: PodName { namespace: "vms", pod, generate, app: "virt-launcher" }, ..holder }
     }
 
-    fn machine_record(&self, machine: &str, pod: &Holder) -> Attribute {
+    pub(super) fn machine_record(&self, machine: &str, pod: &Holder) -> Attribute {
         let mut attribute = Attribute { handle: Some(handle(machine)), ..pod.attribute() };
         let seed = machine.bytes().fold(0, |sum: u64, byte| sum * 31 + u64::from(byte));
         let mut rng = self.spec.rng(seed);
@@ -61,7 +61,7 @@ impl Cluster {
         attribute
     }
 
-    fn take_for_machine(&mut self, machine: &str, block: IpNet, attribute: Attribute) -> IpAddr {
+    pub(super) fn take_for_machine(&mut self, machine: &str, block: IpNet, attribute: Attribute) -> IpAddr {
         self.count(&handle(machine), block, 1);
         self.block_mut(block).take(1, attribute)[0]
     }

@@ -1,6 +1,7 @@
 //! Healthy clusters, piece by piece.
 
 mod extras;
+mod features;
 mod kubevirt;
 mod nodes;
 mod old;

@@ -72,6 +72,12 @@ fn free_all(cluster: &mut Cluster, pod: &Pod) {
     cluster.expect_for("unallocated-in-use", pod);
 }
 
+/// Only the pod says that its address bypasses IPAM.
+pub(super) fn bypassing(cluster: &mut Cluster) {
+    let address = cluster.add_bypassing_pod();
+    cluster.expect_in_etcd("unallocated-in-use", address);
+}
+
 pub(super) fn cooling(cluster: &mut Cluster) {
     let pod = cluster.victim();
     let released = cluster.spec.seconds_ago(15);

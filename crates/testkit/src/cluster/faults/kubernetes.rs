@@ -156,6 +156,15 @@ pub(super) fn service_unrecorded(cluster: &mut Cluster) {
     cluster.expect_in_kubernetes("unallocated-in-use", addresses[0]);
 }
 
+pub(super) fn orphan_instance(cluster: &mut Cluster) {
+    let node = cluster.host();
+    let block = cluster.nodes[node].blocks[0];
+    let machine = format!("vm-lost-{}", cluster.next_pod);
+    let address = cluster.take_for_lost_machine(block);
+    cluster.put_orphan_instance("vms", &machine);
+    cluster.kubernetes_truth.expect_detail("leaked-address", address, "vm-gone");
+}
+
 pub(super) fn machine_gone(cluster: &mut Cluster) {
     let node = cluster.host();
     let block = cluster.nodes[node].blocks[0];

@@ -88,6 +88,14 @@ pub(super) fn unknown_handle(cluster: &mut Cluster) {
     unknown(cluster, Attribute::bare(&id));
 }
 
+pub(super) fn foreign(cluster: &mut Cluster) {
+    let node = cluster.host();
+    let node = cluster.nodes[node].name.clone();
+    let id = format!("cluster.alloc-{}", cluster.next_pod);
+    let since = crate::cluster::go_time(cluster.holder(&node).since);
+    unknown(cluster, Attribute::new(&id, [("node", node.as_str()), ("timestamp", since.as_str())]));
+}
+
 pub(super) fn container(cluster: &mut Cluster) {
     let handle = cluster.holder("nowhere").handle();
     unknown(cluster, Attribute::bare(&handle));

@@ -83,6 +83,7 @@ faults! {
     ServiceExtra "service-extra" Many kubernetes::service_extra, "two addresses are recorded, the ingress names one";
     ServiceWithoutAddress "service-without-address" Many kubernetes::service_without_address, "no ingress for days";
     ServiceUnrecorded "service-unrecorded" Many kubernetes::service_unrecorded, "the address of a service was released";
+    InstanceOfDeletedMachine "instance-of-deleted-machine" Many kubernetes::orphan_instance, "a machine is deleted, its instance is not";
     MachineGone "machine-gone" Many kubernetes::machine_gone, "a virtual machine is gone, its address is not";
     }
     ALL "All that a cluster in etcd shows, which is most of them." {
@@ -95,6 +96,7 @@ faults! {
     LeakedTunnelOff "leaked-tunnel-off" Many leaks::tunnels_off, "a node has given up all its tunnels";
     LeakedAnonymous "leaked-anonymous" Many leaks::anonymous, "an empty record that nothing uses";
     LeakedUnknownHandle "leaked-unknown-handle" Many leaks::unknown_handle, "a handle of no known form";
+    LeakedForeign "leaked-foreign" Many leaks::foreign, "attributes of another IPAM client";
     LeakedContainer "leaked-container" Many leaks::container, "a handle with a container ID and no attributes";
     LeakedLegacy "leaked-legacy" Many leaks::legacy, "a pod of Calico 2.x is gone";
     LeakedInDisabledPool "leaked-in-disabled-pool" Many leaks::in_disabled_pool, "in a disabled pool";
@@ -108,6 +110,7 @@ faults! {
     DuplicateUnrecorded "duplicate-unrecorded" Many in_use::duplicate_unrecorded, "two pods use a free address";
     AddressInSeveralBlocks "address-in-several-blocks" Many in_use::in_several_blocks, "given out by two blocks";
     UnallocatedFreed "unallocated-freed" Many in_use::freed, "the addresses of a live pod were released";
+    UnallocatedBypassing "unallocated-bypassing" Many in_use::bypassing, "a pod with ipAddrsNoIpam, which etcd does not show";
     UnallocatedCooling "unallocated-cooling" Many in_use::cooling, "the addresses of a live pod cool down";
     UnallocatedNoBlock "unallocated-no-block" Many in_use::no_block, "the blocks of a live node are lost";
     UnallocatedTunnel "unallocated-tunnel" Many in_use::tunnel_freed, "a live tunnel address was released";

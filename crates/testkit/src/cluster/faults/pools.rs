@@ -103,7 +103,7 @@ pub(super) fn stranded_before_332(cluster: &mut Cluster) {
     };
     cluster.put_pool("default-ipv4-ippool", default);
     // It would serve the node for some namespaces.
-    cluster.remove(&key::pool("team-ippool"));
+    cluster.remove_prefix(&key::pool("team-ippool"));
     let (name, cidr) = cluster.extra_pool();
     let cidr = cidr.subnets(27).expect("a /24").next().expect("it has eight parts");
     let selector = format!("{hostname} in {{'{}', '{}'}}", names[0], names[1]);

@@ -14,6 +14,9 @@ const SHORT: usize = 12;
 pub(super) fn pod(endpoint: &Value) -> Result<Value, String> {
     let (stored, spec) = (&endpoint["metadata"], &endpoint["spec"]);
     let orchestrator = spec["orchestrator"].as_str().ok_or("it has no orchestrator")?;
+    if orchestrator == "openstack" {
+        return Err("Kubernetes has no ports of OpenStack".to_owned());
+    }
     let container = spec["containerID"].as_str().or(spec["endpoint"].as_str()).unwrap_or_default();
     let name = match spec["pod"].as_str() {
         Some(pod) => pod.to_owned(),

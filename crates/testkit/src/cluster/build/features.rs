@@ -1,0 +1,152 @@
+//! Healthy states of features that few clusters use.
+
+use std::net::IpAddr;
+
+use ipnet::IpNet;
+use serde_json::json;
+
+use crate::cluster::layout::go_time;
+use crate::cluster::wire::{Attribute, EndpointSpec, Resource, Tunnel, key};
+use crate::cluster::{Cluster, ClusterSpec, Object};
+
+impl Cluster {
+    /// Number of [features](Self::add_feature).
+    pub const FEATURES: usize = 7;
+
+    /// A small healthy cluster with every feature.
+    pub fn featured(spec: ClusterSpec) -> Self {
+        let mut cluster = Self::small(spec);
+        (0..Self::FEATURES).for_each(|feature| cluster.add_feature(feature));
+        cluster
+    }
+
+    /// Adds one of the features; each at most once. Needs at least three nodes.
+    pub fn add_feature(&mut self, feature: usize) {
+        match feature {
+            0 => self.add_machine_on_dotted_network(),
+            1 => self.add_migrated_machine(),
+            2 => self.add_bare_cni(),
+            3 => self.add_windows_vxlan(),
+            4 => self.add_openstack(),
+            5 => self.add_pods_of_another_plugin(),
+            6 => self.add_secondary_network(),
+            other => panic!("there is no feature {other}"),
+        }
+    }
+
+    /// A stopped machine on a network whose name holds a dot.
+    fn add_machine_on_dotted_network(&mut self) {
+        let block = self.nodes[1].blocks[0];
+        let handle = "prod.net.vmi.vms.vm-dotted";
+        self.count(handle, block, 1);
+        self.block_mut(block).take(1, Attribute::bare(handle));
+        self.put_machine("vms", "vm-dotted", false);
+    }
+
+    /// A machine that runs on another node than the one whose block holds its address.
+    fn add_migrated_machine(&mut self) {
+        let (block, target) = (self.nodes[1].blocks[0], self.nodes[2].name.clone());
+        let pod = self.machine_pod("vm-migrated", &target);
+        let attribute = self.machine_record("vm-migrated", &pod);
+        let address = self.take_for_machine("vm-migrated", block, attribute);
+        self.put_endpoint(&pod, [address]);
+        self.put_machine("vms", "vm-migrated", true);
+    }
+
+    /// Containers of bare CNI whose IDs are not hexadecimal, on networks of any name.
+    fn add_bare_cni(&mut self) {
+        let (node, block) = (self.nodes[2].name.clone(), self.nodes[2].blocks[0]);
+        for network in ["nomad", "lb-net", "prod.net"] {
+            let container = format!("t{:08}-{}", self.next_pod, network.replace('.', "-"));
+            let since = go_time(self.holder(&node).since);
+            let handle = format!("{network}.{container}");
+            let attribute = Attribute::new(&handle, [("node", node.as_str()), ("timestamp", since.as_str())]);
+            self.count(&handle, block, 1);
+            let address = self.block_mut(block).take(1, attribute)[0];
+            self.put_endpoint_of("cni", &node, &container, &[address]);
+        }
+    }
+
+    /// A Windows node whose VXLAN address is an ordinal that Windows reserves in its block.
+    fn add_windows_vxlan(&mut self) {
+        let (name, block) = self.add_windows();
+        let address = self.block_mut(block).address(1);
+        *self.node_mut(&name).tunnel_mut(Tunnel::Vxlan) = address.to_string();
+    }
+
+    /// Ports of OpenStack: Neutron assigns their addresses, some of which they share, and the compute node is not one of
+    /// Calico's.
+    fn add_openstack(&mut self) {
+        let shared: IpAddr = [192, 168, 250, 1].into();
+        let free = self.spec.block_v4(self.spec.max_nodes(), 3).addr();
+        self.put_endpoint_of("openstack", "compute-1", "port-one", &[shared, free]);
+        self.put_endpoint_of("openstack", "compute-2", "port-two", &[shared]);
+    }
+
+    /// Pods that another CNI plugin networks, with addresses inside and outside of pools. Only Kubernetes knows them.
+    fn add_pods_of_another_plugin(&mut self) {
+        let node = self.nodes[0].name.clone();
+        let inside = self.spec.block_v4(self.spec.max_nodes(), 2).addr();
+        for (name, address) in [("hybrid-1", inside), ("hybrid-2", [192, 168, 251, 2].into())] {
+            let pod = json!({
+                "apiVersion": "v1",
+                "kind": "Pod",
+                "spec": {"nodeName": node, "containers": [{"name": "main", "image": "registry.example.com/main:1"}]},
+                "status": {"phase": "Running", "podIP": address, "podIPs": [{"ip": address}],
+                    "conditions": [{"type": "Ready", "status": "True"}]},
+            });
+            self.put_kubernetes_only("pods", "hybrid", name, pod);
+        }
+    }
+
+    /// A pod for which Calico is a secondary network under Multus: the status names the other plugin's address.
+    fn add_secondary_network(&mut self) {
+        let pod = self.add_pod_on(1);
+        let own: Vec<IpAddr> = pod.addresses.iter().map(|(address, _)| *address).collect();
+        let status = json!([
+            {"name": "cilium", "default": true, "ips": ["192.168.252.3"]},
+            {"name": "default/calico", "interface": "net1", "ips": own},
+        ]);
+        let patch = json!({
+            "metadata": {"annotations": {"k8s.v1.cni.cncf.io/network-status": status.to_string()}},
+            "status": {"podIP": "192.168.252.3", "podIPs": [{"ip": "192.168.252.3"}]},
+        });
+        self.patch_object(&pod.endpoint, patch);
+    }
+
+    /// An endpoint of an orchestrator other than Kubernetes.
+    fn put_endpoint_of(&mut self, orchestrator: &str, node: &str, container: &str, addresses: &[IpAddr]) {
+        let spec = EndpointSpec {
+            orchestrator: orchestrator.to_owned(),
+            node: node.to_owned(),
+            container_id: container.to_owned(),
+            endpoint: "eth0".to_owned(),
+            interface_name: "cali0a1b2c3d4e5".to_owned(),
+            mac: "ee:ee:ee:ee:ee:ee".to_owned(),
+            ..EndpointSpec::default()
+        };
+        let name = key::endpoint_name(node, orchestrator, container, "eth0");
+        let mut metadata = self.spec.metadata(&name, &mut self.spec.rng(self.next_pod));
+        "libnetwork".clone_into(&mut metadata.namespace);
+        let mut endpoint = Resource::new("WorkloadEndpoint", metadata, spec);
+        endpoint.set_addresses(addresses);
+        self.put(endpoint.key(), Object::Endpoint(Box::new(endpoint)));
+    }
+
+    /// An address that IPAM does not know, of a pod that asks for that; without a kubeconfig nothing says so.
+    pub(in crate::cluster) fn add_bypassing_pod(&mut self) -> IpAddr {
+        let node = self.host();
+        let pod = self.add_pod_on(node);
+        self.host_blocks += 1;
+        self.next_spare += 1;
+        let block: IpNet = self.spec.spare_block_v4(self.next_spare - 1);
+        let address = block.addr();
+        self.endpoint_mut(&pod.endpoint).add_address(address);
+        let annotation = json!([address]).to_string();
+        self.patch_object(
+            &pod.endpoint,
+            json!({"metadata": {"annotations": {"cni.projectcalico.org/ipAddrsNoIpam": annotation}}}),
+        );
+        address
+    }
+}
