@@ -4,6 +4,7 @@ mod usage;
 
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use calipam_model::block::{Block, BlockContent, BlockOwner, BlockProblem};
 use calipam_model::endpoint::Endpoint;
@@ -17,6 +18,9 @@ use calipam_model::text::{Text, TextRef};
 use calipam_model::time::CLOCK_SKEW;
 use calipam_model::{IpNet, cidr};
 use jiff::Timestamp;
+
+use crate::finding::OwnerEvidence;
+use crate::rules::evidence::large_owners;
 
 /// A block that is stored and not marked deleted.
 #[derive(Debug)]
@@ -34,7 +38,7 @@ pub struct IndexedBlock<'s> {
 }
 
 /// Who uses an address.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Owner {
     /// The endpoint with this position in the snapshot.
     Endpoint(u32),
@@ -122,6 +126,8 @@ pub struct Index<'s> {
     nodes_of_workloads: HashSet<&'s [u8]>,
     /// Endpoints and pods that cannot be decoded, or an address of which cannot.
     pub broken_workloads: Vec<BrokenWorkload<'s>>,
+    /// What findings say of owners with many addresses.
+    pub(crate) large_owners: HashMap<Owner, Arc<OwnerEvidence>>,
     /// A pool cannot be decoded, so that nothing can be said to lie outside all pools.
     pub pools_incomplete: bool,
 }
@@ -166,7 +172,7 @@ impl<'s> Index<'s> {
             .map(|(i, p)| ((p.value.namespace().packed(), p.value.name().packed()), i))
             .collect();
         let (uses, mentioned) = usage::of(snapshot, &blocks, &pods);
-        Self {
+        let mut index = Self {
             snapshot,
             blocks,
             uses,
@@ -178,8 +184,11 @@ impl<'s> Index<'s> {
             broken_nodes,
             nodes_of_workloads,
             broken_workloads,
+            large_owners: HashMap::new(),
             pools_incomplete,
-        }
+        };
+        index.large_owners = large_owners(&index);
+        index
     }
 
     /// The node of that name, where it was read.

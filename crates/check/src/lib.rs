@@ -18,6 +18,7 @@ mod test_cluster;
 pub mod views;
 
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use calipam_model::IpNet;
 use calipam_model::attributes::AttributeRef;
@@ -99,12 +100,8 @@ pub fn grace(snapshot: &Snapshot, options: &Options) -> SignedDuration {
 
 impl Context<'_> {
     /// Who uses an address, by all evidence that accuses.
-    pub fn owners_of(&self, address: IpAddr) -> Vec<OwnerEvidence> {
-        let uses = self.index.uses_of(address).iter();
-        let mut owners: Vec<OwnerEvidence> =
-            uses.map(|used| rules::evidence::of_owner(&self.index, used)).collect();
-        owners.sort();
-        owners
+    pub fn owners_of(&self, address: IpAddr) -> Vec<Arc<OwnerEvidence>> {
+        rules::evidence::of_owners(&self.index, self.index.uses_of(address))
     }
 
     /// True where a node that finds no block to claim takes an empty one of another node. Where the version of Calico is
@@ -140,7 +137,7 @@ impl Context<'_> {
 }
 
 /// How a message names owners: `default/web-0 (node-1) and a tunnel of node-2`.
-pub fn names_of_owners(owners: &[OwnerEvidence]) -> String {
+pub fn names_of_owners(owners: &[Arc<OwnerEvidence>]) -> String {
     rules::evidence::names_of_owners(owners)
 }
 

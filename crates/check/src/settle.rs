@@ -1,7 +1,7 @@
 //! Telling a settled state from a half-done Calico operation (facts 3.14): what a report suspects is
 //! read again later, and only what has not changed stands.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use calipam_model::block::Block;
 use calipam_model::key::Key;
@@ -26,8 +26,14 @@ pub fn settle(report: &mut Report, first: &Snapshot, later: &Snapshot) -> Vec<Fi
     let before = Objects::new(first, &wanted);
     let after = Objects::new(later, &wanted);
     report.settled = true;
-    report
-        .take_unless(|finding| finding.depends_on.iter().all(|key| unchanged(finding, key, &before, &after)))
+
+    // Once for each object, not for each finding: all addresses of a pod may be findings.
+    let changed: HashSet<&Key> = wanted.iter().filter(|key| has_changed(key, &before, &after)).collect();
+    let stands = |finding: &Finding, key: &Key| match key {
+        Key::Block(_) => is_recorded_alike(finding, key, &before, &after),
+        _ => !changed.contains(key),
+    };
+    report.take_unless(|finding| finding.depends_on.iter().all(|key| stands(finding, key)))
 }
 
 /// Some objects of a snapshot by key.
@@ -111,15 +117,17 @@ pub fn revisions<'s>(snapshot: &'s Snapshot, wanted: &BTreeSet<Key>) -> HashMap<
     found
 }
 
-/// True where nothing about the object that matters to the finding has changed.
-fn unchanged(finding: &Finding, key: &Key, before: &Objects<'_>, after: &Objects<'_>) -> bool {
+/// True where an object other than a block has changed.
+fn has_changed(key: &Key, before: &Objects<'_>, after: &Objects<'_>) -> bool {
     match key {
-        Key::Block(_) => {}
-        Key::Node(_) | Key::Pod { .. } | Key::Service { .. } => {
-            return before.users.get(key) == after.users.get(key);
-        }
-        _ => return before.others.get(key) == after.others.get(key),
+        Key::Block(_) => false,
+        Key::Node(_) | Key::Pod { .. } | Key::Service { .. } => before.users.get(key) != after.users.get(key),
+        _ => before.others.get(key) != after.others.get(key),
     }
+}
+
+/// True where nothing in the block that matters to the finding has changed.
+fn is_recorded_alike(finding: &Finding, key: &Key, before: &Objects<'_>, after: &Objects<'_>) -> bool {
     let (before, after) = match (before.blocks.get(key), after.blocks.get(key)) {
         (Some(before), Some(after)) => (before, after),
         (before, after) => return before.is_none() && after.is_none(),

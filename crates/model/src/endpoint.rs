@@ -177,6 +177,14 @@ impl Endpoint {
         one.into_iter().chain(many.iter().copied())
     }
 
+    /// How many addresses it uses.
+    pub fn address_count(&self) -> usize {
+        match &self.addresses {
+            Addresses::One(_) => 1,
+            Addresses::Many(many) => many.len(),
+        }
+    }
+
     fn field(&self, field: Field) -> TextRef<'_> {
         let mut rest = &*self.text;
         for _ in 0..field as usize {

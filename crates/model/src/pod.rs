@@ -1,5 +1,6 @@
 //! Pods of Kubernetes, reduced to what says which addresses they use (facts 2.12).
 
+use std::collections::HashMap;
 use std::net::IpAddr;
 
 use jiff::Timestamp;
@@ -211,10 +212,15 @@ impl Pod {
     }
 }
 
+/// As many addresses are looked through faster than looked up.
+const FEW: usize = 16;
+
 /// Addresses found so far.
 #[derive(Default)]
 struct Found {
     addresses: Vec<(IpAddr, u8)>,
+    /// Where each address stands, once they are many.
+    positions: HashMap<IpAddr, usize>,
     defects: Vec<FieldDefect>,
 }
 
@@ -257,10 +263,27 @@ impl Found {
     }
 
     fn add(&mut self, address: IpAddr, by: u8) {
-        match self.addresses.iter_mut().find(|(known, _)| *known == address) {
-            Some((_, known)) => *known |= by,
-            None => self.addresses.push((address, by)),
+        match self.position(address) {
+            Some(position) => self.addresses[position].1 |= by,
+            None => {
+                if !self.positions.is_empty() {
+                    self.positions.insert(address, self.addresses.len());
+                }
+                self.addresses.push((address, by));
+            }
         }
+    }
+
+    /// Where an address stands. A pod has one or two; an annotation may name tens of thousands.
+    fn position(&mut self, address: IpAddr) -> Option<usize> {
+        if self.addresses.len() < FEW {
+            return self.addresses.iter().position(|(known, _)| *known == address);
+        }
+        if self.positions.is_empty() {
+            let known = self.addresses.iter().enumerate();
+            self.positions = known.map(|(position, (address, _))| (*address, position)).collect();
+        }
+        self.positions.get(&address).copied()
     }
 }
 

@@ -115,16 +115,17 @@ pub(crate) fn keep_whole_handles<'s>(
     let wanted: HashSet<String> = choice.values().filter_map(|chosen| chosen.allocated.handle()).collect();
     let holdings = Holdings::new(basis, &wanted);
     let mut skipped: Vec<Skipped> = Vec::new();
+    let mut stay: HashSet<IpAddr> = HashSet::new();
 
     for id in wanted.iter().collect::<BTreeSet<&String>>() {
-        let is_kept = |address| skipped.iter().any(|kept| kept.subject == Subject::Address(address));
-        let insists = |address| insists(address) && !is_kept(address);
+        let insists = |address| insists(address) && !stay.contains(&address);
         let leaves = |record| leaves(id, record);
         let Some((reason, why)) = why_kept(basis, &holdings, choice, id, insists, leaves) else { continue };
 
         for held in holdings.allocated(id) {
             let Some(chosen) = choice.remove(&(held.block, held.held.ordinal)) else { continue };
             let address = held.address;
+            stay.insert(address);
             let kept = Skipped::new(Subject::Address(address), reason, format!("{address}: {why}"));
             skipped.push(Skipped { code: chosen.finding.map(|finding| finding.code), ..kept });
         }

@@ -2,8 +2,10 @@
 
 use std::collections::HashSet;
 use std::fmt;
+use std::net::IpAddr;
 
 use calipam_check::{Code, Finding, Report, Subject};
+use calipam_model::{IpNet, cidr};
 
 use crate::plan::{Change, Plan, Verb};
 
@@ -48,20 +50,17 @@ pub fn verify(before: &Report, plan: &Plan, after: &Report) -> Result<(), Refusa
     remaining.sort();
     remaining.dedup();
     let revealed = revealed(before, plan);
+    let forced: HashSet<IpAddr> = plan.forced.iter().copied().collect();
+    let recorded = Recorded::new(plan);
     let new: Vec<Finding> = after
         .findings
         .iter()
         .filter(|f| !earlier.contains(&(f.code, f.subject.clone())))
         .filter(|f| !revealed.contains(&(f.code, &f.subject)))
-        .filter(|f| !is_told_now(plan, f) && !is_forced(plan, f))
+        .filter(|f| !recorded.tells(f) && !f.addresses().iter().any(|address| forced.contains(address)))
         .cloned()
         .collect();
     if remaining.is_empty() && new.is_empty() { Ok(()) } else { Err(Refusal { remaining, new }) }
-}
-
-/// True where the finding is about an address on which the operator insists.
-fn is_forced(plan: &Plan, finding: &Finding) -> bool {
-    finding.addresses().iter().any(|address| plan.forced.contains(address))
 }
 
 /// What corrupt blocks have hidden from the earlier report, where the plan mends any that it found.
@@ -75,30 +74,42 @@ fn revealed<'p>(before: &Report, plan: &'p Plan) -> HashSet<(Code, &'p Subject)>
     plan.revealed.iter().map(|(code, subject)| (*code, subject)).collect()
 }
 
-/// True where the finding counts or places what is recorded, and the plan records what was so already: a pool was
-/// as full before, and a node had as many blocks.
-fn is_told_now(plan: &Plan, finding: &Finding) -> bool {
-    let counts = matches!(
-        finding.code,
-        Code::PoolNearlyFull
-            | Code::StrandedAddresses
-            | Code::NodeOverBlockLimit
-            | Code::BorrowedUnderStrictAffinity
-            | Code::BorrowedTunnelAddress
-    );
-    let records = |change: &Change| {
-        let verb = matches!(
-            change.action,
-            Verb::AssignAddress | Verb::RewriteOwner | Verb::CreateBlock | Verb::CreateAffinity
+/// What the plan records that was so already: a pool was as full before, and a node had as many blocks.
+struct Recorded {
+    networks: HashSet<IpNet>,
+}
+
+impl Recorded {
+    fn new(plan: &Plan) -> Self {
+        let records = |change: &&Change| {
+            matches!(
+                change.action,
+                Verb::AssignAddress | Verb::RewriteOwner | Verb::CreateBlock | Verb::CreateAffinity
+            )
+        };
+        let changes = plan.changes().filter(records);
+        Self { networks: changes.filter_map(|change| change.subject.network()).collect() }
+    }
+
+    /// True where the finding counts or places what is recorded there.
+    fn tells(&self, finding: &Finding) -> bool {
+        let counts = matches!(
+            finding.code,
+            Code::PoolNearlyFull
+                | Code::StrandedAddresses
+                | Code::NodeOverBlockLimit
+                | Code::BorrowedUnderStrictAffinity
+                | Code::BorrowedTunnelAddress
         );
-        let changed = change.subject.network();
-        verb && match &finding.subject {
-            Subject::Node(_) => true,
-            subject => subject
-                .network()
-                .zip(changed)
-                .is_some_and(|(found, changed)| calipam_model::cidr::overlap(found, changed)),
-        }
-    };
-    counts && plan.changes().any(records)
+        counts
+            && match (&finding.subject, finding.subject.network()) {
+                (Subject::Node(_), _) => !self.networks.is_empty(),
+                (_, Some(found)) => {
+                    // Most findings are about an address, and most changes record one.
+                    self.networks.contains(&found)
+                        || self.networks.iter().any(|recorded| cidr::overlap(found, *recorded))
+                }
+                _ => false,
+            }
+    }
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use calipam_model::IpNet;
 use calipam_model::affinity::{AffinityKey, AffinityState, AffinityType};
@@ -81,6 +82,11 @@ fn digits<S: Serializer>(number: &Option<u128>, serializer: S) -> Result<S::Ok, 
     }
 }
 
+/// Writes owners as if they were not shared.
+pub(crate) fn shared<S: Serializer>(owners: &[Arc<OwnerEvidence>], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_seq(owners.iter().map(Arc::as_ref))
+}
+
 /// Evidence about an address.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -91,8 +97,9 @@ pub struct AddressEvidence {
     /// The pool that it lies in, by name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pool: Option<String>,
-    /// Who uses it.
-    pub owners: Vec<OwnerEvidence>,
+    /// Who uses it. Findings about the addresses of one owner share it.
+    #[serde(serialize_with = "shared")]
+    pub owners: Vec<Arc<OwnerEvidence>>,
     /// What blocks record about it.
     pub records: Vec<RecordEvidence>,
 }
@@ -179,9 +186,21 @@ pub struct OwnerEvidence {
     /// What became of the pod of an endpoint that should not be there any more.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pod_state: Option<PodState>,
-    /// Its addresses, or the field that names the address.
+    /// Its addresses, or the field that names the address. Where the finding is about an address, the first
+    /// [`LISTED_FIELDS`] of them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub fields: Vec<OwnerField>,
+    /// How many further addresses it has.
+    #[serde(rename = "furtherFields", skip_serializing_if = "is_zero")]
+    pub further_fields: usize,
+}
+
+/// So many addresses of an owner are listed in a finding about one of them. Each address of a pod may be a finding:
+/// with all its addresses in each, one pod whose annotation names thousands would fill the memory.
+pub(crate) const LISTED_FIELDS: usize = 16;
+
+fn is_zero(number: &usize) -> bool {
+    *number == 0
 }
 
 impl OwnerEvidence {
@@ -196,7 +215,14 @@ impl OwnerEvidence {
             finished_at: None,
             pod_state: None,
             fields: Vec::new(),
+            further_fields: 0,
         }
+    }
+
+    /// Sets its addresses, of which there are `count`, and lists `most` of them.
+    pub(crate) fn naming(self, addresses: impl Iterator<Item = IpAddr>, count: usize, most: usize) -> Self {
+        let fields: Vec<OwnerField> = addresses.take(most).map(OwnerField::Address).collect();
+        Self { further_fields: count.saturating_sub(fields.len()), fields, ..self }
     }
 
     /// The addresses that it names. Empty for a tunnel, which names a field.

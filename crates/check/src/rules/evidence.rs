@@ -1,38 +1,68 @@
 //! Building evidence, and naming things in messages.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 
 use calipam_model::attributes::OwnerMap;
+use calipam_model::text::TextRef;
 
 use super::addresses::{Address, Record};
 use crate::Context;
-use crate::finding::{AddressEvidence, OwnerEvidence, OwnerField, OwnerKind, RecordEvidence};
+use crate::finding::{AddressEvidence, LISTED_FIELDS, OwnerEvidence, OwnerField, OwnerKind, RecordEvidence};
 use crate::index::{Index, Owner, Use};
 use crate::record::Claim;
 
+/// Characters of a container ID that a finding shows. A real one has 64; the annotation of a pod may say anything.
+const LONGEST_ID: usize = 256;
+
 /// All that is known about an address.
 pub(crate) fn of_address(context: &Context<'_>, address: &Address<'_, '_, '_>) -> AddressEvidence {
-    let mut owners: Vec<OwnerEvidence> = address.uses.iter().map(|u| of_owner(&context.index, u)).collect();
-    owners.sort();
     AddressEvidence {
         reasons: Vec::new(),
         pool: context.index.pools_around(address.address.into()).next().map(|p| p.name.clone()),
-        owners,
+        owners: of_owners(&context.index, address.uses),
         records: address.records.iter().map(of_record).collect(),
     }
 }
 
-/// Who uses an address.
-pub(crate) fn of_owner(index: &Index<'_>, used: &Use) -> OwnerEvidence {
-    match used.owner {
-        Owner::Endpoint(position) => of_endpoint(index, position),
-        Owner::Pod(position) => of_pod(index, position),
+/// Who uses an address, in the order of their names.
+pub(crate) fn of_owners(index: &Index<'_>, uses: &[Use]) -> Vec<Arc<OwnerEvidence>> {
+    let mut owners: Vec<Arc<OwnerEvidence>> = uses.iter().map(|used| of_owner(index, used.owner)).collect();
+    owners.sort();
+    owners
+}
+
+/// An owner, with its first addresses.
+pub(crate) fn of_owner(index: &Index<'_>, owner: Owner) -> Arc<OwnerEvidence> {
+    index.large_owners.get(&owner).cloned().unwrap_or_else(|| Arc::new(describe(index, owner)))
+}
+
+/// The owners that have more addresses than are listed: they are described once.
+pub(crate) fn large_owners(index: &Index<'_>) -> HashMap<Owner, Arc<OwnerEvidence>> {
+    let snapshot = index.snapshot;
+    let is_large = |count: usize| count > LISTED_FIELDS;
+    let endpoints = (0..).zip(&snapshot.endpoints).filter(|(_, e)| is_large(e.value.address_count()));
+    let pods = (0..).zip(&snapshot.pods).filter(|(_, pod)| is_large(pod.value.evidence().len()));
+    let services = (0..).zip(&snapshot.services).filter(|(_, s)| is_large(s.value.ingress.len()));
+
+    let owners = endpoints.map(|(position, _)| Owner::Endpoint(position));
+    let owners = owners.chain(pods.map(|(position, _)| Owner::Pod(position)));
+    let owners = owners.chain(services.map(|(position, _)| Owner::Service(position)));
+    owners.map(|owner| (owner, Arc::new(describe(index, owner)))).collect()
+}
+
+fn describe(index: &Index<'_>, owner: Owner) -> OwnerEvidence {
+    match owner {
+        Owner::Endpoint(position) => endpoint(index, position, LISTED_FIELDS),
+        Owner::Pod(position) => pod(index, position, LISTED_FIELDS),
         Owner::Service(position) => {
             let service = index.service(position);
-            OwnerEvidence {
-                fields: service.ingress.iter().copied().map(OwnerField::Address).collect(),
-                ..OwnerEvidence::new(OwnerKind::Service, format!("{}/{}", service.namespace, service.name))
-            }
+            let ingress = &service.ingress;
+            OwnerEvidence::new(OwnerKind::Service, format!("{}/{}", service.namespace, service.name)).naming(
+                ingress.iter().copied(),
+                ingress.len(),
+                LISTED_FIELDS,
+            )
         }
         Owner::Tunnel(position, kind) => {
             let node = index.snapshot.nodes[position as usize].value.name.clone();
@@ -42,37 +72,50 @@ pub(crate) fn of_owner(index: &Index<'_>, used: &Use) -> OwnerEvidence {
     }
 }
 
-/// An endpoint and its addresses.
+/// An endpoint with all its addresses.
 pub(crate) fn of_endpoint(index: &Index<'_>, position: u32) -> OwnerEvidence {
+    endpoint(index, position, usize::MAX)
+}
+
+fn endpoint(index: &Index<'_>, position: u32, most: usize) -> OwnerEvidence {
     let endpoint = index.endpoint(position);
     let namespace = endpoint.namespace();
     let pod = endpoint.pod();
-    OwnerEvidence {
-        kind: OwnerKind::Endpoint,
-        name: format!("{namespace}/{}", endpoint.name()),
+    let evidence = OwnerEvidence {
         node: endpoint.node().to_string(),
         pod: if pod.is_empty() { String::new() } else { format!("{namespace}/{pod}") },
-        container_id: endpoint.container_id().to_string(),
-        fields: endpoint.addresses().map(OwnerField::Address).collect(),
-        finished_at: None,
-        pod_state: None,
-    }
+        container_id: container_id(endpoint.container_id()),
+        ..OwnerEvidence::new(OwnerKind::Endpoint, format!("{namespace}/{}", endpoint.name()))
+    };
+    evidence.naming(endpoint.addresses(), endpoint.address_count(), most)
 }
 
-/// A pod, its addresses and the evidence that names them.
+/// A pod with all addresses that any evidence names.
 pub(crate) fn of_pod(index: &Index<'_>, position: u32) -> OwnerEvidence {
+    pod(index, position, usize::MAX)
+}
+
+fn pod(index: &Index<'_>, position: u32, most: usize) -> OwnerEvidence {
     let pod = &index.snapshot.pods[position as usize].value;
     let name = format!("{}/{}", pod.namespace(), pod.name());
-    OwnerEvidence {
-        kind: OwnerKind::Pod,
-        name: name.clone(),
+    let evidence = OwnerEvidence {
         node: pod.node().to_string(),
-        pod: name,
-        container_id: pod.container_id().to_string(),
+        pod: name.clone(),
+        container_id: container_id(pod.container_id()),
         finished_at: pod.finished_at,
-        pod_state: None,
-        fields: pod.evidence().iter().map(|(address, _)| OwnerField::Address(*address)).collect(),
+        ..OwnerEvidence::new(OwnerKind::Pod, name)
+    };
+    let named = pod.evidence();
+    evidence.naming(named.iter().map(|(address, _)| *address), named.len(), most)
+}
+
+fn container_id(id: TextRef<'_>) -> String {
+    let mut id = id.to_string();
+    if let Some((end, _)) = id.char_indices().nth(LONGEST_ID) {
+        id.truncate(end);
+        id.push('…');
     }
+    id
 }
 
 /// What a block records about an address.
@@ -106,8 +149,8 @@ pub(crate) fn name_of_owner(owner: &OwnerEvidence) -> String {
 }
 
 /// How a message names the owners: `a and b`.
-pub(crate) fn names_of_owners(owners: &[OwnerEvidence]) -> String {
-    let mut names: Vec<String> = owners.iter().map(name_of_owner).collect();
+pub(crate) fn names_of_owners(owners: &[Arc<OwnerEvidence>]) -> String {
+    let mut names: Vec<String> = owners.iter().map(|owner| name_of_owner(owner)).collect();
     names.dedup();
     match names.split_last() {
         Some((last, [])) => last.clone(),

@@ -11,7 +11,7 @@ use super::evidence::{name_of_claim, nodes_of, of_owner, of_record};
 use crate::Context;
 use crate::code::{Code, Severity};
 use crate::finding::{AddressEvidence, Evidence, Finding, LeakReason};
-use crate::index::{Owner, Use};
+use crate::index::Owner;
 use crate::owner::{self, Owners, RecordedOwner};
 use crate::record::{Claim, names_service};
 
@@ -78,7 +78,7 @@ fn extra(context: &Context<'_>, record: &Record<'_, '_>) -> Finding {
     let says = format!("held for {}, whose ingress does not name it", name_of_claim(record));
     let services = (0..).zip(&context.snapshot.services);
     let of_record_named = services.filter(|(_, s)| names_service(&record.allocation.attribute, &s.value));
-    let owner = |(position, _)| of_owner(&context.index, &Use { address, owner: Owner::Service(position) });
+    let owner = |(position, _)| of_owner(&context.index, Owner::Service(position));
     let evidence = AddressEvidence {
         pool: context.index.pools_around(address.into()).next().map(|p| p.name.clone()),
         owners: of_record_named.map(owner).collect(),
@@ -101,10 +101,7 @@ fn leak(
     let evidence = AddressEvidence {
         reasons,
         pool: context.index.pools_around(address.into()).next().map(|p| p.name.clone()),
-        owners: workloads
-            .iter()
-            .map(|owner| of_owner(&context.index, &Use { address, owner: *owner }))
-            .collect(),
+        owners: workloads.iter().map(|owner| of_owner(&context.index, *owner)).collect(),
         records: vec![of_record(record)],
     };
     let nodes = nodes_of(&evidence);

@@ -2,7 +2,7 @@
 //! disagree; the addresses of a pod by status and by annotation are compared on Kubernetes alone, too. And LoadBalancer
 //! services without an address.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 
 use calipam_model::key::Key;
@@ -175,10 +175,17 @@ fn disagreement(context: &Context<'_>, position: u32, endpoints: &[u32]) -> Opti
     Some(finding(Code::PodAddressDisagreement, owner, message, key_of_pod(pod)).depending_on(keys))
 }
 
+/// As many addresses are looked through faster than looked up.
+const FEW: usize = 16;
+
 /// True where every address of `some` is among `all`, of the families that both name.
 fn is_among(some: &[IpAddr], all: &[IpAddr]) -> bool {
-    let compared = |address: &&IpAddr| all.iter().any(|other| other.is_ipv4() == address.is_ipv4());
-    some.iter().filter(compared).all(|address| all.contains(address))
+    // An annotation may name tens of thousands.
+    let many: Option<HashSet<&IpAddr>> = (all.len() > FEW).then(|| all.iter().collect());
+    let contains = |address| many.as_ref().map_or_else(|| all.contains(address), |all| all.contains(address));
+    let [v4, v6] = [true, false].map(|v4| all.iter().any(|address| address.is_ipv4() == v4));
+    let compared = |address: &&IpAddr| if address.is_ipv4() { v4 } else { v6 };
+    some.iter().filter(compared).all(contains)
 }
 
 /// Judges whether managed services have addresses. Calico's controller passes over every service while no

@@ -1,6 +1,7 @@
 //! The whole story of one address.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use calipam_model::IpNet;
 use calipam_model::block::{Allocation, BlockOwner};
@@ -12,12 +13,12 @@ use serde::Serialize;
 
 use super::handle::broken;
 use crate::code::Code;
-use crate::finding::{Finding, LeakReason, OwnerEvidence, RecordEvidence, Subject};
+use crate::finding::{Finding, LeakReason, OwnerEvidence, RecordEvidence, Subject, shared};
 use crate::index::IndexedBlock;
 use crate::owner::{self, Owners, RecordedOwner};
 use crate::record::Claim;
 use crate::rules::addresses::Record;
-use crate::rules::evidence::{name_of_claim, of_owner, of_record};
+use crate::rules::evidence::{name_of_claim, of_owners, of_record};
 use crate::{Context, Options, check};
 
 /// An address. Findings and what follows them are written by the program, which words the remedies.
@@ -35,7 +36,8 @@ pub struct AddressView {
     /// Blocks that it lies in, corrupt ones included; several where blocks overlap.
     pub blocks: Vec<BlockOfAddress>,
     /// Who is known to use it. Where `partial` is set, only the recorded owner was looked for.
-    pub owners: Vec<OwnerEvidence>,
+    #[serde(serialize_with = "shared")]
+    pub owners: Vec<Arc<OwnerEvidence>>,
     /// What is wrong with it, as far as the objects that were read decide that.
     #[serde(skip)]
     pub findings: Vec<Finding>,
@@ -145,8 +147,7 @@ pub fn address(snapshot: &Snapshot, address: IpAddr) -> AddressView {
     let around = || index.blocks.iter().filter(|b| b.key.contains(&address));
     let undecodable =
         snapshot.defects.iter().any(|d| matches!(&d.key, Some(Key::Block(cidr)) if cidr.contains(&address)));
-    let mut owners: Vec<OwnerEvidence> = index.uses_of(address).iter().map(|u| of_owner(index, u)).collect();
-    owners.sort();
+    let owners = of_owners(index, index.uses_of(address));
     let reserved =
         snapshot.reservations.iter().flat_map(|r| &r.value.cidrs).any(|cidr| cidr.contains(&address));
     let pools = index.pools_around(IpNet::from(address));

@@ -4,4 +4,5 @@ mod each_fault;
 mod expected;
 mod healthy;
 mod hostile;
+mod many_addresses;
 mod many_faults;

@@ -268,9 +268,11 @@ impl<'s> Selector<'_, 's> {
     /// A handle is released completely or not at all: where one of its addresses stays, all do.
     fn whole_handles(&mut self) {
         let Selection { chosen, forced, .. } = &mut self.selection;
-        let insists = |address| forced.contains(&address);
+        let insisted: HashSet<IpAddr> = forced.iter().copied().collect();
+        let insists = |address| insisted.contains(&address);
         let (holdings, skipped) = keep_whole_handles(self.basis, chosen, insists, |_, _| false);
-        forced.retain(|address| !skipped.iter().any(|kept| kept.subject == Subject::Address(*address)));
+        let kept: HashSet<&Subject> = skipped.iter().map(|kept| &kept.subject).collect();
+        forced.retain(|address| !kept.contains(&Subject::Address(*address)));
         self.selection.skipped.extend(skipped);
         self.selection.holdings = holdings;
     }

@@ -150,7 +150,10 @@ fn words_of_status(status: OwnerStatus) -> &'static str {
 fn words_of_owner(owner: &OwnerEvidence) -> String {
     let name = if owner.pod.is_empty() { &owner.name } else { &owner.pod };
     let node = if owner.node.is_empty() { String::new() } else { format!(" on {}", owner.node) };
-    let fields: Vec<String> = owner.fields.iter().map(ToString::to_string).collect();
+    let mut fields: Vec<String> = owner.fields.iter().map(ToString::to_string).collect();
+    if owner.further_fields > 0 {
+        fields.push(format!("{} more", owner.further_fields));
+    }
     let fields = if fields.is_empty() { String::new() } else { format!(" ({})", fields.join(", ")) };
     format!("{} {name}{node}{fields}", owner.kind)
 }
