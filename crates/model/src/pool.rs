@@ -47,7 +47,7 @@ impl Pool {
     /// Reads the JSON of a pool; the name comes from the key.
     ///
     /// # Errors
-    /// Where the text is not JSON, a field has the wrong type, or `cidr` or `blockSize` make no sense.
+    /// Where the text is not JSON, a field has the wrong type, or `cidr` or `blockSize` is invalid.
     pub fn parse(name: &str, json: &[u8]) -> Result<Parsed<Self>, String> {
         let (metadata, spec, status) = read::<PoolSpec>(json)?;
         let text = spec.cidr.ok_or("the field `spec.cidr` is missing")?;

@@ -38,7 +38,7 @@ impl Metadata {
 pub struct Parsed<T> {
     /// The object.
     pub value: T,
-    /// Fields that make no sense and were left out.
+    /// Invalid fields, which were left out.
     pub defects: Vec<FieldDefect>,
     /// When it was created.
     pub created: Option<Timestamp>,

@@ -217,7 +217,7 @@ pub enum DefectKind {
     Key(String),
     /// The value does not parse.
     Value(String),
-    /// Some fields make no sense.
+    /// Some fields are invalid.
     Fields(Vec<FieldDefect>),
 }
 

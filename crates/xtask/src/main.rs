@@ -32,7 +32,7 @@ const TASKS: &[Task] = &[demo::TASK, test::TASK, soak::TASK, bench::TASK, env::T
 /// The exit code of a task that failed.
 const FAILED: u8 = 1;
 
-/// The exit code of a command line that makes no sense.
+/// The exit code of an invalid command line.
 const USAGE: u8 = 2;
 
 fn main() -> ExitCode {

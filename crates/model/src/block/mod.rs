@@ -243,7 +243,7 @@ pub enum BlockProblem {
         /// Entries that there are.
         found: usize,
     },
-    /// An allocation points before or behind the owner records.
+    /// An allocation points before or after the owner records.
     AttributeIndex {
         /// The ordinal.
         ordinal: u32,

@@ -1,4 +1,4 @@
-//! Writing a block as Calico writes it to etcd: fields in Calico's order, unknown ones behind them.
+//! Writing a block as Calico writes it to etcd: fields in Calico's order, unknown ones after them.
 
 use serde::ser::{Serialize, SerializeMap, Serializer};
 

@@ -21,7 +21,7 @@ pub struct Churn {
     pub operations: usize,
     /// No operation begins later than this.
     pub limit: Duration,
-    /// Longest pause behind a write.
+    /// Longest pause after a write.
     pub pause: Duration,
     /// Of a thousand pods that end, so many leak: they are gone without their addresses having been released.
     pub leaks: u64,

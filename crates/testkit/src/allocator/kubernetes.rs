@@ -9,7 +9,7 @@ use super::pods::Pods;
 use super::store::{Datastore, Ending, Place, Read, Result, Version};
 use crate::cluster::Holder;
 use crate::kube::Flavour;
-use crate::kube::form::{self, HOSTNAME_HASH, affinity_name, block_name};
+use crate::kube::form::{self, HOSTNAME_HASH, Parts, affinity_name, block_name};
 use crate::servers::{KubeApiserver, Response};
 
 /// A connection to an API server.
@@ -42,20 +42,24 @@ impl KubeObjects {
 
     /// The whole object for a write; without a version it is a new one.
     fn object(&self, place: Place<'_>, value: &[u8], version: Option<&Version>) -> Value {
+        let value = form::object(value);
+        let (kind, made) = match place {
+            Place::Block(net) => ("IPAMBlock", form::block(self.flavour, net, &value)),
+            Place::Handle(id) => ("IPAMHandle", form::handle(id, &value)),
+            Place::Affinity(node, net) => {
+                ("BlockAffinity", form::affinity(self.flavour, "host", node, net, &value))
+            }
+        };
+        let Parts { name, labels, spec } = made.expect("the schema takes what the allocator writes");
+
         // Calico's own metadata is kept in an annotation, which is empty but for what the affinity has.
-        let mut metadata =
-            json!({"name": name_of(place), "annotations": {"projectcalico.org/metadata": "{}"}});
+        let mut metadata = json!({"name": name, "annotations": {"projectcalico.org/metadata": "{}"}});
+        if let Some(labels) = labels {
+            metadata["labels"] = labels;
+        }
         if let Some(version) = version {
             metadata["resourceVersion"] = parts(version).0.into();
         }
-        let (kind, spec) = match place {
-            Place::Block(_) => ("IPAMBlock", form::block_spec(value)),
-            Place::Handle(id) => ("IPAMHandle", form::handle_spec(id, value)),
-            Place::Affinity(node, net) => {
-                metadata["labels"] = form::affinity_labels(node, net);
-                ("BlockAffinity", form::affinity_spec(self.flavour, node, net, value))
-            }
-        };
         json!({"apiVersion": self.flavour.api_version(), "kind": kind, "metadata": metadata, "spec": spec})
     }
 

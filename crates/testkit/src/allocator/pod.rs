@@ -27,7 +27,7 @@ pub fn take(store: &mut Store, net: IpNet, holder: &Holder, owner: Option<&str>)
     }
 }
 
-/// CNI DEL: every address under the handle, in each block that the handle names; the handle behind each block.
+/// CNI DEL: every address under the handle, in each block that the handle names; the handle after each block.
 pub fn release(store: &mut Store, id: &str) -> Result<()> {
     for net in handle::counts(store, id)?.into_keys() {
         let count = release_in(store, net, id)?;

@@ -95,20 +95,20 @@ pub trait Datastore: Send {
 
     /// The pod is there and has been given a node.
     fn announce(&mut self, holder: &Holder) -> Result<()>;
-    /// CNI ADD behind the allocation: the pod has its address.
+    /// CNI ADD after the allocation: the pod has its address.
     fn publish(&mut self, holder: &Holder, address: IpAddr) -> Result<()>;
     /// The pod does not use its address any more: what comes before the release.
     fn withdraw(&mut self, holder: &Holder, ending: Ending) -> Result<()>;
-    /// What comes behind the release.
+    /// What comes after the release.
     fn bury(&mut self, holder: &Holder, ending: Ending) -> Result<()>;
 }
 
-/// One worker's datastore, with pauses behind the writes.
+/// One worker's datastore, with pauses after the writes.
 pub struct Store {
     datastore: Box<dyn Datastore>,
     /// Random numbers of the worker.
     pub rng: Rng,
-    /// Longest pause behind a write.
+    /// Longest pause after a write.
     pause: Duration,
     /// Writes that another worker was faster with.
     pub conflicts: u64,

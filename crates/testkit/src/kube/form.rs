@@ -1,10 +1,12 @@
-//! From the form of etcd to `spec` of Calico's custom resources, and back (facts 2.3 to 2.6).
+//! From the form of etcd to Calico's custom resources, and back (facts 2.3 to 2.6). What the schemas of the API server
+//! refuse is refused here.
 
 use std::fmt::Write;
 
 use ipnet::IpNet;
-use serde_json::{Value, json};
-use sha3::{Digest, Sha3_256};
+use serde_json::{Map, Value, json};
+use sha2::{Digest, Sha256};
+use sha3::Sha3_256;
 
 use super::Flavour;
 use crate::cluster::wire;
@@ -12,10 +14,13 @@ use crate::cluster::wire;
 /// The label that names an affinity's node.
 pub const HOSTNAME_HASH: &str = "projectcalico.org/hostname-hash";
 
+/// Longest name of an object.
+pub(crate) const MAX_NAME: usize = 253;
+
 /// Letters of base 32.
 const BASE32: &[u8; 32] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567";
 
-fn object(value: &[u8]) -> Value {
+pub(crate) fn object(value: &[u8]) -> Value {
     serde_json::from_slice(value).expect("values of a test cluster are JSON")
 }
 
@@ -33,24 +38,119 @@ fn rename(value: &mut Value, from: &str, to: &str) {
 }
 
 /// The name of a block: `10-244-1-0-26`.
-pub fn block_name(net: IpNet) -> String {
+pub(crate) fn block_name(net: IpNet) -> String {
     net.to_string().replace(['.', ':', '/'], "-")
 }
 
-/// The name of an affinity. Names of nodes of tests are short.
-pub fn affinity_name(node: &str, net: IpNet) -> String {
-    format!("{node}-{}", block_name(net))
+/// The name of an affinity: holder and block, with a hash in it where that would be too long.
+pub(crate) fn affinity_name(holder: &str, net: IpNet) -> String {
+    let block = block_name(net);
+    let name = format!("{holder}-{block}");
+    if name.len() < MAX_NAME {
+        return name;
+    }
+    let hash: String =
+        Sha256::digest(format!("{holder}+{block}")).iter().map(|byte| format!("{byte:02x}")).collect();
+    let keep = MAX_NAME - 1 - block.len() - 13;
+    format!("{}-{block}-{}", &holder[..keep], &hash[..11])
 }
 
-/// `spec` of a block.
-pub fn block_spec(value: &[u8]) -> Value {
-    let mut spec = object(value);
-    rename(&mut spec, "affinity_claim_time", "affinityClaimTime");
-    spec["strictAffinity"] = false.into();
-    if let Some(fields) = spec.as_object_mut() {
-        fields.retain(|name, value| name != "affinity" || !value.is_null());
+/// Name, labels and `spec` of an object.
+#[derive(Debug)]
+pub(crate) struct Parts {
+    pub name: String,
+    pub labels: Option<Value>,
+    pub spec: Value,
+}
+
+/// A block. Custom resources have no field `hostAffinity`.
+pub(crate) fn block(flavour: Flavour, net: IpNet, value: &Value) -> Result<Parts, String> {
+    let is_index = |v: &Value| v.is_null() || v.is_i64();
+    let cidr = text(value, "cidr")?;
+    if flavour == Flavour::Native {
+        require_cidr(&cidr)?;
     }
-    spec
+    let owner = value["affinity"].as_str().unwrap_or("host:");
+    if flavour == Flavour::Native && !owner.starts_with("host:") && !owner.starts_with("virtual:") {
+        return Err(format!("the schema takes no owner {owner:?}"));
+    }
+    let attributes = list(value, "attributes", |v| v.is_object())?;
+    let mut spec = json!({
+        "cidr": cidr,
+        "allocations": list(value, "allocations", is_index)?,
+        "unallocated": list(value, "unallocated", Value::is_i64)?,
+        "attributes": attributes.iter().map(without_null).collect::<Vec<_>>(),
+        "sequenceNumber": value.get("sequenceNumber").cloned().unwrap_or_else(|| 0.into()),
+        "deleted": value["deleted"].as_bool().unwrap_or_default(),
+        "strictAffinity": false,
+    });
+    if let Some(owner) = value["affinity"].as_str() {
+        spec["affinity"] = owner.into();
+    }
+    for (from, to) in [
+        ("affinity_claim_time", "affinityClaimTime"),
+        ("sequenceNumberForAllocation", "sequenceNumberForAllocation"),
+    ] {
+        if let Some(kept) = value.get(from).filter(|kept| !kept.is_null()) {
+            spec[to] = kept.clone();
+        }
+    }
+    Ok(Parts { name: block_name(net), labels: None, spec })
+}
+
+/// An affinity with the three labels that Calico 3.31 and later looks for.
+pub(crate) fn affinity(
+    flavour: Flavour,
+    kind: &str,
+    holder: &str,
+    net: IpNet,
+    value: &Value,
+) -> Result<Parts, String> {
+    let state = value["state"].as_str().unwrap_or_default();
+    if flavour == Flavour::Native && !["", "pending", "confirmed", "pendingDeletion"].contains(&state) {
+        return Err(format!("the schema has no state {state:?}"));
+    }
+    let deleted = value["deleted"].as_bool().unwrap_or_default();
+    let deleted = affinity_flag(flavour, deleted);
+    let labels = json!({
+        "projectcalico.org/affinity-type": kind,
+        HOSTNAME_HASH: hostname_hash(holder),
+        "projectcalico.org/ip-version": if net.addr().is_ipv4() { "4" } else { "6" },
+    });
+    let spec = json!({"cidr": net, "deleted": deleted, "node": holder, "state": state, "type": kind});
+    Ok(Parts { name: affinity_name(holder, net), labels: Some(labels), spec })
+}
+
+/// A handle: its name is the ID in lower case.
+pub(crate) fn handle(id: &str, value: &Value) -> Result<Parts, String> {
+    let block = match &value["block"] {
+        Value::Null => json!({}),
+        Value::Object(counts) if counts.values().all(Value::is_i64) => json!(counts),
+        _ => return Err("the schema wants numbers by block".to_owned()),
+    };
+    let deleted = value["deleted"].as_bool().unwrap_or_default();
+    let spec = json!({"handleID": id, "block": block, "deleted": deleted});
+    Ok(Parts { name: id.to_lowercase(), labels: None, spec })
+}
+
+/// Fails where a text is no CIDR: schemas may demand the format.
+pub(crate) fn require_cidr(text: &str) -> Result<(), String> {
+    text.parse::<IpNet>().map(drop).map_err(|_| format!("the schema takes no {text:?} for a CIDR"))
+}
+
+fn text(value: &Value, field: &str) -> Result<String, String> {
+    value[field].as_str().map(str::to_owned).ok_or_else(|| format!("the schema wants a text for {field}"))
+}
+
+fn list<'v>(value: &'v Value, field: &str, fits: impl Fn(&Value) -> bool) -> Result<&'v Vec<Value>, String> {
+    let refused = || format!("the schema does not take this list of {field}");
+    value[field].as_array().filter(|list| list.iter().all(fits)).ok_or_else(refused)
+}
+
+/// Early writers wrote `null` for what is absent; the API server drops it.
+fn without_null(attribute: &Value) -> Value {
+    let fields = attribute.as_object().into_iter().flatten().filter(|(_, value)| !value.is_null());
+    fields.map(|(name, value)| (name.clone(), value.clone())).collect::<Map<_, _>>().into()
 }
 
 /// The value of a block.
@@ -58,13 +158,6 @@ pub fn block_value(spec: &Value) -> Vec<u8> {
     let mut value = spec.clone();
     rename(&mut value, "affinityClaimTime", "affinity_claim_time");
     bytes(&value)
-}
-
-/// `spec` of a handle.
-pub fn handle_spec(id: &str, value: &[u8]) -> Value {
-    let mut spec = object(value);
-    spec["handleID"] = id.into();
-    spec
 }
 
 /// The value of a handle.
@@ -80,22 +173,9 @@ pub fn affinity_flag(flavour: Flavour, value: bool) -> Value {
     }
 }
 
-/// `spec` of an affinity of a node.
-pub fn affinity_spec(flavour: Flavour, node: &str, net: IpNet, value: &[u8]) -> Value {
-    let deleted = affinity_flag(flavour, false);
-    json!({"state": object(value)["state"], "node": node, "type": "host", "cidr": net.to_string(), "deleted": deleted})
-}
-
 /// The value of an affinity.
 pub fn affinity_value(spec: &Value) -> Vec<u8> {
     wire::affinity(spec["state"].as_str().unwrap_or_default())
-}
-
-/// The labels by which Calico 3.31 and later finds the affinities of a node.
-pub fn affinity_labels(node: &str, net: IpNet) -> Value {
-    let version = if net.addr().is_ipv4() { "4" } else { "6" };
-    json!({"projectcalico.org/affinity-type": "host", HOSTNAME_HASH: hostname_hash(node),
-        "projectcalico.org/ip-version": version})
 }
 
 /// SHA3-256 of a node's name in base 32 without padding.
@@ -130,13 +210,20 @@ mod tests {
     }
 
     #[test]
+    fn names_are_no_longer_than_allowed() {
+        let net = "10.244.1.0/29".parse().unwrap();
+        assert_eq!(affinity_name("node-1", net), "node-1-10-244-1-0-29");
+        assert_eq!(affinity_name(&"n".repeat(239), net).len(), 252);
+    }
+
+    #[test]
     fn blocks_come_back_as_they_went() {
         let net = "10.0.0.0/30".parse().unwrap();
         for affinity in [None, Some("host:a".to_owned())] {
             let mut block =
                 Block::new(net, affinity.clone(), Some("2026-05-01T10:11:12Z".into()), u64::MAX - 1);
             block.take(2, Attribute::new("h", [("pod", "p")]));
-            let spec = block_spec(&block.value());
+            let spec = super::block(Flavour::Classic, net, &object(&block.value())).unwrap().spec;
             assert_eq!(spec["affinityClaimTime"], "2026-05-01T10:11:12Z");
             assert_eq!(spec.get("affinity").is_some(), affinity.is_some());
             let back = Block::read(&block_value(&spec)).unwrap();
@@ -147,10 +234,13 @@ mod tests {
     #[test]
     fn affinities_and_handles_have_what_the_schema_requires() {
         let net = "10.0.0.0/30".parse().unwrap();
-        let of = |flavour| affinity_spec(flavour, "a", net, &wire::affinity("pending"))["deleted"].clone();
-        assert_eq!((of(Flavour::Classic), of(Flavour::Native)), (json!("false"), json!(false)));
-        let spec = handle_spec("A.b", br#"{"block":{"10.0.0.0/30":1},"deleted":false}"#);
-        assert_eq!(spec, json!({"handleID": "A.b", "block": {"10.0.0.0/30": 1}, "deleted": false}));
+        let pending = object(&wire::affinity("pending"));
+        let deleted =
+            |flavour| affinity(flavour, "host", "a", net, &pending).unwrap().spec["deleted"].clone();
+        assert_eq!((deleted(Flavour::Classic), deleted(Flavour::Native)), (json!("false"), json!(false)));
+        let made = handle("A.b", &json!({"block": {"10.0.0.0/30": 1}, "deleted": false})).unwrap();
+        assert_eq!(made.name, "a.b");
+        assert_eq!(made.spec, json!({"handleID": "A.b", "block": {"10.0.0.0/30": 1}, "deleted": false}));
         assert!(is_deleted(&json!({"deleted": "true"})) && !is_deleted(&json!({"deleted": "false"})));
     }
 }

@@ -24,7 +24,7 @@ pub fn create(server: &KubeApiserver, path: &str, objects: &[Value]) -> Result<(
 /// states that only controllers can bring about. Names, namespaces and UIDs are those of the objects.
 ///
 /// The last object is written by itself. An API server writes none together with others: it takes its cache for current
-/// as soon as the first object of the newest revision has arrived there, and would list some of those behind it not yet.
+/// as soon as the first object of the newest revision has arrived there, and would list some of those after it not yet.
 ///
 /// # Errors
 /// Where etcd does not answer.

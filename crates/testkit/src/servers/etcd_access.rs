@@ -20,7 +20,7 @@ use super::pki::{Identity, Pki};
 /// etcd's administrator, which must exist before authentication can be turned on.
 const ROOT: &str = "root";
 
-/// The size of a page in etcd's database file divides every snapshot's length, but for the checksum behind it.
+/// The size of a page in etcd's database file divides every snapshot's length, but for the checksum after it.
 const SNAPSHOT_UNIT: u64 = 512;
 
 /// The length of the SHA-256 sum that ends a snapshot.

@@ -85,7 +85,7 @@ pub(super) fn count_both(cluster: &mut Cluster) {
     cluster.expect("handle-count", pod.handle);
 }
 
-/// What host-local left behind the ID (facts 3.13).
+/// What host-local left after the ID (facts 3.13).
 const JUNK: &str = "\r\neth0";
 
 fn soil_records(cluster: &mut Cluster, pod: &Pod) -> String {

@@ -3,7 +3,6 @@
 //!
 //! What is written follows the fact sheet; nothing here uses the model of calipam.
 
-mod ipam;
 mod list;
 mod names;
 mod node;
@@ -17,7 +16,7 @@ use serde_json::{Value, json};
 
 use self::names::{Place, is_object_name};
 use crate::cluster::{Cluster, ClusterSpec, GroundTruth};
-use crate::kube::Flavour;
+use crate::kube::{Flavour, form};
 
 /// A generated cluster as objects of Kubernetes.
 #[derive(Clone, Debug)]
@@ -173,13 +172,13 @@ impl Maker<'_> {
         }
         match place {
             Place::Block(net) => {
-                self.ipam("ipamblocks", "IPAMBlock", ipam::block(self.flavour, net, &value)?)
+                self.ipam("ipamblocks", "IPAMBlock", form::block(self.flavour, net, &value)?)
             }
             Place::Affinity { kind, holder, net } => {
-                let made = ipam::affinity(self.flavour, kind, holder, net, &value)?;
+                let made = form::affinity(self.flavour, kind, holder, net, &value)?;
                 self.ipam("blockaffinities", "BlockAffinity", made)
             }
-            Place::Handle(id) => self.ipam("ipamhandles", "IPAMHandle", ipam::handle(id, &value)?),
+            Place::Handle(id) => self.ipam("ipamhandles", "IPAMHandle", form::handle(id, &value)?),
             Place::IpamConfig => self.ipam_config(&value),
             Place::Resource("nodes") => Ok(("nodes", node::node(&value))),
             Place::Resource("workloadendpoints") => Ok(("pods", pod::pod(&value)?)),
@@ -188,8 +187,8 @@ impl Maker<'_> {
     }
 
     /// One of the three kinds of which etcd holds neither UID nor time of creation.
-    fn ipam(&self, plural: &'static str, kind: &str, made: ipam::Parts) -> Made {
-        let ipam::Parts { name, labels, spec } = made;
+    fn ipam(&self, plural: &'static str, kind: &str, made: form::Parts) -> Made {
+        let form::Parts { name, labels, spec } = made;
         let mut metadata = metadata_of(&self.cluster.spec, plural, &name);
         if let Some(labels) = &labels {
             metadata["labels"] = labels.clone();

@@ -1,12 +1,11 @@
 //! Which key of etcd is what, and what its object is called (facts 1.1, 2.2, 2.3).
 
 use ipnet::IpNet;
-use sha2::{Digest, Sha256};
+
+use crate::kube::form::MAX_NAME;
 
 /// The annotation in which the classic API group keeps Calico's own metadata.
 pub(super) const METADATA: &str = "projectcalico.org/metadata";
-/// Longest name of an object.
-const MAX_NAME: usize = 253;
 
 /// What a key of etcd is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,24 +60,6 @@ fn net(family: &str, dashed: &str) -> Result<IpNet, String> {
     if family == own { Ok(net) } else { Err("names do not say a family that could be wrong".into()) }
 }
 
-/// The name of a block: `10-244-1-0-26`.
-pub(super) fn block_name(net: IpNet) -> String {
-    net.to_string().replace(['.', ':', '/'], "-")
-}
-
-/// The name of an affinity: holder and block, with a hash in it where that would be too long.
-pub(super) fn affinity_name(holder: &str, net: IpNet) -> String {
-    let block = block_name(net);
-    let name = format!("{holder}-{block}");
-    if name.len() < MAX_NAME {
-        return name;
-    }
-    let hash: String =
-        Sha256::digest(format!("{holder}+{block}")).iter().map(|byte| format!("{byte:02x}")).collect();
-    let keep = MAX_NAME - 1 - block.len() - 13;
-    format!("{}-{block}-{}", &holder[..keep], &hash[..11])
-}
-
 /// True for what Kubernetes takes for the name of an object: small letters, digits, dashes and dots.
 pub(super) fn is_object_name(name: &str) -> bool {
     let inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
@@ -123,11 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_legal_and_no_longer_than_allowed() {
-        assert_eq!(block_name("fd00:10:244::/122".parse().unwrap()), "fd00-10-244---122");
-        let net = "10.244.1.0/29".parse().unwrap();
-        assert_eq!(affinity_name("node-1", net), "node-1-10-244-1-0-29");
-        assert_eq!(affinity_name(&"n".repeat(239), net).len(), 252);
+    fn legal_names() {
         for (name, legal) in [
             ("node-1", true),
             ("a.b--c", true),

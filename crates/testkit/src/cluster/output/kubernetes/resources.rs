@@ -3,9 +3,9 @@
 
 use serde_json::{Value, json};
 
-use super::ipam::require_cidr;
 use super::names::METADATA;
 use crate::kube::Flavour;
+use crate::kube::form::require_cidr;
 
 /// An object of a custom resource, with the annotation that the classic group has.
 pub(super) fn object(
