@@ -57,9 +57,14 @@ fn edited(
         return Err(format!("{key} is being deleted"));
     }
 
+    // Before the release, which also frees addresses that have cooled down: an address that cools although it is in
+    // use must have its new record by then.
+    let (rewritten, others): (Vec<&BlockEdit>, Vec<&BlockEdit>) =
+        edits.iter().partition(|edit| matches!(edit, BlockEdit::Record { .. }));
     block.update(|update| {
+        rewritten.iter().try_for_each(|edit| edit_block(key, edit, update, revision, now))?;
         release(key, edits, update, now)?;
-        edits.iter().try_for_each(|edit| edit_block(key, edit, update, revision, now))
+        others.iter().try_for_each(|edit| edit_block(key, edit, update, revision, now))
     })?;
     Ok((!is_drained(&block, edits)).then(|| Object::Block(BlockContent::Sound(block))))
 }
@@ -107,7 +112,7 @@ fn edit_block(
     now: Timestamp,
 ) -> Result<(), String> {
     match edit {
-        // Done before, all at once.
+        // All releases are one.
         BlockEdit::Release { .. } => {}
         BlockEdit::Assign { records } => {
             for (ordinal, record) in records {
@@ -149,4 +154,39 @@ fn is_held(key: &Key, block: &Block, held: &Held) -> Result<(), String> {
         return Err(format!("{key}: {} has been reassigned since it was read", found.address));
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::attributes::Attribute;
+
+    /// The cooldown can end between the plan and its execution.
+    #[test]
+    fn an_address_that_cools_although_it_is_in_use_gets_its_record_before_others_are_freed() {
+        let json = br#"{"cidr": "10.0.0.0/30", "affinity": "host:a", "allocations": [0, 1, null, null],
+            "unallocated": [2, 3], "attributes": [{"releasedAt": "2026-05-01T10:00:00Z"},
+            {"handle_id": "net.b"}], "sequenceNumber": 9, "sequenceNumberForAllocation": {"1": 7}}"#;
+        let BlockContent::Sound(block) = BlockContent::parse(json).unwrap() else { panic!("not sound") };
+        let held = |ordinal| {
+            let found = block.allocation(ordinal).unwrap();
+            Held { ordinal, record: found.attribute.to_attribute(), sequence: found.sequence }
+        };
+        let record = Attribute { handle: Some("net.a".into()), ..Attribute::default() };
+        let cidr = block.cidr();
+        let edits = [
+            Edit::Block(cidr, BlockEdit::Release { held: vec![held(1)], cooldown: 60 }),
+            Edit::Block(cidr, BlockEdit::Record { held: Box::new(held(0)), record: Box::new(record) }),
+        ];
+        let (revision, object) = (Revision::Etcd(1), Object::from(block.as_ref().clone()));
+        let stored = Current { revision: &revision, object: Some(Cow::Owned(object)) };
+        let over = "2026-05-01T10:01:01Z".parse().unwrap();
+
+        let key = Key::Block(cidr);
+        let changed = changed(&key, &edits.iter().collect::<Vec<_>>(), Some(stored), over).unwrap();
+        let Some(Object::Block(BlockContent::Sound(after))) = changed else { panic!("no block") };
+        let handle = after.allocation(0).unwrap().attribute.clean_handle().unwrap().to_string();
+        assert_eq!(handle, "net.a");
+        assert!(after.allocation(1).unwrap().attribute.is_cooling());
+    }
 }
