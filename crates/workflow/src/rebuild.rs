@@ -1,6 +1,7 @@
 //! `rebuild`: from a request to what was rebuilt.
 
 use std::collections::{BTreeMap, HashSet};
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
@@ -100,6 +101,11 @@ async fn plan(
 
 /// Writes each block of the plan before and after into a file of its own, and gives the number of files.
 fn write_files(directory: &Path, files: &[BlockFile], plan: &Plan) -> Result<usize, Error> {
+    let is_link = fs::symlink_metadata(directory).is_ok_and(|found| found.is_symlink());
+    if is_link {
+        let refused = io::Error::new(io::ErrorKind::NotADirectory, "it is a link");
+        return Err(Error::io("create", directory)(refused));
+    }
     fs::create_dir_all(directory).map_err(Error::io("create", directory))?;
     let written: HashSet<Key> =
         plan.actions.iter().flat_map(|action| action.step.edits()).map(Edit::key).collect();
@@ -110,14 +116,38 @@ fn write_files(directory: &Path, files: &[BlockFile], plan: &Plan) -> Result<usi
         let content = BTreeMap::from([("before", &file.before), ("after", &file.after)]);
         let mut text = serde_json::to_vec_pretty(&content).unwrap_or_default();
         text.push(b'\n');
-        write_whole(&path, &text).map_err(Error::io("write", &path))?;
+        write_new(&path, &text).map_err(Error::io("write", &path))?;
     }
     Ok(files.len())
 }
 
-/// A reader of the file never sees half of it.
-fn write_whole(path: &Path, text: &[u8]) -> io::Result<()> {
+/// Writes a file that does not exist yet: what is there already stays, be it a link. A reader of the file never sees half
+/// of it.
+fn write_new(path: &Path, text: &[u8]) -> io::Result<()> {
     let part = path.with_extension("json.part");
-    fs::write(&part, text)?;
-    fs::rename(&part, path)
+    fs::File::create_new(&part)?.write_all(text)?;
+    let named = fs::hard_link(&part, path);
+    fs::remove_file(&part)?;
+    named
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_or_link_that_is_there_stays_as_it_is() {
+        let folder = std::env::temp_dir().join(format!("calipam-block-files-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let (new, target, link) = (folder.join("new.json"), folder.join("target"), folder.join("link.json"));
+        write_new(&new, b"first").unwrap();
+        assert_eq!(write_new(&new, b"second").unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+        assert_eq!(fs::read(&new).unwrap(), b"first");
+
+        std::os::unix::fs::symlink(&target, &link).unwrap();
+        assert!(write_new(&link, b"third").is_err() && !target.exists());
+        std::os::unix::fs::symlink(&target, folder.join("part.json.part")).unwrap();
+        assert!(write_new(&folder.join("part.json"), b"fourth").is_err() && !target.exists());
+        fs::remove_dir_all(folder).unwrap();
+    }
 }

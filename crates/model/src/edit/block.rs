@@ -151,7 +151,8 @@ fn is_held(key: &Key, block: &Block, held: &Held) -> Result<(), String> {
         return Err(format!("{key}: {address} is free already"));
     };
     if found.sequence != held.sequence || found.attribute.to_attribute() != held.record {
-        return Err(format!("{key}: {} has been reassigned since it was read", found.address));
+        let what = if found.attribute.is_cooling() { "released" } else { "reassigned" };
+        return Err(format!("{key}: {} has been {what} since it was read", found.address));
     }
     Ok(())
 }
