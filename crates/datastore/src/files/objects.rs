@@ -317,6 +317,48 @@ mod tests {
     }
 
     #[test]
+    fn affinities_of_the_aggregated_api_have_no_type() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut owned = block("10-0-0-0-31", "10.0.0.0/31");
+        owned["spec"]["affinity"] = "virtual:load-balancer".into();
+        let affinity = |cidr: &str, node: &str, labels: Value| {
+            let name = format!("{node}-{}", cidr.replace(['.', '/'], "-"));
+            json!({"apiVersion": "projectcalico.org/v3", "kind": "BlockAffinity", "metadata": {"name": name, "labels": labels},
+                "spec": {"cidr": cidr, "node": node, "state": "confirmed", "deleted": false}})
+        };
+        let items = [
+            owned,
+            affinity("10.0.0.0/31", "load-balancer", json!({})),
+            affinity("10.0.0.2/31", "load-balancer", json!({AFFINITY_TYPE: "virtual"})),
+            affinity("10.0.0.4/31", "node-1", json!({})),
+        ];
+        let list = json!({"apiVersion": "v1", "items": items, "kind": "List"}).to_string();
+        let snapshot = read(folder.path(), &[write(&folder, "x.json", &list)]).unwrap();
+        assert!(snapshot.defects.is_empty(), "{:?}", snapshot.defects);
+        let kinds: Vec<&AffinityType> = snapshot.affinities.iter().map(|a| &a.value.key.kind).collect();
+        assert_eq!(kinds, [&AffinityType::Virtual, &AffinityType::Virtual, &AffinityType::Host]);
+        assert!(!snapshot.is_native, "the blocks are of the classic group");
+    }
+
+    #[test]
+    fn instances_without_their_machines_say_nothing_about_machines() {
+        let folder = tempfile::tempdir().unwrap();
+        let object = |kind: &str, owners: Value| {
+            json!({"apiVersion": "kubevirt.io/v1", "kind": kind,
+                "metadata": {"name": "vm-1", "namespace": "vms", "ownerReferences": owners}})
+        };
+        let owners = json!([{"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachine", "name": "vm-1", "controller": true}]);
+        let instance = object("VirtualMachineInstance", owners);
+        let list = |items: &[&Value]| {
+            let list = json!({"apiVersion": "v1", "items": items, "kind": "List"}).to_string();
+            read(folder.path(), &[write(&folder, "x.json", &list)]).unwrap()
+        };
+        assert!(!list(&[&pool(), &instance]).has_read(Source::Machines));
+        let whole = list(&[&pool(), &instance, &object("VirtualMachine", json!([]))]);
+        assert!(whole.has_read(Source::Machines) && whole.has_machine("vms", "vm-1"));
+    }
+
+    #[test]
     fn lists_of_all_kinds_and_single_objects() {
         let folder = tempfile::tempdir().unwrap();
         let items = [block("10-0-0-0-31", "10.0.0.0/31"), pod(Some("Pod")), json!({"kind": "Secret"})];
