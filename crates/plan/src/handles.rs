@@ -13,6 +13,9 @@ use calipam_model::text::Text;
 
 use crate::basis::Basis;
 
+/// Most blocks that the deletion or creation of a handle compares; a transaction takes 128 comparisons.
+pub(crate) const MOST_NAMED: usize = 64;
+
 /// One allocation as a planner sees it.
 #[derive(Clone, Debug)]
 pub(crate) struct Allocated {

@@ -28,6 +28,9 @@ pub enum Expect {
     Absent,
     /// What is stored there is this version.
     At(Revision),
+    /// There is a block that records addresses under this handle, or, for false, there is none that does. It may be of
+    /// any version; a write takes place only if the block stays the one that was looked at.
+    Records(String, bool),
 }
 
 /// What one decision of a plan changes. Its parts are written together where the datastore can.

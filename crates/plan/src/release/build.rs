@@ -6,7 +6,7 @@ use calipam_check::{Code, Remedy, Subject};
 use calipam_model::IpNet;
 use calipam_model::affinity::{Affinity, AffinityType};
 use calipam_model::block::BlockOwner;
-use calipam_model::edit::{BlockEdit, Edit, HandleEdit, Part, Step, Unit};
+use calipam_model::edit::{BlockEdit, Edit, Expect, HandleEdit, Part, Step, Unit};
 use calipam_model::handle::Handle;
 use calipam_model::key::Key;
 use calipam_model::snapshot::Versioned;
@@ -15,7 +15,7 @@ use super::select::Selection;
 use crate::basis::Basis;
 use crate::evidence::Grounds;
 use crate::gone_node::{disown, give_up};
-use crate::handles::Holdings;
+use crate::handles::{Holdings, MOST_NAMED};
 use crate::leaks::Chosen;
 use crate::plan::{Action, Change, Verb};
 use crate::skipped::{SkipReason, Skipped, WayOut};
@@ -145,6 +145,13 @@ impl<'s> Builder<'_, 's> {
     fn orphans(&mut self, selection: &Selection<'_>) {
         let wanted = selection.orphans.keys().map(|id| Key::Handle(id.clone())).collect();
         let revisions = calipam_check::revisions(self.basis.snapshot, &wanted);
+        let mut named: BTreeMap<String, Vec<IpNet>> = BTreeMap::new();
+        for handle in self.basis.snapshot.handles.iter().map(|handle| &handle.value) {
+            let id = handle.id().to_string();
+            if selection.orphans.contains_key(&id) {
+                named.insert(id, handle.blocks().map(|(block, _)| block).take(MOST_NAMED).collect());
+            }
+        }
         for (id, finding) in &selection.orphans {
             let Some(revision) = revisions.get(&Key::Handle(id.clone())) else { continue };
             let change = Change {
@@ -156,6 +163,9 @@ impl<'s> Builder<'_, 's> {
             let mut step = Step::new(format!("orphan-handle {id}"));
             let delete = HandleEdit::Delete((*revision).clone());
             step.whole().edits.push(Edit::Handle(id.clone(), delete));
+            for block in named.remove(id).unwrap_or_default() {
+                step.whole().expect((Key::Block(block), Expect::Records(id.clone(), false)));
+            }
             self.actions.push(Action { step, changes: vec![change] });
         }
     }

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use calipam_datastore::write::{Batch, Change, Limits, Stored};
+use calipam_model::block::BlockContent;
 use calipam_model::edit::{Current, Edit, Expect, Part, Step, Unit, apply};
 use calipam_model::key::Key;
 use calipam_model::object::Object;
@@ -72,7 +73,9 @@ impl Task for WriteTask {
 impl WriteTask {
     pub fn new(step: Arc<Step>, pieces: Vec<Piece>, later: Vec<PartOf>, limits: Limits) -> Self {
         let counts = |piece: &Piece| piece.edits(&step).all(|edit| matches!(edit, Edit::Handle(..)));
-        let counts_only = limits.changes == 1 && pieces.iter().all(counts);
+        // A handle that stands for itself is deleted or created by the evidence of its blocks.
+        let is_about_handle = step.edits().all(|edit| matches!(edit, Edit::Handle(..)));
+        let counts_only = limits.changes == 1 && !is_about_handle && pieces.iter().all(counts);
         Self { step, pieces, later, counts_only }
     }
 
@@ -150,7 +153,7 @@ impl WriteTask {
             .iter()
             .chain(evidence)
             .filter(|(key, _)| seen.insert(key))
-            .cloned()
+            .map(|ground| compared(ground, objects))
             .collect();
         Decision::Write(Batch { changes, evidence })
     }
@@ -169,14 +172,45 @@ fn about_addresses(part: &Part, reason: &str) -> String {
 /// The first piece of evidence that does not hold, and why.
 fn broken<'e>(evidence: &'e [(Key, Expect)], objects: &Objects) -> Option<(&'e Key, &'static str)> {
     evidence.iter().find_map(|(key, expect)| {
-        let found = objects.get(key).and_then(Option::as_ref).map(|stored| &stored.revision);
-        match (expect, found) {
+        let stored = objects.get(key).and_then(Option::as_ref);
+        if let Expect::Records(id, wanted) = expect {
+            return match records(stored, id) {
+                None => Some((key, "cannot be decoded")),
+                Some(true) if !wanted => Some((key, "records addresses under the handle")),
+                Some(false) if *wanted => Some((key, "no longer records addresses under the handle")),
+                Some(_) => None,
+            };
+        }
+        match (expect, stored.map(|stored| &stored.revision)) {
             (Expect::Absent, None) => None,
             (Expect::At(version), Some(found)) if version.to_string() == found.to_string() => None,
             (_, Some(_)) => Some((key, "exists, or has changed")),
             (_, None) => Some((key, "is gone")),
         }
     })
+}
+
+/// True where a block records addresses under a handle; `None` where it cannot be decoded.
+fn records(block: Option<&Stored>, id: &str) -> Option<bool> {
+    let Some(block) = block else { return Some(false) };
+    match &block.object {
+        Some(Object::Block(BlockContent::Sound(block))) if block.is_deleted() => Some(false),
+        Some(Object::Block(BlockContent::Sound(block))) => {
+            let clean = |id: &str| id.split('\r').next().unwrap_or_default().to_owned();
+            Some(block.handles().any(|(_, held)| clean(&held.to_string()) == clean(id)))
+        }
+        _ => None,
+    }
+}
+
+/// The evidence that a write compares: what was looked at stays the version that it is.
+fn compared((key, expect): &(Key, Expect), objects: &Objects) -> (Key, Expect) {
+    let expect = match (expect, objects.get(key).and_then(Option::as_ref)) {
+        (Expect::Records(..), Some(stored)) => Expect::At(stored.revision.clone()),
+        (Expect::Records(..), None) => Expect::Absent,
+        (other, _) => other.clone(),
+    };
+    (key.clone(), expect)
 }
 
 fn no_longer_holds(key: &Key, why: &str) -> String {

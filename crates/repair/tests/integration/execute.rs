@@ -313,3 +313,34 @@ async fn a_handle_with_addresses_in_two_blocks_goes_as_a_whole_or_not_at_all() {
         assert_eq!(after.contains_key(&Key::Handle(id).to_string()), !freed);
     }
 }
+
+/// A slow CNI ADD has written its handle, which looks like an orphan; it writes the block before the handle is deleted.
+#[tokio::test]
+async fn a_handle_whose_block_records_it_meanwhile_stays() {
+    let (etcd, store) = start(300).await;
+    let snapshot = observe(&store).await;
+    let (block, ordinals) = pod_blocks(&snapshot)[0].clone();
+    let id = block.handles().find(|(ordinal, _)| *ordinal == ordinals[0]).unwrap().1.to_string();
+    let handle = snapshot.handles.iter().find(|handle| handle.value.id().to_string() == id).unwrap();
+    let step = |wanted: bool, edit: HandleEdit| {
+        let mut step = Step::new("orphan-handle");
+        step.whole().edits.push(Edit::Handle(id.clone(), edit));
+        step.whole().evidence = vec![(Key::Block(block.cidr()), Expect::Records(id.clone(), wanted))];
+        step
+    };
+    let before = dump(&etcd).await;
+    let delete = || HandleEdit::Delete(handle.revision.clone());
+    let execution = run(&store, vec![step(false, delete())]).await;
+    assert_eq!((execution.written, execution.conflicts.len()), (0, 1), "{execution:?}");
+    assert!(execution.conflicts[0].reason.contains("records addresses under the handle"), "{execution:?}");
+    assert_eq!(dump(&etcd).await, before);
+    // Any other write of the block is no matter, and a block that is gone records nothing.
+    let key = Key::Block(block.cidr()).to_string();
+    let mut client = etcd.client().await.unwrap();
+    client.put(key.as_str(), before[&key].0.clone(), None).await.unwrap();
+    let execution = run(&store, vec![step(true, delete())]).await;
+    assert!(execution.is_complete(), "{execution:?}");
+    client.delete(key.as_str(), None).await.unwrap();
+    let execution = run(&store, vec![step(true, HandleEdit::Create(handle.value.clone()))]).await;
+    assert_eq!(execution.conflicts.len(), 1, "{execution:?}");
+}

@@ -142,7 +142,7 @@ pub(crate) async fn change(client: &Arc<KubeClient>, change: &Change) -> Result<
         (Expect::Absent, Some(value)) => create(client, &target, change.key(), value).await,
         (Expect::At(version), Some(value)) => update(client, &target, change.key(), version, value).await,
         (Expect::At(version), None) => delete(client, &target, change.key(), version).await,
-        (Expect::Absent, None) => Ok(Changed::Lost),
+        (Expect::Absent, None) | (Expect::Records(..), _) => Ok(Changed::Lost),
     };
     match changed {
         // The object is there already, was changed, or is gone.
@@ -213,6 +213,9 @@ async fn update(
     Ok(Changed::To(Some(version(&made.json().await?))))
 }
 
+/// How often the second step of a deletion is tried while others write to the object.
+const SECOND_STEPS: usize = 5;
+
 async fn delete(client: &Arc<KubeClient>, (_, path): &(Kind, String), key: &Key, before: &Revision) -> Step {
     let Some(mut object) = expected(client, path, before).await? else { return Ok(Changed::Lost) };
     let marked = is_marked(&object["spec"]);
@@ -226,12 +229,27 @@ async fn delete(client: &Arc<KubeClient>, (_, path): &(Kind, String), key: &Key,
         object = client.put(path, object.to_string().into_bytes()).await?.json().await?;
     }
 
-    match finish_deletion(client, path, &object).await {
-        Ok(()) => Ok(Changed::To(None)),
-        // Marked by this change, and others have finished the deletion or taken the name anew since.
-        Err(Failure::NotFound | Failure::Conflict(_)) if !marked => Ok(Changed::To(None)),
-        Err(failure) => Err(failure),
+    for _ in 0..SECOND_STEPS {
+        match finish_deletion(client, path, &object).await {
+            Ok(()) => return Ok(Changed::To(None)),
+            // Marked by this change, and others have finished the deletion since.
+            Err(Failure::NotFound) if !marked => return Ok(Changed::To(None)),
+            Err(Failure::Conflict(_)) if !marked => {}
+            Err(failure) => return Err(failure),
+        }
+
+        // Others have written to it, or have taken the name anew, which is the end of it, too.
+        let now = match client.get(path, Accept::Json).await {
+            Ok(answer) => answer.json().await?,
+            Err(Failure::NotFound) => return Ok(Changed::To(None)),
+            Err(failure) => return Err(failure),
+        };
+        if now["metadata"]["uid"] != object["metadata"]["uid"] || !is_marked(&now["spec"]) {
+            return Ok(Changed::To(None));
+        }
+        object = now;
     }
+    Err(Failure::Conflict("it is marked deleted, and others keep writing to it".into()))
 }
 
 /// The second step of a deletion: this version of an object goes.

@@ -7,14 +7,15 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use calipam_check::{Code, Subject};
 use calipam_model::IpNet;
-use calipam_model::edit::{Edit, HandleEdit};
+use calipam_model::edit::{Edit, Expect, HandleEdit};
 use calipam_model::handle::Handle;
+use calipam_model::key::Key;
 use calipam_model::snapshot::{Revision, Versioned};
 
 use super::super::block_plan::moved;
 use super::super::planner::{Planner, action};
 use super::super::request::blocks_of;
-use crate::handles::{Holdings, clean};
+use crate::handles::{Holdings, MOST_NAMED, clean};
 use crate::plan::{Change, Verb};
 
 /// What a step does to handles besides its block.
@@ -121,7 +122,8 @@ impl HandlePlan<'_, '_> {
         // The change is told with the first write that makes it.
         let mut change = self.change(only_strays, repairs);
         if !edits.is_empty() {
-            planner.before_blocks.push(action(format!("handle {}", self.id), edits, Vec::new(), change));
+            let evidence = self.evidence(&edits);
+            planner.before_blocks.push(action(format!("handle {}", self.id), edits, evidence, change));
             return;
         }
         if change.repairs.is_empty() {
@@ -132,6 +134,26 @@ impl HandlePlan<'_, '_> {
         }
         if let Some(block) = counted.or_else(|| self.moved.keys().next().copied()) {
             countings.entry(block).or_default().changes.push(change);
+        }
+    }
+
+    /// What a handle that is deleted or created rests on: its blocks record nothing under it, or still do.
+    fn evidence(&self, edits: &[Edit]) -> Vec<(Key, Expect)> {
+        let expect = |block: &IpNet, is_recorded| {
+            (Key::Block(*block), Expect::Records(self.id.to_owned(), is_recorded))
+        };
+        let edit = edits.iter().find_map(|edit| match edit {
+            Edit::Handle(id, edit) if id == self.id => Some(edit),
+            _ => None,
+        });
+        match edit {
+            Some(HandleEdit::Delete(_)) => {
+                self.claimed().keys().take(MOST_NAMED).map(|block| expect(block, false)).collect()
+            }
+            Some(HandleEdit::Create(handle)) => {
+                handle.blocks().take(MOST_NAMED).map(|(block, _)| expect(&block, true)).collect()
+            }
+            _ => Vec::new(),
         }
     }
 
