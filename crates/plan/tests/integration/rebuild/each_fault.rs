@@ -91,10 +91,11 @@ fn fate(code: Code) -> (Repair, &'static [SkipReason]) {
 }
 
 /// Faults that leave a finding of a code that is sometimes repaired, and the reason.
-const LEFT: [(Fault, Code, SkipReason); 14] = [
+const LEFT: [(Fault, Code, SkipReason); 15] = [
     (Fault::LeakedHalf, Code::LeakedAddress, SkipReason::HandleHeld),
     (Fault::LeakedAnonymous, Code::LeakedAddress, SkipReason::UnknownOwner),
     (Fault::LeakedUnknownHandle, Code::LeakedAddress, SkipReason::UnknownOwner),
+    (Fault::LeakedForeign, Code::LeakedAddress, SkipReason::UnknownOwner),
     (Fault::LeakedContainer, Code::LeakedAddress, SkipReason::UnknownOwner),
     (Fault::NodeGonePodsLeft, Code::AffinityOfMissingNode, SkipReason::NodeMayLive),
     (Fault::NodeGonePodsLeft, Code::BlockOfMissingNode, SkipReason::NodeMayLive),
