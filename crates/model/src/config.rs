@@ -128,6 +128,23 @@ impl ClusterInformation {
     }
 }
 
+/// The version of Calico, major and minor, from which on it finds the affinities of a node by labels (facts 2.5).
+const LABELS_SINCE: (u32, u32) = (3, 31);
+
+impl ClusterInformation {
+    /// True where the newest component is of this version (major, minor) or later; `None` where the version is not known.
+    pub fn is_since(&self, version: (u32, u32)) -> Option<bool> {
+        let text = self.calico_version.trim_start_matches('v');
+        let mut numbers = text.split('.').map_while(|part| part.parse::<u32>().ok());
+        Some((numbers.next()?, numbers.next()?) >= version)
+    }
+
+    /// True for Calico 3.31 and later.
+    pub fn finds_affinities_by_labels(&self) -> bool {
+        self.is_since(LABELS_SINCE).unwrap_or(false)
+    }
+}
+
 /// Which LoadBalancer services Calico serves (facts 2.13).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum AssignIps {

@@ -339,9 +339,18 @@ impl Snapshot {
     /// True where the newest component of Calico is of this version (major, minor) or later; `None` where the version
     /// is not known.
     pub fn is_calico_since(&self, version: (u32, u32)) -> Option<bool> {
-        let text = self.cluster.as_ref()?.calico_version.trim_start_matches('v');
-        let mut numbers = text.split('.').map_while(|part| part.parse::<u32>().ok());
-        Some((numbers.next()?, numbers.next()?) >= version)
+        self.cluster.as_ref()?.is_since(version)
+    }
+
+    /// True where affinities have to carry labels: Calico finds them by these, or one has them already (facts 2.5).
+    pub fn labels_affinities(&self) -> bool {
+        let is_labelled = |affinity: &Versioned<Affinity>| {
+            let Revision::Kubernetes(version) = &affinity.revision else { return false };
+            let names = affinity.value.key.labels().map(|(name, _)| name);
+            !affinity.value.deleted && names.iter().any(|name| version.labels.contains_key(*name))
+        };
+        self.cluster.as_ref().is_some_and(ClusterInformation::finds_affinities_by_labels)
+            || self.affinities.iter().any(is_labelled)
     }
 
     /// True where a KubeVirt machine keeps its addresses: the VirtualMachine exists, or an instance that has none.

@@ -2,9 +2,9 @@
 
 use calipam_check::{Code, Subject};
 use calipam_model::IpNet;
-use calipam_model::affinity::Affinity;
+use calipam_model::affinity::{Affinity, AffinityKey};
 use calipam_model::block::BlockOwner;
-use calipam_model::edit::{AffinityEdit, BlockEdit, Edit, Expect};
+use calipam_model::edit::{AffinityEdit, BlockEdit, Condition, Edit, Expect};
 use calipam_model::key::Key;
 use calipam_model::snapshot::Versioned;
 
@@ -32,10 +32,20 @@ pub(crate) fn give_up(action: &mut Action, affinity: &Versioned<Affinity>) {
     let whole = action.step.whole();
     whole.edits.push(Edit::Affinity(key.clone(), edit));
     whole.expect((Key::Node(key.node.clone()), Expect::Absent));
+    // Where the step takes the block from its node, it compares the owner by that.
+    if !whole.edits.iter().any(|edit| edit.key() == Key::Block(key.cidr)) {
+        whole.expect(not_its_own(key));
+    }
     action.changes.push(Change {
         action: Verb::DeleteAffinity,
         subject: Subject::affinity(key),
         detail: format!("{} does not exist", key.node),
         repairs: vec![(Code::AffinityOfMissingNode, Subject::affinity(key))],
     });
+}
+
+/// What has to be true where an affinity is deleted alone: its holder has not created or claimed the block meanwhile,
+/// which it could not find then.
+pub(crate) fn not_its_own(key: &AffinityKey) -> (Key, Expect) {
+    (Key::Block(key.cidr), Expect::Says(Condition::NotOwnedBy(key.owner())))
 }

@@ -111,6 +111,8 @@ struct World {
     indices: HashMap<Key, usize>,
     /// Objects that are gone; they are removed at the end, so that indices stay as they are.
     gone: HashSet<Key>,
+    /// What is written to affinities carries labels.
+    labels: bool,
 }
 
 impl World {
@@ -131,7 +133,8 @@ impl World {
             let handles = snapshot.handles.iter().enumerate();
             handles.for_each(|(index, handle)| add(Key::Handle(handle.value.id().to_string()), index));
         }
-        Self { snapshot, indices, gone: HashSet::new() }
+        let labels = snapshot.labels_affinities();
+        Self { snapshot, indices, gone: HashSet::new(), labels }
     }
 
     fn current(&self, key: &Key) -> Option<Current<'_>> {
@@ -156,7 +159,9 @@ impl World {
 
     fn put(&mut self, key: Key, object: Option<Object>) {
         let labels = match &key {
-            Key::Affinity(key) => key.labels().map(|(name, value)| (name.to_owned(), value)).into(),
+            Key::Affinity(key) if self.labels => {
+                key.labels().map(|(name, value)| (name.to_owned(), value)).into()
+            }
             _ => BTreeMap::new(),
         };
         let revision = written(self.snapshot.datastore, labels);

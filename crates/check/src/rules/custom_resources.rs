@@ -12,9 +12,6 @@ use crate::Context;
 use crate::code::{Code, Severity};
 use crate::finding::{BlockEvidence, Evidence, Finding, HandleEvidence, Subject};
 
-/// The first version of Calico that looks for labels.
-const LABELS_SINCE: (u32, u32) = (3, 31);
-
 /// Judges deletions that stopped half-way, labels, and names that Kubernetes cannot tell apart.
 pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
     half_deleted(context, out);
@@ -54,7 +51,7 @@ fn affinity_labels(context: &Context<'_>, out: &mut Vec<Finding>) {
     let snapshot = context.snapshot;
     let mut live: Vec<&Versioned<Affinity>> =
         snapshot.affinities.iter().filter(|a| !a.value.deleted).collect();
-    if !snapshot.is_calico_since(LABELS_SINCE).unwrap_or(false) && !live.iter().copied().any(is_labelled) {
+    if !snapshot.labels_affinities() {
         return;
     }
     live.sort_by_key(|a| holder(a));

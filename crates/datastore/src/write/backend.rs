@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use calipam_model::key::Key;
+use tokio::sync::OnceCell;
 
 use super::{Batch, Stored, Swap, etcd, kubernetes};
 use crate::client::etcd::EtcdClient;
@@ -19,7 +20,8 @@ const PAUSES: [Duration; 3] =
 pub(super) enum Backend {
     /// etcd, and the API server of its cluster for evidence that lies there.
     Etcd(Arc<Connection>, Option<Arc<KubeClient>>),
-    Kubernetes(Arc<KubeClient>),
+    /// And whether affinities get labels; empty before the first is written.
+    Kubernetes(Arc<KubeClient>, Arc<OnceCell<bool>>),
 }
 
 impl Backend {
@@ -29,7 +31,7 @@ impl Backend {
             Datastore::EtcdAndKubernetes(client, kube) => {
                 Ok(Self::Etcd(Connection::new(client), Some(Arc::clone(kube))))
             }
-            Datastore::Kubernetes(client) => Ok(Self::Kubernetes(Arc::clone(client))),
+            Datastore::Kubernetes(client) => Ok(Self::Kubernetes(Arc::clone(client), Arc::default())),
             Datastore::File(_) => Err(Error::NotWritable { location: datastore.location() }),
         }
     }
@@ -43,7 +45,7 @@ impl Backend {
                     let client = connection.current();
                     (etcd::read(&client, kube.as_ref(), keys).await, Some(client))
                 }
-                Self::Kubernetes(client) => (kubernetes::read(client, keys).await, None),
+                Self::Kubernetes(client, _) => (kubernetes::read(client, keys).await, None),
             };
             match result {
                 Err(error) if error.may_pass() => {
@@ -67,7 +69,7 @@ impl Backend {
                 }
                 result
             }
-            Self::Kubernetes(client) => kubernetes::commit(client, batch).await,
+            Self::Kubernetes(client, labels) => kubernetes::commit(client, labels, batch).await,
         }
     }
 

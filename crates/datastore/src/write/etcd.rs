@@ -148,7 +148,7 @@ fn revision(expect: &Expect) -> std::result::Result<i64, String> {
         Expect::Absent => Ok(0),
         // 0 would be true of an absent key; no stored key has it.
         Expect::At(Revision::Etcd(revision)) if *revision > 0 => Ok(*revision),
-        Expect::Records(..) => Err("a write compares versions".into()),
+        Expect::Records(..) | Expect::Says(_) => Err("a write compares versions".into()),
         Expect::At(other) => Err(format!("{other} is not a revision of etcd")),
     }
 }

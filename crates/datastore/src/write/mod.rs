@@ -111,7 +111,7 @@ impl Datastore {
     pub async fn may_write(&self, lock: bool) -> Result<()> {
         match Backend::new(self)? {
             Backend::Etcd(..) => Ok(()),
-            Backend::Kubernetes(client) => crate::write::kubernetes::change::require(&client, lock).await,
+            Backend::Kubernetes(client, _) => crate::write::kubernetes::change::require(&client, lock).await,
         }
     }
 
@@ -134,7 +134,7 @@ impl Writer {
     pub fn kind(&self) -> DatastoreKind {
         match &self.backend {
             Backend::Etcd(..) => DatastoreKind::Etcd,
-            Backend::Kubernetes(_) => DatastoreKind::Kubernetes,
+            Backend::Kubernetes(..) => DatastoreKind::Kubernetes,
         }
     }
 
@@ -142,7 +142,7 @@ impl Writer {
     pub fn limits(&self) -> Limits {
         match &self.backend {
             Backend::Etcd(..) => etcd::LIMITS,
-            Backend::Kubernetes(_) => kubernetes::LIMITS,
+            Backend::Kubernetes(..) => kubernetes::LIMITS,
         }
     }
 

@@ -10,7 +10,6 @@ use crate::block::{Block, BlockContent, BlockUpdate};
 use crate::cidr::address_at;
 use crate::key::Key;
 use crate::object::Object;
-use crate::snapshot::Revision;
 
 /// What the edits make of the block; `None` where it is deleted.
 pub(super) fn changed<'e>(
@@ -49,7 +48,7 @@ fn edited(
     now: Timestamp,
 ) -> Result<Option<Object>, String> {
     let undecodable = || format!("{key} is gone or cannot be decoded");
-    let Current { revision, object } = stored.ok_or_else(undecodable)?;
+    let Current { object, .. } = stored.ok_or_else(undecodable)?;
     let Some(Object::Block(BlockContent::Sound(mut block))) = object.map(Cow::into_owned) else {
         return Err(undecodable());
     };
@@ -62,9 +61,9 @@ fn edited(
     let (rewritten, others): (Vec<&BlockEdit>, Vec<&BlockEdit>) =
         edits.iter().partition(|edit| matches!(edit, BlockEdit::Record { .. }));
     block.update(|update| {
-        rewritten.iter().try_for_each(|edit| edit_block(key, edit, update, revision, now))?;
+        rewritten.iter().try_for_each(|edit| edit_block(key, edit, update, now))?;
         release(key, edits, update, now)?;
-        others.iter().try_for_each(|edit| edit_block(key, edit, update, revision, now))
+        others.iter().try_for_each(|edit| edit_block(key, edit, update, now))
     })?;
     Ok((!is_drained(&block, edits)).then(|| Object::Block(BlockContent::Sound(block))))
 }
@@ -108,7 +107,6 @@ fn edit_block(
     key: &Key,
     edit: &BlockEdit,
     block: &mut BlockUpdate<'_>,
-    revision: &Revision,
     now: Timestamp,
 ) -> Result<(), String> {
     match edit {
@@ -133,10 +131,7 @@ fn edit_block(
                 None => block.clear_owner(),
             }
         }
-        BlockEdit::Touch(version) => {
-            is_version(key, Some(revision), version)?;
-            block.touch();
-        }
+        BlockEdit::Touch => block.touch(),
         BlockEdit::Create(_) | BlockEdit::Replace(..) | BlockEdit::Delete(_) => {
             return Err(format!("{key} cannot be created, replaced or deleted and edited in one step"));
         }

@@ -39,13 +39,13 @@ pub(super) fn changed(
             HandleEdit::Decrement(block, by) => {
                 // A handle that counts fewer is wrong already: it is not made worse.
                 if let Some(mut handle) = current()?.filter(|handle| handle.count(*block) >= *by) {
-                    handle.set_count(*block, handle.count(*block) - by);
+                    handle.set_count(*block, handle.count(*block).saturating_sub(*by));
                     changed = Some(unless_empty(handle));
                 }
             }
             HandleEdit::Increment(block, by) => {
                 let mut handle = current()?.unwrap_or_else(|| Handle::new(id));
-                handle.set_count(*block, handle.count(*block) + by);
+                handle.set_count(*block, handle.count(*block).saturating_add(*by));
                 changed = Some(unless_empty(handle));
             }
         }

@@ -5,13 +5,14 @@
 use calipam_check::{Code, Finding, Subject};
 use calipam_model::affinity::{Affinity, AffinityKey, AffinityState, AffinityType};
 use calipam_model::block::BlockOwner;
-use calipam_model::edit::{AffinityEdit, BlockEdit, Edit, Expect};
+use calipam_model::edit::{AffinityEdit, BlockEdit, Condition, Edit, Expect};
 use calipam_model::key::Key;
 use calipam_model::snapshot::Versioned;
 
 use super::blocks::may_live;
 use super::planner::{Planner, action, change};
 use crate::basis::Basis;
+use crate::gone_node::not_its_own;
 use crate::plan::{Action, Change, Verb};
 use crate::skipped::SkipReason;
 
@@ -79,7 +80,10 @@ fn judge(planner: &mut Planner<'_, '_>, affinity: &Versioned<Affinity>, found: &
         Fate::Delete(why) => {
             let gone = found.iter().any(|finding| finding.code == Code::AffinityOfMissingNode)
                 && !planner.index().node_exists(&key.node);
-            let evidence = gone.then(|| (Key::Node(key.node.clone()), Expect::Absent)).into_iter().collect();
+            let absent = gone.then(|| (Key::Node(key.node.clone()), Expect::Absent));
+            // One that is marked deleted is no affinity any more.
+            let not_its_own = (!affinity.value.deleted && !is_own(planner, key)).then(|| not_its_own(key));
+            let evidence = absent.into_iter().chain(not_its_own).collect();
             let what = change(Verb::DeleteAffinity, subject, why, &repairs);
             planner.before_blocks.push(action(
                 reason(),
@@ -121,7 +125,7 @@ fn fate<'f>(planner: &Planner<'_, '_>, affinity: &Versioned<Affinity>, found: &[
     let value = &affinity.value;
     let has = |code: Code| found.iter().copied().find(|finding| finding.code == code);
     let block = planner.index().block(value.key.cidr);
-    let is_own = block.is_some_and(|block| block.owner == Some(&value.key.owner()));
+    let is_own = is_own(planner, &value.key);
     if value.deleted {
         return if has(Code::HalfDeleted).is_some() {
             Fate::Delete("its deletion stopped half-way")
@@ -185,15 +189,23 @@ fn unsettled<'f>(
     }
 }
 
-/// Plans an edit of an affinity after a write of its block: a racing writer of the block fails then.
+/// True where the block belongs to the holder of the affinity.
+fn is_own(planner: &Planner<'_, '_>, key: &AffinityKey) -> bool {
+    planner.index().block(key.cidr).is_some_and(|block| block.owner == Some(&key.owner()))
+}
+
+/// Plans an edit of an affinity after a write of its block: a racing writer of the block fails then. The block still
+/// has to belong to the holder of the affinity; its addresses may come and go.
 fn with_touch(planner: &mut Planner<'_, '_>, key: &AffinityKey, edit: Edit, what: Change, reason: String) {
     let is_written = planner.changes_addresses(key.cidr) || planner.corrupt.blocks.contains_key(&key.cidr);
     let Some(block) = planner.index().block(key.cidr).filter(|_| !is_written) else {
         planner.blocks.entry(key.cidr).or_default().affinities.push((edit, what));
         return;
     };
-    let touch = Edit::Block(key.cidr, BlockEdit::Touch(block.revision.clone()));
-    let mut made = action(reason, vec![touch, edit], Vec::new(), what);
+    let touch = Edit::Block(key.cidr, BlockEdit::Touch);
+    let since = block.sound.and_then(|sound| sound.claim_time()).map(str::to_owned);
+    let owned = (Key::Block(key.cidr), Expect::Says(Condition::OwnedSince(key.owner(), since)));
+    let mut made = action(reason, vec![touch, edit], vec![owned], what);
     // Stale affinities of others go in the same step, and first: two nodes must not hold one block.
     let is_stale = |other: &mut Action| {
         let edits: Vec<&Edit> = other.step.edits().collect();
@@ -202,7 +214,7 @@ fn with_touch(planner: &mut Planner<'_, '_>, key: &AffinityKey, edit: Edit, what
     for stale in planner.before_blocks.extract_if(.., is_stale) {
         for part in stale.step.parts {
             made.step.whole().edits.splice(0..0, part.edits);
-            made.step.whole().evidence.extend(part.evidence);
+            part.evidence.into_iter().for_each(|evidence| made.step.whole().expect(evidence));
         }
         made.changes.extend(stale.changes);
     }

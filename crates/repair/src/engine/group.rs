@@ -221,7 +221,7 @@ fn intent(group: &Group, objects: &Objects, batch: &Batch) -> Intent {
     let guard = |(key, expect): &(Key, Expect)| GuardRecord {
         key: key.to_string(),
         revision: match expect {
-            Expect::Absent | Expect::Records(..) => None,
+            Expect::Absent | Expect::Records(..) | Expect::Says(_) => None,
             Expect::At(revision) => Some(revision.to_string()),
         },
     };

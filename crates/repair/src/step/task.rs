@@ -181,6 +181,10 @@ fn broken<'e>(evidence: &'e [(Key, Expect)], objects: &Objects) -> Option<(&'e K
                 Some(_) => None,
             };
         }
+        if let Expect::Says(condition) = expect {
+            let holds = condition.holds(stored.map(|stored| stored.object.as_ref()));
+            return (!holds).then_some((key, "has changed"));
+        }
         match (expect, stored.map(|stored| &stored.revision)) {
             (Expect::Absent, None) => None,
             (Expect::At(version), Some(found)) if version.to_string() == found.to_string() => None,
@@ -206,8 +210,8 @@ fn records(block: Option<&Stored>, id: &str) -> Option<bool> {
 /// The evidence that a write compares: what was looked at stays the version that it is.
 fn compared((key, expect): &(Key, Expect), objects: &Objects) -> (Key, Expect) {
     let expect = match (expect, objects.get(key).and_then(Option::as_ref)) {
-        (Expect::Records(..), Some(stored)) => Expect::At(stored.revision.clone()),
-        (Expect::Records(..), None) => Expect::Absent,
+        (Expect::Records(..) | Expect::Says(_), Some(stored)) => Expect::At(stored.revision.clone()),
+        (Expect::Records(..) | Expect::Says(_), None) => Expect::Absent,
         (other, _) => other.clone(),
     };
     (key.clone(), expect)

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use calipam_model::block::BlockContent;
+use calipam_model::config::ClusterInformation;
 use calipam_model::key::Key;
 use calipam_model::object::Object;
 use calipam_model::snapshot::{ObjectVersion, Revision, Snapshot, Source};
@@ -130,19 +131,21 @@ pub(crate) fn is_version(found: &Revision, expected: &Revision) -> bool {
 }
 
 /// Makes one change. A deletion has two steps: the object is marked deleted, which is the comparison, and
-/// is then deleted by UID and version.
+/// is then deleted by UID and version. Affinities get labels where `labels` says so.
 ///
 /// # Errors
 /// Where the server fails, refuses, or does not answer in time. It is open then how much of the change
 /// took place.
-pub(crate) async fn change(client: &Arc<KubeClient>, change: &Change) -> Result<Changed> {
+pub(crate) async fn change(client: &Arc<KubeClient>, change: &Change, labels: bool) -> Result<Changed> {
     let failed = |failure| client.write_error(&change.key().to_string(), failure);
     let target = locate(client, change.key()).ok_or_else(|| failed(Failure::NotFound))?;
     let changed = match (change.expect(), change.value()) {
-        (Expect::Absent, Some(value)) => create(client, &target, change.key(), value).await,
-        (Expect::At(version), Some(value)) => update(client, &target, change.key(), version, value).await,
+        (Expect::Absent, Some(value)) => create(client, &target, change.key(), value, labels).await,
+        (Expect::At(version), Some(value)) => {
+            update(client, &target, change.key(), version, value, labels).await
+        }
         (Expect::At(version), None) => delete(client, &target, change.key(), version).await,
-        (Expect::Absent, None) | (Expect::Records(..), _) => Ok(Changed::Lost),
+        (Expect::Absent, None) | (Expect::Records(..) | Expect::Says(_), _) => Ok(Changed::Lost),
     };
     match changed {
         // The object is there already, was changed, or is gone.
@@ -158,7 +161,13 @@ fn new_spec(client: &KubeClient, key: &Key, value: &[u8]) -> std::result::Result
     spec(key, value, classic).ok_or_else(|| Failure::Other("the value has no form in Kubernetes".into()))
 }
 
-async fn create(client: &Arc<KubeClient>, target: &(Kind, String), key: &Key, value: &[u8]) -> Step {
+async fn create(
+    client: &Arc<KubeClient>,
+    target: &(Kind, String),
+    key: &Key,
+    value: &[u8],
+    labels: bool,
+) -> Step {
     let (kind, path) = target;
     let name = path.rsplit('/').next().unwrap_or_default();
     let flavour = client.api().flavour;
@@ -173,7 +182,9 @@ async fn create(client: &Arc<KubeClient>, target: &(Kind, String), key: &Key, va
         "metadata": {"name": name},
         "spec": new_spec(client, key, value)?,
     });
-    label(&mut object, key);
+    if labels {
+        label(&mut object, key);
+    }
     let made = client.post(&kind.path, object.to_string().into_bytes()).await?;
     Ok(Changed::To(Some(version(&made.json().await?))))
 }
@@ -198,6 +209,7 @@ async fn update(
     key: &Key,
     before: &Revision,
     value: &[u8],
+    labels: bool,
 ) -> Step {
     let (_, path) = target;
     let Some(mut object) = expected(client, path, before).await? else { return Ok(Changed::Lost) };
@@ -205,10 +217,12 @@ async fn update(
     if is_marked(&object["spec"]) && !is_marked(&spec) {
         // Whoever has marked it deletes it next, by its UID. Under that UID it must not live again.
         finish_deletion(client, path, &object).await?;
-        return create(client, target, key, value).await;
+        return create(client, target, key, value, labels).await;
     }
     object["spec"] = spec;
-    label(&mut object, key);
+    if labels {
+        label(&mut object, key);
+    }
     let made = client.put(path, object.to_string().into_bytes()).await?;
     Ok(Changed::To(Some(version(&made.json().await?))))
 }
@@ -283,6 +297,29 @@ fn empty(block: &mut Value) {
     block["unallocated"] = free.into();
     block["attributes"] = json!([]);
 }
+
+/// True where affinities have to carry labels: Calico 3.31 and later finds them by these, and where one has them, all
+/// need them.
+///
+/// # Errors
+/// Where the server fails, refuses, or does not answer in time.
+pub(crate) async fn labels_affinities(client: &Arc<KubeClient>) -> Result<bool> {
+    if let Some(information) = stored(client, &Key::ClusterInformation("default".into())).await?
+        && let Ok(information) = ClusterInformation::parse(&information.raw)
+        && information.finds_affinities_by_labels()
+    {
+        return Ok(true);
+    }
+    let Ok(kind) = kinds::find(client.api(), Source::Affinities) else { return Ok(true) };
+    let path = format!("{}?labelSelector={HOSTNAME_HASH}&limit=1", kind.path);
+    let failed = |failure| client.error(kind.known.plural, failure);
+    let answer = client.get(&path, Accept::Json).await.map_err(failed)?;
+    let list = answer.json().await.map_err(failed)?;
+    Ok(list["items"].as_array().is_some_and(|items| !items.is_empty()))
+}
+
+/// A label that every labelled affinity has.
+const HOSTNAME_HASH: &str = "projectcalico.org/hostname-hash";
 
 /// Sets the labels by which Calico finds an affinity.
 fn label(object: &mut Value, key: &Key) {

@@ -7,9 +7,10 @@ mod form;
 use std::sync::Arc;
 
 use calipam_model::key::Key;
+use tokio::sync::OnceCell;
 use tokio::task::JoinSet;
 
-use self::change::{Changed, change, is_version, stored};
+use self::change::{Changed, change, is_version, labels_affinities, stored};
 use super::object::Stored;
 use super::{Batch, Expect, Limits, Swap};
 use crate::client::kubernetes::KubeClient;
@@ -41,8 +42,8 @@ pub(crate) async fn read(client: &Arc<KubeClient>, keys: &[Key]) -> Result<Vec<O
     }
 }
 
-/// Makes the one change of a batch.
-pub(crate) async fn commit(client: &Arc<KubeClient>, batch: &Batch) -> Result<Swap> {
+/// Makes the one change of a batch. Whether affinities get labels is found out with the first of them.
+pub(crate) async fn commit(client: &Arc<KubeClient>, labels: &OnceCell<bool>, batch: &Batch) -> Result<Swap> {
     let [only] = batch.changes.as_slice() else {
         return match batch.changes.len() {
             0 => Ok(Swap::Done(Vec::new())),
@@ -52,7 +53,11 @@ pub(crate) async fn commit(client: &Arc<KubeClient>, batch: &Batch) -> Result<Sw
     if !holds(client, batch.evidence.iter()).await? {
         return Ok(Swap::Lost);
     }
-    Ok(match change(client, only).await? {
+    let labels = match only.key() {
+        Key::Affinity(_) => *labels.get_or_try_init(|| labels_affinities(client)).await?,
+        _ => false,
+    };
+    Ok(match change(client, only, labels).await? {
         Changed::To(version) => Swap::Done(vec![version]),
         Changed::Lost => Swap::Lost,
     })

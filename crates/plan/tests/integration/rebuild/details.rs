@@ -258,8 +258,7 @@ fn an_empty_block_that_is_being_given_up_goes() {
     let kept = done("in use", &cluster);
     let [action] = kept.plan.actions.as_slice() else { panic!("{}", words(&kept.plan)) };
     let edits: Vec<&Edit> = action.step.edits().collect();
-    let [Edit::Block(cidr, BlockEdit::Touch(_)), Edit::Affinity(_, AffinityEdit::State(_, state))] =
-        edits[..]
+    let [Edit::Block(cidr, BlockEdit::Touch), Edit::Affinity(_, AffinityEdit::State(_, state))] = edits[..]
     else {
         panic!("{:?}", action.step);
     };

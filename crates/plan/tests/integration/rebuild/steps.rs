@@ -27,7 +27,7 @@ fn is_guarded(edit: &Edit) -> bool {
     match edit {
         Edit::Block(_, edit) => matches!(
             edit,
-            BlockEdit::Create(_) | BlockEdit::Replace(..) | BlockEdit::Delete(_) | BlockEdit::Touch(_)
+            BlockEdit::Create(_) | BlockEdit::Replace(..) | BlockEdit::Delete(_) | BlockEdit::Touch
         ),
         Edit::Handle(_, edit) => !matches!(edit, HandleEdit::Decrement(..) | HandleEdit::Increment(..)),
         Edit::Affinity(_, AffinityEdit::Create(_) | AffinityEdit::Delete(_) | AffinityEdit::State(..)) => {

@@ -2,5 +2,6 @@
 //! names has changed.
 
 mod etcd;
+mod guards;
 mod kubernetes;
 mod mend;
