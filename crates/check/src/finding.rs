@@ -17,11 +17,8 @@ use crate::code::{Code, Severity};
 /// What a finding is about, in canonical form.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Subject {
-    /// An address.
     Address(IpAddr),
-    /// A block.
     Block(IpNet),
-    /// A pool, by its CIDR.
     Pool(IpNet),
     /// A handle, by its ID.
     Handle(String),
@@ -29,14 +26,12 @@ pub enum Subject {
     Affinity {
         /// The holder.
         node: String,
-        /// The block.
         cidr: IpNet,
     },
     /// A workload endpoint or pod: `namespace/name`.
     Endpoint(String),
     /// A LoadBalancer service: `namespace/name`.
     Service(String),
-    /// A node.
     Node(String),
     /// A configuration object.
     Configuration(String),

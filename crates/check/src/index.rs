@@ -25,7 +25,6 @@ use crate::rules::evidence::large_owners;
 /// A block that is stored and not marked deleted.
 #[derive(Debug)]
 pub struct IndexedBlock<'s> {
-    /// The CIDR of its key.
     pub key: IpNet,
     /// Who owns it.
     pub owner: Option<&'s BlockOwner>,
@@ -53,11 +52,8 @@ pub enum Owner {
 /// What an endpoint or a pod says about itself. Absent texts are empty.
 #[derive(Clone, Copy, Debug)]
 pub struct Workload<'s> {
-    /// The namespace.
     pub namespace: TextRef<'s>,
-    /// The pod.
     pub pod: TextRef<'s>,
-    /// The node.
     pub node: TextRef<'s>,
     /// The ID of the pod's sandbox.
     pub container_id: TextRef<'s>,
@@ -86,7 +82,6 @@ pub enum Identity<'s> {
 /// One use of an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Use {
-    /// The address.
     pub address: IpAddr,
     /// Who uses it.
     pub owner: Owner,
@@ -95,7 +90,6 @@ pub struct Use {
 /// An endpoint or pod that cannot be decoded as a whole. It protects what its key names.
 #[derive(Debug)]
 pub struct BrokenWorkload<'s> {
-    /// Its namespace.
     pub namespace: &'s str,
     /// The parts of an endpoint's name, where it has them; of a pod, its name as the workload.
     pub name: Option<EndpointName>,
@@ -332,7 +326,6 @@ impl<'s> Index<'s> {
         }
     }
 
-    /// Uses of one address.
     pub fn uses_of(&self, address: IpAddr) -> &[Use] {
         self.uses_in(address.into())
     }

@@ -18,7 +18,6 @@ use crate::rules::addresses::Record;
 /// What is known of the owner that a record names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RecordedOwner {
-    /// It uses the address.
     UsesAddress,
     /// It exists and does not use the address now, but keeps it: a pod that has no address yet, a virtual machine
     /// that is stopped, a service whose ingress does not name the address.

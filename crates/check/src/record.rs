@@ -24,19 +24,13 @@ pub enum Claim<'s> {
     /// It does not say: no handle and no attributes.
     Anonymous,
     /// A tunnel's of a node.
-    Tunnel {
-        /// The kind.
-        kind: TunnelKind,
-        /// The node.
-        node: String,
-    },
+    Tunnel { kind: TunnelKind, node: String },
     /// A LoadBalancer service's.
     Service,
     /// A KubeVirt machine's.
     Machine,
     /// A pod's, by attributes.
     Pod {
-        /// Its namespace.
         namespace: TextRef<'s>,
         /// Its name.
         pod: TextRef<'s>,
@@ -47,7 +41,6 @@ pub enum Claim<'s> {
     Container(String),
     /// A pod's, by the handle `<namespace>.<pod>` of Calico 2.x, which has no attributes.
     LegacyPod {
-        /// Its namespace.
         namespace: String,
         /// Its name.
         pod: String,

@@ -18,7 +18,6 @@ pub enum Remedy {
     ReleaseNode(String),
     /// Delete every handle that no allocation refers to.
     ReleaseOrphanHandles,
-    /// Release this address.
     ReleaseAddress(IpAddr),
     /// Rebuild this block, its handles and its affinities.
     RebuildBlock(IpNet),

@@ -52,17 +52,13 @@ pub struct Counts {
     pub allocations: usize,
     /// Block affinities.
     pub affinities: usize,
-    /// Handles.
     pub handles: usize,
     /// IP pools.
     pub pools: usize,
-    /// Nodes.
     pub nodes: usize,
     /// Workload endpoints.
     pub endpoints: usize,
-    /// Pods.
     pub pods: usize,
-    /// Findings by severity.
     pub findings: BTreeMap<Severity, usize>,
 }
 

@@ -10,7 +10,6 @@ use crate::args;
 pub enum Applet {
     /// `calipam`, or any name that is none of the others.
     Calipam,
-    /// `ipam`.
     Ipam,
     /// `kubectl-ipam`: the kubectl plugin `kubectl ipam`.
     KubectlIpam,

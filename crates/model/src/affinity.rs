@@ -54,7 +54,6 @@ pub struct AffinityKey {
     pub kind: AffinityType,
     /// The node's name, or the name of the virtual owner.
     pub node: String,
-    /// The block.
     pub cidr: IpNet,
 }
 
@@ -95,7 +94,6 @@ impl fmt::Display for AffinityKey {
     }
 }
 
-/// The state of an affinity.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub enum AffinityState {
     /// The holder owns the block. The empty state of old data means this, too.
@@ -137,7 +135,6 @@ impl fmt::Display for AffinityState {
 pub struct Affinity {
     /// Holder and block.
     pub key: AffinityKey,
-    /// Its state.
     pub state: AffinityState,
     /// Marked deleted: the first of the two steps in which Calico deletes on Kubernetes.
     pub deleted: bool,

@@ -43,7 +43,6 @@ enum Field {
 /// What an [`Endpoint`] is made of; absent fields are empty.
 #[derive(Clone, Debug, Default)]
 pub struct EndpointParts<'a> {
-    /// The namespace.
     pub namespace: &'a str,
     /// The object's name.
     pub name: &'a str,
@@ -113,7 +112,6 @@ impl Endpoint {
         Ok(Parsed { value: Self::new(&parts, &addresses), defects, created })
     }
 
-    /// The namespace.
     pub fn namespace(&self) -> TextRef<'_> {
         self.field(Field::Namespace)
     }

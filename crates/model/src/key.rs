@@ -39,7 +39,6 @@ pub enum Key {
     Node(String),
     /// A workload endpoint.
     Endpoint {
-        /// Its namespace.
         namespace: String,
         /// Its name, with node, orchestrator, pod and interface encoded in it (facts 1.10).
         name: String,
@@ -51,19 +50,9 @@ pub enum Key {
     /// The IPAMConfiguration resource, which in etcd nothing keeps equal to [`Key::IpamConfig`].
     IpamConfiguration(String),
     /// A pod. It lies in Kubernetes and has no etcd path of Calico's.
-    Pod {
-        /// Its namespace.
-        namespace: String,
-        /// Its name.
-        name: String,
-    },
+    Pod { namespace: String, name: String },
     /// A service; in Kubernetes, too.
-    Service {
-        /// Its namespace.
-        namespace: String,
-        /// Its name.
-        name: String,
-    },
+    Service { namespace: String, name: String },
 }
 
 /// A key under the prefixes that are read which names nothing known.

@@ -3,7 +3,6 @@
 /// The parts of a workload endpoint's name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EndpointName {
-    /// The node.
     pub node: String,
     /// `k8s`, `cni`, `libnetwork` or another orchestrator.
     pub orchestrator: String,

@@ -68,7 +68,6 @@ pub struct PodParts<'a> {
     pub machine: Option<&'a str>,
 }
 
-/// A pod.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Pod {
     /// Namespace, name, node, container ID and machine, packed.
@@ -130,12 +129,10 @@ impl Pod {
         (pod, found.defects)
     }
 
-    /// The namespace.
     pub fn namespace(&self) -> TextRef<'_> {
         self.field(Field::Namespace)
     }
 
-    /// The name.
     pub fn name(&self) -> TextRef<'_> {
         self.field(Field::Name)
     }

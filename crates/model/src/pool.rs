@@ -21,9 +21,7 @@ pub enum PoolUse {
 /// An IP pool.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Pool {
-    /// Its name.
     pub name: String,
-    /// Its CIDR.
     pub cidr: IpNet,
     /// Prefix length of blocks that are created today: 26 and 122 where the pool does not say.
     pub block_size: u8,
@@ -122,7 +120,6 @@ struct PoolSpec {
 /// An IP reservation: addresses that automatic assignment leaves alone.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Reservation {
-    /// Its name.
     pub name: String,
     /// What it reserves.
     pub cidrs: Vec<IpNet>,

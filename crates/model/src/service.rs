@@ -15,9 +15,7 @@ const MAX_HANDLE: usize = 253;
 /// A service of type `LoadBalancer`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Service {
-    /// Its namespace.
     pub namespace: String,
-    /// Its name.
     pub name: String,
     /// `metadata.uid`.
     pub uid: String,
@@ -57,9 +55,7 @@ impl Service {
 /// A KubeVirt machine: a VirtualMachine or a VirtualMachineInstance. Its address outlives its pods.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Machine {
-    /// Its namespace.
     pub namespace: String,
-    /// Its name.
     pub name: String,
     /// It is the instance of a VirtualMachine of the same name, and keeps no address without that.
     pub is_owned: bool,

@@ -73,7 +73,6 @@ pub enum Source {
     Blocks,
     /// Block affinities.
     Affinities,
-    /// Handles.
     Handles,
     /// IP pools.
     Pools,
@@ -83,9 +82,7 @@ pub enum Source {
     Nodes,
     /// Workload endpoints (etcd).
     Endpoints,
-    /// Cluster information.
     ClusterInformation,
-    /// The configuration of kube-controllers.
     KubeControllersConfiguration,
     /// The allocator's configuration.
     IpamConfig,
@@ -108,7 +105,6 @@ impl fmt::Display for Source {
 /// Whether a source was read. A source that was not never yields a finding that depends on it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Coverage {
-    /// All of it.
     Read,
     /// Some objects only, as `show --ip` does.
     Partial,
@@ -276,13 +272,11 @@ pub struct Snapshot {
     pub blocks: Vec<Versioned<StoredBlock>>,
     /// Block affinities.
     pub affinities: Vec<Versioned<Affinity>>,
-    /// Handles.
     pub handles: Vec<Versioned<Handle>>,
     /// IP pools.
     pub pools: Vec<Versioned<Pool>>,
     /// IP reservations.
     pub reservations: Vec<Versioned<Reservation>>,
-    /// Nodes.
     pub nodes: Vec<Versioned<Node>>,
     /// Workload endpoints.
     pub endpoints: Vec<Versioned<Endpoint>>,
@@ -297,12 +291,10 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    /// True where all of a source was read.
     pub fn has_read(&self, source: Source) -> bool {
         self.coverage.get(&source) == Some(&Coverage::Read)
     }
 
-    /// Marks sources as read.
     pub fn mark_read(&mut self, sources: impl IntoIterator<Item = Source>) {
         self.coverage.extend(sources.into_iter().map(|s| (s, Coverage::Read)));
     }

@@ -42,7 +42,6 @@ impl Text {
 }
 
 impl TextRef<'static> {
-    /// The empty text.
     pub const EMPTY: Self = TextRef(&[]);
 }
 

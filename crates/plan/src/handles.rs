@@ -21,7 +21,6 @@ pub(crate) const MOST_NAMED: usize = 64;
 pub(crate) struct Allocated {
     /// The block that records it.
     pub block: IpNet,
-    /// The address.
     pub address: IpAddr,
     /// The guard of its release.
     pub held: Held,

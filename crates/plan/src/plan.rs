@@ -11,7 +11,6 @@ use serde::Serialize;
 
 use crate::skipped::Skipped;
 
-/// What a plan is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum PlanKind {
     /// `ReleasePlan`: to free addresses and delete handles.
@@ -26,7 +25,6 @@ pub enum PlanKind {
 /// and never plans.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// What it is for.
     pub kind: PlanKind,
     /// The cluster that it was made for, and what was read of it.
     pub cluster: ClusterIdentity,
@@ -71,7 +69,6 @@ pub struct Action {
 pub struct Change {
     /// What is done.
     pub action: Verb,
-    /// With what.
     pub subject: Subject,
     /// Where and why, in one line.
     pub detail: String,
@@ -111,7 +108,6 @@ pub enum Verb {
     DeleteHandle,
     /// An affinity is created.
     CreateAffinity,
-    /// An affinity is confirmed.
     ConfirmAffinity,
     /// An affinity gets the labels by which Calico finds it.
     LabelAffinity,

@@ -78,7 +78,6 @@ pub enum SkipReason {
     OwnerMayLive,
     /// The record does not say whose it is: released only where the operator names it.
     UnknownOwner,
-    /// The node exists.
     NodeExists,
     /// The node is missing, but workloads name it.
     NodeMayLive,

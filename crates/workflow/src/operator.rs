@@ -54,22 +54,39 @@ pub enum Activity {
 /// What the operator should know although the work goes on.
 #[derive(Debug)]
 pub enum Note<'a> {
-    /// This cluster was read.
     Read(&'a ClusterIdentity),
     /// A few keys were read, in so many requests.
-    ReadAround { revision: String, requests: u64 },
+    ReadAround {
+        revision: String,
+        requests: u64,
+    },
     /// So many objects could be half-changed and are read again after this time.
-    Rereading { objects: usize, after: SignedDuration },
+    Rereading {
+        objects: usize,
+        after: SignedDuration,
+    },
     /// A second read was asked for, but what is read cannot change.
     CannotConfirm,
     /// So many addresses were seen unused once, and are looked at again after this time.
-    SecondLook { addresses: usize, after: SignedDuration },
+    SecondLook {
+        addresses: usize,
+        after: SignedDuration,
+    },
     /// Nothing will be written: the plan is made as if a second look saw the same.
-    SecondLookAssumed { addresses: usize, after: SignedDuration },
+    SecondLookAssumed {
+        addresses: usize,
+        after: SignedDuration,
+    },
     /// A report is used although this speaks against it.
-    ReportForced { report: &'a str, objection: &'a ReportError },
+    ReportForced {
+        report: &'a str,
+        objection: &'a ReportError,
+    },
     /// So many files with blocks before and after were written.
-    BlockFiles { files: usize, directory: &'a Path },
+    BlockFiles {
+        files: usize,
+        directory: &'a Path,
+    },
     /// A killed run has left the datastore locked, and what has become of that lock.
     StaleLock(&'a StaleLock, LockState),
     /// Such a lock is restored.

@@ -16,7 +16,6 @@ pub struct Task {
     pub run: fn(&[String]) -> Result<(), Failure>,
 }
 
-/// The task of a name.
 pub fn named<'a>(tasks: &'a [Task], name: &str) -> Option<&'a Task> {
     tasks.iter().find(|task| task.name == name)
 }

@@ -239,7 +239,6 @@ impl OwnerEvidence {
 #[serde(rename_all = "camelCase")]
 pub struct RecordEvidence {
     pub block: IpNet,
-    /// The owner of the block.
     pub block_owner: Option<BlockOwner>,
     /// The position of the address in the block.
     pub ordinal: u32,
@@ -283,7 +282,6 @@ pub struct BlockEvidence {
 pub enum Rival {
     /// A block that overlaps it.
     Block(IpNet),
-    /// An affinity for it.
     Affinity(#[serde(serialize_with = "text")] AffinityKey),
 }
 

@@ -13,16 +13,13 @@ use crate::index::{Index, IndexedBlock, Use};
 /// What one block records about an address.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Record<'c, 's> {
-    /// The block.
     pub block: &'c IndexedBlock<'s>,
-    /// The allocation.
     pub allocation: Allocation<'s>,
 }
 
 /// An address that is recorded, used or both, and not hidden by a corrupt block.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Address<'a, 'c, 's> {
-    /// The address.
     pub address: IpAddr,
     /// What sound blocks record about it; several where blocks overlap.
     pub records: &'a [Record<'c, 's>],

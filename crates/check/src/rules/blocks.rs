@@ -19,7 +19,6 @@ use crate::index::IndexedBlock;
 /// A block that is stored: read, or with a value that cannot be decoded.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Stored<'c, 's> {
-    /// The CIDR of its key.
     pub key: IpNet,
     /// The block; `None` where the value cannot be decoded.
     pub block: Option<&'c IndexedBlock<'s>>,

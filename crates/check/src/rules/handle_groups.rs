@@ -19,7 +19,6 @@ use serde_json::Value;
 use super::addresses::Record;
 use crate::{Context, FastMap};
 
-/// A handle as it is stored.
 pub(crate) type StoredHandle = Versioned<Handle>;
 
 /// What is stored and recorded under one ID, compared as Calico does: up to the first carriage return.

@@ -40,7 +40,6 @@ pub(super) fn handle(cluster: &mut Cluster, id: &str, blocks: Value) {
     cluster.put(&format!("/calico/ipam/v2/handle/{id}"), json!({"block": blocks, "deleted": false}));
 }
 
-/// All findings.
 pub(super) fn findings(cluster: &Cluster) -> Vec<Finding> {
     check(&cluster.0, &Options::default()).findings
 }
@@ -50,7 +49,6 @@ pub(super) fn verdict(cluster: &Cluster) -> Vec<String> {
     findings(cluster).iter().map(|f| format!("{} {}", f.code, f.subject)).collect()
 }
 
-/// The one finding with this code.
 pub(super) fn only(cluster: &Cluster, code: Code) -> Finding {
     let mut found: Vec<Finding> = findings(cluster).into_iter().filter(|f| f.code == code).collect();
     assert_eq!(found.len(), 1, "{code}: {found:?}");

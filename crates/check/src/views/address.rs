@@ -25,7 +25,6 @@ use crate::{Context, Options, check};
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AddressView {
-    /// The address.
     pub address: IpAddr,
     /// What is recorded about it.
     pub state: AddressState,
@@ -93,7 +92,6 @@ impl From<RecordedOwner> for OwnerStatus {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PoolOfAddress {
-    /// Its name.
     pub name: String,
     pub cidr: IpNet,
     /// Calico allocates from it.

@@ -11,7 +11,6 @@ use crate::occupancy::Occupancy;
 use crate::rules::blocks::Stored;
 use crate::{Context, Options};
 
-/// All blocks.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct BlockList {
@@ -19,7 +18,6 @@ pub struct BlockList {
     pub blocks: Vec<BlockView>,
 }
 
-/// A block.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct BlockView {
@@ -39,11 +37,9 @@ pub struct BlockView {
     pub borrowed: u32,
     /// Released, but not free yet.
     pub cooling: u32,
-    /// Reserved by Windows.
     pub windows_reserved: u32,
     /// Free, but left out by IP reservations.
     pub reserved: u32,
-    /// Free.
     pub free: u32,
     /// Its sequence number; `None`, written as an empty text, where the block is corrupt.
     #[serde(serialize_with = "digits_or_nothing")]
@@ -61,7 +57,6 @@ fn digits_or_nothing<S: Serializer>(number: &Option<u64>, serializer: S) -> Resu
     }
 }
 
-/// The blocks of a snapshot.
 pub fn blocks(snapshot: &Snapshot) -> BlockList {
     let context = Context::new(snapshot, &Options::default());
     let occupancy = Occupancy::new(&context);
@@ -79,7 +74,6 @@ fn reason(snapshot: &Snapshot, block: IpNet) -> Option<String> {
     })
 }
 
-/// One block as a view.
 fn view(context: &Context<'_>, occupancy: &Occupancy<'_, '_>, stored: &Stored<'_, '_>) -> BlockView {
     let mut view = BlockView {
         cidr: stored.key,

@@ -22,7 +22,6 @@ pub struct BorrowedList {
     pub unknown: usize,
 }
 
-/// A borrowed address.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct BorrowedAddress {

@@ -12,7 +12,6 @@ use serde::Serialize;
 use crate::record::Claim;
 use crate::{Context, Options};
 
-/// The comparison.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Comparison {
@@ -26,7 +25,6 @@ pub struct Comparison {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NodeComparison {
-    /// The node.
     pub node: String,
     /// Unfinished pods with addresses of their own.
     pub pods: usize,
@@ -138,7 +136,7 @@ pub fn compare(snapshot: &Snapshot) -> Option<Comparison> {
                 others.insert(allocation.address, recorded_for);
                 recorded.entry(node.clone()).or_default().insert(allocation.address);
             } else if is_pod {
-                let node = attribute.get("node").map(|node| calico_node(node));
+                let node = attribute.get("node").map(calico_node);
                 let node = node.or_else(|| block.owner.and_then(|o| o.host()).map(str::to_owned));
                 recorded.entry(node.unwrap_or_default()).or_default().insert(allocation.address);
             }

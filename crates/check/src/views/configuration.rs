@@ -6,7 +6,6 @@ use serde::Serialize;
 
 use crate::DEFAULT_GRACE;
 
-/// The configuration.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ConfigurationView {
@@ -14,7 +13,6 @@ pub struct ConfigurationView {
     pub settings: Vec<Setting>,
 }
 
-/// A setting.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Setting {
@@ -45,7 +43,6 @@ fn settings_of(config: &IpamConfig) -> [(&'static str, String); 5] {
     ]
 }
 
-/// The configuration of a snapshot.
 pub fn configuration(snapshot: &Snapshot) -> ConfigurationView {
     let origin = match (&snapshot.ipam_config, snapshot.datastore) {
         _ if snapshot.effective_ipam_config().is_none() => {

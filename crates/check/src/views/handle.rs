@@ -17,7 +17,6 @@ use crate::{Context, Options, check};
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct HandleView {
-    /// Its ID.
     pub id: String,
     /// Whether there is a handle object, be it one that cannot be decoded.
     pub exists: bool,

@@ -22,7 +22,6 @@ pub struct NodeList {
     pub nodes: Vec<NodeView>,
 }
 
-/// A node.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NodeView {
@@ -35,7 +34,6 @@ pub struct NodeView {
     /// By pool and family: its blocks, and whether it may claim more. Pools from which it gets addresses
     /// without being asked for by name are there as well where it has no block of them yet.
     pub pools: Vec<NodePool>,
-    /// Blocks in all.
     pub blocks: u32,
     /// Addresses that are held on it, wherever they lie.
     pub addresses: u32,
@@ -64,7 +62,6 @@ pub struct NodePool {
     pub pool: Option<String>,
     /// `ipv4` or `ipv6`.
     pub family: &'static str,
-    /// Blocks.
     pub blocks: u32,
     /// Most blocks that it may hold. The limit holds for one family and all pools together that one request
     /// may use, so that blocks of one pool take from the headroom of another.
@@ -74,7 +71,6 @@ pub struct NodePool {
     pub headroom: u32,
 }
 
-/// The nodes of a snapshot.
 pub fn nodes(snapshot: &Snapshot) -> NodeList {
     let context = Context::new(snapshot, &Options::default());
     let mut nodes: BTreeMap<String, NodeView> = BTreeMap::new();

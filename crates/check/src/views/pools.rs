@@ -9,7 +9,6 @@ use super::Count;
 use crate::occupancy::{Claimants, Limit, Occupancy};
 use crate::{Context, Options};
 
-/// All pools.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PoolList {
@@ -25,7 +24,6 @@ pub struct PoolList {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PoolView {
-    /// Its name.
     pub name: String,
     pub cidr: IpNet,
     /// Prefix length of blocks that are created today.
@@ -38,7 +36,6 @@ pub struct PoolView {
     pub allowed_uses: Vec<&'static str>,
     /// Which nodes may use it.
     pub node_selector: String,
-    /// Blocks in it.
     pub blocks: usize,
     /// All its addresses.
     pub total: Count,
@@ -78,7 +75,6 @@ pub struct OutsidePools {
     pub free: Count,
 }
 
-/// The pools of a snapshot.
 pub fn pools(snapshot: &Snapshot) -> PoolList {
     let context = Context::new(snapshot, &Options::default());
     let occupancy = Occupancy::new(&context);

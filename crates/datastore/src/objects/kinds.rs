@@ -121,7 +121,6 @@ impl KnownKind {
     }
 }
 
-/// The kind with that plural.
 pub(crate) fn by_plural(plural: &str) -> Option<&'static KnownKind> {
     KINDS.iter().find(|kind| kind.plural == plural)
 }

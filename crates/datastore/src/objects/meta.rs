@@ -92,12 +92,10 @@ impl<'a> Meta<'a> {
         Ok(meta)
     }
 
-    /// The annotation of that name.
     pub fn annotation(&self, name: &str) -> Option<&str> {
         self.annotations.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_ref())
     }
 
-    /// The label of that name.
     pub fn label(&self, name: &str) -> Option<&str> {
         self.labels.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_ref())
     }

@@ -38,7 +38,6 @@ struct NodeObject<'a> {
     metadata: Meta<'a>,
 }
 
-/// Adds a node.
 pub(crate) fn add_node(snapshot: &mut Snapshot, object: &[u8], encoding: Encoding) {
     match read(object, encoding) {
         Ok(node) => add(snapshot, &node.metadata),

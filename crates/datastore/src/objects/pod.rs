@@ -91,7 +91,6 @@ struct Condition<'a> {
     status: Cow<'a, str>,
 }
 
-/// Adds a pod.
 pub(crate) fn add_pod(snapshot: &mut Snapshot, object: &[u8], encoding: Encoding) {
     match PodObject::read(object, encoding) {
         Ok(pod) => pod.add(snapshot),

@@ -107,7 +107,6 @@ struct Extras {
 pub struct Allocation<'a> {
     /// Its place in the block.
     pub ordinal: u32,
-    /// The address.
     pub address: IpAddr,
     /// The owner record.
     pub attribute: AttributeRef<'a>,
@@ -245,39 +244,25 @@ pub enum BlockProblem {
     },
     /// An allocation points before or after the owner records.
     AttributeIndex {
-        /// The ordinal.
         ordinal: u32,
         /// The index that it holds.
         index: i64,
     },
     /// No ordinal uses an owner record.
-    UnreferencedAttribute {
-        /// Its index.
-        index: u32,
-    },
+    UnreferencedAttribute { index: u32 },
     /// An ordinal stands in the free list more than once.
-    FreeListDuplicate {
-        /// The ordinal.
-        ordinal: u32,
-    },
+    FreeListDuplicate { ordinal: u32 },
     /// The free list holds a number that is no ordinal of the block.
     FreeListOutOfRange {
         /// What it holds.
         ordinal: i64,
     },
     /// An ordinal is in the free list and allocated as well.
-    FreeListAllocated {
-        /// The ordinal.
-        ordinal: u32,
-    },
+    FreeListAllocated { ordinal: u32 },
     /// An ordinal is neither allocated nor in the free list.
-    FreeListIncomplete {
-        /// The ordinal.
-        ordinal: u32,
-    },
+    FreeListIncomplete { ordinal: u32 },
     /// An address is said to have been released in the future.
     ReleasedInFuture {
-        /// The ordinal.
         ordinal: u32,
         /// The time that is recorded.
         released_at: String,

@@ -65,7 +65,10 @@ fn edited(
         release(key, edits, update, now)?;
         others.iter().try_for_each(|edit| edit_block(key, edit, update, now))
     })?;
-    Ok((!is_drained(&block, edits)).then(|| Object::Block(BlockContent::Sound(block))))
+    if is_drained(&block, edits) {
+        return Ok(None);
+    }
+    Ok(Some(Object::Block(BlockContent::Sound(block))))
 }
 
 /// A block without owner goes with its last address, or an empty one with its owner (facts 3.9, 3.12).
@@ -156,6 +159,7 @@ fn is_held(key: &Key, block: &Block, held: &Held) -> Result<(), String> {
 mod tests {
     use super::*;
     use crate::attributes::Attribute;
+    use crate::snapshot::Revision;
 
     /// The cooldown can end between the plan and its execution.
     #[test]

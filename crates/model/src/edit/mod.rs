@@ -203,11 +203,9 @@ impl Part {
 /// A change of one object.
 #[derive(Clone, Debug)]
 pub enum Edit {
-    /// Of a block.
     Block(IpNet, BlockEdit),
     /// Of a handle, by its ID.
     Handle(String, HandleEdit),
-    /// Of an affinity.
     Affinity(AffinityKey, AffinityEdit),
 }
 
@@ -239,14 +237,12 @@ pub enum BlockEdit {
     },
     /// Gives an address another record. It must be held as it was.
     Record {
-        /// As it was.
         held: Box<Held>,
         /// The new record.
         record: Box<Attribute>,
     },
     /// Gives the block another owner. The owner must be the one that it was.
     Owner {
-        /// As it was.
         from: Option<BlockOwner>,
         /// The new one.
         to: Option<BlockOwner>,

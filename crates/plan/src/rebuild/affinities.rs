@@ -51,7 +51,6 @@ enum Fate<'f> {
     Delete(&'static str),
     /// It is deleted with its block, which loses its owner.
     WithBlock,
-    /// It is confirmed.
     Confirm,
     /// Its block and it are deleted.
     Finish,

@@ -64,7 +64,6 @@ impl What {
     }
 }
 
-/// Plans by block.
 pub(super) type BlockPlans<'s> = BTreeMap<IpNet, BlockPlan<'s>>;
 
 /// By clean ID and block: how many addresses more, or fewer, are recorded under a handle.

@@ -134,7 +134,6 @@ fn hold_unrecorded(cidr: IpNet, mended: &Mended, planned: &BlockPlan<'_>) -> Opt
     (!records.is_empty()).then_some(Edit::Block(cidr, BlockEdit::Assign { records }))
 }
 
-/// The edits of some addresses of a block.
 fn address_edits(cidr: IpNet, addresses: &[&AddressPlan], cooldown: i64) -> Vec<Edit> {
     let (mut held, mut records, mut rewritten) = (Vec::new(), Vec::new(), Vec::new());
     for address in addresses {

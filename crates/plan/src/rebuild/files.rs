@@ -16,7 +16,6 @@ use crate::simulate::{SimulationError, simulate};
 /// A block before and after a plan, in the JSON that etcd holds.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BlockFile {
-    /// The block.
     pub cidr: IpNet,
     /// A name for the file: `10-244-1-0-26.json`.
     pub name: String,

@@ -70,7 +70,6 @@ impl<'p, 's> Planner<'p, 's> {
         self.skipped.push(skipped);
     }
 
-    /// True where the block may change.
     pub fn may_change(&self, block: &IndexedBlock<'_>) -> bool {
         self.scope.has_block(block.key, block.owner)
     }
@@ -82,7 +81,6 @@ impl<'p, 's> Planner<'p, 's> {
         found && is_empty && self.scope.has_block(block.key, block.content.owner())
     }
 
-    /// True where an address of the block changes.
     pub fn changes_addresses(&self, cidr: IpNet) -> bool {
         self.blocks.get(&cidr).is_some_and(|planned| !planned.addresses.is_empty())
     }

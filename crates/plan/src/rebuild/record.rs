@@ -13,7 +13,6 @@ use crate::skipped::SkipReason;
 
 /// What the record of an address should be, and what must not have changed for it.
 pub(super) struct Wanted {
-    /// The record.
     pub record: Attribute,
     /// The one who uses the address, as it was read.
     pub evidence: Vec<(Key, Expect)>,

@@ -15,7 +15,6 @@ use super::sighting::{Sighting, Sightings};
 /// Why a report cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ReportError {
-    /// It is no report.
     NoReport(String),
     /// It is the report of another cluster. Nothing overrides that.
     OtherCluster {

@@ -41,7 +41,6 @@ pub(crate) type Objects = HashMap<Key, Option<Stored>>;
 /// What a task wants to do with the objects as they are.
 #[derive(Debug)]
 pub(crate) enum Decision {
-    /// To write this.
     Write(Batch),
     /// Nothing: they are as they should be.
     Already,
@@ -67,7 +66,6 @@ pub(crate) struct Group {
     pub step: usize,
     /// Why it is written, for people.
     pub reason: String,
-    /// The tasks.
     pub tasks: Vec<Arc<dyn Task>>,
 }
 

@@ -76,9 +76,7 @@ pub struct ChangeRecord {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Version {
-    /// Its revision.
     pub revision: String,
-    /// Its value.
     #[serde(flatten)]
     pub value: Value,
 }
@@ -194,6 +192,5 @@ pub enum LockMark {
     Taking(Option<bool>),
     /// Taken. The value is the revision that this made of ClusterInformation.
     Taken(String),
-    /// Restored to what it was.
     Restored,
 }

@@ -32,7 +32,6 @@ pub struct UndoPlan {
 pub struct UndoStep {
     /// What had been repaired, for people.
     pub reason: String,
-    /// The objects.
     pub objects: Vec<UndoObject>,
 }
 

@@ -21,7 +21,6 @@ enum Attempt {
     Again,
 }
 
-/// A block and its version.
 pub fn block(store: &mut Store, net: IpNet) -> Result<Option<(Block, Version)>> {
     let read = store.get(Place::Block(net))?;
     Ok(read.map(|(value, version)| (Block::read(&value).expect("blocks of a test cluster read"), version)))

@@ -19,7 +19,6 @@ pub struct KubeObjects {
 }
 
 impl KubeObjects {
-    /// Connects.
     pub fn connect(server: &KubeApiserver, flavour: Flavour) -> Result<Self> {
         Ok(Self { pods: Pods::connect(server)?, flavour })
     }

@@ -22,7 +22,6 @@ pub struct Tenant {
     pub node: String,
     /// The ID of its handle.
     pub handle: String,
-    /// Its address.
     pub address: IpAddr,
     /// The block that the address was taken from.
     pub block: IpNet,

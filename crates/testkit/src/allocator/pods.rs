@@ -30,7 +30,6 @@ fn reports_early(holder: &Holder) -> bool {
 }
 
 impl Pods {
-    /// Connects.
     pub fn connect(server: &KubeApiserver) -> Result<Self> {
         Ok(Self { connection: Connection::open(server)?, ended: VecDeque::new() })
     }

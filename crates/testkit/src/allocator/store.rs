@@ -44,7 +44,6 @@ impl Target<'_> {
 /// One of the allocator's objects.
 #[derive(Clone, Copy, Debug)]
 pub enum Place<'a> {
-    /// The block of a CIDR.
     Block(IpNet),
     /// The affinity of a node for a block.
     Affinity(&'a str, IpNet),
@@ -82,7 +81,6 @@ pub enum Ending {
 /// A datastore as one worker sees it. Values have the form of etcd everywhere. Only errors of the connection and
 /// refusals are errors; one that comes too late gets `None` or false.
 pub trait Datastore: Send {
-    /// What is at a place.
     fn get(&mut self, place: Place<'_>) -> Result<Option<Read>>;
     /// Stores a value where there is none.
     fn create(&mut self, place: Place<'_>, value: Vec<u8>) -> Result<Option<Version>>;
@@ -122,7 +120,6 @@ impl Store {
         Self { datastore, rng, pause, conflicts: 0, writes: 0 }
     }
 
-    /// What is at a place.
     pub fn get(&mut self, place: Place<'_>) -> Result<Option<Read>> {
         self.datastore.get(place)
     }

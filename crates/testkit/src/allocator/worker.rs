@@ -56,7 +56,6 @@ impl Shared {
     }
 }
 
-/// One worker.
 pub struct Worker<'w> {
     store: Store,
     churn: &'w Churn,

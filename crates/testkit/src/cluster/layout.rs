@@ -124,7 +124,6 @@ pub fn go_time(time: Timestamp) -> String {
 /// A pod and what it belongs to.
 #[derive(Clone, Debug)]
 pub struct PodName {
-    /// Its namespace.
     pub namespace: &'static str,
     /// Its name.
     pub pod: String,

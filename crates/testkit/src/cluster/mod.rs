@@ -33,11 +33,8 @@ use self::wire::{Attribute, Block, Endpoint, Handle, IpamSettings, Node, key};
 /// A stored value.
 #[derive(Clone, Debug)]
 pub enum Object {
-    /// A block.
     Block(Block),
-    /// A handle.
     Handle(Handle),
-    /// A node.
     Node(Box<Node>),
     /// A workload endpoint.
     Endpoint(Box<Endpoint>),

@@ -10,7 +10,6 @@ use serde_json::Value;
 /// A finding to be expected.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Expected {
-    /// Its code.
     pub code: String,
     /// Its subject in canonical form.
     pub subject: String,

@@ -153,14 +153,12 @@ fn without_null(attribute: &Value) -> Value {
     fields.map(|(name, value)| (name.clone(), value.clone())).collect::<Map<_, _>>().into()
 }
 
-/// The value of a block.
 pub fn block_value(spec: &Value) -> Vec<u8> {
     let mut value = spec.clone();
     rename(&mut value, "affinityClaimTime", "affinity_claim_time");
     bytes(&value)
 }
 
-/// The value of a handle.
 pub fn handle_value(spec: &Value) -> Vec<u8> {
     bytes(&json!({"block": spec["block"], "deleted": false}))
 }
@@ -173,7 +171,6 @@ pub fn affinity_flag(flavour: Flavour, value: bool) -> Value {
     }
 }
 
-/// The value of an affinity.
 pub fn affinity_value(spec: &Value) -> Vec<u8> {
     wire::affinity(spec["state"].as_str().unwrap_or_default())
 }

@@ -19,7 +19,6 @@ pub enum EtcdTls {
     /// Nobody: connections are not encrypted.
     #[default]
     Off,
-    /// The server.
     Server,
     /// The server, and every client one that is signed by the test's authority.
     ClientCertificates,
@@ -30,7 +29,6 @@ pub enum EtcdTls {
 pub struct Login {
     /// The user.
     pub name: String,
-    /// The password.
     pub password: String,
 }
 

@@ -16,7 +16,6 @@ const ADMINISTRATOR: &str = "root";
 /// A certificate and its key as PEM files.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Identity {
-    /// The certificate.
     pub certificate: PathBuf,
     /// The private key, PKCS #8.
     pub key: PathBuf,

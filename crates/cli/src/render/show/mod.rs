@@ -59,7 +59,6 @@ impl<V: View> Document for Shown<'_, V> {
     }
 }
 
-/// Prints a view.
 pub fn print(view: &impl View, snapshot: &Snapshot, console: &Console) -> Result<(), Failure> {
     console.print(&Shown { cluster: ClusterIdentity::of(snapshot), view })
 }

@@ -78,7 +78,6 @@ fn range_of(key: &Key) -> Option<Range> {
     (!crate::read::with_kubernetes::is_in_kubernetes(key)).then(|| Range::key(key.to_string()))
 }
 
-/// All endpoints of a pod on a node.
 fn endpoints_of(pod: &PodOnNode) -> Range {
     let name = endpoint_name(&pod.node, "k8s", &pod.pod, "");
     Range::prefix(&format!("{ENDPOINT_PREFIX}{}/{name}", pod.namespace)).with_limit(MAX_INTERFACES)

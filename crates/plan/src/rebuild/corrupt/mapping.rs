@@ -18,7 +18,6 @@ use crate::skipped::SkipReason;
 /// What an ordinal becomes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Slot {
-    /// Free.
     Free,
     /// Held, by the record with this index.
     Held(usize),

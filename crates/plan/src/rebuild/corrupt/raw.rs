@@ -107,7 +107,6 @@ impl RawBlock {
         self.fields.extend(new.map(|(name, value)| (name.to_owned(), value)));
     }
 
-    /// The JSON.
     pub fn into_json(self) -> Vec<u8> {
         Value::Object(self.fields).to_string().into_bytes()
     }

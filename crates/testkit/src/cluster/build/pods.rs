@@ -19,7 +19,6 @@ const BLOCKS_PER_HOST: usize = 14;
 pub(crate) struct Holder {
     /// Its names.
     pub name: PodName,
-    /// The node.
     pub node: String,
     /// The sandbox.
     pub container: String,
@@ -46,7 +45,6 @@ impl Holder {
         Attribute::new(&self.handle(), [("namespace", namespace), ("node", &self.node), ("pod", pod)])
     }
 
-    /// The key of its endpoint.
     pub fn endpoint_key(&self) -> String {
         let name = key::endpoint_name(&self.node, "k8s", &self.name.pod, "eth0");
         key::endpoint(self.name.namespace, &name)

@@ -38,7 +38,6 @@ macro_rules! faults {
     ($($list:ident $list_doc:literal {
         $($variant:ident $name:literal $scope:ident $apply:path, $doc:literal;)*
     })*) => {
-        /// A fault.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
         pub enum Fault {
             $($(#[doc = $doc] $variant,)*)*
@@ -47,7 +46,6 @@ macro_rules! faults {
         impl Fault {
             $(#[doc = $list_doc] pub const $list: &'static [Self] = &[$(Self::$variant,)*];)*
 
-            /// Its name.
             pub fn name(self) -> &'static str {
                 match self { $($(Self::$variant => $name,)*)* }
             }

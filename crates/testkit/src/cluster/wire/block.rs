@@ -33,7 +33,6 @@ pub struct Attribute {
     pub owner: Option<Entries>,
     /// `alternateOwnerAttrs`.
     pub alternate: Option<Entries>,
-    /// `releasedAt`.
     pub released_at: Option<String>,
 }
 
@@ -100,7 +99,6 @@ impl Block {
         }
     }
 
-    /// The address of an ordinal.
     pub fn address(&self, ordinal: usize) -> IpAddr {
         match self.cidr {
             IpNet::V4(net) => IpAddr::V4((u32::from(net.network()) + ordinal as u32).into()),

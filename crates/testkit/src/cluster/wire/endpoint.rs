@@ -23,12 +23,10 @@ pub struct EndpointSpec {
     /// The sandbox.
     #[serde(rename = "containerID", skip_serializing_if = "String::is_empty")]
     pub container_id: String,
-    /// The pod.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub pod: String,
     /// The interface in the sandbox.
     pub endpoint: String,
-    /// The service account.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub service_account_name: String,
     /// Addresses with full-length masks.
@@ -36,7 +34,6 @@ pub struct EndpointSpec {
     /// Floating addresses, which IPAM does not know.
     #[serde(rename = "ipNATs", skip_serializing_if = "Vec::is_empty")]
     pub ip_nats: Vec<Nat>,
-    /// Profiles.
     pub profiles: Vec<String>,
     /// The interface on the host.
     pub interface_name: String,
@@ -62,17 +59,14 @@ pub fn network(address: IpAddr) -> String {
 }
 
 impl Endpoint {
-    /// Sets the addresses.
     pub fn set_addresses(&mut self, addresses: &[IpAddr]) {
         self.spec.ip_networks = addresses.iter().copied().map(network).collect();
     }
 
-    /// Adds an address.
     pub fn add_address(&mut self, address: IpAddr) {
         self.spec.ip_networks.push(network(address));
     }
 
-    /// Its key.
     pub fn key(&self) -> String {
         key::endpoint(&self.metadata.namespace, &self.metadata.name)
     }

@@ -19,7 +19,6 @@ fn dashed(net: IpNet) -> String {
     net.to_string().replacen('/', "-", 1)
 }
 
-/// Of a block.
 pub fn block(net: IpNet) -> String {
     format!("/calico/ipam/v2/assignment/{}/block/{}", family(net), dashed(net))
 }
@@ -29,7 +28,6 @@ pub fn affinity(kind: &str, holder: &str, net: IpNet) -> String {
     format!("/calico/ipam/v2/{kind}/{holder}/{}/block/{}", family(net), dashed(net))
 }
 
-/// Of a handle.
 pub fn handle(id: &str) -> String {
     format!("/calico/ipam/v2/handle/{id}")
 }
@@ -39,12 +37,10 @@ pub fn resource(plural: &str, name: &str) -> String {
     format!("{RESOURCES}/{plural}/{name}")
 }
 
-/// Of a node.
 pub fn node(name: &str) -> String {
     resource("nodes", name)
 }
 
-/// Of a pool.
 pub fn pool(name: &str) -> String {
     resource("ippools", name)
 }

@@ -61,7 +61,6 @@ impl Tunnel {
 #[derive(Clone, Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NodeSpec {
-    /// BGP.
     pub bgp: Bgp,
     /// VXLAN, IPv4.
     #[serde(rename = "ipv4VXLANTunnelAddr", skip_serializing_if = "String::is_empty")]
@@ -110,7 +109,6 @@ impl Wireguard {
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct OrchRef {
-    /// The name.
     pub node_name: String,
     /// `k8s`.
     pub orchestrator: String,
@@ -119,9 +117,7 @@ pub struct OrchRef {
 /// An address of the machine.
 #[derive(Clone, Debug, Serialize)]
 pub struct NodeAddress {
-    /// The address.
     pub address: String,
-    /// What it is for.
     #[serde(rename = "type")]
     pub kind: String,
 }
@@ -138,7 +134,6 @@ impl Node {
         }
     }
 
-    /// The address of a tunnel, where it has one.
     pub fn tunnel(&self, tunnel: Tunnel) -> Option<IpAddr> {
         let field = match tunnel {
             Tunnel::Wireguard => &self.spec.wireguard.v4,

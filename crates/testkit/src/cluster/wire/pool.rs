@@ -10,9 +10,7 @@ use super::{Metadata, Resource, go_json};
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Pool {
-    /// The CIDR.
     pub cidr: IpNet,
-    /// VXLAN.
     pub vxlan_mode: &'static str,
     /// IP in IP.
     pub ipip_mode: &'static str,
@@ -29,7 +27,6 @@ pub struct Pool {
     /// Which namespaces may use it; empty for all.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub namespace_selector: String,
-    /// What for.
     pub allowed_uses: Vec<&'static str>,
     /// `Automatic` or `Manual`.
     pub assignment_mode: &'static str,

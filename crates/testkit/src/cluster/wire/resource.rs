@@ -8,7 +8,6 @@ use serde::Serialize;
 #[derive(Clone, Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Metadata {
-    /// The name.
     pub name: String,
     /// What the names of a deployment's pods begin with; empty for pods with a name of their own.
     #[serde(skip_serializing_if = "String::is_empty")]
@@ -20,10 +19,8 @@ pub struct Metadata {
     pub uid: String,
     /// RFC 3339, whole seconds, UTC.
     pub creation_timestamp: String,
-    /// Labels.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,
-    /// Annotations.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub annotations: BTreeMap<String, String>,
 }
@@ -34,7 +31,6 @@ pub struct Metadata {
 pub struct Resource<S> {
     kind: &'static str,
     api_version: &'static str,
-    /// Its metadata.
     pub metadata: Metadata,
     /// What it says.
     pub spec: S,

@@ -52,7 +52,6 @@ impl KubeObject {
         self.json["metadata"][field].as_str().unwrap_or_default()
     }
 
-    /// Its name.
     pub fn name(&self) -> &str {
         self.metadata("name")
     }
