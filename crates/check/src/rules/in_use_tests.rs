@@ -301,3 +301,14 @@ fn the_comparison_says_for_whom_an_address_is_recorded() {
         node.recorded_for_others.iter().map(|(a, whose)| format!("{a} {whose}")).collect();
     assert_eq!(others, ["10.244.1.4 nobody", "10.244.1.5 virtual machine", "10.244.1.6 unknown"]);
 }
+
+#[test]
+fn the_comparison_counts_pods_without_annotation_where_a_block_records_them() {
+    let bare = |name, address| PodParts { container_id: "", ..running(name, address) };
+    let cluster =
+        kubernetes(one(pod("node-1", "web-1")), &[bare("web-1", "10.244.1.4"), bare("hybrid", "10.244.9.9")]);
+    let comparison = views::compare(&cluster.0).unwrap();
+    let node = &comparison.nodes[0];
+    assert_eq!((node.pods, node.in_kubernetes, node.in_blocks, node.agreed), (2, 2, 2, 2));
+    assert!(node.not_recorded.is_empty() && node.not_used.is_empty(), "{node:?}");
+}

@@ -105,8 +105,15 @@ pub fn compare(snapshot: &Snapshot) -> Option<Comparison> {
     let mut machines = BTreeSet::new();
     let mut node_of: BTreeMap<IpAddr, String> = BTreeMap::new();
     let mut others: BTreeMap<IpAddr, RecordedFor> = BTreeMap::new();
-    // Pods that another plugin networks are none of Calico's.
-    let is_ours = |pod: &Pod| snapshot.datastore == DatastoreKind::Etcd || pod.is_annotated();
+    // Pods that another plugin networks are none of Calico's: on Kubernetes they have no annotation, and no block records
+    // what they use.
+    let is_recorded = |address: IpAddr| {
+        let around = context.index.blocks.iter().filter(|block| block.key.contains(&address));
+        around.filter_map(|block| block.sound).any(|block| block.allocation_of(address).is_some())
+    };
+    let is_ours = |pod: &Pod| {
+        snapshot.datastore == DatastoreKind::Etcd || pod.is_annotated() || pod.addresses().any(is_recorded)
+    };
     for pod in snapshot.pods.iter().map(|p| &p.value).filter(|pod| is_ours(pod)) {
         let addresses: BTreeSet<IpAddr> = pod.addresses().collect();
         if !addresses.is_empty() {
