@@ -62,7 +62,10 @@ fn pod(cluster: &Cluster, living: &Living) -> Value {
         "apiVersion": "v1", "kind": "Pod",
         "metadata": {"name": living.pod, "namespace": living.namespace, "uid": uid, "creationTimestamp": "2026-05-01T10:12:00Z"},
         "spec": {"nodeName": endpoint.spec.node, "containers": [{"name": "app", "image": "app"}]},
-        "status": {"phase": "Running", "podIP": address, "podIPs": [{"ip": address}]},
+        "status": {
+            "phase": "Running", "podIP": address, "podIPs": [{"ip": address}],
+            "conditions": [{"type": "Ready", "status": "True"}],
+        },
     })
 }
 
