@@ -209,6 +209,7 @@ fn a_handle_that_nobody_knows() {
     let nothing = site.run(&["release", "--yes"]);
     assert_eq!((nothing.code, nothing.stdout.as_str()), (2, ""));
     assert!(nothing.stderr.starts_with("error: specify what to release: "), "{nothing:?}");
+    assert!(nothing.stderr.contains("\nhint: "), "{nothing:?}");
 }
 
 /// A stateful pod has its predecessor's name, and with it the old handle.
