@@ -41,7 +41,7 @@ pub struct Plan {
     pub revealed: Vec<(Code, Subject)>,
 }
 
-/// What somebody should know before a plan is carried out.
+/// What the operator should know before a plan is carried out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Warning {
     /// So many unused addresses have records that do not say whose they are. They stay.

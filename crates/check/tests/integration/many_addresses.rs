@@ -1,4 +1,4 @@
-//! A pod, or an endpoint, that names thousands of addresses: whoever may create a pod can write such an annotation. What
+//! A pod, or an endpoint, that names thousands of addresses: everyone who may create a pod can write such an annotation. What
 //! a check does and writes grows with their number, not with its square.
 
 use std::net::IpAddr;

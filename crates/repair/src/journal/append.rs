@@ -67,7 +67,7 @@ fn open_if_over(path: &Path) -> Option<File> {
 }
 
 /// The header of a journal whose run is over, and its marks about the lock. Journals can be long: only these lines are
-/// understood. `None` for what is no journal, or damaged.
+/// understood. `None` for what is not a journal, or is damaged.
 pub(crate) fn marks_if_over(path: &Path) -> Option<(Header, Vec<LockMark>)> {
     let mut lines = Lines::new(BufReader::new(open_if_over(path)?));
     let (mut header, mut marks) = (None, Vec::new());
