@@ -84,11 +84,11 @@ _calipam() {
             fi
             case "${prev}" in
                 --output)
-                    COMPREPLY=($(compgen -W "table wide yaml json" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "table wide yaml json name" -- "${cur}"))
                     return 0
                     ;;
                 -o)
-                    COMPREPLY=($(compgen -W "table wide yaml json" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "table wide yaml json name" -- "${cur}"))
                     return 0
                     ;;
                 --datastore)
@@ -189,11 +189,11 @@ _calipam() {
             fi
             case "${prev}" in
                 --output)
-                    COMPREPLY=($(compgen -W "table wide yaml json" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "table wide yaml json name" -- "${cur}"))
                     return 0
                     ;;
                 -o)
-                    COMPREPLY=($(compgen -W "table wide yaml json" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "table wide yaml json name" -- "${cur}"))
                     return 0
                     ;;
                 --datastore)
@@ -345,11 +345,11 @@ _calipam() {
                     return 0
                     ;;
                 --output)
-                    COMPREPLY=($(compgen -W "table wide yaml json" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "table wide yaml json name" -- "${cur}"))
                     return 0
                     ;;
                 -o)
-                    COMPREPLY=($(compgen -W "table wide yaml json" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "table wide yaml json name" -- "${cur}"))
                     return 0
                     ;;
                 --datastore)
@@ -450,11 +450,11 @@ _calipam() {
             fi
             case "${prev}" in
                 --output)
-                    COMPREPLY=($(compgen -W "table wide yaml json" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "table wide yaml json name" -- "${cur}"))
                     return 0
                     ;;
                 -o)
-                    COMPREPLY=($(compgen -W "table wide yaml json" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "table wide yaml json name" -- "${cur}"))
                     return 0
                     ;;
                 --datastore)
@@ -555,11 +555,11 @@ _calipam() {
             fi
             case "${prev}" in
                 --output)
-                    COMPREPLY=($(compgen -W "table wide yaml json" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "table wide yaml json name" -- "${cur}"))
                     return 0
                     ;;
                 -o)
-                    COMPREPLY=($(compgen -W "table wide yaml json" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "table wide yaml json name" -- "${cur}"))
                     return 0
                     ;;
                 --datastore)
@@ -660,11 +660,11 @@ _calipam() {
             fi
             case "${prev}" in
                 --output)
-                    COMPREPLY=($(compgen -W "table wide yaml json" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "table wide yaml json name" -- "${cur}"))
                     return 0
                     ;;
                 -o)
-                    COMPREPLY=($(compgen -W "table wide yaml json" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "table wide yaml json name" -- "${cur}"))
                     return 0
                     ;;
                 --datastore)
@@ -765,11 +765,11 @@ _calipam() {
             fi
             case "${prev}" in
                 --output)
-                    COMPREPLY=($(compgen -W "table wide yaml json" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "table wide yaml json name" -- "${cur}"))
                     return 0
                     ;;
                 -o)
-                    COMPREPLY=($(compgen -W "table wide yaml json" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "table wide yaml json name" -- "${cur}"))
                     return 0
                     ;;
                 --datastore)
@@ -870,11 +870,11 @@ _calipam() {
             fi
             case "${prev}" in
                 --output)
-                    COMPREPLY=($(compgen -W "table wide yaml json" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "table wide yaml json name" -- "${cur}"))
                     return 0
                     ;;
                 -o)
-                    COMPREPLY=($(compgen -W "table wide yaml json" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "table wide yaml json name" -- "${cur}"))
                     return 0
                     ;;
                 --datastore)
@@ -1026,11 +1026,11 @@ _calipam() {
                     return 0
                     ;;
                 --output)
-                    COMPREPLY=($(compgen -W "table wide yaml json" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "table wide yaml json name" -- "${cur}"))
                     return 0
                     ;;
                 -o)
-                    COMPREPLY=($(compgen -W "table wide yaml json" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "table wide yaml json name" -- "${cur}"))
                     return 0
                     ;;
                 --datastore)
@@ -1131,11 +1131,11 @@ _calipam() {
             fi
             case "${prev}" in
                 --output)
-                    COMPREPLY=($(compgen -W "table wide yaml json" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "table wide yaml json name" -- "${cur}"))
                     return 0
                     ;;
                 -o)
-                    COMPREPLY=($(compgen -W "table wide yaml json" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "table wide yaml json name" -- "${cur}"))
                     return 0
                     ;;
                 --datastore)
@@ -1236,11 +1236,11 @@ _calipam() {
             fi
             case "${prev}" in
                 --output)
-                    COMPREPLY=($(compgen -W "table wide yaml json" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "table wide yaml json name" -- "${cur}"))
                     return 0
                     ;;
                 -o)
-                    COMPREPLY=($(compgen -W "table wide yaml json" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "table wide yaml json name" -- "${cur}"))
                     return 0
                     ;;
                 --datastore)
@@ -1387,11 +1387,11 @@ _calipam() {
                     return 0
                     ;;
                 --output)
-                    COMPREPLY=($(compgen -W "table wide yaml json" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "table wide yaml json name" -- "${cur}"))
                     return 0
                     ;;
                 -o)
-                    COMPREPLY=($(compgen -W "table wide yaml json" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "table wide yaml json name" -- "${cur}"))
                     return 0
                     ;;
                 --datastore)
@@ -1546,11 +1546,11 @@ _calipam() {
                     return 0
                     ;;
                 --output)
-                    COMPREPLY=($(compgen -W "table wide yaml json" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "table wide yaml json name" -- "${cur}"))
                     return 0
                     ;;
                 -o)
-                    COMPREPLY=($(compgen -W "table wide yaml json" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "table wide yaml json name" -- "${cur}"))
                     return 0
                     ;;
                 --datastore)
@@ -1659,11 +1659,11 @@ _calipam() {
                     return 0
                     ;;
                 --output)
-                    COMPREPLY=($(compgen -W "table wide yaml json" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "table wide yaml json name" -- "${cur}"))
                     return 0
                     ;;
                 -o)
-                    COMPREPLY=($(compgen -W "table wide yaml json" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "table wide yaml json name" -- "${cur}"))
                     return 0
                     ;;
                 --datastore)
@@ -1783,11 +1783,11 @@ _calipam() {
                     return 0
                     ;;
                 --output)
-                    COMPREPLY=($(compgen -W "table wide yaml json" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "table wide yaml json name" -- "${cur}"))
                     return 0
                     ;;
                 -o)
-                    COMPREPLY=($(compgen -W "table wide yaml json" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "table wide yaml json name" -- "${cur}"))
                     return 0
                     ;;
                 --datastore)
@@ -1934,11 +1934,11 @@ _calipam() {
                     return 0
                     ;;
                 --output)
-                    COMPREPLY=($(compgen -W "table wide yaml json" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "table wide yaml json name" -- "${cur}"))
                     return 0
                     ;;
                 -o)
-                    COMPREPLY=($(compgen -W "table wide yaml json" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "table wide yaml json name" -- "${cur}"))
                     return 0
                     ;;
                 --datastore)
@@ -2093,11 +2093,11 @@ _calipam() {
                     return 0
                     ;;
                 --output)
-                    COMPREPLY=($(compgen -W "table wide yaml json" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "table wide yaml json name" -- "${cur}"))
                     return 0
                     ;;
                 -o)
-                    COMPREPLY=($(compgen -W "table wide yaml json" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "table wide yaml json name" -- "${cur}"))
                     return 0
                     ;;
                 --datastore)
@@ -2206,11 +2206,11 @@ _calipam() {
                     return 0
                     ;;
                 --output)
-                    COMPREPLY=($(compgen -W "table wide yaml json" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "table wide yaml json name" -- "${cur}"))
                     return 0
                     ;;
                 -o)
-                    COMPREPLY=($(compgen -W "table wide yaml json" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "table wide yaml json name" -- "${cur}"))
                     return 0
                     ;;
                 --datastore)
@@ -2330,11 +2330,11 @@ _calipam() {
                     return 0
                     ;;
                 --output)
-                    COMPREPLY=($(compgen -W "table wide yaml json" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "table wide yaml json name" -- "${cur}"))
                     return 0
                     ;;
                 -o)
-                    COMPREPLY=($(compgen -W "table wide yaml json" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "table wide yaml json name" -- "${cur}"))
                     return 0
                     ;;
                 --datastore)

@@ -27,7 +27,8 @@ end
 complete -c calipam -n "__fish_calipam_needs_command" -s o -l output -d 'Output format' -r -f -a "table\t'A table for people'
 wide\t'The table with everything in it'
 yaml\t'YAML, schema calipam/v1'
-json\t'JSON, schema calipam/v1'"
+json\t'JSON, schema calipam/v1'
+name\t'Of a check: the subjects of the findings, one a line'"
 complete -c calipam -n "__fish_calipam_needs_command" -s d -l datastore -d '`etcd`, `kubernetes`, or a file: an export, an etcd snapshot, or lists of kubectl' -r -F
 complete -c calipam -n "__fish_calipam_needs_command" -s c -l config -d 'Settings file of calicoctl [default: /etc/calico/calicoctl.cfg]' -r -F
 complete -c calipam -n "__fish_calipam_needs_command" -l etcd-endpoints -d 'URLs of etcd, comma-separated' -r -f
@@ -154,7 +155,8 @@ complete -c calipam -n "__fish_calipam_using_subcommand check" -l pool-threshold
 complete -c calipam -n "__fish_calipam_using_subcommand check" -s o -l output -d 'Output format' -r -f -a "table\t'A table for people'
 wide\t'The table with everything in it'
 yaml\t'YAML, schema calipam/v1'
-json\t'JSON, schema calipam/v1'"
+json\t'JSON, schema calipam/v1'
+name\t'Of a check: the subjects of the findings, one a line'"
 complete -c calipam -n "__fish_calipam_using_subcommand check" -s d -l datastore -d '`etcd`, `kubernetes`, or a file: an export, an etcd snapshot, or lists of kubectl' -r -F
 complete -c calipam -n "__fish_calipam_using_subcommand check" -s c -l config -d 'Settings file of calicoctl [default: /etc/calico/calicoctl.cfg]' -r -F
 complete -c calipam -n "__fish_calipam_using_subcommand check" -l etcd-endpoints -d 'URLs of etcd, comma-separated' -r -f
@@ -170,7 +172,8 @@ complete -c calipam -n "__fish_calipam_using_subcommand show" -l handle -d 'One 
 complete -c calipam -n "__fish_calipam_using_subcommand show" -s o -l output -d 'Output format' -r -f -a "table\t'A table for people'
 wide\t'The table with everything in it'
 yaml\t'YAML, schema calipam/v1'
-json\t'JSON, schema calipam/v1'"
+json\t'JSON, schema calipam/v1'
+name\t'Of a check: the subjects of the findings, one a line'"
 complete -c calipam -n "__fish_calipam_using_subcommand show" -s d -l datastore -d '`etcd`, `kubernetes`, or a file: an export, an etcd snapshot, or lists of kubectl' -r -F
 complete -c calipam -n "__fish_calipam_using_subcommand show" -s c -l config -d 'Settings file of calicoctl [default: /etc/calico/calicoctl.cfg]' -r -F
 complete -c calipam -n "__fish_calipam_using_subcommand show" -l etcd-endpoints -d 'URLs of etcd, comma-separated' -r -f
@@ -197,7 +200,8 @@ complete -c calipam -n "__fish_calipam_using_subcommand release" -l journal -d '
 complete -c calipam -n "__fish_calipam_using_subcommand release" -s o -l output -d 'Output format' -r -f -a "table\t'A table for people'
 wide\t'The table with everything in it'
 yaml\t'YAML, schema calipam/v1'
-json\t'JSON, schema calipam/v1'"
+json\t'JSON, schema calipam/v1'
+name\t'Of a check: the subjects of the findings, one a line'"
 complete -c calipam -n "__fish_calipam_using_subcommand release" -s d -l datastore -d '`etcd`, `kubernetes`, or a file: an export, an etcd snapshot, or lists of kubectl' -r -F
 complete -c calipam -n "__fish_calipam_using_subcommand release" -s c -l config -d 'Settings file of calicoctl [default: /etc/calico/calicoctl.cfg]' -r -F
 complete -c calipam -n "__fish_calipam_using_subcommand release" -l etcd-endpoints -d 'URLs of etcd, comma-separated' -r -f
@@ -224,7 +228,8 @@ complete -c calipam -n "__fish_calipam_using_subcommand rebuild" -l journal -d '
 complete -c calipam -n "__fish_calipam_using_subcommand rebuild" -s o -l output -d 'Output format' -r -f -a "table\t'A table for people'
 wide\t'The table with everything in it'
 yaml\t'YAML, schema calipam/v1'
-json\t'JSON, schema calipam/v1'"
+json\t'JSON, schema calipam/v1'
+name\t'Of a check: the subjects of the findings, one a line'"
 complete -c calipam -n "__fish_calipam_using_subcommand rebuild" -s d -l datastore -d '`etcd`, `kubernetes`, or a file: an export, an etcd snapshot, or lists of kubectl' -r -F
 complete -c calipam -n "__fish_calipam_using_subcommand rebuild" -s c -l config -d 'Settings file of calicoctl [default: /etc/calico/calicoctl.cfg]' -r -F
 complete -c calipam -n "__fish_calipam_using_subcommand rebuild" -l etcd-endpoints -d 'URLs of etcd, comma-separated' -r -f
@@ -244,7 +249,8 @@ complete -c calipam -n "__fish_calipam_using_subcommand undo" -l journal -d 'The
 complete -c calipam -n "__fish_calipam_using_subcommand undo" -s o -l output -d 'Output format' -r -f -a "table\t'A table for people'
 wide\t'The table with everything in it'
 yaml\t'YAML, schema calipam/v1'
-json\t'JSON, schema calipam/v1'"
+json\t'JSON, schema calipam/v1'
+name\t'Of a check: the subjects of the findings, one a line'"
 complete -c calipam -n "__fish_calipam_using_subcommand undo" -s d -l datastore -d '`etcd`, `kubernetes`, or a file: an export, an etcd snapshot, or lists of kubectl' -r -F
 complete -c calipam -n "__fish_calipam_using_subcommand undo" -s c -l config -d 'Settings file of calicoctl [default: /etc/calico/calicoctl.cfg]' -r -F
 complete -c calipam -n "__fish_calipam_using_subcommand undo" -l etcd-endpoints -d 'URLs of etcd, comma-separated' -r -f
@@ -260,7 +266,8 @@ complete -c calipam -n "__fish_calipam_using_subcommand undo" -s h -l help -d 'P
 complete -c calipam -n "__fish_calipam_using_subcommand __complete" -s o -l output -d 'Output format' -r -f -a "table\t'A table for people'
 wide\t'The table with everything in it'
 yaml\t'YAML, schema calipam/v1'
-json\t'JSON, schema calipam/v1'"
+json\t'JSON, schema calipam/v1'
+name\t'Of a check: the subjects of the findings, one a line'"
 complete -c calipam -n "__fish_calipam_using_subcommand __complete" -s d -l datastore -d '`etcd`, `kubernetes`, or a file: an export, an etcd snapshot, or lists of kubectl' -r -F
 complete -c calipam -n "__fish_calipam_using_subcommand __complete" -s c -l config -d 'Settings file of calicoctl [default: /etc/calico/calicoctl.cfg]' -r -F
 complete -c calipam -n "__fish_calipam_using_subcommand __complete" -l etcd-endpoints -d 'URLs of etcd, comma-separated' -r -f
@@ -273,7 +280,8 @@ complete -c calipam -n "__fish_calipam_using_subcommand __complete" -s h -l help
 complete -c calipam -n "__fish_calipam_using_subcommand ipam; and not __fish_seen_subcommand_from check show release rebuild undo export explain" -s o -l output -d 'Output format' -r -f -a "table\t'A table for people'
 wide\t'The table with everything in it'
 yaml\t'YAML, schema calipam/v1'
-json\t'JSON, schema calipam/v1'"
+json\t'JSON, schema calipam/v1'
+name\t'Of a check: the subjects of the findings, one a line'"
 complete -c calipam -n "__fish_calipam_using_subcommand ipam; and not __fish_seen_subcommand_from check show release rebuild undo export explain" -s d -l datastore -d '`etcd`, `kubernetes`, or a file: an export, an etcd snapshot, or lists of kubectl' -r -F
 complete -c calipam -n "__fish_calipam_using_subcommand ipam; and not __fish_seen_subcommand_from check show release rebuild undo export explain" -s c -l config -d 'Settings file of calicoctl [default: /etc/calico/calicoctl.cfg]' -r -F
 complete -c calipam -n "__fish_calipam_using_subcommand ipam; and not __fish_seen_subcommand_from check show release rebuild undo export explain" -l etcd-endpoints -d 'URLs of etcd, comma-separated' -r -f
@@ -395,7 +403,8 @@ complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_su
 complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from check" -s o -l output -d 'Output format' -r -f -a "table\t'A table for people'
 wide\t'The table with everything in it'
 yaml\t'YAML, schema calipam/v1'
-json\t'JSON, schema calipam/v1'"
+json\t'JSON, schema calipam/v1'
+name\t'Of a check: the subjects of the findings, one a line'"
 complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from check" -s d -l datastore -d '`etcd`, `kubernetes`, or a file: an export, an etcd snapshot, or lists of kubectl' -r -F
 complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from check" -s c -l config -d 'Settings file of calicoctl [default: /etc/calico/calicoctl.cfg]' -r -F
 complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from check" -l etcd-endpoints -d 'URLs of etcd, comma-separated' -r -f
@@ -411,7 +420,8 @@ complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_su
 complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from show" -s o -l output -d 'Output format' -r -f -a "table\t'A table for people'
 wide\t'The table with everything in it'
 yaml\t'YAML, schema calipam/v1'
-json\t'JSON, schema calipam/v1'"
+json\t'JSON, schema calipam/v1'
+name\t'Of a check: the subjects of the findings, one a line'"
 complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from show" -s d -l datastore -d '`etcd`, `kubernetes`, or a file: an export, an etcd snapshot, or lists of kubectl' -r -F
 complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from show" -s c -l config -d 'Settings file of calicoctl [default: /etc/calico/calicoctl.cfg]' -r -F
 complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from show" -l etcd-endpoints -d 'URLs of etcd, comma-separated' -r -f
@@ -438,7 +448,8 @@ complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_su
 complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from release" -s o -l output -d 'Output format' -r -f -a "table\t'A table for people'
 wide\t'The table with everything in it'
 yaml\t'YAML, schema calipam/v1'
-json\t'JSON, schema calipam/v1'"
+json\t'JSON, schema calipam/v1'
+name\t'Of a check: the subjects of the findings, one a line'"
 complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from release" -s d -l datastore -d '`etcd`, `kubernetes`, or a file: an export, an etcd snapshot, or lists of kubectl' -r -F
 complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from release" -s c -l config -d 'Settings file of calicoctl [default: /etc/calico/calicoctl.cfg]' -r -F
 complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from release" -l etcd-endpoints -d 'URLs of etcd, comma-separated' -r -f
@@ -465,7 +476,8 @@ complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_su
 complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from rebuild" -s o -l output -d 'Output format' -r -f -a "table\t'A table for people'
 wide\t'The table with everything in it'
 yaml\t'YAML, schema calipam/v1'
-json\t'JSON, schema calipam/v1'"
+json\t'JSON, schema calipam/v1'
+name\t'Of a check: the subjects of the findings, one a line'"
 complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from rebuild" -s d -l datastore -d '`etcd`, `kubernetes`, or a file: an export, an etcd snapshot, or lists of kubectl' -r -F
 complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from rebuild" -s c -l config -d 'Settings file of calicoctl [default: /etc/calico/calicoctl.cfg]' -r -F
 complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from rebuild" -l etcd-endpoints -d 'URLs of etcd, comma-separated' -r -f
@@ -485,7 +497,8 @@ complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_su
 complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from undo" -s o -l output -d 'Output format' -r -f -a "table\t'A table for people'
 wide\t'The table with everything in it'
 yaml\t'YAML, schema calipam/v1'
-json\t'JSON, schema calipam/v1'"
+json\t'JSON, schema calipam/v1'
+name\t'Of a check: the subjects of the findings, one a line'"
 complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from undo" -s d -l datastore -d '`etcd`, `kubernetes`, or a file: an export, an etcd snapshot, or lists of kubectl' -r -F
 complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from undo" -s c -l config -d 'Settings file of calicoctl [default: /etc/calico/calicoctl.cfg]' -r -F
 complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from undo" -l etcd-endpoints -d 'URLs of etcd, comma-separated' -r -f
@@ -501,7 +514,8 @@ complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_su
 complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from export" -s o -l output -d 'Output format' -r -f -a "table\t'A table for people'
 wide\t'The table with everything in it'
 yaml\t'YAML, schema calipam/v1'
-json\t'JSON, schema calipam/v1'"
+json\t'JSON, schema calipam/v1'
+name\t'Of a check: the subjects of the findings, one a line'"
 complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from export" -s d -l datastore -d '`etcd`, `kubernetes`, or a file: an export, an etcd snapshot, or lists of kubectl' -r -F
 complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from export" -s c -l config -d 'Settings file of calicoctl [default: /etc/calico/calicoctl.cfg]' -r -F
 complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from export" -l etcd-endpoints -d 'URLs of etcd, comma-separated' -r -f
@@ -515,7 +529,8 @@ complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_su
 complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from explain" -s o -l output -d 'Output format' -r -f -a "table\t'A table for people'
 wide\t'The table with everything in it'
 yaml\t'YAML, schema calipam/v1'
-json\t'JSON, schema calipam/v1'"
+json\t'JSON, schema calipam/v1'
+name\t'Of a check: the subjects of the findings, one a line'"
 complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from explain" -s d -l datastore -d '`etcd`, `kubernetes`, or a file: an export, an etcd snapshot, or lists of kubectl' -r -F
 complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from explain" -s c -l config -d 'Settings file of calicoctl [default: /etc/calico/calicoctl.cfg]' -r -F
 complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from explain" -l etcd-endpoints -d 'URLs of etcd, comma-separated' -r -f
@@ -528,7 +543,8 @@ complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_su
 complete -c calipam -n "__fish_calipam_using_subcommand explain" -s o -l output -d 'Output format' -r -f -a "table\t'A table for people'
 wide\t'The table with everything in it'
 yaml\t'YAML, schema calipam/v1'
-json\t'JSON, schema calipam/v1'"
+json\t'JSON, schema calipam/v1'
+name\t'Of a check: the subjects of the findings, one a line'"
 complete -c calipam -n "__fish_calipam_using_subcommand explain" -s d -l datastore -d '`etcd`, `kubernetes`, or a file: an export, an etcd snapshot, or lists of kubectl' -r -F
 complete -c calipam -n "__fish_calipam_using_subcommand explain" -s c -l config -d 'Settings file of calicoctl [default: /etc/calico/calicoctl.cfg]' -r -F
 complete -c calipam -n "__fish_calipam_using_subcommand explain" -l etcd-endpoints -d 'URLs of etcd, comma-separated' -r -f
@@ -541,7 +557,8 @@ complete -c calipam -n "__fish_calipam_using_subcommand explain" -s h -l help -d
 complete -c calipam -n "__fish_calipam_using_subcommand completion" -s o -l output -d 'Output format' -r -f -a "table\t'A table for people'
 wide\t'The table with everything in it'
 yaml\t'YAML, schema calipam/v1'
-json\t'JSON, schema calipam/v1'"
+json\t'JSON, schema calipam/v1'
+name\t'Of a check: the subjects of the findings, one a line'"
 complete -c calipam -n "__fish_calipam_using_subcommand completion" -s d -l datastore -d '`etcd`, `kubernetes`, or a file: an export, an etcd snapshot, or lists of kubectl' -r -F
 complete -c calipam -n "__fish_calipam_using_subcommand completion" -s c -l config -d 'Settings file of calicoctl [default: /etc/calico/calicoctl.cfg]' -r -F
 complete -c calipam -n "__fish_calipam_using_subcommand completion" -l etcd-endpoints -d 'URLs of etcd, comma-separated' -r -f
@@ -554,7 +571,8 @@ complete -c calipam -n "__fish_calipam_using_subcommand completion" -s h -l help
 complete -c calipam -n "__fish_calipam_using_subcommand install-links" -s o -l output -d 'Output format' -r -f -a "table\t'A table for people'
 wide\t'The table with everything in it'
 yaml\t'YAML, schema calipam/v1'
-json\t'JSON, schema calipam/v1'"
+json\t'JSON, schema calipam/v1'
+name\t'Of a check: the subjects of the findings, one a line'"
 complete -c calipam -n "__fish_calipam_using_subcommand install-links" -s d -l datastore -d '`etcd`, `kubernetes`, or a file: an export, an etcd snapshot, or lists of kubectl' -r -F
 complete -c calipam -n "__fish_calipam_using_subcommand install-links" -s c -l config -d 'Settings file of calicoctl [default: /etc/calico/calicoctl.cfg]' -r -F
 complete -c calipam -n "__fish_calipam_using_subcommand install-links" -l etcd-endpoints -d 'URLs of etcd, comma-separated' -r -f
@@ -567,7 +585,8 @@ complete -c calipam -n "__fish_calipam_using_subcommand install-links" -s h -l h
 complete -c calipam -n "__fish_calipam_using_subcommand export" -s o -l output -d 'Output format' -r -f -a "table\t'A table for people'
 wide\t'The table with everything in it'
 yaml\t'YAML, schema calipam/v1'
-json\t'JSON, schema calipam/v1'"
+json\t'JSON, schema calipam/v1'
+name\t'Of a check: the subjects of the findings, one a line'"
 complete -c calipam -n "__fish_calipam_using_subcommand export" -s d -l datastore -d '`etcd`, `kubernetes`, or a file: an export, an etcd snapshot, or lists of kubectl' -r -F
 complete -c calipam -n "__fish_calipam_using_subcommand export" -s c -l config -d 'Settings file of calicoctl [default: /etc/calico/calicoctl.cfg]' -r -F
 complete -c calipam -n "__fish_calipam_using_subcommand export" -l etcd-endpoints -d 'URLs of etcd, comma-separated' -r -f

@@ -18,11 +18,13 @@ _calipam() {
 '-o+[Output format]:FORMAT:((table\:"A table for people"
 wide\:"The table with everything in it"
 yaml\:"YAML, schema calipam/v1"
-json\:"JSON, schema calipam/v1"))' \
+json\:"JSON, schema calipam/v1"
+name\:"Of a check\: the subjects of the findings, one a line"))' \
 '--output=[Output format]:FORMAT:((table\:"A table for people"
 wide\:"The table with everything in it"
 yaml\:"YAML, schema calipam/v1"
-json\:"JSON, schema calipam/v1"))' \
+json\:"JSON, schema calipam/v1"
+name\:"Of a check\: the subjects of the findings, one a line"))' \
 '-d+[\`etcd\`, \`kubernetes\`, or a file\: an export, an etcd snapshot, or lists of kubectl]:etcd|kubernetes|PATH:_files' \
 '--datastore=[\`etcd\`, \`kubernetes\`, or a file\: an export, an etcd snapshot, or lists of kubectl]:etcd|kubernetes|PATH:_files' \
 '-c+[Settings file of calicoctl \[default\: /etc/calico/calicoctl.cfg\]]:FILE:_files' \
@@ -155,11 +157,13 @@ never\:"Never exit with 1"))' \
 '-o+[Output format]:FORMAT:((table\:"A table for people"
 wide\:"The table with everything in it"
 yaml\:"YAML, schema calipam/v1"
-json\:"JSON, schema calipam/v1"))' \
+json\:"JSON, schema calipam/v1"
+name\:"Of a check\: the subjects of the findings, one a line"))' \
 '--output=[Output format]:FORMAT:((table\:"A table for people"
 wide\:"The table with everything in it"
 yaml\:"YAML, schema calipam/v1"
-json\:"JSON, schema calipam/v1"))' \
+json\:"JSON, schema calipam/v1"
+name\:"Of a check\: the subjects of the findings, one a line"))' \
 '-d+[\`etcd\`, \`kubernetes\`, or a file\: an export, an etcd snapshot, or lists of kubectl]:etcd|kubernetes|PATH:_files' \
 '--datastore=[\`etcd\`, \`kubernetes\`, or a file\: an export, an etcd snapshot, or lists of kubectl]:etcd|kubernetes|PATH:_files' \
 '-c+[Settings file of calicoctl \[default\: /etc/calico/calicoctl.cfg\]]:FILE:_files' \
@@ -184,11 +188,13 @@ _arguments "${_arguments_options[@]}" : \
 '-o+[Output format]:FORMAT:((table\:"A table for people"
 wide\:"The table with everything in it"
 yaml\:"YAML, schema calipam/v1"
-json\:"JSON, schema calipam/v1"))' \
+json\:"JSON, schema calipam/v1"
+name\:"Of a check\: the subjects of the findings, one a line"))' \
 '--output=[Output format]:FORMAT:((table\:"A table for people"
 wide\:"The table with everything in it"
 yaml\:"YAML, schema calipam/v1"
-json\:"JSON, schema calipam/v1"))' \
+json\:"JSON, schema calipam/v1"
+name\:"Of a check\: the subjects of the findings, one a line"))' \
 '-d+[\`etcd\`, \`kubernetes\`, or a file\: an export, an etcd snapshot, or lists of kubectl]:etcd|kubernetes|PATH:_files' \
 '--datastore=[\`etcd\`, \`kubernetes\`, or a file\: an export, an etcd snapshot, or lists of kubectl]:etcd|kubernetes|PATH:_files' \
 '-c+[Settings file of calicoctl \[default\: /etc/calico/calicoctl.cfg\]]:FILE:_files' \
@@ -224,11 +230,13 @@ _arguments "${_arguments_options[@]}" : \
 '-o+[Output format]:FORMAT:((table\:"A table for people"
 wide\:"The table with everything in it"
 yaml\:"YAML, schema calipam/v1"
-json\:"JSON, schema calipam/v1"))' \
+json\:"JSON, schema calipam/v1"
+name\:"Of a check\: the subjects of the findings, one a line"))' \
 '--output=[Output format]:FORMAT:((table\:"A table for people"
 wide\:"The table with everything in it"
 yaml\:"YAML, schema calipam/v1"
-json\:"JSON, schema calipam/v1"))' \
+json\:"JSON, schema calipam/v1"
+name\:"Of a check\: the subjects of the findings, one a line"))' \
 '-d+[\`etcd\`, \`kubernetes\`, or a file\: an export, an etcd snapshot, or lists of kubectl]:etcd|kubernetes|PATH:_files' \
 '--datastore=[\`etcd\`, \`kubernetes\`, or a file\: an export, an etcd snapshot, or lists of kubectl]:etcd|kubernetes|PATH:_files' \
 '-c+[Settings file of calicoctl \[default\: /etc/calico/calicoctl.cfg\]]:FILE:_files' \
@@ -265,11 +273,13 @@ _arguments "${_arguments_options[@]}" : \
 '-o+[Output format]:FORMAT:((table\:"A table for people"
 wide\:"The table with everything in it"
 yaml\:"YAML, schema calipam/v1"
-json\:"JSON, schema calipam/v1"))' \
+json\:"JSON, schema calipam/v1"
+name\:"Of a check\: the subjects of the findings, one a line"))' \
 '--output=[Output format]:FORMAT:((table\:"A table for people"
 wide\:"The table with everything in it"
 yaml\:"YAML, schema calipam/v1"
-json\:"JSON, schema calipam/v1"))' \
+json\:"JSON, schema calipam/v1"
+name\:"Of a check\: the subjects of the findings, one a line"))' \
 '-d+[\`etcd\`, \`kubernetes\`, or a file\: an export, an etcd snapshot, or lists of kubectl]:etcd|kubernetes|PATH:_files' \
 '--datastore=[\`etcd\`, \`kubernetes\`, or a file\: an export, an etcd snapshot, or lists of kubectl]:etcd|kubernetes|PATH:_files' \
 '-c+[Settings file of calicoctl \[default\: /etc/calico/calicoctl.cfg\]]:FILE:_files' \
@@ -299,11 +309,13 @@ _arguments "${_arguments_options[@]}" : \
 '-o+[Output format]:FORMAT:((table\:"A table for people"
 wide\:"The table with everything in it"
 yaml\:"YAML, schema calipam/v1"
-json\:"JSON, schema calipam/v1"))' \
+json\:"JSON, schema calipam/v1"
+name\:"Of a check\: the subjects of the findings, one a line"))' \
 '--output=[Output format]:FORMAT:((table\:"A table for people"
 wide\:"The table with everything in it"
 yaml\:"YAML, schema calipam/v1"
-json\:"JSON, schema calipam/v1"))' \
+json\:"JSON, schema calipam/v1"
+name\:"Of a check\: the subjects of the findings, one a line"))' \
 '-d+[\`etcd\`, \`kubernetes\`, or a file\: an export, an etcd snapshot, or lists of kubectl]:etcd|kubernetes|PATH:_files' \
 '--datastore=[\`etcd\`, \`kubernetes\`, or a file\: an export, an etcd snapshot, or lists of kubectl]:etcd|kubernetes|PATH:_files' \
 '-c+[Settings file of calicoctl \[default\: /etc/calico/calicoctl.cfg\]]:FILE:_files' \
@@ -330,11 +342,13 @@ _arguments "${_arguments_options[@]}" : \
 '-o+[Output format]:FORMAT:((table\:"A table for people"
 wide\:"The table with everything in it"
 yaml\:"YAML, schema calipam/v1"
-json\:"JSON, schema calipam/v1"))' \
+json\:"JSON, schema calipam/v1"
+name\:"Of a check\: the subjects of the findings, one a line"))' \
 '--output=[Output format]:FORMAT:((table\:"A table for people"
 wide\:"The table with everything in it"
 yaml\:"YAML, schema calipam/v1"
-json\:"JSON, schema calipam/v1"))' \
+json\:"JSON, schema calipam/v1"
+name\:"Of a check\: the subjects of the findings, one a line"))' \
 '-d+[\`etcd\`, \`kubernetes\`, or a file\: an export, an etcd snapshot, or lists of kubectl]:etcd|kubernetes|PATH:_files' \
 '--datastore=[\`etcd\`, \`kubernetes\`, or a file\: an export, an etcd snapshot, or lists of kubectl]:etcd|kubernetes|PATH:_files' \
 '-c+[Settings file of calicoctl \[default\: /etc/calico/calicoctl.cfg\]]:FILE:_files' \
@@ -357,11 +371,13 @@ _arguments "${_arguments_options[@]}" : \
 '-o+[Output format]:FORMAT:((table\:"A table for people"
 wide\:"The table with everything in it"
 yaml\:"YAML, schema calipam/v1"
-json\:"JSON, schema calipam/v1"))' \
+json\:"JSON, schema calipam/v1"
+name\:"Of a check\: the subjects of the findings, one a line"))' \
 '--output=[Output format]:FORMAT:((table\:"A table for people"
 wide\:"The table with everything in it"
 yaml\:"YAML, schema calipam/v1"
-json\:"JSON, schema calipam/v1"))' \
+json\:"JSON, schema calipam/v1"
+name\:"Of a check\: the subjects of the findings, one a line"))' \
 '-d+[\`etcd\`, \`kubernetes\`, or a file\: an export, an etcd snapshot, or lists of kubectl]:etcd|kubernetes|PATH:_files' \
 '--datastore=[\`etcd\`, \`kubernetes\`, or a file\: an export, an etcd snapshot, or lists of kubectl]:etcd|kubernetes|PATH:_files' \
 '-c+[Settings file of calicoctl \[default\: /etc/calico/calicoctl.cfg\]]:FILE:_files' \
@@ -493,11 +509,13 @@ never\:"Never exit with 1"))' \
 '-o+[Output format]:FORMAT:((table\:"A table for people"
 wide\:"The table with everything in it"
 yaml\:"YAML, schema calipam/v1"
-json\:"JSON, schema calipam/v1"))' \
+json\:"JSON, schema calipam/v1"
+name\:"Of a check\: the subjects of the findings, one a line"))' \
 '--output=[Output format]:FORMAT:((table\:"A table for people"
 wide\:"The table with everything in it"
 yaml\:"YAML, schema calipam/v1"
-json\:"JSON, schema calipam/v1"))' \
+json\:"JSON, schema calipam/v1"
+name\:"Of a check\: the subjects of the findings, one a line"))' \
 '-d+[\`etcd\`, \`kubernetes\`, or a file\: an export, an etcd snapshot, or lists of kubectl]:etcd|kubernetes|PATH:_files' \
 '--datastore=[\`etcd\`, \`kubernetes\`, or a file\: an export, an etcd snapshot, or lists of kubectl]:etcd|kubernetes|PATH:_files' \
 '-c+[Settings file of calicoctl \[default\: /etc/calico/calicoctl.cfg\]]:FILE:_files' \
@@ -522,11 +540,13 @@ _arguments "${_arguments_options[@]}" : \
 '-o+[Output format]:FORMAT:((table\:"A table for people"
 wide\:"The table with everything in it"
 yaml\:"YAML, schema calipam/v1"
-json\:"JSON, schema calipam/v1"))' \
+json\:"JSON, schema calipam/v1"
+name\:"Of a check\: the subjects of the findings, one a line"))' \
 '--output=[Output format]:FORMAT:((table\:"A table for people"
 wide\:"The table with everything in it"
 yaml\:"YAML, schema calipam/v1"
-json\:"JSON, schema calipam/v1"))' \
+json\:"JSON, schema calipam/v1"
+name\:"Of a check\: the subjects of the findings, one a line"))' \
 '-d+[\`etcd\`, \`kubernetes\`, or a file\: an export, an etcd snapshot, or lists of kubectl]:etcd|kubernetes|PATH:_files' \
 '--datastore=[\`etcd\`, \`kubernetes\`, or a file\: an export, an etcd snapshot, or lists of kubectl]:etcd|kubernetes|PATH:_files' \
 '-c+[Settings file of calicoctl \[default\: /etc/calico/calicoctl.cfg\]]:FILE:_files' \
@@ -562,11 +582,13 @@ _arguments "${_arguments_options[@]}" : \
 '-o+[Output format]:FORMAT:((table\:"A table for people"
 wide\:"The table with everything in it"
 yaml\:"YAML, schema calipam/v1"
-json\:"JSON, schema calipam/v1"))' \
+json\:"JSON, schema calipam/v1"
+name\:"Of a check\: the subjects of the findings, one a line"))' \
 '--output=[Output format]:FORMAT:((table\:"A table for people"
 wide\:"The table with everything in it"
 yaml\:"YAML, schema calipam/v1"
-json\:"JSON, schema calipam/v1"))' \
+json\:"JSON, schema calipam/v1"
+name\:"Of a check\: the subjects of the findings, one a line"))' \
 '-d+[\`etcd\`, \`kubernetes\`, or a file\: an export, an etcd snapshot, or lists of kubectl]:etcd|kubernetes|PATH:_files' \
 '--datastore=[\`etcd\`, \`kubernetes\`, or a file\: an export, an etcd snapshot, or lists of kubectl]:etcd|kubernetes|PATH:_files' \
 '-c+[Settings file of calicoctl \[default\: /etc/calico/calicoctl.cfg\]]:FILE:_files' \
@@ -603,11 +625,13 @@ _arguments "${_arguments_options[@]}" : \
 '-o+[Output format]:FORMAT:((table\:"A table for people"
 wide\:"The table with everything in it"
 yaml\:"YAML, schema calipam/v1"
-json\:"JSON, schema calipam/v1"))' \
+json\:"JSON, schema calipam/v1"
+name\:"Of a check\: the subjects of the findings, one a line"))' \
 '--output=[Output format]:FORMAT:((table\:"A table for people"
 wide\:"The table with everything in it"
 yaml\:"YAML, schema calipam/v1"
-json\:"JSON, schema calipam/v1"))' \
+json\:"JSON, schema calipam/v1"
+name\:"Of a check\: the subjects of the findings, one a line"))' \
 '-d+[\`etcd\`, \`kubernetes\`, or a file\: an export, an etcd snapshot, or lists of kubectl]:etcd|kubernetes|PATH:_files' \
 '--datastore=[\`etcd\`, \`kubernetes\`, or a file\: an export, an etcd snapshot, or lists of kubectl]:etcd|kubernetes|PATH:_files' \
 '-c+[Settings file of calicoctl \[default\: /etc/calico/calicoctl.cfg\]]:FILE:_files' \
@@ -637,11 +661,13 @@ _arguments "${_arguments_options[@]}" : \
 '-o+[Output format]:FORMAT:((table\:"A table for people"
 wide\:"The table with everything in it"
 yaml\:"YAML, schema calipam/v1"
-json\:"JSON, schema calipam/v1"))' \
+json\:"JSON, schema calipam/v1"
+name\:"Of a check\: the subjects of the findings, one a line"))' \
 '--output=[Output format]:FORMAT:((table\:"A table for people"
 wide\:"The table with everything in it"
 yaml\:"YAML, schema calipam/v1"
-json\:"JSON, schema calipam/v1"))' \
+json\:"JSON, schema calipam/v1"
+name\:"Of a check\: the subjects of the findings, one a line"))' \
 '-d+[\`etcd\`, \`kubernetes\`, or a file\: an export, an etcd snapshot, or lists of kubectl]:etcd|kubernetes|PATH:_files' \
 '--datastore=[\`etcd\`, \`kubernetes\`, or a file\: an export, an etcd snapshot, or lists of kubectl]:etcd|kubernetes|PATH:_files' \
 '-c+[Settings file of calicoctl \[default\: /etc/calico/calicoctl.cfg\]]:FILE:_files' \
@@ -668,11 +694,13 @@ _arguments "${_arguments_options[@]}" : \
 '-o+[Output format]:FORMAT:((table\:"A table for people"
 wide\:"The table with everything in it"
 yaml\:"YAML, schema calipam/v1"
-json\:"JSON, schema calipam/v1"))' \
+json\:"JSON, schema calipam/v1"
+name\:"Of a check\: the subjects of the findings, one a line"))' \
 '--output=[Output format]:FORMAT:((table\:"A table for people"
 wide\:"The table with everything in it"
 yaml\:"YAML, schema calipam/v1"
-json\:"JSON, schema calipam/v1"))' \
+json\:"JSON, schema calipam/v1"
+name\:"Of a check\: the subjects of the findings, one a line"))' \
 '-d+[\`etcd\`, \`kubernetes\`, or a file\: an export, an etcd snapshot, or lists of kubectl]:etcd|kubernetes|PATH:_files' \
 '--datastore=[\`etcd\`, \`kubernetes\`, or a file\: an export, an etcd snapshot, or lists of kubectl]:etcd|kubernetes|PATH:_files' \
 '-c+[Settings file of calicoctl \[default\: /etc/calico/calicoctl.cfg\]]:FILE:_files' \
@@ -696,11 +724,13 @@ _arguments "${_arguments_options[@]}" : \
 '-o+[Output format]:FORMAT:((table\:"A table for people"
 wide\:"The table with everything in it"
 yaml\:"YAML, schema calipam/v1"
-json\:"JSON, schema calipam/v1"))' \
+json\:"JSON, schema calipam/v1"
+name\:"Of a check\: the subjects of the findings, one a line"))' \
 '--output=[Output format]:FORMAT:((table\:"A table for people"
 wide\:"The table with everything in it"
 yaml\:"YAML, schema calipam/v1"
-json\:"JSON, schema calipam/v1"))' \
+json\:"JSON, schema calipam/v1"
+name\:"Of a check\: the subjects of the findings, one a line"))' \
 '-d+[\`etcd\`, \`kubernetes\`, or a file\: an export, an etcd snapshot, or lists of kubectl]:etcd|kubernetes|PATH:_files' \
 '--datastore=[\`etcd\`, \`kubernetes\`, or a file\: an export, an etcd snapshot, or lists of kubectl]:etcd|kubernetes|PATH:_files' \
 '-c+[Settings file of calicoctl \[default\: /etc/calico/calicoctl.cfg\]]:FILE:_files' \
@@ -771,11 +801,13 @@ _arguments "${_arguments_options[@]}" : \
 '-o+[Output format]:FORMAT:((table\:"A table for people"
 wide\:"The table with everything in it"
 yaml\:"YAML, schema calipam/v1"
-json\:"JSON, schema calipam/v1"))' \
+json\:"JSON, schema calipam/v1"
+name\:"Of a check\: the subjects of the findings, one a line"))' \
 '--output=[Output format]:FORMAT:((table\:"A table for people"
 wide\:"The table with everything in it"
 yaml\:"YAML, schema calipam/v1"
-json\:"JSON, schema calipam/v1"))' \
+json\:"JSON, schema calipam/v1"
+name\:"Of a check\: the subjects of the findings, one a line"))' \
 '-d+[\`etcd\`, \`kubernetes\`, or a file\: an export, an etcd snapshot, or lists of kubectl]:etcd|kubernetes|PATH:_files' \
 '--datastore=[\`etcd\`, \`kubernetes\`, or a file\: an export, an etcd snapshot, or lists of kubectl]:etcd|kubernetes|PATH:_files' \
 '-c+[Settings file of calicoctl \[default\: /etc/calico/calicoctl.cfg\]]:FILE:_files' \
@@ -842,11 +874,13 @@ _arguments "${_arguments_options[@]}" : \
 '-o+[Output format]:FORMAT:((table\:"A table for people"
 wide\:"The table with everything in it"
 yaml\:"YAML, schema calipam/v1"
-json\:"JSON, schema calipam/v1"))' \
+json\:"JSON, schema calipam/v1"
+name\:"Of a check\: the subjects of the findings, one a line"))' \
 '--output=[Output format]:FORMAT:((table\:"A table for people"
 wide\:"The table with everything in it"
 yaml\:"YAML, schema calipam/v1"
-json\:"JSON, schema calipam/v1"))' \
+json\:"JSON, schema calipam/v1"
+name\:"Of a check\: the subjects of the findings, one a line"))' \
 '-d+[\`etcd\`, \`kubernetes\`, or a file\: an export, an etcd snapshot, or lists of kubectl]:etcd|kubernetes|PATH:_files' \
 '--datastore=[\`etcd\`, \`kubernetes\`, or a file\: an export, an etcd snapshot, or lists of kubectl]:etcd|kubernetes|PATH:_files' \
 '-c+[Settings file of calicoctl \[default\: /etc/calico/calicoctl.cfg\]]:FILE:_files' \
@@ -869,11 +903,13 @@ _arguments "${_arguments_options[@]}" : \
 '-o+[Output format]:FORMAT:((table\:"A table for people"
 wide\:"The table with everything in it"
 yaml\:"YAML, schema calipam/v1"
-json\:"JSON, schema calipam/v1"))' \
+json\:"JSON, schema calipam/v1"
+name\:"Of a check\: the subjects of the findings, one a line"))' \
 '--output=[Output format]:FORMAT:((table\:"A table for people"
 wide\:"The table with everything in it"
 yaml\:"YAML, schema calipam/v1"
-json\:"JSON, schema calipam/v1"))' \
+json\:"JSON, schema calipam/v1"
+name\:"Of a check\: the subjects of the findings, one a line"))' \
 '-d+[\`etcd\`, \`kubernetes\`, or a file\: an export, an etcd snapshot, or lists of kubectl]:etcd|kubernetes|PATH:_files' \
 '--datastore=[\`etcd\`, \`kubernetes\`, or a file\: an export, an etcd snapshot, or lists of kubectl]:etcd|kubernetes|PATH:_files' \
 '-c+[Settings file of calicoctl \[default\: /etc/calico/calicoctl.cfg\]]:FILE:_files' \
@@ -896,11 +932,13 @@ _arguments "${_arguments_options[@]}" : \
 '-o+[Output format]:FORMAT:((table\:"A table for people"
 wide\:"The table with everything in it"
 yaml\:"YAML, schema calipam/v1"
-json\:"JSON, schema calipam/v1"))' \
+json\:"JSON, schema calipam/v1"
+name\:"Of a check\: the subjects of the findings, one a line"))' \
 '--output=[Output format]:FORMAT:((table\:"A table for people"
 wide\:"The table with everything in it"
 yaml\:"YAML, schema calipam/v1"
-json\:"JSON, schema calipam/v1"))' \
+json\:"JSON, schema calipam/v1"
+name\:"Of a check\: the subjects of the findings, one a line"))' \
 '-d+[\`etcd\`, \`kubernetes\`, or a file\: an export, an etcd snapshot, or lists of kubectl]:etcd|kubernetes|PATH:_files' \
 '--datastore=[\`etcd\`, \`kubernetes\`, or a file\: an export, an etcd snapshot, or lists of kubectl]:etcd|kubernetes|PATH:_files' \
 '-c+[Settings file of calicoctl \[default\: /etc/calico/calicoctl.cfg\]]:FILE:_files' \

@@ -53,6 +53,30 @@ fn the_exit_code_follows_fail_on() {
     assert_eq!(code(&["--rule", "block-size-mismatch", "--fail-on", "info"]), 1);
 }
 
+#[test]
+fn names_are_one_subject_a_line() {
+    let run = on_example(&["check", "-o", "name", "--rule", "leaked-address,orphan-handle"]);
+    let json = on_example(&["check", "-o", "json", "--rule", "leaked-address,orphan-handle"]);
+    let json: Value = serde_json::from_str(&json.stdout).unwrap();
+    let subjects = json["findings"].as_array().unwrap().iter().map(|finding| {
+        let text = |field: &str| finding["subject"][field].as_str().unwrap().to_owned();
+        format!("{}/{}", text("kind"), text("name"))
+    });
+    let expected: Vec<String> = subjects.collect();
+    assert!(!expected.is_empty());
+    assert_eq!(run.stdout.lines().collect::<Vec<_>>(), expected);
+    assert_eq!(run.stderr, "");
+}
+
+#[test]
+fn formats_of_reports_are_refused_elsewhere() {
+    for arguments in [&["show", "-o", "name"][..], &["check", "--list-rules", "-o", "name"]] {
+        let run = on_example(arguments);
+        assert_eq!((run.code, run.stdout.as_str()), (2, ""));
+        assert!(run.stderr.starts_with("error: `-o name` is a format of `check` only"), "{}", run.stderr);
+    }
+}
+
 /// The codes that a run finds, each once.
 fn codes(run: &Run) -> Vec<String> {
     let json: Value = serde_json::from_str(&run.stdout).unwrap();

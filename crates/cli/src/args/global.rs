@@ -73,6 +73,18 @@ pub enum Format {
     Yaml,
     /// JSON, schema calipam/v1
     Json,
+    /// Of a check: the subjects of the findings, one a line
+    Name,
+}
+
+impl Format {
+    /// True where only the report of a check has the format.
+    pub fn is_for_reports(self) -> bool {
+        match self {
+            Self::Table | Self::Wide | Self::Yaml | Self::Json => false,
+            Self::Name => true,
+        }
+    }
 }
 
 impl Global {

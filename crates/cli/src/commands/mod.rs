@@ -12,8 +12,10 @@ mod repair;
 mod show;
 mod undo;
 
+use clap::ValueEnum;
+
 use crate::applet::Applet;
-use crate::args::{Cli, Command};
+use crate::args::{Cli, Command, Format};
 use crate::exit::{Failure, Outcome};
 use crate::output::Console;
 
@@ -21,7 +23,9 @@ use crate::output::Console;
 pub fn run(cli: Cli, applet: Applet, console: &Console) -> Result<Outcome, Failure> {
     let Cli { global, command } = cli;
     start_log(global.verbose);
-    match command.plain() {
+    let command = command.plain();
+    refuse_format(&command, console.format)?;
+    match command {
         Command::Check(args) => check::run(&args, &global, console),
         Command::Show(args) => show::run(&args, &global, console),
         Command::Release(args) => release::run(&args, &global, console),
@@ -34,6 +38,16 @@ pub fn run(cli: Cli, applet: Applet, console: &Console) -> Result<Outcome, Failu
         Command::Complete(args) => complete::run(&args, console),
         Command::Ipam(_) => Err(Failure::usage("unknown command `ipam ipam`")),
     }
+}
+
+/// Refuses what only the report of a check can be printed as.
+fn refuse_format(command: &Command, format: Format) -> Result<(), Failure> {
+    let prints_report = matches!(command, Command::Check(args) if !args.list_rules);
+    if prints_report || !format.is_for_reports() {
+        return Ok(());
+    }
+    let name = format.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default();
+    Err(Failure::usage(format!("`-o {name}` is a format of `check` only")))
 }
 
 /// With `-vv` the libraries say on stderr what they do.

@@ -1,6 +1,6 @@
 //! What `check` prints.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::io::{self, Write};
 
 use calipam_check::{Code, Finding, Remedy, Report, Severity};
@@ -8,11 +8,12 @@ use calipam_model::snapshot::{Coverage, DatastoreKind, Source};
 use comfy_table::Color;
 use serde::Serialize;
 
-use super::document::{Detail, Document};
+use super::document::{Detail, Document, unsupported};
 use super::findings::WithFindings;
 use super::header;
 use super::table::{Align, Grid, Page};
 use super::text::{count, escape, join, thousands};
+use crate::args::Format;
 use crate::exit::Failure;
 use crate::hints;
 use crate::output::Console;
@@ -51,6 +52,26 @@ impl Document for Report {
     fn schema(&self) -> impl Serialize {
         WithFindings::of_report(self)
     }
+
+    fn report(&self, format: Format, out: &mut dyn Write) -> io::Result<()> {
+        match format {
+            Format::Name => names(self, out),
+            _ => Err(unsupported(self.kind(), format)),
+        }
+    }
+}
+
+/// The subjects, each once, in the order of the findings. Control characters of the datastore are escaped, so that a
+/// subject stays on its line.
+fn names(report: &Report, out: &mut dyn Write) -> io::Result<()> {
+    let mut written = HashSet::new();
+    for finding in &report.findings {
+        if written.insert(&finding.subject) {
+            let name = finding.subject.to_string();
+            writeln!(out, "{}/{}", finding.subject.kind(), escape(&name))?;
+        }
+    }
+    Ok(())
 }
 
 /// One row for each severity and code, the worst first.

@@ -29,6 +29,17 @@ pub trait Document {
 
     /// What programs read.
     fn schema(&self) -> impl Serialize;
+
+    /// A format that only the report of a check has ([`Format::is_for_reports`]); other commands refuse it before
+    /// they read anything.
+    fn report(&self, format: Format, _: &mut dyn Write) -> io::Result<()> {
+        Err(unsupported(self.kind(), format))
+    }
+}
+
+/// The error for a format that a document does not have.
+pub fn unsupported(kind: &str, format: Format) -> io::Error {
+    io::Error::new(io::ErrorKind::Unsupported, format!("a {kind} has no format {format:?}"))
 }
 
 impl Format {
@@ -37,7 +48,7 @@ impl Format {
         match self {
             Self::Table => Some(Detail::Short),
             Self::Wide => Some(Detail::Full),
-            Self::Yaml | Self::Json => None,
+            Self::Yaml | Self::Json | Self::Name => None,
         }
     }
 }
@@ -52,6 +63,7 @@ pub fn write(document: &impl Document, format: Format, page: Page, out: &mut dyn
             serde_json::to_writer_pretty(&mut *out, &versioned(document))?;
             writeln!(out)
         }
+        Format::Name => document.report(format, out),
     }
 }
 
