@@ -29,7 +29,7 @@ wide\t'The table with everything in it'
 yaml\t'YAML, schema calipam/v1'
 json\t'JSON, schema calipam/v1'
 name\t'Of a check: the subjects of the findings, one a line'"
-complete -c calipam -n "__fish_calipam_needs_command" -s d -l datastore -d '`etcd`, `kubernetes`, or a file: an export, an etcd snapshot, or lists of kubectl' -r -F
+complete -c calipam -n "__fish_calipam_needs_command" -s d -l datastore -d '`etcd`, `kubernetes`, or a file: export, etcd snapshot, or `get -o json` output of kubectl' -r -F
 complete -c calipam -n "__fish_calipam_needs_command" -s c -l config -d 'Settings file of calicoctl [default: /etc/calico/calicoctl.cfg]' -r -F
 complete -c calipam -n "__fish_calipam_needs_command" -l etcd-endpoints -d 'URLs of etcd, comma-separated' -r -f
 complete -c calipam -n "__fish_calipam_needs_command" -l kubeconfig -d 'The kubeconfig; with etcd, it adds pods and services to what is read' -r -F
@@ -46,11 +46,11 @@ complete -c calipam -n "__fish_calipam_needs_command" -f -a "rebuild" -d 'Make b
 complete -c calipam -n "__fish_calipam_needs_command" -f -a "undo" -d 'Undo a run of `release` or `rebuild` by its journal'
 complete -c calipam -n "__fish_calipam_needs_command" -f -a "__complete" -d 'Complete the words of a command line, for kubectl'
 complete -c calipam -n "__fish_calipam_needs_command" -f -a "ipam" -d 'Check, show, repair, export and explain the IPAM data'
-complete -c calipam -n "__fish_calipam_needs_command" -f -a "explain" -d 'Explain a finding: what it means, how it arises, what to do'
+complete -c calipam -n "__fish_calipam_needs_command" -f -a "explain" -d 'Explain a rule: what its findings mean, how they arise, what to do'
 complete -c calipam -n "__fish_calipam_needs_command" -f -a "completion" -d 'Print the completion script of a shell'
 complete -c calipam -n "__fish_calipam_needs_command" -f -a "install-links" -d 'Link the other names of this program into a directory'
 complete -c calipam -n "__fish_calipam_needs_command" -f -a "export" -d 'Write what a check reads into a file'
-complete -c calipam -n "__fish_calipam_using_subcommand check" -l rule -d 'Only these findings, comma-separated or repeated' -r -f -a "duplicate-address\t'two or more live owners use one address'
+complete -c calipam -n "__fish_calipam_using_subcommand check" -l rule -d 'Only findings of these rules; comma-separated or repeated' -r -f -a "duplicate-address\t'two or more live owners use one address'
 address-in-several-blocks\t'overlapping blocks both record the address as allocated'
 unallocated-in-use\t'a live owner uses an address of a pool that no block records'
 leaked-address\t'allocated, old enough, and nothing uses it'
@@ -95,7 +95,7 @@ auto-allocation-off\t'nodes may not claim blocks'
 configuration-mismatch\t'the two configuration keys of etcd disagree'
 datastore-locked\t'the datastore is locked: datastoreReady is false'
 undecodable-object\t'a key or value that does not parse'"
-complete -c calipam -n "__fish_calipam_using_subcommand check" -l skip-rule -d 'None of these findings, comma-separated or repeated' -r -f -a "duplicate-address\t'two or more live owners use one address'
+complete -c calipam -n "__fish_calipam_using_subcommand check" -l skip-rule -d 'No findings of these rules; comma-separated or repeated' -r -f -a "duplicate-address\t'two or more live owners use one address'
 address-in-several-blocks\t'overlapping blocks both record the address as allocated'
 unallocated-in-use\t'a live owner uses an address of a pool that no block records'
 leaked-address\t'allocated, old enough, and nothing uses it'
@@ -142,7 +142,7 @@ datastore-locked\t'the datastore is locked: datastoreReady is false'
 undecodable-object\t'a key or value that does not parse'"
 complete -c calipam -n "__fish_calipam_using_subcommand check" -l node -d 'Only what concerns this node; can be repeated' -r
 complete -c calipam -n "__fish_calipam_using_subcommand check" -l pool -d 'Only what lies in this pool, by name or CIDR; can be repeated' -r
-complete -c calipam -n "__fish_calipam_using_subcommand check" -l ignore -d 'Leave out what this file lists: lines of `CODE SUBJECT`, and comments after `#`' -r -F
+complete -c calipam -n "__fish_calipam_using_subcommand check" -l ignore -d 'Leave out the findings that this file lists: lines of `RULE SUBJECT`, and comments after `#`' -r -F
 complete -c calipam -n "__fish_calipam_using_subcommand check" -l fail-on -d 'Exit with 1 from this severity on' -r -f -a "critical\t'Traffic is or will be broken'
 error\t'Capacity is lost, or Calico may trip over a structure'
 warning\t'Drift'
@@ -157,12 +157,12 @@ wide\t'The table with everything in it'
 yaml\t'YAML, schema calipam/v1'
 json\t'JSON, schema calipam/v1'
 name\t'Of a check: the subjects of the findings, one a line'"
-complete -c calipam -n "__fish_calipam_using_subcommand check" -s d -l datastore -d '`etcd`, `kubernetes`, or a file: an export, an etcd snapshot, or lists of kubectl' -r -F
+complete -c calipam -n "__fish_calipam_using_subcommand check" -s d -l datastore -d '`etcd`, `kubernetes`, or a file: export, etcd snapshot, or `get -o json` output of kubectl' -r -F
 complete -c calipam -n "__fish_calipam_using_subcommand check" -s c -l config -d 'Settings file of calicoctl [default: /etc/calico/calicoctl.cfg]' -r -F
 complete -c calipam -n "__fish_calipam_using_subcommand check" -l etcd-endpoints -d 'URLs of etcd, comma-separated' -r -f
 complete -c calipam -n "__fish_calipam_using_subcommand check" -l kubeconfig -d 'The kubeconfig; with etcd, it adds pods and services to what is read' -r -F
 complete -c calipam -n "__fish_calipam_using_subcommand check" -l context -d 'The context in the kubeconfig' -r
-complete -c calipam -n "__fish_calipam_using_subcommand check" -l list-rules -d 'List the codes of all findings, and read nothing'
+complete -c calipam -n "__fish_calipam_using_subcommand check" -l list-rules -d 'List all rules, and read nothing'
 complete -c calipam -n "__fish_calipam_using_subcommand check" -s v -l verbose -d 'Say on stderr what is read and from where; twice for every request'
 complete -c calipam -n "__fish_calipam_using_subcommand check" -s q -l quiet -d 'Print no progress and no hints'
 complete -c calipam -n "__fish_calipam_using_subcommand check" -l no-color -d 'Print no colours; NO_COLOR in the environment does the same'
@@ -174,7 +174,7 @@ wide\t'The table with everything in it'
 yaml\t'YAML, schema calipam/v1'
 json\t'JSON, schema calipam/v1'
 name\t'Of a check: the subjects of the findings, one a line'"
-complete -c calipam -n "__fish_calipam_using_subcommand show" -s d -l datastore -d '`etcd`, `kubernetes`, or a file: an export, an etcd snapshot, or lists of kubectl' -r -F
+complete -c calipam -n "__fish_calipam_using_subcommand show" -s d -l datastore -d '`etcd`, `kubernetes`, or a file: export, etcd snapshot, or `get -o json` output of kubectl' -r -F
 complete -c calipam -n "__fish_calipam_using_subcommand show" -s c -l config -d 'Settings file of calicoctl [default: /etc/calico/calicoctl.cfg]' -r -F
 complete -c calipam -n "__fish_calipam_using_subcommand show" -l etcd-endpoints -d 'URLs of etcd, comma-separated' -r -f
 complete -c calipam -n "__fish_calipam_using_subcommand show" -l kubeconfig -d 'The kubeconfig; with etcd, it adds pods and services to what is read' -r -F
@@ -202,7 +202,7 @@ wide\t'The table with everything in it'
 yaml\t'YAML, schema calipam/v1'
 json\t'JSON, schema calipam/v1'
 name\t'Of a check: the subjects of the findings, one a line'"
-complete -c calipam -n "__fish_calipam_using_subcommand release" -s d -l datastore -d '`etcd`, `kubernetes`, or a file: an export, an etcd snapshot, or lists of kubectl' -r -F
+complete -c calipam -n "__fish_calipam_using_subcommand release" -s d -l datastore -d '`etcd`, `kubernetes`, or a file: export, etcd snapshot, or `get -o json` output of kubectl' -r -F
 complete -c calipam -n "__fish_calipam_using_subcommand release" -s c -l config -d 'Settings file of calicoctl [default: /etc/calico/calicoctl.cfg]' -r -F
 complete -c calipam -n "__fish_calipam_using_subcommand release" -l etcd-endpoints -d 'URLs of etcd, comma-separated' -r -f
 complete -c calipam -n "__fish_calipam_using_subcommand release" -l kubeconfig -d 'The kubeconfig; with etcd, it adds pods and services to what is read' -r -F
@@ -211,7 +211,7 @@ complete -c calipam -n "__fish_calipam_using_subcommand release" -l leaked -d 'E
 complete -c calipam -n "__fish_calipam_using_subcommand release" -l orphan-handles -d 'Every handle that no allocation refers to'
 complete -c calipam -n "__fish_calipam_using_subcommand release" -l force -d 'Release the one --ip or --handle although it is in use; with --from-report, pass over the version and age of a report and the lock that calicoctl asks for'
 complete -c calipam -n "__fish_calipam_using_subcommand release" -l dry-run -d 'Print the plan, and change nothing'
-complete -c calipam -n "__fish_calipam_using_subcommand release" -s y -l yes -d 'Do not ask; needed where there is no terminal'
+complete -c calipam -n "__fish_calipam_using_subcommand release" -s y -l yes -d 'Do not ask for confirmation; needed where stdin is not a terminal'
 complete -c calipam -n "__fish_calipam_using_subcommand release" -l lock -d 'Lock the datastore for the duration: no pod starts or stops meanwhile'
 complete -c calipam -n "__fish_calipam_using_subcommand release" -s v -l verbose -d 'Say on stderr what is read and from where; twice for every request'
 complete -c calipam -n "__fish_calipam_using_subcommand release" -s q -l quiet -d 'Print no progress and no hints'
@@ -230,7 +230,7 @@ wide\t'The table with everything in it'
 yaml\t'YAML, schema calipam/v1'
 json\t'JSON, schema calipam/v1'
 name\t'Of a check: the subjects of the findings, one a line'"
-complete -c calipam -n "__fish_calipam_using_subcommand rebuild" -s d -l datastore -d '`etcd`, `kubernetes`, or a file: an export, an etcd snapshot, or lists of kubectl' -r -F
+complete -c calipam -n "__fish_calipam_using_subcommand rebuild" -s d -l datastore -d '`etcd`, `kubernetes`, or a file: export, etcd snapshot, or `get -o json` output of kubectl' -r -F
 complete -c calipam -n "__fish_calipam_using_subcommand rebuild" -s c -l config -d 'Settings file of calicoctl [default: /etc/calico/calicoctl.cfg]' -r -F
 complete -c calipam -n "__fish_calipam_using_subcommand rebuild" -l etcd-endpoints -d 'URLs of etcd, comma-separated' -r -f
 complete -c calipam -n "__fish_calipam_using_subcommand rebuild" -l kubeconfig -d 'The kubeconfig; with etcd, it adds pods and services to what is read' -r -F
@@ -238,7 +238,7 @@ complete -c calipam -n "__fish_calipam_using_subcommand rebuild" -l context -d '
 complete -c calipam -n "__fish_calipam_using_subcommand rebuild" -l apply -d 'Write the plan to the datastore; without this it is only printed'
 complete -c calipam -n "__fish_calipam_using_subcommand rebuild" -l dry-run -d 'Print the plan, and change nothing: what happens without --apply'
 complete -c calipam -n "__fish_calipam_using_subcommand rebuild" -l endpoints-only -d 'Apply although no pods were read from Kubernetes: on etcd, the endpoints are taken for the truth'
-complete -c calipam -n "__fish_calipam_using_subcommand rebuild" -s y -l yes -d 'Do not ask; needed where there is no terminal'
+complete -c calipam -n "__fish_calipam_using_subcommand rebuild" -s y -l yes -d 'Do not ask for confirmation; needed where stdin is not a terminal'
 complete -c calipam -n "__fish_calipam_using_subcommand rebuild" -l lock -d 'Lock the datastore for the duration: no pod starts or stops meanwhile'
 complete -c calipam -n "__fish_calipam_using_subcommand rebuild" -s v -l verbose -d 'Say on stderr what is read and from where; twice for every request'
 complete -c calipam -n "__fish_calipam_using_subcommand rebuild" -s q -l quiet -d 'Print no progress and no hints'
@@ -251,13 +251,13 @@ wide\t'The table with everything in it'
 yaml\t'YAML, schema calipam/v1'
 json\t'JSON, schema calipam/v1'
 name\t'Of a check: the subjects of the findings, one a line'"
-complete -c calipam -n "__fish_calipam_using_subcommand undo" -s d -l datastore -d '`etcd`, `kubernetes`, or a file: an export, an etcd snapshot, or lists of kubectl' -r -F
+complete -c calipam -n "__fish_calipam_using_subcommand undo" -s d -l datastore -d '`etcd`, `kubernetes`, or a file: export, etcd snapshot, or `get -o json` output of kubectl' -r -F
 complete -c calipam -n "__fish_calipam_using_subcommand undo" -s c -l config -d 'Settings file of calicoctl [default: /etc/calico/calicoctl.cfg]' -r -F
 complete -c calipam -n "__fish_calipam_using_subcommand undo" -l etcd-endpoints -d 'URLs of etcd, comma-separated' -r -f
 complete -c calipam -n "__fish_calipam_using_subcommand undo" -l kubeconfig -d 'The kubeconfig; with etcd, it adds pods and services to what is read' -r -F
 complete -c calipam -n "__fish_calipam_using_subcommand undo" -l context -d 'The context in the kubeconfig' -r
 complete -c calipam -n "__fish_calipam_using_subcommand undo" -l dry-run -d 'Print what would be restored, and change nothing'
-complete -c calipam -n "__fish_calipam_using_subcommand undo" -s y -l yes -d 'Do not ask; needed where there is no terminal'
+complete -c calipam -n "__fish_calipam_using_subcommand undo" -s y -l yes -d 'Do not ask for confirmation; needed where stdin is not a terminal'
 complete -c calipam -n "__fish_calipam_using_subcommand undo" -l lock -d 'Lock the datastore for the duration: no pod starts or stops meanwhile'
 complete -c calipam -n "__fish_calipam_using_subcommand undo" -s v -l verbose -d 'Say on stderr what is read and from where; twice for every request'
 complete -c calipam -n "__fish_calipam_using_subcommand undo" -s q -l quiet -d 'Print no progress and no hints'
@@ -268,7 +268,7 @@ wide\t'The table with everything in it'
 yaml\t'YAML, schema calipam/v1'
 json\t'JSON, schema calipam/v1'
 name\t'Of a check: the subjects of the findings, one a line'"
-complete -c calipam -n "__fish_calipam_using_subcommand __complete" -s d -l datastore -d '`etcd`, `kubernetes`, or a file: an export, an etcd snapshot, or lists of kubectl' -r -F
+complete -c calipam -n "__fish_calipam_using_subcommand __complete" -s d -l datastore -d '`etcd`, `kubernetes`, or a file: export, etcd snapshot, or `get -o json` output of kubectl' -r -F
 complete -c calipam -n "__fish_calipam_using_subcommand __complete" -s c -l config -d 'Settings file of calicoctl [default: /etc/calico/calicoctl.cfg]' -r -F
 complete -c calipam -n "__fish_calipam_using_subcommand __complete" -l etcd-endpoints -d 'URLs of etcd, comma-separated' -r -f
 complete -c calipam -n "__fish_calipam_using_subcommand __complete" -l kubeconfig -d 'The kubeconfig; with etcd, it adds pods and services to what is read' -r -F
@@ -282,7 +282,7 @@ wide\t'The table with everything in it'
 yaml\t'YAML, schema calipam/v1'
 json\t'JSON, schema calipam/v1'
 name\t'Of a check: the subjects of the findings, one a line'"
-complete -c calipam -n "__fish_calipam_using_subcommand ipam; and not __fish_seen_subcommand_from check show release rebuild undo export explain" -s d -l datastore -d '`etcd`, `kubernetes`, or a file: an export, an etcd snapshot, or lists of kubectl' -r -F
+complete -c calipam -n "__fish_calipam_using_subcommand ipam; and not __fish_seen_subcommand_from check show release rebuild undo export explain" -s d -l datastore -d '`etcd`, `kubernetes`, or a file: export, etcd snapshot, or `get -o json` output of kubectl' -r -F
 complete -c calipam -n "__fish_calipam_using_subcommand ipam; and not __fish_seen_subcommand_from check show release rebuild undo export explain" -s c -l config -d 'Settings file of calicoctl [default: /etc/calico/calicoctl.cfg]' -r -F
 complete -c calipam -n "__fish_calipam_using_subcommand ipam; and not __fish_seen_subcommand_from check show release rebuild undo export explain" -l etcd-endpoints -d 'URLs of etcd, comma-separated' -r -f
 complete -c calipam -n "__fish_calipam_using_subcommand ipam; and not __fish_seen_subcommand_from check show release rebuild undo export explain" -l kubeconfig -d 'The kubeconfig; with etcd, it adds pods and services to what is read' -r -F
@@ -297,8 +297,8 @@ complete -c calipam -n "__fish_calipam_using_subcommand ipam; and not __fish_see
 complete -c calipam -n "__fish_calipam_using_subcommand ipam; and not __fish_seen_subcommand_from check show release rebuild undo export explain" -f -a "rebuild" -d 'Make blocks, handles and affinities agree with what uses addresses'
 complete -c calipam -n "__fish_calipam_using_subcommand ipam; and not __fish_seen_subcommand_from check show release rebuild undo export explain" -f -a "undo" -d 'Undo a run of `release` or `rebuild` by its journal'
 complete -c calipam -n "__fish_calipam_using_subcommand ipam; and not __fish_seen_subcommand_from check show release rebuild undo export explain" -f -a "export" -d 'Write what a check reads into a file'
-complete -c calipam -n "__fish_calipam_using_subcommand ipam; and not __fish_seen_subcommand_from check show release rebuild undo export explain" -f -a "explain" -d 'Explain a finding: what it means, how it arises, what to do'
-complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from check" -l rule -d 'Only these findings, comma-separated or repeated' -r -f -a "duplicate-address\t'two or more live owners use one address'
+complete -c calipam -n "__fish_calipam_using_subcommand ipam; and not __fish_seen_subcommand_from check show release rebuild undo export explain" -f -a "explain" -d 'Explain a rule: what its findings mean, how they arise, what to do'
+complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from check" -l rule -d 'Only findings of these rules; comma-separated or repeated' -r -f -a "duplicate-address\t'two or more live owners use one address'
 address-in-several-blocks\t'overlapping blocks both record the address as allocated'
 unallocated-in-use\t'a live owner uses an address of a pool that no block records'
 leaked-address\t'allocated, old enough, and nothing uses it'
@@ -343,7 +343,7 @@ auto-allocation-off\t'nodes may not claim blocks'
 configuration-mismatch\t'the two configuration keys of etcd disagree'
 datastore-locked\t'the datastore is locked: datastoreReady is false'
 undecodable-object\t'a key or value that does not parse'"
-complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from check" -l skip-rule -d 'None of these findings, comma-separated or repeated' -r -f -a "duplicate-address\t'two or more live owners use one address'
+complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from check" -l skip-rule -d 'No findings of these rules; comma-separated or repeated' -r -f -a "duplicate-address\t'two or more live owners use one address'
 address-in-several-blocks\t'overlapping blocks both record the address as allocated'
 unallocated-in-use\t'a live owner uses an address of a pool that no block records'
 leaked-address\t'allocated, old enough, and nothing uses it'
@@ -390,7 +390,7 @@ datastore-locked\t'the datastore is locked: datastoreReady is false'
 undecodable-object\t'a key or value that does not parse'"
 complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from check" -l node -d 'Only what concerns this node; can be repeated' -r
 complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from check" -l pool -d 'Only what lies in this pool, by name or CIDR; can be repeated' -r
-complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from check" -l ignore -d 'Leave out what this file lists: lines of `CODE SUBJECT`, and comments after `#`' -r -F
+complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from check" -l ignore -d 'Leave out the findings that this file lists: lines of `RULE SUBJECT`, and comments after `#`' -r -F
 complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from check" -l fail-on -d 'Exit with 1 from this severity on' -r -f -a "critical\t'Traffic is or will be broken'
 error\t'Capacity is lost, or Calico may trip over a structure'
 warning\t'Drift'
@@ -405,12 +405,12 @@ wide\t'The table with everything in it'
 yaml\t'YAML, schema calipam/v1'
 json\t'JSON, schema calipam/v1'
 name\t'Of a check: the subjects of the findings, one a line'"
-complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from check" -s d -l datastore -d '`etcd`, `kubernetes`, or a file: an export, an etcd snapshot, or lists of kubectl' -r -F
+complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from check" -s d -l datastore -d '`etcd`, `kubernetes`, or a file: export, etcd snapshot, or `get -o json` output of kubectl' -r -F
 complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from check" -s c -l config -d 'Settings file of calicoctl [default: /etc/calico/calicoctl.cfg]' -r -F
 complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from check" -l etcd-endpoints -d 'URLs of etcd, comma-separated' -r -f
 complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from check" -l kubeconfig -d 'The kubeconfig; with etcd, it adds pods and services to what is read' -r -F
 complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from check" -l context -d 'The context in the kubeconfig' -r
-complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from check" -l list-rules -d 'List the codes of all findings, and read nothing'
+complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from check" -l list-rules -d 'List all rules, and read nothing'
 complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from check" -s v -l verbose -d 'Say on stderr what is read and from where; twice for every request'
 complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from check" -s q -l quiet -d 'Print no progress and no hints'
 complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from check" -l no-color -d 'Print no colours; NO_COLOR in the environment does the same'
@@ -422,7 +422,7 @@ wide\t'The table with everything in it'
 yaml\t'YAML, schema calipam/v1'
 json\t'JSON, schema calipam/v1'
 name\t'Of a check: the subjects of the findings, one a line'"
-complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from show" -s d -l datastore -d '`etcd`, `kubernetes`, or a file: an export, an etcd snapshot, or lists of kubectl' -r -F
+complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from show" -s d -l datastore -d '`etcd`, `kubernetes`, or a file: export, etcd snapshot, or `get -o json` output of kubectl' -r -F
 complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from show" -s c -l config -d 'Settings file of calicoctl [default: /etc/calico/calicoctl.cfg]' -r -F
 complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from show" -l etcd-endpoints -d 'URLs of etcd, comma-separated' -r -f
 complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from show" -l kubeconfig -d 'The kubeconfig; with etcd, it adds pods and services to what is read' -r -F
@@ -450,7 +450,7 @@ wide\t'The table with everything in it'
 yaml\t'YAML, schema calipam/v1'
 json\t'JSON, schema calipam/v1'
 name\t'Of a check: the subjects of the findings, one a line'"
-complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from release" -s d -l datastore -d '`etcd`, `kubernetes`, or a file: an export, an etcd snapshot, or lists of kubectl' -r -F
+complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from release" -s d -l datastore -d '`etcd`, `kubernetes`, or a file: export, etcd snapshot, or `get -o json` output of kubectl' -r -F
 complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from release" -s c -l config -d 'Settings file of calicoctl [default: /etc/calico/calicoctl.cfg]' -r -F
 complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from release" -l etcd-endpoints -d 'URLs of etcd, comma-separated' -r -f
 complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from release" -l kubeconfig -d 'The kubeconfig; with etcd, it adds pods and services to what is read' -r -F
@@ -459,7 +459,7 @@ complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_su
 complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from release" -l orphan-handles -d 'Every handle that no allocation refers to'
 complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from release" -l force -d 'Release the one --ip or --handle although it is in use; with --from-report, pass over the version and age of a report and the lock that calicoctl asks for'
 complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from release" -l dry-run -d 'Print the plan, and change nothing'
-complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from release" -s y -l yes -d 'Do not ask; needed where there is no terminal'
+complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from release" -s y -l yes -d 'Do not ask for confirmation; needed where stdin is not a terminal'
 complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from release" -l lock -d 'Lock the datastore for the duration: no pod starts or stops meanwhile'
 complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from release" -s v -l verbose -d 'Say on stderr what is read and from where; twice for every request'
 complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from release" -s q -l quiet -d 'Print no progress and no hints'
@@ -478,7 +478,7 @@ wide\t'The table with everything in it'
 yaml\t'YAML, schema calipam/v1'
 json\t'JSON, schema calipam/v1'
 name\t'Of a check: the subjects of the findings, one a line'"
-complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from rebuild" -s d -l datastore -d '`etcd`, `kubernetes`, or a file: an export, an etcd snapshot, or lists of kubectl' -r -F
+complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from rebuild" -s d -l datastore -d '`etcd`, `kubernetes`, or a file: export, etcd snapshot, or `get -o json` output of kubectl' -r -F
 complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from rebuild" -s c -l config -d 'Settings file of calicoctl [default: /etc/calico/calicoctl.cfg]' -r -F
 complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from rebuild" -l etcd-endpoints -d 'URLs of etcd, comma-separated' -r -f
 complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from rebuild" -l kubeconfig -d 'The kubeconfig; with etcd, it adds pods and services to what is read' -r -F
@@ -486,7 +486,7 @@ complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_su
 complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from rebuild" -l apply -d 'Write the plan to the datastore; without this it is only printed'
 complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from rebuild" -l dry-run -d 'Print the plan, and change nothing: what happens without --apply'
 complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from rebuild" -l endpoints-only -d 'Apply although no pods were read from Kubernetes: on etcd, the endpoints are taken for the truth'
-complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from rebuild" -s y -l yes -d 'Do not ask; needed where there is no terminal'
+complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from rebuild" -s y -l yes -d 'Do not ask for confirmation; needed where stdin is not a terminal'
 complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from rebuild" -l lock -d 'Lock the datastore for the duration: no pod starts or stops meanwhile'
 complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from rebuild" -s v -l verbose -d 'Say on stderr what is read and from where; twice for every request'
 complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from rebuild" -s q -l quiet -d 'Print no progress and no hints'
@@ -499,13 +499,13 @@ wide\t'The table with everything in it'
 yaml\t'YAML, schema calipam/v1'
 json\t'JSON, schema calipam/v1'
 name\t'Of a check: the subjects of the findings, one a line'"
-complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from undo" -s d -l datastore -d '`etcd`, `kubernetes`, or a file: an export, an etcd snapshot, or lists of kubectl' -r -F
+complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from undo" -s d -l datastore -d '`etcd`, `kubernetes`, or a file: export, etcd snapshot, or `get -o json` output of kubectl' -r -F
 complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from undo" -s c -l config -d 'Settings file of calicoctl [default: /etc/calico/calicoctl.cfg]' -r -F
 complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from undo" -l etcd-endpoints -d 'URLs of etcd, comma-separated' -r -f
 complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from undo" -l kubeconfig -d 'The kubeconfig; with etcd, it adds pods and services to what is read' -r -F
 complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from undo" -l context -d 'The context in the kubeconfig' -r
 complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from undo" -l dry-run -d 'Print what would be restored, and change nothing'
-complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from undo" -s y -l yes -d 'Do not ask; needed where there is no terminal'
+complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from undo" -s y -l yes -d 'Do not ask for confirmation; needed where stdin is not a terminal'
 complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from undo" -l lock -d 'Lock the datastore for the duration: no pod starts or stops meanwhile'
 complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from undo" -s v -l verbose -d 'Say on stderr what is read and from where; twice for every request'
 complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from undo" -s q -l quiet -d 'Print no progress and no hints'
@@ -516,7 +516,7 @@ wide\t'The table with everything in it'
 yaml\t'YAML, schema calipam/v1'
 json\t'JSON, schema calipam/v1'
 name\t'Of a check: the subjects of the findings, one a line'"
-complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from export" -s d -l datastore -d '`etcd`, `kubernetes`, or a file: an export, an etcd snapshot, or lists of kubectl' -r -F
+complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from export" -s d -l datastore -d '`etcd`, `kubernetes`, or a file: export, etcd snapshot, or `get -o json` output of kubectl' -r -F
 complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from export" -s c -l config -d 'Settings file of calicoctl [default: /etc/calico/calicoctl.cfg]' -r -F
 complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from export" -l etcd-endpoints -d 'URLs of etcd, comma-separated' -r -f
 complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from export" -l kubeconfig -d 'The kubeconfig; with etcd, it adds pods and services to what is read' -r -F
@@ -531,7 +531,7 @@ wide\t'The table with everything in it'
 yaml\t'YAML, schema calipam/v1'
 json\t'JSON, schema calipam/v1'
 name\t'Of a check: the subjects of the findings, one a line'"
-complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from explain" -s d -l datastore -d '`etcd`, `kubernetes`, or a file: an export, an etcd snapshot, or lists of kubectl' -r -F
+complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from explain" -s d -l datastore -d '`etcd`, `kubernetes`, or a file: export, etcd snapshot, or `get -o json` output of kubectl' -r -F
 complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from explain" -s c -l config -d 'Settings file of calicoctl [default: /etc/calico/calicoctl.cfg]' -r -F
 complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from explain" -l etcd-endpoints -d 'URLs of etcd, comma-separated' -r -f
 complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from explain" -l kubeconfig -d 'The kubeconfig; with etcd, it adds pods and services to what is read' -r -F
@@ -545,7 +545,7 @@ wide\t'The table with everything in it'
 yaml\t'YAML, schema calipam/v1'
 json\t'JSON, schema calipam/v1'
 name\t'Of a check: the subjects of the findings, one a line'"
-complete -c calipam -n "__fish_calipam_using_subcommand explain" -s d -l datastore -d '`etcd`, `kubernetes`, or a file: an export, an etcd snapshot, or lists of kubectl' -r -F
+complete -c calipam -n "__fish_calipam_using_subcommand explain" -s d -l datastore -d '`etcd`, `kubernetes`, or a file: export, etcd snapshot, or `get -o json` output of kubectl' -r -F
 complete -c calipam -n "__fish_calipam_using_subcommand explain" -s c -l config -d 'Settings file of calicoctl [default: /etc/calico/calicoctl.cfg]' -r -F
 complete -c calipam -n "__fish_calipam_using_subcommand explain" -l etcd-endpoints -d 'URLs of etcd, comma-separated' -r -f
 complete -c calipam -n "__fish_calipam_using_subcommand explain" -l kubeconfig -d 'The kubeconfig; with etcd, it adds pods and services to what is read' -r -F
@@ -559,7 +559,7 @@ wide\t'The table with everything in it'
 yaml\t'YAML, schema calipam/v1'
 json\t'JSON, schema calipam/v1'
 name\t'Of a check: the subjects of the findings, one a line'"
-complete -c calipam -n "__fish_calipam_using_subcommand completion" -s d -l datastore -d '`etcd`, `kubernetes`, or a file: an export, an etcd snapshot, or lists of kubectl' -r -F
+complete -c calipam -n "__fish_calipam_using_subcommand completion" -s d -l datastore -d '`etcd`, `kubernetes`, or a file: export, etcd snapshot, or `get -o json` output of kubectl' -r -F
 complete -c calipam -n "__fish_calipam_using_subcommand completion" -s c -l config -d 'Settings file of calicoctl [default: /etc/calico/calicoctl.cfg]' -r -F
 complete -c calipam -n "__fish_calipam_using_subcommand completion" -l etcd-endpoints -d 'URLs of etcd, comma-separated' -r -f
 complete -c calipam -n "__fish_calipam_using_subcommand completion" -l kubeconfig -d 'The kubeconfig; with etcd, it adds pods and services to what is read' -r -F
@@ -573,7 +573,7 @@ wide\t'The table with everything in it'
 yaml\t'YAML, schema calipam/v1'
 json\t'JSON, schema calipam/v1'
 name\t'Of a check: the subjects of the findings, one a line'"
-complete -c calipam -n "__fish_calipam_using_subcommand install-links" -s d -l datastore -d '`etcd`, `kubernetes`, or a file: an export, an etcd snapshot, or lists of kubectl' -r -F
+complete -c calipam -n "__fish_calipam_using_subcommand install-links" -s d -l datastore -d '`etcd`, `kubernetes`, or a file: export, etcd snapshot, or `get -o json` output of kubectl' -r -F
 complete -c calipam -n "__fish_calipam_using_subcommand install-links" -s c -l config -d 'Settings file of calicoctl [default: /etc/calico/calicoctl.cfg]' -r -F
 complete -c calipam -n "__fish_calipam_using_subcommand install-links" -l etcd-endpoints -d 'URLs of etcd, comma-separated' -r -f
 complete -c calipam -n "__fish_calipam_using_subcommand install-links" -l kubeconfig -d 'The kubeconfig; with etcd, it adds pods and services to what is read' -r -F
@@ -587,7 +587,7 @@ wide\t'The table with everything in it'
 yaml\t'YAML, schema calipam/v1'
 json\t'JSON, schema calipam/v1'
 name\t'Of a check: the subjects of the findings, one a line'"
-complete -c calipam -n "__fish_calipam_using_subcommand export" -s d -l datastore -d '`etcd`, `kubernetes`, or a file: an export, an etcd snapshot, or lists of kubectl' -r -F
+complete -c calipam -n "__fish_calipam_using_subcommand export" -s d -l datastore -d '`etcd`, `kubernetes`, or a file: export, etcd snapshot, or `get -o json` output of kubectl' -r -F
 complete -c calipam -n "__fish_calipam_using_subcommand export" -s c -l config -d 'Settings file of calicoctl [default: /etc/calico/calicoctl.cfg]' -r -F
 complete -c calipam -n "__fish_calipam_using_subcommand export" -l etcd-endpoints -d 'URLs of etcd, comma-separated' -r -f
 complete -c calipam -n "__fish_calipam_using_subcommand export" -l kubeconfig -d 'The kubeconfig; with etcd, it adds pods and services to what is read' -r -F

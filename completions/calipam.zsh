@@ -25,8 +25,8 @@ wide\:"The table with everything in it"
 yaml\:"YAML, schema calipam/v1"
 json\:"JSON, schema calipam/v1"
 name\:"Of a check\: the subjects of the findings, one a line"))' \
-'-d+[\`etcd\`, \`kubernetes\`, or a file\: an export, an etcd snapshot, or lists of kubectl]:etcd|kubernetes|PATH:_files' \
-'--datastore=[\`etcd\`, \`kubernetes\`, or a file\: an export, an etcd snapshot, or lists of kubectl]:etcd|kubernetes|PATH:_files' \
+'-d+[\`etcd\`, \`kubernetes\`, or a file\: export, etcd snapshot, or \`get -o json\` output of kubectl]:etcd|kubernetes|PATH:_files' \
+'--datastore=[\`etcd\`, \`kubernetes\`, or a file\: export, etcd snapshot, or \`get -o json\` output of kubectl]:etcd|kubernetes|PATH:_files' \
 '-c+[Settings file of calicoctl \[default\: /etc/calico/calicoctl.cfg\]]:FILE:_files' \
 '--config=[Settings file of calicoctl \[default\: /etc/calico/calicoctl.cfg\]]:FILE:_files' \
 '--etcd-endpoints=[URLs of etcd, comma-separated]:URLS:_urls' \
@@ -52,7 +52,7 @@ name\:"Of a check\: the subjects of the findings, one a line"))' \
         case $line[1] in
             (check)
 _arguments "${_arguments_options[@]}" : \
-'*--rule=[Only these findings, comma-separated or repeated]:CODE:((duplicate-address\:"two or more live owners use one address"
+'*--rule=[Only findings of these rules; comma-separated or repeated]:RULE:((duplicate-address\:"two or more live owners use one address"
 address-in-several-blocks\:"overlapping blocks both record the address as allocated"
 unallocated-in-use\:"a live owner uses an address of a pool that no block records"
 leaked-address\:"allocated, old enough, and nothing uses it"
@@ -97,7 +97,7 @@ auto-allocation-off\:"nodes may not claim blocks"
 configuration-mismatch\:"the two configuration keys of etcd disagree"
 datastore-locked\:"the datastore is locked\: datastoreReady is false"
 undecodable-object\:"a key or value that does not parse"))' \
-'*--skip-rule=[None of these findings, comma-separated or repeated]:CODE:((duplicate-address\:"two or more live owners use one address"
+'*--skip-rule=[No findings of these rules; comma-separated or repeated]:RULE:((duplicate-address\:"two or more live owners use one address"
 address-in-several-blocks\:"overlapping blocks both record the address as allocated"
 unallocated-in-use\:"a live owner uses an address of a pool that no block records"
 leaked-address\:"allocated, old enough, and nothing uses it"
@@ -144,7 +144,7 @@ datastore-locked\:"the datastore is locked\: datastoreReady is false"
 undecodable-object\:"a key or value that does not parse"))' \
 '*--node=[Only what concerns this node; can be repeated]:NODE:_default' \
 '*--pool=[Only what lies in this pool, by name or CIDR; can be repeated]:POOL:_default' \
-'--ignore=[Leave out what this file lists\: lines of \`CODE SUBJECT\`, and comments after \`#\`]:FILE:_files' \
+'--ignore=[Leave out the findings that this file lists\: lines of \`RULE SUBJECT\`, and comments after \`#\`]:FILE:_files' \
 '--fail-on=[Exit with 1 from this severity on]:SEVERITY:((critical\:"Traffic is or will be broken"
 error\:"Capacity is lost, or Calico may trip over a structure"
 warning\:"Drift"
@@ -164,14 +164,14 @@ wide\:"The table with everything in it"
 yaml\:"YAML, schema calipam/v1"
 json\:"JSON, schema calipam/v1"
 name\:"Of a check\: the subjects of the findings, one a line"))' \
-'-d+[\`etcd\`, \`kubernetes\`, or a file\: an export, an etcd snapshot, or lists of kubectl]:etcd|kubernetes|PATH:_files' \
-'--datastore=[\`etcd\`, \`kubernetes\`, or a file\: an export, an etcd snapshot, or lists of kubectl]:etcd|kubernetes|PATH:_files' \
+'-d+[\`etcd\`, \`kubernetes\`, or a file\: export, etcd snapshot, or \`get -o json\` output of kubectl]:etcd|kubernetes|PATH:_files' \
+'--datastore=[\`etcd\`, \`kubernetes\`, or a file\: export, etcd snapshot, or \`get -o json\` output of kubectl]:etcd|kubernetes|PATH:_files' \
 '-c+[Settings file of calicoctl \[default\: /etc/calico/calicoctl.cfg\]]:FILE:_files' \
 '--config=[Settings file of calicoctl \[default\: /etc/calico/calicoctl.cfg\]]:FILE:_files' \
 '--etcd-endpoints=[URLs of etcd, comma-separated]:URLS:_urls' \
 '--kubeconfig=[The kubeconfig; with etcd, it adds pods and services to what is read]:FILE:_files' \
 '--context=[The context in the kubeconfig]:NAME:_default' \
-'--list-rules[List the codes of all findings, and read nothing]' \
+'--list-rules[List all rules, and read nothing]' \
 '(-q --quiet)*-v[Say on stderr what is read and from where; twice for every request]' \
 '(-q --quiet)*--verbose[Say on stderr what is read and from where; twice for every request]' \
 '-q[Print no progress and no hints]' \
@@ -195,8 +195,8 @@ wide\:"The table with everything in it"
 yaml\:"YAML, schema calipam/v1"
 json\:"JSON, schema calipam/v1"
 name\:"Of a check\: the subjects of the findings, one a line"))' \
-'-d+[\`etcd\`, \`kubernetes\`, or a file\: an export, an etcd snapshot, or lists of kubectl]:etcd|kubernetes|PATH:_files' \
-'--datastore=[\`etcd\`, \`kubernetes\`, or a file\: an export, an etcd snapshot, or lists of kubectl]:etcd|kubernetes|PATH:_files' \
+'-d+[\`etcd\`, \`kubernetes\`, or a file\: export, etcd snapshot, or \`get -o json\` output of kubectl]:etcd|kubernetes|PATH:_files' \
+'--datastore=[\`etcd\`, \`kubernetes\`, or a file\: export, etcd snapshot, or \`get -o json\` output of kubectl]:etcd|kubernetes|PATH:_files' \
 '-c+[Settings file of calicoctl \[default\: /etc/calico/calicoctl.cfg\]]:FILE:_files' \
 '--config=[Settings file of calicoctl \[default\: /etc/calico/calicoctl.cfg\]]:FILE:_files' \
 '--etcd-endpoints=[URLs of etcd, comma-separated]:URLS:_urls' \
@@ -237,8 +237,8 @@ wide\:"The table with everything in it"
 yaml\:"YAML, schema calipam/v1"
 json\:"JSON, schema calipam/v1"
 name\:"Of a check\: the subjects of the findings, one a line"))' \
-'-d+[\`etcd\`, \`kubernetes\`, or a file\: an export, an etcd snapshot, or lists of kubectl]:etcd|kubernetes|PATH:_files' \
-'--datastore=[\`etcd\`, \`kubernetes\`, or a file\: an export, an etcd snapshot, or lists of kubectl]:etcd|kubernetes|PATH:_files' \
+'-d+[\`etcd\`, \`kubernetes\`, or a file\: export, etcd snapshot, or \`get -o json\` output of kubectl]:etcd|kubernetes|PATH:_files' \
+'--datastore=[\`etcd\`, \`kubernetes\`, or a file\: export, etcd snapshot, or \`get -o json\` output of kubectl]:etcd|kubernetes|PATH:_files' \
 '-c+[Settings file of calicoctl \[default\: /etc/calico/calicoctl.cfg\]]:FILE:_files' \
 '--config=[Settings file of calicoctl \[default\: /etc/calico/calicoctl.cfg\]]:FILE:_files' \
 '--etcd-endpoints=[URLs of etcd, comma-separated]:URLS:_urls' \
@@ -248,8 +248,8 @@ name\:"Of a check\: the subjects of the findings, one a line"))' \
 '--orphan-handles[Every handle that no allocation refers to]' \
 '--force[Release the one --ip or --handle although it is in use; with --from-report, pass over the version and age of a report and the lock that calicoctl asks for]' \
 '--dry-run[Print the plan, and change nothing]' \
-'-y[Do not ask; needed where there is no terminal]' \
-'--yes[Do not ask; needed where there is no terminal]' \
+'-y[Do not ask for confirmation; needed where stdin is not a terminal]' \
+'--yes[Do not ask for confirmation; needed where stdin is not a terminal]' \
 '--lock[Lock the datastore for the duration\: no pod starts or stops meanwhile]' \
 '(-q --quiet)*-v[Say on stderr what is read and from where; twice for every request]' \
 '(-q --quiet)*--verbose[Say on stderr what is read and from where; twice for every request]' \
@@ -280,8 +280,8 @@ wide\:"The table with everything in it"
 yaml\:"YAML, schema calipam/v1"
 json\:"JSON, schema calipam/v1"
 name\:"Of a check\: the subjects of the findings, one a line"))' \
-'-d+[\`etcd\`, \`kubernetes\`, or a file\: an export, an etcd snapshot, or lists of kubectl]:etcd|kubernetes|PATH:_files' \
-'--datastore=[\`etcd\`, \`kubernetes\`, or a file\: an export, an etcd snapshot, or lists of kubectl]:etcd|kubernetes|PATH:_files' \
+'-d+[\`etcd\`, \`kubernetes\`, or a file\: export, etcd snapshot, or \`get -o json\` output of kubectl]:etcd|kubernetes|PATH:_files' \
+'--datastore=[\`etcd\`, \`kubernetes\`, or a file\: export, etcd snapshot, or \`get -o json\` output of kubectl]:etcd|kubernetes|PATH:_files' \
 '-c+[Settings file of calicoctl \[default\: /etc/calico/calicoctl.cfg\]]:FILE:_files' \
 '--config=[Settings file of calicoctl \[default\: /etc/calico/calicoctl.cfg\]]:FILE:_files' \
 '--etcd-endpoints=[URLs of etcd, comma-separated]:URLS:_urls' \
@@ -290,8 +290,8 @@ name\:"Of a check\: the subjects of the findings, one a line"))' \
 '(--dry-run)--apply[Write the plan to the datastore; without this it is only printed]' \
 '--dry-run[Print the plan, and change nothing\: what happens without --apply]' \
 '--endpoints-only[Apply although no pods were read from Kubernetes\: on etcd, the endpoints are taken for the truth]' \
-'-y[Do not ask; needed where there is no terminal]' \
-'--yes[Do not ask; needed where there is no terminal]' \
+'-y[Do not ask for confirmation; needed where stdin is not a terminal]' \
+'--yes[Do not ask for confirmation; needed where stdin is not a terminal]' \
 '--lock[Lock the datastore for the duration\: no pod starts or stops meanwhile]' \
 '(-q --quiet)*-v[Say on stderr what is read and from where; twice for every request]' \
 '(-q --quiet)*--verbose[Say on stderr what is read and from where; twice for every request]' \
@@ -316,16 +316,16 @@ wide\:"The table with everything in it"
 yaml\:"YAML, schema calipam/v1"
 json\:"JSON, schema calipam/v1"
 name\:"Of a check\: the subjects of the findings, one a line"))' \
-'-d+[\`etcd\`, \`kubernetes\`, or a file\: an export, an etcd snapshot, or lists of kubectl]:etcd|kubernetes|PATH:_files' \
-'--datastore=[\`etcd\`, \`kubernetes\`, or a file\: an export, an etcd snapshot, or lists of kubectl]:etcd|kubernetes|PATH:_files' \
+'-d+[\`etcd\`, \`kubernetes\`, or a file\: export, etcd snapshot, or \`get -o json\` output of kubectl]:etcd|kubernetes|PATH:_files' \
+'--datastore=[\`etcd\`, \`kubernetes\`, or a file\: export, etcd snapshot, or \`get -o json\` output of kubectl]:etcd|kubernetes|PATH:_files' \
 '-c+[Settings file of calicoctl \[default\: /etc/calico/calicoctl.cfg\]]:FILE:_files' \
 '--config=[Settings file of calicoctl \[default\: /etc/calico/calicoctl.cfg\]]:FILE:_files' \
 '--etcd-endpoints=[URLs of etcd, comma-separated]:URLS:_urls' \
 '--kubeconfig=[The kubeconfig; with etcd, it adds pods and services to what is read]:FILE:_files' \
 '--context=[The context in the kubeconfig]:NAME:_default' \
 '--dry-run[Print what would be restored, and change nothing]' \
-'-y[Do not ask; needed where there is no terminal]' \
-'--yes[Do not ask; needed where there is no terminal]' \
+'-y[Do not ask for confirmation; needed where stdin is not a terminal]' \
+'--yes[Do not ask for confirmation; needed where stdin is not a terminal]' \
 '--lock[Lock the datastore for the duration\: no pod starts or stops meanwhile]' \
 '(-q --quiet)*-v[Say on stderr what is read and from where; twice for every request]' \
 '(-q --quiet)*--verbose[Say on stderr what is read and from where; twice for every request]' \
@@ -349,8 +349,8 @@ wide\:"The table with everything in it"
 yaml\:"YAML, schema calipam/v1"
 json\:"JSON, schema calipam/v1"
 name\:"Of a check\: the subjects of the findings, one a line"))' \
-'-d+[\`etcd\`, \`kubernetes\`, or a file\: an export, an etcd snapshot, or lists of kubectl]:etcd|kubernetes|PATH:_files' \
-'--datastore=[\`etcd\`, \`kubernetes\`, or a file\: an export, an etcd snapshot, or lists of kubectl]:etcd|kubernetes|PATH:_files' \
+'-d+[\`etcd\`, \`kubernetes\`, or a file\: export, etcd snapshot, or \`get -o json\` output of kubectl]:etcd|kubernetes|PATH:_files' \
+'--datastore=[\`etcd\`, \`kubernetes\`, or a file\: export, etcd snapshot, or \`get -o json\` output of kubectl]:etcd|kubernetes|PATH:_files' \
 '-c+[Settings file of calicoctl \[default\: /etc/calico/calicoctl.cfg\]]:FILE:_files' \
 '--config=[Settings file of calicoctl \[default\: /etc/calico/calicoctl.cfg\]]:FILE:_files' \
 '--etcd-endpoints=[URLs of etcd, comma-separated]:URLS:_urls' \
@@ -378,8 +378,8 @@ wide\:"The table with everything in it"
 yaml\:"YAML, schema calipam/v1"
 json\:"JSON, schema calipam/v1"
 name\:"Of a check\: the subjects of the findings, one a line"))' \
-'-d+[\`etcd\`, \`kubernetes\`, or a file\: an export, an etcd snapshot, or lists of kubectl]:etcd|kubernetes|PATH:_files' \
-'--datastore=[\`etcd\`, \`kubernetes\`, or a file\: an export, an etcd snapshot, or lists of kubectl]:etcd|kubernetes|PATH:_files' \
+'-d+[\`etcd\`, \`kubernetes\`, or a file\: export, etcd snapshot, or \`get -o json\` output of kubectl]:etcd|kubernetes|PATH:_files' \
+'--datastore=[\`etcd\`, \`kubernetes\`, or a file\: export, etcd snapshot, or \`get -o json\` output of kubectl]:etcd|kubernetes|PATH:_files' \
 '-c+[Settings file of calicoctl \[default\: /etc/calico/calicoctl.cfg\]]:FILE:_files' \
 '--config=[Settings file of calicoctl \[default\: /etc/calico/calicoctl.cfg\]]:FILE:_files' \
 '--etcd-endpoints=[URLs of etcd, comma-separated]:URLS:_urls' \
@@ -404,7 +404,7 @@ name\:"Of a check\: the subjects of the findings, one a line"))' \
         case $line[1] in
             (check)
 _arguments "${_arguments_options[@]}" : \
-'*--rule=[Only these findings, comma-separated or repeated]:CODE:((duplicate-address\:"two or more live owners use one address"
+'*--rule=[Only findings of these rules; comma-separated or repeated]:RULE:((duplicate-address\:"two or more live owners use one address"
 address-in-several-blocks\:"overlapping blocks both record the address as allocated"
 unallocated-in-use\:"a live owner uses an address of a pool that no block records"
 leaked-address\:"allocated, old enough, and nothing uses it"
@@ -449,7 +449,7 @@ auto-allocation-off\:"nodes may not claim blocks"
 configuration-mismatch\:"the two configuration keys of etcd disagree"
 datastore-locked\:"the datastore is locked\: datastoreReady is false"
 undecodable-object\:"a key or value that does not parse"))' \
-'*--skip-rule=[None of these findings, comma-separated or repeated]:CODE:((duplicate-address\:"two or more live owners use one address"
+'*--skip-rule=[No findings of these rules; comma-separated or repeated]:RULE:((duplicate-address\:"two or more live owners use one address"
 address-in-several-blocks\:"overlapping blocks both record the address as allocated"
 unallocated-in-use\:"a live owner uses an address of a pool that no block records"
 leaked-address\:"allocated, old enough, and nothing uses it"
@@ -496,7 +496,7 @@ datastore-locked\:"the datastore is locked\: datastoreReady is false"
 undecodable-object\:"a key or value that does not parse"))' \
 '*--node=[Only what concerns this node; can be repeated]:NODE:_default' \
 '*--pool=[Only what lies in this pool, by name or CIDR; can be repeated]:POOL:_default' \
-'--ignore=[Leave out what this file lists\: lines of \`CODE SUBJECT\`, and comments after \`#\`]:FILE:_files' \
+'--ignore=[Leave out the findings that this file lists\: lines of \`RULE SUBJECT\`, and comments after \`#\`]:FILE:_files' \
 '--fail-on=[Exit with 1 from this severity on]:SEVERITY:((critical\:"Traffic is or will be broken"
 error\:"Capacity is lost, or Calico may trip over a structure"
 warning\:"Drift"
@@ -516,14 +516,14 @@ wide\:"The table with everything in it"
 yaml\:"YAML, schema calipam/v1"
 json\:"JSON, schema calipam/v1"
 name\:"Of a check\: the subjects of the findings, one a line"))' \
-'-d+[\`etcd\`, \`kubernetes\`, or a file\: an export, an etcd snapshot, or lists of kubectl]:etcd|kubernetes|PATH:_files' \
-'--datastore=[\`etcd\`, \`kubernetes\`, or a file\: an export, an etcd snapshot, or lists of kubectl]:etcd|kubernetes|PATH:_files' \
+'-d+[\`etcd\`, \`kubernetes\`, or a file\: export, etcd snapshot, or \`get -o json\` output of kubectl]:etcd|kubernetes|PATH:_files' \
+'--datastore=[\`etcd\`, \`kubernetes\`, or a file\: export, etcd snapshot, or \`get -o json\` output of kubectl]:etcd|kubernetes|PATH:_files' \
 '-c+[Settings file of calicoctl \[default\: /etc/calico/calicoctl.cfg\]]:FILE:_files' \
 '--config=[Settings file of calicoctl \[default\: /etc/calico/calicoctl.cfg\]]:FILE:_files' \
 '--etcd-endpoints=[URLs of etcd, comma-separated]:URLS:_urls' \
 '--kubeconfig=[The kubeconfig; with etcd, it adds pods and services to what is read]:FILE:_files' \
 '--context=[The context in the kubeconfig]:NAME:_default' \
-'--list-rules[List the codes of all findings, and read nothing]' \
+'--list-rules[List all rules, and read nothing]' \
 '(-q --quiet)*-v[Say on stderr what is read and from where; twice for every request]' \
 '(-q --quiet)*--verbose[Say on stderr what is read and from where; twice for every request]' \
 '-q[Print no progress and no hints]' \
@@ -547,8 +547,8 @@ wide\:"The table with everything in it"
 yaml\:"YAML, schema calipam/v1"
 json\:"JSON, schema calipam/v1"
 name\:"Of a check\: the subjects of the findings, one a line"))' \
-'-d+[\`etcd\`, \`kubernetes\`, or a file\: an export, an etcd snapshot, or lists of kubectl]:etcd|kubernetes|PATH:_files' \
-'--datastore=[\`etcd\`, \`kubernetes\`, or a file\: an export, an etcd snapshot, or lists of kubectl]:etcd|kubernetes|PATH:_files' \
+'-d+[\`etcd\`, \`kubernetes\`, or a file\: export, etcd snapshot, or \`get -o json\` output of kubectl]:etcd|kubernetes|PATH:_files' \
+'--datastore=[\`etcd\`, \`kubernetes\`, or a file\: export, etcd snapshot, or \`get -o json\` output of kubectl]:etcd|kubernetes|PATH:_files' \
 '-c+[Settings file of calicoctl \[default\: /etc/calico/calicoctl.cfg\]]:FILE:_files' \
 '--config=[Settings file of calicoctl \[default\: /etc/calico/calicoctl.cfg\]]:FILE:_files' \
 '--etcd-endpoints=[URLs of etcd, comma-separated]:URLS:_urls' \
@@ -589,8 +589,8 @@ wide\:"The table with everything in it"
 yaml\:"YAML, schema calipam/v1"
 json\:"JSON, schema calipam/v1"
 name\:"Of a check\: the subjects of the findings, one a line"))' \
-'-d+[\`etcd\`, \`kubernetes\`, or a file\: an export, an etcd snapshot, or lists of kubectl]:etcd|kubernetes|PATH:_files' \
-'--datastore=[\`etcd\`, \`kubernetes\`, or a file\: an export, an etcd snapshot, or lists of kubectl]:etcd|kubernetes|PATH:_files' \
+'-d+[\`etcd\`, \`kubernetes\`, or a file\: export, etcd snapshot, or \`get -o json\` output of kubectl]:etcd|kubernetes|PATH:_files' \
+'--datastore=[\`etcd\`, \`kubernetes\`, or a file\: export, etcd snapshot, or \`get -o json\` output of kubectl]:etcd|kubernetes|PATH:_files' \
 '-c+[Settings file of calicoctl \[default\: /etc/calico/calicoctl.cfg\]]:FILE:_files' \
 '--config=[Settings file of calicoctl \[default\: /etc/calico/calicoctl.cfg\]]:FILE:_files' \
 '--etcd-endpoints=[URLs of etcd, comma-separated]:URLS:_urls' \
@@ -600,8 +600,8 @@ name\:"Of a check\: the subjects of the findings, one a line"))' \
 '--orphan-handles[Every handle that no allocation refers to]' \
 '--force[Release the one --ip or --handle although it is in use; with --from-report, pass over the version and age of a report and the lock that calicoctl asks for]' \
 '--dry-run[Print the plan, and change nothing]' \
-'-y[Do not ask; needed where there is no terminal]' \
-'--yes[Do not ask; needed where there is no terminal]' \
+'-y[Do not ask for confirmation; needed where stdin is not a terminal]' \
+'--yes[Do not ask for confirmation; needed where stdin is not a terminal]' \
 '--lock[Lock the datastore for the duration\: no pod starts or stops meanwhile]' \
 '(-q --quiet)*-v[Say on stderr what is read and from where; twice for every request]' \
 '(-q --quiet)*--verbose[Say on stderr what is read and from where; twice for every request]' \
@@ -632,8 +632,8 @@ wide\:"The table with everything in it"
 yaml\:"YAML, schema calipam/v1"
 json\:"JSON, schema calipam/v1"
 name\:"Of a check\: the subjects of the findings, one a line"))' \
-'-d+[\`etcd\`, \`kubernetes\`, or a file\: an export, an etcd snapshot, or lists of kubectl]:etcd|kubernetes|PATH:_files' \
-'--datastore=[\`etcd\`, \`kubernetes\`, or a file\: an export, an etcd snapshot, or lists of kubectl]:etcd|kubernetes|PATH:_files' \
+'-d+[\`etcd\`, \`kubernetes\`, or a file\: export, etcd snapshot, or \`get -o json\` output of kubectl]:etcd|kubernetes|PATH:_files' \
+'--datastore=[\`etcd\`, \`kubernetes\`, or a file\: export, etcd snapshot, or \`get -o json\` output of kubectl]:etcd|kubernetes|PATH:_files' \
 '-c+[Settings file of calicoctl \[default\: /etc/calico/calicoctl.cfg\]]:FILE:_files' \
 '--config=[Settings file of calicoctl \[default\: /etc/calico/calicoctl.cfg\]]:FILE:_files' \
 '--etcd-endpoints=[URLs of etcd, comma-separated]:URLS:_urls' \
@@ -642,8 +642,8 @@ name\:"Of a check\: the subjects of the findings, one a line"))' \
 '(--dry-run)--apply[Write the plan to the datastore; without this it is only printed]' \
 '--dry-run[Print the plan, and change nothing\: what happens without --apply]' \
 '--endpoints-only[Apply although no pods were read from Kubernetes\: on etcd, the endpoints are taken for the truth]' \
-'-y[Do not ask; needed where there is no terminal]' \
-'--yes[Do not ask; needed where there is no terminal]' \
+'-y[Do not ask for confirmation; needed where stdin is not a terminal]' \
+'--yes[Do not ask for confirmation; needed where stdin is not a terminal]' \
 '--lock[Lock the datastore for the duration\: no pod starts or stops meanwhile]' \
 '(-q --quiet)*-v[Say on stderr what is read and from where; twice for every request]' \
 '(-q --quiet)*--verbose[Say on stderr what is read and from where; twice for every request]' \
@@ -668,16 +668,16 @@ wide\:"The table with everything in it"
 yaml\:"YAML, schema calipam/v1"
 json\:"JSON, schema calipam/v1"
 name\:"Of a check\: the subjects of the findings, one a line"))' \
-'-d+[\`etcd\`, \`kubernetes\`, or a file\: an export, an etcd snapshot, or lists of kubectl]:etcd|kubernetes|PATH:_files' \
-'--datastore=[\`etcd\`, \`kubernetes\`, or a file\: an export, an etcd snapshot, or lists of kubectl]:etcd|kubernetes|PATH:_files' \
+'-d+[\`etcd\`, \`kubernetes\`, or a file\: export, etcd snapshot, or \`get -o json\` output of kubectl]:etcd|kubernetes|PATH:_files' \
+'--datastore=[\`etcd\`, \`kubernetes\`, or a file\: export, etcd snapshot, or \`get -o json\` output of kubectl]:etcd|kubernetes|PATH:_files' \
 '-c+[Settings file of calicoctl \[default\: /etc/calico/calicoctl.cfg\]]:FILE:_files' \
 '--config=[Settings file of calicoctl \[default\: /etc/calico/calicoctl.cfg\]]:FILE:_files' \
 '--etcd-endpoints=[URLs of etcd, comma-separated]:URLS:_urls' \
 '--kubeconfig=[The kubeconfig; with etcd, it adds pods and services to what is read]:FILE:_files' \
 '--context=[The context in the kubeconfig]:NAME:_default' \
 '--dry-run[Print what would be restored, and change nothing]' \
-'-y[Do not ask; needed where there is no terminal]' \
-'--yes[Do not ask; needed where there is no terminal]' \
+'-y[Do not ask for confirmation; needed where stdin is not a terminal]' \
+'--yes[Do not ask for confirmation; needed where stdin is not a terminal]' \
 '--lock[Lock the datastore for the duration\: no pod starts or stops meanwhile]' \
 '(-q --quiet)*-v[Say on stderr what is read and from where; twice for every request]' \
 '(-q --quiet)*--verbose[Say on stderr what is read and from where; twice for every request]' \
@@ -701,8 +701,8 @@ wide\:"The table with everything in it"
 yaml\:"YAML, schema calipam/v1"
 json\:"JSON, schema calipam/v1"
 name\:"Of a check\: the subjects of the findings, one a line"))' \
-'-d+[\`etcd\`, \`kubernetes\`, or a file\: an export, an etcd snapshot, or lists of kubectl]:etcd|kubernetes|PATH:_files' \
-'--datastore=[\`etcd\`, \`kubernetes\`, or a file\: an export, an etcd snapshot, or lists of kubectl]:etcd|kubernetes|PATH:_files' \
+'-d+[\`etcd\`, \`kubernetes\`, or a file\: export, etcd snapshot, or \`get -o json\` output of kubectl]:etcd|kubernetes|PATH:_files' \
+'--datastore=[\`etcd\`, \`kubernetes\`, or a file\: export, etcd snapshot, or \`get -o json\` output of kubectl]:etcd|kubernetes|PATH:_files' \
 '-c+[Settings file of calicoctl \[default\: /etc/calico/calicoctl.cfg\]]:FILE:_files' \
 '--config=[Settings file of calicoctl \[default\: /etc/calico/calicoctl.cfg\]]:FILE:_files' \
 '--etcd-endpoints=[URLs of etcd, comma-separated]:URLS:_urls' \
@@ -731,8 +731,8 @@ wide\:"The table with everything in it"
 yaml\:"YAML, schema calipam/v1"
 json\:"JSON, schema calipam/v1"
 name\:"Of a check\: the subjects of the findings, one a line"))' \
-'-d+[\`etcd\`, \`kubernetes\`, or a file\: an export, an etcd snapshot, or lists of kubectl]:etcd|kubernetes|PATH:_files' \
-'--datastore=[\`etcd\`, \`kubernetes\`, or a file\: an export, an etcd snapshot, or lists of kubectl]:etcd|kubernetes|PATH:_files' \
+'-d+[\`etcd\`, \`kubernetes\`, or a file\: export, etcd snapshot, or \`get -o json\` output of kubectl]:etcd|kubernetes|PATH:_files' \
+'--datastore=[\`etcd\`, \`kubernetes\`, or a file\: export, etcd snapshot, or \`get -o json\` output of kubectl]:etcd|kubernetes|PATH:_files' \
 '-c+[Settings file of calicoctl \[default\: /etc/calico/calicoctl.cfg\]]:FILE:_files' \
 '--config=[Settings file of calicoctl \[default\: /etc/calico/calicoctl.cfg\]]:FILE:_files' \
 '--etcd-endpoints=[URLs of etcd, comma-separated]:URLS:_urls' \
@@ -808,8 +808,8 @@ wide\:"The table with everything in it"
 yaml\:"YAML, schema calipam/v1"
 json\:"JSON, schema calipam/v1"
 name\:"Of a check\: the subjects of the findings, one a line"))' \
-'-d+[\`etcd\`, \`kubernetes\`, or a file\: an export, an etcd snapshot, or lists of kubectl]:etcd|kubernetes|PATH:_files' \
-'--datastore=[\`etcd\`, \`kubernetes\`, or a file\: an export, an etcd snapshot, or lists of kubectl]:etcd|kubernetes|PATH:_files' \
+'-d+[\`etcd\`, \`kubernetes\`, or a file\: export, etcd snapshot, or \`get -o json\` output of kubectl]:etcd|kubernetes|PATH:_files' \
+'--datastore=[\`etcd\`, \`kubernetes\`, or a file\: export, etcd snapshot, or \`get -o json\` output of kubectl]:etcd|kubernetes|PATH:_files' \
 '-c+[Settings file of calicoctl \[default\: /etc/calico/calicoctl.cfg\]]:FILE:_files' \
 '--config=[Settings file of calicoctl \[default\: /etc/calico/calicoctl.cfg\]]:FILE:_files' \
 '--etcd-endpoints=[URLs of etcd, comma-separated]:URLS:_urls' \
@@ -881,8 +881,8 @@ wide\:"The table with everything in it"
 yaml\:"YAML, schema calipam/v1"
 json\:"JSON, schema calipam/v1"
 name\:"Of a check\: the subjects of the findings, one a line"))' \
-'-d+[\`etcd\`, \`kubernetes\`, or a file\: an export, an etcd snapshot, or lists of kubectl]:etcd|kubernetes|PATH:_files' \
-'--datastore=[\`etcd\`, \`kubernetes\`, or a file\: an export, an etcd snapshot, or lists of kubectl]:etcd|kubernetes|PATH:_files' \
+'-d+[\`etcd\`, \`kubernetes\`, or a file\: export, etcd snapshot, or \`get -o json\` output of kubectl]:etcd|kubernetes|PATH:_files' \
+'--datastore=[\`etcd\`, \`kubernetes\`, or a file\: export, etcd snapshot, or \`get -o json\` output of kubectl]:etcd|kubernetes|PATH:_files' \
 '-c+[Settings file of calicoctl \[default\: /etc/calico/calicoctl.cfg\]]:FILE:_files' \
 '--config=[Settings file of calicoctl \[default\: /etc/calico/calicoctl.cfg\]]:FILE:_files' \
 '--etcd-endpoints=[URLs of etcd, comma-separated]:URLS:_urls' \
@@ -910,8 +910,8 @@ wide\:"The table with everything in it"
 yaml\:"YAML, schema calipam/v1"
 json\:"JSON, schema calipam/v1"
 name\:"Of a check\: the subjects of the findings, one a line"))' \
-'-d+[\`etcd\`, \`kubernetes\`, or a file\: an export, an etcd snapshot, or lists of kubectl]:etcd|kubernetes|PATH:_files' \
-'--datastore=[\`etcd\`, \`kubernetes\`, or a file\: an export, an etcd snapshot, or lists of kubectl]:etcd|kubernetes|PATH:_files' \
+'-d+[\`etcd\`, \`kubernetes\`, or a file\: export, etcd snapshot, or \`get -o json\` output of kubectl]:etcd|kubernetes|PATH:_files' \
+'--datastore=[\`etcd\`, \`kubernetes\`, or a file\: export, etcd snapshot, or \`get -o json\` output of kubectl]:etcd|kubernetes|PATH:_files' \
 '-c+[Settings file of calicoctl \[default\: /etc/calico/calicoctl.cfg\]]:FILE:_files' \
 '--config=[Settings file of calicoctl \[default\: /etc/calico/calicoctl.cfg\]]:FILE:_files' \
 '--etcd-endpoints=[URLs of etcd, comma-separated]:URLS:_urls' \
@@ -939,8 +939,8 @@ wide\:"The table with everything in it"
 yaml\:"YAML, schema calipam/v1"
 json\:"JSON, schema calipam/v1"
 name\:"Of a check\: the subjects of the findings, one a line"))' \
-'-d+[\`etcd\`, \`kubernetes\`, or a file\: an export, an etcd snapshot, or lists of kubectl]:etcd|kubernetes|PATH:_files' \
-'--datastore=[\`etcd\`, \`kubernetes\`, or a file\: an export, an etcd snapshot, or lists of kubectl]:etcd|kubernetes|PATH:_files' \
+'-d+[\`etcd\`, \`kubernetes\`, or a file\: export, etcd snapshot, or \`get -o json\` output of kubectl]:etcd|kubernetes|PATH:_files' \
+'--datastore=[\`etcd\`, \`kubernetes\`, or a file\: export, etcd snapshot, or \`get -o json\` output of kubectl]:etcd|kubernetes|PATH:_files' \
 '-c+[Settings file of calicoctl \[default\: /etc/calico/calicoctl.cfg\]]:FILE:_files' \
 '--config=[Settings file of calicoctl \[default\: /etc/calico/calicoctl.cfg\]]:FILE:_files' \
 '--etcd-endpoints=[URLs of etcd, comma-separated]:URLS:_urls' \
@@ -972,7 +972,7 @@ _calipam_commands() {
 'undo:Undo a run of \`release\` or \`rebuild\` by its journal' \
 '__complete:Complete the words of a command line, for kubectl' \
 'ipam:Check, show, repair, export and explain the IPAM data' \
-'explain:Explain a finding\: what it means, how it arises, what to do' \
+'explain:Explain a rule\: what its findings mean, how they arise, what to do' \
 'completion:Print the completion script of a shell' \
 'install-links:Link the other names of this program into a directory' \
 'export:Write what a check reads into a file' \
@@ -1018,7 +1018,7 @@ _calipam__subcmd__ipam_commands() {
 'rebuild:Make blocks, handles and affinities agree with what uses addresses' \
 'undo:Undo a run of \`release\` or \`rebuild\` by its journal' \
 'export:Write what a check reads into a file' \
-'explain:Explain a finding\: what it means, how it arises, what to do' \
+'explain:Explain a rule\: what its findings mean, how they arise, what to do' \
     )
     _describe -t commands 'calipam ipam commands' commands "$@"
 }

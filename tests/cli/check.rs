@@ -126,7 +126,19 @@ fn accepted_findings_are_left_out() {
     std::fs::write(path, "pool-nearly-ful 172.16.5.0/28\n").unwrap();
     let run = on_example(&["check", "--ignore", path]);
     assert_eq!(run.code, 2);
-    assert!(run.stderr.contains(&format!("error: {path}:1: there is no finding called \"pool-nearly-ful\"")));
+    assert!(run.stderr.contains(&format!("error: {path}:1: unknown rule \"pool-nearly-ful\"")));
+}
+
+/// The example has remedies of five kinds: a rebuild repairs what is critical, a release what is an error.
+#[test]
+fn at_most_three_next_steps_the_most_severe_first() {
+    let run = on_example(&["check"]);
+    let hints: Vec<&str> = run.stderr.lines().filter(|line| line.starts_with("hint: ")).collect();
+    assert_eq!(hints.len(), 3, "{run:?}");
+    assert!(hints[0].contains("explain duplicate-address"), "{run:?}");
+    assert!(hints[1].contains("calipam rebuild") && hints[2].contains("calipam release --leaked"), "{run:?}");
+    let run = on_example(&["check", "--rule", "orphan-handle", "-o", "wide"]);
+    assert!(run.stderr.contains("`calipam release --orphan-handles --datastore"), "{run:?}");
 }
 
 #[test]

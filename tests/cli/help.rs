@@ -81,7 +81,7 @@ fn hints_repeat_the_name_and_the_connection() {
         let run = called(name, &[arguments, &["--datastore", EXAMPLE]].concat());
         let release = format!("`{typed} release --leaked --datastore {EXAMPLE}`\n");
         assert!(run.stderr.contains(&release), "{run:?}");
-        assert!(run.stderr.contains(&format!("`{typed} explain duplicate-address`\n")), "{run:?}");
+        assert!(run.stderr.contains(&format!("`{typed} explain duplicate-address`;")), "{run:?}");
     }
 }
 

@@ -33,15 +33,15 @@ impl fmt::Display for Severity {
     }
 }
 
-/// A text that names no code.
+/// A text that is the code of no rule.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("there is no finding called {0:?}")]
+#[error("unknown rule {0:?}")]
 pub struct UnknownCode(pub String);
 
 /// Declares the codes: variant, name, severity, summary.
 macro_rules! codes {
     ($($variant:ident $name:literal $severity:ident $summary:literal,)*) => {
-        /// The kind of a finding. Names are stable; `docs/findings.md` explains each.
+        /// The name of a rule, and of the findings that it yields. Names are stable; `docs/findings.md` explains each.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub enum Code {
             $(#[doc = $summary] $variant,)*

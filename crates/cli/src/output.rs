@@ -74,6 +74,20 @@ impl Console {
         }
     }
 
+    /// Says what was or was not done, where that is not an error.
+    pub fn tell(&self, text: &str) {
+        if !self.quiet {
+            self.say(text);
+        }
+    }
+
+    /// Says how what is printed has to be read.
+    pub fn note(&self, text: &str) {
+        if !self.quiet {
+            self.say(&format!("note: {text}"));
+        }
+    }
+
     /// Says what the user should know although the work goes on.
     pub fn warn(&self, text: &str) {
         self.say(&format!("warning: {text}"));

@@ -45,7 +45,7 @@ pub enum Error {
     NotLive,
     #[error("{}", match .0 {
         NoConsent::Declined => "aborted; nothing was changed".to_owned(),
-        NoConsent::NoTerminal => "there is no terminal to ask on, and nothing was changed".to_owned(),
+        NoConsent::NoTerminal => "confirmation needed, but stdin is not a terminal".to_owned(),
         NoConsent::Failed(error) => format!("cannot ask: {error}"),
     })]
     NoConsent(NoConsent),

@@ -109,7 +109,7 @@ pub enum Proposal<'a> {
 #[derive(Debug)]
 pub enum NoConsent {
     Declined,
-    /// There is no terminal to ask on.
+    /// Stdin is not a terminal.
     NoTerminal,
     Failed(io::Error),
 }

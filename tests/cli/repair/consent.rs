@@ -33,7 +33,7 @@ fn without_a_terminal_yes_is_needed() {
     assert_eq!(run.code, 2, "{run:?}");
     assert!(run.stdout.ends_with("Plan: 2 addresses, 2 blocks, 1 handle\n"), "{run:?}");
     assert!(
-        run.stderr.contains("error: there is no terminal to ask on, and nothing was changed\nhint: "),
+        run.stderr.contains("error: confirmation needed, but stdin is not a terminal\nhint: use `--yes`"),
         "{run:?}"
     );
     assert_eq!((site.dump(), site.journals()), (before, Vec::new()));
@@ -173,7 +173,7 @@ fn a_dry_run_changes_nothing() {
         let run = site.run(&[&RELEASE[..], &extra].concat());
         assert_eq!(run.code, 0, "{run:?}");
         assert!(
-            run.stderr.contains("hint: nothing was changed; without `--dry-run` it is carried out"),
+            run.stderr.contains("dry run: nothing was changed\nhint: without `--dry-run` it is carried out"),
             "{run:?}"
         );
         assert_eq!((site.dump(), site.journals()), (before.clone(), Vec::new()));

@@ -19,27 +19,27 @@ const JUDGEMENT: &str = "Judgement";
 /// Options of `check`.
 #[derive(Debug, Args)]
 pub struct CheckArgs {
-    /// Only these findings, comma-separated or repeated
+    /// Only findings of these rules; comma-separated or repeated
     #[arg(
         long = "rule",
-        value_name = "CODE",
+        value_name = "RULE",
         value_delimiter = ',',
         value_parser = CodeParser,
         hide_possible_values = true,
         help_heading = SELECTION
     )]
     pub rules: Vec<Code>,
-    /// None of these findings, comma-separated or repeated
+    /// No findings of these rules; comma-separated or repeated
     #[arg(
         long = "skip-rule",
-        value_name = "CODE",
+        value_name = "RULE",
         value_delimiter = ',',
         value_parser = CodeParser,
         hide_possible_values = true,
         help_heading = SELECTION
     )]
     pub skip_rules: Vec<Code>,
-    /// List the codes of all findings, and read nothing
+    /// List all rules, and read nothing
     #[arg(long, help_heading = SELECTION)]
     pub list_rules: bool,
     /// Only what concerns this node; can be repeated
@@ -48,7 +48,7 @@ pub struct CheckArgs {
     /// Only what lies in this pool, by name or CIDR; can be repeated
     #[arg(long = "pool", value_name = "POOL", value_delimiter = ',', help_heading = SELECTION)]
     pub pools: Vec<String>,
-    /// Leave out what this file lists: lines of `CODE SUBJECT`, and comments after `#`
+    /// Leave out the findings that this file lists: lines of `RULE SUBJECT`, and comments after `#`
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = SELECTION)]
     pub ignore: Option<PathBuf>,
 
@@ -111,7 +111,7 @@ impl FailOn {
     }
 }
 
-/// Reads the code of a finding. Completion suggests all codes; an error names only those that are near.
+/// Reads the name of a rule. Completion suggests all of them; an error names only those that are near.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct CodeParser;
 
@@ -134,7 +134,7 @@ impl TypedValueParser for CodeParser {
     }
 }
 
-/// The code that was meant, as far as one is near.
+/// The rule that was meant, as far as one is near.
 fn nearest(text: &str) -> Option<Code> {
     let part = |code: &&Code| text.len() > 3 && code.name().contains(text);
     let all = Code::ALL.iter();

@@ -24,7 +24,7 @@ pub struct Global {
     #[arg(long, global = true)]
     pub no_color: bool,
 
-    /// `etcd`, `kubernetes`, or a file: an export, an etcd snapshot, or lists of kubectl
+    /// `etcd`, `kubernetes`, or a file: export, etcd snapshot, or `get -o json` output of kubectl
     #[arg(
         short,
         long,

@@ -13,7 +13,7 @@ Examples:
   calipam check --datastore cluster.jsonl.zst and check it elsewhere
   calipam show                                pools and how full they are
   calipam show --ip 10.244.1.7                the whole story of one address
-  calipam explain leaked-address              what a finding means
+  calipam explain leaked-address              what a rule's findings mean
   calipam release --leaked --dry-run          what would be released
   calipam rebuild                             what would make the data right again
 
@@ -54,7 +54,7 @@ Calico changes several keys one after the other. What such a change in progress 
 explain is read again after --settle before it is reported.
 
 Exit codes: 0 nothing at or above --fail-on; 1 findings; 2 usage; 3 datastore; 4 internal.
-`calipam explain CODE` explains a finding.";
+`calipam explain RULE` explains the findings of a rule.";
 
 /// After `calipam show -h`.
 pub const SHOW_SHORT: &str = "\
@@ -101,8 +101,8 @@ A handle is released completely or not at all.
 Every write is noted in a journal before it is made, and is made only if nothing has changed
 meanwhile. `calipam undo JOURNAL` restores what was there.
 
-Exit codes: 0 all released; 1 something was skipped or had changed; 2 usage, or no terminal to
-ask on; 3 datastore or journal; 4 internal.";
+Exit codes: 0 all released; 1 something was skipped or had changed; 2 usage, or no
+confirmation; 3 datastore or journal; 4 internal.";
 
 /// After `calipam rebuild -h`.
 pub const REBUILD_SHORT: &str = "\
@@ -124,7 +124,7 @@ On etcd, endpoints can come from the same old backup as the blocks. Give a --kub
 pods decide; without one, --apply needs --endpoints-only.
 
 Exit codes: 0 planned or applied; 1 something is skipped or had changed; 2 usage, or no
-terminal to ask on; 3 datastore or journal; 4 internal.";
+confirmation; 3 datastore or journal; 4 internal.";
 
 /// After `calipam undo --help`.
 pub const UNDO: &str = "\
@@ -148,7 +148,7 @@ configuration. It holds no secrets, but names of pods, nodes and labels.";
 /// After `calipam explain --help`.
 pub const EXPLAIN: &str = "\
 Examples:
-  calipam explain                             all codes
+  calipam explain                             all rules
   calipam explain leaked-address";
 
 /// After `calipam completion --help`.

@@ -64,7 +64,7 @@ pub enum Command {
     /// Write what a check reads into a file
     #[command(after_long_help = help::EXPORT)]
     Export(ExportArgs),
-    /// Explain a finding: what it means, how it arises, what to do
+    /// Explain a rule: what its findings mean, how they arise, what to do
     #[command(after_long_help = help::EXPLAIN)]
     Explain(ExplainArgs),
     /// Print the completion script of a shell
@@ -110,7 +110,7 @@ pub enum IpamCommand {
     /// Write what a check reads into a file
     #[command(after_long_help = help::EXPORT)]
     Export(ExportArgs),
-    /// Explain a finding: what it means, how it arises, what to do
+    /// Explain a rule: what its findings mean, how they arise, what to do
     #[command(after_long_help = help::EXPLAIN)]
     Explain(ExplainArgs),
 }

@@ -17,7 +17,7 @@ const JUDGEMENT: &str = "Judgement";
 /// Options of the commands that write.
 #[derive(Clone, Debug, Args)]
 pub struct WritingArgs {
-    /// Do not ask; needed where there is no terminal
+    /// Do not ask for confirmation; needed where stdin is not a terminal
     #[arg(short, long, help_heading = WRITING)]
     pub yes: bool,
     /// Write nothing at all where the plan makes more changes than this

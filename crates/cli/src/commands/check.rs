@@ -60,7 +60,7 @@ fn read_ignored(path: &Path) -> Result<Vec<(Code, String)>, Failure> {
     })?;
     parse_ignored(&text).map_err(|(line, reason)| Failure::Usage {
         message: format!("{}:{line}: {reason}", path.display()),
-        hint: Some("a line holds a code and a subject, such as `leaked-address 10.244.1.7`".into()),
+        hint: Some("a line holds a rule and a subject, such as `leaked-address 10.244.1.7`".into()),
     })
 }
 
@@ -97,6 +97,6 @@ mod tests {
     fn a_mistake_is_named_with_its_line() {
         assert_eq!(parse_ignored("\nleaked-address").unwrap_err().0, 2);
         let (line, reason) = parse_ignored("leaked 10.0.0.1").unwrap_err();
-        assert_eq!((line, reason.as_str()), (1, "there is no finding called \"leaked\""));
+        assert_eq!((line, reason.as_str()), (1, "unknown rule \"leaked\""));
     }
 }

@@ -19,6 +19,9 @@ pub fn run(args: &UndoArgs, global: &Global, console: &Console) -> Result<Outcom
         let undone = calipam_workflow::undo(&datastore, recorded, writing.as_ref(), &person).await?;
         let document = UndoDocument { header: &undone.header, plan: &undone.plan, run: undone.run.as_ref() };
         console.print(&document)?;
+        if args.dry_run {
+            console.tell("dry run: nothing was changed");
+        }
         let is_partial = !undone.ended || !undone.plan.skipped().is_empty();
         repair::outcome(undone.run, is_partial, console)
     })

@@ -36,7 +36,7 @@ pub fn error(error: &Error) -> Option<String> {
         Error::NoJournalDirectory => "name a file with `--journal FILE`",
         Error::NotLive => "connect to the cluster that the journal is about",
         Error::NoConsent(NoConsent::NoTerminal) => {
-            "look at the plan with `--dry-run`, then agree with `--yes`"
+            "use `--yes`; `--dry-run` shows the plan and changes nothing"
         }
     };
     Some(hint.to_owned())

@@ -1,7 +1,8 @@
 //! What `check` prints.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, HashSet};
 use std::io::{self, Write};
+use std::mem::discriminant;
 
 use calipam_check::{Code, Finding, Remedy, Report, Severity};
 use calipam_model::snapshot::{Coverage, DatastoreKind, Source};
@@ -185,40 +186,42 @@ fn words(source: Source) -> String {
     }
 }
 
+/// Next steps that are suggested, at most.
+const STEPS: usize = 3;
+
+/// Says what to do next, the most severe first.
 fn hints(report: &Report, detail: Detail, console: &Console) {
     let Some(worst) = report.findings.first() else { return };
-    if detail == Detail::Short {
-        console.hint(&format!("see them all with `-o wide`, or one kind with `--rule {}`", worst.code));
-    }
     let explain = hints::command_elsewhere(&["explain", worst.code.name()]);
-    console.hint(&format!("what it means and what to do: {explain}"));
-    for remedy in remedies(report) {
-        console.hint(&hints::remedy::hint(&remedy));
-    }
+    let mut steps = vec![match detail {
+        Detail::Short => format!("what it means: {explain}; every finding: `-o wide`"),
+        Detail::Full => format!("what it means and what to do: {explain}"),
+    }];
+    steps.extend(remedies(report).iter().map(hints::remedy::hint));
+    steps.iter().take(STEPS).for_each(|step| console.hint(step));
     if !report.settled && !report.findings.iter().all(|finding| finding.depends_on.is_empty()) {
-        console.hint("this is a single look: a change that Calico was just making can be among the findings");
+        console.note("this is a single look: a change that Calico was just making can be among the findings");
     }
 }
 
-/// What repairs the findings, each once. Where several blocks are to be rebuilt, that is a rebuild of all; of
-/// several nodes or addresses one stands for the others.
-fn remedies(report: &Report) -> BTreeSet<Remedy> {
-    let all: BTreeSet<Remedy> = report.findings.iter().filter_map(Finding::remedy).collect();
-    let first = |wanted: fn(&Remedy) -> bool| all.iter().find(|remedy| wanted(remedy)).cloned();
-    let mut shown: BTreeSet<Remedy> = [
-        first(|r| *r == Remedy::ReleaseLeaked),
-        first(|r| *r == Remedy::ReleaseOrphanHandles),
-        first(|r| matches!(r, Remedy::ReleaseNode(_))),
-        first(|r| matches!(r, Remedy::ReleaseAddress(_))),
-    ]
-    .into_iter()
-    .flatten()
-    .collect();
-    let mut rebuilds = all.iter().filter(|r| matches!(r, Remedy::RebuildBlock(_) | Remedy::Rebuild));
-    match (rebuilds.next(), rebuilds.next()) {
-        (Some(only), None) => drop(shown.insert(only.clone())),
-        (Some(_), Some(_)) => drop(shown.insert(Remedy::Rebuild)),
-        _ => {}
+/// What repairs the findings, each once, the most severe first. Where several blocks are to be rebuilt, that is a
+/// rebuild of all; of several nodes or addresses the first stands for the others.
+fn remedies(report: &Report) -> Vec<Remedy> {
+    let mut shown: Vec<Remedy> = Vec::new();
+    for remedy in report.findings.iter().filter_map(Finding::remedy) {
+        match shown.iter_mut().find(|other| same_command(other, &remedy)) {
+            Some(other) if *other != remedy && is_rebuild(&remedy) => *other = Remedy::Rebuild,
+            Some(_) => {}
+            None => shown.push(remedy),
+        }
     }
     shown
+}
+
+fn same_command(a: &Remedy, b: &Remedy) -> bool {
+    discriminant(a) == discriminant(b) || (is_rebuild(a) && is_rebuild(b))
+}
+
+fn is_rebuild(remedy: &Remedy) -> bool {
+    matches!(remedy, Remedy::RebuildBlock(_) | Remedy::Rebuild)
 }

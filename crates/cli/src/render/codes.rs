@@ -1,4 +1,4 @@
-//! The list of all findings that there are.
+//! The list of all rules.
 
 use std::io::{self, Write};
 
@@ -10,7 +10,7 @@ use super::table::{Align, Grid, Page};
 use crate::exit::Failure;
 use crate::output::Console;
 
-/// A kind of finding.
+/// A rule, by the code of its findings.
 #[derive(Debug, Serialize)]
 struct Rule {
     code: Code,
@@ -29,7 +29,7 @@ impl Document for Rules {
     }
 
     fn text(&self, _: Detail, page: Page, out: &mut dyn Write) -> io::Result<()> {
-        let columns = [("CODE", Align::Left), ("SEVERITY", Align::Left), ("WHEN", Align::Left)];
+        let columns = [("RULE", Align::Left), ("SEVERITY", Align::Left), ("WHEN", Align::Left)];
         let mut grid = Grid::new(page, &columns);
         for rule in &self.rules {
             grid.row([rule.code.name(), &rule.severity.to_string(), rule.summary]);
@@ -42,7 +42,7 @@ impl Document for Rules {
     }
 }
 
-/// Prints all codes.
+/// Prints all rules.
 pub fn list(console: &Console) -> Result<(), Failure> {
     let rules =
         Code::ALL.iter().map(|code| Rule { code: *code, severity: code.severity(), summary: code.summary() });

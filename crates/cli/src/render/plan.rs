@@ -257,10 +257,10 @@ pub fn why_not_written(plan: &PlanSummary, asked_for: bool, is_live: bool, conso
             "a file is never written: this is what would be done to the cluster that it was taken from",
         );
     } else if asked_for {
-        let option = match plan.kind {
+        console.tell("dry run: nothing was changed");
+        console.hint(match plan.kind {
             PlanKind::Release => "without `--dry-run` it is carried out",
             PlanKind::Rebuild => "with `--apply` it is carried out",
-        };
-        console.hint(&format!("nothing was changed; {option}"));
+        });
     }
 }
