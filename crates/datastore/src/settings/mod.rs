@@ -200,6 +200,25 @@ impl Settings {
     }
 }
 
+impl Settings {
+    /// Finds out where the data is by the environment alone, as the CNI plugin does: no settings file is looked for.
+    ///
+    /// # Errors
+    /// As [`Self::resolve`].
+    pub fn from_environment(
+        environment: &BTreeMap<String, String>,
+        files: &impl Files,
+    ) -> Result<Self, SettingsError> {
+        let (values, none) = (Values::from_environment(environment)?, Overrides::default());
+        let kubernetes = kubernetes(&values, &none, environment);
+        let target = match wants_etcd(&values, &none)? {
+            true => Target::Etcd(etcd(&values, &none, files)?),
+            false => Target::Kubernetes,
+        };
+        Ok(Self { target, kubernetes })
+    }
+}
+
 /// The file that is named as the datastore.
 fn offline_file(overrides: &Overrides, files: &impl Files) -> Result<Option<PathBuf>, SettingsError> {
     match overrides.datastore.as_deref() {

@@ -1,0 +1,270 @@
+//! The network configuration on stdin (facts of the plugin, section 3): the whole configuration of the main plugin, of which
+//! this one uses some.
+
+mod json;
+mod settings;
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+
+use ipnet::IpNet;
+use serde::Deserialize;
+
+use self::json::Fields;
+use crate::protocol::environment::is_name;
+use crate::protocol::{CniError, Code, Command, Version};
+
+/// Where the node's name is read where the configuration does not state it.
+const NODE_NAME_FILE: &str = "/var/lib/calico/nodename";
+/// Where the lock lies that excludes Calico's own plugin.
+const LOCK_FILE: &str = "/var/run/calico/ipam.lock";
+
+/// What of the configuration this plugin uses.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Configuration {
+    pub version: Version,
+    /// Name of the network.
+    pub name: String,
+    pub ipam: Ipam,
+    pub datastore: Datastore,
+    pub node: NodeName,
+    pub lock_file: PathBuf,
+    pub log: Log,
+    /// The namespaces of pods are looked up, for the selectors of pools.
+    pub reads_namespaces: bool,
+    /// A node has one block at most.
+    pub single_block: bool,
+    /// The addresses of `prevResult`, which CHECK compares and DEL frees.
+    pub previous: Vec<IpAddr>,
+    /// `cni.dev/valid-attachments`: the containers that GC leaves alone; `None` where the field is missing.
+    pub valid_containers: Option<Vec<String>>,
+}
+
+/// What is to be assigned.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Ipam {
+    pub ipv4: bool,
+    pub ipv6: bool,
+    /// CIDRs or names; empty for all.
+    pub ipv4_pools: Vec<String>,
+    pub ipv6_pools: Vec<String>,
+}
+
+/// Where the data is, as the fields say; the environment goes over it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Datastore {
+    pub kind: String,
+    pub etcd_endpoints: String,
+    pub etcd_discovery_srv: String,
+    pub etcd_key_file: String,
+    pub etcd_cert_file: String,
+    pub etcd_ca_cert_file: String,
+    pub kubeconfig: String,
+    pub api_root: String,
+    pub api_group: String,
+    pub policy: Policy,
+}
+
+/// How namespaces, pods and machines are looked up; the datastore is not reached by it.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct Policy {
+    pub api_root: String,
+    pub token: String,
+    pub client_certificate: String,
+    pub client_key: String,
+    pub certificate_authority: String,
+}
+
+impl std::fmt::Debug for Policy {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Policy").field("api_root", &self.api_root).finish_non_exhaustive()
+    }
+}
+
+/// Where the name of the node comes from, the first that says one.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NodeName {
+    pub stated: String,
+    pub file: PathBuf,
+    /// The old field `hostname`.
+    pub host: String,
+}
+
+/// What is logged, and where.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Log {
+    pub level: tracing::Level,
+    pub file: Option<PathBuf>,
+    /// In MB.
+    pub max_size: u64,
+    /// In days.
+    pub max_age: u64,
+    /// Old files that are kept.
+    pub max_count: usize,
+}
+
+impl Default for Log {
+    fn default() -> Self {
+        Self { level: tracing::Level::INFO, file: None, max_size: 100, max_age: 30, max_count: 10 }
+    }
+}
+
+/// A configuration of which no more is known than that it is one.
+pub struct Document<'a> {
+    fields: Fields<'a>,
+    name: String,
+    version: Version,
+}
+
+impl<'a> Document<'a> {
+    /// Reads what every command needs, in the order in which Calico's plugin checks it.
+    ///
+    /// # Errors
+    /// Where it is not JSON (6), has no name or a malformed one (7), or a version that is not known (1).
+    pub fn read(stdin: &'a [u8], command: Option<Command>) -> Result<Self, CniError> {
+        let broken = |reason: String| {
+            CniError::new(Code::Decoding, format!("error unmarshall network config: {reason}"))
+        };
+        let text = std::str::from_utf8(stdin).map_err(|error| broken(error.to_string()))?;
+        let fields = Fields::read(text).map_err(broken)?;
+        let (name, version) =
+            (fields.text("name").map_err(broken)?, fields.text("cniVersion").map_err(broken)?);
+        if name.is_empty() {
+            return Err(CniError::new(Code::InvalidConfiguration, "missing network name"));
+        }
+        if !is_name(&name) {
+            let error = CniError::new(Code::InvalidConfiguration, "invalid characters found in network name");
+            return Err(error.with_details(&name));
+        }
+        let version = Version::of_configuration(&version)?;
+        command.map_or(Ok(()), |command| version.allow(command))?;
+        Ok(Self { fields, name, version })
+    }
+
+    /// Reads all that the plugin uses.
+    ///
+    /// # Errors
+    /// Where a field has the wrong type.
+    pub fn configuration(self) -> Result<Configuration, CniError> {
+        configuration(self).map_err(|reason| CniError::internal(format!("failed to load netconf: {reason}")))
+    }
+}
+
+fn configuration(document: Document<'_>) -> Result<Configuration, String> {
+    let Document { fields, name, version } = document;
+    let path = |name: &str, default: &str| {
+        fields.text(name).map(|text| PathBuf::from(if text.is_empty() { default } else { &text }))
+    };
+    let kubernetes = fields.object("kubernetes")?;
+    let policy = fields.object("policy")?;
+    let kubeconfig = kubernetes.text("kubeconfig")?;
+    // Not used, but of the wrong type they are refused, as Calico refuses them.
+    let _: (i64, i64) = (fields.get("qps", "a number")?, fields.get("burst", "a number")?);
+    Ok(Configuration {
+        version,
+        name,
+        ipam: ipam(&fields.object("ipam")?)?,
+        reads_namespaces: !kubeconfig.is_empty() || policy.text("type")? == "k8s",
+        datastore: Datastore {
+            kind: fields.text("datastore_type")?,
+            etcd_endpoints: fields.text("etcd_endpoints")?,
+            etcd_discovery_srv: fields.text("etcd_discovery_srv")?,
+            etcd_key_file: fields.text("etcd_key_file")?,
+            etcd_cert_file: fields.text("etcd_cert_file")?,
+            etcd_ca_cert_file: fields.text("etcd_ca_cert_file")?,
+            kubeconfig,
+            api_root: kubernetes.text("k8s_api_root")?,
+            api_group: fields.text("calico_api_group")?,
+            policy: Policy {
+                api_root: policy.text("k8s_api_root")?,
+                token: policy.text("k8s_auth_token")?,
+                client_certificate: policy.text("k8s_client_certificate")?,
+                client_key: policy.text("k8s_client_key")?,
+                certificate_authority: policy.text("k8s_certificate_authority")?,
+            },
+        },
+        node: NodeName {
+            stated: fields.text("nodename")?,
+            file: path("nodename_file", NODE_NAME_FILE)?,
+            host: fields.text("hostname")?,
+        },
+        lock_file: path("ipam_lock_file", LOCK_FILE)?,
+        log: log(&fields)?,
+        single_block: fields.get("windows_use_single_network", "true or false")?,
+        previous: previous(&fields),
+        valid_containers: valid_containers(&fields)?,
+    })
+}
+
+fn ipam(fields: &Fields<'_>) -> Result<Ipam, String> {
+    for unused in ["type", "name", "subnet"] {
+        fields.text(unused)?;
+    }
+    let pools = |name: &str| -> Result<Vec<String>, String> {
+        let pools: Vec<Option<String>> = fields.get(name, "a list of strings")?;
+        Ok(pools.into_iter().map(Option::unwrap_or_default).collect())
+    };
+    Ok(Ipam {
+        ipv4: fields.text("assign_ipv4")? != "false",
+        ipv6: fields.text("assign_ipv6")? == "true",
+        ipv4_pools: pools("ipv4_pools")?,
+        ipv6_pools: pools("ipv6_pools")?,
+    })
+}
+
+fn log(fields: &Fields<'_>) -> Result<Log, String> {
+    let default = Log::default();
+    let number = |name: &str, default: u64| -> Result<u64, String> {
+        let number: i64 = fields.get(name, "a number")?;
+        Ok(u64::try_from(number).ok().filter(|number| *number > 0).unwrap_or(default))
+    };
+    let level = match fields.text("log_level")?.to_lowercase().as_str() {
+        "debug" => tracing::Level::DEBUG,
+        "error" => tracing::Level::ERROR,
+        _ => tracing::Level::INFO,
+    };
+    let file = fields.text("log_file_path")?;
+    Ok(Log {
+        level,
+        file: (!file.is_empty()).then(|| file.into()),
+        max_size: number("log_file_max_size", default.max_size)?,
+        max_age: number("log_file_max_age", default.max_age)?,
+        max_count: number("log_file_max_count", default.max_count as u64)? as usize,
+    })
+}
+
+/// The addresses of the result that ADD gave. What cannot be understood is no address: Calico's plugin ignores the field.
+fn previous(fields: &Fields<'_>) -> Vec<IpAddr> {
+    #[derive(Default, Deserialize)]
+    #[serde(default)]
+    struct Result {
+        ips: Vec<Entry>,
+    }
+    #[derive(Deserialize)]
+    struct Entry {
+        address: String,
+    }
+    let result: Result = fields.find("prevResult", "").ok().flatten().unwrap_or_default();
+    let address = |entry: Entry| calipam_model::cidr::parse_address(&entry.address);
+    result.ips.into_iter().filter_map(address).collect()
+}
+
+/// The container IDs of the attachments that are still valid.
+fn valid_containers(fields: &Fields<'_>) -> Result<Option<Vec<String>>, String> {
+    #[derive(Deserialize)]
+    struct Attachment {
+        #[serde(rename = "containerID")]
+        container: String,
+    }
+    let kind = "a list of attachments";
+    let valid: Option<Vec<Attachment>> = fields.find("cni.dev/valid-attachments", kind)?;
+    Ok(valid.map(|valid| valid.into_iter().map(|attachment| attachment.container).collect()))
+}
+
+/// Reads an entry of a list of pools as a CIDR, as Go does: with its length, host bits masked off.
+pub fn pool_cidr(entry: &str) -> Option<IpNet> {
+    entry.parse::<IpNet>().ok().map(|cidr| cidr.trunc())
+}
+
+#[cfg(test)]
+mod tests;

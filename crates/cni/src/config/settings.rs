@@ -1,0 +1,114 @@
+//! From the configuration and the environment to the settings of connections.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use calipam_datastore::Secret;
+use calipam_datastore::settings::{KubernetesSettings, LocalFiles, Settings, Target, Timeouts};
+
+use super::Datastore;
+use crate::protocol::CniError;
+
+/// How long connecting to one endpoint may take: a runtime waits, and another endpoint may answer.
+const CONNECT: Duration = Duration::from_secs(3);
+/// How long one request may take.
+const REQUEST: Duration = Duration::from_secs(10);
+
+impl Datastore {
+    /// How the datastore is reached. As Calico does, the fields go over the variables of the environment, and these, where
+    /// their names begin with `CALICO_`, over the fields.
+    ///
+    /// # Errors
+    /// Where the settings contradict each other, or a file that they name cannot be read.
+    pub fn settings(&self, environment: &BTreeMap<String, String>) -> Result<Settings, CniError> {
+        let mut variables = environment.clone();
+        let fields = [
+            ("DATASTORE_TYPE", &self.kind),
+            ("ETCD_ENDPOINTS", &self.etcd_endpoints),
+            ("ETCD_DISCOVERY_SRV", &self.etcd_discovery_srv),
+            ("ETCD_KEY_FILE", &self.etcd_key_file),
+            ("ETCD_CERT_FILE", &self.etcd_cert_file),
+            ("ETCD_CA_CERT_FILE", &self.etcd_ca_cert_file),
+            ("KUBECONFIG", &self.kubeconfig),
+            ("K8S_API_ENDPOINT", &self.api_root),
+            ("CALICO_API_GROUP", &self.api_group),
+        ];
+        for (name, value) in fields.into_iter().filter(|(_, value)| !value.is_empty()) {
+            variables.insert(name.to_owned(), value.clone());
+        }
+        let mut settings = Settings::from_environment(&variables, &LocalFiles)
+            .map_err(|error| CniError::internal(error.to_string()))?;
+        settings.kubernetes.timeouts = Timeouts { connect: CONNECT, request: REQUEST };
+        if let Target::Etcd(etcd) = &mut settings.target {
+            etcd.timeouts = settings.kubernetes.timeouts;
+        }
+        Ok(settings)
+    }
+
+    /// How Kubernetes is asked for namespaces, pods and machines: as the datastore, with what `policy` says over it.
+    pub fn lookups(&self, datastore: &Settings) -> KubernetesSettings {
+        let mut settings = datastore.kubernetes.clone();
+        let policy = &self.policy;
+        if !policy.api_root.is_empty() && self.api_root.is_empty() {
+            settings.api_endpoint = policy.api_root.split("/api/").next().unwrap_or_default().to_owned();
+        }
+        if !policy.token.is_empty() {
+            settings.token = Secret::new(policy.token.clone());
+        }
+        let files = [
+            (&mut settings.cert_file, &policy.client_certificate),
+            (&mut settings.key_file, &policy.client_key),
+            (&mut settings.ca_file, &policy.certificate_authority),
+        ];
+        for (setting, value) in files.into_iter().filter(|(_, value)| !value.is_empty()) {
+            setting.clone_from(value);
+        }
+        settings
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Policy;
+    use super::*;
+
+    fn environment(entries: &[(&str, &str)]) -> BTreeMap<String, String> {
+        entries.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+    }
+
+    fn etcd(fields: &Datastore, variables: &[(&str, &str)]) -> Result<Vec<String>, CniError> {
+        match fields.settings(&environment(variables))?.target {
+            Target::Etcd(etcd) => Ok(etcd.endpoints),
+            other => Err(CniError::internal(format!("{other:?}"))),
+        }
+    }
+
+    #[test]
+    fn prefixed_variables_go_over_fields_and_fields_over_others() {
+        let fields = Datastore { etcd_endpoints: "http://a:1,http://b:2".into(), ..Default::default() };
+        assert_eq!(etcd(&fields, &[]).unwrap(), ["http://a:1", "http://b:2"]);
+        assert_eq!(etcd(&fields, &[("ETCD_ENDPOINTS", "http://c:1")]).unwrap().len(), 2);
+        assert_eq!(etcd(&fields, &[("CALICO_ETCD_ENDPOINTS", "http://c:1")]).unwrap(), ["http://c:1"]);
+        assert!(etcd(&fields, &[("CALICO_DATASTORE_TYPE", "kubernetes")]).is_err());
+        let none = Datastore { kind: "etcdv3".into(), ..Default::default() };
+        assert_eq!(etcd(&none, &[("ETCD_ENDPOINTS", "http://c:1")]).unwrap(), ["http://c:1"]);
+        assert_eq!(etcd(&none, &[]).unwrap_err().code.number(), 999);
+        let unknown = Datastore { kind: "consul".into(), ..Default::default() };
+        assert!(unknown.settings(&environment(&[])).unwrap_err().msg.contains("consul"));
+    }
+
+    #[test]
+    fn look_ups_have_settings_of_their_own() {
+        let policy = Policy {
+            api_root: "https://k:6443/api/v1/".into(),
+            token: "t".into(),
+            certificate_authority: "/ca".into(),
+            ..Default::default()
+        };
+        let fields = Datastore { kind: "kubernetes".into(), policy, ..Default::default() };
+        let datastore = fields.settings(&environment(&[])).unwrap();
+        let found = fields.lookups(&datastore);
+        assert_eq!((found.api_endpoint.as_str(), found.ca_file.as_str()), ("https://k:6443", "/ca"));
+        assert!(found.token == Secret::new("t") && datastore.kubernetes.token.is_empty());
+    }
+}

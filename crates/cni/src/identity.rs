@@ -1,0 +1,166 @@
+//! Who asks: node, container and pod, and the handle that the addresses get (facts of the plugin, section 6).
+
+use std::fs;
+
+use calipam_model::time::format_go_utc;
+use jiff::Timestamp;
+
+use crate::config::{Configuration, NodeName};
+use crate::protocol::{Arguments, CniError, Environment};
+
+/// The namespace of containers that are no pods.
+const DEFAULT_NAMESPACE: &str = "default";
+
+/// Who asks for addresses.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Identity {
+    pub node: String,
+    pub container: String,
+    /// Namespace and name, where the orchestrator is Kubernetes.
+    pub pod: Option<(String, String)>,
+    /// That of the pod, else `default`.
+    pub namespace: String,
+    pub handle: String,
+}
+
+impl Identity {
+    /// Finds out who asks.
+    ///
+    /// # Errors
+    /// Where a name has no place in the name of a workload endpoint, as Calico refuses it.
+    pub fn new(
+        configuration: &Configuration,
+        environment: &Environment,
+        arguments: &Arguments,
+    ) -> Result<Self, CniError> {
+        let node = node_name(&configuration.node);
+        let (namespace, workload) = match &arguments.pod {
+            Some((namespace, name)) => (namespace.clone(), ("pod", name)),
+            None => {
+                let namespace = arguments.test_namespace.clone();
+                let namespace = namespace.unwrap_or_else(|| DEFAULT_NAMESPACE.to_owned());
+                (namespace, ("containerID", &environment.container))
+            }
+        };
+        check_segment("node", &node)?;
+        check_segment(workload.0, workload.1)?;
+        check_segment("endpoint", &environment.interface)?;
+        Ok(Self {
+            node,
+            container: environment.container.clone(),
+            pod: arguments.pod.clone(),
+            namespace,
+            handle: format!("{}.{}", configuration.name, environment.container),
+        })
+    }
+
+    /// The handle that the oldest plugins (Calico 2) used.
+    pub fn old_handle(&self) -> String {
+        match &self.pod {
+            Some((namespace, name)) => format!("{namespace}.{name}"),
+            None => self.container.clone(),
+        }
+    }
+
+    /// The attributes of an allocation.
+    pub fn attributes(&self, now: Timestamp) -> Vec<(String, String)> {
+        let nanos = i64::try_from(now.as_nanosecond()).unwrap_or_default();
+        let mut attributes =
+            vec![("node".to_owned(), self.node.clone()), ("timestamp".to_owned(), format_go_utc(nanos))];
+        if let Some((namespace, name)) = &self.pod {
+            attributes.push(("pod".to_owned(), name.clone()));
+            attributes.push(("namespace".to_owned(), namespace.clone()));
+        }
+        attributes
+    }
+}
+
+/// The node's name: the first source that says one. Blanks around that of the file do not count: no node's name has any,
+/// and with a line's end in it Calico finds no node.
+pub fn node_name(sources: &NodeName) -> String {
+    if !sources.stated.is_empty() {
+        return sources.stated.clone();
+    }
+    let in_file = fs::read(&sources.file).unwrap_or_default();
+    let in_file = String::from_utf8_lossy(&in_file).trim().to_owned();
+    if !in_file.is_empty() {
+        return in_file;
+    }
+    if !sources.host.is_empty() {
+        return sources.host.clone();
+    }
+    rustix::system::uname().nodename().to_string_lossy().trim().to_lowercase()
+}
+
+/// Refuses what cannot be a part of the name of a workload endpoint.
+fn check_segment(field: &str, value: &str) -> Result<(), CniError> {
+    let reason = match value {
+        "" => "field should be assigned",
+        _ if value.starts_with('-') => "field must not begin with a '-'",
+        _ if value.ends_with('-') => "field must not end with a '-'",
+        _ => return Ok(()),
+    };
+    let value = if value.is_empty() { String::new() } else { format!(" = '{value}'") };
+    Err(CniError::internal(format!(
+        "error constructing WorkloadEndpoint name: error with field {field}{value} ({reason})"
+    )))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use super::*;
+    use crate::config::Document;
+
+    fn identity(json: &str, container: &str, args: &str) -> Result<Identity, CniError> {
+        let configuration = Document::read(json.as_bytes(), None)?.configuration()?;
+        let environment =
+            Environment { container: container.into(), interface: "eth0".into(), ..Environment::default() };
+        Identity::new(&configuration, &environment, &Arguments::read(args)?)
+    }
+
+    #[test]
+    fn handles_and_attributes() {
+        let pod = "K8S_POD_NAMESPACE=ns;K8S_POD_NAME=web-0";
+        let found = identity(r#"{"name":"net","nodename":"a"}"#, "c1", pod).unwrap();
+        assert_eq!((found.handle.as_str(), found.old_handle().as_str()), ("net.c1", "ns.web-0"));
+        let attributes = found.attributes("2026-05-01T10:12:00.12Z".parse().unwrap());
+        let expected = [
+            ("node", "a"),
+            ("timestamp", "2026-05-01 10:12:00.12 +0000 UTC"),
+            ("pod", "web-0"),
+            ("namespace", "ns"),
+        ];
+        assert_eq!(attributes, expected.map(|(key, value)| (key.to_owned(), value.to_owned())));
+        let bare = identity(r#"{"name":"net","nodename":"a"}"#, "c1", "").unwrap();
+        assert_eq!((bare.namespace.as_str(), bare.old_handle().as_str()), ("default", "c1"));
+        assert_eq!(bare.attributes(Timestamp::UNIX_EPOCH).len(), 2);
+    }
+
+    #[test]
+    fn the_first_source_that_says_a_node_wins() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("nodename");
+        fs::write(&file, "in-file\n").unwrap();
+        let name = |stated: &str, file: PathBuf, host: &str| {
+            node_name(&NodeName { stated: stated.into(), file, host: host.into() })
+        };
+        assert_eq!(name("stated", file.clone(), "host"), "stated");
+        assert_eq!(name("", file, "host"), "in-file");
+        assert_eq!(name("", folder.path().join("missing"), "host"), "host");
+        // A folder cannot be read as a file.
+        assert_eq!(name("", folder.path().to_owned(), "host"), "host");
+        let system = name("", folder.path().join("missing"), "");
+        assert!(!system.is_empty() && system == system.to_lowercase(), "{system}");
+    }
+
+    #[test]
+    fn names_that_no_endpoint_can_have() {
+        let net = r#"{"name":"net","nodename":"a"}"#;
+        assert!(identity(r#"{"name":"net","nodename":"-a"}"#, "c", "").is_err());
+        assert!(identity(net, "c-", "").unwrap_err().msg.contains("containerID = 'c-'"));
+        assert!(identity(net, "c-", "K8S_POD_NAMESPACE=ns;K8S_POD_NAME=w").is_ok());
+        assert!(identity(net, "c", "K8S_POD_NAMESPACE=ns;K8S_POD_NAME=w-").is_err());
+    }
+}

@@ -1,0 +1,87 @@
+//! The lock of a node's plugins: an exclusive `flock` on the file that Calico's own plugin takes, too.
+//!
+//! It is best effort, as there: the datastore is safe without it, since every write is a compare-and-swap. It keeps the
+//! plugins of one node from losing swaps to each other.
+
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::path::Path;
+
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
+use tracing::{debug, error};
+
+/// The lock, where it could be taken. It ends with this value, or with the process.
+#[derive(Debug)]
+pub struct NodeLock {
+    _file: Option<File>,
+}
+
+impl NodeLock {
+    /// Waits for the lock, without limit: the kernel takes it from a process that ends. Where its file cannot be made,
+    /// the work goes on without.
+    pub fn take(path: &Path) -> Self {
+        match lock(path) {
+            Ok(file) => {
+                debug!("holds the lock {}", path.display());
+                Self { _file: Some(file) }
+            }
+            Err(error) => {
+                error!("goes on without the lock {}: {error}", path.display());
+                Self { _file: None }
+            }
+        }
+    }
+}
+
+fn lock(path: &Path) -> io::Result<File> {
+    if let Some(folder) = path.parent() {
+        // The file may be there although its folder cannot be made.
+        fs::create_dir_all(folder).ok();
+    }
+    let file = open(path)?;
+    loop {
+        match flock(&file, FlockOperation::LockExclusive) {
+            Ok(()) => return Ok(file),
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+/// Opens the file. `flock` needs no right to write: a file of another user is locked as well.
+fn open(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    match options.read(true).write(true).create(true).truncate(false).open(path) {
+        Ok(file) => Ok(file),
+        Err(error) => File::open(path).map_err(|_| error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_one_holds_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("new/folder/ipam.lock");
+        let held = NodeLock::take(&path);
+        let other = File::open(&path).unwrap();
+        let try_lock = || flock(&other, FlockOperation::NonBlockingLockExclusive);
+        assert_eq!(try_lock(), Err(Errno::WOULDBLOCK));
+        drop(held);
+        assert_eq!(try_lock(), Ok(()));
+    }
+
+    #[test]
+    fn without_a_file_the_work_goes_on() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("file");
+        fs::write(&file, "").unwrap();
+        let lock = NodeLock::take(&file.join("ipam.lock"));
+        assert!(lock._file.is_none());
+        let lock = NodeLock::take(folder.path());
+        drop(lock);
+    }
+}

@@ -1,0 +1,178 @@
+//! Rotation of the log file: a file that is too large is set aside under its time, compressed, and old ones go.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, BufReader};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use jiff::Timestamp;
+use rustix::fs::{FlockOperation, flock};
+
+use super::stamp;
+use crate::config::Log;
+
+const MEGABYTE: u64 = 1 << 20;
+const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+/// What follows the name of a compressed file.
+const COMPRESSED: &str = ".zst";
+
+/// Opens the log file for appending, after setting it aside where it has become too large.
+///
+/// # Errors
+/// Where it cannot be opened.
+pub(super) fn open(path: &Path, settings: &Log) -> io::Result<File> {
+    if let Some(folder) = path.parent() {
+        fs::create_dir_all(folder)?;
+    }
+    let file = append(path)?;
+    if file.metadata()?.len() < settings.max_size.saturating_mul(MEGABYTE) {
+        return Ok(file);
+    }
+    // The plugins that run at the same time see the same size. One of them sets the file aside; the others go on writing to
+    // the file that they have.
+    if flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() || !is_at(&file, path) {
+        return append(path);
+    }
+    let old = set_aside(path)?;
+    let new = append(path)?;
+    // What goes wrong from here on leaves a file too many.
+    compress(&old).ok();
+    prune(path, settings).ok();
+    Ok(new)
+}
+
+fn append(path: &Path) -> io::Result<File> {
+    OpenOptions::new().create(true).append(true).mode(0o644).open(path)
+}
+
+/// True where the path still leads to this file.
+fn is_at(file: &File, path: &Path) -> bool {
+    match (file.metadata(), fs::metadata(path)) {
+        (Ok(one), Ok(other)) => (one.dev(), one.ino()) == (other.dev(), other.ino()),
+        _ => false,
+    }
+}
+
+/// Gives the file another name: `<name>-<time><ending>`.
+fn set_aside(path: &Path) -> io::Result<PathBuf> {
+    let (start, ending) = name_parts(path);
+    let old = path.with_file_name(format!("{start}{}{ending}", stamp(Timestamp::now())));
+    fs::rename(path, &old)?;
+    Ok(old)
+}
+
+/// What stands before and after the time in the names of old files.
+fn name_parts(path: &Path) -> (String, String) {
+    let text = |part: Option<&std::ffi::OsStr>| part.unwrap_or_default().to_string_lossy().into_owned();
+    let ending = path.extension().map(|ending| format!(".{}", ending.to_string_lossy()));
+    (format!("{}-", text(path.file_stem())), ending.unwrap_or_default())
+}
+
+fn compress(path: &Path) -> io::Result<()> {
+    let mut compressed = path.as_os_str().to_owned();
+    compressed.push(COMPRESSED);
+    let source = BufReader::new(File::open(path)?);
+    let target = OpenOptions::new().create_new(true).write(true).mode(0o644).open(&compressed)?;
+    if let Err(error) = zstd::stream::copy_encode(source, &target, 0) {
+        fs::remove_file(&compressed).ok();
+        return Err(error);
+    }
+    fs::remove_file(path)
+}
+
+/// Removes the old files that are too many or too old.
+fn prune(path: &Path, settings: &Log) -> io::Result<()> {
+    let (start, ending) = name_parts(path);
+    let mut old: Vec<(SystemTime, PathBuf)> = Vec::new();
+    for entry in fs::read_dir(path.parent().unwrap_or(Path::new(".")))? {
+        let entry = entry?;
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let name = name.strip_suffix(COMPRESSED).unwrap_or(&name);
+        let time = name.strip_prefix(&start).and_then(|rest| rest.strip_suffix(&ending));
+        if time.is_some_and(is_stamp) {
+            old.push((entry.metadata()?.modified()?, entry.path()));
+        }
+    }
+    old.sort();
+    let oldest = SystemTime::now().checked_sub(DAY.saturating_mul(settings.max_age.min(100_000) as u32));
+    let surplus = old.len().saturating_sub(settings.max_count);
+    for (index, (time, path)) in old.iter().enumerate() {
+        if index < surplus || oldest.is_some_and(|oldest| *time < oldest) {
+            fs::remove_file(path)?;
+        }
+    }
+    Ok(())
+}
+
+/// True for a time as [`stamp`] writes it: files of other programs stay.
+fn is_stamp(text: &str) -> bool {
+    let model = "2006-01-02T15-04-05.000";
+    let alike = |(a, b): (char, char)| if b.is_ascii_digit() { a.is_ascii_digit() } else { a == b };
+    text.len() == model.len() && text.chars().zip(model.chars()).all(alike)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    fn names(folder: &Path) -> Vec<String> {
+        let mut names: Vec<String> = fs::read_dir(folder)
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned())
+            .collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn a_large_file_is_set_aside_and_compressed() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("logs/cni.log");
+        let settings = Log { max_size: 1, max_count: 2, ..Log::default() };
+        open(&path, &settings).unwrap().write_all(&vec![b'x'; MEGABYTE as usize]).unwrap();
+        open(&path, &settings).unwrap().write_all(b"new\n").unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "new\n");
+
+        let parent = path.parent().unwrap();
+        let found = names(parent);
+        let old = found.iter().find(|name| name.ends_with(".log.zst")).expect("a compressed file");
+        assert!(found.len() == 2 && is_stamp(&old["cni-".len()..old.len() - ".log.zst".len()]), "{found:?}");
+        let content = zstd::decode_all(File::open(parent.join(old)).unwrap()).unwrap();
+        assert_eq!(content.len() as u64, MEGABYTE);
+    }
+
+    #[test]
+    fn old_files_go_and_those_of_others_stay() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("cni.log");
+        let others = ["cni-notes.log", "cni-2026-01-01.log", "other-2026-01-01T00-00-00.000.log"];
+        for name in others {
+            fs::write(folder.path().join(name), "").unwrap();
+        }
+        for number in 0..5 {
+            let name = format!("cni-2026-01-01T00-00-0{number}.000.log.zst");
+            fs::write(folder.path().join(name), "").unwrap();
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        fs::write(&path, vec![b'x'; MEGABYTE as usize]).unwrap();
+        open(&path, &Log { max_size: 1, max_count: 2, ..Log::default() }).unwrap();
+        let found = names(folder.path());
+        let old = found.iter().filter(|name| name.ends_with(".zst")).count();
+        assert_eq!((old, found.len()), (2, 2 + others.len() + 1), "{found:?}");
+        assert!(found.contains(&"cni-2026-01-01T00-00-04.000.log.zst".to_owned()), "{found:?}");
+    }
+
+    #[test]
+    fn while_another_plugin_sets_it_aside_the_log_goes_on() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("cni.log");
+        fs::write(&path, vec![b'x'; MEGABYTE as usize]).unwrap();
+        let other = File::open(&path).unwrap();
+        flock(&other, FlockOperation::LockExclusive).unwrap();
+        open(&path, &Log { max_size: 1, ..Log::default() }).unwrap().write_all(b"y").unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().len(), MEGABYTE + 1);
+    }
+}

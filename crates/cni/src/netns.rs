@@ -1,0 +1,43 @@
+//! The check that the container has a network namespace of its own.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+
+use crate::protocol::{CniError, Code, Environment};
+
+/// The plugin's own network namespace.
+const OWN: &str = "/proc/self/ns/net";
+
+/// Compares the container's namespace with the plugin's own. Calico's plugin does so after its work, when the addresses are
+/// allocated and printed; this one before, so that nothing stays allocated.
+///
+/// # Errors
+/// Where they are the same. A path that cannot be opened is no error: it need not exist.
+pub fn check(environment: &Environment) -> Result<(), CniError> {
+    if environment.any_namespace || environment.namespace.is_empty() {
+        return Ok(());
+    }
+    let identify = |path: &str| fs::metadata(path).ok().map(|file| (file.dev(), file.ino()));
+    let (Some(theirs), Some(own)) = (identify(&environment.namespace), identify(OWN)) else { return Ok(()) };
+    if theirs != own {
+        return Ok(());
+    }
+    let text =
+        format!("plugin's netns and netns from CNI_NETNS={} should not be the same", environment.namespace);
+    Err(CniError::new(Code::InvalidNamespace, text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_own_namespace_is_refused() {
+        let of = |namespace: &str| Environment { namespace: namespace.into(), ..Default::default() };
+        assert_eq!(check(&of(OWN)).unwrap_err().code.number(), 8);
+        assert!(check(&Environment { any_namespace: true, ..of(OWN) }).is_ok());
+        for namespace in ["", "/run/netns/none", "/proc/self/ns/uts"] {
+            assert!(check(&of(namespace)).is_ok(), "{namespace}");
+        }
+    }
+}

@@ -1,0 +1,157 @@
+//! `CNI_ARGS`: pairs of key and value, joined by semicolons (facts of the plugin, section 4).
+
+use std::net::IpAddr;
+
+use super::CniError;
+
+/// What the arguments say.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Arguments {
+    /// The address that ADD shall give.
+    pub ip: Option<IpAddr>,
+    /// Namespace and name of the pod, where both are there: the orchestrator is Kubernetes then.
+    pub pod: Option<(String, String)>,
+    /// The namespace of a container without pod; tests of Calico set it.
+    pub test_namespace: Option<String>,
+}
+
+const IP: &str = "IP";
+const IGNORE_UNKNOWN: &str = "IgnoreUnknown";
+const POD_NAMESPACE: &str = "K8S_POD_NAMESPACE";
+const POD_NAME: &str = "K8S_POD_NAME";
+const INFRA_CONTAINER: &str = "K8S_POD_INFRA_CONTAINER_ID";
+const TEST_NAMESPACE: &str = "CNI_TEST_NAMESPACE";
+
+/// What every call knows.
+const POD_KEYS: &[&str] = &[IP, IGNORE_UNKNOWN, POD_NAMESPACE, POD_NAME, INFRA_CONTAINER];
+/// What ADD knows when it looks for an address: pods need `IgnoreUnknown` there.
+const ADDRESS_KEYS: &[&str] = &[IP, IGNORE_UNKNOWN];
+const TEST_KEYS: &[&str] = &[IGNORE_UNKNOWN, TEST_NAMESPACE];
+
+impl Arguments {
+    /// Reads the text of the variable.
+    ///
+    /// # Errors
+    /// Where a pair is malformed, a key unknown, or a value of the wrong form.
+    pub fn read(text: &str) -> Result<Self, CniError> {
+        let pairs = pairs(text)?;
+        refuse_unknown(&pairs, POD_KEYS)?;
+        let last = |wanted: &str| pairs.iter().rev().find(|pair| pair.key == wanted).map(|pair| pair.value);
+        let ip = pairs.iter().filter(|pair| pair.key == IP).map(address).try_fold(None, |_, ip| ip)?;
+        let pod = match (last(POD_NAMESPACE).unwrap_or(""), last(POD_NAME).unwrap_or("")) {
+            ("", _) | (_, "") => None,
+            (namespace, name) => Some((namespace.to_owned(), name.to_owned())),
+        };
+        let test_namespace = refuse_unknown(&pairs, TEST_KEYS).ok().and_then(|()| last(TEST_NAMESPACE));
+        let test_namespace = test_namespace.filter(|text| !text.is_empty()).map(str::to_owned);
+        Ok(Self { ip, pod, test_namespace })
+    }
+
+    /// Refuses what ADD does not know when it looks for a requested address.
+    ///
+    /// # Errors
+    /// Where there are other keys, and `IgnoreUnknown` is not set.
+    pub fn check_for_add(text: &str) -> Result<(), CniError> {
+        refuse_unknown(&pairs(text)?, ADDRESS_KEYS)
+    }
+}
+
+struct Pair<'a> {
+    text: &'a str,
+    key: &'a str,
+    value: &'a str,
+}
+
+fn pairs(text: &str) -> Result<Vec<Pair<'_>>, CniError> {
+    if text.is_empty() {
+        return Ok(Vec::new());
+    }
+    let pair = |text| match str::split_once(text, '=') {
+        Some((key, value)) if !value.contains('=') => Ok(Pair { text, key, value }),
+        _ => Err(CniError::internal(format!("ARGS: invalid pair {text:?}"))),
+    };
+    text.split(';').map(pair).collect()
+}
+
+fn refuse_unknown(pairs: &[Pair<'_>], known: &[&str]) -> Result<(), CniError> {
+    let mut ignored = false;
+    for pair in pairs.iter().filter(|pair| pair.key == IGNORE_UNKNOWN) {
+        ignored = switch(pair)?;
+    }
+    let unknown = pairs.iter().filter(|pair| !known.contains(&pair.key));
+    let unknown: Vec<String> = unknown.map(|pair| format!("{:?}", pair.text)).collect();
+    if ignored || unknown.is_empty() {
+        return Ok(());
+    }
+    Err(CniError::internal(format!("ARGS: unknown args [{}]", unknown.join(" "))))
+}
+
+fn switch(pair: &Pair<'_>) -> Result<bool, CniError> {
+    match pair.value.to_lowercase().as_str() {
+        "1" | "true" => Ok(true),
+        "0" | "false" => Ok(false),
+        other => Err(bad(pair, &format!("boolean unmarshal error: invalid input {other}"))),
+    }
+}
+
+/// One address; no text at all is none.
+fn address(pair: &Pair<'_>) -> Result<Option<IpAddr>, CniError> {
+    if pair.value.is_empty() {
+        return Ok(None);
+    }
+    match pair.value.parse::<IpAddr>() {
+        // Go takes an IPv4 address in the form of IPv6 for IPv4.
+        Ok(ip) => Ok(Some(ip.to_canonical())),
+        Err(_) => Err(bad(pair, &format!("invalid IP address: {}", pair.value))),
+    }
+}
+
+fn bad(pair: &Pair<'_>, reason: &str) -> CniError {
+    CniError::internal(format!("ARGS: error parsing value of pair {:?}: {reason}", pair.text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pod_needs_namespace_and_name() {
+        let read = |text| Arguments::read(text).unwrap();
+        let pod = read("IgnoreUnknown=1;K8S_POD_NAMESPACE=ns;K8S_POD_NAME=web-0;K8S_POD_UID=x").pod;
+        assert_eq!(pod, Some(("ns".into(), "web-0".into())));
+        assert_eq!(read("K8S_POD_NAME=web-0"), Arguments::default());
+        assert_eq!(read("K8S_POD_NAME=web-0;K8S_POD_NAMESPACE=").pod, None);
+        assert_eq!(read("IgnoreUnknown=1;CNI_TEST_NAMESPACE=t").test_namespace, Some("t".into()));
+        assert_eq!(read("IP=fd00::1").ip, Some("fd00::1".parse().unwrap()));
+        assert_eq!(read("IP=::ffff:10.0.0.1").ip, Some("10.0.0.1".parse().unwrap()));
+        assert_eq!(read("IP=").ip, None);
+        assert_eq!(read(""), Arguments::default());
+    }
+
+    #[test]
+    fn what_is_refused() {
+        for (text, expected) in [
+            ("a", "ARGS: invalid pair \"a\""),
+            ("a=b=c", "ARGS: invalid pair \"a=b=c\""),
+            ("IP=10.0.0.1;", "ARGS: invalid pair \"\""),
+            ("K8S_POD_UID=x;a=b", "ARGS: unknown args [\"K8S_POD_UID=x\" \"a=b\"]"),
+            ("ip=10.0.0.1", "ARGS: unknown args [\"ip=10.0.0.1\"]"),
+        ] {
+            assert_eq!(Arguments::read(text).unwrap_err(), CniError::internal(expected));
+        }
+        for text in ["IP=10.0.0.3/24", "IP=10.0.0.03", "IP=x", "IgnoreUnknown=yes", "IgnoreUnknown="] {
+            assert!(Arguments::read(text).is_err(), "{text}");
+        }
+        let error = Arguments::read("IP=10.0.0.3/24").unwrap_err();
+        assert!(error.msg.ends_with("invalid IP address: 10.0.0.3/24"), "{error}");
+    }
+
+    #[test]
+    fn add_knows_no_pods() {
+        let pods = "K8S_POD_NAMESPACE=ns;K8S_POD_NAME=web-2";
+        let expected = "ARGS: unknown args [\"K8S_POD_NAMESPACE=ns\" \"K8S_POD_NAME=web-2\"]";
+        assert_eq!(Arguments::check_for_add(pods), Err(CniError::internal(expected)));
+        assert!(Arguments::check_for_add(&format!("IgnoreUnknown=true;{pods}")).is_ok());
+        assert!(Arguments::check_for_add("IP=10.0.0.1").is_ok() && Arguments::check_for_add("").is_ok());
+    }
+}

@@ -1,0 +1,197 @@
+//! The variables that a runtime sets.
+
+use std::collections::BTreeMap;
+
+use super::{CniError, Code, Version};
+
+/// What a runtime asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Command {
+    Add,
+    Check,
+    Del,
+    Gc,
+    Status,
+    Version,
+}
+
+impl Command {
+    const ALL: [Self; 6] = [Self::Add, Self::Check, Self::Del, Self::Gc, Self::Status, Self::Version];
+
+    pub fn text(self) -> &'static str {
+        match self {
+            Self::Add => "ADD",
+            Self::Check => "CHECK",
+            Self::Del => "DEL",
+            Self::Gc => "GC",
+            Self::Status => "STATUS",
+            Self::Version => "VERSION",
+        }
+    }
+
+    /// The version of the specification that it came with.
+    pub fn since(self) -> Version {
+        match self {
+            Self::Add | Self::Del | Self::Version => Version::V0_1_0,
+            Self::Check => Version::V0_4_0,
+            Self::Gc | Self::Status => Version::V1_1_0,
+        }
+    }
+
+    /// The variables that must not be empty, in the order in which the missing ones are named.
+    fn needs(self) -> &'static [&'static str] {
+        match self {
+            Self::Add | Self::Check => &[CONTAINER_ID, NAMESPACE, INTERFACE, PATH],
+            Self::Del => &[CONTAINER_ID, INTERFACE, PATH],
+            Self::Gc | Self::Status => &[PATH],
+            Self::Version => &[],
+        }
+    }
+}
+
+pub const COMMAND: &str = "CNI_COMMAND";
+const CONTAINER_ID: &str = "CNI_CONTAINERID";
+const NAMESPACE: &str = "CNI_NETNS";
+const INTERFACE: &str = "CNI_IFNAME";
+const PATH: &str = "CNI_PATH";
+const ARGS: &str = "CNI_ARGS";
+const NAMESPACE_OVERRIDE: &str = "CNI_NETNS_OVERRIDE";
+/// Most characters of an interface's name in Linux.
+const INTERFACE_LENGTH: usize = 15;
+
+/// What the variables say.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Environment {
+    pub container: String,
+    /// Path of the container's network namespace; empty where it is gone.
+    pub namespace: String,
+    pub interface: String,
+    /// Text of `CNI_ARGS`.
+    pub args: String,
+    /// The namespace may be the plugin's own.
+    pub any_namespace: bool,
+}
+
+impl Environment {
+    /// What the variables say for a command; the names are checked by [`Self::check_names`].
+    ///
+    /// # Errors
+    /// Where variables that the command needs are missing: all of them in one error.
+    pub fn read(command: Command, variables: &BTreeMap<String, String>) -> Result<Self, CniError> {
+        let value = |name: &str| variables.get(name).cloned().unwrap_or_default();
+        let missing: Vec<&str> =
+            command.needs().iter().copied().filter(|name| value(name).is_empty()).collect();
+        if !missing.is_empty() {
+            return Err(invalid(format!("required env variables [{}] missing", missing.join(","))));
+        }
+        Ok(Self {
+            container: value(CONTAINER_ID),
+            namespace: value(NAMESPACE),
+            interface: value(INTERFACE),
+            args: value(ARGS),
+            any_namespace: matches!(value(NAMESPACE_OVERRIDE).to_lowercase().as_str(), "1" | "true"),
+        })
+    }
+
+    /// Checks the names that a command takes.
+    ///
+    /// # Errors
+    /// Where the container ID or the name of the interface has a form that no runtime uses.
+    pub fn check_names(&self, command: Command) -> Result<(), CniError> {
+        if !matches!(command, Command::Add | Command::Check | Command::Del) {
+            return Ok(());
+        }
+        if !is_name(&self.container) {
+            let text = "invalid characters in containerID";
+            return Err(invalid(text).with_details(&self.container));
+        }
+        match interface_defect(&self.interface) {
+            Some(text) => Err(invalid(text).with_details(&self.interface)),
+            None => Ok(()),
+        }
+    }
+}
+
+/// The command; `None` where the variable is not set, which is how people call the program.
+///
+/// # Errors
+/// Where no such command exists: its name.
+pub fn command(variables: &BTreeMap<String, String>) -> Result<Option<Command>, String> {
+    match variables.get(COMMAND).map_or("", String::as_str) {
+        "" => Ok(None),
+        text => match Command::ALL.into_iter().find(|command| command.text() == text) {
+            Some(command) => Ok(Some(command)),
+            None => Err(text.to_owned()),
+        },
+    }
+}
+
+pub fn invalid(msg: impl Into<String>) -> CniError {
+    CniError::new(Code::InvalidEnvironment, msg)
+}
+
+/// A letter or digit, then letters, digits, `_`, `.` and `-`: container IDs and names of networks.
+pub fn is_name(text: &str) -> bool {
+    let may_follow = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-');
+    text.starts_with(|c: char| c.is_ascii_alphanumeric()) && text.chars().all(may_follow)
+}
+
+fn interface_defect(name: &str) -> Option<&'static str> {
+    if name.len() > INTERFACE_LENGTH {
+        return Some("interface name is too long");
+    }
+    if name == "." || name == ".." {
+        return Some("interface name is . or ..");
+    }
+    let is_bad = |c: char| c == '/' || c == ':' || c.is_whitespace();
+    name.contains(is_bad).then_some("interface name contains / or : or whitespace characters")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn variables(entries: &[(&str, &str)]) -> BTreeMap<String, String> {
+        entries.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+    }
+
+    #[test]
+    fn all_missing_variables_are_named_in_order() {
+        let read = |command, entries: &[(&str, &str)]| Environment::read(command, &variables(entries));
+        let error = read(Command::Add, &[(NAMESPACE, "x")]).unwrap_err();
+        assert_eq!(error.msg, "required env variables [CNI_CONTAINERID,CNI_IFNAME,CNI_PATH] missing");
+        assert_eq!(error.code.number(), 4);
+        let error = read(Command::Del, &[(CONTAINER_ID, "x"), (INTERFACE, "y")]).unwrap_err();
+        assert_eq!(error.msg, "required env variables [CNI_PATH] missing");
+        assert!(read(Command::Version, &[]).is_ok() && read(Command::Gc, &[]).is_err());
+        let found = read(Command::Status, &[(PATH, "x"), (NAMESPACE_OVERRIDE, "TRUE")]).unwrap();
+        assert!(found.any_namespace);
+    }
+
+    #[test]
+    fn names_of_containers_and_interfaces() {
+        let check = |container: &str, interface: &str| {
+            let environment = Environment {
+                container: container.into(),
+                interface: interface.into(),
+                ..Default::default()
+            };
+            environment.check_names(Command::Del)
+        };
+        assert!(check("a1_b.c-d", "eth0").is_ok() && check("0", "a23456789012345").is_ok());
+        for container in ["-a", "a/b", "a b", "ü", ".a", "a\n"] {
+            assert_eq!(check(container, "eth0").unwrap_err().code, Code::InvalidEnvironment, "{container:?}");
+        }
+        for interface in ["a234567890123456", ".", "..", "a/b", "a:b", "a b", "a\t"] {
+            assert!(check("a", interface).is_err(), "{interface:?}");
+        }
+    }
+
+    #[test]
+    fn commands() {
+        assert_eq!(command(&variables(&[])), Ok(None));
+        assert_eq!(command(&variables(&[(COMMAND, "")])), Ok(None));
+        assert_eq!(command(&variables(&[(COMMAND, "GC")])), Ok(Some(Command::Gc)));
+        assert_eq!(command(&variables(&[(COMMAND, "add")])), Err("add".into()));
+    }
+}

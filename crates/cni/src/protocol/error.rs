@@ -1,0 +1,96 @@
+//! Errors as a runtime reads them.
+
+use std::fmt;
+
+use serde::{Serialize, Serializer};
+
+/// What kind of error it is, by the numbers of the CNI specification.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Code {
+    IncompatibleVersion,
+    /// A variable of the environment is missing or malformed, or the command is unknown.
+    InvalidEnvironment,
+    /// stdin cannot be read.
+    Io,
+    /// stdin is not the JSON of a configuration.
+    Decoding,
+    InvalidConfiguration,
+    /// The network namespace of the container is the plugin's own.
+    InvalidNamespace,
+    /// The same call may succeed a little later.
+    TryAgainLater,
+    /// STATUS: no ADD can succeed.
+    NotAvailable,
+    /// Everything that the plugin itself reports.
+    Internal,
+}
+
+impl Code {
+    pub fn number(self) -> u32 {
+        match self {
+            Self::IncompatibleVersion => 1,
+            Self::InvalidEnvironment => 4,
+            Self::Io => 5,
+            Self::Decoding => 6,
+            Self::InvalidConfiguration => 7,
+            Self::InvalidNamespace => 8,
+            Self::TryAgainLater => 11,
+            Self::NotAvailable => 50,
+            Self::Internal => 999,
+        }
+    }
+}
+
+impl Serialize for Code {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_u32(self.number())
+    }
+}
+
+/// An error that goes to stdout; the exit code is then 1. As Calico's, it has no `cniVersion`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct CniError {
+    pub code: Code,
+    pub msg: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub details: String,
+}
+
+impl CniError {
+    pub fn new(code: Code, msg: impl Into<String>) -> Self {
+        Self { code, msg: msg.into(), details: String::new() }
+    }
+
+    /// What the plugin itself reports.
+    pub fn internal(msg: impl Into<String>) -> Self {
+        Self::new(Code::Internal, msg)
+    }
+
+    pub fn with_details(mut self, details: impl Into<String>) -> Self {
+        self.details = details.into();
+        self
+    }
+}
+
+impl fmt::Display for CniError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.msg)?;
+        if self.details.is_empty() { Ok(()) } else { write!(f, "; {}", self.details) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::to_json;
+    use super::*;
+
+    #[test]
+    fn errors_have_the_form_of_the_facts() {
+        let error = CniError::internal("No IPs available in pools: [10.7.0.0/31]");
+        let json = "{\n    \"code\": 999,\n    \"msg\": \"No IPs available in pools: [10.7.0.0/31]\"\n}";
+        assert_eq!(String::from_utf8(to_json(&error)).unwrap(), json);
+        let json = to_json(&CniError::new(Code::InvalidConfiguration, "a").with_details("b"));
+        let json: serde_json::Value = serde_json::from_slice(&json).unwrap();
+        assert_eq!(json, serde_json::json!({"code": 7, "msg": "a", "details": "b"}));
+    }
+}

@@ -1,0 +1,100 @@
+//! Versions of the CNI specification.
+
+use std::fmt;
+
+use super::{CniError, Code, Command};
+
+/// A version whose configuration is understood and whose results can be printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Version {
+    V0_1_0,
+    V0_2_0,
+    V0_3_0,
+    V0_3_1,
+    V0_4_0,
+    V1_0_0,
+    V1_1_0,
+}
+
+impl Version {
+    pub const ALL: [Self; 7] =
+        [Self::V0_1_0, Self::V0_2_0, Self::V0_3_0, Self::V0_3_1, Self::V0_4_0, Self::V1_0_0, Self::V1_1_0];
+    /// The newest.
+    pub const NEWEST: Self = Self::V1_1_0;
+
+    pub fn text(self) -> &'static str {
+        match self {
+            Self::V0_1_0 => "0.1.0",
+            Self::V0_2_0 => "0.2.0",
+            Self::V0_3_0 => "0.3.0",
+            Self::V0_3_1 => "0.3.1",
+            Self::V0_4_0 => "0.4.0",
+            Self::V1_0_0 => "1.0.0",
+            Self::V1_1_0 => "1.1.0",
+        }
+    }
+
+    /// The version of a configuration; no text at all is the oldest.
+    ///
+    /// # Errors
+    /// Where it is not one of [`Self::ALL`], exactly.
+    pub fn of_configuration(text: &str) -> Result<Self, CniError> {
+        if text.is_empty() {
+            return Ok(Self::V0_1_0);
+        }
+        let found = Self::ALL.into_iter().find(|version| version.text() == text);
+        found.ok_or_else(|| {
+            let supported = Self::ALL.map(Self::text);
+            let details = format!("config is {text:?}, plugin supports {supported:?}");
+            CniError::new(Code::IncompatibleVersion, "incompatible CNI versions").with_details(details)
+        })
+    }
+
+    /// Refuses a command that came with a later version of the specification.
+    ///
+    /// # Errors
+    /// See above.
+    pub fn allow(self, command: Command) -> Result<(), CniError> {
+        if self >= command.since() {
+            return Ok(());
+        }
+        let text = format!("config version does not allow {}", command.text());
+        Err(CniError::new(Code::IncompatibleVersion, text))
+    }
+}
+
+impl fmt::Display for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.text())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_version_must_match_exactly() {
+        assert_eq!(Version::of_configuration(""), Ok(Version::V0_1_0));
+        for version in Version::ALL {
+            assert_eq!(Version::of_configuration(version.text()), Ok(version));
+        }
+        for text in ["1.2.0", "0.3", "1", "v1.0.0", " 1.0.0", "latest"] {
+            let error = Version::of_configuration(text).unwrap_err();
+            assert_eq!(
+                (error.code, error.msg.as_str()),
+                (Code::IncompatibleVersion, "incompatible CNI versions")
+            );
+            assert!(error.details.contains(text) && error.details.contains("0.4.0"), "{}", error.details);
+        }
+    }
+
+    #[test]
+    fn commands_need_their_version() {
+        assert!(Version::V0_1_0.allow(Command::Add).is_ok() && Version::V0_4_0.allow(Command::Check).is_ok());
+        assert!(Version::V1_1_0.allow(Command::Gc).is_ok() && Version::V1_1_0.allow(Command::Status).is_ok());
+        let error = Version::V0_3_1.allow(Command::Check).unwrap_err();
+        assert_eq!(error, CniError::new(Code::IncompatibleVersion, "config version does not allow CHECK"));
+        assert!(Version::V1_0_0.allow(Command::Gc).is_err());
+    }
+}
