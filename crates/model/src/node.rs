@@ -63,7 +63,7 @@ impl TunnelKind {
 }
 
 /// A Calico node.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Node {
     /// Its name in Calico.
     pub name: String,

@@ -68,7 +68,7 @@ pub struct PodParts<'a> {
     pub machine: Option<&'a str>,
 }
 
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pod {
     /// Namespace, name, node, container ID and machine, packed.
     text: Box<[u8]>,
@@ -184,6 +184,13 @@ impl Pod {
     pub fn mentioned(&self) -> impl Iterator<Item = IpAddr> + '_ {
         let counts = !self.finished && !self.host_network;
         self.addresses.iter().filter(move |_| counts).map(|(address, _)| *address)
+    }
+
+    /// True where both are one pod in the same phase, sandbox and addresses included. Readiness, and when its containers
+    /// ended, are left out.
+    pub fn uses_the_same(&self, other: &Self) -> bool {
+        let uses = |pod: &Self| (pod.finished, pod.host_network, pod.running, pod.has_cni_annotation);
+        self.text == other.text && self.addresses == other.addresses && uses(self) == uses(other)
     }
 
     /// True for an address on a network that is not the pod's default one.

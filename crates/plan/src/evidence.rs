@@ -1,33 +1,98 @@
 //! What has to be true of objects that a step does not change.
 
+use std::cell::RefCell;
 use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
 
 use calipam_check::{Evidence, Finding, LeakReason, revisions};
-use calipam_model::edit::Expect;
+use calipam_model::edit::{Condition, Expect, User};
 use calipam_model::key::Key;
-use calipam_model::snapshot::{Revision, Snapshot};
+use calipam_model::snapshot::{Revision, Snapshot, Versioned};
 
-/// The versions of what findings rest on.
-pub(crate) struct Grounds<'s> {
-    revisions: HashMap<Key, &'s Revision>,
+/// The state of what findings rest on.
+pub(crate) struct Grounds {
+    as_read: HashMap<Key, Expect>,
 }
 
-impl<'s> Grounds<'s> {
+impl Grounds {
     /// Looks up what the findings rest on. One pass over the snapshot, however many they are.
-    pub fn new<'f>(snapshot: &'s Snapshot, findings: impl IntoIterator<Item = &'f Finding>) -> Self {
+    pub fn new<'f>(snapshot: &Snapshot, findings: impl IntoIterator<Item = &'f Finding>) -> Self {
         let wanted: BTreeSet<Key> = findings.into_iter().flat_map(grounds).collect();
-        Self { revisions: revisions(snapshot, &wanted) }
+        Self { as_read: as_read(snapshot, &wanted) }
     }
 
-    /// What must be as it was read for the finding to hold: the owner that a record names is absent, or the
-    /// version that was read. That holds for nodes of Kubernetes, too, although their version changes with
-    /// every heartbeat: where an address is freed, a needless conflict is better than a wrong write.
+    /// What must be as it was read for the finding to hold: the owner that a record names is absent, or as it was.
     pub fn of(&self, finding: &Finding) -> Vec<(Key, Expect)> {
         let expect = |key: Key| {
-            let revision = self.revisions.get(&key).map(|revision| Expect::At((*revision).clone()));
-            (key, revision.unwrap_or(Expect::Absent))
+            let expect = self.as_read.get(&key).cloned();
+            (key, expect.unwrap_or(Expect::Absent))
         };
         grounds(finding).into_iter().map(expect).collect()
+    }
+}
+
+/// What some objects have to be for a plan to hold: in etcd the version that was read; on Kubernetes, where heartbeats,
+/// labels and annotations change the version, the object that says the same about addresses. Objects that do not exist
+/// are left out.
+pub(crate) fn as_read(snapshot: &Snapshot, wanted: &BTreeSet<Key>) -> HashMap<Key, Expect> {
+    let versions = revisions(snapshot, wanted);
+    let mut found: HashMap<Key, Expect> =
+        versions.into_iter().map(|(key, revision)| (key, Expect::At(revision.clone()))).collect();
+    let mut add = |key: Key, revision: &Revision, user: &dyn Fn() -> User| {
+        if wanted.contains(&key)
+            && let Some(expect) = same_user(revision, user)
+        {
+            found.insert(key, expect);
+        }
+    };
+    if wanted.iter().any(|key| matches!(key, Key::Node(_))) {
+        for Versioned { value, revision } in &snapshot.nodes {
+            add(Key::Node(value.name.clone()), revision, &|| User::Node(value.clone()));
+        }
+    }
+    if wanted.iter().any(|key| matches!(key, Key::Pod { .. })) {
+        for Versioned { value, revision } in &snapshot.pods {
+            let key = Key::Pod { namespace: value.namespace().to_string(), name: value.name().to_string() };
+            add(key, revision, &|| User::Pod(value.clone()));
+        }
+    }
+    for Versioned { value, revision } in &snapshot.services {
+        let key = Key::Service { namespace: value.namespace.clone(), name: value.name.clone() };
+        add(key, revision, &|| User::Service(value.clone()));
+    }
+    found
+}
+
+/// `None` for what is not in Kubernetes.
+fn same_user(revision: &Revision, user: impl FnOnce() -> User) -> Option<Expect> {
+    let Revision::Kubernetes(version) = revision else { return None };
+    Some(Expect::Says(Condition::SameUser(version.uid.clone(), Arc::new(user()))))
+}
+
+/// Evidence that pods and services are as they were read, shared by all addresses that one of them uses.
+pub(crate) struct Users<'s> {
+    snapshot: &'s Snapshot,
+    pods: RefCell<HashMap<u32, Expect>>,
+}
+
+impl<'s> Users<'s> {
+    pub fn new(snapshot: &'s Snapshot) -> Self {
+        Self { snapshot, pods: RefCell::default() }
+    }
+
+    /// The pod at this index.
+    pub fn pod(&self, index: u32) -> Expect {
+        let expect = || {
+            let Versioned { value, revision } = &self.snapshot.pods[index as usize];
+            same_user(revision, || User::Pod(value.clone())).unwrap_or_else(|| Expect::At(revision.clone()))
+        };
+        self.pods.borrow_mut().entry(index).or_insert_with(expect).clone()
+    }
+
+    /// The service at this index.
+    pub fn service(&self, index: u32) -> Expect {
+        let Versioned { value, revision } = &self.snapshot.services[index as usize];
+        same_user(revision, || User::Service(value.clone())).unwrap_or_else(|| Expect::At(revision.clone()))
     }
 }
 

@@ -1,6 +1,7 @@
 //! Objects as a writer reads them.
 
 use bytes::Bytes;
+use calipam_model::edit::{Found, User};
 use calipam_model::key::Key;
 use calipam_model::object::Object;
 use calipam_model::snapshot::Revision;
@@ -12,15 +13,26 @@ pub struct Stored {
     pub revision: Revision,
     /// The value: in etcd as it is stored, on Kubernetes the JSON of `spec` in the form of etcd.
     pub raw: Bytes,
-    /// `None` where it cannot be decoded, and for kinds that a repair does not edit, such as a node that is evidence.
+    /// `None` where it cannot be decoded, and for kinds that a repair does not edit.
     pub object: Option<Object>,
+    /// What it says about addresses, where it is an object of Kubernetes that a repair only looks at.
+    pub user: Option<User>,
 }
 
 impl Stored {
     /// What etcd holds under `key`.
     pub(crate) fn new(key: &Key, revision: Revision, raw: Bytes) -> Self {
         let object = Object::parse(key, &raw).ok().flatten();
-        Self { revision, raw, object }
+        Self { revision, raw, object, user: None }
+    }
+
+    /// What was read, for the conditions of evidence.
+    pub fn found(&self) -> Found<'_> {
+        match (&self.object, &self.user, &self.revision) {
+            (Some(object), ..) => Found::Object(object),
+            (None, Some(user), Revision::Kubernetes(version)) => Found::User(&version.uid, user),
+            _ => Found::Unknown,
+        }
     }
 
     /// Marked deleted: the first of the two steps in which objects are deleted on Kubernetes.

@@ -5,6 +5,7 @@
 
 mod apply;
 mod block;
+mod evidence;
 mod handle;
 
 use std::collections::HashMap;
@@ -13,53 +14,14 @@ use std::net::IpAddr;
 use ipnet::IpNet;
 
 pub use self::apply::{Current, apply};
+pub use self::evidence::{Condition, Expect, Found, User};
 use crate::affinity::{Affinity, AffinityKey, AffinityState};
 use crate::attributes::Attribute;
-use crate::block::{Block, BlockContent, BlockOwner};
+use crate::block::{Block, BlockOwner};
 use crate::cidr::address_at;
 use crate::handle::Handle;
 use crate::key::Key;
-use crate::object::Object;
 use crate::snapshot::Revision;
-
-/// What has to be true of a key for a write to take place.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Expect {
-    /// Nothing is stored there.
-    Absent,
-    /// What is stored there is this version.
-    At(Revision),
-    /// There is a block that records addresses under this handle, or, for false, there is none that does. It may be of
-    /// any version; a write takes place only if the block stays the one that was looked at.
-    Records(String, bool),
-    /// What is stored there says this. The executor puts the version that it has just read in its place.
-    Says(Condition),
-}
-
-/// What has to be true of a block, whatever else changes in it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Condition {
-    /// The block belongs to this owner, since this time.
-    OwnedSince(BlockOwner, Option<String>),
-    /// There is no block, or it belongs to another owner or none.
-    NotOwnedBy(BlockOwner),
-}
-
-impl Condition {
-    /// True where it holds of what is stored: `None` where there is nothing, `Some(None)` where it cannot be decoded.
-    pub fn holds(&self, stored: Option<Option<&Object>>) -> bool {
-        let block = match stored {
-            None => None,
-            Some(Some(Object::Block(BlockContent::Sound(block)))) => Some(block).filter(|b| !b.is_deleted()),
-            Some(_) => return false,
-        };
-        match self {
-            Self::OwnedSince(owner, since) => block
-                .is_some_and(|block| block.owner() == Some(owner) && block.claim_time() == since.as_deref()),
-            Self::NotOwnedBy(owner) => block.is_none_or(|block| block.owner() != Some(owner)),
-        }
-    }
-}
 
 /// What one decision of a plan changes. Its parts are written together where the datastore can.
 #[derive(Clone, Debug)]

@@ -19,8 +19,7 @@ use super::planner::{Planner, change};
 use crate::gone_node::{disown, give_up};
 use crate::plan::{Action, Verb};
 
-/// Pieces of evidence for a block that is written as a whole. That is the safe side: an address that is recorded
-/// although its user has just gone is found leaked later, and one that is left out is given out again.
+/// Most pieces of evidence for a block that is written as a whole.
 const MOST_EVIDENCE: usize = 64;
 
 /// All steps, in their order.
@@ -60,11 +59,14 @@ fn block(
     edit(cidr, planned, counting, cooldown)
 }
 
-/// A block that is written as a whole.
+/// A block that is written as a whole. That the users of addresses that it records are still there is no evidence: one
+/// that has just gone would cost all others their records. The address that it leaves is found leaked, while one that is
+/// left out would be given out again.
 fn whole(cidr: IpNet, write: Edit, mut planned: BlockPlan<'_>, counting: Counting) -> Action {
     let mut action = Action { step: Step::new(format!("block {cidr}")), changes: Vec::new() };
     let part = action.step.whole();
-    for ground in planned.addresses.values().flat_map(|address| &address.evidence) {
+    let frees = |address: &&AddressPlan| !matches!(address.what, What::Assign(_));
+    for ground in planned.addresses.values().filter(frees).flat_map(|address| &address.evidence) {
         if part.evidence.len() < MOST_EVIDENCE {
             part.expect(ground.clone());
         }

@@ -18,6 +18,7 @@ use super::missing_blocks::MissingBlocks;
 use super::networks::Networks;
 use super::planner::{Planner, blocks_around};
 use super::record::{Wanted, sandbox, wanted};
+use crate::evidence::{self, Users};
 use crate::handles::{Allocated, clean};
 use crate::plan::{Change, Verb};
 use crate::skipped::SkipReason;
@@ -26,11 +27,14 @@ use crate::skipped::SkipReason;
 pub(super) fn plan(planner: &mut Planner<'_, '_>) {
     let unrecorded = planner.findings(Code::UnallocatedInUse);
     let mismatched = planner.findings(Code::OwnerMismatch);
-    let networks = networks(planner, unrecorded.iter().chain(&mismatched).copied());
+    let sources = Sources {
+        networks: networks(planner, unrecorded.iter().chain(&mismatched).copied()),
+        users: Users::new(planner.basis.snapshot),
+    };
     let mut missing = MissingBlocks::default();
     for finding in unrecorded {
         let Subject::Address(address) = finding.subject else { continue };
-        if let Err((reason, why)) = record(planner, &networks, &mut missing, finding, address) {
+        if let Err((reason, why)) = record(planner, &sources, &mut missing, finding, address) {
             missing.hold(planner, address);
             planner.skip(finding, reason, format!("{address}: {why}"));
         }
@@ -44,7 +48,7 @@ pub(super) fn plan(planner: &mut Planner<'_, '_>) {
         let rewritten = match held {
             Some(held) => {
                 let owner = owners.next().unwrap_or(RecordedOwner::Unknown(Doubt::NotRead));
-                rewrite(planner, &networks, finding, held, owner)
+                rewrite(planner, &sources, finding, held, owner)
             }
             None => Err((SkipReason::Overlap, "more than one block records it".into())),
         };
@@ -56,7 +60,7 @@ pub(super) fn plan(planner: &mut Planner<'_, '_>) {
 }
 
 /// What is expected to be absent may be there all the same, such as an endpoint whose pod is gone: then it
-/// has to be the version that was read.
+/// has to be as it was read.
 fn as_read(planner: &mut Planner<'_, '_>) {
     let blocks = || planner.blocks.values().flat_map(|planned| planned.addresses.values());
     let absent =
@@ -65,16 +69,22 @@ fn as_read(planner: &mut Planner<'_, '_>) {
     if absent.is_empty() {
         return;
     }
-    let found = calipam_check::revisions(planner.basis.snapshot, &absent);
+    let found = evidence::as_read(planner.basis.snapshot, &absent);
     let blocks = planner.blocks.values_mut().flat_map(|planned| planned.addresses.values_mut());
     for (key, expect) in blocks.flat_map(|planned| &mut planned.evidence) {
-        if let (Expect::Absent, Some(revision)) = (&*expect, found.get(key)) {
-            *expect = Expect::At((*revision).clone());
+        if let (Expect::Absent, Some(found)) = (&*expect, found.get(key)) {
+            *expect = found.clone();
         }
     }
 }
 
 type Refusal = (SkipReason, String);
+
+/// What records are made from besides the uses of an address.
+struct Sources<'s> {
+    networks: Networks,
+    users: Users<'s>,
+}
 
 /// The networks of all who need a record.
 fn networks<'f>(planner: &Planner<'_, '_>, findings: impl Iterator<Item = &'f Finding>) -> Networks {
@@ -90,12 +100,12 @@ fn networks<'f>(planner: &Planner<'_, '_>, findings: impl Iterator<Item = &'f Fi
 }
 
 /// What the record of an address in use should be.
-fn wanted_for(planner: &Planner<'_, '_>, networks: &Networks, address: IpAddr) -> Result<Wanted, Refusal> {
+fn wanted_for(planner: &Planner<'_, '_>, sources: &Sources<'_>, address: IpAddr) -> Result<Wanted, Refusal> {
     if let Some(twice) = planner.basis.finding(Code::DuplicateAddress, &Subject::Address(address)) {
         let detail = format!("{}; delete all but one of them first", twice.message);
         return Err((SkipReason::DuplicateOwners, detail));
     }
-    let wanted = wanted(planner.basis, networks, planner.index().uses_of(address))?;
+    let wanted = wanted(planner.basis, &sources.networks, &sources.users, planner.index().uses_of(address))?;
     let handle = wanted.record.handle.as_deref().map(clean);
     match handle.and_then(|id| planner.uncountable.why(id)) {
         Some(refusal) => Err(refusal),
@@ -106,12 +116,12 @@ fn wanted_for(planner: &Planner<'_, '_>, networks: &Networks, address: IpAddr) -
 /// Records an address that no block records, or only as cooling.
 fn record(
     planner: &mut Planner<'_, '_>,
-    networks: &Networks,
+    sources: &Sources<'_>,
     missing: &mut MissingBlocks,
     finding: &Finding,
     address: IpAddr,
 ) -> Result<(), Refusal> {
-    let wanted = wanted_for(planner, networks, address)?;
+    let wanted = wanted_for(planner, sources, address)?;
     let change = Change {
         action: Verb::AssignAddress,
         subject: Subject::Address(address),
@@ -154,7 +164,7 @@ fn only_record(planner: &Planner<'_, '_>, finding: &Finding) -> Option<Allocated
 /// Gives an address the record of the one who uses it, where the recorded owner does not exist.
 fn rewrite(
     planner: &mut Planner<'_, '_>,
-    networks: &Networks,
+    sources: &Sources<'_>,
     finding: &Finding,
     held: Allocated,
     owner: RecordedOwner,
@@ -170,7 +180,7 @@ fn rewrite(
         let detail = "the ordinal is reserved; recreate the one who uses it".into();
         return Err((SkipReason::WindowsReserved, detail));
     }
-    let wanted = wanted_for(planner, networks, held.address)?;
+    let wanted = wanted_for(planner, sources, held.address)?;
     if let Some(refusal) = held.handle().and_then(|id| planner.uncountable.why(&id)) {
         return Err(refusal);
     }

@@ -9,6 +9,7 @@ use calipam_model::time::format_go_utc;
 
 use super::networks::Networks;
 use crate::basis::Basis;
+use crate::evidence::Users;
 use crate::skipped::SkipReason;
 
 /// What the record of an address should be, and what must not have changed for it.
@@ -25,6 +26,7 @@ pub(super) struct Wanted {
 pub(super) fn wanted(
     basis: &Basis<'_>,
     networks: &Networks,
+    users: &Users<'_>,
     uses: &[Use],
 ) -> Result<Wanted, (SkipReason, String)> {
     let Some(used) = uses.first() else {
@@ -58,7 +60,7 @@ pub(super) fn wanted(
             let owner = owner.into_iter().chain([("type", "LoadBalancer")]);
             let record = Attribute::new(Some(&service.value.handle()), owner);
             let key = Key::Service { namespace: namespace.to_owned(), name: name.to_owned() };
-            Ok(Wanted { record, evidence: vec![(key, at(&service.revision))] })
+            Ok(Wanted { record, evidence: vec![(key, users.service(index))] })
         }
         Owner::Endpoint(index) => {
             let endpoint = &snapshot.endpoints[index as usize];
@@ -71,7 +73,7 @@ pub(super) fn wanted(
             let pod = &snapshot.pods[index as usize];
             let (namespace, name) = (pod.value.namespace().to_string(), pod.value.name().to_string());
             let record = of_workload(basis, networks, uses, &taken_at)?;
-            Ok(Wanted { record, evidence: vec![(Key::Pod { namespace, name }, at(&pod.revision))] })
+            Ok(Wanted { record, evidence: vec![(Key::Pod { namespace, name }, users.pod(index))] })
         }
     }
 }

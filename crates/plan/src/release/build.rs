@@ -99,7 +99,7 @@ impl<'s> Builder<'_, 's> {
         &self,
         block: IpNet,
         chosen: &[&Chosen<'_>],
-        grounds: &Grounds<'_>,
+        grounds: &Grounds,
         holdings: &Holdings<'_>,
     ) -> Action {
         let mut units: BTreeMap<Unit, Vec<&Chosen<'_>>> = BTreeMap::new();
@@ -122,7 +122,7 @@ impl<'s> Builder<'_, 's> {
         block: IpNet,
         unit: Unit,
         chosen: Vec<&Chosen<'_>>,
-        grounds: &Grounds<'_>,
+        grounds: &Grounds,
         holdings: &Holdings<'_>,
     ) -> Part {
         let held = chosen.iter().map(|chosen| chosen.allocated.held.clone()).collect();

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use calipam_datastore::write::{Batch, Change, Limits, Stored};
 use calipam_model::block::BlockContent;
-use calipam_model::edit::{Current, Edit, Expect, Part, Step, Unit, apply};
+use calipam_model::edit::{Current, Edit, Expect, Found, Part, Step, Unit, apply};
 use calipam_model::key::Key;
 use calipam_model::object::Object;
 use calipam_model::snapshot::Revision;
@@ -182,8 +182,9 @@ fn broken<'e>(evidence: &'e [(Key, Expect)], objects: &Objects) -> Option<(&'e K
             };
         }
         if let Expect::Says(condition) = expect {
-            let holds = condition.holds(stored.map(|stored| stored.object.as_ref()));
-            return (!holds).then_some((key, "has changed"));
+            let found = stored.map_or(Found::Nothing, Stored::found);
+            let why = if stored.is_some() { "has changed" } else { "is gone" };
+            return (!condition.holds(found)).then_some((key, why));
         }
         match (expect, stored.map(|stored| &stored.revision)) {
             (Expect::Absent, None) => None,

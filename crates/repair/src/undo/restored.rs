@@ -49,7 +49,7 @@ mod tests {
 
     fn stored(raw: Bytes) -> Stored {
         let object = Object::parse(&key(), &raw).unwrap();
-        Stored { revision: Revision::Etcd(9), raw, object }
+        Stored { revision: Revision::Etcd(9), raw, object, user: None }
     }
 
     #[test]

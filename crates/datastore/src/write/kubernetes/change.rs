@@ -6,6 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use calipam_model::block::BlockContent;
 use calipam_model::config::ClusterInformation;
+use calipam_model::edit::User;
 use calipam_model::key::Key;
 use calipam_model::object::Object;
 use calipam_model::snapshot::{ObjectVersion, Revision, Snapshot, Source};
@@ -63,13 +64,18 @@ pub(crate) async fn stored(client: &Arc<KubeClient>, key: &Key) -> Result<Option
     Ok(Some(custom(key, snapshot, &value, &body)))
 }
 
-/// A built-in object: evidence, of which the version is all that is compared.
+/// A built-in object, which is evidence. A service that asks for no load balancer uses no address and counts as absent.
 fn built_in(snapshot: Snapshot) -> Option<Stored> {
-    let nodes = snapshot.nodes.into_iter().map(|o| o.revision);
-    let pods = snapshot.pods.into_iter().map(|o| o.revision);
-    let services = snapshot.services.into_iter().map(|o| o.revision);
-    let revision = nodes.chain(pods).chain(services).next()?;
-    Some(Stored { revision, raw: Bytes::new(), object: None })
+    let nodes = snapshot.nodes.into_iter().map(|o| (o.revision, User::Node(o.value)));
+    let pods = snapshot.pods.into_iter().map(|o| (o.revision, User::Pod(o.value)));
+    let services = snapshot.services.into_iter().map(|o| (o.revision, User::Service(o.value)));
+    let (revision, user) = match nodes.chain(pods).chain(services).next() {
+        Some((revision, user)) => (revision, Some(user)),
+        None if snapshot.defects.is_empty() => return None,
+        // It is there, and cannot be decoded: no version of it is known.
+        None => (Revision::Kubernetes(Box::default()), None),
+    };
+    Some(Stored { revision, raw: Bytes::new(), object: None, user })
 }
 
 /// A custom resource. Its raw value is in the form of etcd, so that it compares with what is written.
@@ -94,7 +100,7 @@ fn custom(key: &Key, snapshot: Snapshot, value: &Value, body: &[u8]) -> Stored {
         Some(object) => object.encode().into(),
         None => Bytes::copy_from_slice(body),
     };
-    Stored { revision: version(value), raw, object }
+    Stored { revision: version(value), raw, object, user: None }
 }
 
 /// A block without the field that the schema wants and that never says anything, so that a block that is

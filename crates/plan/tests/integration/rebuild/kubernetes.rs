@@ -1,9 +1,10 @@
 //! The same data on Kubernetes: pods instead of endpoints, labels, names without case.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use calipam_check::{Code, Options, Subject, check};
-use calipam_model::edit::{AffinityEdit, Edit, Expect};
+use calipam_model::edit::{AffinityEdit, Condition, Edit, Expect, User};
 use calipam_model::handle::Handle;
 use calipam_model::key::Key;
 use calipam_model::pod::{Pod, PodParts};
@@ -191,7 +192,8 @@ fn the_record_of_a_service_is_made_as_calicos_controller_makes_it() {
         ingress: vec![address],
         ..Service::default()
     };
-    snapshot.services.push(Versioned { value: service, revision: version(9) });
+    snapshot.services.push(Versioned { value: service.clone(), revision: version(9) });
+    let Revision::Kubernetes(read) = version(9) else { panic!() };
     let rebuilt = rebuild("service", snapshot, &Request::default());
     let block = rebuilt.after.blocks.iter().find(|b| b.value.key.contains(&address)).unwrap();
     let record =
@@ -206,7 +208,8 @@ fn the_record_of_a_service_is_made_as_calicos_controller_makes_it() {
     assert_eq!((of("timestamp"), of("node")), (Some("2026-06-01 08:00:00 +0000 UTC"), None));
     let key = Key::Service { namespace: "default".into(), name: "web".into() };
     let evidence: Vec<_> = rebuilt.plan.actions.iter().flat_map(|action| action.step.evidence()).collect();
-    assert_eq!(evidence, [&(key, Expect::At(version(9)))]);
+    let as_read = Condition::SameUser(read.uid, Arc::new(User::Service(service)));
+    assert_eq!(evidence, [&(key, Expect::Says(as_read))]);
 }
 
 #[test]

@@ -5,3 +5,4 @@ mod etcd;
 mod guards;
 mod kubernetes;
 mod mend;
+mod users;
