@@ -84,11 +84,11 @@ _calipam() {
             fi
             case "${prev}" in
                 --output)
-                    COMPREPLY=($(compgen -W "table wide yaml json name" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "table wide yaml json name prometheus junit sarif" -- "${cur}"))
                     return 0
                     ;;
                 -o)
-                    COMPREPLY=($(compgen -W "table wide yaml json name" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "table wide yaml json name prometheus junit sarif" -- "${cur}"))
                     return 0
                     ;;
                 --datastore)
@@ -189,11 +189,11 @@ _calipam() {
             fi
             case "${prev}" in
                 --output)
-                    COMPREPLY=($(compgen -W "table wide yaml json name" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "table wide yaml json name prometheus junit sarif" -- "${cur}"))
                     return 0
                     ;;
                 -o)
-                    COMPREPLY=($(compgen -W "table wide yaml json name" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "table wide yaml json name prometheus junit sarif" -- "${cur}"))
                     return 0
                     ;;
                 --datastore)
@@ -287,7 +287,7 @@ _calipam() {
             return 0
             ;;
         calipam__subcmd__check)
-            opts="-o -v -q -d -c -h --rule --skip-rule --list-rules --node --pool --ignore --fail-on --grace --settle --confirm --pool-threshold --output --verbose --quiet --no-color --datastore --config --etcd-endpoints --kubeconfig --context --help"
+            opts="-o -v -q -d -c -h --rule --skip-rule --list-rules --node --pool --ignore --fail-on --grace --settle --confirm --pool-threshold --output-file --output --verbose --quiet --no-color --datastore --config --etcd-endpoints --kubeconfig --context --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -344,12 +344,27 @@ _calipam() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --output-file)
+                    local oldifs
+                    if [ -n "${IFS+x}" ]; then
+                        oldifs="$IFS"
+                    fi
+                    IFS=$'\n'
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    if [ -n "${oldifs+x}" ]; then
+                        IFS="$oldifs"
+                    fi
+                    if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
+                        compopt -o filenames
+                    fi
+                    return 0
+                    ;;
                 --output)
-                    COMPREPLY=($(compgen -W "table wide yaml json name" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "table wide yaml json name prometheus junit sarif" -- "${cur}"))
                     return 0
                     ;;
                 -o)
-                    COMPREPLY=($(compgen -W "table wide yaml json name" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "table wide yaml json name prometheus junit sarif" -- "${cur}"))
                     return 0
                     ;;
                 --datastore)
@@ -450,11 +465,11 @@ _calipam() {
             fi
             case "${prev}" in
                 --output)
-                    COMPREPLY=($(compgen -W "table wide yaml json name" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "table wide yaml json name prometheus junit sarif" -- "${cur}"))
                     return 0
                     ;;
                 -o)
-                    COMPREPLY=($(compgen -W "table wide yaml json name" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "table wide yaml json name prometheus junit sarif" -- "${cur}"))
                     return 0
                     ;;
                 --datastore)
@@ -555,11 +570,11 @@ _calipam() {
             fi
             case "${prev}" in
                 --output)
-                    COMPREPLY=($(compgen -W "table wide yaml json name" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "table wide yaml json name prometheus junit sarif" -- "${cur}"))
                     return 0
                     ;;
                 -o)
-                    COMPREPLY=($(compgen -W "table wide yaml json name" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "table wide yaml json name prometheus junit sarif" -- "${cur}"))
                     return 0
                     ;;
                 --datastore)
@@ -660,11 +675,11 @@ _calipam() {
             fi
             case "${prev}" in
                 --output)
-                    COMPREPLY=($(compgen -W "table wide yaml json name" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "table wide yaml json name prometheus junit sarif" -- "${cur}"))
                     return 0
                     ;;
                 -o)
-                    COMPREPLY=($(compgen -W "table wide yaml json name" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "table wide yaml json name prometheus junit sarif" -- "${cur}"))
                     return 0
                     ;;
                 --datastore)
@@ -765,11 +780,11 @@ _calipam() {
             fi
             case "${prev}" in
                 --output)
-                    COMPREPLY=($(compgen -W "table wide yaml json name" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "table wide yaml json name prometheus junit sarif" -- "${cur}"))
                     return 0
                     ;;
                 -o)
-                    COMPREPLY=($(compgen -W "table wide yaml json name" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "table wide yaml json name prometheus junit sarif" -- "${cur}"))
                     return 0
                     ;;
                 --datastore)
@@ -870,11 +885,11 @@ _calipam() {
             fi
             case "${prev}" in
                 --output)
-                    COMPREPLY=($(compgen -W "table wide yaml json name" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "table wide yaml json name prometheus junit sarif" -- "${cur}"))
                     return 0
                     ;;
                 -o)
-                    COMPREPLY=($(compgen -W "table wide yaml json name" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "table wide yaml json name prometheus junit sarif" -- "${cur}"))
                     return 0
                     ;;
                 --datastore)
@@ -968,7 +983,7 @@ _calipam() {
             return 0
             ;;
         calipam__subcmd__ipam__subcmd__check)
-            opts="-o -v -q -d -c -h --rule --skip-rule --list-rules --node --pool --ignore --fail-on --grace --settle --confirm --pool-threshold --output --verbose --quiet --no-color --datastore --config --etcd-endpoints --kubeconfig --context --help"
+            opts="-o -v -q -d -c -h --rule --skip-rule --list-rules --node --pool --ignore --fail-on --grace --settle --confirm --pool-threshold --output-file --output --verbose --quiet --no-color --datastore --config --etcd-endpoints --kubeconfig --context --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1025,12 +1040,27 @@ _calipam() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --output-file)
+                    local oldifs
+                    if [ -n "${IFS+x}" ]; then
+                        oldifs="$IFS"
+                    fi
+                    IFS=$'\n'
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    if [ -n "${oldifs+x}" ]; then
+                        IFS="$oldifs"
+                    fi
+                    if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
+                        compopt -o filenames
+                    fi
+                    return 0
+                    ;;
                 --output)
-                    COMPREPLY=($(compgen -W "table wide yaml json name" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "table wide yaml json name prometheus junit sarif" -- "${cur}"))
                     return 0
                     ;;
                 -o)
-                    COMPREPLY=($(compgen -W "table wide yaml json name" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "table wide yaml json name prometheus junit sarif" -- "${cur}"))
                     return 0
                     ;;
                 --datastore)
@@ -1131,11 +1161,11 @@ _calipam() {
             fi
             case "${prev}" in
                 --output)
-                    COMPREPLY=($(compgen -W "table wide yaml json name" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "table wide yaml json name prometheus junit sarif" -- "${cur}"))
                     return 0
                     ;;
                 -o)
-                    COMPREPLY=($(compgen -W "table wide yaml json name" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "table wide yaml json name prometheus junit sarif" -- "${cur}"))
                     return 0
                     ;;
                 --datastore)
@@ -1236,11 +1266,11 @@ _calipam() {
             fi
             case "${prev}" in
                 --output)
-                    COMPREPLY=($(compgen -W "table wide yaml json name" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "table wide yaml json name prometheus junit sarif" -- "${cur}"))
                     return 0
                     ;;
                 -o)
-                    COMPREPLY=($(compgen -W "table wide yaml json name" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "table wide yaml json name prometheus junit sarif" -- "${cur}"))
                     return 0
                     ;;
                 --datastore)
@@ -1387,11 +1417,11 @@ _calipam() {
                     return 0
                     ;;
                 --output)
-                    COMPREPLY=($(compgen -W "table wide yaml json name" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "table wide yaml json name prometheus junit sarif" -- "${cur}"))
                     return 0
                     ;;
                 -o)
-                    COMPREPLY=($(compgen -W "table wide yaml json name" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "table wide yaml json name prometheus junit sarif" -- "${cur}"))
                     return 0
                     ;;
                 --datastore)
@@ -1546,11 +1576,11 @@ _calipam() {
                     return 0
                     ;;
                 --output)
-                    COMPREPLY=($(compgen -W "table wide yaml json name" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "table wide yaml json name prometheus junit sarif" -- "${cur}"))
                     return 0
                     ;;
                 -o)
-                    COMPREPLY=($(compgen -W "table wide yaml json name" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "table wide yaml json name prometheus junit sarif" -- "${cur}"))
                     return 0
                     ;;
                 --datastore)
@@ -1659,11 +1689,11 @@ _calipam() {
                     return 0
                     ;;
                 --output)
-                    COMPREPLY=($(compgen -W "table wide yaml json name" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "table wide yaml json name prometheus junit sarif" -- "${cur}"))
                     return 0
                     ;;
                 -o)
-                    COMPREPLY=($(compgen -W "table wide yaml json name" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "table wide yaml json name prometheus junit sarif" -- "${cur}"))
                     return 0
                     ;;
                 --datastore)
@@ -1783,11 +1813,11 @@ _calipam() {
                     return 0
                     ;;
                 --output)
-                    COMPREPLY=($(compgen -W "table wide yaml json name" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "table wide yaml json name prometheus junit sarif" -- "${cur}"))
                     return 0
                     ;;
                 -o)
-                    COMPREPLY=($(compgen -W "table wide yaml json name" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "table wide yaml json name prometheus junit sarif" -- "${cur}"))
                     return 0
                     ;;
                 --datastore)
@@ -1934,11 +1964,11 @@ _calipam() {
                     return 0
                     ;;
                 --output)
-                    COMPREPLY=($(compgen -W "table wide yaml json name" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "table wide yaml json name prometheus junit sarif" -- "${cur}"))
                     return 0
                     ;;
                 -o)
-                    COMPREPLY=($(compgen -W "table wide yaml json name" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "table wide yaml json name prometheus junit sarif" -- "${cur}"))
                     return 0
                     ;;
                 --datastore)
@@ -2093,11 +2123,11 @@ _calipam() {
                     return 0
                     ;;
                 --output)
-                    COMPREPLY=($(compgen -W "table wide yaml json name" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "table wide yaml json name prometheus junit sarif" -- "${cur}"))
                     return 0
                     ;;
                 -o)
-                    COMPREPLY=($(compgen -W "table wide yaml json name" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "table wide yaml json name prometheus junit sarif" -- "${cur}"))
                     return 0
                     ;;
                 --datastore)
@@ -2206,11 +2236,11 @@ _calipam() {
                     return 0
                     ;;
                 --output)
-                    COMPREPLY=($(compgen -W "table wide yaml json name" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "table wide yaml json name prometheus junit sarif" -- "${cur}"))
                     return 0
                     ;;
                 -o)
-                    COMPREPLY=($(compgen -W "table wide yaml json name" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "table wide yaml json name prometheus junit sarif" -- "${cur}"))
                     return 0
                     ;;
                 --datastore)
@@ -2330,11 +2360,11 @@ _calipam() {
                     return 0
                     ;;
                 --output)
-                    COMPREPLY=($(compgen -W "table wide yaml json name" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "table wide yaml json name prometheus junit sarif" -- "${cur}"))
                     return 0
                     ;;
                 -o)
-                    COMPREPLY=($(compgen -W "table wide yaml json name" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "table wide yaml json name prometheus junit sarif" -- "${cur}"))
                     return 0
                     ;;
                 --datastore)

@@ -28,7 +28,10 @@ complete -c calipam -n "__fish_calipam_needs_command" -s o -l output -d 'Output 
 wide\t'The table with everything in it'
 yaml\t'YAML, schema calipam/v1'
 json\t'JSON, schema calipam/v1'
-name\t'Of a check: the subjects of the findings, one a line'"
+name\t'Of a check: the subjects of the findings, one a line'
+prometheus\t'Of a check: metrics in the text format of Prometheus'
+junit\t'Of a check: JUnit\'s XML, a test case for each rule'
+sarif\t'Of a check: SARIF 2.1.0'"
 complete -c calipam -n "__fish_calipam_needs_command" -s d -l datastore -d '`etcd`, `kubernetes`, or a file: export, etcd snapshot, or `get -o json` output of kubectl' -r -F
 complete -c calipam -n "__fish_calipam_needs_command" -s c -l config -d 'Settings file of calicoctl [default: /etc/calico/calicoctl.cfg]' -r -F
 complete -c calipam -n "__fish_calipam_needs_command" -l etcd-endpoints -d 'URLs of etcd, comma-separated' -r -f
@@ -152,11 +155,15 @@ complete -c calipam -n "__fish_calipam_using_subcommand check" -l grace -d 'Do n
 complete -c calipam -n "__fish_calipam_using_subcommand check" -l settle -d 'Read suspects again after this time, and keep what has not changed; 0 for once only' -r
 complete -c calipam -n "__fish_calipam_using_subcommand check" -l confirm -d 'Repeat the whole read after this time, and keep what was found both times' -r
 complete -c calipam -n "__fish_calipam_using_subcommand check" -l pool-threshold -d 'A pool is nearly full above this share of its addresses, in percent' -r
+complete -c calipam -n "__fish_calipam_using_subcommand check" -l output-file -d 'Write the report into a file as well; can be repeated, so that one read serves people and programs' -r -F
 complete -c calipam -n "__fish_calipam_using_subcommand check" -s o -l output -d 'Output format' -r -f -a "table\t'A table for people'
 wide\t'The table with everything in it'
 yaml\t'YAML, schema calipam/v1'
 json\t'JSON, schema calipam/v1'
-name\t'Of a check: the subjects of the findings, one a line'"
+name\t'Of a check: the subjects of the findings, one a line'
+prometheus\t'Of a check: metrics in the text format of Prometheus'
+junit\t'Of a check: JUnit\'s XML, a test case for each rule'
+sarif\t'Of a check: SARIF 2.1.0'"
 complete -c calipam -n "__fish_calipam_using_subcommand check" -s d -l datastore -d '`etcd`, `kubernetes`, or a file: export, etcd snapshot, or `get -o json` output of kubectl' -r -F
 complete -c calipam -n "__fish_calipam_using_subcommand check" -s c -l config -d 'Settings file of calicoctl [default: /etc/calico/calicoctl.cfg]' -r -F
 complete -c calipam -n "__fish_calipam_using_subcommand check" -l etcd-endpoints -d 'URLs of etcd, comma-separated' -r -f
@@ -173,7 +180,10 @@ complete -c calipam -n "__fish_calipam_using_subcommand show" -s o -l output -d 
 wide\t'The table with everything in it'
 yaml\t'YAML, schema calipam/v1'
 json\t'JSON, schema calipam/v1'
-name\t'Of a check: the subjects of the findings, one a line'"
+name\t'Of a check: the subjects of the findings, one a line'
+prometheus\t'Of a check: metrics in the text format of Prometheus'
+junit\t'Of a check: JUnit\'s XML, a test case for each rule'
+sarif\t'Of a check: SARIF 2.1.0'"
 complete -c calipam -n "__fish_calipam_using_subcommand show" -s d -l datastore -d '`etcd`, `kubernetes`, or a file: export, etcd snapshot, or `get -o json` output of kubectl' -r -F
 complete -c calipam -n "__fish_calipam_using_subcommand show" -s c -l config -d 'Settings file of calicoctl [default: /etc/calico/calicoctl.cfg]' -r -F
 complete -c calipam -n "__fish_calipam_using_subcommand show" -l etcd-endpoints -d 'URLs of etcd, comma-separated' -r -f
@@ -201,7 +211,10 @@ complete -c calipam -n "__fish_calipam_using_subcommand release" -s o -l output 
 wide\t'The table with everything in it'
 yaml\t'YAML, schema calipam/v1'
 json\t'JSON, schema calipam/v1'
-name\t'Of a check: the subjects of the findings, one a line'"
+name\t'Of a check: the subjects of the findings, one a line'
+prometheus\t'Of a check: metrics in the text format of Prometheus'
+junit\t'Of a check: JUnit\'s XML, a test case for each rule'
+sarif\t'Of a check: SARIF 2.1.0'"
 complete -c calipam -n "__fish_calipam_using_subcommand release" -s d -l datastore -d '`etcd`, `kubernetes`, or a file: export, etcd snapshot, or `get -o json` output of kubectl' -r -F
 complete -c calipam -n "__fish_calipam_using_subcommand release" -s c -l config -d 'Settings file of calicoctl [default: /etc/calico/calicoctl.cfg]' -r -F
 complete -c calipam -n "__fish_calipam_using_subcommand release" -l etcd-endpoints -d 'URLs of etcd, comma-separated' -r -f
@@ -229,7 +242,10 @@ complete -c calipam -n "__fish_calipam_using_subcommand rebuild" -s o -l output 
 wide\t'The table with everything in it'
 yaml\t'YAML, schema calipam/v1'
 json\t'JSON, schema calipam/v1'
-name\t'Of a check: the subjects of the findings, one a line'"
+name\t'Of a check: the subjects of the findings, one a line'
+prometheus\t'Of a check: metrics in the text format of Prometheus'
+junit\t'Of a check: JUnit\'s XML, a test case for each rule'
+sarif\t'Of a check: SARIF 2.1.0'"
 complete -c calipam -n "__fish_calipam_using_subcommand rebuild" -s d -l datastore -d '`etcd`, `kubernetes`, or a file: export, etcd snapshot, or `get -o json` output of kubectl' -r -F
 complete -c calipam -n "__fish_calipam_using_subcommand rebuild" -s c -l config -d 'Settings file of calicoctl [default: /etc/calico/calicoctl.cfg]' -r -F
 complete -c calipam -n "__fish_calipam_using_subcommand rebuild" -l etcd-endpoints -d 'URLs of etcd, comma-separated' -r -f
@@ -250,7 +266,10 @@ complete -c calipam -n "__fish_calipam_using_subcommand undo" -s o -l output -d 
 wide\t'The table with everything in it'
 yaml\t'YAML, schema calipam/v1'
 json\t'JSON, schema calipam/v1'
-name\t'Of a check: the subjects of the findings, one a line'"
+name\t'Of a check: the subjects of the findings, one a line'
+prometheus\t'Of a check: metrics in the text format of Prometheus'
+junit\t'Of a check: JUnit\'s XML, a test case for each rule'
+sarif\t'Of a check: SARIF 2.1.0'"
 complete -c calipam -n "__fish_calipam_using_subcommand undo" -s d -l datastore -d '`etcd`, `kubernetes`, or a file: export, etcd snapshot, or `get -o json` output of kubectl' -r -F
 complete -c calipam -n "__fish_calipam_using_subcommand undo" -s c -l config -d 'Settings file of calicoctl [default: /etc/calico/calicoctl.cfg]' -r -F
 complete -c calipam -n "__fish_calipam_using_subcommand undo" -l etcd-endpoints -d 'URLs of etcd, comma-separated' -r -f
@@ -267,7 +286,10 @@ complete -c calipam -n "__fish_calipam_using_subcommand __complete" -s o -l outp
 wide\t'The table with everything in it'
 yaml\t'YAML, schema calipam/v1'
 json\t'JSON, schema calipam/v1'
-name\t'Of a check: the subjects of the findings, one a line'"
+name\t'Of a check: the subjects of the findings, one a line'
+prometheus\t'Of a check: metrics in the text format of Prometheus'
+junit\t'Of a check: JUnit\'s XML, a test case for each rule'
+sarif\t'Of a check: SARIF 2.1.0'"
 complete -c calipam -n "__fish_calipam_using_subcommand __complete" -s d -l datastore -d '`etcd`, `kubernetes`, or a file: export, etcd snapshot, or `get -o json` output of kubectl' -r -F
 complete -c calipam -n "__fish_calipam_using_subcommand __complete" -s c -l config -d 'Settings file of calicoctl [default: /etc/calico/calicoctl.cfg]' -r -F
 complete -c calipam -n "__fish_calipam_using_subcommand __complete" -l etcd-endpoints -d 'URLs of etcd, comma-separated' -r -f
@@ -281,7 +303,10 @@ complete -c calipam -n "__fish_calipam_using_subcommand ipam; and not __fish_see
 wide\t'The table with everything in it'
 yaml\t'YAML, schema calipam/v1'
 json\t'JSON, schema calipam/v1'
-name\t'Of a check: the subjects of the findings, one a line'"
+name\t'Of a check: the subjects of the findings, one a line'
+prometheus\t'Of a check: metrics in the text format of Prometheus'
+junit\t'Of a check: JUnit\'s XML, a test case for each rule'
+sarif\t'Of a check: SARIF 2.1.0'"
 complete -c calipam -n "__fish_calipam_using_subcommand ipam; and not __fish_seen_subcommand_from check show release rebuild undo export explain" -s d -l datastore -d '`etcd`, `kubernetes`, or a file: export, etcd snapshot, or `get -o json` output of kubectl' -r -F
 complete -c calipam -n "__fish_calipam_using_subcommand ipam; and not __fish_seen_subcommand_from check show release rebuild undo export explain" -s c -l config -d 'Settings file of calicoctl [default: /etc/calico/calicoctl.cfg]' -r -F
 complete -c calipam -n "__fish_calipam_using_subcommand ipam; and not __fish_seen_subcommand_from check show release rebuild undo export explain" -l etcd-endpoints -d 'URLs of etcd, comma-separated' -r -f
@@ -400,11 +425,15 @@ complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_su
 complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from check" -l settle -d 'Read suspects again after this time, and keep what has not changed; 0 for once only' -r
 complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from check" -l confirm -d 'Repeat the whole read after this time, and keep what was found both times' -r
 complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from check" -l pool-threshold -d 'A pool is nearly full above this share of its addresses, in percent' -r
+complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from check" -l output-file -d 'Write the report into a file as well; can be repeated, so that one read serves people and programs' -r -F
 complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from check" -s o -l output -d 'Output format' -r -f -a "table\t'A table for people'
 wide\t'The table with everything in it'
 yaml\t'YAML, schema calipam/v1'
 json\t'JSON, schema calipam/v1'
-name\t'Of a check: the subjects of the findings, one a line'"
+name\t'Of a check: the subjects of the findings, one a line'
+prometheus\t'Of a check: metrics in the text format of Prometheus'
+junit\t'Of a check: JUnit\'s XML, a test case for each rule'
+sarif\t'Of a check: SARIF 2.1.0'"
 complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from check" -s d -l datastore -d '`etcd`, `kubernetes`, or a file: export, etcd snapshot, or `get -o json` output of kubectl' -r -F
 complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from check" -s c -l config -d 'Settings file of calicoctl [default: /etc/calico/calicoctl.cfg]' -r -F
 complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from check" -l etcd-endpoints -d 'URLs of etcd, comma-separated' -r -f
@@ -421,7 +450,10 @@ complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_su
 wide\t'The table with everything in it'
 yaml\t'YAML, schema calipam/v1'
 json\t'JSON, schema calipam/v1'
-name\t'Of a check: the subjects of the findings, one a line'"
+name\t'Of a check: the subjects of the findings, one a line'
+prometheus\t'Of a check: metrics in the text format of Prometheus'
+junit\t'Of a check: JUnit\'s XML, a test case for each rule'
+sarif\t'Of a check: SARIF 2.1.0'"
 complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from show" -s d -l datastore -d '`etcd`, `kubernetes`, or a file: export, etcd snapshot, or `get -o json` output of kubectl' -r -F
 complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from show" -s c -l config -d 'Settings file of calicoctl [default: /etc/calico/calicoctl.cfg]' -r -F
 complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from show" -l etcd-endpoints -d 'URLs of etcd, comma-separated' -r -f
@@ -449,7 +481,10 @@ complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_su
 wide\t'The table with everything in it'
 yaml\t'YAML, schema calipam/v1'
 json\t'JSON, schema calipam/v1'
-name\t'Of a check: the subjects of the findings, one a line'"
+name\t'Of a check: the subjects of the findings, one a line'
+prometheus\t'Of a check: metrics in the text format of Prometheus'
+junit\t'Of a check: JUnit\'s XML, a test case for each rule'
+sarif\t'Of a check: SARIF 2.1.0'"
 complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from release" -s d -l datastore -d '`etcd`, `kubernetes`, or a file: export, etcd snapshot, or `get -o json` output of kubectl' -r -F
 complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from release" -s c -l config -d 'Settings file of calicoctl [default: /etc/calico/calicoctl.cfg]' -r -F
 complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from release" -l etcd-endpoints -d 'URLs of etcd, comma-separated' -r -f
@@ -477,7 +512,10 @@ complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_su
 wide\t'The table with everything in it'
 yaml\t'YAML, schema calipam/v1'
 json\t'JSON, schema calipam/v1'
-name\t'Of a check: the subjects of the findings, one a line'"
+name\t'Of a check: the subjects of the findings, one a line'
+prometheus\t'Of a check: metrics in the text format of Prometheus'
+junit\t'Of a check: JUnit\'s XML, a test case for each rule'
+sarif\t'Of a check: SARIF 2.1.0'"
 complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from rebuild" -s d -l datastore -d '`etcd`, `kubernetes`, or a file: export, etcd snapshot, or `get -o json` output of kubectl' -r -F
 complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from rebuild" -s c -l config -d 'Settings file of calicoctl [default: /etc/calico/calicoctl.cfg]' -r -F
 complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from rebuild" -l etcd-endpoints -d 'URLs of etcd, comma-separated' -r -f
@@ -498,7 +536,10 @@ complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_su
 wide\t'The table with everything in it'
 yaml\t'YAML, schema calipam/v1'
 json\t'JSON, schema calipam/v1'
-name\t'Of a check: the subjects of the findings, one a line'"
+name\t'Of a check: the subjects of the findings, one a line'
+prometheus\t'Of a check: metrics in the text format of Prometheus'
+junit\t'Of a check: JUnit\'s XML, a test case for each rule'
+sarif\t'Of a check: SARIF 2.1.0'"
 complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from undo" -s d -l datastore -d '`etcd`, `kubernetes`, or a file: export, etcd snapshot, or `get -o json` output of kubectl' -r -F
 complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from undo" -s c -l config -d 'Settings file of calicoctl [default: /etc/calico/calicoctl.cfg]' -r -F
 complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from undo" -l etcd-endpoints -d 'URLs of etcd, comma-separated' -r -f
@@ -515,7 +556,10 @@ complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_su
 wide\t'The table with everything in it'
 yaml\t'YAML, schema calipam/v1'
 json\t'JSON, schema calipam/v1'
-name\t'Of a check: the subjects of the findings, one a line'"
+name\t'Of a check: the subjects of the findings, one a line'
+prometheus\t'Of a check: metrics in the text format of Prometheus'
+junit\t'Of a check: JUnit\'s XML, a test case for each rule'
+sarif\t'Of a check: SARIF 2.1.0'"
 complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from export" -s d -l datastore -d '`etcd`, `kubernetes`, or a file: export, etcd snapshot, or `get -o json` output of kubectl' -r -F
 complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from export" -s c -l config -d 'Settings file of calicoctl [default: /etc/calico/calicoctl.cfg]' -r -F
 complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from export" -l etcd-endpoints -d 'URLs of etcd, comma-separated' -r -f
@@ -530,7 +574,10 @@ complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_su
 wide\t'The table with everything in it'
 yaml\t'YAML, schema calipam/v1'
 json\t'JSON, schema calipam/v1'
-name\t'Of a check: the subjects of the findings, one a line'"
+name\t'Of a check: the subjects of the findings, one a line'
+prometheus\t'Of a check: metrics in the text format of Prometheus'
+junit\t'Of a check: JUnit\'s XML, a test case for each rule'
+sarif\t'Of a check: SARIF 2.1.0'"
 complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from explain" -s d -l datastore -d '`etcd`, `kubernetes`, or a file: export, etcd snapshot, or `get -o json` output of kubectl' -r -F
 complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from explain" -s c -l config -d 'Settings file of calicoctl [default: /etc/calico/calicoctl.cfg]' -r -F
 complete -c calipam -n "__fish_calipam_using_subcommand ipam; and __fish_seen_subcommand_from explain" -l etcd-endpoints -d 'URLs of etcd, comma-separated' -r -f
@@ -544,7 +591,10 @@ complete -c calipam -n "__fish_calipam_using_subcommand explain" -s o -l output 
 wide\t'The table with everything in it'
 yaml\t'YAML, schema calipam/v1'
 json\t'JSON, schema calipam/v1'
-name\t'Of a check: the subjects of the findings, one a line'"
+name\t'Of a check: the subjects of the findings, one a line'
+prometheus\t'Of a check: metrics in the text format of Prometheus'
+junit\t'Of a check: JUnit\'s XML, a test case for each rule'
+sarif\t'Of a check: SARIF 2.1.0'"
 complete -c calipam -n "__fish_calipam_using_subcommand explain" -s d -l datastore -d '`etcd`, `kubernetes`, or a file: export, etcd snapshot, or `get -o json` output of kubectl' -r -F
 complete -c calipam -n "__fish_calipam_using_subcommand explain" -s c -l config -d 'Settings file of calicoctl [default: /etc/calico/calicoctl.cfg]' -r -F
 complete -c calipam -n "__fish_calipam_using_subcommand explain" -l etcd-endpoints -d 'URLs of etcd, comma-separated' -r -f
@@ -558,7 +608,10 @@ complete -c calipam -n "__fish_calipam_using_subcommand completion" -s o -l outp
 wide\t'The table with everything in it'
 yaml\t'YAML, schema calipam/v1'
 json\t'JSON, schema calipam/v1'
-name\t'Of a check: the subjects of the findings, one a line'"
+name\t'Of a check: the subjects of the findings, one a line'
+prometheus\t'Of a check: metrics in the text format of Prometheus'
+junit\t'Of a check: JUnit\'s XML, a test case for each rule'
+sarif\t'Of a check: SARIF 2.1.0'"
 complete -c calipam -n "__fish_calipam_using_subcommand completion" -s d -l datastore -d '`etcd`, `kubernetes`, or a file: export, etcd snapshot, or `get -o json` output of kubectl' -r -F
 complete -c calipam -n "__fish_calipam_using_subcommand completion" -s c -l config -d 'Settings file of calicoctl [default: /etc/calico/calicoctl.cfg]' -r -F
 complete -c calipam -n "__fish_calipam_using_subcommand completion" -l etcd-endpoints -d 'URLs of etcd, comma-separated' -r -f
@@ -572,7 +625,10 @@ complete -c calipam -n "__fish_calipam_using_subcommand install-links" -s o -l o
 wide\t'The table with everything in it'
 yaml\t'YAML, schema calipam/v1'
 json\t'JSON, schema calipam/v1'
-name\t'Of a check: the subjects of the findings, one a line'"
+name\t'Of a check: the subjects of the findings, one a line'
+prometheus\t'Of a check: metrics in the text format of Prometheus'
+junit\t'Of a check: JUnit\'s XML, a test case for each rule'
+sarif\t'Of a check: SARIF 2.1.0'"
 complete -c calipam -n "__fish_calipam_using_subcommand install-links" -s d -l datastore -d '`etcd`, `kubernetes`, or a file: export, etcd snapshot, or `get -o json` output of kubectl' -r -F
 complete -c calipam -n "__fish_calipam_using_subcommand install-links" -s c -l config -d 'Settings file of calicoctl [default: /etc/calico/calicoctl.cfg]' -r -F
 complete -c calipam -n "__fish_calipam_using_subcommand install-links" -l etcd-endpoints -d 'URLs of etcd, comma-separated' -r -f
@@ -586,7 +642,10 @@ complete -c calipam -n "__fish_calipam_using_subcommand export" -s o -l output -
 wide\t'The table with everything in it'
 yaml\t'YAML, schema calipam/v1'
 json\t'JSON, schema calipam/v1'
-name\t'Of a check: the subjects of the findings, one a line'"
+name\t'Of a check: the subjects of the findings, one a line'
+prometheus\t'Of a check: metrics in the text format of Prometheus'
+junit\t'Of a check: JUnit\'s XML, a test case for each rule'
+sarif\t'Of a check: SARIF 2.1.0'"
 complete -c calipam -n "__fish_calipam_using_subcommand export" -s d -l datastore -d '`etcd`, `kubernetes`, or a file: export, etcd snapshot, or `get -o json` output of kubectl' -r -F
 complete -c calipam -n "__fish_calipam_using_subcommand export" -s c -l config -d 'Settings file of calicoctl [default: /etc/calico/calicoctl.cfg]' -r -F
 complete -c calipam -n "__fish_calipam_using_subcommand export" -l etcd-endpoints -d 'URLs of etcd, comma-separated' -r -f

@@ -19,12 +19,18 @@ _calipam() {
 wide\:"The table with everything in it"
 yaml\:"YAML, schema calipam/v1"
 json\:"JSON, schema calipam/v1"
-name\:"Of a check\: the subjects of the findings, one a line"))' \
+name\:"Of a check\: the subjects of the findings, one a line"
+prometheus\:"Of a check\: metrics in the text format of Prometheus"
+junit\:"Of a check\: JUnit'\''s XML, a test case for each rule"
+sarif\:"Of a check\: SARIF 2.1.0"))' \
 '--output=[Output format]:FORMAT:((table\:"A table for people"
 wide\:"The table with everything in it"
 yaml\:"YAML, schema calipam/v1"
 json\:"JSON, schema calipam/v1"
-name\:"Of a check\: the subjects of the findings, one a line"))' \
+name\:"Of a check\: the subjects of the findings, one a line"
+prometheus\:"Of a check\: metrics in the text format of Prometheus"
+junit\:"Of a check\: JUnit'\''s XML, a test case for each rule"
+sarif\:"Of a check\: SARIF 2.1.0"))' \
 '-d+[\`etcd\`, \`kubernetes\`, or a file\: export, etcd snapshot, or \`get -o json\` output of kubectl]:etcd|kubernetes|PATH:_files' \
 '--datastore=[\`etcd\`, \`kubernetes\`, or a file\: export, etcd snapshot, or \`get -o json\` output of kubectl]:etcd|kubernetes|PATH:_files' \
 '-c+[Settings file of calicoctl \[default\: /etc/calico/calicoctl.cfg\]]:FILE:_files' \
@@ -154,16 +160,23 @@ never\:"Never exit with 1"))' \
 '--settle=[Read suspects again after this time, and keep what has not changed; 0 for once only]:DURATION:_default' \
 '--confirm=[Repeat the whole read after this time, and keep what was found both times]:DURATION:_default' \
 '--pool-threshold=[A pool is nearly full above this share of its addresses, in percent]:PERCENT:_default' \
+'(--list-rules)*--output-file=[Write the report into a file as well; can be repeated, so that one read serves people and programs]:FORMAT=PATH:_files' \
 '-o+[Output format]:FORMAT:((table\:"A table for people"
 wide\:"The table with everything in it"
 yaml\:"YAML, schema calipam/v1"
 json\:"JSON, schema calipam/v1"
-name\:"Of a check\: the subjects of the findings, one a line"))' \
+name\:"Of a check\: the subjects of the findings, one a line"
+prometheus\:"Of a check\: metrics in the text format of Prometheus"
+junit\:"Of a check\: JUnit'\''s XML, a test case for each rule"
+sarif\:"Of a check\: SARIF 2.1.0"))' \
 '--output=[Output format]:FORMAT:((table\:"A table for people"
 wide\:"The table with everything in it"
 yaml\:"YAML, schema calipam/v1"
 json\:"JSON, schema calipam/v1"
-name\:"Of a check\: the subjects of the findings, one a line"))' \
+name\:"Of a check\: the subjects of the findings, one a line"
+prometheus\:"Of a check\: metrics in the text format of Prometheus"
+junit\:"Of a check\: JUnit'\''s XML, a test case for each rule"
+sarif\:"Of a check\: SARIF 2.1.0"))' \
 '-d+[\`etcd\`, \`kubernetes\`, or a file\: export, etcd snapshot, or \`get -o json\` output of kubectl]:etcd|kubernetes|PATH:_files' \
 '--datastore=[\`etcd\`, \`kubernetes\`, or a file\: export, etcd snapshot, or \`get -o json\` output of kubectl]:etcd|kubernetes|PATH:_files' \
 '-c+[Settings file of calicoctl \[default\: /etc/calico/calicoctl.cfg\]]:FILE:_files' \
@@ -189,12 +202,18 @@ _arguments "${_arguments_options[@]}" : \
 wide\:"The table with everything in it"
 yaml\:"YAML, schema calipam/v1"
 json\:"JSON, schema calipam/v1"
-name\:"Of a check\: the subjects of the findings, one a line"))' \
+name\:"Of a check\: the subjects of the findings, one a line"
+prometheus\:"Of a check\: metrics in the text format of Prometheus"
+junit\:"Of a check\: JUnit'\''s XML, a test case for each rule"
+sarif\:"Of a check\: SARIF 2.1.0"))' \
 '--output=[Output format]:FORMAT:((table\:"A table for people"
 wide\:"The table with everything in it"
 yaml\:"YAML, schema calipam/v1"
 json\:"JSON, schema calipam/v1"
-name\:"Of a check\: the subjects of the findings, one a line"))' \
+name\:"Of a check\: the subjects of the findings, one a line"
+prometheus\:"Of a check\: metrics in the text format of Prometheus"
+junit\:"Of a check\: JUnit'\''s XML, a test case for each rule"
+sarif\:"Of a check\: SARIF 2.1.0"))' \
 '-d+[\`etcd\`, \`kubernetes\`, or a file\: export, etcd snapshot, or \`get -o json\` output of kubectl]:etcd|kubernetes|PATH:_files' \
 '--datastore=[\`etcd\`, \`kubernetes\`, or a file\: export, etcd snapshot, or \`get -o json\` output of kubectl]:etcd|kubernetes|PATH:_files' \
 '-c+[Settings file of calicoctl \[default\: /etc/calico/calicoctl.cfg\]]:FILE:_files' \
@@ -231,12 +250,18 @@ _arguments "${_arguments_options[@]}" : \
 wide\:"The table with everything in it"
 yaml\:"YAML, schema calipam/v1"
 json\:"JSON, schema calipam/v1"
-name\:"Of a check\: the subjects of the findings, one a line"))' \
+name\:"Of a check\: the subjects of the findings, one a line"
+prometheus\:"Of a check\: metrics in the text format of Prometheus"
+junit\:"Of a check\: JUnit'\''s XML, a test case for each rule"
+sarif\:"Of a check\: SARIF 2.1.0"))' \
 '--output=[Output format]:FORMAT:((table\:"A table for people"
 wide\:"The table with everything in it"
 yaml\:"YAML, schema calipam/v1"
 json\:"JSON, schema calipam/v1"
-name\:"Of a check\: the subjects of the findings, one a line"))' \
+name\:"Of a check\: the subjects of the findings, one a line"
+prometheus\:"Of a check\: metrics in the text format of Prometheus"
+junit\:"Of a check\: JUnit'\''s XML, a test case for each rule"
+sarif\:"Of a check\: SARIF 2.1.0"))' \
 '-d+[\`etcd\`, \`kubernetes\`, or a file\: export, etcd snapshot, or \`get -o json\` output of kubectl]:etcd|kubernetes|PATH:_files' \
 '--datastore=[\`etcd\`, \`kubernetes\`, or a file\: export, etcd snapshot, or \`get -o json\` output of kubectl]:etcd|kubernetes|PATH:_files' \
 '-c+[Settings file of calicoctl \[default\: /etc/calico/calicoctl.cfg\]]:FILE:_files' \
@@ -274,12 +299,18 @@ _arguments "${_arguments_options[@]}" : \
 wide\:"The table with everything in it"
 yaml\:"YAML, schema calipam/v1"
 json\:"JSON, schema calipam/v1"
-name\:"Of a check\: the subjects of the findings, one a line"))' \
+name\:"Of a check\: the subjects of the findings, one a line"
+prometheus\:"Of a check\: metrics in the text format of Prometheus"
+junit\:"Of a check\: JUnit'\''s XML, a test case for each rule"
+sarif\:"Of a check\: SARIF 2.1.0"))' \
 '--output=[Output format]:FORMAT:((table\:"A table for people"
 wide\:"The table with everything in it"
 yaml\:"YAML, schema calipam/v1"
 json\:"JSON, schema calipam/v1"
-name\:"Of a check\: the subjects of the findings, one a line"))' \
+name\:"Of a check\: the subjects of the findings, one a line"
+prometheus\:"Of a check\: metrics in the text format of Prometheus"
+junit\:"Of a check\: JUnit'\''s XML, a test case for each rule"
+sarif\:"Of a check\: SARIF 2.1.0"))' \
 '-d+[\`etcd\`, \`kubernetes\`, or a file\: export, etcd snapshot, or \`get -o json\` output of kubectl]:etcd|kubernetes|PATH:_files' \
 '--datastore=[\`etcd\`, \`kubernetes\`, or a file\: export, etcd snapshot, or \`get -o json\` output of kubectl]:etcd|kubernetes|PATH:_files' \
 '-c+[Settings file of calicoctl \[default\: /etc/calico/calicoctl.cfg\]]:FILE:_files' \
@@ -310,12 +341,18 @@ _arguments "${_arguments_options[@]}" : \
 wide\:"The table with everything in it"
 yaml\:"YAML, schema calipam/v1"
 json\:"JSON, schema calipam/v1"
-name\:"Of a check\: the subjects of the findings, one a line"))' \
+name\:"Of a check\: the subjects of the findings, one a line"
+prometheus\:"Of a check\: metrics in the text format of Prometheus"
+junit\:"Of a check\: JUnit'\''s XML, a test case for each rule"
+sarif\:"Of a check\: SARIF 2.1.0"))' \
 '--output=[Output format]:FORMAT:((table\:"A table for people"
 wide\:"The table with everything in it"
 yaml\:"YAML, schema calipam/v1"
 json\:"JSON, schema calipam/v1"
-name\:"Of a check\: the subjects of the findings, one a line"))' \
+name\:"Of a check\: the subjects of the findings, one a line"
+prometheus\:"Of a check\: metrics in the text format of Prometheus"
+junit\:"Of a check\: JUnit'\''s XML, a test case for each rule"
+sarif\:"Of a check\: SARIF 2.1.0"))' \
 '-d+[\`etcd\`, \`kubernetes\`, or a file\: export, etcd snapshot, or \`get -o json\` output of kubectl]:etcd|kubernetes|PATH:_files' \
 '--datastore=[\`etcd\`, \`kubernetes\`, or a file\: export, etcd snapshot, or \`get -o json\` output of kubectl]:etcd|kubernetes|PATH:_files' \
 '-c+[Settings file of calicoctl \[default\: /etc/calico/calicoctl.cfg\]]:FILE:_files' \
@@ -343,12 +380,18 @@ _arguments "${_arguments_options[@]}" : \
 wide\:"The table with everything in it"
 yaml\:"YAML, schema calipam/v1"
 json\:"JSON, schema calipam/v1"
-name\:"Of a check\: the subjects of the findings, one a line"))' \
+name\:"Of a check\: the subjects of the findings, one a line"
+prometheus\:"Of a check\: metrics in the text format of Prometheus"
+junit\:"Of a check\: JUnit'\''s XML, a test case for each rule"
+sarif\:"Of a check\: SARIF 2.1.0"))' \
 '--output=[Output format]:FORMAT:((table\:"A table for people"
 wide\:"The table with everything in it"
 yaml\:"YAML, schema calipam/v1"
 json\:"JSON, schema calipam/v1"
-name\:"Of a check\: the subjects of the findings, one a line"))' \
+name\:"Of a check\: the subjects of the findings, one a line"
+prometheus\:"Of a check\: metrics in the text format of Prometheus"
+junit\:"Of a check\: JUnit'\''s XML, a test case for each rule"
+sarif\:"Of a check\: SARIF 2.1.0"))' \
 '-d+[\`etcd\`, \`kubernetes\`, or a file\: export, etcd snapshot, or \`get -o json\` output of kubectl]:etcd|kubernetes|PATH:_files' \
 '--datastore=[\`etcd\`, \`kubernetes\`, or a file\: export, etcd snapshot, or \`get -o json\` output of kubectl]:etcd|kubernetes|PATH:_files' \
 '-c+[Settings file of calicoctl \[default\: /etc/calico/calicoctl.cfg\]]:FILE:_files' \
@@ -372,12 +415,18 @@ _arguments "${_arguments_options[@]}" : \
 wide\:"The table with everything in it"
 yaml\:"YAML, schema calipam/v1"
 json\:"JSON, schema calipam/v1"
-name\:"Of a check\: the subjects of the findings, one a line"))' \
+name\:"Of a check\: the subjects of the findings, one a line"
+prometheus\:"Of a check\: metrics in the text format of Prometheus"
+junit\:"Of a check\: JUnit'\''s XML, a test case for each rule"
+sarif\:"Of a check\: SARIF 2.1.0"))' \
 '--output=[Output format]:FORMAT:((table\:"A table for people"
 wide\:"The table with everything in it"
 yaml\:"YAML, schema calipam/v1"
 json\:"JSON, schema calipam/v1"
-name\:"Of a check\: the subjects of the findings, one a line"))' \
+name\:"Of a check\: the subjects of the findings, one a line"
+prometheus\:"Of a check\: metrics in the text format of Prometheus"
+junit\:"Of a check\: JUnit'\''s XML, a test case for each rule"
+sarif\:"Of a check\: SARIF 2.1.0"))' \
 '-d+[\`etcd\`, \`kubernetes\`, or a file\: export, etcd snapshot, or \`get -o json\` output of kubectl]:etcd|kubernetes|PATH:_files' \
 '--datastore=[\`etcd\`, \`kubernetes\`, or a file\: export, etcd snapshot, or \`get -o json\` output of kubectl]:etcd|kubernetes|PATH:_files' \
 '-c+[Settings file of calicoctl \[default\: /etc/calico/calicoctl.cfg\]]:FILE:_files' \
@@ -506,16 +555,23 @@ never\:"Never exit with 1"))' \
 '--settle=[Read suspects again after this time, and keep what has not changed; 0 for once only]:DURATION:_default' \
 '--confirm=[Repeat the whole read after this time, and keep what was found both times]:DURATION:_default' \
 '--pool-threshold=[A pool is nearly full above this share of its addresses, in percent]:PERCENT:_default' \
+'(--list-rules)*--output-file=[Write the report into a file as well; can be repeated, so that one read serves people and programs]:FORMAT=PATH:_files' \
 '-o+[Output format]:FORMAT:((table\:"A table for people"
 wide\:"The table with everything in it"
 yaml\:"YAML, schema calipam/v1"
 json\:"JSON, schema calipam/v1"
-name\:"Of a check\: the subjects of the findings, one a line"))' \
+name\:"Of a check\: the subjects of the findings, one a line"
+prometheus\:"Of a check\: metrics in the text format of Prometheus"
+junit\:"Of a check\: JUnit'\''s XML, a test case for each rule"
+sarif\:"Of a check\: SARIF 2.1.0"))' \
 '--output=[Output format]:FORMAT:((table\:"A table for people"
 wide\:"The table with everything in it"
 yaml\:"YAML, schema calipam/v1"
 json\:"JSON, schema calipam/v1"
-name\:"Of a check\: the subjects of the findings, one a line"))' \
+name\:"Of a check\: the subjects of the findings, one a line"
+prometheus\:"Of a check\: metrics in the text format of Prometheus"
+junit\:"Of a check\: JUnit'\''s XML, a test case for each rule"
+sarif\:"Of a check\: SARIF 2.1.0"))' \
 '-d+[\`etcd\`, \`kubernetes\`, or a file\: export, etcd snapshot, or \`get -o json\` output of kubectl]:etcd|kubernetes|PATH:_files' \
 '--datastore=[\`etcd\`, \`kubernetes\`, or a file\: export, etcd snapshot, or \`get -o json\` output of kubectl]:etcd|kubernetes|PATH:_files' \
 '-c+[Settings file of calicoctl \[default\: /etc/calico/calicoctl.cfg\]]:FILE:_files' \
@@ -541,12 +597,18 @@ _arguments "${_arguments_options[@]}" : \
 wide\:"The table with everything in it"
 yaml\:"YAML, schema calipam/v1"
 json\:"JSON, schema calipam/v1"
-name\:"Of a check\: the subjects of the findings, one a line"))' \
+name\:"Of a check\: the subjects of the findings, one a line"
+prometheus\:"Of a check\: metrics in the text format of Prometheus"
+junit\:"Of a check\: JUnit'\''s XML, a test case for each rule"
+sarif\:"Of a check\: SARIF 2.1.0"))' \
 '--output=[Output format]:FORMAT:((table\:"A table for people"
 wide\:"The table with everything in it"
 yaml\:"YAML, schema calipam/v1"
 json\:"JSON, schema calipam/v1"
-name\:"Of a check\: the subjects of the findings, one a line"))' \
+name\:"Of a check\: the subjects of the findings, one a line"
+prometheus\:"Of a check\: metrics in the text format of Prometheus"
+junit\:"Of a check\: JUnit'\''s XML, a test case for each rule"
+sarif\:"Of a check\: SARIF 2.1.0"))' \
 '-d+[\`etcd\`, \`kubernetes\`, or a file\: export, etcd snapshot, or \`get -o json\` output of kubectl]:etcd|kubernetes|PATH:_files' \
 '--datastore=[\`etcd\`, \`kubernetes\`, or a file\: export, etcd snapshot, or \`get -o json\` output of kubectl]:etcd|kubernetes|PATH:_files' \
 '-c+[Settings file of calicoctl \[default\: /etc/calico/calicoctl.cfg\]]:FILE:_files' \
@@ -583,12 +645,18 @@ _arguments "${_arguments_options[@]}" : \
 wide\:"The table with everything in it"
 yaml\:"YAML, schema calipam/v1"
 json\:"JSON, schema calipam/v1"
-name\:"Of a check\: the subjects of the findings, one a line"))' \
+name\:"Of a check\: the subjects of the findings, one a line"
+prometheus\:"Of a check\: metrics in the text format of Prometheus"
+junit\:"Of a check\: JUnit'\''s XML, a test case for each rule"
+sarif\:"Of a check\: SARIF 2.1.0"))' \
 '--output=[Output format]:FORMAT:((table\:"A table for people"
 wide\:"The table with everything in it"
 yaml\:"YAML, schema calipam/v1"
 json\:"JSON, schema calipam/v1"
-name\:"Of a check\: the subjects of the findings, one a line"))' \
+name\:"Of a check\: the subjects of the findings, one a line"
+prometheus\:"Of a check\: metrics in the text format of Prometheus"
+junit\:"Of a check\: JUnit'\''s XML, a test case for each rule"
+sarif\:"Of a check\: SARIF 2.1.0"))' \
 '-d+[\`etcd\`, \`kubernetes\`, or a file\: export, etcd snapshot, or \`get -o json\` output of kubectl]:etcd|kubernetes|PATH:_files' \
 '--datastore=[\`etcd\`, \`kubernetes\`, or a file\: export, etcd snapshot, or \`get -o json\` output of kubectl]:etcd|kubernetes|PATH:_files' \
 '-c+[Settings file of calicoctl \[default\: /etc/calico/calicoctl.cfg\]]:FILE:_files' \
@@ -626,12 +694,18 @@ _arguments "${_arguments_options[@]}" : \
 wide\:"The table with everything in it"
 yaml\:"YAML, schema calipam/v1"
 json\:"JSON, schema calipam/v1"
-name\:"Of a check\: the subjects of the findings, one a line"))' \
+name\:"Of a check\: the subjects of the findings, one a line"
+prometheus\:"Of a check\: metrics in the text format of Prometheus"
+junit\:"Of a check\: JUnit'\''s XML, a test case for each rule"
+sarif\:"Of a check\: SARIF 2.1.0"))' \
 '--output=[Output format]:FORMAT:((table\:"A table for people"
 wide\:"The table with everything in it"
 yaml\:"YAML, schema calipam/v1"
 json\:"JSON, schema calipam/v1"
-name\:"Of a check\: the subjects of the findings, one a line"))' \
+name\:"Of a check\: the subjects of the findings, one a line"
+prometheus\:"Of a check\: metrics in the text format of Prometheus"
+junit\:"Of a check\: JUnit'\''s XML, a test case for each rule"
+sarif\:"Of a check\: SARIF 2.1.0"))' \
 '-d+[\`etcd\`, \`kubernetes\`, or a file\: export, etcd snapshot, or \`get -o json\` output of kubectl]:etcd|kubernetes|PATH:_files' \
 '--datastore=[\`etcd\`, \`kubernetes\`, or a file\: export, etcd snapshot, or \`get -o json\` output of kubectl]:etcd|kubernetes|PATH:_files' \
 '-c+[Settings file of calicoctl \[default\: /etc/calico/calicoctl.cfg\]]:FILE:_files' \
@@ -662,12 +736,18 @@ _arguments "${_arguments_options[@]}" : \
 wide\:"The table with everything in it"
 yaml\:"YAML, schema calipam/v1"
 json\:"JSON, schema calipam/v1"
-name\:"Of a check\: the subjects of the findings, one a line"))' \
+name\:"Of a check\: the subjects of the findings, one a line"
+prometheus\:"Of a check\: metrics in the text format of Prometheus"
+junit\:"Of a check\: JUnit'\''s XML, a test case for each rule"
+sarif\:"Of a check\: SARIF 2.1.0"))' \
 '--output=[Output format]:FORMAT:((table\:"A table for people"
 wide\:"The table with everything in it"
 yaml\:"YAML, schema calipam/v1"
 json\:"JSON, schema calipam/v1"
-name\:"Of a check\: the subjects of the findings, one a line"))' \
+name\:"Of a check\: the subjects of the findings, one a line"
+prometheus\:"Of a check\: metrics in the text format of Prometheus"
+junit\:"Of a check\: JUnit'\''s XML, a test case for each rule"
+sarif\:"Of a check\: SARIF 2.1.0"))' \
 '-d+[\`etcd\`, \`kubernetes\`, or a file\: export, etcd snapshot, or \`get -o json\` output of kubectl]:etcd|kubernetes|PATH:_files' \
 '--datastore=[\`etcd\`, \`kubernetes\`, or a file\: export, etcd snapshot, or \`get -o json\` output of kubectl]:etcd|kubernetes|PATH:_files' \
 '-c+[Settings file of calicoctl \[default\: /etc/calico/calicoctl.cfg\]]:FILE:_files' \
@@ -695,12 +775,18 @@ _arguments "${_arguments_options[@]}" : \
 wide\:"The table with everything in it"
 yaml\:"YAML, schema calipam/v1"
 json\:"JSON, schema calipam/v1"
-name\:"Of a check\: the subjects of the findings, one a line"))' \
+name\:"Of a check\: the subjects of the findings, one a line"
+prometheus\:"Of a check\: metrics in the text format of Prometheus"
+junit\:"Of a check\: JUnit'\''s XML, a test case for each rule"
+sarif\:"Of a check\: SARIF 2.1.0"))' \
 '--output=[Output format]:FORMAT:((table\:"A table for people"
 wide\:"The table with everything in it"
 yaml\:"YAML, schema calipam/v1"
 json\:"JSON, schema calipam/v1"
-name\:"Of a check\: the subjects of the findings, one a line"))' \
+name\:"Of a check\: the subjects of the findings, one a line"
+prometheus\:"Of a check\: metrics in the text format of Prometheus"
+junit\:"Of a check\: JUnit'\''s XML, a test case for each rule"
+sarif\:"Of a check\: SARIF 2.1.0"))' \
 '-d+[\`etcd\`, \`kubernetes\`, or a file\: export, etcd snapshot, or \`get -o json\` output of kubectl]:etcd|kubernetes|PATH:_files' \
 '--datastore=[\`etcd\`, \`kubernetes\`, or a file\: export, etcd snapshot, or \`get -o json\` output of kubectl]:etcd|kubernetes|PATH:_files' \
 '-c+[Settings file of calicoctl \[default\: /etc/calico/calicoctl.cfg\]]:FILE:_files' \
@@ -725,12 +811,18 @@ _arguments "${_arguments_options[@]}" : \
 wide\:"The table with everything in it"
 yaml\:"YAML, schema calipam/v1"
 json\:"JSON, schema calipam/v1"
-name\:"Of a check\: the subjects of the findings, one a line"))' \
+name\:"Of a check\: the subjects of the findings, one a line"
+prometheus\:"Of a check\: metrics in the text format of Prometheus"
+junit\:"Of a check\: JUnit'\''s XML, a test case for each rule"
+sarif\:"Of a check\: SARIF 2.1.0"))' \
 '--output=[Output format]:FORMAT:((table\:"A table for people"
 wide\:"The table with everything in it"
 yaml\:"YAML, schema calipam/v1"
 json\:"JSON, schema calipam/v1"
-name\:"Of a check\: the subjects of the findings, one a line"))' \
+name\:"Of a check\: the subjects of the findings, one a line"
+prometheus\:"Of a check\: metrics in the text format of Prometheus"
+junit\:"Of a check\: JUnit'\''s XML, a test case for each rule"
+sarif\:"Of a check\: SARIF 2.1.0"))' \
 '-d+[\`etcd\`, \`kubernetes\`, or a file\: export, etcd snapshot, or \`get -o json\` output of kubectl]:etcd|kubernetes|PATH:_files' \
 '--datastore=[\`etcd\`, \`kubernetes\`, or a file\: export, etcd snapshot, or \`get -o json\` output of kubectl]:etcd|kubernetes|PATH:_files' \
 '-c+[Settings file of calicoctl \[default\: /etc/calico/calicoctl.cfg\]]:FILE:_files' \
@@ -802,12 +894,18 @@ _arguments "${_arguments_options[@]}" : \
 wide\:"The table with everything in it"
 yaml\:"YAML, schema calipam/v1"
 json\:"JSON, schema calipam/v1"
-name\:"Of a check\: the subjects of the findings, one a line"))' \
+name\:"Of a check\: the subjects of the findings, one a line"
+prometheus\:"Of a check\: metrics in the text format of Prometheus"
+junit\:"Of a check\: JUnit'\''s XML, a test case for each rule"
+sarif\:"Of a check\: SARIF 2.1.0"))' \
 '--output=[Output format]:FORMAT:((table\:"A table for people"
 wide\:"The table with everything in it"
 yaml\:"YAML, schema calipam/v1"
 json\:"JSON, schema calipam/v1"
-name\:"Of a check\: the subjects of the findings, one a line"))' \
+name\:"Of a check\: the subjects of the findings, one a line"
+prometheus\:"Of a check\: metrics in the text format of Prometheus"
+junit\:"Of a check\: JUnit'\''s XML, a test case for each rule"
+sarif\:"Of a check\: SARIF 2.1.0"))' \
 '-d+[\`etcd\`, \`kubernetes\`, or a file\: export, etcd snapshot, or \`get -o json\` output of kubectl]:etcd|kubernetes|PATH:_files' \
 '--datastore=[\`etcd\`, \`kubernetes\`, or a file\: export, etcd snapshot, or \`get -o json\` output of kubectl]:etcd|kubernetes|PATH:_files' \
 '-c+[Settings file of calicoctl \[default\: /etc/calico/calicoctl.cfg\]]:FILE:_files' \
@@ -875,12 +973,18 @@ _arguments "${_arguments_options[@]}" : \
 wide\:"The table with everything in it"
 yaml\:"YAML, schema calipam/v1"
 json\:"JSON, schema calipam/v1"
-name\:"Of a check\: the subjects of the findings, one a line"))' \
+name\:"Of a check\: the subjects of the findings, one a line"
+prometheus\:"Of a check\: metrics in the text format of Prometheus"
+junit\:"Of a check\: JUnit'\''s XML, a test case for each rule"
+sarif\:"Of a check\: SARIF 2.1.0"))' \
 '--output=[Output format]:FORMAT:((table\:"A table for people"
 wide\:"The table with everything in it"
 yaml\:"YAML, schema calipam/v1"
 json\:"JSON, schema calipam/v1"
-name\:"Of a check\: the subjects of the findings, one a line"))' \
+name\:"Of a check\: the subjects of the findings, one a line"
+prometheus\:"Of a check\: metrics in the text format of Prometheus"
+junit\:"Of a check\: JUnit'\''s XML, a test case for each rule"
+sarif\:"Of a check\: SARIF 2.1.0"))' \
 '-d+[\`etcd\`, \`kubernetes\`, or a file\: export, etcd snapshot, or \`get -o json\` output of kubectl]:etcd|kubernetes|PATH:_files' \
 '--datastore=[\`etcd\`, \`kubernetes\`, or a file\: export, etcd snapshot, or \`get -o json\` output of kubectl]:etcd|kubernetes|PATH:_files' \
 '-c+[Settings file of calicoctl \[default\: /etc/calico/calicoctl.cfg\]]:FILE:_files' \
@@ -904,12 +1008,18 @@ _arguments "${_arguments_options[@]}" : \
 wide\:"The table with everything in it"
 yaml\:"YAML, schema calipam/v1"
 json\:"JSON, schema calipam/v1"
-name\:"Of a check\: the subjects of the findings, one a line"))' \
+name\:"Of a check\: the subjects of the findings, one a line"
+prometheus\:"Of a check\: metrics in the text format of Prometheus"
+junit\:"Of a check\: JUnit'\''s XML, a test case for each rule"
+sarif\:"Of a check\: SARIF 2.1.0"))' \
 '--output=[Output format]:FORMAT:((table\:"A table for people"
 wide\:"The table with everything in it"
 yaml\:"YAML, schema calipam/v1"
 json\:"JSON, schema calipam/v1"
-name\:"Of a check\: the subjects of the findings, one a line"))' \
+name\:"Of a check\: the subjects of the findings, one a line"
+prometheus\:"Of a check\: metrics in the text format of Prometheus"
+junit\:"Of a check\: JUnit'\''s XML, a test case for each rule"
+sarif\:"Of a check\: SARIF 2.1.0"))' \
 '-d+[\`etcd\`, \`kubernetes\`, or a file\: export, etcd snapshot, or \`get -o json\` output of kubectl]:etcd|kubernetes|PATH:_files' \
 '--datastore=[\`etcd\`, \`kubernetes\`, or a file\: export, etcd snapshot, or \`get -o json\` output of kubectl]:etcd|kubernetes|PATH:_files' \
 '-c+[Settings file of calicoctl \[default\: /etc/calico/calicoctl.cfg\]]:FILE:_files' \
@@ -933,12 +1043,18 @@ _arguments "${_arguments_options[@]}" : \
 wide\:"The table with everything in it"
 yaml\:"YAML, schema calipam/v1"
 json\:"JSON, schema calipam/v1"
-name\:"Of a check\: the subjects of the findings, one a line"))' \
+name\:"Of a check\: the subjects of the findings, one a line"
+prometheus\:"Of a check\: metrics in the text format of Prometheus"
+junit\:"Of a check\: JUnit'\''s XML, a test case for each rule"
+sarif\:"Of a check\: SARIF 2.1.0"))' \
 '--output=[Output format]:FORMAT:((table\:"A table for people"
 wide\:"The table with everything in it"
 yaml\:"YAML, schema calipam/v1"
 json\:"JSON, schema calipam/v1"
-name\:"Of a check\: the subjects of the findings, one a line"))' \
+name\:"Of a check\: the subjects of the findings, one a line"
+prometheus\:"Of a check\: metrics in the text format of Prometheus"
+junit\:"Of a check\: JUnit'\''s XML, a test case for each rule"
+sarif\:"Of a check\: SARIF 2.1.0"))' \
 '-d+[\`etcd\`, \`kubernetes\`, or a file\: export, etcd snapshot, or \`get -o json\` output of kubectl]:etcd|kubernetes|PATH:_files' \
 '--datastore=[\`etcd\`, \`kubernetes\`, or a file\: export, etcd snapshot, or \`get -o json\` output of kubectl]:etcd|kubernetes|PATH:_files' \
 '-c+[Settings file of calicoctl \[default\: /etc/calico/calicoctl.cfg\]]:FILE:_files' \

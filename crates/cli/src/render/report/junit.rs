@@ -4,7 +4,8 @@
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
-use calipam_check::{Code, Finding, Severity};
+use calipam_check::{Code, Finding, Report, Severity};
+use calipam_model::snapshot::{Coverage, Source};
 use quick_xml::Writer;
 use quick_xml::events::{BytesDecl, BytesText, Event};
 
@@ -22,6 +23,8 @@ pub fn write(checked: &Checked<'_>, out: &mut dyn Write) -> io::Result<()> {
         by_code.entry(finding.code).or_default().push(finding);
     }
     let failed = by_code.values().filter(|findings| fails(findings)).count();
+    let skipped =
+        by_code.keys().filter(|code| unread_of(**code, checked.report).is_some()).count().to_string();
     let counts = [
         ("tests", by_code.len().to_string()),
         ("failures", failed.to_string()),
@@ -37,11 +40,15 @@ pub fn write(checked: &Checked<'_>, out: &mut dyn Write) -> io::Result<()> {
     suites.with_attributes(counts.iter().copied()).write_inner_content(|xml| {
         let suite = xml
             .create_element("testsuite")
-            .with_attributes([("name", "calipam check"), ("timestamp", taken_at.as_str()), ("skipped", "0")])
+            .with_attributes([
+                ("name", "calipam check"),
+                ("timestamp", taken_at.as_str()),
+                ("skipped", skipped.as_str()),
+            ])
             .with_attributes(counts.iter().copied());
         suite.write_inner_content(|xml| {
             properties(checked, xml)?;
-            by_code.iter().try_for_each(|(code, findings)| case(*code, findings, xml))
+            by_code.iter().try_for_each(|(code, findings)| case(*code, findings, checked.report, xml))
         })?;
         Ok(())
     })?;
@@ -51,6 +58,12 @@ pub fn write(checked: &Checked<'_>, out: &mut dyn Write) -> io::Result<()> {
 /// An information is told, but fails no test.
 fn fails(findings: &[&Finding]) -> bool {
     findings.iter().any(|finding| finding.severity < Severity::Info)
+}
+
+/// A source without which the rule could judge nothing.
+fn unread_of(code: Code, report: &Report) -> Option<Source> {
+    let is_read = |source: &Source| report.coverage.get(source) == Some(&Coverage::Read);
+    code.needs().iter().copied().find(|source| !is_read(source))
 }
 
 /// Which cluster it is, and what was not read.
@@ -76,11 +89,18 @@ fn properties<W: Write>(checked: &Checked<'_>, xml: &mut Writer<W>) -> io::Resul
     Ok(())
 }
 
-fn case<W: Write>(code: Code, findings: &[&Finding], xml: &mut Writer<W>) -> io::Result<()> {
+fn case<W: Write>(code: Code, findings: &[&Finding], report: &Report, xml: &mut Writer<W>) -> io::Result<()> {
     let attributes = [("classname", "calipam.check"), ("name", code.name()), ("time", "0")];
     let case = xml.create_element("testcase").with_attributes(attributes);
     let Some(worst) = findings.first() else {
-        case.write_empty()?;
+        match unread_of(code, report) {
+            None => case.write_empty()?,
+            Some(source) => case.write_inner_content(|xml| {
+                let reason = format!("{source} were not read");
+                xml.create_element("skipped").with_attribute(("message", reason.as_str())).write_empty()?;
+                Ok(())
+            })?,
+        };
         return Ok(());
     };
     let message = format!("{}: {}", count(findings.len(), "finding", "findings"), code.summary());
