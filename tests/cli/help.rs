@@ -52,12 +52,6 @@ fn each_name_has_its_own_help() {
 }
 
 #[test]
-fn completion_is_for_the_name_that_was_called() {
-    let script = called("ipam", &["completion", "bash"]).stdout;
-    assert!(script.contains("complete -F _ipam") && !script.contains("_calipam"), "{script}");
-}
-
-#[test]
 fn the_plugin_calico_shows_ipam_only() {
     expected!("help-kubectl-calico", called("kubectl-calico", &["-h"]).transcript());
     expected!("help-kubectl-ipam", called("kubectl-ipam", &["-h"]).transcript());

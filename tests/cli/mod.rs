@@ -23,7 +23,6 @@ mod pod_states;
 mod program;
 mod pty;
 mod repair;
-mod reports;
 mod show;
 mod stories;
 mod terminal;

@@ -1,9 +1,12 @@
 //! Running the program on a terminal.
 
 use std::fs::{File, OpenOptions};
-use std::io::Read;
+use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
 use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{self, Receiver};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Winsize, tcsetwinsize};
@@ -81,5 +84,84 @@ impl Terminal {
         let _ = File::from(self.outside).read_to_end(&mut bytes);
         let status = child.wait().expect("the program ends");
         Shown { text: String::from_utf8(bytes).expect("output is UTF-8"), code: status.code() }
+    }
+}
+
+/// A program on a terminal that is typed to and read from in turn, such as a shell.
+#[derive(Debug)]
+pub struct Session {
+    outside: File,
+    read: Receiver<Vec<u8>>,
+    /// What was shown since it was last asked for.
+    shown: Vec<u8>,
+    child: Child,
+}
+
+/// How long a session is waited for.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// A session that shows nothing for so long has done what it was told.
+const QUIET: Duration = Duration::from_millis(400);
+
+impl Session {
+    /// Starts a program on a terminal.
+    pub fn start(command: &mut Command) -> Self {
+        let terminal = Terminal::new(100);
+        command.stdin(terminal.side()).stdout(terminal.side()).stderr(terminal.side());
+        let child = command.spawn().expect("the program starts");
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        let outside = File::from(terminal.outside);
+        let (tell, read) = mpsc::channel();
+        let mut reader = outside.try_clone().expect("the terminal can be shared");
+        thread::spawn(move || {
+            let mut part = [0; 4096];
+            while let Ok(length @ 1..) = reader.read(&mut part) {
+                if tell.send(part[..length].to_vec()).is_err() {
+                    return;
+                }
+            }
+        });
+        Self { outside, read, shown: Vec::new(), child }
+    }
+
+    /// Types something.
+    pub fn send(&mut self, text: &str) {
+        self.outside.write_all(text.as_bytes()).expect("the terminal takes what is typed");
+    }
+
+    /// Waits for a text, and gives everything that was shown since the last one.
+    pub fn wait_for(&mut self, text: &str) -> String {
+        let begun = Instant::now();
+        while !self.text().contains(text) {
+            match self.read.recv_timeout(PATIENCE.saturating_sub(begun.elapsed())) {
+                Ok(part) => self.shown.extend(part),
+                Err(_) => panic!("the terminal never showed {text:?}:\n{}", self.text()),
+            }
+        }
+        self.shown()
+    }
+
+    /// Waits until nothing is shown any more.
+    pub fn settle(&mut self) {
+        while let Ok(part) = self.read.recv_timeout(QUIET) {
+            self.shown.extend(part);
+        }
+    }
+
+    /// Everything that was shown since it was last asked for.
+    pub fn shown(&mut self) -> String {
+        let shown = self.text();
+        self.shown.clear();
+        shown
+    }
+
+    fn text(&self) -> String {
+        String::from_utf8_lossy(&self.shown).into_owned()
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 }

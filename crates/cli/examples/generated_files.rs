@@ -7,20 +7,13 @@ use std::io;
 use std::path::Path;
 use std::process::ExitCode;
 
-use clap::ValueEnum;
-use clap_complete::Shell;
-
 /// What the pages name as their source.
 const SOURCE: &str = concat!("calipam ", env!("CARGO_PKG_VERSION"));
 
 /// All generated files: path below the root of the project, and content.
 pub fn files() -> io::Result<BTreeMap<String, Vec<u8>>> {
     let mut files = BTreeMap::new();
-    for shell in Shell::value_variants() {
-        let mut script = Vec::new();
-        clap_complete::generate(*shell, &mut calipam::command(), "calipam", &mut script);
-        files.insert(format!("completions/calipam.{shell}"), script);
-    }
+    files.extend(calipam::completion_scripts().map(|(name, script)| (format!("completions/{name}"), script)));
     man_pages(&calipam::command(), &mut files)?;
     Ok(files)
 }

@@ -1,6 +1,6 @@
 //! The names that the program can be called by.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
 use crate::args;
@@ -17,11 +17,19 @@ pub enum Applet {
     KubectlCalico,
 }
 
+/// The name of a program without folder and `.exe`.
+fn file_name(program: &OsStr) -> &str {
+    let name = Path::new(program).file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    name.strip_suffix(".exe").unwrap_or(name)
+}
+
 impl Applet {
+    /// Every name.
+    pub const ALL: [Self; 4] = [Self::Calipam, Self::Ipam, Self::KubectlIpam, Self::KubectlCalico];
+
     /// What the first argument of the process names.
     pub fn of(program: OsString) -> Self {
-        let name = Path::new(&program).file_name().and_then(|name| name.to_str()).unwrap_or_default();
-        match name.strip_suffix(".exe").unwrap_or(name) {
+        match file_name(&program) {
             "ipam" => Self::Ipam,
             "kubectl-ipam" => Self::KubectlIpam,
             "kubectl-calico" => Self::KubectlCalico,
@@ -37,6 +45,31 @@ impl Applet {
             Self::KubectlIpam => "kubectl ipam",
             Self::KubectlCalico => "kubectl calico",
         }
+    }
+
+    /// The name of the executable file.
+    pub fn executable(self) -> &'static str {
+        match self {
+            Self::Calipam => "calipam",
+            Self::Ipam => "ipam",
+            Self::KubectlIpam => "kubectl-ipam",
+            Self::KubectlCalico => "kubectl-calico",
+        }
+    }
+
+    /// The name by which kubectl looks for what completes a plugin.
+    pub fn completer(self) -> Option<&'static str> {
+        match self {
+            Self::KubectlIpam => Some("kubectl_complete-ipam"),
+            Self::KubectlCalico => Some("kubectl_complete-calico"),
+            Self::Calipam | Self::Ipam => None,
+        }
+    }
+
+    /// The plugin that is to be completed, where the first argument of the process says that.
+    pub fn completed_by(program: &OsStr) -> Option<Self> {
+        let name = file_name(program);
+        Self::ALL.into_iter().find(|applet| applet.completer() == Some(name))
     }
 
     /// What stands before a command: `kubectl calico` has its commands below `ipam`.
@@ -78,8 +111,16 @@ mod tests {
     }
 
     #[test]
+    fn kubectl_completes_a_plugin_by_its_own_name() {
+        let by = |name: &str| Applet::completed_by(OsStr::new(name));
+        assert_eq!(by("/usr/bin/kubectl_complete-ipam"), Some(Applet::KubectlIpam));
+        assert_eq!(by("kubectl_complete-calico.exe"), Some(Applet::KubectlCalico));
+        assert_eq!((by("kubectl-ipam"), by("")), (None, None));
+    }
+
+    #[test]
     fn the_definitions_are_consistent() {
-        for applet in [Applet::Calipam, Applet::Ipam, Applet::KubectlIpam, Applet::KubectlCalico] {
+        for applet in Applet::ALL {
             applet.command().debug_assert();
         }
     }

@@ -1,5 +1,7 @@
 //! Opening the datastore, and ending cleanly on ctrl-c.
 
+use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::future::Future;
 use std::time::Duration;
 
@@ -47,15 +49,19 @@ pub fn block_on<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, 
     result
 }
 
+/// The variables of this process whose names and values are text.
+pub fn environment() -> BTreeMap<String, String> {
+    let text =
+        |(name, value): (OsString, OsString)| Some((name.into_string().ok()?, value.into_string().ok()?));
+    std::env::vars_os().filter_map(text).collect()
+}
+
 /// Finds out where the data is and opens it.
 ///
 /// # Errors
 /// Where the settings are wrong or the datastore cannot be reached.
 pub async fn open(global: &Global, console: &Console) -> Result<Datastore, Failure> {
-    let environment = std::env::vars_os()
-        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
-        .collect();
-    let settings = Settings::resolve(&global.overrides(), &environment, &LocalFiles)
+    let settings = Settings::resolve(&global.overrides(), &environment(), &LocalFiles)
         .map_err(calipam_datastore::Error::from)?;
     let datastore = Datastore::open(&settings).await?;
     console.verbose(&format!("reading {}", datastore.location()));

@@ -6,15 +6,16 @@
 mod applet;
 mod args;
 mod commands;
+mod complete;
 mod connect;
 mod exit;
 mod hints;
 mod operator;
 mod output;
-mod output_file;
 mod progress;
 mod render;
 
+use std::ffi::OsString;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
 
@@ -27,6 +28,10 @@ use crate::output::Console;
 
 /// Runs the program: reads the command line, does what it says, and gives the exit code.
 pub fn main() -> ExitCode {
+    let arguments: Vec<OsString> = std::env::args_os().collect();
+    if let Some(code) = complete::answer(&arguments) {
+        return code;
+    }
     exit::report_panics();
     let result = catch_unwind(AssertUnwindSafe(run)).unwrap_or(Err(Failure::Panic));
     ExitCode::from(exit::code(&result))
@@ -35,6 +40,17 @@ pub fn main() -> ExitCode {
 /// The definition of the command line, for man pages and completions.
 pub fn command() -> clap::Command {
     args::tidy(args::command())
+}
+
+/// The scripts that register completion: path below a folder of such scripts, and content.
+pub fn completion_scripts() -> impl Iterator<Item = (String, Vec<u8>)> {
+    let names = applet::Applet::ALL
+        .into_iter()
+        .flat_map(|name| complete::SHELLS.names().map(move |shell| (name, shell)));
+    let scripts = names.filter_map(|(name, shell)| {
+        Some((format!("{}.{shell}", name.executable()), complete::registration(shell, name)?))
+    });
+    scripts.chain(complete::plugin_scripts().map(|(name, text)| (name.to_owned(), text.into_bytes())))
 }
 
 fn run() -> Result<Outcome, Failure> {

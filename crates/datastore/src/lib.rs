@@ -19,7 +19,7 @@ mod store;
 pub mod write;
 
 pub use self::client::etcd::EtcdClient;
-pub use self::client::kubernetes::KubeClient;
+pub use self::client::kubernetes::{KubeClient, KubeconfigNames};
 pub use self::error::{Cause, Error, Failure, FileError, Permission, Result, Server, SettingsError, Tried};
 pub use self::secret::{Secret, redact_url};
 pub use self::store::Datastore;

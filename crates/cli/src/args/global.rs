@@ -6,7 +6,8 @@ use calipam_datastore::redact_url;
 use calipam_datastore::settings::Overrides;
 use clap::{ArgAction, Args, ValueEnum, ValueHint};
 
-const CONNECTION: &str = "Connection";
+/// The heading of the options that say where the data is.
+pub const CONNECTION: &str = "Connection";
 
 /// Options of every command.
 #[derive(Clone, Debug, Default, Args)]
@@ -75,12 +76,6 @@ pub enum Format {
     Json,
     /// Of a check: the subjects of the findings, one a line
     Name,
-    /// Of a check: metrics in the text format of Prometheus
-    Prometheus,
-    /// Of a check: JUnit's XML, a test case for each rule
-    Junit,
-    /// Of a check: SARIF 2.1.0
-    Sarif,
 }
 
 impl Format {
@@ -88,7 +83,7 @@ impl Format {
     pub fn is_for_reports(self) -> bool {
         match self {
             Self::Table | Self::Wide | Self::Yaml | Self::Json => false,
-            Self::Name | Self::Prometheus | Self::Junit | Self::Sarif => true,
+            Self::Name => true,
         }
     }
 }
@@ -103,6 +98,7 @@ impl Global {
             etcd_endpoints: self.etcd_endpoints.clone(),
             datastore: self.datastore.clone(),
             connect_timeout: None,
+            unattended: false,
         }
     }
 

@@ -14,7 +14,7 @@ use std::path::PathBuf;
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueHint};
 
 pub use self::check::CheckArgs;
-pub use self::global::{Format, Global};
+pub use self::global::{CONNECTION, Format, Global};
 pub use self::rebuild::{RebuildArgs, UndoArgs};
 pub use self::release::ReleaseArgs;
 pub use self::show::{ShowArgs, Subject};
@@ -73,9 +73,6 @@ pub enum Command {
     /// Link the other names of this program into a directory
     #[command(after_long_help = help::INSTALL_LINKS)]
     InstallLinks(InstallLinksArgs),
-    /// Complete the words of a command line, for kubectl
-    #[command(name = "__complete", hide = true)]
-    Complete(CompleteArgs),
     /// Check, show, repair, export and explain the IPAM data
     #[command(hide = true)]
     Ipam(IpamArgs),
@@ -158,14 +155,6 @@ pub struct CompletionArgs {
     /// The shell
     #[arg(value_name = "SHELL")]
     pub shell: clap_complete::Shell,
-}
-
-/// Words of a command line that is being written.
-#[derive(Debug, Args)]
-pub struct CompleteArgs {
-    /// The words; the last one is to be completed
-    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
-    pub words: Vec<String>,
 }
 
 /// Options of `install-links`.

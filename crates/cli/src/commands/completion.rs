@@ -2,15 +2,15 @@
 
 use crate::applet::Applet;
 use crate::args::CompletionArgs;
+use crate::complete;
 use crate::exit::{Failure, Outcome};
 use crate::output::Console;
 
-/// Prints the completion script of a shell, for the name that the program was called by. kubectl completes
-/// its plugins by a script of its own: see `install-links`.
+/// Prints the script by which a shell completes the name that the program was called by.
 pub fn run(args: &CompletionArgs, applet: Applet, console: &Console) -> Result<Outcome, Failure> {
-    let mut script = Vec::new();
-    let name = if applet == Applet::Ipam { "ipam" } else { "calipam" };
-    clap_complete::generate(args.shell, &mut crate::command(), name, &mut script);
+    let shell = args.shell.to_string();
+    let script = complete::registration(&shell, applet);
+    let script = script.ok_or_else(|| Failure::usage(format!("there is no completion for {shell}")))?;
     console.data(|out| out.write_all(&script))?;
     Ok(Outcome::Clean)
 }

@@ -1,7 +1,6 @@
 //! What the program can do: one file for each command.
 
 mod check;
-mod complete;
 mod completion;
 mod explain;
 mod export;
@@ -35,7 +34,6 @@ pub fn run(cli: Cli, applet: Applet, console: &Console) -> Result<Outcome, Failu
         Command::Explain(args) => explain::run(&args, console),
         Command::Completion(args) => completion::run(&args, applet, console),
         Command::InstallLinks(args) => install_links::run(&args, console),
-        Command::Complete(args) => complete::run(&args, console),
         Command::Ipam(_) => Err(Failure::usage("unknown command `ipam ipam`")),
     }
 }

@@ -5,8 +5,10 @@ pub(crate) mod again {
     pub(crate) mod kubernetes;
 }
 pub(crate) mod around;
+mod names;
 pub(crate) mod whole;
 pub(crate) mod with_kubernetes;
 
 pub use self::around::Lookup;
+pub use self::names::NameKind;
 pub use self::whole::{ETCD_SOURCES, Progress, ProgressFn};

@@ -38,6 +38,8 @@ pub struct Overrides {
     pub datastore: Option<String>,
     /// How long connecting may take, where it is not the usual time.
     pub connect_timeout: Option<Duration>,
+    /// No credential plugin may ask the user for anything.
+    pub unattended: bool,
 }
 
 /// Reads the files that settings name.
@@ -161,6 +163,8 @@ pub struct KubernetesSettings {
     pub api_group: String,
     /// Addresses come from the nodes' pod CIDRs: Calico IPAM is not in use.
     pub use_pod_cidr: bool,
+    /// No credential plugin may ask the user for anything.
+    pub unattended: bool,
     pub timeouts: Timeouts,
 }
 
@@ -216,6 +220,21 @@ impl Settings {
             false => Target::Kubernetes,
         };
         Ok(Self { target, kubernetes })
+    }
+}
+
+impl KubernetesSettings {
+    /// How to reach Kubernetes, whatever the datastore is.
+    ///
+    /// # Errors
+    /// Where a settings file cannot be used.
+    pub fn resolve(
+        overrides: &Overrides,
+        environment: &BTreeMap<String, String>,
+        files: &impl Files,
+    ) -> Result<Self, SettingsError> {
+        let values = load(overrides, environment, files)?;
+        Ok(kubernetes(&values, overrides, environment))
     }
 }
 
@@ -355,6 +374,7 @@ fn kubernetes(
         insecure: values.flag("k8sInsecureSkipTLSVerify"),
         api_group: values.owned("calicoAPIGroup"),
         use_pod_cidr: values.flag("usePodCIDR"),
+        unattended: overrides.unattended,
         timeouts: Timeouts::new(overrides),
     }
 }

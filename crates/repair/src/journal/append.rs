@@ -50,6 +50,18 @@ pub(crate) fn journals(folder: &Path) -> Result<Vec<PathBuf>, JournalError> {
     Ok(paths)
 }
 
+/// The journals of a folder with what their headers say. What is damaged or cannot be read is left out.
+pub fn headers(folder: &Path) -> Vec<(PathBuf, Header)> {
+    let header = |path: PathBuf| {
+        let mut lines = Lines::new(BufReader::new(open_own(&path).ok()?));
+        match serde_json::from_slice(lines.next().ok()??.0).ok()? {
+            Entry::Header(header) => Some((path, header)),
+            _ => None,
+        }
+    };
+    journals(folder).unwrap_or_default().into_iter().filter_map(header).collect()
+}
+
 /// True for a file of this user that begins as journals do, whatever its name: `--journal` takes any, and a file that
 /// is called `*.journal` can be anything.
 fn is_journal(path: &Path) -> bool {

@@ -12,6 +12,7 @@ mod open;
 mod read;
 mod resolve;
 
+pub use self::append::headers;
 pub(crate) use self::append::{append, journals, marks_if_over};
 pub use self::default_path::{default_directory, default_path};
 pub(crate) use self::entry::same_value;

@@ -8,7 +8,7 @@ use base64::engine::general_purpose::STANDARD;
 use http::Uri;
 use kube::Config;
 use kube::client::AuthError;
-use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
+use kube::config::{ExecInteractiveMode, KubeConfigOptions, Kubeconfig, KubeconfigError};
 
 use super::classify::login_failure;
 use super::request_error;
@@ -26,6 +26,11 @@ const INLINE: &str = "the field kubeconfigInline of the settings";
 pub(crate) async fn config(settings: &KubernetesSettings) -> Result<Config, Error> {
     let mut config = base(settings).await?;
     apply(settings, &mut config)?;
+    if settings.unattended
+        && let Some(plugin) = &mut config.auth_info.exec
+    {
+        plugin.interactive_mode = Some(ExecInteractiveMode::Never);
+    }
     // What fails is said, not tried again without the user's knowledge.
     config.default_retry = false;
     config.connect_timeout = Some(settings.timeouts.connect);
@@ -35,10 +40,11 @@ pub(crate) async fn config(settings: &KubernetesSettings) -> Result<Config, Erro
     Ok(config)
 }
 
-async fn base(settings: &KubernetesSettings) -> Result<Config, Error> {
+/// The kubeconfig that the settings name, and what to call it; `None` where they name none and the user has none.
+fn kubeconfig(settings: &KubernetesSettings) -> Result<Option<(Kubeconfig, String)>, Error> {
     if !settings.kubeconfig_inline.is_empty() {
         let parsed = Kubeconfig::from_yaml(settings.kubeconfig_inline.reveal());
-        return from_kubeconfig(parsed.map_err(|e| bad(INLINE, &e))?, settings, INLINE).await;
+        return Ok(Some((parsed.map_err(|e| bad(INLINE, &e))?, INLINE.to_owned())));
     }
     let home = || std::env::home_dir().map(|home| home.join(".kube/config")).filter(|path| path.exists());
     let paths: Vec<PathBuf> = match settings.kubeconfig.is_empty() {
@@ -46,9 +52,39 @@ async fn base(settings: &KubernetesSettings) -> Result<Config, Error> {
         true if settings.api_endpoint.is_empty() => home().into_iter().collect(),
         true => Vec::new(),
     };
-    if !paths.is_empty() {
-        let name = format!("the kubeconfig {}", join(&paths));
-        return from_kubeconfig(merged(&paths, &name)?, settings, &name).await;
+    if paths.is_empty() {
+        return Ok(None);
+    }
+    let name = format!("the kubeconfig {}", join(&paths));
+    Ok(Some((merged(&paths, &name)?, name)))
+}
+
+/// What a kubeconfig names.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct KubeconfigNames {
+    pub contexts: Vec<String>,
+    pub clusters: Vec<String>,
+    pub users: Vec<String>,
+}
+
+impl KubeconfigNames {
+    /// The names in the kubeconfig that the settings name; none where there is no kubeconfig.
+    ///
+    /// # Errors
+    /// Where it is missing or cannot be decoded.
+    pub fn read(settings: &KubernetesSettings) -> Result<Self, Error> {
+        let Some((kubeconfig, _)) = kubeconfig(settings)? else { return Ok(Self::default()) };
+        Ok(Self {
+            contexts: kubeconfig.contexts.into_iter().map(|context| context.name).collect(),
+            clusters: kubeconfig.clusters.into_iter().map(|cluster| cluster.name).collect(),
+            users: kubeconfig.auth_infos.into_iter().map(|user| user.name).collect(),
+        })
+    }
+}
+
+async fn base(settings: &KubernetesSettings) -> Result<Config, Error> {
+    if let Some((kubeconfig, name)) = kubeconfig(settings)? {
+        return from_kubeconfig(kubeconfig, settings, &name).await;
     }
     if !settings.api_endpoint.is_empty() {
         return Ok(Config::new(endpoint(&settings.api_endpoint)?));

@@ -21,6 +21,7 @@ use tokio::sync::OnceCell;
 use tokio::time::timeout;
 
 use self::classify::{status_failure, transport_failure};
+pub use self::connect::KubeconfigNames;
 use self::discovery::Api;
 use crate::error::{Attempt, Cause, Error, Failure, Result, Server};
 use crate::objects::items::Encoding;
@@ -40,6 +41,8 @@ pub(crate) enum Accept {
     Protobuf,
     /// `metadata` of the objects alone, in protobuf or JSON.
     Metadata,
+    /// `metadata` of the objects alone, in JSON.
+    Names,
 }
 
 impl Accept {
@@ -51,6 +54,7 @@ impl Accept {
                 "application/vnd.kubernetes.protobuf;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,\
                  application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1;q=0.5,application/json;q=0.1"
             }
+            Self::Names => "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1",
         }
     }
 }

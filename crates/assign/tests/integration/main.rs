@@ -1,3 +1,0 @@
-//! The allocator on a datastore in memory.
-
-mod basics;

@@ -1,0 +1,110 @@
+//! Names in the cluster that a line is about.
+
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use calipam_datastore::read::NameKind;
+use calipam_datastore::settings::{KubernetesSettings, LocalFiles, Overrides, Settings};
+use calipam_datastore::{Datastore, KubeconfigNames};
+use clap::{Args, Command, FromArgMatches};
+use tokio::runtime::Builder;
+
+use super::request::Request;
+use crate::applet::Applet;
+use crate::args::{self, Global};
+use crate::connect;
+use crate::render::text::escape;
+
+/// Nothing is suggested after this time: who has pressed a key waits.
+const PATIENCE: Duration = Duration::from_millis(900);
+
+/// What is wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wanted {
+    Contexts,
+    Nodes,
+    Pools,
+    Blocks,
+    Addresses,
+    Handles,
+}
+
+/// The cluster that the connection options of a line name.
+#[derive(Debug)]
+pub struct Cluster {
+    /// `None` where they cannot be what is meant: better no suggestion than one from another cluster.
+    connection: Option<Global>,
+    deadline: Instant,
+}
+
+impl Cluster {
+    pub fn of(applet: Applet, request: &Request) -> Self {
+        Self { connection: connection(applet, request), deadline: Instant::now() + PATIENCE }
+    }
+
+    /// Names that begin with what was typed. None where anything fails, and none where it takes too long: the thread
+    /// that still waits ends with the process.
+    pub fn names(&self, wanted: Wanted, typed: &str) -> Vec<String> {
+        let Some(global) = self.connection.clone() else { return Vec::new() };
+        let (typed, (tell, told)) = (typed.to_owned(), mpsc::channel());
+        let started = std::thread::Builder::new().spawn(move || {
+            let _ = tell.send(read(&global, wanted, &typed));
+        });
+        if started.is_err() {
+            return Vec::new();
+        }
+        let patience = self.deadline.saturating_duration_since(Instant::now());
+        let mut names = told.recv_timeout(patience).ok().flatten().unwrap_or_default();
+        // What a terminal would obey is not written to one.
+        names.retain(|name| !name.is_empty() && escape(name) == *name);
+        names
+    }
+}
+
+/// The connection options before the cursor, as the program would read them.
+fn connection(applet: Applet, request: &Request) -> Option<Global> {
+    let reader = Global::augment_args(Command::new("connection").no_binary_name(true));
+    let is_connection = |id: &clap::Id| {
+        let options = reader.get_arguments().filter(|arg| arg.get_help_heading() == Some(args::CONNECTION));
+        options.map(clap::Arg::get_id).any(|known| known == id)
+    };
+    let mut given = Vec::new();
+    let definition = args::tidy(applet.command());
+    request.walk(&definition, |option, value| {
+        let Some(long) = option.get_long().filter(|_| is_connection(option.get_id())) else { return };
+        let mut word = std::ffi::OsString::from(format!("--{long}"));
+        if option.get_action().takes_values() {
+            word.push("=");
+            word.push(request.expanded(value));
+        }
+        given.push(word);
+    });
+    let matches = reader.try_get_matches_from(given).ok()?;
+    Global::from_arg_matches(&matches).ok()
+}
+
+/// Reads names. `None` where anything is wrong: who completes a line has not asked for an error.
+fn read(global: &Global, wanted: Wanted, typed: &str) -> Option<Vec<String>> {
+    let environment = connect::environment();
+    let overrides = Overrides { connect_timeout: Some(PATIENCE), unattended: true, ..global.overrides() };
+    let kind = match wanted {
+        Wanted::Contexts => {
+            let overrides = Overrides { context: None, ..overrides };
+            let settings = KubernetesSettings::resolve(&overrides, &environment, &LocalFiles).ok()?;
+            let mut contexts = KubeconfigNames::read(&settings).ok()?.contexts;
+            contexts.retain(|context| context.starts_with(typed));
+            return Some(contexts);
+        }
+        Wanted::Nodes => NameKind::Nodes,
+        Wanted::Pools => NameKind::Pools,
+        Wanted::Blocks => NameKind::Blocks,
+        Wanted::Addresses => NameKind::Addresses,
+        Wanted::Handles => NameKind::Handles,
+    };
+    let settings = Settings::resolve(&overrides, &environment, &LocalFiles).ok()?;
+    let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build().ok()?;
+    let names = runtime.block_on(async { Datastore::open(&settings).await?.names(kind, typed).await }).ok();
+    // A credential plugin that hangs would keep the runtime from ending.
+    runtime.shutdown_background();
+    Some(names?.into_iter().collect())
+}

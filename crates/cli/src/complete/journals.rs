@@ -1,0 +1,38 @@
+//! Journals to undo.
+
+use std::ffi::OsStr;
+use std::path::Path;
+
+use calipam_repair::journal::{default_directory, headers};
+use clap_complete::engine::{CompletionCandidate, PathCompleter, ValueCompleter};
+
+/// Most journals that are suggested.
+const MOST: usize = 50;
+
+/// The journals in the user's folder, newest first, with their date and cluster; and files.
+pub fn complete(typed: &OsStr) -> Vec<CompletionCandidate> {
+    let variable = |name: &str| Some((name.to_owned(), std::env::var(name).ok()?));
+    let environment = ["XDG_STATE_HOME", "HOME"].into_iter().filter_map(variable).collect();
+    let mut found = default_directory(&environment).map(|folder| known(&folder, typed)).unwrap_or_default();
+    // Without a word begun, journals are what is meant.
+    if found.is_empty() || !typed.is_empty() {
+        let is_new =
+            |file: &CompletionCandidate| !found.iter().any(|known| known.get_value() == file.get_value());
+        let files: Vec<_> = PathCompleter::file().complete(typed).into_iter().filter(is_new).collect();
+        found.extend(files);
+    }
+    found
+}
+
+fn known(folder: &Path, typed: &OsStr) -> Vec<CompletionCandidate> {
+    let is_begun = |path: &Path| path.as_os_str().as_encoded_bytes().starts_with(typed.as_encoded_bytes());
+    let mut journals: Vec<_> = headers(folder).into_iter().filter(|(path, _)| is_begun(path)).collect();
+    journals.sort_by(|(_, a), (_, b)| b.started_at.cmp(&a.started_at));
+    let candidate = |(place, (path, header)): (usize, (std::path::PathBuf, _))| {
+        let header: calipam_repair::journal::Header = header;
+        let date = header.started_at.get(..16).unwrap_or(&header.started_at).replace('T', " ");
+        let about = format!("{date} UTC, {} on {}", header.command, header.location);
+        CompletionCandidate::new(path).help(Some(about.into())).display_order(Some(place))
+    };
+    journals.into_iter().take(MOST).enumerate().map(candidate).collect()
+}

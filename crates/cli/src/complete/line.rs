@@ -1,0 +1,124 @@
+//! A line of bash. bash gives a completion function words that are split at `=` and `:` as well, quotes included; so the
+//! line itself is asked for and split here, and what bash does not replace is taken off the suggestions again.
+
+use std::ffi::OsString;
+
+/// Characters that bash would not take for themselves.
+const SPECIAL: &str = " \t\"'\\$&;|<>()*?[]{}#!`";
+
+/// A line up to the cursor.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Line {
+    /// The words without quotes; the last one is at the cursor, and empty where none is begun.
+    pub words: Vec<String>,
+    /// What bash replaces by a suggestion: the end of the last word, as it was typed.
+    replaced: String,
+    /// The last word as it was typed.
+    typed: String,
+    /// The quote that is open at the cursor.
+    quote: Option<char>,
+}
+
+/// The line from the two words that the script of bash passes: the line up to the cursor, and what bash replaces.
+pub fn asked(arguments: &[OsString]) -> Line {
+    let text = |place: usize| arguments.get(place).and_then(|text| text.to_str()).unwrap_or_default();
+    Line { replaced: text(1).to_owned(), ..split(text(0)) }
+}
+
+fn split(text: &str) -> Line {
+    let mut line = Line { words: vec![String::new()], ..Line::default() };
+    let (mut escaped, mut begun) = (false, false);
+    for c in text.chars() {
+        let in_word = escaped || line.quote.is_some() || !c.is_ascii_whitespace();
+        if !in_word {
+            if begun {
+                line.words.push(String::new());
+                line.typed.clear();
+                begun = false;
+            }
+            continue;
+        }
+        begun = true;
+        line.typed.push(c);
+        let word = line.words.last_mut().expect("there is always a last word");
+        match (line.quote, c) {
+            _ if escaped => {
+                if line.quote.is_some() && !"\"\\$`".contains(c) {
+                    word.push('\\');
+                }
+                word.push(c);
+                escaped = false;
+            }
+            (None | Some('"'), '\\') => escaped = true,
+            (None, '"' | '\'') => line.quote = Some(c),
+            (Some(open), c) if c == open => line.quote = None,
+            (_, c) => word.push(c),
+        }
+    }
+    line
+}
+
+impl Line {
+    /// A suggestion for the last word as bash inserts it: quoted, and without what it leaves as it is.
+    pub fn inserted(&self, suggestion: &str) -> String {
+        let kept = self.typed.strip_suffix(self.replaced.as_str()).unwrap_or_default();
+        let kept = split(kept).words.pop().unwrap_or_default();
+        let rest = suggestion.strip_prefix(kept.as_str()).unwrap_or(suggestion);
+        match self.quote {
+            Some('\'') => rest.to_owned(),
+            Some(_) => escape(rest, "\"\\$`"),
+            // A tilde is for the shell, where it is the first character of the word.
+            None => escape(rest, SPECIAL),
+        }
+    }
+}
+
+fn escape(text: &str, special: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for c in text.chars() {
+        if special.contains(c) {
+            escaped.push('\\');
+        }
+        escaped.push(c);
+    }
+    escaped
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(text: &str) -> Vec<String> {
+        split(text).words
+    }
+
+    #[test]
+    fn a_line_is_split_as_bash_would_run_it() {
+        assert_eq!(words("calipam check "), ["calipam", "check", ""]);
+        assert_eq!(
+            words("calipam  --context 'a b' --node n"),
+            ["calipam", "--context", "a b", "--node", "n"]
+        );
+        assert_eq!(words("calipam --rule=leaked,or"), ["calipam", "--rule=leaked,or"]);
+        assert_eq!(words(r#"calipam a\ b "c\"d\e" '' x"#), ["calipam", "a b", "c\"d\\e", "", "x"]);
+        assert_eq!(words("calipam https://10.0.0.5:2379 \"no"), ["calipam", "https://10.0.0.5:2379", "no"]);
+        assert_eq!(words(""), [""]);
+        assert_eq!(words("calipam \\"), ["calipam", ""]);
+    }
+
+    #[test]
+    fn what_bash_leaves_is_not_inserted_again() {
+        let inserted = |line: &str, replaced: &str, suggestion: &str| {
+            asked(&[line.into(), replaced.into()]).inserted(suggestion)
+        };
+        assert_eq!(inserted("calipam --rule=lea", "lea", "--rule=leaked-address"), "leaked-address");
+        assert_eq!(inserted("calipam --rule=", "", "--rule=leaked-address"), "leaked-address");
+        assert_eq!(inserted("calipam sh", "sh", "show"), "show");
+        assert_eq!(inserted("calipam ", "", "show"), "show");
+        assert_eq!(inserted("calipam --ip fd00::", "", "fd00::7"), "7");
+        assert_eq!(inserted("calipam --context my\\ c", "my\\ c", "my ctx"), "my\\ ctx");
+        assert_eq!(inserted("calipam --context 'my c", "my c", "my ctx"), "my ctx");
+        assert_eq!(inserted("calipam --context \"a$", "a$", "a$b"), "a\\$b");
+        assert_eq!(inserted("calipam -c ~/x", "~/x", "~/x y"), "~/x\\ y");
+    }
+}

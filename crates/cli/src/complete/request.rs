@@ -1,0 +1,141 @@
+//! What is asked: the words of a line, and which of them is to be completed.
+
+use std::ffi::{OsStr, OsString};
+
+use clap::{Arg, Command};
+
+use super::line::{self, Line};
+
+/// A line that is being written.
+#[derive(Clone, Debug, Default)]
+pub struct Request {
+    /// The words, the name of the program first.
+    pub words: Vec<OsString>,
+    /// Which word is to be completed.
+    pub index: usize,
+    /// The words are as they were typed: `~` and variables are still in them.
+    pub typed: bool,
+}
+
+impl Request {
+    /// What a shell asks, from the words after `--` and the variables that its script sets.
+    pub fn of_shell(shell: &str, words: &[OsString]) -> Self {
+        if shell == "bash" {
+            return Self::of_line(&line::asked(words));
+        }
+        let index = std::env::var("_CLAP_COMPLETE_INDEX").ok().and_then(|index| index.parse().ok());
+        let mut words = words.to_vec();
+        let index = index.unwrap_or(words.len().saturating_sub(1));
+        if words.len() <= index {
+            words.push(OsString::new());
+        }
+        Self { words, index, typed: true }
+    }
+
+    /// What bash asks: the line up to the cursor.
+    pub fn of_line(line: &Line) -> Self {
+        let words: Vec<OsString> = line.words.iter().map(OsString::from).collect();
+        Self { index: words.len().saturating_sub(1), words, typed: true }
+    }
+
+    /// What kubectl asks: the words behind the name of the plugin, which a shell has expanded. The last one is to be
+    /// completed.
+    pub fn of_words(words: &[OsString]) -> Self {
+        let mut all = vec![OsString::from("kubectl")];
+        all.extend_from_slice(words);
+        if words.is_empty() {
+            all.push(OsString::new());
+        }
+        Self { index: all.len() - 1, words: all, typed: false }
+    }
+
+    /// The word that is to be completed, up to where it was written.
+    pub fn current(&self) -> &str {
+        self.words.get(self.index).and_then(|word| word.to_str()).unwrap_or_default()
+    }
+
+    /// The words between the name of the program and the one that is to be completed.
+    pub fn before(&self) -> &[OsString] {
+        self.words.get(1..self.index).unwrap_or_default()
+    }
+
+    /// A value as the program would get it: where the shell has not done so yet, `~` and variables are replaced.
+    pub fn expanded(&self, value: &OsStr) -> OsString {
+        let Some(text) = value.to_str().filter(|_| self.typed) else { return value.to_owned() };
+        let home = |rest: &str| std::env::home_dir().map(|home| home.join(rest).into_os_string());
+        if let Some(home) = text.strip_prefix("~/").and_then(home) {
+            return home;
+        }
+        let Some(rest) = text.strip_prefix('$') else { return value.to_owned() };
+        let end = rest.find(|c: char| !(c.is_ascii_alphanumeric() || c == '_')).unwrap_or(rest.len());
+        let (name, rest) = match rest.strip_prefix('{').and_then(|rest| rest.split_once('}')) {
+            Some((name, rest)) => (name, rest),
+            None => rest.split_at(end),
+        };
+        let mut expanded = std::env::var_os(name).unwrap_or_default();
+        expanded.push(rest);
+        expanded
+    }
+
+    /// Goes through the words before the cursor as the program would, and tells `given` of each option with its value.
+    /// Words that mean nothing are passed over: the line is not finished.
+    pub fn walk<'c>(&self, command: &'c Command, mut given: impl FnMut(&'c Arg, &OsStr)) -> Place<'c> {
+        let mut place = Place { command, option: None, positionals: 0 };
+        let mut escaped = false;
+        for word in self.before() {
+            if let Some(option) = place.option.take() {
+                given(option, word);
+                continue;
+            }
+            let text = word.to_string_lossy();
+            if text == "--" {
+                escaped = true;
+            } else if escaped || !text.starts_with('-') || text == "-" {
+                match place.command.find_subcommand(word).filter(|_| !escaped) {
+                    Some(sub) => place = Place { command: sub, option: None, positionals: 0 },
+                    None => place.positionals += 1,
+                }
+            } else if let Some((option, value)) = option(place.command, &text) {
+                match value {
+                    Some(value) => given(option, OsStr::new(value)),
+                    None if option.get_action().takes_values() => place.option = Some(option),
+                    None => given(option, OsStr::new("")),
+                }
+            }
+        }
+        place
+    }
+}
+
+/// Where the cursor stands.
+#[derive(Clone, Copy, Debug)]
+pub struct Place<'c> {
+    /// The command that the words before it name.
+    pub command: &'c Command,
+    /// The option that waits for a value.
+    pub option: Option<&'c Arg>,
+    /// How many words before it are neither commands nor options.
+    pub positionals: usize,
+}
+
+/// The option of a word, with the value in the word: `--name`, `--name=value`, `-n`, `-nvalue`, `-qn`.
+fn option<'c, 'w>(command: &'c Command, word: &'w str) -> Option<(&'c Arg, Option<&'w str>)> {
+    if let Some(long) = word.strip_prefix("--") {
+        let (name, value) = long.split_once('=').map_or((long, None), |(name, value)| (name, Some(value)));
+        let is_named = |arg: &&Arg| {
+            arg.get_long() == Some(name) || arg.get_all_aliases().is_some_and(|all| all.contains(&name))
+        };
+        return Some((command.get_arguments().find(is_named)?, value));
+    }
+    let mut last = None;
+    for (place, c) in word.char_indices().skip(1) {
+        let arg = command.get_arguments().find(|arg| arg.get_short() == Some(c))?;
+        let rest = &word[place + c.len_utf8()..];
+        if arg.get_action().takes_values() {
+            let value = Some(rest.strip_prefix('=').unwrap_or(rest)).filter(|_| !rest.is_empty());
+            return Some((arg, value));
+        }
+        last = Some((arg, None));
+    }
+    last
+}

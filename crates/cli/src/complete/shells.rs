@@ -1,0 +1,167 @@
+//! The shells, and the small scripts that make them ask.
+//!
+//! fish, elvish and PowerShell are clap_complete's. bash and zsh have scripts of their own: bash splits words at `=` and
+//! `:`, so that neither `--rule=l` nor a URL before the cursor would arrive whole; and the words of zsh have their quotes,
+//! and a script that zsh loads by itself has to answer the first time, too.
+
+use std::ffi::OsString;
+use std::io::{self, Write};
+use std::path::Path;
+
+use clap::Command;
+use clap_complete::engine;
+use clap_complete::env::{self, EnvCompleter, Shells};
+
+use super::VARIABLE;
+use super::line;
+use super::request::Request;
+use crate::applet::Applet;
+
+/// Every shell that can ask.
+pub const SHELLS: Shells<'static> = Shells(&[&Bash, &env::Elvish, &env::Fish, &env::Powershell, &Zsh]);
+
+/// The script that registers completion in a shell, for a name of the program that is in `PATH`. `None` where there is no
+/// such shell.
+pub fn registration(shell: &str, applet: Applet) -> Option<Vec<u8>> {
+    let name = applet.executable();
+    let mut script = Vec::new();
+    SHELLS.completer(shell)?.write_registration(VARIABLE, name, name, name, &mut script).ok()?;
+    Some(script)
+}
+
+/// The line up to the cursor is passed, and what bash replaces; one suggestion comes on each line.
+const BASH: &str = r#"# Completion of BIN in bash; `BIN completion bash` prints it.
+_complete_NAME() {
+    local candidate
+    COMPREPLY=()
+    while IFS= read -r candidate; do
+        COMPREPLY+=("$candidate")
+    done < <(VARIABLE=bash COMPLETER -- "${COMP_LINE:0:COMP_POINT}" "$2" 2>/dev/null)
+    if [[ ${#COMPREPLY[@]} -eq 1 && ${COMPREPLY[0]} == *[/=,.:] ]]; then
+        compopt -o nospace 2>/dev/null
+    fi
+}
+# bash 4.4 keeps the order.
+complete -o nosort -o bashdefault -F _complete_NAME BIN 2>/dev/null ||
+    complete -o bashdefault -F _complete_NAME BIN
+"#;
+
+/// Of clap_complete's answer the format is kept: a value with its colons escaped, a colon, and what it means.
+const ZSH: &str = r#"#compdef BIN
+# Completion of BIN in zsh; `BIN completion zsh` prints it.
+_complete_NAME() {
+    local line value
+    local -a open closed
+    for line in "${(@f)$(VARIABLE=zsh _CLAP_COMPLETE_INDEX=$((CURRENT - 1)) COMPLETER -- "${(@Q)words}" 2>/dev/null)}"; do
+        [[ -n $line ]] || continue
+        value=${${line//\\:/$'\0'}%%:*}
+        if [[ $value == *[/=,.] ]]; then open+=("$line"); else closed+=("$line"); fi
+    done
+    (( $#open )) && _describe -V 'values' open -S ''
+    (( $#closed )) && _describe -V 'values' closed
+}
+if [[ $funcstack[1] == _BIN ]]; then
+    _complete_NAME "$@"
+else
+    compdef _complete_NAME BIN
+fi
+"#;
+
+fn fill(script: &str, variable: &str, name: &str, bin: &str, completer: &str) -> String {
+    let script = script.replace("NAME", &name.replace('-', "_")).replace("BIN", bin);
+    script.replace("COMPLETER", &crate::render::text::shell_word(completer)).replace("VARIABLE", variable)
+}
+
+/// bash 3.2 and later.
+#[derive(Clone, Copy, Debug)]
+struct Bash;
+
+impl EnvCompleter for Bash {
+    fn name(&self) -> &'static str {
+        "bash"
+    }
+
+    fn is(&self, name: &str) -> bool {
+        name == "bash"
+    }
+
+    fn write_registration(
+        &self,
+        variable: &str,
+        name: &str,
+        bin: &str,
+        completer: &str,
+        out: &mut dyn Write,
+    ) -> io::Result<()> {
+        out.write_all(fill(BASH, variable, name, bin, completer).as_bytes())
+    }
+
+    fn write_complete(
+        &self,
+        command: &mut Command,
+        arguments: Vec<OsString>,
+        folder: Option<&Path>,
+        out: &mut dyn Write,
+    ) -> io::Result<()> {
+        let line = line::asked(&arguments);
+        let Request { words, index, .. } = Request::of_line(&line);
+        for candidate in engine::complete(command, words, index, folder)? {
+            let value = candidate.get_value().to_string_lossy();
+            // A suggestion is a line.
+            if !value.contains('\n') {
+                writeln!(out, "{}", line.inserted(&value))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// zsh 5 and later.
+#[derive(Clone, Copy, Debug)]
+struct Zsh;
+
+impl EnvCompleter for Zsh {
+    fn name(&self) -> &'static str {
+        "zsh"
+    }
+
+    fn is(&self, name: &str) -> bool {
+        name == "zsh"
+    }
+
+    fn write_registration(
+        &self,
+        variable: &str,
+        name: &str,
+        bin: &str,
+        completer: &str,
+        out: &mut dyn Write,
+    ) -> io::Result<()> {
+        out.write_all(fill(ZSH, variable, name, bin, completer).as_bytes())
+    }
+
+    fn write_complete(
+        &self,
+        command: &mut Command,
+        arguments: Vec<OsString>,
+        folder: Option<&Path>,
+        out: &mut dyn Write,
+    ) -> io::Result<()> {
+        env::Zsh.write_complete(command, arguments, folder, out)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_script_is_for_one_name() {
+        for shell in SHELLS.names() {
+            let script = String::from_utf8(registration(shell, Applet::KubectlIpam).unwrap()).unwrap();
+            assert!(script.contains("kubectl-ipam") && script.contains("COMPLETE"), "{shell}: {script}");
+            assert!(!script.contains("BIN") && !script.contains("COMPLETER"), "{shell}: {script}");
+        }
+        assert!(registration("csh", Applet::Calipam).is_none());
+    }
+}

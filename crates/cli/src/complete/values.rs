@@ -1,0 +1,59 @@
+//! Suggestions for the values of options: what the cluster holds that the line names, and what the user's files name.
+
+use std::ffi::OsStr;
+use std::sync::Arc;
+
+use clap::Arg;
+use clap_complete::ArgValueCompleter;
+use clap_complete::engine::{CompletionCandidate, PathCompleter, ValueCompleter};
+
+use super::cluster::{Cluster, Wanted};
+use super::journals;
+use super::request::Request;
+use crate::applet::Applet;
+
+/// Where the values of options come from.
+pub struct Values {
+    cluster: Arc<Cluster>,
+}
+
+impl Values {
+    /// The values that suit the connection options on the line.
+    pub fn new(applet: Applet, request: &Request) -> Self {
+        Self { cluster: Arc::new(Cluster::of(applet, request)) }
+    }
+
+    /// What completes the value of an argument, where it is neither a file nor one of a few fixed words.
+    pub fn completer(&self, arg: &Arg, command: &str) -> Option<ArgValueCompleter> {
+        let wanted = match (arg.get_long(), command) {
+            (Some("context"), _) => Wanted::Contexts,
+            (Some("node"), _) => Wanted::Nodes,
+            (Some("pool"), _) => Wanted::Pools,
+            (Some("block"), _) => Wanted::Blocks,
+            (Some("ip"), _) => Wanted::Addresses,
+            (Some("handle"), _) => Wanted::Handles,
+            (Some("datastore"), _) => return Some(ArgValueCompleter::new(datastores)),
+            (None, "undo") if arg.is_positional() => return Some(ArgValueCompleter::new(journals::complete)),
+            _ => return None,
+        };
+        if !arg.get_action().takes_values() {
+            return None;
+        }
+        let cluster = Arc::clone(&self.cluster);
+        Some(ArgValueCompleter::new(move |typed: &OsStr| match typed.to_str() {
+            Some(typed) => cluster.names(wanted, typed).into_iter().map(CompletionCandidate::new).collect(),
+            None => Vec::new(),
+        }))
+    }
+}
+
+/// Kinds of datastores, and files.
+fn datastores(typed: &OsStr) -> Vec<CompletionCandidate> {
+    let kinds = [("etcd", "etcd v3, the datastore of its own"), ("kubernetes", "The Kubernetes API")];
+    let begun = |(kind, _): &(&str, &str)| typed.to_str().is_some_and(|typed| kind.starts_with(typed));
+    let kinds = kinds.into_iter().filter(begun);
+    let mut all: Vec<_> =
+        kinds.map(|(kind, about)| CompletionCandidate::new(kind).help(Some(about.into()))).collect();
+    all.extend(PathCompleter::file().complete(typed));
+    all
+}

@@ -1,0 +1,110 @@
+//! What completion sees of the command line's definition: nothing that is hidden, and options only where no command and
+//! no value can stand.
+
+use std::ffi::OsString;
+
+use clap::{Arg, ArgAction, Command};
+use clap_complete::ArgValueCompleter;
+
+use super::request::Request;
+use super::values::Values;
+use crate::applet::Applet;
+use crate::args;
+
+/// The definition under a name of the program, for one question.
+pub fn of(applet: Applet, request: &Request, values: &Values) -> Command {
+    let definition = args::tidy(applet.command());
+    let view = View { said: request.before(), options_last: request.current().is_empty(), values };
+    view.command(&definition).name(applet.executable())
+}
+
+struct View<'a> {
+    /// The words before the cursor: what is hidden but was written all the same is followed.
+    said: &'a [OsString],
+    /// Options are suggested only where there is nothing else: clap_complete shows what is hidden then.
+    options_last: bool,
+    values: &'a Values,
+}
+
+impl View<'_> {
+    fn is_said(&self, word: &str) -> bool {
+        self.said.iter().any(|said| said == word)
+    }
+
+    fn command(&self, definition: &Command) -> Command {
+        let aliases = definition.get_all_aliases().filter(|alias| self.is_said(alias)).map(str::to_owned);
+        let commands =
+            definition.get_subcommands().filter(|sub| !sub.is_hide_set() || self.is_said(sub.get_name()));
+        let shown = definition.get_arguments().filter(|arg| !arg.is_hide_set() || self.is_arg_said(arg));
+        let mut view = Command::new(definition.get_name().to_owned())
+            .visible_aliases(definition.get_visible_aliases().map(str::to_owned).chain(aliases))
+            .display_order(definition.get_display_order())
+            .disable_help_flag(true)
+            .disable_version_flag(true)
+            .disable_help_subcommand(true)
+            .subcommands(commands.map(|sub| self.command(sub)))
+            .args(shown.map(|arg| self.arg(arg, definition.get_name())));
+        if let Some(about) = definition.get_about() {
+            view = view.about(about.clone());
+        }
+        view
+    }
+
+    fn is_arg_said(&self, arg: &Arg) -> bool {
+        let long = |name: &&str| {
+            let option = format!("--{name}");
+            self.said.iter().filter_map(|said| said.to_str()).any(|said| {
+                said.strip_prefix(option.as_str())
+                    .is_some_and(|rest| rest.is_empty() || rest.starts_with('='))
+            })
+        };
+        arg.get_long().iter().any(long)
+    }
+
+    /// The part of an argument that completion looks at. What refers to other arguments, which may be hidden, is left out.
+    fn arg(&self, definition: &Arg, command: &str) -> Arg {
+        let said = |alias: &str| self.is_said(&format!("--{alias}"));
+        let visible = definition.get_visible_aliases().unwrap_or_default();
+        let all = definition.get_all_aliases().unwrap_or_default();
+        let aliases =
+            all.into_iter().filter(|alias| visible.contains(alias) || said(alias)).map(str::to_owned);
+        let mut arg = Arg::new(definition.get_id().clone())
+            .action(match definition.get_action() {
+                action if action.takes_values() => action.clone(),
+                // Help and version need texts that the view has not.
+                _ => ArgAction::SetTrue,
+            })
+            .value_hint(definition.get_value_hint())
+            .allow_hyphen_values(definition.is_allow_hyphen_values_set())
+            .display_order(definition.get_display_order())
+            .help(definition.get_help().cloned().unwrap_or_default())
+            .hide(self.options_last && !definition.is_positional());
+        if let Some(heading) = definition.get_help_heading() {
+            arg = arg.help_heading(heading.to_owned());
+        }
+        if definition.is_positional() {
+            arg = arg.index(definition.get_index().unwrap_or(1));
+        }
+        if let Some(short) = definition.get_short() {
+            arg = arg
+                .short(short)
+                .visible_short_aliases(definition.get_visible_short_aliases().unwrap_or_default());
+        }
+        if let Some(long) = definition.get_long() {
+            arg = arg.long(long.to_owned()).visible_aliases(aliases);
+        }
+        if definition.get_action().takes_values() {
+            arg = arg.value_parser(definition.get_value_parser().clone());
+            if let Some(number) = definition.get_num_args() {
+                arg = arg.num_args(number);
+            }
+            if let Some(delimiter) = definition.get_value_delimiter() {
+                arg = arg.value_delimiter(delimiter);
+            }
+        }
+        match self.values.completer(definition, command) {
+            Some(completer) => arg.add::<ArgValueCompleter>(completer),
+            None => arg,
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! Addresses that are allocated. Of many blocks, the networks in which they lie come first: `10.`, `10.244.`,
+//! `10.244.7.`, and then the addresses.
+
+use std::collections::BTreeSet;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use calipam_model::cidr::{BLOCK_PREFIXES_V4, BLOCK_PREFIXES_V6, block_around};
+use calipam_model::key::Key;
+use calipam_model::snapshot::Snapshot;
+
+use super::page::few;
+use crate::error::Result;
+
+/// As many blocks are read to name their addresses.
+const FEW_BLOCKS: usize = 16;
+
+/// The blocks of a live cluster.
+pub(super) trait Blocks {
+    /// CIDRs of blocks of a family whose text begins so; of many, some.
+    async fn some(&self, begin: &str, is_v4: bool) -> Result<BTreeSet<String>>;
+    /// What the IPv4 addresses of blocks begin with, up to the next dot after `begin`.
+    async fn networks(&self, begin: &str) -> Result<Vec<String>>;
+    /// The addresses that are allocated in some blocks.
+    async fn allocated(&self, blocks: BTreeSet<Key>) -> Result<BTreeSet<String>>;
+}
+
+/// The addresses that begin with a text, or of too many their networks.
+pub(super) async fn names(blocks: &impl Blocks, begin: &str) -> Result<BTreeSet<String>> {
+    if begin.contains(':') {
+        return in_blocks(blocks, begin, begin, false).await;
+    }
+    let network = &begin[..begin.rfind('.').map_or(0, |dot| dot + 1)];
+    let found = blocks.some(network, true).await?;
+    // A network of /24 is at the end of the way, however many blocks it has.
+    if found.len() <= FEW_BLOCKS || network.matches('.').count() == 3 {
+        let mut names = in_blocks(blocks, network, begin, true).await?;
+        if begin.is_empty() {
+            names.extend(in_blocks(blocks, "", "", false).await?);
+        }
+        return Ok(few(names, begin));
+    }
+    let mut networks: BTreeSet<String> = blocks.networks(network).await?.into_iter().collect();
+    networks.retain(|network| network.starts_with(begin));
+    if begin.is_empty() {
+        networks.extend(blocks.some("", false).await?.iter().filter_map(|block| address_of(block)));
+    }
+    Ok(networks)
+}
+
+/// The allocated addresses that begin with a text, in the blocks whose text begins with another, or that can hold such
+/// an address although they begin before it. Of many IPv6 blocks, where they begin.
+async fn in_blocks(
+    blocks: &impl Blocks,
+    network: &str,
+    begin: &str,
+    is_v4: bool,
+) -> Result<BTreeSet<String>> {
+    let found = blocks.some(network, is_v4).await?;
+    if !is_v4 && found.len() > FEW_BLOCKS {
+        return Ok(found.iter().filter_map(|block| address_of(block)).collect());
+    }
+    let mut keys: BTreeSet<Key> =
+        found.iter().filter_map(|block| block.parse().ok()).map(Key::Block).collect();
+    if let Some(first) = first_address(begin, network) {
+        let sizes = if first.is_ipv4() { BLOCK_PREFIXES_V4 } else { BLOCK_PREFIXES_V6 };
+        keys.extend(sizes.filter_map(|size| block_around(first, size)).map(Key::Block));
+    }
+    let mut addresses = blocks.allocated(keys).await?;
+    addresses.retain(|address| address.starts_with(begin));
+    Ok(few(addresses, begin))
+}
+
+/// The first address of what begins so, where it is all but written out.
+fn first_address(begin: &str, network: &str) -> Option<IpAddr> {
+    if begin.contains(':') {
+        let texts = [begin.to_owned(), format!("{begin}0"), format!("{}::", begin.trim_end_matches(':'))];
+        return texts.iter().find_map(|text| text.parse::<Ipv6Addr>().ok()).map(IpAddr::V6);
+    }
+    format!("{network}0").parse::<Ipv4Addr>().ok().map(IpAddr::V4)
+}
+
+fn address_of(block: &str) -> Option<String> {
+    block.split_once('/').map(|(address, _)| address.to_owned())
+}
+
+/// The allocated addresses of a snapshot.
+pub(super) fn allocated(snapshot: &Snapshot) -> BTreeSet<String> {
+    let blocks = snapshot.blocks.iter().filter_map(|block| block.value.content.sound());
+    blocks.flat_map(|block| block.allocations()).map(|allocation| allocation.address.to_string()).collect()
+}

@@ -1,0 +1,162 @@
+//! Names on Kubernetes. The API lists from a name on only after a page; the token of such a page is made here, for the
+//! newest state, in the form that API servers have understood since 1.11. A server that does not gives no names.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use calipam_model::key::Key;
+use calipam_model::snapshot::Source;
+use serde::Deserialize;
+use serde_json::json;
+
+use super::NameKind;
+use super::addresses::{self, Blocks};
+use super::page::{Names, few, parts, some};
+use crate::client::kubernetes::{Accept, KubeClient};
+use crate::error::{Failure, Result};
+use crate::objects::kinds;
+use crate::objects::names::{cidr_of_block, handle_name};
+use crate::read::again::kubernetes::reread;
+
+pub(super) async fn names(client: &Arc<KubeClient>, kind: NameKind, begin: &str) -> Result<BTreeSet<String>> {
+    match kind {
+        NameKind::Handles => {
+            let Some(handles) = Objects::of(client, Source::Handles) else { return Ok(BTreeSet::new()) };
+            let found = some(&handles, &handle_name(begin)).await?;
+            let ids = handles.ids(found).await?;
+            Ok(ids.into_iter().filter(|id| id.starts_with(begin)).collect())
+        }
+        NameKind::Pools => match Objects::of(client, Source::Pools) {
+            Some(pools) => some(&pools, begin).await,
+            None => Ok(BTreeSet::new()),
+        },
+        NameKind::Nodes => nodes(client, begin).await,
+        NameKind::Blocks => {
+            let Some(blocks) = Objects::of(client, Source::Blocks) else { return Ok(BTreeSet::new()) };
+            let found = some(&blocks, &dashed(begin)).await?;
+            Ok(cidrs(found).filter(|cidr| cidr.starts_with(begin)).collect())
+        }
+        NameKind::Addresses => match Objects::of(client, Source::Blocks) {
+            Some(blocks) => addresses::names(&blocks, begin).await,
+            None => Ok(BTreeSet::new()),
+        },
+    }
+}
+
+/// Nodes of Kubernetes, and nodes that hold affinities.
+async fn nodes(client: &Arc<KubeClient>, begin: &str) -> Result<BTreeSet<String>> {
+    let mut nodes = BTreeSet::new();
+    if let Some(there) = Objects::of(client, Source::Nodes) {
+        nodes.extend(some(&there, begin).await?);
+    }
+    if let Some(affinities) = Objects::of(client, Source::Affinities) {
+        let found = some(&affinities, begin).await?;
+        nodes.extend(found.iter().filter_map(|name| holder(name)));
+    }
+    Ok(few(nodes, begin))
+}
+
+/// The node in the name of an affinity: what stands before the name of a block.
+fn holder(name: &str) -> Option<String> {
+    let dashes = name.match_indices('-').map(|(place, _)| place);
+    let mut places = dashes.filter(|place| *place > 0 && cidr_of_block(&name[place + 1..]).is_some());
+    places.next().map(|place| name[..place].to_owned())
+}
+
+/// What stands for an address or CIDR in the name of a block.
+fn dashed(text: &str) -> String {
+    text.replace(['.', ':', '/'], "-")
+}
+
+fn cidrs(names: impl IntoIterator<Item = String>) -> impl Iterator<Item = String> {
+    names.into_iter().filter_map(|name| cidr_of_block(&name)).map(|cidr| cidr.to_string())
+}
+
+/// The objects of a kind, by name.
+struct Objects<'c> {
+    client: &'c Arc<KubeClient>,
+    path: String,
+    what: &'static str,
+}
+
+impl<'c> Objects<'c> {
+    /// `None` where the cluster has no such kind.
+    fn of(client: &'c Arc<KubeClient>, source: Source) -> Option<Self> {
+        let kind = kinds::find(client.api(), source).ok()?;
+        Some(Self { client, path: kind.path.clone(), what: kind.known.plural })
+    }
+
+    /// The IDs of handles, whose names are in lower case.
+    async fn ids(&self, names: BTreeSet<String>) -> Result<BTreeSet<String>> {
+        let keys: BTreeSet<Key> = names.into_iter().map(Key::Handle).collect();
+        let snapshot = reread(self.client, &keys).await?;
+        Ok(super::handles(&snapshot))
+    }
+}
+
+impl Names for Objects<'_> {
+    async fn from(&self, start: &[u8], _end: &[u8], most: usize) -> Result<Vec<String>> {
+        let mut path = format!("{}?limit={most}", self.path);
+        if !start.is_empty() {
+            let place = String::from_utf8_lossy(start);
+            // -1 is the newest state, as servers have it in the tokens that they give after a page was compacted.
+            let token = json!({"v": "meta.k8s.io/v1", "rv": -1, "start": place}).to_string();
+            path.push_str(&format!("&continue={}", URL_SAFE_NO_PAD.encode(token)));
+        }
+        let Some((body, _)) = self.client.get_whole(&path, Accept::Names, self.what).await? else {
+            return Ok(Vec::new());
+        };
+        let list: List = serde_json::from_slice(&body)
+            .map_err(|error| self.client.error(self.what, Failure::NotKubernetes(error.to_string())))?;
+        Ok(list.items.into_iter().flatten().map(|item| item.metadata.name).collect())
+    }
+}
+
+impl Blocks for Objects<'_> {
+    async fn some(&self, begin: &str, is_v4: bool) -> Result<BTreeSet<String>> {
+        let found = some(self, &dashed(begin)).await?;
+        Ok(cidrs(found).filter(|cidr| cidr.contains(':') != is_v4).collect())
+    }
+
+    async fn networks(&self, begin: &str) -> Result<Vec<String>> {
+        let parts = parts(self, &dashed(begin), '-').await?;
+        let is_v4 = |part: &String| part.split_terminator('-').all(|octet| octet.parse::<u8>().is_ok());
+        Ok(parts.into_iter().filter(is_v4).map(|part| part.replace('-', ".")).collect())
+    }
+
+    async fn allocated(&self, blocks: BTreeSet<Key>) -> Result<BTreeSet<String>> {
+        Ok(addresses::allocated(&reread(self.client, &blocks).await?))
+    }
+}
+
+/// A list of metadata.
+#[derive(Deserialize)]
+struct List {
+    /// Servers write `null` where there are none.
+    items: Option<Vec<Item>>,
+}
+
+#[derive(Deserialize)]
+struct Item {
+    metadata: Metadata,
+}
+
+#[derive(Deserialize)]
+struct Metadata {
+    name: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_node_stands_before_the_block() {
+        assert_eq!(holder("node-1-10-244-1-0-26").as_deref(), Some("node-1"));
+        assert_eq!(holder("a-10-0-0-0-26-10-244-1-0-26").as_deref(), Some("a-10-0-0-0-26"));
+        assert_eq!(holder("n-fd00-10-244---122").as_deref(), Some("n"));
+        assert_eq!(holder("node-1"), None);
+    }
+}

@@ -1,0 +1,71 @@
+//! Names that begin with a text, for suggestions while a command line is written: few and small reads, whatever the
+//! cluster holds. Nothing is read whole, and nothing is meant to be complete.
+
+mod addresses;
+mod etcd;
+mod kubernetes;
+mod page;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use calipam_model::affinity::AffinityType;
+use calipam_model::snapshot::Snapshot;
+
+use crate::error::Result;
+use crate::store::Datastore;
+
+/// Most names of one answer; a few more where they keep it from looking complete.
+pub(crate) const MOST: usize = 100;
+
+/// What is named.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NameKind {
+    /// Nodes that are there, and nodes that hold affinities.
+    Nodes,
+    /// IP pools, by name.
+    Pools,
+    /// Blocks, by CIDR.
+    Blocks,
+    /// Addresses that are allocated; of many, the parts of networks that have some, such as `10.244.`.
+    Addresses,
+    /// Handles, by ID.
+    Handles,
+}
+
+impl Datastore {
+    /// Names of a kind that begin with a text, ascending. Where there are too many, those that are left out share no longer
+    /// beginning than those that are given: what the names have in common is what all of them have in common.
+    ///
+    /// # Errors
+    /// Where the datastore cannot be read.
+    pub async fn names(&self, kind: NameKind, begin: &str) -> Result<BTreeSet<String>> {
+        match self {
+            Self::Etcd(client) | Self::EtcdAndKubernetes(client, _) => etcd::names(client, kind, begin).await,
+            Self::Kubernetes(client) => kubernetes::names(client, kind, begin).await,
+            Self::File(_) => {
+                let snapshot = self.observe(&(Arc::new(|_| {}) as _)).await?;
+                Ok(page::few(in_snapshot(&snapshot, kind), begin))
+            }
+        }
+    }
+}
+
+/// All names of a kind in a file of data, which is small or takes too long to wait for.
+fn in_snapshot(snapshot: &Snapshot, kind: NameKind) -> BTreeSet<String> {
+    match kind {
+        NameKind::Nodes => {
+            let nodes = snapshot.nodes.iter().map(|node| node.value.name.clone());
+            let hosts = snapshot.affinities.iter().filter(|held| held.value.key.kind == AffinityType::Host);
+            nodes.chain(hosts.map(|held| held.value.key.node.clone())).collect()
+        }
+        NameKind::Pools => snapshot.pools.iter().map(|pool| pool.value.name.clone()).collect(),
+        NameKind::Blocks => snapshot.blocks.iter().map(|block| block.value.key.to_string()).collect(),
+        NameKind::Handles => handles(snapshot),
+        NameKind::Addresses => addresses::allocated(snapshot),
+    }
+}
+
+fn handles(snapshot: &Snapshot) -> BTreeSet<String> {
+    snapshot.handles.iter().map(|handle| handle.value.id().to_string()).collect()
+}

@@ -1,0 +1,134 @@
+//! Some of many names in order, such that they do not look as if they were all.
+
+use std::collections::BTreeSet;
+
+use super::MOST;
+use crate::error::Result;
+use crate::raw::{next_key, prefix_end};
+
+/// Names in the order of their bytes, which can be read from any place on.
+pub(super) trait Names {
+    /// The first names from `start` on, at most so many. What follows the end of what was asked for may be among them.
+    async fn from(&self, start: &[u8], end: &[u8], most: usize) -> Result<Vec<String>>;
+}
+
+/// The names that begin with a text, or some of them. See [`Datastore::names`](crate::Datastore::names).
+///
+/// Of a sorted list, all names share what the first and the last one share. The last one is not asked for: a server
+/// would have to read everything. So what follows the names that share a beginning is asked for, until nothing follows.
+pub(super) async fn some(names: &impl Names, begin: &str) -> Result<BTreeSet<String>> {
+    let end = prefix_end(begin.as_bytes());
+    let mut found: Vec<String> = within(names.from(begin.as_bytes(), &end, MOST + 1).await?, begin);
+    if found.len() > MOST {
+        let mut shared = common(&found);
+        while shared.len() > begin.len() {
+            let next = within(names.from(&prefix_end(shared.as_bytes()), &end, 1).await?, begin);
+            let Some(next) = next.into_iter().next() else { break };
+            shared = common(&[shared, next.clone()]);
+            found.push(next);
+        }
+    }
+    Ok(found.into_iter().collect())
+}
+
+/// The different beginnings of names up to and with a separator, each found by one small read. Names without the
+/// separator are left out.
+pub(super) async fn parts(names: &impl Names, begin: &str, separator: char) -> Result<Vec<String>> {
+    let end = prefix_end(begin.as_bytes());
+    let (mut start, mut parts) = (begin.as_bytes().to_vec(), Vec::new());
+    while parts.len() < 3 * MOST {
+        // A small cluster is read at once.
+        let read = within(names.from(&start, &end, MOST).await?, begin);
+        let Some(last) = read.last().cloned() else { break };
+        for name in &read {
+            let part = name[begin.len()..].find(separator).map(|place| &name[..=begin.len() + place]);
+            if let Some(part) = part.filter(|part| parts.last().is_none_or(|last| last != part)) {
+                parts.push(part.to_owned());
+            }
+        }
+        if read.len() < MOST {
+            break;
+        }
+        start = match parts.last().filter(|part| last.starts_with(part.as_str())) {
+            Some(part) => prefix_end(part.as_bytes()),
+            None => next_key(last.as_bytes()),
+        };
+    }
+    Ok(parts)
+}
+
+/// Of names that are known, those that begin with a text, or some of them.
+pub(super) fn few(names: BTreeSet<String>, begin: &str) -> BTreeSet<String> {
+    let mut matching = names.into_iter().filter(|name| name.starts_with(begin));
+    let mut found: BTreeSet<String> = matching.by_ref().take(MOST).collect();
+    // The last one shares with the first one what all of them share.
+    found.extend(matching.next_back());
+    found
+}
+
+fn within(names: Vec<String>, begin: &str) -> Vec<String> {
+    names.into_iter().filter(|name| name.starts_with(begin)).collect()
+}
+
+/// What all names begin with.
+fn common(names: &[String]) -> String {
+    let (Some(first), Some(last)) = (names.iter().min(), names.iter().max()) else { return String::new() };
+    first.chars().zip(last.chars()).take_while(|(a, b)| a == b).map(|(a, _)| a).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    struct List {
+        names: BTreeSet<String>,
+        reads: Cell<usize>,
+    }
+
+    impl Names for List {
+        async fn from(&self, start: &[u8], end: &[u8], most: usize) -> Result<Vec<String>> {
+            self.reads.set(self.reads.get() + 1);
+            let within = |name: &&String| name.as_bytes() >= start && name.as_bytes() < end;
+            Ok(self.names.iter().filter(within).take(most).cloned().collect())
+        }
+    }
+
+    fn list(names: impl Iterator<Item = String>) -> List {
+        List { names: names.collect(), reads: Cell::new(0) }
+    }
+
+    #[tokio::test]
+    async fn what_is_left_out_shares_no_longer_beginning() {
+        let many = (0..50_000).map(|n| format!("net.{n:05}"));
+        let all = list(many.chain(["nodes".to_owned(), "z".to_owned()]));
+        let found = some(&all, "").await.unwrap();
+        assert_eq!(common(&found.iter().cloned().collect::<Vec<_>>()), "");
+        assert!((MOST..MOST + 10).contains(&found.len()) && all.reads.get() < 10, "{}", found.len());
+        let found: Vec<String> = some(&all, "ne").await.unwrap().into_iter().collect();
+        assert_eq!(common(&found), "net.", "{found:?}");
+        assert_eq!(some(&all, "net.0001").await.unwrap().len(), 10);
+        assert!(some(&all, "x").await.unwrap().is_empty());
+    }
+
+    #[tokio::test]
+    async fn parts_are_found_by_few_reads() {
+        let names = (0..40).flat_map(|a| (0..300).map(move |b| format!("10.{a}.{b}")));
+        let all = list(names);
+        let mut expected: Vec<String> = (0..40).map(|a| format!("10.{a}.")).collect();
+        expected.sort();
+        assert_eq!(parts(&all, "10.", '.').await.unwrap(), expected);
+        assert!(all.reads.get() <= 41, "{}", all.reads.get());
+        assert_eq!(parts(&all, "", '.').await.unwrap(), ["10."]);
+        assert!(parts(&all, "10.3.", '.').await.unwrap().is_empty());
+    }
+
+    #[test]
+    fn few_of_many_names() {
+        let all: BTreeSet<String> = (0..1000).map(|n| format!("n{n:03}")).collect();
+        let found: Vec<String> = few(all.clone(), "n").into_iter().collect();
+        assert_eq!((found.len(), common(&found)), (MOST + 1, "n".to_owned()));
+        assert_eq!(few(all, "n99").len(), 10);
+    }
+}

@@ -1,0 +1,37 @@
+//! Completion of command lines: what is suggested, and that real shells and kubectl suggest it.
+
+mod asked;
+mod scripts;
+mod shells;
+mod values;
+
+use super::program::{Run, command};
+use std::os::unix::fs::symlink;
+use std::path::Path;
+
+/// The names of the program.
+const NAMES: [&str; 4] = ["calipam", "ipam", "kubectl-ipam", "kubectl-calico"];
+
+/// Links the program into a folder under all of its names, and under those by which kubectl completes plugins.
+fn link_all(folder: &Path) {
+    for name in NAMES.into_iter().chain(["kubectl_complete-ipam", "kubectl_complete-calico"]) {
+        symlink(env!("CARGO_BIN_EXE_calipam"), folder.join(name)).unwrap();
+    }
+}
+
+/// What kubectl gets for the words behind `kubectl ipam`: the suggestions, and the directive.
+fn kubectl_gets(words: &[&str]) -> (Vec<String>, u8) {
+    let folder = tempfile::tempdir().unwrap();
+    link_all(folder.path());
+    let run = Run::of(command(folder.path().join("kubectl_complete-ipam")).args(words).output().unwrap());
+    assert_eq!((run.code, run.stderr.as_str()), (0, ""), "{run:?}");
+    let mut lines: Vec<String> = run.stdout.lines().map(str::to_owned).collect();
+    let directive = lines.pop().and_then(|line| line.strip_prefix(':')?.parse().ok());
+    (lines, directive.unwrap_or_else(|| panic!("no directive: {run:?}")))
+}
+
+/// The suggestions for the words behind `kubectl ipam`, without what they mean.
+fn suggested(words: &[&str]) -> Vec<String> {
+    let value = |line: &String| line.split('\t').next().unwrap_or_default().to_owned();
+    kubectl_gets(words).0.iter().map(value).collect()
+}

@@ -1,0 +1,34 @@
+//! The scripts that make a shell ask.
+
+use std::os::unix::fs::symlink;
+
+use super::super::program::{Run, command, root};
+use super::NAMES;
+
+#[test]
+fn every_shell_gets_the_script_that_is_committed_for_each_name() {
+    let folder = tempfile::tempdir().unwrap();
+    for name in NAMES {
+        let link = folder.path().join(name);
+        symlink(env!("CARGO_BIN_EXE_calipam"), &link).unwrap();
+        for shell in ["bash", "zsh", "fish", "powershell", "elvish"] {
+            let words = ["completion", shell];
+            let run = Run::of(command(&link).args(words).output().unwrap());
+            assert_eq!((run.code, run.stderr.as_str()), (0, ""), "{shell}");
+            let committed =
+                std::fs::read_to_string(root().join(format!("completions/{name}.{shell}"))).unwrap();
+            assert!(
+                run.stdout == committed,
+                "completions/{name}.{shell} is not current: `cargo xtask generate`"
+            );
+            assert!(committed.len() < 2000, "{name}.{shell}: the script asks the program, and is small");
+        }
+    }
+}
+
+#[test]
+fn a_shell_can_ask_for_the_script_as_clap_has_it() {
+    let asked = command(env!("CARGO_BIN_EXE_calipam")).env("COMPLETE", "/usr/bin/fish").output();
+    let run = Run::of(asked.unwrap());
+    assert!(run.code == 0 && run.stdout.contains("complete ") && run.stdout.contains("calipam"), "{run:?}");
+}

@@ -1,0 +1,137 @@
+//! Real shells on a terminal, with the committed scripts, under each name of the program.
+
+use std::fs;
+use std::path::Path;
+
+use super::super::program::{command, root};
+use super::super::pty::Session;
+use super::{NAMES, link_all};
+
+/// A shell with the committed scripts, and a folder with all names of the program.
+struct Shell {
+    session: Session,
+    folder: tempfile::TempDir,
+}
+
+/// Ends a word that the shell wrote, which no typed line has.
+const MARK: &str = "<>";
+
+impl Shell {
+    /// Starts a shell and lets it run some lines.
+    fn start(program: &str, options: &[&str], setup: &str) -> Self {
+        let path = std::env::var("PATH").unwrap_or_default();
+        let is_there = std::env::split_paths(&path).any(|folder| folder.join(program).is_file());
+        assert!(
+            is_there,
+            "{program} is missing, and completion is tested in it: `apt-get install -y {program}`"
+        );
+        let folder = tempfile::tempdir().unwrap();
+        link_all(folder.path());
+        autoloaded(folder.path());
+        let mut shell = command("setsid");
+        shell.args(["--ctty", "--wait", program]).args(options);
+        shell
+            .current_dir(folder.path())
+            .env("HOME", folder.path())
+            .env("TERM", "xterm")
+            .env("LC_ALL", "C.UTF-8");
+        shell.env("PATH", format!("{}:{path}", folder.path().display()));
+        let mut shell = Self { session: Session::start(&mut shell), folder };
+        let setup = setup.replace("SCRIPTS", root().join("completions").to_str().unwrap());
+        shell.session.send(&format!("{setup}\nprintf '%s{MARK}' ready\n"));
+        shell.session.wait_for(&format!("ready{MARK}"));
+        shell
+    }
+
+    /// Types a line, lets the shell complete it, and gives the words that came of it.
+    fn completed(&mut self, line: &str) -> String {
+        self.session.send(&format!("{line}\t"));
+        self.session.settle();
+        // To the start of the line, and the words are printed in place of being run.
+        self.session.send(&format!("\u{1}printf '%s{MARK}' = \u{5} end\n"));
+        let shown = self.session.wait_for(&format!("end{MARK}"));
+        let begin = shown.rfind(&format!("={MARK}")).unwrap_or_else(|| panic!("{shown}"));
+        let words = shown[begin..].split(MARK).skip(1);
+        words.take_while(|word| *word != "end").collect::<Vec<_>>().join(" ")
+    }
+
+    /// What the shell lists for a line, and the line taken back.
+    fn listed(&mut self, line: &str) -> String {
+        self.session.send(&format!("{line}\t"));
+        self.session.settle();
+        self.session.send("\t");
+        self.session.settle();
+        let shown = self.session.shown();
+        // Out of the list, and the line away.
+        for key in ["\u{3}", "\u{15}"] {
+            self.session.send(key);
+            self.session.settle();
+        }
+        shown
+    }
+
+    /// What holds in each shell under each name.
+    fn completes_each_name(&mut self) {
+        fs::write(self.folder.path().join("my ignored.txt"), "").unwrap();
+        for name in NAMES {
+            let ipam = if name == "kubectl-calico" { " ipam" } else { "" };
+            let called = format!("{name}{ipam}");
+            assert_eq!(self.completed(&format!("{called} sho")), format!("{called} show"));
+            for (typed, becomes) in [
+                ("check --rule leaked-a", "check --rule leaked-address"),
+                ("check --rule=leaked-a", "check --rule=leaked-address"),
+                ("check --rule orphan-handle,leaked-a", "check --rule orphan-handle,leaked-address"),
+                (
+                    "check --skip-rule=orphan-handle,leaked-a",
+                    "check --skip-rule=orphan-handle,leaked-address",
+                ),
+                ("explain leaked-a", "explain leaked-address"),
+                ("check --fail-on nev", "check --fail-on never"),
+                ("check --ignore my", "check --ignore my ignored.txt"),
+            ] {
+                let completed = self.completed(&format!("{called} {typed}"));
+                assert_eq!(completed, format!("{called} {becomes}"));
+            }
+            let list = self.listed(&format!("{called} "));
+            for command in ["check", "release", "rebuild"] {
+                assert!(list.contains(command), "{command}: {list}");
+            }
+            assert!(!list.contains("--output") && !list.contains("__complete"), "{list}");
+        }
+    }
+}
+
+/// A folder from which zsh loads a script the first time it is needed.
+fn autoloaded(folder: &Path) {
+    fs::create_dir(folder.join("functions")).unwrap();
+    for name in NAMES {
+        let script = root().join(format!("completions/{name}.zsh"));
+        fs::copy(script, folder.join("functions").join(format!("_{name}"))).unwrap();
+    }
+}
+
+const BASH: &str = "PS1='$ '; for script in SCRIPTS/*.bash; do source $script; done";
+const ZSH: &str =
+    "PS1='$ '; autoload -Uz compinit; compinit -u -D; for script in SCRIPTS/*.zsh; do source $script; done";
+const ZSH_AUTOLOAD: &str = "PS1='$ '; fpath=(~/functions $fpath); autoload -Uz compinit; compinit -u -D";
+const FISH: &str = "for script in SCRIPTS/*.fish; source $script; end";
+
+#[test]
+fn bash_completes_each_name() {
+    Shell::start("bash", &["--norc", "--noprofile", "-i"], BASH).completes_each_name();
+}
+
+#[test]
+fn zsh_completes_each_name() {
+    Shell::start("zsh", &["-f", "-i"], ZSH).completes_each_name();
+}
+
+#[test]
+fn zsh_completes_by_scripts_that_it_loads_itself() {
+    Shell::start("zsh", &["-f", "-i"], ZSH_AUTOLOAD).completes_each_name();
+}
+
+#[test]
+fn fish_completes_each_name() {
+    Shell::start("fish", &["--no-config", "-i"], FISH).completes_each_name();
+}

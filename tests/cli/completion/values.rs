@@ -1,0 +1,229 @@
+//! Values of options: what the cluster on the line holds, and what files hold.
+
+use std::fs;
+use std::time::{Duration, Instant};
+
+use calipam_testkit::cluster::Cluster;
+use calipam_testkit::kube::Flavour;
+use calipam_testkit::servers::Etcd;
+use serde_json::json;
+
+use super::super::kube_cluster::{KubeCluster, Record};
+use super::super::program::{Run, command};
+use super::suggested;
+
+fn example_in_etcd() -> Etcd {
+    let etcd = Etcd::start().unwrap();
+    Cluster::example().write_to_etcd(&etcd.endpoint()).unwrap();
+    etcd
+}
+
+fn put(etcd: &Etcd, keys: Vec<String>) {
+    etcd.with_client(async |mut client| {
+        for some in keys.chunks(100) {
+            let puts: Vec<_> =
+                some.iter().map(|key| etcd_client::TxnOp::put(key.as_str(), "{}", None)).collect();
+            client.txn(etcd_client::Txn::new().and_then(puts)).await?;
+        }
+        Ok(())
+    })
+    .unwrap();
+}
+
+/// What all texts begin with.
+fn shared(texts: &[String]) -> String {
+    let (first, last) = (texts.iter().min().unwrap(), texts.iter().max().unwrap());
+    first.chars().zip(last.chars()).take_while(|(a, b)| a == b).map(|(a, _)| a).collect()
+}
+
+#[test]
+fn names_come_from_the_etcd_on_the_line() {
+    let etcd = example_in_etcd();
+    let endpoint = etcd.endpoint();
+    let on = |words: &[&str]| suggested(&[&["--etcd-endpoints", &endpoint], words].concat());
+    let nodes = on(&["check", "--node", ""]);
+    assert!(nodes.len() > 2 && nodes.iter().all(|node| !node.contains('/')), "{nodes:?}");
+    assert_eq!(on(&["release", "--node", &nodes[0][..nodes[0].len() - 1]])[0], nodes[0]);
+    let two = on(&["check", &format!("--node={},{}", nodes[1], nodes[0])]);
+    assert_eq!(two[0], format!("{},{}", nodes[1], nodes[0]));
+    let pools = on(&["rebuild", "--pool="]);
+    assert!(!pools.is_empty() && pools.iter().all(|pool| !pool.contains('/')), "{pools:?}");
+    let blocks = on(&["rebuild", "--block", "10.244.1"]);
+    assert!(
+        !blocks.is_empty() && blocks.iter().all(|b| b.starts_with("10.244.1") && b.contains('/')),
+        "{blocks:?}"
+    );
+    let networks = on(&["show", "--ip", ""]);
+    assert!(networks.iter().any(|network| network.starts_with("10.")), "{networks:?}");
+    let addresses = on(&["show", "--ip", "10.244.10."]);
+    assert!(addresses.contains(&"10.244.10.6".to_owned()), "{addresses:?}");
+    assert!(addresses.iter().all(|address| address.starts_with("10.244.10.")), "{addresses:?}");
+    let handles = on(&["show", "--handle", "k8s"]);
+    assert!(
+        handles.len() > 10 && handles.iter().all(|handle| handle.starts_with("k8s-pod-network.")),
+        "{handles:?}"
+    );
+    assert!(on(&["show", "--handle", "nothing-begins-so"]).is_empty());
+}
+
+#[test]
+fn another_cluster_than_the_one_on_the_line_is_never_asked() {
+    let etcd = example_in_etcd();
+    let asked = |words: &[&str]| {
+        let mut program = command(env!("CARGO_BIN_EXE_calipam"));
+        program
+            .arg("__complete")
+            .args(words)
+            .env("ETCD_ENDPOINTS", etcd.endpoint())
+            .env("DATASTORE_TYPE", "etcdv3");
+        Run::of(program.output().unwrap()).stdout
+    };
+    assert!(asked(&["check", "--node", ""]).lines().count() > 2);
+    for line in [
+        &["check", "--etcd-endpoints=http://127.0.0.1:1", "--node", ""][..],
+        &["check", "-d", "/does/not/exist", "--node", ""],
+        &["check", "-d/does/not/exist", "--node", ""],
+        &["check", "--datastore", "etcd", "--datastore", "kubernetes", "--node", ""],
+        &["check", "--config=/does/not/exist", "--node", ""],
+    ] {
+        assert_eq!(asked(line), ":36\n", "{line:?}");
+    }
+    // What is no option of this program is passed over, and what follows it counts.
+    assert_eq!(
+        asked(&["check", "--nonsense", "--etcd-endpoints", "http://127.0.0.1:1", "--node", ""]),
+        ":36\n"
+    );
+}
+
+#[test]
+fn of_many_names_some_are_given_and_what_they_share_is_true_of_all() {
+    let etcd = Etcd::start().unwrap();
+    let handle = |text: String| format!("/calico/ipam/v2/handle/{text}");
+    put(&etcd, (0..3000).map(|n| handle(format!("k8s-pod-network.{n:04}"))).collect());
+    put(&etcd, ["ipip-tunnel-addr-a", "k8s-pod-network.zz", "k8s-x"].map(|id| handle(id.into())).into());
+    let endpoint = etcd.endpoint();
+    let handles = |begin: &str| suggested(&["show", "--etcd-endpoints", &endpoint, "--handle", begin]);
+    for (begin, all_share) in
+        [("", ""), ("k", "k8s-"), ("k8s-p", "k8s-pod-network."), ("k8s-pod-network.1", "k8s-pod-network.1")]
+    {
+        let found = handles(begin);
+        assert!((100..120).contains(&found.len()), "{begin}: {}", found.len());
+        assert_eq!(shared(&found), all_share, "{begin}: {found:?}");
+    }
+    assert_eq!(handles("k8s-pod-network.299").len(), 10);
+}
+
+#[test]
+fn addresses_of_many_blocks_come_network_by_network() {
+    let etcd = Etcd::start().unwrap();
+    let block = |cidr: String| format!("/calico/ipam/v2/assignment/ipv4/block/{cidr}");
+    put(&etcd, (0..40).flat_map(|a| (0..8).map(move |b| block(format!("10.{a}.{b}.0-24")))).collect());
+    put(&etcd, vec![block("192.168.0.0-26".into())]);
+    let endpoint = etcd.endpoint();
+    let addresses = |begin: &str| suggested(&["show", "--etcd-endpoints", &endpoint, "--ip", begin]);
+    assert_eq!(addresses(""), ["10.", "192."]);
+    assert_eq!(
+        addresses("10.3"),
+        [
+            "10.3.", "10.30.", "10.31.", "10.32.", "10.33.", "10.34.", "10.35.", "10.36.", "10.37.",
+            "10.38.", "10.39."
+        ]
+    );
+}
+
+#[test]
+fn names_come_from_the_kubernetes_on_the_line() {
+    let cluster = KubeCluster::start(Flavour::Classic);
+    for node in ["node-a", "node-b"] {
+        cluster.add_node(node, json!({}));
+    }
+    let many: Vec<_> =
+        (0..60).map(|n| Record::of_pod(n, "team", &format!("Web-{n:02}"), "node-gone")).collect();
+    cluster.add_block("10.0.3.0/26", "node-gone", &many);
+    let kubeconfig = cluster.server.kubeconfig();
+    let ask = |words: &[&str]| {
+        let connection = ["-d", "kubernetes", "--kubeconfig", kubeconfig.to_str().unwrap()];
+        suggested(&[&connection, words].concat())
+    };
+    assert_eq!(ask(&["check", "--node", ""]), ["node-a", "node-b", "node-gone"]);
+    assert_eq!(ask(&["check", "--node", "node-g"]), ["node-gone"]);
+    assert_eq!(ask(&["check", "--pool", "def"]), ["default-ipv4-ippool"]);
+    assert_eq!(ask(&["rebuild", "--block", "10.0."]), ["10.0.3.0/26"]);
+    assert_eq!(ask(&["show", "--ip", "10.0.3.5"]).first().map(String::as_str), Some("10.0.3.5"));
+    assert_eq!(ask(&["show", "--handle", "k8s-pod-network.team-Web-1"]).len(), 10);
+    assert_eq!(ask(&["show", "--handle=k8s-pod-network.team-Web-07"]), ["k8s-pod-network.team-Web-07"]);
+}
+
+#[test]
+fn names_come_from_a_file_of_data() {
+    let blocks = suggested(&["rebuild", "-d", super::super::program::EXAMPLE, "--block", "10.244.10"]);
+    assert!(blocks.contains(&"10.244.10.0/26".to_owned()), "{blocks:?}");
+}
+
+#[test]
+fn contexts_come_from_the_kubeconfig_on_the_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("config");
+    let context = |name: &str| json!({"name": name, "context": {"cluster": "c", "user": "u"}});
+    let names = ["arn:aws:eks:eu:1:cluster/prod", "my context", "staging"];
+    let config = json!({"apiVersion": "v1", "kind": "Config", "contexts": names.map(context)});
+    fs::write(&path, config.to_string()).unwrap();
+    let kubeconfig = format!("--kubeconfig={}", path.display());
+    assert_eq!(suggested(&["check", &kubeconfig, "--context", ""]), names);
+    assert_eq!(suggested(&["check", &kubeconfig, "--context=st"]), ["staging"]);
+}
+
+#[test]
+fn journals_come_newest_first_with_date_and_place() {
+    let folder = tempfile::tempdir().unwrap();
+    let state = folder.path().join("calipam");
+    fs::create_dir(&state).unwrap();
+    let etcd = example_in_etcd();
+    let run = |words: &[&str]| {
+        let mut program = command(env!("CARGO_BIN_EXE_calipam"));
+        program.args(words).env("XDG_STATE_HOME", folder.path());
+        Run::of(program.output().unwrap())
+    };
+    let mut written = Vec::new();
+    for handle in ["--orphan-handles", "--leaked"] {
+        let release = run(&[
+            "release",
+            handle,
+            "--grace",
+            "0",
+            "--settle",
+            "0",
+            "--yes",
+            "--etcd-endpoints",
+            &etcd.endpoint(),
+        ]);
+        assert!(release.code < 2, "{release:?}");
+        let mut all: Vec<_> = fs::read_dir(&state).unwrap().map(|entry| entry.unwrap().path()).collect();
+        all.retain(|path| !written.contains(path));
+        written.append(&mut all);
+    }
+    assert_eq!(written.len(), 2, "{written:?}");
+    fs::write(state.join("other.txt"), "no journal").unwrap();
+    let lines = run(&["__complete", "undo", ""]).stdout;
+    let lines: Vec<&str> = lines.lines().collect();
+    assert_eq!(lines.len(), 3, "{lines:?}");
+    for (line, path) in lines.iter().zip(written.iter().rev()) {
+        let (value, about) = line.split_once('\t').unwrap();
+        assert_eq!(value, path.to_str().unwrap());
+        assert!(
+            about.contains(" UTC, release --") && about.ends_with(&format!("on {}", etcd.endpoint())),
+            "{about}"
+        );
+    }
+}
+
+#[test]
+fn a_server_that_does_not_answer_is_not_waited_for() {
+    let etcd = example_in_etcd();
+    etcd.pause().unwrap();
+    let begun = Instant::now();
+    assert!(suggested(&["check", "--etcd-endpoints", &etcd.endpoint(), "--node", ""]).is_empty());
+    // etcd itself is waited for five seconds.
+    assert!(begun.elapsed() < Duration::from_secs(4), "{:?}", begun.elapsed());
+    etcd.resume().unwrap();
+}
