@@ -23,6 +23,7 @@ mod pod_states;
 mod program;
 mod pty;
 mod repair;
+mod reports;
 mod show;
 mod stories;
 mod terminal;

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use calipam_model::snapshot::Source;
+
 /// How bad a finding is. The order is from bad to harmless.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -115,6 +117,20 @@ codes! {
     ConfigurationMismatch "configuration-mismatch" Warning "the two configuration keys of etcd disagree",
     DatastoreLocked "datastore-locked" Error "the datastore is locked: datastoreReady is false",
     UndecodableObject "undecodable-object" Error "a key or value that does not parse",
+}
+
+impl Code {
+    /// The sources besides Calico's own data without which the rule cannot judge anything.
+    pub fn needs(self) -> &'static [Source] {
+        match self {
+            Self::EndpointWithoutPod | Self::PodWithoutEndpoint | Self::EndpointNodeMismatch => {
+                &[Source::Pods, Source::Endpoints]
+            }
+            Self::PodAddressDisagreement => &[Source::Pods],
+            Self::ServiceWithoutAddress | Self::ServiceAddressExtra => &[Source::Services],
+            _ => &[],
+        }
+    }
 }
 
 impl fmt::Display for Code {

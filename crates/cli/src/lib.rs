@@ -12,6 +12,7 @@ mod exit;
 mod hints;
 mod operator;
 mod output;
+mod output_file;
 mod progress;
 mod render;
 

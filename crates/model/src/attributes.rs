@@ -167,6 +167,19 @@ impl AttributeTable {
         *self = kept;
     }
 
+    /// Puts another record in the place of the one with `index`.
+    pub fn replace(&mut self, index: usize, record: &Attribute) {
+        let mut replaced = Self::default();
+        for (place, attribute) in self.iter().enumerate() {
+            if place == index {
+                replaced.push(record);
+            } else {
+                replaced.push(&attribute.to_attribute());
+            }
+        }
+        *self = replaced;
+    }
+
     /// Returns spare memory.
     pub fn shrink(&mut self) {
         self.bytes.shrink_to_fit();

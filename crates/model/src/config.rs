@@ -19,8 +19,8 @@ pub struct IpamConfig {
     pub auto_allocate_blocks: bool,
     /// Most blocks of a node; 0 for [`DEFAULT_MAX_BLOCKS_PER_HOST`].
     pub max_blocks_per_host: i64,
-    /// Addresses of stopped KubeVirt machines are kept.
-    pub kubevirt_persistence: bool,
+    /// Addresses of stopped KubeVirt machines are kept; `None`, which means that they are, where it is not stated.
+    pub kubevirt_persistence: Option<bool>,
     /// Seconds for which a released address is not handed out again.
     pub cooldown_seconds: i64,
 }
@@ -32,7 +32,7 @@ impl Default for IpamConfig {
             strict_affinity: false,
             auto_allocate_blocks: true,
             max_blocks_per_host: 0,
-            kubevirt_persistence: true,
+            kubevirt_persistence: Some(true),
             cooldown_seconds: 0,
         }
     }
@@ -72,6 +72,32 @@ impl IpamConfig {
         Ok(raw.into())
     }
 
+    /// True where addresses of stopped KubeVirt machines are kept.
+    pub fn keeps_addresses_of_machines(&self) -> bool {
+        self.kubevirt_persistence.unwrap_or(true)
+    }
+
+    /// The value that Calico writes to etcd. What is false, 0 or not stated is left out, and reads as that.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut fields = serde_json::Map::new();
+        let flags =
+            [("strict_affinity", self.strict_affinity), ("auto_allocate_blocks", self.auto_allocate_blocks)];
+        for (name, value) in flags.into_iter().filter(|(_, value)| *value) {
+            fields.insert(name.to_owned(), value.into());
+        }
+        if self.max_blocks_per_host != 0 {
+            fields.insert("maxBlocksPerHost".to_owned(), self.max_blocks_per_host.into());
+        }
+        if let Some(keep) = self.kubevirt_persistence {
+            let text = if keep { "Enabled" } else { "Disabled" };
+            fields.insert("kubeVirtVMAddressPersistence".to_owned(), text.into());
+        }
+        if self.cooldown_seconds != 0 {
+            fields.insert("ipCooldownSeconds".to_owned(), self.cooldown_seconds.into());
+        }
+        serde_json::Value::Object(fields).to_string().into_bytes()
+    }
+
     /// Most blocks of a node in one family and pool.
     pub fn block_limit(&self) -> u32 {
         u32::try_from(self.max_blocks_per_host).ok().filter(|n| *n > 0).unwrap_or(DEFAULT_MAX_BLOCKS_PER_HOST)
@@ -84,7 +110,7 @@ impl From<RawIpamConfig> for IpamConfig {
             strict_affinity: raw.strict_affinity.unwrap_or(false),
             auto_allocate_blocks: raw.auto_allocate_blocks.unwrap_or(false),
             max_blocks_per_host: raw.max_blocks_per_host.unwrap_or(0),
-            kubevirt_persistence: raw.kubevirt_persistence.as_deref() != Some("Disabled"),
+            kubevirt_persistence: raw.kubevirt_persistence.map(|text| text != "Disabled"),
             cooldown_seconds: raw.cooldown_seconds.unwrap_or(0),
         }
     }

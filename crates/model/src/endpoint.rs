@@ -206,8 +206,8 @@ struct RawEndpoint<'de> {
 impl<'de> Fields<'de> for RawEndpoint<'de> {
     fn field<A: MapAccess<'de>>(&mut self, name: &str, map: &mut A) -> Result<(), A::Error> {
         match name {
-            _ if is(name, "metadata") => map.next_value_seed(Object(&mut self.metadata)),
-            _ if is(name, "spec") => map.next_value_seed(Object(&mut self.spec)),
+            _ if is(name, "metadata") => map.next_value_seed(Object(&mut self.metadata)).map(drop),
+            _ if is(name, "spec") => map.next_value_seed(Object(&mut self.spec)).map(drop),
             _ => map.next_value::<IgnoredAny>().map(drop),
         }
     }

@@ -155,7 +155,7 @@ struct RawHandle {
 impl<'de> Fields<'de> for RawHandle {
     fn field<A: MapAccess<'de>>(&mut self, name: &str, map: &mut A) -> Result<(), A::Error> {
         match name {
-            _ if is(name, "block") => map.next_value_seed(Object(&mut self.blocks)),
+            _ if is(name, "block") => map.next_value_seed(Object(&mut self.blocks)).map(drop),
             _ if is(name, "deleted") => set(&mut self.deleted, map),
             _ if is(name, ID_FIELD) => {
                 self.id = map.next_value()?;

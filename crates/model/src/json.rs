@@ -29,33 +29,33 @@ fn read_document<'de, R: serde_json::de::Read<'de>>(
     reader.end()
 }
 
-/// A JSON object or `null`, given field by field to what it wraps.
+/// A JSON object or `null`, given field by field to what it wraps. False for `null`.
 pub(crate) struct Object<'f, F>(pub &'f mut F);
 
 impl<'de, F: Fields<'de>> DeserializeSeed<'de> for Object<'_, F> {
-    type Value = ();
+    type Value = bool;
 
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<bool, D::Error> {
         deserializer.deserialize_any(self)
     }
 }
 
 impl<'de, F: Fields<'de>> Visitor<'de> for Object<'_, F> {
-    type Value = ();
+    type Value = bool;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("an object")
     }
 
-    fn visit_unit<E: Error>(self) -> Result<(), E> {
-        Ok(())
+    fn visit_unit<E: Error>(self) -> Result<bool, E> {
+        Ok(false)
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<bool, A::Error> {
         while let Some(name) = map.next_key::<Str<'de>>()? {
             self.0.field(&name.0, &mut map)?;
         }
-        Ok(())
+        Ok(true)
     }
 }
 
@@ -65,31 +65,31 @@ pub(crate) trait Items<'de> {
     fn item<A: SeqAccess<'de>>(&mut self, seq: &mut A) -> Result<bool, A::Error>;
 }
 
-/// A JSON array or `null`, given item by item to what it wraps.
+/// A JSON array or `null`, given item by item to what it wraps. False for `null`.
 pub(crate) struct Array<'f, F>(pub &'f mut F);
 
 impl<'de, F: Items<'de>> DeserializeSeed<'de> for Array<'_, F> {
-    type Value = ();
+    type Value = bool;
 
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<bool, D::Error> {
         deserializer.deserialize_any(self)
     }
 }
 
 impl<'de, F: Items<'de>> Visitor<'de> for Array<'_, F> {
-    type Value = ();
+    type Value = bool;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("an array")
     }
 
-    fn visit_unit<E: Error>(self) -> Result<(), E> {
-        Ok(())
+    fn visit_unit<E: Error>(self) -> Result<bool, E> {
+        Ok(false)
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<(), A::Error> {
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<bool, A::Error> {
         while self.0.item(&mut seq)? {}
-        Ok(())
+        Ok(true)
     }
 }
 

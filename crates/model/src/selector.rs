@@ -47,6 +47,11 @@ impl Selector {
         }
     }
 
+    /// True for the selectors `all()` and "", which ask nothing of the labels.
+    pub fn selects_all(&self) -> bool {
+        self.0 == Node::All
+    }
+
     /// True where an object with these labels is selected. A label that is absent satisfies `!=` and
     /// `not in`, and no other comparison.
     pub fn matches(&self, labels: &BTreeMap<String, String>) -> bool {

@@ -70,7 +70,7 @@ fn check_mismatch(context: &Context<'_>, out: &mut Vec<Finding>) {
 
 /// The settings with the values that they come down to.
 fn effective(config: &IpamConfig) -> [(&'static str, String); 5] {
-    let persistence = if config.kubevirt_persistence { "Enabled" } else { "Disabled" };
+    let persistence = if config.keeps_addresses_of_machines() { "Enabled" } else { "Disabled" };
     [
         ("strictAffinity", config.strict_affinity.to_string()),
         ("autoAllocateBlocks", config.auto_allocate_blocks.to_string()),

@@ -33,7 +33,7 @@ fn settings_of(config: &IpamConfig) -> [(&'static str, String); 5] {
         1.. => config.block_limit().to_string(),
         _ => format!("{} (built in)", config.block_limit()),
     };
-    let persistence = if config.kubevirt_persistence { "Enabled" } else { "Disabled" };
+    let persistence = if config.keeps_addresses_of_machines() { "Enabled" } else { "Disabled" };
     [
         ("strictAffinity", config.strict_affinity.to_string()),
         ("autoAllocateBlocks", config.auto_allocate_blocks.to_string()),

@@ -12,9 +12,11 @@ use jiff::SignedDuration;
 use super::duration;
 use super::writing::SettleArgs;
 use crate::hints;
+use crate::output_file::OutputFile;
 
 const SELECTION: &str = "Selection";
 const JUDGEMENT: &str = "Judgement";
+const REPORTS: &str = "Reports";
 
 /// Options of `check`.
 #[derive(Debug, Args)]
@@ -79,6 +81,17 @@ pub struct CheckArgs {
         help_heading = JUDGEMENT
     )]
     pub pool_threshold: f64,
+
+    /// Write the report into a file as well; can be repeated, so that one read serves people and programs
+    #[arg(
+        long = "output-file",
+        value_name = "FORMAT=PATH",
+        value_parser = OutputFile::parse,
+        value_hint = ValueHint::FilePath,
+        conflicts_with = "list_rules",
+        help_heading = REPORTS
+    )]
+    pub output_files: Vec<OutputFile>,
 }
 
 /// From which severity on the exit code is 1.

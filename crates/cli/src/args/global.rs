@@ -76,6 +76,12 @@ pub enum Format {
     Json,
     /// Of a check: the subjects of the findings, one a line
     Name,
+    /// Of a check: metrics in the text format of Prometheus
+    Prometheus,
+    /// Of a check: JUnit's XML, a test case for each rule
+    Junit,
+    /// Of a check: SARIF 2.1.0
+    Sarif,
 }
 
 impl Format {
@@ -83,7 +89,7 @@ impl Format {
     pub fn is_for_reports(self) -> bool {
         match self {
             Self::Table | Self::Wide | Self::Yaml | Self::Json => false,
-            Self::Name => true,
+            Self::Name | Self::Prometheus | Self::Junit | Self::Sarif => true,
         }
     }
 }

@@ -1,78 +1,36 @@
 //! What `check` prints.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::mem::discriminant;
 
 use calipam_check::{Code, Finding, Remedy, Report, Severity};
 use calipam_model::snapshot::{Coverage, DatastoreKind, Source};
 use comfy_table::Color;
-use serde::Serialize;
 
-use super::document::{Detail, Document, unsupported};
-use super::findings::WithFindings;
+use super::document::Detail;
 use super::header;
 use super::table::{Align, Grid, Page};
 use super::text::{count, escape, join, thousands};
-use crate::args::Format;
-use crate::exit::Failure;
 use crate::hints;
 use crate::output::Console;
 
-/// Prints a report, and what to do next.
-pub fn print(report: &Report, console: &Console) -> Result<(), Failure> {
-    console.print(report)?;
-    if let Some(detail) = console.format.detail() {
-        hints(report, detail, console);
+/// What people read of a report.
+pub fn text(report: &Report, detail: Detail, page: Page, out: &mut dyn Write) -> io::Result<()> {
+    writeln!(out, "{}", header::cluster(&report.cluster))?;
+    writeln!(out, "{}", header::counts(report))?;
+    for note in &report.notes {
+        writeln!(out, "{}", escape(note))?;
     }
-    Ok(())
-}
-
-impl Document for Report {
-    fn kind(&self) -> &'static str {
-        "CheckReport"
-    }
-
-    fn text(&self, detail: Detail, page: Page, out: &mut dyn Write) -> io::Result<()> {
-        writeln!(out, "{}", header::cluster(&self.cluster))?;
-        writeln!(out, "{}", header::counts(self))?;
-        for note in &self.notes {
-            writeln!(out, "{}", escape(note))?;
+    writeln!(out)?;
+    if !report.findings.is_empty() {
+        match detail {
+            Detail::Short => summary_table(report, page).write(out)?,
+            Detail::Full => full_table(report, page).write(out)?,
         }
         writeln!(out)?;
-        if !self.findings.is_empty() {
-            match detail {
-                Detail::Short => summary_table(self, page).write(out)?,
-                Detail::Full => full_table(self, page).write(out)?,
-            }
-            writeln!(out)?;
-        }
-        writeln!(out, "{}", summary(self))
     }
-
-    fn schema(&self) -> impl Serialize {
-        WithFindings::of_report(self)
-    }
-
-    fn report(&self, format: Format, out: &mut dyn Write) -> io::Result<()> {
-        match format {
-            Format::Name => names(self, out),
-            _ => Err(unsupported(self.kind(), format)),
-        }
-    }
-}
-
-/// The subjects, each once, in the order of the findings. Control characters of the datastore are escaped, so that a
-/// subject stays on its line.
-fn names(report: &Report, out: &mut dyn Write) -> io::Result<()> {
-    let mut written = HashSet::new();
-    for finding in &report.findings {
-        if written.insert(&finding.subject) {
-            let name = finding.subject.to_string();
-            writeln!(out, "{}/{}", finding.subject.kind(), escape(&name))?;
-        }
-    }
-    Ok(())
+    writeln!(out, "{}", summary(report))
 }
 
 /// One row for each severity and code, the worst first.
@@ -144,7 +102,7 @@ fn summary(report: &Report) -> String {
 }
 
 /// What was not read, and why.
-fn unread(report: &Report) -> Option<String> {
+pub fn unread(report: &Report) -> Option<String> {
     let mut by_reason: BTreeMap<String, Vec<String>> = BTreeMap::new();
     // With the Kubernetes datastore there are no endpoints to be read: pods stand for them.
     let nothing_to_read =
@@ -190,7 +148,7 @@ fn words(source: Source) -> String {
 const STEPS: usize = 3;
 
 /// Says what to do next, the most severe first.
-fn hints(report: &Report, detail: Detail, console: &Console) {
+pub fn hints(report: &Report, detail: Detail, console: &Console) {
     let Some(worst) = report.findings.first() else { return };
     let explain = hints::command_elsewhere(&["explain", worst.code.name()]);
     let mut steps = vec![match detail {

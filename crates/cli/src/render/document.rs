@@ -48,7 +48,7 @@ impl Format {
         match self {
             Self::Table => Some(Detail::Short),
             Self::Wide => Some(Detail::Full),
-            Self::Yaml | Self::Json | Self::Name => None,
+            _ => None,
         }
     }
 }
@@ -63,7 +63,7 @@ pub fn write(document: &impl Document, format: Format, page: Page, out: &mut dyn
             serde_json::to_writer_pretty(&mut *out, &versioned(document))?;
             writeln!(out)
         }
-        Format::Name => document.report(format, out),
+        Format::Name | Format::Prometheus | Format::Junit | Format::Sarif => document.report(format, out),
     }
 }
 

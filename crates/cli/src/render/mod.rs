@@ -6,6 +6,7 @@ pub mod document;
 mod findings;
 pub mod header;
 pub mod plan;
+pub mod report;
 pub mod show;
 pub mod table;
 pub mod text;

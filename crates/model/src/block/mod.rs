@@ -90,6 +90,8 @@ pub struct Block {
     /// Per-ordinal sequence numbers, ascending by ordinal.
     sequences: Vec<(u32, u64)>,
     deleted: bool,
+    /// `attributes` is `null`: Calico creates blocks so, and keeps it until the first address is assigned.
+    null_attributes: bool,
     extras: Option<Box<Extras>>,
 }
 

@@ -92,6 +92,8 @@ struct RawBlock {
     sequence: u64,
     sequences: SequenceMap,
     deleted: bool,
+    /// `attributes` is there and not `null`.
+    has_attributes: bool,
     unknown: Option<Box<Unknown>>,
 }
 
@@ -114,11 +116,11 @@ impl<'de> Fields<'de> for RawBlock {
             }
             _ if is(name, "attributes") => {
                 self.attributes = AttributeTable::default();
-                map.next_value_seed(Array(&mut self.attributes))?;
+                self.has_attributes = map.next_value_seed(Array(&mut self.attributes))?;
             }
             _ if is(name, "sequenceNumber") => set(&mut self.sequence, map)?,
             _ if is(name, "sequenceNumberForAllocation") => {
-                map.next_value_seed(Object(&mut self.sequences))?
+                map.next_value_seed(Object(&mut self.sequences))?;
             }
             _ if is(name, "deleted") => set(&mut self.deleted, map)?,
             _ => keep(&mut self.unknown, name, map)?,
@@ -197,6 +199,7 @@ impl RawBlock {
             sequence: self.sequence,
             sequences,
             deleted: self.deleted,
+            null_attributes: !self.has_attributes,
             extras: (extras != Extras::default()).then(|| Box::new(extras)),
         }
     }

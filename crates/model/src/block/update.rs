@@ -40,18 +40,21 @@ impl Block {
             sequence: now.as_nanosecond().try_into().unwrap_or_default(),
             sequences: Vec::new(),
             deleted: false,
+            null_attributes: true,
             extras: None,
         })
     }
 
     /// A fresh block of a Windows node: the first three ordinals and the last one are reserved. They
-    /// get no per-ordinal sequence number. `None` where the block is too small or too large.
+    /// get no per-ordinal sequence number. `None` where the block is too large, or too small for those. A block
+    /// of just four addresses gives none to anyone; Calico makes such blocks nevertheless.
     pub fn new_windows(cidr: IpNet, owner: Option<BlockOwner>, now: Timestamp) -> Option<Self> {
         let mut block = Self::new(cidr, owner, now)?;
-        if block.size() <= WINDOWS_RESERVED_FIRST + WINDOWS_RESERVED_LAST {
+        if block.size() < WINDOWS_RESERVED_FIRST + WINDOWS_RESERVED_LAST {
             return None;
         }
         block.attributes.push(&Attribute::windows_reserved());
+        block.null_attributes = false;
         for ordinal in (0..WINDOWS_RESERVED_FIRST).chain(block.size() - WINDOWS_RESERVED_LAST..block.size()) {
             block.allocations[ordinal as usize] = Some(0);
         }
@@ -186,6 +189,14 @@ impl BlockUpdate<'_> {
         cooled
     }
 
+    /// Puts ordinals into cooldown as a release by handle does: their sequence numbers stay (facts 3.7).
+    pub fn cool_by_handle(&mut self, ordinals: &[u32], at: Timestamp) -> Vec<u32> {
+        let sequences = self.block.sequences.clone();
+        let cooled = self.cool(ordinals, at);
+        self.block.sequences = sequences;
+        cooled
+    }
+
     /// Frees what has cooled for longer than `cooldown` at `now`. Gives the ordinals.
     pub fn collect_cooled(&mut self, now: Timestamp, cooldown: SignedDuration) -> Vec<u32> {
         let over = |released: Timestamp| now.duration_since(released) > cooldown;
@@ -209,6 +220,26 @@ impl BlockUpdate<'_> {
         let index = self.find_or_add(attribute);
         self.allocate(ordinal, index);
         self.compact();
+        Ok(())
+    }
+
+    /// Changes the attributes of the owners in the record of an ordinal, for all ordinals that share it. Sequence
+    /// numbers of ordinals stay.
+    ///
+    /// # Errors
+    /// Where the ordinal is free or not in the block; nothing is changed then.
+    pub fn edit_record(
+        &mut self,
+        ordinal: u32,
+        edit: impl FnOnce(&mut Attribute),
+    ) -> Result<(), AssignError> {
+        let Some(allocation) = self.block.allocation(ordinal) else {
+            return Err(AssignError::OutOfRange(ordinal));
+        };
+        let (index, mut record) = (allocation.attribute_index as usize, allocation.attribute.to_attribute());
+        edit(&mut record);
+        self.block.attributes.replace(index, &record);
+        self.changed = true;
         Ok(())
     }
 
@@ -256,12 +287,12 @@ impl BlockUpdate<'_> {
         self.block.sequences.retain(|(o, _)| *o != ordinal);
     }
 
-    /// The index of an owner record with the same handle and attributes that neither migrates nor cools
-    /// (facts 3.5), or of a new one.
+    /// The index of an owner record with the same handle and attributes that neither migrates nor cools, or of a
+    /// new one. Empty attributes, which are read back as none, never match (facts 3.5).
     fn find_or_add(&mut self, attribute: &Attribute) -> u32 {
         let same = |a: Attribute| {
             a.handle == attribute.handle
-                && a.owner.unwrap_or_default() == attribute.owner.clone().unwrap_or_default()
+                && a.owner == attribute.owner
                 && a.alternate.is_none()
                 && a.released_at.is_none()
         };
@@ -271,6 +302,7 @@ impl BlockUpdate<'_> {
 
     fn add(&mut self, attribute: &Attribute) -> u32 {
         self.block.attributes.push(attribute);
+        self.block.null_attributes = false;
         self.block.attributes.len() as u32 - 1
     }
 

@@ -16,7 +16,7 @@ impl Serialize for Block {
         map.serialize_entry("allocations", &self.allocations)?;
         map.serialize_entry("unallocated", &self.unallocated)?;
         let attributes: Vec<Attribute> = self.attributes().map(|a| a.to_attribute()).collect();
-        map.serialize_entry("attributes", &attributes)?;
+        map.serialize_entry("attributes", &(!self.null_attributes).then_some(attributes))?;
         map.serialize_entry("sequenceNumber", &self.sequence)?;
         map.serialize_entry("sequenceNumberForAllocation", &Sequences(self))?;
         map.serialize_entry("deleted", &self.deleted)?;

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use calipam_model::IpNet;
 use calipam_model::attributes::Attribute;
-use calipam_model::block::{Block, BlockContent, BlockOwner};
+use calipam_model::block::{Block, BlockContent, BlockOwner, BlockUpdate};
 use jiff::{SignedDuration, Timestamp};
 use proptest::prelude::*;
 use serde_json::Value;
@@ -135,7 +135,8 @@ impl Expected {
     /// Compares with the JSON that the block prints.
     fn compare(&self, printed: &Value) -> Result<(), TestCaseError> {
         let allocations = printed["allocations"].as_array().unwrap();
-        let attributes = printed["attributes"].as_array().unwrap();
+        let none = Vec::new();
+        let attributes = printed["attributes"].as_array().unwrap_or(&none);
         prop_assert_eq!(allocations.len(), self.size as usize);
         prop_assert_eq!(
             printed["unallocated"].as_array().unwrap(),
@@ -243,6 +244,45 @@ proptest! {
     fn blocks_of_ipv6_stay_sound(operations in operations()) {
         run("fd00:10:244::40/124", false, &operations)?;
     }
+}
+
+#[test]
+fn the_records_of_a_block_are_null_until_there_was_one() {
+    let mut block = Block::new("10.244.1.0/30".parse().unwrap(), None, start()).unwrap();
+    let mut records = |change: &dyn Fn(&mut BlockUpdate<'_>)| {
+        let read = BlockContent::parse(&serde_json::to_vec(&block).unwrap()).unwrap();
+        block = read.sound().unwrap().clone();
+        block.update(|edit| change(edit));
+        serde_json::to_value(&block).unwrap()["attributes"].clone()
+    };
+    assert_eq!(records(&|edit| edit.touch()), Value::Null);
+    assert_eq!(records(&|edit| edit.assign(1, &record(0)).unwrap()), serde_json::json!([{}]));
+    assert_eq!(records(&|edit| drop(edit.release(&[1]))), serde_json::json!([]));
+    assert_eq!(records(&|edit| edit.touch()), serde_json::json!([]));
+}
+
+#[test]
+fn a_release_by_handle_into_cooldown_keeps_the_sequence_numbers() {
+    let mut block = Block::new("10.244.1.0/30".parse().unwrap(), None, start()).unwrap();
+    block.update(|edit| edit.auto_assign(2, &record(1), |_| false));
+    let number = block.sequence_of(0);
+    block.update(|edit| edit.cool_by_handle(&[0], start()));
+    block.update(|edit| edit.cool(&[1], start()));
+    assert_eq!(block.sequence_of(0), number);
+    assert!(block.sequence_of(1) > number && block.allocations().all(|held| held.attribute.is_cooling()));
+}
+
+#[test]
+fn editing_a_record_reaches_all_that_share_it_and_no_number() {
+    let mut block = Block::new("10.244.1.0/30".parse().unwrap(), None, start()).unwrap();
+    block.update(|edit| edit.auto_assign(2, &record(1), |_| false));
+    block.update(|edit| edit.assign(3, &record(2))).unwrap();
+    let numbers = [0, 1, 3].map(|ordinal| block.sequence_of(ordinal));
+    block.update(|edit| edit.edit_record(1, |record| record.owner = None)).unwrap();
+    let owners = [0, 1, 3].map(|o| block.allocation(o).unwrap().attribute.to_attribute().owner.is_some());
+    assert_eq!(owners, [false, false, true]);
+    assert_eq!(numbers, [0, 1, 3].map(|ordinal| block.sequence_of(ordinal)));
+    assert!(block.update(|edit| edit.edit_record(2, |_| {})).is_err());
 }
 
 #[test]

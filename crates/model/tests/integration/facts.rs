@@ -143,7 +143,7 @@ fn configuration_reads_as_the_facts_explain_it() {
     let config = read(key, "ipam-config").ipam_config.unwrap();
     let resource = format!("{RESOURCES}/ipamconfigurations/default");
     assert_eq!(read(&resource, "ipam-configuration").ipam_configuration, Some(config));
-    assert!(config.strict_affinity && config.auto_allocate_blocks && config.kubevirt_persistence);
+    assert!(config.strict_affinity && config.auto_allocate_blocks && config.keeps_addresses_of_machines());
     assert_eq!((config.block_limit(), config.cooldown_seconds), (4, 30));
     // The key exists and the field does not: automatic allocation is off.
     let empty = read(key, "ipam-config-empty").ipam_config.unwrap();

@@ -35,6 +35,12 @@ fn block(fields: &mut Map<String, Value>) {
     if fields.get("affinity").is_some_and(Value::is_null) {
         fields.remove("affinity");
     }
+    // The schema wants lists; Calico writes them empty rather than `null`.
+    for (name, empty) in [("attributes", json!([])), ("sequenceNumberForAllocation", json!({}))] {
+        if fields.get(name).is_some_and(Value::is_null) {
+            fields.insert(name.to_owned(), empty);
+        }
+    }
     // Required by the schema, and always false (facts 2.4).
     fields.entry("strictAffinity").or_insert(Value::Bool(false));
 }
@@ -72,6 +78,9 @@ mod tests {
         assert_eq!(spec(&block, value, true), Some(expected));
         let ownerless = spec(&block, br#"{"affinity":null,"strictAffinity":true}"#, true);
         assert_eq!(ownerless, Some(json!({"strictAffinity": true})));
+        let fresh = spec(&block, br#"{"attributes":null,"sequenceNumberForAllocation":null}"#, false);
+        let lists = json!({"attributes": [], "sequenceNumberForAllocation": {}, "strictAffinity": false});
+        assert_eq!(fresh, Some(lists));
         let handle = spec(&Key::Handle("A.b".into()), br#"{"block":{},"deleted":false}"#, true);
         assert_eq!(handle, Some(json!({"block": {}, "deleted": false, "handleID": "A.b"})));
         let key =

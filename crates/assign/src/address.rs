@@ -1,0 +1,192 @@
+//! Assignment of one given address (facts 3.3).
+
+use std::net::IpAddr;
+
+use calipam_model::IpNet;
+use calipam_model::affinity::AffinityKey;
+use calipam_model::block::{AssignError, Block};
+use calipam_model::cidr;
+use calipam_model::config::IpamConfig;
+use calipam_model::key::Key;
+use calipam_model::snapshot::Versioned;
+
+use crate::allocator::{self, Allocator, RETRIES};
+use crate::auto::{self, attribute, check_owner};
+use crate::error::{Error, Result};
+use crate::family::Family;
+use crate::handle::{Increment, Known};
+use crate::pools;
+use crate::request::AssignIp;
+use crate::store::{Query, Store};
+
+impl<S: Store> Allocator<S> {
+    /// Assigns one given address, and claims its block for the host where there is none. Reservations do not matter.
+    ///
+    /// # Errors
+    /// Where the address is taken, outside of the pools, or not to be had with strict affinity.
+    pub async fn assign_ip(&self, request: &AssignIp) -> Result<()> {
+        let address = request.address;
+        let queries: Vec<Query> = [Query::Get(Key::IpamConfig), Query::Pools]
+            .into_iter()
+            .chain(request.handle.iter().map(|id| Query::Get(Key::Handle(id.clone()))))
+            .collect();
+        let mut answers = self.store().read(&queries).await?.into_iter();
+        let config = answers.next().unwrap_or_default();
+        let pools = pools::pools(answers.next().unwrap_or_default());
+        let mut handle: Known = answers.next().map(allocator::handle).transpose()?;
+
+        let pool = pools::enabled_pool_of(&pools, address).ok_or(Error::AddressOutsidePools(address))?;
+        if let Some(wanted) = request.intended_use.filter(|wanted| !pool.allows(*wanted)) {
+            let (pool, allowed) = (pool.name.clone(), pool.allowed_uses.clone());
+            return Err(Error::UseNotAllowed { address, pool, wanted, allowed });
+        }
+        let config = allocator::config(config)?;
+        if request.windows && !config.strict_affinity {
+            return Err(Error::WindowsNeedsStrictAffinity);
+        }
+        let cidr = cidr::block_around(address, pool.block_size).ok_or(Error::AddressOutsidePools(address))?;
+        self.assign_in(request, cidr, &config, &mut handle).await
+    }
+
+    async fn assign_in(
+        &self,
+        request: &AssignIp,
+        cidr: IpNet,
+        config: &IpamConfig,
+        handle: &mut Known,
+    ) -> Result<()> {
+        // The block in which the handle counts the address already. An attempt that lost a race leaves it counted for
+        // the next one.
+        let mut counted: Option<IpNet> = None;
+        let mut waiting = None;
+        for _ in 0..RETRIES {
+            let result = self.try_assign(request, cidr, config, handle, &mut counted).await;
+            let lost = match result {
+                Ok(true) => return Ok(()),
+                Ok(false) => true,
+                Err(error) if error.is_lost_race() => true,
+                // Another client claimed the block: it exists now.
+                Err(Error::ClaimedByOther(_)) => true,
+                Err(error @ Error::InProgress { .. }) => {
+                    waiting = Some(error);
+                    true
+                }
+                Err(error) => {
+                    if let (Some(id), Some(block), false) = (&request.handle, counted, error.is_unavailable())
+                    {
+                        self.decrement_or_warn(id, block, 1, handle).await;
+                    }
+                    return Err(error);
+                }
+            };
+            debug_assert!(lost);
+        }
+        if let (Some(id), Some(block)) = (&request.handle, counted) {
+            self.decrement_or_warn(id, block, 1, handle).await;
+        }
+        Err(waiting.unwrap_or(Error::TooManyConflicts))
+    }
+
+    /// One attempt; false where another client was faster.
+    async fn try_assign(
+        &self,
+        request: &AssignIp,
+        cidr: IpNet,
+        config: &IpamConfig,
+        handle: &mut Known,
+        counted: &mut Option<IpNet>,
+    ) -> Result<bool> {
+        let key =
+            AffinityKey { kind: auto::holder_kind(request.intended_use), node: request.host.clone(), cidr };
+        let block = match self.block_for(request.address, cidr).await? {
+            Some(block) => block,
+            None => {
+                self.check_overlap(cidr).await?;
+                let pending = self.pending_affinity(&key).await?;
+                self.claim_block(pending, request.windows).await?
+            }
+        };
+        let cidr = block.value.cidr();
+        if config.strict_affinity {
+            check_owner(&block.value, &key.owner())?;
+        }
+
+        let record = attribute(request.handle.as_deref(), request.attributes.as_ref());
+        let Some((ordinal, after)) = self.with_assignment(&block.value, request.address, config, &record)
+        else {
+            return match self.is_held(&block.value, request, config) {
+                true => Ok(true),
+                false => Err(Error::AlreadyAssigned(request.address)),
+            };
+        };
+        if let Some(id) = &request.handle
+            && *counted != Some(cidr)
+        {
+            if let Some(before) = counted.take() {
+                self.decrement_or_warn(id, before, 1, handle).await;
+            }
+            match self.increment(id, cidr, 1, request.max_per_handle, handle).await? {
+                Increment::Done => *counted = Some(cidr),
+                Increment::Full => return self.is_held_elsewhere(id, request).await,
+            }
+        }
+        let made = self.write_assignment(&block, after, &[ordinal], &record).await?;
+        Ok(made)
+    }
+
+    /// The block that has an address: the one of the pool's size, or one from before the pool's block size was changed.
+    async fn block_for(&self, address: IpAddr, cidr: IpNet) -> Result<Option<Versioned<Block>>> {
+        let found = self.blocks_around(address).await?;
+        let held = |block: &&Versioned<Block>| block.value.allocation_of(address).is_some();
+        let of_size = |block: &&Versioned<Block>| block.value.cidr() == cidr;
+        let chosen = found.iter().find(held).or_else(|| found.iter().find(of_size)).or(found.first());
+        Ok(chosen.cloned())
+    }
+
+    /// The block with the address assigned, and its ordinal; `None` where it is taken.
+    fn with_assignment(
+        &self,
+        block: &Block,
+        address: IpAddr,
+        config: &IpamConfig,
+        record: &calipam_model::attributes::Attribute,
+    ) -> Option<(u32, Block)> {
+        let now = self.now();
+        let ordinal = cidr::ordinal_of(block.cidr(), address)?;
+        let mut after = block.clone();
+        let assigned: std::result::Result<(), AssignError> = after.update(|update| {
+            update.collect_cooled(now, allocator::cooldown(config));
+            update.assign(ordinal, record)
+        });
+        assigned.ok().map(|()| (ordinal, after))
+    }
+
+    /// Whether the handle of a request with a limit has the address already.
+    fn is_held(&self, block: &Block, request: &AssignIp, config: &IpamConfig) -> bool {
+        let block = allocator::collected(block, config, self.now());
+        let holder =
+            block.allocation_of(request.address).and_then(|held| held.attribute.to_attribute().handle);
+        let holder = holder.as_deref().map(calipam_model::handle::clean_id);
+        request.max_per_handle > 0 && holder.is_some() && holder == request.handle.as_deref()
+    }
+
+    /// Where the handle may have no more addresses: true where it has this one.
+    async fn is_held_elsewhere(&self, id: &str, request: &AssignIp) -> Result<bool> {
+        let held = match self.ips_by_handle(id).await {
+            Ok(held) => held,
+            Err(Error::NoHandle(_)) => Vec::new(),
+            Err(error) => return Err(error),
+        };
+        let family = Family::of_address(request.address);
+        let of_family: Vec<IpAddr> =
+            held.into_iter().filter(|address| Family::of_address(*address) == family).collect();
+        if of_family.contains(&request.address) {
+            return Ok(true);
+        }
+        if of_family.is_empty() {
+            return Err(Error::InProgress { handle: id.to_owned(), existing: 0, required: 1 });
+        }
+        let (handle, max) = (id.to_owned(), request.max_per_handle);
+        Err(Error::HandleIsFull { handle, address: request.address, max })
+    }
+}

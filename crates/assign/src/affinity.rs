@@ -1,0 +1,212 @@
+//! Affinities and their blocks: claiming, loading and giving up (facts 3.9).
+
+use calipam_model::IpNet;
+use calipam_model::affinity::{Affinity, AffinityKey, AffinityState};
+use calipam_model::block::Block;
+use calipam_model::config::IpamConfig;
+use calipam_model::key::Key;
+use calipam_model::snapshot::Versioned;
+
+use crate::allocator::{self, Allocator, block_entry, collected};
+use crate::error::{Error, Result};
+use crate::record::Record;
+use crate::store::{Entry, Query, Store, StoreError};
+
+/// What must hold for a block that is given up.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct GiveUp {
+    /// It holds no addresses.
+    pub must_be_empty: bool,
+    /// Its sequence number, for not to take what has changed since it was looked at.
+    pub sequence: Option<u64>,
+}
+
+impl<S: Store> Allocator<S> {
+    /// The affinity of a holder for a block, in the state pending unless it is confirmed already.
+    pub(crate) async fn pending_affinity(&self, key: &AffinityKey) -> Result<Versioned<Affinity>> {
+        let pending = Affinity::new(key.clone(), AffinityState::Pending);
+        match self.store().create(&Record::Affinity(pending.clone())).await {
+            Ok(revision) => return Ok(Versioned { value: pending, revision }),
+            Err(StoreError::Exists(_)) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let Some(found) = self.affinity(key).await? else {
+            return Err(StoreError::Conflict(Key::Affinity(key.clone())).into());
+        };
+        match found.value.state {
+            AffinityState::Confirmed => Ok(found),
+            _ => self.set_state(found, AffinityState::Pending).await,
+        }
+    }
+
+    async fn set_state(
+        &self,
+        mut affinity: Versioned<Affinity>,
+        state: AffinityState,
+    ) -> Result<Versioned<Affinity>> {
+        affinity.value.state = state;
+        let record = Record::Affinity(affinity.value.clone());
+        affinity.revision = self.store().update(&record, &affinity.revision).await?;
+        Ok(affinity)
+    }
+
+    async fn delete_affinity(&self, affinity: Versioned<Affinity>) -> Result<()> {
+        let entry = Entry { record: Record::Affinity(affinity.value), revision: affinity.revision };
+        Ok(self.store().delete(&entry).await?)
+    }
+
+    /// Creates the block of an affinity that was written as pending, and confirms the affinity.
+    ///
+    /// # Errors
+    /// [`Error::ClaimedByOther`] where the block is another's or no one's; the affinity is gone then.
+    pub(crate) async fn claim_block(
+        &self,
+        affinity: Versioned<Affinity>,
+        windows: bool,
+    ) -> Result<Versioned<Block>> {
+        let key = affinity.value.key.clone();
+        let make = if windows { Block::new_windows } else { Block::new };
+        let block = make(key.cidr, Some(key.owner()), self.now()).ok_or(Error::BlockSize(key.cidr))?;
+        match self.store().create(&Record::Block(Box::new(block.clone()))).await {
+            Ok(revision) => {
+                self.confirm(affinity).await?;
+                return Ok(Versioned { value: block, revision });
+            }
+            Err(StoreError::Exists(_)) => {}
+            Err(error) => return Err(error.into()),
+        }
+
+        let Some(found) = self.block(key.cidr).await? else {
+            return Err(StoreError::Conflict(Key::Block(key.cidr)).into());
+        };
+        if found.value.owner() == Some(&key.owner()) {
+            // Another process of this holder was faster.
+            self.confirm(affinity).await?;
+            return Ok(found);
+        }
+        if let Err(error) = self.delete_affinity(affinity).await {
+            tracing::warn!(%key, %error, "the affinity of a lost claim stays");
+        }
+        Err(Error::ClaimedByOther(key.cidr))
+    }
+
+    async fn confirm(&self, affinity: Versioned<Affinity>) -> Result<()> {
+        let key = affinity.value.key.clone();
+        let Err(error) = self.set_state(affinity, AffinityState::Confirmed).await else { return Ok(()) };
+        // Another process of this holder may have confirmed it.
+        match self.affinity(&key).await {
+            Ok(Some(found)) if found.value.state == AffinityState::Confirmed => Ok(()),
+            _ => Err(error),
+        }
+    }
+
+    /// The block of an affinity, which is created where it is missing and confirmed where that was not done. `found` is
+    /// what was read of the block at the same time as the affinity or later.
+    ///
+    /// # Errors
+    /// [`Error::StaleAffinity`] where the block is another's or no one's; the affinity is gone then.
+    pub(crate) async fn load_block(
+        &self,
+        affinity: Versioned<Affinity>,
+        found: Option<Versioned<Block>>,
+        windows: bool,
+    ) -> Result<Versioned<Block>> {
+        let key = affinity.value.key.clone();
+        let Some(mut block) = found else {
+            let pending = self.set_state(affinity, AffinityState::Pending).await?;
+            return self.claim_block(pending, windows).await;
+        };
+        if block.value.owner() != Some(&key.owner()) {
+            self.delete_affinity(affinity).await?;
+            return Err(Error::StaleAffinity(key.cidr));
+        }
+        if affinity.value.state == AffinityState::Confirmed {
+            return Ok(block);
+        }
+
+        let pending = self.set_state(affinity, AffinityState::Pending).await?;
+        // A new revision, so that whoever is about to take the block away fails.
+        block.value.update(|update| update.touch());
+        let record = Record::Block(Box::new(block.value.clone()));
+        block.revision = self.store().update(&record, &block.revision).await?;
+        self.set_state(pending, AffinityState::Confirmed).await?;
+        Ok(block)
+    }
+
+    /// An affinity and its block, in one round trip.
+    pub(crate) async fn affinity_and_block(
+        &self,
+        key: &AffinityKey,
+    ) -> Result<(Option<Versioned<Affinity>>, Option<Versioned<Block>>)> {
+        let queries = [Query::Get(Key::Affinity(key.clone())), Query::Get(Key::Block(key.cidr))];
+        let [affinity, block] = self.read(queries).await?;
+        Ok((allocator::affinity(affinity)?, allocator::block(block)?))
+    }
+
+    /// Gives a block up: it is deleted where it is empty, and left without owner otherwise.
+    pub(crate) async fn give_up(
+        &self,
+        key: &AffinityKey,
+        config: &IpamConfig,
+        conditions: GiveUp,
+    ) -> Result<()> {
+        let (affinity, block) = self.affinity_and_block(key).await?;
+        let affinity = affinity.ok_or_else(|| Error::NoAffinity(Key::Affinity(key.clone())))?;
+        // The affinity stays: the holder creates the block anew when it needs one.
+        let block = block.ok_or(Error::NoBlock(key.cidr))?;
+        if conditions.sequence.is_some_and(|sequence| sequence != block.value.sequence()) {
+            return Err(Error::BlockChanged(key.cidr));
+        }
+        if block.value.owner().is_some_and(|owner| *owner != key.owner()) {
+            if let Err(error) = self.delete_affinity(affinity).await {
+                tracing::warn!(%key, %error, "a stale affinity stays");
+            }
+            return Err(Error::ClaimedByOther(key.cidr));
+        }
+        let is_empty = collected(&block.value, config, self.now()).is_empty();
+        if conditions.must_be_empty && !is_empty {
+            return Err(Error::NotEmpty(key.cidr));
+        }
+
+        let marked = self.set_state(affinity, AffinityState::PendingDeletion).await?;
+        if is_empty {
+            ignoring_gone(self.store().delete(&block_entry(&block)).await)?;
+        } else {
+            self.clear_owner(block, config).await?;
+        }
+        match self.delete_affinity(marked).await {
+            Err(Error::Store(error)) => Ok(ignoring_gone(Err(error))?),
+            other => other,
+        }
+    }
+
+    async fn clear_owner(&self, mut block: Versioned<Block>, config: &IpamConfig) -> Result<()> {
+        let now = self.now();
+        block.value.update(|update| {
+            update.collect_cooled(now, allocator::cooldown(config));
+            update.clear_owner();
+        });
+        self.store().update(&Record::Block(Box::new(block.value)), &block.revision).await?;
+        Ok(())
+    }
+
+    /// A block of this size may not be created where blocks of another size have some of its addresses.
+    pub(crate) async fn check_overlap(&self, block: IpNet) -> Result<()> {
+        let [blocks] = self.read([Query::Blocks(crate::family::Family::of(block))]).await?;
+        let overlapping = blocks.iter().find_map(|entry| match entry.record.key() {
+            Key::Block(cidr) if cidr != block && calipam_model::cidr::overlap(cidr, block) => Some(cidr),
+            _ => None,
+        });
+        overlapping.map_or(Ok(()), |existing| Err(Error::Overlap { block, existing }))
+    }
+}
+
+/// What is gone already need not be deleted.
+pub(crate) fn ignoring_gone(
+    result: std::result::Result<(), StoreError>,
+) -> std::result::Result<(), StoreError> {
+    match result {
+        Err(StoreError::NotFound(_)) => Ok(()),
+        other => other,
+    }
+}

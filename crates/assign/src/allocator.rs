@@ -1,0 +1,148 @@
+//! The allocator, and what its operations share: typed reads.
+
+use std::net::IpAddr;
+
+use calipam_model::IpNet;
+use calipam_model::affinity::{Affinity, AffinityKey};
+use calipam_model::block::Block;
+use calipam_model::config::IpamConfig;
+use calipam_model::handle::Handle;
+use calipam_model::key::Key;
+use calipam_model::node::Node;
+use calipam_model::snapshot::Versioned;
+use jiff::{SignedDuration, Timestamp};
+
+use crate::error::{Error, Result};
+use crate::record::Record;
+use crate::store::{Entry, Query, Store};
+
+/// How often Calico tries again where others are faster.
+pub(crate) const RETRIES: usize = 100;
+
+/// Calico's allocator on a datastore.
+///
+/// An operation that is dropped before it ends leaves a state that a crash leaves: Calico and later operations know it.
+#[derive(Clone, Debug)]
+pub struct Allocator<S> {
+    store: S,
+}
+
+impl<S: Store> Allocator<S> {
+    /// An allocator on a datastore.
+    pub fn new(store: S) -> Self {
+        Self { store }
+    }
+
+    /// The datastore.
+    pub fn store(&self) -> &S {
+        &self.store
+    }
+
+    pub(crate) fn now(&self) -> Timestamp {
+        self.store.now()
+    }
+
+    /// Reads what a fixed number of queries asks.
+    pub(crate) async fn read<const N: usize>(&self, queries: [Query; N]) -> Result<[Vec<Entry>; N]> {
+        let mut answers = self.store.read(&queries).await?.into_iter();
+        Ok(std::array::from_fn(|_| answers.next().unwrap_or_default()))
+    }
+
+    pub(crate) async fn block(&self, cidr: IpNet) -> Result<Option<Versioned<Block>>> {
+        let [found] = self.read([Query::Get(Key::Block(cidr))]).await?;
+        block(found)
+    }
+
+    /// Several blocks in one round trip.
+    pub(crate) async fn blocks(&self, cidrs: &[IpNet]) -> Result<Vec<Option<Versioned<Block>>>> {
+        let queries: Vec<Query> = cidrs.iter().map(|cidr| Query::Get(Key::Block(*cidr))).collect();
+        let answers = self.store.read(&queries).await?;
+        answers.into_iter().map(block).collect()
+    }
+
+    /// The blocks that contain an address, whatever their size. There is more than one only where Calico made a block
+    /// inside another.
+    pub(crate) async fn blocks_around(&self, address: IpAddr) -> Result<Vec<Versioned<Block>>> {
+        let cidrs: Vec<IpNet> = crate::walk::around(address).collect();
+        Ok(self.blocks(&cidrs).await?.into_iter().flatten().collect())
+    }
+
+    pub(crate) async fn affinity(&self, key: &AffinityKey) -> Result<Option<Versioned<Affinity>>> {
+        let [found] = self.read([Query::Get(Key::Affinity(key.clone()))]).await?;
+        affinity(found)
+    }
+
+    pub(crate) async fn handle(&self, id: &str) -> Result<Option<Versioned<Handle>>> {
+        let [found] = self.read([Query::Get(Key::Handle(id.to_owned()))]).await?;
+        handle(found)
+    }
+
+    pub(crate) async fn node(&self, name: &str) -> Result<Option<Node>> {
+        let [found] = self.read([Query::Get(Key::Node(name.to_owned()))]).await?;
+        node(found)
+    }
+}
+
+/// The record of an answer to [`Query::Get`], where there is one; `take` gives `None` for another kind.
+fn one<T>(found: Vec<Entry>, take: impl FnOnce(Record) -> Option<T>) -> Result<Option<Versioned<T>>> {
+    let Some(Entry { record, revision }) = found.into_iter().next() else { return Ok(None) };
+    if let Record::Undecodable { key, reason } = record {
+        return Err(Error::Undecodable { key, reason });
+    }
+    Ok(take(record).map(|value| Versioned { value, revision }))
+}
+
+pub(crate) fn block(found: Vec<Entry>) -> Result<Option<Versioned<Block>>> {
+    one(found, |record| match record {
+        Record::Block(block) => Some(*block),
+        _ => None,
+    })
+}
+
+pub(crate) fn affinity(found: Vec<Entry>) -> Result<Option<Versioned<Affinity>>> {
+    one(found, |record| match record {
+        Record::Affinity(affinity) => Some(affinity),
+        _ => None,
+    })
+}
+
+pub(crate) fn handle(found: Vec<Entry>) -> Result<Option<Versioned<Handle>>> {
+    one(found, |record| match record {
+        Record::Handle(handle) => Some(handle),
+        _ => None,
+    })
+}
+
+pub(crate) fn node(found: Vec<Entry>) -> Result<Option<Node>> {
+    let node = one(found, |record| match record {
+        Record::Node(node) => Some(node),
+        _ => None,
+    })?;
+    Ok(node.map(|node| node.value))
+}
+
+/// The configuration; Calico's default where nothing is stored.
+pub(crate) fn config(found: Vec<Entry>) -> Result<IpamConfig> {
+    let config = one(found, |record| match record {
+        Record::Config(config) => Some(config),
+        _ => None,
+    })?;
+    Ok(config.map_or_else(IpamConfig::default, |config| config.value))
+}
+
+/// How long released addresses cool down.
+pub(crate) fn cooldown(config: &IpamConfig) -> SignedDuration {
+    SignedDuration::from_secs(config.cooldown_seconds)
+}
+
+/// The block without what has cooled down. It is written so only where an operation changes something else.
+pub(crate) fn collected(block: &Block, config: &IpamConfig, now: Timestamp) -> Block {
+    let mut block = block.clone();
+    block.update(|update| update.collect_cooled(now, cooldown(config)));
+    block
+}
+
+/// A record of a block as the datastore has it.
+pub(crate) fn block_entry(block: &Versioned<Block>) -> Entry {
+    Entry { record: Record::Block(Box::new(block.value.clone())), revision: block.revision.clone() }
+}

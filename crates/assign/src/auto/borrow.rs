@@ -1,0 +1,82 @@
+//! Addresses from the blocks of others, where affinity is not strict.
+
+use calipam_model::block::Block;
+use calipam_model::snapshot::Versioned;
+
+use super::Search;
+use super::take::Taken;
+use crate::allocator::RETRIES;
+use crate::error::Result;
+use crate::handle::Known;
+use crate::record::Record;
+use crate::request::{Assigned, Message};
+use crate::store::{Query, Store};
+use crate::walk::Walk;
+
+impl<S: Store> Search<'_, S> {
+    /// Takes what is missing from any blocks of the pools.
+    pub(super) async fn borrow(&mut self, assigned: &mut Assigned, handle: &mut Known) -> Result<()> {
+        let blocks = match self.existing.take() {
+            Some(blocks) => blocks,
+            None => self.all_blocks().await?,
+        };
+        let mut exhausted = Vec::new();
+        for pool in &self.pools {
+            if assigned.missing() == 0 {
+                break;
+            }
+            let walk = Walk::new(pool, &self.request.host, self.moment());
+            let mut in_pool: Vec<(u128, &Versioned<Block>)> =
+                blocks.iter().filter_map(|block| Some((walk.distance(block.value.cidr())?, block))).collect();
+            in_pool.sort_by_key(|(distance, _)| *distance);
+            for (_, block) in in_pool {
+                if assigned.missing() > 0 && self.reserved.covering(block.value.cidr()).is_none() {
+                    self.borrow_from(block.clone(), assigned, handle).await?;
+                }
+            }
+            if assigned.missing() > 0 {
+                exhausted.push(pool.cidr);
+            }
+        }
+        if !exhausted.is_empty() {
+            assigned.note(Message::Exhausted(exhausted));
+        }
+        Ok(())
+    }
+
+    async fn borrow_from(
+        &self,
+        mut block: Versioned<Block>,
+        assigned: &mut Assigned,
+        handle: &mut Known,
+    ) -> Result<()> {
+        let cidr = block.value.cidr();
+        let mut waiting = None;
+        for _ in 0..RETRIES {
+            match self.take(&block, assigned, false, handle).await {
+                Ok(Taken::Done) => return Ok(()),
+                Ok(Taken::LostRace) => {}
+                Ok(Taken::Wait(error)) => waiting = Some(error),
+                Err(error) if error.is_unavailable() => return Err(error),
+                Err(error) => {
+                    tracing::warn!(block = %cidr, %error, "nothing can be borrowed from a block");
+                    return Ok(());
+                }
+            }
+            match self.allocator.block(cidr).await? {
+                Some(current) => block = current,
+                None => return Ok(()),
+            }
+        }
+        waiting.map_or(Ok(()), Err)
+    }
+
+    async fn all_blocks(&self) -> Result<Vec<Versioned<Block>>> {
+        let [found] = self.allocator.read([Query::Blocks(self.family)]).await?;
+        let block = |entry: crate::store::Entry| match entry.record {
+            Record::Block(block) => Some(Versioned { value: *block, revision: entry.revision }),
+            _ => None,
+        };
+        Ok(found.into_iter().filter_map(block).collect())
+    }
+}

@@ -1,0 +1,149 @@
+//! Finding a block for a host that needs another one, and claiming it (facts 3.4.1).
+
+use std::collections::HashMap;
+
+use calipam_model::IpNet;
+use calipam_model::affinity::{AffinityKey, AffinityType};
+use calipam_model::block::{Block, BlockOwner};
+use calipam_model::cidr;
+use calipam_model::key::Key;
+use calipam_model::snapshot::Versioned;
+use jiff::SignedDuration;
+
+use super::Search;
+use crate::affinity::GiveUp;
+use crate::allocator::{RETRIES, collected};
+use crate::error::{Error, Result};
+use crate::record::Record;
+use crate::store::{Query, Store};
+use crate::walk::Walk;
+
+/// How long a block stays with its owner although it is empty: so long two nodes do not fight over it.
+const MIN_RECLAIM_AGE: SignedDuration = SignedDuration::from_mins(1);
+
+/// A block that can be claimed.
+struct Candidate {
+    cidr: IpNet,
+    /// There was no such block a moment ago.
+    is_new: bool,
+}
+
+impl<S: Store> Search<'_, S> {
+    /// Claims a block with a free address; `None` where all blocks of the pools are taken.
+    pub(super) async fn claim(&mut self) -> Result<Option<Versioned<Block>>> {
+        for _ in 0..RETRIES {
+            let Some(candidate) = self.candidate().await? else { return Ok(None) };
+            let key = self.holder(candidate.cidr);
+            let mut is_new = candidate.is_new;
+            for _ in 0..RETRIES {
+                match self.claim_candidate(&key, is_new).await {
+                    Ok(block) => {
+                        let free = self.free(&block.value);
+                        if free > 0 {
+                            return Ok(Some(block));
+                        }
+                        return Err(Error::NoRoom { block: key.cidr, free, wanted: 1 });
+                    }
+                    Err(error) if error.is_lost_race() => is_new = false,
+                    // Another one.
+                    Err(Error::ClaimedByOther(_) | Error::StaleAffinity(_)) => break,
+                    Err(error) => return Err(error),
+                }
+            }
+        }
+        Err(Error::TooManyConflicts)
+    }
+
+    async fn claim_candidate(&self, key: &AffinityKey, is_new: bool) -> Result<Versioned<Block>> {
+        let pending = self.allocator.pending_affinity(key).await?;
+        let found = if is_new { None } else { self.allocator.block(key.cidr).await? };
+        self.allocator.load_block(pending, found, self.request.windows).await
+    }
+
+    /// The first block of the pools that does not exist, or is the host's and has a free address; else an empty one of
+    /// another host, which is taken from it.
+    async fn candidate(&mut self) -> Result<Option<Candidate>> {
+        let existing = self.list_blocks().await?;
+        let mut empty: Vec<&Versioned<Block>> = Vec::new();
+        for pool in &self.pools {
+            let of_other_size: Vec<IpNet> =
+                existing.keys().copied().filter(|net| net.prefix_len() != pool.block_size).collect();
+            let mut walk = Walk::new(pool, &self.request.host, self.moment());
+            while let Some(cidr) = walk.next() {
+                if let Some(reserved) = self.reserved.covering(cidr) {
+                    walk.skip(reserved);
+                    continue;
+                }
+                // Its addresses belong to a block from before the pool's block size was changed.
+                if of_other_size.iter().any(|other| cidr::overlap(*other, cidr)) {
+                    continue;
+                }
+                let Some(found) = existing.get(&cidr) else {
+                    return Ok(Some(Candidate { cidr, is_new: true }));
+                };
+                let Some(block) = found.as_ref().filter(|block| self.free(&block.value) > 0) else {
+                    continue;
+                };
+                if block.value.owner() == Some(&self.holder(cidr).owner()) {
+                    return Ok(Some(Candidate { cidr, is_new: false }));
+                }
+                if collected(&block.value, &self.config, self.allocator.now()).is_empty() {
+                    empty.push(block);
+                }
+            }
+        }
+        self.reclaim(&empty).await
+    }
+
+    /// Takes an empty block from its owner.
+    async fn reclaim(&self, empty: &[&Versioned<Block>]) -> Result<Option<Candidate>> {
+        for block in empty {
+            let cidr = block.value.cidr();
+            let now = self.allocator.now();
+            let age = block.value.claimed_at().map(|claimed| now.duration_since(claimed));
+            if age.is_some_and(|age| age < MIN_RECLAIM_AGE) {
+                continue;
+            }
+            let (kind, node) = match block.value.owner() {
+                Some(BlockOwner::Host(node)) => (AffinityType::Host, node.clone()),
+                Some(BlockOwner::Virtual(name)) => (AffinityType::Virtual, name.clone()),
+                Some(BlockOwner::Other(_)) | None => continue,
+            };
+            let owner = AffinityKey { kind, node, cidr };
+            let conditions = GiveUp { must_be_empty: true, sequence: Some(block.value.sequence()) };
+            match self.allocator.give_up(&owner, &self.config, conditions).await {
+                Ok(()) => return Ok(Some(Candidate { cidr, is_new: true })),
+                Err(error) if error.is_unavailable() => return Err(error),
+                Err(error) => tracing::debug!(%owner, %error, "an empty block cannot be taken over"),
+            }
+        }
+        Ok(None)
+    }
+
+    /// All blocks of the family by CIDR, with `None` for those that cannot be decoded: they exist, but no more is known.
+    async fn list_blocks(&mut self) -> Result<HashMap<IpNet, Option<Versioned<Block>>>> {
+        let [found] = self.allocator.read([Query::Blocks(self.family)]).await?;
+        let mut blocks = HashMap::with_capacity(found.len());
+        let mut sound = Vec::with_capacity(found.len());
+        for entry in found {
+            match entry.record {
+                Record::Block(block) => {
+                    let block = Versioned { value: *block, revision: entry.revision };
+                    sound.push(block.clone());
+                    blocks.insert(block.value.cidr(), Some(block));
+                }
+                Record::Undecodable { key: Key::Block(cidr), .. } => {
+                    blocks.insert(cidr, None);
+                }
+                _ => {}
+            }
+        }
+        self.existing = Some(sound);
+        Ok(blocks)
+    }
+
+    /// Where walks over single addresses begin.
+    pub(super) fn moment(&self) -> u64 {
+        self.allocator.now().as_nanosecond() as u64
+    }
+}

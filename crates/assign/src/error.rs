@@ -1,0 +1,190 @@
+//! Why an operation failed. What is printed are the texts of Calico's allocator, which runtimes and scripts know.
+
+use std::net::IpAddr;
+
+use calipam_model::IpNet;
+use calipam_model::key::Key;
+use calipam_model::pool::PoolUse;
+
+use crate::family::Family;
+use crate::store::StoreError;
+
+/// What an operation gives.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// Part of an operation was done before it failed; it stays done.
+#[derive(Debug, thiserror::Error)]
+#[error("{error}")]
+pub struct Partly<T: std::fmt::Debug> {
+    /// What was done.
+    pub done: T,
+    #[source]
+    pub error: Error,
+}
+
+/// Why an operation failed.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// Automatic assignment without an intended use.
+    #[error("must specify the intended use when assigning an IP")]
+    UseRequired,
+    /// The pools that a request names are not of its family.
+    #[error("provided IPv{} IPPools list contains one or more IPv{} IPPools", .0.number(), 10 - .0.number())]
+    WrongFamily(Family),
+    /// The datastore has no such node.
+    #[error("resource does not exist: Node({0}) with error: <nil>")]
+    NoNode(String),
+    /// There is no such handle.
+    #[error("resource does not exist: IPAMHandleKey(id={0}) with error: <nil>")]
+    NoHandle(String),
+    /// There is no such block.
+    #[error("resource does not exist: BlockKey(cidr={0}) with error: <nil>")]
+    NoBlock(IpNet),
+    /// A holder has no affinity for a block.
+    #[error("resource does not exist: {0} with error: <nil>")]
+    NoAffinity(Key),
+    /// No pool of the family is enabled, or none has blocks that are large enough.
+    #[error("cannot find a qualified ippool")]
+    NoQualifiedPool,
+    /// No pool that selects the node and namespace may be used for this.
+    #[error("cannot find a qualified ippool, no pools match the required use ({})", use_name(*.0))]
+    NoPoolForUse(PoolUse),
+    /// No pool selects the node and namespace.
+    #[error("no configured Calico pools for node {0}")]
+    NoPoolForNode(String),
+    /// A pool that was asked for is not there, disabled, or has blocks that are too small.
+    #[error("the given pool ({0}) does not exist, or is not enabled")]
+    PoolNotEnabled(IpNet),
+    /// The selector of a pool cannot be read.
+    #[error("the selector of pool {pool} cannot be read: {reason}")]
+    Selector { pool: String, reason: String },
+    /// The node holds as many blocks as it may.
+    #[error("cannot allocate new block due to per host block limit")]
+    BlockLimit,
+    /// Nodes must not claim blocks by themselves.
+    #[error("failed to find or claim a block")]
+    NoAutoAllocation,
+    /// A block that was just claimed has too few free addresses.
+    #[error("Block '{block}' has {free} free ips which is less than {wanted} ips required.")]
+    NoRoom { block: IpNet, free: u32, wanted: u32 },
+    /// Windows nodes need strict affinity.
+    #[error("global strict affinity should not be false for Windows node")]
+    WindowsNeedsStrictAffinity,
+    /// A handle has as many addresses as it may, but not yet those that were asked for: another client is at it.
+    #[error(
+        "handle {handle} has {existing} IPs allocated but requires {required} (concurrent operation in progress)"
+    )]
+    InProgress { handle: String, existing: usize, required: u32 },
+
+    /// An address that was asked for is in no enabled pool. Calico ends this text with a line break.
+    #[error("The provided IP address is not in a configured pool\n")]
+    AddressOutsidePools(IpAddr),
+    /// As above, for an operation on an assigned address.
+    #[error("the provided IP address {0} is not in a configured pool")]
+    OwnerOutsidePools(IpAddr),
+    /// The pool of an address must not be used for this.
+    #[error(
+        "IP address {address} is in IP pool \"{pool}\", which is not allowed for use \"{}\" (allowedUses: [{}])",
+        use_name(*.wanted), use_names(.allowed)
+    )]
+    UseNotAllowed { address: IpAddr, pool: String, wanted: PoolUse, allowed: Vec<PoolUse> },
+    /// The address is allocated, cooling or reserved for Windows.
+    #[error("resource already exists: {0} with error: Address already assigned in block")]
+    AlreadyAssigned(IpAddr),
+    /// The block of the address is another node's, and affinity is strict.
+    #[error("Block host affinity does not match")]
+    ForeignBlock(IpNet),
+    /// The block of the address has no owner, and affinity is strict.
+    #[error("Attempt to assign from block {0} with no affinity")]
+    OwnerlessBlock(IpNet),
+    /// The handle has other addresses, and as many as it may.
+    #[error(
+        "handle {handle} already has IP(s) allocated, cannot assign additional IP {address} (maxAllocPerIPVersion={max})"
+    )]
+    HandleIsFull { handle: String, address: IpAddr, max: u32 },
+    /// A new block would share addresses with another one. Calico makes it, and gives addresses out twice.
+    #[error("block {block} cannot be created: it overlaps block {existing}, whose size the pool had before")]
+    Overlap { block: IpNet, existing: IpNet },
+    /// The block size of a pool is none that blocks can have.
+    #[error("{0} cannot be a block: its size is outside of what Calico allows")]
+    BlockSize(IpNet),
+
+    /// The address is not assigned.
+    #[error("resource does not exist: {0} with error: IP is unassigned")]
+    NotAssigned(IpAddr),
+    /// No pool contains the address.
+    #[error("resource does not exist: {0} with error: No valid IPPool")]
+    NoPoolOf(IpAddr),
+    /// The address was released a short time ago.
+    #[error("address {0} is in cooldown")]
+    InCooldown(IpAddr),
+    /// The address belongs to another handle.
+    #[error("IP {address} is not assigned to handle {handle}")]
+    NotOfHandle { address: IpAddr, handle: String },
+    /// The address is not what the request was made for: another handle, sequence number or owner. Nothing was changed.
+    #[error("update conflict: {0}")]
+    Changed(IpAddr),
+    /// A value to set and the wish to clear it, or two expectations that exclude each other.
+    #[error("cannot set both {0} and {1}: these are mutually exclusive")]
+    Exclusive(&'static str, &'static str),
+
+    /// A CIDR is in no enabled pool.
+    #[error("The requested CIDR ({0}) is not within any configured pools.")]
+    CidrOutsidePools(IpNet),
+    /// A CIDR is smaller than a block.
+    #[error("The requested CIDR ({0}) is smaller than the minimum.")]
+    CidrTooSmall(IpNet),
+    /// A block holds addresses.
+    #[error("block '{0}' is not empty")]
+    NotEmpty(IpNet),
+    /// A block belongs to another holder.
+    #[error("block '{0}' is claimed by another host")]
+    ClaimedByOther(IpNet),
+    /// The affinity was of a block of another holder; it is gone now.
+    #[error("affinity for block '{0}' is stale")]
+    StaleAffinity(IpNet),
+    /// A block has changed since it was looked at.
+    #[error("IPAM block updated since we last read it")]
+    BlockChanged(IpNet),
+    /// Addresses could come neither from new blocks nor from those of others.
+    #[error("Cannot disable 'StrictAffinity' and 'AutoAllocateBlocks' at the same time")]
+    NeitherStrictNorAutomatic,
+    /// A limit of blocks without strict affinity.
+    #[error("MaxBlocksPerHost requires StrictAffinity to be enabled")]
+    LimitNeedsStrictAffinity,
+
+    /// Something that is needed cannot be decoded.
+    #[error("{key} cannot be decoded: {reason}")]
+    Undecodable { key: Key, reason: String },
+    /// Others were faster a hundred times.
+    #[error("Max retries hit - excessive concurrent IPAM requests")]
+    TooManyConflicts,
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+impl Error {
+    /// True where another client was faster.
+    pub(crate) fn is_lost_race(&self) -> bool {
+        matches!(self, Self::Store(error) if error.is_lost_race())
+    }
+
+    /// True where the datastore gave no answer: what was asked for may have been done or not.
+    pub fn is_unavailable(&self) -> bool {
+        matches!(self, Self::Store(StoreError::Unavailable(_)))
+    }
+}
+
+/// The name of a use in `allowedUses`.
+fn use_name(wanted: PoolUse) -> &'static str {
+    match wanted {
+        PoolUse::Workload => "Workload",
+        PoolUse::Tunnel => "Tunnel",
+        PoolUse::LoadBalancer => "LoadBalancer",
+    }
+}
+
+fn use_names(uses: &[PoolUse]) -> String {
+    let names: Vec<&str> = uses.iter().map(|wanted| use_name(*wanted)).collect();
+    names.join(" ")
+}

@@ -1,0 +1,52 @@
+//! The two address families.
+
+use std::net::IpAddr;
+
+use calipam_model::IpNet;
+use calipam_model::cidr;
+
+/// An address family.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Family {
+    V4,
+    V6,
+}
+
+impl Family {
+    /// Both, in the order in which Calico assigns.
+    pub const BOTH: [Self; 2] = [Self::V4, Self::V6];
+
+    /// The family of a CIDR.
+    pub fn of(net: IpNet) -> Self {
+        if cidr::is_v4(net) { Self::V4 } else { Self::V6 }
+    }
+
+    /// The family of an address.
+    pub fn of_address(address: IpAddr) -> Self {
+        if address.is_ipv4() { Self::V4 } else { Self::V6 }
+    }
+
+    /// 4 or 6.
+    pub fn number(self) -> u8 {
+        match self {
+            Self::V4 => 4,
+            Self::V6 => 6,
+        }
+    }
+
+    /// The prefix length of a single address.
+    pub fn bits(self) -> u8 {
+        match self {
+            Self::V4 => 32,
+            Self::V6 => 128,
+        }
+    }
+
+    /// The prefix lengths that blocks can have.
+    pub fn block_prefixes(self) -> std::ops::RangeInclusive<u8> {
+        match self {
+            Self::V4 => cidr::BLOCK_PREFIXES_V4,
+            Self::V6 => cidr::BLOCK_PREFIXES_V6,
+        }
+    }
+}

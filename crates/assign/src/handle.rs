@@ -1,0 +1,124 @@
+//! Counting addresses in handles (facts 3.8).
+
+use calipam_model::IpNet;
+use calipam_model::handle::Handle;
+use calipam_model::snapshot::Versioned;
+
+use crate::allocator::{Allocator, RETRIES};
+use crate::error::{Error, Result};
+use crate::family::Family;
+use crate::record::Record;
+use crate::store::{Entry, Store, StoreError};
+
+/// What is known of a handle: its version in the datastore, or that there is none; `None` before it was read.
+pub(crate) type Known = Option<Option<Versioned<Handle>>>;
+
+/// What became of an increment.
+pub(crate) enum Increment {
+    Done,
+    /// The handle may have no more addresses of the family.
+    Full,
+}
+
+impl<S: Store> Allocator<S> {
+    /// Counts `by` more addresses of `block`; `max` is the most of its family, 0 for no limit. `known` spares a read
+    /// and is kept up to date.
+    ///
+    /// # Errors
+    /// Where the datastore gives no answer, the increment may have been made: such a handle counts too much, which is
+    /// harmless, and never too little.
+    pub(crate) async fn increment(
+        &self,
+        id: &str,
+        block: IpNet,
+        by: u32,
+        max: u32,
+        known: &mut Known,
+    ) -> Result<Increment> {
+        for _ in 0..RETRIES {
+            let stored = match known.take() {
+                Some(stored) => stored,
+                None => self.handle(id).await?,
+            };
+            let mut handle = stored.as_ref().map_or_else(|| Handle::new(id), |stored| stored.value.clone());
+            if max > 0 && total(&handle, Family::of(block)) + i64::from(by) > i64::from(max) {
+                *known = Some(stored);
+                return Ok(Increment::Full);
+            }
+
+            handle.set_count(block, handle.count(block).saturating_add(by.into()));
+            let record = Record::Handle(handle.clone());
+            let written = match &stored {
+                Some(stored) => self.store().update(&record, &stored.revision).await,
+                None => self.store().create(&record).await,
+            };
+            match written {
+                Ok(revision) => {
+                    *known = Some(Some(Versioned { value: handle, revision }));
+                    return Ok(Increment::Done);
+                }
+                Err(error) if error.is_lost_race() => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Err(Error::TooManyConflicts)
+    }
+
+    /// Counts `by` fewer addresses of `block`, and deletes the handle with its last one. Where it counts fewer, or is
+    /// not there, nothing is changed.
+    pub(crate) async fn decrement(&self, id: &str, block: IpNet, by: u32, known: &mut Known) -> Result<()> {
+        for _ in 0..RETRIES {
+            let stored = match known.take() {
+                Some(stored) => stored,
+                None => self.handle(id).await?,
+            };
+            let Some(stored) = stored else { return Ok(()) };
+            let count = stored.value.count(block);
+            if count < i64::from(by) {
+                return Ok(());
+            }
+            if self.set_count(stored, block, count - i64::from(by), known).await? {
+                return Ok(());
+            }
+        }
+        Err(Error::TooManyConflicts)
+    }
+
+    /// Writes another count of `block`; false where another client was faster.
+    pub(crate) async fn set_count(
+        &self,
+        stored: Versioned<Handle>,
+        block: IpNet,
+        count: i64,
+        known: &mut Known,
+    ) -> Result<bool> {
+        let mut handle = stored.value.clone();
+        handle.set_count(block, count);
+        let written = if handle.blocks().next().is_none() {
+            let entry = Entry { record: Record::Handle(stored.value), revision: stored.revision };
+            self.store().delete(&entry).await.map(|()| None)
+        } else {
+            let written = self.store().update(&Record::Handle(handle.clone()), &stored.revision).await;
+            written.map(|revision| Some(Versioned { value: handle, revision }))
+        };
+        match written {
+            Ok(stored) => {
+                *known = Some(stored);
+                Ok(true)
+            }
+            // It is gone, and its counts with it.
+            Err(StoreError::NotFound(_)) => {
+                *known = Some(None);
+                Ok(true)
+            }
+            Err(error) if error.is_lost_race() => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+/// Number of addresses of a family that a handle counts.
+fn total(handle: &Handle, family: Family) -> i64 {
+    let counts = handle.blocks().filter(|(block, _)| Family::of(*block) == family);
+    counts.map(|(_, count)| count).fold(0, i64::saturating_add)
+}

@@ -1,0 +1,207 @@
+//! Claiming blocks and giving them up by CIDR, host and pool (facts 3.9).
+
+use calipam_model::IpNet;
+use calipam_model::affinity::{AffinityKey, AffinityType};
+use calipam_model::config::IpamConfig;
+use calipam_model::key::Key;
+use calipam_model::pool::Pool;
+
+use crate::affinity::GiveUp;
+use crate::allocator::{self, Allocator, RETRIES};
+use crate::auto::affinities_of;
+use crate::error::{Error, Partly, Result};
+use crate::family::Family;
+use crate::pools;
+use crate::store::{Query, Store, StoreError};
+use crate::walk::blocks_in;
+
+/// Blocks that were claimed, and those that could not be since they are another's.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Claimed {
+    pub claimed: Vec<IpNet>,
+    pub of_others: Vec<IpNet>,
+}
+
+impl<S: Store> Allocator<S> {
+    /// Claims all blocks of a CIDR for a holder.
+    ///
+    /// # Errors
+    /// Where the CIDR is in no enabled pool or smaller than a block, and where the datastore fails; what was claimed
+    /// before stays claimed.
+    pub async fn claim_affinity(
+        &self,
+        cidr: IpNet,
+        kind: AffinityType,
+        holder: &str,
+    ) -> std::result::Result<Claimed, Box<Partly<Claimed>>> {
+        let mut done = Claimed::default();
+        match self.claim_all(cidr, kind, holder, &mut done).await {
+            Ok(()) => Ok(done),
+            Err(error) => Err(Box::new(Partly { done, error })),
+        }
+    }
+
+    async fn claim_all(
+        &self,
+        cidr: IpNet,
+        kind: AffinityType,
+        holder: &str,
+        done: &mut Claimed,
+    ) -> Result<()> {
+        let (_, pool) = self.pool_with_blocks(cidr).await?;
+        for cidr in blocks_of(&pool, cidr) {
+            let key = AffinityKey { kind: kind.clone(), node: holder.to_owned(), cidr };
+            match self.claim_one(&key).await {
+                Ok(()) => done.claimed.push(cidr),
+                Err(Error::ClaimedByOther(_) | Error::Overlap { .. }) => done.of_others.push(cidr),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    async fn claim_one(&self, key: &AffinityKey) -> Result<()> {
+        self.check_overlap(key.cidr).await?;
+        for _ in 0..RETRIES {
+            let result = match self.pending_affinity(key).await {
+                Ok(pending) => self.claim_block(pending, false).await.map(drop),
+                Err(error) => Err(error),
+            };
+            match result {
+                Err(error) if error.is_lost_race() => {}
+                other => return other,
+            }
+        }
+        Err(Error::TooManyConflicts)
+    }
+
+    /// Gives up the blocks that a node has in a CIDR. Blocks of others are left alone.
+    ///
+    /// # Errors
+    /// Where the CIDR is in no enabled pool or smaller than a block, or, with `must_be_empty`, a block is in use. The
+    /// first block that fails ends it.
+    pub async fn release_affinity(&self, cidr: IpNet, node: &str, must_be_empty: bool) -> Result<()> {
+        let (config, pool) = self.pool_with_blocks(cidr).await?;
+        for cidr in blocks_of(&pool, cidr) {
+            let key = AffinityKey { kind: AffinityType::Host, node: node.to_owned(), cidr };
+            self.give_up_if_own(&key, &config, must_be_empty).await?;
+        }
+        Ok(())
+    }
+
+    /// Gives up all blocks of a holder in both families.
+    ///
+    /// # Errors
+    /// The last error; the other blocks are given up nevertheless.
+    pub async fn release_host_affinities(
+        &self,
+        kind: AffinityType,
+        holder: &str,
+        must_be_empty: bool,
+    ) -> Result<()> {
+        let of = |family| Query::Affinities { kind: kind.clone(), holder: holder.to_owned(), family };
+        let [config, v4, v6] =
+            self.read([Query::Get(Key::IpamConfig), of(Family::V4), of(Family::V6)]).await?;
+        let config = allocator::config(config)?;
+        let mut result = Ok(());
+        for found in [v4, v6] {
+            for affinity in affinities_of(found.into_iter()) {
+                let given_up = self.give_up_if_own(&affinity.value.key, &config, must_be_empty).await;
+                result = given_up.and(result);
+            }
+        }
+        result
+    }
+
+    /// Gives up the blocks of all nodes in a pool.
+    ///
+    /// # Errors
+    /// The first error of a block.
+    pub async fn release_pool_affinities(&self, pool: IpNet) -> Result<()> {
+        for _ in 0..RETRIES {
+            let [config, found] = self.read([Query::Get(Key::IpamConfig), Query::HostAffinities]).await?;
+            let config = allocator::config(config)?;
+            let affinities = affinities_of(found.into_iter());
+            let in_pool = affinities
+                .iter()
+                .map(|affinity| &affinity.value.key)
+                .filter(|key| pool.contains(&key.cidr.addr()));
+            let mut is_stale = false;
+            for key in in_pool {
+                match self.give_up_retrying(key, &config, false).await {
+                    // The affinity is gone now; another one may be the right one.
+                    Err(Error::ClaimedByOther(_)) => is_stale = true,
+                    Err(Error::NoBlock(_) | Error::NoAffinity(_)) | Ok(()) => {}
+                    Err(error) => return Err(error),
+                }
+            }
+            if !is_stale {
+                return Ok(());
+            }
+        }
+        Err(Error::TooManyConflicts)
+    }
+
+    /// Gives up all blocks of a host, and removes what else etcd has of it. Its addresses stay allocated.
+    ///
+    /// # Errors
+    /// As [`Self::release_host_affinities`].
+    pub async fn remove_host(&self, kind: AffinityType, holder: &str) -> Result<()> {
+        for _ in 0..RETRIES {
+            self.release_host_affinities(kind.clone(), holder, false).await?;
+            let [found] = self.read([Query::Get(Key::IpamHost(holder.to_owned()))]).await?;
+            let Some(entry) = found.first() else { return Ok(()) };
+            match self.store().delete(entry).await {
+                Ok(()) | Err(StoreError::NotFound(_)) => return Ok(()),
+                Err(error) if error.is_lost_race() => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Err(Error::TooManyConflicts)
+    }
+
+    /// Gives a block up. What is another's or gone is no error.
+    pub(crate) async fn give_up_if_own(
+        &self,
+        key: &AffinityKey,
+        config: &IpamConfig,
+        must_be_empty: bool,
+    ) -> Result<()> {
+        match self.give_up_retrying(key, config, must_be_empty).await {
+            Err(Error::ClaimedByOther(_) | Error::NoBlock(_) | Error::NoAffinity(_)) => Ok(()),
+            other => other,
+        }
+    }
+
+    async fn give_up_retrying(
+        &self,
+        key: &AffinityKey,
+        config: &IpamConfig,
+        must_be_empty: bool,
+    ) -> Result<()> {
+        for _ in 0..RETRIES {
+            match self.give_up(key, config, GiveUp { must_be_empty, sequence: None }).await {
+                Err(error) if error.is_lost_race() => {}
+                other => return other,
+            }
+        }
+        Err(Error::TooManyConflicts)
+    }
+
+    /// The configuration, and the enabled pool of a CIDR that is at least as large as its blocks.
+    async fn pool_with_blocks(&self, cidr: IpNet) -> Result<(IpamConfig, Pool)> {
+        let [config, pools] = self.read([Query::Get(Key::IpamConfig), Query::Pools]).await?;
+        let pools = pools::pools(pools);
+        let pool = pools::enabled_pool_of(&pools, cidr.addr()).ok_or(Error::CidrOutsidePools(cidr))?;
+        if cidr.prefix_len() > pool.block_size {
+            return Err(Error::CidrTooSmall(cidr));
+        }
+        Ok((allocator::config(config)?, pool.clone()))
+    }
+}
+
+/// The blocks of a pool in a CIDR. What of the CIDR lies outside of the pool has none.
+fn blocks_of(pool: &Pool, cidr: IpNet) -> impl Iterator<Item = IpNet> {
+    let within = if cidr.contains(&pool.cidr) { pool.cidr } else { cidr };
+    blocks_in(within, pool.block_size)
+}

@@ -1,0 +1,37 @@
+//! Calico's allocator: it gives out addresses and takes them back, claims blocks and gives them up, as Calico's own
+//! does (facts, section 3), with the same states in the same order of writes. Real Calico can allocate beside it, and
+//! an interruption at any point leaves nothing that Calico does not know (facts 3.15).
+//!
+//! [`Allocator`] has the operations. It knows no datastore, only the trait [`Store`]; [`MemoryStore`] is one in memory,
+//! for tests and simulations. Where Calico errs, this allocator does otherwise: `docs/cni.md` lists each place.
+
+mod address;
+mod affinity;
+mod allocator;
+mod auto;
+mod config;
+mod error;
+mod family;
+mod handle;
+mod hosts;
+mod memory;
+mod owners;
+mod pools;
+mod record;
+mod release;
+mod request;
+mod reserved;
+mod store;
+mod walk;
+
+pub use allocator::Allocator;
+pub use error::{Error, Partly, Result};
+pub use family::Family;
+pub use hosts::Claimed;
+pub use memory::{Change, Fault, MemoryStore};
+pub use owners::{Expected, NewOwner, OwnerAttributes, OwnerConditions, OwnerUpdates, PodName};
+pub use record::Record;
+pub use release::{Release, Released};
+pub use request::{AssignIp, Assigned, AutoAssign, AutoAssigned, Message};
+pub use reserved::Reserved;
+pub use store::{Entry, Query, Store, StoreError};

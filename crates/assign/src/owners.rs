@@ -1,0 +1,171 @@
+//! Who owns an assigned address: reading it, and setting it for KubeVirt (facts 2.14).
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use calipam_model::IpNet;
+use calipam_model::attributes::Attribute;
+use calipam_model::block::Block;
+use calipam_model::cidr;
+use calipam_model::config::IpamConfig;
+use calipam_model::handle::clean_id;
+use calipam_model::key::Key;
+use calipam_model::pool::Pool;
+use calipam_model::snapshot::Versioned;
+
+use crate::allocator::{self, Allocator, RETRIES};
+use crate::error::{Error, Result};
+use crate::pools;
+use crate::record::Record;
+use crate::store::{Query, Store};
+
+/// Attributes of an owner.
+pub type OwnerAttributes = BTreeMap<String, String>;
+
+/// What becomes of the attributes of one of the two owners of an address.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum NewOwner {
+    /// They stay.
+    #[default]
+    Keep,
+    Set(OwnerAttributes),
+    Clear,
+}
+
+/// What becomes of both owners of an address.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OwnerUpdates {
+    /// The owner that uses the address.
+    pub active: NewOwner,
+    /// The other side of a live migration.
+    pub alternate: NewOwner,
+}
+
+/// A pod.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PodName {
+    pub namespace: String,
+    pub name: String,
+}
+
+/// Who has to be an owner before it is changed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Expected {
+    #[default]
+    Any,
+    /// It has no attributes.
+    None,
+    Pod(PodName),
+}
+
+/// What must hold before owners are changed. A condition on an owner that is kept is not asked.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OwnerConditions {
+    pub active: Expected,
+    pub alternate: Expected,
+}
+
+impl<S: Store> Allocator<S> {
+    /// The owner record of an assigned address.
+    ///
+    /// # Errors
+    /// [`Error::NotAssigned`], [`Error::InCooldown`], and where no pool or block has the address.
+    pub async fn assignment_attributes(&self, address: IpAddr) -> Result<Attribute> {
+        let (config, pool) = self.config_and_pool(address).await?;
+        let pool = pool.ok_or(Error::NoPoolOf(address))?;
+        let block = self.block_of(address, &pool).await?;
+        let block = allocator::collected(&block.value, &config, self.now());
+        let held = block.allocation_of(address).ok_or(Error::NotAssigned(address))?;
+        if held.attribute.is_cooling() {
+            return Err(Error::InCooldown(address));
+        }
+        let mut record = held.attribute.to_attribute();
+        record.handle = record.handle.map(|id| clean_id(&id).to_owned());
+        Ok(record)
+    }
+
+    /// Changes the attributes of the owners of an address that a handle has.
+    ///
+    /// # Errors
+    /// [`Error::NotOfHandle`], and [`Error::Changed`] where an owner is not the one expected. Nothing is changed then.
+    pub async fn set_owner_attributes(
+        &self,
+        address: IpAddr,
+        handle: &str,
+        updates: &OwnerUpdates,
+        conditions: &OwnerConditions,
+    ) -> Result<()> {
+        let (config, pool) = self.config_and_pool(address).await?;
+        let pool = pool.ok_or(Error::OwnerOutsidePools(address))?;
+        for _ in 0..RETRIES {
+            let mut block = self.block_of(address, &pool).await?;
+            let current = allocator::collected(&block.value, &config, self.now());
+            let held = current.allocation_of(address).ok_or(Error::NotAssigned(address))?;
+            let record = held.attribute.to_attribute();
+            if record.handle.as_deref().map(clean_id) != Some(handle) {
+                return Err(Error::NotOfHandle { address, handle: handle.to_owned() });
+            }
+            check(&record.owner, &updates.active, &conditions.active, address)?;
+            check(&record.alternate, &updates.alternate, &conditions.alternate, address)?;
+
+            let now = self.now();
+            let edited = block.value.update(|update| {
+                update.collect_cooled(now, allocator::cooldown(&config));
+                update.edit_record(held.ordinal, |record| {
+                    set(&mut record.owner, &updates.active);
+                    set(&mut record.alternate, &updates.alternate);
+                })
+            });
+            edited.map_err(|_| Error::NotAssigned(address))?;
+            match self.store().update(&Record::Block(Box::new(block.value)), &block.revision).await {
+                Ok(_) => return Ok(()),
+                Err(error) if error.is_lost_race() => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Err(Error::TooManyConflicts)
+    }
+
+    /// The block of a pool's size that has an address, or one from before the size was changed.
+    async fn block_of(&self, address: IpAddr, pool: &Pool) -> Result<Versioned<Block>> {
+        let cidr = cidr::block_around(address, pool.block_size).unwrap_or(IpNet::from(address));
+        if let Some(block) = self.block(cidr).await? {
+            return Ok(block);
+        }
+        self.blocks_around(address).await?.pop().ok_or(Error::NoBlock(cidr))
+    }
+
+    /// The configuration, and the enabled pool of an address.
+    async fn config_and_pool(&self, address: IpAddr) -> Result<(IpamConfig, Option<Pool>)> {
+        let [config, pools] = self.read([Query::Get(Key::IpamConfig), Query::Pools]).await?;
+        let pools = pools::pools(pools);
+        let pool = pools::enabled_pool_of(&pools, address).cloned();
+        Ok((allocator::config(config)?, pool))
+    }
+}
+
+fn check(
+    found: &Option<OwnerAttributes>,
+    update: &NewOwner,
+    expected: &Expected,
+    address: IpAddr,
+) -> Result<()> {
+    let is = |name: &str, value: &str| {
+        found.as_ref().and_then(|owner| owner.get(name)).is_some_and(|v| v == value)
+    };
+    let is_met = match expected {
+        _ if *update == NewOwner::Keep => true,
+        Expected::Any => true,
+        Expected::None => found.as_ref().is_none_or(BTreeMap::is_empty),
+        Expected::Pod(pod) => is("pod", &pod.name) && is("namespace", &pod.namespace),
+    };
+    if is_met { Ok(()) } else { Err(Error::Changed(address)) }
+}
+
+fn set(owner: &mut Option<OwnerAttributes>, update: &NewOwner) {
+    match update {
+        NewOwner::Keep => {}
+        NewOwner::Set(attributes) => *owner = Some(attributes.clone()),
+        NewOwner::Clear => *owner = None,
+    }
+}

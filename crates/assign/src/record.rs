@@ -1,0 +1,93 @@
+//! The records that an allocator reads and writes.
+
+use calipam_model::affinity::Affinity;
+use calipam_model::block::{Block, BlockContent};
+use calipam_model::config::IpamConfig;
+use calipam_model::handle::Handle;
+use calipam_model::key::Key;
+use calipam_model::node::Node;
+use calipam_model::object::Object;
+use calipam_model::pool::{Pool, Reservation};
+
+/// A record under its key. Blocks, affinities, handles and the configuration are written; the others are read only.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Record {
+    Block(Box<Block>),
+    Affinity(Affinity),
+    Handle(Handle),
+    /// The configuration of the allocator: `/calico/ipam/v2/config`, or the object `default` of Kubernetes.
+    Config(IpamConfig),
+    Pool(Pool),
+    Reservation(Reservation),
+    Node(Node),
+    /// The leftover `/calico/ipam/v2/host/<node>`.
+    Host(String),
+    /// What cannot be decoded, a broken block among them: it exists, and nothing more is known.
+    Undecodable {
+        key: Key,
+        /// What is wrong with it.
+        reason: String,
+    },
+}
+
+impl Record {
+    /// Decodes the value that etcd holds under `key`. `None` for keys that an allocator does not read.
+    pub fn decode(key: &Key, value: &[u8]) -> Option<Self> {
+        let record = match key {
+            Key::Block(cidr) => block(*cidr, value),
+            Key::Affinity(affinity) => Affinity::parse(affinity.clone(), value).map(Self::Affinity),
+            Key::Handle(id) => Handle::parse(id, value).map(Self::Handle),
+            Key::IpamConfig => IpamConfig::parse(value).map(Self::Config),
+            Key::Pool(name) => Pool::parse(name, value).map(|pool| Self::Pool(pool.value)),
+            Key::Reservation(name) => {
+                Reservation::parse(name, value).map(|read| Self::Reservation(read.value))
+            }
+            Key::Node(name) => Node::parse(name, value).map(|node| Self::Node(node.value)),
+            Key::IpamHost(name) => Ok(Self::Host(name.clone())),
+            _ => return None,
+        };
+        Some(record.unwrap_or_else(|reason| Self::Undecodable { key: key.clone(), reason }))
+    }
+
+    /// The value that etcd holds. `None` for records that are never written.
+    pub fn encode(&self) -> Option<Vec<u8>> {
+        match self {
+            Self::Block(block) => Some(Object::from(Block::clone(block)).encode()),
+            Self::Affinity(affinity) => Some(Object::Affinity(affinity.clone()).encode()),
+            Self::Handle(handle) => Some(Object::Handle(handle.clone()).encode()),
+            Self::Config(config) => Some(config.encode()),
+            Self::Pool(_)
+            | Self::Reservation(_)
+            | Self::Node(_)
+            | Self::Host(_)
+            | Self::Undecodable { .. } => None,
+        }
+    }
+
+    /// The key under which it lies.
+    pub fn key(&self) -> Key {
+        match self {
+            Self::Block(block) => Key::Block(block.cidr()),
+            Self::Affinity(affinity) => Key::Affinity(affinity.key.clone()),
+            Self::Handle(handle) => Key::Handle(handle.id().to_string()),
+            Self::Config(_) => Key::IpamConfig,
+            Self::Pool(pool) => Key::Pool(pool.name.clone()),
+            Self::Reservation(reservation) => Key::Reservation(reservation.name.clone()),
+            Self::Node(node) => Key::Node(node.name.clone()),
+            Self::Host(name) => Key::IpamHost(name.clone()),
+            Self::Undecodable { key, .. } => key.clone(),
+        }
+    }
+}
+
+/// A block that is sound and lies where it says.
+fn block(key: calipam_model::IpNet, value: &[u8]) -> Result<Record, String> {
+    match BlockContent::parse(value)? {
+        BlockContent::Sound(block) if block.cidr() == key => Ok(Record::Block(block)),
+        BlockContent::Sound(block) => Err(format!("the block says that it is {}", block.cidr())),
+        BlockContent::Corrupt(block) => {
+            let problems: Vec<String> = block.problems.iter().map(ToString::to_string).collect();
+            Err(problems.join("; "))
+        }
+    }
+}

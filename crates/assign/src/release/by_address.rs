@@ -1,0 +1,196 @@
+//! Taking given addresses back (facts 3.6).
+
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+
+use calipam_model::IpNet;
+use calipam_model::block::Block;
+use calipam_model::cidr;
+use calipam_model::handle::clean_id;
+use calipam_model::key::Key;
+use jiff::Timestamp;
+
+use super::{ByBlock, Ground, Losses, Release, Released};
+use crate::allocator::{self, Allocator, RETRIES};
+use crate::error::{Error, Partly, Result};
+use crate::family::Family;
+use crate::pools;
+use crate::store::{Query, Store};
+
+impl<S: Store> Allocator<S> {
+    /// Takes addresses back that are allocated. Where one of a block is not what its request says, nothing of that
+    /// block is released; the other blocks are.
+    ///
+    /// # Errors
+    /// The first error, with what was done nevertheless.
+    pub async fn release_ips(
+        &self,
+        requests: &[Release],
+    ) -> std::result::Result<Released, Box<Partly<Released>>> {
+        let mut done = Released::default();
+        match self.release_all(requests, &mut done).await {
+            Ok(()) => Ok(done),
+            Err(error) => Err(Box::new(Partly { done, error })),
+        }
+    }
+
+    async fn release_all(&self, requests: &[Release], done: &mut Released) -> Result<()> {
+        let [config, pools] = self.read([Query::Get(Key::IpamConfig), Query::Pools]).await?;
+        let ground = Ground { config: allocator::config(config)?, pools: pools::pools(pools) };
+        let by_block = self.by_block(requests, &ground, done).await?;
+
+        let mut result = Ok(());
+        for (block, requests) in by_block {
+            match self.release_from(block, &requests, &ground).await {
+                Ok(not_allocated) => {
+                    done.not_allocated.extend(not_allocated);
+                    done.without_error.extend(requests);
+                }
+                Err(error) => result = result.and(Err(error)),
+            }
+        }
+        result
+    }
+
+    /// The requests by block. Those of addresses outside of all pools and blocks are done.
+    async fn by_block(&self, requests: &[Release], ground: &Ground, done: &mut Released) -> Result<ByBlock> {
+        let mut by_block = ByBlock::new();
+        let mut listed: BTreeMap<Family, Vec<IpNet>> = BTreeMap::new();
+        for request in requests {
+            let mut request = request.clone();
+            request.handle = request.handle.map(|id| clean_id(&id).to_owned()).filter(|id| !id.is_empty());
+            let pool = pools::pool_of(&ground.pools, request.address);
+            let block = match pool.and_then(|pool| cidr::block_around(request.address, pool.block_size)) {
+                Some(block) => Some(block),
+                None => {
+                    let family = Family::of_address(request.address);
+                    let blocks = match listed.entry(family) {
+                        Entry::Occupied(blocks) => blocks.into_mut(),
+                        Entry::Vacant(place) => place.insert(self.block_cidrs(family).await?),
+                    };
+                    blocks.iter().copied().find(|block| block.contains(&request.address))
+                }
+            };
+            match block {
+                Some(block) => by_block.entry(block).or_default().push(request),
+                None => done.not_allocated.push(request.address),
+            }
+        }
+        Ok(by_block)
+    }
+
+    /// The CIDRs of all blocks of a family, of those that cannot be decoded as well.
+    async fn block_cidrs(&self, family: Family) -> Result<Vec<IpNet>> {
+        let [found] = self.read([Query::Blocks(family)]).await?;
+        let cidr = |key: Key| match key {
+            Key::Block(cidr) => Some(cidr),
+            _ => None,
+        };
+        Ok(found.iter().filter_map(|entry| cidr(entry.record.key())).collect())
+    }
+
+    /// Releases addresses of a block; gives those that were not allocated.
+    ///
+    /// An address that the block does not hold may be held by a block from before the pool's block size was changed.
+    async fn release_from(
+        &self,
+        block: IpNet,
+        requests: &[Release],
+        ground: &Ground,
+    ) -> Result<Vec<std::net::IpAddr>> {
+        let mut not_allocated = self.release_from_block(block, requests, ground).await?;
+        let mut elsewhere = ByBlock::new();
+        for address in &not_allocated {
+            let holders = self.blocks_around(*address).await?;
+            let holds = |block: &Block| {
+                block.allocation_of(*address).is_some_and(|held| !held.attribute.is_cooling())
+            };
+            if let Some(holder) = holders.iter().find(|b| b.value.cidr() != block && holds(&b.value)) {
+                let of_address = requests.iter().filter(|request| request.address == *address).cloned();
+                elsewhere.entry(holder.value.cidr()).or_default().extend(of_address);
+            }
+        }
+        for (block, requests) in elsewhere {
+            let still_not = self.release_from_block(block, &requests, ground).await?;
+            let released =
+                |address| requests.iter().any(|r| r.address == address) && !still_not.contains(&address);
+            not_allocated.retain(|address| !released(*address));
+        }
+        Ok(not_allocated)
+    }
+
+    async fn release_from_block(
+        &self,
+        cidr: IpNet,
+        requests: &[Release],
+        ground: &Ground,
+    ) -> Result<Vec<std::net::IpAddr>> {
+        for _ in 0..RETRIES {
+            let Some(before) = self.block(cidr).await? else {
+                let mut addresses: Vec<_> = requests.iter().map(|request| request.address).collect();
+                addresses.dedup();
+                return Ok(addresses);
+            };
+            let now = self.now();
+            let current = allocator::collected(&before.value, &ground.config, now);
+            let losses = losses(&current, requests)?;
+            if losses.ordinals.is_empty() {
+                return Ok(losses.not_allocated);
+            }
+
+            let after = without(&before.value, &losses.ordinals, ground, now);
+            match self.write_released(&before, &after).await {
+                Ok(()) => {}
+                Err(error) if error.is_lost_race() => continue,
+                Err(error) => return Err(error),
+            }
+            for (id, count) in &losses.handles {
+                self.decrement_or_warn(id, cidr, *count, &mut None).await;
+            }
+            self.keep_affinity_consistent(ground, &after).await;
+            return Ok(losses.not_allocated);
+        }
+        Err(Error::TooManyConflicts)
+    }
+}
+
+/// The block without the ordinals.
+fn without(block: &Block, ordinals: &[u32], ground: &Ground, now: Timestamp) -> Block {
+    let cooldown = allocator::cooldown(&ground.config);
+    let mut after = block.clone();
+    after.update(|update| {
+        update.collect_cooled(now, cooldown);
+        match cooldown.is_positive() {
+            true => update.cool(ordinals, now),
+            false => update.release(ordinals),
+        }
+    });
+    after
+}
+
+/// What the requests take from the block, in the order in which Calico asks: sequence number, allocated, handle.
+fn losses(block: &Block, requests: &[Release]) -> Result<Losses> {
+    let mut losses = Losses::default();
+    let last_of_each: BTreeMap<_, _> = requests.iter().map(|request| (request.address, request)).collect();
+    for (address, request) in last_of_each {
+        let Some(ordinal) = cidr::ordinal_of(block.cidr(), address) else { continue };
+        if request.sequence.is_some_and(|sequence| sequence != block.sequence_of(ordinal)) {
+            return Err(Error::Changed(address));
+        }
+        let held = block.allocation(ordinal).filter(|held| !held.attribute.is_cooling());
+        let Some(held) = held else {
+            losses.not_allocated.push(address);
+            continue;
+        };
+        let id = held.attribute.to_attribute().handle.unwrap_or_default();
+        let id = clean_id(&id);
+        if request.handle.as_deref().is_some_and(|wanted| wanted != id) {
+            return Err(Error::Changed(address));
+        }
+        losses.ordinals.push(ordinal);
+        if !id.is_empty() {
+            *losses.handles.entry(id.to_owned()).or_default() += 1;
+        }
+    }
+    Ok(losses)
+}

@@ -1,0 +1,203 @@
+//! Taking back what a handle has, and finding it (facts 3.7).
+
+use std::net::IpAddr;
+
+use calipam_model::IpNet;
+use calipam_model::affinity::AffinityType;
+use calipam_model::block::Block;
+use calipam_model::handle::clean_id;
+use calipam_model::key::Key;
+use calipam_model::snapshot::Versioned;
+use jiff::Timestamp;
+
+use super::Ground;
+use crate::allocator::{self, Allocator, RETRIES};
+use crate::auto::affinities_of;
+use crate::error::{Error, Result};
+use crate::family::Family;
+use crate::handle::Known;
+use crate::pools;
+use crate::record::Record;
+use crate::store::{Query, Store};
+
+/// What becomes of counts in a handle that are more than its addresses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Leftovers {
+    /// They stay, as with Calico.
+    Keep,
+    /// They go, in a way that an allocation under way notices.
+    Remove,
+}
+
+impl<S: Store> Allocator<S> {
+    /// Takes back all addresses of a handle, as Calico does: where the handle counts more than the blocks have, it stays
+    /// with the rest.
+    ///
+    /// # Errors
+    /// [`Error::NoHandle`] where there is no such handle. The first block that fails ends it.
+    pub async fn release_by_handle(&self, handle: &str) -> Result<()> {
+        self.release_handle(handle, Leftovers::Keep).await
+    }
+
+    /// Takes back all addresses of a handle, and removes what it counts too much, so that an interrupted release can be
+    /// finished. A block that has nothing of the handle is written unchanged first: an allocation that counted itself in
+    /// the handle but has not written the block yet fails then, and starts again.
+    ///
+    /// # Errors
+    /// As [`Self::release_by_handle`].
+    pub async fn release_by_handle_wholly(&self, handle: &str) -> Result<()> {
+        self.release_handle(handle, Leftovers::Remove).await
+    }
+
+    async fn release_handle(&self, handle: &str, leftovers: Leftovers) -> Result<()> {
+        let id = clean_id(handle);
+        let queries = [Query::Get(Key::Handle(id.to_owned())), Query::Get(Key::IpamConfig), Query::Pools];
+        let [found, config, pools] = self.read(queries).await?;
+        let found = allocator::handle(found)?.ok_or_else(|| Error::NoHandle(id.to_owned()))?;
+        let ground = Ground { config: allocator::config(config)?, pools: pools::pools(pools) };
+
+        let cidrs: Vec<IpNet> = found.value.blocks().map(|(cidr, _)| cidr).collect();
+        let blocks = self.blocks(&cidrs).await?;
+        let mut known: Known = Some(Some(found));
+        for (cidr, block) in cidrs.into_iter().zip(blocks) {
+            self.release_handle_in(id, cidr, block, &ground, &mut known).await?;
+            if leftovers == Leftovers::Remove {
+                self.remove_leftover(id, cidr, &mut known).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes back what a handle has in a block, which was read as `first`.
+    async fn release_handle_in(
+        &self,
+        id: &str,
+        cidr: IpNet,
+        first: Option<Versioned<Block>>,
+        ground: &Ground,
+        known: &mut Known,
+    ) -> Result<()> {
+        let mut first = Some(first);
+        for _ in 0..RETRIES {
+            let found = match first.take() {
+                Some(found) => found,
+                None => self.block(cidr).await?,
+            };
+            let Some(before) = found else { return Ok(()) };
+            let now = self.now();
+            let ordinals = ordinals_of(&before.value, id);
+            if ordinals.is_empty() {
+                return Ok(());
+            }
+
+            let after = without(&before.value, &ordinals, ground, now);
+            match self.write_released(&before, &after).await {
+                Ok(()) => {}
+                Err(error) if error.is_lost_race() => continue,
+                Err(error) => return Err(error),
+            }
+            self.decrement_or_warn(id, cidr, ordinals.len() as u32, known).await;
+            self.keep_affinity_consistent(ground, &after).await;
+            return Ok(());
+        }
+        Err(Error::TooManyConflicts)
+    }
+
+    /// Removes what a handle counts in a block that has nothing of it.
+    async fn remove_leftover(&self, id: &str, cidr: IpNet, known: &mut Known) -> Result<()> {
+        for _ in 0..RETRIES {
+            let stored = match known.take() {
+                Some(stored) => stored,
+                None => self.handle(id).await?,
+            };
+            let Some(stored) = stored.filter(|stored| stored.value.count(cidr) != 0) else { return Ok(()) };
+            if let Some(mut block) = self.block(cidr).await? {
+                if !ordinals_of(&block.value, id).is_empty() {
+                    // Allocated since: not left over.
+                    return Ok(());
+                }
+                block.value.update(|update| update.touch());
+                match self.store().update(&Record::Block(Box::new(block.value)), &block.revision).await {
+                    Ok(_) => {}
+                    Err(error) if error.is_lost_race() => {
+                        *known = Some(Some(stored));
+                        continue;
+                    }
+                    Err(error) => return Err(error.into()),
+                }
+            }
+            if self.set_count(stored, cidr, 0, known).await? {
+                return Ok(());
+            }
+        }
+        Err(Error::TooManyConflicts)
+    }
+
+    /// The addresses of a handle, ascending within each block. Blocks that are gone are passed over.
+    ///
+    /// # Errors
+    /// [`Error::NoHandle`] where there is no such handle.
+    pub async fn ips_by_handle(&self, handle: &str) -> Result<Vec<IpAddr>> {
+        let found = self.handle(handle).await?.ok_or_else(|| Error::NoHandle(handle.to_owned()))?;
+        let cidrs: Vec<IpNet> = found.value.blocks().map(|(cidr, _)| cidr).collect();
+        let blocks = self.blocks(&cidrs).await?;
+        Ok(blocks.into_iter().flatten().flat_map(|block| addresses_of(&block.value, handle)).collect())
+    }
+
+    /// The addresses that blocks record under a handle, whatever the handle object says: it may be missing. Looks at the
+    /// blocks of `host` alone where one is given, else at all blocks.
+    pub async fn search_handle(&self, handle: &str, host: Option<&str>) -> Result<Vec<IpAddr>> {
+        let id = clean_id(handle);
+        let blocks = match host {
+            Some(host) => self.blocks_of_host(host).await?,
+            None => self.all_blocks().await?,
+        };
+        Ok(blocks.iter().flat_map(|block| addresses_of(block, id)).collect())
+    }
+
+    async fn blocks_of_host(&self, host: &str) -> Result<Vec<Block>> {
+        let of = |family| Query::Affinities { kind: AffinityType::Host, holder: host.to_owned(), family };
+        let found = self.read(Family::BOTH.map(of)).await?;
+        let affinities = affinities_of(found.into_iter().flatten());
+        let cidrs: Vec<IpNet> = affinities.into_iter().map(|affinity| affinity.value.key.cidr).collect();
+        Ok(self.blocks(&cidrs).await?.into_iter().flatten().map(|block| block.value).collect())
+    }
+
+    async fn all_blocks(&self) -> Result<Vec<Block>> {
+        let found = self.read(Family::BOTH.map(Query::Blocks)).await?;
+        let block = |record| match record {
+            Record::Block(block) => Some(*block),
+            _ => None,
+        };
+        Ok(found.into_iter().flatten().filter_map(|entry| block(entry.record)).collect())
+    }
+}
+
+/// The block without the ordinals of a handle.
+fn without(block: &Block, ordinals: &[u32], ground: &Ground, now: Timestamp) -> Block {
+    let cooldown = allocator::cooldown(&ground.config);
+    let mut after = block.clone();
+    after.update(|update| {
+        update.collect_cooled(now, cooldown);
+        match cooldown.is_positive() {
+            true => update.cool_by_handle(ordinals, now),
+            false => update.release(ordinals),
+        }
+    });
+    after
+}
+
+/// The ordinals that are recorded under a handle, whose ID may go on after a carriage return there.
+fn ordinals_of(block: &Block, id: &str) -> Vec<u32> {
+    let is_same = |recorded: String| clean_id(&recorded) == id;
+    block
+        .handles()
+        .filter(|(_, recorded)| is_same(recorded.to_string()))
+        .map(|(ordinal, _)| ordinal)
+        .collect()
+}
+
+fn addresses_of(block: &Block, id: &str) -> Vec<IpAddr> {
+    let address = |ordinal| calipam_model::cidr::address_at(block.cidr(), ordinal);
+    ordinals_of(block, id).into_iter().map(address).collect()
+}

@@ -1,0 +1,106 @@
+//! Taking addresses back (facts 3.6, 3.7).
+
+mod by_address;
+mod by_handle;
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use calipam_model::IpNet;
+use calipam_model::affinity::{AffinityKey, AffinityType};
+use calipam_model::block::{Block, BlockOwner};
+use calipam_model::config::IpamConfig;
+use calipam_model::pool::Pool;
+use calipam_model::snapshot::Versioned;
+
+use crate::affinity::{GiveUp, ignoring_gone};
+use crate::allocator::{Allocator, block_entry};
+use crate::error::{Error, Result};
+use crate::pools;
+use crate::record::Record;
+use crate::store::Store;
+
+/// A request to take one address back.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Release {
+    pub address: IpAddr,
+    /// The handle that must hold it; `None` for any.
+    pub handle: Option<String>,
+    /// The sequence number that its allocation must have; `None` for any.
+    pub sequence: Option<u64>,
+}
+
+impl Release {
+    /// A request for an address, whoever holds it.
+    pub fn any(address: IpAddr) -> Self {
+        Self { address, handle: None, sequence: None }
+    }
+}
+
+/// What became of requests to take addresses back.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Released {
+    /// Addresses that were not assigned, or cool down already.
+    pub not_allocated: Vec<IpAddr>,
+    /// The requests whose block met no error.
+    pub without_error: Vec<Release>,
+}
+
+/// What all blocks of a release need to know.
+struct Ground {
+    config: IpamConfig,
+    pools: Vec<Pool>,
+}
+
+impl<S: Store> Allocator<S> {
+    /// Writes a block from which addresses were taken back. One that is empty and without owner is deleted.
+    async fn write_released(&self, before: &Versioned<Block>, after: &Block) -> Result<()> {
+        if after.is_empty() && after.owner().is_none() {
+            return Ok(ignoring_gone(self.store().delete(&block_entry(before)).await)?);
+        }
+        self.store().update(&Record::Block(Box::new(after.clone())), &before.revision).await?;
+        Ok(())
+    }
+
+    /// Gives up an empty block whose pool does not select its node any more (facts 3.11). What goes wrong is only told:
+    /// the addresses are released already.
+    async fn keep_affinity_consistent(&self, ground: &Ground, block: &Block) {
+        if let Err(error) = self.try_keep_consistent(ground, block).await {
+            tracing::warn!(block = %block.cidr(), %error, "whether the node should keep the block is not known");
+        }
+    }
+
+    async fn try_keep_consistent(&self, ground: &Ground, block: &Block) -> Result<()> {
+        let Some(BlockOwner::Host(node)) = block.owner() else { return Ok(()) };
+        let Some(pool) = pools::enabled_pool_of(&ground.pools, block.cidr().addr()) else { return Ok(()) };
+        if pools::selects_every_node(pool)? {
+            return Ok(());
+        }
+        let Some(found) = self.node(node).await? else { return Ok(()) };
+        if pools::selects(pool, &pool.node_selector, &found.labels)? {
+            return Ok(());
+        }
+        let key = AffinityKey { kind: AffinityType::Host, node: node.clone(), cidr: block.cidr() };
+        let conditions = GiveUp { must_be_empty: true, sequence: None };
+        match self.give_up(&key, &ground.config, conditions).await {
+            Err(Error::ClaimedByOther(_) | Error::NotEmpty(_) | Error::NoBlock(_) | Error::NoAffinity(_)) => {
+                Ok(())
+            }
+            other => other,
+        }
+    }
+}
+
+/// Counts of addresses by handle.
+type Counts = BTreeMap<String, u32>;
+
+/// Ordinals to release, and how many addresses each handle loses.
+#[derive(Debug, Default)]
+struct Losses {
+    ordinals: Vec<u32>,
+    handles: Counts,
+    not_allocated: Vec<IpAddr>,
+}
+
+/// Requests by the block that has their addresses.
+type ByBlock = BTreeMap<IpNet, Vec<Release>>;

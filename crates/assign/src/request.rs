@@ -1,0 +1,166 @@
+//! Requests for addresses, and what they give.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::net::IpAddr;
+
+use calipam_model::IpNet;
+use calipam_model::pool::PoolUse;
+
+use crate::family::Family;
+
+/// A request for any addresses.
+#[derive(Clone, Debug, Default)]
+pub struct AutoAssign {
+    /// The node, or the virtual holder `load-balancer` where the use is [`PoolUse::LoadBalancer`].
+    pub host: String,
+    /// Number of IPv4 addresses.
+    pub v4: u32,
+    /// Number of IPv6 addresses.
+    pub v6: u32,
+    pub handle: Option<String>,
+    /// Attributes of the owner. `None` and an empty map are written alike; Calico shares only records without a map.
+    pub attributes: Option<BTreeMap<String, String>>,
+    /// The IPv4 pools to take addresses from, by CIDR; empty for those that select node and namespace.
+    pub pools_v4: Vec<IpNet>,
+    /// The IPv6 pools.
+    pub pools_v6: Vec<IpNet>,
+    /// What the addresses are for; required.
+    pub intended_use: Option<PoolUse>,
+    /// Most blocks that the node may hold in a family, if that is less than what is configured; 0 for no limit of the
+    /// request.
+    pub max_blocks_per_host: u32,
+    /// Most addresses of a family that the handle may have; 0 for no limit. Where it has as many already, these are
+    /// given.
+    pub max_per_handle: u32,
+    /// The labels of the namespace, for selectors of pools.
+    pub namespace_labels: Option<BTreeMap<String, String>>,
+    /// The node runs Windows: new blocks reserve their first three addresses and the last one.
+    pub windows: bool,
+}
+
+/// A request for one given address.
+#[derive(Clone, Debug)]
+pub struct AssignIp {
+    pub address: IpAddr,
+    /// The node, or the virtual holder where the use is [`PoolUse::LoadBalancer`].
+    pub host: String,
+    pub handle: Option<String>,
+    /// Attributes of the owner; see [`AutoAssign::attributes`].
+    pub attributes: Option<BTreeMap<String, String>>,
+    /// What the address is for; `None` for not to ask what the pool allows.
+    pub intended_use: Option<PoolUse>,
+    /// Most addresses of a family that the handle may have; 0 for no limit.
+    pub max_per_handle: u32,
+    /// The node runs Windows.
+    pub windows: bool,
+}
+
+impl AssignIp {
+    /// A request of a node for an address, without handle, attributes and conditions.
+    pub fn new(host: impl Into<String>, address: IpAddr) -> Self {
+        Self {
+            address,
+            host: host.into(),
+            handle: None,
+            attributes: None,
+            intended_use: None,
+            max_per_handle: 0,
+            windows: false,
+        }
+    }
+}
+
+/// What a request for any addresses gave.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct AutoAssigned {
+    /// IPv4; `None` where none was asked for, or nothing was tried.
+    pub v4: Option<Assigned>,
+    /// IPv6.
+    pub v6: Option<Assigned>,
+}
+
+impl AutoAssigned {
+    /// All addresses.
+    pub fn addresses(&self) -> impl Iterator<Item = IpAddr> + '_ {
+        self.v4.iter().chain(&self.v6).flat_map(|assigned| &assigned.addresses).map(IpNet::addr)
+    }
+}
+
+/// Addresses of one family that were assigned. Fewer than requested are no error of the allocator.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Assigned {
+    pub family: Family,
+    pub requested: u32,
+    /// In the order given out, with the prefix length of the block, or of a single address where the handle had it
+    /// before.
+    pub addresses: Vec<IpNet>,
+    /// Why there are not more.
+    pub messages: Vec<Message>,
+    /// The node runs Windows.
+    pub windows: bool,
+}
+
+impl Assigned {
+    pub(crate) fn new(family: Family, requested: u32, windows: bool) -> Self {
+        Self { family, requested, addresses: Vec::new(), messages: Vec::new(), windows }
+    }
+
+    /// Number of addresses that are still to be found.
+    pub fn missing(&self) -> u32 {
+        self.requested.saturating_sub(self.addresses.len() as u32)
+    }
+
+    pub(crate) fn note(&mut self, message: Message) {
+        if !self.messages.contains(&message) {
+            self.messages.push(message);
+        }
+    }
+
+    /// What Calico's plugin says where addresses are missing.
+    pub fn shortage(&self) -> Option<String> {
+        if self.missing() == 0 {
+            return None;
+        }
+        let (found, requested) = (self.addresses.len(), self.requested);
+        let mut text =
+            format!("Assigned {found} out of {requested} requested IPv{} addresses", self.family.number());
+        for message in &self.messages {
+            text.push_str(&format!("; {message}"));
+        }
+        if self.windows {
+            text.push_str("; HostReservedAttr: windows-reserved-ipam-handle");
+        }
+        Some(text)
+    }
+}
+
+/// Why a request was not met in full. What is printed is Calico's text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Message {
+    /// No new block was to be had, and affinity is strict.
+    StrictAffinity,
+    /// The node holds as many blocks as it may.
+    BlockLimit(u32),
+    /// Nothing is left in these pools, not even in the blocks of others.
+    Exhausted(Vec<IpNet>),
+    /// Nothing could be assigned in a block of the node.
+    BlockFailed,
+}
+
+impl fmt::Display for Message {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::StrictAffinity => f.write_str("No more free affine blocks and strict affinity enabled"),
+            Self::BlockLimit(limit) => write!(
+                f,
+                "Need to allocate an IPAM block but could not - limit of {limit} blocks reached for this node"
+            ),
+            Self::Exhausted(pools) => {
+                let pools: Vec<String> = pools.iter().map(ToString::to_string).collect();
+                write!(f, "No IPs available in pools: [{}]", pools.join(" "))
+            }
+            Self::BlockFailed => f.write_str("Failed to assign IPs in newly allocated block"),
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! Addresses that reservations keep from automatic assignment (facts 1.8).
+
+use std::net::IpAddr;
+
+use calipam_model::IpNet;
+use calipam_model::cidr;
+use calipam_model::pool::Reservation;
+
+/// What all reservations together reserve.
+#[derive(Clone, Debug, Default)]
+pub struct Reserved {
+    /// None within another.
+    cidrs: Vec<IpNet>,
+}
+
+impl Reserved {
+    /// What `reservations` reserve.
+    pub fn new<'a>(reservations: impl IntoIterator<Item = &'a Reservation>) -> Self {
+        let cidrs: Vec<IpNet> = reservations.into_iter().flat_map(|r| r.cidrs.iter().copied()).collect();
+        Self { cidrs: IpNet::aggregate(&cidrs) }
+    }
+
+    /// True for a reserved address.
+    pub fn contains(&self, address: IpAddr) -> bool {
+        self.cidrs.iter().any(|cidr| cidr.contains(&address))
+    }
+
+    /// The reserved CIDR that contains all of `net`. Since neighbours are joined, there is one where all its addresses
+    /// are reserved.
+    pub fn covering(&self, net: IpNet) -> Option<IpNet> {
+        self.cidrs.iter().copied().find(|cidr| cidr.contains(&net))
+    }
+
+    /// True where some address of `net` is reserved.
+    pub fn touches(&self, net: IpNet) -> bool {
+        self.cidrs.iter().any(|cidr| cidr::overlap(*cidr, net))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reservations_that_together_cover_a_block_cover_it() {
+        let reservation = |cidrs: &[&str]| Reservation {
+            name: "r".into(),
+            cidrs: cidrs.iter().map(|cidr| cidr.parse().unwrap()).collect(),
+        };
+        let of = |cidrs: &[&str]| Reserved::new([&reservation(cidrs)]);
+        let block: IpNet = "10.0.0.0/30".parse().unwrap();
+        assert!(of(&["10.0.0.0/31", "10.0.0.2/32", "10.0.0.3/32", "10.0.0.2/32"]).covering(block).is_some());
+        assert!(of(&["10.0.0.0/8"]).covering(block).is_some());
+        let some = of(&["10.0.0.0/31", "10.0.0.3/32", "fd00::/64"]);
+        assert!(some.covering(block).is_none() && some.touches(block));
+        assert!(some.contains("10.0.0.1".parse().unwrap()) && !some.contains("10.0.0.2".parse().unwrap()));
+        assert!(!of(&["10.0.0.4/30"]).touches(block));
+    }
+}

@@ -1,0 +1,120 @@
+//! What the allocator needs of a datastore.
+
+use calipam_model::affinity::AffinityType;
+use calipam_model::key::Key;
+use calipam_model::snapshot::Revision;
+use jiff::Timestamp;
+
+use crate::family::Family;
+use crate::record::Record;
+
+/// A datastore as the allocator sees it: typed records under their keys, each with its revision.
+///
+/// The futures need not be `Send`: the allocator runs on a current-thread runtime or under a scheduler of its own.
+/// Nothing here retries; an implementation may retry reads, never writes.
+///
+/// On Kubernetes, where Calico deletes in two steps (facts 2.9): [`read`](Self::read) finishes the deletion of a record
+/// that it is asked for by key and that is marked deleted, and gives nothing for it; of lists it leaves marked
+/// affinities out. [`delete`](Self::delete) makes both steps, of which the mark is the compare-and-swap.
+#[allow(async_fn_in_trait, reason = "the futures of an allocator stay on one thread")]
+pub trait Store {
+    /// The time now.
+    fn now(&self) -> Timestamp;
+
+    /// Reads several things that do not depend on each other, side by side: one round trip. The answers come in the
+    /// order of the queries; that of a [`Query::Get`] has one entry or none. What cannot be decoded comes as
+    /// [`Record::Undecodable`] and is never left out.
+    ///
+    /// # Errors
+    /// [`StoreError::Unavailable`].
+    async fn read(&self, queries: &[Query]) -> Result<Vec<Vec<Entry>>, StoreError>;
+
+    /// Stores a record where there is none under its key.
+    ///
+    /// # Errors
+    /// [`StoreError::Exists`] and [`StoreError::Unavailable`].
+    async fn create(&self, record: &Record) -> Result<Revision, StoreError>;
+
+    /// Replaces the record that was read at `revision`.
+    ///
+    /// # Errors
+    /// [`StoreError::Conflict`], [`StoreError::NotFound`] and [`StoreError::Unavailable`].
+    async fn update(&self, record: &Record, revision: &Revision) -> Result<Revision, StoreError>;
+
+    /// Deletes what was read.
+    ///
+    /// # Errors
+    /// [`StoreError::Conflict`], [`StoreError::NotFound`] and [`StoreError::Unavailable`].
+    async fn delete(&self, entry: &Entry) -> Result<(), StoreError>;
+}
+
+impl<S: Store> Store for &S {
+    fn now(&self) -> Timestamp {
+        (**self).now()
+    }
+
+    async fn read(&self, queries: &[Query]) -> Result<Vec<Vec<Entry>>, StoreError> {
+        (**self).read(queries).await
+    }
+
+    async fn create(&self, record: &Record) -> Result<Revision, StoreError> {
+        (**self).create(record).await
+    }
+
+    async fn update(&self, record: &Record, revision: &Revision) -> Result<Revision, StoreError> {
+        (**self).update(record, revision).await
+    }
+
+    async fn delete(&self, entry: &Entry) -> Result<(), StoreError> {
+        (**self).delete(entry).await
+    }
+}
+
+/// Something to read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Query {
+    /// One record: a block, an affinity, a handle, a node, [`Key::IpamConfig`] or, on etcd alone, [`Key::IpamHost`].
+    /// For the configuration of Kubernetes, see [`Record::Config`].
+    Get(Key),
+    /// All pools of both families, disabled ones too.
+    Pools,
+    /// All reservations.
+    Reservations,
+    /// The affinities of one holder in one family.
+    Affinities { kind: AffinityType, holder: String, family: Family },
+    /// The affinities of all nodes in both families; not those of virtual holders.
+    HostAffinities,
+    /// All blocks of a family.
+    Blocks(Family),
+}
+
+/// A record as it was read.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Entry {
+    pub record: Record,
+    pub revision: Revision,
+}
+
+/// Why a request to the datastore failed.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// There is a record under the key already. Nothing was changed.
+    #[error("resource already exists: {0}")]
+    Exists(Key),
+    /// The record has changed since it was read. Nothing was changed.
+    #[error("update conflict: {0}")]
+    Conflict(Key),
+    /// The record is gone. Nothing was changed.
+    #[error("resource does not exist: {0}")]
+    NotFound(Key),
+    /// No answer that says what happened: a write may have been made, or may be made later.
+    #[error("{0}")]
+    Unavailable(#[source] Box<dyn std::error::Error + Send + Sync>),
+}
+
+impl StoreError {
+    /// True where another client was faster: reading again and trying again makes sense.
+    pub fn is_lost_race(&self) -> bool {
+        matches!(self, Self::Exists(_) | Self::Conflict(_) | Self::NotFound(_))
+    }
+}

@@ -1,0 +1,149 @@
+//! The blocks of a pool, from a place on that depends on the host, so that hosts seldom want the same block.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use calipam_model::IpNet;
+use calipam_model::cidr;
+use calipam_model::pool::Pool;
+
+/// A walk over all CIDRs of blocks of a pool, once around.
+#[derive(Clone, Debug)]
+pub(crate) struct Walk {
+    pool: IpNet,
+    prefix: u8,
+    /// Number of blocks.
+    count: u128,
+    /// Index of the first block.
+    start: u128,
+    /// Blocks passed so far.
+    passed: u128,
+}
+
+impl Walk {
+    /// A walk over `pool` for `host`. `moment` is where walks over blocks of single addresses begin: those should
+    /// differ from one request to the next.
+    pub fn new(pool: &Pool, host: &str, moment: u64) -> Self {
+        let is_single = pool.block_size == pool.cidr.max_prefix_len();
+        let seed = if is_single { scatter(moment) } else { hash(host) };
+        let count = match pool.block_size.checked_sub(pool.cidr.prefix_len()) {
+            None => 0,
+            Some(bits) => 1u128.checked_shl(bits.into()).unwrap_or(u128::MAX),
+        };
+        let start = if count == 0 { 0 } else { u128::from(seed) % count };
+        Self { pool: pool.cidr.trunc(), prefix: pool.block_size, count, start, passed: 0 }
+    }
+
+    /// The next block.
+    pub fn next(&mut self) -> Option<IpNet> {
+        if self.passed >= self.count {
+            return None;
+        }
+        let index = (self.start + self.passed) % self.count;
+        self.passed += 1;
+        self.block(index)
+    }
+
+    /// Goes on after the last block of `net`, which contains the block given last.
+    pub fn skip(&mut self, net: IpNet) {
+        let index = (self.start + self.passed).wrapping_sub(1) % self.count.max(1);
+        let end = self.index_of(last(net)).unwrap_or(self.count.saturating_sub(1)).max(index);
+        self.passed += end - index;
+    }
+
+    /// How far after the start of the walk a block comes; `None` where it is none of the pool's.
+    pub fn distance(&self, block: IpNet) -> Option<u128> {
+        if block.prefix_len() != self.prefix || !self.pool.contains(&block) {
+            return None;
+        }
+        let index = self.index_of(block.addr())?;
+        Some((index + (self.count - self.start)) % self.count)
+    }
+
+    /// The index of the block that contains an address of the pool.
+    fn index_of(&self, address: IpAddr) -> Option<u128> {
+        let offset = number(address) - number(self.pool.contains(&address).then(|| self.pool.addr())?);
+        let bits = u32::from(self.pool.max_prefix_len() - self.prefix);
+        offset.checked_shr(bits)
+    }
+
+    fn block(&self, index: u128) -> Option<IpNet> {
+        let bits = u32::from(self.pool.max_prefix_len() - self.prefix);
+        let first = number(self.pool.addr()).checked_add(index.checked_shl(bits)?)?;
+        let address = match self.pool {
+            IpNet::V4(_) => IpAddr::V4(Ipv4Addr::from(u32::try_from(first).ok()?)),
+            IpNet::V6(_) => IpAddr::V6(Ipv6Addr::from(first)),
+        };
+        cidr::block_around(address, self.prefix)
+    }
+}
+
+/// The blocks with a prefix length in `net`, in order; the whole net where it is smaller than one.
+pub(crate) fn blocks_in(net: IpNet, prefix: u8) -> impl Iterator<Item = IpNet> {
+    net.trunc().subnets(prefix).into_iter().flatten()
+}
+
+/// The CIDRs of all blocks that could contain an address.
+pub(crate) fn around(address: IpAddr) -> impl Iterator<Item = IpNet> {
+    let prefixes = crate::family::Family::of_address(address).block_prefixes();
+    prefixes.filter_map(move |prefix| cidr::block_around(address, prefix))
+}
+
+fn last(net: IpNet) -> IpAddr {
+    net.broadcast()
+}
+
+fn number(address: IpAddr) -> u128 {
+    match address {
+        IpAddr::V4(address) => u32::from(address).into(),
+        IpAddr::V6(address) => address.into(),
+    }
+}
+
+/// FNV-1a.
+fn hash(text: &str) -> u64 {
+    let step = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3);
+    scatter(text.bytes().fold(0xcbf2_9ce4_8422_2325, step))
+}
+
+/// Makes numbers that are near each other lie far from each other (the finalizer of SplitMix64).
+fn scatter(number: u64) -> u64 {
+    let number = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let number = (number ^ (number >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    number ^ (number >> 31)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    fn pool(cidr: &str, block_size: u8) -> Pool {
+        let json = format!(r#"{{"spec":{{"cidr":"{cidr}","blockSize":{block_size}}}}}"#);
+        Pool::parse("p", json.as_bytes()).unwrap().value
+    }
+
+    #[test]
+    fn a_walk_meets_every_block_once() {
+        for (cidr, size, count) in [("10.0.0.0/24", 28, 16), ("fd00::/120", 122, 4), ("10.0.0.0/30", 30, 1)] {
+            let mut walk = Walk::new(&pool(cidr, size), "node-1", 7);
+            let probe = walk.clone();
+            let met: Vec<IpNet> = std::iter::from_fn(|| walk.next()).collect();
+            assert_eq!(met.len(), count);
+            assert_eq!(met.iter().collect::<BTreeSet<_>>().len(), count);
+            let distances: Vec<u128> = met.iter().map(|block| probe.distance(*block).unwrap()).collect();
+            assert!(distances.iter().copied().eq(0..count as u128));
+        }
+        assert!(Walk::new(&pool("10.0.0.0/30", 28), "a", 0).next().is_none());
+        assert!(Walk::new(&pool("::/0", 128), "a", 5).next().is_some());
+    }
+
+    #[test]
+    fn a_walk_can_pass_over_a_large_part_at_once() {
+        let mut walk = Walk::new(&pool("fd00::/48", 122), "node-1", 0);
+        let first = walk.next().unwrap();
+        let large = cidr::block_around(first.addr(), 64).unwrap();
+        walk.skip(large);
+        assert!(!large.contains(&walk.next().unwrap()));
+    }
+}

@@ -1,0 +1,75 @@
+//! What a node and its pods do first.
+
+use std::net::IpAddr;
+
+use calipam_assign::{Allocator, AssignIp, AutoAssign, Error, Family, MemoryStore, Release};
+use calipam_model::pool::PoolUse;
+use jiff::Timestamp;
+
+const RESOURCES: &str = "/calico/resources/v3/projectcalico.org";
+
+fn cluster() -> MemoryStore {
+    let store = MemoryStore::new("2026-05-01T10:00:00Z".parse::<Timestamp>().unwrap());
+    for (name, cidr, size) in [("v4", "10.0.0.0/28", 30), ("v6", "fd00::/124", 126)] {
+        let pool = format!(r#"{{"spec":{{"cidr":"{cidr}","blockSize":{size}}}}}"#);
+        store.put(&format!("{RESOURCES}/ippools/{name}"), pool);
+    }
+    store.put(&format!("{RESOURCES}/nodes/a"), r#"{"metadata":{"labels":{"zone":"x"}}}"#);
+    store
+}
+
+fn request(handle: &str) -> AutoAssign {
+    AutoAssign {
+        host: "a".into(),
+        v4: 1,
+        handle: Some(handle.into()),
+        intended_use: Some(PoolUse::Workload),
+        ..AutoAssign::default()
+    }
+}
+
+/// Runs an operation that never waits.
+fn run<T>(operation: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(operation)
+}
+
+#[test]
+fn the_second_pod_of_a_node_costs_two_writes() {
+    let store = cluster();
+    let allocator = Allocator::new(&store);
+    run(allocator.auto_assign(&request("first"))).unwrap();
+    store.take_changes();
+    run(allocator.auto_assign(&request("second"))).unwrap();
+    let paths: Vec<String> = store.take_changes().into_iter().map(|change| change.path).collect();
+    assert_eq!(paths.len(), 2, "{paths:?}");
+    assert!(paths[0].ends_with("handle/second") && paths[1].contains("/assignment/"));
+}
+
+#[test]
+fn both_families_under_one_handle_come_and_go() {
+    let store = cluster();
+    let allocator = Allocator::new(&store);
+    let assigned = run(allocator.auto_assign(&AutoAssign { v6: 2, ..request("h") })).unwrap();
+    let addresses: Vec<IpAddr> = assigned.addresses().collect();
+    assert_eq!(addresses.len(), 3);
+    assert_eq!(assigned.v6.as_ref().map(|v6| (v6.family, v6.missing())), Some((Family::V6, 0)));
+    assert_eq!(run(allocator.ips_by_handle("h")).unwrap(), addresses);
+    assert_eq!(run(allocator.search_handle("h", Some("a"))).unwrap(), addresses);
+
+    run(allocator.release_by_handle("h")).unwrap();
+    assert!(matches!(run(allocator.ips_by_handle("h")), Err(Error::NoHandle(_))));
+    assert!(run(allocator.search_handle("h", None)).unwrap().is_empty());
+}
+
+#[test]
+fn an_address_is_given_once() {
+    let store = cluster();
+    let allocator = Allocator::new(&store);
+    let address: IpAddr = "10.0.0.5".parse().unwrap();
+    let wanted = AssignIp { handle: Some("h".into()), ..AssignIp::new("a", address) };
+    run(allocator.assign_ip(&wanted)).unwrap();
+    assert!(matches!(run(allocator.assign_ip(&wanted)), Err(Error::AlreadyAssigned(_))));
+    let released = run(allocator.release_ips(&[Release::any(address)])).unwrap();
+    assert!(released.not_allocated.is_empty());
+    run(allocator.assign_ip(&wanted)).unwrap();
+}

@@ -1,0 +1,3 @@
+//! The allocator on a datastore in memory.
+
+mod basics;

@@ -1,0 +1,96 @@
+//! Documents as files: `--output-file FORMAT=PATH`.
+
+use std::fs::{self, Permissions};
+use std::io::{self, BufWriter, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use clap::ValueEnum;
+use tempfile::Builder;
+
+use crate::args::Format;
+use crate::exit::Failure;
+
+/// Everyone on the machine may read a report, as the collector of Prometheus must, which runs as another user.
+const MODE: u32 = 0o644;
+
+/// A document to be written into a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OutputFile {
+    pub format: Format,
+    pub path: PathBuf,
+}
+
+impl OutputFile {
+    /// Reads `FORMAT=PATH`.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let (format, path) =
+            text.split_once('=').ok_or("expected FORMAT=PATH, such as `prometheus=/tmp/a.prom`")?;
+        let format = Format::from_str(format, true).map_err(|_| {
+            let names = Format::value_variants().iter().filter_map(ValueEnum::to_possible_value);
+            let names: Vec<String> = names.map(|value| value.get_name().to_owned()).collect();
+            format!("unknown format {format:?}; the formats are {}", names.join(", "))
+        })?;
+        if path.is_empty() {
+            return Err("the path is empty".into());
+        }
+        Ok(Self { format, path: path.into() })
+    }
+
+    /// Writes the file in one step: a reader sees the old one or the new one, and the old one stays where the new one
+    /// cannot be written completely.
+    ///
+    /// # Errors
+    /// Where a file cannot be written beside it, or cannot take its name.
+    pub fn write(&self, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<(), Failure> {
+        replace(&self.path, write)
+            .map_err(|error| Failure::Io { doing: format!("write {}", self.path.display()), error })
+    }
+}
+
+fn replace(path: &Path, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
+    if path.is_dir() {
+        return Err(io::ErrorKind::IsADirectory.into());
+    }
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    // The collector of Prometheus reads `*.prom` only: a half-written file must not end so.
+    let file = Builder::new().prefix(".calipam-").suffix(".tmp").tempfile_in(folder)?;
+    let mut out = BufWriter::with_capacity(1 << 16, file);
+    write(&mut out)?;
+
+    let file = out.into_inner().map_err(io::IntoInnerError::into_error)?;
+    fs::set_permissions(file.path(), Permissions::from_mode(MODE))?;
+    file.as_file().sync_all()?;
+    file.persist(path).map_err(|error| error.error)?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_format_and_a_path() {
+        let expected = OutputFile { format: Format::Prometheus, path: "/tmp/a=b.prom".into() };
+        assert_eq!(OutputFile::parse("prometheus=/tmp/a=b.prom"), Ok(expected));
+        for (bad, reason) in [("a.prom", "FORMAT=PATH"), ("xml=a", "\"xml\""), ("json=", "empty")] {
+            assert!(OutputFile::parse(bad).unwrap_err().contains(reason), "{bad}");
+        }
+    }
+
+    #[test]
+    fn the_old_file_stays_until_the_new_one_is_whole() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("report");
+        let file = OutputFile { format: Format::Json, path: path.clone() };
+        file.write(|out| out.write_all(b"old")).unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, MODE);
+
+        let failed = file.write(|out| out.write_all(b"ne").and(Err(io::Error::other("full"))));
+        assert!(failed.is_err());
+        assert_eq!(fs::read(&path).unwrap(), b"old");
+        file.write(|out| out.write_all(b"new")).unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"new");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "temporary files are left");
+    }
+}

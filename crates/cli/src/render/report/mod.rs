@@ -1,0 +1,71 @@
+//! The report of a check, in the formats that only a report has: for programs that watch (Prometheus), test
+//! (JUnit) and review (SARIF), and as a list of names. None of them judges: all of it is in the report.
+
+mod junit;
+mod prometheus;
+mod sarif;
+
+use std::collections::HashSet;
+use std::io::{self, Write};
+use std::time::Duration;
+
+use calipam_check::Report;
+use calipam_model::snapshot::Snapshot;
+use serde::Serialize;
+
+use super::check;
+use super::document::{Detail, Document, unsupported};
+use super::findings::WithFindings;
+use super::table::Page;
+use super::text::escape;
+use crate::args::Format;
+
+pub use self::prometheus::write_failure as write_failed_run;
+
+/// A check that came to an end.
+pub struct Checked<'a> {
+    pub report: &'a Report,
+    /// What was judged: metrics and pages show how full the pools are as well.
+    pub snapshot: &'a Snapshot,
+    /// From the start of the command to the verdict.
+    pub took: Duration,
+    /// With which the program will end.
+    pub exit_code: u8,
+}
+
+impl Document for Checked<'_> {
+    fn kind(&self) -> &'static str {
+        "CheckReport"
+    }
+
+    fn text(&self, detail: Detail, page: Page, out: &mut dyn Write) -> io::Result<()> {
+        check::text(self.report, detail, page, out)
+    }
+
+    fn schema(&self) -> impl Serialize {
+        WithFindings::of_report(self.report)
+    }
+
+    fn report(&self, format: Format, out: &mut dyn Write) -> io::Result<()> {
+        match format {
+            Format::Name => names(self.report, out),
+            Format::Prometheus => prometheus::write(self, out),
+            Format::Junit => junit::write(self, out),
+            Format::Sarif => sarif::write(self.report, out),
+            _ => Err(unsupported(self.kind(), format)),
+        }
+    }
+}
+
+/// The subjects, each once, in the order of the findings. Control characters of the datastore are escaped, so that a
+/// subject stays on its line.
+fn names(report: &Report, out: &mut dyn Write) -> io::Result<()> {
+    let mut written = HashSet::new();
+    for finding in &report.findings {
+        if written.insert(&finding.subject) {
+            let name = finding.subject.to_string();
+            writeln!(out, "{}/{}", finding.subject.kind(), escape(&name))?;
+        }
+    }
+    Ok(())
+}

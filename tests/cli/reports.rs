@@ -1,0 +1,204 @@
+//! Reports for programs: Prometheus, JUnit, SARIF, and files of them.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+
+use calipam_check::Code;
+use serde_json::Value;
+
+use super::program::{EXAMPLE, HOSTILE, calipam, on_example};
+
+/// The samples of an exposition, by name and labels. Each metric has its help and type before its samples, each sample
+/// is one line, and none comes twice.
+fn samples(text: &str) -> BTreeMap<String, f64> {
+    let mut samples = BTreeMap::new();
+    let (mut helped, mut typed) = ("", "");
+    for line in text.lines() {
+        if let Some(rest) = line.strip_prefix("# HELP ") {
+            helped = rest.split_once(' ').expect("a help has a text").0;
+        } else if let Some(rest) = line.strip_prefix("# TYPE ") {
+            assert!(rest.ends_with(" gauge"), "{line}");
+            typed = rest.split_once(' ').unwrap().0;
+            assert_eq!(helped, typed);
+        } else {
+            let (sample, value) = line.rsplit_once(' ').expect(line);
+            let name = sample.split('{').next().unwrap();
+            assert_eq!(name, typed, "{line}");
+            assert!(name.starts_with("calipam_") && name.chars().all(|c| c.is_ascii_lowercase() || c == '_'));
+            let is_new = samples.insert(sample.to_owned(), value.parse().expect(line)).is_none();
+            assert!(is_new, "{line}");
+        }
+    }
+    assert!(text.ends_with('\n'));
+    samples
+}
+
+fn metrics(arguments: &[&str]) -> BTreeMap<String, f64> {
+    samples(&calipam(arguments).stdout)
+}
+
+#[test]
+fn metrics_say_what_the_report_says() {
+    let metrics = samples(&on_example(&["check", "-o", "prometheus"]).stdout);
+    let json: Value = serde_json::from_str(&on_example(&["check", "-o", "json"]).stdout).unwrap();
+    assert_eq!((metrics["calipam_up"], metrics["calipam_last_run_exit_code"]), (1.0, 1.0));
+
+    let findings = json["findings"].as_array().unwrap();
+    let counted: f64 =
+        metrics.iter().filter(|(name, _)| name.starts_with("calipam_findings{")).map(|(_, n)| n).sum();
+    assert_eq!(counted, findings.len() as f64);
+    let leaks = findings.iter().filter(|finding| finding["code"] == "leaked-address").count();
+    assert_eq!(metrics[r#"calipam_findings{code="leaked-address",severity="error"}"#], leaks as f64);
+    for code in Code::ALL {
+        let name = format!(r#"calipam_findings{{code="{code}",severity="{}"}}"#, code.severity());
+        assert!(metrics.contains_key(&name), "{name}");
+    }
+
+    for (object, field) in [("block", "blocks"), ("allocation", "allocations"), ("handle", "handles")] {
+        let name = format!(r#"calipam_objects{{kind="{object}"}}"#);
+        assert_eq!(metrics[&name], json["counts"][field].as_f64().unwrap(), "{name}");
+    }
+}
+
+#[test]
+fn the_states_of_a_pool_add_up_to_its_size_and_are_those_that_show_prints() {
+    let metrics = samples(&on_example(&["check", "-o", "prometheus"]).stdout);
+    let pools: Value = serde_json::from_str(&on_example(&["show", "-o", "json"]).stdout).unwrap();
+    for pool in pools["pools"].as_array().unwrap() {
+        let (name, cidr) = (pool["name"].as_str().unwrap(), pool["cidr"].as_str().unwrap());
+        let labels = format!(r#"{{cidr="{cidr}",ippool="{name}""#);
+        let states =
+            metrics.iter().filter(|(m, _)| m.starts_with(&format!("calipam_ippool_addresses{labels}")));
+        let sum: f64 = states.map(|(_, number)| number).sum();
+        assert_eq!(sum, metrics[&format!("calipam_ippool_size{labels}}}")], "{name}");
+        for (state, field) in [("in_use", "inUse"), ("cooling", "cooling"), ("free", "free")] {
+            let metric = format!(r#"calipam_ippool_addresses{labels},state="{state}"}}"#);
+            let shown = pool[field].as_f64().or_else(|| pool[field].as_str()?.parse().ok()).unwrap();
+            assert_eq!(metrics[&metric], shown, "{metric}");
+        }
+    }
+}
+
+#[test]
+fn a_check_that_fails_says_so_in_its_metrics() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("calipam.prom");
+    let json = folder.path().join("report.json");
+    fs::write(&json, "the last report").unwrap();
+    let output = format!("prometheus={}", file.display());
+    let report = format!("json={}", json.display());
+    let run = calipam(&["check", "-d", "/no/such/file", "--output-file", &output, "--output-file", &report]);
+    assert_eq!((run.code, run.stdout.as_str()), (2, ""));
+    let written = samples(&fs::read_to_string(&file).unwrap());
+    assert_eq!((written["calipam_up"], written["calipam_last_run_exit_code"]), (0.0, 2.0));
+    assert!(written["calipam_last_run_timestamp_seconds"] > 1.7e9);
+    assert_eq!(fs::read_to_string(&json).unwrap(), "the last report");
+
+    let printed = metrics(&["check", "-d", "/no/such/file", "-o", "prometheus"]);
+    assert_eq!(printed["calipam_up"], 0.0);
+}
+
+/// One text of an XML document: the attribute `name` of each element `element`.
+fn attributes(xml: &str, element: &str, name: &str) -> Vec<String> {
+    let mut reader = quick_xml::Reader::from_str(xml);
+    let mut found = Vec::new();
+    loop {
+        use quick_xml::events::Event;
+        match reader.read_event().unwrap() {
+            Event::Eof => return found,
+            Event::Start(start) | Event::Empty(start) if start.name().as_ref() == element.as_bytes() => {
+                let value = start.try_get_attribute(name).unwrap().unwrap();
+                found.push(value.unescape_value().unwrap().into_owned());
+            }
+            _ => {}
+        }
+    }
+}
+
+#[test]
+fn junit_has_a_test_case_for_each_rule() {
+    let xml = on_example(&["check", "-o", "junit"]).stdout;
+    let cases = attributes(&xml, "testcase", "name");
+    assert_eq!(cases, Code::ALL.iter().map(|code| code.name().to_owned()).collect::<Vec<_>>());
+    assert_eq!(attributes(&xml, "testsuite", "tests"), [Code::ALL.len().to_string()]);
+    let failures = attributes(&xml, "failure", "type").len();
+    assert_eq!(attributes(&xml, "testsuite", "failures"), [failures.to_string()]);
+    assert!(failures > 10);
+    // The example has no pods and services.
+    let skipped = attributes(&xml, "skipped", "message").len();
+    assert_eq!(attributes(&xml, "testsuite", "skipped"), [skipped.to_string()]);
+    assert!(skipped >= 4);
+}
+
+#[test]
+fn sarif_names_rule_subject_and_level() {
+    let run = on_example(&["check", "-o", "sarif", "--rule", "leaked-address,block-size-mismatch"]);
+    let log: Value = serde_json::from_str(&run.stdout).unwrap();
+    assert_eq!(log["version"], "2.1.0");
+    let rules = log["runs"][0]["tool"]["driver"]["rules"].as_array().unwrap();
+    let results = log["runs"][0]["results"].as_array().unwrap();
+    assert!(!results.is_empty());
+    for result in results {
+        let index = result["ruleIndex"].as_u64().unwrap() as usize;
+        assert_eq!(rules[index]["id"], result["ruleId"]);
+        let level = if result["ruleId"] == "leaked-address" { "error" } else { "note" };
+        assert_eq!(result["level"], level);
+    }
+    let place = &results[0]["locations"][0]["logicalLocations"][0];
+    assert_eq!((&place["name"], &place["kind"]), (&"10.244.10.6".into(), &"address".into()));
+}
+
+#[test]
+fn hostile_names_break_no_format() {
+    let run = |format: &str| calipam(&["check", "-d", HOSTILE, "-o", format]).stdout;
+    samples(&run("prometheus"));
+    assert_eq!(attributes(&run("junit"), "testcase", "name").len(), Code::ALL.len());
+    assert!(serde_json::from_str::<Value>(&run("sarif")).is_ok());
+    for format in ["prometheus", "junit", "name"] {
+        let text = run(format);
+        assert!(text.chars().all(|c| c == '\n' || !c.is_control()), "{format}");
+    }
+}
+
+#[test]
+fn one_read_writes_several_files_for_all_to_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    let option = |format: &str| format!("{format}={}", path(format).display());
+    let formats = ["json", "yaml", "table", "wide", "prometheus", "junit", "sarif", "name"];
+    let mut arguments = vec!["check".to_owned()];
+    for format in formats {
+        arguments.extend(["--output-file".to_owned(), option(format)]);
+    }
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let run = on_example(&arguments);
+    assert_eq!(run.code, 1);
+    assert_eq!(run.stdout, on_example(&["check"]).stdout);
+    for format in ["json", "wide", "name", "sarif"] {
+        let printed = on_example(&["check", "-o", format]).stdout;
+        assert_eq!(fs::read_to_string(path(format)).unwrap(), printed, "{format}");
+    }
+    for format in formats {
+        let mode = fs::metadata(path(format)).unwrap().permissions().mode() & 0o777;
+        assert_eq!(mode, 0o644, "{format}");
+    }
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), formats.len());
+}
+
+#[test]
+fn a_file_that_cannot_be_written_is_told_and_the_others_are_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let good = folder.path().join("good.json");
+    let (bad, good_option) = ("json=/no/such/folder/a.json", format!("json={}", good.display()));
+    let run = calipam(&["check", "-d", EXAMPLE, "--output-file", bad, "--output-file", &good_option]);
+    assert_eq!(run.code, 3);
+    assert!(run.stderr.contains("error: cannot write /no/such/folder/a.json"), "{}", run.stderr);
+    assert!(run.stdout.contains("findings"), "the report is still printed");
+    assert!(serde_json::from_str::<Value>(&fs::read_to_string(&good).unwrap()).is_ok());
+
+    let folder_as_file = format!("name={}", folder.path().display());
+    let run = calipam(&["check", "-d", EXAMPLE, "--output-file", &folder_as_file]);
+    assert_eq!(run.code, 3);
+    assert!(good.exists());
+}
