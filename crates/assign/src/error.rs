@@ -124,9 +124,6 @@ pub enum Error {
     /// The address is not what the request was made for: another handle, sequence number or owner. Nothing was changed.
     #[error("update conflict: {0}")]
     Changed(IpAddr),
-    /// A value to set and the wish to clear it, or two expectations that exclude each other.
-    #[error("cannot set both {0} and {1}: these are mutually exclusive")]
-    Exclusive(&'static str, &'static str),
 
     /// A CIDR is in no enabled pool.
     #[error("The requested CIDR ({0}) is not within any configured pools.")]
