@@ -175,7 +175,9 @@ impl<'c, 's> Owners<'c, 's> {
             Claim::Cooling | Claim::WindowsReserved => RecordedOwner::Unowned,
             claim if claim.needs_unread_source(snapshot) => RecordedOwner::Unknown(Doubt::NotRead),
             Claim::Tunnel { kind, node } => self.tunnel(record, *kind, node),
-            Claim::Anonymous | Claim::Unknown => {
+            // A container that has no address yet may be about to get this one.
+            Claim::Foreign { .. } if self.waits(claim) => RecordedOwner::Idle,
+            Claim::Anonymous | Claim::Unknown | Claim::Foreign { .. } => {
                 let host = record.block.owner.and_then(BlockOwner::host);
                 let undecodable = host.is_some_and(|host| self.context.index.node_is_broken(host));
                 if undecodable { RecordedOwner::Unknown(Doubt::Undecodable) } else { RecordedOwner::Unnamed }
@@ -192,6 +194,11 @@ impl<'c, 's> Owners<'c, 's> {
             }
             Claim::Pod { .. } | Claim::Container(_) | Claim::LegacyPod { .. } => self.workload(record, claim),
         }
+    }
+
+    /// True where an endpoint or pod of the claim has no address.
+    fn waits(&self, claim: &Claim<'_>) -> bool {
+        self.workloads(claim).into_iter().any(|owner| reason_not_to_use(&self.context.index, owner).is_none())
     }
 
     fn tunnel(&self, record: &Record<'_, '_>, kind: TunnelKind, node: &str) -> RecordedOwner {
@@ -370,6 +377,7 @@ fn claimed_identities(claim: &Claim<'_>) -> Vec<Vec<u8>> {
             let of_pod = bytes(Text::new(namespace).as_ref(), Text::new(pod).as_ref());
             [of_pod].into_iter().chain(tails(&handle).map(container)).collect()
         }
+        Claim::Foreign { handle } => tails(handle).map(container).collect(),
         _ => Vec::new(),
     }
 }

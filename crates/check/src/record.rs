@@ -45,8 +45,10 @@ pub enum Claim<'s> {
         /// Its name.
         pod: String,
     },
-    /// It names neither pod nor tunnel, service or machine: the handle follows none of the known forms, or
-    /// the attributes are those of bare CNI or of another program.
+    /// Of bare CNI or another program: it has attributes, which name neither pod nor tunnel, service or machine. The
+    /// handle may end with a container ID of any form.
+    Foreign { handle: String },
+    /// A handle of no known form, and nothing else.
     Unknown,
 }
 
@@ -71,8 +73,10 @@ impl<'s> Claim<'s> {
         }
         let handle = record.clean_handle().map(|h| h.to_string()).unwrap_or_default();
         match Self::of_type(&owner, &handle).unwrap_or_else(|| Self::of_handle(&handle)) {
-            // What Calico 2.x wrote has no attributes: these are of bare CNI, Nomad or another program.
-            Self::LegacyPod { .. } if !owner.is_empty() => Self::Unknown,
+            // What Calico 2.x wrote has no attributes.
+            Self::LegacyPod { .. } | Self::Unknown if !owner.is_empty() && !handle.is_empty() => {
+                Self::Foreign { handle }
+            }
             claim => claim,
         }
     }
@@ -144,9 +148,8 @@ fn is_machine(owner: &OwnerMap<'_>) -> bool {
     owner.get("vmi-name").is_some() || owner.get("vmi-uid").is_some() || owner.get("vm-uid").is_some()
 }
 
-/// True where the record names the owner as the one whose address it is. An anonymous record, and one
-/// whose handle follows no known form, names everybody; a record of something that was not read is
-/// not held against any owner.
+/// True where the record names the owner as the one whose address it is. An anonymous record, and one with nothing but a
+/// handle of no known form, names everybody; a record of something that was not read is not held against any owner.
 pub fn names_owner(record: &AttributeRef<'_>, owner: Owner, index: &Index<'_>) -> bool {
     let claim = Claim::of(record);
     if claim.needs_unread_source(index.snapshot) {
@@ -177,6 +180,7 @@ pub fn names_workload(claim: &Claim<'_>, workload: &Workload<'_>, index: &Index<
                 && node.is_none_or(|node| is_same_node(node, workload.node, index))
         }
         Claim::Container(id) => workload.container_id == *id.as_str(),
+        Claim::Foreign { handle } => tails(handle).any(|tail| workload.container_id == *tail),
         Claim::LegacyPod { namespace, pod } => {
             let by_pod = workload.namespace == *namespace.as_str() && workload.pod == *pod.as_str();
             let handle = format!("{namespace}.{pod}");
@@ -189,9 +193,11 @@ pub fn names_workload(claim: &Claim<'_>, workload: &Workload<'_>, index: &Index<
     }
 }
 
-/// What may be the container ID at the end of a handle `<network>.<container ID>`: either may hold dots.
+/// What may be the container ID at the end of a handle `<network>.<container ID>`: either may hold dots. Without a
+/// network it is all of it.
 pub fn tails(handle: &str) -> impl Iterator<Item = &str> {
-    handle.match_indices('.').map(|(dot, _)| &handle[dot + 1..]).filter(|tail| !tail.is_empty())
+    let after_dots = handle.match_indices('.').map(|(dot, _)| &handle[dot + 1..]);
+    after_dots.chain([handle]).filter(|tail| !tail.is_empty())
 }
 
 /// True where the record is that of the service: by its attributes, else by the hash in the handle.

@@ -1,9 +1,7 @@
 //! From an etcd key and its value to an object of the snapshot.
 
-use jiff::Timestamp;
-
 use crate::affinity::Affinity;
-use crate::block::{Block, BlockContent};
+use crate::block::BlockContent;
 use crate::config::{ClusterInformation, IpamConfig, KubeControllersConfiguration};
 use crate::endpoint::Endpoint;
 use crate::handle::Handle;
@@ -73,7 +71,6 @@ impl Snapshot {
         match key {
             Key::Block(cidr) => {
                 let content = BlockContent::parse(value)?;
-                self.newest_time = self.newest_time.max(content.sound().and_then(newest_time));
                 self.blocks.push(versioned(StoredBlock { key: cidr, content }, revision));
             }
             Key::Affinity(key) => self.affinities.push(versioned(Affinity::parse(key, value)?, revision)),
@@ -124,7 +121,7 @@ impl Snapshot {
 
     /// Notes what is wrong with an object and when it was created, and gives the object.
     fn note_parsed<T>(&mut self, path: &str, parsed: Parsed<T>) -> T {
-        self.newest_time = self.newest_time.max(parsed.created);
+        self.newest_creation = self.newest_creation.max(parsed.created);
         self.note_fields(path, parsed.defects);
         parsed.value
     }
@@ -134,12 +131,6 @@ impl Snapshot {
             self.note(path, DefectKind::Fields(defects));
         }
     }
-}
-
-/// When the newest address of a block was allocated. Release times are left out: they are what a clock that
-/// runs wrong spoils.
-fn newest_time(block: &Block) -> Option<Timestamp> {
-    block.attributes().filter_map(|a| a.allocated_at()).max().max(block.claimed_at())
 }
 
 /// Why Calico does not find a block or affinity by the key under which it is stored.

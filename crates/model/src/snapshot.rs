@@ -251,9 +251,9 @@ pub struct Snapshot {
     pub is_native: bool,
     /// When it was read: the only clock that rules see.
     pub taken_at: Timestamp,
-    /// The newest time at which the data says that something was created or allocated: the clock for
-    /// files that do not say when they were written.
-    pub newest_time: Option<Timestamp>,
+    /// When the newest object was created, by the clock of the server: with the times in blocks the clock for files that
+    /// do not say when they were written.
+    pub newest_creation: Option<Timestamp>,
     /// What a half-done operation could explain was read again later and had not changed.
     pub settled: bool,
     /// Which sources were read. A source that is not listed was not read.
@@ -307,7 +307,7 @@ impl Snapshot {
         self.ipam_config = other.ipam_config.or(self.ipam_config);
         self.ipam_configuration = other.ipam_configuration.or(self.ipam_configuration);
         self.kube_controllers = other.kube_controllers.or(self.kube_controllers.take());
-        self.newest_time = self.newest_time.max(other.newest_time);
+        self.newest_creation = self.newest_creation.max(other.newest_creation);
         self.blocks.extend(other.blocks);
         self.affinities.extend(other.affinities);
         self.handles.extend(other.handles);

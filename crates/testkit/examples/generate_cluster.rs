@@ -13,7 +13,7 @@
 use std::path::Path;
 use std::process::ExitCode;
 
-use calipam_testkit::cluster::{Cluster, ClusterSpec, SizedCluster};
+use calipam_testkit::cluster::{Cluster, ClusterSpec, Form, SizedCluster};
 use calipam_testkit::kube::Flavour;
 
 fn main() -> ExitCode {
@@ -52,7 +52,7 @@ fn run(words: &[&str]) -> Result<(), String> {
             let flavour = if *group == "classic" { Flavour::Classic } else { Flavour::Native };
             let count = usize::try_from(number(count)?).map_err(|e| e.to_string())?;
             let spec = ClusterSpec::new(number(seed)?).wide();
-            let cluster = Cluster::all_kubernetes_faults(spec, flavour, count).kubernetes(flavour);
+            let cluster = Cluster::all_faults_of(spec, Form::of(flavour), count).kubernetes(flavour);
             cluster.write_list(Path::new(path)).map_err(file)?;
             cluster.truth().write(&Path::new(path).with_extension("truth.json")).map_err(file)
         }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::Stdio;
 
-use calipam_testkit::cluster::{Cluster, Fault};
+use calipam_testkit::cluster::{Cluster, Fault, Form};
 use calipam_testkit::kube::{Connection, Flavour, install, install_kubevirt};
 use calipam_testkit::servers::KubeApiserver;
 use serde_json::Value;
@@ -126,7 +126,10 @@ fn leaked_goes_and_comes_back(flavour: Flavour) {
         Fault::ServiceGone,
         Fault::MachineGone,
     ];
-    faults.into_iter().filter(|fault| fault.exists_in(flavour)).for_each(|fault| cluster.inject(fault, 1));
+    faults
+        .into_iter()
+        .filter(|fault| fault.exists_in(Form::of(flavour)))
+        .for_each(|fault| cluster.inject(fault, 1));
     let site = KubeSite::of(&cluster, flavour);
     let truth = cluster.kubernetes(flavour).truth().clone();
     let of_code = |code: &str| set(truth.iter().filter(|f| f.code == code).map(|f| f.subject));

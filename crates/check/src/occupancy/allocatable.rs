@@ -1,6 +1,5 @@
-//! How many addresses of a pool nodes can still get, and what keeps the free ones from them. This
-//! follows Calico's automatic assignment (facts 3.4): own blocks, then blocks without an owner, then empty
-//! ones of others (Calico 3.32 and later), then single addresses of blocks of others.
+//! How many addresses of a pool nodes can still get, and what keeps the free ones from them: those of their own blocks, and
+//! what [`beyond_own_blocks`] gives them.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -13,7 +12,9 @@ use calipam_model::snapshot::Source;
 use calipam_model::{IpNet, cidr};
 
 use super::Occupancy;
+use super::assignment::{Beyond, Offer, beyond_own_blocks};
 use super::claimants::{Claimant, Claimants};
+use crate::finding::NoFurtherAddress;
 use crate::rules::cidr_set::CidrSet;
 
 /// Everything that decides whether a node gets an address.
@@ -210,30 +211,24 @@ impl Occupancy<'_, '_> {
     }
 
     fn distribute(&self, pool: &Pool, config: &IpamConfig, stock: &Stock, headroom: u128) -> Allocatable {
-        let headroom = if config.auto_allocate_blocks { headroom } else { 0 };
+        let empty = |count: u128| stock.empty.iter().take(usize::try_from(count).unwrap_or(usize::MAX)).sum();
+        let offer = Offer { new_blocks: stock.new_blocks, empty, foreign: stock.foreign };
+        let Beyond { claims, from_others, end } = beyond_own_blocks(config, headroom, offer);
+
         let unclaimed = self.unclaimed(pool);
-        let claims = stock.new_blocks.min(headroom);
         let per_block = 1u128.checked_shl((pool.cidr.max_prefix_len() - pool.block_size).into());
         let from_claims = claims.saturating_mul(per_block.unwrap_or(u128::MAX)).min(unclaimed);
-        // Calico borrows only after all blocks are claimed, and not once the limit is reached.
-        let left = headroom - claims;
-        let from_others = if left == 0 {
-            0
-        } else if !config.strict_affinity {
-            stock.foreign
-        } else {
-            stock.empty.iter().take(usize::try_from(left).unwrap_or(usize::MAX)).sum()
-        };
         let free = self.tally(pool.cidr).free;
         let addresses = stock.own.saturating_add(from_claims).saturating_add(from_others).min(free);
         let mut limits = Vec::new();
         if addresses < free {
             let missed = stock.foreign - from_others.min(stock.foreign);
             let claimable = unclaimed - from_claims;
+            let at_limit = config.auto_allocate_blocks && end == NoFurtherAddress::BlockLimit;
             let tests = [
                 (Limit::SmallerThanBlock, pool.is_smaller_than_block()),
                 (Limit::AutoAllocationOff, !config.auto_allocate_blocks && unclaimed + missed > 0),
-                (Limit::BlockLimit, config.auto_allocate_blocks && left == 0 && claimable + missed > 0),
+                (Limit::BlockLimit, at_limit && claimable + missed > 0),
                 (Limit::StrictAffinity, config.strict_affinity && missed > 0),
                 (Limit::BlockSize, stock.other_size > 0),
             ];
@@ -253,8 +248,7 @@ fn headroom(
     let request = claimants.request(pool, wanted);
     let one = |user: &Claimant<'_, '_, '_>| {
         let new = user.held.iter().filter(|held| held.is_new && pool.cidr.contains(&held.cidr)).count();
-        let left = claimants.limit.saturating_sub(claimants.counted(user, &request));
-        u128::from(left) + new as u128
+        u128::from(claimants.headroom(user, &request)) + new as u128
     };
     users.iter().map(one).sum()
 }

@@ -31,6 +31,10 @@ impl HeldBlock<'_, '_> {
     pub(crate) fn is_owned_by(&self, node: &str) -> bool {
         self.block.and_then(|block| block.owner?.host()) == Some(node)
     }
+
+    fn has_room(&self) -> bool {
+        self.block.and_then(|block| block.sound).is_some_and(|block| !block.free().is_empty())
+    }
 }
 
 /// Blocks by the name of their holder.
@@ -65,7 +69,7 @@ pub(crate) struct Claimants<'c, 's> {
     held: HeldBlocks<'c, 's>,
     no_labels: BTreeMap<String, String>,
     /// Most blocks that one of them may claim.
-    pub limit: u32,
+    limit: u32,
 }
 
 impl<'c, 's> Claimants<'c, 's> {
@@ -145,16 +149,23 @@ impl<'c, 's> Claimants<'c, 's> {
         self.pools.iter().map(|e| e.pool).filter(|other| is_same(other) || joins(other)).collect()
     }
 
-    /// The blocks of a claimant that count for the limit of a request.
-    pub(crate) fn counted(&self, claimant: &Claimant<'_, '_, '_>, request: &[&'s Pool]) -> u32 {
-        if claimant.held.is_empty() {
-            return 0;
-        }
-        let usable: Vec<&Pool> =
-            request.iter().copied().filter(|pool| self.selects(pool, claimant)).collect();
-        let counts =
-            |held: &&HeldBlock<'_, '_>| usable.iter().any(|pool| pool.cidr.contains(&held.cidr.network()));
-        u32::try_from(claimant.held.iter().filter(counts).count()).unwrap_or(u32::MAX)
+    /// How many blocks a claimant may still claim in a request.
+    pub(crate) fn headroom(&self, claimant: &Claimant<'_, '_, '_>, request: &[&'s Pool]) -> u32 {
+        let usable: Vec<&Pool> = match claimant.held {
+            [] => Vec::new(),
+            _ => request.iter().copied().filter(|pool| self.selects(pool, claimant)).collect(),
+        };
+        self.headroom_in(claimant.held, &usable)
+    }
+
+    /// The same of a holder who may use all of these pools. Its affinities in them count for the limit, and its blocks
+    /// without affinity that have room: Calico claims such a block when it comes across it.
+    pub(crate) fn headroom_in(&self, held: &[HeldBlock<'_, '_>], usable: &[&Pool]) -> u32 {
+        let counts = |held: &&HeldBlock<'_, '_>| {
+            (held.has_affinity || held.has_room())
+                && usable.iter().any(|pool| pool.cidr.contains(&held.cidr.network()))
+        };
+        self.limit.saturating_sub(u32::try_from(held.iter().filter(counts).count()).unwrap_or(u32::MAX))
     }
 }
 

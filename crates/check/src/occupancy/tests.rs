@@ -179,6 +179,23 @@ fn the_block_limit_keeps_space_unclaimed() {
 }
 
 #[test]
+fn a_block_without_affinity_counts_for_the_limit_where_it_has_room() {
+    let with = |records: [Value; 4]| {
+        let mut cluster = small();
+        config(&mut cluster, json!({"auto_allocate_blocks": true, "maxBlocksPerHost": 2}));
+        cluster.block("10.244.1.4/30", Some("host:node-1"), records);
+        cluster
+    };
+    let full = ["a", "b", "c", "d"].map(|name| pod("node-1", name));
+    let mut cluster = with(full);
+    assert_eq!(allocatable(&cluster), (Some(5), vec![Limit::BlockLimit]), "one more block can be claimed");
+    affinity(&mut cluster, "node-1", "10.244.1.4-30");
+    assert_eq!(allocatable(&cluster), (Some(1), vec![Limit::BlockLimit]));
+    let empty = with([Value::Null, Value::Null, Value::Null, Value::Null]);
+    assert_eq!(allocatable(&empty), (Some(5), vec![Limit::BlockLimit]), "it is the one that is claimed");
+}
+
+#[test]
 fn free_addresses_in_blocks_of_others() {
     let others = |cluster: &mut Cluster| {
         cluster.block(

@@ -179,6 +179,7 @@ pub(crate) fn name_of_claim(record: &Record<'_, '_>) -> String {
             (Some(namespace), Some(machine)) => format!("virtual machine {namespace}/{machine}"),
             _ => format!("the virtual machine of {}", handle()),
         },
+        Claim::Foreign { handle } => format!("handle {handle}"),
         Claim::Unknown => format!("handle {}", handle()),
     }
 }

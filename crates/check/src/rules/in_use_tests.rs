@@ -117,9 +117,37 @@ fn records_with_attributes_are_not_of_the_oldest_form() {
             "warning leaked-address 10.244.1.6",
         ]
     );
-    let mut used = etcd(one(bare));
+    let mut used = etcd(one(bare.clone()));
     foreign_endpoint(&mut used, "nomad", "node-1", "web-alloc", &["10.244.1.4/32"]);
     assert_eq!(verdict(&used), NOTHING);
+    let mut waiting = etcd(one(bare));
+    foreign_endpoint(&mut waiting, "nomad", "node-1", "web-alloc", &[]);
+    assert_eq!(verdict(&waiting), NOTHING, "it may be about to get the address");
+}
+
+#[test]
+fn a_record_of_another_client_names_its_own_container_only() {
+    let attributes = json!({"node": "node-1", "timestamp": "2026-05-01 10:00:00 +0000 UTC"});
+    let used_by = |handle: &str, attributes: &Value, container: &str| {
+        let mut cluster = etcd(one(json!({"handle_id": handle, "secondary": attributes})));
+        foreign_endpoint(&mut cluster, "cni", "node-1", container, &["10.244.1.4/32"]);
+        verdict(&cluster)
+    };
+    for (handle, container) in
+        [("nomad.web_1", "web_1"), ("prod.net.web_1", "web_1"), ("net.web.1", "web.1"), ("web_1", "web_1")]
+    {
+        assert_eq!(used_by(handle, &attributes, container), NOTHING, "{handle}");
+        assert_eq!(used_by(handle, &attributes, "web_2"), ["error owner-mismatch 10.244.1.4"], "{handle}");
+    }
+    let owned = json!({"owner": "team-a"});
+    assert_eq!(used_by("default.web-9", &owned, "web_2"), ["error owner-mismatch 10.244.1.4"]);
+    // Nothing but a handle of no known form says nothing about its owner.
+    assert_eq!(used_by("reserved-1", &json!({}), "web_2"), NOTHING);
+
+    let mut tunnel = etcd(one(json!({"handle_id": "nomad.web_1", "secondary": attributes})));
+    tunnel.resource("nodes/node-2", json!({"bgp": {"ipv4IPIPTunnelAddr": "10.244.1.4"}}));
+    let found = verdict(&tunnel);
+    assert!(found.contains(&"error owner-mismatch 10.244.1.4".to_owned()), "{found:?}");
 }
 
 #[test]

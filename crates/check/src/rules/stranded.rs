@@ -1,8 +1,7 @@
 //! Nodes that cannot get one more address although their pools have free ones.
 //!
-//! This follows Calico's automatic assignment (facts 3.4): own blocks first, then a block without an
-//! owner, then an empty one of another, then single addresses of blocks of others. Where anything about a
-//! node's chances is unknown, it counts as served.
+//! Own blocks come first, then what [`beyond_own_blocks`] gives. Where anything about a node's chances is unknown, it
+//! counts as served.
 
 use std::collections::HashSet;
 
@@ -18,7 +17,7 @@ use super::wording::{addresses, short};
 use crate::Context;
 use crate::code::Code;
 use crate::finding::{Evidence, Finding, NoFurtherAddress, NodeEvidence, NodePoolEvidence, Subject};
-use crate::occupancy::{Claimants, HeldBlock, Occupancy, SOURCES, Stock};
+use crate::occupancy::{Claimants, HeldBlock, Occupancy, Offer, SOURCES, Stock, beyond_own_blocks};
 
 /// A pool from which pods get addresses without asking for it by name.
 struct Supply<'s> {
@@ -53,7 +52,7 @@ pub(crate) fn check(context: &Context<'_>, occupancy: &Occupancy<'_, '_>, out: &
         .collect();
     for node in snapshot.nodes.iter().map(|n| &n.value).filter(|n| !unclear.contains(n.name.as_str())) {
         let held = claimants.held_by(&AffinityType::Host, &node.name);
-        let stranded = Stranded { occupancy, config: &config, node, held };
+        let stranded = Stranded { occupancy, claimants: &claimants, config: &config, node, held };
         let pools: Vec<NodePoolEvidence> =
             families.iter().flatten().flat_map(|pools| stranded.judge(pools)).collect();
         if !pools.is_empty() {
@@ -99,6 +98,7 @@ fn finding(node: &str, pools: Vec<NodePoolEvidence>) -> Finding {
 /// One node.
 struct Stranded<'a, 'c, 's> {
     occupancy: &'a Occupancy<'c, 's>,
+    claimants: &'a Claimants<'c, 's>,
     config: &'a IpamConfig,
     node: &'s Node,
     held: &'a [HeldBlock<'c, 's>],
@@ -130,7 +130,6 @@ impl Stranded<'_, '_, '_> {
 
     /// What becomes of a request that may use these pools.
     fn request(&self, pools: &[&Supply<'_>]) -> Verdict {
-        let mut affinities = 0;
         let is_usable = |block: IpNet| pools.iter().any(|p| p.pool.cidr.contains(&block.network()));
         for held in self.held.iter().filter(|held| is_usable(held.cidr)) {
             // Calico creates a block that only an affinity names. What a corrupt one holds is unknown.
@@ -138,36 +137,35 @@ impl Stranded<'_, '_, '_> {
             if self.occupancy.open(block) > 0 {
                 return Verdict::Served;
             }
-            affinities += u32::from(held.has_affinity);
         }
-        self.beyond_own_blocks(pools, affinities)
+        self.beyond_own_blocks(pools)
     }
 
     /// The own blocks are full: whether there is another way.
-    fn beyond_own_blocks(&self, pools: &[&Supply<'_>], held: u32) -> Verdict {
-        if held >= self.config.block_limit() {
-            return Verdict::Stranded(NoFurtherAddress::BlockLimit);
-        }
-        if !self.config.auto_allocate_blocks {
-            // Without any block the node may be meant to have none.
-            return match held {
-                0 => Verdict::Served,
-                _ => Verdict::Stranded(NoFurtherAddress::AutoAllocationOff),
-            };
-        }
-        // A pool smaller than its blocks is taken to have room: what Calico does with it is not worth a finding.
-        let has_block = |pool: &&Supply<'_>| {
-            pool.pool.is_smaller_than_block() || pool.stock.new_blocks > 0 || !pool.stock.empty.is_empty()
-        };
-        if pools.iter().any(has_block) {
+    fn beyond_own_blocks(&self, pools: &[&Supply<'_>]) -> Verdict {
+        let usable: Vec<&Pool> = pools.iter().map(|supply| supply.pool).collect();
+        let headroom = self.claimants.headroom_in(self.held, &usable);
+        // A pool smaller than its blocks is taken to have room: what Calico does with it is not worth a finding. Without
+        // any block, and without automatic allocation, the node may be meant to have none.
+        let may_claim = headroom > 0 && self.config.auto_allocate_blocks;
+        let may_be_meant = !self.config.auto_allocate_blocks && headroom == self.config.block_limit();
+        if may_be_meant || may_claim && usable.iter().any(|pool| pool.is_smaller_than_block()) {
             return Verdict::Served;
         }
-        if self.config.strict_affinity {
-            return Verdict::Stranded(NoFurtherAddress::StrictAffinity);
-        }
-        match pools.iter().any(|pool| pool.stock.foreign > 0) {
-            true => Verdict::Served,
-            false => Verdict::Stranded(NoFurtherAddress::NoBlockLeft),
+
+        let sum = |part: fn(&Stock) -> u128| {
+            pools.iter().map(|supply| part(&supply.stock)).fold(0, u128::saturating_add)
+        };
+        let offer = Offer {
+            new_blocks: sum(|stock| stock.new_blocks),
+            // One address is asked for: one block of each pool will do.
+            empty: |_| sum(|stock| stock.empty.first().copied().unwrap_or_default()),
+            foreign: sum(|stock| stock.foreign),
+        };
+        let beyond = beyond_own_blocks(self.config, headroom.into(), offer);
+        match beyond.is_nothing() {
+            true => Verdict::Stranded(beyond.end),
+            false => Verdict::Served,
         }
     }
 

@@ -55,7 +55,7 @@ pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
         let own = endpoints.get(&position).map_or(&[][..], Vec::as_slice);
         // CNI DEL takes the endpoint of a terminating pod away while its object is still there.
         if both && pod.running && !pod.deleting && own.is_empty() && !is_endpoint_broken(context, pod) {
-            out.push(pod_without_endpoint(context, position));
+            out.extend(pod_without_endpoint(context, position));
         }
         out.extend(own.iter().filter_map(|endpoint| node_mismatch(context, *endpoint, pod)));
         out.extend(disagreement(context, position, own));
@@ -100,13 +100,17 @@ fn endpoint_without_pod(context: &Context<'_>, position: u32, state: PodState) -
         .depending_on([Key::Pod { namespace, name }])
 }
 
-fn pod_without_endpoint(context: &Context<'_>, position: u32) -> Finding {
-    let owner = of_pod(&context.index, position);
-    let message = format!("{} runs on {}, but has no endpoint", short(&owner.name), short(&owner.node));
+/// `None` for a pod of a node that Calico does not know: another plugin networks it.
+fn pod_without_endpoint(context: &Context<'_>, position: u32) -> Option<Finding> {
     let pod = &context.snapshot.pods[position as usize].value;
     // Pods are listed after endpoints: that of a new pod may have come meanwhile.
     let endpoints = endpoint_keys(context, pod);
-    finding(Code::PodWithoutEndpoint, owner, message, key_of_pod(pod)).depending_on(endpoints)
+    if endpoints.is_empty() && context.snapshot.has_read(Source::Nodes) {
+        return None;
+    }
+    let owner = of_pod(&context.index, position);
+    let message = format!("{} runs on {}, but has no endpoint", short(&owner.name), short(&owner.node));
+    Some(finding(Code::PodWithoutEndpoint, owner, message, key_of_pod(pod)).depending_on(endpoints))
 }
 
 /// The keys that the pod's endpoint may have: the Calico node may have another name than that of Kubernetes.

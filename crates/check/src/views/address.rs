@@ -250,7 +250,13 @@ fn records<'c, 's>(context: &'c Context<'s>, address: IpAddr) -> impl Iterator<I
 fn has_unfound_owner(context: &Context<'_>, address: IpAddr) -> bool {
     records(context, address).any(|record| {
         let claim = Claim::of(&record.allocation.attribute);
-        matches!(claim, Claim::Container(_) | Claim::LegacyPod { .. } | Claim::Pod { node: None, .. })
+        matches!(
+            claim,
+            Claim::Container(_)
+                | Claim::Foreign { .. }
+                | Claim::LegacyPod { .. }
+                | Claim::Pod { node: None, .. }
+        )
     })
 }
 

@@ -70,7 +70,7 @@ impl RecordedFor {
             Claim::Machine => Some(Self::VirtualMachine),
             Claim::Tunnel { .. } => Some(Self::Tunnel),
             Claim::Service => Some(Self::Service),
-            Claim::Unknown => Some(Self::Unknown),
+            Claim::Foreign { .. } | Claim::Unknown => Some(Self::Unknown),
             Claim::Pod { .. } | Claim::LegacyPod { .. } | Claim::Container(_) => None,
             Claim::Cooling | Claim::WindowsReserved => None,
         }

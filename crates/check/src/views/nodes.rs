@@ -153,7 +153,7 @@ fn add_headroom(context: &Context<'_>, rows: &mut Rows) {
         };
         let request = claimants.request(pool, wanted);
         for claimant in claimants.of_use(wanted).iter().filter(|claimant| claimants.selects(pool, claimant)) {
-            let headroom = claimants.limit.saturating_sub(claimants.counted(claimant, &request));
+            let headroom = claimants.headroom(claimant, &request);
             let key = (claimant.name.to_owned(), Some(pool.name.clone()), cidr::is_v4(pool.cidr));
             // Manual pools serve who asks for them: not every node has to do with them.
             if pool.automatic {

@@ -136,7 +136,8 @@ impl DataFile {
     /// clocks that run wrong.
     fn set_clock(&self, snapshot: &mut Snapshot) -> Result<()> {
         let now = Timestamp::now();
-        let newest = snapshot.newest_time.map(|newest| newest.min(now)).max(newest_release(snapshot, now));
+        let newest =
+            snapshot.newest_creation.map(|newest| newest.min(now)).max(newest_in_blocks(snapshot, now));
         snapshot.taken_at = newest.map_or_else(|| self.changed_at(), Ok)?;
         Ok(())
     }
@@ -174,15 +175,15 @@ impl DataFile {
     }
 }
 
-/// When an address was last released that still cools down. Were it later than the clock, it would seem to lie in the
-/// future.
-fn newest_release(snapshot: &Snapshot, now: Timestamp) -> Option<Timestamp> {
+/// When a block was last claimed, or an address allocated or released. Nodes and pods write these times by clocks of
+/// their own: what is in the future says nothing about the others.
+fn newest_in_blocks(snapshot: &Snapshot, now: Timestamp) -> Option<Timestamp> {
     let blocks = snapshot.blocks.iter().filter_map(|block| block.value.content.sound());
-    blocks
-        .flat_map(|block| block.attributes())
-        .filter_map(|a| a.released_time())
-        .filter(|at| *at <= now)
-        .max()
+    let times = blocks.flat_map(|block| {
+        let records = block.attributes().flat_map(|a| [a.allocated_at(), a.released_time()]);
+        records.chain([block.claimed_at()])
+    });
+    times.flatten().filter(|at| *at <= now).max()
 }
 
 /// Puts objects into the order of their keys, as etcd gives them out; a snapshot file has them in the
@@ -229,19 +230,24 @@ mod tests {
     }
 
     #[test]
-    fn the_clock_of_objects_is_the_newest_time_that_they_hold_and_that_has_passed() {
+    fn the_clock_of_objects_is_the_newest_creation_that_they_hold_and_that_has_passed() {
         let folder = tempfile::tempdir().unwrap();
-        let taken_at = |released: &str| {
+        let taken_at = |record: &str| {
             let path = folder.path().join("x.json");
             let block = r#"{"apiVersion":"projectcalico.org/v3","kind":"IPAMBlock","metadata":{"name":"10-0-0-0-31"},"spec":{"cidr":"10.0.0.0/31",
-                "affinityClaimTime":"2026-05-01T10:00:00Z","allocations":[0,null],"unallocated":[1],"attributes":[{"releasedAt":"RELEASED"}]}}"#;
-            std::fs::write(&path, block.replace("RELEASED", released)).unwrap();
+                "affinityClaimTime":"2026-05-01T10:00:00Z","allocations":[0,null],"unallocated":[1],"attributes":[RECORD]}}"#;
+            std::fs::write(&path, block.replace("RECORD", record)).unwrap();
             let quiet: ProgressFn = Arc::new(|_| {});
             DataFile::open(&path).unwrap().observe(&quiet).unwrap().taken_at.to_string()
         };
-        assert_eq!(taken_at("2026-05-01T12:00:00Z"), "2026-05-01T12:00:00Z");
-        assert_eq!(taken_at("2026-05-01T09:00:00Z"), "2026-05-01T10:00:00Z");
-        assert_eq!(taken_at("2999-01-01T00:00:00Z"), "2026-05-01T10:00:00Z");
+        let released = |at: &str| taken_at(&format!(r#"{{"releasedAt":"{at}"}}"#));
+        assert_eq!(released("2026-05-01T12:00:00Z"), "2026-05-01T12:00:00Z");
+        assert_eq!(released("2026-05-01T09:00:00Z"), "2026-05-01T10:00:00Z");
+        assert_eq!(released("2999-01-01T00:00:00Z"), "2026-05-01T10:00:00Z");
+        let allocated =
+            |at: &str| taken_at(&format!(r#"{{"handle_id":"h","secondary":{{"timestamp":"{at}"}}}}"#));
+        assert_eq!(allocated("2026-05-01 12:00:00 +0000 UTC"), "2026-05-01T12:00:00Z");
+        assert_eq!(allocated("2999-01-01 00:00:00 +0000 UTC"), "2026-05-01T10:00:00Z");
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use calipam_model::IpNet;
 use calipam_model::affinity::{AFFINITY_TYPE, Affinity, AffinityKey, AffinityState, AffinityType};
-use calipam_model::block::{Block, BlockContent};
+use calipam_model::block::BlockContent;
 use calipam_model::cidr::parse_cidr;
 use calipam_model::config::{ClusterInformation, IpamConfig, KubeControllersConfiguration};
 use calipam_model::handle::Handle;
@@ -12,7 +12,6 @@ use calipam_model::key::Key;
 use calipam_model::pool::{Pool, Reservation};
 use calipam_model::snapshot::{FieldDefect, Snapshot, StoredBlock, Versioned};
 use calipam_model::{Parsed, Unknown};
-use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -68,7 +67,6 @@ pub(crate) fn add_block(snapshot: &mut Snapshot, json: &[u8], _: Encoding) {
             let stated = content.cidr();
             let key =
                 if block_name(stated) == meta.name { stated } else { foreign_key(snapshot, &meta, stated) };
-            snapshot.newest_time = snapshot.newest_time.max(content.sound().and_then(newest_time));
             let value = StoredBlock { key, content };
             snapshot.blocks.push(Versioned { value, revision: meta.revision() });
         }
@@ -92,11 +90,6 @@ fn foreign_key(snapshot: &mut Snapshot, meta: &Meta<'_>, stated: IpNet) -> IpNet
 fn wrong_name(name: &str, expected: &str) -> FieldDefect {
     let reason = format!("{name:?}, but Calico looks for this object by the name {expected:?}");
     FieldDefect::new("metadata.name", reason)
-}
-
-/// When the newest address of a block was allocated, as for blocks of etcd.
-fn newest_time(block: &Block) -> Option<Timestamp> {
-    block.attributes().filter_map(|a| a.allocated_at()).max().max(block.claimed_at())
 }
 
 /// Adds an IPAMHandle. The ID is in `spec`; the name is the ID in lower case.
@@ -291,7 +284,7 @@ fn resource<'j, T>(
     match read {
         Ok((parsed, meta)) => {
             note_fields(snapshot, path(plural, "", &meta.name), key(meta.name.to_string()), parsed.defects);
-            snapshot.newest_time = snapshot.newest_time.max(parsed.created);
+            snapshot.newest_creation = snapshot.newest_creation.max(parsed.created);
             Some((parsed.value, meta))
         }
         Err(reason) => {

@@ -95,7 +95,7 @@ fn add(snapshot: &mut Snapshot, meta: &Meta<'_>) {
         }
     }
     note_fields(snapshot, path("nodes", "", &name), Key::Node(name), defects);
-    snapshot.newest_time = snapshot.newest_time.max(meta.created_at());
+    snapshot.newest_creation = snapshot.newest_creation.max(meta.created_at());
     snapshot.nodes.push(Versioned { value: node, revision: meta.revision() });
 }
 

@@ -162,7 +162,7 @@ impl<'a> PodObject<'a> {
             let key = Key::Pod { namespace: meta.namespace.to_string(), name: meta.name.to_string() };
             note_fields(snapshot, path("pods", &meta.namespace, &meta.name), key, defects);
         }
-        snapshot.newest_time = snapshot.newest_time.max(meta.created_at());
+        snapshot.newest_creation = snapshot.newest_creation.max(meta.created_at());
         snapshot.pods.push(Versioned { value: pod, revision: meta.revision() });
     }
 

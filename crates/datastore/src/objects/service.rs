@@ -116,7 +116,7 @@ fn add(snapshot: &mut Snapshot, object: &ServiceObject<'_>) {
     }
     let key = Key::Service { namespace: service.namespace.clone(), name: service.name.clone() };
     note_fields(snapshot, path("services", &meta.namespace, &meta.name), key, defects);
-    snapshot.newest_time = snapshot.newest_time.max(service.created);
+    snapshot.newest_creation = snapshot.newest_creation.max(service.created);
     snapshot.services.push(Versioned { value: service, revision: meta.revision() });
 }
 

@@ -1,12 +1,13 @@
 //! What only Kubernetes knows of a cluster: services and machines, and what becomes of single objects there that the
 //! form of etcd has no words for.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use serde_json::{Value, json};
 
-use super::Cluster;
+use super::output::pod_of;
+use super::{Cluster, Pod};
 
 /// What a Kubernetes cluster has in addition to what Calico stores.
 #[derive(Clone, Debug, Default)]
@@ -15,12 +16,26 @@ pub(super) struct KubernetesOnly {
     objects: BTreeMap<String, Value>,
     /// JSON merge patches for the objects that come of keys of etcd.
     patches: BTreeMap<String, Value>,
+    /// Keys of which no object comes.
+    absent: BTreeSet<String>,
+    /// Paths of objects that no Kubernetes holds whose Calico is in etcd.
+    not_beside_etcd: BTreeSet<String>,
 }
 
 impl KubernetesOnly {
-    /// Plural and object of every service and machine.
+    /// Plural and object of every one that no key of etcd stands for.
     pub fn objects(&self) -> impl Iterator<Item = (&str, &Value)> {
         self.objects.iter().map(|(path, object)| (path.split('/').next().unwrap_or_default(), object))
+    }
+
+    /// True for a key of which Kubernetes has no object.
+    pub fn lacks(&self, key: &[u8]) -> bool {
+        std::str::from_utf8(key).is_ok_and(|key| self.absent.contains(key))
+    }
+
+    /// True for an object that is only where Kubernetes is Calico's datastore.
+    pub fn is_not_beside_etcd(&self, path: &str) -> bool {
+        self.not_beside_etcd.contains(path)
     }
 
     /// Changes the object of a key as its patch says, where it has one.
@@ -62,7 +77,9 @@ impl Cluster {
         let thing = path.bytes().fold(11, |hash: u64, byte| hash.wrapping_mul(31) + u64::from(byte));
         let metadata = self.spec.metadata(name, &mut self.spec.rng(thing));
         object["metadata"]["name"] = name.into();
-        object["metadata"]["namespace"] = namespace.into();
+        if !namespace.is_empty() {
+            object["metadata"]["namespace"] = namespace.into();
+        }
         object["metadata"]["uid"] = metadata.uid.into();
         object["metadata"]["creationTimestamp"] = metadata.creation_timestamp.into();
         self.kubernetes_only.objects.insert(path, object);
@@ -122,6 +139,25 @@ impl Cluster {
             endpoint,
             json!({"metadata": {"labels": {"kubevirt.io/migrationJobUID": migration}}}),
         );
+    }
+
+    /// Removes the endpoint of a pod; Kubernetes has the pod, changed as a patch says.
+    pub(super) fn put_pod_without_endpoint(&mut self, pod: &Pod, patch: Value) {
+        let endpoint = serde_json::from_slice(&self.remove(&pod.endpoint).value()).expect("JSON");
+        let mut object = pod_of(&endpoint).expect("the endpoint of a pod");
+        merge(&mut object, &patch);
+        self.put_kubernetes_only("pods", pod.name.namespace, &pod.name.pod, object);
+    }
+
+    /// Says that Kubernetes has no object for a key.
+    pub(super) fn leave_object_out(&mut self, key: &str) {
+        assert!(self.get(key).is_some(), "there is no {key}");
+        self.kubernetes_only.absent.insert(key.to_owned());
+    }
+
+    /// Says that an object is only where Kubernetes is Calico's datastore.
+    pub(super) fn keep_from_etcd(&mut self, plural: &str, namespace: &str, name: &str) {
+        self.kubernetes_only.not_beside_etcd.insert(format!("{plural}/{namespace}/{name}"));
     }
 
     /// Changes what becomes of a key in Kubernetes; its form in etcd stays as it is.

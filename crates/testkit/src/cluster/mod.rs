@@ -15,7 +15,7 @@ pub mod rng;
 mod truth;
 pub mod wire;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use ipnet::IpNet;
@@ -27,7 +27,7 @@ use self::kubernetes_only::KubernetesOnly;
 pub(crate) use self::layout::pod_name;
 pub use self::layout::{ClusterSpec, PodName, go_time, whole_seconds};
 pub use self::output::{KubeCluster, KubeObject, LeftOut, WriteError};
-pub use self::truth::{Expected, Found, GroundTruth};
+pub use self::truth::{Expected, Form, Found, GroundTruth};
 use self::wire::{Attribute, Block, Endpoint, Handle, IpamSettings, Node, key};
 
 /// A stored value.
@@ -98,11 +98,8 @@ pub struct NodeInfo {
 pub struct Cluster {
     spec: ClusterSpec,
     entries: BTreeMap<Vec<u8>, Object>,
-    truth: GroundTruth,
-    /// Findings to be expected of a Kubernetes cluster only, with their subjects there.
-    kubernetes_truth: GroundTruth,
-    /// Code and subject of those that a Kubernetes cluster does not give.
-    etcd_only: BTreeSet<(&'static str, String)>,
+    /// By [`Form`], in its order; the subjects are those of the form in etcd, where it has them.
+    truths: [GroundTruth; Form::ALL.len()],
     kubernetes_only: KubernetesOnly,
     settings: IpamSettings,
     /// The settings of the resource IPAMConfiguration.
@@ -124,10 +121,14 @@ impl Cluster {
         &self.spec
     }
 
-    /// The findings that a check of the form in etcd must have, all of them. [`KubeCluster::truth`] has those of the
-    /// forms in Kubernetes.
+    /// The findings that a check of etcd alone must have, all of them. [`KubeCluster::truth`] has those of the other
+    /// forms.
     pub fn truth(&self) -> &GroundTruth {
-        &self.truth
+        self.truth_of(Form::Etcd)
+    }
+
+    fn truth_of(&self, form: Form) -> &GroundTruth {
+        &self.truths[form as usize]
     }
 
     /// The nodes that exist, or existed before a fault removed them.

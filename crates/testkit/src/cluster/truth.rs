@@ -7,6 +7,41 @@ use std::path::Path;
 use serde::Serialize;
 use serde_json::Value;
 
+use crate::kube::Flavour;
+
+/// Where a cluster lies, and what of it is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Form {
+    /// In etcd, without a kubeconfig.
+    Etcd,
+    /// In etcd, with the pods, services and machines of its Kubernetes.
+    EtcdWithKubernetes,
+    /// In Kubernetes, in the classic API group.
+    Classic,
+    /// In Kubernetes, in the native API group.
+    Native,
+}
+
+impl Form {
+    pub const ALL: [Self; 4] = [Self::Etcd, Self::EtcdWithKubernetes, Self::Classic, Self::Native];
+    /// Those in which etcd holds Calico's data.
+    pub const IN_ETCD: [Self; 2] = [Self::Etcd, Self::EtcdWithKubernetes];
+    /// Those in which Kubernetes holds it.
+    pub const IN_KUBERNETES: [Self; 2] = [Self::Classic, Self::Native];
+    /// Those in which pods, services and machines are read.
+    pub const WITH_PODS: [Self; 3] = [Self::EtcdWithKubernetes, Self::Classic, Self::Native];
+    /// Those in which pools must not overlap, not even where one is disabled.
+    pub const WITHOUT_POOL_CONTROLLER: [Self; 3] = [Self::Etcd, Self::EtcdWithKubernetes, Self::Classic];
+
+    /// The form of an API group.
+    pub fn of(flavour: Flavour) -> Self {
+        match flavour {
+            Flavour::Classic => Self::Classic,
+            Flavour::Native => Self::Native,
+        }
+    }
+}
+
 /// A finding to be expected.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Expected {
@@ -95,23 +130,18 @@ impl GroundTruth {
         self.findings.entry((code, subject.to_string())).or_default().0 = Some(severity);
     }
 
-    /// The same with other subjects, and without those for which there is none. `rename` is given code and subject.
-    pub(super) fn renamed(&self, rename: impl Fn(&'static str, &str) -> Option<String>) -> Self {
+    /// The same with other subjects.
+    pub(super) fn renamed(&self, rename: impl Fn(&str) -> String) -> Self {
         let renamed = |((code, subject), rest): (&(&'static str, String), &Rest)| {
-            Some(((*code, rename(code, subject)?), rest.clone()))
+            ((*code, rename(subject)), rest.clone())
         };
-        Self { findings: self.findings.iter().filter_map(renamed).collect() }
+        Self { findings: self.findings.iter().map(renamed).collect() }
     }
 
     /// Expects another text in the evidence wherever `from` was expected.
     pub(super) fn rename_detail(&mut self, from: &str, to: &'static str) {
         let details = self.findings.values_mut().flat_map(|(_, details)| details);
         details.filter(|detail| **detail == from).for_each(|detail| *detail = to);
-    }
-
-    /// Takes over all findings of another one.
-    pub(super) fn extend(&mut self, other: &Self) {
-        self.findings.extend(other.findings.iter().map(|(key, rest)| (key.clone(), rest.clone())));
     }
 
     /// Number of findings.

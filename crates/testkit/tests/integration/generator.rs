@@ -17,10 +17,10 @@ fn the_same_specification_gives_the_same_bytes() {
 }
 
 #[test]
-fn the_newest_time_in_a_cluster_lies_before_its_clock() {
+fn the_newest_object_of_a_cluster_is_older_than_its_clock() {
     let cluster = Cluster::small(ClusterSpec::new(1));
     let snapshot = cluster.snapshot();
-    assert!(snapshot.newest_time.unwrap() < snapshot.taken_at);
+    assert!(snapshot.newest_creation.unwrap() < snapshot.taken_at);
     let endpoints = cluster.keys().filter(|k| k.windows(17).any(|w| w == b"workloadendpoints")).count();
     assert_eq!(snapshot.endpoints.len(), endpoints);
     assert!(matches!(cluster.get("/calico/ipam/v2/config"), Some(Object::Raw(_))));

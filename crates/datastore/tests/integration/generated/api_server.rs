@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Instant;
 
 use calipam_check::Finding;
-use calipam_testkit::cluster::{Cluster, ClusterSpec, KubeCluster};
+use calipam_testkit::cluster::{Cluster, ClusterSpec, Form, KubeCluster};
 use calipam_testkit::kube::{Flavour, install, install_kubevirt};
 use calipam_testkit::servers::KubeApiserver;
 use jiff::Timestamp;
@@ -32,7 +32,10 @@ async fn on_server(server: &KubeApiserver, cluster: &KubeCluster) -> Vec<Finding
 
 async fn a_server_gives_the_same_findings(flavour: Flavour, seed: u64) {
     let spec = ClusterSpec::new(seed).at(Timestamp::now());
-    let cluster = Cluster::all_kubernetes_faults(spec, flavour, 1);
+    let mut cluster = Cluster::small(spec);
+    let features = (0..Cluster::FEATURES).filter(|feature| *feature != Cluster::LOAD_BALANCER_OFF);
+    features.for_each(|feature| cluster.add_feature(feature));
+    cluster.inject_all_of(Form::of(flavour), 1);
     let kubernetes = cluster.kubernetes(flavour);
     let server = server(flavour);
     let found = on_server(&server, &kubernetes).await;

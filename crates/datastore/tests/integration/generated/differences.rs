@@ -12,7 +12,7 @@ pub enum Side {
 }
 
 /// Side, code, what the evidence must hold (empty for anything), and the reason.
-const DIFFERENCES: [(Side, &str, &str, &str); 12] = [
+const DIFFERENCES: [(Side, &str, &str, &str); 15] = [
     (Side::Etcd, "configuration-mismatch", "", "etcd holds the settings twice, Kubernetes once"),
     (
         Side::Etcd,
@@ -21,6 +21,14 @@ const DIFFERENCES: [(Side, &str, &str, &str); 12] = [
         "where no block records the address, an endpoint does not say that its pod is a machine's; the pod itself does",
     ),
     (Side::Etcd, "unallocated-in-use", "", "only the pod says that its address bypasses IPAM"),
+    (Side::Etcd, "leaked-address", "no-owner", "a pod that waits for its address has no endpoint yet"),
+    (
+        Side::Etcd,
+        "overlapping-pools",
+        "",
+        "in the native group a controller sees to it that one of the pools is used",
+    ),
+    (Side::Kubernetes, "leaked-address", "no-owner", "the endpoint that a pod leaves names its address"),
     (Side::Kubernetes, "affinity-labels", "", "keys of etcd have no labels"),
     (Side::Kubernetes, "handle-case-collision", "", "keys of etcd keep the case, names of objects do not"),
     (

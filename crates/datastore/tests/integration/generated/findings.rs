@@ -7,6 +7,7 @@ use calipam_check::{Finding, Options, Report, check};
 use calipam_model::snapshot::Snapshot;
 use calipam_testkit::cluster::{Cluster, ClusterSpec, Fault, Found, GroundTruth, KubeCluster};
 use calipam_testkit::kube::Flavour;
+use serde_json::Value;
 
 use super::differences::{Side, is_explained};
 use crate::support::{observe, open_file};
@@ -39,23 +40,38 @@ pub fn in_etcd(cluster: &Cluster) -> Vec<Finding> {
     findings(&cluster.snapshot())
 }
 
-/// What is found in a list as `kubectl get … -o json` prints it.
-pub async fn in_list(cluster: &KubeCluster) -> Vec<Finding> {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("cluster.json");
-    cluster.write_list(&path).unwrap();
-    in_file(&path).await
+/// A list as `kubectl get … -o json` prints it.
+pub async fn snapshot_of_list(cluster: &KubeCluster) -> Snapshot {
+    snapshot_of_objects(&cluster.list()).await
 }
 
-/// What is found in a folder with a list of each kind, as the API server prints it.
-pub async fn in_folder(cluster: &KubeCluster) -> Vec<Finding> {
+/// A list of objects.
+pub async fn snapshot_of_objects(list: &Value) -> Snapshot {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("list.json");
+    std::fs::write(&path, list.to_string()).unwrap();
+    snapshot_of_file(&path).await
+}
+
+/// A folder with a list of each kind, as the API server prints it.
+pub async fn snapshot_of_folder(cluster: &KubeCluster) -> Snapshot {
     let folder = tempfile::tempdir().unwrap();
     cluster.write_lists(folder.path()).unwrap();
-    in_file(folder.path()).await
+    snapshot_of_file(folder.path()).await
 }
 
-async fn in_file(path: &Path) -> Vec<Finding> {
-    findings(&observe(&open_file(path).await.unwrap()).await.unwrap())
+async fn snapshot_of_file(path: &Path) -> Snapshot {
+    observe(&open_file(path).await.unwrap()).await.unwrap()
+}
+
+/// What is found in a list of everything.
+pub async fn in_list(cluster: &KubeCluster) -> Vec<Finding> {
+    findings(&snapshot_of_list(cluster).await)
+}
+
+/// What is found in a folder with a list of each kind.
+pub async fn in_folder(cluster: &KubeCluster) -> Vec<Finding> {
+    findings(&snapshot_of_folder(cluster).await)
 }
 
 /// `code subject` of every finding, ascending.

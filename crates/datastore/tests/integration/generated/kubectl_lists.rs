@@ -2,10 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use calipam_testkit::cluster::rng::Rng;
-use calipam_testkit::cluster::{Cluster, ClusterSpec, Fault, KubeCluster};
+use calipam_testkit::cluster::{Cluster, ClusterSpec, Fault, Form, KubeCluster};
 use calipam_testkit::kube::Flavour;
-use calipam_testkit::rounds;
 
 use super::findings::{
     FLAVOURS, broken, complaints, distinct_lines, in_etcd, in_folder, in_list, unexplained,
@@ -32,29 +30,6 @@ async fn assert_same(name: &str, cluster: &Cluster) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn healthy_clusters_are_healthy_in_every_form() {
-    for seed in 0..rounds(3) {
-        for spec in [ClusterSpec::new(seed), ClusterSpec::new(seed).v4_only(), ClusterSpec::new(seed).wide()]
-        {
-            let cluster = Cluster::featured(spec);
-            assert_same("healthy", &cluster).await;
-            assert!(cluster.kubernetes(Flavour::Native).truth().is_empty());
-        }
-    }
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn any_mix_of_features_is_healthy_in_every_form() {
-    for seed in 0..4 {
-        let mut rng = Rng::new(seed);
-        let mut cluster = Cluster::small(ClusterSpec::new(seed));
-        let mix: Vec<usize> = (0..Cluster::FEATURES).filter(|_| rng.below(2) == 1).collect();
-        mix.iter().for_each(|feature| cluster.add_feature(*feature));
-        assert_same(&format!("features {mix:?}"), &cluster).await;
-    }
-}
-
-#[tokio::test(flavor = "multi_thread")]
 async fn the_example_of_the_documentation_is_the_same_in_every_form() {
     assert_same("example", &Cluster::example()).await;
 }
@@ -64,7 +39,7 @@ async fn each_fault_gives_the_same_findings_in_every_form() {
     let mut failures = Vec::new();
     for fault in Fault::KUBERNETES_ONLY.iter().chain(Fault::ALL) {
         let cluster = broken(*fault, 2);
-        for flavour in FLAVOURS.into_iter().filter(|flavour| fault.exists_in(*flavour)) {
+        for flavour in FLAVOURS.into_iter().filter(|flavour| fault.exists_in(Form::of(*flavour))) {
             let wrong = compare(&cluster, flavour).await;
             failures.extend(wrong.into_iter().map(|w| format!("{}, {flavour:?}: {w}", fault.name())));
         }
@@ -76,11 +51,15 @@ async fn each_fault_gives_the_same_findings_in_every_form() {
 async fn all_faults_together_are_the_same_in_every_form() {
     for flavour in FLAVOURS {
         for spec in [ClusterSpec::new(1), ClusterSpec::new(2).v4_only(), ClusterSpec::new(3).wide()] {
-            let cluster = Cluster::all_kubernetes_faults(spec, flavour, 1 + usize::from(spec.wide));
+            let cluster = Cluster::all_faults_of(spec, Form::of(flavour), 1 + usize::from(spec.wide));
             let wrong = compare(&cluster, flavour).await;
             assert!(wrong.is_empty(), "{flavour:?}: {wrong:#?}");
             let kubernetes = cluster.kubernetes(flavour);
             assert_eq!(complaints(&in_folder(&kubernetes).await, kubernetes.truth()), [""; 0]);
+            if flavour == Flavour::Classic {
+                let aggregated = in_list(&kubernetes.through_aggregated_api()).await;
+                assert_eq!(complaints(&aggregated, kubernetes.truth()), [""; 0]);
+            }
         }
     }
 }
@@ -97,16 +76,9 @@ fn what_cannot_be_said_in_kubernetes_is_left_out() {
             let broken = keys(&broken(*fault, 1).kubernetes(flavour));
             let left_out: Vec<&String> = broken.difference(&healthy).collect();
             // The second object of the settings is left out in every cluster.
-            let expected = !fault.exists_in(flavour) && *fault != Fault::ConfigurationMismatch;
-            // The settings are one object, which is not the broken one; a text is a patch of the object's form; and
-            // pools may overlap in the native group.
-            let silent = matches!(
-                fault,
-                Fault::UndecodableConfiguration
-                    | Fault::AffinityDeletedText
-                    | Fault::OverlappingDisabled
-                    | Fault::TwinPools
-            );
+            let expected = !fault.exists_in(Form::of(flavour)) && *fault != Fault::ConfigurationMismatch;
+            // The settings are one object, which is not the broken one; a text is a patch of the object's form.
+            let silent = matches!(fault, Fault::UndecodableConfiguration | Fault::AffinityDeletedText);
             assert!(silent || expected != left_out.is_empty(), "{}, {flavour:?}: {left_out:?}", fault.name());
         }
     }
@@ -123,7 +95,7 @@ async fn every_rule_that_kubernetes_decides_has_a_fault() {
         "unexpected-affinity-type",
     ];
     for flavour in FLAVOURS {
-        let cluster = Cluster::all_kubernetes_faults(ClusterSpec::new(1), flavour, 1).kubernetes(flavour);
+        let cluster = Cluster::all_faults_of(ClusterSpec::new(1), Form::of(flavour), 1).kubernetes(flavour);
         let found = in_list(&cluster).await;
         let codes: BTreeSet<&str> = found.iter().map(|f| f.code.name()).collect();
         let all = calipam_check::Code::ALL.iter().map(|code| code.name());

@@ -7,5 +7,7 @@ mod churn_on_kubernetes;
 mod differences;
 mod etcd_with_kubernetes;
 mod findings;
+mod forms;
+mod healthy;
 mod kubectl_lists;
 mod sources;

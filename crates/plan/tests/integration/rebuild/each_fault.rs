@@ -91,7 +91,7 @@ fn fate(code: Code) -> (Repair, &'static [SkipReason]) {
 }
 
 /// Faults that leave a finding of a code that is sometimes repaired, and the reason.
-const LEFT: [(Fault, Code, SkipReason); 15] = [
+const LEFT: [(Fault, Code, SkipReason); 16] = [
     (Fault::LeakedHalf, Code::LeakedAddress, SkipReason::HandleHeld),
     (Fault::LeakedAnonymous, Code::LeakedAddress, SkipReason::UnknownOwner),
     (Fault::LeakedUnknownHandle, Code::LeakedAddress, SkipReason::UnknownOwner),
@@ -101,6 +101,7 @@ const LEFT: [(Fault, Code, SkipReason); 15] = [
     (Fault::NodeGonePodsLeft, Code::BlockOfMissingNode, SkipReason::NodeMayLive),
     (Fault::DuplicateUnrecorded, Code::UnallocatedInUse, SkipReason::DuplicateOwners),
     (Fault::OwnerMismatchPodAsTunnel, Code::OwnerMismatch, SkipReason::OwnerMayLive),
+    (Fault::OwnerMismatchForeign, Code::OwnerMismatch, SkipReason::OwnerMayLive),
     (Fault::OwnerMismatchReserved, Code::OwnerMismatch, SkipReason::WindowsReserved),
     // An ordinal that the block holds and nobody can say for whom stays held.
     (Fault::CorruptIndexNegative, Code::LeakedAddress, SkipReason::UnknownOwner),
@@ -173,7 +174,7 @@ fn what_is_left_of_a_fault_is_as_listed() {
 #[test]
 fn a_healthy_cluster_needs_nothing() {
     for spec in [ClusterSpec::new(1), ClusterSpec::new(2).wide(), ClusterSpec::new(3).v4_only()] {
-        let rebuilt = rebuild("healthy", Cluster::small(spec).snapshot(), &Request::default());
+        let rebuilt = rebuild("healthy", Cluster::featured(spec).snapshot(), &Request::default());
         assert!(rebuilt.plan.is_empty() && rebuilt.plan.skipped.is_empty(), "{}", words(&rebuilt.plan));
     }
 }

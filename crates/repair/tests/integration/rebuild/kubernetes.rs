@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use calipam_datastore::settings::Overrides;
 use calipam_model::key::Key;
 use calipam_model::snapshot::{Revision, Snapshot};
-use calipam_testkit::cluster::{Cluster, ClusterSpec};
+use calipam_testkit::cluster::{Cluster, ClusterSpec, Form};
 use calipam_testkit::kube::{Flavour, install, install_kubevirt};
 use calipam_testkit::servers::KubeApiserver;
 use jiff::Timestamp;
@@ -38,7 +38,8 @@ fn records(snapshot: &Snapshot) -> BTreeMap<Key, (String, String)> {
 }
 
 async fn mend_all(flavour: Flavour) {
-    let cluster = Cluster::all_kubernetes_faults(ClusterSpec::new(9).at(Timestamp::now()).wide(), flavour, 1);
+    let cluster =
+        Cluster::all_faults_of(ClusterSpec::new(9).at(Timestamp::now()).wide(), Form::of(flavour), 1);
     let server = KubeApiserver::start().unwrap();
     install(&server, flavour).unwrap();
     install_kubevirt(&server).unwrap();

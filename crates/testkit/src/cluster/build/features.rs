@@ -11,7 +11,9 @@ use crate::cluster::{Cluster, ClusterSpec, Object};
 
 impl Cluster {
     /// Number of [features](Self::add_feature).
-    pub const FEATURES: usize = 7;
+    pub const FEATURES: usize = 18;
+    /// The one under which no service is found to be without address.
+    pub const LOAD_BALANCER_OFF: usize = 16;
 
     /// A small healthy cluster with every feature.
     pub fn featured(spec: ClusterSpec) -> Self {
@@ -30,6 +32,17 @@ impl Cluster {
             4 => self.add_openstack(),
             5 => self.add_pods_of_another_plugin(),
             6 => self.add_secondary_network(),
+            7 => self.add_second_network_of_early_multus(),
+            8 => self.add_pods_without_network(),
+            9 => self.add_blocks_of_one_address(),
+            10 => self.add_node_with_a_long_name(),
+            11 => self.add_machine_between_two_owners(),
+            12 => self.add_instance_without_machine(),
+            13 => self.add_machine_without_persistence(),
+            14 => self.add_empty_blocks(),
+            15 => self.add_fast_clock(),
+            Self::LOAD_BALANCER_OFF => self.turn_load_balancer_controller_off(),
+            17 => self.add_pods_during_migration(),
             other => panic!("there is no feature {other}"),
         }
     }
@@ -58,13 +71,25 @@ impl Cluster {
         let (node, block) = (self.nodes[2].name.clone(), self.nodes[2].blocks[0]);
         for network in ["nomad", "lb-net", "prod.net"] {
             let container = format!("t{:08}-{}", self.next_pod, network.replace('.', "-"));
-            let since = go_time(self.holder(&node).since);
-            let handle = format!("{network}.{container}");
-            let attribute = Attribute::new(&handle, [("node", node.as_str()), ("timestamp", since.as_str())]);
-            self.count(&handle, block, 1);
-            let address = self.block_mut(block).take(1, attribute)[0];
-            self.put_endpoint_of("cni", &node, &container, &[address]);
+            self.add_container(network, &container, &node, block);
         }
+    }
+
+    /// A container of bare CNI, which is no pod.
+    pub(in crate::cluster) fn add_container(
+        &mut self,
+        network: &str,
+        container: &str,
+        node: &str,
+        block: IpNet,
+    ) -> IpAddr {
+        let since = go_time(self.holder(node).since);
+        let handle = format!("{network}.{container}");
+        let attribute = Attribute::new(&handle, [("node", node), ("timestamp", since.as_str())]);
+        self.count(&handle, block, 1);
+        let address = self.block_mut(block).take(1, attribute)[0];
+        self.put_endpoint_of("cni", node, container, &[address]);
+        address
     }
 
     /// A Windows node whose VXLAN address is an ordinal that Windows reserves in its block.
@@ -83,19 +108,24 @@ impl Cluster {
         self.put_endpoint_of("openstack", "compute-2", "port-two", &[shared]);
     }
 
-    /// Pods that another CNI plugin networks, with addresses inside and outside of pools. Only Kubernetes knows them.
+    /// Pods of a node on which Calico does not run, with addresses inside and outside of pools.
     fn add_pods_of_another_plugin(&mut self) {
-        let node = self.nodes[0].name.clone();
+        let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"labels": {"kubernetes.io/os": "linux"}},
+            "spec": {}, "status": {"addresses": [{"type": "InternalIP", "address": "192.168.251.1"}]}});
+        self.put_kubernetes_only("nodes", "", "fargate-1", node);
         let inside = self.spec.block_v4(self.spec.max_nodes(), 2).addr();
         for (name, address) in [("hybrid-1", inside), ("hybrid-2", [192, 168, 251, 2].into())] {
-            let pod = json!({
-                "apiVersion": "v1",
-                "kind": "Pod",
-                "spec": {"nodeName": node, "containers": [{"name": "main", "image": "registry.example.com/main:1"}]},
-                "status": {"phase": "Running", "podIP": address, "podIPs": [{"ip": address}],
-                    "conditions": [{"type": "Ready", "status": "True"}]},
-            });
-            self.put_kubernetes_only("pods", "hybrid", name, pod);
+            self.put_running_pod("hybrid", name, "fargate-1", address);
+        }
+    }
+
+    /// Pods that flannel still networks on a node of Calico's. The migration needs Kubernetes as the datastore.
+    fn add_pods_during_migration(&mut self) {
+        let node = self.nodes[0].name.clone();
+        let inside = self.spec.block_v4(self.spec.max_nodes(), 1).addr();
+        for (name, address) in [("flannel-1", inside), ("flannel-2", [192, 168, 253, 2].into())] {
+            self.put_running_pod("flannel", name, &node, address);
+            self.keep_from_etcd("pods", "flannel", name);
         }
     }
 

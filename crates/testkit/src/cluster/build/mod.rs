@@ -7,14 +7,15 @@ mod nodes;
 mod old;
 mod pods;
 mod pools;
+mod rarities;
+mod unusual_pods;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use ipnet::IpNet;
 
 use super::kubernetes_only::KubernetesOnly;
 use super::layout::ClusterSpec;
-use super::truth::GroundTruth;
 use super::wire::{self, Block, IpamSettings, key};
 use super::{Cluster, Object};
 
@@ -58,9 +59,7 @@ impl Cluster {
         Self {
             spec,
             entries: BTreeMap::new(),
-            truth: GroundTruth::default(),
-            kubernetes_truth: GroundTruth::default(),
-            etcd_only: BTreeSet::new(),
+            truths: Default::default(),
             kubernetes_only: KubernetesOnly::default(),
             settings: IpamSettings::default(),
             shown: IpamSettings::default(),

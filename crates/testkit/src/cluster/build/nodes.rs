@@ -34,11 +34,13 @@ impl Cluster {
     /// Stores a node without tunnels.
     pub(in crate::cluster) fn put_node(&mut self, number: u32, name: &str, system: &str) {
         let mut rng = self.spec.rng(0x6e6f_6465 << 32 | u64::from(number));
+        // Labels are shorter than names.
+        let hostname = name.get(..63).unwrap_or(name).trim_end_matches(['-', '.']);
         let labels = [
             ("beta.kubernetes.io/arch", "amd64"),
             ("beta.kubernetes.io/os", system),
             ("kubernetes.io/arch", "amd64"),
-            ("kubernetes.io/hostname", name),
+            ("kubernetes.io/hostname", hostname),
             ("kubernetes.io/os", system),
         ];
         let labels: std::collections::BTreeMap<_, _> =

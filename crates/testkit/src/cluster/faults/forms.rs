@@ -1,10 +1,10 @@
-//! Which faults a cluster in Kubernetes can have.
+//! Which faults a cluster can have in which form.
 
 use super::Fault;
-use crate::kube::Flavour;
+use crate::cluster::Form;
 
 impl Fault {
-    /// True where a cluster in Kubernetes, in this API group, can have the fault. It cannot where
+    /// True where a cluster in this form can have the fault. In etcd it always can. In Kubernetes it cannot where
     ///
     /// * the value is no JSON, or JSON that the schema refuses: the API server takes neither;
     /// * the key is broken: the name of an object says less than a key of etcd, no family, no type and no slash, so that
@@ -14,7 +14,10 @@ impl Fault {
     ///
     /// A text that should be a CIDR and is none is possible in the classic group only, where the schema of pools and
     /// reservations had no format before 3.32 and that of blocks has none to this day.
-    pub fn exists_in(self, flavour: Flavour) -> bool {
+    pub fn exists_in(self, form: Form) -> bool {
+        if Form::IN_ETCD.contains(&form) {
+            return true;
+        }
         match self {
             // No JSON, or no object.
             Self::UndecodableBlock
@@ -43,14 +46,12 @@ impl Fault {
             // Two keys in etcd.
             Self::ConfigurationMismatch => false,
             // The schema takes no other owner.
-            Self::BlockUnexpectedOwner => flavour == Flavour::Classic,
-            // What is no fault there: the pool controller gives addresses out from one of the pools only.
-            Self::OverlappingDisabled | Self::TwinPools => flavour == Flavour::Classic,
+            Self::BlockUnexpectedOwner => form == Form::Classic,
             Self::UndecodableBlockCidr | Self::UndecodablePool | Self::UndecodableReservationField => {
-                flavour == Flavour::Classic
+                form == Form::Classic
             }
             // A text in the classic group, true or false in the native one.
-            Self::AffinityDeletedText => flavour == Flavour::Classic,
+            Self::AffinityDeletedText => form == Form::Classic,
             _ => true,
         }
     }

@@ -2,7 +2,7 @@
 
 use crate::cluster::build::Holder;
 use crate::cluster::wire::{Attribute, Handle, Tunnel, go_json, key};
-use crate::cluster::{Cluster, Object, Pod};
+use crate::cluster::{Cluster, Form, Object, Pod};
 
 pub(super) fn orphan(cluster: &mut Cluster) {
     let pod = cluster.victim();
@@ -68,13 +68,13 @@ fn in_two_blocks(cluster: &mut Cluster) -> Pod {
 pub(super) fn count_high(cluster: &mut Cluster) {
     let pod = cluster.victim();
     cluster.handle_mut(&pod.handle).add(pod.block(), 2);
-    cluster.truth.expect_as("handle-count", pod.handle, "info");
+    cluster.expect_as_in(&Form::ALL, "handle-count", pod.handle, "info");
 }
 
 pub(super) fn count_gone_block(cluster: &mut Cluster) {
     let (pod, block) = (cluster.victim(), cluster.spare_block());
     cluster.handle_mut(&pod.handle).add(block, 1);
-    cluster.truth.expect_as("handle-count", pod.handle, "info");
+    cluster.expect_as_in(&Form::ALL, "handle-count", pod.handle, "info");
 }
 
 pub(super) fn count_both(cluster: &mut Cluster) {

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use super::leaks::disabled_pool;
 use crate::cluster::wire::{Tunnel, key};
-use crate::cluster::{Cluster, Object, Pod};
+use crate::cluster::{Cluster, Form, Object, Pod};
 
 pub(super) fn duplicate_pods(cluster: &mut Cluster) {
     let (holder, thief) = (cluster.victim(), cluster.victim());
@@ -72,10 +72,20 @@ fn free_all(cluster: &mut Cluster, pod: &Pod) {
     cluster.expect_for("unallocated-in-use", pod);
 }
 
+/// The ID is not hexadecimal.
+pub(super) fn foreign_freed(cluster: &mut Cluster) {
+    let node = cluster.host();
+    let info = cluster.nodes[node].clone();
+    let container = format!("alloc-{:06}-of-nomad", cluster.next_pod);
+    let address = cluster.add_container("lb-nomad", &container, &info.name, info.blocks[0]);
+    cluster.free(address, info.blocks[0]);
+    cluster.expect("unallocated-in-use", address);
+}
+
 /// Only the pod says that its address bypasses IPAM.
 pub(super) fn bypassing(cluster: &mut Cluster) {
     let address = cluster.add_bypassing_pod();
-    cluster.expect_in_etcd("unallocated-in-use", address);
+    cluster.expect_in(&[Form::Etcd], "unallocated-in-use", address);
 }
 
 pub(super) fn cooling(cluster: &mut Cluster) {
@@ -161,11 +171,11 @@ pub(super) fn all_blocks_lost(cluster: &mut Cluster) {
         cluster.expect("unallocated-in-use", &address);
         // Without a record nothing says any more that two endpoints belong to one virtual machine; pods say it.
         if !seen.insert(address.clone()) {
-            cluster.expect_in_etcd("duplicate-address", address);
+            cluster.expect_in(&[Form::Etcd], "duplicate-address", address);
         }
     }
     for address in cluster.service_addresses() {
-        cluster.expect_in_kubernetes("unallocated-in-use", address);
+        cluster.expect_in(&Form::WITH_PODS, "unallocated-in-use", address);
     }
     let keys: Vec<String> = cluster.keys().map(|k| String::from_utf8_lossy(k).into_owned()).collect();
     for key in keys {

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::cluster::build::sub_block;
 use crate::cluster::wire::{Attribute, Pool, key};
-use crate::cluster::{Cluster, Pod};
+use crate::cluster::{Cluster, Form, Pod};
 use crate::kube::form::{HOSTNAME_HASH, affinity_name, hostname_hash};
 
 /// A healthy node with a block, whose affinity object becomes another one.
@@ -21,7 +21,7 @@ fn change_affinity(cluster: &mut Cluster, patch: Value) -> (String, IpNet) {
 pub(super) fn labels_missing(cluster: &mut Cluster) {
     let bare = json!({"metadata": {"labels": null, "annotations": null}});
     let (node, block) = change_affinity(cluster, bare);
-    cluster.expect_in_kubernetes("affinity-labels", format!("{node}/{block}"));
+    cluster.expect_in(&Form::IN_KUBERNETES, "affinity-labels", format!("{node}/{block}"));
 }
 
 /// None of the node's affinities is labelled: its calico-node has not started since the upgrade.
@@ -31,28 +31,29 @@ pub(super) fn labels_of_none(cluster: &mut Cluster) {
     for block in info.blocks {
         let bare = json!({"metadata": {"labels": null, "annotations": null}});
         cluster.patch_object(&key::affinity("host", &info.name, block), bare);
-        cluster.kubernetes_truth.expect_as("affinity-labels", format!("{}/{block}", info.name), "info");
+        let subject = format!("{}/{block}", info.name);
+        cluster.expect_as_in(&Form::IN_KUBERNETES, "affinity-labels", subject, "info");
     }
 }
 
 pub(super) fn labels_of_other(cluster: &mut Cluster) {
     let labels = json!({HOSTNAME_HASH: hostname_hash("another-node")});
     let (node, block) = change_affinity(cluster, json!({"metadata": {"labels": labels}}));
-    cluster.expect_in_kubernetes("affinity-labels", format!("{node}/{block}"));
+    cluster.expect_in(&Form::IN_KUBERNETES, "affinity-labels", format!("{node}/{block}"));
 }
 
 /// It protects its block: nothing is said about an owner without affinity.
 pub(super) fn deleted_text(cluster: &mut Cluster) {
     let (node, block) = change_affinity(cluster, json!({"spec": {"deleted": "perhaps"}}));
     let path = format!("blockaffinities/{}", affinity_name(&node, block));
-    cluster.expect_in_kubernetes("undecodable-object", path);
+    cluster.expect_in(&Form::IN_KUBERNETES, "undecodable-object", path);
 }
 
 pub(super) fn misnamed(cluster: &mut Cluster) {
     let name = format!("renamed-{}", cluster.next_spare);
     change_affinity(cluster, json!({"metadata": {"name": name}}));
     let (path, field) = (format!("blockaffinities/{name}"), "metadata.name");
-    cluster.kubernetes_truth.expect_detail("undecodable-object", path, field);
+    cluster.expect_detail_in(&Form::IN_KUBERNETES, "undecodable-object", path, field);
 }
 
 /// Calico does not fail: it finds the object of the first ID under the second one's name, too, and counts there. In
@@ -68,9 +69,9 @@ pub(super) fn case_collision(cluster: &mut Cluster) {
             cluster.count(&large, *block, 1);
         }
     }
-    cluster.expect_in_kubernetes("handle-case-collision", &small);
+    cluster.expect_in(&Form::IN_KUBERNETES, "handle-case-collision", &small);
     cluster.expect("missing-handle", small);
-    cluster.truth.expect_as("handle-count", large, "info");
+    cluster.expect_as_in(&Form::ALL, "handle-count", large, "info");
 }
 
 /// A pod whose status is another one; its endpoint in etcd stays as it is.
@@ -83,8 +84,12 @@ fn change_status(cluster: &mut Cluster, status: &Value) -> Pod {
 fn finish(cluster: &mut Cluster, status: &Value) {
     let pod = change_status(cluster, status);
     for (address, _) in &pod.addresses {
-        cluster.kubernetes_truth.expect_detail("leaked-address", address, "pod-finished");
+        cluster.expect_detail_in(&Form::IN_KUBERNETES, "leaked-address", address, "pod-finished");
     }
+    // In etcd the endpoint that is left still names them.
+    let endpoint = cluster.endpoint_mut(&pod.endpoint).subject();
+    let forms = [Form::EtcdWithKubernetes];
+    cluster.expect_detail_in(&forms, "endpoint-without-pod", endpoint, "finished");
 }
 
 pub(super) fn pod_finished(cluster: &mut Cluster) {
@@ -99,7 +104,54 @@ pub(super) fn pod_disagreement(cluster: &mut Cluster) {
     let other = cluster.foreign_block().addr();
     let pod = change_status(cluster, &json!({"podIP": other, "podIPs": [{"ip": other}]}));
     let subject = format!("{}/{}", pod.name.namespace, pod.name.pod);
-    cluster.expect_in_kubernetes("pod-address-disagreement", subject);
+    cluster.expect_in(&Form::WITH_PODS, "pod-address-disagreement", subject);
+}
+
+/// A pod without endpoint whose status is of the sandbox before. The address that it names is another one's by now.
+pub(super) fn between_sandboxes(cluster: &mut Cluster) {
+    let other = cluster.victim();
+    let pod = cluster.victim();
+    for (address, block) in pod.addresses.clone() {
+        cluster.free(address, block);
+    }
+    let status = json!({"podIP": other.address(), "podIPs": [{"ip": other.address()}],
+        "conditions": [{"type": "PodReadyToStartContainers", "status": "False"}, {"type": "Ready", "status": "False"}]});
+    let annotations = json!({"cni.projectcalico.org/containerID": "",
+        "cni.projectcalico.org/podIP": "", "cni.projectcalico.org/podIPs": ""});
+    cluster
+        .put_pod_without_endpoint(&pod, json!({"metadata": {"annotations": annotations}, "status": status}));
+    let subject = format!("{}/{}", pod.name.namespace, pod.name.pod);
+    cluster.expect_in(&[Form::EtcdWithKubernetes], "pod-without-endpoint", subject);
+}
+
+/// It keeps its allocation; etcd alone does not show the pod.
+pub(super) fn without_address(cluster: &mut Cluster) {
+    let pod = cluster.victim();
+    let none = json!({"metadata": {"annotations": null},
+        "status": {"phase": "Pending", "podIP": null, "podIPs": null, "conditions": null}});
+    cluster.put_pod_without_endpoint(&pod, none);
+    for (address, _) in &pod.addresses {
+        cluster.expect_detail_in(&[Form::Etcd], "leaked-address", address, "no-owner");
+    }
+}
+
+pub(super) fn pod_gone(cluster: &mut Cluster) {
+    let pod = cluster.victim();
+    cluster.leave_object_out(&pod.endpoint);
+    let endpoint = cluster.endpoint_mut(&pod.endpoint).subject();
+    cluster.expect_detail_in(&[Form::EtcdWithKubernetes], "endpoint-without-pod", endpoint, "gone");
+    for (address, _) in &pod.addresses {
+        cluster.expect_detail_in(&Form::IN_KUBERNETES, "leaked-address", address, "no-owner");
+    }
+}
+
+/// Where there are no endpoints, the sandbox in handle and annotation says that the pod is the one that is recorded.
+pub(super) fn on_other_node(cluster: &mut Cluster) {
+    let pod = cluster.victim();
+    let node = cluster.nodes[0].name.clone();
+    cluster.patch_object(&pod.endpoint, json!({"spec": {"nodeName": node}}));
+    let endpoint = cluster.endpoint_mut(&pod.endpoint).subject();
+    cluster.expect_in(&[Form::EtcdWithKubernetes], "endpoint-node-mismatch", endpoint);
 }
 
 /// A service with `recorded` addresses in a block of a pool of its own, of which its ingress names the first `named`.
@@ -137,23 +189,23 @@ fn handle_of(service: &str) -> String {
 pub(super) fn service_gone(cluster: &mut Cluster) {
     let (name, _, addresses) = victim_service(cluster, 1, 1);
     cluster.remove_service("default", &name);
-    cluster.kubernetes_truth.expect_detail("leaked-address", addresses[0], "service-gone");
+    cluster.expect_detail_in(&Form::WITH_PODS, "leaked-address", addresses[0], "service-gone");
 }
 
 pub(super) fn service_extra(cluster: &mut Cluster) {
     let (_, _, addresses) = victim_service(cluster, 2, 1);
-    cluster.expect_in_kubernetes("service-address-extra", addresses[1]);
+    cluster.expect_in(&Form::WITH_PODS, "service-address-extra", addresses[1]);
 }
 
 pub(super) fn service_without_address(cluster: &mut Cluster) {
     let (name, ..) = victim_service(cluster, 0, 0);
-    cluster.expect_in_kubernetes("service-without-address", format!("default/{name}"));
+    cluster.expect_in(&Form::WITH_PODS, "service-without-address", format!("default/{name}"));
 }
 
 pub(super) fn service_unrecorded(cluster: &mut Cluster) {
     let (_, block, addresses) = victim_service(cluster, 1, 1);
     cluster.free(addresses[0], block);
-    cluster.expect_in_kubernetes("unallocated-in-use", addresses[0]);
+    cluster.expect_in(&Form::WITH_PODS, "unallocated-in-use", addresses[0]);
 }
 
 pub(super) fn orphan_instance(cluster: &mut Cluster) {
@@ -162,12 +214,12 @@ pub(super) fn orphan_instance(cluster: &mut Cluster) {
     let machine = format!("vm-lost-{}", cluster.next_pod);
     let address = cluster.take_for_lost_machine(block);
     cluster.put_orphan_instance("vms", &machine);
-    cluster.kubernetes_truth.expect_detail("leaked-address", address, "vm-gone");
+    cluster.expect_detail_in(&Form::WITH_PODS, "leaked-address", address, "vm-gone");
 }
 
 pub(super) fn machine_gone(cluster: &mut Cluster) {
     let node = cluster.host();
     let block = cluster.nodes[node].blocks[0];
     let address = cluster.take_for_lost_machine(block);
-    cluster.kubernetes_truth.expect_detail("leaked-address", address, "vm-gone");
+    cluster.expect_detail_in(&Form::WITH_PODS, "leaked-address", address, "vm-gone");
 }

@@ -19,8 +19,7 @@ mod undecodable_sources;
 use ipnet::{IpNet, Ipv4Net};
 
 use super::layout::ClusterSpec;
-use super::{Cluster, Pod};
-use crate::kube::Flavour;
+use super::{Cluster, Form, Pod};
 
 /// How often a fault can be in a cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,11 +81,16 @@ faults! {
     ServiceWithoutAddress "service-without-address" Many kubernetes::service_without_address, "no ingress for days";
     ServiceUnrecorded "service-unrecorded" Many kubernetes::service_unrecorded, "the address of a service was released";
     InstanceOfDeletedMachine "instance-of-deleted-machine" Many kubernetes::orphan_instance, "a machine is deleted, its instance is not";
+    PodBetweenSandboxes "pod-between-sandboxes" Many kubernetes::between_sandboxes, "a pod whose status names another one's address";
+    PodWithoutAddress "pod-without-address" Many kubernetes::without_address, "a pod that has its allocation and no address yet";
+    PodGoneEndpointLeft "pod-gone-endpoint-left" Many kubernetes::pod_gone, "a pod is gone, its endpoint is not";
+    PodOnOtherNode "pod-on-other-node" Many kubernetes::on_other_node, "a pod runs on another node than its endpoint";
     MachineGone "machine-gone" Many kubernetes::machine_gone, "a virtual machine is gone, its address is not";
     }
     ALL "All that a cluster in etcd shows, which is most of them." {
     LeakedNoOwner "leaked-no-owner" Many leaks::no_owner, "a pod is gone, its addresses are not";
     LeakedWithoutTime "leaked-without-time" Many leaks::without_time, "as before, recorded without timestamp";
+    LeakedFuture "leaked-future" Many leaks::future, "as before, recorded by a clock that is years fast";
     LeakedNewSandbox "leaked-new-sandbox" Many leaks::new_sandbox, "a pod got other addresses on the same node";
     LeakedHalf "leaked-half" Many leaks::half, "a pod uses one of its two addresses only";
     LeakedMoved "leaked-moved" Many leaks::moved, "a pod moved to another node";
@@ -110,6 +114,7 @@ faults! {
     UnallocatedFreed "unallocated-freed" Many in_use::freed, "the addresses of a live pod were released";
     UnallocatedBypassing "unallocated-bypassing" Many in_use::bypassing, "a pod with ipAddrsNoIpam, which etcd does not show";
     UnallocatedCooling "unallocated-cooling" Many in_use::cooling, "the addresses of a live pod cool down";
+    UnallocatedForeign "unallocated-foreign" Many in_use::foreign_freed, "the address of a container of bare CNI was released";
     UnallocatedNoBlock "unallocated-no-block" Many in_use::no_block, "the blocks of a live node are lost";
     UnallocatedTunnel "unallocated-tunnel" Many in_use::tunnel_freed, "a live tunnel address was released";
     UnallocatedDisabledPool "unallocated-disabled-pool" Many in_use::freed_in_disabled_pool, "in a disabled pool";
@@ -122,6 +127,7 @@ faults! {
     OwnerMismatchPodAsTunnel "owner-mismatch-pod-as-tunnel" Many owners::pod_as_tunnel, "a pod's, recorded for a tunnel";
     OwnerMismatchLegacy "owner-mismatch-legacy" Many owners::legacy, "an old handle names another pod";
     OwnerMismatchContainer "owner-mismatch-container" Many owners::container, "the handle names another sandbox";
+    OwnerMismatchForeign "owner-mismatch-foreign" Many owners::foreign, "recorded by another IPAM client for another container";
     OwnerMismatchReserved "owner-mismatch-reserved" Many owners::reserved, "in use on an ordinal that Windows reserves";
     BorrowedTunnel "borrowed-tunnel" Many owners::borrowed_tunnel, "a tunnel address of another node's block";
     BorrowedTunnelV6 "borrowed-tunnel-v6" Many owners::borrowed_tunnel_v6, "the same with IPv6";
@@ -183,6 +189,8 @@ faults! {
     HalfDeletedHandle "half-deleted-handle" Many handles::half_deleted, "marked deleted";
     HalfDeletedBlock "half-deleted-block" Many blocks::half_deleted, "marked deleted";
     OverlappingDisabled "overlapping-disabled" Many pools::overlapping_disabled, "a disabled pool inside another";
+    OverlappingDeleted "overlapping-deleted" Many pools::overlapping_deleted, "a pool that is being deleted inside another";
+    OverlappingRefused "overlapping-refused" Many pools::overlapping_refused, "a pool that Calico's controller refused";
     OverlappingPools "overlapping-pools" Many pools::overlapping, "a pool inside another";
     TwinPools "twin-pools" Many pools::twins, "two pools with one CIDR";
     PoolNearlyFull "pool-nearly-full" Many pools::nearly_full, "15 of 16 addresses";
@@ -256,34 +264,60 @@ impl Cluster {
         }
     }
 
-    /// A small cluster with `count` of each fault that goes with others and can be in this API group, those that only
+    /// A small cluster with `count` of each fault that goes with others and can be in this form, those that only
     /// Kubernetes shows included.
-    pub fn all_kubernetes_faults(spec: ClusterSpec, flavour: Flavour, count: usize) -> Self {
+    pub fn all_faults_of(spec: ClusterSpec, form: Form, count: usize) -> Self {
         let mut cluster = Self::small(spec);
-        let faults = Fault::KUBERNETES_ONLY.iter().chain(Fault::ALL);
-        for fault in faults.filter(|fault| !fault.stands_alone() && fault.exists_in(flavour)) {
-            cluster.inject(*fault, count);
-        }
+        cluster.inject_all_of(form, count);
         cluster
     }
 
-    /// Expects a finding of a cluster in Kubernetes only; its subject is the one there.
-    fn expect_in_kubernetes(&mut self, code: &'static str, subject: impl ToString) {
-        self.kubernetes_truth.expect(code, subject);
+    /// Puts `count` of each fault in that goes with others and can be in this form.
+    pub fn inject_all_of(&mut self, form: Form, count: usize) {
+        let faults = Fault::KUBERNETES_ONLY.iter().chain(Fault::ALL);
+        for fault in faults.filter(|fault| !fault.stands_alone() && fault.exists_in(form)) {
+            self.inject(*fault, count);
+        }
     }
 
-    /// Expects a finding of a cluster in etcd only.
-    fn expect_in_etcd(&mut self, code: &'static str, subject: impl ToString) {
-        self.truth.expect(code, subject.to_string());
-        self.etcd_only.insert((code, subject.to_string()));
-    }
-
+    /// Expects a finding in every form.
     fn expect(&mut self, code: &'static str, subject: impl ToString) {
-        self.truth.expect(code, subject);
+        self.expect_in(&Form::ALL, code, subject);
     }
 
+    /// Expects a finding in some forms.
+    fn expect_in(&mut self, forms: &[Form], code: &'static str, subject: impl ToString) {
+        forms.iter().for_each(|form| self.truths[*form as usize].expect(code, subject.to_string()));
+    }
+
+    /// Expects a finding whose evidence names `detail`, in every form.
     fn expect_detail(&mut self, code: &'static str, subject: impl ToString, detail: &'static str) {
-        self.truth.expect_detail(code, subject, detail);
+        self.expect_detail_in(&Form::ALL, code, subject, detail);
+    }
+
+    fn expect_detail_in(
+        &mut self,
+        forms: &[Form],
+        code: &'static str,
+        subject: impl ToString,
+        detail: &'static str,
+    ) {
+        for form in forms {
+            self.truths[*form as usize].expect_detail(code, subject.to_string(), detail);
+        }
+    }
+
+    /// Expects a finding of another severity than usual.
+    fn expect_as_in(
+        &mut self,
+        forms: &[Form],
+        code: &'static str,
+        subject: impl ToString,
+        severity: &'static str,
+    ) {
+        for form in forms {
+            self.truths[*form as usize].expect_as(code, subject.to_string(), severity);
+        }
     }
 
     /// Expects all addresses of a pod to be leaked for a reason.

@@ -3,6 +3,7 @@
 use ipnet::IpNet;
 
 use crate::cluster::Cluster;
+use crate::cluster::layout::go_time;
 use crate::cluster::wire::{Attribute, Tunnel};
 
 /// Puts another record in the place of an address's own, and moves the counts of the handles with it.
@@ -67,6 +68,17 @@ pub(super) fn container(cluster: &mut Cluster) {
     let pod = cluster.add_container_pod(&info.name, info.blocks[0]);
     let other = cluster.holder(&info.name).handle();
     record(cluster, pod.address(), pod.block(), Attribute::bare(&other));
+}
+
+pub(super) fn foreign(cluster: &mut Cluster) {
+    let pod = cluster.victim();
+    let other = cluster.holder(&pod.node);
+    let handle = format!("nomad.alloc-{}", other.name.pod);
+    let since = go_time(other.since);
+    for (address, block) in pod.addresses {
+        let entries = [("node", pod.node.as_str()), ("timestamp", since.as_str())];
+        record(cluster, address, block, Attribute::new(&handle, entries));
+    }
 }
 
 pub(super) fn reserved(cluster: &mut Cluster) {

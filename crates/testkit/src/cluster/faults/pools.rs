@@ -1,9 +1,10 @@
 //! Pools that overlap, pools that are full, and nodes that get nothing from them.
 
 use ipnet::IpNet;
+use serde_json::{Value, json};
 
-use crate::cluster::Cluster;
 use crate::cluster::wire::{self, Pool, key};
+use crate::cluster::{Cluster, Form};
 
 pub(super) fn overlapping(cluster: &mut Cluster) {
     let (name, cidr) = cluster.extra_pool();
@@ -20,8 +21,36 @@ pub(super) fn overlapping_disabled(cluster: &mut Cluster) {
     let inner = cidr.subnets(25).expect("a /24").nth(1).expect("it has two halves");
     cluster.put_pool(&name, Pool::new(cidr, 28));
     cluster.put_pool(&format!("{name}-half"), Pool { disabled: true, ..Pool::new(inner, 28) });
-    cluster.expect("overlapping-pools", cidr);
-    cluster.expect("overlapping-pools", inner);
+    for pool in [cidr, inner] {
+        cluster.expect_in(&Form::WITHOUT_POOL_CONTROLLER, "overlapping-pools", pool);
+    }
+}
+
+/// As above; the native group allows it while one of them is being deleted, too.
+pub(super) fn overlapping_deleted(cluster: &mut Cluster) {
+    let deleted = json!({"metadata": {"deletionTimestamp": cluster.spec.seconds_ago(7200),
+        "deletionGracePeriodSeconds": 0, "finalizers": ["projectcalico.org/ippool-finalizer"]}});
+    overlapping_with(cluster, deleted);
+}
+
+/// And where Calico's pool controller has marked one of them.
+pub(super) fn overlapping_refused(cluster: &mut Cluster) {
+    let refused = json!({"type": "Allocatable", "status": "False", "reason": "CIDROverlap",
+        "message": "it overlaps another pool", "lastTransitionTime": cluster.spec.seconds_ago(7200)});
+    overlapping_with(cluster, json!({"status": {"conditions": [refused]}}));
+}
+
+/// Two pools, of which the second one is as the patch says where Kubernetes holds it.
+fn overlapping_with(cluster: &mut Cluster, patch: Value) {
+    let (name, cidr) = cluster.extra_pool();
+    let inner = cidr.subnets(25).expect("a /24").nth(1).expect("it has two halves");
+    cluster.put_pool(&name, Pool::new(cidr, 28));
+    let second = format!("{name}-half");
+    cluster.put_pool(&second, Pool::new(inner, 28));
+    cluster.patch_object(&key::pool(&second), patch);
+    for pool in [cidr, inner] {
+        cluster.expect_in(&Form::WITHOUT_POOL_CONTROLLER, "overlapping-pools", pool);
+    }
 }
 
 /// The subject of both is the same.
@@ -29,7 +58,7 @@ pub(super) fn twins(cluster: &mut Cluster) {
     let (name, cidr) = cluster.extra_pool();
     cluster.put_pool(&name, Pool::new(cidr, 28));
     cluster.put_pool(&format!("{name}-again"), Pool { disabled: true, ..Pool::new(cidr, 28) });
-    cluster.expect("overlapping-pools", cidr);
+    cluster.expect_in(&Form::WITHOUT_POOL_CONTROLLER, "overlapping-pools", cidr);
 }
 
 /// A pool of one block, which a node owns.

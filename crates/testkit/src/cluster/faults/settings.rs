@@ -2,8 +2,8 @@
 
 use std::net::IpAddr;
 
-use crate::cluster::Cluster;
 use crate::cluster::wire::{Block, IpamSettings, key};
+use crate::cluster::{Cluster, Form};
 
 pub(super) fn locked(cluster: &mut Cluster) {
     cluster.put_ready(false);
@@ -30,7 +30,7 @@ pub(super) fn mismatch(cluster: &mut Cluster) {
     cluster.shown.cooldown_seconds += 30;
     cluster.put_settings();
     // In Kubernetes both are one object.
-    cluster.expect_in_etcd("configuration-mismatch", "default");
+    cluster.expect_in(&Form::IN_ETCD, "configuration-mismatch", "default");
 }
 
 /// Every address whose owner runs on another node than the one that has the block.
@@ -48,6 +48,9 @@ fn borrowed(block: &Block) -> Vec<IpAddr> {
     let Some(host) = block.affinity.as_deref().and_then(|a| a.strip_prefix("host:")) else {
         return Vec::new();
     };
-    let elsewhere = block.records().filter(|(_, record)| record.get("node").is_some_and(|node| node != host));
+    // A machine keeps its address when it migrates.
+    let elsewhere = block.records().filter(|(_, record)| {
+        record.get("node").is_some_and(|node| node != host) && record.get("vmi-name").is_none()
+    });
     elsewhere.map(|(address, _)| address).collect()
 }

@@ -6,4 +6,5 @@ mod kubernetes;
 mod snapshot;
 
 pub use self::etcd::WriteError;
+pub(super) use self::kubernetes::pod_of;
 pub use self::kubernetes::{KubeCluster, KubeObject, LeftOut};

@@ -3,6 +3,8 @@
 //!
 //! What is written follows the fact sheet; nothing here uses the model of calipam.
 
+mod aggregated;
+mod beside;
 mod list;
 mod names;
 mod node;
@@ -15,7 +17,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::{Value, json};
 
 use self::names::{Place, is_object_name};
-use crate::cluster::{Cluster, ClusterSpec, GroundTruth};
+pub(in crate::cluster) use self::pod::pod as pod_of;
+use crate::cluster::{Cluster, ClusterSpec, Form, GroundTruth};
 use crate::kube::{Flavour, form};
 
 /// A generated cluster as objects of Kubernetes.
@@ -84,7 +87,11 @@ impl Cluster {
             subjects: BTreeMap::new(),
             taken: BTreeSet::new(),
         };
-        self.for_each_entry(|key, value| maker.entry(key, value));
+        self.for_each_entry(|key, value| {
+            if !self.kubernetes_only.lacks(key) {
+                maker.entry(key, value);
+            }
+        });
         for (plural, object) in self.kubernetes_only.objects() {
             let plural = names::known_plural(plural);
             maker.objects.push(KubeObject { plural, json: object.clone() });
@@ -237,14 +244,9 @@ impl Maker<'_> {
 
     /// Subjects that are names of keys or endpoints become those of objects and pods.
     fn truth(&self) -> GroundTruth {
-        let etcd_only = &self.cluster.etcd_only;
-        let rename = |code: &'static str, subject: &str| {
-            let stays = !etcd_only.contains(&(code, subject.to_owned()));
-            stays.then(|| self.subjects.get(subject).cloned().unwrap_or_else(|| subject.to_owned()))
-        };
-        let mut truth = self.cluster.truth.renamed(rename);
+        let rename = |subject: &str| self.subjects.get(subject).map_or(subject, String::as_str).to_owned();
+        let mut truth = self.cluster.truth_of(Form::of(self.flavour)).renamed(rename);
         truth.rename_detail("spec.ipNetworks", "cni.projectcalico.org/podIPs");
-        truth.extend(&self.cluster.kubernetes_truth);
         truth
     }
 }

@@ -72,9 +72,9 @@ pub(super) fn is_object_name(name: &str) -> bool {
     name.len() <= MAX_NAME && name.split('.').all(is_label)
 }
 
-/// The plural of services, machines and pods that Calico does not network.
+/// The plural of services and machines, and of pods and nodes that Calico does not network.
 pub(super) fn known_plural(plural: &str) -> &'static str {
-    let known = ["pods", "services", "virtualmachines", "virtualmachineinstances"];
+    let known = ["nodes", "pods", "services", "virtualmachines", "virtualmachineinstances"];
     known.into_iter().find(|known| *known == plural).unwrap_or_else(|| panic!("there is no kind {plural}"))
 }
 

@@ -11,7 +11,7 @@ const SHORT: usize = 12;
 ///
 /// # Errors
 /// Where the endpoint does not say what it is of.
-pub(super) fn pod(endpoint: &Value) -> Result<Value, String> {
+pub(in crate::cluster) fn pod(endpoint: &Value) -> Result<Value, String> {
     let (stored, spec) = (&endpoint["metadata"], &endpoint["spec"]);
     let orchestrator = spec["orchestrator"].as_str().ok_or("it has no orchestrator")?;
     if orchestrator == "openstack" {

@@ -78,6 +78,12 @@ impl KubeCluster {
             if WITH_STATUS.contains(&object.plural) {
                 put_status(connection, &path, object, &created)?;
             }
+            // The server sets the time of deletion itself; what has a finalizer, and a pod on a node, stays.
+            if object.json["metadata"]["deletionTimestamp"].is_string() {
+                let path = format!("{path}/{}", object.name());
+                let deleted = connection.request("DELETE", &path, "")?;
+                assert!(matches!(deleted.status, 200 | 202), "{path}: {}", deleted.body);
+            }
         }
         Ok(())
     }

@@ -1,0 +1,47 @@
+//! Every form of a generated cluster, as it is read.
+
+use calipam_model::snapshot::{Snapshot, Source};
+use calipam_testkit::cluster::{Cluster, GroundTruth, KubeCluster};
+use calipam_testkit::kube::Flavour;
+use serde_json::json;
+
+use super::findings::{snapshot_of_folder, snapshot_of_list, snapshot_of_objects};
+
+/// A form by its name, as it is read, with the findings that it must have.
+pub type FormRead = (&'static str, Snapshot, GroundTruth);
+
+/// Etcd with the pods, services and machines of its Kubernetes.
+pub async fn etcd_with_kubernetes(cluster: &Cluster) -> (Snapshot, GroundTruth) {
+    let beside = cluster.beside_etcd();
+    let mut list = beside.list();
+    // Files that hold nothing of Calico are refused.
+    let pool = json!({"apiVersion": Flavour::Classic.api_version(), "kind": "IPPool", "metadata": {"name": "any"},
+        "spec": {"cidr": "10.0.0.0/16"}});
+    list["items"].as_array_mut().unwrap().push(pool);
+    let kubernetes = snapshot_of_objects(&list).await;
+
+    let mut snapshot = cluster.snapshot();
+    snapshot.pods = kubernetes.pods;
+    snapshot.services = kubernetes.services;
+    snapshot.machines = kubernetes.machines;
+    snapshot.mark_read([Source::Pods, Source::Services, Source::Machines]);
+    (snapshot, beside.truth().clone())
+}
+
+/// All of them: etcd with and without a kubeconfig; both API groups in one list and in a list of each kind; the classic
+/// group through Calico's aggregated API.
+pub async fn every_form(cluster: &Cluster) -> Vec<FormRead> {
+    let (classic, native) = (cluster.kubernetes(Flavour::Classic), cluster.kubernetes(Flavour::Native));
+    let aggregated = classic.through_aggregated_api();
+    let (beside, beside_truth) = etcd_with_kubernetes(cluster).await;
+    let of = |kubernetes: &KubeCluster| kubernetes.truth().clone();
+    vec![
+        ("etcd", cluster.snapshot(), cluster.truth().clone()),
+        ("etcd with Kubernetes", beside, beside_truth),
+        ("classic", snapshot_of_list(&classic).await, of(&classic)),
+        ("classic, a list of each kind", snapshot_of_folder(&classic).await, of(&classic)),
+        ("classic through the aggregated API", snapshot_of_list(&aggregated).await, of(&aggregated)),
+        ("native", snapshot_of_list(&native).await, of(&native)),
+        ("native, a list of each kind", snapshot_of_folder(&native).await, of(&native)),
+    ]
+}

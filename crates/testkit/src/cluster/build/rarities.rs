@@ -1,0 +1,111 @@
+//! Nodes, blocks, machines and settings as few clusters have them: all of them healthy.
+
+use ipnet::{IpNet, Ipv6Net};
+use serde_json::json;
+
+use crate::cluster::layout::go_time;
+use crate::cluster::wire::{self, Attribute, Pool, Tunnel, key};
+use crate::cluster::{Cluster, NodeInfo};
+
+impl Cluster {
+    /// Pools whose blocks hold one address each.
+    pub(super) fn add_blocks_of_one_address(&mut self) {
+        let node = self.nodes[0].name.clone();
+        let (name, cidr) = self.extra_pool();
+        let mut pools = vec![(name, cidr)];
+        if self.spec.dual_stack {
+            let cidr = Ipv6Net::new_assert("fd00:10:245::".parse().expect("an address"), 64).into();
+            pools.push(("single-ipv6".to_owned(), cidr));
+        }
+        for (name, cidr) in pools {
+            let single = cidr.max_prefix_len();
+            self.put_pool(&name, Pool::new(cidr, single));
+            let blocks: Vec<IpNet> =
+                cidr.subnets(single).expect("the longest prefix").skip(1).take(3).collect();
+            for block in blocks {
+                self.claim(block, &node);
+                self.add_pod(&node, &[block]);
+            }
+        }
+    }
+
+    /// A node whose affinities have names with a hash in them, since node and block would be too long for a name.
+    pub(super) fn add_node_with_a_long_name(&mut self) {
+        let number = self.next_node;
+        self.next_node += 1;
+        let part = "a-part-of-a-name-of-52-letters-as-providers-make-it";
+        let name = format!("worker-{number}.{}.example.com", [part; 4].join("."));
+        let block = self.spec.block_v4(number, 0);
+        self.claim(block, &name);
+        self.put_node(number, &name, "linux");
+        for tunnel in [Tunnel::Ipip, Tunnel::Wireguard] {
+            self.add_tunnel(&name, tunnel, block);
+        }
+        self.nodes.push(NodeInfo { name: name.clone(), number, blocks: vec![block] });
+        self.add_pod(&name, &[block]);
+    }
+
+    /// A machine whose source pod is gone while the target is not its active owner yet.
+    pub(super) fn add_machine_between_two_owners(&mut self) {
+        let (block, target) = (self.nodes[1].blocks[0], self.nodes[2].name.clone());
+        let pod = self.machine_pod("vm-swapped", &target);
+        let mut attribute = self.machine_record("vm-swapped", &pod);
+        attribute.alternate = attribute.owner.take();
+        let address = self.take_for_machine("vm-swapped", block, attribute);
+        self.put_endpoint(&pod, [address]);
+        self.put_machine("vms", "vm-swapped", true);
+    }
+
+    /// An instance that somebody made without a machine, and whose pod is not there at the moment.
+    pub(super) fn add_instance_without_machine(&mut self) {
+        let block = self.nodes[1].blocks[0];
+        let pod = self.machine_pod("vmi-alone", "nowhere");
+        let mut attribute = self.machine_record("vmi-alone", &pod);
+        // Its pod was the owner until it went.
+        attribute.owner = None;
+        self.take_for_machine("vmi-alone", block, attribute);
+        let instance = json!({"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachineInstance", "spec": {}});
+        self.put_kubernetes_only("virtualmachineinstances", "vms", "vmi-alone", instance);
+    }
+
+    /// A machine that does not keep its address: its pod holds it as any pod does.
+    pub(super) fn add_machine_without_persistence(&mut self) {
+        let (node, block) = (self.nodes[2].name.clone(), self.nodes[2].blocks[0]);
+        let pod = self.machine_pod("vm-plain", &node);
+        let address = self.take(block, &pod);
+        self.put_endpoint(&pod, [address]);
+        self.put_machine("vms", "vm-plain", true);
+    }
+
+    /// Blocks of a node that hold nothing: a free one, and one of which a reservation covers a part.
+    pub(super) fn add_empty_blocks(&mut self) {
+        let (node, number) = (self.nodes[2].name.clone(), self.nodes[2].number);
+        let blocks = [self.spec.block_v4(number, 1), self.spec.block_v4(number, 3)];
+        blocks.iter().for_each(|block| self.claim(*block, &node));
+        let metadata = self.spec.metadata("quarter", &mut self.spec.rng(10));
+        let value = wire::reservation(metadata, &[format!("{}/28", blocks[1].addr())]);
+        self.put_raw(key::resource("ipreservations", "quarter"), value);
+    }
+
+    /// The address of a pod that has no endpoint yet, recorded by a node whose clock is fast by half a minute.
+    pub(super) fn add_fast_clock(&mut self) {
+        let (node, block) = (self.nodes[0].name.clone(), self.nodes[0].blocks[0]);
+        let holder = self.holder(&node);
+        let later =
+            self.spec.now.saturating_add(jiff::SignedDuration::from_secs(30)).expect("a time in this era");
+        let mut attribute: Attribute = holder.attribute();
+        attribute.set("timestamp", &go_time(later));
+        self.block_mut(block).take(1, attribute);
+        self.count(&holder.handle(), block, 1);
+    }
+
+    /// Calico's controllers run without the one for services, of which one waits for an address from elsewhere.
+    pub(super) fn turn_load_balancer_controller_off(&mut self) {
+        let key = key::resource("kubecontrollersconfigurations", "default");
+        let value = String::from_utf8(self.remove(&key).value()).expect("JSON is text");
+        let without = value.replace(r#""loadBalancer":{"assignIPs":"AllServices"},"#, "");
+        assert_ne!(without, value, "the controller was on");
+        self.put_raw(key, without);
+        self.put_service("default", "by-hand", &[]);
+    }
+}

@@ -1,0 +1,91 @@
+//! Pods whose object says less, more or something else than the endpoint: all of them healthy.
+
+use std::net::IpAddr;
+
+use serde_json::{Value, json};
+
+use crate::cluster::wire::key;
+use crate::cluster::{Cluster, Object};
+
+impl Cluster {
+    /// A pod that runs, of which Calico's CNI plugin knows nothing.
+    pub(super) fn put_running_pod(&mut self, namespace: &str, name: &str, node: &str, address: IpAddr) {
+        let status = json!({"phase": "Running", "podIP": address, "podIPs": [{"ip": address}],
+            "conditions": [{"type": "Ready", "status": "True"}]});
+        self.put_pod_object(namespace, name, json!({}), json!({ "nodeName": node }), status);
+    }
+
+    fn put_pod_object(
+        &mut self,
+        namespace: &str,
+        name: &str,
+        metadata: Value,
+        mut spec: Value,
+        status: Value,
+    ) {
+        spec["containers"] = json!([{"name": "main", "image": "registry.example.com/main:1"}]);
+        let pod =
+            json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec, "status": status});
+        self.put_kubernetes_only("pods", namespace, name, pod);
+    }
+
+    /// A pod with an address of a second network of Calico, of which an early Multus tells under the older name of the
+    /// annotation. Kubernetes holds one pod where etcd has two endpoints.
+    pub(super) fn add_second_network_of_early_multus(&mut self) {
+        let pod = self.add_pod_on(1);
+        let container = pod.handle.rsplit('.').next().unwrap_or_default().to_owned();
+        let handle = format!("second-net.{container}");
+        let mut record = self.record_mut(pod.address(), pod.block()).clone();
+        record.handle = Some(handle.clone());
+        let second = self.block_mut(pod.block()).take(1, record)[0];
+        self.count(&handle, pod.block(), 1);
+
+        let mut endpoint = self.endpoint_mut(&pod.endpoint).clone();
+        endpoint.metadata.name = key::endpoint_name(&pod.node, "k8s", &pod.name.pod, "net1");
+        "net1".clone_into(&mut endpoint.spec.endpoint);
+        endpoint.set_addresses(&[second]);
+        let key = endpoint.key();
+        self.put(key.as_str(), Object::Endpoint(Box::new(endpoint)));
+        self.leave_object_out(&key);
+
+        let own: Vec<IpAddr> = pod.addresses.iter().map(|(address, _)| *address).collect();
+        let networks = json!([
+            {"name": "k8s-pod-network", "default": true, "ips": own},
+            {"name": "default/second-net", "interface": "net1", "ips": [second]},
+        ]);
+        let annotations = json!({"k8s.v1.cni.cncf.io/networks-status": networks.to_string()});
+        self.patch_object(&pod.endpoint, json!({"metadata": {"annotations": annotations}}));
+    }
+
+    /// Pods without a network of their own whose status names addresses all the same: those of a running pod, and one
+    /// that is free.
+    pub(super) fn add_pods_without_network(&mut self) {
+        let running = self.add_pod_on(0);
+        let (node, used) = (running.node.clone(), running.address());
+        let free = self.spec.block_v4(self.spec.max_nodes(), 0).addr();
+        // What the CNI plugin leaves of a sandbox that it has taken down.
+        let blank = json!({"annotations": {"cni.projectcalico.org/containerID": "",
+            "cni.projectcalico.org/podIP": "", "cni.projectcalico.org/podIPs": ""}});
+        let on_node = json!({ "nodeName": node });
+        let status = |phase: &str, address: IpAddr, ready: &str| {
+            let conditions = ["PodReadyToStartContainers", "Ready"];
+            let conditions = conditions.map(|kind| json!({"type": kind, "status": ready}));
+            json!({"phase": phase, "podIP": address, "podIPs": [{"ip": address}], "conditions": conditions})
+        };
+
+        // Its first containers had run when the node restarted; the next sandbox is not there yet.
+        for (name, address) in [("restarting-1", used), ("restarting-2", free)] {
+            let status = status("Pending", address, "False");
+            self.put_pod_object("odd", name, blank.clone(), on_node.clone(), status);
+        }
+        let done = status("Succeeded", used, "False");
+        self.put_pod_object("odd", "done", blank.clone(), on_node.clone(), done);
+        let mut deleted = blank;
+        deleted["deletionTimestamp"] = self.spec.seconds_ago(5).into();
+        deleted["deletionGracePeriodSeconds"] = 30.into();
+        self.put_pod_object("odd", "terminating", deleted, on_node, status("Running", used, "True"));
+        let host = json!({"nodeName": node, "hostNetwork": true});
+        let status = status("Running", [192, 168, 0, 1].into(), "True");
+        self.put_pod_object("odd", "host-networked", json!({}), host, status);
+    }
+}

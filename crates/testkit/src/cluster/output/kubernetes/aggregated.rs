@@ -1,0 +1,37 @@
+//! The classic form as Calico's aggregated API shows it to `kubectl get` under short names.
+
+use serde_json::Value;
+
+use super::KubeCluster;
+use super::names::METADATA;
+use crate::kube::Flavour;
+
+/// The kinds that it serves; of blocks and handles it knows nothing.
+const SERVED: [&str; 5] =
+    ["blockaffinities", "ippools", "ipreservations", "clusterinformations", "kubecontrollersconfigurations"];
+
+impl KubeCluster {
+    /// The same objects through the aggregated API, which has the group of the native form and leaves the type of
+    /// affinities out. Nothing but the form of the objects differs.
+    pub fn through_aggregated_api(&self) -> Self {
+        assert_eq!(self.flavour, Flavour::Classic, "where the group is native, there is no such API");
+        let mut shown = self.clone();
+        for object in shown.objects.iter_mut().filter(|object| SERVED.contains(&object.plural)) {
+            object.json["apiVersion"] = Flavour::Native.api_version().into();
+            if let Some(annotations) = object.json["metadata"]["annotations"].as_object_mut() {
+                annotations.remove(METADATA);
+            }
+            if object.plural == "blockaffinities"
+                && let Some(spec) = object.json["spec"].as_object_mut()
+            {
+                spec.remove("type");
+                let deleted = spec.get("deleted").and_then(Value::as_str).map(str::to_owned);
+                // A text that is neither stays what it is, so that the form has every fault of the classic one.
+                if let Some(deleted) = deleted.and_then(|text| text.parse::<bool>().ok()) {
+                    spec.insert("deleted".to_owned(), deleted.into());
+                }
+            }
+        }
+        shown
+    }
+}

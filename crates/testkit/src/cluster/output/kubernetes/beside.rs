@@ -1,0 +1,48 @@
+//! What Kubernetes holds of a cluster whose Calico is in etcd: pods, services and machines.
+
+use std::collections::BTreeSet;
+
+use super::KubeCluster;
+use crate::cluster::wire::key;
+use crate::cluster::{Cluster, Form, Object};
+use crate::kube::Flavour;
+
+/// Annotations that the CNI plugin writes where the datastore is Kubernetes.
+const WRITTEN_BY_CNI: [&str; 3] =
+    ["cni.projectcalico.org/podIP", "cni.projectcalico.org/podIPs", "cni.projectcalico.org/containerID"];
+/// The kinds.
+const BESIDE: [&str; 4] = ["pods", "services", "virtualmachines", "virtualmachineinstances"];
+
+impl Cluster {
+    /// Pods as the kubelet alone reports them, on nodes as Kubernetes calls them, services and machines. The findings
+    /// are those of etcd and Kubernetes together.
+    pub fn beside_etcd(&self) -> KubeCluster {
+        let mut made = self.kubernetes(Flavour::Classic);
+        // Containers of other orchestrators are no pods.
+        let foreign: BTreeSet<String> = self
+            .entries
+            .iter()
+            .filter(|(_, object)| matches!(object, Object::Endpoint(e) if e.spec.orchestrator != "k8s"))
+            .filter_map(|(key, _)| made.subjects.get(&*String::from_utf8_lossy(key)).cloned())
+            .collect();
+        made.objects.retain(|object| {
+            let path = object.path();
+            BESIDE.contains(&object.plural)
+                && !foreign.contains(&path)
+                && !self.kubernetes_only.is_not_beside_etcd(&path)
+        });
+        for pod in made.objects.iter_mut().filter(|object| object.plural == "pods") {
+            if let Some(annotations) = pod.json["metadata"]["annotations"].as_object_mut() {
+                annotations.retain(|name, _| !WRITTEN_BY_CNI.contains(&name.as_str()));
+            }
+            let node = pod.json["spec"]["nodeName"].as_str().unwrap_or_default();
+            if let Some(Object::Node(node)) = self.get(&key::node(node)) {
+                pod.json["spec"]["nodeName"] = node.spec.orch_refs[0].node_name.clone().into();
+            }
+        }
+        made.truth = self.truth_of(Form::EtcdWithKubernetes).clone();
+        made.subjects.clear();
+        made.left_out.clear();
+        made
+    }
+}
