@@ -54,6 +54,17 @@ impl Identity {
         })
     }
 
+    /// The node alone, for what is about all its containers.
+    pub fn of_node(configuration: &Configuration) -> Self {
+        Self {
+            node: node_name(&configuration.node),
+            container: String::new(),
+            pod: None,
+            namespace: DEFAULT_NAMESPACE.to_owned(),
+            handle: String::new(),
+        }
+    }
+
     /// The handle that the oldest plugins (Calico 2) used.
     pub fn old_handle(&self) -> String {
         match &self.pod {

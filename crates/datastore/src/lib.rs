@@ -5,10 +5,12 @@
 //!
 //! "Facts" in the documentation of this crate means `docs/calico-ipam.md` of the project.
 
+pub mod allocation;
 mod client;
 pub mod error;
 mod export;
 mod files;
+pub mod lookup;
 mod objects;
 mod protobuf;
 pub mod raw;

@@ -82,7 +82,7 @@ impl Failure {
     }
 
     /// True where the same request may succeed a little later.
-    pub(crate) fn may_pass(&self) -> bool {
+    pub fn may_pass(&self) -> bool {
         let is_busy = matches!(self, Self::TooManyRequests | Self::Server { .. } | Self::Incomplete(_));
         is_busy || self.is_transient()
     }

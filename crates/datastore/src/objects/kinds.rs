@@ -169,7 +169,7 @@ impl Kind {
 }
 
 /// Writes a name so that it is one segment of a path, and not the folder itself or the one above.
-fn segment(name: &str) -> String {
+pub(crate) fn segment(name: &str) -> String {
     let encoded = utf8_percent_encode(name, UNRESERVED).to_string();
     if name == "." || name == ".." { encoded.replace('.', "%2E") } else { encoded }
 }

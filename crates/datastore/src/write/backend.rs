@@ -83,22 +83,26 @@ impl Backend {
 
 /// A connection to etcd that can be replaced while others use it.
 #[derive(Debug)]
-pub(super) struct Connection {
+pub(crate) struct Connection {
     current: Mutex<Arc<EtcdClient>>,
     /// Held by the one who connects anew; all whose requests broke wait for it.
     connecting: tokio::sync::Mutex<()>,
 }
 
 impl Connection {
-    fn new(client: &Arc<EtcdClient>) -> Arc<Self> {
+    pub(crate) fn new(client: &Arc<EtcdClient>) -> Arc<Self> {
         Arc::new(Self { current: Mutex::new(Arc::clone(client)), connecting: tokio::sync::Mutex::default() })
     }
 
-    fn current(&self) -> Arc<EtcdClient> {
+    pub(crate) fn current(&self) -> Arc<EtcdClient> {
         Arc::clone(&self.current.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    async fn replace(&self, broken: &Arc<EtcdClient>) -> Result<()> {
+    /// Connects anew where `broken` is still the connection.
+    ///
+    /// # Errors
+    /// Where no endpoint answers.
+    pub(crate) async fn replace(&self, broken: &Arc<EtcdClient>) -> Result<()> {
         let _one = self.connecting.lock().await;
         if Arc::ptr_eq(&self.current(), broken) {
             let client = broken.again().await?;

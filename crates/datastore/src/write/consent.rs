@@ -44,9 +44,11 @@ enum Given {
     Typed,
     /// By an option of the call.
     Option,
+    /// By the call itself: a container runtime asks for an address, or gives one back.
+    Runtime,
 }
 
-/// Proof that the operator agreed to a [`Question`]. Nothing but the two ways to agree makes one, and
+/// Proof that the operator agreed to a [`Question`]. Nothing but the three ways to agree makes one, and
 /// without one there is no [`Writer`](super::Writer).
 #[derive(Clone, Debug)]
 pub struct Consent {
@@ -65,6 +67,20 @@ impl Consent {
     /// The operator has, or has not, agreed in advance by an option.
     pub fn from_option(question: Question, yes: bool) -> Option<Self> {
         yes.then_some(Self { question, given: Given::Option })
+    }
+
+    /// The call of a container runtime, which the operator has set up: it stands for one change of one address at
+    /// `location`.
+    pub fn from_runtime(location: impl Into<String>) -> Self {
+        let question = Question {
+            cluster: String::new(),
+            location: location.into(),
+            addresses: 1,
+            blocks: 1,
+            handles: 1,
+            others: 0,
+        };
+        Self { question, given: Given::Runtime }
     }
 
     /// What was agreed to.

@@ -18,7 +18,10 @@ use calipam_model::snapshot::{DatastoreKind, Revision};
 pub use calipam_model::edit::Expect;
 
 use self::backend::Backend;
+pub(crate) use self::backend::Connection;
 pub use self::consent::{Consent, Question};
+pub(crate) use self::etcd::LIMITS as ETCD_LIMITS;
+pub(crate) use self::kubernetes::change as objects;
 pub use self::object::Stored;
 use crate::error::Result;
 use crate::store::Datastore;

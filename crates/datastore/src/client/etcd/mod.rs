@@ -115,6 +115,24 @@ impl EtcdClient {
     /// # Errors
     /// Where none can be used, with what happened at each.
     pub async fn connect(settings: &EtcdSettings) -> Result<Self> {
+        Self::connect_first(settings, true).await
+    }
+
+    /// As [`Self::connect`], for programs that make a few requests: where there is only one endpoint, it is asked for nothing
+    /// yet, and whether it answers shows with the first request. Of several, one that is dead is found out before.
+    ///
+    /// # Errors
+    /// As [`Self::connect`].
+    pub(crate) async fn connect_quickly(settings: &EtcdSettings) -> Result<Self> {
+        Self::connect_first(settings, settings.endpoints.len() > 1).await
+    }
+
+    async fn connect_first(settings: &EtcdSettings, probe: bool) -> Result<Self> {
+        if let [only] = settings.endpoints.as_slice() {
+            let connected = Self::connect_to(only, settings, probe).await;
+            return connected
+                .map_err(|failure| Error::Connect(vec![Tried { endpoint: redact_url(only), failure }]));
+        }
         let mut waiting = settings.endpoints.iter();
         let mut running = tokio::task::JoinSet::new();
         let mut tried = Vec::new();
@@ -122,7 +140,7 @@ impl EtcdClient {
             if let Some(endpoint) = waiting.next() {
                 let (endpoint, settings) = (endpoint.clone(), settings.clone());
                 running.spawn(async move {
-                    let result = Self::connect_to(&endpoint, &settings).await;
+                    let result = Self::connect_to(&endpoint, &settings, probe).await;
                     (endpoint, result)
                 });
             }
@@ -143,14 +161,22 @@ impl EtcdClient {
         }
     }
 
-    async fn connect_to(endpoint: &str, settings: &EtcdSettings) -> std::result::Result<Self, Failure> {
-        match Self::connect_once(endpoint, settings).await {
+    async fn connect_to(
+        endpoint: &str,
+        settings: &EtcdSettings,
+        probe: bool,
+    ) -> std::result::Result<Self, Failure> {
+        match Self::connect_once(endpoint, settings, probe).await {
             Ok(client) => Ok(client),
             Err(failure) => Err(endpoint::explain(endpoint, settings, failure).await),
         }
     }
 
-    async fn connect_once(endpoint: &str, settings: &EtcdSettings) -> std::result::Result<Self, Failure> {
+    async fn connect_once(
+        endpoint: &str,
+        settings: &EtcdSettings,
+        probe: bool,
+    ) -> std::result::Result<Self, Failure> {
         let channel = endpoint::open(endpoint, settings).await?;
         let token = Token::default();
         let client = Self {
@@ -167,7 +193,7 @@ impl EtcdClient {
         let ready = async {
             client.authenticate().await?;
             // With TLS 1.3 a refused client certificate shows at the first request only.
-            client.probe().await
+            if probe { client.probe().await } else { Ok(()) }
         };
         let limit = settings.timeouts.connect;
         tokio::time::timeout(limit, ready).await.unwrap_or(Err(Cause::TimedOut(limit.as_secs()).into()))?;

@@ -23,6 +23,11 @@ pub(crate) enum Flavour {
 }
 
 impl Flavour {
+    /// The one that the settings name; any other text, or none, is the classic one.
+    fn configured(text: &str) -> Self {
+        if text.eq_ignore_ascii_case("projectcalico.org/v3") { Self::Native } else { Self::Classic }
+    }
+
     pub fn group(self) -> &'static str {
         match self {
             Self::Classic => CLASSIC_GROUP,
@@ -44,6 +49,8 @@ pub(crate) struct Api {
     pub flavour: Flavour,
     /// Plurals of the kinds of Calico's group.
     calico: BTreeSet<String>,
+    /// The server was not asked: Calico's group is taken to have all kinds.
+    assumed: bool,
     /// Lists are best asked for whole: the server holds them in a cache that it knows to be current, and writes
     /// them out piece by piece (Kubernetes 1.33 and later). Pages after the first it would read from its etcd, at ten
     /// times the cost for pods.
@@ -61,9 +68,7 @@ impl Api {
         let has = |name: &str| groups.groups.iter().any(|group| group.name == name);
         let flavour = match configured {
             "" if has(NATIVE_GROUP) && !has(CLASSIC_GROUP) => Flavour::Native,
-            "" => Flavour::Classic,
-            text if text.eq_ignore_ascii_case("projectcalico.org/v3") => Flavour::Native,
-            _ => Flavour::Classic,
+            configured => Flavour::configured(configured),
         };
         // A server that does not tell its version is taken for an old one.
         let whole_lists = version.ok().flatten().is_some_and(|version| version.is_at_least(1, 33));
@@ -79,14 +84,20 @@ impl Api {
         Ok(api)
     }
 
+    /// What a server is taken to have before it is asked: the API group that the settings name, else the classic one, with
+    /// all kinds.
+    pub fn assumed(configured: &str) -> Self {
+        Self { flavour: Flavour::configured(configured), assumed: true, ..Self::default() }
+    }
+
     /// True where nothing of Calico is installed.
     pub fn is_empty(&self) -> bool {
-        self.calico.is_empty()
+        self.calico.is_empty() && !self.assumed
     }
 
     /// True where Calico's group has that kind.
     pub fn has(&self, plural: &str) -> bool {
-        self.calico.contains(plural)
+        self.assumed || self.calico.contains(plural)
     }
 
     /// The path of all objects of a kind of Calico's group.

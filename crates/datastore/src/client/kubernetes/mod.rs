@@ -23,6 +23,7 @@ use tokio::time::timeout;
 use self::classify::{status_failure, transport_failure};
 pub use self::connect::KubeconfigNames;
 use self::discovery::Api;
+use crate::allocation::Known;
 use crate::error::{Attempt, Cause, Error, Failure, Result, Server};
 use crate::objects::items::Encoding;
 use crate::secret::redact_url;
@@ -80,6 +81,15 @@ impl fmt::Debug for KubeClient {
     }
 }
 
+/// Where credentials are got, which may block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Credentials {
+    /// On a thread of its own, so that other work goes on.
+    OnThread,
+    /// In place: there is no other work.
+    Here,
+}
+
 /// An answer whose body is still to be read.
 pub(crate) struct Answer {
     body: Body,
@@ -107,16 +117,64 @@ impl KubeClient {
     /// # Errors
     /// Where the settings cannot be used, or the server does not answer as it should.
     pub async fn connect(settings: &KubernetesSettings) -> Result<Arc<Self>> {
+        let mut client = Self::unasked(settings, Credentials::OnThread).await?;
+        client.api = Api::discover(&client, &settings.api_group).await?;
+        Ok(Arc::new(client))
+    }
+
+    /// Connects to the Kubernetes datastore without asking the server for anything. The API group is that of the settings,
+    /// else the classic one is assumed.
+    ///
+    /// # Errors
+    /// Where the settings cannot be used, or say that Calico IPAM is not in use.
+    pub(crate) async fn open_unasked(settings: &KubernetesSettings) -> Result<(Arc<Self>, Known)> {
+        if settings.use_pod_cidr {
+            return Err(Error::HostLocal);
+        }
+        let client = Self::connect_unasked(settings).await?;
+        let known = if settings.api_group.is_empty() { Known::Assumed } else { Known::Yes };
+        Ok((client, known))
+    }
+
+    /// Connects to an API server without asking it for anything.
+    ///
+    /// # Errors
+    /// Where the settings cannot be used.
+    pub(crate) async fn connect_unasked(settings: &KubernetesSettings) -> Result<Arc<Self>> {
+        let mut client = Self::unasked(settings, Credentials::Here).await?;
+        client.api = Api::assumed(&settings.api_group);
+        Ok(Arc::new(client))
+    }
+
+    /// The same connection, with what is known of the server by now.
+    pub(crate) fn with_api(&self, api: Api) -> Arc<Self> {
+        Arc::new(Self {
+            client: self.client.clone(),
+            server: self.server.clone(),
+            timeout: self.timeout,
+            has_certificate: self.has_certificate,
+            requests: AtomicU64::new(self.request_count()),
+            api,
+            permitted: OnceCell::new(),
+        })
+    }
+
+    async fn unasked(settings: &KubernetesSettings, credentials: Credentials) -> Result<Self> {
         let config = connect::config(settings).await?;
         let server = redact_url(&config.cluster_url.to_string()).trim_end_matches('/').to_owned();
         let has_certificate = connect::has_certificate(&config);
         // Credential plugins run here, and block.
-        let made = tokio::task::spawn_blocking(move || kube::Client::try_from(config)).await;
+        let made = match credentials {
+            Credentials::OnThread => {
+                tokio::task::spawn_blocking(move || kube::Client::try_from(config)).await
+            }
+            Credentials::Here => Ok(kube::Client::try_from(config)),
+        };
         let client = match made {
             Ok(client) => client.map_err(|error| connect::unusable(&server, &error))?,
             Err(lost) => return Err(request_error(&server, "credentials", Failure::Other(lost.to_string()))),
         };
-        let mut client = Self {
+        Ok(Self {
             client,
             server,
             timeout: settings.timeouts.request,
@@ -124,9 +182,7 @@ impl KubeClient {
             requests: AtomicU64::new(0),
             api: Api::default(),
             permitted: OnceCell::new(),
-        };
-        client.api = Api::discover(&client, &settings.api_group).await?;
-        Ok(Arc::new(client))
+        })
     }
 
     /// The URL of the server, without user and password.
@@ -163,6 +219,14 @@ impl KubeClient {
         let request = Request::put(path)
             .header(header::ACCEPT, Accept::Json.header())
             .header(header::CONTENT_TYPE, "application/json");
+        self.send(request.body(Body::from(json))).await
+    }
+
+    /// Merges JSON into what lies at a path.
+    pub(crate) async fn patch(&self, path: &str, json: Vec<u8>) -> std::result::Result<Answer, Failure> {
+        let request = Request::patch(path)
+            .header(header::ACCEPT, Accept::Json.header())
+            .header(header::CONTENT_TYPE, "application/merge-patch+json");
         self.send(request.body(Body::from(json))).await
     }
 

@@ -105,7 +105,7 @@ fn custom(key: &Key, snapshot: Snapshot, value: &Value, body: &[u8]) -> Stored {
 
 /// A block without the field that the schema wants and that never says anything, so that a block that is
 /// created reads back as it was written.
-fn without_strict(content: BlockContent) -> BlockContent {
+pub(crate) fn without_strict(content: BlockContent) -> BlockContent {
     match content {
         BlockContent::Sound(mut block) => {
             block.forget_unknown("strictAffinity");
@@ -115,7 +115,8 @@ fn without_strict(content: BlockContent) -> BlockContent {
     }
 }
 
-fn version(value: &Value) -> Revision {
+/// Which version of an object a JSON text is.
+pub(crate) fn version(value: &Value) -> Revision {
     let text = |name: &str| value["metadata"][name].as_str().unwrap_or_default().to_owned();
     let labels = value["metadata"]["labels"].as_object().into_iter().flatten();
     let labels = labels.filter_map(|(name, value)| Some((name.clone(), value.as_str()?.to_owned())));
@@ -146,11 +147,19 @@ pub(crate) async fn change(client: &Arc<KubeClient>, change: &Change, labels: bo
     let failed = |failure| client.write_error(&change.key().to_string(), failure);
     let target = locate(client, change.key()).ok_or_else(|| failed(Failure::NotFound))?;
     let changed = match (change.expect(), change.value()) {
-        (Expect::Absent, Some(value)) => create(client, &target, change.key(), value, labels).await,
-        (Expect::At(version), Some(value)) => {
-            update(client, &target, change.key(), version, value, labels).await
+        (Expect::Absent, Some(value)) => create(client, &target, change.key(), value, labels)
+            .await
+            .map(|object| Changed::To(Some(version(&object)))),
+        (Expect::At(before), Some(value)) => {
+            update(client, &target, change.key(), before, value, labels).await
         }
-        (Expect::At(version), None) => delete(client, &target, change.key(), version).await,
+        (Expect::At(before), None) => match expected(client, &target.1, before).await {
+            Ok(Some(object)) => {
+                delete(client, &target, change.key(), object).await.map(|()| Changed::To(None))
+            }
+            Ok(None) => Ok(Changed::Lost),
+            Err(failure) => Err(failure),
+        },
         (Expect::Absent, None) | (Expect::Records(..) | Expect::Says(_), _) => Ok(Changed::Lost),
     };
     match changed {
@@ -167,22 +176,24 @@ fn new_spec(client: &KubeClient, key: &Key, value: &[u8]) -> std::result::Result
     spec(key, value, classic).ok_or_else(|| Failure::Other("the value has no form in Kubernetes".into()))
 }
 
-async fn create(
+/// Creates an object and gives it as the server has it.
+///
+/// # Errors
+/// As [`change`].
+pub(crate) async fn create(
     client: &Arc<KubeClient>,
     target: &(Kind, String),
     key: &Key,
     value: &[u8],
     labels: bool,
-) -> Step {
+) -> std::result::Result<Value, Failure> {
     let (kind, path) = target;
     let name = path.rsplit('/').next().unwrap_or_default();
     let flavour = client.api().flavour;
     let mut object = json!({
         "apiVersion": format!("{}/{}", flavour.group(), flavour.version()),
         "kind": match key {
-            Key::Block(_) => "IPAMBlock",
-            Key::Handle(_) => "IPAMHandle",
-            Key::Affinity(_) => "BlockAffinity",
+            Key::Block(_) | Key::Handle(_) | Key::Affinity(_) | Key::IpamConfig => kind.known.name,
             _ => return Err(Failure::Other("objects of this kind are not created".into())),
         },
         "metadata": {"name": name},
@@ -191,13 +202,15 @@ async fn create(
     if labels {
         label(&mut object, key);
     }
-    let made = client.post(&kind.path, object.to_string().into_bytes()).await?;
-    Ok(Changed::To(Some(version(&made.json().await?))))
+    client.post(&kind.path, object.to_string().into_bytes()).await?.json().await
 }
 
 /// Reads the object whole, so that everything about it that is not changed stays; `None` where it is not
 /// the expected version.
-async fn expected(
+///
+/// # Errors
+/// As [`change`].
+pub(crate) async fn expected(
     client: &Arc<KubeClient>,
     path: &str,
     expected: &Revision,
@@ -217,8 +230,24 @@ async fn update(
     value: &[u8],
     labels: bool,
 ) -> Step {
+    let Some(object) = expected(client, &target.1, before).await? else { return Ok(Changed::Lost) };
+    let object = replace(client, target, key, object, value, labels).await?;
+    Ok(Changed::To(Some(version(&object))))
+}
+
+/// Gives an object that was read another value, and gives it as the server has it now.
+///
+/// # Errors
+/// As [`change`].
+pub(crate) async fn replace(
+    client: &Arc<KubeClient>,
+    target: &(Kind, String),
+    key: &Key,
+    mut object: Value,
+    value: &[u8],
+    labels: bool,
+) -> std::result::Result<Value, Failure> {
     let (_, path) = target;
-    let Some(mut object) = expected(client, path, before).await? else { return Ok(Changed::Lost) };
     let spec = new_spec(client, key, value)?;
     if is_marked(&object["spec"]) && !is_marked(&spec) {
         // Whoever has marked it deletes it next, by its UID. Under that UID it must not live again.
@@ -229,15 +258,22 @@ async fn update(
     if labels {
         label(&mut object, key);
     }
-    let made = client.put(path, object.to_string().into_bytes()).await?;
-    Ok(Changed::To(Some(version(&made.json().await?))))
+    client.put(path, object.to_string().into_bytes()).await?.json().await
 }
 
 /// How often the second step of a deletion is tried while others write to the object.
 const SECOND_STEPS: usize = 5;
 
-async fn delete(client: &Arc<KubeClient>, (_, path): &(Kind, String), key: &Key, before: &Revision) -> Step {
-    let Some(mut object) = expected(client, path, before).await? else { return Ok(Changed::Lost) };
+/// Deletes an object that was read, in Calico's two steps.
+///
+/// # Errors
+/// As [`change`].
+pub(crate) async fn delete(
+    client: &Arc<KubeClient>,
+    (_, path): &(Kind, String),
+    key: &Key,
+    mut object: Value,
+) -> std::result::Result<(), Failure> {
     let marked = is_marked(&object["spec"]);
     if !marked {
         let as_text = matches!(key, Key::Affinity(_)) && client.api().flavour == Flavour::Classic;
@@ -251,9 +287,9 @@ async fn delete(client: &Arc<KubeClient>, (_, path): &(Kind, String), key: &Key,
 
     for _ in 0..SECOND_STEPS {
         match finish_deletion(client, path, &object).await {
-            Ok(()) => return Ok(Changed::To(None)),
+            Ok(()) => return Ok(()),
             // Marked by this change, and others have finished the deletion since.
-            Err(Failure::NotFound) if !marked => return Ok(Changed::To(None)),
+            Err(Failure::NotFound) if !marked => return Ok(()),
             Err(Failure::Conflict(_)) if !marked => {}
             Err(failure) => return Err(failure),
         }
@@ -261,11 +297,11 @@ async fn delete(client: &Arc<KubeClient>, (_, path): &(Kind, String), key: &Key,
         // Others have written to it, or have taken the name anew, which is the end of it, too.
         let now = match client.get(path, Accept::Json).await {
             Ok(answer) => answer.json().await?,
-            Err(Failure::NotFound) => return Ok(Changed::To(None)),
+            Err(Failure::NotFound) => return Ok(()),
             Err(failure) => return Err(failure),
         };
         if now["metadata"]["uid"] != object["metadata"]["uid"] || !is_marked(&now["spec"]) {
-            return Ok(Changed::To(None));
+            return Ok(());
         }
         object = now;
     }
@@ -273,7 +309,10 @@ async fn delete(client: &Arc<KubeClient>, (_, path): &(Kind, String), key: &Key,
 }
 
 /// The second step of a deletion: this version of an object goes.
-async fn finish_deletion(
+///
+/// # Errors
+/// As [`change`].
+pub(crate) async fn finish_deletion(
     client: &Arc<KubeClient>,
     path: &str,
     object: &Value,
@@ -287,7 +326,7 @@ async fn finish_deletion(
     client.delete(path, options.to_string().into_bytes()).await.map(drop)
 }
 
-fn is_marked(spec: &Value) -> bool {
+pub(crate) fn is_marked(spec: &Value) -> bool {
     spec["deleted"] == true || spec["deleted"] == "true"
 }
 

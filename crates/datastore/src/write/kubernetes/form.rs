@@ -22,6 +22,7 @@ pub(crate) fn spec(key: &Key, value: &[u8], classic: bool) -> Option<Value> {
             value.as_object_mut()?.insert("handleID".into(), id.as_str().into());
         }
         Key::Affinity(key) => affinity(value.as_object_mut()?, key, classic),
+        Key::IpamConfig => config(value.as_object_mut()?),
         // Other resources have one form everywhere.
         _ => return value.get("spec").cloned(),
     }
@@ -43,6 +44,17 @@ fn block(fields: &mut Map<String, Value>) {
     }
     // Required by the schema, and always false (facts 2.4).
     fields.entry("strictAffinity").or_insert(Value::Bool(false));
+}
+
+/// The configuration of the allocator: in etcd, two of its fields are written otherwise, and left out where they are false;
+/// the schema of Kubernetes wants both (facts 2.7).
+fn config(fields: &mut Map<String, Value>) {
+    for (etcd, kubernetes) in
+        [("strict_affinity", "strictAffinity"), ("auto_allocate_blocks", "autoAllocateBlocks")]
+    {
+        let value = fields.remove(etcd).unwrap_or(Value::Bool(false));
+        fields.insert(kubernetes.into(), value);
+    }
 }
 
 fn affinity(fields: &mut Map<String, Value>, key: &AffinityKey, classic: bool) {
@@ -89,6 +101,9 @@ mod tests {
         let value = br#"{"state":"pending","deleted":false}"#;
         let of = |classic| spec(&key, value, classic).unwrap()["deleted"].clone();
         assert_eq!((of(true), of(false)), (json!("false"), json!(false)));
+        let config = spec(&Key::IpamConfig, br#"{"auto_allocate_blocks":true,"maxBlocksPerHost":4}"#, true);
+        let expected = json!({"strictAffinity": false, "autoAllocateBlocks": true, "maxBlocksPerHost": 4});
+        assert_eq!(config, Some(expected));
         assert_eq!(labels(&key).len(), 3);
         assert!(labels(&block).is_empty() && spec(&block, b"[]", true).is_none());
     }

@@ -1,7 +1,7 @@
 //! Writing to Kubernetes: one object at a time, since there are no transactions. What the evidence says is
 //! read again just before.
 
-pub(super) mod change;
+pub(crate) mod change;
 mod form;
 
 use std::sync::Arc;

@@ -1,0 +1,52 @@
+//! CHECK: the container still has what ADD gave it. Calico's plugin answers without looking.
+
+use std::net::IpAddr;
+
+use calipam_assign::Error;
+
+use crate::call::{Call, CallAllocator, OPERATION, within};
+use crate::failure;
+use crate::machine::{self, Owner};
+use crate::protocol::CniError;
+
+/// Looks whether the addresses of `prevResult` are the container's; without `prevResult`, whether it has any.
+///
+/// # Errors
+/// Where an address is missing or belongs to others, and where the datastore fails.
+pub async fn check(call: &Call) -> Result<(), CniError> {
+    let allocator = call.connect().await?;
+    let handle = match machine::find(call, &allocator).await? {
+        Owner::Machine(machine) => machine.handle(&call.configuration.name),
+        Owner::Container | Owner::PodIsGone => call.identity.handle.clone(),
+    };
+    within(OPERATION, look(call, &allocator, &handle)).await?
+}
+
+async fn look(call: &Call, allocator: &CallAllocator, handle: &str) -> Result<(), CniError> {
+    let found = match allocator.ips_by_handle(handle).await {
+        Ok(found) => found,
+        Err(Error::NoHandle(_)) => Vec::new(),
+        Err(error) => return Err(failure::of_allocator(&error)),
+    };
+    let (previous, ipam) = (&call.configuration.previous, &call.configuration.ipam);
+    if previous.is_empty() && found.is_empty() && (ipam.ipv4 || ipam.ipv6) {
+        return Err(CniError::internal(format!("no address is allocated to {handle}")));
+    }
+    for address in previous.iter().filter(|address| !found.contains(address)) {
+        check_address(allocator, handle, *address).await?;
+    }
+    Ok(())
+}
+
+/// Looks at an address that the handle does not lead to: its object may be missing or lack the block.
+async fn check_address(allocator: &CallAllocator, handle: &str, address: IpAddr) -> Result<(), CniError> {
+    match allocator.assignment_attributes(address).await {
+        Ok(record) if record.handle.as_deref() == Some(handle) => Ok(()),
+        Ok(record) => {
+            let other = record.handle.unwrap_or_else(|| "no handle".into());
+            Err(CniError::internal(format!("{address} is allocated to {other} instead of {handle}")))
+        }
+        Err(error) if error.is_unavailable() => Err(failure::of_allocator(&error)),
+        Err(error) => Err(CniError::internal(format!("{address} is not allocated to {handle}: {error}"))),
+    }
+}

@@ -1,0 +1,87 @@
+//! DEL: gives back what the container has (facts of the plugin, section 13).
+
+use calipam_assign::{Error, Query, Store};
+use calipam_model::key::Key;
+
+use super::release_handle;
+use crate::call::{Call, CallAllocator, OPERATION, within};
+use crate::failure;
+use crate::machine::{self, Machine, Owner};
+use crate::protocol::CniError;
+
+/// Gives back the addresses of the container. What is gone already is no error.
+///
+/// # Errors
+/// Where the datastore fails; what can be given back is given back nevertheless.
+pub async fn del(call: &Call) -> Result<(), CniError> {
+    let allocator = call.connect().await?;
+    let machine = match machine::find(call, &allocator).await? {
+        Owner::PodIsGone => {
+            // Which machine it belonged to is not known any more; an ordinary handle can be released all the same.
+            tracing::info!("the pod is gone from the API server");
+            None
+        }
+        Owner::Container => None,
+        Owner::Machine(machine) => Some(machine),
+    };
+    let _lock = call.lock();
+    within(OPERATION, async {
+        match machine {
+            Some(machine) => machine_pod(call, &allocator, &machine).await,
+            None => container(call, &allocator).await,
+        }
+    })
+    .await?
+}
+
+/// Both handles that a container can have. Whether there is one of the old form is asked while the other is released.
+async fn container(call: &Call, allocator: &CallAllocator) -> Result<(), CniError> {
+    let identity = &call.identity;
+    let old = identity.old_handle();
+    let (released, has_old) = tokio::join!(
+        release_handle(allocator, &identity.handle, &identity.node, &call.configuration.previous),
+        exists(allocator, &old),
+    );
+    let old = match has_old {
+        Ok(true) => release_old(allocator, &old).await,
+        Ok(false) => Ok(()),
+        Err(error) => Err(error),
+    };
+    released.map(drop).and(old)
+}
+
+async fn exists(allocator: &CallAllocator, handle: &str) -> Result<bool, CniError> {
+    let answers = allocator.store().read(&[Query::Get(Key::Handle(handle.to_owned()))]).await;
+    let answers = answers.map_err(|error| failure::of_allocator(&error.into()))?;
+    Ok(answers.iter().any(|entries| !entries.is_empty()))
+}
+
+async fn release_old(allocator: &CallAllocator, handle: &str) -> Result<(), CniError> {
+    match allocator.release_by_handle(handle).await {
+        Ok(()) => {
+            tracing::info!(handle, "released the handle of an old plugin");
+            Ok(())
+        }
+        Err(Error::NoHandle(_)) => Ok(()),
+        Err(error) => Err(failure::of_allocator(&error)),
+    }
+}
+
+/// The pod of a machine: it is no owner of the addresses any more; they go only with the machine.
+async fn machine_pod(call: &Call, allocator: &CallAllocator, machine: &Machine) -> Result<(), CniError> {
+    let handle = machine.handle(&call.configuration.name);
+    let addresses = match allocator.ips_by_handle(&handle).await {
+        Ok(addresses) => addresses,
+        // Released by another DEL. Calico's plugin fails here, again and again.
+        Err(Error::NoHandle(_)) => return Ok(()),
+        Err(error) => return Err(failure::of_allocator(&error)),
+    };
+    for address in &addresses {
+        machine::disown(call, allocator, &handle, *address).await?;
+    }
+    if !machine.is_being_deleted || machine::has_owners(allocator, &addresses).await? {
+        tracing::info!(handle, "the machine keeps its addresses {addresses:?}");
+        return Ok(());
+    }
+    release_handle(allocator, &handle, &call.identity.node, &[]).await.map(drop)
+}

@@ -1,0 +1,72 @@
+//! What the runtime can ask for, one file for each command.
+
+pub mod add;
+pub mod check;
+pub mod del;
+pub mod gc;
+pub mod status;
+
+use std::net::IpAddr;
+
+use calipam_assign::{Error, Release};
+
+use crate::call::CallAllocator;
+use crate::failure;
+use crate::protocol::CniError;
+
+/// Takes back addresses that a handle has; those that it has not any more are passed over.
+///
+/// # Errors
+/// Where the datastore fails. Other addresses are taken back nevertheless.
+pub async fn release(
+    allocator: &CallAllocator,
+    handle: &str,
+    addresses: impl IntoIterator<Item = IpAddr>,
+) -> Result<(), CniError> {
+    let mut result = Ok(());
+    for address in addresses {
+        let request = Release { address, handle: Some(handle.to_owned()), sequence: None };
+        match allocator.release_ips(&[request]).await {
+            Ok(_) => {}
+            // It belongs to another handle by now.
+            Err(partly) if matches!(partly.error, Error::Changed(_)) => {}
+            Err(partly) => {
+                tracing::error!("cannot release {address}: {}", partly.error);
+                result = result.and(Err(failure::of_allocator(&partly.error)));
+            }
+        }
+    }
+    result
+}
+
+/// Takes back all that a handle has, whether its object is there or not: without it, in the blocks of `node`, and the
+/// addresses of `others`, which may lie in blocks of other nodes. True where the object was there.
+///
+/// # Errors
+/// As [`release`].
+pub async fn release_handle(
+    allocator: &CallAllocator,
+    handle: &str,
+    node: &str,
+    others: &[IpAddr],
+) -> Result<bool, CniError> {
+    match allocator.release_by_handle_wholly(handle).await {
+        Ok(()) => {
+            tracing::info!(handle, "released");
+            Ok(true)
+        }
+        Err(Error::NoHandle(_)) => {
+            let found = allocator.search_handle(handle, Some(node)).await;
+            let mut found = found.map_err(|error| failure::of_allocator(&error))?;
+            found.extend(others);
+            found.sort();
+            found.dedup();
+            tracing::info!(handle, "there is no such handle; looked for its addresses: {found:?}");
+            release(allocator, handle, found).await.map(|()| false)
+        }
+        Err(error) => {
+            tracing::error!(handle, "cannot release: {error}");
+            Err(failure::of_allocator(&error))
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! STATUS: whether an ADD could succeed now.
+
+use calipam_assign::{Family, Query, Record, Store};
+use calipam_model::node::Node;
+use calipam_model::pool::{Pool, PoolUse};
+use calipam_model::selector::Selector;
+
+use crate::call::{CallAllocator, OPERATION, within};
+use crate::config::{Configuration, pool_cidr};
+use crate::identity::node_name;
+use crate::protocol::{CniError, Code};
+
+/// Looks whether the datastore answers, knows the node, and has a pool for it in each wanted family.
+///
+/// # Errors
+/// Code 50, with what is missing.
+pub async fn status(
+    configuration: &Configuration,
+    allocator: Result<CallAllocator, CniError>,
+) -> Result<(), CniError> {
+    let looked = async {
+        let allocator = allocator?;
+        within(OPERATION, look(configuration, &allocator)).await?
+    };
+    looked.await.map_err(|error| CniError { code: Code::NotAvailable, ..error })
+}
+
+async fn look(configuration: &Configuration, allocator: &CallAllocator) -> Result<(), CniError> {
+    let node = node_name(&configuration.node);
+    let queries = [Query::Get(calipam_model::key::Key::Node(node.clone())), Query::Pools];
+    let answers = allocator.store().read(&queries).await;
+    let answers = answers.map_err(|error| CniError::internal(error.to_string()))?;
+    let (mut pools, mut found) = (Vec::new(), None);
+    for entry in answers.into_iter().flatten() {
+        match entry.record {
+            Record::Node(node) => found = Some(node),
+            Record::Pool(pool) => pools.push(pool),
+            _ => {}
+        }
+    }
+    let found = found.ok_or_else(|| CniError::internal(format!("the datastore has no node {node}")))?;
+    let ipam = &configuration.ipam;
+    let wanted = [(Family::V4, ipam.ipv4, &ipam.ipv4_pools), (Family::V6, ipam.ipv6, &ipam.ipv6_pools)];
+    for (family, _, named) in wanted.into_iter().filter(|(_, wanted, _)| *wanted) {
+        let of_family = pools.iter().filter(|pool| Family::of(pool.cidr) == family);
+        if !of_family.into_iter().any(|pool| serves(pool, named, &found)) {
+            let text = format!("no enabled IPv{} pool serves the workloads of node {node}", family.number());
+            return Err(CniError::internal(text));
+        }
+    }
+    Ok(())
+}
+
+/// True where a workload of the node can get addresses of the pool: it is named, or none is and it selects the node.
+fn serves(pool: &Pool, named: &[String], node: &Node) -> bool {
+    if !pool.is_enabled() || !pool.allows(PoolUse::Workload) {
+        return false;
+    }
+    if !named.is_empty() {
+        return named.iter().any(|entry| *entry == pool.name || pool_cidr(entry) == Some(pool.cidr));
+    }
+    let selects =
+        || Selector::parse(&pool.node_selector).is_ok_and(|selector| selector.matches(&node.labels));
+    pool.automatic && selects()
+}

@@ -1,0 +1,79 @@
+//! What errors of the allocator and the datastore are for a runtime: their text, and whether trying again may help.
+
+use std::time::Duration;
+
+use calipam_assign::{Error, StoreError};
+
+use crate::protocol::{CniError, Code};
+
+/// An error of the allocator. As with Calico the code is 999; where nothing is wrong but the moment, it is 11.
+pub fn of_allocator(error: &Error) -> CniError {
+    CniError::new(if may_pass(error) { Code::TryAgainLater } else { Code::Internal }, error.to_string())
+}
+
+/// An error of a connection.
+pub fn of_datastore(error: &calipam_datastore::Error) -> CniError {
+    let code = if datastore_may_pass(error) { Code::TryAgainLater } else { Code::Internal };
+    CniError::new(code, error.to_string())
+}
+
+/// An operation that took too long.
+pub fn too_slow(limit: Duration) -> CniError {
+    let text = format!("the datastore did not finish within {} s", limit.as_secs());
+    CniError::new(Code::TryAgainLater, text)
+}
+
+fn may_pass(error: &Error) -> bool {
+    match error {
+        Error::TooManyConflicts | Error::InProgress { .. } | Error::BlockChanged(_) => true,
+        Error::Store(StoreError::Unavailable(source)) => {
+            source.downcast_ref::<calipam_datastore::Error>().is_some_and(datastore_may_pass)
+        }
+        Error::Store(error) => error.is_lost_race(),
+        _ => false,
+    }
+}
+
+fn datastore_may_pass(error: &calipam_datastore::Error) -> bool {
+    match error {
+        calipam_datastore::Error::Connect(tried) => tried.iter().any(|tried| tried.failure.may_pass()),
+        error => error.may_pass(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use calipam_datastore::{Cause, Failure, Server, Tried};
+
+    use super::*;
+
+    fn connect(failures: Vec<Failure>) -> calipam_datastore::Error {
+        let tried = |failure| Tried { endpoint: "http://a:2379".into(), failure };
+        calipam_datastore::Error::Connect(failures.into_iter().map(tried).collect())
+    }
+
+    #[test]
+    fn what_passes_has_code_11() {
+        let dead = of_datastore(&connect(vec![Failure::WrongPassword, Cause::Refused.into()]));
+        assert!(dead.code == Code::TryAgainLater && dead.msg.contains("connection refused"), "{dead}");
+        let write = calipam_datastore::Error::Write {
+            server: Server::Etcd,
+            endpoint: "http://a:2379".into(),
+            what: "a".into(),
+            failure: Cause::TimedOut(10).into(),
+        };
+        let error = Error::Store(StoreError::Unavailable(Box::new(write)));
+        assert_eq!(of_allocator(&error).code, Code::TryAgainLater);
+        assert_eq!(of_allocator(&Error::TooManyConflicts).code.number(), 11);
+        assert_eq!(too_slow(Duration::from_secs(90)).code.number(), 11);
+    }
+
+    #[test]
+    fn what_stays_has_code_999() {
+        assert_eq!(of_datastore(&connect(vec![Failure::WrongPassword])).code, Code::Internal);
+        let error = Error::AlreadyAssigned("10.0.0.1".parse().unwrap());
+        let text = "resource already exists: 10.0.0.1 with error: Address already assigned in block";
+        assert_eq!(of_allocator(&error), CniError::internal(text));
+        assert_eq!(of_allocator(&Error::BlockLimit).code, Code::Internal);
+    }
+}

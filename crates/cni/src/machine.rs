@@ -1,0 +1,278 @@
+//! Pods of KubeVirt's virtual machines, whose addresses belong to the machine (facts of the plugin, section 15).
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::time::Duration;
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE;
+use calipam_assign::{Error, Expected, NewOwner, OwnerConditions, OwnerUpdates, PodName};
+use calipam_datastore::lookup::{LauncherPod, Lookup};
+use sha2::{Digest, Sha256};
+use tokio::time::timeout;
+
+use crate::call::{Call, CallAllocator};
+use crate::failure;
+use crate::protocol::CniError;
+
+/// What the names of all such pods begin with. Of other pods nothing is asked.
+const LAUNCHER: &str = "virt-launcher-";
+/// Most characters of the handle of a machine.
+const HANDLE: usize = 128;
+/// How long it may take to read whether machines keep their addresses.
+const SETTING: Duration = Duration::from_secs(10);
+
+/// Whose addresses a pod gets.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Owner {
+    /// The container's own.
+    Container,
+    /// Nothing is known: the pod may have been a machine's.
+    PodIsGone,
+    Machine(Machine),
+}
+
+/// A virtual machine that keeps its addresses.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Machine {
+    pub namespace: String,
+    /// The name of its instance.
+    pub name: String,
+    pub instance_uid: String,
+    /// The UID of the machine; an instance can run without.
+    pub machine_uid: Option<String>,
+    /// The migration whose target the pod is.
+    pub migration: Option<String>,
+    /// The machine, or its instance where there is no machine, is being deleted or is gone.
+    pub is_being_deleted: bool,
+}
+
+impl Machine {
+    /// The handle of its addresses in a network.
+    pub fn handle(&self, network: &str) -> String {
+        let (prefix, suffix) = (format!("{network}.vmi."), format!("{}.{}", self.namespace, self.name));
+        if prefix.len() + suffix.len() <= HANDLE {
+            return prefix + &suffix;
+        }
+        let hash = URL_SAFE.encode(Sha256::digest(suffix));
+        let mut handle = format!("{prefix}_{hash}");
+        handle.truncate(HANDLE);
+        handle
+    }
+
+    /// Adds what tells the machine to the attributes of its pod.
+    pub fn describe(&self, attributes: &mut BTreeMap<String, String>) {
+        let mut add = |key: &str, value: &str| attributes.insert(key.to_owned(), value.to_owned());
+        add("vmi-name", &self.name);
+        add("vmi-uid", &self.instance_uid);
+        if let Some(uid) = &self.machine_uid {
+            add("vm-uid", uid);
+        }
+        if let Some(uid) = &self.migration {
+            add("vmim-uid", uid);
+        }
+    }
+}
+
+/// Finds out whose addresses the pod of a call gets.
+///
+/// # Errors
+/// Where Kubernetes does not answer, or says that the instance is another one than the pod's.
+pub async fn find(call: &Call, allocator: &CallAllocator) -> Result<Owner, CniError> {
+    let pod = call.identity.pod.as_ref().filter(|(_, name)| name.starts_with(LAUNCHER));
+    let Some((namespace, name)) = pod else { return Ok(Owner::Container) };
+    let failed = |error: calipam_datastore::Error| {
+        let error = failure::of_datastore(&error);
+        CniError::new(error.code, format!("failed to get VMI info: {}", error.msg))
+    };
+    let lookup = call.lookup(allocator).await?;
+    let Some(pod) = lookup.launcher(namespace, name).await.map_err(failed)? else {
+        return Ok(Owner::PodIsGone);
+    };
+    let Some(pod) = pod else { return Ok(Owner::Container) };
+    let machine = machine(&lookup, namespace, &pod).await.map_err(failed)??;
+    if keeps_addresses(allocator).await {
+        return Ok(Owner::Machine(machine));
+    }
+    if machine.migration.is_some() {
+        let text = "live migration target pod is not allowed when KubeVirtVMAddressPersistence is disabled";
+        return Err(CniError::internal(text));
+    }
+    Ok(Owner::Container)
+}
+
+/// The machine of a launcher pod. An instance that is gone was deleted; its addresses stay where a machine of that name
+/// could start it again.
+async fn machine(
+    lookup: &Lookup,
+    namespace: &str,
+    pod: &LauncherPod,
+) -> calipam_datastore::Result<Result<Machine, CniError>> {
+    let instance = lookup.instance(namespace, &pod.instance_name).await?;
+    if let Some(instance) = instance.as_ref().filter(|instance| instance.uid != pod.instance_uid) {
+        let text = format!(
+            "failed to get VMI info: VMI UID mismatch: pod ownerReference has {} but VMI resource has {}",
+            pod.instance_uid, instance.uid
+        );
+        return Ok(Err(CniError::internal(text)));
+    }
+    let name = match &instance {
+        Some(instance) => instance.machine.clone(),
+        None => Some(pod.instance_name.clone()),
+    };
+    let machine = match &name {
+        Some(name) => lookup.machine(namespace, name).await?,
+        None => None,
+    };
+    let is_being_deleted = match (&machine, &instance) {
+        (Some(machine), _) => machine.is_being_deleted,
+        (None, Some(instance)) => instance.is_being_deleted || instance.machine.is_some(),
+        (None, None) => true,
+    };
+    Ok(Ok(Machine {
+        namespace: namespace.to_owned(),
+        name: pod.instance_name.clone(),
+        instance_uid: pod.instance_uid.clone(),
+        machine_uid: machine.map(|machine| machine.uid),
+        migration: pod.migration.clone(),
+        is_being_deleted,
+    }))
+}
+
+/// Whether machines keep their addresses; where that cannot be read, they do.
+async fn keeps_addresses(allocator: &CallAllocator) -> bool {
+    match timeout(SETTING, allocator.store().keeps_machine_addresses()).await {
+        Ok(Ok(keeps)) => keeps,
+        Ok(Err(error)) => {
+            tracing::warn!("cannot read whether machines keep their addresses: {error}");
+            true
+        }
+        Err(_) => true,
+    }
+}
+
+/// Makes a pod the owner of an address of its machine: the active one, or as the target of a migration the alternate one.
+///
+/// # Errors
+/// Where the datastore fails.
+pub async fn own(
+    allocator: &CallAllocator,
+    machine: &Machine,
+    handle: &str,
+    address: IpAddr,
+    attributes: &BTreeMap<String, String>,
+) -> Result<(), CniError> {
+    let owner = NewOwner::Set(attributes.clone());
+    let updates = match machine.migration {
+        Some(_) => OwnerUpdates { alternate: owner, ..OwnerUpdates::default() },
+        None => OwnerUpdates { active: owner, ..OwnerUpdates::default() },
+    };
+    let set = allocator.set_owner_attributes(address, handle, &updates, &OwnerConditions::default()).await;
+    set.map_err(|error| {
+        let failure = failure::of_allocator(&error);
+        CniError::new(
+            failure.code,
+            format!("failed to set owner attributes for IP {address}: {}", failure.msg),
+        )
+    })
+}
+
+/// Takes the pod of a call out of the owners of an address; where it is none of them nothing changes.
+///
+/// # Errors
+/// Where the datastore fails, and where the owners change meanwhile: a later DEL sees what they are then.
+pub async fn disown(
+    call: &Call,
+    allocator: &CallAllocator,
+    handle: &str,
+    address: IpAddr,
+) -> Result<(), CniError> {
+    let Some((namespace, name)) = &call.identity.pod else { return Ok(()) };
+    let record = match allocator.assignment_attributes(address).await {
+        Ok(record) => record,
+        Err(error) if is_gone(&error) => return Ok(()),
+        Err(error) => return Err(failure::of_allocator(&error)),
+    };
+    let is_pod = |owner: &Option<BTreeMap<String, String>>| {
+        owner
+            .as_ref()
+            .is_some_and(|owner| owner.get("namespace") == Some(namespace) && owner.get("pod") == Some(name))
+    };
+    let pod = Expected::Pod(PodName { namespace: namespace.clone(), name: name.clone() });
+    let (updates, conditions) = if is_pod(&record.owner) {
+        let updates = OwnerUpdates { active: NewOwner::Clear, ..OwnerUpdates::default() };
+        (updates, OwnerConditions { active: pod, ..OwnerConditions::default() })
+    } else if is_pod(&record.alternate) {
+        let updates = OwnerUpdates { alternate: NewOwner::Clear, ..OwnerUpdates::default() };
+        (updates, OwnerConditions { alternate: pod, ..OwnerConditions::default() })
+    } else {
+        return Ok(());
+    };
+    match allocator.set_owner_attributes(address, handle, &updates, &conditions).await {
+        Ok(()) => Ok(()),
+        Err(error) if is_gone(&error) => Ok(()),
+        Err(error) => Err(failure::of_allocator(&error)),
+    }
+}
+
+/// True where one of the addresses is still owned by a pod.
+///
+/// # Errors
+/// Where the datastore fails.
+pub async fn has_owners(allocator: &CallAllocator, addresses: &[IpAddr]) -> Result<bool, CniError> {
+    for address in addresses {
+        match allocator.assignment_attributes(*address).await {
+            Ok(record) => {
+                let owners = [&record.owner, &record.alternate];
+                if owners.into_iter().flatten().any(|owner| !owner.is_empty()) {
+                    return Ok(true);
+                }
+            }
+            Err(error) if is_gone(&error) => {}
+            Err(error) => return Err(failure::of_allocator(&error)),
+        }
+    }
+    Ok(false)
+}
+
+/// The address was released meanwhile.
+fn is_gone(error: &Error) -> bool {
+    matches!(error, Error::NotAssigned(_) | Error::InCooldown(_) | Error::NoBlock(_))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn machine(name: &str) -> Machine {
+        Machine {
+            namespace: "ns".into(),
+            name: name.into(),
+            instance_uid: "u".into(),
+            machine_uid: None,
+            migration: None,
+            is_being_deleted: false,
+        }
+    }
+
+    #[test]
+    fn handles_have_at_most_128_characters() {
+        assert_eq!(machine("vm").handle("net"), "net.vmi.ns.vm");
+        let long = machine(&"v".repeat(200)).handle("net");
+        assert!(long.starts_with("net.vmi._") && long.len() == "net.vmi._".len() + 44, "{long}");
+        let cut = machine("vm").handle(&"n".repeat(120));
+        assert_eq!(cut.len(), HANDLE);
+        let fits = machine(&"v".repeat(HANDLE - "net.vmi.ns.".len())).handle("net");
+        assert!(fits.len() == HANDLE && fits.ends_with('v'));
+    }
+
+    #[test]
+    fn attributes_tell_the_machine() {
+        let mut attributes = BTreeMap::new();
+        let machine = Machine { machine_uid: Some("m".into()), migration: Some("j".into()), ..machine("vm") };
+        machine.describe(&mut attributes);
+        let found: Vec<(&str, &str)> =
+            attributes.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect();
+        assert_eq!(found, [("vm-uid", "m"), ("vmi-name", "vm"), ("vmi-uid", "u"), ("vmim-uid", "j")]);
+    }
+}

@@ -1,0 +1,69 @@
+//! The pools that a configuration names: CIDRs, or names that the datastore knows (facts of the plugin, section 8).
+
+use std::collections::BTreeMap;
+
+use calipam_assign::{Family, Query, Record, Store};
+use calipam_model::IpNet;
+
+use crate::call::{CallAllocator, POOLS, within};
+use crate::config::{Ipam, pool_cidr};
+use crate::failure;
+use crate::protocol::CniError;
+
+/// The CIDRs of the pools that the configuration names, of either family. The datastore is asked only where one is named
+/// otherwise than by its CIDR.
+///
+/// # Errors
+/// Where no such pool exists, or it is of the other family.
+pub async fn resolve(ipam: &Ipam, allocator: &CallAllocator) -> Result<(Vec<IpNet>, Vec<IpNet>), CniError> {
+    let mut named = ipam.ipv4_pools.iter().chain(&ipam.ipv6_pools);
+    let known = match named.all(|entry| pool_cidr(entry).is_some()) {
+        true => BTreeMap::new(),
+        false => within(POOLS, names(allocator)).await??,
+    };
+    Ok((all(&ipam.ipv4_pools, &known, Family::V4)?, all(&ipam.ipv6_pools, &known, Family::V6)?))
+}
+
+/// The CIDRs of all pools by name. A disabled pool may be named; it is refused later.
+async fn names(allocator: &CallAllocator) -> Result<BTreeMap<String, IpNet>, CniError> {
+    let answers = allocator.store().read(&[Query::Pools]).await;
+    let answers = answers.map_err(|error| failure::of_allocator(&error.into()))?;
+    let pools = answers.into_iter().flatten().filter_map(|entry| match entry.record {
+        Record::Pool(pool) => Some((pool.name, pool.cidr)),
+        _ => None,
+    });
+    Ok(pools.collect())
+}
+
+fn all(entries: &[String], known: &BTreeMap<String, IpNet>, family: Family) -> Result<Vec<IpNet>, CniError> {
+    entries.iter().map(|entry| one(entry, known, family)).collect()
+}
+
+fn one(entry: &str, known: &BTreeMap<String, IpNet>, family: Family) -> Result<IpNet, CniError> {
+    let cidr = pool_cidr(entry).or_else(|| known.get(entry).copied());
+    let cidr = cidr.ok_or_else(|| {
+        CniError::internal(format!("error parsing pool {entry:?}: invalid CIDR address: {entry}"))
+    })?;
+    if Family::of(cidr) != family {
+        let text = format!("{:?} isn't a IPv{} address", cidr.addr().to_string(), family.number());
+        return Err(CniError::internal(text));
+    }
+    Ok(cidr)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn entries_are_cidrs_or_names() {
+        let known = BTreeMap::from([("main".to_owned(), "10.0.0.0/16".parse().unwrap())]);
+        let of = |entry: &str, family| one(entry, &known, family).map(|cidr| cidr.to_string());
+        assert_eq!(of("main", Family::V4).unwrap(), "10.0.0.0/16");
+        assert_eq!(of("10.1.2.3/24", Family::V4).unwrap(), "10.1.2.0/24");
+        let error = of("other", Family::V4).unwrap_err();
+        assert_eq!(error.msg, "error parsing pool \"other\": invalid CIDR address: other");
+        assert_eq!(of("fd00::/64", Family::V4).unwrap_err().msg, "\"fd00::\" isn't a IPv4 address");
+        assert!(of("main", Family::V6).is_err());
+    }
+}

@@ -1,0 +1,227 @@
+//! From the environment and stdin to stdout and the exit code.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::io::{Read, Write};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::process::ExitCode;
+
+use serde_json::json;
+use tokio::runtime;
+
+use crate::call::{self, Call};
+use crate::command::{add, check, del, gc, status};
+use crate::config::{Configuration, Document};
+use crate::log;
+use crate::netns;
+use crate::protocol::environment::{self, invalid};
+use crate::protocol::{CniError, Code, Command, Environment, Version, to_json};
+use crate::upgrade;
+
+/// What the exit code says.
+const SUCCESS: u8 = 0;
+const FAILURE: u8 = 1;
+const USAGE: u8 = 2;
+
+/// Runs the plugin as its process was called.
+pub fn main() -> ExitCode {
+    let arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
+    let text = |text: OsString| text.to_string_lossy().into_owned();
+    let variables = std::env::vars_os().map(|(name, value)| (text(name), text(value))).collect();
+    let arguments: Vec<String> = arguments.into_iter().map(text).collect();
+    ExitCode::from(run(&arguments, &variables, &mut std::io::stdin().lock(), &mut std::io::stdout().lock()))
+}
+
+/// Runs the plugin and gives the exit code.
+pub fn run(
+    arguments: &[String],
+    variables: &BTreeMap<String, String>,
+    stdin: &mut dyn Read,
+    stdout: &mut dyn Write,
+) -> u8 {
+    match arguments.first().map(|argument| argument.trim_start_matches('-')) {
+        None => {}
+        Some("v") => {
+            writeln!(stdout, "{}", version()).ok();
+            return SUCCESS;
+        }
+        Some("upgrade") => return upgrade::run(variables),
+        Some(_) => {
+            eprintln!("unknown argument {}\nUsage of calico-ipam:\n{USAGE_TEXT}", arguments[0]);
+            return USAGE;
+        }
+    }
+    // What nothing foresaw is an error as any other: a runtime reads no trace of a stack.
+    let called = catch_unwind(AssertUnwindSafe(|| call(variables, stdin)));
+    let called = called
+        .unwrap_or_else(|_| Err(CniError::internal("the plugin failed unexpectedly; stderr says where")));
+    let (text, code) = match called {
+        Ok(text) => (text, SUCCESS),
+        Err(error) => {
+            tracing::error!("{error}");
+            (to_json(&error), FAILURE)
+        }
+    };
+    match stdout.write_all(&text).and_then(|()| stdout.flush()) {
+        Ok(()) => code,
+        Err(error) => {
+            tracing::error!("cannot write the result: {error}");
+            FAILURE
+        }
+    }
+}
+
+const USAGE_TEXT: &str = "  -upgrade\n    \tUpgrade from host-local\n  -v\tDisplay version";
+
+fn version() -> String {
+    format!("calipam {}", env!("CARGO_PKG_VERSION"))
+}
+
+/// One call of a runtime; gives what goes to stdout.
+fn call(variables: &BTreeMap<String, String>, stdin: &mut dyn Read) -> Result<Vec<u8>, CniError> {
+    let command = match environment::command(variables) {
+        Ok(Some(command)) => Some(command),
+        Ok(None) => {
+            about();
+            return Ok(Vec::new());
+        }
+        // Its configuration is looked at first.
+        Err(_) => None,
+    };
+    if command == Some(Command::Version) {
+        return Ok(supported_versions());
+    }
+    let environment = match command {
+        Some(command) => Environment::read(command, variables)?,
+        None => Environment::default(),
+    };
+    let mut text = Vec::new();
+    stdin
+        .read_to_end(&mut text)
+        .map_err(|error| CniError::new(Code::Io, format!("error reading from stdin: {error}")))?;
+    let document = Document::read(&text, command)?;
+    let Some(command) = command else {
+        let unknown = variables.get(environment::COMMAND).cloned().unwrap_or_default();
+        return Err(invalid(format!("unknown CNI_COMMAND: {unknown}")));
+    };
+    environment.check_names(command)?;
+    let configuration = document.configuration()?;
+    log::start(&configuration.log);
+    tracing::debug!(
+        container = environment.container,
+        interface = environment.interface,
+        "{}",
+        command.text()
+    );
+    perform(command, configuration, environment, variables)
+}
+
+fn perform(
+    command: Command,
+    configuration: Configuration,
+    environment: Environment,
+    variables: &BTreeMap<String, String>,
+) -> Result<Vec<u8>, CniError> {
+    // One thread: a call waits for the network most of the time.
+    let runtime = runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| CniError::internal(format!("cannot start: {error}")))?;
+    let version = configuration.version;
+    if command == Command::Status {
+        return runtime.block_on(async {
+            let allocator = match configuration.datastore.settings(variables) {
+                Ok(settings) => call::connect(&settings, true).await,
+                Err(error) => Err(error),
+            };
+            status::status(&configuration, allocator).await.map(|()| Vec::new())
+        });
+    }
+    let call = Call::new(configuration, environment, variables, command)?;
+    match command {
+        Command::Add => {
+            netns::check(&call.environment)?;
+            runtime.block_on(add::add(&call)).map(|result| result.print(version))
+        }
+        Command::Check => runtime.block_on(check::check(&call)).map(|()| Vec::new()),
+        Command::Del => runtime.block_on(del::del(&call)).map(|()| Vec::new()),
+        Command::Gc => runtime.block_on(gc::gc(&call)).map(|()| Vec::new()),
+        Command::Status | Command::Version => Ok(Vec::new()),
+    }
+}
+
+/// What VERSION prints.
+fn supported_versions() -> Vec<u8> {
+    let versions = Version::ALL.map(Version::text);
+    let mut text = json!({"cniVersion": Version::NEWEST.text(), "supportedVersions": versions}).to_string();
+    text.push('\n');
+    text.into_bytes()
+}
+
+/// What a person sees who calls the plugin.
+fn about() {
+    let versions = Version::ALL.map(Version::text).join(", ");
+    eprintln!("Calico CNI IPAM {}\nCNI protocol versions supported: {versions}", version());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Exit code and what goes to stdout, as JSON where it is some.
+    fn run_with(variables: &[(&str, &str)], stdin: &str) -> (u8, serde_json::Value) {
+        let variables =
+            variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        let mut stdout = Vec::new();
+        let code = run(&[], &variables, &mut stdin.as_bytes(), &mut stdout);
+        (code, serde_json::from_slice(&stdout).unwrap_or_default())
+    }
+
+    #[test]
+    fn without_a_command_it_tells_what_it_is() {
+        assert_eq!(run_with(&[], ""), (0, serde_json::Value::Null));
+    }
+
+    #[test]
+    fn versions_do_not_need_stdin() {
+        let (code, versions) = run_with(&[("CNI_COMMAND", "VERSION")], "nonsense");
+        assert_eq!((code, &versions["cniVersion"]), (0, &json!("1.1.0")));
+        assert_eq!(versions["supportedVersions"].as_array().unwrap().len(), 7);
+    }
+
+    #[test]
+    fn errors_come_in_calicos_order() {
+        let add = [
+            ("CNI_COMMAND", "ADD"),
+            ("CNI_CONTAINERID", "c"),
+            ("CNI_NETNS", "/run/netns/none"),
+            ("CNI_IFNAME", "eth0"),
+            ("CNI_PATH", "/opt/cni/bin"),
+        ];
+        for (variables, stdin, expected) in [
+            (&add[..3], "{", 4),
+            (&add[..], "{", 6),
+            (&add[..], "{}", 7),
+            (&add[..], r#"{"name":"net","cniVersion":"2.0.0"}"#, 1),
+            (&[("CNI_COMMAND", "PROD")][..], "{", 6),
+            (&[("CNI_COMMAND", "PROD")][..], r#"{"name":"net"}"#, 4),
+            (&[("CNI_COMMAND", "GC"), ("CNI_PATH", "x")][..], r#"{"name":"net","cniVersion":"1.0.0"}"#, 1),
+            (&add[..], r#"{"name":"net","datastore_type":"consul","nodename":"a"}"#, 999),
+            (&add[..], r#"{"name":"net","datastore_type":"etcdv3","nodename":"a"}"#, 999),
+        ] {
+            let (code, error) = run_with(variables, stdin);
+            assert_eq!((code, &error["code"]), (1, &json!(expected)), "{stdin}: {error}");
+            assert!(error["msg"].as_str().is_some_and(|text| !text.is_empty()), "{error}");
+        }
+    }
+
+    #[test]
+    fn unknown_options_are_usage_errors() {
+        let run = |argument: &str| {
+            let mut stdout = Vec::new();
+            let code = run(&[argument.to_owned()], &BTreeMap::new(), &mut "".as_bytes(), &mut stdout);
+            (code, String::from_utf8(stdout).unwrap())
+        };
+        assert_eq!(run("-x"), (2, String::new()));
+        assert_eq!(run("-v"), (0, format!("{}\n", version())));
+        assert_eq!(run("-upgrade").0, 1);
+    }
+}

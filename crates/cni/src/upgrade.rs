@@ -1,0 +1,257 @@
+//! `calico-ipam -upgrade`: takes over the addresses that host-local IPAM has given out on this node (facts of the plugin,
+//! section 17). It runs as an init container of calico-node, on Kubernetes.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::ErrorKind;
+use std::net::{IpAddr, Ipv4Addr};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use calipam_assign::{AssignIp, Error};
+use calipam_datastore::lookup::{Lookup, PodAddress};
+use calipam_datastore::settings::{LocalFiles, Settings, Target};
+use ipnet::Ipv4Net;
+use rustix::fs::{FlockOperation, flock};
+use tokio::runtime;
+use tokio::time::sleep;
+
+use crate::call::{CallAllocator, connect};
+use crate::config::Log;
+use crate::log;
+
+/// The network whose addresses are taken over.
+const NETWORK: &str = "k8s-pod-network";
+/// Names the node.
+const NODE: &str = "KUBERNETES_NODE_NAME";
+/// How often a write is tried while others write to the same object.
+const ATTEMPTS: usize = 5;
+
+/// Where things lie on the node.
+pub struct Places {
+    /// What host-local has given out: a file for each address.
+    pub addresses: PathBuf,
+    /// The plugins that must not give out addresses any more.
+    pub plugins: Vec<PathBuf>,
+    /// How long plugins that run already may take to end.
+    pub wait: Duration,
+}
+
+impl Default for Places {
+    fn default() -> Self {
+        Self {
+            addresses: Path::new("/var/lib/cni/networks").join(NETWORK),
+            plugins: ["calico", "host-local"].map(|name| Path::new("/host/opt/cni/bin").join(name)).to_vec(),
+            wait: Duration::from_secs(5),
+        }
+    }
+}
+
+/// Migrates, again and again until that is done, and gives the exit code.
+pub fn run(variables: &BTreeMap<String, String>) -> u8 {
+    log::start(&Log::default());
+    let Some(node) = variables.get(NODE).filter(|node| !node.is_empty()) else {
+        tracing::error!("{NODE} not specified, refusing to migrate...");
+        return 1;
+    };
+    let mut variables = variables.clone();
+    variables.insert("CALICO_DATASTORE_TYPE".into(), "kubernetes".into());
+    let settings = match Settings::from_environment(&variables, &LocalFiles) {
+        Ok(settings) => settings,
+        Err(error) => {
+            tracing::error!("the settings cannot be used: {error}");
+            return 1;
+        }
+    };
+    let runtime = match runtime::Builder::new_current_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            tracing::error!("cannot start: {error}");
+            return 1;
+        }
+    };
+    runtime.block_on(async {
+        while let Err(reason) = migrate(&settings, node, &Places::default()).await {
+            tracing::error!("failed to migrate, tries again: {reason}");
+            sleep(Duration::from_secs(1)).await;
+        }
+    });
+    tracing::info!("migration from host-local to calico-ipam complete");
+    0
+}
+
+/// Takes over what host-local has given out. What was done before an error stays, and is passed over the next time.
+///
+/// # Errors
+/// What went wrong.
+pub async fn migrate(settings: &Settings, node: &str, places: &Places) -> Result<(), String> {
+    if settings.target != Target::Kubernetes {
+        return Err("the datastore is not Kubernetes".into());
+    }
+    if !places.addresses.exists() {
+        tracing::info!("{} does not exist: nothing to migrate", places.addresses.display());
+        return Ok(());
+    }
+    let allocator = connect(settings, false).await.map_err(|error| error.to_string())?;
+    // The first answer tells which API group the cluster has.
+    allocator.config().await.map_err(|error| error.to_string())?;
+    let lookup = match allocator.store().kubernetes() {
+        Some(client) => Lookup::through(client),
+        None => return Err("the datastore is not Kubernetes".into()),
+    };
+
+    migrate_tunnel(&allocator, &lookup, node).await?;
+    if list(&places.addresses)?.is_empty() {
+        return remove_folder(&places.addresses);
+    }
+    set_ready(&lookup, false).await?;
+    for plugin in &places.plugins {
+        remove(plugin)?;
+    }
+    sleep(places.wait).await;
+    let lock = lock(&places.addresses)?;
+    let pods = lookup.pods_on(node).await.map_err(|error| format!("cannot list the pods: {error}"))?;
+    for file in list(&places.addresses)? {
+        migrate_file(&allocator, node, &file, &pods).await?;
+    }
+    drop(lock);
+    set_ready(&lookup, true).await?;
+    remove_folder(&places.addresses)
+}
+
+/// Gives a node without address of its IPIP tunnel the one that Calico uses with host-local: the first of its pod CIDR.
+async fn migrate_tunnel(allocator: &CallAllocator, lookup: &Lookup, node: &str) -> Result<(), String> {
+    for _ in 0..ATTEMPTS {
+        let found = lookup.node_addresses(node).await.map_err(|error| error.to_string())?;
+        let found = found.ok_or_else(|| format!("there is no node {node}"))?;
+        if found.tunnel.is_some() {
+            return Ok(());
+        }
+        let Some(address) = tunnel_address(&found.pod_cidr)? else {
+            tracing::info!("the pod CIDR {} needs no tunnel address", found.pod_cidr);
+            return Ok(());
+        };
+        let attributes = [("node", node), ("type", "ipipTunnelAddress")];
+        assign(allocator, node, address, &format!("ipip-tunnel-addr-{node}"), &attributes).await?;
+        if lookup.set_tunnel_address(node, &found, address).await.map_err(|error| error.to_string())? {
+            tracing::info!("assigned {address} to the tunnel of the node");
+            return Ok(());
+        }
+        sleep(Duration::from_secs(1)).await;
+    }
+    Err(format!("node {node} changed {ATTEMPTS} times while its tunnel address was written"))
+}
+
+/// The address after the base of an IPv4 pod CIDR; IPv6 needs no tunnel.
+fn tunnel_address(pod_cidr: &str) -> Result<Option<IpAddr>, String> {
+    match pod_cidr.parse::<ipnet::IpNet>() {
+        Ok(ipnet::IpNet::V4(cidr)) => Ok(Some(after_base(cidr).into())),
+        Ok(ipnet::IpNet::V6(_)) => Ok(None),
+        Err(_) => Err(format!("the pod CIDR {pod_cidr:?} of the node is no CIDR")),
+    }
+}
+
+fn after_base(cidr: Ipv4Net) -> Ipv4Addr {
+    Ipv4Addr::from(u32::from(cidr.addr()).wrapping_add(1))
+}
+
+/// Takes over one address. One that no pod has is forgotten.
+async fn migrate_file(
+    allocator: &CallAllocator,
+    node: &str,
+    file: &Path,
+    pods: &[PodAddress],
+) -> Result<(), String> {
+    let name = file.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    if name == "lock" {
+        return Ok(());
+    }
+    if name.contains("last") {
+        return remove(file);
+    }
+    let address: Ipv4Addr =
+        name.parse().map_err(|_| format!("{} is named after no address", file.display()))?;
+    let Some(pod) = pods.iter().find(|pod| pod.address == name) else {
+        tracing::info!("no pod has {address}");
+        return remove(file);
+    };
+    let content = fs::read_to_string(file).map_err(|error| format!("{}: {error}", file.display()))?;
+    let container = content.lines().next().unwrap_or_default().trim();
+    let attributes = [("node", node), ("pod", &pod.name), ("namespace", &pod.namespace)];
+    assign(allocator, node, address.into(), &format!("{NETWORK}.{container}"), &attributes).await?;
+    tracing::info!("took over {address} of pod {}/{}", pod.namespace, pod.name);
+    remove(file)
+}
+
+/// Assigns an address; one that is assigned already was so by an attempt before.
+async fn assign(
+    allocator: &CallAllocator,
+    node: &str,
+    address: IpAddr,
+    handle: &str,
+    attributes: &[(&str, &str)],
+) -> Result<(), String> {
+    let attributes = attributes.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
+    let request = AssignIp {
+        handle: Some(handle.to_owned()),
+        attributes: Some(attributes.collect()),
+        ..AssignIp::new(node, address)
+    };
+    match allocator.assign_ip(&request).await {
+        Ok(()) | Err(Error::AlreadyAssigned(_)) => Ok(()),
+        Err(error) => Err(format!("cannot assign {address}: {error}")),
+    }
+}
+
+async fn set_ready(lookup: &Lookup, ready: bool) -> Result<(), String> {
+    for _ in 0..ATTEMPTS {
+        if lookup.set_datastore_ready(ready).await.map_err(|error| error.to_string())? {
+            return Ok(());
+        }
+        sleep(Duration::from_secs(1)).await;
+    }
+    Err("the cluster information changes again and again".into())
+}
+
+/// The files of a folder, by name.
+fn list(folder: &Path) -> Result<Vec<PathBuf>, String> {
+    let read = || -> std::io::Result<Vec<PathBuf>> {
+        fs::read_dir(folder)?.map(|entry| entry.map(|entry| entry.path())).collect()
+    };
+    let mut files = read().map_err(|error| format!("{}: {error}", folder.display()))?;
+    files.sort();
+    Ok(files)
+}
+
+/// Takes the lock of host-local.
+fn lock(folder: &Path) -> Result<File, String> {
+    let path = folder.join("lock");
+    let failed = |error: std::io::Error| format!("{}: {error}", path.display());
+    let file = File::create(&path).map_err(failed)?;
+    flock(&file, FlockOperation::LockExclusive).map_err(|error| failed(error.into()))?;
+    Ok(file)
+}
+
+fn remove(file: &Path) -> Result<(), String> {
+    match fs::remove_file(file) {
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(format!("{}: {error}", file.display())),
+        _ => Ok(()),
+    }
+}
+
+fn remove_folder(folder: &Path) -> Result<(), String> {
+    fs::remove_dir_all(folder).map_err(|error| format!("{}: {error}", folder.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_tunnel_has_the_address_after_the_base() {
+        let of = |cidr: &str| tunnel_address(cidr);
+        assert_eq!(of("10.244.3.0/24"), Ok(Some("10.244.3.1".parse().unwrap())));
+        assert_eq!(of("fd00::/64"), Ok(None));
+        assert!(of("").is_err());
+    }
+}

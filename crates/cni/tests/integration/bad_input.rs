@@ -1,0 +1,175 @@
+//! Each error of the plugin's facts, with its code, JSON and exit code, and configurations that want to do harm.
+
+use std::fs::File;
+use std::process::Stdio;
+
+use calipam_testkit::servers::EtcdVersion;
+use serde_json::json;
+
+use crate::runtime::{Outcome, Runtime, run};
+use crate::world::World;
+
+const ADD: [(&str, &str); 5] = [
+    ("CNI_COMMAND", "ADD"),
+    ("CNI_CONTAINERID", "c"),
+    ("CNI_NETNS", "/run/netns/none"),
+    ("CNI_IFNAME", "eth0"),
+    ("CNI_PATH", "/opt/cni/bin"),
+];
+
+#[test]
+fn people_who_call_it_learn_what_it_is() {
+    let outcome = run(&[], &[], Stdio::null());
+    assert_eq!((outcome.code, outcome.stdout.as_str()), (Some(0), ""));
+    assert!(outcome.stderr.contains("CNI protocol versions supported: 0.1.0, "), "{outcome:?}");
+    assert_eq!(run(&["-v"], &[], Stdio::null()).code, Some(0));
+    assert_eq!(run(&["-x"], &[], Stdio::null()).code, Some(2));
+    assert_eq!(run(&["-upgrade"], &[], Stdio::null()).code, Some(1));
+}
+
+#[test]
+fn versions_are_printed_without_stdin() {
+    let outcome = run(&[], &[("CNI_COMMAND", "VERSION")], Stdio::null());
+    let versions = ["0.1.0", "0.2.0", "0.3.0", "0.3.1", "0.4.0", "1.0.0", "1.1.0"];
+    assert_eq!(outcome.success(), json!({"cniVersion": "1.1.0", "supportedVersions": versions}));
+    assert!(outcome.stdout.ends_with("}\n") && outcome.stdout.lines().count() == 1, "{outcome:?}");
+}
+
+#[test]
+fn errors_have_the_form_of_the_original() {
+    let runtime = Runtime::on_etcd("http://127.0.0.1:1");
+    let outcome = runtime.call_with("ADD", "c", b"{\"name\":\"a b\"}");
+    let text = "{\n    \"code\": 7,\n    \"msg\": \"invalid characters found in network name\",\n    \"details\": \"a b\"\n}";
+    assert_eq!((outcome.code, outcome.stdout.as_str()), (Some(1), text));
+}
+
+#[test]
+fn what_the_environment_lacks_is_named() {
+    let lacking = |count: usize| run(&[], &ADD[..count], Stdio::null()).error();
+    assert_eq!(lacking(3), (4, "required env variables [CNI_IFNAME,CNI_PATH] missing".into()));
+    assert_eq!(
+        lacking(1).1,
+        "required env variables [CNI_CONTAINERID,CNI_NETNS,CNI_IFNAME,CNI_PATH] missing"
+    );
+    let folder = File::open("/").unwrap();
+    assert_eq!(run(&[], &ADD, folder.into()).error().0, 5);
+    let (code, text) = run(&[], &ADD, Stdio::null()).error();
+    assert!(code == 6 && text.starts_with("error unmarshall network config: "), "{text}");
+}
+
+#[test]
+fn configurations_that_cannot_be_used() {
+    let runtime = Runtime::on_etcd("http://127.0.0.1:1");
+    let of = |command: &str, stdin: &str| runtime.call_with(command, "c", stdin.as_bytes()).error();
+    for (command, stdin, expected) in [
+        ("ADD", "{", 6),
+        ("ADD", r#"{"name":{}}"#, 6),
+        ("ADD", "{}", 7),
+        ("ADD", r#"{"name":"net","cniVersion":"1.2.0"}"#, 1),
+        ("DEL", r#"{"name":"net","cniVersion":"x"}"#, 1),
+        ("CHECK", r#"{"name":"net","cniVersion":"0.3.1"}"#, 1),
+        ("STATUS", r#"{"name":"net","cniVersion":"1.0.0"}"#, 1),
+        ("PROD", r#"{"name":"net"}"#, 4),
+        ("ADD", r#"{"name":"net","ipam":{"assign_ipv6":true}}"#, 999),
+        ("ADD", r#"{"name":"net","ipam":{"ipv4_pools":"[]"}}"#, 999),
+        ("ADD", r#"{"name":"net","nodename":"a","datastore_type":"consul"}"#, 999),
+        ("DEL", r#"{"name":"net","nodename":"a","datastore_type":"etcdv3"}"#, 999),
+        ("ADD", r#"{"name":"net","nodename":"-a","etcd_endpoints":"http://127.0.0.1:1"}"#, 999),
+        (
+            "GC",
+            r#"{"name":"net","nodename":"a","cniVersion":"1.1.0","etcd_endpoints":"http://127.0.0.1:1"}"#,
+            7,
+        ),
+    ] {
+        let (code, text) = of(command, stdin);
+        assert!(code == expected && !text.is_empty(), "{command} {stdin}: {code} {text}");
+    }
+    let dead = of("STATUS", r#"{"name":"net","cniVersion":"1.1.0","etcd_endpoints":"http://127.0.0.1:1"}"#);
+    assert!(dead.0 == 50 && dead.1.contains("connection refused"), "{dead:?}");
+    for container in ["-c", "c/d", "c d"] {
+        assert_eq!(runtime.call("ADD", container, "").error().0, 4, "{container}");
+    }
+}
+
+#[test]
+fn hostile_configurations_do_no_harm() {
+    let runtime = Runtime::on_etcd("http://127.0.0.1:1");
+    let deep = format!("{{\"name\":\"net\",\"x\":{}{}}}", "[".repeat(100_000), "]".repeat(100_000));
+    let many = format!("{{\"name\":\"net\",\"etcd_endpoints\":\"{}\"}}", "x,".repeat(10_000));
+    let texts: [&[u8]; 7] = [
+        deep.as_bytes(),
+        many.as_bytes(),
+        b"\xFF\xFE",
+        b"{\"name\":\"net\"}{\"name\":\"net\"}",
+        b"{\"name\":\"net\",\"nodename\":\"a\",\"etcd_endpoints\":\"file:///etc/passwd\"}",
+        b"{\"name\":\"net\",\"nodename\":\"a\",\"etcd_endpoints\":\"http://user:hunter2@127.0.0.1:1\"}",
+        b"{\"name\":\"../../etc\",\"etcd_endpoints\":\"http://127.0.0.1:1\"}",
+    ];
+    for text in texts {
+        let outcome = runtime.call_with("ADD", "c", text);
+        outcome.error();
+        let said = format!("{}{}", outcome.stdout, outcome.stderr);
+        assert!(!said.contains("hunter2") && !said.contains("panicked"), "{said}");
+    }
+}
+
+#[test]
+fn arguments_are_those_of_the_trace() {
+    let world = World::etcd(EtcdVersion::V3_6);
+    let runtime = world.runtime();
+    let pods = "K8S_POD_NAMESPACE=ns;K8S_POD_NAME=web-2";
+    let text = "ARGS: unknown args [\"K8S_POD_NAMESPACE=ns\" \"K8S_POD_NAME=web-2\"]";
+    assert_eq!(runtime.call("ADD", "c", pods).error(), (999, text.into()));
+    assert_eq!(runtime.call("DEL", "c", pods).code, Some(0));
+    for args in ["a", "IP=10.7.0.3/24", "IgnoreUnknown=perhaps", "K8S_POD_UID=u"] {
+        assert_eq!(runtime.call("ADD", "c", args).error().0, 999, "{args}");
+    }
+    world.assert_empty();
+}
+
+#[test]
+fn the_own_namespace_is_refused_before_anything_is_allocated() {
+    let world = World::etcd(EtcdVersion::V3_6);
+    let mut runtime = world.runtime();
+    runtime.variables.insert("CNI_NETNS".into(), "/proc/self/ns/net".into());
+    let (code, text) = runtime.call("ADD", "c", "").error();
+    assert!(code == 8 && text.contains("should not be the same"), "{text}");
+    world.assert_empty();
+    runtime.variables.insert("CNI_NETNS_OVERRIDE".into(), "True".into());
+    runtime.call("ADD", "c", "").success();
+    runtime.call("DEL", "c", "").success();
+}
+
+#[test]
+fn situations_have_the_texts_of_the_original() {
+    let world = World::etcd(EtcdVersion::V3_6);
+    let ask = |runtime: Runtime, args: &str| -> (u64, String) { runtime.call("ADD", "c9", args).error() };
+    world.runtime().call("ADD", "c1", "IP=10.7.0.3").success();
+    let taken = "resource already exists: 10.7.0.3 with error: Address already assigned in block";
+    assert_eq!(ask(world.runtime(), "IP=10.7.0.3"), (999, taken.into()));
+    let outside = "The provided IP address is not in a configured pool\n";
+    assert_eq!(ask(world.runtime(), "IP=192.0.2.1"), (999, outside.into()));
+    let unknown = world.runtime().with_ipam("ipv4_pools", json!(["x"]));
+    assert_eq!(ask(unknown, ""), (999, "error parsing pool \"x\": invalid CIDR address: x".into()));
+    let missing = world.runtime().with_ipam("ipv4_pools", json!(["10.9.0.0/24"]));
+    assert_eq!(
+        ask(missing, ""),
+        (999, "the given pool (10.9.0.0/24) does not exist, or is not enabled".into())
+    );
+    let stranger = world.runtime().with("nodename", "c");
+    assert_eq!(ask(stranger, ""), (999, "resource does not exist: Node(c) with error: <nil>".into()));
+    let none = world.runtime().with_ipam("assign_ipv4", "false");
+    assert_eq!(none.call("ADD", "c9", "").success(), json!({"cniVersion": "0.3.1", "dns": {}}));
+    world.runtime().call("DEL", "c1", "").success();
+    world.assert_empty();
+}
+
+#[test]
+fn stderr_has_the_log_and_stdout_never() {
+    let world = World::etcd(EtcdVersion::V3_6);
+    let outcome: Outcome = world.runtime().call("ADD", "c", "");
+    outcome.success();
+    assert!(outcome.stderr.contains("[INFO]") && outcome.stderr.contains("assigned 10.7.0."), "{outcome:?}");
+    let quiet = world.runtime().with("log_level", "error").call("DEL", "c", "");
+    assert_eq!((quiet.code, quiet.stdout.as_str(), quiet.stderr.as_str()), (Some(0), "", ""));
+}

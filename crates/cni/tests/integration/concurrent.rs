@@ -1,0 +1,187 @@
+//! Many at once, and killed at any point: no address twice, and nothing left after DEL was repeated.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use calipam_assign::{Allocator, AutoAssign};
+use calipam_datastore::allocation::{AllocatorStore, Selecting};
+use calipam_datastore::write::Consent;
+use calipam_model::pool::PoolUse;
+use calipam_testkit::kube::Flavour;
+use calipam_testkit::rounds;
+use calipam_testkit::servers::EtcdVersion;
+use tokio::task::LocalSet;
+use tokio::time::timeout;
+
+use crate::runtime::{addresses, wait};
+use crate::world::World;
+
+const ALLOCATORS: usize = 16;
+
+#[test]
+fn allocators_on_etcd_3_6() {
+    churn(&World::etcd(EtcdVersion::V3_6), turns(40, 1_000));
+}
+
+#[test]
+fn allocators_on_etcd_3_4() {
+    churn(&World::etcd(EtcdVersion::V3_4), turns(8, 1_000));
+}
+
+#[test]
+fn allocators_on_the_classic_group_of_kubernetes() {
+    churn(&World::kubernetes(Flavour::Classic), turns(3, 200));
+}
+
+#[test]
+fn allocators_on_the_native_group_of_kubernetes() {
+    churn(&World::kubernetes(Flavour::Native), turns(3, 200));
+}
+
+/// Containers of each allocator: a sample, or in `cargo xtask soak` as many as it takes to be sure.
+fn turns(usual: usize, soak: usize) -> usize {
+    if rounds(1_usize) > 1 { soak } else { usual }
+}
+
+/// A small generator of pseudo-random numbers.
+struct Chance(u64);
+
+impl Chance {
+    fn below(&mut self, limit: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % limit
+    }
+}
+
+/// Who has which address, as the containers see it.
+type Ledger = Mutex<HashMap<IpAddr, String>>;
+
+/// Allocators of two nodes, each with its own connection, that assign and release; one call in eight is killed. A request of a
+/// killed call may arrive after the first DEL; so each container is deleted once more at the end.
+fn churn(world: &World, rounds: usize) {
+    let settings = world.settings();
+    let ledger: Arc<Ledger> = Arc::default();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    LocalSet::new().block_on(&runtime, async {
+        let mut running = Vec::new();
+        for number in 0..ALLOCATORS {
+            let store = AllocatorStore::connect(&settings, Selecting::All, Consent::from_runtime("a test"));
+            let allocator = Allocator::new(store.await.unwrap());
+            let ledger = Arc::clone(&ledger);
+            let host = if number % 2 == 0 { "a" } else { "b" };
+            running.push(tokio::task::spawn_local(async move {
+                let mut chance = Chance(number as u64);
+                for round in 0..rounds {
+                    let handle = format!("net.c{number}-{round}");
+                    live(&allocator, host, &handle, &ledger, &mut chance).await;
+                }
+            }));
+        }
+        for allocator in running {
+            allocator.await.unwrap();
+        }
+        let store = AllocatorStore::connect(&settings, Selecting::All, Consent::from_runtime("a test"));
+        let allocator = Allocator::new(store.await.unwrap());
+        for number in 0..ALLOCATORS {
+            for round in 0..rounds {
+                release(&allocator, &format!("net.c{number}-{round}")).await;
+            }
+        }
+    });
+    assert!(ledger.lock().unwrap().is_empty());
+    world.assert_empty();
+}
+
+/// The life of one container.
+async fn live(
+    allocator: &Allocator<AllocatorStore>,
+    host: &str,
+    handle: &str,
+    ledger: &Ledger,
+    chance: &mut Chance,
+) {
+    let request = AutoAssign {
+        host: host.to_owned(),
+        v4: 1,
+        v6: 1,
+        handle: Some(handle.to_owned()),
+        attributes: Some([("node".to_owned(), host.to_owned())].into()),
+        intended_use: Some(PoolUse::Workload),
+        ..AutoAssign::default()
+    };
+    // A call that is dropped ends where it is, as in a process that is killed.
+    let patience = |chance: &mut Chance| match chance.below(8) {
+        0 => Duration::from_micros(chance.below(20_000)),
+        _ => Duration::from_secs(60),
+    };
+    if let Ok(assigned) = timeout(patience(chance), allocator.auto_assign(&request)).await {
+        let assigned = match assigned {
+            Ok(assigned) => assigned,
+            Err(partly) if matches!(partly.error, calipam_assign::Error::TooManyConflicts) => partly.done,
+            Err(partly) => panic!("{}", partly.error),
+        };
+        let mut ledger = ledger.lock().unwrap();
+        for address in assigned.addresses() {
+            let before = ledger.insert(address, handle.to_owned());
+            assert_eq!(before, None, "{address} was given to {handle} too");
+        }
+    }
+    ledger.lock().unwrap().retain(|_, holder| holder != handle);
+    loop {
+        match timeout(patience(chance), allocator.release_by_handle_wholly(handle)).await {
+            Ok(Ok(()) | Err(calipam_assign::Error::NoHandle(_))) => return,
+            Ok(Err(error)) => assert!(matches!(error, calipam_assign::Error::TooManyConflicts), "{error}"),
+            Err(_) => {}
+        }
+    }
+}
+
+/// DEL that is not killed.
+async fn release(allocator: &Allocator<AllocatorStore>, handle: &str) {
+    match allocator.release_by_handle_wholly(handle).await {
+        Ok(()) | Err(calipam_assign::Error::NoHandle(_)) => {}
+        Err(error) => panic!("{error}"),
+    }
+}
+
+/// Processes of the plugin on one node, of which some are killed.
+#[test]
+fn plugins_that_are_killed_lose_nothing() {
+    let world = World::etcd(EtcdVersion::V3_6);
+    let runtime = world.runtime().with_ipam("assign_ipv6", "true");
+    let ledger: Ledger = Mutex::default();
+    thread::scope(|scope| {
+        for number in 0..ALLOCATORS {
+            let (runtime, ledger) = (&runtime, &ledger);
+            scope.spawn(move || {
+                let mut chance = Chance(1_000 + number as u64);
+                for round in 0..turns(3, 60) {
+                    let container = format!("c{number}-{round}");
+                    let stdin = runtime.configuration.to_string();
+                    let mut add = runtime.start("ADD", &container, "", stdin.as_bytes());
+                    if chance.below(2) == 0 {
+                        let end = Instant::now() + Duration::from_millis(chance.below(400));
+                        while Instant::now() < end && add.try_wait().unwrap().is_none() {
+                            thread::sleep(Duration::from_millis(1));
+                        }
+                        add.kill().unwrap();
+                    }
+                    let outcome = wait(add);
+                    if outcome.code == Some(0) {
+                        let mut ledger = ledger.lock().unwrap();
+                        for address in addresses(&outcome.json()) {
+                            let before = ledger.insert(address.parse().unwrap(), container.clone());
+                            assert_eq!(before, None, "{address} was given to {container} too");
+                        }
+                    }
+                    ledger.lock().unwrap().retain(|_, holder| *holder != container);
+                    runtime.call("DEL", &container, "").success();
+                }
+            });
+        }
+    });
+    world.assert_empty();
+}

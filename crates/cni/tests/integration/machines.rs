@@ -1,0 +1,123 @@
+//! Pods of KubeVirt's machines: the machine keeps its addresses over its pods and migrations.
+
+use calipam_testkit::kube::{Flavour, create};
+use calipam_testkit::servers::KubeApiserver;
+use serde_json::{Value, json};
+
+use crate::runtime::addresses;
+use crate::world::World;
+
+const INSTANCES: &str = "/apis/kubevirt.io/v1/namespaces/ns/virtualmachineinstances";
+const MACHINES: &str = "/apis/kubevirt.io/v1/namespaces/ns/virtualmachines";
+const PODS: &str = "/api/v1/namespaces/ns/pods";
+
+fn args(pod: &str) -> String {
+    format!("IgnoreUnknown=1;K8S_POD_NAMESPACE=ns;K8S_POD_NAME={pod}")
+}
+
+fn kubevirt(kind: &str, name: &str, metadata: &Value) -> Value {
+    let mut object = json!({"apiVersion": "kubevirt.io/v1", "kind": kind, "metadata": metadata, "spec": {}});
+    object["metadata"]["name"] = name.into();
+    object["metadata"]["namespace"] = "ns".into();
+    object
+}
+
+fn uid(server: &KubeApiserver, path: &str) -> String {
+    let found: Value = serde_json::from_str(&server.request("GET", path, "").unwrap().body).unwrap();
+    found["metadata"]["uid"].as_str().expect("a UID").to_owned()
+}
+
+/// A machine, its instance, and a pod of that.
+fn start_machine(server: &KubeApiserver) {
+    let machine = kubevirt("VirtualMachine", "vm", &json!({"finalizers": ["test/keep"]}));
+    create(server, MACHINES, &[machine]).unwrap();
+    let owner = json!([{"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachine", "name": "vm",
+        "uid": uid(server, &format!("{MACHINES}/vm")), "controller": true}]);
+    let instance = kubevirt("VirtualMachineInstance", "vm", &json!({"ownerReferences": owner}));
+    create(server, INSTANCES, &[instance]).unwrap();
+    start_pod(server, "virt-launcher-vm-1", &json!({}));
+}
+
+fn start_pod(server: &KubeApiserver, name: &str, labels: &Value) {
+    let owner = json!([{"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachineInstance", "name": "vm",
+        "uid": uid(server, &format!("{INSTANCES}/vm")), "controller": true}]);
+    let pod = json!({"apiVersion": "v1", "kind": "Pod",
+        "metadata": {"name": name, "namespace": "ns", "labels": labels, "ownerReferences": owner},
+        "spec": {"nodeName": "a", "automountServiceAccountToken": false, "containers": [{"name": "c", "image": "i"}]}});
+    create(server, PODS, &[pod]).unwrap();
+}
+
+fn delete(server: &KubeApiserver, path: &str) {
+    let response = server.request("DELETE", path, r#"{"gracePeriodSeconds":0}"#).unwrap();
+    assert_eq!(response.status, 200, "{}", response.body);
+}
+
+#[test]
+fn a_machine_keeps_its_addresses() {
+    let world = World::kubernetes(Flavour::Classic);
+    let (server, runtime) = (world.server(), world.runtime().with("cniVersion", "1.0.0"));
+    start_machine(server);
+    let first = runtime.call("ADD", "c1", &args("virt-launcher-vm-1")).success();
+    let held = world.allocated();
+    assert!(held.len() == 1 && held[0].1 == "net.vmi.ns.vm", "{held:?}");
+    runtime.call("DEL", "c1", &args("virt-launcher-vm-1")).success();
+    assert_eq!(world.allocated(), held);
+
+    // The next pod of the machine has the same address, on its own.
+    start_pod(server, "virt-launcher-vm-2", &json!({}));
+    let second = runtime.call("ADD", "c2", &args("virt-launcher-vm-2")).success();
+    assert_eq!(addresses(&second), addresses(&first));
+    assert!(second["ips"][0]["address"].as_str().unwrap().ends_with("/32"), "{second}");
+    // So has the target of a migration, without routes.
+    start_pod(server, "virt-launcher-vm-3", &json!({"kubevirt.io/migrationJobUID": "m"}));
+    let target = runtime.call("ADD", "c3", &args("virt-launcher-vm-3")).success();
+    assert_eq!((addresses(&target), &target["routes"]), (addresses(&first), &Value::Null));
+    let attribute = owners(server);
+    assert_eq!(attribute["secondary"]["pod"], "virt-launcher-vm-2");
+    assert_eq!(attribute["alternateOwnerAttrs"]["pod"], "virt-launcher-vm-3");
+    assert_eq!(attribute["alternateOwnerAttrs"]["vmim-uid"], "m");
+
+    // It goes with the machine, when no pod has it any more; DEL may be repeated.
+    delete(server, &format!("{MACHINES}/vm"));
+    runtime.call("DEL", "c2", &args("virt-launcher-vm-2")).success();
+    assert_eq!(world.allocated(), held);
+    runtime.call("DEL", "c3", &args("virt-launcher-vm-3")).success();
+    assert_eq!(world.allocated(), []);
+    runtime.call("DEL", "c3", &args("virt-launcher-vm-3")).success();
+    delete(server, &format!("{INSTANCES}/vm"));
+    runtime.call("DEL", "c3", &args("virt-launcher-vm-3")).success();
+    delete(server, &format!("{PODS}/virt-launcher-vm-3"));
+    runtime.call("DEL", "c3", &args("virt-launcher-vm-3")).success();
+    assert_eq!(runtime.call("ADD", "c4", &args("virt-launcher-vm-3")).error().0, 999);
+}
+
+/// The one owner record of the one block.
+fn owners(server: &KubeApiserver) -> Value {
+    let path = Flavour::Classic.path("ipamblocks");
+    let blocks: Value = serde_json::from_str(&server.request("GET", &path, "").unwrap().body).unwrap();
+    blocks["items"][0]["spec"]["attributes"][0].clone()
+}
+
+#[test]
+fn without_persistence_a_launcher_is_any_pod() {
+    let world = World::kubernetes(Flavour::Native);
+    let (server, runtime) = (world.server(), world.runtime());
+    let (plural, _) = Flavour::Native.ipam_config();
+    let change = r#"{"spec":{"kubeVirtVMAddressPersistence":"Disabled"}}"#;
+    let path = format!("{}/default", Flavour::Native.path(plural));
+    let mut config: Value = serde_json::from_str(&server.request("GET", &path, "").unwrap().body).unwrap();
+    let change: Value = serde_json::from_str(change).unwrap();
+    config["spec"]["kubeVirtVMAddressPersistence"] = change["spec"]["kubeVirtVMAddressPersistence"].clone();
+    assert_eq!(server.request("PUT", &path, &config.to_string()).unwrap().status, 200);
+
+    start_machine(server);
+    runtime.call("ADD", "c1", &args("virt-launcher-vm-1")).success();
+    assert_eq!(world.allocated()[0].1, "net.c1");
+    start_pod(server, "virt-launcher-vm-2", &json!({"kubevirt.io/migrationJobUID": "m"}));
+    let (code, text) = runtime.call("ADD", "c2", &args("virt-launcher-vm-2")).error();
+    assert!(code == 999 && text.contains("migration target"), "{text}");
+    // The original gives nothing back where the pod is gone already.
+    delete(server, &format!("{PODS}/virt-launcher-vm-1"));
+    runtime.call("DEL", "c1", &args("virt-launcher-vm-1")).success();
+    world.assert_empty();
+}

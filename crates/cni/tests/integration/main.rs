@@ -1,0 +1,10 @@
+//! The plugin as a runtime drives it: environment, stdin, stdout and exit code, on real servers.
+
+mod bad_input;
+mod concurrent;
+mod conformance;
+mod machines;
+mod runtime;
+mod trouble;
+mod upgrade;
+mod world;

@@ -1,0 +1,184 @@
+//! Servers that are dead, records that are missing, files that cannot be made: what the plugin does better than the original.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+
+use calipam_testkit::servers::{Etcd, EtcdVersion};
+use serde_json::{Value, json};
+
+use crate::runtime::{Runtime, addresses};
+use crate::world::World;
+
+#[test]
+fn a_dead_etcd_is_told_and_may_be_tried_again() {
+    for command in ["ADD", "DEL", "CHECK"] {
+        let runtime = Runtime::on_etcd("http://127.0.0.1:1,http://127.0.0.1:2").with("cniVersion", "1.0.0");
+        let (code, text) = runtime.call(command, "c", "").error();
+        assert!(code == 11 && text.contains("connection refused"), "{command}: {code} {text}");
+    }
+}
+
+#[test]
+fn another_endpoint_answers_for_one_that_does_not() {
+    let world = World::etcd(EtcdVersion::V3_6);
+    let World::Etcd(alive) = &world else { panic!("an etcd") };
+    let frozen = Etcd::start().unwrap();
+    frozen.pause().unwrap();
+    for dead in ["http://127.0.0.1:1".to_owned(), frozen.endpoint()] {
+        let runtime = Runtime::on_etcd(&format!("{dead},{}", alive.endpoint()));
+        runtime.call("ADD", "c", "").success();
+        runtime.call("DEL", "c", "").success();
+    }
+    frozen.resume().unwrap();
+    world.assert_empty();
+}
+
+#[test]
+fn del_frees_addresses_whose_handle_is_missing() {
+    let world = World::etcd(EtcdVersion::V3_6);
+    let runtime = world.runtime();
+    runtime.call("ADD", "c1", "").success();
+    runtime.call("ADD", "c2", "").success();
+    world.delete_handle("net.c1");
+    runtime.call("DEL", "c1", "").success();
+    let held = world.allocated();
+    assert!(held.len() == 1 && held[0].1 == "net.c2", "{held:?}");
+    runtime.call("DEL", "c2", "").success();
+    world.assert_empty();
+}
+
+#[test]
+fn del_finds_a_borrowed_address_by_the_result_of_add() {
+    let world = World::etcd(EtcdVersion::V3_6);
+    // Node b owns the block.
+    world.runtime().with("nodename", "b").call("ADD", "other", "IP=10.7.0.1").success();
+    let runtime = world.runtime().with("cniVersion", "1.0.0");
+    let result = runtime.call("ADD", "c1", "IP=10.7.0.2").success();
+    world.delete_handle("net.c1");
+    runtime.call_after("DEL", "c1", "", &result).success();
+    assert_eq!(world.allocated(), [("10.7.0.1".to_owned(), "net.other".to_owned())]);
+    // The address of another container in a wrong result stays.
+    let wrong = json!({"cniVersion": "1.0.0", "ips": [{"address": "10.7.0.1/32"}]});
+    runtime.call_after("DEL", "c1", "", &wrong).success();
+    assert_eq!(world.allocated().len(), 1);
+}
+
+#[test]
+fn del_removes_a_handle_that_counts_too_much() {
+    let world = World::etcd(EtcdVersion::V3_6);
+    let runtime = world.runtime();
+    runtime.call("ADD", "c1", "").success();
+    // As a crash after the first of the two writes leaves it.
+    let handle = json!({"block": {"10.7.0.0/28": 1}, "deleted": false});
+    world.put_key("/calico/ipam/v2/handle/net.crashed", &handle);
+    runtime.call("DEL", "crashed", "").success();
+    runtime.call("DEL", "c1", "").success();
+    world.assert_empty();
+}
+
+#[test]
+fn the_handle_of_old_plugins_is_released_too() {
+    let world = World::etcd(EtcdVersion::V3_6);
+    let runtime = world.runtime();
+    runtime.call("ADD", "c1", "").success();
+    let (key, block) = block_of(&world);
+    let mut block: Value = block;
+    block["attributes"][0]["handle_id"] = "ns.web-0".into();
+    world.put_key(&key, &block);
+    world.put_key("/calico/ipam/v2/handle/ns.web-0", &json!({"block": {block["cidr"].as_str().unwrap(): 1}}));
+    world.delete_handle("net.c1");
+    runtime.call("DEL", "c1", "K8S_POD_NAMESPACE=ns;K8S_POD_NAME=web-0").success();
+    world.assert_empty();
+}
+
+/// The one block that there is, under its key.
+fn block_of(world: &World) -> (String, Value) {
+    let World::Etcd(etcd) = world else { panic!("an etcd") };
+    let entries = etcd.entries().unwrap();
+    let (key, (value, _)) = entries.iter().find(|(key, _)| key.contains("/assignment/")).expect("a block");
+    (key.clone(), serde_json::from_slice(value).unwrap())
+}
+
+#[test]
+fn a_family_that_fails_leaves_nothing_of_the_other() {
+    let world = World::etcd(EtcdVersion::V3_6);
+    let small =
+        |runtime: Runtime| runtime.with_ipam("assign_ipv6", "true").with_ipam("ipv6_pools", json!(["small"]));
+    world.put_pool("small", &json!({"cidr": "fd00:8::/128", "blockSize": 128}));
+    small(world.runtime()).call("ADD", "first", "").success();
+    let (code, text) = small(world.runtime()).call("ADD", "second", "").error();
+    let expected = "failed to request IPv6 addresses: Assigned 0 out of 1 requested IPv6 addresses";
+    assert!(code == 999 && text.starts_with(expected), "{text}");
+    // No pool of the family at all is an error of the allocator, at which the original leaves the IPv4 address.
+    let none =
+        world.runtime().with_ipam("assign_ipv6", "true").with_ipam("ipv6_pools", json!(["fd00:9::/64"]));
+    assert_eq!(none.call("ADD", "third", "").error().0, 999);
+    assert!(world.allocated().iter().all(|(_, handle)| handle == "net.first"), "{:?}", world.allocated());
+    small(world.runtime()).call("DEL", "first", "").success();
+    world.assert_empty();
+}
+
+#[test]
+fn without_a_lock_the_work_goes_on() {
+    let world = World::etcd(EtcdVersion::V3_6);
+    let runtime = world.runtime();
+    let file = runtime.folder().join("file");
+    fs::write(&file, "").unwrap();
+    let runtime = runtime.with("ipam_lock_file", file.join("ipam.lock").display().to_string());
+    let outcome = runtime.call("ADD", "c", "");
+    outcome.success();
+    assert!(outcome.stderr.contains("goes on without the lock"), "{outcome:?}");
+    runtime.call("DEL", "c", "").success();
+    world.assert_empty();
+}
+
+#[test]
+fn the_lock_excludes_other_plugins() {
+    let world = World::etcd(EtcdVersion::V3_6);
+    let runtime = world.runtime();
+    let path = runtime.folder().join("ipam.lock");
+    let held = fs::File::create(&path).unwrap();
+    held.lock().unwrap();
+    let mut waiting = runtime.start("ADD", "c", "", runtime.configuration.to_string().as_bytes());
+    std::thread::sleep(std::time::Duration::from_millis(500));
+    assert!(waiting.try_wait().unwrap().is_none() && world.allocated().is_empty());
+    drop(held);
+    crate::runtime::wait(waiting).success();
+    runtime.call("DEL", "c", "").success();
+}
+
+#[test]
+fn the_log_goes_to_a_file_too() {
+    let world = World::etcd(EtcdVersion::V3_6);
+    let runtime = world.runtime();
+    let path = runtime.folder().join("new/cni.log");
+    let runtime = runtime.with("log_file_path", path.display().to_string());
+    runtime.call("ADD", "c", "").success();
+    runtime.call("DEL", "c", "").success();
+    let log = fs::read_to_string(&path).unwrap();
+    assert!(log.contains("assigned 10.7.0.") && log.contains("released"), "{log}");
+    assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o644);
+    // A log that cannot be written is no reason to fail.
+    let broken = runtime.with("log_file_path", "/proc/none/cni.log");
+    broken.call("ADD", "c", "").success();
+    broken.call("DEL", "c", "").success();
+}
+
+#[test]
+fn a_requested_address_has_the_prefix_of_a_single_one() {
+    let world = World::etcd(EtcdVersion::V3_6);
+    let result = world.runtime().call("ADD", "c", "IP=fd00:7::5").success();
+    assert_eq!(result["ips"][0]["address"], "fd00:7::5/128");
+    assert_eq!(addresses(&result), ["fd00:7::5"]);
+    world.runtime().call("DEL", "c", "").success();
+    world.assert_empty();
+}
+
+#[test]
+fn prefixed_variables_go_over_the_configuration() {
+    let world = World::etcd(EtcdVersion::V3_6);
+    let mut runtime = world.runtime();
+    runtime.variables.insert("CALICO_ETCD_ENDPOINTS".into(), "http://127.0.0.1:1".into());
+    assert_eq!(runtime.call("ADD", "c", "").error().0, 11);
+    world.assert_empty();
+}

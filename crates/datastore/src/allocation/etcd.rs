@@ -1,0 +1,188 @@
+//! etcd for an allocator: all queries of a reading in one transaction, each write in one of its own.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use calipam_assign::{Entry, Family, Query, Record, StoreError};
+use calipam_model::key::{BLOCK_PREFIX, IPAM_PREFIX, Key, RESOURCE_PREFIX};
+use calipam_model::snapshot::Revision;
+use etcd_client::{Compare, CompareOp, GetOptions, GetResponse, Txn, TxnOp, TxnOpResponse};
+
+use super::unavailable;
+use crate::client::etcd::{EtcdClient, Range, entries};
+use crate::error::Failure;
+use crate::write::{Connection, ETCD_LIMITS};
+
+/// The pauses before a read is sent again that failed for a reason that passes. A runtime waits.
+const PAUSES: [Duration; 2] = [Duration::from_millis(100), Duration::from_millis(400)];
+
+#[derive(Debug)]
+pub(super) struct EtcdStore {
+    connection: Arc<Connection>,
+}
+
+impl EtcdStore {
+    pub fn new(client: Arc<EtcdClient>) -> Self {
+        Self { connection: Connection::new(&client) }
+    }
+
+    pub async fn read(&self, queries: &[Query]) -> Result<Vec<Vec<Entry>>, StoreError> {
+        let mut found = Vec::with_capacity(queries.len());
+        for part in queries.chunks(ETCD_LIMITS.conditions) {
+            let ranges: Vec<Range> = part.iter().map(range).collect();
+            let answers = self.get(&ranges).await?;
+            found.extend(part.iter().zip(&answers).map(|(query, answer)| decode(query, answer)));
+        }
+        Ok(found)
+    }
+
+    /// Reads ranges; where that fails for a reason that passes, again, from any endpoint that answers.
+    async fn get(&self, ranges: &[Range]) -> Result<Vec<GetResponse>, StoreError> {
+        let mut pauses = PAUSES.into_iter();
+        loop {
+            let client = self.connection.current();
+            match client.get(ranges, "what an allocation needs").await {
+                Ok(answers) => return Ok(answers.ranges),
+                Err(error) if error.may_pass() => {
+                    let Some(pause) = pauses.next() else { return Err(unavailable(error)) };
+                    tracing::warn!("{error}; tries again");
+                    tokio::time::sleep(pause).await;
+                    // Where no endpoint answers there is nothing to try again.
+                    self.connection.replace(&client).await.map_err(unavailable)?;
+                }
+                Err(error) => return Err(unavailable(error)),
+            }
+        }
+    }
+
+    /// The value of a key that no allocator reads.
+    pub async fn value_of(&self, key: &Key) -> Result<Option<Vec<u8>>, StoreError> {
+        let mut answers = self.get(&[Range::key(key.to_string())]).await?;
+        let kv = answers.first_mut().and_then(|answer| answer.take_kvs().pop());
+        Ok(kv.map(|kv| kv.into_key_value().1))
+    }
+
+    pub async fn create(&self, record: &Record) -> Result<Revision, StoreError> {
+        let (key, value) = (record.key(), self.value(record)?);
+        let path = key.to_string();
+        let put = TxnOp::put(path.as_str(), value, None);
+        match self.swap(&key, Compare::mod_revision(path, CompareOp::Equal, 0), put).await? {
+            Swapped::Done(revision) => Ok(revision),
+            Swapped::Absent | Swapped::Changed => Err(StoreError::Exists(key)),
+        }
+    }
+
+    pub async fn update(&self, record: &Record, revision: &Revision) -> Result<Revision, StoreError> {
+        let (key, value) = (record.key(), self.value(record)?);
+        let path = key.to_string();
+        let put = TxnOp::put(path.as_str(), value, None);
+        self.replace(key, self.at(path, revision)?, put).await
+    }
+
+    pub async fn delete(&self, entry: &Entry) -> Result<(), StoreError> {
+        let key = entry.record.key();
+        let path = key.to_string();
+        let delete = TxnOp::delete(path.as_str(), None);
+        self.replace(key, self.at(path, &entry.revision)?, delete).await.map(drop)
+    }
+
+    async fn replace(&self, key: Key, compare: Compare, change: TxnOp) -> Result<Revision, StoreError> {
+        match self.swap(&key, compare, change).await? {
+            Swapped::Done(revision) => Ok(revision),
+            Swapped::Changed => Err(StoreError::Conflict(key)),
+            Swapped::Absent => Err(StoreError::NotFound(key)),
+        }
+    }
+
+    /// Makes one change where the comparison holds; sent once. An error leaves open whether it was made.
+    async fn swap(&self, key: &Key, compare: Compare, change: TxnOp) -> Result<Swapped, StoreError> {
+        let path = key.to_string();
+        let look = TxnOp::get(path.as_str(), Some(GetOptions::new().with_keys_only()));
+        let transaction = Txn::new().when([compare]).and_then([change]).or_else([look]);
+        let client = self.connection.current();
+        let response = match client.write(transaction, &path).await {
+            Ok(response) => response,
+            Err(error) => {
+                if error.may_pass() {
+                    // What comes next, such as taking back what was done, goes to an endpoint that answers.
+                    self.connection.replace(&client).await.ok();
+                }
+                return Err(unavailable(error));
+            }
+        };
+        if response.succeeded() {
+            let revision = response.header().map_or(0, |header| header.revision());
+            return Ok(Swapped::Done(Revision::Etcd(revision)));
+        }
+        let is_there =
+            |answer: &TxnOpResponse| matches!(answer, TxnOpResponse::Get(found) if !found.kvs().is_empty());
+        Ok(if response.op_responses().iter().any(is_there) { Swapped::Changed } else { Swapped::Absent })
+    }
+
+    fn value(&self, record: &Record) -> Result<Vec<u8>, StoreError> {
+        record.encode().ok_or_else(|| self.refused("records of this kind are not written"))
+    }
+
+    /// The comparison with the revision at which a key was read. 0 would be true of an absent key.
+    fn at(&self, path: String, revision: &Revision) -> Result<Compare, StoreError> {
+        match revision {
+            Revision::Etcd(revision) if *revision > 0 => {
+                Ok(Compare::mod_revision(path, CompareOp::Equal, *revision))
+            }
+            other => Err(self.refused(&format!("{other} is not a revision of etcd"))),
+        }
+    }
+
+    fn refused(&self, reason: &str) -> StoreError {
+        unavailable(self.connection.current().write_error("a record", Failure::Other(reason.to_owned())))
+    }
+}
+
+/// What became of a change.
+enum Swapped {
+    Done(Revision),
+    /// The key has another revision.
+    Changed,
+    /// There is no such key.
+    Absent,
+}
+
+/// The keys that a query asks for.
+fn range(query: &Query) -> Range {
+    match query {
+        Query::Get(key) => Range::key(key.to_string()),
+        Query::Pools => Range::prefix(&format!("{RESOURCE_PREFIX}ippools/")),
+        Query::Reservations => Range::prefix(&format!("{RESOURCE_PREFIX}ipreservations/")),
+        Query::Affinities { kind, holder, family } => {
+            Range::prefix(&format!("{IPAM_PREFIX}{kind}/{holder}/ipv{}/block/", family.number()))
+        }
+        Query::HostAffinities => Range::prefix(&format!("{IPAM_PREFIX}host/")),
+        Query::Blocks(family) => Range::prefix(&format!("{BLOCK_PREFIX}ipv{}/block/", family.number())),
+    }
+}
+
+/// The records of an answer. As Calico's lists, it leaves out what lies under a key of a shape that nothing has.
+fn decode(query: &Query, answer: &GetResponse) -> Vec<Entry> {
+    let records = entries(answer).filter_map(|entry| {
+        let key = Key::parse(std::str::from_utf8(entry.key).ok()?).ok()??;
+        if !is_asked_for(query, &key) {
+            return None;
+        }
+        let record = Record::decode(&key, entry.value)?;
+        Some(Entry { record, revision: Revision::Etcd(entry.mod_revision) })
+    });
+    records.collect()
+}
+
+fn is_asked_for(query: &Query, key: &Key) -> bool {
+    match (query, key) {
+        (Query::Get(asked), found) => asked == found,
+        (Query::Pools, Key::Pool(_)) | (Query::Reservations, Key::Reservation(_)) => true,
+        (Query::Affinities { kind, holder, .. }, Key::Affinity(found)) => {
+            found.kind == *kind && found.node == *holder
+        }
+        (Query::HostAffinities, Key::Affinity(_)) => true,
+        (Query::Blocks(family), Key::Block(cidr)) => Family::of(*cidr) == *family,
+        _ => false,
+    }
+}

@@ -1,0 +1,195 @@
+//! Kubernetes for an allocator: what does not depend on each other is asked for side by side, and an object that was read
+//! is replaced without reading it again.
+
+mod read;
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use calipam_assign::{Entry, Query, Record, StoreError};
+use calipam_model::key::Key;
+use calipam_model::snapshot::Revision;
+use serde_json::Value;
+
+use self::read::Answer;
+use super::{Known, unavailable};
+use crate::client::kubernetes::KubeClient;
+use crate::client::kubernetes::discovery::Api;
+use crate::error::{Error, Failure};
+use crate::objects::kinds::Kind;
+use crate::read::again::kubernetes::locate;
+use crate::write::objects::{self, is_version, version};
+
+/// How the affinities of a node are found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Selecting {
+    /// By their labels, as Calico 3.31 and later does: those without stay invisible.
+    ByLabels,
+    /// By listing all of the cluster.
+    All,
+}
+
+#[derive(Debug)]
+pub(super) struct KubeStore {
+    state: Mutex<State>,
+    selecting: Selecting,
+}
+
+#[derive(Debug)]
+struct State {
+    client: Arc<KubeClient>,
+    group: Known,
+    /// Objects as they were read or written last.
+    objects: HashMap<Key, Value>,
+}
+
+impl KubeStore {
+    pub fn new(client: Arc<KubeClient>, group: Known, selecting: Selecting) -> Self {
+        Self { state: Mutex::new(State { client, group, objects: HashMap::new() }), selecting }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub fn client(&self) -> Arc<KubeClient> {
+        Arc::clone(&self.state().client)
+    }
+
+    pub async fn read(&self, queries: &[Query]) -> Result<Vec<Vec<Entry>>, StoreError> {
+        let mut answers = read::all(&self.client(), queries, self.selecting).await.map_err(unavailable)?;
+        if self.state().group == Known::Assumed && self.is_other_group(&answers).await? {
+            answers = read::all(&self.client(), queries, self.selecting).await.map_err(unavailable)?;
+        }
+        let mut state = self.state();
+        let entries = answers.into_iter().map(|answer| {
+            state.objects.extend(answer.object);
+            answer.entries
+        });
+        Ok(entries.collect())
+    }
+
+    /// Learns from the first answers whether the API group that was assumed is there. Where nothing of it was found, the
+    /// server is asked. True where the group is another one.
+    async fn is_other_group(&self, answers: &[Answer]) -> Result<bool, StoreError> {
+        if answers.iter().any(|answer| answer.shows_group) {
+            self.state().group = Known::Yes;
+            return Ok(false);
+        }
+        if !answers.iter().any(|answer| answer.misses_kind) {
+            return Ok(false);
+        }
+        let client = self.client();
+        let api = Api::discover(&client, "").await.map_err(unavailable)?;
+        let is_other = api.flavour != client.api().flavour;
+        let mut state = self.state();
+        state.client = client.with_api(api);
+        state.group = Known::Yes;
+        Ok(is_other)
+    }
+
+    pub async fn create(&self, record: &Record) -> Result<Revision, StoreError> {
+        let (client, key) = (self.client(), record.key());
+        let (target, value) = (target(&client, &key)?, value(&client, record)?);
+        let made = objects::create(&client, &target, &key, &value, LABELLED).await;
+        match made {
+            Ok(object) => Ok(self.remember(key, object)),
+            Err(Failure::Conflict(_)) => Err(StoreError::Exists(key)),
+            Err(failure) => Err(failed(&client, &key, failure)),
+        }
+    }
+
+    pub async fn update(&self, record: &Record, revision: &Revision) -> Result<Revision, StoreError> {
+        let (client, key) = (self.client(), record.key());
+        let (target, value) = (target(&client, &key)?, value(&client, record)?);
+        let Some(object) = self.object(&client, &target, &key, revision).await? else {
+            return Err(StoreError::Conflict(key));
+        };
+        match objects::replace(&client, &target, &key, object, &value, LABELLED).await {
+            Ok(object) => Ok(self.remember(key, object)),
+            Err(Failure::Conflict(_)) => Err(StoreError::Conflict(key)),
+            Err(failure) => Err(failed(&client, &key, failure)),
+        }
+    }
+
+    pub async fn delete(&self, entry: &Entry) -> Result<(), StoreError> {
+        let (client, key) = (self.client(), entry.record.key());
+        let target = target(&client, &key)?;
+        let Some(object) = self.object(&client, &target, &key, &entry.revision).await? else {
+            return Err(StoreError::Conflict(key));
+        };
+        self.state().objects.remove(&key);
+        match objects::delete(&client, &target, &key, object).await {
+            Ok(()) => Ok(()),
+            Err(Failure::Conflict(_)) => Err(StoreError::Conflict(key)),
+            Err(failure) => Err(failed(&client, &key, failure)),
+        }
+    }
+
+    /// The object at a revision: as it was read, or read now; `None` where it is another version.
+    async fn object(
+        &self,
+        client: &Arc<KubeClient>,
+        (_, path): &(Kind, String),
+        key: &Key,
+        revision: &Revision,
+    ) -> Result<Option<Value>, StoreError> {
+        let known =
+            self.state().objects.get(key).filter(|known| is_version(&version(known), revision)).cloned();
+        if known.is_some() {
+            return Ok(known);
+        }
+        let read = objects::expected(client, path, revision).await;
+        read.map_err(|failure| failed(client, key, failure))
+    }
+
+    fn remember(&self, key: Key, object: Value) -> Revision {
+        let revision = version(&object);
+        self.state().objects.insert(key, object);
+        revision
+    }
+
+    pub async fn label_affinities(&self, node: &str) -> Result<usize, StoreError> {
+        let client = self.client();
+        let mut labelled = 0;
+        for entry in read::affinities_of(&client, node).await.map_err(unavailable)? {
+            let Record::Affinity(affinity) = &entry.record else { continue };
+            let Revision::Kubernetes(found) = &entry.revision else { continue };
+            let has = |(name, value): &(&str, String)| found.labels.get(*name) == Some(value);
+            if affinity.key.labels().iter().all(has) {
+                continue;
+            }
+            match self.update(&entry.record, &entry.revision).await {
+                Ok(_) => labelled += 1,
+                // Others have labelled, changed or deleted it: what they write has labels.
+                Err(error) if error.is_lost_race() => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(labelled)
+    }
+}
+
+/// Affinities get labels: this is an allocator of the kind that finds them by these.
+const LABELLED: bool = true;
+
+/// The kind of a key's object, and its path.
+fn target(client: &Arc<KubeClient>, key: &Key) -> Result<(Kind, String), StoreError> {
+    locate(client, key).ok_or_else(|| failed(client, key, Failure::NotFound))
+}
+
+/// The value of a record in the form of etcd.
+fn value(client: &KubeClient, record: &Record) -> Result<Vec<u8>, StoreError> {
+    let refused = || Failure::Other("records of this kind are not written".into());
+    record.encode().ok_or_else(|| unavailable(client.write_error(&record.key().to_string(), refused())))
+}
+
+fn failed(client: &KubeClient, key: &Key, failure: Failure) -> StoreError {
+    match failure {
+        Failure::NotFound => StoreError::NotFound(key.clone()),
+        failure => {
+            let error: Error = client.write_error(&key.to_string(), failure);
+            unavailable(error)
+        }
+    }
+}

@@ -1,0 +1,287 @@
+//! What an allocator reads of Kubernetes.
+
+use std::sync::Arc;
+
+use calipam_assign::{Entry, Family, Query, Record};
+use calipam_model::affinity::{Affinity, AffinityKey, AffinityType};
+use calipam_model::block::BlockContent;
+use calipam_model::key::Key;
+use calipam_model::snapshot::{DefectKind, Revision, Snapshot, Source, Versioned};
+use percent_encoding::utf8_percent_encode;
+use serde::Deserialize;
+use serde_json::Value;
+use serde_json::value::RawValue;
+use tokio::task::JoinSet;
+
+use super::Selecting;
+use crate::client::kubernetes::{Accept, KubeClient};
+use crate::error::{Error, Failure, Result};
+use crate::objects::items::{Encoding, protobuf};
+use crate::objects::kinds::{self, Kind, UNRESERVED};
+use crate::read::again::kubernetes::locate;
+use crate::read::whole::ProgressFn;
+use crate::read::whole::kubernetes::list::{Counter, list};
+use crate::write::objects::{finish_deletion, is_marked, version, without_strict};
+
+/// How often the deletion of an object is finished that others write to meanwhile.
+const DELETIONS: usize = 5;
+
+/// The answer to one query.
+#[derive(Default)]
+pub(super) struct Answer {
+    pub entries: Vec<Entry>,
+    /// The object itself, to be replaced later.
+    pub object: Option<(Key, Value)>,
+    /// It can only come from the API group that was asked.
+    pub shows_group: bool,
+    /// Not found: the object is missing, or the whole group.
+    pub misses_kind: bool,
+}
+
+/// Asks all queries side by side.
+pub(super) async fn all(
+    client: &Arc<KubeClient>,
+    queries: &[Query],
+    selecting: Selecting,
+) -> Result<Vec<Answer>> {
+    if let [query] = queries {
+        return Ok(vec![one(client, query, selecting).await?]);
+    }
+    let mut running = JoinSet::new();
+    for (index, query) in queries.iter().cloned().enumerate() {
+        let client = Arc::clone(client);
+        running.spawn(async move { (index, one(&client, &query, selecting).await) });
+    }
+    let mut answers: Vec<Answer> = queries.iter().map(|_| Answer::default()).collect();
+    while let Some(joined) = running.join_next().await {
+        let (index, answer) =
+            joined.map_err(|lost| client.error("objects", Failure::Other(lost.to_string())))?;
+        answers[index] = answer?;
+    }
+    Ok(answers)
+}
+
+async fn one(client: &Arc<KubeClient>, query: &Query, selecting: Selecting) -> Result<Answer> {
+    match query {
+        Query::Get(key) => get(client, key).await,
+        Query::Pools => listed(client, Source::Pools, |key| matches!(key, Key::Pool(_))).await,
+        Query::Reservations => {
+            listed(client, Source::Reservations, |key| matches!(key, Key::Reservation(_))).await
+        }
+        Query::HostAffinities => {
+            let is_host = |key: &Key| matches!(key, Key::Affinity(key) if key.kind == AffinityType::Host);
+            listed(client, Source::Affinities, is_host).await
+        }
+        Query::Blocks(family) => {
+            let is_of = |key: &Key| matches!(key, Key::Block(cidr) if Family::of(*cidr) == *family);
+            listed(client, Source::Blocks, is_of).await
+        }
+        Query::Affinities { kind, holder, family } => {
+            let is_of = |key: &Key| match key {
+                Key::Affinity(key) => {
+                    key.kind == *kind && key.node == *holder && Family::of(key.cidr) == *family
+                }
+                _ => false,
+            };
+            match selecting {
+                Selecting::All => listed(client, Source::Affinities, is_of).await,
+                Selecting::ByLabels => selected(client, kind, holder, *family, is_of).await,
+            }
+        }
+    }
+}
+
+/// One object, as it is now. The deletion of one that is marked deleted is finished.
+async fn get(client: &Arc<KubeClient>, key: &Key) -> Result<Answer> {
+    let Some((kind, path)) = locate(client, key) else { return Ok(Answer::default()) };
+    let is_calico = kind.known.source != Source::Nodes;
+    for _ in 0..DELETIONS {
+        let Some((body, encoding)) = client.get_whole(&path, kind.known.accept, kind.known.plural).await?
+        else {
+            return Ok(Answer { misses_kind: is_calico, ..Answer::default() });
+        };
+        let broken =
+            || client.error(kind.known.plural, Failure::Incomplete("the object is not complete".into()));
+        let object = match encoding {
+            Encoding::Json => Some(&*body),
+            Encoding::Protobuf => protobuf::object(&body),
+        };
+        let mut snapshot = Snapshot::default();
+        (kind.known.add)(&mut snapshot, object.ok_or_else(broken)?, encoding);
+        if encoding == Encoding::Protobuf {
+            let entries = entries(snapshot, |found| found == key);
+            return Ok(Answer { entries, ..Answer::default() });
+        }
+        let mut value: Value = serde_json::from_slice(&body).map_err(|_| broken())?;
+        if let Some(metadata) = value["metadata"].as_object_mut() {
+            metadata.remove("managedFields");
+        }
+        if is_marked(&value["spec"]) {
+            match finish_deletion(client, &path, &value).await {
+                Ok(()) | Err(Failure::NotFound) => {
+                    return Ok(Answer { shows_group: true, ..Answer::default() });
+                }
+                Err(Failure::Conflict(_)) => continue,
+                Err(failure) => return Err(client.write_error(kind.known.plural, failure)),
+            }
+        }
+        return Ok(Answer {
+            entries: object_entries(key, snapshot, &version(&value)),
+            object: Some((key.clone(), value)),
+            shows_group: is_calico,
+            misses_kind: false,
+        });
+    }
+    let failure = Failure::Conflict("it is marked deleted, and others keep writing to it".into());
+    Err(client.write_error(kind.known.plural, failure))
+}
+
+/// The record of one object of Calico's. Its name does not say which it is; its value does.
+fn object_entries(key: &Key, mut snapshot: Snapshot, revision: &Revision) -> Vec<Entry> {
+    if let (Key::IpamConfig, Some(config)) = (key, snapshot.ipam_config.take()) {
+        return vec![Entry { record: Record::Config(config), revision: revision.clone() }];
+    }
+    let found = entries(snapshot, |found| found == key);
+    let other = || {
+        let reason = "the object of that name is another one, or cannot be decoded".to_owned();
+        Entry { record: Record::Undecodable { key: key.clone(), reason }, revision: revision.clone() }
+    };
+    let mut found: Vec<Entry> =
+        found.into_iter().map(|entry| Entry { record: entry.record, revision: revision.clone() }).collect();
+    if found.is_empty() {
+        found.push(other());
+    }
+    found
+}
+
+/// All objects of a kind that `is_wanted`.
+async fn listed(
+    client: &Arc<KubeClient>,
+    source: Source,
+    is_wanted: impl Fn(&Key) -> bool,
+) -> Result<Answer> {
+    let Ok(kind) = kinds::find(client.api(), source) else { return Ok(Answer::default()) };
+    let quiet: ProgressFn = Arc::new(|_| {});
+    match list::<Snapshot>(client, &kind, &Counter::new(&quiet)).await {
+        Ok(listed) => {
+            let entries = entries(listed.taken, is_wanted);
+            Ok(Answer { entries, shows_group: true, ..Answer::default() })
+        }
+        Err(error) => missing(error),
+    }
+}
+
+/// The affinities of a holder by their labels: few, and in one request.
+async fn selected(
+    client: &Arc<KubeClient>,
+    kind: &AffinityType,
+    holder: &str,
+    family: Family,
+    is_wanted: impl Fn(&Key) -> bool,
+) -> Result<Answer> {
+    let Ok(resource) = kinds::find(client.api(), Source::Affinities) else { return Ok(Answer::default()) };
+    let selector = utf8_percent_encode(&selector(kind, holder, family), UNRESERVED).to_string();
+    let path = format!("{}?labelSelector={selector}", resource.path);
+    match items(client, &resource, &path).await {
+        Ok(snapshot) => {
+            let entries = entries(snapshot, is_wanted);
+            Ok(Answer { entries, shows_group: true, ..Answer::default() })
+        }
+        Err(error) => missing(error),
+    }
+}
+
+/// The labels of the affinities of a holder in a family, as a selector.
+fn selector(kind: &AffinityType, holder: &str, family: Family) -> String {
+    let any_block = match family {
+        Family::V4 => calipam_model::IpNet::V4(Default::default()),
+        Family::V6 => calipam_model::IpNet::V6(Default::default()),
+    };
+    let key = AffinityKey { kind: kind.clone(), node: holder.to_owned(), cidr: any_block };
+    key.labels().map(|(name, value)| format!("{name}={value}")).join(",")
+}
+
+/// The objects of a short list.
+async fn items(client: &Arc<KubeClient>, kind: &Kind, path: &str) -> Result<Snapshot> {
+    #[derive(Deserialize)]
+    struct List<'a> {
+        #[serde(borrow)]
+        items: Vec<&'a RawValue>,
+    }
+    let read = client.get_whole(path, Accept::Json, kind.known.plural).await?;
+    let (body, _) = read.ok_or_else(|| client.error(kind.known.plural, Failure::NotFound))?;
+    let list: List<'_> = serde_json::from_slice(&body)
+        .map_err(|error| client.error(kind.known.plural, Failure::NotKubernetes(error.to_string())))?;
+    let mut snapshot = Snapshot::default();
+    list.items.iter().for_each(|item| (kind.known.add)(&mut snapshot, item.get().as_bytes(), Encoding::Json));
+    Ok(snapshot)
+}
+
+/// Not found is no error: nothing of the kind is there.
+fn missing(error: Error) -> Result<Answer> {
+    match error {
+        Error::Request { failure: Failure::NotFound, .. } => {
+            Ok(Answer { misses_kind: true, ..Answer::default() })
+        }
+        error => Err(error),
+    }
+}
+
+/// The affinities of a node in both families, those without labels too.
+pub(super) async fn affinities_of(client: &Arc<KubeClient>, node: &str) -> Result<Vec<Entry>> {
+    let is_of =
+        |key: &Key| matches!(key, Key::Affinity(key) if key.kind == AffinityType::Host && key.node == node);
+    Ok(listed(client, Source::Affinities, is_of).await?.entries)
+}
+
+/// The records of a snapshot whose keys are wanted. Affinities that are marked deleted count as gone.
+fn entries(snapshot: Snapshot, is_wanted: impl Fn(&Key) -> bool) -> Vec<Entry> {
+    let defects = snapshot.defects.into_iter().filter_map(|defect| {
+        let (Some(key), DefectKind::Value(reason)) = (defect.key, defect.kind) else { return None };
+        // No write ever matches an empty version.
+        let revision = Revision::Kubernetes(Box::default());
+        Some(Entry { record: Record::Undecodable { key, reason }, revision })
+    });
+    let blocks = snapshot.blocks.into_iter().map(|Versioned { value, revision }| {
+        let record = match without_strict(value.content) {
+            BlockContent::Sound(block) if block.cidr() == value.key => Record::Block(block),
+            BlockContent::Sound(block) => Record::Undecodable {
+                key: Key::Block(value.key),
+                reason: format!("the block says that it is {}", block.cidr()),
+            },
+            BlockContent::Corrupt(block) => {
+                let problems: Vec<String> = block.problems.iter().map(ToString::to_string).collect();
+                Record::Undecodable { key: Key::Block(value.key), reason: problems.join("; ") }
+            }
+        };
+        Entry { record, revision }
+    });
+    let is_alive = |affinity: &Versioned<Affinity>| !affinity.value.deleted;
+    let affinities = snapshot.affinities.into_iter().filter(is_alive).map(of(Record::Affinity));
+    let handles = snapshot.handles.into_iter().map(of(Record::Handle));
+    let pools = snapshot.pools.into_iter().map(of(Record::Pool));
+    let reservations = snapshot.reservations.into_iter().map(of(Record::Reservation));
+    let nodes = snapshot.nodes.into_iter().map(of(Record::Node));
+    let all = blocks.chain(affinities).chain(handles).chain(pools).chain(reservations).chain(nodes);
+    all.chain(defects).filter(|entry| is_wanted(&entry.record.key())).collect()
+}
+
+fn of<T>(record: fn(T) -> Record) -> impl Fn(Versioned<T>) -> Entry {
+    move |Versioned { value, revision }| Entry { record: record(value), revision }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_selector_has_the_labels_of_the_facts() {
+        assert_eq!(
+            selector(&AffinityType::Host, "node-1", Family::V4),
+            "projectcalico.org/affinity-type=host,\
+             projectcalico.org/hostname-hash=A3XPYDATRKB7Q4SM2O5FN4RXIHBFIL2PITFX26BAIP5XAB2X74CA,\
+             projectcalico.org/ip-version=4"
+        );
+        assert!(selector(&AffinityType::Host, "node-1", Family::V6).ends_with("ip-version=6"));
+    }
+}

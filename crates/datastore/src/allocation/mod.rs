@@ -1,0 +1,171 @@
+//! The datastore as an allocator uses it ([`calipam_assign::Store`]): etcd, or Kubernetes in either API group.
+//!
+//! It is made for a process that lives for one allocation: it connects without asking what the server has, reads what does
+//! not depend on each other in one round trip, and on Kubernetes replaces objects without reading them a second time.
+
+mod etcd;
+mod kubernetes;
+
+use std::sync::Arc;
+
+use calipam_assign::{Entry, Query, Record, Store, StoreError};
+use calipam_model::config::IpamConfig;
+use calipam_model::key::Key;
+use calipam_model::snapshot::Revision;
+use jiff::Timestamp;
+
+use self::etcd::EtcdStore;
+use self::kubernetes::KubeStore;
+pub use self::kubernetes::Selecting;
+use crate::client::etcd::EtcdClient;
+use crate::client::kubernetes::KubeClient;
+use crate::error::{Error, Result};
+use crate::settings::{Settings, Target};
+use crate::store::Datastore;
+use crate::write::Consent;
+
+/// A datastore that an allocator reads and writes, each write by compare-and-swap.
+#[derive(Debug)]
+pub struct AllocatorStore {
+    backend: Backend,
+    _consent: Consent,
+}
+
+#[derive(Debug)]
+enum Backend {
+    Etcd(EtcdStore),
+    Kubernetes(KubeStore),
+}
+
+impl AllocatorStore {
+    /// Connects with as few requests as can be: to the first endpoint of etcd that takes a connection, or to the API
+    /// server, whose API group is found out by what it answers. `selecting` says how affinities are found on Kubernetes.
+    ///
+    /// # Errors
+    /// Where no server can be reached, or the datastore is a file, which is never written.
+    pub async fn connect(settings: &Settings, selecting: Selecting, consent: Consent) -> Result<Self> {
+        let backend = match &settings.target {
+            Target::Etcd(etcd) => {
+                Backend::Etcd(EtcdStore::new(EtcdClient::connect_quickly(etcd).await?.into()))
+            }
+            Target::Kubernetes => {
+                let (client, group) = KubeClient::open_unasked(&settings.kubernetes).await?;
+                Backend::Kubernetes(KubeStore::new(client, group, selecting))
+            }
+            Target::File(path) => return Err(Error::NotWritable { location: path.display().to_string() }),
+        };
+        Ok(Self { backend, _consent: consent })
+    }
+
+    /// The client of Kubernetes, where that is the datastore.
+    pub fn kubernetes(&self) -> Option<Arc<KubeClient>> {
+        match &self.backend {
+            Backend::Etcd(_) => None,
+            Backend::Kubernetes(store) => Some(store.client()),
+        }
+    }
+
+    /// Whether the addresses of virtual machines outlive their pods, as the resource IPAMConfiguration says: on etcd not what the
+    /// allocator reads. Where it is not stored, they do.
+    ///
+    /// # Errors
+    /// Where it cannot be read.
+    pub async fn keeps_machine_addresses(&self) -> std::result::Result<bool, StoreError> {
+        match &self.backend {
+            Backend::Etcd(store) => {
+                let value = store.value_of(&Key::IpamConfiguration("default".into())).await?;
+                let config = value.and_then(|json| IpamConfig::parse_resource(&json).ok());
+                Ok(config.is_none_or(|config| config.keeps_addresses_of_machines()))
+            }
+            Backend::Kubernetes(store) => {
+                let found = store.read(&[Query::Get(Key::IpamConfig)]).await?;
+                let mut configs = found.into_iter().flatten().filter_map(|entry| match entry.record {
+                    Record::Config(config) => Some(config),
+                    _ => None,
+                });
+                Ok(configs.next().is_none_or(|config| config.keeps_addresses_of_machines()))
+            }
+        }
+    }
+
+    /// Gives the affinities of a node the labels by which Calico 3.31 and later finds them (facts 2.5). On etcd there is
+    /// nothing to do. Gives the number of those that had none.
+    ///
+    /// # Errors
+    /// Where the datastore cannot be read or written.
+    pub async fn label_affinities(&self, node: &str) -> std::result::Result<usize, StoreError> {
+        match &self.backend {
+            Backend::Etcd(_) => Ok(0),
+            Backend::Kubernetes(store) => store.label_affinities(node).await,
+        }
+    }
+}
+
+impl Datastore {
+    /// This datastore for an allocator, for what the operator agreed to. Affinities are listed without selector.
+    ///
+    /// # Errors
+    /// Where the datastore is a file, which is never written.
+    pub fn allocator(&self, consent: Consent) -> Result<AllocatorStore> {
+        let backend = match self {
+            Self::Etcd(client) | Self::EtcdAndKubernetes(client, _) => {
+                Backend::Etcd(EtcdStore::new(Arc::clone(client)))
+            }
+            Self::Kubernetes(client) => {
+                Backend::Kubernetes(KubeStore::new(Arc::clone(client), Known::Yes, Selecting::All))
+            }
+            Self::File(_) => return Err(Error::NotWritable { location: self.location() }),
+        };
+        Ok(AllocatorStore { backend, _consent: consent })
+    }
+}
+
+/// Whether the API group of Calico's objects is known, or was only assumed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Known {
+    Yes,
+    Assumed,
+}
+
+impl Store for AllocatorStore {
+    fn now(&self) -> Timestamp {
+        Timestamp::now()
+    }
+
+    async fn read(&self, queries: &[Query]) -> std::result::Result<Vec<Vec<Entry>>, StoreError> {
+        match &self.backend {
+            Backend::Etcd(store) => store.read(queries).await,
+            Backend::Kubernetes(store) => store.read(queries).await,
+        }
+    }
+
+    async fn create(&self, record: &Record) -> std::result::Result<Revision, StoreError> {
+        match &self.backend {
+            Backend::Etcd(store) => store.create(record).await,
+            Backend::Kubernetes(store) => store.create(record).await,
+        }
+    }
+
+    async fn update(
+        &self,
+        record: &Record,
+        revision: &Revision,
+    ) -> std::result::Result<Revision, StoreError> {
+        match &self.backend {
+            Backend::Etcd(store) => store.update(record, revision).await,
+            Backend::Kubernetes(store) => store.update(record, revision).await,
+        }
+    }
+
+    async fn delete(&self, entry: &Entry) -> std::result::Result<(), StoreError> {
+        match &self.backend {
+            Backend::Etcd(store) => store.delete(entry).await,
+            Backend::Kubernetes(store) => store.delete(entry).await,
+        }
+    }
+}
+
+/// An error that leaves open what happened.
+fn unavailable(error: Error) -> StoreError {
+    StoreError::Unavailable(Box::new(error))
+}
