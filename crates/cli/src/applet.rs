@@ -15,6 +15,8 @@ pub enum Applet {
     KubectlIpam,
     /// `kubectl-calico`: the kubectl plugin `kubectl calico`, whose commands stand below `ipam`.
     KubectlCalico,
+    /// `calicoctl`: its `ipam` commands as scripts know them ([`crate::calicoctl`]).
+    Calicoctl,
 }
 
 /// The name of a program without folder and `.exe`.
@@ -33,6 +35,7 @@ impl Applet {
             "ipam" => Self::Ipam,
             "kubectl-ipam" => Self::KubectlIpam,
             "kubectl-calico" => Self::KubectlCalico,
+            "calicoctl" => Self::Calicoctl,
             _ => Self::Calipam,
         }
     }
@@ -44,6 +47,7 @@ impl Applet {
             Self::Ipam => "ipam",
             Self::KubectlIpam => "kubectl ipam",
             Self::KubectlCalico => "kubectl calico",
+            Self::Calicoctl => "calicoctl",
         }
     }
 
@@ -76,6 +80,8 @@ impl Applet {
     pub fn command_prefix(self) -> &'static str {
         match self {
             Self::KubectlCalico => "kubectl calico ipam",
+            // calicoctl has none of the commands that hints name.
+            Self::Calicoctl => "calipam",
             other => other.called_as(),
         }
     }
@@ -105,7 +111,8 @@ mod tests {
         assert_eq!(of("kubectl-ipam"), Applet::KubectlIpam);
         assert_eq!(of("./kubectl-calico"), Applet::KubectlCalico);
         assert_eq!(of("kubectl-ipam.exe"), Applet::KubectlIpam);
-        for name in ["calipam", "calicoctl", "calipam-0.1", "", "/"] {
+        assert_eq!(of("/usr/local/bin/calicoctl"), Applet::Calicoctl);
+        for name in ["calipam", "calicoctl-v3.32", "calipam-0.1", "", "/"] {
             assert_eq!(of(name), Applet::Calipam, "{name}");
         }
     }
@@ -123,5 +130,6 @@ mod tests {
         for applet in Applet::ALL {
             applet.command().debug_assert();
         }
+        crate::calicoctl::command().debug_assert();
     }
 }

@@ -91,6 +91,11 @@ fn workflow_code(error: &Error) -> u8 {
     match error {
         Error::UnknownNode(_)
         | Error::UnknownPool(_)
+        | Error::Split(_)
+        | Error::Configure(_)
+        | Error::SettingNotKept { .. }
+        | Error::SeveralPools { .. }
+        | Error::NotLocked
         | Error::UnusableReport { .. }
         | Error::PodsNotRead
         | Error::Trial(_)

@@ -5,6 +5,7 @@
 
 mod applet;
 mod args;
+mod calicoctl;
 mod commands;
 mod complete;
 mod connect;
@@ -34,6 +35,12 @@ pub fn main() -> ExitCode {
         return code;
     }
     exit::report_panics();
+    let program = std::env::args_os().next().unwrap_or_default();
+    if Applet::of(program) == Applet::Calicoctl {
+        hints::remember_name(Applet::Calicoctl);
+        let code = catch_unwind(AssertUnwindSafe(|| calicoctl::run(std::env::args_os())));
+        return ExitCode::from(code.unwrap_or(1));
+    }
     let result = catch_unwind(AssertUnwindSafe(run)).unwrap_or(Err(Failure::Panic));
     ExitCode::from(exit::code(&result))
 }

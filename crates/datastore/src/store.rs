@@ -58,6 +58,14 @@ impl Datastore {
         }
     }
 
+    /// The kind of datastore; of a file, etcd: what lies in it is known only once it is read.
+    pub fn kind(&self) -> DatastoreKind {
+        match self {
+            Self::Etcd(_) | Self::EtcdAndKubernetes(..) | Self::File(_) => DatastoreKind::Etcd,
+            Self::Kubernetes(_) => DatastoreKind::Kubernetes,
+        }
+    }
+
     /// Number of requests that were sent so far.
     pub fn request_count(&self) -> u64 {
         match self {

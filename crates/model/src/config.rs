@@ -116,6 +116,69 @@ impl From<RawIpamConfig> for IpamConfig {
     }
 }
 
+/// A setting of [`IpamConfig`] and its value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IpamSetting {
+    StrictAffinity(bool),
+    AutoAllocateBlocks(bool),
+    /// Most blocks of a node; 0 for what is built in.
+    MaxBlocksPerHost(i64),
+    /// Addresses of stopped KubeVirt machines are kept.
+    Kubevirt(bool),
+    /// Seconds.
+    Cooldown(i64),
+}
+
+impl IpamSetting {
+    /// Its name, as Calico's API prints it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::StrictAffinity(_) => "StrictAffinity",
+            Self::AutoAllocateBlocks(_) => "AutoAllocateBlocks",
+            Self::MaxBlocksPerHost(_) => "MaxBlocksPerHost",
+            Self::Kubevirt(_) => "KubeVirtVMAddressPersistence",
+            Self::Cooldown(_) => "IPCooldownSeconds",
+        }
+    }
+
+    /// Its field in the value under `/calico/ipam/v2/config`, and what is stored there.
+    pub fn field(self) -> (&'static str, serde_json::Value) {
+        match self {
+            Self::StrictAffinity(value) => ("strict_affinity", value.into()),
+            Self::AutoAllocateBlocks(value) => ("auto_allocate_blocks", value.into()),
+            Self::MaxBlocksPerHost(number) => ("maxBlocksPerHost", number.into()),
+            Self::Kubevirt(keeps) => ("kubeVirtVMAddressPersistence", persistence(keeps).into()),
+            Self::Cooldown(seconds) => ("ipCooldownSeconds", seconds.into()),
+        }
+    }
+
+    /// True where the configuration says this.
+    pub fn is_set(self, config: &IpamConfig) -> bool {
+        match self {
+            Self::StrictAffinity(value) => config.strict_affinity == value,
+            Self::AutoAllocateBlocks(value) => config.auto_allocate_blocks == value,
+            Self::MaxBlocksPerHost(number) => config.max_blocks_per_host == number,
+            Self::Kubevirt(keeps) => config.kubevirt_persistence == keeps,
+            Self::Cooldown(seconds) => config.cooldown_seconds == seconds,
+        }
+    }
+}
+
+impl std::fmt::Display for IpamSetting {
+    /// The value.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match *self {
+            Self::StrictAffinity(value) | Self::AutoAllocateBlocks(value) => write!(f, "{value}"),
+            Self::MaxBlocksPerHost(number) | Self::Cooldown(number) => write!(f, "{number}"),
+            Self::Kubevirt(keeps) => f.write_str(persistence(keeps)),
+        }
+    }
+}
+
+fn persistence(keeps: bool) -> &'static str {
+    if keeps { "Enabled" } else { "Disabled" }
+}
+
 /// Cluster information (facts 1.11).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ClusterInformation {

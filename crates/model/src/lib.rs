@@ -9,6 +9,7 @@ pub mod block;
 pub mod cidr;
 pub mod config;
 mod decode;
+pub mod document;
 pub mod edit;
 pub mod endpoint;
 pub mod handle;

@@ -2,16 +2,21 @@
 
 use crate::affinity::Affinity;
 use crate::block::{Block, BlockContent};
+use crate::document::Document;
 use crate::handle::Handle;
 use crate::key::Key;
 
-/// A block, a handle or an affinity.
+/// A block, a handle, an affinity, a pool or the configuration of the allocator.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Object {
     /// A block, sound or corrupt.
     Block(BlockContent),
     Handle(Handle),
     Affinity(Affinity),
+    /// A pool, the whole resource.
+    Pool(Document),
+    /// The configuration of the allocator, in the form of etcd on Kubernetes, too.
+    IpamConfig(Document),
 }
 
 impl Object {
@@ -24,6 +29,8 @@ impl Object {
             Key::Block(_) => Self::Block(BlockContent::parse(json)?),
             Key::Handle(id) => Self::Handle(Handle::parse(id, json)?),
             Key::Affinity(key) => Self::Affinity(Affinity::parse(key.clone(), json)?),
+            Key::Pool(_) => Self::Pool(Document::parse(json)?),
+            Key::IpamConfig => Self::IpamConfig(Document::parse(json)?),
             _ => return Ok(None),
         };
         Ok(Some(object))
@@ -39,15 +46,19 @@ impl Object {
             Self::Block(BlockContent::Corrupt(block)) => block.raw.as_bytes().to_vec(),
             Self::Handle(handle) => encode(handle, 128),
             Self::Affinity(affinity) => encode(affinity, 128),
+            Self::Pool(document) | Self::IpamConfig(document) => encode(document, 512),
         }
     }
 
-    /// Marked deleted: the first of the two steps in which Calico deletes objects on Kubernetes.
+    /// Marked deleted: the first of the two steps in which Calico deletes objects on Kubernetes. A pool waits for its
+    /// finalizers then.
     pub fn is_deleted(&self) -> bool {
         match self {
             Self::Block(block) => block.is_deleted(),
             Self::Handle(handle) => handle.is_deleted(),
             Self::Affinity(affinity) => affinity.deleted,
+            Self::Pool(pool) => pool.is_being_deleted(),
+            Self::IpamConfig(_) => false,
         }
     }
 }

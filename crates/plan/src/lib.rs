@@ -17,8 +17,10 @@ mod skipped;
 mod trial;
 mod verify;
 
+pub mod configure;
 pub mod rebuild;
 pub mod release;
+pub mod split;
 
 pub use self::basis::Basis;
 pub use self::plan::{Action, Change, Plan, PlanKind, Totals, Verb, Warning};

@@ -19,6 +19,12 @@ pub enum PlanKind {
     /// `RebuildPlan`: to make blocks, handles and affinities agree with what uses addresses.
     #[serde(rename = "RebuildPlan")]
     Rebuild,
+    /// `SplitPlan`: to replace a pool by smaller ones.
+    #[serde(rename = "SplitPlan")]
+    Split,
+    /// `ConfigurePlan`: to set how the allocator works.
+    #[serde(rename = "ConfigurePlan")]
+    Configure,
 }
 
 /// What to change, and what not. Nothing changes a plan once it is made; the executor carries out its steps
@@ -53,6 +59,10 @@ pub enum Warning {
     /// Pods were not read: workload endpoints alone say who uses addresses, and after a restore they may be as old
     /// as the blocks.
     EndpointsAlone,
+    /// The pool that is split is disabled, and so are its parts; calicoctl enables them.
+    PartsStayDisabled(String),
+    /// The resource IPAMConfiguration says otherwise; in etcd Calico does not allocate by it.
+    ResourceSaysOtherwise,
 }
 
 /// One step of a plan, and what it does in words.
@@ -113,6 +123,11 @@ pub enum Verb {
     LabelAffinity,
     /// An affinity is deleted.
     DeleteAffinity,
+    CreatePool,
+    /// A pool is deleted; its blocks and affinities stay.
+    DeletePool,
+    /// A setting of the allocator gets another value.
+    Configure,
 }
 
 impl fmt::Display for Verb {
@@ -133,14 +148,29 @@ pub struct Totals {
     pub handles: usize,
     /// Affinities that are written or deleted.
     pub affinities: usize,
+    /// Pools that are created or deleted.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub pools: usize,
+    /// 1 where the configuration of the allocator is written.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub configurations: usize,
     /// Things that are skipped.
     pub skipped: usize,
+}
+
+fn is_zero(number: &usize) -> bool {
+    *number == 0
 }
 
 impl Totals {
     /// Objects that are written or deleted.
     pub fn objects(&self) -> usize {
-        self.blocks + self.handles + self.affinities
+        self.blocks + self.handles + self.others()
+    }
+
+    /// Of these, what is neither block nor handle.
+    pub fn others(&self) -> usize {
+        self.affinities + self.pools + self.configurations
     }
 }
 
@@ -172,6 +202,8 @@ impl Plan {
             blocks: count(|key| matches!(key, Key::Block(_))),
             handles: count(|key| matches!(key, Key::Handle(_))),
             affinities: count(|key| matches!(key, Key::Affinity(_))),
+            pools: count(|key| matches!(key, Key::Pool(_))),
+            configurations: count(|key| matches!(key, Key::IpamConfig)),
             skipped: self.skipped.len(),
         }
     }

@@ -179,7 +179,8 @@ impl World {
             (Some(Object::Affinity(value)), _) => {
                 self.store(key, index, |s| &mut s.affinities, Versioned { value, revision });
             }
-            (Some(Object::Block(_)), _) => {}
+            // Plans that change pools or the configuration are judged by what they are, not by findings.
+            (Some(Object::Block(_) | Object::Pool(_) | Object::IpamConfig(_)), _) => {}
         }
     }
 

@@ -144,6 +144,8 @@ fn may_cause(action: &Action, finding: &Finding) -> bool {
                     lies_there(key.cidr) || finding.subject == Subject::Node(key.node.clone())
                 }
                 Edit::Handle(id, _) => finding.subject == Subject::Handle(id.clone()),
+                // Plans of these are not tried: the planner looks at all that can come of them.
+                Edit::Pool(..) | Edit::IpamConfig(_) => false,
             }
     })
 }

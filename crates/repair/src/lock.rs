@@ -4,7 +4,8 @@
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use calipam_datastore::write::{Batch, Change, Stored, Swap, Writer};
+use calipam_datastore::Datastore;
+use calipam_datastore::write::{Batch, Change, Consent, Stored, Swap, Writer};
 use calipam_model::config::ClusterInformation;
 use calipam_model::key::Key;
 use calipam_model::snapshot::Revision;
@@ -125,6 +126,28 @@ async fn put_back(
         }
     }
     Err(failed("others keep changing ClusterInformation"))
+}
+
+/// Locks or unlocks the datastore until others change that, as `calicoctl datastore migrate lock` does.
+///
+/// # Errors
+/// Where there is no ClusterInformation, or it cannot be written.
+pub async fn set_locked(datastore: &Datastore, consent: Consent, locked: bool) -> Result<(), RepairError> {
+    let action = if locked { "take" } else { "restore" };
+    let writer = datastore.writer(consent)?;
+    for _ in 0..RETRIES {
+        let stored =
+            current(&writer).await?.ok_or_else(|| failed(action)("there is no ClusterInformation"))?;
+        let before = ready(&stored).map_err(|reason| failed(action)(&reason))?;
+        if before == Some(!locked) {
+            return Ok(());
+        }
+        let value = with_ready(&stored.raw, Some(!locked)).map_err(|reason| failed(action)(&reason))?;
+        if swap(&writer, &stored, value).await?.is_some() {
+            return Ok(());
+        }
+    }
+    Err(failed(action)("others keep changing ClusterInformation"))
 }
 
 /// Puts the field back to `before` where ClusterInformation is still at `revision`; false where it is not.

@@ -4,7 +4,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use calipam_plan::FailedTrial;
+use calipam_plan::configure::ConfigureRefusal;
 use calipam_plan::release::ReportError;
+use calipam_plan::split::SplitRefusal;
 use calipam_repair::RepairError;
 use calipam_repair::journal::JournalError;
 
@@ -38,10 +40,24 @@ pub enum Error {
     Trial(#[from] FailedTrial),
     #[error("the plan makes {changes} changes, more than the limit of {limit}; nothing was changed")]
     TooManyChanges { changes: usize, limit: usize },
+    #[error(transparent)]
+    Split(#[from] SplitRefusal),
+    #[error(transparent)]
+    Configure(#[from] ConfigureRefusal),
+    #[error("the pools {} and {} have the same CIDR", .pools[0], .pools[1])]
+    SeveralPools { pools: [String; 2] },
+    /// The datastore is not locked, and the call wants others to have locked it.
+    #[error("the datastore is not locked")]
+    NotLocked,
+    /// The schema of the cluster has no such field: Kubernetes drops it silently.
+    #[error(
+        "{setting} was written, but this cluster does not keep it: its custom resource definitions are older"
+    )]
+    SettingNotKept { setting: &'static str },
     #[error("neither HOME nor XDG_STATE_HOME says where to keep the journal")]
     NoJournalDirectory,
     /// A file cannot be undone.
-    #[error("a file is never written; an undo needs the datastore itself")]
+    #[error("a file is never written; this needs the datastore itself")]
     NotLive,
     #[error("{}", match .0 {
         NoConsent::Declined => "aborted; nothing was changed".to_owned(),

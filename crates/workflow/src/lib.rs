@@ -2,6 +2,7 @@
 //! memory, asking, and writing. Each function goes straight from a request to a result; what it has to say or ask
 //! on the way goes through an [`Operator`].
 
+mod configure;
 mod error;
 mod export;
 mod look;
@@ -11,9 +12,11 @@ mod rebuild;
 mod release;
 mod reports;
 mod scope;
+mod split;
 mod undo;
 mod write;
 
+pub use self::configure::{ConfigureRequest, configure};
 pub use self::error::Error;
 pub use self::export::export;
 pub use self::look::{Judging, Look, look, look_twice, read, read_around};
@@ -22,5 +25,6 @@ pub use self::planning::PlanSummary;
 pub use self::rebuild::{RebuildRequest, rebuild};
 pub use self::release::{ReleaseRequest, release};
 pub use self::scope::{known_node, pool};
+pub use self::split::{PoolName, SplitRequest, split};
 pub use self::undo::{Undone, undo};
 pub use self::write::{Repaired, Run, Writing, is_writing};

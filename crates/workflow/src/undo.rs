@@ -1,6 +1,9 @@
 //! `undo`: from the journal of a run to what was restored.
 
 use calipam_datastore::Datastore;
+use calipam_datastore::write::RECORDS;
+use calipam_model::key::Key;
+use calipam_model::snapshot::Source;
 use calipam_repair::journal::{Header, Recorded, resolve};
 use calipam_repair::{UndoPlan, undo as execute};
 
@@ -17,6 +20,23 @@ pub struct Undone {
     pub ended: bool,
     /// `None` where nothing was to be written.
     pub run: Option<Run>,
+}
+
+/// The kinds of objects that an undo writes.
+fn sources(plan: &UndoPlan) -> Vec<Source> {
+    let keys = || plan.steps().iter().flat_map(|step| &step.objects).map(|object| &object.key);
+    let has = |wanted: fn(&Key) -> bool| keys().any(wanted);
+    let mut sources = Vec::new();
+    if has(|key| matches!(key, Key::Block(_) | Key::Handle(_) | Key::Affinity(_))) {
+        sources.extend(RECORDS);
+    }
+    if has(|key| matches!(key, Key::Pool(_))) {
+        sources.push(Source::Pools);
+    }
+    if has(|key| matches!(key, Key::IpamConfig)) {
+        sources.push(Source::IpamConfig);
+    }
+    sources
 }
 
 /// Plans the inverse of a run, shows it, asks, and restores what was there. Without `writing` it only plans.
@@ -43,7 +63,7 @@ pub async fn undo(
 
     operator.show(Proposal::Undo(&header, &plan)).map_err(Error::showing)?;
     check_limit(plan.steps().iter().map(|step| step.objects.len()).sum(), writing)?;
-    datastore.may_write(writing.lock).await?;
+    datastore.may_write(&sources(&plan), writing.lock).await?;
     restore_stale_locks(datastore, plan.cluster(), writing, operator).await?;
     let consent = ask(plan.question(&datastore.location()), operator).await?;
 

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use calipam_datastore::Datastore;
-use calipam_datastore::write::{Consent, Question};
-use calipam_plan::Plan;
+use calipam_datastore::write::{Consent, Question, RECORDS};
+use calipam_model::snapshot::Source;
+use calipam_plan::{Plan, PlanKind};
 use calipam_repair::journal::default_path;
 use calipam_repair::{
     Event, EventFn, Execution, Interrupt, LockState, Options, RepairError, execute, stale_locks,
@@ -59,7 +60,7 @@ pub(crate) async fn write(
 
     operator.show(Proposal::Plan(&summary)).map_err(Error::showing)?;
     check_limit(summary.changes.len(), writing)?;
-    datastore.may_write(writing.lock).await?;
+    datastore.may_write(sources(plan.kind), writing.lock).await?;
     let cluster = plan.cluster.guid.clone();
     restore_stale_locks(datastore, &cluster, writing, operator).await?;
     let consent = ask(question(datastore, &summary), operator).await?;
@@ -79,7 +80,16 @@ fn question(datastore: &Datastore, plan: &PlanSummary) -> Question {
         addresses: plan.totals.addresses,
         blocks: plan.totals.blocks,
         handles: plan.totals.handles,
-        others: plan.totals.affinities,
+        others: plan.totals.others(),
+    }
+}
+
+/// The kinds of objects that a plan writes.
+fn sources(kind: PlanKind) -> &'static [Source] {
+    match kind {
+        PlanKind::Release | PlanKind::Rebuild => &RECORDS,
+        PlanKind::Split => &[Source::Pools],
+        PlanKind::Configure => &[Source::IpamConfig],
     }
 }
 

@@ -18,15 +18,15 @@ const KINDS: [&str; 4] = ["ipamblocks", "ipamhandles", "blockaffinities", "clust
 /// Objects by `plural/name`.
 type Objects = BTreeMap<String, Value>;
 
-struct KubeSite {
-    server: KubeApiserver,
+pub(super) struct KubeSite {
+    pub server: KubeApiserver,
     flavour: Flavour,
     home: TempDir,
 }
 
 impl KubeSite {
     /// Puts a cluster onto a server of its own.
-    fn of(cluster: &Cluster, flavour: Flavour) -> Self {
+    pub fn of(cluster: &Cluster, flavour: Flavour) -> Self {
         let server = KubeApiserver::start().unwrap();
         install(&server, flavour).unwrap();
         install_kubevirt(&server).unwrap();
@@ -34,7 +34,7 @@ impl KubeSite {
         Self { server, flavour, home: tempfile::tempdir().unwrap() }
     }
 
-    fn run(&self, arguments: &[&str]) -> Run {
+    pub fn run(&self, arguments: &[&str]) -> Run {
         let mut command = command(env!("CARGO_BIN_EXE_calipam"));
         command
             .args(arguments)
@@ -58,19 +58,22 @@ impl KubeSite {
 
     /// Every object that a release could change, as the server gives it.
     fn objects(&self) -> Objects {
+        let of_kind = |kind: &str| {
+            self.list(kind)
+                .into_iter()
+                .map(move |(name, o)| (format!("{kind}/{name}"), o))
+                .collect::<Vec<_>>()
+        };
+        KINDS.into_iter().flat_map(of_kind).collect()
+    }
+
+    /// The objects of a kind by name, as the server gives them.
+    pub fn list(&self, plural: &str) -> Objects {
         let mut connection = Connection::open(&self.server).unwrap();
-        let mut objects = Objects::new();
-        for kind in KINDS {
-            let response = connection.request("GET", &self.flavour.path(kind), "").unwrap();
-            let mut list: Value = serde_json::from_str(&response.body).unwrap();
-            for object in list["items"].as_array_mut().unwrap() {
-                objects.insert(
-                    format!("{kind}/{}", object["metadata"]["name"].as_str().unwrap()),
-                    object.take(),
-                );
-            }
-        }
-        objects
+        let response = connection.request("GET", &self.flavour.path(plural), "").unwrap();
+        let mut list: Value = serde_json::from_str(&response.body).unwrap();
+        let items = list["items"].as_array_mut().unwrap().iter_mut();
+        items.map(|o| (o["metadata"]["name"].as_str().unwrap().to_owned(), o.take())).collect()
     }
 }
 

@@ -1,5 +1,7 @@
 //! `release` and `undo` on real servers: what they change, what they leave alone, and what they say.
 
+mod calicoctl;
+mod configure;
 mod consent;
 mod details;
 mod everything;
@@ -14,3 +16,4 @@ mod rebuild_kubernetes;
 mod reports;
 mod sightings;
 mod site;
+mod split;

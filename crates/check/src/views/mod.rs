@@ -6,6 +6,7 @@ mod address;
 mod address_tests;
 mod blocks;
 mod borrowed;
+mod calicoctl;
 mod compare;
 mod configuration;
 mod handle;
@@ -23,6 +24,9 @@ pub use self::address::{
 };
 pub use self::blocks::{BlockList, BlockView, blocks};
 pub use self::borrowed::{BorrowedAddress, BorrowedList, borrowed};
+pub use self::calicoctl::{
+    AddressOwner, CalicoctlAllocation, CalicoctlBlock, CalicoctlView, LeakedHandle, calicoctl,
+};
 pub use self::compare::{Comparison, NodeComparison, RecordedFor, compare};
 pub use self::configuration::{ConfigurationView, Setting, configuration};
 pub use self::handle::{HandleBlock, HandleView, handle};

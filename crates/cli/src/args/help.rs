@@ -126,6 +126,39 @@ pods decide; without one, --apply needs --endpoints-only.
 Exit codes: 0 planned or applied; 1 something is skipped or had changed; 2 usage, or no
 confirmation; 3 datastore or journal; 4 internal.";
 
+/// After `calipam split --help`.
+pub const SPLIT: &str = "\
+Examples:
+  calipam split 4 --name default-ipv4-ippool --dry-run
+  calipam split 2 --cidr 10.244.0.0/16
+
+The parts are called split-NAME-0, split-NAME-1 and so on, and have everything else from the pool.
+Blocks stay as they are: Calico matches them with pools by their CIDRs. Everything is looked at
+before anything is written: a part is never smaller than a block, and no block spans two parts.
+
+The datastore is locked for the duration. The pool is never disabled; with etcd the parts take its
+place in one transaction. `calipam undo JOURNAL` brings the pool back.
+
+Exit codes: 0 split; 1 refused, or something had changed; 2 usage, or no terminal to ask on;
+3 datastore or journal; 4 internal.";
+
+/// After `calipam configure --help`.
+pub const CONFIGURE: &str = "\
+Examples:
+  calipam configure --strict-affinity true
+  calipam configure --strict-affinity true --max-blocks-per-host 4
+  calipam configure --ip-cooldown-seconds 30 --dry-run
+
+Settings that are not named stay as they are. A limit of blocks needs strict affinity, and without
+strict affinity nodes have to be allowed to claim blocks. Addresses that are borrowed when strict
+affinity is switched on stay until they are released.
+
+With etcd this is what Calico allocates by; nothing keeps the resource IPAMConfiguration equal to it.
+`calipam undo JOURNAL` restores what was set.
+
+Exit codes: 0 set; 1 refused, or something had changed; 2 usage, or no terminal to ask on;
+3 datastore or journal; 4 internal.";
+
 /// After `calipam undo --help`.
 pub const UNDO: &str = "\
 Examples:

@@ -1,12 +1,14 @@
 //! The command line: what it accepts and what its help says.
 
 mod check;
+mod configure;
 mod duration;
 mod global;
 mod help;
 mod rebuild;
 mod release;
 mod show;
+mod split;
 mod writing;
 
 use std::path::PathBuf;
@@ -14,16 +16,19 @@ use std::path::PathBuf;
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueHint};
 
 pub use self::check::CheckArgs;
+pub use self::configure::ConfigureArgs;
 pub use self::global::{CONNECTION, Format, Global};
 pub use self::rebuild::{RebuildArgs, UndoArgs};
 pub use self::release::ReleaseArgs;
 pub use self::show::{ShowArgs, Subject};
+pub use self::split::SplitArgs;
+pub use self::writing::WritingArgs;
 
 /// Inspect, check and repair the IP address management (IPAM) data of Calico.
 ///
 /// calipam reads blocks, affinities, handles and pools, compares them with what really uses addresses, and
 /// says what is wrong, how it is known, and what to do. It reads etcd, the Kubernetes API, exports, and etcd
-/// snapshots. Only `release`, `rebuild --apply` and `undo` change anything: they show a plan, ask, and keep a
+/// snapshots. Only `release`, `rebuild --apply`, `split`, `configure` and `undo` change anything: they show a plan, ask, and keep a
 /// journal from which they can be undone.
 #[derive(Debug, Parser)]
 #[command(
@@ -58,7 +63,13 @@ pub enum Command {
     /// Make blocks, handles and affinities agree with what uses addresses
     #[command(after_help = help::REBUILD_SHORT, after_long_help = help::REBUILD)]
     Rebuild(RebuildArgs),
-    /// Undo a run of `release` or `rebuild` by its journal
+    /// Replace an IP pool by smaller ones of equal size; its blocks stay
+    #[command(after_long_help = help::SPLIT)]
+    Split(SplitArgs),
+    /// Set how addresses are allocated: strict affinity, blocks of a node, cooldown
+    #[command(after_long_help = help::CONFIGURE)]
+    Configure(ConfigureArgs),
+    /// Undo a run of a command that writes by its journal
     #[command(after_long_help = help::UNDO)]
     Undo(UndoArgs),
     /// Write what a check reads into a file
@@ -101,7 +112,13 @@ pub enum IpamCommand {
     /// Make blocks, handles and affinities agree with what uses addresses
     #[command(after_help = help::REBUILD_SHORT, after_long_help = help::REBUILD)]
     Rebuild(RebuildArgs),
-    /// Undo a run of `release` or `rebuild` by its journal
+    /// Replace an IP pool by smaller ones of equal size; its blocks stay
+    #[command(after_long_help = help::SPLIT)]
+    Split(SplitArgs),
+    /// Set how addresses are allocated: strict affinity, blocks of a node, cooldown
+    #[command(after_long_help = help::CONFIGURE)]
+    Configure(ConfigureArgs),
+    /// Undo a run of a command that writes by its journal
     #[command(after_long_help = help::UNDO)]
     Undo(UndoArgs),
     /// Write what a check reads into a file
@@ -121,6 +138,8 @@ impl Command {
                 IpamCommand::Show(args) => Self::Show(args),
                 IpamCommand::Release(args) => Self::Release(args),
                 IpamCommand::Rebuild(args) => Self::Rebuild(args),
+                IpamCommand::Split(args) => Self::Split(args),
+                IpamCommand::Configure(args) => Self::Configure(args),
                 IpamCommand::Undo(args) => Self::Undo(args),
                 IpamCommand::Export(args) => Self::Export(args),
                 IpamCommand::Explain(args) => Self::Explain(args),

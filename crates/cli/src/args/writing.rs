@@ -32,6 +32,12 @@ pub struct WritingArgs {
 }
 
 impl WritingArgs {
+    /// How to write what the call itself agrees to.
+    pub fn agreed(command: String) -> Writing {
+        let args = Self { yes: true, max_changes: None, lock: false, journal: None };
+        args.writing(command)
+    }
+
     /// How to write what `command` plans.
     pub fn writing(&self, command: String) -> Writing {
         let names = ["XDG_STATE_HOME", "HOME"];

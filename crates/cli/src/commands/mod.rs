@@ -2,13 +2,15 @@
 
 mod check;
 mod completion;
+mod configure;
 mod explain;
 mod export;
 mod install_links;
 mod rebuild;
 mod release;
-mod repair;
+pub mod repair;
 mod show;
+mod split;
 mod undo;
 
 use clap::ValueEnum;
@@ -29,6 +31,8 @@ pub fn run(cli: Cli, applet: Applet, console: &Console) -> Result<Outcome, Failu
         Command::Show(args) => show::run(&args, &global, console),
         Command::Release(args) => release::run(&args, &global, console),
         Command::Rebuild(args) => rebuild::run(&args, &global, console),
+        Command::Split(args) => split::run(&args, &global, console),
+        Command::Configure(args) => configure::run(&args, &global, console),
         Command::Undo(args) => undo::run(&args, &global, console),
         Command::Export(args) => export::run(&args, &global, console),
         Command::Explain(args) => explain::run(&args, console),

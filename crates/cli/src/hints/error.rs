@@ -1,6 +1,8 @@
 //! Hints for errors.
 
+use calipam_plan::configure::ConfigureRefusal;
 use calipam_plan::release::ReportError;
+use calipam_plan::split::SplitRefusal;
 use calipam_repair::RepairError;
 use calipam_repair::journal::JournalError;
 use calipam_workflow::{Error, NoConsent};
@@ -26,6 +28,13 @@ pub fn error(error: &Error) -> Option<String> {
             return Some(format!("write one with {check} or `calicoctl ipam check --output FILE`"));
         }
         Error::UnusableReport { objection, .. } => report(objection),
+        Error::Split(refusal) => return split(refusal),
+        Error::Configure(refusal) => return configure(refusal),
+        Error::SettingNotKept { .. } => "install the custom resource definitions of the Calico that runs",
+        Error::SeveralPools { .. } => "name the pool by `--name`",
+        Error::NotLocked => {
+            "lock it by `calicoctl datastore migrate lock`; `calipam split` locks it by itself"
+        }
         Error::PodsNotRead => {
             "give a `--kubeconfig`, so that pods decide; or take the endpoints for the truth with `--endpoints-only`"
         }
@@ -34,10 +43,43 @@ pub fn error(error: &Error) -> Option<String> {
         }
         Error::TooManyChanges { .. } => "look at the plan with `--dry-run`, and set another `--max-changes`",
         Error::NoJournalDirectory => "name a file with `--journal FILE`",
-        Error::NotLive => "connect to the cluster that the journal is about",
+        Error::NotLive => "connect to the cluster itself",
         Error::NoConsent(NoConsent::NoTerminal) => {
             "use `--yes`; `--dry-run` shows the plan and changes nothing"
         }
+    };
+    Some(hint.to_owned())
+}
+
+/// What to do about a pool that cannot be split.
+fn split(refusal: &SplitRefusal) -> Option<String> {
+    let hint = match refusal {
+        SplitRefusal::NotPowerOfTwo { .. } => "2, 4, 8 and so on are possible",
+        SplitRefusal::TooManyParts { .. } | SplitRefusal::SmallerThanBlock { .. } => {
+            "split it into fewer parts"
+        }
+        SplitRefusal::BlockTooLarge { .. } => {
+            "the block is from before the block size of the pool was changed; split into fewer parts, or once it is gone"
+        }
+        SplitRefusal::NameTaken(_) => "if it is left from an earlier try, `calipam undo` takes that back",
+        SplitRefusal::Finalizer { .. } => {
+            "disable the pool (`disabled: true`), wait until the finalizer is gone, split it, and enable the parts"
+        }
+        SplitRefusal::BeingDeleted(_) => return None,
+    };
+    Some(hint.to_owned())
+}
+
+/// What to do about settings that are refused.
+fn configure(refusal: &ConfigureRefusal) -> Option<String> {
+    let hint = match refusal {
+        ConfigureRefusal::NeedsAutoAllocation => "set `--auto-allocate-blocks true` with it",
+        ConfigureRefusal::LimitNeedsStrictAffinity => {
+            "set `--strict-affinity true` with it, or `--max-blocks-per-host 0`"
+        }
+        ConfigureRefusal::Nothing
+        | ConfigureRefusal::OutOfRange { .. }
+        | ConfigureRefusal::Undecodable(_) => return None,
     };
     Some(hint.to_owned())
 }

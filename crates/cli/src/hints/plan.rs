@@ -37,6 +37,14 @@ pub fn warning(warning: &Warning) -> String {
             "node {node} does not exist, but endpoints or pods still name it; what they use is kept"
         ),
         Warning::Forced(skipped) => format!("--force: {}; released all the same", skipped.detail),
+        Warning::PartsStayDisabled(pool) => {
+            format!("the pool {pool} is disabled, and so are its parts; calicoctl would enable them")
+        }
+        Warning::ResourceSaysOtherwise => {
+            "the resource IPAMConfiguration `default` says otherwise; with etcd Calico allocates by what is set here, and \
+             nothing keeps the two equal"
+                .to_owned()
+        }
         Warning::EndpointsAlone => {
             "pods were not read: workload endpoints alone say who uses addresses, and after a restore they may be as old \
              as the blocks; name a kubeconfig, or say --endpoints-only"

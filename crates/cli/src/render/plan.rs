@@ -134,12 +134,14 @@ fn summary(plan: &PlanSummary) -> String {
     if plan.changes.is_empty() {
         return format!("Nothing to do{skipped}");
     }
-    let Totals { addresses, blocks, handles, affinities, .. } = plan.totals;
+    let Totals { addresses, blocks, handles, affinities, pools, configurations, .. } = plan.totals;
     let parts = [
         (addresses, count(addresses, "address", "addresses")),
         (blocks, count(blocks, "block", "blocks")),
         (handles, count(handles, "handle", "handles")),
         (affinities, count(affinities, "affinity", "affinities")),
+        (pools, count(pools, "pool", "pools")),
+        (configurations, "the configuration of the allocator".to_owned()),
     ];
     let parts: Vec<String> =
         parts.into_iter().filter(|(number, _)| *number > 0).map(|(_, text)| text).collect();
@@ -157,6 +159,8 @@ impl Document for PlanDocument<'_> {
         match self.plan.kind {
             PlanKind::Release => "ReleasePlan",
             PlanKind::Rebuild => "RebuildPlan",
+            PlanKind::Split => "SplitPlan",
+            PlanKind::Configure => "ConfigurePlan",
         }
     }
 
@@ -259,7 +263,9 @@ pub fn why_not_written(plan: &PlanSummary, asked_for: bool, is_live: bool, conso
     } else if asked_for {
         console.tell("dry run: nothing was changed");
         console.hint(match plan.kind {
-            PlanKind::Release => "without `--dry-run` it is carried out",
+            PlanKind::Release | PlanKind::Split | PlanKind::Configure => {
+                "without `--dry-run` it is carried out"
+            }
             PlanKind::Rebuild => "with `--apply` it is carried out",
         });
     }

@@ -98,7 +98,7 @@ static NODE_NAMES: KnownKind = KnownKind {
 };
 
 /// What records addresses.
-const RECORDS: [Source; 3] = [Source::Blocks, Source::Handles, Source::Affinities];
+pub const RECORDS: [Source; 3] = [Source::Blocks, Source::Handles, Source::Affinities];
 /// What is few and small.
 pub(crate) const CONFIGURATION: [Source; 5] = [
     Source::Pools,

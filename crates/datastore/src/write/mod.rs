@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use calipam_model::key::Key;
-use calipam_model::snapshot::{DatastoreKind, Revision};
+use calipam_model::snapshot::{DatastoreKind, Revision, Source};
 
 pub use calipam_model::edit::Expect;
 
@@ -24,6 +24,7 @@ pub(crate) use self::etcd::LIMITS as ETCD_LIMITS;
 pub(crate) use self::kubernetes::change as objects;
 pub use self::object::Stored;
 use crate::error::Result;
+pub use crate::objects::kinds::RECORDS;
 use crate::store::Datastore;
 
 #[derive(Clone, Debug)]
@@ -106,15 +107,15 @@ impl Datastore {
         Ok(Writer { backend: Backend::new(self)?, consent: Arc::new(consent) })
     }
 
-    /// Asks whether the user may write what a repair writes, so that it does not end in the middle; with `lock`, also
-    /// the lock. etcd cannot be asked.
+    /// Asks whether the user may create, update and delete objects of these kinds, so that a run does not end in the
+    /// middle; with `lock`, also the lock. etcd cannot be asked.
     ///
     /// # Errors
     /// Where a permission is missing, with all that are, or the datastore is never written.
-    pub async fn may_write(&self, lock: bool) -> Result<()> {
+    pub async fn may_write(&self, sources: &[Source], lock: bool) -> Result<()> {
         match Backend::new(self)? {
             Backend::Etcd(..) => Ok(()),
-            Backend::Kubernetes(client, _) => crate::write::kubernetes::change::require(&client, lock).await,
+            Backend::Kubernetes(client, _) => kubernetes::change::require(&client, sources, lock).await,
         }
     }
 

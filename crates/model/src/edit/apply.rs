@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use jiff::Timestamp;
 
-use super::{AffinityEdit, Edit, block, handle};
+use super::{AffinityEdit, Edit, block, document, handle};
 use crate::affinity::Affinity;
 use crate::key::Key;
 use crate::object::Object;
@@ -37,6 +37,7 @@ pub fn apply<'a, 'e>(
         let changed = match &key {
             Key::Handle(id) => handle::changed(&key, id, &edits, stored.as_ref())?,
             Key::Affinity(_) => affinity(&key, &edits, stored.as_ref())?,
+            Key::Pool(_) | Key::IpamConfig => document::changed(&key, &edits, stored.as_ref())?,
             _ => Some(block::changed(&key, &edits, stored, now)?),
         };
         changes.extend(changed.map(|object| (key, object)));

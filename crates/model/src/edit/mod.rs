@@ -5,6 +5,7 @@
 
 mod apply;
 mod block;
+mod document;
 mod evidence;
 mod handle;
 
@@ -19,6 +20,7 @@ use crate::affinity::{Affinity, AffinityKey, AffinityState};
 use crate::attributes::Attribute;
 use crate::block::{Block, BlockOwner};
 use crate::cidr::address_at;
+use crate::document::Document;
 use crate::handle::Handle;
 use crate::key::Key;
 use crate::snapshot::Revision;
@@ -169,6 +171,10 @@ pub enum Edit {
     /// Of a handle, by its ID.
     Handle(String, HandleEdit),
     Affinity(AffinityKey, AffinityEdit),
+    /// Of a pool, by its name.
+    Pool(String, PoolEdit),
+    /// Of the configuration of the allocator.
+    IpamConfig(ConfigEdit),
 }
 
 /// An allocated address as it was when the plan was made: the guard of its release or rewriting.
@@ -247,6 +253,26 @@ pub enum AffinityEdit {
     Delete(Revision),
 }
 
+/// A change of a pool. Blocks and affinities in it stay as they are.
+#[derive(Clone, Debug)]
+pub enum PoolEdit {
+    /// Creates the pool. There must be none of that name.
+    Create(Document),
+    /// Deletes the pool. Its `spec` must be what was read, whatever controllers have noted in its status since. One with
+    /// finalizers is not deleted: Calico would first release the affinities of all its blocks, and wait until these are
+    /// gone.
+    Delete(Document),
+}
+
+/// A change of the configuration of the allocator.
+#[derive(Clone, Debug)]
+pub enum ConfigEdit {
+    /// Stores it. There must be none.
+    Create(Document),
+    /// Replaces it. It must be the version that was read.
+    Replace(Revision, Document),
+}
+
 impl Edit {
     /// The object that it changes.
     pub fn key(&self) -> Key {
@@ -254,6 +280,8 @@ impl Edit {
             Self::Block(cidr, _) => Key::Block(*cidr),
             Self::Handle(id, _) => Key::Handle(id.clone()),
             Self::Affinity(key, _) => Key::Affinity(key.clone()),
+            Self::Pool(name, _) => Key::Pool(name.clone()),
+            Self::IpamConfig(_) => Key::IpamConfig,
         }
     }
 }

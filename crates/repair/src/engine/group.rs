@@ -3,13 +3,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use calipam_datastore::write::{Batch, Change, Expect, Stored, Swap};
 use calipam_model::key::Key;
 use calipam_model::snapshot::Revision;
 
 use super::{Context, Decision, Ended, Event, Group, Objects, Omitted, RETRIES, Task};
 use crate::error::RepairError;
-use crate::journal::{ChangeRecord, Fate, GuardRecord, Intent, Outcome, Value, Version, fate};
+use crate::journal::{
+    ChangeRecord, Fate, GuardRecord, Intent, Outcome, Value, Version, fate, goes_by_value, same_value,
+};
 
 /// How often a write is sent again whose answer was lost.
 const RESENDS: usize = 3;
@@ -37,8 +40,15 @@ enum TaskEnd {
     Conflict(String),
 }
 
-/// What a write made: for each object the version before, and the revision after.
-type Made = Vec<(Key, Option<Stored>, Option<String>)>;
+/// What a write made of each object.
+type Made = Vec<MadeOf>;
+
+struct MadeOf {
+    key: Key,
+    before: Option<Stored>,
+    /// The revision and value after; `None` where it was deleted.
+    left: Option<(String, Bytes)>,
+}
 
 pub(super) async fn run_group(context: &Context, group: &Group, omitted: &mut Omitted) -> Ended {
     let mut made = Made::new();
@@ -63,18 +73,26 @@ pub(super) async fn run_group(context: &Context, group: &Group, omitted: &mut Om
     if made.is_empty() { Ended::Already } else { Ended::Written }
 }
 
-/// Takes handles back that were counted for a block which could not be written. True where nothing of the step is left.
+/// Takes back handles that were counted for a block which could not be written, and pools of a split that could not be
+/// brought to its end. True where nothing of the step is left.
 async fn is_taken_back(context: &Context, group: &Group, made: Made) -> bool {
-    if !made.iter().all(|(key, ..)| matches!(key, Key::Handle(_))) {
+    if !made.iter().all(|made| matches!(made.key, Key::Handle(_) | Key::Pool(_))) {
         return false;
     }
-    for (key, before, left) in made.into_iter().rev() {
+    for MadeOf { key, before, left } in made.into_iter().rev() {
         let keys = [key.clone()];
         let Ok(objects) = read(context, &keys).await else { return false };
-        let now = objects.get(&key).and_then(Option::as_ref).map(|stored| stored.revision.clone());
-        if now.as_ref().map(ToString::to_string) != left {
+        let now = objects.get(&key).and_then(Option::as_ref);
+        let is_left = match (now, &left) {
+            (None, None) => true,
+            (Some(now), Some((_, value))) if goes_by_value(key.clone()) => same_value(&now.raw, value),
+            (Some(now), Some((revision, _))) => now.revision.to_string() == *revision,
+            _ => false,
+        };
+        if !is_left {
             return false;
         }
+        let now = now.map(|stored| stored.revision.clone());
         let change = match (before, now) {
             (Some(before), Some(now)) => Change::update(key, now, before.raw),
             (Some(before), None) => Change::create(key, before.raw),
@@ -190,9 +208,10 @@ async fn write(
 }
 
 fn made(objects: &Objects, batch: &Batch, revisions: &[Option<String>]) -> Made {
-    let object = |(change, revision): (&Change, &Option<String>)| {
-        let before = objects.get(change.key()).and_then(Clone::clone);
-        (change.key().clone(), before, change.value().and(revision.clone()))
+    let object = |(change, revision): (&Change, &Option<String>)| MadeOf {
+        key: change.key().clone(),
+        before: objects.get(change.key()).and_then(Clone::clone),
+        left: revision.clone().zip(change.value().cloned()),
     };
     batch.changes.iter().zip(revisions).map(object).collect()
 }

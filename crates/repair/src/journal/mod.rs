@@ -22,4 +22,4 @@ pub use self::entry::{
 pub use self::file::Journal;
 pub use self::read::{JournalError, Recorded};
 pub use self::resolve::{Fate, Resolved, resolve, resolve_killed};
-pub(crate) use self::resolve::{fate, key_of};
+pub(crate) use self::resolve::{fate, goes_by_value, key_of};

@@ -93,10 +93,14 @@ async fn resolve_one(datastore: &Datastore, path: &Path, cluster: &str) -> Resul
     Ok(true)
 }
 
-/// The key of a path in a journal: a block, a handle or an affinity, since calipam changes nothing else.
+/// The key of a path in a journal: a block, a handle, an affinity, a pool or the configuration of the allocator, since
+/// calipam changes nothing else.
 pub(crate) fn key_of(path: &str) -> Result<Key, RepairError> {
     let parsed = Key::parse(path).ok().flatten();
-    let ours = parsed.filter(|key| matches!(key, Key::Block(_) | Key::Handle(_) | Key::Affinity(_)));
+    let is_ours = |key: &Key| {
+        matches!(key, Key::Block(_) | Key::Handle(_) | Key::Affinity(_) | Key::Pool(_) | Key::IpamConfig)
+    };
+    let ours = parsed.filter(is_ours);
     ours.ok_or_else(|| RepairError::StrangeKey { path: path.to_owned() })
 }
 
@@ -134,7 +138,16 @@ fn is_after(change: &ChangeRecord, now: Option<&Stored>) -> bool {
 fn is_before(change: &ChangeRecord, now: Option<&Stored>) -> bool {
     match (&change.before, now) {
         (None, None) => true,
-        (Some(before), Some(now)) => before.revision == now.revision.to_string() && before.value.is(&now.raw),
+        (Some(before), Some(now)) => {
+            (before.revision == now.revision.to_string() || Key::parse(&change.key).is_ok_and(goes_by_value))
+                && before.value.is(&now.raw)
+        }
         _ => false,
     }
+}
+
+/// True for objects of which the value alone counts. On Kubernetes controllers note in the status of a pool whether it can
+/// be used, which changes its version; and settings that say what a run has set are what it left.
+pub(crate) fn goes_by_value(key: impl Into<Option<Key>>) -> bool {
+    matches!(key.into(), Some(Key::Pool(_) | Key::IpamConfig))
 }

@@ -16,7 +16,7 @@ use calipam_model::snapshot::DatastoreKind;
 use self::task::UndoTask;
 use crate::engine::{Execution, Group, Task};
 use crate::error::RepairError;
-use crate::journal::{Intent, Recorded, Value, key_of, same_value};
+use crate::journal::{Intent, Recorded, Value, goes_by_value, key_of, same_value};
 use crate::session::{Options, Purpose, carry_out, writer};
 
 /// What undoing a run would do. Nothing is written by making it.
@@ -203,7 +203,7 @@ fn note(
                         value: Some(version.value.bytes()?),
                     })
                 });
-                net.broken |= !is_same_version(net.object.left.as_ref(), found.as_ref());
+                net.broken |= !is_same_version(&key, net.object.left.as_ref(), found.as_ref());
                 net.object.left = left;
             }
             None => {
@@ -216,14 +216,14 @@ fn note(
     Ok(())
 }
 
-fn is_same_version(left: Option<&LeftVersion>, found: Option<&LeftVersion>) -> bool {
+fn is_same_version(key: &Key, left: Option<&LeftVersion>, found: Option<&LeftVersion>) -> bool {
     let (left, found) = match (left, found) {
         (None, None) => return true,
         (Some(left), Some(found)) => (left, found),
         _ => return false,
     };
     let is_value = left.value.as_ref().zip(found.value.as_ref()).is_none_or(|(a, b)| same_value(a, b));
-    left.revision == found.revision && is_value
+    (left.revision == found.revision || goes_by_value(key.clone())) && is_value
 }
 
 /// What is undone as a whole or not at all.

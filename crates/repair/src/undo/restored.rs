@@ -6,6 +6,8 @@ use calipam_model::block::{Block, BlockContent};
 use calipam_model::key::Key;
 use calipam_model::object::Object;
 
+use crate::journal::{goes_by_value, same_value};
+
 /// What to write to bring `before` back. A block gets new sequence numbers, since whoever remembers the old
 /// ones must see that something happened (facts 3.2). Anything else comes back as it was, byte by byte; so
 /// does a block that was corrupt.
@@ -21,6 +23,7 @@ pub(super) fn is_restored(key: &Key, now: Option<&Stored>, before: Option<&Bytes
     match (now.map(|stored| &stored.raw), before) {
         (None, None) => true,
         (Some(now), Some(before)) if now == before => true,
+        (Some(now), Some(before)) if goes_by_value(key.clone()) => same_value(now, before),
         (Some(now), Some(before)) => match (sound(key, now), sound(key, before)) {
             (Some(now), Some(before)) => now.differs_only_in_sequences(&before),
             _ => false,

@@ -8,7 +8,7 @@ use calipam_model::key::Key;
 use super::UndoObject;
 use super::restored::{is_restored, restored};
 use crate::engine::{Decision, Objects, Omitted, Task};
-use crate::journal::same_value;
+use crate::journal::{goes_by_value, same_value};
 
 /// Brings back some of the objects of a step; those before `from` were brought back by other tasks.
 pub(super) struct UndoTask {
@@ -65,7 +65,7 @@ fn is_left(object: &UndoObject, now: Option<&Stored>) -> bool {
         (None, None) => true,
         (Some(left), Some(now)) => {
             let is_value = left.value.as_ref().map_or(now.is_deleted(), |value| same_value(value, &now.raw));
-            left.revision == now.revision.to_string() && is_value
+            (left.revision == now.revision.to_string() || goes_by_value(object.key.clone())) && is_value
         }
         _ => false,
     }

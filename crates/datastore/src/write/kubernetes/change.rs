@@ -12,6 +12,7 @@ use calipam_model::object::Object;
 use calipam_model::snapshot::{ObjectVersion, Revision, Snapshot, Source};
 use serde_json::{Value, json};
 
+use super::document;
 use super::form::{flag, labels, spec};
 use crate::client::kubernetes::discovery::Flavour;
 use crate::client::kubernetes::{Accept, KubeClient, permission};
@@ -30,13 +31,13 @@ pub(crate) enum Changed {
     Lost,
 }
 
-/// Fails where the user may not change Calico's records, or the lock where that is to be taken.
+/// Fails where the user may not change what is to be changed, or the lock where that is to be taken.
 ///
 /// # Errors
 /// See above; also where the server cannot be asked.
-pub(crate) async fn require(client: &Arc<KubeClient>, lock: bool) -> Result<()> {
-    let records = kinds::records(client.api()).flatten();
-    let changed = records.flat_map(|kind| ["create", "delete", "update"].map(|verb| kind.permission(verb)));
+pub(crate) async fn require(client: &Arc<KubeClient>, sources: &[Source], lock: bool) -> Result<()> {
+    let kinds = sources.iter().filter_map(|source| kinds::find(client.api(), *source).ok());
+    let changed = kinds.flat_map(|kind| ["create", "delete", "update"].map(|verb| kind.permission(verb)));
     let locked = kinds::find(client.api(), Source::ClusterInformation).into_iter().filter(|_| lock);
     permission::require(client, changed.chain(locked.map(|kind| kind.permission("update"))).collect()).await
 }
@@ -94,6 +95,8 @@ fn custom(key: &Key, snapshot: Snapshot, value: &Value, body: &[u8]) -> Stored {
             let affinity = snapshot.affinities.into_iter().next().map(|affinity| affinity.value);
             affinity.filter(|affinity| affinity.key == *key).map(Object::Affinity)
         }
+        Key::Pool(_) => Some(Object::Pool(document::pool(value))),
+        Key::IpamConfig => Some(Object::IpamConfig(document::ipam_config(value))),
         _ => None,
     };
     let raw = match &object {
@@ -190,13 +193,15 @@ pub(crate) async fn create(
     let (kind, path) = target;
     let name = path.rsplit('/').next().unwrap_or_default();
     let flavour = client.api().flavour;
+    let is_ours =
+        matches!(key, Key::Block(_) | Key::Handle(_) | Key::Affinity(_) | Key::Pool(_) | Key::IpamConfig);
+    if !is_ours {
+        return Err(Failure::Other("objects of this kind are not created".into()));
+    }
     let mut object = json!({
         "apiVersion": format!("{}/{}", flavour.group(), flavour.version()),
-        "kind": match key {
-            Key::Block(_) | Key::Handle(_) | Key::Affinity(_) | Key::IpamConfig => kind.known.name,
-            _ => return Err(Failure::Other("objects of this kind are not created".into())),
-        },
-        "metadata": {"name": name},
+        "kind": kind.known.name,
+        "metadata": document::metadata(key, name, value),
         "spec": new_spec(client, key, value)?,
     });
     if labels {
@@ -274,6 +279,10 @@ pub(crate) async fn delete(
     key: &Key,
     mut object: Value,
 ) -> std::result::Result<(), Failure> {
+    if matches!(key, Key::Pool(_) | Key::IpamConfig) {
+        // In one step: nothing of Calico's completes the deletion of these.
+        return finish_deletion(client, path, &object).await;
+    }
     let marked = is_marked(&object["spec"]);
     if !marked {
         let as_text = matches!(key, Key::Affinity(_)) && client.api().flavour == Flavour::Classic;

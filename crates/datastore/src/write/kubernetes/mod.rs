@@ -2,6 +2,7 @@
 //! read again just before.
 
 pub(crate) mod change;
+mod document;
 mod form;
 
 use std::sync::Arc;

@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use calipam_datastore::settings::Timeouts;
+use calipam_datastore::write::RECORDS;
 use calipam_datastore::{Cause, Datastore, Error, Failure, Permission};
 use calipam_testkit::kube::{Flavour, create, service_account_token};
 use serde::Deserialize;
@@ -62,7 +63,7 @@ async fn the_documented_role_is_enough_and_what_is_missing_is_named() {
 
     // Reading is allowed; writing is not, and that is known before anything is written.
     let store = Datastore::open(&settings).await.unwrap();
-    let error = store.may_write(true).await.unwrap_err();
+    let error = store.may_write(&RECORDS, true).await.unwrap_err();
     let Error::Permission { missing, .. } = &error else { panic!("{error}") };
     assert_eq!(missing.len(), 3 * 3 + 1, "{error}");
     create(&server, ROLES, &[repairer]).unwrap();
@@ -72,7 +73,7 @@ async fn the_documented_role_is_enough_and_what_is_missing_is_named() {
     binding["subjects"][0]["namespace"] = "default".into();
     create(&server, BINDINGS, &[binding]).unwrap();
     let begin = Instant::now();
-    while let Err(error) = store.may_write(true).await {
+    while let Err(error) = store.may_write(&RECORDS, true).await {
         assert!(begin.elapsed() < Duration::from_secs(30), "{error}");
         tokio::time::sleep(Duration::from_millis(100)).await;
     }

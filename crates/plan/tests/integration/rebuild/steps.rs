@@ -33,6 +33,7 @@ fn is_guarded(edit: &Edit) -> bool {
         Edit::Affinity(_, AffinityEdit::Create(_) | AffinityEdit::Delete(_) | AffinityEdit::State(..)) => {
             true
         }
+        Edit::Pool(..) | Edit::IpamConfig(_) => panic!("a rebuild changes {}", edit.key()),
     }
 }
 

@@ -46,6 +46,7 @@ fn name(edit: &Edit) -> String {
         Edit::Block(cidr, _) => format!("block {cidr}"),
         Edit::Handle(id, _) => format!("handle {id}"),
         Edit::Affinity(key, _) => format!("affinity {}/{key}", key.kind),
+        Edit::Pool(..) | Edit::IpamConfig(_) => panic!("a release changes {}", edit.key()),
     }
 }
 

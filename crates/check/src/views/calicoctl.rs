@@ -1,0 +1,269 @@
+//! What `calicoctl ipam check` counts and lists, by the verdicts of calipam.
+
+use std::collections::{BTreeMap, HashSet};
+use std::net::IpAddr;
+
+use calipam_model::IpNet;
+use calipam_model::attributes::{AttributeRef, OwnerMap};
+use calipam_model::block::{Allocation, Block, BlockOwner};
+use calipam_model::names::endpoint_name;
+use calipam_model::snapshot::{Revision, Snapshot, Source};
+
+use crate::index::Owner;
+use crate::{Code, Context, Options, Report, Subject};
+
+/// What calicoctl counts and lists.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct CalicoctlView {
+    /// Blocks that can be decoded, ascending.
+    pub blocks: Vec<CalicoctlBlock>,
+    /// CIDRs of pools that are not disabled.
+    pub pools: Vec<IpNet>,
+    /// Addresses of tunnels, of all five kinds; calicoctl knows three.
+    pub tunnels: Vec<AddressOwner>,
+    /// Services that Calico gives addresses; `None` where it gives none, or services were not read.
+    pub services: Option<usize>,
+    /// Addresses of such services.
+    pub service_addresses: Vec<AddressOwner>,
+    pub workloads: Vec<AddressOwner>,
+    /// Addresses that anything uses.
+    pub in_use: usize,
+    /// Handles that something refers to.
+    pub good_handles: usize,
+    /// Handles that nothing refers to.
+    pub leaked_handles: Vec<LeakedHandle>,
+}
+
+/// A block, and what it records.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CalicoctlBlock {
+    pub cidr: IpNet,
+    pub owner: Option<BlockOwner>,
+    pub allocations: Vec<CalicoctlAllocation>,
+}
+
+/// An allocated address, as the report file of calicoctl has it (facts 5.2).
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct CalicoctlAllocation {
+    pub address: String,
+    pub handle: Option<String>,
+    pub sequence: u64,
+    pub pod: Option<String>,
+    pub namespace: Option<String>,
+    pub node: String,
+    pub kind: Option<String>,
+    /// The attribute `timestamp`, verbatim.
+    pub timestamp: Option<String>,
+    /// Not leaked by calipam's verdict: what is young, or whose owner is not known, counts as in use.
+    pub in_use: bool,
+    /// Its node is not the one that owns the block.
+    pub borrowed: bool,
+    pub cooling: bool,
+    pub owners: Vec<String>,
+    /// `Main:<handle> Extra:<attributes>`.
+    pub attributes: String,
+}
+
+/// Who uses an address.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AddressOwner {
+    pub address: IpAddr,
+    /// As calicoctl names it: `Node(<name>)`, `Workload(<namespace>/<endpoint>)`, or a service.
+    pub owner: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LeakedHandle {
+    pub id: String,
+    /// As calicoctl shows it: on Kubernetes, in the classic group, with the bits of its bytes reversed (facts 2.8).
+    pub uid: Option<String>,
+    pub revision: String,
+}
+
+/// What calicoctl would count and list of a snapshot, by the findings of `report`, which must not be filtered.
+pub fn calicoctl(snapshot: &Snapshot, report: &Report) -> CalicoctlView {
+    let context = Context::new(snapshot, &Options::default());
+    let leaked: HashSet<IpAddr> = subjects(report, Code::LeakedAddress)
+        .filter_map(|subject| match subject {
+            Subject::Address(address) => Some(*address),
+            _ => None,
+        })
+        .collect();
+    let blocks = context.index.blocks.iter().filter_map(|indexed| {
+        let block = indexed.sound?;
+        let allocations = block.allocations();
+        let allocations = allocations.map(|a| allocation(&context, block, &a, leaked.contains(&a.address)));
+        Some(CalicoctlBlock {
+            cidr: indexed.key,
+            owner: indexed.owner.cloned(),
+            allocations: allocations.collect(),
+        })
+    });
+
+    let used = |wanted: fn(&Owner) -> bool| -> Vec<AddressOwner> {
+        let uses = context.index.uses.iter().filter(|used| wanted(&used.owner));
+        let mut all: Vec<AddressOwner> = uses
+            .map(|used| AddressOwner { address: used.address, owner: name_of(&context, used.owner) })
+            .collect();
+        // A pod and its endpoint are one.
+        all.dedup();
+        all
+    };
+    let addresses: HashSet<IpAddr> = context.index.uses.iter().map(|used| used.address).collect();
+    let assigns = snapshot.kube_controllers.as_ref().and_then(|controllers| controllers.assign_ips);
+    let services = assigns.filter(|_| snapshot.has_read(Source::Services));
+
+    let orphans: HashSet<&str> = subjects(report, Code::OrphanHandle)
+        .filter_map(|subject| match subject {
+            Subject::Handle(id) => Some(id.as_str()),
+            _ => None,
+        })
+        .collect();
+    let mut view = CalicoctlView {
+        blocks: blocks.collect(),
+        pools: snapshot
+            .pools
+            .iter()
+            .filter(|pool| !pool.value.disabled)
+            .map(|pool| pool.value.cidr)
+            .collect(),
+        tunnels: used(|owner| matches!(owner, Owner::Tunnel(..))),
+        services: services.map(|assign| {
+            snapshot.services.iter().filter(|service| service.value.is_managed(assign)).count()
+        }),
+        service_addresses: used(|owner| matches!(owner, Owner::Service(_))),
+        workloads: used(|owner| matches!(owner, Owner::Endpoint(_) | Owner::Pod(_))),
+        in_use: addresses.len(),
+        ..CalicoctlView::default()
+    };
+    for handle in &snapshot.handles {
+        let id = handle.value.id().to_string();
+        if orphans.contains(id.as_str()) {
+            let (uid, revision) =
+                (shown_uid(&handle.revision, snapshot.is_native), handle.revision.to_string());
+            view.leaked_handles.push(LeakedHandle { id, uid, revision });
+        } else {
+            view.good_handles += 1;
+        }
+    }
+    view
+}
+
+/// What the findings of a code are about.
+fn subjects(report: &Report, code: Code) -> impl Iterator<Item = &Subject> {
+    report.findings.iter().filter(move |finding| finding.code == code).map(|finding| &finding.subject)
+}
+
+fn allocation(
+    context: &Context<'_>,
+    block: &Block,
+    allocation: &Allocation<'_>,
+    is_leaked: bool,
+) -> CalicoctlAllocation {
+    let (address, attribute) = (allocation.address, &allocation.attribute);
+    let text = |name: &str| attribute.get(name).map(|text| text.to_string()).filter(|text| !text.is_empty());
+    let host = block.owner().and_then(BlockOwner::host).unwrap_or_default();
+    let node = text("node").unwrap_or_else(|| host.to_owned());
+    let mut owners: Vec<String> =
+        context.index.uses_of(address).iter().map(|used| name_of(context, used.owner)).collect();
+    owners.dedup();
+    let windows = attribute.is_windows_reserved();
+    if windows {
+        owners.push("Reserved for Windows".to_owned());
+    }
+
+    let handle = attribute.handle().map(|handle| handle.to_string());
+    CalicoctlAllocation {
+        address: address.to_string(),
+        attributes: attributes(attribute),
+        // What Windows reserves is listed without its handle, so that nothing releases it.
+        handle: handle.filter(|handle| !handle.is_empty() && !windows),
+        sequence: allocation.sequence,
+        pod: text("pod"),
+        namespace: text("namespace"),
+        borrowed: node != host,
+        node,
+        kind: text("type"),
+        timestamp: text("timestamp"),
+        cooling: attribute.is_cooling(),
+        in_use: !is_leaked && !attribute.is_cooling(),
+        owners,
+    }
+}
+
+/// An owner as calicoctl names it.
+fn name_of(context: &Context<'_>, owner: Owner) -> String {
+    let snapshot = context.snapshot;
+    match owner {
+        Owner::Tunnel(position, _) => format!("Node({})", snapshot.nodes[position as usize].value.name),
+        Owner::Service(position) => context.index.service(position).name.clone(),
+        Owner::Endpoint(position) => {
+            let endpoint = context.index.endpoint(position);
+            format!("Workload({}/{})", endpoint.namespace(), endpoint.name())
+        }
+        Owner::Pod(position) => {
+            let pod = &snapshot.pods[position as usize].value;
+            let node = context.index.calico_node(pod.node());
+            let name = endpoint_name(&node, "k8s", &pod.name().to_string(), "eth0");
+            format!("Workload({}/{name})", pod.namespace())
+        }
+    }
+}
+
+/// `Main:<handle> Extra:<k=v,k=v> Alternate:<k=v>`, each list ordered by name (facts 7.5).
+fn attributes(attribute: &AttributeRef<'_>) -> String {
+    let list = |owner: OwnerMap<'_>| {
+        let pairs: BTreeMap<String, String> =
+            owner.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect();
+        pairs.into_iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>().join(",")
+    };
+    let handle = attribute.handle().map_or("<none>".to_owned(), |handle| handle.to_string());
+    let text = format!("Main:{handle} Extra:{}", list(attribute.owner()));
+    match attribute.alternate().map(list).filter(|alternate| !alternate.is_empty()) {
+        Some(alternate) => format!("{text} Alternate:{alternate}"),
+        None => text,
+    }
+}
+
+/// The UID as calicoctl shows it: in the classic group each byte of it has its bits reversed, but for the two of version and
+/// variant (facts 2.8).
+fn shown_uid(revision: &Revision, is_native: bool) -> Option<String> {
+    let Revision::Kubernetes(version) = revision else { return None };
+    if is_native {
+        return Some(version.uid.clone());
+    }
+    let digits: String = version.uid.chars().filter(|c| *c != '-').collect();
+    let byte = |at: usize| u8::from_str_radix(digits.get(2 * at..2 * at + 2)?, 16).ok();
+    let mut shown = String::new();
+    for at in 0..16 {
+        let byte = byte(at)?;
+        let byte = if at == 6 || at == 8 { byte } else { byte.reverse_bits() };
+        if [4, 6, 8, 10].contains(&at) {
+            shown.push('-');
+        }
+        shown.push_str(&format!("{byte:02x}"));
+    }
+    Some(shown)
+}
+
+#[cfg(test)]
+mod tests {
+    use calipam_model::snapshot::ObjectVersion;
+
+    use super::*;
+
+    #[test]
+    fn uids_are_shown_as_calicoctl_shows_them() {
+        let of = |uid: &str| {
+            let version = ObjectVersion { uid: uid.into(), ..ObjectVersion::default() };
+            Revision::Kubernetes(Box::new(version))
+        };
+        let (kubectl, calicoctl) =
+            ("ded9ba71-f45c-4cb8-9ef0-8844cc22aa66", "7b9b5d8e-2f3a-4c1d-9e0f-112233445566");
+        assert_eq!(shown_uid(&of(kubectl), false).as_deref(), Some(calicoctl));
+        assert_eq!(shown_uid(&of(calicoctl), false).as_deref(), Some(kubectl));
+        assert_eq!(shown_uid(&of(kubectl), true).as_deref(), Some(kubectl));
+        assert_eq!(shown_uid(&of("no UID"), false), None);
+        assert_eq!(shown_uid(&Revision::Etcd(7), false), None);
+    }
+}

@@ -1,0 +1,62 @@
+//! Options of `configure`.
+
+use calipam_model::config::IpamSetting;
+use clap::{Args, ValueEnum};
+
+use super::writing::WritingArgs;
+
+const SETTINGS: &str = "Settings";
+
+/// Options of `configure`.
+#[derive(Clone, Debug, Args)]
+pub struct ConfigureArgs {
+    /// Nodes take addresses from their own blocks only
+    #[arg(
+        long,
+        alias = "strictaffinity",
+        value_name = "true|false",
+        action = clap::ArgAction::Set,
+        help_heading = SETTINGS
+    )]
+    pub strict_affinity: Option<bool>,
+    /// Nodes claim blocks when they need one
+    #[arg(long, value_name = "true|false", action = clap::ArgAction::Set, help_heading = SETTINGS)]
+    pub auto_allocate_blocks: Option<bool>,
+    /// Most blocks of a node; needs strict affinity; 0 for the limit that is built in
+    #[arg(long, value_name = "N", help_heading = SETTINGS)]
+    pub max_blocks_per_host: Option<i64>,
+    /// Whether stopped KubeVirt machines keep their addresses (Calico 3.32 and later)
+    #[arg(long, value_name = "Enabled|Disabled", ignore_case = true, hide_possible_values = true, help_heading = SETTINGS)]
+    pub kubevirt_ip_persistence: Option<Persistence>,
+    /// For how long a released address is not handed out again, 0 to 1200 (Calico 3.33 and later)
+    #[arg(long, value_name = "SECONDS", help_heading = SETTINGS)]
+    pub ip_cooldown_seconds: Option<i64>,
+    /// Print the plan, and change nothing
+    #[arg(long)]
+    pub dry_run: bool,
+    /// How to write.
+    #[command(flatten)]
+    pub writing: WritingArgs,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[value(rename_all = "PascalCase")]
+pub enum Persistence {
+    Enabled,
+    Disabled,
+}
+
+impl ConfigureArgs {
+    /// What to set.
+    pub fn settings(&self) -> Vec<IpamSetting> {
+        let persistence = self.kubevirt_ip_persistence.map(|given| given == Persistence::Enabled);
+        let settings = [
+            self.strict_affinity.map(IpamSetting::StrictAffinity),
+            self.auto_allocate_blocks.map(IpamSetting::AutoAllocateBlocks),
+            self.max_blocks_per_host.map(IpamSetting::MaxBlocksPerHost),
+            persistence.map(IpamSetting::Kubevirt),
+            self.ip_cooldown_seconds.map(IpamSetting::Cooldown),
+        ];
+        settings.into_iter().flatten().collect()
+    }
+}

@@ -1,0 +1,260 @@
+//! `ipam check`: calicoctl's lines, by calipam's verdicts.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::net::IpAddr;
+
+use calipam_check::views::{AddressOwner, CalicoctlAllocation, CalicoctlView, calicoctl};
+use calipam_check::{Code, Report, Subject};
+use calipam_model::snapshot::{Snapshot, Source};
+use calipam_workflow::look_twice;
+
+use super::args::CheckArgs;
+use super::{Failed, judging, print, report, script};
+use crate::args::Global;
+use crate::exit::Failure;
+use crate::output::Console;
+use crate::render::text::{count, escape};
+use crate::{connect, hints};
+
+/// So many nodes are listed.
+const TOP: usize = 20;
+
+/// What calicoctl looks for. Of these, missing handles do not count as problems.
+const LOOKED_FOR: [Code; 7] = [
+    Code::LeakedAddress,
+    Code::InUseOutsidePools,
+    Code::UnallocatedInUse,
+    Code::OrphanHandle,
+    Code::MissingHandle,
+    Code::CorruptBlock,
+    Code::UndecodableObject,
+];
+
+pub fn run(args: &CheckArgs, global: &Global, console: &Console) -> Result<(), Failed> {
+    let (view, report, snapshot) = connect::block_on(async {
+        let datastore = connect::open(global, console).await?;
+        let look = look_twice(&datastore, &judging(), None, &script(console)).await?;
+        Ok((calicoctl(&look.snapshot, &look.report), look.report, look.snapshot))
+    })?;
+    let lines = Lines {
+        view: &view,
+        report: &report,
+        all: args.show_all_ips,
+        problems: args.show_problem_ips || args.show_all_ips,
+    };
+    print(&lines.text(), console)?;
+
+    let asked = |path: &&std::path::PathBuf| !path.as_os_str().is_empty();
+    if let Some(path) = args.output.as_ref().filter(asked) {
+        let failed = |error| Failure::Io { doing: format!("write the report {}", path.display()), error };
+        let text = report::text(&view, &snapshot).map_err(std::io::Error::other).map_err(failed)?;
+        std::fs::write(path, text).map_err(failed)?;
+    }
+    say_what_differs(&snapshot, &report, console);
+    std::mem::forget(snapshot);
+    Ok(())
+}
+
+/// Names on stderr what calicoctl would have judged otherwise, or not at all.
+fn say_what_differs(snapshot: &Snapshot, report: &Report, console: &Console) {
+    if !snapshot.has_read(Source::Services) {
+        console.warn("services were not read: what is recorded for services counts as in use");
+    }
+    let others = report.findings.iter().filter(|finding| !LOOKED_FOR.contains(&finding.code)).count();
+    if others > 0 {
+        console.hint(&format!(
+            "{} finds {} that calicoctl does not look for",
+            hints::command(&["check"]),
+            count(others, "more problem", "more problems")
+        ));
+    }
+}
+
+/// The lines on stdout.
+struct Lines<'a> {
+    view: &'a CalicoctlView,
+    report: &'a Report,
+    /// `--show-all-ips`.
+    all: bool,
+    /// `--show-problem-ips`.
+    problems: bool,
+}
+
+impl Lines<'_> {
+    fn text(&self) -> String {
+        let mut out = String::from("Checking IPAM for inconsistencies...\n\n");
+        self.blocks(&mut out);
+        self.pools_and_users(&mut out);
+        self.top_nodes(&mut out);
+        let leaked = self.leaked(&mut out);
+        let unrecorded = self.unrecorded(&mut out);
+        let handles = self.handles(&mut out);
+        let invalid = self.invalid(&mut out);
+        let problems = leaked + unrecorded + handles + invalid;
+        line(&mut out, &format!("Check complete; found {problems} problems."));
+        out
+    }
+
+    /// The findings of a code.
+    fn of(&self, code: Code) -> impl Iterator<Item = &Subject> {
+        self.report.findings.iter().filter(move |found| found.code == code).map(|found| &found.subject)
+    }
+
+    fn blocks(&self, out: &mut String) {
+        line(out, "Loading all IPAM blocks...");
+        line(out, &format!("Found {} IPAM blocks.", self.view.blocks.len()));
+        let mut number = 0;
+        for block in &self.view.blocks {
+            let owner = block.owner.as_ref().map_or("<none>".to_owned(), ToString::to_string);
+            line(out, &format!(" IPAM block {} affinity={owner}:", block.cidr));
+            number += block.allocations.len();
+            for CalicoctlAllocation { address, attributes, .. } in
+                block.allocations.iter().filter(|_| self.all)
+            {
+                line(out, &format!("  {address} allocated; attrs {attributes}"));
+            }
+        }
+        line(out, &format!("IPAM blocks record {number} allocations."));
+        line(out, "");
+    }
+
+    fn pools_and_users(&self, out: &mut String) {
+        let view = self.view;
+        line(out, "Loading all IPAM pools...");
+        view.pools.iter().for_each(|cidr| line(out, &format!("  {cidr}")));
+        line(out, &format!("Found {} active IP pools.", view.pools.len()));
+        line(out, "");
+        line(out, "Loading all nodes.");
+        self.owners(&view.tunnels, out);
+        line(out, &format!("Found {} node tunnel IPs.", view.tunnels.len()));
+        line(out, "");
+        line(out, "Loading all service load balancer IPs.");
+        match view.services {
+            None => {
+                line(out, "No configuration for LoadBalancer kubecontroller found, skipping service check");
+            }
+            Some(services) => {
+                self.owners(&view.service_addresses, out);
+                line(out, &format!("Found {services} service load balancer(s)."));
+            }
+        }
+        line(out, "");
+        line(out, "Loading all workload endpoints.");
+        self.owners(&view.workloads, out);
+        line(out, &format!("Found {} workload IPs.", view.workloads.len()));
+        line(out, &format!("Workloads and nodes are using {} IPs.", view.in_use));
+        line(out, "");
+        line(out, "Loading all handles");
+    }
+
+    fn owners(&self, owners: &[AddressOwner], out: &mut String) {
+        for AddressOwner { address, owner } in owners.iter().filter(|_| self.all) {
+            line(out, &format!("  {address} belongs to {owner}"));
+        }
+    }
+
+    fn top_nodes(&self, out: &mut String) {
+        let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+        for allocation in self.view.blocks.iter().flat_map(|block| &block.allocations) {
+            *counts.entry(&allocation.node).or_default() += 1;
+        }
+        let mut nodes: Vec<(&str, usize)> = counts.into_iter().collect();
+        nodes.sort_by_key(|(_, number)| std::cmp::Reverse(*number));
+        line(out, &format!("Looking for top (up to {TOP}) nodes by allocations..."));
+        for (node, number) in nodes.iter().take(TOP) {
+            line(out, &format!("  {node} has {number} allocations"));
+        }
+        if let (Some((_, most)), Some((_, median))) = (nodes.first(), nodes.get(nodes.len() / 2)) {
+            line(out, &format!("Node with most allocations has {most}; median is {median}"));
+        }
+        line(out, "");
+    }
+
+    fn leaked(&self, out: &mut String) -> usize {
+        line(out, "Scanning for IPs that are allocated but not actually in use...");
+        let all = || self.view.blocks.iter().flat_map(|block| &block.allocations);
+        for leaked in all().filter(|a| self.problems && !a.in_use && !a.cooling) {
+            line(out, &format!("  {} leaked; attrs {}", leaked.address, leaked.attributes));
+        }
+        let number = self.of(Code::LeakedAddress).count();
+        let what = "IPs that are allocated in IPAM but not actually in use";
+        line(out, &format!("Found {number} {what}."));
+        number
+    }
+
+    fn unrecorded(&self, out: &mut String) -> usize {
+        line(out, "Scanning for IPs that are in use by a workload or node but not allocated in IPAM...");
+        if self.problems {
+            self.of(Code::DuplicateAddress)
+                .for_each(|subject| line(out, &format!("  {subject} has multiple owners.")));
+            let outside = "is not in any active IP pool";
+            self.in_use(Code::InUseOutsidePools, outside, out);
+            let unallocated = "and in active IPAM pool but has no IPAM allocation";
+            self.in_use(Code::UnallocatedInUse, unallocated, out);
+        }
+        let outside = self.of(Code::InUseOutsidePools).count();
+        let unallocated = self.of(Code::UnallocatedInUse).count();
+        line(out, &format!("Found {outside} in-use IPs that are not in active IP pools."));
+        line(
+            out,
+            &format!(
+                "Found {unallocated} in-use IPs that are in active IP pools but have no corresponding IPAM allocation."
+            ),
+        );
+        line(out, "");
+        outside + unallocated
+    }
+
+    /// A line for each owner of the addresses that a code is about.
+    fn in_use(&self, code: Code, says: &str, out: &mut String) {
+        let view = self.view;
+        for subject in self.of(code) {
+            let Subject::Address(address) = subject else { continue };
+            let is_of = |owner: &&AddressOwner| owner.address == *address as IpAddr;
+            let owners = [&view.tunnels, &view.service_addresses, &view.workloads];
+            for owner in owners.into_iter().flatten().filter(is_of) {
+                line(out, &format!("  {address} in use by {} {says}.", owner.owner));
+            }
+        }
+    }
+
+    fn handles(&self, out: &mut String) -> usize {
+        line(out, "Scanning for IPAM handles with no matching IPs...");
+        for handle in self.view.leaked_handles.iter().filter(|_| self.all) {
+            line(out, &format!("  {} doesn't have any active IPs.", handle.id));
+        }
+        let (leaked, good) = (self.view.leaked_handles.len(), self.view.good_handles);
+        line(out, &format!("Found {leaked} handles with no matching IPs (and {good} handles with matches)."));
+
+        line(out, "Scanning for IPs with missing handle...");
+        for handle in self.of(Code::MissingHandle).filter(|_| self.problems) {
+            line(out, &format!("  {handle} is in use in a block but doesn't exist."));
+        }
+        let missing = self.of(Code::MissingHandle).count();
+        line(out, &format!("Found {missing} handles mentioned in blocks with no matching handle resource."));
+        leaked
+    }
+
+    fn invalid(&self, out: &mut String) -> usize {
+        line(out, "Validating IPAMBlock structures...");
+        let is_block = |subject: &Subject| match subject {
+            Subject::Object(key) => key.contains("/assignment/") || key.starts_with("ipamblocks/"),
+            _ => true,
+        };
+        let codes = [Code::CorruptBlock, Code::UndecodableObject];
+        let found = self.report.findings.iter();
+        let found: Vec<_> =
+            found.filter(|found| codes.contains(&found.code) && is_block(&found.subject)).collect();
+        for found in &found {
+            line(out, &format!("  IPAMBlock BlockKey(cidr={}) is invalid: {}", found.subject, found.says()));
+        }
+        line(out, &format!("Found {} invalid IPAMBlocks.", found.len()));
+        found.len()
+    }
+}
+
+/// Adds a line. Names come from the datastore: what controls a terminal is escaped.
+fn line(out: &mut String, text: &str) {
+    let _ = writeln!(out, "{}", escape(text));
+}

@@ -1,0 +1,32 @@
+//! `datastore migrate lock` and `unlock`.
+
+use calipam_datastore::write::{Consent, Question};
+use calipam_model::config::ClusterInformation;
+use calipam_model::key::Key;
+use calipam_repair::set_locked;
+
+use super::{Failed, print};
+use crate::args::Global;
+use crate::connect;
+use crate::output::Console;
+
+pub fn run(locks: bool, global: &Global, console: &Console) -> Result<(), Failed> {
+    connect::block_on(async {
+        let datastore = connect::open(global, console).await?;
+        let stored = datastore.stored(&[Key::ClusterInformation("default".into())]).await?.pop().flatten();
+        let information = stored.and_then(|stored| ClusterInformation::parse(&stored.raw).ok());
+        let question = Question {
+            cluster: information.map(|information| information.guid).unwrap_or_default(),
+            location: datastore.location(),
+            addresses: 0,
+            blocks: 0,
+            handles: 0,
+            others: 1,
+        };
+        if let Some(consent) = Consent::from_option(question, true) {
+            set_locked(&datastore, consent, locks).await.map_err(calipam_workflow::Error::from)?;
+        }
+        Ok(())
+    })?;
+    print(if locks { "Datastore locked.\n" } else { "Datastore unlocked.\n" }, console)
+}

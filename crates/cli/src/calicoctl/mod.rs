@@ -1,0 +1,126 @@
+//! Called as `calicoctl`: its `ipam` commands, with its options, output lines, report file and exit codes (facts 5.2, 7.4 to
+//! 7.8), so that scripts which read these go on working. The verdicts are calipam's, and so is the way to write. Where
+//! that does less than what was asked, stderr says so.
+
+mod args;
+mod check;
+mod configure;
+mod datastore;
+mod operator;
+mod release;
+mod report;
+mod show;
+mod split;
+mod table;
+
+use std::ffi::OsString;
+
+use calipam_workflow::{Judging, Run};
+use clap::{CommandFactory, FromArgMatches};
+use jiff::SignedDuration;
+
+use self::args::{Calicoctl, Command, DatastoreCommand, IpamCommand, MigrateCommand};
+use self::operator::Script;
+use crate::args::Global;
+use crate::commands::repair;
+use crate::exit::{self, Failure, Outcome};
+use crate::hints;
+use crate::output::Console;
+
+/// Runs a command of calicoctl. The exit code is 0 or 1; there are no others.
+pub fn run(arguments: impl Iterator<Item = OsString>) -> u8 {
+    let parsed = command().try_get_matches_from(arguments).and_then(|m| Calicoctl::from_arg_matches(&m));
+    let call = match parsed {
+        Ok(call) => call,
+        Err(error) => return u8::from(!matches!(exit::command_line(&error), Ok(Outcome::Clean))),
+    };
+    let global = call.global();
+    hints::remember_connection(&global);
+    let console = Console { progress: false, ..Console::new(&global) };
+    match carry_out(&call.command, &global, &console) {
+        Ok(()) => 0,
+        Err(failure) => {
+            failure.print(&console);
+            1
+        }
+    }
+}
+
+/// The definition of the command line.
+pub fn command() -> clap::Command {
+    Calicoctl::command()
+}
+
+fn carry_out(command: &Command, global: &Global, console: &Console) -> Result<(), Failed> {
+    match command {
+        Command::Ipam(ipam) => match &ipam.command {
+            IpamCommand::Check(args) => check::run(args, global, console),
+            IpamCommand::Show(args) => show::run(args, global, console),
+            IpamCommand::Release(args) => release::run(args, global, console),
+            IpamCommand::Split(args) => split::run(args, global, console),
+            IpamCommand::Configure(args) => configure::run(args, global, console),
+        },
+        Command::Datastore(datastore) => {
+            let DatastoreCommand::Migrate(migrate) = &datastore.command;
+            let locks = matches!(migrate.command, MigrateCommand::Lock);
+            datastore::run(locks, global, console)
+        }
+    }
+}
+
+/// Why a command failed.
+enum Failed {
+    /// In the words of calicoctl, and what to do about it.
+    Said(String, Option<String>),
+    Calipam(Failure),
+}
+
+impl<E: Into<Failure>> From<E> for Failed {
+    fn from(error: E) -> Self {
+        Self::Calipam(error.into())
+    }
+}
+
+impl Failed {
+    fn said(message: impl Into<String>) -> Self {
+        Self::Said(message.into(), None)
+    }
+
+    /// calicoctl prints its errors as they are.
+    fn print(&self, console: &Console) {
+        match self {
+            Self::Said(message, hint) => {
+                message.lines().for_each(|line| console.say(line));
+                if let Some(hint) = hint {
+                    console.hint(hint);
+                }
+            }
+            Self::Calipam(failure) => console.failure(failure),
+        }
+    }
+}
+
+/// Prints what a command says on stdout.
+fn print(text: &str, console: &Console) -> Result<(), Failed> {
+    Ok(console.data(|out| out.write_all(text.as_bytes()))?)
+}
+
+/// calicoctl has no options for how to judge.
+fn judging() -> Judging {
+    Judging { options: calipam_check::Options::default(), settle: SignedDuration::from_secs(5) }
+}
+
+/// Says on stderr what a run met, and where its journal is.
+///
+/// # Errors
+/// Where it was not carried out as planned.
+fn finish(run: Option<Run>, console: &Console) -> Result<(), Failed> {
+    match repair::outcome(run, false, console)? {
+        Outcome::Clean => Ok(()),
+        _ => Err(Failed::said("error: something had changed meanwhile, and not all was done")),
+    }
+}
+
+fn script(console: &Console) -> Script<'_> {
+    Script::new(console)
+}

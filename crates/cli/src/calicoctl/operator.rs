@@ -1,0 +1,45 @@
+//! The caller of calicoctl: a script. It agrees by the call, is never asked, and reads stdout.
+
+use std::io;
+use std::sync::Arc;
+
+use calipam_datastore::write::{Consent, Question};
+use calipam_workflow::{Activity, Meter, NoConsent, Note, Operator, Proposal};
+
+use crate::hints;
+use crate::operator::Person;
+use crate::output::Console;
+
+/// A script.
+pub struct Script<'a> {
+    console: &'a Console,
+    person: Person<'a>,
+}
+
+impl<'a> Script<'a> {
+    pub fn new(console: &'a Console) -> Self {
+        Self { console, person: Person { console, agrees: true } }
+    }
+}
+
+impl Operator for Script<'_> {
+    fn note(&self, note: Note<'_>) {
+        self.person.note(note);
+    }
+
+    fn start(&self, activity: Activity) -> Arc<dyn Meter> {
+        self.person.start(activity)
+    }
+
+    /// stdout has the lines of calicoctl alone: only what the caller should know is said.
+    fn show(&self, proposal: Proposal<'_>) -> io::Result<()> {
+        if let Proposal::Plan(plan) = proposal {
+            plan.warnings.iter().for_each(|warning| self.console.warn(&hints::plan::warning(warning)));
+        }
+        Ok(())
+    }
+
+    async fn ask(&self, question: Question) -> Result<Consent, NoConsent> {
+        self.person.ask(question).await
+    }
+}

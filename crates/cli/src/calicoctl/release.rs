@@ -1,0 +1,138 @@
+//! `ipam release`: of one address, or of what reports list.
+
+use std::net::IpAddr;
+
+use calipam_check::Subject;
+use calipam_plan::release::{ReportError, Request};
+use calipam_plan::{SkipReason, Verb};
+use calipam_workflow::{Error, ReleaseRequest, Repaired};
+
+use super::args::ReleaseArgs;
+use super::show::parse_address;
+use super::{Failed, finish, judging, print, script};
+use crate::args::{Global, WritingArgs};
+use crate::exit::Failure;
+use crate::output::Console;
+use crate::{connect, hints};
+
+pub fn run(args: &ReleaseArgs, global: &Global, console: &Console) -> Result<(), Failed> {
+    if !args.from_report.is_empty() {
+        return from_reports(args, global, console);
+    }
+    // With neither, calicoctl does nothing and succeeds.
+    let Some(text) = args.ip.as_deref().filter(|text| !text.is_empty()) else { return Ok(()) };
+    one(parse_address(text, console)?, args.force, global, console)
+}
+
+fn carry_out(request: &ReleaseRequest, global: &Global, console: &Console) -> Result<Repaired, Failure> {
+    connect::block_on(async {
+        let datastore = connect::open(global, console).await?;
+        Ok(calipam_workflow::release(&datastore, request, &script(console)).await?)
+    })
+}
+
+fn one(address: IpAddr, force: bool, global: &Global, console: &Console) -> Result<(), Failed> {
+    let request = ReleaseRequest {
+        targets: Request { addresses: vec![address], force, ..Request::default() },
+        reports: Vec::new(),
+        force_reports: false,
+        judging: judging(),
+        writing: Some(WritingArgs::agreed("calicoctl ipam release --ip".to_owned())),
+        lock: false,
+    };
+    let repaired = carry_out(&request, global, console)?;
+    if let Some(skipped) = repaired.plan.skipped.first() {
+        let is_free =
+            matches!(skipped.reason, SkipReason::NotAllocated | SkipReason::NotFound | SkipReason::Cooling);
+        if is_free {
+            return Err(Failed::said(format!("IP address {address} is not assigned")));
+        }
+        let message =
+            format!("error: IP address {address} is not released: {}", hints::plan::skipped(skipped));
+        let hint = "calicoctl would have released it; with `--force` this releases it, too".to_owned();
+        return Err(Failed::Said(message, (!force).then_some(hint)));
+    }
+    finish(repaired.run, console)?;
+    print(&format!("Successfully released IP address {address}\n"), console)
+}
+
+fn from_reports(args: &ReleaseArgs, global: &Global, console: &Console) -> Result<(), Failed> {
+    let request = ReleaseRequest {
+        targets: Request { leaked: true, orphan_handles: true, ..Request::default() },
+        reports: args.from_report.clone(),
+        force_reports: args.force,
+        judging: judging(),
+        writing: Some(WritingArgs::agreed("calicoctl ipam release --from-report".to_owned())),
+        lock: false,
+    };
+    let repaired = match carry_out(&request, global, console) {
+        Err(Failure::Workflow(Error::UnusableReport { report, objection })) => {
+            return Err(refused(&report, &objection));
+        }
+        other => other?,
+    };
+    for skipped in &repaired.plan.skipped {
+        if skipped.reason != SkipReason::NotAllocated {
+            console.say(&format!("kept: {}: {}", skipped.subject, hints::plan::skipped(skipped)));
+        }
+    }
+    print(&told(&repaired), console)?;
+    finish(repaired.run, console)?;
+    print("You may now unlock the data store.\n", console)
+}
+
+/// An objection in the words of calicoctl.
+fn refused(report: &str, objection: &ReportError) -> Failed {
+    Failed::said(match objection {
+        ReportError::OtherCluster { .. } => format!(
+            "cluster does not match the provided report ({report}): mismatched cluster GUID. Refusing to release"
+        ),
+        ReportError::OtherVersion { reported, .. } => format!(
+            "the provided report ({report}) was produced using a different version ({reported}) of calicoctl. Refusing \
+             to release"
+        ),
+        ReportError::Stale => {
+            "the provided reports are all stale - at least one should be up-to-date. Please generate \
+                               a new report while the data store is locked and try again"
+                .to_owned()
+        }
+        ReportError::NotLocked => {
+            "data store is not locked. Either lock the data store, or re-run with --force".to_owned()
+        }
+        ReportError::NoReport(_) => format!("{report}: {objection}"),
+    })
+}
+
+/// What calicoctl prints about addresses and handles.
+fn told(repaired: &Repaired) -> String {
+    let of = |verb: Verb| repaired.plan.changes.iter().filter(move |change| change.action == verb);
+    let conflicts = repaired.run.as_ref().map_or(&[][..], |run| &run.execution.conflicts);
+    let addresses = of(Verb::ReleaseAddress).count();
+    let kept: usize = conflicts.iter().map(|conflict| conflict.addresses.len()).sum();
+    let clean = |reason: SkipReason| reason == SkipReason::NotAllocated;
+    let clean = repaired.plan.skipped.iter().filter(|skipped| clean(skipped.reason)).count();
+    let mut text = String::new();
+    if addresses + clean == 0 {
+        text.push_str("Report didn't contain any leaked IPs to clean up.\n");
+    } else {
+        text.push_str(&format!("Releasing {} old IPs...\n", addresses + clean));
+        text.push_str(&format!("Released {} IPs successfully\n", addresses.saturating_sub(kept)));
+        if clean > 0 {
+            text.push_str(&format!(
+                "{clean} addresses marked as leaked in the report had already been cleaned up.\n"
+            ));
+        }
+    }
+
+    // Handles of addresses go with these, as in calicoctl: only those that nothing refers to are counted.
+    let deleted = of(Verb::DeleteHandle).filter(|change| !change.repairs.is_empty()).count();
+    let is_handle = |subject: &Subject| matches!(subject, Subject::Handle(_));
+    let skipped = repaired.plan.skipped.iter().filter(|skipped| is_handle(&skipped.subject)).count();
+    if deleted + skipped == 0 {
+        return text + "Report didn't contain any handles to clean up.\n";
+    }
+    text.push_str(&format!("Deleting {} handles...\n", deleted + skipped));
+    text.push_str("Key: '.' = Deleted OK; 'x' = skip, handle missing/changed.\n");
+    text.push_str(&format!("{}{}\n", ".".repeat(deleted), "x".repeat(skipped)));
+    text + &format!("Released {deleted} handles; {skipped} skipped; 0 errors.\n")
+}

@@ -1,0 +1,194 @@
+//! `ipam show`.
+
+use std::net::IpAddr;
+
+use calipam_check::occupancy::{Occupancy, Tally};
+use calipam_check::{Context, Options};
+use calipam_datastore::read::Lookup;
+use calipam_model::IpNet;
+use calipam_model::attributes::{AttributeRef, OwnerMap};
+use calipam_model::block::{Block, BlockOwner};
+use calipam_model::config::IpamSetting;
+use calipam_model::snapshot::Snapshot;
+use calipam_workflow::{read, read_around};
+
+use super::args::ShowArgs;
+use super::table::{Side, draw, five_digits, share};
+use super::{Failed, print, script};
+use crate::args::Global;
+use crate::connect;
+use crate::output::Console;
+use crate::render::text::escape;
+
+pub fn run(args: &ShowArgs, global: &Global, console: &Console) -> Result<(), Failed> {
+    let address = args.ip.as_deref().filter(|text| !text.is_empty());
+    let address = address.map(|text| parse_address(text, console)).transpose()?;
+    let snapshot = connect::block_on(async {
+        let datastore = connect::open(global, console).await?;
+        Ok(match address {
+            Some(address) => read_around(&datastore, &Lookup::Address(address), &script(console)).await?,
+            None => read(&datastore, &script(console)).await?,
+        })
+    })?;
+    let text = match address {
+        Some(address) => one(&snapshot, address)?,
+        None if args.show_blocks => utilisation(&snapshot, true),
+        None if args.show_borrowed => borrowed(&snapshot),
+        None if args.show_configuration => configuration(&snapshot)?,
+        None => utilisation(&snapshot, false),
+    };
+    print(&text, console)?;
+    std::mem::forget(snapshot);
+    Ok(())
+}
+
+/// An address. calicoctl says on stdout that it is none.
+pub fn parse_address(text: &str, console: &Console) -> Result<IpAddr, Failed> {
+    if let Ok(address) = text.parse::<IpAddr>() {
+        return Ok(address.to_canonical());
+    }
+    let invalid = format!("Error executing command: invalid IP address specified: {}\n", escape(text));
+    print(&invalid, console)?;
+    Err(Failed::Said(String::new(), None))
+}
+
+fn sound_blocks(snapshot: &Snapshot) -> impl Iterator<Item = &Block> {
+    snapshot.blocks.iter().filter_map(|block| block.value.content.sound()).filter(|block| !block.is_deleted())
+}
+
+/// `--ip`.
+fn one(snapshot: &Snapshot, address: IpAddr) -> Result<String, Failed> {
+    let found = sound_blocks(snapshot).find_map(|block| block.allocation_of(address));
+    let Some(found) = found else { return Ok(format!("{address} is not assigned\n")) };
+    let attribute = found.attribute;
+    if attribute.is_cooling() {
+        return Err(Failed::said(format!("IP {address} is currently in cooldown")));
+    }
+    let handle = attribute.clean_handle().map_or("<none>".to_owned(), |handle| handle.to_string());
+    let mut text = format!("IP {address} is in use\nHandle ID: {}\n", escape(&handle));
+    match owner_attributes("Active Owner Attributes", &attribute.owner()) {
+        Some(attributes) => text.push_str(&attributes),
+        None => text.push_str("No Active Owner attributes defined\n"),
+    }
+    if let Some(alternate) = attribute.alternate() {
+        text.push_str(&owner_attributes("Alternate Owner Attributes", &alternate).unwrap_or_default());
+    }
+    Ok(text)
+}
+
+/// Attributes in the order of their names; `None` where there are none.
+fn owner_attributes(title: &str, owner: &OwnerMap<'_>) -> Option<String> {
+    let mut pairs: Vec<(String, String)> =
+        owner.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect();
+    pairs.sort();
+    let lines = pairs.iter().map(|(name, value)| format!("  {}: {}\n", escape(name), escape(value)));
+    (!pairs.is_empty()).then(|| format!("{title}:\n{}", lines.collect::<String>()))
+}
+
+/// Pools and, where asked for, their blocks; at the end blocks without a pool.
+fn utilisation(snapshot: &Snapshot, with_blocks: bool) -> String {
+    let context = Context::new(snapshot, &Options::default());
+    let occupancy = Occupancy::new(&context);
+    let pools: Vec<IpNet> = snapshot.pools.iter().map(|pool| pool.value.cidr).collect();
+    let blocks: Vec<IpNet> = context.index.blocks.iter().map(|block| block.key).collect();
+    let overlaps = |pool: &IpNet, block: &IpNet| calipam_model::cidr::overlap(*pool, *block);
+    let pool_of = |block: &IpNet| pools.iter().position(|pool| overlaps(pool, block));
+
+    let mut rows = Vec::new();
+    let add_blocks = |pool: Option<usize>, rows: &mut Vec<Vec<String>>| {
+        for block in blocks.iter().filter(|block| with_blocks && pool_of(block) == pool) {
+            rows.push(row("Block", *block, &occupancy.tally(*block)));
+        }
+    };
+    for (index, pool) in pools.iter().enumerate() {
+        rows.push(row("IP Pool", *pool, &occupancy.tally(*pool)));
+        add_blocks(Some(index), &mut rows);
+    }
+    add_blocks(None, &mut rows);
+
+    let (left, right) = (Side::Left, Side::Right);
+    let columns = [
+        ("GROUPING", left),
+        ("CIDR", left),
+        ("IPS TOTAL", right),
+        ("IPS IN USE", right),
+        ("IPS RESERVED", right),
+        ("IPS FREE", right),
+    ];
+    draw(&columns, &rows)
+}
+
+/// What a corrupt block hides counts as in use.
+fn row(kind: &str, cidr: IpNet, tally: &Tally) -> Vec<String> {
+    let in_use = tally.in_use + tally.cooling + tally.windows_reserved + tally.unknown;
+    vec![
+        kind.to_owned(),
+        cidr.to_string(),
+        five_digits(tally.total),
+        share(in_use, tally.total),
+        share(tally.reserved, tally.total),
+        share(tally.free, tally.total),
+    ]
+}
+
+fn borrowed(snapshot: &Snapshot) -> String {
+    let mut rows = Vec::new();
+    let mut unknown = 0;
+    for block in sound_blocks(snapshot) {
+        let owner = match block.owner() {
+            Some(BlockOwner::Host(name) | BlockOwner::Virtual(name)) => name.clone(),
+            other => other.map(ToString::to_string).unwrap_or_default(),
+        };
+        for allocation in block.allocations() {
+            let Some(node) = allocation.attribute.get("node").map(|node| node.to_string()) else {
+                unknown += 1;
+                continue;
+            };
+            if node != owner {
+                let (kind, holder) = holder(&allocation.attribute);
+                let address = allocation.address.to_string();
+                let cells = [address, node, block.cidr().to_string(), owner.clone(), kind, holder];
+                rows.push(cells.map(|cell| escape(&cell).into_owned()).to_vec());
+            }
+        }
+    }
+    let columns = ["IP", "BORROWING-NODE", "BLOCK", "BLOCK OWNER", "TYPE", "ALLOCATED-TO"];
+    let mut text = draw(&columns.map(|title| (title, Side::Left)), &rows);
+    if unknown > 0 {
+        text.push_str(&format!(
+            "\nNote: found {unknown} IP allocations without an explicit node association. Unable to determine if they \
+             are borrowed.\n"
+        ));
+    }
+    text
+}
+
+/// What kind of thing holds an address, and which.
+fn holder(attribute: &AttributeRef<'_>) -> (String, String) {
+    let text = |name: &str| attribute.get(name).map(|text| text.to_string());
+    let within = |name: String| format!("{}/{name}", text("namespace").unwrap_or_default());
+    if let Some(machine) = text("vmi-name") {
+        return ("vmi".to_owned(), within(machine));
+    }
+    match text("pod") {
+        Some(pod) => ("pod".to_owned(), within(pod)),
+        None => (text("type").unwrap_or_default(), String::new()),
+    }
+}
+
+/// The settings under their names in Go. Of virtual machines calicoctl prints where in memory the setting lies; here it is
+/// the setting.
+fn configuration(snapshot: &Snapshot) -> Result<String, Failed> {
+    let config = snapshot.effective_ipam_config();
+    let config =
+        config.ok_or_else(|| Failed::said("error: the configuration that is stored cannot be decoded"))?;
+    let settings = [
+        IpamSetting::StrictAffinity(config.strict_affinity),
+        IpamSetting::AutoAllocateBlocks(config.auto_allocate_blocks),
+        IpamSetting::MaxBlocksPerHost(config.max_blocks_per_host),
+        IpamSetting::Kubevirt(config.kubevirt_persistence),
+        IpamSetting::Cooldown(config.cooldown_seconds),
+    ];
+    let rows = settings.map(|setting| vec![setting.name().to_owned(), setting.to_string()]);
+    Ok(draw(&[("PROPERTY", Side::Left), ("VALUE", Side::Left)], &rows))
+}

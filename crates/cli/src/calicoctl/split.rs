@@ -1,0 +1,80 @@
+//! `ipam split`.
+
+use calipam_check::Subject;
+use calipam_plan::split::SplitRefusal;
+use calipam_plan::{PlanKind, Verb};
+use calipam_workflow::{Error, PoolName, Repaired, SplitRequest, Writing};
+
+use super::args::SplitArgs;
+use super::{Failed, finish, print, script};
+use crate::args::{Global, WritingArgs};
+use crate::connect;
+use crate::exit::Failure;
+use crate::output::Console;
+
+pub fn run(args: &SplitArgs, global: &Global, console: &Console) -> Result<(), Failed> {
+    let parts: i64 = args.number.parse().map_err(|error| {
+        let number = &args.number;
+        Failed::said(format!(
+            "error reading number to split IP pools into. {number} is not a valid number: {error}"
+        ))
+    })?;
+    let given = |text: &Option<String>| text.clone().filter(|text| !text.is_empty());
+    let (name, cidr) = (given(&args.name), given(&args.cidr));
+    let not_found = || {
+        let (name, cidr) = (name.clone().unwrap_or_default(), cidr.clone().unwrap_or_default());
+        if cidr.is_empty() {
+            Failed::said(format!("unable to find IP pool with name {name}"))
+        } else {
+            Failed::said(format!("unable to find IP pool {name} covering the specified CIDR {cidr}"))
+        }
+    };
+    let pool = match (&name, &cidr) {
+        (Some(name), _) => PoolName::Name(name.clone()),
+        (None, Some(cidr)) => PoolName::Cidr(cidr.parse().map_err(|_| not_found())?),
+        (None, None) => {
+            let message = "no name or CIDR provided. Provide a name or CIDR to denote the IP pool to split";
+            return Err(Failed::said(message));
+        }
+    };
+
+    // Numbers that cannot be are refused by the planner, in the words of calicoctl.
+    let parts = u32::try_from(parts).unwrap_or(0);
+    let writing = Writing { lock: true, ..WritingArgs::agreed(format!("calicoctl ipam split {parts}")) };
+    let request = SplitRequest { pool, parts, needs_lock: true, writing: Some(writing) };
+    let split = connect::block_on(async {
+        let datastore = connect::open(global, console).await?;
+        Ok(calipam_workflow::split(&datastore, &request, &script(console)).await?)
+    });
+    let repaired = match split {
+        Err(Failure::Workflow(Error::UnknownPool(_))) => return Err(not_found()),
+        Err(Failure::Workflow(Error::NotLocked)) => {
+            return Err(Failed::said(
+                "datastore is not locked. Run the `calicoctl datastore migrate lock` command in order split the IP pools",
+            ));
+        }
+        Err(Failure::Workflow(Error::Split(refusal @ SplitRefusal::NotPowerOfTwo { .. }))) => {
+            return Err(Failed::said(refusal.to_string()));
+        }
+        other => other?,
+    };
+    let text = told(&repaired);
+    finish(repaired.run, console)?;
+    print(&text, console)
+}
+
+/// What calicoctl prints after a split. There is no line break after the first sentence and after the last.
+fn told(repaired: &Repaired) -> String {
+    debug_assert_eq!(repaired.plan.kind, PlanKind::Split);
+    let of = |verb: Verb| repaired.plan.changes.iter().filter(move |change| change.action == verb);
+    let name = |detail: &str| detail.split([',', ';']).next().unwrap_or_default().to_owned();
+    let old = of(Verb::DeletePool).next().map(|change| name(&change.detail)).unwrap_or_default();
+    let parts = of(Verb::CreatePool).count();
+    let mut text = format!("IP Pool {old} was successfully split into {parts} smaller pools.");
+    for change in of(Verb::CreatePool) {
+        if let Subject::Pool(cidr) = &change.subject {
+            text.push_str(&format!("Created {} with CIDR {cidr}.\n", name(&change.detail)));
+        }
+    }
+    text + "Please refer to the documentation for final steps."
+}

@@ -1,0 +1,31 @@
+//! `configure`.
+
+use calipam_workflow::ConfigureRequest;
+
+use super::repair;
+use crate::args::{ConfigureArgs, Global};
+use crate::exit::{Failure, Outcome};
+use crate::operator::Person;
+use crate::output::Console;
+use crate::{connect, hints};
+
+pub fn run(args: &ConfigureArgs, global: &Global, console: &Console) -> Result<Outcome, Failure> {
+    let settings = args.settings();
+    if settings.is_empty() {
+        return Err(Failure::Usage {
+            message:
+                "specify what to set: --strict-affinity, --auto-allocate-blocks, --max-blocks-per-host, \
+                      --kubevirt-ip-persistence or --ip-cooldown-seconds"
+                    .into(),
+            hint: Some(format!("{} prints what is set", hints::command(&["show", "--configuration"]))),
+        });
+    }
+    let writing = || args.writing.writing("configure".into());
+    let request = ConfigureRequest { settings, writing: (!args.dry_run).then(writing) };
+    connect::block_on(async {
+        let datastore = connect::open(global, console).await?;
+        let person = Person { console, agrees: args.writing.yes };
+        let repaired = calipam_workflow::configure(&datastore, &request, &person).await?;
+        repair::finish(repaired, args.dry_run, datastore.is_live(), console)
+    })
+}

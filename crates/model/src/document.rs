@@ -1,0 +1,163 @@
+//! Pools and the configuration of the allocator as they are stored: JSON of which an edit changes some fields, and keeps
+//! all that it does not know.
+
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+use crate::config::{IpamConfig, IpamSetting};
+
+/// A JSON object.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[serde(transparent)]
+pub struct Document(Map<String, Value>);
+
+impl Document {
+    /// Reads its JSON.
+    ///
+    /// # Errors
+    /// Where the text is not a JSON object.
+    pub fn parse(json: &[u8]) -> Result<Self, String> {
+        serde_json::from_slice(json).map(Self).map_err(|e| e.to_string())
+    }
+
+    pub fn from_fields(fields: Map<String, Value>) -> Self {
+        Self(fields)
+    }
+
+    pub fn fields(&self) -> &Map<String, Value> {
+        &self.0
+    }
+
+    /// `spec` of a resource.
+    pub fn spec(&self) -> Option<&Map<String, Value>> {
+        self.0.get("spec")?.as_object()
+    }
+
+    fn metadata(&self) -> Option<&Map<String, Value>> {
+        self.0.get("metadata")?.as_object()
+    }
+
+    /// Has a deletion timestamp.
+    pub fn is_being_deleted(&self) -> bool {
+        self.metadata().is_some_and(|metadata| metadata.contains_key("deletionTimestamp"))
+    }
+
+    /// Who has to agree before a resource that is deleted goes.
+    pub fn finalizers(&self) -> Vec<&str> {
+        let list = self.metadata().and_then(|metadata| metadata.get("finalizers")?.as_array());
+        list.into_iter().flatten().filter_map(Value::as_str).collect()
+    }
+
+    /// A resource with the labels, annotations and `spec` of this one, under another name and with some fields of `spec`
+    /// set. It has no identity yet: neither UID nor time of creation.
+    pub fn child(&self, name: &str, fields: impl IntoIterator<Item = (&'static str, Value)>) -> Self {
+        let mut child = self.clone();
+        child.0.remove("status");
+        let mut metadata = Map::from_iter([("name".to_owned(), name.into())]);
+        for kept in ["labels", "annotations"] {
+            if let Some(value) = self.metadata().and_then(|metadata| metadata.get(kept)) {
+                metadata.insert(kept.to_owned(), value.clone());
+            }
+        }
+        drop_identity(&mut metadata);
+        child.0.insert("metadata".into(), metadata.into());
+
+        let mut spec = self.spec().cloned().unwrap_or_default();
+        spec.extend(fields.into_iter().map(|(name, value)| (name.to_owned(), value)));
+        child.0.insert("spec".into(), spec.into());
+        child
+    }
+
+    /// Gives a resource an identity, as Calico's client does where it creates one in etcd.
+    pub fn identify(&mut self, uid: &str, created: &str) {
+        if let Some(Value::Object(metadata)) = self.0.get_mut("metadata") {
+            metadata.insert("uid".into(), uid.into());
+            metadata.insert("creationTimestamp".into(), created.into());
+        }
+    }
+
+    /// Sets settings of the allocator's configuration. What is false or zero is left out, as Calico does (facts 1.6).
+    pub fn set(&mut self, settings: &[IpamSetting]) {
+        for setting in settings {
+            let (name, value) = setting.field();
+            match value {
+                Value::Bool(false) => drop(self.0.remove(name)),
+                Value::Number(number) if number.as_i64() == Some(0) => drop(self.0.remove(name)),
+                value => drop(self.0.insert(name.into(), value)),
+            }
+        }
+    }
+
+    /// The settings of the allocator's configuration.
+    ///
+    /// # Errors
+    /// Where a field has the wrong type.
+    pub fn ipam_config(&self) -> Result<IpamConfig, String> {
+        IpamConfig::parse(&serde_json::to_vec(self).map_err(|e| e.to_string())?)
+    }
+}
+
+/// The annotation in which Calico keeps its own metadata on Kubernetes (facts 2.8).
+const METADATA: &str = "projectcalico.org/metadata";
+/// What of a parent is still true of its children, in that annotation.
+const OF_CHILDREN: [&str; 2] = ["labels", "annotations"];
+
+/// Takes what says who the parent was out of the annotations, among them what kubectl has applied last.
+fn drop_identity(metadata: &mut Map<String, Value>) {
+    let Some(Value::Object(annotations)) = metadata.get_mut("annotations") else { return };
+    annotations.remove("kubectl.kubernetes.io/last-applied-configuration");
+    let text = annotations.get(METADATA).and_then(Value::as_str).unwrap_or_default();
+    if let Ok(mut own) = serde_json::from_str::<Map<String, Value>>(text) {
+        own.retain(|name, _| OF_CHILDREN.contains(&name.as_str()));
+        annotations.insert(METADATA.into(), Value::Object(own).to_string().into());
+    }
+    if annotations.is_empty() {
+        metadata.remove("annotations");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_child_has_what_the_parent_has_but_its_identity() {
+        let parent = json!({
+            "apiVersion": "projectcalico.org/v3", "kind": "IPPool",
+            "metadata": {"name": "p", "uid": "U", "creationTimestamp": "T", "resourceVersion": "7",
+                "labels": {"zone": "a"}, "finalizers": ["f"],
+                "annotations": {METADATA: r#"{"uid":"U","creationTimestamp":"T","labels":{"x":"y"}}"#,
+                    "kubectl.kubernetes.io/last-applied-configuration": "{}", "own": "1"}},
+            "spec": {"cidr": "10.0.0.0/24", "blockSize": 26, "future": [1]},
+            "status": {"conditions": []},
+        });
+        let parent = Document::parse(parent.to_string().as_bytes()).unwrap();
+        let child = parent.child("c", [("cidr", "10.0.0.0/25".into())]);
+        let expected = json!({
+            "apiVersion": "projectcalico.org/v3", "kind": "IPPool",
+            "metadata": {"name": "c", "labels": {"zone": "a"},
+                "annotations": {METADATA: r#"{"labels":{"x":"y"}}"#, "own": "1"}},
+            "spec": {"cidr": "10.0.0.0/25", "blockSize": 26, "future": [1]},
+        });
+        assert_eq!(Value::Object(child.0), expected);
+    }
+
+    #[test]
+    fn what_is_false_or_zero_is_left_out() {
+        let mut config =
+            Document::parse(br#"{"strict_affinity":true,"maxBlocksPerHost":4,"future":1}"#).unwrap();
+        config.set(&[
+            IpamSetting::MaxBlocksPerHost(0),
+            IpamSetting::Cooldown(30),
+            IpamSetting::Kubevirt(false),
+        ]);
+        assert_eq!(
+            serde_json::to_string(&config).unwrap(),
+            r#"{"future":1,"ipCooldownSeconds":30,"kubeVirtVMAddressPersistence":"Disabled","strict_affinity":true}"#
+        );
+        config.set(&[IpamSetting::StrictAffinity(false)]);
+        assert!(!config.ipam_config().unwrap().strict_affinity);
+    }
+}

@@ -1,0 +1,115 @@
+//! Edits of pools and of the configuration of the allocator.
+
+use super::apply::{Current, is_absent, is_version};
+use super::{ConfigEdit, Edit, PoolEdit};
+use crate::document::Document;
+use crate::key::Key;
+use crate::object::Object;
+
+/// What the edits make of the object: `Some(None)` where it is deleted, `None` where it stays as it is. There is one edit;
+/// of several the last decides.
+pub(super) fn changed(
+    key: &Key,
+    edits: &[&Edit],
+    stored: Option<&Current<'_>>,
+) -> Result<Option<Option<Object>>, String> {
+    let mut changed = None;
+    for edit in edits {
+        match edit {
+            Edit::Pool(_, PoolEdit::Create(pool)) => {
+                is_absent(key, stored)?;
+                changed = Some(Some(Object::Pool(pool.clone())));
+            }
+            Edit::Pool(_, PoolEdit::Delete(planned)) => {
+                may_be_deleted(key, stored, planned)?;
+                changed = Some(None);
+            }
+            Edit::IpamConfig(ConfigEdit::Create(config)) => {
+                is_absent(key, stored)?;
+                changed = Some(Some(Object::IpamConfig(config.clone())));
+            }
+            Edit::IpamConfig(ConfigEdit::Replace(version, config)) => {
+                is_version(key, stored.map(|s| s.revision), version)?;
+                changed = Some(Some(Object::IpamConfig(config.clone())));
+            }
+            _ => {}
+        }
+    }
+    Ok(changed)
+}
+
+fn may_be_deleted(key: &Key, stored: Option<&Current<'_>>, planned: &Document) -> Result<(), String> {
+    let Some(stored) = stored else { return Err(format!("{key} is gone")) };
+    let Some(Object::Pool(pool)) = stored.object.as_deref() else {
+        return Err(format!("{key} cannot be decoded"));
+    };
+    if pool.spec() != planned.spec() {
+        return Err(format!("{key} has changed since it was read"));
+    }
+    match pool.finalizers().first() {
+        Some(finalizer) => Err(format!("{key} has the finalizer {finalizer}")),
+        None if pool.is_being_deleted() => Err(format!("{key} is being deleted by others")),
+        None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::borrow::Cow;
+
+    use jiff::Timestamp;
+
+    use super::*;
+    use crate::edit::apply;
+    use crate::snapshot::Revision;
+
+    fn pool(text: &str) -> Document {
+        Document::parse(text.as_bytes()).unwrap()
+    }
+
+    /// What deleting a pool that was `planned` so comes to, where it is `now` so.
+    fn delete(planned: &str, now: Option<&str>) -> Result<Vec<(Key, Option<Object>)>, String> {
+        let edit = Edit::Pool("p".into(), PoolEdit::Delete(pool(planned)));
+        let revision = Revision::Etcd(7);
+        let now = now.map(|now| Object::Pool(pool(now)));
+        apply([&edit], Timestamp::UNIX_EPOCH, |_| {
+            now.as_ref().map(|object| Current { revision: &revision, object: Some(Cow::Borrowed(object)) })
+        })
+    }
+
+    #[test]
+    fn a_pool_is_deleted_only_as_it_was_planned() {
+        let planned = r#"{"metadata":{"name":"p"},"spec":{"cidr":"10.0.0.0/24"}}"#;
+        let key = Key::Pool("p".into());
+        assert_eq!(delete(planned, Some(planned)), Ok(vec![(key.clone(), None)]));
+        let with_status = r#"{"metadata":{"name":"p","x":1},"spec":{"cidr":"10.0.0.0/24"},"status":{}}"#;
+        assert_eq!(delete(planned, Some(with_status)), Ok(vec![(key, None)]), "a status is no change");
+
+        let disabled = r#"{"spec":{"cidr":"10.0.0.0/24","disabled":true}}"#;
+        assert!(delete(planned, Some(disabled)).unwrap_err().contains("has changed"));
+        let kept = r#"{"metadata":{"finalizers":["x/y"]},"spec":{"cidr":"10.0.0.0/24"}}"#;
+        assert!(delete(planned, Some(kept)).unwrap_err().contains("finalizer x/y"));
+        let going =
+            r#"{"metadata":{"deletionTimestamp":"2026-01-01T00:00:00Z"},"spec":{"cidr":"10.0.0.0/24"}}"#;
+        assert!(delete(planned, Some(going)).unwrap_err().contains("being deleted"));
+        assert!(delete(planned, None).unwrap_err().contains("is gone"));
+    }
+
+    #[test]
+    fn the_configuration_is_written_over_the_version_that_was_read_only() {
+        let config = Document::parse(br#"{"strict_affinity":true}"#).unwrap();
+        let stored = Object::IpamConfig(Document::default());
+        let (seven, eight) = (Revision::Etcd(7), Revision::Etcd(8));
+        let run = |edit: ConfigEdit, stored: Option<&Object>| {
+            apply([&Edit::IpamConfig(edit)], Timestamp::UNIX_EPOCH, |_| {
+                stored.map(|object| Current { revision: &seven, object: Some(Cow::Borrowed(object)) })
+            })
+        };
+        let written = Ok(vec![(Key::IpamConfig, Some(Object::IpamConfig(config.clone())))]);
+        assert_eq!(run(ConfigEdit::Replace(seven.clone(), config.clone()), Some(&stored)), written);
+        assert_eq!(run(ConfigEdit::Create(config.clone()), None), written);
+        assert!(run(ConfigEdit::Replace(eight, config.clone()), Some(&stored)).is_err());
+        assert!(run(ConfigEdit::Replace(seven.clone(), config.clone()), None).is_err());
+        assert!(run(ConfigEdit::Create(config), Some(&stored)).is_err());
+    }
+}

@@ -1,0 +1,148 @@
+//! `configure`: the settings of the allocator (facts 1.6, 7.8).
+
+use std::fmt;
+
+use calipam_check::{ClusterIdentity, Subject};
+use calipam_model::config::{IpamConfig, IpamSetting};
+use calipam_model::document::Document;
+use calipam_model::edit::{ConfigEdit, Edit, Step};
+use calipam_model::snapshot::{DatastoreKind, Revision, Snapshot};
+
+use crate::plan::{Action, Change, Plan, PlanKind, Verb, Warning};
+
+/// The longest cooldown that Calico takes, in seconds.
+const LONGEST_COOLDOWN: i64 = 1200;
+/// The highest limit of blocks that all of Calico's schemas take.
+const MOST_BLOCKS: i64 = 1_000_000;
+
+/// Why the settings are refused. Nothing was changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ConfigureRefusal {
+    Nothing,
+    /// Without strict affinity nodes have to be allowed to claim blocks.
+    NeedsAutoAllocation,
+    /// A limit of blocks takes effect before strict affinity, and needs it.
+    LimitNeedsStrictAffinity,
+    /// The setting takes 0 to `most`.
+    OutOfRange {
+        setting: IpamSetting,
+        most: i64,
+    },
+    /// What is stored now cannot be decoded, and why.
+    Undecodable(String),
+}
+
+impl fmt::Display for ConfigureRefusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            // The first three as calicoctl says them.
+            Self::Nothing => f.write_str("at least one configuration option must be specified"),
+            Self::NeedsAutoAllocation => {
+                f.write_str("Cannot disable 'StrictAffinity' and 'AutoAllocateBlocks' at the same time")
+            }
+            Self::LimitNeedsStrictAffinity => {
+                f.write_str("MaxBlocksPerHost requires StrictAffinity to be enabled")
+            }
+            Self::OutOfRange { setting, most } => {
+                write!(f, "{} takes 0 to {most}, not {setting}", setting.name())
+            }
+            Self::Undecodable(reason) => {
+                write!(f, "the configuration that is stored cannot be decoded: {reason}")
+            }
+        }
+    }
+}
+
+impl std::error::Error for ConfigureRefusal {}
+
+/// Plans to set `settings`. `stored` is the configuration as it is stored, and its version; the snapshot says what cluster
+/// it is.
+///
+/// # Errors
+/// Where the settings, with those that are stored, are not what Calico takes.
+pub fn plan(
+    snapshot: &Snapshot,
+    stored: Option<(&Revision, &Document)>,
+    settings: &[IpamSetting],
+) -> Result<Plan, ConfigureRefusal> {
+    if settings.is_empty() {
+        return Err(ConfigureRefusal::Nothing);
+    }
+    settings.iter().try_for_each(in_range)?;
+
+    let decode = |document: &Document| document.ipam_config().map_err(ConfigureRefusal::Undecodable);
+    let before = stored.map_or(Ok(IpamConfig::default()), |(_, document)| decode(document))?;
+    let mut document = stored.map_or_else(|| defaults(snapshot.datastore), |(_, document)| document.clone());
+    document.set(settings);
+    let after = decode(&document)?;
+    if before != after {
+        judge(&after)?;
+    }
+
+    let changed: Vec<&IpamSetting> = settings.iter().filter(|setting| !setting.is_set(&before)).collect();
+    let mut actions = Vec::new();
+    if !changed.is_empty() {
+        let mut step = Step::new("configuration of the allocator");
+        step.whole().edits.push(Edit::IpamConfig(match stored {
+            Some((version, _)) => ConfigEdit::Replace(version.clone(), document),
+            None => ConfigEdit::Create(document),
+        }));
+        actions.push(Action { step, changes: changed.into_iter().map(|setting| change(*setting)).collect() });
+    }
+
+    // In etcd two objects say this, and only one of them counts.
+    let differs = snapshot.datastore == DatastoreKind::Etcd
+        && snapshot
+            .ipam_configuration
+            .is_some_and(|shown| settings.iter().any(|setting| !setting.is_set(&shown)));
+    Ok(Plan {
+        kind: PlanKind::Configure,
+        cluster: ClusterIdentity::of(snapshot),
+        actions,
+        skipped: Vec::new(),
+        warnings: differs.then_some(Warning::ResourceSaysOtherwise).into_iter().collect(),
+        forced: Vec::new(),
+        revealed: Vec::new(),
+    })
+}
+
+fn change(setting: IpamSetting) -> Change {
+    Change {
+        action: Verb::Configure,
+        subject: Subject::Configuration(setting.name().into()),
+        detail: format!("set to {setting}"),
+        repairs: Vec::new(),
+    }
+}
+
+fn in_range(setting: &IpamSetting) -> Result<(), ConfigureRefusal> {
+    let (number, most) = match setting {
+        IpamSetting::MaxBlocksPerHost(number) => (*number, MOST_BLOCKS),
+        IpamSetting::Cooldown(seconds) => (*seconds, LONGEST_COOLDOWN),
+        _ => return Ok(()),
+    };
+    let is_in_range = (0..=most).contains(&number);
+    if is_in_range { Ok(()) } else { Err(ConfigureRefusal::OutOfRange { setting: *setting, most }) }
+}
+
+/// What Calico demands of a configuration.
+fn judge(config: &IpamConfig) -> Result<(), ConfigureRefusal> {
+    if !config.strict_affinity && !config.auto_allocate_blocks {
+        return Err(ConfigureRefusal::NeedsAutoAllocation);
+    }
+    if config.max_blocks_per_host > 0 && !config.strict_affinity {
+        return Err(ConfigureRefusal::LimitNeedsStrictAffinity);
+    }
+    Ok(())
+}
+
+/// What Calico assumes where nothing is stored, and stores with the first setting. Older schemas of Kubernetes do not have
+/// the field for virtual machines; without it they are treated the same.
+fn defaults(datastore: DatastoreKind) -> Document {
+    let mut document = Document::default();
+    document.set(&[IpamSetting::AutoAllocateBlocks(true)]);
+    if datastore == DatastoreKind::Etcd {
+        document.set(&[IpamSetting::Kubevirt(true)]);
+    }
+    document
+}

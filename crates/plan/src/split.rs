@@ -1,0 +1,175 @@
+//! `split`: from one pool to several smaller ones (facts 7.7). Blocks stay as they are: Calico matches them with pools by
+//! their CIDRs.
+//!
+//! calicoctl disables the pool before it looks whether it can be split. Here everything is looked at first, and the pool is
+//! never disabled: where the smaller pools lie over it for a moment, all of them have the same blocks.
+
+use std::fmt;
+
+use calipam_check::{ClusterIdentity, Subject};
+use calipam_model::IpNet;
+use calipam_model::cidr::overlap;
+use calipam_model::document::Document;
+use calipam_model::edit::{Edit, PoolEdit, Step};
+use calipam_model::pool::Pool;
+use calipam_model::snapshot::{DatastoreKind, Snapshot};
+use sha2::{Digest, Sha256};
+
+use crate::plan::{Action, Change, Plan, PlanKind, Verb, Warning};
+
+/// Most parts: each is an object that every node watches.
+pub const MOST_PARTS: u32 = 4096;
+
+/// Why a pool cannot be split. Nothing was changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SplitRefusal {
+    /// The number of parts is not a power of two above 1.
+    NotPowerOfTwo { cidr: IpNet, parts: u32 },
+    /// More parts than [`MOST_PARTS`], or than the pool has addresses.
+    TooManyParts { cidr: IpNet, parts: u32 },
+    /// A part would not hold a single block.
+    SmallerThanBlock { part: IpNet, block_size: u8 },
+    /// A block is larger than a part, so that it would lie in no pool.
+    BlockTooLarge { block: IpNet, part: IpNet },
+    /// The name of a part is taken.
+    NameTaken(String),
+    /// Others have to agree before the pool goes. Calico's pool controller would release the affinities of all blocks.
+    Finalizer { pool: String, finalizer: String },
+    /// The pool is being deleted already.
+    BeingDeleted(String),
+}
+
+impl fmt::Display for SplitRefusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            // As calicoctl says it.
+            Self::NotPowerOfTwo { cidr, parts } => write!(
+                f,
+                "error splitting the CIDR {cidr} into {parts} CIDRs: number to split CIDR into is not a valid power of \
+                 2: {parts}"
+            ),
+            Self::TooManyParts { cidr, parts } if *parts > MOST_PARTS => {
+                write!(f, "error splitting the CIDR {cidr} into {parts} CIDRs: more than {MOST_PARTS}")
+            }
+            Self::TooManyParts { cidr, parts } => write!(
+                f,
+                "error splitting the CIDR {cidr} into {parts} CIDRs: the CIDR {cidr} is not large enough to be split \
+                 into {parts} parts"
+            ),
+            Self::SmallerThanBlock { part, block_size } => {
+                write!(
+                    f,
+                    "a part such as {part} would be smaller than a block of the pool, which is a /{block_size}"
+                )
+            }
+            Self::BlockTooLarge { block, part } => {
+                write!(f, "the block {block} is larger than a part such as {part} and would lie in no pool")
+            }
+            Self::NameTaken(name) => write!(f, "there is a pool {name} already"),
+            Self::Finalizer { pool, finalizer } => write!(
+                f,
+                "the pool {pool} has the finalizer {finalizer}: if it were deleted now, Calico would release the \
+                 affinities of its blocks and keep it until all of them are gone"
+            ),
+            Self::BeingDeleted(name) => write!(f, "the pool {name} is being deleted"),
+        }
+    }
+}
+
+impl std::error::Error for SplitRefusal {}
+
+/// Plans to split a pool. `stored` is the pool as it is stored.
+///
+/// # Errors
+/// Where it cannot be split.
+pub fn plan(snapshot: &Snapshot, pool: &Pool, stored: &Document, parts: u32) -> Result<Plan, SplitRefusal> {
+    if pool.deleting {
+        return Err(SplitRefusal::BeingDeleted(pool.name.clone()));
+    }
+    if let Some(finalizer) = stored.finalizers().first() {
+        let finalizer = (*finalizer).to_owned();
+        return Err(SplitRefusal::Finalizer { pool: pool.name.clone(), finalizer });
+    }
+
+    let cidrs = parts_of(pool, parts)?;
+    blocks_fit(snapshot, pool.cidr, cidrs[0])?;
+    let mut step = Step::new(format!("split of pool {}", pool.name));
+    let mut changes = Vec::new();
+    let edits = &mut step.whole().edits;
+    for (index, cidr) in cidrs.into_iter().enumerate() {
+        let name = part_name(&pool.name, index);
+        if snapshot.pools.iter().any(|other| other.value.name == name) {
+            return Err(SplitRefusal::NameTaken(name));
+        }
+        let mut part = stored.child(&name, [("cidr", cidr.to_string().into())]);
+        if snapshot.datastore == DatastoreKind::Etcd {
+            part.identify(&uid(snapshot, &name), &created(snapshot));
+        }
+        changes.push(change(Verb::CreatePool, cidr, format!("{name}, part of {}", pool.name)));
+        edits.push(Edit::Pool(name, PoolEdit::Create(part)));
+    }
+    // Last: until then every address lies in a pool.
+    edits.push(Edit::Pool(pool.name.clone(), PoolEdit::Delete(stored.clone())));
+    changes.push(change(Verb::DeletePool, pool.cidr, format!("{}; its blocks stay", pool.name)));
+
+    Ok(Plan {
+        kind: PlanKind::Split,
+        cluster: ClusterIdentity::of(snapshot),
+        actions: vec![Action { step, changes }],
+        skipped: Vec::new(),
+        warnings: pool.disabled.then(|| Warning::PartsStayDisabled(pool.name.clone())).into_iter().collect(),
+        forced: Vec::new(),
+        revealed: Vec::new(),
+    })
+}
+
+fn change(action: Verb, cidr: IpNet, detail: String) -> Change {
+    Change { action, subject: Subject::Pool(cidr), detail, repairs: Vec::new() }
+}
+
+/// The CIDRs of the parts, lowest first; at least two.
+fn parts_of(pool: &Pool, parts: u32) -> Result<Vec<IpNet>, SplitRefusal> {
+    let cidr = pool.cidr;
+    if parts < 2 || !parts.is_power_of_two() {
+        return Err(SplitRefusal::NotPowerOfTwo { cidr, parts });
+    }
+    let length = u32::from(cidr.prefix_len()) + parts.ilog2();
+    let length = u8::try_from(length).ok().filter(|length| *length <= cidr.max_prefix_len());
+    let subnets = length.filter(|_| parts <= MOST_PARTS).and_then(|length| cidr.subnets(length).ok());
+    let cidrs: Vec<IpNet> = subnets.ok_or(SplitRefusal::TooManyParts { cidr, parts })?.collect();
+    match cidrs.first() {
+        Some(part) if part.prefix_len() > pool.block_size => {
+            Err(SplitRefusal::SmallerThanBlock { part: *part, block_size: pool.block_size })
+        }
+        _ => Ok(cidrs),
+    }
+}
+
+/// No block spans parts: a pool whose block size was changed can have such blocks.
+fn blocks_fit(snapshot: &Snapshot, pool: IpNet, part: IpNet) -> Result<(), SplitRefusal> {
+    let spans = |block: &IpNet| overlap(*block, pool) && block.prefix_len() < part.prefix_len();
+    let hidden = snapshot.defects.iter().filter_map(|defect| defect.hidden_block());
+    match snapshot.blocks.iter().map(|block| block.value.key).chain(hidden).find(spans) {
+        Some(block) => Err(SplitRefusal::BlockTooLarge { block, part }),
+        None => Ok(()),
+    }
+}
+
+/// `split-<pool>-<index>`, as calicoctl names parts. Names have at most 253 characters.
+fn part_name(pool: &str, index: usize) -> String {
+    let name = format!("split-{pool}-{index}");
+    if name.len() <= 253 { name } else { format!("split-{}-{index}", pool.get(..243).unwrap_or_default()) }
+}
+
+/// A UID that no other object has: of the cluster, the time and the name. Kubernetes gives UIDs by itself.
+fn uid(snapshot: &Snapshot, name: &str) -> String {
+    let guid = snapshot.cluster.as_ref().map(|cluster| cluster.guid.as_str()).unwrap_or_default();
+    let sum = Sha256::digest(format!("{guid} {} {name}", snapshot.taken_at));
+    let hex: String = sum[..16].iter().map(|byte| format!("{byte:02x}")).collect();
+    // Version 8, which is for what an application computes, and the variant of RFC 9562.
+    format!("{}-{}-8{}-8{}-{}", &hex[..8], &hex[8..12], &hex[13..16], &hex[17..20], &hex[20..])
+}
+
+fn created(snapshot: &Snapshot) -> String {
+    snapshot.taken_at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+}

@@ -1,0 +1,81 @@
+//! `configure`: from settings to the configuration of the allocator.
+
+use calipam_datastore::Datastore;
+use calipam_model::config::{ClusterInformation, IpamConfig, IpamSetting};
+use calipam_model::key::Key;
+use calipam_model::object::Object;
+use calipam_model::snapshot::{DatastoreKind, Snapshot};
+use calipam_plan::configure::{self, ConfigureRefusal};
+use jiff::Timestamp;
+
+use crate::error::Error;
+use crate::operator::Operator;
+use crate::write::{Repaired, Writing, write};
+
+/// What to set, and how.
+#[derive(Clone, Debug)]
+pub struct ConfigureRequest {
+    pub settings: Vec<IpamSetting>,
+    /// `None` to plan only.
+    pub writing: Option<Writing>,
+}
+
+/// Reads the few objects that matter, plans, shows the plan, asks, and writes.
+///
+/// # Errors
+/// Where something cannot be read or written, the settings are not what Calico takes, or the operator does not agree.
+pub async fn configure(
+    datastore: &Datastore,
+    request: &ConfigureRequest,
+    operator: &impl Operator,
+) -> Result<Repaired, Error> {
+    if !datastore.is_live() {
+        return Err(Error::NotLive);
+    }
+    let keys = [
+        Key::ClusterInformation("default".into()),
+        Key::IpamConfiguration("default".into()),
+        Key::IpamConfig,
+    ];
+    let mut stored = datastore.stored(&keys).await?;
+    let config = stored.pop().flatten();
+    let resource = stored.pop().flatten();
+    let cluster = stored.pop().flatten();
+
+    let snapshot = Snapshot {
+        datastore: datastore.kind(),
+        location: datastore.location(),
+        taken_at: Timestamp::now(),
+        cluster: cluster.and_then(|stored| ClusterInformation::parse(&stored.raw).ok()),
+        ipam_configuration: resource.and_then(|stored| IpamConfig::parse_resource(&stored.raw).ok()),
+        ..Snapshot::default()
+    };
+    let config = match &config {
+        None => None,
+        Some(stored) => match &stored.object {
+            Some(Object::IpamConfig(document)) => Some((&stored.revision, document)),
+            _ => return Err(ConfigureRefusal::Undecodable("it is not a JSON object".into()).into()),
+        },
+    };
+
+    let plan = configure::plan(&snapshot, config, &request.settings)?;
+    let repaired = write(datastore, plan, request.writing.as_ref(), operator).await?;
+    if repaired.run.as_ref().is_some_and(|run| run.execution.is_complete()) {
+        is_kept(datastore, &request.settings).await?;
+    }
+    Ok(repaired)
+}
+
+/// What was written is there: an older schema of Kubernetes drops fields that it does not know, and says nothing.
+async fn is_kept(datastore: &Datastore, settings: &[IpamSetting]) -> Result<(), Error> {
+    if datastore.kind() != DatastoreKind::Kubernetes {
+        return Ok(());
+    }
+    let stored = datastore.stored(&[Key::IpamConfig]).await?.pop().flatten();
+    let Some(Object::IpamConfig(document)) = stored.and_then(|stored| stored.object) else { return Ok(()) };
+    let Ok(config) = document.ipam_config() else { return Ok(()) };
+    match settings.iter().find(|setting| !setting.is_set(&config)) {
+        Some(setting) => Err(Error::SettingNotKept { setting: setting.name() }),
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,75 @@
+//! `split`: from a pool to several smaller ones.
+
+use calipam_datastore::Datastore;
+use calipam_model::IpNet;
+use calipam_model::key::Key;
+use calipam_model::object::Object;
+use calipam_model::pool::Pool;
+use calipam_model::snapshot::Snapshot;
+use calipam_plan::split;
+
+use crate::error::Error;
+use crate::look::read;
+use crate::operator::Operator;
+use crate::write::{Repaired, Writing, write};
+
+/// How a pool is named.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PoolName {
+    Name(String),
+    Cidr(IpNet),
+}
+
+/// Which pool to split, and how.
+#[derive(Clone, Debug)]
+pub struct SplitRequest {
+    pub pool: PoolName,
+    /// A power of two above 1.
+    pub parts: u32,
+    /// Refuse unless others have locked the datastore, as calicoctl does.
+    pub needs_lock: bool,
+    /// `None` to plan only.
+    pub writing: Option<Writing>,
+}
+
+/// Looks, plans, shows the plan, asks, and splits. Blocks stay as they are.
+///
+/// # Errors
+/// Where something cannot be read or written, the pool cannot be split, or the operator does not agree.
+pub async fn split(
+    datastore: &Datastore,
+    request: &SplitRequest,
+    operator: &impl Operator,
+) -> Result<Repaired, Error> {
+    if !datastore.is_live() {
+        return Err(Error::NotLive);
+    }
+    let snapshot = read(datastore, operator).await?;
+    let is_locked = snapshot.cluster.as_ref().and_then(|cluster| cluster.datastore_ready) == Some(false);
+    if request.needs_lock && !is_locked {
+        return Err(Error::NotLocked);
+    }
+
+    let pool = pool(&snapshot, &request.pool)?;
+    let key = Key::Pool(pool.name.clone());
+    let stored = datastore.stored(&[key]).await?.pop().flatten().and_then(|stored| stored.object);
+    let Some(Object::Pool(document)) = stored else { return Err(Error::UnknownPool(pool.name.clone())) };
+    let plan = split::plan(&snapshot, pool, &document, request.parts)?;
+    write(datastore, plan, request.writing.as_ref(), operator).await
+}
+
+fn pool<'s>(snapshot: &'s Snapshot, name: &PoolName) -> Result<&'s Pool, Error> {
+    let is_meant = |pool: &&Pool| match name {
+        PoolName::Name(name) => pool.name == *name,
+        PoolName::Cidr(cidr) => pool.cidr == cidr.trunc(),
+    };
+    let mut found = snapshot.pools.iter().map(|pool| &pool.value).filter(is_meant);
+    match (found.next(), found.next(), name) {
+        (Some(pool), None, _) => Ok(pool),
+        (Some(pool), Some(other), _) => {
+            Err(Error::SeveralPools { pools: [pool.name.clone(), other.name.clone()] })
+        }
+        (None, _, PoolName::Name(name)) => Err(Error::UnknownPool(name.clone())),
+        (None, _, PoolName::Cidr(cidr)) => Err(Error::UnknownPool(cidr.to_string())),
+    }
+}

@@ -1,0 +1,262 @@
+//! Called as `calicoctl`: what the real tool printed in recorded runs, its exit codes, and its report file.
+
+use std::os::unix::fs::symlink;
+use std::process::Stdio;
+
+use calipam_testkit::cluster::Fault;
+use calipam_testkit::cluster::wire::key;
+use serde_json::{Value, json};
+
+use super::site::*;
+use crate::cli::program::{Run, command};
+
+const INFORMATION: &str = "/calico/resources/v3/projectcalico.org/clusterinformations/default";
+const POOL: &str = "/calico/resources/v3/projectcalico.org/ippools/p";
+const CONFIG: &str = "/calico/ipam/v2/config";
+const HELD: &str = "/calico/ipam/v2/assignment/ipv4/block/10.7.0.0-30";
+
+/// A healthy cluster with a pool of two blocks, one of which holds an address under the handle `h1`.
+fn site() -> Site {
+    let site = Site::of(&healthy());
+    let pool = json!({"apiVersion": "projectcalico.org/v3", "kind": "IPPool",
+        "metadata": {"name": "p", "uid": "U7", "creationTimestamp": "2026-05-01T10:00:00Z"},
+        "spec": {"cidr": "10.7.0.0/29", "blockSize": 30, "ipipMode": "Never", "vxlanMode": "Never",
+            "nodeSelector": "all()"}});
+    site.put(POOL, pool.to_string());
+    let block = json!({"cidr": "10.7.0.0/30", "affinity": "host:a", "allocations": [null, 0, null, null],
+        "unallocated": [0, 2, 3], "attributes": [{"handle_id": "h1", "secondary": {"node": "a", "z": "1"}}],
+        "sequenceNumber": 7, "sequenceNumberForAllocation": {"1": 5}, "deleted": false});
+    site.put(HELD, block.to_string());
+    site.put("/calico/ipam/v2/handle/h1", r#"{"block":{"10.7.0.0/30":1},"deleted":false}"#);
+    if site.value(CONFIG).is_some() {
+        site.delete(CONFIG);
+    }
+    site
+}
+
+fn calicoctl(site: &Site, arguments: &str) -> Run {
+    let program = site.home.path().join("calicoctl");
+    if !program.exists() {
+        symlink(env!("CARGO_BIN_EXE_calipam"), &program).unwrap();
+    }
+    let mut command = command(&program);
+    command.args(arguments.split_whitespace()).env("ETCD_ENDPOINTS", site.etcd.endpoint());
+    command.env("XDG_STATE_HOME", site.home.path()).stdin(Stdio::null());
+    Run::of(command.output().unwrap())
+}
+
+/// What was recorded of the real tool: arguments, exit code, and its output. What failed said so on stderr.
+const RECORDED: [(&str, i32, &str); 13] = [
+    ("ipam configure --strictaffinity=true", 0, "Successfully set StrictAffinity to: true\n"),
+    ("ipam configure --max-blocks-per-host=2", 0, "Successfully set MaxBlocksPerHost to: 2\n"),
+    (
+        "ipam configure --strictaffinity=false",
+        1,
+        "error: MaxBlocksPerHost requires StrictAffinity to be enabled\n",
+    ),
+    ("ipam configure --ip-cooldown-seconds=0", 0, "Successfully set IPCooldownSeconds to: 0\n"),
+    (
+        "ipam split 2 --name=p",
+        1,
+        "datastore is not locked. Run the `calicoctl datastore migrate lock` command in order split the IP pools\n",
+    ),
+    ("datastore migrate lock", 0, "Datastore locked.\n"),
+    (
+        "ipam split 3 --name=p",
+        1,
+        "error splitting the CIDR 10.7.0.0/29 into 3 CIDRs: number to split CIDR into is not a valid power of 2: 3\n",
+    ),
+    (
+        "ipam split 2 --name=p",
+        0,
+        "IP Pool p was successfully split into 2 smaller pools.Created split-p-0 with CIDR 10.7.0.0/30.\n\
+         Created split-p-1 with CIDR 10.7.0.4/30.\nPlease refer to the documentation for final steps.",
+    ),
+    ("datastore migrate unlock", 0, "Datastore unlocked.\n"),
+    (
+        "ipam show --ip=10.7.0.1",
+        0,
+        "IP 10.7.0.1 is in use\nHandle ID: h1\nActive Owner Attributes:\n  node: a\n  z: 1\n",
+    ),
+    ("ipam release --ip=10.7.0.1", 0, "Successfully released IP address 10.7.0.1\n"),
+    ("ipam release --ip=10.7.0.1", 1, "IP address 10.7.0.1 is not assigned\n"),
+    ("ipam show --ip=10.7.0.1", 0, "10.7.0.1 is not assigned\n"),
+];
+
+#[test]
+fn commands_print_what_calicoctl_printed() {
+    let site = site();
+    for (arguments, code, recorded) in RECORDED {
+        let run = calicoctl(&site, arguments);
+        assert_eq!(run.code, code, "{arguments} {run:?}");
+        match code {
+            0 => assert_eq!(run.stdout, recorded, "{arguments}"),
+            _ => {
+                assert_eq!(run.stdout, "", "{arguments}");
+                assert!(run.stderr.starts_with(recorded), "{arguments} {run:?}");
+            }
+        }
+        if arguments.contains("split 3") {
+            let pool: Value = serde_json::from_slice(&site.value(POOL).unwrap()).unwrap();
+            assert_eq!(pool["spec"]["disabled"], Value::Null, "calicoctl leaves it disabled");
+        }
+    }
+    let config: Value = serde_json::from_slice(&site.value(CONFIG).unwrap()).unwrap();
+    let expected = json!({"auto_allocate_blocks": true, "kubeVirtVMAddressPersistence": "Enabled",
+        "maxBlocksPerHost": 2, "strict_affinity": true});
+    assert_eq!(config, expected);
+    let block: Value = serde_json::from_slice(&site.value(HELD).unwrap()).unwrap();
+    assert_eq!(block["unallocated"], json!([0, 2, 3, 1]));
+    assert_eq!(site.value("/calico/ipam/v2/handle/h1"), None);
+    let information: Value = serde_json::from_slice(&site.value(INFORMATION).unwrap()).unwrap();
+    assert_eq!(information["spec"]["datastoreReady"], true);
+}
+
+#[test]
+fn what_calicoctl_refuses_is_refused_with_its_words_and_code() {
+    let site = site();
+    let before = site.dump();
+    for (arguments, stdout, stderr) in [
+        ("ipam configure", "", "at least one configuration option must be specified\n"),
+        (
+            "ipam configure --strictaffinity=maybe",
+            "",
+            "invalid value. Use true or false to set strictaffinity\n",
+        ),
+        (
+            "ipam configure --max-blocks-per-host=x",
+            "",
+            "invalid value for maxblockhost. Use a valid number\n",
+        ),
+        (
+            "ipam configure --kubevirt-ip-persistence=on",
+            "",
+            "invalid value for --kubevirt-ip-persistence. Use Enabled or Disabled\n",
+        ),
+        (
+            "ipam split 2",
+            "",
+            "no name or CIDR provided. Provide a name or CIDR to denote the IP pool to split\n",
+        ),
+        (
+            "ipam split two --name=p",
+            "",
+            "error reading number to split IP pools into. two is not a valid number: ",
+        ),
+        ("ipam show --ip=10.7.0", "Error executing command: invalid IP address specified: 10.7.0\n", ""),
+        (
+            "ipam release --ip=nonsense",
+            "Error executing command: invalid IP address specified: nonsense\n",
+            "",
+        ),
+        ("ipam frobnicate", "", "error: "),
+        ("get nodes", "", "error: "),
+    ] {
+        let run = calicoctl(&site, arguments);
+        assert_eq!(run.code, 1, "{arguments} {run:?}");
+        assert_eq!(run.stdout, stdout, "{arguments}");
+        assert!(run.stderr.starts_with(stderr), "{arguments} {run:?}");
+    }
+    assert_eq!(site.dump(), before);
+    assert_eq!(calicoctl(&site, "ipam release").code, 0, "with neither address nor report nothing is done");
+    assert_eq!(calicoctl(&site, "ipam --help").code, 0);
+}
+
+#[test]
+fn an_address_in_use_is_not_released_and_stderr_says_so() {
+    let mut cluster = healthy();
+    let pod = cluster.add_pod_on(0);
+    let site = Site::of(&cluster);
+    let address = pod.address();
+    let before = site.dump();
+    let run = calicoctl(&site, &format!("ipam release --ip={address}"));
+    assert_eq!((run.code, run.stdout.as_str()), (1, ""), "{run:?}");
+    assert!(run.stderr.starts_with(&format!("error: IP address {address} is not released: ")), "{run:?}");
+    assert!(run.stderr.contains("calicoctl would have released it"), "{run:?}");
+    assert_eq!(site.dump(), before);
+}
+
+#[test]
+fn tables_have_the_columns_of_calicoctl() {
+    let site = site();
+    let show = calicoctl(&site, "ipam show --show-blocks");
+    let lines: Vec<Vec<&str>> =
+        show.stdout.lines().map(|line| line.split('|').map(str::trim).collect()).collect();
+    assert_eq!(lines[1], ["", "GROUPING", "CIDR", "IPS TOTAL", "IPS IN USE", "IPS RESERVED", "IPS FREE", ""]);
+    let pool = ["", "IP Pool", "10.7.0.0/29", "8", "1 (12%)", "0 (0%)", "7 (88%)", ""];
+    let at = lines.iter().position(|line| *line == pool).unwrap_or_else(|| panic!("{show:?}"));
+    assert_eq!(lines[at + 1], ["", "Block", "10.7.0.0/30", "4", "1 (25%)", "0 (0%)", "3 (75%)", ""]);
+    assert!(!calicoctl(&site, "ipam show").stdout.contains("Block"));
+
+    let configuration = calicoctl(&site, "ipam show --show-configuration=true").stdout;
+    assert!(configuration.contains("| PROPERTY                     | VALUE   |\n"), "{configuration}");
+    assert!(configuration.contains("| StrictAffinity               | false   |\n"), "{configuration}");
+
+    site.change_block("10.7.0.0/30".parse().unwrap(), |block| block.affinity = Some("host:b".into()));
+    let borrowed = calicoctl(&site, "ipam show --show-borrowed").stdout;
+    let row =
+        borrowed.lines().find(|line| line.contains("10.7.0.1 ")).unwrap_or_else(|| panic!("{borrowed}"));
+    let cells: Vec<&str> = row.split('|').map(str::trim).collect();
+    assert_eq!(cells, ["", "10.7.0.1", "a", "10.7.0.0/30", "b", "", "", ""]);
+}
+
+#[test]
+fn a_check_has_the_lines_and_the_report_of_calicoctl_and_the_report_releases() {
+    let mut cluster = healthy();
+    let pod = leak(&mut cluster, 0);
+    cluster.inject(Fault::OrphanHandle, 1);
+    let site = Site::of(&cluster);
+    assert_eq!(calicoctl(&site, "datastore migrate lock").code, 0);
+    let file = site.home.path().join("report.json");
+    let check = calicoctl(&site, &format!("ipam check --show-problem-ips -o {}", file.display()));
+    assert_eq!(check.code, 0, "problems are no failure: {check:?}");
+    let lines: Vec<&str> = check.stdout.lines().collect();
+    let leaked = pod.address();
+    assert_eq!(lines[0], "Checking IPAM for inconsistencies...");
+    assert!(
+        lines.iter().any(|line| line.starts_with(&format!("  {leaked} leaked; attrs Main:"))),
+        "{check:?}"
+    );
+    let number = pod.addresses.len();
+    let found = format!("Found {number} IPs that are allocated in IPAM but not actually in use.");
+    assert!(lines.contains(&found.as_str()), "{check:?}");
+    assert!(
+        lines.iter().any(|line| line.starts_with("Found 1 handles with no matching IPs (and ")),
+        "{check:?}"
+    );
+    assert_eq!(*lines.last().unwrap(), format!("Check complete; found {} problems.", number + 1));
+
+    let report: Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
+    assert_eq!(report["datastoreLocked"], true);
+    let element = &report["allocations"][leaked.to_string()][0];
+    assert_eq!((&element["inUse"], &element["owners"]), (&json!(false), &Value::Null), "{element}");
+    assert!(element["sequenceNumber"].is_u64());
+    let others =
+        report["allocations"].as_object().unwrap().values().flat_map(|list| list.as_array().unwrap());
+    let unused = others.filter(|element| element["inUse"] == false).count();
+    assert_eq!(unused, number);
+    assert_eq!(report["leakedHandles"].as_array().unwrap().len(), 1);
+    assert_eq!(report["leakedHandles"][0]["UID"], Value::Null);
+
+    // An hour later the same is seen again.
+    let hour = std::time::Duration::from_secs(3600);
+    let written = std::fs::File::options().append(true).open(&file).unwrap();
+    written.set_modified(std::time::SystemTime::now() - hour).unwrap();
+    let run = calicoctl(&site, &format!("ipam release --from-report={}", file.display()));
+    assert_eq!(run.code, 0, "{run:?}");
+    let expected = format!(
+        "Releasing {number} old IPs...\nReleased {number} IPs successfully\nDeleting 1 handles...\n\
+         Key: '.' = Deleted OK; 'x' = skip, handle missing/changed.\n.\nReleased 1 handles; 0 skipped; 0 errors.\n\
+         You may now unlock the data store.\n"
+    );
+    assert_eq!(run.stdout, expected);
+    assert!(!recorded(&site.dump()).contains_key(&leaked));
+    assert_eq!(site.undo(&journal_of(&run)).code, 0);
+    assert!(recorded(&site.dump()).contains_key(&leaked));
+    assert!(site.dump().contains_key(&key::handle(&pod.handle)));
+
+    assert_eq!(calicoctl(&site, "datastore migrate unlock").code, 0);
+    let run = calicoctl(&site, &format!("ipam release --from-report={}", file.display()));
+    assert_eq!(run.code, 1, "{run:?}");
+    assert!(run.stderr.starts_with("the provided reports are all stale"), "{run:?}");
+}

@@ -1,0 +1,121 @@
+//! `configure`: settings of the allocator are set, refused where Calico would refuse them, and undone.
+
+use calipam_testkit::kube::Flavour;
+use serde_json::{Value, json};
+
+use super::kubernetes::KubeSite;
+use super::site::*;
+
+const CONFIG: &str = "/calico/ipam/v2/config";
+
+fn config(site: &Site) -> Option<Value> {
+    site.value(CONFIG).map(|raw| serde_json::from_slice(&raw).unwrap())
+}
+
+/// A cluster in which nothing is configured.
+fn unconfigured() -> Site {
+    let site = Site::of(&healthy());
+    if site.value(CONFIG).is_some() {
+        site.delete(CONFIG);
+    }
+    site
+}
+
+#[test]
+fn settings_are_stored_as_calico_stores_them_and_undone() {
+    let site = unconfigured();
+    let first = site.run(&["configure", "--strict-affinity", "true", "--yes", "-o", "json"]);
+    assert_eq!(first.code, 0, "{first:?}");
+    assert_eq!(changes(&document(&first)), set(["configure StrictAffinity"]));
+    let stored = json!({"auto_allocate_blocks": true, "kubeVirtVMAddressPersistence": "Enabled", "strict_affinity": true});
+    assert_eq!(config(&site), Some(stored.clone()));
+
+    let second = site.run(&["configure", "--max-blocks-per-host=2", "--ip-cooldown-seconds=30", "--yes"]);
+    assert_eq!(second.code, 0, "{second:?}");
+    let mut more = stored.clone();
+    more["maxBlocksPerHost"] = 2.into();
+    more["ipCooldownSeconds"] = 30.into();
+    assert_eq!(config(&site), Some(more));
+
+    assert_eq!(site.undo(&journal_of(&second)).code, 0);
+    assert_eq!(config(&site), Some(stored));
+    assert_eq!(site.undo(&journal_of(&first)).code, 0);
+    assert_eq!(config(&site), None);
+}
+
+#[test]
+fn what_calico_does_not_take_is_refused_and_changes_nothing() {
+    let site = unconfigured();
+    site.put(
+        CONFIG,
+        r#"{"strict_affinity":true,"maxBlocksPerHost":2,"auto_allocate_blocks":true,"future":1}"#,
+    );
+    let before = site.dump();
+    for (arguments, code, says) in [
+        (vec!["--strict-affinity=false"], 1, "MaxBlocksPerHost requires StrictAffinity to be enabled"),
+        (
+            vec!["--strict-affinity=false", "--max-blocks-per-host=0", "--auto-allocate-blocks=false"],
+            1,
+            "Cannot disable 'StrictAffinity' and 'AutoAllocateBlocks' at the same time",
+        ),
+        (vec!["--ip-cooldown-seconds=1201"], 1, "IPCooldownSeconds takes 0 to 1200, not 1201"),
+        (vec!["--max-blocks-per-host=-1"], 1, "MaxBlocksPerHost takes 0 to 1000000, not -1"),
+        (vec!["--strict-affinity=perhaps"], 2, "perhaps"),
+        (vec![], 2, "specify what to set"),
+    ] {
+        let run = site.run(&[&["configure", "--yes"], &arguments[..]].concat());
+        assert_eq!(run.code, code, "{arguments:?} {run:?}");
+        assert!(run.stderr.contains(says), "{arguments:?} {run:?}");
+        assert_eq!(site.dump(), before);
+    }
+    site.put(CONFIG, "[]");
+    let run = site.run(&["configure", "--yes", "--strict-affinity=true"]);
+    assert_eq!(run.code, 1, "{run:?}");
+    assert_eq!(site.value(CONFIG).unwrap(), b"[]");
+}
+
+#[test]
+fn what_is_set_already_is_not_written_and_unknown_fields_stay() {
+    let site = unconfigured();
+    site.put(CONFIG, r#"{"strict_affinity":true,"auto_allocate_blocks":true,"future":1}"#);
+    let before = site.dump();
+    let run = site.run(&["configure", "--strict-affinity=true", "--yes"]);
+    assert_eq!(run.code, 0, "{run:?}");
+    assert_eq!(site.dump(), before);
+    assert_eq!(site.run(&["configure", "--kubevirt-ip-persistence=disabled", "--yes"]).code, 0);
+    let expected = json!({"strict_affinity": true, "auto_allocate_blocks": true, "future": 1,
+        "kubeVirtVMAddressPersistence": "Disabled"});
+    assert_eq!(config(&site), Some(expected));
+}
+
+fn on_kubernetes(flavour: Flavour) {
+    let site = KubeSite::of(&healthy(), flavour);
+    let (plural, _) = flavour.ipam_config();
+    let before = site.list(plural);
+    let run = site.run(&["configure", "--strict-affinity=true", "--max-blocks-per-host=3", "--yes"]);
+    assert_eq!(run.code, 0, "{run:?}");
+    let spec = site.list(plural)["default"]["spec"].clone();
+    assert_eq!((&spec["strictAffinity"], &spec["maxBlocksPerHost"]), (&json!(true), &json!(3)), "{spec}");
+
+    let undo = site.run(&["undo", &journal_of(&run), "--yes"]);
+    assert_eq!(undo.code, 0, "{undo:?}");
+    let after = site.list(plural);
+    assert_eq!(after.keys().collect::<Vec<_>>(), before.keys().collect::<Vec<_>>());
+    for (name, object) in before {
+        let flags = |object: &Value| {
+            let spec = &object["spec"];
+            (spec["strictAffinity"] == true, spec["maxBlocksPerHost"].as_i64().unwrap_or(0))
+        };
+        assert_eq!(flags(&after[&name]), flags(&object));
+    }
+}
+
+#[test]
+fn on_kubernetes_classic() {
+    on_kubernetes(Flavour::Classic);
+}
+
+#[test]
+fn on_kubernetes_native() {
+    on_kubernetes(Flavour::Native);
+}

@@ -1,0 +1,208 @@
+//! `split`: the pool goes, its parts come, and blocks stay; on etcd in one transaction, on Kubernetes in both groups.
+
+use std::collections::BTreeMap;
+
+use calipam_testkit::kube::{Connection, Flavour};
+use serde_json::{Value, json};
+
+use super::kubernetes::KubeSite;
+use super::site::*;
+
+const POOL: &str = "/calico/resources/v3/projectcalico.org/ippools/p";
+const POOLS: &str = "/calico/resources/v3/projectcalico.org/ippools/";
+const INFORMATION: &str = "/calico/resources/v3/projectcalico.org/clusterinformations/default";
+
+/// A pool of two blocks, with labels, and a field that calipam does not know.
+fn pool() -> Value {
+    json!({
+        "apiVersion": "projectcalico.org/v3", "kind": "IPPool",
+        "metadata": {"name": "p", "uid": "U7", "creationTimestamp": "2026-05-01T10:00:00Z", "labels": {"zone": "a"}},
+        "spec": {"cidr": "10.7.0.0/29", "blockSize": 30, "ipipMode": "Never", "vxlanMode": "Never",
+            "nodeSelector": "all()", "allowedUses": ["Workload", "Tunnel"], "future": [1]},
+    })
+}
+
+fn with_pool(pool: &Value) -> Site {
+    let site = Site::of(&healthy());
+    site.put(POOL, pool.to_string());
+    site
+}
+
+/// The pools called `p` or a part of it, by name.
+fn pools(site: &Site) -> BTreeMap<String, Value> {
+    let ours = |name: &str| name == "p" || name.starts_with("split-p-");
+    let dump = site.dump();
+    let pools = dump.iter().filter_map(|(key, (raw, _))| Some((key.strip_prefix(POOLS)?, raw)));
+    pools
+        .filter(|(name, _)| ours(name))
+        .map(|(name, raw)| (name.to_owned(), serde_json::from_slice(raw).unwrap()))
+        .collect()
+}
+
+#[test]
+fn the_parts_take_the_place_of_the_pool_in_one_transaction_and_undo_brings_it_back() {
+    let site = with_pool(&pool());
+    let before = site.dump();
+    let run = site.run(&["split", "2", "--name", "p", "--yes", "-o", "json"]);
+    assert_eq!(run.code, 0, "{run:?}");
+    assert_eq!(
+        changes(&document(&run)),
+        set(["create-pool 10.7.0.0/30", "create-pool 10.7.0.4/30", "delete-pool 10.7.0.0/29"])
+    );
+
+    let after = pools(&site);
+    assert_eq!(after.keys().collect::<Vec<_>>(), ["split-p-0", "split-p-1"]);
+    for (name, cidr) in [("split-p-0", "10.7.0.0/30"), ("split-p-1", "10.7.0.4/30")] {
+        let part = &after[name];
+        let mut spec = pool()["spec"].clone();
+        spec["cidr"] = cidr.into();
+        assert_eq!(part["spec"], spec);
+        assert_eq!(part["metadata"]["labels"], json!({"zone": "a"}));
+        assert_eq!(part["metadata"]["name"], name);
+        assert_ne!(part["metadata"]["uid"], "U7");
+        assert_eq!(part["metadata"]["uid"].as_str().unwrap().len(), 36);
+    }
+    let dump = site.dump();
+    let written: Vec<i64> = after.keys().map(|name| dump[&format!("{POOLS}{name}")].1).collect();
+    assert_eq!(written[0], written[1], "one transaction");
+    let only_pools = differing(&before, &dump).into_iter().filter(|key| key != INFORMATION);
+    assert_eq!(only_pools.collect::<Vec<_>>().len(), 3);
+    assert_eq!(values(&dump)[INFORMATION], values(&before)[INFORMATION], "the lock is restored");
+
+    let undo = site.undo(&journal_of(&run));
+    assert_eq!(undo.code, 0, "{undo:?}");
+    assert_eq!(pools(&site), BTreeMap::from([("p".to_owned(), pool())]));
+    assert_eq!(site.value(POOL), before.get(POOL).map(|(raw, _)| raw.clone()), "byte by byte");
+}
+
+#[test]
+fn more_parts_than_a_transaction_holds_come_before_the_pool_goes() {
+    let mut wide = pool();
+    wide["spec"]["cidr"] = "10.8.0.0/20".into();
+    let site = with_pool(&wide);
+    let run = site.run(&["split", "256", "--cidr", "10.8.0.0/20", "--yes"]);
+    assert_eq!(run.code, 0, "{run:?}");
+    let parts = pools(&site);
+    assert_eq!(parts.len(), 256);
+    assert_eq!(parts["split-p-255"]["spec"]["cidr"], "10.8.15.240/28");
+    assert_eq!(site.undo(&journal_of(&run)).code, 0);
+    assert_eq!(pools(&site), BTreeMap::from([("p".to_owned(), wide)]));
+}
+
+#[test]
+fn a_refused_split_changes_nothing() {
+    let mut kept = pool();
+    kept["metadata"]["finalizers"] = json!(["projectcalico.org/pool"]);
+    let cases = [
+        (pool(), vec!["3", "--name", "p"], 1, "not a valid power of 2: 3"),
+        (pool(), vec!["1", "--name", "p"], 1, "not a valid power of 2: 1"),
+        (pool(), vec!["0", "--name", "p"], 1, "not a valid power of 2: 0"),
+        (pool(), vec!["16", "--name", "p"], 1, "is not large enough to be split into 16 parts"),
+        (pool(), vec!["4", "--name", "p"], 1, "smaller than a block of the pool, which is a /30"),
+        (pool(), vec!["8192", "--name", "p"], 1, "more than 4096"),
+        (kept, vec!["2", "--name", "p"], 1, "has the finalizer projectcalico.org/pool"),
+        (pool(), vec!["2", "--name", "q"], 1, "there is no pool \"q\""),
+        (pool(), vec!["2", "--cidr", "10.7.0.0/30"], 1, "there is no pool \"10.7.0.0/30\""),
+        (pool(), vec!["2"], 2, "--name <NAME>|--cidr <CIDR>"),
+        (pool(), vec!["2", "--name", "p", "--max-changes", "2"], 1, "limit of 2"),
+    ];
+    let site = with_pool(&pool());
+    for (pool, arguments, code, says) in cases {
+        site.put(POOL, pool.to_string());
+        let before = site.dump();
+        let run = site.run(&[&["split", "--yes"], &arguments[..]].concat());
+        assert_eq!(run.code, code, "{arguments:?} {run:?}");
+        assert!(run.stderr.contains(says), "{arguments:?} {run:?}");
+        assert_eq!(site.dump(), before, "{arguments:?}");
+    }
+}
+
+#[test]
+fn a_block_that_spans_parts_or_a_name_that_is_taken_refuses_the_split() {
+    let site = with_pool(&pool());
+    let block = "/calico/ipam/v2/assignment/ipv4/block/10.7.0.0-29";
+    site.put(block, r#"{"cidr":"10.7.0.0/29","affinity":null,"allocations":[null,null,null,null,null,null,null,null],"unallocated":[0,1,2,3,4,5,6,7],"attributes":[],"sequenceNumber":1,"sequenceNumberForAllocation":{},"deleted":false}"#);
+    let run = site.run(&["split", "2", "--name", "p", "--yes"]);
+    assert_eq!(run.code, 1);
+    assert!(run.stderr.contains("the block 10.7.0.0/29 is larger than a part"), "{run:?}");
+    site.delete(block);
+
+    let mut other = pool();
+    other["metadata"]["name"] = "split-p-1".into();
+    other["spec"]["cidr"] = "10.9.0.0/24".into();
+    site.put(&format!("{POOLS}split-p-1"), other.to_string());
+    let run = site.run(&["split", "2", "--name", "p", "--yes"]);
+    assert_eq!(run.code, 1);
+    assert!(run.stderr.contains("there is a pool split-p-1 already"), "{run:?}");
+    assert_eq!(pools(&site), BTreeMap::from([("p".to_owned(), pool()), ("split-p-1".to_owned(), other)]));
+}
+
+#[test]
+fn a_disabled_pool_has_disabled_parts() {
+    let mut disabled = pool();
+    disabled["spec"]["disabled"] = true.into();
+    let site = with_pool(&disabled);
+    let run = site.run(&["split", "2", "--name", "p", "--yes"]);
+    assert_eq!(run.code, 0, "{run:?}");
+    assert!(run.stderr.contains("the pool p is disabled, and so are its parts"), "{run:?}");
+    assert!(pools(&site).values().all(|part| part["spec"]["disabled"] == true));
+}
+
+#[test]
+fn a_dry_run_writes_nothing_and_nobody_is_asked_without_a_terminal() {
+    let site = with_pool(&pool());
+    let before = site.dump();
+    let dry = site.run(&["split", "2", "--name", "p", "--dry-run"]);
+    assert_eq!(dry.code, 0, "{dry:?}");
+    assert!(dry.stdout.contains("delete-pool"), "{dry:?}");
+    assert_eq!(site.run(&["split", "2", "--name", "p"]).code, 2);
+    assert_eq!(site.dump(), before);
+    assert_eq!(site.journals().len(), 0);
+}
+
+fn on_kubernetes(flavour: Flavour) {
+    let site = KubeSite::of(&healthy(), flavour);
+    let mut object = pool();
+    object["apiVersion"] = flavour.api_version().into();
+    object["metadata"] = json!({"name": "p", "labels": {"zone": "a"},
+        "annotations": {"projectcalico.org/metadata": r#"{"uid":"U","creationTimestamp":"T"}"#}});
+    object["spec"].as_object_mut().unwrap().remove("future");
+    calipam_testkit::kube::create(&site.server, &flavour.path("ippools"), &[object]).unwrap();
+    let all = site.list("ippools");
+
+    let run = site.run(&["split", "2", "--name", "p", "--yes"]);
+    assert_eq!(run.code, 0, "{run:?}");
+    let parts = site.list("ippools");
+    assert!(!parts.contains_key("p"));
+    for (name, cidr) in [("split-p-0", "10.7.0.0/30"), ("split-p-1", "10.7.0.4/30")] {
+        let mut spec = all["p"]["spec"].clone();
+        spec["cidr"] = cidr.into();
+        assert_eq!(parts[name]["spec"], spec);
+        assert_eq!(parts[name]["metadata"]["labels"], json!({"zone": "a"}));
+        assert_eq!(parts[name]["metadata"]["annotations"]["projectcalico.org/metadata"], "{}");
+    }
+
+    // A controller notes in the status of a part that it can be used.
+    let mut touched = parts["split-p-0"].clone();
+    touched["status"] = json!({"conditions": [{"type": "Allocatable", "status": "True"}]});
+    let path = format!("{}/split-p-0", flavour.path("ippools"));
+    let mut connection = Connection::open(&site.server).unwrap();
+    assert_eq!(connection.request("PUT", &path, &touched.to_string()).unwrap().status, 200);
+
+    let undo = site.run(&["undo", &journal_of(&run), "--yes"]);
+    assert_eq!(undo.code, 0, "{undo:?}");
+    let after = site.list("ippools");
+    assert_eq!(after.keys().collect::<Vec<_>>(), all.keys().collect::<Vec<_>>());
+    assert_eq!(after["p"]["spec"], all["p"]["spec"]);
+    assert_eq!(after["p"]["metadata"]["labels"], all["p"]["metadata"]["labels"]);
+}
+
+#[test]
+fn on_kubernetes_classic() {
+    on_kubernetes(Flavour::Classic);
+}
+
+#[test]
+fn on_kubernetes_native() {
+    on_kubernetes(Flavour::Native);
+}
