@@ -58,6 +58,7 @@ impl Applet {
             Self::Ipam => "ipam",
             Self::KubectlIpam => "kubectl-ipam",
             Self::KubectlCalico => "kubectl-calico",
+            Self::Calicoctl => "calicoctl",
         }
     }
 
@@ -66,7 +67,7 @@ impl Applet {
         match self {
             Self::KubectlIpam => Some("kubectl_complete-ipam"),
             Self::KubectlCalico => Some("kubectl_complete-calico"),
-            Self::Calipam | Self::Ipam => None,
+            Self::Calipam | Self::Ipam | Self::Calicoctl => None,
         }
     }
 

@@ -158,7 +158,7 @@ impl IpamSetting {
             Self::StrictAffinity(value) => config.strict_affinity == value,
             Self::AutoAllocateBlocks(value) => config.auto_allocate_blocks == value,
             Self::MaxBlocksPerHost(number) => config.max_blocks_per_host == number,
-            Self::Kubevirt(keeps) => config.kubevirt_persistence == keeps,
+            Self::Kubevirt(keeps) => config.kubevirt_persistence.unwrap_or(true) == keeps,
             Self::Cooldown(seconds) => config.cooldown_seconds == seconds,
         }
     }

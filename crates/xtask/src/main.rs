@@ -5,6 +5,7 @@
 mod bench;
 mod demo;
 mod dependencies;
+mod dist;
 mod env;
 mod failure;
 mod generate;
@@ -27,7 +28,8 @@ use failure::Failure;
 use task::Task;
 
 /// Every task, in the order that `cargo xtask help` shows.
-const TASKS: &[Task] = &[demo::TASK, test::TASK, soak::TASK, bench::TASK, env::TASK, generate::TASK];
+const TASKS: &[Task] =
+    &[demo::TASK, test::TASK, soak::TASK, bench::TASK, env::TASK, generate::TASK, dist::TASK];
 
 /// The exit code of a task that failed.
 const FAILED: u8 = 1;

@@ -186,7 +186,7 @@ fn configuration(snapshot: &Snapshot) -> Result<String, Failed> {
         IpamSetting::StrictAffinity(config.strict_affinity),
         IpamSetting::AutoAllocateBlocks(config.auto_allocate_blocks),
         IpamSetting::MaxBlocksPerHost(config.max_blocks_per_host),
-        IpamSetting::Kubevirt(config.kubevirt_persistence),
+        IpamSetting::Kubevirt(config.kubevirt_persistence.unwrap_or(true)),
         IpamSetting::Cooldown(config.cooldown_seconds),
     ];
     let rows = settings.map(|setting| vec![setting.name().to_owned(), setting.to_string()]);

@@ -1,0 +1,67 @@
+//! The package of Debian and its descendants: an `ar` of two tars.
+
+use std::collections::BTreeSet;
+
+use tar::Builder;
+
+use crate::archive::{add_file, add_folder, add_link};
+use crate::files::{Content, Entry, Machine, gzip, installed};
+use crate::{DESCRIPTION, Result, SUMMARY, VERSION};
+
+pub fn build(entries: &[Entry], machine: &Machine) -> Result<Vec<u8>> {
+    let mut data = Builder::new(Vec::new());
+    let mut bytes = 0;
+    for folder in folders(entries) {
+        add_folder(&mut data, &format!("./{folder}/"))?;
+    }
+    for entry in entries {
+        let path = format!("./{}", entry.place);
+        match &entry.content {
+            Content::File(content, mode) => {
+                let content = installed(entry, content)?;
+                bytes += content.len();
+                add_file(&mut data, &path, &content, *mode)?;
+            }
+            Content::Link(target) => add_link(&mut data, &path, target)?,
+        }
+    }
+
+    let mut control = Builder::new(Vec::new());
+    add_file(&mut control, "./control", fields(machine, bytes).as_bytes(), 0o644)?;
+    let parts = [
+        ("debian-binary", b"2.0\n".to_vec()),
+        ("control.tar.gz", gzip(&control.into_inner()?)?),
+        ("data.tar.gz", gzip(&data.into_inner()?)?),
+    ];
+    let mut package = ar::Builder::new(Vec::new());
+    for (name, content) in parts {
+        let mut header = ar::Header::new(name.as_bytes().to_vec(), content.len() as u64);
+        header.set_mode(0o100644);
+        package.append(&header, content.as_slice())?;
+    }
+    Ok(package.into_inner()?)
+}
+
+/// Every folder above a file, those above others first.
+fn folders(entries: &[Entry]) -> BTreeSet<String> {
+    let mut folders = BTreeSet::new();
+    for entry in entries {
+        let mut place = entry.place.as_str();
+        while let Some((folder, _)) = place.rsplit_once('/') {
+            folders.insert(folder.to_owned());
+            place = folder;
+        }
+    }
+    folders
+}
+
+fn fields(machine: &Machine, bytes: usize) -> String {
+    let depends = if machine.needs_libc { "Depends: libc6\n" } else { "" };
+    let description: String = DESCRIPTION.lines().map(|line| format!(" {line}\n")).collect();
+    format!(
+        "Package: calipam\nVersion: {VERSION}\nSection: admin\nPriority: optional\nArchitecture: {}\n{depends}\
+         Installed-Size: {}\nMaintainer: The calipam developers <calipam@localhost>\nDescription: {SUMMARY}\n{description}",
+        machine.deb,
+        bytes.div_ceil(1024),
+    )
+}

@@ -1,0 +1,134 @@
+//! What a package holds, and where it goes.
+
+use std::fs;
+use std::io::Write;
+use std::path::Path;
+
+use flate2::Compression;
+use flate2::write::GzEncoder;
+
+use crate::{Request, Result, named};
+
+/// A file of a package.
+#[derive(Clone, Debug)]
+pub struct Entry {
+    /// Its place in the archive, below the folder of the archive.
+    pub name: String,
+    /// Its place in a distribution, without the leading slash.
+    pub place: String,
+    pub content: Content,
+}
+
+#[derive(Clone, Debug)]
+pub enum Content {
+    /// Bytes, and permissions.
+    File(Vec<u8>, u32),
+    /// A link to a file in the same folder. Archives leave it out.
+    Link(&'static str),
+}
+
+/// Names that the program has besides its own.
+const LINKS: [&str; 3] = ["ipam", "kubectl-ipam", "kubectl-calico"];
+
+/// What distributions call the machines of a target.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Machine {
+    /// As Go names them, and krew with it.
+    pub os: &'static str,
+    pub arch: &'static str,
+    pub deb: &'static str,
+    pub rpm: &'static str,
+    /// The binary needs the C library of the system.
+    pub needs_libc: bool,
+}
+
+impl Machine {
+    /// The machines of a target triple; `None` for those that nothing is packaged for.
+    pub fn of(target: &str) -> Option<Self> {
+        let (arch, deb, rpm) = match target.split('-').next()? {
+            "x86_64" => ("amd64", "amd64", "x86_64"),
+            "aarch64" => ("arm64", "arm64", "aarch64"),
+            _ => return None,
+        };
+        let os = match target {
+            _ if target.contains("-linux-") => "linux",
+            _ if target.ends_with("-apple-darwin") => "darwin",
+            _ => return None,
+        };
+        Some(Self { os, arch, deb, rpm, needs_libc: target.ends_with("-gnu") })
+    }
+}
+
+/// Everything that is packaged.
+pub fn of(request: &Request) -> Result<Vec<Entry>> {
+    let Request { root, binary, .. } = request;
+    let program = fs::read(binary).map_err(named("read", binary))?;
+    let mut entries = vec![file("calipam", "usr/bin/calipam", program, 0o755)];
+    for link in LINKS {
+        let place = format!("usr/bin/{link}");
+        entries.push(Entry { name: link.to_owned(), place, content: Content::Link("calipam") });
+    }
+    for (name, content) in folder(&root.join("completions"))? {
+        if let Some((place, mode)) = completion_place(&name) {
+            entries.push(file(&format!("completions/{name}"), &place, content, mode));
+        }
+    }
+    for (name, content) in folder(&root.join("docs/man"))? {
+        let place = format!("usr/share/man/man1/{name}.gz");
+        // Packages have it compressed, archives as it is.
+        entries.push(file(&format!("man/{name}"), &place, content, 0o644));
+    }
+    for (name, place) in [
+        ("LICENSE", "usr/share/doc/calipam/copyright"),
+        ("README.md", "usr/share/doc/calipam/README.md"),
+        ("CHANGELOG.md", "usr/share/doc/calipam/CHANGELOG.md"),
+    ] {
+        let path = root.join(name);
+        entries.push(file(name, place, fs::read(&path).map_err(named("read", &path))?, 0o644));
+    }
+    Ok(entries)
+}
+
+fn file(name: &str, place: &str, content: Vec<u8>, mode: u32) -> Entry {
+    Entry { name: name.to_owned(), place: place.to_owned(), content: Content::File(content, mode) }
+}
+
+/// The files of a folder, by name.
+fn folder(path: &Path) -> Result<Vec<(String, Vec<u8>)>> {
+    let mut files = Vec::new();
+    for entry in fs::read_dir(path).map_err(named("read", path))? {
+        let path = entry?.path();
+        if let Some(name) = path.file_name().and_then(|name| name.to_str()).filter(|_| path.is_file()) {
+            files.push((name.to_owned(), fs::read(&path).map_err(named("read", &path))?));
+        }
+    }
+    files.sort();
+    Ok(files)
+}
+
+/// Where shells look for a script, and its permissions; `None` for shells that look nowhere.
+fn completion_place(name: &str) -> Option<(String, u32)> {
+    if name.starts_with("kubectl_complete-") {
+        return Some((format!("usr/bin/{name}"), 0o755));
+    }
+    let (program, shell) = name.rsplit_once('.')?;
+    let place = match shell {
+        "bash" => format!("usr/share/bash-completion/completions/{program}"),
+        "zsh" => format!("usr/share/zsh/site-functions/_{program}"),
+        "fish" => format!("usr/share/fish/vendor_completions.d/{program}.fish"),
+        _ => format!("usr/share/calipam/completions/{name}"),
+    };
+    Some((place, 0o644))
+}
+
+/// The content as it is installed: man pages are compressed.
+pub fn installed(entry: &Entry, content: &[u8]) -> Result<Vec<u8>> {
+    if entry.place.ends_with(".gz") { gzip(content) } else { Ok(content.to_vec()) }
+}
+
+/// Compresses, the same bytes each time.
+pub fn gzip(bytes: &[u8]) -> Result<Vec<u8>> {
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
+    encoder.write_all(bytes)?;
+    Ok(encoder.finish()?)
+}

@@ -1,0 +1,30 @@
+//! The package of Fedora, RHEL, SUSE and their descendants.
+
+use rpm::{BuildConfig, CompressionType, FileMode, FileOptions, PackageBuilder};
+
+use crate::files::{Content, Entry, Machine, installed};
+use crate::{DESCRIPTION, Result, SUMMARY, VERSION};
+
+pub fn build(entries: &[Entry], machine: &Machine) -> Result<Vec<u8>> {
+    let mut package = PackageBuilder::new("calipam", VERSION, "Apache-2.0", machine.rpm, SUMMARY);
+    // Without the time of the build: the same input gives the same package.
+    package.using_config(BuildConfig::v4().compression(CompressionType::Gzip).source_date(0));
+    package.release("1").description(DESCRIPTION);
+    for entry in entries {
+        let place = format!("/{}", entry.place);
+        match &entry.content {
+            Content::File(content, mode) => {
+                let mode = FileMode::regular(u16::try_from(*mode)?);
+                let options = FileOptions::new(place).mode(mode);
+                let options = if entry.place.ends_with("/copyright") { options.license() } else { options };
+                package.with_file_contents(installed(entry, content)?, options)?;
+            }
+            Content::Link(target) => {
+                package.with_symlink(FileOptions::symlink(place, *target))?;
+            }
+        }
+    }
+    let mut bytes = Vec::new();
+    package.build()?.write(&mut bytes)?;
+    Ok(bytes)
+}

@@ -1,0 +1,39 @@
+//! SHA-256 sums, in the form that `sha256sum --check` reads.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use sha2::{Digest, Sha256};
+
+use crate::{Result, named};
+
+const NAME: &str = "SHA256SUMS";
+/// How the names of packages end.
+const PACKAGES: [&str; 3] = [".tar.gz", ".deb", ".rpm"];
+
+/// The sum of some bytes.
+pub fn of(bytes: &[u8]) -> String {
+    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// The packages in a folder, by name.
+pub fn packages(folder: &Path) -> Result<Vec<(String, Vec<u8>)>> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).map_err(named("read", folder))? {
+        let path = entry?.path();
+        let Some(name) = path.file_name().and_then(|name| name.to_str()) else { continue };
+        if PACKAGES.iter().any(|end| name.ends_with(end)) {
+            found.push((name.to_owned(), fs::read(&path).map_err(named("read", &path))?));
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+/// Writes the sums of all packages in the folder.
+pub fn write(folder: &Path) -> Result<PathBuf> {
+    let lines = packages(folder)?.into_iter().map(|(name, content)| format!("{}  {name}\n", of(&content)));
+    let path = folder.join(NAME);
+    fs::write(&path, lines.collect::<String>()).map_err(named("write", &path))?;
+    Ok(path)
+}
