@@ -16,6 +16,7 @@ mod generated;
 mod healthy;
 mod help;
 mod kube_cluster;
+mod kubectl_options;
 mod kubernetes;
 mod links;
 mod login;

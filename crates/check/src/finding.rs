@@ -132,6 +132,28 @@ impl Finding {
         }
     }
 
+    /// True where an owner is in the namespace: one that uses the address, one that a block records, or the subject.
+    pub fn concerns_namespace(&self, namespace: &str) -> bool {
+        let within = |name: &str| name.split_once('/').is_some_and(|(first, _)| first == namespace);
+        let owned = |owner: &OwnerEvidence| {
+            owner.kind != OwnerKind::Tunnel && within(&owner.name) || within(&owner.pod)
+        };
+        if let Subject::Endpoint(name) | Subject::Service(name) = &self.subject
+            && within(name)
+        {
+            return true;
+        }
+        match &self.evidence {
+            Evidence::Address(evidence) => {
+                let recorded = evidence.records.iter().flat_map(|r| [&r.attributes, &r.alternate_attributes]);
+                let mut recorded = recorded.filter_map(|attributes| attributes.get("namespace"));
+                evidence.owners.iter().any(|owner| owned(owner)) || recorded.any(|name| name == namespace)
+            }
+            Evidence::Endpoint(owner) => owned(owner),
+            _ => false,
+        }
+    }
+
     /// A finding about an address: its message is the address and what the finding `says` of it.
     pub fn about_address(code: Code, address: IpAddr, says: &str, evidence: AddressEvidence) -> Self {
         let message = format!("{address} {says}");

@@ -90,6 +90,8 @@ pub struct Filter {
     pub skip: Vec<Code>,
     /// Only what concerns one of these nodes; everything where empty.
     pub nodes: Vec<String>,
+    /// Only what belongs to an owner in this namespace; everything without one.
+    pub namespace: Option<String>,
     /// Only what lies in one of these CIDRs of pools; everything where empty.
     pub pools: Vec<IpNet>,
     /// Findings that are known and accepted: code and subject as text.
@@ -103,6 +105,7 @@ impl Filter {
         (self.rules.is_empty() || self.rules.contains(&code))
             && !self.skip.contains(&code)
             && (self.nodes.is_empty() || self.nodes.iter().any(|n| finding.nodes.contains(n)))
+            && self.namespace.as_ref().is_none_or(|namespace| finding.concerns_namespace(namespace))
             && (self.pools.is_empty() || self.in_pools(finding))
             && !self.ignores(finding)
     }

@@ -15,7 +15,7 @@ pub const TASK: Task = Task {
     arguments: "[-- <arguments of cargo test>]",
     summary: "Bring servers; check format, lints and dependencies; run all tests",
     details: "\
-Brings etcd, an older etcd and kube-apiserver: from PATH or KUBEBUILDER_ASSETS,
+Brings etcd, an older etcd, kube-apiserver and kubectl: from PATH or KUBEBUILDER_ASSETS,
 else built once from the Go modules in tests/servers into target/servers; the
 older etcd is the distribution's package, unpacked below target/servers and not
 installed. Then runs `cargo fmt --check` and `cargo clippy` (warnings are
@@ -36,6 +36,12 @@ Variables, each the path of a program that is used instead:
     CALIPAM_TEST_ETCD            etcd 3.6 or newer
     CALIPAM_TEST_ETCD_34         etcd 3.4 or 3.5
     CALIPAM_TEST_KUBE_APISERVER  kube-apiserver
+    CALIPAM_TEST_KUBECTL         kubectl 1.26 or newer
+
+Completion is tested in bash, zsh and fish, by kubectl with bash-completion as
+well; a test names the one that is missing:
+
+    apt-get install -y zsh fish bash-completion
 ",
     run,
 };

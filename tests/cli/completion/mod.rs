@@ -1,6 +1,7 @@
 //! Completion of command lines: what is suggested, and that real shells and kubectl suggest it.
 
 mod asked;
+mod kubectl;
 mod scripts;
 mod shells;
 mod values;

@@ -110,6 +110,45 @@ fn autoloaded(folder: &Path) {
     }
 }
 
+/// kubectl on a terminal: it asks the links in `PATH`.
+#[test]
+fn kubectl_completes_its_plugins_in_each_shell() {
+    let kubectl = calipam_testkit::servers::kubectl().unwrap();
+    let kubectl = kubectl.parent().unwrap().display().to_string();
+    let helper = "/usr/share/bash-completion/bash_completion";
+    assert!(Path::new(helper).is_file(), "{helper} is missing: `apt-get install -y bash-completion`");
+    for (shell, options, setup) in [
+        (
+            "bash",
+            &["--norc", "--noprofile", "-i"][..],
+            format!("PS1='$ '; source {helper}; source <(kubectl completion bash)"),
+        ),
+        (
+            "zsh",
+            &["-f", "-i"],
+            "PS1='$ '; autoload -Uz compinit; compinit -u -D; source <(kubectl completion zsh)".into(),
+        ),
+        ("fish", &["--no-config", "-i"], "kubectl completion fish | source".into()),
+    ] {
+        let path = if shell == "fish" {
+            format!("set -x PATH $PATH {kubectl}")
+        } else {
+            format!("PATH=$PATH:{kubectl}")
+        };
+        let mut shell = Shell::start(shell, options, &format!("{path}; {setup}"));
+        for (typed, becomes) in [
+            ("kubectl ipam sho", "kubectl ipam show"),
+            ("kubectl ipam check --rule leaked-a", "kubectl ipam check --rule leaked-address"),
+            ("kubectl ipam check --rule=leaked-a", "kubectl ipam check --rule=leaked-address"),
+            ("kubectl ipam explain leaked-a", "kubectl ipam explain leaked-address"),
+            ("kubectl calico ipam rel", "kubectl calico ipam release"),
+            ("kubectl calico ipam check --fail-on nev", "kubectl calico ipam check --fail-on never"),
+        ] {
+            assert_eq!(shell.completed(typed), becomes);
+        }
+    }
+}
+
 const BASH: &str = "PS1='$ '; for script in SCRIPTS/*.bash; do source $script; done";
 const ZSH: &str =
     "PS1='$ '; autoload -Uz compinit; compinit -u -D; for script in SCRIPTS/*.zsh; do source $script; done";

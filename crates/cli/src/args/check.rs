@@ -47,6 +47,9 @@ pub struct CheckArgs {
     /// Only what concerns this node; can be repeated
     #[arg(long = "node", value_name = "NODE", value_delimiter = ',', help_heading = SELECTION)]
     pub nodes: Vec<String>,
+    /// Only what belongs to a pod or service in this namespace
+    #[arg(short, long, value_name = "NAMESPACE", help_heading = SELECTION)]
+    pub namespace: Option<String>,
     /// Only what lies in this pool, by name or CIDR; can be repeated
     #[arg(long = "pool", value_name = "POOL", value_delimiter = ',', help_heading = SELECTION)]
     pub pools: Vec<String>,

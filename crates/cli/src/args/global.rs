@@ -6,6 +6,8 @@ use calipam_datastore::redact_url;
 use calipam_datastore::settings::Overrides;
 use clap::{ArgAction, Args, ValueEnum, ValueHint};
 
+use super::kubectl::KubectlArgs;
+
 /// The heading of the options that say where the data is.
 pub const CONNECTION: &str = "Connection";
 
@@ -60,6 +62,9 @@ pub struct Global {
     /// The context in the kubeconfig
     #[arg(long, global = true, value_name = "NAME", help_heading = CONNECTION)]
     pub context: Option<String>,
+    /// kubectl's options for the connection.
+    #[command(flatten)]
+    pub kubectl: KubectlArgs,
 }
 
 /// Output format.
@@ -104,6 +109,7 @@ impl Global {
             etcd_endpoints: self.etcd_endpoints.clone(),
             datastore: self.datastore.clone(),
             connect_timeout: None,
+            kubectl: self.kubectl.options(),
             unattended: false,
         }
     }
@@ -120,7 +126,7 @@ impl Global {
             ("--context", self.context.clone()),
         ];
         let given = options.into_iter().filter_map(|(name, value)| Some([name.to_owned(), value?]));
-        given.flatten().collect()
+        given.flatten().chain(self.kubectl.words()).collect()
     }
 }
 

@@ -5,6 +5,7 @@ mod configure;
 mod duration;
 mod global;
 mod help;
+mod kubectl;
 mod rebuild;
 mod release;
 mod show;
@@ -195,13 +196,17 @@ pub fn command() -> clap::Command {
 /// Leaves options out of the help of the commands that do not use them. `command` is built by this.
 pub fn tidy(mut command: clap::Command) -> clap::Command {
     command.build();
+    let kubectl = kubectl::KubectlArgs::ids();
     for (name, reads, prints) in [
         ("explain", false, true),
         ("completion", false, false),
         ("install-links", false, false),
         ("export", true, false),
     ] {
-        let unused = |id: &str| (!reads && READING.contains(&id)) || (!prints && id == "output");
+        let unused = |id: &str| {
+            (!reads && (READING.contains(&id) || kubectl.iter().any(|of| of == id)))
+                || (!prints && id == "output")
+        };
         command = command.mut_subcommand(name, |sub| {
             sub.mut_args(|arg| if unused(arg.get_id().as_str()) { arg.hide(true) } else { arg })
         });

@@ -96,6 +96,7 @@ fn filter(args: &CheckArgs, ignore: Vec<(Code, String)>, snapshot: &Snapshot) ->
         rules: args.rules.clone(),
         skip: args.skip_rules.clone(),
         nodes: args.nodes.clone(),
+        namespace: args.namespace.clone(),
         pools,
         ignore,
     })

@@ -22,6 +22,8 @@ const PATIENCE: Duration = Duration::from_millis(900);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wanted {
     Contexts,
+    Clusters,
+    Users,
     Nodes,
     Pools,
     Blocks,
@@ -88,12 +90,16 @@ fn read(global: &Global, wanted: Wanted, typed: &str) -> Option<Vec<String>> {
     let environment = connect::environment();
     let overrides = Overrides { connect_timeout: Some(PATIENCE), unattended: true, ..global.overrides() };
     let kind = match wanted {
-        Wanted::Contexts => {
-            let overrides = Overrides { context: None, ..overrides };
+        Wanted::Contexts | Wanted::Clusters | Wanted::Users => {
             let settings = KubernetesSettings::resolve(&overrides, &environment, &LocalFiles).ok()?;
-            let mut contexts = KubeconfigNames::read(&settings).ok()?.contexts;
-            contexts.retain(|context| context.starts_with(typed));
-            return Some(contexts);
+            let known = KubeconfigNames::read(&settings).ok()?;
+            let mut names = match wanted {
+                Wanted::Clusters => known.clusters,
+                Wanted::Users => known.users,
+                _ => known.contexts,
+            };
+            names.retain(|name| name.starts_with(typed));
+            return Some(names);
         }
         Wanted::Nodes => NameKind::Nodes,
         Wanted::Pools => NameKind::Pools,

@@ -27,6 +27,8 @@ impl Values {
     pub fn completer(&self, arg: &Arg, command: &str) -> Option<ArgValueCompleter> {
         let wanted = match (arg.get_long(), command) {
             (Some("context"), _) => Wanted::Contexts,
+            (Some("cluster"), _) => Wanted::Clusters,
+            (Some("user"), _) => Wanted::Users,
             (Some("node"), _) => Wanted::Nodes,
             (Some("pool"), _) => Wanted::Pools,
             (Some("block"), _) => Wanted::Blocks,

@@ -38,8 +38,34 @@ pub struct Overrides {
     pub datastore: Option<String>,
     /// How long connecting may take, where it is not the usual time.
     pub connect_timeout: Option<Duration>,
+    pub kubectl: KubectlOptions,
     /// No credential plugin may ask the user for anything.
     pub unattended: bool,
+}
+
+/// kubectl's options for the connection. They win over the kubeconfig and over the settings of calicoctl.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct KubectlOptions {
+    /// The cluster in the kubeconfig.
+    pub cluster: Option<String>,
+    /// The user in the kubeconfig.
+    pub user: Option<String>,
+    /// URL of the API server.
+    pub server: Option<String>,
+    pub token: Secret,
+    /// The user to impersonate.
+    pub as_user: Option<String>,
+    /// The groups to impersonate, with the user.
+    pub as_groups: Vec<String>,
+    /// How long one request may take.
+    pub request_timeout: Option<Duration>,
+    /// The server's certificate is not looked at.
+    pub insecure: bool,
+    pub certificate_authority: Option<PathBuf>,
+    /// Certificate and key of the client.
+    pub client_identity: Option<(PathBuf, PathBuf)>,
+    /// The name in the server's certificate.
+    pub tls_server_name: Option<String>,
 }
 
 /// Reads the files that settings name.
@@ -163,6 +189,7 @@ pub struct KubernetesSettings {
     pub api_group: String,
     /// Addresses come from the nodes' pod CIDRs: Calico IPAM is not in use.
     pub use_pod_cidr: bool,
+    pub kubectl: KubectlOptions,
     /// No credential plugin may ask the user for anything.
     pub unattended: bool,
     pub timeouts: Timeouts,
@@ -171,7 +198,8 @@ pub struct KubernetesSettings {
 impl KubernetesSettings {
     /// True where a cluster is named: by a kubeconfig, or by the URL of its API server.
     pub fn is_named(&self) -> bool {
-        !(self.kubeconfig.is_empty() && self.kubeconfig_inline.is_empty() && self.api_endpoint.is_empty())
+        let url = !self.api_endpoint.is_empty() || self.kubectl.server.is_some();
+        url || !self.kubeconfig.is_empty() || !self.kubeconfig_inline.is_empty()
     }
 }
 
@@ -374,8 +402,12 @@ fn kubernetes(
         insecure: values.flag("k8sInsecureSkipTLSVerify"),
         api_group: values.owned("calicoAPIGroup"),
         use_pod_cidr: values.flag("usePodCIDR"),
+        kubectl: overrides.kubectl.clone(),
         unattended: overrides.unattended,
-        timeouts: Timeouts::new(overrides),
+        timeouts: {
+            let timeouts = Timeouts::new(overrides);
+            Timeouts { request: overrides.kubectl.request_timeout.unwrap_or(timeouts.request), ..timeouts }
+        },
     }
 }
 

@@ -18,6 +18,8 @@ pub enum Program {
     OldEtcd,
     /// The API server of Kubernetes, any version.
     KubeApiserver,
+    /// kubectl 1.26 or newer, which asks plugins for completion. No server, but brought as they are.
+    Kubectl,
 }
 
 impl Program {
@@ -27,6 +29,7 @@ impl Program {
             Self::Etcd => "CALIPAM_TEST_ETCD",
             Self::OldEtcd => "CALIPAM_TEST_ETCD_34",
             Self::KubeApiserver => "CALIPAM_TEST_KUBE_APISERVER",
+            Self::Kubectl => "CALIPAM_TEST_KUBECTL",
         }
     }
 
@@ -37,6 +40,7 @@ impl Program {
             Self::Etcd => servers.join("etcd"),
             Self::OldEtcd => servers.join("etcd-3.4").join("usr").join("bin").join("etcd"),
             Self::KubeApiserver => servers.join("kube-apiserver"),
+            Self::Kubectl => servers.join("kubectl"),
         }
     }
 
@@ -45,6 +49,7 @@ impl Program {
         match self {
             Self::Etcd | Self::OldEtcd => "etcd",
             Self::KubeApiserver => "kube-apiserver",
+            Self::Kubectl => "kubectl",
         }
     }
 
@@ -52,6 +57,7 @@ impl Program {
     fn accepts(self, version: &str) -> bool {
         match (self, etcd_version(version)) {
             (Self::KubeApiserver, _) => true,
+            (Self::Kubectl, _) => kubectl_version(version).is_some_and(|found| found >= (1, 26)),
             (Self::Etcd, Some(found)) => found >= (3, 6),
             (Self::OldEtcd, Some(found)) => found == (3, 4) || found == (3, 5),
             (_, None) => false,
@@ -65,6 +71,7 @@ impl fmt::Display for Program {
             Self::Etcd => "etcd 3.6 or newer",
             Self::OldEtcd => "etcd 3.4 or 3.5",
             Self::KubeApiserver => "kube-apiserver",
+            Self::Kubectl => "kubectl 1.26 or newer",
         })
     }
 }
@@ -147,10 +154,19 @@ pub fn is_wanted(program: Program, path: &Path) -> bool {
     version_of(path).is_some_and(|version| program.accepts(&version))
 }
 
-/// What a program prints for `--version`, or nothing where it cannot be run.
+/// What a program prints for `--version`, or kubectl for what it takes instead; nothing where it cannot be run.
 fn version_of(path: &Path) -> Option<String> {
-    let output = Command::new(path).arg("--version").output().ok()?;
-    output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
+    let asked = [&["--version"][..], &["version", "--client"]].into_iter();
+    let mut outputs = asked.filter_map(|arguments| Command::new(path).args(arguments).output().ok());
+    let output = outputs.find(|output| output.status.success())?;
+    Some(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// Major and minor number in `Client Version: v1.36.3`.
+fn kubectl_version(text: &str) -> Option<(u32, u32)> {
+    let version = text.lines().find_map(|line| line.strip_prefix("Client Version: v"))?;
+    let mut numbers = version.split('.').map(str::parse::<u32>);
+    Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
 }
 
 /// Major and minor number in `etcd Version: 3.6.8`.
@@ -190,6 +206,8 @@ mod tests {
         assert!(Program::OldEtcd.accepts("etcd Version: 3.5.16"));
         assert!(!Program::OldEtcd.accepts("etcd Version: 3.3.25"));
         assert!(Program::KubeApiserver.accepts("Kubernetes v1.36.3"));
+        assert!(Program::Kubectl.accepts("Client Version: v1.36.3\nKustomize Version: v5.8.1\n"));
+        assert!(!Program::Kubectl.accepts("Client Version: v1.25.0\n") && !Program::Kubectl.accepts(current));
     }
 
     #[test]

@@ -32,6 +32,14 @@ pub use self::options::{EtcdOptions, EtcdTls, Login};
 pub use self::pki::{Identity, Pki};
 pub use self::tear::{Seen, Tear, Tearing};
 
+/// The kubectl that tests run.
+///
+/// # Errors
+/// Where there is none.
+pub fn kubectl() -> Result<PathBuf, ServerError> {
+    Ok(locate::find(locate::Program::Kubectl, &workspace())?)
+}
+
 /// The root of the workspace that this crate was built in.
 fn workspace() -> PathBuf {
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2);

@@ -9,7 +9,7 @@ use crate::failure::Failure;
 use crate::locate::Program;
 use crate::{step, tools};
 
-/// Go's package that holds the version which kube-apiserver reports; a plain build leaves it at v0.0.0.
+/// Go's package that holds the version which kube-apiserver and kubectl report; a plain build leaves it at v0.0.0.
 const VERSION_PACKAGE: &str = "k8s.io/component-base/version";
 
 /// Builds a program into `target/servers`, unless it is there and newer than the files that name its version.
@@ -45,12 +45,13 @@ fn package(program: Program) -> &'static str {
     match program {
         Program::Etcd | Program::OldEtcd => "go.etcd.io/etcd/server/v3",
         Program::KubeApiserver => "k8s.io/kubernetes/cmd/kube-apiserver",
+        Program::Kubectl => "k8s.io/kubernetes/cmd/kubectl",
     }
 }
 
 /// Without symbols the programs are a third smaller.
 fn linker_flags(program: Program, go_mod: &str) -> Result<String, Failure> {
-    if program != Program::KubeApiserver {
+    if !matches!(program, Program::KubeApiserver | Program::Kubectl) {
         return Ok("-s -w".to_owned());
     }
     let version = required(go_mod, "k8s.io/kubernetes")

@@ -10,7 +10,7 @@ use crate::locate::{self, Program};
 use crate::{step, workspace};
 
 /// In the order in which they are brought: most tests need only the first.
-const PROGRAMS: [Program; 3] = [Program::Etcd, Program::OldEtcd, Program::KubeApiserver];
+const PROGRAMS: [Program; 4] = [Program::Etcd, Program::OldEtcd, Program::KubeApiserver, Program::Kubectl];
 
 /// What there is to test with.
 pub struct Servers {
@@ -68,7 +68,7 @@ fn bring_one(program: Program) -> Result<PathBuf, Failure> {
     }
     let root = workspace::root();
     match program {
-        Program::Etcd | Program::KubeApiserver => go::build(program, &root)?,
+        Program::Etcd | Program::KubeApiserver | Program::Kubectl => go::build(program, &root)?,
         Program::OldEtcd => package::unpack(program, &root)?,
     }
     locate::find(program, &root).map_err(|missing| Failure::new(missing.to_string()))

@@ -11,7 +11,7 @@ use kube::client::AuthError;
 use kube::config::{ExecInteractiveMode, KubeConfigOptions, Kubeconfig, KubeconfigError};
 
 use super::classify::login_failure;
-use super::request_error;
+use super::{flags, request_error};
 use crate::error::{Error, Failure, innermost};
 use crate::secret::redact_url;
 use crate::settings::KubernetesSettings;
@@ -26,6 +26,7 @@ const INLINE: &str = "the field kubeconfigInline of the settings";
 pub(crate) async fn config(settings: &KubernetesSettings) -> Result<Config, Error> {
     let mut config = base(settings).await?;
     apply(settings, &mut config)?;
+    flags::apply(&settings.kubectl, &mut config)?;
     if settings.unattended
         && let Some(plugin) = &mut config.auth_info.exec
     {
@@ -86,8 +87,9 @@ async fn base(settings: &KubernetesSettings) -> Result<Config, Error> {
     if let Some((kubeconfig, name)) = kubeconfig(settings)? {
         return from_kubeconfig(kubeconfig, settings, &name).await;
     }
-    if !settings.api_endpoint.is_empty() {
-        return Ok(Config::new(endpoint(&settings.api_endpoint)?));
+    let url = settings.kubectl.server.as_deref().unwrap_or(&settings.api_endpoint);
+    if !url.is_empty() {
+        return Ok(Config::new(endpoint(url)?));
     }
     Config::incluster_env().map_err(|error| Error::Kubeconfig {
         what: "Kubernetes".into(),
@@ -117,7 +119,15 @@ async fn from_kubeconfig(
     name: &str,
 ) -> Result<Config, Error> {
     let context = Some(settings.context.clone()).filter(|context| !context.is_empty());
-    let options = KubeConfigOptions { context, cluster: None, user: None };
+    let (cluster, user) = (settings.kubectl.cluster.clone(), settings.kubectl.user.clone());
+    // kube would go on without a user that is not there.
+    if let Some(user) =
+        user.as_ref().filter(|user| !kubeconfig.auth_infos.iter().any(|one| one.name == **user))
+    {
+        let reason = format!("auth info {user:?} does not exist");
+        return Err(Error::Kubeconfig { what: name.into(), reason });
+    }
+    let options = KubeConfigOptions { context, cluster, user };
     Config::from_custom_kubeconfig(kubeconfig, &options).await.map_err(|e| bad(name, &e))
 }
 
@@ -155,7 +165,7 @@ pub(crate) fn has_certificate(config: &Config) -> bool {
     auth.client_certificate.is_some() || auth.client_certificate_data.is_some() || auth.exec.is_some()
 }
 
-fn endpoint(text: &str) -> Result<Uri, Error> {
+pub(super) fn endpoint(text: &str) -> Result<Uri, Error> {
     let wrong = |reason: &str| Error::Kubeconfig {
         what: format!("the API endpoint {}", redact_url(text)),
         reason: reason.to_owned(),
@@ -167,7 +177,7 @@ fn endpoint(text: &str) -> Result<Uri, Error> {
     }
 }
 
-fn read(path: &Path, what: &str) -> Result<Vec<u8>, Error> {
+pub(super) fn read(path: &Path, what: &str) -> Result<Vec<u8>, Error> {
     std::fs::read(path).map_err(|error| Error::Kubeconfig {
         what: format!("{what} {}", path.display()),
         reason: error.to_string(),
@@ -175,7 +185,7 @@ fn read(path: &Path, what: &str) -> Result<Vec<u8>, Error> {
 }
 
 /// The certificates of a PEM file.
-fn certificates(path: &Path) -> Result<Vec<Vec<u8>>, Error> {
+pub(super) fn certificates(path: &Path) -> Result<Vec<Vec<u8>>, Error> {
     use rustls::pki_types::CertificateDer;
     use rustls::pki_types::pem::PemObject;
 
@@ -201,8 +211,8 @@ fn bad(what: &str, error: &KubeconfigError) -> Error {
     let reason = match error {
         KubeconfigError::Parse(_) => "it is not the YAML of a kubeconfig".into(),
         KubeconfigError::CurrentContextNotSet => "it has no current context, and none is named".into(),
-        KubeconfigError::LoadContext(name) => format!("it has no context {name:?}"),
-        KubeconfigError::LoadClusterOfContext(name) => format!("it has no cluster {name:?}"),
+        KubeconfigError::LoadContext(name) => format!("context {name:?} does not exist"),
+        KubeconfigError::LoadClusterOfContext(name) => format!("cluster {name:?} does not exist"),
         KubeconfigError::ParseClusterUrl(_) => "the URL of its cluster cannot be decoded".into(),
         KubeconfigError::ParseProxyUrl(_) => "the URL of its proxy cannot be decoded".into(),
         KubeconfigError::ReadConfig(error, _) => error.to_string(),
@@ -295,7 +305,7 @@ mod tests {
         let whole = write(&folder, "b", &kubeconfig("https://a:6443", "token: hunter2"));
         let mut settings = KubernetesSettings { context: "other".into(), ..of(&whole) };
         let error = read(&settings).await.unwrap_err();
-        assert!(error.ends_with("it has no context \"other\""), "{error}");
+        assert!(error.ends_with("context \"other\" does not exist"), "{error}");
         settings = KubernetesSettings { ca_file: whole.clone(), ..of(&whole) };
         let error = read(&settings).await.unwrap_err();
         assert!(error.contains("no PEM block") && !error.contains("hunter2"), "{error}");

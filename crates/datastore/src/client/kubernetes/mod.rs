@@ -3,6 +3,7 @@
 mod classify;
 mod connect;
 pub(crate) mod discovery;
+mod flags;
 pub(crate) mod permission;
 pub(crate) mod schema;
 

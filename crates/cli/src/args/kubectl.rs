@@ -1,0 +1,165 @@
+//! kubectl's options for the connection, which a plugin gets behind its name.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use calipam_datastore::Secret;
+use calipam_datastore::settings::KubectlOptions;
+use clap::{Args, ValueHint};
+
+use super::duration;
+use super::global::CONNECTION;
+
+/// kubectl's options for the connection to Kubernetes. The short help leaves them out: who knows kubectl knows them.
+#[derive(Clone, Debug, Default, Args)]
+#[command(next_help_heading = CONNECTION)]
+pub struct KubectlArgs {
+    /// The cluster in the kubeconfig
+    #[arg(long, global = true, value_name = "NAME", hide_short_help = true)]
+    pub cluster: Option<String>,
+    /// The user in the kubeconfig
+    #[arg(long, global = true, value_name = "NAME", hide_short_help = true)]
+    pub user: Option<String>,
+    /// URL of the API server
+    #[arg(short, long, global = true, value_name = "URL", value_hint = ValueHint::Url, hide_short_help = true)]
+    pub server: Option<String>,
+    /// Bearer token for the API server; other users of the machine may see it
+    #[arg(long, global = true, value_name = "TOKEN", value_parser = secret, hide_short_help = true)]
+    pub token: Option<Secret>,
+    /// User to impersonate
+    #[arg(long = "as", global = true, value_name = "USER", hide_short_help = true)]
+    pub as_user: Option<String>,
+    /// Group to impersonate; can be repeated
+    #[arg(
+        long = "as-group",
+        global = true,
+        value_name = "GROUP",
+        requires = "as_user",
+        hide_short_help = true
+    )]
+    pub as_groups: Vec<String>,
+    /// How long one request to the API server may take, such as `30s`, or a number of seconds; 0 for no limit
+    #[arg(long, global = true, value_name = "DURATION", value_parser = request_timeout, hide_short_help = true)]
+    pub request_timeout: Option<Duration>,
+    /// Do not look at the certificate of the API server
+    #[arg(long, global = true, hide_short_help = true)]
+    pub insecure_skip_tls_verify: bool,
+    /// CA certificate of the API server
+    #[arg(long, global = true, value_name = "FILE", value_hint = ValueHint::FilePath, hide_short_help = true)]
+    pub certificate_authority: Option<PathBuf>,
+    /// Client certificate for the API server
+    #[arg(
+        long,
+        global = true,
+        value_name = "FILE",
+        value_hint = ValueHint::FilePath,
+        requires = "client_key",
+        hide_short_help = true
+    )]
+    pub client_certificate: Option<PathBuf>,
+    /// Key of the client certificate
+    #[arg(
+        long,
+        global = true,
+        value_name = "FILE",
+        value_hint = ValueHint::FilePath,
+        requires = "client_certificate",
+        hide_short_help = true
+    )]
+    pub client_key: Option<PathBuf>,
+    /// The name in the certificate of the API server, where it is not that in its URL
+    #[arg(long, global = true, value_name = "NAME", hide_short_help = true)]
+    pub tls_server_name: Option<String>,
+}
+
+impl KubectlArgs {
+    /// The identifiers of all of these options.
+    pub fn ids() -> Vec<String> {
+        let command = Self::augment_args(clap::Command::new("kubectl"));
+        command.get_arguments().map(|arg| arg.get_id().to_string()).collect()
+    }
+
+    /// What they ask for.
+    pub fn options(&self) -> KubectlOptions {
+        KubectlOptions {
+            cluster: self.cluster.clone(),
+            user: self.user.clone(),
+            server: self.server.clone(),
+            token: self.token.clone().unwrap_or_default(),
+            as_user: self.as_user.clone(),
+            as_groups: self.as_groups.clone(),
+            request_timeout: self.request_timeout,
+            insecure: self.insecure_skip_tls_verify,
+            certificate_authority: self.certificate_authority.clone(),
+            client_identity: self.client_certificate.clone().zip(self.client_key.clone()),
+            tls_server_name: self.tls_server_name.clone(),
+        }
+    }
+
+    /// The options of this call as words of a command line, without the token.
+    pub fn words(&self) -> Vec<String> {
+        let path = |path: &Option<PathBuf>| path.as_ref().map(|path| path.display().to_string());
+        let groups = self.as_groups.iter().map(|group| ("--as-group", Some(group.clone())));
+        let timeout = self.request_timeout.map(|time| format!("{}ms", time.as_millis()));
+        let single = [
+            ("--cluster", self.cluster.clone()),
+            ("--user", self.user.clone()),
+            ("--server", self.server.as_deref().map(calipam_datastore::redact_url)),
+            ("--as", self.as_user.clone()),
+            ("--request-timeout", timeout),
+            ("--certificate-authority", path(&self.certificate_authority)),
+            ("--client-certificate", path(&self.client_certificate)),
+            ("--client-key", path(&self.client_key)),
+            ("--tls-server-name", self.tls_server_name.clone()),
+        ];
+        let given =
+            single.into_iter().chain(groups).filter_map(|(name, value)| Some([name.to_owned(), value?]));
+        let mut words: Vec<String> = given.flatten().collect();
+        if self.insecure_skip_tls_verify {
+            words.push("--insecure-skip-tls-verify".to_owned());
+        }
+        words
+    }
+}
+
+fn secret(text: &str) -> Result<Secret, std::convert::Infallible> {
+    Ok(Secret::new(text))
+}
+
+/// As kubectl reads it: a number is of seconds, and 0 is no limit.
+fn request_timeout(text: &str) -> Result<Duration, String> {
+    let seconds = text.parse().map(Duration::from_secs).ok();
+    let time = seconds.or_else(|| Duration::try_from(duration::parse(text).ok()?).ok());
+    match time {
+        Some(Duration::ZERO) => Ok(Duration::MAX),
+        Some(time) => Ok(time),
+        None => Err("Invalid timeout value. Timeout must be a single integer in seconds, or an integer followed by a \
+                     corresponding time unit (e.g. 1s | 2m | 3h)"
+            .into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_outs_are_those_of_kubectl() {
+        assert_eq!(request_timeout("30"), Ok(Duration::from_secs(30)));
+        assert_eq!(request_timeout("2m"), Ok(Duration::from_secs(120)));
+        assert_eq!(request_timeout("0"), Ok(Duration::MAX));
+        assert!(request_timeout("soon").unwrap_err().starts_with("Invalid timeout value."));
+    }
+
+    #[test]
+    fn words_hold_no_token() {
+        let args = KubectlArgs {
+            token: Some(Secret::new("hunter2")),
+            as_user: Some("jane".into()),
+            as_groups: vec!["dev".into()],
+            insecure_skip_tls_verify: true,
+            ..KubectlArgs::default()
+        };
+        assert_eq!(args.words(), ["--as", "jane", "--as-group", "dev", "--insecure-skip-tls-verify"]);
+    }
+}

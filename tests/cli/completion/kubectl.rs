@@ -1,0 +1,65 @@
+//! kubectl itself, against a real API server.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use calipam_testkit::kube::Flavour;
+use calipam_testkit::servers::kubectl;
+use serde_json::json;
+
+use super::super::kube_cluster::KubeCluster;
+use super::super::program::{Run, command, root};
+use super::link_all;
+
+/// Runs kubectl with a folder of plugins in `PATH`, and a kubeconfig.
+fn run(plugins: &Path, kubeconfig: &Path, words: &[&str]) -> Run {
+    let path = format!("{}:{}", plugins.display(), std::env::var("PATH").unwrap_or_default());
+    let mut program = command(kubectl().unwrap());
+    program.args(words).env("PATH", path).env("HOME", plugins).env("KUBECONFIG", kubeconfig);
+    Run::of(program.env("DATASTORE_TYPE", "kubernetes").output().unwrap())
+}
+
+/// Links, or the scripts that packages install.
+#[test]
+fn kubectl_suggests_what_its_cluster_holds() {
+    let cluster = KubeCluster::start(Flavour::Classic);
+    for node in ["node-a", "node-b", "worker"] {
+        cluster.add_node(node, json!({}));
+    }
+    let kubeconfig = cluster.server.kubeconfig();
+    let (links, scripts) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    link_all(links.path());
+    link_all(scripts.path());
+    for name in ["kubectl_complete-ipam", "kubectl_complete-calico"] {
+        let path = scripts.path().join(name);
+        fs::remove_file(&path).unwrap();
+        fs::copy(root().join("completions").join(name), &path).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    for plugins in [links.path(), scripts.path()] {
+        let asked = |words: &[&str]| {
+            let run = run(plugins, &kubeconfig, &[&["__complete"], words].concat());
+            assert_eq!(run.code, 0, "{run:?}");
+            run.stdout
+        };
+        assert_eq!(asked(&["ipam", "check", "--node", "node-"]), "node-a\nnode-b\n:36\n");
+        assert_eq!(asked(&["ipam", "check", "--node=w"]), "worker\n:36\n");
+        assert_eq!(asked(&["calico", "ipam", "check", "--pool", ""]), "default-ipv4-ippool\n:36\n");
+        assert_eq!(asked(&["ipam", "check", "--ignore", ""]), ":0\n");
+        assert!(asked(&["ipam", "explai"]).starts_with("explain\t"));
+    }
+}
+
+#[test]
+fn kubectl_runs_the_plugin_with_its_connection_options() {
+    let cluster = KubeCluster::start(Flavour::Classic);
+    cluster.add_node("node-a", json!({}));
+    let folder = tempfile::tempdir().unwrap();
+    link_all(folder.path());
+    let shown =
+        run(folder.path(), &cluster.server.kubeconfig(), &["ipam", "show", "--nodes", "--context", "test"]);
+    assert!(shown.code == 0 && shown.stdout.contains("node-a"), "{shown:?}");
+    let missing = run(folder.path(), &cluster.server.kubeconfig(), &["ipam", "show", "--context", "nope"]);
+    assert!(missing.code == 2 && missing.stderr.contains("context \"nope\" does not exist"), "{missing:?}");
+}
