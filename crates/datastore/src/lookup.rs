@@ -194,7 +194,8 @@ impl Lookup {
         }))
     }
 
-    /// Writes the address of the IPIP tunnel to a node that is as it was read. False where it has changed since.
+    /// Writes the address of the IPIP tunnel to a node that is as it was read; Calico may patch the status alone, and with it goes
+    /// the annotation. False where the node has changed since.
     pub async fn set_tunnel_address(
         &self,
         name: &str,
@@ -204,7 +205,7 @@ impl Lookup {
         let change = json!({
             "metadata": {"resourceVersion": read.version, "annotations": {TUNNEL: address.to_string()}},
         });
-        let path = format!("/api/v1/nodes/{}", segment(name));
+        let path = format!("/api/v1/nodes/{}/status", segment(name));
         match self.client.patch(&path, change.to_string().into_bytes()).await {
             Ok(_) => Ok(true),
             Err(Failure::Conflict(_)) => Ok(false),

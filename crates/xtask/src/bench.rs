@@ -19,7 +19,7 @@ struct Part {
     needs_kubernetes: bool,
 }
 
-const PARTS: [Part; 4] = [
+const PARTS: [Part; 6] = [
     Part {
         name: "etcd",
         program: "bench_etcd",
@@ -48,6 +48,20 @@ const PARTS: [Part; 4] = [
         sizes: &["100000"],
         needs_kubernetes: true,
     },
+    Part {
+        name: "cni",
+        program: "bench_cni",
+        arguments: &["etcd"],
+        sizes: &["200"],
+        needs_kubernetes: false,
+    },
+    Part {
+        name: "cni-kubernetes",
+        program: "bench_cni",
+        arguments: &["kubernetes"],
+        sizes: &["200"],
+        needs_kubernetes: true,
+    },
 ];
 
 pub const TASK: Task = Task {
@@ -66,6 +80,10 @@ memory. docs/performance.md says how to read it.
 
 The parts release-etcd and release-kubernetes measure `release --leaked` of
 every tenth address: of 1,000,000 and of 100,000 unless sizes are named.
+
+The parts cni and cni-kubernetes measure the CNI plugin: ADD and DEL, 200 of
+each unless a number is named, and 64 ADD at once; on etcd also a raw client
+that sends the same requests. Seconds each, and they build no calipam.
 
 Without a part all are measured. For a quick run:
 
@@ -86,9 +104,17 @@ fn run(arguments: &[String]) -> Result<(), Failure> {
         servers.push(servers::bring_kube_apiserver()?);
     }
     let protoc = protoc::variables()?;
-    let mut program = workspace::cargo();
-    program.args(["build", "--release", "--package", "calipam"]).envs(protoc.clone());
-    step::run("Building calipam", &mut program)?;
+    let is_plugin = |part: &Part| part.program == "bench_cni";
+    if !parts.iter().all(is_plugin) {
+        let mut program = workspace::cargo();
+        program.args(["build", "--release", "--package", "calipam"]).envs(protoc.clone());
+        step::run("Building calipam", &mut program)?;
+    }
+    if parts.iter().any(is_plugin) {
+        let mut plugin = workspace::cargo();
+        plugin.args(["build", "--release", "--package", "calipam-cni"]).envs(protoc.clone());
+        step::run("Building the CNI plugin", &mut plugin)?;
+    }
     let mut bench = workspace::cargo();
     bench.args(["build", "--release", "--package", "calipam-bench"]).envs(protoc);
     step::run("Building the benchmark", &mut bench)?;

@@ -10,7 +10,6 @@ use calipam_assign::{Allocator, AutoAssign};
 use calipam_datastore::allocation::{AllocatorStore, Selecting};
 use calipam_datastore::write::Consent;
 use calipam_model::pool::PoolUse;
-use calipam_testkit::kube::Flavour;
 use calipam_testkit::rounds;
 use calipam_testkit::servers::EtcdVersion;
 use tokio::task::LocalSet;
@@ -31,18 +30,8 @@ fn allocators_on_etcd_3_4() {
     churn(&World::etcd(EtcdVersion::V3_4), turns(8, 1_000));
 }
 
-#[test]
-fn allocators_on_the_classic_group_of_kubernetes() {
-    churn(&World::kubernetes(Flavour::Classic), turns(3, 200));
-}
-
-#[test]
-fn allocators_on_the_native_group_of_kubernetes() {
-    churn(&World::kubernetes(Flavour::Native), turns(3, 200));
-}
-
 /// Containers of each allocator: a sample, or in `cargo xtask soak` as many as it takes to be sure.
-fn turns(usual: usize, soak: usize) -> usize {
+pub fn turns(usual: usize, soak: usize) -> usize {
     if rounds(1_usize) > 1 { soak } else { usual }
 }
 
@@ -61,7 +50,7 @@ type Ledger = Mutex<HashMap<IpAddr, String>>;
 
 /// Allocators of two nodes, each with its own connection, that assign and release; one call in eight is killed. A request of a
 /// killed call may arrive after the first DEL; so each container is deleted once more at the end.
-fn churn(world: &World, rounds: usize) {
+pub fn churn(world: &World, rounds: usize) {
     let settings = world.settings();
     let ledger: Arc<Ledger> = Arc::default();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();

@@ -1,9 +1,11 @@
-//! ADD, ADD again, CHECK, DEL, DEL again and GC, for each version, on each datastore.
+//! ADD, ADD again, CHECK, DEL, DEL again and GC, for each version, on each datastore; on Kubernetes also many at once, since the
+//! server takes long to start.
 
 use calipam_testkit::kube::Flavour;
 use calipam_testkit::servers::EtcdVersion;
 use serde_json::{Value, json};
 
+use crate::concurrent::{churn, turns};
 use crate::runtime::{Runtime, addresses};
 use crate::world::World;
 
@@ -23,12 +25,16 @@ fn on_etcd_3_4() {
 
 #[test]
 fn on_the_classic_group_of_kubernetes() {
-    conforms(&World::kubernetes(Flavour::Classic), &VERSIONS);
+    let world = World::kubernetes(Flavour::Classic);
+    conforms(&world, &VERSIONS);
+    churn(&world, turns(3, 200));
 }
 
 #[test]
 fn on_the_native_group_of_kubernetes() {
-    conforms(&World::kubernetes(Flavour::Native), &["0.3.1", "1.1.0"]);
+    let world = World::kubernetes(Flavour::Native);
+    conforms(&world, &["0.3.1", "1.1.0"]);
+    churn(&world, turns(3, 200));
 }
 
 /// Goes through the life of a container for each version.

@@ -1,0 +1,134 @@
+//! Calls of the plugin, and what one takes.
+
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Instant;
+
+use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
+use tempfile::TempDir;
+
+use crate::Failed;
+use crate::world::World;
+
+/// What one call takes. What was not measured is 0.
+#[derive(Default)]
+pub struct Sample {
+    /// Seconds from start to end.
+    pub wall: f64,
+    /// Seconds of the processor.
+    pub processor: f64,
+    pub peak_mib: f64,
+}
+
+/// A program that is called as a plugin.
+pub struct Calls {
+    program: PathBuf,
+    configuration: String,
+    _folder: TempDir,
+}
+
+/// One call.
+pub struct Call {
+    command: Command,
+    stdin: String,
+}
+
+impl Calls {
+    /// The plugin, with a lock of its own.
+    pub fn plugin(program: &Path, world: &World) -> Result<Self, Failed> {
+        let folder = tempfile::tempdir()?;
+        let mut configuration = world.configuration();
+        configuration["ipam_lock_file"] = folder.path().join("ipam.lock").display().to_string().into();
+        Ok(Self { program: program.to_owned(), configuration: configuration.to_string(), _folder: folder })
+    }
+
+    /// The raw client.
+    pub fn floor(program: &Path, world: &World) -> Result<Self, Failed> {
+        let configuration = world.configuration().to_string();
+        Ok(Self { program: program.to_owned(), configuration, _folder: tempfile::tempdir()? })
+    }
+
+    pub fn add(&self, container: &str) -> Call {
+        self.call("ADD", container)
+    }
+
+    pub fn del(&self, container: &str) -> Call {
+        self.call("DEL", container)
+    }
+
+    fn call(&self, name: &str, container: &str) -> Call {
+        let mut command = Command::new(&self.program);
+        command
+            .env_clear()
+            .env("CNI_COMMAND", name)
+            .env("CNI_CONTAINERID", container)
+            .env("CNI_NETNS", "/run/netns/none")
+            .env("CNI_IFNAME", "eth0")
+            .env("CNI_PATH", "/opt/cni/bin")
+            .env("CNI_ARGS", "IgnoreUnknown=1;K8S_POD_NAMESPACE=default;K8S_POD_NAME=web-0")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
+        Call { command, stdin: self.configuration.clone() }
+    }
+}
+
+impl Call {
+    fn start(&mut self) -> Result<Child, Failed> {
+        let mut child = self.command.spawn()?;
+        child.stdin.take().ok_or("no pipe")?.write_all(self.stdin.as_bytes())?;
+        Ok(child)
+    }
+
+    /// Runs it to its end.
+    pub fn run(mut self) -> Result<Sample, Failed> {
+        let start = Instant::now();
+        let mut child = self.start()?;
+        // Not waited for to its end: the process stays to be asked for its processor time.
+        let pid = Pid::from_raw(child.id().try_into()?).ok_or("no process")?;
+        waitid(WaitId::Pid(pid), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT)?;
+        let wall = start.elapsed().as_secs_f64();
+        let times = fs::read_to_string(format!("/proc/{}/schedstat", child.id()))?;
+        let nanos: f64 = times.split_whitespace().next().ok_or("no times")?.parse()?;
+        succeeded(&mut child)?;
+        Ok(Sample { wall, processor: nanos / 1e9, peak_mib: 0.0 })
+    }
+
+    /// Runs it to its end and looks at its memory all the time.
+    pub fn run_for_memory(mut self) -> Result<Sample, Failed> {
+        let mut child = self.start()?;
+        let status = format!("/proc/{}/status", child.id());
+        let mut peak_mib: f64 = 0.0;
+        while child.try_wait()?.is_none() {
+            peak_mib = peak_mib.max(peak(&status).unwrap_or_default());
+        }
+        succeeded(&mut child)?;
+        Ok(Sample { peak_mib, ..Sample::default() })
+    }
+}
+
+/// Starts many ADDs at once; gives the seconds until all have ended. They are deleted afterwards.
+pub fn at_once(calls: &Calls, count: usize) -> Result<f64, Failed> {
+    let start = Instant::now();
+    let mut running: Vec<Child> =
+        (0..count).map(|number| calls.add(&format!("x{number}")).start()).collect::<Result<_, _>>()?;
+    running.iter_mut().try_for_each(succeeded)?;
+    let seconds = start.elapsed().as_secs_f64();
+    (0..count).try_for_each(|number| calls.del(&format!("x{number}")).run().map(drop))?;
+    Ok(seconds)
+}
+
+fn succeeded(child: &mut Child) -> Result<(), Failed> {
+    let ended = child.wait()?;
+    if ended.success() { Ok(()) } else { Err(format!("a call failed: {ended}").into()) }
+}
+
+/// The peak of resident memory (VmHWM) in MiB.
+fn peak(status: &str) -> Option<f64> {
+    let text = fs::read_to_string(status).ok()?;
+    let line = text.lines().find(|line| line.starts_with("VmHWM:"))?;
+    let kib: f64 = line.split_whitespace().nth(1)?.parse().ok()?;
+    Some(kib / 1024.0)
+}
