@@ -19,6 +19,7 @@ use calipam_model::time::CLOCK_SKEW;
 use calipam_model::{IpNet, cidr};
 use jiff::Timestamp;
 
+pub(crate) use self::usage::is_for_services_only;
 use crate::finding::OwnerEvidence;
 use crate::rules::evidence::large_owners;
 

@@ -150,5 +150,8 @@ pub fn check(snapshot: &Snapshot, options: &Options) -> Report {
         return Report::new(snapshot, vec![note.to_owned()], findings);
     }
     let context = Context::new(snapshot, options);
-    Report::new(snapshot, Vec::new(), rules::run(&context))
+    let services_only =
+        "No node has a block, handle or affinity: Calico IPAM serves LoadBalancer services only";
+    let notes = index::is_for_services_only(snapshot).then(|| services_only.to_owned());
+    Report::new(snapshot, notes.into_iter().collect(), rules::run(&context))
 }

@@ -12,7 +12,7 @@ use calipam_model::text::{Text, TextRef};
 use crate::Context;
 use crate::finding::LeakReason;
 use crate::index::{BrokenWorkload, Index, Owner};
-use crate::record::{Claim, is_on_machine, machine_of, names_owner, names_service, names_workload, tails};
+use crate::record::{Claim, is_on_machine, machines_of, names_owner, names_service, names_workload, tails};
 use crate::rules::addresses::Record;
 
 /// What is known of the owner that a record names.
@@ -188,8 +188,9 @@ impl<'c, 's> Owners<'c, 's> {
             }
             Claim::Machine => {
                 // A handle that holds a hash may be that of any machine.
-                let exists = machine_of(attribute)
-                    .is_none_or(|(namespace, name)| snapshot.has_machine(&namespace, &name));
+                let machines = machines_of(attribute);
+                let exists = machines.is_empty()
+                    || machines.iter().any(|(namespace, name)| snapshot.has_machine(namespace, name));
                 if exists { RecordedOwner::Idle } else { RecordedOwner::Gone(vec![LeakReason::VmGone]) }
             }
             Claim::Pod { .. } | Claim::Container(_) | Claim::LegacyPod { .. } => self.workload(record, claim),

@@ -13,6 +13,8 @@ const MIN_CONTAINER_ID: usize = 12;
 
 /// What follows the network in the handle of a machine.
 const MACHINE: &str = ".vmi.";
+/// What begins the hash of a machine's name that would be too long for a handle.
+const HASH: char = '_';
 
 /// Whose address a record says it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -104,7 +106,7 @@ impl<'s> Claim<'s> {
         if handle.starts_with("lb-") && !handle.contains('.') {
             return Self::Service;
         }
-        if handle.contains(MACHINE) {
+        if is_of_machine(handle) {
             return Self::Machine;
         }
         let tail = handle.rsplit('.').next().unwrap_or(handle);
@@ -210,15 +212,27 @@ pub fn names_service(record: &AttributeRef<'_>, service: &Service) -> bool {
     }
 }
 
-/// The namespace and name of the virtual machine that a record names; `None` where the handle holds a hash.
-pub fn machine_of(record: &AttributeRef<'_>) -> Option<(String, String)> {
+/// The namespaces and names of virtual machines that a record may mean: one as a rule, several where the name of the
+/// network holds `.vmi.`, too, and none where the handle holds a hash.
+pub fn machines_of(record: &AttributeRef<'_>) -> Vec<(String, String)> {
     let owner = record.owner();
     if let (Some(namespace), Some(machine)) = (owner.get("namespace"), owner.get("vmi-name")) {
-        return Some((namespace.to_string(), machine.to_string()));
+        return vec![(namespace.to_string(), machine.to_string())];
     }
-    let handle = record.clean_handle()?.to_string();
-    let (_, name) = handle.split_once(MACHINE)?;
-    name.split_once('.').map(|(namespace, machine)| (namespace.to_owned(), machine.to_owned()))
+    let handle = record.clean_handle().map(|handle| handle.to_string()).unwrap_or_default();
+    let names = after_networks(&handle).filter_map(|name| name.split_once('.'));
+    names.map(|(namespace, machine)| (namespace.to_owned(), machine.to_owned())).collect()
+}
+
+/// What may follow the network in the handle of a machine.
+fn after_networks(handle: &str) -> impl Iterator<Item = &str> {
+    handle.match_indices(MACHINE).map(|(place, _)| &handle[place + MACHINE.len()..])
+}
+
+/// True for `<namespace>.<machine>` or a hash of that after the network. A container ID there is that of a container, on a
+/// network whose name ends with `.vmi`.
+fn is_of_machine(handle: &str) -> bool {
+    after_networks(handle).any(|name| name.contains('.') || name.starts_with(HASH))
 }
 
 /// True where the workload is a pod of the virtual machine that the record names: by its attributes, those
@@ -231,10 +245,14 @@ pub fn is_on_machine(record: &AttributeRef<'_>, workload: &Workload<'_>) -> bool
         let by_name = || workload.pod.starts_with(&format!("virt-launcher-{machine}-"));
         workload.namespace == *namespace.as_str() && (workload.machine == *machine.as_str() || by_name())
     };
+    // The hash in a handle may be that of any machine.
+    let is_of_any = || !workload.machine.is_empty() || workload.pod.starts_with("virt-launcher-");
+    let machines = || match machines_of(record) {
+        none if none.is_empty() => is_of_any(),
+        machines => machines.into_iter().any(by_machine),
+    };
     Claim::of(record) == Claim::Machine
-        && (is_side(record.owner())
-            || record.alternate().is_some_and(is_side)
-            || machine_of(record).is_some_and(by_machine))
+        && (is_side(record.owner()) || record.alternate().is_some_and(is_side) || machines())
 }
 
 /// True where pod and container are those of the record, on any node.

@@ -4,10 +4,14 @@ use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 
 use calipam_model::IpNet;
+use calipam_model::affinity::AffinityType;
+use calipam_model::block::BlockOwner;
+use calipam_model::key::Key;
 use calipam_model::pod::evidence;
 use calipam_model::pool::PoolUse;
 use calipam_model::service::Service;
 use calipam_model::snapshot::{DatastoreKind, Snapshot, Source};
+use calipam_model::text::TextRef;
 
 use super::{IndexedBlock, Owner, PodName, Use};
 use crate::record::{Claim, names_service};
@@ -25,17 +29,40 @@ pub(super) fn of(
     };
     usage.endpoints(snapshot, pods);
     usage.pods(snapshot);
-    usage.services(snapshot, blocks);
     for (position, node) in (0..).zip(&snapshot.nodes) {
         let tunnels = node.value.tunnels.iter();
         usage.uses.extend(
             tunnels.map(|(kind, address)| Use { address: *address, owner: Owner::Tunnel(position, *kind) }),
         );
     }
+    if is_for_services_only(snapshot) {
+        // What another IPAM gave to pods and tunnels may lie in pools of Calico.
+        usage.mentioned.extend(usage.uses.drain(..).map(|used| used.address));
+    }
+    usage.services(snapshot, blocks);
     usage.uses.sort_unstable();
     usage.mentioned.sort_unstable();
     usage.mentioned.dedup();
     (usage.uses, usage.mentioned)
+}
+
+/// True where Calico IPAM serves LoadBalancer services and nothing else: no node has, or had, a block. Pods and tunnels
+/// get their addresses from another IPAM then, such as host-local, also where Calico's CNI plugin networks them.
+pub(crate) fn is_for_services_only(snapshot: &Snapshot) -> bool {
+    let sources = [Source::Blocks, Source::Affinities, Source::Handles];
+    let is_ipam =
+        |key: &Option<Key>| matches!(key, None | Some(Key::Block(_) | Key::Affinity(_) | Key::Handle(_)));
+    if !sources.into_iter().all(|source| snapshot.has_read(source))
+        || snapshot.defects.iter().any(|defect| is_ipam(&defect.key))
+    {
+        return false;
+    }
+    let is_virtual = |owner: Option<&BlockOwner>| matches!(owner, Some(BlockOwner::Virtual(_)));
+    let is_service = |id: TextRef<'_>| Claim::of_handle(&id.to_string()) == Claim::Service;
+    (!snapshot.blocks.is_empty() || !snapshot.affinities.is_empty())
+        && snapshot.blocks.iter().all(|block| is_virtual(block.value.content.owner()))
+        && snapshot.affinities.iter().all(|affinity| affinity.value.key.kind == AffinityType::Virtual)
+        && snapshot.handles.iter().all(|handle| is_service(handle.value.id().cut_at_carriage_return()))
 }
 
 struct Usage {

@@ -2,7 +2,7 @@
 
 use calipam_model::cidr::block_around;
 use calipam_model::key::Key;
-use calipam_model::snapshot::Source;
+use calipam_model::snapshot::{Coverage, Source};
 
 use super::addresses::{Address, Record};
 use super::evidence::{name_of_claim, names_of_owners, nodes_of, of_address};
@@ -10,7 +10,7 @@ use crate::Context;
 use crate::code::Code;
 use crate::finding::{AddressEvidence, Finding};
 use crate::index::{Index, Owner, Use};
-use crate::record::{is_on_machine, machine_of};
+use crate::record::{is_on_machine, machines_of};
 
 /// Makes a finding about an address.
 pub(crate) fn finding(
@@ -63,6 +63,11 @@ fn key_of(index: &Index<'_>, owner: Owner) -> Key {
     }
 }
 
+/// False where a source was not read at all, as in a list without it. A narrow read has what lies around its address.
+fn is_known(context: &Context<'_>, source: Source) -> bool {
+    matches!(context.snapshot.coverage.get(&source), Some(Coverage::Read | Coverage::Partial))
+}
+
 /// Judges an address that is in use.
 pub(crate) fn judge(context: &Context<'_>, address: &Address<'_, '_, '_>, out: &mut Vec<Finding>) {
     if has_several_owners(&context.index, address) {
@@ -71,14 +76,14 @@ pub(crate) fn judge(context: &Context<'_>, address: &Address<'_, '_, '_>, out: &
         out.push(finding(context, Code::DuplicateAddress, address, evidence, &says));
     }
     let in_pool = context.index.pools_around(address.address.into()).next().is_some();
-    if !in_pool {
+    if !in_pool && is_known(context, Source::Pools) {
         let is_service = |used: &Use| matches!(used.owner, Owner::Service(_));
         if !context.index.pools_incomplete && !address.uses.iter().all(is_service) {
             let evidence = of_address(context, address);
             let says = format!("used by {}, lies in no pool", names_of_owners(&evidence.owners));
             out.push(finding(context, Code::InUseOutsidePools, address, evidence, &says));
         }
-    } else if address.holding().next().is_none() {
+    } else if in_pool && address.holding().next().is_none() && is_known(context, Source::Blocks) {
         let evidence = of_address(context, address);
         let owners = names_of_owners(&evidence.owners);
         let how = match (address.records.first(), address.containing_blocks().next()) {
@@ -123,7 +128,7 @@ fn share_machine(index: &Index<'_>, address: &Address<'_, '_, '_>, uses: [Use; 2
     address.holding().any(|record| {
         let attribute = record.allocation.attribute;
         let workload = |used: Use| index.workload(used.owner);
-        machine_of(&attribute).is_some()
+        !machines_of(&attribute).is_empty()
             && uses.into_iter().all(|used| workload(used).is_some_and(|w| is_on_machine(&attribute, &w)))
     })
 }

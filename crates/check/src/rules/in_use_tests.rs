@@ -92,6 +92,52 @@ fn a_machine_on_a_network_with_a_dot_in_its_name() {
 }
 
 #[test]
+fn a_machine_whose_name_is_a_hash_in_the_handle() {
+    let record = json!({"handle_id": "k8s-pod-network.vmi._0aZ-9bY_x"});
+    let launcher = PodParts {
+        namespace: "vms",
+        machine: Some("long"),
+        ..running("virt-launcher-long-abcde", "10.244.1.4")
+    };
+    assert_eq!(verdict(&kubernetes(one(record.clone()), &[launcher])), NOTHING);
+    assert_eq!(verdict(&kubernetes(one(record.clone()), &[])), NOTHING, "any machine's, be it stopped");
+    let other = kubernetes(one(record), &[running("web-1", "10.244.1.4")]);
+    assert_eq!(verdict(&other), ["error owner-mismatch 10.244.1.4"]);
+}
+
+#[test]
+fn blocks_that_were_not_read_lack_no_record() {
+    let mut cluster = kubernetes(one(Value::Null), &[running("other", "10.244.9.9")]);
+    assert_eq!(verdict(&cluster), ["critical unallocated-in-use 10.244.9.9"]);
+    cluster.0.blocks.clear();
+    cluster.0.coverage.remove(&Source::Blocks);
+    assert_eq!(verdict(&cluster), NOTHING);
+}
+
+#[test]
+fn pools_that_were_not_read_contain_any_address() {
+    let mut cluster = kubernetes(one(Value::Null), &[running("other", "192.168.7.7")]);
+    assert_eq!(verdict(&cluster), ["error in-use-outside-pools 192.168.7.7"]);
+    cluster.0.pools.clear();
+    cluster.0.coverage.remove(&Source::Pools);
+    assert_eq!(verdict(&cluster), NOTHING);
+}
+
+#[test]
+fn networks_whose_names_hold_vmi() {
+    let mut stopped = kubernetes(one(json!({"handle_id": "a.vmi.b.vmi.vms.vm-1"})), &[]);
+    assert_eq!(verdict(&stopped), ["error leaked-address 10.244.1.4"]);
+    stopped.0.machines.push(machine("vm-1", false));
+    assert_eq!(verdict(&stopped), NOTHING);
+    // Neither a namespace nor a hash: a container on the network `prod.vmi`.
+    let id = "0123456789abcdef0123456789abcdef";
+    let attributes = json!({"node": "node-1", "timestamp": "2026-05-01 10:00:00 +0000 UTC"});
+    let record = json!({"handle_id": format!("prod.vmi.{id}"), "secondary": attributes});
+    let container = PodParts { container_id: id, ..running("bare", "10.244.1.4") };
+    assert_eq!(verdict(&kubernetes(one(record), &[container])), NOTHING);
+}
+
+#[test]
 fn an_instance_whose_machine_is_deleted_keeps_no_address() {
     let mut cluster = kubernetes(one(json!({"handle_id": "k8s-pod-network.vmi.vms.vm-1"})), &[]);
     cluster.0.machines.push(machine("vm-1", true));
@@ -229,6 +275,43 @@ fn pods_that_another_plugin_networks_accuse_nobody() {
     assert_eq!(found, ["critical unallocated-in-use 10.244.9.9"]);
     let protected = kubernetes(one(pod("node-1", "gone")), &[foreign("10.244.1.4")]);
     assert_eq!(verdict(&protected), NOTHING, "what they name is not leaked");
+}
+
+/// Calico's CNI plugin with host-local IPAM, and addresses of services from Calico's.
+#[test]
+fn where_calico_ipam_serves_services_only_pods_and_tunnels_are_not_its_business() {
+    let mut cluster = Cluster::new();
+    let all = [Source::Pods, Source::Services, Source::Machines, Source::Affinities];
+    cluster.0.mark_read(all);
+    cluster.0.datastore = DatastoreKind::Kubernetes;
+    cluster.0.coverage.remove(&Source::Endpoints);
+    cluster.resource(
+        "ippools/lb",
+        json!({"cidr": "10.250.0.0/28", "blockSize": 30, "allowedUses": ["LoadBalancer"]}),
+    );
+    let record = json!({"handle_id": "lb-hash", "secondary": {"service": "web", "namespace": "default", "type": "LoadBalancer"}});
+    cluster.block("10.250.0.0/30", Some("virtual:load-balancer"), one(record));
+    let affinity = |of: &str| format!("/calico/ipam/v2/{of}/ipv4/block/10.250.0.0-30");
+    cluster.put(&affinity("virtual/load-balancer"), json!({"state": "confirmed"}));
+    cluster.put("/calico/ipam/v2/handle/lb-hash", json!({"block": {"10.250.0.0/30": 1}}));
+    let mut cluster =
+        with_pods(cluster, &[running("inside", "10.244.9.9"), running("outside", "192.168.7.7")]);
+    assert_eq!(verdict(&cluster), ["error leaked-address 10.250.0.0"], "services are judged");
+    let notes = check(&cluster.0, &Options::default()).notes;
+    assert!(notes[0].contains("LoadBalancer services only"), "{notes:?}");
+
+    // One handle of a pod says that the blocks of nodes are lost.
+    cluster.put("/calico/ipam/v2/handle/k8s-pod-network.0123456789abcdef", json!({"block": {}}));
+    assert_eq!(
+        verdict(&cluster),
+        [
+            "critical unallocated-in-use 10.244.1.0",
+            "critical unallocated-in-use 10.244.9.9",
+            "error leaked-address 10.250.0.0",
+            "error in-use-outside-pools 192.168.7.7",
+        ]
+    );
+    assert!(check(&cluster.0, &Options::default()).notes.is_empty());
 }
 
 #[test]

@@ -19,8 +19,8 @@ use crate::objects::kinds::{KnownKind, by_name, by_plural};
 use crate::raw::RawEntry;
 use crate::read::whole::kubernetes::skip;
 
-/// The kind of virtual machines, whose instances are of another one.
-const MACHINES: &str = "virtualmachines";
+/// The kinds of virtual machines: an instance may have no machine, and a stopped machine has no instance.
+const MACHINES: [&str; 2] = ["virtualmachines", "virtualmachineinstances"];
 /// How much of a file is read at a time.
 const PIECE: usize = 1 << 18;
 /// Kinds of which a cluster may have no object: they count as read where pools are there.
@@ -79,8 +79,8 @@ pub(crate) fn read(location: &Path, files: &[PathBuf]) -> Result<Snapshot> {
     snapshot.is_native = is_native;
     tell_virtual_affinities(&mut snapshot);
     snapshot.mark_read(seen.iter().copied());
-    if !kinds.contains(MACHINES) && snapshot.machines.iter().any(|machine| machine.value.is_owned) {
-        // The instances alone do not show which machines still exist.
+    if seen.contains(&Source::Machines) && !MACHINES.iter().all(|kind| kinds.contains(kind)) {
+        // One kind alone does not show which machines exist.
         snapshot.coverage.insert(Source::Machines, Coverage::Skipped(WhySkipped::NotInFile));
     }
     if seen.contains(&Source::Pools) {
@@ -354,7 +354,11 @@ mod tests {
             read(folder.path(), &[write(&folder, "x.json", &list)]).unwrap()
         };
         assert!(!list(&[&pool(), &instance]).has_read(Source::Machines));
-        let whole = list(&[&pool(), &instance, &object("VirtualMachine", json!([]))]);
+        let machine = object("VirtualMachine", json!([]));
+        assert!(!list(&[&pool(), &machine]).has_read(Source::Machines), "an instance may have no machine");
+        let alone = object("VirtualMachineInstance", json!([]));
+        assert!(!list(&[&pool(), &alone]).has_read(Source::Machines), "a stopped machine has no instance");
+        let whole = list(&[&pool(), &instance, &machine]);
         assert!(whole.has_read(Source::Machines) && whole.has_machine("vms", "vm-1"));
     }
 

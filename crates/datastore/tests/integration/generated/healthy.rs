@@ -1,13 +1,16 @@
 //! Clusters with features that few have, in every form: nothing is found, nothing released and nothing rebuilt.
 
+use std::collections::BTreeSet;
+
 use calipam_check::{Options, check};
 use calipam_model::snapshot::Snapshot;
 use calipam_plan::{Basis, rebuild, release};
 use calipam_testkit::cluster::rng::Rng;
 use calipam_testkit::cluster::{Cluster, ClusterSpec, Fault};
 use calipam_testkit::rounds;
+use serde_json::Value;
 
-use super::findings::{complaints, findings};
+use super::findings::{FLAVOURS, complaints, findings, snapshot_of_objects};
 use super::forms::every_form;
 
 /// Fails unless a rebuild of everything finds nothing to do.
@@ -31,6 +34,11 @@ async fn assert_healthy(name: &str, cluster: &Cluster) {
         assert!(plan.is_empty() && plan.skipped.is_empty(), "{name}, {form}: {plan:?}");
         assert_nothing_to_rebuild(&format!("{name}, {form}"), &snapshot);
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cluster_with_calico_ipam_for_services_only_is_healthy() {
+    assert_healthy("services only", &Cluster::with_services_only(ClusterSpec::new(3))).await;
 }
 
 /// Only the pod says that its address bypasses IPAM: with etcd alone it is missed.
@@ -72,6 +80,31 @@ async fn no_mix_of_features_leads_to_a_release_in_any_form() {
         mix.iter().for_each(|feature| cluster.add_feature(*feature));
         assert_healthy(&format!("features {mix:?}"), &cluster).await;
     }
+}
+
+/// A kind that is not in a file was not read.
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_is_held_against_what_a_list_leaves_out() {
+    let cluster = Cluster::featured(ClusterSpec::new(9));
+    let mut wrong = Vec::new();
+    for flavour in FLAVOURS {
+        let whole = cluster.kubernetes(flavour).list();
+        let kinds: BTreeSet<&str> = items(&whole).filter_map(|item| item["kind"].as_str()).collect();
+        assert!(kinds.len() > 10, "{kinds:?}");
+        for left_out in &kinds {
+            let mut list = whole.clone();
+            list["items"] = items(&whole).filter(|item| item["kind"] != *left_out).cloned().collect();
+            let snapshot = snapshot_of_objects(&list).await;
+            let report = check(&snapshot, &Options::default());
+            let lines = report.findings.iter().map(|f| format!("{} {}", f.code, f.subject));
+            wrong.extend(lines.map(|line| format!("{flavour:?} without {left_out}: {line}")));
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+fn items(list: &Value) -> impl Iterator<Item = &Value> {
+    list["items"].as_array().into_iter().flatten()
 }
 
 /// Only what is borrowed is found: neither machines that migrated nor the tunnels of Windows nodes.

@@ -6,7 +6,7 @@ use jiff::SignedDuration;
 use super::pods::{Holder, pod};
 use crate::cluster::layout::go_time;
 use crate::cluster::wire::{Attribute, EndpointSpec, Nat, Pool, Resource, Tunnel, key};
-use crate::cluster::{Cluster, Object, Pod};
+use crate::cluster::{Cluster, ClusterSpec, Object, Pod};
 
 impl Cluster {
     /// One of everything. Needs at least two nodes.
@@ -189,6 +189,15 @@ impl Cluster {
                 (stored.affinity, stored.claim_time) = (None, None);
             }
         }
+    }
+
+    /// A cluster whose pods and tunnels have addresses of host-local, and its services those of Calico IPAM.
+    pub fn with_services_only(spec: ClusterSpec) -> Self {
+        let mut cluster = Self::plain(spec, 2, 3);
+        let ipam = ["/calico/ipam/v2/host/", "/calico/ipam/v2/handle/", "/calico/ipam/v2/assignment/"];
+        ipam.iter().for_each(|prefix| cluster.remove_prefix(prefix));
+        cluster.add_load_balancer();
+        cluster
     }
 
     /// Services of type LoadBalancer, which only Kubernetes knows.

@@ -11,7 +11,7 @@ use crate::cluster::{Cluster, ClusterSpec, Object};
 
 impl Cluster {
     /// Number of [features](Self::add_feature).
-    pub const FEATURES: usize = 18;
+    pub const FEATURES: usize = 19;
     /// The one under which no service is found to be without address.
     pub const LOAD_BALANCER_OFF: usize = 16;
 
@@ -43,6 +43,7 @@ impl Cluster {
             15 => self.add_fast_clock(),
             Self::LOAD_BALANCER_OFF => self.turn_load_balancer_controller_off(),
             17 => self.add_pods_during_migration(),
+            18 => self.add_services_of_every_kind(),
             other => panic!("there is no feature {other}"),
         }
     }
@@ -58,11 +59,12 @@ impl Cluster {
 
     /// A machine that runs on another node than the one whose block holds its address.
     fn add_migrated_machine(&mut self) {
-        let (block, target) = (self.nodes[1].blocks[0], self.nodes[2].name.clone());
+        let (blocks, target) = (self.nodes[1].blocks.clone(), self.nodes[2].name.clone());
         let pod = self.machine_pod("vm-migrated", &target);
         let attribute = self.machine_record("vm-migrated", &pod);
-        let address = self.take_for_machine("vm-migrated", block, attribute);
-        self.put_endpoint(&pod, [address]);
+        let take = |block: &IpNet| self.take_for_machine("vm-migrated", *block, attribute.clone());
+        let addresses: Vec<IpAddr> = blocks.iter().map(take).collect();
+        self.put_endpoint(&pod, addresses);
         self.put_machine("vms", "vm-migrated", true);
     }
 

@@ -99,6 +99,46 @@ impl Cluster {
         self.count(&holder.handle(), block, 1);
     }
 
+    /// Services that Calico does not serve, and one with an address of each family.
+    pub(super) fn add_services_of_every_kind(&mut self) {
+        let (_, cidr) = self.extra_pool();
+        let mut pools = vec![("services", cidr, 28)];
+        if self.spec.dual_stack {
+            let cidr = Ipv6Net::new_assert("fd00:10:246::".parse().expect("an address"), 112).into();
+            pools.push(("services-ipv6", cidr, 124));
+        }
+        let handle = "lb-bothFamiliesHaveOneHandleWhichIsAHash";
+        let entries = [("service", "both"), ("namespace", "default"), ("type", "LoadBalancer")];
+        let mut addresses = Vec::new();
+        for (name, cidr, prefix) in pools {
+            let uses = vec!["LoadBalancer"];
+            self.put_pool(name, Pool { allowed_uses: uses, ipip_mode: "Never", ..Pool::new(cidr, prefix) });
+            let block = cidr.subnets(prefix).expect("a longer prefix").next().expect("it has several");
+            self.put_block(block, Some("virtual:load-balancer".to_owned()));
+            self.put_affinity("virtual", "load-balancer", block, "confirmed");
+            addresses.extend(self.block_mut(block).take(1, Attribute::new(handle, entries)));
+            self.count(handle, block, 1);
+        }
+        self.put_service("default", "both", &addresses);
+
+        // Of another controller, with an address of the pool; behind a name; with an address of a cloud.
+        let free = cidr.subnets(28).expect("a /24").nth(3).expect("it has 16 parts").addr();
+        let ports = json!([{"port": 80, "protocol": "TCP"}]);
+        for (name, class, ingress) in [
+            ("of-metallb", "metallb.universe.tf/metallb", json!([{"ip": free, "ipMode": "VIP"}])),
+            ("behind-a-name", "service.k8s.aws/nlb", json!([{"hostname": "lb-1.example.com"}])),
+            ("of-a-cloud", "service.k8s.aws/nlb", json!([{"ip": "203.0.113.9", "ipMode": "VIP"}])),
+        ] {
+            let spec = json!({"type": "LoadBalancer", "ports": ports, "loadBalancerClass": class});
+            let service = json!({"apiVersion": "v1", "kind": "Service", "spec": spec,
+                "status": {"loadBalancer": {"ingress": ingress}}});
+            self.put_kubernetes_only("services", "default", name, service);
+        }
+        let external = json!({"apiVersion": "v1", "kind": "Service", "status": {"loadBalancer": {}},
+            "spec": {"type": "ClusterIP", "ports": ports, "externalIPs": [free]}});
+        self.put_kubernetes_only("services", "default", "external", external);
+    }
+
     /// Calico's controllers run without the one for services, of which one waits for an address from elsewhere.
     pub(super) fn turn_load_balancer_controller_off(&mut self) {
         let key = key::resource("kubecontrollersconfigurations", "default");

@@ -38,6 +38,7 @@ impl Fault {
             | Self::CarriageReturnKey
             | Self::UndecodableBlockKey
             | Self::UndecodableFamily
+            | Self::UppercaseBlockKey
             | Self::UndecodableHandleKey
             | Self::UndecodableKey
             | Self::UndecodableBytes => false,

@@ -201,6 +201,7 @@ faults! {
     UndecodableBlockCidr "undecodable-block-cidr" Many undecodable::block_cidr, "no CIDR";
     UndecodableBlockKey "undecodable-block-key" Many undecodable::block_key, "a key without CIDR";
     UnmaskedBlockKey "unmasked-block-key" Many undecodable::unmasked_block, "a key that is not the canonical one";
+    UppercaseBlockKey "uppercase-block-key" Many undecodable::uppercase_block, "a key with capital letters";
     UnmaskedAffinityKey "unmasked-affinity-key" Many undecodable::unmasked_affinity, "the same of an affinity";
     UndecodableFamily "undecodable-family" Many undecodable::family, "an IPv4 block below ipv6";
     UndecodableAffinity "undecodable-affinity" Many undecodable::affinity, "no JSON";

@@ -53,6 +53,22 @@ pub(super) fn unmasked_block(cluster: &mut Cluster) {
     spoil(cluster, unmask(&key::block(net), net), stored.value());
 }
 
+/// Only addresses of IPv6 have letters.
+pub(super) fn uppercase_block(cluster: &mut Cluster) {
+    if !cluster.spec.dual_stack {
+        return;
+    }
+    let place = cluster.host();
+    let info = cluster.nodes[place].clone();
+    cluster.next_spare += 1;
+    let net = cluster.spec.block_v6(info.number, cluster.next_spare);
+    cluster.claim(net, &info.name);
+    cluster.add_pod(&info.name, &[net]);
+    let (canonical, address) = (key::block(net), net.addr().to_string());
+    let stored = cluster.remove(&canonical);
+    spoil(cluster, canonical.replace(&address, &address.to_uppercase()), stored.value());
+}
+
 pub(super) fn unmasked_affinity(cluster: &mut Cluster) {
     let (node, net, _) = cluster.victim_block();
     let stored = cluster.remove(&key::affinity("host", &node, net));
