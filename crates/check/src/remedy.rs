@@ -79,6 +79,7 @@ fn is_rebuilt(code: Code) -> bool {
             | Code::AffinityConflict
             | Code::UnsettledAffinity
             | Code::AffinityLabels
+            | Code::UnexpectedAffinityType
             | Code::MissingHandle
             | Code::HandleCount
             | Code::HalfDeleted

@@ -30,6 +30,11 @@ impl Operator for Person<'_> {
         let console = self.console;
         match note {
             Note::Read(cluster) => console.verbose(&render::header::read(cluster)),
+            Note::Journal(journal) => console.tell(&format!("journal: {}", quoted(journal))),
+            Note::ShortGrace(grace) => console.warn(&format!(
+                "a grace period of {grace:#} is shorter than an operation of a CNI plugin can take: an address that a pod \
+                 is just being given looks unused meanwhile; 10s and more are safe"
+            )),
             Note::ReadAround { revision, requests } => {
                 console.verbose(&format!("read at revision {revision} in {requests} requests"));
             }
@@ -38,11 +43,11 @@ impl Operator for Person<'_> {
             }
             Note::CannotConfirm => console.warn("`--confirm` does nothing here: a file does not change"),
             Note::SecondLook { addresses, after } => console.verbose(&format!(
-                "{} addresses were seen unused once; they are looked at again after {after:#}",
+                "{} addresses or handles were seen unused once; they are looked at again after {after:#}",
                 thousands(addresses)
             )),
             Note::SecondLookAssumed { addresses, after } => console.warn(&format!(
-                "{} addresses were seen unused once; they are planned as if a second look, {after:#} later, saw the \
+                "{} addresses or handles were seen unused once; they are planned as if a second look, {after:#} later, saw the \
                  same",
                 thousands(addresses)
             )),

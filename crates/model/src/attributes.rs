@@ -301,7 +301,8 @@ mod tests {
     #[test]
     fn records_come_back_as_they_went_in() {
         let mut strange = Attribute { alternate: Some(BTreeMap::new()), ..Attribute::default() };
-        strange.unknown.insert("future".into(), serde_json::json!({"x": [1, null]}));
+        let future = serde_json::json!({"x": [1, null]});
+        strange.unknown.insert("future".into(), (&future).try_into().unwrap());
         let all = [
             pod(),
             Attribute::default(),

@@ -7,12 +7,31 @@ use serde::de::{Error as _, MapAccess};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
 use crate::cidr;
-use crate::json::{Fields, Object, Unknown, is, keep, read_object, set};
+use crate::json::{Fields, Object, RawJson, Unknown, is, keep, read_object, set};
+use crate::snapshot::DatastoreKind;
 use crate::text::{Text, TextRef};
 
 /// A handle ID as Calico looks it up: up to the first carriage return (facts 3.13).
 pub fn clean_id(id: &str) -> &str {
     id.split_once('\r').map_or(id, |(id, _)| id)
+}
+
+/// Longest name of an object in Kubernetes.
+const MAX_NAME: usize = 253;
+
+/// True where the datastore can hold a handle object with this ID. In etcd a slash in it gives a key that does not read
+/// back; in Kubernetes its lower case has to be the name of an object, a DNS subdomain.
+pub fn is_storable_id(id: &str, datastore: DatastoreKind) -> bool {
+    let is_label = |label: &str| {
+        let ends_well = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_alphanumeric);
+        let bytes = label.as_bytes();
+        let is_part = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'-';
+        ends_well(bytes.first()) && ends_well(bytes.last()) && bytes.iter().all(is_part)
+    };
+    match datastore {
+        DatastoreKind::Etcd => !id.is_empty() && !id.contains('/'),
+        DatastoreKind::Kubernetes => id.len() <= MAX_NAME && id.split('.').all(is_label),
+    }
 }
 
 /// A handle object.
@@ -46,7 +65,8 @@ impl Handle {
         let mut raw = RawHandle::default();
         read_object(json, &mut raw).map_err(|e| e.to_string())?;
         if let Some(stray) = raw.id.take() {
-            raw.unknown.get_or_insert_default().insert(ID_FIELD.to_owned(), stray.into());
+            let stray = RawJson::try_from(&stray.into()).map_err(|e| e.to_string())?;
+            raw.unknown.get_or_insert_default().insert(ID_FIELD.to_owned(), stray);
         }
         Ok(Self::from_raw(id, raw))
     }
@@ -176,5 +196,22 @@ impl<'de> Fields<'de> for RawBlocks {
             .ok_or_else(|| A::Error::custom(format_args!("`block` names {name:?}, which is not a CIDR")))?;
         self.0.insert(cidr, count);
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_that_a_datastore_cannot_hold() {
+        let both =
+            |id: &str| [DatastoreKind::Etcd, DatastoreKind::Kubernetes].map(|kind| is_storable_id(id, kind));
+        assert_eq!(both("k8s-pod-network.3f9A"), [true, true]);
+        assert_eq!(both("default.web-0"), [true, true]);
+        for id in ["under_score", "-begins", "ends-", "a..b", ".a", "ümlaut", "a b", &"x".repeat(254)] {
+            assert_eq!(both(id), [true, false], "{id}");
+        }
+        assert_eq!((both("a/b"), both("")), ([false, false], [false, false]));
     }
 }

@@ -2,9 +2,12 @@
 //! fields wins, `null` leaves a field as it is, unknown fields are allowed (facts 1.3.2).
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 
 /// Takes the fields of one JSON object.
 pub(crate) trait Fields<'de> {
@@ -131,7 +134,38 @@ where
 }
 
 /// The fields that a reader does not know, by name, as they were.
-pub type Unknown = serde_json::Map<String, serde_json::Value>;
+pub type Unknown = BTreeMap<String, RawJson>;
+
+/// A value as its text, so that numbers which no double holds stay as they are.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct RawJson(Box<RawValue>);
+
+impl PartialEq for RawJson {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.get() == other.0.get()
+    }
+}
+
+impl RawJson {
+    pub fn as_bool(&self) -> Option<bool> {
+        self.0.get().parse().ok()
+    }
+}
+
+impl From<bool> for RawJson {
+    fn from(value: bool) -> Self {
+        Self(if value { RawValue::TRUE } else { RawValue::FALSE }.to_owned())
+    }
+}
+
+impl TryFrom<&serde_json::Value> for RawJson {
+    type Error = serde_json::Error;
+
+    fn try_from(value: &serde_json::Value) -> serde_json::Result<Self> {
+        serde_json::value::to_raw_value(value).map(Self)
+    }
+}
 
 /// Keeps an unknown field.
 pub(crate) fn keep<'de, A: MapAccess<'de>>(

@@ -30,5 +30,5 @@ pub mod text;
 pub mod time;
 
 pub use ipnet::IpNet;
-pub use json::Unknown;
+pub use json::{RawJson, Unknown};
 pub use resource::Parsed;

@@ -81,6 +81,26 @@ pub(crate) fn too_early(
     Some((SkipReason::SeenOnce, detail))
 }
 
+/// Why a handle that no allocation refers to has to wait: a CNI plugin writes the handle before the block, so that it has
+/// to be seen twice in the same version.
+pub(crate) fn too_early_orphan(
+    basis: &Basis<'_>,
+    finding: &Finding,
+    sightings: &[Sightings],
+) -> Option<(SkipReason, String)> {
+    let (Subject::Handle(id), Evidence::Handle(evidence)) = (&finding.subject, &finding.evidence) else {
+        return None;
+    };
+    let grace = basis.context.grace;
+    let before = sightings.iter().filter(|s| basis.snapshot.taken_at.duration_since(s.at) >= grace);
+    let mut seen = before.filter_map(|s| s.handles.get(id));
+    if !grace.is_positive() || seen.any(|revision| Some(revision) == evidence.revision.as_ref()) {
+        return None;
+    }
+    let detail = format!("{}: it has to be seen so twice, {grace:#} apart", finding.message);
+    Some((SkipReason::SeenOnce, detail))
+}
+
 /// True where one look is enough: whose address it was cannot come back.
 fn is_certain_at_once(basis: &Basis<'_>, finding: &Finding) -> bool {
     let Evidence::Address(evidence) = &finding.evidence else { return false };

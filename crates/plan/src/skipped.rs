@@ -101,6 +101,8 @@ pub enum SkipReason {
     DuplicateOwners,
     /// The container is not known, so that nothing would ever free the address.
     ContainerUnknown,
+    /// The datastore cannot hold an object for its handle.
+    HandleNotStorable,
     /// It lies in no pool.
     OutsidePools,
     /// Two blocks or pools lie over each other.

@@ -66,8 +66,9 @@ pub(crate) async fn take(writer: &Writer, journal: &Journal) -> Result<Held, Rep
             let before = ready(&original).map_err(|reason| failed(&reason))?;
             return Ok(Held { before, replaced: Some((original, stored.revision)) });
         }
+        // Whoever holds it may restore it while this run goes on.
         if before == Some(false) {
-            return Ok(Held { before, replaced: None });
+            return Err(failed("it is locked already, by another run or by a person"));
         }
 
         let locked = with_ready(&stored.raw, Some(false)).map_err(|reason| failed(&reason))?;

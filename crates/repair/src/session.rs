@@ -6,14 +6,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use calipam_datastore::Datastore;
-use calipam_datastore::write::{Consent, Writer};
+use calipam_datastore::write::{Consent, Stored, Writer};
 use calipam_model::config::ClusterInformation;
 use calipam_model::edit::{Edit, Step};
 use calipam_model::key::Key;
 use jiff::Timestamp;
 use tokio::sync::Semaphore;
 
-use crate::engine::{Context, EventFn, Execution, Group, REQUESTS, run};
+use crate::engine::{Context, Event, EventFn, Execution, Group, REQUESTS, run};
 use crate::error::RepairError;
 use crate::interrupt::Interrupt;
 use crate::journal::{FORMAT, Header, Journal, LockMark, resolve_killed};
@@ -119,6 +119,7 @@ pub(crate) async fn carry_out(
         location: datastore.location(),
     };
     let journal = Arc::new(Journal::create(&options.journal, &header)?);
+    (options.events)(&Event::Opened);
     let context = Context {
         writer: writer.clone(),
         journal: Arc::clone(&journal),
@@ -201,11 +202,20 @@ fn is_agreed(consent: &Consent, purpose: &Purpose) -> Result<(), RepairError> {
 
 /// The datastore holds the cluster that the plan or journal was made for.
 async fn is_same_cluster(writer: &Writer, purpose: &Purpose) -> Result<(), RepairError> {
-    let stored = writer.read(&[Key::ClusterInformation("default".into())]).await?.pop().flatten();
-    let information = stored.and_then(|stored| ClusterInformation::parse(&stored.raw).ok());
+    let stored = writer.read(&[lock::key()]).await?.pop().flatten();
+    names_cluster(stored.as_ref(), purpose.what, &purpose.cluster)
+}
+
+/// What is stored as ClusterInformation names this cluster, for which the plan or journal was made.
+pub(crate) fn names_cluster(
+    information: Option<&Stored>,
+    what: &'static str,
+    cluster: &str,
+) -> Result<(), RepairError> {
+    let information = information.and_then(|stored| ClusterInformation::parse(&stored.raw).ok());
     let found = information.map(|i| i.guid).unwrap_or_default();
-    if found == purpose.cluster {
+    if found == cluster {
         return Ok(());
     }
-    Err(RepairError::OtherCluster { what: purpose.what, planned: purpose.cluster.clone(), found })
+    Err(RepairError::OtherCluster { what, planned: cluster.to_owned(), found })
 }

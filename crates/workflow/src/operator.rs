@@ -55,6 +55,10 @@ pub enum Activity {
 #[derive(Debug)]
 pub enum Note<'a> {
     Read(&'a ClusterIdentity),
+    /// The journal of the run that begins is on disk.
+    Journal(&'a Path),
+    /// The grace period is shorter than an operation of a CNI plugin may take.
+    ShortGrace(SignedDuration),
     /// A few keys were read, in so many requests.
     ReadAround {
         revision: String,

@@ -5,7 +5,7 @@ use calipam_datastore::Datastore;
 use calipam_model::snapshot::Snapshot;
 use calipam_plan::release::Sightings;
 use calipam_plan::{Change, FailedTrial, Plan, PlanKind, SkipReason, Skipped, Totals, Warning};
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 
 use crate::error::Error;
 use crate::look::{Judging, Look, look, wait};
@@ -71,6 +71,17 @@ pub(crate) async fn second_look(
     drop(first);
     wait(after, Activity::WaitingForSecondLook, operator).await;
     look(datastore, judging, operator).await
+}
+
+/// What an operation of a CNI plugin takes at most, from the first object that it writes to the last.
+const CNI_OPERATION: SignedDuration = SignedDuration::from_secs(10);
+
+/// Warns of a grace period in which an address that a pod is just being given looks unused.
+pub(crate) fn warn_of_short_grace(snapshot: &Snapshot, judging: &Judging, operator: &impl Operator) {
+    let grace = calipam_check::grace(snapshot, &judging.options);
+    if grace < CNI_OPERATION {
+        operator.note(Note::ShortGrace(grace));
+    }
 }
 
 /// Tries the plan in memory. What it comes to is the plan without the steps that fail there.

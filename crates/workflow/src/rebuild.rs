@@ -17,7 +17,7 @@ use calipam_plan::{FailedTrial, Plan};
 use crate::error::Error;
 use crate::look::{Judging, Look, look};
 use crate::operator::{Note, Operator};
-use crate::planning::{cooldown, second_look, seen_once, try_plan};
+use crate::planning::{cooldown, second_look, seen_once, try_plan, warn_of_short_grace};
 use crate::scope::{known_node, pool};
 use crate::write::{Repaired, Writing, write};
 
@@ -55,6 +55,7 @@ pub async fn rebuild(
     }
 
     let scope = scope(request, &seen.snapshot)?;
+    warn_of_short_grace(&seen.snapshot, judging, operator);
     let mut sightings = Vec::new();
     let mut plan = plan(datastore, &seen, &scope, judging, &sightings).await;
 

@@ -9,7 +9,7 @@ use calipam_plan::release::{self, Request, Sightings};
 use crate::error::Error;
 use crate::look::{Judging, Look, look};
 use crate::operator::Operator;
-use crate::planning::{cooldown, second_look, seen_once, try_plan};
+use crate::planning::{cooldown, second_look, seen_once, try_plan, warn_of_short_grace};
 use crate::reports;
 use crate::write::{Repaired, Writing, write};
 
@@ -39,6 +39,9 @@ pub async fn release(
 ) -> Result<Repaired, Error> {
     let judging = &request.judging;
     let mut seen = look(datastore, judging, operator).await?;
+    if request.targets.leaked || request.targets.orphan_handles {
+        warn_of_short_grace(&seen.snapshot, judging, operator);
+    }
     let mut sightings = reports::read(request, &seen.snapshot, operator)?;
     let mut plan = plan(datastore, &seen, request, &sightings).await;
 

@@ -56,7 +56,7 @@ pub async fn undo(
     if !ended {
         operator.note(Note::JournalWithoutEnd);
     }
-    let plan = UndoPlan::new(&resolve(recorded, datastore).await?.0)?;
+    let plan = UndoPlan::new(&resolve(recorded, datastore).await?.0)?.look(datastore).await?;
     let Some(writing) = writing.filter(|_| !plan.steps().is_empty()) else {
         return Ok(Undone { header, plan, ended, run: None });
     };

@@ -1,6 +1,7 @@
 //! From a plan to a run: limit, left locks, consent, journal, and the run itself.
 
 use std::path::{Path, PathBuf};
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -13,6 +14,7 @@ use calipam_repair::{
     Event, EventFn, Execution, Interrupt, LockState, Options, RepairError, execute, stale_locks,
 };
 use jiff::Timestamp;
+use tokio::sync::Notify;
 
 use crate::error::Error;
 use crate::operator::{Activity, Note, Operator, Proposal};
@@ -184,13 +186,23 @@ pub(crate) async fn run(
 
     let meter = operator.start(Activity::Writing);
     let steps = Arc::clone(&meter);
-    let events: EventFn = Arc::new(move |event| {
-        if let Event::Ended { ended, of } = event {
-            steps.set(*ended as u64, *of as u64);
-        }
+    let opened = Arc::new(Notify::new());
+    let open = Arc::clone(&opened);
+    let events: EventFn = Arc::new(move |event| match event {
+        Event::Opened => open.notify_one(),
+        Event::Ended { ended, of } => steps.set(*ended as u64, *of as u64),
+        _ => {}
     });
     let (command, lock) = (writing.command.clone(), writing.lock);
-    let execution = work(Options { command, journal: journal.clone(), lock, events, interrupt }).await;
+    let mut work = pin!(work(Options { command, journal: journal.clone(), lock, events, interrupt }));
+    let execution = tokio::select! {
+        biased;
+        () = opened.notified() => {
+            operator.note(Note::Journal(&journal));
+            work.await
+        }
+        execution = &mut work => execution,
+    };
     meter.end();
     drop(now);
     Ok(Run { execution: execution?, journal })

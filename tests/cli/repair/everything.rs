@@ -103,7 +103,9 @@ fn what_others_have_changed_since_is_not_undone() {
     assert_eq!(undone.code, 1, "{undone:?}");
     let told = format!("{} has changed since the run", key::block(first.block()));
     assert!(undone.stderr.contains(&told), "{undone:?}");
-    assert!(undone.stdout.contains("given up because something had changed"), "{undone:?}");
+    assert!(undone.stderr.contains("warning: not undone: "), "{undone:?}");
+    // The dry run has promised the same.
+    assert!(dry.code == 1 && dry.stdout.contains("STAYS AS IT IS") && dry.stdout.contains(&told), "{dry:?}");
     let back = site.dump();
     // A pod has one handle in two blocks, so that what was written together stays together.
     assert_eq!(
@@ -113,6 +115,39 @@ fn what_others_have_changed_since_is_not_undone() {
     let second_only: Vec<_> = second.addresses.iter().map(|(_, block)| key::block(*block)).collect();
     for key in second_only {
         assert_eq!(values(&back)[key.as_str()], values(&before)[key.as_str()]);
+    }
+}
+
+#[test]
+fn an_undo_that_finds_everything_as_it_was_says_so() {
+    let mut cluster = healthy();
+    leak(&mut cluster, 0);
+    let site = Site::of(&cluster);
+    let run = site.release(&["--leaked"]);
+    assert_eq!(site.undo(&journal_of(&run)).code, 0);
+    let (before, journals) = (site.dump(), site.journals().len());
+    for more in [&["--yes"][..], &["--dry-run"]] {
+        let again = site.run(&[&["undo", &journal_of(&run)], more].concat());
+        assert!(
+            again.code == 0 && again.stdout.contains("everything is as it was before that run"),
+            "{again:?}"
+        );
+    }
+    assert_eq!((site.dump(), site.journals().len()), (before, journals));
+}
+
+/// Below what an operation of a CNI plugin takes, an address that a pod is just being given looks unused.
+#[test]
+fn a_short_grace_period_is_warned_of() {
+    let mut cluster = healthy();
+    leak(&mut cluster, 0);
+    let site = Site::of(&cluster);
+    for (grace, is_short) in [("0", true), ("9s", true), ("10s", false)] {
+        for command in [&["release", "--leaked", "--dry-run"][..], &["rebuild"]] {
+            let run = site.run(&[command, &["--grace", grace, "--settle", "0"]].concat());
+            let warned = run.stderr.contains("shorter than an operation of a CNI plugin");
+            assert!(run.code < 2 && warned == is_short, "{grace}: {run:?}");
+        }
     }
 }
 

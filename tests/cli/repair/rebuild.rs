@@ -118,4 +118,12 @@ fn the_files_hold_each_block_before_and_after() {
     let stored: Value = serde_json::from_slice(&site.value(&key::block(cidr)).unwrap()).unwrap();
     assert_eq!(content["before"], stored);
     assert_ne!(content["after"], stored);
+
+    // A link could lead anywhere: nothing is written through it.
+    let (link, target) = (site.home.path().join("link"), site.home.path().join("target"));
+    std::fs::create_dir(&target).unwrap();
+    std::os::unix::fs::symlink(&target, &link).unwrap();
+    let refused = site.run(&[&["rebuild", "--output-dir", link.to_str().unwrap()][..], &AT_ONCE].concat());
+    assert!(refused.code == 3 && refused.stderr.contains("it is a link"), "{refused:?}");
+    assert_eq!(std::fs::read_dir(&target).unwrap().count(), 0);
 }

@@ -132,7 +132,7 @@ fn a_dry_run_does_not_wait() {
     assert!(run.stdout.contains(&format!("release-address  {}", pod.address())), "{run:?}");
     assert!(
         run.stderr.contains(
-            "2 addresses were seen unused once; they are planned as if a second look, 1h later, saw the same"
+            "2 addresses or handles were seen unused once; they are planned as if a second look, 1h later, saw the same"
         ),
         "{run:?}"
     );
@@ -169,7 +169,8 @@ fn the_cluster_says_how_long() {
     let run = site.run(&["release", "--leaked", "--settle", "0", "--yes", "-v"]);
     assert!(begun.elapsed() > Duration::from_secs(2), "{:?}", begun.elapsed());
     assert!(
-        run.stderr.contains("2 addresses were seen unused once; they are looked at again after 2s"),
+        run.stderr
+            .contains("2 addresses or handles were seen unused once; they are looked at again after 2s"),
         "{run:?}"
     );
     assert_eq!((run.code, site.findings(&[])), (0, set::<String>([])));

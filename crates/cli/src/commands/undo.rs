@@ -22,6 +22,12 @@ pub fn run(args: &UndoArgs, global: &Global, console: &Console) -> Result<Outcom
         if args.dry_run {
             console.tell("dry run: nothing was changed");
         }
+        if undone.run.is_some() {
+            for skipped in undone.plan.skipped() {
+                let keys: Vec<String> = skipped.keys.iter().map(ToString::to_string).collect();
+                console.warn(&format!("not undone: {}: {}", keys.join(", "), skipped.reason));
+            }
+        }
         let is_partial = !undone.ended || !undone.plan.skipped().is_empty();
         repair::outcome(undone.run, is_partial, console)
     })

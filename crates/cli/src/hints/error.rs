@@ -115,7 +115,9 @@ pub fn repair(error: &RepairError) -> Option<String> {
         RepairError::Lock { action: "restore", .. } => {
             "`calicoctl datastore migrate unlock` unlocks it; while it is locked no pod starts or stops"
         }
-        RepairError::Lock { .. } => "run it again, or without `--lock`",
+        RepairError::Lock { .. } => {
+            "wait for the other run; or leave out `--lock`: what is written is guarded without it, too"
+        }
     };
     Some(hint.to_owned())
 }

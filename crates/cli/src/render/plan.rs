@@ -56,6 +56,10 @@ pub struct ShownExecution {
     steps: usize,
     written: usize,
     already_done: usize,
+    /// Steps of which nothing was written, because something had changed.
+    given_up: usize,
+    /// Addresses that stay as they were for that reason, those of steps that were made without them included.
+    kept_addresses: usize,
     not_begun: usize,
     /// Steps that were written in part.
     partly: usize,
@@ -89,6 +93,7 @@ impl ShownExecution {
             lock_left,
             passed_over: _,
             partly,
+            given_up,
             intents: _,
         } = &run.execution;
         let conflict =
@@ -97,6 +102,8 @@ impl ShownExecution {
             steps: *steps,
             written: *written,
             already_done: *already,
+            given_up: *given_up,
+            kept_addresses: run.execution.kept(),
             not_begun: *not_begun,
             partly: *partly,
             conflicts: conflicts.iter().map(conflict).collect(),
@@ -111,9 +118,13 @@ impl ShownExecution {
     pub fn summary(&self) -> String {
         let done = self.written + self.already_done;
         let mut line = format!("Done: {} of {}", thousands(done), count(self.steps, "step", "steps"));
-        if !self.conflicts.is_empty() {
-            let given_up = count(self.conflicts.len(), "was", "were");
+        if self.given_up > 0 {
+            let given_up = count(self.given_up, "was", "were");
             line.push_str(&format!("; {given_up} given up because something had changed"));
+        }
+        if self.kept_addresses > 0 {
+            let kept = count(self.kept_addresses, "address stays", "addresses stay");
+            line.push_str(&format!("; {kept} as before"));
         }
         if self.partly > 0 {
             line.push_str(&format!("; {} made in part", count(self.partly, "was", "were")));

@@ -23,6 +23,8 @@ struct Shown {
     location: String,
     restored: Vec<Restored>,
     skipped: Vec<NotRestored>,
+    /// Objects that are as they were before the run.
+    already: usize,
     #[serde(skip_serializing_if = "Option::is_none")]
     execution: Option<ShownExecution>,
 }
@@ -90,6 +92,7 @@ fn shown(undo: &UndoDocument<'_>) -> Shown {
         location: header.location.clone(),
         restored: restored.collect(),
         skipped: skipped.collect(),
+        already: plan.already(),
         execution: run.map(ShownExecution::new),
     }
 }
@@ -112,6 +115,12 @@ fn tables(shown: &Shown, page: Page, out: &mut dyn Write) -> io::Result<()> {
         }
         grid.write(out)?;
         writeln!(out)?;
+    }
+    if shown.restored.is_empty() && shown.skipped.is_empty() {
+        return writeln!(out, "Nothing to restore: everything is as it was before that run");
+    }
+    if shown.already > 0 {
+        writeln!(out, "{} as before that run already", count(shown.already, "object is", "objects are"))?;
     }
     let objects = count(shown.restored.len(), "object", "objects");
     match shown.skipped.len() {

@@ -11,10 +11,10 @@ use calipam_model::handle::Handle;
 use calipam_model::key::Key;
 use calipam_model::pool::{Pool, Reservation};
 use calipam_model::snapshot::{FieldDefect, Snapshot, StoredBlock, Versioned};
-use calipam_model::{Parsed, Unknown};
+use calipam_model::{Parsed, RawJson, Unknown};
 use serde::Deserialize;
-use serde_json::Value;
 use serde_json::value::RawValue;
+use serde_json::{Map, Value};
 
 use super::items::Encoding;
 use super::meta::{Meta, identify};
@@ -131,7 +131,7 @@ struct AffinitySpec<'a> {
     kind: Option<Cow<'a, str>>,
     deleted: Option<Value>,
     #[serde(flatten)]
-    unknown: Unknown,
+    unknown: Map<String, Value>,
 }
 
 /// Adds a BlockAffinity.
@@ -169,7 +169,9 @@ fn affinity(spec: &[u8], meta: &Meta<'_>) -> Result<Affinity, String> {
         }
         Some(other) => return Err(format!("`deleted` is {other}, which is neither true nor false")),
     };
-    affinity.unknown = (!spec.unknown.is_empty()).then(|| Box::new(spec.unknown));
+    let unknown = spec.unknown.iter().map(|(name, value)| Ok((name.clone(), RawJson::try_from(value)?)));
+    let unknown: Unknown = unknown.collect::<serde_json::Result<_>>().map_err(|error| error.to_string())?;
+    affinity.unknown = (!unknown.is_empty()).then(|| Box::new(unknown));
     Ok(affinity)
 }
 

@@ -19,7 +19,7 @@ pub use self::read::BlockContent;
 pub use self::update::{AssignError, BlockUpdate};
 use crate::attributes::{AttributeRef, AttributeTable};
 use crate::cidr;
-use crate::json::Unknown;
+use crate::json::{RawJson, Unknown};
 use crate::text::TextRef;
 use crate::time::parse_time;
 
@@ -95,6 +95,8 @@ pub struct Block {
     extras: Option<Box<Extras>>,
 }
 
+const STRICT_AFFINITY: &str = "strictAffinity";
+
 /// What few blocks have.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Extras {
@@ -119,11 +121,20 @@ pub struct Allocation<'a> {
 }
 
 impl Block {
-    /// Forgets an unknown field: it is not written again.
-    pub fn forget_unknown(&mut self, name: &str) {
-        if let Some(extras) = &mut self.extras {
-            extras.unknown.remove(name);
+    /// `strictAffinity` as blocks of Calico 3.13 and older carry it for themselves; `None` where it is absent, or not true
+    /// or false. Later versions know the setting of the cluster only.
+    pub fn own_strict_affinity(&self) -> Option<bool> {
+        self.extras.as_ref()?.unknown.get(STRICT_AFFINITY)?.as_bool()
+    }
+
+    /// Sets that field, or removes it.
+    pub fn set_own_strict_affinity(&mut self, strict: Option<bool>) {
+        let unknown = &mut self.extras.get_or_insert_default().unknown;
+        match strict {
+            Some(strict) => drop(unknown.insert(STRICT_AFFINITY.to_owned(), RawJson::from(strict))),
+            None => drop(unknown.remove(STRICT_AFFINITY)),
         }
+        self.extras = self.extras.take().filter(|extras| **extras != Extras::default());
     }
 
     /// The block's CIDR; its own mask counts, not the pool's block size.
@@ -159,6 +170,11 @@ impl Block {
     /// Per-ordinal sequence number; 0 where there is none.
     pub fn sequence_of(&self, ordinal: u32) -> u64 {
         self.sequences.binary_search_by_key(&ordinal, |(o, _)| *o).map_or(0, |at| self.sequences[at].1)
+    }
+
+    /// Takes the mark of a deletion away, for those who judge the block as it was before.
+    pub fn unmark(&mut self) {
+        self.deleted = false;
     }
 
     /// Marked deleted: the first of the two steps in which Calico deletes on Kubernetes.

@@ -30,15 +30,17 @@ impl Serialize for Block {
 impl Block {
     /// True where both are written alike but for their sequence numbers.
     pub fn differs_only_in_sequences(&self, other: &Self) -> bool {
-        let fields = |block: &Self| {
-            let mut value = serde_json::to_value(block).unwrap_or_default();
-            if let Some(fields) = value.as_object_mut() {
-                fields.remove("sequenceNumber");
-                fields.remove("sequenceNumberForAllocation");
+        let without = |block: &Self| {
+            let mut block = block.clone();
+            block.sequence = 0;
+            block.sequences.clear();
+            if let Some(extras) = &mut block.extras {
+                extras.stray_sequences.clear();
             }
-            value
+            block.extras = block.extras.filter(|extras| !extras.unknown.is_empty());
+            block
         };
-        fields(self) == fields(other)
+        without(self) == without(other)
     }
 }
 

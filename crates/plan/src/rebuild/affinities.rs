@@ -17,12 +17,13 @@ use crate::plan::{Action, Change, Verb};
 use crate::skipped::SkipReason;
 
 /// Codes of findings whose subject is an affinity, and that a rebuild may repair.
-const CODES: [Code; 5] = [
+const CODES: [Code; 6] = [
     Code::AffinityBlockMismatch,
     Code::UnsettledAffinity,
     Code::AffinityOfMissingNode,
     Code::AffinityLabels,
     Code::HalfDeleted,
+    Code::UnexpectedAffinityType,
 ];
 
 /// Plans what becomes of affinities.
@@ -133,6 +134,10 @@ fn fate<'f>(planner: &Planner<'_, '_>, affinity: &Versioned<Affinity>, found: &[
         };
     }
     if let AffinityType::Other(_) = value.key.kind {
+        let is_judged = !planner.index().is_unjudged(value.key.cidr);
+        if has(Code::UnexpectedAffinityType).is_some() && is_judged && !is_own {
+            return Fate::Delete("Calico never writes its type, and no block belongs to it");
+        }
         return if has(Code::AffinityLabels).is_some() { Fate::Label } else { Fate::Leave };
     }
     if block.is_some() && !is_own && has(Code::AffinityBlockMismatch).is_some() {

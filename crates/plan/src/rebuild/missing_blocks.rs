@@ -17,6 +17,7 @@ use calipam_model::snapshot::Versioned;
 use super::affinities::is_unreadable;
 use super::block_plan::{AddressPlan, What};
 use super::planner::{Planner, blocks_around, change, hidden_blocks, overlapping};
+use crate::basis::Basis;
 use crate::plan::{Change, Verb};
 use crate::skipped::{SkipReason, Skipped};
 
@@ -144,6 +145,7 @@ fn create(
     let Some(mut block) = make(cidr, Some(owner.clone()), now) else {
         return Err((SkipReason::NeedsDecision, "Calico allows no block of that size".into()));
     };
+    block.set_own_strict_affinity(own_strict_affinity(planner.basis));
     let assigned = block.update(|edit| {
         addresses.iter().try_for_each(|(ordinal, planned)| match &planned.what {
             What::Assign(record) => edit.assign(*ordinal, record),
@@ -164,6 +166,16 @@ fn create(
         }
         None => Ok((block, owner, affinities)),
     }
+}
+
+/// Blocks of Calico 3.13 and older say for themselves whether others may borrow from them. A new one says what the cluster
+/// is set to, where its siblings say anything.
+fn own_strict_affinity(basis: &Basis<'_>) -> Option<bool> {
+    let mut siblings = basis.context.index.blocks.iter().filter_map(|block| block.sound);
+    let is_old = basis.snapshot.is_calico_since((3, 14)) == Some(false);
+    let says = is_old && siblings.any(|block| block.own_strict_affinity().is_some());
+    let config = basis.snapshot.effective_ipam_config();
+    says.then(|| config.is_some_and(|config| config.strict_affinity))
 }
 
 /// Affinities for the block, those left out that Calico never writes. A confirmed one outweighs those that are not,

@@ -13,6 +13,7 @@ mod files;
 mod handles;
 mod in_use;
 mod leaked;
+mod marked;
 mod missing_blocks;
 mod networks;
 mod planner;
@@ -112,7 +113,7 @@ fn of_sound(
     let approved = handles::plan_carriage_returns(&mut planner);
     blocks::plan(&mut planner);
     affinities::plan(&mut planner);
-    let countings = handles::plan(&mut planner, &approved);
+    let countings = handles::plan(&mut planner, &approved, sightings);
     let told = std::mem::take(&mut planner.skipped);
     let actions = build::actions(planner, countings);
     let skipped = unplanned::skipped(basis, scope, told, &actions);

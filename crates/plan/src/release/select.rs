@@ -12,7 +12,7 @@ use super::sighting::Sightings;
 use super::verdict::why_not;
 use crate::basis::Basis;
 use crate::handles::{Allocated, Holdings, clean};
-use crate::leaks::{Choice, Chosen, allocations, keep_whole_handles, too_early};
+use crate::leaks::{Choice, Chosen, allocations, keep_whole_handles, too_early, too_early_orphan};
 use crate::plan::Warning;
 use crate::skipped::{SkipReason, Skipped, WayOut};
 
@@ -106,7 +106,14 @@ impl<'s> Selector<'_, 's> {
         let same = |report: &&Sightings| held.iter().all(|allocated| report.saw(address, &allocated.held));
         match reports.iter().find(|report| !same(report)) {
             Some(report) => {
-                let detail = format!("{address} is not the allocation that {} lists", report.name);
+                let tells = report.addresses[&address].iter().any(|seen| seen.sequence.is_some());
+                let detail = match tells {
+                    true => format!("{address} is not the allocation that {} lists", report.name),
+                    false => format!(
+                        "{} does not tell the sequence number of {address}: which allocation it saw cannot be known",
+                        report.name
+                    ),
+                };
                 self.skip(finding, SkipReason::ReportDiffers, detail);
             }
             None => self.if_seen_enough(finding),
@@ -179,6 +186,8 @@ impl<'s> Selector<'_, 's> {
                     format!("{id} is the handle of {owner}, which lives but has no recorded address");
                 let skipped = skip(finding, SkipReason::InUse, detail);
                 self.selection.skipped.push(skipped.with_way_out(WayOut::Remedy(Remedy::Rebuild)));
+            } else if let Some((reason, detail)) = too_early_orphan(self.basis, finding, self.sightings) {
+                self.skip(finding, reason, detail);
             } else {
                 self.selection.orphans.insert(id.clone(), finding);
             }

@@ -15,7 +15,7 @@ pub struct Sighting {
     pub handle: Option<String>,
     /// The attributes of its owner; `None` where the report does not tell them.
     pub attributes: Option<BTreeMap<String, String>>,
-    /// The per-ordinal sequence number; `None` where the report does not tell it.
+    /// The per-ordinal sequence number; `None` where the report does not tell it: it may have been any allocation then.
     pub sequence: Option<u64>,
 }
 
@@ -24,7 +24,7 @@ impl Sighting {
     pub(crate) fn is_of(&self, held: &Held) -> bool {
         let handle = |id: Option<&str>| id.filter(|id| !id.is_empty()).map(str::to_owned);
         handle(self.handle.as_deref()) == handle(held.record.handle.as_deref())
-            && self.sequence.is_none_or(|sequence| sequence == held.sequence)
+            && self.sequence == Some(held.sequence)
             && self.attributes.as_ref().is_none_or(|a| *a == held.record.owner.clone().unwrap_or_default())
     }
 }

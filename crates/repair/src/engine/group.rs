@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use calipam_datastore::write::{Batch, Change, Expect, Stored, Swap};
+use calipam_model::edit::Unit;
+use calipam_model::handle::clean_id;
 use calipam_model::key::Key;
 use calipam_model::snapshot::Revision;
 
@@ -26,6 +28,8 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(50);
 /// What became of one write.
 enum Written {
     Done(Made),
+    /// Objects are marked deleted, and could not be deleted after that.
+    Marked(String),
     Lost,
     /// Others changed the objects while the answer was lost: who wrote what cannot be told.
     Unclear(Vec<String>),
@@ -36,6 +40,7 @@ enum Written {
 /// What became of a task.
 enum TaskEnd {
     Written(Made),
+    Marked(String),
     Already,
     Conflict(String),
 }
@@ -60,6 +65,7 @@ pub(super) async fn run_group(context: &Context, group: &Group, omitted: &mut Om
         match run_task(context, group, task, omitted).await {
             Ok(TaskEnd::Already) => {}
             Ok(TaskEnd::Written(more)) => made.extend(more),
+            Ok(TaskEnd::Marked(reason)) => return Ended::Partly(reason),
             Ok(TaskEnd::Conflict(reason)) => {
                 let is_nothing_left = made.is_empty() || is_taken_back(context, group, made).await;
                 return if is_nothing_left { Ended::Conflict(reason) } else { Ended::Partly(reason) };
@@ -69,6 +75,17 @@ pub(super) async fn run_group(context: &Context, group: &Group, omitted: &mut Om
                 return Ended::Broken(error, wrote);
             }
         }
+    }
+    // Without transactions a handle was counted before the part of its address turned out to be omitted.
+    let is_stranded = |key: &Key| match key {
+        Key::Handle(id) => omitted.has(&Unit::Handle(clean_id(id).to_owned())),
+        _ => false,
+    };
+    let stranded: Made = made.extract_if(.., |made| is_stranded(&made.key)).collect();
+    if !stranded.is_empty() && !is_taken_back(context, group, stranded).await {
+        return Ended::Partly(
+            "a handle that was counted for an address has been changed by others since".into(),
+        );
     }
     if made.is_empty() { Ended::Already } else { Ended::Written }
 }
@@ -126,6 +143,7 @@ async fn run_task(
         };
         match write(context, group, &objects, &batch).await? {
             Written::Done(made) => return Ok(TaskEnd::Written(made)),
+            Written::Marked(reason) => return Ok(TaskEnd::Marked(reason)),
             Written::Lost => {
                 (context.events)(&Event::Lost { step: group.step });
                 tokio::time::sleep(pause(attempt)).await;
@@ -163,6 +181,7 @@ async fn write(
     context.journal.intend(&mut intent).await?;
     (context.events)(&Event::Intended { step: group.step });
     let mut resends = 0;
+    let mut failure = None;
     let written = loop {
         let turn = context.requests.acquire().await;
         let answer = context.writer.commit(batch).await;
@@ -180,7 +199,10 @@ async fn write(
             Err(error) => {
                 resends += 1;
                 match look(context, &intent).await {
-                    Ok(Fate::Written(outcome)) => break outcome.written,
+                    Ok(Fate::Written(outcome)) => {
+                        failure = finish_deletions(context, batch).await;
+                        break outcome.written;
+                    }
                     // A refusal is about these objects; others may be taken.
                     Ok(Fate::NotWritten)
                         if error.is_refusal() && (resends > RESENDS || !error.may_pass()) =>
@@ -196,15 +218,53 @@ async fn write(
             }
         }
     };
-    let result = match &written {
-        Some(revisions) => Written::Done(made(objects, batch, revisions)),
-        None => Written::Lost,
+    let result = match (&written, failure) {
+        (Some(revisions), None) => Written::Done(made(objects, batch, revisions)),
+        (Some(_), Some(failure)) => Written::Marked(failure),
+        (None, _) => Written::Lost,
     };
     if written.is_some() {
         (context.events)(&Event::Written { step: group.step });
     }
     context.journal.conclude(Outcome { id: intent.id, written })?;
     Ok(result)
+}
+
+/// On Kubernetes an object is marked deleted before it is deleted, and a failure can come between the two: the second step
+/// is sent again. Gives why it still failed.
+async fn finish_deletions(context: &Context, batch: &Batch) -> Option<String> {
+    let mut failure = None;
+    for change in batch.changes.iter().filter(|change| change.value().is_none()) {
+        let key = change.key().clone();
+        for resend in 1..=RESENDS {
+            let marked = match read(context, std::slice::from_ref(&key)).await {
+                Ok(objects) => objects.into_values().flatten().find(Stored::is_deleted),
+                Err(error) => {
+                    failure = Some(error.to_string());
+                    continue;
+                }
+            };
+            let Some(marked) = marked else {
+                failure = None;
+                break;
+            };
+            let delete = Change::delete(key.clone(), marked.revision);
+            let batch = Batch { changes: vec![delete], evidence: Vec::new() };
+            match context.writer.commit(&batch).await {
+                Ok(Swap::Done(_)) => {
+                    failure = None;
+                    break;
+                }
+                Ok(Swap::Lost) => failure = Some("others keep writing to it".to_owned()),
+                Err(error) => failure = Some(error.to_string()),
+            }
+            tokio::time::sleep(RESEND_PAUSE * resend as u32).await;
+        }
+        if let Some(reason) = failure {
+            return Some(format!("{key} is marked deleted, and could not be deleted: {reason}"));
+        }
+    }
+    None
 }
 
 fn made(objects: &Objects, batch: &Batch, revisions: &[Option<String>]) -> Made {

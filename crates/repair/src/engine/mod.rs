@@ -72,6 +72,8 @@ pub(crate) struct Group {
 /// What happens during a run, for progress.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
+    /// The journal is on disk; nothing is written yet.
+    Opened,
     /// An intent is on disk; its write begins now.
     Intended {
         /// The step of the plan.
@@ -152,6 +154,8 @@ pub struct Execution {
     pub already: usize,
     /// Steps that were written in part: what remains to be written met a conflict, or the run broke off in it.
     pub partly: usize,
+    /// Steps of which nothing was written, because something had changed.
+    pub given_up: usize,
     /// Intents in the journal: what was about to be written.
     pub intents: u64,
     /// What was abandoned because something had changed: steps, and addresses of steps.
@@ -169,6 +173,11 @@ pub struct Execution {
 }
 
 impl Execution {
+    /// Addresses that stay as they were because something had changed.
+    pub fn kept(&self) -> usize {
+        self.conflicts.iter().map(|conflict| conflict.addresses.len()).sum()
+    }
+
     /// True where every step is done: exit code 0.
     pub fn is_complete(&self) -> bool {
         self.written + self.already == self.steps
@@ -224,8 +233,11 @@ impl Execution {
                 let reason = format!("it was written in part, and the rest was not: {reason}");
                 self.conflicts.push(conflict(group.reason.clone(), reason, Vec::new()));
             }
-            Ended::Already => self.already += usize::from(omissions.is_empty()),
+            Ended::Already => {
+                *(if omissions.is_empty() { &mut self.already } else { &mut self.given_up }) += 1
+            }
             Ended::Conflict(reason) => {
+                self.given_up += 1;
                 self.conflicts.push(conflict(group.reason.clone(), reason, Vec::new()));
             }
             Ended::Interrupted => self.not_begun += 1,

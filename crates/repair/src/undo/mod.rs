@@ -13,11 +13,12 @@ use calipam_model::handle::Handle;
 use calipam_model::key::Key;
 use calipam_model::snapshot::DatastoreKind;
 
-use self::task::UndoTask;
+use self::task::{State, UndoTask, has_changed};
 use crate::engine::{Execution, Group, Task};
 use crate::error::RepairError;
 use crate::journal::{Intent, Recorded, Value, goes_by_value, key_of, same_value};
-use crate::session::{Options, Purpose, carry_out, writer};
+use crate::lock;
+use crate::session::{Options, Purpose, carry_out, names_cluster, writer};
 
 /// What undoing a run would do. Nothing is written by making it.
 #[derive(Clone, Debug)]
@@ -25,6 +26,7 @@ pub struct UndoPlan {
     cluster: String,
     steps: Vec<UndoStep>,
     skipped: Vec<NotUndone>,
+    already: usize,
 }
 
 /// Objects that were written together and are brought back together.
@@ -106,8 +108,12 @@ impl UndoPlan {
     /// # Errors
     /// Where the journal names what calipam never writes.
     pub fn new(recorded: &Recorded) -> Result<Self, RepairError> {
-        let mut plan =
-            Self { cluster: recorded.header.cluster.clone(), steps: Vec::new(), skipped: Vec::new() };
+        let mut plan = Self {
+            cluster: recorded.header.cluster.clone(),
+            steps: Vec::new(),
+            skipped: Vec::new(),
+            already: 0,
+        };
         let mut nets: BTreeMap<Key, Net> = BTreeMap::new();
         let mut together: Vec<Together> = Vec::new();
         // A deletion on Kubernetes has a revision only where it got as far as the mark.
@@ -150,6 +156,42 @@ impl UndoPlan {
     /// What is to be brought back.
     pub fn steps(&self) -> &[UndoStep] {
         &self.steps
+    }
+
+    /// The same for the objects as they are now: steps of which something has changed since are skipped, and those that
+    /// find everything as it was before the run are left out.
+    ///
+    /// # Errors
+    /// Where the datastore cannot be read, or holds another cluster.
+    pub async fn look(mut self, datastore: &Datastore) -> Result<Self, RepairError> {
+        let information = datastore.stored(&[lock::key()]).await?.pop().flatten();
+        names_cluster(information.as_ref(), "journal", &self.cluster)?;
+        let keys: Vec<Key> =
+            self.steps.iter().flat_map(|step| &step.objects).map(|object| object.key.clone()).collect();
+        let mut stored = datastore.stored(&keys).await?.into_iter();
+        for step in std::mem::take(&mut self.steps) {
+            let states: Vec<State> = step
+                .objects
+                .iter()
+                .map(|object| State::of(object, stored.next().flatten().as_ref()))
+                .collect();
+            let changed = states.iter().position(|state| *state == State::Changed);
+            if let Some(changed) = changed {
+                let reason = has_changed(&step.objects[changed]);
+                let keys = step.objects.into_iter().map(|object| object.key).collect();
+                self.skipped.push(NotUndone { keys, reason });
+            } else if states.iter().all(|state| *state == State::Undone) {
+                self.already += step.objects.len();
+            } else {
+                self.steps.push(step);
+            }
+        }
+        Ok(self)
+    }
+
+    /// Objects that are as they were before the run, and are left out for that.
+    pub fn already(&self) -> usize {
+        self.already
     }
 
     /// What is not undone, and why.

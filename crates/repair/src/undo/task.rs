@@ -30,6 +30,33 @@ impl UndoTask {
     }
 }
 
+/// How an object that is to be brought back is now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    /// As the run left it.
+    AsLeft,
+    /// As it was before the run: an undo that was killed has brought it back already.
+    Undone,
+    /// Others have changed it.
+    Changed,
+}
+
+impl State {
+    pub fn of(object: &UndoObject, now: Option<&Stored>) -> Self {
+        if is_restored(&object.key, now, object.before.as_ref()) {
+            Self::Undone
+        } else if is_left(object, now) {
+            Self::AsLeft
+        } else {
+            Self::Changed
+        }
+    }
+}
+
+pub(super) fn has_changed(object: &UndoObject) -> String {
+    format!("{} has changed since the run", object.key)
+}
+
 impl Task for UndoTask {
     fn reads(&self) -> Vec<Key> {
         self.looked_at().iter().map(|object| object.key.clone()).collect()
@@ -41,11 +68,10 @@ impl Task for UndoTask {
 
     fn decide(&self, objects: &Objects, _: &Omitted) -> Decision {
         let now = |object: &UndoObject| objects.get(&object.key).and_then(Option::as_ref);
-        let undone = |object: &UndoObject| is_restored(&object.key, now(object), object.before.as_ref());
-        // An undo that was killed has brought some of them back already.
-        let changed = |object: &&UndoObject| !is_left(object, now(object)) && !undone(object);
-        if let Some(object) = self.looked_at().iter().find(changed) {
-            return Decision::Conflict(format!("{} has changed since the run", object.key));
+        let is = |object: &UndoObject, state: State| State::of(object, now(object)) == state;
+        let undone = |object: &UndoObject| is(object, State::Undone);
+        if let Some(object) = self.looked_at().iter().find(|object| is(object, State::Changed)) {
+            return Decision::Conflict(has_changed(object));
         }
         if self.objects[self.from..self.to].iter().all(undone) {
             return Decision::Already;
@@ -63,6 +89,8 @@ impl Task for UndoTask {
 fn is_left(object: &UndoObject, now: Option<&Stored>) -> bool {
     match (&object.left, now) {
         (None, None) => true,
+        // An undo was killed between the two steps of a deletion, which is finished.
+        (_, Some(now)) if object.before.is_none() && now.is_deleted() => true,
         (Some(left), Some(now)) => {
             let is_value = left.value.as_ref().map_or(now.is_deleted(), |value| same_value(value, &now.raw));
             (left.revision == now.revision.to_string() || goes_by_value(object.key.clone())) && is_value

@@ -7,7 +7,8 @@ use std::sync::{Arc, Mutex};
 use calipam_datastore::Datastore;
 use calipam_datastore::settings::{LocalFiles, Overrides, Settings};
 use calipam_datastore::write::Expect;
-use calipam_model::edit::Step;
+use calipam_model::attributes::Attribute;
+use calipam_model::edit::{BlockEdit, Edit, HandleEdit, Part, Step, Unit};
 use calipam_model::key::Key;
 use calipam_model::snapshot::Snapshot;
 use calipam_repair::journal::Recorded;
@@ -86,6 +87,9 @@ pub fn values(snapshot: &Snapshot) -> BTreeMap<String, Value> {
             value.as_object_mut().unwrap().remove(field);
         }
         values.insert(block.cidr().to_string(), value);
+    }
+    for affinity in &snapshot.affinities {
+        values.insert(affinity.value.key.to_string(), serde_json::to_value(&affinity.value).unwrap());
     }
     for handle in &snapshot.handles {
         values.insert(handle.value.id().to_string(), serde_json::to_value(&handle.value).unwrap());
@@ -166,4 +170,50 @@ async fn others_who_write_at_the_same_time_are_not_overwritten() {
     let block = snapshot.blocks[0].value.content.sound().unwrap();
     let taken: Vec<u32> = block.allocations().map(|a| a.ordinal).collect();
     assert_eq!((taken, block.free()), (vec![1, 2], [3, 0].as_slice()));
+}
+
+/// A handle is counted before its block is written. Where the address turns out to be omitted meanwhile, it is counted back.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_handle_is_counted_back_where_its_address_is_omitted() {
+    let flavour = Flavour::Classic;
+    let server = Arc::new(KubeApiserver::start().unwrap());
+    install(&server, flavour).unwrap();
+    seed(&server, flavour);
+    let store = open(&server).await;
+    let before = values(&observe(&store).await);
+    let cidr = "10.0.0.0/30".parse().unwrap();
+    let assign = |ordinal: u32, id: &str| {
+        let record = Attribute { handle: Some(id.to_owned()), ..Attribute::default() };
+        let edits = vec![
+            Edit::Handle(id.into(), HandleEdit::Increment(cidr, 1)),
+            Edit::Block(cidr, BlockEdit::Assign { records: vec![(ordinal, record)] }),
+        ];
+        let evidence = (Key::Handle(format!("marker.{ordinal}")), Expect::Absent);
+        Part { unit: Unit::Handle(id.into()), edits, evidence: vec![evidence] }
+    };
+    let mut step = Step::new("unallocated-in-use");
+    step.parts = vec![assign(2, "net.two"), assign(3, "net.three")];
+
+    let (other, marked) = (Arc::clone(&server), Arc::new(Mutex::new(false)));
+    let options = Options {
+        events: Arc::new(move |event| {
+            let mut marked = marked.lock().unwrap();
+            if matches!(event, Event::Written { .. }) && !*marked {
+                // What speaks against the second address appears after the first handle was written.
+                *marked = true;
+                let spec = json!({"handleID": "marker.3", "block": {}, "deleted": false});
+                let marker = resource(flavour, "IPAMHandle", "marker.3", spec);
+                create(&other, &flavour.path("ipamhandles"), &[marker]).unwrap();
+            }
+        }),
+        ..Options::new("a test", journal_path(tempfile::tempdir().unwrap().path(), "run"))
+    };
+    std::fs::create_dir_all(options.journal.parent().unwrap()).unwrap();
+    let execution = execute(&store, GUID, vec![step], consent(GUID), &options).await.unwrap();
+    assert_eq!(execution.conflicts.len(), 1, "{execution:?}");
+    assert_eq!(execution.conflicts[0].addresses, ["10.0.0.3".parse::<std::net::IpAddr>().unwrap()]);
+    let after = values(&observe(&store).await);
+    let new: Vec<&String> = after.keys().filter(|key| !before.contains_key(*key)).collect();
+    assert_eq!(new, ["marker.3", "net.two"], "{execution:?}");
+    assert_eq!(after["10.0.0.0/30"]["allocations"].as_array().unwrap()[3], Value::Null);
 }

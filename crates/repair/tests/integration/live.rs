@@ -9,9 +9,16 @@ use std::time::{Duration, Instant};
 
 use calipam_check::{Code, Options as Judgement, check, settle, suspects};
 use calipam_datastore::Datastore;
+use calipam_datastore::write::{Batch, Change, Swap};
+use calipam_model::IpNet;
+use calipam_model::block::BlockContent;
+use calipam_model::cidr::ordinal_of;
+use calipam_model::key::Key;
+use calipam_model::object::Object;
 use calipam_plan::{Basis, Plan, rebuild, release};
-use calipam_repair::{Options, execute};
-use calipam_testkit::allocator::{Churn, ChurnLog, Ledger, Target};
+use calipam_repair::journal::Recorded;
+use calipam_repair::{Options, UndoPlan, execute, undo};
+use calipam_testkit::allocator::{Churn, ChurnLog, Ledger, Target, Tenant};
 use calipam_testkit::cluster::{Cluster, ClusterSpec};
 use calipam_testkit::kube::{Flavour, seed};
 use calipam_testkit::servers::{Etcd, KubeApiserver};
@@ -217,4 +224,70 @@ async fn beside_allocators_on_kubernetes() {
 #[tokio::test(flavor = "multi_thread")]
 async fn beside_allocators_on_kubernetes_with_native_kinds() {
     leaked_addresses_go_and_live_ones_stay(Scene::on_kubernetes(Flavour::Native)).await;
+}
+
+/// Frees addresses of live pods of one block behind their back, with their handles: what a rebuild records again.
+async fn lose_records(store: &Datastore, ledger: &Ledger) -> IpNet {
+    let block = ledger.live().next().unwrap().block;
+    let lost: Vec<&Tenant> = ledger.live().filter(|tenant| tenant.block == block).take(3).collect();
+    let guid = observe(store).await.cluster.unwrap().guid;
+    let writer = store.writer(consent(&guid)).unwrap();
+    let commit = async |change: Change| {
+        let swap = writer.commit(&Batch { changes: vec![change], evidence: Vec::new() }).await.unwrap();
+        assert!(matches!(swap, Swap::Done(_)));
+    };
+    let key = Key::Block(block);
+    let stored = writer.read(std::slice::from_ref(&key)).await.unwrap().pop().flatten().unwrap();
+    let Some(Object::Block(BlockContent::Sound(mut sound))) = stored.object else { panic!() };
+    let freed: Vec<u32> = lost.iter().filter_map(|tenant| ordinal_of(block, tenant.address)).collect();
+    sound.update(|edit| edit.release(&freed));
+    commit(Change::update(key, stored.revision, Object::from(*sound).encode())).await;
+    for tenant in lost {
+        let key = Key::Handle(tenant.handle.clone());
+        let stored = writer.read(std::slice::from_ref(&key)).await.unwrap().pop().flatten().unwrap();
+        commit(Change::delete(key, stored.revision)).await;
+    }
+    block
+}
+
+/// Between a rebuild and its undo the allocator writes the block: then the block stays, and with it the handles of the live
+/// pods in it.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_undo_leaves_live_pods_their_addresses_and_handles() {
+    for scene in [Scene::on_etcd(), Scene::on_kubernetes(Flavour::Classic)] {
+        let churn = |seed| tokio::task::block_in_place(|| scene.churn(&Churn { seed, ..Churn::default() }));
+        let first = churn(1);
+        let store = scene.open().await;
+        let block = lose_records(&store, &first.ledger).await;
+        assert!(!scene.at(|target| first.ledger.verify(target).unwrap()).is_empty());
+
+        let folder = tempfile::tempdir().unwrap();
+        let [run, undone] = ["run", "undone"].map(|name| journal_path(folder.path(), name));
+        let plan = planned(&store, Repair::Rebuild).await;
+        let cluster = plan.cluster.guid.clone();
+        let steps = plan.into_steps();
+        let execution =
+            execute(&store, &cluster, steps, consent(&cluster), &Options::new("a test", &run)).await.unwrap();
+        assert!(execution.is_complete() && execution.written > 0, "{execution:?}");
+        scene.assert_sound(&first.ledger);
+
+        let revision = async |store: &Datastore| {
+            let stored = store.stored(&[Key::Block(block)]).await.unwrap().pop().flatten();
+            stored.map(|stored| stored.revision.to_string())
+        };
+        let before = revision(&store).await;
+        let second = churn(2);
+        assert_ne!(revision(&store).await, before, "the allocator has not written the block");
+
+        // The plan says so beforehand, and a run that does not look first refuses it as well.
+        let plan = UndoPlan::new(&Recorded::read(&run).unwrap()).unwrap();
+        let looked = plan.clone().look(&store).await.unwrap();
+        assert!(looked.steps().is_empty() && !looked.skipped().is_empty(), "{looked:?}");
+        let options = Options::new("undo", &undone);
+        let execution = undo(&store, &plan, consent(&cluster), &options).await.unwrap();
+        assert_eq!((execution.written, execution.partly), (0, 0), "{execution:?}");
+        assert_eq!(execution.given_up, execution.steps, "{execution:?}");
+        scene.assert_sound(&first.ledger);
+        scene.assert_sound(&second.ledger);
+    }
 }

@@ -76,9 +76,24 @@ async fn true_false_and_absent_come_back() {
     assert_eq!(run_locked(ready, false).await.0, [false, true]);
     let absent = r#"{"spec":{"clusterGUID":"@"},"kind":"ClusterInformation"}"#;
     assert_eq!(run_locked(absent, false).await.0, [false, true]);
-    // Locked by somebody else: left alone.
-    let locked = r#"{"spec":{"clusterGUID":"@","datastoreReady":false}}"#;
-    assert_eq!(run_locked(locked, false).await.0, [] as [bool; 0]);
+}
+
+/// Whoever has locked the datastore may restore it at any moment: a second run does not begin.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_datastore_that_others_have_locked_is_not_locked_again() {
+    let (etcd, store) = start(600).await;
+    let cluster = guid(&store).await;
+    let folder = tempfile::tempdir().unwrap();
+    let first = journal_path(folder.path(), "first");
+    repair_by_hand(&store, &first, &leaks(&store, 1).await, Until::Outcome).await;
+    let locked = format!(r#"{{"spec":{{"clusterGUID":"{cluster}","datastoreReady":false}}}}"#);
+    etcd.client().await.unwrap().put(KEY, locked.as_str(), None).await.unwrap();
+    let before = dump(&etcd).await;
+    let plan = UndoPlan::new(&Recorded::read(&first).unwrap()).unwrap();
+    let options = Options { lock: true, ..Options::new("undo", journal_path(folder.path(), "second")) };
+    let error = undo(&store, &plan, consent(&cluster), &options).await.unwrap_err();
+    assert!(error.to_string().contains("it is locked already"), "{error}");
+    assert_eq!(dump(&etcd).await, before);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,12 +1,21 @@
 //! Connections to etcd that break at every request in turn, and members that die: what was begun comes to a defined end,
 //! the lock is restored, and running again converges.
 
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use calipam_datastore::Datastore;
-use calipam_model::edit::Step;
-use calipam_repair::journal::Recorded;
+use calipam_model::affinity::{AffinityState, AffinityType};
+use calipam_model::attributes::Attribute;
+use calipam_model::block::Block;
+use calipam_model::edit::{AffinityEdit, BlockEdit, Edit, Expect, HandleEdit, Step};
+use calipam_model::key::Key;
+use calipam_model::snapshot::Snapshot;
+use calipam_repair::journal::{Recorded, resolve};
 use calipam_repair::{Execution, Options, UndoPlan, execute, undo};
+use calipam_testkit::rounds;
 use calipam_testkit::servers::{Etcd, Tear, Tearing};
 
 use crate::cluster::{Entries, consent, dump, guid, journal_path, observe, open, start, values};
@@ -30,6 +39,8 @@ struct Site {
     torn: Tearing,
     /// Opened at the torn endpoint.
     store: Datastore,
+    /// Opened past the proxy.
+    sound: Datastore,
     cluster: String,
     folder: tempfile::TempDir,
     runs: usize,
@@ -41,7 +52,7 @@ impl Site {
         let torn = Tearing::etcd(&etcd).unwrap();
         let store = open(&torn.url()).await;
         let folder = tempfile::tempdir().unwrap();
-        Self { cluster: guid(&sound).await, etcd, torn, store, folder, runs: 0 }
+        Self { cluster: guid(&sound).await, etcd, torn, store, sound, folder, runs: 0 }
     }
 
     fn options(&mut self) -> Options {
@@ -60,13 +71,130 @@ impl Site {
 
     async fn undo(&mut self, journal: &std::path::Path) -> Option<Execution> {
         let options = self.options();
-        let plan = UndoPlan::new(&Recorded::read(journal).unwrap()).unwrap();
+        let recorded = resolve(Recorded::read(journal).unwrap(), &self.sound).await.unwrap().0;
+        let plan = UndoPlan::new(&recorded).unwrap();
         undo(&self.store, &plan, consent(&self.cluster), &options).await.ok()
+    }
+
+    /// What a rebuild has to do here.
+    async fn break_affinity_and_add_orphan(&self) {
+        let snapshot = observe(&self.sound).await;
+        let owned = snapshot.affinities.iter().find(|a| a.value.key.kind == AffinityType::Host).unwrap();
+        let mut client = self.etcd.client().await.unwrap();
+        let pending = r#"{"state":"pending","deleted":false}"#;
+        client.put(Key::Affinity(owned.value.key.clone()).to_string(), pending, None).await.unwrap();
+        let orphan = format!(r#"{{"block":{{"{}":1}},"deleted":false}}"#, owned.value.key.cidr);
+        client.put(Key::Handle(ORPHAN.into()).to_string(), orphan, None).await.unwrap();
+    }
+
+    /// Brings back what was there at first.
+    async fn reset(&self, base: &Entries) {
+        let mut client = self.etcd.client().await.unwrap();
+        let now = dump(&self.etcd).await;
+        for (key, (value, _)) in
+            base.iter().filter(|(key, (value, _))| now.get(*key).is_none_or(|now| now.0 != *value))
+        {
+            client.put(key.as_str(), value.clone(), None).await.unwrap();
+        }
+        for key in now.keys().filter(|key| !base.contains_key(*key)) {
+            client.delete(key.as_str(), None).await.unwrap();
+        }
+    }
+
+    /// The lock is as it was, or the run has named it.
+    async fn is_settled(&self, base: &Entries, execution: Option<&Execution>, what: &str) {
+        let is_named = execution.is_some_and(|execution| execution.lock_left.is_some());
+        let now = dump(&self.etcd).await;
+        assert!(information(&now) == information(base) || is_named, "{what}: {execution:?}");
     }
 }
 
 fn information(entries: &Entries) -> &[u8] {
     &entries[INFORMATION].0
+}
+
+/// What a rebuild writes, as far as it is not written yet: an address in use with its handle, an affinity with its
+/// block, and the end of a handle that nothing refers to.
+fn rebuild(snapshot: &Snapshot) -> Vec<Step> {
+    let owned = snapshot.affinities.iter().find(|a| a.value.key.kind == AffinityType::Host).unwrap();
+    let cidr = owned.value.key.cidr;
+    let block = snapshot.blocks.iter().find(|block| block.value.key == cidr).unwrap().value.content.sound();
+    let block = block.unwrap();
+    let mut steps = Vec::new();
+    if !block.handles().any(|(_, id)| id == *NEW) {
+        let mut step = Step::new("unallocated-in-use");
+        let record = Attribute { handle: Some(NEW.into()), ..Attribute::default() };
+        let edits = [
+            Edit::Handle(NEW.into(), HandleEdit::Increment(cidr, 1)),
+            Edit::Block(cidr, BlockEdit::Assign { records: vec![(block.free()[0], record)] }),
+        ];
+        step.whole().edits = edits.into();
+        steps.push(step);
+    }
+    if owned.value.state != AffinityState::Confirmed {
+        let mut step = Step::new("unsettled-affinity");
+        let state = AffinityEdit::State(owned.revision.clone(), AffinityState::Confirmed);
+        step.whole().edits =
+            vec![Edit::Block(cidr, BlockEdit::Touch), Edit::Affinity(owned.value.key.clone(), state)];
+        steps.push(step);
+    }
+    if let Some(orphan) = snapshot.handles.iter().find(|handle| handle.value.id() == *ORPHAN) {
+        let mut step = Step::new("orphan-handle");
+        let delete = HandleEdit::Delete(orphan.revision.clone());
+        step.whole().edits = vec![Edit::Handle(ORPHAN.into(), delete)];
+        step.whole().evidence = vec![(Key::Block(cidr), Expect::Records(ORPHAN.into(), false))];
+        steps.push(step);
+    }
+    steps
+}
+
+const NEW: &str = "k8s-pod-network.new";
+const ORPHAN: &str = "k8s-pod-network.orphan";
+
+const TEARS: [Tear; 6] = [
+    Tear::Drop,
+    Tear::Swallow,
+    Tear::Status(429),
+    Tear::Delay(Duration::from_millis(50)),
+    Tear::Status(500),
+    Tear::Status(422),
+];
+
+/// An address of a pod in each of some blocks.
+fn targets(snapshot: &Snapshot) -> BTreeSet<IpAddr> {
+    let blocks = snapshot.blocks.iter().filter_map(|block| block.value.content.sound());
+    let of_pod = |block: &Block| {
+        let mut pods = block.allocations().filter(|a| a.attribute.owner().get("pod").is_some());
+        pods.next().map(|a| a.address)
+    };
+    blocks.filter_map(of_pod).take(3).collect()
+}
+
+/// The release of those among the addresses that are still recorded.
+fn releases(snapshot: &Snapshot, targets: &BTreeSet<IpAddr>) -> Vec<Step> {
+    let blocks = snapshot.blocks.iter().filter_map(|block| block.value.content.sound());
+    let of_block = |block: &Block| {
+        let held = block.allocations().find(|a| targets.contains(&a.address));
+        held.map(|held| release(block, &[held.ordinal], Vec::new()))
+    };
+    blocks.filter_map(of_block).collect()
+}
+
+/// Every recorded address has its handle, and all but the targets are recorded as they were.
+fn keeps(before: &Snapshot, now: &Snapshot, targets: &BTreeSet<IpAddr>, what: &str) {
+    let recorded = |snapshot: &Snapshot| -> BTreeMap<IpAddr, Option<String>> {
+        let blocks = snapshot.blocks.iter().filter_map(|block| block.value.content.sound());
+        let all = blocks.flat_map(|block| block.allocations().collect::<Vec<_>>());
+        all.map(|a| (a.address, a.attribute.clean_handle().map(|id| id.to_string()))).collect()
+    };
+    let (before, recorded) = (recorded(before), recorded(now));
+    for (address, handle) in before.iter().filter(|(address, _)| !targets.contains(address)) {
+        assert_eq!(recorded.get(address), Some(handle), "{what}: {address}");
+    }
+    let handles: BTreeSet<String> = now.handles.iter().map(|handle| handle.value.id().to_string()).collect();
+    for (address, handle) in recorded {
+        assert!(handle.is_none_or(|id| handles.contains(&id)), "{what}: the handle of {address}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -102,6 +230,64 @@ async fn every_request_torn_in_turn() {
             assert!(execution.is_complete(), "undo, {what}: {execution:?}");
             assert_eq!(values(&dump(&site.etcd).await), values(&base), "undo, {what}");
             assert_eq!(information(&dump(&site.etcd).await), information(&base), "undo, {what}");
+        }
+    }
+}
+
+/// Every kind of answer at every request of a release, of a rebuild, and of their undoing, in turn.
+#[tokio::test(flavor = "multi_thread")]
+async fn every_answer_at_every_request() {
+    let mut site = Site::new().await;
+    site.break_affinity_and_add_orphan().await;
+    let base = dump(&site.etcd).await;
+    let before = observe(&site.sound).await;
+    for is_rebuild in [false, true] {
+        let targets = if is_rebuild { BTreeSet::new() } else { targets(&before) };
+        let plan = async |store: &Datastore| match is_rebuild {
+            true => rebuild(&observe(store).await),
+            false => releases(&observe(store).await, &targets),
+        };
+        site.torn.plan(|_| Tear::Pass);
+        let (execution, journal) = site.release(plan(&site.sound).await).await;
+        assert!(execution.unwrap().is_complete());
+        let (requests, wanted) = (site.torn.count(), values(&dump(&site.etcd).await));
+        assert_ne!(wanted, values(&base));
+        assert!(site.undo(&journal).await.unwrap().is_complete());
+
+        for number in 0..requests {
+            for round in 0..rounds(1).min(TEARS.len()) {
+                let tear = TEARS[(number + round) % TEARS.len()];
+                let what = format!("rebuild {is_rebuild}, {tear:?} at {number} of {requests}");
+                site.torn.tear_at(number, tear);
+                let (torn, journal) = site.release(plan(&site.sound).await).await;
+                site.is_settled(&base, torn.as_ref(), &what).await;
+                keeps(&before, &observe(&site.sound).await, &targets, &what);
+
+                // It is undone as far as it went, or running again converges.
+                site.torn.plan(|_| Tear::Pass);
+                let is_undone = number % 4 < 2 && torn.is_some();
+                if is_undone {
+                    let undone = site.undo(&journal).await.unwrap();
+                    assert!(undone.is_complete(), "{what}: {torn:?}\n{undone:?}");
+                    assert_eq!(values(&dump(&site.etcd).await), values(&base), "{what}: {torn:?}");
+                }
+                let (again, journal) = site.release(plan(&site.sound).await).await;
+                assert!(again.as_ref().unwrap().is_complete(), "{what}: {torn:?}\n{again:?}");
+                assert_eq!(values(&dump(&site.etcd).await), wanted, "{what}: {torn:?}\n{again:?}");
+
+                // So does an undo.
+                site.torn.tear_at(number, tear);
+                let torn = site.undo(&journal).await;
+                site.is_settled(&base, torn.as_ref(), &what).await;
+                keeps(&before, &observe(&site.sound).await, &targets, &what);
+                site.torn.plan(|_| Tear::Pass);
+                let undone = site.undo(&journal).await.unwrap();
+                assert!(undone.is_complete(), "undo, {what}: {torn:?}\n{undone:?}");
+                if is_undone {
+                    assert_eq!(values(&dump(&site.etcd).await), values(&base), "undo, {what}: {torn:?}");
+                }
+                site.reset(&base).await;
+            }
         }
     }
 }

@@ -30,6 +30,8 @@ fn requests_to_etcd_are_torn_one_by_one() {
         ("late", Tear::Delay(LATE), true, true),
         ("drop", Tear::Drop, false, false),
         ("swallow", Tear::Swallow, false, true),
+        ("large", Tear::Status(422), false, false),
+        ("busy", Tear::Status(500), false, false),
     ] {
         let begun = Instant::now();
         assert_eq!(runtime.block_on(put(&torn, key, tear)), answered, "{key}");

@@ -106,12 +106,12 @@ fn custom(key: &Key, snapshot: Snapshot, value: &Value, body: &[u8]) -> Stored {
     Stored { revision: version(value), raw, object, user: None }
 }
 
-/// A block without the field that the schema wants and that never says anything, so that a block that is
-/// created reads back as it was written.
+/// A block without the `strictAffinity: false` that the schema wants, so that a block that is created reads back as it was
+/// written.
 pub(crate) fn without_strict(content: BlockContent) -> BlockContent {
     match content {
         BlockContent::Sound(mut block) => {
-            block.forget_unknown("strictAffinity");
+            block.set_own_strict_affinity(block.own_strict_affinity().filter(|strict| *strict));
             BlockContent::Sound(block)
         }
         corrupt @ BlockContent::Corrupt(_) => corrupt,

@@ -42,7 +42,7 @@ fn block(fields: &mut Map<String, Value>) {
             fields.insert(name.to_owned(), empty);
         }
     }
-    // Required by the schema, and always false (facts 2.4).
+    // Required by the schema, and false but for blocks of Calico 3.13 and older (facts 2.4).
     fields.entry("strictAffinity").or_insert(Value::Bool(false));
 }
 

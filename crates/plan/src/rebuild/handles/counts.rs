@@ -16,7 +16,10 @@ use super::super::block_plan::moved;
 use super::super::planner::{Planner, action};
 use super::super::request::blocks_of;
 use crate::handles::{Holdings, MOST_NAMED, clean};
+use crate::leaks::too_early_orphan;
 use crate::plan::{Change, Verb};
+use crate::release::Sightings;
+use crate::skipped::{SkipReason, Skipped};
 
 /// What a step does to handles besides its block.
 #[derive(Default)]
@@ -42,7 +45,11 @@ const CODES: [Code; 5] = [
 ];
 
 /// Plans the handles. `approved` are clean IDs whose objects with a carriage return may be deleted.
-pub(in crate::rebuild) fn plan(planner: &mut Planner<'_, '_>, approved: &BTreeSet<String>) -> Countings {
+pub(in crate::rebuild) fn plan(
+    planner: &mut Planner<'_, '_>,
+    approved: &BTreeSet<String>,
+    sightings: &[Sightings],
+) -> Countings {
     let moved = moved(&planner.blocks);
     let mut found: BTreeMap<String, Vec<(Code, Subject)>> = BTreeMap::new();
     for code in CODES {
@@ -60,7 +67,13 @@ pub(in crate::rebuild) fn plan(planner: &mut Planner<'_, '_>, approved: &BTreeSe
             }
         }
     }
-    found.retain(|id, _| planner.uncountable.why(id).is_none());
+    found.retain(|id, of_handle| match planner.uncountable.why(id) {
+        Some((reason, why)) => {
+            skip_all(planner, of_handle, reason, &why);
+            false
+        }
+        None => true,
+    });
     let ids: BTreeSet<&String> = moved.keys().chain(found.keys()).collect();
     let holdings = Holdings::new(planner.basis, &ids.iter().map(|id| (*id).clone()).collect());
     let marked = planner.basis.snapshot.handles.iter().filter(|handle| handle.value.is_deleted());
@@ -79,9 +92,18 @@ pub(in crate::rebuild) fn plan(planner: &mut Planner<'_, '_>, approved: &BTreeSe
             found: found.get(id).map_or(&[], Vec::as_slice),
             approved: approved.contains(id),
         };
-        plan.plan(planner, &mut countings);
+        match plan.too_early(planner, sightings) {
+            Some((reason, why)) => skip_all(planner, plan.found, reason, &why),
+            None => plan.plan(planner, &mut countings),
+        }
     }
     countings
+}
+
+fn skip_all(planner: &mut Planner<'_, '_>, found: &[(Code, Subject)], reason: SkipReason, why: &str) {
+    for (code, subject) in found {
+        planner.skipped.push(Skipped::new(subject.clone(), reason, why).of(*code));
+    }
 }
 
 /// What is known of one handle.
@@ -135,6 +157,16 @@ impl HandlePlan<'_, '_> {
         if let Some(block) = counted.or_else(|| self.moved.keys().next().copied()) {
             countings.entry(block).or_default().changes.push(change);
         }
+    }
+
+    /// Why a handle that nothing refers to, and that the plan leaves so, is not deleted yet.
+    fn too_early(&self, planner: &Planner<'_, '_>, sightings: &[Sightings]) -> Option<(SkipReason, String)> {
+        if !self.moved.is_empty() {
+            return None;
+        }
+        let orphans = self.found.iter().filter(|(code, _)| *code == Code::OrphanHandle);
+        let mut findings = orphans.filter_map(|(code, subject)| planner.basis.finding(*code, subject));
+        findings.find_map(|finding| too_early_orphan(planner.basis, finding, sightings))
     }
 
     /// What a handle that is deleted or created rests on: its blocks record nothing under it, or still do.

@@ -6,8 +6,9 @@ mod counts;
 use std::collections::HashSet;
 
 use calipam_check::{Code, Subject};
+use calipam_model::handle::is_storable_id;
 use calipam_model::key::Key;
-use calipam_model::snapshot::DefectKind;
+use calipam_model::snapshot::{DatastoreKind, DefectKind};
 
 pub(super) use self::carriage_returns::plan_carriage_returns;
 pub(super) use self::counts::{Counting, Countings, plan};
@@ -21,6 +22,7 @@ pub(super) struct UncountableHandles {
     undecodable: HashSet<String>,
     /// Lower-cased IDs under which Kubernetes keeps several handles in one object.
     colliding: HashSet<String>,
+    datastore: DatastoreKind,
 }
 
 impl UncountableHandles {
@@ -34,7 +36,8 @@ impl UncountableHandles {
             Subject::Handle(id) => Some(id.clone()),
             _ => None,
         });
-        Self { undecodable: undecodable.collect(), colliding: colliding.collect() }
+        let datastore = basis.snapshot.datastore;
+        Self { undecodable: undecodable.collect(), colliding: colliding.collect(), datastore }
     }
 
     /// Why the handle, by its clean ID, must not be counted up or down.
@@ -42,6 +45,12 @@ impl UncountableHandles {
         if self.undecodable.contains(id) {
             let detail = format!("its handle {id} cannot be decoded; mend or delete that object first");
             return Some((SkipReason::Unjudged, detail));
+        }
+        if !is_storable_id(id, self.datastore) {
+            let detail = format!(
+                "its handle {id:?} cannot be an object of this datastore: it can be released only address by address"
+            );
+            return Some((SkipReason::HandleNotStorable, detail));
         }
         let collides = !self.colliding.is_empty() && self.colliding.contains(&id.to_lowercase());
         collides.then(|| {

@@ -57,6 +57,7 @@ fn fate(code: Code) -> (Repair, &'static [SkipReason]) {
         | Code::OrphanHandle
         | Code::MissingHandle
         | Code::HandleCount
+        | Code::UnexpectedAffinityType
         | Code::HandleCarriageReturn => (Always, &[]),
         Code::AffinityConflict | Code::UnsettledAffinity | Code::HalfDeleted => {
             (Sometimes, &[Why::NeedsDecision])
@@ -71,7 +72,6 @@ fn fate(code: Code) -> (Repair, &'static [SkipReason]) {
         Code::UndecodableObject => (Never, &[Why::CorruptBeyondRepair, Why::NeedsDecision]),
         Code::BorrowedUnderStrictAffinity
         | Code::SharedLegacyHandle
-        | Code::UnexpectedAffinityType
         | Code::UnexpectedBlockOwner
         | Code::HandleCaseCollision
         | Code::EndpointWithoutPod

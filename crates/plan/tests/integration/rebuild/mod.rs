@@ -7,6 +7,7 @@ mod details;
 mod each_fault;
 mod judge;
 mod kubernetes;
+mod leftovers;
 mod many_faults;
 mod scopes;
 mod steps;

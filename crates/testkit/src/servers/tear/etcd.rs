@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, TcpStream};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use super::{Shared, Tear};
 
@@ -13,6 +14,12 @@ const PREFACE: usize = 24;
 const HEAD: usize = 9;
 /// The type of the frame that begins a request.
 const HEADERS: u8 = 1;
+/// Flags of frames: the sender has sent all of the stream, all headers are in this frame.
+const END_STREAM: u8 = 1;
+const END_HEADERS: u8 = 4;
+
+/// How long a client that was refused may take to close its end.
+const LINGER: Duration = Duration::from_secs(1);
 
 /// Streams whose answers are swallowed.
 type Swallowed = Mutex<BTreeSet<u32>>;
@@ -49,7 +56,8 @@ fn requests(
             match shared.next("", "") {
                 Tear::Pass => {}
                 Tear::Delay(pause) => std::thread::sleep(pause),
-                Tear::Drop | Tear::Status(_) => return Ok(()),
+                Tear::Drop => return Ok(()),
+                Tear::Status(code) => return refuse(&frame, client, code),
                 Tear::Swallow => {
                     swallowed.lock().unwrap_or_else(PoisonError::into_inner).insert(frame.stream());
                 }
@@ -57,6 +65,48 @@ fn requests(
         }
         server.write_all(&frame.0)?;
     }
+}
+
+/// Answers a request with an error of etcd, and ends the connection: the server, which has not seen the headers of this
+/// request, could not read those of the next one.
+fn refuse(headers: &Frame, mut client: &TcpStream, code: u16) -> io::Result<()> {
+    let mut frame = Frame(headers.0.clone());
+    while frame.stream() != headers.stream() || frame.flags() & END_STREAM == 0 {
+        frame = Frame::read(client)?;
+    }
+    client.write_all(&refusal(headers.stream(), code).0)?;
+    // What the client still sends is read, since otherwise the answer could be lost with the connection.
+    client.shutdown(Shutdown::Write)?;
+    client.set_read_timeout(Some(LINGER))?;
+    while Frame::read(client).is_ok() {}
+    Ok(())
+}
+
+/// An answer without a body, whose trailers say what is wrong.
+fn refusal(stream: u32, code: u16) -> Frame {
+    let (status, message) = match code {
+        422 => ("3", "etcdserver: request is too large"),
+        429 => ("8", "etcdserver: too many requests"),
+        _ => ("14", "etcdserver: leader changed"),
+    };
+    // `:status: 200` and the name `content-type` are in the static table; all else is written out and not remembered.
+    let mut fields = vec![0x88, 0x0f, 0x10];
+    text(&mut fields, "application/grpc");
+    for (name, value) in [("grpc-status", status), ("grpc-message", message)] {
+        fields.push(0);
+        text(&mut fields, name);
+        text(&mut fields, value);
+    }
+    let mut frame = (fields.len() as u32).to_be_bytes()[1..].to_vec();
+    frame.extend([HEADERS, END_STREAM | END_HEADERS]);
+    frame.extend(stream.to_be_bytes());
+    frame.extend(fields);
+    Frame(frame)
+}
+
+fn text(fields: &mut Vec<u8>, text: &str) {
+    fields.push(text.len() as u8);
+    fields.extend_from_slice(text.as_bytes());
 }
 
 /// Hands answers on, until one is swallowed.
@@ -84,6 +134,10 @@ impl Frame {
         bytes.resize(HEAD + length, 0);
         from.read_exact(&mut bytes[HEAD..])?;
         Ok(Self(bytes))
+    }
+
+    fn flags(&self) -> u8 {
+        self.0[4]
     }
 
     fn kind(&self) -> u8 {

@@ -28,8 +28,8 @@ pub enum Tear {
     Swallow,
     /// It goes through after a pause.
     Delay(Duration),
-    /// An API server's answer with this status; the server does not see the request. For etcd, whose errors are not
-    /// those of HTTP, as [`Tear::Drop`].
+    /// An answer of the proxy with this status; the server does not see the request. For etcd the error that is nearest:
+    /// 422 is a request that is too large, 429 one too many, all others a change of the leader.
     Status(u16),
 }
 

@@ -1,0 +1,186 @@
+//! What half-done operations, other programs and earlier versions leave: it goes only where nothing can need it.
+
+use calipam_check::{Code, Options, Subject, check};
+use calipam_model::affinity::AffinityType;
+use calipam_model::block::BlockContent;
+use calipam_model::edit::{BlockEdit, Edit, Expect};
+use calipam_model::key::Key;
+use calipam_model::snapshot::{DatastoreKind, Snapshot};
+use calipam_plan::rebuild::{self, Request};
+use calipam_plan::release::{self, Sightings};
+use calipam_plan::{Basis, Plan, SkipReason, Verb};
+use calipam_testkit::cluster::wire::key;
+use calipam_testkit::cluster::{Cluster, ClusterSpec, Fault};
+use jiff::SignedDuration;
+
+use super::judge::{rebuild, words};
+
+fn plain() -> Cluster {
+    Cluster::plain(ClusterSpec::new(12), 3, 3)
+}
+
+/// A release of orphan handles and a rebuild, with these earlier looks.
+fn plans(snapshot: &Snapshot, sightings: &[Sightings]) -> [Plan; 2] {
+    let options = Options::default();
+    let report = check(snapshot, &options);
+    let basis = Basis::new(snapshot, &report, &options);
+    let orphans = release::Request { orphan_handles: true, ..release::Request::default() };
+    [release::plan(&basis, &orphans, sightings, 0), rebuild::plan(&basis, &Request::default(), sightings, 0)]
+}
+
+/// A slow CNI ADD has written the handle, and the block comes later.
+#[test]
+fn a_handle_that_nothing_refers_to_has_to_be_seen_twice() {
+    let mut cluster = plain();
+    cluster.inject(Fault::OrphanHandle, 1);
+    let snapshot = cluster.snapshot();
+    let report = check(&snapshot, &Options::default());
+    let looked = |minutes: i64| {
+        let at = snapshot.taken_at.checked_sub(SignedDuration::from_mins(minutes)).unwrap();
+        Sightings { at, ..Sightings::of_report(&report) }
+    };
+    let mut other = looked(60);
+    other.handles.values_mut().for_each(|revision| *revision = "1".into());
+    for seen in [vec![], vec![looked(1)], vec![other]] {
+        for plan in plans(&snapshot, &seen) {
+            assert!(plan.is_empty(), "{}", words(&plan));
+            let of_orphan = plan.skipped.iter().find(|skipped| skipped.code == Some(Code::OrphanHandle));
+            assert_eq!(
+                of_orphan.map(|skipped| skipped.reason),
+                Some(SkipReason::SeenOnce),
+                "{}",
+                words(&plan)
+            );
+        }
+    }
+    for plan in plans(&snapshot, &[looked(60)]) {
+        let deleted: Vec<_> = plan.changes().filter(|change| change.action == Verb::DeleteHandle).collect();
+        assert_eq!(deleted.len(), 1, "{}", words(&plan));
+        // And at the write the blocks that it names do not record it.
+        let guarded = plan.actions.iter().flat_map(|action| action.step.evidence());
+        assert!(
+            guarded
+                .into_iter()
+                .any(|(key, expect)| { matches!((key, expect), (Key::Block(_), Expect::Records(_, false))) })
+        );
+    }
+}
+
+#[test]
+fn handles_that_the_datastore_cannot_hold_are_left_with_the_reason() {
+    for (id, datastore) in [("team/a", DatastoreKind::Etcd), ("bad_id!", DatastoreKind::Kubernetes)] {
+        let mut cluster = plain();
+        let pod = cluster.add_pod_on(1);
+        for (address, block) in &pod.addresses {
+            cluster.count(&pod.handle, *block, -1);
+            cluster.record_mut(*address, *block).handle = Some(id.to_owned());
+        }
+        let mut snapshot = cluster.snapshot();
+        snapshot.datastore = datastore;
+        let options = Options::default();
+        let report = check(&snapshot, &options);
+        let plan = rebuild::plan(&Basis::new(&snapshot, &report, &options), &Request::default(), &[], 0);
+        let written: Vec<&Edit> = plan.actions.iter().flat_map(|action| action.step.edits()).collect();
+        assert!(!written.iter().any(|edit| matches!(edit, Edit::Handle(of, _) if of == id)), "{written:?}");
+        let why = plan.skipped.iter().find(|skipped| skipped.subject == Subject::Handle(id.into()));
+        assert_eq!(
+            why.map(|skipped| skipped.reason),
+            Some(SkipReason::HandleNotStorable),
+            "{}",
+            words(&plan)
+        );
+    }
+}
+
+#[test]
+fn an_affinity_of_an_unknown_type_goes_where_no_block_hangs_on_it() {
+    let mut cluster = plain();
+    cluster.inject(Fault::AffinityUnexpected, 1);
+    let rebuilt = rebuild("unexpected type", cluster.snapshot(), &Request::default());
+    let deleted: Vec<_> =
+        rebuilt.plan.changes().filter(|change| change.action == Verb::DeleteAffinity).collect();
+    assert_eq!(deleted.len(), 1, "{}", words(&rebuilt.plan));
+    assert!(rebuilt.later.findings.is_empty(), "{:?}", rebuilt.later.findings);
+
+    // A block that says that it belongs to it.
+    let mut snapshot = cluster.snapshot();
+    let mut keys = snapshot.affinities.iter().map(|affinity| &affinity.value.key);
+    let key = keys.find(|key| matches!(key.kind, AffinityType::Other(_))).unwrap().clone();
+    let block = snapshot.blocks.iter_mut().find(|block| block.value.key == key.cidr).unwrap();
+    let BlockContent::Sound(sound) = &mut block.value.content else { panic!() };
+    sound.update(|edit| edit.set_owner(key.owner(), jiff::Timestamp::UNIX_EPOCH));
+    let [_, plan] = plans(&snapshot, &[]);
+    assert!(!plan.changes().any(|change| change.subject == Subject::affinity(&key)), "{}", words(&plan));
+}
+
+/// Marks a block as deleted that records addresses, as versions did that wrote the mark alone.
+fn mark(cluster: &mut Cluster, block: calipam_model::IpNet) {
+    let path = key::block(block);
+    let mut value: serde_json::Value =
+        serde_json::from_slice(&cluster.get(&path).expect("there is such a block").value()).unwrap();
+    value["deleted"] = true.into();
+    cluster.put_raw(path, value.to_string());
+}
+
+#[test]
+fn a_block_whose_deletion_stopped_half_way_goes_once_nothing_uses_what_it_records() {
+    let mut cluster = plain();
+    let pod = cluster.add_pod_on(1);
+    let (_, block) = pod.addresses[0];
+    mark(&mut cluster, block);
+    let [_, plan] = plans(&cluster.snapshot(), &[]);
+    let why = plan.skipped.iter().find(|skipped| skipped.code == Some(Code::HalfDeleted)).unwrap();
+    assert_eq!(why.reason, SkipReason::InUse, "{}", words(&plan));
+    assert!(!plan.changes().any(|change| change.action == Verb::DeleteBlock), "{}", words(&plan));
+
+    // All who used it are gone.
+    let mut cluster = plain();
+    cluster.inject(Fault::LeakedInUnownedBlock, 1);
+    let leaked = cluster.snapshot();
+    let report = check(&leaked, &Options::default());
+    let unowned = leaked.blocks.iter().find(|block| {
+        let sound = block.value.content.sound().unwrap();
+        let leaks = |address| {
+            report.findings.iter().any(|finding| {
+                finding.code == Code::LeakedAddress && finding.subject == Subject::Address(address)
+            })
+        };
+        sound.owner().is_none() && sound.allocations().all(|a| leaks(a.address)) && !sound.is_empty()
+    });
+    let cidr = unowned.expect("a block of leaks only").value.key;
+    mark(&mut cluster, cidr);
+    let rebuilt = rebuild("marked", cluster.snapshot(), &Request::default());
+    let deletes = |edit: &Edit| matches!(edit, Edit::Block(of, BlockEdit::Delete(_)) if *of == cidr);
+    let action = rebuilt.plan.actions.iter().find(|action| action.step.edits().any(deletes));
+    let action = action.unwrap_or_else(|| panic!("{}", words(&rebuilt.plan)));
+    assert!(action.step.evidence().next().is_some(), "its owners have to stay away");
+    assert!(!rebuilt.after.blocks.iter().any(|block| block.value.key == cidr));
+}
+
+/// Blocks of Calico 3.13 say for themselves whether others may borrow from them.
+#[test]
+fn a_new_block_of_an_old_cluster_carries_its_strict_affinity() {
+    for (version, wanted) in [("v3.13.5", Some(true)), ("v3.32.1", None)] {
+        let mut cluster = plain();
+        cluster.inject(Fault::UnallocatedNoBlock, 1);
+        let mut snapshot = cluster.snapshot();
+        snapshot.cluster.as_mut().unwrap().calico_version = version.into();
+        let mut config = snapshot.effective_ipam_config().unwrap();
+        config.strict_affinity = true;
+        snapshot.ipam_config = Some(config);
+        for block in &mut snapshot.blocks {
+            let BlockContent::Sound(sound) = &mut block.value.content else { panic!() };
+            sound.set_own_strict_affinity(wanted);
+        }
+        let [_, plan] = plans(&snapshot, &[]);
+        let created =
+            plan.actions.iter().flat_map(|action| action.step.edits()).find_map(|edit| match edit {
+                Edit::Block(_, BlockEdit::Create(block)) => Some(block),
+                _ => None,
+            });
+        let created = created.unwrap_or_else(|| panic!("{}", words(&plan)));
+        assert_eq!(created.own_strict_affinity(), wanted, "{version}");
+        let text = serde_json::to_string(created).unwrap();
+        assert_eq!(text.contains(r#""strictAffinity":true"#), wanted.is_some(), "{text}");
+    }
+}
