@@ -55,7 +55,10 @@ pub async fn split(
     let stored = datastore.stored(&[key]).await?.pop().flatten().and_then(|stored| stored.object);
     let Some(Object::Pool(document)) = stored else { return Err(Error::UnknownPool(pool.name.clone())) };
     let plan = split::plan(&snapshot, pool, &document, request.parts)?;
-    write(datastore, plan, request.writing.as_ref(), operator).await
+    // Under the lock of others, as calicoctl wants it, there is nothing to lock.
+    let writing =
+        request.writing.clone().map(|writing| Writing { lock: writing.lock && !is_locked, ..writing });
+    write(datastore, plan, writing.as_ref(), operator).await
 }
 
 fn pool<'s>(snapshot: &'s Snapshot, name: &PoolName) -> Result<&'s Pool, Error> {
