@@ -227,3 +227,44 @@ fn a_server_that_does_not_answer_is_not_waited_for() {
     assert!(begun.elapsed() < Duration::from_secs(4), "{:?}", begun.elapsed());
     etcd.resume().unwrap();
 }
+
+/// In a cluster with many blocks, what most handles begin with is learnt from some blocks; the others are found all the same.
+#[test]
+fn in_a_large_cluster_some_blocks_tell_of_the_handles() {
+    let etcd = Etcd::start().unwrap();
+    let handle =
+        |block: usize, place: usize| format!("k8s-pod-network.{:04x}{place}", (block * 40_503) % 65_536);
+    let mut pairs: Vec<(String, String)> = Vec::new();
+    for block in 0..600 {
+        let cidr = format!("10.0.{}.{}", block / 64, block % 64 * 4);
+        let ids: Vec<String> = (0..4).map(|place| handle(block, place)).collect();
+        let value = json!({
+            "cidr": format!("{cidr}/30"), "affinity": "host:n", "strictAffinity": false, "allocations": [0, 1, 2, 3],
+            "unallocated": [], "attributes": ids.iter().map(|id| json!({"handle_id": id})).collect::<Vec<_>>(),
+        });
+        pairs.push((format!("/calico/ipam/v2/assignment/ipv4/block/{cidr}-30"), value.to_string()));
+        pairs.extend(ids.into_iter().map(|id| (format!("/calico/ipam/v2/handle/{id}"), "{}".to_owned())));
+    }
+    for id in ["ipip-tunnel-addr-n", "vxlan-tunnel-addr-n"] {
+        pairs.push((format!("/calico/ipam/v2/handle/{id}"), "{}".to_owned()));
+    }
+    etcd.with_client(async |mut client| {
+        for some in pairs.chunks(100) {
+            let put =
+                |(key, value): &(String, String)| etcd_client::TxnOp::put(key.as_str(), value.as_str(), None);
+            client.txn(etcd_client::Txn::new().and_then(some.iter().map(put).collect::<Vec<_>>())).await?;
+        }
+        Ok(())
+    })
+    .unwrap();
+    let endpoint = etcd.endpoint();
+    let handles = |begin: &str| suggested(&["show", "--etcd-endpoints", &endpoint, "--handle", begin]);
+    let all = handles("");
+    assert!(all.len() > 20 && shared(&all).is_empty(), "{all:?}");
+    for id in ["ipip-tunnel-addr-n", "vxlan-tunnel-addr-n"] {
+        assert!(all.contains(&id.to_owned()), "{all:?}");
+    }
+    assert_eq!(shared(&handles("k")), "k8s-pod-network.");
+    assert_eq!(handles("k8s-pod-network.9e37"), (0..4).map(|place| handle(1, place)).collect::<Vec<_>>());
+    assert_eq!(handles("ipip"), ["ipip-tunnel-addr-n"]);
+}

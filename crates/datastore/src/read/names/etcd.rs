@@ -6,9 +6,9 @@ use std::sync::Arc;
 use calipam_model::affinity::AffinityType;
 use calipam_model::key::{BLOCK_PREFIX, HANDLE_PREFIX, IPAM_PREFIX, Key, RESOURCE_PREFIX};
 
-use super::NameKind;
 use super::addresses::{self, Blocks};
-use super::page::{Names, few, parts, some};
+use super::page::{Names, common, few, parts, some};
+use super::{MOST, NameKind};
 use crate::client::etcd::{EtcdClient, Range};
 use crate::error::Result;
 use crate::raw::prefix_end;
@@ -17,7 +17,7 @@ use crate::read::again::etcd::reread;
 pub(super) async fn names(client: &Arc<EtcdClient>, kind: NameKind, begin: &str) -> Result<BTreeSet<String>> {
     let below = |folder: String| Keys { client, folder };
     match kind {
-        NameKind::Handles => some(&below(HANDLE_PREFIX.to_owned()), begin).await,
+        NameKind::Handles => handles(client, begin).await,
         NameKind::Pools => some(&below(format!("{RESOURCE_PREFIX}ippools/")), begin).await,
         NameKind::Nodes => {
             let mut nodes = some(&below(format!("{RESOURCE_PREFIX}nodes/")), begin).await?;
@@ -36,6 +36,48 @@ pub(super) async fn names(client: &Arc<EtcdClient>, kind: NameKind, begin: &str)
         }
         NameKind::Addresses => addresses::names(&Cluster(client), begin).await,
     }
+}
+
+/// So many blocks have handles whose ranges are read as they are.
+const FEW_BLOCKS: usize = 500;
+/// So many blocks of more tell what handles begin with.
+const SAMPLE: usize = 8;
+/// Where so many handles of the sample begin with a text, too many of the cluster do.
+const MANY: usize = 16;
+
+/// Handles. Of a range, etcd counts every key, also of one that it gives the first hundred of: half a second for a
+/// million. So in a large cluster a few blocks are asked first. Where many of their handles begin with the text, these are
+/// the answer, together with what lies before and after all that begins as they do, which is little.
+async fn handles(client: &Arc<EtcdClient>, begin: &str) -> Result<BTreeSet<String>> {
+    let keys = Keys { client, folder: HANDLE_PREFIX.to_owned() };
+    let known = sample(client).await?;
+    let known: BTreeSet<String> = known.into_iter().filter(|id| id.starts_with(begin)).collect();
+    if known.len() < MANY {
+        return some(&keys, begin).await;
+    }
+    let shared = common(known.iter());
+    let mut found = few(known, begin);
+    if shared.len() > begin.len() {
+        let end = prefix_end(begin.as_bytes());
+        found.extend(keys.from(begin.as_bytes(), shared.as_bytes(), MOST).await?);
+        found.extend(keys.from(&prefix_end(shared.as_bytes()), &end, MOST).await?);
+    }
+    Ok(found)
+}
+
+/// The handles that some blocks of a large cluster record; none where a cluster has few blocks.
+async fn sample(client: &Arc<EtcdClient>) -> Result<BTreeSet<String>> {
+    let mut blocks = BTreeSet::new();
+    for folder in families() {
+        let keys = Keys { client, folder: folder.clone() }.from(b"", &[0], FEW_BLOCKS + 1).await?;
+        if keys.len() > FEW_BLOCKS {
+            let apart = keys.iter().step_by(keys.len() / SAMPLE);
+            blocks.extend(apart.filter_map(|key| Key::parse(&format!("{folder}{key}")).ok()?));
+        }
+    }
+    let snapshot = reread(client, &blocks).await?;
+    let sound = snapshot.blocks.iter().filter_map(|block| block.value.content.sound());
+    Ok(sound.flat_map(|block| block.handles()).map(|(_, id)| id.to_string()).collect())
 }
 
 /// Where blocks of either family lie.

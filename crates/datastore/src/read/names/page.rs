@@ -20,11 +20,11 @@ pub(super) async fn some(names: &impl Names, begin: &str) -> Result<BTreeSet<Str
     let end = prefix_end(begin.as_bytes());
     let mut found: Vec<String> = within(names.from(begin.as_bytes(), &end, MOST + 1).await?, begin);
     if found.len() > MOST {
-        let mut shared = common(&found);
+        let mut shared = common(found.iter());
         while shared.len() > begin.len() {
             let next = within(names.from(&prefix_end(shared.as_bytes()), &end, 1).await?, begin);
             let Some(next) = next.into_iter().next() else { break };
-            shared = common(&[shared, next.clone()]);
+            shared = common([&shared, &next].into_iter());
             found.push(next);
         }
     }
@@ -71,8 +71,8 @@ fn within(names: Vec<String>, begin: &str) -> Vec<String> {
 }
 
 /// What all names begin with.
-fn common(names: &[String]) -> String {
-    let (Some(first), Some(last)) = (names.iter().min(), names.iter().max()) else { return String::new() };
+pub(super) fn common<'n>(names: impl Iterator<Item = &'n String> + Clone) -> String {
+    let (Some(first), Some(last)) = (names.clone().min(), names.max()) else { return String::new() };
     first.chars().zip(last.chars()).take_while(|(a, b)| a == b).map(|(a, _)| a).collect()
 }
 
@@ -104,10 +104,10 @@ mod tests {
         let many = (0..50_000).map(|n| format!("net.{n:05}"));
         let all = list(many.chain(["nodes".to_owned(), "z".to_owned()]));
         let found = some(&all, "").await.unwrap();
-        assert_eq!(common(&found.iter().cloned().collect::<Vec<_>>()), "");
+        assert_eq!(common(found.iter()), "");
         assert!((MOST..MOST + 10).contains(&found.len()) && all.reads.get() < 10, "{}", found.len());
         let found: Vec<String> = some(&all, "ne").await.unwrap().into_iter().collect();
-        assert_eq!(common(&found), "net.", "{found:?}");
+        assert_eq!(common(found.iter()), "net.", "{found:?}");
         assert_eq!(some(&all, "net.0001").await.unwrap().len(), 10);
         assert!(some(&all, "x").await.unwrap().is_empty());
     }
@@ -128,7 +128,7 @@ mod tests {
     fn few_of_many_names() {
         let all: BTreeSet<String> = (0..1000).map(|n| format!("n{n:03}")).collect();
         let found: Vec<String> = few(all.clone(), "n").into_iter().collect();
-        assert_eq!((found.len(), common(&found)), (MOST + 1, "n".to_owned()));
+        assert_eq!((found.len(), common(found.iter())), (MOST + 1, "n".to_owned()));
         assert_eq!(few(all, "n99").len(), 10);
     }
 }
