@@ -89,6 +89,8 @@ impl Task for UndoTask {
 fn is_left(object: &UndoObject, now: Option<&Stored>) -> bool {
     match (&object.left, now) {
         (None, None) => true,
+        // It was marked deleted, and the deletion was finished since.
+        (Some(left), None) => left.value.is_none(),
         // An undo was killed between the two steps of a deletion, which is finished.
         (_, Some(now)) if object.before.is_none() && now.is_deleted() => true,
         (Some(left), Some(now)) => {

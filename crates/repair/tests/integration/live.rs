@@ -276,8 +276,11 @@ async fn an_undo_leaves_live_pods_their_addresses_and_handles() {
             stored.map(|stored| stored.revision.to_string())
         };
         let before = revision(&store).await;
-        let second = churn(2);
-        assert_ne!(revision(&store).await, before, "the allocator has not written the block");
+        let mut later = Vec::new();
+        while revision(&store).await == before {
+            assert!(later.len() < 9, "the allocator does not write the block");
+            later.push(churn(later.len() as u64 + 2));
+        }
 
         // The plan says so beforehand, and a run that does not look first refuses it as well.
         let plan = UndoPlan::new(&Recorded::read(&run).unwrap()).unwrap();
@@ -288,6 +291,6 @@ async fn an_undo_leaves_live_pods_their_addresses_and_handles() {
         assert_eq!((execution.written, execution.partly), (0, 0), "{execution:?}");
         assert_eq!(execution.given_up, execution.steps, "{execution:?}");
         scene.assert_sound(&first.ledger);
-        scene.assert_sound(&second.ledger);
+        later.iter().for_each(|log| scene.assert_sound(&log.ledger));
     }
 }
