@@ -120,14 +120,14 @@ impl<'c, 's> Occupancy<'c, 's> {
     }
 
     /// Blocks that lie in the pool as a whole.
-    fn inside(&self, pool: IpNet) -> &[Stored<'c, 's>] {
+    pub(crate) fn inside(&self, pool: IpNet) -> &[Stored<'c, 's>] {
         let from = self.stored.partition_point(|s| s.key < pool);
         let len = self.stored[from..].partition_point(|s| pool.contains(&s.key));
         &self.stored[from..from + len]
     }
 
     /// Blocks that are larger than the pool and hold all of it.
-    fn around(&self, pool: IpNet) -> Vec<&Stored<'c, 's>> {
+    pub(crate) fn around(&self, pool: IpNet) -> Vec<&Stored<'c, 's>> {
         let outer = std::iter::successors(pool.supernet(), IpNet::supernet);
         let position = |cidr: IpNet| self.stored.binary_search_by_key(&cidr, |s| s.key).ok();
         let mut found: Vec<_> = outer.filter_map(position).map(|position| &self.stored[position]).collect();

@@ -10,6 +10,7 @@ mod calicoctl;
 mod compare;
 mod configuration;
 mod handle;
+mod map;
 mod nodes;
 mod pools;
 #[cfg(test)]
@@ -30,6 +31,7 @@ pub use self::calicoctl::{
 pub use self::compare::{Comparison, NodeComparison, RecordedFor, compare};
 pub use self::configuration::{ConfigurationView, Setting, configuration};
 pub use self::handle::{HandleBlock, HandleView, handle};
+pub use self::map::{MapCell, MapLimits, MappedBlock, MappedState, PoolMap, map};
 pub use self::nodes::{NodeList, NodePool, NodeView, TunnelView, nodes};
 pub use self::pools::{OutsidePools, PoolList, PoolView, pools};
 

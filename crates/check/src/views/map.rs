@@ -1,0 +1,314 @@
+//! A map of the pools: a cell for each block or, in large pools, for several.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use calipam_model::block::{Allocation, Block, BlockOwner};
+use calipam_model::snapshot::Snapshot;
+use calipam_model::{IpNet, cidr};
+use serde::Serialize;
+
+use super::Count;
+use crate::code::Severity;
+use crate::finding::{Finding, Subject};
+use crate::index::IndexedBlock;
+use crate::occupancy::Occupancy;
+use crate::rules::addresses::Record;
+use crate::rules::blocks::Stored;
+use crate::rules::evidence::name_of_claim;
+use crate::{Context, Options, Report};
+
+/// How much a map shows. What is left out is left out as a whole, so that nothing looks empty that is not.
+#[derive(Clone, Copy, Debug)]
+pub struct MapLimits {
+    /// Most cells of a pool; a power of two.
+    pub cells: u32,
+    /// Up to so many blocks they are listed, each with the states of its addresses.
+    pub blocks: usize,
+    /// Up to so many allocations it is told whose each address is.
+    pub owners: usize,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PoolMap {
+    pub name: String,
+    pub cidr: IpNet,
+    /// Prefix length of a cell: the pool's block size or, in large pools, less.
+    pub cell_size: u8,
+    /// Cells of the pool, empty ones included.
+    pub size: u32,
+    /// The cells in which there are blocks or findings, ascending.
+    pub cells: Vec<MapCell>,
+    /// The blocks, ascending; `None` where they are more than the map lists.
+    #[serde(skip)]
+    pub blocks: Option<Vec<MappedBlock>>,
+}
+
+/// A part of a pool. What is neither of the numbers is free.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct MapCell {
+    /// Its place in the pool, from 0.
+    pub index: u32,
+    pub blocks: u32,
+    pub total: Count,
+    pub in_use: Count,
+    pub cooling: Count,
+    /// By IP reservations and Windows nodes.
+    pub reserved: Count,
+    /// In blocks that are corrupt or cannot be decoded.
+    pub unknown: Count,
+    pub findings: u32,
+    /// The worst severity among the findings.
+    pub worst: Option<Severity>,
+}
+
+/// A block of a map.
+#[derive(Clone, Debug, PartialEq)]
+pub struct MappedBlock {
+    pub cidr: IpNet,
+    pub owner: Option<BlockOwner>,
+    /// By ordinal; empty where the block is corrupt or cannot be decoded.
+    pub states: Vec<MappedState>,
+    /// Ordinals and whose they are; empty where the map does not tell.
+    pub owners: Vec<(u32, String)>,
+}
+
+/// What becomes of an address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MappedState {
+    Free,
+    InUse,
+    Cooling,
+    WindowsReserved,
+}
+
+/// The map of every pool, ascending by CIDR.
+pub fn map(snapshot: &Snapshot, report: &Report, limits: MapLimits) -> Vec<PoolMap> {
+    let context = Context::new(snapshot, &Options::default());
+    let occupancy = Occupancy::new(&context);
+    let with_blocks = occupancy.stored.len() <= limits.blocks;
+    let with_owners = snapshot.allocation_count() <= limits.owners;
+
+    let mut pools: Vec<_> = snapshot.pools.iter().map(|pool| &pool.value).collect();
+    pools.sort_by(|a, b| (a.cidr, &a.name).cmp(&(b.cidr, &b.name)));
+    let mapped = pools.into_iter().map(|pool| {
+        let grid = Grid::of(pool.cidr, pool.block_size, limits.cells);
+        let blocks =
+            || occupancy.inside(pool.cidr).iter().map(|stored| mapped_block(stored, with_owners)).collect();
+        PoolMap {
+            name: pool.name.clone(),
+            cidr: pool.cidr,
+            cell_size: grid.cell_size,
+            size: grid.size(),
+            cells: grid.cells(&occupancy, &report.findings),
+            blocks: with_blocks.then(blocks),
+        }
+    });
+    mapped.collect()
+}
+
+/// The cells of a pool.
+struct Grid {
+    pool: IpNet,
+    cell_size: u8,
+}
+
+impl Grid {
+    fn of(pool: IpNet, block_size: u8, most_cells: u32) -> Self {
+        let most_bits = most_cells.max(1).ilog2() as u8;
+        let cell_size = block_size.clamp(pool.prefix_len(), pool.prefix_len().saturating_add(most_bits));
+        Self { pool, cell_size: cell_size.min(pool.max_prefix_len()) }
+    }
+
+    fn size(&self) -> u32 {
+        1 << (self.cell_size - self.pool.prefix_len())
+    }
+
+    /// The cells that a CIDR touches; none where it lies outside the pool, all where it is larger.
+    fn touched(&self, network: IpNet) -> std::ops::Range<u32> {
+        if network.contains(&self.pool) {
+            return 0..self.size();
+        }
+        if !self.pool.contains(&network) {
+            return 0..0;
+        }
+        let first = self.index(network.network());
+        let last = self.index(network.broadcast());
+        first..last + 1
+    }
+
+    /// The cell of an address of the pool.
+    fn index(&self, address: IpAddr) -> u32 {
+        let bits = |address: IpAddr| match address {
+            IpAddr::V4(v4) => u128::from(u32::from(v4)),
+            IpAddr::V6(v6) => u128::from(v6),
+        };
+        let offset = bits(address) - bits(self.pool.network());
+        let shift = u32::from(self.pool.max_prefix_len() - self.cell_size);
+        // A cell of /0 holds everything.
+        offset.checked_shr(shift).unwrap_or(0) as u32
+    }
+
+    fn cidr(&self, index: u32) -> IpNet {
+        let shift = u32::from(self.pool.max_prefix_len() - self.cell_size);
+        let network = match self.pool.network() {
+            IpAddr::V4(v4) => IpAddr::V4((u32::from(v4) | index.checked_shl(shift).unwrap_or(0)).into()),
+            IpAddr::V6(v6) => {
+                IpAddr::V6((u128::from(v6) | u128::from(index).checked_shl(shift).unwrap_or(0)).into())
+            }
+        };
+        // A cell's prefix length is at most that of the address.
+        IpNet::new(network, self.cell_size).unwrap_or(self.pool)
+    }
+
+    fn cells(&self, occupancy: &Occupancy<'_, '_>, findings: &[Finding]) -> Vec<MapCell> {
+        let mut cells: BTreeMap<u32, MapCell> = BTreeMap::new();
+        let larger = occupancy.around(self.pool).into_iter();
+        for stored in larger.chain(occupancy.inside(self.pool)) {
+            for index in self.touched(stored.key) {
+                cells.entry(index).or_default().blocks += 1;
+            }
+        }
+        for (index, cell) in &mut cells {
+            let tally = occupancy.tally(self.cidr(*index));
+            cell.in_use = Count(tally.in_use);
+            cell.cooling = Count(tally.cooling);
+            cell.reserved = Count(tally.reserved + tally.windows_reserved);
+            cell.unknown = Count(tally.unknown);
+        }
+
+        let about_places = findings.iter().filter(|finding| !matches!(finding.subject, Subject::Pool(_)));
+        for finding in about_places {
+            for index in finding.subject.network().map_or(0..0, |network| self.touched(network)) {
+                let cell = cells.entry(index).or_default();
+                cell.findings += 1;
+                cell.worst = cell.worst.into_iter().chain([finding.severity]).min();
+            }
+        }
+        let total = Count(cidr::size(self.cidr(0)));
+        cells.into_iter().map(|(index, cell)| MapCell { index, total, ..cell }).collect()
+    }
+}
+
+fn mapped_block(stored: &Stored<'_, '_>, with_owners: bool) -> MappedBlock {
+    let sound = stored.block.and_then(|block| block.sound);
+    MappedBlock {
+        cidr: stored.key,
+        owner: stored.block.and_then(|block| block.owner.cloned()),
+        states: sound.map(states).unwrap_or_default(),
+        owners: stored.block.filter(|_| with_owners).map(owners).unwrap_or_default(),
+    }
+}
+
+fn states(block: &Block) -> Vec<MappedState> {
+    let mut states = vec![MappedState::Free; block.size() as usize];
+    for allocation in block.allocations() {
+        states[allocation.ordinal as usize] = match allocation.attribute {
+            record if record.is_cooling() => MappedState::Cooling,
+            record if record.is_windows_reserved() => MappedState::WindowsReserved,
+            _ => MappedState::InUse,
+        };
+    }
+    states
+}
+
+fn owners(block: &IndexedBlock<'_>) -> Vec<(u32, String)> {
+    let allocations = block.sound.into_iter().flat_map(Block::allocations);
+    let owner = |allocation: Allocation<'_>| {
+        let node = allocation.attribute.get("node").map(|node| format!(" on {node}")).unwrap_or_default();
+        let record = Record { block, allocation };
+        (allocation.ordinal, format!("{}{node}", name_of_claim(&record)))
+    };
+    allocations
+        .filter(|a| !a.attribute.is_cooling() && !a.attribute.is_windows_reserved())
+        .map(owner)
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::check;
+    use crate::test_cluster::{Cluster, pod};
+
+    const LIMITS: MapLimits = MapLimits { cells: 1024, blocks: 100, owners: 100 };
+
+    fn small() -> Cluster {
+        let mut cluster = Cluster::new();
+        cluster.0.pools.clear();
+        cluster.resource("ippools/small", json!({"cidr": "10.244.1.0/27", "blockSize": 30}));
+        let cooling = json!({"releasedAt": "2026-05-01T11:59:00Z"});
+        let owner = Some("host:node-1");
+        cluster.block("10.244.1.4/30", owner, [pod("node-1", "a"), cooling, Value::Null, Value::Null]);
+        cluster
+    }
+
+    fn mapped(cluster: &Cluster, limits: MapLimits) -> PoolMap {
+        let report = check(&cluster.0, &Options::default());
+        map(&cluster.0, &report, limits).remove(0)
+    }
+
+    #[test]
+    fn a_cell_for_each_block_with_what_lies_in_it() {
+        let map = mapped(&small(), LIMITS);
+        assert_eq!((map.cell_size, map.size, map.cells.len()), (30, 8, 2));
+        // The tunnel address of the node lies in no block.
+        let empty = map.cells[0];
+        assert_eq!((empty.index, empty.blocks, empty.findings), (0, 0, 1));
+        let cell = map.cells[1];
+        assert_eq!((cell.index, cell.blocks, cell.total.0, cell.in_use.0, cell.cooling.0), (1, 1, 4, 1, 1));
+        // The address is leaked, and no affinity names the block.
+        assert_eq!((cell.findings, cell.worst), (2, Some(Severity::Error)));
+    }
+
+    #[test]
+    fn a_large_pool_has_fewer_cells_than_blocks() {
+        let map = mapped(&small(), MapLimits { cells: 4, ..LIMITS });
+        assert_eq!((map.cell_size, map.size), (29, 4));
+        let cell = map.cells[0];
+        assert_eq!((cell.index, cell.blocks, cell.total.0, cell.in_use.0), (0, 1, 8, 1));
+    }
+
+    #[test]
+    fn a_block_larger_than_a_cell_lies_in_several() {
+        let mut cluster = small();
+        cluster.0.pools.clear();
+        cluster.resource("ippools/small", json!({"cidr": "10.244.1.0/27", "blockSize": 32}));
+        let map = mapped(&cluster, LIMITS);
+        let cells: Vec<_> =
+            map.cells.iter().map(|cell| (cell.index, cell.in_use.0, cell.cooling.0)).collect();
+        assert_eq!(cells, [(4, 1, 0), (5, 0, 1), (6, 0, 0), (7, 0, 0)]);
+    }
+
+    #[test]
+    fn an_ipv6_pool_of_many_blocks_has_cells_for_parts_of_it() {
+        let mut cluster = Cluster::new();
+        cluster.0.pools.clear();
+        cluster.resource("ippools/six", json!({"cidr": "fd00::/48", "blockSize": 122}));
+        cluster.block(
+            "fd00:0:0:ff00::/122",
+            Some("host:node-1"),
+            [Value::Null, Value::Null, Value::Null, Value::Null],
+        );
+        let map = mapped(&cluster, LIMITS);
+        assert_eq!((map.cell_size, map.size), (58, 1024));
+        assert_eq!(map.cells[0].index, 0xff00 >> 6);
+        assert!(map.cells[0].unknown.0 > 0, "a block with four records of 64 is corrupt");
+    }
+
+    #[test]
+    fn blocks_are_listed_with_states_and_owners_up_to_a_limit() {
+        let cluster = small();
+        let block = mapped(&cluster, LIMITS).blocks.unwrap().remove(0);
+        use MappedState::{Cooling, Free, InUse};
+        assert_eq!(block.states, [InUse, Cooling, Free, Free]);
+        assert_eq!(block.owners, [(0, "default/a on node-1".to_owned())]);
+        let without_owners = mapped(&cluster, MapLimits { owners: 1, ..LIMITS });
+        assert_eq!(without_owners.blocks.unwrap()[0].owners, []);
+        assert_eq!(mapped(&cluster, MapLimits { blocks: 0, ..LIMITS }).blocks, None);
+    }
+}

@@ -1,0 +1,238 @@
+"use strict";
+// The page works without this script, as tables. It adds filters, sorting and the maps. Texts of the cluster are
+// set as text only, never as HTML.
+(() => {
+  document.documentElement.classList.add("has-script");
+  const $ = (id) => document.getElementById(id);
+  const number = (value) => Number(value).toLocaleString("en");
+
+  // --- findings: filter and sort
+  const table = $("findings-table");
+  if (table) {
+    const body = table.tBodies[0];
+    const rows = [...body.rows].map((row, order) => ({
+      row, order, severity: row.dataset.severity, code: row.dataset.code, text: row.textContent.toLowerCase(),
+    }));
+    const shown = $("findings-shown");
+    const apply = () => {
+      const words = $("filter").value.toLowerCase().split(/\s+/).filter(Boolean);
+      const severity = $("severity").value;
+      const code = $("code").value;
+      let count = 0;
+      for (const item of rows) {
+        const fits = (!severity || item.severity === severity) && (!code || item.code === code)
+          && words.every((word) => item.text.includes(word));
+        item.row.hidden = !fits;
+        count += fits ? 1 : 0;
+      }
+      shown.textContent = `${number(count)} of ${number(rows.length)} shown`;
+    };
+    for (const id of ["filter", "severity", "code"]) $(id).addEventListener("input", apply);
+    const severities = ["critical", "error", "warning", "info"];
+    let sorted = "";
+    table.tHead.querySelectorAll("th").forEach((head, column) => {
+      const button = document.createElement("button");
+      button.textContent = head.textContent;
+      button.title = "sort";
+      head.replaceChildren(button);
+      button.addEventListener("click", () => {
+        const down = sorted === `${column}+`;
+        sorted = down ? `${column}-` : `${column}+`;
+        const key = (item) => column === 0 ? String(severities.indexOf(item.severity))
+          : item.row.cells[column].textContent;
+        const keyed = rows.map((item) => [key(item), item]);
+        keyed.sort(([a, x], [b, y]) => a.localeCompare(b, "en", { numeric: true }) || x.order - y.order);
+        if (down) keyed.reverse();
+        table.tHead.querySelectorAll("th").forEach((other) => other.removeAttribute("aria-sort"));
+        head.setAttribute("aria-sort", down ? "descending" : "ascending");
+        body.append(...keyed.map(([, item]) => item.row));
+      });
+    });
+    apply();
+  }
+
+  // --- maps
+  const data = JSON.parse($("map-data").textContent);
+  const style = getComputedStyle(document.documentElement);
+  const color = (name) => style.getPropertyValue(`--${name}`).trim();
+  const mix = (from, to, share) => {
+    const channel = (text, at) => parseInt(text.slice(at, at + 2), 16);
+    const part = (at) => Math.round(channel(from, at) + (channel(to, at) - channel(from, at)) * share);
+    return `rgb(${part(1)}, ${part(3)}, ${part(5)})`;
+  };
+
+  const findingsOf = new Map();
+  for (const row of document.querySelectorAll("#findings-table tbody tr")) {
+    const subject = row.dataset.subject;
+    if (!findingsOf.has(subject)) findingsOf.set(subject, []);
+    findingsOf.get(subject).push(row.cells[3].querySelector("summary, span").textContent);
+  }
+
+  // Addresses as numbers: IPv6 needs BigInt.
+  const parse = (text) => {
+    if (!text.includes(":")) return [32, text.split(".").reduce((sum, part) => sum * 256n + BigInt(part), 0n)];
+    const [head, tail] = text.split("::");
+    const groups = (part) => (part ? part.split(":") : []);
+    const first = groups(head);
+    const last = tail === undefined ? [] : groups(tail);
+    const middle = tail === undefined ? [] : Array(8 - first.length - last.length).fill("0");
+    return [128, [...first, ...middle, ...last].reduce((sum, g) => sum * 65536n + BigInt(`0x${g}`), 0n)];
+  };
+  const format = (bits, value) => {
+    const parts = (count, size) => Array.from({ length: count }, (_, i) =>
+      (value >> BigInt(size * (count - 1 - i))) & ((1n << BigInt(size)) - 1n));
+    if (bits === 32) return parts(4, 8).join(".");
+    const groups = parts(8, 16).map((group) => group.toString(16));
+    const zeros = [...groups.join(":").matchAll(/(^|:)0(:0)+(?=:|$)/g)].sort((a, b) => b[0].length - a[0].length);
+    if (!zeros.length) return groups.join(":");
+    const text = groups.join(":");
+    const at = zeros[0].index;
+    return `${text.slice(0, at)}::${text.slice(at + zeros[0][0].length).replace(/^:/, "")}`;
+  };
+
+  const states = { f: "free", u: "used", c: "cooling", w: "reserved" };
+  const stateWords = { f: "free", u: "allocated", c: "cooling", w: "reserved by Windows" };
+  // `u40f24` → 40 times u, 24 times f.
+  const expand = (text) => [...text.matchAll(/([a-z])(\d+)/g)].flatMap(([, s, n]) => Array(Number(n)).fill(s));
+
+  const showBlock = (panel, cidr) => {
+    const row = document.querySelector(`tr[data-block="${CSS.escape(cidr)}"]`);
+    panel.replaceChildren();
+    const title = document.createElement("h4");
+    title.textContent = row ? `${cidr}, ${row.dataset.owner || "without owner"}` : cidr;
+    panel.append(title);
+    for (const message of findingsOf.get(`block/${cidr}`) || []) {
+      const line = document.createElement("p");
+      line.className = "error";
+      line.textContent = message;
+      panel.append(line);
+    }
+    if (!row || !row.dataset.states) return;
+    const [bits, base] = parse(cidr.split("/")[0]);
+    const owners = new Map((data.owners[cidr] || []).map(([ordinal, owner]) => [ordinal, owner]));
+    const grid = document.createElement("div");
+    grid.className = "addresses";
+    const story = document.createElement("p");
+    story.setAttribute("aria-live", "polite");
+    story.textContent = "Choose an address.";
+    expand(row.dataset.states).forEach((state, ordinal) => {
+      const address = format(bits, base + BigInt(ordinal));
+      const found = findingsOf.get(`address/${address}`) || [];
+      const owner = owners.get(ordinal);
+      const text = `${address}: ${stateWords[state]}${owner ? `, recorded for ${owner}` : ""}`
+        + found.map((message) => `. ${message}`).join("");
+      const button = document.createElement("button");
+      button.className = `${states[state]}${found.length ? " marked" : ""}`;
+      button.title = text;
+      button.setAttribute("aria-label", text);
+      button.addEventListener("click", () => {
+        story.replaceChildren(text, document.createElement("br"));
+        const command = document.createElement("code");
+        command.textContent = `calipam show --ip ${address}`;
+        story.append("The whole story: ", command);
+      });
+      grid.append(button);
+    });
+    panel.append(grid, story);
+  };
+
+  const draw = (pool, figure) => {
+    const canvas = figure.querySelector("canvas");
+    const panel = figure.querySelector(".block");
+    const status = figure.querySelector(".cell");
+    const [bits, base] = parse(pool.cidr.split("/")[0]);
+    const columns = Math.min(pool.size, pool.size > 4096 ? 128 : 64);
+    const lines = Math.ceil(pool.size / columns);
+    const side = Math.max(5, Math.min(16, Math.floor(1024 / columns)));
+    canvas.width = columns * side;
+    canvas.height = lines * side;
+    const cells = new Map(pool.cells.map((cell) => [cell[0], cell]));
+    let at = pool.cells.length ? pool.cells[0][0] : 0;
+
+    const paint = () => {
+      const context = canvas.getContext("2d");
+      const edge = side > 6 ? 1 : 0;
+      for (let index = 0; index < pool.size; index += 1) {
+        const [x, y] = [(index % columns) * side, Math.floor(index / columns) * side];
+        const cell = cells.get(index);
+        let fill = color("unclaimed");
+        if (cell) {
+          const [, blocks, total, used, cooling, reserved, unknown] = cell;
+          if (unknown) fill = color("unknown");
+          else if (blocks) fill = mix(color("free"), color("used"), (used + cooling + reserved) / total);
+        }
+        context.fillStyle = color("paper");
+        context.fillRect(x, y, side, side);
+        context.fillStyle = fill;
+        context.fillRect(x, y, side - edge, side - edge);
+        if (cell && cell[8]) {
+          context.fillStyle = color(cell[8]);
+          const mark = Math.max(2, Math.floor(side / 3));
+          context.fillRect(x + side - edge - mark, y, mark, mark);
+        }
+      }
+      const [x, y] = [(at % columns) * side, Math.floor(at / columns) * side];
+      context.strokeStyle = color("ink");
+      context.lineWidth = 2;
+      context.strokeRect(x + 1, y + 1, side - 2, side - 2);
+    };
+
+    const cidrOf = (index) =>
+      `${format(bits, base + (BigInt(index) << BigInt(bits - pool.cellSize)))}/${pool.cellSize}`;
+    const describe = () => {
+      const cell = cells.get(at);
+      const parts = [cidrOf(at)];
+      if (!cell || !cell[1]) parts.push("no block");
+      else {
+        const [, blocks, total, used, cooling, reserved, unknown] = cell;
+        if (blocks > 1) parts.push(`${number(blocks)} blocks`);
+        parts.push(`${number(used)} of ${number(total)} addresses in use`);
+        if (cooling) parts.push(`${number(cooling)} cooling`);
+        if (reserved) parts.push(`${number(reserved)} reserved`);
+        if (unknown) parts.push(`${number(unknown)} unknown`);
+      }
+      if (cell && cell[7]) parts.push(`${number(cell[7])} findings, the worst ${cell[8]}`);
+      status.textContent = parts.join(", ");
+    };
+    const open = () => {
+      panel.replaceChildren();
+      for (const cidr of (pool.blocks && pool.blocks[at]) || []) {
+        const part = document.createElement("div");
+        panel.append(part);
+        showBlock(part, cidr);
+      }
+    };
+    const go = (index, andOpen) => {
+      at = Math.max(0, Math.min(pool.size - 1, index));
+      paint();
+      describe();
+      if (andOpen) open();
+    };
+    canvas.addEventListener("click", (event) => {
+      const box = canvas.getBoundingClientRect();
+      const x = Math.floor(((event.clientX - box.left) * canvas.width) / box.width / side);
+      const y = Math.floor(((event.clientY - box.top) * canvas.height) / box.height / side);
+      go(y * columns + x, true);
+    });
+    canvas.addEventListener("keydown", (event) => {
+      const steps = { ArrowLeft: -1, ArrowRight: 1, ArrowUp: -columns, ArrowDown: columns };
+      if (event.key in steps) go(at + steps[event.key], false);
+      else if (event.key === "Enter" || event.key === " ") open();
+      else return;
+      event.preventDefault();
+    });
+    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", paint);
+    go(at, false);
+  };
+
+  data.pools.forEach((pool, index) => {
+    const figure = $(`map-${index}`);
+    if (!figure) return;
+    // The blocks of a cell, by the table below the map.
+    pool.blocks = {};
+    for (const row of figure.querySelectorAll("tr[data-cell]")) {
+      for (const cell of row.dataset.cell.split(" ")) (pool.blocks[cell] ||= []).push(row.dataset.block);
+    }
+    draw(pool, figure);
+  });
+})();
