@@ -149,6 +149,57 @@ fn sarif_names_rule_subject_and_level() {
     assert_eq!((&place["name"], &place["kind"]), (&"10.244.10.6".into(), &"address".into()));
 }
 
+/// Everything between `before` and `after`.
+fn between<'t>(text: &'t str, before: &str, after: &str) -> &'t str {
+    text.split_once(before).expect(before).1.split_once(after).expect(after).0
+}
+
+#[test]
+fn the_page_holds_every_finding_pool_and_block_and_loads_nothing() {
+    let page = on_example(&["check", "-o", "html"]).stdout;
+    let json: Value = serde_json::from_str(&on_example(&["check", "-o", "json"]).stdout).unwrap();
+    assert_eq!(page.matches("<tr data-severity=").count(), json["findings"].as_array().unwrap().len());
+    for finding in json["findings"].as_array().unwrap() {
+        assert!(page.contains(&format!("<a href=\"#code-{}\">", finding["code"].as_str().unwrap())));
+        if let Some(repair) = finding["repair"].as_str() {
+            assert!(page.contains(&format!("<code>{repair}</code>")), "{repair}");
+        }
+    }
+    let blocks: Value =
+        serde_json::from_str(&on_example(&["show", "--blocks", "-o", "json"]).stdout).unwrap();
+    for block in blocks["blocks"].as_array().unwrap().iter().filter(|block| !block["pool"].is_null()) {
+        assert!(page.contains(&format!("<tr data-block=\"{}\"", block["cidr"].as_str().unwrap())));
+    }
+
+    let maps: Value = serde_json::from_str(between(
+        &page,
+        "<script id=\"map-data\" type=\"application/json\">",
+        "</script>",
+    ))
+    .unwrap();
+    assert_eq!(
+        (&maps["pools"][0]["cidr"], &maps["pools"][0]["size"]),
+        (&"10.244.0.0/16".into(), &1024.into())
+    );
+    assert!(page.contains("default-src 'none'"));
+    assert!(
+        !page.contains("src=") && !page.contains("href=\"http") && !page.contains("url("),
+        "it loads something"
+    );
+}
+
+#[test]
+fn no_hostile_name_becomes_markup() {
+    let page = calipam(&["check", "-d", HOSTILE, "-o", "html"]).stdout;
+    let own = on_example(&["check", "-o", "html"]).stdout;
+    let scripts = |page: &str| page.to_lowercase().matches("<script").count();
+    assert_eq!(scripts(&page), scripts(&own));
+    for dangerous in ["<img", "<svg", "<iframe", "onerror=", "javascript:"] {
+        assert!(!page.to_lowercase().contains(dangerous), "{dangerous}");
+    }
+    assert!(page.chars().all(|c| c == '\n' || !c.is_control()));
+}
+
 #[test]
 fn hostile_names_break_no_format() {
     let run = |format: &str| calipam(&["check", "-d", HOSTILE, "-o", format]).stdout;
@@ -166,7 +217,7 @@ fn one_read_writes_several_files_for_all_to_read() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name);
     let option = |format: &str| format!("{format}={}", path(format).display());
-    let formats = ["json", "yaml", "table", "wide", "prometheus", "junit", "sarif", "name"];
+    let formats = ["json", "yaml", "table", "wide", "prometheus", "junit", "sarif", "html", "name"];
     let mut arguments = vec!["check".to_owned()];
     for format in formats {
         arguments.extend(["--output-file".to_owned(), option(format)]);

@@ -87,6 +87,8 @@ pub enum Format {
     Junit,
     /// Of a check: SARIF 2.1.0
     Sarif,
+    /// Of a check: a page for a browser, with a map of the pools
+    Html,
 }
 
 impl Format {
@@ -94,7 +96,7 @@ impl Format {
     pub fn is_for_reports(self) -> bool {
         match self {
             Self::Table | Self::Wide | Self::Yaml | Self::Json => false,
-            Self::Name | Self::Prometheus | Self::Junit | Self::Sarif => true,
+            Self::Name | Self::Prometheus | Self::Junit | Self::Sarif | Self::Html => true,
         }
     }
 }

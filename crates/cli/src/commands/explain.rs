@@ -51,7 +51,7 @@ impl Document for Explanation {
 }
 
 /// The text below the heading of a code.
-fn section(code: Code) -> Option<&'static str> {
+pub fn section(code: Code) -> Option<&'static str> {
     let heading = format!("\n## {}\n", code.name());
     let start = FINDINGS.find(&heading)? + heading.len();
     let rest = &FINDINGS[start..];

@@ -20,6 +20,11 @@ use crate::args::{Cli, Command, Format};
 use crate::exit::{Failure, Outcome};
 use crate::output::Console;
 
+/// What the documentation says about a code, as Markdown.
+pub fn explanation(code: calipam_check::Code) -> &'static str {
+    explain::section(code).unwrap_or(code.summary())
+}
+
 /// Does what the command line says.
 pub fn run(cli: Cli, applet: Applet, console: &Console) -> Result<Outcome, Failure> {
     let Cli { global, command } = cli;

@@ -63,7 +63,9 @@ pub fn write(document: &impl Document, format: Format, page: Page, out: &mut dyn
             serde_json::to_writer_pretty(&mut *out, &versioned(document))?;
             writeln!(out)
         }
-        Format::Name | Format::Prometheus | Format::Junit | Format::Sarif => document.report(format, out),
+        Format::Name | Format::Prometheus | Format::Junit | Format::Sarif | Format::Html => {
+            document.report(format, out)
+        }
     }
 }
 

@@ -2,6 +2,7 @@
 //! (JUnit) and review (SARIF), and as a list of names. None of them judges: all of it is in the report.
 
 mod junit;
+mod page;
 mod prometheus;
 mod sarif;
 
@@ -52,6 +53,7 @@ impl Document for Checked<'_> {
             Format::Prometheus => prometheus::write(self, out),
             Format::Junit => junit::write(self, out),
             Format::Sarif => sarif::write(self.report, out),
+            Format::Html => page::write(self, out),
             _ => Err(unsupported(self.kind(), format)),
         }
     }

@@ -61,6 +61,9 @@
     return `rgb(${part(1)}, ${part(3)}, ${part(5)})`;
   };
 
+  // One address of many must differ from none.
+  const share = (taken) => (taken > 0 ? 0.2 + 0.8 * taken : 0);
+
   const findingsOf = new Map();
   for (const row of document.querySelectorAll("#findings-table tbody tr")) {
     const subject = row.dataset.subject;
@@ -159,7 +162,7 @@
         if (cell) {
           const [, blocks, total, used, cooling, reserved, unknown] = cell;
           if (unknown) fill = color("unknown");
-          else if (blocks) fill = mix(color("free"), color("used"), (used + cooling + reserved) / total);
+          else if (blocks) fill = mix(color("free"), color("used"), share((used + cooling + reserved) / total));
         }
         context.fillStyle = color("paper");
         context.fillRect(x, y, side, side);

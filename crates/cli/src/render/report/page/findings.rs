@@ -1,0 +1,202 @@
+//! The findings of the page, each with evidence and the command that repairs it, and what their codes mean.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use calipam_check::{Code, Finding, Report, Severity};
+use maud::{Markup, PreEscaped, html};
+use pulldown_cmark::{Event, Options, Parser, Tag, TagEnd};
+
+use crate::commands::explanation;
+use crate::hints::{self, remedy};
+use crate::render::text::{escape, thousands};
+
+/// Findings in the table. Where there are more, each code gets its share.
+const ROWS: usize = 6_000;
+/// Findings with their evidence.
+const DETAILED: usize = 1_000;
+
+/// How many findings of a code are shown, and how many of these with evidence.
+#[derive(Clone, Copy)]
+struct Share {
+    rows: usize,
+    detailed: usize,
+}
+
+pub fn section(report: &Report) -> Markup {
+    let mut numbers: BTreeMap<Code, usize> = BTreeMap::new();
+    for finding in &report.findings {
+        *numbers.entry(finding.code).or_default() += 1;
+    }
+    if numbers.is_empty() {
+        return html! { section #findings { h2 { "Findings" } p { "There is nothing to complain about." } } };
+    }
+    let (rows, detailed) =
+        (share(numbers.values().copied(), ROWS), share(numbers.values().copied(), DETAILED));
+    let shares: BTreeMap<Code, Share> = numbers
+        .iter()
+        .zip(rows.into_iter().zip(detailed))
+        .map(|((code, _), (rows, detailed))| (*code, Share { rows, detailed }))
+        .collect();
+    html! {
+        section #findings {
+            h2 { "Findings" }
+            (controls(&numbers))
+            (left_out(&numbers, &shares))
+            div.scroll { (table(report, &shares)) }
+        }
+    }
+}
+
+/// What the codes among the findings mean.
+pub fn meanings(report: &Report) -> Markup {
+    let codes: BTreeSet<Code> = report.findings.iter().map(|finding| finding.code).collect();
+    html! {
+        @if !codes.is_empty() {
+            section #codes {
+                h2 { "What the codes mean" }
+                @for code in codes { (meaning(code)) }
+            }
+        }
+    }
+}
+
+/// Divides `places` among codes: small ones are shown whole, large ones share what is left.
+fn share(numbers: impl Iterator<Item = usize> + Clone, places: usize) -> Vec<usize> {
+    let sum_up_to = |limit: usize| numbers.clone().map(|number| number.min(limit)).sum::<usize>();
+    let (mut low, mut high) = (0, places);
+    while low < high {
+        let middle = (low + high).div_ceil(2);
+        if sum_up_to(middle) <= places { low = middle } else { high = middle - 1 }
+    }
+    numbers.map(|number| number.min(low)).collect()
+}
+
+fn controls(numbers: &BTreeMap<Code, usize>) -> Markup {
+    html! {
+        div.controls.script {
+            label { "Filter " input #filter type="search" placeholder="10.244.1.7, node-1, default/web"; }
+            label { "Severity " select #severity {
+                option value="" { "all" }
+                @for severity in Severity::ALL { option value=(severity) { (severity) } }
+            } }
+            label { "Code " select #code {
+                option value="" { "all" }
+                @for (code, number) in numbers { option value=(code) { (code) " (" (thousands(number)) ")" } }
+            } }
+            span #findings-shown .dim aria-live="polite" {}
+        }
+    }
+}
+
+/// What the page leaves out, by code.
+fn left_out(numbers: &BTreeMap<Code, usize>, shares: &BTreeMap<Code, Share>) -> Markup {
+    let left_out: Vec<(Code, usize)> = numbers
+        .iter()
+        .map(|(code, number)| (*code, number - shares[code].rows))
+        .filter(|(_, number)| *number > 0)
+        .collect();
+    html! {
+        @if !left_out.is_empty() {
+            p.notice {
+                "This page shows the first findings of each code. Left out: "
+                @for (index, (code, number)) in left_out.iter().enumerate() {
+                    @if index > 0 { ", " } (thousands(number)) " × " (code)
+                }
+                ". All of them: " code { (hints::command_in_document(&["check", "-o", "json"])) }
+            }
+        }
+    }
+}
+
+fn table(report: &Report, shares: &BTreeMap<Code, Share>) -> Markup {
+    let mut written: BTreeMap<Code, usize> = BTreeMap::new();
+    let rows = report.findings.iter().filter_map(|finding| {
+        let written = written.entry(finding.code).or_default();
+        *written += 1;
+        let share = shares[&finding.code];
+        (*written <= share.rows).then(|| row(finding, *written <= share.detailed))
+    });
+    html! {
+        table #findings-table {
+            thead { tr { th scope="col" { "Severity" } th scope="col" { "Code" } th scope="col" { "Subject" } th scope="col" { "Finding" } } }
+            tbody { @for row in rows { (row) } }
+        }
+    }
+}
+
+fn row(finding: &Finding, detailed: bool) -> Markup {
+    let subject = escape(&finding.subject.to_string()).into_owned();
+    let name = format!("{}/{subject}", finding.subject.kind());
+    html! {
+        tr data-severity=(finding.severity) data-code=(finding.code) data-subject=(name) {
+            td class=(finding.severity) { (finding.severity) }
+            td.code { a href={ "#code-" (finding.code) } { (finding.code) } }
+            td.mono { (subject) }
+            td {
+                @if detailed {
+                    details {
+                        summary { (escape(&finding.message)) }
+                        (details(finding))
+                    }
+                } @else { span { (escape(&finding.message)) } }
+            }
+        }
+    }
+}
+
+fn details(finding: &Finding) -> Markup {
+    // Evidence always serialises: it is what `-o yaml` prints.
+    let evidence = serde_yaml::to_string(&finding.evidence).unwrap_or_default();
+    let evidence: Vec<_> = evidence.lines().map(escape).collect();
+    html! {
+        @if let Some(remedy) = finding.remedy() {
+            p { "Repair: " code { (remedy::in_document(&remedy)) } }
+        }
+        pre { (evidence.join("\n")) }
+    }
+}
+
+/// The section of `docs/findings.md`.
+fn meaning(code: Code) -> Markup {
+    html! {
+        details #{ "code-" (code) } {
+            summary { strong { (code) } ": " (code.summary()) }
+            (markdown(explanation(code)))
+        }
+    }
+}
+
+/// Our own documentation as HTML. Links to other files of it lead nowhere in a page that stands alone: their text stays.
+fn markdown(text: &str) -> Markup {
+    let parser = Parser::new_ext(text, Options::ENABLE_TABLES);
+    let events = parser.filter(|event| {
+        !matches!(
+            event,
+            Event::Start(Tag::Link { .. }) | Event::End(TagEnd::Link) | Event::Html(_) | Event::InlineHtml(_)
+        )
+    });
+    let mut page = String::new();
+    pulldown_cmark::html::push_html(&mut page, events);
+    PreEscaped(page)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn small_codes_are_shown_whole_and_large_ones_share_the_rest() {
+        let share = |numbers: &[usize], places| share(numbers.iter().copied(), places);
+        assert_eq!(share(&[3, 100_000, 5, 900], 1000), [3, 496, 5, 496]);
+        assert_eq!(share(&[3, 5], 1000), [3, 5]);
+        assert_eq!(share(&[3, 5], 1), [0, 0]);
+        assert_eq!(share(&[], 10), [] as [usize; 0]);
+    }
+
+    #[test]
+    fn documentation_becomes_html_without_links() {
+        let page = markdown("A *b* [c](d.md).\n\n| x |\n|---|\n| `<y>` |\n").into_string();
+        assert!(page.contains("<em>b</em> c.") && page.contains("<code>&lt;y&gt;</code>"), "{page}");
+        assert!(!page.contains("href"), "{page}");
+    }
+}

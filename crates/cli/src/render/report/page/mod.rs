@@ -1,0 +1,99 @@
+//! One self-contained page in HTML: findings, pools, and a map of every pool. It asks no server for anything, works
+//! without its script as tables, and holds at most a few megabytes, however large the cluster is.
+
+mod findings;
+mod pools;
+
+use std::io::{self, Write};
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use calipam_check::views::{self, MapLimits};
+use calipam_check::{Report, Severity};
+use maud::{DOCTYPE, Markup, PreEscaped, html};
+use sha2::{Digest, Sha256};
+
+use super::Checked;
+use crate::render::check::unread;
+use crate::render::header;
+use crate::render::text::{escape, thousands};
+
+const STYLE: &str = include_str!("page.css");
+const SCRIPT: &str = include_str!("page.js");
+
+/// What keeps the page of a million allocations below five megabytes.
+const LIMITS: MapLimits = MapLimits { cells: 1 << 14, blocks: 20_000, owners: 20_000 };
+
+pub fn write(checked: &Checked<'_>, out: &mut dyn Write) -> io::Result<()> {
+    let Checked { report, snapshot, .. } = checked;
+    let pools = views::pools(snapshot);
+    let maps = views::map(snapshot, report, LIMITS);
+    let title = format!("calipam: {}", verdict(report));
+
+    let page = html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                meta name="color-scheme" content="light dark";
+                meta http-equiv="Content-Security-Policy" content=(policy());
+                title { (title) }
+                style { (PreEscaped(STYLE)) }
+            }
+            body {
+                header {
+                    h1 { "IPAM check: " (verdict(report)) }
+                    p.dim { (header::cluster(&report.cluster)) br; (header::counts(report)) br;
+                        "Read at " (report.cluster.taken_at.strftime("%Y-%m-%d %H:%M:%S UTC").to_string()) }
+                    nav { a href="#findings" { "Findings" } a href="#pools" { "Pools" } a href="#maps" { "Maps" } @if !report.findings.is_empty() { a href="#codes" { "Codes" } } }
+                }
+                main {
+                    (summary(report))
+                    (findings::section(report))
+                    (pools::section(&pools))
+                    (pools::maps(&maps))
+                    (findings::meanings(report))
+                }
+                (pools::data(&maps))
+                script { (PreEscaped(SCRIPT)) }
+            }
+        }
+    };
+    out.write_all(page.into_string().as_bytes())
+}
+
+/// The page runs its own script and no other, and loads nothing: a name of the cluster can do nothing even where it
+/// were not escaped.
+fn policy() -> String {
+    let digest = STANDARD.encode(Sha256::digest(SCRIPT));
+    format!(
+        "default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
+    )
+}
+
+fn verdict(report: &Report) -> String {
+    match report.findings.len() {
+        0 => "no findings".to_owned(),
+        1 => "1 finding".to_owned(),
+        many => format!("{} findings", thousands(many)),
+    }
+}
+
+/// The numbers by severity, and what the report cannot know.
+fn summary(report: &Report) -> Markup {
+    html! {
+        ul.tiles {
+            @for severity in Severity::ALL {
+                @let number = report.counts.findings.get(&severity).copied().unwrap_or_default();
+                @let class = if number > 0 { severity.to_string() } else { String::new() };
+                li class=(class) { strong { (thousands(number)) } (severity) }
+            }
+        }
+        @if let Some(unread) = unread(report) { p.notice { "Judged without everything: " (escape(&unread)) "." } }
+        @for note in &report.notes { p.notice { (escape(note)) } }
+        @if !report.settled && !report.findings.is_empty() {
+            p.dim { "A single look: a change that Calico was just making can be among the findings." }
+        }
+    }
+}

@@ -1,0 +1,219 @@
+//! The pools of the page: how full they are, and a map of each.
+
+use std::net::IpAddr;
+
+use calipam_check::views::{MappedBlock, MappedState, PoolList, PoolMap, PoolView};
+use maud::{Markup, PreEscaped, html};
+use serde_json::{Value, json};
+
+use crate::render::text::{escape, thousands};
+
+pub fn section(list: &PoolList) -> Markup {
+    html! {
+        section #pools {
+            h2 { "Pools" }
+            @if list.pools.is_empty() { p { "There are no pools." } }
+            div.scroll { table {
+                thead { tr {
+                    @for head in ["Pool", "CIDR"] { th scope="col" { (head) } }
+                    @for head in ["Blocks", "Size", "In use", "Cooling", "Reserved", "Unknown", "Free", "Allocatable"] {
+                        th.number scope="col" { (head) }
+                    }
+                    th scope="col" { "Use" }
+                } }
+                tbody { @for pool in &list.pools { (row(pool)) } }
+            } }
+            @for pool in list.pools.iter().filter(|pool| !pool.limited_by.is_empty()) {
+                p.dim { (escape(&pool.name)) ": not all free addresses can be allocated: " (escape(&pool.limited_by.join("; "))) }
+            }
+            @if let Some(outside) = &list.outside {
+                p.notice { (thousands(outside.blocks)) " blocks lie in no pool, with " (thousands(outside.in_use)) " addresses in use." }
+            }
+        }
+    }
+}
+
+fn row(pool: &PoolView) -> Markup {
+    let total = pool.total.0.max(1) as f64;
+    let reserved = pool.reserved.0 + pool.windows_reserved.0;
+    let parts = [
+        ("used", pool.in_use.0),
+        ("cooling", pool.cooling.0),
+        ("reserved", reserved),
+        ("unknown", pool.unknown.0),
+    ];
+    let percent = |number: u128| format!("{:.2}", number as f64 * 100.0 / total);
+    let taken = parts.iter().map(|(_, number)| *number).fold(0, u128::saturating_add);
+    let label = format!("{}% taken", percent(taken));
+    html! {
+        tr {
+            td { (escape(&pool.name)) @if !pool.enabled { " " span.dim { "(disabled)" } } }
+            td.mono { (pool.cidr) }
+            td.number { (thousands(pool.blocks)) }
+            @for number in [pool.total.0, pool.in_use.0, pool.cooling.0, reserved, pool.unknown.0, pool.free.0] {
+                td.number { (thousands(number)) }
+            }
+            td.number { (pool.allocatable.map_or("?".to_owned(), |number| thousands(number.0))) }
+            td { span.bar role="img" aria-label=(label) title=(label) {
+                @for (class, number) in parts { @if number > 0 { i class=(class) style={ "width:" (percent(number)) "%" } {} } }
+            } }
+        }
+    }
+}
+
+pub fn maps(maps: &[PoolMap]) -> Markup {
+    html! {
+        section #maps {
+            h2 { "Maps" }
+            ul.legend.script {
+                @for (class, words) in [
+                    ("used", "in use"), ("free", "a block, free"), ("unclaimed", "no block"),
+                    ("unknown", "unknown: corrupt or cannot be decoded"),
+                ] { li { i class=(class) {} " " (words) } }
+                li { "a corner in the colour of a severity: findings" }
+            }
+            @for (index, map) in maps.iter().enumerate() { (figure(index, map)) }
+        }
+    }
+}
+
+fn figure(index: usize, map: &PoolMap) -> Markup {
+    let whole = format!("Map of the pool {}: arrow keys move, Enter opens the block", escape(&map.name));
+    html! {
+        figure id={ "map-" (index) } {
+            h3 { (escape(&map.name)) " " span.mono { (map.cidr) } }
+            figcaption.dim {
+                "A cell is a /" (map.cell_size) "; " (thousands(map.cells.iter().filter(|c| c.blocks > 0).count()))
+                " of " (thousands(map.size)) " hold blocks."
+            }
+            div.script {
+                canvas tabindex="0" role="img" aria-label=(whole) {}
+                p.cell aria-live="polite" {}
+                div.block {}
+            }
+            @match &map.blocks {
+                Some(blocks) => details { summary { "Blocks as a table" } div.scroll { (table(map, blocks)) } },
+                None => p.dim { "Its blocks are too many for this page: " code { "calipam show --blocks" } },
+            }
+        }
+    }
+}
+
+fn table(map: &PoolMap, blocks: &[MappedBlock]) -> Markup {
+    html! {
+        table {
+            thead { tr {
+                th scope="col" { "Block" } th scope="col" { "Owner" }
+                @for head in ["In use", "Cooling", "Free"] { th.number scope="col" { (head) } }
+            } }
+            tbody { @for block in blocks { (block_row(map, block)) } }
+        }
+    }
+}
+
+fn block_row(map: &PoolMap, block: &MappedBlock) -> Markup {
+    let owner = block.owner.as_ref().map(ToString::to_string).unwrap_or_default();
+    let number = |state| block.states.iter().filter(|s| **s == state).count();
+    html! {
+        tr data-block=(block.cidr) data-cell=(cells(map, block)) data-owner=(escape(&owner)) data-states=(runs(&block.states)) {
+            td.mono { (block.cidr) }
+            td { (escape(&owner)) }
+            @if block.states.is_empty() { td colspan="3" { "cannot be decoded, or corrupt" } } @else {
+                @for state in [MappedState::InUse, MappedState::Cooling, MappedState::Free] {
+                    td.number { (number(state)) }
+                }
+            }
+        }
+    }
+}
+
+/// The cells in which a block lies.
+fn cells(map: &PoolMap, block: &MappedBlock) -> String {
+    let bits = |address: IpAddr| match address {
+        IpAddr::V4(v4) => u128::from(u32::from(v4)),
+        IpAddr::V6(v6) => u128::from(v6),
+    };
+    let shift = u32::from(map.cidr.max_prefix_len() - map.cell_size);
+    let cell = |address| (bits(address) - bits(map.cidr.network())).checked_shr(shift).unwrap_or(0);
+    let cells = cell(block.cidr.network())..=cell(block.cidr.broadcast());
+    cells.map(|cell| cell.to_string()).collect::<Vec<_>>().join(" ")
+}
+
+/// States by ordinal, packed: `u40f24`.
+fn runs(states: &[MappedState]) -> String {
+    let letter = |state: &MappedState| match state {
+        MappedState::Free => 'f',
+        MappedState::InUse => 'u',
+        MappedState::Cooling => 'c',
+        MappedState::WindowsReserved => 'w',
+    };
+    states.chunk_by(|a, b| a == b).map(|run| format!("{}{}", letter(&run[0]), run.len())).collect()
+}
+
+/// What the script draws. In JSON no `<` can end the element.
+pub fn data(maps: &[PoolMap]) -> Markup {
+    let owners: serde_json::Map<String, Value> = maps
+        .iter()
+        .flat_map(|map| map.blocks.iter().flatten())
+        .filter(|block| !block.owners.is_empty())
+        .map(|block| {
+            let owners = block.owners.iter().map(|(ordinal, owner)| json!([ordinal, escape(owner)]));
+            (block.cidr.to_string(), owners.collect())
+        })
+        .collect();
+    let data = json!({ "pools": maps.iter().map(pool).collect::<Vec<_>>(), "owners": owners });
+    let text = data.to_string().replace('<', "\\u003c");
+    html! { script type="application/json" #map-data { (PreEscaped(text)) } }
+}
+
+fn pool(map: &PoolMap) -> Value {
+    // Shares are drawn: doubles are exact enough also for IPv6.
+    let cells = map.cells.iter().map(|cell| {
+        json!([
+            cell.index,
+            cell.blocks,
+            cell.total.0 as f64,
+            cell.in_use.0 as f64,
+            cell.cooling.0 as f64,
+            cell.reserved.0 as f64,
+            cell.unknown.0 as f64,
+            cell.findings,
+            cell.worst,
+        ])
+    });
+    json!({
+        "cidr": map.cidr,
+        "cellSize": map.cell_size,
+        "size": map.size,
+        "cells": cells.collect::<Vec<_>>(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn states_are_packed_in_runs() {
+        use MappedState::{Cooling, Free, InUse};
+        assert_eq!(runs(&[InUse, InUse, Cooling, Free, Free, Free]), "u2c1f3");
+        assert_eq!(runs(&[]), "");
+    }
+
+    #[test]
+    fn no_name_ends_the_data() {
+        let cidr: calipam_model::IpNet = "10.0.0.0/30".parse().unwrap();
+        let owners = vec![(0, "</script><script>alert(1)".to_owned())];
+        let block = MappedBlock { cidr, owner: None, states: vec![MappedState::InUse], owners };
+        let map = PoolMap {
+            name: "p".into(),
+            cidr,
+            cell_size: 30,
+            size: 1,
+            cells: Vec::new(),
+            blocks: Some(vec![block]),
+        };
+        let text = data(&[map]).into_string();
+        assert_eq!(text.matches('<').count(), 2, "{text}");
+    }
+}
