@@ -55,34 +55,17 @@ impl<S: Store> Allocator<S> {
         config: &IpamConfig,
         handle: &mut Known,
     ) -> Result<()> {
-        // The block in which the handle counts the address already. An attempt that lost a race leaves it counted for
-        // the next one.
-        let mut counted: Option<IpNet> = None;
         let mut waiting = None;
         for _ in 0..RETRIES {
-            let result = self.try_assign(request, cidr, config, handle, &mut counted).await;
-            let lost = match result {
+            match self.try_assign(request, cidr, config, handle).await {
                 Ok(true) => return Ok(()),
-                Ok(false) => true,
-                Err(error) if error.is_lost_race() => true,
+                Ok(false) => {}
+                Err(error) if error.is_lost_race() => {}
                 // Another client claimed the block: it exists now.
-                Err(Error::ClaimedByOther(_)) => true,
-                Err(error @ Error::InProgress { .. }) => {
-                    waiting = Some(error);
-                    true
-                }
-                Err(error) => {
-                    if let (Some(id), Some(block), false) = (&request.handle, counted, error.is_unavailable())
-                    {
-                        self.decrement_or_warn(id, block, 1, handle).await;
-                    }
-                    return Err(error);
-                }
-            };
-            debug_assert!(lost);
-        }
-        if let (Some(id), Some(block)) = (&request.handle, counted) {
-            self.decrement_or_warn(id, block, 1, handle).await;
+                Err(Error::ClaimedByOther(_)) => {}
+                Err(error @ Error::InProgress { .. }) => waiting = Some(error),
+                Err(error) => return Err(error),
+            }
         }
         Err(waiting.unwrap_or(Error::TooManyConflicts))
     }
@@ -94,7 +77,6 @@ impl<S: Store> Allocator<S> {
         cidr: IpNet,
         config: &IpamConfig,
         handle: &mut Known,
-        counted: &mut Option<IpNet>,
     ) -> Result<bool> {
         let key =
             AffinityKey { kind: auto::holder_kind(request.intended_use), node: request.host.clone(), cidr };
@@ -119,19 +101,18 @@ impl<S: Store> Allocator<S> {
                 false => Err(Error::AlreadyAssigned(request.address)),
             };
         };
-        if let Some(id) = &request.handle
-            && *counted != Some(cidr)
-        {
-            if let Some(before) = counted.take() {
-                self.decrement_or_warn(id, before, 1, handle).await;
-            }
+        if let Some(id) = &request.handle {
             match self.increment(id, cidr, 1, request.max_per_handle, handle).await? {
-                Increment::Done => *counted = Some(cidr),
+                Increment::Done => {}
                 Increment::Full => return self.is_held_elsewhere(id, request).await,
             }
         }
-        let made = self.write_assignment(&block, after, &[ordinal], &record).await?;
-        Ok(made)
+        let is_made = self.write_assignment(&block, after, &[ordinal], &record).await?;
+        if !is_made && let Some(id) = &request.handle {
+            // Calico leaves it counted.
+            self.decrement_or_warn(id, cidr, 1, handle).await;
+        }
+        Ok(is_made)
     }
 
     /// The block that has an address: the one of the pool's size, or one from before the pool's block size was changed.

@@ -14,6 +14,7 @@ mod help;
 #[path = "../../testkit/src/servers/locate.rs"]
 mod locate;
 mod protoc;
+mod replay;
 mod servers;
 mod soak;
 mod step;
@@ -28,8 +29,16 @@ use failure::Failure;
 use task::Task;
 
 /// Every task, in the order that `cargo xtask help` shows.
-const TASKS: &[Task] =
-    &[demo::TASK, test::TASK, soak::TASK, bench::TASK, env::TASK, generate::TASK, dist::TASK];
+const TASKS: &[Task] = &[
+    demo::TASK,
+    test::TASK,
+    soak::TASK,
+    replay::TASK,
+    bench::TASK,
+    env::TASK,
+    generate::TASK,
+    dist::TASK,
+];
 
 /// The exit code of a task that failed.
 const FAILED: u8 = 1;

@@ -1,0 +1,143 @@
+//! Many clients at once, under a scheduler that decides before every request to the datastore whose turn it is, and that
+//! breaks clients off. What must hold: no address has two holders, none is lost, a handle never counts too little, and
+//! every state is one that a check explains.
+
+use calipam_check::{Code, Options, check};
+use jiff::SignedDuration;
+
+use crate::clients::{Kind, client};
+use crate::scheduler::Scheduler;
+use crate::world::{Shape, World};
+
+/// What a check may find where clients are in the middle of something or were broken off (facts 3.15). Everything else
+/// would be damage.
+const OF_INTERRUPTIONS: &[Code] = &[
+    // Allocated, and no endpoint yet or no longer.
+    Code::LeakedAddress,
+    // Counted before it is allocated, and still counted after it was released.
+    Code::HandleCount,
+    Code::OrphanHandle,
+    // Between the steps of a claim or of giving up.
+    Code::UnsettledAffinity,
+    Code::AffinityWithoutBlock,
+    Code::AffinityBlockMismatch,
+    Code::AffinityConflict,
+    Code::EmptyUnownedBlock,
+    Code::NodeOverBlockLimit,
+    Code::StrandedAddresses,
+    Code::PoolNearlyFull,
+    // From before strict affinity was turned on.
+    Code::BorrowedUnderStrictAffinity,
+];
+
+/// What a check may find when all is quiet and what was broken off was taken back.
+const OF_QUIET: &[Code] = &[
+    Code::UnsettledAffinity,
+    Code::AffinityWithoutBlock,
+    Code::AffinityBlockMismatch,
+    Code::AffinityConflict,
+    Code::StrandedAddresses,
+    Code::PoolNearlyFull,
+];
+
+fn assert_explained(world: &World, allowed: &[Code], when: &str) {
+    let options = Options { grace: Some(SignedDuration::ZERO), ..Options::default() };
+    for finding in check(&world.snapshot(), &options).findings {
+        assert!(allowed.contains(&finding.code), "{when}: {}: {}", finding.code, finding.message);
+    }
+}
+
+/// One run. `kills` is how many of a thousand steps break a client off.
+fn run(seed: u64, shape: Shape, kinds: &[Kind], kills: u64) {
+    let world = World::new(shape);
+    let mut scheduler = Scheduler::new(seed);
+    for (number, kind) in kinds.iter().enumerate() {
+        scheduler.add(client(&world, *kind, number, seed));
+    }
+    let mut broken_off = 0;
+    while scheduler.step() {
+        world.assert_sound(seed);
+        if scheduler.chance(kills) && broken_off < 20 {
+            scheduler.kill();
+            broken_off += 1;
+            assert_explained(
+                &world,
+                OF_INTERRUPTIONS,
+                &format!("seed {seed}, after a client was broken off"),
+            );
+            let number = kinds.len() + broken_off;
+            scheduler.add(client(&world, kinds[number % kinds.len()], number, seed));
+        }
+    }
+    drop(scheduler);
+    assert_explained(&world, OF_INTERRUPTIONS, &format!("seed {seed}, at the end"));
+
+    world.finish_broken_off();
+    if shape.lost_answers.is_some() {
+        // A handle whose count could not be taken back counts too much until its pod stops.
+        world.stop_all();
+    }
+    world.assert_settled(seed);
+    assert_explained(&world, OF_QUIET, &format!("seed {seed}, when all was quiet"));
+}
+
+/// How many seeds a test tries.
+fn seeds(usual: u64) -> std::ops::Range<u64> {
+    let times = if std::env::var_os("CALIPAM_SOAK").is_some() { 100 } else { 1 };
+    0..usual * times
+}
+
+const PODS: [Kind; 5] = [Kind::Pods, Kind::Pods, Kind::Pods, Kind::Pods, Kind::Pods];
+
+#[test]
+fn pods_come_and_go_on_all_nodes() {
+    for seed in seeds(12) {
+        run(seed, Shape::default(), &PODS, 0);
+    }
+}
+
+#[test]
+fn clients_are_broken_off_anywhere() {
+    for seed in seeds(12) {
+        run(seed, Shape::default(), &PODS, 20);
+    }
+}
+
+#[test]
+fn blocks_are_claimed_and_given_up_meanwhile() {
+    let kinds = [Kind::Pods, Kind::Blocks, Kind::Pods, Kind::Blocks, Kind::Pods];
+    for seed in seeds(12) {
+        run(seed, Shape { empty_blocks_are_old: true, ..Shape::default() }, &kinds, 20);
+    }
+}
+
+#[test]
+fn released_addresses_cool_down() {
+    let kinds = [Kind::Pods, Kind::Pods, Kind::Clock, Kind::Blocks];
+    for seed in seeds(10) {
+        run(seed, Shape { cooldown: 30, ..Shape::default() }, &kinds, 20);
+    }
+}
+
+#[test]
+fn affinity_is_strict() {
+    let kinds = [Kind::Pods, Kind::Pods, Kind::Pods, Kind::Blocks];
+    for seed in seeds(10) {
+        run(seed, Shape { strict_affinity: true, ..Shape::default() }, &kinds, 20);
+    }
+}
+
+#[test]
+fn one_handle_is_filled_and_emptied_by_several_at_once() {
+    let kinds = [Kind::OneHandle, Kind::OneHandle, Kind::OneHandle, Kind::Pods];
+    for seed in seeds(20) {
+        run(seed, Shape::default(), &kinds, 10);
+    }
+}
+
+#[test]
+fn answers_are_lost() {
+    for seed in seeds(12) {
+        run(seed, Shape { lost_answers: Some(seed), ..Shape::default() }, &PODS, 5);
+    }
+}
