@@ -36,7 +36,8 @@ fn every_trace_of_the_allocator_comes_out_as_recorded() {
         on_purpose += outcome.on_purpose.len();
     }
     assert!(differences.is_empty(), "{} differences\n{}", differences.len(), differences.join("\n"));
-    assert_eq!(on_purpose, known().len(), "every difference on purpose is met");
+    let listed = known().into_iter().filter(|known| traces.iter().any(|trace| trace.scenario == known.trace));
+    assert_eq!(on_purpose, listed.count(), "every difference on purpose is met");
 }
 
 #[test]

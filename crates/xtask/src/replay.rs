@@ -23,7 +23,8 @@ the state after it. Prints each difference by step and field, and fails where
 there is one. Steps in which calipam differs on purpose are listed, with the
 reason, in crates/replay/differences.toml.
 
-Without files, all of tests/traces are replayed. For files of that form:
+Without files, all of tests/traces are replayed. For files of that form, named
+by an absolute path or from the root of the checkout:
 
     cargo xtask replay /somewhere/traces/*.json
 
@@ -33,21 +34,18 @@ Needs Rust, a C compiler, and an etcd, which `cargo xtask test` brings.
 };
 
 fn run(arguments: &[String]) -> Result<(), Failure> {
-    let files =
-        if arguments.is_empty() { traces(&workspace::root().join(TRACES))? } else { named(arguments) };
+    let files = match arguments {
+        [] => traces(TRACES.as_ref())?,
+        named => named.iter().map(PathBuf::from).collect(),
+    };
     tools::need_c_compiler()?;
     let etcd = servers::bring_etcd()?;
     let mut build = workspace::cargo();
     build.args(["build", "--package", "calipam", "--package", "calipam-cni", "--package", "calipam-replay"]);
     step::run("Building calipam, the plugin and the replay", build.envs(protoc::variables()?))?;
-    let mut replay = Command::new(workspace::root().join("target/debug/replay"));
+    let mut replay = Command::new(workspace::built("replay")?);
     replay.args(files).envs([etcd]);
     step::run("Replaying the traces", &mut replay)
-}
-
-/// The files as they were named from where the task was called.
-fn named(arguments: &[String]) -> Vec<PathBuf> {
-    arguments.iter().map(PathBuf::from).collect()
 }
 
 /// All traces of a folder.
