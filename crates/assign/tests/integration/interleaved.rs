@@ -91,14 +91,14 @@ const PODS: [Kind; 5] = [Kind::Pods, Kind::Pods, Kind::Pods, Kind::Pods, Kind::P
 
 #[test]
 fn pods_come_and_go_on_all_nodes() {
-    for seed in seeds(12) {
+    for seed in seeds(4) {
         run(seed, Shape::default(), &PODS, 0);
     }
 }
 
 #[test]
 fn clients_are_broken_off_anywhere() {
-    for seed in seeds(12) {
+    for seed in seeds(4) {
         run(seed, Shape::default(), &PODS, 20);
     }
 }
@@ -106,7 +106,7 @@ fn clients_are_broken_off_anywhere() {
 #[test]
 fn blocks_are_claimed_and_given_up_meanwhile() {
     let kinds = [Kind::Pods, Kind::Blocks, Kind::Pods, Kind::Blocks, Kind::Pods];
-    for seed in seeds(12) {
+    for seed in seeds(4) {
         run(seed, Shape { empty_blocks_are_old: true, ..Shape::default() }, &kinds, 20);
     }
 }
@@ -114,7 +114,7 @@ fn blocks_are_claimed_and_given_up_meanwhile() {
 #[test]
 fn released_addresses_cool_down() {
     let kinds = [Kind::Pods, Kind::Pods, Kind::Clock, Kind::Blocks];
-    for seed in seeds(10) {
+    for seed in seeds(4) {
         run(seed, Shape { cooldown: 30, ..Shape::default() }, &kinds, 20);
     }
 }
@@ -122,7 +122,7 @@ fn released_addresses_cool_down() {
 #[test]
 fn affinity_is_strict() {
     let kinds = [Kind::Pods, Kind::Pods, Kind::Pods, Kind::Blocks];
-    for seed in seeds(10) {
+    for seed in seeds(4) {
         run(seed, Shape { strict_affinity: true, ..Shape::default() }, &kinds, 20);
     }
 }
@@ -130,14 +130,14 @@ fn affinity_is_strict() {
 #[test]
 fn one_handle_is_filled_and_emptied_by_several_at_once() {
     let kinds = [Kind::OneHandle, Kind::OneHandle, Kind::OneHandle, Kind::Pods];
-    for seed in seeds(20) {
+    for seed in seeds(4) {
         run(seed, Shape::default(), &kinds, 10);
     }
 }
 
 #[test]
 fn answers_are_lost() {
-    for seed in seeds(12) {
+    for seed in seeds(4) {
         run(seed, Shape { lost_answers: Some(seed), ..Shape::default() }, &PODS, 5);
     }
 }
