@@ -11,9 +11,10 @@ fn links_are_created_once_and_work() {
     let directory = folder.path().to_str().unwrap();
     let run = calipam(&["install-links", directory]);
     assert_eq!((run.code, run.stdout.as_str()), (0, ""), "{run:?}");
-    let expected: String = ["ipam", "kubectl-ipam", "kubectl-calico", "kubectl_complete-ipam"]
-        .map(|name| format!("created {directory}/{name}\n"))
-        .concat();
+    let expected: String =
+        ["ipam", "kubectl-ipam", "kubectl-calico", "kubectl_complete-ipam", "kubectl_complete-calico"]
+            .map(|name| format!("created {directory}/{name}\n"))
+            .concat();
     assert_eq!(run.stderr, expected);
     let again = calipam(&["install-links", directory]);
     assert_eq!((again.code, again.stderr.as_str()), (0, ""), "{again:?}");
@@ -50,4 +51,89 @@ fn a_missing_directory_is_named() {
     let run = calipam(&["install-links", "/nonexistent/bin"]);
     assert_eq!(run.code, 1);
     assert!(run.stderr.contains("error: /nonexistent/bin is not a directory\nhint: "), "{run:?}");
+}
+
+/// A prefix with `bin` and `share`, and the paths below it that `install-links --completions` leaves there.
+fn installed(prefix: &std::path::Path) -> std::collections::BTreeSet<String> {
+    let mut found = std::collections::BTreeSet::new();
+    let mut folders = vec![prefix.to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            match path.is_dir() && !path.is_symlink() {
+                true => folders.push(path),
+                false => drop(found.insert(path.strip_prefix(prefix).unwrap().to_str().unwrap().to_owned())),
+            }
+        }
+    }
+    found
+}
+
+#[test]
+fn completions_and_man_pages_are_installed_and_removed() {
+    let prefix = tempfile::tempdir().unwrap();
+    let bin = prefix.path().join("bin");
+    fs::create_dir(&bin).unwrap();
+    // Shells that are there, whatever this machine has.
+    let shells = tempfile::tempdir().unwrap();
+    for shell in ["bash", "fish"] {
+        fs::write(shells.path().join(shell), "").unwrap();
+    }
+    let run = |options: &[&str]| {
+        let mut program = command(env!("CARGO_BIN_EXE_calipam"));
+        program.arg("install-links").arg(&bin).args(options).env("PATH", shells.path());
+        Run::of(program.output().unwrap())
+    };
+    let first = run(&["--completions", "--calicoctl"]);
+    assert_eq!(first.code, 0, "{first:?}");
+    let files = installed(prefix.path());
+    for expected in [
+        "bin/ipam",
+        "bin/kubectl-ipam",
+        "bin/calicoctl",
+        "bin/kubectl_complete-ipam",
+        "bin/kubectl_complete-calico",
+        "share/bash-completion/completions/calipam",
+        "share/bash-completion/completions/ipam",
+        "share/fish/vendor_completions.d/calipam.fish",
+        "share/man/man1/calipam.1",
+        "share/man/man1/calipam-split.1",
+    ] {
+        assert!(files.contains(expected), "{expected}: {files:?}");
+    }
+    assert!(!files.iter().any(|path| path.contains("zsh")), "there is no zsh: {files:?}");
+    assert_eq!(run(&["--completions"]).code, 0);
+    assert_eq!(installed(prefix.path()), files, "again is the same");
+
+    // What was changed since stays, and is named.
+    let changed = prefix.path().join("share/man/man1/calipam.1");
+    fs::write(&changed, "mine").unwrap();
+    let removed = run(&["--remove"]);
+    assert_eq!(removed.code, 1, "{removed:?}");
+    assert!(removed.stderr.contains("was changed since it was installed; it stays"), "{removed:?}");
+    let left: Vec<String> = installed(prefix.path()).into_iter().collect();
+    assert_eq!(left, ["share/man/man1/calipam.1"]);
+    assert_eq!(run(&["--remove"]).code, 0, "nothing is left of its own");
+    assert_eq!(fs::read_to_string(changed).unwrap(), "mine");
+}
+
+#[test]
+fn man_pages_are_clean() {
+    let pages = super::program::root().join("docs/man");
+    for page in fs::read_dir(pages).unwrap() {
+        let page = page.unwrap().path();
+        let groff = std::process::Command::new("groff")
+            .args(["-man", "-ww", "-Tutf8", "-P-cbou"])
+            .arg(&page)
+            .output();
+        let groff = match groff {
+            // Bare machines have none; `man` brings it.
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return,
+            other => other.unwrap(),
+        };
+        let said = String::from_utf8_lossy(&groff.stderr);
+        assert!(groff.status.success() && said.is_empty(), "{}: {said}", page.display());
+        let text = String::from_utf8_lossy(&groff.stdout);
+        assert!(text.contains("EXIT STATUS") && text.contains("SEE ALSO"), "{}", page.display());
+    }
 }

@@ -11,6 +11,7 @@ mod complete;
 mod connect;
 mod exit;
 mod hints;
+mod man;
 mod operator;
 mod output;
 mod output_file;
@@ -23,6 +24,7 @@ use std::process::ExitCode;
 
 use clap::FromArgMatches;
 
+pub use self::man::man_pages;
 use crate::applet::Applet;
 use crate::args::Cli;
 use crate::exit::{Failure, Outcome};

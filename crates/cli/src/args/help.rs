@@ -199,9 +199,12 @@ The links are:
   ipam                   the same program under a short name
   kubectl-ipam           a kubectl plugin: `kubectl ipam check`
   kubectl-calico         a kubectl plugin: `kubectl calico ipam check`
-  kubectl_complete-ipam  a script by which kubectl completes `kubectl ipam …`
+  kubectl_complete-ipam, kubectl_complete-calico
+                         scripts by which kubectl completes `kubectl ipam` and `kubectl calico`
 
 What exists already and is not such a link stays as it is.
 
-Example:
-  calipam install-links ~/.local/bin";
+Examples:
+  calipam install-links ~/.local/bin
+  calipam install-links ~/.local/bin --completions
+  calipam install-links ~/.local/bin --remove";

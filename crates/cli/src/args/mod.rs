@@ -183,6 +183,15 @@ pub struct InstallLinksArgs {
     /// The directory; one that is in PATH
     #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub directory: PathBuf,
+    /// Install man pages as well, and the completion scripts of the shells that are there, in `share` beside the directory
+    #[arg(long)]
+    pub completions: bool,
+    /// Link `calicoctl`, too: it takes the place of the real one where the directory comes first in PATH
+    #[arg(long)]
+    pub calicoctl: bool,
+    /// Take away what was linked and installed, unless it was changed since
+    #[arg(long, conflicts_with_all = ["completions", "calicoctl"])]
+    pub remove: bool,
 }
 
 /// Options that mean nothing to commands that read no data; their help leaves them out.

@@ -1,0 +1,189 @@
+//! Man pages, from the definition of the command line. Examples and exit codes are those of the help.
+
+use std::io;
+
+use clap::Command;
+use clap::builder::Resettable;
+
+/// What the pages name as their source.
+const SOURCE: &str = concat!("calipam ", env!("CARGO_PKG_VERSION"));
+
+/// Variables that every command which reads data goes by.
+const ENVIRONMENT: [(&str, &str); 7] = [
+    (
+        "DATASTORE_TYPE",
+        "etcdv3 or kubernetes, as for calicoctl; CALICO_DATASTORE_TYPE comes first, and so for those below.",
+    ),
+    ("ETCD_ENDPOINTS", "URLs of etcd, comma-separated."),
+    ("ETCD_CA_CERT_FILE, ETCD_CERT_FILE, ETCD_KEY_FILE", "Certificates and key for etcd."),
+    ("ETCD_USERNAME, ETCD_PASSWORD", "User and password for etcd."),
+    ("KUBECONFIG", "The kubeconfig; with etcd, it adds pods and services to what is read."),
+    ("NO_COLOR", "Print no colours."),
+    ("XDG_STATE_HOME", "The folder above that of the journals; otherwise ~/.local/state."),
+];
+
+const FILES: [(&str, &str); 3] = [
+    (
+        "/etc/calico/calicoctl.cfg",
+        "The settings file of calicoctl; where it exists, the variables above do not count.",
+    ),
+    ("~/.kube/config", "The kubeconfig where none is named."),
+    (
+        "~/.local/state/calipam/*.journal",
+        "Journals of runs that wrote something; calipam undo works from them.",
+    ),
+];
+
+/// What holds where the help of a command says nothing else.
+const EXIT_STATUS: &str =
+    "0 done; 1 something was refused or is not known; 2 usage; 3 datastore or file; 4 internal.";
+
+/// The page of each command that is not hidden: file name, and text.
+///
+/// # Errors
+/// Never, unless memory cannot be written to.
+pub fn man_pages() -> io::Result<Vec<(String, Vec<u8>)>> {
+    let root = crate::command();
+    let mut names = vec![page_name(&root)];
+    names.extend(visible(&root).map(page_name));
+    let pages = std::iter::once(&root).chain(visible(&root));
+    pages.map(|command| Ok((format!("{}.1", page_name(command)), page(command, &names)?))).collect()
+}
+
+fn visible(command: &Command) -> impl Iterator<Item = &Command> {
+    command.get_subcommands().filter(|sub| !sub.is_hide_set())
+}
+
+fn page_name(command: &Command) -> String {
+    command.get_display_name().unwrap_or(command.get_name()).to_owned()
+}
+
+fn page(command: &Command, names: &[String]) -> io::Result<Vec<u8>> {
+    let name = page_name(command);
+    let help = command.get_after_long_help().or_else(|| command.get_after_help());
+    let help = Help::read(&help.map(ToString::to_string).unwrap_or_default());
+    // What follows the options is written below, under the headings that man pages have for it.
+    let plain = command.clone().after_help(Resettable::Reset).after_long_help(Resettable::Reset);
+    let mut text = Vec::new();
+    let man = clap_mangen::Man::new(plain).title(name.clone()).manual("calipam").source(SOURCE).date("");
+    man.render(&mut text)?;
+    let mut text = String::from_utf8_lossy(&text).into_owned();
+
+    let example = format!("  {} --help", name.replacen('-', " ", 1));
+    let examples = if help.examples.is_empty() { vec![example] } else { help.examples };
+    section(&mut text, "EXAMPLES");
+    verbatim(&mut text, &examples);
+    if !help.notes.is_empty() {
+        section(&mut text, "NOTES");
+        help.notes.iter().for_each(|note| paragraph(&mut text, note));
+    }
+    section(&mut text, "EXIT STATUS");
+    paragraph(&mut text, &[help.exit_status.unwrap_or_else(|| EXIT_STATUS.to_owned())]);
+    section(&mut text, "ENVIRONMENT");
+    ENVIRONMENT.iter().for_each(|(name, says)| item(&mut text, name, says));
+    section(&mut text, "FILES");
+    FILES.iter().for_each(|(name, says)| item(&mut text, name, says));
+    section(&mut text, "SEE ALSO");
+    let others: Vec<String> = names
+        .iter()
+        .filter(|other| **other != name)
+        .map(|other| format!("\\fB{}\\fR(1)", escape(other)))
+        .collect();
+    text.push_str(&others.join(",\n"));
+    text.push('\n');
+    Ok(ascii(&text).into_bytes())
+}
+
+/// The text after the options of a help, by what it is about.
+#[derive(Default)]
+struct Help {
+    examples: Vec<String>,
+    exit_status: Option<String>,
+    /// Paragraphs.
+    notes: Vec<Vec<String>>,
+}
+
+impl Help {
+    fn read(text: &str) -> Self {
+        let mut help = Self::default();
+        for paragraph in text.split("\n\n").filter(|paragraph| !paragraph.trim().is_empty()) {
+            let lines: Vec<String> = paragraph.lines().map(str::to_owned).collect();
+            let first = lines[0].trim();
+            if first == "Examples:" || first == "Example:" {
+                help.examples.extend(lines.into_iter().skip(1));
+            } else if let Some(begin) = first.strip_prefix("Exit codes:") {
+                let rest = lines.iter().skip(1).map(|line| line.trim());
+                let words: Vec<&str> = std::iter::once(begin.trim()).chain(rest).collect();
+                help.exit_status = Some(words.join(" "));
+            } else {
+                help.notes.push(lines);
+            }
+        }
+        help
+    }
+}
+
+fn section(text: &mut String, title: &str) {
+    text.push_str(&format!(".SH \"{title}\"\n"));
+}
+
+/// Lines as they are.
+fn verbatim(text: &mut String, lines: &[String]) {
+    text.push_str(".nf\n");
+    lines.iter().for_each(|line| text.push_str(&(escape(line) + "\n")));
+    text.push_str(".fi\n");
+}
+
+/// A paragraph; lines that are indented stay as they are.
+fn paragraph(text: &mut String, lines: &[String]) {
+    text.push_str(".PP\n");
+    for run in lines.chunk_by(|a, b| a.starts_with(' ') == b.starts_with(' ')) {
+        if run[0].starts_with(' ') {
+            verbatim(text, run);
+        } else {
+            run.iter().for_each(|line| text.push_str(&(escape(line) + "\n")));
+        }
+    }
+}
+
+fn item(text: &mut String, name: &str, says: &str) {
+    text.push_str(&format!(".TP\n\\fB{}\\fR\n{}\n", escape(name), escape(says)));
+}
+
+/// A line as roff prints it.
+fn escape(line: &str) -> String {
+    let escaped = line.replace('\\', "\\e").replace('-', "\\-").replace('`', "\\(ga").replace('\'', "\\(aq");
+    if escaped.starts_with('.') { format!("\\&{escaped}") } else { escaped }
+}
+
+/// groff takes ASCII for granted.
+fn ascii(text: &str) -> String {
+    let each = |c: char| if c.is_ascii() { c.to_string() } else { format!("\\[u{:04X}]", c as u32) };
+    text.chars().map(each).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_page_has_the_sections_of_a_man_page() {
+        let pages = man_pages().unwrap();
+        assert!(pages.len() > 8);
+        for (name, page) in pages {
+            let page = String::from_utf8(page).unwrap();
+            assert!(page.is_ascii(), "{name}");
+            for title in ["EXAMPLES", "EXIT STATUS", "ENVIRONMENT", "FILES", "SEE ALSO"] {
+                assert_eq!(page.matches(&format!(".SH \"{title}\"\n")).count(), 1, "{title} of {name}");
+            }
+            assert!(!page.contains(".SH EXTRA"), "{name}");
+        }
+    }
+
+    #[test]
+    fn what_begins_a_line_is_no_request() {
+        assert_eq!(escape(".so /etc/passwd"), "\\&.so /etc/passwd");
+        assert_eq!(escape("'it\\s-x"), "\\(aqit\\es\\-x");
+        assert_eq!(ascii("a…"), "a\\[u2026]");
+    }
+}
