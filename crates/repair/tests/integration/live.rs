@@ -2,6 +2,7 @@
 //!
 //! Each test takes 20 seconds. `CALIPAM_LIVE=full` makes it at least 60 seconds and 10,000 operations.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -15,6 +16,7 @@ use calipam_model::block::BlockContent;
 use calipam_model::cidr::ordinal_of;
 use calipam_model::key::Key;
 use calipam_model::object::Object;
+use calipam_model::snapshot::{Snapshot, StoredBlock, Versioned};
 use calipam_plan::{Basis, Plan, rebuild, release};
 use calipam_repair::journal::Recorded;
 use calipam_repair::{Options, UndoPlan, execute, undo};
@@ -227,9 +229,8 @@ async fn beside_allocators_on_kubernetes_with_native_kinds() {
 }
 
 /// Frees addresses of live pods of one block behind their back, with their handles: what a rebuild records again.
-async fn lose_records(store: &Datastore, ledger: &Ledger) -> IpNet {
-    let block = ledger.live().next().unwrap().block;
-    let lost: Vec<&Tenant> = ledger.live().filter(|tenant| tenant.block == block).take(3).collect();
+async fn lose_records(store: &Datastore, tenants: &[&Tenant]) {
+    let block = tenants[0].block;
     let guid = observe(store).await.cluster.unwrap().guid;
     let writer = store.writer(consent(&guid)).unwrap();
     let commit = async |change: Change| {
@@ -239,15 +240,23 @@ async fn lose_records(store: &Datastore, ledger: &Ledger) -> IpNet {
     let key = Key::Block(block);
     let stored = writer.read(std::slice::from_ref(&key)).await.unwrap().pop().flatten().unwrap();
     let Some(Object::Block(BlockContent::Sound(mut sound))) = stored.object else { panic!() };
-    let freed: Vec<u32> = lost.iter().filter_map(|tenant| ordinal_of(block, tenant.address)).collect();
+    let freed: Vec<u32> = tenants.iter().filter_map(|tenant| ordinal_of(block, tenant.address)).collect();
     sound.update(|edit| edit.release(&freed));
     commit(Change::update(key, stored.revision, Object::from(*sound).encode())).await;
-    for tenant in lost {
+    for tenant in tenants {
         let key = Key::Handle(tenant.handle.clone());
         let stored = writer.read(std::slice::from_ref(&key)).await.unwrap().pop().flatten().unwrap();
         commit(Change::delete(key, stored.revision)).await;
     }
-    block
+}
+
+/// Blocks with room for more, and their versions.
+fn roomy(snapshot: &Snapshot) -> BTreeMap<IpNet, String> {
+    let is_roomy = |block: &&Versioned<StoredBlock>| {
+        block.value.content.sound().is_some_and(|sound| sound.free().len() >= 10)
+    };
+    let blocks = snapshot.blocks.iter().filter(is_roomy);
+    blocks.map(|block| (block.value.key, block.revision.to_string())).collect()
 }
 
 /// Between a rebuild and its undo the allocator writes the block: then the block stays, and with it the handles of the live
@@ -255,11 +264,24 @@ async fn lose_records(store: &Datastore, ledger: &Ledger) -> IpNet {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_undo_leaves_live_pods_their_addresses_and_handles() {
     for scene in [Scene::on_etcd(), Scene::on_kubernetes(Flavour::Classic)] {
-        let churn = |seed| tokio::task::block_in_place(|| scene.churn(&Churn { seed, ..Churn::default() }));
+        let few = Churn { operations: 25, limit: Duration::from_secs(4), ..Churn::default() };
+        let churn = |seed| tokio::task::block_in_place(|| scene.churn(&Churn { seed, ..few.clone() }));
         let first = churn(1);
         let store = scene.open().await;
-        let block = lose_records(&store, &first.ledger).await;
-        assert!(!scene.at(|target| first.ledger.verify(target).unwrap()).is_empty());
+        // A block that the allocator uses now, and will use again.
+        let before = roomy(&observe(&store).await);
+        let second = churn(2);
+        let used: Vec<IpNet> = roomy(&observe(&store).await)
+            .into_iter()
+            .filter(|(block, revision)| before.get(block) != Some(revision))
+            .map(|(block, _)| block)
+            .collect();
+        let mut tenants = second.ledger.live();
+        let block = tenants.find(|tenant| used.contains(&tenant.block)).expect("a block with room").block;
+        let tenants = second.ledger.live().filter(|tenant| tenant.block == block);
+        let lost: Vec<&Tenant> = tenants.take(3).collect();
+        lose_records(&store, &lost).await;
+        assert!(!scene.at(|target| second.ledger.verify(target).unwrap()).is_empty());
 
         let folder = tempfile::tempdir().unwrap();
         let [run, undone] = ["run", "undone"].map(|name| journal_path(folder.path(), name));
@@ -269,7 +291,7 @@ async fn an_undo_leaves_live_pods_their_addresses_and_handles() {
         let execution =
             execute(&store, &cluster, steps, consent(&cluster), &Options::new("a test", &run)).await.unwrap();
         assert!(execution.is_complete() && execution.written > 0, "{execution:?}");
-        scene.assert_sound(&first.ledger);
+        scene.assert_sound(&second.ledger);
 
         let revision = async |store: &Datastore| {
             let stored = store.stored(&[Key::Block(block)]).await.unwrap().pop().flatten();
@@ -279,7 +301,7 @@ async fn an_undo_leaves_live_pods_their_addresses_and_handles() {
         let mut later = Vec::new();
         while revision(&store).await == before {
             assert!(later.len() < 9, "the allocator does not write the block");
-            later.push(churn(later.len() as u64 + 2));
+            later.push(churn(later.len() as u64 + 3));
         }
 
         // The plan says so beforehand, and a run that does not look first refuses it as well.
@@ -291,6 +313,7 @@ async fn an_undo_leaves_live_pods_their_addresses_and_handles() {
         assert_eq!((execution.written, execution.partly), (0, 0), "{execution:?}");
         assert_eq!(execution.given_up, execution.steps, "{execution:?}");
         scene.assert_sound(&first.ledger);
+        scene.assert_sound(&second.ledger);
         later.iter().for_each(|log| scene.assert_sound(&log.ledger));
     }
 }
