@@ -40,3 +40,23 @@ fn an_explanation_for_machines() {
     let yaml = calipam(&["explain", "leaked-address", "-o", "yaml"]);
     assert_eq!(serde_yaml::from_str::<serde_json::Value>(&yaml.stdout).unwrap(), json);
 }
+
+#[test]
+fn several_rules_in_any_case() {
+    let run = calipam(&["explain", "Leaked-Address", "ORPHAN-HANDLE,leaked-address"]);
+    assert_eq!((run.code, run.stderr.as_str()), (0, ""));
+    let at = |text: &str| run.stdout.find(text).unwrap_or_else(|| panic!("{text}: {run:?}"));
+    assert!(at("leaked-address (error)\n\n") < at("\n\norphan-handle (warning)\n\n"));
+    assert_eq!(run.stdout.matches("leaked-address (error)").count(), 1, "each once");
+    let json = calipam(&["explain", "leaked-address", "orphan-handle", "-o", "json"]);
+    let json: serde_json::Value = serde_json::from_str(&json.stdout).unwrap();
+    assert_eq!(json["kind"], "ExplanationList");
+    assert_eq!(json["explanations"][1]["code"], "orphan-handle");
+    let checked = super::program::on_example(&["check", "--rule", "Orphan-Handle"]);
+    assert!(checked.stdout.contains("5 findings: 5 warning"), "{checked:?}");
+    assert!(
+        calipam(&["explain", "LEAKED"])
+            .stderr
+            .contains("unknown rule \"LEAKED\"\nhint: did you mean `leaked-address`?")
+    );
+}

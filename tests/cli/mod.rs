@@ -4,6 +4,7 @@
 //! look at the difference before you commit it.
 
 mod check;
+mod color;
 mod compare;
 mod completion;
 mod documents;
@@ -25,6 +26,8 @@ mod program;
 mod pty;
 mod repair;
 mod reports;
+mod selection;
 mod show;
 mod stories;
 mod terminal;
+mod width;

@@ -11,6 +11,8 @@ use std::time::{Duration, Instant};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Winsize, tcsetwinsize};
 
+use super::program::command;
+
 /// A terminal, seen from outside.
 #[derive(Debug)]
 pub struct Terminal {
@@ -164,4 +166,34 @@ impl Drop for Session {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// Exit code and standard output of a command on a terminal of so many columns; stderr goes elsewhere.
+pub fn on_terminal(columns: u16, arguments: &[&str]) -> String {
+    let terminal = Terminal::new(columns);
+    let mut program = command(env!("CARGO_BIN_EXE_calipam"));
+    program.args(arguments).env("TERM", "xterm-256color");
+    let child = program.stdin(Stdio::null()).stdout(terminal.side()).stderr(Stdio::null()).spawn().unwrap();
+    // The command holds the inner side, too: reading would not end before it is closed.
+    drop(program);
+    let shown = terminal.watch(child);
+    format!(
+        "exit code: {}\n{}",
+        shown.code.unwrap(),
+        shown.text.replace('\u{1b}', "ESC").replace("\r\n", "\n")
+    )
+}
+
+/// What is left when escape sequences are taken away.
+pub fn plain(text: &str) -> String {
+    let mut shown = String::new();
+    let mut characters = text.chars();
+    while let Some(c) = characters.next() {
+        if c == '\u{1b}' {
+            let _ = characters.by_ref().find(char::is_ascii_alphabetic);
+        } else {
+            shown.push(c);
+        }
+    }
+    shown
 }

@@ -1,29 +1,15 @@
-//! On a terminal: colours, progress, the width of tables, ctrl-c.
+//! On a terminal: what each command prints, ctrl-c.
 
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use super::program::{EXAMPLE, command, expected};
-use super::pty::Terminal;
+use super::pty::{Terminal, on_terminal, plain};
 
 fn check() -> std::process::Command {
     let mut program = command(env!("CARGO_BIN_EXE_calipam"));
     program.args(["check", "--datastore", EXAMPLE]).env("TERM", "xterm-256color");
     program
-}
-
-/// What is left when escape sequences are taken away.
-fn plain(text: &str) -> String {
-    let mut shown = String::new();
-    let mut characters = text.chars();
-    while let Some(c) = characters.next() {
-        if c == '\u{1b}' {
-            let _ = characters.by_ref().find(char::is_ascii_alphabetic);
-        } else {
-            shown.push(c);
-        }
-    }
-    shown
 }
 
 #[test]
@@ -35,22 +21,6 @@ fn tables_have_colours_and_fit_the_width() {
     let rows = table.lines().filter(|line| line.starts_with("error") || line.starts_with(' '));
     assert!(rows.clone().count() > 10);
     assert!(rows.into_iter().all(|row| row.trim_end().chars().count() <= 100), "{table}");
-}
-
-/// What a command prints on a terminal of 120 columns; stderr goes elsewhere.
-fn on_terminal(arguments: &[&str]) -> String {
-    let terminal = Terminal::new(120);
-    let mut program = command(env!("CARGO_BIN_EXE_calipam"));
-    program.args(arguments).env("TERM", "xterm-256color");
-    let child = program.stdin(Stdio::null()).stdout(terminal.side()).stderr(Stdio::null()).spawn().unwrap();
-    // The command holds the inner side, too: reading would not end before it is closed.
-    drop(program);
-    let shown = terminal.watch(child);
-    format!(
-        "exit code: {}\n{}",
-        shown.code.unwrap(),
-        shown.text.replace('\u{1b}', "ESC").replace("\r\n", "\n")
-    )
 }
 
 #[test]
@@ -72,21 +42,8 @@ fn every_command_on_a_terminal() {
         ("help", &["-h"]),
     ];
     for (name, arguments) in commands {
-        expected!(format!("terminal-{name}"), on_terminal(arguments));
+        expected!(format!("terminal-{name}"), on_terminal(120, arguments));
     }
-}
-
-#[test]
-fn colours_can_be_turned_off() {
-    let no_color = |program: &mut std::process::Command| {
-        // Progress stays out of the picture: it moves the cursor.
-        let shown = Terminal::new(200).run(program.arg("-q"));
-        assert!(!shown.text.contains('\u{1b}'), "{:?}", shown.text);
-        assert!(shown.text.contains("duplicate-address"));
-    };
-    no_color(check().env("NO_COLOR", "1"));
-    no_color(check().arg("--no-color"));
-    no_color(check().env("TERM", "dumb"));
 }
 
 #[test]

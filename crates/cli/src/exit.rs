@@ -91,6 +91,7 @@ fn workflow_code(error: &Error) -> u8 {
     match error {
         Error::UnknownNode(_)
         | Error::UnknownPool(_)
+        | Error::AmbiguousHandle { .. }
         | Error::Split(_)
         | Error::Configure(_)
         | Error::SettingNotKept { .. }

@@ -26,7 +26,7 @@ use clap::FromArgMatches;
 
 pub use self::man::man_pages;
 use crate::applet::Applet;
-use crate::args::Cli;
+use crate::args::{Cli, When};
 use crate::exit::{Failure, Outcome};
 use crate::output::Console;
 
@@ -64,8 +64,9 @@ pub fn completion_scripts() -> impl Iterator<Item = (String, Vec<u8>)> {
 }
 
 fn run() -> Result<Outcome, Failure> {
-    let mut arguments = std::env::args_os().peekable();
-    let applet = Applet::of(arguments.peek().map_or_else(Default::default, Clone::clone));
+    let arguments: Vec<OsString> = std::env::args_os().collect();
+    When::of_command_line(&arguments).apply();
+    let applet = Applet::of(arguments.first().cloned().unwrap_or_default());
     hints::remember_name(applet);
     let command = args::tidy(applet.command());
     let cli = command.try_get_matches_from(arguments).and_then(|matches| Cli::from_arg_matches(&matches));

@@ -51,7 +51,7 @@ pub fn man_pages() -> io::Result<Vec<(String, Vec<u8>)>> {
 }
 
 fn visible(command: &Command) -> impl Iterator<Item = &Command> {
-    command.get_subcommands().filter(|sub| !sub.is_hide_set())
+    command.get_subcommands().filter(|sub| !sub.is_hide_set() && sub.get_name() != "help")
 }
 
 fn page_name(command: &Command) -> String {

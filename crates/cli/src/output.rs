@@ -2,11 +2,25 @@
 
 use std::io::{self, BufWriter, ErrorKind, IsTerminal, Write};
 
+use anstream::{AutoStream, ColorChoice};
+use clap::builder::styling::{AnsiColor, Style};
+use terminal_size::Width;
+
 use crate::args::{Format, Global};
 use crate::exit::Failure;
 use crate::render::document::{self, Document};
 use crate::render::table::Page;
 use crate::render::text::escape;
+
+// The colours in which clap prints errors and tips.
+const ERROR: Style = AnsiColor::Red.on_default().bold();
+const WARNING: Style = AnsiColor::Yellow.on_default().bold();
+/// Also of hints that clap prints with its errors.
+pub const HINT: Style = AnsiColor::Green.on_default();
+const NOTE: Style = Style::new().bold();
+
+/// A terminal that is narrower is not written for.
+const NARROWEST: u16 = 40;
 
 /// The process's output, and what the user wants to see there.
 #[derive(Clone, Debug)]
@@ -26,7 +40,6 @@ pub struct Console {
 impl Console {
     /// What the options and the environment ask for.
     pub fn new(global: &Global) -> Self {
-        let no_color = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
         let dumb = std::env::var_os("TERM").is_some_and(|value| value == "dumb");
         let stdout = io::stdout().is_terminal();
         Self {
@@ -35,7 +48,7 @@ impl Console {
             verbose: global.verbose,
             progress: io::stderr().is_terminal() && !dumb && !global.quiet,
             page: Page {
-                color: stdout && !no_color && !dumb && !global.no_color,
+                color: AutoStream::choice(&io::stdout()) != ColorChoice::Never,
                 width: stdout.then(terminal_width).flatten(),
             },
         }
@@ -67,10 +80,15 @@ impl Console {
         let _ = writeln!(io::stderr().lock(), "{}", escape(line));
     }
 
+    /// Prints a line with a label in its colour, where stderr has colours.
+    fn labelled(&self, label: &str, style: Style, text: &str) {
+        let _ = writeln!(anstream::stderr().lock(), "{style}{label}:{style:#} {}", escape(text));
+    }
+
     /// Says what to do next.
     pub fn hint(&self, text: &str) {
         if !self.quiet {
-            self.say(&format!("hint: {text}"));
+            self.labelled("hint", HINT, text);
         }
     }
 
@@ -84,13 +102,13 @@ impl Console {
     /// Says how what is printed has to be read.
     pub fn note(&self, text: &str) {
         if !self.quiet {
-            self.say(&format!("note: {text}"));
+            self.labelled("note", NOTE, text);
         }
     }
 
     /// Says what the user should know although the work goes on.
     pub fn warn(&self, text: &str) {
-        self.say(&format!("warning: {text}"));
+        self.labelled("warning", WARNING, text);
     }
 
     /// Says what is done, where the user asked for it by `-v`.
@@ -103,17 +121,19 @@ impl Console {
     /// Says why the command failed.
     pub fn failure(&self, failure: &Failure) {
         if let Some(message) = failure.message() {
-            self.say(&format!("error: {message}"));
+            self.labelled("error", ERROR, &message);
         }
         if let Some(hint) = failure.hint() {
             // A hint can hold lines to be copied, such as rules of a role. No text of the datastore is in it.
             let mut lines = hint.lines();
-            self.say(&format!("hint: {}", lines.next().unwrap_or_default()));
+            self.labelled("hint", HINT, lines.next().unwrap_or_default());
             lines.for_each(|line| self.say(line));
         }
     }
 }
 
+/// Columns of the terminal that stdout is.
 fn terminal_width() -> Option<u16> {
-    comfy_table::Table::new().width().filter(|width| *width >= 40)
+    let (Width(width), _) = terminal_size::terminal_size_of(io::stdout())?;
+    (width >= NARROWEST).then_some(width)
 }

@@ -25,3 +25,4 @@ pub use self::client::kubernetes::{KubeClient, KubeconfigNames};
 pub use self::error::{Cause, Error, Failure, FileError, Permission, Result, Server, SettingsError, Tried};
 pub use self::secret::{Secret, redact_url};
 pub use self::store::Datastore;
+pub use crate::export::VERSION as EXPORT_VERSION;

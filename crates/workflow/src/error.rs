@@ -24,6 +24,9 @@ pub enum Error {
     Io { doing: String, error: io::Error },
     #[error("node {0:?} not found")]
     UnknownNode(String),
+    /// The IDs are some of those that begin so.
+    #[error("several handles begin with {begin:?}")]
+    AmbiguousHandle { begin: String, ids: Vec<String> },
     #[error("there is no pool {0:?}")]
     UnknownPool(String),
     /// The file of a report holds something else.

@@ -3,9 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use calipam_check::views::handle_ids;
 use calipam_check::{ClusterIdentity, Finding, Options, Report, check, settle, suspects};
 use calipam_datastore::Datastore;
-use calipam_datastore::read::{Lookup, Progress, ProgressFn};
+use calipam_datastore::read::{Lookup, NameKind, Progress, ProgressFn};
+use calipam_model::handle::clean_id;
 use calipam_model::snapshot::{Coverage, Snapshot, Source, WhySkipped};
 use calipam_plan::Basis;
 use jiff::SignedDuration;
@@ -109,6 +111,39 @@ pub async fn read_around(
     operator.note(Note::ReadAround { revision: snapshot.revision.to_string(), requests });
     name_unread(&mut snapshot);
     Ok(snapshot)
+}
+
+/// Reads around a handle by its ID, or by the beginning of the ID where only one handle begins so. Gives the whole ID, or
+/// the text itself where no handle begins so.
+///
+/// # Errors
+/// Where several handles begin so and none has the text as its ID.
+pub async fn read_around_handle(
+    datastore: &Datastore,
+    begin: &str,
+    operator: &impl Operator,
+) -> Result<(Snapshot, String), Error> {
+    let snapshot = read_around(datastore, &Lookup::Handle(begin.to_owned()), operator).await?;
+    let known = handle_ids(&snapshot, begin);
+    if begin.is_empty() || known.contains(clean_id(begin)) {
+        return Ok((snapshot, begin.to_owned()));
+    }
+
+    // A file was read whole, with the IDs that only blocks record.
+    let is_whole = snapshot.has_read(Source::Blocks);
+    let ids = if is_whole { known } else { datastore.names(NameKind::Handles, begin).await? };
+    let mut ids: Vec<String> = ids.into_iter().collect();
+    match ids.len() {
+        0 => Ok((snapshot, begin.to_owned())),
+        1 => {
+            let id = ids.remove(0);
+            let lookup = Lookup::Handle(id.clone());
+            let snapshot =
+                if is_whole { snapshot } else { read_around(datastore, &lookup, operator).await? };
+            Ok((snapshot, id))
+        }
+        _ => Err(Error::AmbiguousHandle { begin: begin.to_owned(), ids }),
+    }
 }
 
 /// Names the sources that could have been read, so that a report says that they were not.

@@ -8,6 +8,7 @@ use calipam_model::block::BlockOwner;
 use calipam_model::snapshot::Snapshot;
 use serde::Serialize;
 
+use super::Scope;
 use crate::record::Claim;
 use crate::{Context, Options};
 
@@ -38,8 +39,9 @@ pub struct BorrowedAddress {
     pub allocated_to: String,
 }
 
-/// The borrowed addresses of a snapshot. A block without owner lends to everybody.
-pub fn borrowed(snapshot: &Snapshot) -> BorrowedList {
+/// The borrowed addresses of a snapshot, by the node that holds them or that lends them. A block without owner lends to
+/// everybody.
+pub fn borrowed(snapshot: &Snapshot, scope: &Scope) -> BorrowedList {
     let context = Context::new(snapshot, &Options::default());
     let mut list = BorrowedList { addresses: Vec::new(), unknown: 0 };
     for (indexed, block) in context.index.blocks.iter().filter_map(|b| Some((b, b.sound?))) {
@@ -47,7 +49,8 @@ pub fn borrowed(snapshot: &Snapshot) -> BorrowedList {
             continue;
         }
         let host = indexed.owner.and_then(|o| o.host());
-        for allocation in block.allocations() {
+        let lends = scope.has_owner(indexed.owner);
+        for allocation in block.allocations().filter(|allocation| scope.has(allocation.address.into())) {
             let attribute = allocation.attribute;
             let node = attribute.get("node");
             // Nearly all addresses are held by the owner of their block: nothing else of these is read.
@@ -59,13 +62,17 @@ pub fn borrowed(snapshot: &Snapshot) -> BorrowedList {
                 continue;
             }
             let Some(node) = node else {
-                list.unknown += 1;
+                list.unknown += usize::from(lends);
                 continue;
             };
+            let node = node.to_string();
+            if !(lends || scope.has_node(&node)) {
+                continue;
+            }
             let (kind, allocated_to) = describe(&claim, &attribute);
             list.addresses.push(BorrowedAddress {
                 address: allocation.address,
-                node: node.to_string(),
+                node,
                 block: indexed.key,
                 block_owner: indexed.owner.cloned(),
                 kind,
@@ -76,13 +83,20 @@ pub fn borrowed(snapshot: &Snapshot) -> BorrowedList {
     list
 }
 
-fn describe(claim: &Claim<'_>, attribute: &AttributeRef<'_>) -> (&'static str, String) {
+/// The type of an owner, and its name.
+pub(super) fn describe(claim: &Claim<'_>, attribute: &AttributeRef<'_>) -> (&'static str, String) {
     let text = |key: &str| attribute.get(key).map(|t| t.to_string()).unwrap_or_default();
+    let handle = || attribute.clean_handle().map(|h| h.to_string()).unwrap_or_default();
     match claim {
-        Claim::Machine => ("virtual machine", format!("{}/{}", text("namespace"), text("vmi-name"))),
+        Claim::Machine => {
+            let name = format!("{}/{}", text("namespace"), text("vmi-name"));
+            // Of a machine that is only the other owner the record has no name at this place.
+            ("virtual machine", if name == "/" { handle() } else { name })
+        }
         Claim::Pod { namespace, pod, .. } => ("pod", format!("{namespace}/{pod}")),
         Claim::LegacyPod { namespace, pod } => ("pod", format!("{namespace}/{pod}")),
+        Claim::Service => ("service", format!("{}/{}", text("namespace"), text("service"))),
         Claim::Tunnel { kind, .. } => ("tunnel", kind.attribute().to_owned()),
-        _ => ("other", attribute.clean_handle().map(|h| h.to_string()).unwrap_or_default()),
+        _ => ("other", handle()),
     }
 }

@@ -1,6 +1,6 @@
 //! One handle, and what blocks record under it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use calipam_model::IpNet;
@@ -85,6 +85,30 @@ pub fn handle(snapshot: &Snapshot, id: &str) -> Option<HandleView> {
         findings: findings(snapshot, &wanted.to_string(), broken),
         partial: snapshot.coverage.get(&Source::Blocks) == Some(&Coverage::Partial),
     })
+}
+
+/// The IDs of handles that begin with a text, of objects and of what blocks record, as far as they were read.
+pub fn handle_ids(snapshot: &Snapshot, begin: &str) -> BTreeSet<String> {
+    let begin = clean_id(begin);
+    let mut ids: BTreeSet<String> = BTreeSet::new();
+    let mut add = |id: &str| {
+        let id = clean_id(id);
+        if id.starts_with(begin) && !ids.contains(id) {
+            ids.insert(id.to_owned());
+        }
+    };
+    let stored = snapshot.handles.iter().filter(|handle| !handle.value.is_deleted());
+    stored.for_each(|handle| add(&handle.value.id().to_string()));
+    for defect in &snapshot.defects {
+        if let Some(Key::Handle(id)) = &defect.key {
+            add(id);
+        }
+    }
+    for block in snapshot.blocks.iter().filter_map(|block| block.value.content.sound()) {
+        block.handles().for_each(|(_, id)| add(&id.to_string()));
+    }
+    ids.remove("");
+    ids
 }
 
 /// The path of the handle's object, where it cannot be decoded.

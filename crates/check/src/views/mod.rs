@@ -4,6 +4,7 @@
 mod address;
 #[cfg(test)]
 mod address_tests;
+mod addresses;
 mod blocks;
 mod borrowed;
 mod calicoctl;
@@ -13,6 +14,7 @@ mod handle;
 mod map;
 mod nodes;
 mod pools;
+mod scope;
 #[cfg(test)]
 mod tests;
 
@@ -23,6 +25,7 @@ use serde::{Serialize, Serializer};
 pub use self::address::{
     AddressState, AddressView, BlockOfAddress, HandleOfAddress, OwnerStatus, PoolOfAddress, address,
 };
+pub use self::addresses::{AddressList, HeldAddress, PodName, addresses};
 pub use self::blocks::{BlockList, BlockView, blocks};
 pub use self::borrowed::{BorrowedAddress, BorrowedList, borrowed};
 pub use self::calicoctl::{
@@ -30,10 +33,11 @@ pub use self::calicoctl::{
 };
 pub use self::compare::{Comparison, NodeComparison, RecordedFor, compare};
 pub use self::configuration::{ConfigurationView, Setting, configuration};
-pub use self::handle::{HandleBlock, HandleView, handle};
+pub use self::handle::{HandleBlock, HandleView, handle, handle_ids};
 pub use self::map::{MapCell, MapLimits, MappedBlock, MappedState, PoolMap, map};
 pub use self::nodes::{NodeList, NodePool, NodeView, TunnelView, nodes};
 pub use self::pools::{OutsidePools, PoolList, PoolView, pools};
+pub use self::scope::Scope;
 
 /// A number of addresses. IPv6 pools hold more than 64 bits can count: as JSON and YAML it is a number up
 /// to 2^53, which every reader keeps exactly, and decimal digits in a text above.

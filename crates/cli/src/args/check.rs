@@ -12,6 +12,7 @@ use jiff::SignedDuration;
 use super::duration;
 use super::writing::SettleArgs;
 use crate::hints;
+use crate::output::HINT;
 use crate::output_file::OutputFile;
 
 const SELECTION: &str = "Selection";
@@ -44,7 +45,7 @@ pub struct CheckArgs {
     /// List all rules, and read nothing
     #[arg(long, help_heading = SELECTION)]
     pub list_rules: bool,
-    /// Only what concerns this node; can be repeated
+    /// Only what concerns this node; can be repeated; `*` and `?` stand for other characters
     #[arg(long = "node", value_name = "NODE", value_delimiter = ',', help_heading = SELECTION)]
     pub nodes: Vec<String>,
     /// Only what belongs to a pod or service in this namespace
@@ -53,6 +54,9 @@ pub struct CheckArgs {
     /// Only what lies in this pool, by name or CIDR; can be repeated
     #[arg(long = "pool", value_name = "POOL", value_delimiter = ',', help_heading = SELECTION)]
     pub pools: Vec<String>,
+    /// `-o wide`, as calicoctl spells it.
+    #[arg(long, hide = true)]
+    pub show_problem_ips: bool,
     /// Leave out the findings that this file lists: lines of `RULE SUBJECT`, and comments after `#`
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = SELECTION)]
     pub ignore: Option<PathBuf>,
@@ -135,12 +139,14 @@ impl TypedValueParser for CodeParser {
     type Value = Code;
 
     fn parse_ref(&self, command: &Command, arg: Option<&Arg>, value: &OsStr) -> Result<Code, clap::Error> {
-        value.to_string_lossy().parse().map_err(|unknown: UnknownCode| {
-            let near = nearest(&unknown.0);
+        let name = value.to_string_lossy();
+        name.to_lowercase().parse().map_err(|UnknownCode(lowercase)| {
+            let unknown = UnknownCode(name.into_owned());
+            let near = nearest(&lowercase);
             let option = arg.and_then(Arg::get_long).map(|name| format!("--{name}: ")).unwrap_or_default();
             let all = format!("{} lists all of them", hints::command_elsewhere(&["explain"]));
             let hint = near.map_or_else(|| all.clone(), |code| format!("did you mean `{code}`? {all}"));
-            let message = format!("{option}{unknown}\nhint: {hint}\n");
+            let message = format!("{option}{unknown}\n{HINT}hint:{HINT:#} {hint}\n");
             clap::Error::raw(ErrorKind::ValueValidation, message).with_cmd(command)
         })
     }

@@ -1,17 +1,18 @@
 //! Durations as people write them.
 
-use jiff::SignedDuration;
+use jiff::{SignedDuration, Span, SpanRelativeTo};
 
-/// Reads `30s`, `15m`, `1h30m`, `500ms`, or `0`.
+/// Reads `30s`, `15m`, `1h30m`, `90d`, `1w`, `500ms`, or `0`. A day has 24 hours.
 ///
 /// # Errors
 /// Where the text is something else, or negative.
 pub fn parse(text: &str) -> Result<SignedDuration, String> {
-    let expected = || "expected a duration such as `30s`, `15m`, `1h30m` or `0`".to_owned();
+    let expected = || "expected a duration such as `30s`, `15m`, `1h30m`, `2d` or `0`".to_owned();
     if text.trim() == "0" {
         return Ok(SignedDuration::ZERO);
     }
-    let duration: SignedDuration = text.parse().map_err(|_| expected())?;
+    let span: Span = text.parse().map_err(|_| expected())?;
+    let duration = span.to_duration(SpanRelativeTo::days_are_24_hours()).map_err(|_| expected())?;
     if duration.is_negative() { Err(expected()) } else { Ok(duration) }
 }
 
@@ -27,7 +28,10 @@ mod tests {
         assert_eq!(parse("15m"), Ok(SignedDuration::from_mins(15)));
         assert_eq!(parse("1h30m"), Ok(SignedDuration::from_mins(90)));
         assert_eq!(parse("500ms"), Ok(SignedDuration::from_millis(500)));
-        for bad in ["", "15", "-5s", "5 parsecs", "s", "99999999999999999999h"] {
+        assert_eq!(parse("2d"), Ok(SignedDuration::from_hours(48)));
+        assert_eq!(parse("1d12h"), Ok(SignedDuration::from_hours(36)));
+        assert_eq!(parse("90d"), parse("12w6d"));
+        for bad in ["2mo", "1y", "-1d", "", "15", "-5s", "5 parsecs", "s", "99999999999999999999h"] {
             assert!(parse(bad).is_err(), "{bad}");
         }
     }

@@ -39,7 +39,7 @@ Examples:
   calipam check -o wide                       every finding
   calipam check -o json | jq '.findings[].subject.name'
   calipam check --rule leaked-address,orphan-handle
-  calipam check --node node-7 -o wide         what concerns one node
+  calipam check --node node-7 -o wide         what concerns one node; 'gpu-*' for several
   calipam check --fail-on error -q            in cron: exit code 1 from errors on
   calipam check --ignore accepted.txt         leave out what is known
   calipam check --confirm 30s                 keep what is found twice, 30 seconds apart
@@ -68,7 +68,10 @@ Examples:
   calipam show --nodes                        blocks, addresses and headroom of each node
   calipam show --ip 10.244.1.7                pool, block, handle and owner of one address
   calipam show --ip 10.244.1.7 --all-owners   read everything to find every owner
-  calipam show --handle k8s-pod-network.3f9a6c0b7d2e
+  calipam show --handle k8s-pod-network.3f9a6c0b      by the ID or the beginning of it
+  calipam show --node 'gpu-*'                 the addresses that some nodes hold
+  calipam show --pod default/web-0            the addresses of a pod
+  calipam show --blocks --pool default-ipv4-ippool
   calipam show --borrowed -o json             addresses held on another node than the block's
   calipam show --configuration                the allocator's settings
   calipam show --compare                      pods against endpoints and blocks, node by node

@@ -18,7 +18,7 @@ use clap::{Args, CommandFactory, Parser, Subcommand, ValueHint};
 
 pub use self::check::CheckArgs;
 pub use self::configure::ConfigureArgs;
-pub use self::global::{CONNECTION, Format, Global};
+pub use self::global::{CONNECTION, Format, Global, When};
 pub use self::rebuild::{RebuildArgs, UndoArgs};
 pub use self::release::ReleaseArgs;
 pub use self::show::{ShowArgs, Subject};
@@ -37,7 +37,6 @@ pub use self::writing::WritingArgs;
     version,
     after_help = help::TOP_SHORT,
     after_long_help = help::TOP,
-    disable_help_subcommand = true,
     max_term_width = 100
 )]
 pub struct Cli {
@@ -85,6 +84,8 @@ pub enum Command {
     /// Link the other names of this program into a directory
     #[command(after_long_help = help::INSTALL_LINKS)]
     InstallLinks(InstallLinksArgs),
+    /// Print the version, the commit, and which formats of data are read
+    Version,
     /// Check, show, repair, export and explain the IPAM data
     #[command(hide = true)]
     Ipam(IpamArgs),
@@ -164,9 +165,14 @@ pub struct ExportArgs {
 /// Options of `explain`.
 #[derive(Debug, Args)]
 pub struct ExplainArgs {
-    /// The code of the finding; without one, all codes are listed
-    #[arg(value_name = "CODE", value_parser = check::CodeParser, hide_possible_values = true)]
-    pub code: Option<calipam_check::Code>,
+    /// The rules; without one, all rules are listed
+    #[arg(
+        value_name = "RULE",
+        value_delimiter = ',',
+        value_parser = check::CodeParser,
+        hide_possible_values = true
+    )]
+    pub rules: Vec<calipam_check::Code>,
 }
 
 /// Options of `completion`.
@@ -195,7 +201,16 @@ pub struct InstallLinksArgs {
 }
 
 /// Options that mean nothing to commands that read no data; their help leaves them out.
-const READING: [&str; 5] = ["config", "datastore", "etcd_endpoints", "kubeconfig", "context"];
+const READING: [&str; 8] = [
+    "config",
+    "datastore",
+    "etcd_endpoints",
+    "etcd_cacert",
+    "etcd_cert",
+    "etcd_key",
+    "kubeconfig",
+    "context",
+];
 
 /// The command line's definition.
 pub fn command() -> clap::Command {
@@ -208,6 +223,7 @@ pub fn tidy(mut command: clap::Command) -> clap::Command {
     let kubectl = kubectl::KubectlArgs::ids();
     for (name, reads, prints) in [
         ("explain", false, true),
+        ("version", false, true),
         ("completion", false, false),
         ("install-links", false, false),
         ("export", true, false),

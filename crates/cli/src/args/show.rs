@@ -2,16 +2,18 @@
 
 use std::net::IpAddr;
 
+use calipam_check::views::PodName;
 use clap::{ArgGroup, Args};
 
 const SUBJECT: &str = "What to show";
+const FILTER: &str = "Of which part of the cluster";
 
 /// Options of `show`.
 #[derive(Debug, Args)]
 #[command(group = ArgGroup::new("subject"))]
 pub struct ShowArgs {
     /// Every block, pool by pool
-    #[arg(long, group = "subject", help_heading = SUBJECT)]
+    #[arg(long, alias = "show-blocks", group = "subject", help_heading = SUBJECT)]
     pub blocks: bool,
     /// Every node: its blocks, its addresses, and how many blocks it may still claim
     #[arg(long, group = "subject", help_heading = SUBJECT)]
@@ -19,14 +21,17 @@ pub struct ShowArgs {
     /// The whole story of one address
     #[arg(long, value_name = "ADDRESS", group = "subject", help_heading = SUBJECT)]
     pub ip: Option<IpAddr>,
-    /// One handle and the addresses that are recorded under it
+    /// One handle and the addresses that are recorded under it, by its ID or the beginning of it
     #[arg(long, value_name = "ID", group = "subject", help_heading = SUBJECT)]
     pub handle: Option<String>,
     /// Addresses whose owner is not on the node that owns the block
-    #[arg(long, group = "subject", help_heading = SUBJECT)]
+    #[arg(long, alias = "show-borrowed", group = "subject", help_heading = SUBJECT)]
     pub borrowed: bool,
+    /// The addresses of one pod: those that are recorded for it, and those that it uses
+    #[arg(long, value_name = "NAMESPACE/NAME", value_parser = pod, group = "subject", help_heading = SUBJECT)]
+    pub pod: Option<PodName>,
     /// The allocator's configuration
-    #[arg(long, group = "subject", help_heading = SUBJECT)]
+    #[arg(long, alias = "show-configuration", group = "subject", help_heading = SUBJECT)]
     pub configuration: bool,
     /// What Kubernetes runs against what Calico records, node by node
     #[arg(long, group = "subject", help_heading = SUBJECT)]
@@ -34,6 +39,35 @@ pub struct ShowArgs {
     /// With --ip: read everything, to name every owner of the address
     #[arg(long, requires = "ip", help_heading = SUBJECT)]
     pub all_owners: bool,
+
+    /// Only what this node holds; can be repeated; `*` and `?` stand for other characters. Alone: its addresses
+    #[arg(
+        long = "node",
+        value_name = "NODE",
+        value_delimiter = ',',
+        conflicts_with_all = ["ip", "handle", "configuration"],
+        help_heading = FILTER
+    )]
+    pub in_nodes: Vec<String>,
+    /// Only what lies in this pool, by name or CIDR; can be repeated
+    #[arg(
+        long = "pool",
+        value_name = "POOL",
+        value_delimiter = ',',
+        conflicts_with_all = ["ip", "handle", "configuration", "nodes", "compare"],
+        help_heading = FILTER
+    )]
+    pub in_pools: Vec<String>,
+}
+
+/// Namespace and name.
+fn pod(text: &str) -> Result<PodName, String> {
+    match text.split_once('/') {
+        Some((namespace, name)) if !(namespace.is_empty() || name.is_empty() || name.contains('/')) => {
+            Ok((namespace.to_owned(), name.to_owned()))
+        }
+        _ => Err("expected NAMESPACE/NAME, such as `default/web-0`".to_owned()),
+    }
 }
 
 /// What is to be shown.
@@ -51,6 +85,8 @@ pub enum Subject {
         all_owners: bool,
     },
     Handle(String),
+    /// The addresses of nodes, or of a pod.
+    Addresses(Option<PodName>),
 }
 
 impl ShowArgs {
@@ -66,6 +102,8 @@ impl ShowArgs {
             Self { borrowed: true, .. } => Subject::Borrowed,
             Self { configuration: true, .. } => Subject::Configuration,
             Self { compare: true, .. } => Subject::Compare,
+            Self { pod: Some(pod), .. } => Subject::Addresses(Some(pod.clone())),
+            Self { in_nodes, .. } if !in_nodes.is_empty() => Subject::Addresses(None),
             _ => Subject::Pools,
         }
     }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use calipam_check::{Code, Filter, Options};
 use calipam_model::snapshot::Snapshot;
-use calipam_workflow::{Judging, Look, known_node, look_twice, pool};
+use calipam_workflow::{Judging, Look, look_twice, nodes, pool};
 
 use crate::args::{CheckArgs, Format, Global};
 use crate::exit::{self, Failure, Outcome};
@@ -90,12 +90,12 @@ fn tell_of_failure(
 }
 
 fn filter(args: &CheckArgs, ignore: Vec<(Code, String)>, snapshot: &Snapshot) -> Result<Filter, Failure> {
-    args.nodes.iter().try_for_each(|node| known_node(snapshot, node))?;
+    let nodes = nodes(snapshot, &args.nodes)?.into_iter().collect();
     let pools = args.pools.iter().map(|name| pool(snapshot, name)).collect::<Result<_, _>>()?;
     Ok(Filter {
         rules: args.rules.clone(),
         skip: args.skip_rules.clone(),
-        nodes: args.nodes.clone(),
+        nodes,
         namespace: args.namespace.clone(),
         pools,
         ignore,

@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 
 use calipam_check::{Code, Severity};
+use clap::builder::styling::Style;
 use serde::Serialize;
 
 use crate::args::ExplainArgs;
@@ -10,23 +11,29 @@ use crate::exit::{Failure, Outcome};
 use crate::output::Console;
 use crate::render;
 use crate::render::document::{Detail, Document};
+use crate::render::markdown;
 use crate::render::table::Page;
 
-/// The documentation of all findings: a section for each, headed by its code.
+/// The documentation of all rules: a section for each, headed by its code.
 const FINDINGS: &str = include_str!("../../../../docs/findings.md");
 
-/// Prints the section of a code, or all codes.
+/// Prints the sections of the rules, or the list of all rules.
 pub fn run(args: &ExplainArgs, console: &Console) -> Result<Outcome, Failure> {
-    let Some(code) = args.code else {
-        render::codes::list(console)?;
-        return Ok(Outcome::Clean);
-    };
-    let text = section(code).unwrap_or(code.summary());
-    console.print(&Explanation { code, severity: code.severity(), summary: code.summary(), text })?;
+    let mut explained: Vec<Explanation> = Vec::new();
+    for code in &args.rules {
+        if !explained.iter().any(|other| other.code == *code) {
+            explained.push(Explanation::of(*code));
+        }
+    }
+    match explained.as_slice() {
+        [] => render::codes::list(console)?,
+        [only] => console.print(only)?,
+        _ => console.print(&Explanations { explanations: explained })?,
+    }
     Ok(Outcome::Clean)
 }
 
-/// What is known about a kind of finding.
+/// What is known about a rule.
 #[derive(Debug, Serialize)]
 struct Explanation {
     code: Code,
@@ -36,13 +43,48 @@ struct Explanation {
     text: &'static str,
 }
 
+impl Explanation {
+    fn of(code: Code) -> Self {
+        let text = section(code).unwrap_or(code.summary());
+        Self { code, severity: code.severity(), summary: code.summary(), text }
+    }
+}
+
 impl Document for Explanation {
     fn kind(&self) -> &'static str {
         "Explanation"
     }
 
-    fn text(&self, _: Detail, _: Page, out: &mut dyn Write) -> io::Result<()> {
-        writeln!(out, "{} ({})\n\n{}", self.code, self.severity, self.text)
+    fn text(&self, _: Detail, page: Page, out: &mut dyn Write) -> io::Result<()> {
+        let heading = format!("{} ({})", self.code, self.severity);
+        writeln!(out, "{}\n", page.styled(Style::new().bold().underline(), &heading))?;
+        markdown::write(self.text, page, out)
+    }
+
+    fn schema(&self) -> impl Serialize {
+        self
+    }
+}
+
+/// What is known about several rules.
+#[derive(Debug, Serialize)]
+struct Explanations {
+    explanations: Vec<Explanation>,
+}
+
+impl Document for Explanations {
+    fn kind(&self) -> &'static str {
+        "ExplanationList"
+    }
+
+    fn text(&self, detail: Detail, page: Page, out: &mut dyn Write) -> io::Result<()> {
+        for (number, explanation) in self.explanations.iter().enumerate() {
+            if number > 0 {
+                writeln!(out)?;
+            }
+            explanation.text(detail, page, out)?;
+        }
+        Ok(())
     }
 
     fn schema(&self) -> impl Serialize {

@@ -12,6 +12,7 @@ pub mod repair;
 mod show;
 mod split;
 mod undo;
+mod version;
 
 use clap::ValueEnum;
 
@@ -32,6 +33,9 @@ pub fn run(cli: Cli, applet: Applet, console: &Console) -> Result<Outcome, Failu
     let command = command.plain();
     refuse_format(&command, console.format)?;
     match command {
+        Command::Check(args) if args.show_problem_ips && console.format == Format::Table => {
+            check::run(&args, &global, &Console { format: Format::Wide, ..console.clone() })
+        }
         Command::Check(args) => check::run(&args, &global, console),
         Command::Show(args) => show::run(&args, &global, console),
         Command::Release(args) => release::run(&args, &global, console),
@@ -43,6 +47,7 @@ pub fn run(cli: Cli, applet: Applet, console: &Console) -> Result<Outcome, Failu
         Command::Explain(args) => explain::run(&args, console),
         Command::Completion(args) => completion::run(&args, applet, console),
         Command::InstallLinks(args) => install_links::run(&args, console),
+        Command::Version => version::run(console),
         Command::Ipam(_) => Err(Failure::usage("unknown command `ipam ipam`")),
     }
 }

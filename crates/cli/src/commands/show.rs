@@ -2,10 +2,11 @@
 
 use std::net::IpAddr;
 
-use calipam_check::views;
+use calipam_check::views::{self, PodName, Scope};
 use calipam_datastore::Datastore;
 use calipam_datastore::read::Lookup;
-use calipam_model::snapshot::Snapshot;
+use calipam_model::snapshot::{Snapshot, Source};
+use calipam_workflow::pool;
 
 use crate::args::{Global, ShowArgs, Subject};
 use crate::exit::{Failure, Outcome};
@@ -20,18 +21,22 @@ use crate::{connect, hints};
 /// # Errors
 /// Where the datastore cannot be read, or holds nothing of the subject.
 pub fn run(args: &ShowArgs, global: &Global, console: &Console) -> Result<Outcome, Failure> {
-    let subject = args.subject();
-    let snapshot = connect::block_on(async {
+    let (snapshot, subject) = connect::block_on(async {
         let datastore = connect::open(global, console).await?;
-        read(&datastore, &subject, console).await
+        read(&datastore, args.subject(), console).await
     })?;
+    let scope = Scope {
+        nodes: calipam_workflow::nodes(&snapshot, &args.in_nodes)?,
+        pools: args.in_pools.iter().map(|name| pool(&snapshot, name)).collect::<Result<_, _>>()?,
+    };
     match &subject {
-        Subject::Pools => render::print(&views::pools(&snapshot), &snapshot, console)?,
-        Subject::Blocks => render::print(&views::blocks(&snapshot), &snapshot, console)?,
-        Subject::Nodes => render::print(&views::nodes(&snapshot), &snapshot, console)?,
-        Subject::Borrowed => render::print(&views::borrowed(&snapshot), &snapshot, console)?,
+        Subject::Pools => render::print(&views::pools(&snapshot).within(&scope), &snapshot, console)?,
+        Subject::Blocks => render::print(&views::blocks(&snapshot).within(&scope), &snapshot, console)?,
+        Subject::Nodes => render::print(&views::nodes(&snapshot).within(&scope), &snapshot, console)?,
+        Subject::Borrowed => render::print(&views::borrowed(&snapshot, &scope), &snapshot, console)?,
+        Subject::Addresses(pod) => return addresses(pod.as_ref(), &scope, &snapshot, console),
         Subject::Configuration => render::print(&views::configuration(&snapshot), &snapshot, console)?,
-        Subject::Compare => return compare(&snapshot, console),
+        Subject::Compare => return compare(&scope, &snapshot, console),
         Subject::Address { address, .. } => return story(*address, &snapshot, console),
         Subject::Handle(id) => return handle(id, &snapshot, console),
     }
@@ -39,15 +44,26 @@ pub fn run(args: &ShowArgs, global: &Global, console: &Console) -> Result<Outcom
     Ok(Outcome::Clean)
 }
 
-/// Reads the few keys around one address or handle, or everything.
-async fn read(datastore: &Datastore, subject: &Subject, console: &Console) -> Result<Snapshot, Failure> {
+/// Reads the few keys around one address or handle, or everything. Of a handle, the whole ID becomes the subject.
+async fn read(
+    datastore: &Datastore,
+    subject: Subject,
+    console: &Console,
+) -> Result<(Snapshot, Subject), Failure> {
     let person = Person::watching(console);
-    let lookup = match subject {
-        Subject::Address { address, all_owners: false } => Lookup::Address(*address),
-        Subject::Handle(id) => Lookup::Handle(id.clone()),
-        _ => return Ok(calipam_workflow::read(datastore, &person).await?),
+    let snapshot = match &subject {
+        Subject::Address { address, all_owners: false } => {
+            calipam_workflow::read_around(datastore, &Lookup::Address(*address), &person).await?
+        }
+        Subject::Handle(begin) => {
+            // Tables show the beginning of an ID with this after it.
+            let begin = begin.trim_end_matches('…');
+            let (snapshot, id) = calipam_workflow::read_around_handle(datastore, begin, &person).await?;
+            return Ok((snapshot, Subject::Handle(id)));
+        }
+        _ => calipam_workflow::read(datastore, &person).await?,
     };
-    Ok(calipam_workflow::read_around(datastore, &lookup, &person).await?)
+    Ok((snapshot, subject))
 }
 
 fn story(address: IpAddr, snapshot: &Snapshot, console: &Console) -> Result<Outcome, Failure> {
@@ -67,9 +83,31 @@ fn story(address: IpAddr, snapshot: &Snapshot, console: &Console) -> Result<Outc
     Ok(Outcome::Clean)
 }
 
+/// What nodes hold, or a pod.
+fn addresses(
+    pod: Option<&PodName>,
+    scope: &Scope,
+    snapshot: &Snapshot,
+    console: &Console,
+) -> Result<Outcome, Failure> {
+    let list = views::addresses(snapshot, scope, pod.map(std::slice::from_ref).unwrap_or_default());
+    if let (Some((namespace, name)), true) = (pod, list.addresses.is_empty()) {
+        return Err(Failure::NotFound {
+            message: format!(
+                "no address is recorded for the pod {namespace}/{name}, and none is known to be used by it"
+            ),
+            hint: (!snapshot.has_read(Source::Pods) && !snapshot.has_read(Source::Endpoints)).then(|| {
+                "pods were not read: name the kubeconfig of the cluster by `--kubeconfig`".to_owned()
+            }),
+        });
+    }
+    render::print(&list, snapshot, console)?;
+    Ok(Outcome::Clean)
+}
+
 /// The comparison that people make by hand before and after a repair; exit code 1 where the two differ.
-fn compare(snapshot: &Snapshot, console: &Console) -> Result<Outcome, Failure> {
-    let Some(comparison) = views::compare(snapshot) else {
+fn compare(scope: &Scope, snapshot: &Snapshot, console: &Console) -> Result<Outcome, Failure> {
+    let Some(comparison) = views::compare(snapshot).map(|comparison| comparison.within(scope)) else {
         return Err(Failure::NotFound {
             message: "there is nothing to compare with: pods were not read".into(),
             hint: Some("name the kubeconfig of the cluster by `--kubeconfig`".into()),

@@ -108,17 +108,18 @@ fn etcd_connection(cause: &Cause) -> Option<&'static str> {
         Cause::NameNotResolved => "check the host names in `--etcd-endpoints` or ETCD_ENDPOINTS",
         Cause::Broken(_) => "run it again; if it stays, look at the log of etcd",
         Cause::ServerWantsTls => {
-            "write the endpoint as https://…, and give the CA certificate by ETCD_CA_CERT_FILE \
-             (field etcdCACertFile)"
+            "write the endpoint as https://…, and give the CA certificate by `--etcd-cacert` or \
+             ETCD_CA_CERT_FILE (field etcdCACertFile)"
         }
         Cause::ServerIsPlain => "write the endpoint as http://…",
         Cause::CertificateNotTrusted => {
-            "give the CA certificate that signed it by ETCD_CA_CERT_FILE (field etcdCACertFile)"
+            "give the CA certificate that signed it by `--etcd-cacert` or ETCD_CA_CERT_FILE (field etcdCACertFile)"
         }
         Cause::CertificateExpired => "renew the server's certificate, or set this machine's clock right",
         Cause::CertificateWrongName => "write the endpoint with a name or address that the certificate lists",
         Cause::ClientCertificateRequired => {
-            "give certificate and key by ETCD_CERT_FILE and ETCD_KEY_FILE (fields etcdCertFile, etcdKeyFile)"
+            "give certificate and key by `--etcd-cert` and `--etcd-key`, or by ETCD_CERT_FILE and ETCD_KEY_FILE (fields \
+             etcdCertFile, etcdKeyFile)"
         }
         Cause::ClientCertificateRefused => {
             "check that the certificate in ETCD_CERT_FILE is signed by the CA that this etcd trusts, and has \

@@ -8,6 +8,7 @@ use calipam_repair::journal::JournalError;
 use calipam_workflow::{Error, NoConsent};
 
 use super::{command, datastore};
+use crate::render::text::escape;
 
 /// What to do about an error, where there is something to say.
 pub fn error(error: &Error) -> Option<String> {
@@ -23,6 +24,7 @@ pub fn error(error: &Error) -> Option<String> {
         Error::UnknownPool(_) => {
             return Some(format!("{} lists the pools; a CIDR is accepted as well", command(&["show"])));
         }
+        Error::AmbiguousHandle { ids, .. } => return Some(candidates(ids)),
         Error::NoReport { .. } => {
             let check = command(&["check", "-o", "json"]);
             return Some(format!("write one with {check} or `calicoctl ipam check --output FILE`"));
@@ -82,6 +84,19 @@ fn configure(refusal: &ConfigureRefusal) -> Option<String> {
         | ConfigureRefusal::Undecodable(_) => return None,
     };
     Some(hint.to_owned())
+}
+
+/// Handles that are named at most.
+const CANDIDATES: usize = 10;
+
+/// The handles that can be meant, one a line.
+fn candidates(ids: &[String]) -> String {
+    let mut lines = vec!["name one of them by more of its ID:".to_owned()];
+    lines.extend(ids.iter().take(CANDIDATES).map(|id| format!("  {}", escape(id))));
+    if ids.len() > CANDIDATES {
+        lines.push("  …".to_owned());
+    }
+    lines.join("\n")
 }
 
 /// What to do about an objection to a report.

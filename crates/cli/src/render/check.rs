@@ -6,21 +6,22 @@ use std::mem::discriminant;
 
 use calipam_check::{Code, Finding, Remedy, Report, Severity};
 use calipam_model::snapshot::{Coverage, DatastoreKind, Source};
-use comfy_table::Color;
+use clap::builder::styling::AnsiColor;
 
 use super::document::Detail;
 use super::header;
 use super::table::{Align, Grid, Page};
 use super::text::{count, escape, join, thousands};
+use super::wrap::on_page;
 use crate::hints;
 use crate::output::Console;
 
 /// What people read of a report.
 pub fn text(report: &Report, detail: Detail, page: Page, out: &mut dyn Write) -> io::Result<()> {
-    writeln!(out, "{}", header::cluster(&report.cluster))?;
-    writeln!(out, "{}", header::counts(report))?;
+    writeln!(out, "{}", on_page(&header::cluster(&report.cluster), 0, page))?;
+    writeln!(out, "{}", on_page(&header::counts(report), 0, page))?;
     for note in &report.notes {
-        writeln!(out, "{}", escape(note))?;
+        writeln!(out, "{}", on_page(&escape(note), 0, page))?;
     }
     writeln!(out)?;
     if !report.findings.is_empty() {
@@ -30,7 +31,7 @@ pub fn text(report: &Report, detail: Detail, page: Page, out: &mut dyn Write) ->
         }
         writeln!(out)?;
     }
-    writeln!(out, "{}", summary(report))
+    writeln!(out, "{}", on_page(&summary(report), 0, page))
 }
 
 /// One row for each severity and code, the worst first.
@@ -41,7 +42,7 @@ fn summary_table(report: &Report, page: Page) -> Grid {
         ("COUNT", Align::Right),
         ("FOR EXAMPLE", Align::Left),
     ];
-    let mut grid = Grid::new(page, &columns);
+    let mut grid = Grid::new(page, Detail::Short, &columns);
     let mut kinds: BTreeMap<(Severity, Code), (usize, &Finding)> = BTreeMap::new();
     for finding in &report.findings {
         kinds.entry((finding.severity, finding.code)).or_insert((0, finding)).0 += 1;
@@ -61,7 +62,7 @@ fn full_table(report: &Report, page: Page) -> Grid {
         ("SUBJECT", Align::Left),
         ("FINDING", Align::Left),
     ];
-    let mut grid = Grid::new(page, &columns);
+    let mut grid = Grid::new(page, Detail::Full, &columns);
     for finding in &report.findings {
         let cells = [
             finding.severity.to_string(),
@@ -74,11 +75,11 @@ fn full_table(report: &Report, page: Page) -> Grid {
     grid
 }
 
-fn color(severity: Severity) -> Option<Color> {
+fn color(severity: Severity) -> Option<AnsiColor> {
     match severity {
-        Severity::Critical => Some(Color::Magenta),
-        Severity::Error => Some(Color::Red),
-        Severity::Warning => Some(Color::Yellow),
+        Severity::Critical => Some(AnsiColor::Magenta),
+        Severity::Error => Some(AnsiColor::Red),
+        Severity::Warning => Some(AnsiColor::Yellow),
         Severity::Info => None,
     }
 }

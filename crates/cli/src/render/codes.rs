@@ -28,9 +28,9 @@ impl Document for Rules {
         "RuleList"
     }
 
-    fn text(&self, _: Detail, page: Page, out: &mut dyn Write) -> io::Result<()> {
+    fn text(&self, detail: Detail, page: Page, out: &mut dyn Write) -> io::Result<()> {
         let columns = [("RULE", Align::Left), ("SEVERITY", Align::Left), ("WHEN", Align::Left)];
-        let mut grid = Grid::new(page, &columns);
+        let mut grid = Grid::new(page, detail, &columns);
         for rule in &self.rules {
             grid.row([rule.code.name(), &rule.severity.to_string(), rule.summary]);
         }

@@ -5,12 +5,14 @@ pub mod codes;
 pub mod document;
 mod findings;
 pub mod header;
+pub mod markdown;
 pub mod plan;
 pub mod report;
 pub mod show;
 pub mod table;
 pub mod text;
 pub mod undo;
+pub mod wrap;
 
 use std::io;
 

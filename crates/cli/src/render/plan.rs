@@ -13,6 +13,7 @@ use super::document::{Detail, Document};
 use super::header;
 use super::table::{Align, Grid, Page};
 use super::text::{count, escape, thousands};
+use super::wrap::on_page;
 use crate::exit::Failure;
 use crate::hints;
 use crate::output::Console;
@@ -180,7 +181,7 @@ impl Document for PlanDocument<'_> {
             return writeln!(out, "{}", ShownExecution::new(run).summary());
         }
         let plan = self.plan;
-        writeln!(out, "{}\n", header::cluster(&plan.cluster))?;
+        writeln!(out, "{}\n", on_page(&header::cluster(&plan.cluster), 0, page))?;
         if !plan.changes.is_empty() {
             changes(plan, detail, page).write(out)?;
             writeln!(out)?;
@@ -189,7 +190,7 @@ impl Document for PlanDocument<'_> {
             skipped(plan, detail, page).write(out)?;
             writeln!(out)?;
         }
-        writeln!(out, "{}", escape(&summary(plan)))
+        writeln!(out, "{}", on_page(&escape(&summary(plan)), 0, page))
     }
 
     fn schema(&self) -> impl Serialize {
@@ -217,14 +218,14 @@ pub fn print(repaired: &Repaired, console: &Console) -> Result<(), Failure> {
 fn changes(plan: &PlanSummary, detail: Detail, page: Page) -> Grid {
     if detail == Detail::Full || plan.changes.len() <= FEW {
         let columns = [("ACTION", Align::Left), ("SUBJECT", Align::Left), ("WHY", Align::Left)];
-        let mut grid = Grid::new(page, &columns);
+        let mut grid = Grid::new(page, detail, &columns);
         for change in &plan.changes {
             grid.row([change.action.to_string(), change.subject.to_string(), change.detail.clone()]);
         }
         return grid;
     }
     let columns = [("ACTION", Align::Left), ("COUNT", Align::Right), ("FOR EXAMPLE", Align::Left)];
-    let mut grid = Grid::new(page, &columns);
+    let mut grid = Grid::new(page, detail, &columns);
     let mut kinds: BTreeMap<Verb, (usize, &Change)> = BTreeMap::new();
     plan.changes.iter().for_each(|change| kinds.entry(change.action).or_insert((0, change)).0 += 1);
     for (action, (number, example)) in kinds {
@@ -237,7 +238,7 @@ fn changes(plan: &PlanSummary, detail: Detail, page: Page) -> Grid {
 fn skipped(plan: &PlanSummary, detail: Detail, page: Page) -> Grid {
     if detail == Detail::Full || plan.skipped.len() <= FEW {
         let columns = [("SKIPPED", Align::Left), ("REASON", Align::Left), ("DETAIL", Align::Left)];
-        let mut grid = Grid::new(page, &columns);
+        let mut grid = Grid::new(page, detail, &columns);
         for skipped in &plan.skipped {
             grid.row([
                 skipped.subject.to_string(),
@@ -248,7 +249,7 @@ fn skipped(plan: &PlanSummary, detail: Detail, page: Page) -> Grid {
         return grid;
     }
     let columns = [("SKIPPED BECAUSE", Align::Left), ("COUNT", Align::Right), ("FOR EXAMPLE", Align::Left)];
-    let mut grid = Grid::new(page, &columns);
+    let mut grid = Grid::new(page, detail, &columns);
     let mut kinds = BTreeMap::new();
     for skipped in &plan.skipped {
         kinds.entry((skipped.reason, skipped.code)).or_insert((0, skipped)).0 += 1;

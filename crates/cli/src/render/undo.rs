@@ -56,10 +56,10 @@ impl Document for UndoDocument<'_> {
         "UndoPlan"
     }
 
-    fn text(&self, _: Detail, page: Page, out: &mut dyn Write) -> io::Result<()> {
+    fn text(&self, detail: Detail, page: Page, out: &mut dyn Write) -> io::Result<()> {
         match self.run {
             Some(run) => writeln!(out, "{}", ShownExecution::new(run).summary()),
-            None => tables(&shown(self), page, out),
+            None => tables(&shown(self), detail, page, out),
         }
     }
 
@@ -97,11 +97,11 @@ fn shown(undo: &UndoDocument<'_>) -> Shown {
     }
 }
 
-fn tables(shown: &Shown, page: Page, out: &mut dyn Write) -> io::Result<()> {
+fn tables(shown: &Shown, detail: Detail, page: Page, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "{}\n", escape(&format!("Undoing `{}` of {}", shown.command, shown.started_at)))?;
     if !shown.restored.is_empty() {
         let columns = [("ACTION", Align::Left), ("OBJECT", Align::Left), ("WAS WRITTEN FOR", Align::Left)];
-        let mut grid = Grid::new(page, &columns);
+        let mut grid = Grid::new(page, detail, &columns);
         for object in &shown.restored {
             grid.row([object.action, &object.object, &object.reason]);
         }
@@ -109,7 +109,7 @@ fn tables(shown: &Shown, page: Page, out: &mut dyn Write) -> io::Result<()> {
         writeln!(out)?;
     }
     if !shown.skipped.is_empty() {
-        let mut grid = Grid::new(page, &[("STAYS AS IT IS", Align::Left), ("WHY", Align::Left)]);
+        let mut grid = Grid::new(page, detail, &[("STAYS AS IT IS", Align::Left), ("WHY", Align::Left)]);
         for skipped in &shown.skipped {
             grid.row([skipped.objects.join(", "), skipped.reason.clone()]);
         }

@@ -23,7 +23,7 @@ pub(crate) use self::write::write_line;
 /// What the first line says about the kind of file.
 const FORMAT: &str = "calipam-export";
 /// The version of the format that this program writes, and the latest one that it reads.
-const VERSION: u64 = 1;
+pub const VERSION: u64 = 1;
 
 /// The first line of an export.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -34,6 +34,11 @@ pub struct Overrides {
     pub context: Option<String>,
     /// Comma-separated URLs. Names etcd as the datastore.
     pub etcd_endpoints: Option<String>,
+    /// Files with the CA certificate, the client's certificate and its key, for etcd. Each wins over what the settings say
+    /// in its place, as a file or as text.
+    pub etcd_cacert: Option<PathBuf>,
+    pub etcd_cert: Option<PathBuf>,
+    pub etcd_key: Option<PathBuf>,
     /// `etcd`, `kubernetes` or a file.
     pub datastore: Option<String>,
     /// How long connecting may take, where it is not the usual time.
@@ -307,7 +312,7 @@ fn wants_etcd(values: &Values, overrides: &Overrides) -> Result<bool, SettingsEr
 }
 
 fn etcd(values: &Values, overrides: &Overrides, files: &impl Files) -> Result<EtcdSettings, SettingsError> {
-    let tls = tls(values, files)?;
+    let tls = tls(values, overrides, files)?;
     let srv = values.text("etcdDiscoverySrv").filter(|_| overrides.etcd_endpoints.is_none());
     let list = overrides.etcd_endpoints.as_deref().or(values.text("etcdEndpoints")).unwrap_or_default();
     let endpoints = list
@@ -329,7 +334,7 @@ fn etcd(values: &Values, overrides: &Overrides, files: &impl Files) -> Result<Et
 }
 
 /// Certificates: all inline or all as files (facts 1.16).
-fn tls(values: &Values, files: &impl Files) -> Result<TlsSettings, SettingsError> {
+fn tls(values: &Values, overrides: &Overrides, files: &impl Files) -> Result<TlsSettings, SettingsError> {
     let inline = ["etcdCACert", "etcdCert", "etcdKey"].map(|name| values.text(name));
     let named = ["etcdCACertFile", "etcdCertFile", "etcdKeyFile"].map(|name| values.text(name));
     let whats = ["CA certificate", "client certificate", "client key"];
@@ -337,11 +342,13 @@ fn tls(values: &Values, files: &impl Files) -> Result<TlsSettings, SettingsError
         return Err(SettingsError::MixedTls);
     }
     let mut pems = [None, None, None];
+    let given = [&overrides.etcd_cacert, &overrides.etcd_cert, &overrides.etcd_key];
     for (i, what) in whats.into_iter().enumerate() {
-        pems[i] = match (inline[i], named[i]) {
-            (Some(text), _) => Some(text.to_owned()),
-            (None, Some(path)) => Some(read_pem(Path::new(path), what, files)?),
-            (None, None) => None,
+        pems[i] = match (given[i], inline[i], named[i]) {
+            (Some(path), _, _) => Some(read_pem(path, what, files)?),
+            (None, Some(text), _) => Some(text.to_owned()),
+            (None, None, Some(path)) => Some(read_pem(Path::new(path), what, files)?),
+            (None, None, None) => None,
         };
         if let Some(text) = &pems[i] {
             check_pem(text.as_bytes(), i == 2).map_err(|reason| SettingsError::BadPem { what, reason })?;

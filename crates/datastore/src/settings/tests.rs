@@ -157,3 +157,23 @@ fn kubernetes_settings_are_kept() {
     assert_eq!(kubernetes.api_group, "g");
     assert!(!format!("{kubernetes:?}").contains("t0ken"));
 }
+
+/// Each file of the command line replaces what the settings say in its place, and nothing else.
+#[test]
+fn certificates_of_the_command_line_win() {
+    let environment = [("ETCD_ENDPOINTS", "https://a:2379"), ("ETCD_CA_CERT_FILE", "missing.pem")];
+    let mut overrides = Overrides { etcd_cacert: Some("ca.pem".into()), ..Overrides::default() };
+    let etcd = etcd_of(resolve(&overrides, &environment).unwrap());
+    assert_eq!((etcd.tls.ca.as_deref(), etcd.tls.identity), (Some(CERTIFICATE), None));
+
+    overrides.etcd_cert = Some("cert.pem".into());
+    let half = resolve(&overrides, &environment);
+    assert!(matches!(half, Err(SettingsError::HalfKeyPair("certificate"))), "{half:?}");
+    overrides.etcd_key = Some("key.pem".into());
+    let etcd = etcd_of(resolve(&overrides, &environment).unwrap());
+    assert_eq!(etcd.tls.identity, Some((CERTIFICATE.to_owned(), Secret::new(KEY))));
+
+    overrides.etcd_key = Some("text".into());
+    let wrong = resolve(&overrides, &environment);
+    assert!(matches!(wrong, Err(SettingsError::BadPem { what: "client key", .. })), "{wrong:?}");
+}

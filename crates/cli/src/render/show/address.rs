@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use calipam_check::views::{AddressState, AddressView, BlockOfAddress, HandleView, OwnerStatus};
 use calipam_check::{Finding, OwnerEvidence};
 use calipam_model::block::BlockOwner;
+use clap::builder::styling::Style;
 use serde::Serialize;
 
 use super::View;
@@ -12,6 +13,7 @@ use crate::render::document::Detail;
 use crate::render::findings::WithFindings;
 use crate::render::table::Page;
 use crate::render::text::{count, escape};
+use crate::render::wrap::on_page;
 
 impl View for AddressView {
     const KIND: &'static str = "Address";
@@ -20,7 +22,7 @@ impl View for AddressView {
         WithFindings::of_address(self)
     }
 
-    fn text(&self, _: Detail, _: Page, out: &mut dyn Write) -> io::Result<()> {
+    fn text(&self, _: Detail, page: Page, out: &mut dyn Write) -> io::Result<()> {
         let mut lines = Lines::new(format!("{} {}", self.address, words_of_state(self.state)));
         if self.pools.is_empty() {
             lines.add("Pool", "none");
@@ -45,7 +47,7 @@ impl View for AddressView {
             lines.add("Used by", how);
         }
         finding_lines(&self.findings, &mut lines);
-        lines.write(out)
+        lines.write(page, out)
     }
 }
 
@@ -94,7 +96,7 @@ impl View for HandleView {
         WithFindings::of_handle(self)
     }
 
-    fn text(&self, _: Detail, _: Page, out: &mut dyn Write) -> io::Result<()> {
+    fn text(&self, _: Detail, page: Page, out: &mut dyn Write) -> io::Result<()> {
         let mut lines = Lines::new(self.id.clone());
         match (&self.revision, self.exists) {
             (Some(revision), true) => lines.add("Object", format!("revision {revision}")),
@@ -114,7 +116,7 @@ impl View for HandleView {
             lines.add("Address", "none is recorded under it");
         }
         finding_lines(&self.findings, &mut lines);
-        lines.write(out)
+        lines.write(page, out)
     }
 }
 
@@ -176,8 +178,12 @@ impl Lines {
         self.lines.push((name, value.into()));
     }
 
-    fn write(&self, out: &mut dyn Write) -> io::Result<()> {
-        writeln!(out, "{}", escape(&self.heading))?;
-        self.lines.iter().try_for_each(|(name, value)| writeln!(out, "{name:NAMES$}{}", escape(value)))
+    /// IDs of handles stay whole: they are what is copied from here.
+    fn write(&self, page: Page, out: &mut dyn Write) -> io::Result<()> {
+        writeln!(out, "{}", page.styled(Style::new().bold(), &escape(&self.heading)))?;
+        for (name, value) in &self.lines {
+            writeln!(out, "{}", on_page(&format!("{name:NAMES$}{}", escape(value)), NAMES, page))?;
+        }
+        Ok(())
     }
 }

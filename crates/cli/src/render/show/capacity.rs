@@ -38,7 +38,8 @@ impl View for PoolList {
                 ("NODES", Left),
             ]);
         }
-        let mut grid = Grid::new(page, &columns);
+        let mut grid = Grid::new(page, detail, &columns);
+        grid.can_do_without(&["RESERVED", "COOLING", "IN USE", "TOTAL"]);
         for pool in &self.pools {
             grid.row(pool_row(pool, wide));
         }
@@ -55,7 +56,7 @@ impl View for PoolList {
         }
         let limited = self.pools.iter().filter(|pool| pool.enabled && !pool.limited_by.is_empty());
         notes.extend(limited.map(|pool| format!("{}: {}", pool.name, pool.limited_by.join("; "))));
-        table(grid, &notes, out)
+        table(grid, &notes, page, out)
     }
 }
 
@@ -136,7 +137,8 @@ impl View for BlockList {
         if corrupt {
             columns.push(("PROBLEMS", Left));
         }
-        let mut grid = Grid::new(page, &columns);
+        let mut grid = Grid::new(page, detail, &columns);
+        grid.can_do_without(&["RESERVED", "COOLING", "TOTAL", "BORROWED", "POOL"]);
         for block in &self.blocks {
             let mut row = block_row(block, wide);
             if corrupt {
@@ -144,7 +146,7 @@ impl View for BlockList {
             }
             grid.row(row);
         }
-        table(grid, &[], out)
+        table(grid, &[], page, out)
     }
 }
 

@@ -34,7 +34,8 @@ impl View for Comparison {
         if endpoints {
             columns.extend([("WITHOUT ENDPOINT", differing), ("ENDPOINT ONLY", differing)]);
         }
-        let mut grid = Grid::new(page, &columns);
+        let mut grid = Grid::new(page, detail, &columns);
+        grid.can_do_without(&["AGREED", "IN ENDPOINTS", "PODS"]);
         for node in &self.nodes {
             grid.row(row(node, endpoints, others, wide));
         }
@@ -44,7 +45,7 @@ impl View for Comparison {
             1 => "Kubernetes and Calico differ on 1 node".to_owned(),
             nodes => format!("Kubernetes and Calico differ on {nodes} nodes"),
         };
-        table(grid, &[notes], out)
+        table(grid, &[notes], page, out)
     }
 }
 

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
-use calipam_check::views::{BorrowedList, ConfigurationView, NodeList, NodeView};
+use calipam_check::views::{AddressList, BorrowedList, ConfigurationView, NodeList, NodeView};
 
 use super::{View, or_dash, table, text_or_dash};
 use crate::render::document::Detail;
@@ -30,11 +30,12 @@ impl View for NodeList {
         if wide {
             columns.push(("TUNNELS", Left));
         }
-        let mut grid = Grid::new(page, &columns);
+        let mut grid = Grid::new(page, detail, &columns);
+        grid.can_do_without(&["LENT", "BORROWED", "FREE"]);
         for node in &self.nodes {
             grid.row(node_row(node, wide));
         }
-        table(grid, &[], out)
+        table(grid, &[], page, out)
     }
 }
 
@@ -84,7 +85,7 @@ fn headroom_by_pool(node: &NodeView) -> String {
 impl View for BorrowedList {
     const KIND: &'static str = "BorrowedList";
 
-    fn text(&self, _: Detail, page: Page, out: &mut dyn Write) -> io::Result<()> {
+    fn text(&self, detail: Detail, page: Page, out: &mut dyn Write) -> io::Result<()> {
         let columns = [
             ("ADDRESS", Left),
             ("NODE", Left),
@@ -93,7 +94,8 @@ impl View for BorrowedList {
             ("TYPE", Left),
             ("ALLOCATED TO", Left),
         ];
-        let mut grid = Grid::new(page, &columns);
+        let mut grid = Grid::new(page, detail, &columns);
+        grid.can_do_without(&["TYPE", "BLOCK"]);
         for address in &self.addresses {
             grid.row([
                 address.address.to_string(),
@@ -109,20 +111,21 @@ impl View for BorrowedList {
             let unknown = count(self.unknown, "allocation records", "allocations record");
             notes.push(format!("{unknown} no node, so that it cannot be told"));
         }
-        table(grid, &notes, out)
+        table(grid, &notes, page, out)
     }
 }
 
 impl View for ConfigurationView {
     const KIND: &'static str = "Configuration";
 
-    fn text(&self, _: Detail, page: Page, out: &mut dyn Write) -> io::Result<()> {
+    fn text(&self, detail: Detail, page: Page, out: &mut dyn Write) -> io::Result<()> {
         let differs = self.settings.iter().any(|setting| setting.resource.is_some());
         let mut columns = vec![("SETTING", Left), ("VALUE", Left), ("FROM", Left)];
         if differs {
             columns.push(("THE RESOURCE SAYS", Left));
         }
-        let mut grid = Grid::new(page, &columns);
+        let mut grid = Grid::new(page, detail, &columns);
+        grid.can_do_without(&["FROM"]);
         for setting in &self.settings {
             let mut row = vec![setting.name, &setting.value, &setting.origin];
             if differs {
@@ -130,6 +133,35 @@ impl View for ConfigurationView {
             }
             grid.row(row);
         }
-        table(grid, &[], out)
+        table(grid, &[], page, out)
+    }
+}
+
+impl View for AddressList {
+    const KIND: &'static str = "AddressList";
+
+    fn text(&self, detail: Detail, page: Page, out: &mut dyn Write) -> io::Result<()> {
+        let wide = detail == Detail::Full;
+        let mut columns =
+            vec![("ADDRESS", Left), ("NODE", Left), ("BLOCK", Left), ("TYPE", Left), ("ALLOCATED TO", Left)];
+        if wide {
+            columns.extend([("POOL", Left), ("HANDLE", Left)]);
+        }
+        let mut grid = Grid::new(page, detail, &columns);
+        grid.can_do_without(&["BLOCK", "TYPE"]);
+        for held in &self.addresses {
+            let mut row = vec![
+                held.address.to_string(),
+                text_or_dash(held.node.as_ref()),
+                text_or_dash(held.block),
+                held.kind.to_owned(),
+                or_dash(&held.allocated_to).to_owned(),
+            ];
+            if wide {
+                row.extend([text_or_dash(held.pool.as_ref()), text_or_dash(held.handle.as_ref())]);
+            }
+            grid.row(row);
+        }
+        table(grid, &[count(self.addresses.len(), "address", "addresses")], page, out)
     }
 }

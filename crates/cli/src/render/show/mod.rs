@@ -12,8 +12,10 @@ use calipam_model::snapshot::Snapshot;
 use serde::Serialize;
 
 use super::document::{Detail, Document};
+use super::header;
 use super::table::{Grid, Page};
 use super::text::escape;
+use super::wrap::on_page;
 use crate::exit::Failure;
 use crate::output::Console;
 
@@ -51,6 +53,7 @@ impl<V: View> Document for Shown<'_, V> {
     }
 
     fn text(&self, detail: Detail, page: Page, out: &mut dyn Write) -> io::Result<()> {
+        writeln!(out, "{}\n", on_page(&header::cluster(&self.cluster), 0, page))?;
         self.view.text(detail, page, out)
     }
 
@@ -64,12 +67,12 @@ pub fn print(view: &impl View, snapshot: &Snapshot, console: &Console) -> Result
 }
 
 /// Writes a table, and the lines below it.
-fn table(grid: Grid, notes: &[String], out: &mut dyn Write) -> io::Result<()> {
+fn table(grid: Grid, notes: &[String], page: Page, out: &mut dyn Write) -> io::Result<()> {
     grid.write(out)?;
     if !notes.is_empty() {
         writeln!(out)?;
     }
-    notes.iter().try_for_each(|note| writeln!(out, "{}", escape(note)))
+    notes.iter().try_for_each(|note| writeln!(out, "{}", on_page(&escape(note), 0, page)))
 }
 
 /// A text, or a dash for none.

@@ -1,0 +1,167 @@
+//! Addresses by who holds them: nodes, pools or pods.
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+
+use calipam_model::IpNet;
+use calipam_model::snapshot::Snapshot;
+use serde::Serialize;
+
+use super::blocks::pool_of;
+use super::borrowed::describe;
+use super::scope::Scope;
+use crate::record::Claim;
+use crate::{Context, Options};
+
+/// Namespace and name of a pod.
+pub type PodName = (String, String);
+
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct AddressList {
+    /// The addresses, ascending.
+    pub addresses: Vec<HeldAddress>,
+}
+
+/// An address and who holds it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct HeldAddress {
+    pub address: IpAddr,
+    /// The node that the record names, else the owner of the block; `None` where neither is one.
+    pub node: Option<String>,
+    /// `pod`, `virtual machine`, `service`, `tunnel` or `other`; `not recorded` for an address that a pod uses although
+    /// no block records it.
+    #[serde(rename = "type")]
+    pub kind: &'static str,
+    /// `namespace/name`, the kind of tunnel, or the handle.
+    pub allocated_to: String,
+    pub handle: Option<String>,
+    /// `None` where it lies in no block.
+    pub block: Option<IpNet>,
+    pub pool: Option<String>,
+}
+
+/// The addresses that are allocated within a scope; where pods are named, to one of them, or used by one. What cools
+/// down or is reserved is held by nothing.
+pub fn addresses(snapshot: &Snapshot, scope: &Scope, pods: &[PodName]) -> AddressList {
+    let context = Context::new(snapshot, &Options::default());
+    let mut used = used_by(snapshot, pods);
+    let mut list = AddressList { addresses: Vec::new() };
+    for (indexed, block) in context.index.blocks.iter().filter_map(|b| Some((b, b.sound?))) {
+        let host = indexed.owner.and_then(|owner| owner.host());
+        for allocation in block.allocations().filter(|allocation| scope.has(allocation.address.into())) {
+            let record = allocation.attribute;
+            let claim = Claim::of(&record);
+            if matches!(claim, Claim::Cooling | Claim::WindowsReserved) {
+                continue;
+            }
+            let node = record.get("node").map(|node| node.to_string()).or_else(|| host.map(str::to_owned));
+            if !node.as_deref().map_or(scope.has_all_nodes(), |node| scope.has_node(node)) {
+                continue;
+            }
+            let is_used = used.remove(&allocation.address);
+            let is_recorded = || claim.pod().is_some_and(|pod| pods.contains(&pod));
+            if !(pods.is_empty() || is_used || is_recorded()) {
+                continue;
+            }
+            let (kind, allocated_to) = describe(&claim, &record);
+            list.addresses.push(HeldAddress {
+                address: allocation.address,
+                node,
+                kind,
+                allocated_to,
+                handle: record.clean_handle().map(|handle| handle.to_string()).filter(|id| !id.is_empty()),
+                block: Some(indexed.key),
+                pool: pool_of(&context, allocation.address.into()),
+            });
+        }
+    }
+    // What is left of these no block records.
+    for address in used.into_iter().filter(|address| scope.has((*address).into())) {
+        let around =
+            context.index.blocks.iter().map(|block| block.key).find(|block| block.contains(&address));
+        list.addresses.push(HeldAddress {
+            address,
+            node: None,
+            kind: "not recorded",
+            allocated_to: String::new(),
+            handle: None,
+            block: around,
+            pool: pool_of(&context, address.into()),
+        });
+    }
+    list.addresses.sort_by_key(|held| (held.address, held.block));
+    list
+}
+
+/// The addresses that pods use by their endpoints and by Kubernetes.
+fn used_by(snapshot: &Snapshot, pods: &[PodName]) -> BTreeSet<IpAddr> {
+    let is_named = |namespace: String, name: String| pods.contains(&(namespace, name));
+    let mut used = BTreeSet::new();
+    if pods.is_empty() {
+        return used;
+    }
+    for endpoint in snapshot.endpoints.iter().map(|endpoint| &endpoint.value) {
+        if is_named(endpoint.namespace().to_string(), endpoint.pod().to_string()) {
+            used.extend(endpoint.addresses());
+        }
+    }
+    for pod in snapshot.pods.iter().map(|pod| &pod.value) {
+        if is_named(pod.namespace().to_string(), pod.name().to_string()) {
+            used.extend(pod.addresses());
+        }
+    }
+    used
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BLOCK: &[u8] =
+        br#"{"cidr":"10.0.0.0/29","affinity":"host:node-1","allocations":[0,1,2,null,null,null,null,null],
+        "unallocated":[3,4,5,6,7],"attributes":[
+        {"handle_id":"net.aaaaaaaaaaaaaaaa","secondary":{"node":"node-1","namespace":"ns","pod":"a"}},
+        {"handle_id":"net.bbbbbbbbbbbbbbbb","secondary":{"node":"node-2","namespace":"ns","pod":"b"}},
+        {"handle_id":"ns.old","secondary":{}}]}"#;
+
+    fn snapshot() -> Snapshot {
+        let mut snapshot = Snapshot::default();
+        snapshot.add_entry(b"/calico/ipam/v2/assignment/ipv4/block/10.0.0.0-29", BLOCK, 1);
+        let endpoint =
+            br#"{"metadata":{"namespace":"ns","name":"node--2-k8s-b-eth0"},"spec":{"node":"node-2","pod":"b",
+            "orchestrator":"k8s","endpoint":"eth0","ipNetworks":["10.0.0.5/32"]}}"#;
+        let key = b"/calico/resources/v3/projectcalico.org/workloadendpoints/ns/node--2-k8s-b-eth0";
+        snapshot.add_entry(key, endpoint, 2);
+        snapshot
+    }
+
+    fn shown(scope: &Scope, pods: &[PodName]) -> Vec<String> {
+        let list = addresses(&snapshot(), scope, pods);
+        list.addresses
+            .iter()
+            .map(|held| format!("{} {} {}", held.address, held.kind, held.allocated_to))
+            .collect()
+    }
+
+    #[test]
+    fn by_node_with_the_owner_of_the_block_for_old_records() {
+        let scope = Scope { nodes: ["node-1".to_owned()].into(), ..Scope::default() };
+        assert_eq!(shown(&scope, &[]), ["10.0.0.0 pod ns/a", "10.0.0.2 pod ns/old"]);
+        assert_eq!(shown(&Scope::default(), &[]).len(), 3);
+    }
+
+    #[test]
+    fn of_a_pod_what_is_recorded_and_what_is_used() {
+        let pod = ("ns".to_owned(), "b".to_owned());
+        assert_eq!(shown(&Scope::default(), &[pod]), ["10.0.0.1 pod ns/b", "10.0.0.5 not recorded "]);
+        assert!(shown(&Scope::default(), &[("ns".to_owned(), "c".to_owned())]).is_empty());
+    }
+
+    #[test]
+    fn by_pool() {
+        let scope = Scope { pools: vec!["10.0.0.0/31".parse().unwrap()], ..Scope::default() };
+        assert_eq!(shown(&scope, &[]), ["10.0.0.0 pod ns/a", "10.0.0.1 pod ns/b"]);
+    }
+}

@@ -1,0 +1,139 @@
+//! Markdown for terminals: paragraphs and lists, wrapped; bold and code by style instead of signs.
+
+use std::io::{self, Write};
+
+use clap::builder::styling::{AnsiColor, Style};
+use pulldown_cmark::{Event, Parser, Tag, TagEnd};
+
+use super::table::Page;
+use super::wrap::{TOGETHER, on_page};
+
+/// Lines of running text are not longer than this.
+const WIDEST: u16 = 100;
+/// Commands up to this length stay on one line.
+const TOGETHER_UP_TO: usize = 60;
+
+const STRONG: Style = Style::new().bold();
+const CODE: Style = AnsiColor::Cyan.on_default();
+
+/// Writes a text. In a file or pipe lines are as long as they may be on a wide terminal.
+pub fn write(text: &str, page: Page, out: &mut dyn Write) -> io::Result<()> {
+    let page = Page { width: Some(page.width.map_or(WIDEST, |width| width.min(WIDEST))), ..page };
+    let mut writer = Writer { page, line: String::new(), style: Style::new(), items: 0, is_first: true, out };
+    Parser::new(text).try_for_each(|event| writer.event(event))
+}
+
+struct Writer<'o> {
+    page: Page,
+    /// The paragraph or item that is being read.
+    line: String,
+    style: Style,
+    /// How deep in lists.
+    items: usize,
+    is_first: bool,
+    out: &'o mut dyn Write,
+}
+
+impl Writer<'_> {
+    fn event(&mut self, event: Event<'_>) -> io::Result<()> {
+        match event {
+            Event::Start(Tag::Strong | Tag::Heading { .. }) => self.style = STRONG,
+            Event::End(TagEnd::Strong) => self.style = Style::new(),
+            Event::End(TagEnd::Heading(_)) => {
+                self.style = Style::new();
+                self.flush()?;
+            }
+
+            Event::Start(Tag::Item) => {
+                self.flush()?;
+                self.items += 1;
+            }
+            Event::End(TagEnd::Item) => {
+                self.flush()?;
+                self.items -= 1;
+            }
+            Event::Start(Tag::List(_)) => {
+                self.flush()?;
+                self.blank_line()?;
+            }
+            Event::Start(Tag::Paragraph) if self.items == 0 => self.blank_line()?,
+            Event::End(TagEnd::Paragraph) => self.flush()?,
+
+            Event::Text(text) => self.words(&text),
+            Event::Code(code) => self.code(&code),
+            Event::SoftBreak | Event::HardBreak => self.line.push(' '),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Each word has its style by itself, so that a line break can stand between any two.
+    fn words(&mut self, text: &str) {
+        for (number, word) in text.split(' ').enumerate() {
+            if number > 0 {
+                self.line.push(' ');
+            }
+            let word =
+                if self.style == Style::new() { word.to_owned() } else { self.page.styled(self.style, word) };
+            self.line.push_str(&word);
+        }
+    }
+
+    fn code(&mut self, code: &str) {
+        if code.len() <= TOGETHER_UP_TO {
+            let together = code.replace(' ', &TOGETHER.to_string());
+            self.line.push_str(&self.page.styled(CODE, &together));
+        } else {
+            let style = std::mem::replace(&mut self.style, CODE);
+            self.words(code);
+            self.style = style;
+        }
+    }
+
+    fn blank_line(&mut self) -> io::Result<()> {
+        if std::mem::take(&mut self.is_first) { Ok(()) } else { writeln!(self.out) }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        let line = std::mem::take(&mut self.line);
+        if line.is_empty() {
+            return Ok(());
+        }
+        let (line, indent) = match self.items {
+            0 => (line, 0),
+            depth => (format!("{}- {line}", "  ".repeat(depth - 1)), 2 * depth),
+        };
+        writeln!(self.out, "{}", on_page(&line, indent, self.page).replace(TOGETHER, " "))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn written(text: &str, color: bool, width: Option<u16>) -> String {
+        let mut out = Vec::new();
+        write(text, Page { color, width }, &mut out).unwrap();
+        String::from_utf8(out).unwrap()
+    }
+
+    const TEXT: &str = "One `a b` and\nmore.\n\n- item `x`: of\n  two lines\n- second\n\n**What to do.** Run `calipam show --ip ADDRESS`.\n";
+
+    #[test]
+    fn signs_become_styles() {
+        let plain = "One a b and more.\n\n- item x: of two lines\n- second\n\nWhat to do. Run calipam show --ip ADDRESS.\n";
+        assert_eq!(written(TEXT, false, None), plain);
+        let colored = written(TEXT, true, None);
+        assert!(colored.contains("\u{1b}[1mWhat\u{1b}[0m \u{1b}[1mto\u{1b}[0m"), "{colored:?}");
+        assert!(colored.contains("\u{1b}[36mcalipam show --ip ADDRESS\u{1b}[0m."), "{colored:?}");
+    }
+
+    #[test]
+    fn lines_fit_and_commands_stay_on_one() {
+        for color in [false, true] {
+            let text = written(TEXT, color, Some(40));
+            assert!(text.lines().any(|line| line.contains("calipam show --ip ADDRESS")), "{text}");
+            assert!(text.lines().all(|line| textwrap::core::display_width(line) <= 40), "{text}");
+        }
+    }
+}

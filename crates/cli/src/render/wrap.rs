@@ -1,0 +1,86 @@
+//! Breaking texts into lines, between words only.
+
+use std::borrow::Cow;
+
+use textwrap::core::display_width;
+use textwrap::{Options, WordSeparator, WordSplitter, WrapAlgorithm};
+
+use super::table::Page;
+
+/// Stands between words that belong on one line, such as those of a command.
+pub const TOGETHER: char = '\u{a0}';
+
+fn options(width: usize) -> Options<'static> {
+    Options::new(width)
+        .break_words(false)
+        .word_separator(WordSeparator::AsciiSpace)
+        .word_splitter(WordSplitter::NoHyphenation)
+        .wrap_algorithm(WrapAlgorithm::FirstFit)
+}
+
+/// The lines of a text at a width. A word that is longer has a line of its own, and is not broken.
+pub fn wrap(text: &str, width: usize) -> Vec<String> {
+    if display_width(text) <= width {
+        return vec![text.to_owned()];
+    }
+    textwrap::wrap(text, options(width)).into_iter().map(Cow::into_owned).collect()
+}
+
+/// A text on a page; lines after the first stand below `indent` spaces. Nothing is broken in a file or pipe.
+pub fn on_page(text: &str, indent: usize, page: Page) -> String {
+    let indent = " ".repeat(indent);
+    match page.width {
+        Some(width) => textwrap::fill(text, options(width.into()).subsequent_indent(&indent)),
+        None => text.to_owned(),
+    }
+}
+
+/// The width of the longest word.
+pub fn longest_word(text: &str) -> usize {
+    text.split(' ').map(display_width).max().unwrap_or_default()
+}
+
+/// A text whose words are no longer than this: the ends of longer ones are cut.
+pub fn cut_words(text: &str, longest: usize) -> Cow<'_, str> {
+    if longest_word(text) <= longest {
+        return Cow::Borrowed(text);
+    }
+    Cow::Owned(text.split(' ').map(|word| cut(word, longest)).collect::<Vec<_>>().join(" "))
+}
+
+fn cut(word: &str, longest: usize) -> Cow<'_, str> {
+    if display_width(word) <= longest {
+        return Cow::Borrowed(word);
+    }
+    let mut shown = String::new();
+    for c in word.chars() {
+        if display_width(&shown) + display_width(c.encode_utf8(&mut [0; 4])) + 1 > longest {
+            break;
+        }
+        shown.push(c);
+    }
+    shown.push('…');
+    Cow::Owned(shown)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_stay_whole_unless_they_are_cut() {
+        assert_eq!(wrap("two or three words", 9), ["two or", "three", "words"]);
+        assert_eq!(wrap("a-word-that-is-long x", 5), ["a-word-that-is-long", "x"]);
+        assert_eq!(cut_words("a-word-that-is-long x", 5), "a-wo… x");
+        assert_eq!(cut_words("日本日本 x", 5), "日本… x");
+        assert_eq!((longest_word("a bc d"), longest_word("")), (2, 0));
+    }
+
+    #[test]
+    fn a_pipe_breaks_nothing() {
+        let text = "some words and more of them";
+        assert_eq!(on_page(text, 2, Page::default()), text);
+        let page = Page { color: false, width: Some(12) };
+        assert_eq!(on_page(text, 2, page), "some words\n  and more\n  of them");
+    }
+}

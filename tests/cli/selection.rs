@@ -1,0 +1,274 @@
+//! Parts of a cluster: `--node`, `--pool` and `--pod`, with patterns; calicoctl's spellings; `help` and `version`.
+
+use std::collections::BTreeSet;
+
+use calipam_testkit::cluster::Cluster;
+use calipam_testkit::servers::{Etcd, EtcdOptions, EtcdTls};
+use serde_json::Value;
+
+use super::kubernetes::{on_kubernetes, server};
+use super::program::{EXAMPLE, Run, calipam, command, expected, on_example};
+
+/// The values of a field of all items of a list.
+fn column(run: &Run, list: &str, field: &str) -> Vec<String> {
+    let json: Value = serde_json::from_str(&run.stdout).unwrap_or_else(|error| panic!("{error}: {run:?}"));
+    let items = json[list].as_array().unwrap().iter();
+    items.map(|item| item[field].as_str().unwrap_or("-").to_owned()).collect()
+}
+
+fn show(arguments: &[&str]) -> Run {
+    on_example(&[&["show", "-o", "json"], arguments].concat())
+}
+
+fn distinct(texts: Vec<String>) -> BTreeSet<String> {
+    texts.into_iter().collect()
+}
+
+#[test]
+fn what_a_node_holds() {
+    expected!("show-node-table", on_example(&["show", "--node", "node-2"]).transcript());
+    expected!("show-node-wide", on_example(&["show", "--node", "node-2", "-o", "wide"]).transcript());
+    expected!("show-node-yaml", on_example(&["show", "--node", "win-5", "-o", "yaml"]).transcript());
+    let held = show(&["--node", "node-2"]);
+    assert_eq!(distinct(column(&held, "addresses", "node")), distinct(vec!["node-2".into()]));
+    // The number that the list of nodes has; one address is borrowed from node-1.
+    assert_eq!(column(&held, "addresses", "address").len(), 13);
+    assert!(column(&held, "addresses", "block").contains(&"10.244.1.0/26".to_owned()));
+}
+
+#[test]
+fn patterns_stand_for_nodes() {
+    let nodes = |pattern: &str| column(&show(&["--nodes", "--node", pattern]), "nodes", "node");
+    assert_eq!(nodes("win-*"), ["win-5"]);
+    assert_eq!(nodes("node-1?"), ["node-10", "node-11", "node-12", "node-13"]);
+    assert_eq!(nodes("node-1?,node-2"), ["node-10", "node-11", "node-12", "node-13", "node-2"]);
+    assert_eq!(nodes("*").len(), 13);
+    let checked = on_example(&["check", "--node", "node-1?", "-o", "json"]);
+    let by_name = on_example(&["check", "--node", "node-10,node-11,node-12,node-13", "-o", "json"]);
+    assert_eq!(checked.stdout, by_name.stdout);
+    assert!(column(&checked, "findings", "code").contains(&"block-of-missing-node".to_owned()));
+    for command in ["check", "show"] {
+        let run = on_example(&[command, "--node", "gpu-*"]);
+        assert_eq!((run.code, run.stdout.as_str()), (1, ""), "{run:?}");
+        assert!(run.stderr.contains("error: node \"gpu-*\" not found"), "{run:?}");
+    }
+}
+
+/// A pattern could name live nodes: what is released is named in full.
+#[test]
+fn a_release_takes_no_patterns() {
+    let run = on_example(&["release", "--node", "node-1?"]);
+    assert_eq!(run.code, 1, "{run:?}");
+    assert!(run.stdout.contains("nothing is recorded for a node node-1?\n\nNothing to do"), "{run:?}");
+}
+
+#[test]
+fn blocks_borrowed_addresses_and_pools_of_a_part() {
+    let blocks = show(&["--blocks", "--node", "node-1", "--pool", "default-ipv4-ippool"]);
+    assert_eq!(distinct(column(&blocks, "blocks", "pool")), distinct(vec!["default-ipv4-ippool".into()]));
+    assert_eq!(column(&blocks, "blocks", "cidr"), ["10.244.1.0/26", "10.244.1.64/26", "10.244.1.128/26"]);
+    assert_eq!(column(&show(&["--pool", "172.16.5.0/28"]), "pools", "name"), ["extra-5"]);
+    // Borrowed by node-2 from node-1: it belongs to either.
+    for node in ["node-1", "node-2"] {
+        let borrowed = show(&["--borrowed", "--node", node, "--pool", "default-ipv4-ippool"]);
+        assert_eq!(column(&borrowed, "addresses", "address"), ["10.244.1.8"], "{node}");
+    }
+    let held = show(&["--node", "node-10", "--pool", "extra-5"]);
+    assert_eq!(column(&held, "addresses", "address").len(), 15);
+    let compared = on_example(&["show", "--pool", "nowhere"]);
+    assert_eq!(compared.code, 1, "{compared:?}");
+}
+
+#[test]
+fn the_addresses_of_a_pod() {
+    let run = on_example(&["show", "--pod", "monitoring/node-exporter-6799fc88d8-2ssxf"]);
+    expected!("show-pod-table", run.transcript());
+    let addresses = |pod: &str| {
+        let run = show(&["--pod", pod]);
+        column(&run, "addresses", "address")
+            .into_iter()
+            .zip(column(&run, "addresses", "type"))
+            .collect::<Vec<_>>()
+    };
+    // One pod uses an address that no block records.
+    let lost = addresses("shop/search-6799fc88d8-4v7sw");
+    assert!(lost.contains(&("10.244.10.5".to_owned(), "not recorded".to_owned())), "{lost:?}");
+    let gone = on_example(&["show", "--pod", "default/nobody"]);
+    assert_eq!((gone.code, gone.stdout.as_str()), (1, ""), "{gone:?}");
+    assert!(gone.stderr.contains("no address is recorded for the pod default/nobody"), "{gone:?}");
+    let wrong = on_example(&["show", "--pod", "web-0"]);
+    assert_eq!(wrong.code, 2);
+    assert!(wrong.stderr.contains("expected NAMESPACE/NAME"), "{wrong:?}");
+}
+
+#[test]
+fn filters_that_mean_nothing_are_refused() {
+    for arguments in [
+        &["--ip", "10.244.1.7", "--node", "node-1"][..],
+        &["--handle", "x", "--pool", "extra-5"],
+        &["--configuration", "--node", "node-1"],
+        &["--nodes", "--pool", "extra-5"],
+        &["--pod", "a/b", "--blocks"],
+    ] {
+        assert_eq!(on_example(&[&["show"], arguments].concat()).code, 2, "{arguments:?}");
+    }
+}
+
+#[test]
+fn calicoctl_s_spellings_are_understood() {
+    for (theirs, ours) in [
+        (&["show", "--show-blocks"][..], &["show", "--blocks"][..]),
+        (&["ipam", "show", "--show-borrowed"], &["show", "--borrowed"]),
+        (&["show", "--show-configuration"], &["show", "--configuration"]),
+        (&["check", "--show-problem-ips"], &["check", "-o", "wide"]),
+        (&["check", "--show-problem-ips", "-o", "json"], &["check", "-o", "json"]),
+    ] {
+        let (theirs, ours) = (on_example(theirs), on_example(ours));
+        assert_eq!(theirs.stdout, ours.stdout);
+        assert_eq!(theirs.code, ours.code);
+    }
+}
+
+#[test]
+fn help_is_a_command() {
+    assert_eq!(calipam(&["help", "show"]).stdout, calipam(&["show", "--help"]).stdout);
+    assert_eq!(calipam(&["help"]).stdout, calipam(&["--help"]).stdout);
+    let unknown = calipam(&["help", "chek"]);
+    assert_eq!(unknown.code, 2, "{unknown:?}");
+}
+
+#[test]
+fn the_version_says_what_is_read() {
+    expected!("version", calipam(&["version"]).transcript());
+    let run = calipam(&["version", "-o", "json"]);
+    let json: Value = serde_json::from_str(&run.stdout).unwrap();
+    assert_eq!((&json["kind"], &json["program"]), (&"Version".into(), &"calipam".into()));
+    assert_eq!(json["version"], env!("CARGO_PKG_VERSION"));
+    assert!(
+        json["commit"].is_string() && json["reads"]["datastores"].as_array().unwrap().len() == 3,
+        "{json}"
+    );
+    let example = std::fs::read_to_string(super::program::root().join(EXAMPLE)).unwrap();
+    let header: Value = serde_json::from_str(example.lines().next().unwrap()).unwrap();
+    assert!(json["reads"]["exportVersion"].as_u64() >= header["version"].as_u64(), "{json}");
+}
+
+#[test]
+fn days_are_durations() {
+    let leaks = |grace| {
+        let run = on_example(&["check", "--rule", "leaked-address", "-o", "json", "--grace", grace]);
+        column(&run, "findings", "code").len()
+    };
+    assert_eq!((leaks("1d"), leaks("365d")), (leaks("24h"), leaks("8760h")));
+    assert!(leaks("1d") > leaks("365d"));
+}
+
+/// Options, settings and errors of etcd's certificates are those of `etcdctl`.
+#[test]
+fn certificates_of_etcd_are_options() {
+    let run = calipam(&[
+        "check",
+        "--etcd-endpoints",
+        "https://127.0.0.1:1",
+        "--etcd-cacert",
+        "/nonexistent/ca.pem",
+    ]);
+    assert_eq!(run.code, 2, "{run:?}");
+    assert!(run.stderr.contains("/nonexistent/ca.pem"), "{run:?}");
+    let run = Run::of(
+        command(env!("CARGO_BIN_EXE_calipam"))
+            .args(["check", "--etcd-endpoints", "https://127.0.0.1:1", "--etcd-cert", "README.md"])
+            .output()
+            .unwrap(),
+    );
+    assert_eq!(run.code, 2, "{run:?}");
+}
+
+const HANDLE: &str = "k8s-pod-network.8c16b8a8b184d94e12a589464aa8d0d381596d5c419b3ae76efbb840d224bd32";
+
+#[test]
+fn a_handle_by_the_beginning_of_its_id() {
+    let whole = on_example(&["show", "--handle", HANDLE]);
+    assert!(whole.code == 0 && whole.stdout.contains(HANDLE), "{whole:?}");
+    // As tables show it, too.
+    for begin in ["k8s-pod-network.8c16", "k8s-pod-network.8c16b8a8…"] {
+        assert_eq!(on_example(&["show", "--handle", begin]).transcript(), whole.transcript(), "{begin}");
+    }
+    expected!("show-handle-several", on_example(&["show", "--handle", "k8s-pod-network.8"]).transcript());
+    let many = on_example(&["show", "--handle", "k8s"]);
+    assert_eq!((many.code, many.stderr.lines().count()), (1, 13), "{many:?}");
+    assert!(many.stderr.ends_with("\n  …\n"), "{many:?}");
+    let none = on_example(&["show", "--handle", "k8s-pod-network.zz"]);
+    assert!(none.code == 1 && none.stderr.contains("there is no handle \"k8s-pod-network.zz\""), "{none:?}");
+}
+
+/// A release could take another handle than the one that was meant: it wants the whole ID.
+#[test]
+fn a_release_wants_the_whole_id() {
+    let run = on_example(&["release", "--handle", "k8s-pod-network.8c16"]);
+    assert_eq!(run.code, 1, "{run:?}");
+    assert!(run.stdout.contains("Nothing to do; 1 skipped") && !run.stdout.contains("8c16b8a8"), "{run:?}");
+}
+
+/// The same parts from etcd, and the beginning of a handle in a few requests.
+#[test]
+fn parts_of_a_live_etcd() {
+    let cluster = Cluster::example();
+    let etcd = Etcd::start().unwrap();
+    cluster.write_to_etcd(&etcd.endpoint()).unwrap();
+    let on_etcd =
+        |arguments: &[&str]| calipam(&[arguments, &["--etcd-endpoints", &etcd.endpoint()]].concat());
+    let all = on_etcd(&["show", "--node", "*", "-o", "json"]);
+    let (handles, nodes) = (column(&all, "addresses", "handle"), column(&all, "addresses", "node"));
+    assert!(handles.len() > 50, "{all:?}");
+    let of_one = on_etcd(&["show", "--node", &nodes[0], "-o", "json"]);
+    assert_eq!(
+        column(&of_one, "addresses", "node").len(),
+        nodes.iter().filter(|node| **node == nodes[0]).count()
+    );
+
+    let id = handles.iter().find(|id| id.starts_with("k8s-pod-network.")).unwrap();
+    let begin = (id.len() - 63..id.len()).map(|end| &id[..end]);
+    let begin =
+        begin.clone().find(|begin| handles.iter().filter(|id| id.starts_with(begin)).count() == 1).unwrap();
+    let found = on_etcd(&["show", "--handle", begin, "-v"]);
+    assert!(found.code == 0 && found.stdout.contains(id), "{found:?}");
+    let requests =
+        found.stderr.lines().filter_map(|line| line.split_once(" in ")?.1.strip_suffix(" requests"));
+    let requests: u32 = requests.map(|number| number.parse::<u32>().unwrap()).sum();
+    assert!((1..20).contains(&requests), "{found:?}");
+    let several = on_etcd(&["show", "--handle", "k8s-pod-network."]);
+    assert!(several.code == 1 && several.stderr.contains("several handles begin with"), "{several:?}");
+}
+
+/// And from Kubernetes.
+#[test]
+fn parts_of_a_live_kubernetes() {
+    let server = server();
+    let held = on_kubernetes(&server, &["show", "--node", "node-?", "-o", "json"]);
+    assert_eq!(column(&held, "addresses", "address"), ["10.0.0.0", "10.0.0.1"], "{held:?}");
+    let pod = on_kubernetes(&server, &["show", "--pod", "default/web-0", "-o", "json"]);
+    assert_eq!(column(&pod, "addresses", "handle"), ["k8s-pod-network.abc"], "{pod:?}");
+    let blocks = on_kubernetes(&server, &["show", "--blocks", "--pool", "default-ipv4-ippool", "-o", "json"]);
+    assert_eq!(column(&blocks, "blocks", "cidr"), ["10.0.0.0/30"], "{blocks:?}");
+    for begin in ["k8s-pod-network.abc", "k8s-pod-network.a", "k8s"] {
+        let handle = on_kubernetes(&server, &["show", "--handle", begin]);
+        assert!(handle.code == 0 && handle.stdout.contains("k8s-pod-network.abc\n"), "{begin}: {handle:?}");
+    }
+}
+
+/// A server that wants certificates is read with those of the options alone.
+#[test]
+fn a_server_with_tls_is_read_by_options() {
+    let etcd = EtcdOptions::new().tls(EtcdTls::ClientCertificates).start().unwrap();
+    let pki = etcd.pki().unwrap();
+    let path = |path: &std::path::Path| path.to_str().unwrap().to_owned();
+    let run =
+        |options: &[&str]| calipam(&[&["show", "--etcd-endpoints", &etcd.endpoint()], options].concat());
+    let (ca, cert, key) = (path(&pki.ca), path(&pki.client.certificate), path(&pki.client.key));
+    let without = run(&["--etcd-cacert", &ca]);
+    assert!(without.code == 3 && without.stderr.contains("`--etcd-cert` and `--etcd-key`"), "{without:?}");
+    let with = run(&["--etcd-cacert", &ca, "--etcd-cert", &cert, "--etcd-key", &key]);
+    // Past the handshake: this etcd is empty.
+    assert!(with.stderr.contains("holds no Calico data"), "{with:?}");
+}
