@@ -193,11 +193,6 @@ impl Pod {
         self.text == other.text && self.addresses == other.addresses && uses(self) == uses(other)
     }
 
-    /// True for an address on a network that is not the pod's default one.
-    pub fn is_secondary(&self, address: IpAddr) -> bool {
-        self.named_by(evidence::SECONDARY).any(|named| named == address)
-    }
-
     /// Addresses that one kind of evidence names.
     pub fn named_by(&self, kind: u8) -> impl Iterator<Item = IpAddr> + '_ {
         self.addresses.iter().filter(move |(_, by)| by & kind != 0).map(|(address, _)| *address)

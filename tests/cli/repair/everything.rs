@@ -37,7 +37,7 @@ fn all_that_leaked_goes_and_comes_back() {
     let before = site.dump();
     let short = site.release(&["--leaked", "--orphan-handles", "--dry-run"]);
     assert!(
-        short.stdout.contains("\nACTION           COUNT  FOR EXAMPLE\nrelease-address     34  10.128"),
+        short.stdout.contains("\nACTION           COUNT  FOR EXAMPLE\nrelease-address     36  10.128"),
         "{short:?}"
     );
     assert!(short.stderr.contains("hint: `-o wide` lists everything"), "{short:?}");

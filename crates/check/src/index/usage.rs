@@ -88,11 +88,10 @@ impl Usage {
                 self.mentioned.extend(endpoint.addresses());
                 continue;
             }
-            let bypasses = |address: &IpAddr| {
-                pod.is_some_and(|pod| pod.named_by(evidence::NO_IPAM).any(|other| other == *address))
-            };
+            let bypassing: HashSet<IpAddr> =
+                pod.into_iter().flat_map(|pod| pod.named_by(evidence::NO_IPAM)).collect();
             let owner = Owner::Endpoint(position);
-            let owned = endpoint.addresses().filter(|address| !bypasses(address));
+            let owned = endpoint.addresses().filter(|address| !bypassing.contains(address));
             self.uses.extend(owned.map(|address| Use { address, owner }));
         }
     }

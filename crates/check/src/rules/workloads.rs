@@ -159,8 +159,9 @@ fn disagreement(context: &Context<'_>, position: u32, endpoints: &[u32]) -> Opti
     let endpoint: Vec<IpAddr> =
         endpoints.iter().flat_map(|e| context.index.endpoint(*e).addresses()).collect();
     // Under Multus the status names the address of the default network only, which may be another plugin's.
+    let secondary: HashSet<IpAddr> = pod.named_by(evidence::SECONDARY).collect();
     let of_default = |addresses: &[IpAddr]| -> Vec<IpAddr> {
-        addresses.iter().copied().filter(|address| !pod.is_secondary(*address)).collect()
+        addresses.iter().copied().filter(|address| !secondary.contains(address)).collect()
     };
     let agree = is_among(&status, &of_default(&annotation))
         && is_among(&status, &of_default(&endpoint))
