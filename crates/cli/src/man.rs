@@ -18,7 +18,7 @@ const ENVIRONMENT: [(&str, &str); 7] = [
     ("ETCD_CA_CERT_FILE, ETCD_CERT_FILE, ETCD_KEY_FILE", "Certificates and key for etcd."),
     ("ETCD_USERNAME, ETCD_PASSWORD", "User and password for etcd."),
     ("KUBECONFIG", "The kubeconfig; with etcd, it adds pods and services to what is read."),
-    ("NO_COLOR", "Print no colours."),
+    ("NO_COLOR, CLICOLOR_FORCE", "Print no colours, or in files and pipes as well; --color wins over both."),
     ("XDG_STATE_HOME", "The folder above that of the journals; otherwise ~/.local/state."),
 ];
 

@@ -55,7 +55,9 @@ fn the_plugin_calico_has_its_commands_below_ipam() {
         Run::of(command(folder.path().join("kubectl_complete-calico")).args(words).output().unwrap()).stdout
     };
     assert!(asked(&[""]).starts_with("ipam\t"), "{}", asked(&[""]));
-    assert_eq!(asked(&[""]).lines().count(), 2, "{}", asked(&[""]));
+    // `help` is the only other command, and the directive the last line.
+    assert_eq!(asked(&[""]).lines().count(), 3, "{}", asked(&[""]));
+    assert!(asked(&[""]).contains("\nhelp\t"), "{}", asked(&[""]));
     assert!(asked(&["ipam", "rel"]).starts_with("release\t"));
     assert_eq!(asked(&["che"]), ":36\n");
 }

@@ -187,6 +187,12 @@ Examples:
   calipam explain                             all rules
   calipam explain leaked-address";
 
+/// After `calipam version --help`.
+pub const VERSION: &str = "\
+Examples:
+  calipam version
+  calipam version -o json | jq -r .commit";
+
 /// After `calipam completion --help`.
 pub const COMPLETION: &str = "\
 Examples:

@@ -85,6 +85,7 @@ pub enum Command {
     #[command(after_long_help = help::INSTALL_LINKS)]
     InstallLinks(InstallLinksArgs),
     /// Print the version, the commit, and which formats of data are read
+    #[command(after_long_help = help::VERSION)]
     Version,
     /// Check, show, repair, export and explain the IPAM data
     #[command(hide = true)]
