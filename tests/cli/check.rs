@@ -108,25 +108,10 @@ fn nodes_and_pools_are_selected() {
     let run = on_example(&["check", "--pool", "extra-5"]);
     assert!(run.stdout.contains("pool-nearly-full") && !run.stdout.contains("duplicate-address"), "{run:?}");
     let by_cidr = on_example(&["check", "--pool", "172.16.5.0/28"]);
-    assert_eq!(by_cidr.transcript(), run.transcript());
+    // The hints repeat what was typed.
+    assert_eq!((by_cidr.code, by_cidr.stdout), (run.code, run.stdout));
     expected!("check-unknown-node", on_example(&["check", "--node", "node-99"]).transcript());
     expected!("check-unknown-pool", on_example(&["check", "--pool", "nowhere"]).transcript());
-}
-
-#[test]
-fn accepted_findings_are_left_out() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("accepted");
-    std::fs::write(&path, "# ours\npool-nearly-full 172.16.5.0/28  # is to be full\n").unwrap();
-    let path = path.to_str().unwrap();
-    let run = on_example(&["check", "--rule", "pool-nearly-full", "--ignore", path]);
-    assert_eq!(run.code, 0, "{run:?}");
-    assert!(run.stdout.contains("No findings"), "{run:?}");
-
-    std::fs::write(path, "pool-nearly-ful 172.16.5.0/28\n").unwrap();
-    let run = on_example(&["check", "--ignore", path]);
-    assert_eq!(run.code, 2);
-    assert!(run.stderr.contains(&format!("error: {path}:1: unknown rule \"pool-nearly-ful\"")));
 }
 
 /// The example has remedies of five kinds: a rebuild repairs what is critical, a release what is an error.

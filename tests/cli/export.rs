@@ -1,8 +1,12 @@
 //! `calipam export`.
 
 use std::fs;
+use std::io::Write;
+use std::process::Stdio;
 
-use super::program::{calipam, on_example};
+use serde_json::Value;
+
+use super::program::{EXAMPLE, Run, calipam, command, on_example};
 
 #[test]
 fn an_export_gives_the_same_report() {
@@ -24,6 +28,44 @@ fn an_export_gives_the_same_report() {
 }
 
 #[test]
+fn standard_output_and_input() {
+    let exported = on_example(&["export", "-"]);
+    assert_eq!((exported.code, exported.stderr.as_str()), (0, ""), "{exported:?}");
+    assert!(exported.stdout.starts_with("{\"format\":\"calipam-export\""), "{exported:?}");
+    let with = |input: &[u8], arguments: &[&str]| {
+        let mut program = command(env!("CARGO_BIN_EXE_calipam"));
+        program.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = program.spawn().unwrap();
+        child.stdin.take().unwrap().write_all(input).unwrap();
+        Run::of(child.wait_with_output().unwrap())
+    };
+    let check = ["check", "-d", "-", "-o", "json"];
+    let piped = with(exported.stdout.as_bytes(), &check);
+    let findings = |run: &Run| serde_json::from_str::<Value>(&run.stdout).unwrap()["findings"].take();
+    assert_eq!((piped.code, findings(&piped)), (1, findings(&on_example(&["check", "-o", "json"]))));
+    assert!(piped.stdout.contains("\"location\": \"standard input (exported from "), "{}", piped.stdout);
+
+    let cut = with(&exported.stdout.as_bytes()[..5000], &check[..3]);
+    assert_eq!(cut.code, 3, "{cut:?}");
+    assert!(cut.stderr.starts_with("error: standard input: "), "{cut:?}");
+    let both = with(b"", &["release", "--handle", "-", "-d", "-"]);
+    assert_eq!(both.code, 2, "{both:?}");
+    assert!(both.stderr.contains("stdin cannot be both"), "{both:?}");
+}
+
+#[test]
+fn a_compression_that_is_not_written_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    for ending in ["gz", "xz", "zip"] {
+        let path = folder.path().join(format!("x.jsonl.{ending}"));
+        let run = on_example(&["export", path.to_str().unwrap()]);
+        assert_eq!(run.code, 2, "{run:?}");
+        assert!(run.stderr.contains(&format!("exports are not compressed as .{ending}\nhint: ")), "{run:?}");
+        assert!(!path.exists());
+    }
+}
+
+#[test]
 fn a_file_that_exists_is_kept_unless_it_is_to_be_replaced() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("x.jsonl");
@@ -33,7 +75,9 @@ fn a_file_that_exists_is_kept_unless_it_is_to_be_replaced() {
     assert_eq!(run.code, 2, "{run:?}");
     assert_eq!(
         run.stderr,
-        format!("error: {text} exists\nhint: choose another name, or replace it with `--overwrite`\n")
+        format!(
+            "error: {text} exists\nhint: choose another name, or replace it: `calipam export {text} --overwrite --datastore {EXAMPLE}`\n"
+        )
     );
     assert_eq!(fs::read_to_string(&path).unwrap(), "precious");
     assert_eq!(on_example(&["export", text, "--overwrite"]).code, 0);

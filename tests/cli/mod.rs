@@ -3,6 +3,7 @@
 //! Expected texts are in `tests/snapshots/`. `INSTA_UPDATE=always cargo test -p calipam` writes them anew;
 //! look at the difference before you commit it.
 
+mod accepted;
 mod check;
 mod color;
 mod compare;
@@ -12,10 +13,12 @@ mod errors;
 mod etcd;
 mod explain;
 mod export;
+mod failures;
 mod finished_pods;
 mod generated;
 mod healthy;
 mod help;
+mod hints;
 mod kube_cluster;
 mod kubectl_options;
 mod kubernetes;
@@ -24,6 +27,7 @@ mod login;
 mod pod_states;
 mod program;
 mod pty;
+mod refusals;
 mod repair;
 mod reports;
 mod selection;

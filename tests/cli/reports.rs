@@ -89,9 +89,9 @@ fn a_check_that_fails_says_so_in_its_metrics() {
     let output = format!("prometheus={}", file.display());
     let report = format!("json={}", json.display());
     let run = calipam(&["check", "-d", "/no/such/file", "--output-file", &output, "--output-file", &report]);
-    assert_eq!((run.code, run.stdout.as_str()), (2, ""));
+    assert_eq!((run.code, run.stdout.as_str()), (3, ""));
     let written = samples(&fs::read_to_string(&file).unwrap());
-    assert_eq!((written["calipam_up"], written["calipam_last_run_exit_code"]), (0.0, 2.0));
+    assert_eq!((written["calipam_up"], written["calipam_last_run_exit_code"]), (0.0, 3.0));
     assert!(written["calipam_last_run_timestamp_seconds"] > 1.7e9);
     assert_eq!(fs::read_to_string(&json).unwrap(), "the last report");
 

@@ -94,8 +94,6 @@ pub struct Filter {
     pub namespace: Option<String>,
     /// Only what lies in one of these CIDRs of pools; everything where empty.
     pub pools: Vec<IpNet>,
-    /// Findings that are known and accepted: code and subject as text.
-    pub ignore: Vec<(Code, String)>,
 }
 
 impl Filter {
@@ -107,7 +105,6 @@ impl Filter {
             && (self.nodes.is_empty() || self.nodes.iter().any(|n| finding.nodes.contains(n)))
             && self.namespace.as_ref().is_none_or(|namespace| finding.concerns_namespace(namespace))
             && (self.pools.is_empty() || self.in_pools(finding))
-            && !self.ignores(finding)
     }
 
     fn in_pools(&self, finding: &Finding) -> bool {
@@ -119,13 +116,6 @@ impl Filter {
             }
             _ => false,
         }
-    }
-
-    fn ignores(&self, finding: &Finding) -> bool {
-        let same = |(code, subject): &(Code, String)| {
-            *code == finding.code && *subject == finding.subject.to_string()
-        };
-        self.ignore.iter().any(same)
     }
 }
 
@@ -159,7 +149,12 @@ impl Report {
 
     /// Keeps what the filter admits.
     pub fn filter(&mut self, filter: &Filter) {
-        self.findings.retain(|finding| filter.admits(finding));
+        self.retain(|finding| filter.admits(finding));
+    }
+
+    /// Keeps the findings for which `keep` is true.
+    pub fn retain(&mut self, keep: impl FnMut(&Finding) -> bool) {
+        self.findings.retain(keep);
         self.count();
     }
 

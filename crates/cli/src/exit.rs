@@ -1,6 +1,7 @@
 //! How the program ends: outcomes, failures, and the exit code of each.
 
-use std::io;
+use std::io::{self, Write};
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use calipam_repair::RepairError;
@@ -22,8 +23,8 @@ pub enum Outcome {
 /// Why a command could not do its work.
 #[derive(Debug)]
 pub enum Failure {
-    /// A wrong command line; clap has said so.
-    CommandLine,
+    /// A wrong command line; what clap has said about it.
+    CommandLine(String),
     /// What the user has to change in the call.
     Usage { message: String, hint: Option<String> },
     /// What was asked for does not exist.
@@ -44,15 +45,21 @@ impl Failure {
         Self::Usage { message: message.into(), hint: None }
     }
 
-    /// What went wrong; `None` where that was said already or is plain.
-    pub fn message(&self) -> Option<String> {
+    /// What went wrong.
+    pub fn message(&self) -> String {
         match self {
-            Self::Usage { message, .. } | Self::NotFound { message, .. } => Some(message.clone()),
-            Self::Workflow(error) => Some(error.to_string()),
-            Self::Io { doing, error } => Some(format!("cannot {doing}: {error}")),
-            Self::Interrupted => Some("interrupted".into()),
-            Self::CommandLine | Self::Panic => None,
+            Self::Usage { message, .. } | Self::NotFound { message, .. } => message.clone(),
+            Self::Workflow(error) => error.to_string(),
+            Self::Io { doing, error } => format!("cannot {doing}: {error}"),
+            Self::Interrupted => "interrupted".into(),
+            Self::CommandLine(text) => what_clap_says(text).0,
+            Self::Panic => PANIC.get().cloned().unwrap_or_else(|| "internal error".into()),
         }
+    }
+
+    /// True where people were told when it happened.
+    pub fn was_told(&self) -> bool {
+        matches!(self, Self::CommandLine(_) | Self::Panic)
     }
 
     /// What to do next, where there is something to say.
@@ -60,7 +67,9 @@ impl Failure {
         match self {
             Self::Usage { hint, .. } | Self::NotFound { hint, .. } => hint.clone(),
             Self::Workflow(error) => hints::error(error),
-            Self::CommandLine | Self::Io { .. } | Self::Interrupted | Self::Panic => None,
+            Self::CommandLine(text) => what_clap_says(text).1,
+            Self::Panic => Some(REPORT_IT.into()),
+            Self::Io { .. } | Self::Interrupted => None,
         }
     }
 }
@@ -79,7 +88,7 @@ pub fn code(result: &Result<Outcome, Failure>) -> u8 {
     match result {
         Ok(Outcome::Clean) => 0,
         Ok(Outcome::Findings | Outcome::Refused) | Err(Failure::NotFound { .. }) => 1,
-        Err(Failure::CommandLine | Failure::Usage { .. }) => 2,
+        Err(Failure::CommandLine(_) | Failure::Usage { .. }) => 2,
         Err(Failure::Workflow(error)) => workflow_code(error),
         Err(Failure::Io { .. }) => 3,
         Err(Failure::Panic) => 4,
@@ -97,6 +106,8 @@ fn workflow_code(error: &Error) -> u8 {
         | Error::SettingNotKept { .. }
         | Error::SeveralPools { .. }
         | Error::NotLocked
+        | Error::UnknownBlock(_)
+        | Error::NothingInCommon { .. }
         | Error::UnusableReport { .. }
         | Error::PodsNotRead
         | Error::Trial(_)
@@ -106,13 +117,11 @@ fn workflow_code(error: &Error) -> u8 {
         Error::Repair(
             RepairError::OtherCluster { .. } | RepairError::StrangeKey { .. } | RepairError::NotAgreed { .. },
         ) => 1,
-        Error::NoReport { .. }
-        | Error::NoJournalDirectory
-        | Error::NotLive
-        | Error::NoConsent(NoConsent::NoTerminal) => 2,
+        Error::NoJournalDirectory | Error::NotLive(_) | Error::NoConsent(NoConsent::NoTerminal) => 2,
         Error::Datastore(error) | Error::Repair(RepairError::Datastore(error)) if error.is_usage() => 2,
         Error::Datastore(_)
         | Error::Repair(RepairError::Datastore(_) | RepairError::Journal(_) | RepairError::Lock { .. })
+        | Error::NoReport { .. }
         | Error::Io { .. }
         | Error::NoConsent(NoConsent::Failed(_)) => 3,
     }
@@ -127,10 +136,27 @@ pub fn command_line(error: &clap::Error) -> Result<Outcome, Failure> {
         Err(broken) if broken.kind() != io::ErrorKind::BrokenPipe => {
             Err(Failure::Io { doing: "print the help".into(), error: broken })
         }
-        _ if error.use_stderr() => Err(Failure::CommandLine),
+        _ if error.use_stderr() => Err(Failure::CommandLine(error.to_string())),
         _ => Ok(Outcome::Clean),
     }
 }
+
+/// Message and hint in what clap says of a wrong command line; the usage comes after them.
+fn what_clap_says(text: &str) -> (String, Option<String>) {
+    let text = text.split("\n\nUsage:").next().unwrap_or_default();
+    let text = text.split("\n\nFor more information").next().unwrap_or_default();
+    let is_hint = |line: &&str| ["tip: ", "hint: "].iter().any(|start| line.starts_with(start));
+    let (hints, message): (Vec<&str>, Vec<&str>) =
+        text.lines().map(str::trim).filter(|line| !line.is_empty()).partition(is_hint);
+    let message = message.join(" ");
+    let hint = hints.first().and_then(|line| line.split_once(": ")).map(|(_, hint)| hint.to_owned());
+    (message.strip_prefix("error: ").unwrap_or(&message).to_owned(), hint)
+}
+
+const REPORT_IT: &str = "this is a mistake in calipam; please report it with the command and this line";
+
+/// What the first panic said.
+static PANIC: OnceLock<String> = OnceLock::new();
 
 /// A panic anywhere, in a worker thread too, makes the exit code that of an internal error.
 static PANICKED: AtomicBool = AtomicBool::new(false);
@@ -143,8 +169,10 @@ pub fn report_panics() {
         }
         let text = info.payload_as_str().unwrap_or("no message");
         let place = info.location().map(|place| format!(" at {}:{}", place.file(), place.line()));
-        eprintln!("error: internal error: {text}{}", place.unwrap_or_default());
-        eprintln!("hint: this is a mistake in calipam; please report it with the command and this line");
+        let message = format!("internal error: {text}{}", place.unwrap_or_default());
+        // Where stderr is closed there is no place to say it, and `eprintln` would panic again.
+        let _ = writeln!(io::stderr().lock(), "error: {message}\nhint: {REPORT_IT}");
+        let _ = PANIC.set(message);
     }));
 }
 
@@ -165,7 +193,7 @@ mod tests {
             (Err(RepairError::NotAgreed { agreed: 1, planned: 2 }.into()), 1),
             (Err(RepairError::Lock { action: "take", reason: String::new() }.into()), 3),
             (Err(Failure::usage("x")), 2),
-            (Err(Failure::CommandLine), 2),
+            (Err(Failure::CommandLine(String::new())), 2),
             (Err(calipam_datastore::Error::from(usage).into()), 2),
             (Err(calipam_datastore::Error::NoCalico { location: String::new() }.into()), 3),
             (Err(Failure::Io { doing: String::new(), error: io::Error::other("x") }), 3),
@@ -175,5 +203,16 @@ mod tests {
         for (end, expected) in cases {
             assert_eq!(code(&end), expected, "{end:?}");
         }
+    }
+
+    #[test]
+    fn message_and_hint_of_clap_are_told_apart() {
+        let text = "error: unexpected argument '--leakd' found\n\n  tip: a similar argument exists: '--leaked'\n\n\
+                    Usage: calipam release --leaked\n\nFor more information, try '--help'.\n";
+        let hint = Some("a similar argument exists: '--leaked'".to_owned());
+        assert_eq!(what_clap_says(text), ("unexpected argument '--leakd' found".into(), hint));
+        let missing = "error: the following required arguments were not provided:\n  <FILE>\n\nUsage: x\n";
+        let message = "the following required arguments were not provided: <FILE>".to_owned();
+        assert_eq!(what_clap_says(missing), (message, None));
     }
 }

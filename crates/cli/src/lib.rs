@@ -11,6 +11,7 @@ mod complete;
 mod connect;
 mod exit;
 mod hints;
+mod ignore;
 mod man;
 mod operator;
 mod output;
@@ -44,7 +45,11 @@ pub fn main() -> ExitCode {
         return ExitCode::from(code.unwrap_or(1));
     }
     let result = catch_unwind(AssertUnwindSafe(run)).unwrap_or(Err(Failure::Panic));
-    ExitCode::from(exit::code(&result))
+    let code = exit::code(&result);
+    if let Err(failure) = &result {
+        output::print_failure(failure, code, std::env::args_os().skip(1));
+    }
+    ExitCode::from(code)
 }
 
 /// The definition of the command line, for man pages and completions.
@@ -68,13 +73,15 @@ fn run() -> Result<Outcome, Failure> {
     When::of_command_line(&arguments).apply();
     let applet = Applet::of(arguments.first().cloned().unwrap_or_default());
     hints::remember_name(applet);
-    let command = args::tidy(applet.command());
-    let cli = command.try_get_matches_from(arguments).and_then(|matches| Cli::from_arg_matches(&matches));
+    let mut definition = args::tidy(applet.command());
+    let cli = definition.try_get_matches_from_mut(arguments).and_then(|matches| {
+        hints::remember_call(&definition, &matches);
+        Cli::from_arg_matches(&matches)
+    });
     let cli = match cli {
         Ok(cli) => cli,
         Err(error) => return exit::command_line(&error),
     };
-    hints::remember_connection(&cli.global);
     let console = Console::new(&cli.global);
     let result = commands::run(cli, applet, &console);
     if let Err(failure) = &result {

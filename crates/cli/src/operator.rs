@@ -1,27 +1,38 @@
 //! The person at the terminal: what the workflow has to say, show and ask, in words.
 
+use std::cell::{Cell, RefCell};
 use std::io::{self, BufRead, IsTerminal, Write};
 use std::sync::Arc;
 
 use calipam_datastore::write::{Consent, Question};
 use calipam_repair::LockState;
 use calipam_workflow::{Activity, Meter, NoConsent, Note, Operator, Proposal};
+use jiff::Timestamp;
 
 use crate::output::Console;
 use crate::render::text::{count, quoted, thousands};
-use crate::{progress, render};
+use crate::{hints, progress, render};
 
 /// The person at the terminal, who may have agreed in advance.
 pub struct Person<'a> {
-    pub console: &'a Console,
+    console: &'a Console,
     /// `--yes`.
-    pub agrees: bool,
+    agrees: bool,
+    /// The whole of what the next question is about, where only a part of it was shown.
+    whole: RefCell<Option<String>>,
+    /// The next question is about a lock that was left, not about the plan.
+    is_about_lock: Cell<bool>,
 }
 
 impl<'a> Person<'a> {
+    /// One who is asked, unless there was agreement in advance.
+    pub fn new(console: &'a Console, agrees: bool) -> Self {
+        Self { console, agrees, whole: RefCell::default(), is_about_lock: Cell::default() }
+    }
+
     /// One who is not asked anything.
     pub fn watching(console: &'a Console) -> Self {
-        Self { console, agrees: false }
+        Self::new(console, false)
     }
 }
 
@@ -42,10 +53,14 @@ impl Operator for Person<'_> {
                 console.verbose(&format!("{} objects are read again after {after:#}", thousands(objects)));
             }
             Note::CannotConfirm => console.warn("`--confirm` does nothing here: a file does not change"),
-            Note::SecondLook { addresses, after } => console.verbose(&format!(
-                "{} addresses or handles were seen unused once; they are looked at again after {after:#}",
-                thousands(addresses)
-            )),
+            Note::SecondLook { addresses, after } => {
+                let end = Timestamp::now().saturating_add(after).unwrap_or(Timestamp::MAX);
+                console.tell(&format!(
+                    "rechecking {} in {after:#}, at {} (--grace 0 skips this)",
+                    count(addresses, "leaked address or handle", "leaked addresses or handles"),
+                    end.strftime("%H:%M:%S UTC")
+                ));
+            }
             Note::SecondLookAssumed { addresses, after } => console.warn(&format!(
                 "{} addresses or handles were seen unused once; they are planned as if a second look, {after:#} later, saw the \
                  same",
@@ -61,6 +76,7 @@ impl Operator for Person<'_> {
                 let run = format!("the run `{}` of {}", lock.command, lock.started_at);
                 let journal = quoted(&lock.journal);
                 if left == LockState::AsItWas {
+                    self.is_about_lock.set(true);
                     console.warn(&format!(
                         "{run} was killed and has left the datastore locked: no pod starts or stops (journal {journal})"
                     ));
@@ -74,10 +90,10 @@ impl Operator for Person<'_> {
                 }
             }
             Note::LockRestored => console.say("The lock is restored."),
-            Note::LockStays => console.hint(
-                "`--yes` does not restore a lock: run it on a terminal without `--yes`, or \
-                 `calicoctl datastore migrate unlock`",
-            ),
+            Note::LockStays => console.hint(&format!(
+                "`--yes` does not restore a lock: answer {} on a terminal, or `calicoctl datastore migrate unlock`",
+                hints::again(&[], &["yes"])
+            )),
             Note::JournalWithoutEnd => console.warn(
                 "the run of this journal was killed or broke off: what it did after the last line of the journal, if \
                  anything, is not undone",
@@ -92,7 +108,14 @@ impl Operator for Person<'_> {
     /// YAML and JSON are printed once, at the end: where the operator will be asked, a table goes to stderr meanwhile.
     fn show(&self, proposal: Proposal<'_>) -> io::Result<()> {
         let asked = !self.agrees && io::stdin().is_terminal();
+        if asked {
+            self.whole.replace(render::whole(proposal, self.console)?);
+        }
         render::preview(proposal, asked, self.console)
+    }
+
+    fn can_agree(&self) -> Result<(), NoConsent> {
+        if self.agrees || io::stdin().is_terminal() { Ok(()) } else { Err(NoConsent::NoTerminal) }
     }
 
     async fn ask(&self, question: Question) -> Result<Consent, NoConsent> {
@@ -100,11 +123,19 @@ impl Operator for Person<'_> {
             self.console.verbose(&format!("{question} --yes"));
             return Ok(consent);
         }
-        if !io::stdin().is_terminal() {
-            return Err(NoConsent::NoTerminal);
+        self.can_agree()?;
+        let is_about_lock = self.is_about_lock.replace(false);
+        let whole = self.whole.borrow().clone().filter(|_| !is_about_lock);
+        let answers = if whole.is_some() { "y/N/l" } else { "y/N" };
+        loop {
+            let answer = answer(format!("{question} [{answers}] ")).await.map_err(NoConsent::Failed)?;
+            match &whole {
+                Some(whole) if ["l", "list"].contains(&answer.trim().to_ascii_lowercase().as_str()) => {
+                    write!(io::stderr().lock(), "{whole}").map_err(NoConsent::Failed)?;
+                }
+                _ => return Consent::from_answer(question, &answer).ok_or(NoConsent::Declined),
+            }
         }
-        let answer = answer(question.to_string()).await.map_err(NoConsent::Failed)?;
-        Consent::from_answer(question, &answer).ok_or(NoConsent::Declined)
     }
 }
 
@@ -112,7 +143,7 @@ impl Operator for Person<'_> {
 async fn answer(question: String) -> io::Result<String> {
     let asked = tokio::task::spawn_blocking(move || -> io::Result<String> {
         let mut out = io::stderr().lock();
-        write!(out, "{question} [y/N] ")?;
+        write!(out, "{question}")?;
         out.flush()?;
         drop(out);
         let mut answer = String::new();

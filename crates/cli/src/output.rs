@@ -1,6 +1,8 @@
 //! Where output goes: data to stdout, everything else to stderr.
 
+use std::ffi::OsString;
 use std::io::{self, BufWriter, ErrorKind, IsTerminal, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use anstream::{AutoStream, ColorChoice};
 use clap::builder::styling::{AnsiColor, Style};
@@ -9,6 +11,7 @@ use terminal_size::Width;
 use crate::args::{Format, Global};
 use crate::exit::Failure;
 use crate::render::document::{self, Document};
+use crate::render::failure::FailureDocument;
 use crate::render::table::Page;
 use crate::render::text::escape;
 
@@ -21,6 +24,21 @@ const NOTE: Style = Style::new().bold();
 
 /// A terminal that is narrower is not written for.
 const NARROWEST: u16 = 40;
+
+/// True once something was printed on stdout.
+static PRINTED: AtomicBool = AtomicBool::new(false);
+
+/// Prints why a command failed as a document, where the call asked for one and none was printed: a program that reads
+/// stdout gets exactly one. The command line may be wrong, so it is looked at word by word.
+pub fn print_failure(failure: &Failure, exit_code: u8, arguments: impl Iterator<Item = OsString>) {
+    let Some(format) = Format::in_words(arguments).filter(|format| format.is_document()) else { return };
+    if PRINTED.load(Ordering::SeqCst) {
+        return;
+    }
+    let document = FailureDocument { exit_code, message: failure.message(), hint: failure.hint() };
+    // People were told on stderr. Where stdout does not take it, there is nothing left to try.
+    let _ = document::write(&document, format, Page::default(), &mut io::stdout().lock());
+}
 
 /// The process's output, and what the user wants to see there.
 #[derive(Clone, Debug)]
@@ -54,6 +72,12 @@ impl Console {
         }
     }
 
+    /// True where what is printed is wanted although nothing was found and nothing done: `--quiet` does not want that
+    /// from people's formats.
+    pub fn prints_nothing_new(&self) -> bool {
+        !self.quiet || self.format.detail().is_none()
+    }
+
     /// Prints a document on stdout, in the format that was asked for.
     pub fn print(&self, document: &impl Document) -> Result<(), Failure> {
         self.data(|out| document::write(document, self.format, self.page, out))
@@ -66,6 +90,7 @@ impl Console {
 
     /// Writes data to stdout. That a reader goes away is not an error.
     pub fn write_data(&self, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
+        PRINTED.store(true, Ordering::SeqCst);
         let mut out = BufWriter::with_capacity(1 << 16, io::stdout().lock());
         let result = write(&mut out).and_then(|()| out.flush());
         if result.is_err() {
@@ -120,9 +145,10 @@ impl Console {
 
     /// Says why the command failed.
     pub fn failure(&self, failure: &Failure) {
-        if let Some(message) = failure.message() {
-            self.labelled("error", ERROR, &message);
+        if failure.was_told() {
+            return;
         }
+        self.labelled("error", ERROR, &failure.message());
         if let Some(hint) = failure.hint() {
             // A hint can hold lines to be copied, such as rules of a role. No text of the datastore is in it.
             let mut lines = hint.lines();

@@ -124,6 +124,7 @@ pub async fn connect(settings: &Settings, labelled: bool) -> Result<CallAllocato
         Target::Etcd(etcd) => etcd.endpoints.join(","),
         Target::Kubernetes => settings.kubernetes.api_endpoint.clone(),
         Target::File(path) => path.display().to_string(),
+        Target::StandardInput => "standard input".to_owned(),
     };
     let connecting = AllocatorStore::connect(settings, selecting, Consent::from_runtime(location));
     let store = within(CONNECT, connecting).await?;

@@ -12,7 +12,7 @@ use crate::client::kubernetes::KubeClient;
 use crate::client::kubernetes::schema::keeps_cooldown;
 use crate::error::{Error, Result};
 use crate::export;
-use crate::files::DataFile;
+use crate::files::{DataFile, STANDARD_INPUT};
 use crate::read::whole::{self, SnapshotCollector};
 use crate::read::{ETCD_SOURCES, Lookup, ProgressFn, again, around, with_kubernetes};
 use crate::secret::redact_url;
@@ -46,6 +46,12 @@ impl Datastore {
             }
             Target::Kubernetes => Ok(Self::Kubernetes(KubeClient::open(&settings.kubernetes).await?)),
             Target::File(path) => Ok(Self::File(DataFile::open(path)?)),
+            Target::StandardInput => {
+                blocking(STANDARD_INPUT.into(), || {
+                    Ok(Self::File(DataFile::of_input(std::io::stdin().lock())?))
+                })
+                .await
+            }
         }
     }
 
@@ -54,7 +60,7 @@ impl Datastore {
         match self {
             Self::Etcd(client) | Self::EtcdAndKubernetes(client, _) => redact_url(client.endpoint()),
             Self::Kubernetes(client) => client.server().to_owned(),
-            Self::File(file) => file.path().display().to_string(),
+            Self::File(file) => file.name(),
         }
     }
 

@@ -25,6 +25,8 @@ pub enum WayOut {
     Remedy(Remedy),
     /// To release what the operator names.
     ReleaseByName,
+    /// To release what a node holds, once it is known that it is not alive.
+    NodeIsDead(String),
     /// To list the findings in full.
     ListFindings,
 }

@@ -10,7 +10,7 @@ use jiff::Timestamp;
 
 use crate::error::Error;
 use crate::operator::Operator;
-use crate::write::{Repaired, Writing, write};
+use crate::write::{Intent, Repaired, Writing, write};
 
 /// What to set, and how.
 #[derive(Clone, Debug)]
@@ -18,6 +18,8 @@ pub struct ConfigureRequest {
     pub settings: Vec<IpamSetting>,
     /// `None` to plan only.
     pub writing: Option<Writing>,
+    /// Write nothing where the plan makes more changes.
+    pub max_changes: Option<usize>,
 }
 
 /// Reads the few objects that matter, plans, shows the plan, asks, and writes.
@@ -29,8 +31,9 @@ pub async fn configure(
     request: &ConfigureRequest,
     operator: &impl Operator,
 ) -> Result<Repaired, Error> {
+    let intent = Intent { writing: request.writing.as_ref(), max_changes: request.max_changes };
     if !datastore.is_live() {
-        return Err(Error::NotLive);
+        return Err(Error::NotLive("to configure it"));
     }
     let keys = [
         Key::ClusterInformation("default".into()),
@@ -59,7 +62,7 @@ pub async fn configure(
     };
 
     let plan = configure::plan(&snapshot, config, &request.settings)?;
-    let repaired = write(datastore, plan, request.writing.as_ref(), operator).await?;
+    let repaired = write(datastore, plan, intent, false, operator).await?;
     if repaired.run.as_ref().is_some_and(|run| run.execution.is_complete()) {
         is_kept(datastore, &request.settings).await?;
     }

@@ -3,6 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use calipam_model::IpNet;
 use calipam_plan::FailedTrial;
 use calipam_plan::configure::ConfigureRefusal;
 use calipam_plan::release::ReportError;
@@ -29,6 +30,11 @@ pub enum Error {
     AmbiguousHandle { begin: String, ids: Vec<String> },
     #[error("there is no pool {0:?}")]
     UnknownPool(String),
+    #[error("nothing of {nodes} lies in {pools}")]
+    NothingInCommon { nodes: String, pools: String },
+    /// Nothing is there, and nothing uses an address of it.
+    #[error("there is no block {0}")]
+    UnknownBlock(IpNet),
     /// The file of a report holds something else.
     #[error("{}: {error}", path.display())]
     NoReport { path: PathBuf, error: ReportError },
@@ -59,9 +65,9 @@ pub enum Error {
     SettingNotKept { setting: &'static str },
     #[error("neither HOME nor XDG_STATE_HOME says where to keep the journal")]
     NoJournalDirectory,
-    /// A file cannot be undone.
-    #[error("a file is never written; this needs the datastore itself")]
-    NotLive,
+    /// The datastore is a file, and was to be written.
+    #[error("a file is never written; {0} needs the datastore itself")]
+    NotLive(&'static str),
     #[error("{}", match .0 {
         NoConsent::Declined => "aborted; nothing was changed".to_owned(),
         NoConsent::NoTerminal => "confirmation needed, but stdin is not a terminal".to_owned(),

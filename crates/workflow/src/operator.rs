@@ -23,6 +23,9 @@ pub trait Operator {
     /// Shows what the next question is about.
     fn show(&self, proposal: Proposal<'_>) -> io::Result<()>;
 
+    /// Whether the operator has agreed in advance or can be asked.
+    fn can_agree(&self) -> Result<(), NoConsent>;
+
     fn ask(&self, question: Question) -> impl Future<Output = Result<Consent, NoConsent>>;
 }
 

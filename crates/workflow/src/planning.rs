@@ -10,6 +10,7 @@ use jiff::{SignedDuration, Timestamp};
 use crate::error::Error;
 use crate::look::{Judging, Look, look, wait};
 use crate::operator::{Activity, Note, Operator};
+use crate::write::{Intent, may_begin, sources};
 
 /// What people see of a plan: everything but the edits, which the executor consumes.
 #[derive(Clone, Debug)]
@@ -42,35 +43,58 @@ pub(crate) async fn cooldown(datastore: &Datastore, snapshot: &Snapshot) -> i64 
 }
 
 /// How many addresses the plan skips because they have been seen unused only once.
-pub(crate) fn seen_once(plan: &Plan) -> usize {
+fn seen_once(plan: &Plan) -> usize {
     plan.skipped.iter().filter(|skipped| skipped.reason == SkipReason::SeenOnce).count()
 }
 
-/// Looks again at addresses that were seen unused once, a grace period later, and adds the first look to the
-/// sightings. Where nothing will be written, there is no wait: the plan is made as if the second look saw the same.
-pub(crate) async fn second_look(
+/// A plan, the look that it rests on, and whether what can refuse it was looked at already.
+pub(crate) struct Planned {
+    pub seen: Look,
+    pub plan: Plan,
+    pub may_begin: bool,
+}
+
+/// Plans by `plan`. Addresses that were seen unused once are looked at again, a grace period later. What would refuse the
+/// plan after that wait refuses it before. Where nothing will be written, there is no wait: the plan is made as if the
+/// second look saw the same.
+pub(crate) async fn plan_on_two_looks(
     datastore: &Datastore,
-    first: Look,
-    addresses: usize,
-    sightings: &mut Vec<Sightings>,
+    mut seen: Look,
+    mut sightings: Vec<Sightings>,
     judging: &Judging,
-    will_write: bool,
+    intent: Intent<'_>,
     operator: &impl Operator,
-) -> Result<Look, Error> {
-    let after = calipam_check::grace(&first.snapshot, &judging.options);
-    let mut seen = Sightings::of_report(&first.report);
-    if !will_write {
-        operator.note(Note::SecondLookAssumed { addresses, after });
-        seen.at = seen.at.saturating_sub(after).unwrap_or(Timestamp::MIN);
-        sightings.push(seen);
-        return Ok(first);
+    plan: impl AsyncFn(&Look, &[Sightings]) -> Plan,
+) -> Result<Planned, Error> {
+    let first = plan(&seen, &sightings).await;
+    let addresses = seen_once(&first);
+    if addresses == 0 {
+        return Ok(Planned { seen, plan: first, may_begin: false });
     }
 
-    sightings.push(seen);
+    let after = calipam_check::grace(&seen.snapshot, &judging.options);
+    let sighting = Sightings::of_report(&seen.report);
+    let at = sighting.at;
+    sightings.push(Sightings { at: at.saturating_sub(after).unwrap_or(Timestamp::MIN), ..sighting });
+    let expected = plan(&seen, &sightings).await;
+    let Some(writing) = intent.writing.filter(|_| datastore.is_live()) else {
+        operator.note(Note::SecondLookAssumed { addresses, after });
+        return Ok(Planned { seen, plan: expected, may_begin: false });
+    };
+
+    let expected = try_plan(seen, expected, judging)?;
+    let (guid, changes) = (&expected.cluster.guid, expected.changes().count());
+    may_begin(datastore, guid, sources(expected.kind), changes, writing, intent, operator).await?;
+    drop(expected);
+
     operator.note(Note::SecondLook { addresses, after });
-    drop(first);
     wait(after, Activity::WaitingForSecondLook, operator).await;
-    look(datastore, judging, operator).await
+    seen = look(datastore, judging, operator).await?;
+    if let Some(sighting) = sightings.last_mut() {
+        sighting.at = at;
+    }
+    let plan = plan(&seen, &sightings).await;
+    Ok(Planned { seen, plan, may_begin: true })
 }
 
 /// What an operation of a CNI plugin takes at most, from the first object that it writes to the last.

@@ -5,8 +5,10 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
+use calipam_check::Subject;
 use calipam_datastore::Datastore;
 use calipam_model::IpNet;
+use calipam_model::cidr::overlap;
 use calipam_model::edit::Edit;
 use calipam_model::key::Key;
 use calipam_model::snapshot::Snapshot;
@@ -17,9 +19,9 @@ use calipam_plan::{FailedTrial, Plan};
 use crate::error::Error;
 use crate::look::{Judging, Look, look};
 use crate::operator::{Note, Operator};
-use crate::planning::{cooldown, second_look, seen_once, try_plan, warn_of_short_grace};
+use crate::planning::{Planned, cooldown, plan_on_two_looks, try_plan, warn_of_short_grace};
 use crate::scope::{known_node, pool};
-use crate::write::{Repaired, Writing, write};
+use crate::write::{Intent, Repaired, Writing, write};
 
 /// What to rebuild, and how. Without pools, nodes and blocks that is everything.
 #[derive(Clone, Debug)]
@@ -35,6 +37,8 @@ pub struct RebuildRequest {
     pub judging: Judging,
     /// `None` to plan only.
     pub writing: Option<Writing>,
+    /// Write nothing where the plan makes more changes.
+    pub max_changes: Option<usize>,
 }
 
 /// Looks, plans, shows the plan, asks, and writes.
@@ -47,8 +51,12 @@ pub async fn rebuild(
     operator: &impl Operator,
 ) -> Result<Repaired, Error> {
     let judging = &request.judging;
+    let intent = Intent { writing: request.writing.as_ref(), max_changes: request.max_changes };
     let will_write = request.writing.is_some() && datastore.is_live();
-    let mut seen = look(datastore, judging, operator).await?;
+    if let Some(directory) = &request.output_dir {
+        is_no_link(directory)?;
+    }
+    let seen = look(datastore, judging, operator).await?;
     // After an etcd was restored from a backup, its endpoints are as old as its blocks: only pods tell what runs.
     if will_write && !request.endpoints_only && rebuild::needs_endpoints_only(&seen.snapshot) {
         return Err(Error::PodsNotRead);
@@ -56,16 +64,14 @@ pub async fn rebuild(
 
     let scope = scope(request, &seen.snapshot)?;
     warn_of_short_grace(&seen.snapshot, judging, operator);
-    let mut sightings = Vec::new();
-    let mut plan = plan(datastore, &seen, &scope, judging, &sightings).await;
+    let planned =
+        plan_on_two_looks(datastore, seen, Vec::new(), judging, intent, operator, async |seen, sightings| {
+            plan(datastore, seen, &scope, judging, sightings).await
+        })
+        .await?;
 
-    let unconfirmed = seen_once(&plan);
-    if unconfirmed > 0 {
-        let sightings = &mut sightings;
-        seen = second_look(datastore, seen, unconfirmed, sightings, judging, will_write, operator).await?;
-        plan = self::plan(datastore, &seen, &scope, judging, sightings).await;
-    }
-
+    let Planned { seen, plan, may_begin } = planned;
+    scope.blocks.iter().try_for_each(|cidr| known_block(*cidr, &seen.snapshot, &plan))?;
     let files = match request.output_dir {
         Some(_) => rebuild::block_files(&seen.snapshot, &plan, seen.snapshot.taken_at),
         None => Ok(Vec::new()),
@@ -75,7 +81,7 @@ pub async fn rebuild(
         let files = write_files(directory, &files.map_err(FailedTrial::from)?, &plan)?;
         operator.note(Note::BlockFiles { files, directory });
     }
-    write(datastore, plan, request.writing.as_ref(), operator).await
+    write(datastore, plan, intent, may_begin, operator).await
 }
 
 fn scope(request: &RebuildRequest, snapshot: &Snapshot) -> Result<Request, Error> {
@@ -100,13 +106,33 @@ async fn plan(
     rebuild::plan(&seen.basis(judging), scope, sightings, cooldown)
 }
 
-/// Writes each block of the plan before and after into a file of its own, and gives the number of files.
-fn write_files(directory: &Path, files: &[BlockFile], plan: &Plan) -> Result<usize, Error> {
-    let is_link = fs::symlink_metadata(directory).is_ok_and(|found| found.is_symlink());
-    if is_link {
+/// A block that is there, be it one that cannot be decoded, or that the plan has something to say about, as where it is
+/// missing.
+fn known_block(cidr: IpNet, snapshot: &Snapshot, plan: &Plan) -> Result<(), Error> {
+    let lies_there = |subject: &Subject| subject.network().is_some_and(|network| overlap(network, cidr));
+    let is_known = snapshot.blocks.iter().any(|block| overlap(block.value.key, cidr))
+        || snapshot.affinities.iter().any(|affinity| overlap(affinity.value.key.cidr, cidr))
+        || snapshot
+            .defects
+            .iter()
+            .any(|defect| matches!(&defect.key, Some(Key::Block(key)) if overlap(*key, cidr)))
+        || plan.changes().any(|change| lies_there(&change.subject))
+        || plan.skipped.iter().any(|skipped| lies_there(&skipped.subject));
+    if is_known { Ok(()) } else { Err(Error::UnknownBlock(cidr)) }
+}
+
+/// What is written for a directory goes into that one, not where a link leads.
+fn is_no_link(directory: &Path) -> Result<(), Error> {
+    if fs::symlink_metadata(directory).is_ok_and(|found| found.is_symlink()) {
         let refused = io::Error::new(io::ErrorKind::NotADirectory, "it is a link");
         return Err(Error::io("create", directory)(refused));
     }
+    Ok(())
+}
+
+/// Writes each block of the plan before and after into a file of its own, and gives the number of files.
+fn write_files(directory: &Path, files: &[BlockFile], plan: &Plan) -> Result<usize, Error> {
+    is_no_link(directory)?;
     fs::create_dir_all(directory).map_err(Error::io("create", directory))?;
     let written: HashSet<Key> =
         plan.actions.iter().flat_map(|action| action.step.edits()).map(Edit::key).collect();

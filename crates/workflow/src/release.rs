@@ -9,9 +9,9 @@ use calipam_plan::release::{self, Request, Sightings};
 use crate::error::Error;
 use crate::look::{Judging, Look, look};
 use crate::operator::Operator;
-use crate::planning::{cooldown, second_look, seen_once, try_plan, warn_of_short_grace};
+use crate::planning::{cooldown, plan_on_two_looks, try_plan, warn_of_short_grace};
 use crate::reports;
-use crate::write::{Repaired, Writing, write};
+use crate::write::{Intent, Repaired, Writing, write};
 
 /// What to release, and how.
 #[derive(Clone, Debug)]
@@ -24,6 +24,8 @@ pub struct ReleaseRequest {
     pub judging: Judging,
     /// `None` to plan only.
     pub writing: Option<Writing>,
+    /// Write nothing where the plan makes more changes.
+    pub max_changes: Option<usize>,
     /// The datastore is locked while this runs, as calicoctl requires for its reports.
     pub lock: bool,
 }
@@ -38,23 +40,20 @@ pub async fn release(
     operator: &impl Operator,
 ) -> Result<Repaired, Error> {
     let judging = &request.judging;
-    let mut seen = look(datastore, judging, operator).await?;
+    let intent = Intent { writing: request.writing.as_ref(), max_changes: request.max_changes };
+    let seen = look(datastore, judging, operator).await?;
     if request.targets.leaked || request.targets.orphan_handles {
         warn_of_short_grace(&seen.snapshot, judging, operator);
     }
-    let mut sightings = reports::read(request, &seen.snapshot, operator)?;
-    let mut plan = plan(datastore, &seen, request, &sightings).await;
+    let sightings = reports::read(request, &seen.snapshot, operator)?;
+    let planned =
+        plan_on_two_looks(datastore, seen, sightings, judging, intent, operator, async |seen, sightings| {
+            plan(datastore, seen, request, sightings).await
+        })
+        .await?;
 
-    let unconfirmed = seen_once(&plan);
-    if unconfirmed > 0 {
-        let will_write = request.writing.is_some() && datastore.is_live();
-        let sightings = &mut sightings;
-        seen = second_look(datastore, seen, unconfirmed, sightings, judging, will_write, operator).await?;
-        plan = self::plan(datastore, &seen, request, sightings).await;
-    }
-
-    let plan = try_plan(seen, plan, judging)?;
-    write(datastore, plan, request.writing.as_ref(), operator).await
+    let plan = try_plan(planned.seen, planned.plan, judging)?;
+    write(datastore, plan, intent, planned.may_begin, operator).await
 }
 
 async fn plan(datastore: &Datastore, seen: &Look, request: &ReleaseRequest, sightings: &[Sightings]) -> Plan {

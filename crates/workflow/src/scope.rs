@@ -1,14 +1,28 @@
 //! Names of nodes and pools, as a request gives them.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 
+use calipam_datastore::Datastore;
 use calipam_model::IpNet;
 use calipam_model::block::{Block, BlockOwner};
+use calipam_model::cidr::overlap;
+use calipam_model::config::ClusterInformation;
+use calipam_model::key::Key;
 use calipam_model::snapshot::Snapshot;
 
 use wildmatch::WildMatch;
 
 use crate::error::Error;
+
+/// The GUID of the cluster that a datastore holds; empty where it has none.
+///
+/// # Errors
+/// Where it cannot be read.
+pub async fn guid(datastore: &Datastore) -> Result<String, Error> {
+    let stored = datastore.stored(&[Key::ClusterInformation("default".into())]).await?.pop().flatten();
+    let information = stored.and_then(|stored| ClusterInformation::parse(&stored.raw).ok());
+    Ok(information.map(|information| information.guid).unwrap_or_default())
+}
 
 /// A node that exists, or that an affinity, a block or an endpoint still names.
 ///
@@ -66,4 +80,52 @@ pub fn pool(snapshot: &Snapshot, name: &str) -> Result<IpNet, Error> {
         return Ok(pool.value.cidr);
     }
     name.parse().map(|cidr: IpNet| cidr.trunc()).map_err(|_| Error::UnknownPool(name.to_owned()))
+}
+
+/// Where nodes and pools were named: one of the nodes has something in one of the pools.
+///
+/// # Errors
+/// Where none has: nothing can ever be found there, which would look like a clean cluster.
+pub fn have_in_common(snapshot: &Snapshot, nodes: &[String], pools: &[IpNet]) -> Result<(), Error> {
+    if nodes.is_empty() || pools.is_empty() || has_any(snapshot, nodes, pools) {
+        return Ok(());
+    }
+    Err(Error::NothingInCommon { nodes: nodes.join(", "), pools: texts(pools) })
+}
+
+fn texts(pools: &[IpNet]) -> String {
+    pools.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+}
+
+fn has_any(snapshot: &Snapshot, nodes: &[String], pools: &[IpNet]) -> bool {
+    let nodes: HashSet<&str> = nodes.iter().map(String::as_str).collect();
+    let is_named = |node: &str| nodes.contains(node);
+    let lies_there = |cidr: IpNet| pools.iter().any(|pool| overlap(*pool, cidr));
+
+    let by_affinity = || {
+        let keys = snapshot.affinities.iter().map(|affinity| &affinity.value.key);
+        keys.into_iter().any(|key| is_named(&key.node) && lies_there(key.cidr))
+    };
+    // Of a block that cannot be decoded nothing is known: it may be of any node.
+    let by_block = || {
+        let there = snapshot.blocks.iter().filter(|block| lies_there(block.value.key));
+        there.into_iter().any(|block| {
+            block.value.content.sound().is_none_or(|block| {
+                let owner = block.owner().and_then(BlockOwner::host);
+                let mut records = block.attributes().flat_map(|record| record.get("node"));
+                owner.is_some_and(is_named) || records.any(|node| is_named(&node.to_string()))
+            })
+        })
+    };
+    let by_use = || {
+        let endpoints =
+            snapshot.endpoints.iter().filter(|endpoint| is_named(&endpoint.value.node().to_string()));
+        let of_endpoints = endpoints.flat_map(|endpoint| endpoint.value.addresses());
+        let pods = snapshot.pods.iter().filter(|pod| is_named(&pod.value.node().to_string()));
+        let of_pods = pods.flat_map(|pod| pod.value.addresses());
+        let tunnels = snapshot.nodes.iter().filter(|node| is_named(&node.value.name));
+        let of_tunnels = tunnels.flat_map(|node| node.value.tunnels.iter().map(|(_, address)| *address));
+        of_endpoints.chain(of_pods).chain(of_tunnels).any(|address| lies_there(address.into()))
+    };
+    by_affinity() || by_block() || by_use()
 }

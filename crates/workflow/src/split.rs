@@ -11,7 +11,7 @@ use calipam_plan::split;
 use crate::error::Error;
 use crate::look::read;
 use crate::operator::Operator;
-use crate::write::{Repaired, Writing, write};
+use crate::write::{Intent, Repaired, Writing, write};
 
 /// How a pool is named.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,6 +30,8 @@ pub struct SplitRequest {
     pub needs_lock: bool,
     /// `None` to plan only.
     pub writing: Option<Writing>,
+    /// Write nothing where the plan makes more changes.
+    pub max_changes: Option<usize>,
 }
 
 /// Looks, plans, shows the plan, asks, and splits. Blocks stay as they are.
@@ -42,7 +44,7 @@ pub async fn split(
     operator: &impl Operator,
 ) -> Result<Repaired, Error> {
     if !datastore.is_live() {
-        return Err(Error::NotLive);
+        return Err(Error::NotLive("a split"));
     }
     let snapshot = read(datastore, operator).await?;
     let is_locked = snapshot.cluster.as_ref().and_then(|cluster| cluster.datastore_ready) == Some(false);
@@ -58,7 +60,8 @@ pub async fn split(
     // Under the lock of others, as calicoctl wants it, there is nothing to lock.
     let writing =
         request.writing.clone().map(|writing| Writing { lock: writing.lock && !is_locked, ..writing });
-    write(datastore, plan, writing.as_ref(), operator).await
+    let intent = Intent { writing: writing.as_ref(), max_changes: request.max_changes };
+    write(datastore, plan, intent, false, operator).await
 }
 
 fn pool<'s>(snapshot: &'s Snapshot, name: &PoolName) -> Result<&'s Pool, Error> {

@@ -9,7 +9,7 @@ use calipam_repair::{UndoPlan, undo as execute};
 
 use crate::error::Error;
 use crate::operator::{Note, Operator, Proposal};
-use crate::write::{Run, Writing, ask, check_limit, restore_stale_locks, run};
+use crate::write::{Intent, Run, ask, may_begin, run};
 
 /// What an undo came to.
 pub struct Undone {
@@ -18,6 +18,8 @@ pub struct Undone {
     pub plan: UndoPlan,
     /// The run came to its end by itself, so that its journal is whole.
     pub ended: bool,
+    /// The limit, where a plan that was only printed restores more objects.
+    pub exceeds: Option<usize>,
     /// `None` where nothing was to be written.
     pub run: Option<Run>,
 }
@@ -39,37 +41,37 @@ fn sources(plan: &UndoPlan) -> Vec<Source> {
     sources
 }
 
-/// Plans the inverse of a run, shows it, asks, and restores what was there. Without `writing` it only plans.
+/// Plans the inverse of a run, shows it, asks, and restores what was there.
 ///
 /// # Errors
 /// Where the datastore cannot be read or written, or the operator does not agree.
 pub async fn undo(
     datastore: &Datastore,
     recorded: Recorded,
-    writing: Option<&Writing>,
+    intent: Intent<'_>,
     operator: &impl Operator,
 ) -> Result<Undone, Error> {
     if !datastore.is_live() {
-        return Err(Error::NotLive);
+        return Err(Error::NotLive("an undo"));
     }
     let (header, ended) = (recorded.header.clone(), recorded.ended);
     if !ended {
         operator.note(Note::JournalWithoutEnd);
     }
     let plan = UndoPlan::new(&resolve(recorded, datastore).await?.0)?.look(datastore).await?;
-    let Some(writing) = writing.filter(|_| !plan.steps().is_empty()) else {
-        return Ok(Undone { header, plan, ended, run: None });
+    let changes = plan.steps().iter().map(|step| step.objects.len()).sum();
+    let Some(writing) = intent.writing.filter(|_| !plan.steps().is_empty()) else {
+        let exceeds = intent.max_changes.filter(|limit| changes > *limit);
+        return Ok(Undone { header, plan, ended, exceeds, run: None });
     };
 
     operator.show(Proposal::Undo(&header, &plan)).map_err(Error::showing)?;
-    check_limit(plan.steps().iter().map(|step| step.objects.len()).sum(), writing)?;
-    datastore.may_write(&sources(&plan), writing.lock).await?;
-    restore_stale_locks(datastore, plan.cluster(), writing, operator).await?;
+    may_begin(datastore, plan.cluster(), &sources(&plan), changes, writing, intent, operator).await?;
     let consent = ask(plan.question(&datastore.location()), operator).await?;
 
     let run = run(plan.cluster(), writing, operator, async |options| {
         execute(datastore, &plan, consent, &options).await
     })
     .await?;
-    Ok(Undone { header, plan, ended, run: Some(run) })
+    Ok(Undone { header, plan, ended, exceeds: None, run: Some(run) })
 }

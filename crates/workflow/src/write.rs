@@ -9,7 +9,7 @@ use calipam_datastore::Datastore;
 use calipam_datastore::write::{Consent, Question, RECORDS};
 use calipam_model::snapshot::Source;
 use calipam_plan::{Plan, PlanKind};
-use calipam_repair::journal::default_path;
+use calipam_repair::journal::{check_place, default_path};
 use calipam_repair::{
     Event, EventFn, Execution, Interrupt, LockState, Options, RepairError, execute, stale_locks,
 };
@@ -27,17 +27,26 @@ pub struct Writing {
     pub command: String,
     /// Lock the datastore for the duration.
     pub lock: bool,
-    /// Write nothing where there are more changes.
-    pub max_changes: Option<usize>,
     /// The journal; otherwise a new file in `journals`.
     pub journal: Option<PathBuf>,
     /// The folder of all journals, where the environment names one.
     pub journals: Option<PathBuf>,
 }
 
+/// Whether and how much to write.
+#[derive(Clone, Copy, Debug)]
+pub struct Intent<'a> {
+    /// `None` to plan only.
+    pub writing: Option<&'a Writing>,
+    /// Write nothing where the plan makes more changes.
+    pub max_changes: Option<usize>,
+}
+
 /// What a release or rebuild came to.
 pub struct Repaired {
     pub plan: PlanSummary,
+    /// The limit, where a plan that was only printed makes more changes.
+    pub exceeds: Option<usize>,
     /// `None` where nothing was to be written.
     pub run: Option<Run>,
 }
@@ -48,23 +57,30 @@ pub struct Run {
     pub journal: PathBuf,
 }
 
-/// Shows a plan, asks, and carries it out; gives only what the plan says where there is nothing to write to.
+/// Shows a plan, asks, and carries it out; gives only what the plan says where there is nothing to write to. `looked`:
+/// what can refuse it was looked at already.
 pub(crate) async fn write(
     datastore: &Datastore,
     plan: Plan,
-    writing: Option<&Writing>,
+    intent: Intent<'_>,
+    looked: bool,
     operator: &impl Operator,
 ) -> Result<Repaired, Error> {
     let summary = PlanSummary::new(&plan);
-    let Some(writing) = writing.filter(|_| !plan.is_empty() && datastore.is_live()) else {
-        return Ok(Repaired { plan: summary, run: None });
+    let changes = summary.changes.len();
+    let Some(writing) = intent.writing.filter(|_| !plan.is_empty() && datastore.is_live()) else {
+        let exceeds = intent.max_changes.filter(|limit| changes > *limit);
+        return Ok(Repaired { plan: summary, exceeds, run: None });
     };
 
     operator.show(Proposal::Plan(&summary)).map_err(Error::showing)?;
-    check_limit(summary.changes.len(), writing)?;
-    datastore.may_write(sources(plan.kind), writing.lock).await?;
     let cluster = plan.cluster.guid.clone();
-    restore_stale_locks(datastore, &cluster, writing, operator).await?;
+    match looked {
+        true => check_limit(changes, intent)?,
+        false => {
+            may_begin(datastore, &cluster, sources(plan.kind), changes, writing, intent, operator).await?;
+        }
+    }
     let consent = ask(question(datastore, &summary), operator).await?;
 
     let steps = plan.into_steps();
@@ -72,7 +88,7 @@ pub(crate) async fn write(
         execute(datastore, &cluster, steps, consent, &options).await
     })
     .await?;
-    Ok(Repaired { plan: summary, run: Some(run) })
+    Ok(Repaired { plan: summary, exceeds: None, run: Some(run) })
 }
 
 fn question(datastore: &Datastore, plan: &PlanSummary) -> Question {
@@ -87,7 +103,7 @@ fn question(datastore: &Datastore, plan: &PlanSummary) -> Question {
 }
 
 /// The kinds of objects that a plan writes.
-fn sources(kind: PlanKind) -> &'static [Source] {
+pub(crate) fn sources(kind: PlanKind) -> &'static [Source] {
     match kind {
         PlanKind::Release | PlanKind::Rebuild => &RECORDS,
         PlanKind::Split => &[Source::Pools],
@@ -99,15 +115,34 @@ pub(crate) async fn ask(question: Question, operator: &impl Operator) -> Result<
     operator.ask(question).await.map_err(Error::NoConsent)
 }
 
-pub(crate) fn check_limit(changes: usize, writing: &Writing) -> Result<(), Error> {
-    match writing.max_changes {
+/// Looks at what can refuse a plan with so many changes before it begins: its size, whether the operator can agree, the
+/// permissions, the place of the journal, and locks that were left.
+pub(crate) async fn may_begin(
+    datastore: &Datastore,
+    cluster: &str,
+    sources: &[Source],
+    changes: usize,
+    writing: &Writing,
+    intent: Intent<'_>,
+    operator: &impl Operator,
+) -> Result<(), Error> {
+    check_limit(changes, intent)?;
+    datastore.may_write(sources, writing.lock).await?;
+    check_place(&journal(writing, cluster)?)?;
+    // While a lock is left no pod starts: it is named even where the operator cannot agree.
+    restore_stale_locks(datastore, cluster, writing, operator).await?;
+    operator.can_agree().map_err(Error::NoConsent)
+}
+
+fn check_limit(changes: usize, intent: Intent<'_>) -> Result<(), Error> {
+    match intent.max_changes {
         Some(limit) if changes > limit => Err(Error::TooManyChanges { changes, limit }),
         _ => Ok(()),
     }
 }
 
 /// Names a lock of the datastore that a killed run has left, and restores it if the operator agrees, now and to this.
-pub(crate) async fn restore_stale_locks(
+async fn restore_stale_locks(
     datastore: &Datastore,
     cluster: &str,
     writing: &Writing,

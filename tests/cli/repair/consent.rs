@@ -33,7 +33,9 @@ fn without_a_terminal_yes_is_needed() {
     assert_eq!(run.code, 2, "{run:?}");
     assert!(run.stdout.ends_with("Plan: 2 addresses, 2 blocks, 1 handle\n"), "{run:?}");
     assert!(
-        run.stderr.contains("error: confirmation needed, but stdin is not a terminal\nhint: use `--yes`"),
+        run.stderr.contains(
+            "error: confirmation needed, but stdin is not a terminal\nhint: use `calipam release --leaked"
+        ),
         "{run:?}"
     );
     assert_eq!((site.dump(), site.journals()), (before, Vec::new()));
@@ -164,6 +166,73 @@ fn a_brake_for_cron() {
     assert_eq!((undo.code, site.dump()), (1, released), "{undo:?}");
 }
 
+/// A dry run says what a run would say, and its exit code is that of the refusal.
+#[test]
+fn the_limit_counts_in_a_dry_run() {
+    let (cluster, _) = leaky();
+    let site = Site::of(&cluster);
+    let dry = |limit| site.run(&[&RELEASE[..], &["--dry-run", "--max-changes", limit]].concat());
+    let refused = dry("1");
+    assert_eq!(refused.code, 1, "{refused:?}");
+    assert!(refused.stdout.contains("Plan: 2 addresses"), "{refused:?}");
+    let told = "warning: the plan makes more changes than --max-changes 1: it would be refused";
+    assert!(refused.stderr.contains(told), "{refused:?}");
+    assert_eq!(dry("2").code, 0);
+
+    let run = site.release(&["--leaked"]);
+    let undo = |limit| site.run(&["undo", &journal_of(&run), "--dry-run", "--max-changes", limit]);
+    assert_eq!((undo("1").code, undo("3").code), (1, 0));
+    let other = site.run(&["rebuild", "--max-changes", "0", "--grace", "0", "--settle", "0"]);
+    assert_eq!(other.code, 0, "an empty plan is within every limit: {other:?}");
+}
+
+/// What refuses a run refuses it before it waits: this test would take an hour otherwise.
+#[test]
+fn nothing_is_waited_for_that_is_refused_later() {
+    let (cluster, _) = leaky();
+    let site = Site::of(&cluster);
+    let before = site.dump();
+    let waiting = ["release", "--leaked", "--grace", "1h", "--settle", "0"];
+    // A file is no folder for a journal.
+    let file = site.home.path().join("file");
+    std::fs::write(&file, "mine").unwrap();
+    let journal = file.join("run.journal");
+    let cases: [(&[&str], i32, &str); 3] = [
+        (&[], 2, "use `calipam release --leaked --grace 1h --settle 0 --yes`"),
+        (&["--yes", "--max-changes", "1"], 1, "the plan makes 2 changes, more than the limit of 1"),
+        (&["--yes", "--journal", journal.to_str().unwrap()], 3, "cannot write the journal "),
+    ];
+    for (more, code, told) in cases {
+        let run = site.run(&[&waiting[..], more].concat());
+        assert_eq!(run.code, code, "{run:?}");
+        assert!(run.stderr.contains(told) && !run.stderr.contains("rechecking"), "{run:?}");
+    }
+    assert_eq!((site.dump(), site.journals()), (before, Vec::new()));
+}
+
+/// What is asked about has been shown, or can be listed.
+#[test]
+fn a_long_plan_can_be_listed_at_the_question() {
+    let mut cluster = Cluster::plain(*healthy().spec(), 30, 1);
+    let leaked: Vec<Pod> = (0..30).map(|node| leak(&mut cluster, node)).collect();
+    let site = Site::of(&cluster);
+    let before = site.dump();
+    let mut command = site.command(&RELEASE);
+    let shown = Terminal::new(200).converse(command.env("TERM", "dumb"), "[y/N/l] ", |terminal, _| {
+        terminal.write_all(b"l\nn\n").unwrap();
+    });
+    assert_eq!((shown.code, site.dump()), (Some(1), before), "{shown:?}");
+    let parts: Vec<&str> = shown.text.split("[y/N/l] ").collect();
+    assert_eq!(parts.len(), 3, "asked, listed, asked again: {}", shown.text);
+    let lists = |text: &str, pod: &Pod| text.contains(&format!("release-address  {} ", pod.address()));
+    assert!(leaked.iter().all(|pod| lists(parts[1], pod)), "{}", parts[1]);
+    assert!(leaked.iter().any(|pod| !lists(parts[0], pod)), "{}", parts[0]);
+    // A short plan was shown as a whole.
+    let (cluster, _) = leaky();
+    let short = answered(&Site::of(&cluster), &RELEASE, "l\n");
+    assert_eq!((short.code, short.text.matches("[y/N").count()), (Some(1), 1), "{short:?}");
+}
+
 #[test]
 fn a_dry_run_changes_nothing() {
     let (cluster, _) = leaky();
@@ -173,7 +242,9 @@ fn a_dry_run_changes_nothing() {
         let run = site.run(&[&RELEASE[..], &extra].concat());
         assert_eq!(run.code, 0, "{run:?}");
         assert!(
-            run.stderr.contains("dry run: nothing was changed\nhint: without `--dry-run` it is carried out"),
+            run.stderr.contains(
+                "dry run: nothing was changed\nhint: `calipam release --leaked --grace 0 --settle 0"
+            ),
             "{run:?}"
         );
         assert_eq!((site.dump(), site.journals()), (before.clone(), Vec::new()));

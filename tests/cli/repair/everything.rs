@@ -40,7 +40,12 @@ fn all_that_leaked_goes_and_comes_back() {
         short.stdout.contains("\nACTION           COUNT  FOR EXAMPLE\nrelease-address     36  10.128"),
         "{short:?}"
     );
-    assert!(short.stderr.contains("hint: `-o wide` lists everything"), "{short:?}");
+    assert!(
+        short
+            .stderr
+            .contains("hint: `calipam release --leaked --orphan-handles --dry-run --grace 0 --settle 0"),
+        "{short:?}"
+    );
     let run = site.release(&["--leaked", "--orphan-handles", "-o", "json"]);
     let plan = document(&run);
     let after = site.dump();
@@ -180,7 +185,8 @@ fn an_undo_is_for_the_cluster_of_its_journal() {
     let information = String::from_utf8(other.value(path).unwrap()).unwrap();
     other.put(path, information.replace("0f0e1d2c", "ffffffff"));
     let before = other.dump();
-    let undone = other.undo(&journal_of(&run));
+    let there = other.etcd.endpoint();
+    let undone = other.run(&["undo", &journal_of(&run), "--yes", "--etcd-endpoints", &there]);
     assert_eq!(undone.code, 1, "{undone:?}");
     assert!(
         undone.stderr.contains("made for cluster 0f0e1d2c") && undone.stderr.contains("\nhint: "),

@@ -6,6 +6,7 @@ mod consent;
 mod details;
 mod everything;
 mod journal;
+mod journals;
 mod kubernetes;
 mod lock;
 mod named;

@@ -268,7 +268,7 @@ fn what_is_no_report_is_named() {
     for text in texts {
         let path = file(&site, "garbage", text);
         let run = from_reports(&site, &[&path], &["--force"]);
-        assert_eq!((run.code, run.stdout.as_str()), (2, ""), "{run:?}");
+        assert_eq!((run.code, run.stdout.as_str()), (3, ""), "{run:?}");
         assert!(
             run.stderr.contains("it is no report") && run.stderr.contains("\nhint: write one with"),
             "{run:?}"

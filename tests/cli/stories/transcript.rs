@@ -75,6 +75,11 @@ impl Story {
                 let after = rest.trim_start_matches(|c: char| c.is_ascii_digit());
                 format!("{before} · revision 48250{after}")
             }
+            // The end of a wait.
+            None if line.starts_with("rechecking ") => {
+                let (before, after) = line.split_once(", at ").expect("the wait has an end");
+                format!("{before}, at 10:15:02 UTC{}", after.split_once(" UTC").expect("in UTC").1)
+            }
             None => match line.split_once("` of 20") {
                 Some((before, _)) if line.starts_with("Undoing ") => {
                     format!("{before}` of 2026-11-21T10:15:00.123Z")

@@ -57,7 +57,8 @@ pub struct CheckArgs {
     /// `-o wide`, as calicoctl spells it.
     #[arg(long, hide = true)]
     pub show_problem_ips: bool,
-    /// Leave out the findings that this file lists: lines of `RULE SUBJECT`, and comments after `#`
+    /// Leave out the findings that this file lists: lines of `RULE SUBJECT`, which may end with `until 2027-01-31`,
+    /// and comments after `#`; `-o ignore` prints such lines
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = SELECTION)]
     pub ignore: Option<PathBuf>,
 

@@ -4,13 +4,12 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use anstream::ColorChoice;
-use calipam_datastore::redact_url;
 use calipam_datastore::settings::Overrides;
 use clap::{ArgAction, Args, ValueEnum, ValueHint};
 
 use super::kubectl::KubectlArgs;
 
-/// The heading of the options that say where the data is.
+/// The options below this heading say where the data is; hints repeat them.
 pub const CONNECTION: &str = "Connection";
 
 /// Options of every command.
@@ -39,7 +38,7 @@ pub struct Global {
     #[arg(long, global = true, hide = true, conflicts_with = "color")]
     pub no_color: bool,
 
-    /// `etcd`, `kubernetes`, or a file: export, etcd snapshot, or `get -o json` output of kubectl
+    /// `etcd`, `kubernetes`, or a file (`-`: stdin): export, etcd snapshot, or `get -o json` output of kubectl
     #[arg(
         short,
         long,
@@ -128,6 +127,8 @@ pub enum Format {
     Sarif,
     /// Of a check: a page for a browser, with a map of the pools
     Html,
+    /// Of a check: lines for a file for --ignore
+    Ignore,
 }
 
 impl Format {
@@ -135,8 +136,35 @@ impl Format {
     pub fn is_for_reports(self) -> bool {
         match self {
             Self::Table | Self::Wide | Self::Yaml | Self::Json => false,
-            Self::Name | Self::Prometheus | Self::Junit | Self::Sarif | Self::Html => true,
+            Self::Name | Self::Prometheus | Self::Junit | Self::Sarif | Self::Html | Self::Ignore => true,
         }
+    }
+
+    /// True where programs read a document.
+    pub fn is_document(self) -> bool {
+        matches!(self, Self::Yaml | Self::Json)
+    }
+
+    /// The format that a command line asks for, which may be wrong elsewhere.
+    pub fn in_words(words: impl Iterator<Item = OsString>) -> Option<Self> {
+        let mut words = words.map(|word| word.to_string_lossy().into_owned()).take_while(|word| word != "--");
+        let mut found = None;
+        while let Some(word) = words.next() {
+            let value = match word.strip_prefix("--") {
+                Some("output") => words.next(),
+                Some(long) => long.strip_prefix("output=").map(str::to_owned),
+                // Short options may stand together: `-qo json`, `-vojson`.
+                None => match word.strip_prefix('-').and_then(|short| {
+                    short.split_once('o').filter(|(flags, _)| flags.chars().all(|flag| "qvy".contains(flag)))
+                }) {
+                    Some((_, "")) => words.next(),
+                    Some((_, value)) => Some(value.trim_start_matches('=').to_owned()),
+                    None => None,
+                },
+            };
+            found = value.and_then(|value| Self::from_str(&value, false).ok()).or(found);
+        }
+        found
     }
 }
 
@@ -196,24 +224,6 @@ impl Global {
             unattended: false,
         }
     }
-
-    /// The connection options of this call, as words of a command line. Passwords in URLs are left out.
-    pub fn connection(&self) -> Vec<String> {
-        let path = |path: &PathBuf| path.display().to_string();
-        let urls = |urls: &String| urls.split(',').map(redact_url).collect::<Vec<_>>().join(",");
-        let options = [
-            ("--datastore", self.datastore.clone()),
-            ("--config", self.config.as_ref().map(path)),
-            ("--etcd-endpoints", self.etcd_endpoints.as_ref().map(urls)),
-            ("--etcd-cacert", self.etcd_cacert.as_ref().map(path)),
-            ("--etcd-cert", self.etcd_cert.as_ref().map(path)),
-            ("--etcd-key", self.etcd_key.as_ref().map(path)),
-            ("--kubeconfig", self.kubeconfig.clone()),
-            ("--context", self.context.clone()),
-        ];
-        let given = options.into_iter().filter_map(|(name, value)| Some([name.to_owned(), value?]));
-        given.flatten().chain(self.kubectl.words()).collect()
-    }
 }
 
 #[cfg(test)]
@@ -234,13 +244,18 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_has_no_password() {
-        let global = Global {
-            etcd_endpoints: Some("https://root:hunter2@a:2379,https://b:2379".into()),
-            context: Some("prod".into()),
-            ..Global::default()
-        };
-        let expected = ["--etcd-endpoints", "https://a:2379,https://b:2379", "--context", "prod"];
-        assert_eq!(global.connection(), expected);
+    fn the_format_is_found_on_a_wrong_command_line() {
+        let of = |line: &str| Format::in_words(line.split(' ').map(Into::into));
+        for line in
+            ["-o json chek", "check -ojson", "check --outpt x -qo json", "--output=json", "x --output json"]
+        {
+            assert_eq!(of(line), Some(Format::Json), "{line}");
+        }
+        for line in
+            ["check", "check -o xml", "check --only json", "explain -- -o json", "check -dojson", "-o"]
+        {
+            assert_eq!(of(line), None, "{line}");
+        }
+        assert_eq!(of("check -o json -o=yaml"), Some(Format::Yaml));
     }
 }

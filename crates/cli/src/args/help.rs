@@ -167,9 +167,13 @@ pub const UNDO: &str = "\
 Examples:
   calipam undo ~/.local/state/calipam/20261121T101500.123Z-0f0e1d2c-4711.journal --dry-run
   calipam undo run.journal
+  calipam undo --list                         the journals of this user, newest first
+  calipam undo --last                         the newest run that is not undone yet
+  calipam undo --prune --keep 30d             remove older journals, after a question
 
 An object that has changed since the run stays as it is, with everything that was written
-together with it. An undo has its own journal, and can be undone.";
+together with it. An undo has its own journal, and can be undone.
+Without connection options it connects to where the run was made.";
 
 /// After `calipam export --help`.
 pub const EXPORT: &str = "\

@@ -95,31 +95,6 @@ impl KubectlArgs {
             tls_server_name: self.tls_server_name.clone(),
         }
     }
-
-    /// The options of this call as words of a command line, without the token.
-    pub fn words(&self) -> Vec<String> {
-        let path = |path: &Option<PathBuf>| path.as_ref().map(|path| path.display().to_string());
-        let groups = self.as_groups.iter().map(|group| ("--as-group", Some(group.clone())));
-        let timeout = self.request_timeout.map(|time| format!("{}ms", time.as_millis()));
-        let single = [
-            ("--cluster", self.cluster.clone()),
-            ("--user", self.user.clone()),
-            ("--server", self.server.as_deref().map(calipam_datastore::redact_url)),
-            ("--as", self.as_user.clone()),
-            ("--request-timeout", timeout),
-            ("--certificate-authority", path(&self.certificate_authority)),
-            ("--client-certificate", path(&self.client_certificate)),
-            ("--client-key", path(&self.client_key)),
-            ("--tls-server-name", self.tls_server_name.clone()),
-        ];
-        let given =
-            single.into_iter().chain(groups).filter_map(|(name, value)| Some([name.to_owned(), value?]));
-        let mut words: Vec<String> = given.flatten().collect();
-        if self.insecure_skip_tls_verify {
-            words.push("--insecure-skip-tls-verify".to_owned());
-        }
-        words
-    }
 }
 
 fn secret(text: &str) -> Result<Secret, std::convert::Infallible> {
@@ -149,17 +124,5 @@ mod tests {
         assert_eq!(request_timeout("2m"), Ok(Duration::from_secs(120)));
         assert_eq!(request_timeout("0"), Ok(Duration::MAX));
         assert!(request_timeout("soon").unwrap_err().starts_with("Invalid timeout value."));
-    }
-
-    #[test]
-    fn words_hold_no_token() {
-        let args = KubectlArgs {
-            token: Some(Secret::new("hunter2")),
-            as_user: Some("jane".into()),
-            as_groups: vec!["dev".into()],
-            insecure_skip_tls_verify: true,
-            ..KubectlArgs::default()
-        };
-        assert_eq!(args.words(), ["--as", "jane", "--as-group", "dev", "--insecure-skip-tls-verify"]);
     }
 }

@@ -23,7 +23,7 @@ pub use self::rebuild::{RebuildArgs, UndoArgs};
 pub use self::release::ReleaseArgs;
 pub use self::show::{ShowArgs, Subject};
 pub use self::split::SplitArgs;
-pub use self::writing::WritingArgs;
+pub use self::writing::{WritingArgs, journals_folder};
 
 /// Inspect, check and repair the IP address management (IPAM) data of Calico.
 ///
@@ -155,7 +155,7 @@ impl Command {
 /// Options of `export`.
 #[derive(Debug, Args)]
 pub struct ExportArgs {
-    /// The file to write; compressed where its name ends with `.zst`
+    /// The file to write, compressed where its name ends with `.zst`; `-` for standard output
     #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub file: PathBuf,
     /// Replace the file where it exists

@@ -4,7 +4,9 @@ use std::path::PathBuf;
 
 use calipam_model::IpNet;
 use clap::{Args, ValueHint};
+use jiff::SignedDuration;
 
+use super::duration;
 use super::writing::{JudgementArgs, WritingArgs};
 
 const SCOPE: &str = "What to rebuild [default: everything]";
@@ -45,8 +47,25 @@ pub struct RebuildArgs {
 #[derive(Clone, Debug, Args)]
 pub struct UndoArgs {
     /// The journal of the run to undo
-    #[arg(value_name = "JOURNAL", value_hint = ValueHint::FilePath)]
-    pub run: PathBuf,
+    #[arg(
+        value_name = "JOURNAL",
+        value_hint = ValueHint::FilePath,
+        required_unless_present_any = ["last", "list", "prune"],
+        group = "journal_to_undo"
+    )]
+    pub run: Option<PathBuf>,
+    /// Undo the newest run that is not undone yet: of the cluster that the connection options name, or of any
+    #[arg(long, group = "journal_to_undo")]
+    pub last: bool,
+    /// List the journals of this user, newest first, and undo nothing
+    #[arg(long, group = "journal_to_undo")]
+    pub list: bool,
+    /// Remove the journals that are older than --keep, after a question, and undo nothing
+    #[arg(long, group = "journal_to_undo")]
+    pub prune: bool,
+    /// How long journals are kept before their removal is offered
+    #[arg(long, value_name = "DURATION", default_value = "90d", value_parser = duration::parse_days)]
+    pub keep: SignedDuration,
     /// Print what would be restored, and change nothing
     #[arg(long)]
     pub dry_run: bool,

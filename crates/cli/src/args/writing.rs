@@ -40,17 +40,16 @@ impl WritingArgs {
 
     /// How to write what `command` plans.
     pub fn writing(&self, command: String) -> Writing {
-        let names = ["XDG_STATE_HOME", "HOME"];
-        let environment: BTreeMap<String, String> =
-            names.into_iter().filter_map(|name| Some((name.to_owned(), std::env::var(name).ok()?))).collect();
-        Writing {
-            command,
-            lock: self.lock,
-            max_changes: self.max_changes,
-            journal: self.journal.clone(),
-            journals: default_directory(&environment),
-        }
+        Writing { command, lock: self.lock, journal: self.journal.clone(), journals: journals_folder() }
     }
+}
+
+/// The folder of this user's journals, where the environment names one.
+pub fn journals_folder() -> Option<PathBuf> {
+    let names = ["XDG_STATE_HOME", "HOME"];
+    let environment: BTreeMap<String, String> =
+        names.into_iter().filter_map(|name| Some((name.to_owned(), std::env::var(name).ok()?))).collect();
+    default_directory(&environment)
 }
 
 /// Options of the commands that plan by findings.

@@ -18,7 +18,7 @@ pub struct Script<'a> {
 
 impl<'a> Script<'a> {
     pub fn new(console: &'a Console) -> Self {
-        Self { console, person: Person { console, agrees: true } }
+        Self { console, person: Person::new(console, true) }
     }
 }
 
@@ -29,6 +29,10 @@ impl Operator for Script<'_> {
 
     fn start(&self, activity: Activity) -> Arc<dyn Meter> {
         self.person.start(activity)
+    }
+
+    fn can_agree(&self) -> Result<(), NoConsent> {
+        self.person.can_agree()
     }
 
     /// stdout has the lines of calicoctl alone: only what the caller should know is said.

@@ -12,6 +12,7 @@ use super::show::parse_address;
 use super::{Failed, finish, judging, print, script};
 use crate::args::{Global, WritingArgs};
 use crate::exit::Failure;
+use crate::hints::Reader;
 use crate::output::Console;
 use crate::{connect, hints};
 
@@ -38,6 +39,7 @@ fn one(address: IpAddr, force: bool, global: &Global, console: &Console) -> Resu
         force_reports: false,
         judging: judging(),
         writing: Some(WritingArgs::agreed("calicoctl ipam release --ip".to_owned())),
+        max_changes: None,
         lock: false,
     };
     let repaired = carry_out(&request, global, console)?;
@@ -47,8 +49,10 @@ fn one(address: IpAddr, force: bool, global: &Global, console: &Console) -> Resu
         if is_free {
             return Err(Failed::said(format!("IP address {address} is not assigned")));
         }
-        let message =
-            format!("error: IP address {address} is not released: {}", hints::plan::skipped(skipped));
+        let message = format!(
+            "error: IP address {address} is not released: {}",
+            hints::plan::skipped(skipped, Reader::Document)
+        );
         let hint = "calicoctl would have released it; with `--force` this releases it, too".to_owned();
         return Err(Failed::Said(message, (!force).then_some(hint)));
     }
@@ -63,6 +67,7 @@ fn from_reports(args: &ReleaseArgs, global: &Global, console: &Console) -> Resul
         force_reports: args.force,
         judging: judging(),
         writing: Some(WritingArgs::agreed("calicoctl ipam release --from-report".to_owned())),
+        max_changes: None,
         lock: false,
     };
     let repaired = match carry_out(&request, global, console) {
@@ -73,7 +78,11 @@ fn from_reports(args: &ReleaseArgs, global: &Global, console: &Console) -> Resul
     };
     for skipped in &repaired.plan.skipped {
         if skipped.reason != SkipReason::NotAllocated {
-            console.say(&format!("kept: {}: {}", skipped.subject, hints::plan::skipped(skipped)));
+            console.say(&format!(
+                "kept: {}: {}",
+                skipped.subject,
+                hints::plan::skipped(skipped, Reader::Document)
+            ));
         }
     }
     print(&told(&repaired), console)?;

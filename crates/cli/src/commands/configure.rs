@@ -21,10 +21,14 @@ pub fn run(args: &ConfigureArgs, global: &Global, console: &Console) -> Result<O
         });
     }
     let writing = || args.writing.writing("configure".into());
-    let request = ConfigureRequest { settings, writing: (!args.dry_run).then(writing) };
+    let request = ConfigureRequest {
+        settings,
+        writing: (!args.dry_run).then(writing),
+        max_changes: args.writing.max_changes,
+    };
     connect::block_on(async {
         let datastore = connect::open(global, console).await?;
-        let person = Person { console, agrees: args.writing.yes };
+        let person = Person::new(console, args.writing.yes);
         let repaired = calipam_workflow::configure(&datastore, &request, &person).await?;
         repair::finish(repaired, args.dry_run, datastore.is_live(), console)
     })

@@ -1,5 +1,9 @@
 //! `export`.
 
+use std::fs::File;
+use std::io;
+use std::path::Path;
+
 use crate::args::{ExportArgs, Global};
 use crate::exit::{Failure, Outcome};
 use crate::operator::Person;
@@ -7,20 +11,51 @@ use crate::output::Console;
 use crate::render::text::count;
 use crate::{connect, hints};
 
+/// Endings of names that ask for a compression which is not written.
+const OTHER_COMPRESSIONS: [&str; 14] =
+    ["gz", "tgz", "bz2", "tbz", "xz", "txz", "lzma", "lz", "lz4", "zip", "7z", "br", "Z", "zstd"];
+
 pub fn run(args: &ExportArgs, global: &Global, console: &Console) -> Result<Outcome, Failure> {
+    if args.file == Path::new("-") {
+        return to_stdout(global, console);
+    }
+    if let Some(ending) = args.file.extension().and_then(|ending| ending.to_str())
+        && OTHER_COMPRESSIONS.contains(&ending)
+    {
+        return Err(Failure::Usage {
+            message: format!("{}: exports are not compressed as .{ending}", args.file.display()),
+            hint: Some("a name that ends in .zst compresses; another tool compresses standard output".into()),
+        });
+    }
     if args.file.exists() && !args.overwrite {
         return Err(Failure::Usage {
             message: format!("{} exists", args.file.display()),
-            hint: Some("choose another name, or replace it with `--overwrite`".into()),
+            hint: Some(format!(
+                "choose another name, or replace it: {}",
+                hints::again(&["--overwrite"], &["overwrite"])
+            )),
         });
     }
-    let objects = connect::block_on(async {
-        let datastore = connect::open(global, console).await?;
-        Ok(calipam_workflow::export(&datastore, &args.file, &Person::watching(console)).await?)
-    })?;
-    let objects = usize::try_from(objects).unwrap_or(usize::MAX);
+    let objects = connect::block_on(async { export(global, &args.file, console).await })?;
     console.say(&format!("wrote {} to {}", count(objects, "object", "objects"), args.file.display()));
     let check = hints::command_elsewhere(&["check", "--datastore", &args.file.to_string_lossy()]);
     console.hint(&format!("look at it with {check}"));
     Ok(Outcome::Clean)
+}
+
+/// A temporary file first: where the read breaks off, or begins again at another revision, nothing is printed.
+fn to_stdout(global: &Global, console: &Console) -> Result<Outcome, Failure> {
+    let failed = |error| Failure::Io { doing: "write a temporary file".into(), error };
+    let folder = tempfile::tempdir().map_err(failed)?;
+    let path = folder.path().join("export.jsonl");
+    connect::block_on(async { export(global, &path, console).await })?;
+    let mut file = File::open(&path).map_err(failed)?;
+    console.data(|out| io::copy(&mut file, out).map(drop))?;
+    Ok(Outcome::Clean)
+}
+
+async fn export(global: &Global, path: &Path, console: &Console) -> Result<usize, Failure> {
+    let datastore = connect::open(global, console).await?;
+    let objects = calipam_workflow::export(&datastore, path, &Person::watching(console)).await?;
+    Ok(usize::try_from(objects).unwrap_or(usize::MAX))
 }

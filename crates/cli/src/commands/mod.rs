@@ -6,6 +6,7 @@ mod configure;
 mod explain;
 mod export;
 mod install_links;
+mod journals;
 mod rebuild;
 mod release;
 pub mod repair;
@@ -69,6 +70,8 @@ fn start_log(verbose: u8) {
     }
     let level = if verbose == 2 { tracing::Level::DEBUG } else { tracing::Level::TRACE };
     let log = tracing_subscriber::fmt().with_max_level(level).with_writer(std::io::stderr).with_ansi(false);
+    // Where stderr takes nothing, the log would say so on stderr, and that panics.
+    let log = log.log_internal_errors(false);
     // A second logger can only be one that a test has set.
     let _ = log.without_time().try_init();
 }

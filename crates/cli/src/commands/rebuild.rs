@@ -18,10 +18,14 @@ pub fn run(args: &RebuildArgs, global: &Global, console: &Console) -> Result<Out
         output_dir: args.output_dir.clone(),
         judging: args.judgement.judging(),
         writing: args.apply.then(|| args.writing.writing("rebuild --apply".into())),
+        max_changes: args.writing.max_changes,
     };
     connect::block_on(async {
         let datastore = connect::open(global, console).await?;
-        let person = Person { console, agrees: args.writing.yes };
+        if args.apply && !datastore.is_live() {
+            return Err(calipam_workflow::Error::NotLive("rebuild --apply").into());
+        }
+        let person = Person::new(console, args.writing.yes);
         let repaired = calipam_workflow::rebuild(&datastore, &request, &person).await?;
         repair::finish(repaired, true, datastore.is_live(), console)
     })

@@ -13,17 +13,27 @@ use crate::output::Console;
 use crate::{connect, hints};
 
 pub fn run(args: &ReleaseArgs, global: &Global, console: &Console) -> Result<Outcome, Failure> {
+    if args.handles.iter().any(|id| id == "-") && global.datastore.as_deref() == Some("-") {
+        return Err(Failure::usage(
+            "stdin cannot be both the datastore (--datastore -) and the handles (--handle -)",
+        ));
+    }
     let request = ReleaseRequest {
         targets: targets(args)?,
         reports: args.reports.clone(),
         force_reports: args.force,
         judging: args.judgement.judging(),
         writing: (!args.dry_run).then(|| args.writing.writing(format!("release{}", flags(args)))),
+        max_changes: args.writing.max_changes,
         lock: args.writing.lock,
     };
     connect::block_on(async {
         let datastore = connect::open(global, console).await?;
-        let person = Person { console, agrees: args.writing.yes };
+        // Without --yes a file is planned on as in a dry run; who agrees in advance expects a write.
+        if args.writing.yes && !args.dry_run && !datastore.is_live() {
+            return Err(calipam_workflow::Error::NotLive("release --yes").into());
+        }
+        let person = Person::new(console, args.writing.yes);
         let repaired = calipam_workflow::release(&datastore, &request, &person).await?;
         repair::finish(repaired, args.dry_run, datastore.is_live(), console)
     })

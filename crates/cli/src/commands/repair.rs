@@ -1,11 +1,17 @@
 //! How the commands that write end.
 
+use calipam_repair::journal::list;
 use calipam_workflow::{Repaired, Run};
+use jiff::SignedDuration;
 
+use crate::args::journals_folder;
 use crate::exit::{Failure, Outcome};
 use crate::output::Console;
 use crate::render::text::{count, quoted};
 use crate::{hints, render};
+
+/// After so many days the removal of a journal is offered, as by `undo --keep`.
+const KEEP_DAYS: i64 = 90;
 
 /// Prints what a release or rebuild came to. `planned_only`: the call asked for no more.
 pub fn finish(
@@ -14,11 +20,23 @@ pub fn finish(
     is_live: bool,
     console: &Console,
 ) -> Result<Outcome, Failure> {
-    render::plan::print(&repaired, console)?;
+    let nothing = repaired.plan.changes.is_empty() && repaired.plan.skipped.is_empty();
+    if !nothing || console.prints_nothing_new() {
+        render::plan::print(&repaired, console)?;
+    }
     if repaired.run.is_none() {
         render::plan::why_not_written(&repaired.plan, planned_only, is_live, console);
     }
-    outcome(repaired.run, !repaired.plan.skipped.is_empty(), console)
+    if let Some(limit) = repaired.exceeds {
+        warn_of_limit(limit, console);
+    }
+    let is_partial = repaired.exceeds.is_some() || !repaired.plan.skipped.is_empty();
+    outcome(repaired.run, is_partial, console)
+}
+
+/// Says of a plan that was only printed that it would be refused.
+pub fn warn_of_limit(limit: usize, console: &Console) {
+    console.warn(&format!("the plan makes more changes than --max-changes {limit}: it would be refused"));
 }
 
 /// Says what had changed and what was not done. `skipped`: the plan left something as it is.
@@ -46,8 +64,17 @@ pub fn outcome(run: Option<Run>, skipped: bool, console: &Console) -> Result<Out
         console.warn(&format!("{} not begun", count(execution.not_begun, "step was", "steps were")));
     }
     if execution.intents > 0 {
+        // Without the journal there is no way back: it is named at any rate.
+        if console.quiet {
+            console.say(&format!("journal: {}", quoted(&journal)));
+        }
         let undo = hints::command(&["undo", &journal.to_string_lossy()]);
         console.hint(&format!("to restore what was there: {undo}"));
+        if let Some(folder) = journals_folder()
+            && let Ok(journals) = list(&folder)
+        {
+            super::journals::hint_old(&journals, SignedDuration::from_hours(24 * KEEP_DAYS), console);
+        }
     }
 
     let complete = execution.is_complete();

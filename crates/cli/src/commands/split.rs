@@ -17,10 +17,11 @@ pub fn run(args: &SplitArgs, global: &Global, console: &Console) -> Result<Outco
         parts: args.parts,
         needs_lock: false,
         writing: (!args.dry_run).then(writing),
+        max_changes: args.writing.max_changes,
     };
     connect::block_on(async {
         let datastore = connect::open(global, console).await?;
-        let person = Person { console, agrees: args.writing.yes };
+        let person = Person::new(console, args.writing.yes);
         let repaired = calipam_workflow::split(&datastore, &request, &person).await?;
         repair::finish(repaired, args.dry_run, datastore.is_live(), console)
     })

@@ -1,34 +1,94 @@
 //! `undo`.
 
-use calipam_repair::journal::Recorded;
+use std::path::Path;
 
-use super::repair;
-use crate::args::{Global, UndoArgs};
-use crate::connect;
+use calipam_datastore::Datastore;
+use calipam_datastore::settings::{LocalFiles, Settings, Target};
+use calipam_repair::journal::{Header, Recorded, undo_command};
+use calipam_workflow::{Error, Intent};
+
+use super::{journals, repair};
+use crate::args::{Global, UndoArgs, journals_folder};
 use crate::exit::{Failure, Outcome};
 use crate::operator::Person;
 use crate::output::Console;
 use crate::render::undo::UndoDocument;
+use crate::{connect, hints};
 
 pub fn run(args: &UndoArgs, global: &Global, console: &Console) -> Result<Outcome, Failure> {
-    let recorded = Recorded::read(&args.run).map_err(calipam_workflow::Error::from)?;
-    let writing = (!args.dry_run).then(|| args.writing.writing("undo".into()));
+    let folder = || journals_folder().ok_or(Failure::from(Error::NoJournalDirectory));
+    if args.list {
+        return journals::run_list(args, &folder()?, console);
+    }
+    if args.prune {
+        return journals::run_prune(args, &folder()?, console);
+    }
     connect::block_on(async {
-        let datastore = connect::open(global, console).await?;
-        let person = Person { console, agrees: args.writing.yes };
-        let undone = calipam_workflow::undo(&datastore, recorded, writing.as_ref(), &person).await?;
+        let (path, datastore) = match &args.run {
+            Some(path) => (path.clone(), None),
+            None if hints::names_connection() => {
+                let datastore = connect::open(global, console).await?;
+                let guid = calipam_workflow::guid(&datastore).await?;
+                (journals::last(&folder()?, Some(&guid))?, Some(datastore))
+            }
+            None => (journals::last(&folder()?, None)?, None),
+        };
+        let recorded = Recorded::read(&path).map_err(Error::from)?;
+        let datastore = match datastore {
+            Some(datastore) => datastore,
+            None => connect::open(&at_journal(global, &recorded.header, console), console).await?,
+        };
+        undo(args, &path, recorded, &datastore, console).await
+    })
+}
+
+async fn undo(
+    args: &UndoArgs,
+    path: &Path,
+    recorded: Recorded,
+    datastore: &Datastore,
+    console: &Console,
+) -> Result<Outcome, Failure> {
+    let writing = (!args.dry_run).then(|| args.writing.writing(undo_command(path)));
+    let person = Person::new(console, args.writing.yes);
+    let intent = Intent { writing: writing.as_ref(), max_changes: args.writing.max_changes };
+    let undone = calipam_workflow::undo(datastore, recorded, intent, &person).await?;
+    let nothing = undone.plan.steps().is_empty() && undone.plan.skipped().is_empty();
+    if !nothing || console.prints_nothing_new() {
         let document = UndoDocument { header: &undone.header, plan: &undone.plan, run: undone.run.as_ref() };
         console.print(&document)?;
-        if args.dry_run {
-            console.tell("dry run: nothing was changed");
+    }
+    if args.dry_run {
+        console.tell("dry run: nothing was changed");
+    }
+    if undone.run.is_some() {
+        for skipped in undone.plan.skipped() {
+            let keys: Vec<String> = skipped.keys.iter().map(ToString::to_string).collect();
+            console.warn(&format!("not undone: {}: {}", keys.join(", "), skipped.reason));
         }
-        if undone.run.is_some() {
-            for skipped in undone.plan.skipped() {
-                let keys: Vec<String> = skipped.keys.iter().map(ToString::to_string).collect();
-                console.warn(&format!("not undone: {}: {}", keys.join(", "), skipped.reason));
-            }
-        }
-        let is_partial = !undone.ended || !undone.plan.skipped().is_empty();
-        repair::outcome(undone.run, is_partial, console)
-    })
+    }
+    if let Some(limit) = undone.exceeds {
+        repair::warn_of_limit(limit, console);
+    }
+    let is_partial = !undone.ended || undone.exceeds.is_some() || !undone.plan.skipped().is_empty();
+    repair::outcome(undone.run, is_partial, console)
+}
+
+/// Where the call says nothing about it, an undo connects to where the run was made. Settings count for user, certificates
+/// and the context; and where they name the same etcd, for all its endpoints. The cluster is compared all the same.
+fn at_journal(global: &Global, header: &Header, console: &Console) -> Global {
+    if hints::names_connection() {
+        return global.clone();
+    }
+    let settings = Settings::resolve(&global.overrides(), &connect::environment(), &LocalFiles).ok();
+    let mut there = Global { datastore: Some(header.datastore.clone()), ..global.clone() };
+    match settings.map(|settings| settings.target) {
+        Some(Target::Kubernetes) if header.datastore == "kubernetes" => return global.clone(),
+        Some(Target::Etcd(etcd)) if etcd.endpoints.contains(&header.location) => return global.clone(),
+        _ if header.datastore == "etcd" => there.etcd_endpoints = Some(header.location.clone()),
+        _ => {}
+    }
+    console
+        .tell(&format!("connecting to where the journal was made: {} {}", header.datastore, header.location));
+    there
 }

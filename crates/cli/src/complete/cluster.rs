@@ -87,6 +87,10 @@ fn connection(applet: Applet, request: &Request) -> Option<Global> {
 
 /// Reads names. `None` where anything is wrong: who completes a line has not asked for an error.
 fn read(global: &Global, wanted: Wanted, typed: &str) -> Option<Vec<String>> {
+    // Standard input is the terminal, on which the line is still being typed.
+    if global.datastore.as_deref() == Some("-") {
+        return None;
+    }
     let environment = connect::environment();
     let overrides = Overrides { connect_timeout: Some(PATIENCE), unattended: true, ..global.overrides() };
     let kind = match wanted {

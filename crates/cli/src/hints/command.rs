@@ -2,12 +2,13 @@
 
 use std::sync::OnceLock;
 
+use super::call::Call;
 use crate::applet::Applet;
 use crate::args::Global;
 use crate::render::text::shell_word;
 
 static NAME: OnceLock<&'static str> = OnceLock::new();
-static CONNECTION: OnceLock<Vec<String>> = OnceLock::new();
+static CALL: OnceLock<Call> = OnceLock::new();
 
 /// Hints repeat the name that the program was called by.
 pub fn remember_name(applet: Applet) {
@@ -15,20 +16,37 @@ pub fn remember_name(applet: Applet) {
     let _ = NAME.set(applet.command_prefix());
 }
 
-/// Hints repeat the options that say where the data is.
+/// Hints repeat the options of the call that say where the data is, and some repeat all of it.
+pub fn remember_call(definition: &clap::Command, matches: &clap::ArgMatches) {
+    let _ = CALL.set(Call::new(definition, matches));
+}
+
+/// The same for a command line of another program: of it only the connection is repeated.
 pub fn remember_connection(global: &Global) {
-    let _ = CONNECTION.set(global.connection());
+    let _ = CALL.set(Call::of_connection(global));
+}
+
+/// True where options of this call say where the data is.
+pub fn names_connection() -> bool {
+    CALL.get().is_some_and(|call| !call.connection().is_empty())
 }
 
 /// A command line for the same cluster: name, words, and the connection options of this call, each quoted for a
 /// shell.
 pub fn command(words: &[&str]) -> String {
-    line(words, CONNECTION.get().map_or(&[], Vec::as_slice))
+    let connection = CALL.get().map(Call::connection).unwrap_or_default();
+    line(words.iter().copied().chain(connection))
+}
+
+/// The command line of this call with more options, and without those whose IDs are in `without`.
+pub fn again(more: &[&str], without: &[&str]) -> String {
+    let Some(call) = CALL.get() else { return line(more.iter().copied()) };
+    line(call.words(without).into_iter().chain(more.iter().copied()).chain(call.connection()))
 }
 
 /// A command line that reads no data, or names other data.
 pub fn command_elsewhere(words: &[&str]) -> String {
-    line(words, &[])
+    line(words.iter().copied())
 }
 
 /// A command line in a document, which does not depend on how the program was called.
@@ -36,10 +54,28 @@ pub fn command_in_document(words: &[&str]) -> String {
     words.iter().fold(Applet::Calipam.command_prefix().to_owned(), |line, word| format!("{line} {word}"))
 }
 
-fn line(words: &[&str], connection: &[String]) -> String {
-    let words = words.iter().copied().chain(connection.iter().map(String::as_str));
+fn line<'a>(words: impl Iterator<Item = &'a str>) -> String {
     let name = NAME.get().copied().unwrap_or(Applet::Calipam.command_prefix());
     words.fold(format!("`{name}"), |line, word| format!("{line} {}", shell_word(word))) + "`"
+}
+
+/// For whom a text is that holds command lines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reader {
+    /// The person who made this call.
+    Operator,
+    /// A program, or a person elsewhere and later.
+    Document,
+}
+
+impl Reader {
+    /// A command line for the same cluster.
+    pub fn command(self, words: &[&str]) -> String {
+        match self {
+            Self::Operator => command(words),
+            Self::Document => format!("`{}`", command_in_document(words)),
+        }
+    }
 }
 
 #[cfg(test)]
@@ -48,8 +84,8 @@ mod tests {
 
     #[test]
     fn words_are_quoted_for_a_shell() {
-        let connection = ["--datastore".to_owned(), "my export".to_owned()];
-        assert_eq!(line(&["release", "--leaked"], &[]), "`calipam release --leaked`");
-        assert_eq!(line(&["undo", "it's"], &connection), "`calipam undo 'it'\\''s' --datastore 'my export'`");
+        assert_eq!(line(["release", "--leaked"].into_iter()), "`calipam release --leaked`");
+        let words = ["undo", "it's", "--datastore", "my export"];
+        assert_eq!(line(words.into_iter()), "`calipam undo 'it'\\''s' --datastore 'my export'`");
     }
 }

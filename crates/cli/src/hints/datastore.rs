@@ -8,7 +8,7 @@ use super::command_elsewhere;
 pub fn hint(error: &Error) -> Option<String> {
     let text = match error {
         Error::Settings(error) => return settings(error),
-        Error::Kubeconfig { .. } => {
+        Error::Kubeconfig { .. } | Error::KubeconfigFile { .. } => {
             "name a kubeconfig by `--kubeconfig` or KUBECONFIG, and a context in it by `--context`"
         }
         Error::Connect(tried) => {
@@ -235,6 +235,7 @@ fn settings(error: &SettingsError) -> Option<String> {
         SettingsError::UnreadablePem { .. } | SettingsError::BadPem { .. } => {
             "certificates and keys are PEM files"
         }
+        SettingsError::ContextAlone(_) => "name the kubeconfig that has it by `--kubeconfig` or KUBECONFIG",
         SettingsError::NoSuchDatastore(_) => "`--datastore` takes `etcd`, `kubernetes` or the path of a file",
     };
     Some(text.to_owned())

@@ -7,7 +7,7 @@ use calipam_repair::RepairError;
 use calipam_repair::journal::JournalError;
 use calipam_workflow::{Error, NoConsent};
 
-use super::{command, datastore};
+use super::{again, command, datastore};
 use crate::render::text::escape;
 
 /// What to do about an error, where there is something to say.
@@ -25,29 +25,52 @@ pub fn error(error: &Error) -> Option<String> {
             return Some(format!("{} lists the pools; a CIDR is accepted as well", command(&["show"])));
         }
         Error::AmbiguousHandle { ids, .. } => return Some(candidates(ids)),
+        Error::UnknownBlock(_) => {
+            return Some(format!("{} lists the blocks", command(&["show", "--blocks"])));
+        }
+        Error::NothingInCommon { .. } => {
+            return Some(format!("{} lists blocks with pool and node", command(&["show", "--blocks"])));
+        }
         Error::NoReport { .. } => {
             let check = command(&["check", "-o", "json"]);
             return Some(format!("write one with {check} or `calicoctl ipam check --output FILE`"));
         }
-        Error::UnusableReport { objection, .. } => report(objection),
+        Error::UnusableReport { objection, .. } => return Some(report(objection)),
         Error::Split(refusal) => return split(refusal),
         Error::Configure(refusal) => return configure(refusal),
         Error::SettingNotKept { .. } => "install the custom resource definitions of the Calico that runs",
-        Error::SeveralPools { .. } => "name the pool by `--name`",
+        Error::SeveralPools { .. } => "name the pool by --name",
         Error::NotLocked => {
             "lock it by `calicoctl datastore migrate lock`; `calipam split` locks it by itself"
         }
         Error::PodsNotRead => {
-            "give a `--kubeconfig`, so that pods decide; or take the endpoints for the truth with `--endpoints-only`"
+            return Some(format!(
+                "give a kubeconfig (--kubeconfig), so that pods decide; or take the endpoints for the truth with {}",
+                again(&["--endpoints-only"], &[])
+            ));
         }
         Error::Trial(_) => {
             "nothing was changed; run it again, and report it if it stays: this is a mistake in calipam"
         }
-        Error::TooManyChanges { .. } => "look at the plan with `--dry-run`, and set another `--max-changes`",
-        Error::NoJournalDirectory => "name a file with `--journal FILE`",
-        Error::NotLive => "connect to the cluster itself",
+        Error::TooManyChanges { changes, .. } => {
+            let larger = ["--max-changes", &changes.to_string()];
+            return Some(format!(
+                "look at the plan with {}, then allow it with {}",
+                dry_run(),
+                again(&larger, &["max_changes"])
+            ));
+        }
+        Error::NoJournalDirectory => "name a file with --journal FILE",
+        Error::NotLive("release --yes" | "rebuild --apply") => {
+            return Some(format!("plan on it with {}", dry_run()));
+        }
+        Error::NotLive(_) => "connect to the cluster itself",
         Error::NoConsent(NoConsent::NoTerminal) => {
-            "use `--yes`; `--dry-run` shows the plan and changes nothing"
+            return Some(format!(
+                "use {}; {} shows the plan and changes nothing",
+                again(&["--yes"], &[]),
+                dry_run()
+            ));
         }
     };
     Some(hint.to_owned())
@@ -99,20 +122,29 @@ fn candidates(ids: &[String]) -> String {
     lines.join("\n")
 }
 
+/// This call, planning only.
+fn dry_run() -> String {
+    again(&["--dry-run"], &["apply", "yes", "dry_run", "max_changes"])
+}
+
 /// What to do about an objection to a report.
-fn report(objection: &ReportError) -> &'static str {
+fn report(objection: &ReportError) -> String {
+    let force = || again(&["--force"], &[]);
     match objection {
         ReportError::OtherCluster { .. } | ReportError::NoReport(_) => {
-            "connect to the cluster that it is about"
+            "connect to the cluster that it is about".to_owned()
         }
-        ReportError::NotLocked => {
-            "`--lock` locks the datastore for the duration of the release; `--force` does without"
-        }
-        ReportError::Stale => {
-            "write a new one; or pass over this with `--force`: what it lists is released only if it is unused now"
-        }
+        ReportError::NotLocked => format!(
+            "{} locks the datastore for the duration of the release; {} does without",
+            again(&["--lock"], &[]),
+            force()
+        ),
+        ReportError::Stale => format!(
+            "write a new one; or pass over this with {}: what it lists is released only if it is unused now",
+            force()
+        ),
         ReportError::OtherVersion { .. } => {
-            "pass over this with `--force`: what it lists is released only if it is unused now"
+            format!("pass over this with {}: what it lists is released only if it is unused now", force())
         }
     }
 }
@@ -131,7 +163,10 @@ pub fn repair(error: &RepairError) -> Option<String> {
             "`calicoctl datastore migrate unlock` unlocks it; while it is locked no pod starts or stops"
         }
         RepairError::Lock { .. } => {
-            "wait for the other run; or leave out `--lock`: what is written is guarded without it, too"
+            return Some(format!(
+                "wait for the other run; or leave out the lock, what is written is guarded without it, too: {}",
+                again(&[], &["lock"])
+            ));
         }
     };
     Some(hint.to_owned())
@@ -139,11 +174,12 @@ pub fn repair(error: &RepairError) -> Option<String> {
 
 fn journal(error: &JournalError) -> &'static str {
     match error {
+        JournalError::Remove { .. } => "remove it by hand, if it is not needed any more",
         JournalError::Write { .. } => {
-            "nothing is written to the datastore without a journal; give a place for a new file by `--journal PATH`"
+            "nothing is written to the datastore without a journal; give a place for a new file by --journal PATH"
         }
         JournalError::Read { .. } | JournalError::NoJournal { .. } => {
-            "name the journal that the repair printed when it began"
+            "name the journal that the repair printed, or look for it with `undo --list`"
         }
         JournalError::Alive { .. } => "wait until it has ended, or stop it",
         JournalError::Newer { .. } => "use the calipam that wrote it, or a later one",

@@ -1,6 +1,7 @@
 //! What to do next: the only place that names commands and options in a text. Libraries give typed causes and
 //! remedies.
 
+mod call;
 mod command;
 mod datastore;
 mod error;
@@ -8,6 +9,7 @@ pub mod plan;
 pub mod remedy;
 
 pub use self::command::{
-    command, command_elsewhere, command_in_document, remember_connection, remember_name,
+    Reader, again, command, command_elsewhere, command_in_document, names_connection, remember_call,
+    remember_connection, remember_name,
 };
 pub use self::error::{error, repair};

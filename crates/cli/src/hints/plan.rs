@@ -1,27 +1,43 @@
 //! What a plan leaves, and what it warns of.
 
-use calipam_check::Remedy;
+use calipam_check::{Remedy, Subject};
 use calipam_plan::{Skipped, Warning, WayOut};
 
-use super::command_in_document;
-use super::remedy::in_document;
+use super::Reader;
+use super::remedy::line;
 
 /// Why something is skipped, and the command that does it.
-pub fn skipped(skipped: &Skipped) -> String {
+pub fn skipped(skipped: &Skipped, reader: Reader) -> String {
     let way_out = match &skipped.way_out {
         None => return skipped.detail.clone(),
-        Some(WayOut::ReleaseByName) => "only `--ip` and `--handle` release it".to_owned(),
-        Some(WayOut::ListFindings) => {
-            format!("look at it with `{}`", command_in_document(&["check", "-o", "wide"]))
-        }
-        Some(WayOut::Remedy(remedy)) => match remedy {
-            Remedy::ReleaseAddress(_) => format!("only `{}` frees it", in_document(remedy)),
-            Remedy::Rebuild => format!("`{}` records its addresses again", in_document(remedy)),
-            Remedy::RebuildBlock(_) => format!("`{}` mends it", in_document(remedy)),
-            Remedy::ReleaseLeaked | Remedy::ReleaseNode(_) | Remedy::ReleaseOrphanHandles => {
-                format!("`{}` does it", in_document(remedy))
+        Some(WayOut::ReleaseByName) => match &skipped.subject {
+            Subject::Address(address) => {
+                format!("only {} releases it", reader.command(&["release", "--ip", &address.to_string()]))
             }
+            Subject::Handle(id) => {
+                format!("only {} releases it", reader.command(&["release", "--handle", id]))
+            }
+            _ => "only a release by --ip or --handle frees it".to_owned(),
         },
+        Some(WayOut::NodeIsDead(node)) => {
+            return format!(
+                "{}; if it is not, {} gives up what it holds",
+                skipped.detail,
+                reader.command(&["release", "--node", node])
+            );
+        }
+        Some(WayOut::ListFindings) => format!("look at it with {}", reader.command(&["check", "-o", "wide"])),
+        Some(WayOut::Remedy(remedy)) => {
+            let command = line(remedy, reader);
+            match remedy {
+                Remedy::ReleaseAddress(_) => format!("only {command} frees it"),
+                Remedy::Rebuild => format!("{command} records its addresses again"),
+                Remedy::RebuildBlock(_) => format!("{command} mends it"),
+                Remedy::ReleaseLeaked | Remedy::ReleaseNode(_) | Remedy::ReleaseOrphanHandles => {
+                    format!("{command} does it")
+                }
+            }
+        }
     };
     format!("{}: {way_out}", skipped.detail)
 }
@@ -30,8 +46,8 @@ pub fn skipped(skipped: &Skipped) -> String {
 pub fn warning(warning: &Warning) -> String {
     match warning {
         Warning::UnknownOwners(number) => format!(
-            "{number} unused addresses have records that do not say whose they are; only `--ip` and `--handle` release \
-             those"
+            "{number} unused addresses have records that do not say whose they are; only a release by --ip or --handle \
+             frees those"
         ),
         Warning::NodeStillNamed(node) => format!(
             "node {node} does not exist, but endpoints or pods still name it; what they use is kept"

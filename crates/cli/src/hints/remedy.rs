@@ -2,7 +2,7 @@
 
 use calipam_check::Remedy;
 
-use super::{command, command_in_document};
+use super::{Reader, command_in_document};
 
 /// What a remedy does, and its command line.
 pub fn hint(remedy: &Remedy) -> String {
@@ -13,8 +13,13 @@ pub fn hint(remedy: &Remedy) -> String {
         Remedy::ReleaseAddress(_) => "release an address once you know that it is not in use",
         Remedy::RebuildBlock(_) | Remedy::Rebuild => "see what a rebuild would change",
     };
+    format!("{purpose}: {}", line(remedy, Reader::Operator))
+}
+
+/// The command line in a text.
+pub fn line(remedy: &Remedy, reader: Reader) -> String {
     let words = words(remedy);
-    format!("{purpose}: {}", command(&words.iter().map(String::as_str).collect::<Vec<_>>()))
+    reader.command(&words.iter().map(String::as_str).collect::<Vec<_>>())
 }
 
 /// The command line in a document: the field `repair` of a finding.

@@ -153,7 +153,10 @@ pub fn hints(report: &Report, detail: Detail, console: &Console) {
     let Some(worst) = report.findings.first() else { return };
     let explain = hints::command_elsewhere(&["explain", worst.code.name()]);
     let mut steps = vec![match detail {
-        Detail::Short => format!("what it means: {explain}; every finding: `-o wide`"),
+        Detail::Short => {
+            let every = hints::again(&["-o", "wide"], &["output"]);
+            format!("what it means: {explain}; every finding: {every}")
+        }
         Detail::Full => format!("what it means and what to do: {explain}"),
     }];
     steps.extend(remedies(report).iter().map(hints::remedy::hint));

@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use serde::Serialize;
 
 use super::table::Page;
+use super::yaml;
 use crate::args::Format;
 
 /// The version of the schema of YAML and JSON, described in `docs/output.md`.
@@ -58,12 +59,12 @@ pub fn write(document: &impl Document, format: Format, page: Page, out: &mut dyn
     match format {
         Format::Table => document.text(Detail::Short, page, out),
         Format::Wide => document.text(Detail::Full, page, out),
-        Format::Yaml => serde_yaml::to_writer(out, &versioned(document)).map_err(io_error),
+        Format::Yaml => yaml::write(&versioned(document), out),
         Format::Json => {
             serde_json::to_writer_pretty(&mut *out, &versioned(document))?;
             writeln!(out)
         }
-        Format::Name | Format::Prometheus | Format::Junit | Format::Sarif | Format::Html => {
+        Format::Name | Format::Prometheus | Format::Junit | Format::Sarif | Format::Html | Format::Ignore => {
             document.report(format, out)
         }
     }
@@ -80,14 +81,6 @@ struct Versioned<T> {
 
 fn versioned(document: &impl Document) -> impl Serialize {
     Versioned { api_version: API_VERSION, kind: document.kind(), content: document.schema() }
-}
-
-/// The error of the writer, which serde_yaml tells only in words.
-fn io_error(error: serde_yaml::Error) -> io::Error {
-    if error.to_string().contains("Broken pipe") {
-        return io::ErrorKind::BrokenPipe.into();
-    }
-    io::Error::other(error)
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 pub mod check;
 pub mod codes;
 pub mod document;
+pub mod failure;
 mod findings;
 pub mod header;
 pub mod markdown;
@@ -13,6 +14,7 @@ pub mod table;
 pub mod text;
 pub mod undo;
 pub mod wrap;
+mod yaml;
 
 use std::io;
 
@@ -38,6 +40,17 @@ pub fn preview(proposal: Proposal<'_>, asked: bool, console: &Console) -> io::Re
             preview_document(&UndoDocument { header, plan, run: None }, asked, console)
         }
     }
+}
+
+/// The whole of a plan, where [`preview`] shows only a part of it.
+pub fn whole(proposal: Proposal<'_>, console: &Console) -> io::Result<Option<String>> {
+    let Proposal::Plan(plan) = proposal else { return Ok(None) };
+    if console.format.detail() == Some(Detail::Full) || plan::fits(plan) {
+        return Ok(None);
+    }
+    let mut text = Vec::new();
+    PlanDocument { plan, run: None }.text(Detail::Full, console.page, &mut text)?;
+    Ok(Some(String::from_utf8_lossy(&text).into_owned()))
 }
 
 fn preview_document(document: &impl Document, asked: bool, console: &Console) -> io::Result<()> {

@@ -15,7 +15,7 @@ use super::table::{Align, Grid, Page};
 use super::text::{count, escape, thousands};
 use super::wrap::on_page;
 use crate::exit::Failure;
-use crate::hints;
+use crate::hints::{self, Reader};
 use crate::output::Console;
 
 /// So many rows are shown one by one; more are shown as one row for each kind.
@@ -46,7 +46,12 @@ struct ShownSkipped<'a> {
 impl<'a> ShownSkipped<'a> {
     fn new(skipped: &'a Skipped) -> Self {
         let Skipped { subject, code, reason, .. } = skipped;
-        Self { subject, code: *code, reason: *reason, detail: hints::plan::skipped(skipped) }
+        Self {
+            subject,
+            code: *code,
+            reason: *reason,
+            detail: hints::plan::skipped(skipped, Reader::Document),
+        }
     }
 }
 
@@ -208,7 +213,7 @@ impl Document for PlanDocument<'_> {
 
 /// Prints what a release or rebuild came to.
 pub fn print(repaired: &Repaired, console: &Console) -> Result<(), Failure> {
-    let Repaired { plan, run } = repaired;
+    let Repaired { plan, run, .. } = repaired;
     if run.is_none() && console.format.detail().is_some() {
         plan.warnings.iter().for_each(|warning| console.warn(&hints::plan::warning(warning)));
     }
@@ -243,7 +248,7 @@ fn skipped(plan: &PlanSummary, detail: Detail, page: Page) -> Grid {
             grid.row([
                 skipped.subject.to_string(),
                 skipped.reason.to_string(),
-                hints::plan::skipped(skipped),
+                hints::plan::skipped(skipped, Reader::Operator),
             ]);
         }
         return grid;
@@ -255,15 +260,20 @@ fn skipped(plan: &PlanSummary, detail: Detail, page: Page) -> Grid {
         kinds.entry((skipped.reason, skipped.code)).or_insert((0, skipped)).0 += 1;
     }
     for ((reason, _), (number, example)) in kinds {
-        grid.row([reason.to_string(), thousands(number), hints::plan::skipped(example)]);
+        grid.row([reason.to_string(), thousands(number), hints::plan::skipped(example, Reader::Operator)]);
     }
     grid
 }
 
+/// True where the short form shows everything.
+pub fn fits(plan: &PlanSummary) -> bool {
+    plan.changes.len().max(plan.skipped.len()) <= FEW
+}
+
 /// Says why a plan was only printed, and what to do next.
 pub fn why_not_written(plan: &PlanSummary, asked_for: bool, is_live: bool, console: &Console) {
-    if plan.changes.len().max(plan.skipped.len()) > FEW && console.format.detail() == Some(Detail::Short) {
-        console.hint("`-o wide` lists everything");
+    if !fits(plan) && console.format.detail() == Some(Detail::Short) {
+        console.hint(&format!("{} lists everything", hints::again(&["-o", "wide"], &["output"])));
     }
     if plan.changes.is_empty() {
         return;
@@ -274,11 +284,7 @@ pub fn why_not_written(plan: &PlanSummary, asked_for: bool, is_live: bool, conso
         );
     } else if asked_for {
         console.tell("dry run: nothing was changed");
-        console.hint(match plan.kind {
-            PlanKind::Release | PlanKind::Split | PlanKind::Configure => {
-                "without `--dry-run` it is carried out"
-            }
-            PlanKind::Rebuild => "with `--apply` it is carried out",
-        });
+        let more: &[&str] = if plan.kind == PlanKind::Rebuild { &["--apply"] } else { &[] };
+        console.hint(&format!("{} carries it out", hints::again(more, &["dry_run"])));
     }
 }

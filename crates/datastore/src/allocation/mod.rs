@@ -53,6 +53,7 @@ impl AllocatorStore {
                 Backend::Kubernetes(KubeStore::new(client, group, selecting))
             }
             Target::File(path) => return Err(Error::NotWritable { location: path.display().to_string() }),
+            Target::StandardInput => return Err(Error::NotWritable { location: "standard input".into() }),
         };
         Ok(Self { backend, _consent: consent })
     }

@@ -28,6 +28,9 @@ pub enum Error {
         what: String,
         reason: String,
     },
+    /// The kubeconfig, or a file that is set in its place, cannot be read.
+    #[error("cannot read {what}: {reason}")]
+    KubeconfigFile { what: String, reason: String },
     /// None of the etcd endpoints could be used.
     #[error("cannot use etcd: {}", Tries(.0))]
     Connect(Vec<Tried>),
@@ -107,9 +110,15 @@ pub struct Permission {
 
 impl Error {
     /// True where the user has to change the call or the settings: exit code 2. All others are exit
-    /// code 3.
+    /// code 3, a file of settings that cannot be read among them.
     pub fn is_usage(&self) -> bool {
-        matches!(self, Self::Settings(_) | Self::Kubeconfig { .. })
+        match self {
+            Self::Settings(error) => {
+                !matches!(error, SettingsError::Unreadable { .. } | SettingsError::UnreadablePem { .. })
+            }
+            Self::Kubeconfig { .. } => true,
+            _ => false,
+        }
     }
 
     /// True where another connection, perhaps to another endpoint, may help.

@@ -66,6 +66,9 @@ pub enum SettingsError {
     /// A certificate or key is not PEM text.
     #[error("the {what} is not usable: {reason}")]
     BadPem { what: &'static str, reason: String },
+    /// A context is a part of a kubeconfig.
+    #[error("the context {0:?} is named, but no kubeconfig")]
+    ContextAlone(String),
     /// Neither a kind of datastore nor a file has that name.
     #[error("no data file or datastore {0:?}: it is neither `etcd`, nor `kubernetes`, nor a file")]
     NoSuchDatastore(String),

@@ -6,9 +6,11 @@ mod snapshot;
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use calipam_model::snapshot::{Coverage, DatastoreKind, Snapshot, Source, WhySkipped};
 use jiff::Timestamp;
+use tempfile::{NamedTempFile, TempPath};
 
 use self::snapshot::looks_like_snapshot;
 use crate::error::{Error, FileError, Result};
@@ -21,11 +23,16 @@ const HEAD: u64 = (1 << 16) + 4096;
 /// Entries after which progress is told.
 const STEP: u64 = 10_000;
 
+/// What standard input is called where a file has a path.
+pub(crate) const STANDARD_INPUT: &str = "standard input";
+
 /// A file of data, whose kind is known.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct DataFile {
     path: PathBuf,
     kind: FileKind,
+    /// What came from standard input lies in a temporary file, since it is read more than once.
+    input: Option<Arc<TempPath>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,7 +50,7 @@ impl DataFile {
     /// Where it cannot be read, or is nothing that this program knows.
     pub fn open(path: &Path) -> Result<Self> {
         if path.is_dir() {
-            return Ok(Self { path: path.to_owned(), kind: FileKind::KubernetesObjects });
+            return Ok(Self { path: path.to_owned(), kind: FileKind::KubernetesObjects, input: None });
         }
         let mut head = Vec::new();
         let read = File::open(path).and_then(|file| file.take(HEAD).read_to_end(&mut head));
@@ -59,11 +66,31 @@ impl DataFile {
         } else {
             return Err(Error::file(path, FileError::UnknownKind(String::new())));
         };
-        Ok(Self { path: path.to_owned(), kind })
+        Ok(Self { path: path.to_owned(), kind, input: None })
     }
 
-    pub fn path(&self) -> &Path {
-        &self.path
+    /// Takes the whole of standard input.
+    ///
+    /// # Errors
+    /// As [`Self::open`], and where there is no room for a temporary file.
+    pub(crate) fn of_input(mut input: impl Read) -> Result<Self> {
+        let mut spooled = || -> std::io::Result<TempPath> {
+            let mut file = NamedTempFile::new()?;
+            std::io::copy(&mut input, &mut file)?;
+            Ok(file.into_temp_path())
+        };
+        let path = spooled().map_err(|e| Error::file(STANDARD_INPUT, e))?;
+        let found = Self::open(&path).map_err(of_input)?;
+        Ok(Self { input: Some(Arc::new(path)), ..found })
+    }
+
+    /// Its path, or what stands for it.
+    pub fn name(&self) -> String {
+        self.named(&self.path).display().to_string()
+    }
+
+    fn named<'a>(&self, path: &'a Path) -> &'a Path {
+        if self.input.is_some() { Path::new(STANDARD_INPUT) } else { path }
     }
 
     pub fn kind(&self) -> FileKind {
@@ -75,6 +102,11 @@ impl DataFile {
     /// # Errors
     /// Where the file is damaged or cut.
     pub fn observe(&self, progress: &ProgressFn) -> Result<Snapshot> {
+        self.observe_path(progress)
+            .map_err(|error| if self.input.is_some() { of_input(error) } else { error })
+    }
+
+    fn observe_path(&self, progress: &ProgressFn) -> Result<Snapshot> {
         let mut snapshot = Snapshot::default();
         let mut read = 0;
         let mut add = |entry: &RawEntry<'_>| {
@@ -96,17 +128,17 @@ impl DataFile {
             FileKind::EtcdSnapshot => {
                 let info = self::snapshot::read(&self.path, is_read, &mut add)?;
                 if info.entries == 0 {
-                    return Err(Error::NoCalico { location: self.path.display().to_string() });
+                    return Err(Error::NoCalico { location: self.name() });
                 }
                 snapshot.revision = info.revision.to_string();
-                snapshot.location = self.path.display().to_string();
+                snapshot.location = self.name();
                 self.set_clock(&mut snapshot)?;
                 snapshot.mark_read(ETCD_SOURCES);
                 sort_by_key(&mut snapshot);
             }
             FileKind::KubernetesObjects => {
                 snapshot = objects::read(&self.path, &self.files()?)?;
-                snapshot.location = self.path.display().to_string();
+                snapshot.location = self.name();
                 self.set_clock(&mut snapshot)?;
             }
         }
@@ -154,7 +186,7 @@ impl DataFile {
             .taken_at
             .parse()
             .map_err(|_| line(format!("`takenAt` is {:?}, which is not a time", header.taken_at)))?;
-        snapshot.location = format!("{} (exported from {})", self.path.display(), header.location);
+        snapshot.location = format!("{} (exported from {})", self.name(), header.location);
         snapshot.revision.clone_from(&header.revision);
         snapshot.coverage = header.coverage();
         let expected: Vec<Source> = match snapshot.datastore {
@@ -172,6 +204,14 @@ impl DataFile {
         let changed = std::fs::metadata(&self.path).and_then(|m| m.modified());
         let changed = changed.map_err(|e| Error::file(&self.path, e))?;
         Ok(Timestamp::try_from(changed).unwrap_or(Timestamp::UNIX_EPOCH))
+    }
+}
+
+/// The error of the temporary file of standard input.
+fn of_input(error: Error) -> Error {
+    match error {
+        Error::File { kind, .. } => Error::File { path: STANDARD_INPUT.into(), kind },
+        other => other,
     }
 }
 
@@ -202,8 +242,6 @@ pub(crate) fn sort_by_key(snapshot: &mut Snapshot) {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use super::*;
 
     #[test]
@@ -227,6 +265,21 @@ mod tests {
         let header = br#"{"format":"calipam-export","version":1"#;
         assert_eq!(open("a.db", header).unwrap().kind(), FileKind::Export);
         assert_eq!(open("b", &[0x28, 0xB5, 0x2F, 0xFD, 0]).unwrap().kind(), FileKind::Export);
+    }
+
+    #[test]
+    fn what_comes_from_standard_input_is_a_file_of_that_name() {
+        let wrong = DataFile::of_input(&b"hello"[..]).unwrap_err().to_string();
+        assert!(wrong.starts_with("standard input: "), "{wrong}");
+        let header = b"{\"format\":\"calipam-export\",\"version\":1}\n";
+        let file = DataFile::of_input(&header[..]).unwrap();
+        assert_eq!((file.kind(), file.name().as_str()), (FileKind::Export, "standard input"));
+        let quiet: ProgressFn = Arc::new(|_| {});
+        let cut = file.observe(&quiet).unwrap_err().to_string();
+        assert!(cut.starts_with("standard input: "), "{cut}");
+        let path = file.path.clone();
+        drop((file.clone(), file));
+        assert!(!path.exists(), "the temporary file is taken away");
     }
 
     #[test]

@@ -112,6 +112,8 @@ pub enum Target {
     Kubernetes,
     /// A file: an export or an etcd snapshot.
     File(PathBuf),
+    /// The same, as standard input.
+    StandardInput,
 }
 
 /// How to reach etcd.
@@ -229,10 +231,18 @@ impl Settings {
         };
         let kubernetes = kubernetes(&values, overrides, environment);
         let target = match offline {
-            Some(path) => Target::File(path),
+            Some(target) => target,
             None if wants_etcd(&values, overrides)? => Target::Etcd(etcd(&values, overrides, files)?),
             None => Target::Kubernetes,
         };
+        // On Kubernetes there may be a kubeconfig in its default place.
+        if let Some(context) = &overrides.context
+            && target != Target::Kubernetes
+            && kubernetes.kubeconfig.is_empty()
+            && kubernetes.kubeconfig_inline.is_empty()
+        {
+            return Err(SettingsError::ContextAlone(context.clone()));
+        }
         Ok(Self { target, kubernetes })
     }
 }
@@ -271,11 +281,15 @@ impl KubernetesSettings {
     }
 }
 
-/// The file that is named as the datastore.
-fn offline_file(overrides: &Overrides, files: &impl Files) -> Result<Option<PathBuf>, SettingsError> {
+/// The file that is named as the datastore. What looks like a path is one, whether it exists or not: that it cannot be
+/// read is no mistake in the call.
+fn offline_file(overrides: &Overrides, files: &impl Files) -> Result<Option<Target>, SettingsError> {
     match overrides.datastore.as_deref() {
         None | Some("etcd" | "etcdv3" | "kubernetes") => Ok(None),
-        Some(name) if files.exists(Path::new(name)) => Ok(Some(PathBuf::from(name))),
+        Some("-") => Ok(Some(Target::StandardInput)),
+        Some(name) if name.contains(['/', '.']) || files.exists(Path::new(name)) => {
+            Ok(Some(Target::File(PathBuf::from(name))))
+        }
         Some(name) => Err(SettingsError::NoSuchDatastore(name.to_owned())),
     }
 }

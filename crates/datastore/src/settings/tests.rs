@@ -141,9 +141,9 @@ fn inline_and_files_do_not_mix() {
     let mut values = Values::default();
     let field = |name: &str| fields::FIELDS.iter().find(|f| f.name == name).unwrap();
     values.set(field("etcdCACert"), CERTIFICATE.into());
-    assert_eq!(tls(&values, &files()).map(|t| t.ca), Ok(Some(CERTIFICATE.into())));
+    assert_eq!(tls(&values, &Overrides::default(), &files()).map(|t| t.ca), Ok(Some(CERTIFICATE.into())));
     values.set(field("etcdKeyFile"), "key.pem".into());
-    assert_eq!(tls(&values, &files()), Err(SettingsError::MixedTls));
+    assert_eq!(tls(&values, &Overrides::default(), &files()), Err(SettingsError::MixedTls));
 }
 
 #[test]

@@ -9,7 +9,6 @@ use calipam_model::edit::{AffinityEdit, BlockEdit, Condition, Edit, Expect};
 use calipam_model::key::Key;
 use calipam_model::snapshot::Versioned;
 
-use super::blocks::may_live;
 use super::planner::{Planner, action, change};
 use crate::basis::Basis;
 use crate::gone_node::not_its_own;
@@ -59,6 +58,8 @@ enum Fate<'f> {
     Label,
     /// It stays: why, and which finding says so.
     Skip(&'f Finding, SkipReason, String),
+    /// Its node may be alive.
+    SkipOfLiving(&'f Finding),
     /// Nothing that a rebuild does.
     Leave,
 }
@@ -73,6 +74,10 @@ fn judge(planner: &mut Planner<'_, '_>, affinity: &Versioned<Affinity>, found: &
     let revision = affinity.revision.clone();
     match fate(planner, affinity, found) {
         Fate::Leave | Fate::WithBlock => false,
+        Fate::SkipOfLiving(finding) => {
+            planner.skip_of_living(finding, &key.node);
+            false
+        }
         Fate::Skip(finding, why, detail) => {
             planner.skip(finding, why, detail);
             false
@@ -147,9 +152,7 @@ fn fate<'f>(planner: &Planner<'_, '_>, affinity: &Versioned<Affinity>, found: &[
         let node = &value.key.node;
         let with_block = planner.blocks.get(&value.key.cidr).and_then(|planned| planned.disowned.as_ref());
         return match with_block {
-            _ if planner.index().workloads_name_node(node) => {
-                Fate::Skip(finding, SkipReason::NodeMayLive, may_live(node))
-            }
+            _ if planner.index().workloads_name_node(node) => Fate::SkipOfLiving(finding),
             Some(disowned) if disowned == node => Fate::WithBlock,
             _ => Fate::Delete("its node does not exist"),
         };
@@ -270,7 +273,7 @@ fn missing(planner: &mut Planner<'_, '_>) {
                     format!("to none, as {node} has no affinity for it either"),
                     &[finding.code],
                 )),
-                None => planner.skip(finding, SkipReason::NodeMayLive, may_live(node)),
+                None => planner.skip_of_living(finding, node),
             }
             continue;
         }

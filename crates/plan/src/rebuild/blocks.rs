@@ -16,21 +16,13 @@ pub(super) fn plan(planner: &mut Planner<'_, '_>) {
     half_deleted(planner);
 }
 
-/// What to do about a node that may be alive although its object is gone.
-pub(super) fn may_live(node: &str) -> String {
-    format!(
-        "{node} does not exist, but endpoints or pods name it: if it is alive, bring its object back; if not, \
-         `calipam release --node {node}` gives up what it holds"
-    )
-}
-
 fn of_missing_nodes(planner: &mut Planner<'_, '_>) {
     for finding in planner.findings(Code::BlockOfMissingNode) {
         let Subject::Block(cidr) = finding.subject else { continue };
         let owner = planner.index().block(cidr).and_then(|block| block.owner);
         let Some(node) = owner.and_then(BlockOwner::host) else { continue };
         if planner.index().workloads_name_node(node) {
-            planner.skip(finding, SkipReason::NodeMayLive, may_live(node));
+            planner.skip_of_living(finding, node);
             continue;
         }
         let of_block = planner.basis.snapshot.affinities.iter().filter(|affinity| {

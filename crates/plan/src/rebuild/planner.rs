@@ -18,7 +18,7 @@ use super::marked::MarkedBlocks;
 use super::request::Scope;
 use crate::basis::Basis;
 use crate::plan::{Action, Change, Verb};
-use crate::skipped::{SkipReason, Skipped};
+use crate::skipped::{SkipReason, Skipped, WayOut};
 
 /// A plan in the making.
 pub(super) struct Planner<'p, 's> {
@@ -72,6 +72,15 @@ impl<'p, 's> Planner<'p, 's> {
     pub fn skip(&mut self, finding: &Finding, reason: SkipReason, detail: impl Into<String>) {
         let skipped = Skipped::new(finding.subject.clone(), reason, detail).of(finding.code);
         self.skipped.push(skipped);
+    }
+
+    /// Skips what belongs to a node that may be alive although its object is gone.
+    pub fn skip_of_living(&mut self, finding: &Finding, node: &str) {
+        let detail = format!(
+            "{node} does not exist, but endpoints or pods name it: if it is alive, bring its object back"
+        );
+        let skipped = Skipped::new(finding.subject.clone(), SkipReason::NodeMayLive, detail).of(finding.code);
+        self.skipped.push(skipped.with_way_out(WayOut::NodeIsDead(node.to_owned())));
     }
 
     pub fn may_change(&self, block: &IndexedBlock<'_>) -> bool {

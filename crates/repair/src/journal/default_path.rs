@@ -1,9 +1,13 @@
-//! Where journals lie unless the call says otherwise.
+//! Where journals lie unless the call says otherwise, and whether one can be created.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
+use rustix::fs::{Access, access};
+use rustix::io::Errno;
+
+use super::read::JournalError;
 
 /// The folder for journals in the user's state directory: `$XDG_STATE_HOME/calipam`, else
 /// `$HOME/.local/state/calipam`. `None` where the environment names neither by an absolute path.
@@ -22,6 +26,26 @@ pub fn default_path(directory: &Path, cluster: &str, now: Timestamp) -> PathBuf 
     directory.join(format!("{time}-{cluster}-{}.journal", std::process::id()))
 }
 
+/// Looks whether a journal can be created at `path`, and creates nothing: a run that would fail for that later should not
+/// keep its operator waiting.
+///
+/// # Errors
+/// Where the file is there already, or its folder cannot be written to.
+pub fn check_place(path: &Path) -> Result<(), JournalError> {
+    let failed = |errno: Errno| JournalError::write(path, &errno.into());
+    if path.symlink_metadata().is_ok() {
+        return Err(failed(Errno::EXIST));
+    }
+    // Folders that are missing are created with the journal.
+    let folders = path.ancestors().skip(1);
+    let folders = folders.map(|folder| if folder.as_os_str().is_empty() { Path::new(".") } else { folder });
+    let mut existing =
+        folders.skip_while(|folder| matches!(access(*folder, Access::EXISTS), Err(Errno::NOENT)));
+    let folder = existing.next().unwrap_or(Path::new("/"));
+    access(folder, Access::WRITE_OK | Access::EXEC_OK).map_err(failed)?;
+    if folder.is_dir() { Ok(()) } else { Err(failed(Errno::NOTDIR)) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -36,6 +60,22 @@ mod tests {
         assert_eq!(of(&[("HOME", "/home/a"), ("XDG_STATE_HOME", "s")]), of(&[("HOME", "/home/a")]));
         assert_eq!(of(&[("HOME", "")]), None);
         assert_eq!(of(&[]), None);
+    }
+
+    #[test]
+    fn a_place_for_a_journal_is_judged_before_it_is_needed() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        std::fs::write(at("file"), "mine").unwrap();
+        for good in ["new", "missing/folder/new"] {
+            assert_eq!(check_place(&at(good)), Ok(()), "{good}");
+        }
+        for (bad, reason) in [("file", "File exists"), ("file/new", "Not a directory")] {
+            let error = check_place(&at(bad)).unwrap_err().to_string();
+            assert!(error.contains(reason), "{error}");
+        }
+        assert_eq!(check_place(Path::new("new.journal")), Ok(()), "in the working directory");
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1, "nothing was created");
     }
 
     #[test]

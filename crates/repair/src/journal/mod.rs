@@ -8,18 +8,20 @@ mod default_path;
 mod entry;
 mod file;
 mod lines;
+mod list;
 mod open;
 mod read;
 mod resolve;
 
 pub use self::append::headers;
 pub(crate) use self::append::{append, journals, marks_if_over};
-pub use self::default_path::{default_directory, default_path};
+pub use self::default_path::{check_place, default_directory, default_path};
 pub(crate) use self::entry::same_value;
 pub use self::entry::{
     ChangeRecord, Entry, FORMAT, GuardRecord, Header, Intent, LockMark, Outcome, Value, Version,
 };
 pub use self::file::Journal;
+pub use self::list::{JournalState, Listed, list, undo_command};
 pub use self::read::{JournalError, Recorded};
 pub use self::resolve::{Fate, Resolved, resolve, resolve_killed};
 pub(crate) use self::resolve::{fate, goes_by_value, key_of};

@@ -28,6 +28,14 @@ pub enum JournalError {
         /// What the system says.
         reason: String,
     },
+    /// It cannot be removed.
+    #[error("cannot remove the journal {}: {reason}", path.display())]
+    Remove {
+        /// The file.
+        path: PathBuf,
+        /// What the system says.
+        reason: String,
+    },
     /// It does not begin as a journal does.
     #[error("{} is no journal of calipam", path.display())]
     NoJournal {
@@ -194,7 +202,7 @@ fn check(intent: &Intent) -> Result<(), String> {
     Ok(())
 }
 
-fn header(path: &Path, text: &[u8], is_sound: bool) -> Result<Header, JournalError> {
+pub(super) fn header(path: &Path, text: &[u8], is_sound: bool) -> Result<Header, JournalError> {
     /// What every version of the format begins with.
     #[derive(serde::Deserialize)]
     struct Any {

@@ -20,6 +20,7 @@ use super::findings::WithFindings;
 use super::table::Page;
 use super::text::escape;
 use crate::args::Format;
+use crate::ignore;
 
 pub use self::prometheus::write_failure as write_failed_run;
 
@@ -54,6 +55,9 @@ impl Document for Checked<'_> {
             Format::Junit => junit::write(self, out),
             Format::Sarif => sarif::write(self.report, out),
             Format::Html => page::write(self, out),
+            Format::Ignore => {
+                self.report.findings.iter().try_for_each(|finding| writeln!(out, "{}", ignore::line(finding)))
+            }
             _ => Err(unsupported(self.kind(), format)),
         }
     }

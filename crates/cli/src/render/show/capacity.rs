@@ -27,6 +27,10 @@ impl View for PoolList {
             ("ALLOCATABLE", Right),
         ];
         let wide = detail == Detail::Full;
+        let windows = !wide && self.pools.iter().any(|pool| pool.windows_reserved.0 > 0);
+        if windows {
+            columns.push(("WINDOWS", Right));
+        }
         if wide {
             columns.extend([
                 ("BLOCKS", Right),
@@ -41,10 +45,18 @@ impl View for PoolList {
         let mut grid = Grid::new(page, detail, &columns);
         grid.can_do_without(&["RESERVED", "COOLING", "IN USE", "TOTAL"]);
         for pool in &self.pools {
-            grid.row(pool_row(pool, wide));
+            let mut row = pool_row(pool, wide);
+            if windows {
+                row.push(number(pool.windows_reserved));
+            }
+            grid.row(row);
         }
         if let Some(outside) = &self.outside {
-            grid.row(outside_row(outside, wide));
+            let mut row = outside_row(outside, wide);
+            if windows {
+                row.push("-".to_owned());
+            }
+            grid.row(row);
         }
         let mut notes: Vec<String> = Vec::new();
         for pool in self.pools.iter().filter(|pool| pool.unknown.0 > 0) {
@@ -62,7 +74,6 @@ impl View for PoolList {
 
 fn pool_row(pool: &PoolView, wide: bool) -> Vec<String> {
     let name = if pool.enabled { pool.name.clone() } else { format!("{} (disabled)", pool.name) };
-    let reserved = Count(pool.reserved.0 + pool.windows_reserved.0);
     let mut row = vec![
         name,
         pool.cidr.to_string(),
@@ -70,7 +81,7 @@ fn pool_row(pool: &PoolView, wide: bool) -> Vec<String> {
         number(pool.in_use),
         percent(pool.in_use, pool.total),
         number(pool.cooling),
-        number(if wide { pool.reserved } else { reserved }),
+        number(pool.reserved),
         number(pool.free),
         pool.allocatable.map_or_else(|| "unknown".to_owned(), number),
     ];
@@ -130,8 +141,12 @@ impl View for BlockList {
             ("RESERVED", Right),
             ("FREE", Right),
         ];
+        let windows = wide || self.blocks.iter().any(|block| block.windows_reserved > 0);
+        if windows {
+            columns.push(("WINDOWS", Right));
+        }
         if wide {
-            columns.extend([("WINDOWS", Right), ("CLAIMED", Left), ("SEQUENCE NUMBER", Left)]);
+            columns.extend([("CLAIMED", Left), ("SEQUENCE NUMBER", Left)]);
         }
         let corrupt = self.blocks.iter().any(|block| !block.problems.is_empty());
         if corrupt {
@@ -140,7 +155,7 @@ impl View for BlockList {
         let mut grid = Grid::new(page, detail, &columns);
         grid.can_do_without(&["RESERVED", "COOLING", "TOTAL", "BORROWED", "POOL"]);
         for block in &self.blocks {
-            let mut row = block_row(block, wide);
+            let mut row = block_row(block, windows, wide);
             if corrupt {
                 row.push(block.problems.join("; "));
             }
@@ -150,10 +165,9 @@ impl View for BlockList {
     }
 }
 
-fn block_row(block: &BlockView, wide: bool) -> Vec<String> {
+fn block_row(block: &BlockView, windows: bool, wide: bool) -> Vec<String> {
     // Nothing is known of the addresses of a corrupt block.
     let known = |number: u32| if block.problems.is_empty() { thousands(number) } else { "-".to_owned() };
-    let reserved = if wide { block.reserved } else { block.reserved + block.windows_reserved };
     let mut row = vec![
         block.cidr.to_string(),
         or_dash(block.pool.as_deref().unwrap_or_default()).to_owned(),
@@ -162,12 +176,14 @@ fn block_row(block: &BlockView, wide: bool) -> Vec<String> {
         known(block.in_use),
         known(block.borrowed),
         known(block.cooling),
-        known(reserved),
+        known(block.reserved),
         known(block.free),
     ];
+    if windows {
+        row.push(known(block.windows_reserved));
+    }
     if wide {
         row.extend([
-            known(block.windows_reserved),
             or_dash(block.claimed_at.as_deref().unwrap_or_default()).to_owned(),
             text_or_dash(block.sequence_number),
         ]);

@@ -12,7 +12,7 @@ use kube::config::{ExecInteractiveMode, KubeConfigOptions, Kubeconfig, Kubeconfi
 
 use super::classify::login_failure;
 use super::{flags, request_error};
-use crate::error::{Error, Failure, innermost};
+use crate::error::{Error, Failure, SettingsError, innermost};
 use crate::secret::redact_url;
 use crate::settings::KubernetesSettings;
 
@@ -87,6 +87,9 @@ async fn base(settings: &KubernetesSettings) -> Result<Config, Error> {
     if let Some((kubeconfig, name)) = kubeconfig(settings)? {
         return from_kubeconfig(kubeconfig, settings, &name).await;
     }
+    if !settings.context.is_empty() {
+        return Err(SettingsError::ContextAlone(settings.context.clone()).into());
+    }
     let url = settings.kubectl.server.as_deref().unwrap_or(&settings.api_endpoint);
     if !url.is_empty() {
         return Ok(Config::new(endpoint(url)?));
@@ -110,7 +113,7 @@ fn merged(paths: &[PathBuf], name: &str) -> Result<Kubeconfig, Error> {
             Some(before) => before.merge(one).map_err(|e| bad(name, &e))?,
         });
     }
-    merged.ok_or_else(|| Error::Kubeconfig { what: name.into(), reason: "there is no such file".into() })
+    merged.ok_or_else(|| Error::KubeconfigFile { what: name.into(), reason: "there is no such file".into() })
 }
 
 async fn from_kubeconfig(
@@ -178,7 +181,7 @@ pub(super) fn endpoint(text: &str) -> Result<Uri, Error> {
 }
 
 pub(super) fn read(path: &Path, what: &str) -> Result<Vec<u8>, Error> {
-    std::fs::read(path).map_err(|error| Error::Kubeconfig {
+    std::fs::read(path).map_err(|error| Error::KubeconfigFile {
         what: format!("{what} {}", path.display()),
         reason: error.to_string(),
     })
@@ -208,6 +211,9 @@ fn join(paths: &[PathBuf]) -> String {
 
 /// What is wrong with a kubeconfig. Errors of its text show the text, which may hold secrets.
 fn bad(what: &str, error: &KubeconfigError) -> Error {
+    if let KubeconfigError::ReadConfig(error, _) = error {
+        return Error::KubeconfigFile { what: what.into(), reason: error.to_string() };
+    }
     let reason = match error {
         KubeconfigError::Parse(_) => "it is not the YAML of a kubeconfig".into(),
         KubeconfigError::CurrentContextNotSet => "it has no current context, and none is named".into(),
@@ -215,7 +221,6 @@ fn bad(what: &str, error: &KubeconfigError) -> Error {
         KubeconfigError::LoadClusterOfContext(name) => format!("cluster {name:?} does not exist"),
         KubeconfigError::ParseClusterUrl(_) => "the URL of its cluster cannot be decoded".into(),
         KubeconfigError::ParseProxyUrl(_) => "the URL of its proxy cannot be decoded".into(),
-        KubeconfigError::ReadConfig(error, _) => error.to_string(),
         other => other.to_string(),
     };
     Error::Kubeconfig { what: what.into(), reason }

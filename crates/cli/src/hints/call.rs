@@ -1,0 +1,191 @@
+//! The call of the program, for hints that repeat it or a part of it.
+
+use std::path::PathBuf;
+
+use calipam_datastore::redact_url;
+use clap::parser::ValueSource;
+use clap::{Arg, ArgAction, ArgMatches, Command};
+
+use crate::args::{CONNECTION, Global};
+
+/// What was typed, option by option, in the order of the definition.
+#[derive(Debug, Default)]
+pub struct Call {
+    /// The command, such as `release`.
+    command: Vec<String>,
+    given: Vec<Given>,
+}
+
+/// An option or argument that was typed.
+#[derive(Debug)]
+struct Given {
+    /// The ID of the definition: the name of the field.
+    id: String,
+    is_connection: bool,
+    words: Vec<String>,
+}
+
+impl Call {
+    /// What `matches` found by `definition`.
+    pub fn new(definition: &Command, matches: &ArgMatches) -> Self {
+        let (mut definition, mut matches, mut command) = (definition, matches, Vec::new());
+        while let Some((name, below)) = matches.subcommand()
+            && let Some(found) = definition.find_subcommand(name)
+        {
+            // `calipam ipam check` is `calipam check`, and the name `kubectl calico ipam` has it already.
+            if name != "ipam" {
+                command.push(name.to_owned());
+            }
+            (definition, matches) = (found, below);
+        }
+        let typed = definition.get_arguments().filter(|arg| is_typed(arg, matches));
+        Self { command, given: typed.filter_map(|arg| Given::new(arg, matches)).collect() }
+    }
+
+    /// A call of which only the connection is known.
+    pub fn of_connection(global: &Global) -> Self {
+        let path = |path: &PathBuf| path.display().to_string();
+        let options = [
+            ("datastore", global.datastore.clone()),
+            ("config", global.config.as_ref().map(path)),
+            ("etcd_endpoints", global.etcd_endpoints.clone()),
+            ("kubeconfig", global.kubeconfig.clone()),
+            ("context", global.context.clone()),
+        ];
+        let given = options.into_iter().filter_map(|(id, value)| {
+            let words = words(&format!("--{}", id.replace('_', "-")), shown(id, &value?));
+            Some(Given { id: id.to_owned(), is_connection: true, words })
+        });
+        Self { command: Vec::new(), given: given.collect() }
+    }
+
+    /// The options that say where the data is.
+    pub fn connection(&self) -> Vec<&str> {
+        self.given.iter().filter(|given| given.is_connection).flat_map(Given::words).collect()
+    }
+
+    /// Command, options and arguments but those for the connection and those in `without`.
+    pub fn words(&self, without: &[&str]) -> Vec<&str> {
+        let wanted = |given: &&Given| !given.is_connection && !without.contains(&given.id.as_str());
+        let own = self.given.iter().filter(wanted).flat_map(Given::words);
+        self.command.iter().map(String::as_str).chain(own).collect()
+    }
+}
+
+/// True for what was typed and says what to do; how much to say about it is another matter.
+fn is_typed(arg: &Arg, matches: &ArgMatches) -> bool {
+    let id = arg.get_id().as_str();
+    !["verbose", "quiet"].contains(&id) && matches.value_source(id) == Some(ValueSource::CommandLine)
+}
+
+/// True where the value itself is a secret. A hint leaves it out: it is read on screens and kept in logs.
+fn is_secret(id: &str) -> bool {
+    id.contains("password") || id.contains("token")
+}
+
+impl Given {
+    /// `None` for a secret.
+    fn new(arg: &Arg, matches: &ArgMatches) -> Option<Self> {
+        let id = arg.get_id().as_str();
+        if is_secret(id) {
+            return None;
+        }
+        let option = match (arg.get_long(), arg.get_short()) {
+            (Some(long), _) => format!("--{long}"),
+            (None, Some(short)) => format!("-{short}"),
+            (None, None) => String::new(),
+        };
+        let words = match arg.get_action() {
+            ArgAction::Set | ArgAction::Append => {
+                let values = matches.get_raw(id).into_iter().flatten();
+                values.flat_map(|value| words(&option, shown(id, &value.to_string_lossy()))).collect()
+            }
+            _ => vec![option],
+        };
+        Some(Self { id: id.to_owned(), is_connection: arg.get_help_heading() == Some(CONNECTION), words })
+    }
+
+    fn words(&self) -> impl Iterator<Item = &str> {
+        self.words.iter().map(String::as_str)
+    }
+}
+
+/// A value and the option before it; one word where the value looks like an option itself.
+fn words(option: &str, value: String) -> Vec<String> {
+    match option {
+        "" => vec![value],
+        _ if value.starts_with('-') && value != "-" => vec![format!("{option}={value}")],
+        _ => vec![option.to_owned(), value],
+    }
+}
+
+/// A value without the user and password of a URL.
+fn shown(id: &str, value: &str) -> String {
+    if !["etcd_endpoints", "server"].contains(&id) && !value.contains("://") {
+        return value.to_owned();
+    }
+    value.split(',').map(redact_url).collect::<Vec<_>>().join(",")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::args;
+
+    fn call(words: &[&str]) -> Call {
+        let mut definition = args::tidy(args::command());
+        let all = std::iter::once(&"calipam").chain(words);
+        let matches = definition.try_get_matches_from_mut(all).unwrap();
+        Call::new(&definition, &matches)
+    }
+
+    #[test]
+    fn the_connection_is_what_was_typed_about_it() {
+        let call = call(&["-d", "etcd", "check", "-qo", "wide", "--context", "admin@prod", "--node=a,b"]);
+        assert_eq!(call.connection(), ["--datastore", "etcd", "--context", "admin@prod"]);
+        assert_eq!(call.words(&["output"]), ["check", "--node", "a", "--node", "b"]);
+    }
+
+    #[test]
+    fn a_call_is_repeated_without_some_options() {
+        let words = ["ipam", "release", "--handle", "-x", "-y", "--dry-run", "--max-changes", "3"];
+        let call = call(&words);
+        assert_eq!(call.words(&["dry_run", "yes"]), ["release", "--handle=-x", "--max-changes", "3"]);
+        assert!(call.connection().is_empty());
+    }
+
+    #[test]
+    fn the_options_of_kubectl_are_of_the_connection() {
+        let words =
+            ["check", "--token", "hunter2", "--as", "jane", "--as-group", "dev", "--request-timeout=30"];
+        let call = call(&[&words[..], &["-s", "u:hunter2@h", "--insecure-skip-tls-verify"]].concat());
+        let mut connection = call.connection();
+        connection.sort_unstable();
+        let expected = [
+            "--as",
+            "--as-group",
+            "--insecure-skip-tls-verify",
+            "--request-timeout",
+            "--server",
+            "30",
+            "dev",
+            "h",
+            "jane",
+        ];
+        assert_eq!(connection, expected);
+        assert_eq!(call.words(&[]), ["check"]);
+    }
+
+    #[test]
+    fn no_secret_stands_in_a_hint() {
+        for id in ["token", "etcd_password"] {
+            assert!(is_secret(id));
+        }
+        let endpoints = "https://root:hunter2@a:2379,root:hunter2@b:2379";
+        let call = call(&["check", "--etcd-endpoints", endpoints, "-d", "http://u:hunter2@c/x"]);
+        assert_eq!(
+            call.connection(),
+            ["--datastore", "http://c/x", "--etcd-endpoints", "https://a:2379,b:2379"]
+        );
+    }
+}

@@ -1,0 +1,226 @@
+//! Files for `--ignore`: findings that are known and accepted, one a line, each for ever or until a date.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::fs;
+use std::path::Path;
+
+use calipam_check::{Code, Finding, Report, UnknownCode};
+use jiff::civil::Date;
+use jiff::tz::TimeZone;
+
+use crate::exit::Failure;
+use crate::render::text::escape;
+
+/// What a line of the file accepts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Entry {
+    code: Code,
+    /// As a finding has it, or as tables show it.
+    subject: String,
+    /// The last day on which it counts, in UTC.
+    until: Option<Date>,
+    /// Number of the line, from 1.
+    line: usize,
+}
+
+/// The accepted findings of a file.
+#[derive(Debug, Default)]
+pub struct Ignored {
+    file: String,
+    entries: Vec<Entry>,
+}
+
+impl Ignored {
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// Where it cannot be read, or one of its lines cannot be decoded: passing over it could hide a finding, or show one
+    /// that is accepted.
+    pub fn read(path: &Path) -> Result<Self, Failure> {
+        let file = path.display().to_string();
+        let text =
+            fs::read_to_string(path).map_err(|error| Failure::Io { doing: format!("read {file}"), error })?;
+        let entries = parse(&text).map_err(|(line, reason)| Failure::Usage {
+            message: format!("{file}:{line}: {reason}"),
+            hint: Some(
+                "a line holds a rule and a subject, such as `leaked-address 10.244.1.7`, and may end with \
+                 `until 2027-01-31`"
+                    .into(),
+            ),
+        })?;
+        Ok(Self { file, entries })
+    }
+
+    /// Takes out of a report what is accepted, and gives what there is to say about the entries that accept nothing. To be
+    /// called before other filters: what they leave out is there all the same.
+    pub fn apply(&self, report: &mut Report) -> Vec<String> {
+        let today = TimeZone::UTC.to_datetime(report.cluster.taken_at).date();
+        let mut by_finding: HashMap<(Code, &str), usize> = HashMap::new();
+        for (place, entry) in self.entries.iter().enumerate() {
+            by_finding.insert((entry.code, &entry.subject), place);
+        }
+
+        let mut matches = vec![false; self.entries.len()];
+        report.retain(|finding| {
+            let subject = finding.subject.to_string();
+            let as_shown = escape(&subject);
+            let mut forms = [subject.as_str(), &as_shown].into_iter();
+            let place = forms.find_map(|form| by_finding.get(&(finding.code, form)).copied());
+            let Some(place) = place else { return true };
+            matches[place] = true;
+            self.entries[place].has_ended(today)
+        });
+
+        let said = self.entries.iter().zip(matches).filter_map(|(entry, matches)| {
+            let place = format!("{}:{}", self.file, entry.line);
+            match entry.until {
+                Some(until) if matches && entry.has_ended(today) => {
+                    Some(format!("{place}: {entry} was accepted until {until}"))
+                }
+                _ if matches => None,
+                _ => Some(format!("{place}: {entry} matches no finding")),
+            }
+        });
+        said.collect()
+    }
+}
+
+impl Entry {
+    fn has_ended(&self, today: Date) -> bool {
+        self.until.is_some_and(|until| today > until)
+    }
+}
+
+impl fmt::Display for Entry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.code, self.subject)
+    }
+}
+
+/// The line that accepts a finding. A subject that would be read as something else is a JSON string.
+pub fn line(finding: &Finding) -> String {
+    let subject = finding.subject.to_string();
+    let plain = format!("{} {subject}", finding.code);
+    let entry = Entry { code: finding.code, subject, until: None, line: 1 };
+    if parse(&plain).is_ok_and(|entries| entries == [entry.clone()]) {
+        return plain;
+    }
+    format!("{} {}", entry.code, serde_json::Value::from(entry.subject))
+}
+
+/// The lines' content, or the number of the first bad line and what is wrong with it.
+fn parse(text: &str) -> Result<Vec<Entry>, (usize, String)> {
+    let lines = text.split('\n').enumerate();
+    let entries = lines.map(|(index, line)| {
+        let number = index + 1;
+        parse_line(line, number).map_err(|reason| (number, reason))
+    });
+    entries.filter_map(Result::transpose).collect()
+}
+
+/// `None` for an empty line or a comment.
+fn parse_line(line: &str, number: usize) -> Result<Option<Entry>, String> {
+    let line = line.trim();
+    if line.is_empty() || line.starts_with('#') {
+        return Ok(None);
+    }
+    let (code, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
+    let (subject, rest) = match quoted(rest.trim()) {
+        Some((subject, rest)) => (Some(subject), rest),
+        None => (None, rest.trim()),
+    };
+    let rest = match subject {
+        // What follows a quoted subject is a comment where it begins with `#`.
+        Some(_) if rest.trim_start().starts_with('#') => "",
+        _ => rest.split_once(" #").map_or(rest, |(content, _)| content).trim(),
+    };
+    let (rest, until) = until(rest)?;
+    let subject = match subject {
+        Some(subject) if rest.is_empty() => subject,
+        Some(_) => return Err(format!("{rest:?} follows the subject")),
+        None if rest.is_empty() => return Err(format!("{line:?} names no subject")),
+        None => rest.to_owned(),
+    };
+    let code = code.parse().map_err(|unknown: UnknownCode| unknown.to_string())?;
+    Ok(Some(Entry { code, subject, until, line: number }))
+}
+
+/// A JSON string at the front, and what follows it.
+fn quoted(text: &str) -> Option<(String, &str)> {
+    let mut strings = serde_json::Deserializer::from_str(text).into_iter::<String>();
+    let first = strings.next()?.ok()?;
+    Some((first, &text[strings.byte_offset()..]))
+}
+
+/// Takes `until DATE` from the end.
+fn until(text: &str) -> Result<(&str, Option<Date>), String> {
+    let mut words = text.rsplitn(3, char::is_whitespace);
+    let (Some(date), Some("until")) = (words.next(), words.next()) else { return Ok((text, None)) };
+    let date = date.parse().map_err(|_| format!("until {date:?}: expected a date such as 2027-01-31"))?;
+    Ok((words.next().unwrap_or_default().trim(), Some(date)))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use calipam_check::{Evidence, Subject};
+
+    use super::*;
+
+    fn entry(code: Code, subject: &str, until: Option<&str>, line: usize) -> Entry {
+        Entry { code, subject: subject.into(), until: until.map(|date| date.parse().unwrap()), line }
+    }
+
+    #[test]
+    fn codes_subjects_dates_and_comments() {
+        let text = "# known\n\nleaked-address 10.244.1.7  # a test pod\r\norphan-handle\ta b\n\
+                    leaked-address 10.244.1.8 until 2027-01-31 # ours\n\
+                    orphan-handle \"a # until 2027-01-31\" until 2026-12-01 # x\norphan-handle \"b\\r\\neth0\"# y";
+        let expected = [
+            entry(Code::LeakedAddress, "10.244.1.7", None, 3),
+            entry(Code::OrphanHandle, "a b", None, 4),
+            entry(Code::LeakedAddress, "10.244.1.8", Some("2027-01-31"), 5),
+            entry(Code::OrphanHandle, "a # until 2027-01-31", Some("2026-12-01"), 6),
+            entry(Code::OrphanHandle, "b\r\neth0", None, 7),
+        ];
+        assert_eq!(parse(text).unwrap(), expected);
+    }
+
+    #[test]
+    fn a_mistake_is_named_with_its_line() {
+        let reason = |text| parse(text).unwrap_err();
+        assert_eq!(reason("\nleaked-address").0, 2);
+        assert_eq!(reason("leaked 10.0.0.1"), (1, "unknown rule \"leaked\"".into()));
+        assert!(reason("leaked-address until 2027-01-31").1.contains("names no subject"));
+        assert!(reason("leaked-address 10.0.0.1 until tomorrow").1.contains("such as 2027-01-31"));
+        assert!(reason("leaked-address 10.0.0.1 until 2027-02-30").1.contains("such as 2027-01-31"));
+        assert!(reason("orphan-handle \"a\" b").1.contains("follows the subject"));
+    }
+
+    #[test]
+    fn a_line_accepts_its_finding_whatever_the_subject() {
+        for subject in [
+            "10.244.1.7",
+            "a b",
+            "a #b",
+            "a until 2027-01-31",
+            " a ",
+            "x\r\neth0",
+            "\"a\"",
+            "#",
+            "a\tb",
+            "\u{202e}a",
+            "",
+        ] {
+            let evidence = Evidence::Configuration(BTreeMap::new());
+            let subject = Subject::Handle(subject.into());
+            let finding = Finding::new(Code::OrphanHandle, subject, String::new(), evidence);
+            let line = line(&finding);
+            let parsed = parse(&line).unwrap();
+            assert_eq!(parsed, [entry(Code::OrphanHandle, &finding.subject.to_string(), None, 1)], "{line}");
+            assert!(!line.contains(['\n', '\r']), "{line}");
+        }
+    }
+}

@@ -1,0 +1,32 @@
+//! The document of a command that failed.
+
+use std::io::{self, Write};
+
+use serde::Serialize;
+
+use super::document::{Detail, Document};
+use super::table::Page;
+
+/// Why a command failed, for programs; people read the same on stderr.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct FailureDocument {
+    pub exit_code: u8,
+    pub message: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hint: Option<String>,
+}
+
+impl Document for FailureDocument {
+    fn kind(&self) -> &'static str {
+        "Error"
+    }
+
+    fn text(&self, _: Detail, _: Page, out: &mut dyn Write) -> io::Result<()> {
+        writeln!(out, "{}", self.message)
+    }
+
+    fn schema(&self) -> impl Serialize {
+        self
+    }
+}

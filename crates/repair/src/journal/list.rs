@@ -1,0 +1,220 @@
+//! The journals of a folder, for the person who looks for one.
+
+use std::collections::HashSet;
+use std::fs;
+use std::io::{self, BufReader};
+use std::path::{Path, PathBuf};
+
+use jiff::{SignedDuration, Timestamp};
+use serde::Serialize;
+
+use super::append::journals;
+use super::entry::{Entry, Header, LockMark};
+use super::lines::Lines;
+use super::open::{is_alive, open_own};
+use super::read::{JournalError, header};
+
+/// What became of the run that wrote a journal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum JournalState {
+    /// It came to its end by itself.
+    Ended,
+    /// It was killed or broke off.
+    BrokenOff,
+    /// It was killed, and the lock that it took may still be there.
+    LockLeft,
+    /// It lives.
+    Running,
+    /// The journal was changed after it was written.
+    Damaged,
+}
+
+/// A journal, as far as its first and its short lines tell.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Listed {
+    pub path: PathBuf,
+    pub header: Header,
+    /// Number of objects that were written.
+    pub objects: usize,
+    pub state: JournalState,
+    /// A later run has undone it, and was not undone itself.
+    pub undone: bool,
+}
+
+/// What the journal of an undo says was run.
+pub fn undo_command(journal: &Path) -> String {
+    format!("undo {}", journal.file_name().unwrap_or_default().to_string_lossy())
+}
+
+/// The journals of a folder, newest first. What does not begin as a journal of this user is left out.
+///
+/// # Errors
+/// Where the folder cannot be read. One that does not exist holds none.
+pub fn list(folder: &Path) -> Result<Vec<Listed>, JournalError> {
+    let mut found: Vec<Listed> =
+        journals(folder)?.iter().filter_map(|path| listed(path).ok().flatten()).collect();
+    found.sort_by(|a, b| b.header.started_at.cmp(&a.header.started_at).then_with(|| b.path.cmp(&a.path)));
+    let mut undone = HashSet::new();
+    for journal in &mut found {
+        journal.undone = undone.contains(&undo_command(&journal.path));
+        if journal.is_undo() && journal.objects > 0 && !journal.undone {
+            undone.insert(journal.header.command.clone());
+        }
+    }
+    Ok(found)
+}
+
+impl Listed {
+    /// True for the journal of an undo.
+    pub fn is_undo(&self) -> bool {
+        self.header.command == "undo" || self.header.command.starts_with("undo ")
+    }
+
+    /// True where `undo --last` takes it: it wrote something, is over, and is neither an undo nor undone.
+    pub fn can_be_last(&self) -> bool {
+        let is_over = !matches!(self.state, JournalState::Running | JournalState::Damaged);
+        is_over && self.objects > 0 && !self.undone && !self.is_undo()
+    }
+
+    /// True where nothing needs it any more: it is older than `keep`, its run is over, and no lock is left by it. A
+    /// journal that does not say when it began is kept.
+    pub fn is_old(&self, keep: SignedDuration, now: Timestamp) -> bool {
+        let began = self.header.started_at.parse::<Timestamp>();
+        let is_over = !matches!(self.state, JournalState::Running | JournalState::LockLeft);
+        is_over && began.is_ok_and(|began| now.duration_since(began) > keep)
+    }
+
+    /// Removes the file, unless its run lives.
+    ///
+    /// # Errors
+    /// Where the system refuses, or the file is another one by now.
+    pub fn remove(&self) -> Result<(), JournalError> {
+        let failed =
+            |error: io::Error| JournalError::Remove { path: self.path.clone(), reason: error.to_string() };
+        let now = listed(&self.path).map_err(failed)?;
+        if now.as_ref().is_none_or(|now| now.header != self.header) {
+            return Err(failed(io::Error::other("it is another file by now")));
+        }
+        if now.is_some_and(|now| now.state == JournalState::Running) {
+            return Err(JournalError::Alive { path: self.path.clone() });
+        }
+        fs::remove_file(&self.path).map_err(failed)
+    }
+}
+
+/// Reads one journal; `None` where its first line is damaged. Journals can be long: of its lines only the first and
+/// those that are short are understood.
+fn listed(path: &Path) -> io::Result<Option<Listed>> {
+    let file = open_own(path)?;
+    let is_running = is_alive(&file);
+    let mut lines = Lines::new(BufReader::new(file));
+    let first = lines.next()?.and_then(|(line, is_sound)| header(path, line, is_sound).ok());
+    let Some(header) = first else { return Ok(None) };
+
+    let (mut objects, mut lock, mut state) = (0, None, JournalState::BrokenOff);
+    while let Some((line, is_sound)) = lines.next()? {
+        if !is_sound {
+            state = JournalState::Damaged;
+            break;
+        }
+        if line.starts_with(b"{\"intent\":") {
+            continue;
+        }
+        match serde_json::from_slice(line) {
+            Ok(Entry::Outcome(outcome)) => objects += outcome.written.map_or(0, |written| written.len()),
+            Ok(Entry::Lock(mark)) => lock = Some(mark),
+            Ok(Entry::End {}) => state = JournalState::Ended,
+            _ => state = JournalState::Damaged,
+        }
+    }
+    let leaves_lock = matches!(lock, Some(LockMark::Taking(_) | LockMark::Taken(_)));
+    if is_running {
+        state = JournalState::Running;
+    } else if leaves_lock && state != JournalState::Damaged {
+        state = JournalState::LockLeft;
+    }
+    Ok(Some(Listed { path: path.to_owned(), header, objects, state, undone: false }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::journal::{FORMAT, Intent, Journal, Outcome};
+
+    async fn write(folder: &Path, name: &str, command: &str, day: u8, objects: usize) {
+        let header = Header {
+            format: FORMAT,
+            program: "0.1.0".into(),
+            started_at: format!("2026-05-{day:02}T10:00:00Z"),
+            command: command.into(),
+            cluster: "0f0e1d2c".into(),
+            datastore: "etcd".into(),
+            location: "http://a:2379".into(),
+        };
+        let journal = Journal::create(&folder.join(name), &header).unwrap();
+        let mut intent =
+            Intent { id: 0, step: 0, reason: String::new(), changes: Vec::new(), guards: Vec::new() };
+        journal.intend(&mut intent).await.unwrap();
+        let written = Some(vec![None; objects]);
+        journal.conclude(Outcome { id: intent.id, written }).unwrap();
+        journal.finish().await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn the_newest_first_with_what_was_undone() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        write(folder.path(), "a", "release --leaked", 1, 3).await;
+        write(folder.path(), "b", "rebuild --apply", 2, 2).await;
+        write(folder.path(), "c", &undo_command(&at("b")), 3, 2).await;
+        write(folder.path(), "d", &undo_command(&at("c")), 4, 2).await;
+        write(folder.path(), "e", "release --leaked", 5, 0).await;
+        write(folder.path(), "f", &undo_command(&at("a")), 6, 3).await;
+        fs::write(at("other"), "{\"header\": not a journal").unwrap();
+        let found = list(folder.path()).unwrap();
+        let names: Vec<_> = found.iter().map(|l| l.path.file_name().unwrap().to_str().unwrap()).collect();
+        assert_eq!(names, ["f", "e", "d", "c", "b", "a"]);
+        let undone: Vec<_> = found.iter().map(|l| l.undone).collect();
+        // The undo of `b` was undone, so that `b` stands again.
+        assert_eq!(undone, [false, false, false, true, false, true]);
+        let last: Vec<_> = found.iter().filter(|l| l.can_be_last()).map(|l| l.path.clone()).collect();
+        assert_eq!(last, [at("b")]);
+    }
+
+    #[tokio::test]
+    async fn old_journals_are_removed_unless_they_are_needed() {
+        let folder = tempfile::tempdir().unwrap();
+        write(folder.path(), "a", "release --leaked", 1, 3).await;
+        let now = "2026-05-11T10:00:00Z".parse().unwrap();
+        let days = |days: i64| SignedDuration::from_hours(24 * days);
+        let journal = list(folder.path()).unwrap().remove(0);
+        assert!(journal.is_old(days(9), now) && !journal.is_old(days(10), now));
+        for state in [JournalState::Running, JournalState::LockLeft] {
+            assert!(!Listed { state, ..journal.clone() }.is_old(days(0), now), "{state:?}");
+        }
+        let undated = Header { started_at: "long ago".into(), ..journal.header.clone() };
+        assert!(!Listed { header: undated.clone(), ..journal.clone() }.is_old(days(0), now));
+
+        assert!(Listed { header: undated, ..journal.clone() }.remove().is_err(), "another file by now");
+        let held = fs::File::open(&journal.path).unwrap();
+        held.lock().unwrap();
+        assert!(matches!(journal.remove(), Err(JournalError::Alive { .. })));
+        drop(held);
+        journal.remove().unwrap();
+        assert_eq!(list(folder.path()).unwrap(), []);
+    }
+
+    #[tokio::test]
+    async fn a_damaged_journal_says_so() {
+        let folder = tempfile::tempdir().unwrap();
+        write(folder.path(), "a", "release --leaked", 1, 3).await;
+        let path = folder.path().join("a");
+        let text = fs::read_to_string(&path).unwrap();
+        fs::write(&path, text.replacen("\"step\":0", "\"step\":1", 1)).unwrap();
+        assert_eq!(list(folder.path()).unwrap()[0].state, JournalState::Damaged);
+        let without_end = text.lines().next().unwrap().to_owned() + "\n";
+        fs::write(&path, without_end).unwrap();
+        assert_eq!(list(folder.path()).unwrap()[0].state, JournalState::BrokenOff);
+    }
+}

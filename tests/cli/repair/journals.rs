@@ -1,0 +1,171 @@
+//! `undo --list`, `--last` and `--prune`: the journals of a user.
+
+use std::fs;
+use std::path::Path;
+
+use calipam_repair::journal::{FORMAT, Header, Journal};
+use serde_json::Value;
+
+use super::site::*;
+use crate::cli::program::Run;
+use crate::cli::pty::Terminal;
+
+fn journals(site: &Site, more: &[&str]) -> (Run, Vec<Value>) {
+    let run = site.run(&[&["undo", "--list", "-o", "json"], more].concat());
+    let list = document(&run);
+    assert_eq!(list["kind"], "JournalList", "{run:?}");
+    (run, list["journals"].as_array().unwrap().clone())
+}
+
+/// A journal of a run that was long ago.
+fn old_journal(folder: &Path, name: &str) {
+    let header = Header {
+        format: FORMAT,
+        program: "0.1.0".into(),
+        started_at: "2020-05-01T10:00:00Z".into(),
+        command: "release --leaked".into(),
+        cluster: "ffffffffffff".into(),
+        datastore: "etcd".into(),
+        location: "http://127.0.0.1:1".into(),
+    };
+    fs::create_dir_all(folder).unwrap();
+    drop(Journal::create(&folder.join(name), &header).unwrap());
+}
+
+#[test]
+fn the_last_run_is_undone_where_it_was_made() {
+    let mut cluster = healthy();
+    let [first, second] = [leak(&mut cluster, 0), leak(&mut cluster, 1)];
+    let site = Site::of(&cluster);
+    let none = site.run(&["undo", "--last", "--yes"]);
+    assert_eq!(none.code, 1, "{none:?}");
+    assert!(none.stderr.contains("error: there is no run to undo in "), "{none:?}");
+
+    let before = site.dump();
+    for pod in [&first, &second] {
+        assert_eq!(site.release(&["--handle", &pod.handle]).code, 0);
+    }
+    let released = site.dump();
+    let (_, listed) = journals(&site, &[]);
+    let of = |journal: &Value, name: &str| journal[name].as_str().unwrap().to_owned();
+    assert_eq!(listed.len(), 2);
+    assert!(
+        listed.iter().all(|j| of(j, "command") == "release --handle" && of(j, "state") == "ended"),
+        "{listed:?}"
+    );
+    assert!(of(&listed[0], "startedAt") > of(&listed[1], "startedAt"));
+    assert!(listed.iter().all(|j| j["objects"].as_u64().unwrap() > 1 && j["undone"] == false), "{listed:?}");
+
+    // The settings lead elsewhere: the journal says where the cluster is.
+    let last = |more: &[&str]| {
+        let mut command = site.command(&[&["undo", "--last", "--yes"], more].concat());
+        Run::of(command.env("ETCD_ENDPOINTS", "http://127.0.0.1:1").output().unwrap())
+    };
+    let undone = last(&[]);
+    assert_eq!(undone.code, 0, "{undone:?}");
+    let told = format!("connecting to where the journal was made: etcd {}\n", site.etcd.endpoint());
+    assert!(undone.stderr.starts_with(&told), "{undone:?}");
+    assert!(recorded(&site.dump()).contains_key(&second.address()));
+    assert!(!recorded(&site.dump()).contains_key(&first.address()), "only the last one");
+
+    // The next one is the run before: neither the undo nor what it has undone.
+    let again = last(&["--etcd-endpoints", &site.etcd.endpoint()]);
+    assert_eq!((again.code, values(&site.dump())), (0, values(&before)), "{again:?}");
+    let (_, listed) = journals(&site, &[]);
+    let states: Vec<bool> = listed.iter().map(|journal| journal["undone"] == true).collect();
+    assert_eq!(states, [false, false, true, true], "{listed:?}");
+    assert_eq!(last(&[]).code, 1, "nothing is left to undo");
+
+    // An undo is undone by its name, and then what it had undone is done again.
+    assert_eq!(site.undo(&of(&listed[1], "journal")).code, 0);
+    let redone = recorded(&released);
+    assert!(recorded(&site.dump()).len() == redone.len() + first.addresses.len());
+}
+
+#[test]
+fn the_last_run_of_a_cluster_is_that_of_the_named_one() {
+    let mut cluster = healthy();
+    leak(&mut cluster, 0);
+    let site = Site::of(&cluster);
+    let run = site.release(&["--leaked"]);
+    assert_eq!(run.code, 0);
+    let other = Site::of(&cluster);
+    let path = "/calico/resources/v3/projectcalico.org/clusterinformations/default";
+    let information = String::from_utf8(other.value(path).unwrap()).unwrap();
+    other.put(path, information.replace("0f0e1d2c", "ffffffff"));
+    let undo = site.run(&["undo", "--last", "--yes", "--etcd-endpoints", &other.etcd.endpoint()]);
+    assert_eq!(undo.code, 1, "{undo:?}");
+    assert!(undo.stderr.contains("there is no run of cluster ffffffff"), "{undo:?}");
+}
+
+#[test]
+fn old_journals_go_only_when_the_operator_says_so() {
+    let mut cluster = healthy();
+    leak(&mut cluster, 0);
+    let site = Site::of(&cluster);
+    let folder = site.home.path().join("calipam");
+    old_journal(&folder, "old.journal");
+    fs::write(folder.join("notes"), "mine").unwrap();
+    let offer = "hint: 1 journal is older than 90 days; `calipam undo --prune --keep 90d` removes them";
+    let run = site.release(&["--leaked"]);
+    assert!(run.stderr.contains(offer), "{run:?}");
+    let listed = site.run(&["undo", "--list"]);
+    assert!(listed.stderr.contains(offer) && listed.stdout.contains("broke off"), "{listed:?}");
+    assert_eq!(site.run(&["undo", "--list", "--keep", "36500d"]).stderr, "");
+
+    let refused = site.run(&["undo", "--prune"]);
+    assert_eq!(refused.code, 2, "{refused:?}");
+    let dry = site.run(&["undo", "--prune", "--dry-run"]);
+    assert!(dry.code == 0 && dry.stdout.contains("old.journal"), "{dry:?}");
+    for (answer, code) in [(&b"n\n"[..], 1), (b"y\n", 0)] {
+        assert_eq!(journals(&site, &[]).1.len(), 2);
+        let mut command = site.command(&["undo", "--prune"]);
+        let shown = Terminal::new(200).converse(command.env("TERM", "dumb"), "[y/N] ", |terminal, _| {
+            std::io::Write::write_all(terminal, answer).unwrap();
+        });
+        assert_eq!(shown.code, Some(code), "{shown:?}");
+        assert!(shown.text.contains("old.journal") && shown.text.contains("Remove 1 journal? "), "{shown:?}");
+    }
+    assert_eq!(journals(&site, &[]).1.len(), 1);
+    assert_eq!(fs::read_to_string(folder.join("notes")).unwrap(), "mine");
+    let nothing = site.run(&["undo", "--prune", "--yes"]);
+    assert!(nothing.code == 0 && nothing.stdout.starts_with("No journals in "), "{nothing:?}");
+}
+
+/// In cron nothing is said where nothing was done, and the way back is named where something was.
+#[test]
+fn quiet_is_quiet_where_nothing_was_done() {
+    let mut cluster = healthy();
+    let site = Site::of(&cluster);
+    let quiet = |site: &Site, arguments: &[&str]| site.run(&[arguments, &["--settle", "0", "-q"]].concat());
+    for arguments in [&["check"][..], &["release", "--leaked", "--yes"], &["rebuild"]] {
+        let run = quiet(&site, arguments);
+        assert_eq!(
+            (run.code, run.stdout.as_str(), run.stderr.as_str()),
+            (0, "", ""),
+            "{arguments:?}: {run:?}"
+        );
+        let json = quiet(&site, &[arguments, &["-o", "json"]].concat());
+        assert!(json.stdout.starts_with('{'), "a document is printed at any rate: {json:?}");
+    }
+    leak(&mut cluster, 0);
+    let site = Site::of(&cluster);
+    assert!(quiet(&site, &["check", "--grace", "0"]).stdout.contains("leaked-address"));
+    let run = quiet(&site, &["release", "--leaked", "--yes", "--grace", "0"]);
+    let journal = site.journals().pop().unwrap();
+    assert!(run.code == 0 && run.stderr.ends_with(&format!("\njournal: {}\n", journal.display())), "{run:?}");
+}
+
+#[test]
+fn what_to_undo_is_said_once() {
+    let site = Site::of(&healthy());
+    for arguments in [
+        &["undo"][..],
+        &["undo", "x", "--last"],
+        &["undo", "--list", "--prune"],
+        &["undo", "--last", "--list"],
+    ] {
+        let run = site.run(arguments);
+        assert_eq!((run.code, run.stdout.as_str()), (2, ""), "{arguments:?}: {run:?}");
+    }
+}
