@@ -30,6 +30,7 @@ mod pty;
 mod refusals;
 mod repair;
 mod reports;
+mod scheduled;
 mod selection;
 mod show;
 mod stories;

@@ -29,7 +29,7 @@ pub fn hint(error: &Error) -> Option<String> {
 
         Error::Permission { missing, .. } => {
             return Some(format!(
-                "add this to a ClusterRole of the user (docs/kubernetes-rbac.yaml has all that is needed):\n{}",
+                "add this to a ClusterRole of the user (docs/kubernetes/rbac.yaml has all that is needed):\n{}",
                 rules(missing)
             ));
         }
@@ -134,7 +134,7 @@ fn kubernetes(failure: &Failure) -> Option<&'static str> {
     let text = match failure {
         Failure::Connection(cause) => return kubernetes_connection(cause),
         Failure::Login(_) | Failure::Unauthorized => LOG_IN_AGAIN,
-        Failure::PermissionDenied(_) => "docs/kubernetes-rbac.yaml has the ClusterRole that is needed",
+        Failure::PermissionDenied(_) => "docs/kubernetes/rbac.yaml has the ClusterRole that is needed",
         Failure::Compacted => {
             "the etcd of the API server is compacted faster than a list can be read: run it again when there is \
              less load"

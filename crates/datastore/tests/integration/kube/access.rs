@@ -15,9 +15,9 @@ use crate::support::observe;
 const ROLES: &str = "/apis/rbac.authorization.k8s.io/v1/clusterroles";
 const BINDINGS: &str = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings";
 
-/// The documents of docs/kubernetes-rbac.yaml: the role, and a binding.
+/// The documents of docs/kubernetes/rbac.yaml: the role, and a binding.
 fn documented() -> Vec<Value> {
-    let text = include_str!("../../../../../docs/kubernetes-rbac.yaml");
+    let text = include_str!("../../../../../docs/kubernetes/rbac.yaml");
     serde_yaml::Deserializer::from_str(text).map(|document| Value::deserialize(document).unwrap()).collect()
 }
 

@@ -1,0 +1,279 @@
+//! Checks that run by themselves: the files of `docs/kubernetes/` and `docs/systemd/`.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+use std::process::Stdio;
+
+use calipam_check::Code;
+use calipam_testkit::kube::{Flavour, create};
+use calipam_testkit::servers::KubeApiserver;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::kube_cluster::KubeCluster;
+use super::program::{EXAMPLE, Run, calipam, command, on_example, root};
+
+const MANIFESTS: [&str; 4] = ["namespace.yaml", "rbac.yaml", "cronjob.yaml", "metrics.yaml"];
+
+fn text(path: &str) -> String {
+    fs::read_to_string(root().join("docs").join(path)).unwrap_or_else(|e| panic!("{path}: {e}"))
+}
+
+/// The documents of a file of `docs/kubernetes/`.
+fn documents(name: &str) -> Vec<Value> {
+    let text = text(&format!("kubernetes/{name}"));
+    serde_yaml::Deserializer::from_str(&text)
+        .map(|document| Value::deserialize(document).unwrap_or_else(|e| panic!("{name}: {e}")))
+        .collect()
+}
+
+/// The objects of the manifests that Kubernetes knows by itself.
+fn objects() -> Vec<Value> {
+    MANIFESTS.iter().flat_map(|name| documents(name)).collect()
+}
+
+fn of_kind(kind: &str) -> Value {
+    objects().into_iter().find(|object| object["kind"] == kind).expect(kind)
+}
+
+/// Where an object is created.
+fn collection(object: &Value) -> String {
+    let of_core = "/api/v1/namespaces/calipam";
+    match object["kind"].as_str().unwrap() {
+        "Namespace" => "/api/v1/namespaces".into(),
+        "ServiceAccount" => format!("{of_core}/serviceaccounts"),
+        "ConfigMap" => format!("{of_core}/configmaps"),
+        "PersistentVolumeClaim" => format!("{of_core}/persistentvolumeclaims"),
+        "Service" => format!("{of_core}/services"),
+        "Pod" => format!("{of_core}/pods"),
+        "CronJob" => "/apis/batch/v1/namespaces/calipam/cronjobs".into(),
+        "Deployment" => "/apis/apps/v1/namespaces/calipam/deployments".into(),
+        "ClusterRole" => "/apis/rbac.authorization.k8s.io/v1/clusterroles".into(),
+        "ClusterRoleBinding" => "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings".into(),
+        kind => panic!("{kind} is not in this list"),
+    }
+}
+
+/// What the server says to an object that it does not store. Fields that it does not know are errors.
+fn dry_run(server: &KubeApiserver, object: &Value) -> (u16, String) {
+    let path = format!("{}?dryRun=All&fieldValidation=Strict", collection(object));
+    let answer = server.request("POST", &path, &object.to_string()).unwrap();
+    (answer.status, answer.body)
+}
+
+#[test]
+fn a_real_api_server_accepts_the_manifests_and_their_pods() {
+    let server = KubeApiserver::start().unwrap();
+    let mut namespace = of_kind("Namespace");
+    assert_eq!(dry_run(&server, &namespace).0, 201);
+    create(&server, &collection(&namespace), &[namespace.clone()]).unwrap();
+    let others: Vec<Value> = objects().into_iter().filter(|object| object["kind"] != "Namespace").collect();
+    assert_eq!(others.len(), 9);
+    for object in &others {
+        let (status, body) = dry_run(&server, object);
+        assert_eq!(status, 201, "{object}: {body}");
+    }
+
+    // The namespace admits only pods that its level of security allows: workloads are judged by their pods.
+    let pods = [
+        &of_kind("CronJob")["spec"]["jobTemplate"]["spec"]["template"],
+        &of_kind("Deployment")["spec"]["template"],
+    ]
+    .map(|template| {
+        let mut pod = template.clone();
+        (pod["apiVersion"], pod["kind"]) = ("v1".into(), "Pod".into());
+        pod["metadata"]["name"] = "one".into();
+        pod
+    });
+    for pod in &pods {
+        let (status, body) = dry_run(&server, pod);
+        assert_eq!(status, 201, "{body}");
+    }
+
+    // Both can fail: an unknown field, and a pod with more rights.
+    let mut unknown = of_kind("CronJob");
+    unknown["spec"]["scedule"] = "* * * * *".into();
+    assert_eq!(dry_run(&server, &unknown).0, 400);
+    let mut root = pods[0].clone();
+    root["spec"]["securityContext"]["runAsNonRoot"] = false.into();
+    assert_eq!(dry_run(&server, &root).0, 403);
+    namespace["metadata"]["name"] = "No Name".into();
+    assert_eq!(dry_run(&server, &namespace).0, 422);
+}
+
+/// What one manifest names must be in another.
+#[test]
+fn the_manifests_fit_together() {
+    let account = of_kind("ServiceAccount");
+    let pod = &of_kind("CronJob")["spec"]["jobTemplate"]["spec"]["template"]["spec"];
+    assert_eq!(pod["serviceAccountName"], account["metadata"]["name"]);
+    let subject = &of_kind("ClusterRoleBinding")["subjects"][0];
+    assert_eq!((&subject["name"], &subject["namespace"]), (&account["metadata"]["name"], &"calipam".into()));
+
+    let served = &of_kind("Deployment")["spec"]["template"];
+    let claim = &of_kind("PersistentVolumeClaim")["metadata"]["name"];
+    for volumes in [&pod["volumes"], &served["spec"]["volumes"]] {
+        assert_eq!(&volumes[0]["persistentVolumeClaim"]["claimName"], claim);
+    }
+    assert_eq!(pod["volumes"][1]["configMap"]["name"], of_kind("ConfigMap")["metadata"]["name"]);
+    let near =
+        &pod["affinity"]["podAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"][0]["labelSelector"];
+    let service = of_kind("Service");
+    let monitor = &documents("prometheus.yaml")[0];
+    assert_eq!(served["metadata"]["labels"], near["matchLabels"]);
+    assert_eq!(served["metadata"]["labels"], service["spec"]["selector"]);
+    assert_eq!(service["metadata"]["labels"], monitor["spec"]["selector"]["matchLabels"]);
+    assert_eq!(service["spec"]["ports"][0]["name"], monitor["spec"]["endpoints"][0]["port"]);
+    let image = &documents("kustomization.yaml")[0]["images"][0]["name"];
+    assert_eq!(pod["containers"][0]["image"], format!("{}:latest", image.as_str().unwrap()));
+    assert_eq!(documents("kustomization.yaml")[0]["resources"], json!(MANIFESTS));
+}
+
+/// Runs the words of a command line on other data, with its files in a folder.
+fn run_in(folder: &Path, datastore: &str, words: &[String]) -> Run {
+    let here = folder.display().to_string();
+    let moved: Vec<String> = words
+        .iter()
+        .filter(|word| !word.starts_with("--datastore"))
+        .map(|word| {
+            ["/reports", "/etc/calipam", "/var/lib/calipam"]
+                .iter()
+                .fold(word.clone(), |word, place| word.replace(place, &here))
+        })
+        .map(|word| if word == "30s" { "0s".into() } else { word })
+        .chain(["--datastore".into(), datastore.into()])
+        .collect();
+    calipam(&moved.iter().map(String::as_str).collect::<Vec<_>>())
+}
+
+#[test]
+fn the_job_and_the_service_write_their_reports() {
+    let ignore = of_kind("ConfigMap")["data"]["ignore"].as_str().unwrap().to_owned();
+    let args =
+        &of_kind("CronJob")["spec"]["jobTemplate"]["spec"]["template"]["spec"]["containers"][0]["args"];
+    let job: Vec<String> = serde_json::from_value(args.clone()).unwrap();
+    let unit = text("systemd/calipam-check.service").replace("\\\n", " ");
+    let start = unit.lines().find_map(|line| line.strip_prefix("ExecStart=/usr/bin/calipam ")).unwrap();
+    let service: Vec<String> = start.split_whitespace().map(str::to_owned).collect();
+
+    // A job that failed is a check that failed; a service fails where there are findings as well.
+    for (words, code) in [(job, 0), (service, 1)] {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("ignore"), &ignore).unwrap();
+        let run = run_in(folder.path(), EXAMPLE, &words);
+        assert_eq!((run.code, run.stderr.as_str()), (code, ""), "{run:?}");
+        let written = |name: &str| fs::read_to_string(folder.path().join(name)).unwrap();
+        assert!(written("calipam.prom").contains("\ncalipam_up 1\n"));
+        let report: Value = serde_json::from_str(&written("report.json")).unwrap();
+        assert_eq!(report["kind"], "CheckReport");
+        assert!(written("report.html").starts_with("<!DOCTYPE html>"));
+
+        let dead = run_in(folder.path(), "/no/such/cluster", &words);
+        assert!(dead.code >= 2 && dead.stderr.starts_with("error: "), "{dead:?}");
+        assert!(written("calipam.prom").contains("\ncalipam_up 0\n"));
+        assert_eq!(serde_json::from_str::<Value>(&written("report.json")).unwrap(), report);
+    }
+}
+
+/// Every `expr` of a tree.
+fn expressions(tree: &Value, found: &mut Vec<String>) {
+    match tree {
+        Value::Array(values) => values.iter().for_each(|value| expressions(value, found)),
+        Value::Object(fields) => {
+            found.extend(fields.get("expr").and_then(Value::as_str).map(str::to_owned));
+            fields.values().for_each(|value| expressions(value, found));
+        }
+        _ => {}
+    }
+}
+
+/// The metrics that an expression names.
+fn metrics(expression: &str) -> impl Iterator<Item = &str> {
+    expression
+        .split(|c: char| !c.is_ascii_alphanumeric() && c != '_')
+        .filter(|word| word.starts_with("calipam_"))
+}
+
+/// The values that an expression asks of a label.
+fn values<'e>(expression: &'e str, label: &str) -> Vec<&'e str> {
+    let after =
+        |operator: &str| expression.split(&format!("{label}{operator}\"")).skip(1).collect::<Vec<_>>();
+    let texts = [after("="), after("=~")].concat();
+    texts.into_iter().flat_map(|text| text.split('"').next().unwrap().split('|')).collect()
+}
+
+#[test]
+fn alerts_and_dashboard_use_metrics_that_the_program_prints() {
+    let printed = on_example(&["check", "-o", "prometheus"]).stdout;
+    let names: BTreeSet<&str> = printed
+        .lines()
+        .filter(|line| !line.starts_with('#'))
+        .map(|line| line.split(['{', ' ']).next().unwrap())
+        .collect();
+    let dashboard: Value = serde_json::from_str(&text("kubernetes/grafana-dashboard.json")).unwrap();
+    let rules = documents("prometheus.yaml");
+
+    for (tree, at_least) in [(&json!(rules), 6), (&dashboard, 17)] {
+        let mut found = Vec::new();
+        expressions(tree, &mut found);
+        assert!(found.len() >= at_least, "{found:?}");
+        for expression in &found {
+            assert!(metrics(expression).count() > 0, "{expression}");
+            for metric in metrics(expression) {
+                assert!(names.contains(metric), "{metric} in {expression}");
+            }
+            for code in values(expression, "code") {
+                assert!(Code::ALL.iter().any(|known| known.name() == code), "{code} in {expression}");
+            }
+            for (label, values) in ["state", "severity"].map(|label| (label, values(expression, label))) {
+                for value in values {
+                    assert!(printed.contains(&format!("{label}=\"{value}\"")), "{value} in {expression}");
+                }
+            }
+        }
+    }
+    let alerts: Vec<&Value> = rules[1]["spec"]["groups"][0]["rules"].as_array().unwrap().iter().collect();
+    for alert in alerts {
+        assert!(alert["alert"].is_string() && alert["annotations"]["summary"].is_string(), "{alert}");
+    }
+}
+
+/// Runs the line of `docs/systemd/crontab` as cron does: by /bin/sh, without a terminal and with few variables.
+fn cron(folder: &Path, datastore: &str) -> Run {
+    let crontab = text("systemd/crontab");
+    let line = crontab.lines().find_map(|line| line.strip_prefix("*/15 * * * * ")).unwrap();
+    assert!(!line.contains('%'), "cron takes it for the end of the line");
+    let ignore = folder.join("ignore");
+    fs::write(&ignore, "# nothing\n").unwrap();
+    let line = line
+        .replace("calipam check", &format!("{} check --datastore {datastore}", env!("CARGO_BIN_EXE_calipam")))
+        .replace("/etc/calipam/ignore", ignore.to_str().unwrap())
+        .replace("--confirm 30s", "--confirm 0s");
+    let output = command("/bin/sh").args(["-c", &line]).stdin(Stdio::null()).output();
+    Run::of(output.unwrap())
+}
+
+#[test]
+fn the_mail_of_cron_has_the_reason_and_comes_only_where_there_is_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let healthy = folder.path().join("healthy.jsonl");
+    let cluster = KubeCluster::start(Flavour::Classic);
+    cluster.add_node("node-1", json!({}));
+    cluster.add_block("10.0.0.0/26", "node-1", &[]);
+    let export = cluster.run(&["export", healthy.to_str().unwrap()]);
+    assert_eq!(export.code, 0, "{export:?}");
+
+    let run = cron(folder.path(), healthy.to_str().unwrap());
+    assert_eq!((run.code, run.stdout.as_str(), run.stderr.as_str()), (0, "", ""));
+
+    let run = cron(folder.path(), EXAMPLE);
+    assert_eq!((run.code, run.stderr.as_str()), (1, ""), "{run:?}");
+    assert!(run.stdout.contains("\ncritical  duplicate-address "), "{run:?}");
+    assert!(run.stdout.contains("\n34 findings: 2 critical, "), "{run:?}");
+    assert!(!run.stdout.contains('\u{1b}') && !run.stdout.contains("hint: "), "{run:?}");
+
+    let run = cron(folder.path(), "/no/such/cluster");
+    assert_eq!((run.code, run.stderr.as_str()), (2, ""), "{run:?}");
+    assert!(run.stdout.starts_with("error: no data file or datastore \"/no/such/cluster\""), "{run:?}");
+}
