@@ -75,9 +75,11 @@ fn errors_look_like_those_of_the_command_line() {
         Terminal::new(100).run(program.args(arguments).env("TERM", "xterm-256color")).text
     };
     let error = "\u{1b}[1m\u{1b}[31merror:\u{1b}[0m ";
-    for arguments in
-        [&["check", "--fial-on"][..], &["check", "--datastore", "nowhere.jsonl"], &["explain", "leaked"]]
-    {
+    for arguments in [
+        &["check", "--fial-on"][..],
+        &["check", "--etcd-endpoints", "http://127.0.0.1:1"],
+        &["explain", "leaked"],
+    ] {
         let text = shown(arguments);
         assert!(text.starts_with(error), "{arguments:?}: {text:?}");
         let advice = text.contains("\u{1b}[32mtip:\u{1b}[0m ") || text.contains("\u{1b}[32mhint:\u{1b}[0m ");

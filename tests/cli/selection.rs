@@ -173,7 +173,7 @@ fn certificates_of_etcd_are_options() {
         "--etcd-cacert",
         "/nonexistent/ca.pem",
     ]);
-    assert_eq!(run.code, 2, "{run:?}");
+    assert_eq!(run.code, 3, "{run:?}");
     assert!(run.stderr.contains("/nonexistent/ca.pem"), "{run:?}");
     let run = Run::of(
         command(env!("CARGO_BIN_EXE_calipam"))

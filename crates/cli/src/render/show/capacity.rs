@@ -43,7 +43,7 @@ impl View for PoolList {
             ]);
         }
         let mut grid = Grid::new(page, detail, &columns);
-        grid.can_do_without(&["RESERVED", "COOLING", "IN USE", "TOTAL"]);
+        grid.can_do_without(&["WINDOWS", "RESERVED", "COOLING", "IN USE", "TOTAL"]);
         for pool in &self.pools {
             let mut row = pool_row(pool, wide);
             if windows {
@@ -153,7 +153,7 @@ impl View for BlockList {
             columns.push(("PROBLEMS", Left));
         }
         let mut grid = Grid::new(page, detail, &columns);
-        grid.can_do_without(&["RESERVED", "COOLING", "TOTAL", "BORROWED", "POOL"]);
+        grid.can_do_without(&["WINDOWS", "RESERVED", "COOLING", "TOTAL", "BORROWED", "POOL"]);
         for block in &self.blocks {
             let mut row = block_row(block, windows, wide);
             if corrupt {
