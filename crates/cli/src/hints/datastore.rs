@@ -196,6 +196,9 @@ fn file(error: &FileError) -> Option<String> {
             "take it again by `etcdctl snapshot save FILE`; a copy of the file `member/snap/db` of an etcd that \
              runs is not consistent"
         }
+        FileError::Io(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            "is the path right, and does its folder exist?"
+        }
         FileError::Io(_) => return None,
     };
     Some(text.to_owned())
