@@ -135,7 +135,7 @@ async fn wrong_credentials_and_servers_have_errors_of_their_own() {
     let mut context = settings(&server.kubeconfig());
     context.kubernetes.context = "other".into();
     let error = Datastore::open(&context).await.unwrap_err();
-    assert!(error.is_usage() && error.to_string().contains("no context \"other\""), "{error}");
+    assert!(error.is_usage() && error.to_string().contains("context \"other\" does not exist"), "{error}");
     context.kubernetes.use_pod_cidr = true;
     assert!(matches!(Datastore::open(&context).await.unwrap_err(), Error::HostLocal));
 }
