@@ -274,6 +274,6 @@ fn the_mail_of_cron_has_the_reason_and_comes_only_where_there_is_one() {
     assert!(!run.stdout.contains('\u{1b}') && !run.stdout.contains("hint: "), "{run:?}");
 
     let run = cron(folder.path(), "/no/such/cluster");
-    assert_eq!((run.code, run.stderr.as_str()), (2, ""), "{run:?}");
-    assert!(run.stdout.starts_with("error: no data file or datastore \"/no/such/cluster\""), "{run:?}");
+    assert_eq!((run.code, run.stderr.as_str()), (3, ""), "{run:?}");
+    assert!(run.stdout.starts_with("error: /no/such/cluster: No such file or directory"), "{run:?}");
 }

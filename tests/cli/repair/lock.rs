@@ -251,7 +251,7 @@ fn a_stale_mark_unlocks_nothing() {
     site.put(INFORMATION, ready_value);
     site.put(INFORMATION, locked.clone());
     let mut command = site.command(&[&["release", "--orphan-handles"], &AT_ONCE[..]].concat());
-    let run = Terminal::new(250).converse(command.env("TERM", "dumb"), "[y/N] ", |terminal, _| {
+    let run = Terminal::new(250).converse(command.env("TERM", "dumb"), "[y/N/l] ", |terminal, _| {
         std::io::Write::write_all(terminal, b"y\ny\n").unwrap();
     });
     assert_eq!(run.code, Some(0), "{run:?}");
