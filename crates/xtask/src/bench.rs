@@ -160,7 +160,7 @@ mod tests {
             });
             found.map_err(|failure| failure.to_string())
         };
-        let all = || vec!["etcd", "kubernetes", "release-etcd", "release-kubernetes"];
+        let all = || PARTS.iter().map(|part| part.name).collect::<Vec<_>>();
         assert_eq!(chosen(&[]), Ok((all(), vec![])));
         assert_eq!(chosen(&["10000"]), Ok((all(), vec!["10000".to_owned()])));
         assert_eq!(chosen(&["kubernetes", "5"]), Ok((vec!["kubernetes"], vec!["5".to_owned()])));

@@ -42,8 +42,11 @@ pub fn check_place(path: &Path) -> Result<(), JournalError> {
     let mut existing =
         folders.skip_while(|folder| matches!(access(*folder, Access::EXISTS), Err(Errno::NOENT)));
     let folder = existing.next().unwrap_or(Path::new("/"));
-    access(folder, Access::WRITE_OK | Access::EXEC_OK).map_err(failed)?;
-    if folder.is_dir() { Ok(()) } else { Err(failed(Errno::NOTDIR)) }
+    // Asked before the rights: those of a file say "Permission denied" to everyone but root.
+    if folder.metadata().is_ok_and(|found| !found.is_dir()) {
+        return Err(failed(Errno::NOTDIR));
+    }
+    access(folder, Access::WRITE_OK | Access::EXEC_OK).map_err(failed)
 }
 
 #[cfg(test)]
