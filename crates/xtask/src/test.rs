@@ -18,9 +18,10 @@ pub const TASK: Task = Task {
 Brings etcd, an older etcd, kube-apiserver and kubectl: from PATH or
 KUBEBUILDER_ASSETS, else built once from the Go modules in tests/servers into
 target/servers; the older etcd is the distribution's package, unpacked below
-target/servers and not installed. Then runs `cargo fmt --check` and `cargo clippy` (warnings are
-errors), checks the dependencies against deny.toml, and runs `cargo test` on the
-whole workspace. Each test starts and ends its own servers on 127.0.0.1.
+target/servers and not installed. Then runs `cargo fmt --check` and `cargo
+clippy` (warnings are errors), checks the dependencies against deny.toml, and
+runs `cargo test` on the whole workspace. Each test starts and ends its own
+servers on 127.0.0.1.
 
 With arguments only the tests run that they select:
 
