@@ -8,18 +8,19 @@ use crate::{protoc, step, tools, workspace};
 
 pub const TASK: Task = Task {
     name: "dist",
-    arguments: "--base-url URL [--target TRIPLE] [--binary FILE] [--output DIR] [--manifest FILE]",
+    arguments: "--base-url URL [options]",
     summary: "Make the archive, .deb, .rpm, sums and the manifest for krew",
     details: "\
-Builds calipam for release, unless --binary names a program that is built, and
-writes into dist/ (--output):
+Builds calipam for release (--target TRIPLE: for another machine than this one),
+unless --binary FILE names a program that is built, and writes into dist/
+(--output DIR):
 
   calipam-VERSION-TRIPLE.tar.gz   binary, completions, man pages, licence
   calipam_VERSION_ARCH.deb        for Linux
   calipam-VERSION-1.ARCH.rpm      for Linux
   SHA256SUMS                      of all packages that lie there
 
-and docs/krew.yaml (--manifest), by which krew installs `kubectl ipam` from the
+and docs/krew.yaml (--manifest FILE), by which krew installs `kubectl ipam` from the
 archives that lie there, to be downloaded below --base-url. Run it once for each
 target with the same --output, then upload the folder.
 
