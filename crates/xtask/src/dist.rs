@@ -20,9 +20,9 @@ unless --binary FILE names a program that is built, and writes into dist/
   calipam-VERSION-1.ARCH.rpm      for Linux
   SHA256SUMS                      of all packages that lie there
 
-and docs/krew.yaml (--manifest FILE), by which krew installs `kubectl ipam` from the
-archives that lie there, to be downloaded below --base-url. Run it once for each
-target with the same --output, then upload the folder.
+and docs/krew.yaml (--manifest FILE), by which krew installs `kubectl ipam` from
+the archives that lie there, to be downloaded below --base-url. Run it once for
+each target with the same --output, then upload the folder.
 
 Needs Rust and a C compiler.
 ",
