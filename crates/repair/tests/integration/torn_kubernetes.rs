@@ -1,6 +1,7 @@
 //! API servers that fail at every request in turn: no live address is freed, no handle of one is lost, the lock is
 //! restored or named, and running again converges.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -13,7 +14,7 @@ use calipam_model::key::Key;
 use calipam_model::snapshot::Snapshot;
 use calipam_repair::journal::{Recorded, resolve};
 use calipam_repair::{Execution, Options, UndoPlan, execute, undo};
-use calipam_testkit::kube::{Flavour, create, install};
+use calipam_testkit::kube::{Connection, Flavour, create, install};
 use calipam_testkit::rounds;
 use calipam_testkit::servers::{KubeApiserver, Tear, Tearing};
 use serde_json::{Value, json};
@@ -42,6 +43,9 @@ struct Site {
     sound: Datastore,
     folder: tempfile::TempDir,
     runs: usize,
+    connection: Connection,
+    /// What is stored at first, by path.
+    base: BTreeMap<String, Value>,
 }
 
 impl Site {
@@ -51,7 +55,21 @@ impl Site {
         seed(&server, FLAVOUR);
         let torn = Tearing::kubernetes(&server).unwrap();
         let (store, sound) = (open_at(&torn.kubeconfig()).await, open(&server).await);
-        Self { server, torn, store, sound, folder: tempfile::tempdir().unwrap(), runs: 0 }
+        let (folder, connection) = (tempfile::tempdir().unwrap(), Connection::open(&server).unwrap());
+        let mut site =
+            Self { server, torn, store, sound, folder, runs: 0, connection, base: BTreeMap::new() };
+        site.base = site.stored();
+        site
+    }
+
+    /// With a handle that nothing refers to.
+    async fn with_orphan() -> Self {
+        let mut site = Self::new().await;
+        let orphan = json!({"apiVersion": FLAVOUR.api_version(), "kind": "IPAMHandle", "metadata": {"name": ORPHAN},
+            "spec": {"handleID": ORPHAN, "block": {"10.0.0.0/30": 1}, "deleted": false}});
+        create(&site.server, &FLAVOUR.path("ipamhandles"), &[orphan]).unwrap();
+        site.base = site.stored();
+        site
     }
 
     fn path(&mut self) -> PathBuf {
@@ -101,20 +119,34 @@ impl Site {
         assert!(!self.is_locked().await || is_named, "{what}: {execution:?}");
     }
 
-    /// Brings back what is there at first.
-    async fn reset(&self) {
+    /// What is stored, by path. Versions and what the server adds are left out.
+    fn stored(&mut self) -> BTreeMap<String, Value> {
+        let mut stored = BTreeMap::new();
         for plural in ["ipamblocks", "ipamhandles", "blockaffinities", "clusterinformations"] {
-            let list = self.server.request("GET", &FLAVOUR.path(plural), "").unwrap();
+            let list = self.connection.request("GET", &FLAVOUR.path(plural), "").unwrap();
             let list: Value = serde_json::from_str(&list.body).unwrap();
             for item in list["items"].as_array().unwrap() {
                 let path = format!("{}/{}", FLAVOUR.path(plural), item["metadata"]["name"].as_str().unwrap());
-                assert_eq!(self.server.request("DELETE", &path, "").unwrap().status, 200);
+                let metadata = json!({"name": item["metadata"]["name"]});
+                let object = json!({"apiVersion": item["apiVersion"], "kind": item["kind"],
+                    "metadata": metadata, "spec": item["spec"]});
+                stored.insert(path, object);
             }
         }
-        seed(&self.server, FLAVOUR);
-        let orphan = json!({"apiVersion": FLAVOUR.api_version(), "kind": "IPAMHandle", "metadata": {"name": ORPHAN},
-            "spec": {"handleID": ORPHAN, "block": {"10.0.0.0/30": 1}, "deleted": false}});
-        create(&self.server, &FLAVOUR.path("ipamhandles"), &[orphan]).unwrap();
+        stored
+    }
+
+    /// Brings back what was there at first: what has changed is deleted and created anew.
+    fn reset(&mut self) {
+        let now = self.stored();
+        for path in now.keys().filter(|path| self.base.get(*path) != now.get(*path)) {
+            assert_eq!(self.connection.request("DELETE", path, "").unwrap().status, 200, "{path}");
+        }
+        for (path, object) in self.base.iter().filter(|(path, object)| now.get(*path) != Some(*object)) {
+            let folder = &path[..path.rfind('/').unwrap()];
+            let answer = self.connection.request("POST", folder, &object.to_string()).unwrap();
+            assert_eq!(answer.status, 201, "{}", answer.body);
+        }
     }
 }
 
@@ -176,8 +208,7 @@ fn orphan(snapshot: &Snapshot, id: &str) -> Option<Step> {
 }
 
 async fn tear_every_request(plan: fn(&Snapshot) -> Vec<Step>) {
-    let mut site = Site::new().await;
-    site.reset().await;
+    let mut site = Site::with_orphan().await;
     let base = values(&site.snapshot().await);
     site.torn.plan(|_| Tear::Pass);
     let (execution, _) = site.run(plan(&site.snapshot().await)).await;
@@ -187,7 +218,7 @@ async fn tear_every_request(plan: fn(&Snapshot) -> Vec<Step>) {
         for round in 0..rounds(1).min(TEARS.len()) {
             let tear = TEARS[(number + round) % TEARS.len()];
             let what = format!("{tear:?} at {number} of {requests}");
-            site.reset().await;
+            site.reset();
             site.torn.tear_at(number, tear);
             let (torn, journal) = site.run(plan(&site.snapshot().await)).await;
             site.is_settled(torn.as_ref(), &what).await;
@@ -206,7 +237,7 @@ async fn tear_every_request(plan: fn(&Snapshot) -> Vec<Step>) {
             assert_eq!(values(&site.snapshot().await), wanted, "{what}: {torn:?}\n{again:?}");
 
             // So does an undo.
-            site.reset().await;
+            site.reset();
             let (whole, journal) = site.run(plan(&site.snapshot().await)).await;
             assert!(whole.unwrap().is_complete(), "{what}");
             site.torn.tear_at(number, tear);

@@ -1,6 +1,6 @@
 //! Just enough of HTTP to ask a server of our own on this machine how it is.
 
-use std::io::{self, Read, Write};
+use std::io::{self, BufRead, Read, Write};
 
 /// Bytes that are read at once of an answer that is thrown away.
 const PIECE: usize = 1 << 18;
@@ -69,11 +69,92 @@ fn send(
 }
 
 fn parse(answer: &str) -> io::Result<Response> {
-    let invalid =
-        || io::Error::new(io::ErrorKind::InvalidData, format!("not an HTTP response: {answer:.100}"));
+    let invalid = || invalid(answer);
     let (head, body) = answer.split_once("\r\n\r\n").ok_or_else(invalid)?;
     let status = head.strip_prefix("HTTP/1.").and_then(|rest| rest.split(' ').nth(1)).ok_or_else(invalid)?;
     Ok(Response { status: status.parse().map_err(|_| invalid())?, body: body.to_owned() })
+}
+
+/// An answer of a server that keeps the connection open.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    /// The first line: `HTTP/1.1 200 OK`.
+    pub first: String,
+    /// Whole lines without their ends.
+    pub headers: Vec<String>,
+    /// Without the sizes of chunks.
+    pub body: Vec<u8>,
+}
+
+impl Answer {
+    /// Reads one answer, and nothing after it.
+    pub fn read(stream: &mut impl BufRead) -> io::Result<Self> {
+        let mut answer = Self { first: line(stream)?, headers: Vec::new(), body: Vec::new() };
+        answer.status()?;
+        loop {
+            let header = line(stream)?;
+            if header.is_empty() {
+                break;
+            }
+            answer.headers.push(header);
+        }
+
+        if answer.header("transfer-encoding").is_none() {
+            let length = answer.header("content-length").unwrap_or("0");
+            let length = length.parse().map_err(|_| invalid(length))?;
+            piece(stream, length, &mut answer.body)?;
+            return Ok(answer);
+        }
+        loop {
+            let size = line(stream)?;
+            let size = usize::from_str_radix(&size, 16).map_err(|_| invalid(&size))?;
+            piece(stream, size, &mut answer.body)?;
+            line(stream)?;
+            if size == 0 {
+                return Ok(answer);
+            }
+        }
+    }
+
+    /// True where the server ends the connection after it.
+    pub fn is_last(&self) -> bool {
+        self.header("connection").is_some_and(|value| value.eq_ignore_ascii_case("close"))
+    }
+
+    pub fn response(&self) -> io::Result<Response> {
+        Ok(Response { status: self.status()?, body: String::from_utf8_lossy(&self.body).into_owned() })
+    }
+
+    fn status(&self) -> io::Result<u16> {
+        let rest = self.first.strip_prefix("HTTP/1.1 ");
+        let status = rest.and_then(|rest| rest.split(' ').next()?.parse().ok());
+        status.ok_or_else(|| invalid(&self.first))
+    }
+
+    fn header(&self, wanted: &str) -> Option<&str> {
+        let fields = self.headers.iter().filter_map(|header| header.split_once(':'));
+        let mut found = fields.filter(|(name, _)| name.eq_ignore_ascii_case(wanted));
+        found.next().map(|(_, value)| value.trim())
+    }
+}
+
+fn invalid(what: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, format!("not an HTTP response: {what:.100}"))
+}
+
+/// One line without its end.
+fn line(stream: &mut impl BufRead) -> io::Result<String> {
+    let mut line = String::new();
+    if stream.read_line(&mut line)? == 0 {
+        return Err(io::ErrorKind::UnexpectedEof.into());
+    }
+    Ok(line.trim_end().to_owned())
+}
+
+fn piece(stream: &mut impl Read, length: usize, body: &mut Vec<u8>) -> io::Result<()> {
+    let begin = body.len();
+    body.resize(begin + length, 0);
+    stream.read_exact(&mut body[begin..])
 }
 
 #[cfg(test)]
@@ -121,6 +202,30 @@ mod tests {
         for answer in ["", "SSH-2.0-OpenSSH\r\n\r\n", "HTTP/1.1\r\n\r\n", "HTTP/1.0 200 OK\r\n"] {
             let (_, response) = ask(answer);
             assert_eq!(response.expect_err(answer).kind(), io::ErrorKind::InvalidData);
+        }
+    }
+
+    fn read(text: &str) -> io::Result<(u16, String)> {
+        let mut bytes = text.as_bytes();
+        let response = Answer::read(&mut bytes)?.response()?;
+        assert_eq!(bytes, b"next", "the next response is not touched");
+        Ok((response.status, response.body))
+    }
+
+    #[test]
+    fn bodies_end_where_they_say() {
+        let plain = read("HTTP/1.1 201 Created\r\nContent-Length: 5\r\n\r\nhellonext").unwrap();
+        assert_eq!(plain, (201, "hello".to_owned()));
+        let chunked =
+            read("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nhel\r\n2\r\nlo\r\n0\r\n\r\nnext");
+        assert_eq!(chunked.unwrap(), (200, "hello".to_owned()));
+        assert_eq!(read("HTTP/1.1 204 No Content\r\n\r\nnext").unwrap(), (204, String::new()));
+    }
+
+    #[test]
+    fn what_is_cut_or_not_http_is_an_error() {
+        for text in ["", "SSH-2.0\r\n\r\n", "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\ncut"] {
+            assert!(read(text).is_err(), "{text:?}");
         }
     }
 }

@@ -158,7 +158,7 @@ pub(super) struct Upstream {
 
 impl Upstream {
     /// A new connection.
-    pub fn connect(&self) -> io::Result<impl Read + Write + use<>> {
+    pub fn connect(&self) -> io::Result<Stream> {
         connect(self.port, &self.pki, ANSWER)
     }
 }
@@ -229,13 +229,14 @@ fn headers(accept: &str) -> Vec<String> {
 }
 
 /// A new connection; `limit` is how long the server may be silent.
-fn connect(port: u16, pki: &Pki, limit: Duration) -> io::Result<UntilCut> {
+fn connect(port: u16, pki: &Pki, limit: Duration) -> io::Result<Stream> {
     let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
     stream.set_read_timeout(Some(limit))?;
+    stream.set_nodelay(true)?;
     let name = ServerName::from(std::net::IpAddr::from(Ipv4Addr::LOCALHOST));
     let config = trust(&pki.ca).map_err(io::Error::other)?;
     let connection = ClientConnection::new(Arc::new(config), name).map_err(io::Error::other)?;
-    Ok(UntilCut(StreamOwned::new(connection, stream)))
+    Ok(Stream(StreamOwned::new(connection, stream)))
 }
 
 /// A TLS set-up that trusts one authority.
@@ -251,9 +252,9 @@ fn trust(ca: &Path) -> Result<ClientConfig, ServerError> {
 }
 
 /// A TLS stream whose end may come without a farewell: a body's length is not in question on this machine.
-struct UntilCut(StreamOwned<ClientConnection, TcpStream>);
+pub(super) struct Stream(StreamOwned<ClientConnection, TcpStream>);
 
-impl Read for UntilCut {
+impl Read for Stream {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         match self.0.read(buffer) {
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(0),
@@ -262,7 +263,7 @@ impl Read for UntilCut {
     }
 }
 
-impl Write for UntilCut {
+impl Write for Stream {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.0.write(bytes)
     }

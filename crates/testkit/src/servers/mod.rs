@@ -8,7 +8,7 @@ mod etcd;
 mod etcd_access;
 #[cfg(test)]
 mod etcd_tests;
-mod http;
+pub(crate) mod http;
 mod kube_apiserver;
 #[cfg(test)]
 mod kube_apiserver_tests;

@@ -1,25 +1,27 @@
-//! HTTP/1.1 to the client, one request at a time, and a connection to the API server for each.
+//! HTTP/1.1 to the client and to the API server, one request at a time.
 
-use std::io::{self, BufRead, BufReader, Read, Write};
+use std::io::{self, BufRead, BufReader, Write};
 use std::net::{Shutdown, TcpStream};
 
 use super::{Shared, Tear};
-use crate::servers::kube_apiserver::Upstream;
+use crate::servers::http::Answer;
+use crate::servers::kube_apiserver::{Stream, Upstream};
 
 pub(super) fn relay(mut client: TcpStream, upstream: &Upstream, shared: &Shared) -> io::Result<()> {
     client.set_nodelay(true)?;
     shared.keep(&client)?;
     let mut reader = BufReader::new(client.try_clone()?);
+    let mut server = Server { upstream, stream: None };
     let end = (|| {
         while let Some(request) = Request::read(&mut reader)? {
             let answer = match shared.next(&request.method, &request.path) {
                 Tear::Drop => return Ok(()),
-                Tear::Swallow => return request.forward(upstream).map(drop),
+                Tear::Swallow => return server.answer(&request).map(drop),
                 Tear::Status(code) => refusal(code),
-                Tear::Pass => request.forward(upstream)?,
+                Tear::Pass => server.answer(&request)?,
                 Tear::Delay(pause) => {
                     std::thread::sleep(pause);
-                    request.forward(upstream)?
+                    server.answer(&request)?
                 }
             };
             client.write_all(&answer)?;
@@ -70,32 +72,49 @@ impl Request {
         reader.read_exact(&mut body)?;
         Ok(Some(Self { method, path, headers, body, is_last }))
     }
+}
 
+/// The API server, on one connection as long as it lasts: most of the time of a short request is the handshake.
+struct Server<'u> {
+    upstream: &'u Upstream,
+    stream: Option<BufReader<Stream>>,
+}
+
+impl Server<'_> {
     /// The server's answer, with a length that the client sees.
-    fn forward(&self, upstream: &Upstream) -> io::Result<Vec<u8>> {
-        let mut stream = upstream.connect()?;
-        // HTTP/1.0, so that the body is not cut into chunks and ends with the connection.
-        let mut head =
-            format!("{} {} HTTP/1.0\r\nContent-Length: {}\r\n", self.method, self.path, self.body.len());
-        self.headers.iter().for_each(|header| head.extend([header.as_str(), "\r\n"]));
-        head.push_str("\r\n");
-        stream.write_all(head.as_bytes())?;
-        stream.write_all(&self.body)?;
-        stream.flush()?;
-        let mut answer = Vec::new();
-        stream.read_to_end(&mut answer)?;
-        let cut = answer.windows(4).position(|part| part == b"\r\n\r\n").ok_or(io::ErrorKind::InvalidData)?;
-        let head = String::from_utf8_lossy(&answer[..cut]).into_owned();
-        let mut lines = head.split("\r\n");
-        let status = lines.next().unwrap_or_default().replacen("HTTP/1.0", "HTTP/1.1", 1);
-        let own = ["content-length", "connection", "transfer-encoding"];
-        let is_own = |line: &&str| {
-            line.split_once(':').is_some_and(|(name, _)| own.contains(&name.to_ascii_lowercase().as_str()))
+    fn answer(&mut self, request: &Request) -> io::Result<Vec<u8>> {
+        let mut stream = match self.stream.take() {
+            Some(stream) => stream,
+            None => BufReader::new(self.upstream.connect()?),
         };
-        let kept: String = lines.filter(|line| !is_own(line)).map(|line| format!("{line}\r\n")).collect();
-        let body = &answer[cut + 4..];
-        let mut whole = format!("{status}\r\n{kept}Content-Length: {}\r\n\r\n", body.len()).into_bytes();
-        whole.extend_from_slice(body);
+        let mut head = format!(
+            "{} {} HTTP/1.1\r\nContent-Length: {}\r\n",
+            request.method,
+            request.path,
+            request.body.len()
+        );
+        request.headers.iter().for_each(|header| head.extend([header.as_str(), "\r\n"]));
+        head.push_str("\r\n");
+        let server = stream.get_mut();
+        server.write_all(head.as_bytes())?;
+        server.write_all(&request.body)?;
+        server.flush()?;
+
+        let answer = Answer::read(&mut stream)?;
+        let own = ["content-length", "connection", "transfer-encoding"];
+        let mut whole = format!("{}\r\n", answer.first);
+        for (name, value) in answer.headers.iter().filter_map(|header| header.split_once(':')) {
+            let name = name.to_ascii_lowercase();
+            if !own.contains(&name.as_str()) {
+                whole.push_str(&format!("{name}:{value}\r\n"));
+            }
+        }
+        whole.push_str(&format!("Content-Length: {}\r\n\r\n", answer.body.len()));
+        if !answer.is_last() {
+            self.stream = Some(stream);
+        }
+        let mut whole = whole.into_bytes();
+        whole.extend_from_slice(&answer.body);
         Ok(whole)
     }
 }
