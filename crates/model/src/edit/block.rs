@@ -24,19 +24,32 @@ pub(super) fn changed<'e>(
     };
     let edits: Vec<&BlockEdit> = edits.iter().filter_map(of_block).collect();
     match edits.as_slice() {
-        [BlockEdit::Create(block)] => {
+        [BlockEdit::Create(block), edits @ ..] => {
             is_absent(key, stored.as_ref())?;
-            Ok(Some(Object::from(block.as_ref().clone())))
+            edited(key, edits, block.as_ref().clone(), now)
         }
-        [BlockEdit::Replace(version, block)] => {
+        [BlockEdit::Replace(version, block), edits @ ..] => {
             is_version(key, stored.as_ref().map(|s| s.revision), version)?;
-            Ok(Some(Object::from(block.as_ref().clone())))
+            edited(key, edits, block.as_ref().clone(), now)
         }
         [BlockEdit::Delete(version)] => {
             is_version(key, stored.as_ref().map(|s| s.revision), version)?;
             Ok(None)
         }
-        edits => edited(key, edits, stored, now),
+        edits => edited(key, edits, living(key, stored)?, now),
+    }
+}
+
+/// The block that is stored.
+fn living(key: &Key, stored: Option<Current<'_>>) -> Result<Block, String> {
+    let undecodable = || format!("{key} is gone or cannot be decoded");
+    let Current { object, .. } = stored.ok_or_else(undecodable)?;
+    match object.map(Cow::into_owned) {
+        Some(Object::Block(BlockContent::Sound(block))) if block.is_deleted() => {
+            Err(format!("{key} is being deleted"))
+        }
+        Some(Object::Block(BlockContent::Sound(block))) => Ok(*block),
+        _ => Err(undecodable()),
     }
 }
 
@@ -44,18 +57,12 @@ pub(super) fn changed<'e>(
 fn edited(
     key: &Key,
     edits: &[&BlockEdit],
-    stored: Option<Current<'_>>,
+    mut block: Block,
     now: Timestamp,
 ) -> Result<Option<Object>, String> {
-    let undecodable = || format!("{key} is gone or cannot be decoded");
-    let Current { object, .. } = stored.ok_or_else(undecodable)?;
-    let Some(Object::Block(BlockContent::Sound(mut block))) = object.map(Cow::into_owned) else {
-        return Err(undecodable());
-    };
-    if block.is_deleted() {
-        return Err(format!("{key} is being deleted"));
+    if edits.is_empty() {
+        return Ok(Some(Object::from(block)));
     }
-
     // Before the release, which also frees addresses that have cooled down: an address that cools although it is in
     // use must have its new record by then.
     let (rewritten, others): (Vec<&BlockEdit>, Vec<&BlockEdit>) =
@@ -68,7 +75,7 @@ fn edited(
     if is_drained(&block, edits) {
         return Ok(None);
     }
-    Ok(Some(Object::Block(BlockContent::Sound(block))))
+    Ok(Some(Object::from(block)))
 }
 
 /// A block without owner goes with its last address, or an empty one with its owner (facts 3.9, 3.12).
@@ -136,7 +143,7 @@ fn edit_block(
         }
         BlockEdit::Touch => block.touch(),
         BlockEdit::Create(_) | BlockEdit::Replace(..) | BlockEdit::Delete(_) => {
-            return Err(format!("{key} cannot be created, replaced or deleted and edited in one step"));
+            return Err(format!("{key} cannot be created, replaced or deleted after other edits"));
         }
     }
     Ok(())

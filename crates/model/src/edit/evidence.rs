@@ -33,6 +33,9 @@ pub enum Condition {
     /// It is the object with this UID, and says the same about addresses. Shared by all addresses that rest on it, which
     /// can be thousands.
     SameUser(String, Arc<User>),
+    /// The object is there, whatever it says now. Where UID and user are given, another object of the same name counts only
+    /// if it uses one of the same addresses.
+    StillThere(Option<(String, Arc<User>)>),
 }
 
 /// An object of Kubernetes that uses addresses, and is written for many other reasons, such as heartbeats.
@@ -61,13 +64,31 @@ impl User {
             _ => self == other,
         }
     }
+
+    /// True unless they are pods without an address in common.
+    fn may_use_the_same(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Pod(pod), Self::Pod(other)) => {
+                pod.addresses().any(|used| other.addresses().any(|a| a == used))
+            }
+            _ => true,
+        }
+    }
 }
 
 impl Condition {
     /// True where it holds of what was read.
     pub fn holds(&self, found: Found<'_>) -> bool {
-        if let Self::SameUser(uid, user) = self {
-            return matches!(found, Found::User(id, now) if id == uid && user.says_the_same(now));
+        match (self, found) {
+            (Self::SameUser(uid, user), _) => {
+                return matches!(found, Found::User(id, now) if id == uid && user.says_the_same(now));
+            }
+            (Self::StillThere(_), Found::Nothing) => return false,
+            (Self::StillThere(Some((uid, user))), Found::User(id, now)) => {
+                return id == uid || user.may_use_the_same(now);
+            }
+            (Self::StillThere(_), _) => return true,
+            _ => {}
         }
         let block = match found {
             Found::Nothing => None,
@@ -80,7 +101,7 @@ impl Condition {
             Self::OwnedSince(owner, since) => block
                 .is_some_and(|block| block.owner() == Some(owner) && block.claim_time() == since.as_deref()),
             Self::NotOwnedBy(owner) => block.is_none_or(|block| block.owner() != Some(owner)),
-            Self::SameUser(..) => false,
+            Self::SameUser(..) | Self::StillThere(_) => false,
         }
     }
 }
@@ -108,5 +129,19 @@ mod tests {
         assert!(!holds("u", PodParts { cni_ip: Some("10.0.0.2/32"), ..running.clone() }));
         assert!(!holds("u", PodParts { container_id: "c", ..running }));
         assert!(!says.holds(Found::Nothing) && !says.holds(Found::Unknown));
+    }
+
+    #[test]
+    fn a_pod_is_gone_where_another_of_its_name_uses_other_addresses() {
+        let running =
+            PodParts { node: "n", phase: "Running", cni_ip: Some("10.0.0.1/32"), ..PodParts::default() };
+        let there = Condition::StillThere(Some(("u".into(), Arc::new(pod(&running)))));
+        let holds = |uid: &str, parts: PodParts<'_>| there.holds(Found::User(uid, &pod(&parts)));
+        assert!(holds("u", running.clone()) && holds("v", running.clone()));
+        let other = PodParts { cni_ip: Some("10.0.0.2/32"), ..running };
+        assert!(holds("u", other.clone()) && !holds("v", other));
+        assert!(!there.holds(Found::Nothing) && there.holds(Found::Unknown));
+        assert!(Condition::StillThere(None).holds(Found::Unknown));
+        assert!(!Condition::StillThere(None).holds(Found::Nothing));
     }
 }

@@ -30,7 +30,8 @@ use crate::snapshot::Revision;
 pub struct Step {
     /// Which finding justifies it, for people: `leaked-address 10.244.1.7`.
     pub reason: String,
-    /// At most one of them is [`Unit::WholeStep`], and that is the last.
+    /// At most one of them is [`Unit::Block`], and that is the first; at most one is [`Unit::WholeStep`], and that is the
+    /// last.
     pub parts: Vec<Part>,
 }
 
@@ -56,6 +57,9 @@ pub enum Unit {
     Handle(String),
     /// An address without handle.
     Address(IpAddr),
+    /// A block that is created or replaced, and what comes with it whichever of its addresses it records. The other parts
+    /// edit it: it is written once for all of them, without those whose guards do not hold.
+    Block,
     /// What the step does as a whole, such as taking the owner from a block. It is made only if all other parts are,
     /// and its evidence has to hold for all of them: where it does not, the step is abandoned.
     WholeStep,
@@ -64,6 +68,11 @@ pub enum Unit {
 impl Step {
     pub fn new(reason: impl Into<String>) -> Self {
         Self { reason: reason.into(), parts: Vec::new() }
+    }
+
+    /// The part that creates or replaces a block.
+    pub fn block_part(&self) -> Option<&Part> {
+        self.parts.first().filter(|part| part.unit == Unit::Block)
     }
 
     /// The edits of all parts.

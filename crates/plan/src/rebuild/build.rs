@@ -1,16 +1,12 @@
 //! From blocks to steps.
 
-use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use calipam_check::{Code, Subject};
 use calipam_model::IpNet;
 use calipam_model::attributes::Attribute;
-use calipam_model::block::BlockContent;
 use calipam_model::cidr::ordinal_of;
-use calipam_model::edit::{BlockEdit, Current, Edit, Part, Step, Unit, apply};
-use calipam_model::object::Object;
-use jiff::Timestamp;
+use calipam_model::edit::{BlockEdit, Condition, Edit, Expect, Part, Step, Unit};
 
 use super::block_plan::{AddressPlan, BlockPlan, What};
 use super::corrupt::{CorruptBlocks, Mended};
@@ -19,22 +15,18 @@ use super::planner::{Planner, change};
 use crate::gone_node::{disown, give_up};
 use crate::plan::{Action, Verb};
 
-/// Most pieces of evidence for a block that is written as a whole.
-const MOST_EVIDENCE: usize = 64;
-
 /// All steps, in their order.
 pub(super) fn actions(planner: Planner<'_, '_>, mut countings: Countings) -> Vec<Action> {
-    let Planner { blocks, before_blocks, after_blocks, corrupt, basis, cooldown, .. } = planner;
+    let Planner { blocks, before_blocks, after_blocks, corrupt, cooldown, .. } = planner;
     let mut actions = before_blocks;
-    let now = basis.snapshot.taken_at;
     let mut untouched: BTreeSet<IpNet> = corrupt.blocks.keys().copied().collect();
     for (cidr, planned) in blocks {
         untouched.remove(&cidr);
         let counting = countings.remove(&cidr).unwrap_or_default();
-        actions.push(block(corrupt, cidr, planned, counting, cooldown, now));
+        actions.push(block(corrupt, cidr, planned, counting, cooldown));
     }
     for cidr in untouched {
-        actions.push(block(corrupt, cidr, BlockPlan::default(), Counting::default(), cooldown, now));
+        actions.push(block(corrupt, cidr, BlockPlan::default(), Counting::default(), cooldown));
     }
     actions.extend(after_blocks);
     actions.retain(|action| action.step.edits().next().is_some());
@@ -44,51 +36,20 @@ pub(super) fn actions(planner: Planner<'_, '_>, mut countings: Countings) -> Vec
 fn block(
     corrupt: &CorruptBlocks,
     cidr: IpNet,
-    planned: BlockPlan<'_>,
+    mut planned: BlockPlan<'_>,
     counting: Counting,
     cooldown: i64,
-    now: Timestamp,
 ) -> Action {
     if let Some(mended) = corrupt.blocks.get(&cidr) {
-        return replace(cidr, mended, planned, counting, cooldown, now);
+        return replace(cidr, mended, planned, counting, cooldown);
     }
-    if let Some(created) = &planned.created {
-        let write = Edit::Block(cidr, BlockEdit::Create(created.clone()));
-        return whole(cidr, write, planned, counting);
-    }
-    edit(cidr, planned, counting, cooldown)
-}
-
-/// A block that is written as a whole. That the users of addresses that it records are still there is no evidence: one
-/// that has just gone would cost all others their records. The address that it leaves is found leaked, while one that is
-/// left out would be given out again.
-fn whole(cidr: IpNet, write: Edit, mut planned: BlockPlan<'_>, counting: Counting) -> Action {
-    let mut action = Action { step: Step::new(format!("block {cidr}")), changes: Vec::new() };
-    let part = action.step.whole();
-    let frees = |address: &&AddressPlan| !matches!(address.what, What::Assign(_));
-    for ground in planned.addresses.values().filter(frees).flat_map(|address| &address.evidence) {
-        if part.evidence.len() < MOST_EVIDENCE {
-            part.expect(ground.clone());
+    match planned.created.take() {
+        Some(created) => {
+            let create = Edit::Block(cidr, BlockEdit::Create(created));
+            at_once(cidr, vec![create], planned, counting, cooldown)
         }
+        None => edit(cidr, planned, counting, cooldown),
     }
-    part.edits.extend(counting.up.into_values());
-    part.edits.push(write);
-    part.edits.extend(counting.down.into_values());
-
-    action.changes = std::mem::take(&mut planned.changes);
-    let addresses = std::mem::take(&mut planned.addresses);
-    action.changes.extend(addresses.into_values().map(|address| address.change));
-    action.changes.extend(counting.changes);
-    with_affinities(&mut action, planned);
-    action
-}
-
-fn with_affinities(action: &mut Action, planned: BlockPlan<'_>) {
-    for (edit, change) in planned.affinities {
-        action.step.whole().edits.push(edit);
-        action.changes.push(change);
-    }
-    planned.given_up.into_iter().for_each(|affinity| give_up(action, affinity));
 }
 
 /// A corrupt block is replaced at once by what it is in the end: between two writes an address in use would be
@@ -99,34 +60,84 @@ fn replace(
     mut planned: BlockPlan<'_>,
     counting: Counting,
     cooldown: i64,
-    now: Timestamp,
 ) -> Action {
-    let deleted = planned.deleted;
-    let mut made = Action { step: Step::new(""), changes: Vec::new() };
-    let addresses: Vec<&AddressPlan> = planned.addresses.values().collect();
-    made.step.whole().edits = address_edits(cidr, &addresses, cooldown);
-    if let Some(node) = planned.disowned.take() {
-        disown(&mut made, cidr, &node);
+    let mut edits = Vec::new();
+    if planned.deleted {
+        planned.addresses.clear();
+        edits.push(Edit::Block(cidr, BlockEdit::Delete(mended.revision.clone())));
+    } else {
+        let block = Box::new(mended.block.clone());
+        edits.push(Edit::Block(cidr, BlockEdit::Replace(mended.revision.clone(), block)));
+        edits.extend(hold_unrecorded(cidr, mended, &planned));
     }
-    made.step.whole().edits.extend(hold_unrecorded(cidr, mended, &planned));
-    let object = Object::from(mended.block.clone());
-    let current = || Current { revision: &mended.revision, object: Some(Cow::Borrowed(&object)) };
-    let next = apply(made.step.edits(), now, |_| Some(current())).ok();
-    let next = next.and_then(|changes| changes.into_iter().next()).map(|(_, next)| next);
-    let revision = mended.revision.clone();
-    let write = match next {
-        _ if deleted => BlockEdit::Delete(revision),
-        Some(None) => BlockEdit::Delete(revision),
-        Some(Some(Object::Block(BlockContent::Sound(block)))) => BlockEdit::Replace(revision, block),
-        _ => BlockEdit::Replace(revision, Box::new(mended.block.clone())),
-    };
     let rebuilt =
         change(Verb::RebuildBlock, Subject::Block(cidr), mended.broken.clone(), &[Code::CorruptBlock]);
     planned.changes.insert(0, rebuilt);
-    planned.changes.append(&mut made.changes);
-    let mut action = whole(cidr, Edit::Block(cidr, write), planned, counting);
-    made.step.evidence().for_each(|ground| action.step.whole().expect(ground.clone()));
+    at_once(cidr, edits, planned, counting, cooldown)
+}
+
+/// A block that is written as a whole. An address that is to be freed and is in use again stays recorded, and one whose user
+/// has gone stays free; all others are written.
+fn at_once(
+    cidr: IpNet,
+    write: Vec<Edit>,
+    mut planned: BlockPlan<'_>,
+    mut counting: Counting,
+    cooldown: i64,
+) -> Action {
+    let mut action = Action { step: Step::new(format!("block {cidr}")), changes: Vec::new() };
+    action.changes.append(&mut planned.changes);
+    let mut groups = together(std::mem::take(&mut planned.addresses));
+    groups.sort_by_key(|addresses| addresses.iter().map(|address| address.address).min());
+    let mut block = Part { unit: Unit::Block, edits: Vec::new(), evidence: Vec::new() };
+    let mut parts = Vec::new();
+    for mut addresses in groups {
+        keep_in_use(&mut addresses, &mut block);
+        parts.push(part(cidr, &addresses, &mut counting, cooldown));
+        action.changes.extend(addresses.into_iter().map(|address| address.change));
+    }
+
+    block.edits.extend(counting.up.into_values());
+    block.edits.extend(write);
+    block.edits.extend(counting.down.into_values());
+    action.changes.append(&mut counting.changes);
+    for (edit, change) in std::mem::take(&mut planned.affinities) {
+        block.edits.push(edit);
+        action.changes.push(change);
+    }
+    action.step.parts.push(block);
+    action.step.parts.append(&mut parts);
+
+    if let Some(node) = planned.disowned {
+        disown(&mut action, cidr, &node);
+    }
+    planned.given_up.into_iter().for_each(|affinity| give_up(&mut action, affinity));
     action
+}
+
+/// In a block that is written as a whole, an address that is left out is free, and will be given out. Left out is therefore
+/// what has no user any more; where a user has merely changed, its address is recorded as planned. Where an address of the
+/// same handle is freed with it, what speaks against that keeps the whole block as it is.
+fn keep_in_use(addresses: &mut [AddressPlan], block: &mut Part) {
+    let is_assigned = |address: &AddressPlan| matches!(address.what, What::Assign(_));
+    if !addresses.iter().any(is_assigned) {
+        return;
+    }
+    for address in addresses {
+        if !is_assigned(address) {
+            address.evidence.drain(..).for_each(|ground| block.expect(ground));
+            continue;
+        }
+        for (_, expect) in &mut address.evidence {
+            *expect = match std::mem::replace(expect, Expect::Absent) {
+                Expect::At(_) => Expect::Says(Condition::StillThere(None)),
+                Expect::Says(Condition::SameUser(uid, user)) => {
+                    Expect::Says(Condition::StillThere(Some((uid, user))))
+                }
+                other => other,
+            };
+        }
+    }
 }
 
 /// Addresses in use that the corrupt block held without a record, and for which none can be made: they stay held.
@@ -178,7 +189,11 @@ fn edit(cidr: IpNet, mut planned: BlockPlan<'_>, mut counting: Counting, cooldow
         disown(&mut action, cidr, &node);
     }
     action.changes.append(&mut planned.changes);
-    with_affinities(&mut action, planned);
+    for (edit, change) in planned.affinities {
+        action.step.whole().edits.push(edit);
+        action.changes.push(change);
+    }
+    planned.given_up.into_iter().for_each(|affinity| give_up(&mut action, affinity));
     action
 }
 

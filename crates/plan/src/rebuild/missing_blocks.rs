@@ -146,7 +146,7 @@ fn create(
         return Err((SkipReason::NeedsDecision, "Calico allows no block of that size".into()));
     };
     block.set_own_strict_affinity(own_strict_affinity(planner.basis));
-    let assigned = block.update(|edit| {
+    let assigned = block.clone().update(|edit| {
         addresses.iter().try_for_each(|(ordinal, planned)| match &planned.what {
             What::Assign(record) => edit.assign(*ordinal, record),
             What::Release(_) | What::Record(..) => Ok(()),

@@ -28,7 +28,12 @@ impl Piece {
 
 /// The writes of a step, in their order.
 pub(super) fn writes(step: &Step, limits: Limits) -> Vec<Vec<Piece>> {
-    if limits.changes == 1 { one_by_one(step) } else { together(step, limits.changes.min(limits.conditions)) }
+    let most = limits.changes.min(limits.conditions);
+    match step.block_part() {
+        _ if limits.changes == 1 => one_by_one(step),
+        Some(_) => block_at_once(step, most),
+        None => together(step, most),
+    }
 }
 
 /// One object at a time.
@@ -39,6 +44,36 @@ fn one_by_one(step: &Step) -> Vec<Vec<Piece>> {
         pieces
     };
     step.by_object().into_iter().map(write).collect()
+}
+
+/// A block that is created or replaced is written once, with all of its addresses: between two writes one in use would be
+/// free. Where not everything can be compared at once, the block alone is one write, and as many handles as possible are
+/// another.
+fn block_at_once(step: &Step, most: usize) -> Vec<Vec<Piece>> {
+    let all: HashSet<Key> = step.parts.iter().flat_map(|part| keys(part, &part.edits)).collect();
+    if all.len() <= most {
+        let piece = |(part, found): (usize, &Part)| Piece { part, edits: (0..found.edits.len()).collect() };
+        return vec![step.parts.iter().enumerate().map(piece).collect()];
+    }
+    // Room for the evidence of what comes with the block.
+    let own = step.block_part().map_or(&[][..], |part| &part.evidence).iter().chain(step.evidence_of_whole());
+    let own: HashSet<&Key> = own.map(|(key, _)| key).collect();
+    let most = most.saturating_sub(own.len()).max(1);
+    let mut writes: Vec<Vec<Piece>> = Vec::new();
+    let (mut objects, mut is_full) = (0, true);
+    for (key, edits) in step.by_object() {
+        let is_block = matches!(key, Key::Block(_));
+        if is_full || is_block || objects == most {
+            writes.push(Vec::new());
+            objects = 0;
+        }
+        objects += 1;
+        is_full = is_block;
+        if let Some(pieces) = writes.last_mut() {
+            edits.into_iter().for_each(|(part, edit)| add(pieces, part, edit));
+        }
+    }
+    writes
 }
 
 /// As many parts at a time as `most` comparisons are enough for: one for each object that changes, and one for each
@@ -66,7 +101,7 @@ fn together(step: &Step, most: usize) -> Vec<Vec<Piece>> {
             write(index, &all, keys);
             continue;
         }
-        // A block that is created with the handles of all its addresses can take more than one write.
+        // A handle that is deleted with the objects of other IDs that stand for it can take more than one write.
         for edit in all {
             write(index, &[edit], self::keys(part, &part.edits[edit..=edit]));
         }
@@ -88,7 +123,10 @@ fn add(pieces: &mut Vec<Piece>, part: usize, edit: usize) {
 #[cfg(test)]
 mod tests {
     use calipam_model::IpNet;
-    use calipam_model::edit::{Expect, HandleEdit, Held, Unit};
+    use calipam_model::affinity::{Affinity, AffinityKey, AffinityState, AffinityType};
+    use calipam_model::block::Block;
+    use calipam_model::edit::{AffinityEdit, Condition, Expect, HandleEdit, Held, Unit};
+    use jiff::Timestamp;
 
     use super::*;
 
@@ -148,5 +186,51 @@ mod tests {
         let writes = writes(&release(3), KUBERNETES);
         let of_block: Vec<usize> = writes[0].iter().map(|piece| piece.part).collect();
         assert_eq!((of_block, writes.len()), (vec![0, 1, 2, 3], 4));
+    }
+
+    /// The creation of a block with so many addresses, each with a handle and a user, and of its affinity.
+    fn creation(count: u32) -> Step {
+        let mut step = Step::new("a test");
+        let created = Block::new(block(), None, Timestamp::UNIX_EPOCH).unwrap();
+        let key = AffinityKey { kind: AffinityType::Host, node: "n".into(), cidr: block() };
+        let affinity = Affinity::new(key.clone(), AffinityState::Confirmed);
+        step.parts.push(Part {
+            unit: Unit::Block,
+            edits: vec![
+                Edit::Block(block(), BlockEdit::Create(Box::new(created))),
+                Edit::Affinity(key, AffinityEdit::Create(affinity)),
+            ],
+            evidence: Vec::new(),
+        });
+        for ordinal in 0..count {
+            let id = format!("net.{ordinal}");
+            let edits = vec![
+                Edit::Handle(id.clone(), HandleEdit::Increment(block(), 1)),
+                Edit::Block(block(), BlockEdit::Assign { records: vec![(ordinal, Default::default())] }),
+            ];
+            let user = (Key::Node(format!("user-{ordinal}")), Expect::Says(Condition::StillThere(None)));
+            step.parts.push(Part { unit: Unit::Handle(id), edits, evidence: vec![user] });
+        }
+        step
+    }
+
+    #[test]
+    fn a_block_is_written_once_with_all_of_its_addresses() {
+        let objects = |pieces: &Vec<Piece>, step: &Step| {
+            pieces.iter().flat_map(|piece| piece.edits(step)).map(Edit::key).collect::<HashSet<Key>>()
+        };
+        let few = creation(60);
+        let writes_of_few = writes(&few, ETCD);
+        assert_eq!(writes_of_few.len(), 1);
+        assert_eq!(objects(&writes_of_few[0], &few).len(), 62);
+
+        let many = creation(200);
+        let all: Vec<HashSet<Key>> = writes(&many, ETCD).iter().map(|write| objects(write, &many)).collect();
+        let sizes: Vec<usize> = all.iter().map(HashSet::len).collect();
+        assert_eq!(sizes, [128, 72, 1, 1]);
+        assert!(
+            all[2].contains(&Key::Block(block())),
+            "the block comes after its handles, before its affinity"
+        );
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use calipam_datastore::write::{Batch, Change, Limits, Stored};
 use calipam_model::block::BlockContent;
-use calipam_model::edit::{Current, Edit, Expect, Found, Part, Step, Unit, apply};
+use calipam_model::edit::{BlockEdit, Current, Edit, Expect, Found, Part, Step, Unit, apply};
 use calipam_model::key::Key;
 use calipam_model::object::Object;
 use calipam_model::snapshot::Revision;
@@ -26,6 +26,8 @@ pub(super) struct WriteTask {
     /// Nothing but counts of handles is written, one object at a time. The evidence is about addresses and their
     /// blocks: a handle is counted right whatever has happened to them since.
     counts_only: bool,
+    /// Most pieces of evidence and changes that one write can hold.
+    conditions: usize,
 }
 
 impl Task for WriteTask {
@@ -58,11 +60,19 @@ impl Task for WriteTask {
             return self.omit(failing, omitted);
         }
 
+        if self.is_created_for_none(&pieces) {
+            return Decision::Conflict("nothing uses its addresses any more".to_owned());
+        }
         let edits = pieces.iter().flat_map(|piece| piece.edits(&self.step));
         match apply_to(edits, objects, now) {
             Ok(changes) => self.write(&pieces, changes, objects),
             Err(reason) => {
-                let alone = |piece: &Piece| apply_to(piece.edits(&self.step), objects, now).err();
+                let block = pieces.iter().find(|piece| self.part(piece).unit == Unit::Block);
+                let alone = |piece: &Piece| {
+                    let block = block.filter(|block| block.part != piece.part);
+                    let edits = block.into_iter().flat_map(|block| block.edits(&self.step));
+                    apply_to(edits.chain(piece.edits(&self.step)), objects, now).err()
+                };
                 let failing = self.failing(&pieces, alone);
                 if failing.is_empty() { Decision::Conflict(reason) } else { self.omit(failing, omitted) }
             }
@@ -75,8 +85,9 @@ impl WriteTask {
         let counts = |piece: &Piece| piece.edits(&step).all(|edit| matches!(edit, Edit::Handle(..)));
         // A handle that stands for itself is deleted or created by the evidence of its blocks.
         let is_about_handle = step.edits().all(|edit| matches!(edit, Edit::Handle(..)));
-        let counts_only = limits.changes == 1 && !is_about_handle && pieces.iter().all(counts);
-        Self { step, pieces, later, counts_only }
+        let is_divided = limits.changes == 1 || step.block_part().is_some();
+        let counts_only = is_divided && !is_about_handle && pieces.iter().all(counts);
+        Self { step, pieces, later, counts_only, conditions: limits.conditions }
     }
 
     fn part(&self, piece: &Piece) -> &Part {
@@ -84,7 +95,23 @@ impl WriteTask {
     }
 
     fn evidence(&self, piece: &Piece) -> &[(Key, Expect)] {
-        if self.counts_only { &[] } else { &self.part(piece).evidence }
+        // What an address rests on is evidence for the write of its block.
+        let is_counted_apart = || {
+            self.step.block_part().is_some()
+                && piece.edits(&self.step).all(|edit| matches!(edit, Edit::Handle(..)))
+        };
+        if self.counts_only || is_counted_apart() { &[] } else { &self.part(piece).evidence }
+    }
+
+    /// True for the creation of a block of which no address is left.
+    fn is_created_for_none(&self, pieces: &[&Piece]) -> bool {
+        let is_created = |piece: &&Piece| {
+            piece.edits(&self.step).any(|e| matches!(e, Edit::Block(_, BlockEdit::Create(_))))
+        };
+        let is_address = |part: &Part| !matches!(part.unit, Unit::Block | Unit::WholeStep);
+        pieces.iter().any(is_created)
+            && self.step.parts.iter().any(is_address)
+            && !pieces.iter().any(|piece| is_address(self.part(piece)))
     }
 
     fn evidence_of_whole(&self) -> &[(Key, Expect)] {
@@ -111,15 +138,16 @@ impl WriteTask {
             return Some(format!("its handle stays: {reason}"));
         }
 
-        let mut later = self.later.iter().map(|(step, part)| &step.parts[*part]);
-        later.find_map(|later| {
+        let mut later = self.later.iter().map(|(step, part)| (step, &step.parts[*part]));
+        later.find_map(|(step, later)| {
             if later.unit != part.unit {
                 return None;
             }
             if let Some((key, why)) = broken(&later.evidence, objects) {
                 return Some(about_addresses(later, &no_longer_holds(key, why)));
             }
-            apply_to(block_edits(later), objects, now).err()
+            let block = step.block_part().into_iter().flat_map(block_edits);
+            apply_to(block.chain(block_edits(later)), objects, now).err()
         })
     }
 
@@ -127,6 +155,9 @@ impl WriteTask {
     fn omit(&self, mut failing: Vec<Omission>, omitted: &Omitted) -> Decision {
         if let ([Part { unit: Unit::WholeStep, .. }], [only]) = (&*self.step.parts, &*failing) {
             return Decision::Conflict(only.reason.clone());
+        }
+        if let Some(block) = failing.iter().find(|omission| omission.unit == Unit::Block) {
+            return Decision::Conflict(block.reason.clone());
         }
         if let Some(whole) = self.step.parts.last().filter(|part| part.unit == Unit::WholeStep)
             && !omitted.has(&Unit::WholeStep)
@@ -147,14 +178,16 @@ impl WriteTask {
             return Decision::Already;
         }
         let mut seen = BTreeSet::new();
+        let mut pieces = pieces.to_vec();
+        // What frees an address is compared first, should not everything find room.
+        pieces.sort_by_key(|piece| !piece.frees(&self.step));
         let evidence = pieces.iter().flat_map(|piece| self.evidence(piece));
-        let evidence = self
-            .evidence_of_whole()
-            .iter()
-            .chain(evidence)
-            .filter(|(key, _)| seen.insert(key))
-            .map(|ground| compared(ground, objects))
-            .collect();
+        let evidence = self.evidence_of_whole().iter().chain(evidence).filter(|(key, _)| seen.insert(key));
+        let room = match self.step.block_part() {
+            Some(_) => self.conditions.saturating_sub(changes.len()),
+            None => usize::MAX,
+        };
+        let evidence = evidence.take(room).map(|ground| compared(ground, objects)).collect();
         Decision::Write(Batch { changes, evidence })
     }
 }

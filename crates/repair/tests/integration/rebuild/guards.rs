@@ -3,6 +3,8 @@
 
 use calipam_datastore::Datastore;
 use calipam_datastore::settings::Overrides;
+use calipam_model::IpNet;
+use calipam_model::key::Key;
 use calipam_plan::rebuild::{self, Request};
 use calipam_plan::{Basis, Plan, Verb};
 use calipam_repair::{Execution, Options as Running, execute};
@@ -31,6 +33,11 @@ impl World {
         cluster.write_to_etcd(&etcd.endpoint()).unwrap();
         let overrides = Overrides { etcd_endpoints: Some(etcd.endpoint()), ..Overrides::default() };
         let store = open(overrides).await;
+        Self::plan(etcd, store).await
+    }
+
+    /// The plan for what is stored.
+    async fn plan(etcd: Etcd, store: Datastore) -> Self {
         let snapshot = observe(&store).await;
         let report = calipam_check::check(&snapshot, &options());
         let basis = Basis::new(&snapshot, &report, &options());
@@ -152,6 +159,55 @@ async fn a_handle_is_deleted_or_created_only_while_the_blocks_say_so() {
     let execution = world.run().await;
     assert_eq!(execution.conflicts.len(), 1, "{execution:?}");
     assert_eq!(world.get(&format!("/calico/ipam/v2/handle/{id}")).await, None);
+}
+
+/// In a block that is created anew, and in one that lost its records, the address of a workload that has gone since is left
+/// out.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_address_of_an_endpoint_that_has_gone_is_left_out_of_a_whole_block() {
+    for is_corrupt in [false, true] {
+        let etcd = Etcd::start().unwrap();
+        let cluster = Cluster::small(ClusterSpec::new(31).at(Timestamp::now()));
+        cluster.write_to_etcd(&etcd.endpoint()).unwrap();
+        let overrides = Overrides { etcd_endpoints: Some(etcd.endpoint()), ..Overrides::default() };
+        let store = open(overrides).await;
+        let before = observe(&store).await;
+        let users = |cidr: IpNet| {
+            let endpoints = before.endpoints.iter().map(|endpoint| &endpoint.value);
+            let all = endpoints.flat_map(|endpoint| endpoint.addresses().map(move |a| (endpoint, a)));
+            all.filter(|(_, address)| cidr.contains(address)).collect::<Vec<_>>()
+        };
+        let blocks = before.blocks.iter().map(|block| block.value.key);
+        let cidr = blocks.max_by_key(|cidr| users(*cidr).len()).unwrap();
+        let (gone, address) = users(cidr)[0];
+        assert!(users(cidr).len() > 2);
+        let key = Key::Block(cidr).to_string();
+        let mut client = etcd.client().await.unwrap();
+        if is_corrupt {
+            let stored = client.get(key.as_str(), None).await.unwrap();
+            let mut block: Value = serde_json::from_slice(stored.kvs()[0].value()).unwrap();
+            block["attributes"] = json!([]);
+            client.put(key, block.to_string(), None).await.unwrap();
+        } else {
+            client.delete(key, None).await.unwrap();
+        }
+
+        let world = World::plan(etcd, store).await;
+        let endpoint = Key::Endpoint { namespace: gone.namespace().to_string(), name: gone.name() };
+        client.delete(endpoint.to_string(), None).await.unwrap();
+        let execution = world.run().await;
+        let left: Vec<_> = execution.conflicts.iter().flat_map(|c| c.addresses.clone()).collect();
+        assert_eq!(left, [address], "{execution:?}");
+        let after = observe(&world.store).await;
+        let block = after.blocks.iter().find(|block| block.value.key == cidr).unwrap().value.content.sound();
+        for (_, used) in users(cidr) {
+            assert_eq!(block.unwrap().allocation_of(used).is_some(), used != address, "{used}");
+        }
+        for (_, id) in block.unwrap().handles() {
+            let handle = after.handles.iter().find(|handle| handle.value.id() == id);
+            assert_eq!(handle.unwrap().value.count(cidr), 1, "{id}");
+        }
+    }
 }
 
 /// A cluster as Calico before 3.31 leaves it.

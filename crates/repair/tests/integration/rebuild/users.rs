@@ -1,15 +1,19 @@
 //! Between plan and run the pods that use addresses are written on: what counts is what they say about addresses.
 
+use std::net::IpAddr;
+
 use calipam_datastore::Datastore;
 use calipam_datastore::settings::Overrides;
+use calipam_model::IpNet;
 use calipam_model::snapshot::Snapshot;
 use calipam_plan::rebuild::{self, Request};
-use calipam_plan::{Basis, Verb};
+use calipam_plan::{Basis, Verb, simulate};
 use calipam_repair::{Execution, Options as Running, execute};
 use calipam_testkit::cluster::{Cluster, ClusterSpec, Fault};
 use calipam_testkit::kube::{Connection, Flavour, install, install_kubevirt};
 use calipam_testkit::servers::KubeApiserver;
 use jiff::Timestamp;
+use serde_json::{Value, json};
 
 use super::mend::{open, options};
 use crate::cluster::{consent, journal_path, observe};
@@ -43,6 +47,8 @@ impl World {
         let report = calipam_check::check(&snapshot, &options());
         let plan = rebuild::plan(&Basis::new(&snapshot, &report, &options()), &Request::default(), &[], 0);
         assert!(plan.changes().any(|change| change.action == Verb::AssignAddress), "{:?}", plan.skipped);
+        let tried = simulate(snapshot.clone(), &plan, snapshot.taken_at);
+        assert!(tried.is_ok(), "{:?}", tried.err());
         meanwhile(&mut self.connection, &snapshot);
 
         let guid = snapshot.cluster.unwrap().guid;
@@ -107,4 +113,79 @@ async fn a_pod_that_has_gone_costs_its_own_addresses_only() {
         assert!(blocks().any(|block| block.allocation_of(address).is_some()), "{address}");
     }
     assert!(gone.iter().all(|gone| !blocks().any(|block| block.allocation_of(*gone).is_some())));
+}
+
+/// How a block is lost, so that a rebuild writes it as a whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Lost {
+    /// It is created anew.
+    Deleted,
+    /// Its records are lost: it is mended.
+    Corrupt,
+}
+
+/// The block in which most pods lie, and the pods with their addresses in it.
+fn fullest(snapshot: &Snapshot) -> (IpNet, Vec<(String, IpAddr)>) {
+    let of_block = |cidr: IpNet| -> Vec<(String, IpAddr)> {
+        let pods = snapshot.pods.iter().map(|pod| &pod.value);
+        let all = pods.flat_map(|pod| pod.addresses().map(move |address| (path(pod), address)));
+        all.filter(|(_, address)| cidr.contains(address)).collect()
+    };
+    let blocks = snapshot.blocks.iter().map(|block| (block.value.key, of_block(block.value.key)));
+    blocks.max_by_key(|(_, pods)| pods.len()).unwrap()
+}
+
+async fn a_pod_goes_before_its_block_is_written(lost: Lost) {
+    let mut world = World::with(&[]).await;
+    let (block, pods) = fullest(&observe(&world.store).await);
+    assert!(pods.len() > 2, "{pods:?}");
+    let name = block.to_string().replace(['.', ':', '/'], "-");
+    let stored = format!("{}/{name}", Flavour::Classic.path("ipamblocks"));
+    match lost {
+        Lost::Deleted => {
+            assert_eq!(world.connection.request("DELETE", &stored, "").unwrap().status, 200, "{stored}");
+        }
+        Lost::Corrupt => {
+            let read = world.connection.request("GET", &stored, "").unwrap();
+            let mut object: Value = serde_json::from_str(&read.body).unwrap();
+            object["spec"]["attributes"] = json!([]);
+            let answer = world.connection.request("PUT", &stored, &object.to_string()).unwrap();
+            assert_eq!(answer.status, 200, "{}", answer.body);
+        }
+    }
+
+    let (gone, address) = pods[1].clone();
+    let changed = pods[0].0.clone();
+    let execution = world
+        .run(|connection, _| {
+            let path = format!("{gone}?gracePeriodSeconds=0");
+            assert_eq!(connection.request("DELETE", &path, "").unwrap().status, 200);
+            // One that has merely changed keeps its address.
+            let status = r#"{"status":{"phase":"Failed"}}"#;
+            let path = format!("{changed}/status");
+            assert_eq!(connection.request("PATCH", &path, status).unwrap().status, 200);
+        })
+        .await;
+    let left: Vec<_> = execution.conflicts.iter().flat_map(|conflict| conflict.addresses.clone()).collect();
+    assert_eq!(left, [address], "{lost:?}: {execution:?}");
+    assert!(execution.broken_off.is_none() && execution.written > 0, "{lost:?}: {execution:?}");
+
+    let snapshot = observe(&world.store).await;
+    let sound = snapshot.blocks.iter().find(|stored| stored.value.key == block);
+    let sound = sound.unwrap().value.content.sound().unwrap();
+    for (pod, used) in &pods {
+        let recorded = sound.allocation_of(*used);
+        assert_eq!(recorded.is_some(), *used != address, "{lost:?}: {pod} {used}");
+    }
+    for (_, id) in sound.handles() {
+        let handle = snapshot.handles.iter().find(|handle| handle.value.id() == id);
+        assert_eq!(handle.unwrap().value.count(block), 1, "{lost:?}: {id}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pod_that_has_gone_is_not_recorded_in_a_block_that_is_created_or_mended() {
+    for lost in [Lost::Deleted, Lost::Corrupt] {
+        a_pod_goes_before_its_block_is_written(lost).await;
+    }
 }
