@@ -1,6 +1,7 @@
 //! Findings: what is wrong, with what, and how it is known.
 
 mod evidence;
+mod owner;
 
 use std::fmt;
 use std::net::IpAddr;
@@ -12,6 +13,7 @@ use serde::ser::SerializeStruct;
 use serde::{Serialize, Serializer};
 
 pub use self::evidence::*;
+pub use self::owner::*;
 use crate::code::{Code, Severity};
 
 /// What a finding is about, in canonical form.

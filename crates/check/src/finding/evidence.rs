@@ -8,11 +8,10 @@ use std::sync::Arc;
 use calipam_model::IpNet;
 use calipam_model::affinity::{AffinityKey, AffinityState, AffinityType};
 use calipam_model::block::{BlockOwner, BlockProblem};
-use calipam_model::node::TunnelKind;
 use calipam_model::snapshot::FieldDefect;
-use jiff::Timestamp;
 use serde::{Serialize, Serializer};
 
+use super::owner::{OwnerEvidence, shared};
 use crate::owner::is_unnamed;
 
 /// Why an allocated address counts as leaked.
@@ -82,11 +81,6 @@ fn digits<S: Serializer>(number: &Option<u128>, serializer: S) -> Result<S::Ok, 
     }
 }
 
-/// Writes owners as if they were not shared.
-pub(crate) fn shared<S: Serializer>(owners: &[Arc<OwnerEvidence>], serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.collect_seq(owners.iter().map(Arc::as_ref))
-}
-
 /// Evidence about an address.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -113,124 +107,6 @@ impl AddressEvidence {
     /// The nodes that records name.
     pub fn recorded_nodes(&self) -> impl Iterator<Item = &str> {
         self.records.iter().filter_map(|record| record.attributes.get("node")).map(String::as_str)
-    }
-}
-
-/// What uses an address, in the order of their names.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum OwnerKind {
-    Endpoint,
-    Pod,
-    Service,
-    Tunnel,
-}
-
-impl fmt::Display for OwnerKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.serialize(f)
-    }
-}
-
-/// What an owner says about its addresses.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum OwnerField {
-    /// An address of an endpoint, pod or service.
-    Address(IpAddr),
-    /// The field of the node that holds the address of this tunnel.
-    Tunnel(TunnelKind),
-}
-
-impl fmt::Display for OwnerField {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Address(address) => write!(f, "{address}"),
-            Self::Tunnel(kind) => f.write_str(kind.field()),
-        }
-    }
-}
-
-impl Serialize for OwnerField {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
-}
-
-/// What became of a pod.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum PodState {
-    Gone,
-    Finished,
-}
-
-/// Who uses an address, and how that is known.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct OwnerEvidence {
-    pub kind: OwnerKind,
-    /// `namespace/name`, or the node of a tunnel.
-    pub name: String,
-    /// Empty for a service.
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pub node: String,
-    /// `namespace/pod`.
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pub pod: String,
-    /// The ID of the pod's sandbox.
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pub container_id: String,
-    /// When a pod finished, where it has and that is known.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub finished_at: Option<Timestamp>,
-    /// What became of the pod of an endpoint that should not be there any more.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub pod_state: Option<PodState>,
-    /// Its addresses, or the field that names the address. Where the finding is about an address, the first
-    /// [`LISTED_FIELDS`] of them.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub fields: Vec<OwnerField>,
-    /// How many further addresses it has.
-    #[serde(rename = "furtherFields", skip_serializing_if = "is_zero")]
-    pub further_fields: usize,
-}
-
-/// So many addresses of an owner are listed in a finding about one of them. Each address of a pod may be a finding:
-/// with all its addresses in each, one pod whose annotation names thousands would fill the memory.
-pub(crate) const LISTED_FIELDS: usize = 16;
-
-fn is_zero(number: &usize) -> bool {
-    *number == 0
-}
-
-impl OwnerEvidence {
-    /// An owner of which no more than its name is known.
-    pub fn new(kind: OwnerKind, name: String) -> Self {
-        Self {
-            kind,
-            name,
-            node: String::new(),
-            pod: String::new(),
-            container_id: String::new(),
-            finished_at: None,
-            pod_state: None,
-            fields: Vec::new(),
-            further_fields: 0,
-        }
-    }
-
-    /// Sets its addresses, of which there are `count`, and lists `most` of them.
-    pub(crate) fn naming(self, addresses: impl Iterator<Item = IpAddr>, count: usize, most: usize) -> Self {
-        let fields: Vec<OwnerField> = addresses.take(most).map(OwnerField::Address).collect();
-        Self { further_fields: count.saturating_sub(fields.len()), fields, ..self }
-    }
-
-    /// The addresses that it names. Empty for a tunnel, which names a field.
-    pub fn addresses(&self) -> impl Iterator<Item = IpAddr> {
-        self.fields.iter().filter_map(|field| match field {
-            OwnerField::Address(address) => Some(*address),
-            OwnerField::Tunnel(_) => None,
-        })
     }
 }
 

@@ -1,20 +1,19 @@
-//! Who uses an address and whose it is, where pods, machines and handles are not the usual ones.
+//! Who uses an address and whose it is, where pods and handles are not the usual ones.
 
 use calipam_model::key::ENDPOINT_PREFIX;
 use calipam_model::names::endpoint_name;
 use calipam_model::pod::{Pod, PodParts};
-use calipam_model::service::Machine;
-use calipam_model::snapshot::{DatastoreKind, Revision, Source, Versioned};
+use calipam_model::snapshot::{DatastoreKind, Source};
 use serde_json::{Value, json};
 
 use super::kubernetes_tests::{running, with_pods};
 use crate::test_cluster::{Cluster, pod, tunnel};
 use crate::{Code, Options, check, views};
 
-const NOTHING: [&str; 0] = [];
+pub(super) const NOTHING: [&str; 0] = [];
 
 /// A healthy cluster in etcd: node-1 with a tunnel and the pod web-0, and a block for a test to fill.
-fn etcd(records: [Value; 4]) -> Cluster {
+pub(super) fn etcd(records: [Value; 4]) -> Cluster {
     let mut cluster = Cluster::new();
     let own = [tunnel("node-1"), pod("node-1", "web-0"), Value::Null, Value::Null];
     cluster.block("10.244.1.0/30", Some("host:node-1"), own);
@@ -23,7 +22,7 @@ fn etcd(records: [Value; 4]) -> Cluster {
     cluster
 }
 
-fn one(record: Value) -> [Value; 4] {
+pub(super) fn one(record: Value) -> [Value; 4] {
     [record, Value::Null, Value::Null, Value::Null]
 }
 
@@ -36,7 +35,7 @@ fn etcd_with_pods(records: [Value; 4], pods: &[PodParts<'_>]) -> Cluster {
 }
 
 /// The same on the Kubernetes datastore.
-fn kubernetes(records: [Value; 4], pods: &[PodParts<'_>]) -> Cluster {
+pub(super) fn kubernetes(records: [Value; 4], pods: &[PodParts<'_>]) -> Cluster {
     let mut cluster = etcd_with_pods(records, pods);
     cluster.0.datastore = DatastoreKind::Kubernetes;
     cluster.0.endpoints.clear();
@@ -48,7 +47,7 @@ fn kubernetes(records: [Value; 4], pods: &[PodParts<'_>]) -> Cluster {
 
 /// Severity, code and subject of all findings but those about blocks and handles, of which the clusters here have
 /// no affinities and objects.
-fn verdict(cluster: &Cluster) -> Vec<String> {
+pub(super) fn verdict(cluster: &Cluster) -> Vec<String> {
     let report = check(&cluster.0, &Options::default());
     let wanted = report.findings.iter().filter(|f| ["address", "endpoint"].contains(&f.subject.kind()));
     wanted.map(|f| format!("{} {} {}", f.severity, f.code, f.subject)).collect()
@@ -68,43 +67,6 @@ fn foreign_endpoint(
     cluster.put(&format!("{ENDPOINT_PREFIX}default/{name}"), json!({"spec": spec}));
 }
 
-fn machine(name: &str, is_owned: bool) -> Versioned<Machine> {
-    let value = Machine { namespace: "vms".into(), name: name.into(), is_owned };
-    Versioned { value, revision: Revision::Etcd(1) }
-}
-
-#[test]
-fn a_machine_on_a_network_with_a_dot_in_its_name() {
-    let record = json!({"handle_id": "prod.net.vmi.vms.vm-1"});
-    assert_eq!(verdict(&etcd(one(record.clone()))), NOTHING, "machines were not read");
-    let mut stopped = kubernetes(one(record.clone()), &[]);
-    assert_eq!(verdict(&stopped), ["error leaked-address 10.244.1.4"]);
-    stopped.0.machines.push(machine("vm-1", false));
-    assert_eq!(verdict(&stopped), NOTHING);
-    let launcher = PodParts {
-        namespace: "vms",
-        machine: Some("vm-1"),
-        ..running("virt-launcher-vm-1-abcde", "10.244.1.4")
-    };
-    let mut runs = kubernetes(one(record), &[launcher]);
-    runs.0.machines.push(machine("vm-1", false));
-    assert_eq!(verdict(&runs), NOTHING);
-}
-
-#[test]
-fn a_machine_whose_name_is_a_hash_in_the_handle() {
-    let record = json!({"handle_id": "k8s-pod-network.vmi._0aZ-9bY_x"});
-    let launcher = PodParts {
-        namespace: "vms",
-        machine: Some("long"),
-        ..running("virt-launcher-long-abcde", "10.244.1.4")
-    };
-    assert_eq!(verdict(&kubernetes(one(record.clone()), &[launcher])), NOTHING);
-    assert_eq!(verdict(&kubernetes(one(record.clone()), &[])), NOTHING, "any machine's, be it stopped");
-    let other = kubernetes(one(record), &[running("web-1", "10.244.1.4")]);
-    assert_eq!(verdict(&other), ["error owner-mismatch 10.244.1.4"]);
-}
-
 #[test]
 fn blocks_that_were_not_read_lack_no_record() {
     let mut cluster = kubernetes(one(Value::Null), &[running("other", "10.244.9.9")]);
@@ -120,29 +82,6 @@ fn pools_that_were_not_read_contain_any_address() {
     assert_eq!(verdict(&cluster), ["error in-use-outside-pools 192.168.7.7"]);
     cluster.0.pools.clear();
     cluster.0.coverage.remove(&Source::Pools);
-    assert_eq!(verdict(&cluster), NOTHING);
-}
-
-#[test]
-fn networks_whose_names_hold_vmi() {
-    let mut stopped = kubernetes(one(json!({"handle_id": "a.vmi.b.vmi.vms.vm-1"})), &[]);
-    assert_eq!(verdict(&stopped), ["error leaked-address 10.244.1.4"]);
-    stopped.0.machines.push(machine("vm-1", false));
-    assert_eq!(verdict(&stopped), NOTHING);
-    // Neither a namespace nor a hash: a container on the network `prod.vmi`.
-    let id = "0123456789abcdef0123456789abcdef";
-    let attributes = json!({"node": "node-1", "timestamp": "2026-05-01 10:00:00 +0000 UTC"});
-    let record = json!({"handle_id": format!("prod.vmi.{id}"), "secondary": attributes});
-    let container = PodParts { container_id: id, ..running("bare", "10.244.1.4") };
-    assert_eq!(verdict(&kubernetes(one(record), &[container])), NOTHING);
-}
-
-#[test]
-fn an_instance_whose_machine_is_deleted_keeps_no_address() {
-    let mut cluster = kubernetes(one(json!({"handle_id": "k8s-pod-network.vmi.vms.vm-1"})), &[]);
-    cluster.0.machines.push(machine("vm-1", true));
-    assert_eq!(verdict(&cluster), ["error leaked-address 10.244.1.4"]);
-    cluster.0.machines.push(machine("vm-1", false));
     assert_eq!(verdict(&cluster), NOTHING);
 }
 
@@ -355,19 +294,6 @@ fn calico_as_a_secondary_network() {
     let alone = PodParts { network_status: None, ..parts("192.168.7.7") };
     let found = verdict(&kubernetes(one(pod("node-1", "two")), &[alone]));
     assert_eq!(found, ["warning pod-address-disagreement default/two"]);
-}
-
-#[test]
-fn a_machine_stays_in_the_block_of_its_first_node() {
-    let mut record = pod("node-2", "virt-launcher-vm-1-abcde");
-    record["handle_id"] = "k8s-pod-network.vmi.default.vm-1".into();
-    record["secondary"]["vmi-name"] = "vm-1".into();
-    let mut cluster = etcd([record, pod("node-2", "web-1"), Value::Null, Value::Null]);
-    cluster.resource("nodes/node-2", json!({}));
-    cluster.endpoint("node-2", "virt-launcher-vm-1-abcde", &["10.244.1.4/32"]);
-    cluster.endpoint("node-2", "web-1", &["10.244.1.5/32"]);
-    cluster.put("/calico/ipam/v2/config", json!({"strict_affinity": true, "auto_allocate_blocks": true}));
-    assert_eq!(verdict(&cluster), ["warning borrowed-under-strict-affinity 10.244.1.5"]);
 }
 
 #[test]

@@ -24,6 +24,8 @@ mod in_use_tests;
 #[cfg(test)]
 mod kubernetes_tests;
 pub(crate) mod leaks;
+#[cfg(test)]
+mod machine_tests;
 mod owners;
 #[cfg(test)]
 mod pool_tests;

@@ -3,16 +3,15 @@
 
 mod fields;
 mod file;
+mod tls;
 
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use rustls::pki_types::pem::{self, PemObject};
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-
 use self::fields::Values;
+use self::tls::tls;
 use crate::client::etcd::endpoint::normalise;
 use crate::error::{Attempt, SettingsError};
 use crate::secret::Secret;
@@ -345,57 +344,6 @@ fn etcd(values: &Values, overrides: &Overrides, files: &impl Files) -> Result<Et
         _ => None,
     };
     Ok(EtcdSettings { endpoints, user, tls, timeouts: Timeouts::new(overrides) })
-}
-
-/// Certificates: all inline or all as files (facts 1.16).
-fn tls(values: &Values, overrides: &Overrides, files: &impl Files) -> Result<TlsSettings, SettingsError> {
-    let inline = ["etcdCACert", "etcdCert", "etcdKey"].map(|name| values.text(name));
-    let named = ["etcdCACertFile", "etcdCertFile", "etcdKeyFile"].map(|name| values.text(name));
-    let whats = ["CA certificate", "client certificate", "client key"];
-    if inline.iter().any(Option::is_some) && named.iter().any(Option::is_some) {
-        return Err(SettingsError::MixedTls);
-    }
-    let mut pems = [None, None, None];
-    let given = [&overrides.etcd_cacert, &overrides.etcd_cert, &overrides.etcd_key];
-    for (i, what) in whats.into_iter().enumerate() {
-        pems[i] = match (given[i], inline[i], named[i]) {
-            (Some(path), _, _) => Some(read_pem(path, what, files)?),
-            (None, Some(text), _) => Some(text.to_owned()),
-            (None, None, Some(path)) => Some(read_pem(Path::new(path), what, files)?),
-            (None, None, None) => None,
-        };
-        if let Some(text) = &pems[i] {
-            check_pem(text.as_bytes(), i == 2).map_err(|reason| SettingsError::BadPem { what, reason })?;
-        }
-    }
-    let [ca, certificate, key] = pems;
-    let identity = match (certificate, key) {
-        (Some(certificate), Some(key)) => Some((certificate, Secret::new(key))),
-        (Some(_), None) => return Err(SettingsError::HalfKeyPair("certificate")),
-        (None, Some(_)) => return Err(SettingsError::HalfKeyPair("key")),
-        (None, None) => None,
-    };
-    Ok(TlsSettings { ca, identity })
-}
-
-/// Says what is wrong with a PEM text, without the text itself.
-fn check_pem(text: &[u8], is_key: bool) -> Result<(), String> {
-    let reason = |error: pem::Error| match error {
-        pem::Error::NoItemsFound => "it holds no such PEM block".to_owned(),
-        _ => "its PEM text is damaged".to_owned(),
-    };
-    if is_key {
-        return PrivateKeyDer::from_pem_slice(text).map(drop).map_err(reason);
-    }
-    let mut blocks = CertificateDer::pem_slice_iter(text);
-    blocks.next().unwrap_or(Err(pem::Error::NoItemsFound)).map_err(reason)?;
-    blocks.try_for_each(|block| block.map(drop).map_err(reason))
-}
-
-fn read_pem(path: &Path, what: &'static str, files: &impl Files) -> Result<String, SettingsError> {
-    let unreadable = |reason: String| SettingsError::UnreadablePem { what, path: path.to_owned(), reason };
-    let bytes = files.read(path).map_err(|e| unreadable(e.to_string()))?;
-    String::from_utf8(bytes).map_err(|_| unreadable("it is not UTF-8".into()))
 }
 
 fn kubernetes(

@@ -75,16 +75,22 @@ pub(super) fn is_absent(key: &Key, stored: Option<&Current<'_>>) -> Result<(), S
     stored.map_or(Ok(()), |_| Err(format!("{key} exists already")))
 }
 
-/// What the edits make of an affinity. There is one; of several the last decides.
-fn affinity(
-    key: &Key,
+/// What edits make of an object: `Some(None)` where it is deleted, `None` where it stays as it is.
+pub(super) type Changed = Option<Option<Object>>;
+
+/// What the one edit of an object makes of it; of several the last decides.
+pub(super) fn last(
     edits: &[&Edit],
-    stored: Option<&Current<'_>>,
-) -> Result<Option<Option<Object>>, String> {
-    let mut changed = None;
-    for edit in edits {
-        let Edit::Affinity(_, edit) = edit else { continue };
-        changed = Some(match edit {
+    mut make: impl FnMut(&Edit) -> Result<Changed, String>,
+) -> Result<Changed, String> {
+    edits.iter().try_fold(None, |changed, edit| Ok(make(edit)?.or(changed)))
+}
+
+/// What the edits make of an affinity.
+fn affinity(key: &Key, edits: &[&Edit], stored: Option<&Current<'_>>) -> Result<Changed, String> {
+    last(edits, |edit| {
+        let Edit::Affinity(_, edit) = edit else { return Ok(None) };
+        Ok(Some(match edit {
             AffinityEdit::Create(affinity) => {
                 is_absent(key, stored)?;
                 Some(Object::Affinity(affinity.clone()))
@@ -100,7 +106,6 @@ fn affinity(
                 };
                 Some(Object::Affinity(Affinity { state: state.clone(), ..affinity.clone() }))
             }
-        });
-    }
-    Ok(changed)
+        }))
+    })
 }

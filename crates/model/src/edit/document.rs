@@ -1,41 +1,32 @@
 //! Edits of pools and of the configuration of the allocator.
 
-use super::apply::{Current, is_absent, is_version};
+use super::apply::{Changed, Current, is_absent, is_version, last};
 use super::{ConfigEdit, Edit, PoolEdit};
 use crate::document::Document;
 use crate::key::Key;
 use crate::object::Object;
 
-/// What the edits make of the object: `Some(None)` where it is deleted, `None` where it stays as it is. There is one edit;
-/// of several the last decides.
-pub(super) fn changed(
-    key: &Key,
-    edits: &[&Edit],
-    stored: Option<&Current<'_>>,
-) -> Result<Option<Option<Object>>, String> {
-    let mut changed = None;
-    for edit in edits {
-        match edit {
-            Edit::Pool(_, PoolEdit::Create(pool)) => {
-                is_absent(key, stored)?;
-                changed = Some(Some(Object::Pool(pool.clone())));
-            }
-            Edit::Pool(_, PoolEdit::Delete(planned)) => {
-                may_be_deleted(key, stored, planned)?;
-                changed = Some(None);
-            }
-            Edit::IpamConfig(ConfigEdit::Create(config)) => {
-                is_absent(key, stored)?;
-                changed = Some(Some(Object::IpamConfig(config.clone())));
-            }
-            Edit::IpamConfig(ConfigEdit::Replace(version, config)) => {
-                is_version(key, stored.map(|s| s.revision), version)?;
-                changed = Some(Some(Object::IpamConfig(config.clone())));
-            }
-            _ => {}
+/// What the edits make of the object.
+pub(super) fn changed(key: &Key, edits: &[&Edit], stored: Option<&Current<'_>>) -> Result<Changed, String> {
+    last(edits, |edit| match edit {
+        Edit::Pool(_, PoolEdit::Create(pool)) => {
+            is_absent(key, stored)?;
+            Ok(Some(Some(Object::Pool(pool.clone()))))
         }
-    }
-    Ok(changed)
+        Edit::Pool(_, PoolEdit::Delete(planned)) => {
+            may_be_deleted(key, stored, planned)?;
+            Ok(Some(None))
+        }
+        Edit::IpamConfig(ConfigEdit::Create(config)) => {
+            is_absent(key, stored)?;
+            Ok(Some(Some(Object::IpamConfig(config.clone()))))
+        }
+        Edit::IpamConfig(ConfigEdit::Replace(version, config)) => {
+            is_version(key, stored.map(|s| s.revision), version)?;
+            Ok(Some(Some(Object::IpamConfig(config.clone()))))
+        }
+        _ => Ok(None),
+    })
 }
 
 fn may_be_deleted(key: &Key, stored: Option<&Current<'_>>, planned: &Document) -> Result<(), String> {

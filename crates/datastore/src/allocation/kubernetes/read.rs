@@ -16,9 +16,9 @@ use tokio::task::JoinSet;
 use super::Selecting;
 use crate::client::kubernetes::{Accept, KubeClient};
 use crate::error::{Error, Failure, Result};
-use crate::objects::items::{Encoding, protobuf};
+use crate::objects::items::Encoding;
 use crate::objects::kinds::{self, Kind, UNRESERVED};
-use crate::read::again::kubernetes::locate;
+use crate::read::again::kubernetes::{ReadObject, incomplete, locate, read_one};
 use crate::read::whole::ProgressFn;
 use crate::read::whole::kubernetes::list::{Counter, list};
 use crate::write::objects::{finish_deletion, is_marked, version, without_strict};
@@ -96,23 +96,14 @@ async fn get(client: &Arc<KubeClient>, key: &Key) -> Result<Answer> {
     let Some((kind, path)) = locate(client, key) else { return Ok(Answer::default()) };
     let is_calico = kind.known.source != Source::Nodes;
     for _ in 0..DELETIONS {
-        let Some((body, encoding)) = client.get_whole(&path, kind.known.accept, kind.known.plural).await?
-        else {
+        let Some(ReadObject { snapshot, encoding, body }) = read_one(client, &kind, &path).await? else {
             return Ok(Answer { misses_kind: is_calico, ..Answer::default() });
         };
-        let broken =
-            || client.error(kind.known.plural, Failure::Incomplete("the object is not complete".into()));
-        let object = match encoding {
-            Encoding::Json => Some(&*body),
-            Encoding::Protobuf => protobuf::object(&body),
-        };
-        let mut snapshot = Snapshot::default();
-        (kind.known.add)(&mut snapshot, object.ok_or_else(broken)?, encoding);
         if encoding == Encoding::Protobuf {
             let entries = entries(snapshot, |found| found == key);
             return Ok(Answer { entries, ..Answer::default() });
         }
-        let mut value: Value = serde_json::from_slice(&body).map_err(|_| broken())?;
+        let mut value: Value = serde_json::from_slice(&body).map_err(|_| incomplete(client, &kind))?;
         if let Some(metadata) = value["metadata"].as_object_mut() {
             metadata.remove("managedFields");
         }

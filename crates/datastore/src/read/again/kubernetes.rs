@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use bytes::Bytes;
 use calipam_model::key::Key;
 use calipam_model::snapshot::{Coverage, DatastoreKind, Snapshot, Source};
 use jiff::Timestamp;
@@ -70,11 +71,11 @@ pub(crate) async fn fetch(
             && let Some((kind, path)) = waiting.next()
         {
             let client = Arc::clone(client);
-            running.spawn(async move { one(&client, &kind, &path).await });
+            running.spawn(async move { read_one(&client, &kind, &path).await });
         }
         match running.join_next().await {
             None => return Ok(()),
-            Some(Ok(read)) => snapshot.absorb(read?),
+            Some(Ok(read)) => read?.into_iter().for_each(|read| snapshot.absorb(read.snapshot)),
             Some(Err(lost)) => return Err(lost_task(client, &lost)),
         }
     }
@@ -84,19 +85,33 @@ pub(crate) fn lost_task(client: &KubeClient, lost: &tokio::task::JoinError) -> E
     client.error("some objects", Failure::Other(lost.to_string()))
 }
 
-/// Reads one object; nothing where it is gone.
-async fn one(client: &KubeClient, kind: &Kind, path: &str) -> Result<Snapshot> {
+/// An object as the API server sends it.
+pub(crate) struct ReadObject {
+    /// It alone.
+    pub snapshot: Snapshot,
+    pub encoding: Encoding,
+    pub body: Bytes,
+}
+
+/// Reads one object as it is now, never from a cache; `None` where it is gone.
+///
+/// # Errors
+/// Where the server fails, refuses, or does not answer in time, and where the answer is cut.
+pub(crate) async fn read_one(client: &KubeClient, kind: &Kind, path: &str) -> Result<Option<ReadObject>> {
+    let read = client.get_whole(path, kind.known.accept, kind.known.plural).await?;
+    let Some((body, encoding)) = read else { return Ok(None) };
+    let object = match encoding {
+        Encoding::Json => Some(&*body),
+        Encoding::Protobuf => protobuf::object(&body),
+    };
     let mut snapshot = Snapshot::default();
-    if let Some((body, encoding)) = client.get_whole(path, kind.known.accept, kind.known.plural).await? {
-        let object = match encoding {
-            Encoding::Json => Some(&*body),
-            Encoding::Protobuf => protobuf::object(&body),
-        };
-        let malformed =
-            || client.error(kind.known.plural, Failure::Incomplete("the object is not complete".into()));
-        (kind.known.add)(&mut snapshot, object.ok_or_else(malformed)?, encoding);
-    }
-    Ok(snapshot)
+    (kind.known.add)(&mut snapshot, object.ok_or_else(|| incomplete(client, kind))?, encoding);
+    Ok(Some(ReadObject { snapshot, encoding, body }))
+}
+
+/// What an answer that is cut is told as.
+pub(crate) fn incomplete(client: &KubeClient, kind: &Kind) -> Error {
+    client.error(kind.known.plural, Failure::Incomplete("the object is not complete".into()))
 }
 
 /// Where the object with that key lies; `None` for keys of what Kubernetes does not have.

@@ -17,9 +17,9 @@ use super::form::{flag, labels, spec};
 use crate::client::kubernetes::discovery::Flavour;
 use crate::client::kubernetes::{Accept, KubeClient, permission};
 use crate::error::{Failure, Result};
-use crate::objects::items::{Encoding, protobuf};
+use crate::objects::items::Encoding;
 use crate::objects::kinds::{self, Kind};
-use crate::read::again::kubernetes::locate;
+use crate::read::again::kubernetes::{ReadObject, incomplete, locate, read_one};
 use crate::write::{Change, Expect, Stored};
 
 /// What became of one change.
@@ -48,20 +48,13 @@ pub(crate) async fn require(client: &Arc<KubeClient>, sources: &[Source], lock: 
 /// Where the server fails, refuses, or does not answer in time.
 pub(crate) async fn stored(client: &Arc<KubeClient>, key: &Key) -> Result<Option<Stored>> {
     let Some((kind, path)) = locate(client, key) else { return Ok(None) };
-    let Some((body, encoding)) = client.get_whole(&path, kind.known.accept, kind.known.plural).await? else {
+    let Some(ReadObject { snapshot, encoding, body }) = read_one(client, &kind, &path).await? else {
         return Ok(None);
     };
-    let broken = || client.error(kind.known.plural, Failure::Incomplete("the object is not complete".into()));
-    let object = match encoding {
-        Encoding::Json => Some(&*body),
-        Encoding::Protobuf => protobuf::object(&body),
-    };
-    let mut snapshot = Snapshot::default();
-    (kind.known.add)(&mut snapshot, object.ok_or_else(broken)?, encoding);
     if encoding == Encoding::Protobuf {
         return Ok(built_in(snapshot));
     }
-    let value: Value = serde_json::from_slice(&body).map_err(|_| broken())?;
+    let value: Value = serde_json::from_slice(&body).map_err(|_| incomplete(client, &kind))?;
     Ok(Some(custom(key, snapshot, &value, &body)))
 }
 

@@ -1,0 +1,83 @@
+//! Who uses an address and whose it is, where virtual machines hold it.
+
+use calipam_model::pod::PodParts;
+use calipam_model::service::Machine;
+use calipam_model::snapshot::{Revision, Versioned};
+use serde_json::{Value, json};
+
+use super::in_use_tests::{NOTHING, etcd, kubernetes, one, verdict};
+use super::kubernetes_tests::running;
+use crate::test_cluster::pod;
+
+fn machine(name: &str, is_owned: bool) -> Versioned<Machine> {
+    let value = Machine { namespace: "vms".into(), name: name.into(), is_owned };
+    Versioned { value, revision: Revision::Etcd(1) }
+}
+
+#[test]
+fn a_machine_on_a_network_with_a_dot_in_its_name() {
+    let record = json!({"handle_id": "prod.net.vmi.vms.vm-1"});
+    assert_eq!(verdict(&etcd(one(record.clone()))), NOTHING, "machines were not read");
+    let mut stopped = kubernetes(one(record.clone()), &[]);
+    assert_eq!(verdict(&stopped), ["error leaked-address 10.244.1.4"]);
+    stopped.0.machines.push(machine("vm-1", false));
+    assert_eq!(verdict(&stopped), NOTHING);
+    let launcher = PodParts {
+        namespace: "vms",
+        machine: Some("vm-1"),
+        ..running("virt-launcher-vm-1-abcde", "10.244.1.4")
+    };
+    let mut runs = kubernetes(one(record), &[launcher]);
+    runs.0.machines.push(machine("vm-1", false));
+    assert_eq!(verdict(&runs), NOTHING);
+}
+
+#[test]
+fn a_machine_whose_name_is_a_hash_in_the_handle() {
+    let record = json!({"handle_id": "k8s-pod-network.vmi._0aZ-9bY_x"});
+    let launcher = PodParts {
+        namespace: "vms",
+        machine: Some("long"),
+        ..running("virt-launcher-long-abcde", "10.244.1.4")
+    };
+    assert_eq!(verdict(&kubernetes(one(record.clone()), &[launcher])), NOTHING);
+    assert_eq!(verdict(&kubernetes(one(record.clone()), &[])), NOTHING, "any machine's, be it stopped");
+    let other = kubernetes(one(record), &[running("web-1", "10.244.1.4")]);
+    assert_eq!(verdict(&other), ["error owner-mismatch 10.244.1.4"]);
+}
+
+#[test]
+fn networks_whose_names_hold_vmi() {
+    let mut stopped = kubernetes(one(json!({"handle_id": "a.vmi.b.vmi.vms.vm-1"})), &[]);
+    assert_eq!(verdict(&stopped), ["error leaked-address 10.244.1.4"]);
+    stopped.0.machines.push(machine("vm-1", false));
+    assert_eq!(verdict(&stopped), NOTHING);
+    // Neither a namespace nor a hash: a container on the network `prod.vmi`.
+    let id = "0123456789abcdef0123456789abcdef";
+    let attributes = json!({"node": "node-1", "timestamp": "2026-05-01 10:00:00 +0000 UTC"});
+    let record = json!({"handle_id": format!("prod.vmi.{id}"), "secondary": attributes});
+    let container = PodParts { container_id: id, ..running("bare", "10.244.1.4") };
+    assert_eq!(verdict(&kubernetes(one(record), &[container])), NOTHING);
+}
+
+#[test]
+fn an_instance_whose_machine_is_deleted_keeps_no_address() {
+    let mut cluster = kubernetes(one(json!({"handle_id": "k8s-pod-network.vmi.vms.vm-1"})), &[]);
+    cluster.0.machines.push(machine("vm-1", true));
+    assert_eq!(verdict(&cluster), ["error leaked-address 10.244.1.4"]);
+    cluster.0.machines.push(machine("vm-1", false));
+    assert_eq!(verdict(&cluster), NOTHING);
+}
+
+#[test]
+fn a_machine_stays_in_the_block_of_its_first_node() {
+    let mut record = pod("node-2", "virt-launcher-vm-1-abcde");
+    record["handle_id"] = "k8s-pod-network.vmi.default.vm-1".into();
+    record["secondary"]["vmi-name"] = "vm-1".into();
+    let mut cluster = etcd([record, pod("node-2", "web-1"), Value::Null, Value::Null]);
+    cluster.resource("nodes/node-2", json!({}));
+    cluster.endpoint("node-2", "virt-launcher-vm-1-abcde", &["10.244.1.4/32"]);
+    cluster.endpoint("node-2", "web-1", &["10.244.1.5/32"]);
+    cluster.put("/calico/ipam/v2/config", json!({"strict_affinity": true, "auto_allocate_blocks": true}));
+    assert_eq!(verdict(&cluster), ["warning borrowed-under-strict-affinity 10.244.1.5"]);
+}

@@ -1,0 +1,179 @@
+//! Files and folders of objects as kubectl and exports write them.
+
+use std::fs;
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use super::*;
+
+fn block(name: &str, cidr: &str) -> Value {
+    json!({
+        "apiVersion": "crd.projectcalico.org/v1", "kind": "IPAMBlock",
+        "metadata": {"name": name, "uid": "u", "resourceVersion": "7"},
+        "spec": {"cidr": cidr, "allocations": [null, null], "unallocated": [0, 1], "attributes": [],
+            "strictAffinity": false},
+    })
+}
+
+fn pool() -> Value {
+    json!({"apiVersion": "projectcalico.org/v3", "kind": "IPPool", "metadata": {"name": "p"},
+        "spec": {"cidr": "10.0.0.0/16"}})
+}
+
+fn pod(kind: Option<&str>) -> Value {
+    let mut pod = json!({"metadata": {"name": "web-0", "namespace": "default"},
+        "spec": {"nodeName": "node-1", "containers": [{"env": [{"name": "PASSWORD", "value": "hunter2"}]}]},
+        "status": {"phase": "Running", "podIP": "10.0.0.1"}});
+    if let Some(kind) = kind {
+        pod["kind"] = kind.into();
+        pod["apiVersion"] = "v1".into();
+    }
+    pod
+}
+
+fn write(folder: &TempDir, name: &str, text: &str) -> PathBuf {
+    let path = folder.path().join(name);
+    fs::write(&path, text).unwrap();
+    path
+}
+
+#[test]
+fn affinities_of_the_aggregated_api_have_no_type() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut owned = block("10-0-0-0-31", "10.0.0.0/31");
+    owned["spec"]["affinity"] = "virtual:load-balancer".into();
+    let affinity = |cidr: &str, node: &str, labels: Value| {
+        let name = format!("{node}-{}", cidr.replace(['.', '/'], "-"));
+        json!({"apiVersion": "projectcalico.org/v3", "kind": "BlockAffinity", "metadata": {"name": name, "labels": labels},
+            "spec": {"cidr": cidr, "node": node, "state": "confirmed", "deleted": false}})
+    };
+    let items = [
+        owned,
+        affinity("10.0.0.0/31", "load-balancer", json!({})),
+        affinity("10.0.0.2/31", "load-balancer", json!({AFFINITY_TYPE: "virtual"})),
+        affinity("10.0.0.4/31", "node-1", json!({})),
+    ];
+    let list = json!({"apiVersion": "v1", "items": items, "kind": "List"}).to_string();
+    let snapshot = read(folder.path(), &[write(&folder, "x.json", &list)]).unwrap();
+    assert!(snapshot.defects.is_empty(), "{:?}", snapshot.defects);
+    let kinds: Vec<&AffinityType> = snapshot.affinities.iter().map(|a| &a.value.key.kind).collect();
+    assert_eq!(kinds, [&AffinityType::Virtual, &AffinityType::Virtual, &AffinityType::Host]);
+    assert!(!snapshot.is_native, "the blocks are of the classic group");
+}
+
+#[test]
+fn instances_without_their_machines_say_nothing_about_machines() {
+    let folder = tempfile::tempdir().unwrap();
+    let object = |kind: &str, owners: Value| {
+        json!({"apiVersion": "kubevirt.io/v1", "kind": kind,
+            "metadata": {"name": "vm-1", "namespace": "vms", "ownerReferences": owners}})
+    };
+    let owners = json!([{"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachine", "name": "vm-1", "controller": true}]);
+    let instance = object("VirtualMachineInstance", owners);
+    let list = |items: &[&Value]| {
+        let list = json!({"apiVersion": "v1", "items": items, "kind": "List"}).to_string();
+        read(folder.path(), &[write(&folder, "x.json", &list)]).unwrap()
+    };
+    assert!(!list(&[&pool(), &instance]).has_read(Source::Machines));
+    let machine = object("VirtualMachine", json!([]));
+    assert!(!list(&[&pool(), &machine]).has_read(Source::Machines), "an instance may have no machine");
+    let alone = object("VirtualMachineInstance", json!([]));
+    assert!(!list(&[&pool(), &alone]).has_read(Source::Machines), "a stopped machine has no instance");
+    let whole = list(&[&pool(), &instance, &machine]);
+    assert!(whole.has_read(Source::Machines) && whole.has_machine("vms", "vm-1"));
+}
+
+#[test]
+fn lists_of_all_kinds_and_single_objects() {
+    let folder = tempfile::tempdir().unwrap();
+    let items = [block("10-0-0-0-31", "10.0.0.0/31"), pod(Some("Pod")), json!({"kind": "Secret"})];
+    let list =
+        json!({"apiVersion": "v1", "items": items, "kind": "List", "metadata": {"resourceVersion": ""}});
+    write(&folder, "a.json", &serde_json::to_string_pretty(&list).unwrap());
+    write(&folder, "b.json", &pool().to_string());
+    // As the API server prints it: the items do not say what they are.
+    let mut other = pod(None);
+    other["metadata"]["name"] = "web-1".into();
+    let items = format!("{},{other}", pod(None));
+    let pods = format!(r#"{{"kind":"PodList","apiVersion":"v1","metadata":{{}},"items":[{items}]}}"#);
+    write(&folder, "c.json", &pods);
+    write(&folder, "notes.txt", "no JSON");
+    let files = files_of(folder.path()).unwrap();
+    assert_eq!(files.len(), 3);
+    let snapshot = read(folder.path(), &files).unwrap();
+    assert!(snapshot.defects.is_empty(), "{:?}", snapshot.defects);
+    assert_eq!((snapshot.blocks.len(), snapshot.pools.len(), snapshot.pods.len()), (1, 1, 2));
+    assert!(snapshot.has_read(Source::Pods) && snapshot.has_read(Source::Reservations));
+    assert_eq!(snapshot.coverage[&Source::Handles], Coverage::Skipped(WhySkipped::NotInFile));
+}
+
+#[test]
+fn the_kind_of_a_long_list_may_stand_behind_its_items() {
+    let folder = tempfile::tempdir().unwrap();
+    let block = |number: usize| {
+        let (high, low) = (number >> 8, number & 255);
+        let mut block = block(&format!("10-{high}-{low}-0-31"), &format!("10.{high}.{low}.0/31"));
+        block.as_object_mut().unwrap().retain(|name, _| name != "kind" && name != "apiVersion");
+        block
+    };
+    let items: Vec<Value> = (0..2000).map(block).collect();
+    let list = json!({"apiVersion": "projectcalico.org/v3", "items": items, "kind": "IPAMBlockList"});
+    let text = list.to_string();
+    assert!(text.len() > PIECE && text.find("\"items\"") < text.find("\"kind\""));
+    let snapshot = read(folder.path(), &[write(&folder, "x.json", &text)]).unwrap();
+    assert_eq!((snapshot.blocks.len(), snapshot.defects.len()), (2000, 0));
+    // A list that does not name a kind holds none of Calico's objects.
+    let nameless = text.replace("\"kind\":\"IPAMBlockList\"", "\"kind\":\"List\"");
+    assert!(read(folder.path(), &[write(&folder, "x.json", &nameless)]).is_err());
+}
+
+#[test]
+fn an_empty_list_of_a_kind_says_that_there_is_none() {
+    let folder = tempfile::tempdir().unwrap();
+    let pools = json!({"apiVersion": "v1", "items": [pool()], "kind": "List"}).to_string();
+    let empty = |kind: &str, version: &str| json!({"apiVersion": version, "items": [], "kind": kind, "metadata": {"resourceVersion": "7"}});
+    let files = [
+        write(&folder, "a.json", &pools),
+        write(&folder, "b.json", &empty("IPAMBlockList", "crd.projectcalico.org/v1").to_string()),
+        write(&folder, "c.json", &empty("List", "v1").to_string()),
+        write(&folder, "d.json", &empty("PodList", "example.com/v1").to_string()),
+    ];
+    let snapshot = read(folder.path(), &files).unwrap();
+    assert!(snapshot.has_read(Source::Blocks) && snapshot.blocks.is_empty());
+    assert!(!snapshot.has_read(Source::Handles) && !snapshot.has_read(Source::Pods));
+}
+
+#[test]
+fn what_is_cut_or_not_of_calico_is_an_error() {
+    let folder = tempfile::tempdir().unwrap();
+    let whole = json!({"apiVersion": "v1", "items": [pool(), pool()], "kind": "List"}).to_string();
+    for len in 1..whole.len() {
+        let path = write(&folder, "x.json", &whole[..len]);
+        assert!(read(folder.path(), &[path]).is_err(), "{len}");
+    }
+    let pods = json!({"apiVersion": "v1", "items": [pod(Some("Pod"))], "kind": "List"}).to_string();
+    let error = read(folder.path(), &[write(&folder, "x.json", &pods)]).unwrap_err();
+    assert!(matches!(error, Error::File { kind: FileError::NoObjects, .. }), "{error}");
+    let other = json!({"apiVersion": "apps/v1", "kind": "Node", "metadata": {"name": "n"}}).to_string();
+    assert!(read(folder.path(), &[write(&folder, "x.json", &other)]).is_err());
+}
+
+#[test]
+fn an_export_keeps_what_a_check_needs_and_no_secrets() {
+    let folder = tempfile::tempdir().unwrap();
+    let items = [block("10-0-0-0-31", "10.0.0.0/31"), pod(Some("Pod")), pool()];
+    let list = json!({"apiVersion": "v1", "items": items, "kind": "List"}).to_string();
+    let files = [write(&folder, "x.json", &list)];
+    let (mut again, mut lines) = (Snapshot::default(), String::new());
+    read_entries(&files, |entry| {
+        assert!(is_exported(entry.key));
+        lines.push_str(std::str::from_utf8(entry.value).unwrap());
+        add_exported(&mut again, entry.key, entry.value);
+    })
+    .unwrap();
+    assert!(!lines.contains("hunter2") && lines.contains("10.0.0.1"), "{lines}");
+    let first = read(folder.path(), &files).unwrap();
+    assert_eq!((again.blocks, again.pods, again.pools), (first.blocks, first.pods, first.pools));
+    assert!(!is_exported(b"/calico/ipam/v2/config") && !is_exported(b"secrets/default/x"));
+}
