@@ -25,7 +25,7 @@ fn fields(value: &Value, found: &mut BTreeSet<String>) {
 #[test]
 fn every_field_is_described() {
     let text = std::fs::read_to_string(root().join("docs/output.md")).unwrap();
-    let runs: [&[&str]; 12] = [
+    let runs: [&[&str]; 13] = [
         &["check"],
         &["check", "--list-rules"],
         &["explain", "leaked-address"],
@@ -34,6 +34,7 @@ fn every_field_is_described() {
         &["show", "--nodes"],
         &["show", "--borrowed"],
         &["show", "--configuration"],
+        &["show", "--map"],
         &["show", "--ip", "10.244.10.6"],
         &["show", "--handle", "monitoring.prometheus-76"],
         &["release", "--leaked", "--orphan-handles"],

@@ -4,6 +4,7 @@
 //! look at the difference before you commit it.
 
 mod accepted;
+mod changes;
 mod check;
 mod color;
 mod compare;
@@ -24,6 +25,7 @@ mod kubectl_options;
 mod kubernetes;
 mod links;
 mod login;
+mod map;
 mod pod_states;
 mod program;
 mod pty;
@@ -32,6 +34,7 @@ mod repair;
 mod reports;
 mod scheduled;
 mod selection;
+mod serve;
 mod show;
 mod stories;
 mod terminal;

@@ -37,6 +37,9 @@ fn of_kind(kind: &str) -> Value {
     objects().into_iter().find(|object| object["kind"] == kind).expect(kind)
 }
 
+/// `calipam serve` in place of the job and the deployment that serves its metrics.
+const SERVE: &str = "serve.yaml";
+
 /// Where an object is created.
 fn collection(object: &Value) -> String {
     let of_core = "/api/v1/namespaces/calipam";
@@ -70,7 +73,9 @@ fn a_real_api_server_accepts_the_manifests_and_their_pods() {
     create(&server, &collection(&namespace), &[namespace.clone()]).unwrap();
     let others: Vec<Value> = objects().into_iter().filter(|object| object["kind"] != "Namespace").collect();
     assert_eq!(others.len(), 9);
-    for object in &others {
+    let serve = documents(SERVE);
+    assert_eq!(serve.len(), 4);
+    for object in others.iter().chain(&serve) {
         let (status, body) = dry_run(&server, object);
         assert_eq!(status, 201, "{object}: {body}");
     }
@@ -79,6 +84,7 @@ fn a_real_api_server_accepts_the_manifests_and_their_pods() {
     let pods = [
         &of_kind("CronJob")["spec"]["jobTemplate"]["spec"]["template"],
         &of_kind("Deployment")["spec"]["template"],
+        &serve[2]["spec"]["template"],
     ]
     .map(|template| {
         let mut pod = template.clone();
@@ -128,6 +134,33 @@ fn the_manifests_fit_together() {
     let image = &documents("kustomization.yaml")[0]["images"][0]["name"];
     assert_eq!(pod["containers"][0]["image"], format!("{}:latest", image.as_str().unwrap()));
     assert_eq!(documents("kustomization.yaml")[0]["resources"], json!(MANIFESTS));
+}
+
+/// The server stands where the other two manifests would: the same account, accepted findings, labels and port name, so that
+/// prometheus.yaml finds it. Its paths and its port are those of the program.
+#[test]
+fn the_server_takes_the_place_of_job_and_metrics() {
+    let [account, accepted, deployment, service] = &documents(SERVE)[..] else { panic!("{SERVE}") };
+    assert_eq!((account, &accepted["data"]), (&of_kind("ServiceAccount"), &of_kind("ConfigMap")["data"]));
+    let pod = &deployment["spec"]["template"];
+    assert_eq!(pod["spec"]["serviceAccountName"], account["metadata"]["name"]);
+    assert_eq!(pod["metadata"]["labels"], service["spec"]["selector"]);
+    assert_eq!(service["metadata"]["labels"], of_kind("Service")["metadata"]["labels"]);
+    assert_eq!(service["spec"]["ports"][0]["name"], of_kind("Service")["spec"]["ports"][0]["name"]);
+    let container = &pod["spec"]["containers"][0];
+    let args: Vec<String> = serde_json::from_value(container["args"].clone()).unwrap();
+    let port = container["ports"][0]["containerPort"].to_string();
+    assert!(args.iter().any(|arg| *arg == format!("--listen=[::]:{port}")), "{args:?}");
+    let help = calipam(&["serve", "--help"]).stdout;
+    for probe in ["readinessProbe", "livenessProbe"] {
+        let path = container[probe]["httpGet"]["path"].as_str().unwrap();
+        assert!(help.contains(&format!("\n  {path} ")), "{path} in {help}");
+    }
+    // An option that the program does not have would end it before it listens.
+    let mut words: Vec<String> = args.iter().filter(|arg| !arg.starts_with("--ignore")).cloned().collect();
+    words.extend(["--ignore=/no/such/file".to_owned()]);
+    let run = calipam(&words.iter().map(String::as_str).collect::<Vec<_>>());
+    assert!(run.code == 3 && run.stderr.contains("cannot read /no/such/file"), "{run:?}");
 }
 
 /// Runs the words of a command line on other data, with its files in a folder.

@@ -5,12 +5,13 @@ use serde_json::Value;
 use super::program::{HOSTILE, calipam, expected, on_example};
 
 /// What can be shown, and the kind of its document.
-const SUBJECTS: [(&str, &[&str], &str); 8] = [
+const SUBJECTS: [(&str, &[&str], &str); 9] = [
     ("pools", &[], "PoolList"),
     ("blocks", &["--blocks"], "BlockList"),
     ("nodes", &["--nodes"], "NodeList"),
     ("borrowed", &["--borrowed"], "BorrowedList"),
     ("configuration", &["--configuration"], "Configuration"),
+    ("map", &["--map", "--pool", "172.16.1.0/24"], "PoolMapList"),
     ("ip", &["--ip", "10.244.10.3"], "Address"),
     ("ip-leaked", &["--ip", "10.244.10.6", "--all-owners"], "Address"),
     ("handle", &["--handle", "monitoring.prometheus-76"], "Handle"),

@@ -131,6 +131,30 @@ impl Code {
             _ => &[],
         }
     }
+
+    /// True where pods, endpoints, services or virtual machines decide, so that a report without one of them may lack a
+    /// finding.
+    pub fn looks_at_users(self) -> bool {
+        matches!(
+            self,
+            Self::DuplicateAddress
+                | Self::UnallocatedInUse
+                | Self::LeakedAddress
+                | Self::InUseOutsidePools
+                | Self::OwnerMismatch
+                | Self::BorrowedTunnelAddress
+                | Self::BorrowedUnderStrictAffinity
+                | Self::SharedLegacyHandle
+                | Self::EndpointWithoutPod
+                | Self::PodWithoutEndpoint
+                | Self::PodAddressDisagreement
+                | Self::EndpointOfMissingNode
+                | Self::EndpointNodeMismatch
+                | Self::ServiceWithoutAddress
+                | Self::ServiceAddressExtra
+                | Self::UndecodableObject
+        )
+    }
 }
 
 impl fmt::Display for Code {

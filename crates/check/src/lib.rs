@@ -4,6 +4,7 @@
 //! "Facts" in the documentation of this crate means `docs/calico-ipam.md` of the project.
 
 mod code;
+mod earlier;
 mod finding;
 pub mod index;
 pub mod occupancy;
@@ -26,6 +27,7 @@ use calipam_model::snapshot::Snapshot;
 use jiff::SignedDuration;
 
 pub use self::code::{Code, Severity, UnknownCode};
+pub use self::earlier::{Change, Changes, EarlierFinding, EarlierReport, EarlierSubject, parse_document};
 pub use self::finding::*;
 pub use self::remedy::Remedy;
 pub use self::report::{ClusterIdentity, Counts, Filter, Report};

@@ -99,12 +99,15 @@ pub struct Filter {
 impl Filter {
     /// True where the finding is wanted.
     pub fn admits(&self, finding: &Finding) -> bool {
-        let code = finding.code;
-        (self.rules.is_empty() || self.rules.contains(&code))
-            && !self.skip.contains(&code)
+        self.admits_rule(finding.code)
             && (self.nodes.is_empty() || self.nodes.iter().any(|n| finding.nodes.contains(n)))
             && self.namespace.as_ref().is_none_or(|namespace| finding.concerns_namespace(namespace))
             && (self.pools.is_empty() || self.in_pools(finding))
+    }
+
+    /// True where findings of the rule are wanted, as far as that is known without them.
+    pub fn admits_rule(&self, code: Code) -> bool {
+        (self.rules.is_empty() || self.rules.contains(&code)) && !self.skip.contains(&code)
     }
 
     fn in_pools(&self, finding: &Finding) -> bool {

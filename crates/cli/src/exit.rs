@@ -88,7 +88,7 @@ pub fn code(result: &Result<Outcome, Failure>) -> u8 {
     match result {
         Ok(Outcome::Clean) => 0,
         Ok(Outcome::Findings | Outcome::Refused) | Err(Failure::NotFound { .. }) => 1,
-        Err(Failure::CommandLine(_) | Failure::Usage { .. }) => 2,
+        Err(Failure::CommandLine(_) | Failure::Usage { .. }) => USAGE,
         Err(Failure::Workflow(error)) => workflow_code(error),
         Err(Failure::Io { .. }) => 3,
         Err(Failure::Panic) => 4,
@@ -117,8 +117,8 @@ fn workflow_code(error: &Error) -> u8 {
         Error::Repair(
             RepairError::OtherCluster { .. } | RepairError::StrangeKey { .. } | RepairError::NotAgreed { .. },
         ) => 1,
-        Error::NoJournalDirectory | Error::NotLive(_) | Error::NoConsent(NoConsent::NoTerminal) => 2,
-        Error::Datastore(error) | Error::Repair(RepairError::Datastore(error)) if error.is_usage() => 2,
+        Error::NoJournalDirectory | Error::NotLive(_) | Error::NoConsent(NoConsent::NoTerminal) => USAGE,
+        Error::Datastore(error) | Error::Repair(RepairError::Datastore(error)) if error.is_usage() => USAGE,
         Error::Datastore(_)
         | Error::Repair(RepairError::Datastore(_) | RepairError::Journal(_) | RepairError::Lock { .. })
         | Error::NoReport { .. }
@@ -126,6 +126,9 @@ fn workflow_code(error: &Error) -> u8 {
         | Error::NoConsent(NoConsent::Failed(_)) => 3,
     }
 }
+
+/// The exit code for what the user has to change in the call or in the settings.
+pub const USAGE: u8 = 2;
 
 /// The exit code after ctrl-c, as shells have it: 128 and the number of the signal.
 pub const INTERRUPTED: u8 = 130;

@@ -67,6 +67,7 @@ impl Console {
             progress: io::stderr().is_terminal() && !dumb && !global.quiet,
             page: Page {
                 color: AutoStream::choice(&io::stdout()) != ColorChoice::Never,
+                unicode: locale_has_unicode(),
                 width: stdout.then(terminal_width).flatten(),
             },
         }
@@ -156,6 +157,14 @@ impl Console {
             lines.for_each(|line| self.say(line));
         }
     }
+}
+
+/// True where the locale is one of UTF-8, as the C library finds it.
+fn locale_has_unicode() -> bool {
+    let mut locale = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().filter_map(std::env::var_os);
+    let locale = locale.find(|value| !value.is_empty()).unwrap_or_default();
+    let locale = locale.to_string_lossy().to_ascii_lowercase();
+    locale.contains("utf-8") || locale.contains("utf8")
 }
 
 /// Columns of the terminal that stdout is.

@@ -1,6 +1,6 @@
-//! Documents as files: `--output-file FORMAT=PATH`.
+//! Documents as files: `--output-file FORMAT=PATH`, `--report FILE`.
 
-use std::fs::{self, Permissions};
+use std::fs::{self, OpenOptions, Permissions};
 use std::io::{self, BufWriter, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -37,20 +37,32 @@ impl OutputFile {
         Ok(Self { format, path: path.into() })
     }
 
-    /// Writes the file in one step: a reader sees the old one or the new one, and the old one stays where the new one
-    /// cannot be written completely.
-    ///
-    /// # Errors
-    /// Where a file cannot be written beside it, or cannot take its name.
+    /// Writes the file, as [`write`].
     pub fn write(&self, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<(), Failure> {
-        replace(&self.path, write)
-            .map_err(|error| Failure::Io { doing: format!("write {}", self.path.display()), error })
+        self::write(&self.path, write)
     }
 }
 
+/// Writes a file in one step: a reader sees the old one or the new one, and the old one stays where the new one
+/// cannot be written completely.
+///
+/// # Errors
+/// Where a file cannot be written beside it, or cannot take its name.
+pub fn write(path: &Path, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<(), Failure> {
+    replace(path, write).map_err(|error| Failure::Io { doing: format!("write {}", path.display()), error })
+}
+
 fn replace(path: &Path, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
-    if path.is_dir() {
+    // A symbolic link stays one: what it points to is replaced.
+    let path = &fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    let known = fs::metadata(path).ok().map(|found| found.file_type());
+    if known.is_some_and(|kind| kind.is_dir()) {
         return Err(io::ErrorKind::IsADirectory.into());
+    }
+    if known.is_some_and(|kind| !kind.is_file()) {
+        // A pipe or device, such as /dev/stdout, has no old content to be kept.
+        let mut out = BufWriter::with_capacity(1 << 16, OpenOptions::new().write(true).open(path)?);
+        return write(&mut out).and_then(|()| out.flush());
     }
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     // The collector of Prometheus reads `*.prom` only: a half-written file must not end so.
@@ -92,5 +104,12 @@ mod tests {
         file.write(|out| out.write_all(b"new")).unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"new");
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "temporary files are left");
+
+        let link = folder.path().join("link");
+        std::os::unix::fs::symlink(&path, &link).unwrap();
+        super::write(&link, |out| out.write_all(b"through the link")).unwrap();
+        assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+        assert_eq!(fs::read(&path).unwrap(), b"through the link");
+        assert!(super::write(Path::new("/dev/null"), |out| out.write_all(b"x")).is_ok());
     }
 }

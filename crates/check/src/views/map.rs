@@ -84,6 +84,19 @@ pub enum MappedState {
     WindowsReserved,
 }
 
+/// The maps of pools, as `show` prints them.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct MapList {
+    pub pools: Vec<PoolMap>,
+}
+
+impl PoolMap {
+    /// What a cell stands for.
+    pub fn cell_cidr(&self, index: u32) -> IpNet {
+        Grid { pool: self.cidr, cell_size: self.cell_size }.cidr(index)
+    }
+}
+
 /// The map of every pool, ascending by CIDR.
 pub fn map(snapshot: &Snapshot, report: &Report, limits: MapLimits) -> Vec<PoolMap> {
     let context = Context::new(snapshot, &Options::default());
@@ -263,6 +276,7 @@ mod tests {
         assert_eq!((cell.index, cell.blocks, cell.total.0, cell.in_use.0, cell.cooling.0), (1, 1, 4, 1, 1));
         // The address is leaked.
         assert_eq!((cell.findings, cell.worst), (1, Some(Severity::Error)));
+        assert_eq!(map.cell_cidr(cell.index).to_string(), "10.244.1.4/30");
     }
 
     #[test]

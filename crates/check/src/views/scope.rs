@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use calipam_model::block::BlockOwner;
 use calipam_model::{IpNet, cidr};
 
-use super::{BlockList, Comparison, NodeList, PoolList};
+use super::{BlockList, Comparison, MapList, NodeList, PoolList};
 
 /// Nodes and pools; of either all where none is named.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -46,6 +46,13 @@ impl BlockList {
 impl NodeList {
     pub fn within(mut self, scope: &Scope) -> Self {
         self.nodes.retain(|node| scope.has_node(&node.node));
+        self
+    }
+}
+
+impl MapList {
+    pub fn within(mut self, scope: &Scope) -> Self {
+        self.pools.retain(|map| scope.has(map.cidr));
         self
     }
 }

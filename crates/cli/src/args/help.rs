@@ -42,6 +42,7 @@ Examples:
   calipam check --node node-7 -o wide         what concerns one node; 'gpu-*' for several
   calipam check --fail-on error -q            in cron: exit code 1 from errors on
   calipam check --ignore accepted.txt         leave out what is known
+  calipam check --compare-with last.json --fail-on-new        what is new since a report
   calipam check --confirm 30s                 keep what is found twice, 30 seconds apart
   calipam check --datastore kubernetes        the Kubernetes datastore
   calipam check --datastore cluster.db        an `etcdctl snapshot save` of the cluster
@@ -65,6 +66,7 @@ pub const SHOW: &str = "\
 Examples:
   calipam show                                pools: how full, and what can still be allocated
   calipam show --blocks                       every block with its owner
+  calipam show --map --pool default-ipv4-ippool       a map of a pool
   calipam show --nodes                        blocks, addresses and headroom of each node
   calipam show --ip 10.244.1.7                pool, block, handle and owner of one address
   calipam show --ip 10.244.1.7 --all-owners   read everything to find every owner
@@ -174,6 +176,25 @@ Examples:
 An object that has changed since the run stays as it is, with everything that was written
 together with it. An undo has its own journal, and can be undone.
 Without connection options it connects to where the run was made.";
+
+/// After `calipam serve --help`.
+pub const SERVE: &str = "\
+Examples:
+  calipam serve                               on http://127.0.0.1:9795/, a check every 5 minutes
+  calipam serve --listen '[::]:9795' --interval 15m --ignore accepted.txt
+  curl -s http://127.0.0.1:9795/metrics
+
+Paths:
+  /             the page of `check -o html`
+  /report.json  the report of `check -o json`
+  /metrics      the metrics of `check -o prometheus`
+  /healthz      200 where a check succeeded within the last three intervals, else 503
+  /livez        200
+
+Each check reads everything, one after the other; answers never read the datastore. Where a check
+fails, the last good report stays, and `calipam_up` is 0. SIGTERM and ctrl-c end it with 0.
+
+Exit codes: 0 ended by a signal; 2 usage or settings; 3 it cannot listen; 4 internal.";
 
 /// After `calipam export --help`.
 pub const EXPORT: &str = "\

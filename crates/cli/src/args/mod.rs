@@ -1,6 +1,7 @@
 //! The command line: what it accepts and what its help says.
 
 mod check;
+mod check_options;
 mod configure;
 mod duration;
 mod global;
@@ -8,6 +9,7 @@ mod help;
 mod kubectl;
 mod rebuild;
 mod release;
+mod serve;
 mod show;
 mod split;
 mod writing;
@@ -17,10 +19,12 @@ use std::path::PathBuf;
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueHint};
 
 pub use self::check::CheckArgs;
+pub use self::check_options::CheckOptions;
 pub use self::configure::ConfigureArgs;
 pub use self::global::{CONNECTION, Format, Global, When};
 pub use self::rebuild::{RebuildArgs, UndoArgs};
 pub use self::release::ReleaseArgs;
+pub use self::serve::ServeArgs;
 pub use self::show::{ShowArgs, Subject};
 pub use self::split::SplitArgs;
 pub use self::writing::{WritingArgs, journals_folder};
@@ -72,6 +76,9 @@ pub enum Command {
     /// Undo a run of a command that writes by its journal
     #[command(after_long_help = help::UNDO)]
     Undo(UndoArgs),
+    /// Repeat the check, and serve its metrics, report and page by HTTP
+    #[command(after_long_help = help::SERVE)]
+    Serve(ServeArgs),
     /// Write what a check reads into a file
     #[command(after_long_help = help::EXPORT)]
     Export(ExportArgs),
@@ -124,6 +131,9 @@ pub enum IpamCommand {
     /// Undo a run of a command that writes by its journal
     #[command(after_long_help = help::UNDO)]
     Undo(UndoArgs),
+    /// Repeat the check, and serve its metrics, report and page by HTTP
+    #[command(after_long_help = help::SERVE)]
+    Serve(ServeArgs),
     /// Write what a check reads into a file
     #[command(after_long_help = help::EXPORT)]
     Export(ExportArgs),
@@ -144,6 +154,7 @@ impl Command {
                 IpamCommand::Split(args) => Self::Split(args),
                 IpamCommand::Configure(args) => Self::Configure(args),
                 IpamCommand::Undo(args) => Self::Undo(args),
+                IpamCommand::Serve(args) => Self::Serve(args),
                 IpamCommand::Export(args) => Self::Export(args),
                 IpamCommand::Explain(args) => Self::Explain(args),
             },
@@ -228,6 +239,7 @@ pub fn tidy(mut command: clap::Command) -> clap::Command {
         ("completion", false, false),
         ("install-links", false, false),
         ("export", true, false),
+        ("serve", true, false),
     ] {
         let unused = |id: &str| {
             (!reads && (READING.contains(&id) || kubectl.iter().any(|of| of == id)))

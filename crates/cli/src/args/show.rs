@@ -36,6 +36,9 @@ pub struct ShowArgs {
     /// What Kubernetes runs against what Calico records, node by node
     #[arg(long, group = "subject", help_heading = SUBJECT)]
     pub compare: bool,
+    /// A map of every pool: a cell for each block or, of large pools, for several; with what a check finds there
+    #[arg(long, group = "subject", help_heading = SUBJECT)]
+    pub map: bool,
     /// With --ip: read everything, to name every owner of the address
     #[arg(long, requires = "ip", help_heading = SUBJECT)]
     pub all_owners: bool,
@@ -45,7 +48,7 @@ pub struct ShowArgs {
         long = "node",
         value_name = "NODE",
         value_delimiter = ',',
-        conflicts_with_all = ["ip", "handle", "configuration"],
+        conflicts_with_all = ["ip", "handle", "configuration", "map"],
         help_heading = FILTER
     )]
     pub in_nodes: Vec<String>,
@@ -79,6 +82,7 @@ pub enum Subject {
     Borrowed,
     Configuration,
     Compare,
+    Map,
     /// Everything is read where `all_owners` is set.
     Address {
         address: IpAddr,
@@ -102,6 +106,7 @@ impl ShowArgs {
             Self { borrowed: true, .. } => Subject::Borrowed,
             Self { configuration: true, .. } => Subject::Configuration,
             Self { compare: true, .. } => Subject::Compare,
+            Self { map: true, .. } => Subject::Map,
             Self { pod: Some(pod), .. } => Subject::Addresses(Some(pod.clone())),
             Self { in_nodes, .. } if !in_nodes.is_empty() => Subject::Addresses(None),
             _ => Subject::Pools,

@@ -10,12 +10,12 @@ use calipam_model::snapshot::{Snapshot, Source};
 use calipam_workflow::look_twice;
 
 use super::args::CheckArgs;
-use super::{Failed, judging, print, report, script};
+use super::{Failed, judging, print, script};
 use crate::args::Global;
-use crate::exit::Failure;
 use crate::output::Console;
+use crate::render::report::write_calicoctl;
 use crate::render::text::{count, escape};
-use crate::{connect, hints};
+use crate::{connect, hints, output_file};
 
 /// So many nodes are listed.
 const TOP: usize = 20;
@@ -47,9 +47,7 @@ pub fn run(args: &CheckArgs, global: &Global, console: &Console) -> Result<(), F
 
     let asked = |path: &&std::path::PathBuf| !path.as_os_str().is_empty();
     if let Some(path) = args.output.as_ref().filter(asked) {
-        let failed = |error| Failure::Io { doing: format!("write the report {}", path.display()), error };
-        let text = report::text(&view, &snapshot).map_err(std::io::Error::other).map_err(failed)?;
-        std::fs::write(path, text).map_err(failed)?;
+        output_file::write(path, |out| write_calicoctl(&view, &snapshot, out))?;
     }
     say_what_differs(&snapshot, &report, console);
     std::mem::forget(snapshot);

@@ -8,7 +8,6 @@ mod configure;
 mod datastore;
 mod operator;
 mod release;
-mod report;
 mod show;
 mod split;
 mod table;

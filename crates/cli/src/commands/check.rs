@@ -1,20 +1,24 @@
 //! `check`.
 
+use std::fs;
 use std::io::Write;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
-use calipam_check::{Filter, Options};
+use calipam_check::views::{self, CalicoctlView};
+use calipam_check::{Changes, EarlierReport, Filter, Options, parse_document};
 use calipam_model::snapshot::Snapshot;
-use calipam_workflow::{Judging, Look, have_in_common, look_twice, nodes, pool};
+use calipam_plan::release::ReportError;
+use calipam_workflow::{Error, Judging, Look, have_in_common, look_twice, nodes, pool};
 
-use crate::args::{CheckArgs, Format, Global};
+use crate::args::{CheckArgs, CheckOptions, Format, Global};
 use crate::exit::{self, Failure, Outcome};
 use crate::ignore::Ignored;
 use crate::operator::Person;
 use crate::output::Console;
-use crate::output_file::OutputFile;
+use crate::output_file::{self, OutputFile};
 use crate::render::document;
-use crate::render::report::{Checked, write_failed_run};
+use crate::render::report::{Checked, RunMetrics, write_calicoctl};
 use crate::render::table::Page;
 use crate::{connect, render};
 
@@ -24,47 +28,135 @@ pub fn run(args: &CheckArgs, global: &Global, console: &Console) -> Result<Outco
         render::codes::list(console)?;
         return Ok(Outcome::Clean);
     }
-    if let Some(both) = args.rules.iter().find(|rule| args.skip_rules.contains(rule)) {
-        return Err(Failure::usage(format!("--rule and --skip-rule both name {both}")));
-    }
-    let Look { report, snapshot, .. } = match look(args, global, console) {
-        Ok(look) => look,
-        Err(failure) => {
-            let failed = Err(failure);
-            // Where this cannot be told either, the reason for the failure is what the operator needs.
-            if let Err(second) = tell_of_failure(begin.elapsed(), exit::code(&failed), args, console) {
-                console.failure(&second);
+    let Judged { look: Look { report, snapshot, .. }, changes, calicoctl } =
+        match judge(args, global, console) {
+            Ok(judged) => judged,
+            Err(failure) => {
+                let failed = Err(failure);
+                // Where this cannot be told either, the reason for the failure is what the operator needs.
+                if let Err(second) = tell_of_failure(begin.elapsed(), exit::code(&failed), args, console) {
+                    console.failure(&second);
+                }
+                return failed;
             }
-            return failed;
-        }
+        };
+    let worst = match &changes {
+        Some(changes) if args.fail_on_new => changes.worst_news(&report),
+        _ => report.worst(),
     };
-    let outcome = if args.fail_on.fails(report.worst()) { Outcome::Findings } else { Outcome::Clean };
+    let outcome = if args.options.fail_on.fails(worst) { Outcome::Findings } else { Outcome::Clean };
 
     let exit_code = exit::code(&Ok(outcome));
-    let checked = Checked { report: &report, snapshot: &snapshot, took: begin.elapsed(), exit_code };
-    print(&checked, args, console)?;
+    let (took, changes) = (begin.elapsed(), changes.as_ref());
+    let checked = Checked { report: &report, snapshot: &snapshot, changes, took, exit_code };
+    let printed = print(&checked, args, console);
+    let written = write_report(args.report.as_deref(), calicoctl.as_ref(), &snapshot);
     // The process ends soon: giving back the memory of a million objects one by one would take longer.
-    std::mem::forget((report, snapshot));
-    Ok(outcome)
+    std::mem::forget((report, snapshot, calicoctl));
+    printed.and(written).map(|()| outcome)
 }
 
-/// Reads and judges, and keeps what was asked for.
-fn look(args: &CheckArgs, global: &Global, console: &Console) -> Result<Look, Failure> {
-    let ignored = args.ignore.as_deref().map(Ignored::read).transpose()?.unwrap_or_default();
-    let judging = Judging {
-        options: Options { grace: args.grace, pool_threshold: args.pool_threshold },
-        settle: args.settling.settle,
-    };
+/// A look, what has changed since an earlier one, and what calicoctl would say, as far as these were asked for.
+struct Judged {
+    look: Look,
+    changes: Option<Changes>,
+    calicoctl: Option<CalicoctlView>,
+}
+
+/// Reads and judges, and keeps what was asked for. What is compared and what calicoctl would say is of the whole.
+fn judge(args: &CheckArgs, global: &Global, console: &Console) -> Result<Judged, Failure> {
+    let checker = Checker::new(&args.options)?;
+    let earlier = args.compare_with.as_deref().map(earlier).transpose()?;
     connect::block_on(async {
+        let mut look = checker.look(global, console).await?;
+        let calicoctl = args.report.is_some().then(|| views::calicoctl(&look.snapshot, &look.report));
+        let mut changes =
+            earlier.map(|earlier| since(earlier, &look, args.compare_with.as_deref())).transpose()?;
+        let filter = checker.keep(&mut look, console)?;
+        changes.iter_mut().for_each(|changes| changes.narrow(&filter));
+        Ok(Judged { look, changes, calicoctl })
+    })
+}
+
+/// Checks as its options say. They were looked at before anything is read.
+pub struct Checker<'a> {
+    options: &'a CheckOptions,
+    ignored: Ignored,
+}
+
+impl<'a> Checker<'a> {
+    /// # Errors
+    /// Where the options contradict each other, or the file with accepted findings cannot be read.
+    pub fn new(options: &'a CheckOptions) -> Result<Self, Failure> {
+        if let Some(both) = options.rules.iter().find(|rule| options.skip_rules.contains(rule)) {
+            return Err(Failure::usage(format!("--rule and --skip-rule both name {both}")));
+        }
+        let ignored = options.ignore.as_deref().map(Ignored::read).transpose()?.unwrap_or_default();
+        Ok(Self { options, ignored })
+    }
+
+    /// Reads and judges.
+    pub async fn look(&self, global: &Global, console: &Console) -> Result<Look, Failure> {
+        let Self { options, .. } = self;
+        let judging = Judging {
+            options: Options { grace: options.grace, pool_threshold: options.pool_threshold },
+            settle: options.settling.settle,
+        };
         let datastore = connect::open(global, console).await?;
-        let mut look = look_twice(&datastore, &judging, args.confirm, &Person::watching(console)).await?;
-        let filter = filter(args, &look.snapshot)?;
-        for said in ignored.apply(&mut look.report) {
+        Ok(look_twice(&datastore, &judging, options.confirm, &Person::watching(console)).await?)
+    }
+
+    /// Leaves out of the report what was not asked for.
+    ///
+    /// # Errors
+    /// Where a node or pool that was asked for does not exist.
+    pub fn keep(&self, look: &mut Look, console: &Console) -> Result<Filter, Failure> {
+        let filter = filter(self.options, &look.snapshot)?;
+        for said in self.ignored.apply(&mut look.report) {
             console.note(&said);
         }
         look.report.filter(&filter);
-        Ok(look)
-    })
+        Ok(filter)
+    }
+}
+
+/// The report for `--compare-with`.
+fn earlier(path: &Path) -> Result<EarlierReport, Failure> {
+    let text = fs::read_to_string(path)
+        .map_err(|error| Failure::Io { doing: format!("read the report {}", path.display()), error })?;
+    let report = parse_document(&text).and_then(|value| {
+        let fields = value.as_object().ok_or("it is no object")?;
+        if fields.contains_key("clusterGUID") {
+            return Err("it is in calicoctl's form, which has no findings".into());
+        }
+        EarlierReport::decode(fields)
+    });
+    Ok(report
+        .map_err(|reason| Error::NoReport { path: path.into(), error: ReportError::NoReport(reason) })?)
+}
+
+/// What has changed since a report, which has to be of the same cluster.
+fn since(earlier: EarlierReport, look: &Look, path: Option<&Path>) -> Result<Changes, Failure> {
+    let guid = &look.report.cluster.guid;
+    if earlier.guid != *guid {
+        let other = ReportError::OtherCluster { reported: earlier.guid, found: guid.clone() };
+        let name = path.unwrap_or(Path::new("-")).display();
+        return Err(Failure::Usage {
+            message: format!("cannot compare with {name}: {other}"),
+            hint: Some("keep the reports of each cluster apart".into()),
+        });
+    }
+    Ok(Changes::since(earlier, &look.report, &look.dropped))
+}
+
+/// Writes the report in calicoctl's form.
+fn write_report(
+    path: Option<&Path>,
+    view: Option<&CalicoctlView>,
+    snapshot: &Snapshot,
+) -> Result<(), Failure> {
+    let (Some(path), Some(view)) = (path, view) else { return Ok(()) };
+    output_file::write(path, |out| write_calicoctl(view, snapshot, out))
 }
 
 /// Prints the report and writes its files. Where one file cannot be written the others are, and the first failure is
@@ -89,7 +181,8 @@ fn tell_of_failure(
     args: &CheckArgs,
     console: &Console,
 ) -> Result<(), Failure> {
-    let metrics = |out: &mut dyn Write| write_failed_run(took, exit_code, out);
+    let run = RunMetrics { up: false, took, exit_code };
+    let metrics = |out: &mut dyn Write| run.write(None, out);
     let files = args.output_files.iter().filter(|file| file.format == Format::Prometheus);
     let files = files.map(|file| file.write(metrics)).fold(Ok(()), Result::and);
     if console.format == Format::Prometheus {
@@ -98,15 +191,15 @@ fn tell_of_failure(
     files
 }
 
-fn filter(args: &CheckArgs, snapshot: &Snapshot) -> Result<Filter, Failure> {
-    let nodes: Vec<String> = nodes(snapshot, &args.nodes)?.into_iter().collect();
-    let pools = args.pools.iter().map(|name| pool(snapshot, name)).collect::<Result<Vec<_>, _>>()?;
+fn filter(options: &CheckOptions, snapshot: &Snapshot) -> Result<Filter, Failure> {
+    let nodes: Vec<String> = nodes(snapshot, &options.nodes)?.into_iter().collect();
+    let pools = options.pools.iter().map(|name| pool(snapshot, name)).collect::<Result<Vec<_>, _>>()?;
     have_in_common(snapshot, &nodes, &pools)?;
     Ok(Filter {
-        rules: args.rules.clone(),
-        skip: args.skip_rules.clone(),
+        rules: options.rules.clone(),
+        skip: options.skip_rules.clone(),
         nodes,
-        namespace: args.namespace.clone(),
+        namespace: options.namespace.clone(),
         pools,
     })
 }

@@ -10,6 +10,7 @@ mod journals;
 mod rebuild;
 mod release;
 pub mod repair;
+mod serve;
 mod show;
 mod split;
 mod undo;
@@ -44,6 +45,7 @@ pub fn run(cli: Cli, applet: Applet, console: &Console) -> Result<Outcome, Failu
         Command::Split(args) => split::run(&args, &global, console),
         Command::Configure(args) => configure::run(&args, &global, console),
         Command::Undo(args) => undo::run(&args, &global, console),
+        Command::Serve(args) => serve::run(args, global, console),
         Command::Export(args) => export::run(&args, &global, console),
         Command::Explain(args) => explain::run(&args, console),
         Command::Completion(args) => completion::run(&args, applet, console),

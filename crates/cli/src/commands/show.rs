@@ -2,7 +2,8 @@
 
 use std::net::IpAddr;
 
-use calipam_check::views::{self, PodName, Scope};
+use calipam_check::views::{self, MapLimits, MapList, PodName, Scope};
+use calipam_check::{Options, check};
 use calipam_datastore::Datastore;
 use calipam_datastore::read::Lookup;
 use calipam_model::snapshot::{Snapshot, Source};
@@ -36,6 +37,7 @@ pub fn run(args: &ShowArgs, global: &Global, console: &Console) -> Result<Outcom
         Subject::Borrowed => render::print(&views::borrowed(&snapshot, &scope), &snapshot, console)?,
         Subject::Addresses(pod) => return addresses(pod.as_ref(), &scope, &snapshot, console),
         Subject::Configuration => render::print(&views::configuration(&snapshot), &snapshot, console)?,
+        Subject::Map => render::print(&map(&snapshot).within(&scope), &snapshot, console)?,
         Subject::Compare => return compare(&scope, &snapshot, console),
         Subject::Address { address, .. } => return story(*address, &snapshot, console),
         Subject::Handle(id) => return handle(id, &snapshot, console),
@@ -64,6 +66,16 @@ async fn read(
         _ => calipam_workflow::read(datastore, &person).await?,
     };
     Ok((snapshot, subject))
+}
+
+/// What keeps a map within a few screens.
+const CELLS: u32 = 2048;
+
+/// The maps of all pools, marked by what a check finds at a single look.
+fn map(snapshot: &Snapshot) -> MapList {
+    let report = check(snapshot, &Options::default());
+    let limits = MapLimits { cells: CELLS, blocks: 0, owners: 0 };
+    MapList { pools: views::map(snapshot, &report, limits) }
 }
 
 fn story(address: IpAddr, snapshot: &Snapshot, console: &Console) -> Result<Outcome, Failure> {

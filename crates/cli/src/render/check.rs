@@ -4,12 +4,14 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::mem::discriminant;
 
-use calipam_check::{Code, Finding, Remedy, Report, Severity};
+use calipam_check::{Changes, Code, EarlierFinding, Finding, Remedy, Report, Severity, views};
 use calipam_model::snapshot::{Coverage, DatastoreKind, Source};
 use clap::builder::styling::AnsiColor;
 
 use super::document::Detail;
 use super::header;
+use super::report::{Checked, changes};
+use super::show::pools_with_bars;
 use super::table::{Align, Grid, Page};
 use super::text::{count, escape, join, thousands};
 use super::wrap::on_page;
@@ -17,60 +19,82 @@ use crate::hints;
 use crate::output::Console;
 
 /// What people read of a report.
-pub fn text(report: &Report, detail: Detail, page: Page, out: &mut dyn Write) -> io::Result<()> {
+pub fn text(checked: &Checked<'_>, detail: Detail, page: Page, out: &mut dyn Write) -> io::Result<()> {
+    let Checked { report, snapshot, changes, .. } = *checked;
     writeln!(out, "{}", on_page(&header::cluster(&report.cluster), 0, page))?;
     writeln!(out, "{}", on_page(&header::counts(report), 0, page))?;
     for note in &report.notes {
         writeln!(out, "{}", on_page(&escape(note), 0, page))?;
     }
     writeln!(out)?;
-    if !report.findings.is_empty() {
+    if detail == Detail::Full && !snapshot.pools.is_empty() {
+        pools_with_bars(&views::pools(snapshot), page).write(out)?;
+        writeln!(out)?;
+    }
+    let lists_absent =
+        changes.is_some_and(|changes| !changes.gone.is_empty() || !changes.not_judged.is_empty());
+    if !report.findings.is_empty() || lists_absent && detail == Detail::Full {
         match detail {
-            Detail::Short => summary_table(report, page).write(out)?,
-            Detail::Full => full_table(report, page).write(out)?,
+            Detail::Short => summary_table(report, changes, page).write(out)?,
+            Detail::Full => full_table(report, changes, page).write(out)?,
         }
         writeln!(out)?;
     }
-    writeln!(out, "{}", on_page(&summary(report), 0, page))
+    writeln!(out, "{}", on_page(&summary(report), 0, page))?;
+    let lines = changes.map(|changes| changes::lines(changes, report)).unwrap_or_default();
+    lines.iter().try_for_each(|line| writeln!(out, "{}", on_page(line, 0, page)))
 }
 
-/// One row for each severity and code, the worst first.
-fn summary_table(report: &Report, page: Page) -> Grid {
-    let columns = [
-        ("SEVERITY", Align::Left),
-        ("CODE", Align::Left),
-        ("COUNT", Align::Right),
-        ("FOR EXAMPLE", Align::Left),
-    ];
-    let mut grid = Grid::new(page, Detail::Short, &columns);
-    let mut kinds: BTreeMap<(Severity, Code), (usize, &Finding)> = BTreeMap::new();
-    for finding in &report.findings {
-        kinds.entry((finding.severity, finding.code)).or_insert((0, finding)).0 += 1;
+/// One row for each severity and code, the worst first. In a comparison what is new is the example.
+fn summary_table(report: &Report, changes: Option<&Changes>, page: Page) -> Grid {
+    let mut columns = vec![("SEVERITY", Align::Left), ("CODE", Align::Left), ("COUNT", Align::Right)];
+    if changes.is_some() {
+        columns.push(("NEW", Align::Right));
     }
-    for ((severity, code), (number, example)) in kinds {
-        let cells = [severity.to_string(), code.to_string(), thousands(number), example.message.clone()];
+    columns.push(("FOR EXAMPLE", Align::Left));
+    let mut grid = Grid::new(page, Detail::Short, &columns);
+    let is_news = |finding: &Finding| changes.is_some_and(|changes| changes.of(finding).is_news());
+    let mut kinds: BTreeMap<(Severity, Code), (usize, usize, &Finding)> = BTreeMap::new();
+    for finding in &report.findings {
+        let kind = kinds.entry((finding.severity, finding.code)).or_insert((0, 0, finding));
+        kind.0 += 1;
+        if is_news(finding) {
+            kind.1 += 1;
+            kind.2 = if kind.1 == 1 { finding } else { kind.2 };
+        }
+    }
+    for ((severity, code), (number, news, example)) in kinds {
+        let mut cells = vec![severity.to_string(), code.to_string(), thousands(number)];
+        if changes.is_some() {
+            cells.push(thousands(news));
+        }
+        cells.push(example.message.clone());
         grid.colored_row(color(severity), cells);
     }
     grid
 }
 
-/// One row for each finding.
-fn full_table(report: &Report, page: Page) -> Grid {
-    let columns = [
-        ("SEVERITY", Align::Left),
-        ("CODE", Align::Left),
-        ("SUBJECT", Align::Left),
-        ("FINDING", Align::Left),
-    ];
+/// One row for each finding; in a comparison, after them, those that are gone or were not judged.
+fn full_table(report: &Report, changes: Option<&Changes>, page: Page) -> Grid {
+    let mut columns = vec![("SEVERITY", Align::Left), ("CODE", Align::Left)];
+    if changes.is_some() {
+        columns.push(("CHANGE", Align::Left));
+    }
+    columns.extend([("SUBJECT", Align::Left), ("FINDING", Align::Left)]);
     let mut grid = Grid::new(page, Detail::Full, &columns);
     for finding in &report.findings {
-        let cells = [
-            finding.severity.to_string(),
-            finding.code.to_string(),
-            finding.subject.to_string(),
-            finding.message.clone(),
-        ];
+        let mut cells = vec![finding.severity.to_string(), finding.code.to_string()];
+        cells.extend(changes.map(|changes| changes.of(finding).to_string()));
+        cells.extend([finding.subject.to_string(), finding.message.clone()]);
         grid.colored_row(color(finding.severity), cells);
+    }
+    let Some(changes) = changes else { return grid };
+    for (change, findings) in [("gone", &changes.gone), ("not judged", &changes.not_judged)] {
+        for finding in findings {
+            let severity = finding.severity.map_or_else(|| "-".to_owned(), |severity| severity.to_string());
+            let EarlierFinding { code, subject, message, .. } = finding;
+            grid.row([&severity, code, change, &subject.name, message]);
+        }
     }
     grid
 }
@@ -127,7 +151,7 @@ pub fn unread(report: &Report) -> Option<String> {
 }
 
 /// The name of a source in words.
-fn words(source: Source) -> String {
+pub fn words(source: Source) -> String {
     match source {
         Source::Pods => "pods".into(),
         Source::Services => "services".into(),

@@ -113,7 +113,7 @@ mod tests {
 
     fn written(text: &str, color: bool, width: Option<u16>) -> String {
         let mut out = Vec::new();
-        write(text, Page { color, width }, &mut out).unwrap();
+        write(text, Page { color, width, ..Page::default() }, &mut out).unwrap();
         String::from_utf8(out).unwrap()
     }
 

@@ -1,5 +1,6 @@
 //! From reports and views to what is printed.
 
+mod bar;
 pub mod check;
 pub mod codes;
 pub mod document;

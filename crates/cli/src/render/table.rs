@@ -23,6 +23,8 @@ pub enum Align {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Page {
     pub color: bool,
+    /// Characters beyond ASCII may be drawn with: bars and maps.
+    pub unicode: bool,
     /// Columns of the terminal; `None` for a file or pipe, where nothing is cut or broken.
     pub width: Option<u16>,
 }

@@ -1,7 +1,7 @@
 use super::*;
 
 fn page(width: u16) -> Page {
-    Page { color: false, width: Some(width) }
+    Page { width: Some(width), ..Page::default() }
 }
 
 fn text(grid: Grid) -> String {
@@ -111,7 +111,7 @@ fn a_terminal_that_is_far_too_narrow_breaks_lines_by_itself() {
 #[test]
 fn colours_appear_only_where_they_are_wanted() {
     for color in [false, true] {
-        let mut grid = Grid::new(Page { color, width: None }, Detail::Short, &A_B);
+        let mut grid = Grid::new(Page { color, ..Page::default() }, Detail::Short, &A_B);
         grid.colored_row(Some(AnsiColor::Red), ["x", "y"]);
         let shown = text(grid);
         assert_eq!(shown.contains('\u{1b}'), color);

@@ -80,7 +80,7 @@ mod tests {
     fn a_pipe_breaks_nothing() {
         let text = "some words and more of them";
         assert_eq!(on_page(text, 2, Page::default()), text);
-        let page = Page { color: false, width: Some(12) };
+        let page = Page { width: Some(12), ..Page::default() };
         assert_eq!(on_page(text, 2, page), "some words\n  and more\n  of them");
     }
 }

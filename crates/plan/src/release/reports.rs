@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 
+use calipam_check::{EarlierFinding, EarlierReport, parse_document};
 use calipam_model::attributes::is_windows_reserved;
 use calipam_model::cidr::parse_address;
 use calipam_model::snapshot::Snapshot;
@@ -88,9 +89,7 @@ pub fn read_report(
     snapshot: &Snapshot,
     locked: bool,
 ) -> Result<ReadReport, ReportError> {
-    let parsed = serde_json::from_str(text).map_err(|e| e.to_string());
-    let parsed = parsed.or_else(|json| serde_yaml::from_str(text).map_err(|_| json));
-    let value: Value = parsed.map_err(ReportError::NoReport)?;
+    let value = parse_document(text).map_err(ReportError::NoReport)?;
     let fields = value.as_object().ok_or_else(|| ReportError::NoReport("it is no object".into()))?;
     let mut read = if fields.contains_key("clusterGUID") {
         calicoctl(fields, written, snapshot, locked)
@@ -113,29 +112,22 @@ fn text(fields: &Map<String, Value>, name: &str) -> String {
 
 /// What `calipam check -o json` or `-o yaml` writes.
 fn own(fields: &Map<String, Value>) -> Result<ReadReport, ReportError> {
-    let no_report = |reason: &str| ReportError::NoReport(reason.to_owned());
-    if text(fields, "apiVersion") != "calipam/v1" || text(fields, "kind") != "CheckReport" {
-        return Err(no_report("neither `kind: CheckReport` of `apiVersion: calipam/v1`, nor `clusterGUID`"));
-    }
-    let cluster =
-        fields.get("cluster").and_then(Value::as_object).ok_or_else(|| no_report("no `cluster`"))?;
-    let at = text(cluster, "takenAt").parse().map_err(|_| no_report("`cluster.takenAt` is no time"))?;
-    let mut sightings = Sightings { at, cluster: text(cluster, "guid"), ..Sightings::default() };
-    let findings =
-        fields.get("findings").and_then(Value::as_array).ok_or_else(|| no_report("no `findings`"))?;
-    for finding in findings.iter().filter_map(Value::as_object) {
-        let subject = finding.get("subject").and_then(Value::as_object).map(|s| text(s, "name"));
-        let (Some(subject), Some(evidence)) = (subject, finding.get("evidence")) else { continue };
-        match text(finding, "code").as_str() {
+    let report = EarlierReport::decode(fields).map_err(ReportError::NoReport)?;
+    let mut sightings = Sightings { at: report.taken_at, cluster: report.guid, ..Sightings::default() };
+    for EarlierFinding { code, subject, evidence, .. } in report.findings {
+        if evidence.is_null() {
+            continue;
+        }
+        match code.as_str() {
             "leaked-address" => {
-                let Some(address) = parse_address(&subject) else { continue };
+                let Some(address) = parse_address(&subject.name) else { continue };
                 let records = evidence.get("records").and_then(Value::as_array).into_iter().flatten();
                 let seen: Result<Vec<_>, _> = records.filter_map(Value::as_object).map(own_record).collect();
                 sightings.addresses.entry(address).or_default().extend(seen?);
             }
             "orphan-handle" => {
                 let revision = evidence.get("revision").and_then(Value::as_str).unwrap_or_default();
-                sightings.handles.insert(subject, revision.to_owned());
+                sightings.handles.insert(subject.name, revision.to_owned());
             }
             _ => {}
         }

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
-use calipam_check::{Code, Finding, Report, Severity};
+use calipam_check::{Changes, Code, Finding, Report, Severity};
 use calipam_model::snapshot::{Coverage, Source};
 use quick_xml::Writer;
 use quick_xml::events::{BytesDecl, BytesText, Event};
@@ -22,7 +22,7 @@ pub fn write(checked: &Checked<'_>, out: &mut dyn Write) -> io::Result<()> {
     for finding in &checked.report.findings {
         by_code.entry(finding.code).or_default().push(finding);
     }
-    let failed = by_code.values().filter(|findings| fails(findings)).count();
+    let failed = by_code.values().filter(|findings| fails(findings, checked.changes)).count();
     let skipped =
         by_code.keys().filter(|code| unread_of(**code, checked.report).is_some()).count().to_string();
     let counts = [
@@ -48,16 +48,17 @@ pub fn write(checked: &Checked<'_>, out: &mut dyn Write) -> io::Result<()> {
             .with_attributes(counts.iter().copied());
         suite.write_inner_content(|xml| {
             properties(checked, xml)?;
-            by_code.iter().try_for_each(|(code, findings)| case(*code, findings, checked.report, xml))
+            by_code.iter().try_for_each(|(code, findings)| case(*code, findings, checked, xml))
         })?;
         Ok(())
     })?;
     writeln!(out)
 }
 
-/// An information is told, but fails no test.
-fn fails(findings: &[&Finding]) -> bool {
-    findings.iter().any(|finding| finding.severity < Severity::Info)
+/// An information is told, but fails no test. In a comparison only what is new fails one.
+fn fails(findings: &[&Finding], changes: Option<&Changes>) -> bool {
+    let counts = |finding: &Finding| changes.is_none_or(|changes| changes.of(finding).is_news());
+    findings.iter().any(|finding| finding.severity < Severity::Info && counts(finding))
 }
 
 /// A source without which the rule could judge nothing.
@@ -89,11 +90,16 @@ fn properties<W: Write>(checked: &Checked<'_>, xml: &mut Writer<W>) -> io::Resul
     Ok(())
 }
 
-fn case<W: Write>(code: Code, findings: &[&Finding], report: &Report, xml: &mut Writer<W>) -> io::Result<()> {
+fn case<W: Write>(
+    code: Code,
+    findings: &[&Finding],
+    checked: &Checked<'_>,
+    xml: &mut Writer<W>,
+) -> io::Result<()> {
     let attributes = [("classname", "calipam.check"), ("name", code.name()), ("time", "0")];
     let case = xml.create_element("testcase").with_attributes(attributes);
     let Some(worst) = findings.first() else {
-        match unread_of(code, report) {
+        match unread_of(code, checked.report) {
             None => case.write_empty()?,
             Some(source) => case.write_inner_content(|xml| {
                 let reason = format!("{source} were not read");
@@ -104,9 +110,9 @@ fn case<W: Write>(code: Code, findings: &[&Finding], report: &Report, xml: &mut 
         return Ok(());
     };
     let message = format!("{}: {}", count(findings.len(), "finding", "findings"), code.summary());
-    let text = lines(findings);
+    let text = lines(findings, checked.changes);
     case.write_inner_content(|xml| {
-        let element = if fails(findings) {
+        let element = if fails(findings, checked.changes) {
             let severity = worst.severity.to_string();
             xml.create_element("failure")
                 .with_attributes([("message", message.as_str()), ("type", severity.as_str())])
@@ -119,8 +125,11 @@ fn case<W: Write>(code: Code, findings: &[&Finding], report: &Report, xml: &mut 
     Ok(())
 }
 
-fn lines(findings: &[&Finding]) -> String {
-    let line = |finding: &&Finding| format!("{}: {}", finding.severity, printable(&finding.message));
+fn lines(findings: &[&Finding], changes: Option<&Changes>) -> String {
+    let line = |finding: &&Finding| {
+        let change = changes.map(|changes| format!(" ({})", changes.of(finding))).unwrap_or_default();
+        format!("{}{change}: {}", finding.severity, printable(&finding.message))
+    };
     let mut lines: Vec<String> = findings.iter().take(SHOWN).map(line).collect();
     if findings.len() > SHOWN {
         lines.push(format!("and {} more", findings.len() - SHOWN));

@@ -1,6 +1,8 @@
 //! The report of a check, in the formats that only a report has: for programs that watch (Prometheus), test
 //! (JUnit) and review (SARIF), and as a list of names. None of them judges: all of it is in the report.
 
+mod calicoctl;
+pub mod changes;
 mod junit;
 mod page;
 mod prometheus;
@@ -10,7 +12,7 @@ use std::collections::HashSet;
 use std::io::{self, Write};
 use std::time::Duration;
 
-use calipam_check::Report;
+use calipam_check::{Changes, Report};
 use calipam_model::snapshot::Snapshot;
 use serde::Serialize;
 
@@ -22,13 +24,17 @@ use super::text::escape;
 use crate::args::Format;
 use crate::ignore;
 
-pub use self::prometheus::write_failure as write_failed_run;
+pub use self::calicoctl::write as write_calicoctl;
+pub use self::page::with_notice as page_with_notice;
+pub use self::prometheus::{RunMetrics, write_report as write_report_metrics};
 
 /// A check that came to an end.
 pub struct Checked<'a> {
     pub report: &'a Report,
     /// What was judged: metrics and pages show how full the pools are as well.
     pub snapshot: &'a Snapshot,
+    /// What has changed since an earlier report, where there is one to compare with.
+    pub changes: Option<&'a Changes>,
     /// From the start of the command to the verdict.
     pub took: Duration,
     /// With which the program will end.
@@ -41,11 +47,11 @@ impl Document for Checked<'_> {
     }
 
     fn text(&self, detail: Detail, page: Page, out: &mut dyn Write) -> io::Result<()> {
-        check::text(self.report, detail, page, out)
+        check::text(self, detail, page, out)
     }
 
     fn schema(&self) -> impl Serialize {
-        WithFindings::of_report(self.report)
+        WithFindings::of_report(self.report, self.changes)
     }
 
     fn report(&self, format: Format, out: &mut dyn Write) -> io::Result<()> {
@@ -53,7 +59,7 @@ impl Document for Checked<'_> {
             Format::Name => names(self.report, out),
             Format::Prometheus => prometheus::write(self, out),
             Format::Junit => junit::write(self, out),
-            Format::Sarif => sarif::write(self.report, out),
+            Format::Sarif => sarif::write(self.report, self.changes, out),
             Format::Html => page::write(self, out),
             Format::Ignore => {
                 self.report.findings.iter().try_for_each(|finding| writeln!(out, "{}", ignore::line(finding)))

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use std::time::Duration;
 
 use calipam_check::views::{self, Count};
-use calipam_check::{Code, Report};
+use calipam_check::{Changes, Code, Report};
 use calipam_model::snapshot::{Coverage, Snapshot};
 use jiff::Timestamp;
 use prometheus::{Encoder, Gauge, GaugeVec, Opts, Registry, TextEncoder};
@@ -17,21 +17,43 @@ struct Metrics(Registry);
 
 /// Writes what a check found, and how full pools and nodes are.
 pub fn write(checked: &Checked<'_>, out: &mut dyn Write) -> io::Result<()> {
+    let run = RunMetrics { up: true, took: checked.took, exit_code: checked.exit_code };
     let metrics = Metrics(Registry::new());
-    let gathered = metrics
-        .run(true, checked.took, checked.exit_code)
-        .and_then(|()| metrics.cluster(checked.report))
-        .and_then(|()| metrics.findings(checked.report))
-        .and_then(|()| metrics.pools(checked.snapshot))
-        .and_then(|()| metrics.nodes(checked.snapshot));
+    let gathered = metrics.run(&run).and_then(|()| metrics.report(checked));
     metrics.encode(gathered, out)
 }
 
-/// Writes that a check failed, so that an alert can tell it from one that did not run.
-pub fn write_failure(took: Duration, exit_code: u8, out: &mut dyn Write) -> io::Result<()> {
+/// Writes the same without the metrics of the run.
+pub fn write_report(checked: &Checked<'_>, out: &mut dyn Write) -> io::Result<()> {
     let metrics = Metrics(Registry::new());
-    let gathered = metrics.run(false, took, exit_code);
+    let gathered = metrics.report(checked);
     metrics.encode(gathered, out)
+}
+
+/// How a run ended.
+#[derive(Clone, Copy, Debug)]
+pub struct RunMetrics {
+    /// The cluster could be read and judged.
+    pub up: bool,
+    pub took: Duration,
+    pub exit_code: u8,
+}
+
+impl RunMetrics {
+    /// Writes the metrics of a run that has just ended, so that an alert can tell one that failed from one that did not
+    /// run; and when the last good one ended, where that is known.
+    pub fn write(&self, last_good: Option<Timestamp>, out: &mut dyn Write) -> io::Result<()> {
+        let metrics = Metrics(Registry::new());
+        let help = "When the last check that succeeded ended, in seconds since 1970.";
+        let name = "last_success_timestamp_seconds";
+        let good = last_good.map_or(Ok(()), |at| metrics.gauge(name, help, seconds(at)));
+        let gathered = good.and_then(|()| metrics.run(self));
+        metrics.encode(gathered, out)
+    }
+}
+
+fn seconds(at: Timestamp) -> f64 {
+    at.as_millisecond() as f64 / 1000.0
 }
 
 impl Metrics {
@@ -44,19 +66,31 @@ impl Metrics {
     }
 
     /// When the run ended, how long it took, and how.
-    fn run(&self, up: bool, took: Duration, exit_code: u8) -> prometheus::Result<()> {
+    fn run(&self, run: &RunMetrics) -> prometheus::Result<()> {
         self.gauge(
             "up",
             "1 where the last check could read and judge the cluster, else 0.",
-            f64::from(u8::from(up)),
+            f64::from(u8::from(run.up)),
         )?;
-        let now = Timestamp::now().as_millisecond() as f64 / 1000.0;
+        let now = seconds(Timestamp::now());
         self.gauge("last_run_timestamp_seconds", "When the last check ended, in seconds since 1970.", now)?;
-        let took = took.as_secs_f64();
+        let took = run.took.as_secs_f64();
         self.gauge("last_run_duration_seconds", "How long the last check took.", took)?;
-        self.gauge("last_run_exit_code", "The exit code of the last check.", f64::from(exit_code))?;
+        let code = f64::from(run.exit_code);
+        self.gauge("last_run_exit_code", "The exit code of the last check.", code)?;
         let build = self.vector("build_info", "The version of calipam; always 1.", &["version"])?;
         set(&build, &[env!("CARGO_PKG_VERSION")], 1.0)
+    }
+
+    /// Everything about the cluster.
+    fn report(&self, checked: &Checked<'_>) -> prometheus::Result<()> {
+        self.cluster(checked.report)?;
+        self.findings(checked.report)?;
+        if let Some(changes) = checked.changes {
+            self.changes(changes, checked.report)?;
+        }
+        self.pools(checked.snapshot)?;
+        self.nodes(checked.snapshot)
     }
 
     /// Which cluster was read, and how much of it.
@@ -113,6 +147,20 @@ impl Metrics {
         let stranded = report.findings.iter().filter(|f| f.code == Code::StrandedAddresses);
         let stranded = stranded.flat_map(|f| &f.nodes).collect::<std::collections::BTreeSet<_>>().len();
         self.gauge("nodes_stranded", "Nodes that cannot get one more address.", stranded as f64)
+    }
+
+    /// What has changed since the report that this one was compared with.
+    fn changes(&self, changes: &Changes, report: &Report) -> prometheus::Result<()> {
+        let since = seconds(changes.since);
+        let help = "When the cluster was read for the report that this one was compared with.";
+        self.gauge("compared_report_timestamp_seconds", help, since)?;
+        let help = "Findings by what became of them since the report that this one was compared with.";
+        let changed = self.vector("findings_changed", help, &["change"])?;
+        for (change, number) in changes.counts(report) {
+            set(&changed, &[&change.to_string()], number as f64)?;
+        }
+        set(&changed, &["gone"], changes.gone.len() as f64)?;
+        set(&changed, &["not_judged"], changes.not_judged.len() as f64)
     }
 
     /// How full the pools are. The states of one pool add up to its size.

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use calipam_check::{Code, Finding, Report, Severity};
+use calipam_check::{Change, Changes, Code, EarlierFinding, Finding, Report, Severity};
 use serde::ser::SerializeSeq;
 use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
@@ -19,8 +19,12 @@ struct Run<'a> {
     tool: Value,
     column_kind: &'static str,
     properties: Value,
-    #[serde(serialize_with = "results")]
-    results: &'a [Finding],
+    results: Results<'a>,
+}
+
+struct Results<'a> {
+    findings: &'a [Finding],
+    changes: Option<&'a Changes>,
 }
 
 #[derive(Serialize)]
@@ -31,7 +35,7 @@ struct Log<'a> {
     runs: [Run<'a>; 1],
 }
 
-pub fn write(report: &Report, out: &mut dyn Write) -> io::Result<()> {
+pub fn write(report: &Report, changes: Option<&Changes>, out: &mut dyn Write) -> io::Result<()> {
     let driver = json!({
         "name": "calipam",
         "semanticVersion": env!("CARGO_PKG_VERSION"),
@@ -41,7 +45,7 @@ pub fn write(report: &Report, out: &mut dyn Write) -> io::Result<()> {
         tool: json!({ "driver": driver }),
         column_kind: "unicodeCodePoints",
         properties: json!({ "cluster": report.cluster, "coverage": report.coverage, "notes": report.notes }),
-        results: &report.findings,
+        results: Results { findings: &report.findings, changes },
     };
     serde_json::to_writer(&mut *out, &Log { schema: SCHEMA, version: "2.1.0", runs: [run] })?;
     writeln!(out)
@@ -56,13 +60,46 @@ fn rule(code: &Code) -> Value {
     })
 }
 
-/// Findings are written one by one: a hundred thousand of them need not be in memory twice.
-fn results<S: Serializer>(findings: &[Finding], serializer: S) -> Result<S::Ok, S::Error> {
-    let mut sequence = serializer.serialize_seq(Some(findings.len()))?;
-    for finding in findings {
-        sequence.serialize_element(&result(finding))?;
+/// Findings are written one by one: a hundred thousand of them need not be in memory twice. In a comparison those that
+/// are gone follow; what was not judged has no state that SARIF knows.
+impl Serialize for Results<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut sequence = serializer.serialize_seq(None)?;
+        for finding in self.findings {
+            let mut result = result(finding);
+            if let Some(changes) = self.changes {
+                result["baselineState"] = match changes.of(finding) {
+                    Change::New => "new",
+                    Change::Worse => "updated",
+                    Change::Stays => "unchanged",
+                }
+                .into();
+            }
+            sequence.serialize_element(&result)?;
+        }
+        for finding in self.changes.iter().flat_map(|changes| &changes.gone) {
+            sequence.serialize_element(&absent(finding))?;
+        }
+        sequence.end()
     }
-    sequence.end()
+}
+
+fn absent(finding: &EarlierFinding) -> Value {
+    let EarlierFinding { code, subject, message, severity, .. } = finding;
+    json!({
+        "ruleId": code,
+        "level": level(severity.unwrap_or(Severity::Info)),
+        "message": { "text": escape(message) },
+        "locations": [place(&subject.kind, &subject.name)],
+        "partialFingerprints": { "subject/v1": format!("{code}/{}/{}", subject.kind, subject.name) },
+        "baselineState": "absent",
+    })
+}
+
+fn place(kind: &str, name: &str) -> Value {
+    json!({
+        "logicalLocations": [{ "name": name, "kind": kind, "fullyQualifiedName": format!("{kind}/{name}") }],
+    })
 }
 
 fn result(finding: &Finding) -> Value {
@@ -77,9 +114,7 @@ fn result(finding: &Finding) -> Value {
         "ruleIndex": Code::ALL.iter().position(|code| *code == finding.code),
         "level": level(finding.severity),
         "message": { "text": escape(&finding.message) },
-        "locations": [{
-            "logicalLocations": [{ "name": name, "kind": kind, "fullyQualifiedName": format!("{kind}/{name}") }],
-        }],
+        "locations": [place(kind, &name)],
         "partialFingerprints": { "subject/v1": format!("{}/{kind}/{name}", finding.code) },
         "properties": properties,
     })

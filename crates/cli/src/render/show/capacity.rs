@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use calipam_check::views::{BlockList, BlockView, Count, OutsidePools, PoolList, PoolView};
 
 use super::{View, or_dash, table, text_or_dash};
+use crate::render::bar::bar;
 use crate::render::document::Detail;
 use crate::render::table::{Align, Grid, Page};
 use crate::render::text::thousands;
@@ -33,6 +34,7 @@ impl View for PoolList {
         }
         if wide {
             columns.extend([
+                ("USE", Left),
                 ("BLOCKS", Right),
                 ("BLOCK SIZE", Right),
                 ("WINDOWS", Right),
@@ -45,14 +47,14 @@ impl View for PoolList {
         let mut grid = Grid::new(page, detail, &columns);
         grid.can_do_without(&["WINDOWS", "RESERVED", "COOLING", "IN USE", "TOTAL"]);
         for pool in &self.pools {
-            let mut row = pool_row(pool, wide);
+            let mut row = pool_row(pool, wide.then_some(page));
             if windows {
                 row.push(number(pool.windows_reserved));
             }
             grid.row(row);
         }
         if let Some(outside) = &self.outside {
-            let mut row = outside_row(outside, wide);
+            let mut row = outside_row(outside, wide.then_some(page));
             if windows {
                 row.push("-".to_owned());
             }
@@ -72,7 +74,8 @@ impl View for PoolList {
     }
 }
 
-fn pool_row(pool: &PoolView, wide: bool) -> Vec<String> {
+/// A row; with a page, that of a wide table.
+fn pool_row(pool: &PoolView, wide: Option<Page>) -> Vec<String> {
     let name = if pool.enabled { pool.name.clone() } else { format!("{} (disabled)", pool.name) };
     let mut row = vec![
         name,
@@ -85,8 +88,9 @@ fn pool_row(pool: &PoolView, wide: bool) -> Vec<String> {
         number(pool.free),
         pool.allocatable.map_or_else(|| "unknown".to_owned(), number),
     ];
-    if wide {
+    if let Some(page) = wide {
         row.extend([
+            bar(pool.in_use, pool.total, page),
             thousands(pool.blocks),
             format!("/{}", pool.block_size),
             number(pool.windows_reserved),
@@ -99,7 +103,7 @@ fn pool_row(pool: &PoolView, wide: bool) -> Vec<String> {
     row
 }
 
-fn outside_row(outside: &OutsidePools, wide: bool) -> Vec<String> {
+fn outside_row(outside: &OutsidePools, wide: Option<Page>) -> Vec<String> {
     let mut row = vec![
         "(in no pool)".to_owned(),
         "-".to_owned(),
@@ -111,8 +115,9 @@ fn outside_row(outside: &OutsidePools, wide: bool) -> Vec<String> {
         number(outside.free),
         "0".to_owned(),
     ];
-    if wide {
+    if let Some(page) = wide {
         row.extend([
+            bar(outside.in_use, outside.total, page),
             thousands(outside.blocks),
             "-".into(),
             "-".into(),
@@ -146,7 +151,7 @@ impl View for BlockList {
             columns.push(("WINDOWS", Right));
         }
         if wide {
-            columns.extend([("CLAIMED", Left), ("SEQUENCE NUMBER", Left)]);
+            columns.extend([("USE", Left), ("CLAIMED", Left), ("SEQUENCE NUMBER", Left)]);
         }
         let corrupt = self.blocks.iter().any(|block| !block.problems.is_empty());
         if corrupt {
@@ -155,7 +160,7 @@ impl View for BlockList {
         let mut grid = Grid::new(page, detail, &columns);
         grid.can_do_without(&["WINDOWS", "RESERVED", "COOLING", "TOTAL", "BORROWED", "POOL"]);
         for block in &self.blocks {
-            let mut row = block_row(block, windows, wide);
+            let mut row = block_row(block, windows, wide.then_some(page));
             if corrupt {
                 row.push(block.problems.join("; "));
             }
@@ -165,7 +170,7 @@ impl View for BlockList {
     }
 }
 
-fn block_row(block: &BlockView, windows: bool, wide: bool) -> Vec<String> {
+fn block_row(block: &BlockView, windows: bool, wide: Option<Page>) -> Vec<String> {
     // Nothing is known of the addresses of a corrupt block.
     let known = |number: u32| if block.problems.is_empty() { thousands(number) } else { "-".to_owned() };
     let mut row = vec![
@@ -182,13 +187,29 @@ fn block_row(block: &BlockView, windows: bool, wide: bool) -> Vec<String> {
     if windows {
         row.push(known(block.windows_reserved));
     }
-    if wide {
+    if let Some(page) = wide {
+        let is_known = block.problems.is_empty();
         row.extend([
+            if is_known { bar(block.in_use.into(), block.total, page) } else { "-".to_owned() },
             or_dash(block.claimed_at.as_deref().unwrap_or_default()).to_owned(),
             text_or_dash(block.sequence_number),
         ]);
     }
     row
+}
+
+/// How full the pools are, beside the findings of a check.
+pub fn pools_with_bars(list: &PoolList, page: Page) -> Grid {
+    let columns =
+        [("POOL", Left), ("CIDR", Left), ("TOTAL", Right), ("IN USE", Right), ("%", Right), ("USE", Left)];
+    let mut grid = Grid::new(page, Detail::Full, &columns);
+    for pool in &list.pools {
+        let mut row = pool_row(pool, None);
+        row.truncate(columns.len() - 1);
+        row.push(bar(pool.in_use, pool.total, page));
+        grid.row(row);
+    }
+    grid
 }
 
 fn number(count: Count) -> String {

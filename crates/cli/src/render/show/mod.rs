@@ -4,6 +4,7 @@ mod address;
 mod capacity;
 mod compare;
 mod lists;
+mod map;
 
 use std::io::{self, Write};
 
@@ -19,6 +20,7 @@ use super::wrap::on_page;
 use crate::exit::Failure;
 use crate::output::Console;
 
+pub use self::capacity::pools_with_bars;
 pub use self::compare::agrees;
 
 /// What `show` prints of a cluster.

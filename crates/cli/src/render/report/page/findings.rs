@@ -2,12 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use calipam_check::{Code, Finding, Report, Severity};
+use calipam_check::{Changes, Code, EarlierFinding, Finding, Report, Severity};
 use maud::{Markup, PreEscaped, html};
 use pulldown_cmark::{Event, Options, Parser, Tag, TagEnd};
 
 use crate::commands::explanation;
 use crate::hints::{self, remedy};
+use crate::render::report::changes;
 use crate::render::text::{escape, thousands};
 
 /// Findings in the table. Where there are more, each code gets its share.
@@ -22,7 +23,7 @@ struct Share {
     detailed: usize,
 }
 
-pub fn section(report: &Report) -> Markup {
+pub fn section(report: &Report, changes: Option<&Changes>) -> Markup {
     let mut numbers: BTreeMap<Code, usize> = BTreeMap::new();
     for finding in &report.findings {
         *numbers.entry(finding.code).or_default() += 1;
@@ -42,7 +43,32 @@ pub fn section(report: &Report) -> Markup {
             h2 { "Findings" }
             (controls(&numbers))
             (left_out(&numbers, &shares))
-            div.scroll { (table(report, &shares)) }
+            div.scroll { (table(report, changes, &shares)) }
+        }
+    }
+}
+
+/// What has changed since the report that this one was compared with.
+pub fn changes(changes: &Changes, report: &Report) -> Markup {
+    html! {
+        section #changes {
+            h2 { "Changes" }
+            @for line in changes::lines(changes, report) { p { (line) } }
+            @for (title, findings) in [("Gone", &changes.gone), ("Neither found nor gone", &changes.not_judged)] {
+                @if !findings.is_empty() { (absent(title, findings)) }
+            }
+        }
+    }
+}
+
+fn absent(title: &str, findings: &[EarlierFinding]) -> Markup {
+    html! {
+        details {
+            summary { (title) ": " (thousands(findings.len())) }
+            ul { @for finding in findings.iter().take(DETAILED) {
+                li { (escape(&finding.code)) " " span.mono { (escape(&finding.subject.name)) } ": " (escape(&finding.message)) }
+            } }
+            @if findings.len() > DETAILED { p.dim { "and " (thousands(findings.len() - DETAILED)) " more" } }
         }
     }
 }
@@ -108,13 +134,13 @@ fn left_out(numbers: &BTreeMap<Code, usize>, shares: &BTreeMap<Code, Share>) -> 
     }
 }
 
-fn table(report: &Report, shares: &BTreeMap<Code, Share>) -> Markup {
+fn table(report: &Report, changes: Option<&Changes>, shares: &BTreeMap<Code, Share>) -> Markup {
     let mut written: BTreeMap<Code, usize> = BTreeMap::new();
     let rows = report.findings.iter().filter_map(|finding| {
         let written = written.entry(finding.code).or_default();
         *written += 1;
         let share = shares[&finding.code];
-        (*written <= share.rows).then(|| row(finding, *written <= share.detailed))
+        (*written <= share.rows).then(|| row(finding, changes, *written <= share.detailed))
     });
     html! {
         table #findings-table {
@@ -124,7 +150,8 @@ fn table(report: &Report, shares: &BTreeMap<Code, Share>) -> Markup {
     }
 }
 
-fn row(finding: &Finding, detailed: bool) -> Markup {
+fn row(finding: &Finding, changes: Option<&Changes>, detailed: bool) -> Markup {
+    let change = changes.map(|changes| changes.of(finding)).filter(|change| change.is_news());
     let subject = escape(&finding.subject.to_string()).into_owned();
     let name = format!("{}/{subject}", finding.subject.kind());
     html! {
@@ -133,6 +160,7 @@ fn row(finding: &Finding, detailed: bool) -> Markup {
             td.code { a href={ "#code-" (finding.code) } { (finding.code) } }
             td.mono { (subject) }
             td {
+                @if let Some(change) = change { strong { (change) } " " }
                 @if detailed {
                     details {
                         summary { (escape(&finding.message)) }

@@ -50,7 +50,8 @@ pub fn write(checked: &Checked<'_>, out: &mut dyn Write) -> io::Result<()> {
                 }
                 main {
                     (summary(report))
-                    (findings::section(report))
+                    @if let Some(changes) = checked.changes { (findings::changes(changes, report)) }
+                    (findings::section(report, checked.changes))
                     (pools::section(&pools))
                     (pools::maps(&maps))
                     (findings::meanings(report))
@@ -61,6 +62,14 @@ pub fn write(checked: &Checked<'_>, out: &mut dyn Write) -> io::Result<()> {
         }
     };
     out.write_all(page.into_string().as_bytes())
+}
+
+/// A page of this program with a notice above its content.
+pub fn with_notice(page: &[u8], text: &str) -> Vec<u8> {
+    let notice = html! { p.notice role="alert" { (escape(text)) } }.into_string();
+    let main = b"<main>";
+    let place = page.windows(main.len()).position(|part| part == main).map_or(0, |start| start + main.len());
+    [&page[..place], notice.as_bytes(), &page[place..]].concat()
 }
 
 /// The page runs its own script and no other, and loads nothing: a name of the cluster can do nothing even where it

@@ -1,6 +1,7 @@
-//! The report file of `calicoctl ipam check` (facts 5.2).
+//! The report file of `calicoctl ipam check` (facts 5.2), for calicoctl's name and for `check --report`.
 
 use std::collections::BTreeMap;
+use std::io::{self, Write};
 
 use calipam_check::views::{CalicoctlAllocation, CalicoctlView, LeakedHandle};
 use calipam_model::snapshot::Snapshot;
@@ -60,8 +61,8 @@ fn is_false(value: &bool) -> bool {
     !value
 }
 
-/// The text of the report. Its version is that of the cluster, as the calicoctl that fits the cluster writes it.
-pub fn text(view: &CalicoctlView, snapshot: &Snapshot) -> Result<String, serde_json::Error> {
+/// Writes the report. Its version is that of the cluster, as the calicoctl that fits the cluster writes it.
+pub fn write(view: &CalicoctlView, snapshot: &Snapshot, out: &mut dyn Write) -> io::Result<()> {
     let cluster = snapshot.cluster.clone().unwrap_or_default();
     let mut allocations: BTreeMap<&str, Vec<Allocation<'_>>> = BTreeMap::new();
     for recorded in view.blocks.iter().flat_map(|block| &block.allocations) {
@@ -80,7 +81,7 @@ pub fn text(view: &CalicoctlView, snapshot: &Snapshot) -> Result<String, serde_j
         allocations,
         leaked_handles: view.leaked_handles.iter().map(handle).collect(),
     };
-    serde_json::to_string_pretty(&report)
+    serde_json::to_writer_pretty(out, &report).map_err(io::Error::from)
 }
 
 fn handle(leaked: &LeakedHandle) -> Handle<'_> {

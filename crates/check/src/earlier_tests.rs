@@ -1,0 +1,118 @@
+use calipam_model::snapshot::WhySkipped;
+use serde_json::json;
+
+use super::*;
+use crate::finding::Evidence;
+use crate::{Options, check};
+
+/// A report of findings about handles.
+fn report(findings: &[(Code, &str)]) -> Report {
+    let mut report = check(&crate::test_cluster::Cluster::new().0, &Options::default());
+    report.findings = findings
+        .iter()
+        .map(|(code, handle)| {
+            let subject = Subject::Handle((*handle).to_owned());
+            Finding::new(*code, subject, format!("{handle} is odd"), Evidence::Configuration(BTreeMap::new()))
+        })
+        .collect();
+    report
+}
+
+/// The same as a program reads it.
+fn written(report: &Report) -> Value {
+    let mut value = serde_json::to_value(report).unwrap();
+    value["apiVersion"] = "calipam/v1".into();
+    value["kind"] = "CheckReport".into();
+    value["findings"] = serde_json::to_value(&report.findings).unwrap();
+    value
+}
+
+fn earlier(report: &Report) -> EarlierReport {
+    EarlierReport::decode(written(report).as_object().unwrap()).unwrap()
+}
+
+fn names(findings: &[EarlierFinding]) -> Vec<&str> {
+    findings.iter().map(|finding| finding.subject.name.as_str()).collect()
+}
+
+#[test]
+fn code_and_subject_make_the_same_finding() {
+    let before = report(&[(Code::OrphanHandle, "a"), (Code::OrphanHandle, "b"), (Code::HandleCount, "c")]);
+    let mut now = report(&[(Code::OrphanHandle, "a"), (Code::HandleCount, "b"), (Code::HandleCount, "c")]);
+    now.findings[0].message = "a has another owner".into();
+    now.findings[2].severity = Severity::Critical;
+    let changes = Changes::since(earlier(&before), &now, &[]);
+    let of: Vec<Change> = now.findings.iter().map(|finding| changes.of(finding)).collect();
+    assert_eq!(of, [Change::Stays, Change::New, Change::Worse]);
+    assert_eq!(names(&changes.gone), ["b"]);
+    assert_eq!(changes.worst_news(&now), Some(Severity::Critical));
+    let counts: Vec<usize> = changes.counts(&now).into_values().collect();
+    assert_eq!(counts, [1, 1, 1]);
+    assert_eq!((changes.not_judged.len(), changes.since), (0, before.cluster.taken_at));
+}
+
+#[test]
+fn what_could_not_be_found_again_is_not_gone() {
+    let before = report(&[(Code::LeakedAddress, "users"), (Code::OrphanHandle, "own")]);
+    let mut now = report(&[]);
+    let unread = |now: &mut Report, source| {
+        now.coverage.insert(source, Coverage::Skipped(WhySkipped::NoKubeconfig));
+    };
+    let mut then = before.clone();
+    then.coverage.insert(Source::Pods, Coverage::Read);
+    unread(&mut now, Source::Pods);
+    let changes = Changes::since(earlier(&then), &now, &[]);
+    assert_eq!((names(&changes.gone), names(&changes.not_judged)), (vec!["own"], vec!["users"]));
+    assert_eq!(
+        (changes.not_read_now.as_slice(), changes.not_read_then.as_slice()),
+        (&[Source::Pods][..], &[][..])
+    );
+    let changes = Changes::since(earlier(&now), &then, &[]);
+    assert_eq!(changes.not_read_then, [Source::Pods]);
+
+    unread(&mut now, Source::Blocks);
+    let changes = Changes::since(earlier(&then), &now, &[]);
+    assert_eq!((names(&changes.gone), changes.not_judged.len()), (vec![], 2));
+
+    let dropped = report(&[(Code::OrphanHandle, "own")]).findings;
+    let changes = Changes::since(earlier(&before), &report(&[]), &dropped);
+    assert_eq!((names(&changes.gone), names(&changes.not_judged)), (vec!["users"], vec!["own"]));
+}
+
+#[test]
+fn a_rule_of_another_version_is_not_judged_and_a_filter_leaves_rules_out() {
+    let mut value = written(&report(&[(Code::OrphanHandle, "a"), (Code::HandleCount, "b")]));
+    value["findings"][0]["code"] = "weather".into();
+    value["findings"][0]["severity"] = "fatal".into();
+    value["coverage"]["clouds"] = "read".into();
+    let earlier = EarlierReport::decode(value.as_object().unwrap()).unwrap();
+    assert_eq!(earlier.findings[0].severity, None);
+    let mut changes = Changes::since(earlier, &report(&[]), &[]);
+    assert_eq!((names(&changes.gone), names(&changes.not_judged)), (vec!["b"], vec!["a"]));
+    changes.narrow(&Filter { rules: vec![Code::OrphanHandle], ..Filter::default() });
+    assert_eq!((changes.gone.len(), changes.not_judged.len()), (0, 0));
+}
+
+#[test]
+fn what_is_no_report_is_refused_and_what_an_older_one_lacks_is_not_held_against_it() {
+    let whole = written(&report(&[(Code::OrphanHandle, "a")]));
+    let decode = |value: &Value| EarlierReport::decode(value.as_object().unwrap());
+    for (field, value) in [
+        ("kind", json!("PoolList")),
+        ("apiVersion", json!("calipam/v2")),
+        ("cluster", json!({"guid": "g"})),
+        ("findings", json!(null)),
+        ("findings", json!([7])),
+        ("findings", json!([{"code": "orphan-handle"}])),
+        ("findings", json!([{"subject": {"kind": "handle", "name": "a"}}])),
+    ] {
+        let mut bad = whole.clone();
+        bad[field] = value.clone();
+        assert!(decode(&bad).is_err(), "{field}: {value}");
+    }
+    let mut older = whole;
+    older.as_object_mut().unwrap().remove("coverage");
+    let changes = Changes::since(decode(&older).unwrap(), &report(&[(Code::OrphanHandle, "a")]), &[]);
+    assert_eq!((changes.not_read_now.len(), changes.not_read_then.len(), changes.gone.len()), (0, 0, 0));
+    assert!(parse_document("a: 1").is_ok() && parse_document("{").is_err());
+}

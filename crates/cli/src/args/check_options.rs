@@ -1,0 +1,139 @@
+//! How a check judges and what it keeps: options of `check` and `serve`.
+
+use std::path::PathBuf;
+
+use calipam_check::{Code, Severity};
+use clap::{Args, ValueEnum, ValueHint};
+use jiff::SignedDuration;
+
+use super::check::CodeParser;
+use super::duration;
+use super::writing::SettleArgs;
+
+pub(super) const SELECTION: &str = "Selection";
+const JUDGEMENT: &str = "Judgement";
+
+/// How a check judges and what it keeps.
+#[derive(Debug, Args)]
+pub struct CheckOptions {
+    /// Only findings of these rules; comma-separated or repeated
+    #[arg(
+        long = "rule",
+        value_name = "RULE",
+        value_delimiter = ',',
+        value_parser = CodeParser,
+        hide_possible_values = true,
+        help_heading = SELECTION
+    )]
+    pub rules: Vec<Code>,
+    /// No findings of these rules; comma-separated or repeated
+    #[arg(
+        long = "skip-rule",
+        value_name = "RULE",
+        value_delimiter = ',',
+        value_parser = CodeParser,
+        hide_possible_values = true,
+        help_heading = SELECTION
+    )]
+    pub skip_rules: Vec<Code>,
+    /// Only what concerns this node; can be repeated; `*` and `?` stand for other characters
+    #[arg(long = "node", value_name = "NODE", value_delimiter = ',', help_heading = SELECTION)]
+    pub nodes: Vec<String>,
+    /// Only what belongs to a pod or service in this namespace
+    #[arg(short, long, value_name = "NAMESPACE", help_heading = SELECTION)]
+    pub namespace: Option<String>,
+    /// Only what lies in this pool, by name or CIDR; can be repeated
+    #[arg(long = "pool", value_name = "POOL", value_delimiter = ',', help_heading = SELECTION)]
+    pub pools: Vec<String>,
+    /// Leave out the findings that this file lists: lines of `RULE SUBJECT`, which may end with `until 2027-01-31`,
+    /// and comments after `#`; `-o ignore` prints such lines
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = SELECTION)]
+    pub ignore: Option<PathBuf>,
+
+    /// Exit with 1 from this severity on
+    #[arg(
+        long,
+        value_enum,
+        default_value_t,
+        value_name = "SEVERITY",
+        help_heading = JUDGEMENT
+    )]
+    pub fail_on: FailOn,
+    /// Do not judge allocations younger than this [default: the cluster's leakGracePeriod, else 15m]
+    #[arg(long, value_name = "DURATION", value_parser = duration::parse, help_heading = JUDGEMENT)]
+    pub grace: Option<SignedDuration>,
+    /// When to look again.
+    #[command(flatten)]
+    pub settling: SettleArgs,
+    /// Repeat the whole read after this time, and keep what was found both times
+    #[arg(long, value_name = "DURATION", value_parser = duration::parse, help_heading = JUDGEMENT)]
+    pub confirm: Option<SignedDuration>,
+    /// A pool is nearly full above this share of its addresses, in percent
+    #[arg(
+        long,
+        value_name = "PERCENT",
+        default_value_t = calipam_check::DEFAULT_POOL_THRESHOLD,
+        value_parser = percent,
+        help_heading = JUDGEMENT
+    )]
+    pub pool_threshold: f64,
+}
+
+/// From which severity on the exit code is 1.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum FailOn {
+    /// Traffic is or will be broken
+    Critical,
+    /// Capacity is lost, or Calico may trip over a structure
+    Error,
+    /// Drift
+    #[default]
+    Warning,
+    /// Good to know
+    Info,
+    /// Never exit with 1
+    Never,
+}
+
+impl FailOn {
+    /// True where the worst finding asks for exit code 1.
+    pub fn fails(self, worst: Option<Severity>) -> bool {
+        let limit = match self {
+            Self::Critical => Severity::Critical,
+            Self::Error => Severity::Error,
+            Self::Warning => Severity::Warning,
+            Self::Info => Severity::Info,
+            Self::Never => return false,
+        };
+        worst.is_some_and(|worst| worst <= limit)
+    }
+}
+
+fn percent(text: &str) -> Result<f64, String> {
+    let text = text.strip_suffix('%').unwrap_or(text).trim();
+    let number: f64 = text.parse().map_err(|_| "expected a number of percent such as `90`".to_owned())?;
+    if (0.0..=100.0).contains(&number) { Ok(number) } else { Err("expected a number from 0 to 100".into()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_exit_code_follows_the_worst_finding() {
+        assert!(
+            FailOn::Warning.fails(Some(Severity::Critical)) && FailOn::Warning.fails(Some(Severity::Warning))
+        );
+        assert!(!FailOn::Warning.fails(Some(Severity::Info)) && FailOn::Info.fails(Some(Severity::Info)));
+        assert!(!FailOn::Critical.fails(Some(Severity::Error)) && FailOn::Error.fails(Some(Severity::Error)));
+        assert!(!FailOn::Never.fails(Some(Severity::Critical)) && !FailOn::Info.fails(None));
+    }
+
+    #[test]
+    fn percentages() {
+        assert_eq!((percent("90"), percent("87.5%")), (Ok(90.0), Ok(87.5)));
+        for bad in ["-1", "101", "", "many", "NaN"] {
+            assert!(percent(bad).is_err(), "{bad}");
+        }
+    }
+}

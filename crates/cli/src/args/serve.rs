@@ -1,0 +1,50 @@
+//! Options of `serve`.
+
+use std::net::SocketAddr;
+
+use clap::Args;
+use jiff::SignedDuration;
+
+use super::check_options::CheckOptions;
+use super::duration;
+
+const SERVING: &str = "Serving";
+
+/// A shorter interval would keep the datastore busy with nothing else.
+const SHORTEST: SignedDuration = SignedDuration::from_secs(1);
+const LONGEST: SignedDuration = SignedDuration::from_hours(31 * 24);
+
+/// Options of `serve`.
+#[derive(Debug, Args)]
+pub struct ServeArgs {
+    /// Where to listen; anyone who reaches it can read the report
+    #[arg(
+        long,
+        value_name = "ADDRESS:PORT",
+        default_value = "127.0.0.1:9795",
+        value_parser = address,
+        help_heading = SERVING
+    )]
+    pub listen: SocketAddr,
+    /// How often to check, from the beginning of one check to that of the next
+    #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = interval, help_heading = SERVING)]
+    pub interval: SignedDuration,
+    #[command(flatten)]
+    pub options: CheckOptions,
+}
+
+fn address(text: &str) -> Result<SocketAddr, String> {
+    text.parse().map_err(|_| {
+        "expected an address and a port, such as `127.0.0.1:9795`, or `[::]:9795` for all interfaces"
+            .to_owned()
+    })
+}
+
+fn interval(text: &str) -> Result<SignedDuration, String> {
+    let interval = duration::parse(text)?;
+    match interval {
+        short if short < SHORTEST => Err("the shortest interval is `1s`".into()),
+        long if long > LONGEST => Err("the longest interval is `31d`".into()),
+        _ => Ok(interval),
+    }
+}

@@ -1,0 +1,175 @@
+//! The server: GET and HEAD of a few paths, with limits on what a client can take.
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper::header::{
+    AGE, ALLOW, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, HeaderName, LAST_MODIFIED, RETRY_AFTER,
+};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Method, Request, Response, StatusCode};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{Semaphore, watch};
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
+
+use super::served::{Good, Served};
+
+/// Connections at a time; further ones wait to be accepted.
+const CONNECTIONS: usize = 64;
+/// How long a client may take to send the head of a request, and how long a connection may be idle.
+const HEAD: Duration = Duration::from_secs(10);
+/// How long a connection may last. Clients that are slower lose it.
+const LIFETIME: Duration = Duration::from_secs(120);
+/// Most bytes of the head of a request.
+const LARGEST_HEAD: usize = 16 << 10;
+const MOST_HEADERS: usize = 64;
+/// How long connections may take to end once the server stops.
+const GOODBYE: Duration = Duration::from_secs(3);
+
+const TEXT: &str = "text/plain; charset=utf-8";
+
+/// Serves until `stop` ends, and gives what it gave. A report counts as current for so long.
+pub async fn serve(
+    listener: TcpListener,
+    served: watch::Receiver<Arc<Served>>,
+    current: Duration,
+    stop: impl Future<Output = bool>,
+) -> bool {
+    let places = Arc::new(Semaphore::new(CONNECTIONS));
+    let (end, ending) = watch::channel(());
+    let mut connections = JoinSet::new();
+    tokio::pin!(stop);
+    let stopped = loop {
+        let accepted = async {
+            let place = Arc::clone(&places).acquire_owned().await;
+            (place, listener.accept().await)
+        };
+        let (place, stream) = tokio::select! {
+            (place, accepted) = accepted => match accepted {
+                Ok((stream, _)) => (place, stream),
+                // No file descriptors are left, or the client is gone already.
+                Err(_) => {
+                    sleep(Duration::from_millis(50)).await;
+                    continue;
+                }
+            },
+            stopped = &mut stop => break stopped,
+        };
+        let (served, ending) = (served.clone(), ending.clone());
+        connections.spawn(async move {
+            connection(stream, &served, current, ending).await;
+            drop(place);
+        });
+        while connections.try_join_next().is_some() {}
+    };
+    drop((listener, end));
+    let _ = timeout(GOODBYE, async { while connections.join_next().await.is_some() {} }).await;
+    stopped
+}
+
+/// Answers the requests of a connection. What goes wrong on it concerns this client only.
+async fn connection(
+    stream: TcpStream,
+    served: &watch::Receiver<Arc<Served>>,
+    current: Duration,
+    mut ending: watch::Receiver<()>,
+) {
+    let service = service_fn(|request: Request<hyper::body::Incoming>| {
+        let shown = Arc::clone(&served.borrow());
+        let response = answer(request.method(), request.uri().path(), &shown, current);
+        async move { Ok::<_, Infallible>(response) }
+    });
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD)
+        .max_headers(MOST_HEADERS)
+        .max_buf_size(LARGEST_HEAD)
+        .serve_connection(TokioIo::new(stream), service);
+    tokio::pin!(connection);
+    tokio::select! {
+        _ = connection.as_mut() => return,
+        () = sleep(LIFETIME) => return,
+        // The sender is gone.
+        _ = ending.changed() => connection.as_mut().graceful_shutdown(),
+    }
+    let _ = connection.await;
+}
+
+fn answer(method: &Method, path: &str, served: &Served, current: Duration) -> Response<Full<Bytes>> {
+    if !matches!(*method, Method::GET | Method::HEAD) {
+        let refusal = plain(StatusCode::METHOD_NOT_ALLOWED, "this server only shows reports: GET and HEAD");
+        return with(refusal, ALLOW, "GET, HEAD");
+    }
+    let good = served.good.as_ref();
+    match path {
+        "/" => report(good, "text/html; charset=utf-8", |_| &served.page),
+        "/report.json" => report(good, "application/json", |good| &good.json),
+        "/metrics" => {
+            let text = if served.is_empty() { NOT_YET.into() } else { served.metrics.clone() };
+            response(StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8", text)
+        }
+        "/healthz" => health(good, current),
+        "/livez" => plain(StatusCode::OK, "ok"),
+        _ => plain(StatusCode::NOT_FOUND, "there are /, /report.json, /metrics, /healthz and /livez"),
+    }
+}
+
+/// What is known before the first check has ended.
+const NOT_YET: &str = "# HELP calipam_up 1 where the last check could read and judge the cluster, else 0.\n\
+                       # TYPE calipam_up gauge\ncalipam_up 0\n";
+
+/// A text of the last good check, with its age.
+fn report<'s>(
+    good: Option<&'s Good>,
+    kind: &'static str,
+    text: impl FnOnce(&'s Good) -> &'s Bytes,
+) -> Response<Full<Bytes>> {
+    let Some(good) = good else {
+        let unready = plain(StatusCode::SERVICE_UNAVAILABLE, "no check has succeeded yet");
+        return with(unready, RETRY_AFTER, "10");
+    };
+    let response = response(StatusCode::OK, kind, text(good).clone());
+    let response = with(response, LAST_MODIFIED, &good.at.strftime("%a, %d %b %Y %H:%M:%S GMT").to_string());
+    with(response, AGE, &good.age().as_secs().to_string())
+}
+
+/// Whether there is a current report.
+fn health(good: Option<&Good>, current: Duration) -> Response<Full<Bytes>> {
+    match good {
+        Some(good) if good.age() <= current => plain(StatusCode::OK, "ok"),
+        Some(good) => {
+            let text = format!("the last check that succeeded ended {} s ago", good.age().as_secs());
+            plain(StatusCode::SERVICE_UNAVAILABLE, &text)
+        }
+        None => plain(StatusCode::SERVICE_UNAVAILABLE, "no check has succeeded yet"),
+    }
+}
+
+fn plain(status: StatusCode, text: &str) -> Response<Full<Bytes>> {
+    response(status, TEXT, format!("{text}\n").into())
+}
+
+fn response(status: StatusCode, kind: &'static str, text: Bytes) -> Response<Full<Bytes>> {
+    let length = text.len().to_string();
+    let mut response = Response::new(Full::new(text));
+    *response.status_mut() = status;
+    let response = with(response, CONTENT_TYPE, kind);
+    let response = with(response, CONTENT_LENGTH, &length);
+    let response = with(response, CACHE_CONTROL, "no-store");
+    let response = with(response, HeaderName::from_static("x-content-type-options"), "nosniff");
+    with(response, HeaderName::from_static("x-frame-options"), "DENY")
+}
+
+fn with(mut response: Response<Full<Bytes>>, name: HeaderName, value: &str) -> Response<Full<Bytes>> {
+    if let Ok(value) = value.parse() {
+        response.headers_mut().insert(name, value);
+    }
+    response
+}

@@ -1,0 +1,155 @@
+//! `serve`: repeats the check, and serves what the last one found.
+//!
+//! Checks run one after the other on a thread and a runtime of their own, so that judging a large cluster delays no
+//! answer. Each leaves finished texts: an answer is a copy of one, and never reads the datastore.
+
+mod http;
+mod served;
+
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use tokio::net::TcpListener;
+use tokio::runtime::Builder;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch;
+use tokio::time::MissedTickBehavior;
+
+use self::served::{Good, Served};
+use super::check::Checker;
+use crate::args::{Global, ServeArgs};
+use crate::exit::{self, Failure, Outcome};
+use crate::output::Console;
+use crate::render::report::Checked;
+use crate::render::text::count;
+
+/// A report counts as current for so many intervals.
+const CURRENT: u32 = 3;
+
+/// Checks and serves until a signal ends it.
+///
+/// # Errors
+/// Where it cannot listen, or the first check finds that the call or its settings are wrong.
+pub fn run(args: ServeArgs, global: Global, console: &Console) -> Result<Outcome, Failure> {
+    if global.datastore.as_deref() == Some("-") {
+        return Err(Failure::usage("stdin can be read once only: name the file"));
+    }
+    // What is wrong with the options is said before anything is opened.
+    Checker::new(&args.options)?;
+    let runtime = Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::Io { doing: "start threads".into(), error })?;
+    runtime.block_on(serve(args, global, console))
+}
+
+async fn serve(args: ServeArgs, global: Global, console: &Console) -> Result<Outcome, Failure> {
+    let interval = Duration::try_from(args.interval).unwrap_or(Duration::MAX);
+    let listen = args.listen;
+    let io = |doing: String| move |error| Failure::Io { doing, error };
+    let listener = TcpListener::bind(listen).await.map_err(io(format!("listen on {listen}")))?;
+    let address = listener.local_addr().map_err(io(format!("listen on {listen}")))?;
+    let mut terminate = signal(SignalKind::terminate()).map_err(io("wait for signals".into()))?;
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(io("wait for signals".into()))?;
+
+    console.tell(&format!("serving http://{address}/"));
+    if !address.ip().is_loopback() {
+        console.warn(&format!(
+            "anyone who reaches {address} can read the report, with the names of pods and nodes: there is neither TLS nor a \
+             password"
+        ));
+    }
+
+    let (tell, served) = watch::channel(Arc::new(Served::default()));
+    let checks = start_checks(args, global, console.clone(), interval, tell)?;
+    let mut news = served.clone();
+    let stop = async move {
+        let ended = async { while news.changed().await.is_ok() {} };
+        tokio::select! {
+            _ = terminate.recv() => true,
+            _ = interrupt.recv() => true,
+            () = ended => false,
+        }
+    };
+    let by_signal = http::serve(listener, served, interval.saturating_mul(CURRENT), stop).await;
+    if by_signal {
+        // A check that is running only reads: it ends with the process.
+        return Ok(Outcome::Clean);
+    }
+    Err(checks.join().unwrap_or(Failure::Panic))
+}
+
+/// Checks on a thread of its own. It ends only where checking again cannot help.
+fn start_checks(
+    args: ServeArgs,
+    global: Global,
+    console: Console,
+    interval: Duration,
+    tell: watch::Sender<Arc<Served>>,
+) -> Result<JoinHandle<Failure>, Failure> {
+    let failed = |error| Failure::Io { doing: "start threads".into(), error };
+    let runtime = Builder::new_multi_thread().enable_all().build().map_err(failed)?;
+    let checks = move || runtime.block_on(check_again_and_again(&args, &global, &console, interval, &tell));
+    thread::Builder::new().name("checks".into()).spawn(checks).map_err(failed)
+}
+
+async fn check_again_and_again(
+    args: &ServeArgs,
+    global: &Global,
+    console: &Console,
+    interval: Duration,
+    tell: &watch::Sender<Arc<Served>>,
+) -> Failure {
+    // A check that takes longer than the interval delays the next one: there is one reader at a time.
+    let mut ticks = tokio::time::interval(interval);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    // Entries of a file with accepted findings that match nothing are told once.
+    let mut inner = Console { progress: false, ..console.clone() };
+    loop {
+        ticks.tick().await;
+        let begin = Instant::now();
+        match check(args, global, &inner, begin).await {
+            Ok(good) => {
+                let at = good.at.strftime("%Y-%m-%d %H:%M:%S UTC");
+                console.tell(&format!("{at}: {}, in {:.1} s", good.summary, good.took.as_secs_f64()));
+                tell.send_replace(Arc::new(Served::good(good)));
+            }
+            Err(failure) => {
+                let failed = Err(failure);
+                let exit_code = exit::code(&failed);
+                let Err(failure) = failed else { continue };
+                if tell.borrow().is_empty() && exit_code == exit::USAGE {
+                    return failure;
+                }
+                console.failure(&failure);
+                let served = tell.borrow().failed(&failure.message(), exit_code, begin.elapsed());
+                tell.send_replace(Arc::new(served));
+            }
+        }
+        inner.quiet = true;
+    }
+}
+
+/// One check, and all that is served of it.
+async fn check(
+    args: &ServeArgs,
+    global: &Global,
+    console: &Console,
+    begin: Instant,
+) -> Result<Good, Failure> {
+    let checker = Checker::new(&args.options)?;
+    let mut look = checker.look(global, console).await?;
+    checker.keep(&mut look, console)?;
+    let outcome =
+        if args.options.fail_on.fails(look.report.worst()) { Outcome::Findings } else { Outcome::Clean };
+    let checked = Checked {
+        report: &look.report,
+        snapshot: &look.snapshot,
+        changes: None,
+        took: begin.elapsed(),
+        exit_code: exit::code(&Ok(outcome)),
+    };
+    let summary = count(look.report.findings.len(), "finding", "findings");
+    Good::new(&checked, summary).map_err(|error| Failure::Io { doing: "write the report".into(), error })
+}

@@ -1,0 +1,100 @@
+//! What the checks have left to be served.
+
+use std::io;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use jiff::Timestamp;
+
+use crate::args::Format;
+use crate::render::document;
+use crate::render::report::{Checked, RunMetrics, page_with_notice, write_report_metrics};
+use crate::render::table::Page;
+
+/// What the last check left, and the last good one.
+#[derive(Clone, Debug, Default)]
+pub struct Served {
+    /// Of the last check: that it succeeded or not, and with it all metrics of the last good one.
+    pub metrics: Bytes,
+    /// The page of the last good check; where a later one failed, it says so.
+    pub page: Bytes,
+    pub good: Option<Good>,
+}
+
+/// What a check that succeeded left.
+#[derive(Clone, Debug)]
+pub struct Good {
+    /// When the check ended.
+    pub at: Timestamp,
+    ended: Instant,
+    pub took: Duration,
+    /// How much was found, in words.
+    pub summary: String,
+    pub json: Bytes,
+    exit_code: u8,
+    metrics: Bytes,
+    page: Bytes,
+}
+
+impl Good {
+    pub fn new(checked: &Checked<'_>, summary: String) -> io::Result<Self> {
+        let text = |format| {
+            let mut text = Vec::new();
+            document::write(checked, format, Page::default(), &mut text)?;
+            io::Result::Ok(Bytes::from(text))
+        };
+        let mut metrics = Vec::new();
+        write_report_metrics(checked, &mut metrics)?;
+        Ok(Self {
+            json: text(Format::Json)?,
+            page: text(Format::Html)?,
+            metrics: metrics.into(),
+            at: Timestamp::now(),
+            ended: Instant::now(),
+            took: checked.took,
+            exit_code: checked.exit_code,
+            summary,
+        })
+    }
+
+    /// How long ago the check ended.
+    pub fn age(&self) -> Duration {
+        self.ended.elapsed()
+    }
+}
+
+impl Served {
+    /// True before the first check has ended.
+    pub fn is_empty(&self) -> bool {
+        self.metrics.is_empty()
+    }
+
+    /// What is served after a check that succeeded.
+    pub fn good(good: Good) -> Self {
+        let run = RunMetrics { up: true, took: good.took, exit_code: good.exit_code };
+        Self { metrics: metrics(&run, Some(&good)), page: good.page.clone(), good: Some(good) }
+    }
+
+    /// What is served after a check that failed: the report of the last good one, and that it is old.
+    pub fn failed(&self, message: &str, exit_code: u8, took: Duration) -> Self {
+        let run = RunMetrics { up: false, took, exit_code };
+        let page = self.good.as_ref().map_or_else(Bytes::new, |good| {
+            let notice = format!(
+                "The last check, which ended at {}, failed: {message}. This is the report of {}.",
+                Timestamp::now().strftime("%Y-%m-%d %H:%M:%S UTC"),
+                good.at.strftime("%Y-%m-%d %H:%M:%S UTC")
+            );
+            page_with_notice(&good.page, &notice).into()
+        });
+        Self { metrics: metrics(&run, self.good.as_ref()), page, good: self.good.clone() }
+    }
+}
+
+/// The metrics of a run, and those of the last good report.
+fn metrics(run: &RunMetrics, good: Option<&Good>) -> Bytes {
+    let mut text = Vec::new();
+    // Writing into memory does not fail, and the names of the metrics are constants.
+    let _ = run.write(good.map(|good| good.at), &mut text);
+    text.extend_from_slice(good.map_or(b"", |good| &good.metrics));
+    text.into()
+}

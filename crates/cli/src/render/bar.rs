@@ -1,0 +1,58 @@
+//! Bars for shares.
+
+use calipam_check::views::Count;
+
+use super::table::Page;
+
+/// Characters of a bar.
+const WIDTH: u128 = 10;
+/// Eighths of a character, from one to seven.
+const EIGHTHS: [char; 7] = ['▏', '▎', '▍', '▌', '▋', '▊', '▉'];
+
+/// How much of the whole a part is. What is not nothing can be seen, and only all fills the bar.
+pub fn bar(part: Count, whole: Count, page: Page) -> String {
+    if whole.0 == 0 {
+        return "-".to_owned();
+    }
+    let steps = if page.unicode { WIDTH * 8 } else { WIDTH };
+    let filled = match part.0.min(whole.0) {
+        0 => 0,
+        all if all == whole.0 => steps,
+        // Parts of large IPv6 pools would overflow when multiplied first.
+        some => some.checked_mul(steps).map_or_else(|| some / (whole.0 / steps), |many| many / whole.0),
+    };
+    let filled = if part.0 > 0 { filled.max(1) } else { 0 };
+    let filled = if part.0 < whole.0 { filled.min(steps - 1) } else { filled };
+
+    let mut text = String::new();
+    let (full, empty) = if page.unicode { ('█', '░') } else { ('#', '.') };
+    let per_character = steps / WIDTH;
+    for place in 0..WIDTH {
+        match filled.saturating_sub(place * per_character) {
+            0 => text.push(empty),
+            some if some >= per_character => text.push(full),
+            some => text.push(EIGHTHS[some as usize - 1]),
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_empty_something_is_seen_and_only_all_is_full() {
+        let of = |part, whole, unicode| bar(Count(part), Count(whole), Page { unicode, ..Page::default() });
+        assert_eq!(of(0, 100, false), "..........");
+        assert_eq!(of(1, 1_000_000, false), "#.........");
+        assert_eq!(of(50, 100, false), "#####.....");
+        assert_eq!(of(999_999, 1_000_000, false), "#########.");
+        assert_eq!(of(100, 100, false), "##########");
+        assert_eq!(of(45, 100, true), "████▌░░░░░");
+        assert_eq!(of(1, 1_000_000, true), "▏░░░░░░░░░");
+        assert_eq!(of(999_999, 1_000_000, true), "█████████▉");
+        assert_eq!(of(u128::MAX / 2, u128::MAX, false), "####......");
+        assert_eq!(of(0, 0, true), "-");
+    }
+}

@@ -1,0 +1,52 @@
+//! What has changed since an earlier report, in words.
+
+use std::collections::BTreeMap;
+
+use calipam_check::{Change, Changes, EarlierFinding, Report};
+use calipam_model::snapshot::Source;
+
+use crate::render::check::words;
+use crate::render::text::{escape, join, thousands};
+
+/// The lines below a report: how many findings are new, worse, gone and the same, and what could not be compared.
+pub fn lines(changes: &Changes, report: &Report) -> Vec<String> {
+    let counts = changes.counts(report);
+    let since = changes.since.strftime("%Y-%m-%d %H:%M:%S UTC");
+    let mut parts = vec![format!("{} new", thousands(counts[&Change::New]))];
+    if counts[&Change::Worse] > 0 {
+        parts.push(format!("{} more severe", thousands(counts[&Change::Worse])));
+    }
+    parts.push(format!("{} gone", thousands(changes.gone.len())));
+    parts.push(format!("{} as before", thousands(counts[&Change::Stays])));
+    let mut lines = vec![format!("Since {since}: {}", parts.join(", "))];
+
+    if !changes.gone.is_empty() {
+        lines.push(format!("Gone: {}", by_code(&changes.gone)));
+    }
+    if !changes.not_judged.is_empty() {
+        let because = match sources(&changes.not_read_now) {
+            Some(unread) => format!("{unread} were not read this time"),
+            None => "their objects were changing, or this version has no such rule".to_owned(),
+        };
+        lines.push(format!("Neither found nor gone: {} ({because})", by_code(&changes.not_judged)));
+    }
+    if let Some(unread) = sources(&changes.not_read_then) {
+        lines.push(format!("{unread} were not read for the earlier report: what is new may be older"));
+    }
+    lines
+}
+
+/// `12 leaked-address, 1 orphan-handle`. The codes can be those of another version.
+fn by_code(findings: &[EarlierFinding]) -> String {
+    let mut numbers: BTreeMap<&str, usize> = BTreeMap::new();
+    findings.iter().for_each(|finding| *numbers.entry(&finding.code).or_default() += 1);
+    let parts: Vec<String> =
+        numbers.iter().map(|(code, number)| format!("{} {}", thousands(number), escape(code))).collect();
+    parts.join(", ")
+}
+
+fn sources(sources: &[Source]) -> Option<String> {
+    let words: Vec<String> = sources.iter().map(|source| words(*source)).collect();
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    (!words.is_empty()).then(|| join(&words))
+}

@@ -1,0 +1,267 @@
+//! The maps of the pools: half blocks in 256 colours, or a character for each cell.
+
+use std::collections::{BTreeMap, HashMap};
+use std::io::{self, Write};
+
+use calipam_check::Severity;
+use calipam_check::views::{MapCell, MapList, PoolMap};
+use clap::builder::styling::{Ansi256Color, Color, Style};
+use textwrap::core::display_width;
+
+use super::View;
+use crate::render::document::Detail;
+use crate::render::table::Page;
+use crate::render::text::{count, escape, join, thousands};
+use crate::render::wrap::on_page;
+
+/// Cells in a line where the width is not known.
+const USUAL: u32 = 64;
+/// Fewest cells in a line, however narrow the terminal is.
+const FEWEST: u32 = 16;
+/// Cells with findings that are named below a map.
+const NAMED: usize = 10;
+
+impl View for MapList {
+    const KIND: &'static str = "PoolMapList";
+
+    fn text(&self, detail: Detail, page: Page, out: &mut dyn Write) -> io::Result<()> {
+        if self.pools.is_empty() {
+            return writeln!(out, "There are no pools");
+        }
+        for map in &self.pools {
+            writeln!(out, "{}", on_page(&title(map), 0, page))?;
+            let drawing = Drawing::new(map, page);
+            if drawing.in_half_blocks() {
+                drawing.half_blocks(out)?
+            } else {
+                drawing.characters(out)?
+            }
+            let named = if detail == Detail::Full { usize::MAX } else { NAMED };
+            findings(map, named).iter().try_for_each(|line| writeln!(out, "{}", on_page(line, 2, page)))?;
+            writeln!(out)?;
+        }
+        if page.color && page.unicode {
+            return writeln!(out, "{}", colors());
+        }
+        let legend = "Legend: . no block; - a block, free; 1 to 9 tenths of a cell in use; # all of it; ? unknown. A letter is \
+                      the worst finding: C critical, E error, W warning, I info";
+        writeln!(out, "{}", on_page(legend, 0, page))
+    }
+}
+
+/// `default-ipv4-ippool (10.244.0.0/16): 6 of 1,024 cells hold blocks; a cell is a /26`.
+fn title(map: &PoolMap) -> String {
+    let held = map.cells.iter().filter(|cell| cell.blocks > 0).count();
+    format!(
+        "{} ({}): {} of {} {} blocks; a cell is a /{}",
+        escape(&map.name),
+        map.cidr,
+        thousands(held),
+        count(map.size as usize, "cell", "cells"),
+        if held == 1 { "holds" } else { "hold" },
+        map.cell_size
+    )
+}
+
+/// The cells with findings, the worst first; a list where nothing is told by colour alone.
+fn findings(map: &PoolMap, most: usize) -> Vec<String> {
+    let mut marked: Vec<(Severity, &MapCell)> =
+        map.cells.iter().filter_map(|cell| Some((cell.worst?, cell))).collect();
+    marked.sort_by_key(|(worst, cell)| (*worst, cell.index));
+    let mut lines: Vec<String> = marked
+        .iter()
+        .take(most)
+        .map(|(worst, cell)| {
+            let number = count(cell.findings as usize, "finding", "findings");
+            format!("{}: {number}, the worst {worst}", map.cell_cidr(cell.index))
+        })
+        .collect();
+    if marked.len() > most {
+        let mut further: BTreeMap<Severity, usize> = BTreeMap::new();
+        marked.iter().skip(most).for_each(|(worst, _)| *further.entry(*worst).or_default() += 1);
+        let parts: Vec<String> =
+            further.iter().map(|(worst, number)| format!("{} {worst}", thousands(number))).collect();
+        let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
+        lines.push(format!("and {}; `-o wide` names them", join(&parts)));
+    }
+    lines
+}
+
+/// How a cell is drawn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Look {
+    Unclaimed,
+    Free,
+    /// Tenths that are in use, from 1 to 9.
+    Used(u8),
+    Full,
+    Unknown,
+    Found(Severity),
+}
+
+impl Look {
+    fn of(cell: Option<&MapCell>) -> Self {
+        let Some(cell) = cell else { return Self::Unclaimed };
+        if let Some(worst) = cell.worst {
+            return Self::Found(worst);
+        }
+        if cell.unknown.0 > 0 {
+            return Self::Unknown;
+        }
+        let taken = cell.in_use.0 + cell.cooling.0 + cell.reserved.0;
+        match taken {
+            0 if cell.blocks == 0 => Self::Unclaimed,
+            0 => Self::Free,
+            all if all >= cell.total.0 => Self::Full,
+            some => {
+                let tenths =
+                    some.checked_mul(10).map_or_else(|| some / (cell.total.0 / 10), |t| t / cell.total.0);
+                Self::Used((tenths as u8).clamp(1, 9))
+            }
+        }
+    }
+
+    fn character(self) -> char {
+        match self {
+            Self::Unclaimed => '.',
+            Self::Free => '-',
+            Self::Used(tenths) => char::from(b'0' + tenths),
+            Self::Full => '#',
+            Self::Unknown => '?',
+            Self::Found(Severity::Critical) => 'C',
+            Self::Found(Severity::Error) => 'E',
+            Self::Found(Severity::Warning) => 'W',
+            Self::Found(Severity::Info) => 'I',
+        }
+    }
+
+    /// Of the 256 colours of terminals: grey without a block, from blue to yellow by use, red tones for findings.
+    fn color(self) -> Color {
+        let color = match self {
+            Self::Unclaimed => 238,
+            Self::Free => 18,
+            Self::Used(1..=3) => 26,
+            Self::Used(4..=6) => 37,
+            Self::Used(_) => 113,
+            Self::Full => 226,
+            Self::Unknown => 250,
+            Self::Found(Severity::Critical) => 201,
+            Self::Found(Severity::Error) => 196,
+            Self::Found(Severity::Warning) => 208,
+            Self::Found(Severity::Info) => 224,
+        };
+        Ansi256Color(color).into()
+    }
+}
+
+/// A map on a page: so many cells in a row, with the address of the first in front.
+struct Drawing<'a> {
+    map: &'a PoolMap,
+    cells: HashMap<u32, &'a MapCell>,
+    columns: u32,
+    label: usize,
+    page: Page,
+}
+
+impl<'a> Drawing<'a> {
+    fn new(map: &'a PoolMap, page: Page) -> Self {
+        let label = |index: u32| display_width(&map.cell_cidr(index).network().to_string());
+        let widest = (0..map.size).step_by(FEWEST as usize).map(label).max().unwrap_or_default();
+        let room = page.width.map_or(USUAL, |width| u32::from(width).saturating_sub(widest as u32 + 1));
+        // A power of two, so that every row begins at a round address.
+        let columns = (1 << room.max(FEWEST).ilog2()).min(map.size);
+        let cells = map.cells.iter().map(|cell| (cell.index, cell)).collect();
+        Self { map, cells, columns, label: widest, page }
+    }
+
+    fn in_half_blocks(&self) -> bool {
+        self.page.color && self.page.unicode
+    }
+
+    fn look(&self, row: u32, column: u32) -> Option<Look> {
+        let index = row * self.columns + column;
+        (index < self.map.size).then(|| Look::of(self.cells.get(&index).copied()))
+    }
+
+    fn rows(&self) -> u32 {
+        self.map.size.div_ceil(self.columns)
+    }
+
+    fn label(&self, row: u32) -> String {
+        let address = self.map.cell_cidr(row * self.columns).network().to_string();
+        format!("{address:<width$} ", width = self.label)
+    }
+
+    fn characters(&self, out: &mut dyn Write) -> io::Result<()> {
+        for row in 0..self.rows() {
+            let cells: String =
+                (0..self.columns).filter_map(|column| self.look(row, column)).map(Look::character).collect();
+            writeln!(out, "{}{cells}", self.label(row))?;
+        }
+        Ok(())
+    }
+
+    /// Two rows of cells in a line: the upper ones are the foreground of an upper half block.
+    fn half_blocks(&self, out: &mut dyn Write) -> io::Result<()> {
+        for row in (0..self.rows()).step_by(2) {
+            let pairs: Vec<(Option<Look>, Option<Look>)> = (0..self.columns)
+                .map(|column| (self.look(row, column), self.look(row + 1, column)))
+                .collect();
+            write!(out, "{}", self.label(row))?;
+            for run in pairs.chunk_by(|a, b| a == b) {
+                let (upper, lower) = run[0];
+                let style = Style::new().fg_color(upper.map(Look::color)).bg_color(lower.map(Look::color));
+                write!(out, "{style}{}{style:#}", "▀".repeat(run.len()))?;
+            }
+            writeln!(out)?;
+        }
+        Ok(())
+    }
+}
+
+/// What the colours mean.
+fn colors() -> String {
+    let parts = [
+        (Look::Unclaimed, "no block"),
+        (Look::Free, "free"),
+        (Look::Used(1), "below 40% in use"),
+        (Look::Used(4), "below 70%"),
+        (Look::Used(7), "more"),
+        (Look::Full, "all"),
+        (Look::Unknown, "unknown"),
+        (Look::Found(Severity::Critical), "critical"),
+        (Look::Found(Severity::Error), "error"),
+        (Look::Found(Severity::Warning), "warning"),
+        (Look::Found(Severity::Info), "info"),
+    ];
+    let part = |(look, words): (Look, &str)| {
+        let style = Style::new().fg_color(Some(look.color()));
+        format!("{style}■{style:#} {words}")
+    };
+    let (use_of_cells, worst) = parts.split_at(7);
+    let line = |parts: &[(Look, &str)]| parts.iter().copied().map(part).collect::<Vec<_>>().join("  ");
+    format!("{}\nWorst finding: {}", line(use_of_cells), line(worst))
+}
+
+#[cfg(test)]
+mod tests {
+    use calipam_check::views::Count;
+
+    use super::*;
+
+    fn cell(in_use: u128, total: u128) -> MapCell {
+        MapCell { blocks: 1, in_use: Count(in_use), total: Count(total), ..MapCell::default() }
+    }
+
+    #[test]
+    fn a_cell_shows_the_worst_of_what_is_known() {
+        let of = |cell: MapCell| Look::of(Some(&cell)).character();
+        let looks = [of(cell(0, 64)), of(cell(1, 64)), of(cell(63, 64)), of(cell(64, 64))];
+        assert_eq!(looks, ['-', '1', '9', '#']);
+        assert_eq!(of(cell(u128::MAX / 2, u128::MAX)), '5');
+        assert_eq!(of(MapCell { unknown: Count(1), ..cell(1, 64) }), '?');
+        assert_eq!(of(MapCell { worst: Some(Severity::Warning), ..cell(1, 64) }), 'W');
+        assert_eq!(of(MapCell { blocks: 0, ..cell(0, 64) }), '.');
+        assert_eq!(Look::of(None).character(), '.');
+    }
+}

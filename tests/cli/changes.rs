@@ -1,0 +1,184 @@
+//! `check --compare-with` and `check --report`.
+
+use std::fs;
+use std::path::PathBuf;
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+use super::program::{EXAMPLE, Run, calipam, expected, on_example};
+
+/// A folder with the report of the example, changed by hand.
+struct Earlier {
+    folder: TempDir,
+    path: PathBuf,
+}
+
+impl Earlier {
+    fn new(edit: impl FnOnce(&mut Value)) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("earlier.json");
+        let mut report = serde_json::from_str(&on_example(&["check", "-o", "json"]).stdout).unwrap();
+        edit(&mut report);
+        fs::write(&path, report.to_string()).unwrap();
+        Self { folder, path }
+    }
+
+    fn check(&self, more: &[&str]) -> Run {
+        on_example(&[&["check", "--compare-with", self.path.to_str().unwrap()], more].concat())
+    }
+
+    fn json(&self, more: &[&str]) -> Value {
+        serde_json::from_str(&self.check(&[more, &["-o", "json"]].concat()).stdout).unwrap()
+    }
+}
+
+/// The earlier report lacks a leak, has a finding that is gone, and saw another as less severe.
+fn some_changes() -> Earlier {
+    Earlier::new(|report| {
+        let findings = report["findings"].as_array_mut().unwrap();
+        let leak = findings.iter().position(|finding| finding["code"] == "leaked-address").unwrap();
+        let mut gone = findings.remove(leak);
+        gone["subject"]["name"] = "10.244.99.1".into();
+        gone["message"] = "10.244.99.1 was \u{1b}[31mheld".into();
+        let error = findings.iter_mut().find(|finding| finding["severity"] == "error").unwrap();
+        error["severity"] = "warning".into();
+        findings.push(gone);
+    })
+}
+
+#[test]
+fn what_is_new_gone_and_the_same_in_every_format() {
+    let earlier = some_changes();
+    let all = on_example(&["check", "-o", "json"]).stdout;
+    let all: Value = serde_json::from_str(&all).unwrap();
+    let number = all["findings"].as_array().unwrap().len();
+
+    expected!("check-changes-table", earlier.check(&["-q"]).transcript());
+    let wide = earlier.check(&["-o", "wide"]).stdout;
+    assert!(wide.contains("gone    10.244.99.1") && !wide.contains('\u{1b}'), "{wide}");
+
+    let json = earlier.json(&[]);
+    let changes = &json["changes"];
+    assert_eq!((&changes["new"], &changes["worse"]), (&1.into(), &1.into()));
+    assert_eq!(
+        (&changes["stay"], &changes["gone"][0]["subject"]["name"]),
+        (&(number - 2).into(), &"10.244.99.1".into())
+    );
+    assert_eq!(
+        (&changes["notJudged"], &changes["since"]),
+        (&Value::Array(vec![]), &json["cluster"]["takenAt"])
+    );
+    let new = json["findings"].as_array().unwrap().iter().filter(|finding| finding["change"] == "new");
+    assert_eq!(new.map(|finding| finding["code"].as_str().unwrap()).collect::<Vec<_>>(), ["leaked-address"]);
+
+    let sarif: Value = serde_json::from_str(&earlier.check(&["-o", "sarif"]).stdout).unwrap();
+    let states = sarif["runs"][0]["results"].as_array().unwrap().iter();
+    let of = |state: &str| states.clone().filter(|result| result["baselineState"] == state).count();
+    assert_eq!((of("new"), of("updated"), of("unchanged"), of("absent")), (1, 1, number - 2, 1));
+
+    let metrics = earlier.check(&["-o", "prometheus"]).stdout;
+    for sample in
+        ["{change=\"new\"} 1", "{change=\"worse\"} 1", "{change=\"gone\"} 1", "{change=\"not_judged\"} 0"]
+    {
+        assert!(metrics.contains(&format!("\ncalipam_findings_changed{sample}\n")), "{sample}");
+    }
+    let junit = earlier.check(&["-o", "junit"]).stdout;
+    assert_eq!(junit.matches("<failure ").count(), 1, "only the leaked addresses have news");
+    let page = earlier.check(&["-o", "html"]).stdout;
+    assert!(
+        page.contains("<span class=\"mono\">10.244.99.1</span>") && page.contains("<strong>new</strong>")
+    );
+}
+
+#[test]
+fn only_what_is_new_fails() {
+    let same = Earlier::new(|_| {});
+    assert_eq!(same.check(&[]).code, 1);
+    assert_eq!(same.check(&["--fail-on-new"]).code, 0);
+    let some = some_changes();
+    assert_eq!(some.check(&["--fail-on-new"]).code, 1);
+    assert_eq!(some.check(&["--fail-on-new", "--fail-on", "critical"]).code, 0);
+    // What a filter leaves out is neither new nor gone.
+    let narrowed = some.json(&["--rule", "orphan-handle", "--fail-on-new"]);
+    assert_eq!(
+        (&narrowed["changes"]["new"], &narrowed["changes"]["gone"]),
+        (&0.into(), &Value::Array(vec![]))
+    );
+    assert_eq!(on_example(&["check", "--fail-on-new"]).code, 2, "there is nothing to compare with");
+}
+
+#[test]
+fn a_report_that_read_more_has_nothing_gone_that_pods_decide() {
+    let earlier = Earlier::new(|report| {
+        report["coverage"]["pods"] = "read".into();
+        let mut gone = report["findings"][0].clone();
+        gone["subject"]["name"] = "10.244.99.1".into();
+        let mut orphan = gone.clone();
+        orphan["code"] = "orphan-handle".into();
+        report["findings"].as_array_mut().unwrap().extend([gone, orphan]);
+    });
+    let changes = &earlier.json(&[])["changes"];
+    assert_eq!(
+        (&changes["notReadNow"][0], &changes["notJudged"][0]["code"]),
+        (&"pods".into(), &"duplicate-address".into())
+    );
+    assert_eq!((&changes["gone"][0]["code"], &changes["gone"][1]), (&"orphan-handle".into(), &Value::Null));
+    assert!(earlier.check(&[]).stdout.contains("(pods were not read this time)"));
+}
+
+#[test]
+fn the_report_may_be_yaml_and_the_file_that_is_written_next() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("last.yaml");
+    fs::write(&path, on_example(&["check", "-o", "yaml"]).stdout).unwrap();
+    let file = format!("yaml={}", path.display());
+    let words =
+        ["check", "--compare-with", path.to_str().unwrap(), "--output-file", &file, "--fail-on-new", "-q"];
+    for _ in 0..2 {
+        assert_eq!(on_example(&words).code, 0);
+    }
+    assert!(fs::read_to_string(&path).unwrap().contains("change: stays"));
+}
+
+#[test]
+fn what_cannot_be_compared_is_refused() {
+    let other = Earlier::new(|report| report["cluster"]["guid"] = "other".into());
+    let run = other.check(&[]);
+    assert_eq!((run.code, run.stdout.as_str()), (2, ""));
+    assert!(run.stderr.contains("it is about cluster other, but this is cluster 0f0e1d2c"), "{run:?}");
+
+    let calicoctl = other.folder.path().join("calicoctl.json");
+    fs::write(&calicoctl, r#"{"clusterGUID": "a"}"#).unwrap();
+    fs::write(other.folder.path().join("list.json"), "[1]").unwrap();
+    for (name, code, reason) in [
+        ("calicoctl.json", 3, "it is no report: it is in calicoctl's form"),
+        ("list.json", 3, "it is no report: it is no object"),
+        ("missing.json", 3, "cannot read the report "),
+    ] {
+        let path = other.folder.path().join(name);
+        let run = calipam(&["check", "--compare-with", path.to_str().unwrap(), "-d", "/no/such/file"]);
+        assert_eq!(run.code, code, "{name}");
+        assert!(run.stderr.contains(reason), "{run:?}");
+    }
+}
+
+#[test]
+fn a_report_in_calicoctls_form_is_of_the_whole_cluster_and_whole_or_not_there() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let narrowed = ["check", "-q", "--rule", "orphan-handle", "--report", &path("a.json")];
+    assert_eq!(on_example(&narrowed).code, 1);
+    let report: Value = serde_json::from_str(&fs::read_to_string(path("a.json")).unwrap()).unwrap();
+    assert_eq!(report["clusterGUID"], "0f0e1d2c3b4a59687786951423324150");
+    let allocations = report["allocations"].as_object().unwrap();
+    assert_eq!(allocations["10.244.10.6"][0]["inUse"], false, "a leak stays one, whatever the filter");
+    assert_eq!(allocations["10.244.10.3"][0]["inUse"], true);
+
+    let export =
+        calipam(&["release", "-d", EXAMPLE, "--from-report", &path("a.json"), "--dry-run", "--force"]);
+    assert!(!export.stderr.contains("it is no report"), "{export:?}");
+    let run = on_example(&["check", "--report", "/no/such/folder/a.json"]);
+    assert_eq!(run.code, 3);
+    assert!(run.stderr.contains("cannot write /no/such/folder/a.json") && run.stdout.contains("findings"));
+}

@@ -1,0 +1,235 @@
+//! `calipam serve`.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::process::{Child, ChildStderr, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use calipam_testkit::cluster::Cluster;
+use calipam_testkit::servers::Etcd;
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+use super::program::{EXAMPLE, calipam, command};
+
+/// How long anything may take on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A server of the program, which a test ends by a signal.
+struct Server {
+    child: Child,
+    stderr: BufReader<ChildStderr>,
+    address: String,
+}
+
+/// An answer: status, head in lower case, body.
+struct Answer {
+    status: u16,
+    head: String,
+    body: String,
+}
+
+impl Server {
+    fn start(arguments: &[&str]) -> Self {
+        let mut program = command(env!("CARGO_BIN_EXE_calipam"));
+        program.args(["serve", "--listen", "127.0.0.1:0"]).args(arguments);
+        let mut child =
+            program.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut stderr = BufReader::new(child.stderr.take().unwrap());
+        let mut line = String::new();
+        stderr.read_line(&mut line).unwrap();
+        let address =
+            line.trim().strip_prefix("serving http://").expect(&line).trim_end_matches('/').to_owned();
+        Self { child, stderr, address }
+    }
+
+    /// Sends bytes, and reads until the server closes the connection.
+    fn raw(&self, bytes: &[u8]) -> String {
+        let mut stream = TcpStream::connect(&self.address).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        // A server that refuses a head need not read all of it.
+        let _ = stream.write_all(bytes);
+        let mut answer = Vec::new();
+        let _ = stream.read_to_end(&mut answer);
+        String::from_utf8(answer).unwrap()
+    }
+
+    fn request(&self, method: &str, path: &str) -> Answer {
+        let text =
+            self.raw(format!("{method} {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").as_bytes());
+        let (head, body) = text.split_once("\r\n\r\n").expect(&text);
+        let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+        Answer { status, head: head.to_lowercase(), body: body.to_owned() }
+    }
+
+    fn get(&self, path: &str) -> Answer {
+        self.request("GET", path)
+    }
+
+    /// Asks until the answer is as wanted.
+    fn wait(&self, path: &str, wanted: impl Fn(&Answer) -> bool) -> Answer {
+        let begin = Instant::now();
+        loop {
+            let answer = self.get(path);
+            if wanted(&answer) {
+                return answer;
+            }
+            assert!(begin.elapsed() < PATIENCE, "{path}: {} {}", answer.head, answer.body);
+            thread::sleep(Duration::from_millis(50));
+        }
+    }
+
+    /// Ends it by SIGTERM; gives the exit code and what it said.
+    fn terminate(mut self) -> (Option<i32>, String) {
+        kill_process(Pid::from_child(&self.child), Signal::TERM).unwrap();
+        let begin = Instant::now();
+        let code = self.child.wait().unwrap().code();
+        assert!(begin.elapsed() < Duration::from_secs(20), "SIGTERM does not end it");
+        let mut said = String::new();
+        self.stderr.read_to_string(&mut said).unwrap();
+        (code, said)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn a_cluster_is_served_and_its_last_good_report_stays_when_etcd_dies() {
+    let etcd = Etcd::start().unwrap();
+    Cluster::example().write_to_etcd(&etcd.endpoint()).unwrap();
+    let server = Server::start(&["--interval", "1s", "--settle", "0", "--etcd-endpoints", &etcd.endpoint()]);
+    // A client that never ends its request takes nothing from the others.
+    let mut slow = TcpStream::connect(&server.address).unwrap();
+    slow.write_all(b"GET / HTTP/1.1\r\nHost: ").unwrap();
+
+    assert_eq!(server.wait("/healthz", |answer| answer.status == 200).body, "ok\n");
+    let report = server.get("/report.json");
+    assert!(
+        report.head.contains("\r\nage: ") && report.head.contains("content-type: application/json"),
+        "{}",
+        report.head
+    );
+    let json: Value = serde_json::from_str(&report.body).unwrap();
+    let checked = calipam(&["check", "-o", "json", "--settle", "0", "--etcd-endpoints", &etcd.endpoint()]);
+    let checked: Value = serde_json::from_str(&checked.stdout).unwrap();
+    assert_eq!((&json["kind"], &json["findings"]), (&"CheckReport".into(), &checked["findings"]));
+    assert!(server.get("/").body.starts_with("<!DOCTYPE html>"));
+    let metrics = server.get("/metrics").body;
+    assert!(metrics.contains("\ncalipam_up 1\n") && metrics.contains("\ncalipam_ippool_size{"), "{metrics}");
+
+    let head = server.request("HEAD", "/report.json");
+    assert_eq!((head.status, head.body.as_str()), (200, ""));
+    assert!(head.head.contains(&format!("content-length: {}", report.body.len())), "{}", head.head);
+    let post = server.request("POST", "/report.json");
+    assert!(post.status == 405 && post.head.contains("allow: get, head"), "{}", post.head);
+    for path in ["/report", "/../report.json", "//", "/%2e%2e/etc/passwd", "/report.json/"] {
+        assert_eq!(server.get(path).status, 404, "{path}");
+    }
+
+    hostile_requests_harm_nobody(&server);
+    two_clients_get_whole_answers(&server, report.body.len());
+
+    drop(etcd);
+    let metrics = server.wait("/metrics", |answer| answer.body.contains("\ncalipam_up 0\n")).body;
+    assert!(
+        metrics.contains("\ncalipam_ippool_size{") && metrics.contains("\ncalipam_last_run_exit_code 3\n"),
+        "{metrics}"
+    );
+    let value = |name: &str| -> f64 {
+        let line = metrics.lines().find(|line| line.starts_with(&format!("{name} "))).expect(name);
+        line.rsplit_once(' ').unwrap().1.parse().unwrap()
+    };
+    assert!(value("calipam_last_success_timestamp_seconds") < value("calipam_last_run_timestamp_seconds"));
+    assert_eq!(server.get("/report.json").status, 200);
+    assert!(
+        server.get("/").body.contains("<p class=\"notice\" role=\"alert\">The last check, which ended at ")
+    );
+    let stale = server.wait("/healthz", |answer| answer.status == 503);
+    assert!(stale.body.starts_with("the last check that succeeded ended "), "{}", stale.body);
+    assert_eq!(server.get("/livez").status, 200);
+
+    slow.set_read_timeout(Some(PATIENCE)).unwrap();
+    let mut rest = Vec::new();
+    slow.read_to_end(&mut rest).expect("the server closes a connection that sends no request");
+    let (code, said) = server.terminate();
+    assert_eq!(code, Some(0), "{said}");
+    assert!(said.contains(" findings, in ") && said.contains("error: "), "{said}");
+}
+
+fn hostile_requests_harm_nobody(server: &Server) {
+    let status = |bytes: &[u8]| server.raw(bytes).split(' ').nth(1).map(str::to_owned);
+    let large = format!("GET / HTTP/1.1\r\nHost: a\r\nX: {}\r\n\r\n", "a".repeat(1 << 20));
+    let many = format!("GET / HTTP/1.1\r\nHost: a\r\n{}\r\n", "X: a\r\n".repeat(500));
+    for (bytes, name) in [
+        (large.as_bytes(), "a large head"),
+        (many.as_bytes(), "many headers"),
+        (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n", "TLS"),
+        (b"GET / HTTP/9\r\n\r\n", "another version"),
+        (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", "HTTP/2"),
+    ] {
+        let status = status(bytes);
+        assert!(
+            status.as_deref().is_none_or(|status| status.starts_with('4') || status.starts_with('5')),
+            "{name}: {status:?}"
+        );
+        assert_eq!(server.get("/livez").status, 200, "after {name}");
+    }
+    let gone = TcpStream::connect(&server.address).unwrap();
+    gone.shutdown(Shutdown::Both).unwrap();
+    assert_eq!(server.get("/livez").status, 200);
+}
+
+fn two_clients_get_whole_answers(server: &Server, length: usize) {
+    thread::scope(|scope| {
+        let client = || (0..20).all(|_| server.get("/report.json").body.len().abs_diff(length) < 100);
+        let clients = [scope.spawn(client), scope.spawn(client)];
+        assert!(clients.into_iter().all(|client| client.join().unwrap()));
+    });
+}
+
+/// A datastore that takes the connection and says nothing.
+#[test]
+fn before_the_first_check_nothing_is_ready_and_a_signal_ends_the_server() {
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let endpoint = format!("http://{}", silent.local_addr().unwrap());
+    let server = Server::start(&["--etcd-endpoints", &endpoint]);
+    for path in ["/", "/report.json", "/healthz"] {
+        let answer = server.get(path);
+        assert_eq!((answer.status, answer.body.as_str()), (503, "no check has succeeded yet\n"), "{path}");
+    }
+    assert_eq!(server.get("/livez").status, 200);
+    assert!(server.get("/metrics").body.contains("\ncalipam_up 0\n"));
+    let (code, said) = server.terminate();
+    assert_eq!(code, Some(0), "{said}");
+}
+
+#[test]
+fn a_wrong_call_ends_at_once() {
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let free = ["serve", "--listen", "127.0.0.1:0"];
+    for (arguments, code, reason) in [
+        (vec!["serve", "--listen", &address, "-d", EXAMPLE], 3, "cannot listen on"),
+        (vec!["serve", "--listen", "9795", "-d", EXAMPLE], 2, "expected an address and a port"),
+        (vec!["serve", "--interval", "0", "-d", EXAMPLE], 2, "the shortest interval"),
+        (vec!["serve", "--interval", "99999d", "-d", EXAMPLE], 2, "the longest interval"),
+        ([&free[..], &["-d", "-"]].concat(), 2, "stdin can be read once only"),
+        ([&free[..], &["--ignore", "/no/such/file", "-d", EXAMPLE]].concat(), 3, "cannot read /no/such/file"),
+        (
+            [&free[..], &["--rule", "half-deleted", "--skip-rule", "half-deleted", "-d", EXAMPLE]].concat(),
+            2,
+            "both name",
+        ),
+        ([&free[..], &["--config", "README.md"]].concat(), 2, "error: "),
+    ] {
+        let run = calipam(&arguments);
+        assert_eq!(run.code, code, "{arguments:?}: {run:?}");
+        assert!(run.stderr.contains(reason), "{arguments:?}: {run:?}");
+    }
+}
