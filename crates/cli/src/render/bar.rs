@@ -52,7 +52,7 @@ mod tests {
         assert_eq!(of(45, 100, true), "████▌░░░░░");
         assert_eq!(of(1, 1_000_000, true), "▏░░░░░░░░░");
         assert_eq!(of(999_999, 1_000_000, true), "█████████▉");
-        assert_eq!(of(u128::MAX / 2, u128::MAX, false), "####......");
+        assert_eq!(of(u128::MAX / 2, u128::MAX, false), "#####.....");
         assert_eq!(of(0, 0, true), "-");
     }
 }
