@@ -25,7 +25,7 @@ fn fields(value: &Value, found: &mut BTreeSet<String>) {
 #[test]
 fn every_field_is_described() {
     let text = std::fs::read_to_string(root().join("docs/output.md")).unwrap();
-    let runs: [&[&str]; 13] = [
+    let runs: [&[&str]; 15] = [
         &["check"],
         &["check", "--list-rules"],
         &["explain", "leaked-address"],
@@ -39,6 +39,8 @@ fn every_field_is_described() {
         &["show", "--handle", "monitoring.prometheus-76"],
         &["release", "--leaked", "--orphan-handles"],
         &["rebuild"],
+        &["assign", "--count", "1", "--node", "node-1", "--dry-run"],
+        &["assign", "--count", "1", "--node", "node-1", "--explain"],
     ];
     for arguments in runs {
         let run = on_example(&[arguments, &["-o", "json"]].concat());

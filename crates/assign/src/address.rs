@@ -13,6 +13,7 @@ use calipam_model::snapshot::Versioned;
 use crate::allocator::{self, Allocator, RETRIES};
 use crate::auto::{self, attribute, check_owner};
 use crate::error::{Error, Result};
+use crate::event::{Event, PoolPassedOver};
 use crate::family::Family;
 use crate::handle::{Increment, Known};
 use crate::pools;
@@ -35,11 +36,18 @@ impl<S: Store> Allocator<S> {
         let pools = pools::pools(answers.next().unwrap_or_default());
         let mut handle: Known = answers.next().map(allocator::handle).transpose()?;
 
+        let around = pools.iter().filter(|pool| pool.cidr.contains(&address));
+        for (pool, why) in around.filter_map(|pool| Some((pool, PoolPassedOver::of_state(pool)?))) {
+            self.trace.tell(|| Event::PoolPassedOver { pool: pool.name.clone(), cidr: pool.cidr, why });
+        }
         let pool = pools::enabled_pool_of(&pools, address).ok_or(Error::AddressOutsidePools(address))?;
         if let Some(wanted) = request.intended_use.filter(|wanted| !pool.allows(*wanted)) {
+            let why = PoolPassedOver::Use(wanted);
+            self.trace.tell(|| Event::PoolPassedOver { pool: pool.name.clone(), cidr: pool.cidr, why });
             let (pool, allowed) = (pool.name.clone(), pool.allowed_uses.clone());
             return Err(Error::UseNotAllowed { address, pool, wanted, allowed });
         }
+        self.trace.tell(|| Event::PoolServes { pool: pool.name.clone(), cidr: pool.cidr });
         let config = allocator::config(config)?;
         if request.windows && !config.strict_affinity {
             return Err(Error::WindowsNeedsStrictAffinity);
@@ -81,8 +89,17 @@ impl<S: Store> Allocator<S> {
         let key =
             AffinityKey { kind: auto::holder_kind(request.intended_use), node: request.host.clone(), cidr };
         let block = match self.block_for(request.address, cidr).await? {
-            Some(block) => block,
+            Some(block) => {
+                self.trace.tell(|| Event::BlockOfAddress {
+                    address: request.address,
+                    block: block.value.cidr(),
+                    owner: block.value.owner().cloned(),
+                });
+                block
+            }
             None => {
+                let address = request.address;
+                self.trace.tell(|| Event::NoBlockOfAddress { address, block: cidr });
                 self.check_overlap(cidr).await?;
                 let pending = self.pending_affinity(&key).await?;
                 self.claim_block(pending, request.windows).await?
@@ -107,7 +124,16 @@ impl<S: Store> Allocator<S> {
                 Increment::Full => return self.is_held_elsewhere(id, request).await,
             }
         }
+        let owner = block.value.owner();
         let is_made = self.write_assignment(&block, after, &[ordinal], &record).await?;
+        if is_made {
+            let addresses = || vec![request.address];
+            self.trace.tell(|| Event::Assigned {
+                block: cidr,
+                owner: owner.cloned(),
+                addresses: addresses(),
+            });
+        }
         if !is_made && let Some(id) = &request.handle {
             // Calico leaves it counted.
             self.decrement_or_warn(id, cidr, 1, handle).await;

@@ -13,6 +13,7 @@ use calipam_model::snapshot::Versioned;
 use jiff::{SignedDuration, Timestamp};
 
 use crate::error::{Error, Result};
+use crate::event::{Observer, Trace};
 use crate::record::Record;
 use crate::store::{Entry, Query, Store};
 
@@ -25,12 +26,18 @@ pub(crate) const RETRIES: usize = 100;
 #[derive(Clone, Debug)]
 pub struct Allocator<S> {
     store: S,
+    pub(crate) trace: Trace,
 }
 
 impl<S: Store> Allocator<S> {
     /// An allocator on a datastore.
     pub fn new(store: S) -> Self {
-        Self { store }
+        Self { store, trace: Trace::default() }
+    }
+
+    /// The same, with someone who is told every decision.
+    pub fn observed_by(self, observer: Observer) -> Self {
+        Self { trace: Trace::to(observer), ..self }
     }
 
     /// The datastore.

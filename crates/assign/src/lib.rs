@@ -3,18 +3,21 @@
 //! an interruption at any point leaves nothing that Calico does not know (facts 3.15).
 //!
 //! [`Allocator`] has the operations. It knows no datastore, only the trait [`Store`]; [`MemoryStore`] is one in memory,
-//! for tests and simulations. Where Calico errs, this allocator does otherwise: `docs/cni.md` lists each place.
+//! for tests and simulations, and [`SnapshotStore`] shows what would be written. Where Calico errs, this allocator does otherwise: `docs/cni.md` lists each place.
 
 mod address;
 mod affinity;
 mod allocator;
 mod auto;
+mod beyond;
 mod config;
 mod error;
+mod event;
 mod family;
 mod handle;
 mod hosts;
 mod memory;
+mod on_snapshot;
 mod owners;
 mod pools;
 mod record;
@@ -25,13 +28,17 @@ mod store;
 mod walk;
 
 pub use allocator::Allocator;
+pub use beyond::{Beyond, End, Offer, beyond_own_blocks};
 pub use error::{Error, Partly, Result};
+pub use event::{Event, NotReclaimed, Observer, OwnBlock, Passed, PoolPassedOver};
 pub use family::Family;
 pub use hosts::Claimed;
 pub use memory::{Change, Fault, MemoryStore};
+pub use on_snapshot::{SnapshotStore, Write, without_waiting};
 pub use owners::{Expected, NewOwner, OwnerAttributes, OwnerConditions, OwnerUpdates, PodName};
 pub use record::Record;
 pub use release::{Release, Released};
 pub use request::{AssignIp, Assigned, AutoAssign, AutoAssigned, Message};
 pub use reserved::Reserved;
 pub use store::{Entry, Query, Store, StoreError};
+pub use walk::around as blocks_around;

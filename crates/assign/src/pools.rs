@@ -8,6 +8,7 @@ use calipam_model::pool::{Pool, PoolUse};
 use calipam_model::selector::Selector;
 
 use crate::error::{Error, Result};
+use crate::event::{Event, PoolPassedOver, Trace};
 use crate::family::Family;
 use crate::record::Record;
 use crate::store::Entry;
@@ -56,44 +57,88 @@ pub(crate) struct Serving {
 
 impl Asking<'_> {
     /// The pools that serve the request.
-    pub fn serving(&self, pools: &[Pool]) -> Result<Serving> {
-        let enabled: Vec<&Pool> =
-            pools.iter().filter(|pool| pool.is_enabled() && Family::of(pool.cidr) == self.family).collect();
+    pub fn serving(&self, pools: &[Pool], trace: &Trace) -> Result<Serving> {
+        let passed_over = |pool: &Pool, why: PoolPassedOver| {
+            trace.tell(|| Event::PoolPassedOver { pool: pool.name.clone(), cidr: pool.cidr, why });
+        };
+        let is_open = |pool: &&Pool| match self.closed(pool) {
+            Some(why) => {
+                passed_over(pool, why);
+                false
+            }
+            None => true,
+        };
+        let enabled: Vec<&Pool> = pools.iter().filter(is_open).collect();
         let eligible: Vec<&Pool> =
             enabled.iter().copied().filter(|pool| pool.block_size <= self.longest_prefix()).collect();
         if eligible.is_empty() {
+            enabled.iter().for_each(|pool| passed_over(pool, PoolPassedOver::BlocksTooSmall));
             return Err(Error::NoQualifiedPool);
         }
 
-        let selecting: Vec<Pool> = if self.requested.is_empty() {
-            // Calico does not look at block sizes here, either: see `a Windows host claims a block with no room`.
-            let roomy = enabled.into_iter().filter(|pool| pool.block_size <= self.longest_possible_prefix());
-            let selected =
-                roomy.filter_map(|pool| self.is_selected(pool).map(|yes| yes.then_some(pool)).transpose());
-            selected.map(|pool| pool.cloned()).collect::<Result<_>>()?
+        let mut selecting: Vec<Pool> = Vec::new();
+        if self.requested.is_empty() {
+            for pool in enabled {
+                match self.unselected(pool)? {
+                    Some(why) => passed_over(pool, why),
+                    None => selecting.push(pool.clone()),
+                }
+            }
         } else {
-            let wanted = |cidr: &IpNet| eligible.iter().copied().find(|pool| pool.cidr == cidr.trunc());
-            let found =
-                self.requested.iter().map(|cidr| wanted(cidr).ok_or(Error::PoolNotEnabled(cidr.trunc())));
-            found.map(|pool| pool.cloned()).collect::<Result<_>>()?
-        };
+            for cidr in self.requested {
+                let wanted = eligible.iter().find(|pool| pool.cidr == cidr.trunc());
+                let wanted = wanted.ok_or(Error::PoolNotEnabled(cidr.trunc()))?;
+                selecting.push(Pool::clone(wanted));
+            }
+            let is_requested = |pool: &Pool| selecting.iter().any(|other| other.name == pool.name);
+            for pool in enabled.into_iter().filter(|pool| !is_requested(pool)) {
+                passed_over(pool, PoolPassedOver::NotRequested);
+            }
+        }
         if selecting.is_empty() {
             return Err(Error::NoPoolForNode(self.host.to_owned()));
         }
 
-        let usable: Vec<Pool> =
-            selecting.iter().filter(|pool| pool.allows(self.intended_use)).cloned().collect();
+        let mut usable: Vec<Pool> = Vec::new();
+        for pool in &selecting {
+            if !pool.allows(self.intended_use) {
+                passed_over(pool, PoolPassedOver::Use(self.intended_use));
+                continue;
+            }
+            trace.tell(|| Event::PoolServes { pool: pool.name.clone(), cidr: pool.cidr });
+            usable.push(pool.clone());
+        }
         if usable.is_empty() {
             return Err(Error::NoPoolForUse(self.intended_use));
         }
         Ok(Serving { selecting, usable })
     }
 
-    fn is_selected(&self, pool: &Pool) -> Result<bool> {
+    /// Why a pool serves no request like this one, whatever it asks for.
+    fn closed(&self, pool: &Pool) -> Option<PoolPassedOver> {
+        if Family::of(pool.cidr) != self.family {
+            return Some(PoolPassedOver::OtherFamily);
+        }
+        PoolPassedOver::of_state(pool)
+    }
+
+    /// Why an open pool is not chosen for a request that asks for none.
+    fn unselected(&self, pool: &Pool) -> Result<Option<PoolPassedOver>> {
         let none = BTreeMap::new();
-        Ok(pool.automatic
-            && selects(pool, &pool.node_selector, self.node_labels)?
-            && selects(pool, &pool.namespace_selector, self.namespace_labels.unwrap_or(&none))?)
+        // Calico does not look at block sizes here, either: see `a Windows host claims a block with no room`.
+        if pool.block_size > self.longest_possible_prefix() {
+            return Ok(Some(PoolPassedOver::BlocksTooSmall));
+        }
+        if !pool.automatic {
+            return Ok(Some(PoolPassedOver::Manual));
+        }
+        if !selects(pool, &pool.node_selector, self.node_labels)? {
+            return Ok(Some(PoolPassedOver::NodeSelector(pool.node_selector.clone())));
+        }
+        if !selects(pool, &pool.namespace_selector, self.namespace_labels.unwrap_or(&none))? {
+            return Ok(Some(PoolPassedOver::NamespaceSelector(pool.namespace_selector.clone())));
+        }
+        Ok(None)
     }
 
     /// The longest prefix of blocks that leave room beside what Windows reserves.

@@ -83,7 +83,7 @@ pub(crate) fn blocks_in(net: IpNet, prefix: u8) -> impl Iterator<Item = IpNet> {
 }
 
 /// The CIDRs of all blocks that could contain an address.
-pub(crate) fn around(address: IpAddr) -> impl Iterator<Item = IpNet> {
+pub fn around(address: IpAddr) -> impl Iterator<Item = IpNet> {
     let prefixes = crate::family::Family::of_address(address).block_prefixes();
     prefixes.filter_map(move |prefix| cidr::block_around(address, prefix))
 }

@@ -243,6 +243,13 @@ impl<'s> Index<'s> {
         self.mentioned.binary_search(&address).is_ok()
     }
 
+    /// The addresses of `cidr` that something names without owning them for certain, ascending.
+    pub fn mentioned_in(&self, cidr: IpNet) -> &[IpAddr] {
+        let from = self.mentioned.partition_point(|address| *address < cidr.network());
+        let len = self.mentioned[from..].partition_point(|address| *address <= cidr.broadcast());
+        &self.mentioned[from..from + len]
+    }
+
     /// Who an owner is.
     pub fn identity(&self, owner: Owner) -> Identity<'s> {
         match owner {

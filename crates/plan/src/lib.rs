@@ -17,6 +17,7 @@ mod skipped;
 mod trial;
 mod verify;
 
+pub mod assign;
 pub mod configure;
 pub mod rebuild;
 pub mod release;

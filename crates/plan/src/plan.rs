@@ -25,6 +25,9 @@ pub enum PlanKind {
     /// `ConfigurePlan`: to set how the allocator works.
     #[serde(rename = "ConfigurePlan")]
     Configure,
+    /// `AssignPlan`: to assign addresses for people.
+    #[serde(rename = "AssignPlan")]
+    Assign,
 }
 
 /// What to change, and what not. Nothing changes a plan once it is made; the executor carries out its steps
@@ -40,7 +43,8 @@ pub struct Plan {
     pub skipped: Vec<Skipped>,
     /// What the operator should know before it is carried out.
     pub warnings: Vec<Warning>,
-    /// Addresses that are released although something says that they are in use: the operator insists.
+    /// Addresses that are released although something says that they are in use, or assigned although nothing uses them:
+    /// the operator insists, so that findings about them are no objection.
     pub forced: Vec<IpAddr>,
     /// Findings that corrupt blocks have hidden, and that show as soon as these are mended: not of this plan's
     /// making.
@@ -61,6 +65,12 @@ pub enum Warning {
     EndpointsAlone,
     /// The pool that is split is disabled, and so are its parts; calicoctl enables them.
     PartsStayDisabled(String),
+    /// This address is assigned although something uses it: the operator insists.
+    AssignedInUse(Skipped),
+    /// The address is reserved. That keeps it from automatic assignment alone.
+    Reserved { address: IpAddr, reservation: String },
+    /// Something alive has addresses under the handle: what is assigned goes with its own.
+    HandleOfLive { handle: String, owner: String },
     /// The resource IPAMConfiguration says otherwise; in etcd Calico does not allocate by it.
     ResourceSaysOtherwise,
 }

@@ -27,6 +27,8 @@ pub enum WayOut {
     ReleaseByName,
     /// To release what a node holds, once it is known that it is not alive.
     NodeIsDead(String),
+    /// To let the allocator explain what it decides.
+    ExplainAssignment,
     /// To list the findings in full.
     ListFindings,
 }
@@ -87,6 +89,10 @@ pub enum SkipReason {
     NotInReport,
     /// It is not what the report says any more.
     ReportDiffers,
+    /// A block records the address already.
+    AlreadyAssigned,
+    /// The allocator has no address to give.
+    NotAvailable,
     /// Its owner is not known.
     OwnerNotFound,
     /// The node that would own it is not known.

@@ -2,6 +2,7 @@
 //! memory, asking, and writing. Each function goes straight from a request to a result; what it has to say or ask
 //! on the way goes through an [`Operator`].
 
+mod assign;
 mod configure;
 mod error;
 mod export;
@@ -16,6 +17,7 @@ mod split;
 mod undo;
 mod write;
 
+pub use self::assign::{AssignRequest, Explained, assign, explain_assignment};
 pub use self::configure::{ConfigureRequest, configure};
 pub use self::error::Error;
 pub use self::export::export;

@@ -105,7 +105,7 @@ fn question(datastore: &Datastore, plan: &PlanSummary) -> Question {
 /// The kinds of objects that a plan writes.
 pub(crate) fn sources(kind: PlanKind) -> &'static [Source] {
     match kind {
-        PlanKind::Release | PlanKind::Rebuild => &RECORDS,
+        PlanKind::Release | PlanKind::Rebuild | PlanKind::Assign => &RECORDS,
         PlanKind::Split => &[Source::Pools],
         PlanKind::Configure => &[Source::IpamConfig],
     }

@@ -1,7 +1,9 @@
 //! On the Kubernetes datastore, in both API groups.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::process::Stdio;
+use std::ffi::OsStr;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
 
 use calipam_testkit::cluster::{Cluster, Fault, Form};
 use calipam_testkit::kube::{Connection, Flavour, install, install_kubevirt};
@@ -16,7 +18,7 @@ use crate::cli::program::{Run, command};
 const KINDS: [&str; 4] = ["ipamblocks", "ipamhandles", "blockaffinities", "clusterinformations"];
 
 /// Objects by `plural/name`.
-type Objects = BTreeMap<String, Value>;
+pub(super) type Objects = BTreeMap<String, Value>;
 
 pub(super) struct KubeSite {
     pub server: KubeApiserver,
@@ -35,13 +37,20 @@ impl KubeSite {
     }
 
     pub fn run(&self, arguments: &[&str]) -> Run {
+        Run::of(self.command_by(self.server.kubeconfig(), arguments).output().unwrap())
+    }
+
+    /// The program with arguments, about to run on the cluster by a kubeconfig.
+    pub fn command_by(&self, kubeconfig: impl AsRef<OsStr>, arguments: &[&str]) -> Command {
         let mut command = command(env!("CARGO_BIN_EXE_calipam"));
-        command
-            .args(arguments)
-            .args(["--datastore", "kubernetes", "--kubeconfig"])
-            .arg(self.server.kubeconfig());
+        command.args(arguments).args(["--datastore", "kubernetes", "--kubeconfig"]).arg(kubeconfig);
         command.env("XDG_STATE_HOME", self.home.path()).stdin(Stdio::null());
-        Run::of(command.output().unwrap())
+        command
+    }
+
+    /// The folder of the journals.
+    pub fn journals(&self) -> PathBuf {
+        self.home.path().join("calipam")
     }
 
     fn release(&self, targets: &[&str]) -> Run {
@@ -57,7 +66,7 @@ impl KubeSite {
     }
 
     /// Every object that a release could change, as the server gives it.
-    fn objects(&self) -> Objects {
+    pub fn objects(&self) -> Objects {
         let of_kind = |kind: &str| {
             self.list(kind)
                 .into_iter()
@@ -78,7 +87,7 @@ impl KubeSite {
 }
 
 /// What the objects hold: no versions, and no sequence numbers, which only ever rise.
-fn values(objects: &Objects) -> BTreeMap<&str, Value> {
+pub(super) fn values(objects: &Objects) -> BTreeMap<&str, Value> {
     let value = |object: &Value| {
         let mut value = serde_json::json!({"spec": object["spec"], "labels": object["metadata"]["labels"]});
         let spec = value["spec"].as_object_mut().unwrap();
@@ -96,7 +105,7 @@ fn differing(before: &Objects, after: &Objects) -> BTreeSet<String> {
 }
 
 /// Addresses that blocks record for an owner or, if `cooling`, as released.
-fn recorded(objects: &Objects, cooling: bool) -> BTreeSet<String> {
+pub(super) fn recorded(objects: &Objects, cooling: bool) -> BTreeSet<String> {
     let blocks = objects.iter().filter(|(name, _)| name.starts_with("ipamblocks/"));
     let addresses = blocks.flat_map(|(_, block)| {
         let spec = &block["spec"];

@@ -1,5 +1,8 @@
-//! `release` and `undo` on real servers: what they change, what they leave alone, and what they say.
+//! What writes, on real servers: what they change, what they leave alone, and what they say.
 
+mod assign;
+mod assign_kubernetes;
+mod assign_races;
 mod calicoctl;
 mod configure;
 mod consent;

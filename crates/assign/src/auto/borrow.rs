@@ -7,6 +7,7 @@ use super::Search;
 use super::take::Taken;
 use crate::allocator::RETRIES;
 use crate::error::Result;
+use crate::event::Event;
 use crate::handle::Known;
 use crate::record::Record;
 use crate::request::{Assigned, Message};
@@ -29,6 +30,8 @@ impl<S: Store> Search<'_, S> {
             let mut in_pool: Vec<(u128, &Versioned<Block>)> =
                 blocks.iter().filter_map(|block| Some((walk.distance(block.value.cidr())?, block))).collect();
             in_pool.sort_by_key(|(distance, _)| *distance);
+            let (name, blocks) = (&pool.name, in_pool.len());
+            self.allocator.trace.tell(|| Event::Borrows { pool: name.clone(), cidr: pool.cidr, blocks });
             for (_, block) in in_pool {
                 if assigned.missing() > 0 && self.reserved.covering(block.value.cidr()).is_none() {
                     self.borrow_from(block.clone(), assigned, handle).await?;

@@ -14,6 +14,7 @@ use super::Search;
 use crate::affinity::GiveUp;
 use crate::allocator::{RETRIES, collected};
 use crate::error::{Error, Result};
+use crate::event::{Event, NotReclaimed, Passed};
 use crate::record::Record;
 use crate::store::{Query, Store};
 use crate::walk::Walk;
@@ -32,12 +33,16 @@ impl<S: Store> Search<'_, S> {
     /// Claims a block with a free address; `None` where all blocks of the pools are taken.
     pub(super) async fn claim(&mut self) -> Result<Option<Versioned<Block>>> {
         for _ in 0..RETRIES {
-            let Some(candidate) = self.candidate().await? else { return Ok(None) };
+            let Some(candidate) = self.candidate().await? else {
+                self.allocator.trace.tell(|| Event::NothingToClaim);
+                return Ok(None);
+            };
             let key = self.holder(candidate.cidr);
             let mut is_new = candidate.is_new;
             for _ in 0..RETRIES {
                 match self.claim_candidate(&key, is_new).await {
                     Ok(block) => {
+                        self.allocator.trace.tell(|| Event::Claimed(key.clone()));
                         let free = self.free(&block.value);
                         if free > 0 {
                             return Ok(Some(block));
@@ -68,29 +73,43 @@ impl<S: Store> Search<'_, S> {
         for pool in &self.pools {
             let of_other_size: Vec<IpNet> =
                 existing.keys().copied().filter(|net| net.prefix_len() != pool.block_size).collect();
+            let mut passed = Passed::default();
             let mut walk = Walk::new(pool, &self.request.host, self.moment());
             while let Some(cidr) = walk.next() {
                 if let Some(reserved) = self.reserved.covering(cidr) {
                     walk.skip(reserved);
+                    passed.reserved += 1;
                     continue;
                 }
                 // Its addresses belong to a block from before the pool's block size was changed.
                 if of_other_size.iter().any(|other| cidr::overlap(*other, cidr)) {
+                    passed.other_size += 1;
                     continue;
                 }
                 let Some(found) = existing.get(&cidr) else {
                     return Ok(Some(Candidate { cidr, is_new: true }));
                 };
-                let Some(block) = found.as_ref().filter(|block| self.free(&block.value) > 0) else {
+                let Some(block) = found else {
+                    passed.undecodable += 1;
                     continue;
                 };
+                if self.free(&block.value) == 0 {
+                    passed.full += 1;
+                    continue;
+                }
                 if block.value.owner() == Some(&self.holder(cidr).owner()) {
                     return Ok(Some(Candidate { cidr, is_new: false }));
                 }
-                if collected(&block.value, &self.config, self.allocator.now()).is_empty() {
-                    empty.push(block);
+                match collected(&block.value, &self.config, self.allocator.now()).is_empty() {
+                    true => {
+                        passed.empty += 1;
+                        empty.push(block);
+                    }
+                    false => passed.in_use += 1,
                 }
             }
+            let (pool, cidr) = (&pool.name, pool.cidr);
+            self.allocator.trace.tell(|| Event::Searched { pool: pool.clone(), cidr, passed });
         }
         self.reclaim(&empty).await
     }
@@ -101,20 +120,34 @@ impl<S: Store> Search<'_, S> {
             let cidr = block.value.cidr();
             let now = self.allocator.now();
             let age = block.value.claimed_at().map(|claimed| now.duration_since(claimed));
+            let stays = |why: NotReclaimed| {
+                let owner = block.value.owner();
+                self.allocator.trace.tell(|| Event::NotReclaimed { block: cidr, owner: owner.cloned(), why });
+            };
             if age.is_some_and(|age| age < MIN_RECLAIM_AGE) {
+                stays(NotReclaimed::Young);
                 continue;
             }
             let (kind, node) = match block.value.owner() {
                 Some(BlockOwner::Host(node)) => (AffinityType::Host, node.clone()),
                 Some(BlockOwner::Virtual(name)) => (AffinityType::Virtual, name.clone()),
-                Some(BlockOwner::Other(_)) | None => continue,
+                Some(BlockOwner::Other(_)) | None => {
+                    stays(NotReclaimed::NoOwner);
+                    continue;
+                }
             };
             let owner = AffinityKey { kind, node, cidr };
             let conditions = GiveUp { must_be_empty: true, sequence: Some(block.value.sequence()) };
             match self.allocator.give_up(&owner, &self.config, conditions).await {
-                Ok(()) => return Ok(Some(Candidate { cidr, is_new: true })),
+                Ok(()) => {
+                    self.allocator.trace.tell(|| Event::Reclaimed(owner));
+                    return Ok(Some(Candidate { cidr, is_new: true }));
+                }
                 Err(error) if error.is_unavailable() => return Err(error),
-                Err(error) => tracing::debug!(%owner, %error, "an empty block cannot be taken over"),
+                Err(error) => {
+                    tracing::debug!(%owner, %error, "an empty block cannot be taken over");
+                    stays(NotReclaimed::Failed(error.to_string()));
+                }
             }
         }
         Ok(None)

@@ -21,7 +21,9 @@ use calipam_model::snapshot::Versioned;
 use self::take::Taken;
 use crate::affinity::GiveUp;
 use crate::allocator::{self, Allocator, RETRIES, collected};
+use crate::beyond::{Further, may_borrow};
 use crate::error::{Error, Partly, Result};
+use crate::event::Event;
 use crate::family::Family;
 use crate::handle::Known;
 use crate::pools::{self, Asking, Serving};
@@ -60,6 +62,7 @@ impl<S: Store> Allocator<S> {
             }
             let Some(look) = &mut look else { continue };
 
+            self.trace.tell(|| Event::Family { family, wanted: count });
             let search = self.search(request, look, family, intended_use, pools).await?;
             let assigned = match family {
                 Family::V4 => done.v4.insert(Assigned::new(family, count, request.windows)),
@@ -121,7 +124,7 @@ impl<S: Store> Allocator<S> {
             intended_use,
             windows: request.windows,
         };
-        let serving = asking.serving(&look.pools)?;
+        let serving = asking.serving(&look.pools, &self.trace)?;
         let own = look.affinities.iter().filter(|affinity| Family::of(affinity.value.key.cidr) == family);
         let lies_in = |pools: &[Pool], key: &AffinityKey| pools::pool_of(pools, key.cidr.addr()).is_some();
         let (usable, others): (Vec<_>, Vec<_>) =
@@ -162,10 +165,14 @@ impl<S: Store> Allocator<S> {
         for _ in 0..RETRIES {
             let conditions = GiveUp { must_be_empty: true, sequence: None };
             match self.give_up(key, &look.config, conditions).await {
+                Ok(()) => {
+                    self.trace.tell(|| Event::GaveUp(key.clone()));
+                    break;
+                }
                 Err(error) if error.is_lost_race() => {}
                 Err(error) if error.is_unavailable() => return Err(error),
                 // In use, or another's: it stays.
-                _ => break,
+                Err(_) => break,
             }
         }
         Ok(())
@@ -249,8 +256,11 @@ impl<S: Store> Search<'_, S> {
             let Some(block) = self.find_or_claim(assigned).await? else { break };
             self.take_all(block, assigned, handle).await?;
         }
-        if assigned.missing() > 0 && !self.config.strict_affinity {
-            self.borrow(assigned, handle).await?;
+        if assigned.missing() > 0 {
+            match may_borrow(&self.config) {
+                true => self.borrow(assigned, handle).await?,
+                false => self.allocator.trace.tell(|| Event::NothingBorrowed),
+            }
         }
         Ok(())
     }
@@ -260,17 +270,23 @@ impl<S: Store> Search<'_, S> {
         if let Some(block) = self.own_block().await? {
             return Ok(Some(block));
         }
-        if self.owned >= self.limit {
-            assigned.note(Message::BlockLimit(self.limit));
-            return Err(Error::BlockLimit);
-        }
-        if !self.config.auto_allocate_blocks {
-            return Err(Error::NoAutoAllocation);
+        let (held, limit) = (self.owned, self.limit);
+        match Further::of(&self.config, limit.saturating_sub(held).into()) {
+            Further::BlockLimit => {
+                self.allocator.trace.tell(|| Event::BlockLimit { held, limit });
+                assigned.note(Message::BlockLimit(limit));
+                return Err(Error::BlockLimit);
+            }
+            Further::NoAutoAllocation => {
+                self.allocator.trace.tell(|| Event::NoAutoAllocation);
+                return Err(Error::NoAutoAllocation);
+            }
+            Further::Claim => self.allocator.trace.tell(|| Event::NeedsBlock { held, limit }),
         }
         let found = self.claim().await?;
         match &found {
             Some(_) => self.owned += 1,
-            None if self.config.strict_affinity => assigned.note(Message::StrictAffinity),
+            None if !may_borrow(&self.config) => assigned.note(Message::StrictAffinity),
             None => {}
         }
         Ok(found)

@@ -8,6 +8,7 @@ use calipam_model::snapshot::Versioned;
 use super::Search;
 use crate::allocator::{self, RETRIES};
 use crate::error::{Error, Result};
+use crate::event::{Event, OwnBlock};
 use crate::store::{Query, Store};
 
 /// Blocks that are read in one round trip.
@@ -18,7 +19,10 @@ impl<S: Store> Search<'_, S> {
     pub(super) async fn own_block(&mut self) -> Result<Option<Versioned<Block>>> {
         while let Some(affinity) = self.remaining.pop_front() {
             let key = affinity.value.key.clone();
-            if self.reserved.covering(key.cidr).is_some() {
+            let trace = &self.allocator.trace;
+            let looked_at = |found: OwnBlock| trace.tell(|| Event::OwnBlock { key: key.clone(), found });
+            if let Some(reserved) = self.reserved.covering(key.cidr) {
+                looked_at(OwnBlock::Reserved(reserved));
                 continue;
             }
 
@@ -35,16 +39,37 @@ impl<S: Store> Search<'_, S> {
                     (Ok(Some(affinity)), Ok(block)) => {
                         self.allocator.load_block(affinity, block, self.request.windows).await
                     }
-                    (Ok(None), _) => break,
+                    (Ok(None), _) => {
+                        looked_at(OwnBlock::Gone);
+                        break;
+                    }
                     (Err(error), _) | (_, Err(error)) => Err(error),
                 };
                 match loaded {
-                    Ok(block) if self.free(&block.value) > 0 => return Ok(Some(block)),
-                    Ok(_) => break,
+                    Ok(block) => match self.free(&block.value) {
+                        0 => {
+                            trace.tell(|| Event::OwnBlock {
+                                key: key.clone(),
+                                found: self.full(&block.value),
+                            });
+                            break;
+                        }
+                        free => {
+                            looked_at(OwnBlock::Free(free));
+                            return Ok(Some(block));
+                        }
+                    },
                     Err(error) if error.is_lost_race() => {}
                     Err(error) if error.is_unavailable() => return Err(error),
-                    Err(Error::StaleAffinity(_)) => break,
+                    Err(Error::StaleAffinity(_)) => {
+                        looked_at(OwnBlock::Stale);
+                        break;
+                    }
                     Err(error) => {
+                        trace.tell(|| Event::OwnBlock {
+                            key: key.clone(),
+                            found: OwnBlock::Unusable(error.to_string()),
+                        });
                         tracing::warn!(%key, %error, "a block of the node cannot be used");
                         break;
                     }
@@ -52,6 +77,12 @@ impl<S: Store> Search<'_, S> {
             }
         }
         Ok(None)
+    }
+
+    /// What keeps the addresses of a block that has none to give.
+    fn full(&self, block: &Block) -> OwnBlock {
+        let cooling = block.allocations().filter(|allocation| allocation.attribute.is_cooling()).count();
+        OwnBlock::Full { reserved: block.free().len() as u32, cooling: cooling as u32 }
     }
 
     /// A block of the host, read together with those that come next.

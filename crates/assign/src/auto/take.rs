@@ -9,6 +9,7 @@ use calipam_model::snapshot::Versioned;
 use super::Search;
 use crate::allocator::{self, Allocator};
 use crate::error::{Error, Result};
+use crate::event::Event;
 use crate::family::Family;
 use crate::handle::{Increment, Known};
 use crate::record::Record;
@@ -75,8 +76,13 @@ impl<S: Store> Search<'_, S> {
         if !made? {
             return Ok(Taken::LostRace);
         }
-        let net =
-            |ordinal: &u32| IpNet::new(cidr::address_at(cidr, *ordinal), cidr.prefix_len()).unwrap_or(cidr);
+        let address = |ordinal: &u32| cidr::address_at(cidr, *ordinal);
+        self.allocator.trace.tell(|| Event::Assigned {
+            block: cidr,
+            owner: block.value.owner().cloned(),
+            addresses: ordinals.iter().map(address).collect(),
+        });
+        let net = |ordinal: &u32| IpNet::new(address(ordinal), cidr.prefix_len()).unwrap_or(cidr);
         assigned.addresses.extend(ordinals.iter().map(net));
         Ok(Taken::Done)
     }

@@ -5,6 +5,7 @@ use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use calipam_assign::End;
 use calipam_model::IpNet;
 use calipam_model::affinity::{AffinityKey, AffinityState, AffinityType};
 use calipam_model::block::{BlockOwner, BlockProblem};
@@ -289,6 +290,17 @@ pub enum NoFurtherAddress {
     StrictAffinity,
     #[serde(rename = "no block is left to claim or to borrow from")]
     NoBlockLeft,
+}
+
+impl From<End> for NoFurtherAddress {
+    fn from(end: End) -> Self {
+        match end {
+            End::BlockLimit => Self::BlockLimit,
+            End::NoAutoAllocation => Self::AutoAllocationOff,
+            End::StrictAffinity => Self::StrictAffinity,
+            End::NoBlockLeft => Self::NoBlockLeft,
+        }
+    }
 }
 
 impl fmt::Display for NoFurtherAddress {

@@ -4,6 +4,7 @@
 use std::collections::HashSet;
 use std::fmt;
 
+use calipam_assign::{Beyond, End, Offer, PoolPassedOver, beyond_own_blocks};
 use calipam_model::affinity::LOAD_BALANCER;
 use calipam_model::block::{Block, BlockOwner};
 use calipam_model::config::IpamConfig;
@@ -12,9 +13,7 @@ use calipam_model::snapshot::Source;
 use calipam_model::{IpNet, cidr};
 
 use super::Occupancy;
-use super::assignment::{Beyond, Offer, beyond_own_blocks};
 use super::claimants::{Claimant, Claimants};
-use crate::finding::NoFurtherAddress;
 use crate::rules::cidr_set::CidrSet;
 
 /// Everything that decides whether a node gets an address.
@@ -224,7 +223,7 @@ impl Occupancy<'_, '_> {
         if addresses < free {
             let missed = stock.foreign - from_others.min(stock.foreign);
             let claimable = unclaimed - from_claims;
-            let at_limit = config.auto_allocate_blocks && end == NoFurtherAddress::BlockLimit;
+            let at_limit = config.auto_allocate_blocks && end == End::BlockLimit;
             let tests = [
                 (Limit::SmallerThanBlock, pool.is_smaller_than_block()),
                 (Limit::AutoAllocationOff, !config.auto_allocate_blocks && unclaimed + missed > 0),
@@ -255,10 +254,9 @@ fn headroom(
 
 /// Why nothing at all is allocated from a pool.
 fn closed(pool: &Pool) -> Option<Limit> {
-    let states = [
-        (pool.disabled, Limit::Disabled),
-        (pool.deleting, Limit::Deleting),
-        (!pool.allocatable, Limit::NotAllocatable),
-    ];
-    states.into_iter().find(|(applies, _)| *applies).map(|(_, limit)| limit)
+    PoolPassedOver::of_state(pool).map(|why| match why {
+        PoolPassedOver::Disabled => Limit::Disabled,
+        PoolPassedOver::Deleting => Limit::Deleting,
+        _ => Limit::NotAllocatable,
+    })
 }

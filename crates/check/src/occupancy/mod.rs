@@ -1,7 +1,6 @@
 //! How full pools and blocks are, what takes their addresses, and who can still get one. Rules and `show` ask here.
 
 mod allocatable;
-mod assignment;
 mod claimants;
 #[cfg(test)]
 mod tests;
@@ -14,7 +13,6 @@ use calipam_model::{IpNet, cidr};
 
 pub use self::allocatable::{Allocatable, Limit};
 pub(crate) use self::allocatable::{SOURCES, Stock};
-pub(crate) use self::assignment::{Offer, beyond_own_blocks};
 pub(crate) use self::claimants::{Claimants, HeldBlock};
 use crate::Context;
 use crate::rules::blocks::{Stored, stored};

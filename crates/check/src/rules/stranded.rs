@@ -5,6 +5,7 @@
 
 use std::collections::HashSet;
 
+use calipam_assign::{Offer, beyond_own_blocks};
 use calipam_model::affinity::AffinityType;
 use calipam_model::config::IpamConfig;
 use calipam_model::key::Key;
@@ -17,7 +18,7 @@ use super::wording::{addresses, short};
 use crate::Context;
 use crate::code::Code;
 use crate::finding::{Evidence, Finding, NoFurtherAddress, NodeEvidence, NodePoolEvidence, Subject};
-use crate::occupancy::{Claimants, HeldBlock, Occupancy, Offer, SOURCES, Stock, beyond_own_blocks};
+use crate::occupancy::{Claimants, HeldBlock, Occupancy, SOURCES, Stock};
 
 /// A pool from which pods get addresses without asking for it by name.
 struct Supply<'s> {
@@ -164,7 +165,7 @@ impl Stranded<'_, '_, '_> {
         };
         let beyond = beyond_own_blocks(self.config, headroom.into(), offer);
         match beyond.is_nothing() {
-            true => Verdict::Stranded(beyond.end),
+            true => Verdict::Stranded(beyond.end.into()),
             false => Verdict::Served,
         }
     }

@@ -164,6 +164,32 @@ With etcd this is what Calico allocates by; nothing keeps the resource IPAMConfi
 Exit codes: 0 set; 1 refused, or something had changed; 2 usage, or no terminal to ask on;
 3 datastore or journal; 4 internal.";
 
+/// After `calipam assign -h`.
+pub const ASSIGN_SHORT: &str = "\
+It shows a plan and asks. `calipam assign --help` shows examples.";
+
+/// After `calipam assign --help`.
+pub const ASSIGN: &str = "\
+Examples:
+  calipam assign --count 1 --node node-7 --explain     why a node gets an address, or none
+  calipam assign --count 1 --node node-7 --dry-run     which one, and what would be written
+  calipam assign --ip 10.244.7.9 --node node-7 --handle printer --attribute note=printer
+  calipam assign --count 4 --node node-7 --pool external --handle vpn.gateway
+  calipam release --handle printer                     give them back
+
+The plan is made by the allocator that the CNI plugin uses, on what was read. What it says is
+written or nothing: an address that a pod got meanwhile is left alone. Addresses that a pod, a node
+or a service uses although no block records them are never chosen, and by --ip only with --force.
+A reserved address can be named by --ip. Pools with a namespace selector serve only --pool.
+
+`check` cannot know who uses such an address: it finds a leaked address whose owner is not known,
+which no release frees but one by --ip or --handle. A file for --ignore accepts it.
+
+A file (--datastore FILE) is for --dry-run and --explain.
+
+Exit codes: 0 assigned; 1 not all of it, refused, or something had changed; 2 usage, or no terminal
+to ask on; 3 datastore or journal; 4 internal.";
+
 /// After `calipam undo --help`.
 pub const UNDO: &str = "\
 Examples:

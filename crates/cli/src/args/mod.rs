@@ -1,5 +1,6 @@
 //! The command line: what it accepts and what its help says.
 
+mod assign;
 mod check;
 mod check_options;
 mod configure;
@@ -18,6 +19,7 @@ use std::path::PathBuf;
 
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueHint};
 
+pub use self::assign::AssignArgs;
 pub use self::check::CheckArgs;
 pub use self::check_options::CheckOptions;
 pub use self::configure::ConfigureArgs;
@@ -33,8 +35,8 @@ pub use self::writing::{WritingArgs, journals_folder};
 ///
 /// calipam reads blocks, affinities, handles and pools, compares them with what really uses addresses, and
 /// says what is wrong, how it is known, and what to do. It reads etcd, the Kubernetes API, exports, and etcd
-/// snapshots. Only `release`, `rebuild --apply`, `split`, `configure` and `undo` change anything: they show a plan, ask, and keep a
-/// journal from which they can be undone.
+/// snapshots. Only `release`, `rebuild --apply`, `assign`, `split`, `configure` and `undo` change anything: they show a plan, ask,
+/// and keep a journal from which they can be undone.
 #[derive(Debug, Parser)]
 #[command(
     name = "calipam",
@@ -73,6 +75,9 @@ pub enum Command {
     /// Set how addresses are allocated: strict affinity, blocks of a node, cooldown
     #[command(after_long_help = help::CONFIGURE)]
     Configure(ConfigureArgs),
+    /// Assign addresses by hand, or explain why a node gets none
+    #[command(after_help = help::ASSIGN_SHORT, after_long_help = help::ASSIGN)]
+    Assign(AssignArgs),
     /// Undo a run of a command that writes by its journal
     #[command(after_long_help = help::UNDO)]
     Undo(UndoArgs),
@@ -128,6 +133,9 @@ pub enum IpamCommand {
     /// Set how addresses are allocated: strict affinity, blocks of a node, cooldown
     #[command(after_long_help = help::CONFIGURE)]
     Configure(ConfigureArgs),
+    /// Assign addresses by hand, or explain why a node gets none
+    #[command(after_help = help::ASSIGN_SHORT, after_long_help = help::ASSIGN)]
+    Assign(AssignArgs),
     /// Undo a run of a command that writes by its journal
     #[command(after_long_help = help::UNDO)]
     Undo(UndoArgs),
@@ -153,6 +161,7 @@ impl Command {
                 IpamCommand::Rebuild(args) => Self::Rebuild(args),
                 IpamCommand::Split(args) => Self::Split(args),
                 IpamCommand::Configure(args) => Self::Configure(args),
+                IpamCommand::Assign(args) => Self::Assign(args),
                 IpamCommand::Undo(args) => Self::Undo(args),
                 IpamCommand::Serve(args) => Self::Serve(args),
                 IpamCommand::Export(args) => Self::Export(args),

@@ -1,5 +1,6 @@
 //! What the program can do: one file for each command.
 
+mod assign;
 mod check;
 mod completion;
 mod configure;
@@ -44,6 +45,7 @@ pub fn run(cli: Cli, applet: Applet, console: &Console) -> Result<Outcome, Failu
         Command::Rebuild(args) => rebuild::run(&args, &global, console),
         Command::Split(args) => split::run(&args, &global, console),
         Command::Configure(args) => configure::run(&args, &global, console),
+        Command::Assign(args) => assign::run(&args, &global, console),
         Command::Undo(args) => undo::run(&args, &global, console),
         Command::Serve(args) => serve::run(args, global, console),
         Command::Export(args) => export::run(&args, &global, console),

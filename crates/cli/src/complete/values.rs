@@ -32,6 +32,8 @@ impl Values {
             (Some("node"), _) => Wanted::Nodes,
             (Some("pool"), _) => Wanted::Pools,
             (Some("block"), _) => Wanted::Blocks,
+            // Those that are assigned are no suggestion.
+            (Some("ip"), "assign") => return None,
             (Some("ip"), _) => Wanted::Addresses,
             (Some("handle"), _) => Wanted::Handles,
             (Some("datastore"), _) => return Some(ArgValueCompleter::new(datastores)),

@@ -3,8 +3,8 @@
 use calipam_check::{Remedy, Subject};
 use calipam_plan::{Skipped, Warning, WayOut};
 
-use super::Reader;
 use super::remedy::line;
+use super::{Reader, again};
 
 /// Why something is skipped, and the command that does it.
 pub fn skipped(skipped: &Skipped, reader: Reader) -> String {
@@ -26,6 +26,13 @@ pub fn skipped(skipped: &Skipped, reader: Reader) -> String {
                 reader.command(&["release", "--node", node])
             );
         }
+        Some(WayOut::ExplainAssignment) => match reader {
+            Reader::Operator => {
+                let without = ["dry_run", "yes", "max_changes", "lock", "journal", "output"];
+                format!("{} shows why", again(&["--explain"], &without))
+            }
+            Reader::Document => "`calipam assign --explain` shows why".to_owned(),
+        },
         Some(WayOut::ListFindings) => format!("look at it with {}", reader.command(&["check", "-o", "wide"])),
         Some(WayOut::Remedy(remedy)) => {
             let command = line(remedy, reader);
@@ -53,6 +60,13 @@ pub fn warning(warning: &Warning) -> String {
             "node {node} does not exist, but endpoints or pods still name it; what they use is kept"
         ),
         Warning::Forced(skipped) => format!("--force: {}; released all the same", skipped.detail),
+        Warning::AssignedInUse(skipped) => format!("--force: {}; assigned all the same", skipped.detail),
+        Warning::Reserved { address, reservation } => format!(
+            "{address} is reserved by {reservation}, which keeps it from automatic assignment alone"
+        ),
+        Warning::HandleOfLive { handle, owner } => format!(
+            "the handle {handle} is of {owner}, alive: what is assigned under it goes when that goes"
+        ),
         Warning::PartsStayDisabled(pool) => {
             format!("the pool {pool} is disabled, and so are its parts; calicoctl would enable them")
         }

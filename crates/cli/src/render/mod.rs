@@ -1,5 +1,6 @@
 //! From reports and views to what is printed.
 
+pub mod assign;
 mod bar;
 pub mod check;
 pub mod codes;

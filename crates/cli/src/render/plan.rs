@@ -1,4 +1,4 @@
-//! What `release` and `rebuild` print: the plan, and what became of it.
+//! What the commands that plan print: the plan, and what became of it.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -35,7 +35,7 @@ struct Shown<'a> {
 }
 
 #[derive(Debug, Serialize)]
-struct ShownSkipped<'a> {
+pub struct ShownSkipped<'a> {
     subject: &'a Subject,
     #[serde(skip_serializing_if = "Option::is_none")]
     code: Option<Code>,
@@ -44,7 +44,7 @@ struct ShownSkipped<'a> {
 }
 
 impl<'a> ShownSkipped<'a> {
-    fn new(skipped: &'a Skipped) -> Self {
+    pub fn new(skipped: &'a Skipped) -> Self {
         let Skipped { subject, code, reason, .. } = skipped;
         Self {
             subject,
@@ -178,6 +178,7 @@ impl Document for PlanDocument<'_> {
             PlanKind::Rebuild => "RebuildPlan",
             PlanKind::Split => "SplitPlan",
             PlanKind::Configure => "ConfigurePlan",
+            PlanKind::Assign => "AssignPlan",
         }
     }
 

@@ -122,6 +122,9 @@ fn edit_block(
     match edit {
         // All releases are one.
         BlockEdit::Release { .. } => {}
+        BlockEdit::CollectCooled { cooldown } => {
+            block.collect_cooled(now, SignedDuration::from_secs(*cooldown));
+        }
         BlockEdit::Assign { records } => {
             for (ordinal, record) in records {
                 let assigned = block.assign(*ordinal, record);

@@ -207,6 +207,11 @@ pub enum BlockEdit {
         /// Seconds of cooldown that the cluster configures and its schema can hold, else 0.
         cooldown: i64,
     },
+    /// Frees addresses that have cooled for longer than so many seconds, as Calico does before it assigns.
+    CollectCooled {
+        /// What the cluster configures.
+        cooldown: i64,
+    },
     /// Records addresses that are free. Each must still be free.
     Assign {
         /// Ordinals and their records.

@@ -1,0 +1,125 @@
+//! What automatic assignment does once the own blocks are full (facts 3.4): it claims blocks up to the block limit, then
+//! takes empty blocks of others over (Calico 3.32 and later), then borrows single addresses of them. The allocator decides
+//! by it; the rule about stranded nodes asks for one node and one address, `show` for all users of a pool and all of its
+//! addresses.
+
+use calipam_model::config::IpamConfig;
+
+/// What a node may do that needs another block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Further {
+    /// It holds as many blocks as it may. Then it neither claims nor borrows.
+    BlockLimit,
+    /// Nodes may not claim blocks. Then they do not borrow, either.
+    NoAutoAllocation,
+    Claim,
+}
+
+impl Further {
+    /// Of those who may still claim `headroom` blocks before their block limit, at which Calico looks before all else.
+    pub fn of(config: &IpamConfig, headroom: u128) -> Self {
+        match (headroom, config.auto_allocate_blocks) {
+            (0, _) => Self::BlockLimit,
+            (_, false) => Self::NoAutoAllocation,
+            (_, true) => Self::Claim,
+        }
+    }
+}
+
+/// True where addresses may come from blocks of others.
+pub(crate) fn may_borrow(config: &IpamConfig) -> bool {
+    !config.strict_affinity
+}
+
+/// Why there is no further address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    BlockLimit,
+    NoAutoAllocation,
+    /// Blocks of others have addresses, which strict affinity keeps.
+    StrictAffinity,
+    NoBlockLeft,
+}
+
+/// What there is beyond the own blocks of those who ask.
+pub struct Offer<E> {
+    /// Blocks that could be created.
+    pub new_blocks: u128,
+    /// Free addresses in that many of the empty blocks of others that may be taken over.
+    pub empty: E,
+    /// Free addresses in blocks of others, the empty ones included.
+    pub foreign: u128,
+}
+
+/// What of it is assigned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Beyond {
+    /// New blocks.
+    pub claims: u128,
+    /// Addresses in blocks of others.
+    pub from_others: u128,
+    /// Why there is nothing after that.
+    pub end: End,
+}
+
+impl Beyond {
+    fn nothing(end: End) -> Self {
+        Self { claims: 0, from_others: 0, end }
+    }
+
+    /// True where nothing more is assigned.
+    pub fn is_nothing(&self) -> bool {
+        self.claims == 0 && self.from_others == 0
+    }
+}
+
+/// Assigns all that can be had by those who may still claim `headroom` blocks before their block limit.
+pub fn beyond_own_blocks(
+    config: &IpamConfig,
+    headroom: u128,
+    offer: Offer<impl FnOnce(u128) -> u128>,
+) -> Beyond {
+    match Further::of(config, headroom) {
+        Further::BlockLimit => return Beyond::nothing(End::BlockLimit),
+        Further::NoAutoAllocation => return Beyond::nothing(End::NoAutoAllocation),
+        Further::Claim => {}
+    }
+    let claims = offer.new_blocks.min(headroom);
+    let left = headroom - claims;
+    let (from_others, end) = match (left, may_borrow(config)) {
+        (0, _) => (0, End::BlockLimit),
+        (_, false) => ((offer.empty)(left), End::StrictAffinity),
+        (_, true) => (offer.foreign, End::NoBlockLeft),
+    };
+    Beyond { claims, from_others, end }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Claims, addresses of others and the end: with two new blocks, two empty ones of 4 and of 3 addresses, and 9
+    /// free addresses of others.
+    fn assigned(strict: bool, auto: bool, headroom: u128) -> (u128, u128, End) {
+        let config =
+            IpamConfig { strict_affinity: strict, auto_allocate_blocks: auto, ..IpamConfig::default() };
+        let empty = |count: u128| [4, 3].iter().take(count as usize).sum();
+        let beyond = beyond_own_blocks(&config, headroom, Offer { new_blocks: 2, empty, foreign: 9 });
+        assert_eq!(beyond.is_nothing(), beyond.claims + beyond.from_others == 0);
+        (beyond.claims, beyond.from_others, beyond.end)
+    }
+
+    #[test]
+    fn limit_claim_reclaim_borrow() {
+        use End::{BlockLimit, NoAutoAllocation, NoBlockLeft, StrictAffinity};
+        assert_eq!(assigned(false, true, 20), (2, 9, NoBlockLeft));
+        assert_eq!(assigned(true, true, 20), (2, 7, StrictAffinity));
+        assert_eq!(assigned(true, true, 3), (2, 4, StrictAffinity));
+        for strict in [true, false] {
+            assert_eq!(assigned(strict, true, 2), (2, 0, BlockLimit), "nothing is borrowed at the limit");
+            assert_eq!(assigned(strict, true, 1), (1, 0, BlockLimit));
+            assert_eq!(assigned(strict, true, 0), (0, 0, BlockLimit));
+            assert_eq!(assigned(strict, false, 20), (0, 0, NoAutoAllocation), "nor without new blocks");
+        }
+    }
+}

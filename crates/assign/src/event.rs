@@ -1,0 +1,181 @@
+//! What an allocator decides, for those who want to know why a node gets an address or none.
+
+use std::fmt;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use calipam_model::IpNet;
+use calipam_model::affinity::AffinityKey;
+use calipam_model::block::BlockOwner;
+use calipam_model::pool::{Pool, PoolUse};
+
+use crate::family::Family;
+
+/// One decision. They come in the order in which they are made; one that was made on what another client has changed is
+/// made again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// The search for addresses of a family begins.
+    Family { family: Family, wanted: u32 },
+    /// A pool serves the request.
+    PoolServes { pool: String, cidr: IpNet },
+    /// A pool does not serve it.
+    PoolPassedOver { pool: String, cidr: IpNet, why: PoolPassedOver },
+    /// A block of the holder lies in a pool that selects its node no more. It is empty, and was given up.
+    GaveUp(AffinityKey),
+    /// A block of the holder was looked at.
+    OwnBlock { key: AffinityKey, found: OwnBlock },
+    /// No block of the holder has a free address. It holds `held` blocks of those pools, and may hold `limit`.
+    NeedsBlock { held: u32, limit: u32 },
+    /// It may hold no more.
+    BlockLimit { held: u32, limit: u32 },
+    /// Nodes may not claim blocks.
+    NoAutoAllocation,
+    /// A pool was searched for a block to claim.
+    Searched { pool: String, cidr: IpNet, passed: Passed },
+    /// An empty block of another holder was not taken over.
+    NotReclaimed { block: IpNet, owner: Option<BlockOwner>, why: NotReclaimed },
+    /// An empty block was taken from another holder.
+    Reclaimed(AffinityKey),
+    /// A block was claimed.
+    Claimed(AffinityKey),
+    /// No pool has a block to claim.
+    NothingToClaim,
+    /// Affinity is strict: addresses come from blocks of the holder alone.
+    NothingBorrowed,
+    /// Blocks of others were looked at: `blocks` of them in the pools.
+    Borrows { pool: String, cidr: IpNet, blocks: usize },
+    /// The block of an address that was asked for.
+    BlockOfAddress { address: IpAddr, block: IpNet, owner: Option<BlockOwner> },
+    /// The block of an address that was asked for does not exist: it is claimed.
+    NoBlockOfAddress { address: IpAddr, block: IpNet },
+    /// Addresses were assigned in a block.
+    Assigned { block: IpNet, owner: Option<BlockOwner>, addresses: Vec<IpAddr> },
+}
+
+/// Why a pool does not serve a request. In the order in which it is found out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PoolPassedOver {
+    Disabled,
+    /// It has a deletion timestamp.
+    Deleting,
+    /// Its status says that it is not allocatable.
+    NotAllocatable,
+    OtherFamily,
+    /// Its blocks have no room beside what Windows reserves.
+    BlocksTooSmall,
+    /// Other pools were asked for by name.
+    NotRequested,
+    /// Its assignment mode is manual: it has to be asked for.
+    Manual,
+    /// Its node selector does not select the node.
+    NodeSelector(String),
+    /// Its namespace selector does not select the namespace.
+    NamespaceSelector(String),
+    /// Its `allowedUses` do not have the use.
+    Use(PoolUse),
+}
+
+/// What a block of the holder has to give.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum OwnBlock {
+    /// So many free addresses that are not reserved.
+    Free(u32),
+    /// No address that could be given out: `reserved` are free and reserved, `cooling` cool down.
+    Full { reserved: u32, cooling: u32 },
+    /// A reservation covers it.
+    Reserved(IpNet),
+    /// It belongs to another holder, or to none; the affinity was removed.
+    Stale,
+    /// Its affinity is gone.
+    Gone,
+    /// It cannot be used, and why.
+    Unusable(String),
+}
+
+/// The places of blocks that a search passed over.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Passed {
+    /// Reserved as a whole; a reservation of several counts once.
+    pub reserved: usize,
+    /// A block of another size lies there.
+    pub other_size: usize,
+    /// A block that cannot be decoded.
+    pub undecodable: usize,
+    /// Blocks without an address to give out.
+    pub full: usize,
+    /// Blocks of others, or of none, in use and with free addresses.
+    pub in_use: usize,
+    /// Empty blocks of others.
+    pub empty: usize,
+}
+
+/// Why an empty block of another holder stays with it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NotReclaimed {
+    /// It was claimed less than a minute ago.
+    Young,
+    /// It has no owner who could give it up.
+    NoOwner,
+    /// It could not be given up, and why.
+    Failed(String),
+}
+
+impl PoolPassedOver {
+    /// Why nothing at all is allocated from a pool; `None` for one that is open.
+    pub fn of_state(pool: &Pool) -> Option<Self> {
+        let states = [
+            (pool.disabled, Self::Disabled),
+            (pool.deleting, Self::Deleting),
+            (!pool.allocatable, Self::NotAllocatable),
+        ];
+        states.into_iter().find_map(|(applies, why)| applies.then_some(why))
+    }
+}
+
+impl fmt::Display for PoolPassedOver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Disabled => f.write_str("it is disabled"),
+            Self::Deleting => f.write_str("it is being deleted"),
+            Self::NotAllocatable => f.write_str("its status says that it is not allocatable"),
+            Self::OtherFamily => f.write_str("it is of the other family"),
+            Self::BlocksTooSmall => f.write_str("its blocks have no room beside what Windows reserves"),
+            Self::NotRequested => f.write_str("other pools were asked for"),
+            Self::Manual => f.write_str("its assignmentMode is Manual: it has to be asked for"),
+            Self::NodeSelector(selector) => {
+                write!(f, "its nodeSelector does not select the node: {selector}")
+            }
+            Self::NamespaceSelector(selector) => {
+                write!(f, "its namespaceSelector does not select the namespace: {selector}")
+            }
+            Self::Use(wanted) => write!(f, "its allowedUses do not have {wanted:?}"),
+        }
+    }
+}
+
+/// Takes note of what an allocator decides.
+pub type Observer = Arc<dyn Fn(Event) + Send + Sync>;
+
+/// Where decisions go; nowhere, mostly.
+#[derive(Clone, Default)]
+pub(crate) struct Trace(Option<Observer>);
+
+impl Trace {
+    pub fn to(observer: Observer) -> Self {
+        Self(Some(observer))
+    }
+
+    /// Tells a decision. It is put together only where it is wanted.
+    pub fn tell(&self, event: impl FnOnce() -> Event) {
+        if let Some(observer) = &self.0 {
+            observer(event());
+        }
+    }
+}
+
+impl fmt::Debug for Trace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.0.is_some() { "Trace(observed)" } else { "Trace" })
+    }
+}

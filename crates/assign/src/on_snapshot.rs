@@ -1,0 +1,281 @@
+//! A snapshot as an allocator uses it: its writes are kept in memory, so that they can be shown before they are made.
+
+use std::collections::{BTreeMap, HashMap};
+use std::future::Future;
+use std::net::IpAddr;
+use std::pin::pin;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+use calipam_model::IpNet;
+use calipam_model::affinity::{Affinity, AffinityType};
+use calipam_model::block::BlockContent;
+use calipam_model::key::Key;
+use calipam_model::pool::Reservation;
+use calipam_model::snapshot::{DefectKind, Revision, Snapshot, StoredBlock, Versioned};
+use jiff::Timestamp;
+
+use crate::family::Family;
+use crate::record::Record;
+use crate::store::{Entry, Query, Store, StoreError};
+
+/// A snapshot under an allocator. Reads see the writes that were made before; the snapshot stays as it is. Its clock
+/// stands at the time of the snapshot.
+pub struct SnapshotStore<'s> {
+    snapshot: &'s Snapshot,
+    /// Indices of blocks and affinities by key.
+    blocks: HashMap<IpNet, usize>,
+    avoided: Vec<IpAddr>,
+    written: Mutex<Written>,
+}
+
+#[derive(Default)]
+struct Written {
+    /// What became of each object that was written; `None` where it was deleted.
+    now: BTreeMap<Key, Option<Entry>>,
+    /// The objects in the order of their first writes.
+    order: Vec<Key>,
+    writes: i64,
+}
+
+/// What became of one object.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Write {
+    pub key: Key,
+    /// What the snapshot has.
+    pub before: Option<Entry>,
+    /// `None` where it was deleted.
+    pub after: Option<Record>,
+}
+
+impl<'s> SnapshotStore<'s> {
+    pub fn new(snapshot: &'s Snapshot) -> Self {
+        let blocks = snapshot.blocks.iter().enumerate().map(|(index, block)| (block.value.key, index));
+        Self { snapshot, blocks: blocks.collect(), avoided: Vec::new(), written: Mutex::default() }
+    }
+
+    /// Keeps these addresses from automatic assignment, as a reservation would.
+    pub fn avoiding(mut self, addresses: Vec<IpAddr>) -> Self {
+        self.avoided = addresses;
+        self
+    }
+
+    /// What was written, in the order of the first write of each object. What was created and deleted again is left out.
+    pub fn into_writes(self) -> Vec<Write> {
+        let written = std::mem::take(&mut *self.written());
+        let write = |key: &Key| {
+            let (before, after) = (self.stored(key), written.now.get(key)?.clone().map(|entry| entry.record));
+            let changed = before.as_ref().map(|entry| &entry.record) != after.as_ref();
+            changed.then(|| Write { key: key.clone(), before, after })
+        };
+        written.order.iter().filter_map(write).collect()
+    }
+
+    fn written(&self) -> MutexGuard<'_, Written> {
+        self.written.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What the snapshot has under a key.
+    fn stored(&self, key: &Key) -> Option<Entry> {
+        let snapshot = self.snapshot;
+        let found = match key {
+            Key::Block(cidr) => self.blocks.get(cidr).map(|index| block(&snapshot.blocks[*index])),
+            Key::Affinity(key) => {
+                snapshot.affinities.iter().find(|affinity| affinity.value.key == *key).map(affinity)
+            }
+            Key::Handle(id) => {
+                snapshot.handles.iter().find(|handle| handle.value.id() == **id).map(|found| Entry {
+                    record: Record::Handle(found.value.clone()),
+                    revision: found.revision.clone(),
+                })
+            }
+            Key::Node(name) => snapshot.nodes.iter().find(|node| node.value.name == *name).map(|found| {
+                Entry { record: Record::Node(found.value.clone()), revision: found.revision.clone() }
+            }),
+            Key::IpamConfig => snapshot.ipam_config.map(|config| Entry {
+                record: Record::Config(config),
+                // Nothing here writes it.
+                revision: Revision::Etcd(0),
+            }),
+            _ => None,
+        };
+        found.or_else(|| self.undecodable(key))
+    }
+
+    fn undecodable(&self, key: &Key) -> Option<Entry> {
+        let defect = self.snapshot.defects.iter().find_map(|defect| match &defect.kind {
+            DefectKind::Value(reason) if defect.key.as_ref() == Some(key) => Some(reason.clone()),
+            _ => None,
+        });
+        defect.map(|reason| undecodable(key.clone(), reason))
+    }
+
+    fn current(&self, key: &Key) -> Option<Entry> {
+        match self.written().now.get(key) {
+            Some(written) => written.clone(),
+            None => self.stored(key),
+        }
+    }
+
+    fn put(&self, key: Key, record: Option<Record>) -> Revision {
+        let mut written = self.written();
+        written.writes += 1;
+        // None that was read is equal to it.
+        let revision = Revision::Etcd(i64::MIN + written.writes);
+        let entry = record.map(|record| Entry { record, revision: revision.clone() });
+        if written.now.insert(key.clone(), entry).is_none() {
+            written.order.push(key);
+        }
+        revision
+    }
+
+    /// The record of a key. A deletion that stopped half-way is finished by the way, as Calico does (facts 2.9).
+    fn get(&self, key: &Key) -> Option<Entry> {
+        let found = self.current(key)?;
+        if is_marked_deleted(&found.record) {
+            self.put(key.clone(), None);
+            return None;
+        }
+        Some(found)
+    }
+
+    fn list(&self, query: &Query) -> Vec<Entry> {
+        let snapshot = self.snapshot;
+        match query {
+            Query::Get(key) => self.get(key).into_iter().collect(),
+            Query::Pools => snapshot
+                .pools
+                .iter()
+                .map(|pool| Entry {
+                    record: Record::Pool(pool.value.clone()),
+                    revision: pool.revision.clone(),
+                })
+                .collect(),
+            Query::Reservations => self.reservations(),
+            Query::Affinities { kind, holder, family } => self.affinities(|affinity| {
+                let key = &affinity.key;
+                key.kind == *kind && key.node == *holder && Family::of(key.cidr) == *family
+            }),
+            Query::HostAffinities => self.affinities(|affinity| affinity.key.kind == AffinityType::Host),
+            Query::Blocks(family) => self.blocks(*family),
+        }
+    }
+
+    fn reservations(&self) -> Vec<Entry> {
+        let reservation = |stored: &Versioned<Reservation>| Entry {
+            record: Record::Reservation(stored.value.clone()),
+            revision: stored.revision.clone(),
+        };
+        let mut all: Vec<Entry> = self.snapshot.reservations.iter().map(reservation).collect();
+        if !self.avoided.is_empty() {
+            let cidrs = self.avoided.iter().map(|address| IpNet::from(*address)).collect();
+            let avoided = Reservation { name: String::new(), cidrs };
+            all.push(Entry { record: Record::Reservation(avoided), revision: Revision::Etcd(0) });
+        }
+        all
+    }
+
+    fn affinities(&self, wanted: impl Fn(&Affinity) -> bool) -> Vec<Entry> {
+        let written = self.written();
+        let is_written = |found: &Affinity| written.now.contains_key(&Key::Affinity(found.key.clone()));
+        let stored = self.snapshot.affinities.iter();
+        let stored = stored.filter(|a| !a.value.deleted && wanted(&a.value) && !is_written(&a.value));
+        let new = written.now.values().flatten().filter(|entry| match &entry.record {
+            Record::Affinity(affinity) => wanted(affinity),
+            _ => false,
+        });
+        stored.map(affinity).chain(new.cloned()).collect()
+    }
+
+    fn blocks(&self, family: Family) -> Vec<Entry> {
+        let written = self.written();
+        let is_of_family = |key: &Key| matches!(key, Key::Block(cidr) if Family::of(*cidr) == family);
+        let is_wanted = |key: &Key| is_of_family(key) && !written.now.contains_key(key);
+        let stored = self.snapshot.blocks.iter().filter(|stored| is_wanted(&Key::Block(stored.value.key)));
+        let hidden = self.snapshot.defects.iter().filter_map(|defect| {
+            let key = Key::Block(defect.hidden_block()?);
+            is_wanted(&key).then(|| undecodable(key, "it cannot be decoded".into()))
+        });
+        let new =
+            written.now.iter().filter(|(key, _)| is_of_family(key)).filter_map(|(_, entry)| entry.clone());
+        stored.map(block).chain(hidden).chain(new).collect()
+    }
+
+    fn is_at(&self, key: &Key, revision: &Revision) -> Result<(), StoreError> {
+        match self.current(key) {
+            None => Err(StoreError::NotFound(key.clone())),
+            Some(found) if found.revision == *revision => Ok(()),
+            Some(_) => Err(StoreError::Conflict(key.clone())),
+        }
+    }
+}
+
+/// What an operation on a snapshot gives. It never waits.
+pub fn without_waiting<T>(operation: impl Future<Output = T>) -> T {
+    let mut operation = pin!(operation);
+    let mut context = Context::from_waker(Waker::noop());
+    loop {
+        if let Poll::Ready(result) = operation.as_mut().poll(&mut context) {
+            return result;
+        }
+    }
+}
+
+fn block(stored: &Versioned<StoredBlock>) -> Entry {
+    let record = match &stored.value.content {
+        BlockContent::Sound(block) => Record::Block(block.clone()),
+        BlockContent::Corrupt(block) => {
+            let problems: Vec<String> = block.problems.iter().map(ToString::to_string).collect();
+            Record::Undecodable { key: Key::Block(stored.value.key), reason: problems.join("; ") }
+        }
+    };
+    Entry { record, revision: stored.revision.clone() }
+}
+
+fn affinity(stored: &Versioned<Affinity>) -> Entry {
+    Entry { record: Record::Affinity(stored.value.clone()), revision: stored.revision.clone() }
+}
+
+fn undecodable(key: Key, reason: String) -> Entry {
+    Entry { record: Record::Undecodable { key, reason }, revision: Revision::Etcd(0) }
+}
+
+fn is_marked_deleted(record: &Record) -> bool {
+    match record {
+        Record::Block(block) => block.is_deleted(),
+        Record::Affinity(affinity) => affinity.deleted,
+        Record::Handle(handle) => handle.is_deleted(),
+        _ => false,
+    }
+}
+
+impl Store for SnapshotStore<'_> {
+    fn now(&self) -> Timestamp {
+        self.snapshot.taken_at
+    }
+
+    async fn read(&self, queries: &[Query]) -> Result<Vec<Vec<Entry>>, StoreError> {
+        Ok(queries.iter().map(|query| self.list(query)).collect())
+    }
+
+    async fn create(&self, record: &Record) -> Result<Revision, StoreError> {
+        let key = record.key();
+        match self.current(&key) {
+            Some(_) => Err(StoreError::Exists(key)),
+            None => Ok(self.put(key, Some(record.clone()))),
+        }
+    }
+
+    async fn update(&self, record: &Record, revision: &Revision) -> Result<Revision, StoreError> {
+        let key = record.key();
+        self.is_at(&key, revision)?;
+        Ok(self.put(key, Some(record.clone())))
+    }
+
+    async fn delete(&self, entry: &Entry) -> Result<(), StoreError> {
+        let key = entry.record.key();
+        self.is_at(&key, &entry.revision)?;
+        self.put(key, None);
+        Ok(())
+    }
+}

@@ -1,0 +1,59 @@
+//! Options of `assign`.
+
+use std::net::IpAddr;
+
+use clap::{ArgGroup, Args};
+
+use super::writing::WritingArgs;
+
+const WHAT: &str = "What to assign";
+const RECORD: &str = "What to record";
+
+/// Options of `assign`.
+#[derive(Clone, Debug, Args)]
+#[command(group = ArgGroup::new("what").required(true))]
+pub struct AssignArgs {
+    /// This address; can be repeated
+    #[arg(long = "ip", value_name = "ADDRESS", value_delimiter = ',', group = "what", help_heading = WHAT)]
+    pub addresses: Vec<IpAddr>,
+    /// So many addresses that the allocator chooses as for a pod; of each family where pools of both are named
+    #[arg(long, value_name = "N", group = "what", value_parser = clap::value_parser!(u32).range(1..), help_heading = WHAT)]
+    pub count: Option<u32>,
+    /// The node that the addresses are for
+    #[arg(long, value_name = "NODE", help_heading = WHAT)]
+    pub node: String,
+    /// Choose from this pool, by name or CIDR, and not from those that select the node; can be repeated
+    #[arg(
+        long = "pool",
+        value_name = "POOL",
+        value_delimiter = ',',
+        conflicts_with = "addresses",
+        help_heading = WHAT
+    )]
+    pub pools: Vec<String>,
+    /// Assign the addresses of --ip although something uses them that no block records
+    #[arg(long, requires = "addresses", help_heading = WHAT)]
+    pub force: bool,
+    /// Under this handle; without one, only `release --ip` frees the addresses
+    #[arg(long, value_name = "ID", allow_hyphen_values = true, help_heading = RECORD)]
+    pub handle: Option<String>,
+    /// Whose they are, such as `note=reserved for the printer`; can be repeated
+    #[arg(long = "attribute", value_name = "KEY=VALUE", value_parser = attribute, help_heading = RECORD)]
+    pub attributes: Vec<(String, String)>,
+    /// Print the plan, and change nothing
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Print what the allocator looks at and what it decides, and change nothing
+    #[arg(long, conflicts_with_all = ["yes", "dry_run"])]
+    pub explain: bool,
+    /// How to write.
+    #[command(flatten)]
+    pub writing: WritingArgs,
+}
+
+fn attribute(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
+        _ => Err("an attribute is KEY=VALUE".to_owned()),
+    }
+}

@@ -1,0 +1,57 @@
+//! `assign`.
+
+use std::collections::BTreeMap;
+
+use calipam_check::Options;
+use calipam_workflow::{AssignRequest, Judging};
+use jiff::SignedDuration;
+
+use super::repair;
+use crate::args::{AssignArgs, Global};
+use crate::exit::{Failure, Outcome};
+use crate::operator::Person;
+use crate::output::Console;
+use crate::{connect, render};
+
+pub fn run(args: &AssignArgs, global: &Global, console: &Console) -> Result<Outcome, Failure> {
+    let plans_only = args.dry_run || args.explain;
+    let what = if args.count.is_some() { "--count" } else { "--ip" };
+    let request = AssignRequest {
+        node: args.node.clone(),
+        addresses: args.addresses.clone(),
+        count: args.count.unwrap_or(0),
+        pools: args.pools.clone(),
+        handle: args.handle.clone(),
+        attributes: attributes(args)?,
+        force: args.force,
+        // What has not settled is no objection to an assignment.
+        judging: Judging { options: Options::default(), settle: SignedDuration::ZERO },
+        writing: (!plans_only).then(|| args.writing.writing(format!("assign {what}"))),
+        max_changes: args.writing.max_changes,
+    };
+    connect::block_on(async {
+        let datastore = connect::open(global, console).await?;
+        if !plans_only && !datastore.is_live() {
+            return Err(calipam_workflow::Error::NotLive("an assignment").into());
+        }
+        if args.explain {
+            let person = Person::watching(console);
+            let explained = calipam_workflow::explain_assignment(&datastore, &request, &person).await?;
+            render::assign::print(&explained, &request.node, console)?;
+            return Ok(if explained.skipped.is_empty() { Outcome::Clean } else { Outcome::Refused });
+        }
+        let person = Person::new(console, args.writing.yes);
+        let repaired = calipam_workflow::assign(&datastore, &request, &person).await?;
+        repair::finish(repaired, args.dry_run, datastore.is_live(), console)
+    })
+}
+
+fn attributes(args: &AssignArgs) -> Result<BTreeMap<String, String>, Failure> {
+    let mut attributes = BTreeMap::new();
+    for (key, value) in &args.attributes {
+        if attributes.insert(key.clone(), value.clone()).is_some() {
+            return Err(Failure::usage(format!("--attribute {key} is given more than once")));
+        }
+    }
+    Ok(attributes)
+}

@@ -1,0 +1,89 @@
+//! What `assign --explain` prints: the decisions of the allocator.
+
+use std::io::{self, Write};
+use std::net::IpAddr;
+
+use calipam_check::ClusterIdentity;
+use calipam_model::key::Key;
+use calipam_plan::assign::Decision;
+use calipam_workflow::Explained;
+use serde::Serialize;
+
+use super::document::{Detail, Document};
+use super::header;
+use super::plan::ShownSkipped;
+use super::table::{Align, Grid, Page};
+use super::text::escape;
+use super::wrap::on_page;
+use crate::exit::Failure;
+use crate::hints::{self, Reader};
+use crate::output::Console;
+
+/// Prints how the allocator decides.
+pub fn print(explained: &Explained, node: &str, console: &Console) -> Result<(), Failure> {
+    console.print(&Explanation { explained, node })
+}
+
+struct Explanation<'a> {
+    explained: &'a Explained,
+    node: &'a str,
+}
+
+#[derive(Serialize)]
+struct Shown<'a> {
+    cluster: &'a ClusterIdentity,
+    node: &'a str,
+    decisions: &'a [Decision],
+    addresses: &'a [IpAddr],
+    skipped: Vec<ShownSkipped<'a>>,
+}
+
+impl Document for Explanation<'_> {
+    fn kind(&self) -> &'static str {
+        "AssignExplanation"
+    }
+
+    fn text(&self, detail: Detail, page: Page, out: &mut dyn Write) -> io::Result<()> {
+        let explained = self.explained;
+        writeln!(out, "{}\n", on_page(&header::cluster(&explained.cluster), 0, page))?;
+        if !explained.decisions.is_empty() {
+            decisions(&explained.decisions, detail, page).write(out)?;
+            writeln!(out)?;
+        }
+        for skipped in &explained.skipped {
+            let line = format!("{}: {}", skipped.reason, hints::plan::skipped(skipped, Reader::Operator));
+            writeln!(out, "{}", on_page(&escape(&line), 2, page))?;
+        }
+        let result = match explained.addresses.as_slice() {
+            [] => format!("{} would get no address", self.node),
+            addresses => {
+                let texts: Vec<String> = addresses.iter().map(ToString::to_string).collect();
+                format!("{} would get {}", self.node, texts.join(", "))
+            }
+        };
+        writeln!(out, "{}", on_page(&escape(&result), 0, page))
+    }
+
+    fn schema(&self) -> impl Serialize {
+        let Explained { cluster, decisions, addresses, skipped } = self.explained;
+        let skipped = skipped.iter().map(ShownSkipped::new).collect();
+        Shown { cluster, node: self.node, decisions, addresses, skipped }
+    }
+}
+
+fn decisions(decisions: &[Decision], detail: Detail, page: Page) -> Grid {
+    let columns =
+        [("STEP", Align::Left), ("SUBJECT", Align::Left), ("DECISION", Align::Left), ("KEY", Align::Left)];
+    let mut grid = Grid::new(page, detail, &columns);
+    grid.can_do_without(&["KEY"]);
+    for decision in decisions {
+        let keys: Vec<String> = decision.keys.iter().map(Key::to_string).collect();
+        grid.row([
+            decision.step.to_string(),
+            decision.subject.to_string(),
+            decision.detail.clone(),
+            keys.join(" "),
+        ]);
+    }
+    grid
+}

@@ -1,0 +1,216 @@
+//! What the allocator decided, for people: what it looked at, what came of it, and the keys that decided.
+
+use calipam_assign::{Event, Family, NotReclaimed, OwnBlock, Passed};
+use calipam_check::Subject;
+use calipam_model::IpNet;
+use calipam_model::affinity::AffinityKey;
+use calipam_model::block::BlockOwner;
+use calipam_model::cidr::overlap;
+use calipam_model::key::Key;
+use calipam_model::node::Node;
+use calipam_model::snapshot::Snapshot;
+use serde::{Serialize, Serializer};
+
+/// One decision of the allocator.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Decision {
+    pub step: DecisionStep,
+    /// What was looked at.
+    pub subject: Subject,
+    /// What came of it, in one line.
+    pub detail: String,
+    /// What decided it, in the form of etcd.
+    #[serde(serialize_with = "texts")]
+    pub keys: Vec<Key>,
+}
+
+fn texts<S: Serializer>(keys: &[Key], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_seq(keys.iter().map(ToString::to_string))
+}
+
+/// The part of the algorithm that decided (facts 3.3, 3.4).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum DecisionStep {
+    /// What is asked for.
+    Request,
+    /// Which pools serve the request.
+    Pool,
+    /// What the blocks of the node have.
+    OwnBlock,
+    /// Whether the node may have another block.
+    Limit,
+    /// The search for another block.
+    Claim,
+    /// The blocks of others.
+    Borrow,
+    /// What is assigned.
+    Assign,
+}
+
+impl std::fmt::Display for DecisionStep {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.serialize(f)
+    }
+}
+
+/// One event as people read it.
+pub(super) fn of(snapshot: &Snapshot, node: &Node, event: &Event) -> Decision {
+    let named = || Subject::Node(node.name.clone());
+    let config = || vec![Key::IpamConfig];
+    let (step, subject, detail, keys) = match event {
+        Event::Family { family, wanted } => {
+            let detail = format!("{wanted} {} wanted", family_name(*family));
+            (DecisionStep::Request, named(), detail, vec![Key::Node(node.name.clone())])
+        }
+        Event::PoolServes { pool, cidr } => {
+            let detail = format!("{pool}: serves the request");
+            (DecisionStep::Pool, Subject::Pool(*cidr), detail, vec![Key::Pool(pool.clone())])
+        }
+        Event::PoolPassedOver { pool, cidr, why } => {
+            let detail = format!("{pool}: passed over, since {why}");
+            (DecisionStep::Pool, Subject::Pool(*cidr), detail, vec![Key::Pool(pool.clone())])
+        }
+        Event::GaveUp(key) => {
+            let detail = "given up: its pool does not select the node any more, and it is empty".to_owned();
+            (DecisionStep::OwnBlock, Subject::Block(key.cidr), detail, block_and_affinity(key))
+        }
+        Event::OwnBlock { key, found } => {
+            let (detail, keys) = own_block(snapshot, key, found);
+            (DecisionStep::OwnBlock, Subject::Block(key.cidr), detail, keys)
+        }
+        Event::NeedsBlock { held, limit } => {
+            let detail = format!("needs another block: it holds {held} of {limit} in these pools");
+            (DecisionStep::Limit, named(), detail, config())
+        }
+        Event::BlockLimit { held, limit } => {
+            let detail = format!(
+                "holds {held} blocks in these pools and may hold {limit}: it gets no more, and nothing is borrowed"
+            );
+            (DecisionStep::Limit, named(), detail, config())
+        }
+        Event::NoAutoAllocation => {
+            let detail = "nodes may not claim blocks (autoAllocateBlocks is false)".to_owned();
+            (DecisionStep::Limit, named(), detail, config())
+        }
+        Event::Searched { pool, cidr, passed } => {
+            let detail = format!("{pool}: no place for a new block{}", passed_over(*passed));
+            (DecisionStep::Claim, Subject::Pool(*cidr), detail, vec![Key::Pool(pool.clone())])
+        }
+        Event::NotReclaimed { block, owner, why } => {
+            let detail = format!("empty, stays with {}: {}", owner_name(owner.as_ref()), not_reclaimed(why));
+            (DecisionStep::Claim, Subject::Block(*block), detail, vec![Key::Block(*block)])
+        }
+        Event::Reclaimed(key) => {
+            let detail = format!("empty, taken from {}", key.owner());
+            (DecisionStep::Claim, Subject::Block(key.cidr), detail, block_and_affinity(key))
+        }
+        Event::Claimed(key) => {
+            let detail = format!("claimed for {}", key.owner());
+            (DecisionStep::Claim, Subject::Block(key.cidr), detail, block_and_affinity(key))
+        }
+        Event::NothingToClaim => {
+            (DecisionStep::Claim, named(), "finds no block to claim in these pools".to_owned(), Vec::new())
+        }
+        Event::NothingBorrowed => {
+            let detail = "borrows nothing: affinity is strict".to_owned();
+            (DecisionStep::Borrow, named(), detail, config())
+        }
+        Event::Borrows { pool, cidr, blocks } => {
+            let detail = format!("{pool}: looks for single addresses in its {blocks} blocks");
+            (DecisionStep::Borrow, Subject::Pool(*cidr), detail, vec![Key::Pool(pool.clone())])
+        }
+        Event::BlockOfAddress { address, block, owner } => {
+            let detail = format!("lies in block {block} of {}", owner_name(owner.as_ref()));
+            (DecisionStep::OwnBlock, Subject::Address(*address), detail, vec![Key::Block(*block)])
+        }
+        Event::NoBlockOfAddress { address, block } => {
+            let detail = format!("its block {block} does not exist: it is claimed");
+            (DecisionStep::Claim, Subject::Address(*address), detail, vec![Key::Block(*block)])
+        }
+        Event::Assigned { block, owner, addresses } => {
+            let texts: Vec<String> = addresses.iter().map(ToString::to_string).collect();
+            let borrowed = match owner {
+                Some(BlockOwner::Host(host)) if *host == node.name => String::new(),
+                other => format!(", borrowed from {}", owner_name(other.as_ref())),
+            };
+            let detail = format!("gives {}{borrowed}", texts.join(", "));
+            (DecisionStep::Assign, Subject::Block(*block), detail, vec![Key::Block(*block)])
+        }
+    };
+    Decision { step, subject, detail, keys }
+}
+
+fn own_block(snapshot: &Snapshot, key: &AffinityKey, found: &OwnBlock) -> (String, Vec<Key>) {
+    let mut keys = block_and_affinity(key);
+    let state = snapshot.affinities.iter().find(|affinity| affinity.value.key == *key);
+    let state = state.map(|affinity| affinity.value.state.clone()).unwrap_or_default();
+    let unsettled = match state {
+        calipam_model::affinity::AffinityState::Confirmed => String::new(),
+        state => format!(" (its affinity was {state})"),
+    };
+    let detail = match found {
+        OwnBlock::Free(free) => format!("the node's own: {free} free"),
+        OwnBlock::Full { reserved: 0, cooling: 0 } => "the node's own: full".to_owned(),
+        OwnBlock::Full { reserved, cooling } => {
+            keys.extend(reservations(snapshot, key.cidr));
+            format!("the node's own: full; {reserved} free ones are reserved, {cooling} cool down")
+        }
+        OwnBlock::Reserved(cidr) => {
+            keys.extend(reservations(snapshot, *cidr));
+            "the node's own: reserved as a whole".to_owned()
+        }
+        OwnBlock::Stale => "belongs to another: the node's affinity is stale and was removed".to_owned(),
+        OwnBlock::Gone => "its affinity is gone".to_owned(),
+        OwnBlock::Unusable(reason) => format!("cannot be used: {reason}"),
+    };
+    (format!("{detail}{unsettled}"), keys)
+}
+
+fn passed_over(passed: Passed) -> String {
+    let Passed { reserved, other_size, undecodable, full, in_use, empty } = passed;
+    let parts = [
+        (full, "full"),
+        (in_use, "of others with free addresses"),
+        (empty, "of others and empty"),
+        (reserved, "reserved"),
+        (other_size, "where a block of another size lies"),
+        (undecodable, "cannot be decoded"),
+    ];
+    let parts: Vec<String> = parts
+        .into_iter()
+        .filter(|(number, _)| *number > 0)
+        .map(|(number, what)| format!("{number} {what}"))
+        .collect();
+    if parts.is_empty() { ": it has room for none".to_owned() } else { format!(": {}", parts.join(", ")) }
+}
+
+fn not_reclaimed(why: &NotReclaimed) -> String {
+    match why {
+        NotReclaimed::Young => "claimed less than a minute ago".to_owned(),
+        NotReclaimed::NoOwner => "nothing could give it up".to_owned(),
+        NotReclaimed::Failed(reason) => reason.clone(),
+    }
+}
+
+fn reservations(snapshot: &Snapshot, cidr: IpNet) -> impl Iterator<Item = Key> + '_ {
+    let touches = move |cidrs: &[IpNet]| cidrs.iter().any(|other| overlap(*other, cidr));
+    let touching = snapshot.reservations.iter().filter(move |stored| touches(&stored.value.cidrs));
+    touching.map(|stored| Key::Reservation(stored.value.name.clone()))
+}
+
+fn block_and_affinity(key: &AffinityKey) -> Vec<Key> {
+    vec![Key::Block(key.cidr), Key::Affinity(key.clone())]
+}
+
+fn owner_name(owner: Option<&BlockOwner>) -> String {
+    owner.map_or_else(|| "no owner".to_owned(), ToString::to_string)
+}
+
+fn family_name(family: Family) -> &'static str {
+    match family {
+        Family::V4 => "IPv4",
+        Family::V6 => "IPv6",
+    }
+}

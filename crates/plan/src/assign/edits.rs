@@ -1,0 +1,283 @@
+//! What the allocator wrote on the snapshot as the steps of a plan: one for each block.
+
+use std::collections::BTreeSet;
+
+use calipam_assign::{Entry, Record, Write};
+use calipam_check::Subject;
+use calipam_model::IpNet;
+use calipam_model::affinity::{AffinityKey, AffinityType};
+use calipam_model::attributes::Attribute;
+use calipam_model::block::Block;
+use calipam_model::cidr::address_at;
+use calipam_model::edit::{AffinityEdit, BlockEdit, Condition, Edit, Expect, HandleEdit, Step};
+use calipam_model::key::Key;
+
+use super::Request;
+use crate::basis::Basis;
+use crate::evidence::as_read;
+use crate::plan::{Action, Change, Verb};
+
+/// The steps, in the order of the blocks' first writes. What the allocator counted in the handle is not looked at: it counts
+/// what was asked of a block, and a plan knows what the block gives.
+pub(super) fn actions(basis: &Basis<'_>, request: &Request, writes: Vec<Write>) -> Vec<Action> {
+    let mut blocks: Vec<IpNet> = Vec::new();
+    for write in &writes {
+        let cidr = match &write.key {
+            Key::Block(cidr) => *cidr,
+            Key::Affinity(key) => key.cidr,
+            _ => continue,
+        };
+        if !blocks.contains(&cidr) {
+            blocks.push(cidr);
+        }
+    }
+    let mut actions: Vec<Action> =
+        blocks.into_iter().flat_map(|cidr| BlockSteps::of(basis, request, &writes, cidr)).collect();
+    // The handle is created with its first block.
+    let created = actions.iter_mut().flat_map(|action| &mut action.changes);
+    created.filter(|change| change.action == Verb::CreateHandle).skip(1).for_each(|change| {
+        change.action = Verb::SetHandleCounts;
+    });
+    actions
+}
+
+/// The steps of one block and its affinities.
+struct BlockSteps<'a, 's> {
+    basis: &'a Basis<'s>,
+    request: &'a Request,
+    cidr: IpNet,
+    edits: Vec<Edit>,
+    changes: Vec<Change>,
+    /// Objects whose deletion stopped half-way. It is finished before they are created anew.
+    marked: Vec<(Edit, Change)>,
+    evidence: Vec<(Key, Expect)>,
+}
+
+impl<'a, 's> BlockSteps<'a, 's> {
+    fn of(basis: &'a Basis<'s>, request: &'a Request, writes: &[Write], cidr: IpNet) -> Vec<Action> {
+        let mut steps = Self {
+            basis,
+            request,
+            cidr,
+            edits: Vec::new(),
+            changes: Vec::new(),
+            marked: Vec::new(),
+            evidence: Vec::new(),
+        };
+        if let Some(write) = writes.iter().find(|write| write.key == Key::Block(cidr)) {
+            steps.block(write);
+        }
+        for write in writes {
+            if let Key::Affinity(key) = &write.key
+                && key.cidr == cidr
+            {
+                steps.affinity(key, write);
+            }
+        }
+        steps.into_actions()
+    }
+
+    fn block(&mut self, write: &Write) {
+        let before = block_of(write.before.as_ref());
+        let after = match &write.after {
+            Some(Record::Block(block)) => Some(block.as_ref()),
+            _ => None,
+        };
+        let revision = write.before.as_ref().map(|entry| entry.revision.clone());
+        match (before, after, revision) {
+            (Some(before), Some(after), Some(revision)) if !before.is_deleted() => {
+                if before.owner() == after.owner() && before.claim_time() == after.claim_time() {
+                    self.assign(before, after);
+                } else {
+                    self.record(after, |_| true);
+                    let from = before.owner().map_or_else(|| "no owner".to_owned(), ToString::to_string);
+                    let detail = format!("taken over for {}: {from} left it empty", self.holder());
+                    self.changes
+                        .insert(0, self.change(Verb::SetBlockOwner, Subject::Block(self.cidr), detail));
+                    self.edit(BlockEdit::Replace(revision, Box::new(after.clone())));
+                }
+            }
+            (before, Some(after), revision) => {
+                if let (Some(_), Some(revision)) = (before, revision) {
+                    let edit = Edit::Block(self.cidr, BlockEdit::Delete(revision));
+                    self.marked.push((edit, self.finished(Verb::DeleteBlock, Subject::Block(self.cidr))));
+                }
+                self.record(after, |_| true);
+                let detail = format!("for {}{}", self.holder(), self.in_pool());
+                self.changes.insert(0, self.change(Verb::CreateBlock, Subject::Block(self.cidr), detail));
+                self.edit(BlockEdit::Create(Box::new(after.clone())));
+            }
+            (Some(before), None, Some(revision)) => {
+                let detail = match before.is_deleted() {
+                    true => "its deletion stopped half-way".to_owned(),
+                    false => format!("empty, and its pool does not select {} any more", self.request.node),
+                };
+                self.changes.push(self.change(Verb::DeleteBlock, Subject::Block(self.cidr), detail));
+                self.edit(BlockEdit::Delete(revision));
+            }
+            _ => {}
+        }
+    }
+
+    /// Addresses that an existing block gets.
+    fn assign(&mut self, before: &Block, after: &Block) {
+        let is_new = |ordinal: u32| match (before.allocation(ordinal), after.allocation(ordinal)) {
+            (None, Some(_)) => true,
+            (Some(old), Some(new)) => old.attribute.is_cooling() && !new.attribute.is_cooling(),
+            _ => false,
+        };
+        let records = self.record(after, is_new);
+        if records.is_empty() {
+            self.edit(BlockEdit::Touch);
+            return;
+        }
+        if let Some(owner) = before.owner() {
+            let owned = Condition::OwnedSince(owner.clone(), before.claim_time().map(str::to_owned));
+            self.evidence.push((Key::Block(self.cidr), Expect::Says(owned)));
+        }
+        // The allocator frees what has cooled down before it assigns.
+        let cooldown =
+            self.basis.snapshot.effective_ipam_config().map_or(0, |config| config.cooldown_seconds);
+        if before.attributes().any(|attribute| attribute.is_cooling()) {
+            self.edit(BlockEdit::CollectCooled { cooldown });
+        }
+        self.edit(BlockEdit::Assign { records });
+    }
+
+    /// Notes the addresses that are assigned, and counts them in their handle. Gives their records.
+    fn record(&mut self, after: &Block, is_new: impl Fn(u32) -> bool) -> Vec<(u32, Attribute)> {
+        let assigned = after.allocations().filter(|allocation| is_new(allocation.ordinal));
+        let assigned = assigned.filter(|allocation| !allocation.attribute.is_windows_reserved());
+        let records: Vec<(u32, Attribute)> =
+            assigned.map(|allocation| (allocation.ordinal, allocation.attribute.to_attribute())).collect();
+        let owner = after.owner().map_or_else(|| "without owner".to_owned(), |owner| format!("of {owner}"));
+        for (ordinal, record) in &records {
+            let handle =
+                record.handle.as_deref().map(|id| format!(", under the handle {id}")).unwrap_or_default();
+            let detail = format!("in block {} {owner}{}{handle}", self.cidr, self.in_pool());
+            let address = Subject::Address(address_at(self.cidr, *ordinal));
+            self.changes.push(self.change(Verb::AssignAddress, address, detail));
+        }
+        if let Some(id) = self.request.handle.clone()
+            && !records.is_empty()
+        {
+            let count = i64::try_from(records.len()).unwrap_or(i64::MAX);
+            let stored = self.basis.snapshot.handles.iter().map(|handle| &handle.value);
+            let exists = stored.into_iter().any(|handle| !handle.is_deleted() && handle.id() == *id);
+            let verb = if exists { Verb::SetHandleCounts } else { Verb::CreateHandle };
+            let detail = format!("counts {count} more in block {}", self.cidr);
+            self.changes.push(self.change(verb, Subject::Handle(id.clone()), detail));
+            self.edits.push(Edit::Handle(id, HandleEdit::Increment(self.cidr, count)));
+        }
+        records
+    }
+
+    fn affinity(&mut self, key: &AffinityKey, write: &Write) {
+        let before = match &write.before {
+            Some(Entry { record: Record::Affinity(affinity), revision }) => {
+                Some((affinity, revision.clone()))
+            }
+            _ => None,
+        };
+        let after = match &write.after {
+            Some(Record::Affinity(affinity)) => Some(affinity),
+            _ => None,
+        };
+        let subject = || Subject::Affinity { node: holder_of(key), cidr: key.cidr };
+        let edit = |edit: AffinityEdit| Edit::Affinity(key.clone(), edit);
+        match (before, after) {
+            (Some((before, revision)), Some(after)) if !before.deleted => {
+                self.edits.push(edit(AffinityEdit::State(revision, after.state.clone())));
+                let detail = format!("it was {}", before.state);
+                self.changes.push(self.change(Verb::ConfirmAffinity, subject(), detail));
+            }
+            (before, Some(after)) => {
+                if let Some((_, revision)) = before {
+                    let delete = edit(AffinityEdit::Delete(revision));
+                    self.marked.push((delete, self.finished(Verb::DeleteAffinity, subject())));
+                }
+                self.edits.push(edit(AffinityEdit::Create(after.clone())));
+                let detail = format!("the block is {}'s", key.node);
+                self.changes.push(self.change(Verb::CreateAffinity, subject(), detail));
+            }
+            (Some((before, revision)), None) => {
+                self.edits.push(edit(AffinityEdit::Delete(revision)));
+                let detail = match before.deleted {
+                    true => "its deletion stopped half-way",
+                    false => "the block is not its holder's any more",
+                };
+                self.changes.push(self.change(Verb::DeleteAffinity, subject(), detail.to_owned()));
+            }
+            (None, None) => {}
+        }
+    }
+
+    fn into_actions(self) -> Vec<Action> {
+        let cidr = self.cidr;
+        let mut actions = Vec::new();
+        if !self.marked.is_empty() {
+            let mut step = Step::new(format!("half-deleted objects of block {cidr}"));
+            let mut changes = Vec::new();
+            for (edit, change) in self.marked {
+                step.whole().edits.push(edit);
+                changes.push(change);
+            }
+            actions.push(Action { step, changes });
+        }
+        if !self.edits.is_empty() {
+            let mut step = Step::new(format!("assignment in block {cidr}"));
+            step.whole().edits = self.edits;
+            let grounds = grounds(self.basis, &self.request.node, cidr);
+            self.evidence.into_iter().chain(grounds).for_each(|evidence| step.whole().expect(evidence));
+            actions.push(Action { step, changes: self.changes });
+        }
+        actions
+    }
+
+    fn edit(&mut self, edit: BlockEdit) {
+        self.edits.push(Edit::Block(self.cidr, edit));
+    }
+
+    fn change(&self, action: Verb, subject: Subject, detail: String) -> Change {
+        Change { action, subject, detail, repairs: Vec::new() }
+    }
+
+    fn finished(&self, action: Verb, subject: Subject) -> Change {
+        self.change(action, subject, "its deletion stopped half-way".to_owned())
+    }
+
+    fn holder(&self) -> String {
+        format!("host:{}", self.request.node)
+    }
+
+    fn in_pool(&self) -> String {
+        let pool = self.basis.context.index.pools_around(self.cidr).next();
+        pool.map(|pool| format!(", in pool {}", pool.name)).unwrap_or_default()
+    }
+}
+
+/// Node and pools have to stay what they were when the allocator decided by them.
+fn grounds(basis: &Basis<'_>, node: &str, cidr: IpNet) -> Vec<(Key, Expect)> {
+    let node = Key::Node(node.to_owned());
+    let mut grounds: Vec<(Key, Expect)> =
+        as_read(basis.snapshot, &BTreeSet::from([node])).into_iter().collect();
+    let around = basis.snapshot.pools.iter().filter(|pool| pool.value.cidr.contains(&cidr.addr()));
+    grounds
+        .extend(around.map(|pool| (Key::Pool(pool.value.name.clone()), Expect::At(pool.revision.clone()))));
+    grounds
+}
+
+fn block_of(entry: Option<&Entry>) -> Option<&Block> {
+    match &entry?.record {
+        Record::Block(block) => Some(block),
+        _ => None,
+    }
+}
+
+/// As findings name it.
+fn holder_of(key: &AffinityKey) -> String {
+    match key.kind {
+        AffinityType::Host => key.node.clone(),
+        _ => format!("{}:{}", key.kind, key.node),
+    }
+}

@@ -1,0 +1,302 @@
+//! Plans that assign addresses for people: what `assign` does. The allocator of `calipam-assign` runs on the snapshot; what it
+//! writes there becomes the plan, and what it decides on the way explains it.
+
+mod decisions;
+mod edits;
+mod refusal;
+
+use std::collections::{BTreeMap, HashSet};
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use calipam_assign::{
+    Allocator, AssignIp, AutoAssign, Error, Event, Family, SnapshotStore, Write, without_waiting,
+};
+use calipam_check::owner::RecordedOwner;
+use calipam_check::{ClusterIdentity, Subject, names_of_owners};
+use calipam_model::IpNet;
+use calipam_model::handle::{clean_id, is_storable_id};
+use calipam_model::node::Node;
+use calipam_model::pool::PoolUse;
+use calipam_model::snapshot::{DatastoreKind, Source};
+
+pub use self::decisions::{Decision, DecisionStep};
+use crate::basis::Basis;
+use crate::handles::Holdings;
+use crate::plan::{Plan, PlanKind, Verb, Warning};
+use crate::skipped::{SkipReason, Skipped, WayOut};
+
+/// The label of a node's operating system.
+const SYSTEM: &str = "kubernetes.io/os";
+
+/// What the allocator looks at.
+const SOURCES: [Source; 6] = [
+    Source::Blocks,
+    Source::Affinities,
+    Source::Pools,
+    Source::Reservations,
+    Source::Nodes,
+    Source::IpamConfig,
+];
+
+/// What to assign.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Request {
+    /// The node that the addresses are for. It has to exist.
+    pub node: String,
+    /// These addresses.
+    pub addresses: Vec<IpAddr>,
+    /// So many addresses that the allocator chooses, in each family of the pools; where no pools are named, of IPv4, or of
+    /// IPv6 in a cluster without IPv4 pools.
+    pub count: u32,
+    /// The pools to choose from, by CIDR; empty for those that select the node.
+    pub pools: Vec<IpNet>,
+    /// The handle under which they are recorded.
+    pub handle: Option<String>,
+    /// What the record says of the owner.
+    pub attributes: BTreeMap<String, String>,
+    /// Assign the addresses that are named although something uses them.
+    pub force: bool,
+}
+
+/// A plan, and how it came about.
+#[derive(Clone, Debug)]
+pub struct Assignment {
+    pub plan: Plan,
+    /// What the allocator decided, in order.
+    pub decisions: Vec<Decision>,
+}
+
+/// Plans an assignment. What cannot be assigned is skipped, with the reason.
+pub fn plan(basis: &Basis<'_>, node: &Node, request: &Request) -> Assignment {
+    let mut planner = Planner { basis, node, request, skipped: Vec::new(), warnings: Vec::new() };
+    let (writes, events) = match planner.refusal() {
+        Some(refusal) => {
+            planner.skipped.push(refusal);
+            (Vec::new(), Vec::new())
+        }
+        None => planner.allocate(),
+    };
+    let decisions = events.iter().map(|event| decisions::of(basis.snapshot, node, event)).collect();
+    let mut actions = edits::actions(basis, request, writes);
+    let assigned = actions.iter().flat_map(|action| &action.changes);
+    let addresses: Vec<IpAddr> = assigned
+        .filter_map(|change| match (change.action, &change.subject) {
+            (Verb::AssignAddress, Subject::Address(address)) => Some(*address),
+            _ => None,
+        })
+        .collect();
+    if addresses.is_empty() {
+        // A block that was claimed in vain helps no one.
+        actions.clear();
+    }
+    let plan = Plan {
+        kind: PlanKind::Assign,
+        cluster: ClusterIdentity::of(basis.snapshot),
+        forced: addresses,
+        warnings: if actions.is_empty() { Vec::new() } else { planner.warnings },
+        actions,
+        skipped: planner.skipped,
+        revealed: Vec::new(),
+    };
+    Assignment { plan, decisions }
+}
+
+struct Planner<'b, 's> {
+    basis: &'b Basis<'s>,
+    node: &'b Node,
+    request: &'b Request,
+    skipped: Vec<Skipped>,
+    warnings: Vec<Warning>,
+}
+
+impl Planner<'_, '_> {
+    /// Why nothing can be assigned, whatever the allocator says.
+    fn refusal(&mut self) -> Option<Skipped> {
+        let snapshot = self.basis.snapshot;
+        if let Some(source) = SOURCES.into_iter().find(|source| !snapshot.has_read(*source)) {
+            let node = Subject::Node(self.request.node.clone());
+            let detail = format!("what decides it was not read: {source}");
+            return Some(Skipped::new(node, SkipReason::NotRead, detail));
+        }
+        let id = self.request.handle.clone()?;
+        if clean_id(&id) != id || !is_storable_id(&id, snapshot.datastore) {
+            let detail = format!("{id:?} cannot be the ID of a handle in this datastore");
+            return Some(Skipped::new(Subject::Handle(id), SkipReason::HandleNotStorable, detail));
+        }
+        let differs_by_case = |other: &str| other != id && other.eq_ignore_ascii_case(&id);
+        if snapshot.datastore == DatastoreKind::Kubernetes
+            && let Some(other) = snapshot
+                .handles
+                .iter()
+                .map(|handle| handle.value.id().to_string())
+                .find(|other| differs_by_case(other))
+        {
+            let detail =
+                format!("it would share one object with the handle {other}, which differs by case only");
+            return Some(Skipped::new(Subject::Handle(id), SkipReason::NeedsDecision, detail));
+        }
+        if let Some(owner) = self.owner_of_handle(&id) {
+            self.warnings.push(Warning::HandleOfLive { handle: id, owner });
+        }
+        None
+    }
+
+    /// Who, alive, has addresses under the handle.
+    fn owner_of_handle(&self, id: &str) -> Option<String> {
+        let holdings = Holdings::new(self.basis, &HashSet::from([id.to_owned()]));
+        let held = holdings.allocated(id);
+        let records: Vec<(IpNet, u32)> = held.iter().map(|held| (held.block, held.held.ordinal)).collect();
+        let context = &self.basis.context;
+        let owners = context.recorded_owners(&records).into_iter().zip(held);
+        let mut live =
+            owners.filter(|(owner, _)| matches!(owner, RecordedOwner::UsesAddress | RecordedOwner::Idle));
+        let (_, held) = live.next()?;
+        let users = context.owners_of(held.address);
+        Some(if users.is_empty() {
+            format!("the owner of {}", held.address)
+        } else {
+            names_of_owners(&users)
+        })
+    }
+
+    /// Lets the allocator assign on the snapshot. Gives what it writes, and what it decides.
+    fn allocate(&mut self) -> (Vec<Write>, Vec<Event>) {
+        let store = SnapshotStore::new(self.basis.snapshot).avoiding(self.unrecorded());
+        let events: Arc<Mutex<Vec<Event>>> = Arc::default();
+        let told = Arc::clone(&events);
+        let tell = move |event| told.lock().unwrap_or_else(PoisonError::into_inner).push(event);
+        let allocator = Allocator::new(&store).observed_by(Arc::new(tell));
+        if self.request.count > 0 {
+            self.choose(&allocator);
+        }
+        for address in &self.request.addresses {
+            self.named(&allocator, *address);
+        }
+        drop(allocator);
+        let events = std::mem::take(&mut *events.lock().unwrap_or_else(PoisonError::into_inner));
+        (store.into_writes(), events)
+    }
+
+    /// Addresses that something uses or names although no block records them: the allocator would give them out a
+    /// second time.
+    fn unrecorded(&self) -> Vec<IpAddr> {
+        let index = &self.basis.context.index;
+        let pools = self.basis.snapshot.pools.iter().map(|pool| pool.value.cidr);
+        let named = pools.flat_map(|pool| {
+            index
+                .uses_in(pool)
+                .iter()
+                .map(|used| used.address)
+                .chain(index.mentioned_in(pool).iter().copied())
+        });
+        named.filter(|address| !self.is_recorded(*address)).collect()
+    }
+
+    fn is_recorded(&self, address: IpAddr) -> bool {
+        calipam_assign::blocks_around(address).any(|cidr| {
+            let block = self.basis.context.index.block(cidr);
+            block.and_then(|block| block.sound?.allocation_of(address)).is_some()
+        })
+    }
+
+    /// Addresses that the allocator chooses.
+    fn choose(&mut self, allocator: &Allocator<&SnapshotStore<'_>>) {
+        let request = self.request;
+        let of = |family| -> Vec<IpNet> {
+            request.pools.iter().copied().filter(|pool| Family::of(*pool) == family).collect()
+        };
+        let (pools_v4, pools_v6) = (of(Family::V4), of(Family::V6));
+        let pools = self.basis.snapshot.pools.iter().map(|pool| pool.value.cidr);
+        let has_v4 = pools.into_iter().any(|pool| Family::of(pool) == Family::V4);
+        let (v4, v6) = match (pools_v4.is_empty(), pools_v6.is_empty()) {
+            (true, true) if has_v4 => (request.count, 0),
+            (true, true) => (0, request.count),
+            (no_v4, no_v6) => (if no_v4 { 0 } else { request.count }, if no_v6 { 0 } else { request.count }),
+        };
+        let wanted = AutoAssign {
+            host: request.node.clone(),
+            v4,
+            v6,
+            handle: request.handle.clone(),
+            attributes: Some(request.attributes.clone()).filter(|attributes| !attributes.is_empty()),
+            pools_v4,
+            pools_v6,
+            intended_use: Some(PoolUse::Workload),
+            windows: self.is_windows(),
+            ..AutoAssign::default()
+        };
+        let (done, error) = match without_waiting(allocator.auto_assign(&wanted)) {
+            Ok(done) => (done, None),
+            Err(partly) => (partly.done, Some(partly.error)),
+        };
+        let asked = v4.saturating_add(v6);
+        let missing = asked.saturating_sub(u32::try_from(done.addresses().count()).unwrap_or(u32::MAX));
+        if missing > 0 {
+            let messages = done.v4.iter().chain(&done.v6).flat_map(|assigned| &assigned.messages);
+            let mut reasons: Vec<String> =
+                error.iter().map(|error| error.to_string().trim().to_owned()).collect();
+            reasons.extend(messages.map(ToString::to_string));
+            let detail = format!("{missing} of {asked} addresses cannot be had: {}", reasons.join("; "));
+            let node = Subject::Node(request.node.clone());
+            let skipped = Skipped::new(node, SkipReason::NotAvailable, detail);
+            self.skipped.push(skipped.with_way_out(WayOut::ExplainAssignment));
+        }
+    }
+
+    /// An address that the operator names.
+    fn named(&mut self, allocator: &Allocator<&SnapshotStore<'_>>, address: IpAddr) {
+        if let Some(in_use) = self.in_use(address) {
+            if !self.request.force {
+                self.skipped.push(in_use);
+                return;
+            }
+            self.warnings.push(Warning::AssignedInUse(in_use));
+        }
+        let wanted = AssignIp {
+            handle: self.request.handle.clone(),
+            attributes: Some(self.request.attributes.clone()).filter(|attributes| !attributes.is_empty()),
+            windows: self.is_windows(),
+            ..AssignIp::new(self.request.node.clone(), address)
+        };
+        match without_waiting(allocator.assign_ip(&wanted)) {
+            Ok(()) => self.warn_of(address),
+            Err(error) => self.skipped.push(self.why_not(address, &error)),
+        }
+    }
+
+    /// Who uses an address that no block records, or may use it.
+    fn in_use(&self, address: IpAddr) -> Option<Skipped> {
+        if self.is_recorded(address) {
+            return None;
+        }
+        let owners = self.basis.context.owners_of(address);
+        let detail = match owners.is_empty() {
+            false => {
+                format!("{address} is used by {}, although no block records it", names_of_owners(&owners))
+            }
+            true if self.basis.context.index.is_mentioned(address) => {
+                format!("{address} is named by a pod, an endpoint or a service, although no block records it")
+            }
+            true => return None,
+        };
+        Some(Skipped::new(Subject::Address(address), SkipReason::InUse, detail))
+    }
+
+    /// Reservations hold for automatic assignment only.
+    fn warn_of(&mut self, address: IpAddr) {
+        let reservations = self.basis.snapshot.reservations.iter().map(|reservation| &reservation.value);
+        let covers = |cidrs: &[IpNet]| cidrs.iter().any(|cidr| cidr.contains(&address));
+        if let Some(reservation) = reservations.into_iter().find(|reservation| covers(&reservation.cidrs)) {
+            self.warnings.push(Warning::Reserved { address, reservation: reservation.name.clone() });
+        }
+    }
+
+    fn why_not(&self, address: IpAddr, error: &Error) -> Skipped {
+        refusal::of(self.basis, address, error)
+    }
+
+    fn is_windows(&self) -> bool {
+        self.node.labels.get(SYSTEM).is_some_and(|system| system == "windows")
+    }
+}

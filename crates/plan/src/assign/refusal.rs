@@ -1,0 +1,99 @@
+//! Why an address that is named cannot be assigned, and whose it is.
+
+use std::net::IpAddr;
+
+use calipam_assign::{Error, PoolPassedOver};
+use calipam_check::Subject;
+use calipam_check::names_of_owners;
+use calipam_check::record::Claim;
+use calipam_model::block::Allocation;
+
+use crate::basis::Basis;
+use crate::skipped::{SkipReason, Skipped, WayOut};
+
+/// What the allocator's refusal means for the operator.
+pub(super) fn of(basis: &Basis<'_>, address: IpAddr, error: &Error) -> Skipped {
+    let (reason, detail) = match error {
+        Error::AddressOutsidePools(_) => (SkipReason::OutsidePools, outside_pools(basis, address)),
+        Error::AlreadyAssigned(_) => taken(basis, address),
+        Error::Undecodable { key, reason } => {
+            (SkipReason::Unjudged, format!("{key} cannot be decoded: {reason}"))
+        }
+        Error::Overlap { .. } => (SkipReason::Overlap, error.to_string()),
+        Error::ForeignBlock(cidr) => {
+            let owner = basis.context.index.block(*cidr).and_then(|block| block.owner);
+            let owner = owner.map_or_else(|| "another node".to_owned(), ToString::to_string);
+            let detail = format!("{address} lies in block {cidr} of {owner}, and affinity is strict");
+            (SkipReason::NotAvailable, detail)
+        }
+        other => (SkipReason::NotAvailable, format!("{address}: {}", other.to_string().trim())),
+    };
+    let skipped = Skipped::new(Subject::Address(address), reason, detail);
+    match reason {
+        SkipReason::NotAvailable => skipped.with_way_out(WayOut::ExplainAssignment),
+        _ => skipped,
+    }
+}
+
+fn outside_pools(basis: &Basis<'_>, address: IpAddr) -> String {
+    let closed: Vec<String> = basis
+        .context
+        .index
+        .pools_around(address.into())
+        .filter_map(|pool| {
+            Some(format!(
+                "{} ({}) contains it, but {}",
+                pool.name,
+                pool.cidr,
+                PoolPassedOver::of_state(pool)?
+            ))
+        })
+        .collect();
+    match closed.is_empty() {
+        true => format!("{address} lies in no pool"),
+        false => format!("{address} lies in no enabled pool: {}", closed.join("; ")),
+    }
+}
+
+/// Who has the address already.
+fn taken(basis: &Basis<'_>, address: IpAddr) -> (SkipReason, String) {
+    let blocks = calipam_assign::blocks_around(address);
+    let mut records =
+        blocks.filter_map(|cidr| basis.context.index.block(cidr)?.sound?.allocation_of(address));
+    let Some(record) = records.next() else {
+        return (SkipReason::AlreadyAssigned, format!("{address} is to be assigned already"));
+    };
+    match Claim::of(&record.attribute) {
+        Claim::Cooling => {
+            let detail = format!("{address} was released a short time ago and cools down");
+            return (SkipReason::Cooling, detail);
+        }
+        Claim::WindowsReserved => {
+            let detail = format!("{address} is reserved by a Windows node and never handed out");
+            return (SkipReason::WindowsReserved, detail);
+        }
+        _ => {}
+    }
+    let owners = basis.context.owners_of(address);
+    let used = match owners.is_empty() {
+        true => "nothing is known to use it".to_owned(),
+        false => format!("{} uses it", names_of_owners(&owners)),
+    };
+    (SkipReason::AlreadyAssigned, format!("{address} is assigned already, {}; {used}", recorded_for(&record)))
+}
+
+/// What the record says.
+fn recorded_for(record: &Allocation<'_>) -> String {
+    let attribute = record.attribute.to_attribute();
+    let handle = match &attribute.handle {
+        Some(handle) => format!("under the handle {handle}"),
+        None => "without a handle".to_owned(),
+    };
+    let said = |key: &str| attribute.owner.as_ref().and_then(|owner| owner.get(key).cloned());
+    match (said("namespace"), said("pod"), said("node")) {
+        (Some(namespace), Some(pod), Some(node)) => format!("{handle}, for {namespace}/{pod} on {node}"),
+        (Some(namespace), Some(pod), None) => format!("{handle}, for {namespace}/{pod}"),
+        (_, _, Some(node)) => format!("{handle}, on {node}"),
+        _ => handle,
+    }
+}

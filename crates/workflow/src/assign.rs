@@ -1,0 +1,99 @@
+//! `assign`: from a request to assigned addresses.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use calipam_check::ClusterIdentity;
+use calipam_datastore::Datastore;
+use calipam_plan::Skipped;
+use calipam_plan::assign::{self, Assignment, Decision};
+
+use crate::error::Error;
+use crate::look::{Judging, Look, look};
+use crate::operator::Operator;
+use crate::planning::try_plan;
+use crate::scope;
+use crate::write::{Intent, Repaired, Writing, write};
+
+/// What to assign, and how.
+#[derive(Clone, Debug)]
+pub struct AssignRequest {
+    /// The node that the addresses are for.
+    pub node: String,
+    /// These addresses.
+    pub addresses: Vec<IpAddr>,
+    /// So many that the allocator chooses.
+    pub count: u32,
+    /// The pools to choose from, by name or CIDR; empty for those that select the node.
+    pub pools: Vec<String>,
+    pub handle: Option<String>,
+    pub attributes: BTreeMap<String, String>,
+    /// Assign the addresses that are named although something uses them.
+    pub force: bool,
+    pub judging: Judging,
+    /// `None` to plan only.
+    pub writing: Option<Writing>,
+    /// Write nothing where the plan makes more changes.
+    pub max_changes: Option<usize>,
+}
+
+/// How the allocator decides on a request. Nothing was written.
+#[derive(Clone, Debug)]
+pub struct Explained {
+    pub cluster: ClusterIdentity,
+    pub decisions: Vec<Decision>,
+    /// What it would assign.
+    pub addresses: Vec<IpAddr>,
+    /// What it would not, and why.
+    pub skipped: Vec<Skipped>,
+}
+
+/// Looks, lets the allocator plan, shows the plan, asks, and assigns.
+///
+/// # Errors
+/// Where something cannot be read or written, node or pool are not known, or the operator does not agree.
+pub async fn assign(
+    datastore: &Datastore,
+    request: &AssignRequest,
+    operator: &impl Operator,
+) -> Result<Repaired, Error> {
+    let intent = Intent { writing: request.writing.as_ref(), max_changes: request.max_changes };
+    let seen = look(datastore, &request.judging, operator).await?;
+    let Assignment { plan, .. } = plan(&seen, request)?;
+    let plan = try_plan(seen, plan, &request.judging)?;
+    write(datastore, plan, intent, false, operator).await
+}
+
+/// Looks, and lets the allocator say how it decides.
+///
+/// # Errors
+/// Where something cannot be read, or node or pool are not known.
+pub async fn explain_assignment(
+    datastore: &Datastore,
+    request: &AssignRequest,
+    operator: &impl Operator,
+) -> Result<Explained, Error> {
+    let seen = look(datastore, &request.judging, operator).await?;
+    let Assignment { plan, decisions } = plan(&seen, request)?;
+    // That it can be explained need not be said in an explanation.
+    let without_way_out = |skipped: Skipped| Skipped { way_out: None, ..skipped };
+    let skipped = plan.skipped.into_iter().map(without_way_out).collect();
+    Ok(Explained { cluster: plan.cluster, decisions, addresses: plan.forced, skipped })
+}
+
+fn plan(seen: &Look, request: &AssignRequest) -> Result<Assignment, Error> {
+    let snapshot = &seen.snapshot;
+    let node = snapshot.nodes.iter().map(|node| &node.value).find(|node| node.name == request.node);
+    let node = node.ok_or_else(|| Error::UnknownNode(request.node.clone()))?;
+    let pools = request.pools.iter().map(|name| scope::pool(snapshot, name)).collect::<Result<_, _>>()?;
+    let wanted = assign::Request {
+        node: request.node.clone(),
+        addresses: request.addresses.clone(),
+        count: request.count,
+        pools,
+        handle: request.handle.clone(),
+        attributes: request.attributes.clone(),
+        force: request.force,
+    };
+    Ok(assign::plan(&seen.basis(&request.judging), node, &wanted))
+}

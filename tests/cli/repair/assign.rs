@@ -1,0 +1,275 @@
+//! `assign`: what it assigns, refuses and explains.
+
+use std::collections::BTreeSet;
+
+use calipam_testkit::cluster::wire::key;
+use serde_json::Value;
+
+use super::site::*;
+use crate::cli::program::Run;
+use crate::cli::pty::Terminal;
+
+const INFORMATION: &str = "/calico/resources/v3/projectcalico.org/clusterinformations/default";
+
+/// Runs `assign` and agrees to everything.
+pub(super) fn assign(site: &Site, arguments: &[&str]) -> Run {
+    site.run(&[&["assign", "--yes", "-o", "json"], arguments].concat())
+}
+
+/// The addresses that a plan assigns.
+pub(super) fn assigned(plan: &Value) -> BTreeSet<String> {
+    changes(plan).iter().filter_map(|line| line.strip_prefix("assign-address ").map(str::to_owned)).collect()
+}
+
+/// What `check` says of addresses whose user it cannot know.
+pub(super) fn unused(addresses: &BTreeSet<String>) -> BTreeSet<String> {
+    addresses.iter().map(|address| format!("warning leaked-address {address}")).collect()
+}
+
+fn put_pool(site: &Site, name: &str, spec: Value) {
+    let pool = serde_json::json!({"kind": "IPPool", "apiVersion": "projectcalico.org/v3",
+        "metadata": {"name": name, "creationTimestamp": "2026-01-01T00:00:00Z"}, "spec": spec});
+    site.put(&key::pool(name), pool.to_string());
+}
+
+#[test]
+fn what_is_assigned_is_recorded_found_by_check_as_it_should_be_and_undone() {
+    let cluster = healthy();
+    let node = cluster.nodes()[0].name.clone();
+    let free = cluster.spec().spare_block_v4(0);
+    let named = free.hosts().nth(4).unwrap().to_string();
+    let site = Site::of(&cluster);
+    let before = site.dump();
+    let owned = ["--handle", "printer", "--attribute", "note=a <b> & \"c\""];
+
+    let chosen = assign(&site, &[&["--count", "2", "--node", &node], &owned[..]].concat());
+    assert_eq!(chosen.code, 0, "{chosen:?}");
+    let plan = document(&chosen);
+    assert_eq!((&plan["kind"], assigned(&plan).len()), (&"AssignPlan".into(), 2), "{plan}");
+    assert!(changes(&plan).contains("create-handle printer"), "{plan}");
+
+    // Its block does not exist yet.
+    let run = assign(&site, &[&["--ip", &named, "--node", &node], &owned[..]].concat());
+    assert_eq!(run.code, 0, "{run:?}");
+    let more = document(&run);
+    let expected = [
+        format!("assign-address {named}"),
+        format!("create-block {free}"),
+        format!("create-affinity {node}/{free}"),
+        "set-handle-counts printer".to_owned(),
+    ];
+    assert_eq!(changes(&more), set(expected));
+
+    let now = recorded(&site.dump());
+    for address in assigned(&plan).into_iter().chain(assigned(&more)) {
+        assert_eq!(now[&address.parse().unwrap()].as_deref(), Some("printer"));
+    }
+    let bare = assign(&site, &["--count", "1", "--node", &node]);
+    assert_eq!(bare.code, 0, "{bare:?}");
+    // Nothing is known to use them, and nothing else is wrong. What is leaked is released without them.
+    let all: BTreeSet<String> = [&plan, &more, &document(&bare)].into_iter().flat_map(assigned).collect();
+    assert_eq!(site.findings(&[]), unused(&all));
+    let leaked = site.release(&["--leaked"]);
+    assert!(leaked.code == 0 && recorded(&site.dump()).len() == now.len() + 1, "{leaked:?}");
+
+    // What is undone is back, byte for byte but for sequence numbers; the handle goes with its addresses.
+    let undo = |run: &Run| {
+        let undone = site.undo(&journal_of(run));
+        assert_eq!(undone.code, 0, "{undone:?}");
+    };
+    undo(&bare);
+    undo(&run);
+    let released = site.release(&["--handle", "printer"]);
+    assert_eq!(released.code, 0, "{released:?}");
+    assert_eq!(recorded(&site.dump()), recorded(&before));
+    let again = assign(&site, &[&["--ip", &named, "--node", &node], &owned[..]].concat());
+    let free_again = site.dump();
+    assert_eq!(again.code, 0, "{again:?}");
+    undo(&again);
+    assert_ne!(values(&site.dump()), values(&free_again));
+    let keys = |entries: &Entries| entries.keys().cloned().collect::<Vec<_>>();
+    assert_eq!(keys(&site.dump()), keys(&before));
+
+    let untouched = site.dump();
+    let last = assign(&site, &[&["--count", "2", "--node", &node], &owned[..]].concat());
+    undo(&last);
+    assert_eq!(values(&site.dump()), values(&untouched));
+}
+
+#[test]
+fn what_cannot_be_assigned_is_refused_and_changes_nothing() {
+    let mut cluster = healthy();
+    let node = cluster.nodes()[0].name.clone();
+    let pod = cluster.add_pod_on(0);
+    let unrecorded = cluster.add_pod_on(0);
+    for (address, block) in &unrecorded.addresses {
+        cluster.free(*address, *block);
+        cluster.count(&unrecorded.handle, *block, -1);
+    }
+    let (taken, used) = (pod.address().to_string(), unrecorded.address().to_string());
+    let site = Site::of(&cluster);
+    put_pool(&site, "closed", serde_json::json!({"cidr": "172.30.0.0/24", "disabled": true}));
+    let before = site.dump();
+
+    let cases: [(&[&str], i32, &[&str]); 12] = [
+        (&["--ip", "192.0.2.1"], 1, &["outside-pools", "lies in no pool"]),
+        (&["--ip", "172.30.0.9"], 1, &["outside-pools", "closed (172.30.0.0/24)", "it is disabled"]),
+        (&["--ip", &taken], 1, &["already-assigned", &pod.handle, &pod.name.pod, "uses it"]),
+        (&["--ip", &used], 1, &["in-use", &unrecorded.name.pod, "no block records it"]),
+        (&["--count", "1", "--pool", "nowhere"], 1, &["there is no pool", "lists the pools"]),
+        (&["--count", "1", "--pool", "10.9.0.0/16"], 1, &["not-available", "--explain"]),
+        (&["--count", "1", "--handle", "a/b"], 1, &["handle-not-storable"]),
+        (&["--count", "1", "--handle", ""], 1, &["handle-not-storable"]),
+        (&["--count", "1", "--attribute", "novalue"], 2, &["KEY=VALUE"]),
+        (&["--count", "1", "--attribute", "a=1", "--attribute", "a=2"], 2, &["more than once"]),
+        (&["--count", "0"], 2, &["--count"]),
+        (&["--count", "5", "--max-changes", "4"], 1, &["more than the limit of 4"]),
+    ];
+    for (arguments, code, says) in cases {
+        let run = site.run(&[&["assign", "--yes", "--node", &node], arguments].concat());
+        assert_eq!(run.code, code, "{arguments:?} {run:?}");
+        let said = format!("{}{}", run.stdout, run.stderr);
+        assert!(says.iter().all(|text| said.contains(text)), "{arguments:?} {says:?} {run:?}");
+        assert_eq!(site.dump(), before, "{arguments:?}");
+    }
+    let run = site.run(&["assign", "--yes", "--node", "no\u{1b}[2Jnode", "--count", "1"]);
+    assert!(run.code == 1 && !run.stderr.contains('\u{1b}') && run.stderr.contains("not found"), "{run:?}");
+    let run = site.run(&["assign", "--node", &node, "--count", "1"]);
+    assert!(run.code == 2 && run.stderr.contains("stdin is not a terminal"), "{run:?}");
+    let run = site.run(&["assign", "--node", &node, "--count", "1", "--dry-run"]);
+    assert!(run.code == 0 && run.stdout.contains("assign-address"), "{run:?}");
+    assert_eq!(site.dump(), before);
+
+    // What is in use is not chosen, either, and only force assigns it.
+    let all = document(&assign(&site, &["--node", &node, "--count", "60", "--dry-run"]));
+    assert!(assigned(&all).len() == 60 && !assigned(&all).contains(&used), "{all}");
+    let forced = assign(&site, &["--node", &node, "--ip", &used, "--handle", &unrecorded.handle, "--force"]);
+    assert_eq!((forced.code, assigned(&document(&forced))), (0, set([&used])), "{forced:?}");
+    let warnings = document(&forced)["warnings"].to_string();
+    assert!(warnings.contains("assigned all the same"), "{warnings}");
+}
+
+#[test]
+fn a_full_pool_gives_what_it_has_and_a_reserved_address_can_be_named() {
+    let cluster = healthy();
+    let node = cluster.nodes()[0].name.clone();
+    let site = Site::of(&cluster);
+    let tiny = serde_json::json!({"cidr": "172.30.0.0/30", "blockSize": 30, "assignmentMode": "Manual", "vxlanMode": "Never"});
+    put_pool(&site, "tiny", tiny);
+    let reservation = serde_json::json!({"kind": "IPReservation", "apiVersion": "projectcalico.org/v3",
+        "metadata": {"name": "kept"}, "spec": {"reservedCIDRs": ["172.30.0.1/32"]}});
+    site.put(&key::resource("ipreservations", "kept"), reservation.to_string());
+    let owned = ["--node", &node, "--handle", "vpn", "--attribute", "use=vpn"];
+
+    let some = assign(&site, &[&owned[..], &["--count", "6", "--pool", "tiny"]].concat());
+    assert_eq!(some.code, 1, "{some:?}");
+    let plan = document(&some);
+    assert_eq!(assigned(&plan), set(["172.30.0.0", "172.30.0.2", "172.30.0.3"]));
+    assert_eq!(skips(&plan), set([format!("not-available {node}")]));
+    assert!(plan["skipped"][0]["detail"].as_str().unwrap().starts_with("3 of 6 addresses cannot be had: "));
+
+    let full = site.run(
+        &[&["assign", "--count", "1", "--pool", "tiny", "--explain", "-o", "json"], &owned[..]].concat(),
+    );
+    assert_eq!(full.code, 1, "{full:?}");
+    let explained = document(&full);
+    let decisions = explained["decisions"].as_array().unwrap();
+    let of_block: Vec<&Value> = decisions.iter().filter(|decision| decision["step"] == "own-block").collect();
+    assert_eq!(of_block.len(), 1, "{explained}");
+    assert!(
+        of_block[0]["detail"].as_str().unwrap().contains("full; 1 free ones are reserved"),
+        "{explained}"
+    );
+    assert!(of_block[0]["keys"].to_string().contains("/ipreservations/kept"), "{explained}");
+
+    let named = assign(&site, &[&owned[..], &["--ip", "172.30.0.1"]].concat());
+    assert_eq!(named.code, 0, "{named:?}");
+    assert!(document(&named)["warnings"].to_string().contains("is reserved by kept"), "{named:?}");
+    assert_eq!(recorded(&site.dump())[&"172.30.0.1".parse().unwrap()].as_deref(), Some("vpn"));
+    let mut found = site.findings(&[]);
+    found.retain(|line| !line.contains("pool-nearly-full"));
+    assert_eq!(found, unused(&set(["172.30.0.0", "172.30.0.1", "172.30.0.2", "172.30.0.3"])));
+}
+
+#[test]
+fn an_explanation_names_each_pool_and_what_decided() {
+    let cluster = healthy();
+    let node = cluster.nodes()[0].name.clone();
+    let site = Site::of(&cluster);
+    for (name, third, spec) in [
+        ("closed", 1, serde_json::json!({"disabled": true})),
+        ("elsewhere", 2, serde_json::json!({"nodeSelector": "zone == 'b'"})),
+        ("manual", 3, serde_json::json!({"assignmentMode": "Manual"})),
+        ("services", 4, serde_json::json!({"allowedUses": ["LoadBalancer"]})),
+        ("team", 5, serde_json::json!({"namespaceSelector": "team == 'a'"})),
+    ] {
+        let mut spec = spec;
+        spec["cidr"] = format!("172.30.{third}.0/24").into();
+        put_pool(&site, name, spec);
+    }
+    let settings = ["configure", "--yes", "--strict-affinity=true", "--max-blocks-per-host=1"];
+    assert_eq!(site.run(&settings).code, 0);
+    let before = site.dump();
+
+    let run = site.run(&["assign", "--count", "100", "--node", &node, "--explain", "-o", "json"]);
+    assert_eq!(run.code, 1, "{run:?}");
+    let explained = document(&run);
+    let decisions = explained["decisions"].as_array().unwrap();
+    let text = |value: &Value| value.as_str().unwrap().to_owned();
+    let lines: Vec<String> = decisions
+        .iter()
+        .map(|decision| {
+            let key = decision["keys"][0].as_str().unwrap_or_default();
+            format!("{} {} {key}", text(&decision["step"]), text(&decision["detail"]))
+        })
+        .collect();
+    let pool = "/calico/resources/v3/projectcalico.org/ippools/";
+    for expected in [
+        format!("request 100 IPv4 wanted /calico/resources/v3/projectcalico.org/nodes/{node}"),
+        format!("pool closed: passed over, since it is disabled {pool}closed"),
+        format!("pool elsewhere: passed over, since its nodeSelector does not select the node: zone == 'b' {pool}elsewhere"),
+        format!("pool manual: passed over, since its assignmentMode is Manual: it has to be asked for {pool}manual"),
+        format!("pool services: passed over, since its allowedUses do not have Workload {pool}services"),
+        format!(
+            "pool team: passed over, since its namespaceSelector does not select the namespace: team == 'a' {pool}team"
+        ),
+        "limit holds 1 blocks in these pools and may hold 1: it gets no more, and nothing is borrowed /calico/ipam/v2/config"
+            .to_owned(),
+    ] {
+        assert!(lines.contains(&expected), "{expected}: {lines:#?}");
+    }
+    let own = cluster.nodes()[0].blocks[0].to_string();
+    assert!(decisions.iter().any(|d| d["step"] == "own-block" && d["subject"]["name"] == own), "{lines:#?}");
+    assert!(decisions.iter().any(|d| d["step"] == "assign" && d["subject"]["name"] == own), "{lines:#?}");
+    let table = site.run(&["assign", "--count", "100", "--node", &node, "--explain"]);
+    assert!(table.code == 1 && table.stdout.contains("not-available: "), "{table:?}");
+    assert_eq!(site.dump(), before, "an explanation writes nothing");
+}
+
+#[test]
+fn another_cluster_and_a_file_are_not_written() {
+    let cluster = healthy();
+    let node = cluster.nodes()[0].name.clone();
+    let site = Site::of(&cluster);
+    let mut command = site.command(&["assign", "--count", "1", "--node", &node]);
+    let information = String::from_utf8(site.value(INFORMATION).unwrap()).unwrap();
+    let guid = &information.split("\"clusterGUID\":\"").nth(1).unwrap()[..8];
+    let shown = Terminal::new(200).converse(command.env("TERM", "dumb"), "[y/N] ", |terminal, _| {
+        site.put(INFORMATION, information.replace(guid, "ffffffff"));
+        std::io::Write::write_all(terminal, b"y\n").unwrap();
+    });
+    assert!(shown.code == Some(1) && shown.text.contains("cluster"), "{shown:?}");
+    site.put(INFORMATION, information.clone());
+    assert!(site.findings(&[]).is_empty());
+
+    let file = site.home.path().join("cluster.jsonl");
+    let export = site.run(&["export", file.to_str().unwrap()]);
+    assert_eq!(export.code, 0, "{export:?}");
+    let offline = |more: &[&str]| {
+        site.run(&[&["assign", "--count", "1", "--node", &node, "-d", file.to_str().unwrap()], more].concat())
+    };
+    let run = offline(&["--yes"]);
+    assert!(run.code == 2 && run.stderr.contains("hint: "), "{run:?}");
+    assert!(offline(&["--dry-run"]).stdout.contains("assign-address"));
+    assert!(offline(&["--explain"]).stdout.contains("would get 10."));
+}

@@ -1,0 +1,125 @@
+//! `assign` on the Kubernetes datastore, where each object is written on its own.
+
+use std::collections::BTreeSet;
+use std::process::Stdio;
+use std::sync::mpsc::{self, Receiver};
+use std::time::Duration;
+
+use calipam_testkit::kube::Flavour;
+use calipam_testkit::servers::{Tear, Tearing};
+
+use serde_json::Value;
+
+use super::assign::assigned;
+use super::kubernetes::{KubeSite, recorded, values};
+use super::site::{document, healthy, journal_of, set};
+use crate::cli::program::Run;
+
+/// An address whose block does not exist: handle, block and affinity are written.
+fn site(flavour: Flavour) -> (KubeSite, String, String) {
+    let cluster = healthy();
+    let node = cluster.nodes()[0].name.clone();
+    let address = cluster.spec().spare_block_v4(0).hosts().nth(4).unwrap().to_string();
+    (KubeSite::of(&cluster, flavour), node, address)
+}
+
+fn arguments<'a>(node: &'a str, address: &'a str) -> Vec<&'a str> {
+    let whose = ["--handle", "printer", "--attribute", "note=printer"];
+    let what = ["assign", "--yes", "-o", "json", "--ip", address, "--node", node];
+    [&what[..], &whose[..]].concat()
+}
+
+#[test]
+fn what_is_assigned_is_undone_on_the_native_group() {
+    let (site, node, address) = site(Flavour::Native);
+    let before = site.objects();
+    let run = site.run(&arguments(&node, &address));
+    assert_eq!(run.code, 0, "{run:?}");
+    assert_eq!(assigned(&document(&run)), set([&address]));
+    assert!(recorded(&site.objects(), false).contains(&address));
+    assert_eq!(findings(&site), [format!("leaked-address {address}")]);
+    let undo = site.run(&["undo", &journal_of(&run), "--yes"]);
+    assert_eq!(undo.code, 0, "{undo:?}");
+    assert_eq!(values(&site.objects()), values(&before));
+}
+
+/// How late a write is that hangs.
+const LATE: Duration = Duration::from_millis(700);
+
+/// The number of writes of a run: handle, block and affinity.
+const WRITES: usize = 3;
+
+fn is_write(method: &str) -> bool {
+    ["POST", "PUT", "PATCH", "DELETE"].contains(&method)
+}
+
+/// Tears the n-th write of Calico's objects. Says when it comes.
+fn tear_write(torn: &Tearing, number: usize, tear: Tear) -> Receiver<()> {
+    let (tell, told) = mpsc::channel();
+    let mut writes = 0;
+    torn.plan(move |seen| {
+        // Questions about permissions are no writes.
+        if !is_write(seen.method) || !seen.path.contains("projectcalico.org") {
+            return Tear::Pass;
+        }
+        writes += 1;
+        if writes != number + 1 {
+            return Tear::Pass;
+        }
+        let _ = tell.send(());
+        tear
+    });
+    told
+}
+
+#[test]
+fn a_lost_answer_and_a_kill_at_each_write_leave_nothing_that_cannot_be_undone() {
+    let (site, node, address) = site(Flavour::Classic);
+    let torn = Tearing::kubernetes(&site.server).unwrap();
+    let before = site.objects();
+    let arguments = arguments(&node, &address);
+    let undo = |journal: &str| {
+        let undo = site.run(&["undo", journal, "--yes"]);
+        // Of a run that was killed, undo says that it may not know the end.
+        assert!([0, 1].contains(&undo.code), "{undo:?}");
+        assert_eq!(values(&site.objects()), values(&before));
+    };
+    for number in 0..WRITES {
+        let torn_at = tear_write(&torn, number, Tear::Swallow);
+        let run = Run::of(site.command_by(torn.kubeconfig(), &arguments).output().unwrap());
+        assert!(run.code == 0 && torn_at.try_recv().is_ok(), "write {number}: {run:?}");
+        assert!(recorded(&site.objects(), false).contains(&address), "write {number}");
+        undo(&journal_of(&run));
+    }
+
+    for number in 0..WRITES {
+        let known = journals(&site);
+        let torn_at = tear_write(&torn, number, Tear::Delay(LATE));
+        let mut command = site.command_by(torn.kubeconfig(), &arguments);
+        let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        torn_at.recv_timeout(Duration::from_secs(60)).expect("the write comes");
+        child.kill().unwrap();
+        child.wait().unwrap();
+        // The write that hung reaches the server after the process is gone.
+        std::thread::sleep(2 * LATE);
+        let new: Vec<String> = journals(&site).difference(&known).cloned().collect();
+        let [journal] = new.as_slice() else { panic!("{new:?}") };
+        undo(journal);
+    }
+    let again = site.run(&arguments);
+    assert_eq!(again.code, 0, "{again:?}");
+    assert_eq!(findings(&site), [format!("leaked-address {address}")]);
+}
+
+/// `code subject` of every finding.
+fn findings(site: &KubeSite) -> Vec<String> {
+    let report = document(&site.run(&["check", "--grace", "0", "--settle", "0", "-o", "json"]));
+    let text = |value: &Value| value.as_str().unwrap().to_owned();
+    let line = |f: &Value| format!("{} {}", text(&f["code"]), text(&f["subject"]["name"]));
+    report["findings"].as_array().unwrap().iter().map(line).collect()
+}
+
+fn journals(site: &KubeSite) -> BTreeSet<String> {
+    let files = std::fs::read_dir(site.journals()).into_iter().flatten();
+    files.map(|file| file.unwrap().path().to_str().unwrap().to_owned()).collect()
+}

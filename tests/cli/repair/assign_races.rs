@@ -1,0 +1,105 @@
+//! `assign` beside others, and interrupted.
+
+use std::collections::BTreeSet;
+use std::io::Write;
+
+use calipam_testkit::servers::{Tear, Tearing};
+
+use super::assign::{assign, assigned, unused};
+use super::site::*;
+use crate::cli::program::Run;
+use crate::cli::pty::Terminal;
+
+#[test]
+fn what_another_got_meanwhile_stays_its_own() {
+    let cluster = healthy();
+    let node = cluster.nodes()[0].name.clone();
+    let site = Site::of(&cluster);
+    let mut command = site.command(&["assign", "--count", "2", "--node", &node, "--handle", "slow"]);
+    let mut others = BTreeSet::new();
+    let shown = Terminal::new(200).converse(command.env("TERM", "dumb"), "[y/N] ", |terminal, _| {
+        let run =
+            assign(&site, &["--count", "1", "--node", &node, "--handle", "quick", "--attribute", "a=b"]);
+        others = assigned(&document(&run));
+        terminal.write_all(b"y\n").unwrap();
+    });
+    assert_eq!(shown.code, Some(1), "{shown:?}");
+    assert!(shown.text.contains("not done: ") && shown.text.contains("already allocated"), "{shown:?}");
+    let records = recorded(&site.dump());
+    let of = |id: &str| -> BTreeSet<String> {
+        let found = records.iter().filter(|(_, handle)| handle.as_deref() == Some(id));
+        found.map(|(address, _)| address.to_string()).collect()
+    };
+    assert_eq!((of("slow"), of("quick")), (BTreeSet::new(), others.clone()));
+    assert_eq!(site.findings(&[]), unused(&others));
+}
+
+#[test]
+fn many_at_once_never_get_the_same_address() {
+    let cluster = healthy();
+    let node = cluster.nodes()[0].name.clone();
+    let site = Site::of(&cluster);
+    let begun: Vec<_> = (0..5)
+        .map(|number| {
+            let handle = format!("h{number}");
+            let arguments =
+                ["assign", "--yes", "-o", "json", "--count", "3", "--node", &node, "--handle", &handle];
+            let mut command = site.command(&arguments);
+            command.args(["--attribute", "a=b"]);
+            command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped()).spawn().unwrap()
+        })
+        .collect();
+    let ended: Vec<Run> = begun.into_iter().map(|child| Run::of(child.wait_with_output().unwrap())).collect();
+    let records = recorded(&site.dump());
+    let (mut served, mut all) = (0, BTreeSet::new());
+    for (number, run) in ended.iter().enumerate() {
+        let handle = format!("h{number}");
+        let got: BTreeSet<String> = records
+            .iter()
+            .filter(|(_, of)| of.as_deref() == Some(&*handle))
+            .map(|(address, _)| address.to_string())
+            .collect();
+        match run.code {
+            0 => assert_eq!(got, assigned(&document(run))),
+            1 => assert!(got.is_empty() && run.stderr.contains("not done: "), "{run:?}"),
+            _ => panic!("{run:?}"),
+        }
+        served += usize::from(run.code == 0);
+        all.extend(got);
+    }
+    assert_eq!(all.len(), 3 * served);
+    assert!(served > 0);
+    assert_eq!(site.findings(&[]), unused(&all));
+}
+
+/// Of the requests of a run the last ones are those that write.
+#[test]
+fn a_lost_answer_is_found_out() {
+    let cluster = healthy();
+    let node = cluster.nodes()[0].name.clone();
+    let site = Site::of(&cluster);
+    let torn = Tearing::etcd(&site.etcd).unwrap();
+    let run = |handle: &str| {
+        let arguments =
+            ["assign", "--yes", "-o", "json", "--count", "1", "--node", &node, "--attribute", "a=b"];
+        let mut command = site.command(&arguments);
+        command.args(["--handle", handle]).env("ETCD_ENDPOINTS", torn.url());
+        Run::of(command.output().unwrap())
+    };
+    torn.plan(|_| Tear::Pass);
+    let first = run("first");
+    assert_eq!(first.code, 0, "{first:?}");
+    let mut all = assigned(&document(&first));
+    let requests = torn.count();
+    for (number, tear) in [(1, Tear::Swallow), (2, Tear::Swallow), (3, Tear::Drop), (1, Tear::Drop)] {
+        torn.tear_at(requests.saturating_sub(number), tear);
+        let handle = format!("torn-{number}-{tear:?}");
+        let run = run(&handle);
+        assert_eq!(run.code, 0, "{number} {run:?}");
+        let records = recorded(&site.dump());
+        let got: Vec<_> = records.iter().filter(|(_, of)| of.as_deref() == Some(&*handle)).collect();
+        assert_eq!(got.len(), 1, "{number} {got:?}");
+        all.insert(got[0].0.to_string());
+    }
+    assert_eq!(site.findings(&[]), unused(&all));
+}
