@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
+use std::ops::Range;
 
 use calipam_model::block::{Allocation, Block, BlockOwner};
 use calipam_model::snapshot::Snapshot;
@@ -68,6 +69,8 @@ pub struct MapCell {
 #[derive(Clone, Debug, PartialEq)]
 pub struct MappedBlock {
     pub cidr: IpNet,
+    /// The cells of the map in which it lies.
+    pub cells: Range<u32>,
     pub owner: Option<BlockOwner>,
     /// By ordinal; empty where the block is corrupt or cannot be decoded.
     pub states: Vec<MappedState>,
@@ -109,7 +112,7 @@ pub fn map(snapshot: &Snapshot, report: &Report, limits: MapLimits) -> Vec<PoolM
     let mapped = pools.into_iter().map(|pool| {
         let grid = Grid::of(pool.cidr, pool.block_size, limits.cells);
         let blocks =
-            || occupancy.inside(pool.cidr).iter().map(|stored| mapped_block(stored, with_owners)).collect();
+            || occupancy.inside(pool.cidr).iter().map(|stored| grid.block(stored, with_owners)).collect();
         PoolMap {
             name: pool.name.clone(),
             cidr: pool.cidr,
@@ -140,7 +143,7 @@ impl Grid {
     }
 
     /// The cells that a CIDR touches; none where it lies outside the pool, all where it is larger.
-    fn touched(&self, network: IpNet) -> std::ops::Range<u32> {
+    fn touched(&self, network: IpNet) -> Range<u32> {
         if network.contains(&self.pool) {
             return 0..self.size();
         }
@@ -203,15 +206,16 @@ impl Grid {
         let total = Count(cidr::size(self.cidr(0)));
         cells.into_iter().map(|(index, cell)| MapCell { index, total, ..cell }).collect()
     }
-}
 
-fn mapped_block(stored: &Stored<'_, '_>, with_owners: bool) -> MappedBlock {
-    let sound = stored.block.and_then(|block| block.sound);
-    MappedBlock {
-        cidr: stored.key,
-        owner: stored.block.and_then(|block| block.owner.cloned()),
-        states: sound.map(states).unwrap_or_default(),
-        owners: stored.block.filter(|_| with_owners).map(owners).unwrap_or_default(),
+    fn block(&self, stored: &Stored<'_, '_>, with_owners: bool) -> MappedBlock {
+        let sound = stored.block.and_then(|block| block.sound);
+        MappedBlock {
+            cidr: stored.key,
+            cells: self.touched(stored.key),
+            owner: stored.block.and_then(|block| block.owner.cloned()),
+            states: sound.map(states).unwrap_or_default(),
+            owners: stored.block.filter(|_| with_owners).map(owners).unwrap_or_default(),
+        }
     }
 }
 
@@ -285,6 +289,7 @@ mod tests {
         assert_eq!((map.cell_size, map.size), (29, 4));
         let cell = map.cells[0];
         assert_eq!((cell.index, cell.blocks, cell.total.0, cell.in_use.0), (0, 1, 8, 1));
+        assert_eq!(map.blocks.unwrap()[0].cells, 0..1);
     }
 
     #[test]
@@ -296,6 +301,7 @@ mod tests {
         let with_blocks = map.cells.iter().filter(|cell| cell.blocks > 0);
         let cells: Vec<_> = with_blocks.map(|cell| (cell.index, cell.in_use.0, cell.cooling.0)).collect();
         assert_eq!(cells, [(4, 1, 0), (5, 0, 1), (6, 0, 0), (7, 0, 0)]);
+        assert_eq!(map.blocks.unwrap()[0].cells, 4..8);
     }
 
     #[test]

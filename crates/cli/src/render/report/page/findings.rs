@@ -44,6 +44,7 @@ pub fn section(report: &Report, changes: Option<&Changes>) -> Markup {
             (controls(&numbers))
             (left_out(&numbers, &shares))
             div.scroll { (table(report, changes, &shares)) }
+            p #findings-more hidden { button #findings-all type="button" {} }
         }
     }
 }

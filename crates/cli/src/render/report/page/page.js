@@ -5,6 +5,8 @@
   document.documentElement.classList.add("has-script");
   const $ = (id) => document.getElementById(id);
   const number = (value) => Number(value).toLocaleString("en");
+  // Numbers inside texts by their value: 10.0.0.9 before 10.0.0.10.
+  const { compare } = new Intl.Collator("en", { numeric: true });
 
   // --- findings: filter and sort
   const table = $("findings-table");
@@ -13,7 +15,9 @@
     const rows = [...body.rows].map((row, order) => ({
       row, order, severity: row.dataset.severity, code: row.dataset.code, text: row.textContent.toLowerCase(),
     }));
-    const shown = $("findings-shown");
+    const [shown, more, all] = [$("findings-shown"), $("findings-more"), $("findings-all")];
+    // The maps stand below the table: as many rows as one looks through.
+    let limit = 100;
     const apply = () => {
       const words = $("filter").value.toLowerCase().split(/\s+/).filter(Boolean);
       const severity = $("severity").value;
@@ -22,12 +26,20 @@
       for (const item of rows) {
         const fits = (!severity || item.severity === severity) && (!code || item.code === code)
           && words.every((word) => item.text.includes(word));
-        item.row.hidden = !fits;
         count += fits ? 1 : 0;
+        item.row.hidden = !fits;
+        item.row.classList.toggle("later", fits && count > limit);
       }
-      shown.textContent = `${number(count)} of ${number(rows.length)} shown`;
+      shown.textContent = `${number(Math.min(count, limit))} of ${number(count)} shown`
+        + (count < rows.length ? `, ${number(rows.length)} in all` : "");
+      more.hidden = count <= limit;
+      all.textContent = `Show all ${number(count)}`;
     };
     for (const id of ["filter", "severity", "code"]) $(id).addEventListener("input", apply);
+    all.addEventListener("click", () => {
+      limit = Infinity;
+      apply();
+    });
     const severities = ["critical", "error", "warning", "info"];
     let sorted = "";
     table.tHead.querySelectorAll("th").forEach((head, column) => {
@@ -35,21 +47,29 @@
       button.textContent = head.textContent;
       button.title = "sort";
       head.replaceChildren(button);
+      const key = (item) => column === 0 ? String(severities.indexOf(item.severity))
+        : item.row.cells[column].textContent;
       button.addEventListener("click", () => {
         const down = sorted === `${column}+`;
         sorted = down ? `${column}-` : `${column}+`;
-        const key = (item) => column === 0 ? String(severities.indexOf(item.severity))
-          : item.row.cells[column].textContent;
-        const keyed = rows.map((item) => [key(item), item]);
-        keyed.sort(([a, x], [b, y]) => a.localeCompare(b, "en", { numeric: true }) || x.order - y.order);
-        if (down) keyed.reverse();
+        for (const item of rows) item.key = key(item);
+        rows.sort((a, b) => compare(a.key, b.key) * (down ? -1 : 1) || a.order - b.order);
         table.tHead.querySelectorAll("th").forEach((other) => other.removeAttribute("aria-sort"));
         head.setAttribute("aria-sort", down ? "descending" : "ascending");
-        body.append(...keyed.map(([, item]) => item.row));
+        body.append(...rows.map((item) => item.row));
+        apply();
       });
     });
     apply();
   }
+
+  // A code leads to what it means, which is folded.
+  const unfold = () => {
+    const target = $(decodeURIComponent(location.hash.slice(1)));
+    if (target && target.tagName === "DETAILS") target.open = true;
+  };
+  addEventListener("hashchange", unfold);
+  unfold();
 
   // --- maps
   const data = JSON.parse($("map-data").textContent);
@@ -68,7 +88,8 @@
   for (const row of document.querySelectorAll("#findings-table tbody tr")) {
     const subject = row.dataset.subject;
     if (!findingsOf.has(subject)) findingsOf.set(subject, []);
-    findingsOf.get(subject).push(row.cells[3].querySelector("summary, span").textContent);
+    const message = row.cells[3].querySelector("summary, span").textContent;
+    findingsOf.get(subject).push({ message, severity: row.dataset.severity });
   }
 
   // Addresses as numbers: IPv6 needs BigInt.
@@ -104,9 +125,9 @@
     const title = document.createElement("h4");
     title.textContent = row ? `${cidr}, ${row.dataset.owner || "without owner"}` : cidr;
     panel.append(title);
-    for (const message of findingsOf.get(`block/${cidr}`) || []) {
+    for (const { message, severity } of findingsOf.get(`block/${cidr}`) || []) {
       const line = document.createElement("p");
-      line.className = "error";
+      line.className = severity;
       line.textContent = message;
       panel.append(line);
     }
@@ -123,12 +144,15 @@
       const found = findingsOf.get(`address/${address}`) || [];
       const owner = owners.get(ordinal);
       const text = `${address}: ${stateWords[state]}${owner ? `, recorded for ${owner}` : ""}`
-        + found.map((message) => `. ${message}`).join("");
+        + found.map(({ message }) => `. ${message}`).join("");
       const button = document.createElement("button");
-      button.className = `${states[state]}${found.length ? " marked" : ""}`;
+      // The findings of an address stand from the worst on.
+      button.className = `${states[state]}${found.length ? ` marked ${found[0].severity}` : ""}`;
       button.title = text;
       button.setAttribute("aria-label", text);
       button.addEventListener("click", () => {
+        grid.querySelector("[aria-pressed]")?.removeAttribute("aria-pressed");
+        button.setAttribute("aria-pressed", "true");
         story.replaceChildren(text, document.createElement("br"));
         const command = document.createElement("code");
         command.textContent = `calipam show --ip ${address}`;
@@ -146,45 +170,64 @@
     const [bits, base] = parse(pool.cidr.split("/")[0]);
     const columns = Math.min(pool.size, pool.size > 4096 ? 128 : 64);
     const lines = Math.ceil(pool.size / columns);
-    const side = Math.max(5, Math.min(16, Math.floor(1024 / columns)));
-    canvas.width = columns * side;
-    canvas.height = lines * side;
+    const side = Math.max(7, Math.min(20, Math.floor(1024 / columns)));
     const cells = new Map(pool.cells.map((cell) => [cell[0], cell]));
     let at = pool.cells.length ? pool.cells[0][0] : 0;
 
+    const addressOf = (index) => format(bits, base + (BigInt(index) << BigInt(bits - pool.cellSize)));
+    // The first address of every so many lines stands before them.
+    const labelled = Math.max(1, Math.ceil(13 / side));
+    const font = "11px ui-monospace, monospace";
+    const context = canvas.getContext("2d");
+    context.font = font;
+    const labels = Array.from({ length: lines }, (_, line) =>
+      (lines > 1 && line % labelled === 0 ? addressOf(line * columns) : ""));
+    const left = Math.ceil(Math.max(0, ...labels.map((label) => context.measureText(label).width)));
+    const gutter = left ? left + 8 : 0;
+    const [width, height] = [gutter + columns * side + 1, lines * side + 1];
+    const edge = (index) => [gutter + (index % columns) * side, Math.floor(index / columns) * side];
+
+    const fillOf = (cell) => {
+      if (!cell) return color("unclaimed");
+      const [, blocks, total, used, cooling, reserved, unknown] = cell;
+      if (unknown) return color("unknown");
+      return blocks ? mix(color("free"), color("used"), share((used + cooling + reserved) / total)) : color("unclaimed");
+    };
     const paint = () => {
-      const context = canvas.getContext("2d");
-      const edge = side > 6 ? 1 : 0;
+      // As sharp as the screen is.
+      const scale = Math.min(3, devicePixelRatio || 1);
+      [canvas.width, canvas.height] = [width * scale, height * scale];
+      canvas.style.width = `${width}px`;
+      context.setTransform(scale, 0, 0, scale, 0, 0);
+      context.fillStyle = color("dim");
+      context.font = font;
+      context.textBaseline = "middle";
+      labels.forEach((label, line) => context.fillText(label, 0, line * side + side / 2));
+      const free = color("unclaimed");
       for (let index = 0; index < pool.size; index += 1) {
-        const [x, y] = [(index % columns) * side, Math.floor(index / columns) * side];
         const cell = cells.get(index);
-        let fill = color("unclaimed");
-        if (cell) {
-          const [, blocks, total, used, cooling, reserved, unknown] = cell;
-          if (unknown) fill = color("unknown");
-          else if (blocks) fill = mix(color("free"), color("used"), share((used + cooling + reserved) / total));
-        }
-        context.fillStyle = color("paper");
-        context.fillRect(x, y, side, side);
-        context.fillStyle = fill;
-        context.fillRect(x, y, side - edge, side - edge);
+        const [x, y] = edge(index);
+        context.fillStyle = cell ? fillOf(cell) : free;
+        context.fillRect(x + 1, y + 1, side - 1, side - 1);
         if (cell && cell[8]) {
           context.fillStyle = color(cell[8]);
-          const mark = Math.max(2, Math.floor(side / 3));
-          context.fillRect(x + side - edge - mark, y, mark, mark);
+          const mark = Math.max(3, Math.round(side / 2.5));
+          context.beginPath();
+          context.moveTo(x + side - mark, y + 1);
+          context.lineTo(x + side, y + 1);
+          context.lineTo(x + side, y + 1 + mark);
+          context.fill();
         }
       }
-      const [x, y] = [(at % columns) * side, Math.floor(at / columns) * side];
+      const [x, y] = edge(at);
       context.strokeStyle = color("ink");
       context.lineWidth = 2;
-      context.strokeRect(x + 1, y + 1, side - 2, side - 2);
+      context.strokeRect(x, y, side + 1, side + 1);
     };
 
-    const cidrOf = (index) =>
-      `${format(bits, base + (BigInt(index) << BigInt(bits - pool.cellSize)))}/${pool.cellSize}`;
     const describe = () => {
       const cell = cells.get(at);
-      const parts = [cidrOf(at)];
+      const parts = [`${addressOf(at)}/${pool.cellSize}`];
       if (!cell || !cell[1]) parts.push("no block");
       else {
         const [, blocks, total, used, cooling, reserved, unknown] = cell;
@@ -213,8 +256,9 @@
     };
     canvas.addEventListener("click", (event) => {
       const box = canvas.getBoundingClientRect();
-      const x = Math.floor(((event.clientX - box.left) * canvas.width) / box.width / side);
-      const y = Math.floor(((event.clientY - box.top) * canvas.height) / box.height / side);
+      const x = Math.floor((((event.clientX - box.left) * width) / box.width - gutter) / side);
+      const y = Math.floor(((event.clientY - box.top) * height) / box.height / side);
+      if (x < 0 || x >= columns) return;
       go(y * columns + x, true);
     });
     canvas.addEventListener("keydown", (event) => {
@@ -224,7 +268,7 @@
       else return;
       event.preventDefault();
     });
-    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", paint);
+    for (const media of ["(prefers-color-scheme: dark)", "print"]) matchMedia(media).addEventListener("change", paint);
     go(at, false);
   };
 

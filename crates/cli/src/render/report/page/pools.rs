@@ -1,7 +1,5 @@
 //! The pools of the page: how full they are, and a map of each.
 
-use std::net::IpAddr;
-
 use calipam_check::views::{MappedBlock, MappedState, PoolList, PoolMap, PoolView};
 use maud::{Markup, PreEscaped, html};
 use serde_json::{Value, json};
@@ -66,11 +64,17 @@ pub fn maps(maps: &[PoolMap]) -> Markup {
         section #maps {
             h2 { "Maps" }
             ul.legend.script {
-                @for (class, words) in [
-                    ("used", "in use"), ("free", "a block, free"), ("unclaimed", "no block"),
-                    ("unknown", "unknown: corrupt or cannot be decoded"),
-                ] { li { i class=(class) {} " " (words) } }
-                li { "a corner in the colour of a severity: findings" }
+                li { i.unclaimed {} " no block" }
+                li { i.scale {} " a block, from empty to full" }
+                li { i.unknown {} " unknown: corrupt or cannot be decoded" }
+                li { i.corner {} " findings: a corner in the colour of the worst" }
+            }
+            ul.legend.script {
+                li { "In an open block:" }
+                @for (class, words) in
+                    [("free", "free"), ("used", "allocated"), ("cooling", "cooling"), ("reserved", "reserved by Windows")]
+                { li { i class=(class) {} " " (words) } }
+                li { "a frame: findings" }
             }
             @for (index, map) in maps.iter().enumerate() { (figure(index, map)) }
         }
@@ -92,30 +96,31 @@ fn figure(index: usize, map: &PoolMap) -> Markup {
                 div.block {}
             }
             @match &map.blocks {
-                Some(blocks) => details { summary { "Blocks as a table" } div.scroll { (table(map, blocks)) } },
+                Some(blocks) => details { summary { "Blocks as a table" } div.scroll { (table(blocks)) } },
                 None => p.dim { "Its blocks are too many for this page: " code { "calipam show --blocks" } },
             }
         }
     }
 }
 
-fn table(map: &PoolMap, blocks: &[MappedBlock]) -> Markup {
+fn table(blocks: &[MappedBlock]) -> Markup {
     html! {
         table {
             thead { tr {
                 th scope="col" { "Block" } th scope="col" { "Owner" }
                 @for head in ["In use", "Cooling", "Free"] { th.number scope="col" { (head) } }
             } }
-            tbody { @for block in blocks { (block_row(map, block)) } }
+            tbody { @for block in blocks { (block_row(block)) } }
         }
     }
 }
 
-fn block_row(map: &PoolMap, block: &MappedBlock) -> Markup {
+fn block_row(block: &MappedBlock) -> Markup {
     let owner = block.owner.as_ref().map(ToString::to_string).unwrap_or_default();
+    let cells = block.cells.clone().map(|cell| cell.to_string()).collect::<Vec<_>>().join(" ");
     let number = |state| block.states.iter().filter(|s| **s == state).count();
     html! {
-        tr data-block=(block.cidr) data-cell=(cells(map, block)) data-owner=(escape(&owner)) data-states=(runs(&block.states)) {
+        tr data-block=(block.cidr) data-cell=(cells) data-owner=(escape(&owner)) data-states=(runs(&block.states)) {
             td.mono { (block.cidr) }
             td { (escape(&owner)) }
             @if block.states.is_empty() { td colspan="3" { "cannot be decoded, or corrupt" } } @else {
@@ -125,18 +130,6 @@ fn block_row(map: &PoolMap, block: &MappedBlock) -> Markup {
             }
         }
     }
-}
-
-/// The cells in which a block lies.
-fn cells(map: &PoolMap, block: &MappedBlock) -> String {
-    let bits = |address: IpAddr| match address {
-        IpAddr::V4(v4) => u128::from(u32::from(v4)),
-        IpAddr::V6(v6) => u128::from(v6),
-    };
-    let shift = u32::from(map.cidr.max_prefix_len() - map.cell_size);
-    let cell = |address| (bits(address) - bits(map.cidr.network())).checked_shr(shift).unwrap_or(0);
-    let cells = cell(block.cidr.network())..=cell(block.cidr.broadcast());
-    cells.map(|cell| cell.to_string()).collect::<Vec<_>>().join(" ")
 }
 
 /// States by ordinal, packed: `u40f24`.
@@ -204,7 +197,7 @@ mod tests {
     fn no_name_ends_the_data() {
         let cidr: calipam_model::IpNet = "10.0.0.0/30".parse().unwrap();
         let owners = vec![(0, "</script><script>alert(1)".to_owned())];
-        let block = MappedBlock { cidr, owner: None, states: vec![MappedState::InUse], owners };
+        let block = MappedBlock { cidr, cells: 0..1, owner: None, states: vec![MappedState::InUse], owners };
         let map = PoolMap {
             name: "p".into(),
             cidr,
