@@ -163,6 +163,59 @@ fn the_server_takes_the_place_of_job_and_metrics() {
     assert!(run.code == 3 && run.stderr.contains("cannot read /no/such/file"), "{run:?}");
 }
 
+/// The words of the instructions of the Containerfile, lines continued by `\` put together.
+fn instructions() -> Vec<Vec<String>> {
+    let text = text("kubernetes/Containerfile").replace("\\\n", " ");
+    let lines = text.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
+    lines.map(|line| line.split_whitespace().map(str::to_owned).collect()).collect()
+}
+
+/// There is no engine to build it here: each thing that it names must exist.
+#[test]
+fn the_containerfile_names_what_there_is() {
+    let all = instructions();
+    let of = |name: &str| {
+        all.iter().filter(|words| words[0] == name).map(|w| w[1..].join(" ")).collect::<Vec<_>>()
+    };
+    let manifest = fs::read_to_string(root().join("Cargo.toml")).unwrap();
+    let rust = manifest.split("\nrust-version = \"").nth(1).unwrap().split('"').next().unwrap();
+    // Built and run on one release of Debian: with its glibc, and as the user that the CronJob runs as.
+    assert_eq!(
+        of("FROM"),
+        [
+            format!("docker.io/library/rust:{rust}-bookworm AS build"),
+            "gcr.io/distroless/cc-debian12:nonroot".into()
+        ]
+    );
+    let pod = &of_kind("CronJob")["spec"]["jobTemplate"]["spec"]["template"]["spec"];
+    assert_eq!(pod["securityContext"]["runAsUser"], 65532, "the user nonroot of distroless");
+
+    let (folder, built) = ("/src", "target/release/calipam");
+    assert_eq!(of("WORKDIR"), [folder]);
+    let build = of("RUN").into_iter().find(|run| run.starts_with("cargo ")).unwrap();
+    assert_eq!(build, "cargo build --release --locked -p calipam --bin calipam");
+    let package = fs::read_to_string(root().join("crates/cli/Cargo.toml")).unwrap();
+    for name in ["[package]\nname = \"calipam\"\n", "[[bin]]\nname = \"calipam\"\n"] {
+        assert!(package.contains(name), "{name}");
+    }
+    assert!(root().join("Cargo.lock").is_file(), "for --locked");
+    assert_eq!(of("COPY"), [". .".to_owned(), format!("--from=build {folder}/{built} /usr/bin/calipam")]);
+    assert_eq!(of("ENTRYPOINT"), [r#"["/usr/bin/calipam"]"#]);
+    assert!(pod["containers"][0].get("command").is_none(), "the entry point is the program");
+
+    // What is not copied is not what is built from.
+    let ignored = fs::read_to_string(root().join(".dockerignore")).unwrap();
+    let ignored: Vec<&str> = ignored.lines().filter(|line| !line.starts_with('#')).collect();
+    assert_eq!(ignored, [".git", "target"]);
+
+    // The command of its comment and of the documentation builds it under the name that the manifests have.
+    let name = documents("kustomization.yaml")[0]["images"][0]["name"].as_str().unwrap().to_owned();
+    let command = format!("podman build -f docs/kubernetes/Containerfile -t {name}:latest .");
+    for file in ["kubernetes/Containerfile", "scheduled-checks.md"] {
+        assert!(text(file).contains(&command), "{file}");
+    }
+}
+
 /// Runs the words of a command line on other data, with its files in a folder.
 fn run_in(folder: &Path, datastore: &str, words: &[String]) -> Run {
     let here = folder.display().to_string();

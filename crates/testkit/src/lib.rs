@@ -1,6 +1,7 @@
 //! Test tools of calipam; no published crate depends on it.
 
 pub mod allocator;
+pub mod browser;
 pub mod cluster;
 pub mod json;
 pub mod kube;

@@ -15,13 +15,13 @@ pub const TASK: Task = Task {
     arguments: "[-- <arguments of cargo test>]",
     summary: "Bring servers; check format, lints and dependencies; run all tests",
     details: "\
-Brings etcd, an older etcd, kube-apiserver and kubectl: from PATH or
+Brings etcd, an older etcd, kube-apiserver, kubectl and promtool: from PATH or
 KUBEBUILDER_ASSETS, else built once from the Go modules in tests/servers into
-target/servers; the older etcd is the distribution's package, unpacked below
-target/servers and not installed. Then runs `cargo fmt --check` and `cargo
-clippy` (warnings are errors), checks the dependencies against deny.toml, and
-runs `cargo test` on the whole workspace. Each test starts and ends its own
-servers on 127.0.0.1.
+target/servers; the older etcd and promtool are the distribution's packages,
+unpacked below target/servers and not installed. Then runs `cargo fmt --check`
+and `cargo clippy` (warnings are errors), checks the dependencies against
+deny.toml, and runs `cargo test` on the whole workspace. Each test starts and
+ends its own servers on 127.0.0.1.
 
 With arguments only the tests run that they select:
 
@@ -38,11 +38,19 @@ Variables, each the path of a program that is used instead:
     CALIPAM_TEST_ETCD_34         etcd 3.4 or 3.5
     CALIPAM_TEST_KUBE_APISERVER  kube-apiserver
     CALIPAM_TEST_KUBECTL         kubectl 1.26 or newer
+    CALIPAM_TEST_PROMTOOL        promtool
+    CALIPAM_TEST_CHROMIUM        Chromium or Chrome
 
 Completion is tested in bash, zsh and fish, by kubectl with bash-completion as
 well; a test names the one that is missing:
 
     apt-get install -y zsh fish bash-completion
+
+Reports are read by xmllint and jsonschema, units by systemd-analyze, pages by
+Chromium:
+
+    apt-get install -y libxml2-utils python3-jsonschema systemd
+    apt-get install -y chromium-headless-shell
 ",
     run,
 };

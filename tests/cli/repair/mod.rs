@@ -18,6 +18,7 @@ mod offline;
 mod rebuild;
 mod rebuild_kubernetes;
 mod reports;
+mod rights;
 mod sightings;
 mod site;
 mod split;

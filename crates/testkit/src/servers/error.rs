@@ -16,6 +16,11 @@ pub enum ServerError {
     /// The program is not on this machine.
     #[error("{0}\nhint: `cargo xtask test` brings the servers that are missing")]
     NotFound(#[from] NotFound),
+    /// There is no browser on this machine, or not where the variable says.
+    #[error(
+        "no Chromium; looked at: CALIPAM_TEST_CHROMIUM, PATH\nhint: `apt-get install -y chromium-headless-shell` (Debian), or name one in CALIPAM_TEST_CHROMIUM"
+    )]
+    NoBrowser,
     /// The program could not be run at all.
     #[error("cannot run {}: {source}", path.display())]
     Spawn {

@@ -20,6 +20,8 @@ pub enum Program {
     KubeApiserver,
     /// kubectl 1.26 or newer, which asks plugins for completion. No server, but brought as they are.
     Kubectl,
+    /// promtool, any version: it reads metrics and alerts as Prometheus does. No server either.
+    Promtool,
 }
 
 impl Program {
@@ -30,6 +32,7 @@ impl Program {
             Self::OldEtcd => "CALIPAM_TEST_ETCD_34",
             Self::KubeApiserver => "CALIPAM_TEST_KUBE_APISERVER",
             Self::Kubectl => "CALIPAM_TEST_KUBECTL",
+            Self::Promtool => "CALIPAM_TEST_PROMTOOL",
         }
     }
 
@@ -41,6 +44,7 @@ impl Program {
             Self::OldEtcd => servers.join("etcd-3.4").join("usr").join("bin").join("etcd"),
             Self::KubeApiserver => servers.join("kube-apiserver"),
             Self::Kubectl => servers.join("kubectl"),
+            Self::Promtool => servers.join("prometheus").join("usr").join("bin").join("promtool"),
         }
     }
 
@@ -50,13 +54,14 @@ impl Program {
             Self::Etcd | Self::OldEtcd => "etcd",
             Self::KubeApiserver => "kube-apiserver",
             Self::Kubectl => "kubectl",
+            Self::Promtool => "promtool",
         }
     }
 
     /// Whether what `--version` printed is a version that the tests are written for.
     fn accepts(self, version: &str) -> bool {
         match (self, etcd_version(version)) {
-            (Self::KubeApiserver, _) => true,
+            (Self::KubeApiserver | Self::Promtool, _) => true,
             (Self::Kubectl, _) => kubectl_version(version).is_some_and(|found| found >= (1, 26)),
             (Self::Etcd, Some(found)) => found >= (3, 6),
             (Self::OldEtcd, Some(found)) => found == (3, 4) || found == (3, 5),
@@ -72,6 +77,7 @@ impl fmt::Display for Program {
             Self::OldEtcd => "etcd 3.4 or 3.5",
             Self::KubeApiserver => "kube-apiserver",
             Self::Kubectl => "kubectl 1.26 or newer",
+            Self::Promtool => "promtool",
         })
     }
 }

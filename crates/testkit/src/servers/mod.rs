@@ -40,6 +40,14 @@ pub fn kubectl() -> Result<PathBuf, ServerError> {
     Ok(locate::find(locate::Program::Kubectl, &workspace())?)
 }
 
+/// The promtool that tests run.
+///
+/// # Errors
+/// Where there is none.
+pub fn promtool() -> Result<PathBuf, ServerError> {
+    Ok(locate::find(locate::Program::Promtool, &workspace())?)
+}
+
 /// The root of the workspace that this crate was built in.
 fn workspace() -> PathBuf {
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2);

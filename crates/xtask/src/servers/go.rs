@@ -14,6 +14,8 @@ const VERSION_PACKAGE: &str = "k8s.io/component-base/version";
 
 /// Builds a program into `target/servers`, unless it is there and newer than the files that name its version.
 pub fn build(program: Program, root: &Path) -> Result<(), Failure> {
+    let package =
+        package(program).ok_or_else(|| Failure::new(format!("{program} is not built from a Go module")))?;
     let module = root.join("tests").join("servers");
     let output = program.brought(root);
     if is_current(&output, &[module.join("go.mod"), module.join("go.sum")].map(|file| changed(&file))) {
@@ -33,7 +35,7 @@ pub fn build(program: Program, root: &Path) -> Result<(), Failure> {
         .arg(format!("-ldflags={}", linker_flags(program, &text)?))
         .arg("-o")
         .arg(&output)
-        .arg(package(program));
+        .arg(package);
     step::run(&format!("Building {program} (minutes the first time, seconds later)"), &mut go).map_err(
         |failure| {
             failure.hint("without access to Go modules, put the program on PATH or into KUBEBUILDER_ASSETS")
@@ -41,11 +43,13 @@ pub fn build(program: Program, root: &Path) -> Result<(), Failure> {
     )
 }
 
-fn package(program: Program) -> &'static str {
+/// Its package in Go; none where it is brought another way.
+fn package(program: Program) -> Option<&'static str> {
     match program {
-        Program::Etcd | Program::OldEtcd => "go.etcd.io/etcd/server/v3",
-        Program::KubeApiserver => "k8s.io/kubernetes/cmd/kube-apiserver",
-        Program::Kubectl => "k8s.io/kubernetes/cmd/kubectl",
+        Program::Etcd => Some("go.etcd.io/etcd/server/v3"),
+        Program::KubeApiserver => Some("k8s.io/kubernetes/cmd/kube-apiserver"),
+        Program::Kubectl => Some("k8s.io/kubernetes/cmd/kubectl"),
+        Program::OldEtcd | Program::Promtool => None,
     }
 }
 

@@ -10,7 +10,8 @@ use crate::locate::{self, Program};
 use crate::{step, workspace};
 
 /// In the order in which they are brought: most tests need only the first.
-const PROGRAMS: [Program; 4] = [Program::Etcd, Program::OldEtcd, Program::KubeApiserver, Program::Kubectl];
+const PROGRAMS: [Program; 5] =
+    [Program::Etcd, Program::OldEtcd, Program::KubeApiserver, Program::Kubectl, Program::Promtool];
 
 /// What there is to test with.
 pub struct Servers {
@@ -69,7 +70,8 @@ fn bring_one(program: Program) -> Result<PathBuf, Failure> {
     let root = workspace::root();
     match program {
         Program::Etcd | Program::KubeApiserver | Program::Kubectl => go::build(program, &root)?,
-        Program::OldEtcd => package::unpack(program, &root)?,
+        Program::OldEtcd => package::unpack(program, "etcd-server", "etcd-3.4", &root)?,
+        Program::Promtool => package::unpack(program, "prometheus", "prometheus", &root)?,
     }
     locate::find(program, &root).map_err(|missing| Failure::new(missing.to_string()))
 }

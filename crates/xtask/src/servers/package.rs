@@ -1,4 +1,4 @@
-//! Unpacks the distribution's package of etcd, without installing it.
+//! Unpacks a package of the distribution, Debian's or Ubuntu's, without installing it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,30 +8,27 @@ use crate::failure::Failure;
 use crate::locate::{self, Program};
 use crate::{step, tools};
 
-/// The Debian and Ubuntu package.
-const PACKAGE: &str = "etcd-server";
-
-/// Downloads and unpacks the older etcd into `target/servers`, unless it is there.
-pub fn unpack(program: Program, root: &Path) -> Result<(), Failure> {
+/// Downloads and unpacks the package that holds the program into a folder of `target/servers`, unless it is there.
+pub fn unpack(program: Program, package: &str, folder: &str, root: &Path) -> Result<(), Failure> {
     let brought = program.brought(root);
     if brought.is_file() {
         return Ok(());
     }
-    let manual = format!("install an older etcd yourself and set {} to its path", program.variable());
+    let manual = format!("install {program} yourself and set {} to its path", program.variable());
     if tools::on_path("apt-get").is_none() || tools::on_path("dpkg").is_none() {
-        return Err(Failure::new(format!("no apt-get and dpkg to unpack the package {PACKAGE}")).hint(manual));
+        return Err(Failure::new(format!("no apt-get and dpkg to unpack the package {package}")).hint(manual));
     }
     step::announce(&format!(
-        "Unpacking {program} from the distribution's package {PACKAGE} (not installing it)"
+        "Unpacking {program} from the distribution's package {package} (not installing it)"
     ));
     let servers = root.join("target").join("servers");
     let work = servers.join("apt");
-    let deb = download(&work)?;
-    let (unpacked, target) = (work.join("unpacked"), servers.join("etcd-3.4"));
+    let deb = download(package, &work)?;
+    let (unpacked, target) = (work.join("unpacked"), servers.join(folder));
     run(Command::new("dpkg").arg("-x").arg(&deb).arg(&unpacked))?;
     let file = unpacked.join(brought.strip_prefix(&target).expect("the program lies in its folder"));
     if !locate::is_wanted(program, &file) {
-        return Err(Failure::new(format!("the distribution's {PACKAGE} is not {program}")).hint(manual));
+        return Err(Failure::new(format!("the distribution's {package} is not {program}")).hint(manual));
     }
     // Only a complete folder gets the final name.
     fs::rename(&unpacked, &target).map_err(|error| Failure::io("rename", &unpacked, &error))?;
@@ -39,7 +36,7 @@ pub fn unpack(program: Program, root: &Path) -> Result<(), Failure> {
 }
 
 /// Downloads the package into a new, empty folder and gives its file.
-fn download(work: &Path) -> Result<PathBuf, Failure> {
+fn download(package: &str, work: &Path) -> Result<PathBuf, Failure> {
     if work.exists() {
         fs::remove_dir_all(work).map_err(|error| Failure::io("remove", work, &error))?;
     }
@@ -47,15 +44,15 @@ fn download(work: &Path) -> Result<PathBuf, Failure> {
         let folder = work.join(folder);
         fs::create_dir_all(&folder).map_err(|error| Failure::io("make", &folder, &error))?;
     }
-    if run(apt(work).args(["download", PACKAGE])).is_err() {
+    if run(apt(work).args(["download", package])).is_err() {
         // A fresh machine often has no package lists; they are fetched into a place of our own.
         run(apt_with_own_lists(work).arg("update"))?;
-        run(apt_with_own_lists(work).args(["download", PACKAGE]))?;
+        run(apt_with_own_lists(work).args(["download", package]))?;
     }
     let entries = fs::read_dir(work).map_err(|error| Failure::io("read", work, &error))?;
     let mut files = entries.filter_map(|entry| Some(entry.ok()?.path()));
     files.find(|path| path.extension().is_some_and(|extension| extension == "deb")).ok_or_else(|| {
-        Failure::new(format!("apt-get download {PACKAGE} left no package in {}", work.display()))
+        Failure::new(format!("apt-get download {package} left no package in {}", work.display()))
     })
 }
 

@@ -1,0 +1,291 @@
+//! The page of `-o html` in a real browser: it can be filtered, sorted and zoomed, runs no script but its own, asks for
+//! nothing, and says the same without its script.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use calipam_testkit::browser::{Browser, Page};
+use calipam_testkit::cluster::{Cluster, ClusterSpec, SizedCluster};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use super::program::{EXAMPLE, calipam, on_example};
+
+/// The page of a cluster, as a file.
+fn page_of(folder: &TempDir, datastore: &str) -> PathBuf {
+    let file = folder.path().join("page.html");
+    let run =
+        calipam(&["check", "-q", "-d", datastore, "--output-file", &format!("html={}", file.display())]);
+    assert!(run.code <= 1, "{run:?}");
+    file
+}
+
+/// Nothing but the file was asked for, and neither the page nor the browser has anything to complain about.
+fn assert_quiet(page: &mut Page<'_>, file: &Path) {
+    let itself = format!("file://{}", file.canonicalize().unwrap().display());
+    assert_eq!(page.requests().unwrap(), [itself]);
+    assert_eq!(page.complaints().unwrap(), [] as [String; 0]);
+}
+
+/// The texts of a column of the findings that can be seen.
+fn shown(page: &mut Page<'_>, column: usize) -> Vec<String> {
+    let visible = format!(
+        "[...document.querySelectorAll('#findings-table tbody tr')].filter(row => row.offsetParent) \
+         .map(row => row.cells[{column}].textContent)"
+    );
+    serde_json::from_value(page.evaluate(&visible).unwrap()).unwrap()
+}
+
+fn text(page: &mut Page<'_>, selector: &str) -> String {
+    let value = page.evaluate(&format!("document.querySelector({}).textContent", json!(selector))).unwrap();
+    value.as_str().unwrap().to_owned()
+}
+
+#[test]
+fn findings_are_filtered_sorted_and_explained() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = page_of(&folder, EXAMPLE);
+    let report: Value = serde_json::from_str(&on_example(&["check", "-o", "json"]).stdout).unwrap();
+    let findings = report["findings"].as_array().unwrap();
+    let mut browser = Browser::start().unwrap();
+    let mut page = browser.page().unwrap();
+    page.open(&file).unwrap();
+    assert_eq!(page.evaluate("document.title").unwrap(), format!("calipam: {} findings", findings.len()));
+    assert_eq!(shown(&mut page, 0).len(), findings.len());
+
+    page.click("document.getElementById('filter')").unwrap();
+    page.type_text("node-11 tunnel").unwrap();
+    assert_eq!(shown(&mut page, 2), ["10.244.11.0", "10.244.11.1", "10.244.11.2"]);
+    assert_eq!(text(&mut page, "#findings-shown"), format!("3 of 3 shown, {} in all", findings.len()));
+    let choose = |id: &str, value: &str| {
+        format!(
+            "(() => {{ const one = document.getElementById('{id}'); one.value = '{value}'; \
+             one.dispatchEvent(new Event('input')); }})()"
+        )
+    };
+    page.evaluate(&choose("severity", "warning")).unwrap();
+    assert_eq!(shown(&mut page, 2), [] as [String; 0]);
+    page.evaluate(&choose("filter", "")).unwrap();
+    let of = |field: &str, value: &str| findings.iter().filter(|f| f[field] == value).count();
+    assert_eq!(shown(&mut page, 0), vec!["warning"; of("severity", "warning")]);
+    page.evaluate(&choose("severity", "")).unwrap();
+    page.evaluate(&choose("code", "leaked-address")).unwrap();
+    assert_eq!(shown(&mut page, 1), vec!["leaked-address"; of("code", "leaked-address")]);
+
+    // By subject, addresses by their numbers; once more the other way round; severities from the worst.
+    let head = |column: usize| format!("document.querySelectorAll('#findings-table th button')[{column}]");
+    page.click(&head(2)).unwrap();
+    let ascending = shown(&mut page, 2);
+    let place = |address: &str| ascending.iter().position(|one| one == address).unwrap();
+    assert!(place("10.244.10.9") < place("10.244.10.20"), "{ascending:?}");
+    page.click(&head(2)).unwrap();
+    let descending: Vec<String> = ascending.iter().rev().cloned().collect();
+    assert_eq!(shown(&mut page, 2), descending);
+    page.evaluate(&choose("code", "")).unwrap();
+    page.click(&head(0)).unwrap();
+    let severities = shown(&mut page, 0);
+    assert!(
+        severities.starts_with(&["critical".into(), "critical".into(), "error".into()]),
+        "{severities:?}"
+    );
+    assert_eq!(severities.last().unwrap(), "info");
+    let sorted = "document.querySelector('#findings-table th').getAttribute('aria-sort')";
+    assert_eq!(page.evaluate(sorted).unwrap(), "ascending");
+
+    // Evidence and repair unfold, and a code leads to what it means.
+    let evidence = "document.querySelector('#findings-table tr[data-code=leaked-address] details')";
+    let is_seen = format!("{evidence}.querySelector('pre').checkVisibility()");
+    assert_eq!(page.evaluate(&is_seen).unwrap(), false);
+    page.click(&format!("{evidence}.querySelector('summary')")).unwrap();
+    assert_eq!(page.evaluate(&is_seen).unwrap(), true);
+    let repair = page.evaluate(&format!("{evidence}.querySelector('code').textContent")).unwrap();
+    assert!(findings.iter().any(|finding| finding["repair"] == repair), "{repair}");
+    page.click("document.querySelector('a[href=\"#code-leaked-address\"]')").unwrap();
+    page.evaluate("new Promise(done => setTimeout(done, 50))").unwrap();
+    assert_eq!(page.evaluate("document.getElementById('code-leaked-address').open").unwrap(), true);
+    assert_quiet(&mut page, &file);
+}
+
+#[test]
+fn a_map_opens_its_blocks_and_tells_of_each_address() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = page_of(&folder, EXAMPLE);
+    let mut browser = Browser::start().unwrap();
+    let mut page = browser.page().unwrap();
+    page.open(&file).unwrap();
+
+    // By the keyboard: from the first block, 10.244.1.0/26, to 10.244.10.0/26 are 36 cells.
+    page.evaluate("document.querySelector('#map-0 canvas').focus()").unwrap();
+    for _ in 0..36 {
+        page.press("ArrowRight").unwrap();
+    }
+    let cell = text(&mut page, "#map-0 .cell");
+    assert!(cell.starts_with("10.244.10.0/26, ") && cell.contains("findings, the worst critical"), "{cell}");
+    page.press("Enter").unwrap();
+    assert_eq!(text(&mut page, "#map-0 .block h4"), "10.244.10.0/26, host:node-10");
+    let addresses = "document.querySelectorAll('#map-0 .addresses button')";
+    assert_eq!(page.evaluate(&format!("{addresses}.length")).unwrap(), 64);
+
+    // The story of a leaked address is that of the finding.
+    page.click(&format!("{addresses}[6]")).unwrap();
+    let story = text(&mut page, "#map-0 .block p:last-child");
+    for part in [
+        "10.244.10.6: allocated, recorded for default/queue-49",
+        "which is gone",
+        "calipam show --ip 10.244.10.6",
+    ] {
+        assert!(story.contains(part), "{part} in {story}");
+    }
+    let class = page.evaluate(&format!("{addresses}[6].className")).unwrap();
+    assert_eq!(class, "used marked error");
+    // It has the colour of its state, and the frame of its severity.
+    let style = |index: usize, property: &str| format!("getComputedStyle({addresses}[{index}]).{property}");
+    let mut differs = |a: (usize, &str), b: (usize, &str)| {
+        page.evaluate(&style(a.0, a.1)).unwrap() != page.evaluate(&style(b.0, b.1)).unwrap()
+    };
+    assert!(differs((6, "backgroundColor"), (63, "backgroundColor")));
+    assert!(differs((3, "outlineColor"), (7, "outlineColor")), "critical, error");
+    assert!(differs((7, "outlineStyle"), (63, "outlineStyle")));
+    page.click(&format!("{addresses}[63]")).unwrap();
+    assert!(text(&mut page, "#map-0 .block p:last-child").starts_with("10.244.10.63: free"));
+
+    // By the mouse: the last cell of a pool with one line of 16.
+    page.click_at("document.querySelector('#map-1 canvas')", 0.99, 0.5).unwrap();
+    assert_eq!(text(&mut page, "#map-1 .cell"), "172.16.0.240/28, no block");
+    page.click_at("document.querySelector('#map-1 canvas')", 0.01, 0.5).unwrap();
+    assert!(text(&mut page, "#map-1 .cell").starts_with("172.16.0.0/28, 1 of 16 addresses in use"));
+    assert!(text(&mut page, "#map-1 .block h4").starts_with("172.16.0.0/28, "));
+
+    // Light and dark differ, and neither is one colour: the map has its own in both. Paper is light.
+    let canvas = "document.querySelector('#map-0 canvas')";
+    let colours = format!(
+        "(() => {{ const canvas = {canvas}; const {{ data }} = canvas.getContext('2d') \
+         .getImageData(0, 0, canvas.width, canvas.height); return new Set(new Uint32Array(data.buffer)).size; }})()"
+    );
+    let colours = page.evaluate(&colours).unwrap();
+    assert!(colours.as_u64().unwrap() > 5, "{colours}");
+    let mut seen = Vec::new();
+    for (scheme, medium) in [("light", "screen"), ("dark", "screen"), ("dark", "print")] {
+        page.appearance(scheme, medium).unwrap();
+        page.evaluate("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
+            .unwrap();
+        let paper = page.evaluate("getComputedStyle(document.body).backgroundColor").unwrap();
+        seen.push((paper, page.evaluate(&format!("{canvas}.toDataURL()")).unwrap()));
+    }
+    assert!(seen[0].0 != seen[1].0 && seen[0].1 != seen[1].1);
+    assert!(seen[0].0 == seen[2].0 && seen[1].1 != seen[2].1);
+    page.appearance("dark", "screen").unwrap();
+    assert!(page.pdf().unwrap().starts_with(b"%PDF-"));
+    assert_quiet(&mut page, &file);
+}
+
+#[test]
+fn without_its_script_the_page_is_tables() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = page_of(&folder, EXAMPLE);
+    let report: Value = serde_json::from_str(&on_example(&["check", "-o", "json"]).stdout).unwrap();
+    let mut browser = Browser::start().unwrap();
+    let mut page = browser.page().unwrap();
+    page.scripts(false).unwrap();
+    page.open(&file).unwrap();
+    assert_eq!(page.evaluate("document.documentElement.className").unwrap(), "");
+    assert_eq!(shown(&mut page, 0).len(), report["findings"].as_array().unwrap().len());
+    let visible = "[...document.querySelectorAll('.script, canvas, #findings-more')].filter(e => e.offsetParent).length";
+    assert_eq!(page.evaluate(visible).unwrap(), 0, "what only the script can fill is not shown");
+
+    let table = "document.querySelector('#map-0 details')";
+    page.click(&format!("{table}.querySelector('summary')")).unwrap();
+    let rows = page.evaluate(&format!("{table}.querySelector('table').innerText")).unwrap();
+    assert!(rows.as_str().unwrap().contains("10.244.10.0/26\thost:node-10\t"), "{rows}");
+    let pools = page.evaluate("document.querySelector('#pools table').innerText").unwrap();
+    assert!(pools.as_str().unwrap().contains("default-ipv4-ippool\t10.244.0.0/16\t21\t65,536"), "{pools}");
+    assert_quiet(&mut page, &file);
+}
+
+/// Names that become markup where one of them is not escaped.
+const HOSTILE_NAMES: [&str; 3] = [
+    "<img src=x onerror=document.title=`taken`>",
+    "</script><script>document.title=`taken`</script>",
+    "</tr></table><svg onload=document.title=`taken`><a href=javascript:document.title=`taken`>",
+];
+
+#[test]
+fn no_name_of_a_cluster_runs_as_a_script() {
+    let folder = tempfile::tempdir().unwrap();
+    let example = String::from_utf8(Cluster::example().export()).unwrap();
+    let mut browser = Browser::start().unwrap();
+    for name in HOSTILE_NAMES {
+        // A workload, a node and a pool of that name.
+        let hostile = example
+            .replace("queue-49", name)
+            .replace("\"host:node-10\"", &json!(format!("host:{name}")).to_string())
+            .replace("\"name\":\"rack-ippool\"", &format!("\"name\":{}", json!(name)));
+        let export = folder.path().join("hostile.jsonl");
+        fs::write(&export, hostile).unwrap();
+        let file = page_of(&folder, export.to_str().unwrap());
+        let mut page = browser.page().unwrap();
+        page.open(&file).unwrap();
+        let body = text(&mut page, "main");
+        assert!(body.matches(name).count() >= 3, "{name}: {body}");
+
+        // The script shows them, too: block, address and story.
+        page.evaluate(
+            "document.querySelectorAll('canvas').forEach(c => { c.focus(); \
+            c.dispatchEvent(new KeyboardEvent('keydown', { key: 'Enter' })); })",
+        )
+        .unwrap();
+        for _ in 0..36 {
+            page.evaluate("document.querySelector('#map-0 canvas').dispatchEvent(new KeyboardEvent('keydown', { key: 'ArrowRight' }))").unwrap();
+        }
+        page.evaluate("document.querySelector('#map-0 canvas').dispatchEvent(new KeyboardEvent('keydown', { key: 'Enter' }))").unwrap();
+        page.evaluate("document.querySelectorAll('.addresses button').forEach(b => b.click())").unwrap();
+        page.click("document.querySelectorAll('#map-0 .addresses button')[6]").unwrap();
+        assert!(text(&mut page, "#map-0 h4").contains(name));
+        assert!(text(&mut page, "#map-0 .block p:last-child").contains(name));
+
+        let title = page.evaluate("document.title").unwrap();
+        assert!(title.as_str().unwrap().starts_with("calipam: "), "{name}: {title}");
+        assert_eq!(
+            page.evaluate("document.querySelectorAll('img, svg, script, iframe, object').length").unwrap(),
+            2
+        );
+        assert_quiet(&mut page, &file);
+    }
+}
+
+#[test]
+fn a_thousand_findings_are_shown_by_and_by() {
+    let folder = tempfile::tempdir().unwrap();
+    let export = folder.path().join("cluster.jsonl");
+    SizedCluster::new(ClusterSpec::new(1), 1_000).write_export(&export).unwrap();
+    // Without its endpoints every address that a pod had is leaked.
+    let healthy = fs::read_to_string(&export).unwrap();
+    let mut lines: Vec<&str> = healthy.lines().filter(|line| !line.contains("/workloadendpoints/")).collect();
+    let end = json!({"entries": lines.len() - 2}).to_string();
+    *lines.last_mut().unwrap() = &end;
+    fs::write(&export, lines.join("\n") + "\n").unwrap();
+
+    let file = page_of(&folder, export.to_str().unwrap());
+    let mut browser = Browser::start().unwrap();
+    let mut page = browser.page().unwrap();
+    page.open(&file).unwrap();
+    let all = page.evaluate("document.querySelectorAll('#findings-table tbody tr').length").unwrap();
+    assert!(all.as_u64().unwrap() > 900, "{all}");
+    assert_eq!(shown(&mut page, 0).len(), 100);
+    page.click("document.getElementById('findings-all')").unwrap();
+    assert_eq!(shown(&mut page, 0).len() as u64, all.as_u64().unwrap());
+    assert_eq!(page.evaluate("document.getElementById('findings-more').offsetParent").unwrap(), Value::Null);
+
+    // A healthy cluster of the same size has a page as well.
+    fs::write(&export, healthy).unwrap();
+    let file = page_of(&folder, export.to_str().unwrap());
+    let mut page = browser.page().unwrap();
+    page.open(&file).unwrap();
+    assert_eq!(page.evaluate("document.title").unwrap(), "calipam: no findings");
+    let report = calipam(&["check", "-d", export.to_str().unwrap(), "-o", "json"]).stdout;
+    let report: Value = serde_json::from_str(&report).unwrap();
+    let used = "JSON.parse(document.getElementById('map-data').textContent).pools \
+        .flatMap(pool => pool.cells).reduce((sum, cell) => sum + cell[3], 0)";
+    assert_eq!(page.evaluate(used).unwrap(), report["counts"]["allocations"]);
+    assert_quiet(&mut page, &file);
+}

@@ -1,0 +1,163 @@
+//! Every format is read by the program that it is for: Prometheus' promtool, an XML schema, SARIF's schema, systemd.
+
+use std::fs;
+use std::io::Write;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use calipam_testkit::servers::promtool;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::program::{EXAMPLE, HOSTILE, Run, calipam, root};
+
+const SCHEMAS: &str = "tests/fixtures/schemas";
+
+/// Runs a program of the machine with a text on its standard input.
+fn read(program: &Path, arguments: &[&str], package: &str, text: &str) -> Run {
+    let mut child = Command::new(program)
+        .args(arguments)
+        .current_dir(root())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap_or_else(|e| panic!("{}: {e}; `apt-get install -y {package}`", program.display()));
+    // A reader that refuses what it has read so far closes the pipe.
+    child.stdin.take().unwrap().write_all(text.as_bytes()).ok();
+    Run::of(child.wait_with_output().unwrap())
+}
+
+/// What a check of a cluster prints; of one that is not there, too.
+fn report(format: &str, datastore: &str) -> String {
+    calipam(&["check", "-d", datastore, "-o", format]).stdout
+}
+
+#[test]
+fn promtool_has_no_complaint_about_the_metrics() {
+    let promtool = promtool().unwrap();
+    let check = |text: &str| read(&promtool, &["check", "metrics"], "prometheus", text);
+    for datastore in [EXAMPLE, HOSTILE, "/no/such/cluster"] {
+        let metrics = report("prometheus", datastore);
+        assert!(metrics.contains("\ncalipam_up "), "{metrics}");
+        let run = check(&metrics);
+        assert_eq!((run.code, run.stdout.as_str(), run.stderr.as_str()), (0, "", ""), "{datastore}");
+    }
+    // It reads what it is given, and can refuse it.
+    let metrics = report("prometheus", EXAMPLE);
+    assert_ne!(check(&metrics.replace("# HELP", "# HULP")).code, 0);
+    assert_ne!(check(&metrics.replace("# TYPE calipam_up gauge", "# TYPE calipam_up number")).code, 0);
+}
+
+/// Every `expr` of a tree, with Grafana's variables as Prometheus gets them.
+fn expressions(tree: &Value, found: &mut Vec<String>) {
+    match tree {
+        Value::Array(values) => values.iter().for_each(|value| expressions(value, found)),
+        Value::Object(fields) => {
+            let expression = fields.get("expr").and_then(Value::as_str);
+            found.extend(expression.map(|text| text.replace("$__rate_interval", "5m").replace('$', "")));
+            fields.values().for_each(|value| expressions(value, found));
+        }
+        _ => {}
+    }
+}
+
+#[test]
+fn promtool_reads_the_alerts_and_the_expressions_of_the_dashboard() {
+    let promtool = promtool().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let check = |name: &str, rules: &Value| {
+        let path = folder.path().join(name);
+        fs::write(&path, serde_yaml::to_string(rules).unwrap()).unwrap();
+        read(&promtool, &["check", "rules", path.to_str().unwrap()], "prometheus", "")
+    };
+    let text = |name: &str| fs::read_to_string(root().join("docs/kubernetes").join(name)).unwrap();
+    let manifests = text("prometheus.yaml");
+    let documents = serde_yaml::Deserializer::from_str(&manifests).map(|d| Value::deserialize(d).unwrap());
+    let alerts = documents.into_iter().find(|object| object["kind"] == "PrometheusRule").unwrap();
+    let run = check("alerts.yaml", &alerts["spec"]);
+    assert_eq!(run.code, 0, "{run:?}");
+    let number = alerts["spec"]["groups"][0]["rules"].as_array().unwrap().len();
+    assert!(run.stdout.contains(&format!("SUCCESS: {number} rules found")), "{run:?}");
+
+    let mut panels = Vec::new();
+    let dashboard: Value = serde_json::from_str(&text("grafana-dashboard.json")).unwrap();
+    expressions(&dashboard, &mut panels);
+    let rule = |(place, expression): (usize, &String)| json!({"record": format!("panel:{place}"), "expr": expression});
+    let rules: Vec<Value> = panels.iter().enumerate().map(rule).collect();
+    let run = check("panels.yaml", &json!({"groups": [{"name": "dashboard", "rules": rules}]}));
+    assert_eq!(run.code, 0, "{run:?}");
+
+    let wrong = json!({"record": "wrong:1", "expr": "calipam_up by"});
+    assert_ne!(check("wrong.yaml", &json!({"groups": [{"name": "wrong", "rules": [wrong]}]})).code, 0);
+}
+
+#[test]
+fn junit_is_valid_against_what_its_readers_have_in_common() {
+    let schema = format!("{SCHEMAS}/junit.xsd");
+    let validate = |xml: &str| {
+        let arguments = ["--noout", "--nonet", "--schema", &schema, "-"];
+        read(Path::new("xmllint"), &arguments, "libxml2-utils", xml)
+    };
+    for datastore in [EXAMPLE, HOSTILE] {
+        let run = validate(&report("junit", datastore));
+        assert_eq!((run.code, run.stderr.as_str()), (0, "- validates\n"), "{datastore}");
+    }
+    let xml = report("junit", EXAMPLE);
+    for (valid, not) in [("time=\"0\"", "time=\"soon\""), ("<failure ", "<failed "), (" tests=", " test=")] {
+        assert!(xml.contains(valid), "{valid}");
+        assert_ne!(validate(&xml.replacen(valid, not, 1)).code, 0, "{not}");
+    }
+}
+
+#[test]
+fn sarif_is_valid_against_the_schema_of_its_committee() {
+    // The package of the distribution is for its own python3, which need not be the first on the path.
+    let has_it = |python: &&str| {
+        let import = Command::new(python).args(["-c", "import jsonschema"]).output();
+        import.is_ok_and(|output| output.status.success())
+    };
+    let python = ["python3", "/usr/bin/python3"].into_iter().find(has_it);
+    let python = python.expect("no python3 with jsonschema; `apt-get install -y python3-jsonschema`");
+
+    let folder = tempfile::tempdir().unwrap();
+    let log = folder.path().join("log.sarif");
+    let validate = |text: &str| {
+        fs::write(&log, text).unwrap();
+        let schema = format!("{SCHEMAS}/sarif-schema-2.1.0.json");
+        let arguments = ["-W", "ignore", "-m", "jsonschema", "-i", log.to_str().unwrap(), &schema];
+        read(Path::new(python), &arguments, "python3-jsonschema", "")
+    };
+    for datastore in [EXAMPLE, HOSTILE] {
+        let run = validate(&report("sarif", datastore));
+        assert_eq!((run.code, run.stderr.as_str()), (0, ""), "{datastore}");
+    }
+    // It can fail: a level that does not exist, a result without its message, a field of our own.
+    let log: Value = serde_json::from_str(&report("sarif", EXAMPLE)).unwrap();
+    for (field, value) in [("level", json!("critical")), ("message", Value::Null), ("repair", json!("x"))] {
+        let mut wrong = log.clone();
+        wrong["runs"][0]["results"][0][field] = value;
+        assert_eq!(validate(&wrong.to_string()).code, 1, "{field}");
+    }
+}
+
+#[test]
+fn systemd_has_no_complaint_about_the_units() {
+    let folder = tempfile::tempdir().unwrap();
+    let unit = |name: &str| fs::read_to_string(root().join("docs/systemd").join(name)).unwrap();
+    let verify = |service: &str| {
+        let names = ["calipam-check.service", "calipam-check.timer"];
+        // The program must be there; the manual page need not.
+        let service = service.replace("/usr/bin/calipam", env!("CARGO_BIN_EXE_calipam"));
+        fs::write(folder.path().join(names[0]), service).unwrap();
+        fs::write(folder.path().join(names[1]), unit(names[1])).unwrap();
+        let paths = names.map(|name| folder.path().join(name).display().to_string());
+        let arguments = ["verify", "--man=no", &paths[0], &paths[1]];
+        read(Path::new("systemd-analyze"), &arguments, "systemd", "")
+    };
+    let service = unit("calipam-check.service");
+    let run = verify(&service);
+    assert_eq!((run.code, run.stdout.as_str(), run.stderr.as_str()), (0, "", ""));
+    let run = verify(&service.replace("ProtectHome=yes", "ProtectHome=perhaps"));
+    assert!(run.stderr.contains("perhaps"), "{run:?}");
+}

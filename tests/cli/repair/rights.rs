@@ -1,0 +1,210 @@
+//! The roles of `docs/kubernetes/rbac.yaml` on a real API server: what each command needs is in its role, and a role
+//! without one right is told which.
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use calipam_testkit::cluster::Fault;
+use calipam_testkit::kube::{Flavour, create, service_account_token};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::kubernetes::KubeSite;
+use super::site::*;
+use crate::cli::program::{Run, root};
+
+const ROLES: &str = "/apis/rbac.authorization.k8s.io/v1/clusterroles";
+const BINDINGS: &str = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings";
+
+/// The repairs, each with its lock where it can have one.
+const REPAIRS: [&[&str]; 4] = [
+    &["release", "--leaked", "--orphan-handles", "--grace", "0", "--settle", "0", "--lock"],
+    &["rebuild", "--apply", "--grace", "0", "--settle", "0", "--lock"],
+    &["split", "2", "--name", "p"],
+    &["configure", "--strict-affinity", "true", "--lock"],
+];
+
+/// A role of the documentation.
+fn role(name: &str) -> Value {
+    let text = std::fs::read_to_string(root().join("docs/kubernetes/rbac.yaml")).unwrap();
+    let documents = serde_yaml::Deserializer::from_str(&text).map(|d| Value::deserialize(d).unwrap());
+    let is_it = |object: &Value| object["kind"] == "ClusterRole" && object["metadata"]["name"] == name;
+    documents.into_iter().find(is_it).expect(name)
+}
+
+/// A cluster with something for each repair, and two service accounts: one that reads, one that repairs.
+struct Rights {
+    site: KubeSite,
+    group: &'static str,
+    folder: tempfile::TempDir,
+}
+
+impl Rights {
+    fn new(flavour: Flavour) -> Self {
+        let mut cluster = healthy();
+        for fault in [Fault::LeakedNoOwner, Fault::OrphanHandle, Fault::MissingHandle] {
+            cluster.inject(fault, 2);
+        }
+        let site = KubeSite::of(&cluster, flavour);
+        let pool = json!({"apiVersion": flavour.api_version(), "kind": "IPPool", "metadata": {"name": "p"},
+            "spec": {"cidr": "10.7.0.0/28", "blockSize": 29, "ipipMode": "Never", "vxlanMode": "Never"}});
+        create(&site.server, &flavour.path("ippools"), &[pool]).unwrap();
+        create(&site.server, ROLES, &[role("calipam-reader"), role("calipam-repairer")]).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let group = flavour.group();
+        let rights = Self { site, group, folder };
+        rights.account("reader", &["calipam-reader"]);
+        rights.account("repairer", &["calipam-reader", "calipam-repairer"]);
+        rights.wait_until("reader", "list", "ipamblocks", true);
+        rights.wait_until("repairer", "list", "ipamblocks", true);
+        rights.wait_until("repairer", "update", "clusterinformations", true);
+        rights
+    }
+
+    /// Makes a service account with these roles and nothing else, and its kubeconfig.
+    fn account(&self, name: &str, roles: &[&str]) {
+        let server = &self.site.server;
+        let token = service_account_token(server, name).unwrap();
+        let admin = std::fs::read_to_string(server.kubeconfig()).unwrap();
+        assert!(admin.contains(server.token()));
+        std::fs::write(self.kubeconfig(name), admin.replace(server.token(), &token)).unwrap();
+        let binding = |role: &&str| {
+            json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
+                "metadata": {"name": format!("{role}-{name}")},
+                "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role},
+                "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": "default"}]})
+        };
+        create(server, BINDINGS, &roles.iter().map(binding).collect::<Vec<_>>()).unwrap();
+    }
+
+    fn kubeconfig(&self, account: &str) -> PathBuf {
+        self.folder.path().join(account)
+    }
+
+    fn run(&self, account: &str, arguments: &[&str]) -> Run {
+        Run::of(self.site.command_by(self.kubeconfig(account), arguments).output().unwrap())
+    }
+
+    /// Waits until the server has taken note of what an account may or may no longer do.
+    fn wait_until(&self, account: &str, verb: &str, resource: &str, allowed: bool) {
+        let review = json!({"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview",
+            "spec": {"user": format!("system:serviceaccount:default:{account}"),
+                "resourceAttributes": {"group": self.group, "resource": resource, "verb": verb}}});
+        let path = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
+        let begin = Instant::now();
+        loop {
+            let response = self.site.server.request("POST", path, &review.to_string()).unwrap();
+            let answer: Value = serde_json::from_str(&response.body).unwrap();
+            if answer["status"]["allowed"] == allowed {
+                return;
+            }
+            assert!(begin.elapsed() < Duration::from_secs(60), "{account} {verb} {resource}: {answer}");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+
+    /// Takes a right away from the repairers, or gives all back.
+    fn without(&self, missing: Option<(&str, &str)>) {
+        let mut role = role("calipam-repairer");
+        if let Some((resource, verb)) = missing {
+            // In rules of their own the other verbs of the resource and the other resources stay.
+            let rules = role["rules"].as_array().unwrap().clone();
+            let apart = rules.iter().flat_map(|rule| {
+                let resources = rule["resources"].as_array().unwrap().clone();
+                resources.into_iter().map(|one| {
+                    let mut rule = rule.clone();
+                    if one == resource {
+                        rule["verbs"].as_array_mut().unwrap().retain(|other| other != verb);
+                    }
+                    rule["resources"] = json!([one]);
+                    rule
+                })
+            });
+            let apart: Vec<Value> = apart.filter(|rule| rule["verbs"] != json!([])).collect();
+            role["rules"] = apart.into();
+        }
+        let path = format!("{ROLES}/calipam-repairer");
+        let response = self.site.server.request("PUT", &path, &role.to_string()).unwrap();
+        assert_eq!(response.status, 200, "{}", response.body);
+    }
+
+    /// What a repair could have changed.
+    fn objects(&self) -> Vec<Value> {
+        let kinds = ["ipamblocks", "ipamhandles", "blockaffinities", "ippools", "clusterinformations"];
+        kinds.iter().flat_map(|kind| self.site.list(kind).into_values()).collect()
+    }
+}
+
+fn roles_are_enough_and_not_too_much(flavour: Flavour) {
+    let rights = Rights::new(flavour);
+
+    // The reader sees what an administrator sees.
+    let at_once = ["check", "-o", "json", "--settle", "0", "--grace", "0"];
+    let (seen, all) = (rights.run("reader", &at_once), rights.site.run(&at_once));
+    assert_eq!((seen.code, document(&seen)["findings"].clone()), (1, document(&all)["findings"].clone()));
+    assert_eq!(rights.run("reader", &["show", "-o", "json"]).code, 0);
+    let export = rights.folder.path().join("export.jsonl");
+    assert_eq!(rights.run("reader", &["export", export.to_str().unwrap()]).code, 0);
+
+    // It changes nothing, and is told before anything is written which rights a repair needs.
+    let before = rights.objects();
+    for repair in REPAIRS {
+        let run = rights.run("reader", &[repair, &["--yes"]].concat());
+        assert_eq!(run.code, 3, "{repair:?} {run:?}");
+        assert!(run.stderr.contains("\nhint: add this to a ClusterRole of the user"), "{run:?}");
+    }
+    assert_eq!(rights.objects(), before);
+
+    // Without one right of the role a repair says so; all together are exactly the role.
+    let role = role("calipam-repairer");
+    let list = |value: &Value| {
+        value.as_array().unwrap().iter().map(|v| v.as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    let mut tried = 0;
+    for rule in role["rules"].as_array().unwrap() {
+        let resources = list(&rule["resources"]).into_iter().filter(|resource| match resource.as_str() {
+            "ipamconfigs" | "ipamconfigurations" => resource == flavour.ipam_config().0,
+            _ => true,
+        });
+        for resource in resources {
+            for verb in list(&rule["verbs"]) {
+                rights.without(Some((&resource, &verb)));
+                rights.wait_until("repairer", &verb, &resource, false);
+                let repair = match resource.as_str() {
+                    "ippools" => REPAIRS[2],
+                    "ipamconfigs" | "ipamconfigurations" => REPAIRS[3],
+                    _ => REPAIRS[0],
+                };
+                let run = rights.run("repairer", &[repair, &["--yes"]].concat());
+                assert_eq!(run.code, 3, "without {verb} {resource}: {run:?}");
+                let group = rights.group;
+                let hint =
+                    format!("\n- {{apiGroups: [\"{group}\"], resources: [\"{resource}\"], verbs: [{verb}]}}");
+                assert!(run.stderr.contains(&hint), "without {verb} {resource}: {run:?}");
+                tried += 1;
+            }
+        }
+    }
+    assert_eq!(tried, 3 * 3 + 3 + 3 + 1);
+    assert_eq!(rights.objects(), before);
+    rights.without(None);
+    rights.wait_until("repairer", "update", "clusterinformations", true);
+
+    // With the role each repair works, and its undo.
+    for repair in REPAIRS {
+        let run = rights.run("repairer", &[repair, &["--yes"]].concat());
+        assert_eq!((run.code, run.stderr.contains("calipam undo ")), (0, true), "{repair:?} {run:?}");
+        let undo = rights.run("repairer", &["undo", &journal_of(&run), "--yes"]);
+        assert_eq!(undo.code, 0, "{repair:?} {undo:?}");
+    }
+}
+
+#[test]
+fn roles_are_enough_and_not_too_much_classic() {
+    roles_are_enough_and_not_too_much(Flavour::Classic);
+}
+
+#[test]
+fn roles_are_enough_and_not_too_much_native() {
+    roles_are_enough_and_not_too_much(Flavour::Native);
+}
