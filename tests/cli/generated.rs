@@ -26,3 +26,19 @@ fn nothing_else_is_left_over() {
         }
     }
 }
+
+/// Browsers of different versions draw differently: that the pictures are current is left to `cargo xtask generate`.
+#[test]
+fn the_readme_shows_pictures_that_are_there() {
+    let readme = std::fs::read_to_string(root().join("README.md")).unwrap();
+    let shown: Vec<&str> =
+        readme.split("](docs/images/").skip(1).map(|rest| rest.split(')').next().unwrap()).collect();
+    assert_eq!(shown, ["page.png", "map.png"]);
+    for name in shown {
+        let picture = std::fs::read(root().join("docs/images").join(name)).unwrap();
+        assert!(picture.starts_with(b"\x89PNG\r\n\x1a\n"), "{name}");
+        // The width stands in the header.
+        assert_eq!(picture[16..20], 1280_u32.to_be_bytes(), "{name}");
+        assert!(picture.len() < 400_000, "{name}: {} bytes", picture.len());
+    }
+}

@@ -3,3 +3,4 @@
 pub mod check;
 pub mod child;
 pub mod kubernetes;
+pub mod leak;

@@ -19,7 +19,7 @@ struct Part {
     needs_kubernetes: bool,
 }
 
-const PARTS: [Part; 6] = [
+const PARTS: [Part; 7] = [
     Part {
         name: "etcd",
         program: "bench_etcd",
@@ -47,6 +47,13 @@ const PARTS: [Part; 6] = [
         arguments: &["kubernetes"],
         sizes: &["100000"],
         needs_kubernetes: true,
+    },
+    Part {
+        name: "reports",
+        program: "bench_reports",
+        arguments: &[],
+        sizes: &["1000000"],
+        needs_kubernetes: false,
     },
     Part {
         name: "cni",
@@ -80,6 +87,9 @@ memory. docs/performance.md says how to read it.
 
 The parts release-etcd and release-kubernetes measure `release --leaked` of
 every tenth address: of 1,000,000 and of 100,000 unless sizes are named.
+
+The part reports measures the writing of reports in every format, of a cluster
+whose every tenth address is leaked, and what a browser needs for the page.
 
 The parts cni and cni-kubernetes measure the CNI plugin: ADD and DEL, 200 of
 each unless a number is named, and 64 ADD at once; on etcd also a raw client

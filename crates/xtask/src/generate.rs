@@ -7,10 +7,13 @@ use crate::{protoc, step, tools, workspace};
 pub const TASK: Task = Task {
     name: "generate",
     arguments: "",
-    summary: "Write completions and man pages from the command line's definition",
+    summary: "Write completions, man pages and the pictures of the README",
     details: "\
 Rewrites completions/ and docs/man/ from the definition of calipam's command
 line. Commit what changed; a test fails where these files are not current.
+
+Draws docs/images/ from the page of the example cluster where that has changed.
+Needs Chromium for it; without one the pictures stay as they are.
 
 Needs Rust and a C compiler.
 ",
@@ -25,5 +28,16 @@ fn run(arguments: &[String]) -> Result<(), Failure> {
         .args(["run", "--package", "calipam", "--example", "generated_files", "--"])
         .arg(workspace::root());
     generate.envs(protoc::variables()?);
-    step::run("Writing completions/ and docs/man/", &mut generate)
+    step::run("Writing completions/ and docs/man/", &mut generate)?;
+
+    let mut program = workspace::cargo();
+    program.args(["build", "--package", "calipam", "--bin", "calipam"]).envs(protoc::variables()?);
+    step::run("Building calipam", &mut program)?;
+    let mut pictures = workspace::cargo();
+    pictures
+        .args(["run", "--package", "calipam", "--example", "pictures", "--"])
+        .arg(workspace::root())
+        .arg(workspace::root().join("target/debug/calipam"));
+    pictures.envs(protoc::variables()?);
+    step::run("Drawing docs/images/", &mut pictures)
 }

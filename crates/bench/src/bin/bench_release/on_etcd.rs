@@ -3,43 +3,28 @@
 use std::path::Path;
 use std::time::Instant;
 
+use calipam_bench::leak;
 use calipam_repair::journal::Recorded;
 use calipam_testkit::cluster::{ClusterSpec, SizedCluster};
 use calipam_testkit::servers::{Etcd, EtcdOptions};
-use etcd_client::{Client, Compare, CompareOp, GetOptions, Txn, TxnOp};
+use etcd_client::{Client, Compare, CompareOp, Txn, TxnOp};
 use tokio::task::JoinSet;
 
 use crate::{Failed, Row, release};
 
 /// As many transactions are under way as the executor has requests.
 const IN_FLIGHT: usize = 256;
-/// Most keys of one transaction, by etcd's default.
-const KEYS: usize = 128;
-const ENDPOINTS: &str = "/calico/resources/v3/projectcalico.org/workloadendpoints/";
 
 /// Leaks every tenth address of a cluster, and releases them.
 pub async fn measure(program: &str, allocations: u64, folder: &Path) -> Result<Row, Failed> {
     let etcd = EtcdOptions::new().argument("--unsafe-no-fsync=false").start()?;
     SizedCluster::new(ClusterSpec::new(1), allocations).write_to_etcd(&etcd.endpoint())?;
-    let leaked = leak(&etcd).await?;
+    let leaked = leak::every_tenth(&etcd).await?;
     eprintln!("{leaked} of {allocations} addresses are leaked");
     let connection = ["--etcd-endpoints".to_owned(), etcd.endpoint()];
     let released = release::release(program, &connection, &folder.join("run.journal"))?;
     let floor = floor(&etcd, &released.recorded).await?;
     Ok(Row::new("etcd", allocations, leaked, &released, floor))
-}
-
-/// Deletes every tenth endpoint.
-async fn leak(etcd: &Etcd) -> Result<usize, Failed> {
-    let client = etcd.client().await?;
-    let mut reader = client.kv_client().max_decoding_message_size(usize::MAX);
-    let all = reader.get(ENDPOINTS, Some(GetOptions::new().with_prefix().with_keys_only())).await?;
-    let keys: Vec<&[u8]> = all.kvs().iter().map(etcd_client::KeyValue::key).step_by(10).collect();
-    for part in keys.chunks(KEYS) {
-        let deletions: Vec<TxnOp> = part.iter().map(|key| TxnOp::delete(*key, None)).collect();
-        client.kv_client().txn(Txn::new().and_then(deletions)).await?;
-    }
-    Ok(keys.len())
 }
 
 /// What etcd needs for the same transactions: the way back, sent without reading anything. In seconds.

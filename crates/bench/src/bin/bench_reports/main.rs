@@ -1,0 +1,134 @@
+//! Measures what the reports of a check take, in time and memory, apart from the check: `bench_reports CALIPAM
+//! ALLOCATIONS…`. Every tenth address is leaked, so that there are as many findings. `cargo xtask bench reports` builds it
+//! in release mode and runs it.
+
+mod page;
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, ExitCode};
+use std::time::{Duration, SystemTime};
+
+use calipam_bench::{check, child, leak};
+use calipam_testkit::cluster::{ClusterSpec, SizedCluster};
+use calipam_testkit::servers::Etcd;
+
+/// In this order they are written, the metrics last: they tell when the check had come to its verdict.
+const FORMATS: [&str; 10] =
+    ["json", "yaml", "table", "wide", "name", "ignore", "junit", "sarif", "html", "prometheus"];
+
+/// What one format took.
+struct Report {
+    format: &'static str,
+    bytes: u64,
+    seconds: f64,
+}
+
+/// One size.
+struct Row {
+    allocations: u64,
+    findings: usize,
+    check: child::Measured,
+    /// From the verdict to the end of the program.
+    seconds: f64,
+    /// More than the check without reports.
+    more_mib: f64,
+    reports: Vec<Report>,
+    page: Option<page::Opened>,
+}
+
+fn main() -> ExitCode {
+    check::main("bench_reports CALIPAM ALLOCATIONS…", measure, print)
+}
+
+fn measure(program: &str, allocations: u64) -> Result<Row, String> {
+    let etcd = Etcd::start().map_err(|e| e.to_string())?;
+    SizedCluster::new(ClusterSpec::new(1), allocations)
+        .write_to_etcd(&etcd.endpoint())
+        .map_err(|e| e.to_string())?;
+    let runtime = tokio::runtime::Runtime::new().map_err(|e| e.to_string())?;
+    let findings = runtime.block_on(leak::every_tenth(&etcd)).map_err(|e| e.to_string())?;
+    drop(runtime);
+    eprintln!("{findings} of {allocations} addresses are leaked");
+
+    // Not in a memory file system: its files would be memory of the machine.
+    let folder = tempfile::tempdir_in(".").map_err(|e| e.to_string())?;
+    let run = |reports: &[String]| {
+        let mut command = Command::new(program);
+        command.args(["check", "--quiet", "--settle", "0", "--grace", "0", "--fail-on", "never"]);
+        command.args(["--output", "name", "--etcd-endpoints", &etcd.endpoint()]).args(reports);
+        let (measured, ended) =
+            child::measure(&mut command).map_err(|e| format!("cannot run {program}: {e}"))?;
+        if ended.success() { Ok(measured) } else { Err(format!("`{program} check` ended with {ended}")) }
+    };
+    let check = run(&[])?;
+    let option = |format: &&str| format!("--output-file={format}={}", folder.path().join(format).display());
+    let begin = SystemTime::now();
+    let all = run(&FORMATS.iter().map(option).collect::<Vec<_>>())?;
+
+    let verdict = verdict(folder.path())?;
+    let reports = reports(folder.path(), begin + Duration::from_secs_f64(verdict))?;
+    let page = page::open(&folder.path().join("html"))?;
+    Ok(Row {
+        allocations,
+        findings,
+        seconds: all.seconds - verdict,
+        more_mib: all.peak_mib - check.peak_mib,
+        check,
+        reports,
+        page,
+    })
+}
+
+/// How long the check took until its verdict, as its metrics say.
+fn verdict(folder: &Path) -> Result<f64, String> {
+    let metrics = fs::read_to_string(folder.join("prometheus")).map_err(|e| e.to_string())?;
+    let value = metrics.lines().find_map(|line| line.strip_prefix("calipam_last_run_duration_seconds "));
+    let seconds = value.and_then(|value| value.parse().ok());
+    seconds.ok_or_else(|| "the metrics do not say how long the check took".to_owned())
+}
+
+/// The files are written one after the other: each took what lies between its time and that of the one before.
+fn reports(folder: &Path, verdict: SystemTime) -> Result<Vec<Report>, String> {
+    let mut before = verdict;
+    let mut reports = Vec::new();
+    for format in FORMATS {
+        let file = fs::metadata(folder.join(format)).map_err(|e| format!("{format}: {e}"))?;
+        let written = file.modified().map_err(|e| e.to_string())?;
+        let seconds = written.duration_since(before).unwrap_or_default().as_secs_f64();
+        reports.push(Report { format, bytes: file.len(), seconds });
+        before = written;
+    }
+    Ok(reports)
+}
+
+fn print(rows: &[Row]) {
+    println!(
+        "| allocations | findings | check | all reports | more memory | page | opened in | complaints |"
+    );
+    println!("|---:|---:|---:|---:|---:|---:|---:|---:|");
+    for row in rows {
+        let page = row.reports.iter().find(|report| report.format == "html");
+        let (opened, complaints) = match &row.page {
+            Some(page) => (format!("{:.2} s", page.seconds), page.complaints.to_string()),
+            None => ("no browser".to_owned(), String::new()),
+        };
+        println!(
+            "| {} | {} | {:.2} s | {:.2} s | {:.0} MiB | {:.2} MB | {opened} | {complaints} |",
+            row.allocations,
+            row.findings,
+            row.check.seconds,
+            row.seconds,
+            row.more_mib,
+            page.map_or(0.0, |page| page.bytes as f64 / 1e6),
+        );
+    }
+    println!();
+    println!("| allocations | format | size | time |");
+    println!("|---:|---|---:|---:|");
+    for row in rows {
+        for Report { format, bytes, seconds } in &row.reports {
+            println!("| {} | {format} | {:.2} MB | {seconds:.2} s |", row.allocations, *bytes as f64 / 1e6);
+        }
+    }
+}

@@ -1,0 +1,37 @@
+//! What a browser makes of the page.
+
+use std::path::Path;
+use std::time::Instant;
+
+use calipam_testkit::browser::{self, Browser};
+
+pub struct Opened {
+    /// From the request to the end of loading, the page's script included.
+    pub seconds: f64,
+    /// Errors and warnings.
+    pub complaints: usize,
+}
+
+/// Opens the page and uses it; gives nothing where the machine has no browser.
+pub fn open(page: &Path) -> Result<Option<Opened>, String> {
+    if browser::program().is_err() {
+        return Ok(None);
+    }
+    use_page(page).map(Some).map_err(|e| e.to_string())
+}
+
+fn use_page(file: &Path) -> Result<Opened, calipam_testkit::servers::ServerError> {
+    // A browser takes the type of a file from its name.
+    let named = file.with_extension("page.html");
+    std::fs::copy(file, &named).ok();
+    let mut browser = Browser::start()?;
+    let mut page = browser.page()?;
+    let begin = Instant::now();
+    page.open(&named)?;
+    let seconds = begin.elapsed().as_secs_f64();
+    page.evaluate("document.querySelector('canvas').focus()")?;
+    page.press("ArrowRight")?;
+    page.press("Enter")?;
+    page.click("document.querySelector('#findings-table th button')")?;
+    Ok(Opened { seconds, complaints: page.complaints()?.len() })
+}

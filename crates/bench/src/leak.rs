@@ -1,0 +1,21 @@
+//! Leaks in an etcd that holds a healthy cluster.
+
+use calipam_testkit::servers::{Etcd, ServerError};
+use etcd_client::{GetOptions, KeyValue, Txn, TxnOp};
+
+/// Most keys of one transaction, by etcd's default.
+const KEYS: usize = 128;
+const ENDPOINTS: &str = "/calico/resources/v3/projectcalico.org/workloadendpoints/";
+
+/// Deletes every tenth endpoint, so that its address is leaked, and gives their number.
+pub async fn every_tenth(etcd: &Etcd) -> Result<usize, ServerError> {
+    let client = etcd.client().await?;
+    let mut reader = client.kv_client().max_decoding_message_size(usize::MAX);
+    let all = reader.get(ENDPOINTS, Some(GetOptions::new().with_prefix().with_keys_only())).await?;
+    let keys: Vec<&[u8]> = all.kvs().iter().map(KeyValue::key).step_by(10).collect();
+    for part in keys.chunks(KEYS) {
+        let deletions: Vec<TxnOp> = part.iter().map(|key| TxnOp::delete(*key, None)).collect();
+        client.kv_client().txn(Txn::new().and_then(deletions)).await?;
+    }
+    Ok(keys.len())
+}

@@ -1,0 +1,90 @@
+//! Makes the pictures of the README from the page of the example cluster:
+//! `cargo run -p calipam --example pictures -- ROOT PROGRAM`, or `cargo xtask generate`.
+//!
+//! Another version of a browser draws letters otherwise. So that pictures change only where the page does, the sum of the
+//! page that they show stands beside them.
+
+use std::error::Error;
+use std::fs;
+use std::path::Path;
+use std::process::{Command, ExitCode};
+
+use calipam_testkit::browser::{Browser, Page, program};
+use sha2::{Digest, Sha256};
+
+const FOLDER: &str = "docs/images";
+const SUM: &str = "page.sha256";
+const PICTURES: [&str; 2] = ["page.png", "map.png"];
+
+/// Cells of the map between the first block and the one with most findings, 10.244.10.0/26.
+const CELLS: usize = 36;
+/// A leaked address of that block.
+const ADDRESS: usize = 6;
+
+fn main() -> ExitCode {
+    let mut arguments = std::env::args_os().skip(1);
+    let (Some(root), Some(calipam)) = (arguments.next(), arguments.next()) else {
+        eprintln!("error: name the root of the project and the program calipam");
+        return ExitCode::from(2);
+    };
+    match make(Path::new(&root), Path::new(&calipam)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::from(3)
+        }
+    }
+}
+
+fn make(root: &Path, calipam: &Path) -> Result<(), Box<dyn Error>> {
+    let work = tempfile::tempdir()?;
+    let file = work.path().join("page.html");
+    let option = format!("html={}", file.display());
+    let arguments =
+        ["check", "--quiet", "--fail-on", "never", "-d", "docs/examples/cluster.jsonl", "--output-file"];
+    let check = Command::new(calipam).args(arguments).arg(option).current_dir(root).output()?;
+    if !check.status.success() {
+        return Err(String::from_utf8_lossy(&check.stderr).into());
+    }
+
+    let folder = root.join(FOLDER);
+    let sum = format!("{:x}\n", Sha256::digest(fs::read(&file)?));
+    let is_there = PICTURES.iter().all(|name| folder.join(name).is_file());
+    if is_there && fs::read_to_string(folder.join(SUM)).is_ok_and(|committed| committed == sum) {
+        return Ok(());
+    }
+    if let Err(missing) = program() {
+        println!("{FOLDER} stays as it is, and shows an older page: {missing}");
+        return Ok(());
+    }
+
+    let mut browser = Browser::start()?;
+    let mut page = browser.page()?;
+    page.appearance("light", "screen")?;
+    page.open(&file)?;
+    fs::create_dir_all(&folder)?;
+    fs::write(folder.join(PICTURES[0]), page.screenshot_of([0.0, 0.0, 1280.0, 900.0])?)?;
+    fs::write(folder.join(PICTURES[1]), map(&mut page)?)?;
+    fs::write(folder.join(SUM), sum)?;
+    for name in PICTURES {
+        println!("{FOLDER}/{name}");
+    }
+    Ok(())
+}
+
+/// The map of the first pool, with a block of it opened and one of its addresses chosen.
+fn map(page: &mut Page<'_>) -> Result<Vec<u8>, Box<dyn Error>> {
+    page.evaluate("document.querySelector('#map-0 canvas').focus()")?;
+    for _ in 0..CELLS {
+        page.press("ArrowRight")?;
+    }
+    page.press("Enter")?;
+    page.click(&format!("document.querySelectorAll('#map-0 .addresses button')[{ADDRESS}]"))?;
+    // Without the frame of the element that was clicked last.
+    page.evaluate("document.activeElement.blur()")?;
+    let place = "(() => { const legend = document.querySelector('.legend').getBoundingClientRect(); \
+        const end = document.querySelector('#map-0 div.script').getBoundingClientRect().bottom; \
+        return [0, legend.top + scrollY - 12, 1280, end - legend.top + 24]; })()";
+    let clip: [f64; 4] = serde_json::from_value(page.evaluate(place)?)?;
+    Ok(page.screenshot_of(clip)?)
+}
