@@ -1,5 +1,7 @@
 //! Affinities and their blocks: claiming, loading and giving up (facts 3.9).
 
+use std::sync::Arc;
+
 use calipam_model::IpNet;
 use calipam_model::affinity::{Affinity, AffinityKey, AffinityState};
 use calipam_model::block::Block;
@@ -67,7 +69,7 @@ impl<S: Store> Allocator<S> {
         let key = affinity.value.key.clone();
         let make = if windows { Block::new_windows } else { Block::new };
         let block = make(key.cidr, Some(key.owner()), self.now()).ok_or(Error::BlockSize(key.cidr))?;
-        match self.store().create(&Record::Block(Box::new(block.clone()))).await {
+        match self.store().create(&Record::Block(Arc::new(block.clone()))).await {
             Ok(revision) => {
                 self.confirm(affinity).await?;
                 return Ok(Versioned { value: block, revision });
@@ -127,7 +129,7 @@ impl<S: Store> Allocator<S> {
         let pending = self.set_state(affinity, AffinityState::Pending).await?;
         // A new revision, so that whoever is about to take the block away fails.
         block.value.update(|update| update.touch());
-        let record = Record::Block(Box::new(block.value.clone()));
+        let record = Record::Block(Arc::new(block.value.clone()));
         block.revision = self.store().update(&record, &block.revision).await?;
         self.set_state(pending, AffinityState::Confirmed).await?;
         Ok(block)
@@ -186,7 +188,7 @@ impl<S: Store> Allocator<S> {
             update.collect_cooled(now, allocator::cooldown(config));
             update.clear_owner();
         });
-        self.store().update(&Record::Block(Box::new(block.value)), &block.revision).await?;
+        self.store().update(&Record::Block(Arc::new(block.value)), &block.revision).await?;
         Ok(())
     }
 

@@ -1,6 +1,8 @@
 //! The allocator, and what its operations share: typed reads.
 
+use std::borrow::Cow;
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use calipam_model::IpNet;
 use calipam_model::affinity::{Affinity, AffinityKey};
@@ -101,7 +103,7 @@ fn one<T>(found: Vec<Entry>, take: impl FnOnce(Record) -> Option<T>) -> Result<O
 
 pub(crate) fn block(found: Vec<Entry>) -> Result<Option<Versioned<Block>>> {
     one(found, |record| match record {
-        Record::Block(block) => Some(*block),
+        Record::Block(block) => Some(Arc::unwrap_or_clone(block)),
         _ => None,
     })
 }
@@ -143,13 +145,16 @@ pub(crate) fn cooldown(config: &IpamConfig) -> SignedDuration {
 }
 
 /// The block without what has cooled down. It is written so only where an operation changes something else.
-pub(crate) fn collected(block: &Block, config: &IpamConfig, now: Timestamp) -> Block {
+pub(crate) fn collected<'b>(block: &'b Block, config: &IpamConfig, now: Timestamp) -> Cow<'b, Block> {
+    if !block.attributes().any(|record| record.is_cooling()) {
+        return Cow::Borrowed(block);
+    }
     let mut block = block.clone();
     block.update(|update| update.collect_cooled(now, cooldown(config)));
-    block
+    Cow::Owned(block)
 }
 
 /// A record of a block as the datastore has it.
 pub(crate) fn block_entry(block: &Versioned<Block>) -> Entry {
-    Entry { record: Record::Block(Box::new(block.value.clone())), revision: block.revision.clone() }
+    Entry { record: Record::Block(Arc::new(block.value.clone())), revision: block.revision.clone() }
 }

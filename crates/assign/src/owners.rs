@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use calipam_model::IpNet;
 use calipam_model::attributes::Attribute;
@@ -117,7 +118,7 @@ impl<S: Store> Allocator<S> {
                 })
             });
             edited.map_err(|_| Error::NotAssigned(address))?;
-            match self.store().update(&Record::Block(Box::new(block.value)), &block.revision).await {
+            match self.store().update(&Record::Block(Arc::new(block.value)), &block.revision).await {
                 Ok(_) => return Ok(()),
                 Err(error) if error.is_lost_race() => {}
                 Err(error) => return Err(error.into()),

@@ -1,5 +1,7 @@
 //! The records that an allocator reads and writes.
 
+use std::sync::Arc;
+
 use calipam_model::affinity::Affinity;
 use calipam_model::block::{Block, BlockContent};
 use calipam_model::config::IpamConfig;
@@ -12,7 +14,8 @@ use calipam_model::pool::{Pool, Reservation};
 /// A record under its key. Blocks, affinities, handles and the configuration are written; the others are read only.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Record {
-    Block(Box<Block>),
+    /// Shared, since a claim reads all blocks of the cluster and looks into few.
+    Block(Arc<Block>),
     Affinity(Affinity),
     Handle(Handle),
     /// The configuration of the allocator: `/calico/ipam/v2/config`, or the object `default` of Kubernetes.
@@ -83,7 +86,7 @@ impl Record {
 /// A block that is sound and lies where it says.
 fn block(key: calipam_model::IpNet, value: &[u8]) -> Result<Record, String> {
     match BlockContent::parse(value)? {
-        BlockContent::Sound(block) if block.cidr() == key => Ok(Record::Block(block)),
+        BlockContent::Sound(block) if block.cidr() == key => Ok(Record::Block(Arc::from(block))),
         BlockContent::Sound(block) => Err(format!("the block says that it is {}", block.cidr())),
         BlockContent::Corrupt(block) => {
             let problems: Vec<String> = block.problems.iter().map(ToString::to_string).collect();

@@ -1,5 +1,7 @@
 //! Addresses from the blocks of others, where affinity is not strict.
 
+use std::sync::Arc;
+
 use calipam_model::block::Block;
 use calipam_model::snapshot::Versioned;
 
@@ -27,14 +29,16 @@ impl<S: Store> Search<'_, S> {
                 break;
             }
             let walk = Walk::new(pool, &self.request.host, self.moment());
-            let mut in_pool: Vec<(u128, &Versioned<Block>)> =
+            let mut in_pool: Vec<(u128, &Versioned<Arc<Block>>)> =
                 blocks.iter().filter_map(|block| Some((walk.distance(block.value.cidr())?, block))).collect();
             in_pool.sort_by_key(|(distance, _)| *distance);
             let (name, blocks) = (&pool.name, in_pool.len());
             self.allocator.trace.tell(|| Event::Borrows { pool: name.clone(), cidr: pool.cidr, blocks });
             for (_, block) in in_pool {
-                if assigned.missing() > 0 && self.reserved.covering(block.value.cidr()).is_none() {
-                    self.borrow_from(block.clone(), assigned, handle).await?;
+                if assigned.missing() > 0 && self.free(&block.value) > 0 {
+                    let block =
+                        Versioned { value: Block::clone(&block.value), revision: block.revision.clone() };
+                    self.borrow_from(block, assigned, handle).await?;
                 }
             }
             if assigned.missing() > 0 {
@@ -74,10 +78,10 @@ impl<S: Store> Search<'_, S> {
         waiting.map_or(Ok(()), Err)
     }
 
-    async fn all_blocks(&self) -> Result<Vec<Versioned<Block>>> {
+    async fn all_blocks(&self) -> Result<Vec<Versioned<Arc<Block>>>> {
         let [found] = self.allocator.read([Query::Blocks(self.family)]).await?;
         let block = |entry: crate::store::Entry| match entry.record {
-            Record::Block(block) => Some(Versioned { value: *block, revision: entry.revision }),
+            Record::Block(block) => Some(Versioned { value: block, revision: entry.revision }),
             _ => None,
         };
         Ok(found.into_iter().filter_map(block).collect())

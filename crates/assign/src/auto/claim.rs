@@ -1,6 +1,7 @@
 //! Finding a block for a host that needs another one, and claiming it (facts 3.4.1).
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use calipam_model::IpNet;
 use calipam_model::affinity::{AffinityKey, AffinityType};
@@ -21,6 +22,9 @@ use crate::walk::Walk;
 
 /// How long a block stays with its owner although it is empty: so long two nodes do not fight over it.
 const MIN_RECLAIM_AGE: SignedDuration = SignedDuration::from_mins(1);
+
+/// All blocks of a family: a claim puts them in and looks few of them up.
+type Existing = HashMap<IpNet, Option<Versioned<Arc<Block>>>, foldhash::fast::FixedState>;
 
 /// A block that can be claimed.
 struct Candidate {
@@ -69,7 +73,7 @@ impl<S: Store> Search<'_, S> {
     /// another host, which is taken from it.
     async fn candidate(&mut self) -> Result<Option<Candidate>> {
         let existing = self.list_blocks().await?;
-        let mut empty: Vec<&Versioned<Block>> = Vec::new();
+        let mut empty: Vec<&Versioned<Arc<Block>>> = Vec::new();
         for pool in &self.pools {
             let of_other_size: Vec<IpNet> =
                 existing.keys().copied().filter(|net| net.prefix_len() != pool.block_size).collect();
@@ -115,7 +119,7 @@ impl<S: Store> Search<'_, S> {
     }
 
     /// Takes an empty block from its owner.
-    async fn reclaim(&self, empty: &[&Versioned<Block>]) -> Result<Option<Candidate>> {
+    async fn reclaim(&self, empty: &[&Versioned<Arc<Block>>]) -> Result<Option<Candidate>> {
         for block in empty {
             let cidr = block.value.cidr();
             let now = self.allocator.now();
@@ -154,14 +158,14 @@ impl<S: Store> Search<'_, S> {
     }
 
     /// All blocks of the family by CIDR, with `None` for those that cannot be decoded: they exist, but no more is known.
-    async fn list_blocks(&mut self) -> Result<HashMap<IpNet, Option<Versioned<Block>>>> {
+    async fn list_blocks(&mut self) -> Result<Existing> {
         let [found] = self.allocator.read([Query::Blocks(self.family)]).await?;
-        let mut blocks = HashMap::with_capacity(found.len());
+        let mut blocks = Existing::with_capacity_and_hasher(found.len(), Default::default());
         let mut sound = Vec::with_capacity(found.len());
         for entry in found {
             match entry.record {
                 Record::Block(block) => {
-                    let block = Versioned { value: *block, revision: entry.revision };
+                    let block = Versioned { value: block, revision: entry.revision };
                     sound.push(block.clone());
                     blocks.insert(block.value.cidr(), Some(block));
                 }

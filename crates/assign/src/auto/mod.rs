@@ -8,6 +8,7 @@ mod take;
 pub(crate) use self::take::{attribute, check_owner};
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::Arc;
 
 use calipam_model::IpNet;
 use calipam_model::affinity::{Affinity, AffinityKey, AffinityType};
@@ -247,7 +248,7 @@ struct Search<'r, S> {
     /// Blocks that were read ahead.
     ahead: HashMap<IpNet, Result<Option<Versioned<Block>>>>,
     /// All sound blocks of the family, as they were listed for a claim.
-    existing: Option<Vec<Versioned<Block>>>,
+    existing: Option<Vec<Versioned<Arc<Block>>>>,
 }
 
 impl<S: Store> Search<'_, S> {

@@ -1,5 +1,7 @@
 //! Taking addresses from a block (facts 3.4.2).
 
+use std::sync::Arc;
+
 use calipam_model::IpNet;
 use calipam_model::attributes::Attribute;
 use calipam_model::block::Block;
@@ -138,7 +140,7 @@ impl<S: Store> Allocator<S> {
         ordinals: &[u32],
         record: &Attribute,
     ) -> Result<bool> {
-        let written = self.store().update(&Record::Block(Box::new(after)), &before.revision).await;
+        let written = self.store().update(&Record::Block(Arc::new(after)), &before.revision).await;
         match written {
             Ok(_) => Ok(true),
             Err(error) if error.is_lost_race() => Ok(false),

@@ -1,6 +1,7 @@
 //! Taking back what a handle has, and finding it (facts 3.7).
 
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use calipam_model::IpNet;
 use calipam_model::affinity::AffinityType;
@@ -117,7 +118,7 @@ impl<S: Store> Allocator<S> {
                     return Ok(());
                 }
                 block.value.update(|update| update.touch());
-                match self.store().update(&Record::Block(Box::new(block.value)), &block.revision).await {
+                match self.store().update(&Record::Block(Arc::new(block.value)), &block.revision).await {
                     Ok(_) => {}
                     Err(error) if error.is_lost_race() => {
                         *known = Some(Some(stored));
@@ -166,7 +167,7 @@ impl<S: Store> Allocator<S> {
     async fn all_blocks(&self) -> Result<Vec<Block>> {
         let found = self.read(Family::BOTH.map(Query::Blocks)).await?;
         let block = |record| match record {
-            Record::Block(block) => Some(*block),
+            Record::Block(block) => Some(Arc::unwrap_or_clone(block)),
             _ => None,
         };
         Ok(found.into_iter().flatten().filter_map(|entry| block(entry.record)).collect())

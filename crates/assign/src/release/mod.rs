@@ -5,6 +5,7 @@ mod by_handle;
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use calipam_model::IpNet;
 use calipam_model::affinity::{AffinityKey, AffinityType};
@@ -58,7 +59,7 @@ impl<S: Store> Allocator<S> {
         if after.is_empty() && after.owner().is_none() {
             return Ok(ignoring_gone(self.store().delete(&block_entry(before)).await)?);
         }
-        self.store().update(&Record::Block(Box::new(after.clone())), &before.revision).await?;
+        self.store().update(&Record::Block(Arc::new(after.clone())), &before.revision).await?;
         Ok(())
     }
 

@@ -199,7 +199,7 @@ impl World {
         for (path, value, _) in self.store.values("/calico/ipam/v2/") {
             let key = Key::parse(&path).unwrap().unwrap();
             match Record::decode(&key, &value) {
-                Some(Record::Block(block)) => blocks.push(*block),
+                Some(Record::Block(block)) => blocks.push((*block).clone()),
                 Some(Record::Handle(handle)) => drop(handles.insert(handle.id().to_string(), handle)),
                 Some(Record::Undecodable { key, reason }) => panic!("{key}: {reason}"),
                 _ => {}

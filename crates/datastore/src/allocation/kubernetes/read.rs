@@ -235,7 +235,7 @@ fn entries(snapshot: Snapshot, is_wanted: impl Fn(&Key) -> bool) -> Vec<Entry> {
     });
     let blocks = snapshot.blocks.into_iter().map(|Versioned { value, revision }| {
         let record = match without_strict(value.content) {
-            BlockContent::Sound(block) if block.cidr() == value.key => Record::Block(block),
+            BlockContent::Sound(block) if block.cidr() == value.key => Record::Block(Arc::from(block)),
             BlockContent::Sound(block) => Record::Undecodable {
                 key: Key::Block(value.key),
                 reason: format!("the block says that it is {}", block.cidr()),

@@ -1,0 +1,17 @@
+//! How long a large simulation takes: `cargo run --release -p calipam-simulate --example large -- NODES PODS-PER-NODE`.
+
+use std::time::Instant;
+
+use calipam_simulate::answer::run;
+use calipam_simulate::{PoolSpec, Scenario};
+
+fn main() {
+    let mut arguments = std::env::args().skip(1).map(|argument| argument.parse().expect("a number"));
+    let nodes = arguments.next().unwrap_or(5_000);
+    let pods_per_node = arguments.next().unwrap_or(100);
+    let pool = PoolSpec::new("10.0.0.0/10".parse().expect("a CIDR"));
+    let scenario = Scenario { nodes, pods_per_node, pools: vec![pool], ..Scenario::default() };
+    let begin = Instant::now();
+    let shown = run(&scenario).expect("a cluster that can be");
+    println!("{shown:#?}\n{:?}", begin.elapsed());
+}

@@ -1,0 +1,19 @@
+//! Which block size?
+
+use super::{BlockSizeRow, BlockSizes, parallel, run};
+use crate::scenario::{Scenario, ScenarioError};
+
+/// Runs a scenario with each of some block sizes, given as prefix lengths.
+///
+/// # Errors
+/// Where one of them is none for its pools.
+pub fn block_sizes(scenario: &Scenario, sizes: &[u8]) -> Result<BlockSizes, ScenarioError> {
+    let scenarios: Vec<(u8, Scenario)> =
+        sizes.iter().map(|size| (*size, scenario.with_block_size(*size))).collect();
+    scenarios.iter().try_for_each(|(_, scenario)| scenario.check())?;
+    let row = |(block_size, scenario): &(u8, Scenario)| {
+        run(scenario).map(|run| BlockSizeRow { block_size: *block_size, run })
+    };
+    let rows: Result<Vec<_>, _> = parallel::map(&scenarios, row).into_iter().collect();
+    Ok(BlockSizes { rows: rows? })
+}

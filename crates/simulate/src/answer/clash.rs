@@ -1,0 +1,123 @@
+//! When can two pods get one address?
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::run::{median, simulate};
+use super::{Cause, CauseRow, Clashes, Sighting, parallel};
+use crate::scenario::{Event, Planned, Scenario, ScenarioError};
+use crate::time::Micros;
+
+/// How often a check looks.
+const CHECKS: Micros = Micros::from_secs(30);
+/// How long the cluster runs before the cause comes.
+const BEFORE: Micros = Micros::from_mins(5);
+/// How long it runs after it.
+const AFTER: Micros = Micros::from_mins(45);
+/// How long pods live where the scenario does not say: addresses are only given out again where pods come and go.
+const LIFETIME: Micros = Micros::from_mins(10);
+/// How old the backup is.
+const BACKUP: Micros = Micros::from_mins(4);
+/// How long after it was cut off a node is removed from the cluster.
+const REMOVAL: Micros = Micros::from_mins(6);
+/// Pods whose handle is shared, or whose address is released by hand.
+const PODS: u32 = 3;
+
+/// What one run shows.
+struct Seen {
+    clashes: u64,
+    first_clash: Option<Micros>,
+    /// By code: when it was seen first after the cause, from its coming.
+    findings: BTreeMap<&'static str, Micros>,
+}
+
+/// Runs a cluster with each cause, `runs` times with other seeds.
+///
+/// # Errors
+/// Where there can be no such cluster.
+pub fn clashes(scenario: &Scenario, causes: &[Cause], runs: u64) -> Result<Clashes, ScenarioError> {
+    let jobs: Vec<(Cause, Scenario)> = causes
+        .iter()
+        .flat_map(|cause| (0..runs).map(|run| (*cause, with_cause(scenario, *cause, scenario.seed + run))))
+        .collect();
+    jobs.iter().try_for_each(|(_, scenario)| scenario.check())?;
+    let seen = parallel::map(&jobs, |(_, scenario)| look(scenario));
+    let mut by_cause: BTreeMap<Cause, Vec<Seen>> = BTreeMap::new();
+    for ((cause, _), seen) in jobs.iter().zip(seen) {
+        by_cause.entry(*cause).or_default().push(seen?);
+    }
+    let causes = by_cause.into_iter().map(|(cause, seen)| row(cause, &seen)).collect();
+    Ok(Clashes { check_interval: CHECKS, causes })
+}
+
+/// When the cause comes.
+fn moment(scenario: &Scenario) -> Micros {
+    scenario.filled_at() + BEFORE
+}
+
+fn with_cause(scenario: &Scenario, cause: Cause, seed: u64) -> Scenario {
+    let at = moment(scenario);
+    let what = match cause {
+        Cause::None => None,
+        Cause::OldBackup => Some(Event::RestoreBackup { age: BACKUP }),
+        Cause::SharedHandle => Some(Event::ShareHandles(PODS)),
+        Cause::FreedByHand => Some(Event::FreeAddresses(PODS)),
+        Cause::Partition => Some(Event::PartitionNode(scenario.node_name(0))),
+    };
+    let lifetime = scenario.lifetime.unwrap_or(LIFETIME);
+    Scenario {
+        seed,
+        lifetime: Some(lifetime),
+        duration: Some(at + AFTER),
+        removal: Some(scenario.removal.unwrap_or(REMOVAL)),
+        events: what.into_iter().map(|what| Planned { at, what }).collect(),
+        ..scenario.clone()
+    }
+}
+
+fn look(scenario: &Scenario) -> Result<Seen, ScenarioError> {
+    let (end, lifetime) = (scenario.end(), scenario.lifetime.unwrap_or(LIFETIME));
+    let at = end - AFTER;
+    let world = simulate(scenario, |world| world.plan_checks(at - lifetime.min(BEFORE), CHECKS))?;
+    let checks = &world.measured.borrow().checks;
+    // What was there before does not come of the cause.
+    let before: BTreeSet<&str> =
+        checks.iter().filter(|(seen, _)| *seen <= at).flat_map(|(_, codes)| codes.iter().copied()).collect();
+    let mut findings = BTreeMap::new();
+    for (seen, codes) in checks.iter().filter(|(seen, _)| *seen > at) {
+        for code in codes.iter().filter(|code| !before.contains(**code)) {
+            findings.entry(*code).or_insert(*seen - at);
+        }
+    }
+    let ledger = world.ledger.borrow();
+    let first_clash = ledger.clashes.iter().map(|clash| clash.at).min().map(|first| first - at);
+    let addresses: BTreeSet<_> = ledger.clashes.iter().map(|clash| clash.address).collect();
+    Ok(Seen { clashes: addresses.len() as u64, first_clash, findings })
+}
+
+fn row(cause: Cause, seen: &[Seen]) -> CauseRow {
+    let mut sightings: BTreeMap<&'static str, Vec<(Micros, bool)>> = BTreeMap::new();
+    for run in seen {
+        for (code, after) in &run.findings {
+            let is_before = run.first_clash.is_none_or(|clash| *after < clash);
+            sightings.entry(code).or_default().push((*after, is_before));
+        }
+    }
+    let mut findings: Vec<Sighting> = sightings
+        .into_iter()
+        .map(|(code, seen)| Sighting {
+            code: code.to_owned(),
+            runs: seen.len() as u64,
+            runs_before_clash: seen.iter().filter(|(_, is_before)| *is_before).count() as u64,
+            after: median(seen.iter().map(|(after, _)| *after).collect()).unwrap_or_default(),
+        })
+        .collect();
+    findings.sort_by(|a, b| (a.after, &a.code).cmp(&(b.after, &b.code)));
+    CauseRow {
+        cause,
+        runs: seen.len() as u64,
+        runs_with_clash: seen.iter().filter(|run| run.clashes > 0).count() as u64,
+        clashes: seen.iter().map(|run| run.clashes).sum(),
+        first_clash_after: median(seen.iter().filter_map(|run| run.first_clash).collect()),
+        findings,
+    }
+}

@@ -1,0 +1,58 @@
+//! What becomes of the addresses of nodes that fail?
+
+use super::run::simulate;
+use super::{Course, Failure, Point, parallel};
+use crate::cluster::Sample;
+use crate::scenario::{Event, Scenario, ScenarioError};
+use crate::time::Micros;
+
+/// What one run shows: the nodes, what they held, and the course.
+type Seen = (Vec<String>, u64, Course);
+
+/// Runs a scenario in which nodes fail, with the collector of kube-controllers and without.
+///
+/// # Errors
+/// Where there can be no such cluster.
+pub fn failure(scenario: &Scenario) -> Result<Failure, ScenarioError> {
+    let with =
+        Scenario { collector: Some(scenario.collector.clone().unwrap_or_default()), ..scenario.clone() };
+    // Both for the same time.
+    let end = with.end();
+    let with = Scenario { duration: Some(end), ..with };
+    let without = Scenario { collector: None, ..with.clone() };
+    let mut seen = parallel::map(&[with, without], course).into_iter();
+    let mut next = || seen.next().unwrap_or(Err(ScenarioError::NoTime));
+    let ((nodes, held, with_collector), (.., without_collector)) = (next()?, next()?);
+    Ok(Failure { nodes, held, removed_after: scenario.removal, with_collector, without_collector })
+}
+
+fn course(scenario: &Scenario) -> Result<Seen, ScenarioError> {
+    let failures = scenario.events.iter().filter(|planned| {
+        matches!(planned.what, Event::FailNode(_) | Event::FailZone(_) | Event::PartitionNode(_))
+    });
+    let first = failures.map(|planned| planned.at).min().unwrap_or_default();
+    // Right after the failure: events of the same moment come before.
+    let world = simulate(scenario, |world| world.plan_samples(first))?;
+    let measured = world.measured.borrow();
+    let nodes = measured.held.iter().flat_map(|held| held.nodes.iter().cloned()).collect();
+    let points: Vec<Point> = measured.samples.iter().map(|sample| point(sample, first)).collect();
+    let held = points.first().map_or(0, |point| point.held);
+    let course = Course {
+        addresses_free_after: since(&points, |point| point.held == 0),
+        blocks_free_after: since(&points, |point| point.blocks == 0),
+        most_waiting: points.iter().map(|point| point.waiting).max().unwrap_or(0),
+        all_running_after: since(&points, |point| point.waiting == 0),
+        points,
+    };
+    Ok((nodes, held, course))
+}
+
+fn point(sample: &Sample, first: Micros) -> Point {
+    Point { after: sample.at - first, held: sample.held, blocks: sample.blocks, waiting: sample.waiting }
+}
+
+/// From when on something holds to the end.
+fn since(points: &[Point], holds: impl Fn(&Point) -> bool) -> Option<Micros> {
+    let settled = points.iter().rposition(|point| !holds(point)).map_or(0, |last| last + 1);
+    points.get(settled).map(|point| point.after)
+}

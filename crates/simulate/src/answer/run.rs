@@ -1,0 +1,174 @@
+//! One run, and what it shows.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use calipam_check::{Code, Options};
+use calipam_model::cidr;
+
+use super::{Adds, BlockUse, Requests, Run, Times, percent};
+use crate::cluster::{Measured, Timed, World};
+use crate::scenario::{Scenario, ScenarioError};
+use crate::time::Micros;
+
+/// Runs a scenario.
+///
+/// # Errors
+/// Where there can be no such cluster.
+pub fn run(scenario: &Scenario) -> Result<Run, ScenarioError> {
+    simulate(scenario, |_| {}).map(|world| world.show())
+}
+
+/// Runs a scenario after `prepare` has planned more. What is given holds the world as it is at the end.
+pub(super) fn simulate(
+    scenario: &Scenario,
+    prepare: impl FnOnce(&Rc<World>),
+) -> Result<Finished, ScenarioError> {
+    let world = World::new(&Arc::new(scenario.clone()))?;
+    prepare(&world);
+    world.run();
+    Ok(Finished(world))
+}
+
+/// A world whose time is over.
+pub(super) struct Finished(Rc<World>);
+
+impl Drop for Finished {
+    /// What was still planned holds the world, and the world what is planned.
+    fn drop(&mut self) {
+        self.0.engine.stop();
+    }
+}
+
+impl std::ops::Deref for Finished {
+    type Target = World;
+
+    fn deref(&self) -> &World {
+        &self.0
+    }
+}
+
+impl World {
+    /// What a run shows at its end.
+    pub(super) fn show(&self) -> Run {
+        let (measured, pods) = (self.measured.borrow(), self.pods.borrow());
+        Run {
+            seed: self.scenario.seed,
+            nodes: self.scenario.node_count(),
+            pods: pods.all().filter(|(_, pod)| pod.runs).count() as u64,
+            waiting_pods: pods.missing() + measured.unschedulable,
+            simulated: self.engine.now(),
+            adds: adds(&measured),
+            deleted: measured.deleted,
+            datastore_requests: self.server.requests.get(),
+            blocks: self.block_use(),
+            clashes: self.ledger.borrow().clashes.len() as u64,
+        }
+    }
+
+    fn block_use(&self) -> BlockUse {
+        let data = self.server.data();
+        let pools = data.pools().iter().filter(|pool| pool.is_enabled());
+        let mut shown = BlockUse {
+            pool_addresses: pools.fold(0, |sum: u128, pool| sum.saturating_add(cidr::size(pool.cidr))),
+            ..BlockUse::default()
+        };
+        let mut of_node: BTreeMap<&str, u64> = BTreeMap::new();
+        for block in data.blocks() {
+            let host = block.owner().and_then(|owner| owner.host());
+            shown.blocks += 1;
+            shown.addresses += u64::from(block.size());
+            if let Some(host) = host {
+                *of_node.entry(host).or_default() += 1;
+                shown.wasted += block.free().len() as u64;
+            }
+            for held in block.allocations().filter(|held| !held.attribute.is_cooling()) {
+                shown.allocated += 1;
+                // An address in a block without owner has a route of its own, but is not borrowed.
+                let is_own = |host: &str| held.attribute.get("node").is_none_or(|node| node == *host);
+                shown.borrowed += u64::from(host.is_some_and(|host| !is_own(host)));
+                shown.routes += u64::from(!host.is_some_and(is_own));
+            }
+        }
+        shown.routes += of_node.values().sum::<u64>();
+        shown.most_blocks_of_node = of_node.values().copied().max().unwrap_or(0);
+        drop(of_node);
+        drop(data);
+        shown.wasted_percent = percent(shown.wasted, shown.addresses);
+        shown.borrowed_percent = percent(shown.borrowed, shown.allocated);
+        shown.stranded_nodes = self.stranded_nodes();
+        shown
+    }
+
+    /// What a check finds.
+    fn stranded_nodes(&self) -> u64 {
+        let report = calipam_check::check(&self.snapshot_of_blocks(), &Options::default());
+        report.findings.iter().filter(|finding| finding.code == Code::StrandedAddresses).count() as u64
+    }
+}
+
+fn adds(measured: &Measured) -> Adds {
+    let all = &measured.started;
+    let own = || all.iter().filter(|add| !add.listed);
+    let listed = || all.iter().filter(|add| add.listed);
+    Adds {
+        started: all.len() as u64,
+        failed: measured.failed,
+        too_long: measured.too_long,
+        reasons: measured.reasons.clone(),
+        time: times(all.iter().map(|add| add.time)),
+        time_in_own_block: times(own().map(|add| add.time)),
+        time_with_list: times(listed().map(|add| add.time)),
+        waited: times(all.iter().map(|add| add.waited)),
+        requests: requests(all.iter()),
+        requests_in_own_block: requests(own()),
+        requests_with_list: requests(listed()),
+        conflicts: measured.conflicts,
+    }
+}
+
+fn times(found: impl Iterator<Item = u32>) -> Times {
+    let mut found: Vec<u32> = found.collect();
+    found.sort_unstable();
+    let at = |permille: usize| Micros(rank(&found, permille).unwrap_or(0).into());
+    Times { count: found.len() as u64, median: at(500), p99: at(990), worst: at(1_000) }
+}
+
+/// The value at a rank: the least one that so many thousandths do not exceed.
+fn rank<T: Copy>(sorted: &[T], permille: usize) -> Option<T> {
+    let place = (sorted.len() * permille).div_ceil(1_000).saturating_sub(1);
+    sorted.get(place).copied()
+}
+
+/// The median of what was found.
+pub(super) fn median(mut found: Vec<Micros>) -> Option<Micros> {
+    found.sort_unstable();
+    rank(&found, 500)
+}
+
+fn requests<'a>(found: impl Iterator<Item = &'a Timed>) -> Requests {
+    let mut found: Vec<u16> = found.map(|add| add.requests).collect();
+    found.sort_unstable();
+    let sum: u64 = found.iter().copied().map(u64::from).sum();
+    let hundredths = (sum * 100 + found.len() as u64 / 2).checked_div(found.len() as u64).unwrap_or(0);
+    Requests {
+        mean: hundredths as f64 / 100.0,
+        median: rank(&found, 500).unwrap_or(0).into(),
+        most: found.last().copied().unwrap_or(0).into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranks_of_few_and_many() {
+        let found = times((1..=200).rev());
+        assert_eq!((found.median, found.p99, found.worst), (Micros(100), Micros(198), Micros(200)));
+        assert_eq!(times([7].into_iter()).p99, Micros(7));
+        assert_eq!(times(std::iter::empty()), Times::default());
+        assert_eq!(median(vec![Micros(3), Micros(1), Micros(2)]), Some(Micros(2)));
+    }
+}

@@ -1,0 +1,46 @@
+//! Is the rate of allocation bound by the size of the cluster?
+
+use super::{Scale, parallel, run};
+use crate::scenario::{Rate, Scenario, ScenarioError};
+
+/// Runs a scenario with each of some numbers of nodes. Pods arrive at the same rate for each node.
+///
+/// # Errors
+/// Where one of the clusters cannot be.
+pub fn scale(scenario: &Scenario, nodes: &[u32]) -> Result<Scale, ScenarioError> {
+    let sized = |count: &u32| Scenario {
+        nodes: *count,
+        arrival: scenario.arrival.map(|rate| scaled(rate, *count, scenario.node_count())),
+        ..scenario.clone()
+    };
+    let scenarios: Vec<Scenario> = nodes.iter().map(sized).collect();
+    // Bad ones are refused before hours are spent on good ones.
+    scenarios.iter().try_for_each(Scenario::check)?;
+    let rows: Result<Vec<_>, _> = parallel::map(&scenarios, run).into_iter().collect();
+    Ok(Scale { rows: rows? })
+}
+
+fn scaled(rate: Rate, nodes: u32, of: u32) -> Rate {
+    rate.times(nodes.into(), of.max(1).into())
+}
+
+/// Numbers of nodes from small to `most`: 10, 50, 100, 500 and so on.
+pub fn sizes_up_to(most: u32) -> Vec<u32> {
+    let steps = (0..).flat_map(|exponent| [1u64, 5].map(|first| first * 10u64.pow(exponent)));
+    let mut sizes: Vec<u32> =
+        steps.skip(2).take_while(|size| *size < u64::from(most)).map(|size| size as u32).collect();
+    sizes.push(most);
+    sizes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_grow_to_the_one_asked_for() {
+        assert_eq!(sizes_up_to(700), [10, 50, 100, 500, 700]);
+        assert_eq!(sizes_up_to(100), [10, 50, 100]);
+        assert_eq!(sizes_up_to(3), [3]);
+    }
+}

@@ -1,0 +1,36 @@
+//! Checks of the simulated cluster, from time to time.
+
+use std::collections::BTreeSet;
+use std::rc::Rc;
+
+use calipam_check::{Code, Options, check};
+
+use super::World;
+use crate::time::Micros;
+
+/// Code and subject of a finding.
+type Found = BTreeSet<(Code, String)>;
+
+impl World {
+    /// Plans checks from `begin` to the end. What one of them and the one before both find is kept, as with `--confirm`:
+    /// pods that are starting or stopping look like a fault for a moment.
+    pub(crate) fn plan_checks(self: &Rc<Self>, begin: Micros, every: Micros) {
+        self.plan_check(begin, every, Found::new());
+    }
+
+    fn plan_check(self: &Rc<Self>, at: Micros, every: Micros, before: Found) {
+        if at > self.scenario.end() {
+            return;
+        }
+        let world = Rc::clone(self);
+        self.engine.at(at, move || {
+            let report = check(&world.snapshot(), &Options::default());
+            let found: Found =
+                report.findings.iter().map(|finding| (finding.code, finding.subject.to_string())).collect();
+            let confirmed: BTreeSet<&'static str> =
+                found.intersection(&before).map(|(code, _)| code.name()).collect();
+            world.measured.borrow_mut().checks.push((at, confirmed));
+            world.plan_check(at + every, every, found);
+        });
+    }
+}

@@ -1,0 +1,124 @@
+//! What happens to the cluster.
+
+use std::rc::Rc;
+
+use calipam_assign::{Allocator, Release};
+
+use super::World;
+use crate::scenario::Event;
+use crate::time::Micros;
+
+/// How long a restart waits for the pods of one batch before it goes on without them.
+const BATCH: Micros = Micros::from_mins(2);
+/// How often it looks whether they run.
+const LOOK: Micros = Micros::from_secs(1);
+
+impl World {
+    /// Plans what the scenario says.
+    pub(super) fn plan_events(self: &Rc<Self>) {
+        for planned in self.scenario.events.clone() {
+            if let Event::RestoreBackup { age } = planned.what {
+                self.plan_restore(planned.at, age);
+                continue;
+            }
+            let world = Rc::clone(self);
+            self.engine.at(planned.at, move || world.happen(&planned.what));
+        }
+    }
+
+    fn happen(self: &Rc<Self>, event: &Event) {
+        match event {
+            Event::FailNode(name) => self.fail(self.scenario.node_index(name).into_iter().collect(), true),
+            Event::FailZone(zone) => self.fail(self.nodes_of_zone(*zone), true),
+            Event::PartitionNode(name) => {
+                self.fail(self.scenario.node_index(name).into_iter().collect(), false)
+            }
+            Event::DrainNode(name) => self.drain(self.scenario.node_index(name)),
+            Event::Restart { batch } => {
+                self.engine.spawn(restart(Rc::clone(self), *batch));
+            }
+            Event::Burst(count) => (0..*count).for_each(|_| self.arrive()),
+            Event::FreeAddresses(count) => {
+                self.engine.spawn(free(Rc::clone(self), *count));
+            }
+            Event::ShareHandles(count) => self.share_handles(*count),
+            Event::RestoreBackup { .. } => {}
+        }
+    }
+
+    fn nodes_of_zone(&self, zone: u32) -> Vec<u32> {
+        self.nodes.borrow().all().filter(|(_, node)| node.zone == zone).map(|(index, _)| index).collect()
+    }
+
+    /// The pods of a node go, and others arrive elsewhere.
+    fn drain(self: &Rc<Self>, node: Option<u32>) {
+        let Some(node) = node else { return };
+        self.nodes.borrow_mut().close(node);
+        let pods: Vec<u32> = self.nodes.borrow().get(node).pods.keys().copied().collect();
+        for pod in pods {
+            if self.delete(pod) {
+                self.replace(pod);
+            }
+        }
+    }
+
+    /// Pods that run, in the order of their names.
+    fn running(&self) -> Vec<u32> {
+        self.pods.borrow().all().filter(|(_, pod)| pod.runs).map(|(id, _)| id).collect()
+    }
+
+    /// Plans that etcd gets back what it held `age` before. Endpoints of pods that started meanwhile are gone with it, and
+    /// those of pods that left are back.
+    fn plan_restore(self: &Rc<Self>, at: Micros, age: Micros) {
+        let world = Rc::clone(self);
+        self.engine.at(at - age, move || {
+            let backup = world.server.data().clone();
+            let endpoints: Vec<bool> = world.pods.borrow().all().map(|(_, pod)| pod.has_endpoint).collect();
+            let restored = Rc::clone(&world);
+            world.engine.at(at, move || {
+                *restored.server.data_mut() = backup;
+                for (id, pod) in restored.pods.borrow_mut().all_mut() {
+                    pod.has_endpoint = endpoints.get(id as usize).is_some_and(|had| *had);
+                }
+            });
+        });
+    }
+
+    /// Picks `count` of some pods.
+    fn pick(&self, mut from: Vec<u32>, count: u32) -> Vec<u32> {
+        let mut picked = Vec::new();
+        while picked.len() < count as usize && !from.is_empty() {
+            let place = self.random_below(from.len() as u64) as usize;
+            picked.push(from.swap_remove(place));
+        }
+        picked
+    }
+}
+
+/// Replaces all pods, `batch` at a time.
+async fn restart(world: Rc<World>, batch: u32) {
+    for old in world.running().chunks(batch.max(1) as usize) {
+        let first = world.pods.borrow().all().count() as u32;
+        old.iter().for_each(|_| world.arrive());
+        let last = world.pods.borrow().all().count() as u32;
+        let until = world.engine.now() + BATCH;
+        let is_waiting = || (first..last).any(|id| world.pods.borrow().get(id).started.is_none());
+        while is_waiting() && world.engine.now() < until {
+            world.engine.sleep(LOOK).await;
+        }
+        for id in old {
+            world.delete(*id);
+        }
+    }
+}
+
+/// Somebody releases the addresses of some running pods.
+async fn free(world: Rc<World>, count: u32) {
+    let allocator = Allocator::new(world.operator());
+    for id in world.pick(world.running(), count) {
+        let addresses = world.pods.borrow().get(id).addresses.clone();
+        let requests: Vec<Release> = addresses.into_iter().map(Release::any).collect();
+        // Nothing more comes of an error than of a person who sees one.
+        let _ = allocator.release_ips(&requests).await;
+    }
+}

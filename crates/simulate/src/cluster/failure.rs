@@ -1,0 +1,139 @@
+//! Nodes that fail, and what the control plane makes of it.
+
+use std::collections::BTreeSet;
+use std::rc::Rc;
+
+use calipam_model::IpNet;
+
+use super::World;
+use crate::time::Micros;
+
+/// How long after the object of a node the pods go that were bound to it (the collector of pods of Kubernetes).
+const ORPHANS: Micros = Micros::from_secs(40);
+
+/// What nodes that failed held when they did.
+#[derive(Default)]
+pub(crate) struct HeldByFailed {
+    pub nodes: BTreeSet<String>,
+    /// Block, ordinal and sequence number of each address.
+    allocations: Vec<(IpNet, u32, u64)>,
+    /// Its blocks.
+    blocks: Vec<IpNet>,
+}
+
+/// What is held and what waits at a moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Sample {
+    pub at: Micros,
+    /// Addresses that failed nodes still hold.
+    pub held: u64,
+    /// Blocks that failed nodes still hold.
+    pub blocks: u64,
+    /// Pods that should run and do not.
+    pub waiting: u64,
+}
+
+impl World {
+    /// Nodes fail: with `stops` their machines stop, else they are cut off and their pods run on.
+    pub(super) fn fail(self: &Rc<Self>, failed: Vec<u32>, stops: bool) {
+        self.note_held(&failed);
+        for node in &failed {
+            let pods: Vec<(u32, Option<crate::engine::TaskId>)> = {
+                let mut nodes = self.nodes.borrow_mut();
+                let state = nodes.get_mut(*node);
+                state.is_alive = false;
+                state.pods.iter().map(|(pod, task)| (*pod, *task)).collect()
+            };
+            for (pod, task) in pods {
+                if let Some(task) = task {
+                    self.engine.kill(task);
+                }
+                self.pods.borrow_mut().lose(pod, stops);
+                if stops {
+                    self.stop(pod);
+                }
+            }
+        }
+
+        let (now, failed) = (self.engine.now(), Rc::new(failed));
+        let later = |after: Micros, what: fn(&Rc<Self>, u32)| {
+            let (world, failed) = (Rc::clone(self), Rc::clone(&failed));
+            self.engine.at(now + after, move || failed.iter().for_each(|node| what(&world, *node)));
+        };
+        let (detection, eviction) = (self.scenario.detection, self.scenario.eviction);
+        later(detection, |world, node| world.nodes.borrow_mut().close(node));
+        later(detection + eviction, |world, node| world.evict(node));
+        if let Some(removal) = self.scenario.removal {
+            later(removal, Self::remove_node);
+            later(removal + ORPHANS, Self::remove_orphans);
+        }
+    }
+
+    /// The pods of a node are replaced; their objects stay, since nothing says that their containers have ended.
+    fn evict(self: &Rc<Self>, node: u32) {
+        let pods: Vec<u32> = self.nodes.borrow().get(node).pods.keys().copied().collect();
+        pods.into_iter().for_each(|pod| self.replace(pod));
+    }
+
+    fn remove_node(self: &Rc<Self>, node: u32) {
+        let name = {
+            let mut nodes = self.nodes.borrow_mut();
+            nodes.close(node);
+            nodes.get_mut(node).is_in_cluster = false;
+            Rc::clone(&nodes.get(node).name)
+        };
+        self.server.data_mut().remove_node(&name);
+        self.collect_soon();
+    }
+
+    fn remove_orphans(self: &Rc<Self>, node: u32) {
+        let pods: Vec<u32> = self.nodes.borrow().get(node).pods.keys().copied().collect();
+        for pod in pods {
+            self.replace(pod);
+            self.forget(pod);
+        }
+        self.collect_soon();
+    }
+
+    /// Notes what nodes hold that fail now.
+    fn note_held(&self, failed: &[u32]) {
+        let mut measured = self.measured.borrow_mut();
+        let held = measured.held.get_or_insert_default();
+        let names: BTreeSet<String> =
+            failed.iter().map(|node| self.nodes.borrow().get(*node).name.to_string()).collect();
+        let data = self.server.data();
+        for block in data.blocks() {
+            if block.owner().and_then(|owner| owner.host()).is_some_and(|host| names.contains(host)) {
+                held.blocks.push(block.cidr());
+            }
+            for allocation in block.allocations() {
+                let node = allocation.attribute.get("node");
+                if node.is_some_and(|node| names.contains(&node.to_string())) {
+                    held.allocations.push((block.cidr(), allocation.ordinal, allocation.sequence));
+                }
+            }
+        }
+        held.nodes.extend(names);
+    }
+
+    /// How it stands now.
+    pub(super) fn sample(&self) -> Sample {
+        let measured = self.measured.borrow();
+        let data = self.server.data();
+        let waiting = self.pods.borrow().missing() + measured.unschedulable;
+        let mut sample = Sample { at: self.engine.now(), held: 0, blocks: 0, waiting };
+        let Some(held) = &measured.held else { return sample };
+        let is_held = |(cidr, ordinal, sequence): &&(IpNet, u32, u64)| {
+            let found = data.block(*cidr).and_then(|block| block.allocation(*ordinal));
+            // A cooling address is free again by and by.
+            found.is_some_and(|found| found.sequence == *sequence && !found.attribute.is_cooling())
+        };
+        sample.held = held.allocations.iter().filter(is_held).count() as u64;
+        let has_owner = |cidr: &&IpNet| {
+            let owner = data.block(**cidr).and_then(|block| block.owner().and_then(|owner| owner.host()));
+            owner.is_some_and(|host| held.nodes.contains(host))
+        };
+        sample.blocks = held.blocks.iter().filter(has_owner).count() as u64;
+        sample
+    }
+}

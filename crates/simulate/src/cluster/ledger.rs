@@ -1,0 +1,63 @@
+//! Who uses which address, whatever the datastore says.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+
+use crate::time::Micros;
+
+/// Two pods that use one address.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Clash {
+    pub address: IpAddr,
+    pub at: Micros,
+    pub first: u32,
+    pub second: u32,
+}
+
+/// Which pod uses an address.
+#[derive(Default)]
+pub(crate) struct Ledger {
+    /// Looked up alone; nothing depends on the order.
+    users: HashMap<IpAddr, u32, foldhash::fast::FixedState>,
+    pub clashes: Vec<Clash>,
+}
+
+impl Ledger {
+    /// A pod begins to use an address.
+    pub fn take(&mut self, address: IpAddr, pod: u32, at: Micros) {
+        if let Some(first) = self.users.insert(address, pod)
+            && first != pod
+        {
+            self.clashes.push(Clash { address, at, first, second: pod });
+        }
+    }
+
+    /// A pod uses an address no more.
+    pub fn leave(&mut self, address: IpAddr, pod: u32) {
+        if self.users.get(&address) == Some(&pod) {
+            self.users.remove(&address);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_users_of_one_address_clash() {
+        let address: IpAddr = "10.0.0.1".parse().unwrap();
+        let mut ledger = Ledger::default();
+        ledger.take(address, 1, Micros(1));
+        ledger.leave(address, 1);
+        ledger.take(address, 2, Micros(2));
+        assert!(ledger.clashes.is_empty());
+        ledger.take(address, 3, Micros(3));
+        let clash = Clash { address, at: Micros(3), first: 2, second: 3 };
+        assert_eq!(ledger.clashes, [clash]);
+        // The first one leaves: the second still uses it.
+        ledger.leave(address, 2);
+        ledger.take(address, 4, Micros(4));
+        assert_eq!(ledger.clashes.len(), 2);
+    }
+}

@@ -1,0 +1,83 @@
+//! What is measured of the calls of the plugin.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+
+use super::failure::{HeldByFailed, Sample};
+use crate::time::Micros;
+
+/// One ADD.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Add {
+    /// From the call of the plugin to its answer.
+    pub time: Micros,
+    /// Of which it waited for the lock of the node.
+    pub waited: Micros,
+    pub requests: u32,
+    pub conflicts: u32,
+    /// It listed all blocks, to claim one or to borrow from one.
+    pub listed: bool,
+    pub outcome: Outcome,
+}
+
+/// What became of an ADD.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    Started(Vec<IpAddr>),
+    /// What the plugin said.
+    Failed(String),
+    /// The runtime or the plugin gave up after too long a time.
+    TooLong,
+}
+
+/// All ADDs so far, in the order in which they ended.
+#[derive(Default)]
+pub(crate) struct Measured {
+    /// Those that gave addresses.
+    pub started: Vec<Timed>,
+    pub failed: u64,
+    pub too_long: u64,
+    /// What the plugin says to those that failed, with their number.
+    pub reasons: BTreeMap<String, u64>,
+    pub requests: u64,
+    pub conflicts: u64,
+    /// DELs that gave their addresses back, and those that failed.
+    pub deleted: u64,
+    pub not_deleted: u64,
+    /// Pods for which no node has room now.
+    pub unschedulable: u64,
+    pub held: Option<HeldByFailed>,
+    pub samples: Vec<Sample>,
+    /// The codes that each check found, with its time.
+    pub checks: Vec<(Micros, BTreeSet<&'static str>)>,
+}
+
+/// An ADD that gave addresses, in the least memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Timed {
+    /// In microseconds; more than 71 minutes are none.
+    pub time: u32,
+    pub waited: u32,
+    pub requests: u16,
+    pub listed: bool,
+}
+
+impl Measured {
+    pub fn record(&mut self, add: Add) {
+        self.requests += u64::from(add.requests);
+        self.conflicts += u64::from(add.conflicts);
+        match add.outcome {
+            Outcome::Started(_) => self.started.push(Timed {
+                time: u32::try_from(add.time.0).unwrap_or(u32::MAX),
+                waited: u32::try_from(add.waited.0).unwrap_or(u32::MAX),
+                requests: u16::try_from(add.requests).unwrap_or(u16::MAX),
+                listed: add.listed,
+            }),
+            Outcome::Failed(reason) => {
+                self.failed += 1;
+                *self.reasons.entry(reason).or_default() += 1;
+            }
+            Outcome::TooLong => self.too_long += 1,
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! The simulated cluster: nodes, pods, the plugin, kube-controllers, and what happens to them.
+
+mod arrivals;
+mod checks;
+mod collector;
+mod events;
+mod failure;
+mod ledger;
+mod measure;
+mod nodes;
+mod plugin;
+mod pods;
+mod sampler;
+mod shared_handles;
+mod view;
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::sync::Arc;
+
+use calipam_assign::{Family, Record};
+use calipam_model::cidr;
+use calipam_model::pool::Pool;
+
+pub(crate) use self::failure::Sample;
+pub(crate) use self::ledger::Ledger;
+pub(crate) use self::measure::{Measured, Timed};
+use self::nodes::Nodes;
+use self::pods::Pods;
+use crate::datastore::{Client, Data, Server};
+use crate::engine::Engine;
+use crate::random::Random;
+use crate::scenario::{Scenario, ScenarioError};
+
+/// The cluster. All its parts hold it.
+pub(crate) struct World {
+    pub engine: Engine,
+    pub server: Rc<Server>,
+    pub scenario: Arc<Scenario>,
+    pub nodes: RefCell<Nodes>,
+    pub pods: RefCell<Pods>,
+    pub ledger: RefCell<Ledger>,
+    pub measured: RefCell<Measured>,
+    random: RefCell<Random>,
+    /// The families in which pods get addresses.
+    families: [bool; 2],
+    /// A run of the collector is planned.
+    is_collecting: Cell<bool>,
+}
+
+impl World {
+    /// A cluster as the scenario says that it begins, with everything planned.
+    ///
+    /// # Errors
+    /// Where there can be no such cluster.
+    pub fn new(scenario: &Arc<Scenario>) -> Result<Rc<Self>, ScenarioError> {
+        scenario.check()?;
+        let engine = Engine::default();
+        let costs = scenario.costs()?;
+        let server = Server::new(&engine, scenario.datastore, costs, data(scenario), scenario.seed);
+        let pools = scenario.pools();
+        let has = |family: u8| {
+            pools.iter().filter(|p| p.is_enabled()).any(|p| cidr::is_v4(p.cidr) == (family == 4))
+        };
+        let world = Rc::new(Self {
+            nodes: RefCell::new(Nodes::new(&engine, scenario)),
+            pods: RefCell::default(),
+            ledger: RefCell::default(),
+            measured: RefCell::default(),
+            random: RefCell::new(Random::new(scenario.seed, 0x776f_726c)),
+            families: [has(4), has(6)],
+            is_collecting: Cell::new(false),
+            scenario: Arc::clone(scenario),
+            engine,
+            server,
+        });
+        world.adopt_running_pods();
+        world.plan_arrivals();
+        world.plan_events();
+        world.plan_collector();
+        Ok(world)
+    }
+
+    /// Lets time pass to the end of the scenario.
+    pub fn run(&self) {
+        self.engine.run_until(self.scenario.end());
+    }
+
+    /// Number of addresses that a pod gets in a family.
+    fn wants(&self, family: Family) -> u32 {
+        u32::from(self.families[usize::from(family == Family::V6)])
+    }
+
+    /// A number below `end`.
+    fn random_below(&self, end: u64) -> u64 {
+        self.random.borrow_mut().below(end)
+    }
+
+    /// A client for what people and controllers do beside the plugin.
+    fn operator(&self) -> Client {
+        Client::of_plugin(&self.server, true)
+    }
+}
+
+/// What the datastore holds at the begin.
+fn data(scenario: &Scenario) -> Data {
+    let start = scenario.start.as_deref();
+    let reservations = start.map(|start| start.reservations.clone()).unwrap_or_default();
+    let pools: Vec<Pool> = scenario.pools();
+    let mut data = Data::new(pools, reservations, scenario.config());
+    for index in 0..scenario.node_count() {
+        data.add_node(nodes::record(scenario, index));
+    }
+    if let Some(start) = start {
+        start.blocks.iter().for_each(|block| data.preload(Record::Block(Arc::clone(block))));
+        start.affinities.iter().for_each(|found| data.preload(Record::Affinity(found.clone())));
+        start.handles.iter().for_each(|found| data.preload(Record::Handle(found.clone())));
+    }
+    data
+}

@@ -1,0 +1,154 @@
+//! Nodes, and which of them takes the next pod.
+
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use calipam_model::node::Node;
+
+use crate::engine::{Engine, Lock, TaskId};
+use crate::random::Random;
+use crate::scenario::Scenario;
+
+/// One node.
+pub(crate) struct NodeState {
+    pub name: Rc<str>,
+    /// Counted from 1.
+    pub zone: u32,
+    /// The lock of the plugins of the node.
+    pub lock: Lock,
+    /// Its machine runs and reaches the control plane.
+    pub is_alive: bool,
+    /// The cluster has an object of it.
+    pub is_in_cluster: bool,
+    /// Kubernetes: the affinities of the node have their labels.
+    pub is_labelled: Rc<Cell<bool>>,
+    /// Its pods that are not gone, and what the node does with them now.
+    pub pods: BTreeMap<u32, Option<TaskId>>,
+}
+
+/// All nodes.
+pub(crate) struct Nodes {
+    all: Vec<NodeState>,
+    /// Those that take pods, in no order that means anything, and where each stands there.
+    open: Vec<u32>,
+    place: Vec<Option<usize>>,
+    /// Those that are cordoned or known to be down.
+    closed: Vec<bool>,
+    most_pods: usize,
+}
+
+impl Nodes {
+    pub fn new(engine: &Engine, scenario: &Scenario) -> Self {
+        let count = scenario.node_count();
+        let node = |index: u32| NodeState {
+            name: scenario.node_name(index).into(),
+            zone: index % scenario.zones + 1,
+            lock: Lock::new(engine),
+            is_alive: true,
+            is_in_cluster: true,
+            is_labelled: Rc::default(),
+            pods: BTreeMap::new(),
+        };
+        Self {
+            all: (0..count).map(node).collect(),
+            open: (0..count).collect(),
+            place: (0..count as usize).map(Some).collect(),
+            closed: vec![false; count as usize],
+            most_pods: scenario.max_pods_per_node as usize,
+        }
+    }
+
+    pub fn get(&self, index: u32) -> &NodeState {
+        &self.all[index as usize]
+    }
+
+    pub fn get_mut(&mut self, index: u32) -> &mut NodeState {
+        &mut self.all[index as usize]
+    }
+
+    pub fn all(&self) -> impl Iterator<Item = (u32, &NodeState)> {
+        (0..).zip(&self.all)
+    }
+
+    /// The node for the next pod: of two nodes that take pods, the one with fewer.
+    pub fn choose(&self, random: &mut Random) -> Option<u32> {
+        let mut draw = || self.open.get(random.below(self.open.len() as u64) as usize).copied();
+        let (first, second) = (draw()?, draw()?);
+        let count = |index: u32| self.get(index).pods.len();
+        Some(if count(second) < count(first) { second } else { first })
+    }
+
+    pub fn add_pod(&mut self, node: u32, pod: u32) {
+        self.get_mut(node).pods.insert(pod, None);
+        self.reconsider(node);
+    }
+
+    pub fn remove_pod(&mut self, node: u32, pod: u32) {
+        self.get_mut(node).pods.remove(&pod);
+        self.reconsider(node);
+    }
+
+    /// What a node does with a pod now.
+    pub fn set_task(&mut self, node: u32, pod: u32, task: Option<TaskId>) {
+        if let Some(entry) = self.get_mut(node).pods.get_mut(&pod) {
+            *entry = task;
+        }
+    }
+
+    /// No more pods for a node.
+    pub fn close(&mut self, node: u32) {
+        self.closed[node as usize] = true;
+        self.reconsider(node);
+    }
+
+    fn reconsider(&mut self, node: u32) {
+        let is_open = !self.closed[node as usize] && self.get(node).pods.len() < self.most_pods;
+        match (self.place[node as usize], is_open) {
+            (None, true) => {
+                self.place[node as usize] = Some(self.open.len());
+                self.open.push(node);
+            }
+            (Some(place), false) => {
+                self.place[node as usize] = None;
+                self.open.swap_remove(place);
+                if let Some(moved) = self.open.get(place) {
+                    self.place[*moved as usize] = Some(place);
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// A node as the datastore has it.
+pub(super) fn record(scenario: &Scenario, index: u32) -> Node {
+    if let Some(node) = scenario.start.as_ref().and_then(|start| start.nodes.get(index as usize)) {
+        return node.clone();
+    }
+    let name = scenario.node_name(index);
+    let zone = (index % scenario.zones + 1).to_string();
+    let labels = [("kubernetes.io/hostname".to_owned(), name.clone()), ("zone".to_owned(), zone)];
+    Node { kubernetes_name: Some(name.clone()), name, labels: labels.into(), tunnels: Vec::new() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn full_and_closed_nodes_take_no_pods() {
+        let scenario = Scenario { nodes: 3, max_pods_per_node: 2, ..Scenario::default() };
+        let mut nodes = Nodes::new(&Engine::default(), &scenario);
+        let mut random = Random::new(1, 0);
+        nodes.close(1);
+        for pod in 0..4 {
+            let node = nodes.choose(&mut random).unwrap();
+            assert_ne!(node, 1);
+            nodes.add_pod(node, pod);
+        }
+        assert_eq!(nodes.choose(&mut random), None);
+        nodes.remove_pod(2, *nodes.get(2).pods.keys().next().unwrap());
+        assert_eq!(nodes.choose(&mut random), Some(2));
+    }
+}

@@ -1,0 +1,356 @@
+//! Pods: their names, and what becomes of them.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::rc::Rc;
+
+use calipam_model::attributes::AttributeRef;
+
+use super::World;
+use super::measure::Outcome;
+use super::plugin;
+use crate::engine::within;
+use crate::time::Micros;
+
+/// What the names of pods begin with.
+const NAME: &str = "pod-";
+
+/// One pod.
+#[derive(Clone, Debug)]
+pub(crate) struct Pod {
+    pub node: u32,
+    /// How often its sandbox was made anew, each with a container ID of its own.
+    pub attempt: u32,
+    /// When its addresses were first asked for.
+    pub created: Micros,
+    /// When it had its addresses.
+    pub started: Option<Micros>,
+    pub addresses: Vec<IpAddr>,
+    /// The API server has it.
+    pub is_in_api: bool,
+    /// When the API server had it no more.
+    pub gone_at: Option<Micros>,
+    /// Its containers run, and use its addresses.
+    pub runs: bool,
+    /// etcd: its endpoint is there.
+    pub has_endpoint: bool,
+    /// Its node failed while it ran: what the API server says of it stays.
+    pub is_of_failed_node: bool,
+    /// It ran on a node that failed, and no other was made in its place yet.
+    is_lost: bool,
+    /// Another pod was made in its place.
+    is_replaced: bool,
+    /// What its handle is called where that is not made from its container.
+    pub handle: Option<Rc<str>>,
+}
+
+/// All pods, those that are gone too.
+#[derive(Default)]
+pub(crate) struct Pods {
+    all: Vec<Pod>,
+    /// Pods without addresses for which no other was made.
+    waiting: u64,
+    /// Pods that ran on nodes that failed and for which no other was made yet.
+    lost: u64,
+    /// Pods that the cluster had before, by their handles.
+    adopted: HashMap<Rc<str>, u32, foldhash::fast::FixedState>,
+}
+
+impl Pods {
+    pub fn get(&self, id: u32) -> &Pod {
+        &self.all[id as usize]
+    }
+
+    pub fn get_mut(&mut self, id: u32) -> &mut Pod {
+        &mut self.all[id as usize]
+    }
+
+    pub fn all(&self) -> impl Iterator<Item = (u32, &Pod)> {
+        (0..).zip(&self.all)
+    }
+
+    pub fn all_mut(&mut self) -> impl Iterator<Item = (u32, &mut Pod)> {
+        (0..).zip(&mut self.all)
+    }
+
+    /// The pod that a record in a block names; `None` where it is of something else.
+    pub fn of_record(&self, record: &AttributeRef<'_>) -> Option<u32> {
+        if !self.adopted.is_empty()
+            && let Some(id) = record.handle().and_then(|handle| self.adopted.get(handle.to_string().as_str()))
+        {
+            return Some(*id);
+        }
+        let id = record.get("pod")?.to_string().strip_prefix(NAME)?.parse().ok()?;
+        ((id as usize) < self.all.len()).then_some(id)
+    }
+
+    /// True where an address that is recorded for a pod is not its own, and of no pod that shares its handle.
+    pub fn is_leaked(&self, id: u32, address: IpAddr) -> bool {
+        let pod = self.get(id);
+        let is_kept =
+            |pod: &Pod| pod.is_in_api && (pod.started.is_none() || pod.addresses.contains(&address));
+        if is_kept(pod) {
+            return false;
+        }
+        let Some(handle) = &pod.handle else { return true };
+        !self.all.iter().any(|other| other.is_in_api && other.handle.as_ref() == Some(handle))
+    }
+
+    fn add(&mut self, pod: Pod) -> u32 {
+        self.all.push(pod);
+        self.all.len() as u32 - 1
+    }
+
+    /// The API server has the pod no more.
+    fn forget(&mut self, id: u32, now: Micros) {
+        let pod = &mut self.all[id as usize];
+        if !pod.is_in_api {
+            return;
+        }
+        pod.is_in_api = false;
+        pod.gone_at = Some(now);
+        if pod.started.is_none() && !pod.is_replaced {
+            self.waiting -= 1;
+        }
+    }
+
+    /// Pods that should run and do not.
+    pub fn missing(&self) -> u64 {
+        self.waiting + self.lost
+    }
+
+    /// The node of a pod failed; with `stops` its containers ended.
+    pub fn lose(&mut self, id: u32, stops: bool) {
+        let pod = &mut self.all[id as usize];
+        pod.is_of_failed_node = true;
+        if stops && pod.runs && !pod.is_replaced {
+            pod.is_lost = true;
+            self.lost += 1;
+        }
+    }
+
+    /// Another pod is made in the place of one; false where one was made before.
+    fn replace(&mut self, id: u32) -> bool {
+        let pod = &mut self.all[id as usize];
+        if std::mem::replace(&mut pod.is_replaced, true) {
+            return false;
+        }
+        if pod.is_in_api && pod.started.is_none() {
+            self.waiting -= 1;
+        }
+        if std::mem::take(&mut pod.is_lost) {
+            self.lost -= 1;
+        }
+        true
+    }
+}
+
+impl Pod {
+    fn new(node: u32, now: Micros) -> Self {
+        Self {
+            node,
+            attempt: 0,
+            created: now,
+            started: None,
+            addresses: Vec::new(),
+            is_in_api: true,
+            gone_at: None,
+            runs: false,
+            has_endpoint: false,
+            is_of_failed_node: false,
+            is_lost: false,
+            is_replaced: false,
+            handle: None,
+        }
+    }
+
+    /// The name of a pod.
+    pub fn name(id: u32) -> String {
+        format!("{NAME}{id}")
+    }
+
+    /// The container ID of a pod's sandbox: 64 hexadecimal digits, as runtimes make them.
+    pub fn container(&self, id: u32) -> String {
+        let mut digits = String::with_capacity(64);
+        for part in 0..4u64 {
+            let number = (u64::from(id) << 32 | u64::from(self.attempt)) * 4 + part;
+            digits.push_str(&format!("{:016x}", scatter(number.wrapping_add(0x9e37_79b9_7f4a_7c15))));
+        }
+        digits
+    }
+
+    /// The handle of its addresses.
+    pub fn handle(&self, id: u32) -> String {
+        match &self.handle {
+            Some(handle) => handle.to_string(),
+            None => format!("k8s-pod-network.{}", self.container(id)),
+        }
+    }
+}
+
+/// Makes numbers that are near each other look like any others (the finalizer of SplitMix64).
+fn scatter(number: u64) -> u64 {
+    let number = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let number = (number ^ (number >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    number ^ (number >> 31)
+}
+
+/// How long a runtime waits until it tries a DEL again that failed.
+const RETRY_DEL: Micros = Micros::from_secs(15);
+/// Most of an ADD or DEL: then a runtime gives the call up.
+const CALL: Micros = Micros::from_secs(220);
+
+impl World {
+    /// The pods that a cluster has already run on.
+    pub(super) fn adopt_running_pods(self: &Rc<Self>) {
+        let Some(start) = self.scenario.start.clone() else { return };
+        for found in &start.pods {
+            let Some(node) = self.scenario.node_index(&found.node) else { continue };
+            let handle: Rc<str> = found.handle.as_str().into();
+            let id = self.make(node, Some(Rc::clone(&handle)));
+            self.pods.borrow_mut().adopted.insert(handle, id);
+            self.set_started(id, found.addresses.clone());
+            self.plan_leaving(id);
+        }
+    }
+
+    /// A pod arrives, and a node takes it. Where no node does, it waits for one.
+    pub(super) fn arrive(self: &Rc<Self>) {
+        let node = self.nodes.borrow().choose(&mut self.random.borrow_mut());
+        match node {
+            Some(node) => drop(self.start_on(node, None)),
+            None => {
+                self.measured.borrow_mut().unschedulable += 1;
+                let world = Rc::clone(self);
+                self.engine.at(self.engine.now() + self.scenario.retry, move || {
+                    world.measured.borrow_mut().unschedulable -= 1;
+                    world.arrive();
+                });
+            }
+        }
+    }
+
+    /// A pod arrives on a node.
+    pub(super) fn start_on(self: &Rc<Self>, node: u32, handle: Option<Rc<str>>) -> u32 {
+        let id = self.make(node, handle);
+        if self.nodes.borrow().get(node).is_alive {
+            let task = self.engine.spawn(start(Rc::clone(self), id));
+            self.nodes.borrow_mut().set_task(node, id, Some(task));
+        }
+        id
+    }
+
+    fn make(&self, node: u32, handle: Option<Rc<str>>) -> u32 {
+        let mut pods = self.pods.borrow_mut();
+        let id = pods.add(Pod { handle, ..Pod::new(node, self.engine.now()) });
+        pods.waiting += 1;
+        self.nodes.borrow_mut().add_pod(node, id);
+        id
+    }
+
+    fn set_started(&self, id: u32, addresses: Vec<IpAddr>) {
+        let mut pods = self.pods.borrow_mut();
+        pods.waiting -= 1;
+        let pod = pods.get_mut(id);
+        pod.started = Some(self.engine.now());
+        pod.runs = true;
+        pod.has_endpoint = true;
+        for address in &addresses {
+            self.ledger.borrow_mut().take(*address, id, self.engine.now());
+        }
+        pod.addresses = addresses;
+    }
+
+    /// A pod leaves when it has lived its time, and another arrives for it.
+    fn plan_leaving(self: &Rc<Self>, id: u32) {
+        let Some(lifetime) = self.scenario.lifetime else { return };
+        let long = self.random.borrow_mut().around(lifetime, 900);
+        let world = Rc::clone(self);
+        self.engine.at(self.engine.now() + long, move || {
+            if world.delete(id) {
+                world.replace(id);
+            }
+        });
+    }
+
+    /// A pod is deleted: its node stops it and gives its addresses back. False where it was deleted before, or its node
+    /// is down.
+    pub(super) fn delete(self: &Rc<Self>, id: u32) -> bool {
+        let (node, runs) = {
+            let pods = self.pods.borrow();
+            (pods.get(id).node, pods.get(id).runs)
+        };
+        if !runs || !self.nodes.borrow().get(node).is_alive {
+            return false;
+        }
+        self.stop(id);
+        let task = self.engine.spawn(leave(Rc::clone(self), id));
+        self.nodes.borrow_mut().set_task(node, id, Some(task));
+        true
+    }
+
+    /// The containers of a pod end.
+    pub(super) fn stop(&self, id: u32) {
+        let mut pods = self.pods.borrow_mut();
+        let pod = pods.get_mut(id);
+        pod.runs = false;
+        for address in &pod.addresses {
+            self.ledger.borrow_mut().leave(*address, id);
+        }
+    }
+
+    /// Another pod arrives in the place of one, once.
+    pub(super) fn replace(self: &Rc<Self>, id: u32) {
+        let is_first = self.pods.borrow_mut().replace(id);
+        if is_first {
+            self.arrive();
+        }
+    }
+
+    /// The API server has a pod no more.
+    pub(super) fn forget(&self, id: u32) {
+        let node = self.pods.borrow().get(id).node;
+        self.pods.borrow_mut().forget(id, self.engine.now());
+        self.nodes.borrow_mut().remove_pod(node, id);
+    }
+}
+
+/// A pod starts: the runtime calls the plugin until it gives addresses.
+async fn start(world: Rc<World>, id: u32) {
+    loop {
+        // In a box, so that pods that wait take little memory.
+        let call = Box::pin(plugin::add(&world, id));
+        let called = within(&world.engine, CALL, call).await;
+        let add = called.unwrap_or_else(|_| plugin::given_up(&world, id));
+        let addresses = match &add.outcome {
+            Outcome::Started(addresses) => Some(addresses.clone()),
+            _ => None,
+        };
+        world.measured.borrow_mut().record(add);
+        if let Some(addresses) = addresses {
+            world.set_started(id, addresses);
+            let node = world.pods.borrow().get(id).node;
+            world.nodes.borrow_mut().set_task(node, id, None);
+            world.plan_leaving(id);
+            return;
+        }
+        // What an ADD that failed has left, the runtime takes back with the sandbox.
+        let call = Box::pin(plugin::del(&world, id));
+        let _ = within(&world.engine, CALL, call).await;
+        world.engine.sleep(world.server.varied(world.scenario.retry)).await;
+        world.pods.borrow_mut().get_mut(id).attempt += 1;
+    }
+}
+
+/// A pod leaves: the runtime calls the plugin until its addresses are given back.
+async fn leave(world: Rc<World>, id: u32) {
+    world.pods.borrow_mut().get_mut(id).has_endpoint = false;
+    loop {
+        let call = Box::pin(plugin::del(&world, id));
+        match within(&world.engine, CALL, call).await {
+            Ok(Ok(())) => break,
+            _ => world.engine.sleep(RETRY_DEL).await,
+        }
+    }
+    world.forget(id);
+}

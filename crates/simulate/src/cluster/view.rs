@@ -1,0 +1,115 @@
+//! The cluster as `calipam check` would read it.
+
+use std::net::IpAddr;
+
+use calipam_model::block::{Block, BlockContent};
+use calipam_model::endpoint::{Endpoint, EndpointParts};
+use calipam_model::names::endpoint_name;
+use calipam_model::pod::{Pod as ModelPod, PodParts};
+use calipam_model::snapshot::{DatastoreKind, Revision, Snapshot, Source, StoredBlock, Versioned};
+
+use super::World;
+use super::pods::Pod;
+
+impl World {
+    /// Everything that a check would read now: with etcd, endpoints, and the pods of Kubernetes as well.
+    pub fn snapshot(&self) -> Snapshot {
+        let mut snapshot = self.snapshot_of_blocks();
+        snapshot.mark_read([Source::Pods, Source::Handles]);
+        let data = self.server.data();
+        snapshot.handles = data.handles().map(|(found, _)| versioned(found.clone())).collect();
+        snapshot.handles.sort_by_cached_key(|handle| handle.value.id().to_string());
+        let is_etcd = self.server.kind == DatastoreKind::Etcd;
+        if is_etcd {
+            snapshot.mark_read([Source::Endpoints]);
+        }
+        let (pods, nodes) = (self.pods.borrow(), self.nodes.borrow());
+        for (id, pod) in pods.all() {
+            let node = &*nodes.get(pod.node).name;
+            if pod.is_in_api {
+                snapshot.pods.push(versioned(model_pod(id, pod, node)));
+            }
+            if is_etcd && pod.has_endpoint {
+                snapshot.endpoints.push(versioned(endpoint(id, pod, node)));
+            }
+        }
+        snapshot
+    }
+
+    /// What a check would read of blocks, affinities, pools and nodes: what says who can get an address.
+    pub fn snapshot_of_blocks(&self) -> Snapshot {
+        let data = self.server.data();
+        let mut snapshot = Snapshot {
+            datastore: self.server.kind,
+            taken_at: self.engine.now().timestamp(),
+            settled: true,
+            ipam_config: data.config(),
+            ..Snapshot::default()
+        };
+        snapshot.mark_read([
+            Source::Blocks,
+            Source::Affinities,
+            Source::Pools,
+            Source::Reservations,
+            Source::Nodes,
+            Source::IpamConfig,
+        ]);
+        let block = |block: &std::sync::Arc<Block>| {
+            let content = BlockContent::Sound(Box::new(Block::clone(block)));
+            versioned(StoredBlock { key: block.cidr(), content })
+        };
+        snapshot.blocks = data.blocks().map(block).collect();
+        snapshot.affinities = data.affinities().map(|(found, _)| versioned(found.clone())).collect();
+        snapshot.pools = data.pools().iter().map(|pool| versioned(pool.clone())).collect();
+        snapshot.reservations = data.reservations().iter().map(|found| versioned(found.clone())).collect();
+        snapshot.nodes = data.nodes().map(|node| versioned(node.clone())).collect();
+        snapshot
+    }
+}
+
+fn versioned<T>(value: T) -> Versioned<T> {
+    Versioned { value, revision: Revision::Etcd(1) }
+}
+
+fn texts(addresses: &[IpAddr]) -> Vec<String> {
+    addresses.iter().map(ToString::to_string).collect()
+}
+
+fn model_pod(id: u32, pod: &Pod, node: &str) -> ModelPod {
+    let (name, container) = (Pod::name(id), pod.container(id));
+    // A pod that is being stopped: the plugin has emptied its annotations.
+    let is_stopping = pod.started.is_some() && !pod.runs && !pod.is_of_failed_node;
+    let texts = if is_stopping { Vec::new() } else { texts(&pod.addresses) };
+    let annotation = texts.join(",");
+    let has_addresses = !texts.is_empty();
+    let parts = PodParts {
+        namespace: "default",
+        name: &name,
+        node,
+        phase: if has_addresses { "Running" } else { "Pending" },
+        ready: has_addresses,
+        status_ip: texts.first().map_or("", String::as_str),
+        status_ips: texts.iter().map(String::as_str).collect(),
+        cni_ip: if is_stopping { Some("") } else { texts.first().map(String::as_str) },
+        deleting: is_stopping,
+        cni_ips: has_addresses.then_some(annotation.as_str()),
+        container_id: if has_addresses { &container } else { "" },
+        ..PodParts::default()
+    };
+    ModelPod::new(&parts).0
+}
+
+fn endpoint(id: u32, pod: &Pod, node: &str) -> Endpoint {
+    let (name, container) = (Pod::name(id), pod.container(id));
+    let parts = EndpointParts {
+        namespace: "default",
+        name: &endpoint_name(node, "k8s", &name, "eth0"),
+        node,
+        orchestrator: "k8s",
+        pod: &name,
+        endpoint: "eth0",
+        container_id: &container,
+        workload: "",
+    };
+    Endpoint::new(&parts, &pod.addresses)
+}

@@ -1,0 +1,231 @@
+//! A client of the simulated datastore: it sends the requests that calipam's own clients send.
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::rc::Rc;
+
+use calipam_assign::{Entry, Query, Record, Store, StoreError};
+use calipam_model::key::Key;
+use calipam_model::snapshot::{DatastoreKind, Revision};
+use jiff::Timestamp;
+
+use super::data::Listing;
+use super::limiter::Limiter;
+use super::server::{Server, Station};
+use crate::engine::Answer;
+use crate::time::Micros;
+
+/// Most ranges of one transaction of etcd, as in `calipam-datastore`.
+const RANGES: usize = 128;
+
+/// One client, with what it remembers and counts.
+pub(crate) struct Client {
+    server: Rc<Server>,
+    limiter: Option<Limiter>,
+    /// Kubernetes: affinities are found by listing all, since those of the node may have no labels yet.
+    lists_affinities: bool,
+    /// Kubernetes: the objects that the client has, which it replaces without reading them again.
+    known: RefCell<HashMap<Key, Revision, foldhash::fast::FixedState>>,
+    requests: Cell<u32>,
+    conflicts: Cell<u32>,
+    lists: Cell<u32>,
+}
+
+impl Client {
+    /// A process that lives for one call of the plugin.
+    pub fn of_plugin(server: &Rc<Server>, is_labelled: bool) -> Self {
+        let costs = &server.costs;
+        Self::new(server, Limiter::new(costs.client_qps, costs.client_burst), !is_labelled)
+    }
+
+    /// kube-controllers.
+    pub fn of_controllers(server: &Rc<Server>) -> Self {
+        let costs = &server.costs;
+        Self::new(server, Limiter::new(costs.controllers_qps, costs.controllers_burst), false)
+    }
+
+    fn new(server: &Rc<Server>, limiter: Option<Limiter>, lists_affinities: bool) -> Self {
+        Self {
+            server: Rc::clone(server),
+            limiter: limiter.filter(|_| server.kind == DatastoreKind::Kubernetes),
+            lists_affinities,
+            known: RefCell::default(),
+            requests: Cell::default(),
+            conflicts: Cell::default(),
+            lists: Cell::default(),
+        }
+    }
+
+    /// Requests sent.
+    pub fn requests(&self) -> u32 {
+        self.requests.get()
+    }
+
+    /// Writes that others were faster with.
+    pub fn conflicts(&self) -> u32 {
+        self.conflicts.get()
+    }
+
+    /// Lists of all blocks: the client looked for a block to claim or to borrow from.
+    pub fn block_lists(&self) -> u32 {
+        self.lists.get()
+    }
+
+    /// Reads something that is no record of IPAM: one request.
+    pub async fn look_up(&self) {
+        self.ask(&[], Listing::default()).await;
+    }
+
+    /// Asks for one record, for to look at the answer later.
+    pub fn ask_for(&self, key: Key) -> Answer<Vec<Vec<Entry>>> {
+        self.ask(&[Query::Get(key)], Listing::default())
+    }
+
+    /// Reads the affinities of all nodes, as the plugin does once in the life of a node to give its own their labels.
+    pub async fn list_affinities(&self) {
+        let listing = self.server.data().all_affinities();
+        self.ask(&[], listing).await;
+        self.server.engine.sleep(self.server.decoding(listing)).await;
+    }
+
+    fn wait(&self) -> Micros {
+        self.requests.set(self.requests.get() + 1);
+        self.limiter.as_ref().map_or(Micros::ZERO, |limiter| limiter.wait(self.server.engine.now()))
+    }
+
+    fn ask(&self, queries: &[Query], listing: Listing) -> Answer<Vec<Vec<Entry>>> {
+        let queries = queries.to_vec();
+        let wait = self.wait();
+        self.server.send(Station::Reads, wait, listing, move |data| {
+            queries.iter().map(|query| data.read(query)).collect()
+        })
+    }
+
+    fn measure(&self, query: &Query) -> Listing {
+        let data = self.server.data();
+        match query {
+            Query::Affinities { .. } if self.lists_affinities && self.is_on_kubernetes() => {
+                data.all_affinities()
+            }
+            query => data.measure(query),
+        }
+    }
+
+    fn is_on_kubernetes(&self) -> bool {
+        self.server.kind == DatastoreKind::Kubernetes
+    }
+
+    /// Sends each part of some queries as one request, all at the same time.
+    async fn ask_in(&self, queries: &[Query], of: usize) -> Vec<Vec<Entry>> {
+        let mut total = Listing::default();
+        let mut asked = Vec::new();
+        for part in queries.chunks(of.max(1)) {
+            let mut listing = Listing::default();
+            for query in part {
+                let one = self.measure(query);
+                listing =
+                    Listing { objects: listing.objects + one.objects, bytes: listing.bytes + one.bytes };
+            }
+            total = Listing { objects: total.objects + listing.objects, bytes: total.bytes + listing.bytes };
+            asked.push(self.ask(part, listing));
+        }
+        let mut answers = Vec::with_capacity(queries.len());
+        for answer in asked {
+            answers.extend(answer.await);
+        }
+        if total.bytes > 0 {
+            self.server.engine.sleep(self.server.decoding(total)).await;
+        }
+        answers
+    }
+
+    async fn write<T: 'static>(
+        &self,
+        action: impl FnOnce(&mut super::data::Data) -> Result<T, StoreError> + 'static,
+    ) -> Result<T, StoreError> {
+        let wait = self.wait();
+        let written = self.server.send(Station::Writes, wait, Listing::default(), action).await;
+        if written.as_ref().is_err_and(StoreError::is_lost_race) {
+            self.conflicts.set(self.conflicts.get() + 1);
+        }
+        written
+    }
+
+    /// Kubernetes: reads an object that the client does not have at this revision, for to replace it as a whole.
+    async fn read_again(&self, key: &Key, revision: &Revision) -> Result<(), StoreError> {
+        if !self.is_on_kubernetes() || self.known.borrow().get(key) == Some(revision) {
+            return Ok(());
+        }
+        let found = self.ask(&[Query::Get(key.clone())], Listing::default()).await;
+        match found.into_iter().flatten().next() {
+            None => Err(StoreError::NotFound(key.clone())),
+            Some(found) if found.revision == *revision => Ok(()),
+            Some(_) => {
+                self.conflicts.set(self.conflicts.get() + 1);
+                Err(StoreError::Conflict(key.clone()))
+            }
+        }
+    }
+
+    fn remember(&self, key: Key, revision: &Revision) {
+        if self.is_on_kubernetes() {
+            self.known.borrow_mut().insert(key, revision.clone());
+        }
+    }
+}
+
+impl Store for Client {
+    fn now(&self) -> Timestamp {
+        self.server.engine.now().timestamp()
+    }
+
+    async fn read(&self, queries: &[Query]) -> Result<Vec<Vec<Entry>>, StoreError> {
+        if queries.iter().any(|query| matches!(query, Query::Blocks(_))) {
+            self.lists.set(self.lists.get() + 1);
+        }
+        if !self.is_on_kubernetes() {
+            // All in one transaction; where there are more than it takes, one after the other.
+            let mut answers = Vec::with_capacity(queries.len());
+            for part in queries.chunks(RANGES) {
+                answers.extend(self.ask_in(part, RANGES).await);
+            }
+            return Ok(answers);
+        }
+        let answers = self.ask_in(queries, 1).await;
+        for (query, found) in queries.iter().zip(&answers) {
+            if let (Query::Get(key), Some(found)) = (query, found.first()) {
+                self.remember(key.clone(), &found.revision);
+            }
+        }
+        Ok(answers)
+    }
+
+    async fn create(&self, record: &Record) -> Result<Revision, StoreError> {
+        let copy = record.clone();
+        let revision = self.write(move |data| data.create(&copy)).await?;
+        self.remember(record.key(), &revision);
+        Ok(revision)
+    }
+
+    async fn update(&self, record: &Record, revision: &Revision) -> Result<Revision, StoreError> {
+        let key = record.key();
+        self.read_again(&key, revision).await?;
+        let (copy, before) = (record.clone(), revision.clone());
+        let revision = self.write(move |data| data.update(&copy, &before)).await?;
+        self.remember(key, &revision);
+        Ok(revision)
+    }
+
+    /// Kubernetes: the first of the two steps is the one that counts (facts 2.9); the second takes the time of a request.
+    async fn delete(&self, entry: &Entry) -> Result<(), StoreError> {
+        let key = entry.record.key();
+        self.read_again(&key, &entry.revision).await?;
+        let copy = entry.clone();
+        self.write(move |data| data.delete(&copy)).await?;
+        if self.is_on_kubernetes() {
+            self.known.borrow_mut().remove(&key);
+            self.write(|_| Ok(())).await?;
+        }
+        Ok(())
+    }
+}

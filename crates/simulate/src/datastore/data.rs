@@ -1,0 +1,295 @@
+//! What the datastore holds: decoded, and shared with those who read it.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use calipam_assign::{Entry, Family, Query, Record, StoreError};
+use calipam_model::IpNet;
+use calipam_model::affinity::{Affinity, AffinityKey, AffinityType};
+use calipam_model::block::Block;
+use calipam_model::config::IpamConfig;
+use calipam_model::handle::Handle;
+use calipam_model::key::Key;
+use calipam_model::node::Node;
+use calipam_model::pool::{Pool, Reservation};
+use calipam_model::snapshot::Revision;
+use ipnet::{Ipv4Net, Ipv6Net};
+
+/// Bytes of an object beside a block, as servers send it.
+const SMALL_OBJECT: u64 = 400;
+/// Bytes of a block without its ordinals and owner records.
+const EMPTY_BLOCK: u64 = 300;
+/// Bytes of an ordinal of a block.
+const ORDINAL: u64 = 8;
+/// Bytes of an owner record, and its sequence number.
+const OWNER_RECORD: u64 = 290;
+
+/// How much a list is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Listing {
+    pub objects: u64,
+    pub bytes: u64,
+}
+
+/// What the datastore holds. Revisions are those of etcd, on Kubernetes too: the allocator only compares them.
+#[derive(Clone, Default)]
+pub(crate) struct Data {
+    /// By family.
+    blocks: [Blocks; 2],
+    affinities: BTreeMap<AffinityKey, (Affinity, i64)>,
+    /// Looked up alone; nothing depends on their order.
+    handles: HashMap<String, (Handle, i64), foldhash::fast::FixedState>,
+    config: Option<(IpamConfig, i64)>,
+    pools: Vec<Pool>,
+    reservations: Vec<Reservation>,
+    nodes: BTreeMap<String, Node>,
+    revision: i64,
+    /// Writes that changed something.
+    pub written: u64,
+}
+
+#[derive(Clone, Default)]
+struct Blocks {
+    by_cidr: BTreeMap<IpNet, (Arc<Block>, i64)>,
+    bytes: u64,
+}
+
+impl Data {
+    pub fn new(pools: Vec<Pool>, reservations: Vec<Reservation>, config: Option<IpamConfig>) -> Self {
+        let config = config.map(|config| (config, 1));
+        Self { pools, reservations, config, revision: 1, ..Self::default() }
+    }
+
+    /// Puts in what was there before the simulation.
+    pub fn preload(&mut self, record: Record) {
+        self.revision += 1;
+        self.put(record);
+    }
+
+    pub fn add_node(&mut self, node: Node) {
+        self.nodes.insert(node.name.clone(), node);
+    }
+
+    pub fn remove_node(&mut self, name: &str) {
+        self.nodes.remove(name);
+    }
+
+    /// All blocks of both families, by CIDR.
+    pub fn blocks(&self) -> impl Iterator<Item = &Arc<Block>> {
+        self.blocks.iter().flat_map(|blocks| blocks.by_cidr.values().map(|(block, _)| block))
+    }
+
+    pub fn block(&self, cidr: IpNet) -> Option<&Arc<Block>> {
+        self.blocks_of(Family::of(cidr)).by_cidr.get(&cidr).map(|(block, _)| block)
+    }
+
+    pub fn affinities(&self) -> impl Iterator<Item = (&Affinity, i64)> {
+        self.affinities.values().map(|(affinity, revision)| (affinity, *revision))
+    }
+
+    /// All handles, in no order that means anything.
+    pub fn handles(&self) -> impl Iterator<Item = (&Handle, i64)> {
+        self.handles.values().map(|(handle, revision)| (handle, *revision))
+    }
+
+    pub fn pools(&self) -> &[Pool] {
+        &self.pools
+    }
+
+    pub fn reservations(&self) -> &[Reservation] {
+        &self.reservations
+    }
+
+    pub fn nodes(&self) -> impl Iterator<Item = &Node> {
+        self.nodes.values()
+    }
+
+    pub fn config(&self) -> Option<IpamConfig> {
+        self.config.map(|(config, _)| config)
+    }
+
+    /// What a query finds.
+    pub fn read(&self, query: &Query) -> Vec<Entry> {
+        match query {
+            Query::Get(key) => self.get(key).into_iter().collect(),
+            Query::Pools => self.pools.iter().map(|pool| entry(Record::Pool(pool.clone()), 1)).collect(),
+            Query::Reservations => {
+                self.reservations.iter().map(|found| entry(Record::Reservation(found.clone()), 1)).collect()
+            }
+            Query::Affinities { kind, holder, family } => self.affinities_of(kind, holder, *family),
+            Query::HostAffinities => {
+                let of_hosts =
+                    self.affinities.values().filter(|(found, _)| found.key.kind == AffinityType::Host);
+                of_hosts.map(|(found, revision)| entry(Record::Affinity(found.clone()), *revision)).collect()
+            }
+            Query::Blocks(family) => {
+                let found = self.blocks_of(*family).by_cidr.values();
+                found.map(|(block, revision)| entry(Record::Block(Arc::clone(block)), *revision)).collect()
+            }
+        }
+    }
+
+    /// How much a server looks at for a query. What is single, or short in any cluster, counts as nothing.
+    pub fn measure(&self, query: &Query) -> Listing {
+        match query {
+            Query::HostAffinities => self.all_affinities(),
+            Query::Blocks(family) => {
+                let blocks = self.blocks_of(*family);
+                Listing { objects: blocks.by_cidr.len() as u64, bytes: blocks.bytes }
+            }
+            _ => Listing::default(),
+        }
+    }
+
+    /// A list of the affinities of all nodes.
+    pub fn all_affinities(&self) -> Listing {
+        let objects = self.affinities.len() as u64;
+        Listing { objects, bytes: objects * SMALL_OBJECT }
+    }
+
+    fn get(&self, key: &Key) -> Option<Entry> {
+        match key {
+            Key::Block(cidr) => {
+                let (block, revision) = self.blocks_of(Family::of(*cidr)).by_cidr.get(cidr)?;
+                Some(entry(Record::Block(Arc::clone(block)), *revision))
+            }
+            Key::Affinity(key) => {
+                let (affinity, revision) = self.affinities.get(key)?;
+                Some(entry(Record::Affinity(affinity.clone()), *revision))
+            }
+            Key::Handle(id) => {
+                let (handle, revision) = self.handles.get(id)?;
+                Some(entry(Record::Handle(handle.clone()), *revision))
+            }
+            Key::IpamConfig => self.config.map(|(config, revision)| entry(Record::Config(config), revision)),
+            Key::Node(name) => self.nodes.get(name).map(|node| entry(Record::Node(node.clone()), 1)),
+            _ => None,
+        }
+    }
+
+    fn affinities_of(&self, kind: &AffinityType, holder: &str, family: Family) -> Vec<Entry> {
+        // The least CIDR of the family: all zero.
+        let least = match family {
+            Family::V4 => IpNet::V4(Ipv4Net::default()),
+            Family::V6 => IpNet::V6(Ipv6Net::default()),
+        };
+        let first = AffinityKey { kind: kind.clone(), node: holder.to_owned(), cidr: least };
+        let found = self.affinities.range(&first..).map(|(_, found)| found).take_while(|(found, _)| {
+            let key = &found.key;
+            key.kind == *kind && key.node == holder && Family::of(key.cidr) == family
+        });
+        found.map(|(found, revision)| entry(Record::Affinity(found.clone()), *revision)).collect()
+    }
+
+    pub fn create(&mut self, record: &Record) -> Result<Revision, StoreError> {
+        match self.revision_of(&record.key()) {
+            Some(_) => Err(StoreError::Exists(record.key())),
+            None => Ok(self.write(record)),
+        }
+    }
+
+    pub fn update(&mut self, record: &Record, revision: &Revision) -> Result<Revision, StoreError> {
+        self.expect(&record.key(), revision)?;
+        Ok(self.write(record))
+    }
+
+    pub fn delete(&mut self, found: &Entry) -> Result<(), StoreError> {
+        let key = found.record.key();
+        self.expect(&key, &found.revision)?;
+        self.revision += 1;
+        self.written += 1;
+        match key {
+            Key::Block(cidr) => self.blocks_mut(Family::of(cidr)).remove(cidr),
+            Key::Affinity(key) => drop(self.affinities.remove(&key)),
+            Key::Handle(id) => drop(self.handles.remove(&id)),
+            Key::IpamConfig => self.config = None,
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn expect(&self, key: &Key, revision: &Revision) -> Result<(), StoreError> {
+        match self.revision_of(key) {
+            None => Err(StoreError::NotFound(key.clone())),
+            Some(found) if Revision::Etcd(found) == *revision => Ok(()),
+            Some(_) => Err(StoreError::Conflict(key.clone())),
+        }
+    }
+
+    fn revision_of(&self, key: &Key) -> Option<i64> {
+        match key {
+            Key::Block(cidr) => {
+                self.blocks_of(Family::of(*cidr)).by_cidr.get(cidr).map(|(_, revision)| *revision)
+            }
+            Key::Affinity(key) => self.affinities.get(key).map(|(_, revision)| *revision),
+            Key::Handle(id) => self.handles.get(id).map(|(_, revision)| *revision),
+            Key::IpamConfig => self.config.map(|(_, revision)| revision),
+            _ => None,
+        }
+    }
+
+    fn write(&mut self, record: &Record) -> Revision {
+        self.revision += 1;
+        self.written += 1;
+        self.put(record.clone());
+        Revision::Etcd(self.revision)
+    }
+
+    fn put(&mut self, record: Record) {
+        let revision = self.revision;
+        match record {
+            Record::Block(block) => self.blocks_mut(Family::of(block.cidr())).insert(block, revision),
+            Record::Affinity(affinity) => {
+                self.affinities.insert(affinity.key.clone(), (affinity, revision));
+            }
+            Record::Handle(handle) => {
+                self.handles.insert(handle.id().to_string(), (handle, revision));
+            }
+            Record::Config(config) => self.config = Some((config, revision)),
+            Record::Pool(_)
+            | Record::Reservation(_)
+            | Record::Node(_)
+            | Record::Host(_)
+            | Record::Undecodable { .. } => {}
+        }
+    }
+
+    fn blocks_of(&self, family: Family) -> &Blocks {
+        &self.blocks[index(family)]
+    }
+
+    fn blocks_mut(&mut self, family: Family) -> &mut Blocks {
+        &mut self.blocks[index(family)]
+    }
+}
+
+impl Blocks {
+    fn insert(&mut self, block: Arc<Block>, revision: i64) {
+        self.bytes += bytes(&block);
+        if let Some((before, _)) = self.by_cidr.insert(block.cidr(), (block, revision)) {
+            self.bytes -= bytes(&before);
+        }
+    }
+
+    fn remove(&mut self, cidr: IpNet) {
+        if let Some((before, _)) = self.by_cidr.remove(&cidr) {
+            self.bytes -= bytes(&before);
+        }
+    }
+}
+
+fn index(family: Family) -> usize {
+    match family {
+        Family::V4 => 0,
+        Family::V6 => 1,
+    }
+}
+
+/// About how long a block is as JSON.
+fn bytes(block: &Block) -> u64 {
+    EMPTY_BLOCK + u64::from(block.size()) * ORDINAL + block.attributes().len() as u64 * OWNER_RECORD
+}
+
+fn entry(record: Record, revision: i64) -> Entry {
+    Entry { record, revision: Revision::Etcd(revision) }
+}

@@ -1,0 +1,45 @@
+//! The limit of requests that a client of Kubernetes keeps to by itself.
+
+use std::cell::Cell;
+
+use crate::time::Micros;
+
+/// A token bucket, counted in microseconds of requests.
+#[derive(Debug)]
+pub(super) struct Limiter {
+    /// The time for one request at the limit.
+    gap: Micros,
+    /// How far a client may run ahead of the limit.
+    ahead: Micros,
+    /// When the requests so far would have been sent at the limit.
+    spent: Cell<Micros>,
+}
+
+impl Limiter {
+    /// A limit; `None` where `qps` is 0.
+    pub fn new(qps: u64, burst: u64) -> Option<Self> {
+        let gap = Micros(1_000_000u64.checked_div(qps)?);
+        Some(Self { gap, ahead: gap * burst.max(1).saturating_sub(1), spent: Cell::default() })
+    }
+
+    /// How long the next request has to wait.
+    pub fn wait(&self, now: Micros) -> Micros {
+        let due = self.spent.get().max(now);
+        self.spent.set(due + self.gap);
+        due.saturating_sub(now + self.ahead)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_burst_goes_at_once_and_the_rest_at_the_limit() {
+        let limiter = Limiter::new(5, 3).unwrap();
+        let waits: Vec<u64> = (0..6).map(|_| limiter.wait(Micros(0)).0).collect();
+        assert_eq!(waits, [0, 0, 0, 200_000, 400_000, 600_000]);
+        assert_eq!(limiter.wait(Micros::from_secs(60)).0, 0);
+        assert!(Limiter::new(0, 10).is_none());
+    }
+}

@@ -1,0 +1,63 @@
+//! A lock that is given to those who wait in the order in which they came.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::rc::Rc;
+
+use super::{Engine, Slot};
+
+/// A lock; all clones are the same one.
+#[derive(Clone)]
+pub(crate) struct Lock {
+    engine: Engine,
+    state: Rc<RefCell<State>>,
+}
+
+#[derive(Default)]
+struct State {
+    is_held: bool,
+    waiting: VecDeque<Slot<Held>>,
+}
+
+/// The lock, until this is dropped.
+pub(crate) struct Held(Lock);
+
+impl Lock {
+    pub fn new(engine: &Engine) -> Self {
+        Self { engine: engine.clone(), state: Rc::default() }
+    }
+
+    /// Waits for the lock, without limit.
+    pub async fn take(&self) -> Held {
+        let slot = {
+            let mut state = self.state.borrow_mut();
+            if !state.is_held {
+                state.is_held = true;
+                return Held(self.clone());
+            }
+            let slot = Slot::new();
+            state.waiting.push_back(slot.clone());
+            slot
+        };
+        // One who is killed while it waits leaves a slot that nothing reads: what is put in it is dropped with it.
+        let answer = slot.answer(&self.engine);
+        answer.await
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        let next = loop {
+            let mut state = self.0.state.borrow_mut();
+            match state.waiting.pop_front() {
+                Some(slot) if slot.is_abandoned() => {}
+                Some(slot) => break slot,
+                None => {
+                    state.is_held = false;
+                    return;
+                }
+            }
+        };
+        next.fill(&self.0.engine, Self(self.0.clone()));
+    }
+}

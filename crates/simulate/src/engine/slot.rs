@@ -1,0 +1,75 @@
+//! A place for one answer.
+
+use std::cell::RefCell;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+
+use super::{Engine, TaskId};
+use crate::time::Micros;
+
+/// A place for an answer for which one task waits.
+pub(crate) struct Slot<T>(Rc<RefCell<Inner<T>>>);
+
+struct Inner<T> {
+    /// The answer, and when it arrives.
+    answer: Option<(Micros, T)>,
+    waiting: Option<TaskId>,
+}
+
+impl<T> Clone for Slot<T> {
+    fn clone(&self) -> Self {
+        Self(Rc::clone(&self.0))
+    }
+}
+
+impl<T> Slot<T> {
+    pub fn new() -> Self {
+        Self(Rc::new(RefCell::new(Inner { answer: None, waiting: None })))
+    }
+
+    /// Gives the answer to who waits.
+    pub fn fill(&self, engine: &Engine, answer: T) {
+        self.fill_at(engine, engine.now(), answer);
+    }
+
+    /// Puts the answer on its way: it arrives at a time.
+    pub fn fill_at(&self, engine: &Engine, time: Micros, answer: T) {
+        let mut inner = self.0.borrow_mut();
+        inner.answer = Some((time, answer));
+        if let Some(id) = inner.waiting.take() {
+            engine.wake_at(time, id);
+        }
+    }
+
+    /// True where none waits any more: the other clone was dropped.
+    pub fn is_abandoned(&self) -> bool {
+        Rc::strong_count(&self.0) == 1
+    }
+
+    /// Waits for the answer.
+    pub fn answer(self, engine: &Engine) -> Answer<T> {
+        Answer { slot: self, engine: engine.clone() }
+    }
+}
+
+pub(crate) struct Answer<T> {
+    slot: Slot<T>,
+    engine: Engine,
+}
+
+impl<T> Future for Answer<T> {
+    type Output = T;
+
+    fn poll(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<T> {
+        let mut inner = self.slot.0.borrow_mut();
+        if let Some((_, answer)) = inner.answer.take_if(|(arrives, _)| *arrives <= self.engine.now()) {
+            return Poll::Ready(answer);
+        }
+        match (&inner.answer, self.engine.current()) {
+            (Some((arrives, _)), Some(id)) => self.engine.wake_at(*arrives, id),
+            (_, current) => inner.waiting = current,
+        }
+        Poll::Pending
+    }
+}

@@ -1,0 +1,82 @@
+//! Tasks, and names for them that are never used again.
+
+use std::pin::Pin;
+use std::task::{Context, Waker};
+
+/// Something that goes on for some time.
+pub(super) type Task = Pin<Box<dyn Future<Output = ()>>>;
+
+/// The name of a task. It stays the task's when that has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct TaskId {
+    place: usize,
+    generation: u64,
+}
+
+/// The tasks that have not ended.
+#[derive(Default)]
+pub(super) struct Tasks {
+    places: Vec<Place>,
+    free: Vec<usize>,
+}
+
+#[derive(Default)]
+struct Place {
+    generation: u64,
+    /// `None` while the task runs, and where the place is free.
+    task: Option<Task>,
+}
+
+impl Tasks {
+    pub fn add(&mut self, task: Task) -> TaskId {
+        let place = self.free.pop().unwrap_or_else(|| {
+            self.places.push(Place::default());
+            self.places.len() - 1
+        });
+        self.places[place].task = Some(task);
+        TaskId { place, generation: self.places[place].generation }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.places.iter().all(|place| place.task.is_none())
+    }
+
+    /// Takes a task out to run it.
+    pub fn take(&mut self, id: TaskId) -> Option<Task> {
+        let place = self.places.get_mut(id.place)?;
+        if place.generation == id.generation { place.task.take() } else { None }
+    }
+
+    /// Puts a task back that has run; `None` where it has ended. Gives it where it was removed meanwhile.
+    #[must_use = "dropping a task wakes others"]
+    pub fn put_back(&mut self, id: TaskId, task: Option<Task>) -> Option<Task> {
+        let place = &mut self.places[id.place];
+        if place.generation != id.generation {
+            return task;
+        }
+        match task {
+            Some(task) => place.task = Some(task),
+            None => self.vacate(id.place),
+        }
+        None
+    }
+
+    /// Removes a task. One that runs is dropped after its step.
+    #[must_use = "dropping a task wakes others"]
+    pub fn remove(&mut self, id: TaskId) -> Option<Task> {
+        let place = self.places.get_mut(id.place).filter(|place| place.generation == id.generation)?;
+        let task = place.task.take();
+        self.vacate(id.place);
+        task
+    }
+
+    fn vacate(&mut self, place: usize) {
+        self.places[place].generation += 1;
+        self.free.push(place);
+    }
+}
+
+/// One step; true where the task has ended. Tasks are woken by events of the engine alone.
+pub(super) fn poll(task: &mut Task) -> bool {
+    task.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready()
+}

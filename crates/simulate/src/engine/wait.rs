@@ -1,0 +1,57 @@
+//! Waiting for a time, and not longer than it.
+
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll};
+
+use super::{Action, Engine};
+use crate::time::Micros;
+
+impl Engine {
+    /// Waits.
+    pub fn sleep(&self, long: Micros) -> Sleep {
+        Sleep { engine: self.clone(), until: self.now() + long, is_queued: false }
+    }
+}
+
+pub(crate) struct Sleep {
+    engine: Engine,
+    until: Micros,
+    is_queued: bool,
+}
+
+impl Future for Sleep {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<()> {
+        if self.engine.now() >= self.until {
+            return Poll::Ready(());
+        }
+        if !self.is_queued
+            && let Some(id) = self.engine.current()
+        {
+            self.is_queued = true;
+            self.engine.push(self.until, Action::Wake(id));
+        }
+        Poll::Pending
+    }
+}
+
+/// The time for some work is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Elapsed;
+
+/// Does some work, or gives it up when `limit` is over.
+pub(crate) async fn within<T>(
+    engine: &Engine,
+    limit: Micros,
+    work: impl Future<Output = T>,
+) -> Result<T, Elapsed> {
+    let (mut work, mut end) = (pin!(work), pin!(engine.sleep(limit)));
+    std::future::poll_fn(|context| {
+        if let Poll::Ready(done) = work.as_mut().poll(context) {
+            return Poll::Ready(Ok(done));
+        }
+        end.as_mut().poll(context).map(|()| Err(Elapsed))
+    })
+    .await
+}

@@ -1,0 +1,255 @@
+//! What no cluster can be.
+
+use calipam_model::IpNet;
+use calipam_model::cidr;
+use calipam_model::pool::Pool;
+use calipam_model::selector::Selector;
+
+use super::{Event, Scenario};
+use crate::datastore::CostsError;
+use crate::time::Micros;
+
+/// Most nodes and pods of a simulation: beyond, the memory of a usual machine does not suffice.
+const MOST_NODES: u32 = 50_000;
+const MOST_PODS: u64 = 5_000_000;
+/// The longest simulation.
+const LONGEST: Micros = Micros::from_mins(366 * 24 * 60);
+
+/// Why a scenario cannot be simulated.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ScenarioError {
+    #[error("there is no pool, so that no pod can have an address")]
+    NoPool,
+    #[error("there is no node")]
+    NoNodes,
+    #[error("no pod arrives: the pods of each node are 0")]
+    NoPods,
+    #[error("there are no zones")]
+    NoZones,
+    #[error("{pods} pods are more than the {addresses} addresses of the IPv{family} pools")]
+    TooManyPods { pods: u64, addresses: u128, family: u8 },
+    #[error("{pods} pods on each node are more than the {most} that a node takes")]
+    TooManyPodsOfNode { pods: u32, most: u32 },
+    #[error("a block of /{block_size} is larger than the pool {pool}")]
+    BlockLargerThanPool { pool: IpNet, block_size: u8 },
+    #[error("the pool {pool} cannot have blocks of /{block_size}: Calico allows /{least} to /{most}")]
+    BlockSize { pool: IpNet, block_size: u8, least: u8, most: u8 },
+    #[error("the pools {0} and {1} overlap")]
+    PoolsOverlap(IpNet, IpNet),
+    #[error("the node selector of the pool {pool} cannot be read: {reason}")]
+    Selector { pool: IpNet, reason: String },
+    #[error("a limit of blocks for each node needs strict affinity, as in Calico")]
+    LimitNeedsStrictAffinity,
+    #[error(
+        "{nodes} nodes with {pods} pods are more than can be simulated: at most {MOST_NODES} and {MOST_PODS}"
+    )]
+    TooLarge { nodes: u32, pods: u64 },
+    #[error("a simulation of {0} is longer than a year")]
+    TooLong(Micros),
+    #[error("a simulation that lasts no time shows nothing")]
+    NoTime,
+    #[error("there is no node {0}")]
+    NoSuchNode(String),
+    #[error("there is no zone {zone}: zones are 1 to {zones}")]
+    NoSuchZone { zone: u32, zones: u32 },
+    #[error("what happens at {at} comes after the end at {end}")]
+    EventAfterEnd { at: Micros, end: Micros },
+    #[error("a backup that is {age} old at {at} was taken before the cluster was there")]
+    BackupBeforeBegin { age: Micros, at: Micros },
+    #[error("a latency that varies by {0} thousandths could be negative: at most 1000")]
+    Jitter(u64),
+    #[error(transparent)]
+    Costs(#[from] CostsError),
+}
+
+impl Scenario {
+    /// Refuses what no cluster can be. A pool that is too small for the blocks of all nodes is none of that: what happens
+    /// then is what a simulation shows.
+    ///
+    /// # Errors
+    /// The first thing that is wrong.
+    pub fn check(&self) -> Result<(), ScenarioError> {
+        let costs = self.costs()?;
+        if costs.jitter_permille > 1_000 {
+            return Err(ScenarioError::Jitter(costs.jitter_permille));
+        }
+        self.check_pools()?;
+        self.check_size()?;
+        self.check_events()
+    }
+
+    fn check_pools(&self) -> Result<(), ScenarioError> {
+        let pools = self.pools();
+        if !pools.iter().any(Pool::is_enabled) {
+            return Err(ScenarioError::NoPool);
+        }
+        for (index, spec) in self.pools.iter().enumerate() {
+            let (pool, block_size) = (spec.cidr.trunc(), spec.block_size());
+            let allowed = if cidr::is_v4(pool) { cidr::BLOCK_PREFIXES_V4 } else { cidr::BLOCK_PREFIXES_V6 };
+            if !allowed.contains(&block_size) {
+                let (least, most) = (*allowed.start(), *allowed.end());
+                return Err(ScenarioError::BlockSize { pool, block_size, least, most });
+            }
+            if block_size < pool.prefix_len() {
+                return Err(ScenarioError::BlockLargerThanPool { pool, block_size });
+            }
+            let others = self.pools[..index].iter().map(|other| other.cidr.trunc());
+            let known = self.start.iter().flat_map(|start| start.pools.iter().map(|pool| pool.cidr));
+            if let Some(other) = others.chain(known).find(|other| cidr::overlap(*other, pool)) {
+                return Err(ScenarioError::PoolsOverlap(other, pool));
+            }
+            if let Some(Err(reason)) = spec.node_selector.as_deref().map(Selector::parse) {
+                return Err(ScenarioError::Selector { pool, reason });
+            }
+        }
+        if self.max_blocks_per_host > 0 && !self.strict_affinity {
+            return Err(ScenarioError::LimitNeedsStrictAffinity);
+        }
+        Ok(())
+    }
+
+    fn check_size(&self) -> Result<(), ScenarioError> {
+        let nodes = self.node_count();
+        if nodes == 0 {
+            return Err(ScenarioError::NoNodes);
+        }
+        if self.zones == 0 {
+            return Err(ScenarioError::NoZones);
+        }
+        if self.pods_per_node > self.max_pods_per_node {
+            let (pods, most) = (self.pods_per_node, self.max_pods_per_node);
+            return Err(ScenarioError::TooManyPodsOfNode { pods, most });
+        }
+        let running = self.start.as_ref().map_or(0, |start| start.pods.len() as u64);
+        let bursts: u64 = self.events.iter().map(|planned| u64::from(arrivals(&planned.what))).sum();
+        let pods = self.pod_count() + running + bursts;
+        if pods == 0 {
+            return Err(ScenarioError::NoPods);
+        }
+        if nodes > MOST_NODES || pods > MOST_PODS {
+            return Err(ScenarioError::TooLarge { nodes, pods });
+        }
+        let pools = self.pools();
+        for family in [4, 6] {
+            let of_family =
+                pools.iter().filter(|pool| cidr::is_v4(pool.cidr) == (family == 4) && pool.is_enabled());
+            let sizes: Vec<u128> = of_family.map(|pool| cidr::size(pool.cidr)).collect();
+            let addresses = sizes.iter().fold(0u128, |sum, size| sum.saturating_add(*size));
+            if !sizes.is_empty() && u128::from(pods) > addresses {
+                return Err(ScenarioError::TooManyPods { pods, addresses, family });
+            }
+        }
+        Ok(())
+    }
+
+    fn check_events(&self) -> Result<(), ScenarioError> {
+        let end = self.end();
+        if end.is_zero() {
+            return Err(ScenarioError::NoTime);
+        }
+        if end > LONGEST {
+            return Err(ScenarioError::TooLong(end));
+        }
+        for planned in &self.events {
+            let at = planned.at;
+            if at > end {
+                return Err(ScenarioError::EventAfterEnd { at, end });
+            }
+            if let Some(name) = planned.what.node()
+                && self.node_index(name).is_none()
+            {
+                return Err(ScenarioError::NoSuchNode(name.to_owned()));
+            }
+            match planned.what {
+                Event::FailZone(zone) if zone == 0 || zone > self.zones => {
+                    return Err(ScenarioError::NoSuchZone { zone, zones: self.zones });
+                }
+                Event::RestoreBackup { age } if age > at => {
+                    return Err(ScenarioError::BackupBeforeBegin { age, at });
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// The place of a node, counted from 0.
+    pub(crate) fn node_index(&self, name: &str) -> Option<u32> {
+        match &self.start {
+            Some(start) => start.nodes.iter().position(|node| node.name == name).map(|index| index as u32),
+            None => {
+                let number: u32 = name.strip_prefix("node-")?.parse().ok()?;
+                let index = number.checked_sub(1)?;
+                (index < self.nodes && self.node_name(index) == name).then_some(index)
+            }
+        }
+    }
+}
+
+/// Pods that arrive beside the others.
+fn arrivals(event: &Event) -> u32 {
+    match event {
+        Event::Burst(count) | Event::ShareHandles(count) => *count,
+        _ => 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scenario::{Planned, PoolSpec};
+
+    fn sound() -> Scenario {
+        Scenario { pools: vec![PoolSpec::new("10.0.0.0/16".parse().unwrap())], ..Scenario::default() }
+    }
+
+    fn error(change: impl FnOnce(&mut Scenario)) -> String {
+        let mut scenario = sound();
+        change(&mut scenario);
+        scenario.check().unwrap_err().to_string()
+    }
+
+    #[test]
+    fn what_no_cluster_can_be_is_refused() {
+        assert_eq!(sound().check(), Ok(()));
+        let pool = |cidr: &str, size: u8| PoolSpec {
+            block_size: Some(size),
+            ..PoolSpec::new(cidr.parse().unwrap())
+        };
+        assert!(error(|s| s.pools.clear()).contains("no pool"));
+        assert!(error(|s| s.nodes = 0).contains("no node"));
+        assert!(error(|s| s.pods_per_node = 0).contains("no pod arrives"));
+        assert!(
+            error(|s| s.pools = vec![pool("10.0.0.0/24", 26)]).contains("3000 pods are more than the 256")
+        );
+        assert!(
+            error(|s| s.pools = vec![pool("10.0.0.0/24", 22)]).contains("larger than the pool 10.0.0.0/24")
+        );
+        assert!(error(|s| s.pools = vec![pool("10.0.0.0/8", 19)]).contains("/20 to /32"));
+        assert!(error(|s| s.pools.push(pool("10.0.8.0/24", 26))).contains("overlap"));
+        assert!(error(|s| s.pools[0].node_selector = Some("zone ==".into())).contains("selector"));
+        assert!(error(|s| s.max_blocks_per_host = 2).contains("strict affinity"));
+        assert!(error(|s| s.latency = "read=fast".into()).contains("fast"));
+        assert!(error(|s| s.latency = "jitter=1001".into()).contains("negative"));
+        assert!(error(|s| s.nodes = 1_000_000).contains("more than can be simulated"));
+        assert!(error(|s| s.max_pods_per_node = 5).contains("than the 5"));
+        assert!(error(|s| s.duration = Some(Micros::ZERO)).contains("no time"));
+    }
+
+    #[test]
+    fn events_name_what_is_there() {
+        let at = |at: Micros, what: Event| move |s: &mut Scenario| s.events.push(Planned { at, what });
+        let node = |name: &str| Event::FailNode(name.to_owned());
+        for name in ["node-0", "node-101", "node-01", "other"] {
+            assert!(error(at(Micros::ZERO, node(name))).contains(name));
+        }
+        assert!(error(at(Micros::ZERO, Event::FailZone(2))).contains("zone 2"));
+        let late = Event::RestoreBackup { age: Micros::from_secs(9) };
+        assert!(error(at(Micros::from_secs(3), late)).contains("before the cluster"));
+        let after_end = error(|s| {
+            s.duration = Some(Micros::from_secs(5));
+            s.events.push(Planned { at: Micros::from_secs(6), what: node("node-1") });
+        });
+        assert!(after_end.contains("after the end"), "{after_end}");
+    }
+}

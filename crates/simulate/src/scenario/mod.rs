@@ -1,0 +1,285 @@
+//! What is simulated: a cluster, its pods, what happens to it, and what its datastore costs.
+
+mod check;
+mod event;
+mod file;
+mod rate;
+mod start;
+
+use std::sync::Arc;
+
+use calipam_model::IpNet;
+use calipam_model::cidr;
+use calipam_model::config::IpamConfig;
+use calipam_model::pool::{Pool, PoolUse};
+use calipam_model::snapshot::DatastoreKind;
+use serde::{Deserialize, Serialize};
+
+pub use self::check::ScenarioError;
+pub use self::event::{Event, Planned};
+pub use self::file::FileError;
+pub use self::rate::{NotARate, Rate};
+pub use self::start::Start;
+use crate::datastore::{Costs, CostsError};
+use crate::time::Micros;
+
+/// What is simulated. In a file it is written in YAML with these names, of which only `pools` is required.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct Scenario {
+    /// Everything random depends on it alone.
+    pub seed: u64,
+    /// `etcd` or `kubernetes`.
+    #[serde(with = "datastore_kind")]
+    pub datastore: DatastoreKind,
+    /// What differs from the costs that are assumed for the datastore: `read=2ms,write=5ms`.
+    pub latency: String,
+    pub nodes: u32,
+    /// Nodes are spread over so many zones, one after the other.
+    pub zones: u32,
+    /// Pods that arrive, for each node.
+    pub pods_per_node: u32,
+    /// Most pods of a node: where others fail, it takes up to so many.
+    pub max_pods_per_node: u32,
+    pub pools: Vec<PoolSpec>,
+    pub strict_affinity: bool,
+    /// Most blocks of a node; 0 for Calico's 20.
+    pub max_blocks_per_host: u32,
+    /// How long released addresses cool down.
+    pub cooldown: Micros,
+    /// Pods that arrive in the whole cluster; one every five seconds on each node where it is not said.
+    pub arrival: Option<Rate>,
+    /// How long pods live on average; another pod arrives for each that leaves. For ever where it is not said.
+    pub lifetime: Option<Micros>,
+    /// How long the simulation goes on; until all is settled where it is not said.
+    pub duration: Option<Micros>,
+    /// After how long a runtime tries again to start a pod.
+    pub retry: Micros,
+    /// After how long the control plane notices that a node is gone.
+    pub detection: Micros,
+    /// After how long, from then, the pods of the node are replaced.
+    pub eviction: Micros,
+    /// After how long, from its failure, the node is removed from the cluster; never where it is not said.
+    pub removal: Option<Micros>,
+    /// The collector of kube-controllers; `null` for none.
+    pub collector: Option<Collector>,
+    pub events: Vec<Planned>,
+    /// What a cluster has already. Its nodes take the place of `nodes`.
+    #[serde(skip)]
+    pub start: Option<Arc<Start>>,
+}
+
+/// A pool.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct PoolSpec {
+    pub cidr: IpNet,
+    /// The prefix length of its blocks; Calico's 26 or 122 where it is not said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub block_size: Option<u8>,
+    /// Which nodes may use it. Nodes have the label `zone`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node_selector: Option<String>,
+}
+
+/// The collector of kube-controllers (facts 3.17).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct Collector {
+    /// How long something has to be unused before it is released.
+    pub grace: Micros,
+    /// How often it looks at everything; half of `grace` where it is not said.
+    pub interval: Option<Micros>,
+}
+
+impl Default for Collector {
+    fn default() -> Self {
+        Self { grace: Micros::from_mins(15), interval: None }
+    }
+}
+
+impl Collector {
+    pub fn interval(&self) -> Micros {
+        let half = Micros(self.grace.0 / 2);
+        self.interval.unwrap_or(if half.is_zero() { Micros::from_mins(5) } else { half })
+    }
+}
+
+/// Pods of a node by default, as in Kubernetes.
+const MAX_PODS: u32 = 110;
+
+impl Default for Scenario {
+    fn default() -> Self {
+        Self {
+            seed: 1,
+            datastore: DatastoreKind::Etcd,
+            latency: String::new(),
+            nodes: 100,
+            zones: 1,
+            pods_per_node: 30,
+            max_pods_per_node: MAX_PODS,
+            pools: Vec::new(),
+            strict_affinity: false,
+            max_blocks_per_host: 0,
+            cooldown: Micros::ZERO,
+            arrival: None,
+            lifetime: None,
+            duration: None,
+            retry: Micros::from_secs(10),
+            detection: Micros::from_secs(40),
+            eviction: Micros::from_mins(5),
+            removal: None,
+            collector: Some(Collector::default()),
+            events: Vec::new(),
+            start: None,
+        }
+    }
+}
+
+impl Scenario {
+    /// What the requests to its datastore cost.
+    ///
+    /// # Errors
+    /// Where `latency` cannot be understood.
+    pub fn costs(&self) -> Result<Costs, CostsError> {
+        let mut costs = Costs::assumed(self.datastore);
+        costs.set(&self.latency)?;
+        Ok(costs)
+    }
+
+    /// Number of nodes.
+    pub fn node_count(&self) -> u32 {
+        match &self.start {
+            Some(start) => u32::try_from(start.nodes.len()).unwrap_or(u32::MAX),
+            None => self.nodes,
+        }
+    }
+
+    /// The name of a node, counted from 0.
+    pub fn node_name(&self, index: u32) -> String {
+        match &self.start {
+            Some(start) => start.nodes.get(index as usize).map(|node| node.name.clone()).unwrap_or_default(),
+            None => format!("node-{}", index + 1),
+        }
+    }
+
+    /// Number of pods that arrive by and by.
+    pub fn pod_count(&self) -> u64 {
+        u64::from(self.node_count()) * u64::from(self.pods_per_node)
+    }
+
+    /// How often pods arrive.
+    pub fn arrival(&self) -> Rate {
+        self.arrival.unwrap_or_else(|| Rate::per(u64::from(self.node_count().max(1)), Micros::from_secs(5)))
+    }
+
+    /// When the last pod has arrived.
+    pub fn filled_at(&self) -> Micros {
+        self.arrival().time_for(self.pod_count())
+    }
+
+    /// When the simulation ends.
+    pub fn end(&self) -> Micros {
+        self.duration.unwrap_or_else(|| {
+            let filled = self.filled_at() + Micros::from_mins(2);
+            let last = self.events.iter().map(|planned| planned.at + self.settling(&planned.what)).max();
+            last.map_or(filled, |last| last.max(filled))
+        })
+    }
+
+    /// How long it takes until nothing comes of an event any more.
+    fn settling(&self, event: &Event) -> Micros {
+        let collected = self.collector.as_ref().map_or(Micros::from_mins(30), |collector| {
+            collector.grace + collector.interval() * 2 + Micros::from_mins(5)
+        });
+        let gone = self.detection + self.eviction;
+        match event {
+            Event::FailNode(_) | Event::FailZone(_) | Event::PartitionNode(_) => {
+                gone.max(self.removal.unwrap_or_default()) + collected
+            }
+            Event::DrainNode(_) | Event::Restart { .. } | Event::Burst(_) => Micros::from_mins(5),
+            Event::RestoreBackup { .. } | Event::FreeAddresses(_) | Event::ShareHandles(_) => {
+                Micros::from_mins(30)
+            }
+        }
+    }
+
+    /// The pools as the allocator sees them, those that the cluster has already included.
+    pub fn pools(&self) -> Vec<Pool> {
+        let of_cluster = self.start.iter().flat_map(|start| start.pools.iter().cloned());
+        let named = self.pools.iter().enumerate().map(|(index, spec)| spec.pool(index));
+        of_cluster.chain(named).collect()
+    }
+
+    /// How addresses are allocated; `None` for what Calico assumes.
+    pub fn config(&self) -> Option<IpamConfig> {
+        let of_cluster = self.start.as_ref().and_then(|start| start.config);
+        let config = IpamConfig {
+            strict_affinity: self.strict_affinity,
+            max_blocks_per_host: self.max_blocks_per_host.into(),
+            cooldown_seconds: i64::try_from(self.cooldown.0 / 1_000_000).unwrap_or(i64::MAX),
+            ..IpamConfig::default()
+        };
+        (config != IpamConfig::default()).then_some(config).or(of_cluster)
+    }
+
+    /// The same with another block size in all pools of IPv4, or of IPv6.
+    pub fn with_block_size(&self, size: u8) -> Self {
+        let mut other = self.clone();
+        let is_v4 = size <= 32;
+        for pool in other.pools.iter_mut().filter(|pool| cidr::is_v4(pool.cidr) == is_v4) {
+            pool.block_size = Some(size);
+        }
+        other
+    }
+}
+
+impl PoolSpec {
+    pub fn new(cidr: IpNet) -> Self {
+        Self { cidr, block_size: None, node_selector: None }
+    }
+
+    /// The prefix length of its blocks.
+    pub fn block_size(&self) -> u8 {
+        self.block_size.unwrap_or(if cidr::is_v4(self.cidr) { 26 } else { 122 })
+    }
+
+    fn pool(&self, index: usize) -> Pool {
+        Pool {
+            name: format!("pool-{}", index + 1),
+            cidr: self.cidr.trunc(),
+            block_size: self.block_size(),
+            disabled: false,
+            deleting: false,
+            allocatable: true,
+            node_selector: self.node_selector.clone().unwrap_or_else(|| "all()".to_owned()),
+            namespace_selector: String::new(),
+            allowed_uses: vec![PoolUse::Workload, PoolUse::Tunnel],
+            automatic: true,
+        }
+    }
+}
+
+/// The kind of datastore as a text.
+mod datastore_kind {
+    use calipam_model::snapshot::DatastoreKind;
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    #[derive(Serialize, Deserialize)]
+    #[serde(rename_all = "lowercase")]
+    enum Kind {
+        Etcd,
+        Kubernetes,
+    }
+
+    pub fn serialize<S: Serializer>(kind: &DatastoreKind, serializer: S) -> Result<S::Ok, S::Error> {
+        kind.serialize(serializer)
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<DatastoreKind, D::Error> {
+        Ok(match Kind::deserialize(deserializer)? {
+            Kind::Etcd => DatastoreKind::Etcd,
+            Kind::Kubernetes => DatastoreKind::Kubernetes,
+        })
+    }
+}

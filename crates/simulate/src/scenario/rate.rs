@@ -1,0 +1,148 @@
+//! How often something happens.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use crate::time::Micros;
+
+const NANOS_PER_SECOND: u64 = 1_000_000_000;
+
+/// How often something happens: so many times in a second, minute or hour.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rate {
+    count: u64,
+    /// In seconds.
+    period: u64,
+}
+
+/// A text that is no rate.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NotARate {
+    #[error("{0:?} is not a rate such as `10`, `10/s`, `300/m` or `5000/h`")]
+    Text(String),
+    #[error("{0:?} is negative: nothing arrives less often than never")]
+    Negative(String),
+    #[error("{0:?} means that no pod ever arrives")]
+    Zero(String),
+}
+
+impl Rate {
+    /// `count` times in `period`, which is whole seconds.
+    pub fn per(count: u64, period: Micros) -> Self {
+        Self { count: count.max(1), period: (period.0 / 1_000_000).max(1) }
+    }
+
+    /// `of` times as rare and `count` times as often.
+    pub fn times(self, count: u64, of: u64) -> Self {
+        Self { count: (self.count * count).max(1), period: self.period * of.max(1) }
+    }
+
+    /// The time from one to the next on average, in nanoseconds.
+    pub fn gap_nanos(self) -> u64 {
+        self.period.saturating_mul(NANOS_PER_SECOND) / self.count
+    }
+
+    /// When `count` have happened.
+    pub fn time_for(self, count: u64) -> Micros {
+        Micros((u128::from(self.gap_nanos()) * u128::from(count) / 1_000).try_into().unwrap_or(u64::MAX))
+    }
+}
+
+impl FromStr for Rate {
+    type Err = NotARate;
+
+    fn from_str(text: &str) -> Result<Self, NotARate> {
+        let refused = || NotARate::Text(text.to_owned());
+        let (count, unit) = text.trim().split_once('/').unwrap_or((text.trim(), "s"));
+        let period = match unit.trim() {
+            "s" => 1,
+            "m" => 60,
+            "h" => 3_600,
+            _ => return Err(refused()),
+        };
+        if count.trim_start().starts_with('-') {
+            return Err(NotARate::Negative(text.to_owned()));
+        }
+        // `0.5` is one in two seconds.
+        let (whole, fraction) = count.trim().split_once('.').unwrap_or((count.trim(), ""));
+        if fraction.len() > 6 {
+            return Err(refused());
+        }
+        let scale = 10u64.pow(fraction.len() as u32);
+        let count: u64 = format!("{whole}{fraction}").parse().map_err(|_| refused())?;
+        if count == 0 {
+            return Err(NotARate::Zero(text.to_owned()));
+        }
+        // More than one in a nanosecond is none.
+        if count / scale / period > NANOS_PER_SECOND {
+            return Err(refused());
+        }
+        Ok(Self { count, period: period * scale })
+    }
+}
+
+impl fmt::Display for Rate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.count, self.period) {
+            (count, 1) => write!(f, "{count}/s"),
+            (count, 60) => write!(f, "{count}/m"),
+            (count, 3_600) => write!(f, "{count}/h"),
+            (count, period) if count % period == 0 => write!(f, "{}/s", count / period),
+            (count, period) => {
+                let thousandths = u128::from(count) * 1_000 / u128::from(period);
+                write!(f, "{}.{:03}/s", thousandths / 1_000, thousandths % 1_000)
+            }
+        }
+    }
+}
+
+impl Serialize for Rate {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Rate {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(untagged)]
+        enum Written {
+            Whole(i64),
+            Fraction(f64),
+            Text(String),
+        }
+        let text = match Written::deserialize(deserializer)? {
+            Written::Whole(number) => number.to_string(),
+            Written::Fraction(number) => number.to_string(),
+            Written::Text(text) => text,
+        };
+        text.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_are_read_as_people_write_them() {
+        for (text, gap) in
+            [("10", 100_000_000), ("10/s", 100_000_000), ("30/m", 2_000_000_000), ("0.5", 2_000_000_000)]
+        {
+            assert_eq!(text.parse::<Rate>().unwrap().gap_nanos(), gap, "{text}");
+        }
+        assert_eq!("20/s".parse::<Rate>().unwrap().time_for(100), Micros::from_secs(5));
+        assert_eq!(Rate::per(100, Micros::from_secs(5)).to_string(), "20/s");
+    }
+
+    #[test]
+    fn what_is_no_rate_is_refused() {
+        for bad in ["", "x", "5/d", "1.1234567", "99999999999999999999"] {
+            assert!(matches!(bad.parse::<Rate>(), Err(NotARate::Text(_))), "{bad}");
+        }
+        assert!(matches!("-3/s".parse::<Rate>(), Err(NotARate::Negative(_))));
+        assert!(matches!("0/s".parse::<Rate>(), Err(NotARate::Zero(_))));
+    }
+}

@@ -1,0 +1,89 @@
+//! What a cluster has already: where a simulation of it begins.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use calipam_model::affinity::Affinity;
+use calipam_model::block::{Block, BlockContent};
+use calipam_model::config::IpamConfig;
+use calipam_model::handle::{Handle, clean_id};
+use calipam_model::node::Node;
+use calipam_model::pool::{Pool, Reservation};
+use calipam_model::snapshot::Snapshot;
+
+/// What a cluster has already.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Start {
+    pub nodes: Vec<Node>,
+    pub pools: Vec<Pool>,
+    pub reservations: Vec<Reservation>,
+    pub config: Option<IpamConfig>,
+    pub blocks: Vec<Arc<Block>>,
+    pub affinities: Vec<Affinity>,
+    pub handles: Vec<Handle>,
+    /// The pods that have addresses, by their handles.
+    pub pods: Vec<StartPod>,
+    /// Blocks that cannot be decoded and are left out.
+    pub left_out: usize,
+}
+
+/// A pod that has addresses already.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StartPod {
+    pub handle: String,
+    /// The node that its record names.
+    pub node: String,
+    pub addresses: Vec<IpAddr>,
+}
+
+impl Start {
+    /// What a cluster has that was read. Allocations whose record names a node and a pod are pods that run there; others
+    /// stay allocated.
+    pub fn of(snapshot: &Snapshot) -> Self {
+        let sound = |content: &BlockContent| match content {
+            BlockContent::Sound(block) => Some(Arc::new(Block::clone(block))),
+            BlockContent::Corrupt(_) => None,
+        };
+        let blocks: Vec<Arc<Block>> =
+            snapshot.blocks.iter().filter_map(|stored| sound(&stored.value.content)).collect();
+        let values = |found: &[calipam_model::snapshot::Versioned<Node>]| -> Vec<Node> {
+            found.iter().map(|node| node.value.clone()).collect()
+        };
+        let mut nodes = values(&snapshot.nodes);
+        nodes.sort_by(|a, b| a.name.cmp(&b.name));
+        Self {
+            nodes,
+            pools: snapshot.pools.iter().map(|pool| pool.value.clone()).collect(),
+            reservations: snapshot.reservations.iter().map(|found| found.value.clone()).collect(),
+            config: snapshot.effective_ipam_config(),
+            pods: pods(&blocks),
+            left_out: snapshot.blocks.len() - blocks.len(),
+            blocks,
+            affinities: snapshot.affinities.iter().map(|found| found.value.clone()).collect(),
+            handles: snapshot.handles.iter().map(|found| found.value.clone()).collect(),
+        }
+    }
+}
+
+fn pods(blocks: &[Arc<Block>]) -> Vec<StartPod> {
+    let mut pods: BTreeMap<String, StartPod> = BTreeMap::new();
+    for block in blocks {
+        for held in block.allocations() {
+            let record = held.attribute.to_attribute();
+            let owner = record.owner.unwrap_or_default();
+            let (Some(handle), Some(node), Some(_)) = (record.handle, owner.get("node"), owner.get("pod"))
+            else {
+                continue;
+            };
+            let handle = clean_id(&handle).to_owned();
+            let pod = pods.entry(handle.clone()).or_insert_with(|| StartPod {
+                handle,
+                node: node.clone(),
+                addresses: Vec::new(),
+            });
+            pod.addresses.push(held.address);
+        }
+    }
+    pods.into_values().collect()
+}

@@ -1,0 +1,192 @@
+//! Virtual time: whole microseconds, so that the same run gives the same times on any machine.
+
+use std::fmt;
+use std::ops::{Add, AddAssign, Mul, Sub};
+use std::str::FromStr;
+
+use jiff::{SignedDuration, Span, SpanRelativeTo, Timestamp};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+/// When simulations begin. Any time would do; it shows in blocks as the time of claims.
+const BEGIN: Timestamp = Timestamp::constant(1_767_225_600, 0);
+
+/// A time since the begin of a simulation, or a length of time, in microseconds. Written as people do: `2ms`, `1h 30m`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Micros(pub u64);
+
+impl Micros {
+    pub const ZERO: Self = Self(0);
+
+    pub const fn from_millis(millis: u64) -> Self {
+        Self(millis * 1_000)
+    }
+
+    pub const fn from_secs(seconds: u64) -> Self {
+        Self(seconds * 1_000_000)
+    }
+
+    pub const fn from_mins(minutes: u64) -> Self {
+        Self::from_secs(minutes * 60)
+    }
+
+    /// The moment of a simulation as a wall clock in it shows it.
+    pub fn timestamp(self) -> Timestamp {
+        let since = SignedDuration::from_micros(i64::try_from(self.0).unwrap_or(i64::MAX));
+        BEGIN.saturating_add(since).unwrap_or(Timestamp::MAX)
+    }
+
+    pub fn saturating_sub(self, other: Self) -> Self {
+        Self(self.0.saturating_sub(other.0))
+    }
+
+    pub fn is_zero(self) -> bool {
+        self.0 == 0
+    }
+
+    fn duration(self) -> SignedDuration {
+        SignedDuration::from_micros(i64::try_from(self.0).unwrap_or(i64::MAX))
+    }
+}
+
+impl Add for Micros {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self(self.0.saturating_add(other.0))
+    }
+}
+
+impl AddAssign for Micros {
+    fn add_assign(&mut self, other: Self) {
+        *self = *self + other;
+    }
+}
+
+impl Sub for Micros {
+    type Output = Self;
+
+    fn sub(self, other: Self) -> Self {
+        self.saturating_sub(other)
+    }
+}
+
+impl Mul<u64> for Micros {
+    type Output = Self;
+
+    fn mul(self, times: u64) -> Self {
+        Self(self.0.saturating_mul(times))
+    }
+}
+
+/// A text that is no length of time.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is not a duration such as `2ms`, `30s`, `15m`, `1h30m` or `0`")]
+pub struct NotADuration(String);
+
+impl FromStr for Micros {
+    type Err = NotADuration;
+
+    fn from_str(text: &str) -> Result<Self, NotADuration> {
+        let refused = || NotADuration(text.to_owned());
+        if text.trim() == "0" {
+            return Ok(Self::ZERO);
+        }
+        let span: Span = text.trim().parse().map_err(|_| refused())?;
+        let duration = span.to_duration(SpanRelativeTo::days_are_24_hours()).map_err(|_| refused())?;
+        u64::try_from(duration.as_micros()).map(Self).map_err(|_| refused())
+    }
+}
+
+impl fmt::Display for Micros {
+    /// Two or three figures: `340µs`, `2.1ms`, `45s`, `2h 5m`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let tenths = |of: u64| (self.0 + of / 20) / (of / 10);
+        let text = match self.0 {
+            0 => "0".to_owned(),
+            1..1_000 => format!("{}µs", self.0),
+            1_000..99_950 => with_tenth(tenths(1_000), "ms"),
+            99_950..999_500 => format!("{}ms", (self.0 + 500) / 1_000),
+            999_500..59_950_000 => with_tenth(tenths(1_000_000), "s"),
+            _ => minutes((self.0 + 500_000) / 1_000_000),
+        };
+        f.pad(&text)
+    }
+}
+
+fn with_tenth(tenths: u64, unit: &str) -> String {
+    match tenths % 10 {
+        0 => format!("{}{unit}", tenths / 10),
+        tenth => format!("{}.{tenth}{unit}", tenths / 10),
+    }
+}
+
+fn minutes(seconds: u64) -> String {
+    let parts = [(seconds / 3_600, "h"), (seconds / 60 % 60, "m"), (seconds % 60, "s")];
+    let parts: Vec<String> =
+        parts.iter().filter(|(count, _)| *count > 0).map(|(count, unit)| format!("{count}{unit}")).collect();
+    parts.join(" ")
+}
+
+impl Serialize for Micros {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(&format_args!("{:#}", self.duration()))
+    }
+}
+
+impl<'de> Deserialize<'de> for Micros {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        // YAML reads a bare 0 as a number.
+        #[derive(Deserialize)]
+        #[serde(untagged)]
+        enum Text {
+            Number(i64),
+            Text(String),
+        }
+        let text = match Text::deserialize(deserializer)? {
+            Text::Number(number) => number.to_string(),
+            Text::Text(text) => text,
+        };
+        text.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_read_as_people_write_them() {
+        for (text, micros) in
+            [("0", 0), ("250us", 250), ("2ms", 2_000), ("1.5s", 1_500_000), ("1h30m", 5_400_000_000)]
+        {
+            assert_eq!(text.parse(), Ok(Micros(micros)), "{text}");
+        }
+        for bad in ["", "5", "-1s", "soon"] {
+            assert!(bad.parse::<Micros>().is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn they_are_shown_in_two_or_three_figures() {
+        for (micros, text) in [
+            (0, "0"),
+            (340, "340µs"),
+            (2_140, "2.1ms"),
+            (45_000, "45ms"),
+            (99_960, "100ms"),
+            (999_700, "1s"),
+            (45_060_000, "45.1s"),
+            (7_500_000_000, "2h 5m"),
+        ] {
+            assert_eq!(Micros(micros).to_string(), text);
+        }
+    }
+
+    #[test]
+    fn what_is_written_is_read_back() {
+        for micros in [0, 1, 1_234, 90_000_001, 86_400_000_000] {
+            let json = serde_json::to_string(&Micros(micros)).unwrap();
+            assert_eq!(serde_json::from_str::<Micros>(&json).unwrap(), Micros(micros), "{json}");
+        }
+    }
+}

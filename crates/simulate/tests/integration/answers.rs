@@ -1,0 +1,98 @@
+//! The answers to the four questions.
+
+use calipam_simulate::answer::{Cause, Objection, advise, block_sizes, clashes, failure, scale};
+use calipam_simulate::{Event, Micros, Planned, Scenario, ScenarioError};
+
+use crate::{pool, small};
+
+#[test]
+fn requests_of_an_add_do_not_depend_on_the_number_of_nodes_and_the_time_of_a_claim_does() {
+    let scenario = Scenario { pools: vec![pool("10.0.0.0/14", 26)], ..small() };
+    let shown = scale(&scenario, &[10, 200]).unwrap();
+    let [few, many] = &shown.rows[..] else { panic!("{shown:?}") };
+    assert_eq!((few.nodes, many.nodes), (10, 200));
+    assert_eq!(few.adds.requests_in_own_block.median, many.adds.requests_in_own_block.median);
+    assert!(many.adds.time_with_list.median > few.adds.time_with_list.median, "{shown:?}");
+    assert_eq!(scale(&scenario, &[10, 0]), Err(ScenarioError::NoNodes));
+}
+
+#[test]
+fn smaller_blocks_waste_less_and_announce_more_routes() {
+    let shown = block_sizes(&small(), &[24, 26, 29]).unwrap();
+    let wasted: Vec<u64> = shown.rows.iter().map(|row| row.run.blocks.wasted).collect();
+    let routes: Vec<u64> = shown.rows.iter().map(|row| row.run.blocks.routes).collect();
+    assert!(wasted.is_sorted_by(|a, b| a > b), "{wasted:?}");
+    assert!(routes.is_sorted() && routes[0] < routes[2], "{routes:?}");
+    let too_large = block_sizes(&Scenario { pools: vec![pool("10.0.0.0/25", 26)], ..small() }, &[24]);
+    assert!(matches!(too_large, Err(ScenarioError::BlockLargerThanPool { block_size: 24, .. })));
+}
+
+#[test]
+fn the_collector_frees_what_a_removed_node_held_and_nothing_else_does() {
+    let scenario = Scenario {
+        removal: Some(Micros::from_mins(10)),
+        events: vec![Planned { at: Micros::from_mins(3), what: Event::FailNode("node-1".into()) }],
+        ..small()
+    };
+    let shown = failure(&scenario).unwrap();
+    assert_eq!(shown.nodes, ["node-1"]);
+    assert!(shown.held >= 5, "{shown:?}");
+    let free = shown.with_collector.addresses_free_after.unwrap();
+    // Not before the node is removed and its pods are gone, and soon after that.
+    assert!((Micros::from_secs(640)..Micros::from_mins(13)).contains(&free), "{free}");
+    assert!(shown.with_collector.blocks_free_after.is_some());
+    assert_eq!(shown.without_collector.addresses_free_after, None);
+    assert_eq!(shown.without_collector.points.last().unwrap().held, shown.held);
+    // The pods of the node are replaced when it is known to be down for five minutes.
+    assert!(shown.with_collector.all_running_after.is_some_and(|after| after >= Micros::from_secs(340)));
+}
+
+#[test]
+fn a_node_that_stays_in_the_cluster_keeps_its_addresses() {
+    let scenario = Scenario {
+        events: vec![Planned { at: Micros::from_mins(3), what: Event::FailNode("node-1".into()) }],
+        ..small()
+    };
+    let shown = failure(&scenario).unwrap();
+    assert_eq!((shown.removed_after, shown.with_collector.addresses_free_after), (None, None));
+}
+
+#[test]
+fn each_cause_gives_addresses_two_owners_and_no_cause_does_not() {
+    // Nearly full, so that what is freed is given out again soon.
+    let scenario = Scenario { pods_per_node: 9, pools: vec![pool("10.0.0.0/26", 29)], ..small() };
+    let shown = clashes(&scenario, &Cause::ALL, 2).unwrap();
+    let causes: Vec<Cause> = shown.causes.iter().map(|row| row.cause).collect();
+    assert_eq!(causes, Cause::ALL);
+    for row in &shown.causes {
+        let is_cause = row.cause != Cause::None;
+        assert_eq!(row.clashes > 0, is_cause, "{row:?}");
+        assert_eq!(row.first_clash_after.is_some(), is_cause, "{row:?}");
+    }
+    let codes = |cause: Cause| -> Vec<&str> {
+        let row = shown.causes.iter().find(|row| row.cause == cause).unwrap();
+        row.findings.iter().map(|found| found.code.as_str()).collect()
+    };
+    assert!(codes(Cause::None).is_empty(), "{:?}", codes(Cause::None));
+    for cause in [Cause::OldBackup, Cause::SharedHandle, Cause::FreedByHand] {
+        let found = codes(cause);
+        assert!(
+            found.contains(&"unallocated-in-use") && found.contains(&"duplicate-address"),
+            "{cause:?} {found:?}"
+        );
+    }
+}
+
+#[test]
+fn advice_names_a_size_that_nothing_speaks_against() {
+    let scenario = Scenario { max_pods_per_node: 20, pools: vec![pool("10.0.0.0/22", 26)], ..small() };
+    let advice = advise(&scenario, &[24, 25, 26, 27, 28, 29]).unwrap();
+    let size = advice.block_size.unwrap();
+    let best = advice.candidates.iter().find(|candidate| candidate.row.block_size == size).unwrap();
+    assert!(best.against.is_empty());
+    // Six blocks of /24 do not fit into a /22: two nodes borrow.
+    let largest = &advice.candidates[0];
+    assert!(largest.against.contains(&Objection::Borrows), "{largest:?}");
+    assert_eq!(advice.block_limit, Some(20u32.div_ceil(1 << (32 - size)) + 1));
+    assert_eq!(advice.pools_suffice, Some(true), "{advice:?}");
+}

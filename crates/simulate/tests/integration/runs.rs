@@ -1,0 +1,112 @@
+//! Single runs: the same for a seed, and no address twice.
+
+use calipam_model::snapshot::DatastoreKind;
+use calipam_simulate::answer::{Run, run};
+use calipam_simulate::{Collector, Event, Micros, Planned, Scenario};
+
+use crate::{pool, small};
+
+fn planned(at: Micros, what: Event) -> Planned {
+    Planned { at, what }
+}
+
+/// A cluster to which everything happens that cannot give an address two owners.
+fn busy(datastore: DatastoreKind, seed: u64) -> Scenario {
+    Scenario {
+        seed,
+        datastore,
+        nodes: 8,
+        zones: 4,
+        pods_per_node: 12,
+        pools: vec![pool("10.0.0.0/22", 28), pool("fd00::/112", 122)],
+        cooldown: Micros::from_secs(20),
+        lifetime: Some(Micros::from_mins(4)),
+        arrival: Some("6/s".parse().unwrap()),
+        removal: Some(Micros::from_mins(7)),
+        collector: Some(Collector { grace: Micros::from_mins(2), interval: None }),
+        duration: Some(Micros::from_mins(16)),
+        events: vec![
+            planned(Micros::from_mins(1), Event::Burst(30)),
+            planned(Micros::from_mins(2), Event::DrainNode("node-2".into())),
+            planned(Micros::from_mins(3), Event::FailNode("node-3".into())),
+            planned(Micros::from_mins(5), Event::FailZone(4)),
+            planned(Micros::from_mins(13), Event::Restart { batch: 10 }),
+        ],
+        ..Scenario::default()
+    }
+}
+
+#[test]
+fn every_pod_of_a_cluster_with_room_starts() {
+    let shown = run(&small()).unwrap();
+    assert_eq!((shown.pods, shown.waiting_pods, shown.clashes), (60, 0, 0));
+    assert_eq!((shown.adds.started, shown.adds.failed), (60, 0));
+    assert_eq!(shown.blocks.allocated, 60);
+    // Each node has 10 pods, more or less, and blocks of 16 addresses.
+    assert!((6..=8).contains(&shown.blocks.blocks), "{:?}", shown.blocks);
+    assert_eq!(shown.blocks.addresses - shown.blocks.wasted, 60);
+}
+
+#[test]
+fn an_add_sends_the_requests_of_the_plugin() {
+    // What is known without blocks; the block; the handle; the block again.
+    let shown = run(&small()).unwrap();
+    assert_eq!(shown.adds.requests_in_own_block.median, 4);
+    // Instead of the block: all blocks, affinity pending twice, block, affinity confirmed.
+    assert_eq!(shown.adds.requests_with_list.median, 8);
+}
+
+#[test]
+fn one_seed_gives_one_run_and_another_seed_another() {
+    for datastore in [DatastoreKind::Etcd, DatastoreKind::Kubernetes] {
+        let first = run(&busy(datastore, 5)).unwrap();
+        assert_eq!(first, run(&busy(datastore, 5)).unwrap());
+        assert_ne!(first.adds, run(&busy(datastore, 6)).unwrap().adds);
+    }
+}
+
+#[test]
+fn whatever_happens_no_address_has_two_owners() {
+    for datastore in [DatastoreKind::Etcd, DatastoreKind::Kubernetes] {
+        for seed in 0..3 {
+            let Run { clashes, pods, adds, deleted, .. } = run(&busy(datastore, seed)).unwrap();
+            assert_eq!(clashes, 0, "{datastore} {seed}");
+            assert!(pods > 60 && adds.started > 150 && deleted > 80, "{datastore} {seed}: {pods} {adds:?}");
+        }
+    }
+}
+
+#[test]
+fn an_exhausted_pool_is_a_result() {
+    // 16 blocks for 20 nodes: four nodes have none, and borrow.
+    let borrowing = Scenario { nodes: 20, pods_per_node: 5, pools: vec![pool("10.0.0.0/24", 28)], ..small() };
+    let shown = run(&borrowing).unwrap();
+    assert_eq!((shown.waiting_pods, shown.blocks.blocks), (0, 16));
+    assert!(
+        shown.blocks.borrowed > 0 && shown.blocks.routes == 16 + shown.blocks.borrowed,
+        "{:?}",
+        shown.blocks
+    );
+
+    let shown = run(&Scenario { strict_affinity: true, ..borrowing }).unwrap();
+    assert!(shown.waiting_pods > 0 && shown.adds.failed > 0, "{shown:?}");
+    assert!(shown.blocks.stranded_nodes >= 4, "{:?}", shown.blocks);
+    let reasons: Vec<&String> = shown.adds.reasons.keys().collect();
+    assert!(reasons.iter().any(|reason| reason.contains("strict affinity")), "{reasons:?}");
+}
+
+#[test]
+fn nodes_that_claim_at_once_lose_swaps_to_each_other_and_start_all_the_same() {
+    let all_at_once = Scenario {
+        nodes: 40,
+        pods_per_node: 4,
+        pools: vec![pool("10.0.0.0/22", 28)],
+        arrival: Some("10000/s".parse().unwrap()),
+        ..small()
+    };
+    let shown = run(&all_at_once).unwrap();
+    assert_eq!(shown.waiting_pods, 0);
+    assert!(shown.adds.conflicts > 0, "{:?}", shown.adds);
+    // Pods of one node wait for each other.
+    assert!(shown.adds.waited.worst > shown.adds.waited.median);
+}
