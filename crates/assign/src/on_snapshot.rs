@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::future::Future;
 use std::net::IpAddr;
 use std::pin::pin;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 use calipam_model::IpNet;
@@ -223,7 +223,7 @@ pub fn without_waiting<T>(operation: impl Future<Output = T>) -> T {
 
 fn block(stored: &Versioned<StoredBlock>) -> Entry {
     let record = match &stored.value.content {
-        BlockContent::Sound(block) => Record::Block(block.clone()),
+        BlockContent::Sound(block) => Record::Block(Arc::new((**block).clone())),
         BlockContent::Corrupt(block) => {
             let problems: Vec<String> = block.problems.iter().map(ToString::to_string).collect();
             Record::Undecodable { key: Key::Block(stored.value.key), reason: problems.join("; ") }
