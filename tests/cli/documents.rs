@@ -56,20 +56,6 @@ fn every_field_is_described() {
     }
 }
 
-/// What the README shows is what the program prints.
-#[test]
-fn the_readme_shows_real_output() {
-    let readme = std::fs::read_to_string(root().join("README.md")).unwrap();
-    let run = on_example(&["check"]);
-    let printed = run.stdout + &run.stderr;
-    let shown = readme.split("```\n").find(|part| part.starts_with("$ calipam check --datastore")).unwrap();
-    let lines: Vec<&str> = shown.lines().skip(1).filter(|line| !line.is_empty() && *line != "…").collect();
-    assert!(lines.len() > 8, "{shown}");
-    for line in lines {
-        assert!(printed.lines().any(|other| other == line), "README.md shows what is not printed: {line}");
-    }
-}
-
 /// Names in backquotes.
 fn quoted(text: &str) -> impl Iterator<Item = &str> {
     text.split('`').skip(1).step_by(2)
@@ -82,6 +68,40 @@ fn source(path: &std::path::Path) -> String {
     }
     let files = std::fs::read_dir(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     files.map(|file| source(&file.unwrap().path())).collect()
+}
+
+/// The names of the columns of all tables, from the code that prints them: a name and how its cells stand.
+fn columns() -> BTreeSet<String> {
+    let at = |name: &str| source(&root().join("crates/cli/src").join(name));
+    let code = at("render").replace(&at("render/table_tests.rs"), "") + &at("commands");
+    let name = |part: &str| {
+        let (name, rest) = part.split_once("\", ")?;
+        let is_name = name.chars().all(|c| c.is_ascii_uppercase() || " %".contains(c));
+        let stands = ["Left)", "Right)", "Align::Left)", "Align::Right)", "differing)"];
+        (is_name && stands.iter().any(|how| rest.starts_with(how))).then(|| name.to_owned())
+    };
+    code.split("(\"").filter_map(name).collect()
+}
+
+/// One name, one meaning; one meaning, one name.
+#[test]
+fn every_column_is_described_once() {
+    let text = std::fs::read_to_string(root().join("docs/output.md")).unwrap();
+    let section = text.split("\n### Columns\n").nth(1).unwrap().split("\n## ").next().unwrap();
+    let rows: Vec<(&str, &str)> = section
+        .lines()
+        .filter_map(|line| line.strip_prefix("| `")?.strip_suffix(" |")?.split_once("` | "))
+        .collect();
+    let described: BTreeSet<String> = rows.iter().map(|(name, _)| (*name).to_owned()).collect();
+    let meanings: BTreeSet<&str> = rows.iter().map(|(_, meaning)| *meaning).collect();
+    assert_eq!(
+        (described.len(), meanings.len()),
+        (rows.len(), rows.len()),
+        "a name or a meaning is there twice"
+    );
+    let columns = columns();
+    assert!(columns.len() > 50, "{columns:?}");
+    assert_eq!(described, columns, "docs/output.md describes the columns that tables have");
 }
 
 /// The tables of `docs/architecture.md` that walk through the code: a step is a function of the file next to it.

@@ -2,67 +2,20 @@
 //! program.
 
 use std::collections::BTreeSet;
-use std::os::unix::fs::PermissionsExt;
-use std::process::{Command, Stdio};
-use std::{fs, thread};
 
-use calipam_testkit::cluster::{Cluster, ClusterSpec};
-use calipam_testkit::servers::Etcd;
+use calipam_testkit::cluster::{Cluster, ClusterSpec, Form};
+use calipam_testkit::kube::{Flavour, install, install_kubevirt};
+use calipam_testkit::servers::{Etcd, KubeApiserver};
 use jiff::Timestamp;
-use tempfile::TempDir;
 
-use super::program::{Run, calipam, command};
+use super::program::Run;
+use super::shell::{NAMES, Shell};
 
-/// What people type before a command.
-const NAMES: [&str; 4] = ["calipam", "ipam", "kubectl ipam", "kubectl calico ipam"];
-/// A kubectl that knows nothing but plugins.
-const KUBECTL: &str = "#!/bin/sh\nplugin=$1\nshift\nexec \"kubectl-$plugin\" \"$@\"\n";
-
-/// A shell in which every name of the program is a command, and whose settings lead to another place.
-struct Shell {
-    folder: TempDir,
-}
-
-impl Shell {
-    fn new() -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let at = |name: &str| folder.path().join(name);
-        assert_eq!(calipam(&["install-links", folder.path().to_str().unwrap()]).code, 0);
-        std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_calipam"), at("calipam")).unwrap();
-        fs::write(at("kubectl"), KUBECTL).unwrap();
-        fs::set_permissions(at("kubectl"), fs::Permissions::from_mode(0o755)).unwrap();
-        Self { folder }
-    }
-
-    fn command(&self, line: &str) -> Command {
-        let mut shell = command("sh");
-        let path = format!("{}:{}", self.folder.path().display(), std::env::var("PATH").unwrap());
-        shell.args(["-c", line]).env("PATH", path).stdin(Stdio::null());
-        shell.env("XDG_STATE_HOME", self.folder.path().join("state"));
-        shell.env("ETCD_ENDPOINTS", "http://127.0.0.1:1").env("ETCD_USERNAME", "root");
-        shell.env("ETCD_PASSWORD", "hunter2");
-        shell
-    }
-
-    fn run(&self, line: &str) -> Run {
-        Run::of(self.command(line).output().unwrap())
-    }
-
-    /// Runs lines, some at the same time: most of their time is waiting.
-    fn run_all<'a>(&self, lines: &'a [String]) -> Vec<(&'a str, Run)> {
-        let mut all = Vec::new();
-        for together in lines.chunks(4) {
-            all.extend(thread::scope(|scope| {
-                let runs: Vec<_> = together
-                    .iter()
-                    .map(|line| (line.as_str(), scope.spawn(move || self.run(line))))
-                    .collect();
-                let ended = runs.into_iter().map(|(line, run)| (line, run.join().unwrap()));
-                ended.collect::<Vec<_>>()
-            }));
-        }
-        all
-    }
+/// A shell whose settings lead to another place.
+fn misled(more: Option<(&'static str, &str)>) -> Shell {
+    let etcd =
+        [("ETCD_ENDPOINTS", "http://127.0.0.1:1"), ("ETCD_USERNAME", "root"), ("ETCD_PASSWORD", "hunter2")];
+    Shell::new(etcd.into_iter().chain(more).map(|(name, value)| (name, value.to_owned())))
 }
 
 /// The commands in backquotes of what a run printed. What a hint has in backquotes is a command, never an option alone.
@@ -84,6 +37,9 @@ fn commands(name: &str, run: &Run) -> BTreeSet<String> {
     found
 }
 
+/// What stands in a hint for what only the operator knows.
+const PLACEHOLDERS: [&str; 3] = [" FILE", " NAME", " https://HOST:2379"];
+
 /// Commands that print hints on a damaged cluster.
 const PRINTING: [&str; 12] = [
     "check --settle 0",
@@ -101,14 +57,19 @@ const PRINTING: [&str; 12] = [
 ];
 
 /// Runs every command by a name with `connection`, and every hint as it is printed. Each has to read `place`.
-fn follow(shell: &Shell, name: &str, printing: &[&str], connection: &str, place: &str) -> usize {
-    let lines: Vec<String> = printing.iter().map(|words| format!("{name} {words} {connection}")).collect();
+fn follow(shell: &Shell, name: &str, connection: &str, place: &str) -> usize {
+    let lines: Vec<String> = PRINTING.iter().map(|words| format!("{name} {words} {connection}")).collect();
     let mut hints = BTreeSet::new();
     for (line, run) in shell.run_all(&lines) {
         assert!(run.code <= 2 && !run.stderr.contains("Usage:"), "{line}: {run:?}");
         assert!(!run.transcript().contains("hunter2"), "{line}: {run:?}");
         hints.extend(commands(name, &run));
     }
+    hints.retain(|line| {
+        let is_whole = !PLACEHOLDERS.iter().any(|value| line.contains(value));
+        assert!(is_whole || line.contains(connection), "{line} is for another cluster");
+        is_whole
+    });
 
     // What agrees to a write comes last: it changes what the others see.
     let (writing, reading): (Vec<_>, Vec<_>) = hints.iter().partition(|line| line.contains(" --yes"));
@@ -125,24 +86,46 @@ fn follow(shell: &Shell, name: &str, printing: &[&str], connection: &str, place:
         assert!(run.code != 2 || run.stderr.contains("terminal"), "{line}: {run:?}");
         assert!(!run.transcript().contains("hunter2"), "{line}: {run:?}");
     }
-    let wrote = followed.iter().filter(|(line, _)| line.contains(" --yes"));
-    let undo = wrote.flat_map(|(_, run)| commands(name, run)).find(|line| line.contains(" undo "));
-    let undone = shell.run(&format!("{} --yes -v", undo.expect("something was written")));
-    assert!(undone.stderr.starts_with(&format!("reading {place}\n")), "{undone:?}");
-    assert!(undone.code <= 1, "{undone:?}");
+    // Undone, last run first, the cluster is what it was.
+    let wrote = followed.iter().rev().filter(|(line, _)| line.contains(" --yes"));
+    let undo = wrote.flat_map(|(_, run)| commands(name, run)).filter(|line| line.contains(" undo "));
+    let undo: Vec<String> = undo.collect();
+    assert!(!undo.is_empty(), "something was written");
+    for line in undo {
+        let undone = shell.run(&format!("{line} --yes -v"));
+        assert!(undone.stderr.starts_with(&format!("reading {place}\n")), "{line}: {undone:?}");
+        assert!(undone.code <= 1, "{line}: {undone:?}");
+    }
     hints.len()
 }
 
 #[test]
 fn every_hint_is_run_as_printed_through_each_name() {
     let cluster = Cluster::all_faults(ClusterSpec::new(7).at(Timestamp::now()).wide(), 1);
-    for (place, name) in NAMES.into_iter().enumerate() {
+    for name in NAMES {
         let etcd = Etcd::start().unwrap();
         cluster.write_to_etcd(&etcd.endpoint()).unwrap();
-        // All of them by one name; by the others what a newcomer types.
-        let printing = if place == 0 { &PRINTING[..] } else { &PRINTING[..4] };
         let connection = format!("--etcd-endpoints {}", etcd.endpoint());
-        let hints = follow(&Shell::new(), name, printing, &connection, &etcd.endpoint());
-        assert!(hints >= if place == 0 { 12 } else { 5 }, "{name}: {hints}");
+        let hints = follow(&misled(None), name, &connection, &etcd.endpoint());
+        assert!(hints >= 12, "{name}: {hints}");
+    }
+}
+
+#[test]
+fn on_kubernetes_too() {
+    let flavour = Flavour::Classic;
+    let spec = ClusterSpec::new(7).at(Timestamp::now()).wide();
+    let server = KubeApiserver::start().unwrap();
+    install(&server, flavour).unwrap();
+    install_kubevirt(&server).unwrap();
+    let cluster = Cluster::all_faults_of(spec, Form::of(flavour), 1);
+    cluster.kubernetes(flavour).write_to_server(&server).unwrap();
+
+    let shell = misled(Some(("KUBECONFIG", "/nonexistent/kubeconfig")));
+    let kubeconfig = server.kubeconfig();
+    let connection = format!("--datastore kubernetes --kubeconfig {}", kubeconfig.display());
+    for name in NAMES {
+        let hints = follow(&shell, name, &connection, &server.url());
+        assert!(hints >= 12, "{name}: {hints}");
     }
 }

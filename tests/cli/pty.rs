@@ -54,6 +54,16 @@ impl Terminal {
         self.watch(child)
     }
 
+    /// Runs a program that reads from the terminal, too, on which its answers were typed before it asks.
+    pub fn answer(self, command: &mut Command, typed: &str) -> Shown {
+        let mut outside = File::from(self.outside.try_clone().expect("the terminal can be shared"));
+        outside.write_all(typed.as_bytes()).expect("the terminal takes what is typed");
+        command.stdin(self.side()).stdout(self.side()).stderr(self.side());
+        let child = command.spawn().expect("the program starts");
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        self.watch(child)
+    }
+
     /// Runs a program that reads from the terminal, too; as soon as it has shown `prompt`, `then` happens: it is given
     /// the outer side, for what is typed, and the program.
     pub fn converse(

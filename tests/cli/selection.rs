@@ -267,7 +267,7 @@ fn a_server_with_tls_is_read_by_options() {
         |options: &[&str]| calipam(&[&["show", "--etcd-endpoints", &etcd.endpoint()], options].concat());
     let (ca, cert, key) = (path(&pki.ca), path(&pki.client.certificate), path(&pki.client.key));
     let without = run(&["--etcd-cacert", &ca]);
-    assert!(without.code == 3 && without.stderr.contains("`--etcd-cert` and `--etcd-key`"), "{without:?}");
+    assert!(without.code == 3 && without.stderr.contains("--etcd-cert FILE --etcd-key FILE`"), "{without:?}");
     let with = run(&["--etcd-cacert", &ca, "--etcd-cert", &cert, "--etcd-key", &key]);
     // Past the handshake: this etcd is empty.
     assert!(with.stderr.contains("holds no Calico data"), "{with:?}");

@@ -21,7 +21,7 @@ mod store;
 pub mod write;
 
 pub use self::client::etcd::EtcdClient;
-pub use self::client::kubernetes::{KubeClient, KubeconfigNames};
+pub use self::client::kubernetes::{KubeClient, KubeconfigNames, context_of_server};
 pub use self::error::{Cause, Error, Failure, FileError, Permission, Result, Server, SettingsError, Tried};
 pub use self::secret::{Secret, redact_url};
 pub use self::store::Datastore;

@@ -6,7 +6,7 @@ use tar::Builder;
 
 use crate::archive::{add_file, add_folder, add_link};
 use crate::files::{Content, Entry, Machine, gzip, installed};
-use crate::{DESCRIPTION, Result, SUMMARY, VERSION};
+use crate::{DESCRIPTION, REPOSITORY, Result, SUMMARY, VERSION, maintainer};
 
 pub fn build(entries: &[Entry], machine: &Machine) -> Result<Vec<u8>> {
     let mut data = Builder::new(Vec::new());
@@ -57,11 +57,13 @@ fn folders(entries: &[Entry]) -> BTreeSet<String> {
 
 fn fields(machine: &Machine, bytes: usize) -> String {
     let depends = if machine.needs_libc { "Depends: libc6\n" } else { "" };
+    let home = if REPOSITORY.is_empty() { String::new() } else { format!("Homepage: {REPOSITORY}\n") };
     let description: String = DESCRIPTION.lines().map(|line| format!(" {line}\n")).collect();
     format!(
         "Package: calipam\nVersion: {VERSION}\nSection: admin\nPriority: optional\nArchitecture: {}\n{depends}\
-         Installed-Size: {}\nMaintainer: The calipam developers <calipam@localhost>\nDescription: {SUMMARY}\n{description}",
+         Installed-Size: {}\nMaintainer: {}\n{home}Description: {SUMMARY}\n{description}",
         machine.deb,
         bytes.div_ceil(1024),
+        maintainer(),
     )
 }

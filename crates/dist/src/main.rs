@@ -31,6 +31,10 @@ struct Request {
 }
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
+/// From the Cargo.toml of the workspace.
+const AUTHORS: &str = env!("CARGO_PKG_AUTHORS");
+/// From the same place; empty where it names none.
+const REPOSITORY: &str = env!("CARGO_PKG_REPOSITORY");
 const SUMMARY: &str = "Inspects, checks and repairs the IP address management (IPAM) data of Calico";
 const DESCRIPTION: &str = "\
 calipam reads blocks, affinities, handles and pools from etcd, Kubernetes or a file, compares them
@@ -92,6 +96,11 @@ fn run(request: &Request) -> Result<Vec<PathBuf>> {
     fs::write(&request.manifest, manifest).map_err(named("write", &request.manifest))?;
     paths.push(request.manifest.clone());
     Ok(paths)
+}
+
+/// Who packages name as their maintainer: the first author.
+fn maintainer() -> &'static str {
+    AUTHORS.split(':').next().unwrap_or_default()
 }
 
 /// For `map_err`: what was being done with a file.

@@ -3,13 +3,16 @@
 use rpm::{BuildConfig, CompressionType, FileMode, FileOptions, PackageBuilder};
 
 use crate::files::{Content, Entry, Machine, installed};
-use crate::{DESCRIPTION, Result, SUMMARY, VERSION};
+use crate::{DESCRIPTION, REPOSITORY, Result, SUMMARY, VERSION, maintainer};
 
 pub fn build(entries: &[Entry], machine: &Machine) -> Result<Vec<u8>> {
     let mut package = PackageBuilder::new("calipam", VERSION, "Apache-2.0", machine.rpm, SUMMARY);
     // Without the time of the build: the same input gives the same package.
     package.using_config(BuildConfig::v4().compression(CompressionType::Gzip).source_date(0));
-    package.release("1").description(DESCRIPTION);
+    package.release("1").description(DESCRIPTION).packager(maintainer());
+    if !REPOSITORY.is_empty() {
+        package.url(REPOSITORY);
+    }
     for entry in entries {
         let place = format!("/{}", entry.place);
         match &entry.content {

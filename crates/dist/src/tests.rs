@@ -11,6 +11,14 @@ use crate::{Request, VERSION, run};
 const PROGRAM: &[u8] = b"#!/bin/sh\necho a program\n";
 const TARGET: &str = "x86_64-unknown-linux-gnu";
 
+/// The first of `authors` in the Cargo.toml of the workspace.
+fn first_author() -> String {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap();
+    let manifest = fs::read_to_string(root.join("Cargo.toml")).unwrap();
+    let line = manifest.lines().find(|line| line.starts_with("authors = ")).unwrap();
+    line.split('"').nth(1).unwrap().to_owned()
+}
+
 /// Packages a program for a target.
 fn packaged(folder: &Path, target: &str) -> Vec<PathBuf> {
     let binary = folder.join("program");
@@ -85,8 +93,9 @@ fn dpkg_reads_the_package() {
     assert_eq!(names, ["debian-binary", "control.tar.gz", "data.tar.gz"]);
 
     let Some(fields) = said("dpkg-deb", &["--field", path]) else { return };
-    for line in ["Package: calipam", "Architecture: amd64", "Depends: libc6", &format!("Version: {VERSION}")]
-    {
+    let maintainer = format!("Maintainer: {}", first_author());
+    let version = format!("Version: {VERSION}");
+    for line in ["Package: calipam", "Architecture: amd64", "Depends: libc6", &version, &maintainer] {
         assert!(fields.lines().any(|found| found == line), "{line}: {fields}");
     }
     let list = said("dpkg-deb", &["--contents", path]).unwrap();
@@ -117,6 +126,7 @@ fn the_rpm_can_be_read_and_holds_the_same_files() {
     let metadata = &package.metadata;
     assert_eq!(metadata.get_name().unwrap(), "calipam");
     assert_eq!(metadata.get_arch().unwrap(), "aarch64");
+    assert_eq!(metadata.get_packager().unwrap(), first_author());
     let entries = metadata.get_file_entries().unwrap();
     let entry = |place: &str| entries.iter().find(|entry| entry.path() == Path::new(place));
     assert_eq!(entry("/usr/bin/calipam").unwrap().mode().permissions(), 0o755);

@@ -9,7 +9,7 @@ use calipam_repair::{UndoPlan, undo as execute};
 
 use crate::error::Error;
 use crate::operator::{Note, Operator, Proposal};
-use crate::write::{Intent, Run, ask, may_begin, run};
+use crate::write::{Intent, Run, ask, may_begin, restore_stale_locks, run};
 
 /// What an undo came to.
 pub struct Undone {
@@ -61,6 +61,10 @@ pub async fn undo(
     let plan = UndoPlan::new(&resolve(recorded, datastore).await?.0)?.look(datastore).await?;
     let changes = plan.steps().iter().map(|step| step.objects.len()).sum();
     let Some(writing) = intent.writing.filter(|_| !plan.steps().is_empty()) else {
+        // A run that was killed before its first change has left a lock all the same.
+        if let Some(writing) = intent.writing {
+            restore_stale_locks(datastore, plan.cluster(), writing, operator).await?;
+        }
         let exceeds = intent.max_changes.filter(|limit| changes > *limit);
         return Ok(Undone { header, plan, ended, exceeds, run: None });
     };

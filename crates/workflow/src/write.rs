@@ -142,7 +142,7 @@ fn check_limit(changes: usize, intent: Intent<'_>) -> Result<(), Error> {
 }
 
 /// Names a lock of the datastore that a killed run has left, and restores it if the operator agrees, now and to this.
-async fn restore_stale_locks(
+pub(crate) async fn restore_stale_locks(
     datastore: &Datastore,
     cluster: &str,
     writing: &Writing,

@@ -19,7 +19,7 @@ struct Part {
     needs_kubernetes: bool,
 }
 
-const PARTS: [Part; 7] = [
+const PARTS: [Part; 8] = [
     Part {
         name: "etcd",
         program: "bench_etcd",
@@ -51,6 +51,13 @@ const PARTS: [Part; 7] = [
     Part {
         name: "reports",
         program: "bench_reports",
+        arguments: &[],
+        sizes: &["1000000"],
+        needs_kubernetes: false,
+    },
+    Part {
+        name: "completion",
+        program: "bench_completion",
         arguments: &[],
         sizes: &["1000000"],
         needs_kubernetes: false,
@@ -90,6 +97,9 @@ every tenth address: of 1,000,000 and of 100,000 unless sizes are named.
 
 The part reports measures the writing of reports in every format, of a cluster
 whose every tenth address is leaked, and what a browser needs for the page.
+
+The part completion measures how long a completed value takes among 1,000,000
+allocations, unless sizes are named.
 
 The parts cni and cni-kubernetes measure the CNI plugin: ADD and DEL, 200 of
 each unless a number is named, and 64 ADD at once; on etcd also a raw client

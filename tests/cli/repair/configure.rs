@@ -3,7 +3,7 @@
 use calipam_testkit::kube::Flavour;
 use serde_json::{Value, json};
 
-use super::kubernetes::KubeSite;
+use super::kubernetes::{KubeSite, in_each_group};
 use super::site::*;
 
 const CONFIG: &str = "/calico/ipam/v2/config";
@@ -110,12 +110,4 @@ fn on_kubernetes(flavour: Flavour) {
     }
 }
 
-#[test]
-fn on_kubernetes_classic() {
-    on_kubernetes(Flavour::Classic);
-}
-
-#[test]
-fn on_kubernetes_native() {
-    on_kubernetes(Flavour::Native);
-}
+in_each_group!(on_kubernetes: on_kubernetes_classic, on_kubernetes_native);

@@ -35,7 +35,7 @@ fn a_place_that_cannot_be_written() {
         let told = format!("error: cannot write the journal {place}: ");
         assert!(run.stderr.contains(&told), "{run:?}");
         assert!(
-            run.stderr.contains("\nhint: nothing is written to the datastore without a journal; give a place for a new file by --journal"),
+            run.stderr.contains("\nhint: nothing is written to the datastore without a journal; give a place for a new file: `calipam release --leaked "),
             "{run:?}"
         );
         assert!(!run.stderr.contains("calipam undo"), "there is nothing to undo: {run:?}");
@@ -46,7 +46,8 @@ fn a_place_that_cannot_be_written() {
     let run = Run::of(homeless.env_remove("HOME").env_remove("XDG_STATE_HOME").output().unwrap());
     assert_eq!(run.code, 2, "{run:?}");
     assert!(
-        run.stderr.contains("HOME") && run.stderr.contains("\nhint: name a file with --journal FILE"),
+        run.stderr.contains("HOME")
+            && run.stderr.contains("\nhint: name a file with `calipam release --leaked"),
         "{run:?}"
     );
     assert_eq!(site.dump(), before);

@@ -8,11 +8,27 @@ use std::process::{Command, Stdio};
 use calipam_testkit::cluster::{Cluster, Fault, Form};
 use calipam_testkit::kube::{Connection, Flavour, install, install_kubevirt};
 use calipam_testkit::servers::KubeApiserver;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use super::site::{AT_ONCE, changes, document, healthy, journal_of, set, skips};
+use super::site::{AT_ONCE, changes, document, healthy, journal_of, journals_in, leak, set, skips};
 use crate::cli::program::{Run, command};
+
+/// Two tests of one function, which run at the same time: one in each API group.
+macro_rules! in_each_group {
+    ($work:ident: $classic:ident, $native:ident) => {
+        #[test]
+        fn $classic() {
+            $work(calipam_testkit::kube::Flavour::Classic);
+        }
+
+        #[test]
+        fn $native() {
+            $work(calipam_testkit::kube::Flavour::Native);
+        }
+    };
+}
+pub(super) use in_each_group;
 
 /// Kinds that a release may change, and that of the lock.
 const KINDS: [&str; 4] = ["ipamblocks", "ipamhandles", "blockaffinities", "clusterinformations"];
@@ -53,6 +69,11 @@ impl KubeSite {
         self.home.path().join("calipam")
     }
 
+    /// The journals that runs have left.
+    pub fn journal_files(&self) -> Vec<PathBuf> {
+        journals_in(self.home.path())
+    }
+
     fn release(&self, targets: &[&str]) -> Run {
         self.run(&[&["release", "--yes", "-o", "json"], &AT_ONCE[..], targets].concat())
     }
@@ -74,6 +95,15 @@ impl KubeSite {
                 .collect::<Vec<_>>()
         };
         KINDS.into_iter().flat_map(of_kind).collect()
+    }
+
+    /// Makes it another cluster.
+    fn set_guid(&self, guid: &Value) {
+        let mut information = self.list("clusterinformations").remove("default").unwrap();
+        information["spec"]["clusterGUID"] = guid.clone();
+        let path = format!("{}/default", self.flavour.path("clusterinformations"));
+        let mut connection = Connection::open(&self.server).unwrap();
+        assert_eq!(connection.request("PUT", &path, &information.to_string()).unwrap().status, 200);
     }
 
     /// The objects of a kind by name, as the server gives them.
@@ -121,6 +151,58 @@ pub(super) fn recorded(objects: &Objects, cooling: bool) -> BTreeSet<String> {
         held
     });
     addresses.collect()
+}
+
+/// A journal is undone where it was made, whatever context counts by now; and nowhere where the cluster is another.
+#[test]
+fn an_undo_finds_the_context_of_its_journal() {
+    let mut cluster = healthy();
+    let pod = leak(&mut cluster, 0);
+    let site = KubeSite::of(&cluster, Flavour::Classic);
+    let before = site.objects();
+    let journal = journal_of(&site.release(&["--handle", &pod.handle]));
+
+    // A kubeconfig of two clusters, of which the wrong one counts.
+    let path = site.home.path().join("kubeconfig");
+    let merged = |current: &str| {
+        let own = std::fs::read_to_string(site.server.kubeconfig()).unwrap();
+        let mut both: Value = serde_yaml::from_str(&own).unwrap();
+        both["contexts"][0]["name"] = "there".into();
+        let mut other = both.clone();
+        other["clusters"][0]["name"] = "other".into();
+        other["clusters"][0]["cluster"]["server"] = "https://127.0.0.1:1".into();
+        other["contexts"][0]["name"] = "elsewhere".into();
+        other["contexts"][0]["context"]["cluster"] = "other".into();
+        for list in ["clusters", "contexts"] {
+            both[list].as_array_mut().unwrap().insert(0, other[list][0].take());
+        }
+        both["current-context"] = current.into();
+        std::fs::write(&path, both.to_string()).unwrap();
+    };
+    let undo = |journal: &str, more: &[&str]| {
+        let mut command = command(env!("CARGO_BIN_EXE_calipam"));
+        command.args(["undo", journal, "--yes"]).args(more).env("KUBECONFIG", &path);
+        command.env("XDG_STATE_HOME", site.home.path()).env("DATASTORE_TYPE", "kubernetes");
+        Run::of(command.stdin(Stdio::null()).output().unwrap())
+    };
+    merged("elsewhere");
+    let own = site.objects()["clusterinformations/default"]["spec"]["clusterGUID"].clone();
+    site.set_guid(&json!("ffffffffffff"));
+    let refused = undo(&journal, &[]);
+    assert_eq!(refused.code, 1, "{refused:?}");
+    assert!(refused.stderr.contains("was made for cluster"), "{refused:?}");
+    site.set_guid(&own);
+
+    // Who names a context means it.
+    let lost = undo(&journal, &["--context", "elsewhere"]);
+    assert_eq!(lost.code, 3, "{lost:?}");
+    let undone = undo(&journal, &[]);
+    assert_eq!(undone.code, 0, "{undone:?}");
+    assert!(undone.stderr.contains(" (context there)\n"), "{undone:?}");
+    assert_eq!(values(&site.objects()), values(&before));
+    merged("there");
+    let again = undo(&journal, &[]);
+    assert!(!again.stderr.contains("connecting to where"), "{again:?}");
 }
 
 fn leaked_goes_and_comes_back(flavour: Flavour) {
@@ -187,15 +269,10 @@ fn leaked_goes_and_comes_back(flavour: Flavour) {
     assert_eq!(values(&site.objects()), values(&before));
 }
 
-#[test]
-fn leaked_goes_and_comes_back_classic() {
-    leaked_goes_and_comes_back(Flavour::Classic);
-}
-
-#[test]
-fn leaked_goes_and_comes_back_native() {
-    leaked_goes_and_comes_back(Flavour::Native);
-}
+in_each_group!(
+    leaked_goes_and_comes_back: leaked_goes_and_comes_back_classic,
+    leaked_goes_and_comes_back_native
+);
 
 #[test]
 fn a_node_that_is_gone_and_what_lives() {

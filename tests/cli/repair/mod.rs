@@ -10,6 +10,7 @@ mod details;
 mod everything;
 mod journal;
 mod journals;
+mod killed;
 mod kubernetes;
 mod lock;
 mod named;

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use calipam_model::IpNet;
@@ -126,11 +126,16 @@ impl Site {
 
     /// The journals that runs have left in the default folder.
     pub fn journals(&self) -> Vec<PathBuf> {
-        let Ok(folder) = std::fs::read_dir(self.home.path().join("calipam")) else { return Vec::new() };
-        let mut paths: Vec<PathBuf> = folder.map(|entry| entry.unwrap().path()).collect();
-        paths.sort();
-        paths
+        journals_in(self.home.path())
     }
+}
+
+/// The journals in the default folder of a state folder.
+pub fn journals_in(state: &Path) -> Vec<PathBuf> {
+    let Ok(folder) = std::fs::read_dir(state.join("calipam")) else { return Vec::new() };
+    let mut paths: Vec<PathBuf> = folder.map(|entry| entry.unwrap().path()).collect();
+    paths.sort();
+    paths
 }
 
 /// What a run printed with `-o json`.

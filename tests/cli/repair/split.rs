@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use calipam_testkit::kube::{Connection, Flavour};
 use serde_json::{Value, json};
 
-use super::kubernetes::KubeSite;
+use super::kubernetes::{KubeSite, in_each_group};
 use super::site::*;
 
 const POOL: &str = "/calico/resources/v3/projectcalico.org/ippools/p";
@@ -13,7 +13,7 @@ const POOLS: &str = "/calico/resources/v3/projectcalico.org/ippools/";
 const INFORMATION: &str = "/calico/resources/v3/projectcalico.org/clusterinformations/default";
 
 /// A pool of two blocks, with labels, and a field that calipam does not know.
-fn pool() -> Value {
+pub(super) fn pool() -> Value {
     json!({
         "apiVersion": "projectcalico.org/v3", "kind": "IPPool",
         "metadata": {"name": "p", "uid": "U7", "creationTimestamp": "2026-05-01T10:00:00Z", "labels": {"zone": "a"}},
@@ -22,7 +22,7 @@ fn pool() -> Value {
     })
 }
 
-fn with_pool(pool: &Value) -> Site {
+pub(super) fn with_pool(pool: &Value) -> Site {
     let site = Site::of(&healthy());
     site.put(POOL, pool.to_string());
     site
@@ -160,14 +160,19 @@ fn a_dry_run_writes_nothing_and_nobody_is_asked_without_a_terminal() {
     assert_eq!(site.journals().len(), 0);
 }
 
-fn on_kubernetes(flavour: Flavour) {
-    let site = KubeSite::of(&healthy(), flavour);
+/// Puts the pool onto an API server.
+pub(super) fn add_pool(site: &KubeSite, flavour: Flavour) {
     let mut object = pool();
     object["apiVersion"] = flavour.api_version().into();
     object["metadata"] = json!({"name": "p", "labels": {"zone": "a"},
         "annotations": {"projectcalico.org/metadata": r#"{"uid":"U","creationTimestamp":"T"}"#}});
     object["spec"].as_object_mut().unwrap().remove("future");
     calipam_testkit::kube::create(&site.server, &flavour.path("ippools"), &[object]).unwrap();
+}
+
+fn on_kubernetes(flavour: Flavour) {
+    let site = KubeSite::of(&healthy(), flavour);
+    add_pool(&site, flavour);
     let all = site.list("ippools");
 
     let run = site.run(&["split", "2", "--name", "p", "--yes"]);
@@ -197,12 +202,4 @@ fn on_kubernetes(flavour: Flavour) {
     assert_eq!(after["p"]["metadata"]["labels"], all["p"]["metadata"]["labels"]);
 }
 
-#[test]
-fn on_kubernetes_classic() {
-    on_kubernetes(Flavour::Classic);
-}
-
-#[test]
-fn on_kubernetes_native() {
-    on_kubernetes(Flavour::Native);
-}
+in_each_group!(on_kubernetes: on_kubernetes_classic, on_kubernetes_native);

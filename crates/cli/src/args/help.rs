@@ -9,8 +9,8 @@ pub const TOP: &str = "\
 Examples:
   calipam check                               what is wrong, by the settings of calicoctl
   calipam check --etcd-endpoints https://10.0.0.5:2379
-  calipam export cluster.jsonl.zst            write the data to a file
-  calipam check --datastore cluster.jsonl.zst and check it elsewhere
+  calipam export cluster.jsonl.zst            write the data to a file, to check it elsewhere
+  calipam check --datastore cluster.jsonl.zst
   calipam show                                pools and how full they are
   calipam show --ip 10.244.1.7                the whole story of one address
   calipam explain leaked-address              what a rule's findings mean

@@ -108,13 +108,17 @@ fn addresses(
             message: format!(
                 "no address is recorded for the pod {namespace}/{name}, and none is known to be used by it"
             ),
-            hint: (!snapshot.has_read(Source::Pods) && !snapshot.has_read(Source::Endpoints)).then(|| {
-                "pods were not read: name the kubeconfig of the cluster by `--kubeconfig`".to_owned()
-            }),
+            hint: (!snapshot.has_read(Source::Pods) && !snapshot.has_read(Source::Endpoints))
+                .then(|| format!("pods were not read: {}", name_kubeconfig())),
         });
     }
     render::print(&list, snapshot, console)?;
     Ok(Outcome::Clean)
+}
+
+/// What makes that pods are read.
+fn name_kubeconfig() -> String {
+    format!("name the kubeconfig of the cluster, {}", hints::connected(&["--kubeconfig", "FILE"], &[]))
 }
 
 /// The comparison that people make by hand before and after a repair; exit code 1 where the two differ.
@@ -122,7 +126,7 @@ fn compare(scope: &Scope, snapshot: &Snapshot, console: &Console) -> Result<Outc
     let Some(comparison) = views::compare(snapshot).map(|comparison| comparison.within(scope)) else {
         return Err(Failure::NotFound {
             message: "there is nothing to compare with: pods were not read".into(),
-            hint: Some("name the kubeconfig of the cluster by `--kubeconfig`".into()),
+            hint: Some(name_kubeconfig()),
         });
     };
     render::print(&comparison, snapshot, console)?;

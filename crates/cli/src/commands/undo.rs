@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use calipam_datastore::Datastore;
-use calipam_datastore::settings::{LocalFiles, Settings, Target};
+use calipam_datastore::settings::{KubernetesSettings, LocalFiles, Settings, Target};
+use calipam_datastore::{Datastore, context_of_server};
 use calipam_repair::journal::{Header, Recorded, undo_command};
 use calipam_workflow::{Error, Intent};
 
@@ -74,21 +74,34 @@ async fn undo(
     repair::outcome(undone.run, is_partial, console)
 }
 
-/// Where the call says nothing about it, an undo connects to where the run was made. Settings count for user, certificates
-/// and the context; and where they name the same etcd, for all its endpoints. The cluster is compared all the same.
+/// Where the call says nothing about it, an undo connects to where the run was made: on Kubernetes by a context that leads
+/// there. Settings count for user and certificates; and where they name the same etcd, for all its endpoints. The cluster
+/// is compared all the same.
 fn at_journal(global: &Global, header: &Header, console: &Console) -> Global {
     if hints::names_connection() {
         return global.clone();
     }
     let settings = Settings::resolve(&global.overrides(), &connect::environment(), &LocalFiles).ok();
     let mut there = Global { datastore: Some(header.datastore.clone()), ..global.clone() };
-    match settings.map(|settings| settings.target) {
-        Some(Target::Kubernetes) if header.datastore == "kubernetes" => return global.clone(),
-        Some(Target::Etcd(etcd)) if etcd.endpoints.contains(&header.location) => return global.clone(),
+    there.context = context_at(&there, header);
+    match (settings.map(|settings| settings.target), &there.context) {
+        (Some(Target::Kubernetes), None) if header.datastore == "kubernetes" => return global.clone(),
+        (Some(Target::Etcd(etcd)), _) if etcd.endpoints.contains(&header.location) => return global.clone(),
         _ if header.datastore == "etcd" => there.etcd_endpoints = Some(header.location.clone()),
         _ => {}
     }
-    console
-        .tell(&format!("connecting to where the journal was made: {} {}", header.datastore, header.location));
+    let context = there.context.iter().map(|name| format!(" (context {name})")).collect::<String>();
+    let Header { datastore, location, .. } = header;
+    console.tell(&format!("connecting to where the journal was made: {datastore} {location}{context}"));
     there
+}
+
+/// The context of the user's kubeconfig that leads to the API server of the journal, where another one counts.
+fn context_at(global: &Global, header: &Header) -> Option<String> {
+    if header.datastore != "kubernetes" {
+        return None;
+    }
+    let settings =
+        KubernetesSettings::resolve(&global.overrides(), &connect::environment(), &LocalFiles).ok()?;
+    context_of_server(&settings, &header.location).ok()?
 }

@@ -18,7 +18,7 @@ use super::request::Request;
 use crate::applet::Applet;
 
 /// Every shell that can ask.
-pub const SHELLS: Shells<'static> = Shells(&[&Bash, &env::Elvish, &env::Fish, &env::Powershell, &Zsh]);
+pub const SHELLS: Shells<'static> = Shells(&[&BASH, &env::Elvish, &env::Fish, &env::Powershell, &ZSH]);
 
 /// The script that registers completion in a shell, for a name of the program that is in `PATH`. `None` where there is no
 /// such shell.
@@ -30,7 +30,7 @@ pub fn registration(shell: &str, applet: Applet) -> Option<Vec<u8>> {
 }
 
 /// The line up to the cursor is passed, and what bash replaces; one suggestion comes on each line.
-const BASH: &str = r#"# Completion of BIN in bash; `BIN completion bash` prints it.
+const BASH_SCRIPT: &str = r#"# Completion of BIN in bash; `BIN completion bash` prints it.
 _complete_NAME() {
     local candidate
     COMPREPLY=()
@@ -47,7 +47,7 @@ complete -o nosort -o bashdefault -F _complete_NAME BIN 2>/dev/null ||
 "#;
 
 /// Of clap_complete's answer the format is kept: a value with its colons escaped, a colon, and what it means.
-const ZSH: &str = r#"#compdef BIN
+const ZSH_SCRIPT: &str = r#"#compdef BIN
 # Completion of BIN in zsh; `BIN completion zsh` prints it.
 _complete_NAME() {
     local line value
@@ -72,61 +72,49 @@ fn fill(script: &str, variable: &str, name: &str, bin: &str, completer: &str) ->
     script.replace("COMPLETER", &crate::render::text::shell_word(completer)).replace("VARIABLE", variable)
 }
 
-/// bash 3.2 and later.
-#[derive(Clone, Copy, Debug)]
-struct Bash;
-
-impl EnvCompleter for Bash {
-    fn name(&self) -> &'static str {
-        "bash"
-    }
-
-    fn is(&self, name: &str) -> bool {
-        name == "bash"
-    }
-
-    fn write_registration(
-        &self,
-        variable: &str,
-        name: &str,
-        bin: &str,
-        completer: &str,
-        out: &mut dyn Write,
-    ) -> io::Result<()> {
-        out.write_all(fill(BASH, variable, name, bin, completer).as_bytes())
-    }
-
-    fn write_complete(
-        &self,
-        command: &mut Command,
-        arguments: Vec<OsString>,
-        folder: Option<&Path>,
-        out: &mut dyn Write,
-    ) -> io::Result<()> {
-        let line = line::asked(&arguments);
-        let Request { words, index, .. } = Request::of_line(&line);
-        for candidate in engine::complete(command, words, index, folder)? {
-            let value = candidate.get_value().to_string_lossy();
-            // A suggestion is a line.
-            if !value.contains('\n') {
-                writeln!(out, "{}", line.inserted(&value))?;
-            }
-        }
-        Ok(())
-    }
+/// A shell with a script of our own.
+struct Scripted {
+    name: &'static str,
+    script: &'static str,
+    /// Prints the suggestions for a line.
+    answer: fn(&mut Command, Vec<OsString>, Option<&Path>, &mut dyn Write) -> io::Result<()>,
 }
 
-/// zsh 5 and later.
-#[derive(Clone, Copy, Debug)]
-struct Zsh;
+/// bash 3.2 and later.
+const BASH: Scripted = Scripted { name: "bash", script: BASH_SCRIPT, answer: answer_bash };
 
-impl EnvCompleter for Zsh {
+/// zsh 5 and later.
+const ZSH: Scripted = Scripted {
+    name: "zsh",
+    script: ZSH_SCRIPT,
+    answer: |command, arguments, folder, out| env::Zsh.write_complete(command, arguments, folder, out),
+};
+
+fn answer_bash(
+    command: &mut Command,
+    arguments: Vec<OsString>,
+    folder: Option<&Path>,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    let line = line::asked(&arguments);
+    let Request { words, index, .. } = Request::of_line(&line);
+    for candidate in engine::complete(command, words, index, folder)? {
+        let value = candidate.get_value().to_string_lossy();
+        // A suggestion is a line.
+        if !value.contains('\n') {
+            writeln!(out, "{}", line.inserted(&value))?;
+        }
+    }
+    Ok(())
+}
+
+impl EnvCompleter for Scripted {
     fn name(&self) -> &'static str {
-        "zsh"
+        self.name
     }
 
     fn is(&self, name: &str) -> bool {
-        name == "zsh"
+        name == self.name
     }
 
     fn write_registration(
@@ -137,7 +125,7 @@ impl EnvCompleter for Zsh {
         completer: &str,
         out: &mut dyn Write,
     ) -> io::Result<()> {
-        out.write_all(fill(ZSH, variable, name, bin, completer).as_bytes())
+        out.write_all(fill(self.script, variable, name, bin, completer).as_bytes())
     }
 
     fn write_complete(
@@ -147,7 +135,7 @@ impl EnvCompleter for Zsh {
         folder: Option<&Path>,
         out: &mut dyn Write,
     ) -> io::Result<()> {
-        env::Zsh.write_complete(command, arguments, folder, out)
+        (self.answer)(command, arguments, folder, out)
     }
 }
 

@@ -61,7 +61,13 @@ impl Call {
 
     /// The options that say where the data is.
     pub fn connection(&self) -> Vec<&str> {
-        self.given.iter().filter(|given| given.is_connection).flat_map(Given::words).collect()
+        self.connection_but(&[])
+    }
+
+    /// The same without those whose IDs are in `without`.
+    pub fn connection_but(&self, without: &[&str]) -> Vec<&str> {
+        let wanted = |given: &&Given| given.is_connection && !without.contains(&given.id.as_str());
+        self.given.iter().filter(wanted).flat_map(Given::words).collect()
     }
 
     /// Command, options and arguments but those for the connection and those in `without`.

@@ -44,6 +44,25 @@ pub fn again(more: &[&str], without: &[&str]) -> String {
     line(call.words(without).into_iter().chain(more.iter().copied()).chain(call.connection()))
 }
 
+/// The command line of this call with other options for the connection: `more` stand in place of those whose IDs they or
+/// `without` name. Of the command line of another program only the connection is known; then it is that of a check.
+pub fn connected(more: &[&str], without: &[&str]) -> String {
+    let Some(call) = CALL.get() else { return line(["check"].iter().chain(more).copied()) };
+    let ids: Vec<String> =
+        more.iter().filter_map(|word| Some(word.strip_prefix("--")?.replace('-', "_"))).collect();
+    let replaced: Vec<&str> = ids.iter().map(String::as_str).chain(without.iter().copied()).collect();
+    let mut words = call.words(&[]);
+    if words.is_empty() {
+        words.push("check");
+    }
+    line(words.into_iter().chain(call.connection_but(&replaced)).chain(more.iter().copied()))
+}
+
+/// The command line of this call, planning only.
+pub fn dry_run() -> String {
+    again(&["--dry-run"], &["apply", "yes", "dry_run", "max_changes"])
+}
+
 /// A command line that reads no data, or names other data.
 pub fn command_elsewhere(words: &[&str]) -> String {
     line(words.iter().copied())

@@ -2,18 +2,21 @@
 
 use calipam_datastore::{Cause, Error, Failure, FileError, Permission, Server, SettingsError};
 
-use super::command_elsewhere;
+use super::{command_elsewhere, connected, dry_run};
 
 /// What to do about an error; `None` where there is nothing to say.
 pub fn hint(error: &Error) -> Option<String> {
     let text = match error {
         Error::Settings(error) => return settings(error),
         Error::Kubeconfig { .. } | Error::KubeconfigFile { .. } => {
-            "name a kubeconfig by `--kubeconfig` or KUBECONFIG, and a context in it by `--context`"
+            return Some(format!(
+                "name a kubeconfig by KUBECONFIG or {}, and a context in it by --context",
+                connected(&["--kubeconfig", "FILE"], &["context"])
+            ));
         }
         Error::Connect(tried) => {
             let failures = tried.iter().map(|tried| &tried.failure);
-            return failures.max_by_key(|failure| weight(failure)).and_then(etcd).map(Into::into);
+            return failures.max_by_key(|failure| weight(failure)).and_then(etcd);
         }
 
         Error::Write { server: Server::Etcd, failure: Failure::PermissionDenied(_), .. } => {
@@ -23,8 +26,7 @@ pub fn hint(error: &Error) -> Option<String> {
             return match server {
                 Server::Etcd => etcd(failure),
                 Server::Kubernetes => kubernetes(failure),
-            }
-            .map(Into::into);
+            };
         }
 
         Error::Permission { missing, .. } => {
@@ -34,19 +36,24 @@ pub fn hint(error: &Error) -> Option<String> {
             ));
         }
         Error::NotWritable { .. } => {
-            "repairs of a file are planned and simulated with `--dry-run`; to make them, connect to the datastore"
+            return Some(format!(
+                "repairs of a file are planned and simulated, {}; to make them, connect to the datastore",
+                dry_run()
+            ));
         }
         Error::Compacted { .. } => {
-            "something compacts this etcd every few seconds; read a snapshot of it instead \
-             (`etcdctl snapshot save FILE`, then `--datastore FILE`)"
+            return Some(format!("something compacts this etcd every few seconds; {}", read_snapshot()));
         }
         Error::NoCalico { .. } => {
             "is this the etcd that Calico uses? A cluster often has another one for the Kubernetes API; \
              with the Kubernetes datastore, Calico uses no etcd of its own"
         }
         Error::NoCalicoKinds { .. } => {
-            "is this the right cluster? Name another by `--context`. Where Calico keeps its data in etcd, give \
-             `--etcd-endpoints`"
+            return Some(format!(
+                "is this the right cluster? Name another: {}. Where Calico keeps its data in etcd: {}",
+                connected(&CONTEXT, &[]),
+                connected(&ENDPOINTS, &["datastore", "kubeconfig", "context"])
+            ));
         }
         Error::HostLocal => {
             "there is nothing to check then: each node gives out the addresses of its own pod CIDR. If that is \
@@ -79,7 +86,21 @@ fn weight(failure: &Failure) -> u8 {
     }
 }
 
-fn etcd(failure: &Failure) -> Option<&'static str> {
+/// The options of a hint, with what stands for their values.
+const ENDPOINTS: [&str; 2] = ["--etcd-endpoints", "https://HOST:2379"];
+const CONTEXT: [&str; 2] = ["--context", "NAME"];
+const CA: [&str; 2] = ["--etcd-cacert", "FILE"];
+
+/// What an etcd that cannot be read as it is can give all the same.
+fn read_snapshot() -> String {
+    let check = connected(&["--datastore", "FILE"], &CONNECTION_OF_ETCD);
+    format!("read a snapshot of one member: `etcdctl snapshot save FILE`, then {check}")
+}
+
+/// The IDs of options that mean nothing where the data is in a file.
+const CONNECTION_OF_ETCD: [&str; 4] = ["etcd_endpoints", "etcd_cacert", "etcd_cert", "etcd_key"];
+
+fn etcd(failure: &Failure) -> Option<String> {
     let text = match failure {
         Failure::Connection(cause) => return etcd_connection(cause),
         Failure::AuthNeeded => {
@@ -90,36 +111,47 @@ fn etcd(failure: &Failure) -> Option<&'static str> {
             "the user needs to read /calico/: `etcdctl role grant-permission ROLE --prefix=true read /calico/`"
         }
         Failure::NoQuorum(_) => {
-            "look at `etcdctl endpoint status --cluster`; a check also runs on a snapshot of one member \
-             (`etcdctl snapshot save FILE`, then `--datastore FILE`)"
+            return Some(format!("look at `etcdctl endpoint status --cluster`; or {}", read_snapshot()));
         }
         Failure::NotEtcd(_) => "etcd listens for clients at port 2379, for its peers at 2380",
         _ => return None,
     };
-    Some(text)
+    Some(text.to_owned())
 }
 
-fn etcd_connection(cause: &Cause) -> Option<&'static str> {
+fn etcd_connection(cause: &Cause) -> Option<String> {
     let text = match cause {
         Cause::Refused | Cause::TimedOut(_) | Cause::Network(_) => {
-            "is etcd running there, and is the port right (usually 2379)? \
-             Set the endpoints by `--etcd-endpoints` or ETCD_ENDPOINTS"
+            return Some(format!(
+                "is etcd running there, and is the port right (usually 2379)? Set the endpoints by ETCD_ENDPOINTS or {}",
+                connected(&ENDPOINTS, &[])
+            ));
         }
-        Cause::NameNotResolved => "check the host names in `--etcd-endpoints` or ETCD_ENDPOINTS",
+        Cause::NameNotResolved => {
+            return Some(format!("check the host names in ETCD_ENDPOINTS or {}", connected(&ENDPOINTS, &[])));
+        }
         Cause::Broken(_) => "run it again; if it stays, look at the log of etcd",
         Cause::ServerWantsTls => {
-            "write the endpoint as https://…, and give the CA certificate by `--etcd-cacert` or \
-             ETCD_CA_CERT_FILE (field etcdCACertFile)"
+            return Some(format!(
+                "write the endpoint as https://…, and give the CA certificate by ETCD_CA_CERT_FILE (field \
+                 etcdCACertFile) or {}",
+                connected(&[ENDPOINTS, CA].concat(), &[])
+            ));
         }
         Cause::ServerIsPlain => "write the endpoint as http://…",
         Cause::CertificateNotTrusted => {
-            "give the CA certificate that signed it by `--etcd-cacert` or ETCD_CA_CERT_FILE (field etcdCACertFile)"
+            return Some(format!(
+                "give the CA certificate that signed it by ETCD_CA_CERT_FILE (field etcdCACertFile) or {}",
+                connected(&CA, &[])
+            ));
         }
         Cause::CertificateExpired => "renew the server's certificate, or set this machine's clock right",
         Cause::CertificateWrongName => "write the endpoint with a name or address that the certificate lists",
         Cause::ClientCertificateRequired => {
-            "give certificate and key by `--etcd-cert` and `--etcd-key`, or by ETCD_CERT_FILE and ETCD_KEY_FILE (fields \
-             etcdCertFile, etcdKeyFile)"
+            return Some(format!(
+                "give certificate and key by ETCD_CERT_FILE and ETCD_KEY_FILE (fields etcdCertFile, etcdKeyFile) or {}",
+                connected(&["--etcd-cert", "FILE", "--etcd-key", "FILE"], &[])
+            ));
         }
         Cause::ClientCertificateRefused => {
             "check that the certificate in ETCD_CERT_FILE is signed by the CA that this etcd trusts, and has \
@@ -127,10 +159,10 @@ fn etcd_connection(cause: &Cause) -> Option<&'static str> {
         }
         Cause::CertificateBad(_) | Cause::Tls(_) => return None,
     };
-    Some(text)
+    Some(text.to_owned())
 }
 
-fn kubernetes(failure: &Failure) -> Option<&'static str> {
+fn kubernetes(failure: &Failure) -> Option<String> {
     let text = match failure {
         Failure::Connection(cause) => return kubernetes_connection(cause),
         Failure::Login(_) | Failure::Unauthorized => LOG_IN_AGAIN,
@@ -144,7 +176,7 @@ fn kubernetes(failure: &Failure) -> Option<&'static str> {
         Failure::NotKubernetes(_) => "check the field `server` of the cluster in the kubeconfig",
         _ => return None,
     };
-    Some(text)
+    Some(text.to_owned())
 }
 
 const LOG_IN_AGAIN: &str =
@@ -152,11 +184,13 @@ const LOG_IN_AGAIN: &str =
 const LOOK_AT_LOG: &str =
     "run it again; if it stays, look at the log of the API server and of a proxy before it";
 
-fn kubernetes_connection(cause: &Cause) -> Option<&'static str> {
+fn kubernetes_connection(cause: &Cause) -> Option<String> {
     let text = match cause {
         Cause::Refused | Cause::TimedOut(_) | Cause::Network(_) => {
-            "is the API server running, and is this its address? Another cluster of the kubeconfig is named by \
-             `--context`"
+            return Some(format!(
+                "is the API server running, and is this its address? Another cluster of the kubeconfig: {}",
+                connected(&CONTEXT, &[])
+            ));
         }
         Cause::NameNotResolved => "check the field `server` of the cluster in the kubeconfig",
         Cause::Broken(_) => LOOK_AT_LOG,
@@ -172,14 +206,14 @@ fn kubernetes_connection(cause: &Cause) -> Option<&'static str> {
         Cause::ClientCertificateRequired | Cause::ClientCertificateRefused => LOG_IN_AGAIN,
         Cause::CertificateBad(_) | Cause::Tls(_) => return None,
     };
-    Some(text)
+    Some(text.to_owned())
 }
 
 fn file(error: &FileError) -> Option<String> {
     let text = match error {
         FileError::Empty | FileError::UnknownKind(_) => {
             return Some(format!(
-                "`--datastore` reads what {}, `etcdctl snapshot save FILE` and `kubectl get … -o json` write",
+                "a file is what {}, `etcdctl snapshot save FILE` or `kubectl get … -o json` has written",
                 command_elsewhere(&["export", "FILE"])
             ));
         }
@@ -206,7 +240,12 @@ fn file(error: &FileError) -> Option<String> {
 
 fn settings(error: &SettingsError) -> Option<String> {
     let text = match error {
-        SettingsError::Unreadable { .. } => "give another file by `--config`, or none to use the environment",
+        SettingsError::Unreadable { .. } => {
+            return Some(format!(
+                "give another file, {}, or none to use the environment",
+                connected(&["--config", "FILE"], &[])
+            ));
+        }
         SettingsError::BadFile { .. } => {
             "the file is that of calicoctl: apiVersion projectcalico.org/v3, kind CalicoAPIConfig, spec"
         }
@@ -221,14 +260,18 @@ fn settings(error: &SettingsError) -> Option<String> {
             "DATASTORE_TYPE (field datastoreType) is `etcdv3` or `kubernetes`"
         }
         SettingsError::NoEndpoints => {
-            "set them by `--etcd-endpoints`, ETCD_ENDPOINTS or the field etcdEndpoints of the settings file"
+            return Some(format!(
+                "set them by ETCD_ENDPOINTS, the field etcdEndpoints of the settings file or {}",
+                connected(&ENDPOINTS, &[])
+            ));
         }
         SettingsError::BadEndpoint { .. } => "an endpoint looks like https://10.0.0.5:2379",
         SettingsError::EndpointsAndSrv => "keep one of ETCD_ENDPOINTS and ETCD_DISCOVERY_SRV",
         SettingsError::SrvUnsupported(domain) => {
             return Some(format!(
                 "`dig +short SRV _etcd-client-ssl._tcp.{domain}` (or _etcd-client._tcp) lists the endpoints; \
-                 give them by `--etcd-endpoints`"
+                 give them by {}",
+                connected(&ENDPOINTS, &[])
             ));
         }
         SettingsError::MixedTls => {
@@ -238,8 +281,13 @@ fn settings(error: &SettingsError) -> Option<String> {
         SettingsError::UnreadablePem { .. } | SettingsError::BadPem { .. } => {
             "certificates and keys are PEM files"
         }
-        SettingsError::ContextAlone(_) => "name the kubeconfig that has it by `--kubeconfig` or KUBECONFIG",
-        SettingsError::NoSuchDatastore(_) => "`--datastore` takes `etcd`, `kubernetes` or the path of a file",
+        SettingsError::ContextAlone(_) => {
+            return Some(format!(
+                "name the kubeconfig that has it by KUBECONFIG or {}",
+                connected(&["--kubeconfig", "FILE"], &[])
+            ));
+        }
+        SettingsError::NoSuchDatastore(_) => "a datastore is `etcd`, `kubernetes` or the path of a file",
     };
     Some(text.to_owned())
 }
@@ -277,7 +325,7 @@ mod tests {
     #[test]
     fn the_hint_is_that_of_the_most_telling_failure() {
         let both = connect(&[Cause::Refused.into(), Failure::WrongPassword]);
-        assert_eq!(hint(&both).as_deref(), etcd(&Failure::WrongPassword));
+        assert_eq!(hint(&both), etcd(&Failure::WrongPassword));
         assert!(hint(&connect(&[Cause::Refused.into()])).is_some());
     }
 
@@ -319,6 +367,29 @@ mod tests {
             request(Server::Kubernetes, Failure::Unauthorized),
         ] {
             assert!(hint(&error).is_some(), "{error:?}");
+        }
+    }
+
+    #[test]
+    fn options_are_named_in_a_command_that_can_be_run() {
+        let connection = [
+            connect(&[Cause::Refused.into()]),
+            connect(&[Cause::NameNotResolved.into()]),
+            connect(&[Cause::ServerWantsTls.into()]),
+            connect(&[Cause::CertificateNotTrusted.into()]),
+            connect(&[Cause::ClientCertificateRequired.into()]),
+            request(Server::Etcd, Failure::NoQuorum(String::new())),
+            request(Server::Kubernetes, Cause::Refused.into()),
+            Error::NoCalicoKinds { endpoint: String::new() },
+            Error::Kubeconfig { what: String::new(), reason: String::new() },
+            SettingsError::NoEndpoints.into(),
+            SettingsError::ContextAlone("prod".into()).into(),
+        ];
+        for error in connection {
+            let hint = hint(&error).unwrap();
+            let commands: Vec<&str> = hint.split('`').skip(1).step_by(2).collect();
+            assert!(commands.iter().any(|command| command.starts_with("calipam check --")), "{hint}");
+            assert!(commands.iter().all(|command| !command.starts_with('-')), "{hint}");
         }
     }
 

@@ -7,7 +7,7 @@ use calipam_repair::RepairError;
 use calipam_repair::journal::JournalError;
 use calipam_workflow::{Error, NoConsent};
 
-use super::{again, command, datastore};
+use super::{again, command, command_elsewhere, connected, datastore, dry_run};
 use crate::render::text::escape;
 
 /// What to do about an error, where there is something to say.
@@ -39,13 +39,16 @@ pub fn error(error: &Error) -> Option<String> {
         Error::Split(refusal) => return split(refusal),
         Error::Configure(refusal) => return configure(refusal),
         Error::SettingNotKept { .. } => "install the custom resource definitions of the Calico that runs",
-        Error::SeveralPools { .. } => "name the pool by --name",
+        Error::SeveralPools { .. } => {
+            return Some(format!("name the pool: {}", again(&["--name", "NAME"], &["name", "cidr"])));
+        }
         Error::NotLocked => {
             "lock it by `calicoctl datastore migrate lock`; `calipam split` locks it by itself"
         }
         Error::PodsNotRead => {
             return Some(format!(
-                "give a kubeconfig (--kubeconfig), so that pods decide; or take the endpoints for the truth with {}",
+                "give a kubeconfig, so that pods decide: {}; or take the endpoints for the truth with {}",
+                connected(&["--kubeconfig", "FILE"], &[]),
                 again(&["--endpoints-only"], &[])
             ));
         }
@@ -60,7 +63,7 @@ pub fn error(error: &Error) -> Option<String> {
                 again(&larger, &["max_changes"])
             ));
         }
-        Error::NoJournalDirectory => "name a file with --journal FILE",
+        Error::NoJournalDirectory => return Some(format!("name a file with {}", other_journal())),
         Error::NotLive("release --yes" | "rebuild --apply") => {
             return Some(format!("plan on it with {}", dry_run()));
         }
@@ -86,7 +89,10 @@ fn split(refusal: &SplitRefusal) -> Option<String> {
         SplitRefusal::BlockTooLarge { .. } => {
             "the block is from before the block size of the pool was changed; split into fewer parts, or once it is gone"
         }
-        SplitRefusal::NameTaken(_) => "if it is left from an earlier try, `calipam undo` takes that back",
+        SplitRefusal::NameTaken(_) => {
+            let list = command_elsewhere(&["undo", "--list"]);
+            return Some(format!("if it is left from an earlier try, undo that; {list} names its journal"));
+        }
         SplitRefusal::Finalizer { .. } => {
             "disable the pool (`disabled: true`), wait until the finalizer is gone, split it, and enable the parts"
         }
@@ -98,15 +104,25 @@ fn split(refusal: &SplitRefusal) -> Option<String> {
 /// What to do about settings that are refused.
 fn configure(refusal: &ConfigureRefusal) -> Option<String> {
     let hint = match refusal {
-        ConfigureRefusal::NeedsAutoAllocation => "set `--auto-allocate-blocks true` with it",
+        ConfigureRefusal::NeedsAutoAllocation => {
+            format!(
+                "set this with it: {}",
+                again(&["--auto-allocate-blocks", "true"], &["auto_allocate_blocks"])
+            )
+        }
         ConfigureRefusal::LimitNeedsStrictAffinity => {
-            "set `--strict-affinity true` with it, or `--max-blocks-per-host 0`"
+            let (strict, limit) = (["--strict-affinity", "true"], ["--max-blocks-per-host", "0"]);
+            format!(
+                "set strict affinity, too, {}; or no limit, {}",
+                again(&strict, &["strict_affinity"]),
+                again(&limit, &["max_blocks_per_host"])
+            )
         }
         ConfigureRefusal::Nothing
         | ConfigureRefusal::OutOfRange { .. }
         | ConfigureRefusal::Undecodable(_) => return None,
     };
-    Some(hint.to_owned())
+    Some(hint)
 }
 
 /// Handles that are named at most.
@@ -120,11 +136,6 @@ fn candidates(ids: &[String]) -> String {
         lines.push("  …".to_owned());
     }
     lines.join("\n")
-}
-
-/// This call, planning only.
-fn dry_run() -> String {
-    again(&["--dry-run"], &["apply", "yes", "dry_run", "max_changes"])
 }
 
 /// What to do about an objection to a report.
@@ -152,7 +163,7 @@ fn report(objection: &ReportError) -> String {
 pub fn repair(error: &RepairError) -> Option<String> {
     let hint = match error {
         RepairError::Datastore(error) => return datastore::hint(error),
-        RepairError::Journal(error) => journal(error),
+        RepairError::Journal(error) => return Some(journal(error)),
         RepairError::OtherCluster { .. } => {
             let show = command(&["show", "--configuration"]);
             return Some(format!("connect to the cluster that it was made for; {show} prints the GUID"));
@@ -172,14 +183,25 @@ pub fn repair(error: &RepairError) -> Option<String> {
     Some(hint.to_owned())
 }
 
-fn journal(error: &JournalError) -> &'static str {
-    match error {
+/// This call, with a journal in another place.
+fn other_journal() -> String {
+    again(&["--journal", "FILE"], &["journal"])
+}
+
+fn journal(error: &JournalError) -> String {
+    let hint = match error {
         JournalError::Remove { .. } => "remove it by hand, if it is not needed any more",
         JournalError::Write { .. } => {
-            "nothing is written to the datastore without a journal; give a place for a new file by --journal PATH"
+            return format!(
+                "nothing is written to the datastore without a journal; give a place for a new file: {}",
+                other_journal()
+            );
         }
         JournalError::Read { .. } | JournalError::NoJournal { .. } => {
-            "name the journal that the repair printed, or look for it with `undo --list`"
+            return format!(
+                "name the journal that the repair printed, or look for it with {}",
+                command_elsewhere(&["undo", "--list"])
+            );
         }
         JournalError::Alive { .. } => "wait until it has ended, or stop it",
         JournalError::Newer { .. } => "use the calipam that wrote it, or a later one",
@@ -187,5 +209,6 @@ fn journal(error: &JournalError) -> &'static str {
             "the file was changed after it was written; use an unchanged copy of it, nothing is undone from a damaged \
              one"
         }
-    }
+    };
+    hint.to_owned()
 }

@@ -9,7 +9,7 @@ pub mod plan;
 pub mod remedy;
 
 pub use self::command::{
-    Reader, again, command, command_elsewhere, command_in_document, names_connection, remember_call,
-    remember_connection, remember_name,
+    Reader, again, command, command_elsewhere, command_in_document, connected, dry_run, names_connection,
+    remember_call, remember_connection, remember_name,
 };
 pub use self::error::{error, repair};

@@ -29,7 +29,7 @@ impl Document for Rules {
     }
 
     fn text(&self, detail: Detail, page: Page, out: &mut dyn Write) -> io::Result<()> {
-        let columns = [("RULE", Align::Left), ("SEVERITY", Align::Left), ("WHEN", Align::Left)];
+        let columns = [("CODE", Align::Left), ("SEVERITY", Align::Left), ("WHEN", Align::Left)];
         let mut grid = Grid::new(page, detail, &columns);
         for rule in &self.rules {
             grid.row([rule.code.name(), &rule.severity.to_string(), rule.summary]);

@@ -243,7 +243,7 @@ fn changes(plan: &PlanSummary, detail: Detail, page: Page) -> Grid {
 
 fn skipped(plan: &PlanSummary, detail: Detail, page: Page) -> Grid {
     if detail == Detail::Full || plan.skipped.len() <= FEW {
-        let columns = [("SKIPPED", Align::Left), ("REASON", Align::Left), ("DETAIL", Align::Left)];
+        let columns = [("SUBJECT", Align::Left), ("SKIPPED BECAUSE", Align::Left), ("WHY", Align::Left)];
         let mut grid = Grid::new(page, detail, &columns);
         for skipped in &plan.skipped {
             grid.row([

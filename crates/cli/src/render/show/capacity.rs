@@ -41,7 +41,7 @@ impl View for PoolList {
                 ("UNKNOWN", Right),
                 ("USES", Left),
                 ("ASSIGNMENT", Left),
-                ("NODES", Left),
+                ("NODE SELECTOR", Left),
             ]);
         }
         let mut grid = Grid::new(page, detail, &columns);
@@ -138,10 +138,10 @@ impl View for BlockList {
         let mut columns = vec![
             ("BLOCK", Left),
             ("POOL", Left),
-            ("OWNER", Left),
+            ("BLOCK OWNER", Left),
             ("TOTAL", Right),
             ("IN USE", Right),
-            ("BORROWED", Right),
+            ("LENT", Right),
             ("COOLING", Right),
             ("RESERVED", Right),
             ("FREE", Right),
@@ -158,7 +158,7 @@ impl View for BlockList {
             columns.push(("PROBLEMS", Left));
         }
         let mut grid = Grid::new(page, detail, &columns);
-        grid.can_do_without(&["WINDOWS", "RESERVED", "COOLING", "TOTAL", "BORROWED", "POOL"]);
+        grid.can_do_without(&["WINDOWS", "RESERVED", "COOLING", "TOTAL", "LENT", "POOL"]);
         for block in &self.blocks {
             let mut row = block_row(block, windows, wide.then_some(page));
             if corrupt {

@@ -8,7 +8,7 @@ use base64::engine::general_purpose::STANDARD;
 use http::Uri;
 use kube::Config;
 use kube::client::AuthError;
-use kube::config::{ExecInteractiveMode, KubeConfigOptions, Kubeconfig, KubeconfigError};
+use kube::config::{ExecInteractiveMode, KubeConfigOptions, Kubeconfig, KubeconfigError, NamedContext};
 
 use super::classify::login_failure;
 use super::{flags, request_error};
@@ -81,6 +81,35 @@ impl KubeconfigNames {
             users: kubeconfig.auth_infos.into_iter().map(|user| user.name).collect(),
         })
     }
+}
+
+/// The context of the kubeconfig that leads to `server`, which is written as [`Datastore::location`] writes it. `None` where
+/// the settings lead there already, or where no context does. Of several, the first.
+///
+/// # Errors
+/// Where the kubeconfig is missing or cannot be decoded.
+///
+/// [`Datastore::location`]: crate::Datastore::location
+pub fn context_of_server(settings: &KubernetesSettings, server: &str) -> Result<Option<String>, Error> {
+    let Some((kubeconfig, _)) = kubeconfig(settings)? else { return Ok(None) };
+    let server_of = |cluster: &str| {
+        let named = kubeconfig.clusters.iter().find(|named| named.name == cluster)?;
+        let url: Uri = named.cluster.as_ref()?.server.as_ref()?.parse().ok()?;
+        Some(location(&url))
+    };
+    let leads_there = |named: &&NamedContext| {
+        named.context.as_ref().and_then(|context| server_of(&context.cluster)).as_deref() == Some(server)
+    };
+    let mut there = kubeconfig.contexts.iter().filter(leads_there).map(|context| &context.name);
+    let chosen = Some(&settings.context).filter(|name| !name.is_empty());
+    let chosen = chosen.or(kubeconfig.current_context.as_ref());
+    let is_there = there.clone().any(|name| Some(name) == chosen);
+    Ok(there.next().filter(|_| !is_there).cloned())
+}
+
+/// A server as people see it: without user and password.
+pub(super) fn location(url: &Uri) -> String {
+    redact_url(&url.to_string()).trim_end_matches('/').to_owned()
 }
 
 async fn base(settings: &KubernetesSettings) -> Result<Config, Error> {
@@ -296,6 +325,26 @@ mod tests {
         let found = read(&settings).await.unwrap();
         assert_eq!(found.cluster_url, "https://d:6443/k8s");
         assert!(found.accept_invalid_certs && found.root_cert.is_none());
+    }
+
+    #[test]
+    fn the_context_of_a_server_is_found_where_another_one_counts() {
+        let folder = tempfile::tempdir().unwrap();
+        let text = "apiVersion: v1\nkind: Config\ncurrent-context: a\n\
+            clusters: [{name: x, cluster: {server: 'https://x:6443/'}}, {name: y, cluster: {server: 'https://u:p@y'}}]\n\
+            contexts: [{name: a, context: {cluster: x, user: u}}, {name: b, context: {cluster: y, user: u}},\n\
+            {name: c, context: {cluster: y, user: v}}, {name: d, context: {cluster: z, user: v}}, {name: e}]\n";
+        let path = write(&folder, "a", text);
+        let of = |server: &str, context: &str| {
+            let (kubeconfig, context) = (path.clone(), context.to_owned());
+            let settings = KubernetesSettings { kubeconfig, context, ..Default::default() };
+            context_of_server(&settings, server).unwrap()
+        };
+        assert_eq!(of("https://x:6443", ""), None);
+        assert_eq!(of("https://x:6443", "b").as_deref(), Some("a"));
+        assert_eq!(of("https://y", "").as_deref(), Some("b"));
+        assert_eq!(of("https://y", "c"), None);
+        assert_eq!(of("https://elsewhere", ""), None);
     }
 
     #[tokio::test]

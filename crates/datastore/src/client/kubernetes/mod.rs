@@ -22,12 +22,11 @@ use tokio::sync::OnceCell;
 use tokio::time::timeout;
 
 use self::classify::{status_failure, transport_failure};
-pub use self::connect::KubeconfigNames;
+pub use self::connect::{KubeconfigNames, context_of_server};
 use self::discovery::Api;
 use crate::allocation::Known;
 use crate::error::{Attempt, Cause, Error, Failure, Result, Server};
 use crate::objects::items::Encoding;
-use crate::secret::redact_url;
 use crate::settings::KubernetesSettings;
 
 /// Most bytes of an answer that is read whole.
@@ -162,7 +161,7 @@ impl KubeClient {
 
     async fn unasked(settings: &KubernetesSettings, credentials: Credentials) -> Result<Self> {
         let config = connect::config(settings).await?;
-        let server = redact_url(&config.cluster_url.to_string()).trim_end_matches('/').to_owned();
+        let server = connect::location(&config.cluster_url);
         let has_certificate = connect::has_certificate(&config);
         // Credential plugins run here, and block.
         let made = match credentials {

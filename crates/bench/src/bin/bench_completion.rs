@@ -1,0 +1,101 @@
+//! Measures completion of values on etcd against one raw range read: `bench_completion CALIPAM ALLOCATIONS…`. `cargo xtask
+//! bench completion` builds both in release mode and runs it.
+
+use std::process::{Command, ExitCode};
+use std::time::Instant;
+
+use calipam_bench::check;
+use calipam_testkit::cluster::{ClusterSpec, SizedCluster};
+use calipam_testkit::servers::Etcd;
+use etcd_client::{Client, GetOptions};
+
+/// Runs of each measurement, of which the middle and the slowest are told: each stands for a key that was pressed.
+const RUNS: usize = 21;
+/// The names that one range read asks for.
+const AT_ONCE: i64 = 100;
+
+/// What is completed: the line, and the beginning of the keys that hold the values.
+const LINES: [(&str, &str); 4] = [
+    ("show --handle k8s-pod-network.1", "/calico/ipam/v2/handle/k8s-pod-network.1"),
+    ("show --ip 10.", "/calico/ipam/v2/assignment/ipv4/block/10."),
+    ("rebuild --block 10.", "/calico/ipam/v2/assignment/ipv4/block/10."),
+    ("check --node node-1", "/calico/resources/v3/projectcalico.org/nodes/node-1"),
+];
+
+/// One line of the table.
+struct Row {
+    allocations: u64,
+    line: &'static str,
+    suggestions: usize,
+    /// Seconds, ascending.
+    floor: Vec<f64>,
+    completion: Vec<f64>,
+}
+
+fn main() -> ExitCode {
+    check::main("bench_completion CALIPAM ALLOCATIONS…", measure, print)
+}
+
+fn measure(program: &str, allocations: u64) -> Result<Vec<Row>, String> {
+    let etcd = Etcd::start().map_err(|e| e.to_string())?;
+    let cluster = SizedCluster::new(ClusterSpec::new(1), allocations);
+    cluster.write_to_etcd(&etcd.endpoint()).map_err(|e| e.to_string())?;
+    let runtime = tokio::runtime::Runtime::new().map_err(|e| e.to_string())?;
+    let row = |(line, prefix): (&'static str, &str)| {
+        let (mut floor, mut completion, mut suggestions) = (Vec::new(), Vec::new(), 0);
+        // They take turns, so that what disturbs the machine disturbs both.
+        for _ in 0..RUNS {
+            let start = Instant::now();
+            runtime.block_on(read(&etcd.endpoint(), prefix)).map_err(|e| e.to_string())?;
+            floor.push(start.elapsed().as_secs_f64());
+            let start = Instant::now();
+            suggestions = complete(program, line, &etcd.endpoint())?;
+            completion.push(start.elapsed().as_secs_f64());
+        }
+        floor.sort_by(f64::total_cmp);
+        completion.sort_by(f64::total_cmp);
+        Ok(Row { allocations, line, suggestions, floor, completion })
+    };
+    LINES.into_iter().map(row).collect()
+}
+
+/// A connection, and one range of keys: what no completion can do without.
+async fn read(endpoint: &str, prefix: &str) -> Result<(), etcd_client::Error> {
+    let mut client = Client::connect([endpoint], None).await?;
+    let options = GetOptions::new().with_prefix().with_limit(AT_ONCE).with_keys_only();
+    client.get(prefix, Some(options)).await.map(drop)
+}
+
+/// Asks as the script of bash does, and gives the number of suggestions.
+fn complete(program: &str, line: &str, endpoint: &str) -> Result<usize, String> {
+    let (command, option) = line.split_once(' ').unwrap_or_default();
+    let typed = line.rsplit(' ').next().unwrap_or_default();
+    let line = format!("calipam {command} --etcd-endpoints {endpoint} {option}");
+    let output = Command::new(program)
+        .args(["--", &line, typed])
+        .env("COMPLETE", "bash")
+        .output()
+        .map_err(|e| format!("cannot run {program}: {e}"))?;
+    match String::from_utf8_lossy(&output.stdout).lines().count() {
+        0 => Err(format!("`{line}` is completed by nothing")),
+        suggestions => Ok(suggestions),
+    }
+}
+
+fn print(sizes: &[Vec<Row>]) {
+    println!("| allocations | line | suggestions | floor | completion | slowest | ratio |");
+    println!("|---:|---|---:|---:|---:|---:|---:|");
+    let (middle, last) = (RUNS / 2, RUNS - 1);
+    for row in sizes.iter().flatten() {
+        println!(
+            "| {} | `{}` | {} | {:.1} ms | {:.1} ms | {:.1} ms | {:.1} |",
+            row.allocations,
+            row.line,
+            row.suggestions,
+            row.floor[middle] * 1e3,
+            row.completion[middle] * 1e3,
+            row.completion[last] * 1e3,
+            row.completion[middle] / row.floor[middle],
+        );
+    }
+}

@@ -1,0 +1,79 @@
+//! What examples need to be run here, and which of them cannot be.
+
+/// How an example begins that is run.
+pub const RUN: [&str; 6] = [
+    "calipam ",
+    "ipam ",
+    "kubectl ipam ",
+    "kubectl calico ",
+    "calicoctl ipam ",
+    "ln -s \"$(command -v calipam)\" ",
+];
+
+/// How examples begin that cannot be run here, and why.
+pub const NOT_RUN: [(&str, &str); 16] = [
+    ("cargo ", "builds this workspace, and is what runs this test"),
+    ("eval \"$(cargo xtask env)\"", "the same"),
+    ("\"$CALIPAM_TEST_ETCD\" ", "a server at a port that may be taken; tests have theirs at free ones"),
+    ("etcdctl ", "no tool of ours; `login.rs` connects as a user with such a role"),
+    ("kubectl get ", "no tool of ours; `kubectl_lists.rs` of the datastore reads what it prints"),
+    ("G=crd.projectcalico.org", "a variable for the line below it"),
+    ("kubectl apply ", "no tool of ours; an API server accepts the manifests in `scheduled.rs`"),
+    ("kubectl -n calipam ", "needs a kubelet that runs the job"),
+    ("podman ", "needs a registry"),
+    ("install -D ", "installs into the system; `scheduled.rs` reads the files"),
+    ("install -m ", "the same"),
+    ("systemctl ", "needs systemd; `scheduled.rs` reads the units"),
+    ("ln -s /var/lib/calipam/", "needs node_exporter"),
+    ("MAILTO=", "a setting of cron"),
+    ("calipam serve", "stays until a signal comes; `serve.rs` runs it"),
+    ("curl -s http://127.0.0.1:9795/", "asks that server"),
+];
+
+/// What stands for something else in the test.
+pub const REPLACED: [(&str, &str); 6] = [
+    ("https://10.0.0.5:2379", "$ENDPOINT"),
+    // Folders of the system are folders of the test.
+    ("/etc/", "$HOME/etc/"),
+    ("/var/", "$HOME/var/"),
+    // Nothing changes in the test's cluster: there is nothing to wait for.
+    ("--confirm 30s", "--confirm 1s"),
+    (" check", " check --settle 0"),
+    (" release", " release --settle 0"),
+];
+
+/// Folders that the examples take to be there.
+pub const FOLDERS: [&str; 10] = [
+    ".kube",
+    ".config/fish/completions",
+    ".config/elvish",
+    ".local/bin",
+    ".local/state/calipam",
+    "bin",
+    "functions",
+    "etc/bash_completion.d",
+    "etc/calipam",
+    "var/log",
+];
+
+/// Exit codes that a command may end with where nothing is wrong, as its help has them.
+pub fn exit_codes(line: &str) -> &'static [i32] {
+    let has = |word: &str| line.split(' ').any(|other| other == word);
+    // calicoctl has no exit code for findings.
+    if line.starts_with("calicoctl ") {
+        return &[0];
+    }
+    match ["check", "release", "rebuild", "undo", "--compare"].into_iter().any(has) {
+        // Findings; something that was skipped or had changed; what differs.
+        true => &[0, 1],
+        false => &[0],
+    }
+}
+
+/// True for what needs a cluster of its own: it writes, and asks first.
+pub fn writes(line: &str) -> bool {
+    let has = |word: &str| line.split(' ').any(|other| other == word);
+    let command = ["release", "split", "configure"].into_iter().any(has) || has("--apply");
+    // An undo that only looks needs a run all the same.
+    has("undo") || command && !has("--dry-run")
+}

@@ -1,0 +1,111 @@
+//! The examples of README, documents and help are run: each ends with an exit code that its help names, and prints what the
+//! document shows.
+//!
+//! An example is a line below "Examples:" in the help of a command, or of a code block that names no language (a block
+//! that holds no commands is ```` ```text ````). Where it begins as one of [`RUN`], it is run without further ado; what
+//! cannot be run is in [`NOT_RUN`], with the reason. The stories of `docs/repair.md` are run by `stories`.
+
+mod document;
+mod listed;
+mod place;
+mod spoken;
+
+use std::collections::BTreeMap;
+
+use self::document::{Example, of_documents, of_help};
+use self::listed::{NOT_RUN, RUN, exit_codes, writes};
+use self::place::{Ended, Place};
+use crate::cli::shell::at_once;
+
+/// What to do with an example that this test does not know.
+const UNKNOWN: &str = "is neither run nor listed. Where it begins as one of RUN in tests/cli/examples/listed.rs, it is run; \
+    list there what cannot be run, with the reason; a code block without commands is ```text";
+
+/// Each example once.
+fn examples() -> Vec<Example> {
+    let all = of_documents().into_iter().chain(of_help());
+    let once: BTreeMap<String, Example> = all.map(|example| (example.line.clone(), example)).collect();
+    once.into_values().collect()
+}
+
+fn is_listed(example: &Example) -> bool {
+    NOT_RUN.iter().any(|(begin, _)| example.line.starts_with(begin))
+}
+
+fn is_run(example: &Example) -> bool {
+    let line = example.line.strip_prefix("*/15 * * * * out=$(").unwrap_or(&example.line);
+    RUN.iter().any(|begin| line.starts_with(begin)) && !is_listed(example)
+}
+
+#[test]
+fn every_example_is_run_or_listed() {
+    let examples = examples();
+    let unknown = examples.iter().filter(|example| !is_run(example) && !is_listed(example));
+    let unknown: Vec<String> =
+        unknown.map(|Example { place, line, .. }| format!("{place}: `{line}` {UNKNOWN}")).collect();
+    assert!(unknown.is_empty(), "{}", unknown.join("\n"));
+    for (begin, reason) in NOT_RUN {
+        assert!(examples.iter().any(|e| e.line.starts_with(begin)), "no document has {begin:?} any more");
+        assert!(!reason.is_empty(), "{begin:?}");
+    }
+}
+
+#[test]
+fn every_example_ends_and_prints_as_documented() {
+    let all = examples();
+    let (writing, reading): (Vec<&Example>, Vec<&Example>) =
+        all.iter().filter(|example| is_run(example)).partition(|example| writes(&example.line));
+    assert!(reading.len() > 40 && writing.len() > 12, "{} and {}", reading.len(), writing.len());
+
+    let place = Place::start();
+    let wrong: Vec<String> = std::thread::scope(|scope| {
+        let written =
+            scope.spawn(|| writing.iter().filter_map(|e| judge(e, &place.write(e))).collect::<Vec<_>>());
+        let read = at_once(&reading, |example| judge(example, &place.read(example)));
+        read.into_iter().flatten().chain(written.join().unwrap()).collect()
+    });
+    assert!(wrong.is_empty(), "{} examples\n{}", wrong.len(), wrong.join("\n"));
+}
+
+/// What is wrong with how an example ended.
+fn judge(example: &Example, ended: &Ended) -> Option<String> {
+    let Example { place, line, output } = example;
+    // What shows an error means it.
+    let is_error = output.as_ref().is_some_and(|output| output.starts_with("error: "));
+    let codes = if is_error { &[2, 3][..] } else { exit_codes(line) };
+    if !codes.contains(&ended.code) || ended.text.contains("Usage:") {
+        return Some(format!(
+            "{place}: `{line}` has exit code {}, not {codes:?}:\n{}",
+            ended.code, ended.text
+        ));
+    }
+    let differs = differs(output.as_deref()?, &ended.text)?;
+    Some(format!("{place}: `{line}` prints something else than is shown, {differs}:\n{}", ended.text))
+}
+
+/// The first line that is shown and not printed. A line `…` stands for any lines.
+fn differs(shown: &str, printed: &str) -> Option<String> {
+    let mut printed = printed.lines().filter(|line| !line.is_empty());
+    let mut gap = false;
+    for line in shown.lines().filter(|line| !line.is_empty()) {
+        let found = match (line, gap) {
+            ("…", _) => true,
+            (_, true) => printed.any(|other| other == line),
+            (_, false) => printed.next() == Some(line),
+        };
+        if !found {
+            return Some(format!("from {line:?} on"));
+        }
+        gap = line == "…";
+    }
+    printed.next().filter(|_| !gap).map(|line| format!("for it goes on with {line:?}"))
+}
+
+#[test]
+fn output_is_compared_line_by_line() {
+    assert_eq!(differs("a\n\nb\n", "a\nb\n"), None);
+    assert_eq!(differs("a\n…\nd\n", "a\nb\nc\nd\n"), None);
+    assert_eq!(differs("a\n…\n", "a\nb\n"), None);
+    assert!(differs("a\n", "a\nb\n").is_some() && differs("a\nc\n", "a\nb\n").is_some());
+    assert!(differs("a\n…\nc\n", "a\nb\n").is_some() && differs("b\n", "a\nb\n").is_some());
+}

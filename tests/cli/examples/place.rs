@@ -1,0 +1,199 @@
+//! Where examples are run: the damaged example cluster in an etcd and on an API server, and a home with the files that the
+//! examples read.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use calipam_testkit::cluster::{Cluster, Object};
+use calipam_testkit::kube::{Flavour, install, install_kubevirt};
+use calipam_testkit::servers::{Etcd, KubeApiserver};
+use tempfile::TempDir;
+
+use super::document::Example;
+use super::listed::{FOLDERS, REPLACED};
+use crate::cli::program::{EXAMPLE, Run, root};
+use crate::cli::pty::Terminal;
+use crate::cli::shell::Shell;
+
+/// Of the example cluster some things have the names that the documents give them: a pod, its handle, and a node.
+const POD: (&str, &str, &str) = ("default", "db-4", "web-0");
+const HANDLE: &str = "3f9a6c0b7d2e";
+const NODE: (&str, &str) = ("node-13", "gpu-13");
+/// So long the cluster lets allocations be young: examples of releases wait for it.
+const GRACE: (&str, &str) = ("\"leakGracePeriod\":\"15m0s\"", "\"leakGracePeriod\":\"1s\"");
+
+pub struct Place {
+    shell: Shell,
+    /// For examples that read.
+    still: Etcd,
+    /// For examples that write, each of which finds the cluster as it was.
+    written: Etcd,
+    server: KubeApiserver,
+    entries: Vec<(String, Vec<u8>)>,
+}
+
+/// What became of an example.
+#[derive(Debug)]
+pub struct Ended {
+    pub code: i32,
+    /// Everything that was printed.
+    pub text: String,
+}
+
+impl From<Run> for Ended {
+    fn from(run: Run) -> Self {
+        Self { code: run.code, text: run.stdout + &run.stderr }
+    }
+}
+
+impl Place {
+    pub fn start() -> Self {
+        let cluster = Cluster::example();
+        let server = KubeApiserver::start().unwrap();
+        install(&server, Flavour::Classic).unwrap();
+        install_kubevirt(&server).unwrap();
+        cluster.kubernetes(Flavour::Classic).write_to_server(&server).unwrap();
+        let place = Self {
+            shell: Shell::new([]),
+            still: Etcd::start().unwrap(),
+            written: Etcd::start().unwrap(),
+            server,
+            entries: entries(&cluster),
+        };
+        place.restore(&place.still);
+        place.fill_home();
+        place
+    }
+
+    /// Makes an etcd hold the cluster and nothing else.
+    fn restore(&self, etcd: &Etcd) {
+        let entries = self.entries.clone();
+        let done = etcd.with_client(async |mut client| {
+            let all = etcd_client::DeleteOptions::new().with_prefix();
+            client.delete("/calico/", Some(all)).await?;
+            for (key, value) in entries {
+                client.put(key, value, None).await?;
+            }
+            Ok(())
+        });
+        done.unwrap();
+    }
+
+    /// The home that each example gets a copy of.
+    fn fill_home(&self) {
+        let at = |name: &str| self.template().join(name);
+        for folder in FOLDERS {
+            fs::create_dir_all(at(folder)).unwrap();
+        }
+        for folder in ["var/lib/calipam", "var/lib/node_exporter/textfile_collector"] {
+            fs::create_dir_all(at(folder)).unwrap();
+        }
+        fs::copy(self.server.kubeconfig(), at(".kube/config")).unwrap();
+        fs::copy(root().join(EXAMPLE), at("cluster.jsonl")).unwrap();
+        for name in ["cluster.db", "snapshot.db"] {
+            self.still.save_snapshot(&at(name)).unwrap();
+        }
+        fs::write(at("accepted.txt"), "pool-nearly-full 172.16.5.0/28\n").unwrap();
+        fs::write(at("etc/calipam/ignore"), "").unwrap();
+        let made = "calipam export cluster.jsonl.zst && { calipam check --settle 0 -o json > first.json; test $? = 1; } && cp first.json last.json";
+        let run = Run::of(self.command(made, &self.still, &self.template()).output().unwrap());
+        assert_eq!(run.code, 0, "{run:?}");
+    }
+
+    fn template(&self) -> std::path::PathBuf {
+        self.shell.folder().join("home")
+    }
+
+    fn command(&self, line: &str, etcd: &Etcd, home: &Path) -> Command {
+        // Of zsh only the array is needed; its words count from 1.
+        let line = format!("set -o pipefail; fpath=(. \"$HOME/functions\"); {line}");
+        let mut command = self.shell.command("bash", &line);
+        command
+            .current_dir(home)
+            .env("HOME", home)
+            .env_remove("XDG_STATE_HOME")
+            .env("PROFILE", home.join("profile"));
+        command.env("ETCD_ENDPOINTS", etcd.endpoint()).env("ENDPOINT", etcd.endpoint());
+        command
+    }
+
+    /// A home of its own for one example, with the documents where the README has them.
+    fn home(&self) -> TempDir {
+        let home = tempfile::tempdir().unwrap();
+        let copied = Command::new("cp").arg("-rT").arg(self.template()).arg(home.path()).status().unwrap();
+        assert!(copied.success());
+        std::os::unix::fs::symlink(root().join("docs"), home.path().join("docs")).unwrap();
+        home
+    }
+
+    /// Runs an example that reads.
+    pub fn read(&self, example: &Example) -> Ended {
+        let home = self.home();
+        // What is written anew must not be there yet.
+        if let Some((_, file)) = example.line.split_once(" export ") {
+            fs::remove_file(home.path().join(file)).unwrap();
+        }
+        Run::of(self.command(&typed(example), &self.still, home.path()).output().unwrap()).into()
+    }
+
+    /// Runs an example that writes, and answers yes. An undo finds a run that it can undo.
+    pub fn write(&self, example: &Example) -> Ended {
+        let home = self.home();
+        self.restore(&self.written);
+        let line = typed(example);
+        if line.contains(" undo ") {
+            let journal = line.split(' ').find(|word| word.ends_with(".journal"));
+            let journal = journal.map(|path| format!("--journal {path}")).unwrap_or_default();
+            let release = format!("calipam release --orphan-handles --yes --settle 0 --grace 0 {journal}");
+            let run = Run::of(self.command(&release, &self.written, home.path()).output().unwrap());
+            assert_eq!(run.code, 0, "{run:?}");
+        }
+        let mut command = self.command(&line, &self.written, home.path());
+        let shown = Terminal::new(200).answer(&mut command, "y\ny\n");
+        Ended { code: shown.code.unwrap_or(-1), text: shown.text.replace('\r', "") }
+    }
+}
+
+/// A line as this test runs it.
+fn typed(example: &Example) -> String {
+    // What stands before a line of cron says when it runs.
+    let line = example.line.strip_prefix("*/15 * * * * ").unwrap_or(&example.line);
+    // calicoctl has no such option, and what is shown has it not in its hints.
+    let as_it_is = line.starts_with("calicoctl ") || example.output.is_some();
+    let replaced = REPLACED.iter().filter(|(_, by)| !(as_it_is && by.contains("--settle")));
+    replaced.fold(line.to_owned(), |line, (from, to)| line.replace(from, to))
+}
+
+/// The keys of the cluster and their values, with the names of the documents.
+fn entries(cluster: &Cluster) -> Vec<(String, Vec<u8>)> {
+    let (namespace, from, to) = POD;
+    let endpoint = format!("/calico/resources/v3/projectcalico.org/workloadendpoints/{namespace}/");
+    let container = cluster.keys().filter_map(|key| std::str::from_utf8(key).ok()).find_map(|key| {
+        match cluster.get(key) {
+            Some(Object::Endpoint(found)) if key.starts_with(&endpoint) && found.spec.pod == from => {
+                Some(found.spec.container_id.clone())
+            }
+            _ => None,
+        }
+    });
+    let container = container.expect("the example cluster has the pod");
+    let dashes = |text: &str| text.replace('-', "--");
+    let names = [
+        (container, HANDLE.to_owned()),
+        (format!("{}-eth0", dashes(from)), format!("{}-eth0", dashes(to))),
+        (format!("\"pod\":\"{from}\""), format!("\"pod\":\"{to}\"")),
+        (dashes(NODE.0), dashes(NODE.1)),
+        (NODE.0.to_owned(), NODE.1.to_owned()),
+        (GRACE.0.to_owned(), GRACE.1.to_owned()),
+    ];
+    let renamed =
+        |text: &str| names.iter().fold(text.to_owned(), |text, (from, to)| text.replace(from.as_str(), to));
+    let mut entries = Vec::new();
+    cluster.for_each_entry(|key, value| {
+        let value =
+            std::str::from_utf8(value).map_or_else(|_| value.to_vec(), |text| renamed(text).into_bytes());
+        entries.push((renamed(std::str::from_utf8(key).expect("keys are texts")), value));
+    });
+    entries
+}

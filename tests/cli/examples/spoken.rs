@@ -1,0 +1,61 @@
+//! Commands within the text of documents: they and their options exist.
+
+use std::collections::BTreeMap;
+
+use super::document::{commands, documents};
+use crate::cli::program::calipam;
+
+/// How a command begins that is named in a text.
+const NAMES: [&str; 4] = ["kubectl calico ipam ", "kubectl ipam ", "calipam ", "ipam "];
+
+/// What stands between backquotes on one line, outside of code blocks.
+fn spans(text: &str) -> Vec<&str> {
+    let mut in_block = false;
+    let mut found = Vec::new();
+    for line in text.lines() {
+        if line.starts_with("```") {
+            in_block = !in_block;
+        } else if !in_block {
+            found.extend(line.split('`').skip(1).step_by(2));
+        }
+    }
+    found
+}
+
+#[test]
+fn commands_in_texts_and_their_options_exist() {
+    let commands = commands();
+    let help: BTreeMap<&str, String> = commands
+        .iter()
+        .map(|name| {
+            (
+                name.as_str(),
+                calipam(&[&["help"][..], &[name.as_str()]].concat()[..1 + usize::from(!name.is_empty())])
+                    .stdout,
+            )
+        })
+        .collect();
+    let mut seen = 0;
+    for (file, text) in documents() {
+        for span in spans(&text) {
+            let Some(rest) = NAMES.iter().find_map(|name| span.strip_prefix(name)) else { continue };
+            let words: Vec<&str> =
+                rest.split([' ', '=', '[', ']', '|', ',']).filter(|word| !word.is_empty()).collect();
+            let Some(command) =
+                words.first().filter(|word| word.chars().all(|c| c.is_ascii_lowercase() || c == '-'))
+            else {
+                continue;
+            };
+            if command.starts_with('-') || *command == "help" || *command == "ipam" {
+                continue;
+            }
+            let help = help.get(command).unwrap_or_else(|| panic!("{file}: `{span}` names no command"));
+            for option in words.iter().filter(|word| word.starts_with("--")) {
+                let is_there = help.split([' ', '\n', ',']).any(|word| word == *option);
+                assert!(is_there, "{file}: `{span}`: {command} has no option {option}");
+            }
+            seen += 1;
+        }
+    }
+    assert!(seen > 40, "only {seen} were found");
+}

@@ -1,0 +1,164 @@
+//! SIGKILL of `split` and `configure` at each of their last requests, before and after the server has carried it out: what
+//! is left is undone by the journal, and the command runs again.
+
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
+
+use calipam_testkit::kube::Flavour;
+use calipam_testkit::servers::{Seen, Tear, Tearing};
+use serde_json::{Value, json};
+
+use super::kubernetes::KubeSite;
+use super::site::*;
+use super::split::{add_pool, pool, with_pool};
+use crate::cli::program::Run;
+use crate::cli::pty::Terminal;
+use crate::cli::shell::Shell;
+
+const SPLIT: [&str; 5] = ["split", "2", "--name", "p", "--yes"];
+const CONFIGURE: [&str; 5] =
+    ["configure", "--strict-affinity=true", "--max-blocks-per-host=3", "--lock", "--yes"];
+
+/// Runs a command and kills it at the first request that `is_last` is true of: before the server sees it, or, where its
+/// answer is swallowed, at the request after it. False where it has ended by itself.
+fn run_and_kill(
+    mut command: Command,
+    torn: &Tearing,
+    tear: Tear,
+    mut is_last: impl FnMut(Seen<'_>) -> bool + Send + 'static,
+) -> bool {
+    let child: Arc<Mutex<Option<Child>>> = Arc::default();
+    let (victim, mut starting) = (Arc::clone(&child), child.lock().unwrap());
+    let mut is_swallowed = false;
+    torn.plan(move |seen| {
+        if !is_swallowed && !is_last(seen) {
+            return Tear::Pass;
+        }
+        if !is_swallowed && tear == Tear::Swallow {
+            is_swallowed = true;
+            return tear;
+        }
+        // Here requests wait until the program is known.
+        victim.lock().unwrap().as_mut().expect("it was started").kill().unwrap();
+        Tear::Drop
+    });
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    *starting = Some(command.spawn().unwrap());
+    drop(starting);
+
+    let ended = || child.lock().unwrap().as_mut().expect("it was started").try_wait().unwrap();
+    let status = loop {
+        match ended() {
+            Some(status) => break status,
+            None => thread::sleep(Duration::from_millis(10)),
+        }
+    };
+    torn.plan(|_| Tear::Pass);
+    status.signal() == Some(9)
+}
+
+/// Undoes a run, and answers yes: `--yes` alone does not restore a lock that a killed run has left.
+fn undo(command: &mut Command) -> String {
+    let undone = Terminal::new(150).answer(command, "y\ny\n");
+    assert!(matches!(undone.code, Some(0 | 1)), "{undone:?}");
+    undone.text
+}
+
+/// Runs `command` whole, then kills it at each of its last requests, and undoes what it has left each time.
+fn undone_wherever_it_is_killed(site: &Site, arguments: &[&str], last: usize) {
+    let torn = Tearing::etcd(&site.etcd).unwrap();
+    let command = || {
+        let mut command = site.command(arguments);
+        command.env("ETCD_ENDPOINTS", torn.url());
+        command
+    };
+    let base = site.dump();
+    torn.plan(|_| Tear::Pass);
+    let whole = Run::of(command().output().unwrap());
+    assert_eq!(whole.code, 0, "{whole:?}");
+    let (requests, done) = (torn.count(), site.dump());
+    assert_eq!(site.undo(&journal_of(&whole)).code, 0);
+    assert_eq!(values(&site.dump()), values(&base));
+
+    let (mut killed, mut halfway) = (0, 0);
+    for number in requests - last..requests {
+        for tear in [Tear::Drop, Tear::Swallow] {
+            let earlier = site.journals();
+            killed += usize::from(run_and_kill(command(), &torn, tear, move |seen| seen.number == number));
+            halfway += usize::from(values(&site.dump()) != values(&base));
+            for journal in site.journals().iter().filter(|journal| !earlier.contains(journal)) {
+                undo(&mut site.command(&["undo", journal.to_str().unwrap()]));
+            }
+            assert_eq!(values(&site.dump()), values(&base), "request {number} of {requests}, {tear:?}");
+        }
+    }
+    assert!(killed >= 2 * last - 2 && halfway >= 3, "{killed} killed, {halfway} with something to undo");
+
+    let again = Run::of(command().output().unwrap());
+    assert_eq!(again.code, 0, "{again:?}");
+    assert_eq!(site.dump().keys().collect::<Vec<_>>(), done.keys().collect::<Vec<_>>());
+}
+
+#[test]
+fn a_killed_split_is_undone_and_made_again() {
+    undone_wherever_it_is_killed(&with_pool(&pool()), &SPLIT, 5);
+}
+
+#[test]
+fn a_killed_configure_is_undone_and_made_again() {
+    undone_wherever_it_is_killed(&Site::of(&healthy()), &CONFIGURE, 5);
+}
+
+/// What pools, configuration and lock say.
+fn specs(site: &KubeSite, flavour: Flavour) -> Vec<Value> {
+    let of_kind = |plural: &str| -> Vec<Value> {
+        let objects = site.list(plural);
+        objects.iter().map(|(name, object)| json!([name, object["spec"]])).collect()
+    };
+    ["ippools", flavour.ipam_config().0, "clusterinformations"].into_iter().flat_map(of_kind).collect()
+}
+
+#[test]
+fn on_kubernetes_both_are_undone_and_made_again() {
+    let flavour = Flavour::Classic;
+    let site = KubeSite::of(&healthy(), flavour);
+    add_pool(&site, flavour);
+    let torn = Tearing::kubernetes(&site.server).unwrap();
+    let run = |arguments: &[&str]| Run::of(site.command_by(&torn.kubeconfig(), arguments).output().unwrap());
+    let is_write = |seen: &Seen<'_>| seen.method != "GET" && seen.path.contains(".projectcalico.org/");
+    // Set once, the configuration has the fields that an undo gives back.
+    assert_eq!(run(&["configure", "--strict-affinity=false", "--max-blocks-per-host=0", "--yes"]).code, 0);
+    // With the lock: taking it, the changes, and restoring it.
+    for (arguments, writes) in [(&SPLIT[..], 5), (&CONFIGURE[..], 3)] {
+        let base = specs(&site, flavour);
+        let (mut killed, mut halfway) = (0, 0);
+        for number in 0..writes {
+            let tear = if number % 2 == 0 { Tear::Swallow } else { Tear::Drop };
+            let (earlier, mut seen_writes) = (site.journals(), 0);
+            let command = site.command_by(&torn.kubeconfig(), arguments);
+            killed += usize::from(run_and_kill(command, &torn, tear, move |seen| {
+                seen_writes += usize::from(is_write(&seen));
+                is_write(&seen) && seen_writes == number + 1
+            }));
+            halfway += usize::from(specs(&site, flavour) != base);
+            let journals = site.journals();
+            let journal = journals.iter().find(|journal| !earlier.contains(journal)).expect("it has begun");
+            let told = undo(&mut site.command_by(&torn.kubeconfig(), &["undo", journal.to_str().unwrap()]));
+            // A run that was killed before it knew that it had the lock cannot tell it from that of others.
+            if told.contains("`calicoctl datastore migrate unlock`") {
+                assert_eq!((number, tear), (0, Tear::Swallow), "{told}");
+                let kubeconfig = torn.kubeconfig().display().to_string();
+                let shell = Shell::new([("DATASTORE_TYPE", "kubernetes".into()), ("KUBECONFIG", kubeconfig)]);
+                assert_eq!(shell.run("calicoctl datastore migrate unlock").code, 0);
+            }
+            assert_eq!(specs(&site, flavour), base, "{arguments:?}, write {number}, {tear:?}");
+        }
+        assert!(killed >= writes - 1 && halfway >= 2, "{arguments:?}: {killed} killed, {halfway} halfway");
+        let again = run(arguments);
+        assert_eq!(again.code, 0, "{again:?}");
+        assert_ne!(specs(&site, flavour), base);
+    }
+}

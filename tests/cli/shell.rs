@@ -1,0 +1,71 @@
+//! A shell in which every name of the program is a command.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::{fs, thread};
+
+use tempfile::TempDir;
+
+use super::program::{Run, calipam, command};
+
+/// What people type before a command.
+pub const NAMES: [&str; 4] = ["calipam", "ipam", "kubectl ipam", "kubectl calico ipam"];
+/// A kubectl that knows nothing but plugins.
+const KUBECTL: &str = "#!/bin/sh\nplugin=$1\nshift\nexec \"kubectl-$plugin\" \"$@\"\n";
+
+/// A folder with all names of the program, and the variables that commands get.
+pub struct Shell {
+    folder: TempDir,
+    variables: Vec<(&'static str, String)>,
+}
+
+impl Shell {
+    pub fn new(variables: impl IntoIterator<Item = (&'static str, String)>) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        assert_eq!(calipam(&["install-links", folder.path().to_str().unwrap(), "--calicoctl"]).code, 0);
+        std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_calipam"), at("calipam")).unwrap();
+        fs::write(at("kubectl"), KUBECTL).unwrap();
+        fs::set_permissions(at("kubectl"), fs::Permissions::from_mode(0o755)).unwrap();
+        Self { folder, variables: variables.into_iter().collect() }
+    }
+
+    /// The folder, in which there is room for files.
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// A line, about to be run by a shell.
+    pub fn command(&self, program: &str, line: &str) -> Command {
+        let mut shell = command(program);
+        let path = format!("{}:{}", self.folder.path().display(), std::env::var("PATH").unwrap());
+        shell.args(["-c", line]).env("PATH", path).stdin(Stdio::null());
+        shell.env("XDG_STATE_HOME", self.folder.path().join("state"));
+        shell.envs(self.variables.iter().map(|(name, value)| (name, value)));
+        shell
+    }
+
+    /// Runs a line.
+    pub fn run(&self, line: &str) -> Run {
+        Run::of(self.command("sh", line).output().unwrap())
+    }
+
+    /// Runs lines, some at the same time: part of their time is waiting.
+    pub fn run_all<'a>(&self, lines: &'a [String]) -> Vec<(&'a str, Run)> {
+        let runs = at_once(lines, |line| self.run(line));
+        lines.iter().map(String::as_str).zip(runs).collect()
+    }
+}
+
+/// Does something with each of a list, some at the same time.
+pub fn at_once<T: Sync, R: Send>(all: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
+    let mut done = Vec::new();
+    for together in all.chunks(4) {
+        done.extend(thread::scope(|scope| {
+            let runs: Vec<_> = together.iter().map(|one| scope.spawn(|| work(one))).collect();
+            runs.into_iter().map(|run| run.join().unwrap()).collect::<Vec<_>>()
+        }));
+    }
+    done
+}
