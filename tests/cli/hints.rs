@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use calipam_testkit::cluster::{Cluster, ClusterSpec, Form};
+use calipam_testkit::cluster::{Cluster, ClusterSpec};
 use calipam_testkit::kube::{Flavour, install, install_kubevirt};
 use calipam_testkit::servers::{Etcd, KubeApiserver};
 use jiff::Timestamp;
@@ -101,9 +101,11 @@ fn follow(shell: &Shell, name: &str, connection: &str, place: &str) -> usize {
 
 #[test]
 fn every_hint_is_run_as_printed_through_each_name() {
-    let cluster = Cluster::all_faults(ClusterSpec::new(7).at(Timestamp::now()).wide(), 1);
-    for name in NAMES {
+    let every_fault = Cluster::all_faults(ClusterSpec::new(7).at(Timestamp::now()).wide(), 1);
+    let example = Cluster::example();
+    for (place, name) in NAMES.into_iter().enumerate() {
         let etcd = Etcd::start().unwrap();
+        let cluster = if place == 0 { &every_fault } else { &example };
         cluster.write_to_etcd(&etcd.endpoint()).unwrap();
         let connection = format!("--etcd-endpoints {}", etcd.endpoint());
         let hints = follow(&misled(None), name, &connection, &etcd.endpoint());
@@ -114,12 +116,10 @@ fn every_hint_is_run_as_printed_through_each_name() {
 #[test]
 fn on_kubernetes_too() {
     let flavour = Flavour::Classic;
-    let spec = ClusterSpec::new(7).at(Timestamp::now()).wide();
     let server = KubeApiserver::start().unwrap();
     install(&server, flavour).unwrap();
     install_kubevirt(&server).unwrap();
-    let cluster = Cluster::all_faults_of(spec, Form::of(flavour), 1);
-    cluster.kubernetes(flavour).write_to_server(&server).unwrap();
+    Cluster::example().kubernetes(flavour).write_to_server(&server).unwrap();
 
     let shell = misled(Some(("KUBECONFIG", "/nonexistent/kubeconfig")));
     let kubeconfig = server.kubeconfig();

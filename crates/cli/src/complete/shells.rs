@@ -77,8 +77,11 @@ struct Scripted {
     name: &'static str,
     script: &'static str,
     /// Prints the suggestions for a line.
-    answer: fn(&mut Command, Vec<OsString>, Option<&Path>, &mut dyn Write) -> io::Result<()>,
+    answer: Answer,
 }
+
+/// As [`EnvCompleter::write_complete`].
+type Answer = fn(&mut Command, Vec<OsString>, Option<&Path>, &mut dyn Write) -> io::Result<()>;
 
 /// bash 3.2 and later.
 const BASH: Scripted = Scripted { name: "bash", script: BASH_SCRIPT, answer: answer_bash };
