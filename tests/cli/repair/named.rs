@@ -205,7 +205,7 @@ fn a_handle_that_nobody_knows() {
     let site = Site::of(&healthy());
     let run = site.release(&["--handle", "k8s-pod-network.nobody"]);
     assert_eq!(run.code, 1, "{run:?}");
-    assert!(run.stdout.contains("not-found  there is no handle k8s-pod-network.nobody"), "{run:?}");
+    assert!(run.stdout.contains("not-found        there is no handle k8s-pod-network.nobody"), "{run:?}");
     let nothing = site.run(&["release", "--yes"]);
     assert_eq!((nothing.code, nothing.stdout.as_str()), (2, ""));
     assert!(nothing.stderr.starts_with("error: specify what to release: "), "{nothing:?}");
