@@ -63,7 +63,7 @@ pub fn exit_codes(line: &str) -> &'static [i32] {
     if line.starts_with("calicoctl ") {
         return &[0];
     }
-    match ["check", "release", "rebuild", "undo", "--compare"].into_iter().any(has) {
+    match ["check", "release", "rebuild", "undo", "assign", "--compare"].into_iter().any(has) {
         // Findings; something that was skipped or had changed; what differs.
         true => &[0, 1],
         false => &[0],
@@ -73,7 +73,7 @@ pub fn exit_codes(line: &str) -> &'static [i32] {
 /// True for what needs a cluster of its own: it writes, and asks first.
 pub fn writes(line: &str) -> bool {
     let has = |word: &str| line.split(' ').any(|other| other == word);
-    let command = ["release", "split", "configure"].into_iter().any(has) || has("--apply");
+    let command = ["release", "assign", "split", "configure"].into_iter().any(has) || has("--apply");
     // An undo that only looks needs a run all the same.
-    has("undo") || command && !has("--dry-run")
+    has("undo") || command && !has("--dry-run") && !has("--explain")
 }

@@ -20,6 +20,7 @@ use crate::cli::shell::Shell;
 const POD: (&str, &str, &str) = ("default", "db-4", "web-0");
 const HANDLE: &str = "3f9a6c0b7d2e";
 const NODE: (&str, &str) = ("node-13", "gpu-13");
+const POOL: (&str, &str) = ("team-ippool", "external");
 /// So long the cluster lets allocations be young: examples of releases wait for it.
 const GRACE: (&str, &str) = ("\"leakGracePeriod\":\"15m0s\"", "\"leakGracePeriod\":\"1s\"");
 
@@ -185,6 +186,7 @@ fn entries(cluster: &Cluster) -> Vec<(String, Vec<u8>)> {
         (format!("\"pod\":\"{from}\""), format!("\"pod\":\"{to}\"")),
         (dashes(NODE.0), dashes(NODE.1)),
         (NODE.0.to_owned(), NODE.1.to_owned()),
+        (POOL.0.to_owned(), POOL.1.to_owned()),
         (GRACE.0.to_owned(), GRACE.1.to_owned()),
     ];
     let renamed =

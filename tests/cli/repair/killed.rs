@@ -142,14 +142,14 @@ fn on_kubernetes_both_are_undone_and_made_again() {
         let (mut killed, mut halfway) = (0, 0);
         for number in 0..writes {
             let tear = if number % 2 == 0 { Tear::Swallow } else { Tear::Drop };
-            let (earlier, mut seen_writes) = (site.journals(), 0);
+            let (earlier, mut seen_writes) = (site.journal_files(), 0);
             let command = site.command_by(&torn.kubeconfig(), arguments);
             killed += usize::from(run_and_kill(command, &torn, tear, move |seen| {
                 seen_writes += usize::from(is_write(&seen));
                 is_write(&seen) && seen_writes == number + 1
             }));
             halfway += usize::from(specs(&site, flavour) != base);
-            let journals = site.journals();
+            let journals = site.journal_files();
             let journal = journals.iter().find(|journal| !earlier.contains(journal)).expect("it has begun");
             let kubeconfig = torn.kubeconfig();
             let settings =
