@@ -132,7 +132,7 @@ fn on_kubernetes_both_are_undone_and_made_again() {
     let site = KubeSite::of(&healthy(), flavour);
     add_pool(&site, flavour);
     let torn = Tearing::kubernetes(&site.server).unwrap();
-    let run = |arguments: &[&str]| Run::of(site.command_by(&torn.kubeconfig(), arguments).output().unwrap());
+    let run = |arguments: &[&str]| Run::of(site.command_by(torn.kubeconfig(), arguments).output().unwrap());
     let is_write = |seen: &Seen<'_>| seen.method != "GET" && seen.path.contains(".projectcalico.org/");
     // Set once, the configuration has the fields that an undo gives back.
     assert_eq!(run(&["configure", "--strict-affinity=false", "--max-blocks-per-host=0", "--yes"]).code, 0);
@@ -143,7 +143,7 @@ fn on_kubernetes_both_are_undone_and_made_again() {
         for number in 0..writes {
             let tear = if number % 2 == 0 { Tear::Swallow } else { Tear::Drop };
             let (earlier, mut seen_writes) = (site.journal_files(), 0);
-            let command = site.command_by(&torn.kubeconfig(), arguments);
+            let command = site.command_by(torn.kubeconfig(), arguments);
             killed += usize::from(run_and_kill(command, &torn, tear, move |seen| {
                 seen_writes += usize::from(is_write(&seen));
                 is_write(&seen) && seen_writes == number + 1
