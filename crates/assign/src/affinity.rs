@@ -127,7 +127,7 @@ impl<S: Store> Allocator<S> {
         }
 
         let pending = self.set_state(affinity, AffinityState::Pending).await?;
-        // A new revision, so that whoever is about to take the block away fails.
+        // A new revision, so that a client that is about to take the block away fails.
         block.value.update(|update| update.touch());
         let record = Record::Block(Arc::new(block.value.clone()));
         block.revision = self.store().update(&record, &block.revision).await?;

@@ -15,7 +15,8 @@ impl<S: Store> Allocator<S> {
         allocator::config(found)
     }
 
-    /// Changes the configuration where `change` changes something.
+    /// Changes the configuration. As Calico, it writes one that says something of virtual machines even where nothing
+    /// changes.
     ///
     /// # Errors
     /// Where the settings exclude each other, or others have changed them meanwhile.
@@ -25,7 +26,7 @@ impl<S: Store> Allocator<S> {
         let before = allocator::config(found)?;
         let mut config = before;
         change(&mut config);
-        if config == before {
+        if config == before && before.kubevirt_persistence.is_none() {
             return Ok(());
         }
         if !config.strict_affinity && !config.auto_allocate_blocks {

@@ -82,8 +82,15 @@ impl<S: Store> Allocator<S> {
     /// first block that fails ends it.
     pub async fn release_affinity(&self, cidr: IpNet, node: &str, must_be_empty: bool) -> Result<()> {
         let (config, pool) = self.pool_with_blocks(cidr).await?;
-        for cidr in blocks_of(&pool, cidr) {
-            let key = AffinityKey { kind: AffinityType::Host, node: node.to_owned(), cidr };
+        let (kind, holder, family) = (AffinityType::Host, node.to_owned(), Family::of(cidr));
+        let [found] = self.read([Query::Affinities { kind, holder, family }]).await?;
+        let affinities = affinities_of(found.into_iter()).into_iter().map(|affinity| affinity.value.key);
+        // Outside of the pool, too: Calico claims blocks there where the CIDR is larger than the pool.
+        let mut own: Vec<AffinityKey> = affinities
+            .filter(|key| cidr.contains(&key.cidr) && key.cidr.prefix_len() == pool.block_size)
+            .collect();
+        own.sort_by_key(|key| key.cidr);
+        for key in own {
             self.give_up_if_own(&key, &config, must_be_empty).await?;
         }
         Ok(())

@@ -104,7 +104,6 @@ fn call(variables: &BTreeMap<String, String>, stdin: &mut dyn Read) -> Result<Ve
         let unknown = variables.get(environment::COMMAND).cloned().unwrap_or_default();
         return Err(invalid(format!("unknown CNI_COMMAND: {unknown}")));
     };
-    environment.check_names(command)?;
     let configuration = document.configuration()?;
     log::start(&configuration.log);
     tracing::debug!(
@@ -139,7 +138,9 @@ fn perform(
     match command {
         Command::Add => {
             netns::check(&call.environment)?;
-            runtime.block_on(add::add(&call)).map(|result| result.print(version))
+            let result = runtime.block_on(add::add(&call))?;
+            result.check(version)?;
+            Ok(result.print(version))
         }
         Command::Check => runtime.block_on(check::check(&call)).map(|()| Vec::new()),
         Command::Del => runtime.block_on(del::del(&call)).map(|()| Vec::new()),
@@ -198,6 +199,7 @@ mod tests {
         ];
         for (variables, stdin, expected) in [
             (&add[..3], "{", 4),
+            (&[("CNI_COMMAND", "DEL"), ("CNI_IFNAME", "a/b")][..], "{", 4),
             (&add[..], "{", 6),
             (&add[..], "{}", 7),
             (&add[..], r#"{"name":"net","cniVersion":"2.0.0"}"#, 1),

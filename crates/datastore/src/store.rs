@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use calipam_model::key::Key;
-use calipam_model::snapshot::{DatastoreKind, Snapshot};
+use calipam_model::snapshot::{DatastoreKind, ETCD_SOURCES, Snapshot};
 
 use crate::client::etcd::EtcdClient;
 use crate::client::kubernetes::KubeClient;
@@ -14,7 +14,7 @@ use crate::error::{Error, Result};
 use crate::export;
 use crate::files::{DataFile, STANDARD_INPUT};
 use crate::read::whole::{self, SnapshotCollector};
-use crate::read::{ETCD_SOURCES, Lookup, ProgressFn, again, around, with_kubernetes};
+use crate::read::{Lookup, ProgressFn, again, around, with_kubernetes};
 use crate::secret::redact_url;
 use crate::settings::{Settings, Target};
 

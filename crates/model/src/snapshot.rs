@@ -96,6 +96,21 @@ pub enum Source {
     Machines,
 }
 
+/// The sources that an etcd datastore holds.
+pub const ETCD_SOURCES: [Source; 11] = [
+    Source::Blocks,
+    Source::Affinities,
+    Source::Handles,
+    Source::Pools,
+    Source::Reservations,
+    Source::Nodes,
+    Source::Endpoints,
+    Source::ClusterInformation,
+    Source::KubeControllersConfiguration,
+    Source::IpamConfig,
+    Source::IpamConfiguration,
+];
+
 impl fmt::Display for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.serialize(f)

@@ -54,7 +54,13 @@ pub struct Outcome {
 /// # Errors
 /// Where the datastore fails, or a step is none that can be replayed.
 pub async fn replay<G: Ground>(trace: &Trace, ground: &G, known: &[Known]) -> Result<Outcome, String> {
-    let mut replay = Replay { trace, ground, symbols: Symbols::default(), outcome: Outcome::default() };
+    let mut replay = Replay {
+        trace,
+        ground,
+        symbols: Symbols::default(),
+        recorded: trace.initial.clone(),
+        outcome: Outcome::default(),
+    };
     replay.load().await?;
     for (number, step) in trace.steps.iter().enumerate() {
         let known = known.iter().find(|known| known.trace == trace.scenario && known.step == number);
@@ -62,6 +68,7 @@ pub async fn replay<G: Ground>(trace: &Trace, ground: &G, known: &[Known]) -> Re
             .step(number, step, known)
             .await
             .map_err(|error| format!("step {number} ({}): {error}", step.op))?;
+        replay.record(step);
     }
     Ok(replay.outcome)
 }
@@ -70,6 +77,8 @@ struct Replay<'r, G> {
     trace: &'r Trace,
     ground: &'r G,
     symbols: Symbols,
+    /// What the trace recorded under each key, up to the step that is replayed.
+    recorded: BTreeMap<String, Value>,
     outcome: Outcome,
 }
 
@@ -124,6 +133,16 @@ impl<G: Ground> Replay<'_, G> {
         self.align(step).await
     }
 
+    fn record(&mut self, step: &Step) {
+        for write in &step.writes {
+            let Ok(path) = path_of(write) else { continue };
+            match write.get("value") {
+                Some(value) => drop(self.recorded.insert(path.to_owned(), value.clone())),
+                None => drop(self.recorded.remove(path)),
+            }
+        }
+    }
+
     fn tell(&mut self, number: usize, step: &Step, difference: FieldDifference) {
         let FieldDifference { field, expected, found } = difference;
         let (trace, op) = (self.trace.scenario.clone(), step.op.clone());
@@ -132,7 +151,8 @@ impl<G: Ground> Replay<'_, G> {
 
     /// Does what a step says; gives its result.
     async fn perform(&mut self, step: &Step) -> Result<Value, String> {
-        let input = Input(&step.input);
+        let given = self.with_numbers(&step.input);
+        let input = Input(&given);
         match step.op.as_str() {
             "put" | "patch" | "delete" | "node" | "pool" | "reservation" => self.apply_writes(step).await?,
             "sleep" => self.ground.sleep(input.number("milliseconds").into()).await,
@@ -145,6 +165,15 @@ impl<G: Ground> Replay<'_, G> {
             }
         }
         Ok(json!({"error": null}))
+    }
+
+    /// The input with the sequence number that its symbol stands for.
+    fn with_numbers(&mut self, input: &Map<String, Value>) -> Map<String, Value> {
+        let mut input = input.clone();
+        if let Some(number) = input.get_mut("sequenceNumber") {
+            *number = self.symbols.fill(number, self.ground.store().now());
+        }
+        input
     }
 
     /// Makes the recorded writes of a step that is not calipam's.
@@ -190,7 +219,7 @@ impl<G: Ground> Replay<'_, G> {
         if step.any_order() {
             found = last_of_each(&done.writes);
         }
-        let expected: Vec<Value> = step.writes.iter().cloned().map(Value::Object).collect();
+        let expected = expected_writes(step, &self.recorded);
         if expected.len() == found.len() {
             compare("writes", &expected.into(), &found.into(), symbols, &mut differences);
         } else {
@@ -203,6 +232,15 @@ impl<G: Ground> Replay<'_, G> {
         compare("after", &object(&step.after), &object(&done.after), symbols, &mut differences);
         differences
     }
+}
+
+/// The writes that a step should make. calicoctl also writes what it does not change; the drop-in does not.
+fn expected_writes(step: &Step, before: &BTreeMap<String, Value>) -> Vec<Value> {
+    let changes_nothing = |write: &Map<String, Value>| {
+        let path = write.get("update").and_then(Value::as_str);
+        step.op == "calicoctl" && path.is_some_and(|path| before.get(path) == write.get("value"))
+    };
+    step.writes.iter().filter(|write| !changes_nothing(write)).cloned().map(Value::Object).collect()
 }
 
 /// The last write of each key, sorted by key.

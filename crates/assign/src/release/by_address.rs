@@ -8,9 +8,8 @@ use calipam_model::block::Block;
 use calipam_model::cidr;
 use calipam_model::handle::clean_id;
 use calipam_model::key::Key;
-use jiff::Timestamp;
 
-use super::{ByBlock, Ground, Losses, Release, Released};
+use super::{By, ByBlock, Ground, Losses, Release, Released, without};
 use crate::allocator::{self, Allocator, RETRIES};
 use crate::error::{Error, Partly, Result};
 use crate::family::Family;
@@ -127,9 +126,7 @@ impl<S: Store> Allocator<S> {
     ) -> Result<Vec<std::net::IpAddr>> {
         for _ in 0..RETRIES {
             let Some(before) = self.block(cidr).await? else {
-                let mut addresses: Vec<_> = requests.iter().map(|request| request.address).collect();
-                addresses.dedup();
-                return Ok(addresses);
+                return Ok(requests.iter().map(|request| request.address).collect());
             };
             let now = self.now();
             let current = allocator::collected(&before.value, &ground.config, now);
@@ -138,7 +135,7 @@ impl<S: Store> Allocator<S> {
                 return Ok(losses.not_allocated);
             }
 
-            let after = without(&before.value, &losses.ordinals, ground, now);
+            let after = without(&before.value, &losses.ordinals, By::Address, &ground.config, now);
             match self.write_released(&before, &after).await {
                 Ok(()) => {}
                 Err(error) if error.is_lost_race() => continue,
@@ -152,20 +149,6 @@ impl<S: Store> Allocator<S> {
         }
         Err(Error::TooManyConflicts)
     }
-}
-
-/// The block without the ordinals.
-fn without(block: &Block, ordinals: &[u32], ground: &Ground, now: Timestamp) -> Block {
-    let cooldown = allocator::cooldown(&ground.config);
-    let mut after = block.clone();
-    after.update(|update| {
-        update.collect_cooled(now, cooldown);
-        match cooldown.is_positive() {
-            true => update.cool(ordinals, now),
-            false => update.release(ordinals),
-        }
-    });
-    after
 }
 
 /// What the requests take from the block, in the order in which Calico asks: sequence number, allocated, handle.

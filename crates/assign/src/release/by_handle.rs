@@ -9,9 +9,8 @@ use calipam_model::block::Block;
 use calipam_model::handle::clean_id;
 use calipam_model::key::Key;
 use calipam_model::snapshot::Versioned;
-use jiff::Timestamp;
 
-use super::Ground;
+use super::{By, Ground, without};
 use crate::allocator::{self, Allocator, RETRIES};
 use crate::auto::affinities_of;
 use crate::error::{Error, Result};
@@ -91,7 +90,7 @@ impl<S: Store> Allocator<S> {
                 return Ok(());
             }
 
-            let after = without(&before.value, &ordinals, ground, now);
+            let after = without(&before.value, &ordinals, By::Handle, &ground.config, now);
             match self.write_released(&before, &after).await {
                 Ok(()) => {}
                 Err(error) if error.is_lost_race() => continue,
@@ -172,20 +171,6 @@ impl<S: Store> Allocator<S> {
         };
         Ok(found.into_iter().flatten().filter_map(|entry| block(entry.record)).collect())
     }
-}
-
-/// The block without the ordinals of a handle.
-fn without(block: &Block, ordinals: &[u32], ground: &Ground, now: Timestamp) -> Block {
-    let cooldown = allocator::cooldown(&ground.config);
-    let mut after = block.clone();
-    after.update(|update| {
-        update.collect_cooled(now, cooldown);
-        match cooldown.is_positive() {
-            true => update.cool_by_handle(ordinals, now),
-            false => update.release(ordinals),
-        }
-    });
-    after
 }
 
 /// The ordinals that are recorded under a handle, whose ID may go on after a carriage return there.

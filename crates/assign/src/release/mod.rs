@@ -13,9 +13,10 @@ use calipam_model::block::{Block, BlockOwner};
 use calipam_model::config::IpamConfig;
 use calipam_model::pool::Pool;
 use calipam_model::snapshot::Versioned;
+use jiff::Timestamp;
 
 use crate::affinity::{GiveUp, ignoring_gone};
-use crate::allocator::{Allocator, block_entry};
+use crate::allocator::{self, Allocator, block_entry};
 use crate::error::{Error, Result};
 use crate::pools;
 use crate::record::Record;
@@ -32,7 +33,7 @@ pub struct Release {
 }
 
 impl Release {
-    /// A request for an address, whoever holds it.
+    /// A request for an address under any handle.
     pub fn any(address: IpAddr) -> Self {
         Self { address, handle: None, sequence: None }
     }
@@ -90,6 +91,30 @@ impl<S: Store> Allocator<S> {
             other => other,
         }
     }
+}
+
+/// By what addresses are released.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum By {
+    Address,
+    /// Calico leaves the sequence numbers of cooling addresses alone then (facts 3.7).
+    Handle,
+}
+
+/// The block without the ordinals.
+fn without(block: &Block, ordinals: &[u32], by: By, config: &IpamConfig, now: Timestamp) -> Block {
+    let cooldown = allocator::cooldown(config);
+    let mut after = block.clone();
+    after.update(|update| {
+        update.collect_cooled(now, cooldown);
+        match (cooldown.is_positive(), by) {
+            (true, By::Address) => update.cool(ordinals, now),
+            (true, By::Handle) => update.cool_by_handle(ordinals, now),
+            (false, By::Address) => update.release(ordinals),
+            (false, By::Handle) => update.release_by_handle(ordinals),
+        }
+    });
+    after
 }
 
 /// Counts of addresses by handle.

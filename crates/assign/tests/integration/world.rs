@@ -10,7 +10,7 @@ use calipam_model::IpNet;
 use calipam_model::block::Block;
 use calipam_model::handle::Handle;
 use calipam_model::key::Key;
-use calipam_model::snapshot::{Snapshot, Source};
+use calipam_model::snapshot::{ETCD_SOURCES, Snapshot};
 use jiff::Timestamp;
 use serde_json::json;
 
@@ -18,21 +18,6 @@ use crate::scheduler::Rng;
 
 pub const NODES: [&str; 3] = ["a", "b", "c"];
 const RESOURCES: &str = "/calico/resources/v3/projectcalico.org";
-
-/// What a check of the cluster reads.
-const READ: [Source; 11] = [
-    Source::Blocks,
-    Source::Affinities,
-    Source::Handles,
-    Source::Pools,
-    Source::Reservations,
-    Source::Nodes,
-    Source::Endpoints,
-    Source::ClusterInformation,
-    Source::KubeControllersConfiguration,
-    Source::IpamConfig,
-    Source::IpamConfiguration,
-];
 
 /// What a cluster is like.
 #[derive(Clone, Copy, Debug, Default)]
@@ -213,7 +198,7 @@ impl World {
         for (path, value, revision) in self.store.values("/calico/") {
             snapshot.add_entry(path.as_bytes(), &value, revision);
         }
-        snapshot.mark_read(READ);
+        snapshot.mark_read(ETCD_SOURCES);
         snapshot
     }
 }

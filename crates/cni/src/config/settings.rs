@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use calipam_datastore::Secret;
 use calipam_datastore::settings::{KubernetesSettings, LocalFiles, Settings, Target, Timeouts};
+use calipam_datastore::{Secret, SettingsError};
 
 use super::Datastore;
 use crate::protocol::CniError;
@@ -37,7 +37,7 @@ impl Datastore {
             variables.insert(name.to_owned(), value.clone());
         }
         let mut settings = Settings::from_environment(&variables, &LocalFiles)
-            .map_err(|error| CniError::internal(error.to_string()))?;
+            .map_err(|error| CniError::internal(text(&error)))?;
         settings.kubernetes.timeouts = Timeouts { connect: CONNECT, request: REQUEST };
         if let Target::Etcd(etcd) = &mut settings.target {
             etcd.timeouts = settings.kubernetes.timeouts;
@@ -64,6 +64,15 @@ impl Datastore {
             setting.clone_from(value);
         }
         settings
+    }
+}
+
+/// What Calico's plugin says where it says something.
+fn text(error: &SettingsError) -> String {
+    match error {
+        SettingsError::UnknownDatastore(kind) => format!("unknown datastore type: {kind}"),
+        SettingsError::NoEndpoints => "no etcd endpoints specified".to_owned(),
+        other => other.to_string(),
     }
 }
 
@@ -94,7 +103,13 @@ mod tests {
         assert_eq!(etcd(&none, &[("ETCD_ENDPOINTS", "http://c:1")]).unwrap(), ["http://c:1"]);
         assert_eq!(etcd(&none, &[]).unwrap_err().code.number(), 999);
         let unknown = Datastore { kind: "consul".into(), ..Default::default() };
-        assert!(unknown.settings(&environment(&[])).unwrap_err().msg.contains("consul"));
+        assert_eq!(unknown.settings(&environment(&[])).unwrap_err().msg, "unknown datastore type: consul");
+        let discovered = Datastore { etcd_discovery_srv: "example.org".into(), ..none };
+        let refused = discovered.settings(&environment(&[])).unwrap_err().msg;
+        assert!(
+            refused.contains("example.org") && refused.contains("SRV records are not looked up"),
+            "{refused}"
+        );
     }
 
     #[test]

@@ -73,14 +73,15 @@ pub struct Environment {
 }
 
 impl Environment {
-    /// What the variables say for a command; the names are checked by [`Self::check_names`].
+    /// What the variables say for a command.
     ///
     /// # Errors
-    /// Where variables that the command needs are missing: all of them in one error.
+    /// The first of those that the command needs that is malformed; else all that are missing, in one error.
     pub fn read(command: Command, variables: &BTreeMap<String, String>) -> Result<Self, CniError> {
         let value = |name: &str| variables.get(name).cloned().unwrap_or_default();
-        let missing: Vec<&str> =
-            command.needs().iter().copied().filter(|name| value(name).is_empty()).collect();
+        let (missing, set): (Vec<&str>, Vec<&str>) =
+            command.needs().iter().copied().partition(|name| value(name).is_empty());
+        set.into_iter().try_for_each(|name| check_form(name, &value(name)))?;
         if !missing.is_empty() {
             return Err(invalid(format!("required env variables [{}] missing", missing.join(","))));
         }
@@ -91,24 +92,6 @@ impl Environment {
             args: value(ARGS),
             any_namespace: matches!(value(NAMESPACE_OVERRIDE).to_lowercase().as_str(), "1" | "true"),
         })
-    }
-
-    /// Checks the names that a command takes.
-    ///
-    /// # Errors
-    /// Where the container ID or the name of the interface has a form that no runtime uses.
-    pub fn check_names(&self, command: Command) -> Result<(), CniError> {
-        if !matches!(command, Command::Add | Command::Check | Command::Del) {
-            return Ok(());
-        }
-        if !is_name(&self.container) {
-            let text = "invalid characters in containerID";
-            return Err(invalid(text).with_details(&self.container));
-        }
-        match interface_defect(&self.interface) {
-            Some(text) => Err(invalid(text).with_details(&self.interface)),
-            None => Ok(()),
-        }
     }
 }
 
@@ -136,15 +119,30 @@ pub fn is_name(text: &str) -> bool {
     text.starts_with(|c: char| c.is_ascii_alphanumeric()) && text.chars().all(may_follow)
 }
 
-fn interface_defect(name: &str) -> Option<&'static str> {
+/// Checks the form of a variable that is set.
+fn check_form(name: &str, value: &str) -> Result<(), CniError> {
+    match name {
+        CONTAINER_ID if !is_name(value) => {
+            Err(invalid("invalid characters in containerID").with_details(value))
+        }
+        INTERFACE => check_interface(value),
+        _ => Ok(()),
+    }
+}
+
+fn check_interface(name: &str) -> Result<(), CniError> {
     if name.len() > INTERFACE_LENGTH {
-        return Some("interface name is too long");
+        let details = format!("interface name should be less than {} characters", INTERFACE_LENGTH + 1);
+        return Err(invalid("interface name is too long").with_details(details));
     }
     if name == "." || name == ".." {
-        return Some("interface name is . or ..");
+        return Err(invalid("interface name is . or .."));
     }
     let is_bad = |c: char| c == '/' || c == ':' || c.is_whitespace();
-    name.contains(is_bad).then_some("interface name contains / or : or whitespace characters")
+    match name.contains(is_bad) {
+        true => Err(invalid("interface name contains / or : or whitespace characters")),
+        false => Ok(()),
+    }
 }
 
 #[cfg(test)]
@@ -171,20 +169,24 @@ mod tests {
     #[test]
     fn names_of_containers_and_interfaces() {
         let check = |container: &str, interface: &str| {
-            let environment = Environment {
-                container: container.into(),
-                interface: interface.into(),
-                ..Default::default()
-            };
-            environment.check_names(Command::Del)
+            let set = [(CONTAINER_ID, container), (INTERFACE, interface), (PATH, "x")];
+            Environment::read(Command::Del, &variables(&set))
         };
         assert!(check("a1_b.c-d", "eth0").is_ok() && check("0", "a23456789012345").is_ok());
         for container in ["-a", "a/b", "a b", "ü", ".a", "a\n"] {
-            assert_eq!(check(container, "eth0").unwrap_err().code, Code::InvalidEnvironment, "{container:?}");
+            let error = check(container, "eth0").unwrap_err();
+            assert_eq!((error.code, error.details.as_str()), (Code::InvalidEnvironment, container));
         }
         for interface in ["a234567890123456", ".", "..", "a/b", "a:b", "a b", "a\t"] {
             assert!(check("a", interface).is_err(), "{interface:?}");
         }
+        let both = check("-a", "").unwrap_err();
+        assert_eq!(
+            both.msg, "invalid characters in containerID",
+            "what is malformed goes before what is missing"
+        );
+        let unused = [(CONTAINER_ID, "-a"), (PATH, "x")];
+        assert!(Environment::read(Command::Gc, &variables(&unused)).is_ok());
     }
 
     #[test]

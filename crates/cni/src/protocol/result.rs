@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use serde::Serialize;
 
-use super::{Version, to_json};
+use super::{CniError, Version, to_json};
 
 /// An address with the length of its prefix. Host bits stay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,6 +37,17 @@ impl IpamResult {
     /// Each address with a route to it.
     pub fn routed(addresses: Vec<Address>) -> Self {
         Self { addresses, routed: true }
+    }
+
+    /// Whether it has a form in a version.
+    ///
+    /// # Errors
+    /// In the oldest versions, where there is no address: nothing was asked for, and nothing was assigned.
+    pub fn check(&self, version: Version) -> Result<(), CniError> {
+        if self.addresses.is_empty() && version <= Version::V0_2_0 {
+            return Err(CniError::internal("cannot convert: no valid IP addresses"));
+        }
+        Ok(())
     }
 
     /// The text for stdout.

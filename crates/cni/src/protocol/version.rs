@@ -44,8 +44,8 @@ impl Version {
         }
         let found = Self::ALL.into_iter().find(|version| version.text() == text);
         found.ok_or_else(|| {
-            let supported = Self::ALL.map(Self::text);
-            let details = format!("config is {text:?}, plugin supports {supported:?}");
+            let supported = Self::ALL.map(|version| format!("{:?}", version.text())).join(" ");
+            let details = format!("config is {text:?}, plugin supports [{supported}]");
             CniError::new(Code::IncompatibleVersion, "incompatible CNI versions").with_details(details)
         })
     }

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use calipam_model::config::ClusterInformation;
-use calipam_model::snapshot::{Coverage, Snapshot};
+use calipam_model::snapshot::{Coverage, ETCD_SOURCES, Snapshot};
 
 use super::{Header, Writer, write_line};
 use crate::client::etcd::EtcdClient;
@@ -12,9 +12,9 @@ use crate::error::Result;
 use crate::files::DataFile;
 use crate::files::objects::is_exported;
 use crate::raw::{RawEntry, is_read};
+use crate::read::whole::ProgressFn;
 use crate::read::whole::etcd::pull::Collector;
 use crate::read::whole::etcd::{Start, observe as observe_etcd};
-use crate::read::whole::{ETCD_SOURCES, ProgressFn};
 
 /// Lines that are ready to be written, and their number.
 #[derive(Default)]

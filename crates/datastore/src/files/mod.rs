@@ -8,7 +8,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use calipam_model::snapshot::{Coverage, DatastoreKind, Snapshot, Source, WhySkipped};
+use calipam_model::snapshot::{Coverage, DatastoreKind, ETCD_SOURCES, Snapshot, Source, WhySkipped};
 use jiff::Timestamp;
 use tempfile::{NamedTempFile, TempPath};
 
@@ -16,7 +16,7 @@ use self::snapshot::looks_like_snapshot;
 use crate::error::{Error, FileError, Result};
 use crate::export::{self, Header, looks_like_export};
 use crate::raw::{RawEntry, is_read};
-use crate::read::whole::{ETCD_SOURCES, Progress, ProgressFn};
+use crate::read::whole::{Progress, ProgressFn};
 
 /// How much of a file tells its kind.
 const HEAD: u64 = (1 << 16) + 4096;

@@ -11,4 +11,4 @@ pub(crate) mod with_kubernetes;
 
 pub use self::around::Lookup;
 pub use self::names::NameKind;
-pub use self::whole::{ETCD_SOURCES, Progress, ProgressFn};
+pub use self::whole::{Progress, ProgressFn};

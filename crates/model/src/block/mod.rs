@@ -92,6 +92,9 @@ pub struct Block {
     deleted: bool,
     /// `attributes` is `null`: Calico creates blocks so, and keeps it until the first address is assigned.
     null_attributes: bool,
+    /// `sequenceNumberForAllocation` is `null` or missing, as in blocks from before Calico 3.22.2; Calico keeps it until an
+    /// address is assigned.
+    null_sequences: bool,
     extras: Option<Box<Extras>>,
 }
 

@@ -94,6 +94,8 @@ struct RawBlock {
     deleted: bool,
     /// `attributes` is there and not `null`.
     has_attributes: bool,
+    /// So is `sequenceNumberForAllocation`.
+    has_sequences: bool,
     unknown: Option<Box<Unknown>>,
 }
 
@@ -120,7 +122,7 @@ impl<'de> Fields<'de> for RawBlock {
             }
             _ if is(name, "sequenceNumber") => set(&mut self.sequence, map)?,
             _ if is(name, "sequenceNumberForAllocation") => {
-                map.next_value_seed(Object(&mut self.sequences))?;
+                self.has_sequences = map.next_value_seed(Object(&mut self.sequences))?;
             }
             _ if is(name, "deleted") => set(&mut self.deleted, map)?,
             _ => keep(&mut self.unknown, name, map)?,
@@ -200,6 +202,7 @@ impl RawBlock {
             sequences,
             deleted: self.deleted,
             null_attributes: !self.has_attributes,
+            null_sequences: !self.has_sequences,
             extras: (extras != Extras::default()).then(|| Box::new(extras)),
         }
     }

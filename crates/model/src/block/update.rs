@@ -41,6 +41,7 @@ impl Block {
             sequences: Vec::new(),
             deleted: false,
             null_attributes: true,
+            null_sequences: false,
             extras: None,
         })
     }
@@ -169,8 +170,17 @@ impl BlockUpdate<'_> {
         }
         if !freed.is_empty() {
             self.changed = true;
+            self.block.null_sequences = false;
             self.compact();
         }
+        freed
+    }
+
+    /// Frees ordinals as a release by handle does, after which the block has sequence numbers only if it had some before.
+    pub fn release_by_handle(&mut self, ordinals: &[u32]) -> Vec<u32> {
+        let are_null = self.block.null_sequences;
+        let freed = self.release(ordinals);
+        self.block.null_sequences = are_null;
         freed
     }
 
@@ -191,9 +201,9 @@ impl BlockUpdate<'_> {
 
     /// Puts ordinals into cooldown as a release by handle does: their sequence numbers stay (facts 3.7).
     pub fn cool_by_handle(&mut self, ordinals: &[u32], at: Timestamp) -> Vec<u32> {
-        let sequences = self.block.sequences.clone();
+        let (sequences, are_null) = (self.block.sequences.clone(), self.block.null_sequences);
         let cooled = self.cool(ordinals, at);
-        self.block.sequences = sequences;
+        (self.block.sequences, self.block.null_sequences) = (sequences, are_null);
         cooled
     }
 
@@ -275,6 +285,7 @@ impl BlockUpdate<'_> {
     fn allocate(&mut self, ordinal: u32, index: u32) {
         self.block.allocations[ordinal as usize] = Some(index);
         let number = self.block.sequence;
+        self.block.null_sequences = false;
         let sequences = &mut self.block.sequences;
         match sequences.binary_search_by_key(&ordinal, |(o, _)| *o) {
             Ok(at) => sequences[at].1 = number,

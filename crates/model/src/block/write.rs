@@ -18,7 +18,8 @@ impl Serialize for Block {
         let attributes: Vec<Attribute> = self.attributes().map(|a| a.to_attribute()).collect();
         map.serialize_entry("attributes", &(!self.null_attributes).then_some(attributes))?;
         map.serialize_entry("sequenceNumber", &self.sequence)?;
-        map.serialize_entry("sequenceNumberForAllocation", &Sequences(self))?;
+        let sequences = (!self.null_sequences).then_some(Sequences(self));
+        map.serialize_entry("sequenceNumberForAllocation", &sequences)?;
         map.serialize_entry("deleted", &self.deleted)?;
         for (name, value) in self.extras.iter().flat_map(|extras| &extras.unknown) {
             map.serialize_entry(name, value)?;
@@ -34,6 +35,7 @@ impl Block {
             let mut block = block.clone();
             block.sequence = 0;
             block.sequences.clear();
+            block.null_sequences = false;
             if let Some(extras) = &mut block.extras {
                 extras.stray_sequences.clear();
             }

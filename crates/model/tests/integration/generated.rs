@@ -20,9 +20,7 @@ fn as_written_today(mut block: Value) -> Value {
     for attribute in fields["attributes"].as_array_mut().unwrap() {
         attribute.as_object_mut().unwrap().retain(|_, value| !value.is_null());
     }
-    if fields.get("sequenceNumberForAllocation").is_none_or(Value::is_null) {
-        fields.insert("sequenceNumberForAllocation".into(), serde_json::json!({}));
-    }
+    fields.entry("sequenceNumberForAllocation").or_insert(Value::Null);
     fields.entry("sequenceNumber").or_insert(0.into());
     fields.entry("deleted").or_insert(false.into());
     block

@@ -65,7 +65,7 @@ impl Scene {
         self.at(|target| churn.run_on(target, &self.spec, &self.nodes).unwrap())
     }
 
-    /// Nobody lost what he has.
+    /// No live pod has lost its address.
     fn assert_sound(&self, ledger: &Ledger) {
         let violations = self.at(|target| ledger.verify(target).unwrap());
         assert!(violations.is_empty(), "{violations:?}");

@@ -17,7 +17,7 @@ enum Attempt {
     Usable,
     /// Another node has it, or none.
     Lost,
-    /// Somebody interfered.
+    /// Another client interfered.
     Again,
 }
 
@@ -115,11 +115,11 @@ pub enum Release {
     Done,
     /// It is in use, gone, or another's; nothing was changed.
     Refused,
-    /// Somebody interfered when the affinity had already been marked: the node has to [`revive`] it.
+    /// Another client interfered when the affinity had already been marked: the node has to [`revive`] it.
     Marked,
 }
 
-/// Gives up a block of a node that holds nothing. Whoever looks at the affinity meanwhile may get the block back.
+/// Gives up a block of a node that holds nothing. A client that looks at the affinity meanwhile may get the block back.
 pub fn release(store: &mut Store, node: &str, net: IpNet) -> Result<Release> {
     let affinity = Place::Affinity(node, net);
     let (Some((_, version)), Some((stored, block_version))) = (store.get(affinity)?, block(store, net)?)

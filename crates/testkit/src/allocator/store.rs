@@ -66,7 +66,7 @@ pub type Read = (Vec<u8>, Version);
 /// How a pod ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
-    /// Somebody deletes it; its sandbox is taken away in time.
+    /// It is deleted; its sandbox is taken away in time.
     Deleted,
     /// Its containers have ended; its object stays for a while.
     Finished,

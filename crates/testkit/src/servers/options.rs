@@ -16,7 +16,7 @@ pub struct EtcdOptions {
 /// Who must show a certificate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum EtcdTls {
-    /// Nobody: connections are not encrypted.
+    /// Neither side: connections are not encrypted.
     #[default]
     Off,
     Server,

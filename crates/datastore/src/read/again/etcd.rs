@@ -4,14 +4,13 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use calipam_model::key::Key;
-use calipam_model::snapshot::{Coverage, DatastoreKind, Snapshot};
+use calipam_model::snapshot::{Coverage, DatastoreKind, ETCD_SOURCES, Snapshot};
 use jiff::Timestamp;
 use tokio::task::JoinSet;
 
 use crate::client::etcd::{EtcdClient, Range};
 use crate::error::{Failure, Result};
 use crate::read::around::etcd::MAX_OPERATIONS;
-use crate::read::whole::ETCD_SOURCES;
 use crate::secret::redact_url;
 
 /// Requests that are under way at the same time.

@@ -5,7 +5,7 @@ pub(crate) mod kubernetes;
 
 use std::sync::Arc;
 
-use calipam_model::snapshot::{Snapshot, Source};
+use calipam_model::snapshot::Snapshot;
 
 use self::etcd::pull::Collector;
 use crate::error::Result;
@@ -22,21 +22,6 @@ pub struct Progress {
 
 /// Takes the progress of a read; called from several threads.
 pub type ProgressFn = Arc<dyn Fn(Progress) + Send + Sync>;
-
-/// The sources that an etcd datastore holds.
-pub const ETCD_SOURCES: [Source; 11] = [
-    Source::Blocks,
-    Source::Affinities,
-    Source::Handles,
-    Source::Pools,
-    Source::Reservations,
-    Source::Nodes,
-    Source::Endpoints,
-    Source::ClusterInformation,
-    Source::KubeControllersConfiguration,
-    Source::IpamConfig,
-    Source::IpamConfiguration,
-];
 
 /// Gathers a [`Snapshot`].
 #[derive(Debug, Default)]

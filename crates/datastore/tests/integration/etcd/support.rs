@@ -2,9 +2,8 @@
 
 use calipam_datastore::Datastore;
 use calipam_datastore::raw::{RawKv, is_read};
-use calipam_datastore::read::ETCD_SOURCES;
 use calipam_datastore::settings::{Overrides, Settings};
-use calipam_model::snapshot::Snapshot;
+use calipam_model::snapshot::{ETCD_SOURCES, Snapshot};
 use calipam_testkit::servers::Etcd;
 use etcd_client::{Client, Txn, TxnOp};
 

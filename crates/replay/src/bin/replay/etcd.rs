@@ -152,7 +152,7 @@ impl Ground for EtcdGround {
         command.args(arguments.split_whitespace());
         command.env("DATASTORE_TYPE", "etcdv3").env("ETCD_ENDPOINTS", self.etcd.endpoint());
         let output = run(&mut command, "", self.folder.path(), true)?;
-        Ok(Output { stdout: self.generic(&output.stdout), ..output })
+        Ok(Output { stdout: without_own_lines(&self.generic(&output.stdout)), ..output })
     }
 }
 
@@ -172,6 +172,14 @@ fn run(command: &mut Command, input: &str, folder: &Path, both: bool) -> Result<
     file.rewind().map_err(text)?;
     let stdout = std::io::read_to_string(file).map_err(text)?;
     Ok(Output { exit_code: status.code().unwrap_or(-1), stdout })
+}
+
+/// What calicoctl would say as well: on standard error the drop-in also names the journal of a change, warns, and gives
+/// hints.
+fn without_own_lines(text: &str) -> String {
+    let is_own =
+        |line: &&str| ["journal: ", "hint: ", "warning: "].iter().any(|start| line.starts_with(start));
+    text.split_inclusive('\n').filter(|line| !is_own(line)).collect()
 }
 
 fn write(event: &Event) -> Option<Write> {

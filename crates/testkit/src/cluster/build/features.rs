@@ -77,7 +77,7 @@ impl Cluster {
         }
     }
 
-    /// A container of bare CNI, which is no pod.
+    /// A container that the CNI plugin was called for without a pod.
     pub(in crate::cluster) fn add_container(
         &mut self,
         network: &str,

@@ -56,7 +56,7 @@ impl Cluster {
         self.put_machine("vms", "vm-swapped", true);
     }
 
-    /// An instance that somebody made without a machine, and whose pod is not there at the moment.
+    /// An instance that was made without a machine, and whose pod is not there at the moment.
     pub(super) fn add_instance_without_machine(&mut self) {
         let block = self.nodes[1].blocks[0];
         let pod = self.machine_pod("vmi-alone", "nowhere");
