@@ -1,6 +1,8 @@
 //! Pools and what nodes get of them, judged on clusters of a few hand-written entries.
 
+use calipam_assign::{Allocator, AutoAssign, SnapshotStore, without_waiting};
 use calipam_model::key::RESOURCE_PREFIX;
+use calipam_model::pool::PoolUse;
 use serde_json::{Value, json};
 
 use super::structure_tests::{affinity, evidence, findings, handle, only, pod, verdict, whole};
@@ -260,4 +262,49 @@ fn the_block_limit() {
     unreadable.0.ipam_config = None;
     unreadable.put("/calico/ipam/v2/config", json!([]));
     assert_eq!(verdict(&unreadable), ["undecodable-object /calico/ipam/v2/config"]);
+}
+
+/// What one more request of a node for an address gives: the allocator itself, on the snapshot.
+fn is_served(cluster: &Cluster, node: &str) -> bool {
+    let store = SnapshotStore::new(&cluster.0);
+    let request = AutoAssign {
+        host: node.to_owned(),
+        v4: 1,
+        intended_use: Some(PoolUse::Workload),
+        ..AutoAssign::default()
+    };
+    let given = without_waiting(Allocator::new(&store).auto_assign(&request));
+    given.is_ok_and(|given| given.addresses().count() == 1)
+}
+
+#[test]
+fn a_node_is_stranded_where_the_allocator_gives_it_nothing() {
+    let kinds = [
+        None,
+        Some(("node-1", 4)),
+        Some(("node-1", 3)),
+        Some(("node-2", 4)),
+        Some(("node-2", 3)),
+        Some(("node-2", 0)),
+    ];
+    let limited = json!({"strict_affinity": true, "auto_allocate_blocks": true, "maxBlocksPerHost": 1});
+    let (mut stranded_nodes, mut served_nodes) = (0, 0);
+    for config in [strict(), open(), limited] {
+        for number in 0..kinds.len().pow(3) {
+            let [a, b, c] = [number % 6, number / 6 % 6, number / 36];
+            let blocks: Vec<(&str, usize)> =
+                [a, b, c, 3].into_iter().filter_map(|kind| kinds[kind]).collect();
+            let cluster = small(config.clone(), &blocks);
+            let free = 16 - blocks.iter().map(|(_, taken)| taken).sum::<usize>();
+            let found = stranded(&cluster);
+            for node in ["node-1", "node-2"] {
+                let is_stranded = found.iter().any(|(subject, _)| subject == node);
+                let is_served = is_served(&cluster, node);
+                assert_eq!(is_stranded, !is_served && free > 0, "{node}: {config} {blocks:?}");
+                stranded_nodes += usize::from(is_stranded);
+                served_nodes += usize::from(is_served);
+            }
+        }
+    }
+    assert!(stranded_nodes > 10 && served_nodes > 10, "{stranded_nodes} {served_nodes}");
 }
