@@ -141,8 +141,8 @@ impl Churn {
 
     fn work(&self, target: Target<'_>, shared: &Shared, number: usize) -> Result<ChurnLog> {
         let rng = Rng::of(self.seed, number as u64);
-        let store = Store::new(target.connect(shared.spec)?, rng, self.pause);
-        Worker::new(store, self, shared, number).run(Instant::now() + self.limit)
+        let store = Store::new(target.connect(shared.spec)?, rng.clone(), self.pause);
+        Worker::new(store, rng, self, shared, number).run(Instant::now() + self.limit)
     }
 }
 

@@ -2,17 +2,16 @@
 
 use std::net::IpAddr;
 
-use etcd_client::{Client, Compare, CompareOp, Error, GetOptions, Txn, TxnOp};
-use ipnet::IpNet;
+use etcd_client::{Client, Compare, CompareOp, Error, GetOptions, KeyValue, Txn, TxnOp};
 use tokio::runtime::{Builder, Runtime};
 
-use super::store::{Datastore, Ending, Place, Read, Result, Version};
+use super::store::{Datastore, Ending, List, Place, Read, Result, Version};
 use crate::cluster::wire::{go_json, key};
 use crate::cluster::{ClusterSpec, Holder, endpoint_of};
 use crate::servers::ServerError;
 
-/// The tree of the affinities.
-const AFFINITIES: &str = "/calico/ipam/v2/host/";
+/// Where the allocator's own objects lie.
+const IPAM: &str = "/calico/ipam/v2";
 
 /// A connection to etcd.
 pub struct EtcdKeys {
@@ -41,6 +40,19 @@ impl EtcdKeys {
         let response = self.runtime.block_on(self.client.txn(transaction))?;
         let revision = response.header().map(|header| header.revision());
         Ok(revision.filter(|_| response.succeeded()))
+    }
+}
+
+/// The key or the prefix of the keys of a list, and whether it is a prefix.
+fn keys_of(list: List<'_>) -> (String, bool) {
+    match list {
+        List::Config => (format!("{IPAM}/config"), false),
+        List::Node(name) => (key::node(name), false),
+        List::Pools => (key::resource("ippools", ""), true),
+        List::Reservations => (key::resource("ipreservations", ""), true),
+        List::Blocks => (format!("{IPAM}/assignment/"), true),
+        List::Affinities(Some(node)) => (format!("{IPAM}/host/{node}/"), true),
+        List::Affinities(None) => (format!("{IPAM}/host/"), true),
     }
 }
 
@@ -79,11 +91,15 @@ impl Datastore for EtcdKeys {
         Ok(self.change(is_at(&key, version), TxnOp::delete(key, None))?.is_some())
     }
 
-    fn affinities(&mut self, node: Option<&str>) -> Result<Vec<(String, IpNet)>> {
-        let prefix = node.map_or(AFFINITIES.to_owned(), |node| format!("{AFFINITIES}{node}/"));
-        let options = GetOptions::new().with_prefix().with_keys_only();
-        let response = self.runtime.block_on(self.client.get(prefix, Some(options)))?;
-        Ok(response.kvs().iter().filter_map(|kv| affinity_of(kv.key())).collect())
+    fn list(&mut self, list: List<'_>) -> Result<Vec<(String, Read)>> {
+        let (key, is_prefix) = keys_of(list);
+        let options = is_prefix.then(|| GetOptions::new().with_prefix());
+        let response = self.runtime.block_on(self.client.get(key, options))?;
+        let read = |kv: &KeyValue| {
+            let path = String::from_utf8_lossy(kv.key()).into_owned();
+            (path, (kv.value().to_vec(), Version::Etcd(kv.mod_revision())))
+        };
+        Ok(response.kvs().iter().map(read).collect())
     }
 
     fn announce(&mut self, _: &Holder) -> Result<()> {
@@ -107,10 +123,4 @@ impl Datastore for EtcdKeys {
     fn bury(&mut self, _: &Holder, _: Ending) -> Result<()> {
         Ok(())
     }
-}
-
-/// Node and block of an IPv4 affinity: `…/host/<node>/ipv4/block/<cidr>`.
-fn affinity_of(key: &[u8]) -> Option<(String, IpNet)> {
-    let (node, cidr) = std::str::from_utf8(key).ok()?.strip_prefix(AFFINITIES)?.split_once("/ipv4/block/")?;
-    Some((node.to_owned(), cidr.replacen('-', "/", 1).parse().ok()?))
 }

@@ -2,11 +2,9 @@
 
 use std::net::IpAddr;
 
-use ipnet::IpNet;
-
 use super::etcd::EtcdKeys;
 use super::pods::Pods;
-use super::store::{Datastore, Ending, Place, Read, Result, Version};
+use super::store::{Datastore, Ending, List, Place, Read, Result, Version};
 use crate::cluster::{ClusterSpec, Holder};
 use crate::servers::KubeApiserver;
 
@@ -40,8 +38,8 @@ impl Datastore for EtcdWithPods {
         self.etcd.delete(place, version)
     }
 
-    fn affinities(&mut self, node: Option<&str>) -> Result<Vec<(String, IpNet)>> {
-        self.etcd.affinities(node)
+    fn list(&mut self, list: List<'_>) -> Result<Vec<(String, Read)>> {
+        self.etcd.list(list)
     }
 
     fn announce(&mut self, holder: &Holder) -> Result<()> {

@@ -2,12 +2,12 @@
 
 use std::net::IpAddr;
 
-use ipnet::IpNet;
 use serde_json::{Value, json};
 
 use super::pods::Pods;
-use super::store::{Datastore, Ending, Place, Read, Result, Version};
+use super::store::{Datastore, Ending, List, Place, Read, Result, Version};
 use crate::cluster::Holder;
+use crate::cluster::wire::key;
 use crate::kube::Flavour;
 use crate::kube::form::{self, HOSTNAME_HASH, Parts, affinity_name, block_name};
 use crate::servers::{KubeApiserver, Response};
@@ -62,6 +62,28 @@ impl KubeObjects {
         json!({"apiVersion": self.flavour.api_version(), "kind": kind, "metadata": metadata, "spec": spec})
     }
 
+    fn list_path(&self, list: List<'_>) -> String {
+        match list {
+            List::Config => format!("{}/default", self.flavour.path(self.flavour.ipam_config().0)),
+            List::Node(name) => format!("/api/v1/nodes/{name}"),
+            List::Pools => self.flavour.path("ippools"),
+            List::Reservations => self.flavour.path("ipreservations"),
+            List::Blocks => self.flavour.path("ipamblocks"),
+            List::Affinities(None) => self.flavour.path("blockaffinities"),
+            List::Affinities(Some(node)) => {
+                let selector = format!("{HOSTNAME_HASH}%3D{}", form::hostname_hash(node));
+                format!("{}?labelSelector={selector}", self.flavour.path("blockaffinities"))
+            }
+        }
+    }
+
+    /// An object that may be missing.
+    fn one(&mut self, list: List<'_>) -> Result<Vec<(String, Read)>> {
+        let response = self.ask("GET", &self.list_path(list), &Value::Null, &[200, 404])?;
+        let found = (response.status == 200).then(|| listed(list, &parse(&response.body)));
+        Ok(found.into_iter().collect())
+    }
+
     fn put(&mut self, place: Place<'_>, object: &Value) -> Result<Option<Version>> {
         let response = self.ask("PUT", &self.path(place), object, &[200, 404, 409])?;
         Ok((response.status == 200).then(|| version_of(&parse(&response.body))))
@@ -88,6 +110,28 @@ fn name_of(place: Place<'_>) -> String {
         Place::Affinity(node, net) => affinity_name(node, net),
         Place::Handle(id) => id.to_lowercase(),
     }
+}
+
+/// An object with the path and the value that it has in etcd.
+fn listed(list: List<'_>, object: &Value) -> (String, Read) {
+    let spec = &object["spec"];
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let net = || spec["cidr"].as_str().and_then(|cidr| cidr.parse().ok()).expect("a CIDR");
+    let name = text(&object["metadata"]["name"]);
+    let (path, value) = match list {
+        List::Config => {
+            let config = json!({"strict_affinity": spec["strictAffinity"], "auto_allocate_blocks": spec["autoAllocateBlocks"]});
+            ("/calico/ipam/v2/config".to_owned(), config.to_string().into_bytes())
+        }
+        List::Node(_) => (key::node(&name), object.to_string().into_bytes()),
+        List::Pools => (key::pool(&name), object.to_string().into_bytes()),
+        List::Reservations => (key::resource("ipreservations", &name), object.to_string().into_bytes()),
+        List::Blocks => (key::block(net()), form::block_value(spec)),
+        List::Affinities(_) => {
+            (key::affinity("host", &text(&spec["node"]), net()), form::affinity_value(spec))
+        }
+    };
+    (path, (value, version_of(object)))
 }
 
 fn parse(body: &str) -> Value {
@@ -156,20 +200,16 @@ impl Datastore for KubeObjects {
         self.delete_in_steps(place, object)
     }
 
-    fn affinities(&mut self, node: Option<&str>) -> Result<Vec<(String, IpNet)>> {
-        let path = self.flavour.path("blockaffinities");
-        let path = match node {
-            Some(node) => format!("{path}?labelSelector={HOSTNAME_HASH}%3D{}", form::hostname_hash(node)),
-            None => path,
-        };
-        let list = parse(&self.ask("GET", &path, &Value::Null, &[200])?.body);
-        let items = list["items"].as_array().into_iter().flatten().map(|item| &item["spec"]);
-        let affinity = |spec: &Value| {
-            let net: IpNet = spec["cidr"].as_str()?.parse().ok()?;
-            let usable = !form::is_deleted(spec) && net.addr().is_ipv4();
-            usable.then(|| (spec["node"].as_str().unwrap_or_default().to_owned(), net))
-        };
-        Ok(items.filter_map(affinity).collect())
+    fn list(&mut self, list: List<'_>) -> Result<Vec<(String, Read)>> {
+        if let List::Config | List::Node(_) = list {
+            return self.one(list);
+        }
+        let answer = parse(&self.ask("GET", &self.list_path(list), &Value::Null, &[200])?.body);
+        let items = answer["items"].as_array().into_iter().flatten();
+        // Of lists, Calico leaves out the affinities that are marked deleted.
+        let is_left_out =
+            |object: &&Value| matches!(list, List::Affinities(_)) && form::is_deleted(&object["spec"]);
+        Ok(items.filter(|object| !is_left_out(object)).map(|object| listed(list, object)).collect())
     }
 
     fn announce(&mut self, holder: &Holder) -> Result<()> {

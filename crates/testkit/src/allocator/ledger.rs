@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use ipnet::IpNet;
 
+use super::look;
 use super::store::{Result, Store, Target};
-use super::{affinity, handle, pod};
 use crate::cluster::ClusterSpec;
 use crate::cluster::rng::Rng;
 
@@ -168,11 +168,11 @@ impl Ledger {
 /// What is wrong with the address of a pod that is live all the while.
 pub(super) fn inspect(store: &mut Store, tenant: &Tenant) -> Result<Vec<Violation>> {
     let mut found = Vec::new();
-    let block = affinity::block(store, tenant.block)?;
-    if !block.is_some_and(|(block, _)| pod::held(&block, &tenant.handle).contains(&tenant.address)) {
+    let block = look::block(store, tenant.block)?;
+    if !block.is_some_and(|(block, _)| look::held(&block, &tenant.handle).contains(&tenant.address)) {
         found.push(Violation::Freed(tenant.clone()));
     }
-    if handle::counts(store, &tenant.handle)?.get(&tenant.block).is_none_or(|count| *count < 1) {
+    if look::counts(store, &tenant.handle)?.get(&tenant.block).is_none_or(|count| *count < 1) {
         found.push(Violation::Uncounted(tenant.clone()));
     }
     Ok(found)

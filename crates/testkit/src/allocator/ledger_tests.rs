@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::ledger::{Ledger, Tenant, Violation};
 use super::store::{Place, Store, Target};
-use super::{Churn, ChurnLog, affinity, handle};
+use super::{Churn, ChurnLog, look};
 use crate::cluster::rng::Rng;
 use crate::cluster::{Cluster, ClusterSpec};
 use crate::kube::{Flavour, seed};
@@ -22,10 +22,12 @@ fn spec() -> ClusterSpec {
 fn break_two(target: Target<'_>, ledger: &Ledger) -> [Tenant; 2] {
     let [freed, uncounted] = [0, 1].map(|place| ledger.live().nth(place).unwrap().clone());
     let mut store = Store::new(target.connect(spec()).unwrap(), Rng::new(1), Duration::ZERO);
-    let (mut block, version) = affinity::block(&mut store, freed.block).unwrap().unwrap();
+    let (mut block, version) = look::block(&mut store, freed.block).unwrap().unwrap();
     block.free(freed.address);
     assert!(store.update(Place::Block(freed.block), block.value(), &version).unwrap().is_some());
-    handle::count(&mut store, &uncounted.handle, uncounted.block, -1).unwrap();
+    let handle = Place::Handle(&uncounted.handle);
+    let (_, version) = store.get(handle).unwrap().unwrap();
+    assert!(store.delete(handle, &version).unwrap());
     [freed, uncounted]
 }
 

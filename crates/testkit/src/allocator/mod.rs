@@ -1,6 +1,6 @@
-//! A stand-in for Calico's allocator: it changes an etcd or the objects of an API server one at a time, in Calico's
-//! order (facts 3.14), each write a compare-and-swap, with pauses between them and several workers at once. Tests read
-//! the datastore meanwhile, or repair it.
+//! Nodes at work: calipam's allocator (`crates/assign`), which recorded runs of real Calico prove, gives pods addresses and
+//! takes them back, claims blocks and gives them up, one write at a time, each a compare-and-swap, with pauses between
+//! them and several workers at once. Tests read the datastore meanwhile, or repair it.
 //!
 //! | Operation | Order of the writes |
 //! |---|---|
@@ -11,25 +11,26 @@
 //!
 //! On Kubernetes every deletion takes two steps: a mark, which is the compare-and-swap, and the deletion by UID.
 //!
-//! It uses no writer of calipam. A test that stops it in the middle finds the half-done states that a real crash leaves.
+//! The requests to the servers, the form of Kubernetes objects, pods and endpoints are written here, without calipam's
+//! clients. A test that stops it in the middle finds the half-done states that a real crash leaves.
 //!
 //! To try repairs at the same time, let a [`Churn`] leak some addresses and run it in a thread of its own. Its [`Ledger`] says
-//! which addresses each live pod was given, and [`Ledger::verify`] afterwards whether one was freed or given twice.
+//! which addresses each live pod was given, and [`Ledger::verify`] afterwards whether one was freed or given twice. It
+//! looks at blocks and handles with the decoders of the tests.
 
 mod activity;
-mod affinity;
 mod churn;
 mod etcd;
 mod etcd_with_pods;
-mod handle;
 mod kubernetes;
 #[cfg(test)]
 mod kubernetes_tests;
 mod ledger;
 #[cfg(test)]
 mod ledger_tests;
-mod pod;
+mod look;
 mod pods;
+mod records;
 mod store;
 mod worker;
 

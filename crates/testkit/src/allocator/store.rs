@@ -51,6 +51,20 @@ pub enum Place<'a> {
     Handle(&'a str),
 }
 
+/// Objects that are read together, or only read.
+#[derive(Clone, Copy, Debug)]
+pub enum List<'a> {
+    /// The configuration of the allocator.
+    Config,
+    /// The node with a name.
+    Node(&'a str),
+    Pools,
+    Reservations,
+    Blocks,
+    /// The affinities of a node, or of all nodes.
+    Affinities(Option<&'a str>),
+}
+
 /// The version of an object that was read or written.
 #[derive(Clone, Debug)]
 pub enum Version {
@@ -88,8 +102,8 @@ pub trait Datastore: Send {
     fn update(&mut self, place: Place<'_>, value: Vec<u8>, version: &Version) -> Result<Option<Version>>;
     /// Deletes what was read at a version.
     fn delete(&mut self, place: Place<'_>, version: &Version) -> Result<bool>;
-    /// The IPv4 affinities of a node, or of all nodes.
-    fn affinities(&mut self, node: Option<&str>) -> Result<Vec<(String, IpNet)>>;
+    /// Several objects, or one that only is read, each with its path in etcd.
+    fn list(&mut self, list: List<'_>) -> Result<Vec<(String, Read)>>;
 
     /// The pod is there and has been given a node.
     fn announce(&mut self, holder: &Holder) -> Result<()>;
@@ -104,8 +118,8 @@ pub trait Datastore: Send {
 /// One worker's datastore, with pauses after the writes.
 pub struct Store {
     datastore: Box<dyn Datastore>,
-    /// Random numbers of the worker.
-    pub rng: Rng,
+    /// How long the pauses are.
+    rng: Rng,
     /// Longest pause after a write.
     pause: Duration,
     /// Writes that another worker was faster with.

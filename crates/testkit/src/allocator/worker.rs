@@ -1,18 +1,23 @@
 //! One worker of a churn.
 
+use std::net::IpAddr;
 use std::sync::Mutex;
 use std::time::Instant;
 
+use calipam_assign::{Allocator, AssignIp, AutoAssign, Error};
+use calipam_model::affinity::AffinityType;
+use calipam_model::key::Key;
+use calipam_model::pool::PoolUse;
 use ipnet::IpNet;
 use jiff::{SignedDuration, Timestamp};
 
-use super::affinity::Release;
 use super::churn::{Churn, ChurnLog, lock};
 use super::ledger::{Ledger, Tenant, inspect};
-use super::store::{Ending, Result, Store};
-use super::{affinity, pod};
+use super::look;
+use super::records::{Records, finish};
+use super::store::{Ending, List, Place, Result, Store};
 use crate::cluster::rng::Rng;
-use crate::cluster::{ClusterSpec, Holder, PodName, pod_name};
+use crate::cluster::{ClusterSpec, Holder, PodName, pod_name, wire};
 
 /// Pods of workers have numbers from here on, so that no two have one name.
 const FIRST_POD: u64 = 10_000_000;
@@ -25,7 +30,7 @@ const SEEDS: u64 = 40;
 const SPARE_BLOCKS: u64 = 200;
 /// Most blocks of a node: Calico's default.
 const BLOCKS_PER_NODE: usize = 20;
-/// How often a worker looks for an address before a pod has to go without.
+/// How often a borrower looks for an address before it takes one of its own node.
 const ATTEMPTS: usize = 5;
 
 /// What all workers share.
@@ -33,6 +38,9 @@ pub struct Shared {
     /// The shape of the cluster.
     pub spec: ClusterSpec,
     nodes: Vec<Node>,
+    /// Held while a block is given up: of two that give up the same block, one may delete it after its node has made the
+    /// affinity usable again, and leave an affinity without a block for the node's next pod.
+    giving_up: Mutex<()>,
     /// Who has which address.
     pub ledger: Mutex<Ledger>,
 }
@@ -48,7 +56,7 @@ impl Shared {
     /// Nodes of a cluster, and no pod with an address.
     pub fn new(spec: ClusterSpec, nodes: &[String]) -> Self {
         let nodes = nodes.iter().map(|name| Node { name: name.clone(), plugin: Mutex::default() });
-        Self { spec, nodes: nodes.collect(), ledger: Mutex::default() }
+        Self { spec, nodes: nodes.collect(), giving_up: Mutex::default(), ledger: Mutex::default() }
     }
 
     fn node(&self, name: &str) -> Option<&Node> {
@@ -57,7 +65,8 @@ impl Shared {
 }
 
 pub struct Worker<'w> {
-    store: Store,
+    allocator: Allocator<Records>,
+    rng: Rng,
     churn: &'w Churn,
     shared: &'w Shared,
     number: usize,
@@ -65,18 +74,17 @@ pub struct Worker<'w> {
     next_pod: u64,
     /// Pods that it started and has not stopped.
     pods: Vec<Holder>,
-    /// The block of its last address, which it looks at first: others may be full.
-    roomy: Option<IpNet>,
     log: ChurnLog,
 }
 
 impl<'w> Worker<'w> {
     /// The worker with a number.
-    pub fn new(store: Store, churn: &'w Churn, shared: &'w Shared, number: usize) -> Self {
+    pub fn new(store: Store, rng: Rng, churn: &'w Churn, shared: &'w Shared, number: usize) -> Self {
         let node = &shared.nodes[number % shared.nodes.len()];
         let next_pod = FIRST_POD + churn.seed % SEEDS * PODS_OF_SEED + number as u64 * PODS;
         let (pods, log) = (Vec::new(), ChurnLog::default());
-        Self { store, churn, shared, number, node, next_pod, pods, roomy: None, log }
+        let allocator = Allocator::new(Records::new(store));
+        Self { allocator, rng, churn, shared, number, node, next_pod, pods, log }
     }
 
     /// Works until it has done enough, or until `end`.
@@ -89,72 +97,102 @@ impl<'w> Worker<'w> {
 
             let churn = self.churn;
             let _operation = churn.activity.begin(self.number, begin);
-            match self.rng().below(20) {
+            match self.rng.below(20) {
                 0..=8 => self.start(false)?,
                 9 => self.start(true)?,
                 10..=18 => self.stop()?,
-                _ if self.rng().below(2) == 0 => drop(self.claim()?),
+                _ if self.rng.below(2) == 0 => self.claim()?,
                 _ => self.release()?,
             }
             self.log.longest = self.log.longest.max(begin.elapsed());
         }
-        self.log.writes = self.store.writes;
-        self.log.conflicts = self.store.conflicts;
+        let (writes, conflicts) = self.store(|store| (store.writes, store.conflicts));
+        self.log.writes = writes;
+        self.log.conflicts = conflicts;
         Ok(self.log)
     }
 
-    fn rng(&mut self) -> &mut Rng {
-        &mut self.store.rng
+    /// The datastore without the allocator.
+    fn store<T>(&self, look: impl FnOnce(&mut Store) -> T) -> T {
+        self.allocator.store().look(look)
     }
 
     /// CNI ADD, from an own block or, where `borrowed`, from one of another node.
     fn start(&mut self, borrowed: bool) -> Result<()> {
         let holder = self.holder();
-        self.store.others().announce(&holder)?;
+        self.store(|store| store.others().announce(&holder))?;
         self.give_address(holder, borrowed)
     }
 
     fn give_address(&mut self, holder: Holder, borrowed: bool) -> Result<()> {
         let Some((address, block)) = self.assign(&holder, borrowed)? else {
-            return self.store.others().bury(&holder, Ending::Lost);
+            return self.store(|store| store.others().bury(&holder, Ending::Lost));
         };
         let pod = format!("{}/{}", holder.name.namespace, holder.name.pod);
         let (node, handle) = (holder.node.clone(), holder.handle());
         lock(&self.shared.ledger).give(Tenant { pod, node, handle, address, block });
-        self.store.others().publish(&holder, address)?;
+        self.store(|store| store.others().publish(&holder, address))?;
         self.pods.push(holder);
         self.log.started += 1;
         Ok(())
     }
 
-    fn assign(&mut self, holder: &Holder, borrowed: bool) -> Result<Option<(std::net::IpAddr, IpNet)>> {
+    fn assign(&mut self, holder: &Holder, borrowed: bool) -> Result<Option<(IpAddr, IpNet)>> {
         let _plugin = lock(&self.node.plugin);
-        for attempt in 0..ATTEMPTS {
-            // Where the own blocks are full and there may be no more, it borrows.
-            let lender = if borrowed || attempt > 1 { self.lender()? } else { None };
-            let from = lender.as_deref().unwrap_or(&self.node.name);
-            let mut nets = affinity::blocks_of_node(&mut self.store, from)?;
-            nets.sort_by_key(|net| self.roomy != Some(*net));
-            for net in nets {
-                let own = lender.is_none().then_some(self.node.name.as_str());
-                if own.is_some() && !affinity::revive(&mut self.store, &self.node.name, net)? {
-                    continue;
-                }
-                if let Some(address) = pod::take(&mut self.store, net, holder, own)? {
-                    self.roomy = Some(net);
-                    return Ok(Some((address, net)));
-                }
+        if borrowed && let Some(found) = self.borrow(holder)? {
+            return Ok(Some(found));
+        }
+        let request = AutoAssign {
+            host: holder.node.clone(),
+            v4: 1,
+            handle: Some(holder.handle()),
+            attributes: holder.attribute().owner,
+            intended_use: Some(PoolUse::Workload),
+            ..AutoAssign::default()
+        };
+        let assigned = match finish(self.allocator.auto_assign(&request)) {
+            Ok(assigned) => assigned,
+            // The node has as many full blocks as it may.
+            Err(partly) if matches!(partly.error, Error::BlockLimit) => return Ok(None),
+            Err(partly) => return Err(partly.error.into()),
+        };
+        let net = assigned.v4.and_then(|v4| v4.addresses.first().copied());
+        Ok(net.map(|net| (net.addr(), net.trunc())))
+    }
+
+    /// An address of a block of another node.
+    fn borrow(&mut self, holder: &Holder) -> Result<Option<(IpAddr, IpNet)>> {
+        let mut others = self.affinities(None)?;
+        others.retain(|(node, _)| *node != self.node.name);
+        for _ in 0..ATTEMPTS.min(others.len()) {
+            let net = self.rng.pick(&others).1;
+            let Some((block, _)) = self.store(|store| look::block(store, net))? else { continue };
+            let Some(free) = block.unallocated.first() else { continue };
+            let address = block.address(*free as usize);
+            let request = AssignIp {
+                handle: Some(holder.handle()),
+                attributes: holder.attribute().owner,
+                intended_use: Some(PoolUse::Workload),
+                ..AssignIp::new(holder.node.clone(), address)
+            };
+            match finish(self.allocator.assign_ip(&request)) {
+                Ok(()) => return Ok(Some((address, net))),
+                // Another pod was faster.
+                Err(Error::AlreadyAssigned(_)) => {}
+                Err(error) => return Err(error.into()),
             }
-            self.claim_locked()?;
         }
         Ok(None)
     }
 
-    /// Another node that has blocks.
-    fn lender(&mut self) -> Result<Option<String>> {
-        let mut others = self.store.others().affinities(None)?;
-        others.retain(|(node, _)| *node != self.node.name);
-        Ok((!others.is_empty()).then(|| self.rng().pick(&others).0.clone()))
+    /// The nodes and blocks of affinities: of one node, or of all.
+    fn affinities(&self, node: Option<&str>) -> Result<Vec<(String, IpNet)>> {
+        let found = self.store(|store| store.others().list(List::Affinities(node)))?;
+        let affinity = |path: &str| match Key::parse(path) {
+            Ok(Some(Key::Affinity(key))) if key.cidr.addr().is_ipv4() => Some((key.node, key.cidr)),
+            _ => None,
+        };
+        Ok(found.iter().filter_map(|(path, _)| affinity(path)).collect())
     }
 
     fn holder(&mut self) -> Holder {
@@ -166,8 +204,8 @@ impl<'w> Worker<'w> {
     /// A pod in a new sandbox.
     fn in_sandbox(&mut self, name: PodName) -> Holder {
         let ages = self.churn.ages.clone();
-        let age = ages.start + self.rng().below(ages.end.saturating_sub(ages.start).max(1));
-        let container = self.rng().hex(64);
+        let age = ages.start + self.rng.below(ages.end.saturating_sub(ages.start).max(1));
+        let container = self.rng.hex(64);
         let since = Timestamp::now() - SignedDuration::from_secs(age as i64);
         Holder { name, node: self.node.name.clone(), container, since }
     }
@@ -178,10 +216,10 @@ impl<'w> Worker<'w> {
             return Ok(());
         }
         let number = self.pods.len() as u64;
-        let place = self.rng().below(number) as usize;
+        let place = self.rng.below(number) as usize;
         let holder = self.pods.swap_remove(place);
-        let lost = self.rng().below(1000) < self.churn.leaks;
-        let ending = match self.rng().below(5) {
+        let lost = self.rng.below(1000) < self.churn.leaks;
+        let ending = match self.rng.below(5) {
             _ if lost => Ending::Lost,
             0 => Ending::Finished,
             1 => Ending::Evicted,
@@ -208,61 +246,81 @@ impl<'w> Worker<'w> {
         let handle = holder.handle();
         let tenant = lock(&self.shared.ledger).tenant(&handle).cloned();
         if let Some(tenant) = tenant {
-            let violations = inspect(&mut self.store, &tenant)?;
+            let violations = self.store(|store| inspect(store, &tenant))?;
             lock(&self.shared.ledger).accuse(violations);
         }
         if ending == Ending::Lost {
             lock(&self.shared.ledger).leak(&handle);
-            return self.store.others().withdraw(holder, ending);
+            return self.store(|store| store.others().withdraw(holder, ending));
         }
         // From here on any client may free the address: no pod uses it.
         lock(&self.shared.ledger).end(&handle);
-        self.store.others().withdraw(holder, ending)?;
+        self.store(|store| store.others().withdraw(holder, ending))?;
         {
             let _plugin = lock(&self.node.plugin);
-            pod::release(&mut self.store, &handle)?;
+            match finish(self.allocator.release_by_handle(&handle)) {
+                // A repair has freed it: no pod uses it.
+                Ok(()) | Err(Error::NoHandle(_)) => {}
+                Err(error) => return Err(error.into()),
+            }
         }
-        self.store.others().bury(holder, ending)
+        self.store(|store| store.others().bury(holder, ending))
     }
 
-    fn claim(&mut self) -> Result<bool> {
+    /// Claims a block that nothing has, as an operator does.
+    fn claim(&mut self) -> Result<()> {
         let _plugin = lock(&self.node.plugin);
-        self.claim_locked()
+        if self.affinities(Some(&self.node.name))?.len() >= BLOCKS_PER_NODE {
+            return Ok(());
+        }
+        let number = self.rng.below(SPARE_BLOCKS) as u32;
+        let net = self.shared.spec.spare_block_v4(number);
+        if self.store(|store| look::block(store, net))?.is_none() {
+            self.log.claimed += u64::from(self.claim_for(&self.node.name, net)?);
+        }
+        Ok(())
     }
 
-    fn claim_locked(&mut self) -> Result<bool> {
-        if affinity::blocks_of_node(&mut self.store, &self.node.name)?.len() >= BLOCKS_PER_NODE {
-            return Ok(false);
-        }
-        let number = self.rng().below(SPARE_BLOCKS) as u32;
-        let net = self.shared.spec.spare_block_v4(number);
-        let claimed = affinity::claim(&mut self.store, &self.node.name, net)?;
-        self.log.claimed += u64::from(claimed);
-        Ok(claimed)
+    /// Claims a block for a node, or makes the node's affinity usable again; false where another node has it.
+    fn claim_for(&self, node: &str, net: IpNet) -> Result<bool> {
+        let claimed = finish(self.allocator.claim_affinity(net, AffinityType::Host, node));
+        claimed.map(|claimed| !claimed.claimed.is_empty()).map_err(|partly| partly.error.into())
     }
 
     /// Gives up an empty block of its own node or, as a node that finds no free block does, of another one.
     fn release(&mut self) -> Result<()> {
-        let own = self.rng().below(2) == 0;
+        let own = self.rng.below(2) == 0;
         let name = self.node.name.clone();
-        let mut affinities = self.store.others().affinities(own.then_some(&name))?;
+        let mut affinities = self.affinities(own.then_some(&name))?;
         if affinities.is_empty() {
             return Ok(());
         }
-        let begin = self.rng().below(affinities.len() as u64) as usize;
+        let begin = self.rng.below(affinities.len() as u64) as usize;
         affinities.rotate_left(begin);
         for (owner, net) in affinities {
             let Some(owner) = self.shared.node(&owner) else { continue };
-            match affinity::release(&mut self.store, &owner.name, net)? {
-                Release::Refused => continue,
-                Release::Done => self.log.released += 1,
-                // The node finds the mark when it next wants an address. No pod may come any more, so that it is told.
-                Release::Marked => {
-                    let _plugin = lock(&owner.plugin);
-                    affinity::revive(&mut self.store, &owner.name, net)?;
+            let block = self.store(|store| look::block(store, net))?;
+            if block.is_some_and(|(block, _)| block.attributes.is_empty()) {
+                return self.give_up(owner, net);
+            }
+        }
+        Ok(())
+    }
+
+    fn give_up(&mut self, owner: &Node, net: IpNet) -> Result<()> {
+        let _giving_up = lock(&self.shared.giving_up);
+        match finish(self.allocator.release_affinity(net, &owner.name, true)) {
+            Ok(()) => self.log.released += 1,
+            Err(Error::NotEmpty(_)) => {
+                // A pod came after the affinity was marked. The node would find the mark when it next wants an address; no
+                // pod may come any more, so that it is told.
+                let _plugin = lock(&owner.plugin);
+                let found = self.store(|store| store.get(Place::Affinity(&owner.name, net)))?;
+                if found.is_some_and(|(value, _)| value == wire::affinity("pendingDeletion")) {
+                    self.claim_for(&owner.name, net)?;
                 }
             }
-            break;
+            Err(error) => return Err(error.into()),
         }
         Ok(())
     }

@@ -74,7 +74,11 @@ pub(crate) fn block(flavour: Flavour, net: IpNet, value: &Value) -> Result<Parts
     if flavour == Flavour::Native && !owner.starts_with("host:") && !owner.starts_with("virtual:") {
         return Err(format!("the schema takes no owner {owner:?}"));
     }
-    let attributes = list(value, "attributes", |v| v.is_object())?;
+    // `null` in a block that has had no address; Calico sends Kubernetes an empty list.
+    let attributes = match &value["attributes"] {
+        Value::Null => &Vec::new(),
+        _ => list(value, "attributes", |v| v.is_object())?,
+    };
     let mut spec = json!({
         "cidr": cidr,
         "allocations": list(value, "allocations", is_index)?,

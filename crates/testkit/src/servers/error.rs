@@ -77,6 +77,9 @@ pub enum ServerError {
         /// What the server said.
         body: String,
     },
+    /// The allocator refused, or the datastore did not answer it.
+    #[error("the allocator: {0}")]
+    Allocator(#[from] calipam_assign::Error),
     /// A snapshot that is not what etcd sends: whole pages, then a SHA-256 sum of 32 bytes.
     #[error("the snapshot has {0} bytes: not whole pages and a checksum")]
     Snapshot(u64),
