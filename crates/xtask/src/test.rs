@@ -1,5 +1,7 @@
 //! `cargo xtask test`.
 
+use std::ffi::OsString;
+use std::num::NonZero;
 use std::path::PathBuf;
 use std::process::Command;
 
@@ -9,6 +11,9 @@ use crate::{dependencies, protoc, servers, step, tools, workspace};
 
 /// Environment variables for cargo and the tests, each with a path.
 type Variables = [(&'static str, PathBuf)];
+
+/// Read by the test programs: how many tests they run at the same time.
+const THREADS: &str = "RUST_TEST_THREADS";
 
 pub const TASK: Task = Task {
     name: "test",
@@ -81,8 +86,15 @@ fn run_all(variables: &Variables) -> Result<(), Failure> {
         .and_then(|()| step::run("Checking lints", &mut cargo(variables, &clippy)));
     let dependencies = dependencies::check();
     let all = ["test", "--workspace", "--no-fail-fast"];
-    let tests = step::run("Running all tests", &mut cargo(variables, &all));
+    let tests = step::run("Running all tests", cargo(variables, &all).env(THREADS, threads()));
     summary([format, lints, dependencies, tests])
+}
+
+/// Tests that run at the same time, unless the caller has said how many: more than there are cores, since half of
+/// their time they wait for their servers.
+fn threads() -> OsString {
+    let cores = std::thread::available_parallelism().map_or(2, NonZero::get);
+    std::env::var_os(THREADS).unwrap_or_else(|| (2 * cores).to_string().into())
 }
 
 /// The failures of all steps as one.
