@@ -23,7 +23,8 @@ pub const TASK: Task = Task {
 Brings etcd, an older etcd, kube-apiserver, kubectl and promtool: from PATH or
 KUBEBUILDER_ASSETS, else built once from the Go modules in tests/servers into
 target/servers; the older etcd and promtool are the distribution's packages,
-unpacked below target/servers and not installed. Then runs `cargo fmt --check`
+unpacked below target/servers and not installed. Builds the CNI client of
+tests/cni-client, too. Then runs `cargo fmt --check`
 and `cargo clippy` (warnings are errors), checks the dependencies against
 deny.toml, and runs `cargo test` on the whole workspace. Each test starts and
 ends its own servers on 127.0.0.1.
@@ -44,6 +45,7 @@ Variables, each the path of a program that is used instead:
     CALIPAM_TEST_KUBE_APISERVER  kube-apiserver
     CALIPAM_TEST_KUBECTL         kubectl 1.26 or newer
     CALIPAM_TEST_PROMTOOL        promtool
+    CALIPAM_TEST_CNI_CLIENT      the CNI client of tests/cni-client
     CALIPAM_TEST_CHROMIUM        Chromium or Chrome
 
 Completion is tested in bash, zsh and fish, by kubectl with bash-completion as

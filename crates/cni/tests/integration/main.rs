@@ -1,6 +1,7 @@
 //! The plugin as a runtime drives it: environment, stdin, stdout and exit code, on real servers.
 
 mod bad_input;
+mod client;
 mod concurrent;
 mod conformance;
 mod machines;

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 /// The plugin under test.
-const PLUGIN: &str = env!("CARGO_BIN_EXE_calico-ipam");
+pub const PLUGIN: &str = env!("CARGO_BIN_EXE_calico-ipam");
 
 /// A runtime with one network configuration.
 pub struct Runtime {

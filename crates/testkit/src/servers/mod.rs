@@ -48,6 +48,14 @@ pub fn promtool() -> Result<PathBuf, ServerError> {
     Ok(locate::find(locate::Program::Promtool, &workspace())?)
 }
 
+/// The CNI client of `tests/cni-client`.
+///
+/// # Errors
+/// Where there is none.
+pub fn cni_client() -> Result<PathBuf, ServerError> {
+    Ok(locate::find(locate::Program::CniClient, &workspace())?)
+}
+
 /// The root of the workspace that this crate was built in.
 fn workspace() -> PathBuf {
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2);

@@ -1,4 +1,4 @@
-//! Builds servers from the Go modules that `tests/servers/go.mod` names.
+//! Builds servers from the Go modules that `tests/servers/go.mod` names, and the CNI client of `tests/cni-client`.
 
 use std::fs;
 use std::path::Path;
@@ -16,9 +16,14 @@ const VERSION_PACKAGE: &str = "k8s.io/component-base/version";
 pub fn build(program: Program, root: &Path) -> Result<(), Failure> {
     let package =
         package(program).ok_or_else(|| Failure::new(format!("{program} is not built from a Go module")))?;
-    let module = root.join("tests").join("servers");
+    let (folder, sources): (_, &[&str]) = match program {
+        Program::CniClient => ("cni-client", &["go.mod", "go.sum", "main.go"]),
+        _ => ("servers", &["go.mod", "go.sum"]),
+    };
+    let module = root.join("tests").join(folder);
     let output = program.brought(root);
-    if is_current(&output, &[module.join("go.mod"), module.join("go.sum")].map(|file| changed(&file))) {
+    let sources: Vec<_> = sources.iter().map(|file| changed(&module.join(file))).collect();
+    if is_current(&output, &sources) {
         return Ok(());
     }
     let path = module.join("go.mod");
@@ -49,6 +54,7 @@ fn package(program: Program) -> Option<&'static str> {
         Program::Etcd => Some("go.etcd.io/etcd/server/v3"),
         Program::KubeApiserver => Some("k8s.io/kubernetes/cmd/kube-apiserver"),
         Program::Kubectl => Some("k8s.io/kubernetes/cmd/kubectl"),
+        Program::CniClient => Some("."),
         Program::OldEtcd | Program::Promtool => None,
     }
 }

@@ -10,8 +10,14 @@ use crate::locate::{self, Program};
 use crate::{step, workspace};
 
 /// In the order in which they are brought: most tests need only the first.
-const PROGRAMS: [Program; 5] =
-    [Program::Etcd, Program::OldEtcd, Program::KubeApiserver, Program::Kubectl, Program::Promtool];
+const PROGRAMS: [Program; 6] = [
+    Program::Etcd,
+    Program::OldEtcd,
+    Program::KubeApiserver,
+    Program::Kubectl,
+    Program::Promtool,
+    Program::CniClient,
+];
 
 /// What there is to test with.
 pub struct Servers {
@@ -69,7 +75,9 @@ fn bring_one(program: Program) -> Result<PathBuf, Failure> {
     }
     let root = workspace::root();
     match program {
-        Program::Etcd | Program::KubeApiserver | Program::Kubectl => go::build(program, &root)?,
+        Program::Etcd | Program::KubeApiserver | Program::Kubectl | Program::CniClient => {
+            go::build(program, &root)?;
+        }
         Program::OldEtcd => package::unpack(program, "etcd-server", "etcd-3.4", &root)?,
         Program::Promtool => package::unpack(program, "prometheus", "prometheus", &root)?,
     }
