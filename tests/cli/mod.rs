@@ -12,6 +12,7 @@ mod completion;
 mod documents;
 mod errors;
 mod etcd;
+mod etcdv2;
 mod examples;
 mod explain;
 mod export;

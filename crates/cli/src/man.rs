@@ -12,7 +12,7 @@ const SOURCE: &str = concat!("calipam ", env!("CARGO_PKG_VERSION"));
 const ENVIRONMENT: [(&str, &str); 7] = [
     (
         "DATASTORE_TYPE",
-        "etcdv3 or kubernetes, as for calicoctl; CALICO_DATASTORE_TYPE comes first, and so for those below.",
+        "etcdv3, etcdv2 or kubernetes, as for calicoctl; CALICO_DATASTORE_TYPE comes first, and so for those below.",
     ),
     ("ETCD_ENDPOINTS", "URLs of etcd, comma-separated."),
     ("ETCD_CA_CERT_FILE, ETCD_CERT_FILE, ETCD_KEY_FILE", "Certificates and key for etcd."),

@@ -121,7 +121,7 @@ impl Call {
 pub async fn connect(settings: &Settings, labelled: bool) -> Result<CallAllocator, CniError> {
     let selecting = if labelled { Selecting::ByLabels } else { Selecting::All };
     let location = match &settings.target {
-        Target::Etcd(etcd) => etcd.endpoints.join(","),
+        Target::Etcd(etcd) | Target::EtcdV2(etcd) => etcd.endpoints.join(","),
         Target::Kubernetes => settings.kubernetes.api_endpoint.clone(),
         Target::File(path) => path.display().to_string(),
         Target::StandardInput => "standard input".to_owned(),

@@ -1,4 +1,4 @@
-//! Data access of calipam: etcd v3, Kubernetes, files of their data, and the settings that say where it is.
+//! Data access of calipam: etcd v3, etcd v2 (Calico 2.x), Kubernetes, files of their data, and the settings that say where it is.
 //!
 //! [`Settings::resolve`](settings::Settings::resolve) says where the data is, [`Datastore::open`] opens
 //! it, [`Datastore::observe`] reads all of it into a [`Snapshot`](calipam_model::snapshot::Snapshot).
@@ -8,6 +8,7 @@
 pub mod allocation;
 mod client;
 pub mod error;
+mod etcdv2;
 mod export;
 mod files;
 pub mod lookup;
@@ -21,6 +22,7 @@ mod store;
 pub mod write;
 
 pub use self::client::etcd::EtcdClient;
+pub use self::client::etcdv2::EtcdV2Client;
 pub use self::client::kubernetes::{KubeClient, KubeconfigNames, context_of_server};
 pub use self::error::{Cause, Error, Failure, FileError, Permission, Result, Server, SettingsError, Tried};
 pub use self::secret::{Secret, redact_url};

@@ -1,4 +1,4 @@
-//! A datastore that is open: etcd, Kubernetes or a file.
+//! A datastore that is open: etcd, etcd v2, Kubernetes or a file.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -8,6 +8,7 @@ use calipam_model::key::Key;
 use calipam_model::snapshot::{DatastoreKind, ETCD_SOURCES, Snapshot};
 
 use crate::client::etcd::EtcdClient;
+use crate::client::etcdv2::EtcdV2Client;
 use crate::client::kubernetes::KubeClient;
 use crate::client::kubernetes::schema::keeps_cooldown;
 use crate::error::{Error, Result};
@@ -24,6 +25,8 @@ pub enum Datastore {
     Etcd(Arc<EtcdClient>),
     /// An etcd v3 server, and the API server of the cluster that uses it.
     EtcdAndKubernetes(Arc<EtcdClient>, Arc<KubeClient>),
+    /// An etcd that serves the v2 API to Calico 2.x, and the API server of its cluster, where that is named.
+    EtcdV2(Arc<EtcdV2Client>, Option<Arc<KubeClient>>),
     /// The API server of a Kubernetes cluster.
     Kubernetes(Arc<KubeClient>),
     /// An export, an etcd snapshot, or objects of Kubernetes.
@@ -44,6 +47,14 @@ impl Datastore {
                 }
                 Ok(Self::EtcdAndKubernetes(etcd, KubeClient::connect(&settings.kubernetes).await?))
             }
+            Target::EtcdV2(etcd) => {
+                let client = Arc::new(EtcdV2Client::connect(etcd).await?);
+                let kubernetes = match settings.kubernetes.is_named() {
+                    true => Some(KubeClient::connect(&settings.kubernetes).await?),
+                    false => None,
+                };
+                Ok(Self::EtcdV2(client, kubernetes))
+            }
             Target::Kubernetes => Ok(Self::Kubernetes(KubeClient::open(&settings.kubernetes).await?)),
             Target::File(path) => Ok(Self::File(DataFile::open(path)?)),
             Target::StandardInput => {
@@ -59,6 +70,7 @@ impl Datastore {
     pub fn location(&self) -> String {
         match self {
             Self::Etcd(client) | Self::EtcdAndKubernetes(client, _) => redact_url(client.endpoint()),
+            Self::EtcdV2(client, _) => client.endpoint(),
             Self::Kubernetes(client) => client.server().to_owned(),
             Self::File(file) => file.name(),
         }
@@ -68,7 +80,19 @@ impl Datastore {
     pub fn kind(&self) -> DatastoreKind {
         match self {
             Self::Etcd(_) | Self::EtcdAndKubernetes(..) | Self::File(_) => DatastoreKind::Etcd,
+            Self::EtcdV2(..) => DatastoreKind::EtcdV2,
             Self::Kubernetes(_) => DatastoreKind::Kubernetes,
+        }
+    }
+
+    /// Refuses what is not made for the data of Calico 2.x.
+    ///
+    /// # Errors
+    /// Where the datastore is etcd v2. `what` completes the sentence.
+    pub fn require_calico_3(&self, what: &'static str) -> Result<()> {
+        match self {
+            Self::EtcdV2(client, _) => Err(Error::NotForCalico2 { location: client.endpoint(), what }),
+            _ => Ok(()),
         }
     }
 
@@ -77,6 +101,9 @@ impl Datastore {
         match self {
             Self::Etcd(client) => client.request_count(),
             Self::EtcdAndKubernetes(etcd, kubernetes) => etcd.request_count() + kubernetes.request_count(),
+            Self::EtcdV2(client, kubernetes) => {
+                client.request_count() + kubernetes.as_ref().map_or(0, |client| client.request_count())
+            }
             Self::Kubernetes(client) => client.request_count(),
             Self::File(_) => 0,
         }
@@ -95,7 +122,8 @@ impl Datastore {
         match self {
             Self::Etcd(_) | Self::EtcdAndKubernetes(..) => true,
             Self::Kubernetes(client) => keeps_cooldown(client).await,
-            Self::File(_) => false,
+            // Calico 2.x would take a cooling address for one that is assigned, for ever.
+            Self::EtcdV2(..) | Self::File(_) => false,
         }
     }
 
@@ -110,6 +138,13 @@ impl Datastore {
             Self::EtcdAndKubernetes(etcd, kubernetes) => {
                 let mut snapshot = Self::observe_etcd(etcd, progress).await?;
                 with_kubernetes::add(kubernetes, &mut snapshot, progress).await?;
+                Ok(snapshot)
+            }
+            Self::EtcdV2(client, kubernetes) => {
+                let mut snapshot = whole::etcdv2::observe(client, progress).await?;
+                if let Some(kubernetes) = kubernetes {
+                    with_kubernetes::add(kubernetes, &mut snapshot, progress).await?;
+                }
                 Ok(snapshot)
             }
             Self::Kubernetes(client) => whole::kubernetes::observe(client, progress).await,
@@ -133,7 +168,7 @@ impl Datastore {
     }
 
     /// Reads what belongs to one address or handle. On etcd that is a few keys in two or three
-    /// requests; a file is read whole.
+    /// requests; a file and the tree of etcd v2 are read whole.
     ///
     /// # Errors
     /// As [`Self::observe`].
@@ -146,7 +181,7 @@ impl Datastore {
                 Ok(snapshot)
             }
             Self::Kubernetes(client) => around::kubernetes::lookup(client, lookup).await,
-            Self::File(_) => {
+            Self::File(_) | Self::EtcdV2(..) => {
                 let quiet: ProgressFn = Arc::new(|_| {});
                 self.observe(&quiet).await
             }
@@ -167,6 +202,15 @@ impl Datastore {
                 with_kubernetes::reread(kubernetes, &mut snapshot, &in_kubernetes).await?;
                 Ok(Some(snapshot))
             }
+            Self::EtcdV2(client, kubernetes) => {
+                let mut snapshot = whole::etcdv2::reread(client, keys).await?;
+                if let Some(kubernetes) = kubernetes {
+                    let keys =
+                        keys.iter().filter(|key| with_kubernetes::is_in_kubernetes(key)).cloned().collect();
+                    with_kubernetes::reread(kubernetes, &mut snapshot, &keys).await?;
+                }
+                Ok(Some(snapshot))
+            }
             Self::Kubernetes(client) => again::kubernetes::reread(client, keys).await.map(Some),
             Self::File(_) => Ok(None),
         }
@@ -183,6 +227,7 @@ impl Datastore {
             Self::Etcd(client) | Self::EtcdAndKubernetes(client, _) => {
                 export::etcd::export(client, &path, progress).await
             }
+            Self::EtcdV2(client, _) => export::etcdv2::export(client, &path, progress).await,
             Self::Kubernetes(client) => export::kubernetes::export(client, &path, progress).await,
             Self::File(file) => {
                 let (file, progress) = (file.clone(), Arc::clone(progress));

@@ -29,7 +29,7 @@ pub fn is_storable_id(id: &str, datastore: DatastoreKind) -> bool {
         ends_well(bytes.first()) && ends_well(bytes.last()) && bytes.iter().all(is_part)
     };
     match datastore {
-        DatastoreKind::Etcd => !id.is_empty() && !id.contains('/'),
+        DatastoreKind::Etcd | DatastoreKind::EtcdV2 => !id.is_empty() && !id.contains('/'),
         DatastoreKind::Kubernetes => id.len() <= MAX_NAME && id.split('.').all(is_label),
     }
 }

@@ -6,6 +6,7 @@
 pub mod affinity;
 pub mod attributes;
 pub mod block;
+pub mod calico2;
 pub mod cidr;
 pub mod config;
 mod decode;

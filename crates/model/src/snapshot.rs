@@ -138,6 +138,8 @@ pub enum WhySkipped {
     NotInstalled(String),
     /// With the Kubernetes datastore there are no endpoints: pods are read instead.
     PodsInstead,
+    /// Calico 2.x does not know such objects: that there are none is certain.
+    NotInCalico2,
     /// What another version of this program wrote into an export.
     Other(String),
 }
@@ -145,7 +147,8 @@ pub enum WhySkipped {
 impl WhySkipped {
     /// Reads what an export says.
     pub fn parse(text: &str) -> Self {
-        let known = [Self::NoKubeconfig, Self::NotInExport, Self::NotInFile, Self::PodsInstead];
+        let known =
+            [Self::NoKubeconfig, Self::NotInExport, Self::NotInFile, Self::PodsInstead, Self::NotInCalico2];
         let not_installed =
             || text.strip_suffix(NOT_INSTALLED).map(|name| Self::NotInstalled(name.to_owned()));
         let known = known.into_iter().find(|reason| reason.to_string() == text);
@@ -163,6 +166,7 @@ impl fmt::Display for WhySkipped {
             Self::NotInFile => f.write_str("not in the file"),
             Self::NotInstalled(name) => write!(f, "{name}{NOT_INSTALLED}"),
             Self::PodsInstead => f.write_str("Kubernetes has none: pods are read instead"),
+            Self::NotInCalico2 => f.write_str("Calico 2.x has none"),
             Self::Other(text) => f.write_str(text),
         }
     }
@@ -239,6 +243,8 @@ pub enum DatastoreKind {
     /// etcd v3.
     #[default]
     Etcd,
+    /// etcd v2, of Calico 2.x.
+    EtcdV2,
     /// The Kubernetes API.
     Kubernetes,
 }
@@ -247,6 +253,7 @@ impl fmt::Display for DatastoreKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Etcd => "etcd",
+            Self::EtcdV2 => "etcdv2",
             Self::Kubernetes => "kubernetes",
         })
     }
@@ -306,8 +313,12 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
+    /// True where all objects of a source are known, if only that there are none.
     pub fn has_read(&self, source: Source) -> bool {
-        self.coverage.get(&source) == Some(&Coverage::Read)
+        matches!(
+            self.coverage.get(&source),
+            Some(Coverage::Read | Coverage::Skipped(WhySkipped::NotInCalico2))
+        )
     }
 
     pub fn mark_read(&mut self, sources: impl IntoIterator<Item = Source>) {
@@ -346,6 +357,9 @@ impl Snapshot {
     /// True where the newest component of Calico is of this version (major, minor) or later; `None` where the version
     /// is not known.
     pub fn is_calico_since(&self, version: (u32, u32)) -> Option<bool> {
+        if self.datastore == DatastoreKind::EtcdV2 {
+            return Some(version.0 < 3);
+        }
         self.cluster.as_ref()?.is_since(version)
     }
 

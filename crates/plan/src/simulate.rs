@@ -218,7 +218,7 @@ impl World {
 /// The revision of what a plan writes: none that was read is equal to it.
 fn written(datastore: DatastoreKind, labels: BTreeMap<String, String>) -> Revision {
     match datastore {
-        DatastoreKind::Etcd => Revision::Etcd(i64::MAX),
+        DatastoreKind::Etcd | DatastoreKind::EtcdV2 => Revision::Etcd(i64::MAX),
         DatastoreKind::Kubernetes => {
             let resource_version = "planned".to_owned();
             Revision::Kubernetes(Box::new(ObjectVersion { resource_version, labels, ..Default::default() }))

@@ -2,6 +2,7 @@
 
 pub mod allocator;
 pub mod browser;
+pub mod calico2;
 pub mod cluster;
 pub mod json;
 pub mod kube;

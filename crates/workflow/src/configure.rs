@@ -31,6 +31,7 @@ pub async fn configure(
     request: &ConfigureRequest,
     operator: &impl Operator,
 ) -> Result<Repaired, Error> {
+    datastore.require_calico_3("change the settings of the allocator")?;
     let intent = Intent { writing: request.writing.as_ref(), max_changes: request.max_changes };
     if !datastore.is_live() {
         return Err(Error::NotLive("to configure it"));

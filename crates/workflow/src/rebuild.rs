@@ -11,7 +11,7 @@ use calipam_model::IpNet;
 use calipam_model::cidr::overlap;
 use calipam_model::edit::Edit;
 use calipam_model::key::Key;
-use calipam_model::snapshot::Snapshot;
+use calipam_model::snapshot::{DatastoreKind, Snapshot};
 use calipam_plan::rebuild::{self, BlockFile, Request};
 use calipam_plan::release::Sightings;
 use calipam_plan::{FailedTrial, Plan};
@@ -76,9 +76,11 @@ pub async fn rebuild(
         Some(_) => rebuild::block_files(&seen.snapshot, &plan, seen.snapshot.taken_at),
         None => Ok(Vec::new()),
     };
+    let datastore_kind = seen.snapshot.datastore;
     let plan = try_plan(seen, plan, judging)?;
     if let Some(directory) = &request.output_dir {
-        let files = write_files(directory, &files.map_err(FailedTrial::from)?, &plan)?;
+        let by_host = datastore_kind == DatastoreKind::EtcdV2;
+        let files = write_files(directory, &files.map_err(FailedTrial::from)?, &plan, by_host)?;
         operator.note(Note::BlockFiles { files, directory });
     }
     write(datastore, plan, intent, may_begin, operator).await
@@ -130,14 +132,15 @@ fn is_no_link(directory: &Path) -> Result<(), Error> {
     Ok(())
 }
 
-/// Writes each block of the plan before and after into a file of its own, and gives the number of files.
-fn write_files(directory: &Path, files: &[BlockFile], plan: &Plan) -> Result<usize, Error> {
+/// Writes each block of the plan before and after into a file of its own, and gives the number of files. With `by_host`
+/// there is also one of the values after it for each host.
+fn write_files(directory: &Path, files: &[BlockFile], plan: &Plan, by_host: bool) -> Result<usize, Error> {
     is_no_link(directory)?;
     fs::create_dir_all(directory).map_err(Error::io("create", directory))?;
     let written: HashSet<Key> =
         plan.actions.iter().flat_map(|action| action.step.edits()).map(Edit::key).collect();
-    let files: Vec<&BlockFile> =
-        files.iter().filter(|file| written.contains(&Key::Block(file.cidr))).collect();
+    let files: Vec<BlockFile> =
+        files.iter().filter(|file| written.contains(&Key::Block(file.cidr))).cloned().collect();
     for file in &files {
         let path = directory.join(&file.name);
         let content = BTreeMap::from([("before", &file.before), ("after", &file.after)]);
@@ -145,7 +148,12 @@ fn write_files(directory: &Path, files: &[BlockFile], plan: &Plan) -> Result<usi
         text.push(b'\n');
         write_new(&path, &text).map_err(Error::io("write", &path))?;
     }
-    Ok(files.len())
+    let hosts = if by_host { rebuild::host_files(&files) } else { BTreeMap::new() };
+    for (name, text) in &hosts {
+        let path = directory.join(name);
+        write_new(&path, text.as_bytes()).map_err(Error::io("write", &path))?;
+    }
+    Ok(files.len() + hosts.len())
 }
 
 /// Writes a file that does not exist yet: what is there already stays, be it a link. A reader of the file never sees half

@@ -43,6 +43,7 @@ pub async fn split(
     request: &SplitRequest,
     operator: &impl Operator,
 ) -> Result<Repaired, Error> {
+    datastore.require_calico_3("split a pool")?;
     if !datastore.is_live() {
         return Err(Error::NotLive("a split"));
     }

@@ -113,7 +113,7 @@ impl Usage {
             let owns = pod.value.has_cni_annotation
                 || match snapshot.datastore {
                     DatastoreKind::Kubernetes => pod.value.is_annotated(),
-                    DatastoreKind::Etcd => {
+                    DatastoreKind::Etcd | DatastoreKind::EtcdV2 => {
                         !self.with_endpoint.contains(&position)
                             && !pod.value.deleting
                             && pod.value.ready

@@ -112,7 +112,9 @@ pub fn compare(snapshot: &Snapshot) -> Option<Comparison> {
         around.filter_map(|block| block.sound).any(|block| block.allocation_of(address).is_some())
     };
     let is_ours = |pod: &Pod| {
-        snapshot.datastore == DatastoreKind::Etcd || pod.is_annotated() || pod.addresses().any(is_recorded)
+        snapshot.datastore != DatastoreKind::Kubernetes
+            || pod.is_annotated()
+            || pod.addresses().any(is_recorded)
     };
     for pod in snapshot.pods.iter().map(|p| &p.value).filter(|pod| is_ours(pod)) {
         let addresses: BTreeSet<IpAddr> = pod.addresses().collect();

@@ -49,7 +49,7 @@ pub fn configuration(snapshot: &Snapshot) -> ConfigurationView {
             "stored, but does not decode: Calico's default is shown"
         }
         (None, _) => "Calico's default: nothing is stored",
-        (Some(_), DatastoreKind::Etcd) => "/calico/ipam/v2/config",
+        (Some(_), DatastoreKind::Etcd | DatastoreKind::EtcdV2) => "/calico/ipam/v2/config",
         (Some(_), DatastoreKind::Kubernetes) => "IPAM configuration default",
     };
     let effective = settings_of(&snapshot.effective_ipam_config().unwrap_or_default());

@@ -38,12 +38,12 @@ pub struct Global {
     #[arg(long, global = true, hide = true, conflicts_with = "color")]
     pub no_color: bool,
 
-    /// `etcd`, `kubernetes`, or a file (`-`: stdin): export, etcd snapshot, or `get -o json` output of kubectl
+    /// `etcd`, `etcdv2` (Calico 2.x), `kubernetes`, or a file (`-`: stdin): export, etcd snapshot, or `get -o json` output of kubectl
     #[arg(
         short,
         long,
         global = true,
-        value_name = "etcd|kubernetes|PATH",
+        value_name = "etcd|etcdv2|kubernetes|PATH",
         value_hint = ValueHint::FilePath,
         help_heading = CONNECTION
     )]

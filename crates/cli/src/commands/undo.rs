@@ -86,8 +86,17 @@ fn at_journal(global: &Global, header: &Header, console: &Console) -> Global {
     there.context = context_at(&there, header);
     match (settings.map(|settings| settings.target), &there.context) {
         (Some(Target::Kubernetes), None) if header.datastore == "kubernetes" => return global.clone(),
-        (Some(Target::Etcd(etcd)), _) if etcd.endpoints.contains(&header.location) => return global.clone(),
-        _ if header.datastore == "etcd" => there.etcd_endpoints = Some(header.location.clone()),
+        (Some(Target::Etcd(etcd)), _)
+            if header.datastore == "etcd" && etcd.endpoints.contains(&header.location) =>
+        {
+            return global.clone();
+        }
+        (Some(Target::EtcdV2(etcd)), _)
+            if header.datastore == "etcdv2" && etcd.endpoints.contains(&header.location) =>
+        {
+            return global.clone();
+        }
+        _ if header.datastore.starts_with("etcd") => there.etcd_endpoints = Some(header.location.clone()),
         _ => {}
     }
     let context = there.context.iter().map(|name| format!(" (context {name})")).collect::<String>();

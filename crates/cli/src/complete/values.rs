@@ -53,7 +53,11 @@ impl Values {
 
 /// Kinds of datastores, and files.
 fn datastores(typed: &OsStr) -> Vec<CompletionCandidate> {
-    let kinds = [("etcd", "etcd v3, the datastore of its own"), ("kubernetes", "The Kubernetes API")];
+    let kinds = [
+        ("etcd", "etcd v3, the datastore of its own"),
+        ("etcdv2", "etcd v2, the datastore of Calico 2.x"),
+        ("kubernetes", "The Kubernetes API"),
+    ];
     let begun = |(kind, _): &(&str, &str)| typed.to_str().is_some_and(|typed| kind.starts_with(typed));
     let kinds = kinds.into_iter().filter(begun);
     let mut all: Vec<_> =

@@ -41,12 +41,16 @@ pub fn hint(error: &Error) -> Option<String> {
                 dry_run()
             ));
         }
+        Error::NotForCalico2 { .. } => {
+            "`release`, `rebuild` and `undo` repair it; for all else use calicoctl 1.x"
+        }
         Error::Compacted { .. } => {
             return Some(format!("something compacts this etcd every few seconds; {}", read_snapshot()));
         }
         Error::NoCalico { .. } => {
             "is this the etcd that Calico uses? A cluster often has another one for the Kubernetes API; \
-             with the Kubernetes datastore, Calico uses no etcd of its own"
+             with the Kubernetes datastore, Calico uses no etcd of its own. That of Calico 2.x is read with \
+             DATASTORE_TYPE=etcdv2"
         }
         Error::NoCalicoKinds { .. } => {
             return Some(format!(
@@ -112,6 +116,10 @@ fn etcd(failure: &Failure) -> Option<String> {
         }
         Failure::NoQuorum(_) => {
             return Some(format!("look at `etcdctl endpoint status --cluster`; or {}", read_snapshot()));
+        }
+        Failure::NoV2Api => {
+            "etcd 3.4 and 3.5 serve it with `--enable-v2`, older ones always, 3.6 not at all. Calico 3 uses etcd v3, \
+             DATASTORE_TYPE=etcdv3"
         }
         Failure::NotEtcd(_) => "etcd listens for clients at port 2379, for its peers at 2380",
         _ => return None,
@@ -217,6 +225,11 @@ fn file(error: &FileError) -> Option<String> {
                 command_elsewhere(&["export", "FILE"])
             ));
         }
+        FileError::EtcdFolder => {
+            "serve a copy of it: `etcd --data-dir COPY --force-new-cluster --enable-v2 --listen-client-urls \
+             http://127.0.0.1:2399 --advertise-client-urls http://127.0.0.1:2399` (etcd 3.4 or older), and read that with \
+             DATASTORE_TYPE=etcdv2. The data of Calico 3 lies in its file member/snap/db"
+        }
         FileError::Objects(_) | FileError::NoObjects => {
             "write it again: `kubectl get ipamblocks,ipamhandles,blockaffinities,ipamconfigs,ippools,\
              ipreservations,clusterinformations,kubecontrollersconfigurations,nodes,pods,services -A -o json`"
@@ -257,7 +270,7 @@ fn settings(error: &SettingsError) -> Option<String> {
         }
         SettingsError::BadVariable { .. } => "unset it, or set it as calicoctl reads it",
         SettingsError::UnknownDatastore(_) => {
-            "DATASTORE_TYPE (field datastoreType) is `etcdv3` or `kubernetes`"
+            "DATASTORE_TYPE (field datastoreType) is `etcdv3` or `kubernetes`; `etcdv2` for Calico 2.x"
         }
         SettingsError::NoEndpoints => {
             return Some(format!(
@@ -287,7 +300,9 @@ fn settings(error: &SettingsError) -> Option<String> {
                 connected(&["--kubeconfig", "FILE"], &[])
             ));
         }
-        SettingsError::NoSuchDatastore(_) => "a datastore is `etcd`, `kubernetes` or the path of a file",
+        SettingsError::NoSuchDatastore(_) => {
+            "a datastore is `etcd`, `etcdv2` (Calico 2.x), `kubernetes` or the path of a file"
+        }
     };
     Some(text.to_owned())
 }

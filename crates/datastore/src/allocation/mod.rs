@@ -20,6 +20,7 @@ pub use self::kubernetes::Selecting;
 use crate::client::etcd::EtcdClient;
 use crate::client::kubernetes::KubeClient;
 use crate::error::{Error, Result};
+use crate::secret::redact_url;
 use crate::settings::{Settings, Target};
 use crate::store::Datastore;
 use crate::write::Consent;
@@ -37,6 +38,9 @@ enum Backend {
     Kubernetes(KubeStore),
 }
 
+/// What the allocator does.
+const ASSIGN: &str = "assign or release single addresses";
+
 impl AllocatorStore {
     /// Connects with as few requests as can be: to the first endpoint of etcd that takes a connection, or to the API
     /// server, whose API group is found out by what it answers. `selecting` says how affinities are found on Kubernetes.
@@ -47,6 +51,10 @@ impl AllocatorStore {
         let backend = match &settings.target {
             Target::Etcd(etcd) => {
                 Backend::Etcd(EtcdStore::new(EtcdClient::connect_quickly(etcd).await?.into()))
+            }
+            Target::EtcdV2(etcd) => {
+                let location = etcd.endpoints.first().map(|url| redact_url(url)).unwrap_or_default();
+                return Err(Error::NotForCalico2 { location, what: ASSIGN });
             }
             Target::Kubernetes => {
                 let (client, group) = KubeClient::open_unasked(&settings.kubernetes).await?;
@@ -108,6 +116,7 @@ impl Datastore {
     /// # Errors
     /// Where the datastore is a file, which is never written.
     pub fn allocator(&self, consent: Consent) -> Result<AllocatorStore> {
+        self.require_calico_3(ASSIGN)?;
         let backend = match self {
             Self::Etcd(client) | Self::EtcdAndKubernetes(client, _) => {
                 Backend::Etcd(EtcdStore::new(Arc::clone(client)))
@@ -115,7 +124,7 @@ impl Datastore {
             Self::Kubernetes(client) => {
                 Backend::Kubernetes(KubeStore::new(Arc::clone(client), Known::Yes, Selecting::All))
             }
-            Self::File(_) => return Err(Error::NotWritable { location: self.location() }),
+            Self::EtcdV2(..) | Self::File(_) => return Err(Error::NotWritable { location: self.location() }),
         };
         Ok(AllocatorStore { backend, _consent: consent })
     }

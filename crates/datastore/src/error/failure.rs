@@ -61,6 +61,8 @@ pub enum Failure {
         code: u16,
         message: String,
     },
+    #[error("it does not serve the v2 API of etcd")]
+    NoV2Api,
     #[error("this is not an etcd v3 server: {0}")]
     NotEtcd(String),
     #[error("this is not a Kubernetes API server: {0}")]

@@ -14,6 +14,9 @@ pub enum FileError {
     /// It is neither an export nor an etcd snapshot.
     #[error("neither an export of calipam, nor an etcd snapshot, nor Kubernetes objects in JSON{0}")]
     UnknownKind(String),
+    /// The folder in which a member of etcd keeps its data, or a backup of it by `etcdctl backup`.
+    #[error("a data folder of etcd (`member/snap`, `member/wal`), which only etcd itself can read")]
+    EtcdFolder,
     /// A file of Kubernetes objects that breaks off or is not JSON.
     #[error("cannot read the Kubernetes objects: {0}")]
     Objects(String),

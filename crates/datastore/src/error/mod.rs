@@ -59,6 +59,9 @@ pub enum Error {
     /// The datastore is a file.
     #[error("{location}: a file is only read, never written")]
     NotWritable { location: String },
+    /// Calico 2.x has no such thing, or it is not made for its data.
+    #[error("{location}: the data of Calico 2.x (etcd v2) is read and repaired, but not used to {what}")]
+    NotForCalico2 { location: String, what: &'static str },
     /// The revision of etcd that was being read was compacted at every attempt.
     #[error("{endpoint}: compacted the revision that was being read {attempts} times in a row")]
     Compacted { endpoint: String, attempts: u32 },

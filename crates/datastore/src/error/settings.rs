@@ -30,7 +30,7 @@ pub enum SettingsError {
         /// What it has to hold.
         expected: &'static str,
     },
-    /// The datastore type is neither `etcdv3` nor `kubernetes`.
+    /// The datastore type is neither `etcdv3`, `etcdv2` nor `kubernetes`.
     #[error("the datastore type {0:?} is not known")]
     UnknownDatastore(String),
     /// The etcd datastore is set, but no endpoint.

@@ -74,7 +74,7 @@ pub(crate) fn export_file(file: &DataFile, path: &Path, progress: &ProgressFn) -
     writer.finish()
 }
 
-fn header(snapshot: &Snapshot) -> Header {
+pub(crate) fn header(snapshot: &Snapshot) -> Header {
     let (kind, taken_at) = (snapshot.datastore.to_string(), snapshot.taken_at.to_string());
     let mut header = Header::new(&kind, &snapshot.location, &snapshot.revision, &taken_at);
     header.guid = snapshot.cluster.as_ref().map(|c| c.guid.clone()).unwrap_or_default();

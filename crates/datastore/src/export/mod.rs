@@ -6,6 +6,7 @@
 //! other one stands as base64, so that a check of the export sees exactly the bytes of the datastore.
 
 pub(crate) mod etcd;
+pub(crate) mod etcdv2;
 pub(crate) mod kubernetes;
 mod line;
 mod read;
@@ -33,7 +34,7 @@ pub struct Header {
     format: String,
     /// Version of the format.
     version: u64,
-    /// `etcd` or `kubernetes`: the datastore that was exported.
+    /// `etcd`, `etcdv2` or `kubernetes`: the datastore that was exported.
     pub datastore: String,
     /// Where it was read, without secrets.
     pub location: String,

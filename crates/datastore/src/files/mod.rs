@@ -16,7 +16,7 @@ use self::snapshot::looks_like_snapshot;
 use crate::error::{Error, FileError, Result};
 use crate::export::{self, Header, looks_like_export};
 use crate::raw::{RawEntry, is_read};
-use crate::read::whole::{Progress, ProgressFn};
+use crate::read::whole::{Progress, ProgressFn, etcdv2};
 
 /// How much of a file tells its kind.
 const HEAD: u64 = (1 << 16) + 4096;
@@ -49,6 +49,9 @@ impl DataFile {
     /// # Errors
     /// Where it cannot be read, or is nothing that this program knows.
     pub fn open(path: &Path) -> Result<Self> {
+        if is_etcd_folder(path) || is_etcd_folder(&path.join("member")) {
+            return Err(Error::file(path, FileError::EtcdFolder));
+        }
         if path.is_dir() {
             return Ok(Self { path: path.to_owned(), kind: FileKind::KubernetesObjects, input: None });
         }
@@ -179,6 +182,7 @@ impl DataFile {
         let line = |reason: String| Error::file(&self.path, FileError::ExportLine { line: 1, reason });
         snapshot.datastore = match header.datastore.as_str() {
             "etcd" => DatastoreKind::Etcd,
+            "etcdv2" => DatastoreKind::EtcdV2,
             "kubernetes" => DatastoreKind::Kubernetes,
             other => return Err(line(format!("the datastore {other:?} is not known to this program"))),
         };
@@ -191,6 +195,7 @@ impl DataFile {
         snapshot.coverage = header.coverage();
         let expected: Vec<Source> = match snapshot.datastore {
             DatastoreKind::Etcd => ETCD_SOURCES.to_vec(),
+            DatastoreKind::EtcdV2 => etcdv2::SOURCES.to_vec(),
             DatastoreKind::Kubernetes => objects::sources().collect(),
         };
         for source in expected {
@@ -205,6 +210,11 @@ impl DataFile {
         let changed = changed.map_err(|e| Error::file(&self.path, e))?;
         Ok(Timestamp::try_from(changed).unwrap_or(Timestamp::UNIX_EPOCH))
     }
+}
+
+/// True for the folder of an etcd with its snapshots and its log.
+fn is_etcd_folder(path: &Path) -> bool {
+    path.join("snap").is_dir() && path.join("wal").is_dir()
 }
 
 /// The error of the temporary file of standard input.

@@ -38,7 +38,7 @@ pub struct Overrides {
     pub etcd_cacert: Option<PathBuf>,
     pub etcd_cert: Option<PathBuf>,
     pub etcd_key: Option<PathBuf>,
-    /// `etcd`, `kubernetes` or a file.
+    /// `etcd`, `etcdv2`, `kubernetes` or a file.
     pub datastore: Option<String>,
     /// How long connecting may take, where it is not the usual time.
     pub connect_timeout: Option<Duration>,
@@ -108,6 +108,8 @@ pub struct Settings {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
     Etcd(EtcdSettings),
+    /// etcd v2, of Calico 2.x.
+    EtcdV2(EtcdSettings),
     Kubernetes,
     /// A file: an export or an etcd snapshot.
     File(PathBuf),
@@ -231,8 +233,7 @@ impl Settings {
         let kubernetes = kubernetes(&values, overrides, environment);
         let target = match offline {
             Some(target) => target,
-            None if wants_etcd(&values, overrides)? => Target::Etcd(etcd(&values, overrides, files)?),
-            None => Target::Kubernetes,
+            None => server(&values, overrides, files)?,
         };
         // On Kubernetes there may be a kubeconfig in its default place.
         if let Some(context) = &overrides.context
@@ -257,10 +258,7 @@ impl Settings {
     ) -> Result<Self, SettingsError> {
         let (values, none) = (Values::from_environment(environment)?, Overrides::default());
         let kubernetes = kubernetes(&values, &none, environment);
-        let target = match wants_etcd(&values, &none)? {
-            true => Target::Etcd(etcd(&values, &none, files)?),
-            false => Target::Kubernetes,
-        };
+        let target = server(&values, &none, files)?;
         Ok(Self { target, kubernetes })
     }
 }
@@ -284,7 +282,7 @@ impl KubernetesSettings {
 /// read is no mistake in the call.
 fn offline_file(overrides: &Overrides, files: &impl Files) -> Result<Option<Target>, SettingsError> {
     match overrides.datastore.as_deref() {
-        None | Some("etcd" | "etcdv3" | "kubernetes") => Ok(None),
+        None | Some("etcd" | "etcdv3" | "etcdv2" | "kubernetes") => Ok(None),
         Some("-") => Ok(Some(Target::StandardInput)),
         Some(name) if name.contains(['/', '.']) || files.exists(Path::new(name)) => {
             Ok(Some(Target::File(PathBuf::from(name))))
@@ -309,19 +307,23 @@ fn load(
     file::parse(path, &text)
 }
 
-/// True for etcd: as the command line says, else as the settings say, else where endpoints are set.
-fn wants_etcd(values: &Values, overrides: &Overrides) -> Result<bool, SettingsError> {
-    match (overrides.datastore.as_deref(), &overrides.etcd_endpoints) {
-        (Some("kubernetes"), _) => return Ok(false),
-        (Some(_), _) | (None, Some(_)) => return Ok(true),
-        (None, None) => {}
-    }
-    match values.text("datastoreType") {
-        Some("etcdv3") => Ok(true),
-        Some("kubernetes") => Ok(false),
-        Some(other) => Err(SettingsError::UnknownDatastore(other.to_owned())),
-        None => Ok(values.text("etcdEndpoints").is_some()),
-    }
+/// The server: as the command line says, else as the settings say, else etcd v3 where endpoints are set.
+fn server(values: &Values, overrides: &Overrides, files: &impl Files) -> Result<Target, SettingsError> {
+    let kind = match (overrides.datastore.as_deref(), &overrides.etcd_endpoints, values.text("datastoreType"))
+    {
+        (Some(kind), ..) => kind,
+        // Endpoints of the command line mean etcd; which one, the settings may say.
+        (None, Some(_), kind) => kind.filter(|kind| *kind == "etcdv2").unwrap_or("etcd"),
+        (None, None, Some(kind @ ("etcdv3" | "etcdv2" | "kubernetes"))) => kind,
+        (None, None, Some(other)) => return Err(SettingsError::UnknownDatastore(other.to_owned())),
+        (None, None, None) if values.text("etcdEndpoints").is_some() => "etcd",
+        (None, None, None) => "kubernetes",
+    };
+    Ok(match kind {
+        "kubernetes" => Target::Kubernetes,
+        "etcdv2" => Target::EtcdV2(etcd(values, overrides, files)?),
+        _ => Target::Etcd(etcd(values, overrides, files)?),
+    })
 }
 
 fn etcd(values: &Values, overrides: &Overrides, files: &impl Files) -> Result<EtcdSettings, SettingsError> {

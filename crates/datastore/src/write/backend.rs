@@ -6,8 +6,9 @@ use std::time::Duration;
 use calipam_model::key::Key;
 use tokio::sync::OnceCell;
 
-use super::{Batch, Stored, Swap, etcd, kubernetes};
+use super::{Batch, Stored, Swap, etcd, etcdv2, kubernetes};
 use crate::client::etcd::EtcdClient;
+use crate::client::etcdv2::EtcdV2Client;
 use crate::client::kubernetes::KubeClient;
 use crate::error::{Error, Result};
 use crate::store::Datastore;
@@ -20,6 +21,8 @@ const PAUSES: [Duration; 3] =
 pub(super) enum Backend {
     /// etcd, and the API server of its cluster for evidence that lies there.
     Etcd(Arc<Connection>, Option<Arc<KubeClient>>),
+    /// As for etcd.
+    EtcdV2(Arc<EtcdV2Client>, Option<Arc<KubeClient>>),
     /// And whether affinities get labels; empty before the first is written.
     Kubernetes(Arc<KubeClient>, Arc<OnceCell<bool>>),
 }
@@ -32,6 +35,7 @@ impl Backend {
                 Ok(Self::Etcd(Connection::new(client), Some(Arc::clone(kube))))
             }
             Datastore::Kubernetes(client) => Ok(Self::Kubernetes(Arc::clone(client), Arc::default())),
+            Datastore::EtcdV2(client, kube) => Ok(Self::EtcdV2(Arc::clone(client), kube.clone())),
             Datastore::File(_) => Err(Error::NotWritable { location: datastore.location() }),
         }
     }
@@ -45,6 +49,8 @@ impl Backend {
                     let client = connection.current();
                     (etcd::read(&client, kube.as_ref(), keys).await, Some(client))
                 }
+                // It asks another member by itself.
+                Self::EtcdV2(client, kube) => (etcdv2::read(client, kube.as_ref(), keys).await, None),
                 Self::Kubernetes(client, _) => (kubernetes::read(client, keys).await, None),
             };
             match result {
@@ -69,6 +75,7 @@ impl Backend {
                 }
                 result
             }
+            Self::EtcdV2(client, kube) => etcdv2::commit(client, kube.as_ref(), batch).await,
             Self::Kubernetes(client, labels) => kubernetes::commit(client, labels, batch).await,
         }
     }

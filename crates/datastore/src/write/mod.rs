@@ -6,6 +6,7 @@
 mod backend;
 mod consent;
 mod etcd;
+mod etcdv2;
 mod kubernetes;
 mod object;
 
@@ -15,6 +16,8 @@ use bytes::Bytes;
 use calipam_model::key::Key;
 use calipam_model::snapshot::{DatastoreKind, Revision, Source};
 
+use tokio::task::JoinSet;
+
 pub use calipam_model::edit::Expect;
 
 use self::backend::Backend;
@@ -23,7 +26,7 @@ pub use self::consent::{Consent, Question};
 pub(crate) use self::etcd::LIMITS as ETCD_LIMITS;
 pub(crate) use self::kubernetes::change as objects;
 pub use self::object::Stored;
-use crate::error::Result;
+use crate::error::{Error, Result};
 pub use crate::objects::kinds::RECORDS;
 use crate::store::Datastore;
 
@@ -91,6 +94,37 @@ pub struct Limits {
     pub bytes: usize,
 }
 
+/// Requests of one reading that are under way at the same time.
+const IN_FLIGHT: usize = 8;
+
+/// Reads objects, each by a request of its own, in the order of the keys. `lost` makes the error of a task that ended
+/// without a result.
+async fn read_each<F>(
+    keys: &[Key],
+    read: impl Fn(Key) -> F,
+    lost: impl Fn(String) -> Error,
+) -> Result<Vec<Option<Stored>>>
+where
+    F: Future<Output = Result<Option<Stored>>> + Send + 'static,
+{
+    let mut found: Vec<Option<Stored>> = vec![None; keys.len()];
+    let mut waiting = keys.iter().cloned().enumerate();
+    let mut running = JoinSet::new();
+    loop {
+        while running.len() < IN_FLIGHT
+            && let Some((index, key)) = waiting.next()
+        {
+            let reading = read(key);
+            running.spawn(async move { (index, reading.await) });
+        }
+        match running.join_next().await {
+            None => return Ok(found),
+            Some(Ok((index, read))) => found[index] = read?,
+            Some(Err(error)) => return Err(lost(error.to_string())),
+        }
+    }
+}
+
 /// Writes to a datastore.
 #[derive(Clone, Debug)]
 pub struct Writer {
@@ -114,7 +148,7 @@ impl Datastore {
     /// Where a permission is missing, with all that are, or the datastore is never written.
     pub async fn may_write(&self, sources: &[Source], lock: bool) -> Result<()> {
         match Backend::new(self)? {
-            Backend::Etcd(..) => Ok(()),
+            Backend::Etcd(..) | Backend::EtcdV2(..) => Ok(()),
             Backend::Kubernetes(client, _) => kubernetes::change::require(&client, sources, lock).await,
         }
     }
@@ -138,6 +172,7 @@ impl Writer {
     pub fn kind(&self) -> DatastoreKind {
         match &self.backend {
             Backend::Etcd(..) => DatastoreKind::Etcd,
+            Backend::EtcdV2(..) => DatastoreKind::EtcdV2,
             Backend::Kubernetes(..) => DatastoreKind::Kubernetes,
         }
     }
@@ -146,6 +181,7 @@ impl Writer {
     pub fn limits(&self) -> Limits {
         match &self.backend {
             Backend::Etcd(..) => etcd::LIMITS,
+            Backend::EtcdV2(..) => etcdv2::LIMITS,
             Backend::Kubernetes(..) => kubernetes::LIMITS,
         }
     }
@@ -156,6 +192,15 @@ impl Writer {
     /// Where the datastore cannot be read.
     pub async fn read(&self, keys: &[Key]) -> Result<Vec<Option<Stored>>> {
         self.backend.read(keys).await
+    }
+
+    /// The batch with the values that will be stored, where the datastore has other ones than etcd v3. A journal notes
+    /// those.
+    pub fn converted(&self, batch: Batch) -> Batch {
+        match &self.backend {
+            Backend::EtcdV2(..) => etcdv2::converted(batch),
+            Backend::Etcd(..) | Backend::Kubernetes(..) => batch,
+        }
     }
 
     /// Makes the changes of a batch, if everything is as it expects.

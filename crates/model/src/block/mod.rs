@@ -175,6 +175,14 @@ impl Block {
         self.sequences.binary_search_by_key(&ordinal, |(o, _)| *o).map_or(0, |at| self.sequences[at].1)
     }
 
+    /// Gives allocations numbers where the block has none, as those of Calico 2.x: by the handle, something that changes when
+    /// the address is given to another. They are not stored.
+    pub fn number_by_handle(&mut self, number_of: impl Fn(&str) -> Option<u64>) {
+        let numbered =
+            self.handles().filter_map(|(ordinal, id)| Some((ordinal, number_of(&id.to_string())?)));
+        self.sequences = numbered.collect();
+    }
+
     /// Takes the mark of a deletion away, for those who judge the block as it was before.
     pub fn unmark(&mut self) {
         self.deleted = false;

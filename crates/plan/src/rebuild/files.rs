@@ -1,17 +1,45 @@
 //! The blocks of a plan before and after it, for people to look at.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use calipam_model::IpNet;
-use calipam_model::block::BlockContent;
+use calipam_model::block::{BlockContent, BlockOwner};
+use calipam_model::calico2;
 use calipam_model::edit::Edit;
 use calipam_model::key::Key;
-use calipam_model::snapshot::{Snapshot, StoredBlock, Versioned};
+use calipam_model::snapshot::{DatastoreKind, Snapshot, StoredBlock, Versioned};
 use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::plan::Plan;
 use crate::simulate::{SimulationError, simulate};
+
+/// The JSON of a block as the datastore will hold it.
+fn as_stored(datastore: DatastoreKind, cidr: IpNet, value: Value) -> Value {
+    if datastore != DatastoreKind::EtcdV2 {
+        return value;
+    }
+    let converted = calico2::value(&Key::Block(cidr), value.to_string().as_bytes());
+    converted.and_then(|json| serde_json::from_slice(&json).ok()).unwrap_or(value)
+}
+
+/// The values of the blocks of each host after a plan, as the scripts that rebuilt Calico 2.x wrote them: one file for each
+/// host, by its name. A block is a line.
+pub fn host_files(files: &[BlockFile]) -> BTreeMap<String, String> {
+    let mut hosts: BTreeMap<String, String> = BTreeMap::new();
+    for after in files.iter().filter_map(|file| file.after.as_ref()) {
+        let owner = after["affinity"].as_str().map(BlockOwner::parse);
+        if let Some(host) = owner.as_ref().and_then(BlockOwner::host) {
+            let plain = |c: char| if c.is_ascii_alphanumeric() || "-_.".contains(c) { c } else { '-' };
+            let name: String = host.chars().map(plain).collect();
+            hosts
+                .entry(format!("{}.json", name.trim_start_matches('.')))
+                .or_default()
+                .push_str(&format!("{after}\n"));
+        }
+    }
+    hosts
+}
 
 /// A block before and after a plan, in the JSON that etcd holds.
 #[derive(Clone, Debug, PartialEq)]
@@ -50,6 +78,8 @@ pub fn block_files(
     }
     let earlier: Vec<(IpNet, Value)> = small.blocks.iter().map(json).collect();
     let later: Vec<(IpNet, Value)> = simulate(small, &only_blocks, now)?.blocks.iter().map(json).collect();
+    let later = later.into_iter().map(|(cidr, value)| (cidr, as_stored(before.datastore, cidr, value)));
+    let later: Vec<(IpNet, Value)> = later.collect();
     let of = |all: &[(IpNet, Value)], cidr: IpNet| {
         all.iter().find(|(key, _)| *key == cidr).map(|(_, value)| value.clone())
     };

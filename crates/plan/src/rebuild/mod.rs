@@ -27,7 +27,7 @@ use calipam_check::{ClusterIdentity, Code, Options, Subject, check};
 use calipam_model::snapshot::{DatastoreKind, Snapshot, Source};
 
 use self::corrupt::CorruptBlocks;
-pub use self::files::{BlockFile, block_files};
+pub use self::files::{BlockFile, block_files, host_files};
 use self::planner::Planner;
 pub use self::request::Request;
 use self::request::Scope;
@@ -38,7 +38,7 @@ use crate::release::Sightings;
 /// True where only workload endpoints of the same etcd say who uses addresses: they may come from the same
 /// old backup as the blocks.
 pub fn needs_endpoints_only(snapshot: &Snapshot) -> bool {
-    snapshot.datastore == DatastoreKind::Etcd && !snapshot.has_read(Source::Pods)
+    snapshot.datastore != DatastoreKind::Kubernetes && !snapshot.has_read(Source::Pods)
 }
 
 /// Plans a rebuild. What is broken within the request and not repaired is skipped, with the reason.

@@ -40,11 +40,17 @@ pub(super) fn wanted(
             let node = &snapshot.nodes[index as usize];
             let name = node.value.name.as_str();
             let handle = format!("{}{name}", kind.handle_prefix());
-            let record = Attribute::new(Some(&handle), [("node", name), ("type", kind.attribute())]);
+            let record = match snapshot.datastore {
+                // Calico 2.x records neither handle nor attributes for it.
+                DatastoreKind::EtcdV2 => Attribute::default(),
+                _ => Attribute::new(Some(&handle), [("node", name), ("type", kind.attribute())]),
+            };
             // A Kubernetes node changes with every heartbeat, so that its version would say nothing about its
             // tunnel. Should the address have been given up meanwhile, the next check finds it leaked.
             let evidence = match snapshot.datastore {
-                DatastoreKind::Etcd => vec![(Key::Node(name.to_owned()), at(&node.revision))],
+                DatastoreKind::Etcd | DatastoreKind::EtcdV2 => {
+                    vec![(Key::Node(name.to_owned()), at(&node.revision))]
+                }
                 DatastoreKind::Kubernetes => Vec::new(),
             };
             Ok(Wanted { record, evidence })
@@ -103,6 +109,9 @@ fn of_workload(
                       migrate or restart the machine, so that Calico records an address for it";
         return Err((SkipReason::NeedsDecision, detail.into()));
     }
+    if basis.snapshot.datastore == DatastoreKind::EtcdV2 {
+        return Ok(of_calico_2(networks, first, sandbox(basis, uses)));
+    }
     let unknown = |what: &str| {
         let detail = format!("{what}: the deletion of its pod could never free the address; restart the pod");
         (SkipReason::ContainerUnknown, detail)
@@ -121,4 +130,18 @@ fn of_workload(
     let of_pod = (!pod.is_empty()).then_some([("namespace", namespace.as_str()), ("pod", pod.as_str())]);
     let owner = of_pod.into_iter().flatten().chain([("node", node.as_str()), ("timestamp", taken_at)]);
     Ok(Attribute::new(Some(&handle), owner))
+}
+
+/// The record of Calico 2.x has no attributes. Its handle is `<namespace>.<pod>`; with the CNI plugins of its last versions
+/// the network and the container, as other records show then.
+fn of_calico_2(networks: &Networks, workload: &Workload<'_>, sandbox: Option<(String, String)>) -> Attribute {
+    let named = sandbox.and_then(|(container, node)| {
+        let network = networks.of(&container, &node)?;
+        Some(format!("{network}.{container}"))
+    });
+    let workload = match workload.pod.is_empty() {
+        true => workload.workload.to_string(),
+        false => format!("{}.{}", workload.namespace, workload.pod),
+    };
+    Attribute::new(Some(&named.unwrap_or(workload)), [])
 }

@@ -135,7 +135,7 @@ async fn run_task(
         let objects = read(context, &keys).await?;
         let batch = loop {
             match task.decide(&objects, omitted) {
-                Decision::Write(batch) => break batch,
+                Decision::Write(batch) => break context.writer.converted(batch),
                 Decision::Already => return Ok(TaskEnd::Already),
                 Decision::Conflict(reason) => return Ok(TaskEnd::Conflict(reason)),
                 Decision::Omit(parts) => omitted.add(parts),

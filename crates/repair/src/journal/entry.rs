@@ -38,7 +38,7 @@ pub struct Header {
     pub command: String,
     /// GUID of the cluster; empty where it has none.
     pub cluster: String,
-    /// `etcd` or `kubernetes`.
+    /// `etcd`, `etcdv2` or `kubernetes`.
     pub datastore: String,
     /// Where the datastore is, without secrets.
     pub location: String,

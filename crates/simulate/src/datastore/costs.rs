@@ -43,7 +43,7 @@ impl Costs {
     /// What to assume where nothing was measured: a datastore on servers of their own with solid-state disks.
     pub fn assumed(kind: DatastoreKind) -> Self {
         match kind {
-            DatastoreKind::Etcd => Self {
+            DatastoreKind::Etcd | DatastoreKind::EtcdV2 => Self {
                 start: Micros::from_millis(5),
                 connect: Micros::from_millis(3),
                 read: Micros::from_millis(1),

@@ -21,7 +21,8 @@ use kube::client::Body;
 use tokio::sync::OnceCell;
 use tokio::time::timeout;
 
-use self::classify::{status_failure, transport_failure};
+use self::classify::status_failure;
+pub(crate) use self::classify::transport_failure;
 pub use self::connect::{KubeconfigNames, context_of_server};
 use self::discovery::Api;
 use crate::allocation::Known;

@@ -43,7 +43,7 @@ impl Datastore {
         match self {
             Self::Etcd(client) | Self::EtcdAndKubernetes(client, _) => etcd::names(client, kind, begin).await,
             Self::Kubernetes(client) => kubernetes::names(client, kind, begin).await,
-            Self::File(_) => {
+            Self::File(_) | Self::EtcdV2(..) => {
                 let snapshot = self.observe(&(Arc::new(|_| {}) as _)).await?;
                 Ok(page::few(in_snapshot(&snapshot, kind), begin))
             }
@@ -51,7 +51,7 @@ impl Datastore {
     }
 }
 
-/// All names of a kind in a file of data, which is small or takes too long to wait for.
+/// All names of a kind in a file of data or in the tree of etcd v2, which are small or take too long to wait for.
 fn in_snapshot(snapshot: &Snapshot, kind: NameKind) -> BTreeSet<String> {
     match kind {
         NameKind::Nodes => {

@@ -1,6 +1,7 @@
 //! Reading everything that a check needs.
 
 pub(crate) mod etcd;
+pub(crate) mod etcdv2;
 pub(crate) mod kubernetes;
 
 use std::sync::Arc;

@@ -9,38 +9,23 @@ use std::sync::Arc;
 
 use calipam_model::key::Key;
 use tokio::sync::OnceCell;
-use tokio::task::JoinSet;
 
 use self::change::{Changed, change, is_version, labels_affinities, stored};
 use super::object::Stored;
-use super::{Batch, Expect, Limits, Swap};
+use super::{Batch, Expect, Limits, Swap, read_each};
 use crate::client::kubernetes::KubeClient;
 use crate::error::{Error, Failure, Result};
 
 /// One object in each batch. The bytes are those that the API server takes.
 pub(crate) const LIMITS: Limits = Limits { changes: 1, conditions: 128, bytes: 1_500_000 };
 
-/// Requests of one reading that are under way at the same time.
-const IN_FLIGHT: usize = 8;
-
 /// Reads objects, each by a request of its own.
 pub(crate) async fn read(client: &Arc<KubeClient>, keys: &[Key]) -> Result<Vec<Option<Stored>>> {
-    let mut found: Vec<Option<Stored>> = vec![None; keys.len()];
-    let mut waiting = keys.iter().cloned().enumerate();
-    let mut running = JoinSet::new();
-    loop {
-        while running.len() < IN_FLIGHT
-            && let Some((index, key)) = waiting.next()
-        {
-            let client = Arc::clone(client);
-            running.spawn(async move { (index, stored(&client, &key).await) });
-        }
-        match running.join_next().await {
-            None => return Ok(found),
-            Some(Ok((index, read))) => found[index] = read?,
-            Some(Err(lost)) => return Err(refused(client, lost.to_string())),
-        }
-    }
+    let one = |key: Key| {
+        let client = Arc::clone(client);
+        async move { stored(&client, &key).await }
+    };
+    read_each(keys, one, |lost| refused(client, lost)).await
 }
 
 /// Makes the one change of a batch. Whether affinities get labels is found out with the first of them.

@@ -1,0 +1,329 @@
+//! An etcd that serves the v2 API: a tree of keys over HTTP, as Calico 2.x uses it (facts 6).
+
+use std::fmt;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+use http::{Request, StatusCode, header};
+use http_body_util::BodyExt;
+use kube::client::Body;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
+use serde::Deserialize;
+use tokio::time::timeout;
+
+use super::kubernetes::transport_failure;
+use crate::error::{Cause, Error, Failure, Result, Server, Tried};
+use crate::secret::redact_url;
+use crate::settings::EtcdSettings;
+
+/// All that is escaped in a path.
+const PATH: &AsciiSet = &NON_ALPHANUMERIC.remove(b'/').remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+
+/// The key that is asked for to see whether a server answers.
+const PROBE: &str = "/calico";
+
+/// Error codes of the v2 API.
+mod code {
+    pub const NOT_FOUND: u32 = 100;
+    pub const COMPARE_FAILED: u32 = 101;
+    pub const EXISTS: u32 = 105;
+    pub const FORBIDDEN: u32 = 110;
+}
+
+/// Connections to the members of an etcd cluster, of which one is used until it fails.
+pub struct EtcdV2Client {
+    members: Vec<Member>,
+    current: AtomicUsize,
+    settings: EtcdSettings,
+    requests: AtomicU64,
+}
+
+struct Member {
+    endpoint: String,
+    client: kube::Client,
+}
+
+impl fmt::Debug for EtcdV2Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("EtcdV2Client").field("endpoint", &self.endpoint()).finish_non_exhaustive()
+    }
+}
+
+/// A key of the tree, and what lies below it.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct Node {
+    pub key: String,
+    /// `None` for a directory.
+    pub value: Option<String>,
+    pub nodes: Vec<Node>,
+    /// The index of its last change; of a directory, that of its creation.
+    pub modified_index: i64,
+}
+
+/// What was read below a key.
+#[derive(Debug)]
+pub(crate) struct Found {
+    /// `None` where there is no such key.
+    pub node: Option<Node>,
+    /// The index of the whole store at which it was read.
+    pub index: i64,
+}
+
+/// What a key must be for a write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Condition {
+    /// It must not exist.
+    Absent,
+    /// Its last change must be the one with this index.
+    Index(i64),
+}
+
+/// What became of a write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Written {
+    /// It took place, at this index.
+    At(i64),
+    /// The condition did not hold.
+    Lost,
+}
+
+struct Answer {
+    status: StatusCode,
+    index: i64,
+    body: Bytes,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Reply {
+    node: Option<Node>,
+    error_code: u32,
+    message: String,
+    cause: String,
+}
+
+impl EtcdV2Client {
+    /// Connects to the first endpoint that serves the v2 API.
+    ///
+    /// # Errors
+    /// Where none does, with what happened at each.
+    pub async fn connect(settings: &EtcdSettings) -> Result<Self> {
+        let mut members = Vec::new();
+        for endpoint in &settings.endpoints {
+            let client = http_client(endpoint, settings)
+                .map_err(|failure| Error::Connect(vec![tried(endpoint, failure)]))?;
+            members.push(Member { endpoint: endpoint.clone(), client });
+        }
+        let client = Self {
+            members,
+            current: AtomicUsize::new(0),
+            settings: settings.clone(),
+            requests: AtomicU64::new(0),
+        };
+        client.probe().await?;
+        Ok(client)
+    }
+
+    async fn probe(&self) -> Result<()> {
+        let mut failed = Vec::new();
+        for (position, member) in self.members.iter().enumerate() {
+            self.current.store(position, Ordering::Relaxed);
+            let limit = self.settings.timeouts.connect;
+            match self.read_once(PROBE, false, limit).await {
+                Ok(_) => return Ok(()),
+                Err(failure) => failed.push(tried(&member.endpoint, failure)),
+            }
+        }
+        Err(Error::Connect(failed))
+    }
+
+    /// The endpoint that is used, without user and password.
+    pub fn endpoint(&self) -> String {
+        redact_url(&self.member().endpoint)
+    }
+
+    /// Number of requests that were sent so far.
+    pub fn request_count(&self) -> u64 {
+        self.requests.load(Ordering::Relaxed)
+    }
+
+    /// Reads a key with all that lies below it, through the consensus of the members. Where a member does not answer, the
+    /// others are asked.
+    pub(crate) async fn read(&self, path: &str) -> Result<Found> {
+        let mut left = self.members.len();
+        loop {
+            left -= 1;
+            match self.read_once(path, true, self.settings.timeouts.request).await {
+                Err(failure) if failure.is_transient() && left > 0 => self.pass_on(),
+                result => return result.map_err(|failure| self.error(path, failure)),
+            }
+        }
+    }
+
+    async fn read_once(
+        &self,
+        path: &str,
+        recursive: bool,
+        limit: Duration,
+    ) -> std::result::Result<Found, Failure> {
+        let url = format!("{}?quorum=true&recursive={recursive}", url(path));
+        let Answer { status, index, body } = self.send(Request::get(url).body(Body::empty()), limit).await?;
+        let reply = reply(&body);
+        match (status, reply) {
+            (StatusCode::OK, Some(Reply { node: Some(node), .. })) => Ok(Found { node: Some(node), index }),
+            (StatusCode::NOT_FOUND, Some(reply)) if reply.error_code == code::NOT_FOUND => {
+                Ok(Found { node: None, index })
+            }
+            (StatusCode::OK, _) => Err(Failure::Incomplete("its JSON cannot be decoded".into())),
+            (_, reply) => Err(self.refusal(status, reply, &body)),
+        }
+    }
+
+    /// Writes a value, or deletes the key where there is none, if the condition holds. It is sent once: an error leaves open
+    /// whether it took place.
+    pub(crate) async fn write(
+        &self,
+        path: &str,
+        value: Option<&str>,
+        condition: Condition,
+    ) -> Result<Written> {
+        let condition = match condition {
+            Condition::Absent => "prevExist=false".to_owned(),
+            Condition::Index(index) => format!("prevIndex={index}"),
+        };
+        let url = format!("{}?{condition}", url(path));
+        let request = match value {
+            Some(value) => Request::put(url)
+                .header(header::CONTENT_TYPE, "application/x-www-form-urlencoded")
+                .body(Body::from(
+                    format!("value={}", utf8_percent_encode(value, NON_ALPHANUMERIC)).into_bytes(),
+                )),
+            None => Request::delete(url).body(Body::empty()),
+        };
+        let result = match self.send(request, self.settings.timeouts.request).await {
+            Ok(Answer { status, body, .. }) => self.written(status, &body),
+            Err(failure) => Err(failure),
+        };
+        result.map_err(|failure| {
+            if failure.is_transient() {
+                self.pass_on();
+            }
+            self.write_error(path, failure)
+        })
+    }
+
+    fn written(&self, status: StatusCode, body: &Bytes) -> std::result::Result<Written, Failure> {
+        match reply(body) {
+            Some(Reply { node: Some(node), .. }) if status.is_success() => {
+                Ok(Written::At(node.modified_index))
+            }
+            Some(Reply { error_code: code::NOT_FOUND | code::COMPARE_FAILED | code::EXISTS, .. }) => {
+                Ok(Written::Lost)
+            }
+            _ if status.is_success() => Err(Failure::Incomplete("its JSON cannot be decoded".into())),
+            reply => Err(self.refusal(status, reply, body)),
+        }
+    }
+
+    async fn send(
+        &self,
+        request: http::Result<Request<Body>>,
+        limit: Duration,
+    ) -> std::result::Result<Answer, Failure> {
+        let request = request.map_err(|error| Failure::Other(error.to_string()))?;
+        self.requests.fetch_add(1, Ordering::Relaxed);
+        let attempt = self.settings.attempt(limit);
+        let too_late = |_| Failure::from(Cause::TimedOut(attempt.timeout));
+        let sent = timeout(limit, self.member().client.send(request)).await.map_err(too_late)?;
+        let (head, mut rest) = sent.map_err(|error| transport_failure(&error, attempt))?.into_parts();
+
+        let mut body = Vec::new();
+        while let Some(frame) = timeout(limit, rest.frame()).await.map_err(too_late)? {
+            if let Ok(piece) = frame.map_err(|error| transport_failure(&error, attempt))?.into_data() {
+                body.extend_from_slice(&piece);
+            }
+        }
+        let index = head.headers.get("x-etcd-index").and_then(|value| value.to_str().ok()?.parse().ok());
+        Ok(Answer { status: head.status, index: index.unwrap_or_default(), body: body.into() })
+    }
+
+    /// What an unsuccessful answer means.
+    fn refusal(&self, status: StatusCode, reply: Option<Reply>, body: &Bytes) -> Failure {
+        let text = String::from_utf8_lossy(&body[..body.len().min(300)]).trim().to_owned();
+        if text.contains("HTTP request to an HTTPS server") {
+            return Cause::ServerWantsTls.into();
+        }
+        let said = reply.map(|reply| (reply.error_code, format!("{} {}", reply.message, reply.cause)));
+        match (status.as_u16(), said) {
+            (401 | 403, _) | (_, Some((code::FORBIDDEN, _))) if self.settings.user.is_none() => {
+                Failure::AuthNeeded
+            }
+            (401 | 403, _) | (_, Some((code::FORBIDDEN, _))) => Failure::PermissionDenied(
+                "the user does not exist, has another password, or lacks the right".into(),
+            ),
+            (500.., Some((_, message))) => Failure::NoQuorum(message.trim().to_owned()),
+            (500.., None) => Failure::NoQuorum(text),
+            (code, Some((_, message))) => Failure::Refused { code, message: message.trim().to_owned() },
+            (_, None) => Failure::NoV2Api,
+        }
+    }
+
+    fn member(&self) -> &Member {
+        &self.members[self.current.load(Ordering::Relaxed) % self.members.len()]
+    }
+
+    /// Uses the next member from now on.
+    fn pass_on(&self) {
+        self.current.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn error(&self, what: &str, failure: Failure) -> Error {
+        Error::Request { server: Server::Etcd, endpoint: self.endpoint(), what: what.to_owned(), failure }
+    }
+
+    pub(crate) fn write_error(&self, what: &str, failure: Failure) -> Error {
+        Error::Write { server: Server::Etcd, endpoint: self.endpoint(), what: what.to_owned(), failure }
+    }
+}
+
+fn tried(endpoint: &str, failure: Failure) -> Tried {
+    Tried { endpoint: redact_url(endpoint), failure }
+}
+
+fn url(path: &str) -> String {
+    format!("/v2/keys{}", utf8_percent_encode(path, PATH))
+}
+
+/// `None` where it is not JSON of this API.
+fn reply(body: &Bytes) -> Option<Reply> {
+    serde_json::from_slice(body).ok()
+}
+
+/// kube's client is one for any HTTP server: connections, TLS and basic authentication.
+fn http_client(endpoint: &str, settings: &EtcdSettings) -> std::result::Result<kube::Client, Failure> {
+    let other = |error: &dyn fmt::Display| Failure::Other(error.to_string());
+    let mut config = kube::Config::new(endpoint.parse().map_err(|error| other(&error))?);
+    config.default_retry = false;
+    config.connect_timeout = Some(settings.timeouts.connect);
+    (config.read_timeout, config.write_timeout) = (None, None);
+    if let Some(ca) = &settings.tls.ca {
+        let read: std::result::Result<Vec<_>, _> = CertificateDer::pem_slice_iter(ca.as_bytes()).collect();
+        let certificates = read.map_err(|error| other(&error))?;
+        config.root_cert = Some(certificates.into_iter().map(|one| one.to_vec()).collect());
+    }
+    if let Some((certificate, key)) = &settings.tls.identity {
+        config.auth_info.client_certificate_data = Some(STANDARD.encode(certificate));
+        config.auth_info.client_key_data = Some(STANDARD.encode(key.reveal()).into());
+    }
+    if let Some((user, password)) = &settings.user {
+        config.auth_info.username = Some(user.clone());
+        config.auth_info.password = Some(password.reveal().to_owned().into());
+    }
+    kube::Client::try_from(config).map_err(|error| other(&error))
+}

@@ -1,0 +1,268 @@
+//! From what Calico 2.x stores to entries in the form of Calico 3 (facts 6).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use calipam_model::key::{IPAM_PREFIX, Key};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+use super::Leaf;
+use super::path::{CONFIG, HOSTS, POOLS, READY, Workload, unescape};
+use crate::raw::RawKv;
+
+/// The name of the one object that Calico uses of kinds with only one.
+const DEFAULT: &str = "default";
+
+/// The entries in the order of their keys. What cannot be decoded becomes an entry that cannot be decoded either.
+pub(crate) fn convert(leaves: &[Leaf]) -> Vec<RawKv> {
+    let mut found = BTreeMap::new();
+    let mut hosts: BTreeMap<String, Host<'_>> = BTreeMap::new();
+    let mut cluster = Cluster::default();
+    for leaf in leaves {
+        let Leaf { key, value, index } = leaf;
+        if let Some(rest) = key.strip_prefix(HOSTS).and_then(|rest| rest.strip_prefix('/')) {
+            let (name, rest) = rest.split_once('/').unwrap_or((rest, ""));
+            hosts.entry(unescape(name)).or_default().add(rest, leaf);
+        }
+        let Some(value) = value else { continue };
+        let converted = if key.starts_with(IPAM_PREFIX) {
+            Some((key.clone(), value.clone()))
+        } else if let Some(rest) = key.strip_prefix(HOSTS).and_then(|rest| rest.strip_prefix('/')) {
+            Workload::parse(rest).map(|workload| (workload.key(rest).to_string(), endpoint(&workload, value)))
+        } else if let Some(rest) = key.strip_prefix(POOLS) {
+            pool(rest, value)
+        } else {
+            cluster.add(key, value, *index);
+            None
+        };
+        if let Some((key, value)) = converted {
+            found.insert(key, (value, *index));
+        }
+    }
+    found.extend(hosts.iter().map(|(name, host)| (Key::Node(name.clone()).to_string(), host.entry(name))));
+    found.extend(cluster.entry());
+    let entry = |(key, (value, index)): (String, (String, i64))| RawKv {
+        key: key.into_bytes(),
+        value: value.into_bytes(),
+        mod_revision: index,
+    };
+    found.into_iter().map(entry).collect()
+}
+
+/// Decodes a value of Calico 2.x.
+///
+/// # Errors
+/// A text that cannot be decoded as JSON: what is stored, or what is wrong with it.
+fn decode<T: DeserializeOwned>(value: &str) -> Result<T, String> {
+    let json: Value = serde_json::from_str(value).map_err(|_| value.to_owned())?;
+    if !json.is_object() {
+        return Err("{not an object".to_owned());
+    }
+    serde_json::from_value(json).map_err(|error| format!("{{{error}"))
+}
+
+/// What is stored of a host.
+#[derive(Default)]
+struct Host<'l> {
+    /// The address of the interface `tunl0`.
+    tunnel: Option<&'l Leaf>,
+    /// What other systems call the host (Calico 2.6).
+    references: Option<&'l str>,
+    /// The index of the host itself.
+    index: i64,
+}
+
+impl<'l> Host<'l> {
+    fn add(&mut self, rest: &str, leaf: &'l Leaf) {
+        match rest {
+            "" => self.index = leaf.index,
+            "config/IpInIpTunnelAddr" => self.tunnel = Some(leaf),
+            "orchestrator_refs" => self.references = leaf.value.as_deref(),
+            _ => {}
+        }
+    }
+
+    /// Its node. The version is that of the tunnel address, which is all that a repair looks at.
+    fn entry(&self, name: &str) -> (String, i64) {
+        let references = match self.references.map(serde_json::from_str::<Value>) {
+            Some(Ok(references @ Value::Array(_))) => references,
+            // Calico 2.x takes one name for both.
+            _ => json!([{"orchestrator": "k8s", "nodeName": name}]),
+        };
+        let address =
+            self.tunnel.and_then(|leaf| leaf.value.as_deref()).map(str::trim).filter(|text| !text.is_empty());
+        let spec = json!({"bgp": {"ipv4IPIPTunnelAddr": address}, "orchRefs": references});
+        (resource(name, &spec), self.tunnel.map_or(self.index, |leaf| leaf.index))
+    }
+}
+
+fn resource(name: &str, spec: &Value) -> String {
+    json!({"metadata": {"name": name}, "spec": spec}).to_string()
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct RawPool {
+    cidr: Option<String>,
+    ipip_mode: Option<String>,
+    masquerade: Option<bool>,
+    /// False where the allocator must not use it, and where it is absent.
+    ipam: Option<bool>,
+    disabled: Option<bool>,
+}
+
+/// A pool, by what follows `/calico/v1/ipam` in its path.
+fn pool(rest: &str, value: &str) -> Option<(String, String)> {
+    let name = rest.strip_prefix("/v4/pool/").or_else(|| rest.strip_prefix("/v6/pool/"))?;
+    let name = name.split('/').next()?;
+    let converted = decode(value).map(|pool: RawPool| {
+        let spec = json!({
+            "cidr": pool.cidr,
+            "ipipMode": pool.ipip_mode,
+            "natOutgoing": pool.masquerade,
+            "disabled": pool.disabled == Some(true) || pool.ipam != Some(true),
+        });
+        resource(name, &spec)
+    });
+    Some((Key::Pool(name.to_owned()).to_string(), converted.unwrap_or_else(|text| text)))
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct RawEndpoint {
+    active_instance_id: Option<String>,
+    ipv4_nets: Option<Vec<String>>,
+    ipv6_nets: Option<Vec<String>>,
+}
+
+fn endpoint(workload: &Workload, value: &str) -> String {
+    let converted = decode(value).map(|raw: RawEndpoint| {
+        let networks: Vec<String> = [raw.ipv4_nets, raw.ipv6_nets].into_iter().flatten().flatten().collect();
+        let mut spec = json!({
+            "node": workload.host,
+            "orchestrator": workload.orchestrator,
+            "endpoint": workload.endpoint,
+            "containerID": raw.active_instance_id,
+            "ipNetworks": networks,
+        });
+        match workload.pod() {
+            Some((_, pod)) => spec["pod"] = pod.into(),
+            None => spec["workload"] = workload.workload.as_str().into(),
+        }
+        resource("", &spec)
+    });
+    converted.unwrap_or_else(|text| text)
+}
+
+/// What is stored of the cluster as a whole.
+#[derive(Default)]
+struct Cluster {
+    spec: serde_json::Map<String, Value>,
+    known: BTreeSet<&'static str>,
+    index: i64,
+}
+
+impl Cluster {
+    fn add(&mut self, key: &str, value: &str, index: i64) {
+        let field = match key.strip_prefix(CONFIG) {
+            Some("/ClusterGUID") => "clusterGUID",
+            Some("/ClusterType") => "clusterType",
+            Some("/CalicoVersion") => "calicoVersion",
+            _ if key == READY => "datastoreReady",
+            _ => return,
+        };
+        let is_ready = key == READY;
+        let value = if is_ready { Value::Bool(value.trim() == "true") } else { value.trim().into() };
+        // The version is that of the flag, which is all that is ever written.
+        if is_ready || !self.known.contains("datastoreReady") {
+            self.index = index;
+        }
+        self.known.insert(field);
+        self.spec.insert(field.to_owned(), value);
+    }
+
+    fn entry(self) -> Option<(String, (String, i64))> {
+        let key = Key::ClusterInformation(DEFAULT.to_owned()).to_string();
+        let spec = Value::Object(self.spec);
+        (!self.known.is_empty()).then(|| (key, (resource(DEFAULT, &spec), self.index)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use calipam_model::snapshot::{DefectKind, Snapshot};
+
+    use super::*;
+
+    fn snapshot(entries: &[(&str, Option<&str>)]) -> Snapshot {
+        let leaf = |(index, (key, value)): (usize, &(&str, Option<&str>))| Leaf {
+            key: (*key).to_owned(),
+            value: value.map(str::to_owned),
+            index: 10 + index as i64,
+        };
+        let leaves: Vec<Leaf> = entries.iter().enumerate().map(leaf).collect();
+        let mut snapshot = Snapshot::default();
+        convert(&leaves).iter().for_each(|kv| snapshot.add_entry(&kv.key, &kv.value, kv.mod_revision));
+        snapshot
+    }
+
+    #[test]
+    fn a_cluster_of_calico_2() {
+        let found = snapshot(&[
+            ("/calico/ipam/v2/host/n1/ipv4/block/192.168.106.64-26", Some("{}")),
+            ("/calico/ipam/v2/host/n1/ipv6/block", None),
+            ("/calico/ipam/v2/handle/kube-system.web-0", Some(r#"{"block":{"192.168.106.64/26":1}}"#)),
+            (
+                "/calico/v1/ipam/v4/pool/192.168.0.0-16",
+                Some(
+                    r#"{"cidr":"192.168.0.0/16","ipip":"tunl0","ipip_mode":"always","masquerade":true,"ipam":true,"disabled":false}"#,
+                ),
+            ),
+            ("/calico/v1/ipam/v4/pool/10.0.0.0-16", Some(r#"{"cidr":"10.0.0.0/16"}"#)),
+            ("/calico/v1/host/n1", None),
+            ("/calico/v1/host/n1/config/IpInIpTunnelAddr", Some("192.168.106.64")),
+            (
+                "/calico/v1/host/n1/workload/k8s/kube-system.web-0/endpoint/eth0",
+                Some(
+                    r#"{"state":"active","active_instance_id":"3f9a","ipv4_nets":["192.168.106.67/32"],"ipv6_nets":[]}"#,
+                ),
+            ),
+            ("/calico/v1/host/n2", None),
+            ("/calico/v1/Ready", Some("true")),
+            ("/calico/v1/config/ClusterGUID", Some("0f0e")),
+        ]);
+        assert_eq!(found.defects, []);
+        assert_eq!(found.affinities[0].value.state, calipam_model::affinity::AffinityState::Confirmed);
+        let pools: Vec<_> =
+            found.pools.iter().map(|p| (p.value.name.as_str(), p.value.is_enabled())).collect();
+        assert_eq!(pools, [("10.0.0.0-16", false), ("192.168.0.0-16", true)]);
+        let nodes: Vec<_> =
+            found.nodes.iter().map(|n| (n.value.name.as_str(), n.value.tunnels.len())).collect();
+        assert_eq!(nodes, [("n1", 1), ("n2", 0)]);
+        let endpoint = &found.endpoints[0].value;
+        assert!(
+            endpoint.namespace() == *"kube-system" && endpoint.pod() == *"web-0" && endpoint.node() == *"n1"
+        );
+        assert_eq!(endpoint.addresses().next().unwrap().to_string(), "192.168.106.67");
+        let cluster = found.cluster.unwrap();
+        assert_eq!((cluster.guid.as_str(), cluster.datastore_ready), ("0f0e", Some(true)));
+    }
+
+    #[test]
+    fn what_cannot_be_decoded_is_a_defect() {
+        let path = "/calico/v1/host/n1/workload/k8s/a.b/endpoint/eth0";
+        for value in ["", "{", r#"{"ipv4_nets":5}"#, "[]", "null,", r#""text""#] {
+            let found = snapshot(&[(path, Some(value))]);
+            assert!(
+                matches!(&found.defects[..], [defect] if matches!(defect.kind, DefectKind::Value(_))),
+                "{value}"
+            );
+            assert!(found.endpoints.is_empty());
+        }
+        let found = snapshot(&[("/calico/v1/ipam/v4/pool/10.0.0.0-16", Some(r#"{"cidr":7}"#))]);
+        assert_eq!((found.pools.len(), found.defects.len()), (0, 1));
+        let found = snapshot(&[("/calico/v1/host/n1/config/IpInIpTunnelAddr", Some("none"))]);
+        assert_eq!((found.nodes.len(), found.defects.len()), (1, 1));
+    }
+}

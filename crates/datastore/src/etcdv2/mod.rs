@@ -1,0 +1,30 @@
+//! The forms of Calico 2.x on etcd v2 (facts 6): where its objects lie, and how they are decoded.
+//!
+//! The data becomes what Calico's own upgrade to 3.0 would make of it, entries of etcd v3, so that there is one decoder
+//! for both. Keys below `/calico/ipam/v2` are the same in both.
+
+mod convert;
+mod path;
+
+pub(crate) use self::convert::convert;
+pub(crate) use self::path::{READY, path, sources};
+use crate::client::etcdv2::Node;
+
+/// The parts of the tree that a whole read covers.
+pub(crate) const PARTS: [&str; 5] = [path::IPAM, path::HOSTS, path::POOLS, path::CONFIG, path::READY];
+
+/// A key of the tree.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Leaf {
+    pub key: String,
+    /// `None` for a directory.
+    pub value: Option<String>,
+    pub index: i64,
+}
+
+/// A key and all that lie below it.
+pub(crate) fn flatten(node: Node, out: &mut Vec<Leaf>) {
+    let Node { key, value, nodes, modified_index } = node;
+    out.push(Leaf { key, value, index: modified_index });
+    nodes.into_iter().for_each(|node| flatten(node, out));
+}

@@ -1,0 +1,142 @@
+//! Where the objects of Calico 2.x lie (facts 6.1).
+
+use calipam_model::key::Key;
+use calipam_model::names::{EndpointName, endpoint_name};
+use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
+
+pub(crate) const IPAM: &str = "/calico/ipam/v2";
+pub(crate) const HOSTS: &str = "/calico/v1/host";
+pub(crate) const POOLS: &str = "/calico/v1/ipam";
+/// The configuration of Felix for all hosts.
+pub(crate) const CONFIG: &str = "/calico/v1/config";
+/// Says `true` where the datastore may be used.
+pub(crate) const READY: &str = "/calico/v1/Ready";
+
+/// The orchestrator of pods, whose workloads are called `<namespace>.<pod>`.
+const KUBERNETES: &str = "k8s";
+/// The namespace of workloads that have none.
+pub(super) const NO_NAMESPACE: &str = "default";
+/// Begins the name of an endpoint whose path cannot be told from its parts: the path follows.
+const BY_PATH: &str = "path:";
+
+/// The path of an object that is one key; `None` for those that are several, or not stored in etcd.
+pub(crate) fn path(key: &Key) -> Option<String> {
+    match key {
+        Key::Block(_) | Key::Affinity(_) | Key::Handle(_) | Key::IpamConfig | Key::IpamHost(_) => {
+            Some(key.to_string())
+        }
+        Key::Pool(name) => {
+            let family = if name.contains(':') { "v6" } else { "v4" };
+            Some(format!("{POOLS}/{family}/pool/{name}"))
+        }
+        Key::Endpoint { namespace, name } => endpoint_path(namespace, name),
+        _ => None,
+    }
+}
+
+/// The paths below which everything lies that an object is made of.
+pub(crate) fn sources(key: &Key) -> Vec<String> {
+    match key {
+        Key::Node(name) => vec![format!("{HOSTS}/{}", escape(name))],
+        Key::ClusterInformation(_) => vec![CONFIG.to_owned(), READY.to_owned()],
+        key => path(key).into_iter().collect(),
+    }
+}
+
+/// A workload endpoint, as its path names it.
+pub(super) struct Workload {
+    pub host: String,
+    pub orchestrator: String,
+    pub workload: String,
+    pub endpoint: String,
+}
+
+impl Workload {
+    /// Reads what follows `/calico/v1/host/` in the path of an endpoint.
+    pub fn parse(rest: &str) -> Option<Self> {
+        let segments: Vec<String> = rest.split('/').map(unescape).collect();
+        match segments.as_slice() {
+            [host, workload, orchestrator, id, endpoint, name]
+                if workload == "workload" && endpoint == "endpoint" =>
+            {
+                Some(Self {
+                    host: host.clone(),
+                    orchestrator: orchestrator.clone(),
+                    workload: id.clone(),
+                    endpoint: name.clone(),
+                })
+            }
+            _ => None,
+        }
+    }
+
+    /// Namespace and pod, where it is one.
+    pub fn pod(&self) -> Option<(&str, &str)> {
+        let named =
+            self.workload.split_once('.').filter(|(namespace, pod)| !namespace.is_empty() && !pod.is_empty());
+        named.filter(|_| self.orchestrator == KUBERNETES)
+    }
+
+    /// The key that stands for it, from which the path can be told again.
+    pub fn key(&self, rest: &str) -> Key {
+        let (namespace, workload) = self.pod().unwrap_or((NO_NAMESPACE, &self.workload));
+        let name = endpoint_name(&self.host, &self.orchestrator, workload, &self.endpoint);
+        let is_told = !format!("{namespace}{name}").contains('/')
+            && endpoint_path(namespace, &name).is_some_and(|path| path.ends_with(&format!("{HOSTS}/{rest}")));
+        match is_told {
+            true => Key::Endpoint { namespace: namespace.to_owned(), name },
+            false => Key::Endpoint {
+                namespace: NO_NAMESPACE.to_owned(),
+                name: format!("{BY_PATH}{}", utf8_percent_encode(rest, NON_ALPHANUMERIC)),
+            },
+        }
+    }
+}
+
+fn endpoint_path(namespace: &str, name: &str) -> Option<String> {
+    if let Some(encoded) = name.strip_prefix(BY_PATH) {
+        return Some(format!("{HOSTS}/{}", percent_decode_str(encoded).decode_utf8().ok()?));
+    }
+    let EndpointName { node, orchestrator, workload, endpoint } = EndpointName::parse(name)?;
+    let workload = if orchestrator == KUBERNETES { format!("{namespace}.{workload}") } else { workload };
+    let [node, orchestrator, workload, endpoint] =
+        [node, orchestrator, workload, endpoint].map(|part| escape(&part));
+    Some(format!("{HOSTS}/{node}/workload/{orchestrator}/{workload}/endpoint/{endpoint}"))
+}
+
+/// As Calico 2.x writes names into paths.
+fn escape(name: &str) -> String {
+    name.replace('%', "%25").replace('/', "%2F")
+}
+
+pub(super) fn unescape(segment: &str) -> String {
+    segment.replace("%2F", "/").replace("%25", "%")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_path_of_an_endpoint_can_be_told_from_its_key() {
+        for (rest, name) in [
+            ("node-1/workload/k8s/kube-system.web-0/endpoint/eth0", "kube-system/node--1-k8s-web--0-eth0"),
+            (
+                "node-1/workload/libnetwork/libnetwork/endpoint/0a1b",
+                "default/node--1-libnetwork-libnetwork-0a1b",
+            ),
+            ("node-1/workload/cni/default.x/endpoint/eth0", "default/node--1-cni-default.x-eth0"),
+            ("node-1/workload/k8s/no-namespace/endpoint/eth0", "default/path:"),
+            ("node-1/workload/k8s/a.b%2Fc/endpoint/eth0", "default/path:"),
+            ("node-1/workload/k8s/a.b%2fc/endpoint/eth0", "default/path:"),
+            ("-/workload/-/-/endpoint/-", "default/path:"),
+        ] {
+            let key = Workload::parse(rest).unwrap().key(rest);
+            let Key::Endpoint { namespace, name: found } = &key else { panic!("{key:?}") };
+            assert!(format!("{namespace}/{found}").starts_with(name), "{namespace}/{found}");
+            assert_eq!(path(&key).unwrap(), format!("{HOSTS}/{rest}"));
+            assert!(!found.contains('/'));
+        }
+        assert!(Workload::parse("node-1/config/IpInIpTunnelAddr").is_none());
+    }
+}

@@ -1,0 +1,155 @@
+//! The whole read of a Calico 2.x datastore.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+
+use calipam_model::block::BlockContent;
+use calipam_model::key::{HANDLE_PREFIX, Key};
+use calipam_model::snapshot::{Coverage, DatastoreKind, Snapshot, Source, WhySkipped};
+use jiff::Timestamp;
+
+use super::{Progress, ProgressFn};
+use crate::client::etcdv2::{EtcdV2Client, Found};
+use crate::error::{Error, Result};
+use crate::etcdv2::{PARTS, convert, flatten, path};
+use crate::raw::RawKv;
+
+/// How often the parts are read before the tree is read in one piece.
+const ATTEMPTS: usize = 3;
+/// Where everything of Calico lies.
+const ROOT: &str = "/calico";
+
+/// The sources that Calico 2.x has.
+pub(crate) const SOURCES: [Source; 8] = [
+    Source::Blocks,
+    Source::Affinities,
+    Source::Handles,
+    Source::Pools,
+    Source::Nodes,
+    Source::Endpoints,
+    Source::ClusterInformation,
+    Source::IpamConfig,
+];
+
+/// Sources of an etcd of Calico 3 that Calico 2.x does not know.
+const ABSENT: [Source; 3] =
+    [Source::Reservations, Source::KubeControllersConfiguration, Source::IpamConfiguration];
+
+/// All entries in the form of Calico 3, at one index.
+pub(crate) struct Tree {
+    pub endpoint: String,
+    pub index: i64,
+    pub taken_at: Timestamp,
+    pub entries: Vec<RawKv>,
+}
+
+/// Reads everything at one index. The parts are read at the same time; where something was written meanwhile, they are
+/// read again, and at last the whole tree in one answer, with all that is of no interest.
+///
+/// # Errors
+/// Where etcd cannot be read, or holds nothing of Calico.
+pub(crate) async fn read(client: &Arc<EtcdV2Client>) -> Result<Tree> {
+    for _ in 0..ATTEMPTS {
+        let [a, b, c, d, e] = PARTS;
+        let taken_at = Timestamp::now();
+        let (a, b, c, d, e) =
+            tokio::try_join!(client.read(a), client.read(b), client.read(c), client.read(d), client.read(e))?;
+        let parts = [a, b, c, d, e];
+        let index = parts[0].index;
+        if parts.iter().all(|part| part.index == index) {
+            return tree(client, index, taken_at, parts.into());
+        }
+    }
+    let taken_at = Timestamp::now();
+    let whole = client.read(ROOT).await?;
+    tree(client, whole.index, taken_at, vec![whole])
+}
+
+fn tree(client: &EtcdV2Client, index: i64, taken_at: Timestamp, parts: Vec<Found>) -> Result<Tree> {
+    let mut leaves = Vec::new();
+    parts.into_iter().filter_map(|part| part.node).for_each(|node| flatten(node, &mut leaves));
+    let (endpoint, entries) = (client.endpoint(), convert(&leaves));
+    if entries.is_empty() {
+        return Err(Error::NoCalico { location: endpoint });
+    }
+    Ok(Tree { endpoint, index, taken_at, entries })
+}
+
+/// Reads everything that a check needs.
+///
+/// # Errors
+/// As [`read`].
+pub(crate) async fn observe(client: &Arc<EtcdV2Client>, progress: &ProgressFn) -> Result<Snapshot> {
+    let tree = read(client).await?;
+    progress(Progress { read: tree.entries.len() as u64, expected: tree.entries.len() as u64 });
+    Ok(tree.snapshot(|_| true))
+}
+
+/// Reads some keys again, at one new index. A key that is gone is not in the result.
+///
+/// # Errors
+/// As [`read`].
+pub(crate) async fn reread(client: &Arc<EtcdV2Client>, keys: &BTreeSet<Key>) -> Result<Snapshot> {
+    let wanted: BTreeSet<String> = keys.iter().map(Key::to_string).collect();
+    let mut snapshot =
+        read(client).await?.snapshot(|key| std::str::from_utf8(key).is_ok_and(|key| wanted.contains(key)));
+    for coverage in snapshot.coverage.values_mut().filter(|coverage| **coverage == Coverage::Read) {
+        *coverage = Coverage::Partial;
+    }
+    Ok(snapshot)
+}
+
+impl Tree {
+    /// The objects whose keys are wanted.
+    pub(crate) fn snapshot(&self, is_wanted: impl Fn(&[u8]) -> bool) -> Snapshot {
+        let mut snapshot = Snapshot {
+            datastore: DatastoreKind::EtcdV2,
+            location: self.endpoint.clone(),
+            revision: self.index.to_string(),
+            taken_at: self.taken_at,
+            coverage: coverage(),
+            ..Snapshot::default()
+        };
+        for kv in self.entries.iter().filter(|kv| is_wanted(&kv.key)) {
+            snapshot.add_entry(&kv.key, &kv.value, kv.mod_revision);
+        }
+        let handles = handle_indices(&self.entries);
+        for block in &mut snapshot.blocks {
+            number(&mut block.value.content, &handles);
+        }
+        // Operators look for what is stored.
+        for defect in &mut snapshot.defects {
+            if let Some(stored) = defect.key.as_ref().and_then(path) {
+                defect.path = stored;
+            }
+        }
+        snapshot
+    }
+}
+
+/// What was read, and what Calico 2.x does not have.
+fn coverage() -> BTreeMap<Source, Coverage> {
+    let read = SOURCES.into_iter().map(|source| (source, Coverage::Read));
+    let absent = ABSENT.into_iter().map(|source| (source, Coverage::Skipped(WhySkipped::NotInCalico2)));
+    read.chain(absent).collect()
+}
+
+/// The index of the last change of each handle, by its ID.
+pub(crate) fn handle_indices(entries: &[RawKv]) -> HashMap<&str, u64> {
+    let mut indices = HashMap::new();
+    for kv in entries {
+        let id = std::str::from_utf8(&kv.key).ok().and_then(|key| key.strip_prefix(HANDLE_PREFIX));
+        if let (Some(id), Ok(index)) = (id, u64::try_from(kv.mod_revision)) {
+            indices.insert(id, index);
+        }
+    }
+    indices
+}
+
+/// Numbers the allocations of a block by their handles. Calico 2.x has no sequence numbers, and a handle is the same for
+/// all pods of one name; but whenever one of them gets or loses an address, the handle is written.
+pub(crate) fn number(block: &mut BlockContent, handles: &HashMap<&str, u64>) {
+    if let BlockContent::Sound(block) = block {
+        block.number_by_handle(|id| handles.get(id).copied());
+    }
+}

@@ -1,0 +1,153 @@
+//! Writing to etcd v2: one key at a time, under the condition that it is as it was read (facts 6.5). What the evidence
+//! says is read again just before.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use calipam_model::block::BlockContent;
+use calipam_model::calico2;
+use calipam_model::config::ClusterInformation;
+use calipam_model::key::{HANDLE_PREFIX, Key};
+use calipam_model::object::Object;
+use calipam_model::snapshot::Revision;
+
+use super::kubernetes::change::is_version;
+use super::object::Stored;
+use super::{Batch, Change, Expect, Limits, Swap, read_each};
+use crate::client::etcdv2::{Condition, EtcdV2Client, Written};
+use crate::client::kubernetes::KubeClient;
+use crate::error::{Error, Failure, Result};
+use crate::etcdv2::{READY, convert, flatten, path, sources};
+use crate::read::whole::etcdv2::{handle_indices, number};
+use crate::read::with_kubernetes::is_in_kubernetes;
+
+/// One key in each batch.
+pub(crate) const LIMITS: Limits = Limits { changes: 1, conditions: 128, bytes: 1_500_000 };
+
+/// Reads objects, each by a request of its own.
+pub(crate) async fn read(
+    client: &Arc<EtcdV2Client>,
+    kubernetes: Option<&Arc<KubeClient>>,
+    keys: &[Key],
+) -> Result<Vec<Option<Stored>>> {
+    let one = |key: Key| {
+        let (client, kubernetes) = (Arc::clone(client), kubernetes.cloned());
+        async move {
+            match kubernetes.filter(|_| is_in_kubernetes(&key)) {
+                Some(kubernetes) => super::kubernetes::change::stored(&kubernetes, &key).await,
+                None => stored(&client, &key).await,
+            }
+        }
+    };
+    let mut found = read_each(keys, one, |lost| refused(client, lost)).await?;
+    number_blocks(client, &mut found).await?;
+    Ok(found)
+}
+
+/// Numbers the allocations of blocks by their handles, which are read after them: where an address was given to another
+/// before the block was read, its handle has another index by now.
+async fn number_blocks(client: &EtcdV2Client, found: &mut [Option<Stored>]) -> Result<()> {
+    let is_block =
+        |stored: &&mut Stored| matches!(&stored.object, Some(Object::Block(BlockContent::Sound(_))));
+    let mut blocks = found.iter_mut().flatten().filter(is_block).peekable();
+    if blocks.peek().is_none() {
+        return Ok(());
+    }
+    let mut leaves = Vec::new();
+    if let Some(node) = client.read(HANDLE_PREFIX.trim_end_matches('/')).await?.node {
+        flatten(node, &mut leaves);
+    }
+    let entries = convert(&leaves);
+    let handles = handle_indices(&entries);
+    for stored in blocks {
+        if let Some(Object::Block(block)) = &mut stored.object {
+            number(block, &handles);
+        }
+    }
+    Ok(())
+}
+
+async fn stored(client: &EtcdV2Client, key: &Key) -> Result<Option<Stored>> {
+    let mut leaves = Vec::new();
+    for path in sources(key) {
+        if let Some(node) = client.read(&path).await?.node {
+            flatten(node, &mut leaves);
+        }
+    }
+    let wanted = key.to_string();
+    let entry = convert(&leaves).into_iter().find(|entry| entry.key == wanted.as_bytes());
+    Ok(entry.map(|entry| Stored::new(key, Revision::Etcd(entry.mod_revision), entry.value.into())))
+}
+
+/// A batch with the values as Calico 2.x stores them.
+pub(crate) fn converted(batch: Batch) -> Batch {
+    let change = |change: Change| {
+        let value = change.value.as_ref().and_then(|value| calico2::value(&change.key, value));
+        match value {
+            Some(value) => Change { value: Some(value.into()), ..change },
+            None => change,
+        }
+    };
+    Batch { changes: batch.changes.into_iter().map(change).collect(), ..batch }
+}
+
+/// Makes the one change of a batch.
+pub(crate) async fn commit(
+    client: &Arc<EtcdV2Client>,
+    kubernetes: Option<&Arc<KubeClient>>,
+    batch: &Batch,
+) -> Result<Swap> {
+    let [only] = batch.changes.as_slice() else {
+        return match batch.changes.len() {
+            0 => Ok(Swap::Done(Vec::new())),
+            more => Err(refused(client, format!("{more} changes cannot be made at once"))),
+        };
+    };
+    let (path, value) = target(only).map_err(|reason| refused(client, reason))?;
+    let condition = match only.expect() {
+        Expect::Absent => Condition::Absent,
+        // 0 would be no condition.
+        Expect::At(Revision::Etcd(index)) if *index > 0 => Condition::Index(*index),
+        other => return Err(refused(client, format!("{other:?} is not an index of etcd"))),
+    };
+    if only.value().is_none() && condition == Condition::Absent {
+        return Err(refused(client, format!("{} is not there to be deleted", only.key())));
+    }
+
+    let keys: Vec<Key> = batch.evidence.iter().map(|(key, _)| key.clone()).collect();
+    let found = read(client, kubernetes, &keys).await?;
+    if !found.iter().zip(&batch.evidence).all(|(found, (_, expect))| is_as_expected(found.as_ref(), expect)) {
+        return Ok(Swap::Lost);
+    }
+    Ok(match client.write(&path, value.as_deref(), condition).await? {
+        Written::At(index) => Swap::Done(vec![Some(Revision::Etcd(index))]),
+        Written::Lost => Swap::Lost,
+    })
+}
+
+fn is_as_expected(found: Option<&Stored>, expect: &Expect) -> bool {
+    match (found, expect) {
+        (None, Expect::Absent) => true,
+        (Some(found), Expect::At(version)) => {
+            found.revision == *version || is_version(&found.revision, version)
+        }
+        _ => false,
+    }
+}
+
+/// Where a change is written, and the text. Of the cluster's information only the flag is ever written.
+fn target(change: &Change) -> std::result::Result<(String, Option<String>), String> {
+    let text =
+        |value: &Bytes| String::from_utf8(value.to_vec()).map_err(|_| "the value is not text".to_owned());
+    if let (Key::ClusterInformation(_), Some(value)) = (change.key(), change.value()) {
+        let ready = ClusterInformation::parse(value)?.datastore_ready;
+        let ready = ready.ok_or_else(|| format!("{READY} is not deleted"))?;
+        return Ok((READY.to_owned(), Some(ready.to_string())));
+    }
+    let path = path(change.key()).ok_or_else(|| format!("{} is not one key of Calico 2.x", change.key()))?;
+    Ok((path, change.value().map(text).transpose()?))
+}
+
+fn refused(client: &EtcdV2Client, reason: String) -> Error {
+    client.write_error("a batch of changes", Failure::Other(reason))
+}

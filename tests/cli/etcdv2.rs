@@ -1,0 +1,330 @@
+//! Clusters of Calico 2.x, whose data lies in the v2 tree of a real etcd 3.4.
+
+use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use calipam_testkit::calico2::{Calico2, block_key, endpoint_key, handle_key};
+use calipam_testkit::servers::{Etcd, EtcdOptions, EtcdTls, EtcdVersion};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use super::program::{Run, calipam, command};
+
+const AT_ONCE: [&str; 4] = ["--grace", "0", "--settle", "0"];
+
+/// The blocks of the two hosts.
+const FIRST: Ipv4Addr = Ipv4Addr::new(192, 168, 1, 0);
+const SECOND: Ipv4Addr = Ipv4Addr::new(192, 168, 2, 0);
+
+struct Site {
+    calico: Calico2,
+    home: TempDir,
+}
+
+impl Site {
+    fn start() -> Self {
+        Self { calico: Calico2::start().unwrap(), home: tempfile::tempdir().unwrap() }
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = command(env!("CARGO_BIN_EXE_calipam"));
+        command.args(arguments).env("DATASTORE_TYPE", "etcdv2").env("ETCD_ENDPOINTS", self.calico.endpoint());
+        command.env("XDG_STATE_HOME", self.home.path()).stdin(Stdio::null());
+        command
+    }
+
+    fn run(&self, arguments: &[&str]) -> Run {
+        Run::of(self.command(arguments).output().expect("the program starts"))
+    }
+
+    /// `code subject` of every finding.
+    fn findings(&self) -> Vec<String> {
+        findings(&self.run(&[&["check", "-o", "json"], &AT_ONCE[..]].concat()))
+    }
+
+    fn release(&self, targets: &[&str]) -> Run {
+        self.run(&[&["release", "--yes"], &AT_ONCE[..], targets].concat())
+    }
+
+    fn rebuild(&self, more: &[&str]) -> Run {
+        self.run(&[&["rebuild", "--endpoints-only"], &AT_ONCE[..], more].concat())
+    }
+
+    /// The values below the key of IPAM, decoded: a block comes back with its fields in any order.
+    fn dump(&self) -> BTreeMap<String, Value> {
+        let client = self.calico.client();
+        let value = |key: String| {
+            let value = client.json(&key).unwrap();
+            (key, value)
+        };
+        client.keys("/calico/ipam/v2").unwrap().into_iter().map(value).collect()
+    }
+
+    fn journals(&self) -> Vec<PathBuf> {
+        let Ok(folder) = std::fs::read_dir(self.home.path().join("calipam")) else { return Vec::new() };
+        let mut paths: Vec<PathBuf> = folder.map(|entry| entry.unwrap().path()).collect();
+        paths.sort();
+        paths
+    }
+
+    /// Undoes the newest run.
+    fn undo(&self) -> Run {
+        let journal = self.journals().pop().expect("a journal");
+        self.run(&["undo", journal.to_str().unwrap(), "--yes"])
+    }
+}
+
+fn findings(run: &Run) -> Vec<String> {
+    let document: Value = serde_json::from_str(&run.stdout).unwrap_or_else(|e| panic!("{e}: {run:?}"));
+    let text = |value: &Value| value.as_str().unwrap().to_owned();
+    let line = |f: &Value| [&f["code"], &f["subject"]["name"]].map(text).join(" ");
+    document["findings"].as_array().unwrap().iter().map(line).collect()
+}
+
+#[test]
+fn a_healthy_cluster_is_shown_checked_and_exported() {
+    let site = Site::start();
+    assert_eq!(site.findings(), [""; 0]);
+    let shown = site.run(&["show", "--blocks", "-o", "json"]);
+    assert!(shown.code == 0 && shown.stdout.contains("192.168.1.0/26"), "{shown:?}");
+    let address = site.run(&["show", "--ip", "192.168.1.1"]);
+    assert!(address.code == 0 && address.stdout.contains("a-1"), "{address:?}");
+
+    let export = site.home.path().join("export.jsonl");
+    let exported = site.run(&["export", export.to_str().unwrap()]);
+    assert_eq!(exported.code, 0, "{exported:?}");
+    let of_file = calipam(&["check", "--datastore", export.to_str().unwrap(), "-o", "json"]);
+    assert_eq!(findings(&of_file), [""; 0]);
+    let document: Value = serde_json::from_str(&of_file.stdout).unwrap();
+    assert_eq!(document["cluster"]["datastore"], "etcdv2", "{document}");
+    assert!(of_file.stdout.contains("Calico 2.x has none"), "{}", of_file.stdout);
+}
+
+#[test]
+fn the_faults_of_the_documents_are_found_repaired_and_brought_back() {
+    let site = Site::start();
+    let client = site.calico.client();
+    // A StatefulSet's pod moved, and its address on the first host stayed.
+    let earlier = client.start_pod("node-1", "default.web-0").unwrap();
+    client.delete(&endpoint_key("node-1", "default.web-0")).unwrap();
+    let later = client.start_pod("node-2", "default.web-0").unwrap();
+    // Handles pile up, and addresses without a pod.
+    client.set(&handle_key("default.gone"), r#"{"block":{"192.168.1.0/26":1}}"#).unwrap();
+    let leaked = client.assign("node-1", "kube-system.lost-1").unwrap();
+    // A pod that no block records, one that borrows, and one with IPv6 in a block that is missing.
+    client.set_endpoint("node-1", "default.unknown", &["192.168.1.40"]).unwrap();
+    client.set_endpoint("node-1", "default.borrower", &["192.168.2.41"]).unwrap();
+    client.set("/calico/v1/ipam/v6/pool/fd00::-64", r#"{"cidr":"fd00::/64","ipam":true}"#).unwrap();
+    client.set_endpoint("node-1", "default.six", &["fd00::5"]).unwrap();
+
+    let found = site.findings();
+    for expected in [
+        "shared-legacy-handle default.web-0",
+        "orphan-handle default.gone",
+        &format!("leaked-address {earlier}"),
+        &format!("leaked-address {leaked}"),
+        "unallocated-in-use 192.168.1.40",
+        "unallocated-in-use 192.168.2.41",
+    ] {
+        assert!(found.iter().any(|line| line == expected), "{expected} in {found:?}");
+    }
+    let before = site.dump();
+    let unlocked = client.get("/calico/v1/Ready").unwrap().unwrap().1;
+
+    let released = site.release(&["--leaked", "--lock"]);
+    assert_eq!(released.code, 0, "{released:?}");
+    let (ready, written) = client.get("/calico/v1/Ready").unwrap().unwrap();
+    assert!(ready == "true" && written > unlocked, "it was locked, and is not any more");
+    let first = client.json(&block_key(FIRST)).unwrap();
+    for freed in [earlier, leaked] {
+        let ordinal = (u32::from(freed) - u32::from(FIRST)) as usize;
+        assert!(first["allocations"][ordinal].is_null(), "{first}");
+    }
+    for field in ["sequenceNumber", "sequenceNumberForAllocation", "deleted"] {
+        assert!(first.get(field).is_none(), "Calico 2.x knows no {field}: {first}");
+    }
+    let handle = client.json(&handle_key("default.web-0")).unwrap();
+    assert_eq!(handle, json!({"block": {"192.168.2.0/26": 1}}), "the handle of {later}");
+    assert!(client.get(&handle_key("kube-system.lost-1")).unwrap().is_none());
+
+    let undone = site.undo();
+    assert_eq!(undone.code, 0, "{undone:?}");
+    assert_eq!(site.dump(), before);
+    assert_eq!(site.release(&["--leaked"]).code, 0);
+    let between = site.dump();
+
+    let output = site.home.path().join("output");
+    let rebuilt = site.rebuild(&["--apply", "--yes", "--output-dir", output.to_str().unwrap()]);
+    assert_eq!(rebuilt.code, 0, "{rebuilt:?}");
+    assert_eq!(site.findings(), [""; 0]);
+    let first = client.json(&block_key(FIRST)).unwrap();
+    let index = first["allocations"][40].as_u64().unwrap() as usize;
+    assert_eq!(first["attributes"][index], json!({"handle_id": "default.unknown", "secondary": null}));
+    let borrower = client.json(&handle_key("default.borrower")).unwrap();
+    assert_eq!(borrower, json!({"block": {"192.168.2.0/26": 1}}));
+    let created = client.json("/calico/ipam/v2/assignment/ipv6/block/fd00::-122").unwrap();
+    assert_eq!((&created["affinity"], &created["strictAffinity"]), (&json!("host:node-1"), &json!(false)));
+    assert_eq!(client.json("/calico/ipam/v2/host/node-1/ipv6/block/fd00::-122").unwrap(), json!({}));
+    // As the scripts of that time did: the blocks of a host under its name.
+    let text = std::fs::read_to_string(output.join("node-1.json")).unwrap();
+    let mut written = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    assert!(written.any(|block| block == first), "{text}");
+    assert!(output.join("192-168-1-0-26.json").exists());
+
+    let undone = site.undo();
+    assert_eq!(undone.code, 0, "{undone:?}");
+    assert_eq!(site.dump(), between);
+}
+
+#[test]
+fn two_pods_on_one_address_and_what_is_not_rebuilt_is_said() {
+    let site = Site::start();
+    let client = site.calico.client();
+    client.set_endpoint("node-2", "default.twin", &["192.168.1.1"]).unwrap();
+    assert!(site.findings().iter().any(|line| line == "duplicate-address 192.168.1.1"));
+    // The tunnel of a host lies in the block of another, and a block has no owner.
+    client.set("/calico/v1/host/node-1/config/IpInIpTunnelAddr", "192.168.2.9").unwrap();
+    let mut block = client.json(&block_key(SECOND)).unwrap();
+    block.as_object_mut().unwrap().remove("affinity");
+    client.set(&block_key(SECOND), &block.to_string()).unwrap();
+    let before = site.dump();
+    let planned = site.rebuild(&["--dry-run", "-o", "json"]);
+    let document: Value =
+        serde_json::from_str(&planned.stdout).unwrap_or_else(|e| panic!("{e}: {planned:?}"));
+    let skipped = document["skipped"].to_string();
+    assert!(skipped.contains("duplicate-owners"), "{skipped}");
+    assert_eq!(site.dump(), before, "nothing is written without --apply");
+}
+
+#[test]
+fn a_rebuild_beside_a_busy_allocator_loses_nothing() {
+    let site = Site::start();
+    let client = site.calico.client();
+    for number in 40..60 {
+        let address = format!("192.168.1.{number}");
+        client.set_endpoint("node-1", &format!("default.unrecorded-{number}"), &[&address]).unwrap();
+    }
+    let ended = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let writer = scope.spawn(|| {
+            let mut started = Vec::new();
+            for number in 0.. {
+                let workload = format!("default.busy-{number}");
+                client.start_pod("node-1", &workload).unwrap();
+                started.push(workload);
+                if started.len() > 8 {
+                    client.stop_pod("node-1", &started.remove(0)).unwrap();
+                }
+                // A host starts a few pods a second.
+                std::thread::sleep(Duration::from_millis(100));
+                if ended.load(Ordering::Relaxed) {
+                    return number;
+                }
+            }
+            0
+        });
+        let deadline = Instant::now() + Duration::from_secs(60);
+        loop {
+            let run = site.rebuild(&["--apply", "--yes"]);
+            assert!(matches!(run.code, 0 | 1), "{run:?}");
+            let missing = client.get(&handle_key("default.unrecorded-59")).unwrap().is_none();
+            if !missing || Instant::now() > deadline {
+                break;
+            }
+        }
+        ended.store(true, Ordering::Relaxed);
+        assert!(writer.join().unwrap() > 0);
+    });
+    let left = site.rebuild(&["--apply", "--yes"]);
+    assert_eq!(left.code, 0, "{left:?}");
+    assert_eq!(site.findings(), [""; 0]);
+}
+
+#[test]
+fn what_a_killed_run_wrote_is_undone() {
+    let site = Site::start();
+    let client = site.calico.client();
+    for number in 0..30 {
+        client.assign("node-1", &format!("default.lost-{number}")).unwrap();
+    }
+    let before = site.dump();
+    for pause in [0, 10, 30, 60] {
+        let arguments = [&["release", "--yes", "--leaked"], &AT_ONCE[..]].concat();
+        let mut command = site.command(&arguments);
+        let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while site.journals().is_empty() && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        std::thread::sleep(Duration::from_millis(pause));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        // A journal that was only begun says that nothing was written.
+        let undone = site.undo();
+        assert_eq!(site.dump(), before, "{undone:?}");
+        site.journals().iter().for_each(|journal| std::fs::remove_file(journal).unwrap());
+    }
+    assert_eq!(site.release(&["--leaked"]).code, 0);
+    assert_eq!(site.findings(), [""; 0]);
+}
+
+#[test]
+fn connections_that_fail_say_why() {
+    let current = Etcd::start().unwrap();
+    let run = calipam(&["check", "--datastore", "etcdv2", "--etcd-endpoints", &current.endpoint()]);
+    assert_eq!(run.code, 3);
+    assert!(
+        run.stderr.contains("does not serve the v2 API") && run.stderr.contains("--enable-v2"),
+        "{run:?}"
+    );
+
+    let site = Site::start();
+    site.calico.client().require_login("s3cret").unwrap();
+    let refused = site.run(&["check"]);
+    assert!(refused.code == 3 && refused.stderr.contains("user and password"), "{refused:?}");
+    let login = |password: &str| {
+        let mut command = site.command(&["check"]);
+        let output = command.env("ETCD_USERNAME", "root").env("ETCD_PASSWORD", password).output();
+        Run::of(output.unwrap())
+    };
+    assert_eq!(login("s3cret").code, 0);
+    let wrong = login("wrong");
+    assert!(wrong.code == 3 && !wrong.stderr.contains("wrong\""), "{wrong:?}");
+
+    let folder = tempfile::tempdir().unwrap();
+    for part in ["member/snap", "member/wal"] {
+        std::fs::create_dir_all(folder.path().join(part)).unwrap();
+    }
+    let backup = calipam(&["check", "--datastore", folder.path().to_str().unwrap()]);
+    assert!(backup.code == 3 && backup.stderr.contains("--force-new-cluster"), "{backup:?}");
+}
+
+#[test]
+fn certificates_are_shown_and_looked_at() {
+    let options = EtcdOptions::new().version(EtcdVersion::V3_4).tls(EtcdTls::ClientCertificates);
+    let etcd = options.argument("--enable-v2=true").start().unwrap();
+    let pki = etcd.pki().unwrap();
+    let endpoint = etcd.endpoint();
+    let path = |path: &std::path::Path| path.display().to_string();
+    let ca = ["--etcd-cacert".to_owned(), path(&pki.ca)];
+    let identity = [
+        "--etcd-cert".to_owned(),
+        path(&pki.client.certificate),
+        "--etcd-key".to_owned(),
+        path(&pki.client.key),
+    ];
+    let run = |more: &[String]| {
+        let more: Vec<&str> = more.iter().map(String::as_str).collect();
+        calipam(&[&["check", "--datastore", "etcdv2", "--etcd-endpoints", &endpoint], &more[..]].concat())
+    };
+    let empty = run(&[&ca[..], &identity[..]].concat());
+    assert!(empty.stderr.contains("holds no Calico data"), "it was connected: {empty:?}");
+    let untrusted = run(&[]);
+    assert!(untrusted.stderr.contains("certificate"), "{untrusted:?}");
+    let anonymous = run(&ca);
+    assert!(anonymous.code == 3 && anonymous.stderr.contains("certificate"), "{anonymous:?}");
+}
