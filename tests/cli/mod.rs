@@ -9,6 +9,7 @@ mod check;
 mod color;
 mod compare;
 mod completion;
+mod diff;
 mod documents;
 mod errors;
 mod etcd;

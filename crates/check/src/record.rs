@@ -141,6 +141,24 @@ impl<'s> Claim<'s> {
     }
 }
 
+/// The type of an owner, and its name: `pod` and `namespace/name`, `tunnel` and the attribute `type`.
+pub fn describe(claim: &Claim<'_>, attribute: &AttributeRef<'_>) -> (&'static str, String) {
+    let text = |key: &str| attribute.get(key).map(|t| t.to_string()).unwrap_or_default();
+    let handle = || attribute.clean_handle().map(|h| h.to_string()).unwrap_or_default();
+    match claim {
+        Claim::Machine => {
+            let name = format!("{}/{}", text("namespace"), text("vmi-name"));
+            // Of a machine that is only the other owner the record has no name at this place.
+            ("virtual machine", if name == "/" { handle() } else { name })
+        }
+        Claim::Pod { namespace, pod, .. } => ("pod", format!("{namespace}/{pod}")),
+        Claim::LegacyPod { namespace, pod } => ("pod", format!("{namespace}/{pod}")),
+        Claim::Service => ("service", format!("{}/{}", text("namespace"), text("service"))),
+        Claim::Tunnel { kind, .. } => ("tunnel", kind.attribute().to_owned()),
+        _ => ("other", handle()),
+    }
+}
+
 /// True for text that is a container ID by its form.
 fn is_container_id(text: &str) -> bool {
     text.len() >= MIN_CONTAINER_ID && text.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b))

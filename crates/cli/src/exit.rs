@@ -117,7 +117,10 @@ fn workflow_code(error: &Error) -> u8 {
         Error::Repair(
             RepairError::OtherCluster { .. } | RepairError::StrangeKey { .. } | RepairError::NotAgreed { .. },
         ) => 1,
-        Error::NoJournalDirectory | Error::NotLive(_) | Error::NoConsent(NoConsent::NoTerminal) => USAGE,
+        Error::NoJournalDirectory
+        | Error::NotLive(_)
+        | Error::TwoClusters { .. }
+        | Error::NoConsent(NoConsent::NoTerminal) => USAGE,
         Error::Datastore(error) | Error::Repair(RepairError::Datastore(error)) if error.is_usage() => USAGE,
         Error::Datastore(_)
         | Error::Repair(RepairError::Datastore(_) | RepairError::Journal(_) | RepairError::Lock { .. })

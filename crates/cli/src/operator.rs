@@ -94,6 +94,12 @@ impl Operator for Person<'_> {
                 "`--yes` does not restore a lock: answer {} on a terminal, or `calicoctl datastore migrate unlock`",
                 hints::again(&[], &["yes"])
             )),
+            Note::TwoClustersForced { guids } => {
+                console.warn(&format!("--force: the two are of two clusters: {} and {}", guids[0], guids[1]));
+            }
+            Note::ClusterNotKnown { location } => console.warn(&format!(
+                "{location} does not say of which cluster it is: that the two are of one cannot be checked"
+            )),
             Note::JournalWithoutEnd => console.warn(
                 "the run of this journal was killed or broke off: what it did after the last line of the journal, if \
                  anything, is not undone",

@@ -13,7 +13,7 @@ use crate::client::kubernetes::KubeClient;
 use crate::client::kubernetes::schema::keeps_cooldown;
 use crate::error::{Error, Result};
 use crate::export;
-use crate::files::{DataFile, STANDARD_INPUT};
+use crate::files::{DataFile, FileKind, STANDARD_INPUT, newest_time};
 use crate::read::whole::{self, SnapshotCollector};
 use crate::read::{Lookup, ProgressFn, again, around, with_kubernetes};
 use crate::secret::redact_url;
@@ -114,6 +114,14 @@ impl Datastore {
         !matches!(self, Self::File(_))
     }
 
+    /// True where it is known when its data was read; of other files the newest time in the data is the clock.
+    pub fn knows_its_time(&self) -> bool {
+        match self {
+            Self::File(file) => file.kind() == FileKind::Export,
+            _ => true,
+        }
+    }
+
     /// True where a released address may cool down: the datastore keeps the time of its release. On Kubernetes the
     /// installed schema of blocks must have the field, else it would be dropped and leave an anonymous allocation
     /// that never ends (facts 2.10); where the schema cannot be read, this is false. So it is for files,
@@ -134,9 +142,9 @@ impl Datastore {
     /// [`Defect`](calipam_model::snapshot::Defect)s.
     pub async fn observe(&self, progress: &ProgressFn) -> Result<Snapshot> {
         match self {
-            Self::Etcd(client) => Self::observe_etcd(client, progress).await,
+            Self::Etcd(client) => Self::observe_etcd(client, None, progress).await,
             Self::EtcdAndKubernetes(etcd, kubernetes) => {
-                let mut snapshot = Self::observe_etcd(etcd, progress).await?;
+                let mut snapshot = Self::observe_etcd(etcd, None, progress).await?;
                 with_kubernetes::add(kubernetes, &mut snapshot, progress).await?;
                 Ok(snapshot)
             }
@@ -155,13 +163,37 @@ impl Datastore {
         }
     }
 
-    async fn observe_etcd(client: &Arc<EtcdClient>, progress: &ProgressFn) -> Result<Snapshot> {
-        let observed = whole::etcd::observe(client, |_| Ok(SnapshotCollector::default()), progress).await?;
+    /// Reads everything as it was at a past revision of etcd. Its clock is the newest time in the data, as for a file that
+    /// does not say when it was written: etcd does not keep the times of its revisions. Kubernetes cannot be asked for
+    /// its past and is left out.
+    ///
+    /// # Errors
+    /// As [`Self::observe`], and where the revision is compacted or has not come yet, or this is no etcd.
+    pub async fn observe_at(&self, revision: i64, progress: &ProgressFn) -> Result<Snapshot> {
+        match self {
+            Self::Etcd(client) | Self::EtcdAndKubernetes(client, _) => {
+                Self::observe_etcd(client, Some(revision), progress).await
+            }
+            Self::Kubernetes(_) | Self::File(_) => Err(Error::NoRevisions { location: self.location() }),
+        }
+    }
+
+    async fn observe_etcd(
+        client: &Arc<EtcdClient>,
+        at: Option<i64>,
+        progress: &ProgressFn,
+    ) -> Result<Snapshot> {
+        let collect = |_: &whole::etcd::Start| Ok(SnapshotCollector::default());
+        let observed = whole::etcd::observe(client, at, collect, progress).await?;
         let mut snapshot = observed.collector.snapshot;
         snapshot.datastore = DatastoreKind::Etcd;
         snapshot.location = observed.start.endpoint;
         snapshot.revision = observed.start.revision.to_string();
-        snapshot.taken_at = observed.start.taken_at;
+        let now = observed.start.taken_at;
+        snapshot.taken_at = match at {
+            Some(_) => newest_time(&snapshot, now).unwrap_or(now),
+            None => now,
+        };
         snapshot.defects.sort_by(|a, b| a.path.cmp(&b.path));
         snapshot.mark_read(ETCD_SOURCES);
         Ok(snapshot)

@@ -28,6 +28,9 @@ pub enum Error {
     /// The IDs are some of those that begin so.
     #[error("several handles begin with {begin:?}")]
     AmbiguousHandle { begin: String, ids: Vec<String> },
+    /// The GUIDs of two datastores that are to be of one cluster.
+    #[error("{what} are of two clusters: {} and {}", .guids[0], .guids[1])]
+    TwoClusters { what: &'static str, guids: [String; 2] },
     #[error("there is no pool {0:?}")]
     UnknownPool(String),
     #[error("nothing of {nodes} lies in {pools}")]

@@ -4,6 +4,7 @@
 
 mod assign;
 mod configure;
+mod diff;
 mod error;
 mod export;
 mod look;
@@ -19,6 +20,7 @@ mod write;
 
 pub use self::assign::{AssignRequest, Explained, assign, explain_assignment};
 pub use self::configure::{ConfigureRequest, configure};
+pub use self::diff::{Pair, Side, diff, scope};
 pub use self::error::Error;
 pub use self::export::export;
 pub use self::look::{Judging, Look, look, look_twice, read, read_around, read_around_handle};

@@ -90,8 +90,20 @@ pub async fn look_twice(
 
 /// Reads everything that a check needs.
 pub async fn read(datastore: &Datastore, operator: &impl Operator) -> Result<Snapshot, Error> {
+    read_at(datastore, None, operator).await
+}
+
+/// Reads the same as it was at a past revision of etcd, or as it is.
+pub async fn read_at(
+    datastore: &Datastore,
+    revision: Option<i64>,
+    operator: &impl Operator,
+) -> Result<Snapshot, Error> {
     let meter = operator.start(Activity::Reading);
-    let result = datastore.observe(&progress(&meter)).await;
+    let result = match revision {
+        Some(revision) => datastore.observe_at(revision, &progress(&meter)).await,
+        None => datastore.observe(&progress(&meter)).await,
+    };
     meter.end();
     let mut snapshot = result?;
     name_unread(&mut snapshot);

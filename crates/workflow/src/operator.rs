@@ -100,6 +100,14 @@ pub enum Note<'a> {
     LockRestored,
     /// Such a lock stays: the operator has agreed in advance to something else.
     LockStays,
+    /// Two datastores are compared although their GUIDs differ.
+    TwoClustersForced {
+        guids: [&'a str; 2],
+    },
+    /// One of two datastores that are compared has no GUID: they may be of two clusters.
+    ClusterNotKnown {
+        location: &'a str,
+    },
     /// The run whose journal is undone did not come to its end by itself.
     JournalWithoutEnd,
 }

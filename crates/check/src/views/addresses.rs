@@ -8,9 +8,8 @@ use calipam_model::snapshot::Snapshot;
 use serde::Serialize;
 
 use super::blocks::pool_of;
-use super::borrowed::describe;
 use super::scope::Scope;
-use crate::record::Claim;
+use crate::record::{Claim, describe};
 use crate::{Context, Options};
 
 /// Namespace and name of a pod.

@@ -3,13 +3,12 @@
 use std::net::IpAddr;
 
 use calipam_model::IpNet;
-use calipam_model::attributes::AttributeRef;
 use calipam_model::block::BlockOwner;
 use calipam_model::snapshot::Snapshot;
 use serde::Serialize;
 
 use super::Scope;
-use crate::record::Claim;
+use crate::record::{Claim, describe};
 use crate::{Context, Options};
 
 /// All borrowed addresses.
@@ -81,22 +80,4 @@ pub fn borrowed(snapshot: &Snapshot, scope: &Scope) -> BorrowedList {
         }
     }
     list
-}
-
-/// The type of an owner, and its name.
-pub(super) fn describe(claim: &Claim<'_>, attribute: &AttributeRef<'_>) -> (&'static str, String) {
-    let text = |key: &str| attribute.get(key).map(|t| t.to_string()).unwrap_or_default();
-    let handle = || attribute.clean_handle().map(|h| h.to_string()).unwrap_or_default();
-    match claim {
-        Claim::Machine => {
-            let name = format!("{}/{}", text("namespace"), text("vmi-name"));
-            // Of a machine that is only the other owner the record has no name at this place.
-            ("virtual machine", if name == "/" { handle() } else { name })
-        }
-        Claim::Pod { namespace, pod, .. } => ("pod", format!("{namespace}/{pod}")),
-        Claim::LegacyPod { namespace, pod } => ("pod", format!("{namespace}/{pod}")),
-        Claim::Service => ("service", format!("{}/{}", text("namespace"), text("service"))),
-        Claim::Tunnel { kind, .. } => ("tunnel", kind.attribute().to_owned()),
-        _ => ("other", handle()),
-    }
 }

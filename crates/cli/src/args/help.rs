@@ -82,6 +82,20 @@ Examples:
 
 Exit codes: 0 shown; 1 the address or handle is not known; 2 usage; 3 datastore; 4 internal.";
 
+/// After `calipam diff --help`.
+pub const DIFF: &str = "\
+Examples:
+  calipam diff cluster.jsonl.zst etcd         what has changed since an export
+  calipam diff snapshot.db etcd -o wide       before a restore: what it would undo
+  calipam diff etcd@48250 etcd                since a revision that etcd still keeps
+  calipam diff cluster.jsonl snapshot.db --node node-7
+  calipam diff cluster.jsonl etcd -o json | jq '.addresses[] | select(.change == \"given-out\")'
+
+What cannot be decoded, or was read on one side only, is listed as not compared: it is never said
+to be gone. Findings are compared by what both sides hold of pods and endpoints.
+
+Exit codes: 0 the same; 1 different; 2 usage, or two clusters; 3 datastore; 4 internal.";
+
 /// After `calipam release -h`.
 pub const RELEASE_SHORT: &str = "\
 Shows the plan and asks before it writes. `calipam release --help` shows examples.";

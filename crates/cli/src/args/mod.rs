@@ -4,6 +4,7 @@ mod assign;
 mod check;
 mod check_options;
 mod configure;
+mod diff;
 mod duration;
 mod global;
 mod help;
@@ -23,6 +24,7 @@ pub use self::assign::AssignArgs;
 pub use self::check::CheckArgs;
 pub use self::check_options::CheckOptions;
 pub use self::configure::ConfigureArgs;
+pub use self::diff::{DiffArgs, StateName};
 pub use self::global::{CONNECTION, Format, Global, When};
 pub use self::rebuild::{RebuildArgs, UndoArgs};
 pub use self::release::ReleaseArgs;
@@ -63,6 +65,9 @@ pub enum Command {
     /// Show pools, blocks, nodes, or the story of one address or handle
     #[command(after_help = help::SHOW_SHORT, after_long_help = help::SHOW)]
     Show(ShowArgs),
+    /// Compare two states of a cluster: addresses, blocks, handles, pools, findings
+    #[command(after_long_help = help::DIFF)]
+    Diff(DiffArgs),
     /// Free leaked addresses and delete handles that nothing refers to
     #[command(after_help = help::RELEASE_SHORT, after_long_help = help::RELEASE)]
     Release(ReleaseArgs),
@@ -121,6 +126,9 @@ pub enum IpamCommand {
     /// Show pools, blocks, nodes, or the story of one address or handle
     #[command(after_help = help::SHOW_SHORT, after_long_help = help::SHOW)]
     Show(ShowArgs),
+    /// Compare two states of a cluster: addresses, blocks, handles, pools, findings
+    #[command(after_long_help = help::DIFF)]
+    Diff(DiffArgs),
     /// Free leaked addresses and delete handles that nothing refers to
     #[command(after_help = help::RELEASE_SHORT, after_long_help = help::RELEASE)]
     Release(ReleaseArgs),
@@ -157,6 +165,7 @@ impl Command {
             Self::Ipam(IpamArgs { command }) => match command {
                 IpamCommand::Check(args) => Self::Check(args),
                 IpamCommand::Show(args) => Self::Show(args),
+                IpamCommand::Diff(args) => Self::Diff(args),
                 IpamCommand::Release(args) => Self::Release(args),
                 IpamCommand::Rebuild(args) => Self::Rebuild(args),
                 IpamCommand::Split(args) => Self::Split(args),

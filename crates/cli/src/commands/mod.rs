@@ -4,6 +4,7 @@ mod assign;
 mod check;
 mod completion;
 mod configure;
+mod diff;
 mod explain;
 mod export;
 mod install_links;
@@ -41,6 +42,7 @@ pub fn run(cli: Cli, applet: Applet, console: &Console) -> Result<Outcome, Failu
         }
         Command::Check(args) => check::run(&args, &global, console),
         Command::Show(args) => show::run(&args, &global, console),
+        Command::Diff(args) => diff::run(&args, &global, console),
         Command::Release(args) => release::run(&args, &global, console),
         Command::Rebuild(args) => rebuild::run(&args, &global, console),
         Command::Split(args) => split::run(&args, &global, console),

@@ -37,6 +37,7 @@ impl Values {
             (Some("ip"), _) => Wanted::Addresses,
             (Some("handle"), _) => Wanted::Handles,
             (Some("datastore"), _) => return Some(ArgValueCompleter::new(datastores)),
+            (None, "diff") if arg.is_positional() => return Some(ArgValueCompleter::new(datastores)),
             (None, "undo") if arg.is_positional() => return Some(ArgValueCompleter::new(journals::complete)),
             _ => return None,
         };

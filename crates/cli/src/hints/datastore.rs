@@ -47,6 +47,18 @@ pub fn hint(error: &Error) -> Option<String> {
         Error::Compacted { .. } => {
             return Some(format!("something compacts this etcd every few seconds; {}", read_snapshot()));
         }
+        Error::RevisionCompacted { oldest: Some(oldest), .. } => {
+            return Some(format!(
+                "`etcd@{oldest}` can be read; what was before it is in a snapshot or an export, if anywhere"
+            ));
+        }
+        Error::RevisionCompacted { .. } => {
+            "etcd forgets what is older than its compaction: take a newer revision, or a snapshot or export of that time"
+        }
+        Error::RevisionAhead { .. } => {
+            "is it a revision of this etcd? One that was restored counts from its snapshot on"
+        }
+        Error::NoRevisions { .. } => "only etcd keeps past revisions: name its endpoints by --etcd-endpoints",
         Error::NoCalico { .. } => {
             "is this the etcd that Calico uses? A cluster often has another one for the Kubernetes API; \
              with the Kubernetes datastore, Calico uses no etcd of its own. That of Calico 2.x is read with \

@@ -18,6 +18,12 @@ pub fn error(error: &Error) -> Option<String> {
         }
         Error::Repair(error) => return repair(error),
         Error::Io { .. } | Error::NoConsent(NoConsent::Declined | NoConsent::Failed(_)) => return None,
+        Error::TwoClusters { .. } => {
+            return Some(format!(
+                "name two states of one cluster, or compare them all the same: {}",
+                again(&["--force"], &[])
+            ));
+        }
         Error::UnknownNode(_) => {
             return Some(format!("{} lists nodes and what they hold", command(&["show", "--nodes"])));
         }

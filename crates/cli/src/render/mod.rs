@@ -4,6 +4,7 @@ pub mod assign;
 mod bar;
 pub mod check;
 pub mod codes;
+pub mod diff;
 pub mod document;
 pub mod failure;
 mod findings;

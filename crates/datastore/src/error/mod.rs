@@ -65,6 +65,20 @@ pub enum Error {
     /// The revision of etcd that was being read was compacted at every attempt.
     #[error("{endpoint}: compacted the revision that was being read {attempts} times in a row")]
     Compacted { endpoint: String, attempts: u32 },
+    /// A past revision that was asked for is not kept any more.
+    #[error("{endpoint}: revision {revision} has been compacted{}", OldestKept(oldest))]
+    RevisionCompacted {
+        endpoint: String,
+        revision: i64,
+        /// The oldest that is kept, where that is known.
+        oldest: Option<i64>,
+    },
+    /// A revision that was asked for has not come yet: it is of another etcd, or of this one before a restore.
+    #[error("{endpoint}: has not reached revision {revision}")]
+    RevisionAhead { endpoint: String, revision: i64 },
+    /// Only etcd can be read as it was.
+    #[error("{location}: cannot be read at a past revision: it is no etcd")]
+    NoRevisions { location: String },
     /// etcd, or a snapshot of it, has no key of Calico.
     #[error("{location}: holds no Calico data: there is no key under /calico/")]
     NoCalico { location: String },
@@ -148,6 +162,15 @@ impl Error {
 
     pub(crate) fn file(path: impl Into<PathBuf>, kind: impl Into<FileError>) -> Self {
         Self::File { path: path.into(), kind: kind.into() }
+    }
+}
+
+/// The oldest revision, at the end of a line.
+struct OldestKept<'a>(&'a Option<i64>);
+
+impl fmt::Display for OldestKept<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.map_or(Ok(()), |oldest| write!(f, "; the oldest that is kept is {oldest}"))
     }
 }
 

@@ -45,7 +45,7 @@ pub(crate) async fn export(client: &Arc<EtcdClient>, path: &Path, progress: &Pro
         let coverage = ETCD_SOURCES.into_iter().map(|source| (source, Coverage::Read)).collect();
         Writer::create(path, &header.with_coverage(&coverage))
     };
-    observe_etcd(client, collect, progress).await?.collector.finish()
+    observe_etcd(client, None, collect, progress).await?.collector.finish()
 }
 
 /// The GUID of the cluster, which the first answers hold.

@@ -170,9 +170,7 @@ impl DataFile {
     /// Sets the clock of a file that does not say when it was written. Times in the future come from
     /// clocks that run wrong.
     fn set_clock(&self, snapshot: &mut Snapshot) -> Result<()> {
-        let now = Timestamp::now();
-        let newest =
-            snapshot.newest_creation.map(|newest| newest.min(now)).max(newest_in_blocks(snapshot, now));
+        let newest = newest_time(snapshot, Timestamp::now());
         snapshot.taken_at = newest.map_or_else(|| self.changed_at(), Ok)?;
         Ok(())
     }
@@ -223,6 +221,11 @@ fn of_input(error: Error) -> Error {
         Error::File { kind, .. } => Error::File { path: STANDARD_INPUT.into(), kind },
         other => other,
     }
+}
+
+/// The newest time in the data that has passed.
+pub(crate) fn newest_time(snapshot: &Snapshot, now: Timestamp) -> Option<Timestamp> {
+    snapshot.newest_creation.map(|newest| newest.min(now)).max(newest_in_blocks(snapshot, now))
 }
 
 /// When a block was last claimed, or an address allocated or released. Nodes and pods write these times by clocks of

@@ -6,6 +6,9 @@ use tonic::{Code, Status};
 
 use crate::error::{Attempt, Cause, Failure, innermost};
 
+/// What etcd says of a revision that it has not reached.
+pub(crate) const FUTURE: &str = "future revision";
+
 /// Why no connection came about.
 pub(crate) fn connecting(error: &tonic::transport::Error, attempt: Attempt) -> Failure {
     attempt.cause(error).map_or_else(|| unknown(error), Failure::Connection)
@@ -46,7 +49,7 @@ fn status(status: &Status, attempt: Attempt) -> Failure {
         Code::PermissionDenied => Failure::PermissionDenied(String::new()),
         Code::OutOfRange if message.contains("compacted") => Failure::Compacted,
         // A member that lags behind the one that was asked first.
-        Code::OutOfRange if message.contains("future revision") => Failure::NoQuorum(message.to_owned()),
+        Code::OutOfRange if message.contains(FUTURE) => Failure::NoQuorum(message.to_owned()),
         Code::DeadlineExceeded | Code::Cancelled if message.contains("expired") => {
             Cause::TimedOut(attempt.timeout).into()
         }

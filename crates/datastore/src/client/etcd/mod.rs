@@ -26,6 +26,7 @@ use tower::ServiceExt;
 use tower::util::BoxCloneSyncService;
 
 pub(crate) use self::bulk::Reply;
+pub(crate) use self::classify::FUTURE;
 pub(crate) use self::range::Range;
 use crate::error::{Cause, Error, Failure, Result, Server, Tried};
 use crate::raw::RawEntry;
@@ -351,11 +352,15 @@ const PROBE: &str = "/calico/ipam/v2/config";
 
 /// Answers may have any size.
 async fn kv_client(line: Line) -> std::result::Result<Kv, Failure> {
+    let client = client_of(line).await.map_err(|error| Failure::Other(error.to_string()))?;
+    Ok(Kv(client.kv_client().max_decoding_message_size(usize::MAX)))
+}
+
+/// etcd-client on a connection.
+async fn client_of(line: Line) -> std::result::Result<etcd_client::Client, etcd_client::Error> {
     let channel =
         BoxCloneSyncService::new(line.map_response(|answer| answer.map(Body::new)).map_err(Into::into));
-    let client = etcd_client::Client::from_channel(etcd_client::Channel::Custom(channel), None).await;
-    let client = client.map_err(|error| Failure::Other(error.to_string()))?;
-    Ok(Kv(client.kv_client().max_decoding_message_size(usize::MAX)))
+    etcd_client::Client::from_channel(etcd_client::Channel::Custom(channel), None).await
 }
 
 /// True where a server answers a request in plain text, be it by an error.

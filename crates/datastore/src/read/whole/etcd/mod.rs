@@ -12,7 +12,7 @@ use jiff::Timestamp;
 use self::plan::{Part, Sample};
 use self::pull::{Collector, Pull};
 use super::ProgressFn;
-use crate::client::etcd::{Answers, EtcdClient, Range, entries};
+use crate::client::etcd::{Answers, EtcdClient, FUTURE, Range, entries};
 use crate::error::{Error, Failure, Result};
 use crate::raw::{RawEntry, next_key, prefix_end};
 use crate::secret::redact_url;
@@ -52,24 +52,28 @@ impl Start {
     }
 }
 
-/// Reads everything at one revision. `collect` makes the collector, anew for each attempt. Where the
-/// revision is compacted the read begins again; where the connection breaks it does so at the
-/// endpoint that answers.
+/// Reads everything at one revision: that of the first answer, or a past one. `collect` makes the collector, anew for each
+/// attempt. Where the revision is compacted the read begins again, unless it is one that was asked for; where the
+/// connection breaks it does so at the endpoint that answers.
 ///
 /// # Errors
 /// Where etcd cannot be read, or holds nothing of Calico.
 pub(crate) async fn observe<C: Collector>(
     client: &Arc<EtcdClient>,
+    at: Option<i64>,
     collect: impl Fn(&Start) -> Result<C>,
     progress: &ProgressFn,
 ) -> Result<Observed<C>> {
     let mut client = Arc::clone(client);
     let mut attempt = 1;
     loop {
-        let error = match attempt_once(&client, &collect, progress).await {
+        let error = match attempt_once(&client, at, &collect, progress).await {
             Ok(observed) => return Ok(observed),
             Err(error) => error,
         };
+        if let Some(refused) = at.and_then(|revision| not_readable(&error, revision)) {
+            return Err(refused);
+        }
         match &error {
             Error::Request { failure: Failure::Compacted, endpoint, .. } => {
                 if attempt == ATTEMPTS {
@@ -84,16 +88,30 @@ pub(crate) async fn observe<C: Collector>(
     }
 }
 
+/// Why a revision that was asked for cannot be read, where that is what the error means.
+fn not_readable(error: &Error, revision: i64) -> Option<Error> {
+    let Error::Request { failure, endpoint, .. } = error else { return None };
+    let endpoint = endpoint.clone();
+    match failure {
+        Failure::Compacted => Some(Error::RevisionCompacted { endpoint, revision, oldest: None }),
+        Failure::NoQuorum(message) if message.contains(FUTURE) => {
+            Some(Error::RevisionAhead { endpoint, revision })
+        }
+        _ => None,
+    }
+}
+
 async fn attempt_once<C: Collector>(
     client: &Arc<EtcdClient>,
+    at: Option<i64>,
     collect: &impl Fn(&Start) -> Result<C>,
     progress: &ProgressFn,
 ) -> Result<Observed<C>> {
     client.widen().await;
 
     // What is small comes first. It fixes the revision, and its affinities name the blocks.
-    let ranges = first_ranges();
-    let mut start = begin(client, &ranges).await?;
+    let ranges = first_ranges(at.unwrap_or_default());
+    let mut start = begin(client, &ranges, at).await?;
     let revision = start.revision;
     let pull = Pull::new(Arc::clone(client), revision, collect(&start)?, Arc::clone(progress));
     let mut rest = Vec::new();
@@ -128,9 +146,9 @@ async fn attempt_once<C: Collector>(
 }
 
 /// Sends the first request, which says at which revision all others read.
-async fn begin(client: &EtcdClient, ranges: &[Range]) -> Result<Start> {
+async fn begin(client: &EtcdClient, ranges: &[Range], at: Option<i64>) -> Result<Start> {
     let first = client.get(ranges, "Calico's configuration").await?;
-    let revision = first.revision;
+    let revision = at.unwrap_or(first.revision);
     Ok(Start { endpoint: redact_url(client.endpoint()), revision, taken_at: Timestamp::now(), first })
 }
 
@@ -138,11 +156,11 @@ async fn begin(client: &EtcdClient, ranges: &[Range]) -> Result<Start> {
 const AFFINITIES: usize = 2;
 
 /// What is small, or says where the rest lies. Between them and the three large ranges, everything
-/// below the IPAM prefix is covered: unknown keys are findings.
-fn first_ranges() -> Vec<Range> {
+/// below the IPAM prefix is covered: unknown keys are findings. At a revision, or the newest for 0.
+fn first_ranges(revision: i64) -> Vec<Range> {
     let after = |prefix: &str| prefix_end(prefix.as_bytes());
     let resource = |plural: &str| format!("{RESOURCE_PREFIX}{plural}/");
-    vec![
+    let ranges = vec![
         Range::between(IPAM_PREFIX, BLOCK_PREFIX).with_limit(FIRST_LIMIT),
         Range::between(after(BLOCK_PREFIX), HANDLE_PREFIX).with_limit(FIRST_LIMIT),
         // Affinities: `host/` and `virtual/`.
@@ -152,7 +170,9 @@ fn first_ranges() -> Vec<Range> {
         Range::between(resource("ipamconfigurations"), after(&resource("kubecontrollersconfigurations")))
             .with_limit(FIRST_LIMIT),
         Range::prefix(&resource("nodes")).with_limit(FIRST_NODES),
-    ]
+    ];
+    // Not served by any member from what it has: the one that is asked may not have seen this revision yet.
+    ranges.into_iter().map(|range| Range { revision, ..range }).collect()
 }
 
 /// What a limit kept back.
@@ -212,7 +232,7 @@ mod tests {
     /// The first ranges and the three large ones together cover every key below the IPAM prefix once.
     #[test]
     fn nothing_below_the_ipam_prefix_is_left_out() {
-        let mut ranges = first_ranges();
+        let mut ranges = first_ranges(0);
         ranges.truncate(3);
         ranges.push(Range::prefix(BLOCK_PREFIX));
         ranges.push(Range::prefix(HANDLE_PREFIX));
@@ -222,6 +242,6 @@ mod tests {
             assert_eq!(pair[0].end, pair[1].start);
         }
         assert_eq!(ranges.last().unwrap().end, prefix_end(IPAM_PREFIX.as_bytes()));
-        assert!(first_ranges().iter().all(|r| !r.start.starts_with(ENDPOINT_PREFIX.as_bytes())));
+        assert!(first_ranges(0).iter().all(|r| !r.start.starts_with(ENDPOINT_PREFIX.as_bytes())));
     }
 }

@@ -1,0 +1,88 @@
+//! Options of `diff`.
+
+use std::net::IpAddr;
+
+use calipam_model::IpNet;
+use clap::{Args, ValueHint};
+
+use super::writing::SettleArgs;
+
+const FILTER: &str = "Of which part of the cluster";
+
+/// Options of `diff`.
+#[derive(Debug, Args)]
+pub struct DiffArgs {
+    /// The earlier state: a file, `etcd`, `etcd@REVISION`, or `kubernetes`
+    #[arg(value_name = "OLD", value_parser = StateName::parse, value_hint = ValueHint::FilePath)]
+    pub old: StateName,
+    /// The later state
+    #[arg(value_name = "NEW", value_parser = StateName::parse, value_hint = ValueHint::FilePath)]
+    pub new: StateName,
+    /// Compare them although they are of two clusters
+    #[arg(long)]
+    pub force: bool,
+    /// When to look again.
+    #[command(flatten)]
+    pub settling: SettleArgs,
+
+    /// Only this address; can be repeated
+    #[arg(long = "ip", value_name = "ADDRESS", value_delimiter = ',', help_heading = FILTER)]
+    pub addresses: Vec<IpAddr>,
+    /// Only what lies in this block; can be repeated
+    #[arg(long = "block", value_name = "CIDR", value_delimiter = ',', help_heading = FILTER)]
+    pub blocks: Vec<IpNet>,
+    /// Only what this node holds; can be repeated; `*` and `?` stand for other characters
+    #[arg(long = "node", value_name = "NODE", value_delimiter = ',', help_heading = FILTER)]
+    pub nodes: Vec<String>,
+    /// Only what lies in this pool, by name or CIDR; can be repeated
+    #[arg(long = "pool", value_name = "POOL", value_delimiter = ',', help_heading = FILTER)]
+    pub pools: Vec<String>,
+}
+
+impl DiffArgs {
+    /// Addresses and blocks that are named.
+    pub fn networks(&self) -> Vec<IpNet> {
+        let addresses = self.addresses.iter().map(|address| IpNet::from(*address));
+        addresses.chain(self.blocks.iter().map(IpNet::trunc)).collect()
+    }
+}
+
+/// Where a state of a cluster is read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StateName {
+    /// What `--datastore` would say.
+    pub datastore: String,
+    /// A past revision of etcd.
+    pub revision: Option<i64>,
+}
+
+impl StateName {
+    /// Reads `etcd`, `etcd@48250`, `kubernetes`, or a path.
+    ///
+    /// # Errors
+    /// Where the revision is no number above 0.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let named = |datastore: &str, revision| Self { datastore: datastore.to_owned(), revision };
+        let Some(revision) = text.strip_prefix("etcd@") else { return Ok(named(text, None)) };
+        let number = revision.parse().ok().filter(|revision| *revision > 0);
+        let expected =
+            || "expected a revision after `etcd@`, such as `etcd@48250`; a file of that name is `./etcd@…`";
+        number.map(|number| named("etcd", Some(number))).ok_or_else(|| expected().to_owned())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn states() {
+        let state = |datastore: &str, revision| Ok(StateName { datastore: datastore.into(), revision });
+        assert_eq!(StateName::parse("etcd"), state("etcd", None));
+        assert_eq!(StateName::parse("etcd@48250"), state("etcd", Some(48250)));
+        assert_eq!(StateName::parse("./etcd@x"), state("./etcd@x", None));
+        for bad in ["etcd@", "etcd@0", "etcd@-1", "etcd@now", "etcd@99999999999999999999"] {
+            assert!(StateName::parse(bad).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! `diff`.
+
+use calipam_history::diff::{Difference, Judged, difference};
+use calipam_workflow::{Pair, Side, scope};
+
+use crate::args::{DiffArgs, Global, StateName};
+use crate::exit::{Failure, Outcome};
+use crate::operator::Person;
+use crate::output::Console;
+use crate::render::diff::{DifferenceDocument, State};
+use crate::render::document::Detail;
+use crate::render::text::count;
+use crate::{connect, hints};
+
+/// Compares two states, and prints how they differ; exit code 1 where they do.
+pub fn run(args: &DiffArgs, global: &Global, console: &Console) -> Result<Outcome, Failure> {
+    refuse(args, global)?;
+    let (old, new, pair) = connect::block_on(async {
+        let old = open(&args.old, global, console).await?;
+        let new = open(&args.new, global, console).await?;
+        let person = Person::watching(console);
+        let pair = calipam_workflow::diff(&old, &new, args.force, args.settling.settle, &person).await?;
+        Ok((old, new, pair))
+    })?;
+    let scope = scope(&pair, args.networks(), &args.nodes, &args.pools)?;
+    let Pair { old: (before, of_old), new: (after, of_new) } = &pair;
+    let (before, after) =
+        (Judged { snapshot: before, report: of_old }, Judged { snapshot: after, report: of_new });
+    let found = difference(before, after, &scope);
+
+    let states = [State::of(before.snapshot, &old), State::of(after.snapshot, &new)];
+    let outcome = if found.same { Outcome::Clean } else { Outcome::Findings };
+    if !found.same || console.prints_nothing_new() {
+        console.print(&DifferenceDocument { states, difference: &found })?;
+    }
+    hint(&found, &old, &new, console);
+    // Giving back the memory of two million objects one by one would take longer than the process has to live.
+    std::mem::forget(found);
+    std::mem::forget(pair);
+    Ok(outcome)
+}
+
+/// Refuses what cannot be meant.
+fn refuse(args: &DiffArgs, global: &Global) -> Result<(), Failure> {
+    if let Some(named) = &global.datastore {
+        return Err(Failure::Usage {
+            message: format!(
+                "`diff` names what it reads as OLD and NEW; --datastore {named} means nothing here"
+            ),
+            hint: Some(format!("such as {}", hints::command_elsewhere(&["diff", "backup.db", "etcd"]))),
+        });
+    }
+    if args.old.datastore == "-" && args.new.datastore == "-" {
+        return Err(Failure::usage("stdin cannot be both OLD and NEW"));
+    }
+    Ok(())
+}
+
+async fn open(name: &StateName, global: &Global, console: &Console) -> Result<Side, Failure> {
+    let global = Global { datastore: Some(name.datastore.clone()), ..global.clone() };
+    Ok(Side { datastore: connect::open(&global, console).await?, revision: name.revision })
+}
+
+/// Says what to look at next, and what a restore of the earlier state would do.
+fn hint(found: &Difference<'_>, old: &Side, new: &Side, console: &Console) {
+    if console.format.detail() == Some(Detail::Short) && !found.same {
+        console.hint(&format!("{} lists every change", hints::again(&["-o", "wide"], &["output"])));
+    }
+    let total = found.sums.total;
+    let at_risk = total.given_out + total.moved;
+    let is_backup = !old.datastore.is_live() && new.revision.is_none() && new.datastore.is_live();
+    if is_backup && at_risk > 0 && console.format.detail().is_some() {
+        console.hint(&format!(
+            "after a restore of OLD, {} would be free again or belong to an earlier owner, and be given out a second time \
+             while in use",
+            count(at_risk, "address that is allocated now", "addresses that are allocated now")
+        ));
+    }
+}

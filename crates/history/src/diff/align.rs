@@ -1,0 +1,31 @@
+//! Two snapshots are judged by what both of them hold.
+
+use calipam_model::snapshot::{Coverage, Snapshot, Source, WhySkipped};
+
+/// What tells who uses addresses. A source that only one side has would make findings appear or go that have nothing to
+/// do with what happened between the two.
+const USERS: [Source; 4] = [Source::Endpoints, Source::Pods, Source::Services, Source::Machines];
+
+/// Takes out of either snapshot what tells the users of addresses and was not read in the other. To be called before the
+/// two are checked.
+pub fn align(old: &mut Snapshot, new: &mut Snapshot) {
+    for source in USERS {
+        match (old.has_read(source), new.has_read(source)) {
+            (true, false) => forget(old, source),
+            (false, true) => forget(new, source),
+            _ => {}
+        }
+    }
+}
+
+fn forget(snapshot: &mut Snapshot, source: Source) {
+    match source {
+        Source::Endpoints => snapshot.endpoints = Vec::new(),
+        Source::Pods => snapshot.pods = Vec::new(),
+        Source::Services => snapshot.services = Vec::new(),
+        Source::Machines => snapshot.machines = Vec::new(),
+        _ => return,
+    }
+    let reason = WhySkipped::Other("not read on the other side".to_owned());
+    snapshot.coverage.insert(source, Coverage::Skipped(reason));
+}

@@ -1,0 +1,115 @@
+//! How two snapshots of one cluster differ.
+
+mod addresses;
+mod align;
+mod blocks;
+mod findings;
+mod objects;
+mod owned;
+mod regions;
+mod scope;
+mod sums;
+#[cfg(test)]
+mod tests;
+mod uncompared;
+
+use calipam_check::Report;
+use calipam_model::snapshot::{Snapshot, Source};
+use serde::Serialize;
+
+pub use self::addresses::{AddressChange, AddressChangeKind, Held};
+pub use self::align::align;
+pub use self::blocks::{BlockChange, BlockChangeKind, BlockState};
+pub use self::findings::{FindingChanges, FindingSummary};
+pub use self::objects::{ChangeKind, FieldChange, ObjectChange};
+pub use self::owned::{AffinityChange, HandleChange};
+pub use self::scope::Scope;
+pub use self::sums::{NamedSum, Sum, Sums};
+use self::uncompared::Hidden;
+pub use self::uncompared::{NotCompared, Side, Uncompared};
+
+/// One of two snapshots, with what a check found in it.
+#[derive(Clone, Copy, Debug)]
+pub struct Judged<'s> {
+    pub snapshot: &'s Snapshot,
+    pub report: &'s Report,
+}
+
+/// How two snapshots differ, in a scope.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Difference<'s> {
+    /// Nothing differs, and nothing that could differ was left out because it cannot be decoded.
+    pub same: bool,
+    /// What was read on one side only, or cannot be decoded.
+    pub not_compared: Vec<NotCompared>,
+    /// Addresses by pool and by node.
+    pub sums: Sums,
+    /// Addresses, ascending.
+    pub addresses: Vec<AddressChange<'s>>,
+    /// Blocks, ascending by CIDR.
+    pub blocks: Vec<BlockChange>,
+    /// Affinities, ascending by holder and CIDR.
+    pub affinities: Vec<AffinityChange>,
+    /// Handles: those that are gone, those that changed, new ones.
+    pub handles: Vec<HandleChange<'s>>,
+    /// IP pools and IP reservations, by name.
+    pub pools: Vec<ObjectChange>,
+    pub reservations: Vec<ObjectChange>,
+    /// Calico nodes, by name.
+    pub nodes: Vec<ObjectChange>,
+    /// Cluster information and settings.
+    pub configuration: Vec<ObjectChange>,
+    pub findings: FindingChanges<'s>,
+}
+
+impl Difference<'_> {
+    /// True where nothing differs in what was compared.
+    fn is_empty(&self) -> bool {
+        let objects = [&self.pools, &self.reservations, &self.nodes, &self.configuration];
+        self.addresses.is_empty()
+            && self.blocks.is_empty()
+            && self.affinities.is_empty()
+            && self.handles.is_empty()
+            && objects.iter().all(|changes| changes.is_empty())
+            && self.findings.new.is_empty()
+            && self.findings.gone.is_empty()
+    }
+}
+
+/// Compares two snapshots of one cluster that hold the same sources, as [`align`] makes them.
+pub fn difference<'s>(old: Judged<'s>, new: Judged<'s>, scope: &Scope) -> Difference<'s> {
+    let (before, after) = (old.snapshot, new.snapshot);
+    let both_read = |source: Source| before.has_read(source) && after.has_read(source);
+    let hidden = Hidden::new(before, after);
+    let mut not_compared = uncompared::sources(before, after);
+    not_compared.extend(hidden.listed(scope));
+
+    let mut walked = addresses::Walked::default();
+    let mut blocks = Vec::new();
+    if both_read(Source::Blocks) {
+        let regions = regions::of(before, after);
+        walked = addresses::walk(&regions, before, after, scope);
+        blocks = blocks::changes(&regions, scope);
+        not_compared.extend(uncompared::blocks(&regions, scope));
+    }
+    let addresses::Walked { changes: addresses, sums } = walked;
+
+    let mut difference = Difference {
+        same: false,
+        not_compared,
+        sums: sums.finish(),
+        handles: owned::handles(before, after, &hidden, &addresses, scope, both_read(Source::Handles)),
+        addresses,
+        blocks,
+        affinities: owned::affinities(before, after, &hidden, scope, both_read(Source::Affinities)),
+        pools: objects::pools(before, after, &hidden, scope, both_read(Source::Pools)),
+        reservations: objects::reservations(before, after, &hidden, scope, both_read(Source::Reservations)),
+        nodes: objects::nodes(before, after, &hidden, scope, both_read(Source::Nodes)),
+        configuration: objects::configuration(before, after, &hidden, scope, both_read),
+        findings: findings::changes(old.report, new.report, scope),
+    };
+    let is_unknown = difference.not_compared.iter().any(|left_out| left_out.what.is_undecodable());
+    difference.same = !is_unknown && difference.is_empty();
+    difference
+}

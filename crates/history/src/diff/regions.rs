@@ -1,0 +1,102 @@
+//! The blocks of two snapshots side by side. A region is a network in which blocks lie: nearly always one CIDR with the same
+//! block on both sides, and several where a block overlaps others.
+
+use calipam_model::IpNet;
+use calipam_model::block::{Block, BlockContent, BlockOwner};
+use calipam_model::snapshot::{Defect, Snapshot};
+
+use super::uncompared::Side;
+
+/// A stored block.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Stored<'s> {
+    pub cidr: IpNet,
+    /// The block, where its structure is sound and it is the one that its key names.
+    pub block: Option<&'s Block>,
+    /// Of a corrupt block: its value as it is stored.
+    raw: Option<&'s str>,
+    /// The owner, as far as the value can be decoded.
+    pub owner: Option<&'s BlockOwner>,
+}
+
+/// A network in which blocks of either side lie.
+#[derive(Debug)]
+pub(crate) struct Region<'s> {
+    pub old: Vec<Stored<'s>>,
+    pub new: Vec<Stored<'s>>,
+}
+
+impl<'s> Region<'s> {
+    /// The one block of both sides, where there is nothing else and both are sound.
+    pub fn pair(&self) -> Option<(&'s Block, &'s Block)> {
+        match (self.old.as_slice(), self.new.as_slice()) {
+            ([old], [new]) if old.cidr == new.cidr => Some((old.block?, new.block?)),
+            _ => None,
+        }
+    }
+
+    /// Blocks that cannot be compared, and on which side. A corrupt block that is stored unchanged is the same.
+    pub fn unreadable(&self) -> Vec<(IpNet, Side)> {
+        let unreadable = |side: &[Stored<'s>]| -> Vec<Stored<'s>> {
+            side.iter().copied().filter(|stored| stored.block.is_none()).collect()
+        };
+        let (old, new) = (unreadable(&self.old), unreadable(&self.new));
+        let is_in = |side: &[Stored<'s>], cidr: IpNet| side.iter().any(|stored| stored.cidr == cidr);
+        let is_unchanged = |one: &Stored<'s>| {
+            one.raw.is_some() && new.iter().any(|n| n.cidr == one.cidr && n.raw == one.raw)
+        };
+
+        let mut cidrs: Vec<IpNet> =
+            old.iter().filter(|one| !is_unchanged(one)).map(|stored| stored.cidr).collect();
+        let of_new = new.iter().map(|stored| stored.cidr).filter(|cidr| !is_in(&old, *cidr));
+        cidrs.extend(of_new);
+        cidrs
+            .into_iter()
+            .filter_map(|cidr| Some((cidr, Side::of(is_in(&old, cidr), is_in(&new, cidr))?)))
+            .collect()
+    }
+
+    /// True where a block of either side that cannot be decoded may hold what lies in `cidr`.
+    pub fn hides(&self, cidr: IpNet) -> bool {
+        let both = self.old.iter().chain(&self.new);
+        both.filter(|stored| stored.block.is_none()).any(|stored| stored.cidr.contains(&cidr))
+    }
+}
+
+/// The blocks of both snapshots that are not marked deleted, ascending.
+pub(crate) fn of<'s>(old: &'s Snapshot, new: &'s Snapshot) -> Vec<Region<'s>> {
+    let old = stored(old).into_iter().map(|stored| (stored, false));
+    let new = stored(new).into_iter().map(|stored| (stored, true));
+    let mut all: Vec<(Stored<'s>, bool)> = old.chain(new).collect();
+    // The widest of overlapping blocks comes first, and contains the others.
+    all.sort_by_key(|(stored, is_new)| (stored.cidr, *is_new));
+
+    let mut regions: Vec<Region<'s>> = Vec::with_capacity(all.len() / 2);
+    let mut widest: Option<IpNet> = None;
+    for (stored, is_new) in all {
+        if widest.is_none_or(|widest| !widest.contains(&stored.cidr)) {
+            widest = Some(stored.cidr);
+            regions.push(Region { old: Vec::new(), new: Vec::new() });
+        }
+        if let Some(region) = regions.last_mut() {
+            if is_new { region.new.push(stored) } else { region.old.push(stored) }
+        }
+    }
+    regions
+}
+
+fn stored(snapshot: &Snapshot) -> Vec<Stored<'_>> {
+    let live = snapshot.blocks.iter().map(|b| &b.value).filter(|stored| !stored.content.is_deleted());
+    let decoded = live.map(|stored| Stored {
+        cidr: stored.key,
+        block: stored.content.sound().filter(|block| block.cidr() == stored.key),
+        raw: match &stored.content {
+            BlockContent::Corrupt(block) => Some(&*block.raw),
+            BlockContent::Sound(_) => None,
+        },
+        owner: stored.content.owner(),
+    });
+    let hidden = snapshot.defects.iter().filter_map(Defect::hidden_block);
+    let hidden = hidden.map(|cidr| Stored { cidr, block: None, raw: None, owner: None });
+    decoded.chain(hidden).collect()
+}

@@ -1,0 +1,188 @@
+//! How many addresses changed, by pool and by node.
+
+use std::collections::BTreeMap;
+use std::hash::Hash;
+use std::net::IpAddr;
+
+use calipam_model::IpNet;
+use calipam_model::snapshot::Snapshot;
+use calipam_model::text::TextRef;
+use serde::Serialize;
+
+use super::addresses::{AddressChangeKind, Held};
+use crate::FastMap;
+
+/// Allocated addresses before and after. What cools down or is reserved by Windows is not counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Sum {
+    pub before: usize,
+    pub after: usize,
+    pub given_out: usize,
+    pub given_back: usize,
+    /// Of another owner now, or given out again to the same. Where pool or node differ it counts in both.
+    pub moved: usize,
+}
+
+/// The sum of a pool or node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct NamedSum {
+    /// Empty for addresses outside all pools, or of no known node.
+    pub name: String,
+    #[serde(flatten)]
+    pub sum: Sum,
+}
+
+/// Sums in all, by pool and by node. Of pools and nodes, those of which an address differs.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Sums {
+    pub total: Sum,
+    pub by_pool: Vec<NamedSum>,
+    pub by_node: Vec<NamedSum>,
+}
+
+/// An allocated address on one side.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Part<'s> {
+    pub held: Held<'s>,
+    pub pool: Option<&'s str>,
+}
+
+/// The node of an address: as records name it, or as blocks do.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+enum NodeName<'s> {
+    Recorded(TextRef<'s>),
+    Host(&'s str),
+    Unknown,
+}
+
+impl<'s> NodeName<'s> {
+    fn of(held: Held<'s>) -> Self {
+        let host = || held.block_host().map_or(Self::Unknown, Self::Host);
+        held.recorded_node().map_or_else(host, Self::Recorded)
+    }
+
+    fn text(self) -> String {
+        match self {
+            Self::Recorded(name) => name.to_string(),
+            Self::Host(name) => name.to_owned(),
+            Self::Unknown => String::new(),
+        }
+    }
+}
+
+/// Sums that are being counted.
+#[derive(Debug, Default)]
+pub(crate) struct Tally<'s> {
+    /// The one sum of all.
+    total: FastMap<(), Sum>,
+    pools: FastMap<&'s str, Sum>,
+    nodes: FastMap<NodeName<'s>, Sum>,
+}
+
+impl<'s> Tally<'s> {
+    /// Counts an address that is allocated on both sides without a change.
+    pub fn both(&mut self, held: Held<'s>, pool: Option<&'s str>) {
+        let part = Some(Part { held, pool });
+        self.change(None, part, part);
+    }
+
+    /// Counts an address that is allocated on one side or both.
+    pub fn change(
+        &mut self,
+        kind: Option<AddressChangeKind>,
+        before: Option<Part<'s>>,
+        after: Option<Part<'s>>,
+    ) {
+        let pool = |part: Part<'s>| part.pool.unwrap_or_default();
+        let node = |part: Part<'s>| NodeName::of(part.held);
+        count(&mut self.total, before.map(drop), after.map(drop), kind);
+        count(&mut self.pools, before.map(pool), after.map(pool), kind);
+        count(&mut self.nodes, before.map(node), after.map(node), kind);
+    }
+
+    pub fn finish(self) -> Sums {
+        let mut pools = BTreeMap::new();
+        self.pools.into_iter().for_each(|(name, sum)| add(pools.entry(name.to_owned()).or_default(), sum));
+        let mut nodes = BTreeMap::new();
+        self.nodes.into_iter().for_each(|(name, sum)| add(nodes.entry(name.text()).or_default(), sum));
+        Sums {
+            total: self.total.into_values().next().unwrap_or_default(),
+            by_pool: changed(pools),
+            by_node: changed(nodes),
+        }
+    }
+}
+
+/// Counts under the names of both sides.
+fn count<N: Copy + Eq + Hash>(
+    sums: &mut FastMap<N, Sum>,
+    before: Option<N>,
+    after: Option<N>,
+    kind: Option<AddressChangeKind>,
+) {
+    use AddressChangeKind::{GivenBack, GivenOut, Moved, Renewed};
+    let moved = usize::from(matches!(kind, Some(Moved | Renewed)));
+    if let Some(name) = before {
+        let sum = sums.entry(name).or_default();
+        sum.before += 1;
+        sum.given_back += usize::from(kind == Some(GivenBack));
+        sum.moved += moved;
+    }
+    if let Some(name) = after {
+        let sum = sums.entry(name).or_default();
+        sum.after += 1;
+        sum.given_out += usize::from(kind == Some(GivenOut));
+        sum.moved += if before == after { 0 } else { moved };
+    }
+}
+
+fn add(to: &mut Sum, sum: Sum) {
+    to.before += sum.before;
+    to.after += sum.after;
+    to.given_out += sum.given_out;
+    to.given_back += sum.given_back;
+    to.moved += sum.moved;
+}
+
+fn changed(sums: BTreeMap<String, Sum>) -> Vec<NamedSum> {
+    let differs = |sum: &Sum| sum.given_out + sum.given_back + sum.moved > 0;
+    let differing = sums.into_iter().filter(|(_, sum)| differs(sum));
+    differing.map(|(name, sum)| NamedSum { name, sum }).collect()
+}
+
+/// The pools of one side.
+pub(crate) struct Pools<'s> {
+    /// The smallest first.
+    pools: Vec<(IpNet, &'s str)>,
+    /// The last block, and its pool where one contains all of it.
+    last: Option<(IpNet, Option<&'s str>)>,
+}
+
+impl<'s> Pools<'s> {
+    pub fn new(snapshot: &'s Snapshot) -> Self {
+        let mut pools: Vec<(IpNet, &'s str)> =
+            snapshot.pools.iter().map(|pool| (pool.value.cidr, pool.value.name.as_str())).collect();
+        pools.sort_by_key(|(cidr, name)| (std::cmp::Reverse(cidr.prefix_len()), *name));
+        Self { pools, last: None }
+    }
+
+    /// The smallest pool around an address of a block.
+    pub fn of(&mut self, address: IpAddr, block: IpNet) -> Option<&'s str> {
+        match self.last {
+            Some((last, pool)) if last == block => pool,
+            _ => {
+                let around = |cidr: IpNet| self.pools.iter().find(|(pool, _)| pool.contains(&cidr));
+                let splits = self.pools.iter().any(|(pool, _)| *pool != block && block.contains(pool));
+                if splits {
+                    return around(address.into()).map(|(_, name)| *name);
+                }
+                let pool = around(block).map(|(_, name)| *name);
+                self.last = Some((block, pool));
+                pool
+            }
+        }
+    }
+}

@@ -1,0 +1,322 @@
+//! Pairs of small clusters, which differ in one thing each.
+
+use calipam_check::{Options, Report, check};
+use calipam_model::snapshot::{Coverage, Snapshot, Source, WhySkipped};
+use serde_json::{Value, json};
+
+use super::{
+    AddressChangeKind, BlockChangeKind, ChangeKind, Difference, Judged, Scope, Side, Uncompared, align,
+    difference,
+};
+
+const BLOCK: &str = "/calico/ipam/v2/assignment/ipv4/block/10.0.0.0-29";
+const POOL: &str = "/calico/resources/v3/projectcalico.org/ippools/main";
+
+/// The record of an address and its sequence number, where there is one.
+type State = Option<(Value, u64)>;
+
+/// A record of a pod.
+fn record(handle: &str, node: &str, pod: &str) -> Value {
+    let at = "2026-05-01 10:00:00 +0000 UTC";
+    json!({"handle_id": handle, "secondary": {"namespace": "ns", "node": node, "pod": pod, "timestamp": at}})
+}
+
+/// A block of eight addresses: ordinal, record and sequence number of those that are not free.
+fn block(owner: &str, held: &[(usize, Value, u64)]) -> Value {
+    let mut allocations = vec![Value::Null; 8];
+    let mut sequences = serde_json::Map::new();
+    for (index, (ordinal, _, sequence)) in held.iter().enumerate() {
+        allocations[*ordinal] = index.into();
+        sequences.insert(ordinal.to_string(), (*sequence).into());
+    }
+    let free: Vec<usize> = (0..8).filter(|ordinal| allocations[*ordinal].is_null()).collect();
+    let records: Vec<&Value> = held.iter().map(|(_, record, _)| record).collect();
+    json!({
+        "cidr": "10.0.0.0/29", "affinity": owner, "allocations": allocations, "unallocated": free,
+        "attributes": records, "sequenceNumber": 100, "sequenceNumberForAllocation": sequences,
+    })
+}
+
+fn cluster(entries: &[(&str, Value)]) -> Snapshot {
+    let mut snapshot = Snapshot { taken_at: "2026-05-02T10:00:00Z".parse().unwrap(), ..Snapshot::default() };
+    let pool = json!({"metadata": {"name": "main"}, "spec": {"cidr": "10.0.0.0/24", "blockSize": 29}});
+    let own_pool = entries.iter().any(|(key, _)| *key == POOL);
+    if !own_pool {
+        snapshot.add_entry(POOL.as_bytes(), pool.to_string().as_bytes(), 1);
+    }
+    for (key, value) in entries {
+        let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        snapshot.add_entry(key.as_bytes(), value.as_bytes(), 2);
+    }
+    snapshot.mark_read([
+        Source::Blocks,
+        Source::Affinities,
+        Source::Handles,
+        Source::Pools,
+        Source::Reservations,
+        Source::Nodes,
+        Source::ClusterInformation,
+        Source::KubeControllersConfiguration,
+        Source::IpamConfig,
+        Source::IpamConfiguration,
+        Source::Endpoints,
+    ]);
+    snapshot
+}
+
+/// Compares and hands the difference on.
+fn compare<T>(old: &Snapshot, new: &Snapshot, scope: &Scope, look: impl FnOnce(&Difference<'_>) -> T) -> T {
+    let report = |snapshot: &Snapshot| -> Report { check(snapshot, &Options::default()) };
+    let (of_old, of_new) = (report(old), report(new));
+    look(&difference(
+        Judged { snapshot: old, report: &of_old },
+        Judged { snapshot: new, report: &of_new },
+        scope,
+    ))
+}
+
+fn everything<T>(old: &Snapshot, new: &Snapshot, look: impl FnOnce(&Difference<'_>) -> T) -> T {
+    compare(old, new, &Scope::default(), look)
+}
+
+/// Address and change of each.
+fn changes(difference: &Difference<'_>) -> Vec<(String, AddressChangeKind)> {
+    difference.addresses.iter().map(|change| (change.address.to_string(), change.change)).collect()
+}
+
+#[test]
+fn equal_clusters_are_the_same() {
+    let held = [(1, record("net.aaaa", "node-1", "a"), 7)];
+    let one = cluster(&[(BLOCK, block("host:node-1", &held))]);
+    everything(&one, &one.clone(), |found| {
+        assert!(found.same, "{found:?}");
+        assert_eq!((found.sums.total.before, found.sums.total.after), (1, 1));
+        assert!(found.sums.by_node.is_empty() && found.sums.by_pool.is_empty());
+    });
+}
+
+#[test]
+fn each_change_of_an_address() {
+    use AddressChangeKind::{Changed, Cooled, GivenBack, GivenOut, Moved, Passed, Renewed};
+    let pod = || record("net.aaaa", "node-1", "a");
+    let other = || record("net.bbbb", "node-2", "b");
+    let cooling = |at: &str| json!({"releasedAt": at});
+    let mut migrated = pod();
+    migrated["secondary"]["pod"] = "a-moved".into();
+    let cases: [(State, State, Option<AddressChangeKind>); 11] = [
+        (None, Some((pod(), 7)), Some(GivenOut)),
+        (Some((pod(), 7)), None, Some(GivenBack)),
+        (Some((pod(), 7)), Some((cooling("2026-05-01T10:00:00Z"), 8)), Some(GivenBack)),
+        (Some((cooling("2026-05-01T10:00:00Z"), 8)), Some((pod(), 9)), Some(GivenOut)),
+        (Some((pod(), 7)), Some((other(), 9)), Some(Moved)),
+        (Some((pod(), 7)), Some((pod(), 9)), Some(Renewed)),
+        (Some((pod(), 7)), Some((migrated, 7)), Some(Changed)),
+        (Some((pod(), 7)), Some((pod(), 7)), None),
+        (None, Some((cooling("2026-05-01T10:00:00Z"), 8)), Some(Passed)),
+        (Some((cooling("2026-05-01T10:00:00Z"), 8)), None, Some(Cooled)),
+        // A number that an old writer has dropped says nothing.
+        (Some((pod(), 0)), Some((pod(), 9)), None),
+    ];
+    for (before, after, expected) in cases {
+        let of = |state: &State| {
+            let held: Vec<_> = state.iter().map(|(record, number)| (3, record.clone(), *number)).collect();
+            cluster(&[(BLOCK, block("host:node-1", &held))])
+        };
+        let found = everything(&of(&before), &of(&after), changes);
+        let expected: Vec<_> = expected.into_iter().map(|kind| ("10.0.0.3".to_owned(), kind)).collect();
+        assert_eq!(found, expected, "{before:?} {after:?}");
+    }
+}
+
+#[test]
+fn sums_count_both_nodes_of_an_address_that_moved() {
+    let old = cluster(&[(BLOCK, block("host:node-1", &[(1, record("net.aaaa", "node-1", "a"), 7)]))]);
+    let held = [(1, record("net.bbbb", "node-2", "b"), 9), (2, record("net.cccc", "node-2", "c"), 10)];
+    let new = cluster(&[(BLOCK, block("host:node-1", &held))]);
+    everything(&old, &new, |found| {
+        let total = found.sums.total;
+        assert_eq!((total.before, total.after, total.given_out, total.moved), (1, 2, 1, 1));
+        let nodes: Vec<_> = found
+            .sums
+            .by_node
+            .iter()
+            .map(|of| (of.name.as_str(), of.sum.before, of.sum.after, of.sum.moved))
+            .collect();
+        assert_eq!(nodes, [("node-1", 1, 0, 1), ("node-2", 0, 2, 1)]);
+        assert_eq!((found.sums.by_pool.len(), found.sums.by_pool[0].sum.moved), (1, 1));
+    });
+}
+
+#[test]
+fn blocks_claimed_released_and_of_another_owner_or_size() {
+    use BlockChangeKind::{Claimed, ClaimedAgain, Owner, Released, Size};
+    let of = |value: Option<Value>| match value {
+        Some(value) => cluster(&[(BLOCK, value)]),
+        None => cluster(&[]),
+    };
+    let plain = || Some(block("host:node-1", &[]));
+    let claimed_at = |at: &str| {
+        let mut value = block("host:node-1", &[]);
+        value["affinity_claim_time"] = at.into();
+        Some(value)
+    };
+    for (before, after, expected) in [
+        (None, plain(), Some(Claimed)),
+        (plain(), None, Some(Released)),
+        (plain(), Some(block("host:node-2", &[])), Some(Owner)),
+        (claimed_at("2026-05-01T10:00:00Z"), claimed_at("2026-05-01T11:00:00Z"), Some(ClaimedAgain)),
+        (plain(), claimed_at("2026-05-01T11:00:00Z"), None),
+    ] {
+        let found = everything(&of(before), &of(after), |found| {
+            found.blocks.iter().map(|change| change.change).collect::<Vec<_>>()
+        });
+        assert_eq!(found, expected.into_iter().collect::<Vec<_>>());
+    }
+
+    let smaller = json!({"cidr": "10.0.0.0/30", "affinity": "host:node-1", "allocations": [null, 0, null, null],
+        "unallocated": [0, 2, 3], "attributes": [record("net.aaaa", "node-1", "a")]});
+    let new = cluster(&[("/calico/ipam/v2/assignment/ipv4/block/10.0.0.0-30", smaller)]);
+    let old = cluster(&[(BLOCK, block("host:node-1", &[(1, record("net.aaaa", "node-1", "a"), 7)]))]);
+    everything(&old, &new, |found| {
+        assert_eq!(found.blocks.iter().map(|change| change.change).collect::<Vec<_>>(), [Size]);
+        assert_eq!((found.blocks[0].before.len(), found.blocks[0].after.len()), (1, 1));
+        assert!(found.addresses.is_empty(), "the address stays with its owner: {:?}", found.addresses);
+    });
+}
+
+#[test]
+fn what_cannot_be_decoded_is_neither_gone_nor_the_same() {
+    let held = [(1, record("net.aaaa", "node-1", "a"), 7)];
+    let handle = "/calico/ipam/v2/handle/net.aaaa";
+    let sound = cluster(&[
+        (BLOCK, block("host:node-1", &held)),
+        (handle, json!({"block": {"10.0.0.0/29": 1}, "deleted": false})),
+    ]);
+    let mut short = block("host:node-1", &held);
+    short["allocations"] = json!([0]);
+    let broken = cluster(&[(BLOCK, short), (handle, "{".into())]);
+    for (old, new, side) in
+        [(&sound, &broken, Side::New), (&broken, &sound, Side::Old), (&broken, &broken.clone(), Side::Both)]
+    {
+        everything(old, new, |found| {
+            assert!(!found.same && found.addresses.is_empty() && found.handles.is_empty(), "{found:?}");
+            let handle = Uncompared::Object(handle.into());
+            assert!(found.not_compared.iter().any(|left| left.what == handle && left.side == side));
+            // A corrupt block that is stored unchanged is the same.
+            let block = Uncompared::Block("10.0.0.0/29".parse().unwrap());
+            let listed = found.not_compared.iter().find(|left| left.what == block).map(|left| left.side);
+            assert_eq!(listed, (side != Side::Both).then_some(side));
+        });
+    }
+}
+
+#[test]
+fn a_source_that_one_side_lacks_is_not_compared() {
+    let handle = ("/calico/ipam/v2/handle/net.aaaa", json!({"block": {"10.0.0.0/29": 1}}));
+    let with = cluster(&[handle, (BLOCK, block("host:node-1", &[]))]);
+    let mut without = cluster(&[(BLOCK, block("host:node-1", &[]))]);
+    without.coverage.insert(Source::Handles, Coverage::Skipped(WhySkipped::NotInFile));
+    everything(&with, &without, |found| {
+        assert!(found.handles.is_empty());
+        let left_out = &found.not_compared[0];
+        assert_eq!((&left_out.what, left_out.side), (&Uncompared::Source(Source::Handles), Side::New));
+    });
+    everything(&with, &cluster(&[(BLOCK, block("host:node-1", &[]))]), |found| {
+        assert_eq!((found.handles.len(), found.handles[0].change), (1, ChangeKind::Gone));
+    });
+}
+
+#[test]
+fn findings_are_compared_by_what_both_sides_know() {
+    let held = [(1, record("net.aaaaaaaaaaaaaaaa", "node-1", "a"), 7)];
+    let mut old = cluster(&[(BLOCK, block("host:node-1", &held))]);
+    let mut new = old.clone();
+    everything(&old, &new, |found| assert!(found.same, "{found:?}"));
+    // Without endpoints nothing is leaked: that this is so on one side only is no difference between the two.
+    new.coverage.insert(Source::Endpoints, Coverage::Skipped(WhySkipped::NotInFile));
+    everything(&old, &new, |found| assert!(!found.findings.gone.is_empty(), "{found:?}"));
+    align(&mut old, &mut new);
+    everything(&old, &new, |found| assert!(found.findings.gone.is_empty(), "{found:?}"));
+}
+
+#[test]
+fn affinities_pools_nodes_and_settings() {
+    let affinity = "/calico/ipam/v2/host/node-1/ipv4/block/10.0.0.0-29";
+    let node = "/calico/resources/v3/projectcalico.org/nodes/node-1";
+    let settings = "/calico/ipam/v2/config";
+    let pool = |disabled: bool| json!({"metadata": {"name": "main"}, "spec": {"cidr": "10.0.0.0/24", "blockSize": 29, "disabled": disabled}});
+    let old = cluster(&[
+        (affinity, json!({"state": "pending"})),
+        (node, json!({"metadata": {"name": "node-1"}, "spec": {"bgp": {"ipv4IPIPTunnelAddr": "10.0.0.1"}}})),
+        (settings, json!({"auto_allocate_blocks": true})),
+        (POOL, pool(false)),
+    ]);
+    let new = cluster(&[
+        (affinity, json!({"state": "confirmed"})),
+        (node, json!({"metadata": {"name": "node-1"}, "spec": {"bgp": {"ipv4IPIPTunnelAddr": "10.0.0.2"}}})),
+        (settings, json!({"auto_allocate_blocks": true, "strict_affinity": true})),
+        (POOL, pool(true)),
+    ]);
+    everything(&old, &new, |found| {
+        let affinity = &found.affinities[0];
+        assert_eq!(
+            (affinity.before.as_deref(), affinity.after.as_deref()),
+            (Some("pending"), Some("confirmed"))
+        );
+        let field = |changes: &[super::ObjectChange]| {
+            let field = &changes[0].fields[0];
+            let text = |side: &Option<String>| side.clone().unwrap_or_default();
+            (field.field.clone(), text(&field.before), text(&field.after))
+        };
+        let texts = |a: &str, b: &str, c: &str| (a.to_owned(), b.to_owned(), c.to_owned());
+        assert_eq!(field(&found.pools), texts("disabled", "false", "true"));
+        assert_eq!(field(&found.nodes), texts("spec.bgp.ipv4IPIPTunnelAddr", "10.0.0.1", "10.0.0.2"));
+        assert_eq!(field(&found.configuration), texts("StrictAffinity", "false", "true"));
+    });
+    let of_another = Scope { networks: vec!["10.9.0.0/16".parse().unwrap()], ..Scope::default() };
+    compare(&old, &new, &of_another, |found| assert!(found.affinities.is_empty() && found.pools.is_empty()));
+    let of_node = Scope { nodes: ["node-1".to_owned()].into(), ..Scope::default() };
+    compare(&old, &new, &of_node, |found| {
+        assert_eq!((found.affinities.len(), found.nodes.len(), found.configuration.len()), (1, 1, 0));
+    });
+}
+
+#[test]
+fn a_scope_leaves_the_rest_out() {
+    let old = cluster(&[(BLOCK, block("host:node-1", &[]))]);
+    let held = [(1, record("net.aaaa", "node-1", "a"), 7), (2, record("net.bbbb", "node-2", "b"), 8)];
+    let handle = |id: &str| (format!("/calico/ipam/v2/handle/{id}"), json!({"block": {"10.0.0.0/29": 1}}));
+    let (one, other) = (handle("net.aaaa"), handle("net.bbbb"));
+    let new = cluster(&[(BLOCK, block("host:node-1", &held)), (&one.0, one.1), (&other.0, other.1)]);
+    let shown = |scope: &Scope| {
+        compare(&old, &new, scope, |found| {
+            (changes(found).len(), found.handles.len(), found.sums.total.given_out)
+        })
+    };
+    assert_eq!(shown(&Scope::default()), (2, 2, 2));
+    let of_node = Scope { nodes: ["node-2".to_owned()].into(), ..Scope::default() };
+    assert_eq!(shown(&of_node), (1, 1, 1));
+    let of_address = Scope { networks: vec!["10.0.0.1/32".parse().unwrap()], ..Scope::default() };
+    assert_eq!(shown(&of_address), (1, 1, 1));
+}
+
+#[test]
+fn overlapping_blocks_are_compared_address_by_address() {
+    let inner = json!({"cidr": "10.0.0.0/30", "affinity": "host:node-2", "allocations": [null, 0, null, null],
+        "unallocated": [0, 2, 3], "attributes": [record("net.bbbb", "node-2", "b")]});
+    let outer = || block("host:node-1", &[(1, record("net.aaaa", "node-1", "a"), 7)]);
+    let old = cluster(&[(BLOCK, outer())]);
+    let new = cluster(&[(BLOCK, outer()), ("/calico/ipam/v2/assignment/ipv4/block/10.0.0.0-30", inner)]);
+    let expected = vec![("10.0.0.1".to_owned(), AddressChangeKind::GivenOut)];
+    assert_eq!(everything(&old, &new, changes), expected);
+    everything(&old, &new, |found| {
+        assert_eq!(found.blocks.len(), 1);
+        assert_eq!(
+            (found.blocks[0].change, found.blocks[0].cidr.prefix_len()),
+            (BlockChangeKind::Claimed, 30)
+        );
+        assert!(
+            found.findings.new.iter().any(|finding| finding.0.code == calipam_check::Code::OverlappingBlocks)
+        );
+    });
+}

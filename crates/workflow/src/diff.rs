@@ -1,0 +1,166 @@
+//! `diff`: two states of a cluster, read and judged by what both hold.
+
+use std::collections::HashSet;
+use std::panic::resume_unwind;
+use std::thread;
+
+use calipam_check::{Code, Finding, Options, Report, Subject, check, settle, suspects};
+use calipam_datastore::Datastore;
+use calipam_history::diff::{Scope, align};
+use calipam_model::IpNet;
+use calipam_model::snapshot::Snapshot;
+use jiff::SignedDuration;
+
+use crate::error::Error;
+use crate::look::{read_at, wait};
+use crate::operator::{Activity, Note, Operator};
+use crate::scope::{nodes, pool};
+
+/// Where one of two states is read.
+pub struct Side {
+    pub datastore: Datastore,
+    /// The revision of etcd, where it is a past one.
+    pub revision: Option<i64>,
+}
+
+impl Side {
+    /// True where it is known when the state was read. etcd does not keep the times of its revisions.
+    pub fn knows_its_time(&self) -> bool {
+        self.revision.is_none() && self.datastore.knows_its_time()
+    }
+
+    /// True where it can change while it is looked at.
+    fn is_live(&self) -> bool {
+        self.revision.is_none() && self.datastore.is_live()
+    }
+}
+
+/// Two states of a cluster, and what is wrong in each. Who uses addresses is in both or in neither.
+pub struct Pair {
+    pub old: (Snapshot, Report),
+    pub new: (Snapshot, Report),
+}
+
+/// Reads and judges two states. What is wrong in the one only, and could be a half-done operation of Calico, is read again
+/// after `pause`, and dropped where it has changed.
+///
+/// # Errors
+/// Where one cannot be read, or their GUIDs differ and that is not forced.
+pub async fn diff(
+    old: &Side,
+    new: &Side,
+    force: bool,
+    pause: SignedDuration,
+    operator: &impl Operator,
+) -> Result<Pair, Error> {
+    let mut before = read_at(&old.datastore, old.revision, operator).await?;
+    let mut after = read_at(&new.datastore, new.revision, operator).await?;
+    compare_clusters(&before, &after, force, operator)?;
+    align(&mut before, &mut after);
+
+    let options = Options::default();
+    let (mut of_old, mut of_new) = thread::scope(|scope| {
+        let of_old = scope.spawn(|| check(&before, &options));
+        let of_new = check(&after, &options);
+        (of_old.join().unwrap_or_else(|panic| resume_unwind(panic)), of_new)
+    });
+    forget_aged(&mut before, &of_old, &after, &mut of_new);
+    settle_side(new, &after, &mut of_new, &of_old, pause, operator).await?;
+    settle_side(old, &before, &mut of_old, &of_new, pause, operator).await?;
+    Ok(Pair { old: (before, of_old), new: (after, of_new) })
+}
+
+/// Refuses to compare two clusters, and says where that cannot be known.
+fn compare_clusters(
+    old: &Snapshot,
+    new: &Snapshot,
+    force: bool,
+    operator: &impl Operator,
+) -> Result<(), Error> {
+    let guid = |snapshot: &Snapshot| snapshot.cluster.as_ref().map(|c| c.guid.clone()).unwrap_or_default();
+    let guids = [guid(old), guid(new)];
+    if let Some(unknown) = [old, new].into_iter().zip(&guids).find(|(_, guid)| guid.is_empty()) {
+        operator.note(Note::ClusterNotKnown { location: &unknown.0.location });
+        return Ok(());
+    }
+    if guids[0] == guids[1] {
+        return Ok(());
+    }
+    if !force {
+        return Err(Error::TwoClusters { what: "the two", guids });
+    }
+    operator.note(Note::TwoClustersForced { guids: [&guids[0], &guids[1]] });
+    Ok(())
+}
+
+/// Code and subject of each finding.
+fn subjects(report: &Report) -> HashSet<(Code, &Subject)> {
+    report.findings.iter().map(|finding| (finding.code, &finding.subject)).collect()
+}
+
+/// Takes out of the later report what the earlier state would have had as well if it had been judged by the later clock:
+/// an allocation that was too young to be judged is a finding because time has passed, and nothing else has changed.
+fn forget_aged(before: &mut Snapshot, of_old: &Report, after: &Snapshot, of_new: &mut Report) {
+    let known = subjects(of_old);
+    let is_known = |finding: &Finding| known.contains(&(finding.code, &finding.subject));
+    if before.taken_at >= after.taken_at || of_new.findings.iter().all(is_known) {
+        return;
+    }
+    let own_time = std::mem::replace(&mut before.taken_at, after.taken_at);
+    let aged = check(before, &Options::default());
+    before.taken_at = own_time;
+    let aged = subjects(&aged);
+    of_new.retain(|finding| is_known(finding) || !aged.contains(&(finding.code, &finding.subject)));
+}
+
+/// Reads again what explains findings that the other side has not.
+async fn settle_side(
+    side: &Side,
+    snapshot: &Snapshot,
+    report: &mut Report,
+    other: &Report,
+    pause: SignedDuration,
+    operator: &impl Operator,
+) -> Result<(), Error> {
+    if !side.is_live() || !pause.is_positive() {
+        return Ok(());
+    }
+    let known = subjects(other);
+    let mut own = report.findings.iter().filter(|finding| !finding.depends_on.is_empty());
+    if own.all(|finding| known.contains(&(finding.code, &finding.subject))) {
+        return Ok(());
+    }
+    let keys = suspects(report);
+    operator.note(Note::Rereading { objects: keys.len(), after: pause });
+    wait(pause, Activity::Settling, operator).await;
+    if let Some(later) = side.datastore.reread(&keys).await? {
+        settle(report, snapshot, &later);
+    }
+    Ok(())
+}
+
+/// The part of two states that is named: nodes and pools by the names of either.
+///
+/// # Errors
+/// Where neither knows a name.
+pub fn scope(pair: &Pair, networks: Vec<IpNet>, named: &[String], pools: &[String]) -> Result<Scope, Error> {
+    let sides = [&pair.old.0, &pair.new.0];
+    let mut scope = Scope { networks, ..Scope::default() };
+    for name in named {
+        let [old, new] = sides.map(|snapshot| nodes(snapshot, std::slice::from_ref(name)));
+        match (old, new) {
+            (Err(_), Err(error)) => return Err(error),
+            (old, new) => scope.nodes.extend(old.into_iter().chain(new).flatten()),
+        }
+    }
+    for name in pools {
+        let [old, new] = sides.map(|snapshot| pool(snapshot, name));
+        match (old, new) {
+            (Err(_), Err(error)) => return Err(error),
+            (old, new) => scope.networks.extend(old.into_iter().chain(new)),
+        }
+    }
+    scope.networks.sort();
+    scope.networks.dedup();
+    Ok(scope)
+}

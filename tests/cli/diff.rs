@@ -1,0 +1,188 @@
+//! `calipam diff`: two states of one cluster, from a real etcd and from files.
+
+use std::fs;
+use std::path::Path;
+
+use calipam_testkit::cluster::{Cluster, ClusterSpec};
+use calipam_testkit::servers::Etcd;
+use etcd_client::CompactionOptions;
+use jiff::Timestamp;
+use serde_json::Value;
+
+use super::program::{EXAMPLE, Run, calipam, on_example, root};
+
+const BLOCK: &str = "/calico/ipam/v2/assignment/ipv4/block/10.244.10.0-26";
+const ADDRESS: &str = "10.244.10.6";
+
+fn json(run: &Run) -> Value {
+    serde_json::from_str(&run.stdout).unwrap_or_else(|e| panic!("{e}: {run:?}"))
+}
+
+/// `change name` of each address.
+fn addresses(document: &Value) -> Vec<String> {
+    let line = |a: &Value| format!("{} {}", a["change"].as_str().unwrap(), a["address"].as_str().unwrap());
+    document["addresses"].as_array().unwrap().iter().map(line).collect()
+}
+
+#[test]
+fn an_export_is_the_same_as_itself() {
+    let folder = tempfile::tempdir().unwrap();
+    let copy = folder.path().join("copy.jsonl.zst");
+    let copy = copy.to_str().unwrap();
+    assert_eq!(on_example(&["export", copy]).code, 0);
+    let run = calipam(&["diff", EXAMPLE, copy]);
+    assert_eq!(run.code, 0, "{run:?}");
+    assert!(run.stdout.ends_with("\nNo difference\n"), "{run:?}");
+    let quiet = calipam(&["diff", "-q", EXAMPLE, copy]);
+    assert_eq!((quiet.code, quiet.transcript().as_str()), (0, "exit code: 0\n--- stdout\n--- stderr\n"));
+    let document = json(&calipam(&["diff", EXAMPLE, copy, "-o", "json"]));
+    assert_eq!((&document["kind"], &document["same"]), (&"Difference".into(), &true.into()));
+}
+
+/// Reads the block, frees what `address` holds, and writes it back. Gives the revision before.
+fn release(etcd: &Etcd, ordinal: usize) -> i64 {
+    etcd.with_client(async |mut client| {
+        let found = client.get(BLOCK, None).await?;
+        let revision = found.header().unwrap().revision();
+        let mut block: Value = serde_json::from_slice(found.kvs()[0].value()).unwrap();
+        let index = block["allocations"][ordinal].as_u64().unwrap();
+        block["allocations"][ordinal] = Value::Null;
+        block["unallocated"].as_array_mut().unwrap().push(ordinal.into());
+        block["attributes"].as_array_mut().unwrap().remove(index as usize);
+        for entry in block["allocations"].as_array_mut().unwrap() {
+            if let Some(other) = entry.as_u64().filter(|other| *other > index) {
+                *entry = (other - 1).into();
+            }
+        }
+        client.put(BLOCK, block.to_string(), None).await?;
+        Ok(revision)
+    })
+    .unwrap()
+}
+
+#[test]
+fn what_a_live_etcd_has_become() {
+    let cluster = Cluster::example();
+    let etcd = Etcd::start().unwrap();
+    cluster.write_to_etcd(&etcd.endpoint()).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let backup = folder.path().join("backup.db");
+    etcd.save_snapshot(&backup).unwrap();
+    let backup = backup.to_str().unwrap();
+    let diff = |arguments: &[&str]| {
+        let endpoint = etcd.endpoint();
+        calipam(&[&["diff", "--settle", "0"], arguments, &["--etcd-endpoints", &endpoint]].concat())
+    };
+    let same = diff(&[backup, "etcd"]);
+    assert_eq!(same.code, 0, "{same:?}");
+
+    let revision = release(&etcd, 6);
+    let past = format!("etcd@{revision}");
+    for old in [backup, &past] {
+        let run = diff(&[old, "etcd", "-o", "json"]);
+        assert_eq!(run.code, 1, "{run:?}");
+        let document = json(&run);
+        assert_eq!(addresses(&document), [format!("given-back {ADDRESS}")]);
+        let before = &document["addresses"][0]["before"];
+        assert_eq!(
+            (&before["allocatedTo"], &before["node"]),
+            (&"default/queue-49".into(), &"node-10".into())
+        );
+        let gone = document["findings"]["gone"].as_array().unwrap();
+        assert!(
+            gone.iter().any(|f| f["code"] == "leaked-address" && f["subject"]["name"] == ADDRESS),
+            "{gone:?}"
+        );
+        assert_eq!(document["sums"]["total"]["givenBack"], 1);
+    }
+    // A past revision says which it is, and what it is about.
+    let text = diff(&[&past, "etcd", "--ip", ADDRESS, "-o", "wide"]);
+    assert!(text.stdout.contains(&format!("· revision {revision} ·")), "{text:?}");
+    let line = format!("address  given back  {ADDRESS}");
+    assert!(
+        text.stdout.lines().any(|l| l.starts_with(&line) && l.contains("pod default/queue-49 on node-10"))
+    );
+    let elsewhere = diff(&[&past, "etcd", "--block", "10.244.1.0/26"]);
+    assert_eq!(elsewhere.code, 0, "{elsewhere:?}");
+    // Before a restore: the other way round, the address was given out since.
+    let restore = diff(&[&past, backup, "--node", "node-10"]);
+    assert_eq!((restore.code, restore.stdout.contains("No difference")), (0, true), "{restore:?}");
+    let unknown = diff(&[&past, "etcd", "--node", "node-99"]);
+    assert!(unknown.code == 1 && unknown.stderr.contains("node \"node-99\" not found"), "{unknown:?}");
+
+    let ahead = diff(&["etcd", "etcd@999999999"]);
+    assert_eq!(ahead.code, 3);
+    assert!(ahead.stderr.contains("has not reached revision 999999999\nhint: "), "{ahead:?}");
+    etcd.with_client(async |mut client| {
+        client.compact(revision + 1, Some(CompactionOptions::new().with_physical())).await.map(drop)
+    })
+    .unwrap();
+    let compacted = diff(&[&past, "etcd"]);
+    assert_eq!((compacted.code, compacted.stdout.as_str()), (3, ""));
+    assert!(compacted.stderr.contains(&format!("revision {revision} has been compacted")), "{compacted:?}");
+}
+
+/// The example with other text in its lines.
+fn edited(folder: &Path, name: &str, from: &str, to: &str) -> String {
+    let text = fs::read_to_string(root().join(EXAMPLE)).unwrap();
+    assert!(text.contains(from), "{from}");
+    let path = folder.join(name);
+    fs::write(&path, text.replace(from, to)).unwrap();
+    path.to_str().unwrap().to_owned()
+}
+
+#[test]
+fn two_clusters_are_compared_only_by_force() {
+    let folder = tempfile::tempdir().unwrap();
+    let other = edited(
+        folder.path(),
+        "other.jsonl",
+        "0f0e1d2c3b4a59687786951423324150",
+        "ffffffffffffffffffffffffffffffff",
+    );
+    let run = calipam(&["diff", EXAMPLE, &other]);
+    assert_eq!((run.code, run.stdout.as_str()), (2, ""), "{run:?}");
+    assert!(run.stderr.contains("of two clusters: 0f0e1d2c") && run.stderr.contains("--force"), "{run:?}");
+    let forced = calipam(&["diff", EXAMPLE, &other, "--force"]);
+    assert_eq!(forced.code, 1);
+    assert!(forced.stdout.contains("clusterGUID"), "{forced:?}");
+    let unknown = edited(folder.path(), "unknown.jsonl", "0f0e1d2c3b4a59687786951423324150", "");
+    let run = calipam(&["diff", EXAMPLE, &unknown]);
+    assert!(run.code == 1 && run.stderr.contains("does not say of which cluster it is"), "{run:?}");
+}
+
+#[test]
+fn calls_that_cannot_be_meant() {
+    for (arguments, said) in [
+        (&["diff", EXAMPLE][..], "<NEW>"),
+        (&["diff", EXAMPLE, "etcd@soon"], "expected a revision"),
+        (&["diff", "-", "-"], "stdin cannot be both"),
+        (&["diff", EXAMPLE, EXAMPLE, "--datastore", "etcd"], "OLD and NEW"),
+        (&["diff", EXAMPLE, EXAMPLE, "-o", "prometheus"], "format of `check` only"),
+    ] {
+        let run = calipam(arguments);
+        assert!(run.code == 2 && run.stderr.contains(said), "{arguments:?}: {run:?}");
+    }
+    let missing = calipam(&["diff", EXAMPLE, "/no/such/file.db"]);
+    assert_eq!(missing.code, 3, "{missing:?}");
+    let kubernetes = calipam(&["diff", "etcd@5", EXAMPLE, "--etcd-endpoints", "http://127.0.0.1:1"]);
+    assert_eq!(kubernetes.code, 3, "{kubernetes:?}");
+}
+
+/// Generated clusters with one fault each: the difference names the finding.
+#[test]
+fn a_fault_is_a_new_finding() {
+    let folder = tempfile::tempdir().unwrap();
+    let spec = || ClusterSpec::new(11).at(Timestamp::now());
+    let at = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    Cluster::small(spec()).write_export(Path::new(&at("healthy.jsonl"))).unwrap();
+    Cluster::all_faults(spec(), 1).write_export(Path::new(&at("faulty.jsonl"))).unwrap();
+    let run = calipam(&["diff", &at("healthy.jsonl"), &at("faulty.jsonl"), "-o", "json", "--force"]);
+    assert_eq!(run.code, 1, "{}", run.stderr);
+    let document = json(&run);
+    let new: Vec<&str> =
+        document["findings"]["new"].as_array().unwrap().iter().map(|f| f["code"].as_str().unwrap()).collect();
+    for code in ["duplicate-address", "leaked-address", "orphan-handle"] {
+        assert!(new.contains(&code), "{code} is not among {new:?}");
+    }
+}
