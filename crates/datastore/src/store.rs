@@ -174,7 +174,9 @@ impl Datastore {
             Self::Etcd(client) | Self::EtcdAndKubernetes(client, _) => {
                 Self::observe_etcd(client, Some(revision), progress).await
             }
-            Self::Kubernetes(_) | Self::File(_) => Err(Error::NoRevisions { location: self.location() }),
+            Self::EtcdV2(..) | Self::Kubernetes(_) | Self::File(_) => {
+                Err(Error::NoRevisions { location: self.location() })
+            }
         }
     }
 
