@@ -8,7 +8,9 @@ use super::program::{EXAMPLE, Run, calipam, command, expected};
 fn help_of_each_command() {
     expected!("help", calipam(&["--help"]).transcript());
     expected!("help-short", calipam(&["-h"]).transcript());
-    for name in ["check", "show", "serve", "assign", "export", "explain", "completion", "install-links"] {
+    for name in
+        ["check", "show", "serve", "assign", "simulate", "export", "explain", "completion", "install-links"]
+    {
         expected!(format!("help-{name}"), calipam(&[name, "--help"]).transcript());
     }
 }
@@ -21,7 +23,9 @@ fn the_version_is_that_of_the_package() {
 
 #[test]
 fn lines_of_help_fit_a_terminal() {
-    for name in ["check", "show", "serve", "assign", "export", "explain", "completion", "install-links"] {
+    for name in
+        ["check", "show", "serve", "assign", "simulate", "export", "explain", "completion", "install-links"]
+    {
         let text = calipam(&[name, "--help"]).stdout;
         assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
     }

@@ -42,6 +42,7 @@ mod selection;
 mod serve;
 mod shell;
 mod show;
+mod simulate;
 mod stories;
 mod terminal;
 mod width;

@@ -15,6 +15,7 @@ mod release;
 mod reports;
 mod scope;
 mod split;
+mod timing;
 mod undo;
 mod write;
 
@@ -30,5 +31,6 @@ pub use self::rebuild::{RebuildRequest, rebuild};
 pub use self::release::{ReleaseRequest, release};
 pub use self::scope::{guid, have_in_common, known_node, nodes, pool};
 pub use self::split::{PoolName, SplitRequest, split};
+pub use self::timing::{ReadTimes, time_reads};
 pub use self::undo::{Undone, undo};
 pub use self::write::{Intent, Repaired, Run, Writing, is_writing};

@@ -19,7 +19,7 @@ struct Part {
     needs_kubernetes: bool,
 }
 
-const PARTS: [Part; 8] = [
+const PARTS: [Part; 10] = [
     Part {
         name: "etcd",
         program: "bench_etcd",
@@ -76,6 +76,20 @@ const PARTS: [Part; 8] = [
         sizes: &["200"],
         needs_kubernetes: true,
     },
+    Part {
+        name: "simulate",
+        program: "bench_simulate",
+        arguments: &["etcd"],
+        sizes: &["10", "50", "100"],
+        needs_kubernetes: false,
+    },
+    Part {
+        name: "simulate-kubernetes",
+        program: "bench_simulate",
+        arguments: &["kubernetes"],
+        sizes: &["10", "50", "100"],
+        needs_kubernetes: true,
+    },
 ];
 
 pub const TASK: Task = Task {
@@ -105,6 +119,10 @@ The parts cni and cni-kubernetes measure the CNI plugin: ADD and DEL, 200 of
 each unless a number is named, and 64 ADD at once; on etcd also a raw client
 that sends the same requests. Seconds each, and they build no calipam.
 
+The parts simulate and simulate-kubernetes run the same arrivals of pods with
+real processes of the plugin and in a simulation: requests and times of an ADD,
+on 10, 50 and 100 nodes unless numbers are named (docs/simulate.md).
+
 Without a part all are measured. For a quick run:
 
     cargo xtask bench 10000
@@ -124,7 +142,7 @@ fn run(arguments: &[String]) -> Result<(), Failure> {
         servers.push(servers::bring_kube_apiserver()?);
     }
     let protoc = protoc::variables()?;
-    let is_plugin = |part: &Part| part.program == "bench_cni";
+    let is_plugin = |part: &Part| matches!(part.program, "bench_cni" | "bench_simulate");
     if !parts.iter().all(is_plugin) {
         let mut program = workspace::cargo();
         program.args(["build", "--release", "--package", "calipam"]).envs(protoc.clone());

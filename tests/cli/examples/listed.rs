@@ -11,7 +11,7 @@ pub const RUN: [&str; 6] = [
 ];
 
 /// How examples begin that cannot be run here, and why.
-pub const NOT_RUN: [(&str, &str); 17] = [
+pub const NOT_RUN: [(&str, &str); 18] = [
     ("cargo ", "builds this workspace, and is what runs this test"),
     ("eval \"$(cargo xtask env)\"", "the same"),
     ("\"$CALIPAM_TEST_ETCD\" ", "a server at a port that may be taken; tests have theirs at free ones"),
@@ -29,6 +29,7 @@ pub const NOT_RUN: [(&str, &str); 17] = [
     ("calipam serve", "stays until a signal comes; `serve.rs` runs it"),
     ("DATASTORE_TYPE=etcdv2 ", "needs an etcd with the v2 API; `etcdv2.rs` starts one"),
     ("curl -s http://127.0.0.1:9795/", "asks that server"),
+    ("calipam simulate --scenario ", "a file of the reader; `simulate.rs` runs one"),
 ];
 
 /// What stands for something else in the test.

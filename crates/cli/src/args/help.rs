@@ -204,6 +204,28 @@ A file (--datastore FILE) is for --dry-run and --explain.
 Exit codes: 0 assigned; 1 not all of it, refused, or something had changed; 2 usage, or no terminal
 to ask on; 3 datastore or journal; 4 internal.";
 
+/// After `calipam simulate -h`.
+pub const SIMULATE_SHORT: &str = "\
+It changes nothing. `calipam simulate --help` shows examples.";
+
+/// After `calipam simulate --help`.
+pub const SIMULATE: &str = "\
+Examples:
+  calipam simulate --pool 10.244.0.0/16 --nodes 10,50,100    an ADD against the size
+  calipam simulate --pool 10.244.0.0/16 --block-size 26..28  and against the block size
+  calipam simulate --pool 10.244.0.0/16 --fail-node          what a failed node holds, how long
+  calipam simulate --pool 10.244.0.0/22 --nodes 6 --runs 2 --clashes freed-by-hand
+  calipam simulate --pool 10.244.0.0/20 --nodes 20 --advise  block size, pool, limit of blocks
+  calipam simulate --datastore cluster.jsonl.zst --pods-per-node 2
+  calipam simulate --measure --etcd-endpoints https://10.0.0.5:2379
+  calipam simulate --scenario rollout.yaml -o html > rollout.html
+
+The allocator is the one of the CNI plugin; the datastore is a model with a clock of its own.
+One seed gives one result, on any machine. Nothing is read but the cluster that is named, and
+nothing is written. docs/simulate.md describes scenarios and the model.
+
+Exit codes: 0 simulated; 2 usage, or a cluster that cannot be; 3 datastore or file; 4 internal.";
+
 /// After `calipam undo --help`.
 pub const UNDO: &str = "\
 Examples:

@@ -13,6 +13,7 @@ mod rebuild;
 mod release;
 mod serve;
 mod show;
+mod simulate;
 mod split;
 mod writing;
 
@@ -30,6 +31,7 @@ pub use self::rebuild::{RebuildArgs, UndoArgs};
 pub use self::release::ReleaseArgs;
 pub use self::serve::ServeArgs;
 pub use self::show::{ShowArgs, Subject};
+pub use self::simulate::SimulateArgs;
 pub use self::split::SplitArgs;
 pub use self::writing::{WritingArgs, journals_folder};
 
@@ -83,6 +85,9 @@ pub enum Command {
     /// Assign addresses by hand, or explain why a node gets none
     #[command(after_help = help::ASSIGN_SHORT, after_long_help = help::ASSIGN)]
     Assign(AssignArgs),
+    /// Simulate a cluster: how fast pods start, which block size, what after a failure
+    #[command(after_help = help::SIMULATE_SHORT, after_long_help = help::SIMULATE)]
+    Simulate(Box<SimulateArgs>),
     /// Undo a run of a command that writes by its journal
     #[command(after_long_help = help::UNDO)]
     Undo(UndoArgs),
@@ -144,6 +149,9 @@ pub enum IpamCommand {
     /// Assign addresses by hand, or explain why a node gets none
     #[command(after_help = help::ASSIGN_SHORT, after_long_help = help::ASSIGN)]
     Assign(AssignArgs),
+    /// Simulate a cluster: how fast pods start, which block size, what after a failure
+    #[command(after_help = help::SIMULATE_SHORT, after_long_help = help::SIMULATE)]
+    Simulate(Box<SimulateArgs>),
     /// Undo a run of a command that writes by its journal
     #[command(after_long_help = help::UNDO)]
     Undo(UndoArgs),
@@ -171,6 +179,7 @@ impl Command {
                 IpamCommand::Split(args) => Self::Split(args),
                 IpamCommand::Configure(args) => Self::Configure(args),
                 IpamCommand::Assign(args) => Self::Assign(args),
+                IpamCommand::Simulate(args) => Self::Simulate(args),
                 IpamCommand::Undo(args) => Self::Undo(args),
                 IpamCommand::Serve(args) => Self::Serve(args),
                 IpamCommand::Export(args) => Self::Export(args),

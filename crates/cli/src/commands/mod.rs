@@ -14,6 +14,7 @@ mod release;
 pub mod repair;
 mod serve;
 mod show;
+mod simulate;
 mod split;
 mod undo;
 mod version;
@@ -48,6 +49,7 @@ pub fn run(cli: Cli, applet: Applet, console: &Console) -> Result<Outcome, Failu
         Command::Split(args) => split::run(&args, &global, console),
         Command::Configure(args) => configure::run(&args, &global, console),
         Command::Assign(args) => assign::run(&args, &global, console),
+        Command::Simulate(args) => simulate::run(&args, &global, console),
         Command::Undo(args) => undo::run(&args, &global, console),
         Command::Serve(args) => serve::run(args, global, console),
         Command::Export(args) => export::run(&args, &global, console),
@@ -59,10 +61,11 @@ pub fn run(cli: Cli, applet: Applet, console: &Console) -> Result<Outcome, Failu
     }
 }
 
-/// Refuses what only the report of a check can be printed as.
+/// Refuses what only the report of a check can be printed as, or, for a page, a simulation.
 fn refuse_format(command: &Command, format: Format) -> Result<(), Failure> {
     let prints_report = matches!(command, Command::Check(args) if !args.list_rules);
-    if prints_report || !format.is_for_reports() {
+    let draws = matches!(command, Command::Simulate(_)) && format == Format::Html;
+    if prints_report || draws || !format.is_for_reports() {
         return Ok(());
     }
     let name = format.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default();

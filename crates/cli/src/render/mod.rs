@@ -13,6 +13,7 @@ pub mod markdown;
 pub mod plan;
 pub mod report;
 pub mod show;
+pub mod simulate;
 pub mod table;
 pub mod text;
 pub mod undo;

@@ -1,10 +1,11 @@
 //! Which block size, pool and limit of blocks fit a cluster?
 
+use calipam_check::views::Count;
 use calipam_model::cidr;
 use calipam_model::config::DEFAULT_MAX_BLOCKS_PER_HOST;
 
 use super::{Advice, BlockSizeRow, Candidate, Objection, block_sizes};
-use crate::scenario::{PoolSpec, Scenario, ScenarioError};
+use crate::scenario::{Scenario, ScenarioError};
 
 /// An ADD with another block size may take so many thousandths of the quickest one before that speaks against the size.
 const SLOWER: u64 = 1_250;
@@ -18,11 +19,13 @@ const SPARE: u128 = 4;
 /// # Errors
 /// Where there can be no such cluster.
 pub fn advise(scenario: &Scenario, sizes: &[u8]) -> Result<Advice, ScenarioError> {
-    let fresh = afresh(scenario);
-    let widest =
-        fresh.pools.iter().filter(|pool| cidr::is_v4(pool.cidr)).map(|pool| pool.cidr.prefix_len()).max();
-    let sizes: Vec<u8> =
-        sizes.iter().copied().filter(|size| widest.is_none_or(|widest| *size >= widest)).collect();
+    let fresh = scenario.afresh();
+    // Sizes of the family that the pools have; none larger than a pool.
+    let is_v4 = fresh.pools.iter().any(|pool| cidr::is_v4(pool.cidr));
+    let of_family = fresh.pools.iter().filter(|pool| cidr::is_v4(pool.cidr) == is_v4);
+    let longest = of_family.map(|pool| pool.cidr.prefix_len()).max().unwrap_or(0);
+    let of_family = |size: &u8| if is_v4 || *size > 32 { *size } else { *size + 96 };
+    let sizes: Vec<u8> = sizes.iter().map(of_family).filter(|size| *size >= longest).collect();
     let rows = block_sizes(&fresh, &sizes)?.rows;
     let quickest = rows.iter().map(|row| row.run.adds.time.p99.0).min().unwrap_or(0);
     let candidates: Vec<Candidate> =
@@ -34,41 +37,18 @@ pub fn advise(scenario: &Scenario, sizes: &[u8]) -> Result<Advice, ScenarioError
         candidates.iter().filter(|candidate| candidate.against.is_empty()).min_by_key(|c| cost(&c.row));
     let block_size = best.map(|candidate| candidate.row.block_size);
     let pool_addresses = block_size.map(|size| addresses_needed(&fresh, size));
-    let existing = best.map(|candidate| candidate.row.run.blocks.pool_addresses);
+    let existing = best.map(|candidate| candidate.row.run.blocks.pool_addresses.0);
     Ok(Advice {
         nodes: fresh.nodes,
         pods_per_node: fresh.pods_per_node,
         max_pods_per_node: fresh.max_pods_per_node,
         block_size,
-        pool_prefix: pool_addresses.map(prefix_for),
-        pool_addresses,
+        pool_prefix: pool_addresses.zip(block_size).map(|(addresses, size)| prefix_for(addresses, size)),
+        pool_addresses: pool_addresses.map(Count),
         pools_suffice: pool_addresses.zip(existing).map(|(needed, existing)| existing >= needed),
         block_limit: block_size.map(|size| blocks_of_full_node(&fresh, size) + 1),
         candidates,
     })
-}
-
-/// The same nodes, pods and pools as a cluster has, but from the begin, since its blocks have the size they have.
-fn afresh(scenario: &Scenario) -> Scenario {
-    let Some(start) = &scenario.start else { return scenario.clone() };
-    let nodes = start.nodes.len() as u32;
-    let running = u32::try_from(start.pods.len()).unwrap_or(u32::MAX).div_ceil(nodes.max(1));
-    let pods_per_node = (running + scenario.pods_per_node).max(1);
-    let of_cluster = start
-        .pools
-        .iter()
-        .filter(|pool| pool.is_enabled())
-        .map(|pool| PoolSpec { block_size: Some(pool.block_size), ..PoolSpec::new(pool.cidr) });
-    let pools = of_cluster.chain(scenario.pools.iter().cloned()).collect();
-    Scenario {
-        nodes,
-        pods_per_node,
-        max_pods_per_node: scenario.max_pods_per_node.max(pods_per_node),
-        pools,
-        events: Vec::new(),
-        start: None,
-        ..scenario.clone()
-    }
 }
 
 fn against(scenario: &Scenario, row: &BlockSizeRow, quickest: u64) -> Vec<Objection> {
@@ -91,8 +71,14 @@ fn blocks_of_full_node(scenario: &Scenario, block_size: u8) -> u32 {
     scenario.max_pods_per_node.div_ceil(addresses(block_size))
 }
 
+/// Addresses of a block. Prefix lengths beyond 32 are of IPv6, whose blocks hold no more than those of IPv4.
 fn addresses(block_size: u8) -> u32 {
-    1 << (32 - u32::from(block_size.min(32)))
+    1u32.checked_shl((bits(block_size) - block_size.min(128)).into()).unwrap_or(u32::MAX)
+}
+
+/// The prefix length of a single address of the family to which a block size belongs.
+fn bits(block_size: u8) -> u8 {
+    if block_size > 32 { 128 } else { 32 }
 }
 
 /// Addresses of a pool in which every node has the blocks that it needs when it is full, with some to spare.
@@ -102,8 +88,8 @@ fn addresses_needed(scenario: &Scenario, block_size: u8) -> u128 {
     needed + needed.div_ceil(SPARE)
 }
 
-/// The prefix length of the smallest IPv4 pool with so many addresses.
-fn prefix_for(addresses: u128) -> u8 {
-    let bits = addresses.max(1).next_power_of_two().trailing_zeros();
-    32 - u8::try_from(bits.min(32)).unwrap_or(32)
+/// The prefix length of the smallest pool with so many addresses.
+fn prefix_for(addresses: u128, block_size: u8) -> u8 {
+    let needed = addresses.max(1).next_power_of_two().trailing_zeros();
+    bits(block_size).saturating_sub(u8::try_from(needed).unwrap_or(u8::MAX))
 }

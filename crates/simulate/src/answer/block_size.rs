@@ -3,13 +3,15 @@
 use super::{BlockSizeRow, BlockSizes, parallel, run};
 use crate::scenario::{Scenario, ScenarioError};
 
-/// Runs a scenario with each of some block sizes, given as prefix lengths.
+/// Runs a scenario with each of some block sizes, given as prefix lengths. A cluster begins empty, with as many pods to
+/// arrive as it has.
 ///
 /// # Errors
 /// Where one of them is none for its pools.
 pub fn block_sizes(scenario: &Scenario, sizes: &[u8]) -> Result<BlockSizes, ScenarioError> {
+    let fresh = scenario.afresh();
     let scenarios: Vec<(u8, Scenario)> =
-        sizes.iter().map(|size| (*size, scenario.with_block_size(*size))).collect();
+        sizes.iter().map(|size| (*size, fresh.with_block_size(*size))).collect();
     scenarios.iter().try_for_each(|(_, scenario)| scenario.check())?;
     let row = |(block_size, scenario): &(u8, Scenario)| {
         run(scenario).map(|run| BlockSizeRow { block_size: *block_size, run })

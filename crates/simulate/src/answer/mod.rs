@@ -10,6 +10,7 @@ mod scale;
 
 use std::collections::BTreeMap;
 
+use calipam_check::views::Count;
 use serde::Serialize;
 
 pub use self::advise::advise;
@@ -73,7 +74,7 @@ pub struct Adds {
 pub struct BlockUse {
     pub blocks: u64,
     /// Addresses of the pools.
-    pub pool_addresses: u128,
+    pub pool_addresses: Count,
     /// Addresses in blocks.
     pub addresses: u64,
     /// Addresses that are allocated.
@@ -291,7 +292,7 @@ pub struct Advice {
     /// The prefix length of the pool.
     pub pool_prefix: Option<u8>,
     /// Addresses that the pool has to have.
-    pub pool_addresses: Option<u128>,
+    pub pool_addresses: Option<Count>,
     /// Whether the pools that are there suffice.
     pub pools_suffice: Option<bool>,
     /// Blocks that a full node needs, and one more: the limit of blocks where affinity is strict.

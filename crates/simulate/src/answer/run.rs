@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use calipam_check::views::Count;
 use calipam_check::{Code, Options};
 use calipam_model::cidr;
 
@@ -71,7 +72,7 @@ impl World {
         let data = self.server.data();
         let pools = data.pools().iter().filter(|pool| pool.is_enabled());
         let mut shown = BlockUse {
-            pool_addresses: pools.fold(0, |sum: u128, pool| sum.saturating_add(cidr::size(pool.cidr))),
+            pool_addresses: Count(pools.fold(0, |sum: u128, pool| sum.saturating_add(cidr::size(pool.cidr)))),
             ..BlockUse::default()
         };
         let mut of_node: BTreeMap<&str, u64> = BTreeMap::new();

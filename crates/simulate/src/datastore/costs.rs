@@ -23,6 +23,8 @@ pub struct Costs {
     pub kib_nanos: u64,
     /// What each KiB of a list costs the client that decodes it, in nanoseconds.
     pub decode_nanos: u64,
+    /// Requests that the server works on at the same time; a long list keeps one of them busy.
+    pub threads: u64,
     /// Reads that the server can do in a second.
     pub reads_per_second: u64,
     /// Writes that the server can do in a second.
@@ -51,6 +53,7 @@ impl Costs {
                 object_nanos: 1_000,
                 kib_nanos: 4_000,
                 decode_nanos: 6_000,
+                threads: 8,
                 reads_per_second: 20_000,
                 writes_per_second: 8_000,
                 jitter_permille: 250,
@@ -67,6 +70,7 @@ impl Costs {
                 object_nanos: 10_000,
                 kib_nanos: 8_000,
                 decode_nanos: 6_000,
+                threads: 8,
                 reads_per_second: 3_000,
                 writes_per_second: 1_000,
                 jitter_permille: 250,
@@ -124,6 +128,7 @@ impl Costs {
             "object" => &mut self.object_nanos,
             "kib" => &mut self.kib_nanos,
             "decode" => &mut self.decode_nanos,
+            "threads" => &mut self.threads,
             "reads-per-second" => &mut self.reads_per_second,
             "writes-per-second" => &mut self.writes_per_second,
             "jitter" => &mut self.jitter_permille,
@@ -136,7 +141,7 @@ impl Costs {
     }
 
     /// The names that [`Self::set`] knows.
-    pub const NAMES: [&'static str; 14] = [
+    pub const NAMES: [&'static str; 15] = [
         "start",
         "connect",
         "read",
@@ -144,6 +149,7 @@ impl Costs {
         "object",
         "kib",
         "decode",
+        "threads",
         "reads-per-second",
         "writes-per-second",
         "jitter",

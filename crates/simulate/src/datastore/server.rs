@@ -12,6 +12,7 @@ use crate::random::Random;
 use crate::time::Micros;
 
 const NANOS_PER_SECOND: u64 = 1_000_000_000;
+const MOST_THREADS: u64 = 256;
 
 /// What queue a request waits in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,21 +28,22 @@ pub(crate) struct Server {
     pub engine: Engine,
     data: RefCell<Data>,
     random: RefCell<Random>,
-    /// When each queue is empty, in nanoseconds.
-    empty_at: [Cell<u64>; 2],
+    /// When each thread has done what it has to do, in nanoseconds: those that read, and those that write.
+    free_at: [RefCell<Vec<u64>>; 2],
     /// Requests served.
     pub requests: Cell<u64>,
 }
 
 impl Server {
     pub fn new(engine: &Engine, kind: DatastoreKind, costs: Costs, data: Data, seed: u64) -> Rc<Self> {
+        let threads = vec![0; usize::try_from(costs.threads.clamp(1, MOST_THREADS)).unwrap_or(1)];
         Rc::new(Self {
             kind,
             costs,
             engine: engine.clone(),
             data: RefCell::new(data),
             random: RefCell::new(Random::new(seed, 0x7365_7276)),
-            empty_at: Default::default(),
+            free_at: [RefCell::new(threads.clone()), RefCell::new(threads)],
             requests: Cell::new(0),
         })
     }
@@ -85,17 +87,20 @@ impl Server {
         slot.answer(&self.engine)
     }
 
-    /// Puts a request that arrives at a time in the queue; gives when the server has done it.
+    /// Gives a request that arrives at a time to the thread that is free first; gives when it is done.
     fn serve(&self, station: Station, arrives: Micros, listing: Listing) -> Micros {
-        let (per_second, empty_at) = match station {
-            Station::Reads => (self.costs.reads_per_second, &self.empty_at[0]),
-            Station::Writes => (self.costs.writes_per_second, &self.empty_at[1]),
+        let (per_second, threads) = match station {
+            Station::Reads => (self.costs.reads_per_second, &self.free_at[0]),
+            Station::Writes => (self.costs.writes_per_second, &self.free_at[1]),
         };
-        let busy = NANOS_PER_SECOND.checked_div(per_second).unwrap_or(0)
+        let mut threads = threads.borrow_mut();
+        let busy = (NANOS_PER_SECOND * threads.len() as u64).checked_div(per_second).unwrap_or(0)
             + listing.objects * self.costs.object_nanos
             + listing.bytes * self.costs.kib_nanos / 1_024;
-        let done = empty_at.get().max(arrives.0.saturating_mul(1_000)).saturating_add(busy);
-        empty_at.set(done);
+        let arrives = arrives.0.saturating_mul(1_000);
+        let Some(free_at) = threads.iter_mut().min() else { return Micros(arrives / 1_000) };
+        let done = (*free_at).max(arrives).saturating_add(busy);
+        *free_at = done;
         Micros(done.div_ceil(1_000))
     }
 

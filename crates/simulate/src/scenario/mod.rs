@@ -223,6 +223,29 @@ impl Scenario {
         (config != IpamConfig::default()).then_some(config).or(of_cluster)
     }
 
+    /// The same nodes, pods and pools as a cluster has, but from the begin, for other block sizes: blocks that are there
+    /// keep theirs. A scenario without a cluster stays as it is.
+    pub fn afresh(&self) -> Self {
+        let Some(start) = &self.start else { return self.clone() };
+        let nodes = self.node_count();
+        let running = u32::try_from(start.pods.len()).unwrap_or(u32::MAX).div_ceil(nodes.max(1));
+        let pods_per_node = running.saturating_add(self.pods_per_node).max(1);
+        let of_cluster = start
+            .pools
+            .iter()
+            .filter(|pool| pool.is_enabled())
+            .map(|pool| PoolSpec { block_size: Some(pool.block_size), ..PoolSpec::new(pool.cidr) });
+        Self {
+            nodes,
+            pods_per_node,
+            max_pods_per_node: self.max_pods_per_node.max(pods_per_node),
+            pools: of_cluster.chain(self.pools.iter().cloned()).collect(),
+            events: Vec::new(),
+            start: None,
+            ..self.clone()
+        }
+    }
+
     /// The same with another block size in all pools of IPv4, or of IPv6.
     pub fn with_block_size(&self, size: u8) -> Self {
         let mut other = self.clone();

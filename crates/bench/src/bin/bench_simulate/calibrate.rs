@@ -1,0 +1,78 @@
+//! What single calls cost, one after the other: all that a simulation is told of this machine.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use crate::Failed;
+use crate::reality::call;
+use crate::world::World;
+
+/// Calls of each kind.
+const CALLS: usize = 15;
+
+/// The costs as `--latency` takes them.
+///
+/// Starting is VERSION, which reads nothing. STATUS is that, connecting and one reading. ADD in a block of the node has a
+/// reading and three requests more, of which two are writes. What STATUS takes beyond starting is divided between connecting
+/// and reading by what a second reading on an open connection takes.
+pub fn latency(plugin: &Path, world: &World, node: &str) -> Result<String, Failed> {
+    let locks = tempfile::tempdir()?;
+    let lock = locks.path().join("ipam.lock").display().to_string();
+    let configuration = world.configuration(node, &lock).to_string();
+    let time = |command: &str, container: &str| call(plugin, command, container, &configuration);
+
+    // The node claims its block, and gets its labels on Kubernetes.
+    time("ADD", "calibrate")?;
+    let start = median(|_| time("VERSION", "calibrate"))?;
+    let status = median(|_| time("STATUS", "calibrate"))?;
+    let add = median(|number| {
+        let container = format!("calibrate{number}");
+        let taken = time("ADD", &container)?;
+        time("DEL", &container)?;
+        Ok(taken)
+    })?;
+    time("DEL", "calibrate")?;
+
+    let read = median(|_| world.read())?;
+    let connect = status.saturating_sub(start + read);
+    // Two writes, and readings: two on etcd; three on Kubernetes, the namespace among them.
+    let reads = match world {
+        World::Etcd(_) => 2,
+        World::Kubernetes(_) => 3,
+    };
+    let write = add.saturating_sub(start + connect + read * reads) / 2;
+    let micros = |time: Duration| time.as_micros();
+    Ok(format!(
+        "start={}us,connect={}us,read={}us,write={}us,jitter=100",
+        micros(start),
+        micros(connect),
+        micros(read),
+        micros(write)
+    ))
+}
+
+/// The median of some calls.
+fn median(mut one: impl FnMut(usize) -> Result<Duration, Failed>) -> Result<Duration, Failed> {
+    let mut times: Vec<Duration> = (0..CALLS).map(&mut one).collect::<Result<_, _>>()?;
+    times.sort();
+    Ok(times[CALLS / 2])
+}
+
+impl World {
+    /// Reads something on a connection that is open.
+    fn read(&self) -> Result<Duration, Failed> {
+        match self {
+            Self::Etcd(etcd) => Ok(etcd.with_client(async |mut client| {
+                client.get("/calico/ipam/v2/config", None).await?;
+                let begin = Instant::now();
+                client.get("/calico/ipam/v2/config", None).await?;
+                Ok::<_, etcd_client::Error>(begin.elapsed())
+            })?),
+            Self::Kubernetes(server) => {
+                let begin = Instant::now();
+                server.request("GET", "/api/v1/namespaces/default", "")?;
+                Ok(begin.elapsed())
+            }
+        }
+    }
+}

@@ -1,0 +1,93 @@
+//! Compares simulations with reality: `bench_simulate CALIPAM etcd|kubernetes NODES…`. The plugin lies beside `calipam`. Pods
+//! arrive on so many nodes, as processes of the plugin against a real server and in a simulation whose costs were measured
+//! with single calls. `cargo xtask bench simulate` builds all and runs it.
+
+mod calibrate;
+mod reality;
+mod world;
+
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use calipam_simulate::answer::{Run, run};
+use calipam_simulate::{Micros, PoolSpec, Rate, Scenario};
+
+use self::reality::Real;
+use self::world::World;
+
+/// What can fail.
+pub type Failed = Box<dyn std::error::Error + Send + Sync>;
+
+/// Pods of each node.
+const PODS: u32 = 4;
+/// Pods that arrive in a second. Less than the machine can do: where processes wait for processors, a datastore has no part
+/// in it.
+const PER_SECOND: u64 = 8;
+
+fn main() -> ExitCode {
+    let mut arguments = std::env::args().skip(1);
+    let (Some(program), Some(datastore)) = (arguments.next(), arguments.next()) else {
+        eprintln!("usage: bench_simulate CALIPAM etcd|kubernetes NODES…");
+        return ExitCode::from(2);
+    };
+    let plugin = Path::new(&program).parent().unwrap_or(Path::new(".")).join("calico-ipam");
+    println!(
+        "{datastore}: {PODS} pods on each node, {PER_SECOND} arrive in a second; p is predicted, m is measured"
+    );
+    println!(
+        "{:>5}  {:>9} {:>9}  {:>9} {:>9} {:>5}  {:>9} {:>9} {:>5}",
+        "nodes", "req. p", "req. m", "median p", "median m", "%", "99 % p", "99 % m", "%"
+    );
+    for nodes in arguments {
+        match nodes.parse().map_err(Failed::from).and_then(|nodes| compare(&plugin, &datastore, nodes)) {
+            Ok(()) => {}
+            Err(error) => {
+                eprintln!("error: {error}");
+                return ExitCode::FAILURE;
+            }
+        }
+    }
+    ExitCode::SUCCESS
+}
+
+fn compare(plugin: &Path, datastore: &str, nodes: u32) -> Result<(), Failed> {
+    // One more, for single calls.
+    let world = World::start(datastore, nodes + 1)?;
+    let latency = calibrate::latency(plugin, &world, &world::node_name(nodes))?;
+    let predicted = predict(&world, nodes, &latency)?;
+    let real = reality::run(plugin, &world, nodes)?;
+    print_row(nodes, &predicted, &real);
+    println!("       by --latency {latency}");
+    Ok(())
+}
+
+fn predict(world: &World, nodes: u32, latency: &str) -> Result<Run, Failed> {
+    let pool = PoolSpec { block_size: Some(world::BLOCK_SIZE), ..PoolSpec::new(world::POOL.parse()?) };
+    let scenario = Scenario {
+        datastore: world.kind(),
+        nodes,
+        pods_per_node: PODS,
+        pools: vec![pool],
+        arrival: Some(Rate::per(PER_SECOND, Micros::from_secs(1))),
+        latency: latency.to_owned(),
+        collector: None,
+        ..Scenario::default()
+    };
+    Ok(run(&scenario)?)
+}
+
+fn print_row(nodes: u32, predicted: &Run, real: &Real) {
+    let micros = |time: Micros| time.0 as f64 / 1_000.0;
+    let millis = |time: Duration| time.as_secs_f64() * 1_000.0;
+    let (median, p99) = (micros(predicted.adds.time.median), micros(predicted.adds.time.p99));
+    let (real_median, real_p99) = (millis(real.median()), millis(real.p99()));
+    let off = |predicted: f64, real: f64| (predicted / real - 1.0) * 100.0;
+    println!(
+        "{nodes:>5}  {:>9.2} {:>9.2}  {median:>6.1} ms {real_median:>6.1} ms {:>+5.0}  {p99:>6.1} ms {real_p99:>6.1} ms {:>+5.0}",
+        predicted.adds.requests.mean,
+        real.requests_per_add(),
+        off(median, real_median),
+        off(p99, real_p99),
+    );
+}

@@ -1,0 +1,93 @@
+//! The same arrivals with processes of the plugin.
+
+use std::io::{ErrorKind, Write};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::Mutex;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::world::{World, node_name};
+use crate::{Failed, PER_SECOND, PODS};
+
+/// What was measured.
+pub struct Real {
+    /// Ascending.
+    times: Vec<Duration>,
+    requests: u64,
+}
+
+impl Real {
+    pub fn median(&self) -> Duration {
+        self.rank(500)
+    }
+
+    pub fn p99(&self) -> Duration {
+        self.rank(990)
+    }
+
+    fn rank(&self, permille: usize) -> Duration {
+        let place = (self.times.len() * permille).div_ceil(1_000).saturating_sub(1);
+        self.times.get(place).copied().unwrap_or_default()
+    }
+
+    pub fn requests_per_add(&self) -> f64 {
+        self.requests as f64 / self.times.len().max(1) as f64
+    }
+}
+
+/// Calls ADD for each pod when it arrives, one node after the other.
+pub fn run(plugin: &Path, world: &World, nodes: u32) -> Result<Real, Failed> {
+    let locks = tempfile::tempdir()?;
+    let times: Mutex<Vec<Result<Duration, String>>> = Mutex::default();
+    let before = world.requests()?;
+    let begin = Instant::now();
+    thread::scope(|scope| {
+        for pod in 0..nodes * PODS {
+            let due = Duration::from_secs(1) * pod / u32::try_from(PER_SECOND).unwrap_or(1);
+            thread::sleep(due.saturating_sub(begin.elapsed()));
+            let node = node_name(pod % nodes);
+            let lock = locks.path().join(&node).join("ipam.lock").display().to_string();
+            let configuration = world.configuration(&node, &lock).to_string();
+            let times = &times;
+            scope.spawn(move || {
+                let taken =
+                    call(plugin, "ADD", &format!("c{pod}"), &configuration).map_err(|e| e.to_string());
+                times.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push(taken);
+            });
+        }
+    });
+    let requests = world.requests()? - before;
+    let times = times.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let mut times: Vec<Duration> = times.into_iter().collect::<Result<_, _>>()?;
+    times.sort();
+    Ok(Real { times, requests })
+}
+
+/// Calls the plugin once; gives how long that took.
+pub fn call(plugin: &Path, command: &str, container: &str, configuration: &str) -> Result<Duration, Failed> {
+    let begin = Instant::now();
+    let mut child = Command::new(plugin)
+        .env_clear()
+        .env("CNI_COMMAND", command)
+        .env("CNI_CONTAINERID", container)
+        .env("CNI_NETNS", "/run/netns/none")
+        .env("CNI_IFNAME", "eth0")
+        .env("CNI_PATH", "/opt/cni/bin")
+        .env("CNI_ARGS", format!("IgnoreUnknown=1;K8S_POD_NAMESPACE=default;K8S_POD_NAME=web-{container}"))
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()?;
+    match child.stdin.take().ok_or("no pipe")?.write_all(configuration.as_bytes()) {
+        // VERSION reads no configuration.
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => return Err(error.into()),
+        _ => {}
+    }
+    let output = child.wait_with_output()?;
+    let taken = begin.elapsed();
+    if output.status.success() {
+        return Ok(taken);
+    }
+    Err(format!("{command} of {container}: {}", String::from_utf8_lossy(&output.stdout)).into())
+}

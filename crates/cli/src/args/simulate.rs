@@ -1,0 +1,317 @@
+//! Options of `simulate`.
+
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use calipam_model::IpNet;
+use calipam_model::snapshot::DatastoreKind;
+use calipam_simulate::answer::Cause;
+use calipam_simulate::{Collector, Event, Micros, Planned, PoolSpec, Rate, Scenario};
+use clap::builder::PossibleValue;
+use clap::{Args, ValueEnum, ValueHint};
+
+use crate::exit::Failure;
+
+const CLUSTER: &str = "The cluster";
+const LOAD: &str = "What happens to it";
+const QUESTION: &str = "What to show; without one of these, an ADD against the size of the cluster";
+const COST: &str = "The datastore";
+
+/// How long after the last pod has arrived nodes fail.
+const CALM: Micros = Micros::from_mins(1);
+/// When a node that fails is removed from the cluster, where nothing else is said.
+const REMOVAL: Micros = Micros::from_mins(10);
+
+/// Options of `simulate`.
+#[derive(Clone, Debug, Args)]
+pub struct SimulateArgs {
+    /// A scenario in YAML (docs/simulate.md); other options change what it says
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = CLUSTER)]
+    pub scenario: Option<PathBuf>,
+    /// Nodes; several numbers, comma-separated, for a run of each
+    #[arg(long, value_name = "NUMBER", value_delimiter = ',', help_heading = CLUSTER)]
+    pub nodes: Vec<u32>,
+    /// Zones among which the nodes are spread
+    #[arg(long, value_name = "NUMBER", help_heading = CLUSTER)]
+    pub zones: Option<u32>,
+    /// Pods of each node on average
+    #[arg(long, value_name = "NUMBER", help_heading = CLUSTER)]
+    pub pods_per_node: Option<u32>,
+    /// Most pods that a node takes, as where others fail [default: 110]
+    #[arg(long, value_name = "NUMBER", help_heading = CLUSTER)]
+    pub max_pods_per_node: Option<u32>,
+    /// A pool; can be repeated
+    #[arg(long = "pool", value_name = "CIDR", help_heading = CLUSTER)]
+    pub pools: Vec<IpNet>,
+    /// The prefix length of blocks; a range such as `24..29` for a run of each
+    #[arg(long, value_name = "LENGTH|RANGE", help_heading = CLUSTER)]
+    pub block_size: Option<Sizes>,
+    /// Nodes take addresses from their own blocks only
+    #[arg(long, help_heading = CLUSTER)]
+    pub strict_affinity: bool,
+    /// Most blocks of a node; needs strict affinity
+    #[arg(long, value_name = "NUMBER", help_heading = CLUSTER)]
+    pub max_blocks_per_host: Option<u32>,
+    /// For how long a released address is not handed out again
+    #[arg(long, value_name = "DURATION", help_heading = CLUSTER)]
+    pub cooldown: Option<Micros>,
+
+    /// How often pods arrive, such as `20/s` [default: every five seconds on each node]
+    #[arg(long, value_name = "RATE", allow_hyphen_values = true, help_heading = LOAD)]
+    pub arrival: Option<Rate>,
+    /// How long pods live on average; another arrives for each that leaves [default: for ever]
+    #[arg(long, value_name = "DURATION", help_heading = LOAD)]
+    pub lifetime: Option<Micros>,
+    /// How long to simulate [default: until all is settled]
+    #[arg(long, value_name = "DURATION", help_heading = LOAD)]
+    pub duration: Option<Micros>,
+    /// After how long from its failure a node is removed from the cluster [default: 10m]
+    #[arg(long, value_name = "DURATION|never", help_heading = LOAD)]
+    pub removal: Option<Removal>,
+    /// The grace period of the collector of kube-controllers [default: 15m]
+    #[arg(long, value_name = "DURATION", help_heading = LOAD)]
+    pub grace: Option<Micros>,
+    /// Everything random depends on this number alone
+    #[arg(long, value_name = "NUMBER", help_heading = LOAD)]
+    pub seed: Option<u64>,
+
+    /// What becomes of the addresses of a node that fails; the first node where none is named
+    #[arg(long, value_name = "NODE", num_args = 0..=1, default_missing_value = "", help_heading = QUESTION)]
+    pub fail_node: Option<String>,
+    /// What becomes of the addresses of a zone that fails
+    #[arg(long, value_name = "NUMBER", conflicts_with = "fail_node", help_heading = QUESTION)]
+    pub fail_zone: Option<u32>,
+    /// When two pods get one address: by these causes, or all
+    #[arg(
+        long,
+        value_name = "CAUSE",
+        value_enum,
+        value_delimiter = ',',
+        num_args = 0..=1,
+        default_missing_value = "all",
+        help_heading = QUESTION
+    )]
+    pub clashes: Vec<CauseName>,
+    /// Runs of each cause
+    #[arg(long, value_name = "NUMBER", default_value_t = 20, help_heading = QUESTION)]
+    pub runs: u64,
+    /// Name a block size, a pool size and a limit of blocks for the cluster
+    #[arg(long, help_heading = QUESTION)]
+    pub advise: bool,
+    /// Time harmless reads of the datastore, and print them as `--latency`
+    #[arg(long, conflicts_with_all = ["advise", "clashes", "fail_node", "fail_zone"], help_heading = QUESTION)]
+    pub measure: bool,
+    /// Print the scenario that the options make, as a file for `--scenario`
+    #[arg(long, help_heading = QUESTION)]
+    pub print_scenario: bool,
+
+    /// Which datastore to simulate [default: that of the cluster, else etcd]
+    #[arg(long, value_enum, value_name = "KIND", help_heading = COST)]
+    pub model: Option<Model>,
+    /// What its requests cost, such as `read=2ms,write=5ms`
+    #[arg(long, value_name = "NAME=VALUE,…", help_heading = COST)]
+    pub latency: Option<String>,
+}
+
+/// A datastore that can be simulated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Model {
+    Etcd,
+    Kubernetes,
+}
+
+impl Model {
+    fn kind(self) -> DatastoreKind {
+        match self {
+            Self::Etcd => DatastoreKind::Etcd,
+            Self::Kubernetes => DatastoreKind::Kubernetes,
+        }
+    }
+}
+
+/// A cause of clashes, or all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CauseName {
+    All,
+    One(Cause),
+}
+
+impl ValueEnum for CauseName {
+    fn value_variants<'a>() -> &'a [Self] {
+        const ALL: &[CauseName] = &[
+            CauseName::All,
+            CauseName::One(Cause::None),
+            CauseName::One(Cause::OldBackup),
+            CauseName::One(Cause::SharedHandle),
+            CauseName::One(Cause::FreedByHand),
+            CauseName::One(Cause::Partition),
+        ];
+        ALL
+    }
+
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        Some(match self {
+            Self::All => PossibleValue::new("all").help("All of them"),
+            Self::One(cause) => PossibleValue::new(cause.name()).help(match cause {
+                Cause::None => "None, for comparison",
+                Cause::OldBackup => "etcd is restored from an old backup",
+                Cause::SharedHandle => "A handle is shared by name, as those of Calico 2",
+                Cause::FreedByHand => "Addresses of running pods are released by hand",
+                Cause::Partition => "A node is cut off and removed, and its pods run on",
+            }),
+        })
+    }
+}
+
+/// Block sizes: one, or those of a range.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sizes(pub Vec<u8>);
+
+impl FromStr for Sizes {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let refused = || "expected a prefix length such as `26`, or a range such as `24..29`".to_owned();
+        let size = |text: &str| {
+            let text = text.trim().trim_start_matches('/');
+            text.parse::<u8>().ok().filter(|size| *size <= 128).ok_or_else(refused)
+        };
+        let Some((first, last)) = text.split_once("..") else { return Ok(Self(vec![size(text)?])) };
+        let (first, last) = (size(first)?, size(last.trim_start_matches('='))?);
+        if first > last {
+            return Err(refused());
+        }
+        Ok(Self((first..=last).collect()))
+    }
+}
+
+/// When a node that failed is removed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Removal {
+    Never,
+    After(Micros),
+}
+
+impl FromStr for Removal {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text == "never" {
+            return Ok(Self::Never);
+        }
+        text.parse()
+            .map(Self::After)
+            .map_err(|error: calipam_simulate::NotADuration| format!("{error}, or `never`"))
+    }
+}
+
+/// Block sizes to compare where none are named.
+const USUAL_SIZES: std::ops::RangeInclusive<u8> = 24..=29;
+
+impl SimulateArgs {
+    /// Changes a scenario as the options say.
+    ///
+    /// # Errors
+    /// Where they do not fit together.
+    pub fn change(&self, scenario: &mut Scenario) -> Result<(), Failure> {
+        fn set<T: Clone>(value: &mut T, given: &Option<T>) {
+            if let Some(given) = given {
+                *value = given.clone();
+            }
+        }
+        if let Some(most) = self.nodes.iter().max() {
+            if scenario.start.is_some() {
+                return Err(Failure::usage("the nodes are those of the cluster: leave `--nodes` out"));
+            }
+            scenario.nodes = *most;
+        }
+        set(&mut scenario.zones, &self.zones);
+        set(&mut scenario.pods_per_node, &self.pods_per_node);
+        set(&mut scenario.max_pods_per_node, &self.max_pods_per_node);
+        if !self.pools.is_empty() {
+            scenario.pools = self.pools.iter().map(|cidr| PoolSpec::new(*cidr)).collect();
+        }
+        if let Some(Sizes(sizes)) = &self.block_size
+            && let [size] = sizes[..]
+        {
+            if scenario.start.is_some() {
+                let message = "the blocks of a cluster keep their size: name a range, or `--advise`";
+                return Err(Failure::usage(message));
+            }
+            *scenario = scenario.with_block_size(size);
+        }
+        scenario.strict_affinity |= self.strict_affinity;
+        set(&mut scenario.max_blocks_per_host, &self.max_blocks_per_host);
+        set(&mut scenario.cooldown, &self.cooldown);
+        scenario.arrival = self.arrival.or(scenario.arrival);
+        scenario.lifetime = self.lifetime.or(scenario.lifetime);
+        scenario.duration = self.duration.or(scenario.duration);
+        set(&mut scenario.seed, &self.seed);
+        if let Some(model) = self.model {
+            scenario.datastore = model.kind();
+        }
+        set(&mut scenario.latency, &self.latency);
+        if let Some(grace) = self.grace {
+            scenario.collector = Some(Collector { grace, ..scenario.collector.clone().unwrap_or_default() });
+        }
+        match self.removal {
+            Some(Removal::Never) => scenario.removal = None,
+            Some(Removal::After(after)) => scenario.removal = Some(after),
+            None if self.fails() && scenario.removal.is_none() => scenario.removal = Some(REMOVAL),
+            None => {}
+        }
+        self.plan_failure(scenario);
+        Ok(())
+    }
+
+    fn fails(&self) -> bool {
+        self.fail_node.is_some() || self.fail_zone.is_some()
+    }
+
+    fn plan_failure(&self, scenario: &mut Scenario) {
+        let what = match (&self.fail_node, self.fail_zone) {
+            (Some(name), _) if name.is_empty() => Event::FailNode(scenario.node_name(0)),
+            (Some(name), _) => Event::FailNode(name.clone()),
+            (None, Some(zone)) => Event::FailZone(zone),
+            (None, None) => return,
+        };
+        let at = scenario.filled_at() + CALM;
+        scenario.events.push(Planned { at, what });
+    }
+
+    /// The causes of clashes to look at.
+    pub fn causes(&self) -> Vec<Cause> {
+        if self.clashes.contains(&CauseName::All) {
+            return Cause::ALL.to_vec();
+        }
+        let named = self.clashes.iter().filter_map(|name| match name {
+            CauseName::All => None,
+            CauseName::One(cause) => Some(*cause),
+        });
+        named.collect()
+    }
+
+    /// The block sizes to compare; empty for only the one of the scenario.
+    pub fn sizes(&self) -> Vec<u8> {
+        match &self.block_size {
+            Some(Sizes(sizes)) if sizes.len() > 1 => sizes.clone(),
+            _ if self.advise => USUAL_SIZES.collect(),
+            _ => Vec::new(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn block_sizes_are_one_or_a_range() {
+        assert_eq!("26".parse(), Ok(Sizes(vec![26])));
+        assert_eq!("/24../26".parse(), Ok(Sizes(vec![24, 25, 26])));
+        assert_eq!("28..=29".parse(), Ok(Sizes(vec![28, 29])));
+        for bad in ["", "29..24", "a", "24..", "129"] {
+            assert!(bad.parse::<Sizes>().is_err(), "{bad}");
+        }
+    }
+}

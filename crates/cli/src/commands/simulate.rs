@@ -1,0 +1,159 @@
+//! `simulate`.
+
+use std::sync::Arc;
+
+use calipam_datastore::Datastore;
+use calipam_model::snapshot::DatastoreKind;
+use calipam_simulate::answer::{self, advise, block_sizes, clashes, failure, scale};
+use calipam_simulate::{Event, Scenario, ScenarioError, Start};
+
+use crate::args::{Global, SimulateArgs};
+use crate::exit::{Failure, Outcome};
+use crate::operator::Person;
+use crate::output::Console;
+use crate::render::simulate::{Answers, Measurement};
+use crate::{connect, hints};
+
+pub fn run(args: &SimulateArgs, global: &Global, console: &Console) -> Result<Outcome, Failure> {
+    if args.measure {
+        return measure(global, console);
+    }
+    let scenario = scenario(args, global, console)?;
+    if args.print_scenario {
+        console.data(|out| write!(out, "{}", scenario.to_yaml()))?;
+        return Ok(Outcome::Clean);
+    }
+    let answers = answers(args, &scenario).map_err(|error| refused(&error))?;
+    console.print(&answers)?;
+    hint(&answers, console);
+    Ok(Outcome::Clean)
+}
+
+/// What the options, the scenario file and the cluster say together.
+fn scenario(args: &SimulateArgs, global: &Global, console: &Console) -> Result<Scenario, Failure> {
+    let mut scenario = match &args.scenario {
+        Some(path) => {
+            let failed = |error| Failure::Io { doing: format!("read {}", path.display()), error };
+            let text = std::fs::read_to_string(path).map_err(failed)?;
+            Scenario::read(&text).map_err(|error| Failure::Usage {
+                message: format!("{}: {error}", path.display()),
+                hint: Some("docs/simulate.md describes scenarios; `--print-scenario` prints one".into()),
+            })?
+        }
+        None => Scenario::default(),
+    };
+    if names_cluster(global) {
+        let (start, kind) = connect::block_on(async {
+            let datastore = connect::open(global, console).await?;
+            let snapshot = calipam_workflow::read(&datastore, &Person::watching(console)).await?;
+            Ok((Start::of(&snapshot), snapshot.datastore))
+        })?;
+        if start.left_out > 0 {
+            console.warn(&format!("{} that cannot be decoded are left out", blocks(start.left_out)));
+        }
+        scenario.datastore = match kind {
+            DatastoreKind::Kubernetes => kind,
+            // A plugin of today would use etcd v3.
+            DatastoreKind::Etcd | DatastoreKind::EtcdV2 => DatastoreKind::Etcd,
+        };
+        // What arrives comes to what is there.
+        scenario.pods_per_node = 0;
+        scenario.start = Some(Arc::new(start));
+    }
+    args.change(&mut scenario)?;
+    if scenario.pods_per_node == 0 && !args.advise && scenario.events.is_empty() {
+        // Something has to happen.
+        scenario.pods_per_node = 1;
+    }
+    Ok(scenario)
+}
+
+fn blocks(count: usize) -> String {
+    crate::render::text::count(count, "block", "blocks")
+}
+
+/// True where the command line names a cluster. One that only settings files know is not meant.
+fn names_cluster(global: &Global) -> bool {
+    global.datastore.is_some() || global.etcd_endpoints.is_some() || global.config.is_some()
+}
+
+/// Does what the options ask for.
+fn answers(args: &SimulateArgs, scenario: &Scenario) -> Result<Answers, ScenarioError> {
+    let mut answers = Answers { scenario: scenario.clone(), ..Answers::default() };
+    let sizes = args.sizes();
+    if args.advise {
+        answers.advice = Some(advise(scenario, &sizes)?);
+    } else if !sizes.is_empty() {
+        answers.block_sizes = Some(block_sizes(scenario, &sizes)?);
+    }
+    if scenario.events.iter().any(|planned| is_failure(&planned.what)) {
+        answers.failure = Some(failure(scenario)?);
+    }
+    let causes = args.causes();
+    if !causes.is_empty() {
+        answers.clashes = Some(clashes(scenario, &causes, args.runs.max(1))?);
+    }
+    if !answers.is_empty() {
+        return Ok(answers);
+    }
+    if scenario.start.is_some() || !scenario.events.is_empty() || args.nodes.len() == 1 {
+        answers.run = Some(answer::run(scenario)?);
+    }
+    if scenario.start.is_none() && scenario.events.is_empty() && args.nodes.len() != 1 {
+        let nodes = match args.nodes.as_slice() {
+            [] => answer::sizes_up_to(scenario.nodes),
+            several => several.to_vec(),
+        };
+        answers.scale = Some(scale(scenario, &nodes)?);
+    }
+    Ok(answers)
+}
+
+fn is_failure(event: &Event) -> bool {
+    matches!(event, Event::FailNode(_) | Event::FailZone(_) | Event::PartitionNode(_))
+}
+
+fn refused(error: &ScenarioError) -> Failure {
+    let hint = match error {
+        ScenarioError::NoPool => "name one: `--pool 10.244.0.0/16`",
+        ScenarioError::TooManyPods { .. } => {
+            "a larger pool (`--pool`), or fewer nodes or pods (`--nodes`, `--pods-per-node`)"
+        }
+        ScenarioError::BlockLargerThanPool { .. } | ScenarioError::BlockSize { .. } => {
+            "`--block-size` is a prefix length: 26 for blocks of 64 addresses"
+        }
+        ScenarioError::TooManyPodsOfNode { .. } => "`--max-pods-per-node` raises it",
+        ScenarioError::LimitNeedsStrictAffinity => "add `--strict-affinity`",
+        ScenarioError::Costs(_) | ScenarioError::Jitter(_) => "for example `--latency read=2ms,write=5ms`",
+        _ => "",
+    };
+    Failure::Usage { message: error.to_string(), hint: (!hint.is_empty()).then(|| hint.to_owned()) }
+}
+
+fn hint(answers: &Answers, console: &Console) {
+    if let Some(advice) = &answers.advice
+        && advice.block_size.is_none()
+    {
+        console.hint("each size has something against it: a larger pool (`--pool`) may help");
+    }
+    if answers.scale.is_some() {
+        let sizes = hints::again(&["--block-size", "24..29"], &["block_size"]);
+        console.hint(&format!("compare block sizes: {sizes}"));
+    }
+}
+
+/// Times reads of a datastore.
+fn measure(global: &Global, console: &Console) -> Result<Outcome, Failure> {
+    let measurement = connect::block_on(async {
+        let begin = std::time::Instant::now();
+        let datastore: Datastore = connect::open(global, console).await?;
+        if !datastore.is_live() {
+            return Err(Failure::usage("a file has no latency: `--measure` times a datastore"));
+        }
+        let connected = begin.elapsed();
+        let times = calipam_workflow::time_reads(&datastore, &Person::watching(console)).await?;
+        Ok(Measurement::new(datastore.kind(), datastore.location(), connected, &times))
+    })?;
+    console.print(&measurement)?;
+    Ok(Outcome::Clean)
+}

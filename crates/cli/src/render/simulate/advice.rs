@@ -1,0 +1,64 @@
+//! Which block size, pool and limit of blocks fit a cluster.
+
+use std::io::{self, Write};
+
+use calipam_simulate::answer::{Advice, Objection};
+
+use super::{heading, runs};
+use crate::render::document::Detail;
+use crate::render::table::Page;
+use crate::render::text::thousands;
+use crate::render::wrap::on_page;
+
+pub fn write(advice: &Advice, detail: Detail, page: Page, out: &mut dyn Write) -> io::Result<()> {
+    heading("Advice", page, out)?;
+    for line in lines(advice) {
+        writeln!(out, "{}", on_page(&line, 0, page))?;
+    }
+    writeln!(out)?;
+    let rows = advice.candidates.iter().map(|candidate| {
+        let against: Vec<&str> = candidate.against.iter().map(|objection| words(*objection)).collect();
+        (&candidate.row, against.join("; "))
+    });
+    runs::size_table(rows, true, detail, page, out)
+}
+
+/// The advice in words.
+pub fn lines(advice: &Advice) -> Vec<String> {
+    let Some(size) = advice.block_size else {
+        return vec!["None of the block sizes fits; what speaks against each stands below.".to_owned()];
+    };
+    let mut lines = vec![format!(
+        "Block size: /{size}, the one that wastes the fewest addresses and routes of those with nothing against them."
+    )];
+    if let (Some(prefix), Some(addresses)) = (advice.pool_prefix, advice.pool_addresses) {
+        let suffices = match advice.pools_suffice {
+            Some(true) => "; the pools are large enough",
+            Some(false) => "; the pools are smaller",
+            None => "",
+        };
+        lines.push(format!(
+            "Pool: /{prefix} or larger, for {} nodes with {} pods each when they are full, and a fourth to spare: {} addresses{suffices}.",
+            thousands(advice.nodes),
+            thousands(advice.max_pods_per_node),
+            thousands(addresses)
+        ));
+    }
+    if let Some(limit) = advice.block_limit {
+        lines.push(format!(
+            "Limit of blocks (maxBlocksPerHost, with strict affinity): {limit}, what a full node needs and one more."
+        ));
+    }
+    lines
+}
+
+/// An objection as people read it.
+pub fn words(objection: Objection) -> &'static str {
+    match objection {
+        Objection::WaitingPods => "pods do not start",
+        Objection::StrandedNodes => "nodes are stranded",
+        Objection::Borrows => "addresses are borrowed",
+        Objection::Slow => "slow",
+        Objection::BlockLimit => "a full node needs more blocks than it may hold",
+    }
+}

@@ -1,0 +1,101 @@
+//! Pictures in the terminal: bars, and curves of one line.
+
+use std::io::{self, Write};
+
+use calipam_simulate::Micros;
+use textwrap::core::display_width;
+
+use crate::render::table::Page;
+use crate::render::text::thousands;
+
+/// Columns of the longest bar where the page says nothing.
+const WIDE: usize = 50;
+/// Eighths of a bar's last column.
+const PARTS: [&str; 8] = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"];
+/// Heights of a curve.
+const HEIGHTS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+
+/// A bar for each time.
+pub fn times(
+    title: &str,
+    rows: impl Iterator<Item = (String, Micros)>,
+    page: Page,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    let rows: Vec<Row> = rows.map(|(name, time)| (name, time.0, time.to_string())).collect();
+    bars(title, &rows, page, out)
+}
+
+/// A bar for each number.
+pub fn counts(
+    title: &str,
+    rows: impl Iterator<Item = (String, u64)>,
+    page: Page,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    let rows: Vec<Row> = rows.map(|(name, number)| (name, number, thousands(number))).collect();
+    bars(title, &rows, page, out)
+}
+
+/// Name, length, and what is written after the bar.
+type Row = (String, u64, String);
+
+fn bars(title: &str, rows: &[Row], page: Page, out: &mut dyn Write) -> io::Result<()> {
+    let names = rows.iter().map(|(name, ..)| display_width(name)).max().unwrap_or(0);
+    let labels = rows.iter().map(|(.., label)| display_width(label)).max().unwrap_or(0);
+    let room = page.width.map_or(WIDE, |width| usize::from(width).saturating_sub(names + labels + 6));
+    let most = rows.iter().map(|(_, length, _)| *length).max().unwrap_or(0).max(1);
+    writeln!(out, "\n{title}:")?;
+    for (name, length, label) in rows {
+        writeln!(out, "  {name:>names$}  {} {label}", bar(*length, most, room.clamp(8, WIDE)))?;
+    }
+    Ok(())
+}
+
+fn bar(length: u64, most: u64, room: usize) -> String {
+    let eighths = (u128::from(length) * room as u128 * 8 / u128::from(most)) as usize;
+    format!("{}{}", "█".repeat(eighths / 8), PARTS[eighths % 8])
+}
+
+/// A curve of one line: the highest of the values that fall into each column.
+pub fn curve(values: &[u64], most: u64, room: usize) -> String {
+    let room = room.clamp(1, values.len().max(1));
+    let column = |place: usize| {
+        let (begin, end) = (place * values.len() / room, ((place + 1) * values.len()).div_ceil(room));
+        values.get(begin..end.min(values.len())).and_then(|part| part.iter().max()).copied().unwrap_or(0)
+    };
+    let height = |value: u64| match value {
+        0 => ' ',
+        value => {
+            HEIGHTS[(u128::from(value) * 8 / u128::from(most.max(1)) + 1).saturating_sub(1).clamp(1, 8)
+                as usize
+                - 1]
+        }
+    };
+    (0..room).map(|place| height(column(place))).collect()
+}
+
+/// Columns for a curve.
+pub fn room(page: Page) -> usize {
+    page.width.map_or(WIDE, |width| usize::from(width).saturating_sub(30)).clamp(16, 80)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bars_are_as_long_as_their_share() {
+        assert_eq!(bar(4, 4, 3), "███");
+        assert_eq!(bar(1, 8, 4), "▌");
+        assert_eq!(bar(0, 8, 4), "");
+        assert_eq!(bar(u64::MAX, u64::MAX, 2), "██");
+    }
+
+    #[test]
+    fn a_curve_shows_the_highest_of_each_part() {
+        assert_eq!(curve(&[0, 1, 4, 8], 8, 4), " ▁▄█");
+        assert_eq!(curve(&[0, 8, 0, 0], 8, 2), "█ ");
+        assert_eq!(curve(&[], 8, 10), " ");
+    }
+}

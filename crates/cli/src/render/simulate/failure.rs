@@ -1,0 +1,79 @@
+//! What becomes of the addresses of nodes that fail.
+
+use std::io::{self, Write};
+
+use calipam_simulate::Micros;
+use calipam_simulate::answer::{Course, Failure, Point};
+
+use super::{bars, heading};
+use crate::render::document::Detail;
+use crate::render::table::{Align, Grid, Page};
+use crate::render::text::{count, thousands};
+use crate::render::wrap::on_page;
+
+use Align::{Left, Right};
+
+pub fn write(failure: &Failure, detail: Detail, page: Page, out: &mut dyn Write) -> io::Result<()> {
+    heading("Addresses of nodes that fail", page, out)?;
+    writeln!(out, "{}", on_page(&headline(failure), 0, page))?;
+
+    let columns = [
+        ("COLLECTOR", Left),
+        ("ADDRESSES FREE AFTER", Right),
+        ("BLOCKS FREE AFTER", Right),
+        ("PODS RUN AGAIN AFTER", Right),
+        ("MOST NOT RUNNING", Right),
+    ];
+    let mut grid = Grid::new(page, detail, &columns);
+    for (name, course) in courses(failure) {
+        grid.row([
+            name.to_owned(),
+            or_never(course.addresses_free_after),
+            or_never(course.blocks_free_after),
+            or_never(course.all_running_after),
+            thousands(course.most_waiting),
+        ]);
+    }
+    writeln!(out)?;
+    grid.write(out)?;
+
+    let end = failure.with_collector.points.last().map(|point| point.after).unwrap_or_default();
+    writeln!(out, "\nFrom the failure to {end} after it:")?;
+    for (name, course) in courses(failure) {
+        curve(&format!("held, collector {name}"), course, |point| point.held, page, out)?;
+    }
+    curve("not running", &failure.with_collector, |point| point.waiting, page, out)
+}
+
+fn courses(failure: &Failure) -> [(&'static str, &Course); 2] {
+    [("on", &failure.with_collector), ("off", &failure.without_collector)]
+}
+
+fn headline(failure: &Failure) -> String {
+    let nodes = match failure.nodes.as_slice() {
+        [one] => format!("{one} fails"),
+        several => format!("{} fail", count(several.len(), "node", "nodes")),
+    };
+    let removed = match failure.removed_after {
+        Some(after) => format!("removed from the cluster after {after}"),
+        None => "never removed from the cluster".to_owned(),
+    };
+    format!("{nodes} with {}, and {removed}.", count(failure.held as usize, "address", "addresses"))
+}
+
+fn or_never(time: Option<Micros>) -> String {
+    time.map_or_else(|| "not in this time".to_owned(), |time| time.to_string())
+}
+
+fn curve(
+    name: &str,
+    course: &Course,
+    of: impl Fn(&Point) -> u64,
+    page: Page,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    let values: Vec<u64> = course.points.iter().map(of).collect();
+    let most = values.iter().copied().max().unwrap_or(0);
+    let drawn = bars::curve(&values, most, bars::room(page));
+    writeln!(out, "  {name:<19}  {drawn}| at most {}", thousands(most))
+}

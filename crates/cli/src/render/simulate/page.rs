@@ -1,0 +1,272 @@
+//! One self-contained page in HTML: each answer as a table and as charts. It has no script and loads nothing.
+
+use std::io::{self, Write};
+
+use calipam_simulate::Micros;
+use calipam_simulate::answer::{Advice, BlockSizeRow, Clashes, Course, Failure, Point, Run, Scale, Times};
+use maud::{DOCTYPE, Markup, PreEscaped, html};
+
+use super::svg::{self, Line, Value};
+use super::{Answers, advice, clashes, share};
+use crate::render::text::thousands;
+
+const STYLE: &str = include_str!("page.css");
+/// Whatever a name of the cluster holds, the page does nothing but show it.
+const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'";
+
+pub fn write(answers: &Answers, out: &mut dyn Write) -> io::Result<()> {
+    let page = html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                meta http-equiv="Content-Security-Policy" content=(POLICY);
+                title { "calipam: simulation" }
+                style { (PreEscaped(STYLE)) }
+            }
+            body {
+                h1 { "Simulation of Calico IPAM" }
+                p.dim { (answers.headline()) }
+                @if let Some(run) = &answers.run { (one(run)) }
+                @if let Some(scale) = &answers.scale { (of_scale(scale)) }
+                @if let Some(sizes) = &answers.block_sizes { (of_sizes(&sizes.rows)) }
+                @if let Some(failure) = &answers.failure { (of_failure(failure)) }
+                @if let Some(clashes) = &answers.clashes { (of_clashes(clashes)) }
+                @if let Some(advice) = &answers.advice { (of_advice(advice)) }
+                h2 { "Scenario" }
+                p { "Saved in a file, " code { "calipam simulate --scenario FILE" } " repeats it." }
+                pre { (answers.scenario.to_yaml()) }
+            }
+        }
+    };
+    out.write_all(page.into_string().as_bytes())
+}
+
+fn table(heads: &[&str], rows: impl Iterator<Item = Vec<String>>) -> Markup {
+    html! {
+        div.scroll {
+            table {
+                thead { tr { @for head in heads { th { (head) } } } }
+                tbody { @for row in rows { tr { @for cell in row { td { (cell) } } } } }
+            }
+        }
+    }
+}
+
+fn time(time: Micros) -> Value {
+    Value { number: time.0 as f64, text: time.to_string() }
+}
+
+fn number(number: u64) -> Value {
+    Value { number: number as f64, text: thousands(number) }
+}
+
+fn three(times: &Times) -> Vec<Value> {
+    vec![time(times.median), time(times.p99), time(times.worst)]
+}
+
+const THREE: [&str; 3] = ["median", "99 %", "worst"];
+
+fn one(run: &Run) -> Markup {
+    let facts = [
+        ("Pods that run", thousands(run.pods)),
+        ("Pods that do not", thousands(run.waiting_pods)),
+        ("ADD, median", run.adds.time.median.to_string()),
+        ("ADD, 99 %", run.adds.time.p99.to_string()),
+        ("ADD, worst", run.adds.time.worst.to_string()),
+        ("Blocks", thousands(run.blocks.blocks)),
+        ("Wasted addresses", thousands(run.blocks.wasted)),
+        ("Routes", thousands(run.blocks.routes)),
+        ("Borrowed addresses", thousands(run.blocks.borrowed)),
+        ("Stranded nodes", thousands(run.blocks.stranded_nodes)),
+        ("Conflicts", thousands(run.adds.conflicts)),
+    ];
+    html! {
+        h2 { "What came of it" }
+        (table(&["", ""], facts.into_iter().map(|(name, value)| vec![name.to_owned(), value])))
+    }
+}
+
+fn of_scale(scale: &Scale) -> Markup {
+    let heads = [
+        "Nodes",
+        "Pods",
+        "Median",
+        "99 %",
+        "Worst",
+        "In own block",
+        "With a new block",
+        "Requests",
+        "With a new block",
+        "Conflicts",
+    ];
+    let rows = scale.rows.iter().map(|run| {
+        let adds = &run.adds;
+        vec![
+            thousands(run.nodes),
+            thousands(run.pods),
+            adds.time.median.to_string(),
+            adds.time.p99.to_string(),
+            adds.time.worst.to_string(),
+            adds.time_in_own_block.median.to_string(),
+            adds.time_with_list.median.to_string(),
+            adds.requests_in_own_block.median.to_string(),
+            adds.requests_with_list.median.to_string(),
+            thousands(adds.conflicts),
+        ]
+    });
+    let times: Vec<_> = scale.rows.iter().map(|run| (thousands(run.nodes), three(&run.adds.time))).collect();
+    let requests: Vec<_> = scale
+        .rows
+        .iter()
+        .map(|run| {
+            let (own, listed) = (run.adds.requests_in_own_block.median, run.adds.requests_with_list.median);
+            (thousands(run.nodes), vec![number(own), number(listed)])
+        })
+        .collect();
+    html! {
+        h2 { "An ADD against the size of the cluster" }
+        (table(&heads, rows))
+        (svg::bars("Time of an ADD, by nodes", &THREE, &times))
+        (svg::bars("Requests of an ADD, by nodes", &["in own block", "with a new block"], &requests))
+    }
+}
+
+fn size_rows<'a>(
+    rows: impl Iterator<Item = (&'a BlockSizeRow, Option<String>)>,
+) -> impl Iterator<Item = Vec<String>> {
+    rows.map(|(row, against)| {
+        let (adds, blocks) = (&row.run.adds, &row.run.blocks);
+        let mut cells = vec![
+            format!("/{}", row.block_size),
+            adds.time.median.to_string(),
+            adds.time.p99.to_string(),
+            adds.time.worst.to_string(),
+            format!("{:.2}", adds.requests.mean),
+            thousands(blocks.blocks),
+            thousands(blocks.wasted),
+            share(blocks.wasted_percent),
+            thousands(blocks.routes),
+            share(blocks.borrowed_percent),
+            thousands(blocks.stranded_nodes),
+            thousands(adds.conflicts),
+            thousands(row.run.waiting_pods),
+        ];
+        cells.extend(against);
+        cells
+    })
+}
+
+const SIZE_HEADS: [&str; 13] = [
+    "Size",
+    "Median",
+    "99 %",
+    "Worst",
+    "Requests",
+    "Blocks",
+    "Wasted",
+    "%",
+    "Routes",
+    "Borrowed %",
+    "Stranded",
+    "Conflicts",
+    "Not running",
+];
+
+fn of_sizes(rows: &[BlockSizeRow]) -> Markup {
+    html! {
+        h2 { "The cluster with each block size" }
+        (table(&SIZE_HEADS, size_rows(rows.iter().map(|row| (row, None)))))
+        (size_charts(rows.iter()))
+    }
+}
+
+fn size_charts<'a>(rows: impl Iterator<Item = &'a BlockSizeRow> + Clone) -> Markup {
+    let by = |value: fn(&BlockSizeRow) -> Vec<Value>| -> Vec<(String, Vec<Value>)> {
+        rows.clone().map(|row| (format!("/{}", row.block_size), value(row))).collect()
+    };
+    html! {
+        (svg::bars("Time of an ADD, by block size", &THREE, &by(|row| three(&row.run.adds.time))))
+        (svg::bars("Wasted addresses, by block size", &[""], &by(|row| vec![number(row.run.blocks.wasted)])))
+        (svg::bars("Routes, by block size", &[""], &by(|row| vec![number(row.run.blocks.routes)])))
+    }
+}
+
+fn of_failure(failure: &Failure) -> Markup {
+    let courses = [("collector on", &failure.with_collector), ("collector off", &failure.without_collector)];
+    let never =
+        |time: Option<Micros>| time.map_or_else(|| "not in this time".to_owned(), |time| time.to_string());
+    let rows = courses.iter().map(|(name, course)| {
+        vec![
+            (*name).to_owned(),
+            never(course.addresses_free_after),
+            never(course.blocks_free_after),
+            never(course.all_running_after),
+            thousands(course.most_waiting),
+        ]
+    });
+    let end = failure.with_collector.points.last().map(|point| point.after).unwrap_or_default();
+    let line = |name: &str, course: &Course, of: fn(&Point) -> u64| Line {
+        name: name.to_owned(),
+        points: course.points.iter().map(|point| (along(point, end), number(of(point)))).collect(),
+    };
+    let held: Vec<Line> =
+        courses.iter().map(|(name, course)| line(name, course, |point| point.held)).collect();
+    let waiting: Vec<Line> =
+        courses.iter().map(|(name, course)| line(name, course, |point| point.waiting)).collect();
+    html! {
+        h2 { "Addresses of nodes that fail" }
+        p { (failure.nodes.join(", ")) ": " (thousands(failure.held)) " addresses held when they failed." }
+        (table(&["", "Addresses free after", "Blocks free after", "Pods run again after", "Most not running"], rows))
+        (svg::lines("Addresses that failed nodes hold, from the failure on", &end.to_string(), &held))
+        (svg::lines("Pods that should run and do not", &end.to_string(), &waiting))
+    }
+}
+
+fn along(point: &Point, end: Micros) -> f64 {
+    point.after.0 as f64 / end.0.max(1) as f64
+}
+
+fn of_clashes(found: &Clashes) -> Markup {
+    let rows = found.causes.iter().map(|row| {
+        vec![
+            clashes::words(row.cause).to_owned(),
+            thousands(row.runs),
+            thousands(row.runs_with_clash),
+            thousands(row.clashes),
+            row.first_clash_after.map_or_else(|| "-".to_owned(), |after| after.to_string()),
+        ]
+    });
+    let bars: Vec<_> = found
+        .causes
+        .iter()
+        .map(|row| (row.cause.name().to_owned(), vec![number(row.runs_with_clash)]))
+        .collect();
+    html! {
+        h2 { "What gives an address two owners" }
+        (table(&["Cause", "Runs", "With clash", "Addresses", "First after"], rows))
+        (svg::bars("Runs in which an address had two owners", &[""], &bars))
+        @for row in found.causes.iter().filter(|row| !row.findings.is_empty()) {
+            h3 { "Checks after: " (clashes::words(row.cause)) }
+            (table(&["Finding", "Seen after", "In runs", "Before a clash"], row.findings.iter().map(|found| vec![
+                found.code.clone(), found.after.to_string(), thousands(found.runs), thousands(found.runs_before_clash),
+            ])))
+        }
+    }
+}
+
+fn of_advice(found: &Advice) -> Markup {
+    let heads: Vec<&str> = SIZE_HEADS.iter().copied().chain(["Against it"]).collect();
+    let rows = found.candidates.iter().map(|candidate| {
+        let against: Vec<&str> =
+            candidate.against.iter().map(|objection| advice::words(*objection)).collect();
+        (&candidate.row, Some(against.join("; ")))
+    });
+    html! {
+        h2 { "Advice" }
+        @for line in advice::lines(found) { p { (line) } }
+        (table(&heads, size_rows(rows)))
+        (size_charts(found.candidates.iter().map(|candidate| &candidate.row)))
+    }
+}

@@ -1,0 +1,158 @@
+//! Tables of runs.
+
+use std::io::{self, Write};
+
+use calipam_simulate::answer::{BlockSizeRow, Run, Scale};
+
+use super::{bars, heading, share};
+use crate::render::document::Detail;
+use crate::render::table::{Align, Grid, Page};
+use crate::render::text::{escape, thousands};
+use crate::render::wrap::on_page;
+
+use Align::{Left, Right};
+
+/// One run, fact by fact.
+pub fn one(run: &Run, page: Page, out: &mut dyn Write) -> io::Result<()> {
+    let (adds, blocks) = (&run.adds, &run.blocks);
+    heading("What came of it", page, out)?;
+    let mut facts = vec![
+        format!("{} pods run, {} do not", thousands(run.pods), thousands(run.waiting_pods)),
+        format!(
+            "ADD: median {}, 99 % within {}, worst {}; {} failed",
+            adds.time.median,
+            adds.time.p99,
+            adds.time.worst,
+            thousands(adds.failed + adds.too_long)
+        ),
+        format!(
+            "Requests of an ADD: {} in a block of the node, {} where another block is looked for; {} conflicts in all",
+            adds.requests_in_own_block.median,
+            adds.requests_with_list.median,
+            thousands(adds.conflicts)
+        ),
+        format!(
+            "Blocks: {} with {} addresses, {} % of them wasted; {} routes; {} addresses borrowed; most blocks of a node: {}",
+            thousands(blocks.blocks),
+            thousands(blocks.addresses),
+            share(blocks.wasted_percent),
+            thousands(blocks.routes),
+            thousands(blocks.borrowed),
+            blocks.most_blocks_of_node
+        ),
+    ];
+    if blocks.stranded_nodes > 0 {
+        facts.push(format!("Stranded nodes: {}", thousands(blocks.stranded_nodes)));
+    }
+    if run.clashes > 0 {
+        facts.push(format!("Addresses with two owners: {}", thousands(run.clashes)));
+    }
+    facts.extend(
+        adds.reasons
+            .iter()
+            .map(|(reason, count)| format!("{} × {}", thousands(count), escape(reason.trim()))),
+    );
+    facts.iter().try_for_each(|fact| writeln!(out, "{}", on_page(fact, 2, page)))
+}
+
+/// An ADD against the number of nodes.
+pub fn scale(scale: &Scale, detail: Detail, page: Page, out: &mut dyn Write) -> io::Result<()> {
+    heading("An ADD against the size of the cluster", page, out)?;
+    let columns = [
+        ("NODES", Right),
+        ("PODS", Right),
+        ("MEDIAN", Right),
+        ("99 %", Right),
+        ("WORST", Right),
+        ("IN OWN BLOCK", Right),
+        ("WITH A NEW BLOCK", Right),
+        ("REQUESTS", Right),
+        ("REQUESTS WITH A NEW BLOCK", Right),
+        ("CONFLICTS", Right),
+        ("NOT RUNNING", Right),
+    ];
+    let mut grid = Grid::new(page, detail, &columns);
+    grid.can_do_without(&["PODS", "IN OWN BLOCK", "NOT RUNNING", "REQUESTS WITH A NEW BLOCK", "WORST"]);
+    for run in &scale.rows {
+        let adds = &run.adds;
+        grid.row([
+            thousands(run.nodes),
+            thousands(run.pods),
+            adds.time.median.to_string(),
+            adds.time.p99.to_string(),
+            adds.time.worst.to_string(),
+            adds.time_in_own_block.median.to_string(),
+            adds.time_with_list.median.to_string(),
+            adds.requests_in_own_block.median.to_string(),
+            adds.requests_with_list.median.to_string(),
+            thousands(adds.conflicts),
+            thousands(run.waiting_pods),
+        ]);
+    }
+    grid.write(out)?;
+    let rows = scale.rows.iter().map(|run| (thousands(run.nodes), run.adds.time.p99));
+    bars::times("99 % of all ADDs within, by nodes", rows, page, out)
+}
+
+/// The same cluster with each block size.
+pub fn block_sizes(rows: &[BlockSizeRow], detail: Detail, page: Page, out: &mut dyn Write) -> io::Result<()> {
+    heading("The cluster with each block size", page, out)?;
+    size_table(rows.iter().map(|row| (row, String::new())), false, detail, page, out)?;
+    let wasted = rows.iter().map(|row| (format!("/{}", row.block_size), row.run.blocks.wasted));
+    bars::counts("Wasted addresses, by block size", wasted, page, out)?;
+    let routes = rows.iter().map(|row| (format!("/{}", row.block_size), row.run.blocks.routes));
+    bars::counts("Routes, by block size", routes, page, out)
+}
+
+/// The table of block sizes, with what speaks against each.
+pub fn size_table<'a>(
+    rows: impl Iterator<Item = (&'a BlockSizeRow, String)>,
+    judged: bool,
+    detail: Detail,
+    page: Page,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    let mut columns = vec![
+        ("BLOCK SIZE", Left),
+        ("MEDIAN", Right),
+        ("99 %", Right),
+        ("WORST", Right),
+        ("REQUESTS", Right),
+        ("BLOCKS", Right),
+        ("WASTED", Right),
+        ("WASTED %", Right),
+        ("ROUTES", Right),
+        ("BORROWED %", Right),
+        ("STRANDED", Right),
+        ("CONFLICTS", Right),
+        ("NOT RUNNING", Right),
+    ];
+    if judged {
+        columns.push(("AGAINST IT", Left));
+    }
+    let mut grid = Grid::new(page, detail, &columns);
+    grid.can_do_without(&["WORST", "CONFLICTS", "REQUESTS", "BLOCKS", "WASTED %"]);
+    for (row, against) in rows {
+        let (adds, blocks) = (&row.run.adds, &row.run.blocks);
+        let mut cells = vec![
+            format!("/{}", row.block_size),
+            adds.time.median.to_string(),
+            adds.time.p99.to_string(),
+            adds.time.worst.to_string(),
+            format!("{:.2}", adds.requests.mean),
+            thousands(blocks.blocks),
+            thousands(blocks.wasted),
+            share(blocks.wasted_percent),
+            thousands(blocks.routes),
+            share(blocks.borrowed_percent),
+            thousands(blocks.stranded_nodes),
+            thousands(adds.conflicts),
+            thousands(row.run.waiting_pods),
+        ];
+        if judged {
+            cells.push(if against.is_empty() { "-".to_owned() } else { against });
+        }
+        grid.row(cells);
+    }
+    grid.write(out)
+}

@@ -1,0 +1,107 @@
+//! `simulate`.
+
+use std::fs;
+
+use serde_json::Value;
+
+use super::program::{EXAMPLE, calipam, expected, on_example};
+
+/// A cluster of a few seconds.
+const SMALL: &[&str] = &["simulate", "--nodes", "6", "--pods-per-node", "8", "--pool", "10.0.0.0/24"];
+
+fn small(more: &[&str]) -> super::program::Run {
+    calipam(&[SMALL, more].concat())
+}
+
+fn json(more: &[&str]) -> Value {
+    let run = small(&[more, &["-o", "json"]].concat());
+    assert_eq!(run.code, 0, "{run:?}");
+    serde_json::from_str(&run.stdout).unwrap()
+}
+
+#[test]
+fn each_question_has_its_answer() {
+    let scale = ["simulate", "--nodes", "4,8", "--pods-per-node", "5", "--pool", "10.0.0.0/22"];
+    expected!("simulate-scale", calipam(&scale).transcript());
+    expected!("simulate-block-sizes", small(&["--block-size", "26..29"]).transcript());
+    expected!("simulate-failure", small(&["--fail-node", "--block-size", "28"]).transcript());
+    expected!(
+        "simulate-clashes",
+        small(&["--clashes=freed-by-hand", "--runs", "2", "--block-size", "29"]).transcript()
+    );
+    expected!("simulate-advice", small(&["--advise", "--max-pods-per-node", "12"]).transcript());
+}
+
+#[test]
+fn a_seed_gives_one_answer_and_a_file_repeats_it() {
+    let options = ["--lifetime", "2m", "--duration", "6m", "--latency", "read=2ms,write=5ms"];
+    let first = json(&options);
+    assert_eq!(first, json(&options));
+    assert_eq!(first["kind"], "Simulation");
+    assert_ne!(first["run"], json(&[&options[..], &["--seed", "2"]].concat())["run"]);
+
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("scenario.yaml");
+    fs::write(&path, small(&[&options[..], &["--print-scenario"]].concat()).stdout).unwrap();
+    let run = calipam(&["simulate", "--scenario", path.to_str().unwrap(), "--nodes", "6", "-o", "json"]);
+    let again: Value = serde_json::from_str(&run.stdout).unwrap();
+    assert_eq!(again["run"], first["run"]);
+}
+
+#[test]
+fn a_cluster_that_was_exported_is_where_a_simulation_begins() {
+    let run = on_example(&["simulate", "--pods-per-node", "2", "-o", "json"]);
+    assert_eq!(run.code, 0, "{run:?}");
+    let shown: Value = serde_json::from_str(&run.stdout).unwrap();
+    let before: Value = serde_json::from_str(&on_example(&["show", "--nodes", "-o", "json"]).stdout).unwrap();
+    let nodes = before["nodes"].as_array().unwrap().iter().filter(|node| node["exists"] == true).count();
+    assert_eq!(shown["run"]["nodes"], nodes);
+    assert!(shown["run"]["adds"]["started"].as_u64().unwrap() > 0, "{shown}");
+    let run = calipam(&["simulate", "--datastore", EXAMPLE, "--nodes", "5"]);
+    assert!(run.code == 2 && run.stderr.contains("leave `--nodes` out"), "{run:?}");
+}
+
+#[test]
+fn a_page_shows_each_answer_and_loads_nothing() {
+    let page = small(&["--block-size", "26..28", "-o", "html"]).stdout;
+    assert!(page.starts_with("<!DOCTYPE html>") && page.contains("<svg") && page.contains("<rect"), "{page}");
+    assert!(!page.contains("<script") && !page.contains("http:") && !page.contains("https:"), "{page}");
+    let failure = small(&["--fail-node", "-o", "html"]).stdout;
+    assert!(failure.contains("<polyline"), "{failure}");
+    let run = small(&["-o", "sarif"]);
+    assert!(run.code == 2 && run.stderr.contains("sarif"), "{run:?}");
+}
+
+#[test]
+fn what_no_cluster_can_be_is_refused_with_a_hint() {
+    for (options, says, hint) in [
+        (&["simulate"][..], "there is no pool", "--pool"),
+        (
+            &["simulate", "--pool", "10.0.0.0/28", "--nodes", "3", "--block-size", "28"],
+            "more than the 16 addresses",
+            "larger pool",
+        ),
+        (
+            &["simulate", "--pool", "10.0.0.0/28", "--block-size", "26"],
+            "larger than the pool",
+            "prefix length",
+        ),
+        (&["simulate", "--pool", "10.0.0.0/20", "--arrival", "-3/s"], "negative", ""),
+        (&["simulate", "--pool", "10.0.0.0/20", "--arrival", "0"], "no pod ever arrives", ""),
+        (
+            &["simulate", "--pool", "10.0.0.0/20", "--max-blocks-per-host", "2"],
+            "strict affinity",
+            "--strict-affinity",
+        ),
+        (&["simulate", "--pool", "10.0.0.0/20", "--fail-node", "node-7000"], "no node node-7000", ""),
+        (&["simulate", "--pool", "10.0.0.0/20", "--latency", "read=fast"], "no value of read", "--latency"),
+        (&["simulate", "--measure", "--datastore", EXAMPLE], "a file has no latency", ""),
+        (&["simulate", "--scenario", "Cargo.toml"], "Cargo.toml", "--print-scenario"),
+    ] {
+        let run = calipam(options);
+        assert_eq!((run.code, run.stdout.as_str()), (2, ""), "{options:?}: {run:?}");
+        assert!(run.stderr.contains(says) && run.stderr.contains(hint), "{options:?}: {}", run.stderr);
+    }
+    let run = calipam(&["simulate", "--scenario", "/nonexistent/scenario.yaml"]);
+    assert_eq!(run.code, 3, "{run:?}");
+}
