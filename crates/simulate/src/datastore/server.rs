@@ -74,9 +74,11 @@ impl Server {
             Station::Reads => self.costs.read,
             Station::Writes => self.costs.write,
         });
-        let there = Micros(latency.0 / 2);
+        // What the server does for any request is a part of the latency; what a list costs comes on top.
+        let travel = latency - Micros(self.busy(station) / 1_000);
+        let there = Micros(travel.0 / 2);
         let done = self.serve(station, self.engine.now() + wait + there, listing);
-        let back = done + (latency - there);
+        let back = done + (travel - there);
 
         let slot = Slot::new();
         let (server, filled) = (Rc::clone(self), slot.clone());
@@ -89,12 +91,8 @@ impl Server {
 
     /// Gives a request that arrives at a time to the thread that is free first; gives when it is done.
     fn serve(&self, station: Station, arrives: Micros, listing: Listing) -> Micros {
-        let (per_second, threads) = match station {
-            Station::Reads => (self.costs.reads_per_second, &self.free_at[0]),
-            Station::Writes => (self.costs.writes_per_second, &self.free_at[1]),
-        };
-        let mut threads = threads.borrow_mut();
-        let busy = (NANOS_PER_SECOND * threads.len() as u64).checked_div(per_second).unwrap_or(0)
+        let mut threads = self.threads(station).borrow_mut();
+        let busy = self.busy_with(station, threads.len())
             + listing.objects * self.costs.object_nanos
             + listing.bytes * self.costs.kib_nanos / 1_024;
         let arrives = arrives.0.saturating_mul(1_000);
@@ -102,6 +100,26 @@ impl Server {
         let done = (*free_at).max(arrives).saturating_add(busy);
         *free_at = done;
         Micros(done.div_ceil(1_000))
+    }
+
+    fn threads(&self, station: Station) -> &RefCell<Vec<u64>> {
+        match station {
+            Station::Reads => &self.free_at[0],
+            Station::Writes => &self.free_at[1],
+        }
+    }
+
+    /// How long any request keeps a thread busy, in nanoseconds.
+    fn busy(&self, station: Station) -> u64 {
+        self.busy_with(station, self.threads(station).borrow().len())
+    }
+
+    fn busy_with(&self, station: Station, threads: usize) -> u64 {
+        let per_second = match station {
+            Station::Reads => self.costs.reads_per_second,
+            Station::Writes => self.costs.writes_per_second,
+        };
+        (NANOS_PER_SECOND * threads as u64).checked_div(per_second).unwrap_or(0)
     }
 
     /// How long a client takes to decode a list.
