@@ -4,6 +4,7 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use calipam_datastore::Datastore;
 use calipam_model::block::Block;
@@ -34,6 +35,20 @@ fn deadly(moment: String, number: usize) -> EventFn {
             kill_process(getpid(), Signal::KILL).unwrap();
         }
     })
+}
+
+/// Waits until etcd has carried out what the killed process had sent: on a busy machine some of it is written after
+/// the end of the process.
+async fn quiet(etcd: &Etcd) {
+    let mut before = values(&dump(etcd).await);
+    loop {
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        let now = values(&dump(etcd).await);
+        if now == before {
+            return;
+        }
+        before = now;
+    }
 }
 
 /// Runs a copy of this program that does what `test` does when it is told to die, and is killed.
@@ -86,6 +101,7 @@ async fn killed_at(moment: &str, number: usize) {
     let repaired = dump(&etcd).await;
     let test = "kill::a_killed_repair_converges_when_it_is_run_again";
     run_and_die(test, &etcd, folder.path(), moment, number);
+    quiet(&etcd).await;
     let torn = dump(&etcd).await;
     assert_ne!(torn, base, "{moment}: nothing was locked or written");
 
@@ -121,6 +137,7 @@ async fn a_killed_undo_is_finished_by_another() {
     let base = dump(&etcd).await;
     repair_by_hand(&store, &first, &leaks(&store, 40).await, Until::Outcome).await;
     run_and_die("kill::a_killed_undo_is_finished_by_another", &etcd, folder.path(), "after a write", 12);
+    quiet(&etcd).await;
     stale_locks(folder.path(), &cluster).unwrap()[0].restore(&store, consent(&cluster)).await.unwrap();
     let plan = UndoPlan::new(&Recorded::read(&first).unwrap()).unwrap();
     let options = Options::new("undo", journal_path(folder.path(), "again"));
@@ -181,6 +198,7 @@ async fn a_killed_release_converges_and_can_be_undone() {
         assert_eq!(values(&dump(&etcd).await), base, "{moment}");
         let test = "kill::a_killed_release_converges_and_can_be_undone";
         run_and_die(test, &etcd, folder.path(), moment, number);
+        quiet(&etcd).await;
         // Run again, it ends where the undisturbed one ended.
         let again = Options::new("release", journal_path(folder.path(), "again"));
         let plan = firsts(&store).await;
