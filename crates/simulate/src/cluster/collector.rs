@@ -82,7 +82,7 @@ impl State {
             is_done &= self.allocator.release_ips(batch).await.is_ok();
         }
         for (block, node) in found.blocks {
-            // Where somebody was faster there is nothing to do.
+            // Where another client was faster there is nothing to do.
             let _ = self.allocator.release_affinity(block, &node, true).await;
         }
         for node in found.nodes {

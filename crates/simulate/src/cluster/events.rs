@@ -112,7 +112,7 @@ async fn restart(world: Rc<World>, batch: u32) {
     }
 }
 
-/// Somebody releases the addresses of some running pods.
+/// An operator releases the addresses of some running pods.
 async fn free(world: Rc<World>, count: u32) {
     let allocator = Allocator::new(world.operator());
     for id in world.pick(world.running(), count) {
