@@ -1,4 +1,4 @@
-//! Who uses which address, whatever the datastore says.
+//! Who uses which address in truth, apart from what the datastore says.
 
 use std::collections::HashMap;
 use std::net::IpAddr;

@@ -66,7 +66,7 @@ fn one_seed_gives_one_run_and_another_seed_another() {
 }
 
 #[test]
-fn whatever_happens_no_address_has_two_owners() {
+fn no_failure_drain_or_restart_gives_an_address_two_owners() {
     for datastore in [DatastoreKind::Etcd, DatastoreKind::Kubernetes] {
         for seed in 0..3 {
             let Run { clashes, pods, adds, deleted, .. } = run(&busy(datastore, seed)).unwrap();

@@ -11,7 +11,7 @@ use super::{Answers, advice, clashes, share};
 use crate::render::text::thousands;
 
 const STYLE: &str = include_str!("page.css");
-/// Whatever a name of the cluster holds, the page does nothing but show it.
+/// The page only shows what names of the cluster hold.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'";
 
 pub fn write(answers: &Answers, out: &mut dyn Write) -> io::Result<()> {
