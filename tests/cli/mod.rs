@@ -23,6 +23,7 @@ mod generated;
 mod healthy;
 mod help;
 mod hints;
+mod history;
 mod kube_cluster;
 mod kubectl_options;
 mod kubernetes;

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use super::kube_cluster::KubeCluster;
 use super::program::{EXAMPLE, Run, calipam, command, on_example, root};
 
-const MANIFESTS: [&str; 4] = ["namespace.yaml", "rbac.yaml", "cronjob.yaml", "metrics.yaml"];
+const MANIFESTS: [&str; 5] = ["namespace.yaml", "rbac.yaml", "cronjob.yaml", "metrics.yaml", "archive.yaml"];
 
 fn text(path: &str) -> String {
     fs::read_to_string(root().join("docs").join(path)).unwrap_or_else(|e| panic!("{path}: {e}"))
@@ -72,7 +72,7 @@ fn a_real_api_server_accepts_the_manifests_and_their_pods() {
     assert_eq!(dry_run(&server, &namespace).0, 201);
     create(&server, &collection(&namespace), &[namespace.clone()]).unwrap();
     let others: Vec<Value> = objects().into_iter().filter(|object| object["kind"] != "Namespace").collect();
-    assert_eq!(others.len(), 9);
+    assert_eq!(others.len(), 11);
     let serve = documents(SERVE);
     assert_eq!(serve.len(), 4);
     for object in others.iter().chain(&serve) {
@@ -259,6 +259,39 @@ fn the_job_and_the_service_write_their_reports() {
         assert!(dead.code >= 2 && dead.stderr.starts_with("error: "), "{dead:?}");
         assert!(written("calipam.prom").contains("\ncalipam_up 0\n"));
         assert_eq!(serde_json::from_str::<Value>(&written("report.json")).unwrap(), report);
+    }
+}
+
+/// The job and the line for cron that keep an archive: each twice, as a day has it.
+#[test]
+fn the_archive_is_kept_by_a_job_and_by_cron() {
+    let job = &documents("archive.yaml")[1];
+    let args = &job["spec"]["jobTemplate"]["spec"]["template"]["spec"]["containers"][0]["args"];
+    let job: Vec<String> = serde_json::from_value(args.clone()).unwrap();
+    let crontab = text("systemd/crontab");
+    let line = crontab.lines().find_map(|line| line.split("$(calipam export ").nth(1)).unwrap();
+    let line = line.split(" 2>&1)").next().unwrap();
+    let cron = std::iter::once("export").chain(line.split_whitespace()).map(str::to_owned).collect();
+    for words in [job, cron] {
+        let folder = tempfile::tempdir().unwrap();
+        let here = folder.path().join("archive").display().to_string();
+        let moved: Vec<String> = words
+            .iter()
+            .filter(|word| !word.starts_with("--datastore"))
+            .map(|word| word.replace("/var/lib/calipam/archive", &here).replace("/archive/exports", &here))
+            .chain(["--datastore".into(), EXAMPLE.into()])
+            .collect();
+        let moved: Vec<&str> = moved.iter().map(String::as_str).collect();
+        for _ in 0..2 {
+            let run = calipam(&moved);
+            assert_eq!(
+                (run.code, run.transcript().as_str()),
+                (0, "exit code: 0\n--- stdout\n--- stderr\n"),
+                "{run:?}"
+            );
+        }
+        let told = calipam(&["history", "--archive", &here, "--ip", "10.244.10.6"]);
+        assert!(told.code == 0 && told.stdout.contains("1 export from "), "{told:?}");
     }
 }
 

@@ -199,6 +199,14 @@ impl Finding {
         }
     }
 
+    /// Adds when the address was last seen in use.
+    pub fn note_last_use(&mut self, last: LastInUse) {
+        if let Evidence::Address(evidence) = &mut self.evidence {
+            self.message.push_str(&format!("; last seen in use at {:.0}, by {}", last.at, last.by));
+            evidence.last_in_use = Some(last);
+        }
+    }
+
     /// True for a leaked address whose record does not tell whose it was: only a person can.
     pub fn is_owner_unknown(&self) -> bool {
         matches!(&self.evidence, Evidence::Address(evidence) if evidence.is_owner_unknown())

@@ -120,11 +120,13 @@ fn workflow_code(error: &Error) -> u8 {
         Error::NoJournalDirectory
         | Error::NotLive(_)
         | Error::TwoClusters { .. }
+        | Error::BeforeArchive { .. }
         | Error::NoConsent(NoConsent::NoTerminal) => USAGE,
         Error::Datastore(error) | Error::Repair(RepairError::Datastore(error)) if error.is_usage() => USAGE,
         Error::Datastore(_)
         | Error::Repair(RepairError::Datastore(_) | RepairError::Journal(_) | RepairError::Lock { .. })
         | Error::NoReport { .. }
+        | Error::EmptyArchive(_)
         | Error::Io { .. }
         | Error::NoConsent(NoConsent::Failed(_)) => 3,
     }

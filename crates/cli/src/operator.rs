@@ -97,6 +97,9 @@ impl Operator for Person<'_> {
             Note::TwoClustersForced { guids } => {
                 console.warn(&format!("--force: the two are of two clusters: {} and {}", guids[0], guids[1]));
             }
+            Note::JournalPassedOver { reason } => {
+                console.warn(&format!("{reason}: what that run wrote is not marked as such"));
+            }
             Note::ClusterNotKnown { location } => console.warn(&format!(
                 "{location} does not say of which cluster it is: that the two are of one cannot be checked"
             )),

@@ -6,6 +6,7 @@
 //! "Facts" in the documentation of this crate means `docs/calico-ipam.md` of the project.
 
 pub mod allocation;
+pub mod archive;
 mod client;
 pub mod error;
 mod etcdv2;

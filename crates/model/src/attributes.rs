@@ -50,6 +50,13 @@ impl Attribute {
         }
     }
 
+    /// Looks at it as at a record in a block.
+    pub fn look<T>(&self, look: impl FnOnce(AttributeRef<'_>) -> T) -> T {
+        let mut table = AttributeTable::default();
+        table.push(self);
+        look(table.get(0).unwrap_or_default())
+    }
+
     /// The record of the ordinals that Windows reserves.
     pub fn windows_reserved() -> Self {
         Self::new(Some(WINDOWS_RESERVED_HANDLE), [("note", "windows host rsvd")])

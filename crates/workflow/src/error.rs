@@ -28,6 +28,10 @@ pub enum Error {
     /// The IDs are some of those that begin so.
     #[error("several handles begin with {begin:?}")]
     AmbiguousHandle { begin: String, ids: Vec<String> },
+    #[error("{} holds no export", .0.display())]
+    EmptyArchive(PathBuf),
+    #[error("{} has no export of {time} or before; the first one is of {first}", folder.display())]
+    BeforeArchive { folder: PathBuf, time: jiff::Timestamp, first: jiff::Timestamp },
     /// The GUIDs of two datastores that are to be of one cluster.
     #[error("{what} are of two clusters: {} and {}", .guids[0], .guids[1])]
     TwoClusters { what: &'static str, guids: [String; 2] },

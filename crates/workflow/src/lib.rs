@@ -2,11 +2,13 @@
 //! memory, asking, and writing. Each function goes straight from a request to a result; what it has to say or ask
 //! on the way goes through an [`Operator`].
 
+mod archive;
 mod assign;
 mod configure;
 mod diff;
 mod error;
 mod export;
+mod history;
 mod look;
 mod operator;
 mod planning;
@@ -19,11 +21,13 @@ mod timing;
 mod undo;
 mod write;
 
+pub use self::archive::{ArchiveHistory, Archiving, archive, archive_history, exports_around, note_last_use};
 pub use self::assign::{AssignRequest, Explained, assign, explain_assignment};
 pub use self::configure::{ConfigureRequest, configure};
 pub use self::diff::{Pair, Side, diff, scope};
 pub use self::error::Error;
 pub use self::export::export;
+pub use self::history::{History, history};
 pub use self::look::{Judging, Look, look, look_twice, read, read_around, read_around_handle};
 pub use self::operator::{Activity, Meter, NoConsent, Note, Operator, Proposal};
 pub use self::planning::PlanSummary;

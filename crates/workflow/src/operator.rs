@@ -104,6 +104,10 @@ pub enum Note<'a> {
     TwoClustersForced {
         guids: [&'a str; 2],
     },
+    /// A journal, or the folder of journals, cannot be read: what runs of calipam wrote may be missing.
+    JournalPassedOver {
+        reason: String,
+    },
     /// One of two datastores that are compared has no GUID: they may be of two clusters.
     ClusterNotKnown {
         location: &'a str,

@@ -97,6 +97,10 @@ impl Place {
         }
         fs::write(at("accepted.txt"), "pool-nearly-full 172.16.5.0/28\n").unwrap();
         fs::write(at("etc/calipam/ignore"), "").unwrap();
+        let archive = "calipam export -q --archive var/lib/calipam/archive";
+        let archived = format!("{archive} --datastore cluster.jsonl && {archive}");
+        let run = Run::of(self.command(&archived, &self.still, &self.template()).output().unwrap());
+        assert_eq!(run.code, 0, "{run:?}");
         let made = "calipam export cluster.jsonl.zst && { calipam check --settle 0 -o json > first.json; test $? = 1; } && cp first.json last.json";
         let run = Run::of(self.command(made, &self.still, &self.template()).output().unwrap());
         assert_eq!(run.code, 0, "{run:?}");
@@ -132,7 +136,9 @@ impl Place {
     pub fn read(&self, example: &Example) -> Ended {
         let home = self.home();
         // What is written anew must not be there yet.
-        if let Some((_, file)) = example.line.split_once(" export ") {
+        if let Some((_, file)) = example.line.split_once(" export ")
+            && !file.starts_with("--archive")
+        {
             fs::remove_file(home.path().join(file)).unwrap();
         }
         Run::of(self.command(&typed(example), &self.still, home.path()).output().unwrap()).into()

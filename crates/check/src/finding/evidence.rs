@@ -10,6 +10,7 @@ use calipam_model::IpNet;
 use calipam_model::affinity::{AffinityKey, AffinityState, AffinityType};
 use calipam_model::block::{BlockOwner, BlockProblem};
 use calipam_model::snapshot::FieldDefect;
+use jiff::Timestamp;
 use serde::{Serialize, Serializer};
 
 use super::owner::{OwnerEvidence, shared};
@@ -97,6 +98,21 @@ pub struct AddressEvidence {
     pub owners: Vec<Arc<OwnerEvidence>>,
     /// What blocks record about it.
     pub records: Vec<RecordEvidence>,
+    /// Of a leaked address, where an archive tells: when it was last seen in use.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_in_use: Option<LastInUse>,
+}
+
+/// When something that uses an address was last seen.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct LastInUse {
+    /// The time of the last export in which it was in use.
+    pub at: Timestamp,
+    /// Who used it then.
+    pub by: String,
+    /// The time of the next export that tells, or of the check: it was not in use any more.
+    pub not_at: Timestamp,
 }
 
 impl AddressEvidence {

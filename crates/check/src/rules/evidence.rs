@@ -22,6 +22,7 @@ pub(crate) fn of_address(context: &Context<'_>, address: &Address<'_, '_, '_>) -
         pool: context.index.pools_around(address.address.into()).next().map(|p| p.name.clone()),
         owners: of_owners(&context.index, address.uses),
         records: address.records.iter().map(of_record).collect(),
+        last_in_use: None,
     }
 }
 

@@ -103,6 +103,7 @@ fn leak(
         pool: context.index.pools_around(address.into()).next().map(|p| p.name.clone()),
         owners: workloads.iter().map(|owner| of_owner(&context.index, *owner)).collect(),
         records: vec![of_record(record)],
+        ..AddressEvidence::default()
     };
     let nodes = nodes_of(&evidence);
     let severity = if evidence.is_owner_unknown() { Severity::Warning } else { Severity::Error };

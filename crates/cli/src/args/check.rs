@@ -27,6 +27,15 @@ pub struct CheckArgs {
     #[arg(long, hide = true)]
     pub show_problem_ips: bool,
 
+    /// Say of leaked addresses when they were last seen in use, by the exports of this folder (`export --archive`)
+    #[arg(
+        long,
+        value_name = "DIR",
+        value_hint = ValueHint::DirPath,
+        conflicts_with = "list_rules",
+        help_heading = REPORTS
+    )]
+    pub archive: Option<PathBuf>,
     /// Write the report into a file as well; can be repeated, so that one read serves people and programs
     #[arg(
         long = "output-file",

@@ -1,9 +1,11 @@
 //! Options of `diff`.
 
 use std::net::IpAddr;
+use std::path::PathBuf;
 
 use calipam_model::IpNet;
 use clap::{Args, ValueHint};
+use jiff::Timestamp;
 
 use super::writing::SettleArgs;
 
@@ -13,11 +15,27 @@ const FILTER: &str = "Of which part of the cluster";
 #[derive(Debug, Args)]
 pub struct DiffArgs {
     /// The earlier state: a file, `etcd`, `etcd@REVISION`, or `kubernetes`
-    #[arg(value_name = "OLD", value_parser = StateName::parse, value_hint = ValueHint::FilePath)]
-    pub old: StateName,
+    #[arg(
+        value_name = "OLD",
+        value_parser = StateName::parse,
+        value_hint = ValueHint::FilePath,
+        required_unless_present = "archive"
+    )]
+    pub old: Option<StateName>,
     /// The later state
-    #[arg(value_name = "NEW", value_parser = StateName::parse, value_hint = ValueHint::FilePath)]
-    pub new: StateName,
+    #[arg(
+        value_name = "NEW",
+        value_parser = StateName::parse,
+        value_hint = ValueHint::FilePath,
+        required_unless_present = "archive"
+    )]
+    pub new: Option<StateName>,
+    /// Compare the last export of this archive up to --at with the first one after it, or with the state that is named
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, requires = "at")]
+    pub archive: Option<PathBuf>,
+    /// A time with its zone, such as 2026-11-20T03:12Z
+    #[arg(long, value_name = "TIME", value_parser = time_with_zone, requires = "archive")]
+    pub at: Option<Timestamp>,
     /// Compare them although they are of two clusters
     #[arg(long)]
     pub force: bool,
@@ -45,6 +63,13 @@ impl DiffArgs {
         let addresses = self.addresses.iter().map(|address| IpNet::from(*address));
         addresses.chain(self.blocks.iter().map(IpNet::trunc)).collect()
     }
+}
+
+/// Reads a time that names its zone: without one it could be any time of a day.
+fn time_with_zone(text: &str) -> Result<Timestamp, String> {
+    text.trim().parse().map_err(|_| {
+        "expected a time with its zone, such as `2026-11-20T03:12Z` or `2026-11-20T04:12+01:00`".to_owned()
+    })
 }
 
 /// Where a state of a cluster is read.

@@ -96,6 +96,21 @@ to be gone. Findings are compared by what both sides hold of pods and endpoints.
 
 Exit codes: 0 the same; 1 different; 2 usage, or two clusters; 3 datastore; 4 internal.";
 
+/// After `calipam history --help`.
+pub const HISTORY: &str = "\
+Examples:
+  calipam history --ip 10.244.1.7             who had it, when it was given back, who has it now
+  calipam history --handle k8s-pod-network.3f9a6c0b
+  calipam history --block 10.244.1.0/26 -o wide
+  calipam history --node node-7 -o json | jq '.events[].what'
+
+etcd keeps revisions until they are compacted: with Calico every ten minutes or so. The answer says how
+far back it reaches; what was before is not known. etcd keeps no times: those come from what was
+written, and where nothing was, the known times around it are the bounds.
+Runs of calipam are named by the journals of this user.
+
+Exit codes: 0 told; 1 nothing is known of it; 2 usage; 3 datastore; 4 internal.";
+
 /// After `calipam release -h`.
 pub const RELEASE_SHORT: &str = "\
 Shows the plan and asks before it writes. `calipam release --help` shows examples.";

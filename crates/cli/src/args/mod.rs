@@ -8,6 +8,7 @@ mod diff;
 mod duration;
 mod global;
 mod help;
+mod history;
 mod kubectl;
 mod rebuild;
 mod release;
@@ -27,6 +28,7 @@ pub use self::check_options::CheckOptions;
 pub use self::configure::ConfigureArgs;
 pub use self::diff::{DiffArgs, StateName};
 pub use self::global::{CONNECTION, Format, Global, When};
+pub use self::history::HistoryArgs;
 pub use self::rebuild::{RebuildArgs, UndoArgs};
 pub use self::release::ReleaseArgs;
 pub use self::serve::ServeArgs;
@@ -70,6 +72,9 @@ pub enum Command {
     /// Compare two states of a cluster: addresses, blocks, handles, pools, findings
     #[command(after_long_help = help::DIFF)]
     Diff(DiffArgs),
+    /// Tell what happened to an address, a handle, a block or a node
+    #[command(after_long_help = help::HISTORY)]
+    History(HistoryArgs),
     /// Free leaked addresses and delete handles that nothing refers to
     #[command(after_help = help::RELEASE_SHORT, after_long_help = help::RELEASE)]
     Release(ReleaseArgs),
@@ -134,6 +139,9 @@ pub enum IpamCommand {
     /// Compare two states of a cluster: addresses, blocks, handles, pools, findings
     #[command(after_long_help = help::DIFF)]
     Diff(DiffArgs),
+    /// Tell what happened to an address, a handle, a block or a node
+    #[command(after_long_help = help::HISTORY)]
+    History(HistoryArgs),
     /// Free leaked addresses and delete handles that nothing refers to
     #[command(after_help = help::RELEASE_SHORT, after_long_help = help::RELEASE)]
     Release(ReleaseArgs),
@@ -174,6 +182,7 @@ impl Command {
                 IpamCommand::Check(args) => Self::Check(args),
                 IpamCommand::Show(args) => Self::Show(args),
                 IpamCommand::Diff(args) => Self::Diff(args),
+                IpamCommand::History(args) => Self::History(args),
                 IpamCommand::Release(args) => Self::Release(args),
                 IpamCommand::Rebuild(args) => Self::Rebuild(args),
                 IpamCommand::Split(args) => Self::Split(args),
@@ -194,11 +203,17 @@ impl Command {
 #[derive(Debug, Args)]
 pub struct ExportArgs {
     /// The file to write, compressed where its name ends with `.zst`; `-` for standard output
-    #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
-    pub file: PathBuf,
+    #[arg(value_name = "FILE", value_hint = ValueHint::FilePath, required_unless_present = "archive")]
+    pub file: Option<PathBuf>,
     /// Replace the file where it exists
-    #[arg(long)]
+    #[arg(long, conflicts_with = "archive")]
     pub overwrite: bool,
+    /// Add a dated, compressed export to this folder instead
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, conflicts_with = "file")]
+    pub archive: Option<PathBuf>,
+    /// Thin the archive out afterwards: how often exports stay up to which age, such as `24h:all,30d:daily,1y:monthly`
+    #[arg(long, value_name = "RULES", requires = "archive")]
+    pub keep: Option<calipam_history::keep::Keep>,
 }
 
 /// Options of `explain`.

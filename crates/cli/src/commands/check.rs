@@ -9,7 +9,7 @@ use calipam_check::views::{self, CalicoctlView};
 use calipam_check::{Changes, EarlierReport, Filter, Options, parse_document};
 use calipam_model::snapshot::Snapshot;
 use calipam_plan::release::ReportError;
-use calipam_workflow::{Error, Judging, Look, have_in_common, look_twice, nodes, pool};
+use calipam_workflow::{Error, Judging, Look, have_in_common, look_twice, nodes, note_last_use, pool};
 
 use crate::args::{CheckArgs, CheckOptions, Format, Global};
 use crate::exit::{self, Failure, Outcome};
@@ -74,6 +74,9 @@ fn judge(args: &CheckArgs, global: &Global, console: &Console) -> Result<Judged,
             earlier.map(|earlier| since(earlier, &look, args.compare_with.as_deref())).transpose()?;
         let filter = checker.keep(&mut look, console)?;
         changes.iter_mut().for_each(|changes| changes.narrow(&filter));
+        if let Some(folder) = &args.archive {
+            note_last_use(folder, &mut look.report, &Person::watching(console))?;
+        }
         Ok(Judged { look, changes, calicoctl })
     })
 }

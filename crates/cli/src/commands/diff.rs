@@ -1,7 +1,8 @@
 //! `diff`.
 
+use calipam_datastore::archive::Archived;
 use calipam_history::diff::{Difference, Judged, difference};
-use calipam_workflow::{Pair, Side, scope};
+use calipam_workflow::{Pair, Side, exports_around, scope};
 
 use crate::args::{DiffArgs, Global, StateName};
 use crate::exit::{Failure, Outcome};
@@ -14,10 +15,11 @@ use crate::{connect, hints};
 
 /// Compares two states, and prints how they differ; exit code 1 where they do.
 pub fn run(args: &DiffArgs, global: &Global, console: &Console) -> Result<Outcome, Failure> {
-    refuse(args, global)?;
+    let (old, new) = states(args)?;
+    refuse(&old, &new, global)?;
     let (old, new, pair) = connect::block_on(async {
-        let old = open(&args.old, global, console).await?;
-        let new = open(&args.new, global, console).await?;
+        let old = open(&old, global, console).await?;
+        let new = open(&new, global, console).await?;
         let person = Person::watching(console);
         let pair = calipam_workflow::diff(&old, &new, args.force, args.settling.settle, &person).await?;
         Ok((old, new, pair))
@@ -40,8 +42,29 @@ pub fn run(args: &DiffArgs, global: &Global, console: &Console) -> Result<Outcom
     Ok(outcome)
 }
 
+/// The two states that are named, or lie around a time in an archive.
+fn states(args: &DiffArgs) -> Result<(StateName, StateName), Failure> {
+    let of_export = |export: &Archived| StateName {
+        datastore: export.path.to_string_lossy().into_owned(),
+        revision: None,
+    };
+    let (Some(folder), Some(at)) = (&args.archive, args.at) else {
+        let named = args.old.clone().zip(args.new.clone());
+        return named.ok_or_else(|| Failure::usage("name OLD and NEW"));
+    };
+    if args.new.is_some() {
+        return Err(Failure::usage("with --archive only NEW is named"));
+    }
+    let (before, after) = exports_around(folder, at)?;
+    let new = args.old.clone().or_else(|| after.as_ref().map(of_export)).ok_or_else(|| Failure::Usage {
+        message: format!("the archive has no export after {at}"),
+        hint: Some("name what to compare with as NEW, such as `etcd` or `kubernetes`".to_owned()),
+    })?;
+    Ok((of_export(&before), new))
+}
+
 /// Refuses what cannot be meant.
-fn refuse(args: &DiffArgs, global: &Global) -> Result<(), Failure> {
+fn refuse(old: &StateName, new: &StateName, global: &Global) -> Result<(), Failure> {
     if let Some(named) = &global.datastore {
         return Err(Failure::Usage {
             message: format!(
@@ -50,7 +73,7 @@ fn refuse(args: &DiffArgs, global: &Global) -> Result<(), Failure> {
             hint: Some(format!("such as {}", hints::command_elsewhere(&["diff", "backup.db", "etcd"]))),
         });
     }
-    if args.old.datastore == "-" && args.new.datastore == "-" {
+    if old.datastore == "-" && new.datastore == "-" {
         return Err(Failure::usage("stdin cannot be both OLD and NEW"));
     }
     Ok(())

@@ -4,6 +4,9 @@ use std::fs::File;
 use std::io;
 use std::path::Path;
 
+use calipam_history::keep::Keep;
+use calipam_workflow::{Archiving, archive};
+
 use crate::args::{ExportArgs, Global};
 use crate::exit::{Failure, Outcome};
 use crate::operator::Person;
@@ -16,30 +19,66 @@ const OTHER_COMPRESSIONS: [&str; 14] =
     ["gz", "tgz", "bz2", "tbz", "xz", "txz", "lzma", "lz", "lz4", "zip", "7z", "br", "Z", "zstd"];
 
 pub fn run(args: &ExportArgs, global: &Global, console: &Console) -> Result<Outcome, Failure> {
-    if args.file == Path::new("-") {
+    if let Some(folder) = &args.archive {
+        return to_archive(folder, args.keep.as_ref(), global, console);
+    }
+    // clap sees to it that one of the two is named.
+    let file = args.file.as_deref().unwrap_or(Path::new("-"));
+    if file == Path::new("-") {
         return to_stdout(global, console);
     }
-    if let Some(ending) = args.file.extension().and_then(|ending| ending.to_str())
+    if let Some(ending) = file.extension().and_then(|ending| ending.to_str())
         && OTHER_COMPRESSIONS.contains(&ending)
     {
         return Err(Failure::Usage {
-            message: format!("{}: exports are not compressed as .{ending}", args.file.display()),
+            message: format!("{}: exports are not compressed as .{ending}", file.display()),
             hint: Some("a name that ends in .zst compresses; another tool compresses standard output".into()),
         });
     }
-    if args.file.exists() && !args.overwrite {
+    if file.exists() && !args.overwrite {
         return Err(Failure::Usage {
-            message: format!("{} exists", args.file.display()),
+            message: format!("{} exists", file.display()),
             hint: Some(format!(
                 "choose another name, or replace it: {}",
                 hints::again(&["--overwrite"], &["overwrite"])
             )),
         });
     }
-    let objects = connect::block_on(async { export(global, &args.file, console).await })?;
-    console.say(&format!("wrote {} to {}", count(objects, "object", "objects"), args.file.display()));
-    let check = hints::command_elsewhere(&["check", "--datastore", &args.file.to_string_lossy()]);
+    let objects = connect::block_on(async { export(global, file, console).await })?;
+    console.say(&format!("wrote {} to {}", count(objects, "object", "objects"), file.display()));
+    let check = hints::command_elsewhere(&["check", "--datastore", &file.to_string_lossy()]);
     console.hint(&format!("look at it with {check}"));
+    Ok(Outcome::Clean)
+}
+
+/// Adds to an archive, and says what it holds.
+fn to_archive(
+    folder: &Path,
+    keep: Option<&Keep>,
+    global: &Global,
+    console: &Console,
+) -> Result<Outcome, Failure> {
+    let Archiving { added, removed, exports } = connect::block_on(async {
+        let datastore = connect::open(global, console).await?;
+        Ok(archive(&datastore, folder, keep, &Person::watching(console)).await?)
+    })?;
+    if let Some(later) = added.later {
+        console.warn(&format!(
+            "the archive has an export of {later}, which is later than this one of {}: a clock was set back",
+            added.export.taken_at
+        ));
+    }
+    let objects = count(usize::try_from(added.entries).unwrap_or(usize::MAX), "object", "objects");
+    let path = added.export.path.display();
+    console.tell(&match added.was_there {
+        true => format!("{path} is of the same time: nothing was added"),
+        false => format!("wrote {objects} to {path}"),
+    });
+    let removed = match removed.len() {
+        0 => String::new(),
+        number => format!("; {} removed", count(number, "export", "exports")),
+    };
+    console.tell(&format!("the archive holds {}{removed}", count(exports, "export", "exports")));
     Ok(Outcome::Clean)
 }
 

@@ -7,6 +7,7 @@ mod configure;
 mod diff;
 mod explain;
 mod export;
+mod history;
 mod install_links;
 mod journals;
 mod rebuild;
@@ -44,6 +45,7 @@ pub fn run(cli: Cli, applet: Applet, console: &Console) -> Result<Outcome, Failu
         Command::Check(args) => check::run(&args, &global, console),
         Command::Show(args) => show::run(&args, &global, console),
         Command::Diff(args) => diff::run(&args, &global, console),
+        Command::History(args) => history::run(&args, &global, console),
         Command::Release(args) => release::run(&args, &global, console),
         Command::Rebuild(args) => rebuild::run(&args, &global, console),
         Command::Split(args) => split::run(&args, &global, console),

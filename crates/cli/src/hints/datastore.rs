@@ -58,7 +58,10 @@ pub fn hint(error: &Error) -> Option<String> {
         Error::RevisionAhead { .. } => {
             "is it a revision of this etcd? One that was restored counts from its snapshot on"
         }
-        Error::NoRevisions { .. } => "only etcd keeps past revisions: name its endpoints by --etcd-endpoints",
+        Error::NoRevisions { .. } => {
+            "only etcd keeps past revisions: give its endpoints by `--etcd-endpoints`; what Kubernetes forgets, an archive of \
+             exports keeps (`export --archive`, `history --archive`)"
+        }
         Error::NoCalico { .. } => {
             "is this the etcd that Calico uses? A cluster often has another one for the Kubernetes API; \
              with the Kubernetes datastore, Calico uses no etcd of its own. That of Calico 2.x is read with \
@@ -255,6 +258,11 @@ fn file(error: &FileError) -> Option<String> {
             "take it again by `etcdctl snapshot save FILE`; a copy of the file `member/snap/db` of an etcd that \
              runs is not consistent"
         }
+        FileError::OtherCluster { .. } => "each cluster has an archive of its own: name another folder",
+        FileError::ArchiveBusy => {
+            "wait until it has ended; what a killed run leaves does not hinder the next one"
+        }
+        FileError::NoTime(_) => "take the file out of the folder: its header was changed",
         FileError::Io(error) if error.kind() == std::io::ErrorKind::NotFound => {
             "is the path right, and does its folder exist?"
         }

@@ -18,6 +18,13 @@ pub fn error(error: &Error) -> Option<String> {
         }
         Error::Repair(error) => return repair(error),
         Error::Io { .. } | Error::NoConsent(NoConsent::Declined | NoConsent::Failed(_)) => return None,
+        Error::EmptyArchive(folder) => {
+            let folder = folder.to_string_lossy();
+            return Some(format!("{} adds one", command(&["export", "--archive", &folder])));
+        }
+        Error::BeforeArchive { .. } => {
+            "name a later time, or a file: what was before the first export is not known"
+        }
         Error::TwoClusters { .. } => {
             return Some(format!(
                 "name two states of one cluster, or compare them all the same: {}",

@@ -9,6 +9,7 @@ pub mod document;
 pub mod failure;
 mod findings;
 pub mod header;
+pub mod history;
 pub mod markdown;
 pub mod plan;
 pub mod report;

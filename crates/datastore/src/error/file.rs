@@ -42,6 +42,15 @@ pub enum FileError {
     /// Compressed data that cannot be unpacked.
     #[error("cannot unpack it: {0}")]
     Unpack(String),
+    /// An export does not say when it was taken.
+    #[error("`takenAt` is {0:?}, which is not a time")]
+    NoTime(String),
+    /// The GUIDs of an archive and of what does not belong there.
+    #[error("an archive of cluster {:?}, not of {:?}", .guids[0], .guids[1])]
+    OtherCluster { guids: [String; 2] },
+    /// Another run writes to the archive.
+    #[error("another run writes to this archive")]
+    ArchiveBusy,
     /// An etcd snapshot that ends too early.
     #[error("the etcd snapshot is cut off: {0}")]
     SnapshotCut(String),

@@ -29,20 +29,21 @@ pub fn looks_like_export(head: &[u8]) -> bool {
 /// cannot be decoded.
 pub fn read(path: &Path, mut sink: impl FnMut(&RawEntry<'_>)) -> Result<Header> {
     let mut begin = || -> std::result::Result<Header, FileError> {
-        let mut file = BufReader::with_capacity(1 << 18, File::open(path)?);
-        let packed = file.fill_buf()?.starts_with(&ZSTD_MAGIC);
-        let input: Box<dyn BufRead> = if packed {
-            let unpacked = zstd::Decoder::with_buffer(file).map_err(|e| FileError::Unpack(e.to_string()))?;
-            Box::new(BufReader::with_capacity(1 << 18, unpacked))
-        } else {
-            Box::new(file)
-        };
-        let mut lines = Lines { input, packed, number: 0, text: Vec::new() };
+        let mut lines = Lines::open(path)?;
         let header = read_header(&mut lines)?;
         read_entries(&mut lines, &mut sink)?;
         Ok(header)
     };
     begin().map_err(|kind| Error::file(path, kind))
+}
+
+/// Reads the first line of an export only.
+///
+/// # Errors
+/// As [`read`].
+pub fn header_of(path: &Path) -> Result<Header> {
+    let header = Lines::open(path).and_then(|mut lines| read_header(&mut lines));
+    header.map_err(|kind| Error::file(path, kind))
 }
 
 fn read_header(lines: &mut Lines) -> std::result::Result<Header, FileError> {
@@ -89,6 +90,18 @@ struct Lines {
 }
 
 impl Lines {
+    fn open(path: &Path) -> std::result::Result<Self, FileError> {
+        let mut file = BufReader::with_capacity(1 << 18, File::open(path)?);
+        let packed = file.fill_buf()?.starts_with(&ZSTD_MAGIC);
+        let input: Box<dyn BufRead> = if packed {
+            let unpacked = zstd::Decoder::with_buffer(file).map_err(|e| FileError::Unpack(e.to_string()))?;
+            Box::new(BufReader::with_capacity(1 << 18, unpacked))
+        } else {
+            Box::new(file)
+        };
+        Ok(Self { input, packed, number: 0, text: Vec::new() })
+    }
+
     /// Reads the next line into `text`; false at the end.
     fn next(&mut self) -> std::result::Result<bool, FileError> {
         self.text.clear();

@@ -105,14 +105,29 @@ impl DataFile {
     /// # Errors
     /// Where the file is damaged or cut.
     pub fn observe(&self, progress: &ProgressFn) -> Result<Snapshot> {
-        self.observe_path(progress)
+        self.observe_path(|_| true, progress)
             .map_err(|error| if self.input.is_some() { of_input(error) } else { error })
     }
 
-    fn observe_path(&self, progress: &ProgressFn) -> Result<Snapshot> {
+    /// Reads the entries of an export whose keys are wanted. What else it holds counts as read only in part.
+    ///
+    /// # Errors
+    /// As [`Self::observe`].
+    pub fn observe_some(&self, is_wanted: fn(&[u8]) -> bool, progress: &ProgressFn) -> Result<Snapshot> {
+        let mut snapshot = self.observe_path(is_wanted, progress)?;
+        for coverage in snapshot.coverage.values_mut().filter(|coverage| **coverage == Coverage::Read) {
+            *coverage = Coverage::Partial;
+        }
+        Ok(snapshot)
+    }
+
+    fn observe_path(&self, is_wanted: fn(&[u8]) -> bool, progress: &ProgressFn) -> Result<Snapshot> {
         let mut snapshot = Snapshot::default();
         let mut read = 0;
         let mut add = |entry: &RawEntry<'_>| {
+            if !is_wanted(entry.key) {
+                return;
+            }
             if objects::is_exported(entry.key) {
                 objects::add_exported(&mut snapshot, entry.key, entry.value);
             } else {

@@ -1,4 +1,4 @@
-//! Reading a datastore: all of it, what lies around one address or handle, or some objects again.
+//! Reading a datastore: all of it, what lies around one address or handle, some objects again, or their past.
 
 pub(crate) mod again {
     pub(crate) mod etcd;
@@ -6,9 +6,11 @@ pub(crate) mod again {
 }
 pub(crate) mod around;
 mod names;
+mod past;
 pub(crate) mod whole;
 pub(crate) mod with_kubernetes;
 
 pub use self::around::Lookup;
 pub use self::names::NameKind;
+pub use self::past::{Past, PastOf};
 pub use self::whole::{Progress, ProgressFn};

@@ -8,6 +8,7 @@ mod classify;
 pub(crate) mod endpoint;
 mod handshake;
 mod range;
+mod watch;
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -28,6 +29,8 @@ use tower::util::BoxCloneSyncService;
 pub(crate) use self::bulk::Reply;
 pub(crate) use self::classify::FUTURE;
 pub(crate) use self::range::Range;
+pub use self::watch::Change;
+pub(crate) use self::watch::Due;
 use crate::error::{Cause, Error, Failure, Result, Server, Tried};
 use crate::raw::RawEntry;
 use crate::secret::redact_url;

@@ -74,11 +74,11 @@ impl Reader<'_> {
 }
 
 /// The range of a key that etcd has.
-fn range_of(key: &Key) -> Option<Range> {
+pub(crate) fn range_of(key: &Key) -> Option<Range> {
     (!crate::read::with_kubernetes::is_in_kubernetes(key)).then(|| Range::key(key.to_string()))
 }
 
-fn endpoints_of(pod: &PodOnNode) -> Range {
+pub(crate) fn endpoints_of(pod: &PodOnNode) -> Range {
     let name = endpoint_name(&pod.node, "k8s", &pod.pod, "");
     Range::prefix(&format!("{ENDPOINT_PREFIX}{}/{name}", pod.namespace)).with_limit(MAX_INTERFACES)
 }

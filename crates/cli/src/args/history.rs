@@ -1,0 +1,43 @@
+//! Options of `history`.
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+
+use calipam_history::timeline::About;
+use calipam_model::IpNet;
+use clap::{ArgGroup, Args, ValueHint};
+
+const SUBJECT: &str = "Whose history";
+
+/// Options of `history`.
+#[derive(Debug, Args)]
+#[command(group = ArgGroup::new("about").required(true))]
+pub struct HistoryArgs {
+    /// An address: to whom it was assigned, and when
+    #[arg(long, value_name = "ADDRESS", group = "about", help_heading = SUBJECT)]
+    pub ip: Option<IpAddr>,
+    /// A handle, by its ID or the beginning of it: its addresses
+    #[arg(long, value_name = "ID", group = "about", help_heading = SUBJECT)]
+    pub handle: Option<String>,
+    /// A block: who owned it, and its addresses
+    #[arg(long, value_name = "CIDR", group = "about", help_heading = SUBJECT)]
+    pub block: Option<IpNet>,
+    /// A node: its blocks and addresses
+    #[arg(long, value_name = "NODE", group = "about", help_heading = SUBJECT)]
+    pub node: Option<String>,
+    /// Read the exports of this folder instead, as `export --archive` keeps them
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub archive: Option<PathBuf>,
+}
+
+impl HistoryArgs {
+    /// What it is about; clap sees to it that one is named.
+    pub fn about(&self) -> About {
+        match self {
+            Self { ip: Some(address), .. } => About::Address(*address),
+            Self { handle: Some(id), .. } => About::Handle(id.trim_end_matches('…').to_owned()),
+            Self { block: Some(cidr), .. } => About::Block(cidr.trunc()),
+            Self { node, .. } => About::Node(node.clone().unwrap_or_default()),
+        }
+    }
+}

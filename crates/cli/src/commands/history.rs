@@ -1,0 +1,42 @@
+//! `history`.
+
+use std::path::Path;
+
+use calipam_workflow::{archive_history, history};
+
+use crate::args::{Global, HistoryArgs, journals_folder};
+use crate::exit::{Failure, Outcome};
+use crate::operator::Person;
+use crate::output::Console;
+use crate::render::history::HistoryDocument;
+use crate::{connect, hints};
+
+/// Prints what happened to an address, handle, block or node; exit code 1 where nothing is known.
+pub fn run(args: &HistoryArgs, global: &Global, console: &Console) -> Result<Outcome, Failure> {
+    if let Some(folder) = &args.archive {
+        return of_archive(folder, args, console);
+    }
+    let found = connect::block_on(async {
+        let datastore = connect::open(global, console).await?;
+        let person = Person::watching(console);
+        Ok(history(&datastore, args.about(), journals_folder().as_deref(), &person).await?)
+    })?;
+    let document = HistoryDocument::of_etcd(&found);
+    console.print(&document)?;
+    if found.timeline.events.is_empty() {
+        console.hint(&format!(
+            "what was before revision {} is not known to etcd; {} lists the blocks",
+            found.kept.oldest,
+            hints::command(&["show", "--blocks"])
+        ));
+        return Ok(Outcome::Refused);
+    }
+    Ok(Outcome::Clean)
+}
+
+/// The same from the exports of a folder.
+fn of_archive(folder: &Path, args: &HistoryArgs, console: &Console) -> Result<Outcome, Failure> {
+    let found = archive_history(folder, args.about(), &Person::watching(console))?;
+    console.print(&HistoryDocument::of_archive(&found))?;
+    Ok(if found.timeline.events.is_empty() { Outcome::Refused } else { Outcome::Clean })
+}

@@ -1,0 +1,242 @@
+//! What happened, as it is printed.
+
+use std::io::{self, Write};
+
+use calipam_history::timeline::{About, Doubt, Event, Holder, Origin, When};
+use calipam_workflow::{ArchiveHistory, History};
+use jiff::Timestamp;
+use serde::Serialize;
+
+use super::document::{Detail, Document};
+use super::table::{Align, Grid, Page};
+use super::text::{count, escape};
+use super::wrap::on_page;
+
+/// So much of a GUID tells clusters apart.
+const GUID_SHOWN: usize = 16;
+
+/// A history and how far it reaches.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct HistoryDocument<'a> {
+    /// The cluster's GUID; empty where it has none.
+    guid: &'a str,
+    location: &'a str,
+    /// `ip`, `handle`, `block` or `node`.
+    about: &'static str,
+    name: String,
+    #[serde(flatten)]
+    reach: Reach,
+    events: &'a [Event],
+}
+
+/// How far back what is told reaches.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Reach {
+    #[serde(rename_all = "camelCase")]
+    Etcd {
+        /// The oldest revision that is kept, and the newest, in decimal digits.
+        oldest_revision: String,
+        newest_revision: String,
+        read_at: Timestamp,
+    },
+    /// The times of the exports, ascending.
+    Archive { exports: Vec<Timestamp> },
+}
+
+impl<'a> HistoryDocument<'a> {
+    /// The history that etcd keeps.
+    pub fn of_etcd(history: &'a History) -> Self {
+        let (about, name) = subject(&history.about);
+        Self {
+            guid: &history.guid,
+            location: &history.location,
+            about,
+            name,
+            reach: Reach::Etcd {
+                oldest_revision: history.kept.oldest.to_string(),
+                newest_revision: history.kept.newest.to_string(),
+                read_at: history.kept.read_at,
+            },
+            events: &history.timeline.events,
+        }
+    }
+
+    /// What an archive tells.
+    pub fn of_archive(history: &'a ArchiveHistory) -> Self {
+        let (about, name) = subject(&history.about);
+        let archive = &history.archive;
+        Self {
+            guid: archive.guid().unwrap_or_default(),
+            location: archive.folder().to_str().unwrap_or_default(),
+            about,
+            name,
+            reach: Reach::Archive {
+                exports: archive.exports().iter().map(|export| export.taken_at).collect(),
+            },
+            events: &history.timeline.events,
+        }
+    }
+}
+
+impl Reach {
+    fn line(&self) -> String {
+        match self {
+            Self::Etcd { oldest_revision, newest_revision, .. } if oldest_revision == "1" => {
+                format!("etcd keeps everything since it began, up to revision {newest_revision}")
+            }
+            Self::Etcd { oldest_revision: oldest, newest_revision, .. } => format!(
+                "etcd keeps revisions {oldest} to {newest_revision}; what was before {oldest} is compacted and not known"
+            ),
+            Self::Archive { exports } => of_exports(exports),
+        }
+    }
+
+    fn source(&self) -> &'static str {
+        match self {
+            Self::Etcd { .. } => "etcd",
+            Self::Archive { .. } => "archive",
+        }
+    }
+}
+
+/// How far exports reach, and the longest time that none of them tells about.
+fn of_exports(exports: &[Timestamp]) -> String {
+    let (Some(first), Some(last)) = (exports.first(), exports.last()) else { return "no export".to_owned() };
+    let number = count(exports.len(), "export", "exports");
+    let mut line = format!(
+        "{number} from {} to {}; what came and went between two of them is not known",
+        short(first),
+        short(last)
+    );
+    let gaps = exports.windows(2).map(|pair| (pair[1].duration_since(pair[0]), pair));
+    if let Some((gap, pair)) = gaps.max_by_key(|(gap, _)| *gap) {
+        let hours = format!("{:#}", jiff::SignedDuration::from_secs(gap.as_secs()));
+        line.push_str(&format!(
+            "; the longest gap is {hours}, from {} to {}",
+            short(&pair[0]),
+            short(&pair[1])
+        ));
+    }
+    line
+}
+
+/// The word for what a history is about, and its name.
+pub fn subject(about: &About) -> (&'static str, String) {
+    match about {
+        About::Address(address) => ("ip", address.to_string()),
+        About::Handle(id) => ("handle", id.clone()),
+        About::Block(cidr) => ("block", cidr.to_string()),
+        About::Node(node) => ("node", node.clone()),
+    }
+}
+
+impl Document for HistoryDocument<'_> {
+    fn kind(&self) -> &'static str {
+        "History"
+    }
+
+    fn text(&self, detail: Detail, page: Page, out: &mut dyn Write) -> io::Result<()> {
+        let guid: String = self.guid.chars().take(GUID_SHOWN).collect();
+        let cluster =
+            if guid.is_empty() { "Cluster of unknown GUID".to_owned() } else { format!("Cluster {guid}") };
+        let line =
+            format!("{cluster} · {} {} · {} {}", self.reach.source(), self.location, self.about, self.name);
+        writeln!(out, "{}", on_page(&escape(&line), 0, page))?;
+        writeln!(out, "{}\n", on_page(&self.reach.line(), 0, page))?;
+        if self.events.is_empty() {
+            return writeln!(out, "Nothing is known of it");
+        }
+        table(self.events, detail, page).write(out)
+    }
+
+    fn schema(&self) -> impl Serialize {
+        self
+    }
+}
+
+/// One row for each event.
+pub fn table(events: &[Event], detail: Detail, page: Page) -> Grid {
+    let columns = [
+        ("REVISION", Align::Right),
+        ("TIME", Align::Left),
+        ("EVENT", Align::Left),
+        ("OF", Align::Left),
+        ("WHO", Align::Left),
+    ];
+    let mut grid = Grid::new(page, detail, &columns);
+    for event in events {
+        grid.row([
+            event.revision.map_or_else(|| "-".to_owned(), |revision| revision.to_string()),
+            time(&event.time),
+            event.what.words().to_owned(),
+            event.subject.to_string(),
+            who(event, detail),
+        ]);
+    }
+    grid
+}
+
+fn short(time: &Timestamp) -> String {
+    time.strftime("%Y-%m-%d %H:%M:%SZ").to_string()
+}
+
+/// `2026-11-20 03:12:05Z`, or what bounds it.
+fn time(when: &When) -> String {
+    let known = match (&when.at, &when.after, &when.before) {
+        (Some(at), ..) => short(at),
+        (None, Some(after), Some(before)) => format!("between {} and {}", short(after), short(before)),
+        (None, Some(after), None) => format!("after {}", short(after)),
+        (None, None, Some(before)) => format!("before {}", short(before)),
+        (None, None, None) => "not known".to_owned(),
+    };
+    match when.doubt {
+        None => known,
+        Some(Doubt::ClocksDisagree) => format!("{known} (clocks disagree)"),
+        Some(Doubt::NoZone) => format!("{known} (recorded without zone)"),
+    }
+}
+
+fn who(event: &Event, detail: Detail) -> String {
+    let mut parts = Vec::new();
+    match (&event.before, &event.after) {
+        (Some(before), Some(after)) if before != after => {
+            parts.push(format!("{} → {}", holder(before, detail), holder(after, detail)));
+        }
+        (Some(one), _) | (None, Some(one)) => parts.push(holder(one, detail)),
+        (None, None) => {}
+    }
+    if !event.detail.is_empty() {
+        parts.push(event.detail.clone());
+    }
+    if let Some(run) = &event.by {
+        let begun = run.started_at.get(..19).unwrap_or(&run.started_at);
+        parts.push(format!("by calipam, run of {}: {}", begun.replace('T', " "), run.command));
+    }
+    if event.origin == Origin::Journal {
+        parts.push("known from a journal only".to_owned());
+    }
+    parts.join("; ")
+}
+
+/// `pod default/web-0 on node-1`, and everything else that the record says.
+fn holder(holder: &Holder, detail: Detail) -> String {
+    let mut text = match (holder.kind, &holder.released_at) {
+        ("cooling", Some(released_at)) => return format!("since {released_at}"),
+        (kind, _) if holder.allocated_to.is_empty() => kind.to_owned(),
+        (kind, _) => format!("{kind} {}", holder.allocated_to),
+    };
+    if let Some(node) = &holder.node {
+        text.push_str(&format!(" on {node}"));
+    }
+    if detail == Detail::Full {
+        if let Some(handle) = &holder.handle {
+            text.push_str(&format!(", handle {handle}"));
+        }
+        if let Some(timestamp) = &holder.timestamp {
+            text.push_str(&format!(", recorded {timestamp}"));
+        }
+    }
+    text
+}

@@ -1,0 +1,217 @@
+//! What etcd still knows of the objects around an address, handle, block or node: every kept revision of their keys.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use calipam_model::IpNet;
+use calipam_model::affinity::{AffinityKey, AffinityType};
+use calipam_model::block::BlockOwner;
+use calipam_model::key::{IPAM_PREFIX, Key};
+use calipam_model::snapshot::Snapshot;
+use jiff::Timestamp;
+
+use super::around::etcd::{endpoints_of, range_of};
+use super::around::{Lookup, PodOnNode};
+use crate::client::etcd::{Change, Due, EtcdClient, Range};
+use crate::error::{Error, Failure, Result};
+use crate::raw::RawKv;
+use crate::secret::redact_url;
+use crate::store::Datastore;
+
+/// What the past of objects is asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PastOf {
+    Address(IpAddr),
+    /// A handle, by its whole ID.
+    Handle(String),
+    Block(IpNet),
+    Node(String),
+}
+
+/// What etcd keeps of some keys.
+#[derive(Clone, Debug)]
+pub struct Past {
+    /// Without user and password.
+    pub location: String,
+    /// The GUID of the cluster; empty where it has none.
+    pub guid: String,
+    /// The oldest revision that can be read.
+    pub oldest: i64,
+    /// Up to which revision the changes reach.
+    pub newest: i64,
+    pub read_at: Timestamp,
+    /// What was stored at the oldest revision.
+    pub base: Vec<RawKv>,
+    /// What was written after it, ascending by revision.
+    pub changes: Vec<Change>,
+}
+
+/// How often a read is begun before it is given up, where etcd compacts meanwhile.
+const ATTEMPTS: u32 = 4;
+
+impl Datastore {
+    /// Reads every kept revision of what lies around something: the keys that are asked for and those that any of their
+    /// revisions names, not the cluster.
+    ///
+    /// # Errors
+    /// Where this is no etcd, or it cannot be read.
+    pub async fn past(&self, of: &PastOf) -> Result<Past> {
+        let client = match self {
+            Self::Etcd(client) | Self::EtcdAndKubernetes(client, _) => Arc::clone(client),
+            Self::EtcdV2(..) | Self::Kubernetes(_) | Self::File(_) => {
+                return Err(Error::NoRevisions { location: self.location() });
+            }
+        };
+        let mut attempt = 1;
+        loop {
+            match past(&client, of).await {
+                Err(Error::Request { failure: Failure::Compacted, .. }) if attempt < ATTEMPTS => attempt += 1,
+                Err(Error::Request { failure: Failure::Compacted, endpoint, .. }) => {
+                    return Err(Error::Compacted { endpoint, attempts: ATTEMPTS });
+                }
+                result => return result,
+            }
+        }
+    }
+}
+
+async fn past(client: &EtcdClient, of: &PastOf) -> Result<Past> {
+    let information = Key::ClusterInformation("default".to_owned());
+    let now = client.get(&[Range::key(information.to_string())], "cluster information").await?;
+    let mut cluster = Snapshot::default();
+    now.entries().for_each(|entry| cluster.add_entry(entry.key, entry.value, entry.mod_revision));
+    let oldest = client.oldest_kept(now.revision).await?;
+    let mut past = Past {
+        location: redact_url(client.endpoint()),
+        guid: cluster.cluster.map(|cluster| cluster.guid).unwrap_or_default(),
+        oldest,
+        newest: now.revision,
+        read_at: Timestamp::now(),
+        base: Vec::new(),
+        changes: Vec::new(),
+    };
+    let mut known = BTreeSet::new();
+    let mut ranges = of.first_ranges();
+    // What the first keys name, and of a handle or node what those name.
+    for _ in 0..=2 {
+        ranges.retain(|range| known.insert(range.start.clone()));
+        if ranges.is_empty() {
+            break;
+        }
+        past.add(client, &ranges).await?;
+        ranges = of.named(&past);
+    }
+    past.changes.sort_by(|a, b| (a.revision, &a.key).cmp(&(b.revision, &b.key)));
+    past.changes.dedup();
+    Ok(past)
+}
+
+impl Past {
+    /// Adds the past of some keys.
+    async fn add(&mut self, client: &EtcdClient, ranges: &[Range]) -> Result<()> {
+        let at = |revision: i64| ranges.iter().map(|range| range.clone().at(revision)).collect::<Vec<_>>();
+        let mut due = Due::new();
+        for part in at(self.oldest).chunks(super::around::etcd::MAX_OPERATIONS) {
+            for entry in client.get(part, "the past").await?.entries() {
+                due.insert(entry.key.to_vec(), None);
+                self.base.push(entry.to_owned());
+            }
+        }
+        for part in at(self.newest).chunks(super::around::etcd::MAX_OPERATIONS) {
+            for entry in client.get(part, "the past").await?.entries() {
+                if entry.mod_revision > self.oldest {
+                    due.insert(entry.key.to_vec(), Some(entry.mod_revision));
+                } else {
+                    due.remove(entry.key);
+                }
+            }
+        }
+        if self.newest > self.oldest {
+            let span = (self.oldest + 1, self.newest);
+            self.changes.extend(client.changes(ranges, span, &due, "the past").await?);
+        }
+        Ok(())
+    }
+
+    /// Every version of every object, together.
+    fn versions(&self) -> Snapshot {
+        let mut all = Snapshot::default();
+        self.base.iter().for_each(|entry| all.add_entry(&entry.key, &entry.value, entry.mod_revision));
+        for change in &self.changes {
+            if let Some(value) = &change.value {
+                all.add_entry(&change.key, value, change.revision);
+            }
+        }
+        all
+    }
+}
+
+impl PastOf {
+    /// What is read first.
+    fn first_ranges(&self) -> Vec<Range> {
+        match self {
+            Self::Address(address) => ranges(&Lookup::Address(*address).first_keys()),
+            Self::Handle(id) => ranges(&Lookup::Handle(id.clone()).first_keys()),
+            Self::Block(cidr) => ranges(&[Key::Block(*cidr)]),
+            Self::Node(node) => vec![Range::prefix(&format!("{IPAM_PREFIX}host/{node}/"))],
+        }
+    }
+
+    /// What the versions that were read name.
+    fn named(&self, past: &Past) -> Vec<Range> {
+        let all = past.versions();
+        match self {
+            Self::Address(address) => {
+                let lookup = Lookup::Address(*address);
+                let mut found = endpoints(&lookup, &all);
+                found.extend(affinities(&all));
+                found
+            }
+            Self::Handle(id) => {
+                let lookup = Lookup::Handle(id.clone());
+                let mut found = ranges(&lookup.blocks(&all));
+                found.extend(endpoints(&lookup, &all));
+                found
+            }
+            Self::Block(_) => affinities(&all),
+            Self::Node(_) => {
+                let mut cidrs: BTreeMap<IpNet, Key> = BTreeMap::new();
+                let held = all.affinities.iter().map(|affinity| affinity.value.key.cidr);
+                held.for_each(|cidr| drop(cidrs.insert(cidr, Key::Block(cidr))));
+                // A deletion says nothing but its key.
+                for change in past.changes.iter().filter(|change| change.value.is_none()) {
+                    let key = std::str::from_utf8(&change.key).ok().and_then(|path| Key::parse(path).ok()?);
+                    if let Some(Key::Affinity(AffinityKey { cidr, .. })) = key {
+                        cidrs.insert(cidr, Key::Block(cidr));
+                    }
+                }
+                ranges(&cidrs.into_values().collect::<Vec<_>>())
+            }
+        }
+    }
+}
+
+fn ranges(keys: &[Key]) -> Vec<Range> {
+    keys.iter().filter_map(range_of).collect()
+}
+
+/// The workload endpoints of the pods for which an address or handle was ever recorded.
+fn endpoints(lookup: &Lookup, all: &Snapshot) -> Vec<Range> {
+    let named = lookup.named(all);
+    named.endpoints.iter().map(|pod: &PodOnNode| endpoints_of(pod)).collect()
+}
+
+/// The affinities of the owners that blocks ever had.
+fn affinities(all: &Snapshot) -> Vec<Range> {
+    let mut keys = BTreeSet::new();
+    for block in all.blocks.iter().map(|block| &block.value) {
+        let (kind, node) = match block.content.owner() {
+            Some(BlockOwner::Host(node)) => (AffinityType::Host, node.clone()),
+            Some(BlockOwner::Virtual(name)) => (AffinityType::Virtual, name.clone()),
+            _ => continue,
+        };
+        keys.insert(Key::Affinity(AffinityKey { kind, node, cidr: block.key }));
+    }
+    ranges(&keys.into_iter().collect::<Vec<_>>())
+}

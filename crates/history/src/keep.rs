@@ -1,0 +1,180 @@
+//! Which exports of an archive stay: `24h:all,30d:daily,1y:monthly`.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::str::FromStr;
+
+use jiff::tz::TimeZone;
+use jiff::{SignedDuration, Timestamp};
+
+/// How many exports of a time stay.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Every {
+    All,
+    /// The last one of each hour, day, ISO week, month or year, in UTC.
+    Hour,
+    Day,
+    Week,
+    Month,
+    Year,
+}
+
+/// Exports younger than this stay as often.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Rule {
+    younger_than: SignedDuration,
+    every: Every,
+}
+
+/// What stays of an archive. What is older than every rule goes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Keep(Vec<Rule>);
+
+/// A text that says nothing of the kind.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeepError(String);
+
+impl fmt::Display for KeepError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for KeepError {}
+
+impl FromStr for Keep {
+    type Err = KeepError;
+
+    fn from_str(text: &str) -> Result<Self, KeepError> {
+        let rules = text.split(',').map(rule).collect::<Result<Vec<_>, _>>()?;
+        if rules.windows(2).any(|pair| pair[0].younger_than >= pair[1].younger_than) {
+            return Err(KeepError("each time has to be longer than the one before it".to_owned()));
+        }
+        Ok(Self(rules))
+    }
+}
+
+fn rule(text: &str) -> Result<Rule, KeepError> {
+    let expected = || {
+        KeepError(format!(
+            "{text:?} is no rule: expected TIME:HOW, such as `24h:all`, `30d:daily` or `1y:monthly`; HOW is all, hourly, \
+             daily, weekly, monthly or yearly"
+        ))
+    };
+    let (time, how) = text.trim().split_once(':').ok_or_else(expected)?;
+    let every = match how {
+        "all" => Every::All,
+        "hourly" => Every::Hour,
+        "daily" => Every::Day,
+        "weekly" => Every::Week,
+        "monthly" => Every::Month,
+        "yearly" => Every::Year,
+        _ => return Err(expected()),
+    };
+    let hours = [("h", 1), ("d", 24), ("w", 7 * 24), ("y", 365 * 24)];
+    let (number, hours) = hours
+        .iter()
+        .find_map(|(unit, hours)| Some((time.strip_suffix(unit)?, *hours)))
+        .ok_or_else(expected)?;
+    let number: i64 =
+        number.parse().ok().filter(|number| (1..=100_000).contains(number)).ok_or_else(expected)?;
+    Ok(Rule { younger_than: SignedDuration::from_hours(number * hours), every })
+}
+
+impl Keep {
+    /// Of exports by their times, ascending: which ones go. The newest always stays, and so does what is in the future of
+    /// `now`: a clock is wrong, and nothing is known of its age.
+    pub fn superfluous(&self, times: &[Timestamp], now: Timestamp) -> Vec<bool> {
+        let mut taken = BTreeSet::new();
+        let newest = times.len().saturating_sub(1);
+        let mut goes = vec![false; times.len()];
+        // The last of each period comes first.
+        for (place, time) in times.iter().enumerate().rev() {
+            let age = now.duration_since(*time);
+            let rule = self.0.iter().position(|rule| age <= rule.younger_than);
+            goes[place] = match rule.map(|place| (place, self.0[place].every)) {
+                _ if age.is_negative() => false,
+                None => place != newest,
+                Some((_, Every::All)) => false,
+                Some((rule, every)) => !taken.insert((rule, period(*time, every))) && place != newest,
+            };
+        }
+        goes
+    }
+}
+
+/// The period that a time lies in.
+fn period(time: Timestamp, every: Every) -> String {
+    let at = time.to_zoned(TimeZone::UTC);
+    let format = match every {
+        Every::All => "%s",
+        Every::Hour => "%Y-%m-%d %H",
+        Every::Day => "%Y-%m-%d",
+        Every::Week => "%G-%V",
+        Every::Month => "%Y-%m",
+        Every::Year => "%Y",
+    };
+    at.strftime(format).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn time(text: &str) -> Timestamp {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn rules_are_read() {
+        for good in ["24h:all", "24h:all,30d:daily,1y:monthly", "1w:hourly,5y:yearly", "2d:all, 8w:weekly"] {
+            assert!(good.parse::<Keep>().is_ok(), "{good}");
+        }
+        for bad in [
+            "",
+            "all",
+            "24h",
+            "24h:some",
+            "h:all",
+            "0d:all",
+            "-1d:all",
+            "1.5d:all",
+            "30d:daily,24h:all",
+            "1d:all,",
+        ] {
+            assert!(bad.parse::<Keep>().is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn the_last_of_each_period_stays() {
+        let keep: Keep = "24h:all,30d:daily,1y:monthly".parse().unwrap();
+        let times = [
+            "2024-01-01T00:00:00Z",
+            "2026-01-03T00:00:00Z",
+            "2026-01-09T00:00:00Z",
+            "2026-05-01T01:00:00Z",
+            "2026-05-01T23:00:00Z",
+            "2026-05-02T05:00:00Z",
+            "2026-05-09T10:30:00Z",
+            "2026-05-09T11:00:00Z",
+        ]
+        .map(time);
+        let goes = keep.superfluous(&times, time("2026-05-09T12:00:00Z"));
+        assert_eq!(goes, [true, true, false, true, false, false, false, false]);
+        // What stays once stays when it is thinned again.
+        let stays: Vec<Timestamp> =
+            times.iter().zip(&goes).filter(|(_, goes)| !**goes).map(|(time, _)| *time).collect();
+        assert!(!keep.superfluous(&stays, time("2026-05-09T12:00:00Z")).contains(&true));
+    }
+
+    #[test]
+    fn the_newest_stays_and_so_does_the_future() {
+        let keep: Keep = "1h:all".parse().unwrap();
+        let old = [time("2020-01-01T00:00:00Z"), time("2020-01-02T00:00:00Z")];
+        assert_eq!(keep.superfluous(&old, time("2026-01-01T00:00:00Z")), [true, false]);
+        let future = [time("2020-01-01T00:00:00Z"), time("2030-01-02T00:00:00Z")];
+        assert_eq!(keep.superfluous(&future, time("2026-01-01T00:00:00Z")), [true, false]);
+        assert!(keep.superfluous(&[], time("2026-01-01T00:00:00Z")).is_empty());
+    }
+}

@@ -1,0 +1,248 @@
+//! The events between two states of a block, and the state that events lead to.
+
+use calipam_model::block::BlockOwner;
+use serde_json::Value;
+
+use super::state::{BlockFields, Record};
+
+/// What happened to a block. Together, the events between two states say everything that differs: [`replay`] gives back the
+/// later one.
+#[derive(Clone, Debug, PartialEq)]
+pub enum BlockEvent {
+    /// What is known first: at the oldest revision that is kept, or after one that cannot be decoded.
+    Known(Box<BlockFields>),
+    /// It was created, empty.
+    Claimed {
+        owner: Option<BlockOwner>,
+        claim_time: Option<String>,
+        fields: Box<BlockFields>,
+    },
+    Assigned {
+        ordinal: u32,
+        record: Record,
+    },
+    /// The same allocation says something else.
+    Changed {
+        ordinal: u32,
+        before: Record,
+        after: Record,
+    },
+    /// It is free again.
+    Released {
+        ordinal: u32,
+        before: Record,
+    },
+    /// It was released and is not given out again for a while. `before` is what cooled already or was held.
+    Cooling {
+        ordinal: u32,
+        before: Option<Record>,
+        record: Record,
+    },
+    /// It belongs to another, or to no one; with the claim time of the new owner.
+    Owner {
+        before: Option<BlockOwner>,
+        after: Option<BlockOwner>,
+        claim_time: Option<String>,
+    },
+    /// Claimed again by the same owner.
+    ClaimedAgain {
+        claim_time: Option<String>,
+    },
+    /// Marked deleted, or not any more.
+    Marked(bool),
+    /// The value cannot be decoded; what it changed is not known.
+    Undecodable(String),
+    /// The block was deleted.
+    GivenUp,
+    /// Free addresses are handed out in another order than these events lead to.
+    Order(Vec<u32>),
+    /// The sequence number.
+    Sequence(u64),
+    /// A field that this program does not know.
+    Field {
+        name: String,
+        before: Option<Value>,
+        after: Option<Value>,
+    },
+}
+
+/// A state of a block: stored and decoded, stored and not decodable, or not stored.
+#[derive(Clone, Debug, PartialEq)]
+pub enum BlockState {
+    Absent,
+    Hidden(String),
+    Stored(Box<BlockFields>),
+}
+
+impl BlockEvent {
+    /// True for what only the replay needs, and people do not ask for.
+    pub fn is_internal(&self) -> bool {
+        matches!(self, Self::Order(_) | Self::Sequence(_))
+    }
+
+    /// The ordinal that it is about; `None` for what is about the whole block.
+    pub fn ordinal(&self) -> Option<u32> {
+        match self {
+            Self::Assigned { ordinal, .. }
+            | Self::Changed { ordinal, .. }
+            | Self::Released { ordinal, .. }
+            | Self::Cooling { ordinal, .. } => Some(*ordinal),
+            _ => None,
+        }
+    }
+
+    /// The records that it names: the one before, and the one after.
+    pub fn records(&self) -> [Option<&Record>; 2] {
+        match self {
+            Self::Assigned { record, .. } => [None, Some(record)],
+            Self::Changed { before, after, .. } => [Some(before), Some(after)],
+            Self::Released { before, .. } => [Some(before), None],
+            Self::Cooling { before, record, .. } => [before.as_ref(), Some(record)],
+            _ => [None, None],
+        }
+    }
+}
+
+/// Everything that differs between two states that follow each other.
+pub fn events(before: &BlockState, after: &BlockState) -> Vec<BlockEvent> {
+    match (before, after) {
+        (_, BlockState::Hidden(reason)) if before != after => vec![BlockEvent::Undecodable(reason.clone())],
+        (BlockState::Absent, BlockState::Absent) | (BlockState::Hidden(_), BlockState::Hidden(_)) => {
+            Vec::new()
+        }
+        (_, BlockState::Absent) => vec![BlockEvent::GivenUp],
+        (BlockState::Hidden(_), BlockState::Stored(fields)) => vec![BlockEvent::Known(fields.clone())],
+        (BlockState::Absent, BlockState::Stored(fields)) => {
+            let mut empty = BlockFields::blank(fields.cidr);
+            empty.owner.clone_from(&fields.owner);
+            empty.claim_time.clone_from(&fields.claim_time);
+            empty.others.clone_from(&fields.others);
+            let size = fields.free.len() + fields.held.len();
+            empty.free = (0..u32::try_from(size).unwrap_or(u32::MAX)).collect();
+            let (owner, claim_time) = (fields.owner.clone(), fields.claim_time.clone());
+            let mut all = vec![BlockEvent::Claimed { owner, claim_time, fields: Box::new(empty.clone()) }];
+            all.extend(between(&empty, fields));
+            all
+        }
+        (BlockState::Stored(before), BlockState::Stored(after)) => between(before, after),
+        (BlockState::Stored(_), BlockState::Hidden(_)) | (BlockState::Absent, BlockState::Hidden(_)) => {
+            Vec::new()
+        }
+    }
+}
+
+fn between(before: &BlockFields, after: &BlockFields) -> Vec<BlockEvent> {
+    let mut all = Vec::new();
+    if before.owner != after.owner {
+        let (was, is) = (before.owner.clone(), after.owner.clone());
+        all.push(BlockEvent::Owner { before: was, after: is, claim_time: after.claim_time.clone() });
+    } else if before.claim_time != after.claim_time {
+        all.push(BlockEvent::ClaimedAgain { claim_time: after.claim_time.clone() });
+    }
+    let size = [before, after].map(|fields| fields.free.len() + fields.held.len());
+    let size = u32::try_from(size[0].max(size[1])).unwrap_or(u32::MAX);
+    for ordinal in 0..size {
+        all.extend(of_ordinal(ordinal, before.held.get(&ordinal), after.held.get(&ordinal)));
+    }
+    if before.deleted != after.deleted {
+        all.push(BlockEvent::Marked(after.deleted));
+    }
+    let names = before.others.keys().chain(after.others.keys()).collect::<std::collections::BTreeSet<_>>();
+    for name in names {
+        let (was, is) = (before.others.get(name).cloned(), after.others.get(name).cloned());
+        if was != is {
+            all.push(BlockEvent::Field { name: name.clone(), before: was, after: is });
+        }
+    }
+    if before.sequence != after.sequence {
+        all.push(BlockEvent::Sequence(after.sequence));
+    }
+    let mut state = BlockState::Stored(Box::new(before.clone()));
+    all.iter().for_each(|event| apply(&mut state, event));
+    if let BlockState::Stored(fields) = state
+        && fields.free != after.free
+    {
+        all.push(BlockEvent::Order(after.free.clone()));
+    }
+    all
+}
+
+fn of_ordinal(ordinal: u32, before: Option<&Record>, after: Option<&Record>) -> Option<BlockEvent> {
+    match (before, after) {
+        (None, None) => None,
+        (Some(before), None) => Some(BlockEvent::Released { ordinal, before: before.clone() }),
+        (before, Some(after)) if before == Some(after) => None,
+        (before, Some(after)) if after.attribute.released_at.is_some() => {
+            Some(BlockEvent::Cooling { ordinal, before: before.cloned(), record: after.clone() })
+        }
+        (Some(before), Some(after)) if is_same_allocation(before, after) => {
+            Some(BlockEvent::Changed { ordinal, before: before.clone(), after: after.clone() })
+        }
+        // From one owner to the next without a revision between: it was released and assigned in one write, or the revision
+        // between is not known.
+        (_, Some(after)) => Some(BlockEvent::Assigned { ordinal, record: after.clone() }),
+    }
+}
+
+fn is_same_allocation(before: &Record, after: &Record) -> bool {
+    before.attribute.released_at.is_none()
+        && before.attribute.handle == after.attribute.handle
+        && before.sequence == after.sequence
+}
+
+/// The state after an event.
+pub fn apply(state: &mut BlockState, event: &BlockEvent) {
+    match event {
+        BlockEvent::Known(fields) | BlockEvent::Claimed { fields, .. } => {
+            *state = BlockState::Stored(fields.clone());
+            return;
+        }
+        BlockEvent::GivenUp => {
+            *state = BlockState::Absent;
+            return;
+        }
+        BlockEvent::Undecodable(reason) => {
+            *state = BlockState::Hidden(reason.clone());
+            return;
+        }
+        _ => {}
+    }
+    let BlockState::Stored(fields) = state else { return };
+    match event {
+        BlockEvent::Assigned { ordinal, record }
+        | BlockEvent::Changed { ordinal, after: record, .. }
+        | BlockEvent::Cooling { ordinal, record, .. } => {
+            fields.free.retain(|free| free != ordinal);
+            fields.held.insert(*ordinal, record.clone());
+        }
+        BlockEvent::Released { ordinal, .. } => {
+            fields.held.remove(ordinal);
+            fields.free.push(*ordinal);
+        }
+        BlockEvent::Owner { after, claim_time, .. } => {
+            fields.owner.clone_from(after);
+            fields.claim_time.clone_from(claim_time);
+        }
+        BlockEvent::ClaimedAgain { claim_time } => fields.claim_time.clone_from(claim_time),
+        BlockEvent::Marked(deleted) => fields.deleted = *deleted,
+        BlockEvent::Order(free) => fields.free.clone_from(free),
+        BlockEvent::Sequence(number) => fields.sequence = *number,
+        BlockEvent::Field { name, after, .. } => {
+            match after {
+                Some(value) => fields.others.insert(name.clone(), value.clone()),
+                None => fields.others.remove(name),
+            };
+        }
+        BlockEvent::Known(_)
+        | BlockEvent::Claimed { .. }
+        | BlockEvent::GivenUp
+        | BlockEvent::Undecodable(_) => {}
+    }
+}
+
+/// The state that events lead to.
+pub fn replay<'e>(first: BlockState, events: impl IntoIterator<Item = &'e BlockEvent>) -> BlockState {
+    let mut state = first;
+    events.into_iter().for_each(|event| apply(&mut state, event));
+    state
+}

@@ -1,0 +1,166 @@
+//! An event as people and programs see it.
+
+use calipam_check::Subject;
+use calipam_check::record::{Claim, describe};
+use calipam_model::attributes::Attribute;
+use calipam_model::block::BlockOwner;
+use serde::{Serialize, Serializer};
+
+use super::when::When;
+
+/// What happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum What {
+    /// How it was when what is kept begins.
+    Known,
+    BlockClaimed,
+    Assigned,
+    /// Assigned after another had it in this history.
+    Reused,
+    AttributesChanged,
+    Released,
+    Cooling,
+    OwnerChanged,
+    ClaimedAgain,
+    MarkedDeleted,
+    BlockGivenUp,
+    /// The value cannot be decoded: what it changed is not known.
+    Undecodable,
+    /// An unknown field of the block, or its deletion mark, changed.
+    FieldChanged,
+    AffinityChanged,
+    AffinityGone,
+    HandleChanged,
+    HandleGone,
+    EndpointCreated,
+    EndpointChanged,
+    EndpointGone,
+}
+
+impl What {
+    /// What people read.
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::Known => "known",
+            Self::BlockClaimed => "block claimed",
+            Self::Assigned => "assigned",
+            Self::Reused => "reused",
+            Self::AttributesChanged => "attributes changed",
+            Self::Released => "released",
+            Self::Cooling => "cooling",
+            Self::OwnerChanged => "block changed owner",
+            Self::ClaimedAgain => "block claimed again",
+            Self::MarkedDeleted => "marked deleted",
+            Self::BlockGivenUp => "block given up",
+            Self::Undecodable => "cannot be decoded",
+            Self::FieldChanged => "field changed",
+            Self::AffinityChanged => "affinity",
+            Self::AffinityGone => "affinity gone",
+            Self::HandleChanged => "handle",
+            Self::HandleGone => "handle gone",
+            Self::EndpointCreated => "endpoint created",
+            Self::EndpointChanged => "endpoint changed",
+            Self::EndpointGone => "endpoint gone",
+        }
+    }
+}
+
+/// Where an event is known from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Origin {
+    Etcd,
+    /// A journal of calipam: etcd has forgotten it.
+    Journal,
+    /// The difference of two exports: what happened between them and was undone is not known.
+    Archive,
+}
+
+/// A run of calipam.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Run {
+    /// Such as `release --leaked`.
+    pub command: String,
+    /// RFC 3339.
+    pub started_at: String,
+    /// The name of the journal's file.
+    pub journal: String,
+}
+
+/// Who holds an address by its record.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Holder {
+    #[serde(rename = "type")]
+    pub kind: &'static str,
+    pub allocated_to: String,
+    pub node: Option<String>,
+    pub handle: Option<String>,
+    /// The attribute `timestamp` as it is recorded.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub timestamp: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub released_at: Option<String>,
+}
+
+impl Holder {
+    pub fn of(record: &Attribute) -> Self {
+        let (kind, allocated_to) = record.look(|look| match Claim::of(&look) {
+            Claim::Cooling => ("cooling", String::new()),
+            Claim::WindowsReserved => ("windows-reserved", String::new()),
+            claim => describe(&claim, &look),
+        });
+        let attribute = |key: &str| record.owner.as_ref().and_then(|owner| owner.get(key)).cloned();
+        Self {
+            kind,
+            allocated_to,
+            node: attribute("node").filter(|node| !node.is_empty()),
+            handle: record.handle.clone().filter(|handle| !handle.is_empty()),
+            timestamp: attribute("timestamp"),
+            released_at: record.released_at.clone(),
+        }
+    }
+
+    /// True where it is a person's, a pod's, a node's: not an address that cools down or is reserved.
+    pub(crate) fn is_owner(&self) -> bool {
+        !matches!(self.kind, "cooling" | "windows-reserved")
+    }
+}
+
+/// One event.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Event {
+    /// The revision of etcd that made it so; of what was known first, the last change before that. None in an archive.
+    #[serde(serialize_with = "digits", skip_serializing_if = "Option::is_none")]
+    pub revision: Option<i64>,
+    pub time: When,
+    pub what: What,
+    pub subject: Subject,
+    /// Who held the address, or it belonged to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub before: Option<Holder>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub after: Option<Holder>,
+    /// What else there is to say.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub detail: String,
+    /// The run of calipam that wrote it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub by: Option<Run>,
+    pub origin: Origin,
+}
+
+fn digits<S: Serializer>(revision: &Option<i64>, serializer: S) -> Result<S::Ok, S::Error> {
+    match revision {
+        Some(revision) => serializer.collect_str(revision),
+        None => serializer.serialize_none(),
+    }
+}
+
+/// `host:node-1`, or `no owner`.
+pub(crate) fn owner(owner: &Option<BlockOwner>) -> String {
+    owner.as_ref().map_or_else(|| "no owner".to_owned(), ToString::to_string)
+}

@@ -1,0 +1,259 @@
+//! What happened to an address, handle, block or node: the revisions of the objects around it, read as events.
+
+mod block;
+mod event;
+mod exports;
+mod others;
+mod state;
+#[cfg(test)]
+mod tests;
+mod told;
+mod when;
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use calipam_check::Subject;
+use calipam_model::IpNet;
+use calipam_model::block::{BlockContent, BlockOwner};
+use calipam_model::key::Key;
+use jiff::Timestamp;
+use serde::Serialize;
+
+pub use self::block::{BlockEvent, BlockState, apply, events, replay};
+pub use self::event::{Event, Holder, Origin, Run, What};
+pub use self::exports::ExportReader;
+pub use self::state::{BlockFields, Record};
+use self::told::known;
+use self::told::told;
+use self::when::{Anchors, Recorded};
+pub use self::when::{Doubt, When};
+
+/// What a history is about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum About {
+    Address(IpAddr),
+    /// A handle, by its ID.
+    Handle(String),
+    Block(IpNet),
+    Node(String),
+}
+
+/// What is stored under a key from a revision on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Version {
+    /// The key in etcd.
+    pub path: String,
+    pub revision: i64,
+    /// `None` where it is deleted.
+    pub value: Option<Vec<u8>>,
+}
+
+/// What etcd keeps of some keys.
+#[derive(Clone, Debug)]
+pub struct Kept {
+    /// The oldest revision that can be read. What was before it is not known.
+    pub oldest: i64,
+    /// Up to which revision the changes reach.
+    pub newest: i64,
+    pub read_at: Timestamp,
+    /// What was stored at the oldest revision.
+    pub base: Vec<Version>,
+    /// What was written after it, ascending by revision.
+    pub changes: Vec<Version>,
+}
+
+/// What a run of calipam wrote, by its journal.
+#[derive(Clone, Debug)]
+pub struct Written {
+    pub run: Run,
+    pub path: String,
+    /// The revision that the write made; `None` where it deleted the object.
+    pub revision: Option<i64>,
+    /// The revision that it replaced.
+    pub replaced: Option<i64>,
+    pub before: Option<Vec<u8>>,
+    pub after: Option<Vec<u8>>,
+}
+
+/// The events, in the order in which they were written.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Timeline {
+    pub events: Vec<Event>,
+}
+
+/// An event before its time is looked for.
+pub(crate) struct Raw {
+    revision: i64,
+    recorded: Option<Recorded>,
+    event: Event,
+}
+
+/// Reads what etcd keeps, and what journals say, as events.
+pub fn timeline(kept: &Kept, written: &[Written], about: &About) -> Timeline {
+    let mut tracks: BTreeMap<&str, (Option<&Version>, Vec<&Version>)> = BTreeMap::new();
+    for version in &kept.base {
+        tracks.entry(&version.path).or_default().0 = Some(version);
+    }
+    for version in &kept.changes {
+        tracks.entry(&version.path).or_default().1.push(version);
+    }
+    let mut raw = Vec::new();
+    for (path, (base, changes)) in &tracks {
+        let mut found = match Key::parse(path) {
+            Ok(Some(Key::Block(cidr))) => of_block(cidr, *base, changes, about),
+            Ok(Some(key)) => others::events(&key, *base, changes, about),
+            _ => Vec::new(),
+        };
+        for event in &mut found {
+            let versions = base.iter().chain(changes).copied();
+            event.event.by = run_of(path, event.revision, versions, written);
+        }
+        raw.extend(found);
+    }
+    raw.extend(forgotten(kept, written, about));
+    raw.sort_by_key(|event| event.revision);
+
+    let mut anchors = Anchors::default();
+    for event in &raw {
+        if let Some(Recorded::Time(time)) = event.recorded {
+            anchors.add(event.revision, time);
+        }
+        // A run writes after it began.
+        if let Some(began) = event.event.by.as_ref().and_then(|run| run.started_at.parse().ok()) {
+            anchors.add(event.revision, began);
+        }
+    }
+    anchors.add(kept.newest.saturating_add(1), kept.read_at);
+    let timed = raw.into_iter().map(|raw| {
+        let time = if raw.event.what == What::Known {
+            When { before: anchors.of(raw.revision, None).before, ..When::default() }
+        } else {
+            anchors.of(raw.revision, raw.recorded)
+        };
+        Event { time, ..raw.event }
+    });
+    let mut events: Vec<Event> = timed.collect();
+    mark_reused(&mut events);
+    Timeline { events }
+}
+
+/// The run that wrote an object at a revision. A deletion leaves no revision of the object: it is recognised by the version
+/// that it replaced.
+fn run_of<'v>(
+    path: &str,
+    revision: i64,
+    versions: impl Iterator<Item = &'v Version>,
+    written: &[Written],
+) -> Option<Run> {
+    let mut of_object = written.iter().filter(|write| write.path == path).peekable();
+    of_object.peek()?;
+    let last_before = versions.filter(|version| version.revision < revision).map(|v| v.revision).max();
+    let is_it = |write: &&Written| match write.revision {
+        Some(own) => own == revision,
+        None => write.after.is_none() && write.replaced.is_some() && write.replaced == last_before,
+    };
+    of_object.find(is_it).map(|write| write.run.clone())
+}
+
+/// What journals say of revisions that etcd does not keep any more.
+fn forgotten(kept: &Kept, written: &[Written], about: &About) -> Vec<Raw> {
+    let mut found = Vec::new();
+    for write in written.iter().filter(|write| write.revision.is_some_and(|r| r <= kept.oldest)) {
+        let (Ok(Some(Key::Block(cidr))), Some(revision)) = (Key::parse(&write.path), write.revision) else {
+            continue;
+        };
+        let side = |value: &Option<Vec<u8>>| value.as_deref().map_or(BlockState::Absent, decode);
+        let between = events(&side(&write.before), &side(&write.after));
+        let next = side(&write.after);
+        let raw = between.iter().flat_map(|event| told(cidr, None, revision, event, &next, about));
+        found.extend(raw.map(|mut raw| {
+            raw.event.by = Some(write.run.clone());
+            raw.event.origin = Origin::Journal;
+            raw
+        }));
+    }
+    found
+}
+
+/// The state that a stored value is.
+pub fn decode(value: &[u8]) -> BlockState {
+    match BlockContent::parse(value) {
+        Ok(BlockContent::Sound(block)) => BlockState::Stored(Box::new(BlockFields::of(&block))),
+        Ok(BlockContent::Corrupt(block)) => {
+            let problems: Vec<String> = block.problems.iter().map(ToString::to_string).collect();
+            BlockState::Hidden(problems.join("; "))
+        }
+        Err(reason) => BlockState::Hidden(reason),
+    }
+}
+
+fn of_block(cidr: IpNet, base: Option<&Version>, changes: &[&Version], about: &About) -> Vec<Raw> {
+    let mut found = Vec::new();
+    let mut state = BlockState::Absent;
+    if let Some(version) = base {
+        state = version.value.as_deref().map_or(BlockState::Absent, decode);
+        found.extend(known(cidr, version.revision, &state, about));
+    }
+    for version in changes {
+        let next = version.value.as_deref().map_or(BlockState::Absent, decode);
+        let between = events(&state, &next);
+        let was = owner_of(&state);
+        let now = owner_of(&next);
+        for event in &between {
+            found.extend(told(cidr, now.as_ref().or(was.as_ref()), version.revision, event, &next, about));
+        }
+        state = next;
+    }
+    found
+}
+
+pub(crate) fn owner_of(state: &BlockState) -> Option<BlockOwner> {
+    match state {
+        BlockState::Stored(fields) => fields.owner.clone(),
+        _ => None,
+    }
+}
+
+fn raw(
+    revision: i64,
+    what: What,
+    subject: Subject,
+    [before, after]: [Option<Holder>; 2],
+    detail: String,
+    recorded: Option<Recorded>,
+) -> Raw {
+    let event = Event {
+        revision: Some(revision),
+        time: When::default(),
+        what,
+        subject,
+        before,
+        after,
+        detail,
+        by: None,
+        origin: Origin::Etcd,
+    };
+    Raw { revision, recorded, event }
+}
+
+/// Tells addresses that another had before from those that are new in this history.
+pub(crate) fn mark_reused(events: &mut [Event]) {
+    let mut last: BTreeMap<Subject, String> = BTreeMap::new();
+    for event in events.iter_mut() {
+        let name = |holder: &Holder| format!("{} {}", holder.kind, holder.allocated_to);
+        let earlier = last.get(&event.subject);
+        if event.what == What::Assigned
+            && let (Some(after), Some(earlier)) = (event.after.as_ref().map(name), earlier)
+        {
+            event.what = What::Reused;
+            let again = if *earlier == after { "again".to_owned() } else { format!("earlier of {earlier}") };
+            event.detail = again;
+        }
+        let holders = [&event.before, &event.after].into_iter().flatten();
+        if let Some(holder) = holders.rev().find(|holder| holder.is_owner()) {
+            last.insert(event.subject.clone(), name(holder));
+        }
+    }
+}

@@ -1,0 +1,93 @@
+//! The state of a block, field by field, as its revisions are compared.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use calipam_model::IpNet;
+use calipam_model::attributes::Attribute;
+use calipam_model::block::{Block, BlockOwner};
+use calipam_model::cidr;
+
+/// A block, field by field. Which index an owner record has in the stored value says nothing and is left out.
+#[derive(Clone, Debug, PartialEq)]
+pub struct BlockFields {
+    pub cidr: IpNet,
+    pub owner: Option<BlockOwner>,
+    /// As it is recorded.
+    pub claim_time: Option<String>,
+    /// Marked deleted.
+    pub deleted: bool,
+    /// Raised by one with every update.
+    pub sequence: u64,
+    /// Free ordinals; the first is handed out next.
+    pub free: Vec<u32>,
+    /// Records by ordinal.
+    pub held: BTreeMap<u32, Record>,
+    /// Fields that are none of these, as JSON.
+    pub others: BTreeMap<String, serde_json::Value>,
+}
+
+/// The record of an ordinal.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Record {
+    pub attribute: Attribute,
+    /// The block's sequence number when it was allocated; 0 where the block has none for it.
+    pub sequence: u64,
+}
+
+/// Fields of the stored value that [`BlockFields`] has under names of its own.
+const KNOWN: [&str; 9] = [
+    "cidr",
+    "affinity",
+    "affinity_claim_time",
+    "allocations",
+    "unallocated",
+    "attributes",
+    "sequenceNumber",
+    "sequenceNumberForAllocation",
+    "deleted",
+];
+
+impl BlockFields {
+    pub fn of(block: &Block) -> Self {
+        let record = |ordinal: u32| {
+            let allocation = block.allocation(ordinal)?;
+            let attribute = allocation.attribute.to_attribute();
+            Some((ordinal, Record { attribute, sequence: allocation.sequence }))
+        };
+        let stored = serde_json::to_value(block).ok();
+        let fields = stored.and_then(|value| match value {
+            serde_json::Value::Object(fields) => Some(fields),
+            _ => None,
+        });
+        let others = fields.into_iter().flatten().filter(|(name, _)| !KNOWN.contains(&name.as_str()));
+        Self {
+            cidr: block.cidr(),
+            owner: block.owner().cloned(),
+            claim_time: block.claim_time().map(str::to_owned),
+            deleted: block.is_deleted(),
+            sequence: block.sequence(),
+            free: block.free().to_vec(),
+            held: (0..block.size()).filter_map(record).collect(),
+            others: others.collect(),
+        }
+    }
+
+    /// A block in which nothing is held and nothing is said.
+    pub(crate) fn blank(cidr: IpNet) -> Self {
+        Self {
+            cidr,
+            owner: None,
+            claim_time: None,
+            deleted: false,
+            sequence: 0,
+            free: Vec::new(),
+            held: BTreeMap::new(),
+            others: BTreeMap::new(),
+        }
+    }
+
+    pub fn address(&self, ordinal: u32) -> IpAddr {
+        cidr::address_at(self.cidr, ordinal)
+    }
+}

@@ -1,0 +1,248 @@
+//! Histories of one block and what is around it.
+
+use calipam_model::IpNet;
+use calipam_model::attributes::Attribute;
+use calipam_model::block::{Block, BlockOwner};
+use jiff::{SignedDuration, Timestamp};
+use proptest::prelude::*;
+
+use super::{
+    About, BlockState, Doubt, Event, Kept, Origin, Run, Version, What, Written, decode, events, replay,
+    timeline,
+};
+
+const PATH: &str = "/calico/ipam/v2/assignment/ipv4/block/10.0.0.0-29";
+
+fn cidr() -> IpNet {
+    "10.0.0.0/29".parse().unwrap()
+}
+
+fn time(text: &str) -> Timestamp {
+    text.parse().unwrap()
+}
+
+/// A block that node-1 claimed at ten.
+fn fresh() -> Block {
+    // Calico allows no block that is smaller than a pool, but any size down to one address.
+    Block::new(cidr(), Some(BlockOwner::Host("node-1".into())), time("2026-05-01T10:00:00Z")).unwrap()
+}
+
+fn pod(name: &str, at: &str) -> Attribute {
+    let handle = format!("net.{name}");
+    let owner = [("namespace", "ns"), ("node", "node-1"), ("pod", name), ("timestamp", at)];
+    Attribute::new(Some(handle.as_str()), owner)
+}
+
+fn version(revision: i64, block: Option<&Block>) -> Version {
+    Version { path: PATH.into(), revision, value: block.map(|block| serde_json::to_vec(block).unwrap()) }
+}
+
+fn kept(base: Vec<Version>, changes: Vec<Version>) -> Kept {
+    Kept { oldest: 10, newest: 100, read_at: time("2026-05-01T12:00:00Z"), base, changes }
+}
+
+fn address() -> About {
+    About::Address("10.0.0.3".parse().unwrap())
+}
+
+fn words(events: &[Event]) -> Vec<(i64, What)> {
+    events.iter().map(|event| (event.revision.unwrap(), event.what)).collect()
+}
+
+/// Claimed, assigned, released, reused by another, given up.
+fn story() -> Kept {
+    let mut block = fresh();
+    let mut versions = vec![version(20, Some(&block))];
+    let first = pod("a", "2026-05-01 10:05:00 +0000 UTC");
+    block.update(|update| update.assign(3, &first)).unwrap();
+    versions.push(version(21, Some(&block)));
+    block.update(|update| update.release(&[3]));
+    versions.push(version(22, Some(&block)));
+    block.update(|update| update.assign(3, &pod("b", "2026-05-01 10:30:00 +0000 UTC"))).unwrap();
+    versions.push(version(23, Some(&block)));
+    block.update(|update| update.cool(&[3], time("2026-05-01T10:40:00Z")));
+    versions.push(version(24, Some(&block)));
+    block.update(|update| update.release(&[3]));
+    versions.push(version(25, Some(&block)));
+    versions.push(version(26, None));
+    kept(Vec::new(), versions)
+}
+
+#[test]
+fn the_story_of_an_address() {
+    let found = timeline(&story(), &[], &address()).events;
+    let expected = [
+        (20, What::BlockClaimed),
+        (21, What::Assigned),
+        (22, What::Released),
+        (23, What::Reused),
+        (24, What::Cooling),
+        (25, What::Released),
+        (26, What::BlockGivenUp),
+    ];
+    assert_eq!(words(&found), expected);
+    assert_eq!(found[1].time.at, Some(time("2026-05-01T10:05:00Z")));
+    // Nothing says when it was released: it lies between two known times.
+    assert_eq!(found[2].time.after, Some(time("2026-05-01T10:05:00Z")));
+    assert_eq!(found[2].time.before, Some(time("2026-05-01T10:30:00Z")));
+    assert_eq!(found[4].time.at, Some(time("2026-05-01T10:40:00Z")));
+    assert_eq!(found[6].time.before, Some(time("2026-05-01T12:00:00Z")));
+    assert_eq!(found[3].detail, "earlier of pod ns/a");
+    let elsewhere = About::Address("10.0.0.4".parse().unwrap());
+    assert_eq!(
+        words(&timeline(&story(), &[], &elsewhere).events),
+        [(20, What::BlockClaimed), (26, What::BlockGivenUp)]
+    );
+    assert!(timeline(&story(), &[], &About::Address("10.0.1.3".parse().unwrap())).events.is_empty());
+}
+
+#[test]
+fn the_same_by_handle_node_and_block() {
+    let of = |about: About| words(&timeline(&story(), &[], &about).events);
+    assert_eq!(of(About::Handle("net.b".into())), [(23, What::Assigned), (24, What::Cooling)]);
+    assert_eq!(of(About::Node("node-1".into())).len(), 6);
+    assert_eq!(of(About::Node("node-2".into())).len(), 0);
+    assert_eq!(of(About::Block(cidr())).len(), 7);
+}
+
+#[test]
+fn what_is_kept_begins_with_what_is_known() {
+    let mut block = fresh();
+    block.update(|update| update.assign(3, &pod("a", "2026-05-01 10:05:00 +0000 UTC"))).unwrap();
+    let base = version(8, Some(&block));
+    block.update(|update| update.release(&[3]));
+    let kept = kept(vec![base], vec![version(30, Some(&block))]);
+    let found = timeline(&kept, &[], &address()).events;
+    assert_eq!(words(&found), [(8, What::Known), (30, What::Released)]);
+    assert_eq!(found[0].after.as_ref().unwrap().allocated_to, "ns/a");
+    assert_eq!((found[0].time.at, found[0].time.after), (None, None), "when it came about is not known");
+}
+
+#[test]
+fn what_cannot_be_decoded_leaves_a_gap() {
+    let mut block = fresh();
+    block.update(|update| update.assign(3, &pod("a", "2026-05-01 10:05:00 +0000 UTC"))).unwrap();
+    let broken = Version { path: PATH.into(), revision: 31, value: Some(b"{".to_vec()) };
+    let versions = vec![version(30, Some(&block)), broken, version(32, Some(&block))];
+    let found = timeline(&kept(Vec::new(), versions), &[], &address()).events;
+    let expected = [(30, What::BlockClaimed), (30, What::Assigned), (31, What::Undecodable)];
+    assert_eq!(words(&found)[..3], expected);
+}
+
+#[test]
+fn runs_of_calipam_are_named_and_outlive_what_etcd_keeps() {
+    let story = story();
+    let run = Run {
+        command: "release --ip 10.0.0.3".into(),
+        started_at: "2026-05-01T10:20:00Z".into(),
+        journal: "a.journal".into(),
+    };
+    let value = |revision: i64| story.changes.iter().find(|v| v.revision == revision).unwrap().value.clone();
+    let write = |replaced: i64, revision: i64| Written {
+        run: run.clone(),
+        path: PATH.into(),
+        revision: Some(revision),
+        replaced: Some(replaced),
+        before: value(replaced),
+        after: value(revision),
+    };
+    let found = timeline(&story, &[write(21, 22)], &address()).events;
+    let released = found.iter().find(|event| event.what == What::Released).unwrap();
+    assert_eq!((released.by.as_ref(), released.origin), (Some(&run), Origin::Etcd));
+    assert_eq!(released.time.after, Some(time("2026-05-01T10:20:00Z")), "the run had begun");
+    assert_eq!(found.iter().filter(|event| event.by.is_some()).count(), 1);
+
+    let later = Kept { oldest: 24, base: vec![version(24, None)], changes: Vec::new(), ..story.clone() };
+    let found = timeline(&later, &[write(21, 22)], &address()).events;
+    assert_eq!(words(&found), [(22, What::Released)]);
+    assert_eq!((found[0].origin, found[0].by.as_ref()), (Origin::Journal, Some(&run)));
+}
+
+#[test]
+fn times_without_zone_and_clocks_that_went_back_are_doubtful() {
+    let mut block = fresh();
+    let mut versions = vec![version(20, Some(&block))];
+    block.update(|update| update.assign(3, &pod("a", "2026-05-01 10:05:00"))).unwrap();
+    versions.push(version(21, Some(&block)));
+    block.update(|update| update.assign(4, &pod("b", "2026-05-01 09:00:00 +0000 UTC"))).unwrap();
+    versions.push(version(22, Some(&block)));
+    let found = timeline(&kept(Vec::new(), versions), &[], &About::Block(cidr())).events;
+    let assigned: Vec<&Event> = found.iter().filter(|event| event.what == What::Assigned).collect();
+    assert_eq!(assigned[0].time.at, None);
+    assert_eq!(assigned[1].time.doubt, Some(Doubt::ClocksDisagree));
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Assign(u32, u8),
+    Release(u32),
+    Cool(u32),
+    Rewrite(u32, u8),
+    Owner(Option<u8>),
+    Collect,
+    Delete,
+    Break,
+    Claim,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        6 => (0u32..8, 0u8..5).prop_map(|(ordinal, pod)| Step::Assign(ordinal, pod)),
+        4 => (0u32..8).prop_map(Step::Release),
+        2 => (0u32..8).prop_map(Step::Cool),
+        2 => (0u32..8, 0u8..5).prop_map(|(ordinal, pod)| Step::Rewrite(ordinal, pod)),
+        1 => proptest::option::of(0u8..3).prop_map(Step::Owner),
+        1 => Just(Step::Collect),
+        1 => Just(Step::Delete),
+        1 => Just(Step::Break),
+        1 => Just(Step::Claim),
+    ]
+}
+
+/// What is stored after a step.
+fn take(block: &mut Option<Block>, step: &Step, at: Timestamp) -> Option<Vec<u8>> {
+    let name =
+        |number: u8| pod(&format!("p{number}"), &at.strftime("%Y-%m-%d %H:%M:%S +0000 UTC").to_string());
+    match (step, &mut *block) {
+        (Step::Delete, _) => *block = None,
+        (Step::Claim, None) => *block = Block::new(cidr(), Some(BlockOwner::Host("node-2".into())), at),
+        (Step::Break, Some(_)) => return Some(b"not a block".to_vec()),
+        (Step::Assign(ordinal, pod), Some(block)) => {
+            let _ = block.update(|update| update.assign(*ordinal, &name(*pod)));
+        }
+        (Step::Release(ordinal), Some(block)) => drop(block.update(|update| update.release(&[*ordinal]))),
+        (Step::Cool(ordinal), Some(block)) => drop(block.update(|update| update.cool(&[*ordinal], at))),
+        (Step::Rewrite(ordinal, pod), Some(block)) => {
+            let _ = block.update(|update| update.set_attribute(*ordinal, &name(*pod)));
+        }
+        (Step::Owner(owner), Some(block)) => block.update(|update| match owner {
+            Some(owner) => update.set_owner(BlockOwner::Host(format!("node-{owner}")), at),
+            None => update.clear_owner(),
+        }),
+        (Step::Collect, Some(block)) => {
+            drop(block.update(|update| update.collect_cooled(at, SignedDuration::from_secs(90))));
+        }
+        _ => {}
+    }
+    block.as_ref().map(|block| serde_json::to_vec(block).unwrap())
+}
+
+proptest! {
+    /// Replaying the events of a history from its first state gives the last state, field for field.
+    #[test]
+    fn events_lead_from_the_first_state_to_the_last(steps in proptest::collection::vec(step(), 0..40)) {
+        let mut block = Some(fresh());
+        let mut stored = vec![block.as_ref().map(|block| serde_json::to_vec(block).unwrap())];
+        for (number, step) in steps.iter().enumerate() {
+            let at = time("2026-05-01T10:00:00Z") + SignedDuration::from_mins(number as i64);
+            stored.push(take(&mut block, step, at));
+        }
+        let states: Vec<BlockState> =
+            stored.iter().map(|value| value.as_deref().map_or(BlockState::Absent, decode)).collect();
+        let all: Vec<_> = states.windows(2).flat_map(|pair| events(&pair[0], &pair[1])).collect();
+        prop_assert_eq!(&replay(states[0].clone(), &all), states.last().unwrap());
+        // From nothing as well: what a history begins with is an event, too.
+        let begin = events(&BlockState::Absent, &states[0]);
+        prop_assert_eq!(&replay(BlockState::Absent, begin.iter().chain(&all)), states.last().unwrap());
+    }
+}

@@ -1,0 +1,164 @@
+//! Archives of exports: adding to one, and reading what happened from it.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::path::Path;
+
+use calipam_check::{Code, Context, Finding, LastInUse, Options, Report, Subject, names_of_owners};
+use calipam_datastore::Datastore;
+use calipam_datastore::archive::{Added, Archive, Archived};
+use calipam_history::keep::Keep;
+use calipam_history::timeline::{About, ExportReader, Timeline};
+use calipam_model::snapshot::Source;
+use jiff::Timestamp;
+
+use crate::error::Error;
+use crate::look::progress;
+use crate::operator::{Activity, Operator};
+
+/// What became of an archive.
+pub struct Archiving {
+    pub added: Added,
+    /// Exports that were removed.
+    pub removed: Vec<Archived>,
+    /// Exports that are there now.
+    pub exports: usize,
+}
+
+/// Adds an export to the archive in a folder, and removes what is not to be kept.
+///
+/// # Errors
+/// Where the datastore cannot be read, the folder not be written, or it is of another cluster.
+pub async fn archive(
+    datastore: &Datastore,
+    folder: &Path,
+    keep: Option<&Keep>,
+    operator: &impl Operator,
+) -> Result<Archiving, Error> {
+    let meter = operator.start(Activity::Exporting);
+    let added = datastore.add_to_archive(folder, &progress(&meter)).await;
+    meter.end();
+    let added = added?;
+
+    let archive = Archive::open(folder)?;
+    let mut removed = Vec::new();
+    if let Some(keep) = keep {
+        let times: Vec<Timestamp> = archive.exports().iter().map(|export| export.taken_at).collect();
+        let goes = keep.superfluous(&times, Timestamp::now());
+        for (export, _) in archive.exports().iter().zip(goes).filter(|(_, goes)| *goes) {
+            export.remove()?;
+            removed.push(export.clone());
+        }
+    }
+    let exports = archive.exports().len() - removed.len();
+    Ok(Archiving { added, removed, exports })
+}
+
+/// The history of something by an archive.
+pub struct ArchiveHistory {
+    pub archive: Archive,
+    pub about: About,
+    pub timeline: Timeline,
+}
+
+/// Reads all exports of an archive, one after the other.
+///
+/// # Errors
+/// Where there is none, or one cannot be read.
+pub fn archive_history(
+    folder: &Path,
+    about: About,
+    operator: &impl Operator,
+) -> Result<ArchiveHistory, Error> {
+    let archive = open(folder)?;
+    let meter = operator.start(Activity::Reading);
+    let mut reader = ExportReader::new(&about);
+    let mut read = || -> Result<(), Error> {
+        for export in archive.exports() {
+            reader.take(archive.read(export, true, &progress(&meter))?);
+        }
+        Ok(())
+    };
+    let result = read();
+    meter.end();
+    result?;
+    let timeline = reader.finish();
+    Ok(ArchiveHistory { archive, about, timeline })
+}
+
+/// The exports around a time: the last one of that time or before it, and the first one after it.
+///
+/// # Errors
+/// Where there is no export before it.
+pub fn exports_around(folder: &Path, time: Timestamp) -> Result<(Archived, Option<Archived>), Error> {
+    let archive = open(folder)?;
+    let later = archive.exports().partition_point(|export| export.taken_at <= time);
+    let first = archive.exports().first().map(|export| export.taken_at);
+    let before = later.checked_sub(1).and_then(|place| archive.exports().get(place)).cloned();
+    let before = before.ok_or_else(|| Error::BeforeArchive {
+        folder: folder.to_owned(),
+        time,
+        first: first.unwrap_or(time),
+    })?;
+    Ok((before, archive.exports().get(later).cloned()))
+}
+
+/// An archive that holds something.
+pub(crate) fn open(folder: &Path) -> Result<Archive, Error> {
+    let archive = Archive::open(folder)?;
+    if archive.exports().is_empty() {
+        return Err(Error::EmptyArchive(folder.to_owned()));
+    }
+    Ok(archive)
+}
+
+/// Says of leaked addresses when they were last seen in use. Exports that do not tell who uses addresses are passed over.
+///
+/// # Errors
+/// Where the archive is of another cluster, or an export cannot be read.
+pub fn note_last_use(folder: &Path, report: &mut Report, operator: &impl Operator) -> Result<(), Error> {
+    let archive = open(folder)?;
+    let guids = [archive.guid().unwrap_or_default().to_owned(), report.cluster.guid.clone()];
+    if guids[0] != guids[1] {
+        return Err(Error::TwoClusters { what: "the archive and what is checked", guids });
+    }
+    let leaked = |finding: &&mut Finding| finding.code == Code::LeakedAddress;
+    let mut waiting: BTreeMap<IpAddr, &mut Finding> = BTreeMap::new();
+    for finding in report.findings.iter_mut().filter(leaked) {
+        if let Subject::Address(address) = finding.subject {
+            waiting.insert(address, finding);
+        }
+    }
+    let mut not_at = report.cluster.taken_at;
+    let meter = operator.start(Activity::Reading);
+    for export in archive.exports().iter().rev().filter(|export| export.taken_at < report.cluster.taken_at) {
+        if waiting.is_empty() {
+            break;
+        }
+        let snapshot = archive.read(export, false, &progress(&meter))?;
+        if !snapshot.has_read(Source::Endpoints) && !snapshot.has_read(Source::Pods) {
+            continue;
+        }
+        let context = Context::new(&snapshot, &Options::default());
+        waiting.retain(|address, finding| {
+            let Some(by) = user_of(&context, *address) else { return true };
+            finding.note_last_use(LastInUse { at: export.taken_at, by, not_at });
+            false
+        });
+        not_at = export.taken_at;
+    }
+    meter.end();
+    Ok(())
+}
+
+/// Who used an address: owners, or pods that name it by evidence that does not decide. What is named is never leaked.
+fn user_of(context: &Context<'_>, address: IpAddr) -> Option<String> {
+    let owners = context.owners_of(address);
+    if !owners.is_empty() {
+        return Some(names_of_owners(&owners));
+    }
+    let pods = context.snapshot.pods.iter().map(|pod| &pod.value);
+    let mut naming = pods.filter(|pod| pod.evidence().iter().any(|(own, _)| *own == address));
+    let named = naming.next().map(|pod| format!("{}/{}", pod.namespace(), pod.name()));
+    context.index.is_mentioned(address).then(|| named.unwrap_or_else(|| "what names it".to_owned()))
+}

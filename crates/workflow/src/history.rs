@@ -1,0 +1,131 @@
+//! `history`: what etcd still knows, and what the journals of calipam say.
+
+use std::path::Path;
+
+use calipam_datastore::Datastore;
+use calipam_datastore::read::{Lookup, NameKind, Past, PastOf};
+use calipam_history::timeline::{About, Kept, Run, Timeline, Version, Written, timeline};
+use calipam_repair::journal::{ChangeRecord, Listed, Recorded, list};
+
+use crate::error::Error;
+use crate::operator::{Note, Operator};
+
+/// The history of something.
+pub struct History {
+    /// What was read, apart from the values.
+    pub guid: String,
+    pub location: String,
+    pub about: About,
+    pub kept: Kept,
+    pub timeline: Timeline,
+}
+
+/// Reads the history of something from etcd, and merges what runs of calipam on this cluster wrote by the journals of a
+/// folder.
+///
+/// # Errors
+/// Where the datastore is no etcd or cannot be read.
+pub async fn history(
+    datastore: &Datastore,
+    about: About,
+    journals: Option<&Path>,
+    operator: &impl Operator,
+) -> Result<History, Error> {
+    let about = whole_id(datastore, about).await?;
+    let of = match &about {
+        About::Address(address) => PastOf::Address(*address),
+        About::Handle(id) => PastOf::Handle(id.clone()),
+        About::Block(cidr) => PastOf::Block(*cidr),
+        About::Node(node) => PastOf::Node(node.clone()),
+    };
+    let before = datastore.request_count();
+    let past = datastore.past(&of).await?;
+    let requests = datastore.request_count() - before;
+    operator.note(Note::ReadAround { revision: past.newest.to_string(), requests });
+
+    let written = journals.map(|folder| written(folder, &past.guid, operator)).unwrap_or_default();
+    let (guid, location) = (past.guid.clone(), past.location.clone());
+    let kept = kept(past);
+    let timeline = timeline(&kept, &written, &about);
+    Ok(History { guid, location, about, kept, timeline })
+}
+
+/// Of a handle whose beginning is named, the whole ID, where one handle that exists begins so.
+async fn whole_id(datastore: &Datastore, about: About) -> Result<About, Error> {
+    let About::Handle(begin) = &about else { return Ok(about) };
+    let exact = datastore.lookup(&Lookup::Handle(begin.clone())).await?;
+    if !exact.handles.is_empty() {
+        return Ok(about);
+    }
+    let mut ids: Vec<String> = datastore.names(NameKind::Handles, begin).await?.into_iter().collect();
+    match ids.len() {
+        0 => Ok(about),
+        1 => Ok(About::Handle(ids.remove(0))),
+        _ => Err(Error::AmbiguousHandle { begin: begin.clone(), ids }),
+    }
+}
+
+fn kept(past: Past) -> Kept {
+    let text = |key: Vec<u8>| String::from_utf8_lossy(&key).into_owned();
+    let base = past.base.into_iter().map(|entry| Version {
+        path: text(entry.key),
+        revision: entry.mod_revision,
+        value: Some(entry.value),
+    });
+    let changes = past.changes.into_iter().map(|change| Version {
+        path: text(change.key),
+        revision: change.revision,
+        value: change.value,
+    });
+    Kept {
+        oldest: past.oldest,
+        newest: past.newest,
+        read_at: past.read_at,
+        base: base.collect(),
+        changes: changes.collect(),
+    }
+}
+
+/// What the runs on this cluster wrote to etcd. Journals that cannot be read are passed over, and named.
+fn written(folder: &Path, guid: &str, operator: &impl Operator) -> Vec<Written> {
+    let listed = match list(folder) {
+        Ok(listed) => listed,
+        Err(error) => {
+            operator.note(Note::JournalPassedOver { reason: error.to_string() });
+            return Vec::new();
+        }
+    };
+    let here = listed.iter().filter(|listed| {
+        let header = &listed.header;
+        !guid.is_empty() && header.cluster == guid && header.datastore == "etcd" && listed.objects > 0
+    });
+    let mut all = Vec::new();
+    for journal in here {
+        match Recorded::read(&journal.path) {
+            Ok(recorded) => all.extend(of_journal(journal, &recorded)),
+            Err(error) => operator.note(Note::JournalPassedOver { reason: error.to_string() }),
+        }
+    }
+    all
+}
+
+fn of_journal(journal: &Listed, recorded: &Recorded) -> Vec<Written> {
+    let run = Run {
+        command: recorded.header.command.clone(),
+        started_at: recorded.header.started_at.clone(),
+        journal: journal.path.file_name().unwrap_or_default().to_string_lossy().into_owned(),
+    };
+    let done = recorded.intents.iter().filter_map(|intent| {
+        let written = recorded.outcomes.get(&intent.id)?.written.as_ref()?;
+        Some(intent.changes.iter().zip(written))
+    });
+    let one = |(change, revision): (&ChangeRecord, &Option<String>)| Written {
+        run: run.clone(),
+        path: change.key.clone(),
+        revision: revision.as_deref().and_then(|revision| revision.parse().ok()),
+        replaced: change.before.as_ref().and_then(|before| before.revision.parse().ok()),
+        before: change.before.as_ref().and_then(|before| before.value.bytes()).map(Into::into),
+        after: change.after.as_ref().and_then(|after| after.bytes()).map(Into::into),
+    };
+    done.flatten().map(one).collect()
+}
