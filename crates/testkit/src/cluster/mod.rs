@@ -105,6 +105,8 @@ pub struct Cluster {
     /// The settings of the resource IPAMConfiguration.
     shown: IpamSettings,
     nodes: Vec<NodeInfo>,
+    /// See [`Self::young`].
+    young: Vec<IpAddr>,
     /// The node on which the next pod that a fault needs is put, and how many it has.
     host: Option<(usize, usize)>,
     /// Spare blocks given out since that node was taken; most of them are its own.
@@ -129,6 +131,11 @@ impl Cluster {
 
     fn truth_of(&self, form: Form) -> &GroundTruth {
         &self.truths[form as usize]
+    }
+
+    /// Addresses of pods whose endpoint is about to be written: leaks to a check with a grace period of 0 and to no other.
+    pub fn young(&self) -> &[IpAddr] {
+        &self.young
     }
 
     /// The nodes that exist, or existed before a fault removed them.

@@ -72,7 +72,8 @@ impl Cluster {
         let since = self.spec.now.checked_sub(SignedDuration::from_secs(20)).expect("a time in this era");
         let holder = Holder { since, ..holder };
         for block in blocks {
-            self.take(block, &holder);
+            let address = self.take(block, &holder);
+            self.young.push(address);
         }
     }
 

@@ -64,6 +64,7 @@ impl Cluster {
             settings: IpamSettings::default(),
             shown: IpamSettings::default(),
             nodes: Vec::new(),
+            young: Vec::new(),
             host: None,
             host_blocks: 0,
             next_node: 1,
