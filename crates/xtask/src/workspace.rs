@@ -19,8 +19,17 @@ pub fn enter() -> Result<(), Failure> {
 }
 
 /// A call of the cargo that runs this program.
+///
+/// What cargo tells this program about its own package is not passed on: build scripts of dependencies look at these
+/// variables, so that a build by a task and one by hand would take turns in compiling them anew.
 pub fn cargo() -> Command {
-    Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+    let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    for (name, _) in env::vars_os() {
+        if ["CARGO_PKG_", "CARGO_MANIFEST_"].iter().any(|own| name.to_string_lossy().starts_with(own)) {
+            command.env_remove(name);
+        }
+    }
+    command
 }
 
 /// Where cargo puts a program that it builds as it built this one, relative to the root where it lies below it.
