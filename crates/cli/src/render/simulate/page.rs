@@ -7,7 +7,7 @@ use calipam_simulate::answer::{Advice, BlockSizeRow, Clashes, Course, Failure, P
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use super::svg::{self, Line, Value};
-use super::{Answers, advice, clashes, share};
+use super::{Answers, advice, clashes, runs};
 use crate::render::text::thousands;
 
 const STYLE: &str = include_str!("page.css");
@@ -137,22 +137,7 @@ fn size_rows<'a>(
     rows: impl Iterator<Item = (&'a BlockSizeRow, Option<String>)>,
 ) -> impl Iterator<Item = Vec<String>> {
     rows.map(|(row, against)| {
-        let (adds, blocks) = (&row.run.adds, &row.run.blocks);
-        let mut cells = vec![
-            format!("/{}", row.block_size),
-            adds.time.median.to_string(),
-            adds.time.p99.to_string(),
-            adds.time.worst.to_string(),
-            format!("{:.2}", adds.requests.mean),
-            thousands(blocks.blocks),
-            thousands(blocks.wasted),
-            share(blocks.wasted_percent),
-            thousands(blocks.routes),
-            share(blocks.borrowed_percent),
-            thousands(blocks.stranded_nodes),
-            thousands(adds.conflicts),
-            thousands(row.run.waiting_pods),
-        ];
+        let mut cells = runs::size_cells(row);
         cells.extend(against);
         cells
     })

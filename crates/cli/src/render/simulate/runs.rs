@@ -133,26 +133,31 @@ pub fn size_table<'a>(
     let mut grid = Grid::new(page, detail, &columns);
     grid.can_do_without(&["WORST", "CONFLICTS", "REQUESTS", "BLOCKS", "WASTED %"]);
     for (row, against) in rows {
-        let (adds, blocks) = (&row.run.adds, &row.run.blocks);
-        let mut cells = vec![
-            format!("/{}", row.block_size),
-            adds.time.median.to_string(),
-            adds.time.p99.to_string(),
-            adds.time.worst.to_string(),
-            format!("{:.2}", adds.requests.mean),
-            thousands(blocks.blocks),
-            thousands(blocks.wasted),
-            share(blocks.wasted_percent),
-            thousands(blocks.routes),
-            share(blocks.borrowed_percent),
-            thousands(blocks.stranded_nodes),
-            thousands(adds.conflicts),
-            thousands(row.run.waiting_pods),
-        ];
+        let mut cells = size_cells(row);
         if judged {
             cells.push(if against.is_empty() { "-".to_owned() } else { against });
         }
         grid.row(cells);
     }
     grid.write(out)
+}
+
+/// A block size and what a run with it gave, in the order of the columns.
+pub(super) fn size_cells(row: &BlockSizeRow) -> Vec<String> {
+    let (adds, blocks) = (&row.run.adds, &row.run.blocks);
+    vec![
+        format!("/{}", row.block_size),
+        adds.time.median.to_string(),
+        adds.time.p99.to_string(),
+        adds.time.worst.to_string(),
+        format!("{:.2}", adds.requests.mean),
+        thousands(blocks.blocks),
+        thousands(blocks.wasted),
+        share(blocks.wasted_percent),
+        thousands(blocks.routes),
+        share(blocks.borrowed_percent),
+        thousands(blocks.stranded_nodes),
+        thousands(adds.conflicts),
+        thousands(row.run.waiting_pods),
+    ]
 }

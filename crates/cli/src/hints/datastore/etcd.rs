@@ -1,0 +1,84 @@
+//! Failures of an etcd.
+
+use calipam_datastore::{Cause, Failure};
+
+use super::ENDPOINTS;
+use crate::hints::connected;
+
+const CA: [&str; 2] = ["--etcd-cacert", "FILE"];
+
+/// What an etcd that cannot be read as it is can give all the same.
+pub(super) fn read_snapshot() -> String {
+    let check = connected(&["--datastore", "FILE"], &CONNECTION_OF_ETCD);
+    format!("read a snapshot of one member: `etcdctl snapshot save FILE`, then {check}")
+}
+
+/// The IDs of options that mean nothing where the data is in a file.
+const CONNECTION_OF_ETCD: [&str; 4] = ["etcd_endpoints", "etcd_cacert", "etcd_cert", "etcd_key"];
+
+/// What to do about a failure of an etcd; `None` where there is nothing to say.
+pub(super) fn etcd(failure: &Failure) -> Option<String> {
+    let text = match failure {
+        Failure::Connection(cause) => return etcd_connection(cause),
+        Failure::AuthNeeded => {
+            "give them by ETCD_USERNAME and ETCD_PASSWORD (fields etcdUsername, etcdPassword)"
+        }
+        Failure::WrongPassword => "check ETCD_USERNAME and ETCD_PASSWORD (fields etcdUsername, etcdPassword)",
+        Failure::PermissionDenied(_) => {
+            "the user needs to read /calico/: `etcdctl role grant-permission ROLE --prefix=true read /calico/`"
+        }
+        Failure::NoQuorum(_) => {
+            return Some(format!("look at `etcdctl endpoint status --cluster`; or {}", read_snapshot()));
+        }
+        Failure::NoV2Api => {
+            "etcd 3.4 and 3.5 serve it with `--enable-v2`, older ones always, 3.6 not at all. Calico 3 uses etcd v3, \
+             DATASTORE_TYPE=etcdv3"
+        }
+        Failure::NotEtcd(_) => "etcd listens for clients at port 2379, for its peers at 2380",
+        _ => return None,
+    };
+    Some(text.to_owned())
+}
+
+fn etcd_connection(cause: &Cause) -> Option<String> {
+    let text = match cause {
+        Cause::Refused | Cause::TimedOut(_) | Cause::Network(_) => {
+            return Some(format!(
+                "is etcd running there, and is the port right (usually 2379)? Set the endpoints by ETCD_ENDPOINTS or {}",
+                connected(&ENDPOINTS, &[])
+            ));
+        }
+        Cause::NameNotResolved => {
+            return Some(format!("check the host names in ETCD_ENDPOINTS or {}", connected(&ENDPOINTS, &[])));
+        }
+        Cause::Broken(_) => "run it again; if it stays, look at the log of etcd",
+        Cause::ServerWantsTls => {
+            return Some(format!(
+                "write the endpoint as https://…, and give the CA certificate by ETCD_CA_CERT_FILE (field \
+                 etcdCACertFile) or {}",
+                connected(&[ENDPOINTS, CA].concat(), &[])
+            ));
+        }
+        Cause::ServerIsPlain => "write the endpoint as http://…",
+        Cause::CertificateNotTrusted => {
+            return Some(format!(
+                "give the CA certificate that signed it by ETCD_CA_CERT_FILE (field etcdCACertFile) or {}",
+                connected(&CA, &[])
+            ));
+        }
+        Cause::CertificateExpired => "renew the server's certificate, or set this machine's clock right",
+        Cause::CertificateWrongName => "write the endpoint with a name or address that the certificate lists",
+        Cause::ClientCertificateRequired => {
+            return Some(format!(
+                "give certificate and key by ETCD_CERT_FILE and ETCD_KEY_FILE (fields etcdCertFile, etcdKeyFile) or {}",
+                connected(&["--etcd-cert", "FILE", "--etcd-key", "FILE"], &[])
+            ));
+        }
+        Cause::ClientCertificateRefused => {
+            "check that the certificate in ETCD_CERT_FILE is signed by the CA that this etcd trusts, and has \
+             not expired"
+        }
+        Cause::CertificateBad(_) | Cause::Tls(_) => return None,
+    };
+    Some(text.to_owned())
+}

@@ -1,0 +1,230 @@
+//! Hints for errors of a datastore and its settings.
+
+mod etcd;
+mod file;
+mod kubernetes;
+mod settings;
+
+use calipam_datastore::{Cause, Error, Failure, Permission, Server};
+
+use self::etcd::{etcd, read_snapshot};
+use self::file::file;
+use self::kubernetes::kubernetes;
+use self::settings::settings;
+use super::{connected, dry_run};
+
+/// What to do about an error; `None` where there is nothing to say.
+pub fn hint(error: &Error) -> Option<String> {
+    let text = match error {
+        Error::Settings(error) => return settings(error),
+        Error::Kubeconfig { .. } | Error::KubeconfigFile { .. } => {
+            return Some(format!(
+                "name a kubeconfig by KUBECONFIG or {}, and a context in it by --context",
+                connected(&["--kubeconfig", "FILE"], &["context"])
+            ));
+        }
+        Error::Connect(tried) => {
+            let failures = tried.iter().map(|tried| &tried.failure);
+            return failures.max_by_key(|failure| weight(failure)).and_then(etcd);
+        }
+
+        Error::Write { server: Server::Etcd, failure: Failure::PermissionDenied(_), .. } => {
+            "the user needs to write /calico/: `etcdctl role grant-permission ROLE --prefix=true readwrite /calico/`"
+        }
+        Error::Request { server, failure, .. } | Error::Write { server, failure, .. } => {
+            return match server {
+                Server::Etcd => etcd(failure),
+                Server::Kubernetes => kubernetes(failure),
+            };
+        }
+
+        Error::Permission { missing, .. } => {
+            return Some(format!(
+                "add this to a ClusterRole of the user (docs/kubernetes/rbac.yaml has all that is needed):\n{}",
+                rules(missing)
+            ));
+        }
+        Error::NotWritable { .. } => {
+            return Some(format!(
+                "repairs of a file are planned and simulated, {}; to make them, connect to the datastore",
+                dry_run()
+            ));
+        }
+        Error::NotForCalico2 { .. } => {
+            "`release`, `rebuild` and `undo` repair it; for all else use calicoctl 1.x"
+        }
+        Error::Compacted { .. } => {
+            return Some(format!("something compacts this etcd every few seconds; {}", read_snapshot()));
+        }
+        Error::RevisionCompacted { oldest: Some(oldest), .. } => {
+            return Some(format!(
+                "`etcd@{oldest}` can be read; what was before it is in a snapshot or an export, if anywhere"
+            ));
+        }
+        Error::RevisionCompacted { .. } => {
+            "etcd forgets what is older than its compaction: take a newer revision, or a snapshot or export of that time"
+        }
+        Error::RevisionAhead { .. } => {
+            "is it a revision of this etcd? One that was restored counts from its snapshot on"
+        }
+        Error::NoRevisions { .. } => {
+            "only etcd keeps past revisions: give its endpoints by `--etcd-endpoints`; what Kubernetes forgets, an archive of \
+             exports keeps (`export --archive`, `history --archive`)"
+        }
+        Error::NoCalico { .. } => {
+            "is this the etcd that Calico uses? A cluster often has another one for the Kubernetes API; \
+             with the Kubernetes datastore, Calico uses no etcd of its own. That of Calico 2.x is read with \
+             DATASTORE_TYPE=etcdv2"
+        }
+        Error::NoCalicoKinds { .. } => {
+            return Some(format!(
+                "is this the right cluster? Name another: {}. Where Calico keeps its data in etcd: {}",
+                connected(&CONTEXT, &[]),
+                connected(&ENDPOINTS, &["datastore", "kubeconfig", "context"])
+            ));
+        }
+        Error::HostLocal => {
+            "there is nothing to check then: each node gives out the addresses of its own pod CIDR. If that is \
+             not so, unset USE_POD_CIDR (field usePodCIDR)"
+        }
+        Error::OtherCluster { .. } => {
+            "name the kubeconfig or context of the cluster that uses this etcd, or none to read etcd alone"
+        }
+        Error::File { kind, .. } => return file(kind),
+    };
+    Some(text.to_owned())
+}
+
+/// The options of a hint, with what stands for their values.
+const ENDPOINTS: [&str; 2] = ["--etcd-endpoints", "https://HOST:2379"];
+const CONTEXT: [&str; 2] = ["--context", "NAME"];
+
+/// Of several endpoints that failed, the failure with the highest weight says most about what to do.
+fn weight(failure: &Failure) -> u8 {
+    match failure {
+        Failure::Connection(cause) => match cause {
+            Cause::NameNotResolved | Cause::Network(_) | Cause::TimedOut(_) | Cause::Refused => 0,
+            Cause::Broken(_) => 1,
+            Cause::ServerWantsTls | Cause::ServerIsPlain | Cause::Tls(_) => 2,
+            Cause::CertificateNotTrusted
+            | Cause::CertificateExpired
+            | Cause::CertificateWrongName
+            | Cause::CertificateBad(_)
+            | Cause::ClientCertificateRequired
+            | Cause::ClientCertificateRefused => 3,
+        },
+        Failure::AuthNeeded | Failure::WrongPassword | Failure::PermissionDenied(_) => 4,
+        _ => 1,
+    }
+}
+
+/// The rules of a ClusterRole that grant the permissions, as YAML.
+fn rules(permissions: &[Permission]) -> String {
+    let mut rules: Vec<(&str, &str, Vec<&str>)> = Vec::new();
+    for Permission { group, resource, verb } in permissions {
+        match rules.iter_mut().find(|(g, r, _)| (g, r) == (&group.as_str(), &resource.as_str())) {
+            Some((_, _, verbs)) => verbs.push(verb),
+            None => rules.push((group, resource, vec![verb])),
+        }
+    }
+    let line = |(group, resource, verbs): &(&str, &str, Vec<&str>)| {
+        format!("- {{apiGroups: [\"{group}\"], resources: [\"{resource}\"], verbs: [{}]}}", verbs.join(", "))
+    };
+    rules.iter().map(line).collect::<Vec<_>>().join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use calipam_datastore::{FileError, SettingsError, Tried};
+
+    use super::*;
+
+    fn connect(failures: &[Failure]) -> Error {
+        let tried = |failure: &Failure| Tried { endpoint: "https://a:2379".into(), failure: failure.clone() };
+        Error::Connect(failures.iter().map(tried).collect())
+    }
+
+    fn request(server: Server, failure: Failure) -> Error {
+        Error::Request { server, endpoint: String::new(), what: String::new(), failure }
+    }
+
+    #[test]
+    fn the_hint_is_that_of_the_most_telling_failure() {
+        let both = connect(&[Cause::Refused.into(), Failure::WrongPassword]);
+        assert_eq!(hint(&both), etcd(&Failure::WrongPassword));
+        assert!(hint(&connect(&[Cause::Refused.into()])).is_some());
+    }
+
+    #[test]
+    fn the_same_cause_has_another_hint_for_each_server() {
+        let hint = |server| hint(&request(server, Cause::CertificateNotTrusted.into())).unwrap();
+        assert!(hint(Server::Etcd).contains("ETCD_CA_CERT_FILE"));
+        assert!(hint(Server::Kubernetes).contains("certificate-authority"));
+    }
+
+    #[test]
+    fn a_write_that_is_denied_needs_another_permission_than_a_read() {
+        let denied = || Failure::PermissionDenied(String::new());
+        let (endpoint, what) = (String::new(), String::new());
+        let write = Error::Write { server: Server::Etcd, endpoint, what, failure: denied() };
+        assert!(hint(&write).unwrap().contains("readwrite"));
+        assert!(!hint(&request(Server::Etcd, denied())).unwrap().contains("readwrite"));
+    }
+
+    #[test]
+    fn missing_permissions_become_rules_of_a_role() {
+        let pods = |verb| Permission { group: String::new(), resource: "pods".into(), verb };
+        let error = Error::Permission { endpoint: String::new(), missing: vec![pods("get"), pods("list")] };
+        let rule = r#"- {apiGroups: [""], resources: ["pods"], verbs: [get, list]}"#;
+        assert!(hint(&error).unwrap().ends_with(rule));
+    }
+
+    #[test]
+    fn errors_that_operators_meet_have_hints() {
+        let file = |kind| Error::File { path: "backup.db".into(), kind };
+        for error in [
+            Error::NoCalico { location: String::new() },
+            Error::NoCalicoKinds { endpoint: String::new() },
+            Error::Compacted { endpoint: String::new(), attempts: 4 },
+            file(FileError::Empty),
+            file(FileError::UnknownKind(String::new())),
+            file(FileError::SnapshotCut(String::new())),
+            file(FileError::SnapshotDamaged(String::new())),
+            request(Server::Kubernetes, Failure::Unauthorized),
+        ] {
+            assert!(hint(&error).is_some(), "{error:?}");
+        }
+    }
+
+    #[test]
+    fn options_are_named_in_a_command_that_can_be_run() {
+        let connection = [
+            connect(&[Cause::Refused.into()]),
+            connect(&[Cause::NameNotResolved.into()]),
+            connect(&[Cause::ServerWantsTls.into()]),
+            connect(&[Cause::CertificateNotTrusted.into()]),
+            connect(&[Cause::ClientCertificateRequired.into()]),
+            request(Server::Etcd, Failure::NoQuorum(String::new())),
+            request(Server::Kubernetes, Cause::Refused.into()),
+            Error::NoCalicoKinds { endpoint: String::new() },
+            Error::Kubeconfig { what: String::new(), reason: String::new() },
+            SettingsError::NoEndpoints.into(),
+            SettingsError::ContextAlone("prod".into()).into(),
+        ];
+        for error in connection {
+            let hint = hint(&error).unwrap();
+            let commands: Vec<&str> = hint.split('`').skip(1).step_by(2).collect();
+            assert!(commands.iter().any(|command| command.starts_with("calipam check --")), "{hint}");
+            assert!(commands.iter().all(|command| !command.starts_with('-')), "{hint}");
+        }
+    }
+
+    #[test]
+    fn settings_name_what_is_meant() {
+        let (path, field) = ("calicoctl.cfg".into(), "etcdEndpoint".to_owned());
+        let error = SettingsError::UnknownField { path, field, similar: Some("etcdEndpoints") };
+        assert_eq!(hint(&error.into()).as_deref(), Some("did you mean `etcdEndpoints`?"));
+        let srv = hint(&SettingsError::SrvUnsupported("example.org".into()).into()).unwrap();
+        assert!(srv.contains("_etcd-client-ssl._tcp.example.org"));
+    }
+}
