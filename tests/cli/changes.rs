@@ -152,8 +152,8 @@ fn what_cannot_be_compared_is_refused() {
     fs::write(&calicoctl, r#"{"clusterGUID": "a"}"#).unwrap();
     fs::write(other.folder.path().join("list.json"), "[1]").unwrap();
     for (name, code, reason) in [
-        ("calicoctl.json", 3, "it is no report: it is in calicoctl's form"),
-        ("list.json", 3, "it is no report: it is no object"),
+        ("calicoctl.json", 3, "it is not a report: it is in calicoctl's form"),
+        ("list.json", 3, "it is not a report: it is not a JSON object"),
         ("missing.json", 3, "cannot read the report "),
     ] {
         let path = other.folder.path().join(name);
@@ -177,7 +177,7 @@ fn a_report_in_calicoctls_form_is_of_the_whole_cluster_and_whole_or_not_there() 
 
     let export =
         calipam(&["release", "-d", EXAMPLE, "--from-report", &path("a.json"), "--dry-run", "--force"]);
-    assert!(!export.stderr.contains("it is no report"), "{export:?}");
+    assert!(!export.stderr.contains("it is not a report"), "{export:?}");
     let run = on_example(&["check", "--report", "/no/such/folder/a.json"]);
     assert_eq!(run.code, 3);
     assert!(run.stderr.contains("cannot write /no/such/folder/a.json") && run.stdout.contains("findings"));

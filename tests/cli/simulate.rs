@@ -94,7 +94,11 @@ fn what_no_cluster_can_be_is_refused_with_a_hint() {
             "--strict-affinity",
         ),
         (&["simulate", "--pool", "10.0.0.0/20", "--fail-node", "node-7000"], "no node node-7000", ""),
-        (&["simulate", "--pool", "10.0.0.0/20", "--latency", "read=fast"], "no value of read", "--latency"),
+        (
+            &["simulate", "--pool", "10.0.0.0/20", "--latency", "read=fast"],
+            "not a value of read",
+            "--latency",
+        ),
         (&["simulate", "--measure", "--datastore", EXAMPLE], "a file has no latency", ""),
         (&["simulate", "--scenario", "Cargo.toml"], "Cargo.toml", "--print-scenario"),
     ] {

@@ -60,7 +60,7 @@ impl EarlierReport {
             return Err("neither `kind: CheckReport` of `apiVersion: calipam/v1`, nor `clusterGUID`".into());
         }
         let cluster = fields.get("cluster").and_then(Value::as_object).ok_or("no `cluster`")?;
-        let taken_at = text(cluster, "takenAt").parse().map_err(|_| "`cluster.takenAt` is no time")?;
+        let taken_at = text(cluster, "takenAt").parse().map_err(|_| "`cluster.takenAt` is not a time")?;
         let findings = fields.get("findings").and_then(Value::as_array).ok_or("no `findings`")?;
         Ok(Self {
             guid: text(cluster, "guid"),
@@ -82,7 +82,7 @@ fn sources(coverage: &Map<String, Value>) -> HashSet<Source> {
 }
 
 fn finding(value: &Value) -> Result<EarlierFinding, String> {
-    let fields = value.as_object().ok_or("a finding is no object")?;
+    let fields = value.as_object().ok_or("a finding is not a JSON object")?;
     let subject = fields.get("subject").and_then(Value::as_object).ok_or("a finding has no `subject`")?;
     let code = text(fields, "code");
     if code.is_empty() {

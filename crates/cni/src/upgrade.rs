@@ -147,7 +147,7 @@ fn tunnel_address(pod_cidr: &str) -> Result<Option<IpAddr>, String> {
     match pod_cidr.parse::<ipnet::IpNet>() {
         Ok(ipnet::IpNet::V4(cidr)) => Ok(Some(after_base(cidr).into())),
         Ok(ipnet::IpNet::V6(_)) => Ok(None),
-        Err(_) => Err(format!("the pod CIDR {pod_cidr:?} of the node is no CIDR")),
+        Err(_) => Err(format!("the pod CIDR {pod_cidr:?} of the node is not a CIDR")),
     }
 }
 

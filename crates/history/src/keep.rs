@@ -57,7 +57,7 @@ impl FromStr for Keep {
 fn rule(text: &str) -> Result<Rule, KeepError> {
     let expected = || {
         KeepError(format!(
-            "{text:?} is no rule: expected TIME:HOW, such as `24h:all`, `30d:daily` or `1y:monthly`; HOW is all, hourly, \
+            "{text:?} is not a rule: expected TIME:HOW, such as `24h:all`, `30d:daily` or `1y:monthly`; HOW is all, hourly, \
              daily, weekly, monthly or yearly"
         ))
     };

@@ -20,7 +20,7 @@ pub enum AffinityType {
     /// A node. The empty type means this, too.
     #[default]
     Host,
-    /// Something that is no node, such as `load-balancer`.
+    /// Something other than a node, such as `load-balancer`.
     Virtual,
     /// Any other text, such as the `@` that Calico reads but never writes.
     Other(String),

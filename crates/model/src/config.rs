@@ -254,7 +254,7 @@ pub struct KubeControllersConfiguration {
 }
 
 impl KubeControllersConfiguration {
-    /// Reads its JSON. A grace period that is no duration is left out and reported.
+    /// Reads its JSON. A grace period that is not a duration is left out and reported.
     ///
     /// # Errors
     /// Where the text is not JSON or a field has the wrong type.

@@ -57,7 +57,7 @@ impl Pool {
             size => u8::try_from(size)
                 .ok()
                 .filter(|size| *size <= cidr.max_prefix_len())
-                .ok_or_else(|| format!("`spec.blockSize` is {size}, which is no prefix length"))?,
+                .ok_or_else(|| format!("`spec.blockSize` is {size}, which is not a prefix length"))?,
         };
         let refused =
             |c: &Condition| c.kind.as_deref() == Some("Allocatable") && c.status.as_deref() == Some("False");

@@ -179,9 +179,9 @@ fn spec(raw: &[u8]) -> Option<Value> {
 /// The value with the field set, or without it.
 fn with_ready(raw: &[u8], ready: Option<bool>) -> Result<Bytes, String> {
     let mut value: Value = serde_json::from_slice(raw).map_err(|e| e.to_string())?;
-    let object = value.as_object_mut().ok_or("ClusterInformation is no object")?;
+    let object = value.as_object_mut().ok_or("ClusterInformation is not a JSON object")?;
     let spec = object.entry("spec").or_insert_with(|| Value::Object(serde_json::Map::new()));
-    let spec = spec.as_object_mut().ok_or("`spec` of ClusterInformation is no object")?;
+    let spec = spec.as_object_mut().ok_or("`spec` of ClusterInformation is not a JSON object")?;
     match ready {
         Some(ready) => spec.insert(FIELD.into(), ready.into()),
         None => spec.remove(FIELD),

@@ -40,11 +40,11 @@ impl Input<'_> {
     }
 
     fn cidr(&self, name: &str) -> Result<IpNet, String> {
-        self.text(name).parse().map_err(|_| format!("the input {name} is no CIDR"))
+        self.text(name).parse().map_err(|_| format!("the input {name} is not CIDR"))
     }
 
     fn address(&self, name: &str) -> Result<IpAddr, String> {
-        self.text(name).parse().map_err(|_| format!("the input {name} is no address"))
+        self.text(name).parse().map_err(|_| format!("the input {name} is not address"))
     }
 
     fn cidrs(&self, name: &str) -> Result<Vec<IpNet>, String> {
@@ -52,7 +52,7 @@ impl Input<'_> {
         items
             .map(|item| item.as_str()?.parse().ok())
             .collect::<Option<_>>()
-            .ok_or(format!("the input {name} is no list of CIDRs"))
+            .ok_or(format!("the input {name} is not list of CIDRs"))
     }
 
     fn intended_use(&self) -> Result<Option<PoolUse>, String> {

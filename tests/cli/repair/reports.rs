@@ -270,7 +270,7 @@ fn what_is_no_report_is_named() {
         let run = from_reports(&site, &[&path], &["--force"]);
         assert_eq!((run.code, run.stdout.as_str()), (3, ""), "{run:?}");
         assert!(
-            run.stderr.contains("it is no report") && run.stderr.contains("\nhint: write one with"),
+            run.stderr.contains("it is not a report") && run.stderr.contains("\nhint: write one with"),
             "{run:?}"
         );
         assert!(run.stderr.contains(path.to_str().unwrap()), "{run:?}");

@@ -40,7 +40,7 @@ fn finding(path: &str, defects: &[&Defect]) -> Finding {
         (Some(reason), _) if of_key && defects.iter().any(|defect| defect.key.is_some()) => {
             format!("{name} is not the key by which Calico asks: {}", short(reason))
         }
-        (Some(reason), _) if of_key => format!("{name} is no key of Calico: {}", short(reason)),
+        (Some(reason), _) if of_key => format!("{name} is not a key of Calico: {}", short(reason)),
         (Some(reason), _) => format!("{name} does not parse: {}", short(reason)),
         (None, Some(field)) => {
             let more = match evidence.fields.len() {

@@ -167,7 +167,7 @@ pub(crate) fn name_of_claim(record: &Record<'_, '_>) -> String {
     match Claim::of(&attribute) {
         Claim::Cooling => "nobody, it is cooling".to_owned(),
         Claim::WindowsReserved => "Windows".to_owned(),
-        Claim::Anonymous => "nobody in particular".to_owned(),
+        Claim::Anonymous => "an owner that is not recorded".to_owned(),
         Claim::Tunnel { node, .. } => format!("a tunnel of {node}"),
         Claim::Pod { namespace, pod, .. } => format!("{namespace}/{pod}"),
         Claim::LegacyPod { namespace, pod } => format!("{namespace}/{pod}"),

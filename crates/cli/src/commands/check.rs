@@ -128,7 +128,7 @@ fn earlier(path: &Path) -> Result<EarlierReport, Failure> {
     let text = fs::read_to_string(path)
         .map_err(|error| Failure::Io { doing: format!("read the report {}", path.display()), error })?;
     let report = parse_document(&text).and_then(|value| {
-        let fields = value.as_object().ok_or("it is no object")?;
+        let fields = value.as_object().ok_or("it is not a JSON object")?;
         if fields.contains_key("clusterGUID") {
             return Err("it is in calicoctl's form, which has no findings".into());
         }

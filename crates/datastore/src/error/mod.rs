@@ -77,7 +77,7 @@ pub enum Error {
     #[error("{endpoint}: has not reached revision {revision}")]
     RevisionAhead { endpoint: String, revision: i64 },
     /// Only etcd can be read as it was.
-    #[error("{location}: cannot be read at a past revision: it is no etcd")]
+    #[error("{location}: cannot be read at a past revision: it is not an etcd")]
     NoRevisions { location: String },
     /// etcd, or a snapshot of it, has no key of Calico.
     #[error("{location}: holds no Calico data: there is no key under /calico/")]

@@ -13,7 +13,7 @@ use super::{About, Raw, Version, raw};
 /// What a version of such an object says, in words, with the time of its creation; an error where it cannot be decoded.
 type Said = Result<(String, Option<jiff::Timestamp>), String>;
 
-/// The events of an object that is no block.
+/// The events of an object other than a block.
 pub(crate) fn events(key: &Key, base: Option<&Version>, changes: &[&Version], about: &About) -> Vec<Raw> {
     let Some((subject, created, changed, gone)) = kinds(key, about) else { return Vec::new() };
     let mut found = Vec::new();

@@ -281,7 +281,7 @@ pub enum BlockProblem {
     UnreferencedAttribute { index: u32 },
     /// An ordinal stands in the free list more than once.
     FreeListDuplicate { ordinal: u32 },
-    /// The free list holds a number that is no ordinal of the block.
+    /// The free list holds a number that is not an ordinal of the block.
     FreeListOutOfRange {
         /// What it holds.
         ordinal: i64,
@@ -319,7 +319,7 @@ impl fmt::Display for BlockProblem {
                 write!(f, "ordinal {ordinal} is in the free list more than once")
             }
             Self::FreeListOutOfRange { ordinal } => {
-                write!(f, "the free list holds {ordinal}, which is no ordinal of the block")
+                write!(f, "the free list holds {ordinal}, which is not an ordinal of the block")
             }
             Self::FreeListAllocated { ordinal } => {
                 write!(f, "ordinal {ordinal} is allocated and in the free list")

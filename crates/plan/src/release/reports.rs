@@ -40,7 +40,7 @@ pub enum ReportError {
 impl fmt::Display for ReportError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NoReport(reason) => write!(f, "it is no report: {reason}"),
+            Self::NoReport(reason) => write!(f, "it is not a report: {reason}"),
             Self::OtherCluster { reported, found } => {
                 write!(f, "it is about cluster {reported}, but this is cluster {found}")
             }
@@ -90,7 +90,7 @@ pub fn read_report(
     locked: bool,
 ) -> Result<ReadReport, ReportError> {
     let value = parse_document(text).map_err(ReportError::NoReport)?;
-    let fields = value.as_object().ok_or_else(|| ReportError::NoReport("it is no object".into()))?;
+    let fields = value.as_object().ok_or_else(|| ReportError::NoReport("it is not a JSON object".into()))?;
     let mut read = if fields.contains_key("clusterGUID") {
         calicoctl(fields, written, snapshot, locked)
     } else {

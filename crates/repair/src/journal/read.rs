@@ -37,7 +37,7 @@ pub enum JournalError {
         reason: String,
     },
     /// It does not begin as a journal does.
-    #[error("{} is no journal of calipam", path.display())]
+    #[error("{} is not a journal of calipam", path.display())]
     NoJournal {
         /// The file.
         path: PathBuf,
@@ -196,7 +196,7 @@ fn check(intent: &Intent) -> Result<(), String> {
         }
         let values = change.before.iter().map(|version| &version.value).chain(&change.after);
         if values.into_iter().any(|value| value.bytes().is_none()) {
-            return Err(format!("a value of {} is no base64", change.key));
+            return Err(format!("a value of {} is not base64", change.key));
         }
     }
     Ok(())

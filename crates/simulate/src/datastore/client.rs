@@ -71,7 +71,7 @@ impl Client {
         self.lists.get()
     }
 
-    /// Reads something that is no record of IPAM: one request.
+    /// Reads an object that does not belong to IPAM: one request.
     pub async fn look_up(&self) {
         self.ask(&[], Listing::default()).await;
     }

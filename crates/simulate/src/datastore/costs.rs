@@ -184,9 +184,9 @@ impl Costs {
 pub enum CostsError {
     #[error("{0:?} has no value: expected NAME=VALUE")]
     NoValue(String),
-    #[error("{0:?} is no cost; the costs are {names}", names = Costs::NAMES.join(", "))]
+    #[error("{0:?} is not a cost; the costs are {names}", names = Costs::NAMES.join(", "))]
     Name(String),
-    #[error("{value:?} is no value of {name}")]
+    #[error("{value:?} is not a value of {name}")]
     Value { name: String, value: String },
 }
 

@@ -2,7 +2,7 @@
 
 use super::Scenario;
 
-/// A file that is no scenario.
+/// A file that is not a scenario.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct FileError(#[from] serde_yaml::Error);
@@ -11,7 +11,7 @@ impl Scenario {
     /// Reads a scenario in YAML, of which JSON is a part.
     ///
     /// # Errors
-    /// Where it is no YAML, a name is not known, or a value is none of its kind: the error says where.
+    /// Where it is not YAML, a name is not known, or a value is none of its kind: the error says where.
     pub fn read(text: &str) -> Result<Self, FileError> {
         Ok(serde_yaml::from_str(text)?)
     }

@@ -17,7 +17,7 @@ pub struct Rate {
     period: u64,
 }
 
-/// A text that is no rate.
+/// A text that is not a rate.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NotARate {
     #[error("{0:?} is not a rate such as `10`, `10/s`, `300/m` or `5000/h`")]

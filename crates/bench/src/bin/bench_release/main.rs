@@ -73,7 +73,7 @@ fn measure(program: &str, datastore: &str, size: &str) -> Result<Row, Failed> {
     match datastore {
         "etcd" => tokio::runtime::Runtime::new()?.block_on(on_etcd::measure(program, size.parse()?, folder)),
         "kubernetes" => on_kubernetes::measure(program, size.parse()?, folder),
-        other => Err(format!("{other} is no datastore").into()),
+        other => Err(format!("{other} is not a datastore").into()),
     }
 }
 

@@ -57,7 +57,7 @@ impl World {
                 create(&server, &flavour.path("ippools"), &[pool])?;
                 Ok(Self::Kubernetes(Box::new(server)))
             }
-            other => Err(format!("{other} is no datastore").into()),
+            other => Err(format!("{other} is not a datastore").into()),
         }
     }
 

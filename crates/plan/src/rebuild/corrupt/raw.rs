@@ -34,7 +34,7 @@ impl RawBlock {
             BlockContent::Corrupt(block) => serde_json::from_str(&block.raw).ok(),
         };
         let Some(Value::Object(mut fields)) = value else {
-            return Err(beyond(format!("{key} is no JSON object any more; delete it by hand")));
+            return Err(beyond(format!("{key} is not a JSON object any more; delete it by hand")));
         };
         let size = size(key).min(MOST as u128) as u32;
         let mut list = |name: &str| match take(&mut fields, name) {
