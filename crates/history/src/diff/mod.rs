@@ -95,6 +95,7 @@ pub fn difference<'s>(old: Judged<'s>, new: Judged<'s>, scope: &Scope) -> Differ
     }
     let addresses::Walked { changes: addresses, sums } = walked;
 
+    let objects = objects::Sides { old: before, new: after, hidden: &hidden, scope };
     let mut difference = Difference {
         same: false,
         not_compared,
@@ -103,10 +104,10 @@ pub fn difference<'s>(old: Judged<'s>, new: Judged<'s>, scope: &Scope) -> Differ
         addresses,
         blocks,
         affinities: owned::affinities(before, after, &hidden, scope, both_read(Source::Affinities)),
-        pools: objects::pools(before, after, &hidden, scope, both_read(Source::Pools)),
-        reservations: objects::reservations(before, after, &hidden, scope, both_read(Source::Reservations)),
-        nodes: objects::nodes(before, after, &hidden, scope, both_read(Source::Nodes)),
-        configuration: objects::configuration(before, after, &hidden, scope, both_read),
+        pools: objects.pools(both_read(Source::Pools)),
+        reservations: objects.reservations(both_read(Source::Reservations)),
+        nodes: objects.nodes(both_read(Source::Nodes)),
+        configuration: objects.configuration(both_read),
         findings: findings::changes(old.report, new.report, scope),
     };
     let is_unknown = difference.not_compared.iter().any(|left_out| left_out.what.is_undecodable());

@@ -69,89 +69,81 @@ pub struct FieldChange {
 /// What an object says, field by field. Fields that say nothing are left out.
 type Fields = BTreeMap<String, String>;
 
-pub(crate) fn pools(
-    old: &Snapshot,
-    new: &Snapshot,
-    hidden: &Hidden,
-    scope: &Scope,
-    both_read: bool,
-) -> Vec<ObjectChange> {
-    let of = |snapshot: &Snapshot| -> BTreeMap<String, Fields> {
-        let wanted = snapshot.pools.iter().map(|pool| &pool.value);
-        let wanted = wanted.filter(|pool| scope.nodes.is_empty() && scope.has_network(pool.cidr));
-        wanted.map(|pool| (pool.name.clone(), of_pool(pool))).collect()
-    };
-    compare(both_read, of(old), of(new), |name| hidden.has(&Key::Pool(name.to_owned())))
+/// The states that are compared, and what of them.
+pub(crate) struct Sides<'a> {
+    pub old: &'a Snapshot,
+    pub new: &'a Snapshot,
+    pub hidden: &'a Hidden,
+    pub scope: &'a Scope,
 }
 
-pub(crate) fn reservations(
-    old: &Snapshot,
-    new: &Snapshot,
-    hidden: &Hidden,
-    scope: &Scope,
-    both_read: bool,
-) -> Vec<ObjectChange> {
-    let concerns = |reservation: &&Reservation| {
-        scope.nodes.is_empty() && reservation.cidrs.iter().any(|cidr| scope.has_network(*cidr))
-    };
-    let of = |snapshot: &Snapshot| -> BTreeMap<String, Fields> {
-        let wanted = snapshot.reservations.iter().map(|r| &r.value);
-        let wanted = wanted.filter(|r| scope.is_everything() || concerns(r));
-        wanted.map(|reservation| (reservation.name.clone(), of_reservation(reservation))).collect()
-    };
-    compare(both_read, of(old), of(new), |name| hidden.has(&Key::Reservation(name.to_owned())))
-}
-
-pub(crate) fn nodes(
-    old: &Snapshot,
-    new: &Snapshot,
-    hidden: &Hidden,
-    scope: &Scope,
-    both_read: bool,
-) -> Vec<ObjectChange> {
-    let of = |snapshot: &Snapshot| -> BTreeMap<String, Fields> {
-        let wanted = snapshot.nodes.iter().map(|node| &node.value);
-        let wanted = wanted.filter(|node| scope.networks.is_empty() && scope.has_node(&node.name));
-        wanted.map(|node| (node.name.clone(), of_node(node))).collect()
-    };
-    compare(both_read, of(old), of(new), |name| hidden.has(&Key::Node(name.to_owned())))
-}
-
-/// Cluster information and settings, which concern no part of the cluster alone.
-pub(crate) fn configuration(
-    old: &Snapshot,
-    new: &Snapshot,
-    hidden: &Hidden,
-    scope: &Scope,
-    both_read: impl Fn(Source) -> bool,
-) -> Vec<ObjectChange> {
-    if !scope.is_everything() {
-        return Vec::new();
+impl Sides<'_> {
+    pub(crate) fn pools(&self, both_read: bool) -> Vec<ObjectChange> {
+        self.by_name(both_read, Key::Pool, |snapshot| {
+            let wanted = snapshot.pools.iter().map(|pool| &pool.value);
+            let wanted = wanted.filter(|p| self.scope.nodes.is_empty() && self.scope.has_network(p.cidr));
+            wanted.map(|pool| (pool.name.clone(), of_pool(pool))).collect()
+        })
     }
-    let default = || "default".to_owned();
-    let kinds = [
-        ("ClusterInformation", Source::ClusterInformation, Key::ClusterInformation(default())),
-        ("IPAMConfig", Source::IpamConfig, Key::IpamConfig),
-        ("IPAMConfiguration", Source::IpamConfiguration, Key::IpamConfiguration(default())),
-        (
-            "KubeControllersConfiguration",
-            Source::KubeControllersConfiguration,
-            Key::KubeControllersConfiguration(default()),
-        ),
-    ];
-    let of = |snapshot: &Snapshot, source: Source| match source {
-        Source::ClusterInformation => snapshot.cluster.as_ref().map(of_cluster),
-        Source::IpamConfig => snapshot.ipam_config.as_ref().map(of_config),
-        Source::IpamConfiguration => snapshot.ipam_configuration.as_ref().map(of_config),
-        _ => snapshot.kube_controllers.as_ref().map(of_controllers),
-    };
-    let one = |(name, source, key): (&str, Source, Key)| {
-        let side = |snapshot: &Snapshot| -> BTreeMap<String, Fields> {
-            of(snapshot, source).into_iter().map(|fields| (name.to_owned(), fields)).collect()
+
+    pub(crate) fn reservations(&self, both_read: bool) -> Vec<ObjectChange> {
+        let concerns = |reservation: &Reservation| {
+            let in_scope = || reservation.cidrs.iter().any(|cidr| self.scope.has_network(*cidr));
+            self.scope.is_everything() || self.scope.nodes.is_empty() && in_scope()
         };
-        compare(both_read(source), side(old), side(new), |_| hidden.has(&key))
-    };
-    kinds.into_iter().flat_map(one).collect()
+        self.by_name(both_read, Key::Reservation, |snapshot| {
+            let wanted = snapshot.reservations.iter().map(|r| &r.value).filter(|r| concerns(r));
+            wanted.map(|reservation| (reservation.name.clone(), of_reservation(reservation))).collect()
+        })
+    }
+
+    pub(crate) fn nodes(&self, both_read: bool) -> Vec<ObjectChange> {
+        self.by_name(both_read, Key::Node, |snapshot| {
+            let wanted = snapshot.nodes.iter().map(|node| &node.value);
+            let wanted = wanted.filter(|n| self.scope.networks.is_empty() && self.scope.has_node(&n.name));
+            wanted.map(|node| (node.name.clone(), of_node(node))).collect()
+        })
+    }
+
+    fn by_name(
+        &self,
+        both_read: bool,
+        key: impl Fn(String) -> Key,
+        of: impl Fn(&Snapshot) -> BTreeMap<String, Fields>,
+    ) -> Vec<ObjectChange> {
+        compare(both_read, of(self.old), of(self.new), |name| self.hidden.has(&key(name.to_owned())))
+    }
+
+    /// Cluster information and settings, which concern no part of the cluster alone.
+    pub(crate) fn configuration(&self, both_read: impl Fn(Source) -> bool) -> Vec<ObjectChange> {
+        if !self.scope.is_everything() {
+            return Vec::new();
+        }
+        let default = || "default".to_owned();
+        let kinds = [
+            ("ClusterInformation", Source::ClusterInformation, Key::ClusterInformation(default())),
+            ("IPAMConfig", Source::IpamConfig, Key::IpamConfig),
+            ("IPAMConfiguration", Source::IpamConfiguration, Key::IpamConfiguration(default())),
+            (
+                "KubeControllersConfiguration",
+                Source::KubeControllersConfiguration,
+                Key::KubeControllersConfiguration(default()),
+            ),
+        ];
+        let of = |snapshot: &Snapshot, source: Source| match source {
+            Source::ClusterInformation => snapshot.cluster.as_ref().map(of_cluster),
+            Source::IpamConfig => snapshot.ipam_config.as_ref().map(of_config),
+            Source::IpamConfiguration => snapshot.ipam_configuration.as_ref().map(of_config),
+            _ => snapshot.kube_controllers.as_ref().map(of_controllers),
+        };
+        let one = |(name, source, key): (&str, Source, Key)| {
+            let side = |snapshot: &Snapshot| -> BTreeMap<String, Fields> {
+                of(snapshot, source).into_iter().map(|fields| (name.to_owned(), fields)).collect()
+            };
+            compare(both_read(source), side(self.old), side(self.new), |_| self.hidden.has(&key))
+        };
+        kinds.into_iter().flat_map(one).collect()
+    }
 }
 
 /// What differs between objects by name, but for those that cannot be decoded on either side.
