@@ -2,5 +2,10 @@
 
 pub mod check;
 pub mod child;
+pub mod cluster;
 pub mod kubernetes;
 pub mod leak;
+pub mod plugin;
+
+/// What can fail in a benchmark.
+pub type Failed = Box<dyn std::error::Error + Send + Sync>;

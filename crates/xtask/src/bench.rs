@@ -115,9 +115,11 @@ whose every tenth address is leaked, and what a browser needs for the page.
 The part completion measures how long a completed value takes among 1,000,000
 allocations, unless sizes are named.
 
-The parts cni and cni-kubernetes measure the CNI plugin: ADD and DEL, 200 of
-each unless a number is named, and 64 ADD at once; on etcd also a raw client
-that sends the same requests. Seconds each, and they build no calipam.
+The parts cni and cni-kubernetes measure the CNI plugin and a raw client that
+sends the same requests: ADD and DEL, 200 of each unless a number is named, and
+64 ADD at once. CALIPAM_BENCH_PLUGIN names a third program that is measured in
+the same run, such as Calico's own calico-ipam. Seconds each, and they build no
+calipam.
 
 The parts simulate and simulate-kubernetes run the same arrivals of pods with
 real processes of the plugin and in a simulation: requests and times of an ADD,

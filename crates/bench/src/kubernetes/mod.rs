@@ -4,3 +4,7 @@ pub mod names;
 mod objects;
 pub mod seed;
 mod template;
+
+/// Calico's kinds that addresses are assigned by, and the plugin therefore reads or writes.
+pub const OF_ALLOCATION: [&str; 6] =
+    ["ipamblocks", "ipamhandles", "blockaffinities", "ipamconfigs", "ippools", "ipreservations"];

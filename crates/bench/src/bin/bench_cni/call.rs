@@ -3,14 +3,18 @@
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command};
 use std::time::Instant;
 
+use calipam_bench::cluster::Cluster;
+use calipam_bench::{Failed, plugin};
 use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
 use tempfile::TempDir;
 
-use crate::Failed;
-use crate::world::World;
+/// The node that is measured.
+pub const NODE: &str = "a";
+/// The version of CNI of the calls, which Calico's plugin knows, too.
+const VERSION: &str = "1.0.0";
 
 /// What one call takes. What was not measured is 0.
 #[derive(Default)]
@@ -36,18 +40,12 @@ pub struct Call {
 }
 
 impl Calls {
-    /// The plugin, with a lock of its own.
-    pub fn plugin(program: &Path, world: &World) -> Result<Self, Failed> {
+    /// A program, with a lock of its own.
+    pub fn new(program: &Path, cluster: &Cluster) -> Result<Self, Failed> {
         let folder = tempfile::tempdir()?;
-        let mut configuration = world.configuration();
-        configuration["ipam_lock_file"] = folder.path().join("ipam.lock").display().to_string().into();
-        Ok(Self { program: program.to_owned(), configuration: configuration.to_string(), _folder: folder })
-    }
-
-    /// The raw client.
-    pub fn floor(program: &Path, world: &World) -> Result<Self, Failed> {
-        let configuration = world.configuration().to_string();
-        Ok(Self { program: program.to_owned(), configuration, _folder: tempfile::tempdir()? })
+        let lock = folder.path().join("ipam.lock").display().to_string();
+        let configuration = cluster.configuration(VERSION, NODE, &lock).to_string();
+        Ok(Self { program: program.to_owned(), configuration, _folder: folder })
     }
 
     pub fn add(&self, container: &str) -> Call {
@@ -59,18 +57,7 @@ impl Calls {
     }
 
     fn call(&self, name: &str, container: &str) -> Call {
-        let mut command = Command::new(&self.program);
-        command
-            .env_clear()
-            .env("CNI_COMMAND", name)
-            .env("CNI_CONTAINERID", container)
-            .env("CNI_NETNS", "/run/netns/none")
-            .env("CNI_IFNAME", "eth0")
-            .env("CNI_PATH", "/opt/cni/bin")
-            .env("CNI_ARGS", "IgnoreUnknown=1;K8S_POD_NAMESPACE=default;K8S_POD_NAME=web-0")
-            .stdin(Stdio::piped())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null());
+        let command = plugin::command(&self.program, name, container);
         Call { command, stdin: self.configuration.clone() }
     }
 }

@@ -2,19 +2,19 @@
 //! plugin and the raw client lie beside `calipam`. `cargo xtask bench` builds them in release mode and runs it.
 
 mod call;
-mod world;
 
 use std::path::Path;
 use std::process::ExitCode;
 
-use self::call::{Calls, Sample, at_once};
-use self::world::World;
+use calipam_bench::Failed;
+use calipam_bench::cluster::Cluster;
 
-/// What can fail.
-pub type Failed = Box<dyn std::error::Error + Send + Sync>;
+use self::call::{Calls, NODE, Sample, at_once};
 
 /// Calls that are started at once.
 const AT_ONCE: usize = 64;
+/// Names a third program, such as Calico's own plugin, that is measured in the same run. It has to be called `calico-ipam`.
+const OTHER: &str = "CALIPAM_BENCH_PLUGIN";
 
 fn main() -> ExitCode {
     let mut arguments = std::env::args().skip(1);
@@ -34,51 +34,76 @@ fn main() -> ExitCode {
 }
 
 fn measure(programs: &Path, datastore: &str, runs: usize) -> Result<(), Failed> {
-    let world = World::start(datastore)?;
-    let plugin = Calls::plugin(&programs.join("calico-ipam"), &world)?;
+    let cluster = Cluster::start(datastore, [NODE.to_owned()])?;
+    let mut plugins = vec![
+        Contender::new("plugin", Calls::new(&programs.join("calico-ipam"), &cluster)?),
+        Contender::new("floor", Calls::new(&programs.join("bench_cni_floor"), &cluster)?),
+    ];
+    if let Some(program) = std::env::var_os(OTHER) {
+        plugins.push(Contender::new("other", Calls::new(Path::new(&program), &cluster)?));
+    }
     // The first address of a node claims a block; what is measured is the steady state.
-    plugin.add("warm").run()?;
+    plugins[0].calls.add("warm").run()?;
+    series(&mut plugins, runs)?;
+
     println!("{datastore}, {runs} calls each, medians:");
     println!("{:<10} {:>10} {:>14} {:>10}", "", "wall", "processor", "peak");
-    let (add, del) = series(&plugin, runs)?;
-    print_line("ADD", &add);
-    print_line("DEL", &del);
-    let many = at_once(&plugin, AT_ONCE)?;
-    println!("{AT_ONCE} ADD at once: {:.1} ms", many * 1_000.0);
-
-    if datastore == "etcd" {
-        let floor = Calls::floor(&programs.join("bench_cni_floor"), &world)?;
-        let (add_floor, del_floor) = series(&floor, runs)?;
-        print_line("floor ADD", &add_floor);
-        print_line("floor DEL", &del_floor);
-        let many_floor = at_once(&floor, AT_ONCE)?;
-        println!("{AT_ONCE} at once, floor: {:.1} ms", many_floor * 1_000.0);
-        let ratio = |own: &[Sample], floor: &[Sample]| median(own, |s| s.wall) / median(floor, |s| s.wall);
+    for plugin in &plugins {
+        print_line(&format!("{} ADD", plugin.name), &plugin.add);
+        print_line(&format!("{} DEL", plugin.name), &plugin.del);
+    }
+    for plugin in &mut plugins {
+        plugin.many = at_once(&plugin.calls, AT_ONCE)?;
+        println!("{AT_ONCE} ADD at once, {}: {:.1} ms", plugin.name, plugin.many * 1_000.0);
+    }
+    let (own, others) = plugins.split_first().ok_or("no plugin")?;
+    for other in others {
+        let ratio = |own: &[Sample], other: &[Sample]| median(own, |s| s.wall) / median(other, |s| s.wall);
         println!(
-            "ratios: ADD {:.2}, DEL {:.2}, at once {:.2}",
-            ratio(&add, &add_floor),
-            ratio(&del, &del_floor),
-            many / many_floor
+            "ratio to {}: ADD {:.2}, DEL {:.2}, at once {:.2}",
+            other.name,
+            ratio(&own.add, &other.add),
+            ratio(&own.del, &other.del),
+            own.many / other.many
         );
     }
     Ok(())
 }
 
-/// ADD and DEL of one container after the other.
-fn series(calls: &Calls, runs: usize) -> Result<(Vec<Sample>, Vec<Sample>), Failed> {
-    let (mut add, mut del) = (Vec::new(), Vec::new());
+/// A program that is measured, and what was seen.
+struct Contender {
+    name: &'static str,
+    calls: Calls,
+    add: Vec<Sample>,
+    del: Vec<Sample>,
+    /// Seconds of many at once.
+    many: f64,
+}
+
+impl Contender {
+    fn new(name: &'static str, calls: Calls) -> Self {
+        Self { name, calls, add: Vec::new(), del: Vec::new(), many: 0.0 }
+    }
+}
+
+/// ADD and DEL of one container after the other. The programs take turns, so that all have the same machine.
+fn series(plugins: &mut [Contender], runs: usize) -> Result<(), Failed> {
     for number in 0..runs {
         let container = format!("c{number}");
-        add.push(calls.add(&container).run()?);
-        del.push(calls.del(&container).run()?);
+        for plugin in &mut *plugins {
+            plugin.add.push(plugin.calls.add(&container).run()?);
+            plugin.del.push(plugin.calls.del(&container).run()?);
+        }
     }
     // Looking for the peak of memory takes processor time, so that these calls are not timed.
     for number in 0..20 {
         let container = format!("m{number}");
-        add.push(calls.add(&container).run_for_memory()?);
-        del.push(calls.del(&container).run_for_memory()?);
+        for plugin in &mut *plugins {
+            plugin.add.push(plugin.calls.add(&container).run_for_memory()?);
+            plugin.del.push(plugin.calls.del(&container).run_for_memory()?);
+        }
     }
-    Ok((add, del))
+    Ok(())
 }
 
 fn print_line(name: &str, samples: &[Sample]) {

@@ -4,22 +4,14 @@
 use std::thread;
 use std::time::Instant;
 
+use calipam_bench::kubernetes::OF_ALLOCATION;
 use calipam_testkit::kube::Flavour;
 use calipam_testkit::servers::KubeApiserver;
 
 const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 const JSON: &str = "application/json";
-/// Calico's kinds that a check reads.
-const CALICO: [&str; 8] = [
-    "ipamblocks",
-    "ipamhandles",
-    "blockaffinities",
-    "ipamconfigs",
-    "ippools",
-    "ipreservations",
-    "clusterinformations",
-    "kubecontrollersconfigurations",
-];
+/// What a check reads of Calico beside the kinds of allocation.
+const OF_CLUSTER: [&str; 2] = ["clusterinformations", "kubecontrollersconfigurations"];
 
 /// One pull of everything.
 pub struct Floor {
@@ -32,7 +24,7 @@ pub struct Floor {
 /// Pulls everything once.
 pub fn pull(server: &KubeApiserver) -> Result<Floor, String> {
     let core = ["pods", "nodes", "services"].map(|plural| (format!("/api/v1/{plural}"), PROTOBUF));
-    let calico = CALICO.map(|plural| (Flavour::Classic.path(plural), JSON));
+    let calico = OF_ALLOCATION.iter().chain(&OF_CLUSTER).map(|plural| (Flavour::Classic.path(plural), JSON));
     let (start, used) = (Instant::now(), server.processor_seconds());
     let bytes = thread::scope(|scope| {
         let pull = |(path, accept): (String, &'static str)| scope.spawn(move || server.pull(&path, accept));

@@ -3,9 +3,10 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use crate::Failed;
-use crate::reality::call;
-use crate::world::World;
+use calipam_bench::Failed;
+use calipam_bench::cluster::Cluster;
+
+use crate::reality::{VERSION, call};
 
 /// Calls of each kind.
 const CALLS: usize = 15;
@@ -15,10 +16,10 @@ const CALLS: usize = 15;
 /// Starting is VERSION, which reads nothing. STATUS is that, connecting and one reading. ADD in a block of the node has a
 /// reading and three requests more, of which two are writes. What STATUS takes beyond starting is divided between connecting
 /// and reading by what a second reading on an open connection takes.
-pub fn latency(plugin: &Path, world: &World, node: &str) -> Result<String, Failed> {
+pub fn latency(plugin: &Path, cluster: &Cluster, node: &str) -> Result<String, Failed> {
     let locks = tempfile::tempdir()?;
     let lock = locks.path().join("ipam.lock").display().to_string();
-    let configuration = world.configuration(node, &lock).to_string();
+    let configuration = cluster.configuration(VERSION, node, &lock).to_string();
     let time = |command: &str, container: &str| call(plugin, command, container, &configuration);
 
     // The node claims its block, and gets its labels on Kubernetes.
@@ -33,12 +34,12 @@ pub fn latency(plugin: &Path, world: &World, node: &str) -> Result<String, Faile
     })?;
     time("DEL", "calibrate")?;
 
-    let read = median(|_| world.read())?;
+    let read = median(|_| read(cluster))?;
     let connect = status.saturating_sub(start + read);
     // Two writes, and readings: two on etcd; three on Kubernetes, the namespace among them.
-    let reads = match world {
-        World::Etcd(_) => 2,
-        World::Kubernetes(_) => 3,
+    let reads = match cluster {
+        Cluster::Etcd(_) => 2,
+        Cluster::Kubernetes(_) => 3,
     };
     let write = add.saturating_sub(start + connect + read * reads) / 2;
     let micros = |time: Duration| time.as_micros();
@@ -58,21 +59,19 @@ fn median(mut one: impl FnMut(usize) -> Result<Duration, Failed>) -> Result<Dura
     Ok(times[CALLS / 2])
 }
 
-impl World {
-    /// Reads something on a connection that is open.
-    fn read(&self) -> Result<Duration, Failed> {
-        match self {
-            Self::Etcd(etcd) => Ok(etcd.with_client(async |mut client| {
-                client.get("/calico/ipam/v2/config", None).await?;
-                let begin = Instant::now();
-                client.get("/calico/ipam/v2/config", None).await?;
-                Ok::<_, etcd_client::Error>(begin.elapsed())
-            })?),
-            Self::Kubernetes(server) => {
-                let begin = Instant::now();
-                server.request("GET", "/api/v1/namespaces/default", "")?;
-                Ok(begin.elapsed())
-            }
+/// Reads something on a connection that is open.
+fn read(cluster: &Cluster) -> Result<Duration, Failed> {
+    match cluster {
+        Cluster::Etcd(etcd) => Ok(etcd.with_client(async |mut client| {
+            client.get("/calico/ipam/v2/config", None).await?;
+            let begin = Instant::now();
+            client.get("/calico/ipam/v2/config", None).await?;
+            Ok::<_, etcd_client::Error>(begin.elapsed())
+        })?),
+        Cluster::Kubernetes(server) => {
+            let begin = Instant::now();
+            server.request("GET", "/api/v1/namespaces/default", "")?;
+            Ok(begin.elapsed())
         }
     }
 }

@@ -4,20 +4,18 @@
 
 mod calibrate;
 mod reality;
-mod world;
+mod requests;
 
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use calipam_bench::Failed;
+use calipam_bench::cluster::{BLOCK_SIZE, Cluster, POOL};
 use calipam_simulate::answer::{Run, run};
 use calipam_simulate::{Micros, PoolSpec, Rate, Scenario};
 
 use self::reality::Real;
-use self::world::World;
-
-/// What can fail.
-pub type Failed = Box<dyn std::error::Error + Send + Sync>;
 
 /// Pods of each node.
 const PODS: u32 = 4;
@@ -53,19 +51,24 @@ fn main() -> ExitCode {
 
 fn compare(plugin: &Path, datastore: &str, nodes: u32) -> Result<(), Failed> {
     // One more, for single calls.
-    let world = World::start(datastore, nodes + 1)?;
-    let latency = calibrate::latency(plugin, &world, &world::node_name(nodes))?;
-    let predicted = predict(&world, nodes, &latency)?;
-    let real = reality::run(plugin, &world, nodes)?;
+    let cluster = Cluster::start(datastore, (0..=nodes).map(node_name))?;
+    let latency = calibrate::latency(plugin, &cluster, &node_name(nodes))?;
+    let predicted = predict(&cluster, nodes, &latency)?;
+    let real = reality::run(plugin, &cluster, nodes)?;
     print_row(nodes, &predicted, &real);
     println!("       by --latency {latency}");
     Ok(())
 }
 
-fn predict(world: &World, nodes: u32, latency: &str) -> Result<Run, Failed> {
-    let pool = PoolSpec { block_size: Some(world::BLOCK_SIZE), ..PoolSpec::new(world::POOL.parse()?) };
+/// The name of a node, counted from 0, as in simulations.
+fn node_name(index: u32) -> String {
+    format!("node-{}", index + 1)
+}
+
+fn predict(cluster: &Cluster, nodes: u32, latency: &str) -> Result<Run, Failed> {
+    let pool = PoolSpec { block_size: Some(BLOCK_SIZE), ..PoolSpec::new(POOL.parse()?) };
     let scenario = Scenario {
-        datastore: world.kind(),
+        datastore: cluster.kind(),
         nodes,
         pods_per_node: PODS,
         pools: vec![pool],

@@ -2,13 +2,18 @@
 
 use std::io::{ErrorKind, Write};
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::sync::Mutex;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::world::{World, node_name};
-use crate::{Failed, PER_SECOND, PODS};
+use calipam_bench::cluster::Cluster;
+use calipam_bench::{Failed, plugin};
+
+use crate::{PER_SECOND, PODS, node_name, requests};
+
+/// The version of CNI of the calls: STATUS is known since then.
+pub const VERSION: &str = "1.1.0";
 
 /// What was measured.
 pub struct Real {
@@ -37,10 +42,10 @@ impl Real {
 }
 
 /// Calls ADD for each pod when it arrives, one node after the other.
-pub fn run(plugin: &Path, world: &World, nodes: u32) -> Result<Real, Failed> {
+pub fn run(program: &Path, cluster: &Cluster, nodes: u32) -> Result<Real, Failed> {
     let locks = tempfile::tempdir()?;
     let times: Mutex<Vec<Result<Duration, String>>> = Mutex::default();
-    let before = world.requests()?;
+    let before = requests::done(cluster)?;
     let begin = Instant::now();
     thread::scope(|scope| {
         for pod in 0..nodes * PODS {
@@ -48,16 +53,16 @@ pub fn run(plugin: &Path, world: &World, nodes: u32) -> Result<Real, Failed> {
             thread::sleep(due.saturating_sub(begin.elapsed()));
             let node = node_name(pod % nodes);
             let lock = locks.path().join(&node).join("ipam.lock").display().to_string();
-            let configuration = world.configuration(&node, &lock).to_string();
+            let configuration = cluster.configuration(VERSION, &node, &lock).to_string();
             let times = &times;
             scope.spawn(move || {
                 let taken =
-                    call(plugin, "ADD", &format!("c{pod}"), &configuration).map_err(|e| e.to_string());
+                    call(program, "ADD", &format!("c{pod}"), &configuration).map_err(|e| e.to_string());
                 times.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push(taken);
             });
         }
     });
-    let requests = world.requests()? - before;
+    let requests = requests::done(cluster)? - before;
     let times = times.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
     let mut times: Vec<Duration> = times.into_iter().collect::<Result<_, _>>()?;
     times.sort();
@@ -65,20 +70,9 @@ pub fn run(plugin: &Path, world: &World, nodes: u32) -> Result<Real, Failed> {
 }
 
 /// Calls the plugin once; gives how long that took.
-pub fn call(plugin: &Path, command: &str, container: &str, configuration: &str) -> Result<Duration, Failed> {
+pub fn call(program: &Path, command: &str, container: &str, configuration: &str) -> Result<Duration, Failed> {
     let begin = Instant::now();
-    let mut child = Command::new(plugin)
-        .env_clear()
-        .env("CNI_COMMAND", command)
-        .env("CNI_CONTAINERID", container)
-        .env("CNI_NETNS", "/run/netns/none")
-        .env("CNI_IFNAME", "eth0")
-        .env("CNI_PATH", "/opt/cni/bin")
-        .env("CNI_ARGS", format!("IgnoreUnknown=1;K8S_POD_NAMESPACE=default;K8S_POD_NAME=web-{container}"))
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()?;
+    let mut child = plugin::command(program, command, container).stdout(Stdio::piped()).spawn()?;
     match child.stdin.take().ok_or("no pipe")?.write_all(configuration.as_bytes()) {
         // VERSION reads no configuration.
         Err(error) if error.kind() != ErrorKind::BrokenPipe => return Err(error.into()),

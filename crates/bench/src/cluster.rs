@@ -1,7 +1,4 @@
-//! A real server with a pool and some nodes.
-
-use std::io::{Read, Write};
-use std::net::TcpStream;
+//! A small cluster on a real server, for programs that are called as the plugin is: one pool and some nodes.
 
 use calipam_model::snapshot::DatastoreKind;
 use calipam_testkit::kube::{Flavour, create, install};
@@ -12,21 +9,21 @@ use crate::Failed;
 
 const RESOURCES: &str = "/calico/resources/v3/projectcalico.org";
 /// The pool, and the prefix length of its blocks.
-pub const POOL: &str = "10.0.0.0/16";
+pub const POOL: &str = "10.7.0.0/16";
 pub const BLOCK_SIZE: u8 = 26;
 
-pub enum World {
+/// A real server that has the cluster.
+pub enum Cluster {
     Etcd(Box<Etcd>),
     Kubernetes(Box<KubeApiserver>),
 }
 
-/// The name of a node, counted from 0, as in simulations.
-pub fn node_name(index: u32) -> String {
-    format!("node-{}", index + 1)
-}
-
-impl World {
-    pub fn start(datastore: &str, nodes: u32) -> Result<Self, Failed> {
+impl Cluster {
+    /// Starts a server, `etcd` or `kubernetes`, with these nodes.
+    ///
+    /// # Errors
+    /// Where it does not start, and for other names.
+    pub fn start(datastore: &str, nodes: impl IntoIterator<Item = String>) -> Result<Self, Failed> {
         let spec = json!({"cidr": POOL, "blockSize": BLOCK_SIZE, "nodeSelector": "all()"});
         match datastore {
             "etcd" => {
@@ -36,7 +33,7 @@ impl World {
                 };
                 let object = |kind: &str, name: &str, spec: &Value| json!({"apiVersion": "projectcalico.org/v3", "kind": kind, "metadata": {"name": name}, "spec": spec});
                 put(format!("{RESOURCES}/ippools/default"), object("IPPool", "default", &spec))?;
-                for name in (0..nodes).map(node_name) {
+                for name in nodes {
                     put(format!("{RESOURCES}/nodes/{name}"), object("Node", &name, &json!({})))?;
                 }
                 Ok(Self::Etcd(Box::new(etcd)))
@@ -47,7 +44,7 @@ impl World {
                 install(&server, flavour)?;
                 let node =
                     |name: String| json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}});
-                let nodes: Vec<Value> = (0..nodes).map(node_name).map(node).collect();
+                let nodes: Vec<Value> = nodes.into_iter().map(node).collect();
                 create(&server, "/api/v1/nodes", &nodes)?;
                 let namespace =
                     json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "default"}});
@@ -61,6 +58,7 @@ impl World {
         }
     }
 
+    /// The kind of its datastore.
     pub fn kind(&self) -> DatastoreKind {
         match self {
             Self::Etcd(_) => DatastoreKind::Etcd,
@@ -69,8 +67,8 @@ impl World {
     }
 
     /// What goes to the stdin of the plugin of a node.
-    pub fn configuration(&self, node: &str, lock: &str) -> Value {
-        let mut configuration = json!({"cniVersion": "1.1.0", "name": "k8s-pod-network", "type": "calico",
+    pub fn configuration(&self, version: &str, node: &str, lock: &str) -> Value {
+        let mut configuration = json!({"cniVersion": version, "name": "k8s-pod-network", "type": "calico",
             "nodename": node, "ipam": {"type": "calico-ipam"}, "log_level": "error", "ipam_lock_file": lock});
         match self {
             Self::Etcd(etcd) => {
@@ -84,40 +82,4 @@ impl World {
         }
         configuration
     }
-
-    /// Requests that the server has done for plugins since it started.
-    pub fn requests(&self) -> Result<u64, Failed> {
-        let (text, is_counted): (String, fn(&str) -> bool) = match self {
-            Self::Etcd(etcd) => (metrics(etcd.port())?, |line| {
-                line.starts_with("grpc_server_handled_total{")
-                    && line.contains("grpc_service=\"etcdserverpb.KV\"")
-            }),
-            Self::Kubernetes(server) => (server.request("GET", "/metrics", "")?.body, |line| {
-                let of_plugins = [
-                    "ipamblocks",
-                    "ipamhandles",
-                    "blockaffinities",
-                    "ipamconfigs",
-                    "ippools",
-                    "ipreservations",
-                ];
-                let resource = |name: &&str| line.contains(&format!("resource=\"{name}\""));
-                let is_core = line.contains("resource=\"nodes\"") || line.contains("resource=\"namespaces\"");
-                line.starts_with("apiserver_request_total{")
-                    && !line.contains("verb=\"WATCH\"")
-                    && (of_plugins.iter().any(resource) || (is_core && line.contains("verb=\"GET\"")))
-            }),
-        };
-        let counts = text.lines().filter(|line| is_counted(line)).filter_map(|line| line.rsplit_once(' '));
-        Ok(counts.filter_map(|(_, count)| count.parse::<f64>().ok()).sum::<f64>() as u64)
-    }
-}
-
-/// What etcd says about itself.
-fn metrics(port: u16) -> Result<String, Failed> {
-    let mut stream = TcpStream::connect(("127.0.0.1", port))?;
-    stream.write_all(b"GET /metrics HTTP/1.0\r\nHost: etcd\r\n\r\n")?;
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer)?;
-    Ok(answer)
 }

@@ -1,24 +1,23 @@
-//! The floor of `bench_cni`: a program that is called as the plugin is, and sends etcd the requests of one ADD or DEL without
-//! thinking about the answers. Its keys lie where the plugin's do not.
+//! etcd: transactions of the plugin's kind. The keys that are written lie where the plugin's do not.
 
 use etcd_client::{Client, Compare, CompareOp, Error, GetOptions, Txn, TxnOp};
+use serde_json::Value;
+
+use crate::{Call, Failed};
 
 const IPAM: &str = "/calico/ipam/v2";
 const RESOURCES: &str = "/calico/resources/v3/projectcalico.org";
 /// About what a block of 64 addresses takes.
 const BLOCK: usize = 2_000;
 
-fn main() -> Result<(), Error> {
-    let text = std::io::read_to_string(std::io::stdin())?;
-    let configuration: serde_json::Value = serde_json::from_str(&text).unwrap_or_default();
-    let endpoint = configuration["etcd_endpoints"].as_str().unwrap_or_default().to_owned();
-    let variable = |name: &str| std::env::var(name).unwrap_or_default();
-    let (command, container) = (variable("CNI_COMMAND"), variable("CNI_CONTAINERID"));
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(async {
-        let mut client = Client::connect([endpoint], None).await?;
-        if command == "ADD" { add(&mut client, &container).await } else { del(&mut client, &container).await }
-    })
+pub async fn send(configuration: &Value, call: &Call) -> Result<(), Failed> {
+    let endpoint = configuration["etcd_endpoints"].as_str().unwrap_or_default();
+    let mut client = Client::connect([endpoint], None).await?;
+    match call.is_add {
+        true => add(&mut client, &call.container).await?,
+        false => del(&mut client, &call.container).await?,
+    }
+    Ok(())
 }
 
 fn get(key: &str) -> TxnOp {

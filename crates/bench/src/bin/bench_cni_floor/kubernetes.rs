@@ -1,0 +1,120 @@
+//! Kubernetes: requests of the plugin's kind, side by side where it sends them so. Blocks of the floor are created where the plugin
+//! replaces its own, so that many at once do not meet.
+
+use bytes::Bytes;
+use calipam_model::affinity::{AffinityKey, AffinityType};
+use http::{Method, Request, StatusCode};
+use kube::client::Body;
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Client, Config};
+use serde_json::{Value, json};
+
+use crate::{Call, Failed};
+
+const KINDS: &str = "/apis/crd.projectcalico.org/v1";
+/// Addresses of a block.
+const SIZE: u64 = 64;
+
+pub async fn send(configuration: &Value, call: &Call) -> Result<(), Failed> {
+    let path = configuration["kubernetes"]["kubeconfig"].as_str().unwrap_or_default();
+    let options = KubeConfigOptions::default();
+    let config = Config::from_custom_kubeconfig(Kubeconfig::read_from(path)?, &options).await?;
+    let client = Client::try_from(config)?;
+    match call.is_add {
+        true => add(&client, &call.container).await,
+        false => del(&client, &call.container).await,
+    }
+}
+
+/// The namespace, six readings side by side, the block, and two writes.
+async fn add(client: &Client, container: &str) -> Result<(), Failed> {
+    get(client, "/api/v1/namespaces/default").await?;
+    let affinities = format!("{KINDS}/blockaffinities?labelSelector={}", labels()?);
+    let (config, pools) = (format!("{KINDS}/ipamconfigs/default"), format!("{KINDS}/ippools"));
+    let (reservations, handle) = (format!("{KINDS}/ipreservations"), path_of_handle(container));
+    tokio::try_join!(
+        get(client, &config),
+        get(client, &reservations),
+        get(client, &pools),
+        get(client, &affinities),
+        get(client, "/api/v1/nodes/a"),
+        get(client, &handle),
+    )?;
+    get(client, &format!("{KINDS}/ipamblocks/10-7-0-0-26")).await?;
+
+    let spec = json!({"handleID": name(container), "block": {"10.7.0.0/26": 1}, "deleted": false});
+    create(client, "ipamhandles", "IPAMHandle", container, spec).await?;
+    let spec = json!({"cidr": "10.7.0.0/26", "affinity": "host:a", "strictAffinity": false, "deleted": false,
+        "allocations": vec![Value::Null; SIZE as usize], "unallocated": (0..SIZE).collect::<Vec<_>>(),
+        "attributes": [{"handle_id": name(container), "secondary": {"node": "a", "namespace": "default",
+            "pod": "web-0", "timestamp": "2026-01-01 00:00:00.000000000 +0000 UTC"}}]});
+    create(client, "ipamblocks", "IPAMBlock", container, spec).await
+}
+
+/// Four readings side by side, the block, and three writes: the deletion of a handle takes two.
+async fn del(client: &Client, container: &str) -> Result<(), Failed> {
+    let (config, pools) = (format!("{KINDS}/ipamconfigs/default"), format!("{KINDS}/ippools"));
+    let (handle, old) = (path_of_handle(container), format!("{KINDS}/ipamhandles/default.web-0"));
+    let (found, ..) =
+        tokio::try_join!(get(client, &handle), get(client, &config), get(client, &pools), get(client, &old))?;
+    let block = format!("{KINDS}/ipamblocks/{}", name(container));
+    let stored = get(client, &block).await?;
+    replace(client, &block, &stored, "sequenceNumber", 1.into()).await?;
+    replace(client, &handle, &found, "deleted", true.into()).await?;
+    request(client, Method::DELETE, &handle, Vec::new()).await.map(drop)
+}
+
+fn name(container: &str) -> String {
+    format!("floor.{container}")
+}
+
+fn path_of_handle(container: &str) -> String {
+    format!("{KINDS}/ipamhandles/{}", name(container))
+}
+
+/// The selector of the affinities of the node `a`.
+fn labels() -> Result<String, Failed> {
+    let key = AffinityKey { kind: AffinityType::Host, node: "a".to_owned(), cidr: "0.0.0.0/0".parse()? };
+    Ok(key.labels().map(|(name, value)| format!("{name}%3D{value}")).join("%2C"))
+}
+
+async fn create(
+    client: &Client,
+    plural: &str,
+    kind: &str,
+    container: &str,
+    spec: Value,
+) -> Result<(), Failed> {
+    let object = json!({"apiVersion": "crd.projectcalico.org/v1", "kind": kind,
+        "metadata": {"name": name(container)}, "spec": spec});
+    request(client, Method::POST, &format!("{KINDS}/{plural}"), object.to_string().into()).await.map(drop)
+}
+
+/// Puts back what was read, with one field of another value.
+async fn replace(client: &Client, path: &str, read: &[u8], field: &str, value: Value) -> Result<(), Failed> {
+    let mut object: Value = serde_json::from_slice(read)?;
+    object["spec"][field] = value;
+    request(client, Method::PUT, path, object.to_string().into()).await.map(drop)
+}
+
+/// What lies at a path; what is missing is no failure.
+async fn get(client: &Client, path: &str) -> Result<Bytes, Failed> {
+    request(client, Method::GET, path, Vec::new()).await
+}
+
+async fn request(client: &Client, method: Method, path: &str, body: Vec<u8>) -> Result<Bytes, Failed> {
+    let is_get = method == Method::GET;
+    let request = Request::builder()
+        .method(method)
+        .uri(path)
+        .header("accept", "application/json")
+        .header("content-type", "application/json")
+        .body(Body::from(body))?;
+    let answer = client.send(request).await?;
+    let status = answer.status();
+    let whole = answer.into_body().collect_bytes().await?;
+    if status.is_success() || (is_get && status == StatusCode::NOT_FOUND) {
+        return Ok(whole);
+    }
+    Err(format!("{path}: {status}: {}", String::from_utf8_lossy(&whole)).into())
+}
