@@ -68,6 +68,13 @@ impl Document {
         child
     }
 
+    /// Sets `disabled` in the `spec` of a pool.
+    pub fn disable(&mut self) {
+        if let Some(Value::Object(spec)) = self.0.get_mut("spec") {
+            spec.insert("disabled".into(), true.into());
+        }
+    }
+
     /// Gives a resource an identity, as Calico's client does where it creates one in etcd.
     pub fn identify(&mut self, uid: &str, created: &str) {
         if let Some(Value::Object(metadata)) = self.0.get_mut("metadata") {

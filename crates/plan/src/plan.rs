@@ -134,6 +134,8 @@ pub enum Verb {
     /// An affinity is deleted.
     DeleteAffinity,
     CreatePool,
+    /// A pool is disabled: nodes get no addresses from it any more.
+    DisablePool,
     /// A pool is deleted; its blocks and affinities stay.
     DeletePool,
     /// A setting of the allocator gets another value.
@@ -158,7 +160,7 @@ pub struct Totals {
     pub handles: usize,
     /// Affinities that are written or deleted.
     pub affinities: usize,
-    /// Pools that are created or deleted.
+    /// Pools that are created, disabled or deleted.
     #[serde(skip_serializing_if = "is_zero")]
     pub pools: usize,
     /// 1 where the configuration of the allocator is written.

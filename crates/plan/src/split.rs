@@ -2,7 +2,8 @@
 //! their CIDRs.
 //!
 //! calicoctl disables the pool before it looks whether it can be split. Here everything is looked at first, and the pool is
-//! never disabled: where the smaller pools lie over it for a moment, all of them have the same blocks.
+//! disabled only for the drop-in, which makes the same writes: where the smaller pools lie over it for a moment, all of them
+//! have the same blocks.
 
 use std::fmt;
 
@@ -78,11 +79,20 @@ impl fmt::Display for SplitRefusal {
 
 impl std::error::Error for SplitRefusal {}
 
+/// How a pool is split.
+#[derive(Clone, Copy, Debug)]
+pub struct Split {
+    /// Number of parts.
+    pub parts: u32,
+    /// Disable the pool first, in a step of its own, as calicoctl does.
+    pub disables_first: bool,
+}
+
 /// Plans to split a pool. `stored` is the pool as it is stored.
 ///
 /// # Errors
 /// Where it cannot be split.
-pub fn plan(snapshot: &Snapshot, pool: &Pool, stored: &Document, parts: u32) -> Result<Plan, SplitRefusal> {
+pub fn plan(snapshot: &Snapshot, pool: &Pool, stored: &Document, split: Split) -> Result<Plan, SplitRefusal> {
     if pool.deleting {
         return Err(SplitRefusal::BeingDeleted(pool.name.clone()));
     }
@@ -91,8 +101,15 @@ pub fn plan(snapshot: &Snapshot, pool: &Pool, stored: &Document, parts: u32) -> 
         return Err(SplitRefusal::Finalizer { pool: pool.name.clone(), finalizer });
     }
 
-    let cidrs = parts_of(pool, parts)?;
+    let cidrs = parts_of(pool, split.parts)?;
     blocks_fit(snapshot, pool.cidr, cidrs[0])?;
+    let mut actions = Vec::new();
+    let mut old = stored.clone();
+    if split.disables_first && !pool.disabled {
+        actions.push(disabling(pool, stored));
+        old.disable();
+    }
+
     let mut step = Step::new(format!("split of pool {}", pool.name));
     let mut changes = Vec::new();
     let edits = &mut step.whole().edits;
@@ -109,18 +126,26 @@ pub fn plan(snapshot: &Snapshot, pool: &Pool, stored: &Document, parts: u32) -> 
         edits.push(Edit::Pool(name, PoolEdit::Create(part)));
     }
     // Last: until then every address lies in a pool.
-    edits.push(Edit::Pool(pool.name.clone(), PoolEdit::Delete(stored.clone())));
+    edits.push(Edit::Pool(pool.name.clone(), PoolEdit::Delete(old)));
     changes.push(change(Verb::DeletePool, pool.cidr, format!("{}; its blocks stay", pool.name)));
+    actions.push(Action { step, changes });
 
     Ok(Plan {
         kind: PlanKind::Split,
         cluster: ClusterIdentity::of(snapshot),
-        actions: vec![Action { step, changes }],
+        actions,
         skipped: Vec::new(),
         warnings: pool.disabled.then(|| Warning::PartsStayDisabled(pool.name.clone())).into_iter().collect(),
         forced: Vec::new(),
         revealed: Vec::new(),
     })
+}
+
+fn disabling(pool: &Pool, stored: &Document) -> Action {
+    let mut step = Step::new(format!("split of pool {}", pool.name));
+    step.whole().edits.push(Edit::Pool(pool.name.clone(), PoolEdit::Disable(stored.clone())));
+    let detail = format!("{}, before its parts are created", pool.name);
+    Action { step, changes: vec![change(Verb::DisablePool, pool.cidr, detail)] }
 }
 
 fn change(action: Verb, cidr: IpNet, detail: String) -> Change {

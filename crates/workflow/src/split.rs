@@ -6,7 +6,7 @@ use calipam_model::key::Key;
 use calipam_model::object::Object;
 use calipam_model::pool::Pool;
 use calipam_model::snapshot::Snapshot;
-use calipam_plan::split;
+use calipam_plan::split::{self, Split};
 
 use crate::error::Error;
 use crate::look::read;
@@ -28,6 +28,8 @@ pub struct SplitRequest {
     pub parts: u32,
     /// Refuse unless others have locked the datastore, as calicoctl does.
     pub needs_lock: bool,
+    /// Disable the pool first, as calicoctl does.
+    pub disables_first: bool,
     /// `None` to plan only.
     pub writing: Option<Writing>,
     /// Write nothing where the plan makes more changes.
@@ -57,7 +59,8 @@ pub async fn split(
     let key = Key::Pool(pool.name.clone());
     let stored = datastore.stored(&[key]).await?.pop().flatten().and_then(|stored| stored.object);
     let Some(Object::Pool(document)) = stored else { return Err(Error::UnknownPool(pool.name.clone())) };
-    let plan = split::plan(&snapshot, pool, &document, request.parts)?;
+    let how = Split { parts: request.parts, disables_first: request.disables_first };
+    let plan = split::plan(&snapshot, pool, &document, how)?;
     // Under the lock of others, as calicoctl wants it, there is nothing to lock.
     let writing =
         request.writing.clone().map(|writing| Writing { lock: writing.lock && !is_locked, ..writing });

@@ -41,7 +41,14 @@ pub fn run(args: &SplitArgs, global: &Global, console: &Console) -> Result<(), F
     // Numbers that cannot be are refused by the planner, in the words of calicoctl.
     let parts = u32::try_from(parts).unwrap_or(0);
     let writing = Writing { lock: true, ..WritingArgs::agreed(format!("calicoctl ipam split {parts}")) };
-    let request = SplitRequest { pool, parts, needs_lock: true, writing: Some(writing), max_changes: None };
+    let request = SplitRequest {
+        pool,
+        parts,
+        needs_lock: true,
+        disables_first: true,
+        writing: Some(writing),
+        max_changes: None,
+    };
     let split = connect::block_on(async {
         let datastore = connect::open(global, console).await?;
         Ok(calipam_workflow::split(&datastore, &request, &script(console)).await?)

@@ -16,6 +16,7 @@ pub fn run(args: &SplitArgs, global: &Global, console: &Console) -> Result<Outco
         pool: args.pool(),
         parts: args.parts,
         needs_lock: false,
+        disables_first: false,
         writing: (!args.dry_run).then(writing),
         max_changes: args.writing.max_changes,
     };

@@ -13,6 +13,11 @@ pub(super) fn changed(key: &Key, edits: &[&Edit], stored: Option<&Current<'_>>) 
             is_absent(key, stored)?;
             Ok(Some(Some(Object::Pool(pool.clone()))))
         }
+        Edit::Pool(_, PoolEdit::Disable(planned)) => {
+            let mut pool = as_planned(key, stored, planned)?;
+            pool.disable();
+            Ok(Some(Some(Object::Pool(pool))))
+        }
         Edit::Pool(_, PoolEdit::Delete(planned)) => {
             may_be_deleted(key, stored, planned)?;
             Ok(Some(None))
@@ -29,7 +34,8 @@ pub(super) fn changed(key: &Key, edits: &[&Edit], stored: Option<&Current<'_>>) 
     })
 }
 
-fn may_be_deleted(key: &Key, stored: Option<&Current<'_>>, planned: &Document) -> Result<(), String> {
+/// The pool as it is now, where its `spec` is what was planned.
+fn as_planned(key: &Key, stored: Option<&Current<'_>>, planned: &Document) -> Result<Document, String> {
     let Some(stored) = stored else { return Err(format!("{key} is gone")) };
     let Some(Object::Pool(pool)) = stored.object.as_deref() else {
         return Err(format!("{key} cannot be decoded"));
@@ -37,6 +43,11 @@ fn may_be_deleted(key: &Key, stored: Option<&Current<'_>>, planned: &Document) -
     if pool.spec() != planned.spec() {
         return Err(format!("{key} has changed since it was read"));
     }
+    Ok(pool.clone())
+}
+
+fn may_be_deleted(key: &Key, stored: Option<&Current<'_>>, planned: &Document) -> Result<(), String> {
+    let pool = as_planned(key, stored, planned)?;
     match pool.finalizers().first() {
         Some(finalizer) => Err(format!("{key} has the finalizer {finalizer}")),
         None if pool.is_being_deleted() => Err(format!("{key} is being deleted by others")),
@@ -60,7 +71,11 @@ mod tests {
 
     /// What deleting a pool that was `planned` so comes to, where it is `now` so.
     fn delete(planned: &str, now: Option<&str>) -> Result<Vec<(Key, Option<Object>)>, String> {
-        let edit = Edit::Pool("p".into(), PoolEdit::Delete(pool(planned)));
+        edit(PoolEdit::Delete(pool(planned)), now)
+    }
+
+    fn edit(edit: PoolEdit, now: Option<&str>) -> Result<Vec<(Key, Option<Object>)>, String> {
+        let edit = Edit::Pool("p".into(), edit);
         let revision = Revision::Etcd(7);
         let now = now.map(|now| Object::Pool(pool(now)));
         apply([&edit], Timestamp::UNIX_EPOCH, |_| {
@@ -84,6 +99,19 @@ mod tests {
             r#"{"metadata":{"deletionTimestamp":"2026-01-01T00:00:00Z"},"spec":{"cidr":"10.0.0.0/24"}}"#;
         assert!(delete(planned, Some(going)).unwrap_err().contains("being deleted"));
         assert!(delete(planned, None).unwrap_err().contains("is gone"));
+    }
+
+    #[test]
+    fn a_pool_is_disabled_only_as_it_was_planned() {
+        let planned = r#"{"metadata":{"name":"p"},"spec":{"cidr":"10.0.0.0/24"},"status":{"x":1}}"#;
+        let disabled = pool(
+            r#"{"metadata":{"name":"p"},"spec":{"cidr":"10.0.0.0/24","disabled":true},"status":{"x":1}}"#,
+        );
+        let disable = |now| edit(PoolEdit::Disable(pool(planned)), now);
+        assert_eq!(disable(Some(planned)), Ok(vec![(Key::Pool("p".into()), Some(Object::Pool(disabled)))]));
+        let other = r#"{"metadata":{"name":"p"},"spec":{"cidr":"10.0.1.0/24"}}"#;
+        assert!(disable(Some(other)).unwrap_err().contains("has changed"));
+        assert!(disable(None).unwrap_err().contains("is gone"));
     }
 
     #[test]

@@ -42,7 +42,7 @@ pub struct Part {
     /// What it is about.
     pub unit: Unit,
     /// In the order in which a datastore without transactions makes them: the block before the handle when
-    /// freeing, the handle before the block when claiming (facts 3.14).
+    /// freeing, affinity and handle before the block when claiming (facts 3.14).
     pub edits: Vec<Edit>,
     /// What else has to be true for them: that the endpoint which a record names is absent, that a node is the
     /// version that was read.
@@ -86,7 +86,8 @@ impl Step {
     }
 
     /// The edits of each object, as indices of part and edit, in the order in which a datastore without transactions
-    /// writes the objects: handles that count up, then the block, once for all parts, and then all else.
+    /// writes the objects: what a part names before its block, which are handles that count up and affinities of new blocks;
+    /// then the block, once for all parts; and then all else.
     pub fn by_object(&self) -> Vec<(Key, Vec<(usize, usize)>)> {
         let is_block = |edit: &Edit| matches!(edit, Edit::Block(..));
         let mut edits: Vec<(u8, usize, usize)> = Vec::new();
@@ -272,6 +273,8 @@ pub enum AffinityEdit {
 pub enum PoolEdit {
     /// Creates the pool. There must be none of that name.
     Create(Document),
+    /// Disables the pool. Its `spec` must be what was read.
+    Disable(Document),
     /// Deletes the pool. Its `spec` must be what was read, whatever controllers have noted in its status since. One with
     /// finalizers is not deleted: Calico would first release the affinities of all its blocks, and wait until these are
     /// gone.

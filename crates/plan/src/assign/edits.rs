@@ -188,7 +188,10 @@ impl<'a, 's> BlockSteps<'a, 's> {
         match (before, after) {
             (Some((before, revision)), Some(after)) if !before.deleted => {
                 self.edits.push(edit(AffinityEdit::State(revision, after.state.clone())));
-                let detail = format!("it was {}", before.state);
+                let detail = match before.is_unstated {
+                    true => "it had no state".to_owned(),
+                    false => format!("it was {}", before.state),
+                };
                 self.changes.push(self.change(Verb::ConfirmAffinity, subject(), detail));
             }
             (before, Some(after)) => {
@@ -196,7 +199,9 @@ impl<'a, 's> BlockSteps<'a, 's> {
                     let delete = edit(AffinityEdit::Delete(revision));
                     self.marked.push((delete, self.finished(Verb::DeleteAffinity, subject())));
                 }
-                self.edits.push(edit(AffinityEdit::Create(after.clone())));
+                // Before the block, as in a claim of Calico's: what a crash leaves is an affinity whose block its holder creates,
+                // never a block that its owner does not find.
+                self.edits.insert(0, edit(AffinityEdit::Create(after.clone())));
                 let detail = format!("the block is {}'s", key.node);
                 self.changes.push(self.change(Verb::CreateAffinity, subject(), detail));
             }

@@ -90,10 +90,10 @@ pub(super) async fn run_group(context: &Context, group: &Group, omitted: &mut Om
     if made.is_empty() { Ended::Already } else { Ended::Written }
 }
 
-/// Takes back handles that were counted for a block which could not be written, and pools of a split that could not be
-/// brought to its end. True where nothing of the step is left.
+/// Takes back handles that were counted for a block which could not be written, affinities that were created for it, and pools
+/// of a split that could not be brought to its end. True where nothing of the step is left.
 async fn is_taken_back(context: &Context, group: &Group, made: Made) -> bool {
-    if !made.iter().all(|made| matches!(made.key, Key::Handle(_) | Key::Pool(_))) {
+    if !made.iter().all(|made| matches!(made.key, Key::Handle(_) | Key::Affinity(_) | Key::Pool(_))) {
         return false;
     }
     for MadeOf { key, before, left } in made.into_iter().rev() {
