@@ -63,7 +63,6 @@ impl<S: Store> Allocator<S> {
         config: &IpamConfig,
         handle: &mut Known,
     ) -> Result<()> {
-        let mut waiting = None;
         for _ in 0..RETRIES {
             match self.try_assign(request, cidr, config, handle).await {
                 Ok(true) => return Ok(()),
@@ -71,11 +70,11 @@ impl<S: Store> Allocator<S> {
                 Err(error) if error.is_lost_race() => {}
                 // Another client claimed the block: it exists now.
                 Err(Error::ClaimedByOther(_)) => {}
-                Err(error @ Error::InProgress { .. }) => waiting = Some(error),
+                Err(error @ Error::InProgress { .. }) => tracing::debug!(%error, "tries again"),
                 Err(error) => return Err(error),
             }
         }
-        Err(waiting.unwrap_or(Error::TooManyConflicts))
+        Err(Error::TooManyConflicts)
     }
 
     /// One attempt; false where another client was faster.

@@ -36,7 +36,7 @@ impl<S: Store> Allocator<S> {
             return Err(StoreError::Conflict(Key::Affinity(key.clone())).into());
         };
         match found.value.state {
-            AffinityState::Confirmed => Ok(found),
+            AffinityState::Confirmed if !found.value.is_unstated => Ok(found),
             _ => self.set_state(found, AffinityState::Pending).await,
         }
     }
@@ -46,7 +46,7 @@ impl<S: Store> Allocator<S> {
         mut affinity: Versioned<Affinity>,
         state: AffinityState,
     ) -> Result<Versioned<Affinity>> {
-        affinity.value.state = state;
+        (affinity.value.state, affinity.value.is_unstated) = (state, false);
         let record = Record::Affinity(affinity.value.clone());
         affinity.revision = self.store().update(&record, &affinity.revision).await?;
         Ok(affinity)

@@ -129,8 +129,10 @@ impl<S: Store> Allocator<S> {
             let [config, found] = self.read([Query::Get(Key::IpamConfig), Query::HostAffinities]).await?;
             let config = allocator::config(config)?;
             let affinities = affinities_of(found.into_iter());
+            // Of two affinities for one block Calico gives up the one that is listed last.
             let in_pool = affinities
                 .iter()
+                .rev()
                 .map(|affinity| &affinity.value.key)
                 .filter(|key| pool.contains(&key.cidr.addr()));
             let mut is_stale = false;

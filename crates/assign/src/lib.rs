@@ -36,6 +36,7 @@ pub use hosts::Claimed;
 pub use memory::{Change, Fault, MemoryStore};
 pub use on_snapshot::{SnapshotStore, Write, without_waiting};
 pub use owners::{Expected, NewOwner, OwnerAttributes, OwnerConditions, OwnerUpdates, PodName};
+pub use pools::NodeSelector;
 pub use record::Record;
 pub use release::{Release, Released};
 pub use request::{AssignIp, Assigned, AutoAssign, AutoAssigned, Message};

@@ -132,10 +132,10 @@ impl Asking<'_> {
         if !pool.automatic {
             return Ok(Some(PoolPassedOver::Manual));
         }
-        if !selects(pool, &pool.node_selector, self.node_labels)? {
+        if !NodeSelector::of(pool)?.selects(self.node_labels) {
             return Ok(Some(PoolPassedOver::NodeSelector(pool.node_selector.clone())));
         }
-        if !selects(pool, &pool.namespace_selector, self.namespace_labels.unwrap_or(&none))? {
+        if !parse(pool, &pool.namespace_selector)?.matches(self.namespace_labels.unwrap_or(&none)) {
             return Ok(Some(PoolPassedOver::NamespaceSelector(pool.namespace_selector.clone())));
         }
         Ok(None)
@@ -152,14 +152,28 @@ impl Asking<'_> {
     }
 }
 
-/// True where the selector of a pool selects an object with these labels.
-pub(crate) fn selects(pool: &Pool, selector: &str, labels: &BTreeMap<String, String>) -> Result<bool> {
-    Ok(parse(pool, selector)?.matches(labels))
-}
+/// Which nodes a pool selects, where requests name no pool.
+#[derive(Debug)]
+pub struct NodeSelector(Selector);
 
-/// True where a pool selects every node, whatever its labels.
-pub(crate) fn selects_every_node(pool: &Pool) -> Result<bool> {
-    Ok(parse(pool, &pool.node_selector)?.selects_all())
+impl NodeSelector {
+    /// The node selector of a pool.
+    ///
+    /// # Errors
+    /// Where it cannot be parsed. Calico then refuses every request that names no pool.
+    pub fn of(pool: &Pool) -> Result<Self> {
+        parse(pool, &pool.node_selector).map(Self)
+    }
+
+    /// True where it selects a node with these labels.
+    pub fn selects(&self, labels: &BTreeMap<String, String>) -> bool {
+        self.0.matches(labels)
+    }
+
+    /// True where it selects every node, whatever its labels.
+    pub fn selects_all(&self) -> bool {
+        self.0.selects_all()
+    }
 }
 
 fn parse(pool: &Pool, selector: &str) -> Result<Selector> {

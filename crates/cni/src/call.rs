@@ -77,12 +77,12 @@ impl Call {
     ///
     /// # Errors
     /// Where the settings cannot be used.
-    pub async fn lookup(&self, allocator: &CallAllocator) -> Result<Lookup, CniError> {
+    pub async fn lookup(&self, allocator: &CallAllocator) -> calipam_datastore::Result<Lookup> {
         let settings = self.configuration.datastore.lookups(&self.settings);
         let shared = allocator.store().kubernetes().filter(|_| settings == self.settings.kubernetes);
         match shared {
             Some(client) => Ok(Lookup::through(client)),
-            None => Lookup::connect(&settings).await.map_err(|error| failure::of_datastore(&error)),
+            None => Lookup::connect(&settings).await,
         }
     }
 

@@ -22,6 +22,10 @@ const HANDLE: usize = 128;
 /// How long it may take to read whether machines keep their addresses.
 const SETTING: Duration = Duration::from_secs(10);
 
+/// What Go's client says where nothing tells how Kubernetes is reached.
+const NO_CLUSTER: &str = "invalid configuration: no configuration has been provided, try setting KUBERNETES_MASTER \
+                          environment variable";
+
 /// Whose addresses a pod gets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Owner {
@@ -82,10 +86,15 @@ pub async fn find(call: &Call, allocator: &CallAllocator) -> Result<Owner, CniEr
     let pod = call.identity.pod.as_ref().filter(|(_, name)| name.starts_with(LAUNCHER));
     let Some((namespace, name)) = pod else { return Ok(Owner::Container) };
     let failed = |error: calipam_datastore::Error| {
-        let error = failure::of_datastore(&error);
-        CniError::new(error.code, format!("failed to get VMI info: {}", error.msg))
+        let CniError { code, msg, .. } = failure::of_datastore(&error);
+        let msg = match error {
+            // As Calico's plugin says it.
+            calipam_datastore::Error::NoCluster(_) => NO_CLUSTER.to_owned(),
+            _ => msg,
+        };
+        CniError::new(code, format!("failed to get VMI info: {msg}"))
     };
-    let lookup = call.lookup(allocator).await?;
+    let lookup = call.lookup(allocator).await.map_err(failed)?;
     let Some(pod) = lookup.launcher(namespace, name).await.map_err(failed)? else {
         return Ok(Owner::PodIsGone);
     };

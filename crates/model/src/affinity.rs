@@ -136,6 +136,9 @@ pub struct Affinity {
     /// Holder and block.
     pub key: AffinityKey,
     pub state: AffinityState,
+    /// The record names no state, or an empty one. That counts as [`AffinityState::Confirmed`], but Calico marks such an
+    /// affinity as pending when its holder claims the block anew, as it does with every state that is not confirmed.
+    pub is_unstated: bool,
     /// Marked deleted: the first of the two steps in which Calico deletes on Kubernetes.
     pub deleted: bool,
     /// Fields that this program does not know, kept for the next write.
@@ -145,7 +148,7 @@ pub struct Affinity {
 impl Affinity {
     /// An affinity in the given state.
     pub fn new(key: AffinityKey, state: AffinityState) -> Self {
-        Self { key, state, deleted: false, unknown: None }
+        Self { key, state, is_unstated: false, deleted: false, unknown: None }
     }
 
     /// Reads the value that etcd holds; no bytes at all read as `{}`, as the oldest writers left it.
@@ -153,7 +156,7 @@ impl Affinity {
     /// # Errors
     /// Where the text is not JSON, or a field has another type than Calico's reader accepts.
     pub fn parse(key: AffinityKey, json: &[u8]) -> Result<Self, String> {
-        let mut affinity = Self::new(key, AffinityState::default());
+        let mut affinity = Self { is_unstated: true, ..Self::new(key, AffinityState::default()) };
         if !json.is_empty() {
             read_object(json, &mut affinity).map_err(|e| e.to_string())?;
         }
@@ -165,8 +168,9 @@ impl<'de> Fields<'de> for Affinity {
     fn field<A: MapAccess<'de>>(&mut self, name: &str, map: &mut A) -> Result<(), A::Error> {
         match name {
             _ if is(name, "state") => {
-                let mut state = self.state.to_string();
+                let mut state = if self.is_unstated { String::new() } else { self.state.to_string() };
                 set(&mut state, map)?;
+                self.is_unstated = state.is_empty();
                 self.state = AffinityState::parse(&state);
                 Ok(())
             }

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use calipam_assign::{
-    Allocator, AssignIp, Assigned, AutoAssign, Claimed, Expected, NewOwner, OwnerConditions, OwnerUpdates,
-    PodName, Release, Released, Store,
+    Allocator, AssignIp, Assigned, AutoAssign, Claimed, Error, Expected, NewOwner, OwnerConditions,
+    OwnerUpdates, PodName, Release, Released, Store,
 };
 use calipam_model::IpNet;
 use calipam_model::affinity::AffinityType;
@@ -184,9 +184,13 @@ async fn release(allocator: &Allocator<&impl Store>, input: &Input<'_>) -> Value
     let ips = input.0.get("ips").and_then(Value::as_array).cloned().unwrap_or_default();
     let sequence = input.0.get("sequenceNumber").and_then(Value::as_u64);
     let mut requests = Vec::new();
+    let mut texts = BTreeMap::new();
     for ip in ips.iter().filter_map(Value::as_str) {
         match ip.parse() {
-            Ok(address) => requests.push(Release { address, handle: input.optional("handle"), sequence }),
+            Ok(address) => {
+                requests.push(Release { address, handle: input.optional("handle"), sequence });
+                texts.insert(address, ip);
+            }
             Err(_) => {
                 let error = format!("failed to parse IP: {ip}");
                 return json!({"error": error, "notAllocated": null, "withoutError": null});
@@ -194,14 +198,24 @@ async fn release(allocator: &Allocator<&impl Store>, input: &Input<'_>) -> Value
         }
     }
     match allocator.release_ips(&requests).await {
-        Ok(done) => released(&done, None),
-        Err(partly) => released(&partly.done, Some(partly.error.to_string())),
+        Ok(done) => released(&done, None, &texts),
+        Err(partly) => {
+            let error = match &partly.error {
+                Error::Changed(address) => {
+                    let text = texts.get(address).copied().unwrap_or_default();
+                    partly.error.to_string().replace(&address.to_string(), text)
+                }
+                error => error.to_string(),
+            };
+            released(&partly.done, Some(error), &texts)
+        }
     }
 }
 
-fn released(done: &Released, error: Option<String>) -> Value {
+/// Calico repeats requests in the words in which they were made: `texts` has those of the addresses.
+fn released(done: &Released, error: Option<String>, texts: &BTreeMap<IpAddr, &str>) -> Value {
     let request = |request: &Release| {
-        json!({"Address": request.address, "Handle": request.handle.as_deref().unwrap_or_default(),
+        json!({"Address": texts.get(&request.address), "Handle": request.handle.as_deref().unwrap_or_default(),
             "SequenceNumber": request.sequence})
     };
     let without_error: Vec<Value> = done.without_error.iter().map(request).collect();
@@ -225,7 +239,7 @@ async fn claim(allocator: &Allocator<&impl Store>, input: &Input<'_>) -> Result<
         Ok(done) => result(&done, None),
         Err(partly) => match &partly.error {
             // Before anything was tried.
-            error @ (calipam_assign::Error::CidrOutsidePools(_) | calipam_assign::Error::CidrTooSmall(_)) => {
+            error @ (Error::CidrOutsidePools(_) | Error::CidrTooSmall(_)) => {
                 json!({"error": error.to_string(), "claimed": null, "ofOthers": null})
             }
             error => result(&partly.done, Some(error.to_string())),

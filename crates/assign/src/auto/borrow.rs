@@ -16,6 +16,15 @@ use crate::request::{Assigned, Message};
 use crate::store::{Query, Store};
 use crate::walk::Walk;
 
+/// What came of borrowing from a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Borrowed {
+    /// What it had free, which may be nothing.
+    Free,
+    /// The handle may have no more addresses and has as many as are asked for, wherever those are.
+    Held,
+}
+
 impl<S: Store> Search<'_, S> {
     /// Takes what is missing from any blocks of the pools.
     pub(super) async fn borrow(&mut self, assigned: &mut Assigned, handle: &mut Known) -> Result<()> {
@@ -38,7 +47,9 @@ impl<S: Store> Search<'_, S> {
                 if assigned.missing() > 0 && self.free(&block.value) > 0 {
                     let block =
                         Versioned { value: Block::clone(&block.value), revision: block.revision.clone() };
-                    self.borrow_from(block, assigned, handle).await?;
+                    if self.borrow_from(block, assigned, handle).await? == Borrowed::Held {
+                        return Ok(());
+                    }
                 }
             }
             if assigned.missing() > 0 {
@@ -56,26 +67,27 @@ impl<S: Store> Search<'_, S> {
         mut block: Versioned<Block>,
         assigned: &mut Assigned,
         handle: &mut Known,
-    ) -> Result<()> {
+    ) -> Result<Borrowed> {
         let cidr = block.value.cidr();
         let mut waiting = None;
         for _ in 0..RETRIES {
             match self.take(&block, assigned, false, handle).await {
-                Ok(Taken::Done) => return Ok(()),
+                Ok(Taken::Done) => return Ok(Borrowed::Free),
+                Ok(Taken::Held) => return Ok(Borrowed::Held),
                 Ok(Taken::LostRace) => {}
                 Ok(Taken::Wait(error)) => waiting = Some(error),
                 Err(error) if error.is_unavailable() => return Err(error),
                 Err(error) => {
                     tracing::warn!(block = %cidr, %error, "nothing can be borrowed from a block");
-                    return Ok(());
+                    return Ok(Borrowed::Free);
                 }
             }
             match self.allocator.block(cidr).await? {
                 Some(current) => block = current,
-                None => return Ok(()),
+                None => return Ok(Borrowed::Free),
             }
         }
-        waiting.map_or(Ok(()), Err)
+        waiting.map_or(Ok(Borrowed::Free), Err)
     }
 
     async fn all_blocks(&self) -> Result<Vec<Versioned<Arc<Block>>>> {

@@ -66,7 +66,7 @@ impl<S: Store> Search<'_, S> {
     async fn claim_candidate(&self, key: &AffinityKey, is_new: bool) -> Result<Versioned<Block>> {
         let pending = self.allocator.pending_affinity(key).await?;
         let found = if is_new { None } else { self.allocator.block(key.cidr).await? };
-        self.allocator.load_block(pending, found, self.request.windows).await
+        self.allocator.load_block(pending, found, self.windows).await
     }
 
     /// The first block of the pools that does not exist, or is the host's and has a free address; else an empty one of

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use calipam_model::IpNet;
 use calipam_model::affinity::{Affinity, AffinityKey, AffinityType};
 use calipam_model::block::Block;
-use calipam_model::config::{DEFAULT_MAX_BLOCKS_PER_HOST, IpamConfig};
+use calipam_model::config::IpamConfig;
 use calipam_model::key::Key;
 use calipam_model::node::Node;
 use calipam_model::pool::{Pool, PoolUse};
@@ -27,7 +27,7 @@ use crate::error::{Error, Partly, Result};
 use crate::event::Event;
 use crate::family::Family;
 use crate::handle::Known;
-use crate::pools::{self, Asking, Serving};
+use crate::pools::{self, Asking, NodeSelector, Serving};
 use crate::record::Record;
 use crate::request::{Assigned, AutoAssign, AutoAssigned, Message};
 use crate::reserved::Reserved;
@@ -66,9 +66,11 @@ impl<S: Store> Allocator<S> {
             self.trace.tell(|| Event::Family { family, wanted: count });
             let search = self.search(request, look, family, intended_use, pools).await?;
             let assigned = match family {
-                Family::V4 => done.v4.insert(Assigned::new(family, count, request.windows)),
-                Family::V6 => done.v6.insert(Assigned::new(family, count, request.windows)),
+                Family::V4 => &mut done.v4,
+                Family::V6 => &mut done.v6,
             };
+            let windows = reserves_for_windows(request, family);
+            let assigned = assigned.insert(Assigned::new(family, count, windows));
             search.run(assigned, &mut look.handle).await?;
         }
         Ok(())
@@ -116,6 +118,7 @@ impl<S: Store> Allocator<S> {
         intended_use: PoolUse,
         requested: &[IpNet],
     ) -> Result<Search<'r, S>> {
+        let windows = reserves_for_windows(request, family);
         let asking = Asking {
             family,
             host: &request.host,
@@ -123,7 +126,7 @@ impl<S: Store> Allocator<S> {
             namespace_labels: request.namespace_labels.as_ref(),
             requested,
             intended_use,
-            windows: request.windows,
+            windows,
         };
         let serving = asking.serving(&look.pools, &self.trace)?;
         let own = look.affinities.iter().filter(|affinity| Family::of(affinity.value.key.cidr) == family);
@@ -143,6 +146,7 @@ impl<S: Store> Allocator<S> {
             config: look.config,
             reserved: look.reserved.clone(),
             family,
+            windows,
             limit,
             owned: usable.len() as u32,
             pools,
@@ -160,7 +164,7 @@ impl<S: Store> Allocator<S> {
         labels: &BTreeMap<String, String>,
     ) -> Result<()> {
         let Some(pool) = pools::enabled_pool_of(&look.pools, key.cidr.addr()) else { return Ok(()) };
-        if pools::selects(pool, &pool.node_selector, labels).unwrap_or(true) {
+        if !NodeSelector::of(pool).is_ok_and(|selector| !selector.selects(labels)) {
             return Ok(());
         }
         for _ in 0..RETRIES {
@@ -178,6 +182,11 @@ impl<S: Store> Allocator<S> {
         }
         Ok(())
     }
+}
+
+/// Whether new blocks of a family reserve addresses for Windows, which IPv4 blocks alone do.
+fn reserves_for_windows(request: &AutoAssign, family: Family) -> bool {
+    request.windows && family == Family::V4
 }
 
 /// The kind of holder that owns blocks for a use.
@@ -213,9 +222,11 @@ pub(crate) fn affinities_of(found: impl Iterator<Item = Entry>) -> Vec<Versioned
 
 /// Most blocks that a host may hold: the lower limit of configuration and request, or Calico's default.
 fn block_limit(config: &IpamConfig, of_request: u32) -> u32 {
-    let configured = u32::try_from(config.max_blocks_per_host).unwrap_or(0);
-    let limits = [configured, of_request].into_iter().filter(|limit| *limit > 0);
-    limits.min().unwrap_or(DEFAULT_MAX_BLOCKS_PER_HOST)
+    match (config.max_blocks_per_host > 0, of_request) {
+        (_, 0) => config.block_limit(),
+        (true, of_request) => of_request.min(config.block_limit()),
+        (false, of_request) => of_request,
+    }
 }
 
 /// What a request looks at first.
@@ -237,6 +248,8 @@ struct Search<'r, S> {
     config: IpamConfig,
     reserved: Reserved,
     family: Family,
+    /// New blocks reserve addresses for Windows.
+    windows: bool,
     /// The pools to take addresses from.
     pools: Vec<Pool>,
     /// Most blocks that the host may hold.
@@ -303,7 +316,7 @@ impl<S: Store> Search<'_, S> {
         let mut waiting = None;
         for _ in 0..RETRIES {
             match self.take(&block, assigned, self.config.strict_affinity, handle).await {
-                Ok(Taken::Done) => return Ok(()),
+                Ok(Taken::Done | Taken::Held) => return Ok(()),
                 Ok(Taken::LostRace) => {}
                 Ok(Taken::Wait(error)) => waiting = Some(error),
                 Err(error) if error.is_unavailable() => return Err(error),
@@ -331,7 +344,6 @@ impl<S: Store> Search<'_, S> {
             return 0;
         }
         let block = collected(block, &self.config, self.allocator.now());
-        let address = |ordinal: &u32| calipam_model::cidr::address_at(block.cidr(), *ordinal);
-        block.free().iter().filter(|ordinal| !self.reserved.contains(address(ordinal))).count() as u32
+        block.assignable(|address| self.reserved.contains(address)).count() as u32
     }
 }

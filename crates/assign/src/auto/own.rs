@@ -37,7 +37,7 @@ impl<S: Store> Search<'_, S> {
                 };
                 let loaded = match (affinity, block) {
                     (Ok(Some(affinity)), Ok(block)) => {
-                        self.allocator.load_block(affinity, block, self.request.windows).await
+                        self.allocator.load_block(affinity, block, self.windows).await
                     }
                     (Ok(None), _) => {
                         looked_at(OwnBlock::Gone);

@@ -22,6 +22,8 @@ use crate::store::Store;
 pub(super) enum Taken {
     /// There are as many more as the block had.
     Done,
+    /// The handle may have no more addresses; those that it has were taken.
+    Held,
     /// Another client was faster.
     LostRace,
     /// The handle has as many addresses as it may, but not those that were asked for. What to say if it stays so.
@@ -106,7 +108,7 @@ impl<S: Store> Search<'_, S> {
             return Ok(Taken::Wait(Error::InProgress { handle: id.to_owned(), existing, required }));
         }
         assigned.addresses.extend(of_family.into_iter().take(required as usize));
-        Ok(Taken::Done)
+        Ok(Taken::Held)
     }
 }
 

@@ -18,7 +18,7 @@ use jiff::Timestamp;
 use crate::affinity::{GiveUp, ignoring_gone};
 use crate::allocator::{self, Allocator, block_entry};
 use crate::error::{Error, Result};
-use crate::pools;
+use crate::pools::{self, NodeSelector};
 use crate::record::Record;
 use crate::store::Store;
 
@@ -75,11 +75,12 @@ impl<S: Store> Allocator<S> {
     async fn try_keep_consistent(&self, ground: &Ground, block: &Block) -> Result<()> {
         let Some(BlockOwner::Host(node)) = block.owner() else { return Ok(()) };
         let Some(pool) = pools::enabled_pool_of(&ground.pools, block.cidr().addr()) else { return Ok(()) };
-        if pools::selects_every_node(pool)? {
+        let selector = NodeSelector::of(pool)?;
+        if selector.selects_all() {
             return Ok(());
         }
         let Some(found) = self.node(node).await? else { return Ok(()) };
-        if pools::selects(pool, &pool.node_selector, &found.labels)? {
+        if selector.selects(&found.labels) {
             return Ok(());
         }
         let key = AffinityKey { kind: AffinityType::Host, node: node.clone(), cidr: block.cidr() };
@@ -112,7 +113,8 @@ fn without(block: &Block, ordinals: &[u32], by: By, config: &IpamConfig, now: Ti
             (true, By::Handle) => update.cool_by_handle(ordinals, now),
             (false, By::Address) => update.release(ordinals),
             (false, By::Handle) => update.release_by_handle(ordinals),
-        }
+        };
+        update.touch();
     });
     after
 }

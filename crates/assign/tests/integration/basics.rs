@@ -73,3 +73,26 @@ fn an_address_is_given_once() {
     assert!(released.not_allocated.is_empty());
     run(allocator.assign_ip(&wanted)).unwrap();
 }
+
+/// What is written under a path, in order: the state of an affinity, or `block`.
+fn claim_of(store: &MemoryStore, address: &str) -> Vec<String> {
+    let path = "/calico/ipam/v2/host/a/ipv4/block/10.0.0.4-30";
+    store.put(path, r#"{"state":"","deleted":false}"#);
+    store.take_changes();
+    let wanted = AssignIp::new("a", address.parse().unwrap());
+    run(Allocator::new(store).assign_ip(&wanted)).unwrap();
+    let written = store.take_changes().into_iter().map(|change| match change.path == path {
+        true => serde_json::from_slice::<serde_json::Value>(&change.value.unwrap()).unwrap()["state"]
+            .as_str()
+            .unwrap()
+            .to_owned(),
+        false => "block".to_owned(),
+    });
+    written.collect()
+}
+
+#[test]
+fn an_affinity_without_a_state_is_marked_as_pending_before_its_block_is_created() {
+    // A crash in between must leave what other clients take for a claim under way.
+    assert_eq!(claim_of(&cluster(), "10.0.0.5"), ["pending", "block", "confirmed", "block"]);
+}

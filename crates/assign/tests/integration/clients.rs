@@ -40,7 +40,11 @@ pub async fn client(world: &World, kind: Kind, number: usize, seed: u64) {
             Kind::Blocks => blocks(world, &allocator, &mut rng).await,
             Kind::OneHandle => one_handle(world, &allocator, node, &mut rng).await,
             Kind::Clock => {
-                world.store.advance(SignedDuration::from_secs(rng.below(20) as i64));
+                let seconds = match world.shape.clock_jumps {
+                    true => rng.below(7_200) as i64 - 3_600,
+                    false => rng.below(20) as i64,
+                };
+                world.store.advance(SignedDuration::from_secs(seconds));
                 // A request like any other, so that others have their turn.
                 drop(allocator.config().await);
             }

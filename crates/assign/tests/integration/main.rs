@@ -3,5 +3,6 @@
 mod basics;
 mod clients;
 mod interleaved;
+mod interrupted;
 mod scheduler;
 mod world;

@@ -27,6 +27,8 @@ pub struct Shape {
     pub cooldown: i64,
     /// The clock runs so fast that empty blocks may be taken from their owners.
     pub empty_blocks_are_old: bool,
+    /// The clock is set, an hour forward or back, while clients are at work.
+    pub clock_jumps: bool,
     /// Some answers to writes are lost, by this seed.
     pub lost_answers: Option<u64>,
 }

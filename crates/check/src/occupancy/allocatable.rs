@@ -193,8 +193,7 @@ impl Occupancy<'_, '_> {
         if self.reserved.within(block.cidr()).next().is_none() {
             return block.free().len() as u128;
         }
-        let is_open = |ordinal: &&u32| !self.reserved.contains(cidr::address_at(block.cidr(), **ordinal));
-        block.free().iter().filter(is_open).count() as u128
+        block.assignable(|address| self.reserved.contains(address)).count() as u128
     }
 
     /// Addresses of a pool that lie neither in a block nor in a reservation, where blocks can be created.

@@ -3,11 +3,11 @@
 
 use std::collections::BTreeMap;
 
+use calipam_assign::NodeSelector;
 use calipam_model::affinity::{AffinityKey, AffinityType, LOAD_BALANCER};
 use calipam_model::block::BlockOwner;
 use calipam_model::key::Key;
 use calipam_model::pool::{Pool, PoolUse};
-use calipam_model::selector::Selector;
 use calipam_model::{IpNet, cidr};
 
 use crate::index::IndexedBlock;
@@ -48,7 +48,7 @@ struct HeldBlocks<'c, 's> {
 struct PoolEntry<'s> {
     pool: &'s Pool,
     /// `None` where the selector does not parse.
-    selector: Option<Selector>,
+    selector: Option<NodeSelector>,
 }
 
 /// One who gets addresses.
@@ -79,7 +79,7 @@ impl<'c, 's> Claimants<'c, 's> {
         let mut nodes: Vec<_> =
             snapshot.nodes.iter().map(|n| (n.value.name.as_str(), &n.value.labels)).collect();
         nodes.sort_unstable_by_key(|(name, _)| *name);
-        let entry = |pool| PoolEntry { pool, selector: Selector::parse(&pool.node_selector).ok() };
+        let entry = |pool| PoolEntry { pool, selector: NodeSelector::of(pool).ok() };
         Self {
             nodes,
             pools: snapshot.pools.iter().map(|p| entry(&p.value)).collect(),
@@ -131,7 +131,7 @@ impl<'c, 's> Claimants<'c, 's> {
     /// True where the claimant may use the pool. A manual pool serves those who ask for it by name.
     pub(crate) fn selects(&self, pool: &Pool, claimant: &Claimant<'_, '_, '_>) -> bool {
         let entry = self.pools.iter().find(|e| std::ptr::eq(e.pool, pool));
-        !pool.automatic || entry.and_then(|e| e.selector.as_ref()).is_some_and(|s| s.matches(claimant.labels))
+        !pool.automatic || entry.and_then(|e| e.selector.as_ref()).is_some_and(|s| s.selects(claimant.labels))
     }
 
     /// The pools of a request that may end up in `pool`: with it all others for any namespace. Blocks in

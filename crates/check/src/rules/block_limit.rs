@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use calipam_assign::NodeSelector;
 use calipam_model::pool::Pool;
-use calipam_model::selector::Selector;
 use calipam_model::snapshot::Source;
 
 use super::wording::short;
@@ -38,7 +38,7 @@ pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
 /// Number of blocks by node and pool. Pools with a selector that does not parse say nothing about nodes.
 fn blocks_of_nodes<'s>(context: &Context<'s>) -> BTreeMap<(&'s str, &'s str), u32> {
     let pools = context.snapshot.pools.iter().map(|p| &p.value);
-    let pools: Vec<&'s Pool> = pools.filter(|p| Selector::parse(&p.node_selector).is_ok()).collect();
+    let pools: Vec<&'s Pool> = pools.filter(|p| NodeSelector::of(p).is_ok()).collect();
     let mut numbers = BTreeMap::new();
     for (node, held) in Claimants::new(context).holding_nodes() {
         for block in held.iter().filter(|held| held.is_owned_by(node)).filter_map(|held| held.block) {

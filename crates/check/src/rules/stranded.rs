@@ -5,13 +5,12 @@
 
 use std::collections::HashSet;
 
-use calipam_assign::{Offer, beyond_own_blocks};
+use calipam_assign::{NodeSelector, Offer, beyond_own_blocks};
 use calipam_model::affinity::AffinityType;
 use calipam_model::config::IpamConfig;
 use calipam_model::key::Key;
 use calipam_model::node::Node;
 use calipam_model::pool::{Pool, PoolUse};
-use calipam_model::selector::Selector;
 use calipam_model::{IpNet, cidr};
 
 use super::wording::{addresses, short};
@@ -24,7 +23,7 @@ use crate::occupancy::{Claimants, HeldBlock, Occupancy, SOURCES, Stock};
 struct Supply<'s> {
     pool: &'s Pool,
     /// Which nodes may use it.
-    selector: Selector,
+    selector: NodeSelector,
     /// Addresses that are known to be free.
     free: u128,
     stock: Stock,
@@ -69,7 +68,7 @@ fn supplies<'s>(context: &Context<'s>, occupancy: &Occupancy<'_, '_>, v4: bool) 
     let pools = pools.filter(|p| cidr::is_v4(p.cidr) == v4);
     let pools = pools.filter(|p| p.is_enabled() && p.automatic && p.allows(PoolUse::Workload));
     let supply = |pool: &'s Pool| {
-        let selector = Selector::parse(&pool.node_selector).ok()?;
+        let selector = NodeSelector::of(pool).ok()?;
         let free = occupancy.total_tally(pool.cidr).free;
         Some(Supply { pool, selector, free, stock: occupancy.stock(pool, |_| false) })
     };
@@ -115,7 +114,7 @@ impl Stranded<'_, '_, '_> {
     /// The pools of one family that could help the node and do not; empty where it is served.
     fn judge(&self, pools: &[Supply<'_>]) -> Vec<NodePoolEvidence> {
         let selecting: Vec<&Supply<'_>> =
-            pools.iter().filter(|p| p.selector.matches(&self.node.labels)).collect();
+            pools.iter().filter(|p| p.selector.selects(&self.node.labels)).collect();
         if selecting.iter().all(|pool| pool.free == 0) {
             return Vec::new();
         }

@@ -183,7 +183,8 @@ impl Request<'_> {
         let failed = |error: CniError| {
             CniError::new(error.code, format!("failed to get namespace {namespace}: {}", error.msg))
         };
-        let lookup = self.call.lookup(self.allocator).await.map_err(failed)?;
+        let lookup = self.call.lookup(self.allocator).await;
+        let lookup = lookup.map_err(|error| failed(failure::of_datastore(&error)))?;
         let labels = lookup.namespace_labels(namespace).await;
         match labels.map_err(|error| failed(failure::of_datastore(&error)))? {
             Some(labels) => Ok(Some(labels)),

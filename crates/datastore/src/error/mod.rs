@@ -21,6 +21,12 @@ pub type Result<T> = std::result::Result<T, Error>;
 pub enum Error {
     #[error(transparent)]
     Settings(#[from] SettingsError),
+    /// Nothing says how Kubernetes is reached.
+    #[error(
+        "cannot use Kubernetes: no kubeconfig is named, there is none at ~/.kube/config, and this does not run in a pod of \
+         a cluster ({0})"
+    )]
+    NoCluster(String),
     /// The kubeconfig, or what is set in its place, cannot be used.
     #[error("cannot use {what}: {reason}")]
     Kubeconfig {

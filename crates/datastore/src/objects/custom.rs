@@ -159,8 +159,9 @@ pub(crate) fn add_affinity(snapshot: &mut Snapshot, json: &[u8], _: Encoding) {
 fn affinity(spec: &[u8], meta: &Meta<'_>) -> Result<Affinity, String> {
     let spec: AffinitySpec<'_> = serde_json::from_slice(spec).map_err(|e| e.to_string())?;
     let key = affinity_key(&spec, meta)?;
-    let state = AffinityState::parse(spec.state.as_deref().unwrap_or_default());
-    let mut affinity = Affinity::new(key, state);
+    let state = spec.state.as_deref().unwrap_or_default();
+    let mut affinity =
+        Affinity { is_unstated: state.is_empty(), ..Affinity::new(key, AffinityState::parse(state)) };
     affinity.deleted = match &spec.deleted {
         None | Some(Value::Null) => false,
         Some(Value::Bool(deleted)) => *deleted,

@@ -198,6 +198,12 @@ impl Block {
         &self.unallocated
     }
 
+    /// The free ordinals from which automatic assignment takes, in its order: those that no reservation keeps from it.
+    pub fn assignable(&self, reserved: impl Fn(IpAddr) -> bool) -> impl Iterator<Item = u32> {
+        let is_open = move |ordinal: &u32| !reserved(cidr::address_at(self.cidr, *ordinal));
+        self.unallocated.iter().copied().filter(is_open)
+    }
+
     /// Number of ordinals that are not free: allocated, cooling and reserved ones.
     pub fn allocated(&self) -> u32 {
         self.size() - self.unallocated.len() as u32

@@ -141,16 +141,11 @@ impl BlockUpdate<'_> {
         attribute: &Attribute,
         reserved: impl Fn(IpAddr) -> bool,
     ) -> Vec<u32> {
-        let cidr = self.block.cidr;
-        let mut taken = Vec::new();
-        self.block.unallocated.retain(|ordinal| {
-            let take = taken.len() < count && !reserved(cidr::address_at(cidr, *ordinal));
-            if take {
-                taken.push(*ordinal);
-            }
-            !take
-        });
+        let taken: Vec<u32> = self.block.assignable(reserved).take(count).collect();
         if !taken.is_empty() {
+            // In the same order, so that one comparison for each is enough.
+            let mut next = taken.iter().peekable();
+            self.block.unallocated.retain(|ordinal| next.next_if_eq(&ordinal).is_none());
             let index = self.find_or_add(attribute);
             taken.iter().for_each(|ordinal| self.allocate(*ordinal, index));
         }
@@ -176,7 +171,8 @@ impl BlockUpdate<'_> {
         freed
     }
 
-    /// Frees ordinals as a release by handle does, after which the block has sequence numbers only if it had some before.
+    /// Frees ordinals as a release by handle and the end of a cooldown do, after which the block has sequence numbers
+    /// only if it had some before.
     pub fn release_by_handle(&mut self, ordinals: &[u32]) -> Vec<u32> {
         let are_null = self.block.null_sequences;
         let freed = self.release(ordinals);
@@ -216,7 +212,7 @@ impl BlockUpdate<'_> {
             .filter(|a| a.attribute.released_time().is_some_and(over))
             .map(|a| a.ordinal)
             .collect();
-        self.release(&expired)
+        self.release_by_handle(&expired)
     }
 
     /// Gives an allocated ordinal another owner record and the sequence number of a new allocation.

@@ -104,7 +104,8 @@ fn affinity(key: &Key, edits: &[&Edit], stored: Option<&Current<'_>>) -> Result<
                 let Some(Object::Affinity(affinity)) = stored.and_then(|s| s.object.as_deref()) else {
                     return Err(format!("{key} cannot be decoded"));
                 };
-                Some(Object::Affinity(Affinity { state: state.clone(), ..affinity.clone() }))
+                let (state, is_unstated) = (state.clone(), false);
+                Some(Object::Affinity(Affinity { state, is_unstated, ..affinity.clone() }))
             }
         }))
     })

@@ -17,7 +17,7 @@ use super::{connected, dry_run};
 pub fn hint(error: &Error) -> Option<String> {
     let text = match error {
         Error::Settings(error) => return settings(error),
-        Error::Kubeconfig { .. } | Error::KubeconfigFile { .. } => {
+        Error::NoCluster(_) | Error::Kubeconfig { .. } | Error::KubeconfigFile { .. } => {
             return Some(format!(
                 "name a kubeconfig by KUBECONFIG or {}, and a context in it by --context",
                 connected(&["--kubeconfig", "FILE"], &["context"])

@@ -123,13 +123,7 @@ async fn base(settings: &KubernetesSettings) -> Result<Config, Error> {
     if !url.is_empty() {
         return Ok(Config::new(endpoint(url)?));
     }
-    Config::incluster_env().map_err(|error| Error::Kubeconfig {
-        what: "Kubernetes".into(),
-        reason: format!(
-            "no kubeconfig is named, there is none at ~/.kube/config, and this does not run in a pod of a cluster ({})",
-            innermost(&error)
-        ),
-    })
+    Config::incluster_env().map_err(|error| Error::NoCluster(innermost(&error)))
 }
 
 /// Several kubeconfigs count as one, the first that says something wins. Of a list, files may be missing.
