@@ -55,7 +55,7 @@ pub async fn client(world: &World, kind: Kind, number: usize, seed: u64) {
     }
 }
 
-type Allocating<'w> = Allocator<&'w MemoryStore>;
+pub type Allocating<'w> = Allocator<&'w MemoryStore>;
 
 async fn pods(world: &World, allocator: &Allocating<'_>, node: &str, name: &str, rng: &mut Rng) {
     match rng.below(10) {
@@ -66,7 +66,7 @@ async fn pods(world: &World, allocator: &Allocating<'_>, node: &str, name: &str,
     }
 }
 
-fn attributes(node: &str, name: &str, now: jiff::Timestamp) -> Option<BTreeMap<String, String>> {
+pub fn attributes(node: &str, name: &str, now: jiff::Timestamp) -> Option<BTreeMap<String, String>> {
     let timestamp = calipam_model::time::format_go_utc(now.as_nanosecond() as i64);
     let entries = [("node", node), ("pod", name), ("namespace", "default"), ("timestamp", &timestamp)];
     Some(entries.map(|(key, value)| (key.to_owned(), value.to_owned())).into())

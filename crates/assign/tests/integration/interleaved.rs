@@ -150,3 +150,11 @@ fn answers_are_lost() {
         run(seed, Shape { lost_answers: Some(seed), ..Shape::default() }, &PODS, 5);
     }
 }
+
+#[test]
+fn the_clock_jumps() {
+    let kinds = [Kind::Pods, Kind::Clock, Kind::Pods, Kind::Blocks, Kind::Pods];
+    for seed in seeds(4) {
+        run(seed, Shape { cooldown: 30, clock_jumps: true, ..Shape::default() }, &kinds, 20);
+    }
+}

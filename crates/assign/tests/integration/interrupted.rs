@@ -1,17 +1,17 @@
 //! Every operation, broken off before each of its requests in turn. What it leaves must be a state that a check explains, that a
 //! repeated DEL cleans up, and in which the next pod of the node gets an address.
 
-use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::task::{Context, Waker};
 
 use calipam_assign::{
-    Allocator, AssignIp, AutoAssign, MemoryStore, NewOwner, OwnerConditions, OwnerUpdates, Release,
+    Allocator, AssignIp, AutoAssign, NewOwner, OwnerConditions, OwnerUpdates, Release, Store,
 };
 use calipam_model::affinity::AffinityType;
 use calipam_model::pool::PoolUse;
 use jiff::SignedDuration;
 
+use crate::clients::{Allocating, attributes};
 use crate::interleaved::{OF_INTERRUPTIONS, OF_QUIET, assert_explained};
 use crate::world::{Pod, Shape, World, run};
 
@@ -61,20 +61,13 @@ const OPERATIONS: [Operation; 14] = {
     ]
 };
 
-type Allocating<'w> = Allocator<&'w MemoryStore>;
-
-fn attributes(node: &str, name: &str) -> Option<BTreeMap<String, String>> {
-    let entries = [("node", node), ("pod", name), ("namespace", "default")];
-    Some(entries.map(|(key, value)| (key.to_owned(), value.to_owned())).into())
-}
-
-fn request(node: &str, name: &str, v6: u32) -> AutoAssign {
+fn request(allocator: &Allocating<'_>, node: &str, name: &str, v6: u32) -> AutoAssign {
     AutoAssign {
         host: node.to_owned(),
         v4: 1,
         v6,
         handle: Some(handle(name)),
-        attributes: attributes(node, name),
+        attributes: attributes(node, name, allocator.store().now()),
         intended_use: Some(PoolUse::Workload),
         ..AutoAssign::default()
     }
@@ -86,7 +79,8 @@ fn handle(name: &str) -> String {
 
 /// A pod starts and is not interrupted.
 fn start(world: &World, node: &str, name: &str, v6: u32) -> Pod {
-    let assigned = run(Allocator::new(&world.store).auto_assign(&request(node, name, v6))).unwrap();
+    let allocator = Allocator::new(&world.store);
+    let assigned = run(allocator.auto_assign(&request(&allocator, node, name, v6))).unwrap();
     let addresses: Vec<IpAddr> = assigned.addresses().collect();
     assert_eq!(addresses.len() as u32, 1 + v6, "{name} on {node}");
     let pod = Pod { node: node.to_owned(), handle: handle(name), addresses };
@@ -144,7 +138,7 @@ impl Operation {
         let host = AffinityType::Host;
         match self {
             Self::AddInOwnBlock | Self::AddInNewBlock | Self::AddByBorrowing | Self::AddByReclaiming => {
-                allocator.auto_assign(&request("a", "next", 1)).await.unwrap();
+                allocator.auto_assign(&request(allocator, "a", "next", 1)).await.unwrap();
             }
             Self::AddGivenAddress => {
                 let used = pod.addresses[0];
@@ -172,7 +166,7 @@ impl Operation {
             Self::GiveUpPool => allocator.release_pool_affinities(ALL_V4.parse().unwrap()).await.unwrap(),
             Self::RemoveHost => allocator.remove_host(host, "a").await.unwrap(),
             Self::SetOwner => {
-                let target = attributes("b", "target").unwrap();
+                let target = attributes("b", "target", allocator.store().now()).unwrap();
                 let updates = OwnerUpdates { alternate: NewOwner::Set(target), ..OwnerUpdates::default() };
                 let (address, conditions) = (pod.addresses[0], OwnerConditions::default());
                 allocator.set_owner_attributes(address, &pod.handle, &updates, &conditions).await.unwrap();
@@ -191,7 +185,7 @@ fn last_octet(address: IpAddr) -> u8 {
 async fn assign(allocator: &Allocating<'_>, address: &str) {
     let request = AssignIp {
         handle: Some(handle("next")),
-        attributes: attributes("a", "next"),
+        attributes: attributes("a", "next", allocator.store().now()),
         ..AssignIp::new("a", address.parse().unwrap())
     };
     allocator.assign_ip(&request).await.unwrap();
