@@ -56,8 +56,12 @@ impl Server {
     }
 
     fn request(&self, method: &str, path: &str) -> Answer {
-        let text =
-            self.raw(format!("{method} {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").as_bytes());
+        self.request_by(method, path, &self.address)
+    }
+
+    fn request_by(&self, method: &str, path: &str, host: &str) -> Answer {
+        let text = self
+            .raw(format!("{method} {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n").as_bytes());
         let (head, body) = text.split_once("\r\n\r\n").expect(&text);
         let status = head.split(' ').nth(1).unwrap().parse().unwrap();
         Answer { status, head: head.to_lowercase(), body: body.to_owned() }
@@ -103,7 +107,16 @@ impl Drop for Server {
 fn a_cluster_is_served_and_its_last_good_report_stays_when_etcd_dies() {
     let etcd = Etcd::start().unwrap();
     Cluster::example().write_to_etcd(&etcd.endpoint()).unwrap();
-    let server = Server::start(&["--interval", "1s", "--settle", "0", "--etcd-endpoints", &etcd.endpoint()]);
+    let server = Server::start(&[
+        "--interval",
+        "1s",
+        "--settle",
+        "0",
+        "--allow-host",
+        "ipam.example.com",
+        "--etcd-endpoints",
+        &etcd.endpoint(),
+    ]);
     // A client that never ends its request takes nothing from the others.
     let mut slow = TcpStream::connect(&server.address).unwrap();
     slow.write_all(b"GET / HTTP/1.1\r\nHost: ").unwrap();
@@ -133,6 +146,12 @@ fn a_cluster_is_served_and_its_last_good_report_stays_when_etcd_dies() {
     for path in ["/report", "/../report.json", "//", "/%2e%2e/etc/passwd", "/report.json/"] {
         assert_eq!(server.get(path).status, 404, "{path}");
     }
+
+    // A page from elsewhere whose name leads here is told nothing.
+    let rebound = server.request_by("GET", "/report.json", "evil.example");
+    assert!(rebound.status == 403 && rebound.body.contains("--allow-host"), "{}", rebound.body);
+    assert_eq!(server.request_by("GET", "/report.json", "localhost:9795").status, 200);
+    assert_eq!(server.request_by("GET", "/report.json", "ipam.example.com").status, 200);
 
     hostile_requests_harm_nobody(&server);
     two_clients_get_whole_answers(&server, report.body.len());
@@ -166,8 +185,8 @@ fn a_cluster_is_served_and_its_last_good_report_stays_when_etcd_dies() {
 
 fn hostile_requests_harm_nobody(server: &Server) {
     let status = |bytes: &[u8]| server.raw(bytes).split(' ').nth(1).map(str::to_owned);
-    let large = format!("GET / HTTP/1.1\r\nHost: a\r\nX: {}\r\n\r\n", "a".repeat(1 << 20));
-    let many = format!("GET / HTTP/1.1\r\nHost: a\r\n{}\r\n", "X: a\r\n".repeat(500));
+    let large = format!("GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nX: {}\r\n\r\n", "a".repeat(1 << 20));
+    let many = format!("GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n{}\r\n", "X: a\r\n".repeat(500));
     for (bytes, name) in [
         (large.as_bytes(), "a large head"),
         (many.as_bytes(), "many headers"),
@@ -209,6 +228,18 @@ fn before_the_first_check_nothing_is_ready_and_a_signal_ends_the_server() {
     assert!(server.get("/metrics").body.contains("\ncalipam_up 0\n"));
     let (code, said) = server.terminate();
     assert_eq!(code, Some(0), "{said}");
+}
+
+/// More clients that say nothing than are served at a time: each loses its place, and the next one gets an answer.
+#[test]
+fn many_silent_clients_shut_no_one_out() {
+    let server = Server::start(&["--settle", "0", "-d", EXAMPLE]);
+    let silent: Vec<TcpStream> = (0..100).map(|_| TcpStream::connect(&server.address).unwrap()).collect();
+    let begin = Instant::now();
+    assert_eq!(server.get("/livez").status, 200);
+    assert!(begin.elapsed() < PATIENCE);
+    drop(silent);
+    assert_eq!(server.terminate().0, Some(0));
 }
 
 #[test]

@@ -26,6 +26,10 @@ pub struct ServeArgs {
         help_heading = SERVING
     )]
     pub listen: SocketAddr,
+    /// A name by which it may be asked, such as that of a proxy before it; can be repeated. Addresses and `localhost`
+    /// may be used in any case
+    #[arg(long = "allow-host", value_name = "NAME", value_delimiter = ',', help_heading = SERVING)]
+    pub hosts: Vec<String>,
     /// How often to check, from the beginning of one check to that of the next
     #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = interval, help_heading = SERVING)]
     pub interval: SignedDuration,

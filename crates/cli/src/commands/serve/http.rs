@@ -19,6 +19,7 @@ use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
+use super::host::Hosts;
 use super::served::{Good, Served};
 
 /// Connections at a time; further ones wait to be accepted.
@@ -33,15 +34,21 @@ const MOST_HEADERS: usize = 64;
 /// How long connections may take to end once the server stops.
 const GOODBYE: Duration = Duration::from_secs(3);
 
+const OTHER_NAME: &str = "ask by the address of this server or as `localhost`; by another name only where it was started with \
+                          `--allow-host NAME`";
 const TEXT: &str = "text/plain; charset=utf-8";
 
-/// Serves until `stop` ends, and gives what it gave. A report counts as current for so long.
-pub async fn serve(
-    listener: TcpListener,
-    served: watch::Receiver<Arc<Served>>,
-    current: Duration,
-    stop: impl Future<Output = bool>,
-) -> bool {
+/// What is shown, and to whom.
+#[derive(Clone)]
+pub struct Shown {
+    pub served: watch::Receiver<Arc<Served>>,
+    /// A report counts as current for so long.
+    pub current: Duration,
+    pub hosts: Hosts,
+}
+
+/// Serves until `stop` ends, and gives what it gave.
+pub async fn serve(listener: TcpListener, shown: Shown, stop: impl Future<Output = bool>) -> bool {
     let places = Arc::new(Semaphore::new(CONNECTIONS));
     let (end, ending) = watch::channel(());
     let mut connections = JoinSet::new();
@@ -62,9 +69,9 @@ pub async fn serve(
             },
             stopped = &mut stop => break stopped,
         };
-        let (served, ending) = (served.clone(), ending.clone());
+        let (shown, ending) = (shown.clone(), ending.clone());
         connections.spawn(async move {
-            connection(stream, &served, current, ending).await;
+            connection(stream, &shown, ending).await;
             drop(place);
         });
         while connections.try_join_next().is_some() {}
@@ -75,15 +82,14 @@ pub async fn serve(
 }
 
 /// Answers the requests of a connection. What goes wrong on it concerns this client only.
-async fn connection(
-    stream: TcpStream,
-    served: &watch::Receiver<Arc<Served>>,
-    current: Duration,
-    mut ending: watch::Receiver<()>,
-) {
+async fn connection(stream: TcpStream, shown: &Shown, mut ending: watch::Receiver<()>) {
     let service = service_fn(|request: Request<hyper::body::Incoming>| {
-        let shown = Arc::clone(&served.borrow());
-        let response = answer(request.method(), request.uri().path(), &shown, current);
+        let response = if shown.hosts.admit(&request) {
+            let served = Arc::clone(&shown.served.borrow());
+            answer(request.method(), request.uri().path(), &served, shown.current)
+        } else {
+            plain(StatusCode::FORBIDDEN, OTHER_NAME)
+        };
         async move { Ok::<_, Infallible>(response) }
     });
     let connection = http1::Builder::new()

@@ -3,6 +3,7 @@
 //! Checks run one after the other on a thread and a runtime of their own, so that judging a large cluster delays no
 //! answer. Each leaves finished texts: an answer is a copy of one, and never reads the datastore.
 
+mod host;
 mod http;
 mod served;
 
@@ -16,6 +17,8 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 use tokio::time::MissedTickBehavior;
 
+use self::host::Hosts;
+use self::http::Shown;
 use self::served::{Good, Served};
 use super::check::Checker;
 use crate::args::{Global, ServeArgs};
@@ -62,6 +65,7 @@ async fn serve(args: ServeArgs, global: Global, console: &Console) -> Result<Out
     }
 
     let (tell, served) = watch::channel(Arc::new(Served::default()));
+    let hosts = Hosts::new(&args.hosts);
     let checks = start_checks(args, global, console.clone(), interval, tell)?;
     let mut news = served.clone();
     let stop = async move {
@@ -72,7 +76,8 @@ async fn serve(args: ServeArgs, global: Global, console: &Console) -> Result<Out
             () = ended => false,
         }
     };
-    let by_signal = http::serve(listener, served, interval.saturating_mul(CURRENT), stop).await;
+    let shown = Shown { served, current: interval.saturating_mul(CURRENT), hosts };
+    let by_signal = http::serve(listener, shown, stop).await;
     if by_signal {
         // A check that is running only reads: it ends with the process.
         return Ok(Outcome::Clean);

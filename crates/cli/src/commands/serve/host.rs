@@ -1,0 +1,88 @@
+//! By which names the server may be asked. A page from elsewhere can make its own name lead to this machine after it was
+//! loaded; the browser then lets it read what it asks for by that name (DNS rebinding). It cannot do so by an address.
+
+use std::net::IpAddr;
+
+use hyper::Request;
+use hyper::header::HOST;
+use hyper::http::uri::Authority;
+
+/// The names that were allowed, in lower case and without a dot at their end.
+#[derive(Clone, Debug, Default)]
+pub struct Hosts(Vec<String>);
+
+impl Hosts {
+    pub fn new(names: &[String]) -> Self {
+        Self(names.iter().map(|name| normal(name)).collect())
+    }
+
+    /// True where a request names an address, `localhost` or a name that was allowed. Browsers name something in any case;
+    /// a request that names nothing is of another program.
+    pub fn admit<B>(&self, request: &Request<B>) -> bool {
+        let headers = request.headers().get_all(HOST).iter();
+        let authority = |text: &[u8]| Authority::try_from(text).ok();
+        let named = headers.map(|header| authority(header.as_bytes()));
+        let in_line = request.uri().authority().cloned().map(Some);
+        named.chain(in_line).all(|named| named.is_some_and(|named| self.admits(named.host())))
+    }
+
+    fn admits(&self, host: &str) -> bool {
+        let host = normal(host);
+        let address = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(&host);
+        address.parse::<IpAddr>().is_ok()
+            || host == "localhost"
+            || host.ends_with(".localhost")
+            || self.0.contains(&host)
+    }
+}
+
+fn normal(name: &str) -> String {
+    name.strip_suffix('.').unwrap_or(name).to_ascii_lowercase()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn admits(uri: &str, hosts: &[&str]) -> bool {
+        let mut request = Request::builder().uri(uri);
+        for host in hosts {
+            request = request.header(HOST, *host);
+        }
+        Hosts::new(&["Ipam.Example.com.".to_owned()]).admit(&request.body(()).unwrap())
+    }
+
+    #[test]
+    fn addresses_localhost_and_allowed_names() {
+        for good in [
+            "127.0.0.1:9795",
+            "127.0.0.1",
+            "[::1]:9795",
+            "10.0.0.5:80",
+            "localhost:9795",
+            "LOCALHOST.",
+            "a.localhost",
+            "ipam.example.com:443",
+            "IPAM.example.com.",
+        ] {
+            assert!(admits("/", &[good]), "{good}");
+        }
+        assert!(admits("/", &[]), "an old program names nothing");
+        assert!(admits("http://127.0.0.1/", &["127.0.0.1"]));
+        for bad in [
+            "evil.example",
+            "evil.example:9795",
+            "127.0.0.1.evil.example",
+            "127.0.0.1@evil.example",
+            "localhost.evil.example",
+            "notlocalhost",
+            "x.ipam.example.com",
+            "127.0.0.1 evil.example",
+            "",
+        ] {
+            assert!(!admits("/", &[bad]), "{bad}");
+        }
+        assert!(!admits("/", &["127.0.0.1", "evil.example"]));
+        assert!(!admits("http://evil.example/", &["127.0.0.1"]));
+    }
+}
