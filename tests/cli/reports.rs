@@ -7,7 +7,7 @@ use std::os::unix::fs::PermissionsExt;
 use calipam_check::Code;
 use serde_json::Value;
 
-use super::program::{EXAMPLE, HOSTILE, calipam, on_example};
+use super::program::{EXAMPLE, HOSTILE, Run, calipam, command, on_example};
 
 /// The samples of an exposition, by name and labels. Each metric has its help and type before its samples, each sample
 /// is one line, and none comes twice.
@@ -252,4 +252,27 @@ fn a_file_that_cannot_be_written_is_told_and_the_others_are_written() {
     let run = calipam(&["check", "-d", EXAMPLE, "--output-file", &folder_as_file]);
     assert_eq!(run.code, 3);
     assert!(good.exists());
+}
+
+/// A limit for files stands for the disk that is full: neither a report nor what was half written of it stays.
+#[test]
+fn a_full_disk_leaves_the_old_files_whole() {
+    let folder = tempfile::tempdir().unwrap();
+    let [json, report] = ["a.json", "report"].map(|name| folder.path().join(name));
+    for file in [&json, &report] {
+        fs::write(file, "old").unwrap();
+    }
+    for (file, option) in [
+        (&json, format!("--output-file json={}", json.display())),
+        (&report, format!("--report {}", report.display())),
+    ] {
+        let check = format!("{} check -d {EXAMPLE} {option}", env!("CARGO_BIN_EXE_calipam"));
+        let script = format!("trap '' XFSZ; ulimit -f 1; exec {check}");
+        let run = Run::of(command("/bin/sh").args(["-c", &script]).output().unwrap());
+        let told = format!("cannot write {}: File too large", file.display());
+        assert!(run.code == 3 && run.stderr.contains(&told), "{run:?}");
+        assert!(run.stdout.contains("\n34 findings"), "the report is still printed: {run:?}");
+        assert_eq!(fs::read(file).unwrap(), b"old");
+    }
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2, "what was half written is taken away");
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::net::TcpListener;
 use std::path::Path;
 use std::process::Stdio;
 
@@ -395,4 +396,12 @@ fn the_mail_of_cron_has_the_reason_and_comes_only_where_there_is_one() {
     let run = cron(folder.path(), "/no/such/cluster");
     assert_eq!((run.code, run.stderr.as_str()), (3, ""), "{run:?}");
     assert!(run.stdout.starts_with("error: /no/such/cluster: No such file or directory"), "{run:?}");
+
+    // An etcd that is away.
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let dead = format!("etcd --etcd-endpoints http://{}", taken.local_addr().unwrap());
+    drop(taken);
+    let run = cron(folder.path(), &dead);
+    assert_eq!((run.code, run.stderr.as_str()), (3, ""), "{run:?}");
+    assert!(run.stdout.starts_with("error: cannot use etcd: ") && run.stdout.contains("\nhint: "), "{run:?}");
 }
