@@ -19,7 +19,7 @@ struct Part {
     needs_kubernetes: bool,
 }
 
-const PARTS: [Part; 10] = [
+const PARTS: [Part; 11] = [
     Part {
         name: "etcd",
         program: "bench_etcd",
@@ -51,6 +51,13 @@ const PARTS: [Part; 10] = [
     Part {
         name: "reports",
         program: "bench_reports",
+        arguments: &[],
+        sizes: &["1000000"],
+        needs_kubernetes: false,
+    },
+    Part {
+        name: "history",
+        program: "bench_history",
         arguments: &[],
         sizes: &["1000000"],
         needs_kubernetes: false,
@@ -110,7 +117,12 @@ The parts release-etcd and release-kubernetes measure `release --leaked` of
 every tenth address: of 1,000,000 and of 100,000 unless sizes are named.
 
 The part reports measures the writing of reports in every format, of a cluster
-whose every tenth address is leaked, and what a browser needs for the page.
+whose every tenth address is leaked, and what a browser needs for the page, of
+which it leaves pictures in target/reports-SIZE.
+
+The part history measures the history of an address among 1,000,000
+allocations, unless sizes are named, with and without compaction, and the
+comparison of two states of that size with the reading of both.
 
 The part completion measures how long a completed value takes among 1,000,000
 allocations, unless sizes are named.

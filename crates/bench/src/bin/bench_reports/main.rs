@@ -68,7 +68,9 @@ fn measure(program: &str, allocations: u64) -> Result<Row, String> {
 
     let verdict = verdict(folder.path())?;
     let reports = reports(folder.path(), begin + Duration::from_secs_f64(verdict))?;
-    let page = page::open(&folder.path().join("html"))?;
+    let pictures = Path::new("target").join(format!("reports-{allocations}"));
+    fs::create_dir_all(&pictures).map_err(|e| e.to_string())?;
+    let page = page::open(&folder.path().join("html"), &pictures)?;
     Ok(Row {
         allocations,
         findings,

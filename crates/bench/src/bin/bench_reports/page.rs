@@ -12,15 +12,16 @@ pub struct Opened {
     pub complaints: usize,
 }
 
-/// Opens the page and uses it; gives nothing where the machine has no browser.
-pub fn open(page: &Path) -> Result<Option<Opened>, String> {
+/// Opens the page and uses it, and leaves pictures of it in a folder for people to look at; gives nothing where the machine
+/// has no browser.
+pub fn open(page: &Path, pictures: &Path) -> Result<Option<Opened>, String> {
     if browser::program().is_err() {
         return Ok(None);
     }
-    use_page(page).map(Some).map_err(|e| e.to_string())
+    use_page(page, pictures).map(Some).map_err(|e| e.to_string())
 }
 
-fn use_page(file: &Path) -> Result<Opened, calipam_testkit::servers::ServerError> {
+fn use_page(file: &Path, pictures: &Path) -> Result<Opened, calipam_testkit::servers::ServerError> {
     // A browser takes the type of a file from its name.
     let named = file.with_extension("page.html");
     std::fs::copy(file, &named).ok();
@@ -29,9 +30,17 @@ fn use_page(file: &Path) -> Result<Opened, calipam_testkit::servers::ServerError
     let begin = Instant::now();
     page.open(&named)?;
     let seconds = begin.elapsed().as_secs_f64();
+    let keep = |name: &str, picture: Vec<u8>| {
+        // A picture that cannot be written spoils no measurement.
+        if let Err(error) = std::fs::write(pictures.join(name), picture) {
+            eprintln!("{name}: {error}");
+        }
+    };
+    keep("page.png", page.screenshot()?);
     page.evaluate("document.querySelector('canvas').focus()")?;
     page.press("ArrowRight")?;
     page.press("Enter")?;
     page.click("document.querySelector('#findings-table th button')")?;
+    keep("page-used.png", page.screenshot()?);
     Ok(Opened { seconds, complaints: page.complaints()?.len() })
 }

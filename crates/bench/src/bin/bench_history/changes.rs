@@ -1,0 +1,82 @@
+//! Changes of an etcd that holds a healthy cluster.
+
+use std::error::Error;
+
+use calipam_testkit::servers::Etcd;
+use etcd_client::{CompactionOptions, GetOptions, KeyValue};
+use serde_json::{Value, json};
+
+const BLOCKS: &str = "/calico/ipam/v2/assignment/ipv4/block/";
+/// One in so many blocks is emptied.
+const EMPTIED: usize = 50;
+/// How often the block of the address is written.
+pub const CHURN: i64 = 40;
+
+type Result<T> = std::result::Result<T, Box<dyn Error>>;
+
+/// What was changed.
+pub struct Changed {
+    pub given_back: usize,
+    /// An address with a history.
+    pub address: String,
+    /// The block that holds it, as it was.
+    block: KeyValue,
+}
+
+/// The revision that the server has reached.
+pub async fn revision(etcd: &Etcd) -> Result<i64> {
+    let mut client = etcd.client().await?;
+    Ok(client.get(BLOCKS, None).await?.header().map_or(0, |header| header.revision()))
+}
+
+/// Empties some blocks.
+pub async fn make(etcd: &Etcd) -> Result<Changed> {
+    let client = etcd.client().await?;
+    let mut kv = client.kv_client().max_decoding_message_size(usize::MAX);
+    let names = GetOptions::new().with_prefix().with_keys_only();
+    let all: Vec<KeyValue> = kv.get(BLOCKS, Some(names)).await?.kvs().to_vec();
+    let mut given_back = 0;
+    for name in all.iter().skip(1).step_by(EMPTIED) {
+        let found = kv.get(name.key(), None).await?;
+        let Some(stored) = found.kvs().first() else { continue };
+        let (block, count) = emptied(stored.value());
+        given_back += count;
+        kv.put(name.key(), block, None).await?;
+    }
+    let first = all.first().map(KeyValue::key).unwrap_or_default().to_vec();
+    let block = kv.get(first, None).await?.kvs().first().cloned().ok_or("there is no block")?;
+    let cidr = block.key_str().unwrap_or_default().trim_start_matches(BLOCKS);
+    let address = cidr.split('-').next().unwrap_or_default().to_owned();
+    Ok(Changed { given_back, address, block })
+}
+
+/// A block without its allocations, and how many it had.
+fn emptied(stored: &[u8]) -> (String, usize) {
+    let mut block: Value = serde_json::from_slice(stored).unwrap_or_default();
+    let size = block["allocations"].as_array().map_or(0, Vec::len);
+    let held = block["attributes"].as_array().map_or(0, Vec::len);
+    block["allocations"] = vec![Value::Null; size].into();
+    block["unallocated"] = (0..size).collect::<Vec<_>>().into();
+    block["attributes"] = json!([]);
+    (block.to_string(), held)
+}
+
+/// Gives back and gives out what the block of the address holds, again and again. Gives the revisions that are kept.
+pub async fn churn(etcd: &Etcd, changed: &Changed) -> Result<i64> {
+    let client = etcd.client().await?;
+    let mut kv = client.kv_client();
+    let (empty, _) = emptied(changed.block.value());
+    for turn in 0..CHURN {
+        let value = if turn % 2 == 0 { empty.clone().into_bytes() } else { changed.block.value().to_vec() };
+        kv.put(changed.block.key(), value, None).await?;
+    }
+    revision(etcd).await
+}
+
+/// Compacts all but the newest revisions, as kube-controllers does every ten minutes.
+pub async fn compact(etcd: &Etcd, keep: i64) -> Result<i64> {
+    let newest = revision(etcd).await?;
+    let mut client = etcd.client().await?;
+    client.compact(newest - keep, Some(CompactionOptions::new().with_physical())).await?;
+    Ok(keep)
+}

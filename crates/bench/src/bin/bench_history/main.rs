@@ -1,0 +1,164 @@
+//! Measures histories and comparisons on etcd: `bench_history CALIPAM ALLOCATIONS…`. `cargo xtask bench history` builds both in
+//! release mode and runs it.
+
+mod changes;
+
+use std::path::Path;
+use std::process::{Command, ExitCode};
+
+use calipam_bench::{check, child, leak};
+use calipam_testkit::cluster::{ClusterSpec, SizedCluster};
+use calipam_testkit::servers::Etcd;
+
+/// Runs of each question, of which the middle and the slowest are told.
+const RUNS: usize = 21;
+/// Runs of each comparison and of the reads that it needs; the best one counts.
+const COMPARISONS: usize = 3;
+
+/// One question about the past.
+struct Question {
+    allocations: u64,
+    /// Revisions that etcd keeps.
+    revisions: i64,
+    command: &'static str,
+    /// Seconds, ascending.
+    seconds: Vec<f64>,
+}
+
+/// Two states, compared.
+struct Comparison {
+    allocations: u64,
+    states: &'static str,
+    /// `show`, which reads a state and prints its pools, of both.
+    reads: f64,
+    diff: child::Measured,
+}
+
+struct Row {
+    questions: Vec<Question>,
+    comparisons: Vec<Comparison>,
+}
+
+fn main() -> ExitCode {
+    check::main("bench_history CALIPAM ALLOCATIONS…", measure, print)
+}
+
+fn measure(program: &str, allocations: u64) -> Result<Row, String> {
+    let etcd = Etcd::start().map_err(|e| e.to_string())?;
+    SizedCluster::new(ClusterSpec::new(1), allocations)
+        .write_to_etcd(&etcd.endpoint())
+        .map_err(|e| e.to_string())?;
+    let runtime = tokio::runtime::Runtime::new().map_err(|e| e.to_string())?;
+    // Not in a memory file system: its files would be memory of the machine.
+    let folder = tempfile::tempdir_in(".").map_err(|e| e.to_string())?;
+    let before = export(program, &etcd, folder.path(), "before")?;
+    let past = runtime.block_on(changes::revision(&etcd)).map_err(|e| e.to_string())?;
+
+    let changed = runtime.block_on(changes::make(&etcd)).map_err(|e| e.to_string())?;
+    let leaked = runtime.block_on(leak::every_tenth(&etcd)).map_err(|e| e.to_string())?;
+    eprintln!("{} addresses were given back, {leaked} endpoints deleted", changed.given_back);
+    let after = export(program, &etcd, folder.path(), "after")?;
+
+    let live = format!("etcd@{past}");
+    let comparisons = [
+        ("two exports", [before.as_str(), after.as_str()]),
+        ("a past revision and what is live", [live.as_str(), "etcd"]),
+    ];
+    let comparisons = comparisons.into_iter().map(|(name, states)| {
+        let (reads, diff) = compare(program, &etcd, states)?;
+        Ok(Comparison { allocations, states: name, reads, diff })
+    });
+    let comparisons = comparisons.collect::<Result<_, String>>()?;
+
+    let revisions = runtime.block_on(changes::churn(&etcd, &changed)).map_err(|e| e.to_string())?;
+    let mut questions = ask(program, &etcd, &changed.address, allocations, revisions)?;
+    let kept = runtime.block_on(changes::compact(&etcd, changes::CHURN)).map_err(|e| e.to_string())?;
+    questions.extend(ask(program, &etcd, &changed.address, allocations, kept)?);
+    Ok(Row { questions, comparisons })
+}
+
+/// Writes an export, and gives its path.
+fn export(program: &str, etcd: &Etcd, folder: &Path, name: &str) -> Result<String, String> {
+    let path = folder.join(format!("{name}.jsonl.zst")).display().to_string();
+    run(
+        Command::new(program).args(["export", &path, "--quiet", "--etcd-endpoints", &etcd.endpoint()]),
+        &[0],
+    )?;
+    Ok(path)
+}
+
+/// The best time of reading both states, and the best run of comparing them, with the most memory of any run.
+fn compare(program: &str, etcd: &Etcd, states: [&str; 2]) -> Result<(f64, child::Measured), String> {
+    let connection = ["--etcd-endpoints", &etcd.endpoint()];
+    let (mut reads, mut best) =
+        ([f64::INFINITY; 2], child::Measured { seconds: f64::INFINITY, peak_mib: 0.0 });
+    // They take turns, so that what disturbs the machine disturbs both.
+    for _ in 0..COMPARISONS {
+        for (state, seconds) in states.iter().zip(&mut reads) {
+            // A past revision is read as the newest one is.
+            let datastore = if state.starts_with("etcd@") { "etcd" } else { state };
+            let mut show = Command::new(program);
+            show.args(["show", "--datastore", datastore]).args(connection);
+            *seconds = seconds.min(run(&mut show, &[0])?.seconds);
+        }
+        let mut diff = Command::new(program);
+        diff.args(["diff", "--settle", "0", "-o", "json"]).args(states).args(connection);
+        let measured = run(&mut diff, &[1])?;
+        best.seconds = best.seconds.min(measured.seconds);
+        best.peak_mib = best.peak_mib.max(measured.peak_mib);
+    }
+    Ok((reads[0] + reads[1], best))
+}
+
+/// Asks for the history of an address that has some, and for its state with the last events.
+fn ask(
+    program: &str,
+    etcd: &Etcd,
+    address: &str,
+    allocations: u64,
+    revisions: i64,
+) -> Result<Vec<Question>, String> {
+    let question = |(name, command): (&'static str, &str)| {
+        let mut seconds = Vec::new();
+        for _ in 0..RUNS {
+            let mut asked = Command::new(program);
+            asked.args([command, "--ip", address, "--etcd-endpoints", &etcd.endpoint()]);
+            seconds.push(run(&mut asked, &[0])?.seconds);
+        }
+        seconds.sort_by(f64::total_cmp);
+        Ok(Question { allocations, revisions, command: name, seconds })
+    };
+    [("history --ip", "history"), ("show --ip", "show")].into_iter().map(question).collect()
+}
+
+fn run(command: &mut Command, expected: &[i32]) -> Result<child::Measured, String> {
+    let (measured, ended) = child::measure(command).map_err(|e| format!("cannot run it: {e}"))?;
+    match ended.code() {
+        Some(code) if expected.contains(&code) => Ok(measured),
+        _ => Err(format!("{command:?} ended with {ended}")),
+    }
+}
+
+fn print(rows: &[Row]) {
+    println!("| allocations | kept revisions | command | median | slowest |");
+    println!("|---:|---:|---|---:|---:|");
+    for question in rows.iter().flat_map(|row| &row.questions) {
+        let Question { allocations, revisions, command, seconds } = question;
+        println!(
+            "| {allocations} | {revisions} | `{command}` | {:.0} ms | {:.0} ms |",
+            seconds[RUNS / 2] * 1e3,
+            seconds[RUNS - 1] * 1e3
+        );
+    }
+    println!();
+    println!("| allocations | compared | reading both | diff | ratio | peak memory |");
+    println!("|---:|---|---:|---:|---:|---:|");
+    for Comparison { allocations, states, reads, diff } in rows.iter().flat_map(|row| &row.comparisons) {
+        println!(
+            "| {allocations} | {states} | {reads:.2} s | {:.2} s | {:.2} | {:.0} MiB |",
+            diff.seconds,
+            diff.seconds / reads,
+            diff.peak_mib
+        );
+    }
+}
