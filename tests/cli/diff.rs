@@ -120,6 +120,8 @@ fn what_a_live_etcd_has_become() {
     let compacted = diff(&[&past, "etcd"]);
     assert_eq!((compacted.code, compacted.stdout.as_str()), (3, ""));
     assert!(compacted.stderr.contains(&format!("revision {revision} has been compacted")), "{compacted:?}");
+    let hint = format!("hint: `etcd@{}` can be read", revision + 1);
+    assert!(compacted.stderr.contains(&hint), "{compacted:?}");
 }
 
 /// The example with other text in its lines.

@@ -1,38 +1,34 @@
-//! The stories of `docs/history.md`: `calipam history` and an archive of exports, on a real etcd and a real API server.
+//! The stories of `docs/history.md` on a real etcd: `calipam history`, and what a restore loses.
 
 use std::fs;
 use std::path::Path;
 use std::process::Stdio;
-use std::thread;
-use std::time::Duration;
 
 use calipam_model::attributes::Attribute;
 use calipam_model::block::{Block, BlockOwner};
 use calipam_testkit::cluster::Cluster;
-use calipam_testkit::kube::Flavour;
 use calipam_testkit::servers::{Etcd, EtcdOptions, EtcdVersion};
 use etcd_client::{CompactionOptions, Error};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
-use super::kube_cluster::{KubeCluster, Record, pod};
-use super::program::{EXAMPLE, Run, calipam, command, on_example, root};
+use super::program::{Run, command, root};
 
 const CIDR: &str = "10.244.99.0/26";
 const KEY: &str = "/calico/ipam/v2/assignment/ipv4/block/10.244.99.0-26";
 const ADDRESS: &str = "10.244.99.7";
 
-fn json(run: &Run) -> Value {
+pub fn json(run: &Run) -> Value {
     serde_json::from_str(&run.stdout).unwrap_or_else(|e| panic!("{e}: {run:?}"))
 }
 
 /// What happened, in order.
-fn events(document: &Value) -> Vec<&str> {
+pub fn events(document: &Value) -> Vec<&str> {
     document["events"].as_array().unwrap().iter().map(|event| event["what"].as_str().unwrap()).collect()
 }
 
 /// Every command of the stories stands in the document.
-fn is_told(line: &str) {
+pub fn is_told(line: &str) {
     let document = fs::read_to_string(root().join("docs/history.md")).unwrap();
     assert!(document.lines().any(|told| told == line), "docs/history.md does not tell: {line}");
 }
@@ -146,12 +142,28 @@ fn who_had_the_address() {
     assert_eq!((&by["what"], &by["by"]["command"]), (&"cooling".into(), &"release --ip".into()), "{told}");
     let revision: i64 = by["revision"].as_str().unwrap().parse().unwrap();
 
+    // The address as it is ends with the last three.
+    let shown = json(&site.run(&["show", "--ip", ADDRESS, "-o", "json"]));
+    let last: Vec<&str> =
+        shown["lastEvents"].as_array().unwrap().iter().map(|event| event["what"].as_str().unwrap()).collect();
+    assert_eq!(last, ["released", "reused", "cooling"], "{shown}");
+    let text = site.run(&["show", "--ip", ADDRESS]).stdout;
+    let last: Vec<&str> = text.lines().rev().take(3).collect();
+    assert!(
+        last.iter().all(|line| line.starts_with("Event      ") && line.contains(" (revision ")),
+        "{text}"
+    );
+
     // What was before is compacted, and the server restarts.
     let mut site = site;
     site.compact(reused);
     site.etcd.restart().unwrap();
     let told = site.history();
     assert_eq!(events(&told), ["known", "cooling"], "{told}");
+    let shown = json(&site.run(&["show", "--ip", ADDRESS, "-o", "json"]));
+    let last = shown["lastEvents"].as_array().unwrap();
+    assert_eq!((last.len(), &last[0]["what"]), (1, &"cooling".into()), "{shown}");
+    assert_eq!(last[0]["before"]["allocatedTo"], "shop/api-0");
     assert_eq!(told["events"][0]["after"]["allocatedTo"], "shop/api-0");
     assert_eq!(told["oldestRevision"], reused.to_string());
     let text = site.run(&["history", "--ip", ADDRESS]);
@@ -169,6 +181,53 @@ fn who_had_the_address() {
         told["events"].as_array().unwrap().iter().filter(|e| e["origin"] == "journal").collect();
     assert_eq!((last.len(), &last[0]["what"]), (1, &"cooling".into()), "{told}");
     assert_eq!(last[0]["revision"], revision.to_string());
+}
+
+/// Before a restore and after it, and what has changed since yesterday.
+#[test]
+fn what_a_restore_loses() {
+    is_told("calipam diff snapshot.db etcd -o wide");
+    is_told("calipam diff --archive /var/lib/calipam/archive --at 2026-11-20T03:12Z etcd");
+    let folder = tempfile::tempdir().unwrap();
+    let (backup, archive) = (folder.path().join("snapshot.db"), folder.path().join("archive"));
+    let (backup, archive) = (backup.to_str().unwrap(), archive.to_str().unwrap());
+    let mut site = Site::begin(Etcd::start().unwrap());
+    site.etcd.save_snapshot(Path::new(backup)).unwrap();
+    let at_backup = site.block.clone();
+    assert_eq!(site.run(&["export", "--archive", archive]).code, 0);
+    let yesterday = Timestamp::now().to_string();
+    site.assign("web-0");
+
+    let before = site.run(&["diff", backup, "etcd", "-o", "wide"]);
+    let mut lines = before.stdout.lines();
+    assert!(
+        before.code == 1
+            && lines.any(|line| line.starts_with("address  given out  ") && line.contains(ADDRESS)),
+        "{before:?}"
+    );
+    let warning = "hint: after a restore of OLD, 1 address that is allocated now would be free again";
+    assert!(before.stderr.contains(warning), "{before:?}");
+    let changed = |site: &Site, at: &str| {
+        let document = json(&site.run(&["diff", "--archive", archive, "--at", at, "etcd", "-o", "json"]));
+        let change =
+            |a: &Value| format!("{} {}", a["change"].as_str().unwrap(), a["address"].as_str().unwrap());
+        document["addresses"].as_array().unwrap().iter().map(change).collect::<Vec<_>>()
+    };
+    assert_eq!(changed(&site, &yesterday), [format!("given-out {ADDRESS}")]);
+
+    // The restore: an etcd that knows nothing of what came after the backup.
+    assert_eq!(site.run(&["export", "--archive", archive]).code, 0);
+    let now = Timestamp::now().to_string();
+    let restored =
+        Site { etcd: Etcd::start().unwrap(), home: tempfile::tempdir().unwrap(), block: at_backup };
+    Cluster::example().write_to_etcd(&restored.etcd.endpoint()).unwrap();
+    restored.put();
+    assert_eq!(changed(&restored, &now), [format!("given-back {ADDRESS}")]);
+    // The archive goes on, and says that its data went back.
+    assert_eq!(restored.run(&["export", "--archive", archive]).code, 0);
+    let told = restored.run(&["history", "--archive", archive, "--ip", ADDRESS, "-o", "json"]);
+    assert_eq!(events(&json(&told)), ["known", "assigned", "released"]);
+    assert!(told.stderr.contains("has older data than that of "), "{told:?}");
 }
 
 /// The same events from etcd 3.4, whose watch tells otherwise how far it has come.
@@ -198,164 +257,4 @@ fn an_endpoint_of_the_pod_is_followed() {
         .unwrap();
     let told = site.history();
     assert_eq!(events(&told), ["block-claimed", "assigned", "endpoint-created", "endpoint-gone"], "{told}");
-}
-
-#[test]
-fn kubernetes_has_an_archive() {
-    is_told("calipam export --archive /var/lib/calipam/archive --keep 24h:all,30d:daily,1y:monthly");
-    is_told("calipam history --archive /var/lib/calipam/archive --ip 10.0.0.3");
-    let cluster = KubeCluster::start(Flavour::Classic);
-    cluster.add_namespace("shop");
-    cluster.add_node("node-1", serde_json::json!({}));
-    cluster.add_block("10.0.0.0/26", "node-1", &[Record::of_pod(3, "shop", "web-0", "node-1")]);
-    cluster.add_pods(&[pod("shop", "web-0", "node-1", "10.0.0.3", 1)]);
-    let folder = tempfile::tempdir().unwrap();
-    let archive = folder.path().join("archive");
-    let archive = archive.to_str().unwrap();
-    let export = || {
-        let run = cluster.run(&["export", "--archive", archive, "--keep", "24h:all,30d:daily,1y:monthly"]);
-        assert_eq!(run.code, 0, "{run:?}");
-        // The clock of the API server counts seconds.
-        thread::sleep(Duration::from_millis(1100));
-        run
-    };
-    assert!(export().stderr.contains("the archive holds 1 export\n"));
-
-    // The pod ends, and its address stays: a leak.
-    let deleted =
-        cluster.server.request("DELETE", "/api/v1/namespaces/shop/pods/web-0?gracePeriodSeconds=0", "");
-    assert_eq!(deleted.unwrap().status, 200);
-    export();
-    let release = cluster.run(&[
-        "release",
-        "--ip",
-        "10.0.0.3",
-        "--yes",
-        "--grace",
-        "0",
-        "--settle",
-        "0",
-        "--journal",
-        &format!("{archive}.journal"),
-    ]);
-    let checked =
-        cluster.run(&["check", "--grace", "0", "--settle", "0", "--archive", archive, "-o", "json"]);
-    assert_eq!(release.code, 0, "{release:?}");
-    let _ = checked;
-    export();
-
-    let run = cluster.run(&["history", "--archive", archive, "--ip", "10.0.0.3", "-o", "json"]);
-    assert_eq!(run.code, 0, "{run:?}");
-    let told = json(&run);
-    assert_eq!(events(&told), ["known", "released"], "{told}");
-    let times: Vec<&str> =
-        told["exports"].as_array().unwrap().iter().map(|time| time.as_str().unwrap()).collect();
-    assert_eq!(times.len(), 3);
-    let released = &told["events"][1];
-    assert_eq!(
-        (&released["time"]["after"], &released["time"]["before"]),
-        (&times[1].into(), &times[2].into())
-    );
-    assert_eq!((&released["origin"], released.get("revision")), (&"archive".into(), None));
-    let text = cluster.run(&["history", "--archive", archive, "--ip", "10.0.0.3"]).stdout;
-    assert!(text.contains("3 exports from ") && text.contains("the longest gap is "), "{text}");
-
-    // The two exports around a time, and one against what is live.
-    let diff = calipam(&["diff", "--archive", archive, "--at", times[1], "-o", "json"]);
-    assert_eq!(diff.code, 1, "{diff:?}");
-    assert_eq!(json(&diff)["addresses"][0]["change"], "given-back");
-    let live = cluster.run(&["diff", "--archive", archive, "--at", times[1]]);
-    assert_eq!(live.code, 2, "--datastore means nothing here: {live:?}");
-    let early = calipam(&["diff", "--archive", archive, "--at", "2020-01-01T00:00Z"]);
-    assert!(
-        early.code == 2 && early.stderr.contains("has no export of 2020-01-01T00:00:00Z or before"),
-        "{early:?}"
-    );
-    let none = calipam(&["diff", "--archive", archive, "--at", "2999-01-01T00:00Z"]);
-    assert!(none.code == 2 && none.stderr.contains("no export after"), "{none:?}");
-    let zoneless = calipam(&["diff", "--archive", archive, "--at", "2026-11-20T03:12"]);
-    assert!(zoneless.code == 2 && zoneless.stderr.contains("a time with its zone"), "{zoneless:?}");
-}
-
-#[test]
-fn a_leak_says_when_it_was_last_in_use() {
-    is_told("calipam check --archive /var/lib/calipam/archive");
-    let cluster = KubeCluster::start(Flavour::Classic);
-    cluster.add_namespace("shop");
-    cluster.add_node("node-1", serde_json::json!({}));
-    cluster.add_block("10.0.0.0/26", "node-1", &[Record::of_pod(3, "shop", "web-0", "node-1")]);
-    cluster.add_pods(&[pod("shop", "web-0", "node-1", "10.0.0.3", 1)]);
-    let folder = tempfile::tempdir().unwrap();
-    let archive = folder.path().to_str().unwrap();
-    assert_eq!(cluster.run(&["export", "--archive", archive]).code, 0);
-    thread::sleep(Duration::from_millis(1100));
-    let deleted =
-        cluster.server.request("DELETE", "/api/v1/namespaces/shop/pods/web-0?gracePeriodSeconds=0", "");
-    assert_eq!(deleted.unwrap().status, 200);
-    let check = |more: &[&str]| {
-        let arguments = ["check", "--grace", "0", "--settle", "0", "--rule", "leaked-address", "-o", "json"];
-        json(&cluster.run(&[&arguments, more].concat()))
-    };
-    let evidence = |report: &Value| report["findings"][0]["evidence"]["lastInUse"].clone();
-    assert!(evidence(&check(&[])).is_null());
-    let found = check(&["--archive", archive]);
-    let last = evidence(&found);
-    assert!(last.is_object(), "{found}");
-    assert!(last["by"].as_str().unwrap().contains("shop/web-0"), "{found}");
-    assert!(last["at"].as_str().unwrap() < last["notAt"].as_str().unwrap(), "{last}");
-    assert!(found["findings"][0]["message"].as_str().unwrap().contains("; last seen in use at "), "{found}");
-}
-
-#[test]
-fn an_archive_is_of_one_cluster_and_never_half() {
-    let folder = tempfile::tempdir().unwrap();
-    let archive = folder.path().join("archive");
-    let text = archive.to_str().unwrap();
-    let names = |folder: &Path| -> Vec<String> {
-        let mut names: Vec<String> =
-            fs::read_dir(folder).unwrap().map(|f| f.unwrap().file_name().into_string().unwrap()).collect();
-        names.sort();
-        names
-    };
-    let run = on_example(&["export", "--archive", text]);
-    assert_eq!(run.code, 0, "{run:?}");
-    let named = "calipam-20260601T080000Z.jsonl.zst".to_owned();
-    assert_eq!(names(&archive), [".calipam-lock".to_owned(), named.clone()]);
-    let again = on_example(&["export", "--archive", text]);
-    assert!(again.code == 0 && again.stderr.contains("nothing was added"), "{again:?}");
-
-    // What a killed run left is taken away, and other files are left alone.
-    fs::create_dir(archive.join(".calipam-writing")).unwrap();
-    fs::write(archive.join(".calipam-writing/export.jsonl.zst"), "half").unwrap();
-    fs::write(archive.join("notes.txt"), "mine").unwrap();
-    assert_eq!(on_example(&["export", "--archive", text, "--keep", "1h:all"]).code, 0);
-    assert_eq!(names(&archive), [".calipam-lock".to_owned(), named.clone(), "notes.txt".to_owned()]);
-
-    // Another run writes at the moment.
-    let lock = fs::File::open(archive.join(".calipam-lock")).unwrap();
-    lock.lock().unwrap();
-    let busy = on_example(&["export", "--archive", text]);
-    assert!(busy.code == 3 && busy.stderr.contains("another run writes to this archive"), "{busy:?}");
-    drop(lock);
-
-    // Another cluster.
-    let other = folder.path().join("other.jsonl");
-    let example = fs::read_to_string(root().join(EXAMPLE)).unwrap();
-    let changed = example
-        .replace("0f0e1d2c3b4a59687786951423324150", "ffffffffffffffffffffffffffffffff")
-        .replace("2026-05-01T12:00:00Z\",\"guid", "2026-05-02T12:00:00Z\",\"guid");
-    fs::write(&other, changed).unwrap();
-    let refused = calipam(&["export", "--archive", text, "--datastore", other.to_str().unwrap()]);
-    assert!(refused.code == 3 && refused.stderr.contains("an archive of cluster \"0f0e1d2c"), "{refused:?}");
-    assert_eq!(names(&archive).len(), 3);
-
-    // A damaged export is an error, and never an empty one.
-    fs::write(archive.join(&named), "half").unwrap();
-    let damaged = calipam(&["history", "--archive", text, "--ip", "10.244.10.6"]);
-    assert_eq!((damaged.code, damaged.stdout.as_str()), (3, ""), "{damaged:?}");
-    for wrong in ["24h", "30d:daily,24h:all", "soon:all"] {
-        assert_eq!(on_example(&["export", "--archive", text, "--keep", wrong]).code, 2, "{wrong}");
-    }
-    let empty = calipam(&["history", "--archive", folder.path().to_str().unwrap(), "--ip", "10.244.10.6"]);
-    assert!(empty.code == 3 && empty.stderr.contains("holds no export\nhint: "), "{empty:?}");
 }

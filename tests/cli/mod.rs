@@ -4,6 +4,7 @@
 //! look at the difference before you commit it.
 
 mod accepted;
+mod archive;
 mod changes;
 mod check;
 mod color;

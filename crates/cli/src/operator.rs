@@ -100,6 +100,10 @@ impl Operator for Person<'_> {
             Note::JournalPassedOver { reason } => {
                 console.warn(&format!("{reason}: what that run wrote is not marked as such"));
             }
+            Note::ArchiveSetBack { times: [first, second] } => console.warn(&format!(
+                "the export of {second} has older data than that of {first}: a clock was set back, or the datastore was \
+                 restored; what lies between the two may have happened in another order"
+            )),
             Note::ClusterNotKnown { location } => console.warn(&format!(
                 "{location} does not say of which cluster it is: that the two are of one cannot be checked"
             )),

@@ -1,12 +1,15 @@
 //! A folder of dated exports of one cluster.
 
+use std::collections::BTreeSet;
 use std::fs::{self, File, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use calipam_model::key::BLOCK_PREFIX;
+use calipam_model::key::{ENDPOINT_PREFIX, HANDLE_PREFIX, IPAM_PREFIX};
+use calipam_model::names::EndpointName;
 use calipam_model::snapshot::Snapshot;
 use jiff::Timestamp;
+use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
 
 use crate::error::{Error, FileError, Result};
@@ -18,6 +21,8 @@ use crate::store::Datastore;
 /// What the names of exports begin and end with; the time stands between.
 const BEGIN: &str = "calipam-";
 const END: &str = ".jsonl.zst";
+/// The time in a name, in UTC.
+const NAMED: &str = "%Y%m%dT%H%M%S%.fZ";
 /// What an export is called until it is whole.
 const WRITING: &str = ".calipam-writing";
 /// Two runs do not write at once.
@@ -29,6 +34,48 @@ pub struct Archive {
     folder: PathBuf,
     /// By the time of the data, ascending.
     exports: Vec<Archived>,
+}
+
+/// What of an export is read.
+#[derive(Clone, Copy, Debug)]
+pub enum Part<'a> {
+    Whole,
+    /// Blocks, affinities, and one handle by its ID.
+    Records {
+        handle: Option<&'a str>,
+    },
+    /// The pods of some namespaces and names, and their workload endpoints.
+    Users(&'a BTreeSet<(String, String)>),
+}
+
+impl Part<'_> {
+    /// True for the keys of what is read, as exports of etcd and of Kubernetes have them.
+    fn holds(&self, key: &[u8]) -> bool {
+        let Ok(key) = std::str::from_utf8(key) else { return false };
+        match self {
+            Self::Whole => true,
+            Self::Records { handle } => match (key.strip_prefix(HANDLE_PREFIX), key.split_once('/')) {
+                (Some(id), _) => *handle == Some(id),
+                (None, Some(("ipamhandles", name))) => handle.is_some_and(|id| id.eq_ignore_ascii_case(name)),
+                (None, plural) => {
+                    key.starts_with(IPAM_PREFIX)
+                        || matches!(plural, Some(("ipamblocks" | "blockaffinities", _)))
+                }
+            },
+            Self::Users(pods) => pod_of(key).is_some_and(|pod| pods.contains(&pod)),
+        }
+    }
+}
+
+/// Namespace and name of the pod whose key it is, or that of an endpoint of it.
+fn pod_of(key: &str) -> Option<(String, String)> {
+    let is_endpoint = key.strip_prefix(ENDPOINT_PREFIX);
+    let (namespace, name) = is_endpoint.or_else(|| key.strip_prefix("pods/"))?.split_once('/')?;
+    let pod = match is_endpoint {
+        Some(_) => EndpointName::parse(name)?.workload,
+        None => name.to_owned(),
+    };
+    Some((namespace.to_owned(), pod))
 }
 
 /// One export of an archive.
@@ -44,7 +91,7 @@ pub struct Archived {
 }
 
 impl Archive {
-    /// Lists the exports of a folder. Files with other names are none of its business.
+    /// Lists the exports of a folder. A file whose name is not what [`Datastore::add_to_archive`] gives is no part of it.
     ///
     /// # Errors
     /// Where the folder or an export in it cannot be read, or exports are of several clusters.
@@ -54,8 +101,14 @@ impl Archive {
         for entry in fs::read_dir(folder).map_err(failed)? {
             let path = entry.map_err(failed)?.path();
             let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-            if name.starts_with(BEGIN) && name.ends_with(END) {
-                exports.push(archived(path)?);
+            if !is_export(&name) {
+                continue;
+            }
+            match archived(path) {
+                Ok(export) => exports.push(export),
+                // Another run thins the archive out.
+                Err(error) if error.is_missing_file() => {}
+                Err(error) => return Err(error),
             }
         }
         exports.sort_by(|a, b| (a.taken_at, &a.path).cmp(&(b.taken_at, &b.path)));
@@ -81,13 +134,12 @@ impl Archive {
         self.exports.first().map(|export| export.guid.as_str())
     }
 
-    /// Reads an export, or of it the blocks only.
-    ///
-    /// # Errors
-    /// Where it is damaged.
-    pub fn read(&self, export: &Archived, blocks_only: bool, progress: &ProgressFn) -> Result<Snapshot> {
-        let file = DataFile::open(&export.path)?;
-        if blocks_only { file.observe_some(is_block, progress) } else { file.observe(progress) }
+    /// Neighbours of which the later one, by its time, has the older revision: a clock was set back, or the datastore was
+    /// restored in between.
+    pub fn set_back(&self) -> impl Iterator<Item = [&Archived; 2]> {
+        let revision = |export: &Archived| export.revision.parse::<u64>().ok();
+        let pairs = self.exports.windows(2).map(|pair| [&pair[0], &pair[1]]);
+        pairs.filter(move |[first, second]| revision(second).is_some_and(|own| revision(first) > Some(own)))
     }
 
     fn other_cluster(&self, found: &str) -> Error {
@@ -96,9 +148,11 @@ impl Archive {
     }
 }
 
-/// True for keys of blocks, as etcd and Kubernetes have them.
-fn is_block(key: &[u8]) -> bool {
-    key.starts_with(BLOCK_PREFIX.as_bytes()) || key.starts_with(b"ipamblocks/")
+/// True for what exports of an archive are called: the beginning, a time, the end. What someone has put beside them under
+/// another name is never thinned out.
+fn is_export(name: &str) -> bool {
+    let time = name.strip_prefix(BEGIN).and_then(|rest| rest.strip_suffix(END));
+    time.is_some_and(|time| DateTime::strptime(NAMED, time).is_ok())
 }
 
 fn archived(path: PathBuf) -> Result<Archived> {
@@ -159,7 +213,7 @@ impl Datastore {
         if let Some(same) = archive.exports.iter().find(|other| other.taken_at == export.taken_at) {
             return Ok(Added { export: same.clone(), entries, later, was_there: true });
         }
-        let at = export.taken_at.to_zoned(TimeZone::UTC).strftime("%Y%m%dT%H%M%S%.fZ");
+        let at = export.taken_at.to_zoned(TimeZone::UTC).strftime(NAMED);
         let named = archive.folder.join(format!("{BEGIN}{at}{END}"));
         fs::rename(path, &named).map_err(|error| Error::file(&named, error))?;
         export.path = named;
@@ -168,11 +222,87 @@ impl Datastore {
 }
 
 impl Archived {
-    /// Removes the file.
+    /// Reads a part of it; `None` where another run has removed the export meanwhile.
+    ///
+    /// # Errors
+    /// Where it is damaged.
+    pub fn read(&self, part: Part<'_>, progress: &ProgressFn) -> Result<Option<Snapshot>> {
+        let file = match unless_missing(DataFile::open(&self.path))? {
+            Some(file) => file,
+            None => return Ok(None),
+        };
+        unless_missing(match part {
+            Part::Whole => file.observe(progress),
+            part => file.observe_some(&|key| part.holds(key), progress),
+        })
+    }
+
+    /// Removes the file, unless another run has done so.
     ///
     /// # Errors
     /// Where the system refuses.
     pub fn remove(&self) -> Result<()> {
-        fs::remove_file(&self.path).map_err(|error| Error::file(&self.path, error))
+        let removed = fs::remove_file(&self.path).map_err(|error| Error::file(&self.path, error));
+        unless_missing(removed).map(drop)
+    }
+}
+
+fn unless_missing<T>(result: Result<T>) -> Result<Option<T>> {
+    match result {
+        Ok(found) => Ok(Some(found)),
+        Err(error) if error.is_missing_file() => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_an_export_of_an_archive_is_called() {
+        for good in ["calipam-20261120T031200Z.jsonl.zst", "calipam-20261120T031200.25Z.jsonl.zst"] {
+            assert!(is_export(good), "{good}");
+        }
+        for other in [
+            "calipam-before-the-restore.jsonl.zst",
+            "calipam-20261120T031200Z.jsonl",
+            "calipam-20261120T031200Z-copy.jsonl.zst",
+            "calipam-20261320T031200Z.jsonl.zst",
+            "calipam-.jsonl.zst",
+            ".calipam-20261120T031200Z.jsonl.zst",
+        ] {
+            assert!(!is_export(other), "{other}");
+        }
+    }
+
+    #[test]
+    fn parts_of_exports_of_both_datastores() {
+        let pods = BTreeSet::from([("shop".to_owned(), "web-0".to_owned())]);
+        let records = Part::Records { handle: Some("net.Web-0") };
+        let users = Part::Users(&pods);
+        let endpoint = |rest: &str| format!("{ENDPOINT_PREFIX}{rest}");
+        for (part, wanted, key) in [
+            (records, true, "/calico/ipam/v2/assignment/ipv4/block/10.0.0.0-26"),
+            (records, true, "/calico/ipam/v2/host/node-1/ipv4/block/10.0.0.0-26"),
+            (records, true, "/calico/ipam/v2/handle/net.Web-0"),
+            (records, false, "/calico/ipam/v2/handle/net.web-0"),
+            (Part::Records { handle: None }, false, "/calico/ipam/v2/handle/net.Web-0"),
+            (records, true, "ipamblocks/10-0-0-0-26"),
+            (records, true, "blockaffinities/node-1-10-0-0-0-26"),
+            (records, true, "ipamhandles/net.web-0"),
+            (records, false, "ipamhandles/net.web-1"),
+            (records, false, "pods/shop/web-0"),
+            (records, false, "/calico/resources/v3/projectcalico.org/nodes/node-1"),
+            (users, true, "pods/shop/web-0"),
+            (users, false, "pods/shop/web-1"),
+            (users, false, "services/shop/web-0"),
+            (users, true, &endpoint("shop/node--1-k8s-web--0-eth0")),
+            (users, false, &endpoint("shop/node--1-k8s-web--1-eth0")),
+            (users, false, "/calico/ipam/v2/assignment/ipv4/block/10.0.0.0-26"),
+            (Part::Whole, true, "services/shop/web-0"),
+        ] {
+            assert_eq!(part.holds(key.as_bytes()), wanted, "{part:?}: {key}");
+        }
     }
 }

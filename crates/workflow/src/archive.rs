@@ -1,20 +1,23 @@
 //! Archives of exports: adding to one, and reading what happened from it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::path::Path;
 
+use calipam_check::views::handle_ids;
 use calipam_check::{Code, Context, Finding, LastInUse, Options, Report, Subject, names_of_owners};
 use calipam_datastore::Datastore;
-use calipam_datastore::archive::{Added, Archive, Archived};
+use calipam_datastore::archive::{Added, Archive, Archived, Part};
 use calipam_history::keep::Keep;
 use calipam_history::timeline::{About, ExportReader, Timeline};
-use calipam_model::snapshot::Source;
+use calipam_model::handle::clean_id;
+use calipam_model::snapshot::{Snapshot, Source};
 use jiff::Timestamp;
 
 use crate::error::Error;
+use crate::history::written;
 use crate::look::progress;
-use crate::operator::{Activity, Operator};
+use crate::operator::{Activity, Note, Operator};
 
 /// What became of an archive.
 pub struct Archiving {
@@ -25,7 +28,8 @@ pub struct Archiving {
     pub exports: usize,
 }
 
-/// Adds an export to the archive in a folder, and removes what is not to be kept.
+/// Adds an export to the archive in a folder, and removes what is not to be kept. Ages are counted back from the time of
+/// its data, which is the server's where it has one.
 ///
 /// # Errors
 /// Where the datastore cannot be read, the folder not be written, or it is of another cluster.
@@ -44,7 +48,7 @@ pub async fn archive(
     let mut removed = Vec::new();
     if let Some(keep) = keep {
         let times: Vec<Timestamp> = archive.exports().iter().map(|export| export.taken_at).collect();
-        let goes = keep.superfluous(&times, Timestamp::now());
+        let goes = keep.superfluous(&times, added.export.taken_at);
         for (export, _) in archive.exports().iter().zip(goes).filter(|(_, goes)| *goes) {
             export.remove()?;
             removed.push(export.clone());
@@ -58,40 +62,91 @@ pub async fn archive(
 pub struct ArchiveHistory {
     pub archive: Archive,
     pub about: About,
+    /// The times of the exports that were read, ascending.
+    pub times: Vec<Timestamp>,
     pub timeline: Timeline,
 }
 
-/// Reads all exports of an archive, one after the other.
+/// Reads all exports of an archive, one after the other, and merges what runs of calipam on its cluster wrote by the
+/// journals of a folder.
 ///
 /// # Errors
 /// Where there is none, or one cannot be read.
 pub fn archive_history(
     folder: &Path,
     about: About,
+    journals: Option<&Path>,
     operator: &impl Operator,
 ) -> Result<ArchiveHistory, Error> {
-    let archive = open(folder)?;
+    let archive = open(folder, operator)?;
+    let about = whole_id(&archive, about, operator)?;
+    let guid = archive.guid().unwrap_or_default();
+    let written = journals.map(|folder| written(folder, guid, None, operator)).unwrap_or_default();
+    let handle = match &about {
+        About::Handle(id) => Some(id.as_str()),
+        About::Address(_) | About::Block(_) | About::Node(_) => None,
+    };
+    let mut reader = ExportReader::new(&about, &written);
+    let mut times = Vec::new();
+    each(&archive, Part::Records { handle }, operator, |snapshot| {
+        times.push(snapshot.taken_at);
+        reader.take_records(snapshot);
+    })?;
+    let pods = reader.pods();
+    if !pods.is_empty() {
+        each(&archive, Part::Users(&pods), operator, |snapshot| reader.take_users(&snapshot, &pods))?;
+    }
+    let timeline = reader.finish();
+    Ok(ArchiveHistory { archive, about, times, timeline })
+}
+
+/// Gives a part of each export to `take`, in the order of their times.
+fn each(
+    archive: &Archive,
+    part: Part<'_>,
+    operator: &impl Operator,
+    mut take: impl FnMut(Snapshot),
+) -> Result<(), Error> {
     let meter = operator.start(Activity::Reading);
-    let mut reader = ExportReader::new(&about);
     let mut read = || -> Result<(), Error> {
         for export in archive.exports() {
-            reader.take(archive.read(export, true, &progress(&meter))?);
+            if let Some(snapshot) = export.read(part, &progress(&meter))? {
+                take(snapshot);
+            }
         }
         Ok(())
     };
     let result = read();
     meter.end();
-    result?;
-    let timeline = reader.finish();
-    Ok(ArchiveHistory { archive, about, timeline })
+    result
+}
+
+/// Of a handle whose beginning is named, the whole ID, where one handle in any export begins so.
+fn whole_id(archive: &Archive, about: About, operator: &impl Operator) -> Result<About, Error> {
+    let About::Handle(begin) = about else { return Ok(about) };
+    let mut ids = BTreeSet::new();
+    each(archive, Part::Records { handle: None }, operator, |snapshot| {
+        ids.extend(handle_ids(&snapshot, &begin));
+    })?;
+    if ids.contains(clean_id(&begin)) || ids.is_empty() {
+        return Ok(About::Handle(begin));
+    }
+    match ids.len() {
+        1 => Ok(About::Handle(ids.pop_first().unwrap_or(begin))),
+        _ => Err(Error::AmbiguousHandle { begin, ids: ids.into_iter().collect() }),
+    }
 }
 
 /// The exports around a time: the last one of that time or before it, and the first one after it.
 ///
 /// # Errors
 /// Where there is no export before it.
-pub fn exports_around(folder: &Path, time: Timestamp) -> Result<(Archived, Option<Archived>), Error> {
-    let archive = open(folder)?;
+pub fn exports_around(
+    folder: &Path,
+    time: Timestamp,
+    operator: &impl Operator,
+) -> Result<(Archived, Option<Archived>), Error> {
+    let archive = open(folder, operator)?;
     let later = archive.exports().partition_point(|export| export.taken_at <= time);
     let first = archive.exports().first().map(|export| export.taken_at);
     let before = later.checked_sub(1).and_then(|place| archive.exports().get(place)).cloned();
@@ -104,10 +159,13 @@ pub fn exports_around(folder: &Path, time: Timestamp) -> Result<(Archived, Optio
 }
 
 /// An archive that holds something.
-pub(crate) fn open(folder: &Path) -> Result<Archive, Error> {
+fn open(folder: &Path, operator: &impl Operator) -> Result<Archive, Error> {
     let archive = Archive::open(folder)?;
     if archive.exports().is_empty() {
         return Err(Error::EmptyArchive(folder.to_owned()));
+    }
+    for pair in archive.set_back() {
+        operator.note(Note::ArchiveSetBack { times: pair.map(|export| export.taken_at) });
     }
     Ok(archive)
 }
@@ -117,7 +175,7 @@ pub(crate) fn open(folder: &Path) -> Result<Archive, Error> {
 /// # Errors
 /// Where the archive is of another cluster, or an export cannot be read.
 pub fn note_last_use(folder: &Path, report: &mut Report, operator: &impl Operator) -> Result<(), Error> {
-    let archive = open(folder)?;
+    let archive = open(folder, operator)?;
     let guids = [archive.guid().unwrap_or_default().to_owned(), report.cluster.guid.clone()];
     if guids[0] != guids[1] {
         return Err(Error::TwoClusters { what: "the archive and what is checked", guids });
@@ -135,7 +193,7 @@ pub fn note_last_use(folder: &Path, report: &mut Report, operator: &impl Operato
         if waiting.is_empty() {
             break;
         }
-        let snapshot = archive.read(export, false, &progress(&meter))?;
+        let Some(snapshot) = export.read(Part::Whole, &progress(&meter))? else { continue };
         if !snapshot.has_read(Source::Endpoints) && !snapshot.has_read(Source::Pods) {
             continue;
         }

@@ -12,7 +12,7 @@ use calipam_model::snapshot::Snapshot;
 use jiff::SignedDuration;
 
 use crate::error::Error;
-use crate::look::{read_at, wait};
+use crate::look::{read_at, read_two, wait};
 use crate::operator::{Activity, Note, Operator};
 use crate::scope::{nodes, pool};
 
@@ -53,8 +53,7 @@ pub async fn diff(
     pause: SignedDuration,
     operator: &impl Operator,
 ) -> Result<Pair, Error> {
-    let mut before = read_at(&old.datastore, old.revision, operator).await?;
-    let mut after = read_at(&new.datastore, new.revision, operator).await?;
+    let (mut before, mut after) = read_both(old, new, operator).await?;
     compare_clusters(&before, &after, force, operator)?;
     align(&mut before, &mut after);
 
@@ -68,6 +67,16 @@ pub async fn diff(
     settle_side(new, &after, &mut of_new, &of_old, pause, operator).await?;
     settle_side(old, &before, &mut of_old, &of_new, pause, operator).await?;
     Ok(Pair { old: (before, of_old), new: (after, of_new) })
+}
+
+/// Reads both states. Of files side by side: decoding one keeps one core busy, and no server has to be spared.
+async fn read_both(old: &Side, new: &Side, operator: &impl Operator) -> Result<(Snapshot, Snapshot), Error> {
+    let is_live = |side: &Side| side.datastore.is_live();
+    if !is_live(old) && !is_live(new) {
+        return read_two(&old.datastore, &new.datastore, operator).await;
+    }
+    let before = read_at(&old.datastore, old.revision, operator).await?;
+    Ok((before, read_at(&new.datastore, new.revision, operator).await?))
 }
 
 /// Refuses to compare two clusters, and says where that cannot be known.

@@ -1,11 +1,14 @@
 //! `history`: what etcd still knows, and what the journals of calipam say.
 
+use std::net::IpAddr;
 use std::path::Path;
+use std::time::Duration;
 
 use calipam_datastore::Datastore;
 use calipam_datastore::read::{Lookup, NameKind, Past, PastOf};
-use calipam_history::timeline::{About, Kept, Run, Timeline, Version, Written, timeline};
-use calipam_repair::journal::{ChangeRecord, Listed, Recorded, list};
+use calipam_history::timeline::{About, Event, Kept, Run, Timeline, Version, What, Written, timeline};
+use calipam_model::snapshot::Snapshot;
+use calipam_repair::journal::{ChangeRecord, Listed, Outcome, Recorded, list};
 
 use crate::error::Error;
 use crate::operator::{Note, Operator};
@@ -43,11 +46,31 @@ pub async fn history(
     let requests = datastore.request_count() - before;
     operator.note(Note::ReadAround { revision: past.newest.to_string(), requests });
 
-    let written = journals.map(|folder| written(folder, &past.guid, operator)).unwrap_or_default();
+    let read = |folder| written(folder, &past.guid, Some("etcd"), operator);
+    let written = journals.map(read).unwrap_or_default();
     let (guid, location) = (past.guid.clone(), past.location.clone());
     let kept = kept(past);
     let timeline = timeline(&kept, &written, &about);
     Ok(History { guid, location, about, kept, timeline })
+}
+
+/// How long [`last_events`] may take.
+const AT_HAND: Duration = Duration::from_millis(500);
+
+/// The last events of an address, of which the keys around it were read, where etcd tells them in one request. Without the
+/// journals of calipam.
+pub async fn last_events(
+    datastore: &Datastore,
+    snapshot: &Snapshot,
+    address: IpAddr,
+    most: usize,
+) -> Vec<Event> {
+    // What an address is now does not depend on it: where it cannot be read, there is none.
+    let recent = tokio::time::timeout(AT_HAND, datastore.recent(snapshot, address)).await;
+    let Ok(Ok(Some(past))) = recent else { return Vec::new() };
+    let mut events = timeline(&kept(past), &[], &About::Address(address)).events;
+    events.retain(|event| event.what != What::Known);
+    events.split_off(events.len().saturating_sub(most))
 }
 
 /// Of a handle whose beginning is named, the whole ID, where one handle that exists begins so.
@@ -86,8 +109,14 @@ fn kept(past: Past) -> Kept {
     }
 }
 
-/// What the runs on this cluster wrote to etcd. Journals that cannot be read are passed over, and named.
-fn written(folder: &Path, guid: &str, operator: &impl Operator) -> Vec<Written> {
+/// What the runs on a cluster wrote to blocks, in one kind of datastore or any. Journals that cannot be read are passed over,
+/// and named.
+pub(crate) fn written(
+    folder: &Path,
+    guid: &str,
+    datastore: Option<&str>,
+    operator: &impl Operator,
+) -> Vec<Written> {
     let listed = match list(folder) {
         Ok(listed) => listed,
         Err(error) => {
@@ -97,7 +126,8 @@ fn written(folder: &Path, guid: &str, operator: &impl Operator) -> Vec<Written> 
     };
     let here = listed.iter().filter(|listed| {
         let header = &listed.header;
-        !guid.is_empty() && header.cluster == guid && header.datastore == "etcd" && listed.objects > 0
+        let is_here = datastore.is_none_or(|datastore| header.datastore == datastore);
+        !guid.is_empty() && header.cluster == guid && is_here
     });
     let mut all = Vec::new();
     for journal in here {
@@ -115,17 +145,26 @@ fn of_journal(journal: &Listed, recorded: &Recorded) -> Vec<Written> {
         started_at: recorded.header.started_at.clone(),
         journal: journal.path.file_name().unwrap_or_default().to_string_lossy().into_owned(),
     };
-    let done = recorded.intents.iter().filter_map(|intent| {
-        let written = recorded.outcomes.get(&intent.id)?.written.as_ref()?;
-        Some(intent.changes.iter().zip(written))
-    });
-    let one = |(change, revision): (&ChangeRecord, &Option<String>)| Written {
+    let one = |change: &ChangeRecord, revision: Option<&str>, is_certain: bool| Written {
         run: run.clone(),
         path: change.key.clone(),
-        revision: revision.as_deref().and_then(|revision| revision.parse().ok()),
+        revision: revision.and_then(|revision| revision.parse().ok()),
         replaced: change.before.as_ref().and_then(|before| before.revision.parse().ok()),
         before: change.before.as_ref().and_then(|before| before.value.bytes()).map(Into::into),
         after: change.after.as_ref().and_then(|after| after.bytes()).map(Into::into),
+        is_certain,
     };
-    done.flatten().map(one).collect()
+    let mut all = Vec::new();
+    for intent in &recorded.intents {
+        match recorded.outcomes.get(&intent.id) {
+            // What became of it is not known: the run was killed.
+            None => all.extend(intent.changes.iter().map(|change| one(change, None, false))),
+            Some(Outcome { written: None, .. }) => {}
+            Some(Outcome { written: Some(revisions), .. }) => {
+                let changes = intent.changes.iter().zip(revisions);
+                all.extend(changes.map(|(change, revision)| one(change, revision.as_deref(), true)));
+            }
+        }
+    }
+    all
 }

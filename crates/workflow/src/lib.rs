@@ -27,7 +27,7 @@ pub use self::configure::{ConfigureRequest, configure};
 pub use self::diff::{Pair, Side, diff, scope};
 pub use self::error::Error;
 pub use self::export::export;
-pub use self::history::{History, history};
+pub use self::history::{History, history, last_events};
 pub use self::look::{Judging, Look, look, look_twice, read, read_around, read_around_handle};
 pub use self::operator::{Activity, Meter, NoConsent, Note, Operator, Proposal};
 pub use self::planning::PlanSummary;

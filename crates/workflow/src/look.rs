@@ -1,6 +1,7 @@
 //! One look at the cluster: a read, its judgement, and a second read of what could be half-changed.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use calipam_check::views::handle_ids;
@@ -109,6 +110,32 @@ pub async fn read_at(
     name_unread(&mut snapshot);
     operator.note(Note::Read(&ClusterIdentity::of(&snapshot)));
     Ok(snapshot)
+}
+
+/// Reads two datastores at the same time. Progress is that of both together.
+pub(crate) async fn read_two(
+    first: &Datastore,
+    second: &Datastore,
+    operator: &impl Operator,
+) -> Result<(Snapshot, Snapshot), Error> {
+    let meter = operator.start(Activity::Reading);
+    let read = Arc::new([AtomicU64::new(0), AtomicU64::new(0)]);
+    let progress = |side: usize| -> ProgressFn {
+        let (meter, read) = (Arc::clone(&meter), Arc::clone(&read));
+        Arc::new(move |progress: Progress| {
+            read[side].store(progress.read, Ordering::Relaxed);
+            meter.set(read.iter().map(|read| read.load(Ordering::Relaxed)).sum(), 0);
+        })
+    };
+    let of_each = [progress(0), progress(1)];
+    let result = tokio::try_join!(first.observe(&of_each[0]), second.observe(&of_each[1]));
+    meter.end();
+    let (mut first, mut second) = result?;
+    for snapshot in [&mut first, &mut second] {
+        name_unread(snapshot);
+        operator.note(Note::Read(&ClusterIdentity::of(snapshot)));
+    }
+    Ok((first, second))
 }
 
 /// Reads the few keys around one address or handle.

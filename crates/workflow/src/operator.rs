@@ -9,7 +9,7 @@ use calipam_datastore::write::{Consent, Question};
 use calipam_plan::release::ReportError;
 use calipam_repair::journal::Header;
 use calipam_repair::{LockState, StaleLock, UndoPlan};
-use jiff::SignedDuration;
+use jiff::{SignedDuration, Timestamp};
 
 use crate::planning::PlanSummary;
 
@@ -107,6 +107,10 @@ pub enum Note<'a> {
     /// A journal, or the folder of journals, cannot be read: what runs of calipam wrote may be missing.
     JournalPassedOver {
         reason: String,
+    },
+    /// Of two exports of an archive the later one has the older data.
+    ArchiveSetBack {
+        times: [Timestamp; 2],
     },
     /// One of two datastores that are compared has no GUID: they may be of two clusters.
     ClusterNotKnown {

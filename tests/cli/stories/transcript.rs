@@ -75,6 +75,11 @@ impl Story {
                 let after = rest.trim_start_matches(|c: char| c.is_ascii_digit());
                 format!("{before} · revision 48250{after}")
             }
+            // All of the cluster was written at one revision.
+            None if line.starts_with("Event ") => {
+                let event = line.rsplit_once(" (revision ").expect("an event of etcd has a revision").0;
+                format!("{event} (revision 48007)")
+            }
             // The end of a wait.
             None if line.starts_with("rechecking ") => {
                 let (before, after) = line.split_once(", at ").expect("the wait has an end");

@@ -15,7 +15,7 @@ use crate::{connect, hints};
 
 /// Compares two states, and prints how they differ; exit code 1 where they do.
 pub fn run(args: &DiffArgs, global: &Global, console: &Console) -> Result<Outcome, Failure> {
-    let (old, new) = states(args)?;
+    let (old, new) = states(args, console)?;
     refuse(&old, &new, global)?;
     let (old, new, pair) = connect::block_on(async {
         let old = open(&old, global, console).await?;
@@ -43,7 +43,7 @@ pub fn run(args: &DiffArgs, global: &Global, console: &Console) -> Result<Outcom
 }
 
 /// The two states that are named, or lie around a time in an archive.
-fn states(args: &DiffArgs) -> Result<(StateName, StateName), Failure> {
+fn states(args: &DiffArgs, console: &Console) -> Result<(StateName, StateName), Failure> {
     let of_export = |export: &Archived| StateName {
         datastore: export.path.to_string_lossy().into_owned(),
         revision: None,
@@ -55,7 +55,7 @@ fn states(args: &DiffArgs) -> Result<(StateName, StateName), Failure> {
     if args.new.is_some() {
         return Err(Failure::usage("with --archive only NEW is named"));
     }
-    let (before, after) = exports_around(folder, at)?;
+    let (before, after) = exports_around(folder, at, &Person::watching(console))?;
     let new = args.old.clone().or_else(|| after.as_ref().map(of_export)).ok_or_else(|| Failure::Usage {
         message: format!("the archive has no export after {at}"),
         hint: Some("name what to compare with as NEW, such as `etcd` or `kubernetes`".to_owned()),

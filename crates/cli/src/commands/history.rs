@@ -36,7 +36,8 @@ pub fn run(args: &HistoryArgs, global: &Global, console: &Console) -> Result<Out
 
 /// The same from the exports of a folder.
 fn of_archive(folder: &Path, args: &HistoryArgs, console: &Console) -> Result<Outcome, Failure> {
-    let found = archive_history(folder, args.about(), &Person::watching(console))?;
+    let journals = journals_folder();
+    let found = archive_history(folder, args.about(), journals.as_deref(), &Person::watching(console))?;
     console.print(&HistoryDocument::of_archive(&found))?;
     Ok(if found.timeline.events.is_empty() { Outcome::Refused } else { Outcome::Clean })
 }

@@ -6,6 +6,7 @@ use calipam_check::views::{self, MapLimits, MapList, PodName, Scope};
 use calipam_check::{Options, check};
 use calipam_datastore::Datastore;
 use calipam_datastore::read::Lookup;
+use calipam_history::timeline::Event;
 use calipam_model::snapshot::{Snapshot, Source};
 use calipam_workflow::pool;
 
@@ -22,9 +23,16 @@ use crate::{connect, hints};
 /// # Errors
 /// Where the datastore cannot be read, or holds nothing of the subject.
 pub fn run(args: &ShowArgs, global: &Global, console: &Console) -> Result<Outcome, Failure> {
-    let (snapshot, subject) = connect::block_on(async {
+    let (snapshot, subject, events) = connect::block_on(async {
         let datastore = connect::open(global, console).await?;
-        read(&datastore, args.subject(), console).await
+        let (snapshot, subject) = read(&datastore, args.subject(), console).await?;
+        let events = match &subject {
+            Subject::Address { address, .. } => {
+                calipam_workflow::last_events(&datastore, &snapshot, *address, LAST_EVENTS).await
+            }
+            _ => Vec::new(),
+        };
+        Ok((snapshot, subject, events))
     })?;
     let scope = Scope {
         nodes: calipam_workflow::nodes(&snapshot, &args.in_nodes)?,
@@ -39,7 +47,7 @@ pub fn run(args: &ShowArgs, global: &Global, console: &Console) -> Result<Outcom
         Subject::Configuration => render::print(&views::configuration(&snapshot), &snapshot, console)?,
         Subject::Map => render::print(&map(&snapshot).within(&scope), &snapshot, console)?,
         Subject::Compare => return compare(&scope, &snapshot, console),
-        Subject::Address { address, .. } => return story(*address, &snapshot, console),
+        Subject::Address { address, .. } => return story(*address, &snapshot, &events, console),
         Subject::Handle(id) => return handle(id, &snapshot, console),
     }
     std::mem::forget(snapshot);
@@ -78,9 +86,17 @@ fn map(snapshot: &Snapshot) -> MapList {
     MapList { pools: views::map(snapshot, &report, limits) }
 }
 
-fn story(address: IpAddr, snapshot: &Snapshot, console: &Console) -> Result<Outcome, Failure> {
+/// The story of an address ends with so many events.
+const LAST_EVENTS: usize = 3;
+
+fn story(
+    address: IpAddr,
+    snapshot: &Snapshot,
+    events: &[Event],
+    console: &Console,
+) -> Result<Outcome, Failure> {
     let view = views::address(snapshot, address);
-    render::print(&view, snapshot, console)?;
+    render::print(&render::AddressStory { view: &view, events }, snapshot, console)?;
     if view.pools.is_empty() && view.blocks.is_empty() && view.owners.is_empty() {
         console.hint(&format!(
             "it is in none of the pools and blocks; {} lists the pools",

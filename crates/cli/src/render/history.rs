@@ -72,9 +72,7 @@ impl<'a> HistoryDocument<'a> {
             location: archive.folder().to_str().unwrap_or_default(),
             about,
             name,
-            reach: Reach::Archive {
-                exports: archive.exports().iter().map(|export| export.taken_at).collect(),
-            },
+            reach: Reach::Archive { exports: history.times.clone() },
             events: &history.timeline.events,
         }
     }
@@ -176,6 +174,19 @@ pub fn table(events: &[Event], detail: Detail, page: Page) -> Grid {
         ]);
     }
     grid
+}
+
+/// An event in one line.
+pub fn line(event: &Event, detail: Detail) -> String {
+    let mut line = format!("{} {}", time(&event.time), event.what.words());
+    let who = who(event, detail);
+    if !who.is_empty() {
+        line.push_str(&format!(": {who}"));
+    }
+    if let Some(revision) = event.revision {
+        line.push_str(&format!(" (revision {revision})"));
+    }
+    line
 }
 
 fn short(time: &Timestamp) -> String {

@@ -149,6 +149,11 @@ impl Error {
         matches!(self, Self::Request { failure, .. } if failure.is_transient())
     }
 
+    /// True where a file is not there.
+    pub(crate) fn is_missing_file(&self) -> bool {
+        matches!(self, Self::File { kind: FileError::Io(error), .. } if error.kind() == std::io::ErrorKind::NotFound)
+    }
+
     /// True where the same request may succeed a little later.
     pub fn may_pass(&self) -> bool {
         match self {

@@ -27,11 +27,23 @@ pub fn looks_like_export(head: &[u8]) -> bool {
 /// # Errors
 /// Where the file cannot be read or unpacked, is of a later version, is cut off, or holds a line that
 /// cannot be decoded.
-pub fn read(path: &Path, mut sink: impl FnMut(&RawEntry<'_>)) -> Result<Header> {
+pub fn read(path: &Path, sink: impl FnMut(&RawEntry<'_>)) -> Result<Header> {
+    read_some(path, &|_| true, sink)
+}
+
+/// Reads the entries of an export whose keys are wanted. Of the others it is only looked at that they are all there.
+///
+/// # Errors
+/// As [`read`].
+pub fn read_some(
+    path: &Path,
+    is_wanted: &dyn Fn(&[u8]) -> bool,
+    mut sink: impl FnMut(&RawEntry<'_>),
+) -> Result<Header> {
     let mut begin = || -> std::result::Result<Header, FileError> {
         let mut lines = Lines::open(path)?;
         let header = read_header(&mut lines)?;
-        read_entries(&mut lines, &mut sink)?;
+        read_entries(&mut lines, is_wanted, &mut sink)?;
         Ok(header)
     };
     begin().map_err(|kind| Error::file(path, kind))
@@ -63,10 +75,15 @@ fn read_header(lines: &mut Lines) -> std::result::Result<Header, FileError> {
 
 fn read_entries(
     lines: &mut Lines,
+    is_wanted: &dyn Fn(&[u8]) -> bool,
     sink: &mut impl FnMut(&RawEntry<'_>),
 ) -> std::result::Result<(), FileError> {
     let mut entries = 0;
     while lines.next()? {
+        if plain_key(&lines.text).is_some_and(|key| !is_wanted(key)) {
+            entries += 1;
+            continue;
+        }
         let line: Line<'_> =
             serde_json::from_slice(&lines.text).map_err(|e| lines.error_or_cut(&e, entries))?;
         match line.entries {
@@ -74,11 +91,23 @@ fn read_entries(
             Some(stated) => {
                 return Err(lines.error(format!("it counts {stated} entries, but {entries} are there")));
             }
-            None => sink(&line.to_entry().map_err(|reason| lines.error(reason))?.as_entry()),
+            None => {
+                let entry = line.to_entry().map_err(|reason| lines.error(reason))?;
+                if is_wanted(&entry.key) {
+                    sink(&entry.as_entry());
+                }
+            }
         }
         entries += 1;
     }
     Err(FileError::ExportCut { entries })
+}
+
+/// The key of a line, where it stands at its beginning as it is: most lines are passed over by it without being decoded.
+fn plain_key(line: &[u8]) -> Option<&[u8]> {
+    let rest = line.strip_prefix(br#"{"key":""#)?;
+    let key = rest.get(..rest.iter().position(|byte| *byte == b'"')?)?;
+    (!key.contains(&b'\\') && line.ends_with(b"}\n")).then_some(key)
 }
 
 /// The lines of a file, one at a time.

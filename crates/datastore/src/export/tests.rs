@@ -67,6 +67,32 @@ fn a_cut_export_is_never_taken_for_a_whole_one() {
 }
 
 #[test]
+fn a_part_is_read_of_a_whole_export_only() {
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["x.jsonl", "x.jsonl.zst"] {
+        let path = folder.path().join(name);
+        write(&path);
+        let some = |wanted: &dyn Fn(&[u8]) -> bool| {
+            let mut found = Vec::new();
+            read_some(&path, wanted, |entry| found.push((*entry).to_owned())).map(|_| found)
+        };
+        // Keys that are escaped or no text are compared as they are stored.
+        let wanted = |key: &[u8]| {
+            key.ends_with(b"\r\neth0") || key.ends_with(b"\xFF\xFE") || key.ends_with(b"/handle/a")
+        };
+        let expected: Vec<RawKv> = entries().into_iter().filter(|kv| wanted(&kv.key)).collect();
+        assert_eq!(expected.len(), 3);
+        assert_eq!(some(&wanted).unwrap(), expected, "{name}");
+        assert_eq!(some(&|_| false).unwrap(), [], "{name}");
+        let whole = std::fs::read(&path).unwrap();
+        for len in 0..whole.len() - 1 {
+            std::fs::write(&path, &whole[..len]).unwrap();
+            assert!(some(&|_| false).is_err(), "{name} cut at {len}");
+        }
+    }
+}
+
+#[test]
 fn later_versions_and_other_files_are_told_apart() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("x");

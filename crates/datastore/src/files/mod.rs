@@ -105,7 +105,7 @@ impl DataFile {
     /// # Errors
     /// Where the file is damaged or cut.
     pub fn observe(&self, progress: &ProgressFn) -> Result<Snapshot> {
-        self.observe_path(|_| true, progress)
+        self.observe_path(&|_| true, progress)
             .map_err(|error| if self.input.is_some() { of_input(error) } else { error })
     }
 
@@ -113,7 +113,7 @@ impl DataFile {
     ///
     /// # Errors
     /// As [`Self::observe`].
-    pub fn observe_some(&self, is_wanted: fn(&[u8]) -> bool, progress: &ProgressFn) -> Result<Snapshot> {
+    pub fn observe_some(&self, is_wanted: &dyn Fn(&[u8]) -> bool, progress: &ProgressFn) -> Result<Snapshot> {
         let mut snapshot = self.observe_path(is_wanted, progress)?;
         for coverage in snapshot.coverage.values_mut().filter(|coverage| **coverage == Coverage::Read) {
             *coverage = Coverage::Partial;
@@ -121,13 +121,10 @@ impl DataFile {
         Ok(snapshot)
     }
 
-    fn observe_path(&self, is_wanted: fn(&[u8]) -> bool, progress: &ProgressFn) -> Result<Snapshot> {
+    fn observe_path(&self, is_wanted: &dyn Fn(&[u8]) -> bool, progress: &ProgressFn) -> Result<Snapshot> {
         let mut snapshot = Snapshot::default();
         let mut read = 0;
         let mut add = |entry: &RawEntry<'_>| {
-            if !is_wanted(entry.key) {
-                return;
-            }
             if objects::is_exported(entry.key) {
                 objects::add_exported(&mut snapshot, entry.key, entry.value);
             } else {
@@ -140,7 +137,7 @@ impl DataFile {
         };
         match self.kind {
             FileKind::Export => {
-                let header = export::read(&self.path, &mut add)?;
+                let header = export::read_some(&self.path, is_wanted, &mut add)?;
                 self.describe(&mut snapshot, &header)?;
             }
             FileKind::EtcdSnapshot => {

@@ -8,10 +8,10 @@ use calipam_model::IpNet;
 use calipam_model::affinity::{AffinityKey, AffinityType};
 use calipam_model::block::BlockOwner;
 use calipam_model::key::{IPAM_PREFIX, Key};
-use calipam_model::snapshot::Snapshot;
+use calipam_model::snapshot::{Revision, Snapshot};
 use jiff::Timestamp;
 
-use super::around::etcd::{endpoints_of, range_of};
+use super::around::etcd::{MAX_OPERATIONS, endpoints_of, range_of};
 use super::around::{Lookup, PodOnNode};
 use crate::client::etcd::{Change, Due, EtcdClient, Range};
 use crate::error::{Error, Failure, Result};
@@ -76,13 +76,66 @@ impl Datastore {
     }
 }
 
+/// So many revisions back [`Datastore::recent`] looks. etcd goes through all of them, whatever their keys are.
+const RECENT: i64 = 10_000;
+
+impl Datastore {
+    /// Reads what happened lately to the blocks around an address, of which a snapshot holds the newest version: in one
+    /// request, or two where etcd is compacted. `None` where the datastore keeps no history, or they did not change lately.
+    ///
+    /// # Errors
+    /// Where it cannot be read.
+    pub async fn recent(&self, snapshot: &Snapshot, address: IpAddr) -> Result<Option<Past>> {
+        let (Self::Etcd(client) | Self::EtcdAndKubernetes(client, _)) = self else { return Ok(None) };
+        let Ok(newest) = snapshot.revision.parse::<i64>() else { return Ok(None) };
+        let blocks = snapshot.blocks.iter().filter(|block| block.value.key.contains(&address));
+        let last = blocks.filter_map(|block| match block.revision {
+            Revision::Etcd(at) => Some((Key::Block(block.value.key).to_string().into_bytes(), at)),
+            Revision::Kubernetes(_) => None,
+        });
+        let last: BTreeMap<Vec<u8>, i64> = last.collect();
+        let span = ((newest - RECENT).max(1), newest);
+        let (from, mut changes) = client.last_changes(&last, span, "the past").await?;
+        if changes.is_empty() {
+            return Ok(None);
+        }
+
+        // Where the version before the first change is not kept, the first change is what is known first.
+        let mut base: BTreeMap<Vec<u8>, RawKv> = BTreeMap::new();
+        let mut begun = BTreeSet::new();
+        changes.retain(|change| {
+            if !begun.insert(change.key.clone()) {
+                return true;
+            }
+            let known = match (&change.before, &change.value) {
+                (Some(before), _) => before.clone(),
+                (None, Some(value)) if !change.is_first => {
+                    RawKv { key: change.key.clone(), value: value.clone(), mod_revision: change.revision }
+                }
+                (None, _) => return true,
+            };
+            base.insert(change.key.clone(), known);
+            change.before.is_some()
+        });
+        Ok(Some(Past {
+            location: redact_url(client.endpoint()),
+            guid: String::new(),
+            oldest: from - 1,
+            newest,
+            read_at: snapshot.taken_at,
+            base: base.into_values().collect(),
+            changes,
+        }))
+    }
+}
+
 async fn past(client: &EtcdClient, of: &PastOf) -> Result<Past> {
     let information = Key::ClusterInformation("default".to_owned());
     let now = client.get(&[Range::key(information.to_string())], "cluster information").await?;
     let mut cluster = Snapshot::default();
     now.entries().for_each(|entry| cluster.add_entry(entry.key, entry.value, entry.mod_revision));
     let oldest = client.oldest_kept(now.revision).await?;
-    let mut past = Past {
+    let past = Past {
         location: redact_url(client.endpoint()),
         guid: cluster.cluster.map(|cluster| cluster.guid).unwrap_or_default(),
         oldest,
@@ -91,54 +144,80 @@ async fn past(client: &EtcdClient, of: &PastOf) -> Result<Past> {
         base: Vec::new(),
         changes: Vec::new(),
     };
-    let mut known = BTreeSet::new();
-    let mut ranges = of.first_ranges();
-    // What the first keys name, and of a handle or node what those name.
-    for _ in 0..=2 {
-        ranges.retain(|range| known.insert(range.start.clone()));
-        if ranges.is_empty() {
-            break;
+    let mut reading = Reading { client, past, last: Vec::new(), known: BTreeSet::new() };
+    let mut ranges = reading.unknown(of.first_ranges());
+    while !ranges.is_empty() {
+        // etcd takes a tenth of a second to begin with the past: what the first and last versions name is watched together with
+        // their keys, and only what others name needs a watch of its own.
+        let (mut watched, mut due) = (Vec::new(), Due::new());
+        while !ranges.is_empty() {
+            reading.read_ends(&ranges, &mut due).await?;
+            watched.append(&mut ranges);
+            ranges = reading.unknown(of.named(&reading));
         }
-        past.add(client, &ranges).await?;
-        ranges = of.named(&past);
+        reading.watch(&watched, &due).await?;
+        ranges = reading.unknown(of.named(&reading));
     }
+    let mut past = reading.past;
     past.changes.sort_by(|a, b| (a.revision, &a.key).cmp(&(b.revision, &b.key)));
     past.changes.dedup();
     Ok(past)
 }
 
-impl Past {
-    /// Adds the past of some keys.
-    async fn add(&mut self, client: &EtcdClient, ranges: &[Range]) -> Result<()> {
+/// A past that is being read.
+struct Reading<'c> {
+    client: &'c EtcdClient,
+    past: Past,
+    /// What is stored at the newest revision.
+    last: Vec<RawKv>,
+    /// Where the ranges begin that were asked for.
+    known: BTreeSet<Vec<u8>>,
+}
+
+impl Reading<'_> {
+    /// Those of some ranges that were not asked for.
+    fn unknown(&mut self, mut ranges: Vec<Range>) -> Vec<Range> {
+        ranges.retain(|range| self.known.insert(range.start.clone()));
+        ranges
+    }
+
+    /// Reads what is stored at the oldest revision and at the newest, and adds what a watch has to see in between.
+    async fn read_ends(&mut self, ranges: &[Range], due: &mut Due) -> Result<()> {
         let at = |revision: i64| ranges.iter().map(|range| range.clone().at(revision)).collect::<Vec<_>>();
-        let mut due = Due::new();
-        for part in at(self.oldest).chunks(super::around::etcd::MAX_OPERATIONS) {
-            for entry in client.get(part, "the past").await?.entries() {
+        for part in at(self.past.oldest).chunks(MAX_OPERATIONS) {
+            for entry in self.client.get(part, "the past").await?.entries() {
                 due.insert(entry.key.to_vec(), None);
-                self.base.push(entry.to_owned());
+                self.past.base.push(entry.to_owned());
             }
         }
-        for part in at(self.newest).chunks(super::around::etcd::MAX_OPERATIONS) {
-            for entry in client.get(part, "the past").await?.entries() {
-                if entry.mod_revision > self.oldest {
+        for part in at(self.past.newest).chunks(MAX_OPERATIONS) {
+            for entry in self.client.get(part, "the past").await?.entries() {
+                if entry.mod_revision > self.past.oldest {
                     due.insert(entry.key.to_vec(), Some(entry.mod_revision));
                 } else {
                     due.remove(entry.key);
                 }
+                self.last.push(entry.to_owned());
             }
-        }
-        if self.newest > self.oldest {
-            let span = (self.oldest + 1, self.newest);
-            self.changes.extend(client.changes(ranges, span, &due, "the past").await?);
         }
         Ok(())
     }
 
-    /// Every version of every object, together.
+    /// Adds what was written between the two.
+    async fn watch(&mut self, ranges: &[Range], due: &Due) -> Result<()> {
+        if self.past.newest > self.past.oldest {
+            let span = (self.past.oldest + 1, self.past.newest);
+            self.past.changes.extend(self.client.changes(ranges, span, due, "the past").await?);
+        }
+        Ok(())
+    }
+
+    /// Every version of every object that is known so far, together.
     fn versions(&self) -> Snapshot {
         let mut all = Snapshot::default();
-        self.base.iter().for_each(|entry| all.add_entry(&entry.key, &entry.value, entry.mod_revision));
-        for change in &self.changes {
+        let ends = self.past.base.iter().chain(&self.last);
+        ends.for_each(|entry| all.add_entry(&entry.key, &entry.value, entry.mod_revision));
+        for change in &self.past.changes {
             if let Some(value) = &change.value {
                 all.add_entry(&change.key, value, change.revision);
             }
@@ -159,8 +238,8 @@ impl PastOf {
     }
 
     /// What the versions that were read name.
-    fn named(&self, past: &Past) -> Vec<Range> {
-        let all = past.versions();
+    fn named(&self, reading: &Reading<'_>) -> Vec<Range> {
+        let all = reading.versions();
         match self {
             Self::Address(address) => {
                 let lookup = Lookup::Address(*address);
@@ -180,7 +259,7 @@ impl PastOf {
                 let held = all.affinities.iter().map(|affinity| affinity.value.key.cidr);
                 held.for_each(|cidr| drop(cidrs.insert(cidr, Key::Block(cidr))));
                 // A deletion says nothing but its key.
-                for change in past.changes.iter().filter(|change| change.value.is_none()) {
+                for change in reading.past.changes.iter().filter(|change| change.value.is_none()) {
                     let key = std::str::from_utf8(&change.key).ok().and_then(|path| Key::parse(path).ok()?);
                     if let Some(Key::Affinity(AffinityKey { cidr, .. })) = key {
                         cidrs.insert(cidr, Key::Block(cidr));

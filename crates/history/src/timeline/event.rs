@@ -36,6 +36,9 @@ pub enum What {
     EndpointCreated,
     EndpointChanged,
     EndpointGone,
+    PodCreated,
+    PodChanged,
+    PodGone,
 }
 
 impl What {
@@ -62,6 +65,9 @@ impl What {
             Self::EndpointCreated => "endpoint created",
             Self::EndpointChanged => "endpoint changed",
             Self::EndpointGone => "endpoint gone",
+            Self::PodCreated => "pod created",
+            Self::PodChanged => "pod changed",
+            Self::PodGone => "pod gone",
         }
     }
 }

@@ -1,70 +1,117 @@
 //! What happened between the exports of an archive. Each statement is bounded by the two exports around it; what came and
-//! went between them is not known.
+//! went between them is not known, except where a journal of calipam says it.
+
+mod others;
+mod runs;
 
 use std::collections::BTreeSet;
 
 use calipam_model::IpNet;
 use calipam_model::block::{Block, BlockOwner};
 use calipam_model::handle::clean_id;
-use calipam_model::snapshot::{Defect, Snapshot};
+use calipam_model::snapshot::{Coverage, Defect, Snapshot, Source};
 use calipam_model::time::CLOCK_SKEW;
 use jiff::Timestamp;
 
+use self::others::Others;
+use self::runs::Runs;
 use super::block::{BlockState, events};
 use super::event::{Event, Origin};
 use super::state::BlockFields;
 use super::told::{known, told};
 use super::when::{Doubt, Recorded, When};
-use super::{About, Raw, Timeline, mark_reused, owner_of};
+use super::{About, Raw, Timeline, Written, mark_reused, owner_of};
 
-/// Takes the exports of an archive in the order of their times.
+/// Takes the exports of an archive in the order of their times: first what they record of addresses, then what they say of
+/// the pods for which that was.
 #[derive(Debug)]
 pub struct ExportReader<'a> {
     about: &'a About,
     last: Option<Snapshot>,
+    runs: Runs,
+    others: Others,
     events: Vec<Event>,
 }
 
 impl<'a> ExportReader<'a> {
-    pub fn new(about: &'a About) -> Self {
-        Self { about, last: None, events: Vec::new() }
+    /// With what runs of calipam wrote, by their journals.
+    pub fn new(about: &'a About, written: &[Written]) -> Self {
+        let runs = Runs::new(written, about);
+        Self { about, last: None, runs, others: Others::default(), events: Vec::new() }
     }
 
-    /// Takes the next export; of it only the blocks count.
-    pub fn take(&mut self, snapshot: Snapshot) {
+    /// Takes blocks, affinities and handles of the next export. One that holds no blocks tells nothing.
+    pub fn take_records(&mut self, snapshot: Snapshot) {
+        if !covers(&snapshot, Source::Blocks) {
+            return;
+        }
         let cidrs = relevant(&snapshot, self.about);
-        let now = snapshot.taken_at;
-        match &self.last {
-            None => {
-                let begin =
-                    cidrs.into_iter().flat_map(|cidr| known(cidr, 0, &state(&snapshot, cidr), self.about));
-                self.events.extend(begin.map(|raw| Event {
-                    revision: None,
-                    origin: Origin::Archive,
-                    time: When { before: Some(now), ..When::default() },
-                    ..raw.event
-                }));
-            }
-            Some(last) => {
-                let cidrs: BTreeSet<IpNet> = relevant(last, self.about).union(&cidrs).copied().collect();
-                for cidr in cidrs {
-                    let (before, after) = (state(last, cidr), state(&snapshot, cidr));
-                    let owner = owner_of(&after).or_else(|| owner_of(&before));
-                    let between = events(&before, &after);
-                    let raw = between
-                        .iter()
-                        .flat_map(|event| told(cidr, owner.as_ref(), 0, event, &after, self.about));
-                    self.events.extend(raw.map(|raw| bounded(raw, last.taken_at, now)));
-                }
+        let last = self.last.take();
+        let of_both: BTreeSet<IpNet> =
+            last.iter().flat_map(|last| relevant(last, self.about)).chain(cidrs).collect();
+        for cidr in &of_both {
+            match &last {
+                None => self.begin(*cidr, &snapshot),
+                Some(last) => self.compare(*cidr, last, &snapshot),
             }
         }
+        let told = self.others.take_records(&snapshot, self.about, &of_both);
+        self.events.extend(told);
         self.last = Some(snapshot);
     }
 
+    fn begin(&mut self, cidr: IpNet, snapshot: &Snapshot) {
+        let begin = known(cidr, 0, &state(snapshot, cidr), self.about);
+        self.events.extend(begin.into_iter().map(|raw| at_first(raw, snapshot.taken_at)));
+    }
+
+    fn compare(&mut self, cidr: IpNet, last: &Snapshot, now: &Snapshot) {
+        let (before, after) = (state(last, cidr), state(now, cidr));
+        let owner = owner_of(&after).or_else(|| owner_of(&before));
+        for event in events(&before, &after) {
+            let by = self.runs.take(cidr, &event, [last.taken_at, now.taken_at]);
+            let raw = told(cidr, owner.as_ref(), 0, &event, &after, self.about);
+            let bounded = raw.into_iter().map(|raw| bounded(raw, last.taken_at, now.taken_at));
+            self.events.extend(bounded.map(|event| Event { by: by.clone(), ..event }));
+        }
+    }
+
+    /// Namespace and name of the pods for which addresses were recorded, where the history follows them.
+    pub fn pods(&self) -> BTreeSet<(String, String)> {
+        if !matches!(self.about, About::Address(_) | About::Handle(_)) {
+            return BTreeSet::new();
+        }
+        let holders = self.events.iter().flat_map(|event| event.before.iter().chain(&event.after));
+        let pods = holders.filter(|holder| holder.kind == "pod");
+        let names = pods.filter_map(|holder| holder.allocated_to.split_once('/'));
+        names.map(|(namespace, name)| (namespace.to_owned(), name.to_owned())).collect()
+    }
+
+    /// Takes the pods and endpoints of some names of the next export.
+    pub fn take_users(&mut self, snapshot: &Snapshot, pods: &BTreeSet<(String, String)>) {
+        let told = self.others.take_users(snapshot, pods);
+        self.events.extend(told);
+    }
+
     pub fn finish(mut self) -> Timeline {
+        self.events.extend(self.runs.finish(self.about));
+        // What is known from a journal only has no upper bound.
+        self.events.sort_by_key(|event| event.time.before.or(event.time.after));
         mark_reused(&mut self.events);
         Timeline { events: self.events }
     }
+}
+
+/// True where the export holds the objects of a source, if only that there are none.
+fn covers(snapshot: &Snapshot, source: Source) -> bool {
+    // A part of an export is read.
+    matches!(snapshot.coverage.get(&source), Some(Coverage::Read | Coverage::Partial))
+}
+
+/// How something was in the first export that tells it.
+fn at_first(raw: Raw, taken_at: Timestamp) -> Event {
+    let time = When { before: Some(taken_at), ..When::default() };
+    Event { revision: None, origin: Origin::Archive, time, ..raw.event }
 }
 
 /// An event between two exports, with the time that was recorded with it where that lies there.

@@ -68,12 +68,14 @@ pub struct Kept {
 pub struct Written {
     pub run: Run,
     pub path: String,
-    /// The revision that the write made; `None` where it deleted the object.
+    /// The revision that the write made; `None` where it deleted the object, or the run was killed before it noted that.
     pub revision: Option<i64>,
     /// The revision that it replaced.
     pub replaced: Option<i64>,
     pub before: Option<Vec<u8>>,
     pub after: Option<Vec<u8>>,
+    /// The journal says that it was written. Of a run that was killed this may not be known.
+    pub is_certain: bool,
 }
 
 /// The events, in the order in which they were written.
@@ -115,17 +117,7 @@ pub fn timeline(kept: &Kept, written: &[Written], about: &About) -> Timeline {
     raw.extend(forgotten(kept, written, about));
     raw.sort_by_key(|event| event.revision);
 
-    let mut anchors = Anchors::default();
-    for event in &raw {
-        if let Some(Recorded::Time(time)) = event.recorded {
-            anchors.add(event.revision, time);
-        }
-        // A run writes after it began.
-        if let Some(began) = event.event.by.as_ref().and_then(|run| run.started_at.parse().ok()) {
-            anchors.add(event.revision, began);
-        }
-    }
-    anchors.add(kept.newest.saturating_add(1), kept.read_at);
+    let anchors = Anchors::new(known_times(&raw, kept));
     let timed = raw.into_iter().map(|raw| {
         let time = if raw.event.what == What::Known {
             When { before: anchors.of(raw.revision, None).before, ..When::default() }
@@ -139,20 +131,36 @@ pub fn timeline(kept: &Kept, written: &[Written], about: &About) -> Timeline {
     Timeline { events }
 }
 
-/// The run that wrote an object at a revision. A deletion leaves no revision of the object: it is recognised by the version
-/// that it replaced.
+/// The times that are known, by revision.
+fn known_times(raw: &[Raw], kept: &Kept) -> Vec<(i64, Timestamp)> {
+    let mut known = vec![(kept.newest.saturating_add(1), kept.read_at)];
+    for event in raw {
+        if let Some(Recorded::Time(time)) = event.recorded {
+            known.push((event.revision, time));
+        }
+        // A run writes after it began.
+        if let Some(began) = event.event.by.as_ref().and_then(|run| run.started_at.parse().ok()) {
+            known.push((event.revision, began));
+        }
+    }
+    known
+}
+
+/// The run that wrote an object at a revision. Where the journal does not say which revision that was, since the object was
+/// deleted or the run killed, it is recognised by the version that it replaced, and the value that it was to store.
 fn run_of<'v>(
     path: &str,
     revision: i64,
-    versions: impl Iterator<Item = &'v Version>,
+    versions: impl Iterator<Item = &'v Version> + Clone,
     written: &[Written],
 ) -> Option<Run> {
     let mut of_object = written.iter().filter(|write| write.path == path).peekable();
     of_object.peek()?;
-    let last_before = versions.filter(|version| version.revision < revision).map(|v| v.revision).max();
+    let last_before = versions.clone().map(|version| version.revision).filter(|own| *own < revision).max();
+    let stored = versions.filter(|version| version.revision == revision).find_map(|v| v.value.as_ref());
     let is_it = |write: &&Written| match write.revision {
         Some(own) => own == revision,
-        None => write.after.is_none() && write.replaced.is_some() && write.replaced == last_before,
+        None => write.replaced == last_before && write.after.as_ref() == stored,
     };
     of_object.find(is_it).map(|write| write.run.clone())
 }
@@ -160,10 +168,15 @@ fn run_of<'v>(
 /// What journals say of revisions that etcd does not keep any more.
 fn forgotten(kept: &Kept, written: &[Written], about: &About) -> Vec<Raw> {
     let mut found = Vec::new();
-    for write in written.iter().filter(|write| write.revision.is_some_and(|r| r <= kept.oldest)) {
-        let (Ok(Some(Key::Block(cidr))), Some(revision)) = (Key::parse(&write.path), write.revision) else {
+    for write in written.iter().filter(|write| write.is_certain) {
+        let Ok(Some(Key::Block(cidr))) = Key::parse(&write.path) else { continue };
+        let is_kept =
+            kept.base.iter().any(|base| base.path == write.path && Some(base.revision) == write.replaced);
+        // A deletion has no revision of its own: it is after the version that it replaced.
+        let Some(revision) = write.revision.or(write.replaced.filter(|_| !is_kept)) else { continue };
+        if revision > kept.oldest {
             continue;
-        };
+        }
         let side = |value: &Option<Vec<u8>>| value.as_deref().map_or(BlockState::Absent, decode);
         let between = events(&side(&write.before), &side(&write.after));
         let next = side(&write.after);
@@ -171,6 +184,7 @@ fn forgotten(kept: &Kept, written: &[Written], about: &About) -> Vec<Raw> {
         found.extend(raw.map(|mut raw| {
             raw.event.by = Some(write.run.clone());
             raw.event.origin = Origin::Journal;
+            raw.event.revision = write.revision;
             raw
         }));
     }

@@ -2,9 +2,10 @@
 
 use calipam_model::IpNet;
 use calipam_model::attributes::Attribute;
-use calipam_model::block::{Block, BlockOwner};
+use calipam_model::block::{Block, BlockContent, BlockOwner};
 use jiff::{SignedDuration, Timestamp};
 use proptest::prelude::*;
+use serde_json::Value;
 
 use super::{
     About, BlockState, Doubt, Event, Kept, Origin, Run, Version, What, Written, decode, events, replay,
@@ -145,6 +146,7 @@ fn runs_of_calipam_are_named_and_outlive_what_etcd_keeps() {
         replaced: Some(replaced),
         before: value(replaced),
         after: value(revision),
+        is_certain: true,
     };
     let found = timeline(&story, &[write(21, 22)], &address()).events;
     let released = found.iter().find(|event| event.what == What::Released).unwrap();
@@ -156,6 +158,33 @@ fn runs_of_calipam_are_named_and_outlive_what_etcd_keeps() {
     let found = timeline(&later, &[write(21, 22)], &address()).events;
     assert_eq!(words(&found), [(22, What::Released)]);
     assert_eq!((found[0].origin, found[0].by.as_ref()), (Origin::Journal, Some(&run)));
+
+    // A run that was killed before it noted what became of its write: what is stored tells.
+    let open = |replaced: i64, revision: i64| Written {
+        revision: None,
+        is_certain: false,
+        ..write(replaced, revision)
+    };
+    let found = timeline(&story, &[open(21, 22)], &address()).events;
+    let by: Vec<What> = found.iter().filter(|event| event.by.is_some()).map(|event| event.what).collect();
+    assert_eq!(by, [What::Released]);
+    let other = Written { after: value(21), ..open(21, 22) };
+    assert!(timeline(&story, &[other], &address()).events.iter().all(|event| event.by.is_none()));
+    assert!(
+        timeline(&later, &[open(21, 22)], &address()).events.is_empty(),
+        "it may never have been written"
+    );
+
+    // A deletion has no revision: it is known by what it replaced, and outlives that, too.
+    let deletion = Written { revision: None, after: None, ..write(25, 22) };
+    let found = timeline(&story, std::slice::from_ref(&deletion), &address()).events;
+    assert_eq!((found[6].what, found[6].by.as_ref()), (What::BlockGivenUp, Some(&run)));
+    let later = Kept { oldest: 30, base: Vec::new(), changes: Vec::new(), ..story.clone() };
+    let found = timeline(&later, &[deletion], &address()).events;
+    assert_eq!(
+        found.iter().map(|event| (event.what, event.revision)).collect::<Vec<_>>(),
+        [(What::BlockGivenUp, None)]
+    );
 }
 
 #[test]
@@ -183,6 +212,12 @@ enum Step {
     Delete,
     Break,
     Claim,
+    /// A field that Calico may add some day is set, or taken away.
+    Field(u8, Option<u8>),
+    Mark(bool),
+    /// What is handed out next.
+    Rotate,
+    Number(u32),
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -196,7 +231,20 @@ fn step() -> impl Strategy<Value = Step> {
         1 => Just(Step::Delete),
         1 => Just(Step::Break),
         1 => Just(Step::Claim),
+        1 => (0u8..3, proptest::option::of(0u8..3)).prop_map(|(name, value)| Step::Field(name, value)),
+        1 => any::<bool>().prop_map(Step::Mark),
+        1 => Just(Step::Rotate),
+        1 => (0u32..9).prop_map(Step::Number),
     ]
+}
+
+/// Changes the stored form of a block, where the result is a block.
+fn edit(block: &mut Block, change: impl FnOnce(&mut serde_json::Map<String, Value>)) {
+    let mut value = serde_json::to_value(&*block).unwrap();
+    change(value.as_object_mut().unwrap());
+    if let Ok(BlockContent::Sound(edited)) = BlockContent::parse(value.to_string().as_bytes()) {
+        *block = *edited;
+    }
 }
 
 /// What is stored after a step.
@@ -219,12 +267,42 @@ fn take(block: &mut Option<Block>, step: &Step, at: Timestamp) -> Option<Vec<u8>
             Some(owner) => update.set_owner(BlockOwner::Host(format!("node-{owner}")), at),
             None => update.clear_owner(),
         }),
+        (Step::Field(name, value), Some(block)) => edit(block, |fields| {
+            match value {
+                Some(value) => fields.insert(format!("field{name}"), serde_json::json!({ "is": value })),
+                None => fields.remove(&format!("field{name}")),
+            };
+        }),
+        (Step::Mark(deleted), Some(block)) => edit(block, |fields| {
+            fields.insert("deleted".to_owned(), (*deleted).into());
+        }),
+        (Step::Rotate, Some(block)) => edit(block, |fields| {
+            if let Some(free) = fields["unallocated"].as_array_mut().filter(|free| !free.is_empty()) {
+                free.rotate_left(1);
+            }
+        }),
+        (Step::Number(number), Some(block)) => edit(block, |fields| {
+            fields.insert("sequenceNumber".to_owned(), (*number).into());
+        }),
         (Step::Collect, Some(block)) => {
             drop(block.update(|update| update.collect_cooled(at, SignedDuration::from_secs(90))));
         }
         _ => {}
     }
     block.as_ref().map(|block| serde_json::to_vec(block).unwrap())
+}
+
+/// What a stored block says, whatever the places of its owner records are.
+fn content(value: &Option<Vec<u8>>) -> Option<Value> {
+    let mut value: Value = serde_json::from_slice(value.as_ref()?).ok()?;
+    let records = value["attributes"].as_array().cloned().unwrap_or_default();
+    for place in value["allocations"].as_array_mut()? {
+        if let Some(record) = place.as_u64().and_then(|place| records.get(place as usize)) {
+            *place = record.clone();
+        }
+    }
+    value["attributes"] = Value::Null;
+    Some(value)
 }
 
 proptest! {
@@ -244,5 +322,9 @@ proptest! {
         // From nothing as well: what a history begins with is an event, too.
         let begin = events(&BlockState::Absent, &states[0]);
         prop_assert_eq!(&replay(BlockState::Absent, begin.iter().chain(&all)), states.last().unwrap());
+        // No field is left out of the states that are compared: equal states are equal as they are stored.
+        for pair in stored.windows(2).zip(states.windows(2)).filter(|(_, states)| states[0] == states[1]) {
+            prop_assert_eq!(content(&pair.0[0]), content(&pair.0[1]));
+        }
     }
 }

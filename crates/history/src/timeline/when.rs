@@ -50,18 +50,38 @@ pub(crate) fn recorded(text: &str) -> Option<Recorded> {
 }
 
 /// The known times by revision.
-#[derive(Debug, Default)]
-pub(crate) struct Anchors(Vec<(i64, Timestamp)>);
+#[derive(Debug)]
+pub(crate) struct Anchors {
+    /// Ascending.
+    revisions: Vec<i64>,
+    times: Vec<Timestamp>,
+    /// The latest time up to each place, and the earliest from there on.
+    latest: Vec<Timestamp>,
+    earliest: Vec<Timestamp>,
+}
 
 impl Anchors {
-    pub fn add(&mut self, revision: i64, time: Timestamp) {
-        self.0.push((revision, time));
+    pub fn new(mut known: Vec<(i64, Timestamp)>) -> Self {
+        known.sort_unstable();
+        let (revisions, times): (Vec<i64>, Vec<Timestamp>) = known.into_iter().unzip();
+        let running =
+            |last: &mut Option<Timestamp>, time: Timestamp, pick: fn(Timestamp, Timestamp) -> Timestamp| {
+                *last = Some(last.map_or(time, |last| pick(last, time)));
+                *last
+            };
+        let latest = times.iter().scan(None, |last, time| running(last, *time, Timestamp::max)).collect();
+        let earliest = times.iter().rev().scan(None, |last, time| running(last, *time, Timestamp::min));
+        let mut earliest: Vec<Timestamp> = earliest.collect();
+        earliest.reverse();
+        Self { revisions, times, latest, earliest }
     }
 
     /// When the write of a revision took place, with a time that was recorded in it.
     pub fn of(&self, revision: i64, own: Option<Recorded>) -> When {
-        let earlier = self.0.iter().filter(|(at, _)| *at < revision).map(|(_, time)| *time).max();
-        let later = self.0.iter().filter(|(at, _)| *at > revision).map(|(_, time)| *time).min();
+        let begin = self.revisions.partition_point(|at| *at < revision);
+        let end = self.revisions.partition_point(|at| *at <= revision);
+        let earlier = begin.checked_sub(1).and_then(|last| self.latest.get(last)).copied();
+        let later = self.earliest.get(end).copied();
         let is_far = |first: Timestamp, second: Timestamp| first.duration_since(second) > CLOCK_SKEW;
         if let Some(Recorded::Time(at)) = own {
             let disagrees = earlier.is_some_and(|earlier| is_far(earlier, at))
@@ -71,7 +91,7 @@ impl Anchors {
         }
         let doubt = (own == Some(Recorded::NoZone)).then_some(Doubt::NoZone);
         // Others may have written something in the same revision.
-        let same = self.0.iter().filter(|(at, _)| *at == revision).map(|(_, time)| *time).max();
+        let same = self.times.get(begin..end).and_then(|same| same.iter().copied().max());
         match (earlier.max(same), later) {
             (Some(after), Some(before)) if is_far(after, before) => {
                 When { doubt: Some(Doubt::ClocksDisagree), ..When::default() }
@@ -108,9 +128,8 @@ mod tests {
 
     #[test]
     fn bounds_are_the_nearest_known_times() {
-        let mut anchors = Anchors::default();
-        anchors.add(5, time("2026-05-01T10:00:00Z"));
-        anchors.add(9, time("2026-05-01T11:00:00Z"));
+        let anchors =
+            Anchors::new(vec![(9, time("2026-05-01T11:00:00Z")), (5, time("2026-05-01T10:00:00Z"))]);
         let between = anchors.of(7, None);
         assert_eq!(between.after, Some(time("2026-05-01T10:00:00Z")));
         assert_eq!((between.before, between.doubt), (Some(time("2026-05-01T11:00:00Z")), None));
@@ -123,9 +142,8 @@ mod tests {
 
     #[test]
     fn a_clock_that_went_backwards_bounds_nothing() {
-        let mut anchors = Anchors::default();
-        anchors.add(5, time("2026-05-01T12:00:00Z"));
-        anchors.add(9, time("2026-05-01T11:00:00Z"));
+        let anchors =
+            Anchors::new(vec![(5, time("2026-05-01T12:00:00Z")), (9, time("2026-05-01T11:00:00Z"))]);
         let between = anchors.of(7, None);
         assert_eq!((between.after, between.before, between.doubt), (None, None, Some(Doubt::ClocksDisagree)));
         let own = anchors.of(9, Some(Recorded::Time(time("2026-05-01T11:00:00Z"))));

@@ -4,6 +4,7 @@ use std::io::{self, Write};
 
 use calipam_check::views::{AddressState, AddressView, BlockOfAddress, HandleView, OwnerStatus};
 use calipam_check::{Finding, OwnerEvidence};
+use calipam_history::timeline::Event;
 use calipam_model::block::BlockOwner;
 use clap::builder::styling::Style;
 use serde::Serialize;
@@ -11,44 +12,70 @@ use serde::Serialize;
 use super::View;
 use crate::render::document::Detail;
 use crate::render::findings::WithFindings;
+use crate::render::history;
 use crate::render::table::Page;
 use crate::render::text::{count, escape};
 use crate::render::wrap::on_page;
 
-impl View for AddressView {
+/// An address, and what happened to it lately.
+#[derive(Serialize)]
+pub struct AddressStory<'a> {
+    pub view: &'a AddressView,
+    /// The last ones, as far as they are at hand.
+    pub events: &'a [Event],
+}
+
+/// The fields of the view, and the events.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct WithEvents<'a> {
+    #[serde(flatten)]
+    view: WithFindings<'a, AddressView>,
+    #[serde(skip_serializing_if = "<[Event]>::is_empty")]
+    last_events: &'a [Event],
+}
+
+impl View for AddressStory<'_> {
     const KIND: &'static str = "Address";
 
     fn schema(&self) -> impl Serialize {
-        WithFindings::of_address(self)
+        WithEvents { view: WithFindings::of_address(self.view), last_events: self.events }
     }
 
-    fn text(&self, _: Detail, page: Page, out: &mut dyn Write) -> io::Result<()> {
-        let mut lines = Lines::new(format!("{} {}", self.address, words_of_state(self.state)));
-        if self.pools.is_empty() {
-            lines.add("Pool", "none");
+    fn text(&self, detail: Detail, page: Page, out: &mut dyn Write) -> io::Result<()> {
+        let mut lines = address_lines(self.view);
+        for event in self.events {
+            lines.add("Event", history::line(event, detail));
         }
-        for pool in &self.pools {
-            let disabled = if pool.enabled { "" } else { ", disabled" };
-            lines.add("Pool", format!("{} ({}{disabled})", pool.name, pool.cidr));
-        }
-        if self.reserved {
-            lines.add("Reserved", "an IP reservation keeps it from being assigned automatically");
-        }
-        if self.blocks.is_empty() {
-            lines.add("Block", "none");
-        }
-        self.blocks.iter().for_each(|block| block_lines(block, &mut lines));
-        for owner in &self.owners {
-            lines.add("Used by", words_of_owner(owner));
-        }
-        if self.owners.is_empty() {
-            let how =
-                if self.partial { "nothing; only the recorded owner was looked for" } else { "nothing" };
-            lines.add("Used by", how);
-        }
-        finding_lines(&self.findings, &mut lines);
         lines.write(page, out)
     }
+}
+
+fn address_lines(view: &AddressView) -> Lines {
+    let mut lines = Lines::new(format!("{} {}", view.address, words_of_state(view.state)));
+    if view.pools.is_empty() {
+        lines.add("Pool", "none");
+    }
+    for pool in &view.pools {
+        let disabled = if pool.enabled { "" } else { ", disabled" };
+        lines.add("Pool", format!("{} ({}{disabled})", pool.name, pool.cidr));
+    }
+    if view.reserved {
+        lines.add("Reserved", "an IP reservation keeps it from being assigned automatically");
+    }
+    if view.blocks.is_empty() {
+        lines.add("Block", "none");
+    }
+    view.blocks.iter().for_each(|block| block_lines(block, &mut lines));
+    for owner in &view.owners {
+        lines.add("Used by", words_of_owner(owner));
+    }
+    if view.owners.is_empty() {
+        let how = if view.partial { "nothing; only the recorded owner was looked for" } else { "nothing" };
+        lines.add("Used by", how);
+    }
+    finding_lines(&view.findings, &mut lines);
+    lines
 }
 
 fn block_lines(block: &BlockOfAddress, lines: &mut Lines) {

@@ -20,6 +20,7 @@ use super::wrap::on_page;
 use crate::exit::Failure;
 use crate::output::Console;
 
+pub use self::address::AddressStory;
 pub use self::capacity::pools_with_bars;
 pub use self::compare::agrees;
 

@@ -71,7 +71,10 @@ pub(crate) async fn observe<C: Collector>(
             Ok(observed) => return Ok(observed),
             Err(error) => error,
         };
-        if let Some(refused) = at.and_then(|revision| not_readable(&error, revision)) {
+        if let Some(mut refused) = at.and_then(|revision| not_readable(&error, revision)) {
+            if let Error::RevisionCompacted { oldest, .. } = &mut refused {
+                *oldest = client.oldest_revision().await.ok();
+            }
             return Err(refused);
         }
         match &error {

@@ -1,0 +1,249 @@
+//! An archive of exports: what it tells of a Kubernetes, and what it bears.
+
+use std::fs;
+use std::path::Path;
+use std::process::Stdio;
+use std::thread;
+use std::time::Duration;
+
+use calipam_testkit::cluster::{ClusterSpec, SizedCluster};
+use calipam_testkit::kube::Flavour;
+use serde_json::Value;
+
+use super::history::{events, is_told, json};
+use super::kube_cluster::{KubeCluster, Record, pod};
+use super::program::{EXAMPLE, Run, calipam, command, on_example, root};
+
+#[test]
+fn kubernetes_has_an_archive() {
+    is_told("calipam export --archive /var/lib/calipam/archive --keep 24h:all,30d:daily,1y:monthly");
+    is_told("calipam history --archive /var/lib/calipam/archive --ip 10.0.0.3");
+    let cluster = KubeCluster::start(Flavour::Classic);
+    cluster.add_namespace("shop");
+    cluster.add_node("node-1", serde_json::json!({}));
+    cluster.add_block("10.0.0.0/26", "node-1", &[Record::of_pod(3, "shop", "web-0", "node-1")]);
+    cluster.add_pods(&[pod("shop", "web-0", "node-1", "10.0.0.3", 1)]);
+    let folder = tempfile::tempdir().unwrap();
+    let archive = folder.path().join("archive");
+    let archive = archive.to_str().unwrap();
+    // With a home for journals.
+    let in_home = |arguments: &[&str]| {
+        let mut program = command(env!("CARGO_BIN_EXE_calipam"));
+        program.args(arguments).args(["--datastore", "kubernetes", "--kubeconfig"]);
+        program.arg(cluster.server.kubeconfig()).env("HOME", folder.path()).stdin(Stdio::null());
+        Run::of(program.output().unwrap())
+    };
+    let export = || {
+        let run = cluster.run(&["export", "--archive", archive, "--keep", "24h:all,30d:daily,1y:monthly"]);
+        assert_eq!(run.code, 0, "{run:?}");
+        // The clock of the API server counts seconds.
+        thread::sleep(Duration::from_millis(1100));
+        run
+    };
+    assert!(export().stderr.contains("the archive holds 1 export\n"));
+
+    // The pod ends, and its address stays: a leak.
+    let deleted =
+        cluster.server.request("DELETE", "/api/v1/namespaces/shop/pods/web-0?gracePeriodSeconds=0", "");
+    assert_eq!(deleted.unwrap().status, 200);
+    export();
+    let release = in_home(&["release", "--ip", "10.0.0.3", "--yes", "--grace", "0", "--settle", "0"]);
+    assert_eq!(release.code, 0, "{release:?}");
+    export();
+
+    let run = in_home(&["history", "--archive", archive, "--ip", "10.0.0.3", "-o", "json"]);
+    assert_eq!(run.code, 0, "{run:?}");
+    let told = json(&run);
+    assert_eq!(events(&told), ["known", "known", "known", "pod-gone", "released"], "{told}");
+    let [affinity, pod] = [1, 2].map(|place| &told["events"][place]);
+    assert_eq!(
+        (&affinity["subject"]["kind"], &affinity["detail"]),
+        (&"affinity".into(), &"confirmed".into())
+    );
+    assert_eq!(
+        (&pod["subject"]["name"], &pod["detail"]),
+        (&"shop/web-0".into(), &"10.0.0.3 on node-1".into())
+    );
+    assert_eq!(told["events"][4]["by"]["command"], "release --ip", "{told}");
+    let without = calipam(&["history", "--archive", archive, "--ip", "10.0.0.3", "-o", "json"]);
+    assert!(json(&without)["events"][4]["by"].is_null(), "the journals are those of this user: {without:?}");
+    let times: Vec<&str> =
+        told["exports"].as_array().unwrap().iter().map(|time| time.as_str().unwrap()).collect();
+    assert_eq!(times.len(), 3);
+    let gone = &told["events"][3]["time"];
+    assert_eq!((&gone["after"], &gone["before"]), (&times[0].into(), &times[1].into()));
+    let released = &told["events"][4];
+    assert_eq!(
+        (&released["time"]["after"], &released["time"]["before"]),
+        (&times[1].into(), &times[2].into())
+    );
+    assert_eq!((&released["origin"], released.get("revision")), (&"archive".into(), None));
+    let text = cluster.run(&["history", "--archive", archive, "--ip", "10.0.0.3"]).stdout;
+    assert!(text.contains("3 exports from ") && text.contains("the longest gap is "), "{text}");
+
+    // The two exports around a time, and one against what is live.
+    let diff = calipam(&["diff", "--archive", archive, "--at", times[1], "-o", "json"]);
+    assert_eq!(diff.code, 1, "{diff:?}");
+    assert_eq!(json(&diff)["addresses"][0]["change"], "given-back");
+    let live = cluster.run(&["diff", "--archive", archive, "--at", times[1]]);
+    assert_eq!(live.code, 2, "--datastore means nothing here: {live:?}");
+    let early = calipam(&["diff", "--archive", archive, "--at", "2020-01-01T00:00Z"]);
+    assert!(
+        early.code == 2 && early.stderr.contains("has no export of 2020-01-01T00:00:00Z or before"),
+        "{early:?}"
+    );
+    let none = calipam(&["diff", "--archive", archive, "--at", "2999-01-01T00:00Z"]);
+    assert!(none.code == 2 && none.stderr.contains("no export after"), "{none:?}");
+    let zoneless = calipam(&["diff", "--archive", archive, "--at", "2026-11-20T03:12"]);
+    assert!(zoneless.code == 2 && zoneless.stderr.contains("a time with its zone"), "{zoneless:?}");
+}
+
+#[test]
+fn a_leak_says_when_it_was_last_in_use() {
+    is_told("calipam check --archive /var/lib/calipam/archive");
+    let cluster = KubeCluster::start(Flavour::Classic);
+    cluster.add_namespace("shop");
+    cluster.add_node("node-1", serde_json::json!({}));
+    cluster.add_block("10.0.0.0/26", "node-1", &[Record::of_pod(3, "shop", "web-0", "node-1")]);
+    cluster.add_pods(&[pod("shop", "web-0", "node-1", "10.0.0.3", 1)]);
+    let folder = tempfile::tempdir().unwrap();
+    let archive = folder.path().to_str().unwrap();
+    assert_eq!(cluster.run(&["export", "--archive", archive]).code, 0);
+    thread::sleep(Duration::from_millis(1100));
+    let deleted =
+        cluster.server.request("DELETE", "/api/v1/namespaces/shop/pods/web-0?gracePeriodSeconds=0", "");
+    assert_eq!(deleted.unwrap().status, 200);
+    let check = |more: &[&str]| {
+        let arguments = ["check", "--grace", "0", "--settle", "0", "--rule", "leaked-address", "-o", "json"];
+        json(&cluster.run(&[&arguments, more].concat()))
+    };
+    let evidence = |report: &Value| report["findings"][0]["evidence"]["lastInUse"].clone();
+    assert!(evidence(&check(&[])).is_null());
+    let found = check(&["--archive", archive]);
+    let last = evidence(&found);
+    assert!(last.is_object(), "{found}");
+    assert!(last["by"].as_str().unwrap().contains("shop/web-0"), "{found}");
+    assert!(last["at"].as_str().unwrap() < last["notAt"].as_str().unwrap(), "{last}");
+    assert!(found["findings"][0]["message"].as_str().unwrap().contains("; last seen in use at "), "{found}");
+}
+
+#[test]
+fn an_archive_is_of_one_cluster_and_never_half() {
+    let folder = tempfile::tempdir().unwrap();
+    let archive = folder.path().join("archive");
+    let text = archive.to_str().unwrap();
+    let run = on_example(&["export", "--archive", text]);
+    assert_eq!(run.code, 0, "{run:?}");
+    let named = "calipam-20260601T080000Z.jsonl.zst".to_owned();
+    assert_eq!(names(&archive), [".calipam-lock".to_owned(), named.clone()]);
+    let again = on_example(&["export", "--archive", text]);
+    assert!(again.code == 0 && again.stderr.contains("nothing was added"), "{again:?}");
+
+    // What a killed run left is taken away, and other files are left alone.
+    fs::create_dir(archive.join(".calipam-writing")).unwrap();
+    fs::write(archive.join(".calipam-writing/export.jsonl.zst"), "half").unwrap();
+    fs::write(archive.join("notes.txt"), "mine").unwrap();
+    assert_eq!(on_example(&["export", "--archive", text, "--keep", "1h:all"]).code, 0);
+    assert_eq!(names(&archive), [".calipam-lock".to_owned(), named.clone(), "notes.txt".to_owned()]);
+
+    // Another run writes at the moment.
+    let lock = fs::File::open(archive.join(".calipam-lock")).unwrap();
+    lock.lock().unwrap();
+    let busy = on_example(&["export", "--archive", text]);
+    assert!(busy.code == 3 && busy.stderr.contains("another run writes to this archive"), "{busy:?}");
+    drop(lock);
+
+    // Another cluster.
+    let other = folder.path().join("other.jsonl");
+    let example = fs::read_to_string(root().join(EXAMPLE)).unwrap();
+    let changed = example
+        .replace("0f0e1d2c3b4a59687786951423324150", "ffffffffffffffffffffffffffffffff")
+        .replace("2026-05-01T12:00:00Z\",\"guid", "2026-05-02T12:00:00Z\",\"guid");
+    fs::write(&other, changed).unwrap();
+    let refused = calipam(&["export", "--archive", text, "--datastore", other.to_str().unwrap()]);
+    assert!(refused.code == 3 && refused.stderr.contains("an archive of cluster \"0f0e1d2c"), "{refused:?}");
+    assert_eq!(names(&archive).len(), 3);
+
+    // What someone has put there under another name is not thinned out.
+    let own = archive.join("calipam-before-the-restore.jsonl.zst");
+    fs::copy(archive.join(&named), &own).unwrap();
+    let later = folder.path().join("later.jsonl");
+    fs::write(
+        &later,
+        example.replace("2026-06-01T08:00:00Z", "2026-06-03T08:00:00Z").replace("\"48250\"", "\"48249\""),
+    )
+    .unwrap();
+    let later = ["--datastore", later.to_str().unwrap()];
+    let thinned = calipam(&[&["export", "--archive", text, "--keep", "1h:all"], &later[..]].concat());
+    assert!(thinned.code == 0 && thinned.stderr.contains("holds 1 export; 1 export removed"), "{thinned:?}");
+    let newer = "calipam-20260603T080000Z.jsonl.zst".to_owned();
+    assert_eq!(
+        names(&archive),
+        [
+            ".calipam-lock",
+            "calipam-20260603T080000Z.jsonl.zst",
+            "calipam-before-the-restore.jsonl.zst",
+            "notes.txt"
+        ]
+    );
+
+    // A disk that is full, as a limit for files stands for it: nothing is left, and nothing is lost.
+    let script = format!(
+        "trap '' XFSZ; ulimit -f 1; exec {} export --archive {text} --datastore {EXAMPLE}",
+        env!("CARGO_BIN_EXE_calipam")
+    );
+    let full = Run::of(command("/bin/sh").args(["-c", &script]).output().unwrap());
+    assert!(full.code == 3 && full.stderr.contains("File too large"), "{full:?}");
+    assert_eq!(names(&archive)[1], newer, "{:?}", names(&archive));
+    assert_eq!(names(&archive).len(), 4);
+
+    // A clock that was set back: what is added is older, and the archive says so whenever it is read.
+    let set_back = on_example(&["export", "--archive", text]);
+    assert!(set_back.code == 0 && set_back.stderr.contains("a clock was set back"), "{set_back:?}");
+    let told = calipam(&["history", "--archive", text, "--ip", "10.244.10.6"]);
+    let warning = "the export of 2026-06-03T08:00:00Z has older data than that of 2026-06-01T08:00:00Z";
+    assert!(told.code == 0 && told.stderr.contains(warning), "{told:?}");
+
+    // A damaged export is an error, and never an empty one.
+    fs::write(archive.join(&named), "half").unwrap();
+    let damaged = calipam(&["history", "--archive", text, "--ip", "10.244.10.6"]);
+    assert_eq!((damaged.code, damaged.stdout.as_str()), (3, ""), "{damaged:?}");
+    for wrong in ["24h", "30d:daily,24h:all", "soon:all"] {
+        assert_eq!(on_example(&["export", "--archive", text, "--keep", wrong]).code, 2, "{wrong}");
+    }
+    let empty = calipam(&["history", "--archive", folder.path().to_str().unwrap(), "--ip", "10.244.10.6"]);
+    assert!(empty.code == 3 && empty.stderr.contains("holds no export\nhint: "), "{empty:?}");
+}
+
+/// The names of what lies in a folder.
+fn names(folder: &Path) -> Vec<String> {
+    let files = fs::read_dir(folder).into_iter().flatten();
+    let mut names: Vec<String> = files.map(|file| file.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn a_killed_export_leaves_nothing_that_counts() {
+    let folder = tempfile::tempdir().unwrap();
+    let (large, archive) = (folder.path().join("large.jsonl"), folder.path().join("archive"));
+    SizedCluster::new(ClusterSpec::new(1), 20_000).write_export(&large).unwrap();
+    let arguments = ["--archive", archive.to_str().unwrap()];
+    let export = [&["export", "--datastore", large.to_str().unwrap()], &arguments[..]].concat();
+    let mut program = command(env!("CARGO_BIN_EXE_calipam"));
+    let mut killed = program.args(&export).stderr(Stdio::null()).spawn().unwrap();
+    while !names(&archive).iter().any(|name| name == ".calipam-writing") {
+        assert!(killed.try_wait().unwrap().is_none(), "it ended before it wrote");
+        thread::sleep(Duration::from_millis(1));
+    }
+    killed.kill().unwrap();
+    assert_eq!(killed.wait().unwrap().code(), None);
+    assert_eq!(names(&archive), [".calipam-lock", ".calipam-writing"]);
+    let told = calipam(&[&["history", "--ip", "10.0.0.1"], &arguments[..]].concat());
+    assert!(told.code == 3 && told.stderr.contains("holds no export"), "{told:?}");
+
+    let again = calipam(&export);
+    assert_eq!(again.code, 0, "{again:?}");
+    let left = names(&archive);
+    assert!(left.len() == 2 && left[1].ends_with(".jsonl.zst"), "{left:?}");
+}
