@@ -141,7 +141,8 @@ fn what_calicoctl_refuses_is_refused_with_its_words_and_code() {
         (
             "ipam split two --name=p",
             "",
-            "error reading number to split IP pools into. two is not a valid number: ",
+            "error reading number to split IP pools into. two is not a valid number: strconv.Atoi: parsing \"two\": invalid \
+             syntax\n",
         ),
         ("ipam show --ip=10.7.0", "Error executing command: invalid IP address specified: 10.7.0\n", ""),
         (
@@ -198,6 +199,27 @@ fn tables_have_the_columns_of_calicoctl() {
         borrowed.lines().find(|line| line.contains("10.7.0.1 ")).unwrap_or_else(|| panic!("{borrowed}"));
     let cells: Vec<&str> = row.split('|').map(str::trim).collect();
     assert_eq!(cells, ["", "10.7.0.1", "a", "10.7.0.0/30", "b", "", "", ""]);
+
+    // What has cooled down is free, although the block still records it.
+    let address = "10.7.0.1";
+    site.change_block("10.7.0.0/30".parse().unwrap(), |block| {
+        block.cool(
+            &[address.parse().unwrap()],
+            &jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
+        );
+    });
+    site.put(CONFIG, r#"{"auto_allocate_blocks":true,"ipCooldownSeconds":3600}"#);
+    let cooling = calicoctl(&site, &format!("ipam show --ip={address}"));
+    assert_eq!((cooling.code, cooling.stdout.as_str()), (1, ""), "{cooling:?}");
+    assert!(cooling.stderr.contains("is currently in cooldown"), "{cooling:?}");
+    site.change_block("10.7.0.0/30".parse().unwrap(), |block| {
+        block
+            .attributes
+            .iter_mut()
+            .for_each(|record| record.released_at = Some("2026-01-01T00:00:00Z".into()));
+    });
+    let cooled = calicoctl(&site, &format!("ipam show --ip={address}"));
+    assert_eq!((cooled.code, cooled.stdout.as_str()), (0, "10.7.0.1 is not assigned\n"), "{cooled:?}");
 }
 
 #[test]

@@ -9,8 +9,9 @@ use calipam_model::IpNet;
 use calipam_model::attributes::{AttributeRef, OwnerMap};
 use calipam_model::block::{Block, BlockOwner};
 use calipam_model::config::IpamSetting;
-use calipam_model::snapshot::Snapshot;
+use calipam_model::snapshot::{Snapshot, Source};
 use calipam_workflow::{read, read_around};
+use jiff::SignedDuration;
 
 use super::args::ShowArgs;
 use super::table::{Side, draw, five_digits, share};
@@ -56,13 +57,24 @@ fn sound_blocks(snapshot: &Snapshot) -> impl Iterator<Item = &Block> {
     snapshot.blocks.iter().filter_map(|block| block.value.content.sound()).filter(|block| !block.is_deleted())
 }
 
+/// True where the cooldown of an address is known to be over: then the allocator takes it for free, and so does calicoctl.
+fn has_cooled_down(snapshot: &Snapshot, attribute: &AttributeRef<'_>) -> bool {
+    let config = snapshot.effective_ipam_config().filter(|_| snapshot.has_read(Source::IpamConfig));
+    let (Some(config), Some(released)) = (config, attribute.released_time()) else { return false };
+    snapshot.taken_at.duration_since(released) > SignedDuration::from_secs(config.cooldown_seconds)
+}
+
 /// `--ip`.
 fn one(snapshot: &Snapshot, address: IpAddr) -> Result<String, Failed> {
     let found = sound_blocks(snapshot).find_map(|block| block.allocation_of(address));
-    let Some(found) = found else { return Ok(format!("{address} is not assigned\n")) };
+    let not_assigned = || Ok(format!("{address} is not assigned\n"));
+    let Some(found) = found else { return not_assigned() };
     let attribute = found.attribute;
     if attribute.is_cooling() {
-        return Err(Failed::said(format!("IP {address} is currently in cooldown")));
+        return match has_cooled_down(snapshot, &attribute) {
+            true => not_assigned(),
+            false => Err(Failed::said(format!("IP {address} is currently in cooldown"))),
+        };
     }
     let handle = attribute.clean_handle().map_or("<none>".to_owned(), |handle| handle.to_string());
     let mut text = format!("IP {address} is in use\nHandle ID: {}\n", escape(&handle));

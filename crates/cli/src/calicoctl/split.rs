@@ -1,5 +1,7 @@
 //! `ipam split`.
 
+use std::num::{IntErrorKind, ParseIntError};
+
 use calipam_check::Subject;
 use calipam_plan::split::SplitRefusal;
 use calipam_plan::{PlanKind, Verb};
@@ -13,10 +15,15 @@ use crate::exit::Failure;
 use crate::output::Console;
 
 pub fn run(args: &SplitArgs, global: &Global, console: &Console) -> Result<(), Failed> {
-    let parts: i64 = args.number.parse().map_err(|error| {
+    let parts: i64 = args.number.parse().map_err(|error: ParseIntError| {
         let number = &args.number;
+        // In the words of Go.
+        let why = match error.kind() {
+            IntErrorKind::PosOverflow | IntErrorKind::NegOverflow => "value out of range",
+            _ => "invalid syntax",
+        };
         Failed::said(format!(
-            "error reading number to split IP pools into. {number} is not a valid number: {error}"
+            "error reading number to split IP pools into. {number} is not a valid number: strconv.Atoi: parsing {number:?}: {why}"
         ))
     })?;
     let given = |text: &Option<String>| text.clone().filter(|text| !text.is_empty());
@@ -24,7 +31,8 @@ pub fn run(args: &SplitArgs, global: &Global, console: &Console) -> Result<(), F
     let not_found = || {
         let (name, cidr) = (name.clone().unwrap_or_default(), cidr.clone().unwrap_or_default());
         if cidr.is_empty() {
-            Failed::said(format!("unable to find IP pool with name {name}"))
+            let why = format!("resource does not exist: IPPool({name}) with error: <nil>");
+            Failed::said(format!("unable to find IP pool with name {name}: {why}"))
         } else {
             Failed::said(format!("unable to find IP pool {name} covering the specified CIDR {cidr}"))
         }
