@@ -103,6 +103,13 @@ impl AttributeTable {
         (flags & HAS_HANDLE != 0).then(|| TextRef::from_packed(take_sized(&mut rest)))
     }
 
+    /// True where an address of the block cools down; reads no record but its first byte.
+    pub fn has_cooling(&self) -> bool {
+        let starts = std::iter::once(0).chain(self.ends.iter().map(|end| *end as usize));
+        let mut flags = starts.take(self.ends.len()).filter_map(|start| self.bytes.get(start));
+        flags.any(|flags| flags & HAS_RELEASED != 0)
+    }
+
     /// All records in order.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = AttributeRef<'_>> {
         (0..self.len()).map(|i| self.get(i).unwrap_or_default())

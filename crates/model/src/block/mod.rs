@@ -244,6 +244,11 @@ impl Block {
         self.attributes.iter()
     }
 
+    /// True where an address cools down.
+    pub fn has_cooling(&self) -> bool {
+        self.attributes.has_cooling()
+    }
+
     /// True where no ordinal is taken but those that Windows reserves. A cooling address counts as
     /// taken (facts 3.9).
     pub fn is_empty(&self) -> bool {

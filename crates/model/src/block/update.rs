@@ -8,6 +8,7 @@ use jiff::{SignedDuration, Timestamp};
 use super::{Block, BlockOwner, WINDOWS_RESERVED_FIRST, WINDOWS_RESERVED_LAST};
 use crate::attributes::{Attribute, AttributeTable};
 use crate::cidr;
+use crate::text::Text;
 
 /// Why an ordinal could not be assigned.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -205,6 +206,9 @@ impl BlockUpdate<'_> {
 
     /// Frees what has cooled for longer than `cooldown` at `now`. Gives the ordinals.
     pub fn collect_cooled(&mut self, now: Timestamp, cooldown: SignedDuration) -> Vec<u32> {
+        if !self.block.has_cooling() {
+            return Vec::new();
+        }
         let over = |released: Timestamp| now.duration_since(released) > cooldown;
         let expired: Vec<u32> = self
             .block
@@ -297,13 +301,15 @@ impl BlockUpdate<'_> {
     /// The index of an owner record with the same handle and attributes that neither migrates nor cools, or of a
     /// new one. Empty attributes, which are read back as none, never match (facts 3.5).
     fn find_or_add(&mut self, attribute: &Attribute) -> u32 {
-        let same = |a: Attribute| {
-            a.handle == attribute.handle
-                && a.owner == attribute.owner
-                && a.alternate.is_none()
-                && a.released_at.is_none()
-        };
-        let found = self.block.attributes.iter().position(|a| same(a.to_attribute()));
+        let same =
+            |a: Attribute| a.owner == attribute.owner && a.alternate.is_none() && a.released_at.is_none();
+        // A full block has a record for each address, nearly all of other handles: only equal ones are unpacked.
+        let table = &self.block.attributes;
+        let handle = attribute.handle.as_deref().map(Text::new);
+        let handle = handle.as_ref().map(Text::as_ref);
+        let found = (0..table.len())
+            .filter(|index| table.handle(*index) == handle)
+            .find(|index| table.get(*index).is_some_and(|record| same(record.to_attribute())));
         found.map_or_else(|| self.add(attribute), |index| index as u32)
     }
 
