@@ -73,6 +73,34 @@ fn a_page_shows_each_answer_and_loads_nothing() {
 }
 
 #[test]
+fn advice_names_the_pool_that_a_cluster_needs() {
+    let advice = |pool: &str| {
+        let run = calipam(&[
+            "simulate",
+            "--advise",
+            "--nodes",
+            "20",
+            "--pods-per-node",
+            "12",
+            "--max-pods-per-node",
+            "12",
+            "--pool",
+            pool,
+        ]);
+        assert_eq!(run.code, 0, "{run:?}");
+        run.stdout
+    };
+    let found = advice("10.0.0.0/22");
+    assert!(
+        found.contains("Block size: /28, the one that wastes") && found.contains("large enough"),
+        "{found}"
+    );
+    let found = advice("10.0.0.0/24");
+    assert!(found.contains("Block size: /28, in a pool that is large enough"), "{found}");
+    assert!(found.contains("Pool: /23 or larger") && found.contains("the pools are smaller"), "{found}");
+}
+
+#[test]
 fn what_no_cluster_can_be_is_refused_with_a_hint() {
     for (options, says, hint) in [
         (&["simulate"][..], "there is no pool", "--pool"),
@@ -88,6 +116,28 @@ fn what_no_cluster_can_be_is_refused_with_a_hint() {
         ),
         (&["simulate", "--pool", "10.0.0.0/20", "--arrival", "-3/s"], "negative", ""),
         (&["simulate", "--pool", "10.0.0.0/20", "--arrival", "0"], "no pod ever arrives", ""),
+        (&["simulate", "--pool", "10.0.0.0/20", "--arrival", "fast"], "not a rate", "300/m"),
+        (&["simulate", "--pool", "10.0.0.0/20", "--nodes=-3"], "invalid value '-3'", ""),
+        (&["simulate", "--pool", "10.0.0.0/20", "--lifetime=-3m"], "not a duration", ""),
+        (&["simulate", "--pool", "10.0.0.0/20", "--latency", "read=-1ms"], "no value of read", "--latency"),
+        (&["simulate", "--pool", "10.0.0.0/20", "--threads", "0"], "invalid value '0'", ""),
+        (&["simulate", "--pool", "10.0.0.0/20", "--fail-zone", "2"], "no zone 2", ""),
+        (&["simulate", "--pool", "10.0.0.0/20", "--pool", "10.0.8.0/24"], "overlap", ""),
+        (
+            &[
+                "simulate",
+                "--pool",
+                "10.0.0.0/20",
+                "--nodes",
+                "6",
+                "--pods-per-node",
+                "8",
+                "--block-size",
+                "19..26",
+            ],
+            "/20 to /32",
+            "prefix length",
+        ),
         (
             &["simulate", "--pool", "10.0.0.0/20", "--max-blocks-per-host", "2"],
             "strict affinity",

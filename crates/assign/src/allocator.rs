@@ -146,7 +146,7 @@ pub(crate) fn cooldown(config: &IpamConfig) -> SignedDuration {
 
 /// The block without what has cooled down. It is written so only where an operation changes something else.
 pub(crate) fn collected<'b>(block: &'b Block, config: &IpamConfig, now: Timestamp) -> Cow<'b, Block> {
-    if !block.attributes().any(|record| record.is_cooling()) {
+    if !block.has_cooling() {
         return Cow::Borrowed(block);
     }
     let mut block = block.clone();

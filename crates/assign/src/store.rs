@@ -1,11 +1,14 @@
 //! What the allocator needs of a datastore.
 
+use std::sync::Arc;
+
 use calipam_model::affinity::AffinityType;
 use calipam_model::key::Key;
 use calipam_model::snapshot::Revision;
 use jiff::Timestamp;
 
 use crate::family::Family;
+use crate::listed::{Answer, Listed};
 use crate::record::Record;
 
 /// A datastore as the allocator sees it: typed records under their keys, each with its revision.
@@ -28,6 +31,16 @@ pub trait Store {
     /// # Errors
     /// [`StoreError::Unavailable`].
     async fn read(&self, queries: &[Query]) -> Result<Vec<Vec<Entry>>, StoreError>;
+
+    /// All blocks of a family, of which the search for another block looks at few: the same as [`Query::Blocks`] gives.
+    /// A datastore in memory need not copy them.
+    ///
+    /// # Errors
+    /// [`StoreError::Unavailable`].
+    async fn blocks(&self, family: Family) -> Result<Arc<dyn Listed>, StoreError> {
+        let found = self.read(&[Query::Blocks(family)]).await?.into_iter().flatten().collect();
+        Ok(Arc::new(Answer::new(found)))
+    }
 
     /// Stores a record where there is none under its key.
     ///
@@ -55,6 +68,10 @@ impl<S: Store> Store for &S {
 
     async fn read(&self, queries: &[Query]) -> Result<Vec<Vec<Entry>>, StoreError> {
         (**self).read(queries).await
+    }
+
+    async fn blocks(&self, family: Family) -> Result<Arc<dyn Listed>, StoreError> {
+        (**self).blocks(family).await
     }
 
     async fn create(&self, record: &Record) -> Result<Revision, StoreError> {

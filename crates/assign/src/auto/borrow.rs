@@ -11,9 +11,8 @@ use crate::allocator::RETRIES;
 use crate::error::Result;
 use crate::event::Event;
 use crate::handle::Known;
-use crate::record::Record;
 use crate::request::{Assigned, Message};
-use crate::store::{Query, Store};
+use crate::store::Store;
 use crate::walk::Walk;
 
 /// What came of borrowing from a block.
@@ -28,9 +27,9 @@ enum Borrowed {
 impl<S: Store> Search<'_, S> {
     /// Takes what is missing from any blocks of the pools.
     pub(super) async fn borrow(&mut self, assigned: &mut Assigned, handle: &mut Known) -> Result<()> {
-        let blocks = match self.existing.take() {
-            Some(blocks) => blocks,
-            None => self.all_blocks().await?,
+        let listed = match self.existing.take() {
+            Some(listed) => listed,
+            None => self.allocator.store().blocks(self.family).await?,
         };
         let mut exhausted = Vec::new();
         for pool in &self.pools {
@@ -38,8 +37,10 @@ impl<S: Store> Search<'_, S> {
                 break;
             }
             let walk = Walk::new(pool, &self.request.host, self.moment());
-            let mut in_pool: Vec<(u128, &Versioned<Arc<Block>>)> =
-                blocks.iter().filter_map(|block| Some((walk.distance(block.value.cidr())?, block))).collect();
+            let mut in_pool: Vec<(u128, &Versioned<Arc<Block>>)> = listed
+                .sound()
+                .filter_map(|block| Some((walk.distance(block.value.cidr())?, block)))
+                .collect();
             in_pool.sort_by_key(|(distance, _)| *distance);
             let (name, blocks) = (&pool.name, in_pool.len());
             self.allocator.trace.tell(|| Event::Borrows { pool: name.clone(), cidr: pool.cidr, blocks });
@@ -88,14 +89,5 @@ impl<S: Store> Search<'_, S> {
             }
         }
         waiting.map_or(Ok(Borrowed::Free), Err)
-    }
-
-    async fn all_blocks(&self) -> Result<Vec<Versioned<Arc<Block>>>> {
-        let [found] = self.allocator.read([Query::Blocks(self.family)]).await?;
-        let block = |entry: crate::store::Entry| match entry.record {
-            Record::Block(block) => Some(Versioned { value: block, revision: entry.revision }),
-            _ => None,
-        };
-        Ok(found.into_iter().filter_map(block).collect())
     }
 }

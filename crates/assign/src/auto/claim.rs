@@ -1,13 +1,11 @@
 //! Finding a block for a host that needs another one, and claiming it (facts 3.4.1).
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use calipam_model::IpNet;
 use calipam_model::affinity::{AffinityKey, AffinityType};
 use calipam_model::block::{Block, BlockOwner};
 use calipam_model::cidr;
-use calipam_model::key::Key;
 use calipam_model::snapshot::Versioned;
 use jiff::SignedDuration;
 
@@ -16,15 +14,12 @@ use crate::affinity::GiveUp;
 use crate::allocator::{RETRIES, collected};
 use crate::error::{Error, Result};
 use crate::event::{Event, NotReclaimed, Passed};
-use crate::record::Record;
-use crate::store::{Query, Store};
+use crate::listed::Found;
+use crate::store::Store;
 use crate::walk::Walk;
 
 /// How long a block stays with its owner although it is empty: so long two nodes do not fight over it.
 const MIN_RECLAIM_AGE: SignedDuration = SignedDuration::from_mins(1);
-
-/// All blocks of a family: a claim puts them in and looks few of them up.
-type Existing = HashMap<IpNet, Option<Versioned<Arc<Block>>>, foldhash::fast::FixedState>;
 
 /// A block that can be claimed.
 struct Candidate {
@@ -72,11 +67,10 @@ impl<S: Store> Search<'_, S> {
     /// The first block of the pools that does not exist, or is the host's and has a free address; else an empty one of
     /// another host, which is taken from it.
     async fn candidate(&mut self) -> Result<Option<Candidate>> {
-        let existing = self.list_blocks().await?;
+        let listed = self.allocator.store().blocks(self.family).await?;
         let mut empty: Vec<&Versioned<Arc<Block>>> = Vec::new();
         for pool in &self.pools {
-            let of_other_size: Vec<IpNet> =
-                existing.keys().copied().filter(|net| net.prefix_len() != pool.block_size).collect();
+            let of_other_size = listed.of_other_size(pool.block_size);
             let mut passed = Passed::default();
             let mut walk = Walk::new(pool, &self.request.host, self.moment());
             while let Some(cidr) = walk.next() {
@@ -90,12 +84,13 @@ impl<S: Store> Search<'_, S> {
                     passed.other_size += 1;
                     continue;
                 }
-                let Some(found) = existing.get(&cidr) else {
-                    return Ok(Some(Candidate { cidr, is_new: true }));
-                };
-                let Some(block) = found else {
-                    passed.undecodable += 1;
-                    continue;
+                let block = match listed.find(cidr) {
+                    Found::Nothing => return Ok(Some(Candidate { cidr, is_new: true })),
+                    Found::Undecodable => {
+                        passed.undecodable += 1;
+                        continue;
+                    }
+                    Found::Sound(block) => block,
                 };
                 if self.free(&block.value) == 0 {
                     passed.full += 1;
@@ -115,7 +110,12 @@ impl<S: Store> Search<'_, S> {
             let (pool, cidr) = (&pool.name, pool.cidr);
             self.allocator.trace.tell(|| Event::Searched { pool: pool.clone(), cidr, passed });
         }
-        self.reclaim(&empty).await
+        let reclaimed = self.reclaim(&empty).await?;
+        if reclaimed.is_none() {
+            // The same list serves to borrow.
+            self.existing = Some(listed);
+        }
+        Ok(reclaimed)
     }
 
     /// Takes an empty block from its owner.
@@ -155,28 +155,6 @@ impl<S: Store> Search<'_, S> {
             }
         }
         Ok(None)
-    }
-
-    /// All blocks of the family by CIDR, with `None` for those that cannot be decoded: they exist, but no more is known.
-    async fn list_blocks(&mut self) -> Result<Existing> {
-        let [found] = self.allocator.read([Query::Blocks(self.family)]).await?;
-        let mut blocks = Existing::with_capacity_and_hasher(found.len(), Default::default());
-        let mut sound = Vec::with_capacity(found.len());
-        for entry in found {
-            match entry.record {
-                Record::Block(block) => {
-                    let block = Versioned { value: block, revision: entry.revision };
-                    sound.push(block.clone());
-                    blocks.insert(block.value.cidr(), Some(block));
-                }
-                Record::Undecodable { key: Key::Block(cidr), .. } => {
-                    blocks.insert(cidr, None);
-                }
-                _ => {}
-            }
-        }
-        self.existing = Some(sound);
-        Ok(blocks)
     }
 
     /// Where walks over single addresses begin.

@@ -27,6 +27,7 @@ use crate::error::{Error, Partly, Result};
 use crate::event::Event;
 use crate::family::Family;
 use crate::handle::Known;
+use crate::listed::Listed;
 use crate::pools::{self, Asking, NodeSelector, Serving};
 use crate::record::Record;
 use crate::request::{Assigned, AutoAssign, AutoAssigned, Message};
@@ -260,8 +261,8 @@ struct Search<'r, S> {
     remaining: VecDeque<Versioned<Affinity>>,
     /// Blocks that were read ahead.
     ahead: HashMap<IpNet, Result<Option<Versioned<Block>>>>,
-    /// All sound blocks of the family, as they were listed for a claim.
-    existing: Option<Vec<Versioned<Arc<Block>>>>,
+    /// All blocks of the family, as they were listed when there was none to claim.
+    existing: Option<Arc<dyn Listed>>,
 }
 
 impl<S: Store> Search<'_, S> {

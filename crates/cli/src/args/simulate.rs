@@ -1,5 +1,6 @@
 //! Options of `simulate`.
 
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::str::FromStr;
 
@@ -56,7 +57,7 @@ pub struct SimulateArgs {
     #[arg(long, value_name = "DURATION", help_heading = CLUSTER)]
     pub cooldown: Option<Micros>,
 
-    /// How often pods arrive, such as `20/s` [default: every five seconds on each node]
+    /// How often pods arrive, such as `20/s` [default: every five seconds on each node, 100/s at most]
     #[arg(long, value_name = "RATE", allow_hyphen_values = true, help_heading = LOAD)]
     pub arrival: Option<Rate>,
     /// How long pods live on average; another arrives for each that leaves [default: for ever]
@@ -95,6 +96,9 @@ pub struct SimulateArgs {
     /// Runs of each cause
     #[arg(long, value_name = "NUMBER", default_value_t = 20, help_heading = QUESTION)]
     pub runs: u64,
+    /// Runs at the same time; no result depends on it [default: one for each processor]
+    #[arg(long, value_name = "NUMBER", help_heading = QUESTION)]
+    pub threads: Option<NonZeroUsize>,
     /// Name a block size, a pool size and a limit of blocks for the cluster
     #[arg(long, help_heading = QUESTION)]
     pub advise: bool,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use calipam_datastore::Datastore;
 use calipam_model::snapshot::DatastoreKind;
-use calipam_simulate::answer::{self, advise, block_sizes, clashes, failure, scale};
+use calipam_simulate::answer::{self, Threads, advise, block_sizes, clashes, failure, scale};
 use calipam_simulate::{Event, Scenario, ScenarioError, Start};
 
 use crate::args::{Global, SimulateArgs};
@@ -80,18 +80,19 @@ fn names_cluster(global: &Global) -> bool {
 /// Does what the options ask for.
 fn answers(args: &SimulateArgs, scenario: &Scenario) -> Result<Answers, ScenarioError> {
     let mut answers = Answers { scenario: scenario.clone(), ..Answers::default() };
+    let threads = args.threads.map(Threads::from).unwrap_or_default();
     let sizes = args.sizes();
     if args.advise {
-        answers.advice = Some(advise(scenario, &sizes)?);
+        answers.advice = Some(advise(scenario, &sizes, threads)?);
     } else if !sizes.is_empty() {
-        answers.block_sizes = Some(block_sizes(scenario, &sizes)?);
+        answers.block_sizes = Some(block_sizes(scenario, &sizes, threads)?);
     }
     if scenario.events.iter().any(|planned| is_failure(&planned.what)) {
-        answers.failure = Some(failure(scenario)?);
+        answers.failure = Some(failure(scenario, threads)?);
     }
     let causes = args.causes();
     if !causes.is_empty() {
-        answers.clashes = Some(clashes(scenario, &causes, args.runs.max(1))?);
+        answers.clashes = Some(clashes(scenario, &causes, args.runs.max(1), threads)?);
     }
     if !answers.is_empty() {
         return Ok(answers);
@@ -104,7 +105,7 @@ fn answers(args: &SimulateArgs, scenario: &Scenario) -> Result<Answers, Scenario
             [] => answer::sizes_up_to(scenario.nodes),
             several => several.to_vec(),
         };
-        answers.scale = Some(scale(scenario, &nodes)?);
+        answers.scale = Some(scale(scenario, &nodes, threads)?);
     }
     Ok(answers)
 }

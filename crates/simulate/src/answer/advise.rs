@@ -1,43 +1,44 @@
 //! Which block size, pool and limit of blocks fit a cluster?
 
 use calipam_check::views::Count;
+use calipam_model::IpNet;
 use calipam_model::cidr;
 use calipam_model::config::DEFAULT_MAX_BLOCKS_PER_HOST;
 
-use super::{Advice, BlockSizeRow, Candidate, Objection, block_sizes};
-use crate::scenario::{Scenario, ScenarioError};
+use super::{Advice, BlockSizeRow, Candidate, Objection, Threads, block_sizes};
+use crate::scenario::{PoolSpec, Scenario, ScenarioError};
+use crate::time::Micros;
 
-/// An ADD with another block size may take so many thousandths of the quickest one before that speaks against the size.
+/// An ADD with another block size may take so many thousandths of the quickest one, on average, before that speaks against
+/// the size.
 const SLOWER: u64 = 1_250;
+/// How long one ADD in a hundred may take.
+const LONGEST: Micros = Micros::from_secs(1);
+/// Wasted addresses that weigh as much as a route, which costs every node of the cluster memory and time.
+const ROUTE: u64 = 8;
 /// Part of the pool that stays free for nodes that are added, and for the pods of failed nodes while their addresses are
 /// held: one fourth.
 const SPARE: u128 = 4;
 
 /// Simulates a cluster with each of some block sizes, and says which fits best: of those with nothing against them, the
-/// one that wastes the fewest addresses for its routes.
+/// one that wastes the fewest addresses for its routes. Where the pools are too small for each, it says which would fit in
+/// a larger one.
 ///
 /// # Errors
 /// Where there can be no such cluster.
-pub fn advise(scenario: &Scenario, sizes: &[u8]) -> Result<Advice, ScenarioError> {
+pub fn advise(scenario: &Scenario, sizes: &[u8], threads: Threads) -> Result<Advice, ScenarioError> {
     let fresh = scenario.afresh();
-    // Sizes of the family that the pools have; none larger than a pool.
     let is_v4 = fresh.pools.iter().any(|pool| cidr::is_v4(pool.cidr));
-    let of_family = fresh.pools.iter().filter(|pool| cidr::is_v4(pool.cidr) == is_v4);
-    let longest = of_family.map(|pool| pool.cidr.prefix_len()).max().unwrap_or(0);
-    let of_family = |size: &u8| if is_v4 || *size > 32 { *size } else { *size + 96 };
-    let sizes: Vec<u8> = sizes.iter().map(of_family).filter(|size| *size >= longest).collect();
-    let rows = block_sizes(&fresh, &sizes)?.rows;
-    let quickest = rows.iter().map(|row| row.run.adds.time.p99.0).min().unwrap_or(0);
-    let candidates: Vec<Candidate> =
-        rows.into_iter().map(|row| Candidate { against: against(&fresh, &row, quickest), row }).collect();
+    let sizes = sizes_for(&fresh, is_v4, sizes);
+    let candidates = candidates(&fresh, &sizes, threads)?;
+    let block_size = match best(&candidates) {
+        Some(size) => Some(size),
+        None => best(&self::candidates(&with_larger_pool(&fresh, is_v4, &sizes), &sizes, threads)?),
+    };
 
-    // A route costs every node of the cluster memory and time; a wasted address costs the pool one address.
-    let cost = |row: &BlockSizeRow| row.run.blocks.wasted + row.run.blocks.routes * 8;
-    let best =
-        candidates.iter().filter(|candidate| candidate.against.is_empty()).min_by_key(|c| cost(&c.row));
-    let block_size = best.map(|candidate| candidate.row.block_size);
     let pool_addresses = block_size.map(|size| addresses_needed(&fresh, size));
-    let existing = best.map(|candidate| candidate.row.run.blocks.pool_addresses.0);
+    let of_family = fresh.pools.iter().filter(|pool| cidr::is_v4(pool.cidr) == is_v4);
+    let existing = of_family.fold(0, |sum: u128, pool| sum.saturating_add(cidr::size(pool.cidr)));
     Ok(Advice {
         nodes: fresh.nodes,
         pods_per_node: fresh.pods_per_node,
@@ -45,25 +46,62 @@ pub fn advise(scenario: &Scenario, sizes: &[u8]) -> Result<Advice, ScenarioError
         block_size,
         pool_prefix: pool_addresses.zip(block_size).map(|(addresses, size)| prefix_for(addresses, size)),
         pool_addresses: pool_addresses.map(Count),
-        pools_suffice: pool_addresses.zip(existing).map(|(needed, existing)| existing >= needed),
+        pools_suffice: pool_addresses.map(|needed| existing >= needed),
         block_limit: block_size.map(|size| blocks_of_full_node(&fresh, size) + 1),
         candidates,
     })
 }
 
-fn against(scenario: &Scenario, row: &BlockSizeRow, quickest: u64) -> Vec<Objection> {
+/// The sizes of the family that the pools have, none larger than a pool.
+fn sizes_for(scenario: &Scenario, is_v4: bool, sizes: &[u8]) -> Vec<u8> {
+    let of_family = scenario.pools.iter().filter(|pool| cidr::is_v4(pool.cidr) == is_v4);
+    let longest = of_family.map(|pool| pool.cidr.prefix_len()).max().unwrap_or(0);
+    let of_family = |size: &u8| if is_v4 || *size > 32 { *size } else { *size + 96 };
+    sizes.iter().map(of_family).filter(|size| *size >= longest).collect()
+}
+
+fn candidates(scenario: &Scenario, sizes: &[u8], threads: Threads) -> Result<Vec<Candidate>, ScenarioError> {
+    let rows = block_sizes(scenario, sizes, threads)?.rows;
+    let quickest = rows.iter().map(|row| row.run.adds.time.mean).min().unwrap_or_default();
+    let candidate = |row: BlockSizeRow| Candidate { against: against(scenario, &row, quickest), row };
+    Ok(rows.into_iter().map(candidate).collect())
+}
+
+/// The size with nothing against it that wastes the fewest addresses and routes; of equals the largest block.
+fn best(candidates: &[Candidate]) -> Option<u8> {
+    let cost = |row: &BlockSizeRow| row.run.blocks.wasted + row.run.blocks.routes * ROUTE;
+    let sound = candidates.iter().filter(|candidate| candidate.against.is_empty());
+    sound.min_by_key(|candidate| cost(&candidate.row)).map(|candidate| candidate.row.block_size)
+}
+
+fn against(scenario: &Scenario, row: &BlockSizeRow, quickest: Micros) -> Vec<Objection> {
     let (run, limit) = (&row.run, scenario.max_blocks_per_host);
     let limit = if limit == 0 { DEFAULT_MAX_BLOCKS_PER_HOST } else { limit };
+    let time = &run.adds.time;
+    let is_slow = time.mean.0 > quickest.0.saturating_mul(SLOWER) / 1_000 || time.p99 > LONGEST;
     [
         (run.waiting_pods > 0, Objection::WaitingPods),
         (run.blocks.stranded_nodes > 0, Objection::StrandedNodes),
         (run.blocks.borrowed > 0, Objection::Borrows),
-        (run.adds.time.p99.0 > quickest.saturating_mul(SLOWER) / 1_000, Objection::Slow),
+        (is_slow, Objection::Slow),
         (blocks_of_full_node(scenario, row.block_size) > limit, Objection::BlockLimit),
     ]
     .into_iter()
     .filter_map(|(holds, objection)| holds.then_some(objection))
     .collect()
+}
+
+/// The same cluster with one pool of the family that is large enough for each of the sizes.
+fn with_larger_pool(scenario: &Scenario, is_v4: bool, sizes: &[u8]) -> Scenario {
+    let (own, mut pools): (Vec<PoolSpec>, Vec<PoolSpec>) =
+        scenario.pools.iter().cloned().partition(|pool| cidr::is_v4(pool.cidr) == is_v4);
+    let prefix = sizes.iter().map(|size| prefix_for(addresses_needed(scenario, *size), *size)).min();
+    let larger = own
+        .first()
+        .zip(prefix)
+        .and_then(|(pool, prefix)| IpNet::new(pool.cidr.addr(), prefix.min(pool.cidr.prefix_len())).ok());
+    pools.extend(larger.map(|cidr| PoolSpec::new(cidr.trunc())));
+    Scenario { pools, ..scenario.clone() }
 }
 
 /// Blocks that a node needs for all the pods that it takes.

@@ -1,6 +1,6 @@
 //! Which block size?
 
-use super::{BlockSizeRow, BlockSizes, parallel, run};
+use super::{BlockSizeRow, BlockSizes, Threads, parallel, run};
 use crate::scenario::{Scenario, ScenarioError};
 
 /// Runs a scenario with each of some block sizes, given as prefix lengths. A cluster begins empty, with as many pods to
@@ -8,7 +8,7 @@ use crate::scenario::{Scenario, ScenarioError};
 ///
 /// # Errors
 /// Where one of them is none for its pools.
-pub fn block_sizes(scenario: &Scenario, sizes: &[u8]) -> Result<BlockSizes, ScenarioError> {
+pub fn block_sizes(scenario: &Scenario, sizes: &[u8], threads: Threads) -> Result<BlockSizes, ScenarioError> {
     let fresh = scenario.afresh();
     let scenarios: Vec<(u8, Scenario)> =
         sizes.iter().map(|size| (*size, fresh.with_block_size(*size))).collect();
@@ -16,6 +16,6 @@ pub fn block_sizes(scenario: &Scenario, sizes: &[u8]) -> Result<BlockSizes, Scen
     let row = |(block_size, scenario): &(u8, Scenario)| {
         run(scenario).map(|run| BlockSizeRow { block_size: *block_size, run })
     };
-    let rows: Result<Vec<_>, _> = parallel::map(&scenarios, row).into_iter().collect();
+    let rows: Result<Vec<_>, _> = parallel::map(threads, &scenarios, row).into_iter().collect();
     Ok(BlockSizes { rows: rows? })
 }

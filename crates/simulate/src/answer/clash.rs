@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::run::{median, simulate};
-use super::{Cause, CauseRow, Clashes, Sighting, parallel};
+use super::{Cause, CauseRow, Clashes, Sighting, Threads, parallel};
 use crate::scenario::{Event, Planned, Scenario, ScenarioError};
 use crate::time::Micros;
 
@@ -34,13 +34,18 @@ struct Seen {
 ///
 /// # Errors
 /// Where there can be no such cluster.
-pub fn clashes(scenario: &Scenario, causes: &[Cause], runs: u64) -> Result<Clashes, ScenarioError> {
+pub fn clashes(
+    scenario: &Scenario,
+    causes: &[Cause],
+    runs: u64,
+    threads: Threads,
+) -> Result<Clashes, ScenarioError> {
     let jobs: Vec<(Cause, Scenario)> = causes
         .iter()
         .flat_map(|cause| (0..runs).map(|run| (*cause, with_cause(scenario, *cause, scenario.seed + run))))
         .collect();
     jobs.iter().try_for_each(|(_, scenario)| scenario.check())?;
-    let seen = parallel::map(&jobs, |(_, scenario)| look(scenario));
+    let seen = parallel::map(threads, &jobs, |(_, scenario)| look(scenario));
     let mut by_cause: BTreeMap<Cause, Vec<Seen>> = BTreeMap::new();
     for ((cause, _), seen) in jobs.iter().zip(seen) {
         by_cause.entry(*cause).or_default().push(seen?);

@@ -1,7 +1,7 @@
 //! What becomes of the addresses of nodes that fail?
 
 use super::run::simulate;
-use super::{Course, Failure, Point, parallel};
+use super::{Course, Failure, Point, Threads, parallel};
 use crate::cluster::Sample;
 use crate::scenario::{Event, Scenario, ScenarioError};
 use crate::time::Micros;
@@ -13,14 +13,14 @@ type Seen = (Vec<String>, u64, Course);
 ///
 /// # Errors
 /// Where there can be no such cluster.
-pub fn failure(scenario: &Scenario) -> Result<Failure, ScenarioError> {
+pub fn failure(scenario: &Scenario, threads: Threads) -> Result<Failure, ScenarioError> {
     let with =
         Scenario { collector: Some(scenario.collector.clone().unwrap_or_default()), ..scenario.clone() };
     // Both for the same time.
     let end = with.end();
     let with = Scenario { duration: Some(end), ..with };
     let without = Scenario { collector: None, ..with.clone() };
-    let mut seen = parallel::map(&[with, without], course).into_iter();
+    let mut seen = parallel::map(threads, &[with, without], course).into_iter();
     let mut next = || seen.next().unwrap_or(Err(ScenarioError::NoTime));
     let ((nodes, held, with_collector), (.., without_collector)) = (next()?, next()?);
     Ok(Failure { nodes, held, removed_after: scenario.removal, with_collector, without_collector })

@@ -17,6 +17,7 @@ pub use self::advise::advise;
 pub use self::block_size::block_sizes;
 pub use self::clash::clashes;
 pub use self::failure::failure;
+pub use self::parallel::Threads;
 pub use self::run::run;
 pub use self::scale::{scale, sizes_up_to};
 use crate::time::Micros;
@@ -26,6 +27,7 @@ use crate::time::Micros;
 #[serde(rename_all = "camelCase")]
 pub struct Times {
     pub count: u64,
+    pub mean: Micros,
     pub median: Micros,
     pub p99: Micros,
     pub worst: Micros,
@@ -274,7 +276,7 @@ pub enum Objection {
     StrandedNodes,
     /// Addresses are borrowed, each with a route of its own.
     Borrows,
-    /// An ADD takes much longer than with the best size.
+    /// An ADD takes much longer than with the best size, or one in a hundred longer than a second.
     Slow,
     /// A full node needs more blocks than a node may hold.
     BlockLimit,
@@ -287,13 +289,14 @@ pub struct Advice {
     pub nodes: u32,
     pub pods_per_node: u32,
     pub max_pods_per_node: u32,
-    /// The prefix length of blocks; `None` where none of the candidates fits.
+    /// The prefix length of blocks. Where the pools are too small for each of the candidates, the one that would fit best
+    /// in a pool that is large enough; `None` where none would.
     pub block_size: Option<u8>,
     /// The prefix length of the pool.
     pub pool_prefix: Option<u8>,
     /// Addresses that the pool has to have.
     pub pool_addresses: Option<Count>,
-    /// Whether the pools that are there suffice.
+    /// Whether the pools suffice that the scenario has.
     pub pools_suffice: Option<bool>,
     /// Blocks that a full node needs, and one more: the limit of blocks where affinity is strict.
     pub block_limit: Option<u32>,

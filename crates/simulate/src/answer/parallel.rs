@@ -1,13 +1,30 @@
 //! Independent runs side by side.
 
+use std::num::NonZeroUsize;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-/// Does `work` for each of some jobs, on as many threads as the machine has processors; the results come in the order of
-/// the jobs.
-pub(super) fn map<J: Sync, T: Send>(jobs: &[J], work: impl Fn(&J) -> T + Sync) -> Vec<T> {
-    let threads = thread::available_parallelism().map_or(1, |count| count.get()).min(jobs.len().max(1));
+/// How many runs go on at the same time. No result depends on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Threads(NonZeroUsize);
+
+impl Default for Threads {
+    /// One for each processor.
+    fn default() -> Self {
+        Self(thread::available_parallelism().unwrap_or(NonZeroUsize::MIN))
+    }
+}
+
+impl From<NonZeroUsize> for Threads {
+    fn from(count: NonZeroUsize) -> Self {
+        Self(count)
+    }
+}
+
+/// Does `work` for each of some jobs; the results come in the order of the jobs.
+pub(super) fn map<J: Sync, T: Send>(threads: Threads, jobs: &[J], work: impl Fn(&J) -> T + Sync) -> Vec<T> {
+    let threads = threads.0.get().min(jobs.len().max(1));
     let next = AtomicUsize::new(0);
     let done: Mutex<Vec<(usize, T)>> = Mutex::new(Vec::with_capacity(jobs.len()));
     thread::scope(|scope| {
@@ -29,10 +46,15 @@ pub(super) fn map<J: Sync, T: Send>(jobs: &[J], work: impl Fn(&J) -> T + Sync) -
 
 #[cfg(test)]
 mod tests {
+    use super::*;
+
     #[test]
     fn results_come_in_the_order_of_the_jobs() {
         let jobs: Vec<u64> = (0..50).collect();
-        assert_eq!(super::map(&jobs, |job| job * 2), (0..100).step_by(2).collect::<Vec<u64>>());
-        assert!(super::map(&[] as &[u64], |job| *job).is_empty());
+        let doubled: Vec<u64> = (0..100).step_by(2).collect();
+        for threads in [1, 3, 99].map(|count| Threads::from(NonZeroUsize::new(count).unwrap())) {
+            assert_eq!(map(threads, &jobs, |job| job * 2), doubled);
+        }
+        assert!(map(Threads::default(), &[] as &[u64], |job| *job).is_empty());
     }
 }

@@ -58,7 +58,7 @@ impl World {
             seed: self.scenario.seed,
             nodes: self.scenario.node_count(),
             pods: pods.all().filter(|(_, pod)| pod.runs).count() as u64,
-            waiting_pods: pods.missing() + measured.unschedulable,
+            waiting_pods: self.waiting_pods(),
             simulated: self.engine.now(),
             adds: adds(&measured),
             deleted: measured.deleted,
@@ -132,8 +132,11 @@ fn adds(measured: &Measured) -> Adds {
 fn times(found: impl Iterator<Item = u32>) -> Times {
     let mut found: Vec<u32> = found.collect();
     found.sort_unstable();
+    let count = found.len() as u64;
+    let sum: u64 = found.iter().copied().map(u64::from).sum();
     let at = |permille: usize| Micros(rank(&found, permille).unwrap_or(0).into());
-    Times { count: found.len() as u64, median: at(500), p99: at(990), worst: at(1_000) }
+    let mean = Micros(sum.checked_div(count).unwrap_or(0));
+    Times { count, mean, median: at(500), p99: at(990), worst: at(1_000) }
 }
 
 /// The value at a rank: the least one that so many thousandths do not exceed.
@@ -168,6 +171,7 @@ mod tests {
     fn ranks_of_few_and_many() {
         let found = times((1..=200).rev());
         assert_eq!((found.median, found.p99, found.worst), (Micros(100), Micros(198), Micros(200)));
+        assert_eq!((found.count, found.mean), (200, Micros(100)));
         assert_eq!(times([7].into_iter()).p99, Micros(7));
         assert_eq!(times(std::iter::empty()), Times::default());
         assert_eq!(median(vec![Micros(3), Micros(1), Micros(2)]), Some(Micros(2)));

@@ -1,13 +1,13 @@
 //! Is the rate of allocation bound by the size of the cluster?
 
-use super::{Scale, parallel, run};
+use super::{Scale, Threads, parallel, run};
 use crate::scenario::{Rate, Scenario, ScenarioError};
 
 /// Runs a scenario with each of some numbers of nodes. Pods arrive at the same rate for each node.
 ///
 /// # Errors
 /// Where one of the clusters cannot be.
-pub fn scale(scenario: &Scenario, nodes: &[u32]) -> Result<Scale, ScenarioError> {
+pub fn scale(scenario: &Scenario, nodes: &[u32], threads: Threads) -> Result<Scale, ScenarioError> {
     let sized = |count: &u32| Scenario {
         nodes: *count,
         arrival: scenario.arrival.map(|rate| scaled(rate, *count, scenario.node_count())),
@@ -16,7 +16,7 @@ pub fn scale(scenario: &Scenario, nodes: &[u32]) -> Result<Scale, ScenarioError>
     let scenarios: Vec<Scenario> = nodes.iter().map(sized).collect();
     // Bad ones are refused before hours are spent on good ones.
     scenarios.iter().try_for_each(Scenario::check)?;
-    let rows: Result<Vec<_>, _> = parallel::map(&scenarios, run).into_iter().collect();
+    let rows: Result<Vec<_>, _> = parallel::map(threads, &scenarios, run).into_iter().collect();
     Ok(Scale { rows: rows? })
 }
 

@@ -120,7 +120,7 @@ impl World {
     pub(super) fn sample(&self) -> Sample {
         let measured = self.measured.borrow();
         let data = self.server.data();
-        let waiting = self.pods.borrow().missing() + measured.unschedulable;
+        let waiting = self.waiting_pods();
         let mut sample = Sample { at: self.engine.now(), held: 0, blocks: 0, waiting };
         let Some(held) = &measured.held else { return sample };
         let is_held = |(cidr, ordinal, sequence): &&(IpNet, u32, u64)| {

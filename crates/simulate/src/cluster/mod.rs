@@ -31,6 +31,12 @@ use crate::datastore::{Client, Data, Server};
 use crate::engine::Engine;
 use crate::random::Random;
 use crate::scenario::{Scenario, ScenarioError};
+use crate::time::Micros;
+
+/// For how long no pod starts any more where those that wait cannot.
+const QUIET: Micros = Micros::from_mins(2);
+/// For how long a run goes on at most after its usual end.
+const SETTLING: Micros = Micros::from_mins(60);
 
 /// The cluster. All its parts hold it.
 pub(crate) struct World {
@@ -81,9 +87,28 @@ impl World {
         Ok(world)
     }
 
-    /// Lets time pass to the end of the scenario.
+    /// Lets time pass to the end of the scenario, and where that does not say when it ends, on while pods start that
+    /// waited for addresses.
     pub fn run(&self) {
-        self.engine.run_until(self.scenario.end());
+        let end = self.scenario.end();
+        self.engine.run_until(end);
+        // Where pods come and go, some are always on their way.
+        if self.scenario.duration.is_some() || self.scenario.lifetime.is_some() {
+            return;
+        }
+        let started = || self.measured.borrow().started.len();
+        while self.waiting_pods() > 0 && self.engine.now() < end + SETTLING {
+            let before = started();
+            self.engine.run_until(self.engine.now() + QUIET);
+            if started() == before {
+                break;
+            }
+        }
+    }
+
+    /// Pods that should run and do not.
+    pub fn waiting_pods(&self) -> u64 {
+        self.pods.borrow().missing() + self.measured.borrow().unschedulable
     }
 
     /// Number of addresses that a pod gets in a family.

@@ -3,8 +3,9 @@
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::rc::Rc;
+use std::sync::Arc;
 
-use calipam_assign::{Entry, Query, Record, Store, StoreError};
+use calipam_assign::{Entry, Family, Listed, Query, Record, Store, StoreError};
 use calipam_model::key::Key;
 use calipam_model::snapshot::{DatastoreKind, Revision};
 use jiff::Timestamp;
@@ -180,9 +181,6 @@ impl Store for Client {
     }
 
     async fn read(&self, queries: &[Query]) -> Result<Vec<Vec<Entry>>, StoreError> {
-        if queries.iter().any(|query| matches!(query, Query::Blocks(_))) {
-            self.lists.set(self.lists.get() + 1);
-        }
         if !self.is_on_kubernetes() {
             // All in one transaction; where there are more than it takes, one after the other.
             let mut answers = Vec::with_capacity(queries.len());
@@ -198,6 +196,15 @@ impl Store for Client {
             }
         }
         Ok(answers)
+    }
+
+    async fn blocks(&self, family: Family) -> Result<Arc<dyn Listed>, StoreError> {
+        self.lists.set(self.lists.get() + 1);
+        let listing = self.measure(&Query::Blocks(family));
+        let wait = self.wait();
+        let listed = self.server.send(Station::Reads, wait, listing, move |data| data.list(family)).await;
+        self.server.engine.sleep(self.server.decoding(listing)).await;
+        Ok(listed)
     }
 
     async fn create(&self, record: &Record) -> Result<Revision, StoreError> {

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use calipam_assign::{Entry, Family, Query, Record, StoreError};
+use calipam_assign::{Entry, Family, Listed, Query, Record, StoreError};
 use calipam_model::IpNet;
 use calipam_model::affinity::{Affinity, AffinityKey, AffinityType};
 use calipam_model::block::Block;
@@ -12,18 +12,13 @@ use calipam_model::handle::Handle;
 use calipam_model::key::Key;
 use calipam_model::node::Node;
 use calipam_model::pool::{Pool, Reservation};
-use calipam_model::snapshot::Revision;
+use calipam_model::snapshot::{Revision, Versioned};
 use ipnet::{Ipv4Net, Ipv6Net};
+
+use super::blocks::Blocks;
 
 /// Bytes of an object beside a block, as servers send it.
 const SMALL_OBJECT: u64 = 400;
-/// Bytes of a block without its ordinals and owner records.
-const EMPTY_BLOCK: u64 = 300;
-/// Bytes of an ordinal of a block.
-const ORDINAL: u64 = 8;
-/// Bytes of an owner record, and its sequence number.
-const OWNER_RECORD: u64 = 290;
-
 /// How much a list is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Listing {
@@ -48,12 +43,6 @@ pub(crate) struct Data {
     pub written: u64,
 }
 
-#[derive(Clone, Default)]
-struct Blocks {
-    by_cidr: BTreeMap<IpNet, (Arc<Block>, i64)>,
-    bytes: u64,
-}
-
 impl Data {
     pub fn new(pools: Vec<Pool>, reservations: Vec<Reservation>, config: Option<IpamConfig>) -> Self {
         let config = config.map(|config| (config, 1));
@@ -76,11 +65,11 @@ impl Data {
 
     /// All blocks of both families, by CIDR.
     pub fn blocks(&self) -> impl Iterator<Item = &Arc<Block>> {
-        self.blocks.iter().flat_map(|blocks| blocks.by_cidr.values().map(|(block, _)| block))
+        self.blocks.iter().flat_map(|blocks| blocks.by_cidr()).map(|block| &block.value)
     }
 
     pub fn block(&self, cidr: IpNet) -> Option<&Arc<Block>> {
-        self.blocks_of(Family::of(cidr)).by_cidr.get(&cidr).map(|(block, _)| block)
+        self.stored_block(cidr).map(|block| &block.value)
     }
 
     pub fn affinities(&self) -> impl Iterator<Item = (&Affinity, i64)> {
@@ -122,11 +111,13 @@ impl Data {
                     self.affinities.values().filter(|(found, _)| found.key.kind == AffinityType::Host);
                 of_hosts.map(|(found, revision)| entry(Record::Affinity(found.clone()), *revision)).collect()
             }
-            Query::Blocks(family) => {
-                let found = self.blocks_of(*family).by_cidr.values();
-                found.map(|(block, revision)| entry(Record::Block(Arc::clone(block)), *revision)).collect()
-            }
+            Query::Blocks(family) => self.blocks_of(*family).by_cidr().map(block_entry).collect(),
         }
+    }
+
+    /// All blocks of a family as they are now; what changes later does not change them.
+    pub fn list(&self, family: Family) -> Arc<dyn Listed> {
+        Arc::new(self.blocks_of(family).clone())
     }
 
     /// How much a server looks at for a query. What is single, or short in any cluster, counts as nothing.
@@ -135,7 +126,7 @@ impl Data {
             Query::HostAffinities => self.all_affinities(),
             Query::Blocks(family) => {
                 let blocks = self.blocks_of(*family);
-                Listing { objects: blocks.by_cidr.len() as u64, bytes: blocks.bytes }
+                Listing { objects: blocks.count(), bytes: blocks.bytes() }
             }
             _ => Listing::default(),
         }
@@ -149,10 +140,7 @@ impl Data {
 
     fn get(&self, key: &Key) -> Option<Entry> {
         match key {
-            Key::Block(cidr) => {
-                let (block, revision) = self.blocks_of(Family::of(*cidr)).by_cidr.get(cidr)?;
-                Some(entry(Record::Block(Arc::clone(block)), *revision))
-            }
+            Key::Block(cidr) => self.stored_block(*cidr).map(block_entry),
             Key::Affinity(key) => {
                 let (affinity, revision) = self.affinities.get(key)?;
                 Some(entry(Record::Affinity(affinity.clone()), *revision))
@@ -211,19 +199,17 @@ impl Data {
     fn expect(&self, key: &Key, revision: &Revision) -> Result<(), StoreError> {
         match self.revision_of(key) {
             None => Err(StoreError::NotFound(key.clone())),
-            Some(found) if Revision::Etcd(found) == *revision => Ok(()),
+            Some(found) if found == *revision => Ok(()),
             Some(_) => Err(StoreError::Conflict(key.clone())),
         }
     }
 
-    fn revision_of(&self, key: &Key) -> Option<i64> {
+    fn revision_of(&self, key: &Key) -> Option<Revision> {
         match key {
-            Key::Block(cidr) => {
-                self.blocks_of(Family::of(*cidr)).by_cidr.get(cidr).map(|(_, revision)| *revision)
-            }
-            Key::Affinity(key) => self.affinities.get(key).map(|(_, revision)| *revision),
-            Key::Handle(id) => self.handles.get(id).map(|(_, revision)| *revision),
-            Key::IpamConfig => self.config.map(|(_, revision)| revision),
+            Key::Block(cidr) => self.stored_block(*cidr).map(|block| block.revision.clone()),
+            Key::Affinity(key) => self.affinities.get(key).map(|(_, revision)| Revision::Etcd(*revision)),
+            Key::Handle(id) => self.handles.get(id).map(|(_, revision)| Revision::Etcd(*revision)),
+            Key::IpamConfig => self.config.map(|(_, revision)| Revision::Etcd(revision)),
             _ => None,
         }
     }
@@ -254,27 +240,16 @@ impl Data {
         }
     }
 
+    fn stored_block(&self, cidr: IpNet) -> Option<&Versioned<Arc<Block>>> {
+        self.blocks_of(Family::of(cidr)).get(cidr)
+    }
+
     fn blocks_of(&self, family: Family) -> &Blocks {
         &self.blocks[index(family)]
     }
 
     fn blocks_mut(&mut self, family: Family) -> &mut Blocks {
         &mut self.blocks[index(family)]
-    }
-}
-
-impl Blocks {
-    fn insert(&mut self, block: Arc<Block>, revision: i64) {
-        self.bytes += bytes(&block);
-        if let Some((before, _)) = self.by_cidr.insert(block.cidr(), (block, revision)) {
-            self.bytes -= bytes(&before);
-        }
-    }
-
-    fn remove(&mut self, cidr: IpNet) {
-        if let Some((before, _)) = self.by_cidr.remove(&cidr) {
-            self.bytes -= bytes(&before);
-        }
     }
 }
 
@@ -285,9 +260,8 @@ fn index(family: Family) -> usize {
     }
 }
 
-/// About how long a block is as JSON.
-fn bytes(block: &Block) -> u64 {
-    EMPTY_BLOCK + u64::from(block.size()) * ORDINAL + block.attributes().len() as u64 * OWNER_RECORD
+fn block_entry(block: &Versioned<Arc<Block>>) -> Entry {
+    Entry { record: Record::Block(Arc::clone(&block.value)), revision: block.revision.clone() }
 }
 
 fn entry(record: Record, revision: i64) -> Entry {

@@ -1,5 +1,6 @@
 //! The simulated datastore: what it holds, what its requests cost, and its clients.
 
+mod blocks;
 mod client;
 mod costs;
 mod data;

@@ -1,13 +1,14 @@
 //! The server: it does one request after the other, as fast as it can, and answers take their time.
 
 use std::cell::{Cell, Ref, RefCell, RefMut};
+use std::collections::VecDeque;
 use std::rc::Rc;
 
 use calipam_model::snapshot::DatastoreKind;
 
 use super::costs::Costs;
 use super::data::{Data, Listing};
-use crate::engine::{Answer, Engine, Slot};
+use crate::engine::{Answer, Engine, Slot, Watch};
 use crate::random::Random;
 use crate::time::Micros;
 
@@ -21,6 +22,23 @@ pub(super) enum Station {
     Writes,
 }
 
+/// The threads of the server that do reads, or writes, and what waits for them.
+struct Threads {
+    /// Those that have nothing to do.
+    idle: u64,
+    waiting: VecDeque<Job>,
+}
+
+/// A request that has arrived.
+struct Job {
+    /// How long it keeps a thread busy.
+    busy: Micros,
+    /// What is done when that time is over.
+    finish: Box<dyn FnOnce()>,
+    /// Of a read: whether the client still waits. Servers do not read for connections that are closed.
+    client: Option<Watch>,
+}
+
 /// The server of the datastore, and what it holds.
 pub(crate) struct Server {
     pub kind: DatastoreKind,
@@ -28,22 +46,22 @@ pub(crate) struct Server {
     pub engine: Engine,
     data: RefCell<Data>,
     random: RefCell<Random>,
-    /// When each thread has done what it has to do, in nanoseconds: those that read, and those that write.
-    free_at: [RefCell<Vec<u64>>; 2],
+    /// Those that read, and those that write.
+    threads: [RefCell<Threads>; 2],
     /// Requests served.
     pub requests: Cell<u64>,
 }
 
 impl Server {
     pub fn new(engine: &Engine, kind: DatastoreKind, costs: Costs, data: Data, seed: u64) -> Rc<Self> {
-        let threads = vec![0; usize::try_from(costs.threads.clamp(1, MOST_THREADS)).unwrap_or(1)];
+        let threads = || RefCell::new(Threads { idle: threads(&costs), waiting: VecDeque::new() });
         Rc::new(Self {
             kind,
+            threads: [threads(), threads()],
             costs,
             engine: engine.clone(),
             data: RefCell::new(data),
             random: RefCell::new(Random::new(seed, 0x7365_7276)),
-            free_at: [RefCell::new(threads.clone()), RefCell::new(threads)],
             requests: Cell::new(0),
         })
     }
@@ -61,7 +79,8 @@ impl Server {
         self.random.borrow_mut().around(mean, self.costs.jitter_permille)
     }
 
-    /// Sends a request, after `wait`. The server does `action` when its turn comes, whether the client still waits or not.
+    /// Sends a request, after `wait`. The server does `action` when its turn comes: a write whether the client still waits
+    /// or not, a read only where it does.
     pub(super) fn send<T: 'static>(
         self: &Rc<Self>,
         station: Station,
@@ -75,55 +94,126 @@ impl Server {
             Station::Writes => self.costs.write,
         });
         // What the server does for any request is a part of the latency; what a list costs comes on top.
-        let travel = latency - Micros(self.busy(station) / 1_000);
+        let busy = self.busy(station);
+        let travel = latency - Micros(busy / 1_000);
         let there = Micros(travel.0 / 2);
-        let done = self.serve(station, self.engine.now() + wait + there, listing);
-        let back = done + (travel - there);
+        let back = travel - there;
 
         let slot = Slot::new();
         let (server, filled) = (Rc::clone(self), slot.clone());
-        self.engine.at(done, move || {
-            let answer = action(&mut server.data.borrow_mut());
-            filled.fill_at(&server.engine, back, answer);
-        });
+        let job = Job {
+            busy: Micros((busy + self.listing_nanos(listing)).div_ceil(1_000)),
+            finish: Box::new(move || {
+                let answer = action(&mut server.data.borrow_mut());
+                filled.fill_at(&server.engine, server.engine.now() + back, answer);
+            }),
+            client: (station == Station::Reads).then(|| slot.watch()),
+        };
+        let server = Rc::clone(self);
+        self.engine.at(self.engine.now() + wait + there, move || server.arrive(station, job));
         slot.answer(&self.engine)
     }
 
-    /// Gives a request that arrives at a time to the thread that is free first; gives when it is done.
-    fn serve(&self, station: Station, arrives: Micros, listing: Listing) -> Micros {
-        let mut threads = self.threads(station).borrow_mut();
-        let busy = self.busy_with(station, threads.len())
-            + listing.objects * self.costs.object_nanos
-            + listing.bytes * self.costs.kib_nanos / 1_024;
-        let arrives = arrives.0.saturating_mul(1_000);
-        let Some(free_at) = threads.iter_mut().min() else { return Micros(arrives / 1_000) };
-        let done = (*free_at).max(arrives).saturating_add(busy);
-        *free_at = done;
-        Micros(done.div_ceil(1_000))
+    fn arrive(self: &Rc<Self>, station: Station, job: Job) {
+        self.threads(station).borrow_mut().waiting.push_back(job);
+        self.go_on(station);
     }
 
-    fn threads(&self, station: Station) -> &RefCell<Vec<u64>> {
+    /// Gives what waits to the threads that have nothing to do.
+    fn go_on(self: &Rc<Self>, station: Station) {
+        while let Some(job) = self.threads(station).borrow_mut().next() {
+            let (server, finish) = (Rc::clone(self), job.finish);
+            self.engine.at(self.engine.now() + job.busy, move || {
+                finish();
+                server.threads(station).borrow_mut().idle += 1;
+                server.go_on(station);
+            });
+        }
+    }
+
+    fn threads(&self, station: Station) -> &RefCell<Threads> {
         match station {
-            Station::Reads => &self.free_at[0],
-            Station::Writes => &self.free_at[1],
+            Station::Reads => &self.threads[0],
+            Station::Writes => &self.threads[1],
         }
     }
 
     /// How long any request keeps a thread busy, in nanoseconds.
     fn busy(&self, station: Station) -> u64 {
-        self.busy_with(station, self.threads(station).borrow().len())
-    }
-
-    fn busy_with(&self, station: Station, threads: usize) -> u64 {
         let per_second = match station {
             Station::Reads => self.costs.reads_per_second,
             Station::Writes => self.costs.writes_per_second,
         };
-        (NANOS_PER_SECOND * threads as u64).checked_div(per_second).unwrap_or(0)
+        (NANOS_PER_SECOND * threads(&self.costs)).checked_div(per_second).unwrap_or(0)
+    }
+
+    fn listing_nanos(&self, listing: Listing) -> u64 {
+        listing.objects * self.costs.object_nanos + listing.bytes * self.costs.kib_nanos / 1_024
     }
 
     /// How long a client takes to decode a list.
     pub fn decoding(&self, listing: Listing) -> Micros {
         Micros(listing.bytes * self.costs.decode_nanos / 1_024 / 1_000)
+    }
+}
+
+impl Threads {
+    /// The next request that a thread does now.
+    fn next(&mut self) -> Option<Job> {
+        self.idle.checked_sub(1)?;
+        let is_wanted = |job: &Job| job.client.as_ref().is_none_or(Watch::waits);
+        let job = std::iter::from_fn(|| self.waiting.pop_front()).find(is_wanted)?;
+        self.idle -= 1;
+        Some(job)
+    }
+}
+
+/// Threads of a kind.
+fn threads(costs: &Costs) -> u64 {
+    costs.threads.clamp(1, MOST_THREADS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::within;
+
+    /// A server with one thread of each kind, to which a list of one object is a second.
+    fn server(engine: &Engine) -> Rc<Server> {
+        let costs = Costs {
+            object_nanos: NANOS_PER_SECOND,
+            threads: 1,
+            jitter_permille: 0,
+            ..Costs::assumed(DatastoreKind::Etcd)
+        };
+        Server::new(engine, DatastoreKind::Etcd, costs, Data::default(), 1)
+    }
+
+    /// Sends three requests at once, of which the client of the second gives up; gives which were done, and after how many
+    /// whole seconds each was answered.
+    fn three(station: Station) -> (Vec<u32>, Vec<(u32, u64)>) {
+        let engine = Engine::default();
+        let server = server(&engine);
+        let (done, answered): (Rc<RefCell<Vec<_>>>, Rc<RefCell<Vec<_>>>) = Default::default();
+        for (number, patience) in [(1, 60), (2, 1), (3, 60)] {
+            let (engine, server) = (engine.clone(), Rc::clone(&server));
+            let (done, answered) = (Rc::clone(&done), Rc::clone(&answered));
+            engine.clone().spawn(async move {
+                let listing = Listing { objects: 1, bytes: 0 };
+                let action = move |_: &mut Data| done.borrow_mut().push(number);
+                let answer = server.send(station, Micros::ZERO, listing, action);
+                if within(&engine, Micros::from_secs(patience), answer).await.is_ok() {
+                    answered.borrow_mut().push((number, engine.now().0 / 1_000_000));
+                }
+            });
+        }
+        engine.run_until(Micros::from_secs(60));
+        (done.take(), answered.take())
+    }
+
+    #[test]
+    fn requests_wait_for_their_turn_and_reads_that_were_given_up_take_none() {
+        assert_eq!(three(Station::Reads), (vec![1, 3], vec![(1, 1), (3, 2)]));
+        assert_eq!(three(Station::Writes), (vec![1, 2, 3], vec![(1, 1), (3, 3)]));
     }
 }

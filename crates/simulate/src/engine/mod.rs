@@ -14,7 +14,7 @@ use std::collections::BinaryHeap;
 use std::rc::Rc;
 
 pub(crate) use self::lock::Lock;
-pub(crate) use self::slot::{Answer, Slot};
+pub(crate) use self::slot::{Answer, Slot, Watch};
 pub(crate) use self::tasks::TaskId;
 use self::tasks::Tasks;
 pub(crate) use self::wait::within;

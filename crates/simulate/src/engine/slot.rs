@@ -1,8 +1,9 @@
 //! A place for one answer.
 
+use std::any::Any;
 use std::cell::RefCell;
 use std::pin::Pin;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use std::task::{Context, Poll};
 
 use super::{Engine, TaskId};
@@ -50,6 +51,24 @@ impl<T> Slot<T> {
     /// Waits for the answer.
     pub fn answer(self, engine: &Engine) -> Answer<T> {
         Answer { slot: self, engine: engine.clone() }
+    }
+}
+
+impl<T: 'static> Slot<T> {
+    /// Shows whether a task waits for the answer.
+    pub fn watch(&self) -> Watch {
+        let shared: Rc<dyn Any> = self.0.clone();
+        Watch(Rc::downgrade(&shared))
+    }
+}
+
+/// Whether a task still waits for the answer that another is to give.
+pub(crate) struct Watch(Weak<dyn Any>);
+
+impl Watch {
+    /// True until the [`Answer`] is dropped.
+    pub fn waits(&self) -> bool {
+        self.0.strong_count() > 1
     }
 }
 

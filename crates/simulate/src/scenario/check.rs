@@ -234,6 +234,12 @@ mod tests {
         assert!(error(|s| s.nodes = 1_000_000).contains("more than can be simulated"));
         assert!(error(|s| s.max_pods_per_node = 5).contains("than the 5"));
         assert!(error(|s| s.duration = Some(Micros::ZERO)).contains("no time"));
+        assert!(error(|s| s.duration = Some(Micros::from_mins(600_000))).contains("longer than a year"));
+        assert!(error(|s| s.zones = 0).contains("no zones"));
+        assert!(error(|s| s.pools.push(pool("fd00::/120", 122))).contains("256 addresses of the IPv6 pools"));
+        assert!(
+            error(|s| s.pools = vec![pool("fd00::/120", 116)]).contains("larger than the pool fd00::/120")
+        );
     }
 
     #[test]

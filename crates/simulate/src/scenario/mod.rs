@@ -47,11 +47,13 @@ pub struct Scenario {
     pub max_blocks_per_host: u32,
     /// How long released addresses cool down.
     pub cooldown: Micros,
-    /// Pods that arrive in the whole cluster; one every five seconds on each node where it is not said.
+    /// Pods that arrive in the whole cluster; one every five seconds on each node where it is not said, and at most 100 in
+    /// a second.
     pub arrival: Option<Rate>,
     /// How long pods live on average; another pod arrives for each that leaves. For ever where it is not said.
     pub lifetime: Option<Micros>,
-    /// How long the simulation goes on; until all is settled where it is not said.
+    /// How long the simulation goes on; until all is settled where it is not said: two minutes after the last pod
+    /// has arrived, and on while pods that wait still start.
     pub duration: Option<Micros>,
     /// After how long a runtime tries again to start a pod.
     pub retry: Micros,
@@ -105,6 +107,9 @@ impl Collector {
     }
 }
 
+/// Most pods that arrive in five seconds where the scenario does not say how many do: about as many as the scheduler of
+/// a large cluster places.
+const MOST_ARRIVALS: u32 = 500;
 /// Pods of a node by default, as in Kubernetes.
 const MAX_PODS: u32 = 110;
 
@@ -170,7 +175,8 @@ impl Scenario {
 
     /// How often pods arrive.
     pub fn arrival(&self) -> Rate {
-        self.arrival.unwrap_or_else(|| Rate::per(u64::from(self.node_count().max(1)), Micros::from_secs(5)))
+        let nodes = self.node_count().clamp(1, MOST_ARRIVALS);
+        self.arrival.unwrap_or_else(|| Rate::per(nodes.into(), Micros::from_secs(5)))
     }
 
     /// When the last pod has arrived.

@@ -1,6 +1,8 @@
 //! The answers to the four questions.
 
-use calipam_simulate::answer::{Cause, Objection, advise, block_sizes, clashes, failure, scale};
+use std::num::NonZeroUsize;
+
+use calipam_simulate::answer::{Cause, Threads, advise, block_sizes, clashes, failure, scale};
 use calipam_simulate::{Event, Micros, Planned, Scenario, ScenarioError};
 
 use crate::{pool, small};
@@ -8,22 +10,23 @@ use crate::{pool, small};
 #[test]
 fn requests_of_an_add_do_not_depend_on_the_number_of_nodes_and_the_time_of_a_claim_does() {
     let scenario = Scenario { pools: vec![pool("10.0.0.0/14", 26)], ..small() };
-    let shown = scale(&scenario, &[10, 200]).unwrap();
+    let shown = scale(&scenario, &[10, 200], Threads::default()).unwrap();
     let [few, many] = &shown.rows[..] else { panic!("{shown:?}") };
     assert_eq!((few.nodes, many.nodes), (10, 200));
     assert_eq!(few.adds.requests_in_own_block.median, many.adds.requests_in_own_block.median);
     assert!(many.adds.time_with_list.median > few.adds.time_with_list.median, "{shown:?}");
-    assert_eq!(scale(&scenario, &[10, 0]), Err(ScenarioError::NoNodes));
+    assert_eq!(scale(&scenario, &[10, 0], Threads::default()), Err(ScenarioError::NoNodes));
 }
 
 #[test]
 fn smaller_blocks_waste_less_and_announce_more_routes() {
-    let shown = block_sizes(&small(), &[24, 26, 29]).unwrap();
+    let shown = block_sizes(&small(), &[24, 26, 29], Threads::default()).unwrap();
     let wasted: Vec<u64> = shown.rows.iter().map(|row| row.run.blocks.wasted).collect();
     let routes: Vec<u64> = shown.rows.iter().map(|row| row.run.blocks.routes).collect();
     assert!(wasted.is_sorted_by(|a, b| a > b), "{wasted:?}");
     assert!(routes.is_sorted() && routes[0] < routes[2], "{routes:?}");
-    let too_large = block_sizes(&Scenario { pools: vec![pool("10.0.0.0/25", 26)], ..small() }, &[24]);
+    let too_large =
+        block_sizes(&Scenario { pools: vec![pool("10.0.0.0/25", 26)], ..small() }, &[24], Threads::default());
     assert!(matches!(too_large, Err(ScenarioError::BlockLargerThanPool { block_size: 24, .. })));
 }
 
@@ -34,7 +37,7 @@ fn the_collector_frees_what_a_removed_node_held_and_nothing_else_does() {
         events: vec![Planned { at: Micros::from_mins(3), what: Event::FailNode("node-1".into()) }],
         ..small()
     };
-    let shown = failure(&scenario).unwrap();
+    let shown = failure(&scenario, Threads::default()).unwrap();
     assert_eq!(shown.nodes, ["node-1"]);
     assert!(shown.held >= 5, "{shown:?}");
     let free = shown.with_collector.addresses_free_after.unwrap();
@@ -53,7 +56,7 @@ fn a_node_that_stays_in_the_cluster_keeps_its_addresses() {
         events: vec![Planned { at: Micros::from_mins(3), what: Event::FailNode("node-1".into()) }],
         ..small()
     };
-    let shown = failure(&scenario).unwrap();
+    let shown = failure(&scenario, Threads::default()).unwrap();
     assert_eq!((shown.removed_after, shown.with_collector.addresses_free_after), (None, None));
 }
 
@@ -61,7 +64,7 @@ fn a_node_that_stays_in_the_cluster_keeps_its_addresses() {
 fn each_cause_gives_addresses_two_owners_and_no_cause_does_not() {
     // Nearly full, so that what is freed is given out again soon.
     let scenario = Scenario { pods_per_node: 9, pools: vec![pool("10.0.0.0/26", 29)], ..small() };
-    let shown = clashes(&scenario, &Cause::ALL, 2).unwrap();
+    let shown = clashes(&scenario, &Cause::ALL, 2, Threads::default()).unwrap();
     let causes: Vec<Cause> = shown.causes.iter().map(|row| row.cause).collect();
     assert_eq!(causes, Cause::ALL);
     for row in &shown.causes {
@@ -84,15 +87,23 @@ fn each_cause_gives_addresses_two_owners_and_no_cause_does_not() {
 }
 
 #[test]
-fn advice_names_a_size_that_nothing_speaks_against() {
-    let scenario = Scenario { max_pods_per_node: 20, pools: vec![pool("10.0.0.0/22", 26)], ..small() };
-    let advice = advise(&scenario, &[24, 25, 26, 27, 28, 29]).unwrap();
-    let size = advice.block_size.unwrap();
-    let best = advice.candidates.iter().find(|candidate| candidate.row.block_size == size).unwrap();
-    assert!(best.against.is_empty());
-    // Six blocks of /24 do not fit into a /22: two nodes borrow.
-    let largest = &advice.candidates[0];
-    assert!(largest.against.contains(&Objection::Borrows), "{largest:?}");
-    assert_eq!(advice.block_limit, Some(20u32.div_ceil(1 << (32 - size)) + 1));
-    assert_eq!(advice.pools_suffice, Some(true), "{advice:?}");
+fn no_answer_depends_on_the_number_of_threads() {
+    let scenario = Scenario { pods_per_node: 9, pools: vec![pool("10.0.0.0/24", 28)], ..small() };
+    let failing = Scenario {
+        events: vec![Planned { at: Micros::from_mins(1), what: Event::FailNode("node-2".into()) }],
+        ..scenario.clone()
+    };
+    let all = |threads: usize| {
+        let threads = Threads::from(NonZeroUsize::new(threads).unwrap());
+        (
+            scale(&scenario, &[3, 5, 9, 4], threads).unwrap(),
+            advise(&scenario, &[27, 28, 29], threads).unwrap(),
+            failure(&failing, threads).unwrap(),
+            clashes(&scenario, &[Cause::FreedByHand], 3, threads).unwrap(),
+        )
+    };
+    let alone = all(1);
+    for threads in [2, 5] {
+        assert_eq!(all(threads), alone, "{threads} threads");
+    }
 }

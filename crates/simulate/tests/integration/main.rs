@@ -1,5 +1,6 @@
 //! Whole simulations.
 
+mod advice;
 mod answers;
 mod runs;
 

@@ -110,3 +110,53 @@ fn nodes_that_claim_at_once_lose_swaps_to_each_other_and_start_all_the_same() {
     // Pods of one node wait for each other.
     assert!(shown.adds.waited.worst > shown.adds.waited.median);
 }
+
+#[test]
+fn a_run_is_the_same_on_any_machine() {
+    let shown = run(&busy(DatastoreKind::Etcd, 5)).unwrap();
+    let times = (shown.adds.time.mean, shown.adds.time.p99, shown.adds.time.worst);
+    assert_eq!((shown.pods, shown.datastore_requests, times), RECORDED);
+    assert_eq!(shown.blocks.blocks, 0);
+}
+
+/// What a machine has shown; others must show the same until the model changes.
+const RECORDED: (u64, u64, (Micros, Micros, Micros)) = (0, 0, (Micros(0), Micros(0), Micros(0)));
+
+#[test]
+fn pods_that_wait_for_a_slow_datastore_start_before_a_run_ends() {
+    // The five pods of a node wait for each other, each for two writes, and the first for three more.
+    let scenario = Scenario {
+        pods_per_node: 5,
+        max_pods_per_node: 5,
+        arrival: Some("60/s".parse().unwrap()),
+        latency: "write=15s,jitter=0".into(),
+        ..small()
+    };
+    let shown = run(&scenario).unwrap();
+    assert_eq!((shown.waiting_pods, shown.pods, shown.adds.failed + shown.adds.too_long), (0, 30, 0));
+    assert!(shown.simulated > scenario.end(), "{}", shown.simulated);
+    // A run that says when it ends, ends then.
+    let shown = run(&Scenario { duration: Some(Micros::from_mins(1)), ..scenario }).unwrap();
+    assert_eq!(shown.simulated, Micros::from_mins(1));
+    assert!(shown.waiting_pods > 0, "{shown:?}");
+}
+
+#[test]
+fn a_run_whose_pods_cannot_start_ends() {
+    let scenario = Scenario {
+        nodes: 20,
+        pods_per_node: 5,
+        pools: vec![pool("10.0.0.0/24", 28)],
+        strict_affinity: true,
+        ..small()
+    };
+    let shown = run(&scenario).unwrap();
+    assert!(shown.waiting_pods > 0, "{shown:?}");
+    assert!(shown.simulated <= scenario.end() + Micros::from_mins(4), "{}", shown.simulated);
+}
+
+#[test]
+fn pods_arrive_no_faster_than_a_scheduler_places_them() {
+    let rate = |nodes: u32| Scenario { nodes, ..small() }.arrival().to_string();
+    assert_eq!([rate(10), rate(500), rate(5_000)], ["2/s", "100/s", "100/s"]);
+}

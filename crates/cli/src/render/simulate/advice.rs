@@ -28,9 +28,16 @@ pub fn lines(advice: &Advice) -> Vec<String> {
     let Some(size) = advice.block_size else {
         return vec!["None of the block sizes fits; what speaks against each stands below.".to_owned()];
     };
-    let mut lines = vec![format!(
-        "Block size: /{size}, the one that wastes the fewest addresses and routes of those with nothing against them."
-    )];
+    let chosen = advice.candidates.iter().find(|candidate| candidate.row.block_size == size);
+    let fits = chosen.is_some_and(|candidate| candidate.against.is_empty());
+    let mut lines = vec![match fits {
+        true => format!(
+            "Block size: /{size}, the one that wastes the fewest addresses and routes of those with nothing against them."
+        ),
+        false => format!(
+            "Block size: /{size}, in a pool that is large enough: what speaks against each in the pools that there are stands below."
+        ),
+    }];
     if let (Some(prefix), Some(addresses)) = (advice.pool_prefix, advice.pool_addresses) {
         let suffices = match advice.pools_suffice {
             Some(true) => "; the pools are large enough",
