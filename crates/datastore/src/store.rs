@@ -202,7 +202,7 @@ impl Datastore {
     }
 
     /// Reads what belongs to one address or handle. On etcd that is a few keys in two or three
-    /// requests; a file and the tree of etcd v2 are read whole.
+    /// requests, on etcd v2 one request for each; a file is read whole.
     ///
     /// # Errors
     /// As [`Self::observe`].
@@ -215,7 +215,14 @@ impl Datastore {
                 Ok(snapshot)
             }
             Self::Kubernetes(client) => around::kubernetes::lookup(client, lookup).await,
-            Self::File(_) | Self::EtcdV2(..) => {
+            Self::EtcdV2(client, kubernetes) => {
+                let mut snapshot = around::etcdv2::lookup(client, lookup).await?;
+                if let Some(kubernetes) = kubernetes {
+                    with_kubernetes::add_around(kubernetes, &mut snapshot, lookup).await?;
+                }
+                Ok(snapshot)
+            }
+            Self::File(_) => {
                 let quiet: ProgressFn = Arc::new(|_| {});
                 self.observe(&quiet).await
             }

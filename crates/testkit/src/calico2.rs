@@ -100,6 +100,11 @@ impl Client2 {
         self.ask("DELETE", key, "", None).map(drop)
     }
 
+    /// Deletes a host with all that lies below it, as `calicoctl delete node` of that time did.
+    pub fn remove_host(&self, host: &str) -> io::Result<()> {
+        self.ask("DELETE", &format!("/calico/v1/host/{host}"), "recursive=true", None).map(drop)
+    }
+
     /// The keys below one, with all that lies below them.
     pub fn keys(&self, key: &str) -> io::Result<Vec<String>> {
         fn add(node: &Value, out: &mut Vec<String>) {

@@ -66,6 +66,15 @@ pub(crate) struct Node {
     pub modified_index: i64,
 }
 
+/// How much is read of a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Depth {
+    /// With all that lies below it.
+    All,
+    /// Of a directory, only what lies in it itself.
+    Own,
+}
+
 /// What was read below a key.
 #[derive(Debug)]
 pub(crate) struct Found {
@@ -135,7 +144,7 @@ impl EtcdV2Client {
         for (position, member) in self.members.iter().enumerate() {
             self.current.store(position, Ordering::Relaxed);
             let limit = self.settings.timeouts.connect;
-            match self.read_once(PROBE, false, limit).await {
+            match self.read_once(PROBE, Depth::Own, limit).await {
                 Ok(_) => return Ok(()),
                 Err(failure) => failed.push(tried(&member.endpoint, failure)),
             }
@@ -156,10 +165,15 @@ impl EtcdV2Client {
     /// Reads a key with all that lies below it, through the consensus of the members. Where a member does not answer, the
     /// others are asked.
     pub(crate) async fn read(&self, path: &str) -> Result<Found> {
+        self.read_to(path, Depth::All).await
+    }
+
+    /// As [`Self::read`], to a depth.
+    pub(crate) async fn read_to(&self, path: &str, depth: Depth) -> Result<Found> {
         let mut left = self.members.len();
         loop {
             left -= 1;
-            match self.read_once(path, true, self.settings.timeouts.request).await {
+            match self.read_once(path, depth, self.settings.timeouts.request).await {
                 Err(failure) if failure.is_transient() && left > 0 => self.pass_on(),
                 result => return result.map_err(|failure| self.error(path, failure)),
             }
@@ -169,10 +183,10 @@ impl EtcdV2Client {
     async fn read_once(
         &self,
         path: &str,
-        recursive: bool,
+        depth: Depth,
         limit: Duration,
     ) -> std::result::Result<Found, Failure> {
-        let url = format!("{}?quorum=true&recursive={recursive}", url(path));
+        let url = format!("{}?quorum=true&recursive={}", url(path), depth == Depth::All);
         let Answer { status, index, body } = self.send(Request::get(url).body(Body::empty()), limit).await?;
         let reply = reply(&body);
         match (status, reply) {

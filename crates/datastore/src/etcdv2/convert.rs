@@ -8,7 +8,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::Leaf;
-use super::path::{CONFIG, HOSTS, POOLS, READY, Workload, unescape};
+use super::path::{CONFIG, HOSTS, POOLS, READY, TUNNEL, Workload, unescape};
 use crate::raw::RawKv;
 
 /// The name of the one object that Calico uses of kinds with only one.
@@ -77,7 +77,7 @@ impl<'l> Host<'l> {
     fn add(&mut self, rest: &str, leaf: &'l Leaf) {
         match rest {
             "" => self.index = leaf.index,
-            "config/IpInIpTunnelAddr" => self.tunnel = Some(leaf),
+            TUNNEL => self.tunnel = Some(leaf),
             "orchestrator_refs" => self.references = leaf.value.as_deref(),
             _ => {}
         }

@@ -7,11 +7,11 @@ mod convert;
 mod path;
 
 pub(crate) use self::convert::convert;
-pub(crate) use self::path::{READY, path, sources};
+pub(crate) use self::path::{CONFIG, POOLS, READY, host_paths, path, pod_path, sources};
 use crate::client::etcdv2::Node;
 
 /// The parts of the tree that a whole read covers.
-pub(crate) const PARTS: [&str; 5] = [path::IPAM, path::HOSTS, path::POOLS, path::CONFIG, path::READY];
+pub(crate) const PARTS: [&str; 5] = [path::IPAM, path::HOSTS, POOLS, CONFIG, READY];
 
 /// A key of the tree.
 #[derive(Clone, Debug, Default)]

@@ -12,6 +12,9 @@ pub(crate) const CONFIG: &str = "/calico/v1/config";
 /// Says `true` where the datastore may be used.
 pub(crate) const READY: &str = "/calico/v1/Ready";
 
+/// Where the address of the interface `tunl0` of a host lies, below the host.
+pub(super) const TUNNEL: &str = "config/IpInIpTunnelAddr";
+
 /// The orchestrator of pods, whose workloads are called `<namespace>.<pod>`.
 const KUBERNETES: &str = "k8s";
 /// The namespace of workloads that have none.
@@ -41,6 +44,18 @@ pub(crate) fn sources(key: &Key) -> Vec<String> {
         Key::ClusterInformation(_) => vec![CONFIG.to_owned(), READY.to_owned()],
         key => path(key).into_iter().collect(),
     }
+}
+
+/// Where a host lies, and the address of its tunnel.
+pub(crate) fn host_paths(name: &str) -> [String; 2] {
+    let host = format!("{HOSTS}/{}", escape(name));
+    [host.clone(), format!("{host}/{TUNNEL}")]
+}
+
+/// The path below which the endpoints of a pod on a host lie.
+pub(crate) fn pod_path(host: &str, namespace: &str, pod: &str) -> String {
+    let [host, workload] = [host, &format!("{namespace}.{pod}")].map(escape);
+    format!("{HOSTS}/{host}/workload/{KUBERNETES}/{workload}")
 }
 
 /// A workload endpoint, as its path names it.

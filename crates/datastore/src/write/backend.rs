@@ -21,8 +21,8 @@ const PAUSES: [Duration; 3] =
 pub(super) enum Backend {
     /// etcd, and the API server of its cluster for evidence that lies there.
     Etcd(Arc<Connection>, Option<Arc<KubeClient>>),
-    /// As for etcd.
-    EtcdV2(Arc<EtcdV2Client>, Option<Arc<KubeClient>>),
+    /// As for etcd, and what was made of handles.
+    EtcdV2(Arc<EtcdV2Client>, Option<Arc<KubeClient>>, Arc<etcdv2::OwnHandles>),
     /// And whether affinities get labels; empty before the first is written.
     Kubernetes(Arc<KubeClient>, Arc<OnceCell<bool>>),
 }
@@ -35,7 +35,9 @@ impl Backend {
                 Ok(Self::Etcd(Connection::new(client), Some(Arc::clone(kube))))
             }
             Datastore::Kubernetes(client) => Ok(Self::Kubernetes(Arc::clone(client), Arc::default())),
-            Datastore::EtcdV2(client, kube) => Ok(Self::EtcdV2(Arc::clone(client), kube.clone())),
+            Datastore::EtcdV2(client, kube) => {
+                Ok(Self::EtcdV2(Arc::clone(client), kube.clone(), Arc::default()))
+            }
             Datastore::File(_) => Err(Error::NotWritable { location: datastore.location() }),
         }
     }
@@ -50,7 +52,9 @@ impl Backend {
                     (etcd::read(&client, kube.as_ref(), keys).await, Some(client))
                 }
                 // It asks another member by itself.
-                Self::EtcdV2(client, kube) => (etcdv2::read(client, kube.as_ref(), keys).await, None),
+                Self::EtcdV2(client, kube, own) => {
+                    (etcdv2::read(client, kube.as_ref(), own, keys).await, None)
+                }
                 Self::Kubernetes(client, _) => (kubernetes::read(client, keys).await, None),
             };
             match result {
@@ -75,7 +79,7 @@ impl Backend {
                 }
                 result
             }
-            Self::EtcdV2(client, kube) => etcdv2::commit(client, kube.as_ref(), batch).await,
+            Self::EtcdV2(client, kube, own) => etcdv2::commit(client, kube.as_ref(), own, batch).await,
             Self::Kubernetes(client, labels) => kubernetes::commit(client, labels, batch).await,
         }
     }

@@ -16,7 +16,8 @@ use crate::read::with_kubernetes::is_in_kubernetes;
 
 /// What etcd takes by default: `--max-txn-ops` 128, counted for comparisons and for changes each, and
 /// `--max-request-bytes` 1.5 MiB, of which a little is left for its own wrapping.
-pub(crate) const LIMITS: Limits = Limits { changes: 128, conditions: 128, bytes: 1_500_000 };
+pub(crate) const LIMITS: Limits =
+    Limits { changes: 128, conditions: 128, bytes: 1_500_000, affinity_first: false };
 
 /// Reads keys, 128 in each request. Each request is at one revision of its own: what is read is only
 /// ever used in comparisons.

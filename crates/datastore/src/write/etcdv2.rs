@@ -1,7 +1,8 @@
 //! Writing to etcd v2: one key at a time, under the condition that it is as it was read (facts 6.5). What the evidence
 //! says is read again just before.
 
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
 use calipam_model::block::BlockContent;
@@ -22,12 +23,54 @@ use crate::read::whole::etcdv2::{handle_indices, number};
 use crate::read::with_kubernetes::is_in_kubernetes;
 
 /// One key in each batch.
-pub(crate) const LIMITS: Limits = Limits { changes: 1, conditions: 128, bytes: 1_500_000 };
+pub(crate) const LIMITS: Limits =
+    Limits { changes: 1, conditions: 128, bytes: 1_500_000, affinity_first: true };
+
+/// What a writer itself has made of handles.
+///
+/// Blocks are numbered by their handles, and the addresses of a handle can lie in several blocks: that its count was
+/// written for one of them must not look as if the addresses in the others were given to another.
+#[derive(Debug, Default)]
+pub(crate) struct OwnHandles(Mutex<HashMap<String, Own>>);
+
+/// The index of a handle before the first of these writes, and after the last; `None` where that deleted it. Between
+/// them nothing else has written it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Own {
+    before: i64,
+    after: Option<i64>,
+}
+
+impl OwnHandles {
+    fn note(&self, change: &Change, written: i64) {
+        let Key::Handle(id) = change.key() else { return };
+        let mut own = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let Expect::At(Revision::Etcd(replaced)) = change.expect() else {
+            own.remove(id);
+            return;
+        };
+        let first =
+            own.get(id).filter(|own| own.after == Some(*replaced)).map_or(*replaced, |own| own.before);
+        own.insert(id.clone(), Own { before: first, after: change.value().map(|_| written) });
+    }
+
+    /// The index by which the addresses of a handle are numbered that has the index `now`: where it is as this writer has
+    /// left it, the one that it had before.
+    fn number(&self, id: &str, now: Option<u64>) -> Option<u64> {
+        let own = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let index = |index: i64| u64::try_from(index).ok();
+        match own.get(id) {
+            Some(own) if own.after.and_then(index) == now => index(own.before),
+            _ => now,
+        }
+    }
+}
 
 /// Reads objects, each by a request of its own.
 pub(crate) async fn read(
     client: &Arc<EtcdV2Client>,
     kubernetes: Option<&Arc<KubeClient>>,
+    own: &OwnHandles,
     keys: &[Key],
 ) -> Result<Vec<Option<Stored>>> {
     let one = |key: Key| {
@@ -40,13 +83,13 @@ pub(crate) async fn read(
         }
     };
     let mut found = read_each(keys, one, |lost| refused(client, lost)).await?;
-    number_blocks(client, &mut found).await?;
+    number_blocks(client, own, &mut found).await?;
     Ok(found)
 }
 
 /// Numbers the allocations of blocks by their handles, which are read after them: where an address was given to another
 /// before the block was read, its handle has another index by now.
-async fn number_blocks(client: &EtcdV2Client, found: &mut [Option<Stored>]) -> Result<()> {
+async fn number_blocks(client: &EtcdV2Client, own: &OwnHandles, found: &mut [Option<Stored>]) -> Result<()> {
     let is_block =
         |stored: &&mut Stored| matches!(&stored.object, Some(Object::Block(BlockContent::Sound(_))));
     let mut blocks = found.iter_mut().flatten().filter(is_block).peekable();
@@ -61,7 +104,7 @@ async fn number_blocks(client: &EtcdV2Client, found: &mut [Option<Stored>]) -> R
     let handles = handle_indices(&entries);
     for stored in blocks {
         if let Some(Object::Block(block)) = &mut stored.object {
-            number(block, &handles);
+            number(block, |id| own.number(id, handles.get(id).copied()));
         }
     }
     Ok(())
@@ -95,6 +138,7 @@ pub(crate) fn converted(batch: Batch) -> Batch {
 pub(crate) async fn commit(
     client: &Arc<EtcdV2Client>,
     kubernetes: Option<&Arc<KubeClient>>,
+    own: &OwnHandles,
     batch: &Batch,
 ) -> Result<Swap> {
     let [only] = batch.changes.as_slice() else {
@@ -115,12 +159,15 @@ pub(crate) async fn commit(
     }
 
     let keys: Vec<Key> = batch.evidence.iter().map(|(key, _)| key.clone()).collect();
-    let found = read(client, kubernetes, &keys).await?;
+    let found = read(client, kubernetes, own, &keys).await?;
     if !found.iter().zip(&batch.evidence).all(|(found, (_, expect))| is_as_expected(found.as_ref(), expect)) {
         return Ok(Swap::Lost);
     }
     Ok(match client.write(&path, value.as_deref(), condition).await? {
-        Written::At(index) => Swap::Done(vec![Some(Revision::Etcd(index))]),
+        Written::At(index) => {
+            own.note(only, index);
+            Swap::Done(vec![Some(Revision::Etcd(index))])
+        }
         Written::Lost => Swap::Lost,
     })
 }
@@ -150,4 +197,30 @@ fn target(change: &Change) -> std::result::Result<(String, Option<String>), Stri
 
 fn refused(client: &EtcdV2Client, reason: String) -> Error {
     client.write_error("a batch of changes", Failure::Other(reason))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_handle_counts_as_before_until_another_writes_it() {
+        let own = OwnHandles::default();
+        let key = || Key::Handle("default.web-0".to_owned());
+        assert_eq!(own.number("default.web-0", Some(5)), Some(5));
+        own.note(&Change::update(key(), Revision::Etcd(5), "{}"), 7);
+        assert_eq!(own.number("default.web-0", Some(7)), Some(5));
+        assert_eq!(own.number("default.web-0", Some(5)), Some(5), "a read that is older");
+        assert_eq!(own.number("default.web-0", Some(8)), Some(8), "another wrote it");
+        assert_eq!(own.number("default.web-1", Some(7)), Some(7));
+
+        own.note(&Change::update(key(), Revision::Etcd(7), "{}"), 9);
+        assert_eq!(own.number("default.web-0", Some(9)), Some(5), "both writes are its own");
+        own.note(&Change::update(key(), Revision::Etcd(11), "{}"), 12);
+        assert_eq!(own.number("default.web-0", Some(12)), Some(11), "another wrote it between");
+        own.note(&Change::delete(key(), Revision::Etcd(12)), 13);
+        assert_eq!(own.number("default.web-0", None), Some(11));
+        own.note(&Change::create(key(), "{}"), 14);
+        assert_eq!(own.number("default.web-0", Some(14)), Some(14));
+    }
 }

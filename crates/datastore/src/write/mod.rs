@@ -92,6 +92,9 @@ pub struct Limits {
     /// Most changes and pieces of evidence together.
     pub conditions: usize,
     pub bytes: usize,
+    /// Where objects are written one by one: an affinity is created before its block, as Calico 2.x claims blocks (facts
+    /// 6.5).
+    pub affinity_first: bool,
 }
 
 /// Requests of one reading that are under way at the same time.

@@ -2,6 +2,7 @@
 //! do where one is missing.
 
 mod etcd;
+mod etcdv2;
 mod generated;
 mod kube;
 mod support;

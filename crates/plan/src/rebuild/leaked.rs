@@ -2,10 +2,13 @@
 
 use calipam_check::Code;
 use calipam_model::IpNet;
+use calipam_model::block::BlockOwner;
+use calipam_model::snapshot::DatastoreKind;
 
 use super::block_plan::{AddressPlan, What};
 use super::planner::Planner;
 use crate::evidence::Grounds;
+use crate::handles::Allocated;
 use crate::leaks::{Choice, Chosen, allocations, keep_whole_handles, too_early};
 use crate::release::Sightings;
 use crate::skipped::{SkipReason, Skipped, WayOut};
@@ -35,7 +38,9 @@ fn choose<'s>(planner: &mut Planner<'_, 's>, sightings: &[Sightings]) -> Choice<
             .all(|held| planner.index().block(held.block).is_some_and(|block| planner.may_change(block)));
         let address = &finding.subject;
         if finding.is_owner_unknown() {
-            let skipped = Skipped::new(finding.subject.clone(), SkipReason::UnknownOwner, &finding.message);
+            let (reason, detail) = tunnel_of_calico2(planner, &held)
+                .unwrap_or_else(|| (SkipReason::UnknownOwner, finding.message.clone()));
+            let skipped = Skipped::new(finding.subject.clone(), reason, detail);
             let way_out = finding.remedy().map_or(WayOut::ReleaseByName, WayOut::Remedy);
             planner.skipped.push(skipped.of(finding.code).with_way_out(way_out));
         } else if let Some((reason, why)) = uncountable {
@@ -61,6 +66,32 @@ fn choose<'s>(planner: &mut Planner<'_, 's>, sightings: &[Sightings]) -> Choice<
     }
     whole_handles(planner, &mut choice);
     choice
+}
+
+/// Why nothing uses what a host of Calico 2.x holds without a handle, as it does for its tunnel: there is no such host, its
+/// tunnel has no address, or one that lies outside of the block.
+fn tunnel_of_calico2(planner: &Planner<'_, '_>, held: &[Allocated]) -> Option<(SkipReason, String)> {
+    if planner.basis.snapshot.datastore != DatastoreKind::EtcdV2 {
+        return None;
+    }
+    let [Allocated { block, address, held }] = held else { return None };
+    let is_anonymous = held.record.handle.is_none() && held.record.owner.is_none();
+    let host = planner.index().block(*block)?.owner.and_then(BlockOwner::host).filter(|_| is_anonymous)?;
+    let about = format!("{address} is held without a handle, as for the tunnel of {host},");
+    let Some(node) = planner.index().node(host) else {
+        return Some((SkipReason::NodeUnknown, format!("{about} and there is no host {host}")));
+    };
+    let tunnels = node.tunnels.iter().map(|(_, address)| *address);
+    let Some(tunnel) = tunnels.filter(|tunnel| tunnel.is_ipv4() == address.is_ipv4()).min() else {
+        let detail = format!("{about} whose IpInIpTunnelAddr is not set");
+        return Some((SkipReason::TunnelAddressNotSet, detail));
+    };
+    let reason = match tunnel {
+        tunnel if block.contains(&tunnel) => return None,
+        tunnel if tunnel < block.network() => SkipReason::TunnelAddressTooLow,
+        _ => SkipReason::TunnelAddressTooHigh,
+    };
+    Some((reason, format!("{about} whose IpInIpTunnelAddr is {tunnel}, outside of the block {block}")))
 }
 
 /// A handle is released completely or not at all. What gets another owner leaves it, too.

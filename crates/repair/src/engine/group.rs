@@ -93,7 +93,12 @@ pub(super) async fn run_group(context: &Context, group: &Group, omitted: &mut Om
 /// Takes back handles that were counted for a block which could not be written, affinities that were created for it, and pools
 /// of a split that could not be brought to its end. True where nothing of the step is left.
 async fn is_taken_back(context: &Context, group: &Group, made: Made) -> bool {
-    if !made.iter().all(|made| matches!(made.key, Key::Handle(_) | Key::Affinity(_) | Key::Pool(_))) {
+    let may_go = |made: &MadeOf| match made.key {
+        Key::Handle(_) | Key::Pool(_) => true,
+        Key::Affinity(_) => made.before.is_none(),
+        _ => false,
+    };
+    if !made.iter().all(may_go) {
         return false;
     }
     for MadeOf { key, before, left } in made.into_iter().rev() {

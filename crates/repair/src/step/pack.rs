@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use calipam_datastore::write::Limits;
-use calipam_model::edit::{BlockEdit, Edit, Part, Step};
+use calipam_model::edit::{AffinityEdit, BlockEdit, Edit, Part, Step};
 use calipam_model::key::Key;
 
 /// Edits of one part that are written at once.
@@ -30,20 +30,29 @@ impl Piece {
 pub(super) fn writes(step: &Step, limits: Limits) -> Vec<Vec<Piece>> {
     let most = limits.changes.min(limits.conditions);
     match step.block_part() {
-        _ if limits.changes == 1 => one_by_one(step),
+        _ if limits.changes == 1 => one_by_one(step, limits.affinity_first),
         Some(_) => block_at_once(step, most),
         None => together(step, most),
     }
 }
 
 /// One object at a time.
-fn one_by_one(step: &Step) -> Vec<Vec<Piece>> {
+fn one_by_one(step: &Step, affinity_first: bool) -> Vec<Vec<Piece>> {
+    let is_claim = |(_, edits): &(Key, Vec<(usize, usize)>)| {
+        let mut edits = edits.iter().map(|(part, edit)| &step.parts[*part].edits[*edit]);
+        edits.any(|edit| matches!(edit, Edit::Affinity(_, AffinityEdit::Create(_))))
+    };
+    let mut objects = step.by_object();
+    if affinity_first {
+        // The sort is stable: all others keep their order.
+        objects.sort_by_key(|object| !is_claim(object));
+    }
     let write = |(_, edits): (Key, Vec<(usize, usize)>)| {
         let mut pieces = Vec::new();
         edits.into_iter().for_each(|(part, edit)| add(&mut pieces, part, edit));
         pieces
     };
-    step.by_object().into_iter().map(write).collect()
+    objects.into_iter().map(write).collect()
 }
 
 /// A block that is created or replaced is written once, with all of its addresses: between two writes one in use would be
@@ -125,12 +134,12 @@ mod tests {
     use calipam_model::IpNet;
     use calipam_model::affinity::{Affinity, AffinityKey, AffinityState, AffinityType};
     use calipam_model::block::Block;
-    use calipam_model::edit::{AffinityEdit, Condition, Expect, HandleEdit, Held, Unit};
+    use calipam_model::edit::{Condition, Expect, HandleEdit, Held, Unit};
     use jiff::Timestamp;
 
     use super::*;
 
-    const ETCD: Limits = Limits { changes: 128, conditions: 128, bytes: 1_500_000 };
+    const ETCD: Limits = Limits { changes: 128, conditions: 128, bytes: 1_500_000, affinity_first: false };
     const KUBERNETES: Limits = Limits { changes: 1, ..ETCD };
 
     fn block() -> IpNet {
@@ -232,5 +241,20 @@ mod tests {
             all[2].contains(&Key::Block(block())),
             "the block comes after its handles, before its affinity"
         );
+    }
+
+    #[test]
+    fn a_claim_begins_with_what_the_datastore_writes_first() {
+        let step = creation(2);
+        let first_and_last = |limits: Limits| {
+            let writes = writes(&step, limits);
+            let key = |pieces: &Vec<Piece>| pieces[0].edits(&step).map(Edit::key).next();
+            (writes.first().and_then(key), writes.last().and_then(key), writes.len())
+        };
+        let (first, last, count) = first_and_last(Limits { affinity_first: true, ..KUBERNETES });
+        assert!(matches!((first, count), (Some(Key::Affinity(_)), 4)));
+        assert_eq!(last, Some(Key::Block(block())), "after the affinity and the handles");
+        let (_, last, _) = first_and_last(KUBERNETES);
+        assert!(matches!(last, Some(Key::Affinity(_))));
     }
 }

@@ -1,6 +1,7 @@
 //! What belongs to one address or one handle, in either datastore: the keys to read around it.
 
 pub(crate) mod etcd;
+pub(crate) mod etcdv2;
 pub(crate) mod kubernetes;
 
 use std::collections::BTreeSet;

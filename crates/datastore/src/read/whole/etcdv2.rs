@@ -115,7 +115,7 @@ impl Tree {
         }
         let handles = handle_indices(&self.entries);
         for block in &mut snapshot.blocks {
-            number(&mut block.value.content, &handles);
+            number(&mut block.value.content, |id| handles.get(id).copied());
         }
         // Operators look for what is stored.
         for defect in &mut snapshot.defects {
@@ -148,8 +148,8 @@ pub(crate) fn handle_indices(entries: &[RawKv]) -> HashMap<&str, u64> {
 
 /// Numbers the allocations of a block by their handles. Calico 2.x has no sequence numbers, and a handle is the same for
 /// all pods of one name; but whenever one of them gets or loses an address, the handle is written.
-pub(crate) fn number(block: &mut BlockContent, handles: &HashMap<&str, u64>) {
+pub(crate) fn number(block: &mut BlockContent, number_of: impl Fn(&str) -> Option<u64>) {
     if let BlockContent::Sound(block) = block {
-        block.number_by_handle(|id| handles.get(id).copied());
+        block.number_by_handle(number_of);
     }
 }

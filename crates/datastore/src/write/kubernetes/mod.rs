@@ -17,7 +17,8 @@ use crate::client::kubernetes::KubeClient;
 use crate::error::{Error, Failure, Result};
 
 /// One object in each batch. The bytes are those that the API server takes.
-pub(crate) const LIMITS: Limits = Limits { changes: 1, conditions: 128, bytes: 1_500_000 };
+pub(crate) const LIMITS: Limits =
+    Limits { changes: 1, conditions: 128, bytes: 1_500_000, affinity_first: false };
 
 /// Reads objects, each by a request of its own.
 pub(crate) async fn read(client: &Arc<KubeClient>, keys: &[Key]) -> Result<Vec<Option<Stored>>> {

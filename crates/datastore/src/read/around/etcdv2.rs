@@ -1,0 +1,124 @@
+//! Reading around an address or a handle in etcd v2: a few keys, each by a request of its own, all at one index.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use calipam_model::key::Key;
+use calipam_model::snapshot::{Coverage, Snapshot, Source};
+use jiff::Timestamp;
+use tokio::task::JoinSet;
+
+use super::{Lookup, PodOnNode};
+use crate::client::etcdv2::{Depth, EtcdV2Client, Found};
+use crate::error::{Error, Failure, Result};
+use crate::etcdv2::{CONFIG, Leaf, POOLS, READY, convert, flatten, host_paths, path, pod_path};
+use crate::read::whole::ProgressFn;
+use crate::read::whole::etcdv2::{Tree, observe};
+use crate::read::with_kubernetes::is_in_kubernetes;
+
+/// How often the keys are read before the tree is read in one piece.
+const ATTEMPTS: usize = 3;
+/// Requests that are under way at the same time.
+const IN_FLIGHT: usize = 16;
+
+/// Reads around an address or a handle, all at one index. Pools and configuration are read whole. Where something is
+/// written all the time, everything is read in one piece.
+pub(crate) async fn lookup(client: &Arc<EtcdV2Client>, lookup: &Lookup) -> Result<Snapshot> {
+    for _ in 0..ATTEMPTS {
+        if let Some(found) = lookup_once(client, lookup).await? {
+            return Ok(found);
+        }
+    }
+    let quiet: ProgressFn = Arc::new(|_| {});
+    observe(client, &quiet).await
+}
+
+/// `None` where something was written meanwhile.
+async fn lookup_once(client: &Arc<EtcdV2Client>, lookup: &Lookup) -> Result<Option<Snapshot>> {
+    let taken_at = Timestamp::now();
+    let mut reader = Reader { client, taken_at, leaves: Vec::new(), index: None, known: BTreeSet::new() };
+    let configuration = [POOLS, CONFIG, READY].map(|part| (part.to_owned(), Depth::All));
+    let mut first = lookup.first_keys();
+    first.push(Key::IpamConfig);
+    if !reader.read(configuration.into_iter().chain(places(&first))).await? {
+        return Ok(None);
+    }
+    let blocks = lookup.blocks(&reader.snapshot());
+    if !reader.read(places(&blocks)).await? {
+        return Ok(None);
+    }
+    let named = lookup.named(&reader.snapshot());
+    let keys: Vec<Key> = named.keys.into_iter().collect();
+    let endpoints = named.endpoints.iter().map(endpoints_of);
+    if !reader.read(places(&keys).chain(endpoints)).await? {
+        return Ok(None);
+    }
+    let mut snapshot = reader.snapshot();
+    let partial = [Source::Blocks, Source::Affinities, Source::Handles, Source::Nodes, Source::Endpoints];
+    snapshot.coverage.extend(partial.into_iter().map(|source| (source, Coverage::Partial)));
+    Ok(Some(snapshot))
+}
+
+/// Where the objects lie that etcd holds. Of a host all is left out that lies below it but its tunnel address: its
+/// endpoints may be hundreds.
+fn places(keys: &[Key]) -> impl Iterator<Item = (String, Depth)> {
+    keys.iter().filter(|key| !is_in_kubernetes(key)).flat_map(|key| match key {
+        Key::Node(name) => {
+            let [host, tunnel] = host_paths(name);
+            vec![(host, Depth::Own), (tunnel, Depth::All)]
+        }
+        key => path(key).map(|path| (path, Depth::All)).into_iter().collect(),
+    })
+}
+
+fn endpoints_of(pod: &PodOnNode) -> (String, Depth) {
+    (pod_path(&pod.node, &pod.namespace, &pod.pod), Depth::All)
+}
+
+/// Reads paths, each once, and keeps what lies there.
+struct Reader<'c> {
+    client: &'c Arc<EtcdV2Client>,
+    taken_at: Timestamp,
+    leaves: Vec<Leaf>,
+    /// The index of the whole store at the first answer.
+    index: Option<i64>,
+    known: BTreeSet<String>,
+}
+
+impl Reader<'_> {
+    /// False where something was written since the first answer.
+    async fn read(&mut self, places: impl Iterator<Item = (String, Depth)>) -> Result<bool> {
+        let places: Vec<_> = places.filter(|(path, _)| self.known.insert(path.clone())).collect();
+        let (mut waiting, mut running) = (places.into_iter(), JoinSet::new());
+        loop {
+            while running.len() < IN_FLIGHT
+                && let Some((path, depth)) = waiting.next()
+            {
+                let client = Arc::clone(self.client);
+                running.spawn(async move { client.read_to(&path, depth).await });
+            }
+            let Some(joined) = running.join_next().await else { return Ok(true) };
+            let Found { node, index } = joined.map_err(|error| self.lost(error.to_string()))??;
+            if *self.index.get_or_insert(index) != index {
+                return Ok(false);
+            }
+            if let Some(node) = node {
+                flatten(node, &mut self.leaves);
+            }
+        }
+    }
+
+    fn snapshot(&self) -> Snapshot {
+        let tree = Tree {
+            endpoint: self.client.endpoint(),
+            index: self.index.unwrap_or_default(),
+            taken_at: self.taken_at,
+            entries: convert(&self.leaves),
+        };
+        tree.snapshot(|_| true)
+    }
+
+    fn lost(&self, reason: String) -> Error {
+        self.client.error("what belongs to it", Failure::Other(reason))
+    }
+}

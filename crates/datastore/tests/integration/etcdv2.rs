@@ -1,0 +1,70 @@
+//! Calico 2.x on a real etcd with the v2 API.
+
+use calipam_datastore::Datastore;
+use calipam_datastore::read::Lookup;
+use calipam_datastore::settings::Overrides;
+use calipam_model::snapshot::{Coverage, Snapshot, Source};
+use calipam_testkit::calico2::Calico2;
+
+use crate::support::{observe, open};
+
+async fn open_calico2(calico: &Calico2) -> Datastore {
+    let datastore = Some("etcdv2".to_owned());
+    open(Overrides { datastore, etcd_endpoints: Some(calico.endpoint()), ..Overrides::default() }).await
+}
+
+fn counts(found: &Snapshot) -> [usize; 6] {
+    let Snapshot { blocks, affinities, handles, nodes, endpoints, pools, .. } = found;
+    [blocks.len(), affinities.len(), handles.len(), nodes.len(), endpoints.len(), pools.len()]
+}
+
+#[tokio::test]
+async fn an_address_and_a_handle_take_a_few_keys() {
+    let calico = Calico2::start().unwrap();
+    let store = open_calico2(&calico).await;
+    let all = observe(&store).await.unwrap();
+    assert_eq!(counts(&all), [2, 2, 6, 2, 6, 1]);
+
+    let address = "192.168.1.2".parse().unwrap();
+    let handle = "default.b-1".to_owned();
+    for lookup in [Lookup::Address(address), Lookup::Handle(handle)] {
+        let found = store.lookup(&lookup).await.unwrap();
+        assert_eq!(counts(&found), [1, 1, 1, 1, 1, 1], "{lookup:?}");
+        // All as a whole read has it.
+        assert!(all.blocks.contains(&found.blocks[0]) && all.handles.contains(&found.handles[0]));
+        assert!(all.affinities.contains(&found.affinities[0]) && all.pools == found.pools);
+        let (mut node, mut of_all) = (found.nodes[0].value.clone(), all.nodes[0].value.clone());
+        node.labels.clear();
+        of_all.labels.clear();
+        assert_eq!(node, of_all, "with its tunnel address");
+        assert_eq!(found.cluster, all.cluster);
+        assert_eq!(found.coverage[&Source::Blocks], Coverage::Partial);
+        assert!(found.has_read(Source::Pools));
+    }
+
+    for nothing in [Lookup::Address("10.9.9.9".parse().unwrap()), Lookup::Handle("default.none".into())] {
+        assert_eq!(counts(&store.lookup(&nothing).await.unwrap()), [0, 0, 0, 0, 0, 1]);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn on_a_busy_etcd_everything_is_read_at_one_index() {
+    let calico = Calico2::start().unwrap();
+    let store = open_calico2(&calico).await;
+    let client = calico.client();
+    let ended = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let stop = std::sync::Arc::clone(&ended);
+    // Felix reports its state all the time.
+    let writer = std::thread::spawn(move || {
+        while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+            client.set("/calico/felix/v1/host/node-1/status", "{}").unwrap();
+        }
+    });
+    for _ in 0..10 {
+        let found = store.lookup(&Lookup::Address("192.168.1.2".parse().unwrap())).await.unwrap();
+        assert!(!found.blocks.is_empty() && !found.endpoints.is_empty());
+        assert_eq!(counts(&observe(&store).await.unwrap()), [2, 2, 6, 2, 6, 1]);
+    }
+    ended.store(true, std::sync::atomic::Ordering::Relaxed);
+    writer.join().unwrap();
+}

@@ -1,0 +1,106 @@
+//! What the rebuild scripts of Calico 2.0 skipped (facts 6.6): rebuilt here, or skipped with their reason.
+
+use std::net::Ipv4Addr;
+
+use calipam_testkit::calico2::{block_key, endpoint_key, handle_key};
+use serde_json::{Value, json};
+
+use super::{FIRST, SECOND, Site};
+
+/// Another block of the first host.
+const THIRD: Ipv4Addr = Ipv4Addr::new(192, 168, 3, 0);
+
+/// `reason subject` of all that a rebuild skips.
+fn skipped(site: &Site) -> Vec<String> {
+    let planned = site.rebuild(&["--dry-run", "-o", "json"]);
+    let document: Value =
+        serde_json::from_str(&planned.stdout).unwrap_or_else(|e| panic!("{e}: {planned:?}"));
+    let text = |value: &Value| value.as_str().unwrap().to_owned();
+    let line = |s: &Value| [&s["reason"], &s["subject"]["name"]].map(text).join(" ");
+    document["skipped"].as_array().unwrap().iter().map(line).collect()
+}
+
+#[test]
+fn the_reasons_of_the_scripts_are_told() {
+    let site = Site::start();
+    let client = site.calico.client();
+    assert_eq!(skipped(&site), [""; 0]);
+    let tunnel = |host: &str| format!("/calico/v1/host/{host}/config/IpInIpTunnelAddr");
+
+    client.delete(&tunnel("node-1")).unwrap();
+    assert_eq!(skipped(&site), ["tunnel-address-not-set 192.168.1.0"]);
+    // The tunnel of a host lies in the block of another: beyond its own, and before it.
+    client.set(&tunnel("node-1"), "192.168.2.9").unwrap();
+    let reasons = ["tunnel-address-too-high 192.168.1.0", "tunnel-address-too-high 192.168.2.9"];
+    assert_eq!(skipped(&site), reasons);
+    client.set(&tunnel("node-1"), "192.168.1.0").unwrap();
+    client.set(&tunnel("node-2"), "192.168.1.9").unwrap();
+    let reasons = ["tunnel-address-too-low 192.168.1.9", "tunnel-address-too-low 192.168.2.0"];
+    assert_eq!(skipped(&site), reasons);
+
+    client.remove_host("node-2").unwrap();
+    assert_eq!(skipped(&site), ["node-unknown 192.168.2.0"]);
+}
+
+#[test]
+fn a_block_without_affinity_and_one_apart_from_the_tunnel_are_rebuilt() {
+    let site = Site::start();
+    let client = site.calico.client();
+    let mut block = client.json(&block_key(SECOND)).unwrap();
+    block.as_object_mut().unwrap().remove("affinity");
+    client.set(&block_key(SECOND), &block.to_string()).unwrap();
+    client.delete("/calico/ipam/v2/host/node-2/ipv4/block/192.168.2.0-26").unwrap();
+    client.add_block("node-1", THIRD).unwrap();
+    for (host, pod, address) in [
+        ("node-2", "default.of-ownerless", "192.168.2.40"),
+        ("node-1", "default.of-first", "192.168.1.40"),
+        ("node-1", "default.of-third", "192.168.3.40"),
+    ] {
+        client.set_endpoint(host, pod, &[address]).unwrap();
+    }
+
+    let output = site.home.path().join("output");
+    let rebuilt = site.rebuild(&["--apply", "--yes", "--output-dir", output.to_str().unwrap()]);
+    assert_eq!(rebuilt.code, 0, "{rebuilt:?}");
+    for (block, pod) in
+        [(SECOND, "default.of-ownerless"), (FIRST, "default.of-first"), (THIRD, "default.of-third")]
+    {
+        let value = client.json(&block_key(block)).unwrap();
+        let index = value["allocations"][40].as_u64().unwrap_or_else(|| panic!("{value}"));
+        assert_eq!(value["attributes"][index as usize]["handle_id"], pod, "{value}");
+    }
+    // Both blocks of the host are in its file.
+    let text = std::fs::read_to_string(output.join("node-1.json")).unwrap();
+    assert_eq!(text.lines().count(), 2, "{text}");
+    assert_eq!(site.findings(), [""; 0]);
+}
+
+#[test]
+fn a_handle_that_leaks_in_two_blocks_takes_one_run() {
+    let site = Site::start();
+    let client = site.calico.client();
+    let before = site.dump();
+    for host in ["node-1", "node-2"] {
+        client.assign(host, "default.twice").unwrap();
+        client.start_pod(host, "default.moved").unwrap();
+        client.delete(&endpoint_key(host, "default.moved")).unwrap();
+    }
+    let count = json!({"block": {"192.168.1.0/26": 1, "192.168.2.0/26": 1}});
+    assert_eq!(client.json(&handle_key("default.twice")).unwrap(), count);
+    let leaked = site.dump();
+    let released = site.release(&["--leaked"]);
+    assert_eq!(released.code, 0, "{released:?}");
+    assert_eq!(site.findings(), [""; 0], "{released:?}");
+    for handle in ["default.twice", "default.moved"] {
+        assert!(client.get(&handle_key(handle)).unwrap().is_none(), "{handle}");
+    }
+    assert_eq!(site.undo().code, 0);
+    assert_eq!(site.dump(), leaked);
+    // A rebuild frees them as well.
+    let rebuilt = site.rebuild(&["--apply", "--yes"]);
+    assert_eq!((rebuilt.code, site.findings()), (0, vec![]), "{rebuilt:?}");
+    let handles = |dump: &std::collections::BTreeMap<String, Value>| {
+        dump.keys().filter(|key| key.contains("/handle/")).cloned().collect::<Vec<_>>()
+    };
+    assert_eq!(handles(&site.dump()), handles(&before));
+}
