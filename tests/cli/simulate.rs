@@ -119,7 +119,11 @@ fn what_no_cluster_can_be_is_refused_with_a_hint() {
         (&["simulate", "--pool", "10.0.0.0/20", "--arrival", "fast"], "not a rate", "300/m"),
         (&["simulate", "--pool", "10.0.0.0/20", "--nodes=-3"], "invalid value '-3'", ""),
         (&["simulate", "--pool", "10.0.0.0/20", "--lifetime=-3m"], "not a duration", ""),
-        (&["simulate", "--pool", "10.0.0.0/20", "--latency", "read=-1ms"], "no value of read", "--latency"),
+        (
+            &["simulate", "--pool", "10.0.0.0/20", "--latency", "read=-1ms"],
+            "not a value of read",
+            "--latency",
+        ),
         (&["simulate", "--pool", "10.0.0.0/20", "--threads", "0"], "invalid value '0'", ""),
         (&["simulate", "--pool", "10.0.0.0/20", "--fail-zone", "2"], "no zone 2", ""),
         (&["simulate", "--pool", "10.0.0.0/20", "--pool", "10.0.8.0/24"], "overlap", ""),

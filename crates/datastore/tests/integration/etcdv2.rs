@@ -1,8 +1,11 @@
 //! Calico 2.x on a real etcd with the v2 API.
 
+use std::net::IpAddr;
+
 use calipam_datastore::Datastore;
 use calipam_datastore::read::Lookup;
 use calipam_datastore::settings::Overrides;
+use calipam_model::attributes::Attribute;
 use calipam_model::snapshot::{Coverage, Snapshot, Source};
 use calipam_testkit::calico2::Calico2;
 
@@ -18,6 +21,14 @@ fn counts(found: &Snapshot) -> [usize; 6] {
     [blocks.len(), affinities.len(), handles.len(), nodes.len(), endpoints.len(), pools.len()]
 }
 
+/// What is recorded of an address, with the number that its handle gives it.
+fn record(found: &Snapshot, address: IpAddr) -> Option<(Attribute, u64)> {
+    found.blocks.iter().find_map(|block| {
+        let held = block.value.content.sound()?.allocation_of(address)?;
+        Some((held.attribute.to_attribute(), held.sequence))
+    })
+}
+
 #[tokio::test]
 async fn an_address_and_a_handle_take_a_few_keys() {
     let calico = Calico2::start().unwrap();
@@ -25,13 +36,14 @@ async fn an_address_and_a_handle_take_a_few_keys() {
     let all = observe(&store).await.unwrap();
     assert_eq!(counts(&all), [2, 2, 6, 2, 6, 1]);
 
-    let address = "192.168.1.2".parse().unwrap();
+    let address: IpAddr = "192.168.1.2".parse().unwrap();
     let handle = "default.b-1".to_owned();
     for lookup in [Lookup::Address(address), Lookup::Handle(handle)] {
         let found = store.lookup(&lookup).await.unwrap();
         assert_eq!(counts(&found), [1, 1, 1, 1, 1, 1], "{lookup:?}");
         // All as a whole read has it.
-        assert!(all.blocks.contains(&found.blocks[0]) && all.handles.contains(&found.handles[0]));
+        assert_eq!(record(&found, address), record(&all, address));
+        assert!(all.handles.contains(&found.handles[0]));
         assert!(all.affinities.contains(&found.affinities[0]) && all.pools == found.pools);
         let (mut node, mut of_all) = (found.nodes[0].value.clone(), all.nodes[0].value.clone());
         node.labels.clear();

@@ -116,20 +116,20 @@ fn a_run_is_the_same_on_any_machine() {
     let shown = run(&busy(DatastoreKind::Etcd, 5)).unwrap();
     let times = (shown.adds.time.mean, shown.adds.time.p99, shown.adds.time.worst);
     assert_eq!((shown.pods, shown.datastore_requests, times), RECORDED);
-    assert_eq!(shown.blocks.blocks, 0);
 }
 
 /// What a machine has shown; others must show the same until the model changes.
-const RECORDED: (u64, u64, (Micros, Micros, Micros)) = (0, 0, (Micros(0), Micros(0), Micros(0)));
+const RECORDED: (u64, u64, (Micros, Micros, Micros)) =
+    (129, 8_350, (Micros(44_852), Micros(165_584), Micros(243_257)));
 
 #[test]
 fn pods_that_wait_for_a_slow_datastore_start_before_a_run_ends() {
-    // The five pods of a node wait for each other, each for two writes, and the first for three more.
+    // The five pods of a node wait for each other, each for two writes, and the first for the four of a claim.
     let scenario = Scenario {
         pods_per_node: 5,
         max_pods_per_node: 5,
         arrival: Some("60/s".parse().unwrap()),
-        latency: "write=15s,jitter=0".into(),
+        latency: "write=12s,jitter=0".into(),
         ..small()
     };
     let shown = run(&scenario).unwrap();
