@@ -205,6 +205,7 @@ fn time(when: &When) -> String {
     match when.doubt {
         None => known,
         Some(Doubt::ClocksDisagree) => format!("{known} (clocks disagree)"),
+        Some(Doubt::Copied) => format!("{known} (by the record; stored later)"),
         Some(Doubt::NoZone) => format!("{known} (recorded without zone)"),
     }
 }

@@ -121,7 +121,11 @@ fn bounded(raw: Raw, after: Timestamp, before: Timestamp) -> Event {
     };
     let (at, doubt) = match raw.recorded {
         Some(Recorded::Time(time)) if is_between(time) => (Some(time), None),
-        Some(Recorded::Time(_)) => (None, Some(Doubt::ClocksDisagree)),
+        Some(Recorded::Copied(time)) if after.duration_since(time) > CLOCK_SKEW => {
+            (None, Some(Doubt::Copied))
+        }
+        Some(Recorded::Copied(time)) if is_between(time) => (Some(time), None),
+        Some(Recorded::Time(_) | Recorded::Copied(_)) => (None, Some(Doubt::ClocksDisagree)),
         Some(Recorded::NoZone) => (None, Some(Doubt::NoZone)),
         None => (None, None),
     };

@@ -26,7 +26,7 @@ pub use self::exports::ExportReader;
 pub use self::state::{BlockFields, Record};
 use self::told::known;
 use self::told::told;
-use self::when::{Anchors, Recorded};
+use self::when::{Anchor, Anchors, Recorded};
 pub use self::when::{Doubt, When};
 
 /// What a history is about.
@@ -111,6 +111,10 @@ pub fn timeline(kept: &Kept, written: &[Written], about: &About) -> Timeline {
         for event in &mut found {
             let versions = base.iter().chain(changes).copied();
             event.event.by = run_of(path, event.revision, versions, written);
+            // It may have brought back what was there before.
+            if event.event.by.is_some() {
+                event.recorded = event.recorded.map(Recorded::copied);
+            }
         }
         raw.extend(found);
     }
@@ -132,16 +136,19 @@ pub fn timeline(kept: &Kept, written: &[Written], about: &About) -> Timeline {
 }
 
 /// The times that are known, by revision.
-fn known_times(raw: &[Raw], kept: &Kept) -> Vec<(i64, Timestamp)> {
-    let mut known = vec![(kept.newest.saturating_add(1), kept.read_at)];
+fn known_times(raw: &[Raw], kept: &Kept) -> Vec<Anchor> {
+    let mut known =
+        vec![Anchor { revision: kept.newest.saturating_add(1), time: kept.read_at, is_of_write: true }];
     for event in raw {
-        if let Some(Recorded::Time(time)) = event.recorded {
-            known.push((event.revision, time));
-        }
+        let own = match event.recorded {
+            Some(Recorded::Time(time)) => Some((time, true)),
+            Some(Recorded::Copied(time)) => Some((time, false)),
+            Some(Recorded::NoZone) | None => None,
+        };
         // A run writes after it began.
-        if let Some(began) = event.event.by.as_ref().and_then(|run| run.started_at.parse().ok()) {
-            known.push((event.revision, began));
-        }
+        let began = event.event.by.as_ref().and_then(|run| run.started_at.parse().ok());
+        let times = own.into_iter().chain(began.map(|time| (time, false)));
+        known.extend(times.map(|(time, is_of_write)| Anchor { revision: event.revision, time, is_of_write }));
     }
     known
 }
@@ -215,12 +222,24 @@ fn of_block(cidr: IpNet, base: Option<&Version>, changes: &[&Version], about: &A
         let between = events(&state, &next);
         let was = owner_of(&state);
         let now = owner_of(&next);
-        for event in &between {
-            found.extend(told(cidr, now.as_ref().or(was.as_ref()), version.revision, event, &next, about));
+        let mut told: Vec<Raw> = between
+            .iter()
+            .flat_map(|event| {
+                told(cidr, now.as_ref().or(was.as_ref()), version.revision, event, &next, about)
+            })
+            .collect();
+        // Calico claims a block empty. One that comes with addresses was restored, rebuilt or moved from elsewhere.
+        if matches!(state, BlockState::Absent) && holds_addresses(&next) {
+            told.iter_mut().for_each(|raw| raw.recorded = raw.recorded.map(Recorded::copied));
         }
+        found.extend(told);
         state = next;
     }
     found
+}
+
+fn holds_addresses(state: &BlockState) -> bool {
+    matches!(state, BlockState::Stored(fields) if !fields.held.is_empty())
 }
 
 pub(crate) fn owner_of(state: &BlockState) -> Option<BlockOwner> {

@@ -31,14 +31,37 @@ pub enum Doubt {
     ClocksDisagree,
     /// The recorded time has no zone.
     NoZone,
+    /// The record is older than the write that stored it here: a restore, a rebuild or an undo brought it back.
+    Copied,
 }
 
 /// A time as a record has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Recorded {
     Time(Timestamp),
+    /// Of a record that was stored again, so that the write is later.
+    Copied(Timestamp),
     /// It names no zone, and could be any within a day.
     NoZone,
+}
+
+impl Recorded {
+    /// The same time, of a record that was stored again.
+    pub fn copied(self) -> Self {
+        match self {
+            Self::Time(time) => Self::Copied(time),
+            other => other,
+        }
+    }
+}
+
+/// A time that is known of a revision.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Anchor {
+    pub revision: i64,
+    pub time: Timestamp,
+    /// It is the time of the write, rather than one before it.
+    pub is_of_write: bool,
 }
 
 /// Reads a time as Calico writes it. One without zone is told apart: taking it for UTC would be a guess.
@@ -55,24 +78,28 @@ pub(crate) struct Anchors {
     /// Ascending.
     revisions: Vec<i64>,
     times: Vec<Timestamp>,
-    /// The latest time up to each place, and the earliest from there on.
+    /// The latest time up to each place, and the earliest of a write from there on.
     latest: Vec<Timestamp>,
-    earliest: Vec<Timestamp>,
+    earliest: Vec<Option<Timestamp>>,
 }
 
 impl Anchors {
-    pub fn new(mut known: Vec<(i64, Timestamp)>) -> Self {
-        known.sort_unstable();
-        let (revisions, times): (Vec<i64>, Vec<Timestamp>) = known.into_iter().unzip();
-        let running =
-            |last: &mut Option<Timestamp>, time: Timestamp, pick: fn(Timestamp, Timestamp) -> Timestamp| {
-                *last = Some(last.map_or(time, |last| pick(last, time)));
-                *last
-            };
-        let latest = times.iter().scan(None, |last, time| running(last, *time, Timestamp::max)).collect();
-        let earliest = times.iter().rev().scan(None, |last, time| running(last, *time, Timestamp::min));
-        let mut earliest: Vec<Timestamp> = earliest.collect();
+    pub fn new(mut known: Vec<Anchor>) -> Self {
+        known.sort_by_key(|anchor| anchor.revision);
+        let latest = known.iter().scan(None, |last, anchor| {
+            *last = (*last).max(Some(anchor.time));
+            *last
+        });
+        let latest = latest.collect();
+        let mut next: Option<Timestamp> = None;
+        let earliest = known.iter().rev().map(|anchor| {
+            let own = anchor.is_of_write.then_some(anchor.time);
+            next = next.into_iter().chain(own).min();
+            next
+        });
+        let mut earliest: Vec<Option<Timestamp>> = earliest.collect();
         earliest.reverse();
+        let (revisions, times) = known.iter().map(|anchor| (anchor.revision, anchor.time)).unzip();
         Self { revisions, times, latest, earliest }
     }
 
@@ -81,12 +108,20 @@ impl Anchors {
         let begin = self.revisions.partition_point(|at| *at < revision);
         let end = self.revisions.partition_point(|at| *at <= revision);
         let earlier = begin.checked_sub(1).and_then(|last| self.latest.get(last)).copied();
-        let later = self.earliest.get(end).copied();
+        let later = self.earliest.get(end).copied().flatten();
         let is_far = |first: Timestamp, second: Timestamp| first.duration_since(second) > CLOCK_SKEW;
         if let Some(Recorded::Time(at)) = own {
             let disagrees = earlier.is_some_and(|earlier| is_far(earlier, at))
                 || later.is_some_and(|later| is_far(at, later));
             let doubt = disagrees.then_some(Doubt::ClocksDisagree);
+            return When { at: Some(at), doubt, ..When::default() };
+        }
+        if let Some(Recorded::Copied(at)) = own {
+            let doubt = match (earlier, later) {
+                (_, Some(later)) if is_far(at, later) => Some(Doubt::ClocksDisagree),
+                (Some(earlier), _) if is_far(earlier, at) => Some(Doubt::Copied),
+                _ => None,
+            };
             return When { at: Some(at), doubt, ..When::default() };
         }
         let doubt = (own == Some(Recorded::NoZone)).then_some(Doubt::NoZone);
@@ -112,6 +147,10 @@ mod tests {
         text.parse().unwrap()
     }
 
+    fn write(revision: i64, at: &str) -> Anchor {
+        Anchor { revision, time: time(at), is_of_write: true }
+    }
+
     #[test]
     fn a_time_without_zone_is_no_time() {
         let at = Some(Recorded::Time(time("2026-05-01T10:00:00.5Z")));
@@ -128,8 +167,7 @@ mod tests {
 
     #[test]
     fn bounds_are_the_nearest_known_times() {
-        let anchors =
-            Anchors::new(vec![(9, time("2026-05-01T11:00:00Z")), (5, time("2026-05-01T10:00:00Z"))]);
+        let anchors = Anchors::new(vec![write(9, "2026-05-01T11:00:00Z"), write(5, "2026-05-01T10:00:00Z")]);
         let between = anchors.of(7, None);
         assert_eq!(between.after, Some(time("2026-05-01T10:00:00Z")));
         assert_eq!((between.before, between.doubt), (Some(time("2026-05-01T11:00:00Z")), None));
@@ -142,11 +180,24 @@ mod tests {
 
     #[test]
     fn a_clock_that_went_backwards_bounds_nothing() {
-        let anchors =
-            Anchors::new(vec![(5, time("2026-05-01T12:00:00Z")), (9, time("2026-05-01T11:00:00Z"))]);
+        let anchors = Anchors::new(vec![write(5, "2026-05-01T12:00:00Z"), write(9, "2026-05-01T11:00:00Z")]);
         let between = anchors.of(7, None);
         assert_eq!((between.after, between.before, between.doubt), (None, None, Some(Doubt::ClocksDisagree)));
         let own = anchors.of(9, Some(Recorded::Time(time("2026-05-01T11:00:00Z"))));
         assert_eq!((own.at.is_some(), own.doubt), (true, Some(Doubt::ClocksDisagree)));
+    }
+
+    #[test]
+    fn a_record_that_was_stored_again_bounds_only_what_comes_after() {
+        let old = Anchor { is_of_write: false, ..write(7, "2026-05-01T08:00:00Z") };
+        let anchors = Anchors::new(vec![write(5, "2026-05-01T10:00:00Z"), old]);
+        let before = anchors.of(6, None);
+        assert_eq!((before.after, before.before), (Some(time("2026-05-01T10:00:00Z")), None));
+        let own = anchors.of(7, Some(Recorded::Copied(old.time)));
+        assert_eq!((own.at, own.doubt), (Some(old.time), Some(Doubt::Copied)));
+        let first = anchors.of(4, Some(Recorded::Time(time("2026-05-01T09:00:00Z"))));
+        assert_eq!(first.doubt, None);
+        let early = anchors.of(3, Some(Recorded::Copied(time("2026-05-01T11:00:00Z"))));
+        assert_eq!(early.doubt, Some(Doubt::ClocksDisagree));
     }
 }
