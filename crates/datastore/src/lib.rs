@@ -12,6 +12,7 @@ pub mod error;
 mod etcdv2;
 mod export;
 mod files;
+pub mod frames;
 pub mod lookup;
 mod objects;
 mod protobuf;

@@ -5,11 +5,12 @@ use std::io::{self, BufReader, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 use super::entry::{Entry, Header, LockMark};
+use super::frames::{FrameWriter, is_framed, last_frame};
 use super::lines::{LENGTH as SUM, Lines};
 use super::open::{append_to_own, is_alive, open_own};
 use super::read::JournalError;
 
-/// What every journal begins with.
+/// What the lines of every journal begin with.
 const BEGIN: &[u8; 10] = b"{\"header\":";
 /// What the last line of a run begins with that came to its end.
 const END: &[u8] = b"{\"end\":{}";
@@ -18,21 +19,34 @@ const END: &[u8] = b"{\"end\":{}";
 pub(crate) fn append(path: &Path, entries: &[Entry]) -> Result<(), JournalError> {
     let write = || -> io::Result<()> {
         let mut file = append_to_own(path)?;
-        let mut lines = Lines::new(BufReader::new(&file));
+        let mut lines = Lines::new(BufReader::new(&file))?;
         while let Some((_, is_sound)) = lines.next()? {
             if !is_sound {
-                return Err(io::Error::other("it is damaged"));
+                return Err(damaged());
             }
         }
-        let (mut sum, length, mut text) = (lines.sum, lines.length, Vec::new());
-        for entry in entries {
-            sum.seal(&serde_json::to_vec(entry)?, &mut text);
-        }
-        file.set_len(length)?;
-        file.write_all(&text)?;
+        let mut sum = lines.sum;
+        let end = lines.end.ok_or_else(damaged)?;
+        let added: Vec<Vec<u8>> = entries.iter().map(serde_json::to_vec).collect::<Result<_, _>>()?;
+
+        let mut writer = FrameWriter::new()?;
+        let mut plain = Vec::new();
+        let bytes: &[u8] = match lines.is_framed() {
+            true => writer.frames(&added, |line, text| sum.seal(line, text))?,
+            false => {
+                added.iter().for_each(|line| sum.seal(line, &mut plain));
+                &plain
+            }
+        };
+        file.set_len(end)?;
+        file.write_all(bytes)?;
         file.sync_all()
     };
     write().map_err(|error| JournalError::write(path, &error))
+}
+
+fn damaged() -> io::Error {
+    io::Error::other("it is damaged")
 }
 
 /// The journals of a folder, by name. A folder that does not exist, or is none, holds none.
@@ -53,7 +67,7 @@ pub(crate) fn journals(folder: &Path) -> Result<Vec<PathBuf>, JournalError> {
 /// The journals of a folder with what their headers say. What is damaged or cannot be read is left out.
 pub fn headers(folder: &Path) -> Vec<(PathBuf, Header)> {
     let header = |path: PathBuf| {
-        let mut lines = Lines::new(BufReader::new(open_own(&path).ok()?));
+        let mut lines = Lines::new(BufReader::new(open_own(&path).ok()?)).ok()?;
         match serde_json::from_slice(lines.next().ok()??.0).ok()? {
             Entry::Header(header) => Some((path, header)),
             _ => None,
@@ -66,9 +80,9 @@ pub fn headers(folder: &Path) -> Vec<(PathBuf, Header)> {
 /// is called `*.journal` can be anything.
 fn is_journal(path: &Path) -> bool {
     let begins = || -> io::Result<bool> {
-        let mut first = [0; BEGIN.len()];
-        open_own(path)?.read_exact(&mut first)?;
-        Ok(first == *BEGIN)
+        let mut first = Vec::new();
+        open_own(path)?.take(BEGIN.len() as u64).read_to_end(&mut first)?;
+        Ok(first == BEGIN || is_framed(&first))
     };
     begins().unwrap_or(false)
 }
@@ -81,7 +95,7 @@ fn open_if_over(path: &Path) -> Option<File> {
 /// The header of a journal whose run is over, and its marks about the lock. Journals can be long: only these lines are
 /// understood. `None` for what is not a journal, or is damaged.
 pub(crate) fn marks_if_over(path: &Path) -> Option<(Header, Vec<LockMark>)> {
-    let mut lines = Lines::new(BufReader::new(open_if_over(path)?));
+    let mut lines = Lines::new(BufReader::new(open_if_over(path)?)).ok()?;
     let (mut header, mut marks) = (None, Vec::new());
     while let Some((line, is_sound)) = lines.next().ok()? {
         if !is_sound {
@@ -102,11 +116,18 @@ pub(crate) fn marks_if_over(path: &Path) -> Option<(Header, Vec<LockMark>)> {
 pub(crate) fn unfinished(folder: &Path) -> Result<Vec<PathBuf>, JournalError> {
     let broke_off = |path: &PathBuf| {
         let ends = open_if_over(path).map(|mut file| -> io::Result<bool> {
-            let length = file.metadata()?.len();
-            file.seek(SeekFrom::Start(length.saturating_sub((END.len() + SUM) as u64)))?;
-            let mut tail = Vec::new();
-            file.read_to_end(&mut tail)?;
-            Ok(tail.starts_with(END))
+            let mut tail = match last_frame(&mut file)? {
+                Some(text) => text,
+                None => {
+                    let length = file.metadata()?.len();
+                    file.seek(SeekFrom::Start(length.saturating_sub((END.len() + SUM) as u64)))?;
+                    let mut tail = Vec::new();
+                    file.read_to_end(&mut tail)?;
+                    tail
+                }
+            };
+            let last = tail.len().saturating_sub(END.len() + SUM);
+            Ok(tail.split_off(last).starts_with(END))
         });
         matches!(ends, Some(Ok(false)))
     };

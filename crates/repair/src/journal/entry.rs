@@ -5,8 +5,9 @@ use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
-/// The version of the format that this program writes, and the newest that it reads.
-pub const FORMAT: u32 = 1;
+/// The version of the format that this program writes, and the newest that it reads. In format 1 the same lines are not
+/// compressed.
+pub const FORMAT: u32 = 2;
 
 /// One line of a journal.
 #[derive(Debug, Serialize, Deserialize)]

@@ -11,6 +11,7 @@ use std::thread::JoinHandle;
 use tokio::sync::oneshot;
 
 use super::entry::{Entry, Header, Intent, LockMark, Outcome};
+use super::frames::FrameWriter;
 use super::lines::Sum;
 use super::read::JournalError;
 
@@ -50,15 +51,16 @@ impl Journal {
             OpenOptions::new().write(true).create_new(true).mode(0o600).open(path).map_err(failed)?;
         // Held while the run lives: a journal without this lock belongs to a run that is over.
         file.lock().map_err(failed)?;
-        let (mut sum, mut line) = (Sum::default(), Vec::new());
-        sum.seal(&encode(&Entry::Header(header.clone()), SHORT).map_err(failed)?, &mut line);
-        let begun = file.write_all(&line).and_then(|()| file.sync_all());
+        let (mut sum, mut frames) = (Sum::default(), FrameWriter::new().map_err(failed)?);
+        let line = encode(&Entry::Header(header.clone()), SHORT).map_err(failed)?;
+        let first = frames.frames([&line], |line, text| sum.seal(line, text)).map_err(failed)?;
+        let begun = file.write_all(first).and_then(|()| file.sync_all());
         // The name of a new file is durable when its folder is.
         begun.and_then(|()| File::open(folder)?.sync_all()).map_err(failed)?;
         let (queue, lines) = channel();
         let thread = std::thread::Builder::new()
             .name("journal".into())
-            .spawn(move || write_lines(file, sum, &lines))
+            .spawn(move || write_lines(file, sum, frames, &lines))
             .map_err(failed)?;
         Ok(Self {
             path: path.to_owned(),
@@ -168,13 +170,13 @@ fn encode(entry: &impl serde::Serialize, length: usize) -> io::Result<Vec<u8>> {
     Ok(line)
 }
 
-fn write_lines(mut file: File, mut sum: Sum, lines: &Receiver<Line>) {
-    let (mut failure, mut text): (Option<String>, Vec<u8>) = (None, Vec::new());
+fn write_lines(mut file: File, mut sum: Sum, mut frames: FrameWriter, lines: &Receiver<Line>) {
+    let mut failure: Option<String> = None;
     while let Ok(first) = lines.recv() {
         let mut together = vec![first];
         together.extend(lines.try_iter().take(MOST_TOGETHER));
         if failure.is_none() {
-            failure = write_together(&mut file, &mut sum, &together, &mut text)
+            failure = write_together(&mut file, &mut sum, &mut frames, &together)
                 .err()
                 .map(|error| error.to_string());
         }
@@ -185,10 +187,13 @@ fn write_lines(mut file: File, mut sum: Sum, lines: &Receiver<Line>) {
     }
 }
 
-/// Writes lines at once, by way of `text`, which is kept from one time to the next.
-fn write_together(file: &mut File, sum: &mut Sum, lines: &[Line], text: &mut Vec<u8>) -> io::Result<()> {
-    text.clear();
-    lines.iter().for_each(|line| sum.seal(&line.text, text));
-    file.write_all(text)?;
+/// Writes lines at once.
+fn write_together(
+    file: &mut File,
+    sum: &mut Sum,
+    frames: &mut FrameWriter,
+    lines: &[Line],
+) -> io::Result<()> {
+    file.write_all(frames.frames(lines, |line, text| sum.seal(&line.text, text))?)?;
     if lines.iter().any(|line| line.done.is_some()) { file.sync_data() } else { Ok(()) }
 }

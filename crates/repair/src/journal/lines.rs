@@ -1,7 +1,9 @@
 //! The lines of a journal as bytes. Each ends with a sum over itself and the sum of the line before it, so that a
 //! byte that was flipped, and a line that was moved, shows.
 
-use std::io::{self, BufRead};
+use std::io::{self, BufRead, Read};
+
+use super::frames::Text;
 
 /// What stands before the eight digits of a sum, and after them.
 const FIELD: (&[u8], &[u8]) = (b",\"sum\":\"", b"\"}\n");
@@ -45,30 +47,42 @@ impl Sum {
 
 /// Reads lines, and whether they are what was written.
 pub(super) struct Lines<R> {
-    reader: R,
+    text: Text<R>,
     line: Vec<u8>,
     /// The sum of the last line.
     pub sum: Sum,
-    /// Length of all whole lines so far.
-    pub length: u64,
+    /// Where in the file the last whole line ends; `None` within a frame, which no journal has.
+    pub end: Option<u64>,
     /// Number of the last line, from 1.
     pub number: usize,
 }
 
-impl<R: BufRead> Lines<R> {
-    pub fn new(reader: R) -> Self {
-        Self { reader, line: Vec::new(), sum: Sum::default(), length: 0, number: 0 }
+impl<R: Read> Lines<R> {
+    pub fn new(file: R) -> io::Result<Self> {
+        let text = Text::new(file)?;
+        Ok(Self { text, line: Vec::new(), sum: Sum::default(), end: Some(0), number: 0 })
     }
 
-    /// The next line, and whether it is sound. `None` at the end; a last line that breaks off is passed over, since
-    /// what was not durable was never begun.
+    /// True where the file is in frames.
+    pub fn is_framed(&self) -> bool {
+        self.text.is_framed()
+    }
+
+    /// The next line, and whether it is sound; nothing after one that is not can be. `None` at the end; a last line that
+    /// breaks off is passed over, since what was not durable was never begun.
     pub fn next(&mut self) -> io::Result<Option<(&[u8], bool)>> {
         self.line.clear();
-        self.reader.read_until(b'\n', &mut self.line)?;
+        match self.text.read_until(b'\n', &mut self.line) {
+            Err(error) if error.kind() == io::ErrorKind::InvalidData => {
+                self.number += 1;
+                return Ok(Some((&[], false)));
+            }
+            read => read?,
+        };
         if !self.line.ends_with(b"\n") {
             return Ok(None);
         }
-        self.length += self.line.len() as u64;
+        self.end = self.text.position();
         self.number += 1;
         let is_sound = self.sum.open(&mut self.line);
         Ok(Some((&self.line, is_sound)))
@@ -81,7 +95,7 @@ mod tests {
 
     /// True where all lines of a text are sound.
     fn sound(text: &[u8]) -> bool {
-        let mut lines = Lines::new(text);
+        let mut lines = Lines::new(text).unwrap();
         std::iter::from_fn(|| lines.next().unwrap().map(|(_, sound)| sound)).all(|sound| sound)
     }
 
@@ -90,12 +104,12 @@ mod tests {
         let (mut sum, mut text) = (Sum::default(), Vec::new());
         let objects: Vec<String> = (0..4).map(|n| format!("{{\"n\":{n}}}")).collect();
         objects.iter().for_each(|object| sum.seal(object.as_bytes(), &mut text));
-        let mut lines = Lines::new(&text[..]);
+        let mut lines = Lines::new(&text[..]).unwrap();
         for object in &objects {
             assert_eq!(lines.next().unwrap(), Some((object.as_bytes(), true)));
         }
         assert_eq!(lines.next().unwrap(), None);
-        assert_eq!((lines.length, lines.number), (text.len() as u64, 4));
+        assert_eq!((lines.end, lines.number), (Some(text.len() as u64), 4));
         // The last end of a line can only make its line one that breaks off.
         for byte in 0..text.len() - 1 {
             let mut flipped = text.clone();

@@ -108,7 +108,7 @@ impl Listed {
 fn listed(path: &Path) -> io::Result<Option<Listed>> {
     let file = open_own(path)?;
     let is_running = is_alive(&file);
-    let mut lines = Lines::new(BufReader::new(file));
+    let mut lines = Lines::new(BufReader::new(file))?;
     let first = lines.next()?.and_then(|(line, is_sound)| header(path, line, is_sound).ok());
     let Some(header) = first else { return Ok(None) };
 
@@ -210,7 +210,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         write(folder.path(), "a", "release --leaked", 1, 3).await;
         let path = folder.path().join("a");
-        let text = fs::read_to_string(&path).unwrap();
+        let text =
+            String::from_utf8(zstd::stream::decode_all(fs::File::open(&path).unwrap()).unwrap()).unwrap();
         fs::write(&path, text.replacen("\"step\":0", "\"step\":1", 1)).unwrap();
         assert_eq!(list(folder.path()).unwrap()[0].state, JournalState::Damaged);
         let without_end = text.lines().next().unwrap().to_owned() + "\n";

@@ -116,7 +116,7 @@ impl Recorded {
 
     fn of(path: &Path, file: File) -> Result<Self, JournalError> {
         let failed = |error: io::Error| JournalError::read(path, &error);
-        let mut lines = Lines::new(BufReader::new(file));
+        let mut lines = Lines::new(BufReader::new(file)).map_err(failed)?;
         let (first, is_sound) = lines.next().map_err(failed)?.unwrap_or_default();
         let mut recorded = Self {
             path: path.to_owned(),

@@ -1,0 +1,114 @@
+//! Frames of text in a file: each one of zstd after a head, which is a frame that zstd passes over, so that `zstdcat` prints the
+//! text of the file. Both have sums: what was changed, and what breaks off, shows before it is unpacked.
+
+use std::io::{self, Read};
+
+use zstd::bulk::Compressor;
+use zstd::stream::read::Decoder;
+
+/// The first bytes of a head: a frame with 12 bytes that zstd passes over.
+pub const MAGIC: [u8; 8] = [0x57, 0x2A, 0x4D, 0x18, 12, 0, 0, 0];
+/// Length of a head. After [`MAGIC`] come the length of the frame, the CRC-32 of its bytes and that of the head so far.
+pub const HEAD: usize = MAGIC.len() + 12;
+/// Most text of one frame, in bytes.
+pub const MOST_TEXT: usize = 4 << 20;
+/// The fastest level finds what is said a second time.
+const LEVEL: i32 = 1;
+
+/// Makes frames.
+pub struct Packer(Compressor<'static>);
+
+impl Packer {
+    /// # Errors
+    /// Where there is no memory for it.
+    pub fn new() -> io::Result<Self> {
+        Compressor::new(LEVEL).map(Self)
+    }
+
+    /// Appends the frame of a text of at most [`MOST_TEXT`] bytes, with its head.
+    ///
+    /// # Errors
+    /// Where the text is too long, or cannot be packed.
+    pub fn push(&mut self, text: &[u8], frames: &mut Vec<u8>) -> io::Result<()> {
+        if text.len() > MOST_TEXT {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "more than a frame holds"));
+        }
+        let frame = self.0.compress(text)?;
+        let length = u32::try_from(frame.len()).map_err(io::Error::other)?;
+        frames.extend_from_slice(&head(length, crc32fast::hash(&frame)));
+        frames.extend_from_slice(&frame);
+        Ok(())
+    }
+}
+
+/// What a head says about the frame after it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Head {
+    /// Length of the frame.
+    pub length: u32,
+    sum: u32,
+}
+
+fn head(length: u32, sum: u32) -> [u8; HEAD] {
+    let mut head = [0; HEAD];
+    head[..8].copy_from_slice(&MAGIC);
+    head[8..12].copy_from_slice(&length.to_le_bytes());
+    head[12..16].copy_from_slice(&sum.to_le_bytes());
+    let own = crc32fast::hash(&head[..16]);
+    head[16..].copy_from_slice(&own.to_le_bytes());
+    head
+}
+
+impl Head {
+    /// Reads a head; `None` where these bytes are none.
+    pub fn read(bytes: &[u8]) -> Option<Self> {
+        let number = |at: usize| Some(u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?));
+        let (length, sum) = (number(8)?, number(12)?);
+        (bytes == head(length, sum)).then_some(Self { length, sum })
+    }
+
+    /// The text of the frame.
+    ///
+    /// # Errors
+    /// Of the kind [`InvalidData`](io::ErrorKind::InvalidData) where it is not what was written.
+    pub fn unpack(self, frame: &[u8]) -> io::Result<Vec<u8>> {
+        if frame.len() != self.length as usize || crc32fast::hash(frame) != self.sum {
+            return Err(damaged());
+        }
+        let mut text = Vec::new();
+        // What claims to be larger than frames are is not read to its end.
+        let most = MOST_TEXT as u64 + 1;
+        let decoder = Decoder::with_buffer(frame).map_err(|_| damaged())?;
+        decoder.single_frame().take(most).read_to_end(&mut text).map_err(|_| damaged())?;
+        if text.is_empty() || text.len() > MOST_TEXT { Err(damaged()) } else { Ok(text) }
+    }
+}
+
+/// What is not what was written.
+pub fn damaged() -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, "a frame is not what was written")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_as_written_is_damaged() {
+        let mut frames = Vec::new();
+        Packer::new().unwrap().push(b"some text, some text", &mut frames).unwrap();
+        let unpack = |bytes: &[u8]| Head::read(bytes.get(..HEAD)?)?.unpack(&bytes[HEAD..]).ok();
+        assert_eq!(unpack(&frames).as_deref(), Some(&b"some text, some text"[..]));
+        assert_eq!(zstd::stream::decode_all(&frames[..]).unwrap(), b"some text, some text");
+        for place in 0..frames.len() {
+            let mut flipped = frames.clone();
+            flipped[place] ^= 1;
+            assert_eq!(unpack(&flipped), None, "{place}");
+            assert_eq!(unpack(&frames[..place]), None, "{place}");
+        }
+        assert!(Packer::new().unwrap().push(&vec![0; MOST_TEXT + 1], &mut Vec::new()).is_err());
+        let huge = zstd::bulk::compress(&vec![b'a'; MOST_TEXT + 1], 1).unwrap();
+        let head = Head { length: huge.len() as u32, sum: crc32fast::hash(&huge) };
+        assert_eq!(head.unpack(&huge).unwrap_err().kind(), io::ErrorKind::InvalidData);
+    }
+}

@@ -1,0 +1,239 @@
+//! The file of a journal: its lines in compressed frames, one for all lines that are made durable together.
+//!
+//! Each frame is one of zstd after a head, which is a frame that zstd passes over, so that `zstdcat` prints the lines. A
+//! frame ends at the end of a line; only a line that is longer than a frame takes several, which hold nothing else. What a
+//! killed run left of its last frame is passed over, as half a line is. Journals of format 1 are the lines themselves.
+
+use std::io::{self, BufRead, Cursor, Read, Seek, SeekFrom};
+
+use calipam_datastore::frames::{HEAD, Head, MAGIC, MOST_TEXT, Packer, damaged};
+
+/// How much of a journal of format 1 is read at once.
+const PART: u64 = 64 << 10;
+
+/// Makes frames of lines.
+pub(super) struct FrameWriter {
+    packer: Packer,
+    /// Lines that are in no frame yet.
+    text: Vec<u8>,
+    frames: Vec<u8>,
+}
+
+impl FrameWriter {
+    pub fn new() -> io::Result<Self> {
+        Ok(Self { packer: Packer::new()?, text: Vec::new(), frames: Vec::new() })
+    }
+
+    /// The frames of lines that are written together, each of which `add` appends to the text that it is given.
+    pub fn frames<L>(
+        &mut self,
+        lines: impl IntoIterator<Item = L>,
+        mut add: impl FnMut(L, &mut Vec<u8>),
+    ) -> io::Result<&[u8]> {
+        self.frames.clear();
+        for line in lines {
+            let before = self.text.len();
+            add(line, &mut self.text);
+            if before > 0 && self.text.len() > MOST_TEXT {
+                let line = self.text.split_off(before);
+                self.flush()?;
+                self.text = line;
+            }
+            if self.text.len() > MOST_TEXT {
+                self.flush()?;
+            }
+        }
+        self.flush()?;
+        Ok(&self.frames)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        for piece in self.text.chunks(MOST_TEXT) {
+            self.packer.push(piece, &mut self.frames)?;
+        }
+        self.text.clear();
+        Ok(())
+    }
+}
+
+/// True where a file that begins with these bytes is in frames.
+pub(super) fn is_framed(first: &[u8]) -> bool {
+    first.starts_with(&MAGIC)
+}
+
+/// Reads the lines of a journal, in frames or not. Where a frame is not what was written, the kind of the error is
+/// [`InvalidData`](io::ErrorKind::InvalidData).
+pub(super) struct Text<R> {
+    file: io::Chain<Cursor<Vec<u8>>, R>,
+    is_framed: bool,
+    /// The text of the last frame, or the last part of a journal without.
+    text: Vec<u8>,
+    /// How much of it was taken.
+    taken: usize,
+    /// Where in the file it ends.
+    end: u64,
+}
+
+impl<R: Read> Text<R> {
+    pub fn new(mut file: R) -> io::Result<Self> {
+        let mut first = Vec::new();
+        file.by_ref().take(MAGIC.len() as u64).read_to_end(&mut first)?;
+        // A file with only a part of them is one whose first frame broke off.
+        let is_framed = !first.is_empty() && MAGIC.starts_with(&first);
+        let file = Cursor::new(first).chain(file);
+        Ok(Self { file, is_framed, text: Vec::new(), taken: 0, end: 0 })
+    }
+
+    pub fn is_framed(&self) -> bool {
+        self.is_framed
+    }
+
+    /// The place in the file up to which text was taken; `None` within a frame.
+    pub fn position(&self) -> Option<u64> {
+        let left = (self.text.len() - self.taken) as u64;
+        (left == 0 || !self.is_framed).then(|| self.end - left)
+    }
+
+    /// Reads the next frame or part; at the end there is none.
+    fn read_more(&mut self) -> io::Result<()> {
+        self.text.clear();
+        self.taken = 0;
+        if !self.is_framed {
+            self.end += self.file.by_ref().take(PART).read_to_end(&mut self.text)? as u64;
+            return Ok(());
+        }
+
+        let mut bytes = Vec::new();
+        self.file.by_ref().take(HEAD as u64).read_to_end(&mut bytes)?;
+        if bytes.len() < HEAD {
+            return Ok(());
+        }
+        let Some(head) = Head::read(&bytes) else {
+            // After a power failure a file can be as long as it was to become without what was to stand there.
+            return if bytes.iter().all(|b| *b == 0) && self.is_only_zeros()? {
+                Ok(())
+            } else {
+                Err(damaged())
+            };
+        };
+        bytes.clear();
+        self.file.by_ref().take(head.length.into()).read_to_end(&mut bytes)?;
+        if bytes.len() < head.length as usize {
+            return Ok(());
+        }
+        self.text = head.unpack(&bytes)?;
+        self.end += (HEAD + bytes.len()) as u64;
+        Ok(())
+    }
+
+    /// True where nothing but zeros follows.
+    fn is_only_zeros(&mut self) -> io::Result<bool> {
+        let mut part = Vec::new();
+        loop {
+            part.clear();
+            match self.file.by_ref().take(PART).read_to_end(&mut part)? {
+                0 => return Ok(true),
+                _ if part.iter().any(|byte| *byte != 0) => return Ok(false),
+                _ => {}
+            }
+        }
+    }
+}
+
+impl<R: Read> Read for Text<R> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let read = Read::read(&mut self.fill_buf()?, into)?;
+        self.consume(read);
+        Ok(read)
+    }
+}
+
+impl<R: Read> BufRead for Text<R> {
+    fn fill_buf(&mut self) -> io::Result<&[u8]> {
+        if self.taken == self.text.len() {
+            self.read_more()?;
+        }
+        Ok(&self.text[self.taken..])
+    }
+
+    fn consume(&mut self, amount: usize) {
+        self.taken += amount;
+    }
+}
+
+/// The text of the last whole frame of a file; `None` where it is not in frames, or they are damaged.
+pub(super) fn last_frame(file: &mut (impl Read + Seek)) -> io::Result<Option<Vec<u8>>> {
+    let (mut last, mut start) = (None, 0);
+    loop {
+        file.seek(SeekFrom::Start(start))?;
+        let mut bytes = Vec::new();
+        file.by_ref().take(HEAD as u64).read_to_end(&mut bytes)?;
+        let Some(head) = Head::read(&bytes) else { break };
+        last = Some((head, start + HEAD as u64));
+        start += HEAD as u64 + u64::from(head.length);
+    }
+    let Some((head, place)) = last else { return Ok(None) };
+    file.seek(SeekFrom::Start(place))?;
+    let mut bytes = Vec::new();
+    file.by_ref().take(head.length.into()).read_to_end(&mut bytes)?;
+    Ok(head.unpack(&bytes).ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn framed(batches: &[&[Vec<u8>]]) -> Vec<u8> {
+        let mut writer = FrameWriter::new().unwrap();
+        let frames = |lines: &&[Vec<u8>]| {
+            writer.frames(lines.iter(), |line, text| text.extend_from_slice(line)).unwrap().to_vec()
+        };
+        batches.iter().flat_map(frames).collect()
+    }
+
+    fn text(file: &[u8]) -> io::Result<Vec<u8>> {
+        let mut text = Vec::new();
+        Text::new(file)?.read_to_end(&mut text)?;
+        Ok(text)
+    }
+
+    #[test]
+    fn lines_of_any_length_come_back_and_any_tool_reads_them() {
+        let line = |byte: u8, length: usize| [vec![byte; length], vec![b'\n']].concat();
+        let small: Vec<Vec<u8>> = (b'a'..b'f').map(|byte| line(byte, 10)).collect();
+        let large = [line(b'x', 7), line(b'y', 2 * MOST_TEXT + 5), line(b'z', MOST_TEXT)];
+        let file = framed(&[&small[..1], &small[1..], &large]);
+        let whole = [small.concat(), large.concat()].concat();
+        assert!(text(&file).unwrap() == whole);
+        assert!(zstd::stream::decode_all(&file[..]).unwrap() == whole);
+        assert!(text(&whole).unwrap() == whole, "lines without frames");
+        assert!(is_framed(&file) && !is_framed(&whole));
+        let last = last_frame(&mut Cursor::new(&file)).unwrap().unwrap();
+        assert!(last == whole[whole.len() - 1..], "the end of the longest line");
+        assert_eq!(last_frame(&mut Cursor::new(&whole)).unwrap(), None);
+    }
+
+    #[test]
+    fn what_breaks_off_is_passed_over_and_what_was_changed_shows() {
+        let lines: Vec<Vec<u8>> = (0..3).map(|n| format!("line {n}\n").into_bytes()).collect();
+        let batches: Vec<&[Vec<u8>]> = lines.chunks(1).collect();
+        let file = framed(&batches);
+        let ends: Vec<usize> = (0..=3).map(|count| framed(&batches[..count]).len()).collect();
+        for length in 0..=file.len() {
+            let whole = ends.iter().filter(|end| **end <= length).count() - 1;
+            assert_eq!(text(&file[..length]).unwrap(), lines[..whole].concat(), "{length}");
+            if whole == 0 {
+                continue;
+            }
+            let zeros = [&file[..ends[whole]], &vec![0; length - ends[whole]]].concat();
+            assert_eq!(text(&zeros).unwrap(), lines[..whole].concat(), "{length}");
+        }
+        for place in 0..file.len() {
+            let mut flipped = file.clone();
+            flipped[place] ^= 1;
+            let read = text(&flipped);
+            // Without its first bytes it is not in frames, and its lines are none of a journal.
+            assert!(read.is_err() || (place < MAGIC.len() && read.unwrap() == flipped), "{place}");
+        }
+    }
+}
