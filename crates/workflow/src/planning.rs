@@ -2,6 +2,7 @@
 
 use calipam_check::ClusterIdentity;
 use calipam_datastore::Datastore;
+use calipam_model::edit::Step;
 use calipam_model::snapshot::Snapshot;
 use calipam_plan::release::Sightings;
 use calipam_plan::{Change, FailedTrial, Plan, PlanKind, SkipReason, Skipped, Totals, Warning};
@@ -24,15 +25,14 @@ pub struct PlanSummary {
 }
 
 impl PlanSummary {
-    pub(crate) fn new(plan: &Plan) -> Self {
-        Self {
-            kind: plan.kind,
-            cluster: plan.cluster.clone(),
-            totals: plan.totals(),
-            changes: plan.changes().cloned().collect(),
-            skipped: plan.skipped.clone(),
-            warnings: plan.warnings.clone(),
-        }
+    /// What people see of a plan, and its steps.
+    pub(crate) fn divide(plan: Plan) -> (Self, Vec<Step>) {
+        let totals = plan.totals();
+        let Plan { kind, cluster, actions, skipped, warnings, .. } = plan;
+        let (steps, changes): (Vec<Step>, Vec<Vec<Change>>) =
+            actions.into_iter().map(|action| (action.step, action.changes)).unzip();
+        let changes = changes.into_iter().flatten().collect();
+        (Self { kind, cluster, totals, changes, skipped, warnings }, steps)
     }
 }
 

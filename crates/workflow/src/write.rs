@@ -66,24 +66,23 @@ pub(crate) async fn write(
     looked: bool,
     operator: &impl Operator,
 ) -> Result<Repaired, Error> {
-    let summary = PlanSummary::new(&plan);
+    let (summary, steps) = PlanSummary::divide(plan);
     let changes = summary.changes.len();
-    let Some(writing) = intent.writing.filter(|_| !plan.is_empty() && datastore.is_live()) else {
+    let Some(writing) = intent.writing.filter(|_| !steps.is_empty() && datastore.is_live()) else {
         let exceeds = intent.max_changes.filter(|limit| changes > *limit);
         return Ok(Repaired { plan: summary, exceeds, run: None });
     };
 
     operator.show(Proposal::Plan(&summary)).map_err(Error::showing)?;
-    let cluster = plan.cluster.guid.clone();
+    let cluster = summary.cluster.guid.clone();
     match looked {
         true => check_limit(changes, intent)?,
         false => {
-            may_begin(datastore, &cluster, sources(plan.kind), changes, writing, intent, operator).await?;
+            may_begin(datastore, &cluster, sources(summary.kind), changes, writing, intent, operator).await?;
         }
     }
     let consent = ask(question(datastore, &summary), operator).await?;
 
-    let steps = plan.into_steps();
     let run = run(&cluster, writing, operator, async |options| {
         execute(datastore, &cluster, steps, consent, &options).await
     })

@@ -35,26 +35,38 @@ pub struct Change {
     key: Key,
     expect: Expect,
     value: Option<Bytes>,
+    /// The object whole, where it was read as Kubernetes sends it.
+    whole: Option<Bytes>,
 }
 
 impl Change {
     /// Creates an object where there is none, from its value in the form of etcd.
     pub fn create(key: Key, value: impl Into<Bytes>) -> Self {
-        Self { key, expect: Expect::Absent, value: Some(value.into()) }
+        Self { key, expect: Expect::Absent, value: Some(value.into()), whole: None }
     }
 
     /// Replaces a version of an object by a value in the form of etcd.
     pub fn update(key: Key, version: Revision, value: impl Into<Bytes>) -> Self {
-        Self { key, expect: Expect::At(version), value: Some(value.into()) }
+        Self { key, expect: Expect::At(version), value: Some(value.into()), whole: None }
     }
 
     /// Deletes a version of an object.
     pub fn delete(key: Key, version: Revision) -> Self {
-        Self { key, expect: Expect::At(version), value: None }
+        Self { key, expect: Expect::At(version), value: None, whole: None }
+    }
+
+    /// The same, of an object that was read just before: on Kubernetes it is not read again for what stays as it is.
+    #[must_use]
+    pub fn of(self, read: &Stored) -> Self {
+        Self { whole: read.whole.clone(), ..self }
     }
 
     pub fn key(&self) -> &Key {
         &self.key
+    }
+
+    pub(crate) fn whole(&self) -> Option<&Bytes> {
+        self.whole.as_ref()
     }
 
     pub fn expect(&self) -> &Expect {

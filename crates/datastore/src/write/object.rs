@@ -13,6 +13,8 @@ pub struct Stored {
     pub revision: Revision,
     /// The value: in etcd as it is stored, on Kubernetes the JSON of `spec` in the form of etcd.
     pub raw: Bytes,
+    /// The whole object where Kubernetes has sent it: what replaces it keeps what is not changed.
+    pub whole: Option<Bytes>,
     /// `None` where it cannot be decoded, and for kinds that a repair does not edit.
     pub object: Option<Object>,
     /// What it says about addresses, where it is an object of Kubernetes that a repair only looks at.
@@ -23,7 +25,7 @@ impl Stored {
     /// What etcd holds under `key`.
     pub(crate) fn new(key: &Key, revision: Revision, raw: Bytes) -> Self {
         let object = Object::parse(key, &raw).ok().flatten();
-        Self { revision, raw, object, user: None }
+        Self { revision, raw, whole: None, object, user: None }
     }
 
     /// What was read, for the conditions of evidence.

@@ -135,8 +135,8 @@ async fn run_task(
     task: &Arc<dyn Task>,
     omitted: &mut Omitted,
 ) -> Result<TaskEnd, RepairError> {
-    let keys = task.reads();
     for attempt in 0..RETRIES {
+        let keys = if attempt == 0 { task.reads_first() } else { task.reads() };
         let objects = read(context, &keys).await?;
         let batch = loop {
             match task.decide(&objects, omitted) {

@@ -35,7 +35,8 @@ pub(crate) const REQUESTS: usize = 256;
 /// How often a swap that was lost is tried again while the guards hold: as often as Calico does.
 pub(crate) const RETRIES: usize = 100;
 
-/// Objects that were just read; `None` for those that do not exist.
+/// Objects that were just read; `None` for those that do not exist. Of those that are not in it nothing is known: the write
+/// compares them.
 pub(crate) type Objects = HashMap<Key, Option<Stored>>;
 
 /// What a task wants to do with the objects as they are.
@@ -54,6 +55,11 @@ pub(crate) enum Decision {
 pub(crate) trait Task: Send + Sync {
     /// Everything that it needs to see: what it changes, what guards and evidence are about.
     fn reads(&self) -> Vec<Key>;
+    /// What of that it needs to see before its first attempt, since the write compares the rest by itself. Only where that
+    /// is lost, everything is read, to tell what has changed.
+    fn reads_first(&self) -> Vec<Key> {
+        self.reads()
+    }
     /// What it may change.
     fn writes(&self) -> Vec<Key>;
     /// What to do with the objects as they are, without what is omitted.

@@ -52,7 +52,7 @@ mod tests {
 
     fn stored(raw: Bytes) -> Stored {
         let object = Object::parse(&key(), &raw).unwrap();
-        Stored { revision: Revision::Etcd(9), raw, object, user: None }
+        Stored { revision: Revision::Etcd(9), raw, whole: None, object, user: None }
     }
 
     #[test]

@@ -103,13 +103,11 @@ fn is_left(object: &UndoObject, now: Option<&Stored>) -> bool {
 
 fn change(object: &UndoObject, now: Option<&Stored>) -> Option<Change> {
     let key = object.key.clone();
-    let version = now.map(|stored| stored.revision.clone());
-    match (&object.before, version) {
-        (Some(before), Some(version)) => {
-            Some(Change::update(key, version, restored(&object.key, now, before)))
-        }
-        (Some(before), None) => Some(Change::create(key, restored(&object.key, now, before))),
-        (None, Some(version)) => Some(Change::delete(key, version)),
+    let before = object.before.as_ref().map(|before| restored(&object.key, now, before));
+    match (before, now) {
+        (Some(before), Some(now)) => Some(Change::update(key, now.revision.clone(), before).of(now)),
+        (Some(before), None) => Some(Change::create(key, before)),
+        (None, Some(now)) => Some(Change::delete(key, now.revision.clone()).of(now)),
         (None, None) => None,
     }
 }

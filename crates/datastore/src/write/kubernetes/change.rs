@@ -55,7 +55,7 @@ pub(crate) async fn stored(client: &Arc<KubeClient>, key: &Key) -> Result<Option
         return Ok(built_in(snapshot));
     }
     let value: Value = serde_json::from_slice(&body).map_err(|_| incomplete(client, &kind))?;
-    Ok(Some(custom(key, snapshot, &value, &body)))
+    Ok(Some(custom(key, snapshot, &value, body)))
 }
 
 /// A built-in object, which is evidence. A service that asks for no load balancer uses no address and counts as absent.
@@ -69,11 +69,11 @@ fn built_in(snapshot: Snapshot) -> Option<Stored> {
         // It is there, and cannot be decoded: no version of it is known.
         None => (Revision::Kubernetes(Box::default()), None),
     };
-    Some(Stored { revision, raw: Bytes::new(), object: None, user })
+    Some(Stored { revision, raw: Bytes::new(), whole: None, object: None, user })
 }
 
 /// A custom resource. Its raw value is in the form of etcd, so that it compares with what is written.
-fn custom(key: &Key, snapshot: Snapshot, value: &Value, body: &[u8]) -> Stored {
+fn custom(key: &Key, snapshot: Snapshot, value: &Value, body: Bytes) -> Stored {
     // The name of an object does not say which handle or affinity it holds; its value does.
     let object = match key {
         Key::Block(_) => {
@@ -94,9 +94,9 @@ fn custom(key: &Key, snapshot: Snapshot, value: &Value, body: &[u8]) -> Stored {
     };
     let raw = match &object {
         Some(object) => object.encode().into(),
-        None => Bytes::copy_from_slice(body),
+        None => body.clone(),
     };
-    Stored { revision: version(value), raw, object, user: None }
+    Stored { revision: version(value), raw, whole: Some(body), object, user: None }
 }
 
 /// A block without the `strictAffinity: false` that the schema wants, so that a block that is created reads back as it was
@@ -146,10 +146,8 @@ pub(crate) async fn change(client: &Arc<KubeClient>, change: &Change, labels: bo
         (Expect::Absent, Some(value)) => create(client, &target, change.key(), value, labels)
             .await
             .map(|object| Changed::To(Some(version(&object)))),
-        (Expect::At(before), Some(value)) => {
-            update(client, &target, change.key(), before, value, labels).await
-        }
-        (Expect::At(before), None) => match expected(client, &target.1, before).await {
+        (Expect::At(before), Some(value)) => update(client, &target, change, before, value, labels).await,
+        (Expect::At(before), None) => match as_read(client, &target.1, change, before).await {
             Ok(Some(object)) => {
                 delete(client, &target, change.key(), object).await.map(|()| Changed::To(None))
             }
@@ -213,23 +211,43 @@ pub(crate) async fn expected(
     path: &str,
     expected: &Revision,
 ) -> std::result::Result<Option<Value>, Failure> {
-    let mut object = client.get(path, Accept::Json).await?.json().await?;
+    let object = client.get(path, Accept::Json).await?.json().await?;
+    Ok(of_version(object, expected))
+}
+
+/// An object that was read, where it is the expected version.
+fn of_version(mut object: Value, expected: &Revision) -> Option<Value> {
     if let Some(metadata) = object["metadata"].as_object_mut() {
         metadata.remove("managedFields");
     }
-    Ok(is_version(&version(&object), expected).then_some(object))
+    is_version(&version(&object), expected).then_some(object)
+}
+
+/// The object that is changed, as it was read just before, or else as it is now. Its version goes along with the request:
+/// the server refuses it where it is no longer that.
+async fn as_read(
+    client: &Arc<KubeClient>,
+    path: &str,
+    change: &Change,
+    before: &Revision,
+) -> std::result::Result<Option<Value>, Failure> {
+    let read = change.whole().and_then(|whole| serde_json::from_slice(whole).ok());
+    match read.and_then(|object| of_version(object, before)) {
+        Some(object) => Ok(Some(object)),
+        None => expected(client, path, before).await,
+    }
 }
 
 async fn update(
     client: &Arc<KubeClient>,
     target: &(Kind, String),
-    key: &Key,
+    change: &Change,
     before: &Revision,
     value: &[u8],
     labels: bool,
 ) -> Step {
-    let Some(object) = expected(client, &target.1, before).await? else { return Ok(Changed::Lost) };
-    let object = replace(client, target, key, object, value, labels).await?;
+    let Some(object) = as_read(client, &target.1, change, before).await? else { return Ok(Changed::Lost) };
+    let object = replace(client, target, change.key(), object, value, labels).await?;
     Ok(Changed::To(Some(version(&object))))
 }
 
