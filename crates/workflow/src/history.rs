@@ -57,7 +57,7 @@ pub async fn history(
 /// How long [`last_events`] may take.
 const AT_HAND: Duration = Duration::from_millis(500);
 
-/// The last events of an address, of which the keys around it were read, where etcd tells them in one request. Without the
+/// The last events of an address, of which the keys around it were read, among the last versions of its blocks. Without the
 /// journals of calipam.
 pub async fn last_events(
     datastore: &Datastore,

@@ -98,7 +98,7 @@ fn compare(program: &str, etcd: &Etcd, states: [&str; 2]) -> Result<(f64, child:
             // A past revision is read as the newest one is.
             let datastore = if state.starts_with("etcd@") { "etcd" } else { state };
             let mut show = Command::new(program);
-            show.args(["show", "--datastore", datastore]).args(connection);
+            show.args(["show", "--quiet", "--datastore", datastore]).args(connection);
             *seconds = seconds.min(run(&mut show, &[0])?.seconds);
         }
         let mut diff = Command::new(program);
@@ -122,7 +122,7 @@ fn ask(
         let mut seconds = Vec::new();
         for _ in 0..RUNS {
             let mut asked = Command::new(program);
-            asked.args([command, "--ip", address, "--etcd-endpoints", &etcd.endpoint()]);
+            asked.args([command, "--quiet", "--ip", address, "--etcd-endpoints", &etcd.endpoint()]);
             seconds.push(run(&mut asked, &[0])?.seconds);
         }
         seconds.sort_by(f64::total_cmp);

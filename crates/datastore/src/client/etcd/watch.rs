@@ -8,7 +8,6 @@ use tonic::service::interceptor::InterceptedService;
 
 use super::{EtcdClient, Line, PROBE, Range, client_of};
 use crate::error::{Error, Failure, Result};
-use crate::raw::RawKv;
 
 /// How often the server is asked how far it has come. It begins with a past revision within a tenth of a second.
 const ASK: Duration = Duration::from_millis(20);
@@ -20,10 +19,6 @@ pub struct Change {
     pub key: Vec<u8>,
     /// What is stored from this revision on; `None` where the key is deleted.
     pub value: Option<Vec<u8>>,
-    /// The version before it, where that was asked for and is kept.
-    pub before: Option<RawKv>,
-    /// Nothing was stored before it.
-    pub is_first: bool,
 }
 
 /// What has to have been seen before a watch is at its end: by key, the revision of its last change, or `None` for a
@@ -33,8 +28,7 @@ pub(crate) type Due = BTreeMap<Vec<u8>, Option<i64>>;
 /// How a watch ended.
 enum Watched {
     Changes(Vec<Change>),
-    /// The oldest revision that is kept.
-    Compacted(i64),
+    Compacted,
     Refused(String),
 }
 
@@ -69,74 +63,35 @@ impl EtcdClient {
     ) -> Result<Vec<Change>> {
         let watched = self.call(|| {
             let line = InterceptedService::new(self.channel.clone(), self.token.clone());
-            watch(line, ranges, (from, to), due, false)
+            watch(line, ranges, from, to, due)
         });
-        match watched.await {
-            Ok(Watched::Changes(changes)) => Ok(in_order(changes)),
-            Ok(Watched::Compacted(_)) => Err(self.error(what, Failure::Compacted)),
-            Ok(Watched::Refused(reason)) => Err(self.refused(what, reason)),
-            Err(failure) => Err(self.error(what, failure)),
-        }
-    }
-
-    /// The changes of some keys from revision `from` or the oldest one on that is kept, to `to`, each with the version
-    /// before it; with the revision from which on they are complete. `last` are the revisions of the last changes.
-    pub(crate) async fn last_changes(
-        &self,
-        last: &BTreeMap<Vec<u8>, i64>,
-        (mut from, to): (i64, i64),
-        what: &str,
-    ) -> Result<(i64, Vec<Change>)> {
-        loop {
-            let due: Due = last
-                .iter()
-                .filter(|(_, at)| **at >= from)
-                .map(|(key, at)| (key.clone(), Some(*at)))
-                .collect();
-            if due.is_empty() {
-                return Ok((from, Vec::new()));
+        let failure = match watched.await {
+            Ok(Watched::Changes(mut changes)) => {
+                changes.sort_by(|a, b| (a.revision, &a.key).cmp(&(b.revision, &b.key)));
+                changes.dedup();
+                return Ok(changes);
             }
-            let ranges: Vec<Range> = due.keys().map(|key| Range::key(key.clone())).collect();
-            let watched = self.call(|| {
-                let line = InterceptedService::new(self.channel.clone(), self.token.clone());
-                watch(line, &ranges, (from, to), &due, true)
-            });
-            match watched.await {
-                Ok(Watched::Changes(changes)) => return Ok((from, in_order(changes))),
-                Ok(Watched::Compacted(oldest)) if oldest >= from => from = oldest + 1,
-                Ok(Watched::Compacted(_)) => return Err(self.error(what, Failure::Compacted)),
-                Ok(Watched::Refused(reason)) => return Err(self.refused(what, reason)),
-                Err(failure) => return Err(self.error(what, failure)),
+            Ok(Watched::Compacted) => Failure::Compacted,
+            Ok(Watched::Refused(reason)) if reason.contains("permission denied") => {
+                Failure::PermissionDenied(String::new())
             }
-        }
+            Ok(Watched::Refused(reason)) => Failure::Other(reason),
+            Err(failure) => failure,
+        };
+        Err(self.error(what, failure))
     }
-
-    fn refused(&self, what: &str, reason: String) -> Error {
-        let is_forbidden = reason.contains("permission denied");
-        let failure =
-            if is_forbidden { Failure::PermissionDenied(String::new()) } else { Failure::Other(reason) };
-        self.error(what, failure)
-    }
-}
-
-/// Changes in the order in which they were written, each once.
-fn in_order(mut changes: Vec<Change>) -> Vec<Change> {
-    changes.sort_by(|a, b| (a.revision, &a.key).cmp(&(b.revision, &b.key)));
-    changes.dedup();
-    changes
 }
 
 async fn watch(
     line: Line,
     ranges: &[Range],
-    (from, to): (i64, i64),
+    from: i64,
+    to: i64,
     due: &Due,
-    with_before: bool,
 ) -> std::result::Result<Watched, etcd_client::Error> {
     let mut client = client_of(line).await?.watch_client().max_decoding_message_size(usize::MAX);
     let options = |range: &Range| {
         let options = WatchOptions::new().with_start_revision(from).with_fragment();
-        let options = if with_before { options.with_prev_key() } else { options };
         if range.end.is_empty() { options } else { options.with_range(range.end.clone()) }
     };
     let mut waiting = ranges.iter();
@@ -160,7 +115,7 @@ async fn watch(
             return Err(etcd_client::Error::WatchError("the stream ended".to_owned()));
         };
         if answer.compact_revision() > 0 {
-            return Ok(Watched::Compacted(answer.compact_revision()));
+            return Ok(Watched::Compacted);
         }
         if answer.canceled() {
             return Ok(Watched::Refused(answer.cancel_reason().to_owned()));
@@ -189,12 +144,6 @@ fn take(answer: &WatchResponse, to: i64, changes: &mut Vec<Change>, due: &mut Du
         if is_due {
             due.remove(kv.key());
         }
-        let before = event.prev_kv().map(|kv| RawKv {
-            key: kv.key().to_vec(),
-            value: kv.value().to_vec(),
-            mod_revision: kv.mod_revision(),
-        });
-        let is_first = value.is_some() && kv.version() == 1;
-        changes.push(Change { revision: kv.mod_revision(), key: kv.key().to_vec(), value, before, is_first });
+        changes.push(Change { revision: kv.mod_revision(), key: kv.key().to_vec(), value });
     }
 }
