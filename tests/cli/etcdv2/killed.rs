@@ -4,6 +4,8 @@ use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
+use serde_json::json;
+
 use super::{AT_ONCE, Site};
 
 /// Starts a run and kills it some time after it has a journal.
@@ -40,5 +42,47 @@ fn what_a_killed_release_wrote_is_undone() {
         remove_journals(&site);
     }
     assert_eq!(site.release(&["--leaked"]).code, 0);
+    assert_eq!(site.findings(), [""; 0]);
+}
+
+/// Blocks are claimed as Calico 2.x does it: whenever the run ends, no block is without its affinity.
+#[test]
+fn a_killed_rebuild_leaves_what_a_claim_can_leave_and_is_undone() {
+    let site = Site::start();
+    let client = site.calico.client();
+    let blocks = 4..16;
+    for third in blocks.clone() {
+        for last in [7, 9] {
+            let pod = format!("default.p-{third}-{last}");
+            client.set_endpoint("node-1", &pod, &[&format!("192.168.{third}.{last}")]).unwrap();
+        }
+    }
+    let before = site.dump();
+    let mut claimed = Vec::new();
+    // Five runs at least, each killed later than the one before, until one has claimed a block.
+    for round in 0.. {
+        if round >= 5 && !claimed.is_empty() {
+            break;
+        }
+        assert!(round < 40, "no run came as far as a block");
+        let pause = Duration::from_millis(25 * round);
+        kill(&site, &["rebuild", "--endpoints-only", "--apply", "--yes"], pause);
+        let left = site.dump();
+        for third in blocks.clone() {
+            let name = format!("192.168.{third}.0-26");
+            let block = left.get(&format!("/calico/ipam/v2/assignment/ipv4/block/{name}"));
+            let affinity = left.get(&format!("/calico/ipam/v2/host/node-1/ipv4/block/{name}"));
+            let Some(block) = block else { continue };
+            assert_eq!(affinity, Some(&json!({})), "{name}");
+            for address in [7, 9] {
+                assert!(block["allocations"][address].is_u64(), "an address in use is free: {block}");
+            }
+            claimed.push(third);
+        }
+        let undone = site.undo();
+        assert_eq!(site.dump(), before, "{undone:?}");
+        remove_journals(&site);
+    }
+    assert_eq!(site.rebuild(&["--apply", "--yes"]).code, 0);
     assert_eq!(site.findings(), [""; 0]);
 }

@@ -2,6 +2,7 @@
 
 mod killed;
 mod skipped;
+mod with_kubernetes;
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
