@@ -43,6 +43,27 @@ fn yaml_and_json_say_the_same() {
 }
 
 #[test]
+fn a_view_says_what_was_not_read_for_it() {
+    let unread = "skipped: not needed";
+    for (arguments, blocks, configuration) in [
+        (&[][..], "read", unread),
+        (&["--blocks"], "read", unread),
+        (&["--nodes"], "read", unread),
+        (&["--borrowed"], "read", unread),
+        (&["--configuration"], unread, "read"),
+    ] {
+        let json: Value = serde_json::from_str(&show(arguments, "json").stdout).unwrap();
+        let coverage = &json["coverage"];
+        assert_eq!((&coverage["handles"], &coverage["endpoints"]), (&unread.into(), &unread.into()));
+        assert_eq!(coverage["blocks"], blocks, "{arguments:?}");
+        assert_eq!(coverage["kubeControllersConfiguration"], configuration, "{arguments:?}");
+    }
+    // All sources name nodes.
+    let json: Value = serde_json::from_str(&show(&["--blocks", "--node", "node-1"], "json").stdout).unwrap();
+    assert_eq!(json["coverage"]["handles"], "read");
+}
+
+#[test]
 fn what_is_not_known_is_told_by_the_exit_code() {
     expected!("show-ip-unknown", on_example(&["show", "--ip", "192.0.2.1"]).transcript());
     expected!("show-handle-unknown", on_example(&["show", "--handle", "nobody"]).transcript());

@@ -32,11 +32,17 @@ pub fn main<S: FromStr<Err: Display>, R>(
 
 /// Checks what the connection's options name, as one look without settling.
 pub fn check(program: &str, connection: &[&str]) -> Result<Measured, String> {
-    let mut command = Command::new(program);
-    command.args(["check", "--settle", "0", "--output", "json"]).args(connection);
-    let (measured, ended) = measure(&mut command).map_err(|e| format!("cannot run {program}: {e}"))?;
+    run(program, &["check", "--settle", "0"], connection)
+}
+
+/// Runs a command that has to succeed.
+pub fn run(program: &str, command: &[&str], connection: &[&str]) -> Result<Measured, String> {
+    let words = command.join(" ");
+    let mut child = Command::new(program);
+    child.args(command).args(["--output", "json"]).args(connection);
+    let (measured, ended) = measure(&mut child).map_err(|e| format!("cannot run {program}: {e}"))?;
     if !ended.success() {
-        return Err(format!("the generated cluster is healthy, but `{program} check` ended with {ended}"));
+        return Err(format!("the generated cluster is healthy, but `{program} {words}` ended with {ended}"));
     }
     Ok(measured)
 }

@@ -14,6 +14,13 @@ pub struct Measured {
     pub peak_mib: f64,
 }
 
+/// The fastest run, with the highest peak of all.
+pub fn best(runs: Vec<Measured>) -> Result<Measured, String> {
+    let peak_mib = runs.iter().map(|run| run.peak_mib).max_by(f64::total_cmp).unwrap_or_default();
+    let best = runs.into_iter().min_by(|a, b| a.seconds.total_cmp(&b.seconds));
+    best.map(|best| Measured { peak_mib, ..best }).ok_or_else(|| "nothing was measured".to_owned())
+}
+
 /// Runs a command to its end, without its output.
 pub fn measure(command: &mut Command) -> io::Result<(Measured, ExitStatus)> {
     let start = Instant::now();

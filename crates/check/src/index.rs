@@ -159,14 +159,16 @@ impl<'s> Index<'s> {
         let calico_nodes = (snapshot.nodes.iter())
             .filter_map(|n| Some((n.value.kubernetes_name.as_deref()?, n.value.name.as_str())))
             .collect();
-        let endpoints = snapshot.endpoints.iter().map(|e| e.value.node().packed());
-        let unfinished = snapshot.pods.iter().filter(|p| !p.value.finished);
-        let nodes_of_workloads = endpoints.chain(unfinished.map(|p| p.value.node().packed())).collect();
         let pods: HashMap<PodName<'s>, u32> = (0..)
             .zip(&snapshot.pods)
             .map(|(i, p)| ((p.value.namespace().packed(), p.value.name().packed()), i))
             .collect();
-        let (uses, mentioned) = usage::of(snapshot, &blocks, &pods);
+        // With a million endpoints, both take their time.
+        let ((uses, mentioned), nodes_of_workloads) = std::thread::scope(|scope| {
+            let nodes = scope.spawn(|| usage::nodes_of_workloads(snapshot));
+            let usage = usage::of(snapshot, &blocks, &pods);
+            (usage, nodes.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+        });
         let mut index = Self {
             snapshot,
             blocks,

@@ -63,20 +63,21 @@ impl<'s> Claim<'s> {
         if record.is_windows_reserved() {
             return Self::WindowsReserved;
         }
-        let owner = record.owner();
-        if is_machine(&owner) || record.alternate().is_some_and(|a| is_machine(&a)) {
+        let attributes = record.owner();
+        let owner = attributes.owner();
+        if owner.is_machine || record.alternate().is_some_and(|other| other.owner().is_machine) {
             return Self::Machine;
         }
-        if let (Some(namespace), Some(pod)) = (owner.get("namespace"), owner.get("pod")) {
-            return Self::Pod { namespace, pod, node: owner.get("node") };
+        if let (Some(namespace), Some(pod)) = (owner.namespace, owner.pod) {
+            return Self::Pod { namespace, pod, node: owner.node };
         }
         if record.is_anonymous() {
             return Self::Anonymous;
         }
         let handle = record.clean_handle().map(|h| h.to_string()).unwrap_or_default();
-        match Self::of_type(&owner, &handle).unwrap_or_else(|| Self::of_handle(&handle)) {
+        match Self::of_type(&attributes, &handle).unwrap_or_else(|| Self::of_handle(&handle)) {
             // What Calico 2.x wrote has no attributes.
-            Self::LegacyPod { .. } | Self::Unknown if !owner.is_empty() && !handle.is_empty() => {
+            Self::LegacyPod { .. } | Self::Unknown if !attributes.is_empty() && !handle.is_empty() => {
                 Self::Foreign { handle }
             }
             claim => claim,
@@ -162,10 +163,6 @@ pub fn describe(claim: &Claim<'_>, attribute: &AttributeRef<'_>) -> (&'static st
 /// True for text that is a container ID by its form.
 fn is_container_id(text: &str) -> bool {
     text.len() >= MIN_CONTAINER_ID && text.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b))
-}
-
-fn is_machine(owner: &OwnerMap<'_>) -> bool {
-    owner.get("vmi-name").is_some() || owner.get("vmi-uid").is_some() || owner.get("vm-uid").is_some()
 }
 
 /// True where the record names the owner as the one whose address it is. An anonymous record, and one with nothing but a

@@ -4,8 +4,9 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
+use calipam_model::block::RecordDetail;
 use calipam_model::key::Key;
-use calipam_model::snapshot::{DatastoreKind, ETCD_SOURCES, Snapshot};
+use calipam_model::snapshot::{DatastoreKind, ETCD_SOURCES, Snapshot, Source};
 
 use crate::client::etcd::EtcdClient;
 use crate::client::etcdv2::EtcdV2Client;
@@ -14,8 +15,10 @@ use crate::client::kubernetes::schema::keeps_cooldown;
 use crate::error::{Error, Result};
 use crate::export;
 use crate::files::{DataFile, FileKind, STANDARD_INPUT, newest_time};
-use crate::read::whole::{self, SnapshotCollector};
-use crate::read::{Lookup, ProgressFn, again, around, with_kubernetes};
+use crate::read::whole::etcd::pull::Collector;
+use crate::read::whole::etcd::{Observed, Start, observe};
+use crate::read::whole::{self, Reduced};
+use crate::read::{Extent, Lookup, ProgressFn, again, around, with_kubernetes};
 use crate::secret::redact_url;
 use crate::settings::{Settings, Target};
 
@@ -141,24 +144,36 @@ impl Datastore {
     /// Where the datastore cannot be read. Objects that cannot be understood are not errors, but
     /// [`Defect`](calipam_model::snapshot::Defect)s.
     pub async fn observe(&self, progress: &ProgressFn) -> Result<Snapshot> {
+        self.observe_extent(&Extent::Whole, progress).await
+    }
+
+    /// Reads what the extent says. The tree of etcd v2 and files of Kubernetes objects are read whole.
+    ///
+    /// # Errors
+    /// As [`Self::observe`].
+    pub async fn observe_extent(&self, extent: &Extent, progress: &ProgressFn) -> Result<Snapshot> {
+        let in_kubernetes = extent.has_any(&[Source::Pods, Source::Services, Source::Machines]);
         match self {
-            Self::Etcd(client) => Self::observe_etcd(client, None, progress).await,
+            Self::Etcd(client) => Self::observe_etcd(client, None, extent, progress).await,
             Self::EtcdAndKubernetes(etcd, kubernetes) => {
-                let mut snapshot = Self::observe_etcd(etcd, None, progress).await?;
-                with_kubernetes::add(kubernetes, &mut snapshot, progress).await?;
-                Ok(snapshot)
-            }
-            Self::EtcdV2(client, kubernetes) => {
-                let mut snapshot = whole::etcdv2::observe(client, progress).await?;
-                if let Some(kubernetes) = kubernetes {
+                let mut snapshot = Self::observe_etcd(etcd, None, extent, progress).await?;
+                if in_kubernetes {
                     with_kubernetes::add(kubernetes, &mut snapshot, progress).await?;
                 }
                 Ok(snapshot)
             }
-            Self::Kubernetes(client) => whole::kubernetes::observe(client, progress).await,
+            Self::EtcdV2(client, kubernetes) => {
+                let mut snapshot = whole::etcdv2::observe(client, progress).await?;
+                if let Some(kubernetes) = kubernetes.as_ref().filter(|_| in_kubernetes) {
+                    with_kubernetes::add(kubernetes, &mut snapshot, progress).await?;
+                }
+                extent.say(&mut snapshot);
+                Ok(snapshot)
+            }
+            Self::Kubernetes(client) => whole::kubernetes::observe(client, extent, progress).await,
             Self::File(file) => {
-                let (file, progress) = (file.clone(), Arc::clone(progress));
-                blocking(self.location(), move || file.observe(&progress)).await
+                let (file, extent, progress) = (file.clone(), extent.clone(), Arc::clone(progress));
+                blocking(self.location(), move || file.observe_extent(&extent, &progress)).await
             }
         }
     }
@@ -172,7 +187,7 @@ impl Datastore {
     pub async fn observe_at(&self, revision: i64, progress: &ProgressFn) -> Result<Snapshot> {
         match self {
             Self::Etcd(client) | Self::EtcdAndKubernetes(client, _) => {
-                Self::observe_etcd(client, Some(revision), progress).await
+                Self::observe_etcd(client, Some(revision), &Extent::Whole, progress).await
             }
             Self::EtcdV2(..) | Self::Kubernetes(_) | Self::File(_) => {
                 Err(Error::NoRevisions { location: self.location() })
@@ -183,21 +198,24 @@ impl Datastore {
     async fn observe_etcd(
         client: &Arc<EtcdClient>,
         at: Option<i64>,
+        extent: &Extent,
         progress: &ProgressFn,
     ) -> Result<Snapshot> {
-        let collect = |_: &whole::etcd::Start| Ok(SnapshotCollector::default());
-        let observed = whole::etcd::observe(client, at, collect, progress).await?;
-        let mut snapshot = observed.collector.snapshot;
+        let (mut snapshot, start) = match extent.records() {
+            RecordDetail::Full => gather::<Snapshot>(client, at, extent, progress).await?,
+            RecordDetail::Borrowers => gather::<Reduced>(client, at, extent, progress).await?,
+        };
         snapshot.datastore = DatastoreKind::Etcd;
-        snapshot.location = observed.start.endpoint;
-        snapshot.revision = observed.start.revision.to_string();
-        let now = observed.start.taken_at;
+        snapshot.location = start.endpoint;
+        snapshot.revision = start.revision.to_string();
+        let now = start.taken_at;
         snapshot.taken_at = match at {
             Some(_) => newest_time(&snapshot, now).unwrap_or(now),
             None => now,
         };
         snapshot.defects.sort_by(|a, b| a.path.cmp(&b.path));
-        snapshot.mark_read(ETCD_SOURCES);
+        snapshot.mark_read(ETCD_SOURCES.into_iter().filter(|source| extent.has(*source)));
+        extent.say(&mut snapshot);
         Ok(snapshot)
     }
 
@@ -276,6 +294,18 @@ impl Datastore {
             }
         }
     }
+}
+
+/// Reads etcd into a snapshot.
+async fn gather<C: Collector + Default + Into<Snapshot>>(
+    client: &Arc<EtcdClient>,
+    at: Option<i64>,
+    extent: &Extent,
+    progress: &ProgressFn,
+) -> Result<(Snapshot, Start)> {
+    let collect = |_: &Start| Ok(C::default());
+    let Observed { collector, start } = observe(client, at, extent, collect, progress).await?;
+    Ok((collector.into(), start))
 }
 
 /// Runs what takes its time on a thread of its own.

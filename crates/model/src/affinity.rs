@@ -156,11 +156,11 @@ impl Affinity {
     /// # Errors
     /// Where the text is not JSON, or a field has another type than Calico's reader accepts.
     pub fn parse(key: AffinityKey, json: &[u8]) -> Result<Self, String> {
-        let mut affinity = Self { is_unstated: true, ..Self::new(key, AffinityState::default()) };
-        if !json.is_empty() {
-            read_object(json, &mut affinity).map_err(|e| e.to_string())?;
+        let fresh = || Self { is_unstated: true, ..Self::new(key.clone(), AffinityState::default()) };
+        if json.is_empty() {
+            return Ok(fresh());
         }
-        Ok(affinity)
+        read_object(json, fresh).map_err(|e| e.to_string())
     }
 }
 

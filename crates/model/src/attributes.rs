@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 
 use crate::json::Unknown;
-pub use crate::owner_map::OwnerMap;
 use crate::owner_map::push_entry;
+pub use crate::owner_map::{Owner, OwnerMap};
 use crate::packing::{push_number, push_sized, push_text, take_sized};
 use crate::text::TextRef;
 use crate::time::parse_time;
@@ -150,16 +150,15 @@ impl AttributeTable {
                 | bit(HAS_RELEASED, released_at.is_some())
                 | bit(HAS_UNKNOWN, !unknown.is_empty()),
         );
-        let mut packed = Vec::with_capacity(64);
         if let Some(handle) = handle {
-            push_text(&mut self.bytes, &mut packed, handle);
+            push_text(&mut self.bytes, handle);
         }
         for map in [owner, alternate].into_iter().flatten() {
             push_number(&mut self.bytes, map.len());
-            map.for_each(|(key, value)| push_entry(&mut self.bytes, &mut packed, key, value));
+            map.for_each(|(key, value)| push_entry(&mut self.bytes, key, value));
         }
         if let Some(released_at) = released_at {
-            push_text(&mut self.bytes, &mut packed, released_at);
+            push_text(&mut self.bytes, released_at);
         }
         if !unknown.is_empty() {
             push_sized(&mut self.bytes, &serde_json::to_vec(unknown).unwrap_or_default());

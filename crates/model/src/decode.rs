@@ -70,7 +70,7 @@ impl Snapshot {
     fn add(&mut self, path: &str, key: Key, value: &[u8], revision: i64) -> Result<(), String> {
         match key {
             Key::Block(cidr) => {
-                let content = BlockContent::parse(value)?;
+                let content = BlockContent::parse_with(value, self.records)?;
                 self.blocks.push(versioned(StoredBlock { key: cidr, content }, revision));
             }
             Key::Affinity(key) => self.affinities.push(versioned(Affinity::parse(key, value)?, revision)),

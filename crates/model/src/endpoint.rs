@@ -7,7 +7,7 @@ use serde::de::{IgnoredAny, MapAccess, SeqAccess};
 use crate::cidr;
 use crate::json::{Array, Fields, Items, Object, Str, is, read_object};
 use crate::names::{endpoint_name, is_endpoint_name};
-use crate::packing::{push_text, take_sized};
+use crate::packing::{boxed_texts, take_sized};
 use crate::resource::Parsed;
 use crate::snapshot::FieldDefect;
 use crate::text::TextRef;
@@ -66,18 +66,13 @@ impl Endpoint {
         let EndpointParts { node, orchestrator, pod, endpoint, .. } = parts;
         let derived = is_endpoint_name(parts.name, [node, orchestrator, pod, endpoint]);
         let name = if derived { "" } else { parts.name };
-        let mut text = Vec::with_capacity(128);
-        let mut scratch = Vec::with_capacity(64);
-        for field in
-            [parts.namespace, name, node, orchestrator, pod, endpoint, parts.container_id, parts.workload]
-        {
-            push_text(&mut text, &mut scratch, field);
-        }
+        let fields =
+            [parts.namespace, name, node, orchestrator, pod, endpoint, parts.container_id, parts.workload];
         let addresses = match addresses {
             [IpAddr::V4(one)] => Addresses::One(*one),
             many => Addresses::Many(many.into()),
         };
-        Self { text: text.into_boxed_slice(), addresses }
+        Self { text: boxed_texts(&fields), addresses }
     }
 
     /// Reads the JSON of a workload endpoint; namespace and name come from the key. Entries of
@@ -86,9 +81,8 @@ impl Endpoint {
     /// # Errors
     /// Where the text is not JSON, or a field has another type than Calico's reader accepts.
     pub fn parse(namespace: &str, name: &str, json: &[u8]) -> Result<Parsed<Self>, String> {
-        let mut raw = RawEndpoint::default();
-        read_object(json, &mut raw).map_err(|e| e.to_string())?;
-        let spec = raw.spec;
+        let RawEndpoint { metadata, spec } =
+            read_object(json, RawEndpoint::default).map_err(|e| e.to_string())?;
         let mut addresses = Vec::with_capacity(2);
         let mut defects = Vec::new();
         for network in &spec.networks.0 {
@@ -108,7 +102,7 @@ impl Endpoint {
             container_id: text(&spec.container_id),
             workload: text(&spec.workload),
         };
-        let created = raw.metadata.created.and_then(|t| parse_time(&t.0));
+        let created = metadata.created.and_then(|t| parse_time(&t.0));
         Ok(Parsed { value: Self::new(&parts, &addresses), defects, created })
     }
 

@@ -62,8 +62,7 @@ impl Handle {
     /// Where the text is not JSON, a field has another type than Calico's reader accepts, or a key of
     /// `block` is not a CIDR.
     pub fn parse(id: &str, json: &[u8]) -> Result<Self, String> {
-        let mut raw = RawHandle::default();
-        read_object(json, &mut raw).map_err(|e| e.to_string())?;
+        let mut raw = read_object(json, RawHandle::default).map_err(|e| e.to_string())?;
         if let Some(stray) = raw.id.take() {
             let stray = RawJson::try_from(&stray.into()).map_err(|e| e.to_string())?;
             raw.unknown.get_or_insert_default().insert(ID_FIELD.to_owned(), stray);
@@ -76,8 +75,7 @@ impl Handle {
     /// # Errors
     /// As [`Self::parse`], and where the ID is missing.
     pub fn parse_spec(json: &[u8]) -> Result<Self, String> {
-        let mut raw = RawHandle::default();
-        read_object(json, &mut raw).map_err(|e| e.to_string())?;
+        let mut raw = read_object(json, RawHandle::default).map_err(|e| e.to_string())?;
         let id = raw.id.take().filter(|id| !id.is_empty()).ok_or("the field `handleID` is missing")?;
         Ok(Self::from_raw(&id, raw))
     }
@@ -89,7 +87,12 @@ impl Handle {
             deleted: raw.deleted,
             unknown: raw.unknown,
         };
-        handle.set_blocks(raw.blocks.0);
+        match raw.blocks {
+            RawBlocks { first: Some((block, count)), others } if others.is_empty() => {
+                handle.blocks = Blocks::of_one(block, count);
+            }
+            blocks => handle.set_blocks(blocks.first.into_iter().chain(blocks.others).collect()),
+        }
         handle
     }
 
@@ -133,16 +136,19 @@ impl Handle {
     }
 
     fn set_blocks(&mut self, blocks: BTreeMap<IpNet, i64>) {
-        let single = match blocks.first_key_value() {
-            Some((IpNet::V4(net), count)) if blocks.len() == 1 => {
-                i32::try_from(*count).ok().map(|c| (*net, c))
-            }
-            _ => None,
+        self.blocks = match blocks.first_key_value() {
+            Some((block, count)) if blocks.len() == 1 => Blocks::of_one(*block, *count),
+            _ => Blocks::Many(blocks.into_iter().collect()),
         };
-        self.blocks = match single {
-            Some((net, count)) => Blocks::One(net, count),
-            None => Blocks::Many(blocks.into_iter().collect()),
-        };
+    }
+}
+
+impl Blocks {
+    fn of_one(block: IpNet, count: i64) -> Self {
+        match (block, i32::try_from(count)) {
+            (IpNet::V4(net), Ok(count)) => Self::One(net, count),
+            _ => Self::Many([(block, count)].into()),
+        }
     }
 }
 
@@ -186,15 +192,22 @@ impl<'de> Fields<'de> for RawHandle {
     }
 }
 
+/// Nearly all handles name one block.
 #[derive(Default)]
-struct RawBlocks(BTreeMap<IpNet, i64>);
+struct RawBlocks {
+    first: Option<(IpNet, i64)>,
+    others: BTreeMap<IpNet, i64>,
+}
 
 impl<'de> Fields<'de> for RawBlocks {
     fn field<A: MapAccess<'de>>(&mut self, name: &str, map: &mut A) -> Result<(), A::Error> {
         let count = map.next_value::<Option<i64>>()?.unwrap_or_default();
         let cidr = cidr::parse_cidr(name)
             .ok_or_else(|| A::Error::custom(format_args!("`block` names {name:?}, which is not a CIDR")))?;
-        self.0.insert(cidr, count);
+        match self.first {
+            Some((first, _)) if first != cidr => drop(self.others.insert(cidr, count)),
+            _ => self.first = Some((cidr, count)),
+        }
         Ok(())
     }
 }

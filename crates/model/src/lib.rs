@@ -31,5 +31,5 @@ pub mod text;
 pub mod time;
 
 pub use ipnet::IpNet;
-pub use json::{RawJson, Unknown};
+pub use json::{RawJson, Unknown, from_slice as from_json};
 pub use resource::Parsed;

@@ -19,16 +19,24 @@ const KNOWN_KEYS: [&str; 12] = [
     "network",
 ];
 
-/// Appends one entry of an owner map: code or key, then value. `packed` is scratch space.
-pub(crate) fn push_entry(out: &mut Vec<u8>, packed: &mut Vec<u8>, key: &str, value: &str) {
+/// Codes of keys: their places in the table, from 1.
+const POD: u8 = 1;
+const NAMESPACE: u8 = 2;
+const NODE: u8 = 3;
+const VMI_NAME: u8 = 7;
+const VMI_UID: u8 = 8;
+const VM_UID: u8 = 9;
+
+/// Appends one entry of an owner map: code or key, then value.
+pub(crate) fn push_entry(out: &mut Vec<u8>, key: &str, value: &str) {
     match KNOWN_KEYS.iter().position(|known| *known == key) {
         Some(code) => out.push(code as u8 + 1),
         None => {
             out.push(0);
-            push_text(out, packed, key);
+            push_text(out, key);
         }
     }
-    push_text(out, packed, value);
+    push_text(out, value);
 }
 
 /// Owner attributes in place: text by text, sorted by key as Go writes them.
@@ -66,6 +74,34 @@ impl<'a> OwnerMap<'a> {
     }
 }
 
+/// The attributes that tell whose address it is, where the map has them.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Owner<'a> {
+    pub namespace: Option<TextRef<'a>>,
+    pub pod: Option<TextRef<'a>>,
+    pub node: Option<TextRef<'a>>,
+    /// A KubeVirt machine or its instance is named.
+    pub is_machine: bool,
+}
+
+impl<'a> OwnerMap<'a> {
+    /// Looks at all attributes once, by their codes: a check asks this of every allocation.
+    pub fn owner(&self) -> Owner<'a> {
+        let mut owner = Owner::default();
+        let mut entries = OwnerEntries { left: self.len, rest: self.entries };
+        while let Some((code, _, value)) = entries.advance() {
+            match code {
+                POD => owner.pod = Some(value),
+                NAMESPACE => owner.namespace = Some(value),
+                NODE => owner.node = Some(value),
+                VMI_NAME | VMI_UID | VM_UID => owner.is_machine = true,
+                _ => {}
+            }
+        }
+        owner
+    }
+}
+
 struct OwnerEntries<'a> {
     left: usize,
     rest: &'a [u8],
@@ -75,14 +111,32 @@ impl<'a> Iterator for OwnerEntries<'a> {
     type Item = (TextRef<'a>, TextRef<'a>);
 
     fn next(&mut self) -> Option<Self::Item> {
+        let (code, key, value) = self.advance()?;
+        let known = code.checked_sub(1).and_then(|known| KNOWN_KEYS.get(usize::from(known)));
+        Some((known.map_or(key, |known| TextRef::from_packed(known.as_bytes())), value))
+    }
+}
+
+impl<'a> OwnerEntries<'a> {
+    /// Code, key where that is not known, and value of the next attribute.
+    fn advance(&mut self) -> Option<(u8, TextRef<'a>, TextRef<'a>)> {
         self.left = self.left.checked_sub(1)?;
         let (code, rest) = self.rest.split_first()?;
         self.rest = rest;
-        let key = match code.checked_sub(1) {
-            Some(known) => KNOWN_KEYS.get(usize::from(known)).copied().unwrap_or_default().as_bytes(),
-            None => take_sized(&mut self.rest),
-        };
+        let key = if *code == 0 { take_sized(&mut self.rest) } else { &[] };
         let value = take_sized(&mut self.rest);
-        Some((TextRef::from_packed(key), TextRef::from_packed(value)))
+        Some((*code, TextRef::from_packed(key), TextRef::from_packed(value)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_codes_are_those_of_the_keys() {
+        let key = |code: u8| KNOWN_KEYS[usize::from(code) - 1];
+        let codes = [POD, NAMESPACE, NODE, VMI_NAME, VMI_UID, VM_UID];
+        assert_eq!(codes.map(key), ["pod", "namespace", "node", "vmi-name", "vmi-uid", "vm-uid"]);
     }
 }

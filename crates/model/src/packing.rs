@@ -1,12 +1,45 @@
 //! Several texts in one buffer: each with its length before it.
 
+use std::cell::RefCell;
+
 use crate::text::pack_into;
 
-/// Appends a text in packed form. `scratch` is working space that callers reuse.
-pub(crate) fn push_text(out: &mut Vec<u8>, scratch: &mut Vec<u8>, text: &str) {
-    scratch.clear();
-    pack_into(scratch, text);
-    push_sized(out, scratch);
+/// Texts shorter than this have a length of one byte.
+const SHORT: usize = 0x80;
+/// What the working space of a thread keeps between two uses.
+const SCRATCH: usize = 1 << 12;
+
+/// Lets `write` fill working space of the thread, and copies what is written into a box of just its size. A million
+/// objects are made so: a buffer for each, cut to size, would take twice as long.
+pub(crate) fn boxed(write: impl FnOnce(&mut Vec<u8>)) -> Box<[u8]> {
+    thread_local! {
+        static SPACE: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+    }
+    SPACE.with_borrow_mut(|space| {
+        space.clear();
+        space.shrink_to(SCRATCH);
+        write(space);
+        space.as_slice().into()
+    })
+}
+
+/// Packs several texts into one buffer.
+pub(crate) fn boxed_texts(texts: &[&str]) -> Box<[u8]> {
+    boxed(|out| texts.iter().for_each(|text| push_text(out, text)))
+}
+
+/// Appends a text in packed form.
+pub(crate) fn push_text(out: &mut Vec<u8>, text: &str) {
+    if text.len() >= SHORT {
+        let mut packed = Vec::with_capacity(text.len());
+        pack_into(&mut packed, text);
+        return push_sized(out, &packed);
+    }
+    // A packed text is never longer than the text, so that its length takes one byte, too.
+    let place = out.len();
+    out.push(0);
+    pack_into(out, text);
+    out[place] = (out.len() - place - 1) as u8;
 }
 
 /// Appends bytes with their number before them.

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use jiff::Timestamp;
 
 use crate::cidr;
-use crate::packing::{push_text, take_sized};
+use crate::packing::{boxed_texts, take_sized};
 use crate::snapshot::FieldDefect;
 use crate::text::TextRef;
 
@@ -102,13 +102,8 @@ impl Pod {
     /// Builds a pod from what its object says. Texts that should be addresses and are not are left out
     /// and reported.
     pub fn new(parts: &PodParts<'_>) -> (Self, Vec<FieldDefect>) {
-        let mut text = Vec::with_capacity(128);
-        let mut scratch = Vec::with_capacity(64);
-        for field in
-            [parts.namespace, parts.name, parts.node, parts.container_id, parts.machine.unwrap_or("")]
-        {
-            push_text(&mut text, &mut scratch, field);
-        }
+        let fields =
+            [parts.namespace, parts.name, parts.node, parts.container_id, parts.machine.unwrap_or("")];
         let mut found = Found::default();
         found.read(parts);
         let torn_down = |annotation: Option<&str>| parts.deleting && annotation == Some("");
@@ -116,7 +111,7 @@ impl Pod {
             || torn_down(parts.cni_ip)
             || torn_down(parts.aws_ips);
         let pod = Self {
-            text: text.into_boxed_slice(),
+            text: boxed_texts(&fields),
             addresses: found.addresses.into_boxed_slice(),
             finished,
             finished_at: parts.ended_at.filter(|_| finished),

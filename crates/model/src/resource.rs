@@ -6,6 +6,7 @@ use jiff::Timestamp;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
+use crate::json;
 use crate::snapshot::FieldDefect;
 use crate::time::parse_time;
 
@@ -57,8 +58,8 @@ pub(crate) struct Condition {
 }
 
 /// Reads one resource.
-pub(crate) fn read<T: DeserializeOwned + Default>(json: &[u8]) -> Result<(Metadata, T, Status), String> {
-    let resource: Resource<T> = serde_json::from_slice(json).map_err(|e| e.to_string())?;
+pub(crate) fn read<T: DeserializeOwned + Default>(bytes: &[u8]) -> Result<(Metadata, T, Status), String> {
+    let resource: Resource<T> = json::from_slice(bytes).map_err(|e| e.to_string())?;
     Ok((
         resource.metadata.unwrap_or_default(),
         resource.spec.unwrap_or_default(),

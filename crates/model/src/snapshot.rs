@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use serde::{Serialize, Serializer};
 
 use crate::affinity::Affinity;
-use crate::block::BlockContent;
+use crate::block::{BlockContent, RecordDetail};
 use crate::config::{ClusterInformation, IpamConfig, KubeControllersConfiguration};
 use crate::endpoint::Endpoint;
 use crate::handle::Handle;
@@ -96,6 +96,25 @@ pub enum Source {
     Machines,
 }
 
+impl Source {
+    pub const ALL: [Self; 14] = [
+        Self::Blocks,
+        Self::Affinities,
+        Self::Handles,
+        Self::Pools,
+        Self::Reservations,
+        Self::Nodes,
+        Self::Endpoints,
+        Self::ClusterInformation,
+        Self::KubeControllersConfiguration,
+        Self::IpamConfig,
+        Self::IpamConfiguration,
+        Self::Pods,
+        Self::Services,
+        Self::Machines,
+    ];
+}
+
 /// The sources that an etcd datastore holds.
 pub const ETCD_SOURCES: [Source; 11] = [
     Source::Blocks,
@@ -140,6 +159,8 @@ pub enum WhySkipped {
     PodsInstead,
     /// Calico 2.x does not know such objects: that there are none is certain.
     NotInCalico2,
+    /// Nothing of it is needed for what was asked.
+    NotNeeded,
     /// What another version of this program wrote into an export.
     Other(String),
 }
@@ -147,8 +168,14 @@ pub enum WhySkipped {
 impl WhySkipped {
     /// Reads what an export says.
     pub fn parse(text: &str) -> Self {
-        let known =
-            [Self::NoKubeconfig, Self::NotInExport, Self::NotInFile, Self::PodsInstead, Self::NotInCalico2];
+        let known = [
+            Self::NoKubeconfig,
+            Self::NotInExport,
+            Self::NotInFile,
+            Self::PodsInstead,
+            Self::NotInCalico2,
+            Self::NotNeeded,
+        ];
         let not_installed =
             || text.strip_suffix(NOT_INSTALLED).map(|name| Self::NotInstalled(name.to_owned()));
         let known = known.into_iter().find(|reason| reason.to_string() == text);
@@ -167,6 +194,7 @@ impl fmt::Display for WhySkipped {
             Self::NotInstalled(name) => write!(f, "{name}{NOT_INSTALLED}"),
             Self::PodsInstead => f.write_str("Kubernetes has none: pods are read instead"),
             Self::NotInCalico2 => f.write_str("Calico 2.x has none"),
+            Self::NotNeeded => f.write_str("not needed"),
             Self::Other(text) => f.write_str(text),
         }
     }
@@ -290,6 +318,9 @@ pub struct Snapshot {
     pub ipam_configuration: Option<IpamConfig>,
     /// The configuration of kube-controllers `default`.
     pub kube_controllers: Option<KubeControllersConfiguration>,
+    /// What is known of the records of its blocks. Less than all only where neither handles nor any users of addresses were
+    /// read, so that no rule judges a record.
+    pub records: RecordDetail,
     /// Allocation blocks, corrupt ones included.
     pub blocks: Vec<Versioned<StoredBlock>>,
     /// Block affinities.

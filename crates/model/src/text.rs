@@ -6,6 +6,7 @@
 use std::fmt;
 use std::hash::{Hash, Hasher};
 
+use crate::packing::boxed;
 use crate::time::{format_go_utc, parse_go_utc_canonical};
 
 /// Starts a packed run of hexadecimal digits: marker, number of bytes, the bytes. UTF-8 never holds it.
@@ -30,9 +31,7 @@ pub struct TextRef<'a>(&'a [u8]);
 impl Text {
     /// Packs `text`.
     pub fn new(text: &str) -> Self {
-        let mut bytes = Vec::with_capacity(text.len());
-        pack_into(&mut bytes, text);
-        Self(bytes.into_boxed_slice())
+        Self(boxed(|out| pack_into(out, text)))
     }
 
     /// Borrows it.
@@ -184,7 +183,7 @@ impl From<&str> for Text {
     }
 }
 
-/// Appends the packed form of `text`.
+/// Appends the packed form of `text`, which is never longer than the text.
 pub(crate) fn pack_into(out: &mut Vec<u8>, text: &str) {
     if let Some(nanos) = parse_go_utc_canonical(text) {
         out.push(TIME);
@@ -206,7 +205,7 @@ pub(crate) fn pack_into(out: &mut Vec<u8>, text: &str) {
         out.extend_from_slice(&bytes[done..start]);
         out.push(HEX);
         out.push(pairs as u8);
-        out.extend(bytes[start..end].chunks_exact(2).map(|p| digit(p[0]) << 4 | digit(p[1])));
+        push_digits(out, &bytes[start..end]);
         done = end;
     }
     out.extend_from_slice(&bytes[done..]);
@@ -223,7 +222,7 @@ fn next_run(bytes: &[u8], from: usize) -> Option<(usize, usize)> {
             continue;
         }
         let before = bytes[free..last].iter().rev().take_while(|b| is_digit(**b)).count();
-        let behind = bytes[last..].iter().take_while(|b| is_digit(**b)).count();
+        let behind = digits_at_start(&bytes[last..]);
         if before + behind >= MIN_RUN {
             return Some((last - before, before + behind));
         }
@@ -233,6 +232,32 @@ fn next_run(bytes: &[u8], from: usize) -> Option<(usize, usize)> {
 
 fn is_digit(byte: u8) -> bool {
     byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte)
+}
+
+/// How many digits `bytes` begins with. Container IDs have 64, so that many are looked at together.
+fn digits_at_start(bytes: &[u8]) -> usize {
+    let (parts, _) = bytes.as_chunks::<MIN_RUN>();
+    let are_digits = |part: &&[u8; MIN_RUN]| part.iter().fold(true, |all, byte| all & is_digit(*byte));
+    let whole = MIN_RUN * parts.iter().take_while(are_digits).count();
+    whole + bytes[whole..].iter().take_while(|byte| is_digit(**byte)).count()
+}
+
+/// Appends pairs of digits as bytes.
+fn push_digits(out: &mut Vec<u8>, digits: &[u8]) {
+    let (words, rest) = digits.as_chunks::<8>();
+    for word in words {
+        let [a, _, b, _, c, _, d, _] = pairs(u64::from_le_bytes(*word)).to_le_bytes();
+        out.extend_from_slice(&[a, b, c, d]);
+    }
+    out.extend(rest.chunks_exact(2).map(|pair| digit(pair[0]) << 4 | digit(pair[1])));
+}
+
+/// The values of the pairs of eight digits, each in the first of its two bytes.
+fn pairs(digits: u64) -> u64 {
+    const EACH: u64 = u64::MAX / 255;
+    // As in `digit`, eight times.
+    let values = (digits & (15 * EACH)) + 9 * ((digits >> 6) & EACH);
+    values << 4 | values >> 8
 }
 
 /// The value of a digit, without a branch: letters have bit 6 set, and `a` ends in 1.

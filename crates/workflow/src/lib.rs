@@ -28,7 +28,7 @@ pub use self::diff::{Pair, Side, diff, scope};
 pub use self::error::Error;
 pub use self::export::export;
 pub use self::history::{History, history, last_events};
-pub use self::look::{Judging, Look, look, look_twice, read, read_around, read_around_handle};
+pub use self::look::{Judging, Look, look, look_twice, read, read_around, read_around_handle, read_sources};
 pub use self::operator::{Activity, Meter, NoConsent, Note, Operator, Proposal};
 pub use self::planning::PlanSummary;
 pub use self::rebuild::{RebuildRequest, rebuild};

@@ -7,7 +7,7 @@ use std::time::Duration;
 use calipam_check::views::handle_ids;
 use calipam_check::{ClusterIdentity, Finding, Options, Report, check, settle, suspects};
 use calipam_datastore::Datastore;
-use calipam_datastore::read::{Lookup, NameKind, Progress, ProgressFn};
+use calipam_datastore::read::{Extent, Lookup, NameKind, Progress, ProgressFn};
 use calipam_model::handle::clean_id;
 use calipam_model::snapshot::{Coverage, Snapshot, Source, WhySkipped};
 use calipam_plan::Basis;
@@ -92,6 +92,21 @@ pub async fn look_twice(
 /// Reads everything that a check needs.
 pub async fn read(datastore: &Datastore, operator: &impl Operator) -> Result<Snapshot, Error> {
     read_at(datastore, None, operator).await
+}
+
+/// Reads some sources only.
+pub async fn read_sources(
+    datastore: &Datastore,
+    sources: &[Source],
+    operator: &impl Operator,
+) -> Result<Snapshot, Error> {
+    let meter = operator.start(Activity::Reading);
+    let extent = Extent::Sources(sources.iter().copied().collect());
+    let result = datastore.observe_extent(&extent, &progress(&meter)).await;
+    meter.end();
+    let snapshot = result?;
+    operator.note(Note::Read(&ClusterIdentity::of(&snapshot)));
+    Ok(snapshot)
 }
 
 /// Reads the same as it was at a past revision of etcd, or as it is.

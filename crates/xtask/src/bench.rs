@@ -109,9 +109,10 @@ size, and prints a table: the time of a check, the floor, their ratio and peak
 memory. docs/performance.md says how to read it.
 
     etcd        sizes are allocations: 10,000, 100,000 and 1,000,000 unless
-                named. About five minutes and 3 GB of disk on two cores.
-    kubernetes  sizes are pods: 100,000 unless named. About three minutes,
-                2 GB of disk and 10 GB of memory.
+                named. Checks, the views of `show`, files, and what decoding
+                and rules take. About ten minutes and 6 GB of disk on two cores.
+    kubernetes  sizes are pods: 100,000 unless named. Checks and the views of
+                `show`. About six minutes, 2 GB of disk and 10 GB of memory.
 
 The parts release-etcd and release-kubernetes measure `release --leaked` of
 every tenth address: of 1,000,000 and of 100,000 unless sizes are named.

@@ -65,6 +65,22 @@ pub(crate) fn is_for_services_only(snapshot: &Snapshot) -> bool {
         && snapshot.handles.iter().all(|handle| is_service(handle.value.id().cut_at_carriage_return()))
 }
 
+/// The nodes, packed, that endpoints and unfinished pods name. They are stored node by node, so that most name the node
+/// of the one before.
+pub(super) fn nodes_of_workloads(snapshot: &Snapshot) -> HashSet<&[u8]> {
+    let endpoints = snapshot.endpoints.iter().map(|e| e.value.node().packed());
+    let unfinished = snapshot.pods.iter().filter(|p| !p.value.finished);
+    let mut nodes = HashSet::new();
+    let mut last = None;
+    for node in endpoints.chain(unfinished.map(|p| p.value.node().packed())) {
+        if last != Some(node) {
+            nodes.insert(node);
+            last = Some(node);
+        }
+    }
+    nodes
+}
+
 struct Usage {
     uses: Vec<Use>,
     mentioned: Vec<IpAddr>,
@@ -88,11 +104,14 @@ impl Usage {
                 self.mentioned.extend(endpoint.addresses());
                 continue;
             }
-            let bypassing: HashSet<IpAddr> =
-                pod.into_iter().flat_map(|pod| pod.named_by(evidence::NO_IPAM)).collect();
             let owner = Owner::Endpoint(position);
-            let owned = endpoint.addresses().filter(|address| !bypassing.contains(address));
-            self.uses.extend(owned.map(|address| Use { address, owner }));
+            let uses = endpoint.addresses().map(|address| Use { address, owner });
+            let Some(pod) = pod else {
+                self.uses.extend(uses);
+                continue;
+            };
+            let bypassing: HashSet<IpAddr> = pod.named_by(evidence::NO_IPAM).collect();
+            self.uses.extend(uses.filter(|used| !bypassing.contains(&used.address)));
         }
     }
 

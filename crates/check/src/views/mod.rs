@@ -15,6 +15,7 @@ mod map;
 mod nodes;
 mod pools;
 mod scope;
+pub mod sources;
 #[cfg(test)]
 mod tests;
 

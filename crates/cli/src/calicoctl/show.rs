@@ -3,14 +3,14 @@
 use std::net::IpAddr;
 
 use calipam_check::occupancy::{Occupancy, Tally};
-use calipam_check::{Context, Options};
+use calipam_check::{Context, Options, views};
 use calipam_datastore::read::Lookup;
 use calipam_model::IpNet;
 use calipam_model::attributes::{AttributeRef, OwnerMap};
 use calipam_model::block::{Block, BlockOwner};
 use calipam_model::config::IpamSetting;
 use calipam_model::snapshot::{Snapshot, Source};
-use calipam_workflow::{read, read_around};
+use calipam_workflow::{read_around, read_sources};
 use jiff::SignedDuration;
 
 use super::args::ShowArgs;
@@ -28,7 +28,7 @@ pub fn run(args: &ShowArgs, global: &Global, console: &Console) -> Result<(), Fa
         let datastore = connect::open(global, console).await?;
         Ok(match address {
             Some(address) => read_around(&datastore, &Lookup::Address(address), &script(console)).await?,
-            None => read(&datastore, &script(console)).await?,
+            None => read_sources(&datastore, sources(args), &script(console)).await?,
         })
     })?;
     let text = match address {
@@ -41,6 +41,15 @@ pub fn run(args: &ShowArgs, global: &Global, console: &Console) -> Result<(), Fa
     print(&text, console)?;
     std::mem::forget(snapshot);
     Ok(())
+}
+
+/// What is read where no address is asked for.
+fn sources(args: &ShowArgs) -> &'static [Source] {
+    match args {
+        ShowArgs { show_blocks: false, show_borrowed: true, .. } => &views::sources::BORROWED,
+        ShowArgs { show_blocks: false, show_configuration: true, .. } => &views::sources::CONFIGURATION,
+        _ => &views::sources::BLOCKS,
+    }
 }
 
 /// An address. calicoctl says on stdout that it is none.

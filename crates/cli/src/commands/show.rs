@@ -25,7 +25,7 @@ use crate::{connect, hints};
 pub fn run(args: &ShowArgs, global: &Global, console: &Console) -> Result<Outcome, Failure> {
     let (snapshot, subject, events) = connect::block_on(async {
         let datastore = connect::open(global, console).await?;
-        let (snapshot, subject) = read(&datastore, args.subject(), console).await?;
+        let (snapshot, subject) = read(&datastore, args, console).await?;
         let events = match &subject {
             Subject::Address { address, .. } => {
                 calipam_workflow::last_events(&datastore, &snapshot, *address, LAST_EVENTS).await
@@ -54,13 +54,19 @@ pub fn run(args: &ShowArgs, global: &Global, console: &Console) -> Result<Outcom
     Ok(Outcome::Clean)
 }
 
-/// Reads the few keys around one address or handle, or everything. Of a handle, the whole ID becomes the subject.
+/// Reads the few keys around one address or handle, what the view is made of, or everything. Of a handle, the whole ID
+/// becomes the subject.
 async fn read(
     datastore: &Datastore,
-    subject: Subject,
+    args: &ShowArgs,
     console: &Console,
 ) -> Result<(Snapshot, Subject), Failure> {
+    let subject = args.subject();
     let person = Person::watching(console);
+    if let Some(sources) = sources(args, &subject) {
+        let snapshot = calipam_workflow::read_sources(datastore, sources, &person).await?;
+        return Ok((snapshot, subject));
+    }
     let snapshot = match &subject {
         Subject::Address { address, all_owners: false } => {
             calipam_workflow::read_around(datastore, &Lookup::Address(*address), &person).await?
@@ -74,6 +80,24 @@ async fn read(
         _ => calipam_workflow::read(datastore, &person).await?,
     };
     Ok((snapshot, subject))
+}
+
+/// What a view is made of, where that is not everything. Whether there is a node of a name, all sources say that name
+/// nodes.
+fn sources(args: &ShowArgs, subject: &Subject) -> Option<&'static [Source]> {
+    let sources: &[Source] = match subject {
+        Subject::Pools => &views::sources::POOLS,
+        Subject::Blocks => &views::sources::BLOCKS,
+        Subject::Nodes => &views::sources::NODES,
+        Subject::Borrowed => &views::sources::BORROWED,
+        Subject::Configuration => &views::sources::CONFIGURATION,
+        Subject::Compare
+        | Subject::Map
+        | Subject::Address { .. }
+        | Subject::Handle(_)
+        | Subject::Addresses(_) => return None,
+    };
+    args.in_nodes.is_empty().then_some(sources)
 }
 
 /// What keeps a map within a few screens.

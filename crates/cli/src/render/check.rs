@@ -120,19 +120,18 @@ fn summary(report: &Report) -> String {
         [] => "No findings".to_owned(),
         parts => format!("{}: {}", count(report.findings.len(), "finding", "findings"), parts.join(", ")),
     };
-    if let Some(unread) = unread(report) {
+    if let Some(unread) = unread(&report.coverage, report.cluster.datastore) {
         line.push_str(&format!(" ({})", escape(&unread)));
     }
     line
 }
 
 /// What was not read, and why.
-pub fn unread(report: &Report) -> Option<String> {
+pub fn unread(coverage: &BTreeMap<Source, Coverage>, datastore: DatastoreKind) -> Option<String> {
     let mut by_reason: BTreeMap<String, Vec<String>> = BTreeMap::new();
     // With the Kubernetes datastore there are no endpoints to be read: pods stand for them.
-    let nothing_to_read =
-        |source| source == Source::Endpoints && report.cluster.datastore == DatastoreKind::Kubernetes;
-    for (source, coverage) in report.coverage.iter().filter(|(source, _)| !nothing_to_read(**source)) {
+    let nothing_to_read = |source| source == Source::Endpoints && datastore == DatastoreKind::Kubernetes;
+    for (source, coverage) in coverage.iter().filter(|(source, _)| !nothing_to_read(**source)) {
         let reason = match coverage {
             Coverage::Read => continue,
             Coverage::Partial => "partly read".to_owned(),

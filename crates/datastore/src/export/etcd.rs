@@ -12,6 +12,7 @@ use crate::error::Result;
 use crate::files::DataFile;
 use crate::files::objects::is_exported;
 use crate::raw::{RawEntry, is_read};
+use crate::read::Extent;
 use crate::read::whole::ProgressFn;
 use crate::read::whole::etcd::pull::Collector;
 use crate::read::whole::etcd::{Start, observe as observe_etcd};
@@ -45,7 +46,7 @@ pub(crate) async fn export(client: &Arc<EtcdClient>, path: &Path, progress: &Pro
         let coverage = ETCD_SOURCES.into_iter().map(|source| (source, Coverage::Read)).collect();
         Writer::create(path, &header.with_coverage(&coverage))
     };
-    observe_etcd(client, None, collect, progress).await?.collector.finish()
+    observe_etcd(client, None, &Extent::Whole, collect, progress).await?.collector.finish()
 }
 
 /// The GUID of the cluster, which the first answers hold.

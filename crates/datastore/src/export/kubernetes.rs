@@ -12,6 +12,7 @@ use crate::client::kubernetes::KubeClient;
 use crate::error::Result;
 use crate::objects::items::Encoding;
 use crate::objects::kinds::Kind;
+use crate::read::Extent;
 use crate::read::whole::ProgressFn;
 use crate::read::whole::kubernetes::list::{Counter, Listed, Take};
 use crate::read::whole::kubernetes::order::lists_in_order;
@@ -45,7 +46,7 @@ impl Take for Lines {
 /// # Errors
 /// Where the cluster cannot be read, or the file not be written.
 pub(crate) async fn export(client: &Arc<KubeClient>, path: &Path, progress: &ProgressFn) -> Result<u64> {
-    let Plan { first, second, coverage } = plan(client).await?;
+    let Plan { first, second, coverage } = plan(client, &Extent::Whole).await?;
     let counter = Counter::new(progress);
     let (first, second) = lists_in_order::<Lines>(client, first, second, &counter).await?;
     let begin: Option<&Listed<Lines>> = first.first().or(second.first());

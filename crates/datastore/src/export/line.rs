@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use std::borrow::Cow;
 
-use crate::raw::{RawEntry, RawKv};
+use crate::raw::RawEntry;
 
 /// An entry, or the footer.
 #[derive(Debug, Default, Serialize, Deserialize)]
@@ -19,8 +19,8 @@ pub(crate) struct Line<'a> {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     key_bytes: Option<String>,
     /// Revision of the last change, in decimal digits.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    revision: Option<String>,
+    #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
+    revision: Option<Cow<'a, str>>,
     /// The value, where it is JSON on one line.
     #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
     value: Option<&'a RawValue>,
@@ -39,30 +39,35 @@ impl<'a> Line<'a> {
         let key_bytes = key.is_none().then(|| STANDARD.encode(entry.key));
         let value = as_json(entry.value);
         let bytes = value.is_none().then(|| STANDARD.encode(entry.value));
-        Self { key, key_bytes, revision: Some(entry.mod_revision.to_string()), value, bytes, entries: None }
+        let revision = Some(entry.mod_revision.to_string().into());
+        Self { key, key_bytes, revision, value, bytes, entries: None }
     }
 
     pub fn footer(entries: u64) -> Self {
         Self { entries: Some(entries), ..Self::default() }
     }
 
-    /// The entry that the line holds.
-    pub fn to_entry(&self) -> Result<RawKv, String> {
+    /// Gives the entry that the line holds to `sink`.
+    ///
+    /// # Errors
+    /// Where it holds none.
+    pub fn give(&self, sink: &mut impl FnMut(&RawEntry<'_>)) -> Result<(), String> {
         let base64 = |text: &String| STANDARD.decode(text).map_err(|e| format!("not base64: {e}"));
         let key = match (&self.key, &self.key_bytes) {
-            (Some(key), None) => key.as_bytes().to_vec(),
-            (None, Some(bytes)) => base64(bytes)?,
+            (Some(key), None) => Cow::Borrowed(key.as_bytes()),
+            (None, Some(bytes)) => base64(bytes)?.into(),
             _ => return Err("it needs one of `key` and `keyBytes`".into()),
         };
         let value = match (self.value, &self.bytes) {
-            (Some(value), None) => value.get().as_bytes().to_vec(),
-            (None, Some(bytes)) => base64(bytes)?,
+            (Some(value), None) => Cow::Borrowed(value.get().as_bytes()),
+            (None, Some(bytes)) => base64(bytes)?.into(),
             _ => return Err("it needs one of `value` and `bytes`".into()),
         };
         let revision = self.revision.as_deref().unwrap_or("0");
         let mod_revision =
             revision.parse().map_err(|_| format!("the revision {revision:?} is not a number"))?;
-        Ok(RawKv { key, value, mod_revision })
+        sink(&RawEntry { key: &key, value: &value, mod_revision, ..RawEntry::default() });
+        Ok(())
     }
 }
 

@@ -17,7 +17,8 @@ use std::collections::BTreeMap;
 use calipam_model::snapshot::{Coverage, Source, WhySkipped};
 use serde::{Deserialize, Serialize};
 
-pub use self::read::{header_of, looks_like_export, read, read_some};
+pub(crate) use self::read::{Export, Tally};
+pub use self::read::{header_of, looks_like_export, read};
 pub use self::write::Writer;
 pub(crate) use self::write::write_line;
 

@@ -2,7 +2,11 @@
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
+use std::ops::ControlFlow;
 use std::path::Path;
+
+use calipam_model::from_json;
+use memchr::memchr;
 
 use super::line::Line;
 use super::{FORMAT, Header, VERSION};
@@ -13,6 +17,8 @@ use crate::raw::RawEntry;
 const ZSTD_MAGIC: [u8; 4] = [0x28, 0xB5, 0x2F, 0xFD];
 /// A line of more than this is not an export: etcd holds no value of even a tenth.
 const MAX_LINE: u64 = 1 << 28;
+/// How many bytes of lines are handed on together.
+const PIECE: usize = 1 << 20;
 
 /// True where a file that begins with `head` may be an export, compressed or not.
 pub fn looks_like_export(head: &[u8]) -> bool {
@@ -35,16 +41,20 @@ pub fn read(path: &Path, sink: impl FnMut(&RawEntry<'_>)) -> Result<Header> {
 ///
 /// # Errors
 /// As [`read`].
-pub fn read_some(
+pub(super) fn read_some(
     path: &Path,
     is_wanted: &dyn Fn(&[u8]) -> bool,
     mut sink: impl FnMut(&RawEntry<'_>),
 ) -> Result<Header> {
-    let mut begin = || -> std::result::Result<Header, FileError> {
-        let mut lines = Lines::open(path)?;
-        let header = read_header(&mut lines)?;
-        read_entries(&mut lines, is_wanted, &mut sink)?;
-        Ok(header)
+    let mut begin = || -> FileResult<Header> {
+        let mut export = Export::open(path)?;
+        let mut tally = Tally::default();
+        while let Some(piece) = export.piece()? {
+            if let ControlFlow::Break(end) = tally.add(piece.decode(is_wanted, &mut sink)) {
+                return end.map(|()| export.header);
+            }
+        }
+        Err(tally.cut())
     };
     begin().map_err(|kind| Error::file(path, kind))
 }
@@ -58,7 +68,10 @@ pub fn header_of(path: &Path) -> Result<Header> {
     header.map_err(|kind| Error::file(path, kind))
 }
 
-fn read_header(lines: &mut Lines) -> std::result::Result<Header, FileError> {
+/// Result of what knows no path.
+type FileResult<T> = std::result::Result<T, FileError>;
+
+fn read_header(lines: &mut Lines) -> FileResult<Header> {
     if !lines.next()? {
         return Err(FileError::Empty);
     }
@@ -69,53 +82,155 @@ fn read_header(lines: &mut Lines) -> std::result::Result<Header, FileError> {
     }
     match value["version"].as_u64() {
         Some(version) if version > VERSION => Err(FileError::ExportVersion(version)),
-        _ => serde_json::from_value(value).map_err(|e| lines.error(e)),
+        _ => serde_json::from_value(value)
+            .map_err(|e| FileError::ExportLine { line: 1, reason: e.to_string() }),
     }
 }
 
-fn read_entries(
-    lines: &mut Lines,
-    is_wanted: &dyn Fn(&[u8]) -> bool,
-    sink: &mut impl FnMut(&RawEntry<'_>),
-) -> std::result::Result<(), FileError> {
-    let mut entries = 0;
-    while lines.next()? {
-        if plain_key(&lines.text).is_some_and(|key| !is_wanted(key)) {
-            entries += 1;
-            continue;
-        }
-        let line: Line<'_> =
-            serde_json::from_slice(&lines.text).map_err(|e| lines.error_or_cut(&e, entries))?;
-        match line.entries {
-            Some(stated) if stated == entries => return Ok(()),
-            Some(stated) => {
-                return Err(lines.error(format!("it counts {stated} entries, but {entries} are there")));
-            }
-            None => {
-                let entry = line.to_entry().map_err(|reason| lines.error(reason))?;
-                if is_wanted(&entry.key) {
-                    sink(&entry.as_entry());
+/// An export whose header was read.
+pub(crate) struct Export {
+    pub header: Header,
+    lines: Lines,
+}
+
+impl Export {
+    pub(crate) fn open(path: &Path) -> FileResult<Self> {
+        let mut lines = Lines::open(path)?;
+        Ok(Self { header: read_header(&mut lines)?, lines })
+    }
+
+    /// The next lines; `None` at the end of the file.
+    pub(crate) fn piece(&mut self) -> FileResult<Option<Piece>> {
+        Ok(self.lines.several()?.map(Piece))
+    }
+}
+
+/// Some lines of an export.
+pub(crate) struct Piece(Vec<u8>);
+
+/// What some lines are.
+#[derive(Default)]
+pub(crate) struct Decoded {
+    lines: u64,
+    pub entries: u64,
+    /// What ends the export in the last of the lines.
+    end: Option<End>,
+}
+
+enum End {
+    /// A footer, which states the number of entries.
+    Footer(u64),
+    /// The line breaks off.
+    Cut,
+    /// The line cannot be decoded.
+    Wrong(String),
+}
+
+impl Piece {
+    /// Gives each entry whose key is wanted to `sink`, up to the end of the export. Of the others it is only looked at
+    /// that they are all there.
+    pub(crate) fn decode(
+        &self,
+        is_wanted: &(impl Fn(&[u8]) -> bool + ?Sized),
+        mut sink: impl FnMut(&RawEntry<'_>),
+    ) -> Decoded {
+        let mut decoded = Decoded::default();
+        let mut rest = self.0.as_slice();
+        while !rest.is_empty() {
+            let (line, after) = rest.split_at(memchr(b'\n', rest).map_or(rest.len(), |place| place + 1));
+            rest = after;
+            decoded.lines += 1;
+            match decode_line(line, is_wanted, &mut sink) {
+                None => decoded.entries += 1,
+                end => {
+                    decoded.end = end;
+                    break;
                 }
             }
         }
-        entries += 1;
+        decoded
     }
-    Err(FileError::ExportCut { entries })
 }
 
 /// The key of a line, where it stands at its beginning as it is: most lines are passed over by it without being decoded.
 fn plain_key(line: &[u8]) -> Option<&[u8]> {
     let rest = line.strip_prefix(br#"{"key":""#)?;
-    let key = rest.get(..rest.iter().position(|byte| *byte == b'"')?)?;
+    let key = rest.get(..memchr(b'"', rest)?)?;
     (!key.contains(&b'\\') && line.ends_with(b"}\n")).then_some(key)
 }
 
-/// The lines of a file, one at a time.
+/// Gives the entry of a line to `sink` where it is wanted; anything else than an entry ends the export.
+fn decode_line(
+    text: &[u8],
+    is_wanted: &(impl Fn(&[u8]) -> bool + ?Sized),
+    sink: &mut impl FnMut(&RawEntry<'_>),
+) -> Option<End> {
+    if plain_key(text).is_some_and(|key| !is_wanted(key)) {
+        return None;
+    }
+    let without_break = text.strip_suffix(b"\n").unwrap_or(text);
+    // Errors count columns of the whole line.
+    let line = from_json::<Line<'_>>(without_break).or_else(|_| serde_json::from_slice(text));
+    match line {
+        Ok(Line { entries: Some(stated), .. }) => Some(End::Footer(stated)),
+        Ok(line) => {
+            let mut wanted = |entry: &RawEntry<'_>| {
+                if is_wanted(entry.key) {
+                    sink(entry);
+                }
+            };
+            line.give(&mut wanted).err().map(End::Wrong)
+        }
+        // A last line that breaks off within its JSON was cut; any other one is wrong.
+        Err(error) if error.is_eof() && !text.ends_with(b"\n") => Some(End::Cut),
+        Err(error) => Some(End::Wrong(error.to_string())),
+    }
+}
+
+/// How far an export is read.
+pub(crate) struct Tally {
+    lines: u64,
+    entries: u64,
+}
+
+impl Default for Tally {
+    fn default() -> Self {
+        // The header is a line.
+        Self { lines: 1, entries: 0 }
+    }
+}
+
+impl Tally {
+    /// Adds the next lines. Breaks off at the end of the export, or where it is damaged.
+    pub(crate) fn add(&mut self, decoded: Decoded) -> ControlFlow<FileResult<()>> {
+        self.lines += decoded.lines;
+        self.entries += decoded.entries;
+        let wrong = |reason: String| FileError::ExportLine { line: self.lines, reason };
+        match decoded.end {
+            None => ControlFlow::Continue(()),
+            Some(End::Footer(stated)) if stated == self.entries => ControlFlow::Break(Ok(())),
+            Some(End::Footer(stated)) => {
+                let reason = format!("it counts {stated} entries, but {} are there", self.entries);
+                ControlFlow::Break(Err(wrong(reason)))
+            }
+            Some(End::Cut) => ControlFlow::Break(Err(self.cut())),
+            Some(End::Wrong(reason)) => ControlFlow::Break(Err(wrong(reason))),
+        }
+    }
+
+    /// The error of an export that ends here.
+    pub(crate) fn cut(&self) -> FileError {
+        FileError::ExportCut { entries: self.entries }
+    }
+}
+
+/// The lines of a file.
 struct Lines {
     input: Box<dyn BufRead>,
     packed: bool,
-    number: u64,
     text: Vec<u8>,
+    /// What came after lines that were still read.
+    failed: Option<std::io::Error>,
 }
 
 impl Lines {
@@ -128,31 +243,41 @@ impl Lines {
         } else {
             Box::new(file)
         };
-        Ok(Self { input, packed, number: 0, text: Vec::new() })
+        Ok(Self { input, packed, text: Vec::new(), failed: None })
     }
 
     /// Reads the next line into `text`; false at the end.
-    fn next(&mut self) -> std::result::Result<bool, FileError> {
+    fn next(&mut self) -> FileResult<bool> {
         self.text.clear();
-        self.number += 1;
-        let packed = self.packed;
         let read = self.input.by_ref().take(MAX_LINE).read_until(b'\n', &mut self.text);
-        // What zstd cannot unpack shows as an I/O error.
-        let len =
-            read.map_err(|e| if packed { FileError::Unpack(e.to_string()) } else { FileError::Io(e) })?;
+        let len = read.map_err(|error| self.failure(error))?;
         Ok(len > 0)
     }
 
-    fn error(&self, reason: impl ToString) -> FileError {
-        FileError::ExportLine { line: self.number, reason: reason.to_string() }
+    /// Reads about [`PIECE`] bytes of whole lines; `None` at the end.
+    fn several(&mut self) -> FileResult<Option<Vec<u8>>> {
+        if let Some(error) = self.failed.take() {
+            return Err(self.failure(error));
+        }
+        let mut piece = Vec::with_capacity(PIECE + PIECE / 4);
+        let mut read = self.input.by_ref().take(PIECE as u64).read_to_end(&mut piece);
+        if read.is_ok() && !piece.ends_with(b"\n") {
+            read = self.input.by_ref().take(MAX_LINE).read_until(b'\n', &mut piece);
+        }
+        if let Err(error) = read {
+            // The lines before it are there: they may end the export, or be wrong.
+            let whole = piece.iter().rposition(|byte| *byte == b'\n').map_or(0, |place| place + 1);
+            piece.truncate(whole);
+            if piece.is_empty() {
+                return Err(self.failure(error));
+            }
+            self.failed = Some(error);
+        }
+        Ok((!piece.is_empty()).then_some(piece))
     }
 
-    /// A last line that breaks off within its JSON was cut; any other one is wrong.
-    fn error_or_cut(&self, error: &serde_json::Error, entries: u64) -> FileError {
-        if error.is_eof() && !self.text.ends_with(b"\n") {
-            FileError::ExportCut { entries }
-        } else {
-            self.error(error)
-        }
+    /// What zstd cannot unpack shows as an I/O error.
+    fn failure(&self, error: std::io::Error) -> FileError {
+        if self.packed { FileError::Unpack(error.to_string()) } else { FileError::Io(error) }
     }
 }

@@ -1,6 +1,7 @@
 use std::path::Path;
 
 use crate::error::{Error, FileError};
+use crate::export::read::read_some;
 use crate::export::*;
 use crate::raw::{RawEntry, RawKv};
 

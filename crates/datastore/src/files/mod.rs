@@ -1,28 +1,32 @@
 //! Reading everything from a file: an export or an etcd snapshot.
 
 pub(crate) mod objects;
+mod parallel;
 mod snapshot;
+mod sort;
 
 use std::fs::File;
 use std::io::Read;
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use calipam_model::block::RecordDetail;
 use calipam_model::snapshot::{Coverage, DatastoreKind, ETCD_SOURCES, Snapshot, Source, WhySkipped};
 use jiff::Timestamp;
 use tempfile::{NamedTempFile, TempPath};
 
-use self::snapshot::looks_like_snapshot;
+use self::parallel::in_order;
+use self::snapshot::{SnapshotInfo, looks_like_snapshot};
+pub(crate) use self::sort::sort_by_key;
 use crate::error::{Error, FileError, Result};
-use crate::export::{self, Header, looks_like_export};
+use crate::export::{self, Export, Header, Tally, looks_like_export};
 use crate::raw::{RawEntry, is_read};
+use crate::read::Extent;
 use crate::read::whole::{Progress, ProgressFn, etcdv2};
 
 /// How much of a file tells its kind.
 const HEAD: u64 = (1 << 16) + 4096;
-/// Entries after which progress is told.
-const STEP: u64 = 10_000;
-
 /// What standard input is called where a file has a path.
 pub(crate) const STANDARD_INPUT: &str = "standard input";
 
@@ -105,43 +109,54 @@ impl DataFile {
     /// # Errors
     /// Where the file is damaged or cut.
     pub fn observe(&self, progress: &ProgressFn) -> Result<Snapshot> {
-        self.observe_path(&|_| true, progress)
-            .map_err(|error| if self.input.is_some() { of_input(error) } else { error })
+        self.observe_extent(&Extent::Whole, progress)
+    }
+
+    /// Reads what the extent says; of files of Kubernetes objects all.
+    ///
+    /// # Errors
+    /// As [`Self::observe`].
+    pub(crate) fn observe_extent(&self, extent: &Extent, progress: &ProgressFn) -> Result<Snapshot> {
+        let read = self.observe_path(|key| extent.has_key(key), extent.records(), progress);
+        let mut snapshot =
+            read.map_err(|error| if self.input.is_some() { of_input(error) } else { error })?;
+        if self.kind != FileKind::KubernetesObjects {
+            snapshot.coverage.retain(|source, coverage| extent.has(*source) || *coverage != Coverage::Read);
+            extent.say(&mut snapshot);
+        }
+        Ok(snapshot)
     }
 
     /// Reads the entries of an export whose keys are wanted. What else it holds counts as read only in part.
     ///
     /// # Errors
     /// As [`Self::observe`].
-    pub fn observe_some(&self, is_wanted: &dyn Fn(&[u8]) -> bool, progress: &ProgressFn) -> Result<Snapshot> {
-        let mut snapshot = self.observe_path(is_wanted, progress)?;
+    pub fn observe_some(
+        &self,
+        is_wanted: &(dyn Fn(&[u8]) -> bool + Sync),
+        progress: &ProgressFn,
+    ) -> Result<Snapshot> {
+        let mut snapshot = self.observe_path(is_wanted, RecordDetail::Full, progress)?;
         for coverage in snapshot.coverage.values_mut().filter(|coverage| **coverage == Coverage::Read) {
             *coverage = Coverage::Partial;
         }
         Ok(snapshot)
     }
 
-    fn observe_path(&self, is_wanted: &dyn Fn(&[u8]) -> bool, progress: &ProgressFn) -> Result<Snapshot> {
-        let mut snapshot = Snapshot::default();
-        let mut read = 0;
-        let mut add = |entry: &RawEntry<'_>| {
-            if objects::is_exported(entry.key) {
-                objects::add_exported(&mut snapshot, entry.key, entry.value);
-            } else {
-                snapshot.add_entry(entry.key, entry.value, entry.mod_revision);
-            }
-            read += 1;
-            if read % STEP == 0 {
-                progress(Progress { read, expected: 0 });
-            }
-        };
+    fn observe_path(
+        &self,
+        is_wanted: impl Fn(&[u8]) -> bool + Sync,
+        records: RecordDetail,
+        progress: &ProgressFn,
+    ) -> Result<Snapshot> {
+        let mut snapshot = Snapshot { records, ..Snapshot::default() };
         match self.kind {
             FileKind::Export => {
-                let header = export::read_some(&self.path, is_wanted, &mut add)?;
+                let header = self.read_export(&mut snapshot, &is_wanted, progress)?;
                 self.describe(&mut snapshot, &header)?;
             }
             FileKind::EtcdSnapshot => {
-                let info = self::snapshot::read(&self.path, is_read, &mut add)?;
+                let info = self.read_snapshot(&mut snapshot, &is_wanted, progress)?;
                 if info.entries == 0 {
                     return Err(Error::NoCalico { location: self.name() });
                 }
@@ -158,6 +173,70 @@ impl DataFile {
             }
         }
         Ok(snapshot)
+    }
+
+    /// Adds the entries of an export that are wanted.
+    fn read_export(
+        &self,
+        snapshot: &mut Snapshot,
+        is_wanted: &(impl Fn(&[u8]) -> bool + Sync),
+        progress: &ProgressFn,
+    ) -> Result<Header> {
+        let failed = |kind| Error::file(&self.path, kind);
+        let mut export = Export::open(&self.path).map_err(failed)?;
+        let (records, mut tally, mut read, mut end) = (snapshot.records, Tally::default(), 0, None);
+        let ended = in_order(
+            |give| {
+                while let Some(piece) = export.piece()? {
+                    if !give(piece) {
+                        break;
+                    }
+                }
+                Ok(())
+            },
+            |piece| {
+                let mut part = Snapshot { records, ..Snapshot::default() };
+                let decoded = piece.decode(is_wanted, |entry| add(&mut part, entry));
+                (part, decoded)
+            },
+            |(part, decoded)| {
+                snapshot.absorb(part);
+                read += decoded.entries;
+                progress(Progress { read, expected: 0 });
+                match tally.add(decoded) {
+                    ControlFlow::Continue(()) => ControlFlow::Continue(()),
+                    ControlFlow::Break(reason) => {
+                        end = Some(reason);
+                        ControlFlow::Break(())
+                    }
+                }
+            },
+        );
+        // What comes before the end of the export, or breaks it off, counts before what could not be read after it.
+        let ended = end.unwrap_or_else(|| ended.and_then(|()| Err(tally.cut())));
+        ended.map(|()| export.header).map_err(failed)
+    }
+
+    /// Adds the entries of an etcd snapshot that are wanted.
+    fn read_snapshot(
+        &self,
+        snapshot: &mut Snapshot,
+        is_wanted: &(impl Fn(&[u8]) -> bool + Sync),
+        progress: &ProgressFn,
+    ) -> Result<SnapshotInfo> {
+        let (records, mut read) = (snapshot.records, 0);
+        let is_wanted = |key: &[u8]| is_read(key) && is_wanted(key);
+        self::snapshot::read_in_parts(
+            &self.path,
+            &is_wanted,
+            || Snapshot { records, ..Snapshot::default() },
+            |part, entry| part.add_entry(entry.key, entry.value, entry.mod_revision),
+            |part, entries| {
+                snapshot.absorb(part);
+                read += entries;
+                progress(Progress { read, expected: 0 });
+            },
+        )
     }
 
     /// Gives each entry to `take`, without looking at it.
@@ -222,6 +301,15 @@ impl DataFile {
     }
 }
 
+/// Adds an entry of an export.
+fn add(snapshot: &mut Snapshot, entry: &RawEntry<'_>) {
+    if objects::is_exported(entry.key) {
+        objects::add_exported(snapshot, entry.key, entry.value);
+    } else {
+        snapshot.add_entry(entry.key, entry.value, entry.mod_revision);
+    }
+}
+
 /// True for the folder of an etcd with its snapshots and its log.
 fn is_etcd_folder(path: &Path) -> bool {
     path.join("snap").is_dir() && path.join("wal").is_dir()
@@ -251,99 +339,5 @@ fn newest_in_blocks(snapshot: &Snapshot, now: Timestamp) -> Option<Timestamp> {
     times.flatten().filter(|at| *at <= now).max()
 }
 
-/// Puts objects into the order of their keys, as etcd gives them out; a snapshot file has them in the
-/// order of their last change.
-pub(crate) fn sort_by_key(snapshot: &mut Snapshot) {
-    use calipam_model::key::Key;
-    snapshot.blocks.sort_by_cached_key(|b| Key::Block(b.value.key).to_string());
-    snapshot.affinities.sort_by_cached_key(|a| Key::Affinity(a.value.key.clone()).to_string());
-    snapshot.handles.sort_by_cached_key(|h| h.value.id().to_string());
-    snapshot.endpoints.sort_by_cached_key(|e| format!("{}/{}", e.value.namespace(), e.value.name()));
-    snapshot.nodes.sort_by(|a, b| a.value.name.cmp(&b.value.name));
-    snapshot.pools.sort_by(|a, b| a.value.name.cmp(&b.value.name));
-    snapshot.reservations.sort_by(|a, b| a.value.name.cmp(&b.value.name));
-    snapshot.defects.sort_by(|a, b| a.path.cmp(&b.path));
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_content_tells_what_a_file_is() {
-        let folder = tempfile::tempdir().unwrap();
-        let open = |name: &str, content: &[u8]| {
-            let path = folder.path().join(name);
-            std::fs::write(&path, content).unwrap();
-            DataFile::open(&path)
-        };
-        let kind = |error: Error| match error {
-            Error::File { kind, .. } => kind,
-            other => panic!("{other}"),
-        };
-        assert!(matches!(kind(open("a.db", b"").unwrap_err()), FileError::Empty));
-        assert!(matches!(
-            kind(open("a.zst", b"{\"kind\":\"Other\"}").unwrap_err()),
-            FileError::UnknownKind(_)
-        ));
-        assert!(matches!(kind(DataFile::open(&folder.path().join("none")).unwrap_err()), FileError::Io(_)));
-        let header = br#"{"format":"calipam-export","version":1"#;
-        assert_eq!(open("a.db", header).unwrap().kind(), FileKind::Export);
-        assert_eq!(open("b", &[0x28, 0xB5, 0x2F, 0xFD, 0]).unwrap().kind(), FileKind::Export);
-    }
-
-    #[test]
-    fn what_comes_from_standard_input_is_a_file_of_that_name() {
-        let wrong = DataFile::of_input(&b"hello"[..]).unwrap_err().to_string();
-        assert!(wrong.starts_with("standard input: "), "{wrong}");
-        let header = b"{\"format\":\"calipam-export\",\"version\":1}\n";
-        let file = DataFile::of_input(&header[..]).unwrap();
-        assert_eq!((file.kind(), file.name().as_str()), (FileKind::Export, "standard input"));
-        let quiet: ProgressFn = Arc::new(|_| {});
-        let cut = file.observe(&quiet).unwrap_err().to_string();
-        assert!(cut.starts_with("standard input: "), "{cut}");
-        let path = file.path.clone();
-        drop((file.clone(), file));
-        assert!(!path.exists(), "the temporary file is taken away");
-    }
-
-    #[test]
-    fn the_clock_of_objects_is_the_newest_creation_that_they_hold_and_that_has_passed() {
-        let folder = tempfile::tempdir().unwrap();
-        let taken_at = |record: &str| {
-            let path = folder.path().join("x.json");
-            let block = r#"{"apiVersion":"projectcalico.org/v3","kind":"IPAMBlock","metadata":{"name":"10-0-0-0-31"},"spec":{"cidr":"10.0.0.0/31",
-                "affinityClaimTime":"2026-05-01T10:00:00Z","allocations":[0,null],"unallocated":[1],"attributes":[RECORD]}}"#;
-            std::fs::write(&path, block.replace("RECORD", record)).unwrap();
-            let quiet: ProgressFn = Arc::new(|_| {});
-            DataFile::open(&path).unwrap().observe(&quiet).unwrap().taken_at.to_string()
-        };
-        let released = |at: &str| taken_at(&format!(r#"{{"releasedAt":"{at}"}}"#));
-        assert_eq!(released("2026-05-01T12:00:00Z"), "2026-05-01T12:00:00Z");
-        assert_eq!(released("2026-05-01T09:00:00Z"), "2026-05-01T10:00:00Z");
-        assert_eq!(released("2999-01-01T00:00:00Z"), "2026-05-01T10:00:00Z");
-        let allocated =
-            |at: &str| taken_at(&format!(r#"{{"handle_id":"h","secondary":{{"timestamp":"{at}"}}}}"#));
-        assert_eq!(allocated("2026-05-01 12:00:00 +0000 UTC"), "2026-05-01T12:00:00Z");
-        assert_eq!(allocated("2999-01-01 00:00:00 +0000 UTC"), "2026-05-01T10:00:00Z");
-    }
-
-    #[test]
-    fn an_export_says_when_and_what_was_read() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("x.jsonl");
-        let mut header = Header::new("etcd", "https://10.0.0.5:2379", "48250", "2026-05-01T12:00:00Z");
-        header.coverage.insert(calipam_model::snapshot::Source::Blocks, "read".into());
-        let mut writer = export::Writer::create(&path, &header).unwrap();
-        let key = b"/calico/ipam/v2/handle/h";
-        writer.entry(&RawEntry { key, value: b"{}", mod_revision: 7, ..RawEntry::default() }).unwrap();
-        writer.finish().unwrap();
-        let quiet: ProgressFn = Arc::new(|_| {});
-        let snapshot = DataFile::open(&path).unwrap().observe(&quiet).unwrap();
-        assert_eq!((snapshot.handles.len(), snapshot.revision.as_str()), (1, "48250"));
-        assert_eq!(snapshot.taken_at, "2026-05-01T12:00:00Z".parse().unwrap());
-        assert!(snapshot.has_read(calipam_model::snapshot::Source::Blocks));
-        assert!(!snapshot.has_read(calipam_model::snapshot::Source::Handles));
-        assert!(snapshot.location.ends_with("x.jsonl (exported from https://10.0.0.5:2379)"));
-    }
-}
+mod tests;

@@ -11,7 +11,7 @@ use calipam_model::handle::Handle;
 use calipam_model::key::Key;
 use calipam_model::pool::{Pool, Reservation};
 use calipam_model::snapshot::{FieldDefect, Snapshot, StoredBlock, Versioned};
-use calipam_model::{Parsed, RawJson, Unknown};
+use calipam_model::{Parsed, RawJson, Unknown, from_json};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
@@ -38,7 +38,7 @@ struct CustomResource<'a> {
 
 impl<'a> CustomResource<'a> {
     fn read(json: &'a [u8]) -> Result<(Meta<'a>, &'a [u8]), String> {
-        let object: Self = serde_json::from_slice(json).map_err(|e| e.to_string())?;
+        let object: Self = from_json(json).map_err(|e| e.to_string())?;
         let spec = object.spec.ok_or("the field `spec` is missing")?;
         Ok((object.metadata, spec.get().as_bytes()))
     }
@@ -61,7 +61,8 @@ fn broken(json: &[u8], plural: &str) -> (String, String) {
 
 /// Adds an IPAMBlock. Its key is what its name says, where that is the name of a CIDR.
 pub(crate) fn add_block(snapshot: &mut Snapshot, json: &[u8], _: Encoding) {
-    let read = CustomResource::read(json).and_then(|(meta, spec)| Ok((meta, BlockContent::parse(spec)?)));
+    let read = CustomResource::read(json)
+        .and_then(|(meta, spec)| Ok((meta, BlockContent::parse_with(spec, snapshot.records)?)));
     match read {
         Ok((meta, content)) => {
             let stated = content.cidr();

@@ -5,6 +5,7 @@
 //! its allocations, free list, owner records and sequence numbers.
 
 mod read;
+mod records;
 mod update;
 mod write;
 
@@ -15,7 +16,7 @@ use ipnet::IpNet;
 use jiff::Timestamp;
 use serde::{Serialize, Serializer};
 
-pub use self::read::BlockContent;
+pub use self::read::{BlockContent, RecordDetail};
 pub use self::update::{AssignError, BlockUpdate};
 use crate::attributes::{AttributeRef, AttributeTable};
 use crate::cidr;

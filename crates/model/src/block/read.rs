@@ -1,15 +1,23 @@
 //! Reading a block's JSON, and telling sound blocks from corrupt ones.
 
-use std::borrow::Cow;
-use std::fmt;
-
 use ipnet::IpNet;
-use serde::de::{Deserialize, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
+use serde::de::{MapAccess, SeqAccess};
 
+use super::records::Records;
 use super::{Block, BlockOwner, BlockProblem, CorruptBlock, Extras};
-use crate::attributes::AttributeTable;
 use crate::cidr;
-use crate::json::{Array, Fields, Items, Object, Str, Unknown, is, keep, read_object, set};
+use crate::json::{Array, Fields, Items, Object, Unknown, is, keep, read_object, set};
+
+/// How much of the owner records of blocks is read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum RecordDetail {
+    #[default]
+    Full,
+    /// Of an address that is held on the node which owns its block, that it is held there and nothing else: neither handle
+    /// nor pod, time or sequence number. Nearly all records are of this kind, and a block then has one for all of
+    /// them. All other records are whole. For what counts addresses, or tells whose are borrowed.
+    Borrowers,
+}
 
 /// What is stored under a block's key.
 #[derive(Clone, Debug, PartialEq)]
@@ -27,8 +35,20 @@ impl BlockContent {
     /// Where the text is not JSON, a field has another type than Calico's reader accepts, or `cidr` is
     /// missing or not a CIDR. A block that reads but is broken is no error but [`Self::Corrupt`].
     pub fn parse(json: &[u8]) -> Result<Self, String> {
-        let mut raw = RawBlock::default();
-        read_object(json, &mut raw).map_err(|e| e.to_string())?;
+        Self::parse_with(json, RecordDetail::Full)
+    }
+
+    /// Reads the JSON of a block, and of its records what is asked for. A corrupt block is kept as it is.
+    ///
+    /// # Errors
+    /// As [`Self::parse`].
+    pub fn parse_with(json: &[u8], detail: RecordDetail) -> Result<Self, String> {
+        let fresh = || RawBlock { detail, ..RawBlock::default() };
+        let raw = read_object(json, fresh).map_err(|e| e.to_string())?;
+        if raw.records.own.is_some() && raw.records.host.as_deref() != raw.host() {
+            // The owner is stated again after the records: it is not known which of them are its own.
+            return Self::parse_with(json, RecordDetail::Full);
+        }
         let cidr = raw.cidr.as_deref().ok_or("the field `cidr` is missing")?;
         let cidr =
             cidr::parse_cidr(cidr).ok_or_else(|| format!("`cidr` is {cidr:?}, which is not a CIDR"))?;
@@ -88,7 +108,8 @@ struct RawBlock {
     claim_time: Option<String>,
     allocations: Numbers,
     unallocated: Numbers,
-    attributes: AttributeTable,
+    detail: RecordDetail,
+    records: Records,
     sequence: u64,
     sequences: SequenceMap,
     deleted: bool,
@@ -117,8 +138,11 @@ impl<'de> Fields<'de> for RawBlock {
                 map.next_value_seed(Array(&mut self.unallocated))?;
             }
             _ if is(name, "attributes") => {
-                self.attributes = AttributeTable::default();
-                self.has_attributes = map.next_value_seed(Array(&mut self.attributes))?;
+                self.records = match self.detail {
+                    RecordDetail::Full => Records::default(),
+                    RecordDetail::Borrowers => Records::lent_by(self.host()),
+                };
+                self.has_attributes = map.next_value_seed(Array(&mut self.records))?;
             }
             _ if is(name, "sequenceNumber") => set(&mut self.sequence, map)?,
             _ if is(name, "sequenceNumberForAllocation") => {
@@ -132,6 +156,11 @@ impl<'de> Fields<'de> for RawBlock {
 }
 
 impl RawBlock {
+    /// The node that owns it.
+    fn host(&self) -> Option<&str> {
+        self.affinity.as_deref()?.strip_prefix("host:")
+    }
+
     fn owner(&self) -> Option<BlockOwner> {
         // The older `hostAffinity` is an unknown field: Calico 3 takes a block that has nothing else for ownerless.
         self.affinity.as_deref().filter(|owner| !owner.is_empty()).map(BlockOwner::parse)
@@ -145,7 +174,7 @@ impl RawBlock {
             return vec![BlockProblem::ArrayLength { expected: size.to_string(), found }];
         }
         let mut problems = Vec::new();
-        let mut used = vec![false; self.attributes.len()];
+        let mut used = vec![false; self.records.len()];
         for (ordinal, index) in (0..).zip(&self.allocations.0) {
             let Some(index) = *index else { continue };
             match usize::try_from(index).ok().and_then(|i| used.get_mut(i)) {
@@ -187,9 +216,13 @@ impl RawBlock {
     fn into_block(mut self, cidr: IpNet) -> Block {
         let owner = self.owner();
         let size = self.allocations.0.len();
-        let index = |n: Option<i64>| n.map(|n| n as u32);
-        self.attributes.shrink();
-        let (sequences, stray_sequences) = self.sequences.split(size);
+        self.records.table.shrink();
+        let Records { table, places, .. } = self.records;
+        let index = |n: Option<i64>| n.map(|n| places.get(n as usize).copied().unwrap_or(n as u32));
+        let (mut sequences, stray_sequences) = self.sequences.split(size);
+        if self.detail == RecordDetail::Borrowers {
+            sequences = Vec::new();
+        }
         let extras = Extras { stray_sequences, unknown: self.unknown.map(|u| *u).unwrap_or_default() };
         Block {
             cidr,
@@ -197,7 +230,7 @@ impl RawBlock {
             claim_time: self.claim_time,
             allocations: self.allocations.0.into_iter().map(index).collect(),
             unallocated: self.unallocated.0.into_iter().flatten().map(|n| n as u32).collect(),
-            attributes: self.attributes,
+            attributes: table,
             sequence: self.sequence,
             sequences,
             deleted: self.deleted,
@@ -255,78 +288,5 @@ impl SequenceMap {
         known.reverse();
         known.shrink_to_fit();
         (known, stray)
-    }
-}
-
-impl<'de> Items<'de> for AttributeTable {
-    fn item<A: SeqAccess<'de>>(&mut self, seq: &mut A) -> Result<bool, A::Error> {
-        let mut raw = RawAttribute::default();
-        if seq.next_element_seed(Object(&mut raw))?.is_none() {
-            return Ok(false);
-        }
-        fn entries<'a>(
-            map: &'a Option<OwnerEntries<'_>>,
-        ) -> Option<impl ExactSizeIterator<Item = (&'a str, &'a str)>> {
-            map.as_ref().map(|m| m.0.iter().map(|(k, v)| (&*k.0, &*v.0)))
-        }
-        self.push_parts(
-            raw.handle.as_ref().map(|h| &*h.0),
-            entries(&raw.owner),
-            entries(&raw.alternate),
-            raw.released_at.as_ref().map(|t| &*t.0),
-            raw.unknown.as_deref().unwrap_or(&Unknown::new()),
-        );
-        if self.len() > u32::MAX as usize / 2 {
-            return Err(A::Error::custom("too many attributes"));
-        }
-        Ok(true)
-    }
-}
-
-#[derive(Default)]
-struct RawAttribute<'de> {
-    handle: Option<Str<'de>>,
-    owner: Option<OwnerEntries<'de>>,
-    alternate: Option<OwnerEntries<'de>>,
-    released_at: Option<Str<'de>>,
-    unknown: Option<Box<Unknown>>,
-}
-
-impl<'de> Fields<'de> for RawAttribute<'de> {
-    fn field<A: MapAccess<'de>>(&mut self, name: &str, map: &mut A) -> Result<(), A::Error> {
-        match name {
-            _ if is(name, "handle_id") => self.handle = map.next_value()?,
-            _ if is(name, "secondary") => self.owner = map.next_value()?,
-            _ if is(name, "alternateOwnerAttrs") => self.alternate = map.next_value()?,
-            _ if is(name, "releasedAt") => self.released_at = map.next_value()?,
-            _ => keep(&mut self.unknown, name, map)?,
-        }
-        Ok(())
-    }
-}
-
-/// A map from text to text; `null` values read as the empty text.
-struct OwnerEntries<'de>(Vec<(Str<'de>, Str<'de>)>);
-
-impl<'de> Deserialize<'de> for OwnerEntries<'de> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Entries;
-        impl<'de> Visitor<'de> for Entries {
-            type Value = OwnerEntries<'de>;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("an object of strings")
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-                let mut entries: Vec<(Str<'de>, Str<'de>)> = Vec::with_capacity(6);
-                while let Some((key, value)) = map.next_entry::<Str<'de>, Option<Str<'de>>>()? {
-                    entries.retain(|(known, _)| known.0 != key.0);
-                    entries.push((key, value.unwrap_or(Str(Cow::Borrowed("")))));
-                }
-                Ok(OwnerEntries(entries))
-            }
-        }
-        deserializer.deserialize_map(Entries)
     }
 }

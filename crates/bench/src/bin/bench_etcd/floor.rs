@@ -23,6 +23,12 @@ pub struct Floor {
     pub ranges: usize,
 }
 
+/// The fastest one.
+pub fn best(floors: Vec<Floor>) -> Result<Floor, String> {
+    let best = floors.into_iter().min_by(|a, b| a.seconds.total_cmp(&b.seconds));
+    best.ok_or_else(|| "no floor was measured".to_owned())
+}
+
 /// Keys of the cluster, sorted: enough of them to split the key space evenly.
 pub fn sample(cluster: &SizedCluster) -> Vec<Vec<u8>> {
     let mut number = 0;
@@ -37,22 +43,34 @@ pub fn sample(cluster: &SizedCluster) -> Vec<Vec<u8>> {
     keys
 }
 
-/// Pulls everything once with each split.
-pub fn pull(endpoint: &str, keys: &[Vec<u8>]) -> Result<Vec<Floor>, String> {
+/// Pulls everything below some prefixes once with each split. `keys` are sorted.
+pub fn pull(endpoint: &str, keys: &[Vec<u8>], prefixes: &[&str]) -> Result<Vec<Floor>, String> {
     let runtime = tokio::runtime::Runtime::new().map_err(|e| e.to_string())?;
     SPLITS
         .iter()
-        .map(|split| runtime.block_on(pull_split(endpoint, keys, *split)).map_err(|e| e.to_string()))
+        .map(|split| {
+            let ranges = prefixes.iter().flat_map(|prefix| ranges(prefix, keys, *split)).collect();
+            runtime.block_on(pull_ranges(endpoint, ranges)).map_err(|e| e.to_string())
+        })
         .collect()
 }
 
-async fn pull_split(endpoint: &str, keys: &[Vec<u8>], split: usize) -> Result<Floor, etcd_client::Error> {
-    let mut borders: Vec<Vec<u8>> =
-        (1..split).filter_map(|i| keys.get(i * keys.len() / split).cloned()).collect();
-    borders.insert(0, b"/calico/".to_vec());
-    borders.push(b"/calico0".to_vec());
+/// The ranges of a prefix, where so many are for all keys.
+fn ranges(prefix: &str, keys: &[Vec<u8>], split: usize) -> Vec<(Vec<u8>, Vec<u8>)> {
+    let from = keys.partition_point(|key| key.as_slice() < prefix.as_bytes());
+    let within = keys[from..].iter().take_while(|key| key.starts_with(prefix.as_bytes()));
+    let mut borders: Vec<Vec<u8>> = within.cloned().step_by((keys.len() / split).max(1)).skip(1).collect();
+    borders.insert(0, prefix.into());
+    let mut end = prefix.as_bytes().to_vec();
+    // The prefixes end with a slash.
+    *end.last_mut().expect("a prefix is not empty") += 1;
+    borders.push(end);
     borders.dedup();
-    let ranges = borders.len() - 1;
+    borders.windows(2).map(|pair| (pair[0].clone(), pair[1].clone())).collect()
+}
+
+async fn pull_ranges(endpoint: &str, borders: Vec<(Vec<u8>, Vec<u8>)>) -> Result<Floor, etcd_client::Error> {
+    let ranges = borders.len();
     let (borders, turn) = (Arc::new(borders), Arc::new(AtomicUsize::new(0)));
     let start = Instant::now();
     let mut pulls = JoinSet::new();
@@ -65,7 +83,7 @@ async fn pull_split(endpoint: &str, keys: &[Vec<u8>], split: usize) -> Result<Fl
             let mut bytes = 0;
             loop {
                 let place = turn.fetch_add(1, Ordering::Relaxed);
-                let Some([from, to]) = borders.get(place..place + 2) else {
+                let Some((from, to)) = borders.get(place) else {
                     return Ok::<u64, etcd_client::Error>(bytes);
                 };
                 let options = GetOptions::new().with_range(to.clone());

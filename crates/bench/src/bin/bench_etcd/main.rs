@@ -1,7 +1,10 @@
-//! Measures `calipam check` on etcd against the floor: `bench_etcd CALIPAM ALLOCATIONS…`. `cargo xtask bench`
-//! builds both in release mode and runs it.
+//! Measures `calipam check`, `calipam show` and the reading of files against the floor: `bench_etcd CALIPAM
+//! ALLOCATIONS…`. `cargo xtask bench` builds both in release mode and runs it.
 
+mod files;
 mod floor;
+mod phases;
+mod views;
 
 use std::process::ExitCode;
 use std::time::Instant;
@@ -13,11 +16,14 @@ use calipam_testkit::servers::Etcd;
 /// Runs of each measurement; the best one counts, since what disturbs a run only ever makes it slower.
 const RUNS: usize = 3;
 
-/// One line of the table.
+/// One size.
 struct Row {
     allocations: u64,
     floor: floor::Floor,
     check: child::Measured,
+    phases: phases::Phases,
+    views: Vec<views::View>,
+    files: Vec<files::File>,
 }
 
 fn main() -> ExitCode {
@@ -30,33 +36,38 @@ fn measure(program: &str, allocations: u64) -> Result<Row, String> {
     let start = Instant::now();
     cluster.write_to_etcd(&etcd.endpoint()).map_err(|e| e.to_string())?;
     eprintln!("{allocations} allocations: seeded in {:.1} s", start.elapsed().as_secs_f64());
+    let endpoint = etcd.endpoint();
     let keys = floor::sample(&cluster);
     // Floor and check take turns, so that what disturbs the machine disturbs both.
     let mut floors = Vec::new();
     let mut checks = Vec::new();
     for _ in 0..RUNS {
-        floors.extend(floor::pull(&etcd.endpoint(), &keys)?);
-        checks.push(check::check(program, &["--etcd-endpoints", &etcd.endpoint()])?);
+        floors.extend(floor::pull(&endpoint, &keys, &["/calico/"])?);
+        checks.push(check::check(program, &["--etcd-endpoints", &endpoint])?);
     }
-    let floor =
-        floors.into_iter().min_by(|a, b| a.seconds.total_cmp(&b.seconds)).ok_or("no floor was measured")?;
-    let memory = checks.iter().map(|c| c.peak_mib).max_by(f64::total_cmp).unwrap_or_default();
-    let best =
-        checks.into_iter().min_by(|a, b| a.seconds.total_cmp(&b.seconds)).ok_or("no check was measured")?;
-    Ok(Row { allocations, floor, check: child::Measured { peak_mib: memory, ..best } })
+    let views = views::measure(program, &endpoint, &keys)?;
+    let files = files::measure(program, &etcd)?;
+    drop(etcd);
+    let phases = phases::measure(&cluster);
+    Ok(Row { allocations, floor: floor::best(floors)?, check: child::best(checks)?, phases, views, files })
 }
 
 fn print(rows: &[Row]) {
-    println!("| allocations | bytes pulled | floor | ranges | check | ratio | peak memory | growth |");
-    println!("|---:|---:|---:|---:|---:|---:|---:|---:|");
+    println!("| allocations | bytes pulled | floor | ranges | check | ratio | peak memory | growth | net |");
+    println!("|---:|---:|---:|---:|---:|---:|---:|---:|---:|");
     let mut before: Option<&Row> = None;
     for row in rows {
-        let growth = before.map_or("".to_owned(), |before| {
+        let (growth, net) = before.map_or_else(Default::default, |before| {
             let size = row.allocations as f64 / before.allocations as f64;
-            format!("{:.1} × time for {size:.0} × size", row.check.seconds / before.check.seconds)
+            let growth = row.check.seconds / before.check.seconds;
+            let of_server = row.floor.seconds / before.floor.seconds;
+            (
+                format!("{growth:.1} × time for {size:.0} × size"),
+                format!("{:.1} ×", growth / of_server * size),
+            )
         });
         println!(
-            "| {} | {:.0} MB | {:.2} s | {} | {:.2} s | {:.2} | {:.0} MiB | {growth} |",
+            "| {} | {:.0} MB | {:.2} s | {} | {:.2} s | {:.2} | {:.0} MiB | {growth} | {net} |",
             row.allocations,
             row.floor.bytes as f64 / 1e6,
             row.floor.seconds,
@@ -67,4 +78,10 @@ fn print(rows: &[Row]) {
         );
         before = Some(row);
     }
+    println!();
+    phases::print(rows.iter().map(|row| (row.allocations, &row.phases)));
+    println!();
+    views::print(rows.iter().map(|row| (row.allocations, row.views.as_slice())));
+    println!();
+    files::print(rows.iter().map(|row| (row.allocations, row.files.as_slice())));
 }

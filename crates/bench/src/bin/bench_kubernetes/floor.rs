@@ -10,8 +10,18 @@ use calipam_testkit::servers::KubeApiserver;
 
 const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 const JSON: &str = "application/json";
+
 /// What a check reads of Calico beside the kinds of allocation.
 const OF_CLUSTER: [&str; 2] = ["clusterinformations", "kubecontrollersconfigurations"];
+
+/// Kinds of Kubernetes and of Calico.
+pub struct Kinds {
+    pub core: &'static [&'static str],
+    pub calico: &'static [&'static [&'static str]],
+}
+
+/// What a check reads.
+pub const ALL: Kinds = Kinds { core: &["pods", "nodes", "services"], calico: &[&OF_ALLOCATION, &OF_CLUSTER] };
 
 /// One pull of everything.
 pub struct Floor {
@@ -21,14 +31,14 @@ pub struct Floor {
     pub server_seconds: f64,
 }
 
-/// Pulls everything once.
-pub fn pull(server: &KubeApiserver) -> Result<Floor, String> {
-    let core = ["pods", "nodes", "services"].map(|plural| (format!("/api/v1/{plural}"), PROTOBUF));
-    let calico = OF_ALLOCATION.iter().chain(&OF_CLUSTER).map(|plural| (Flavour::Classic.path(plural), JSON));
+/// Pulls all objects of some kinds once.
+pub fn pull(server: &KubeApiserver, kinds: &Kinds) -> Result<Floor, String> {
+    let core = kinds.core.iter().map(|plural| (format!("/api/v1/{plural}"), PROTOBUF));
+    let calico = kinds.calico.iter().copied().flatten().map(|plural| (Flavour::Classic.path(plural), JSON));
     let (start, used) = (Instant::now(), server.processor_seconds());
     let bytes = thread::scope(|scope| {
         let pull = |(path, accept): (String, &'static str)| scope.spawn(move || server.pull(&path, accept));
-        let pulls: Vec<_> = core.into_iter().chain(calico).map(pull).collect();
+        let pulls: Vec<_> = core.chain(calico).map(pull).collect();
         let ended = pulls.into_iter().map(|pull| pull.join().expect("a pull does not panic"));
         ended.sum::<Result<u64, _>>()
     });

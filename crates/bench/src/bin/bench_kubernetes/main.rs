@@ -1,7 +1,8 @@
-//! Measures `calipam check` on the Kubernetes datastore against the floor: `bench_kubernetes CALIPAM PODS…`.
+//! Measures `calipam check` and `calipam show` on the Kubernetes datastore against the floor: `bench_kubernetes CALIPAM PODS…`.
 //! `cargo xtask bench` builds both in release mode and runs it.
 
 mod floor;
+mod views;
 
 use std::process::ExitCode;
 use std::thread;
@@ -28,6 +29,7 @@ struct Row {
     check: child::Measured,
     /// Processor time of the API server in the best check.
     server_seconds: f64,
+    views: Vec<views::View>,
 }
 
 fn main() -> ExitCode {
@@ -54,7 +56,7 @@ fn measure(program: &str, pods: usize) -> Result<Row, String> {
     let (mut floors, mut checks, mut memory) = (Vec::new(), Vec::new(), 0.0_f64);
     for _ in 0..RUNS {
         collect_garbage(&server)?;
-        let floor = floor::pull(&server)?;
+        let floor = floor::pull(&server, &floor::ALL)?;
         collect_garbage(&server)?;
         let used = server.processor_seconds();
         let check = check::check(program, &connection)?;
@@ -74,7 +76,8 @@ fn measure(program: &str, pods: usize) -> Result<Row, String> {
     let floor = floors.into_iter().min_by(|a, b| a.seconds.total_cmp(&b.seconds));
     let best = checks.into_iter().min_by(|(a, _), (b, _)| a.seconds.total_cmp(&b.seconds));
     let ((check, server_seconds), floor) = best.zip(floor).ok_or("nothing was measured")?;
-    Ok(Row { seeded, floor, check: child::Measured { peak_mib: memory, ..check }, server_seconds })
+    let views = views::measure(program, &server, &connection)?;
+    Ok(Row { seeded, floor, check: child::Measured { peak_mib: memory, ..check }, server_seconds, views })
 }
 
 /// Makes the API server collect its garbage. One collection costs it as much as all lists together, and with a heap of
@@ -87,7 +90,7 @@ fn collect_garbage(server: &KubeApiserver) -> Result<(), String> {
 fn wait_for_caches(server: &KubeApiserver) -> Result<(), String> {
     let start = Instant::now();
     loop {
-        match floor::pull(server) {
+        match floor::pull(server, &floor::ALL) {
             Ok(_) => return Ok(()),
             Err(message) if start.elapsed() > CACHES => return Err(message),
             Err(_) => thread::sleep(Duration::from_secs(1)),
@@ -98,7 +101,7 @@ fn wait_for_caches(server: &KubeApiserver) -> Result<(), String> {
 fn print(rows: &[Row]) {
     println!("| pods | bytes pulled | floor | API server | check | API server | ratio | peak memory |");
     println!("|---:|---:|---:|---:|---:|---:|---:|---:|");
-    for Row { seeded, floor, check, server_seconds } in rows {
+    for Row { seeded, floor, check, server_seconds, .. } in rows {
         println!(
             "| {} | {:.0} MB | {:.2} s | {:.2} s | {:.2} s | {server_seconds:.2} s | {:.2} | {:.0} MiB |",
             seeded.pods,
@@ -110,4 +113,6 @@ fn print(rows: &[Row]) {
             check.peak_mib,
         );
     }
+    println!();
+    views::print(rows.iter().map(|row| (row.seeded.pods, row.views.as_slice())));
 }

@@ -70,7 +70,7 @@ fn unread_of(code: Code, report: &Report) -> Option<Source> {
 /// Which cluster it is, and what was not read.
 fn properties<W: Write>(checked: &Checked<'_>, xml: &mut Writer<W>) -> io::Result<()> {
     let cluster = &checked.report.cluster;
-    let unread = unread(checked.report).unwrap_or_default();
+    let unread = unread(&checked.report.coverage, checked.report.cluster.datastore).unwrap_or_default();
     let properties = [
         ("guid", cluster.guid.as_str()),
         ("location", &cluster.location),

@@ -6,12 +6,14 @@ mod compare;
 mod lists;
 mod map;
 
+use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use calipam_check::ClusterIdentity;
-use calipam_model::snapshot::Snapshot;
+use calipam_model::snapshot::{Coverage, Snapshot, Source};
 use serde::Serialize;
 
+use super::check::unread;
 use super::document::{Detail, Document};
 use super::header;
 use super::table::{Grid, Page};
@@ -37,15 +39,17 @@ pub trait View: Serialize {
     }
 }
 
-/// A view with the cluster that it is of.
+/// A view with the cluster that it is of, and what was read for it.
 struct Shown<'a, V> {
     cluster: ClusterIdentity,
+    coverage: &'a BTreeMap<Source, Coverage>,
     view: &'a V,
 }
 
 #[derive(Serialize)]
 struct OfCluster<'a, T> {
     cluster: &'a ClusterIdentity,
+    coverage: &'a BTreeMap<Source, Coverage>,
     #[serde(flatten)]
     view: T,
 }
@@ -56,17 +60,22 @@ impl<V: View> Document for Shown<'_, V> {
     }
 
     fn text(&self, detail: Detail, page: Page, out: &mut dyn Write) -> io::Result<()> {
-        writeln!(out, "{}\n", on_page(&header::cluster(&self.cluster), 0, page))?;
+        writeln!(out, "{}", on_page(&header::cluster(&self.cluster), 0, page))?;
+        if let (Detail::Full, Some(unread)) = (detail, unread(self.coverage, self.cluster.datastore)) {
+            let unread = unread.replacen("not read", "Not read", 1);
+            writeln!(out, "{}", on_page(&escape(&unread), 0, page))?;
+        }
+        writeln!(out)?;
         self.view.text(detail, page, out)
     }
 
     fn schema(&self) -> impl Serialize {
-        OfCluster { cluster: &self.cluster, view: self.view.schema() }
+        OfCluster { cluster: &self.cluster, coverage: self.coverage, view: self.view.schema() }
     }
 }
 
 pub fn print(view: &impl View, snapshot: &Snapshot, console: &Console) -> Result<(), Failure> {
-    console.print(&Shown { cluster: ClusterIdentity::of(snapshot), view })
+    console.print(&Shown { cluster: ClusterIdentity::of(snapshot), coverage: &snapshot.coverage, view })
 }
 
 /// Writes a table, and the lines below it.

@@ -12,12 +12,17 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::hash::{BuildHasher, RandomState};
 use std::io::Read;
-use std::path::{Path, PathBuf};
+use std::ops::ControlFlow;
+use std::panic::resume_unwind;
+use std::path::Path;
+use std::thread;
 
+use foldhash::fast::FixedState;
 use sha2::{Digest, Sha256};
 
 use self::meta::Meta;
 use self::pages::{Element, Pages};
+use super::parallel::in_order;
 use crate::error::{Error, FileError, Result};
 use crate::protobuf::read_key_value;
 use crate::raw::RawEntry;
@@ -26,6 +31,8 @@ pub use self::meta::looks_like_snapshot;
 
 /// The bucket of bbolt in which etcd keeps all versions of all keys.
 const KEY_BUCKET: &[u8] = b"key";
+/// Parts of the tree that are read together: most are a leaf of 4 KiB.
+const SUBTREES: usize = 64;
 
 /// What a snapshot file says about itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -43,11 +50,78 @@ pub struct SnapshotInfo {
 /// Where the file cannot be read, is cut off, does not fit its checksum, or is damaged.
 pub fn read(
     path: &Path,
-    wanted: impl Fn(&[u8]) -> bool,
+    wanted: impl Fn(&[u8]) -> bool + Sync,
     mut sink: impl FnMut(&RawEntry<'_>),
 ) -> Result<SnapshotInfo> {
-    let mut reader = Reader::open(path).map_err(|kind| Error::file(path, kind))?;
-    reader.read(&wanted, &mut sink).map_err(|kind| Error::file(path, kind))
+    let mut begin = || -> FileResult<SnapshotInfo> {
+        let survey = Survey::of(path, &wanted)?;
+        let mut entries = 0;
+        for subtree in &survey.subtrees {
+            entries += survey.live(*subtree, &wanted, &mut sink)?;
+        }
+        Ok(survey.info(entries))
+    };
+    begin().map_err(|kind| Error::file(path, kind))
+}
+
+/// Reads an etcd snapshot on all cores: parts that `fresh` makes are filled by `add` at the same time, and handed to `take`
+/// in the order of the file, with the number of entries that went into each.
+///
+/// # Errors
+/// As [`read`].
+pub(crate) fn read_in_parts<P: Send>(
+    path: &Path,
+    wanted: &(impl Fn(&[u8]) -> bool + Sync),
+    fresh: impl Fn() -> P + Sync,
+    add: impl Fn(&mut P, &RawEntry<'_>) + Sync,
+    mut take: impl FnMut(P, u64) + Send,
+) -> Result<SnapshotInfo> {
+    let mut begin = || -> FileResult<SnapshotInfo> {
+        let survey = Survey::of(path, wanted)?;
+        let mut entries = 0;
+        each_part(
+            &survey.subtrees,
+            |subtrees| {
+                let (mut part, mut count) = (fresh(), 0);
+                for subtree in subtrees {
+                    count += survey.live(*subtree, wanted, &mut |entry| add(&mut part, entry))?;
+                }
+                Ok((part, count))
+            },
+            |(part, count)| {
+                entries += count;
+                take(part, count);
+            },
+        )?;
+        Ok(survey.info(entries))
+    };
+    begin().map_err(|kind| Error::file(path, kind))
+}
+
+/// Gives the subtrees to `read`, some at a time, on all cores, and the results to `take`, in order; up to the first error.
+fn each_part<D: Send>(
+    subtrees: &[u64],
+    read: impl Fn(&[u64]) -> FileResult<D> + Sync,
+    mut take: impl FnMut(D) + Send,
+) -> FileResult<()> {
+    let mut result = Ok(());
+    in_order(
+        |give| {
+            subtrees.chunks(SUBTREES).all(give);
+        },
+        read,
+        |decoded| match decoded {
+            Ok(decoded) => {
+                take(decoded);
+                ControlFlow::Continue(())
+            }
+            Err(error) => {
+                result = Err(error);
+                ControlFlow::Break(())
+            }
+        },
+    );
+    result
 }
 
 #[cfg(test)]
@@ -56,58 +130,97 @@ mod tests;
 /// Result of what knows no path.
 type FileResult<T> = std::result::Result<T, FileError>;
 
-struct Reader {
-    path: PathBuf,
+/// What is known of a file when it was read once.
+struct Survey {
     pages: Pages,
-    meta: Meta,
+    /// Parts of the tree of keys, in order: most are a leaf.
+    subtrees: Vec<u64>,
+    newest: Newest,
+    verified: bool,
 }
 
-impl Reader {
-    fn open(path: &Path) -> FileResult<Self> {
-        let mut file = std::fs::File::open(path)?;
+impl Survey {
+    fn of(path: &Path, wanted: &(impl Fn(&[u8]) -> bool + Sync)) -> FileResult<Self> {
+        let mut file = File::open(path)?;
         let meta = Meta::read(&mut file)?;
         let pages = Pages::new(file, &meta)?;
-        Ok(Self { path: path.to_owned(), pages, meta })
+        thread::scope(|scope| {
+            let checksum = scope.spawn(|| verify_checksum(path, meta.page_size));
+            let surveyed = Self::newest(&pages, meta.root, wanted);
+            // A checksum that does not fit explains all other damage.
+            let verified = checksum.join().unwrap_or_else(|panic| resume_unwind(panic))?;
+            let (subtrees, newest) = surveyed?;
+            Ok((subtrees, newest, verified))
+        })
+        .map(|(subtrees, newest, verified)| Self { pages, subtrees, newest, verified })
     }
 
-    fn read(
-        &mut self,
+    /// The newest versions of the keys.
+    fn newest(
+        pages: &Pages,
+        root: u64,
+        wanted: &(impl Fn(&[u8]) -> bool + Sync),
+    ) -> FileResult<(Vec<u64>, Newest)> {
+        let subtrees = pages.subtrees(find_key_bucket(pages, root)?)?;
+        let mut newest = Newest::default();
+        let hashers = newest.hashers.clone();
+        each_part(
+            &subtrees,
+            |subtrees| {
+                let mut seen = Seen::default();
+                for subtree in subtrees {
+                    pages.walk(*subtree, &mut |element| {
+                        seen.note(&Version::read(element)?, &hashers, wanted);
+                        Ok(())
+                    })?;
+                }
+                Ok(seen)
+            },
+            |seen| newest.add(seen),
+        )?;
+        Ok((subtrees, newest))
+    }
+
+    /// Gives the live entries of a part of the tree to `sink`, and tells how many there are.
+    fn live(
+        &self,
+        subtree: u64,
         wanted: &impl Fn(&[u8]) -> bool,
         sink: &mut impl FnMut(&RawEntry<'_>),
-    ) -> FileResult<SnapshotInfo> {
-        let verified = verify_checksum(&self.path, self.meta.page_size)?;
-        let root = self.find_key_bucket()?;
-        let mut newest = Newest::default();
-        self.pages.walk(root, &mut |element| newest.note(&Version::read(element)?, wanted))?;
-        let mut info = SnapshotInfo { revision: newest.revision, entries: 0, verified };
-        self.pages.walk(root, &mut |element| {
+    ) -> FileResult<u64> {
+        let mut entries = 0;
+        self.pages.walk(subtree, &mut |element| {
             let version = Version::read(element)?;
-            if newest.is_live(&version, wanted) {
-                info.entries += 1;
+            if self.newest.is_live(&version, wanted) {
+                entries += 1;
                 sink(&version.entry);
             }
             Ok(())
         })?;
-        Ok(info)
+        Ok(entries)
     }
 
-    /// The root page of the bucket with the keys.
-    fn find_key_bucket(&mut self) -> FileResult<u64> {
-        let mut found = None;
-        self.pages.walk(self.meta.root, &mut |element| {
-            if element.is_bucket && element.key == KEY_BUCKET {
-                found = Some(pages::bucket_root(element.value)?);
-            }
-            Ok(())
-        })?;
-        match found {
-            Some(0) => Err(FileError::SnapshotDamaged(
-                "its bucket of keys is inline, which etcd never writes".into(),
-            )),
-            Some(root) => Ok(root),
-            None => {
-                Err(FileError::SnapshotDamaged("it is a bbolt database without etcd's bucket of keys".into()))
-            }
+    fn info(&self, entries: u64) -> SnapshotInfo {
+        SnapshotInfo { revision: self.newest.revision, entries, verified: self.verified }
+    }
+}
+
+/// The root page of the bucket with the keys.
+fn find_key_bucket(pages: &Pages, root: u64) -> FileResult<u64> {
+    let mut found = None;
+    pages.walk(root, &mut |element| {
+        if element.is_bucket && element.key == KEY_BUCKET {
+            found = Some(pages::bucket_root(element.value)?);
+        }
+        Ok(())
+    })?;
+    match found {
+        Some(0) => {
+            Err(FileError::SnapshotDamaged("its bucket of keys is inline, which etcd never writes".into()))
+        }
+        Some(root) => Ok(root),
+        None => {
+            Err(FileError::SnapshotDamaged("it is a bbolt database without etcd's bucket of keys".into()))
         }
     }
 }
@@ -139,31 +252,57 @@ impl<'a> Version<'a> {
     }
 }
 
-/// The newest version of every wanted key. Keys are told apart by 128 bits of hash.
+/// A key, told apart from others by 128 bits of hash.
+type Identity = (u64, u64);
+
+/// What tells keys apart: nobody can know beforehand which ones would have the same hash.
+#[derive(Clone, Default)]
+struct Hashers(RandomState, RandomState);
+
+impl Hashers {
+    fn identity(&self, key: &[u8]) -> Identity {
+        (self.0.hash_one(key), self.1.hash_one(key))
+    }
+}
+
+/// The wanted versions in a part of the tree.
+#[derive(Default)]
+struct Seen {
+    versions: Vec<(Identity, (i64, i64))>,
+    revision: i64,
+}
+
+impl Seen {
+    fn note(&mut self, version: &Version<'_>, hashers: &Hashers, wanted: &impl Fn(&[u8]) -> bool) {
+        self.revision = self.revision.max(version.revision.0);
+        if wanted(version.entry.key) {
+            self.versions.push((hashers.identity(version.entry.key), version.revision));
+        }
+    }
+}
+
+/// The newest version of every wanted key.
 #[derive(Default)]
 struct Newest {
-    hashers: (RandomState, RandomState),
-    versions: HashMap<(u64, u64), (i64, i64)>,
+    hashers: Hashers,
+    versions: HashMap<Identity, (i64, i64), FixedState>,
     revision: i64,
 }
 
 impl Newest {
-    fn note(&mut self, version: &Version<'_>, wanted: &impl Fn(&[u8]) -> bool) -> FileResult<()> {
-        self.revision = self.revision.max(version.revision.0);
-        if wanted(version.entry.key) {
-            let newest = self.versions.entry(self.identity(version.entry.key)).or_insert(version.revision);
-            *newest = (*newest).max(version.revision);
+    fn add(&mut self, seen: Seen) {
+        self.revision = self.revision.max(seen.revision);
+        for (identity, revision) in seen.versions {
+            let newest = self.versions.entry(identity).or_insert(revision);
+            *newest = (*newest).max(revision);
         }
-        Ok(())
     }
 
     fn is_live(&self, version: &Version<'_>, wanted: &impl Fn(&[u8]) -> bool) -> bool {
         let key = version.entry.key;
-        !version.deleted && wanted(key) && self.versions.get(&self.identity(key)) == Some(&version.revision)
-    }
-
-    fn identity(&self, key: &[u8]) -> (u64, u64) {
-        (self.hashers.0.hash_one(key), self.hashers.1.hash_one(key))
+        !version.deleted
+            && wanted(key)
+            && self.versions.get(&self.hashers.identity(key)) == Some(&version.revision)
     }
 }
 

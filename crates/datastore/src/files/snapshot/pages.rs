@@ -1,7 +1,9 @@
 //! Pages of a bbolt database. Every number of the file is checked before it is used.
 
 use std::fs::File;
-use std::io::{ErrorKind, Read, Seek, SeekFrom};
+use std::io::ErrorKind;
+use std::os::unix::fs::FileExt;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::FileResult;
 use super::meta::{Meta, PAGE_HEADER, number};
@@ -13,6 +15,8 @@ const LEAF: u64 = 2;
 const ELEMENT: usize = 16;
 /// Deeper trees do not exist: a tree of this depth would have more pages than a disk.
 const MAX_DEPTH: u32 = 48;
+/// A tree has no page twice, and is read at most so many times: to find its parts, and to read them twice.
+const READS: u64 = 4;
 /// A page with what overflows from it is never larger than this: etcd limits requests to far less.
 const MAX_PAGE: u64 = 1 << 30;
 
@@ -21,6 +25,8 @@ pub(crate) struct Pages {
     file: File,
     page_size: u64,
     count: u64,
+    /// Pages that were read.
+    read: AtomicU64,
 }
 
 /// An element of a leaf page.
@@ -37,79 +43,116 @@ impl Pages {
         if len < needed {
             return Err(FileError::SnapshotCut(format!("{len} of {needed} bytes are there")));
         }
-        Ok(Self { file, page_size, count: meta.pages })
+        Ok(Self { file, page_size, count: meta.pages, read: AtomicU64::new(0) })
     }
 
     /// Visits every element of the tree below page `root`, in order.
-    pub fn walk(
-        &mut self,
-        root: u64,
-        visit: &mut impl FnMut(&Element<'_>) -> FileResult<()>,
-    ) -> FileResult<()> {
-        let mut left = self.count;
-        self.descend(root, 0, &mut left, visit)
+    pub fn walk(&self, root: u64, visit: &mut impl FnMut(&Element<'_>) -> FileResult<()>) -> FileResult<()> {
+        Walk { pages: self, bytes: Vec::new() }.descend(root, 0, visit)
     }
 
-    fn descend(
-        &mut self,
-        page: u64,
-        depth: u32,
-        left: &mut u64,
-        visit: &mut impl FnMut(&Element<'_>) -> FileResult<()>,
-    ) -> FileResult<()> {
-        // A tree visits no page twice, so that it cannot visit more than there are.
-        *left = left
-            .checked_sub(1)
-            .filter(|_| depth < MAX_DEPTH)
-            .ok_or_else(|| damaged(page, "is part of a loop"))?;
-        let bytes = self.load(page)?;
-        let count = number(&bytes, 10, 2).unwrap_or_default() as usize;
-        match number(&bytes, 8, 2).unwrap_or_default() {
-            BRANCH => {
-                for i in 0..count {
-                    let child = number(&bytes, PAGE_HEADER + i * ELEMENT + 8, 8);
-                    let child = child.ok_or_else(|| damaged(page, "is shorter than it says"))?;
-                    self.descend(child, depth + 1, left, visit)?;
-                }
-                Ok(())
+    /// Parts of the tree below page `root`, in order, so small that the work can be shared: the leaves where the tree is
+    /// even, as all are that bbolt writes.
+    pub fn subtrees(&self, root: u64) -> FileResult<Vec<u64>> {
+        let (mut level, mut bytes) = (vec![root], Vec::new());
+        for _ in 0..MAX_DEPTH {
+            let Some(first) = level.first() else { break };
+            self.load(*first, &mut bytes)?;
+            if kind(&bytes) != BRANCH {
+                break;
             }
-            LEAF => (0..count).try_for_each(|i| {
-                let element =
-                    leaf_element(&bytes, i).ok_or_else(|| damaged(page, "has an element outside of it"))?;
-                visit(&element)
-            }),
-            flags => Err(damaged(page, &format!("is neither branch nor leaf (flags {flags:#x})"))),
+            let mut next = Vec::new();
+            for page in level {
+                self.load(page, &mut bytes)?;
+                match kind(&bytes) {
+                    BRANCH => next.extend(children(page, &bytes)?),
+                    _ => next.push(page),
+                }
+            }
+            level = next;
         }
+        Ok(level)
     }
 
-    /// The bytes of a page with what overflows from it.
-    fn load(&mut self, page: u64) -> FileResult<Vec<u8>> {
+    /// Reads a page with what overflows from it.
+    fn load(&self, page: u64, bytes: &mut Vec<u8>) -> FileResult<()> {
         if page >= self.count {
             return Err(damaged(page, "lies after the last one"));
         }
-        let mut bytes = vec![0; self.page_size as usize];
-        self.file.seek(SeekFrom::Start(page * self.page_size))?;
-        self.fill(&mut bytes)?;
-        if number(&bytes, 0, 8) != Some(page) {
+        if self.read.fetch_add(1, Ordering::Relaxed) > READS * self.count {
+            return Err(damaged(page, "is part of a loop"));
+        }
+        bytes.resize(self.page_size as usize, 0);
+        self.fill(bytes, page * self.page_size)?;
+        if number(bytes, 0, 8) != Some(page) {
             return Err(damaged(page, "states another number"));
         }
-        let overflow = number(&bytes, 12, 4).unwrap_or_default();
+        let overflow = number(bytes, 12, 4).unwrap_or_default();
         let len = (overflow + 1) * self.page_size;
         if page + overflow >= self.count || len > MAX_PAGE {
             return Err(damaged(page, "overflows the file"));
         }
         let first = bytes.len();
         bytes.resize(len as usize, 0);
-        self.fill(&mut bytes[first..])?;
-        Ok(bytes)
+        self.fill(&mut bytes[first..], (page + 1) * self.page_size)
     }
 
-    fn fill(&mut self, bytes: &mut [u8]) -> FileResult<()> {
-        self.file.read_exact(bytes).map_err(|error| match error.kind() {
+    fn fill(&self, bytes: &mut [u8], offset: u64) -> FileResult<()> {
+        self.file.read_exact_at(bytes, offset).map_err(|error| match error.kind() {
             ErrorKind::UnexpectedEof => FileError::SnapshotCut("it ends within a page".into()),
             _ => FileError::Io(error),
         })
     }
+}
+
+/// A walk over a tree.
+struct Walk<'p> {
+    pages: &'p Pages,
+    /// The page at which it is.
+    bytes: Vec<u8>,
+}
+
+impl Walk<'_> {
+    fn descend(
+        &mut self,
+        page: u64,
+        depth: u32,
+        visit: &mut impl FnMut(&Element<'_>) -> FileResult<()>,
+    ) -> FileResult<()> {
+        if depth >= MAX_DEPTH {
+            return Err(damaged(page, "is part of a loop"));
+        }
+        self.pages.load(page, &mut self.bytes)?;
+        match kind(&self.bytes) {
+            BRANCH => {
+                let children = children(page, &self.bytes)?;
+                children.into_iter().try_for_each(|child| self.descend(child, depth + 1, visit))
+            }
+            LEAF => (0..elements(&self.bytes)).try_for_each(|i| {
+                let element = leaf_element(&self.bytes, i)
+                    .ok_or_else(|| damaged(page, "has an element outside of it"))?;
+                visit(&element)
+            }),
+            flags => Err(damaged(page, &format!("is neither branch nor leaf (flags {flags:#x})"))),
+        }
+    }
+}
+
+/// What a page is.
+fn kind(bytes: &[u8]) -> u64 {
+    number(bytes, 8, 2).unwrap_or_default()
+}
+
+/// How many elements it has.
+fn elements(bytes: &[u8]) -> usize {
+    number(bytes, 10, 2).unwrap_or_default() as usize
+}
+
+/// The pages below a branch.
+fn children(page: u64, bytes: &[u8]) -> FileResult<Vec<u64>> {
+    let child = |i| number(bytes, PAGE_HEADER + i * ELEMENT + 8, 8);
+    let children: Option<Vec<u64>> = (0..elements(bytes)).map(child).collect();
+    children.ok_or_else(|| damaged(page, "is shorter than it says"))
 }
 
 fn leaf_element(bytes: &[u8], index: usize) -> Option<Element<'_>> {

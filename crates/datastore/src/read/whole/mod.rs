@@ -6,6 +6,7 @@ pub(crate) mod kubernetes;
 
 use std::sync::Arc;
 
+use calipam_model::block::RecordDetail;
 use calipam_model::snapshot::Snapshot;
 
 use self::etcd::pull::Collector;
@@ -24,21 +25,43 @@ pub struct Progress {
 /// Takes the progress of a read; called from several threads.
 pub type ProgressFn = Arc<dyn Fn(Progress) + Send + Sync>;
 
-/// Gathers a [`Snapshot`].
-#[derive(Debug, Default)]
-pub(crate) struct SnapshotCollector {
-    pub snapshot: Snapshot,
-}
+impl Collector for Snapshot {
+    type Chunk = Self;
 
-impl Collector for SnapshotCollector {
-    type Chunk = Snapshot;
-
-    fn add(chunk: &mut Snapshot, entry: RawEntry<'_>) {
+    fn add(chunk: &mut Self, entry: RawEntry<'_>) {
         chunk.add_entry(entry.key, entry.value, entry.mod_revision);
     }
 
-    fn commit(&mut self, chunk: Snapshot) -> Result<()> {
-        self.snapshot.absorb(chunk);
+    fn commit(&mut self, chunk: Self) -> Result<()> {
+        self.absorb(chunk);
         Ok(())
+    }
+}
+
+/// A snapshot whose blocks have [the records of borrowers](RecordDetail::Borrowers).
+#[derive(Debug)]
+pub(crate) struct Reduced(pub Snapshot);
+
+impl Default for Reduced {
+    fn default() -> Self {
+        Self(Snapshot { records: RecordDetail::Borrowers, ..Snapshot::default() })
+    }
+}
+
+impl From<Reduced> for Snapshot {
+    fn from(Reduced(snapshot): Reduced) -> Self {
+        snapshot
+    }
+}
+
+impl Collector for Reduced {
+    type Chunk = Self;
+
+    fn add(chunk: &mut Self, entry: RawEntry<'_>) {
+        Snapshot::add(&mut chunk.0, entry);
+    }
+
+    fn commit(&mut self, chunk: Self) -> Result<()> {
+        self.0.commit(chunk.0)
     }
 }

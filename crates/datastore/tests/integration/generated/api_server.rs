@@ -11,6 +11,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::findings::{complaints, distinct_lines, findings, in_etcd, in_list, unexplained};
+use super::views::views_agree;
 use crate::support::{observe, open_kubernetes};
 
 /// The server gives objects the time at which they are created: a service is then younger than the grace period.
@@ -49,6 +50,7 @@ async fn a_server_gives_the_same_findings(flavour: Flavour, seed: u64) {
     let mut from_list: BTreeSet<String> = distinct_lines(&in_list(&kubernetes).await);
     assert!(from_list.remove(&lacking[0]));
     assert_eq!(distinct_lines(&found), from_list);
+    views_agree(&open_kubernetes(&server.kubeconfig(), None).await).await;
     what_is_said_not_to_exist_is_refused(&server, &kubernetes);
 }
 

@@ -11,3 +11,4 @@ mod forms;
 mod healthy;
 mod kubectl_lists;
 mod sources;
+mod views;

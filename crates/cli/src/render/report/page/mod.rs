@@ -99,7 +99,7 @@ fn summary(report: &Report) -> Markup {
                 li class=(class) { strong { (thousands(number)) } (severity) }
             }
         }
-        @if let Some(unread) = unread(report) { p.notice { "Judged without everything: " (escape(&unread)) "." } }
+        @if let Some(unread) = unread(&report.coverage, report.cluster.datastore) { p.notice { "Judged without everything: " (escape(&unread)) "." } }
         @for note in &report.notes { p.notice { (escape(note)) } }
         @if !report.settled && !report.findings.is_empty() {
             p.dim { "A single look: a change that Calico was just making can be among the findings." }

@@ -6,6 +6,7 @@ pub(crate) mod pull;
 use std::sync::Arc;
 
 use calipam_model::key::{BLOCK_PREFIX, HANDLE_PREFIX, IPAM_PREFIX, RESOURCE_PREFIX};
+use calipam_model::snapshot::Source;
 use etcd_client::GetResponse;
 use jiff::Timestamp;
 
@@ -15,6 +16,7 @@ use super::ProgressFn;
 use crate::client::etcd::{Answers, EtcdClient, FUTURE, Range, entries};
 use crate::error::{Error, Failure, Result};
 use crate::raw::{RawEntry, next_key, prefix_end};
+use crate::read::Extent;
 use crate::secret::redact_url;
 
 /// How often a read is begun before it is given up, where its revision is compacted or the connection
@@ -52,7 +54,7 @@ impl Start {
     }
 }
 
-/// Reads everything at one revision: that of the first answer, or a past one. `collect` makes the collector, anew for each
+/// Reads `extent` at one revision: that of the first answer, or a past one. `collect` makes the collector, anew for each
 /// attempt. Where the revision is compacted the read begins again, unless it is one that was asked for; where the
 /// connection breaks it does so at the endpoint that answers.
 ///
@@ -61,13 +63,14 @@ impl Start {
 pub(crate) async fn observe<C: Collector>(
     client: &Arc<EtcdClient>,
     at: Option<i64>,
+    extent: &Extent,
     collect: impl Fn(&Start) -> Result<C>,
     progress: &ProgressFn,
 ) -> Result<Observed<C>> {
     let mut client = Arc::clone(client);
     let mut attempt = 1;
     loop {
-        let error = match attempt_once(&client, at, &collect, progress).await {
+        let error = match attempt_once(&client, at, extent, &collect, progress).await {
             Ok(observed) => return Ok(observed),
             Err(error) => error,
         };
@@ -107,13 +110,14 @@ fn not_readable(error: &Error, revision: i64) -> Option<Error> {
 async fn attempt_once<C: Collector>(
     client: &Arc<EtcdClient>,
     at: Option<i64>,
+    extent: &Extent,
     collect: &impl Fn(&Start) -> Result<C>,
     progress: &ProgressFn,
 ) -> Result<Observed<C>> {
     client.widen().await;
 
     // What is small comes first. It fixes the revision, and its affinities name the blocks.
-    let ranges = first_ranges(at.unwrap_or_default());
+    let ranges = first_ranges(at.unwrap_or_default(), extent);
     let mut start = begin(client, &ranges, at).await?;
     let revision = start.revision;
     let pull = Pull::new(Arc::clone(client), revision, collect(&start)?, Arc::clone(progress));
@@ -124,17 +128,23 @@ async fn attempt_once<C: Collector>(
     }
     pull.push(rest);
 
-    let first = &start.first.ranges[AFFINITIES];
-    let affinities = affinity_keys(client, revision, &ranges[AFFINITIES], first).await?;
+    let affinities = ranges.iter().zip(&start.first.ranges).find(|(range, _)| range.start == affinities());
+    let keys = match affinities {
+        Some((range, answer)) => affinity_keys(client, revision, range, answer).await?,
+        None => Vec::new(),
+    };
     start.first.ranges.clear();
-    let keys = plan::block_keys(affinities.iter().map(Vec::as_slice));
-    drop(affinities);
-    pull.push(plan::blocks(&keys));
+    let keys = plan::block_keys(keys.iter().map(Vec::as_slice));
+    if extent.has(Source::Blocks) {
+        pull.push(plan::blocks(&keys));
+    }
 
     // Blocks are read while a sample of them says how to cut the ranges of handles and endpoints.
     let mut tasks = pull.start();
-    let sample = sample(client, revision, &keys).await?;
-    pull.push(sample.handles_and_endpoints(keys.len()));
+    if extent.has_any(&[Source::Handles, Source::Endpoints]) {
+        let sample = sample(client, revision, &keys).await?;
+        pull.push(sample.handles_and_endpoints(keys.len(), extent));
+    }
     pull.close();
 
     while let Some(ended) = tasks.join_next().await {
@@ -155,27 +165,43 @@ async fn begin(client: &EtcdClient, ranges: &[Range], at: Option<i64>) -> Result
     Ok(Start { endpoint: redact_url(client.endpoint()), revision, taken_at: Timestamp::now(), first })
 }
 
-/// Index of the affinities in [`first_ranges`].
-const AFFINITIES: usize = 2;
+/// Where the affinities begin: `host/` and `virtual/`.
+fn affinities() -> Vec<u8> {
+    prefix_end(HANDLE_PREFIX.as_bytes())
+}
 
 /// What is small, or says where the rest lies. Between them and the three large ranges, everything
 /// below the IPAM prefix is covered: unknown keys are findings. At a revision, or the newest for 0.
-fn first_ranges(revision: i64) -> Vec<Range> {
+fn first_ranges(revision: i64, extent: &Extent) -> Vec<Range> {
     let after = |prefix: &str| prefix_end(prefix.as_bytes());
     let resource = |plural: &str| format!("{RESOURCE_PREFIX}{plural}/");
-    let ranges = vec![
-        Range::between(IPAM_PREFIX, BLOCK_PREFIX).with_limit(FIRST_LIMIT),
-        Range::between(after(BLOCK_PREFIX), HANDLE_PREFIX).with_limit(FIRST_LIMIT),
-        // Affinities: `host/` and `virtual/`.
-        Range::between(after(HANDLE_PREFIX), after(IPAM_PREFIX)).with_limit(FIRST_LIMIT),
-        Range::prefix(&resource("clusterinformations")).with_limit(FIRST_LIMIT),
+    let small = [Source::IpamConfiguration, Source::Pools, Source::Reservations];
+    let ranges = [
+        // Nothing that has a name lies here.
+        (*extent == Extent::Whole, Range::between(IPAM_PREFIX, BLOCK_PREFIX), FIRST_LIMIT),
+        (extent.has(Source::IpamConfig), Range::between(after(BLOCK_PREFIX), HANDLE_PREFIX), FIRST_LIMIT),
+        // They name the blocks.
+        (
+            extent.has_any(&[Source::Affinities, Source::Blocks]),
+            Range::between(affinities(), after(IPAM_PREFIX)),
+            FIRST_LIMIT,
+        ),
+        (
+            extent.has(Source::ClusterInformation),
+            Range::prefix(&resource("clusterinformations")),
+            FIRST_LIMIT,
+        ),
         // ipamconfigurations, ippools, ipreservations and kubecontrollersconfigurations are neighbours.
-        Range::between(resource("ipamconfigurations"), after(&resource("kubecontrollersconfigurations")))
-            .with_limit(FIRST_LIMIT),
-        Range::prefix(&resource("nodes")).with_limit(FIRST_NODES),
+        (
+            extent.has_any(&small) || extent.has(Source::KubeControllersConfiguration),
+            Range::between(resource("ipamconfigurations"), after(&resource("kubecontrollersconfigurations"))),
+            FIRST_LIMIT,
+        ),
+        (extent.has(Source::Nodes), Range::prefix(&resource("nodes")), FIRST_NODES),
     ];
+    let wanted = ranges.into_iter().filter(|(is_wanted, ..)| *is_wanted);
     // Not served by any member from what it has: the one that is asked may not have seen this revision yet.
-    ranges.into_iter().map(|range| Range { revision, ..range }).collect()
+    wanted.map(|(_, range, limit)| Range { revision, ..range.with_limit(limit) }).collect()
 }
 
 /// What a limit kept back.
@@ -235,7 +261,7 @@ mod tests {
     /// The first ranges and the three large ones together cover every key below the IPAM prefix once.
     #[test]
     fn nothing_below_the_ipam_prefix_is_left_out() {
-        let mut ranges = first_ranges(0);
+        let mut ranges = first_ranges(0, &Extent::Whole);
         ranges.truncate(3);
         ranges.push(Range::prefix(BLOCK_PREFIX));
         ranges.push(Range::prefix(HANDLE_PREFIX));
@@ -245,6 +271,26 @@ mod tests {
             assert_eq!(pair[0].end, pair[1].start);
         }
         assert_eq!(ranges.last().unwrap().end, prefix_end(IPAM_PREFIX.as_bytes()));
-        assert!(first_ranges(0).iter().all(|r| !r.start.starts_with(ENDPOINT_PREFIX.as_bytes())));
+        let all = first_ranges(0, &Extent::Whole);
+        assert!(all.iter().all(|r| !r.start.starts_with(ENDPOINT_PREFIX.as_bytes())));
+        assert!(all.iter().any(|r| r.start == affinities()));
+    }
+
+    #[test]
+    fn a_read_of_some_sources_has_their_ranges_only() {
+        let starts = |sources: &[Source]| {
+            let extent = Extent::Sources(sources.iter().copied().collect());
+            let ranges = first_ranges(0, &extent).into_iter();
+            ranges.map(|range| String::from_utf8(range.start).unwrap()).collect::<Vec<_>>()
+        };
+        assert_eq!(starts(&[Source::Blocks]), ["/calico/ipam/v2/handle0"]);
+        assert_eq!(
+            starts(&[Source::Pools, Source::Nodes, Source::IpamConfig]),
+            [
+                "/calico/ipam/v2/assignment0",
+                "/calico/resources/v3/projectcalico.org/ipamconfigurations/",
+                "/calico/resources/v3/projectcalico.org/nodes/"
+            ]
+        );
     }
 }

@@ -8,9 +8,11 @@
 use calipam_model::block::BlockContent;
 use calipam_model::key::{BLOCK_PREFIX, ENDPOINT_PREFIX, HANDLE_PREFIX};
 use calipam_model::names::endpoint_name;
+use calipam_model::snapshot::Source;
 
 use crate::client::etcd::Range;
 use crate::raw::prefix_end;
+use crate::read::Extent;
 
 /// Blocks in one range: about a megabyte of values.
 const BLOCKS_PER_RANGE: usize = 64;
@@ -106,8 +108,8 @@ impl Sample {
         }
     }
 
-    /// The ranges of all handles and endpoints, where `blocks` blocks are expected.
-    pub fn handles_and_endpoints(mut self, blocks: usize) -> Vec<Part> {
+    /// The ranges of all handles and endpoints that are wanted, where `blocks` blocks are expected.
+    pub fn handles_and_endpoints(mut self, blocks: usize, extent: &Extent) -> Vec<Part> {
         let scale = |keys: &mut Vec<Vec<u8>>, sampled: usize| {
             keys.sort_unstable();
             keys.dedup();
@@ -115,9 +117,14 @@ impl Sample {
         };
         let handles = scale(&mut self.handles, self.blocks);
         let endpoints = scale(&mut self.endpoints, self.blocks);
-        let mut parts = split(HANDLE_PREFIX, &self.handles, handles, HANDLES_PER_RANGE, "handles");
-        let per_range = ENDPOINTS_PER_RANGE;
-        parts.extend(split(ENDPOINT_PREFIX, &self.endpoints, endpoints, per_range, "workload endpoints"));
+        let mut parts = Vec::new();
+        if extent.has(Source::Handles) {
+            parts.extend(split(HANDLE_PREFIX, &self.handles, handles, HANDLES_PER_RANGE, "handles"));
+        }
+        if extent.has(Source::Endpoints) {
+            let (keys, per_range) = (&self.endpoints, ENDPOINTS_PER_RANGE);
+            parts.extend(split(ENDPOINT_PREFIX, keys, endpoints, per_range, "workload endpoints"));
+        }
         parts
     }
 }
@@ -181,7 +188,7 @@ mod tests {
     #[test]
     fn without_anything_known_there_is_one_range() {
         covers(&blocks(&[]), BLOCK_PREFIX);
-        let parts = Sample::default().handles_and_endpoints(0);
+        let parts = Sample::default().handles_and_endpoints(0, &Extent::Whole);
         assert_eq!(parts.len(), 2);
         covers(&parts[..1], HANDLE_PREFIX);
         covers(&parts[1..], ENDPOINT_PREFIX);
@@ -210,7 +217,7 @@ mod tests {
         }
         sample.add(b"garbage");
         assert!(sample.endpoints[0].starts_with(ENDPOINT_PREFIX.as_bytes()));
-        let parts = sample.handles_and_endpoints(20_000);
+        let parts = sample.handles_and_endpoints(20_000, &Extent::Whole);
         let (handles, endpoints): (Vec<_>, Vec<_>) = parts.into_iter().partition(|p| p.what == "handles");
         covers(&handles, HANDLE_PREFIX);
         covers(&endpoints, ENDPOINT_PREFIX);

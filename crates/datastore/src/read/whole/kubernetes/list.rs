@@ -13,7 +13,7 @@ use crate::client::kubernetes::{Answer, KubeClient};
 use crate::error::{Cause, Failure, Result};
 use crate::objects::items::{Encoding, ItemReader, ListMeta};
 use crate::objects::kinds::{Kind, UNRESERVED};
-use crate::read::whole::{Progress, ProgressFn};
+use crate::read::whole::{Progress, ProgressFn, Reduced};
 
 /// Items of one page. Pages of 500, as others ask for, take eight times as long for custom resources.
 const PAGE: u64 = 5_000;
@@ -30,6 +30,12 @@ pub(crate) trait Take: Default + Send + 'static {
 impl Take for Snapshot {
     fn take(&mut self, kind: &Kind, object: &[u8], encoding: Encoding) {
         (kind.known.add)(self, object, encoding);
+    }
+}
+
+impl Take for Reduced {
+    fn take(&mut self, kind: &Kind, object: &[u8], encoding: Encoding) {
+        self.0.take(kind, object, encoding);
     }
 }
 

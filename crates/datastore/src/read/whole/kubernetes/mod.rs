@@ -5,16 +5,18 @@ pub(crate) mod order;
 
 use std::sync::Arc;
 
+use calipam_model::block::RecordDetail;
 use calipam_model::snapshot::{Coverage, DatastoreKind, Snapshot, Source, WhySkipped};
 use jiff::Timestamp;
 
-use self::list::Counter;
+use self::list::{Counter, Take};
 use self::order::lists_in_order;
-use super::ProgressFn;
+use super::{ProgressFn, Reduced};
 use crate::client::kubernetes::discovery::Flavour;
 use crate::client::kubernetes::{KubeClient, permission};
 use crate::error::{Error, Permission, Result};
 use crate::objects::kinds::{self, Kind};
+use crate::read::Extent;
 
 /// Why there are no machines.
 pub(crate) fn no_kubevirt() -> WhySkipped {
@@ -31,45 +33,73 @@ pub(crate) struct Plan {
     pub coverage: Snapshot,
 }
 
-/// Plans a whole read.
+/// Plans a read.
 ///
 /// # Errors
 /// Where Calico is not installed, or permissions are missing.
-pub(crate) async fn plan(client: &Arc<KubeClient>) -> Result<Plan> {
+pub(crate) async fn plan(client: &Arc<KubeClient>, extent: &Extent) -> Result<Plan> {
     let api = client.api();
     if api.is_empty() {
         return Err(Error::NoCalicoKinds { endpoint: client.server().to_owned() });
     }
-    let second = kinds::users_of_addresses(api);
+    let mut second = kinds::users_of_addresses(api);
+    second.retain(|kind| extent.has(kind.known.source));
     let mut plan = Plan { first: Vec::new(), second, coverage: Snapshot::default() };
     for found in kinds::records(api).chain(kinds::configuration(api)) {
         match found {
+            Ok(kind) if !extent.has(kind.known.source) => {}
             Ok(kind) => plan.first.push(kind),
             Err((source, reason)) => skip(&mut plan.coverage, source, reason),
         }
     }
-    require(client, plan.first.iter().chain(&plan.second)).await?;
+    let kinds = plan.first.iter().chain(&plan.second);
+    match extent {
+        Extent::Whole => require(client, kinds).await?,
+        // Nothing of it is read again, and a later whole read has to ask for more.
+        Extent::Sources(_) => {
+            permission::require(client, kinds.map(|kind| kind.permission("list")).collect()).await?;
+        }
+    }
     plan.coverage.mark_read(plan.first.iter().chain(&plan.second).map(|kind| kind.known.source));
     skip(&mut plan.coverage, Source::Endpoints, WhySkipped::PodsInstead);
-    skip(&mut plan.coverage, Source::Machines, no_kubevirt());
+    if *extent == Extent::Whole {
+        skip(&mut plan.coverage, Source::Machines, no_kubevirt());
+    }
     Ok(plan)
 }
 
-/// Reads everything that a check needs. Each list is at one revision; the lists are not at the same one.
+/// Reads what the extent says. Each list is at one revision; the lists are not at the same one.
 ///
 /// # Errors
 /// Where permissions are missing, Calico is not installed, or a list cannot be read whole.
-pub(crate) async fn observe(client: &Arc<KubeClient>, progress: &ProgressFn) -> Result<Snapshot> {
-    let Plan { first, second, coverage: mut snapshot } = plan(client).await?;
+pub(crate) async fn observe(
+    client: &Arc<KubeClient>,
+    extent: &Extent,
+    progress: &ProgressFn,
+) -> Result<Snapshot> {
+    match extent.records() {
+        RecordDetail::Full => observe_into::<Snapshot>(client, extent, progress).await,
+        RecordDetail::Borrowers => observe_into::<Reduced>(client, extent, progress).await,
+    }
+}
+
+async fn observe_into<T: Take + Into<Snapshot>>(
+    client: &Arc<KubeClient>,
+    extent: &Extent,
+    progress: &ProgressFn,
+) -> Result<Snapshot> {
+    let Plan { first, second, coverage: mut snapshot } = plan(client, extent).await?;
     let counter = Counter::new(progress);
-    let (first, second) = lists_in_order::<Snapshot>(client, first, second, &counter).await?;
+    let (first, second) = lists_in_order::<T>(client, first, second, &counter).await?;
     let begin = first.first().or(second.first());
     snapshot.datastore = DatastoreKind::Kubernetes;
     snapshot.is_native = client.api().flavour == Flavour::Native;
     snapshot.location = client.server().to_owned();
     snapshot.taken_at = begin.and_then(|listed| listed.date).unwrap_or_else(Timestamp::now);
     snapshot.revision = begin.map(|listed| listed.resource_version.clone()).unwrap_or_default();
-    first.into_iter().chain(second).for_each(|listed| snapshot.absorb(listed.taken));
+    snapshot.records = extent.records();
+    first.into_iter().chain(second).for_each(|listed| snapshot.absorb(listed.taken.into()));
+    extent.say(&mut snapshot);
     Ok(snapshot)
 }
 

@@ -1,0 +1,35 @@
+//! What the views that need not everything are made of. Of the records of blocks they need those that
+//! `RecordDetail::Borrowers` keeps.
+
+use calipam_model::snapshot::Source;
+
+pub const POOLS: [Source; 7] = [
+    Source::Blocks,
+    Source::Affinities,
+    Source::Pools,
+    Source::Reservations,
+    Source::Nodes,
+    Source::IpamConfig,
+    Source::ClusterInformation,
+];
+
+pub const BLOCKS: [Source; 4] =
+    [Source::Blocks, Source::Pools, Source::Reservations, Source::ClusterInformation];
+
+pub const NODES: [Source; 6] = [
+    Source::Blocks,
+    Source::Affinities,
+    Source::Pools,
+    Source::Nodes,
+    Source::IpamConfig,
+    Source::ClusterInformation,
+];
+
+pub const BORROWED: [Source; 3] = [Source::Blocks, Source::Pools, Source::ClusterInformation];
+
+pub const CONFIGURATION: [Source; 4] = [
+    Source::IpamConfig,
+    Source::IpamConfiguration,
+    Source::KubeControllersConfiguration,
+    Source::ClusterInformation,
+];

@@ -1,0 +1,78 @@
+//! The order of keys, as etcd gives objects out. A snapshot file has them in the order of their last change.
+
+use std::cmp::Ordering;
+use std::fmt::Write;
+use std::thread;
+
+use calipam_model::key::Key;
+use calipam_model::snapshot::Snapshot;
+
+/// So many bytes of a key decide nearly always: those of a handle begin with the name of the network, those of endpoints
+/// with namespace and node.
+const HEAD: usize = 48;
+
+/// Puts objects into the order of their keys.
+pub(crate) fn sort_by_key(snapshot: &mut Snapshot) {
+    snapshot.blocks.sort_by_cached_key(|b| Key::Block(b.value.key).to_string());
+    snapshot.affinities.sort_by_cached_key(|a| Key::Affinity(a.value.key.clone()).to_string());
+    let (handles, endpoints) = (&mut snapshot.handles, &mut snapshot.endpoints);
+    thread::scope(|scope| {
+        scope.spawn(|| by_text(handles, |handle, key| handle.value.id().push_to(key)));
+        by_text(endpoints, |endpoint, key| {
+            endpoint.value.namespace().push_to(key);
+            // A text takes all that is written.
+            let _ = write!(key, "/{}", endpoint.value.name());
+        });
+    });
+    snapshot.nodes.sort_by(|a, b| a.value.name.cmp(&b.value.name));
+    snapshot.pools.sort_by(|a, b| a.value.name.cmp(&b.value.name));
+    snapshot.reservations.sort_by(|a, b| a.value.name.cmp(&b.value.name));
+    snapshot.defects.sort_by(|a, b| a.path.cmp(&b.path));
+}
+
+/// Sorts by texts of which only the beginnings are held in memory: a million whole ones would be as large as all the
+/// rest. Equal ones keep their order.
+fn by_text<T>(items: &mut Vec<T>, write_key: impl Fn(&T, &mut String)) {
+    let mut key = String::new();
+    let mut head_of = |item: &T| {
+        key.clear();
+        write_key(item, &mut key);
+        let mut head = [0; HEAD];
+        let len = key.len().min(HEAD);
+        head[..len].copy_from_slice(&key.as_bytes()[..len]);
+        head
+    };
+    let mut order: Vec<([u8; HEAD], u32)> =
+        (0..).zip(items.iter()).map(|(place, item)| (head_of(item), place)).collect();
+    let whole = |place: u32| {
+        let mut key = String::new();
+        write_key(&items[place as usize], &mut key);
+        key
+    };
+    order.sort_unstable_by(|(a, first), (b, second)| match a.cmp(b) {
+        Ordering::Equal => whole(*first).cmp(&whole(*second)).then(first.cmp(second)),
+        other => other,
+    });
+    let mut old: Vec<Option<T>> = std::mem::take(items).into_iter().map(Some).collect();
+    items.extend(order.into_iter().filter_map(|(_, place)| old[place as usize].take()));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_with_the_same_beginning_are_in_order_too() {
+        let long = "x".repeat(HEAD);
+        let mut items: Vec<(String, u32)> = ["b", "", "a", "ab", "b"]
+            .into_iter()
+            .map(str::to_owned)
+            .chain([format!("{long}b"), long.clone(), format!("{long}a"), format!("{long}\0")])
+            .zip(0..)
+            .collect();
+        let mut expected = items.clone();
+        expected.sort();
+        by_text(&mut items, |(text, _), key| key.push_str(text));
+        assert_eq!(items, expected);
+    }
+}

@@ -1,0 +1,70 @@
+//! A view of what was read for it alone is the same as one of everything.
+
+use std::sync::Arc;
+
+use calipam_check::views::{self, Scope, sources};
+use calipam_datastore::Datastore;
+use calipam_datastore::read::Extent;
+use calipam_model::snapshot::{Coverage, DatastoreKind, Snapshot, Source, WhySkipped};
+use calipam_testkit::cluster::{Cluster, ClusterSpec};
+use calipam_testkit::servers::Etcd;
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::support::{observe, open_etcd, open_file, quiet};
+
+/// A view: its name, what it needs, and what it shows of a snapshot.
+type View = (&'static str, &'static [Source], fn(&Snapshot) -> Value);
+
+const VIEWS: [View; 5] = [
+    ("pools", &sources::POOLS, |snapshot| json!(views::pools(snapshot))),
+    ("blocks", &sources::BLOCKS, |snapshot| json!(views::blocks(snapshot))),
+    ("nodes", &sources::NODES, |snapshot| json!(views::nodes(snapshot))),
+    ("borrowed", &sources::BORROWED, |snapshot| json!(views::borrowed(snapshot, &Scope::default()))),
+    ("configuration", &sources::CONFIGURATION, |snapshot| json!(views::configuration(snapshot))),
+];
+
+pub async fn views_agree(store: &Datastore) {
+    let whole = observe(store).await.unwrap();
+    for (name, sources, view) in VIEWS {
+        let extent = Extent::Sources(sources.iter().copied().collect());
+        let narrow = store.observe_extent(&extent, &quiet()).await.unwrap();
+        assert_eq!(view(&narrow), view(&whole), "{name} of {}", store.location());
+
+        let unread = Coverage::Skipped(WhySkipped::NotNeeded);
+        assert_eq!(narrow.coverage[&Source::Handles], unread, "{name}");
+        let users = match narrow.datastore {
+            DatastoreKind::Kubernetes => Source::Pods,
+            DatastoreKind::Etcd | DatastoreKind::EtcdV2 => Source::Endpoints,
+        };
+        assert_eq!(narrow.coverage[&users], unread, "{name}");
+        let read = [narrow.handles.len(), narrow.endpoints.len(), narrow.pods.len(), narrow.services.len()];
+        assert_eq!(read, [0; 4], "{name}");
+        // What was not read judges nobody: of all rules, none that needs it finds anything.
+        let report = calipam_check::check(&narrow, &calipam_check::Options::default());
+        let known = calipam_check::check(&whole, &calipam_check::Options::default());
+        for finding in &report.findings {
+            let is_known = |other: &&calipam_check::Finding| {
+                (other.code, &other.subject) == (finding.code, &finding.subject)
+            };
+            assert!(known.findings.iter().any(|other| is_known(&other)), "{name}: {finding:?}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_view_needs_no_more_than_it_says() {
+    let cluster = Cluster::all_faults(ClusterSpec::new(5).at(Timestamp::now()), 1);
+    let etcd = Etcd::start().unwrap();
+    cluster.write_to_etcd(&etcd.endpoint()).unwrap();
+    let live = open_etcd(&etcd.endpoint()).await;
+    views_agree(&live).await;
+
+    let folder = TempDir::new().unwrap();
+    let (export, saved) = (folder.path().join("export.jsonl.zst"), folder.path().join("snapshot.db"));
+    live.export(&export, &(Arc::new(|_| {}) as _)).await.unwrap();
+    views_agree(&open_file(&export).await.unwrap()).await;
+    etcd.save_snapshot(&saved).unwrap();
+    views_agree(&open_file(&saved).await.unwrap()).await;
+}

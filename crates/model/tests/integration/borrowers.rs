@@ -1,0 +1,112 @@
+//! Blocks of which only the records of borrowers are read.
+
+use calipam_model::attributes::AttributeRef;
+use calipam_model::block::{Block, BlockContent, RecordDetail};
+use calipam_testkit::cluster::{Cluster, ClusterSpec};
+
+/// A block of four addresses, the first three taken.
+fn block(before: &str, records: &str, after: &str) -> String {
+    format!(
+        r#"{{"cidr":"10.0.0.0/30",{before}"allocations":[0,1,2,null],"unallocated":[3],"attributes":[{records}],{after}
+           "sequenceNumber":9,"sequenceNumberForAllocation":{{"0":7,"1":8}}}}"#
+    )
+}
+
+fn read(json: &str, detail: RecordDetail) -> Block {
+    match BlockContent::parse_with(json.as_bytes(), detail).unwrap() {
+        BlockContent::Sound(block) => *block,
+        BlockContent::Corrupt(block) => panic!("{:?}", block.problems),
+    }
+}
+
+const OWN: &str =
+    r#"{"handle_id":"net.a","secondary":{"node":"node-1","pod":"web-0","namespace":"default"}}"#;
+const LENT: &str =
+    r#"{"handle_id":"net.b","secondary":{"node":"node-2","pod":"web-1","namespace":"default"}}"#;
+
+/// What the record of an ordinal says: its handle, its node, and its pod.
+fn says(block: &Block, ordinal: u32) -> [Option<String>; 3] {
+    let record = block.allocation(ordinal).unwrap().attribute;
+    [record.handle(), record.get("node"), record.get("pod")].map(|text| text.map(|text| text.to_string()))
+}
+
+fn some(texts: [&str; 3]) -> [Option<String>; 3] {
+    texts.map(|text| Some(text.to_owned()))
+}
+
+#[test]
+fn what_the_owner_holds_is_one_record_and_the_rest_is_whole() {
+    let json = block(r#""affinity":"host:node-1","#, &[OWN, LENT, OWN].join(","), "");
+    let reduced = read(&json, RecordDetail::Borrowers);
+    for ordinal in [0, 2] {
+        assert_eq!(says(&reduced, ordinal), [None, Some("node-1".into()), None]);
+    }
+    assert_eq!(says(&reduced, 1), some(["net.b", "node-2", "web-1"]));
+    assert_eq!(reduced.attributes().count(), 2);
+    assert_eq!((reduced.allocated(), reduced.free(), reduced.sequence()), (3, [3].as_slice(), 9));
+    assert!(reduced.allocations().all(|allocation| allocation.sequence == 0));
+}
+
+#[test]
+fn records_that_say_more_are_whole() {
+    let node = r#""secondary":{"node":"node-1"}"#;
+    for record in [
+        r#"{"handle_id":"net.a","secondary":{"pod":"web-0"}}"#.to_owned(),
+        r#"{"handle_id":"net.a","secondary":null}"#.to_owned(),
+        "{}".to_owned(),
+        "null".to_owned(),
+        format!(r#"{{"handle_id":"Windows-reserved-ipam-handle",{node}}}"#),
+        format!(r#"{{{node},"releasedAt":"2026-05-01T10:00:00Z"}}"#),
+        format!(r#"{{{node},"alternateOwnerAttrs":{{"node":"node-2"}}}}"#),
+        format!(r#"{{{node},"later":1}}"#),
+        r#"{"secondary":{"node":"node-1"},"secondary":{"node":"node-2"}}"#.to_owned(),
+    ] {
+        let json = block(r#""affinity":"host:node-1","#, &[OWN, &record, OWN].join(","), "");
+        let (reduced, full) = (read(&json, RecordDetail::Borrowers), read(&json, RecordDetail::Full));
+        let whole = |block: &Block| block.allocation(1).unwrap().attribute.to_attribute();
+        assert_eq!(whole(&reduced), whole(&full), "{record}");
+    }
+}
+
+#[test]
+fn without_an_owner_before_them_all_records_are_whole() {
+    let records = [OWN, LENT, OWN].join(",");
+    for (before, after) in [
+        ("", r#""affinity":"host:node-1","#),
+        ("", ""),
+        (r#""affinity":null,"#, ""),
+        (r#""affinity":"virtual:node-1","#, ""),
+        // The last one counts.
+        (r#""affinity":"host:node-1","#, r#""affinity":"host:node-2","#),
+        (r#""affinity":"host:node-1","#, r#""AFFINITY":"","#),
+    ] {
+        let json = block(before, &records, after);
+        let (reduced, full) = (read(&json, RecordDetail::Borrowers), read(&json, RecordDetail::Full));
+        let whole = |block: &Block| block.attributes().map(AttributeRef::to_attribute).collect::<Vec<_>>();
+        assert_eq!(whole(&reduced), whole(&full), "{json}");
+    }
+}
+
+#[test]
+fn what_is_broken_is_as_broken_as_ever() {
+    for seed in 0..3 {
+        for stored in Cluster::all_faults(ClusterSpec::new(seed), 1).blocks() {
+            let value = stored.value();
+            let full = BlockContent::parse(&value);
+            match (BlockContent::parse_with(&value, RecordDetail::Borrowers), full) {
+                (Ok(BlockContent::Sound(reduced)), Ok(BlockContent::Sound(full))) => {
+                    assert_eq!((reduced.cidr(), reduced.owner()), (full.cidr(), full.owner()));
+                    assert_eq!((reduced.allocated(), reduced.free()), (full.allocated(), full.free()));
+                    let nodes = |block: &Block| {
+                        let nodes = block
+                            .allocations()
+                            .map(|a| (a.ordinal, a.attribute.get("node").map(|n| n.to_string())));
+                        nodes.collect::<Vec<_>>()
+                    };
+                    assert_eq!(nodes(&reduced), nodes(&full));
+                }
+                (reduced, full) => assert_eq!(reduced, full),
+            }
+        }
+    }
+}

@@ -1,0 +1,187 @@
+//! The quick reader of plain JSON gives exactly what the general one does. A line break after a value makes it one for
+//! the general reader.
+
+use calipam_model::from_json;
+use calipam_model::snapshot::{Defect, DefectKind, Snapshot};
+use calipam_testkit::cluster::{ClusterSpec, SizedCluster};
+use proptest::prelude::*;
+use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde_json::value::RawValue;
+
+/// What a reader tells of a document, token by token.
+#[derive(Debug, PartialEq)]
+struct Tokens(Vec<String>);
+
+impl<'de> Deserialize<'de> for Tokens {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Listener;
+        impl<'de> Visitor<'de> for Listener {
+            type Value = Tokens;
+
+            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str("anything")
+            }
+
+            fn visit_unit<E>(self) -> Result<Tokens, E> {
+                Ok(Tokens(vec!["null".to_owned()]))
+            }
+
+            fn visit_bool<E>(self, value: bool) -> Result<Tokens, E> {
+                Ok(Tokens(vec![format!("bool {value}")]))
+            }
+
+            fn visit_u64<E>(self, value: u64) -> Result<Tokens, E> {
+                Ok(Tokens(vec![format!("u64 {value}")]))
+            }
+
+            fn visit_i64<E>(self, value: i64) -> Result<Tokens, E> {
+                Ok(Tokens(vec![format!("i64 {value}")]))
+            }
+
+            fn visit_f64<E>(self, value: f64) -> Result<Tokens, E> {
+                Ok(Tokens(vec![format!("f64 {value:?}")]))
+            }
+
+            fn visit_str<E>(self, value: &str) -> Result<Tokens, E> {
+                Ok(Tokens(vec![format!("text {value:?}")]))
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Tokens, A::Error> {
+                let mut tokens = vec!["[".to_owned()];
+                while let Some(Tokens(inner)) = seq.next_element()? {
+                    tokens.extend(inner);
+                }
+                tokens.push("]".to_owned());
+                Ok(Tokens(tokens))
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Tokens, A::Error> {
+                let mut tokens = vec!["{".to_owned()];
+                while let Some((key, Tokens(inner))) = map.next_entry::<String, Tokens>()? {
+                    tokens.push(key);
+                    tokens.extend(inner);
+                }
+                tokens.push("}".to_owned());
+                Ok(Tokens(tokens))
+            }
+        }
+        deserializer.deserialize_any(Listener)
+    }
+}
+
+/// JSON with every kind of value, blanks anywhere, fields twice.
+fn json() -> impl Strategy<Value = String> {
+    let text = prop_oneof![
+        4 => "[a-z0-9 .:/-]{0,24}",
+        1 => "\\PC{0,6}",
+        1 => Just("\\u0041\\n\\\\".to_owned()),
+        1 => Just("\u{7f}é\u{10ffff}".to_owned()),
+    ]
+    .prop_map(|text| if text.contains('"') { "\"\"".to_owned() } else { format!("\"{text}\"") });
+    let number = prop_oneof![
+        any::<i64>().prop_map(|number| number.to_string()),
+        any::<u64>().prop_map(|number| number.to_string()),
+        "-?[0-9]{1,22}",
+        "-?[0-9]{1,3}([.][0-9]{0,3})?([eE][+-]?[0-9]{0,2})?",
+    ];
+    let literal = prop_oneof!["true", "false", "null", "nul", "nulll"];
+    let leaf = prop_oneof![4 => text.clone(), 3 => number, 2 => literal];
+    let blank = || prop_oneof![6 => Just(""), 2 => Just(" "), 1 => Just("\n"), 1 => Just("\t ")];
+    leaf.prop_recursive(5, 40, 6, move |inner| {
+        let name =
+            prop_oneof![3 => Just("\"a\"".to_owned()), 1 => Just("\"A\"".to_owned()), 2 => text.clone()];
+        let member = (name, blank(), blank(), inner.clone(), blank())
+            .prop_map(|(name, before, after, value, end)| format!("{name}{before}:{after}{value}{end}"));
+        let item =
+            (blank(), inner, blank()).prop_map(|(before, value, after)| format!("{before}{value}{after}"));
+        prop_oneof![
+            prop::collection::vec(member, 0..6).prop_map(|members| format!("{{{}}}", members.join(","))),
+            prop::collection::vec(item, 0..6).prop_map(|items| format!("[{}]", items.join(","))),
+        ]
+    })
+}
+
+/// Bytes that mean something to a reader, and some that no text holds.
+const BYTES: [u8; 22] = *b"\"\\{}[]:, \n\t\x00\xFF\xC3\x7Fen0-1.+";
+
+/// Changes of single bytes: where, what, and whether the byte is added.
+fn changes() -> impl Strategy<Value = Vec<(prop::sample::Index, u8, bool)>> {
+    let byte = prop_oneof![prop::sample::select(&BYTES[..]), any::<u8>()];
+    prop::collection::vec((any::<prop::sample::Index>(), byte, any::<bool>()), 0..3)
+}
+
+fn changed(mut bytes: Vec<u8>, changes: &[(prop::sample::Index, u8, bool)]) -> Vec<u8> {
+    for (place, byte, is_added) in changes.iter().filter(|_| !bytes.is_empty()).cloned().collect::<Vec<_>>() {
+        let place = place.index(bytes.len());
+        if is_added {
+            bytes.insert(place, byte);
+        } else {
+            bytes[place] = byte;
+        }
+    }
+    bytes
+}
+
+/// Every reader of the two, by what it gives or that it gives an error.
+fn compare(bytes: &[u8]) -> Result<(), TestCaseError> {
+    prop_assert_eq!(from_json::<Tokens>(bytes).ok(), serde_json::from_slice::<Tokens>(bytes).ok());
+    prop_assert_eq!(
+        from_json::<IgnoredAny>(bytes).is_ok(),
+        serde_json::from_slice::<IgnoredAny>(bytes).is_ok()
+    );
+    let raw = from_json::<&RawValue>(bytes).map(RawValue::get).ok();
+    prop_assert_eq!(raw, serde_json::from_slice::<&RawValue>(bytes).map(RawValue::get).ok());
+    Ok(())
+}
+
+/// The entries of a small cluster: every kind that etcd holds.
+fn entries() -> Vec<(Vec<u8>, Vec<u8>)> {
+    let mut entries = Vec::new();
+    SizedCluster::new(ClusterSpec::new(3), 200)
+        .for_each_entry(|key, value| entries.push((key.to_vec(), value.to_vec())));
+    entries
+}
+
+/// What becomes of an entry. Errors name places, which a line break moves.
+fn read(key: &[u8], value: &[u8]) -> Snapshot {
+    let mut snapshot = Snapshot::default();
+    snapshot.add_entry(key, value, 7);
+    for Defect { kind, .. } in &mut snapshot.defects {
+        if let DefectKind::Value(reason) = kind {
+            reason.clear();
+        }
+    }
+    snapshot
+}
+
+/// As text: corrupt blocks keep theirs, with the line break.
+fn debug(snapshot: &Snapshot) -> String {
+    format!("{snapshot:?}").replace("\\n\" }", "\" }")
+}
+
+#[test]
+fn the_values_of_a_cluster_are_read_alike() {
+    for (key, value) in entries() {
+        let general = read(&key, &[&value, b"\n".as_slice()].concat());
+        assert_eq!(read(&key, &value), general, "{}", String::from_utf8_lossy(&key));
+        assert!(general.defects.is_empty());
+    }
+}
+
+proptest! {
+    #[test]
+    fn both_readers_accept_the_same(text in json(), changes in changes()) {
+        compare(text.as_bytes())?;
+        compare(&changed(text.into_bytes(), &changes))?;
+    }
+
+    #[test]
+    fn damaged_values_of_a_cluster_are_read_alike(entry in any::<prop::sample::Index>(), changes in changes()) {
+        static ENTRIES: std::sync::LazyLock<Vec<(Vec<u8>, Vec<u8>)>> = std::sync::LazyLock::new(entries);
+        let (key, value) = entry.get(&ENTRIES);
+        let value = changed(value.clone(), &changes);
+        compare(&value)?;
+        let general = read(key, &[&value, b"\n".as_slice()].concat());
+        prop_assert_eq!(debug(&read(key, &value)), debug(&general));
+    }
+}
