@@ -4,6 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::io::{self, BufRead, IsTerminal, Write};
 use std::sync::Arc;
 
+use calipam_datastore::cache::CacheUse;
 use calipam_datastore::write::{Consent, Question};
 use calipam_repair::LockState;
 use calipam_workflow::{Activity, Meter, NoConsent, Note, Operator, Proposal};
@@ -106,6 +107,18 @@ impl Operator for Person<'_> {
             )),
             Note::ClusterNotKnown { location } => console.warn(&format!(
                 "{location} does not say of which cluster it is: that the two are of one cannot be checked"
+            )),
+            Note::CacheUsed(CacheUse::Changes { since, changes }) => console.verbose(&format!(
+                "{} since revision {since} were read, and the rest taken from the cache",
+                count(*changes, "change", "changes")
+            )),
+            Note::CacheUsed(CacheUse::Whole(why)) if why.is_usual() => {
+                console.verbose(&format!("everything was read: {why}"));
+            }
+            Note::CacheUsed(CacheUse::Whole(why)) => console.warn(&format!("everything was read: {why}")),
+            Note::CacheNotWritten { folder, reason } => console.warn(&format!(
+                "the cache in {} cannot be written, so that the next check reads everything: {reason}",
+                quoted(folder)
             )),
             Note::JournalWithoutEnd => console.warn(
                 "the run of this journal was killed or broke off: what it did after the last line of the journal, if \

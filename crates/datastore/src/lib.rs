@@ -7,6 +7,7 @@
 
 pub mod allocation;
 pub mod archive;
+pub mod cache;
 mod client;
 pub mod error;
 mod etcdv2;

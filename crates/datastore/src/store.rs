@@ -8,6 +8,7 @@ use calipam_model::block::RecordDetail;
 use calipam_model::key::Key;
 use calipam_model::snapshot::{DatastoreKind, ETCD_SOURCES, Snapshot, Source};
 
+use crate::cache::{self, CacheUse, CachedRead, WhyWhole};
 use crate::client::etcd::EtcdClient;
 use crate::client::etcdv2::EtcdV2Client;
 use crate::client::kubernetes::KubeClient;
@@ -178,6 +179,27 @@ impl Datastore {
         }
     }
 
+    /// As [`Self::observe`], by reading what has changed since the last such call with the same folder, where what that has
+    /// read is kept. Where that is in any doubt, everything is read. Of Kubernetes everything is read.
+    ///
+    /// # Errors
+    /// As [`Self::observe`].
+    pub async fn observe_with_cache(&self, folder: &Path, progress: &ProgressFn) -> Result<CachedRead> {
+        match self {
+            Self::Etcd(client) => cache::observe(client, folder, progress).await,
+            Self::EtcdAndKubernetes(etcd, kubernetes) => {
+                let mut read = cache::observe(etcd, folder, progress).await?;
+                with_kubernetes::add(kubernetes, &mut read.snapshot, progress).await?;
+                Ok(read)
+            }
+            Self::EtcdV2(..) | Self::Kubernetes(_) | Self::File(_) => Ok(CachedRead {
+                snapshot: self.observe(progress).await?,
+                used: CacheUse::Whole(WhyWhole::NotForThisDatastore),
+                unsaved: None,
+            }),
+        }
+    }
+
     /// Reads everything as it was at a past revision of etcd. Its clock is the newest time in the data, as for a file that
     /// does not say when it was written: etcd does not keep the times of its revisions. Kubernetes cannot be asked for
     /// its past and is left out.
@@ -309,7 +331,7 @@ async fn gather<C: Collector + Default + Into<Snapshot>>(
 }
 
 /// Runs what takes its time on a thread of its own.
-async fn blocking<T: Send + 'static>(
+pub(crate) async fn blocking<T: Send + 'static>(
     location: String,
     work: impl FnOnce() -> Result<T> + Send + 'static,
 ) -> Result<T> {

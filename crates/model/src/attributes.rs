@@ -193,6 +193,18 @@ impl AttributeTable {
         *self = replaced;
     }
 
+    /// The records in packed form, in order.
+    pub(crate) fn records(&self) -> impl ExactSizeIterator<Item = &[u8]> {
+        let start = |index: usize| if index == 0 { 0 } else { self.ends[index - 1] as usize };
+        (0..self.len()).map(move |index| &self.bytes[start(index)..self.ends[index] as usize])
+    }
+
+    /// Appends a record in packed form.
+    pub(crate) fn push_packed(&mut self, record: &[u8]) {
+        self.bytes.extend_from_slice(record);
+        self.ends.push(self.bytes.len() as u32);
+    }
+
     /// Returns spare memory.
     pub fn shrink(&mut self) {
         self.bytes.shrink_to_fit();

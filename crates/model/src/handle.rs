@@ -7,7 +7,9 @@ use serde::de::{Error as _, MapAccess};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
 use crate::cidr;
+use crate::compact::{Compact, take_byte, take_bytes, take_u32, take_v4};
 use crate::json::{Fields, Object, RawJson, Unknown, is, keep, read_object, set};
+use crate::packing::{push_number, push_sized};
 use crate::snapshot::DatastoreKind;
 use crate::text::{Text, TextRef};
 
@@ -149,6 +151,27 @@ impl Blocks {
             (IpNet::V4(net), Ok(count)) => Self::One(net, count),
             _ => Self::Many([(block, count)].into()),
         }
+    }
+}
+
+impl Compact for Handle {
+    fn push_compact(&self, out: &mut Vec<u8>) -> bool {
+        // What few handles have only their JSON holds.
+        let (Blocks::One(block, count), false, None) = (&self.blocks, self.deleted, &self.unknown) else {
+            return false;
+        };
+        push_sized(out, self.id().packed());
+        out.extend_from_slice(&block.addr().octets());
+        out.push(block.prefix_len());
+        push_number(out, count.cast_unsigned() as usize);
+        true
+    }
+
+    fn take_compact(bytes: &mut &[u8]) -> Option<Self> {
+        let id = TextRef::from_packed(take_bytes(bytes)?).to_text();
+        let block = Ipv4Net::new(take_v4(bytes)?, take_byte(bytes)?).ok()?;
+        let blocks = Blocks::One(block, take_u32(bytes)?.cast_signed());
+        Some(Self { id, blocks, deleted: false, unknown: None })
     }
 }
 

@@ -43,13 +43,13 @@ pub(crate) fn push_text(out: &mut Vec<u8>, text: &str) {
 }
 
 /// Appends bytes with their number before them.
-pub(crate) fn push_sized(out: &mut Vec<u8>, bytes: &[u8]) {
+pub fn push_sized(out: &mut Vec<u8>, bytes: &[u8]) {
     push_number(out, bytes.len());
     out.extend_from_slice(bytes);
 }
 
 /// Appends a number, seven bits a byte, lowest first.
-pub(crate) fn push_number(out: &mut Vec<u8>, mut number: usize) {
+pub fn push_number(out: &mut Vec<u8>, mut number: usize) {
     while number >= 0x80 {
         out.push(number as u8 | 0x80);
         number >>= 7;

@@ -1,5 +1,6 @@
 //! One look at the cluster: a read, its judgement, and a second read of what could be half-changed.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -7,6 +8,7 @@ use std::time::Duration;
 use calipam_check::views::handle_ids;
 use calipam_check::{ClusterIdentity, Finding, Options, Report, check, settle, suspects};
 use calipam_datastore::Datastore;
+use calipam_datastore::cache::CachedRead;
 use calipam_datastore::read::{Extent, Lookup, NameKind, Progress, ProgressFn};
 use calipam_model::handle::clean_id;
 use calipam_model::snapshot::{Coverage, Snapshot, Source, WhySkipped};
@@ -43,7 +45,17 @@ impl Look {
 /// Reads and judges. What a half-done operation of Calico could explain is read again, and dropped where it has
 /// changed.
 pub async fn look(datastore: &Datastore, judging: &Judging, operator: &impl Operator) -> Result<Look, Error> {
-    let mut snapshot = read(datastore, operator).await?;
+    let snapshot = read(datastore, operator).await?;
+    judge(datastore, snapshot, judging, operator).await
+}
+
+/// Judges what was read.
+async fn judge(
+    datastore: &Datastore,
+    mut snapshot: Snapshot,
+    judging: &Judging,
+    operator: &impl Operator,
+) -> Result<Look, Error> {
     snapshot.settled = false;
     let report = check(&snapshot, &judging.options);
     let mut look = Look { snapshot, report, dropped: Vec::new() };
@@ -65,14 +77,23 @@ pub async fn look(datastore: &Datastore, judging: &Judging, operator: &impl Oper
     Ok(look)
 }
 
-/// A look or, with `confirm`, two of them, so far apart: then only what both found stays.
+/// A look or, with `confirm`, two of them, so far apart: then only what both found stays. With the folder `cache`, where the
+/// last check has kept what it had read, only what has changed since is read.
 pub async fn look_twice(
     datastore: &Datastore,
     judging: &Judging,
     confirm: Option<SignedDuration>,
+    cache: Option<&Path>,
     operator: &impl Operator,
 ) -> Result<Look, Error> {
-    let first = look(datastore, judging, operator).await?;
+    let look = async || {
+        let snapshot = match cache {
+            Some(folder) => read_with_cache(datastore, folder, operator).await?,
+            None => read(datastore, operator).await?,
+        };
+        judge(datastore, snapshot, judging, operator).await
+    };
+    let first = look().await?;
     let Some(pause) = confirm.filter(|pause| pause.is_positive()) else { return Ok(first) };
     if !datastore.is_live() {
         operator.note(Note::CannotConfirm);
@@ -84,7 +105,7 @@ pub async fn look_twice(
     drop(snapshot);
     wait(pause, Activity::Confirming, operator).await;
 
-    let mut second = look(datastore, judging, operator).await?;
+    let mut second = look().await?;
     second.report.confirm(&found);
     Ok(second)
 }
@@ -106,6 +127,25 @@ pub async fn read_sources(
     meter.end();
     let snapshot = result?;
     operator.note(Note::Read(&ClusterIdentity::of(&snapshot)));
+    Ok(snapshot)
+}
+
+/// As [`read`], by what the last check has kept in a folder.
+async fn read_with_cache(
+    datastore: &Datastore,
+    folder: &Path,
+    operator: &impl Operator,
+) -> Result<Snapshot, Error> {
+    let meter = operator.start(Activity::Reading);
+    let result = datastore.observe_with_cache(folder, &progress(&meter)).await;
+    meter.end();
+    let CachedRead { mut snapshot, used, unsaved } = result?;
+    name_unread(&mut snapshot);
+    operator.note(Note::Read(&ClusterIdentity::of(&snapshot)));
+    operator.note(Note::CacheUsed(&used));
+    if let Some(reason) = unsaved {
+        operator.note(Note::CacheNotWritten { folder, reason: &reason });
+    }
     Ok(snapshot)
 }
 

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use calipam_check::ClusterIdentity;
+use calipam_datastore::cache::CacheUse;
 use calipam_datastore::write::{Consent, Question};
 use calipam_plan::release::ReportError;
 use calipam_repair::journal::Header;
@@ -115,6 +116,13 @@ pub enum Note<'a> {
     /// One of two datastores that are compared has no GUID: they may be of two clusters.
     ClusterNotKnown {
         location: &'a str,
+    },
+    /// What was read, where a cache was named.
+    CacheUsed(&'a CacheUse),
+    /// The next check reads everything.
+    CacheNotWritten {
+        folder: &'a Path,
+        reason: &'a str,
     },
     /// The run whose journal is undone did not come to its end by itself.
     JournalWithoutEnd,

@@ -19,7 +19,7 @@ struct Part {
     needs_kubernetes: bool,
 }
 
-const PARTS: [Part; 11] = [
+const PARTS: [Part; 12] = [
     Part {
         name: "etcd",
         program: "bench_etcd",
@@ -47,6 +47,13 @@ const PARTS: [Part; 11] = [
         arguments: &["kubernetes"],
         sizes: &["100000"],
         needs_kubernetes: true,
+    },
+    Part {
+        name: "cache",
+        program: "bench_cache",
+        arguments: &[],
+        sizes: &["100000", "1000000"],
+        needs_kubernetes: false,
     },
     Part {
         name: "reports",
@@ -116,6 +123,10 @@ memory. docs/performance.md says how to read it.
 
 The parts release-etcd and release-kubernetes measure `release --leaked` of
 every tenth address: of 1,000,000 and of 100,000 unless sizes are named.
+
+The part cache measures a second `check --cache` on etcd, where one workload of a
+hundred has changed since the first: of 100,000 and of 1,000,000 allocations
+unless sizes are named.
 
 The part reports measures the writing of reports in every format, of a cluster
 whose every tenth address is leaked, and what a browser needs for the page, of

@@ -27,6 +27,14 @@ pub struct CheckArgs {
     #[arg(long, hide = true)]
     pub show_problem_ips: bool,
 
+    /// Keep in this folder what was read, and read only what has changed since the last check that used it (etcd)
+    #[arg(
+        long,
+        value_name = "DIR",
+        value_hint = ValueHint::DirPath,
+        conflicts_with = "list_rules"
+    )]
+    pub cache: Option<PathBuf>,
     /// Say of leaked addresses when they were last seen in use, by the exports of this folder (`export --archive`)
     #[arg(
         long,

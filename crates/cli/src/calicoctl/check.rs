@@ -34,7 +34,7 @@ const LOOKED_FOR: [Code; 7] = [
 pub fn run(args: &CheckArgs, global: &Global, console: &Console) -> Result<(), Failed> {
     let (view, report, snapshot) = connect::block_on(async {
         let datastore = connect::open(global, console).await?;
-        let look = look_twice(&datastore, &judging(), None, &script(console)).await?;
+        let look = look_twice(&datastore, &judging(), None, None, &script(console)).await?;
         Ok((calicoctl(&look.snapshot, &look.report), look.report, look.snapshot))
     })?;
     let lines = Lines {

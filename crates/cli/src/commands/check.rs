@@ -68,7 +68,7 @@ fn judge(args: &CheckArgs, global: &Global, console: &Console) -> Result<Judged,
     let checker = Checker::new(&args.options)?;
     let earlier = args.compare_with.as_deref().map(earlier).transpose()?;
     connect::block_on(async {
-        let mut look = checker.look(global, console).await?;
+        let mut look = checker.look(args.cache.as_deref(), global, console).await?;
         let calicoctl = args.report.is_some().then(|| views::calicoctl(&look.snapshot, &look.report));
         let mut changes =
             earlier.map(|earlier| since(earlier, &look, args.compare_with.as_deref())).transpose()?;
@@ -98,15 +98,20 @@ impl<'a> Checker<'a> {
         Ok(Self { options, ignored })
     }
 
-    /// Reads and judges.
-    pub async fn look(&self, global: &Global, console: &Console) -> Result<Look, Failure> {
+    /// Reads and judges; with the folder `cache`, reads only what has changed since the last check that used it.
+    pub async fn look(
+        &self,
+        cache: Option<&Path>,
+        global: &Global,
+        console: &Console,
+    ) -> Result<Look, Failure> {
         let Self { options, .. } = self;
         let judging = Judging {
             options: Options { grace: options.grace, pool_threshold: options.pool_threshold },
             settle: options.settling.settle,
         };
         let datastore = connect::open(global, console).await?;
-        Ok(look_twice(&datastore, &judging, options.confirm, &Person::watching(console)).await?)
+        Ok(look_twice(&datastore, &judging, options.confirm, cache, &Person::watching(console)).await?)
     }
 
     /// Leaves out of the report what was not asked for.

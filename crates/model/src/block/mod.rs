@@ -4,6 +4,7 @@
 //! [`CorruptBlock`] with every problem, and nothing but the block arithmetic in [`BlockUpdate`] changes
 //! its allocations, free list, owner records and sequence numbers.
 
+mod compact;
 mod read;
 mod records;
 mod update;

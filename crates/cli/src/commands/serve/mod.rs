@@ -144,7 +144,7 @@ async fn check(
     begin: Instant,
 ) -> Result<Good, Failure> {
     let checker = Checker::new(&args.options)?;
-    let mut look = checker.look(global, console).await?;
+    let mut look = checker.look(None, global, console).await?;
     checker.keep(&mut look, console)?;
     let outcome =
         if args.options.fail_on.fails(look.report.worst()) { Outcome::Findings } else { Outcome::Clean };

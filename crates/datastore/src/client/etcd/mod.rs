@@ -90,6 +90,10 @@ impl fmt::Debug for Kv {
 #[derive(Debug)]
 pub(crate) struct Answers {
     pub revision: i64,
+    /// What etcd calls its cluster.
+    pub cluster_id: u64,
+    /// It rises with each election, and begins anew where a member is made of a backup.
+    pub raft_term: u64,
     /// In the order of the ranges.
     pub ranges: Vec<GetResponse>,
 }
@@ -235,7 +239,10 @@ impl EtcdClient {
         let response = self.transact(Txn::new().and_then(operations)).await;
         let response = response.map_err(|failure| self.error(what, failure))?;
 
-        let revision = response.header().map_or(0, |header| header.revision());
+        let header = response.header();
+        let revision = header.map_or(0, |header| header.revision());
+        let cluster_id = header.map_or(0, |header| header.cluster_id());
+        let raft_term = header.map_or(0, |header| header.raft_term());
         let answer = |response| match response {
             TxnOpResponse::Get(answer) => Some(answer),
             _ => None,
@@ -244,7 +251,7 @@ impl EtcdClient {
         if answers.len() != ranges.len() {
             return Err(self.error(what, malformed()));
         }
-        Ok(Answers { revision, ranges: answers })
+        Ok(Answers { revision, cluster_id, raft_term, ranges: answers })
     }
 
     /// Reads one large range, whose entries are not copied.
@@ -255,6 +262,18 @@ impl EtcdClient {
         });
         let reply = read.await.and_then(|reply| reply.ok_or_else(malformed));
         reply.map_err(|failure| self.error(what, failure))
+    }
+
+    /// The version of the server, such as `3.6.8`.
+    pub(crate) async fn version(&self) -> Result<String> {
+        let asked = self.call(|| {
+            let line = InterceptedService::new(self.channel.clone(), self.token.clone());
+            async move { client_of(line).await?.maintenance_client().status().await }
+        });
+        match asked.await {
+            Ok(status) => Ok(status.version().to_owned()),
+            Err(failure) => Err(self.error("its version", failure)),
+        }
     }
 
     /// Sends a transaction once. An error leaves open whether it took place: the connection may have

@@ -1,5 +1,6 @@
 //! Real etcd servers.
 
+mod cache;
 mod connect;
 mod files;
 mod lookup;

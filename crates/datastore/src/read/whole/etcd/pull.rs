@@ -28,6 +28,9 @@ pub(crate) trait Collector: Send + 'static {
     /// Adds an entry to a part.
     fn add(chunk: &mut Self::Chunk, entry: RawEntry<'_>);
 
+    /// Does what is left to do with a part before it is its turn.
+    fn seal(_: &mut Self::Chunk) {}
+
     /// Takes a part, or the next piece of one.
     ///
     /// # Errors
@@ -118,6 +121,7 @@ impl<C: Collector> Pull<C> {
             number += 1;
         }
         self.count(number);
+        C::seal(&mut chunk);
         self.lock().collector.commit(chunk)
     }
 
@@ -165,6 +169,7 @@ impl<C: Collector> Pull<C> {
         loop {
             let reply = self.client.read_bulk(&range, part.what).await?;
             chunk = self.fill(chunk, &reply)?;
+            C::seal(&mut chunk);
             if !reply.more {
                 return self.commit(index, chunk);
             }

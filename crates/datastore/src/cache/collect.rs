@@ -1,0 +1,102 @@
+//! Keeps what a whole read reads.
+
+use std::io;
+use std::path::Path;
+
+use calipam_model::snapshot::Snapshot;
+
+use super::entries;
+use super::file::{CacheWriter, ENTRIES, Identity, Newest, State, sum};
+use crate::error::Result;
+use crate::frames::{MOST_TEXT, Packer};
+use crate::raw::RawEntry;
+use crate::read::whole::etcd::Start;
+use crate::read::whole::etcd::pull::Collector;
+
+/// Text of entries from which on they are packed: a third of what a frame can hold.
+const ENOUGH: usize = MOST_TEXT / 3;
+
+/// Gathers a snapshot, and writes what it gathers to a cache. That the cache cannot be written is told at the end.
+pub(super) struct CachingCollector {
+    snapshot: Snapshot,
+    writer: io::Result<CacheWriter>,
+    newest: Newest,
+    objects: u64,
+}
+
+impl CachingCollector {
+    pub fn new(path: &Path, identity: &Identity, start: &Start) -> Self {
+        // Another etcd may have answered since.
+        let is_same = Identity::new(start.cluster_id(), identity.guid.clone()) == *identity;
+        let writer = match is_same {
+            true => CacheWriter::create(path, identity),
+            false => Err(io::Error::other("another cluster has answered")),
+        };
+        Self { snapshot: Snapshot::default(), writer, newest: Newest::default(), objects: 0 }
+    }
+
+    /// What was read, and why the cache could not be written.
+    pub fn finish(self, state: State) -> (Snapshot, Option<String>) {
+        let (last, written) = self.newest.into_parts();
+        let state = State { last, written, objects: self.objects, ..state };
+        let saved = self.writer.and_then(|writer| writer.finish(&state));
+        (self.snapshot, saved.err().map(|error| error.to_string()))
+    }
+}
+
+/// A part of a read.
+#[derive(Default)]
+pub(super) struct Chunk {
+    snapshot: Snapshot,
+    /// Entries that are not packed yet.
+    text: Vec<u8>,
+    frames: Vec<u8>,
+    failed: Option<io::Error>,
+    newest: Newest,
+    objects: u64,
+}
+
+impl Chunk {
+    fn pack(&mut self) {
+        if self.text.is_empty() || self.failed.is_some() {
+            return;
+        }
+        let mut text = vec![ENTRIES];
+        text.extend(entries::begin(self.snapshot.newest_creation));
+        text.append(&mut self.text);
+        let packed = Packer::new().and_then(|mut packer| packer.push(&text, &mut self.frames));
+        self.failed = packed.err();
+    }
+}
+
+impl Collector for CachingCollector {
+    type Chunk = Chunk;
+
+    fn add(chunk: &mut Chunk, entry: RawEntry<'_>) {
+        chunk.newest.note(entry.mod_revision, || sum(entry.key, Some(entry.value)));
+        chunk.objects += 1;
+        entries::add(&mut chunk.snapshot, entry, &mut chunk.text);
+        if chunk.text.len() >= ENOUGH {
+            chunk.pack();
+        }
+    }
+
+    fn seal(chunk: &mut Chunk) {
+        chunk.pack();
+    }
+
+    fn commit(&mut self, mut chunk: Chunk) -> Result<()> {
+        self.snapshot.absorb(std::mem::take(&mut chunk.snapshot));
+        self.newest.join(chunk.newest);
+        self.objects += chunk.objects;
+        let written = match (&mut self.writer, chunk.failed) {
+            (Ok(_), Some(failed)) => Err(failed),
+            (Ok(writer), None) => writer.push(&chunk.frames),
+            (Err(_), _) => Ok(()),
+        };
+        if let Err(error) = written {
+            self.writer = Err(error);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,330 @@
+//! The file of a cache.
+
+use std::collections::BTreeMap;
+use std::fs::{File, OpenOptions};
+use std::io::{self, BufWriter, Write};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rustix::fs::OFlags;
+use rustix::process::geteuid;
+use serde::{Deserialize, Serialize};
+use tempfile::NamedTempFile;
+
+use super::WhyWhole;
+use super::entries::push_change;
+use super::load::NewValue;
+use crate::frames::{HEAD, Head, MOST_TEXT, Packer, damaged};
+
+/// The version of the format that this program writes, and the only one that it reads.
+const FORMAT: u32 = 1;
+
+/// The first byte of a frame's text says what it holds: who it is of, as JSON;
+const HEADER: u8 = b'H';
+/// entries;
+pub(super) const ENTRIES: u8 = b'E';
+/// changes of entries;
+pub(super) const CHANGES: u8 = b'C';
+/// or what all frames before it come to, as JSON.
+pub(super) const STATE: u8 = b'S';
+
+/// Of which cluster a cache is, by whichever endpoint it is reached.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Identity {
+    /// What etcd calls its cluster, in hexadecimal digits.
+    pub cluster_id: String,
+    /// What Calico calls it; empty where it has no name.
+    pub guid: String,
+}
+
+impl Identity {
+    pub fn new(cluster_id: u64, guid: String) -> Self {
+        Self { cluster_id: format!("{cluster_id:016x}"), guid }
+    }
+}
+
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Header {
+    format: u32,
+    /// Version of the program.
+    program: String,
+    /// The sum of how this program packs objects.
+    packing: u32,
+    cluster: Identity,
+}
+
+impl Header {
+    fn new(cluster: Identity) -> Self {
+        Self {
+            format: FORMAT,
+            program: env!("CARGO_PKG_VERSION").to_owned(),
+            packing: crc32fast::hash(&calipam_model::compact::fingerprint()),
+            cluster,
+        }
+    }
+}
+
+/// What a cache comes to.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct State {
+    /// The revision at which everything was read.
+    pub revision: i64,
+    pub raft_term: u64,
+    /// The revision of the last write to what is kept.
+    pub last: i64,
+    /// The sums of what was written there.
+    pub written: Vec<u32>,
+    /// How many objects the whole read found.
+    pub objects: u64,
+    /// How many changes were appended since.
+    pub changes: u64,
+}
+
+impl State {
+    /// Takes note of a write.
+    pub fn note(&mut self, revision: i64, sum: u32) {
+        if revision > self.last {
+            self.last = revision;
+            self.written.clear();
+        }
+        if revision == self.last {
+            self.written.push(sum);
+        }
+    }
+
+    /// True where it is time to make the cache anew.
+    pub fn has_much_changed(&self) -> bool {
+        self.changes > self.objects / 4 + 1_000
+    }
+}
+
+/// The last write among those that were seen.
+#[derive(Debug, Default)]
+pub(super) struct Newest {
+    revision: i64,
+    written: Vec<u32>,
+}
+
+impl Newest {
+    pub fn note(&mut self, revision: i64, sum: impl FnOnce() -> u32) {
+        if revision < self.revision {
+            return;
+        }
+        if revision > self.revision {
+            self.revision = revision;
+            self.written.clear();
+        }
+        self.written.push(sum());
+    }
+
+    pub fn join(&mut self, other: Self) {
+        for sum in other.written {
+            self.note(other.revision, || sum);
+        }
+    }
+
+    pub fn into_parts(self) -> (i64, Vec<u32>) {
+        (self.revision, self.written)
+    }
+}
+
+/// The sum of a write.
+pub(super) fn sum(key: &[u8], value: Option<&[u8]>) -> u32 {
+    let mut hasher = crc32fast::Hasher::new();
+    hasher.update(&(key.len() as u64).to_le_bytes());
+    hasher.update(key);
+    hasher.update(&[u8::from(value.is_some())]);
+    hasher.update(value.unwrap_or_default());
+    hasher.finalize()
+}
+
+/// A cache that is being written. It gets its name when it is whole.
+#[derive(Debug)]
+pub(super) struct CacheWriter {
+    file: BufWriter<NamedTempFile>,
+    path: PathBuf,
+}
+
+/// What a cache is called until it is whole begins so.
+const WRITING: &str = ".calipam-writing";
+/// What is called so for longer was left by a run that was killed.
+const ABANDONED: Duration = Duration::from_secs(3_600);
+
+impl CacheWriter {
+    pub fn create(path: &Path, identity: &Identity) -> io::Result<Self> {
+        let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        std::fs::create_dir_all(folder)?;
+        remove_abandoned(folder);
+        // Its mode is 0600.
+        let file = NamedTempFile::with_prefix_in(WRITING, folder)?;
+        let mut writer = Self { file: BufWriter::with_capacity(1 << 18, file), path: path.to_owned() };
+        let header = json_frame(HEADER, &Header::new(identity.clone()))?;
+        writer.file.write_all(&header)?;
+        Ok(writer)
+    }
+
+    /// Writes frames.
+    pub fn push(&mut self, frames: &[u8]) -> io::Result<()> {
+        self.file.write_all(frames)
+    }
+
+    pub fn finish(mut self, state: &State) -> io::Result<()> {
+        if state.written.is_empty() {
+            return Err(io::Error::other("there is nothing to keep"));
+        }
+        self.file.write_all(&json_frame(STATE, state)?)?;
+        let file = self.file.into_inner().map_err(|error| error.into_error())?;
+        file.persist(&self.path).map_err(|error| error.error)?;
+        Ok(())
+    }
+}
+
+/// Removes what killed runs have left. What cannot be removed stays.
+fn remove_abandoned(folder: &Path) {
+    for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+        let is_ours = entry.file_name().to_string_lossy().starts_with(WRITING);
+        let modified = entry.metadata().and_then(|metadata| metadata.modified());
+        let age = modified.ok().and_then(|time| time.elapsed().ok());
+        if is_ours && age.is_some_and(|age| age > ABANDONED) {
+            std::fs::remove_file(entry.path()).ok();
+        }
+    }
+}
+
+fn json_frame(kind: u8, value: &impl Serialize) -> io::Result<Vec<u8>> {
+    let mut text = vec![kind];
+    serde_json::to_writer(&mut text, value)?;
+    let mut frame = Vec::new();
+    Packer::new()?.push(&text, &mut frame)?;
+    Ok(frame)
+}
+
+/// Where a frame lies.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Place {
+    head: Head,
+    offset: u64,
+}
+
+impl Place {
+    fn end(self) -> u64 {
+        self.offset + u64::from(self.head.length)
+    }
+
+    /// The text of the frame.
+    pub fn read(self, file: &File) -> io::Result<Vec<u8>> {
+        let mut frame = vec![0; self.head.length as usize];
+        file.read_exact_at(&mut frame, self.offset)?;
+        self.head.unpack(&frame)
+    }
+}
+
+/// A cache of this cluster and of this version of the program.
+pub(super) struct Kept {
+    pub file: File,
+    /// The frames between the header and the last state.
+    pub frames: Vec<Place>,
+    pub state: State,
+    /// Where the last state ends. What another run was killed in stands after it.
+    end: u64,
+    /// Length of the file when it was opened.
+    length: u64,
+}
+
+/// Opens the cache of a cluster.
+pub(super) fn open(path: &Path, identity: &Identity) -> Result<Kept, WhyWhole> {
+    let unusable = |error: io::Error| match error.kind() {
+        io::ErrorKind::NotFound => WhyWhole::NoCacheYet,
+        _ => WhyWhole::Unusable(format!("{}: {error}", path.display())),
+    };
+    let file = open_own(path).map_err(unusable)?;
+    let length = file.metadata().map_err(unusable)?.len();
+    let mut frames = places(&file, length).map_err(unusable)?;
+    if frames.is_empty() {
+        return Err(unusable(damaged()));
+    }
+    let header: Option<Header> = json(HEADER, &frames.remove(0).read(&file).map_err(unusable)?);
+    let wanted = Header::new(identity.clone());
+    match header {
+        Some(found) if found == wanted => {}
+        Some(found) if found.cluster != wanted.cluster => {
+            return Err(unusable(io::Error::other("it is of another cluster")));
+        }
+        Some(_) => return Err(unusable(io::Error::other("another version of calipam wrote it"))),
+        None => return Err(unusable(io::Error::other("it is no cache of this version"))),
+    }
+    // After the last state there is at most what a killed run has left.
+    while let Some(place) = frames.pop() {
+        let text = place.read(&file).map_err(unusable)?;
+        if let Some(state) = json::<State>(STATE, &text) {
+            return Ok(Kept { file, frames, state, end: place.end(), length });
+        }
+    }
+    Err(unusable(damaged()))
+}
+
+/// Opens a regular file of this user, and follows no link.
+fn open_own(path: &Path) -> io::Result<File> {
+    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
+    let file =
+        OpenOptions::new().read(true).write(true).custom_flags(flags.bits().cast_signed()).open(path)?;
+    let metadata = file.metadata()?;
+    if !metadata.is_file() {
+        return Err(io::Error::other("it is not a regular file"));
+    }
+    if metadata.uid() != geteuid().as_raw() {
+        return Err(io::Error::other("it belongs to another user"));
+    }
+    Ok(file)
+}
+
+/// The whole frames of a file, up to the first that breaks off.
+fn places(file: &File, length: u64) -> io::Result<Vec<Place>> {
+    let (mut places, mut offset) = (Vec::new(), 0);
+    while offset + HEAD as u64 <= length {
+        let mut bytes = [0; HEAD];
+        file.read_exact_at(&mut bytes, offset)?;
+        let Some(head) = Head::read(&bytes) else { break };
+        let place = Place { head, offset: offset + HEAD as u64 };
+        offset = place.end();
+        if offset <= length {
+            places.push(place);
+        }
+    }
+    Ok(places)
+}
+
+pub(super) fn json<T: for<'de> Deserialize<'de>>(kind: u8, text: &[u8]) -> Option<T> {
+    serde_json::from_slice(text.strip_prefix(&[kind])?).ok()
+}
+
+/// Appends changes and what the cache comes to with them. Where another run has done so meanwhile, nothing is appended: the
+/// next check reads these changes again.
+pub(super) fn append(kept: &Kept, changes: &BTreeMap<Vec<u8>, NewValue>, state: &State) -> io::Result<()> {
+    if changes.is_empty() || kept.file.try_lock().is_err() {
+        return Ok(());
+    }
+    if kept.file.metadata()?.len() != kept.length {
+        return Ok(());
+    }
+    let (mut packer, mut frames) = (Packer::new()?, Vec::new());
+    let mut text = vec![CHANGES];
+    for (key, value) in changes {
+        let before = text.len();
+        push_change(&mut text, key, value);
+        if text.len() > MOST_TEXT && before > 1 {
+            let last = text.split_off(before);
+            packer.push(&text, &mut frames)?;
+            text.truncate(1);
+            text.extend(last);
+        }
+    }
+    packer.push(&text, &mut frames)?;
+    frames.extend(json_frame(STATE, state)?);
+    kept.file.set_len(kept.end)?;
+    kept.file.write_all_at(&frames, kept.end)
+}
