@@ -1,7 +1,7 @@
 //! What the workers of a churn are doing, for tests that read meanwhile.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -16,6 +16,8 @@ pub struct Activity {
     /// When the operation of a worker began, by the worker's number.
     begun: Arc<Mutex<BTreeMap<usize, Instant>>>,
     stopped: Arc<AtomicBool>,
+    /// Operations that have ended, well or not.
+    done: Arc<AtomicU64>,
 }
 
 /// An operation, for as long as this lives.
@@ -28,6 +30,11 @@ impl Activity {
     /// Lets no worker begin another operation.
     pub fn stop(&self) {
         self.stopped.store(true, Ordering::Relaxed);
+    }
+
+    /// How many operations have ended, well or not.
+    pub fn done(&self) -> u64 {
+        self.done.load(Ordering::Relaxed)
     }
 
     /// Waits until every operation that began before `moment` has ended, however slow the machine is.
@@ -51,5 +58,6 @@ impl Activity {
 impl Drop for Operation<'_> {
     fn drop(&mut self) {
         lock(&self.activity.begun).remove(&self.worker);
+        self.activity.done.fetch_add(1, Ordering::Relaxed);
     }
 }

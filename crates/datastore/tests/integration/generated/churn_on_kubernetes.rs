@@ -18,7 +18,7 @@ use crate::support::{observe, open_kubernetes};
 
 /// Longer than most operations of a worker take; those that take longer are waited for.
 const SETTLE: Duration = Duration::from_secs(4);
-/// How long the workers work; longer where there were not enough readings by then, as on a busy machine.
+/// How long the workers work; longer where they or the readers had not done enough by then, as on a busy machine.
 const WORK: Duration = Duration::from_secs(14);
 const LIMIT: Duration = Duration::from_secs(180);
 /// Readers at once, so that there are many readings although each has to wait.
@@ -26,6 +26,8 @@ const READERS: usize = 3;
 /// Least readings, and least addresses assigned and released, that the test counts for.
 const MIN_READINGS: usize = 6;
 const MIN_OPERATIONS: u64 = 120;
+/// Operations of any kind after which the workers may stop: each kind was among them several times.
+const ENOUGH_OPERATIONS: u64 = 2 * MIN_OPERATIONS;
 
 /// A cluster without pods.
 struct Scene {
@@ -93,7 +95,8 @@ struct Course {
 impl Course {
     fn count_reading(&self) {
         let readings = self.readings.fetch_add(1, Ordering::Relaxed) + 1;
-        if self.begin.elapsed() > WORK && readings >= MIN_READINGS {
+        let is_enough = readings >= MIN_READINGS && self.activity.done() >= ENOUGH_OPERATIONS;
+        if self.begin.elapsed() > WORK && is_enough {
             self.activity.stop();
         }
     }
