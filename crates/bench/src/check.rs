@@ -4,6 +4,9 @@ use std::fmt::Display;
 use std::process::{Command, ExitCode};
 use std::str::FromStr;
 
+use calipam_testkit::cluster::{ClusterSpec, SizedCluster};
+use calipam_testkit::servers::Etcd;
+
 use crate::child::{Measured, measure};
 
 /// Measures each size on the command line, which begins with the program, and prints the rows.
@@ -28,6 +31,14 @@ pub fn main<S: FromStr<Err: Display>, R>(
             ExitCode::FAILURE
         }
     }
+}
+
+/// An etcd with a healthy cluster of so many allocations.
+pub fn seeded(allocations: u64) -> Result<Etcd, String> {
+    let etcd = Etcd::start().map_err(|e| e.to_string())?;
+    let cluster = SizedCluster::new(ClusterSpec::new(1), allocations);
+    cluster.write_to_etcd(&etcd.endpoint()).map_err(|e| e.to_string())?;
+    Ok(etcd)
 }
 
 /// Checks what the connection's options name, as one look without settling.

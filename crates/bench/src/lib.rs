@@ -6,6 +6,7 @@ pub mod cluster;
 pub mod kubernetes;
 pub mod leak;
 pub mod plugin;
+pub mod views;
 
 /// What can fail in a benchmark.
 pub type Failed = Box<dyn std::error::Error + Send + Sync>;

@@ -90,24 +90,18 @@ impl AttributeTable {
 
     /// The record with `index`.
     pub fn get(&self, index: usize) -> Option<AttributeRef<'_>> {
-        let end = *self.ends.get(index)? as usize;
-        let start = if index == 0 { 0 } else { self.ends[index - 1] as usize };
-        Some(AttributeRef::read(&self.bytes[start..end]))
+        self.packed(index).map(AttributeRef::read)
     }
 
     /// The handle of the record with `index`, without reading the rest of it.
     pub fn handle(&self, index: usize) -> Option<TextRef<'_>> {
-        let end = *self.ends.get(index)? as usize;
-        let start = if index == 0 { 0 } else { self.ends[index - 1] as usize };
-        let (flags, mut rest) = self.bytes[start..end].split_first()?;
+        let (flags, mut rest) = self.packed(index)?.split_first()?;
         (flags & HAS_HANDLE != 0).then(|| TextRef::from_packed(take_sized(&mut rest)))
     }
 
     /// True where an address of the block cools down; reads no record but its first byte.
     pub fn has_cooling(&self) -> bool {
-        let starts = std::iter::once(0).chain(self.ends.iter().map(|end| *end as usize));
-        let mut flags = starts.take(self.ends.len()).filter_map(|start| self.bytes.get(start));
-        flags.any(|flags| flags & HAS_RELEASED != 0)
+        self.records().any(|record| record.first().is_some_and(|flags| flags & HAS_RELEASED != 0))
     }
 
     /// All records in order.
@@ -195,8 +189,13 @@ impl AttributeTable {
 
     /// The records in packed form, in order.
     pub(crate) fn records(&self) -> impl ExactSizeIterator<Item = &[u8]> {
-        let start = |index: usize| if index == 0 { 0 } else { self.ends[index - 1] as usize };
-        (0..self.len()).map(move |index| &self.bytes[start(index)..self.ends[index] as usize])
+        (0..self.len()).map(|index| self.packed(index).unwrap_or_default())
+    }
+
+    fn packed(&self, index: usize) -> Option<&[u8]> {
+        let end = *self.ends.get(index)? as usize;
+        let start = if index == 0 { 0 } else { self.ends[index - 1] as usize };
+        Some(&self.bytes[start..end])
     }
 
     /// Appends a record in packed form.

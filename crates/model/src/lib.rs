@@ -7,7 +7,7 @@ pub mod affinity;
 pub mod attributes;
 pub mod block;
 pub mod calico2;
-mod changes;
+pub mod changes;
 pub mod cidr;
 pub mod compact;
 pub mod config;

@@ -6,8 +6,6 @@ use std::process::ExitCode;
 
 use calipam_bench::check;
 use calipam_bench::child::Measured;
-use calipam_testkit::cluster::{ClusterSpec, SizedCluster};
-use calipam_testkit::servers::Etcd;
 use etcd_client::{Client, Error, GetOptions, Txn, TxnOp};
 
 /// Runs of each measurement; the best one counts, since what disturbs a run only ever makes it slower.
@@ -37,10 +35,7 @@ fn main() -> ExitCode {
 }
 
 fn measure(program: &str, allocations: u64) -> Result<Row, String> {
-    let etcd = Etcd::start().map_err(|e| e.to_string())?;
-    SizedCluster::new(ClusterSpec::new(1), allocations)
-        .write_to_etcd(&etcd.endpoint())
-        .map_err(|e| e.to_string())?;
+    let etcd = check::seeded(allocations)?;
     // Not in a memory file system.
     let folder = tempfile::tempdir_in(".").map_err(|e| e.to_string())?;
     let (endpoint, cache) = (etcd.endpoint(), folder.path().display().to_string());

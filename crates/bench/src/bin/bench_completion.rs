@@ -5,8 +5,6 @@ use std::process::{Command, ExitCode};
 use std::time::Instant;
 
 use calipam_bench::check;
-use calipam_testkit::cluster::{ClusterSpec, SizedCluster};
-use calipam_testkit::servers::Etcd;
 use etcd_client::{Client, GetOptions};
 
 /// Runs of each measurement, of which the middle and the slowest are told: each stands for a key that was pressed.
@@ -37,9 +35,7 @@ fn main() -> ExitCode {
 }
 
 fn measure(program: &str, allocations: u64) -> Result<Vec<Row>, String> {
-    let etcd = Etcd::start().map_err(|e| e.to_string())?;
-    let cluster = SizedCluster::new(ClusterSpec::new(1), allocations);
-    cluster.write_to_etcd(&etcd.endpoint()).map_err(|e| e.to_string())?;
+    let etcd = check::seeded(allocations)?;
     let runtime = tokio::runtime::Runtime::new().map_err(|e| e.to_string())?;
     let row = |(line, prefix): (&'static str, &str)| {
         let (mut floor, mut completion, mut suggestions) = (Vec::new(), Vec::new(), 0);

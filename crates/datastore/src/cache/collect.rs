@@ -37,8 +37,7 @@ impl CachingCollector {
 
     /// What was read, and why the cache could not be written.
     pub fn finish(self, state: State) -> (Snapshot, Option<String>) {
-        let (last, written) = self.newest.into_parts();
-        let state = State { last, written, objects: self.objects, ..state };
+        let state = State { newest: self.newest, objects: self.objects, ..state };
         let saved = self.writer.and_then(|writer| writer.finish(&state));
         (self.snapshot, saved.err().map(|error| error.to_string()))
     }

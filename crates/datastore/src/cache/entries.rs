@@ -2,13 +2,13 @@
 //! etcd has it.
 
 use calipam_model::block::{Block, BlockContent};
+use calipam_model::changes::NewValue;
 use calipam_model::compact::{Compact, push_number, push_sized, take_byte, take_bytes, take_u64, take_utf8};
 use calipam_model::endpoint::Endpoint;
 use calipam_model::handle::Handle;
 use calipam_model::snapshot::{Revision, Snapshot, StoredBlock, Versioned};
 use jiff::Timestamp;
 
-use super::load::NewValue;
 use crate::raw::RawEntry;
 
 const AS_STORED: u8 = 0;

@@ -7,6 +7,7 @@ use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use calipam_model::changes::NewValue;
 use rustix::fs::OFlags;
 use rustix::process::geteuid;
 use serde::{Deserialize, Serialize};
@@ -14,7 +15,6 @@ use tempfile::NamedTempFile;
 
 use super::WhyWhole;
 use super::entries::push_change;
-use super::load::NewValue;
 use crate::frames::{HEAD, Head, MOST_TEXT, Packer, damaged};
 
 /// The version of the format that this program writes, and the only one that it reads.
@@ -74,10 +74,8 @@ pub(super) struct State {
     /// The revision at which everything was read.
     pub revision: i64,
     pub raft_term: u64,
-    /// The revision of the last write to what is kept.
-    pub last: i64,
-    /// The sums of what was written there.
-    pub written: Vec<u32>,
+    #[serde(flatten)]
+    pub newest: Newest,
     /// How many objects the whole read found.
     pub objects: u64,
     /// How many changes were appended since.
@@ -85,37 +83,29 @@ pub(super) struct State {
 }
 
 impl State {
-    /// Takes note of a write.
-    pub fn note(&mut self, revision: i64, sum: u32) {
-        if revision > self.last {
-            self.last = revision;
-            self.written.clear();
-        }
-        if revision == self.last {
-            self.written.push(sum);
-        }
-    }
-
     /// True where it is time to make the cache anew.
     pub fn has_much_changed(&self) -> bool {
         self.changes > self.objects / 4 + 1_000
     }
 }
 
-/// The last write among those that were seen.
-#[derive(Debug, Default)]
+/// The last write to what is kept.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Newest {
-    revision: i64,
-    written: Vec<u32>,
+    /// Its revision.
+    pub last: i64,
+    /// The sums of what was written there.
+    pub written: Vec<u32>,
 }
 
 impl Newest {
+    /// Takes note of a write.
     pub fn note(&mut self, revision: i64, sum: impl FnOnce() -> u32) {
-        if revision < self.revision {
+        if revision < self.last {
             return;
         }
-        if revision > self.revision {
-            self.revision = revision;
+        if revision > self.last {
+            self.last = revision;
             self.written.clear();
         }
         self.written.push(sum());
@@ -123,12 +113,8 @@ impl Newest {
 
     pub fn join(&mut self, other: Self) {
         for sum in other.written {
-            self.note(other.revision, || sum);
+            self.note(other.last, || sum);
         }
-    }
-
-    pub fn into_parts(self) -> (i64, Vec<u32>) {
-        (self.revision, self.written)
     }
 }
 
@@ -173,7 +159,7 @@ impl CacheWriter {
     }
 
     pub fn finish(mut self, state: &State) -> io::Result<()> {
-        if state.written.is_empty() {
+        if state.newest.written.is_empty() {
             return Err(io::Error::other("there is nothing to keep"));
         }
         self.file.write_all(&json_frame(STATE, state)?)?;
@@ -255,7 +241,7 @@ pub(super) fn open(path: &Path, identity: &Identity) -> Result<Kept, WhyWhole> {
             return Err(unusable(io::Error::other("it is of another cluster")));
         }
         Some(_) => return Err(unusable(io::Error::other("another version of calipam wrote it"))),
-        None => return Err(unusable(io::Error::other("it is no cache of this version"))),
+        None => return Err(unusable(io::Error::other("it is not a cache of this version"))),
     }
     // After the last state there is at most what a killed run has left.
     while let Some(place) = frames.pop() {

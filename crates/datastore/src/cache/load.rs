@@ -6,14 +6,12 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
+use calipam_model::changes::NewValue;
 use calipam_model::snapshot::Snapshot;
 
 use super::WhyWhole;
 use super::entries::{read, read_changes};
 use super::file::{CHANGES, ENTRIES, Kept, STATE};
-
-/// What is stored under a key from some revision on; `None` where it is deleted.
-pub(super) type NewValue = Option<(Vec<u8>, i64)>;
 
 /// What a cache holds.
 #[derive(Default)]

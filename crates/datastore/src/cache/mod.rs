@@ -19,6 +19,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use calipam_model::changes::NewValue;
 use calipam_model::key::Key;
 use calipam_model::snapshot::{DatastoreKind, ETCD_SOURCES, Snapshot};
 use jiff::Timestamp;
@@ -74,7 +75,7 @@ pub enum WhyWhole {
 }
 
 impl WhyWhole {
-    /// True where that is as it should be, and nobody has to be told.
+    /// True where that is to be expected, so that no warning is due.
     pub fn is_usual(&self) -> bool {
         matches!(self, Self::NoCacheYet | Self::ManyChanges | Self::Compacted)
     }
@@ -174,7 +175,7 @@ async fn changed(
     }
     is_exact(client).await?;
 
-    let span = (state.last, begun.revision);
+    let span = (state.newest.last, begun.revision);
     let watched = async {
         let (ranges, due) = (ranges(), Due::new());
         let watched = client.changes(&ranges, span, &due, "what has changed");
@@ -224,24 +225,25 @@ fn is_same_history(state: &State, begun: &Begun) -> std::result::Result<(), WhyW
 
 /// Changes after the last one that the cache knows.
 struct New {
-    changes: BTreeMap<Vec<u8>, load::NewValue>,
+    changes: BTreeMap<Vec<u8>, NewValue>,
     /// What was written last of them, or of what the cache knows.
     state: State,
 }
 
 /// The changes after those that the cache knows; the last of these must have been told again.
 fn since(state: &State, told: Vec<Change>) -> std::result::Result<New, WhyWhole> {
+    let newest = &state.newest;
     let (again, later): (Vec<Change>, Vec<Change>) =
-        told.into_iter().filter(|change| is_read(&change.key)).partition(|c| c.revision <= state.last);
+        told.into_iter().filter(|change| is_read(&change.key)).partition(|c| c.revision <= newest.last);
     let sums: Vec<u32> = again.iter().map(|c| file::sum(&c.key, c.value.as_deref())).collect();
-    if state.written.is_empty() || !state.written.iter().all(|sum| sums.contains(sum)) {
-        let reason = format!("at revision {} something else was written", state.last);
+    if newest.written.is_empty() || !newest.written.iter().all(|sum| sums.contains(sum)) {
+        let reason = format!("at revision {} something else was written", newest.last);
         return Err(WhyWhole::AnotherHistory(reason));
     }
 
     let mut new = New { changes: BTreeMap::new(), state: state.clone() };
     for Change { revision, key, value, .. } in later {
-        new.state.note(revision, file::sum(&key, value.as_deref()));
+        new.state.newest.note(revision, || file::sum(&key, value.as_deref()));
         new.changes.insert(key, value.map(|value| (value, revision)));
     }
     new.state.changes += new.changes.len() as u64;

@@ -9,6 +9,7 @@ mod views;
 use std::process::ExitCode;
 use std::time::Instant;
 
+use calipam_bench::views::{self as of_views, View};
 use calipam_bench::{check, child};
 use calipam_testkit::cluster::{ClusterSpec, SizedCluster};
 use calipam_testkit::servers::Etcd;
@@ -22,7 +23,7 @@ struct Row {
     floor: floor::Floor,
     check: child::Measured,
     phases: phases::Phases,
-    views: Vec<views::View>,
+    views: Vec<View>,
     files: Vec<files::File>,
 }
 
@@ -81,7 +82,7 @@ fn print(rows: &[Row]) {
     println!();
     phases::print(rows.iter().map(|row| (row.allocations, &row.phases)));
     println!();
-    views::print(rows.iter().map(|row| (row.allocations, row.views.as_slice())));
+    of_views::print("allocations", rows.iter().map(|row| (row.allocations, row.views.as_slice())));
     println!();
     files::print(rows.iter().map(|row| (row.allocations, row.files.as_slice())));
 }

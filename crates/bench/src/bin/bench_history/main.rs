@@ -7,7 +7,6 @@ use std::path::Path;
 use std::process::{Command, ExitCode};
 
 use calipam_bench::{check, child, leak};
-use calipam_testkit::cluster::{ClusterSpec, SizedCluster};
 use calipam_testkit::servers::Etcd;
 
 /// Runs of each question, of which the middle and the slowest are told.
@@ -44,10 +43,7 @@ fn main() -> ExitCode {
 }
 
 fn measure(program: &str, allocations: u64) -> Result<Row, String> {
-    let etcd = Etcd::start().map_err(|e| e.to_string())?;
-    SizedCluster::new(ClusterSpec::new(1), allocations)
-        .write_to_etcd(&etcd.endpoint())
-        .map_err(|e| e.to_string())?;
+    let etcd = check::seeded(allocations)?;
     let runtime = tokio::runtime::Runtime::new().map_err(|e| e.to_string())?;
     // Not in a memory file system: its files would be memory of the machine.
     let folder = tempfile::tempdir_in(".").map_err(|e| e.to_string())?;

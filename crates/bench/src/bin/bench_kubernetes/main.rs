@@ -9,6 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use calipam_bench::kubernetes::seed;
+use calipam_bench::views::{self as of_views, View};
 use calipam_bench::{check, child};
 use calipam_testkit::kube::{Flavour, install};
 use calipam_testkit::servers::KubeApiserver;
@@ -29,7 +30,7 @@ struct Row {
     check: child::Measured,
     /// Processor time of the API server in the best check.
     server_seconds: f64,
-    views: Vec<views::View>,
+    views: Vec<View>,
 }
 
 fn main() -> ExitCode {
@@ -114,5 +115,5 @@ fn print(rows: &[Row]) {
         );
     }
     println!();
-    views::print(rows.iter().map(|row| (row.seeded.pods, row.views.as_slice())));
+    of_views::print("pods", rows.iter().map(|row| (row.seeded.pods, row.views.as_slice())));
 }

@@ -1,9 +1,10 @@
 //! `show` against a pull of the kinds that the view is made of.
 
+use calipam_bench::views::View;
 use calipam_bench::{check, child};
 use calipam_testkit::servers::KubeApiserver;
 
-use super::floor::{Floor, Kinds, pull};
+use super::floor::{Kinds, pull};
 use super::{RUNS, collect_garbage};
 
 /// The views, and what they are made of.
@@ -46,13 +47,6 @@ const VIEWS: [(&[&str], Kinds); 5] = [
     ),
 ];
 
-/// One line of the table.
-pub struct View {
-    command: String,
-    floor: Floor,
-    measured: child::Measured,
-}
-
 pub fn measure(program: &str, server: &KubeApiserver, connection: &[&str]) -> Result<Vec<View>, String> {
     let mut views = Vec::new();
     for (command, kinds) in &VIEWS {
@@ -65,24 +59,12 @@ pub fn measure(program: &str, server: &KubeApiserver, connection: &[&str]) -> Re
         }
         let floor = floors.into_iter().min_by(|a, b| a.seconds.total_cmp(&b.seconds));
         let floor = floor.ok_or("nothing was measured")?;
-        views.push(View { command: command.join(" "), floor, measured: child::best(runs)? });
+        views.push(View {
+            command: command.join(" "),
+            floor_bytes: floor.bytes,
+            floor_seconds: floor.seconds,
+            measured: child::best(runs)?,
+        });
     }
     Ok(views)
-}
-
-pub fn print<'r>(rows: impl Iterator<Item = (usize, &'r [View])>) {
-    println!("| pods | command | bytes pulled | floor | time | ratio | peak memory |");
-    println!("|---:|---|---:|---:|---:|---:|---:|");
-    for (pods, views) in rows {
-        for View { command, floor, measured } in views {
-            println!(
-                "| {pods} | `{command}` | {:.0} MB | {:.2} s | {:.2} s | {:.2} | {:.0} MiB |",
-                floor.bytes as f64 / 1e6,
-                floor.seconds,
-                measured.seconds,
-                measured.seconds / floor.seconds,
-                measured.peak_mib,
-            );
-        }
-    }
 }

@@ -10,8 +10,6 @@ use std::process::{Command, ExitCode};
 use std::time::{Duration, SystemTime};
 
 use calipam_bench::{check, child, leak};
-use calipam_testkit::cluster::{ClusterSpec, SizedCluster};
-use calipam_testkit::servers::Etcd;
 
 /// In this order they are written, the metrics last: they tell when the check had come to its verdict.
 const FORMATS: [&str; 10] =
@@ -42,10 +40,7 @@ fn main() -> ExitCode {
 }
 
 fn measure(program: &str, allocations: u64) -> Result<Row, String> {
-    let etcd = Etcd::start().map_err(|e| e.to_string())?;
-    SizedCluster::new(ClusterSpec::new(1), allocations)
-        .write_to_etcd(&etcd.endpoint())
-        .map_err(|e| e.to_string())?;
+    let etcd = check::seeded(allocations)?;
     let runtime = tokio::runtime::Runtime::new().map_err(|e| e.to_string())?;
     let findings = runtime.block_on(leak::every_tenth(&etcd)).map_err(|e| e.to_string())?;
     drop(runtime);

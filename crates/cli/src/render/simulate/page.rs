@@ -101,21 +101,7 @@ fn of_scale(scale: &Scale) -> Markup {
         "With a new block",
         "Conflicts",
     ];
-    let rows = scale.rows.iter().map(|run| {
-        let adds = &run.adds;
-        vec![
-            thousands(run.nodes),
-            thousands(run.pods),
-            adds.time.median.to_string(),
-            adds.time.p99.to_string(),
-            adds.time.worst.to_string(),
-            adds.time_in_own_block.median.to_string(),
-            adds.time_with_list.median.to_string(),
-            adds.requests_in_own_block.median.to_string(),
-            adds.requests_with_list.median.to_string(),
-            thousands(adds.conflicts),
-        ]
-    });
+    let rows = scale.rows.iter().map(|run| runs::scale_cells(run).into());
     let times: Vec<_> = scale.rows.iter().map(|run| (thousands(run.nodes), three(&run.adds.time))).collect();
     let requests: Vec<_> = scale
         .rows

@@ -74,24 +74,28 @@ pub fn scale(scale: &Scale, detail: Detail, page: Page, out: &mut dyn Write) -> 
     let mut grid = Grid::new(page, detail, &columns);
     grid.can_do_without(&["PODS", "IN OWN BLOCK", "NOT RUNNING", "REQUESTS WITH A NEW BLOCK", "WORST"]);
     for run in &scale.rows {
-        let adds = &run.adds;
-        grid.row([
-            thousands(run.nodes),
-            thousands(run.pods),
-            adds.time.median.to_string(),
-            adds.time.p99.to_string(),
-            adds.time.worst.to_string(),
-            adds.time_in_own_block.median.to_string(),
-            adds.time_with_list.median.to_string(),
-            adds.requests_in_own_block.median.to_string(),
-            adds.requests_with_list.median.to_string(),
-            thousands(adds.conflicts),
-            thousands(run.waiting_pods),
-        ]);
+        grid.row(scale_cells(run).into_iter().chain([thousands(run.waiting_pods)]));
     }
     grid.write(out)?;
     let rows = scale.rows.iter().map(|run| (thousands(run.nodes), run.adds.time.p99));
     bars::times("99 % of all ADDs within, by nodes", rows, page, out)
+}
+
+/// A number of nodes and what a run with it gave, in the order of the columns.
+pub(super) fn scale_cells(run: &Run) -> [String; 10] {
+    let adds = &run.adds;
+    [
+        thousands(run.nodes),
+        thousands(run.pods),
+        adds.time.median.to_string(),
+        adds.time.p99.to_string(),
+        adds.time.worst.to_string(),
+        adds.time_in_own_block.median.to_string(),
+        adds.time_with_list.median.to_string(),
+        adds.requests_in_own_block.median.to_string(),
+        adds.requests_with_list.median.to_string(),
+        thousands(adds.conflicts),
+    ]
 }
 
 /// The same cluster with each block size.

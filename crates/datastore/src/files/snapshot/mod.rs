@@ -255,7 +255,7 @@ impl<'a> Version<'a> {
 /// A key, told apart from others by 128 bits of hash.
 type Identity = (u64, u64);
 
-/// What tells keys apart: nobody can know beforehand which ones would have the same hash.
+/// What tells keys apart: its seed is random, so that keys of the same hash cannot be made on purpose.
 #[derive(Clone, Default)]
 struct Hashers(RandomState, RandomState);
 

@@ -1,0 +1,31 @@
+//! `show` against a pull of the kinds that a view is made of.
+
+use std::fmt::Display;
+
+use crate::child::Measured;
+
+/// One line of the table.
+pub struct View {
+    pub command: String,
+    /// What was pulled, and how long that took.
+    pub floor_bytes: u64,
+    pub floor_seconds: f64,
+    pub measured: Measured,
+}
+
+/// Prints the views of each size of a cluster. `size` is the heading of the first column.
+pub fn print<'r>(size: &str, rows: impl Iterator<Item = (impl Display, &'r [View])>) {
+    println!("| {size} | command | bytes pulled | floor | time | ratio | peak memory |");
+    println!("|---:|---|---:|---:|---:|---:|---:|");
+    for (size, views) in rows {
+        for View { command, floor_bytes, floor_seconds, measured } in views {
+            println!(
+                "| {size} | `{command}` | {:.0} MB | {floor_seconds:.2} s | {:.2} s | {:.2} | {:.0} MiB |",
+                *floor_bytes as f64 / 1e6,
+                measured.seconds,
+                measured.seconds / floor_seconds,
+                measured.peak_mib,
+            );
+        }
+    }
+}
