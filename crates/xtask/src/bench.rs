@@ -124,8 +124,8 @@ memory. docs/performance.md says how to read it.
 The parts release-etcd and release-kubernetes measure `release --leaked` of
 every tenth address: of 1,000,000 and of 100,000 unless sizes are named.
 
-The part cache measures a second `check --cache` on etcd, where one workload of a
-hundred has changed since the first: of 100,000 and of 1,000,000 allocations
+The part cache measures a second `check --cache` on etcd, where one of a hundred
+workloads has changed since the first: of 100,000 and of 1,000,000 allocations
 unless sizes are named.
 
 The part reports measures the writing of reports in every format, of a cluster
