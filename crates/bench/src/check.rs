@@ -1,36 +1,29 @@
-//! What the benchmarks of `calipam check` have in common.
+//! What the parts that run `calipam` have in common.
 
-use std::fmt::Display;
-use std::process::{Command, ExitCode};
+use std::error::Error;
+use std::process::Command;
 use std::str::FromStr;
 
 use calipam_testkit::cluster::{ClusterSpec, SizedCluster};
 use calipam_testkit::servers::Etcd;
 
+use crate::Failed;
 use crate::child::{Measured, measure};
 
-/// Measures each size on the command line, which begins with the program, and prints the rows.
-pub fn main<S: FromStr<Err: Display>, R>(
-    usage: &str,
-    row: impl Fn(&str, S) -> Result<R, String>,
+/// Measures each size, and prints the rows.
+pub fn rows<S, R, E>(
+    sizes: &[String],
+    row: impl Fn(S) -> Result<R, E>,
     print: impl Fn(&[R]),
-) -> ExitCode {
-    let mut arguments = std::env::args().skip(1);
-    let Some(program) = arguments.next() else {
-        eprintln!("usage: {usage}");
-        return ExitCode::from(2);
-    };
-    let sizes = arguments.map(|size| size.parse().map_err(|e: S::Err| e.to_string()));
-    match sizes.map(|size| row(&program, size?)).collect::<Result<Vec<R>, String>>() {
-        Ok(rows) => {
-            print(&rows);
-            ExitCode::SUCCESS
-        }
-        Err(message) => {
-            eprintln!("error: {message}");
-            ExitCode::FAILURE
-        }
-    }
+) -> Result<(), Failed>
+where
+    S: FromStr<Err: Error + Send + Sync + 'static>,
+    Failed: From<E>,
+{
+    let measure = |size: &String| Ok(row(size.parse()?)?);
+    let rows = sizes.iter().map(measure).collect::<Result<Vec<R>, Failed>>()?;
+    print(&rows);
+    Ok(())
 }
 
 /// An etcd with a healthy cluster of so many allocations.

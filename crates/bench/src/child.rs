@@ -37,8 +37,8 @@ pub fn measure(command: &mut Command) -> io::Result<(Measured, ExitStatus)> {
     Ok((Measured { seconds: start.elapsed().as_secs_f64(), peak_mib }, ended))
 }
 
-/// The peak of resident memory (VmHWM) in MiB.
-fn peak(status: &str) -> Option<f64> {
+/// The peak of resident memory (VmHWM) in MiB, by the process's file of its status.
+pub fn peak(status: &str) -> Option<f64> {
     let text = std::fs::read_to_string(status).ok()?;
     let line = text.lines().find(|line| line.starts_with("VmHWM:"))?;
     let kib: f64 = line.split_whitespace().nth(1)?.parse().ok()?;

@@ -9,100 +9,32 @@ use crate::{protoc, step, tools, workspace};
 
 /// A part of the benchmark.
 struct Part {
+    /// As `crates/bench` calls it as well.
     name: &'static str,
-    /// A program of `crates/bench`.
-    program: &'static str,
-    /// What the program is given before the sizes.
-    arguments: &'static [&'static str],
     /// The sizes that are measured where none is named.
     sizes: &'static [&'static str],
     needs_kubernetes: bool,
+    /// It measures the CNI plugin.
+    of_plugin: bool,
 }
 
 const PARTS: [Part; 12] = [
-    Part {
-        name: "etcd",
-        program: "bench_etcd",
-        arguments: &[],
-        sizes: &["10000", "100000", "1000000"],
-        needs_kubernetes: false,
-    },
-    Part {
-        name: "kubernetes",
-        program: "bench_kubernetes",
-        arguments: &[],
-        sizes: &["100000"],
-        needs_kubernetes: true,
-    },
-    Part {
-        name: "release-etcd",
-        program: "bench_release",
-        arguments: &["etcd"],
-        sizes: &["1000000"],
-        needs_kubernetes: false,
-    },
-    Part {
-        name: "release-kubernetes",
-        program: "bench_release",
-        arguments: &["kubernetes"],
-        sizes: &["100000"],
-        needs_kubernetes: true,
-    },
-    Part {
-        name: "cache",
-        program: "bench_cache",
-        arguments: &[],
-        sizes: &["100000", "1000000"],
-        needs_kubernetes: false,
-    },
-    Part {
-        name: "reports",
-        program: "bench_reports",
-        arguments: &[],
-        sizes: &["1000000"],
-        needs_kubernetes: false,
-    },
-    Part {
-        name: "history",
-        program: "bench_history",
-        arguments: &[],
-        sizes: &["1000000"],
-        needs_kubernetes: false,
-    },
-    Part {
-        name: "completion",
-        program: "bench_completion",
-        arguments: &[],
-        sizes: &["1000000"],
-        needs_kubernetes: false,
-    },
-    Part {
-        name: "cni",
-        program: "bench_cni",
-        arguments: &["etcd"],
-        sizes: &["200"],
-        needs_kubernetes: false,
-    },
-    Part {
-        name: "cni-kubernetes",
-        program: "bench_cni",
-        arguments: &["kubernetes"],
-        sizes: &["200"],
-        needs_kubernetes: true,
-    },
-    Part {
-        name: "simulate",
-        program: "bench_simulate",
-        arguments: &["etcd"],
-        sizes: &["10", "50", "100"],
-        needs_kubernetes: false,
-    },
+    Part { name: "etcd", sizes: &["10000", "100000", "1000000"], needs_kubernetes: false, of_plugin: false },
+    Part { name: "kubernetes", sizes: &["100000"], needs_kubernetes: true, of_plugin: false },
+    Part { name: "release-etcd", sizes: &["1000000"], needs_kubernetes: false, of_plugin: false },
+    Part { name: "release-kubernetes", sizes: &["100000"], needs_kubernetes: true, of_plugin: false },
+    Part { name: "cache", sizes: &["100000", "1000000"], needs_kubernetes: false, of_plugin: false },
+    Part { name: "reports", sizes: &["1000000"], needs_kubernetes: false, of_plugin: false },
+    Part { name: "history", sizes: &["1000000"], needs_kubernetes: false, of_plugin: false },
+    Part { name: "completion", sizes: &["1000000"], needs_kubernetes: false, of_plugin: false },
+    Part { name: "cni", sizes: &["200"], needs_kubernetes: false, of_plugin: true },
+    Part { name: "cni-kubernetes", sizes: &["200"], needs_kubernetes: true, of_plugin: true },
+    Part { name: "simulate", sizes: &["10", "50", "100"], needs_kubernetes: false, of_plugin: true },
     Part {
         name: "simulate-kubernetes",
-        program: "bench_simulate",
-        arguments: &["kubernetes"],
         sizes: &["10", "50", "100"],
         needs_kubernetes: true,
+        of_plugin: true,
     },
 ];
 
@@ -168,13 +100,12 @@ fn run(arguments: &[String]) -> Result<(), Failure> {
         servers.push(servers::bring_kube_apiserver()?);
     }
     let protoc = protoc::variables()?;
-    let is_plugin = |part: &Part| matches!(part.program, "bench_cni" | "bench_simulate");
-    if !parts.iter().all(is_plugin) {
+    if !parts.iter().all(|part| part.of_plugin) {
         let mut program = workspace::cargo();
         program.args(["build", "--release", "--package", "calipam"]).envs(protoc.clone());
         step::run("Building calipam", &mut program)?;
     }
-    if parts.iter().any(is_plugin) {
+    if parts.iter().any(|part| part.of_plugin) {
         let mut plugin = workspace::cargo();
         plugin.args(["build", "--release", "--package", "calipam-cni"]).envs(protoc.clone());
         step::run("Building the CNI plugin", &mut plugin)?;
@@ -184,8 +115,8 @@ fn run(arguments: &[String]) -> Result<(), Failure> {
     step::run("Building the benchmark", &mut bench)?;
     let release = workspace::root().join("target/release");
     for part in parts {
-        let mut measure = Command::new(release.join(part.program));
-        measure.arg(release.join("calipam")).args(part.arguments).envs(servers.iter().cloned());
+        let mut measure = Command::new(release.join("calipam-bench"));
+        measure.arg(part.name).arg(release.join("calipam")).envs(servers.iter().cloned());
         match sizes {
             [] => measure.args(part.sizes),
             sizes => measure.args(sizes),

@@ -1,4 +1,4 @@
-//! The floor of `bench_cni`: a program that is called as the plugin is, and sends the datastore the requests of one ADD or DEL
+//! The floor of the part `cni`: a program that is called as the plugin is, and sends the datastore the requests of one ADD or DEL
 //! without thinking about the answers.
 
 mod etcd;

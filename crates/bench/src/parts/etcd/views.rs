@@ -1,7 +1,7 @@
 //! `show` against a pull of the kinds that the view is made of.
 
-use calipam_bench::views::View;
-use calipam_bench::{check, child};
+use crate::views::View;
+use crate::{check, child};
 
 use super::RUNS;
 use super::floor::{best, pull};

@@ -3,9 +3,9 @@
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
-use calipam_bench::Failed;
-use calipam_bench::cluster::Cluster;
-use calipam_bench::kubernetes::OF_ALLOCATION;
+use crate::Failed;
+use crate::cluster::Cluster;
+use crate::kubernetes::OF_ALLOCATION;
 
 /// Requests since the server started.
 pub fn done(cluster: &Cluster) -> Result<u64, Failed> {

@@ -1,18 +1,17 @@
-//! Measures `calipam check`, `calipam show` and the reading of files against the floor: `bench_etcd CALIPAM
-//! ALLOCATIONS…`. `cargo xtask bench` builds both in release mode and runs it.
+//! `calipam check`, `calipam show` and the reading of files on etcd against the floor.
 
 mod files;
 mod floor;
 mod phases;
 mod views;
 
-use std::process::ExitCode;
 use std::time::Instant;
 
-use calipam_bench::views::{self as of_views, View};
-use calipam_bench::{check, child};
 use calipam_testkit::cluster::{ClusterSpec, SizedCluster};
 use calipam_testkit::servers::Etcd;
+
+use crate::views::{self as of_views, View};
+use crate::{Failed, check, child};
 
 /// Runs of each measurement; the best one counts, since what disturbs a run only ever makes it slower.
 const RUNS: usize = 3;
@@ -27,8 +26,9 @@ struct Row {
     files: Vec<files::File>,
 }
 
-fn main() -> ExitCode {
-    check::main("bench_etcd CALIPAM ALLOCATIONS…", measure, print)
+/// Measures each size and prints the tables.
+pub fn run(program: &str, sizes: &[String]) -> Result<(), Failed> {
+    check::rows(sizes, |size| measure(program, size), print)
 }
 
 fn measure(program: &str, allocations: u64) -> Result<Row, String> {

@@ -3,14 +3,15 @@
 use std::path::Path;
 use std::time::Instant;
 
-use calipam_bench::leak;
+use crate::leak;
 use calipam_repair::journal::Recorded;
 use calipam_testkit::cluster::{ClusterSpec, SizedCluster};
 use calipam_testkit::servers::{Etcd, EtcdOptions};
 use etcd_client::{Client, Compare, CompareOp, Txn, TxnOp};
 use tokio::task::JoinSet;
 
-use crate::{Failed, Row, release};
+use super::{Row, command};
+use crate::Failed;
 
 /// As many transactions are under way as the executor has requests.
 const IN_FLIGHT: usize = 256;
@@ -22,7 +23,7 @@ pub async fn measure(program: &str, allocations: u64, folder: &Path) -> Result<R
     let leaked = leak::every_tenth(&etcd).await?;
     eprintln!("{leaked} of {allocations} addresses are leaked");
     let connection = ["--etcd-endpoints".to_owned(), etcd.endpoint()];
-    let released = release::release(program, &connection, &folder.join("run.journal"))?;
+    let released = command::release(program, &connection, &folder.join("run.journal"))?;
     let floor = floor(&etcd, &released.recorded).await?;
     Ok(Row::new("etcd", allocations, leaked, &released, floor))
 }

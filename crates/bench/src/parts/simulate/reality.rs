@@ -7,10 +7,9 @@ use std::sync::Mutex;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use calipam_bench::cluster::Cluster;
-use calipam_bench::{Failed, plugin};
-
-use crate::{PER_SECOND, PODS, node_name, requests};
+use super::{PER_SECOND, PODS, node_name, requests};
+use crate::cluster::Cluster;
+use crate::{Failed, plugin};
 
 /// The version of CNI of the calls: STATUS is known since then.
 pub const VERSION: &str = "1.1.0";

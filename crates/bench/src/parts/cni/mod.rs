@@ -1,43 +1,29 @@
-//! Measures the CNI plugin against a raw client that sends the same requests: `bench_cni CALIPAM etcd|kubernetes RUNS…`. The
-//! plugin and the raw client lie beside `calipam`. `cargo xtask bench` builds them in release mode and runs it.
+//! The CNI plugin against a raw client that sends the same requests. Both lie beside `calipam`.
 
 mod call;
 
 use std::path::Path;
-use std::process::ExitCode;
-
-use calipam_bench::Failed;
-use calipam_bench::cluster::Cluster;
 
 use self::call::{Calls, NODE, Sample, at_once};
+use crate::Failed;
+use crate::cluster::Cluster;
 
 /// Calls that are started at once.
 const AT_ONCE: usize = 64;
 /// Names a third program, such as Calico's own plugin, that is measured in the same run. It has to be called `calico-ipam`.
 const OTHER: &str = "CALIPAM_BENCH_PLUGIN";
 
-fn main() -> ExitCode {
-    let mut arguments = std::env::args().skip(1);
-    let (Some(program), Some(datastore)) = (arguments.next(), arguments.next()) else {
-        eprintln!("usage: bench_cni CALIPAM etcd|kubernetes RUNS…");
-        return ExitCode::from(2);
-    };
-    let folder = Path::new(&program).parent().unwrap_or(Path::new("."));
-    let measured = arguments.map(|runs| measure(folder, &datastore, runs.parse()?));
-    match measured.collect::<Result<Vec<()>, Failed>>() {
-        Ok(_) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("error: {error}");
-            ExitCode::FAILURE
-        }
-    }
+/// Measures so many calls on a datastore, `etcd` or `kubernetes`, and prints each measurement.
+pub fn run(program: &str, datastore: &str, sizes: &[String]) -> Result<(), Failed> {
+    let folder = Path::new(program).parent().unwrap_or(Path::new("."));
+    sizes.iter().try_for_each(|calls| measure(folder, datastore, calls.parse()?))
 }
 
 fn measure(programs: &Path, datastore: &str, runs: usize) -> Result<(), Failed> {
     let cluster = Cluster::start(datastore, [NODE.to_owned()])?;
     let mut plugins = vec![
         Contender::new("plugin", Calls::new(&programs.join("calico-ipam"), &cluster)?),
-        Contender::new("floor", Calls::new(&programs.join("bench_cni_floor"), &cluster)?),
+        Contender::new("floor", Calls::new(&programs.join("cni_floor"), &cluster)?),
     ];
     if let Some(program) = std::env::var_os(OTHER) {
         plugins.push(Contender::new("other", Calls::new(Path::new(&program), &cluster)?));

@@ -1,18 +1,17 @@
-//! Measures `calipam check` and `calipam show` on the Kubernetes datastore against the floor: `bench_kubernetes CALIPAM PODS…`.
-//! `cargo xtask bench` builds both in release mode and runs it.
+//! `calipam check` and `calipam show` on the Kubernetes datastore against the floor.
 
 mod floor;
 mod views;
 
-use std::process::ExitCode;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use calipam_bench::kubernetes::seed;
-use calipam_bench::views::{self as of_views, View};
-use calipam_bench::{check, child};
 use calipam_testkit::kube::{Flavour, install};
 use calipam_testkit::servers::KubeApiserver;
+
+use crate::kubernetes::seed;
+use crate::views::{self as of_views, View};
+use crate::{Failed, check, child};
 
 /// Runs of each measurement; the best one counts, since what disturbs a run only ever makes it slower.
 const RUNS: usize = 5;
@@ -33,8 +32,9 @@ struct Row {
     views: Vec<View>,
 }
 
-fn main() -> ExitCode {
-    check::main("bench_kubernetes CALIPAM PODS…", measure, print)
+/// Measures each size and prints the tables.
+pub fn run(program: &str, sizes: &[String]) -> Result<(), Failed> {
+    check::rows(sizes, |size| measure(program, size), print)
 }
 
 fn measure(program: &str, pods: usize) -> Result<Row, String> {

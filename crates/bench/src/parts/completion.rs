@@ -1,11 +1,11 @@
-//! Measures completion of values on etcd against one raw range read: `bench_completion CALIPAM ALLOCATIONS…`. `cargo xtask
-//! bench completion` builds both in release mode and runs it.
+//! Completion of values on etcd against one raw range read.
 
-use std::process::{Command, ExitCode};
+use std::process::Command;
 use std::time::Instant;
 
-use calipam_bench::check;
 use etcd_client::{Client, GetOptions};
+
+use crate::{Failed, check};
 
 /// Runs of each measurement, of which the middle and the slowest are told: each stands for a key that was pressed.
 const RUNS: usize = 21;
@@ -30,8 +30,9 @@ struct Row {
     completion: Vec<f64>,
 }
 
-fn main() -> ExitCode {
-    check::main("bench_completion CALIPAM ALLOCATIONS…", measure, print)
+/// Measures each size and prints the tables.
+pub fn run(program: &str, sizes: &[String]) -> Result<(), Failed> {
+    check::rows(sizes, |size| measure(program, size), print)
 }
 
 fn measure(program: &str, allocations: u64) -> Result<Vec<Row>, String> {

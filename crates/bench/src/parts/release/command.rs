@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use calipam_bench::child::{Measured, measure};
+use crate::child::{Measured, measure};
 use calipam_repair::journal::Recorded;
 
 use crate::Failed;

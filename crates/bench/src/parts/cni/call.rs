@@ -6,10 +6,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::time::Instant;
 
-use calipam_bench::cluster::Cluster;
-use calipam_bench::{Failed, plugin};
 use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
 use tempfile::TempDir;
+
+use crate::cluster::Cluster;
+use crate::{Failed, child, plugin};
 
 /// The node that is measured.
 pub const NODE: &str = "a";
@@ -89,7 +90,7 @@ impl Call {
         let status = format!("/proc/{}/status", child.id());
         let mut peak_mib: f64 = 0.0;
         while child.try_wait()?.is_none() {
-            peak_mib = peak_mib.max(peak(&status).unwrap_or_default());
+            peak_mib = peak_mib.max(child::peak(&status).unwrap_or_default());
         }
         succeeded(&mut child)?;
         Ok(Sample { peak_mib, ..Sample::default() })
@@ -110,12 +111,4 @@ pub fn at_once(calls: &Calls, count: usize) -> Result<f64, Failed> {
 fn succeeded(child: &mut Child) -> Result<(), Failed> {
     let ended = child.wait()?;
     if ended.success() { Ok(()) } else { Err(format!("a call failed: {ended}").into()) }
-}
-
-/// The peak of resident memory (VmHWM) in MiB.
-fn peak(status: &str) -> Option<f64> {
-    let text = fs::read_to_string(status).ok()?;
-    let line = text.lines().find(|line| line.starts_with("VmHWM:"))?;
-    let kib: f64 = line.split_whitespace().nth(1)?.parse().ok()?;
-    Some(kib / 1024.0)
 }

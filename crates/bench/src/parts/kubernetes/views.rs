@@ -1,7 +1,7 @@
 //! `show` against a pull of the kinds that the view is made of.
 
-use calipam_bench::views::View;
-use calipam_bench::{check, child};
+use crate::views::View;
+use crate::{check, child};
 use calipam_testkit::servers::KubeApiserver;
 
 use super::floor::{Kinds, pull};

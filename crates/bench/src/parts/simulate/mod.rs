@@ -1,21 +1,19 @@
-//! Compares simulations with reality: `bench_simulate CALIPAM etcd|kubernetes NODES…`. The plugin lies beside `calipam`. Pods
-//! arrive on so many nodes, as processes of the plugin against a real server and in a simulation whose costs were measured
-//! with single calls. `cargo xtask bench simulate` builds all and runs it.
+//! Simulations against reality. The plugin lies beside `calipam`. Pods arrive on so many nodes, as processes of the plugin
+//! against a real server and in a simulation whose costs were measured with single calls.
 
 mod calibrate;
 mod reality;
 mod requests;
 
 use std::path::Path;
-use std::process::ExitCode;
 use std::time::Duration;
 
-use calipam_bench::Failed;
-use calipam_bench::cluster::{BLOCK_SIZE, Cluster, POOL};
-use calipam_simulate::answer::{Run, run};
+use calipam_simulate::answer::{self, Run};
 use calipam_simulate::{Micros, PoolSpec, Rate, Scenario};
 
 use self::reality::Real;
+use crate::Failed;
+use crate::cluster::{BLOCK_SIZE, Cluster, POOL};
 
 /// Pods of each node.
 const PODS: u32 = 4;
@@ -23,13 +21,9 @@ const PODS: u32 = 4;
 /// in it.
 const PER_SECOND: u64 = 8;
 
-fn main() -> ExitCode {
-    let mut arguments = std::env::args().skip(1);
-    let (Some(program), Some(datastore)) = (arguments.next(), arguments.next()) else {
-        eprintln!("usage: bench_simulate CALIPAM etcd|kubernetes NODES…");
-        return ExitCode::from(2);
-    };
-    let plugin = Path::new(&program).parent().unwrap_or(Path::new(".")).join("calico-ipam");
+/// Compares so many nodes on a datastore, `etcd` or `kubernetes`, and prints a line of each.
+pub fn run(program: &str, datastore: &str, sizes: &[String]) -> Result<(), Failed> {
+    let plugin = Path::new(program).parent().unwrap_or(Path::new(".")).join("calico-ipam");
     println!(
         "{datastore}: {PODS} pods on each node, {PER_SECOND} arrive in a second; p is predicted, m is measured"
     );
@@ -37,16 +31,7 @@ fn main() -> ExitCode {
         "{:>5}  {:>9} {:>9}  {:>9} {:>9} {:>5}  {:>9} {:>9} {:>5}",
         "nodes", "req. p", "req. m", "median p", "median m", "%", "99 % p", "99 % m", "%"
     );
-    for nodes in arguments {
-        match nodes.parse().map_err(Failed::from).and_then(|nodes| compare(&plugin, &datastore, nodes)) {
-            Ok(()) => {}
-            Err(error) => {
-                eprintln!("error: {error}");
-                return ExitCode::FAILURE;
-            }
-        }
-    }
-    ExitCode::SUCCESS
+    sizes.iter().try_for_each(|nodes| compare(&plugin, datastore, nodes.parse()?))
 }
 
 fn compare(plugin: &Path, datastore: &str, nodes: u32) -> Result<(), Failed> {
@@ -77,7 +62,7 @@ fn predict(cluster: &Cluster, nodes: u32, latency: &str) -> Result<Run, Failed> 
         collector: None,
         ..Scenario::default()
     };
-    Ok(run(&scenario)?)
+    Ok(answer::run(&scenario)?)
 }
 
 fn print_row(nodes: u32, predicted: &Run, real: &Real) {

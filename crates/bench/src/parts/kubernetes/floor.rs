@@ -4,7 +4,7 @@
 use std::thread;
 use std::time::Instant;
 
-use calipam_bench::kubernetes::OF_ALLOCATION;
+use crate::kubernetes::OF_ALLOCATION;
 use calipam_testkit::kube::Flavour;
 use calipam_testkit::servers::KubeApiserver;
 

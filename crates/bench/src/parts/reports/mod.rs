@@ -1,15 +1,14 @@
-//! Measures what the reports of a check take, in time and memory, apart from the check: `bench_reports CALIPAM
-//! ALLOCATIONS…`. Every tenth address is leaked, so that there are as many findings. `cargo xtask bench reports` builds it
-//! in release mode and runs it.
+//! What the reports of a check take, in time and memory, apart from the check. Every tenth address is leaked, so that there
+//! are as many findings.
 
 mod page;
 
 use std::fs;
 use std::path::Path;
-use std::process::{Command, ExitCode};
+use std::process::Command;
 use std::time::{Duration, SystemTime};
 
-use calipam_bench::{check, child, leak};
+use crate::{Failed, check, child, leak};
 
 /// In this order they are written, the metrics last: they tell when the check had come to its verdict.
 const FORMATS: [&str; 10] =
@@ -35,8 +34,9 @@ struct Row {
     page: Option<page::Opened>,
 }
 
-fn main() -> ExitCode {
-    check::main("bench_reports CALIPAM ALLOCATIONS…", measure, print)
+/// Measures each size and prints the tables.
+pub fn run(program: &str, sizes: &[String]) -> Result<(), Failed> {
+    check::rows(sizes, |size| measure(program, size), print)
 }
 
 fn measure(program: &str, allocations: u64) -> Result<Row, String> {

@@ -3,10 +3,9 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use calipam_bench::Failed;
-use calipam_bench::cluster::Cluster;
-
-use crate::reality::{VERSION, call};
+use super::reality::{VERSION, call};
+use crate::Failed;
+use crate::cluster::Cluster;
 
 /// Calls of each kind.
 const CALLS: usize = 15;

@@ -6,13 +6,14 @@ use std::sync::Mutex;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use calipam_bench::kubernetes::{names, seed};
+use crate::kubernetes::{names, seed};
 use calipam_testkit::kube::{Connection, Flavour, install};
 use calipam_testkit::servers::KubeApiserver;
 use etcd_client::{Txn, TxnOp};
 use serde_json::{Value, json};
 
-use crate::{Failed, Row, release};
+use super::{Row, command};
+use crate::Failed;
 
 /// Connections of the floor; more of them make it no faster.
 const CONNECTIONS: usize = 32;
@@ -36,9 +37,9 @@ pub fn measure(program: &str, pods: usize, folder: &Path) -> Result<Row, Failed>
     let kubeconfig = server.kubeconfig().display().to_string();
     let connection = ["--datastore", "kubernetes", "--kubeconfig", &kubeconfig].map(str::to_owned);
     let journal = folder.join("run.journal");
-    let released = release::release(program, &connection, &journal)?;
+    let released = command::release(program, &connection, &journal)?;
     let (blocks, handles) = (list(&server, "ipamblocks")?, list(&server, "ipamhandles")?);
-    release::undo(program, &connection, &journal)?;
+    command::undo(program, &connection, &journal)?;
     let floor = floor(&server, &blocks, &handles)?;
     Ok(Row::new("kubernetes", pods as u64, leaked, &released, floor))
 }

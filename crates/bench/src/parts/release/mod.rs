@@ -1,18 +1,13 @@
-//! Measures `calipam release --leaked` against what the server needs for the same writes:
-//! `bench_release CALIPAM etcd|kubernetes ALLOCATIONS…`. Every tenth address is leaked. `cargo xtask bench` builds it in
-//! release mode and runs it.
+//! `calipam release --leaked` against what the server needs for the same writes. Every tenth address is leaked.
 
+mod command;
 mod on_etcd;
 mod on_kubernetes;
-mod release;
 
 use std::path::Path;
-use std::process::ExitCode;
 
-use self::release::Released;
-
-/// What can fail.
-pub type Failed = Box<dyn std::error::Error + Send + Sync>;
+use self::command::Released;
+use crate::{Failed, check};
 
 /// One line of the table.
 pub struct Row {
@@ -47,34 +42,23 @@ impl Row {
     }
 }
 
-fn main() -> ExitCode {
-    let mut arguments = std::env::args().skip(1);
-    let (Some(program), Some(datastore)) = (arguments.next(), arguments.next()) else {
-        eprintln!("usage: bench_release CALIPAM etcd|kubernetes ALLOCATIONS…");
-        return ExitCode::from(2);
-    };
-    let rows: Result<Vec<Row>, Failed> = arguments.map(|size| measure(&program, &datastore, &size)).collect();
-    match rows {
-        Ok(rows) => {
-            print(&rows);
-            ExitCode::SUCCESS
-        }
-        Err(error) => {
-            eprintln!("error: {error}");
-            ExitCode::FAILURE
-        }
-    }
+/// Measures releases on etcd.
+pub fn run_on_etcd(program: &str, sizes: &[String]) -> Result<(), Failed> {
+    let runtime = tokio::runtime::Runtime::new()?;
+    let measure = |size, folder: &Path| runtime.block_on(on_etcd::measure(program, size, folder));
+    check::rows(sizes, |size| in_folder(|folder| measure(size, folder)), print)
 }
 
-fn measure(program: &str, datastore: &str, size: &str) -> Result<Row, Failed> {
-    // Not in a memory file system, where making a journal durable costs nothing.
+/// Measures releases on the Kubernetes datastore.
+pub fn run_on_kubernetes(program: &str, sizes: &[String]) -> Result<(), Failed> {
+    let measure = |size, folder: &Path| on_kubernetes::measure(program, size, folder);
+    check::rows(sizes, |size| in_folder(|folder| measure(size, folder)), print)
+}
+
+/// Gives it a folder that is not in a memory file system, where making a journal durable costs nothing.
+fn in_folder<R>(measure: impl FnOnce(&Path) -> Result<R, Failed>) -> Result<R, Failed> {
     let folder = tempfile::tempdir_in(".")?;
-    let folder: &Path = folder.path();
-    match datastore {
-        "etcd" => tokio::runtime::Runtime::new()?.block_on(on_etcd::measure(program, size.parse()?, folder)),
-        "kubernetes" => on_kubernetes::measure(program, size.parse()?, folder),
-        other => Err(format!("{other} is not a datastore").into()),
-    }
+    measure(folder.path())
 }
 
 fn print(rows: &[Row]) {

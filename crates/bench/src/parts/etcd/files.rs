@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 use std::{fs, io};
 
-use calipam_bench::{check, child};
+use crate::{check, child};
 use calipam_testkit::servers::Etcd;
 use sha2::{Digest, Sha256};
 

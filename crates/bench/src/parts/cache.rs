@@ -1,12 +1,11 @@
-//! Measures `calipam check --cache` on etcd against a check without, where one of a hundred workloads has changed since the
-//! last check: `bench_cache CALIPAM ALLOCATIONS…`. `cargo xtask bench` builds both in release mode and runs it.
+//! `calipam check --cache` on etcd against a check without, where one of a hundred workloads has changed since the last check.
 
 use std::path::Path;
-use std::process::ExitCode;
 
-use calipam_bench::check;
-use calipam_bench::child::Measured;
 use etcd_client::{Client, Error, GetOptions, Txn, TxnOp};
+
+use crate::child::Measured;
+use crate::{Failed, check, child};
 
 /// Runs of each measurement; the best one counts, since what disturbs a run only ever makes it slower.
 const RUNS: usize = 3;
@@ -30,8 +29,9 @@ struct Row {
     second: Measured,
 }
 
-fn main() -> ExitCode {
-    check::main("bench_cache CALIPAM ALLOCATIONS…", measure, print)
+/// Measures each size and prints the tables.
+pub fn run(program: &str, sizes: &[String]) -> Result<(), Failed> {
+    check::rows(sizes, |size| measure(program, size), print)
 }
 
 fn measure(program: &str, allocations: u64) -> Result<Row, String> {
@@ -52,12 +52,14 @@ fn measure(program: &str, allocations: u64) -> Result<Row, String> {
         seconds.push(cached()?);
         fulls.push(full()?);
     }
-    let best = |measured: Vec<Measured>| {
-        let memory = measured.iter().map(|m| m.peak_mib).max_by(f64::total_cmp).unwrap_or_default();
-        let best = measured.into_iter().min_by(|a, b| a.seconds.total_cmp(&b.seconds));
-        best.map(|best| Measured { peak_mib: memory, ..best }).ok_or("nothing was measured")
-    };
-    Ok(Row { allocations, full: best(fulls)?, first, file_mib, written, second: best(seconds)? })
+    Ok(Row {
+        allocations,
+        full: child::best(fulls)?,
+        first,
+        file_mib,
+        written,
+        second: child::best(seconds)?,
+    })
 }
 
 /// The size of the files in a folder.

@@ -1,13 +1,13 @@
-//! Measures histories and comparisons on etcd: `bench_history CALIPAM ALLOCATIONS…`. `cargo xtask bench history` builds both in
-//! release mode and runs it.
+//! Histories and comparisons on etcd.
 
 mod changes;
 
 use std::path::Path;
-use std::process::{Command, ExitCode};
+use std::process::Command;
 
-use calipam_bench::{check, child, leak};
 use calipam_testkit::servers::Etcd;
+
+use crate::{Failed, check, child, leak};
 
 /// Runs of each question, of which the middle and the slowest are told.
 const RUNS: usize = 21;
@@ -38,8 +38,9 @@ struct Row {
     comparisons: Vec<Comparison>,
 }
 
-fn main() -> ExitCode {
-    check::main("bench_history CALIPAM ALLOCATIONS…", measure, print)
+/// Measures each size and prints the tables.
+pub fn run(program: &str, sizes: &[String]) -> Result<(), Failed> {
+    check::rows(sizes, |size| measure(program, size), print)
 }
 
 fn measure(program: &str, allocations: u64) -> Result<Row, String> {
@@ -76,7 +77,7 @@ fn measure(program: &str, allocations: u64) -> Result<Row, String> {
 /// Writes an export, and gives its path.
 fn export(program: &str, etcd: &Etcd, folder: &Path, name: &str) -> Result<String, String> {
     let path = folder.join(format!("{name}.jsonl.zst")).display().to_string();
-    run(
+    took(
         Command::new(program).args(["export", &path, "--quiet", "--etcd-endpoints", &etcd.endpoint()]),
         &[0],
     )?;
@@ -95,11 +96,11 @@ fn compare(program: &str, etcd: &Etcd, states: [&str; 2]) -> Result<(f64, child:
             let datastore = if state.starts_with("etcd@") { "etcd" } else { state };
             let mut show = Command::new(program);
             show.args(["show", "--quiet", "--datastore", datastore]).args(connection);
-            *seconds = seconds.min(run(&mut show, &[0])?.seconds);
+            *seconds = seconds.min(took(&mut show, &[0])?.seconds);
         }
         let mut diff = Command::new(program);
         diff.args(["diff", "--settle", "0", "-o", "json"]).args(states).args(connection);
-        let measured = run(&mut diff, &[1])?;
+        let measured = took(&mut diff, &[1])?;
         best.seconds = best.seconds.min(measured.seconds);
         best.peak_mib = best.peak_mib.max(measured.peak_mib);
     }
@@ -119,7 +120,7 @@ fn ask(
         for _ in 0..RUNS {
             let mut asked = Command::new(program);
             asked.args([command, "--quiet", "--ip", address, "--etcd-endpoints", &etcd.endpoint()]);
-            seconds.push(run(&mut asked, &[0])?.seconds);
+            seconds.push(took(&mut asked, &[0])?.seconds);
         }
         seconds.sort_by(f64::total_cmp);
         Ok(Question { allocations, revisions, command: name, seconds })
@@ -127,7 +128,8 @@ fn ask(
     [("history --ip", "history"), ("show --ip", "show")].into_iter().map(question).collect()
 }
 
-fn run(command: &mut Command, expected: &[i32]) -> Result<child::Measured, String> {
+/// What a command takes that ends with one of the expected codes.
+fn took(command: &mut Command, expected: &[i32]) -> Result<child::Measured, String> {
     let (measured, ended) = child::measure(command).map_err(|e| format!("cannot run it: {e}"))?;
     match ended.code() {
         Some(code) if expected.contains(&code) => Ok(measured),

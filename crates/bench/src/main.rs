@@ -1,0 +1,34 @@
+//! Benchmarks of calipam: `calipam-bench PART CALIPAM SIZES…`. `cargo xtask bench` builds it in release mode and runs it.
+
+mod check;
+mod child;
+mod cluster;
+mod kubernetes;
+mod leak;
+mod parts;
+mod plugin;
+mod views;
+
+use std::process::ExitCode;
+
+/// What can fail in a benchmark.
+type Failed = Box<dyn std::error::Error + Send + Sync>;
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let [part, program, sizes @ ..] = arguments.as_slice() else {
+        eprintln!("usage: calipam-bench PART CALIPAM SIZES…");
+        return ExitCode::from(2);
+    };
+    let Some(measure) = parts::named(part) else {
+        eprintln!("error: {part} is not a part of the benchmark");
+        return ExitCode::from(2);
+    };
+    match measure(program, sizes) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,36 @@
+//! The parts of the benchmark: what each measures.
+
+mod cache;
+mod cni;
+mod completion;
+mod etcd;
+mod history;
+mod kubernetes;
+mod release;
+mod reports;
+mod simulate;
+
+use crate::Failed;
+
+/// Measures a program with each size of the command line, and prints what it took.
+pub type Measure = fn(&str, &[String]) -> Result<(), Failed>;
+
+/// The part of a name, as `cargo xtask bench` calls it.
+pub fn named(name: &str) -> Option<Measure> {
+    let measure: Measure = match name {
+        "etcd" => etcd::run,
+        "kubernetes" => kubernetes::run,
+        "release-etcd" => release::run_on_etcd,
+        "release-kubernetes" => release::run_on_kubernetes,
+        "cache" => cache::run,
+        "reports" => reports::run,
+        "history" => history::run,
+        "completion" => completion::run,
+        "cni" => |program, calls| cni::run(program, "etcd", calls),
+        "cni-kubernetes" => |program, calls| cni::run(program, "kubernetes", calls),
+        "simulate" => |program, nodes| simulate::run(program, "etcd", nodes),
+        "simulate-kubernetes" => |program, nodes| simulate::run(program, "kubernetes", nodes),
+        _ => return None,
+    };
+    Some(measure)
+}
