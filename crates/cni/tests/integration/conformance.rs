@@ -6,6 +6,7 @@ use calipam_testkit::servers::EtcdVersion;
 use serde_json::{Value, json};
 
 use crate::concurrent::{churn, turns};
+use crate::relay::Relay;
 use crate::runtime::{Runtime, addresses};
 use crate::world::World;
 
@@ -27,6 +28,7 @@ fn on_etcd_3_4() {
 fn on_the_classic_group_of_kubernetes() {
     let world = World::kubernetes(Flavour::Classic);
     conforms(&world, &VERSIONS);
+    shares_a_connection(&world);
     churn(&world, turns(3, 200));
 }
 
@@ -35,6 +37,23 @@ fn on_the_native_group_of_kubernetes() {
     let world = World::kubernetes(Flavour::Native);
     conforms(&world, &["0.3.1", "1.1.0"]);
     churn(&world, turns(3, 200));
+}
+
+/// Each call opens one connection to the API server, however many requests it sends side by side.
+fn shares_a_connection(world: &World) {
+    let server = world.server();
+    let port = server.url().rsplit(':').next().unwrap().parse().unwrap();
+    let relay = Relay::to(port);
+    let folder = tempfile::tempdir().unwrap();
+    let kubeconfig = folder.path().join("kubeconfig");
+    let text = std::fs::read_to_string(server.kubeconfig()).unwrap();
+    std::fs::write(&kubeconfig, text.replace(&format!(":{port}"), &format!(":{}", relay.port))).unwrap();
+    let runtime =
+        world.runtime().with("kubernetes", json!({"kubeconfig": kubeconfig})).with("cniVersion", "1.1.0");
+    for command in ["ADD", "CHECK", "DEL"] {
+        runtime.call(command, "c1", POD).success();
+        assert_eq!(relay.take(), 1, "{command}");
+    }
 }
 
 /// Goes through the life of a container for each version.

@@ -5,6 +5,7 @@ mod client;
 mod concurrent;
 mod conformance;
 mod machines;
+mod relay;
 mod runtime;
 mod trouble;
 mod upgrade;

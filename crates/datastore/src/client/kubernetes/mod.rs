@@ -6,6 +6,7 @@ pub(crate) mod discovery;
 mod flags;
 pub(crate) mod permission;
 pub(crate) mod schema;
+mod transport;
 
 use std::fmt;
 use std::sync::Arc;
@@ -82,13 +83,13 @@ impl fmt::Debug for KubeClient {
     }
 }
 
-/// Where credentials are got, which may block.
+/// What a connection is made for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Credentials {
-    /// On a thread of its own, so that other work goes on.
-    OnThread,
-    /// In place: there is no other work.
-    Here,
+enum Process {
+    /// Reads much and has other work. Credentials, which may block, are got on a thread of their own.
+    Long,
+    /// Sends some requests and ends. Credentials are got in place, and all requests share one connection.
+    Short,
 }
 
 /// An answer whose body is still to be read.
@@ -118,7 +119,7 @@ impl KubeClient {
     /// # Errors
     /// Where the settings cannot be used, or the server does not answer as it should.
     pub async fn connect(settings: &KubernetesSettings) -> Result<Arc<Self>> {
-        let mut client = Self::unasked(settings, Credentials::OnThread).await?;
+        let mut client = Self::unasked(settings, Process::Long).await?;
         client.api = Api::discover(&client, &settings.api_group).await?;
         Ok(Arc::new(client))
     }
@@ -137,12 +138,12 @@ impl KubeClient {
         Ok((client, known))
     }
 
-    /// Connects to an API server without asking it for anything.
+    /// Connects to an API server without asking it for anything, for a process of a few requests.
     ///
     /// # Errors
     /// Where the settings cannot be used.
     pub(crate) async fn connect_unasked(settings: &KubernetesSettings) -> Result<Arc<Self>> {
-        let mut client = Self::unasked(settings, Credentials::Here).await?;
+        let mut client = Self::unasked(settings, Process::Short).await?;
         client.api = Api::assumed(&settings.api_group);
         Ok(Arc::new(client))
     }
@@ -160,16 +161,14 @@ impl KubeClient {
         })
     }
 
-    async fn unasked(settings: &KubernetesSettings, credentials: Credentials) -> Result<Self> {
+    async fn unasked(settings: &KubernetesSettings, process: Process) -> Result<Self> {
         let config = connect::config(settings).await?;
         let server = connect::location(&config.cluster_url);
         let has_certificate = connect::has_certificate(&config);
         // Credential plugins run here, and block.
-        let made = match credentials {
-            Credentials::OnThread => {
-                tokio::task::spawn_blocking(move || kube::Client::try_from(config)).await
-            }
-            Credentials::Here => Ok(kube::Client::try_from(config)),
+        let made = match process {
+            Process::Long => tokio::task::spawn_blocking(move || kube::Client::try_from(config)).await,
+            Process::Short => Ok(transport::client(config)),
         };
         let client = match made {
             Ok(client) => client.map_err(|error| connect::unusable(&server, &error))?,

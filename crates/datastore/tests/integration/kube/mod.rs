@@ -4,6 +4,7 @@ mod access;
 mod added_to_etcd;
 mod fake;
 mod faults;
+mod one_connection;
 mod order;
 mod paging;
 mod pods;

@@ -1,0 +1,245 @@
+//! The requests of a short-lived process share one connection, where the server speaks HTTP/2. What a real API server does
+//! only now and then, and never when asked to, is done by a server of our own: it ends connections, and knows no HTTP/2.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use calipam_datastore::lookup::Lookup;
+use calipam_datastore::settings::KubernetesSettings;
+use calipam_datastore::{Cause, Error, Failure};
+use calipam_testkit::servers::Pki;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::{ServerConfig, ServerConnection, StreamOwned};
+use serde_json::Value;
+use tempfile::TempDir;
+
+use super::support::settings_for_url;
+
+type Tls = StreamOwned<ServerConnection, TcpStream>;
+
+const NAMESPACE: &str = r#"{"metadata": {"labels": {"team": "red"}}}"#;
+/// Length of what a client says first.
+const PREFACE: usize = 24;
+/// Types of frames.
+const DATA: u8 = 0;
+const HEADERS: u8 = 1;
+const SETTINGS: u8 = 4;
+const GOAWAY: u8 = 7;
+/// Flags of frames: the answer to settings, the last frame of a stream, the last one with headers.
+const ACK: u8 = 1;
+const END_STREAM: u8 = 1;
+const END_HEADERS: u8 = 4;
+/// `:status: 200` in HPACK.
+const OK: u8 = 0x88;
+
+/// Says of each request, which are counted over all connections, whether it ends the connection instead of being taken.
+type Refuses = Arc<dyn Fn(usize) -> bool + Send + Sync>;
+
+/// A server that gives the labels of any namespace.
+struct Server {
+    url: String,
+    pki: Pki,
+    seen: Arc<Seen>,
+    _home: TempDir,
+}
+
+#[derive(Default)]
+struct Seen {
+    connections: AtomicUsize,
+    requests: AtomicUsize,
+    /// The bodies of requests, as far as they were taken.
+    bodies: Mutex<Vec<u8>>,
+}
+
+impl Server {
+    /// A server of `protocol`. Its threads end with the process.
+    fn start(protocol: &str, refuses: impl Fn(usize) -> bool + Send + Sync + 'static) -> Self {
+        let home = tempfile::tempdir().unwrap();
+        let pki = Pki::create(home.path()).unwrap();
+        let tls = Arc::new(tls(&pki, protocol));
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("https://{}", listener.local_addr().unwrap());
+        let (seen, refuses): (Arc<Seen>, Refuses) = (Arc::default(), Arc::new(refuses));
+        let log = Arc::clone(&seen);
+        std::thread::spawn(move || {
+            for stream in listener.incoming().map_while(Result::ok) {
+                log.connections.fetch_add(1, Ordering::SeqCst);
+                let tls = ServerConnection::new(Arc::clone(&tls)).unwrap();
+                let (log, refuses) = (Arc::clone(&log), Arc::clone(&refuses));
+                std::thread::spawn(move || serve(StreamOwned::new(tls, stream), &log, &*refuses));
+            }
+        });
+        Self { url, pki, seen, _home: home }
+    }
+
+    fn settings(&self, ca: &Path) -> KubernetesSettings {
+        let mut settings = settings_for_url(&self.url).kubernetes;
+        settings.ca_file = ca.display().to_string();
+        settings
+    }
+
+    async fn lookup(&self) -> Lookup {
+        Lookup::connect(&self.settings(&self.pki.ca)).await.unwrap()
+    }
+
+    fn connections(&self) -> usize {
+        self.seen.connections.load(Ordering::SeqCst)
+    }
+}
+
+fn tls(pki: &Pki, protocol: &str) -> ServerConfig {
+    let certificate = CertificateDer::from_pem_file(&pki.server.certificate).unwrap();
+    let key = PrivateKeyDer::from_pem_file(&pki.server.key).unwrap();
+    let mut config =
+        ServerConfig::builder().with_no_client_auth().with_single_cert(vec![certificate], key).unwrap();
+    config.alpn_protocols = vec![protocol.as_bytes().to_vec()];
+    config
+}
+
+/// Answers until the client ends the connection.
+fn serve(mut stream: Tls, seen: &Seen, refuses: &dyn Fn(usize) -> bool) -> std::io::Result<()> {
+    stream.conn.complete_io(&mut stream.sock)?;
+    match stream.conn.alpn_protocol() {
+        Some(b"h2") => frames(stream, seen, refuses),
+        _ => lines(stream),
+    }
+}
+
+fn frames(mut stream: Tls, seen: &Seen, refuses: &dyn Fn(usize) -> bool) -> std::io::Result<()> {
+    stream.read_exact(&mut [0; PREFACE])?;
+    send(&mut stream, SETTINGS, 0, 0, &[])?;
+    let (mut last, mut is_ending) = (0_u32, false);
+    loop {
+        let mut head = [0; 9];
+        stream.read_exact(&mut head)?;
+        let mut payload = vec![0; u32::from_be_bytes([0, head[0], head[1], head[2]]) as usize];
+        stream.read_exact(&mut payload)?;
+        let [.., kind, flags, a, b, c, d] = head;
+        let number = u32::from_be_bytes([a, b, c, d]);
+
+        if kind == HEADERS && !is_ending {
+            is_ending = refuses(seen.requests.fetch_add(1, Ordering::SeqCst));
+            if is_ending {
+                // The last stream that it has taken, and no error.
+                send(&mut stream, GOAWAY, 0, 0, &[last.to_be_bytes(), [0; 4]].concat())?;
+            }
+        }
+        if kind == SETTINGS && flags & ACK == 0 {
+            send(&mut stream, SETTINGS, ACK, 0, &[])?;
+        }
+        if !matches!(kind, HEADERS | DATA) || is_ending {
+            continue;
+        }
+        last = number;
+        if kind == DATA {
+            seen.bodies.lock().unwrap().append(&mut payload);
+        }
+        if flags & END_STREAM != 0 {
+            send(&mut stream, HEADERS, END_HEADERS, number, &[OK])?;
+            send(&mut stream, DATA, END_STREAM, number, NAMESPACE.as_bytes())?;
+        }
+    }
+}
+
+fn send(stream: &mut Tls, kind: u8, flags: u8, number: u32, payload: &[u8]) -> std::io::Result<()> {
+    let length = u32::try_from(payload.len()).unwrap().to_be_bytes();
+    let head = [&length[1..], &[kind, flags], &number.to_be_bytes()].concat();
+    stream.write_all(&[&head, payload].concat())?;
+    stream.flush()
+}
+
+/// One request of HTTP/1.
+fn lines(stream: Tls) -> std::io::Result<()> {
+    let mut reader = BufReader::new(stream);
+    let mut line = String::new();
+    while reader.read_line(&mut line)? > 2 {
+        line.clear();
+    }
+    let length = NAMESPACE.len();
+    let answer =
+        format!("HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n{NAMESPACE}");
+    reader.get_mut().write_all(answer.as_bytes())?;
+    reader.get_mut().flush()
+}
+
+/// Asks three times, side by side.
+async fn ask(lookup: &Lookup) {
+    let one = || lookup.namespace_labels("ns");
+    for labels in <[_; 3]>::from(tokio::try_join!(one(), one(), one()).unwrap()) {
+        assert_eq!(labels.unwrap()["team"], "red");
+    }
+}
+
+#[tokio::test]
+async fn requests_side_by_side_share_a_connection() {
+    let server = Server::start("h2", |_| false);
+    let lookup = server.lookup().await;
+    ask(&lookup).await;
+    ask(&lookup).await;
+    assert_eq!(server.connections(), 1);
+}
+
+#[tokio::test]
+async fn what_a_server_left_when_it_ended_a_connection_is_sent_again() {
+    let server = Server::start("h2", |number| number == 1);
+    ask(&server.lookup().await).await;
+    assert_eq!(server.connections(), 2);
+}
+
+#[tokio::test]
+async fn a_write_is_sent_again_with_its_body() {
+    // It reads the object first.
+    let server = Server::start("h2", |number| number == 1);
+    assert!(server.lookup().await.set_datastore_ready(true).await.unwrap());
+    let written: Value = serde_json::from_slice(&server.seen.bodies.lock().unwrap()).unwrap();
+    assert_eq!(written["spec"]["datastoreReady"], true);
+    assert_eq!(server.connections(), 2);
+}
+
+#[tokio::test]
+async fn a_server_that_takes_nothing_is_not_asked_for_ever() {
+    let server = Server::start("h2", |_| true);
+    let error = server.lookup().await.namespace_labels("ns").await.unwrap_err();
+    assert!(error.to_string().contains(&server.url), "{error}");
+    assert_eq!(server.connections(), 2);
+}
+
+#[tokio::test]
+async fn a_server_without_http_2_is_asked_by_http_1() {
+    let server = Server::start("http/1.1", |_| false);
+    ask(&server.lookup().await).await;
+    // One to find it out.
+    assert_eq!(server.connections(), 4);
+}
+
+#[tokio::test]
+async fn why_there_is_no_connection_is_said() {
+    let server = Server::start("h2", |_| false);
+    let cause = async |settings: &KubernetesSettings| match Lookup::connect(settings)
+        .await
+        .unwrap()
+        .namespace_labels("ns")
+        .await
+    {
+        Err(Error::Request { failure: Failure::Connection(cause), .. }) => cause,
+        other => panic!("{other:?}"),
+    };
+    let stranger = server.settings(&server.pki.stranger_ca);
+    assert_eq!(cause(&stranger).await, Cause::CertificateNotTrusted);
+
+    let mut settings = server.settings(&server.pki.ca);
+    settings.kubectl.tls_server_name = Some("elsewhere".into());
+    assert_eq!(cause(&settings).await, Cause::CertificateWrongName);
+
+    // It accepts connections and says nothing.
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    settings = server.settings(&server.pki.ca);
+    settings.api_endpoint = format!("https://{}", silent.local_addr().unwrap());
+    assert!(matches!(cause(&settings).await, Cause::TimedOut(_)));
+    drop(silent);
+    assert_eq!(cause(&settings).await, Cause::Refused);
+}
