@@ -1,6 +1,7 @@
 //! Histories and comparisons on etcd.
 
 mod changes;
+mod reading;
 
 use std::path::Path;
 use std::process::Command;
@@ -28,8 +29,8 @@ struct Question {
 struct Comparison {
     allocations: u64,
     states: &'static str,
-    /// `show`, which reads a state and prints its pools, of both.
-    reads: f64,
+    /// Seconds of reading both, and nothing else.
+    reading: f64,
     diff: child::Measured,
 }
 
@@ -62,8 +63,8 @@ fn measure(program: &str, allocations: u64) -> Result<Row, String> {
         ("a past revision and what is live", [live.as_str(), "etcd"]),
     ];
     let comparisons = comparisons.into_iter().map(|(name, states)| {
-        let (reads, diff) = compare(program, &etcd, states)?;
-        Ok(Comparison { allocations, states: name, reads, diff })
+        let (reading, diff) = compare(program, &etcd, states)?;
+        Ok(Comparison { allocations, states: name, reading, diff })
     });
     let comparisons = comparisons.collect::<Result<_, String>>()?;
 
@@ -86,25 +87,17 @@ fn export(program: &str, etcd: &Etcd, folder: &Path, name: &str) -> Result<Strin
 
 /// The best time of reading both states, and the best run of comparing them, with the most memory of any run.
 fn compare(program: &str, etcd: &Etcd, states: [&str; 2]) -> Result<(f64, child::Measured), String> {
-    let connection = ["--etcd-endpoints", &etcd.endpoint()];
-    let (mut reads, mut best) =
-        ([f64::INFINITY; 2], child::Measured { seconds: f64::INFINITY, peak_mib: 0.0 });
+    let runtime = tokio::runtime::Runtime::new().map_err(|e| e.to_string())?;
+    let (mut reading, mut runs) = (f64::INFINITY, Vec::new());
     // They take turns, so that what disturbs the machine disturbs both.
     for _ in 0..COMPARISONS {
-        for (state, seconds) in states.iter().zip(&mut reads) {
-            // A past revision is read as the newest one is.
-            let datastore = if state.starts_with("etcd@") { "etcd" } else { state };
-            let mut show = Command::new(program);
-            show.args(["show", "--quiet", "--datastore", datastore]).args(connection);
-            *seconds = seconds.min(took(&mut show, &[0])?.seconds);
-        }
+        let seconds = runtime.block_on(reading::seconds(etcd, states)).map_err(|e| e.to_string())?;
+        reading = reading.min(seconds);
         let mut diff = Command::new(program);
-        diff.args(["diff", "--settle", "0", "-o", "json"]).args(states).args(connection);
-        let measured = took(&mut diff, &[1])?;
-        best.seconds = best.seconds.min(measured.seconds);
-        best.peak_mib = best.peak_mib.max(measured.peak_mib);
+        diff.args(["diff", "--settle", "0", "-o", "json"]).args(states);
+        runs.push(took(diff.args(["--etcd-endpoints", &etcd.endpoint()]), &[1])?);
     }
-    Ok((reads[0] + reads[1], best))
+    Ok((reading, child::best(runs)?))
 }
 
 /// Asks for the history of an address that has some, and for its state with the last events.
@@ -151,11 +144,11 @@ fn print(rows: &[Row]) {
     println!();
     println!("| allocations | compared | reading both | diff | ratio | peak memory |");
     println!("|---:|---|---:|---:|---:|---:|");
-    for Comparison { allocations, states, reads, diff } in rows.iter().flat_map(|row| &row.comparisons) {
+    for Comparison { allocations, states, reading, diff } in rows.iter().flat_map(|row| &row.comparisons) {
         println!(
-            "| {allocations} | {states} | {reads:.2} s | {:.2} s | {:.2} | {:.0} MiB |",
+            "| {allocations} | {states} | {reading:.2} s | {:.2} s | {:.2} | {:.0} MiB |",
             diff.seconds,
-            diff.seconds / reads,
+            diff.seconds / reading,
             diff.peak_mib
         );
     }
