@@ -40,16 +40,20 @@ enum Next<'a> {
 }
 
 impl ProtobufList {
-    pub fn feed(&mut self, piece: &[u8], on_item: &mut dyn FnMut(&[u8])) -> Result<(), String> {
-        if self.rest.is_empty() {
-            let used = self.take(piece, on_item)?;
-            self.rest.extend_from_slice(&piece[used..]);
-            return Ok(());
-        }
+    pub fn feed(&mut self, mut piece: &[u8], on_item: &mut dyn FnMut(&[u8])) -> Result<(), String> {
+        // Only the field that the last piece has begun is copied; those after it are read where they are.
         let mut rest = std::mem::take(&mut self.rest);
-        rest.extend_from_slice(piece);
-        let used = self.take(&rest, on_item)?;
-        rest.drain(..used);
+        while !rest.is_empty() && !piece.is_empty() {
+            let (more, others) = piece.split_at(missing(&rest).min(piece.len()));
+            rest.extend_from_slice(more);
+            piece = others;
+            let used = self.take(&rest, on_item)?;
+            rest.drain(..used);
+        }
+        if rest.is_empty() {
+            let used = self.take(piece, on_item)?;
+            rest.extend_from_slice(&piece[used..]);
+        }
         self.rest = rest;
         Ok(())
     }
@@ -138,6 +142,13 @@ fn next_field(bytes: &[u8]) -> Result<Next<'_>, String> {
         Some(content) => Next::Field { tag, content, size },
         None => Next::More,
     })
+}
+
+/// How many bytes a field lacks that is not complete; 1 where that cannot be told yet.
+fn missing(begun: &[u8]) -> usize {
+    let size =
+        varints(begun).map(|(_, len, head)| head.saturating_add(usize::try_from(len).unwrap_or(usize::MAX)));
+    size.unwrap_or_default().saturating_sub(begun.len()).max(1)
 }
 
 /// Two varints and their size: tag and length of a field.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::fake::Reply;
 use super::faults::{BLOCKS, PODS, healthy, ok, page, read};
@@ -44,6 +44,33 @@ async fn pods_are_not_asked_for_before_blocks_begin_to_arrive() {
     .await;
     assert_eq!((result.unwrap().pods.len(), fake.count(PODS)), (1, 1));
     assert!(begun.load(Ordering::SeqCst) && !early.load(Ordering::SeqCst));
+}
+
+/// Of many handles the server takes long to make up the list, and nothing is compared with both.
+#[tokio::test(flavor = "multi_thread")]
+async fn pods_do_not_wait_for_handles() {
+    const HANDLES: &str = "/apis/crd.projectcalico.org/v1/ipamhandles";
+    let asked = Arc::new(AtomicBool::new(false));
+    let (result, fake) = read(move |path| {
+        if path == "/apis/crd.projectcalico.org/v1" {
+            return ok(r#"{"resources":[{"name":"ipamblocks"},{"name":"ipamhandles"}]}"#);
+        }
+        if path.starts_with(HANDLES) {
+            let patience = Instant::now() + Duration::from_secs(20);
+            while !asked.load(Ordering::SeqCst) {
+                if Instant::now() > patience {
+                    return Reply::Whole(500, "{}".into());
+                }
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        }
+        if path.starts_with(PODS) {
+            asked.store(true, Ordering::SeqCst);
+        }
+        healthy(path)
+    })
+    .await;
+    assert_eq!((result.unwrap().pods.len(), fake.count(HANDLES)), (1, 1));
 }
 
 /// Blocks that are read again may be newer than the pods: these are then read again, too.

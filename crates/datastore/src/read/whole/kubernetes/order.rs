@@ -3,6 +3,7 @@
 use std::future::pending;
 use std::sync::Arc;
 
+use calipam_model::snapshot::Source;
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 
@@ -32,6 +33,9 @@ pub(crate) async fn lists<T: Take>(
 /// sends the first byte of it, at one revision for all pages. So the second lists are asked for when all of the first
 /// have begun to arrive, not when they have ended: the server writes both at the same time.
 ///
+/// Nothing waits for handles. Of a large cluster the server takes as long to make up their list as to write that of the pods; and
+/// no finding compares them with what uses addresses, but with blocks, in whatever order.
+///
 /// A first list that had to be begun again may be as it was later than the second ones; those are then read again.
 ///
 /// # Errors
@@ -44,11 +48,16 @@ pub(crate) async fn lists_in_order<T: Take>(
 ) -> Result<(Vec<Listed<T>>, Vec<Listed<T>>)> {
     let mut running = Running::new(client, first.len());
     let mut begun = Vec::new();
-    for kind in first {
-        let (tell, told) = oneshot::channel();
-        begun.push(told);
+    let is_waited_for: Vec<bool> = first.iter().map(|kind| kind.known.source != Source::Handles).collect();
+    for (kind, is_waited_for) in first.into_iter().zip(&is_waited_for) {
         let (client, counter) = (Arc::clone(client), Arc::clone(counter));
-        running.add(async move { list_and_tell(&client, &kind, &counter, tell).await });
+        if *is_waited_for {
+            let (tell, told) = oneshot::channel();
+            begun.push(told);
+            running.add(async move { list_and_tell(&client, &kind, &counter, tell).await });
+        } else {
+            running.add(async move { list(&client, &kind, &counter).await });
+        }
     }
 
     let second_lists = async {
@@ -63,7 +72,7 @@ pub(crate) async fn lists_in_order<T: Take>(
 
     let (first, mut second_lists): (Vec<Listed<T>>, Vec<Listed<T>>) =
         tokio::try_join!(running.finish(), second_lists)?;
-    if first.iter().any(|listed| listed.begun_again) {
+    if first.iter().zip(is_waited_for).any(|(listed, waited_for)| waited_for && listed.begun_again) {
         counter.forget(second_lists.iter().map(|listed| listed.items).sum());
         second_lists = lists(client, second, counter).await?;
     }
