@@ -147,9 +147,10 @@ impl Finding {
         }
         match &self.evidence {
             Evidence::Address(evidence) => {
-                let recorded = evidence.records.iter().flat_map(|r| [&r.attributes, &r.alternate_attributes]);
-                let mut recorded = recorded.filter_map(|attributes| attributes.get("namespace"));
-                evidence.owners.iter().any(|owner| owned(owner)) || recorded.any(|name| name == namespace)
+                let records = evidence.records.iter().map(|record| record.record.as_ref());
+                let owners = records.flat_map(|record| [Some(record.owner()), record.alternate()]);
+                let mut recorded = owners.flatten().filter_map(|owner| owner.get("namespace"));
+                evidence.owners.iter().any(|owner| owned(owner)) || recorded.any(|name| name == *namespace)
             }
             Evidence::Endpoint(owner) => owned(owner),
             _ => false,
@@ -158,7 +159,8 @@ impl Finding {
 
     /// A finding about an address: its message is the address and what the finding `says` of it.
     pub fn about_address(code: Code, address: IpAddr, says: &str, evidence: AddressEvidence) -> Self {
-        let message = format!("{address} {says}");
+        let mut message = format!("{address} {says}");
+        message.shrink_to_fit();
         let says_from = message.len() - says.len();
         let evidence = Evidence::Address(Box::new(evidence));
         Self { says_from, ..Self::new(code, Subject::Address(address), message, evidence) }
@@ -174,12 +176,15 @@ impl Finding {
         self.nodes.extend(nodes.into_iter().map(Into::into));
         self.nodes.sort();
         self.nodes.dedup();
+        // A cluster can have a hundred thousand findings.
+        self.nodes.shrink_to_fit();
         self
     }
 
     /// Adds objects that must be unchanged when they are read again.
     pub fn depending_on(mut self, keys: impl IntoIterator<Item = Key>) -> Self {
         self.depends_on.extend(keys);
+        self.depends_on.shrink_to_fit();
         self
     }
 
@@ -215,9 +220,8 @@ impl Finding {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-
     use calipam_model::affinity::{AffinityState, AffinityType};
+    use calipam_model::attributes::Attribute;
     use calipam_model::block::BlockOwner;
     use calipam_model::node::TunnelKind;
     use serde_json::{json, to_value};
@@ -229,10 +233,7 @@ mod tests {
             block: "10.244.1.0/26".parse().unwrap(),
             block_owner: None,
             ordinal: 1,
-            handle: None,
-            attributes: BTreeMap::new(),
-            alternate_attributes: BTreeMap::new(),
-            released_at: None,
+            record: Attribute::default().into(),
             sequence_number: u64::MAX,
         }
     }
@@ -246,7 +247,7 @@ mod tests {
         assert_eq!(to_value(record()).unwrap(), expected);
         let odd = RecordEvidence {
             block_owner: Some(BlockOwner::Other("nobody's".into())),
-            released_at: Some("yesterday".into()),
+            record: Attribute { released_at: Some("yesterday".into()), ..Attribute::default() }.into(),
             ..record()
         };
         let written = to_value(odd).unwrap();

@@ -140,9 +140,8 @@ fn is_recorded_alike(finding: &Finding, key: &Key, before: &Objects<'_>, after: 
     };
     match &finding.subject {
         Subject::Address(address) => {
-            let record = |block: &Block| {
-                block.allocation_of(*address).map(|a| (a.attribute.to_attribute(), a.sequence))
-            };
+            let record =
+                |block: &Block| block.allocation_of(*address).map(|a| (a.attribute.to_packed(), a.sequence));
             record(old) == record(new)
         }
         Subject::Handle(id) => {

@@ -2,6 +2,8 @@
 //! [`Attribute`] is one of them taken out, [`AttributeRef`] one looked at in place.
 
 use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
 
 use jiff::Timestamp;
 
@@ -162,7 +164,8 @@ impl AttributeTable {
 
     /// Keeps the records whose place in `keep` is true, in order.
     pub fn retain(&mut self, keep: &[bool]) {
-        let mut kept = Self::default();
+        let bytes = Vec::with_capacity(self.bytes.len());
+        let mut kept = Self { bytes, ends: Vec::with_capacity(self.ends.len()) };
         let mut start = 0;
         for (index, end) in self.ends.iter().enumerate() {
             if keep.get(index).copied().unwrap_or(false) {
@@ -188,7 +191,7 @@ impl AttributeTable {
     }
 
     /// The records in packed form, in order.
-    pub(crate) fn records(&self) -> impl ExactSizeIterator<Item = &[u8]> {
+    pub(crate) fn records(&self) -> impl ExactSizeIterator<Item = &[u8]> + Clone {
         (0..self.len()).map(|index| self.packed(index).unwrap_or_default())
     }
 
@@ -214,6 +217,7 @@ impl AttributeTable {
 /// One owner record of a block, in place.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct AttributeRef<'a> {
+    packed: &'a [u8],
     handle: Option<TextRef<'a>>,
     owner: Option<OwnerMap<'a>>,
     alternate: Option<OwnerMap<'a>>,
@@ -226,6 +230,7 @@ impl<'a> AttributeRef<'a> {
         let Some((flags, mut rest)) = bytes.split_first() else { return Self::default() };
         let has = |bit| flags & bit != 0;
         Self {
+            packed: bytes,
             handle: has(HAS_HANDLE).then(|| TextRef::from_packed(take_sized(&mut rest))),
             owner: has(HAS_OWNER).then(|| OwnerMap::take(&mut rest)),
             alternate: has(HAS_ALTERNATE).then(|| OwnerMap::take(&mut rest)),
@@ -279,6 +284,14 @@ impl<'a> AttributeRef<'a> {
         self.handle.is_some_and(is_windows_reserved)
     }
 
+    /// Fields that this program does not know.
+    pub(crate) fn unknown(&self) -> Unknown {
+        if self.unknown.is_empty() {
+            return Unknown::new();
+        }
+        serde_json::from_slice(self.unknown).unwrap_or_default()
+    }
+
     /// True where nothing names an owner: no handle, no attributes.
     pub fn is_anonymous(&self) -> bool {
         self.handle.is_none_or(TextRef::is_empty) && self.owner().is_empty() && !self.is_cooling()
@@ -293,16 +306,65 @@ impl<'a> AttributeRef<'a> {
         }
     }
 
+    /// A copy of its own, as small as it is in its block.
+    pub fn to_packed(self) -> PackedAttribute {
+        PackedAttribute(self.packed.into())
+    }
+
+    /// True where it says the same as the other.
+    pub fn is_same(self, other: AttributeRef<'_>) -> bool {
+        // Bytes differ where the entries of a map come in another order.
+        self.packed == other.packed || self.to_attribute() == other.to_attribute()
+    }
+
     /// A copy of its own.
     pub fn to_attribute(self) -> Attribute {
-        let map = |m: OwnerMap<'a>| m.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect();
         Attribute {
             handle: self.handle.map(|h| h.to_string()),
-            owner: self.owner.map(map),
-            alternate: self.alternate.map(map),
+            owner: self.owner.map(OwnerMap::to_map),
+            alternate: self.alternate.map(OwnerMap::to_map),
             released_at: self.released_at.map(|t| t.to_string()),
-            unknown: serde_json::from_slice(self.unknown).unwrap_or_default(),
+            unknown: self.unknown(),
         }
+    }
+}
+
+/// An owner record apart from its block, packed: plans and reports hold a hundred thousand of them. Clones share it.
+#[derive(Clone)]
+pub struct PackedAttribute(Arc<[u8]>);
+
+impl PackedAttribute {
+    /// Looks at it as at a record in a block.
+    pub fn as_ref(&self) -> AttributeRef<'_> {
+        AttributeRef::read(&self.0)
+    }
+}
+
+impl From<&Attribute> for PackedAttribute {
+    fn from(attribute: &Attribute) -> Self {
+        let mut table = AttributeTable::default();
+        table.push(attribute);
+        Self(table.bytes.into())
+    }
+}
+
+impl From<Attribute> for PackedAttribute {
+    fn from(attribute: Attribute) -> Self {
+        Self::from(&attribute)
+    }
+}
+
+impl PartialEq for PackedAttribute {
+    fn eq(&self, other: &Self) -> bool {
+        self.as_ref().is_same(other.as_ref())
+    }
+}
+
+impl Eq for PackedAttribute {}
+
+impl fmt::Debug for PackedAttribute {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.as_ref().to_attribute().fmt(f)
     }
 }
 
@@ -341,6 +403,21 @@ mod tests {
         table.retain(&[false, true, true, false, true]);
         let back: Vec<_> = table.iter().map(AttributeRef::to_attribute).collect();
         assert_eq!(back, [all[1].clone(), all[2].clone(), all[4].clone()]);
+    }
+
+    #[test]
+    fn a_record_apart_says_the_same_whatever_the_order_of_its_entries() {
+        let record = pod();
+        let apart = PackedAttribute::from(&record);
+        assert_eq!(apart.as_ref().to_attribute(), record);
+        let mut table = AttributeTable::default();
+        let owner = record.owner.as_ref().unwrap();
+        let backwards = owner.iter().rev().map(|(key, value)| (key.as_str(), value.as_str()));
+        table.push_parts(record.handle.as_deref(), Some(backwards), None, None, &Unknown::new());
+        table.push(&Attribute { handle: None, ..record.clone() });
+        let [turned, other] = [0, 1].map(|index| table.get(index).unwrap().to_packed());
+        assert!(turned.0 != apart.0 && turned == apart && other != apart);
+        assert_eq!(AttributeRef::default().to_packed(), PackedAttribute::from(Attribute::default()));
     }
 
     #[test]

@@ -84,15 +84,19 @@ impl Endpoint {
     pub fn parse(namespace: &str, name: &str, json: &[u8]) -> Result<Parsed<Self>, String> {
         let RawEndpoint { metadata, spec } =
             read_object(json, RawEndpoint::default).map_err(|e| e.to_string())?;
-        let mut addresses = Vec::with_capacity(2);
-        let mut defects = Vec::new();
-        for network in &spec.networks.0 {
+        let (mut first, mut addresses, mut defects) = (None, Vec::new(), Vec::new());
+        for network in spec.networks.first.iter().chain(&spec.networks.others) {
             match cidr::parse_address(&network.0) {
+                Some(address) if first.is_none() => first = Some(address),
                 Some(address) => addresses.push(address),
                 None => defects
                     .push(FieldDefect::new("spec.ipNetworks", format!("{:?} is not an address", network.0))),
             }
         }
+        if let (Some(first), false) = (first, addresses.is_empty()) {
+            addresses.insert(0, first);
+        }
+        let addresses = if addresses.is_empty() { first.as_slice() } else { &addresses };
         let parts = EndpointParts {
             namespace,
             name,
@@ -104,7 +108,7 @@ impl Endpoint {
             workload: text(&spec.workload),
         };
         let created = metadata.created.and_then(|t| parse_time(&t.0));
-        Ok(Parsed { value: Self::new(&parts, &addresses), defects, created })
+        Ok(Parsed { value: Self::new(&parts, addresses), defects, created })
     }
 
     pub fn namespace(&self) -> TextRef<'_> {
@@ -274,7 +278,7 @@ impl<'de> Fields<'de> for RawSpec<'de> {
             _ if is(name, "containerID") => self.container_id = map.next_value()?,
             _ if is(name, "workload") => self.workload = map.next_value()?,
             _ if is(name, "ipNetworks") => {
-                self.networks.0.clear();
+                self.networks = Networks::default();
                 map.next_value_seed(Array(&mut self.networks))?;
             }
             _ => map.next_value::<IgnoredAny>().map(drop)?,
@@ -283,14 +287,22 @@ impl<'de> Fields<'de> for RawSpec<'de> {
     }
 }
 
+/// Nearly all endpoints have one: a million of them need no list.
 #[derive(Default)]
-struct Networks<'de>(Vec<Str<'de>>);
+struct Networks<'de> {
+    first: Option<Str<'de>>,
+    others: Vec<Str<'de>>,
+}
 
 impl<'de> Items<'de> for Networks<'de> {
     fn item<A: SeqAccess<'de>>(&mut self, seq: &mut A) -> Result<bool, A::Error> {
         let item = seq.next_element::<Option<Str<'de>>>()?;
         let more = item.is_some();
-        self.0.extend(item.flatten());
+        if self.first.is_none() {
+            self.first = item.flatten();
+        } else {
+            self.others.extend(item.flatten());
+        }
         Ok(more)
     }
 }

@@ -1,5 +1,7 @@
 //! Owner attributes of a record, packed: which pod, node or service an address belongs to.
 
+use std::collections::BTreeMap;
+
 use crate::packing::{push_text, take_number, take_sized};
 use crate::text::TextRef;
 
@@ -65,6 +67,11 @@ impl<'a> OwnerMap<'a> {
     /// The attributes in the order of the record.
     pub fn iter(&self) -> impl Iterator<Item = (TextRef<'a>, TextRef<'a>)> + use<'a> {
         OwnerEntries { left: self.len, rest: self.entries }
+    }
+
+    /// A copy of its own.
+    pub fn to_map(self) -> BTreeMap<String, String> {
+        self.iter().map(|(key, value)| (key.to_string(), value.to_string())).collect()
     }
 
     /// The value of one attribute, by one of Calico's keys (facts 4.3). Those pack to themselves, so

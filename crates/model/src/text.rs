@@ -3,6 +3,7 @@
 //! gives back exactly the text that went in. Equal texts have equal bytes, so comparing and hashing
 //! need no unpacking.
 
+use std::borrow::{Borrow, Cow};
 use std::fmt;
 use std::hash::{Hash, Hasher};
 
@@ -65,14 +66,34 @@ impl<'a> TextRef<'a> {
         Text(self.0.into())
     }
 
-    /// Appends the plain text to `out`.
-    pub fn push_to(self, out: &mut String) {
+    /// Writes the plain text.
+    fn write_to(self, out: &mut impl fmt::Write) -> fmt::Result {
         for piece in Pieces(self.0) {
             match piece {
-                Piece::Network => out.push_str(NETWORK),
-                Piece::Plain(text) => out.push_str(text),
-                Piece::Hex(bytes) => bytes.iter().for_each(|b| push_hex(out, *b)),
-                Piece::Time(nanos) => out.push_str(&format_go_utc(nanos)),
+                Piece::Network => out.write_str(NETWORK)?,
+                Piece::Plain(text) => out.write_str(text)?,
+                Piece::Hex(bytes) => write_hex(out, bytes)?,
+                Piece::Time(nanos) => out.write_str(&format_go_utc(nanos))?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Appends the plain text to `out`.
+    pub fn push_to(self, out: &mut String) {
+        // Into memory, which cannot fail.
+        let _ = self.write_to(out);
+    }
+
+    /// The plain text. It is borrowed where nothing of it is packed, as of names.
+    pub fn plain(self) -> Cow<'a, str> {
+        match Pieces(self.0).next() {
+            None => Cow::Borrowed(""),
+            Some(Piece::Plain(text)) if text.len() == self.0.len() => Cow::Borrowed(text),
+            Some(_) => {
+                let mut plain = String::with_capacity(self.0.len() * 2);
+                self.push_to(&mut plain);
+                Cow::Owned(plain)
             }
         }
     }
@@ -83,7 +104,7 @@ impl<'a> TextRef<'a> {
             None => prefix.is_empty(),
             Some(Piece::Network) if prefix.len() <= NETWORK.len() => NETWORK.starts_with(prefix),
             Some(Piece::Plain(text)) if text.len() >= prefix.len() => text.starts_with(prefix),
-            Some(_) => self.to_string().starts_with(prefix),
+            Some(_) => self.plain().starts_with(prefix),
         }
     }
 
@@ -143,25 +164,30 @@ impl PartialEq<str> for TextRef<'_> {
         match Pieces(self.0).next() {
             None => other.is_empty(),
             Some(Piece::Plain(text)) if text.len() == self.0.len() => text == other,
-            Some(_) => {
-                let plain = self.to_string();
-                plain == other
-            }
+            Some(_) => self.plain() == other,
         }
     }
 }
 
 impl fmt::Display for TextRef<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut plain = String::with_capacity(self.0.len() * 2);
-        self.push_to(&mut plain);
-        f.pad(&plain)
+        match (f.width(), f.precision()) {
+            (None, None) => self.write_to(f),
+            _ => f.pad(&self.plain()),
+        }
     }
 }
 
 impl fmt::Debug for TextRef<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Debug::fmt(&self.to_string(), f)
+        fmt::Debug::fmt(&self.plain(), f)
+    }
+}
+
+/// For maps that are asked by the [packed bytes](TextRef::packed).
+impl Borrow<[u8]> for Text {
+    fn borrow(&self) -> &[u8] {
+        &self.0
     }
 }
 
@@ -265,10 +291,16 @@ fn digit(byte: u8) -> u8 {
     (byte & 15) + 9 * (byte >> 6)
 }
 
-fn push_hex(out: &mut String, byte: u8) {
+fn write_hex(out: &mut impl fmt::Write, bytes: &[u8]) -> fmt::Result {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    out.push(DIGITS[(byte >> 4) as usize] as char);
-    out.push(DIGITS[(byte & 15) as usize] as char);
+    let mut digits = [0; 64];
+    for part in bytes.chunks(digits.len() / 2) {
+        for (pair, byte) in digits.as_chunks_mut::<2>().0.iter_mut().zip(part) {
+            *pair = [DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]];
+        }
+        out.write_str(std::str::from_utf8(&digits[..2 * part.len()]).map_err(|_| fmt::Error)?)?;
+    }
+    Ok(())
 }
 
 enum Piece<'a> {
@@ -330,6 +362,8 @@ mod tests {
         assert_eq!(text.as_ref().packed().len(), 1 + 2 + 32);
         assert!(text.as_ref().starts_with("k8s-pod-network."));
         assert!(!text.as_ref().starts_with("lb-"));
+        assert!(matches!(text.as_ref().plain(), Cow::Owned(plain) if plain == id));
+        assert!(matches!(Text::new("web-0").as_ref().plain(), Cow::Borrowed("web-0")));
     }
 
     #[test]
@@ -363,6 +397,8 @@ mod tests {
             let handle = format!("{NETWORK}{text}");
             prop_assert_eq!(Text::new(&handle).to_string(), handle);
             prop_assert!(packed.as_ref() == *text.as_str());
+            prop_assert_eq!(packed.as_ref().plain(), text.as_str());
+            prop_assert_eq!(format!("{packed:>720}"), format!("{text:>720}"));
         }
     }
 }

@@ -111,5 +111,5 @@ fn gone_nodes(finding: &Finding) -> Vec<Key> {
     if !evidence.reasons.contains(&LeakReason::NodeGone) {
         return Vec::new();
     }
-    evidence.recorded_nodes().map(|node| Key::Node(node.to_owned())).collect()
+    evidence.recorded_nodes().map(Key::Node).collect()
 }

@@ -29,18 +29,12 @@ pub(crate) struct Allocated {
 impl Allocated {
     /// The allocation of a sound block.
     pub fn new(block: IpNet, allocation: &Allocation<'_>) -> Self {
-        let held = Held {
-            ordinal: allocation.ordinal,
-            record: allocation.attribute.to_attribute(),
-            sequence: allocation.sequence,
-        };
-        Self { block, address: allocation.address, held }
+        Self { block, address: allocation.address, held: Held::new(allocation) }
     }
 
     /// The ID of its handle, as Calico compares it.
     pub fn handle(&self) -> Option<String> {
-        let handle = self.held.record.handle.as_deref().filter(|id| !id.is_empty())?;
-        Some(clean(handle).to_owned())
+        handle_of(&self.held)
     }
 
     /// What is released together: all addresses of its handle in the block.
@@ -49,49 +43,62 @@ impl Allocated {
     }
 }
 
-/// What is stored and recorded under some handles.
-pub(crate) struct Holdings<'s> {
-    /// By clean ID: every allocation of sound blocks.
-    allocated: HashMap<String, Vec<Allocated>>,
-    /// By clean ID: objects, those with a carriage return in their own ID included.
-    objects: HashMap<String, Vec<&'s Versioned<Handle>>>,
+/// The ID of the handle that an address is held under, as Calico compares it.
+pub(crate) fn handle_of(held: &Held) -> Option<String> {
+    let id = held.record.as_ref().handle().filter(|id| !id.is_empty())?;
+    Some(id.cut_at_carriage_return().to_string())
+}
+
+/// What is stored and recorded under some handles, by clean ID.
+pub(crate) struct Holdings<'s>(HashMap<Text, Holding<'s>>);
+
+/// What is stored and recorded under one handle.
+#[derive(Default)]
+struct Holding<'s> {
+    /// Every allocation of sound blocks.
+    allocated: Vec<Allocated>,
+    /// Objects, those with a carriage return in their own ID included.
+    objects: Vec<&'s Versioned<Handle>>,
 }
 
 impl<'s> Holdings<'s> {
     /// Looks up all that is known of `handles`, clean IDs. Two passes over the snapshot, however many they are.
     pub fn new(basis: &Basis<'s>, handles: &HashSet<String>) -> Self {
-        let packed: HashMap<Vec<u8>, &String> =
-            handles.iter().map(|id| (Text::new(id).as_ref().packed().to_vec(), id)).collect();
-        let mut holdings = Self { allocated: HashMap::new(), objects: HashMap::new() };
-        if packed.is_empty() {
-            return holdings;
+        let mut known: HashMap<Text, Holding<'s>> =
+            handles.iter().map(|id| (Text::new(id), Holding::default())).collect();
+        if known.is_empty() {
+            return Self(known);
         }
         for block in &basis.context.index.blocks {
             let Some(sound) = block.sound else { continue };
             for (ordinal, handle) in sound.handles() {
-                let Some(id) = packed.get(handle.cut_at_carriage_return().packed()) else { continue };
+                let id = handle.cut_at_carriage_return();
+                let Some(holding) = known.get_mut(id.packed()) else { continue };
                 let Some(allocation) = sound.allocation(ordinal) else { continue };
-                let held = holdings.allocated.entry((*id).clone()).or_default();
-                held.push(Allocated::new(block.key, &allocation));
+                push(&mut holding.allocated, Allocated::new(block.key, &allocation));
             }
         }
         for object in basis.snapshot.handles.iter().filter(|h| !h.value.is_deleted()) {
             let id = object.value.id().cut_at_carriage_return();
-            if let Some(id) = packed.get(id.packed()) {
-                holdings.objects.entry((*id).clone()).or_default().push(object);
+            if let Some(holding) = known.get_mut(id.packed()) {
+                push(&mut holding.objects, object);
             }
         }
-        holdings
+        Self(known)
+    }
+
+    fn of(&self, id: &str) -> Option<&Holding<'s>> {
+        self.0.get(&Text::new(id))
     }
 
     /// Every allocation under the handle.
     pub fn allocated(&self, id: &str) -> &[Allocated] {
-        self.allocated.get(id).map_or(&[], Vec::as_slice)
+        self.of(id).map_or(&[], |holding| holding.allocated.as_slice())
     }
 
     /// The objects that stand for the handle.
     pub fn objects(&self, id: &str) -> &[&'s Versioned<Handle>] {
-        self.objects.get(id).map_or(&[], Vec::as_slice)
+        self.of(id).map_or(&[], |holding| holding.objects.as_slice())
     }
 
     /// How many addresses of each block are recorded under the handle.
@@ -117,4 +124,12 @@ impl<'s> Holdings<'s> {
         };
         self.objects(id).iter().filter(correct).map(correction).collect()
     }
+}
+
+/// Adds one more of which nearly always there is only one.
+fn push<T>(list: &mut Vec<T>, one: T) {
+    if list.is_empty() {
+        list.reserve_exact(1);
+    }
+    list.push(one);
 }

@@ -35,7 +35,7 @@ impl Chosen<'_> {
             action: Verb::ReleaseAddress,
             subject: Subject::Address(address),
             detail: format!("{why} (block {block})"),
-            repairs: self.finding.map(|f| (f.code, f.subject.clone())).into_iter().collect(),
+            repairs: self.finding.map_or_else(Vec::new, |f| vec![(f.code, f.subject.clone())]),
         }
     }
 }
@@ -109,7 +109,7 @@ fn is_certain_at_once(basis: &Basis<'_>, finding: &Finding) -> bool {
 
 /// True where the recorded node is gone, and no workload says that it may be alive.
 fn is_of_gone_node(basis: &Basis<'_>, evidence: &AddressEvidence) -> bool {
-    let alive = |node: &str| basis.context.index.workloads_name_node(node);
+    let alive = |node: String| basis.context.index.workloads_name_node(&node);
     let mut nodes = evidence.recorded_nodes().peekable();
     evidence.reasons.contains(&LeakReason::NodeGone) && nodes.peek().is_some() && !nodes.any(alive)
 }

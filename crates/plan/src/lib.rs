@@ -14,6 +14,7 @@ mod leaks;
 mod plan;
 mod simulate;
 mod skipped;
+mod take_back;
 mod trial;
 mod verify;
 

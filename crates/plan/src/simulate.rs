@@ -4,15 +4,14 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
 
-use calipam_model::affinity::Affinity;
 use calipam_model::edit::{Current, Edit, apply};
-use calipam_model::handle::Handle;
 use calipam_model::key::Key;
 use calipam_model::object::Object;
 use calipam_model::snapshot::{DatastoreKind, ObjectVersion, Revision, Snapshot, StoredBlock, Versioned};
 use jiff::Timestamp;
 
 use crate::plan::Plan;
+use crate::take_back::{Replaced, TakeBack, indices};
 
 /// A step that cannot be made on the very data that it was planned on.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,16 +35,16 @@ impl std::error::Error for SimulationError {}
 /// # Errors
 /// Where a step cannot be made: the plan contradicts the data or itself.
 pub fn simulate(snapshot: Snapshot, plan: &Plan, now: Timestamp) -> Result<Snapshot, SimulationError> {
-    let (snapshot, result) = carry_out(snapshot, plan, now);
+    let (snapshot, _, result) = carry_out(snapshot, plan, now);
     result.map(|()| snapshot)
 }
 
-/// The same, where the snapshot is needed again: as far as the steps could be made.
+/// The same, where the snapshot is needed again: as far as the steps could be made, and how to take them back.
 pub(crate) fn carry_out(
     snapshot: Snapshot,
     plan: &Plan,
     now: Timestamp,
-) -> (Snapshot, Result<(), SimulationError>) {
+) -> (Snapshot, TakeBack, Result<(), SimulationError>) {
     let mut world = World::new(snapshot, plan);
     let result = plan.actions.iter().try_for_each(|action| {
         let changes = apply(action.step.edits(), now, |key| world.current(key));
@@ -54,54 +53,8 @@ pub(crate) fn carry_out(
         changes.into_iter().for_each(|(key, object)| world.put(key, object));
         Ok(())
     });
-    (world.into_snapshot(), result)
-}
-
-/// The objects that a plan touches, as they were before it.
-pub(crate) struct Originals {
-    touched: HashSet<Key>,
-    blocks: Vec<Versioned<StoredBlock>>,
-    handles: Vec<Versioned<Handle>>,
-    affinities: Vec<Versioned<Affinity>>,
-}
-
-impl Originals {
-    pub fn new(snapshot: &Snapshot, plan: &Plan) -> Self {
-        let touched: HashSet<Key> =
-            plan.actions.iter().flat_map(|action| action.step.edits()).map(Edit::key).collect();
-        let blocks = snapshot.blocks.iter().filter(|b| touched.contains(&of_block(b))).cloned().collect();
-        let handles = if touched.iter().any(|key| matches!(key, Key::Handle(_))) {
-            snapshot.handles.iter().filter(|h| touched.contains(&of_handle(h))).cloned().collect()
-        } else {
-            Vec::new()
-        };
-        let affinities = snapshot.affinities.iter().filter(|a| touched.contains(&of_affinity(a)));
-        let affinities = affinities.cloned().collect();
-        Self { touched, blocks, handles, affinities }
-    }
-
-    /// Takes back what a simulation has done to the snapshot. The order of the objects may be another.
-    pub fn put_back(self, snapshot: &mut Snapshot) {
-        let Self { touched, blocks, handles, affinities } = self;
-        snapshot.blocks.retain(|block| !touched.contains(&of_block(block)));
-        snapshot.blocks.extend(blocks);
-        snapshot.handles.retain(|handle| !touched.contains(&of_handle(handle)));
-        snapshot.handles.extend(handles);
-        snapshot.affinities.retain(|affinity| !touched.contains(&of_affinity(affinity)));
-        snapshot.affinities.extend(affinities);
-    }
-}
-
-fn of_block(block: &Versioned<StoredBlock>) -> Key {
-    Key::Block(block.value.key)
-}
-
-fn of_handle(handle: &Versioned<Handle>) -> Key {
-    Key::Handle(handle.value.id().to_string())
-}
-
-fn of_affinity(affinity: &Versioned<Affinity>) -> Key {
-    Key::Affinity(affinity.value.key.clone())
+    let (snapshot, take_back) = world.into_snapshot();
+    (snapshot, take_back, result)
 }
 
 /// A snapshot whose objects can be found and changed by key.
@@ -111,6 +64,7 @@ struct World {
     indices: HashMap<Key, usize>,
     /// Objects that are gone; they are removed at the end, so that indices stay as they are.
     gone: HashSet<Key>,
+    take_back: TakeBack,
     /// What is written to affinities carries labels.
     labels: bool,
 }
@@ -119,22 +73,9 @@ impl World {
     fn new(snapshot: Snapshot, plan: &Plan) -> Self {
         let edits = plan.actions.iter().flat_map(|action| action.step.edits());
         let wanted: HashSet<Key> = edits.map(Edit::key).collect();
-        let mut indices = HashMap::new();
-        let mut add = |key: Key, index: usize| {
-            if wanted.contains(&key) {
-                indices.insert(key, index);
-            }
-        };
-        let blocks = snapshot.blocks.iter().enumerate();
-        blocks.for_each(|(index, block)| add(Key::Block(block.value.key), index));
-        let affinities = snapshot.affinities.iter().enumerate();
-        affinities.for_each(|(index, affinity)| add(Key::Affinity(affinity.value.key.clone()), index));
-        if wanted.iter().any(|key| matches!(key, Key::Handle(_))) {
-            let handles = snapshot.handles.iter().enumerate();
-            handles.for_each(|(index, handle)| add(Key::Handle(handle.value.id().to_string()), index));
-        }
+        let indices = indices(&snapshot, &wanted);
         let labels = snapshot.labels_affinities();
-        Self { snapshot, indices, gone: HashSet::new(), labels }
+        Self { snapshot, indices, gone: HashSet::new(), take_back: TakeBack::default(), labels }
     }
 
     fn current(&self, key: &Key) -> Option<Current<'_>> {
@@ -171,13 +112,14 @@ impl World {
             (None, _) => drop(self.gone.insert(key)),
             (Some(Object::Block(content)), Key::Block(cidr)) => {
                 let value = StoredBlock { key: *cidr, content };
-                self.store(key, index, |s| &mut s.blocks, Versioned { value, revision });
+                self.store(key, index, |s| &mut s.blocks, Versioned { value, revision }, Replaced::block);
             }
             (Some(Object::Handle(value)), _) => {
-                self.store(key, index, |s| &mut s.handles, Versioned { value, revision });
+                self.store(key, index, |s| &mut s.handles, Versioned { value, revision }, Replaced::handle);
             }
             (Some(Object::Affinity(value)), _) => {
-                self.store(key, index, |s| &mut s.affinities, Versioned { value, revision });
+                let affinity = Versioned { value, revision };
+                self.store(key, index, |s| &mut s.affinities, affinity, Replaced::affinity);
             }
             // Plans that change pools or the configuration are judged by what they are, not by findings.
             (Some(Object::Block(_) | Object::Pool(_) | Object::IpamConfig(_)), _) => {}
@@ -190,28 +132,28 @@ impl World {
         index: Option<usize>,
         list: fn(&mut Snapshot) -> &mut Vec<Versioned<T>>,
         object: Versioned<T>,
+        replaced: fn(Versioned<T>, &Versioned<T>) -> Replaced,
     ) {
         let list = list(&mut self.snapshot);
         match index {
-            Some(index) => list[index] = object,
+            Some(index) => {
+                let before = std::mem::replace(&mut list[index], object);
+                self.take_back.replaced(replaced(before, &list[index]));
+            }
             None => {
-                self.indices.insert(key, list.len());
+                self.indices.insert(key.clone(), list.len());
                 list.push(object);
+                self.take_back.created(key);
             }
         }
     }
 
-    fn into_snapshot(self) -> Snapshot {
-        let Self { mut snapshot, gone, .. } = self;
-        if gone.is_empty() {
-            return snapshot;
+    fn into_snapshot(self) -> (Snapshot, TakeBack) {
+        let Self { mut snapshot, gone, mut take_back, .. } = self;
+        if !gone.is_empty() {
+            take_back.remove(&mut snapshot, &gone);
         }
-        snapshot.blocks.retain(|block| !gone.contains(&of_block(block)));
-        snapshot.affinities.retain(|affinity| !gone.contains(&of_affinity(affinity)));
-        if gone.iter().any(|key| matches!(key, Key::Handle(_))) {
-            snapshot.handles.retain(|handle| !gone.contains(&of_handle(handle)));
-        }
-        snapshot
+        (snapshot, take_back)
     }
 }
 

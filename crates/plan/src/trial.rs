@@ -11,9 +11,9 @@ use calipam_model::key::Key;
 use calipam_model::snapshot::Snapshot;
 
 use crate::plan::{Action, Plan};
-use crate::simulate::{Originals, SimulationError, carry_out};
+use crate::simulate::{SimulationError, carry_out};
 use crate::skipped::{SkipReason, Skipped};
-use crate::verify::{Refusal, verify};
+use crate::verify::{Found, Refusal};
 
 /// How often steps are left out. Each time the whole snapshot is checked again.
 const MOST_TRIALS: usize = 10;
@@ -52,32 +52,34 @@ impl From<SimulationError> for FailedTrial {
 /// Where leaving out steps does not help.
 pub fn try_plan(
     mut snapshot: Snapshot,
-    report: &Report,
+    report: Report,
     mut plan: Plan,
     options: &Options,
 ) -> Result<Plan, FailedTrial> {
     let now = snapshot.taken_at;
+    // How a hundred thousand findings are known takes more memory than all that the trial adds.
+    let before = Found::from(report);
     for trial in 1.. {
         if plan.is_empty() {
             break;
         }
-        let originals = Originals::new(&snapshot, &plan);
-        let (mut after, made) = carry_out(snapshot, &plan, now);
+        let (mut after, take_back, made) = carry_out(snapshot, &plan, now);
         let failed = match made {
             Err(error) => FailedTrial::Simulation(error),
-            Ok(()) => match verify(report, &plan, &check(&after, options)) {
+            Ok(()) => match before.verify(&plan, &check(&after, options)) {
                 Ok(()) => {
-                    // Giving back the memory of a million objects one by one takes longer than the rest of the trial.
-                    std::mem::forget(after);
+                    // Giving back the memory of a million objects one by one takes its time. Without it what comes next, a second
+                    // look or the writing, would need as much again.
+                    std::thread::spawn(move || drop((after, take_back)));
                     break;
                 }
                 Err(refusal) => FailedTrial::Verification(refusal),
             },
         };
-        if trial == MOST_TRIALS || !leave_out(&mut plan, &failed) {
+        let is_last = trial == MOST_TRIALS || !leave_out(&mut plan, &failed);
+        if is_last || !take_back.put_back(&mut after) {
             return Err(failed);
         }
-        originals.put_back(&mut after);
         snapshot = after;
     }
     Ok(plan)

@@ -41,37 +41,54 @@ impl fmt::Display for Refusal {
 /// # Errors
 /// Where a finding that the plan claims to repair remains, or a new one appears.
 pub fn verify(before: &Report, plan: &Plan, after: &Report) -> Result<(), Refusal> {
-    let found = |report: &Report| -> HashSet<(Code, Subject)> {
-        report.findings.iter().map(|f| (f.code, f.subject.clone())).collect()
-    };
-    let (earlier, later) = (found(before), found(after));
-    let claimed = plan.changes().flat_map(|change| &change.repairs);
-    let mut remaining: Vec<_> = claimed.filter(|repair| later.contains(*repair)).cloned().collect();
-    remaining.sort();
-    remaining.dedup();
-    let revealed = revealed(before, plan);
-    let forced: HashSet<IpAddr> = plan.forced.iter().copied().collect();
-    let recorded = Recorded::new(plan);
-    let new: Vec<Finding> = after
-        .findings
-        .iter()
-        .filter(|f| !earlier.contains(&(f.code, f.subject.clone())))
-        .filter(|f| !revealed.contains(&(f.code, &f.subject)))
-        .filter(|f| !recorded.tells(f) && !f.addresses().iter().any(|address| forced.contains(address)))
-        .cloned()
-        .collect();
-    if remaining.is_empty() && new.is_empty() { Ok(()) } else { Err(Refusal { remaining, new }) }
+    Found::from(before).verify(plan, after)
 }
 
-/// What corrupt blocks have hidden from the earlier report, where the plan mends any that it found.
-fn revealed<'p>(before: &Report, plan: &'p Plan) -> HashSet<(Code, &'p Subject)> {
-    let corrupt = before.findings.iter().filter(|found| found.code == Code::CorruptBlock);
-    let corrupt: HashSet<&Subject> = corrupt.map(|found| &found.subject).collect();
-    let mut repairs = plan.changes().flat_map(|change| &change.repairs);
-    if !repairs.any(|(code, subject)| *code == Code::CorruptBlock && corrupt.contains(subject)) {
-        return HashSet::new();
+/// What a report has found, without how it is known.
+pub(crate) struct Found(HashSet<(Code, Subject)>);
+
+impl From<&Report> for Found {
+    fn from(report: &Report) -> Self {
+        Self(report.findings.iter().map(|f| (f.code, f.subject.clone())).collect())
     }
-    plan.revealed.iter().map(|(code, subject)| (*code, subject)).collect()
+}
+
+impl From<Report> for Found {
+    fn from(report: Report) -> Self {
+        Self(report.findings.into_iter().map(|f| (f.code, f.subject)).collect())
+    }
+}
+
+impl Found {
+    /// As [`verify`].
+    pub fn verify(&self, plan: &Plan, after: &Report) -> Result<(), Refusal> {
+        let later = Self::from(after);
+        let claimed = plan.changes().flat_map(|change| &change.repairs);
+        let mut remaining: Vec<_> = claimed.filter(|repair| later.0.contains(*repair)).cloned().collect();
+        remaining.sort();
+        remaining.dedup();
+        let revealed = self.revealed(plan);
+        let forced: HashSet<IpAddr> = plan.forced.iter().copied().collect();
+        let recorded = Recorded::new(plan);
+        let new: Vec<Finding> = after
+            .findings
+            .iter()
+            .filter(|f| !self.0.contains(&(f.code, f.subject.clone())))
+            .filter(|f| !revealed.contains(&(f.code, &f.subject)))
+            .filter(|f| !recorded.tells(f) && !f.addresses().iter().any(|address| forced.contains(address)))
+            .cloned()
+            .collect();
+        if remaining.is_empty() && new.is_empty() { Ok(()) } else { Err(Refusal { remaining, new }) }
+    }
+
+    /// What corrupt blocks have hidden, where the plan mends any that was found.
+    fn revealed<'p>(&self, plan: &'p Plan) -> HashSet<(Code, &'p Subject)> {
+        let mut repairs = plan.changes().flat_map(|change| &change.repairs);
+        if !repairs.any(|repair| repair.0 == Code::CorruptBlock && self.0.contains(repair)) {
+            return HashSet::new();
+        }
+        plan.revealed.iter().map(|(code, subject)| (*code, subject)).collect()
+    }
 }
 
 /// What the plan records that was so already: a pool was as full before, and a node had as many blocks.

@@ -80,8 +80,8 @@ pub async fn execute(
     consent: Consent,
     options: &Options,
 ) -> Result<Execution, RepairError> {
-    let changed: BTreeSet<Key> = steps.iter().flat_map(Step::edits).map(Edit::key).collect();
-    let purpose = Purpose { what: "plan", cluster: cluster.to_owned(), objects: changed.len() };
+    let objects = steps.iter().flat_map(Step::edits).map(Edit::key).collect::<BTreeSet<Key>>().len();
+    let purpose = Purpose { what: "plan", cluster: cluster.to_owned(), objects };
     let writer = writer(datastore, consent, &purpose).await?;
     let groups = groups(steps, writer.limits());
     carry_out(datastore, writer, cluster, options, groups).await

@@ -71,6 +71,7 @@ pub(crate) async fn plan_on_two_looks(
     if addresses == 0 {
         return Ok(Planned { seen, plan: first, may_begin: false });
     }
+    drop(first);
 
     let after = calipam_check::grace(&seen.snapshot, &judging.options);
     let sighting = Sightings::of_report(&seen.report);
@@ -113,5 +114,5 @@ pub(crate) fn try_plan(look: Look, plan: Plan, judging: &Judging) -> Result<Plan
     let Look { snapshot, mut report, dropped } = look;
     // What had not settled is found in the simulated data, too, and is not new there.
     report.findings.extend(dropped);
-    calipam_plan::try_plan(snapshot, &report, plan, &judging.options)
+    calipam_plan::try_plan(snapshot, report, plan, &judging.options)
 }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use calipam_assign::End;
 use calipam_model::IpNet;
 use calipam_model::affinity::{AffinityKey, AffinityState, AffinityType};
+use calipam_model::attributes::PackedAttribute;
 use calipam_model::block::{BlockOwner, BlockProblem};
 use calipam_model::snapshot::FieldDefect;
 use jiff::Timestamp;
@@ -122,32 +123,58 @@ impl AddressEvidence {
     }
 
     /// The nodes that records name.
-    pub fn recorded_nodes(&self) -> impl Iterator<Item = &str> {
-        self.records.iter().filter_map(|record| record.attributes.get("node")).map(String::as_str)
+    pub fn recorded_nodes(&self) -> impl Iterator<Item = String> {
+        self.records.iter().filter_map(|record| record.record.as_ref().get("node")).map(|n| n.to_string())
     }
 }
 
 /// What a block records about an address.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Clone, Debug, PartialEq)]
 pub struct RecordEvidence {
     pub block: IpNet,
     pub block_owner: Option<BlockOwner>,
     /// The position of the address in the block.
     pub ordinal: u32,
-    /// The handle as it is recorded, what follows a carriage return included.
-    pub handle: Option<String>,
-    /// Attributes of the active owner.
-    pub attributes: BTreeMap<String, String>,
-    /// Attributes of the other side of a live migration.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub alternate_attributes: BTreeMap<String, String>,
-    /// Since when the address cools down: the text that the block holds, which may be no time.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub released_at: Option<String>,
+    /// The owner record.
+    pub record: PackedAttribute,
     /// The per-ordinal sequence number.
-    #[serde(serialize_with = "text")]
     pub sequence_number: u64,
+}
+
+impl Serialize for RecordEvidence {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        #[derive(Serialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Written<'a> {
+            block: IpNet,
+            block_owner: &'a Option<BlockOwner>,
+            ordinal: u32,
+            /// As it is recorded, what follows a carriage return included.
+            handle: Option<String>,
+            /// Those of the active owner.
+            attributes: BTreeMap<String, String>,
+            /// Those of the other side of a live migration.
+            #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+            alternate_attributes: BTreeMap<String, String>,
+            /// Since when the address cools down: the text that the block holds, which may be no time.
+            #[serde(skip_serializing_if = "Option::is_none")]
+            released_at: Option<String>,
+            #[serde(serialize_with = "text")]
+            sequence_number: u64,
+        }
+        let record = self.record.as_ref();
+        let written = Written {
+            block: self.block,
+            block_owner: &self.block_owner,
+            ordinal: self.ordinal,
+            handle: record.handle().map(|handle| handle.to_string()),
+            attributes: record.owner().to_map(),
+            alternate_attributes: record.alternate().unwrap_or_default().to_map(),
+            released_at: record.released_at().map(|time| time.to_string()),
+            sequence_number: self.sequence_number,
+        };
+        written.serialize(serializer)
+    }
 }
 
 /// Evidence about a block.

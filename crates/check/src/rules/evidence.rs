@@ -1,9 +1,8 @@
 //! Building evidence, and naming things in messages.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::sync::Arc;
 
-use calipam_model::attributes::OwnerMap;
 use calipam_model::text::TextRef;
 
 use super::addresses::{Address, Record};
@@ -121,18 +120,11 @@ fn container_id(id: TextRef<'_>) -> String {
 
 /// What a block records about an address.
 pub(crate) fn of_record(record: &Record<'_, '_>) -> RecordEvidence {
-    let attribute = record.allocation.attribute;
-    let map = |m: OwnerMap<'_>| -> BTreeMap<String, String> {
-        m.iter().map(|(key, value)| (key.to_string(), value.to_string())).collect()
-    };
     RecordEvidence {
         block: record.block.key,
         block_owner: record.block.owner.cloned(),
         ordinal: record.allocation.ordinal,
-        handle: attribute.handle().map(|h| h.to_string()),
-        attributes: map(attribute.owner()),
-        alternate_attributes: attribute.alternate().map(map).unwrap_or_default(),
-        released_at: attribute.released_at().map(|t| t.to_string()),
+        record: record.allocation.attribute.to_packed(),
         sequence_number: record.allocation.sequence,
     }
 }
@@ -187,12 +179,7 @@ pub(crate) fn name_of_claim(record: &Record<'_, '_>) -> String {
 
 /// The nodes that an address concerns: those of its users, of its records and of its blocks.
 pub(crate) fn nodes_of(evidence: &AddressEvidence) -> Vec<String> {
-    let owners = evidence.owners.iter().map(|o| o.node.as_str());
-    let blocks = evidence.records.iter().filter_map(|r| r.block_owner.as_ref()?.host());
-    owners
-        .chain(evidence.recorded_nodes())
-        .chain(blocks)
-        .filter(|n| !n.is_empty())
-        .map(str::to_owned)
-        .collect()
+    let owners = evidence.owners.iter().map(|o| o.node.clone());
+    let blocks = evidence.records.iter().filter_map(|r| r.block_owner.as_ref()?.host()).map(str::to_owned);
+    owners.chain(evidence.recorded_nodes()).chain(blocks).filter(|n| !n.is_empty()).collect()
 }

@@ -3,7 +3,7 @@
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
 use super::Block;
-use crate::attributes::Attribute;
+use crate::attributes::{Attribute, AttributeRef, OwnerMap};
 
 impl Serialize for Block {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
@@ -15,8 +15,7 @@ impl Serialize for Block {
         }
         map.serialize_entry("allocations", &self.allocations)?;
         map.serialize_entry("unallocated", &self.unallocated)?;
-        let attributes: Vec<Attribute> = self.attributes().map(|a| a.to_attribute()).collect();
-        map.serialize_entry("attributes", &(!self.null_attributes).then_some(attributes))?;
+        map.serialize_entry("attributes", &(!self.null_attributes).then_some(Records(self)))?;
         map.serialize_entry("sequenceNumber", &self.sequence)?;
         let sequences = (!self.null_sequences).then_some(Sequences(self));
         map.serialize_entry("sequenceNumberForAllocation", &sequences)?;
@@ -46,24 +45,51 @@ impl Block {
     }
 }
 
+/// The owner records of a block, as they lie in it: a copy of each would be eleven allocations.
+struct Records<'a>(&'a Block);
+
+impl Serialize for Records<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.0.attributes())
+    }
+}
+
 impl Serialize for Attribute {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.look(|record| record.serialize(serializer))
+    }
+}
+
+impl Serialize for AttributeRef<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
-        if let Some(handle) = &self.handle {
-            map.serialize_entry("handle_id", handle)?;
+        if let Some(handle) = self.handle() {
+            map.serialize_entry("handle_id", &handle.plain())?;
         }
-        for (name, entries) in [("secondary", &self.owner), ("alternateOwnerAttrs", &self.alternate)] {
-            if let Some(entries) = entries.as_ref().filter(|e| !e.is_empty()) {
-                map.serialize_entry(name, entries)?;
+        for (name, entries) in [("secondary", Some(self.owner())), ("alternateOwnerAttrs", self.alternate())]
+        {
+            if let Some(entries) = entries.filter(|entries| !entries.is_empty()) {
+                map.serialize_entry(name, &Entries(entries))?;
             }
         }
-        if let Some(released_at) = &self.released_at {
-            map.serialize_entry("releasedAt", released_at)?;
+        if let Some(released_at) = self.released_at() {
+            map.serialize_entry("releasedAt", &released_at.plain())?;
         }
-        for (name, value) in &self.unknown {
-            map.serialize_entry(name, value)?;
+        for (name, value) in self.unknown() {
+            map.serialize_entry(&name, &value)?;
         }
         map.end()
+    }
+}
+
+/// Attributes of an owner, sorted by key as Go does.
+struct Entries<'a>(OwnerMap<'a>);
+
+impl Serialize for Entries<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut entries: Vec<_> = self.0.iter().map(|(key, value)| (key.plain(), value.plain())).collect();
+        entries.sort();
+        serializer.collect_map(entries)
     }
 }
 

@@ -158,7 +158,7 @@ fn is_held(key: &Key, block: &Block, held: &Held) -> Result<(), String> {
         let address = address_at(block.cidr(), held.ordinal);
         return Err(format!("{key}: {address} is free already"));
     };
-    if found.sequence != held.sequence || found.attribute.to_attribute() != held.record {
+    if found.sequence != held.sequence || !found.attribute.is_same(held.record.as_ref()) {
         let what = if found.attribute.is_cooling() { "released" } else { "reassigned" };
         return Err(format!("{key}: {} has been {what} since it was read", found.address));
     }
@@ -178,10 +178,7 @@ mod tests {
             "unallocated": [2, 3], "attributes": [{"releasedAt": "2026-05-01T10:00:00Z"},
             {"handle_id": "net.b"}], "sequenceNumber": 9, "sequenceNumberForAllocation": {"1": 7}}"#;
         let BlockContent::Sound(block) = BlockContent::parse(json).unwrap() else { panic!("not sound") };
-        let held = |ordinal| {
-            let found = block.allocation(ordinal).unwrap();
-            Held { ordinal, record: found.attribute.to_attribute(), sequence: found.sequence }
-        };
+        let held = |ordinal| Held::new(&block.allocation(ordinal).unwrap());
         let record = Attribute { handle: Some("net.a".into()), ..Attribute::default() };
         let cidr = block.cidr();
         let edits = [

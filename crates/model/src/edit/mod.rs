@@ -17,8 +17,8 @@ use ipnet::IpNet;
 pub use self::apply::{Current, apply};
 pub use self::evidence::{Condition, Expect, Found, User};
 use crate::affinity::{Affinity, AffinityKey, AffinityState};
-use crate::attributes::Attribute;
-use crate::block::{Block, BlockOwner};
+use crate::attributes::{Attribute, PackedAttribute};
+use crate::block::{Allocation, Block, BlockOwner};
 use crate::cidr::address_at;
 use crate::document::Document;
 use crate::handle::Handle;
@@ -192,9 +192,17 @@ pub enum Edit {
 pub struct Held {
     pub ordinal: u32,
     /// The whole owner record.
-    pub record: Attribute,
+    pub record: PackedAttribute,
     /// The per-ordinal sequence number.
     pub sequence: u64,
+}
+
+impl Held {
+    /// The allocation as it is now.
+    pub fn new(allocation: &Allocation<'_>) -> Self {
+        let Allocation { ordinal, attribute, sequence, .. } = *allocation;
+        Self { ordinal, record: attribute.to_packed(), sequence }
+    }
 }
 
 /// A change of a block.

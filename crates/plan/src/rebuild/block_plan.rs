@@ -11,7 +11,7 @@ use calipam_model::edit::{Edit, Expect, Held};
 use calipam_model::key::Key;
 use calipam_model::snapshot::Versioned;
 
-use crate::handles::clean;
+use crate::handles::{clean, handle_of};
 use crate::plan::Change;
 
 /// What is to become of one block.
@@ -57,9 +57,9 @@ impl What {
             Some(clean(id).to_owned())
         };
         match self {
-            Self::Release(held) => [of(&held.record), None],
+            Self::Release(held) => [handle_of(held), None],
             Self::Assign(record) => [None, of(record)],
-            Self::Record(held, record) => [of(&held.record), of(record)],
+            Self::Record(held, record) => [handle_of(held), of(record)],
         }
     }
 }

@@ -75,7 +75,8 @@ fn tunnel_of_calico2(planner: &Planner<'_, '_>, held: &[Allocated]) -> Option<(S
         return None;
     }
     let [Allocated { block, address, held }] = held else { return None };
-    let is_anonymous = held.record.handle.is_none() && held.record.owner.is_none();
+    let record = held.record.as_ref();
+    let is_anonymous = record.handle().is_none() && record.owner().is_empty();
     let host = planner.index().block(*block)?.owner.and_then(BlockOwner::host).filter(|_| is_anonymous)?;
     let about = format!("{address} is held without a handle, as for the tunnel of {host},");
     let Some(node) = planner.index().node(host) else {

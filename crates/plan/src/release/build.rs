@@ -139,6 +139,9 @@ impl<'s> Builder<'_, 's> {
         for ground in chosen.iter().filter_map(|chosen| chosen.finding).flat_map(|f| grounds.of(f)) {
             part.expect(ground);
         }
+        // A plan can have a hundred thousand parts.
+        part.edits.shrink_to_fit();
+        part.evidence.shrink_to_fit();
         part
     }
 

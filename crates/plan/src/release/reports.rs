@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 
 use calipam_check::{EarlierFinding, EarlierReport, parse_document};
-use calipam_model::attributes::is_windows_reserved;
+use calipam_model::attributes::{Attribute, is_windows_reserved};
 use calipam_model::cidr::parse_address;
 use calipam_model::snapshot::Snapshot;
 use calipam_model::text::Text;
@@ -150,11 +150,10 @@ fn own_record(record: &Map<String, Value>) -> Result<Sighting, ReportError> {
             Some(number.ok_or_else(|| unreadable("sequenceNumber"))?)
         }
     };
-    Ok(Sighting {
-        handle: record.get("handle").and_then(Value::as_str).map(str::to_owned),
-        attributes,
-        sequence,
-    })
+    let tells_owner = attributes.is_some();
+    let handle = record.get("handle").and_then(Value::as_str).map(str::to_owned);
+    let record = Attribute { handle, owner: attributes, ..Attribute::default() }.into();
+    Ok(Sighting { record, tells_owner, sequence })
 }
 
 /// An object that has texts only.
@@ -214,7 +213,8 @@ fn allocation(element: &Map<String, Value>) -> Option<Sighting> {
         Some(value) => Some(value.as_u64()?),
     };
     let handle = element.get("handle").and_then(Value::as_str).map(str::to_owned);
-    Some(Sighting { handle, attributes: None, sequence })
+    let record = Attribute { handle, ..Attribute::default() }.into();
+    Some(Sighting { record, tells_owner: false, sequence })
 }
 
 fn leaked_handles(fields: &Map<String, Value>) -> HashMap<String, String> {

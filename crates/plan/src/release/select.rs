@@ -162,8 +162,8 @@ impl<'s> Selector<'_, 's> {
     /// True where the records of the address name the node, or name none and lie in its block.
     fn is_recorded_for(&self, finding: &Finding, node: &str) -> bool {
         let Evidence::Address(evidence) = &finding.evidence else { return false };
-        evidence.records.iter().all(|record| match record.attributes.get("node") {
-            Some(recorded) => recorded == node,
+        evidence.records.iter().all(|record| match record.record.as_ref().get("node") {
+            Some(recorded) => recorded == *node,
             None => record.block_owner.as_ref().and_then(BlockOwner::host) == Some(node),
         })
     }

@@ -1,20 +1,22 @@
 //! Earlier looks at the cluster. An address counts as leaked for a release only if it was seen unused twice,
 //! since every normal deletion of a pod passes through "allocated, but no endpoint".
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::net::IpAddr;
 
 use calipam_check::{Code, Evidence, Report, Subject};
+use calipam_model::attributes::PackedAttribute;
 use calipam_model::edit::Held;
+use calipam_model::text::TextRef;
 use jiff::Timestamp;
 
 /// An address that was seen unused, and what was recorded about it then.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sighting {
-    /// The handle as it was recorded; `None` where there was none.
-    pub handle: Option<String>,
-    /// The attributes of its owner; `None` where the report does not tell them.
-    pub attributes: Option<BTreeMap<String, String>>,
+    /// The record as far as the report tells it.
+    pub record: PackedAttribute,
+    /// False where the report tells the handle alone.
+    pub tells_owner: bool,
     /// The per-ordinal sequence number; `None` where the report does not tell it: it may have been any allocation then.
     pub sequence: Option<u64>,
 }
@@ -22,10 +24,10 @@ pub struct Sighting {
 impl Sighting {
     /// True where the address is still held by the same allocation.
     pub(crate) fn is_of(&self, held: &Held) -> bool {
-        let handle = |id: Option<&str>| id.filter(|id| !id.is_empty()).map(str::to_owned);
-        handle(self.handle.as_deref()) == handle(held.record.handle.as_deref())
+        let (seen, now) = (self.record.as_ref(), held.record.as_ref());
+        seen.handle().unwrap_or(TextRef::EMPTY) == now.handle().unwrap_or(TextRef::EMPTY)
             && self.sequence == Some(held.sequence)
-            && self.attributes.as_ref().is_none_or(|a| *a == held.record.owner.clone().unwrap_or_default())
+            && (!self.tells_owner || seen.owner().to_map() == now.owner().to_map())
     }
 }
 
@@ -55,8 +57,8 @@ impl Sightings {
             match (finding.code, &finding.subject, &finding.evidence) {
                 (Code::LeakedAddress, Subject::Address(address), Evidence::Address(evidence)) => {
                     let records = evidence.records.iter().map(|record| Sighting {
-                        handle: record.handle.clone(),
-                        attributes: Some(record.attributes.clone()),
+                        record: record.record.clone(),
+                        tells_owner: true,
                         sequence: Some(record.sequence_number),
                     });
                     sightings.addresses.entry(*address).or_default().extend(records);

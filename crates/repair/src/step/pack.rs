@@ -133,6 +133,7 @@ fn add(pieces: &mut Vec<Piece>, part: usize, edit: usize) {
 mod tests {
     use calipam_model::IpNet;
     use calipam_model::affinity::{Affinity, AffinityKey, AffinityState, AffinityType};
+    use calipam_model::attributes::Attribute;
     use calipam_model::block::Block;
     use calipam_model::edit::{Condition, Expect, HandleEdit, Held, Unit};
     use jiff::Timestamp;
@@ -150,7 +151,7 @@ mod tests {
     fn release(count: u32) -> Step {
         let mut step = Step::new("a test");
         for ordinal in 0..count {
-            let held = Held { ordinal, record: Default::default(), sequence: 1 };
+            let held = Held { ordinal, record: Attribute::default().into(), sequence: 1 };
             let id = format!("net.{ordinal}");
             let edits = vec![
                 Edit::Block(block(), BlockEdit::Release { held: vec![held], cooldown: 0 }),

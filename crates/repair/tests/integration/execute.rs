@@ -17,8 +17,12 @@ use calipam_testkit::servers::Etcd;
 use crate::cluster::{Entries, consent, dump, guid, journal_path, observe, start};
 
 fn held(block: &Block, ordinal: u32) -> Held {
-    let found = block.allocation(ordinal).unwrap();
-    Held { ordinal, record: found.attribute.to_attribute(), sequence: found.sequence }
+    Held::new(&block.allocation(ordinal).unwrap())
+}
+
+/// The handle of a record.
+fn handle_of(held: &Held) -> String {
+    held.record.as_ref().handle().unwrap().to_string()
 }
 
 /// Blocks of nodes with at least two addresses of pods.
@@ -35,7 +39,7 @@ fn pod_blocks(snapshot: &Snapshot) -> Vec<(&Block, Vec<u32>)> {
 pub fn release(block: &Block, ordinals: &[u32], evidence: Vec<(Key, Expect)>) -> Step {
     let mut handles: BTreeMap<String, Vec<Held>> = BTreeMap::new();
     for held in ordinals.iter().map(|ordinal| held(block, *ordinal)) {
-        handles.entry(held.record.handle.clone().unwrap()).or_default().push(held);
+        handles.entry(handle_of(&held)).or_default().push(held);
     }
     let part = |(id, held): (String, Vec<Held>)| {
         let count = held.len() as i64;
@@ -116,7 +120,7 @@ async fn meanwhile(case: usize, etcd: &Etcd, block: &Block, pods: &[u32], node: 
         edit(&mut block);
         serde_json::to_string(&block).unwrap()
     };
-    let record = |ordinal: u32| held(block, ordinal).record;
+    let record = |ordinal: u32| held(block, ordinal).record.as_ref().to_attribute();
     let handle = Key::Handle(record(pods[0]).handle.unwrap());
     let (what, breaks) = match case {
         0 => {
@@ -182,7 +186,7 @@ async fn changes_between_plan_and_execution() {
             assert_eq!(value["allocations"][pods[0] as usize], serde_json::Value::Null, "{what}");
         }
         if case == 3 {
-            let handle = held(block, pods[0]).record.handle.unwrap();
+            let handle = handle_of(&held(block, pods[0]));
             assert_eq!(json(&after, &Key::Handle(handle))["block"], serde_json::json!({"10.99.0.0/26": 3}));
         }
     }
@@ -287,7 +291,7 @@ async fn a_handle_with_addresses_in_two_blocks_goes_as_a_whole_or_not_at_all() {
         let blocks = pod_blocks(&snapshot);
         let [(a, of_a), (b, of_b)] = &blocks[..2] else { panic!() };
         // The first address of both blocks gets the handle of the one in the first block.
-        let record = held(a, of_a[0]).record;
+        let record = held(a, of_a[0]).record.as_ref().to_attribute();
         let mut second = (*b).clone();
         second.update(|edit| edit.set_attribute(of_b[0], &record)).unwrap();
         put(&etcd, &Key::Block(second.cidr()), serde_json::to_string(&second).unwrap()).await;

@@ -101,17 +101,18 @@ fn block_lines(block: &BlockOfAddress, lines: &mut Lines) {
         lines.add("Handle", format!("{}{object}", handle.id));
     }
     let Some(record) = &block.record else { return };
-    for (name, value) in &record.attributes {
+    let recorded = record.record.as_ref();
+    for (name, value) in recorded.owner().to_map() {
         lines.add("Attribute", format!("{name}={value}"));
     }
     if block.node_exists == Some(false) {
         lines.add("Node", "the recorded node does not exist");
     }
-    for (name, value) in &record.alternate_attributes {
+    for (name, value) in recorded.alternate().unwrap_or_default().to_map() {
         lines.add("Alternate", format!("{name}={value}"));
     }
-    if let Some(time) = &record.released_at {
-        lines.add("Released", time);
+    if let Some(time) = recorded.released_at() {
+        lines.add("Released", time.to_string());
     }
     lines.add("Sequence", record.sequence_number.to_string());
 }

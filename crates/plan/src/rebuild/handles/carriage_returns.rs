@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use calipam_check::{Code, Subject};
 use calipam_model::attributes::Attribute;
+use calipam_model::text::TextRef;
 
 use super::super::block_plan::{AddressPlan, What};
 use super::super::planner::{Planner, change};
@@ -44,7 +45,7 @@ pub(in crate::rebuild) fn plan_carriage_returns(planner: &mut Planner<'_, '_>) -
 }
 
 fn is_dirty(held: &Allocated) -> bool {
-    held.held.record.handle.as_deref().is_some_and(|id| id.contains('\r'))
+    held.held.record.as_ref().handle().is_some_and(TextRef::has_carriage_return)
 }
 
 /// The same record under the clean ID, unless the address changes anyway.
@@ -54,7 +55,7 @@ fn rewrite(planner: &mut Planner<'_, '_>, id: &str, held: &Allocated) {
     if planned.contains_key(&held.held.ordinal) {
         return;
     }
-    let record = Attribute { handle: Some(id.to_owned()), ..held.held.record.clone() };
+    let record = Attribute { handle: Some(id.to_owned()), ..held.held.record.as_ref().to_attribute() };
     let subject = Subject::Address(held.address);
     let mut change = change(Verb::RewriteOwner, subject, "the same owner, without the carriage return", &[]);
     change.repairs.push((Code::HandleCarriageReturn, Subject::Handle(id.to_owned())));

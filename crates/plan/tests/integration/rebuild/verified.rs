@@ -93,7 +93,7 @@ fn a_plan_that_fails_its_trial_goes_on_without_the_steps_that_fail() {
     let rest = all - broken.len();
     assert!(tried(&snapshot, &report, &plan).is_err() && rest >= 2 && !broken.is_empty());
 
-    let cut = try_plan(snapshot.clone(), &report, plan.clone(), &Options::default()).unwrap();
+    let cut = try_plan(snapshot.clone(), report.clone(), plan.clone(), &Options::default()).unwrap();
     assert_eq!((cut.actions.len(), tried(&snapshot, &report, &cut)), (rest, Ok(())));
     let left_out: Vec<_> =
         cut.skipped.iter().filter(|skipped| skipped.reason == SkipReason::TrialFailed).collect();
@@ -106,6 +106,6 @@ fn a_plan_that_fails_its_trial_goes_on_without_the_steps_that_fail() {
         let Edit::Handle(id, _) = edit else { continue };
         id.push('x');
     }
-    let cut = try_plan(snapshot, &report, plan, &Options::default()).unwrap();
+    let cut = try_plan(snapshot, report, plan, &Options::default()).unwrap();
     assert_eq!(cut.actions.len(), rest - 1);
 }
