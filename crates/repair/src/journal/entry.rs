@@ -3,10 +3,12 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 
-/// The version of the format that this program writes, and the newest that it reads. In format 1 the same lines are not
-/// compressed.
+use super::difference::{TextEdit, apply, edits};
+
+/// The version of the format that this program writes, and the newest that it reads. In format 1 the lines are not
+/// compressed, and hold every value whole.
 pub const FORMAT: u32 = 2;
 
 /// One line of a journal.
@@ -61,9 +63,9 @@ pub struct Intent {
     pub guards: Vec<GuardRecord>,
 }
 
-/// One object before and after a change.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
+/// One object before and after a change. Written is of a long value after it what differs.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(try_from = "WrittenChange")]
 pub struct ChangeRecord {
     /// The object, by its etcd path.
     pub key: String,
@@ -71,6 +73,67 @@ pub struct ChangeRecord {
     pub before: Option<Version>,
     /// What is to be stored; `None` where it is deleted.
     pub after: Option<Value>,
+}
+
+/// A change as its line holds it.
+#[derive(Serialize, Deserialize)]
+struct WrittenChange {
+    key: String,
+    before: Option<Version>,
+    after: Option<WrittenValue>,
+}
+
+/// A value as a line holds it.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+enum WrittenValue {
+    #[serde(with = "text")]
+    Text(Bytes),
+    Base64(String),
+    /// What makes it of the text before.
+    Edits(Vec<TextEdit>),
+}
+
+impl Serialize for ChangeRecord {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Self { key, before, after } = self;
+        let differing = || match (&before.as_ref()?.value, after.as_ref()?) {
+            (Value::Text(before), Value::Text(after)) => {
+                edits(std::str::from_utf8(before).ok()?, std::str::from_utf8(after).ok()?)
+            }
+            _ => None,
+        };
+        let whole = || {
+            Some(match after.clone()? {
+                Value::Text(text) => WrittenValue::Text(text),
+                Value::Base64(text) => WrittenValue::Base64(text),
+            })
+        };
+        let after = differing().map(WrittenValue::Edits).or_else(whole);
+        WrittenChange { key: key.clone(), before: before.clone(), after }.serialize(serializer)
+    }
+}
+
+impl TryFrom<WrittenChange> for ChangeRecord {
+    type Error = String;
+
+    fn try_from(written: WrittenChange) -> Result<Self, String> {
+        let WrittenChange { key, before, after } = written;
+        let after = match after {
+            None => None,
+            Some(WrittenValue::Text(text)) => Some(Value::Text(text)),
+            Some(WrittenValue::Base64(text)) => Some(Value::Base64(text)),
+            Some(WrittenValue::Edits(edits)) => {
+                let text = match before.as_ref().map(|version| &version.value) {
+                    Some(Value::Text(before)) => std::str::from_utf8(before).ok(),
+                    _ => None,
+                };
+                let after = text.and_then(|text| apply(text, &edits));
+                Some(Value::Text(after.ok_or("edits do not fit the value before them")?.into()))
+            }
+        };
+        Ok(Self { key, before, after })
+    }
 }
 
 /// A version of an object.
@@ -165,9 +228,10 @@ impl Intent {
     /// About how long its line is: values are JSON, in which a tenth of the characters needs escaping.
     pub(super) fn expected_length(&self) -> usize {
         let of_change = |change: &ChangeRecord| {
-            let before = change.before.as_ref().map_or(0, |before| before.value.len());
-            let values = before + change.after.as_ref().map_or(0, Value::len);
-            values + values / 4 + change.key.len() + 128
+            let before = change.before.as_ref().map(|before| before.value.len());
+            // Of the value after it is written what differs.
+            let values = before.or_else(|| change.after.as_ref().map(Value::len)).unwrap_or_default();
+            values + values / 4 + change.key.len() + 1024
         };
         let guards: usize = self.guards.iter().map(|guard| guard.key.len() + 64).sum();
         self.changes.iter().map(of_change).sum::<usize>() + guards + self.reason.len() + 128

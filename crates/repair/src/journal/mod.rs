@@ -5,6 +5,7 @@
 
 mod append;
 mod default_path;
+mod difference;
 mod entry;
 mod file;
 mod frames;
