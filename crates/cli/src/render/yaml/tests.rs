@@ -1,0 +1,254 @@
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::*;
+
+fn text(value: &impl Serialize) -> String {
+    let mut out = Vec::new();
+    write(value, &mut out).unwrap();
+    String::from_utf8(out).unwrap()
+}
+
+#[test]
+fn what_yaml_11_would_take_for_something_else_is_quoted() {
+    let others = [
+        "2026-05-01",
+        "2026-05-01T10:00:00Z",
+        "2026-05-01T10:00:00.123456789Z",
+        "2026-05-01 10:11:12.5 +0000 UTC",
+        "10:30:00",
+        "190:20:30.15",
+        "1_000",
+        "0x1_F",
+        "0b1010",
+        "0b",
+        "-1_0",
+        "<<",
+        "=",
+    ];
+    for other in others {
+        assert_eq!(text(&BTreeMap::from([("a", other)])), format!("a: '{other}'\n"));
+        assert_eq!(text(&[[other]]), format!("- - '{other}'\n"));
+    }
+    for plain in
+        ["web-0", "10.244.1.7", "10.244.1.0/26", "fd00::1", "node-7", "k8s-pod-network.3f9a", "v3.32.1"]
+    {
+        assert_eq!(text(&BTreeMap::from([("a", plain)])), format!("a: {plain}\n"));
+    }
+}
+
+#[test]
+fn what_is_quoted_or_literal_already_stays() {
+    let value = BTreeMap::from([
+        ("a: 2026-05-01", "2026-05-01"),
+        ("it's: ", "1_0"),
+        ("b\"\n\": x", "2026-05-01"),
+        ("c", "first\n2026-05-01\n\n- x: 2026-05-01\nlast"),
+        ("d", "2026-05-01"),
+        ("e", "key: 2026-05-01"),
+    ]);
+    let written = text(&vec![&value]);
+    let read: Vec<BTreeMap<String, String>> = serde_yaml::from_str(&written).unwrap();
+    let expected: BTreeMap<String, String> =
+        value.iter().map(|(key, value)| ((*key).into(), (*value).into())).collect();
+    assert_eq!(read, [expected], "{written}");
+    assert_eq!(written.matches("'2026-05-01'\n").count(), 3, "{written}");
+    assert!(written.contains("\n    2026-05-01\n\n    - x: 2026-05-01\n"), "{written}");
+}
+
+/// Texts that some rule of YAML is about, one a line.
+const TEXTS: &str = r##"
+a
+a b
+a  b
+~
+null
+Null
+nULL
+true
+False
+yes
+off
+y
+0
+7
+07
++7
+-7
+-07
+--7
+12345678901234567890
+123456789012345678901234567890123456789012
+1.5
+.5
+5.
+1e3
+1e
+-.inf
+.inf
+.INF
+.nan
+.NAN
+inf
+nan
+-inf
+0x1F
+0xg
+0o7
+0o8
++0x1
+-0b1
+1.2.3
+10.244.1.7
+10.0.0.0/26
+fd00::
+::
+::1
+a:
+a: b
+a:b
+: a
+:a
+:
+#a
+a#
+a #b
+-
+- a
+-a
+---
+--- a
+...
+..a
+?
+? a
+?a
+,
+[a]
+a[b]
+{}
+&a
+*a
+!a
+|
+>
+'
+it's
+''
+"a"
+%a
+@a
+`a`
+a\b
+ä
+日本
+😀
+<
+a/b
+k8s-pod-network.3f9a0c"##;
+
+/// Texts with spaces at an end, and texts that need escapes or lines of their own.
+const LINES: &[&str] = &[
+    " ",
+    " a",
+    "a ",
+    "\n",
+    "a\n",
+    "a\nb",
+    "a\n\n",
+    "\na",
+    " a\nb",
+    "a \nb",
+    "a\n b",
+    "a\nb ",
+    "a\n\n\nb\n",
+    "\t",
+    "a\tb",
+    "a\r\nb",
+    "a\rb",
+    "a\u{85}b",
+    "a\u{2028}b",
+    "a \u{2028}b",
+    "a\u{2028}",
+    "\u{2029}",
+    "\u{feff}a",
+    "\u{0}",
+    "\u{1b}[31m",
+    "\u{7f}",
+    "- a\n- b: c\n",
+];
+
+/// As serde_yaml writes it.
+fn expected(value: &Value) -> String {
+    serde_yaml::to_string(value).unwrap()
+}
+
+/// A text at every place where one can stand.
+fn places(text: &str) -> Value {
+    json!([
+        text,
+        [text, [text, text], text],
+        {text: text},
+        {text: {text: text, "z": [text, {"k": text}]}, "n": 1},
+        {"l": [{"a": text, text: [text, text], "e": {}}, [], {}], "m": {"a": text}},
+        {text: []},
+        {text: [[text]]},
+    ])
+}
+
+#[test]
+fn every_text_stands_as_the_library_writes_it() {
+    let long = ["a".repeat(128), "a".repeat(129), "a b: ".repeat(30), "ä".repeat(65)];
+    let texts = TEXTS.lines().chain(LINES.iter().copied()).chain(long.iter().map(String::as_str));
+    for one in texts {
+        let value = places(one);
+        assert_eq!(text(&value), expected(&value), "{one:?}");
+        assert_eq!(text(&one), expected(&json!(one)), "{one:?} alone");
+    }
+}
+
+#[test]
+fn what_is_no_text_stands_as_the_library_writes_it() {
+    let numbers = json!({
+        "a": [0, -1, u64::MAX, i64::MIN, 1.5, -0.0, 1e16, 1e-7, 1e300, 100.0, true, false, null, [], {}],
+        "b": {"c": [], "d": {}, "e": [[], [[]], {"f": []}], "g": {"h": {}}},
+    });
+    assert_eq!(text(&numbers), expected(&numbers));
+    for alone in [json!([]), json!({}), json!(null), json!(1), json!([[]]), json!([{}]), json!({"a": {}})] {
+        assert_eq!(text(&alone), expected(&alone));
+    }
+    let keys = BTreeMap::from([(1, "x"), (-2, "7")]);
+    assert_eq!(text(&keys), serde_yaml::to_string(&keys).unwrap());
+    assert_eq!(text(&(1, "a", Some(f32::NAN))), serde_yaml::to_string(&(1, "a", Some(f32::NAN))).unwrap());
+    let wide = BTreeMap::from([(true, u128::MAX)]);
+    assert_eq!(text(&wide), serde_yaml::to_string(&wide).unwrap());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(512))]
+
+    /// Of the characters that mean something in YAML, and of some that do not.
+    #[test]
+    fn any_text_is_written_as_by_the_library_and_read_back(one in "[-+.:#?!&*|>'\"%@`{}\\[\\], 0-3xobeinfNaä\n\r\t]{0,9}") {
+        let value = places(&one);
+        let written = text(&value);
+        prop_assert_eq!(&serde_yaml::from_str::<Value>(&written).unwrap(), &value);
+        if !scalar::is_other_in_yaml_11(&one) {
+            prop_assert_eq!(&written, &expected(&value));
+        }
+    }
+}
+
+#[test]
+fn a_tag_or_a_collection_as_a_key_is_refused() {
+    #[derive(Serialize)]
+    enum Tagged {
+        One(u8),
+    }
+    let mut out = Vec::new();
+    let error = write(&Tagged::One(1), &mut out).unwrap_err();
+    assert_eq!(error.to_string(), "Tagged::One would be written with a tag");
+    assert!(write(&BTreeMap::from([([1], 1)]), &mut out).is_err());
+}
