@@ -2,14 +2,16 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use calipam_check::{Changes, Code, EarlierFinding, Finding, Report, Severity};
+use calipam_check::{Changes, Code, EarlierFinding, Finding, Report, Severity, Subject};
 use maud::{Markup, PreEscaped, html};
 use pulldown_cmark::{Event, Options, Parser, Tag, TagEnd};
 
+use super::compact;
 use crate::commands::explanation;
 use crate::hints::{self, remedy};
 use crate::render::report::changes;
 use crate::render::text::{escape, thousands};
+use crate::render::yaml;
 
 /// Findings in the table. Where there are more, each code gets its share.
 const ROWS: usize = 6_000;
@@ -43,7 +45,7 @@ pub fn section(report: &Report, changes: Option<&Changes>) -> Markup {
             h2 { "Findings" }
             (controls(&numbers))
             (left_out(&numbers, &shares))
-            div.scroll { (table(report, changes, &shares)) }
+            div.scroll { (compact(table(report, changes, &shares))) }
             p #findings-more hidden { button #findings-all type="button" {} }
         }
     }
@@ -151,15 +153,17 @@ fn table(report: &Report, changes: Option<&Changes>, shares: &BTreeMap<Code, Sha
     }
 }
 
+/// A row holds nothing twice, since there are thousands: the script takes severity, code and subject from the cells. The
+/// kind of a subject is not said of addresses, of which there are most.
 fn row(finding: &Finding, changes: Option<&Changes>, detailed: bool) -> Markup {
     let change = changes.map(|changes| changes.of(finding)).filter(|change| change.is_news());
-    let subject = escape(&finding.subject.to_string()).into_owned();
-    let name = format!("{}/{subject}", finding.subject.kind());
+    let subject = &finding.subject;
+    let kind = (!matches!(subject, Subject::Address(_))).then(|| subject.kind());
     html! {
-        tr data-severity=(finding.severity) data-code=(finding.code) data-subject=(name) {
+        tr data-kind=[kind] {
             td class=(finding.severity) { (finding.severity) }
-            td.code { a href={ "#code-" (finding.code) } { (finding.code) } }
-            td.mono { (subject) }
+            td { a href={ "#code-" (finding.code) } { (finding.code) } }
+            td { (escape(&subject.to_string())) }
             td {
                 @if let Some(change) = change { strong { (change) } " " }
                 @if detailed {
@@ -167,15 +171,17 @@ fn row(finding: &Finding, changes: Option<&Changes>, detailed: bool) -> Markup {
                         summary { (escape(&finding.message)) }
                         (details(finding))
                     }
-                } @else { span { (escape(&finding.message)) } }
+                } @else { (escape(&finding.message)) }
             }
         }
     }
 }
 
 fn details(finding: &Finding) -> Markup {
-    // Evidence always serialises: it is what `-o yaml` prints.
-    let evidence = serde_yaml::to_string(&finding.evidence).unwrap_or_default();
+    let mut evidence = Vec::new();
+    // Evidence always serialises, and memory takes it: it is what `-o yaml` prints.
+    let _ = yaml::write(&finding.evidence, &mut evidence);
+    let evidence = String::from_utf8_lossy(&evidence);
     let evidence: Vec<_> = evidence.lines().map(escape).collect();
     html! {
         @if let Some(remedy) = finding.remedy() {

@@ -13,7 +13,11 @@
   if (table) {
     const body = table.tBodies[0];
     const rows = [...body.rows].map((row, order) => ({
-      row, order, severity: row.dataset.severity, code: row.dataset.code, text: row.textContent.toLowerCase(),
+      row,
+      order,
+      severity: row.cells[0].textContent,
+      code: row.cells[1].textContent,
+      text: row.textContent.toLowerCase(),
     }));
     const [shown, more, all] = [$("findings-shown"), $("findings-more"), $("findings-all")];
     // The maps stand below the table: as many rows as one looks through.
@@ -86,10 +90,11 @@
 
   const findingsOf = new Map();
   for (const row of document.querySelectorAll("#findings-table tbody tr")) {
-    const subject = row.dataset.subject;
+    const [severity, , name, said] = row.cells;
+    const subject = `${row.dataset.kind || "address"}/${name.textContent}`;
     if (!findingsOf.has(subject)) findingsOf.set(subject, []);
-    const message = row.cells[3].querySelector("summary, span").textContent;
-    findingsOf.get(subject).push({ message, severity: row.dataset.severity });
+    const message = (said.querySelector("summary") || said.lastChild).textContent;
+    findingsOf.get(subject).push({ message, severity: severity.textContent });
   }
 
   // Addresses as numbers: IPv6 needs BigInt.
@@ -119,11 +124,12 @@
   // `u40f24` → 40 times u, 24 times f.
   const expand = (text) => [...text.matchAll(/([a-z])(\d+)/g)].flatMap(([, s, n]) => Array(Number(n)).fill(s));
 
-  const showBlock = (panel, cidr) => {
-    const row = document.querySelector(`tr[data-block="${CSS.escape(cidr)}"]`);
+  // The block of a row of a table of blocks.
+  const showBlock = (panel, row) => {
+    const [cidr, blockOwner] = [row.cells[0].textContent, row.cells[1].textContent];
     panel.replaceChildren();
     const title = document.createElement("h4");
-    title.textContent = row ? `${cidr}, ${row.dataset.owner || "without owner"}` : cidr;
+    title.textContent = `${cidr}, ${blockOwner || "without owner"}`;
     panel.append(title);
     for (const { message, severity } of findingsOf.get(`block/${cidr}`) || []) {
       const line = document.createElement("p");
@@ -131,7 +137,7 @@
       line.textContent = message;
       panel.append(line);
     }
-    if (!row || !row.dataset.states) return;
+    if (!row.dataset.states) return;
     const [bits, base] = parse(cidr.split("/")[0]);
     const owners = new Map((data.owners[cidr] || []).map(([ordinal, owner]) => [ordinal, owner]));
     const grid = document.createElement("div");
@@ -184,14 +190,17 @@
       (lines > 1 && line % labelled === 0 ? addressOf(line * columns) : ""));
     const left = Math.ceil(Math.max(0, ...labels.map((label) => context.measureText(label).width)));
     const gutter = left ? left + 8 : 0;
-    const [width, height] = [gutter + columns * side + 1, lines * side + 1];
-    const edge = (index) => [gutter + (index % columns) * side, Math.floor(index / columns) * side];
+    // Labels are higher than small cells: the first needs room above.
+    const head = Math.max(0, Math.ceil((12 - side) / 2));
+    const [width, height] = [gutter + columns * side + 1, head + lines * side + 1];
+    const edge = (index) => [gutter + (index % columns) * side, head + Math.floor(index / columns) * side];
 
     const fillOf = (cell) => {
       if (!cell) return color("unclaimed");
-      const [, blocks, total, used, cooling, reserved, unknown] = cell;
+      const [, blocks, used = 0, , , cooling = 0, reserved = 0, unknown = 0] = cell;
       if (unknown) return color("unknown");
-      return blocks ? mix(color("free"), color("used"), share((used + cooling + reserved) / total)) : color("unclaimed");
+      const taken = (used + cooling + reserved) / pool.cellTotal;
+      return blocks ? mix(color("free"), color("used"), share(taken)) : color("unclaimed");
     };
     const paint = () => {
       // As sharp as the screen is.
@@ -202,15 +211,15 @@
       context.fillStyle = color("dim");
       context.font = font;
       context.textBaseline = "middle";
-      labels.forEach((label, line) => context.fillText(label, 0, line * side + side / 2));
+      labels.forEach((label, line) => context.fillText(label, 0, head + line * side + side / 2));
       const free = color("unclaimed");
       for (let index = 0; index < pool.size; index += 1) {
         const cell = cells.get(index);
         const [x, y] = edge(index);
         context.fillStyle = cell ? fillOf(cell) : free;
         context.fillRect(x + 1, y + 1, side - 1, side - 1);
-        if (cell && cell[8]) {
-          context.fillStyle = color(cell[8]);
+        if (cell && cell[4]) {
+          context.fillStyle = color(cell[4]);
           const mark = Math.max(3, Math.round(side / 2.5));
           context.beginPath();
           context.moveTo(x + side - mark, y + 1);
@@ -230,22 +239,22 @@
       const parts = [`${addressOf(at)}/${pool.cellSize}`];
       if (!cell || !cell[1]) parts.push("no block");
       else {
-        const [, blocks, total, used, cooling, reserved, unknown] = cell;
+        const [, blocks, used = 0, , , cooling = 0, reserved = 0, unknown = 0] = cell;
         if (blocks > 1) parts.push(`${number(blocks)} blocks`);
-        parts.push(`${number(used)} of ${number(total)} addresses in use`);
+        parts.push(`${number(used)} of ${number(pool.cellTotal)} addresses in use`);
         if (cooling) parts.push(`${number(cooling)} cooling`);
         if (reserved) parts.push(`${number(reserved)} reserved`);
         if (unknown) parts.push(`${number(unknown)} unknown`);
       }
-      if (cell && cell[7]) parts.push(`${number(cell[7])} findings, the worst ${cell[8]}`);
+      if (cell && cell[3]) parts.push(`${number(cell[3])} findings, the worst ${cell[4]}`);
       status.textContent = parts.join(", ");
     };
     const open = () => {
       panel.replaceChildren();
-      for (const cidr of (pool.blocks && pool.blocks[at]) || []) {
+      for (const row of pool.blocks[at] || []) {
         const part = document.createElement("div");
         panel.append(part);
-        showBlock(part, cidr);
+        showBlock(part, row);
       }
     };
     const go = (index, andOpen) => {
@@ -257,8 +266,8 @@
     canvas.addEventListener("click", (event) => {
       const box = canvas.getBoundingClientRect();
       const x = Math.floor((((event.clientX - box.left) * width) / box.width - gutter) / side);
-      const y = Math.floor(((event.clientY - box.top) * height) / box.height / side);
-      if (x < 0 || x >= columns) return;
+      const y = Math.floor((((event.clientY - box.top) * height) / box.height - head) / side);
+      if (x < 0 || x >= columns || y < 0) return;
       go(y * columns + x, true);
     });
     canvas.addEventListener("keydown", (event) => {
@@ -277,8 +286,13 @@
     if (!figure) return;
     // The blocks of a cell, by the table below the map.
     pool.blocks = {};
-    for (const row of figure.querySelectorAll("tr[data-cell]")) {
-      for (const cell of row.dataset.cell.split(" ")) (pool.blocks[cell] ||= []).push(row.dataset.block);
+    const begin = parse(pool.cidr.split("/")[0])[1];
+    for (const row of figure.querySelectorAll(".blocks tbody tr")) {
+      const [address, size] = row.cells[0].textContent.split("/");
+      const [bits, base] = parse(address);
+      const first = Number((base - begin) >> BigInt(bits - pool.cellSize));
+      const cells = 2 ** Math.max(0, pool.cellSize - size);
+      for (let cell = first; cell < first + cells; cell += 1) (pool.blocks[cell] ||= []).push(row);
     }
     draw(pool, figure);
   });

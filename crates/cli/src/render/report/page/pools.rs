@@ -1,9 +1,10 @@
 //! The pools of the page: how full they are, and a map of each.
 
-use calipam_check::views::{MappedBlock, MappedState, PoolList, PoolMap, PoolView};
+use calipam_check::views::{MapCell, MappedBlock, MappedState, PoolList, PoolMap, PoolView};
 use maud::{Markup, PreEscaped, html};
 use serde_json::{Value, json};
 
+use super::compact;
 use crate::render::text::{escape, thousands};
 
 pub fn section(list: &PoolList) -> Markup {
@@ -96,7 +97,7 @@ fn figure(index: usize, map: &PoolMap) -> Markup {
                 div.block {}
             }
             @match &map.blocks {
-                Some(blocks) => details { summary { "Blocks as a table" } div.scroll { (table(blocks)) } },
+                Some(blocks) => details { summary { "Blocks as a table" } div.scroll { (compact(table(blocks))) } },
                 None => p.dim { "Its blocks are too many for this page: " code { "calipam show --blocks" } },
             }
         }
@@ -105,7 +106,7 @@ fn figure(index: usize, map: &PoolMap) -> Markup {
 
 fn table(blocks: &[MappedBlock]) -> Markup {
     html! {
-        table {
+        table.blocks {
             thead { tr {
                 th scope="col" { "Block" } th scope="col" { "Owner" }
                 @for head in ["In use", "Cooling", "Free"] { th.number scope="col" { (head) } }
@@ -115,18 +116,16 @@ fn table(blocks: &[MappedBlock]) -> Markup {
     }
 }
 
+/// As short as can be, since there are thousands: the script takes block and owner from the cells of the row.
 fn block_row(block: &MappedBlock) -> Markup {
     let owner = block.owner.as_ref().map(ToString::to_string).unwrap_or_default();
-    let cells = block.cells.clone().map(|cell| cell.to_string()).collect::<Vec<_>>().join(" ");
     let number = |state| block.states.iter().filter(|s| **s == state).count();
     html! {
-        tr data-block=(block.cidr) data-cell=(cells) data-owner=(escape(&owner)) data-states=(runs(&block.states)) {
-            td.mono { (block.cidr) }
+        tr data-states=(runs(&block.states)) {
+            td { (block.cidr) }
             td { (escape(&owner)) }
             @if block.states.is_empty() { td colspan="3" { "cannot be decoded, or corrupt" } } @else {
-                @for state in [MappedState::InUse, MappedState::Cooling, MappedState::Free] {
-                    td.number { (number(state)) }
-                }
+                @for state in [MappedState::InUse, MappedState::Cooling, MappedState::Free] { td { (number(state)) } }
             }
         }
     }
@@ -160,30 +159,41 @@ pub fn data(maps: &[PoolMap]) -> Markup {
 }
 
 fn pool(map: &PoolMap) -> Value {
-    // Shares are drawn: doubles are exact enough also for IPv6.
-    let cells = map.cells.iter().map(|cell| {
-        json!([
-            cell.index,
-            cell.blocks,
-            cell.total.0 as f64,
-            cell.in_use.0 as f64,
-            cell.cooling.0 as f64,
-            cell.reserved.0 as f64,
-            cell.unknown.0 as f64,
-            cell.findings,
-            cell.worst,
-        ])
-    });
     json!({
         "cidr": map.cidr,
         "cellSize": map.cell_size,
+        "cellTotal": number(map.cells.first().map_or(0, |cell| cell.total.0)),
         "size": map.size,
-        "cells": cells.collect::<Vec<_>>(),
+        "cells": map.cells.iter().map(cell).collect::<Vec<_>>(),
     })
+}
+
+/// The numbers of a cell. What is left out at the end is nothing.
+fn cell(cell: &MapCell) -> Value {
+    let mut values = vec![
+        cell.index.into(),
+        cell.blocks.into(),
+        number(cell.in_use.0),
+        cell.findings.into(),
+        json!(cell.worst),
+        number(cell.cooling.0),
+        number(cell.reserved.0),
+        number(cell.unknown.0),
+    ];
+    let is_nothing = |value: &Value| value.is_null() || value == &json!(0);
+    values.truncate(values.iter().rposition(|value| !is_nothing(value)).map_or(1, |last| last + 1));
+    values.into()
+}
+
+/// Shares are drawn: doubles are exact enough also for IPv6.
+fn number(count: u128) -> Value {
+    u64::try_from(count).map_or_else(|_| json!(count as f64), Value::from)
 }
 
 #[cfg(test)]
 mod tests {
+    use calipam_check::views::Count;
+
     use super::*;
 
     #[test]
@@ -191,6 +201,17 @@ mod tests {
         use MappedState::{Cooling, Free, InUse};
         assert_eq!(runs(&[InUse, InUse, Cooling, Free, Free, Free]), "u2c1f3");
         assert_eq!(runs(&[]), "");
+    }
+
+    #[test]
+    fn a_cell_ends_with_the_last_number_that_is_something() {
+        let full = MapCell { index: 7, blocks: 1, total: Count(64), in_use: Count(64), ..MapCell::default() };
+        assert_eq!(cell(&full), json!([7, 1, 64]));
+        let worst = Some(calipam_check::Severity::Error);
+        assert_eq!(cell(&MapCell { findings: 2, worst, ..full }), json!([7, 1, 64, 2, "error"]));
+        let unknown = MapCell { in_use: Count(0), unknown: Count(1 << 70), ..full };
+        assert_eq!(cell(&unknown), json!([7, 1, 0, 0, null, 0, 0, 2f64.powi(70)]));
+        assert_eq!(cell(&MapCell::default()), json!([0]));
     }
 
     #[test]
