@@ -1,5 +1,6 @@
-//! The plugin is started for each pod anew, and ends within milliseconds. As a program of a fixed address it starts without
-//! relocations, of which it has 28,000: they cost about as much processor time as the encryption of all its requests.
+//! The plugin is started for each pod anew, and ends within milliseconds. As a program of a fixed address, as Calico's own is,
+//! it starts without its 28,000 relocations (debug builds: 0.8 ms of processor time to print the version in place of 1.9 ms, 160
+//! page faults in place of 500).
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
