@@ -208,7 +208,7 @@ impl Finding {
     pub fn note_last_use(&mut self, last: LastInUse) {
         if let Evidence::Address(evidence) = &mut self.evidence {
             self.message.push_str(&format!("; last seen in use at {:.0}, by {}", last.at, last.by));
-            evidence.last_in_use = Some(last);
+            evidence.last_in_use = Some(Box::new(last));
         }
     }
 

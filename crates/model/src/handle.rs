@@ -40,22 +40,30 @@ pub fn is_storable_id(id: &str, datastore: DatastoreKind) -> bool {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Handle {
     id: Text,
-    blocks: Blocks,
-    deleted: bool,
-    unknown: Option<Box<Unknown>>,
+    content: Content,
 }
 
-/// Addresses by block. Nearly all handles hold one address of one IPv4 block.
+/// What a handle holds. Nearly all hold one address of one IPv4 block and say nothing else: a large cluster has a million of
+/// them.
 #[derive(Clone, Debug, PartialEq)]
-enum Blocks {
-    One(Ipv4Net, i32),
-    Many(Box<[(IpNet, i64)]>),
+enum Content {
+    OneBlock(Ipv4Net, i32),
+    Other(Box<Other>),
+}
+
+/// What a handle holds that is no [`Content::OneBlock`].
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Other {
+    /// Addresses by block.
+    blocks: Box<[(IpNet, i64)]>,
+    deleted: bool,
+    unknown: Option<Box<Unknown>>,
 }
 
 impl Handle {
     /// A handle with the given ID that holds nothing.
     pub fn new(id: &str) -> Self {
-        Self { id: Text::new(id), blocks: Blocks::Many(Box::default()), deleted: false, unknown: None }
+        Self { id: Text::new(id), content: Content::Other(Box::default()) }
     }
 
     /// Reads the JSON of a handle. The ID comes from the key (etcd) or from `spec.handleID`.
@@ -83,19 +91,12 @@ impl Handle {
     }
 
     fn from_raw(id: &str, raw: RawHandle) -> Self {
-        let mut handle = Self {
-            id: Text::new(id),
-            blocks: Blocks::Many(Box::default()),
-            deleted: raw.deleted,
-            unknown: raw.unknown,
+        let RawHandle { blocks: RawBlocks { first, others }, deleted, unknown, .. } = raw;
+        let content = match first {
+            Some((block, count)) if others.is_empty() => Content::of_one(block, count, deleted, unknown),
+            first => Content::of(&first.into_iter().chain(others).collect(), deleted, unknown),
         };
-        match raw.blocks {
-            RawBlocks { first: Some((block, count)), others } if others.is_empty() => {
-                handle.blocks = Blocks::of_one(block, count);
-            }
-            blocks => handle.set_blocks(blocks.first.into_iter().chain(blocks.others).collect()),
-        }
-        handle
+        Self { id: Text::new(id), content }
     }
 
     /// The handle ID.
@@ -105,14 +106,14 @@ impl Handle {
 
     /// Marked deleted: the first of the two steps in which Calico deletes on Kubernetes.
     pub fn is_deleted(&self) -> bool {
-        self.deleted
+        matches!(&self.content, Content::Other(other) if other.deleted)
     }
 
     /// Number of addresses by block, ascending by CIDR. A count below 1 is not expected, but kept.
     pub fn blocks(&self) -> impl Iterator<Item = (IpNet, i64)> + '_ {
-        let (one, many) = match &self.blocks {
-            Blocks::One(net, count) => (Some((IpNet::V4(*net), i64::from(*count))), [].as_slice()),
-            Blocks::Many(entries) => (None, &**entries),
+        let (one, many) = match &self.content {
+            Content::OneBlock(net, count) => (Some((IpNet::V4(*net), i64::from(*count))), [].as_slice()),
+            Content::Other(other) => (None, &*other.blocks),
         };
         one.into_iter().chain(many.iter().copied())
     }
@@ -129,27 +130,33 @@ impl Handle {
             0 => blocks.remove(&block),
             _ => blocks.insert(block, count),
         };
-        self.set_blocks(blocks);
+        self.content = Content::of(&blocks, self.is_deleted(), self.unknown().cloned().map(Box::new));
     }
 
     /// Unknown fields, kept for the next write.
     pub fn unknown(&self) -> Option<&Unknown> {
-        self.unknown.as_deref()
-    }
-
-    fn set_blocks(&mut self, blocks: BTreeMap<IpNet, i64>) {
-        self.blocks = match blocks.first_key_value() {
-            Some((block, count)) if blocks.len() == 1 => Blocks::of_one(*block, *count),
-            _ => Blocks::Many(blocks.into_iter().collect()),
-        };
+        match &self.content {
+            Content::OneBlock(..) => None,
+            Content::Other(other) => other.unknown.as_deref(),
+        }
     }
 }
 
-impl Blocks {
-    fn of_one(block: IpNet, count: i64) -> Self {
+impl Content {
+    fn of(blocks: &BTreeMap<IpNet, i64>, deleted: bool, unknown: Option<Box<Unknown>>) -> Self {
+        match blocks.first_key_value() {
+            Some((block, count)) if blocks.len() == 1 => Self::of_one(*block, *count, deleted, unknown),
+            _ => {
+                let blocks = blocks.iter().map(|(block, count)| (*block, *count)).collect();
+                Self::Other(Box::new(Other { blocks, deleted, unknown }))
+            }
+        }
+    }
+
+    fn of_one(block: IpNet, count: i64, deleted: bool, unknown: Option<Box<Unknown>>) -> Self {
         match (block, i32::try_from(count)) {
-            (IpNet::V4(net), Ok(count)) => Self::One(net, count),
-            _ => Self::Many([(block, count)].into()),
+            (IpNet::V4(net), Ok(count)) if !deleted && unknown.is_none() => Self::OneBlock(net, count),
+            _ => Self::Other(Box::new(Other { blocks: [(block, count)].into(), deleted, unknown })),
         }
     }
 }
@@ -157,9 +164,7 @@ impl Blocks {
 impl Compact for Handle {
     fn push_compact(&self, out: &mut Vec<u8>) -> bool {
         // What few handles have only their JSON holds.
-        let (Blocks::One(block, count), false, None) = (&self.blocks, self.deleted, &self.unknown) else {
-            return false;
-        };
+        let Content::OneBlock(block, count) = &self.content else { return false };
         push_sized(out, self.id().packed());
         out.extend_from_slice(&block.addr().octets());
         out.push(block.prefix_len());
@@ -170,8 +175,7 @@ impl Compact for Handle {
     fn take_compact(bytes: &mut &[u8]) -> Option<Self> {
         let id = TextRef::from_packed(take_bytes(bytes)?).to_text();
         let block = Ipv4Net::new(take_v4(bytes)?, take_byte(bytes)?).ok()?;
-        let blocks = Blocks::One(block, take_u32(bytes)?.cast_signed());
-        Some(Self { id, blocks, deleted: false, unknown: None })
+        Some(Self { id, content: Content::OneBlock(block, take_u32(bytes)?.cast_signed()) })
     }
 }
 
@@ -182,8 +186,8 @@ impl Serialize for Handle {
         let blocks: BTreeMap<String, i64> =
             self.blocks().map(|(cidr, count)| (cidr.to_string(), count)).collect();
         map.serialize_entry("block", &blocks)?;
-        map.serialize_entry("deleted", &self.deleted)?;
-        for (name, value) in self.unknown.iter().flat_map(|u| u.iter()) {
+        map.serialize_entry("deleted", &self.is_deleted())?;
+        for (name, value) in self.unknown().into_iter().flatten() {
             map.serialize_entry(name, value)?;
         }
         map.end()

@@ -30,7 +30,7 @@ pub(crate) fn give_up(action: &mut Action, affinity: &Versioned<Affinity>) {
     let key = &affinity.value.key;
     let edit = AffinityEdit::Delete(affinity.revision.clone());
     let whole = action.step.whole();
-    whole.edits.push(Edit::Affinity(key.clone(), edit));
+    whole.edits.push(Edit::Affinity(key.clone().into(), edit));
     whole.expect((Key::Node(key.node.clone()), Expect::Absent));
     // Where the step takes the block from its node, it compares the owner by that.
     if !whole.edits.iter().any(|edit| edit.key() == Key::Block(key.cidr)) {

@@ -48,7 +48,12 @@ pub(crate) fn allocations(basis: &Basis<'_>, finding: &Finding) -> Vec<Allocated
     let Evidence::Address(evidence) = &finding.evidence else { return Vec::new() };
     let allocation = |record: &RecordEvidence| {
         let block = basis.context.index.block(record.block)?;
-        Some(Allocated::new(block.key, &block.sound?.allocation(record.ordinal)?))
+        let mut allocated = Allocated::new(block.key, &block.sound?.allocation(record.ordinal)?);
+        // The finding and its release share the record.
+        if allocated.held.record == record.record {
+            allocated.held.record = record.record.clone();
+        }
+        Some(allocated)
     };
     evidence.records.iter().filter_map(allocation).collect()
 }

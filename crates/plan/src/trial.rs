@@ -70,7 +70,8 @@ pub fn try_plan(
                 Ok(()) => {
                     // Giving back the memory of a million objects one by one takes its time. Without it what comes next, a second
                     // look or the writing, would need as much again.
-                    std::thread::spawn(move || drop((after, take_back)));
+                    let thread = std::thread::Builder::new().name("free".into());
+                    thread.spawn(move || drop((after, take_back))).ok();
                     break;
                 }
                 Err(refusal) => FailedTrial::Verification(refusal),

@@ -101,7 +101,7 @@ pub struct AddressEvidence {
     pub records: Vec<RecordEvidence>,
     /// Of a leaked address, where an archive tells: when it was last seen in use.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub last_in_use: Option<LastInUse>,
+    pub last_in_use: Option<Box<LastInUse>>,
 }
 
 /// When something that uses an address was last seen.

@@ -93,7 +93,7 @@ fn affinity(key: &Key, edits: &[&Edit], stored: Option<&Current<'_>>) -> Result<
         Ok(Some(match edit {
             AffinityEdit::Create(affinity) => {
                 is_absent(key, stored)?;
-                Some(Object::Affinity(affinity.clone()))
+                Some(Object::Affinity(affinity.as_ref().clone()))
             }
             AffinityEdit::Delete(version) => {
                 is_version(key, stored.map(|s| s.revision), version)?;

@@ -180,7 +180,7 @@ pub enum Edit {
     Block(IpNet, BlockEdit),
     /// Of a handle, by its ID.
     Handle(String, HandleEdit),
-    Affinity(AffinityKey, AffinityEdit),
+    Affinity(Box<AffinityKey>, AffinityEdit),
     /// Of a pool, by its name.
     Pool(String, PoolEdit),
     /// Of the configuration of the allocator.
@@ -271,7 +271,7 @@ pub enum AffinityEdit {
     /// Sets the state, and on Kubernetes the labels. It must be the version that was read.
     State(Revision, AffinityState),
     /// Creates the affinity. There must be none.
-    Create(Affinity),
+    Create(Box<Affinity>),
     /// Deletes the affinity. It must be the version that was read.
     Delete(Revision),
 }
@@ -304,7 +304,7 @@ impl Edit {
         match self {
             Self::Block(cidr, _) => Key::Block(*cidr),
             Self::Handle(id, _) => Key::Handle(id.clone()),
-            Self::Affinity(key, _) => Key::Affinity(key.clone()),
+            Self::Affinity(key, _) => Key::Affinity(key.as_ref().clone()),
             Self::Pool(name, _) => Key::Pool(name.clone()),
             Self::IpamConfig(_) => Key::IpamConfig,
         }

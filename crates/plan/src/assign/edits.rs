@@ -184,7 +184,7 @@ impl<'a, 's> BlockSteps<'a, 's> {
             _ => None,
         };
         let subject = || Subject::Affinity { node: holder_of(key), cidr: key.cidr };
-        let edit = |edit: AffinityEdit| Edit::Affinity(key.clone(), edit);
+        let edit = |edit: AffinityEdit| Edit::Affinity(key.clone().into(), edit);
         match (before, after) {
             (Some((before, revision)), Some(after)) if !before.deleted => {
                 self.edits.push(edit(AffinityEdit::State(revision, after.state.clone())));
@@ -201,7 +201,7 @@ impl<'a, 's> BlockSteps<'a, 's> {
                 }
                 // Before the block, as in a claim of Calico's: what a crash leaves is an affinity whose block its holder creates,
                 // never a block that its owner does not find.
-                self.edits.insert(0, edit(AffinityEdit::Create(after.clone())));
+                self.edits.insert(0, edit(AffinityEdit::Create(Box::new(after.clone()))));
                 let detail = format!("the block is {}'s", key.node);
                 self.changes.push(self.change(Verb::CreateAffinity, subject(), detail));
             }

@@ -70,7 +70,7 @@ fn judge(planner: &mut Planner<'_, '_>, affinity: &Versioned<Affinity>, found: &
     let subject = Subject::affinity(key);
     let reason = || format!("affinity {key}");
     let repairs: Vec<Code> = found.iter().map(|finding| finding.code).collect();
-    let edit = |edit: AffinityEdit| vec![Edit::Affinity(key.clone(), edit)];
+    let edit = |edit: AffinityEdit| vec![Edit::Affinity(key.clone().into(), edit)];
     let revision = affinity.revision.clone();
     match fate(planner, affinity, found) {
         Fate::Leave | Fate::WithBlock => false,
@@ -114,7 +114,7 @@ fn judge(planner: &mut Planner<'_, '_>, affinity: &Versioned<Affinity>, found: &
             let why = "the block is its own; the block is written again first, so that racing writers fail";
             let what = change(Verb::ConfirmAffinity, subject, why, &repairs);
             let state = AffinityEdit::State(revision, AffinityState::Confirmed);
-            with_touch(planner, key, Edit::Affinity(key.clone(), state), what, reason());
+            with_touch(planner, key, Edit::Affinity(key.clone().into(), state), what, reason());
             false
         }
         Fate::Label => {
@@ -216,7 +216,7 @@ fn with_touch(planner: &mut Planner<'_, '_>, key: &AffinityKey, edit: Edit, what
     // Stale affinities of others go in the same step, and first: two nodes must not hold one block.
     let is_stale = |other: &mut Action| {
         let edits: Vec<&Edit> = other.step.edits().collect();
-        matches!(edits[..], [Edit::Affinity(k, AffinityEdit::Delete(_))] if k.cidr == key.cidr && k != key)
+        matches!(edits[..], [Edit::Affinity(k, AffinityEdit::Delete(_))] if k.cidr == key.cidr && k.as_ref() != key)
     };
     for stale in planner.before_blocks.extract_if(.., is_stale) {
         for part in stale.step.parts {
@@ -281,8 +281,8 @@ fn missing(planner: &mut Planner<'_, '_>) {
         let detail = "the block belongs to its node, which cannot find it without";
         let mut what = change(Verb::CreateAffinity, Subject::affinity(&key), detail, &[]);
         what.repairs.push((finding.code, finding.subject.clone()));
-        let created = AffinityEdit::Create(Affinity::new(key.clone(), AffinityState::Confirmed));
-        let edit = Edit::Affinity(key.clone(), created);
+        let created = AffinityEdit::Create(Box::new(Affinity::new(key.clone(), AffinityState::Confirmed)));
+        let edit = Edit::Affinity(key.clone().into(), created);
         with_touch(planner, &key, edit, what, format!("{} {cidr}", finding.code));
     }
 }

@@ -253,7 +253,7 @@ fn affinity(cidr: IpNet, owner: &BlockOwner, held: &[&Versioned<Affinity>]) -> V
         let repaired = [Code::UnsettledAffinity];
         let change =
             change(Verb::ConfirmAffinity, Subject::affinity(key), "its block is there again", &repaired);
-        return vec![(Edit::Affinity(key.clone(), edit), change)];
+        return vec![(Edit::Affinity(key.clone().into(), edit), change)];
     }
     let (kind, node) = match owner {
         BlockOwner::Host(node) => (AffinityType::Host, node),
@@ -262,6 +262,6 @@ fn affinity(cidr: IpNet, owner: &BlockOwner, held: &[&Versioned<Affinity>]) -> V
     };
     let key = AffinityKey { kind, node: node.clone(), cidr };
     let change = change(Verb::CreateAffinity, Subject::affinity(&key), "for the new block", &[]);
-    let created = AffinityEdit::Create(Affinity::new(key.clone(), AffinityState::Confirmed));
-    vec![(Edit::Affinity(key, created), change)]
+    let created = AffinityEdit::Create(Box::new(Affinity::new(key.clone(), AffinityState::Confirmed)));
+    vec![(Edit::Affinity(key.into(), created), change)]
 }

@@ -208,7 +208,7 @@ mod tests {
             unit: Unit::Block,
             edits: vec![
                 Edit::Block(block(), BlockEdit::Create(Box::new(created))),
-                Edit::Affinity(key, AffinityEdit::Create(affinity)),
+                Edit::Affinity(key.into(), AffinityEdit::Create(Box::new(affinity))),
             ],
             evidence: Vec::new(),
         });

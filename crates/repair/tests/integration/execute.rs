@@ -241,16 +241,19 @@ async fn affinities_and_owners_change_together() {
         let mut step = Step::new("a move");
         step.whole().edits = vec![
             Edit::Affinity(
-                affinity.value.key.clone(),
+                affinity.value.key.clone().into(),
                 AffinityEdit::State(affinity.revision.clone(), AffinityState::PendingDeletion),
             ),
             Edit::Block(block.cidr(), BlockEdit::Owner { from, to: None }),
-            Edit::Affinity(affinity.value.key.clone(), AffinityEdit::Delete(affinity.revision.clone())),
+            Edit::Affinity(
+                affinity.value.key.clone().into(),
+                AffinityEdit::Delete(affinity.revision.clone()),
+            ),
             Edit::Block(
                 block.cidr(),
                 BlockEdit::Owner { from: None, to: Some(BlockOwner::Host("node-new".into())) },
             ),
-            Edit::Affinity(moved.clone(), AffinityEdit::Create(created.clone())),
+            Edit::Affinity(moved.clone().into(), AffinityEdit::Create(Box::new(created.clone()))),
         ];
         step
     };

@@ -135,7 +135,7 @@ fn rebuild(snapshot: &Snapshot) -> Vec<Step> {
         let mut step = Step::new("unsettled-affinity");
         let state = AffinityEdit::State(owned.revision.clone(), AffinityState::Confirmed);
         step.whole().edits =
-            vec![Edit::Block(cidr, BlockEdit::Touch), Edit::Affinity(owned.value.key.clone(), state)];
+            vec![Edit::Block(cidr, BlockEdit::Touch), Edit::Affinity(owned.value.key.clone().into(), state)];
         steps.push(step);
     }
     if let Some(orphan) = snapshot.handles.iter().find(|handle| handle.value.id() == *ORPHAN) {

@@ -188,8 +188,8 @@ fn rebuild(snapshot: &Snapshot) -> Vec<Step> {
     if snapshot.affinities.is_empty() {
         let key = AffinityKey { kind: AffinityType::Host, node: "node-1".into(), cidr };
         let mut step = Step::new("block-without-affinity");
-        let create = AffinityEdit::Create(Affinity::new(key.clone(), AffinityState::Confirmed));
-        step.whole().edits = vec![Edit::Block(cidr, BlockEdit::Touch), Edit::Affinity(key, create)];
+        let create = AffinityEdit::Create(Box::new(Affinity::new(key.clone(), AffinityState::Confirmed)));
+        step.whole().edits = vec![Edit::Block(cidr, BlockEdit::Touch), Edit::Affinity(key.into(), create)];
         steps.push(step);
     }
     steps.extend(orphan(snapshot, ORPHAN));

@@ -157,7 +157,7 @@ fn lost_labels_are_written_again() {
     let [Edit::Affinity(found, AffinityEdit::State(..))] = edits[..] else {
         panic!("{:?}", action.step);
     };
-    assert_eq!((found, action.changes[0].action), (&key, Verb::LabelAffinity));
+    assert_eq!((&**found, action.changes[0].action), (&key, Verb::LabelAffinity));
     assert!(rebuilt.later.findings.is_empty());
 }
 

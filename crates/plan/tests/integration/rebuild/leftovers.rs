@@ -111,7 +111,7 @@ fn an_affinity_of_an_unknown_type_goes_where_no_block_hangs_on_it() {
     sound.update(|edit| edit.set_owner(key.owner(), jiff::Timestamp::UNIX_EPOCH));
     let [_, plan] = plans(&snapshot, &[]);
     // The affinity of the node that the block belonged to before goes; its subject is the same.
-    let of_unknown_type = |edit: &Edit| matches!(edit, Edit::Affinity(changed, _) if *changed == key);
+    let of_unknown_type = |edit: &Edit| matches!(edit, Edit::Affinity(changed, _) if **changed == key);
     let mut edits = plan.actions.iter().flat_map(|action| action.step.edits());
     assert!(!edits.any(of_unknown_type), "{}", words(&plan));
 }
