@@ -10,12 +10,20 @@ use crate::cluster::Cluster;
 /// Calls of each kind.
 const CALLS: usize = 15;
 
-/// The costs as `--latency` takes them.
+/// What single calls take.
+pub struct Costs {
+    /// As `--latency` takes it.
+    pub latency: String,
+    /// An ADD in a block of the node.
+    pub add: Duration,
+}
+
+/// Times single calls of a node.
 ///
 /// Starting is VERSION, which reads nothing. STATUS is that, connecting and one reading. ADD in a block of the node has a
 /// reading and three requests more, of which two are writes. What STATUS takes beyond starting is divided between connecting
 /// and reading by what a second reading on an open connection takes.
-pub fn latency(plugin: &Path, cluster: &Cluster, node: &str) -> Result<String, Failed> {
+pub fn costs(plugin: &Path, cluster: &Cluster, node: &str) -> Result<Costs, Failed> {
     let locks = tempfile::tempdir()?;
     let lock = locks.path().join("ipam.lock").display().to_string();
     let configuration = cluster.configuration(VERSION, node, &lock).to_string();
@@ -42,13 +50,14 @@ pub fn latency(plugin: &Path, cluster: &Cluster, node: &str) -> Result<String, F
     };
     let write = add.saturating_sub(start + connect + read * reads) / 2;
     let micros = |time: Duration| time.as_micros();
-    Ok(format!(
+    let latency = format!(
         "start={}us,connect={}us,read={}us,write={}us,jitter=100",
         micros(start),
         micros(connect),
         micros(read),
         micros(write)
-    ))
+    );
+    Ok(Costs { latency, add })
 }
 
 /// The median of some calls.

@@ -17,19 +17,19 @@ use crate::cluster::{BLOCK_SIZE, Cluster, POOL};
 
 /// Pods of each node.
 const PODS: u32 = 4;
-/// Pods that arrive in a second. Less than the machine can do: where processes wait for processors, a datastore has no part
-/// in it.
-const PER_SECOND: u64 = 8;
+/// The least time between two pods that arrive.
+const BETWEEN: Duration = Duration::from_millis(125);
+/// Pods arrive at least so many times as far apart as a single ADD takes: where processes wait for processors, a datastore
+/// has no part in their time, and nodes look for blocks at the same time that would not otherwise.
+const SINGLE_ADDS: u32 = 3;
 
 /// Compares so many nodes on a datastore, `etcd` or `kubernetes`, and prints a line of each.
 pub fn run(program: &str, datastore: &str, sizes: &[String]) -> Result<(), Failed> {
     let plugin = Path::new(program).parent().unwrap_or(Path::new(".")).join("calico-ipam");
+    println!("{datastore}: {PODS} pods on each node; p is predicted, m is measured");
     println!(
-        "{datastore}: {PODS} pods on each node, {PER_SECOND} arrive in a second; p is predicted, m is measured"
-    );
-    println!(
-        "{:>5}  {:>9} {:>9}  {:>9} {:>9} {:>5}  {:>9} {:>9} {:>5}",
-        "nodes", "req. p", "req. m", "median p", "median m", "%", "99 % p", "99 % m", "%"
+        "{:>5}  {:>9} {:>9}  {:>6} {:>6}  {:>9} {:>9} {:>5}  {:>9} {:>9} {:>5}",
+        "nodes", "req. p", "req. m", "lost p", "lost m", "median p", "median m", "%", "99 % p", "99 % m", "%"
     );
     sizes.iter().try_for_each(|nodes| compare(&plugin, datastore, nodes.parse()?))
 }
@@ -37,11 +37,12 @@ pub fn run(program: &str, datastore: &str, sizes: &[String]) -> Result<(), Faile
 fn compare(plugin: &Path, datastore: &str, nodes: u32) -> Result<(), Failed> {
     // One more, for single calls.
     let cluster = Cluster::start(datastore, (0..=nodes).map(node_name))?;
-    let latency = calibrate::latency(plugin, &cluster, &node_name(nodes))?;
-    let predicted = predict(&cluster, nodes, &latency)?;
-    let real = reality::run(plugin, &cluster, nodes)?;
+    let costs = calibrate::costs(plugin, &cluster, &node_name(nodes))?;
+    let between = BETWEEN.max(costs.add * SINGLE_ADDS);
+    let predicted = predict(&cluster, nodes, &costs.latency, between)?;
+    let real = reality::run(plugin, &cluster, nodes, between)?;
     print_row(nodes, &predicted, &real);
-    println!("       by --latency {latency}");
+    println!("       a pod every {} ms, by --latency {}", between.as_millis(), costs.latency);
     Ok(())
 }
 
@@ -50,14 +51,15 @@ fn node_name(index: u32) -> String {
     format!("node-{}", index + 1)
 }
 
-fn predict(cluster: &Cluster, nodes: u32, latency: &str) -> Result<Run, Failed> {
+fn predict(cluster: &Cluster, nodes: u32, latency: &str, between: Duration) -> Result<Run, Failed> {
     let pool = PoolSpec { block_size: Some(BLOCK_SIZE), ..PoolSpec::new(POOL.parse()?) };
     let scenario = Scenario {
         datastore: cluster.kind(),
         nodes,
         pods_per_node: PODS,
         pools: vec![pool],
-        arrival: Some(Rate::per(PER_SECOND, Micros::from_secs(1))),
+        // A rate is so many in whole seconds.
+        arrival: Some(Rate::per(1_000_000, Micros::from_secs(u64::try_from(between.as_micros())?))),
         latency: latency.to_owned(),
         collector: None,
         ..Scenario::default()
@@ -71,10 +73,13 @@ fn print_row(nodes: u32, predicted: &Run, real: &Real) {
     let (median, p99) = (micros(predicted.adds.time.median), micros(predicted.adds.time.p99));
     let (real_median, real_p99) = (millis(real.median()), millis(real.p99()));
     let off = |predicted: f64, real: f64| (predicted / real - 1.0) * 100.0;
+    // Of etcd no metric tells how many of its transactions found another revision.
+    let lost = real.lost_writes().map_or_else(|| "?".to_owned(), |lost| lost.to_string());
     println!(
-        "{nodes:>5}  {:>9.2} {:>9.2}  {median:>6.1} ms {real_median:>6.1} ms {:>+5.0}  {p99:>6.1} ms {real_p99:>6.1} ms {:>+5.0}",
+        "{nodes:>5}  {:>9.2} {:>9.2}  {:>6} {lost:>6}  {median:>6.1} ms {real_median:>6.1} ms {:>+5.0}  {p99:>6.1} ms {real_p99:>6.1} ms {:>+5.0}",
         predicted.adds.requests.mean,
         real.requests_per_add(),
+        predicted.adds.conflicts,
         off(median, real_median),
         off(p99, real_p99),
     );

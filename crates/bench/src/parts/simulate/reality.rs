@@ -7,7 +7,8 @@ use std::sync::Mutex;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::{PER_SECOND, PODS, node_name, requests};
+use super::requests::{self, Requests};
+use super::{PODS, node_name};
 use crate::cluster::Cluster;
 use crate::{Failed, plugin};
 
@@ -18,7 +19,7 @@ pub const VERSION: &str = "1.1.0";
 pub struct Real {
     /// Ascending.
     times: Vec<Duration>,
-    requests: u64,
+    requests: Requests,
 }
 
 impl Real {
@@ -36,20 +37,24 @@ impl Real {
     }
 
     pub fn requests_per_add(&self) -> f64 {
-        self.requests as f64 / self.times.len().max(1) as f64
+        self.requests.done as f64 / self.times.len().max(1) as f64
+    }
+
+    /// Writes that others were faster with, where the server tells.
+    pub fn lost_writes(&self) -> Option<u64> {
+        self.requests.lost
     }
 }
 
 /// Calls ADD for each pod when it arrives, one node after the other.
-pub fn run(program: &Path, cluster: &Cluster, nodes: u32) -> Result<Real, Failed> {
+pub fn run(program: &Path, cluster: &Cluster, nodes: u32, between: Duration) -> Result<Real, Failed> {
     let locks = tempfile::tempdir()?;
     let times: Mutex<Vec<Result<Duration, String>>> = Mutex::default();
     let before = requests::done(cluster)?;
     let begin = Instant::now();
     thread::scope(|scope| {
         for pod in 0..nodes * PODS {
-            let due = Duration::from_secs(1) * pod / u32::try_from(PER_SECOND).unwrap_or(1);
-            thread::sleep(due.saturating_sub(begin.elapsed()));
+            thread::sleep((between * pod).saturating_sub(begin.elapsed()));
             let node = node_name(pod % nodes);
             let lock = locks.path().join(&node).join("ipam.lock").display().to_string();
             let configuration = cluster.configuration(VERSION, &node, &lock).to_string();
@@ -61,7 +66,7 @@ pub fn run(program: &Path, cluster: &Cluster, nodes: u32) -> Result<Real, Failed
             });
         }
     });
-    let requests = requests::done(cluster)? - before;
+    let requests = requests::done(cluster)?.since(&before);
     let times = times.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
     let mut times: Vec<Duration> = times.into_iter().collect::<Result<_, _>>()?;
     times.sort();
