@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::io::{self, BufRead, IsTerminal, Write};
 use std::sync::Arc;
 
-use calipam_datastore::cache::CacheUse;
+use calipam_datastore::cache::{CacheUse, KindUse, WhyWhole};
 use calipam_datastore::write::{Consent, Question};
 use calipam_repair::LockState;
 use calipam_workflow::{Activity, Meter, NoConsent, Note, Operator, Proposal};
@@ -108,14 +108,7 @@ impl Operator for Person<'_> {
             Note::ClusterNotKnown { location } => console.warn(&format!(
                 "{location} does not say of which cluster it is: that the two are of one cannot be checked"
             )),
-            Note::CacheUsed(CacheUse::Changes { since, changes }) => console.verbose(&format!(
-                "{} since revision {since} were read, and the rest taken from the cache",
-                count(*changes, "change", "changes")
-            )),
-            Note::CacheUsed(CacheUse::Whole(why)) if why.is_usual() => {
-                console.verbose(&format!("everything was read: {why}"));
-            }
-            Note::CacheUsed(CacheUse::Whole(why)) => console.warn(&format!("everything was read: {why}")),
+            Note::CacheUsed(used) => cache_used(used, console),
             Note::CacheNotWritten { folder, reason } => console.warn(&format!(
                 "the cache in {} cannot be written, so that the next check reads everything: {reason}",
                 quoted(folder)
@@ -163,6 +156,48 @@ impl Operator for Person<'_> {
             }
         }
     }
+}
+
+/// Says what was read where a cache was named.
+fn cache_used(used: &CacheUse, console: &Console) {
+    match used {
+        CacheUse::Changes { since, changes } => console.verbose(&format!(
+            "{} since revision {since} were read, and the rest taken from the cache",
+            count(*changes, "change", "changes")
+        )),
+        CacheUse::Whole(why) => read_whole("everything was read", why, console),
+        CacheUse::Kinds(kinds) => kinds_used(kinds, console),
+        CacheUse::WithKinds(etcd, kinds) => {
+            cache_used(etcd, console);
+            kinds_used(kinds, console);
+        }
+    }
+}
+
+/// Says it of kinds of Kubernetes objects; once of all kinds that were read whole for the same reason.
+fn kinds_used(kinds: &[KindUse], console: &Console) {
+    let mut whole: Vec<(&WhyWhole, Vec<&str>)> = Vec::new();
+    for KindUse { kind, read, .. } in kinds {
+        match read {
+            Ok(changes) => console.verbose(&format!(
+                "{} of {kind} were read, and the rest taken from the cache",
+                count(*changes, "change", "changes")
+            )),
+            Err(why) => match whole.iter_mut().find(|(known, _)| *known == why) {
+                Some((_, kinds)) => kinds.push(kind),
+                None => whole.push((why, vec![kind])),
+            },
+        }
+    }
+    for (why, kinds) in whole {
+        read_whole(&format!("everything was read of {}", kinds.join(", ")), why, console);
+    }
+}
+
+/// Says why everything was read: a warning where that should not be.
+fn read_whole(what: &str, why: &WhyWhole, console: &Console) {
+    let text = format!("{what}: {why}");
+    if why.is_usual() { console.verbose(&text) } else { console.warn(&text) }
 }
 
 /// Asks and waits for a line, on a thread of its own: ctrl-c ends the program meanwhile.

@@ -8,7 +8,7 @@ use calipam_model::block::RecordDetail;
 use calipam_model::key::Key;
 use calipam_model::snapshot::{DatastoreKind, ETCD_SOURCES, Snapshot, Source};
 
-use crate::cache::{self, CacheUse, CachedRead, WhyWhole};
+use crate::cache::{self, CacheUse, CachedRead, WhyWhole, Worth};
 use crate::client::etcd::EtcdClient;
 use crate::client::etcdv2::EtcdV2Client;
 use crate::client::kubernetes::KubeClient;
@@ -180,19 +180,32 @@ impl Datastore {
     }
 
     /// As [`Self::observe`], by reading what has changed since the last such call with the same folder, where what that has
-    /// read is kept. Where that is in any doubt, everything is read. Of Kubernetes everything is read.
+    /// read is kept. Where that is in any doubt, everything is read. Of Kubernetes, what is few is read each time.
     ///
     /// # Errors
     /// As [`Self::observe`].
     pub async fn observe_with_cache(&self, folder: &Path, progress: &ProgressFn) -> Result<CachedRead> {
+        self.observe_with_cache_from(folder, Worth::default(), progress).await
+    }
+
+    /// As [`Self::observe_with_cache`]; of Kubernetes it is kept what is worth it.
+    ///
+    /// # Errors
+    /// As [`Self::observe`].
+    pub async fn observe_with_cache_from(
+        &self,
+        folder: &Path,
+        worth: Worth,
+        progress: &ProgressFn,
+    ) -> Result<CachedRead> {
         match self {
-            Self::Etcd(client) => cache::observe(client, folder, progress).await,
+            Self::Etcd(client) => cache::etcd::observe(client, folder, progress).await,
             Self::EtcdAndKubernetes(etcd, kubernetes) => {
-                let mut read = cache::observe(etcd, folder, progress).await?;
-                with_kubernetes::add(kubernetes, &mut read.snapshot, progress).await?;
-                Ok(read)
+                let read = cache::etcd::observe(etcd, folder, progress).await?;
+                cache::kubernetes::add(kubernetes, folder, worth, read, progress).await
             }
-            Self::EtcdV2(..) | Self::Kubernetes(_) | Self::File(_) => Ok(CachedRead {
+            Self::Kubernetes(client) => cache::kubernetes::observe(client, folder, worth, progress).await,
+            Self::EtcdV2(..) | Self::File(_) => Ok(CachedRead {
                 snapshot: self.observe(progress).await?,
                 used: CacheUse::Whole(WhyWhole::NotForThisDatastore),
                 unsaved: None,

@@ -27,7 +27,7 @@ pub struct CheckArgs {
     #[arg(long, hide = true)]
     pub show_problem_ips: bool,
 
-    /// Keep in this folder what was read, and read only what has changed since the last check that used it (etcd)
+    /// Keep in this folder what was read, and read only what has changed since the last check that used it
     #[arg(
         long,
         value_name = "DIR",

@@ -1,20 +1,18 @@
 //! The file of a cache.
 
-use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufWriter, Write};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use calipam_model::changes::NewValue;
 use rustix::fs::OFlags;
 use rustix::process::geteuid;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use tempfile::NamedTempFile;
 
 use super::WhyWhole;
-use super::entries::push_change;
 use crate::frames::{HEAD, Head, MOST_TEXT, Packer, damaged};
 
 /// The version of the format that this program writes, and the only one that it reads.
@@ -33,16 +31,13 @@ pub(super) const STATE: u8 = b'S';
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Identity {
-    /// What etcd calls its cluster, in hexadecimal digits.
+    /// What etcd calls its cluster, in hexadecimal digits; on Kubernetes the UID of an object that every cluster has.
     pub cluster_id: String,
     /// What Calico calls it; empty where it has no name.
     pub guid: String,
-}
-
-impl Identity {
-    pub fn new(cluster_id: u64, guid: String) -> Self {
-        Self { cluster_id: format!("{cluster_id:016x}"), guid }
-    }
+    /// On Kubernetes the API group and the kind of what is kept.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub kind: String,
 }
 
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -65,67 +60,6 @@ impl Header {
             cluster,
         }
     }
-}
-
-/// What a cache comes to.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(super) struct State {
-    /// The revision at which everything was read.
-    pub revision: i64,
-    pub raft_term: u64,
-    #[serde(flatten)]
-    pub newest: Newest,
-    /// How many objects the whole read found.
-    pub objects: u64,
-    /// How many changes were appended since.
-    pub changes: u64,
-}
-
-impl State {
-    /// True where it is time to make the cache anew.
-    pub fn has_much_changed(&self) -> bool {
-        self.changes > self.objects / 4 + 1_000
-    }
-}
-
-/// The last write to what is kept.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Newest {
-    /// Its revision.
-    pub last: i64,
-    /// The sums of what was written there.
-    pub written: Vec<u32>,
-}
-
-impl Newest {
-    /// Takes note of a write.
-    pub fn note(&mut self, revision: i64, sum: impl FnOnce() -> u32) {
-        if revision < self.last {
-            return;
-        }
-        if revision > self.last {
-            self.last = revision;
-            self.written.clear();
-        }
-        self.written.push(sum());
-    }
-
-    pub fn join(&mut self, other: Self) {
-        for sum in other.written {
-            self.note(other.last, || sum);
-        }
-    }
-}
-
-/// The sum of a write.
-pub(super) fn sum(key: &[u8], value: Option<&[u8]>) -> u32 {
-    let mut hasher = crc32fast::Hasher::new();
-    hasher.update(&(key.len() as u64).to_le_bytes());
-    hasher.update(key);
-    hasher.update(&[u8::from(value.is_some())]);
-    hasher.update(value.unwrap_or_default());
-    hasher.finalize()
 }
 
 /// A cache that is being written. It gets its name when it is whole.
@@ -158,10 +92,8 @@ impl CacheWriter {
         self.file.write_all(frames)
     }
 
-    pub fn finish(mut self, state: &State) -> io::Result<()> {
-        if state.newest.written.is_empty() {
-            return Err(io::Error::other("there is nothing to keep"));
-        }
+    /// Ends the file with what all of it comes to.
+    pub fn finish(mut self, state: &impl Serialize) -> io::Result<()> {
         self.file.write_all(&json_frame(STATE, state)?)?;
         let file = self.file.into_inner().map_err(|error| error.into_error())?;
         file.persist(&self.path).map_err(|error| error.error)?;
@@ -210,11 +142,11 @@ impl Place {
 }
 
 /// A cache of this cluster and of this version of the program.
-pub(super) struct Kept {
+pub(super) struct Kept<S> {
     pub file: File,
     /// The frames between the header and the last state.
     pub frames: Vec<Place>,
-    pub state: State,
+    pub state: S,
     /// Where the last state ends. What another run was killed in stands after it.
     end: u64,
     /// Length of the file when it was opened.
@@ -222,7 +154,7 @@ pub(super) struct Kept {
 }
 
 /// Opens the cache of a cluster.
-pub(super) fn open(path: &Path, identity: &Identity) -> Result<Kept, WhyWhole> {
+pub(super) fn open<S: DeserializeOwned>(path: &Path, identity: &Identity) -> Result<Kept<S>, WhyWhole> {
     let unusable = |error: io::Error| match error.kind() {
         io::ErrorKind::NotFound => WhyWhole::NoCacheYet,
         _ => WhyWhole::Unusable(format!("{}: {error}", path.display())),
@@ -246,7 +178,7 @@ pub(super) fn open(path: &Path, identity: &Identity) -> Result<Kept, WhyWhole> {
     // After the last state there is at most what a killed run has left.
     while let Some(place) = frames.pop() {
         let text = place.read(&file).map_err(unusable)?;
-        if let Some(state) = json::<State>(STATE, &text) {
+        if let Some(state) = json(STATE, &text) {
             return Ok(Kept { file, frames, state, end: place.end(), length });
         }
     }
@@ -284,14 +216,19 @@ fn places(file: &File, length: u64) -> io::Result<Vec<Place>> {
     Ok(places)
 }
 
-pub(super) fn json<T: for<'de> Deserialize<'de>>(kind: u8, text: &[u8]) -> Option<T> {
+fn json<T: DeserializeOwned>(kind: u8, text: &[u8]) -> Option<T> {
     serde_json::from_slice(text.strip_prefix(&[kind])?).ok()
 }
 
-/// Appends changes and what the cache comes to with them. Where another run has done so meanwhile, nothing is appended: the
-/// next check reads these changes again.
-pub(super) fn append(kept: &Kept, changes: &BTreeMap<Vec<u8>, NewValue>, state: &State) -> io::Result<()> {
-    if changes.is_empty() || kept.file.try_lock().is_err() {
+/// Appends changes, each in the form of its datastore, and what the cache comes to with them. Where another run has done so
+/// meanwhile, nothing is appended: the next check reads these changes again.
+pub(super) fn append<S: Serialize>(
+    kept: &Kept<S>,
+    changes: impl Iterator<Item = Vec<u8>>,
+    state: &S,
+) -> io::Result<()> {
+    let mut changes = changes.peekable();
+    if changes.peek().is_none() || kept.file.try_lock().is_err() {
         return Ok(());
     }
     if kept.file.metadata()?.len() != kept.length {
@@ -299,15 +236,12 @@ pub(super) fn append(kept: &Kept, changes: &BTreeMap<Vec<u8>, NewValue>, state: 
     }
     let (mut packer, mut frames) = (Packer::new()?, Vec::new());
     let mut text = vec![CHANGES];
-    for (key, value) in changes {
-        let before = text.len();
-        push_change(&mut text, key, value);
-        if text.len() > MOST_TEXT && before > 1 {
-            let last = text.split_off(before);
+    for change in changes {
+        if text.len() > 1 && text.len() + change.len() > MOST_TEXT {
             packer.push(&text, &mut frames)?;
             text.truncate(1);
-            text.extend(last);
         }
+        text.extend(change);
     }
     packer.push(&text, &mut frames)?;
     frames.extend(json_frame(STATE, state)?);

@@ -1,41 +1,24 @@
-//! What a check has read, kept in a file for the next check of the same cluster, which then reads only what has changed
-//! since.
+//! What a check has read, kept in files for the next check of the same cluster, which then reads only what has changed since:
+//! one file for an etcd, and on Kubernetes one for each kind of which there are many objects.
 //!
-//! The file holds the entries of etcd as they were at one revision, packed; then, appended by each later check, the changes
-//! that it read; after each of them a [`State`]: at which revision that is, and what was written last before it. The next
-//! check watches from that last write on, so that etcd tells it again: where etcd tells another one, its data was restored
-//! from a backup, or it is another etcd. Wherever there is any doubt, everything is read.
+//! A file holds the objects as they were at one revision, packed; then, appended by each later check, the changes that it
+//! read; after each of them what all of it comes to: at which revision that is, and what was written last before it. The next
+//! check watches from that last write on, so that the server tells it again: where it tells another one, its data was restored
+//! from a backup, or it is another server. Wherever there is any doubt, everything is read.
 //!
 //! Nothing but a check reads a cache: what is to be written is planned on a whole read.
 
-mod collect;
-mod entries;
+pub(crate) mod etcd;
 mod file;
-mod load;
+pub(crate) mod kubernetes;
+mod newest;
+mod parallel;
 
-use std::collections::BTreeMap;
 use std::fmt;
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::time::Duration;
 
-use calipam_model::changes::NewValue;
-use calipam_model::key::Key;
-use calipam_model::snapshot::{DatastoreKind, ETCD_SOURCES, Snapshot};
-use jiff::Timestamp;
+use calipam_model::snapshot::Snapshot;
 
-use self::collect::CachingCollector;
-use self::file::{Identity, Kept, State};
-use crate::client::etcd::{Answers, Change, Due, EtcdClient, Range};
-use crate::error::{Error, Failure, Result};
-use crate::raw::{is_read, prefix_end};
-use crate::read::whole;
-use crate::read::{Extent, ProgressFn};
-use crate::secret::redact_url;
-use crate::store::blocking;
-
-/// How long etcd may take to tell what has changed before everything is read instead.
-const PATIENCE: Duration = Duration::from_secs(10);
+pub use self::kubernetes::Worth;
 
 /// What a read with a cache came to.
 #[derive(Debug)]
@@ -53,6 +36,21 @@ pub enum CacheUse {
     Changes { since: i64, changes: usize },
     /// Everything.
     Whole(WhyWhole),
+    /// Of each kind of which there may be many objects, its changes or all of it; of all other kinds everything.
+    Kinds(Vec<KindUse>),
+    /// Of etcd, and of the pods of its cluster.
+    WithKinds(Box<CacheUse>, Vec<KindUse>),
+}
+
+/// What was read of a kind of Kubernetes objects.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KindUse {
+    /// The plural of the kind.
+    pub kind: &'static str,
+    /// The version of the kind that was read.
+    pub version: String,
+    /// How many of its objects have changed since the last check; or why all of them were read.
+    pub read: Result<usize, WhyWhole>,
 }
 
 /// Why everything was read.
@@ -62,11 +60,13 @@ pub enum WhyWhole {
     NoCacheYet,
     /// Most of what the cache holds has changed since: it is made anew.
     ManyChanges,
-    /// etcd has compacted what has changed since.
+    /// What has changed since is no longer kept by the server.
     Compacted,
+    /// There is so little of it that reading it takes no longer than learning what has changed.
+    Little,
     /// It is damaged, or of another version of this program; or it cannot be read.
     Unusable(String),
-    /// etcd does not say what was written when the cache was made: it was restored from a backup, or is another one.
+    /// The server does not say what was written when the cache was made: it was restored from a backup, or is another one.
     AnotherHistory(String),
     /// The changes cannot be watched.
     CannotWatch(String),
@@ -77,7 +77,11 @@ pub enum WhyWhole {
 impl WhyWhole {
     /// True where that is to be expected, so that no warning is due.
     pub fn is_usual(&self) -> bool {
-        matches!(self, Self::NoCacheYet | Self::ManyChanges | Self::Compacted)
+        matches!(self, Self::NoCacheYet | Self::ManyChanges | Self::Compacted | Self::Little)
+    }
+
+    fn damaged() -> Self {
+        Self::Unusable("it is damaged".to_owned())
     }
 }
 
@@ -86,7 +90,10 @@ impl fmt::Display for WhyWhole {
         match self {
             Self::NoCacheYet => f.write_str("there is no cache of this cluster yet"),
             Self::ManyChanges => f.write_str("much has changed since the cache was made"),
-            Self::Compacted => f.write_str("etcd has compacted what has changed since the last check"),
+            Self::Compacted => {
+                f.write_str("the server no longer knows what has changed since the last check")
+            }
+            Self::Little => f.write_str("there is so little that this is as quick"),
             Self::Unusable(reason) => write!(f, "the cache cannot be used: {reason}"),
             Self::AnotherHistory(reason) => {
                 write!(
@@ -95,182 +102,19 @@ impl fmt::Display for WhyWhole {
                 )
             }
             Self::CannotWatch(reason) => write!(f, "what has changed cannot be watched: {reason}"),
-            Self::NotForThisDatastore => f.write_str("only what is read from etcd v3 is kept in a cache"),
+            Self::NotForThisDatastore => {
+                f.write_str("only what is read from etcd v3 and Kubernetes is kept in a cache")
+            }
         }
     }
 }
 
-/// Reads everything, or what has changed since the last check of this cluster that used the same folder.
-///
-/// # Errors
-/// Where etcd cannot be read. That a cache cannot be used or written is no error.
-pub(crate) async fn observe(
-    client: &Arc<EtcdClient>,
-    folder: &Path,
-    progress: &ProgressFn,
-) -> Result<CachedRead> {
-    let begun = begin(client).await?;
-    let path = folder.join(begun.identity.file_name());
-    let whole = match changed(client, &path, &begun).await {
-        Ok(read) => return Ok(read),
-        Err(whole) => whole,
-    };
-    tracing::info!("reading everything: {whole}");
-
-    let (name, identity) = (path.clone(), begun.identity.clone());
-    let collect = move |start: &whole::etcd::Start| Ok(CachingCollector::new(&name, &identity, start));
-    let observed = whole::etcd::observe(client, None, &Extent::Whole, collect, progress).await?;
-    let (start, collector) = (observed.start, observed.collector);
-    let state = State { revision: start.revision, raft_term: start.raft_term(), ..State::default() };
-    let location = start.endpoint.clone();
-    let (mut snapshot, unsaved) = blocking(location, move || Ok(collector.finish(state))).await?;
-    describe(&mut snapshot, start.endpoint, start.revision, start.taken_at);
-    Ok(CachedRead { snapshot, used: CacheUse::Whole(whole), unsaved })
+/// True where it is time to make a cache anew: so much was appended to it.
+fn has_much_changed(changes: u64, objects: u64) -> bool {
+    changes > objects / 4 + 1_000
 }
 
-/// What etcd and Calico are called, and how far etcd is.
-struct Begun {
-    identity: Identity,
-    revision: i64,
-    raft_term: u64,
-    taken_at: Timestamp,
-}
-
-async fn begin(client: &EtcdClient) -> Result<Begun> {
-    let information = Key::ClusterInformation("default".to_owned());
-    let now: Answers = client.get(&[Range::key(information.to_string())], "cluster information").await?;
-    let mut cluster = Snapshot::default();
-    now.entries().for_each(|entry| cluster.add_entry(entry.key, entry.value, entry.mod_revision));
-    let guid = cluster.cluster.map(|cluster| cluster.guid).unwrap_or_default();
-    Ok(Begun {
-        identity: Identity::new(now.cluster_id, guid),
-        revision: now.revision,
-        raft_term: now.raft_term,
-        taken_at: Timestamp::now(),
-    })
-}
-
-fn describe(snapshot: &mut Snapshot, location: String, revision: i64, taken_at: Timestamp) {
-    snapshot.datastore = DatastoreKind::Etcd;
-    snapshot.location = location;
-    snapshot.revision = revision.to_string();
-    snapshot.taken_at = taken_at;
-    snapshot.defects.sort_by(|a, b| a.path.cmp(&b.path));
-    snapshot.mark_read(ETCD_SOURCES);
-}
-
-/// Reads what has changed since the last check.
-async fn changed(
-    client: &Arc<EtcdClient>,
-    path: &Path,
-    begun: &Begun,
-) -> std::result::Result<CachedRead, WhyWhole> {
-    let (name, identity) = (path.to_owned(), begun.identity.clone());
-    let opened = tokio::task::spawn_blocking(move || file::open(&name, &identity)).await;
-    let kept: Kept = opened.map_err(|lost| WhyWhole::Unusable(lost.to_string()))??;
-    let state = kept.state.clone();
-    is_same_history(&state, begun)?;
-    if state.has_much_changed() {
-        return Err(WhyWhole::ManyChanges);
-    }
-    is_exact(client).await?;
-
-    let span = (state.newest.last, begun.revision);
-    let watched = async {
-        let (ranges, due) = (ranges(), Due::new());
-        let watched = client.changes(&ranges, span, &due, "what has changed");
-        match tokio::time::timeout(PATIENCE, watched).await {
-            Ok(Ok(changes)) => Ok(changes),
-            Ok(Err(Error::Request { failure: Failure::Compacted, .. })) => Err(WhyWhole::Compacted),
-            Ok(Err(error)) => Err(WhyWhole::CannotWatch(error.to_string())),
-            Err(_) => Err(WhyWhole::CannotWatch("etcd does not say that this is all".to_owned())),
-        }
-    };
-    // Unpacking takes as long as etcd needs to tell the changes.
-    let (told, loaded) = tokio::join!(watched, tokio::task::spawn_blocking(move || load::load(kept)));
-    let new = since(&state, told?)?;
-    let (kept, loaded) = loaded.map_err(|lost| WhyWhole::Unusable(lost.to_string()))??;
-
-    let later = State { raft_term: begun.raft_term, revision: begun.revision, ..new.state };
-    let read = tokio::task::spawn_blocking(move || {
-        let unsaved = file::append(&kept, &new.changes, &later).err().map(|error| error.to_string());
-        let (number, mut snapshot, mut changes) = (new.changes.len(), loaded.snapshot, loaded.changes);
-        changes.extend(new.changes);
-        snapshot.change_entries(&changes);
-        (snapshot, unsaved, number)
-    });
-    let (mut snapshot, unsaved, changes) = read.await.map_err(|lost| WhyWhole::Unusable(lost.to_string()))?;
-    describe(&mut snapshot, redact_url(client.endpoint()), begun.revision, begun.taken_at);
-    Ok(CachedRead { snapshot, used: CacheUse::Changes { since: state.revision, changes }, unsaved })
-}
-
-/// What a whole read reads lies in this range. One watch of it always has something to tell: the last write that the cache
-/// knows.
-fn ranges() -> [Range; 1] {
-    use calipam_model::key::{ENDPOINT_PREFIX, IPAM_PREFIX};
-    [Range::between(IPAM_PREFIX, prefix_end(ENDPOINT_PREFIX.as_bytes()))]
-}
-
-/// etcd cannot have gone back since the cache was made.
-fn is_same_history(state: &State, begun: &Begun) -> std::result::Result<(), WhyWhole> {
-    let reason = if begun.revision < state.revision {
-        format!("its revision was {}, and is {}", state.revision, begun.revision)
-    } else if begun.raft_term < state.raft_term {
-        format!("its raft term was {}, and is {}", state.raft_term, begun.raft_term)
-    } else {
-        return Ok(());
-    };
-    Err(WhyWhole::AnotherHistory(reason))
-}
-
-/// Changes after the last one that the cache knows.
-struct New {
-    changes: BTreeMap<Vec<u8>, NewValue>,
-    /// What was written last of them, or of what the cache knows.
-    state: State,
-}
-
-/// The changes after those that the cache knows; the last of these must have been told again.
-fn since(state: &State, told: Vec<Change>) -> std::result::Result<New, WhyWhole> {
-    let newest = &state.newest;
-    let (again, later): (Vec<Change>, Vec<Change>) =
-        told.into_iter().filter(|change| is_read(&change.key)).partition(|c| c.revision <= newest.last);
-    let sums: Vec<u32> = again.iter().map(|c| file::sum(&c.key, c.value.as_deref())).collect();
-    if newest.written.is_empty() || !newest.written.iter().all(|sum| sums.contains(sum)) {
-        let reason = format!("at revision {} something else was written", newest.last);
-        return Err(WhyWhole::AnotherHistory(reason));
-    }
-
-    let mut new = New { changes: BTreeMap::new(), state: state.clone() };
-    for Change { revision, key, value, .. } in later {
-        new.state.newest.note(revision, || file::sum(&key, value.as_deref()));
-        new.changes.insert(key, value.map(|value| (value, revision)));
-    }
-    new.state.changes += new.changes.len() as u64;
-    Ok(new)
-}
-
-/// Refuses versions of etcd that may say too early that everything was told (issue 15220 of etcd).
-async fn is_exact(client: &EtcdClient) -> std::result::Result<(), WhyWhole> {
-    let version = client.version().await.map_err(|error| WhyWhole::CannotWatch(error.to_string()))?;
-    let mut numbers = version.split('.').map(|number| number.parse::<u32>().unwrap_or_default());
-    let [major, minor, patch] = [(); 3].map(|()| numbers.next().unwrap_or_default());
-    let is_exact = match (major, minor) {
-        (3, 4) => patch >= 25,
-        (3, 5) => patch >= 8,
-        later => later >= (3, 6),
-    };
-    if is_exact {
-        return Ok(());
-    }
-    let reason = format!("etcd {version} may say too early that this is all; 3.4.25 and 3.5.8 do not");
-    Err(WhyWhole::CannotWatch(reason))
-}
-
-impl Identity {
-    /// What the cache of the cluster is called: by what etcd and Calico call the cluster, not by how it is reached.
-    fn file_name(&self) -> PathBuf {
-        let guid: String = self.guid.chars().filter(char::is_ascii_alphanumeric).take(32).collect();
-        format!("check-etcd-{}-{guid}.cache", self.cluster_id).into()
-    }
+/// What a file name can take of a text that comes from a server.
+fn part_of_name(text: &str) -> String {
+    text.chars().filter(char::is_ascii_alphanumeric).take(32).collect()
 }

@@ -15,7 +15,7 @@ use crate::objects::kinds::Kind;
 use crate::read::Extent;
 use crate::read::whole::ProgressFn;
 use crate::read::whole::kubernetes::list::{Counter, Listed, Take};
-use crate::read::whole::kubernetes::order::lists_in_order;
+use crate::read::whole::kubernetes::order::{Lists, lists_in_order};
 use crate::read::whole::kubernetes::{Plan, plan};
 
 /// Lines that are ready to be written, and their number.
@@ -47,8 +47,8 @@ impl Take for Lines {
 /// Where the cluster cannot be read, or the file not be written.
 pub(crate) async fn export(client: &Arc<KubeClient>, path: &Path, progress: &ProgressFn) -> Result<u64> {
     let Plan { first, second, coverage } = plan(client, &Extent::Whole).await?;
-    let counter = Counter::new(progress);
-    let (first, second) = lists_in_order::<Lines>(client, first, second, &counter).await?;
+    let lists = Lists { client: Arc::clone(client), counter: Counter::new(progress) };
+    let (first, second) = lists_in_order::<Lines>(&lists, first, second).await?;
     let begin: Option<&Listed<Lines>> = first.first().or(second.first());
     let taken_at = begin.and_then(|listed| listed.date).unwrap_or_else(Timestamp::now).to_string();
     let revision = begin.map(|listed| listed.resource_version.clone()).unwrap_or_default();

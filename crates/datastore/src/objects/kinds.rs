@@ -109,11 +109,20 @@ pub(crate) const CONFIGURATION: [Source; 5] = [
 ];
 
 impl KnownKind {
+    /// The object without what a check does not need, as JSON that [`add`](Self::add) reads; `None` where it is of no
+    /// interest.
+    ///
+    /// # Errors
+    /// Where it cannot be decoded.
+    pub fn reduced(&self, object: &[u8], encoding: Encoding) -> Result<Option<Vec<u8>>, String> {
+        (self.export)(object, encoding)
+    }
+
     /// Key and value of the object in an export; `None` where it is of no interest. What cannot be decoded is kept as
     /// it is, so that a check of the export finds it.
     pub fn export(&self, object: &[u8], encoding: Encoding) -> Option<RawKv> {
         let (namespace, name) = identify(object, encoding);
-        let value = match (self.export)(object, encoding) {
+        let value = match self.reduced(object, encoding) {
             Ok(json) => json?,
             Err(_) => object.to_vec(),
         };
@@ -159,6 +168,17 @@ impl Kind {
         match namespace {
             "" => format!("{}/{name}", self.path),
             namespace => format!("{parent}/namespaces/{}/{plural}/{name}", segment(namespace)),
+        }
+    }
+
+    /// The path of an object that there need not be, as a list of at most this one.
+    pub fn list_of_one(&self) -> String {
+        let (parent, plural) = self.path.rsplit_once('/').unwrap_or(("", self.known.plural));
+        match self.known.source {
+            Source::Pods | Source::Services => {
+                format!("{parent}/namespaces/default/{plural}?fieldSelector=metadata.name%3Ddefault")
+            }
+            _ => format!("{}?fieldSelector=metadata.name%3Ddefault", self.path),
         }
     }
 

@@ -139,15 +139,15 @@ impl<'a> Meta<'a> {
     }
 }
 
-/// The `metadata` of an object of which nothing else is known to be right: enough to name it.
-pub(crate) fn identify(object: &[u8], encoding: Encoding) -> (String, String) {
+/// The `metadata` of an object of which nothing else is known to be right; `None` where it cannot be decoded.
+pub(crate) fn metadata(object: &[u8], encoding: Encoding) -> Option<Meta<'_>> {
     #[derive(Deserialize)]
     struct Object<'a> {
         #[serde(borrow)]
         metadata: Option<Meta<'a>>,
     }
     let none = Wanted { labels: false, annotations: &[], owners: false };
-    let meta = match encoding {
+    match encoding {
         Encoding::Json => serde_json::from_slice::<Object<'_>>(object).ok().and_then(|o| o.metadata),
         Encoding::Protobuf => {
             let mut meta = None;
@@ -159,8 +159,12 @@ pub(crate) fn identify(object: &[u8], encoding: Encoding) -> (String, String) {
             });
             meta
         }
-    };
-    let meta = meta.unwrap_or_default();
+    }
+}
+
+/// Namespace and name of an object of which nothing else is known to be right.
+pub(crate) fn identify(object: &[u8], encoding: Encoding) -> (String, String) {
+    let meta = metadata(object, encoding).unwrap_or_default();
     let name = if meta.name.is_empty() { "?" } else { &meta.name };
     (meta.namespace.to_string(), name.to_owned())
 }

@@ -6,7 +6,7 @@ mod custom;
 pub(crate) mod items;
 pub(crate) mod kinds;
 mod machine;
-mod meta;
+pub(crate) mod meta;
 pub(crate) mod names;
 mod node;
 mod pod;
@@ -59,4 +59,9 @@ fn note_fields(snapshot: &mut Snapshot, path: String, key: Key, fields: Vec<Fiel
 /// `<plural>/[<namespace>/]<name>`, by which a finding names an object.
 pub(crate) fn path(plural: &str, namespace: &str, name: &str) -> String {
     if namespace.is_empty() { format!("{plural}/{name}") } else { format!("{plural}/{namespace}/{name}") }
+}
+
+/// `[<namespace>/]<name>`: what the objects of a kind are sorted by.
+pub(crate) fn name_in_kind(namespace: &str, name: &str) -> String {
+    if namespace.is_empty() { name.to_owned() } else { format!("{namespace}/{name}") }
 }

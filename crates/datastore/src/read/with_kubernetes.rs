@@ -9,12 +9,12 @@ use calipam_model::snapshot::{Coverage, Snapshot, Source};
 use super::again::kubernetes;
 use super::around::Lookup;
 use super::whole::ProgressFn;
-use super::whole::kubernetes::list::Counter;
-use super::whole::kubernetes::order::lists;
+use super::whole::kubernetes::list::{Counter, Listed};
+use super::whole::kubernetes::order::{Lists, lists};
 use super::whole::kubernetes::{no_kubevirt, require, skip};
 use crate::client::kubernetes::KubeClient;
 use crate::error::{Error, Result};
-use crate::objects::kinds;
+use crate::objects::kinds::{self, Kind};
 
 /// Adds pods, services and machines to a snapshot of etcd. They are read after it, so that an address that is given out
 /// meanwhile is not taken for a leak.
@@ -27,26 +27,50 @@ pub(crate) async fn add(
     snapshot: &mut Snapshot,
     progress: &ProgressFn,
 ) -> Result<()> {
-    let kinds = kinds::users_with_node_names(client.api());
-    let has_machines = kinds.iter().any(|kind| kind.known.source == Source::Machines);
-    require(client, kinds.iter()).await?;
+    let kinds = kinds(client).await?;
+    let reader = Lists { client: Arc::clone(client), counter: counter(snapshot, progress) };
+    let lists = lists::<Snapshot>(&reader, kinds).await?;
+    add_lists(client, snapshot, lists)
+}
 
+/// What is read of Kubernetes where etcd is the datastore.
+///
+/// # Errors
+/// Where permissions are missing.
+pub(crate) async fn kinds(client: &Arc<KubeClient>) -> Result<Vec<Kind>> {
+    let kinds = kinds::users_with_node_names(client.api());
+    require(client, kinds.iter()).await?;
+    Ok(kinds)
+}
+
+/// Counts what is read after a snapshot of etcd.
+pub(crate) fn counter(snapshot: &Snapshot, progress: &ProgressFn) -> Arc<Counter> {
     let before =
         [snapshot.blocks.len(), snapshot.affinities.len(), snapshot.handles.len()].iter().sum::<usize>()
             + snapshot.endpoints.len()
             + snapshot.nodes.len();
-    let counter = Counter::after(before as u64, progress);
+    Counter::after(before as u64, progress)
+}
+
+/// Adds what was read of the [kinds].
+///
+/// # Errors
+/// Where the cluster is not that of the etcd.
+pub(crate) fn add_lists<T: Into<Snapshot>>(
+    client: &KubeClient,
+    snapshot: &mut Snapshot,
+    lists: Vec<Listed<T>>,
+) -> Result<()> {
     let mut read = Snapshot::default();
-    for listed in lists::<Snapshot>(client, kinds, &counter).await? {
-        read.absorb(listed.taken);
-    }
+    lists.into_iter().for_each(|listed| read.absorb(listed.taken.into()));
 
     // The nodes of Kubernetes only tell whether it is the same cluster; those of Calico are in etcd.
     same_cluster(client, snapshot, &read)?;
     read.nodes.clear();
     snapshot.absorb(read);
     snapshot.mark_read([Source::Pods, Source::Services]);
-    if has_machines {
+    let kinds = kinds::users_with_node_names(client.api());
+    if kinds.iter().any(|kind| kind.known.source == Source::Machines) {
         snapshot.mark_read([Source::Machines]);
     }
     skip(snapshot, Source::Machines, no_kubevirt());

@@ -52,7 +52,7 @@ const KUBECONFIG: &str = "kubeconfig.yaml";
 #[derive(Debug)]
 pub struct KubeApiserver {
     // Dropped in this order: the server before its datastore and its folder.
-    process: Process,
+    process: Option<Process>,
     etcd: Etcd,
     home: TempDir,
     port: u16,
@@ -80,7 +80,7 @@ impl KubeApiserver {
                 Err(error) => return Err(error),
                 Ok(()) => {
                     write_kubeconfig(home.path(), port, &pki)?;
-                    return Ok(Self { process, etcd, home, port, pki });
+                    return Ok(Self { process: Some(process), etcd, home, port, pki });
                 }
             }
         }
@@ -111,6 +111,20 @@ impl KubeApiserver {
         &self.etcd
     }
 
+    /// Kills the server, lets `meanwhile` do something to its datastore, and starts it again on the same port: what it held
+    /// in memory is lost, such as the history of its objects.
+    pub fn restart(
+        &mut self,
+        meanwhile: impl FnOnce(&mut Etcd) -> Result<(), ServerError>,
+    ) -> Result<(), ServerError> {
+        self.process = None;
+        meanwhile(&mut self.etcd)?;
+        let program = locate::find(Program::KubeApiserver, &workspace())?;
+        let arguments = arguments(self.home.path(), &self.etcd, &self.pki, self.port);
+        let process = self.process.insert(Process::spawn(NAME, &program, &arguments, self.home.path())?);
+        process.wait_until("ready", START, || ready(self.port, &self.pki))
+    }
+
     /// Sends a request as the administrator; `body` is JSON or empty. Any status is a response, not an error.
     pub fn request(&self, method: &str, path: &str, body: &str) -> Result<Response, ServerError> {
         request(self.port, &self.pki, method, path, body)
@@ -126,7 +140,7 @@ impl KubeApiserver {
 
     /// The processor time that the server, without its etcd, has used so far, in seconds.
     pub fn processor_seconds(&self) -> f64 {
-        self.process.processor_seconds()
+        self.process.as_ref().map_or(0.0, Process::processor_seconds)
     }
 
     /// What a proxy needs to connect to it.
@@ -141,12 +155,12 @@ impl KubeApiserver {
 
     /// Makes the server hang: connections stay open and are accepted, nothing is answered.
     pub fn pause(&self) -> Result<(), ServerError> {
-        self.process.pause()
+        self.process.as_ref().map_or(Ok(()), Process::pause)
     }
 
     /// Lets a paused server go on.
     pub fn resume(&self) -> Result<(), ServerError> {
-        self.process.resume()
+        self.process.as_ref().map_or(Ok(()), Process::resume)
     }
 }
 

@@ -38,19 +38,7 @@ pub fn run(program: &str, sizes: &[String]) -> Result<(), Failed> {
 }
 
 fn measure(program: &str, pods: usize) -> Result<Row, String> {
-    let server = KubeApiserver::start().map_err(|e| e.to_string())?;
-    install(&server, Flavour::Classic).map_err(|e| e.to_string())?;
-    let start = Instant::now();
-    let seeded = seed::seed(&server, pods)?;
-    let (json, stored) = seeded.pod_bytes;
-    eprintln!(
-        "{} pods of {json} bytes in JSON, {stored} in protobuf, on {} nodes: seeded in {:.1} s",
-        seeded.pods,
-        seeded.nodes,
-        start.elapsed().as_secs_f64()
-    );
-    wait_for_caches(&server)?;
-    eprintln!("all of it in the API server's caches after {:.1} s", start.elapsed().as_secs_f64());
+    let (server, seeded) = seeded(pods)?;
     let kubeconfig = server.kubeconfig().display().to_string();
     let connection = ["--datastore", "kubernetes", "--kubeconfig", &kubeconfig];
     // Floor and check take turns, so that what disturbs the machine disturbs both.
@@ -81,9 +69,27 @@ fn measure(program: &str, pods: usize) -> Result<Row, String> {
     Ok(Row { seeded, floor, check: child::Measured { peak_mib: memory, ..check }, server_seconds, views })
 }
 
+/// An API server with a healthy cluster of so many pods, all of it in its caches.
+pub fn seeded(pods: usize) -> Result<(KubeApiserver, seed::Seeded), String> {
+    let server = KubeApiserver::start().map_err(|e| e.to_string())?;
+    install(&server, Flavour::Classic).map_err(|e| e.to_string())?;
+    let start = Instant::now();
+    let seeded = seed::seed(&server, pods)?;
+    let (json, stored) = seeded.pod_bytes;
+    eprintln!(
+        "{} pods of {json} bytes in JSON, {stored} in protobuf, on {} nodes: seeded in {:.1} s",
+        seeded.pods,
+        seeded.nodes,
+        start.elapsed().as_secs_f64()
+    );
+    wait_for_caches(&server)?;
+    eprintln!("all of it in the API server's caches after {:.1} s", start.elapsed().as_secs_f64());
+    Ok((server, seeded))
+}
+
 /// Makes the API server collect its garbage. One collection costs it as much as all lists together, and with a heap of
 /// this size one falls due about every second run: always in the checks, or always in the pulls, as it happens.
-fn collect_garbage(server: &KubeApiserver) -> Result<(), String> {
+pub fn collect_garbage(server: &KubeApiserver) -> Result<(), String> {
     server.pull("/debug/pprof/heap?gc=1", "*/*").map(drop).map_err(|e| e.to_string())
 }
 

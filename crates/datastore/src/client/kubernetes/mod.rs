@@ -7,6 +7,7 @@ mod flags;
 pub(crate) mod permission;
 pub(crate) mod schema;
 mod transport;
+pub(crate) mod watch;
 
 use std::fmt;
 use std::sync::Arc;

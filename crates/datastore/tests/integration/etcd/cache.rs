@@ -45,6 +45,7 @@ fn changes(read: &CachedRead) -> Option<usize> {
     match read.used {
         CacheUse::Changes { changes, .. } => Some(changes),
         CacheUse::Whole(_) => None,
+        ref used => panic!("{used:?}"),
     }
 }
 

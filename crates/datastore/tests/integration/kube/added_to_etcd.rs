@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use calipam_datastore::cache::{CacheUse, Worth};
 use calipam_datastore::read::Lookup;
 use calipam_datastore::settings::{LocalFiles, Overrides, Settings};
 use calipam_datastore::{Datastore, Error};
@@ -12,7 +13,7 @@ use calipam_testkit::servers::{Etcd, KubeApiserver};
 use serde_json::json;
 
 use super::support::{node, pod};
-use crate::support::observe;
+use crate::support::{observe, quiet};
 
 const RESOURCES: &str = "/calico/resources/v3/projectcalico.org";
 
@@ -56,6 +57,18 @@ async fn pods_are_added_where_the_nodes_are_those_of_the_etcd() {
     assert_eq!((&again.pods, &again.nodes), (&snapshot.pods, &snapshot.nodes));
     let found = store.lookup(&Lookup::Address("10.0.0.0".parse().unwrap())).await.unwrap();
     assert_eq!((found.blocks.len(), found.pods.len()), (1, 1));
+
+    // With a cache, what has changed is read of both.
+    let (folder, everything) = (tempfile::tempdir().unwrap(), Worth { all: 0, kind: 0 });
+    store.observe_with_cache_from(folder.path(), everything, &quiet()).await.unwrap();
+    create(&server, "/api/v1/namespaces/default/pods", &[super::support::pod("web-1", "node-1")]).unwrap();
+    let read = store.observe_with_cache_from(folder.path(), everything, &quiet()).await.unwrap();
+    let CacheUse::WithKinds(of_etcd, kinds) = &read.used else { panic!("{:?}", read.used) };
+    assert!(matches!(**of_etcd, CacheUse::Changes { changes: 0, .. }), "{of_etcd:?}");
+    assert!(kinds.len() == 1 && kinds[0].kind == "pods" && kinds[0].read == Ok(1), "{kinds:?}");
+    let mut whole = observe(&store).await.unwrap();
+    (whole.taken_at, whole.newest_creation) = (read.snapshot.taken_at, read.snapshot.newest_creation);
+    assert!(whole == read.snapshot && whole.pods.len() == 2);
 
     // With a third node, under half of them are known.
     create(&server, "/api/v1/nodes", &[node("node-3", json!({}))]).unwrap();

@@ -2,6 +2,8 @@
 
 mod access;
 mod added_to_etcd;
+mod cache;
+mod cache_faults;
 mod fake;
 mod faults;
 mod one_connection;

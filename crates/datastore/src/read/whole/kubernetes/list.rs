@@ -77,7 +77,8 @@ impl Counter {
         })
     }
 
-    fn add(&self, items: u64) {
+    /// Counts objects that were read.
+    pub fn add(&self, items: u64) {
         let read = self.read.fetch_add(items, Ordering::Relaxed) + items;
         // Whole lists do not say how long they are, and asking costs a request for each.
         let expected = match self.expected.load(Ordering::Relaxed) {
@@ -97,6 +98,9 @@ impl Counter {
     }
 }
 
+/// Tells that the revision is fixed at which a kind is read.
+pub(crate) type Begun = oneshot::Sender<()>;
+
 /// Reads all objects of a kind at one revision.
 ///
 /// # Errors
@@ -109,24 +113,15 @@ pub(crate) async fn list<T: Take>(
     list_from(client, kind, counter, None).await
 }
 
-/// As [`list`]; tells as soon as it begins to arrive, when its revision is fixed.
+/// As [`list`]; tells `tell` as soon as the list begins to arrive, when its revision is fixed.
 ///
 /// # Errors
 /// As [`list`].
-pub(crate) async fn list_and_tell<T: Take>(
+pub(crate) async fn list_from<T: Take>(
     client: &Arc<KubeClient>,
     kind: &Kind,
     counter: &Arc<Counter>,
-    tell: oneshot::Sender<()>,
-) -> Result<Listed<T>> {
-    list_from(client, kind, counter, Some(tell)).await
-}
-
-async fn list_from<T: Take>(
-    client: &Arc<KubeClient>,
-    kind: &Kind,
-    counter: &Arc<Counter>,
-    mut tell: Option<oneshot::Sender<()>>,
+    mut tell: Option<Begun>,
 ) -> Result<Listed<T>> {
     let mut attempt = 1;
     let mut limit = if client.api().whole_lists { 0 } else { PAGE };
@@ -169,7 +164,7 @@ struct Run<'r, T> {
     listed: Listed<T>,
     expected: bool,
     /// Who waits for the list to begin.
-    tell: &'r mut Option<oneshot::Sender<()>>,
+    tell: &'r mut Option<Begun>,
 }
 
 impl<T: Take> Run<'_, T> {

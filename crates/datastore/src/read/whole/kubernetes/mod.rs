@@ -9,8 +9,8 @@ use calipam_model::block::RecordDetail;
 use calipam_model::snapshot::{Coverage, DatastoreKind, Snapshot, Source, WhySkipped};
 use jiff::Timestamp;
 
-use self::list::{Counter, Take};
-use self::order::lists_in_order;
+use self::list::{Counter, Listed, Take};
+use self::order::{Lists, lists_in_order};
 use super::{ProgressFn, Reduced};
 use crate::client::kubernetes::discovery::Flavour;
 use crate::client::kubernetes::{KubeClient, permission};
@@ -88,19 +88,33 @@ async fn observe_into<T: Take + Into<Snapshot>>(
     extent: &Extent,
     progress: &ProgressFn,
 ) -> Result<Snapshot> {
-    let Plan { first, second, coverage: mut snapshot } = plan(client, extent).await?;
-    let counter = Counter::new(progress);
-    let (first, second) = lists_in_order::<T>(client, first, second, &counter).await?;
-    let begin = first.first().or(second.first());
-    snapshot.datastore = DatastoreKind::Kubernetes;
-    snapshot.is_native = client.api().flavour == Flavour::Native;
-    snapshot.location = client.server().to_owned();
-    snapshot.taken_at = begin.and_then(|listed| listed.date).unwrap_or_else(Timestamp::now);
-    snapshot.revision = begin.map(|listed| listed.resource_version.clone()).unwrap_or_default();
+    let Plan { first, second, coverage } = plan(client, extent).await?;
+    let lists = Lists { client: Arc::clone(client), counter: Counter::new(progress) };
+    let (first, second) = lists_in_order::<T>(&lists, first, second).await?;
+    let mut snapshot = assemble(client, coverage, first.into_iter().chain(second));
     snapshot.records = extent.records();
-    first.into_iter().chain(second).for_each(|listed| snapshot.absorb(listed.taken.into()));
     extent.say(&mut snapshot);
     Ok(snapshot)
+}
+
+/// Makes one snapshot of the lists of a plan, in its order. It is as old as the first of them.
+pub(crate) fn assemble<T: Into<Snapshot>>(
+    client: &KubeClient,
+    coverage: Snapshot,
+    lists: impl Iterator<Item = Listed<T>>,
+) -> Snapshot {
+    let mut lists = lists.peekable();
+    let begin = lists.peek();
+    let mut snapshot = Snapshot {
+        datastore: DatastoreKind::Kubernetes,
+        is_native: client.api().flavour == Flavour::Native,
+        location: client.server().to_owned(),
+        taken_at: begin.and_then(|listed| listed.date).unwrap_or_else(Timestamp::now),
+        revision: begin.map(|listed| listed.resource_version.clone()).unwrap_or_default(),
+        ..coverage
+    };
+    lists.for_each(|listed| snapshot.absorb(listed.taken.into()));
+    snapshot
 }
 
 /// Says why a source is not read, where it is not.

@@ -7,24 +7,52 @@ use calipam_model::snapshot::Source;
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 
-use super::list::{Counter, Listed, Take, list, list_and_tell};
+use super::list::{Begun, Counter, Listed, Take, list_from};
 use crate::client::kubernetes::KubeClient;
 use crate::error::{Failure, Result};
 use crate::objects::kinds::Kind;
+
+/// How all objects of a kind are read.
+pub(crate) trait ReadKind<T>: Clone + Send + Sync + 'static {
+    fn client(&self) -> &Arc<KubeClient>;
+
+    /// What is read counts here.
+    fn counter(&self) -> &Arc<Counter>;
+
+    /// Reads all objects of a kind, as they are at one revision; tells when that is fixed.
+    fn read(&self, kind: &Kind, tell: Option<Begun>) -> impl Future<Output = Result<Listed<T>>> + Send;
+}
+
+/// Lists them.
+#[derive(Clone)]
+pub(crate) struct Lists {
+    pub client: Arc<KubeClient>,
+    pub counter: Arc<Counter>,
+}
+
+impl<T: Take> ReadKind<T> for Lists {
+    fn client(&self) -> &Arc<KubeClient> {
+        &self.client
+    }
+
+    fn counter(&self) -> &Arc<Counter> {
+        &self.counter
+    }
+
+    async fn read(&self, kind: &Kind, tell: Option<Begun>) -> Result<Listed<T>> {
+        list_from(&self.client, kind, &self.counter, tell).await
+    }
+}
 
 /// Reads kinds at the same time; gives the lists in the order of the kinds.
 ///
 /// # Errors
 /// Where one of them cannot be read whole.
-pub(crate) async fn lists<T: Take>(
-    client: &Arc<KubeClient>,
-    kinds: Vec<Kind>,
-    counter: &Arc<Counter>,
-) -> Result<Vec<Listed<T>>> {
-    let mut running = Running::new(client, kinds.len());
+pub(crate) async fn lists<T: Take>(reader: &impl ReadKind<T>, kinds: Vec<Kind>) -> Result<Vec<Listed<T>>> {
+    let mut running = Running::new(reader.client(), kinds.len());
     for kind in kinds {
-        let (client, counter) = (Arc::clone(client), Arc::clone(counter));
-        running.add(async move { list(&client, &kind, &counter).await });
+        let reader = reader.clone();
+        running.add(async move { reader.read(&kind, None).await });
     }
     running.finish().await
 }
@@ -41,23 +69,21 @@ pub(crate) async fn lists<T: Take>(
 /// # Errors
 /// Where one of them cannot be read whole.
 pub(crate) async fn lists_in_order<T: Take>(
-    client: &Arc<KubeClient>,
+    reader: &impl ReadKind<T>,
     first: Vec<Kind>,
     second: Vec<Kind>,
-    counter: &Arc<Counter>,
 ) -> Result<(Vec<Listed<T>>, Vec<Listed<T>>)> {
-    let mut running = Running::new(client, first.len());
+    let mut running = Running::new(reader.client(), first.len());
     let mut begun = Vec::new();
     let is_waited_for: Vec<bool> = first.iter().map(|kind| kind.known.source != Source::Handles).collect();
     for (kind, is_waited_for) in first.into_iter().zip(&is_waited_for) {
-        let (client, counter) = (Arc::clone(client), Arc::clone(counter));
-        if *is_waited_for {
+        let reader = reader.clone();
+        let tell = is_waited_for.then(|| {
             let (tell, told) = oneshot::channel();
             begun.push(told);
-            running.add(async move { list_and_tell(&client, &kind, &counter, tell).await });
-        } else {
-            running.add(async move { list(&client, &kind, &counter).await });
-        }
+            tell
+        });
+        running.add(async move { reader.read(&kind, tell).await });
     }
 
     let second_lists = async {
@@ -67,14 +93,14 @@ pub(crate) async fn lists_in_order<T: Take>(
                 pending::<()>().await;
             }
         }
-        lists(client, second.clone(), counter).await
+        lists(reader, second.clone()).await
     };
 
     let (first, mut second_lists): (Vec<Listed<T>>, Vec<Listed<T>>) =
         tokio::try_join!(running.finish(), second_lists)?;
     if first.iter().zip(is_waited_for).any(|(listed, waited_for)| waited_for && listed.begun_again) {
-        counter.forget(second_lists.iter().map(|listed| listed.items).sum());
-        second_lists = lists(client, second, counter).await?;
+        reader.counter().forget(second_lists.iter().map(|listed| listed.items).sum());
+        second_lists = lists(reader, second).await?;
     }
     Ok((first, second_lists))
 }

@@ -1,17 +1,15 @@
-//! Unpacking a cache, on all cores.
+//! Unpacking a cache.
 
 use std::collections::BTreeMap;
-use std::num::NonZero;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::thread;
 
 use calipam_model::changes::NewValue;
 use calipam_model::snapshot::Snapshot;
 
-use super::WhyWhole;
+use super::Kept;
 use super::entries::{read, read_changes};
-use super::file::{CHANGES, ENTRIES, Kept, STATE};
+use crate::cache::WhyWhole;
+use crate::cache::file::{CHANGES, ENTRIES, STATE};
+use crate::cache::parallel::on_all_cores;
 
 /// What a cache holds.
 #[derive(Default)]
@@ -30,28 +28,10 @@ enum Part {
 
 /// Unpacks all of it; gives the cache back as well.
 pub(super) fn load(kept: Kept) -> Result<(Kept, Loaded), WhyWhole> {
-    let (next, parts) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
-    let threads = thread::available_parallelism().map_or(1, NonZero::get);
-    let work = || -> Option<()> {
-        loop {
-            let index = next.fetch_add(1, Ordering::Relaxed);
-            let Some(place) = kept.frames.get(index) else { return Some(()) };
-            let part = part(&place.read(&kept.file).ok()?)?;
-            parts.lock().ok()?.push((index, part));
-        }
-    };
-    let is_sound = thread::scope(|scope| {
-        let running: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
-        running.into_iter().all(|thread| matches!(thread.join(), Ok(Some(()))))
-    });
-    let mut parts = match (is_sound, parts.into_inner()) {
-        (true, Ok(parts)) => parts,
-        _ => return Err(WhyWhole::Unusable("it is damaged".to_owned())),
-    };
-
-    parts.sort_by_key(|(index, _)| *index);
+    let unpack = |index: usize| part(&kept.frames[index].read(&kept.file).ok()?);
+    let parts = on_all_cores(kept.frames.len(), unpack).ok_or_else(WhyWhole::damaged)?;
     let mut loaded = Loaded::default();
-    for (_, part) in parts {
+    for part in parts {
         match part {
             Part::Entries(snapshot) => loaded.snapshot.absorb(*snapshot),
             Part::Changes(changes) => loaded.changes.extend(changes),

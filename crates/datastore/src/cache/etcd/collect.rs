@@ -5,8 +5,10 @@ use std::path::Path;
 
 use calipam_model::snapshot::Snapshot;
 
+use super::State;
 use super::entries;
-use super::file::{CacheWriter, ENTRIES, Identity, Newest, State, sum};
+use crate::cache::file::{CacheWriter, ENTRIES, Identity};
+use crate::cache::newest::{Newest, sum};
 use crate::error::Result;
 use crate::frames::{MOST_TEXT, Packer};
 use crate::raw::RawEntry;
@@ -27,7 +29,7 @@ pub(super) struct CachingCollector {
 impl CachingCollector {
     pub fn new(path: &Path, identity: &Identity, start: &Start) -> Self {
         // Another etcd may have answered since.
-        let is_same = Identity::new(start.cluster_id(), identity.guid.clone()) == *identity;
+        let is_same = super::identity(start.cluster_id(), identity.guid.clone()) == *identity;
         let writer = match is_same {
             true => CacheWriter::create(path, identity),
             false => Err(io::Error::other("another cluster has answered")),
@@ -38,7 +40,10 @@ impl CachingCollector {
     /// What was read, and why the cache could not be written.
     pub fn finish(self, state: State) -> (Snapshot, Option<String>) {
         let state = State { newest: self.newest, objects: self.objects, ..state };
-        let saved = self.writer.and_then(|writer| writer.finish(&state));
+        let saved = self.writer.and_then(|writer| match state.newest.written.is_empty() {
+            true => Err(io::Error::other("there is nothing to keep")),
+            false => writer.finish(&state),
+        });
         (self.snapshot, saved.err().map(|error| error.to_string()))
     }
 }

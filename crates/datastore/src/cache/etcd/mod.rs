@@ -1,0 +1,237 @@
+//! What a check has read of etcd: its entries as they were at one revision, packed; then, appended by each later check, the
+//! changes that it read; after each of them a [`State`]: at which revision that is, and what was written last before it. The
+//! next check watches from that last write on, so that etcd tells it again: where etcd tells another one, its data was restored
+//! from a backup, or it is another etcd.
+
+mod collect;
+mod entries;
+mod load;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use calipam_model::changes::NewValue;
+use calipam_model::key::Key;
+use calipam_model::snapshot::{DatastoreKind, ETCD_SOURCES, Snapshot};
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use self::collect::CachingCollector;
+use self::entries::push_change;
+use super::file::{self, Identity};
+use super::newest::{Newest, sum};
+use super::{CacheUse, CachedRead, WhyWhole, has_much_changed, part_of_name};
+use crate::client::etcd::{Answers, Change, Due, EtcdClient, Range};
+use crate::error::{Error, Failure, Result};
+use crate::raw::{is_read, prefix_end};
+use crate::read::whole;
+use crate::read::{Extent, ProgressFn};
+use crate::secret::redact_url;
+use crate::store::blocking;
+
+/// How long etcd may take to tell what has changed before everything is read instead.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+type Kept = file::Kept<State>;
+
+/// What a cache comes to.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct State {
+    /// The revision at which everything was read.
+    revision: i64,
+    raft_term: u64,
+    #[serde(flatten)]
+    newest: Newest,
+    /// How many objects the whole read found.
+    objects: u64,
+    /// How many changes were appended since.
+    changes: u64,
+}
+
+/// Reads everything, or what has changed since the last check of this cluster that used the same folder.
+///
+/// # Errors
+/// Where etcd cannot be read. That a cache cannot be used or written is no error.
+pub(crate) async fn observe(
+    client: &Arc<EtcdClient>,
+    folder: &Path,
+    progress: &ProgressFn,
+) -> Result<CachedRead> {
+    let begun = begin(client).await?;
+    let path = folder.join(file_name(&begun.identity));
+    let whole = match changed(client, &path, &begun).await {
+        Ok(read) => return Ok(read),
+        Err(whole) => whole,
+    };
+    tracing::info!("reading everything: {whole}");
+
+    let (name, identity) = (path.clone(), begun.identity.clone());
+    let collect = move |start: &whole::etcd::Start| Ok(CachingCollector::new(&name, &identity, start));
+    let observed = whole::etcd::observe(client, None, &Extent::Whole, collect, progress).await?;
+    let (start, collector) = (observed.start, observed.collector);
+    let state = State { revision: start.revision, raft_term: start.raft_term(), ..State::default() };
+    let location = start.endpoint.clone();
+    let (mut snapshot, unsaved) = blocking(location, move || Ok(collector.finish(state))).await?;
+    describe(&mut snapshot, start.endpoint, start.revision, start.taken_at);
+    Ok(CachedRead { snapshot, used: CacheUse::Whole(whole), unsaved })
+}
+
+/// What etcd and Calico are called, and how far etcd is.
+struct Begun {
+    identity: Identity,
+    revision: i64,
+    raft_term: u64,
+    taken_at: Timestamp,
+}
+
+async fn begin(client: &EtcdClient) -> Result<Begun> {
+    let information = Key::ClusterInformation("default".to_owned());
+    let now: Answers = client.get(&[Range::key(information.to_string())], "cluster information").await?;
+    let mut cluster = Snapshot::default();
+    now.entries().for_each(|entry| cluster.add_entry(entry.key, entry.value, entry.mod_revision));
+    let guid = cluster.cluster.map(|cluster| cluster.guid).unwrap_or_default();
+    Ok(Begun {
+        identity: identity(now.cluster_id, guid),
+        revision: now.revision,
+        raft_term: now.raft_term,
+        taken_at: Timestamp::now(),
+    })
+}
+
+fn describe(snapshot: &mut Snapshot, location: String, revision: i64, taken_at: Timestamp) {
+    snapshot.datastore = DatastoreKind::Etcd;
+    snapshot.location = location;
+    snapshot.revision = revision.to_string();
+    snapshot.taken_at = taken_at;
+    snapshot.defects.sort_by(|a, b| a.path.cmp(&b.path));
+    snapshot.mark_read(ETCD_SOURCES);
+}
+
+/// Reads what has changed since the last check.
+async fn changed(
+    client: &Arc<EtcdClient>,
+    path: &Path,
+    begun: &Begun,
+) -> std::result::Result<CachedRead, WhyWhole> {
+    let (name, identity) = (path.to_owned(), begun.identity.clone());
+    let opened = tokio::task::spawn_blocking(move || file::open(&name, &identity)).await;
+    let kept: Kept = opened.map_err(|lost| WhyWhole::Unusable(lost.to_string()))??;
+    let state = kept.state.clone();
+    is_same_history(&state, begun)?;
+    if has_much_changed(state.changes, state.objects) {
+        return Err(WhyWhole::ManyChanges);
+    }
+    is_exact(client).await?;
+
+    let span = (state.newest.last, begun.revision);
+    let watched = async {
+        let (ranges, due) = (ranges(), Due::new());
+        let watched = client.changes(&ranges, span, &due, "what has changed");
+        match tokio::time::timeout(PATIENCE, watched).await {
+            Ok(Ok(changes)) => Ok(changes),
+            Ok(Err(Error::Request { failure: Failure::Compacted, .. })) => Err(WhyWhole::Compacted),
+            Ok(Err(error)) => Err(WhyWhole::CannotWatch(error.to_string())),
+            Err(_) => Err(WhyWhole::CannotWatch("etcd does not say that this is all".to_owned())),
+        }
+    };
+    // Unpacking takes as long as etcd needs to tell the changes.
+    let (told, loaded) = tokio::join!(watched, tokio::task::spawn_blocking(move || load::load(kept)));
+    let new = since(&state, told?)?;
+    let (kept, loaded) = loaded.map_err(|lost| WhyWhole::Unusable(lost.to_string()))??;
+
+    let later = State { raft_term: begun.raft_term, revision: begun.revision, ..new.state };
+    let read = tokio::task::spawn_blocking(move || {
+        let unsaved = file::append(&kept, pushed(&new.changes), &later).err().map(|error| error.to_string());
+        let (number, mut snapshot, mut changes) = (new.changes.len(), loaded.snapshot, loaded.changes);
+        changes.extend(new.changes);
+        snapshot.change_entries(&changes);
+        (snapshot, unsaved, number)
+    });
+    let (mut snapshot, unsaved, changes) = read.await.map_err(|lost| WhyWhole::Unusable(lost.to_string()))?;
+    describe(&mut snapshot, redact_url(client.endpoint()), begun.revision, begun.taken_at);
+    Ok(CachedRead { snapshot, used: CacheUse::Changes { since: state.revision, changes }, unsaved })
+}
+
+/// What a whole read reads lies in this range. One watch of it always has something to tell: the last write that the cache
+/// knows.
+fn ranges() -> [Range; 1] {
+    use calipam_model::key::{ENDPOINT_PREFIX, IPAM_PREFIX};
+    [Range::between(IPAM_PREFIX, prefix_end(ENDPOINT_PREFIX.as_bytes()))]
+}
+
+/// etcd cannot have gone back since the cache was made.
+fn is_same_history(state: &State, begun: &Begun) -> std::result::Result<(), WhyWhole> {
+    let reason = if begun.revision < state.revision {
+        format!("its revision was {}, and is {}", state.revision, begun.revision)
+    } else if begun.raft_term < state.raft_term {
+        format!("its raft term was {}, and is {}", state.raft_term, begun.raft_term)
+    } else {
+        return Ok(());
+    };
+    Err(WhyWhole::AnotherHistory(reason))
+}
+
+/// Changes after the last one that the cache knows.
+struct New {
+    changes: BTreeMap<Vec<u8>, NewValue>,
+    /// What was written last of them, or of what the cache knows.
+    state: State,
+}
+
+/// The changes as a cache holds them.
+fn pushed(changes: &BTreeMap<Vec<u8>, NewValue>) -> impl Iterator<Item = Vec<u8>> + '_ {
+    changes.iter().map(|(key, value)| {
+        let mut change = Vec::new();
+        push_change(&mut change, key, value);
+        change
+    })
+}
+
+/// The changes after those that the cache knows; the last of these must have been told again.
+fn since(state: &State, told: Vec<Change>) -> std::result::Result<New, WhyWhole> {
+    let newest = &state.newest;
+    let (again, later): (Vec<Change>, Vec<Change>) =
+        told.into_iter().filter(|change| is_read(&change.key)).partition(|c| c.revision <= newest.last);
+    let sums: Vec<u32> = again.iter().map(|c| sum(&c.key, c.value.as_deref())).collect();
+    if !newest.is_among(&sums) {
+        let reason = format!("at revision {} something else was written", newest.last);
+        return Err(WhyWhole::AnotherHistory(reason));
+    }
+
+    let mut new = New { changes: BTreeMap::new(), state: state.clone() };
+    for Change { revision, key, value, .. } in later {
+        new.state.newest.note(revision, || sum(&key, value.as_deref()));
+        new.changes.insert(key, value.map(|value| (value, revision)));
+    }
+    new.state.changes += new.changes.len() as u64;
+    Ok(new)
+}
+
+/// Refuses versions of etcd that may say too early that everything was told (issue 15220 of etcd).
+async fn is_exact(client: &EtcdClient) -> std::result::Result<(), WhyWhole> {
+    let version = client.version().await.map_err(|error| WhyWhole::CannotWatch(error.to_string()))?;
+    let mut numbers = version.split('.').map(|number| number.parse::<u32>().unwrap_or_default());
+    let [major, minor, patch] = [(); 3].map(|()| numbers.next().unwrap_or_default());
+    let is_exact = match (major, minor) {
+        (3, 4) => patch >= 25,
+        (3, 5) => patch >= 8,
+        later => later >= (3, 6),
+    };
+    if is_exact {
+        return Ok(());
+    }
+    let reason = format!("etcd {version} may say too early that this is all; 3.4.25 and 3.5.8 do not");
+    Err(WhyWhole::CannotWatch(reason))
+}
+
+fn identity(cluster_id: u64, guid: String) -> Identity {
+    Identity { cluster_id: format!("{cluster_id:016x}"), guid, kind: String::new() }
+}
+
+/// What the cache of the cluster is called: by what etcd and Calico call the cluster, not by how it is reached.
+fn file_name(identity: &Identity) -> PathBuf {
+    format!("check-etcd-{}-{}.cache", identity.cluster_id, part_of_name(&identity.guid)).into()
+}

@@ -1,0 +1,123 @@
+//! Objects of Kubernetes as they stand in a cache: each with its name, by which they are sorted. Blocks and handles have the
+//! form that they have in memory, pods are without what a check does not need, all else is as the API server has it.
+
+use calipam_model::block::{Block, BlockContent};
+use calipam_model::compact::{Compact, push_sized, take_byte, take_bytes, take_utf8};
+use calipam_model::handle::Handle;
+use calipam_model::snapshot::{ObjectVersion, Revision, Snapshot, Source, StoredBlock, Versioned};
+
+use crate::objects::items::Encoding;
+use crate::objects::kinds::{Kind, KnownKind};
+
+const JSON: u8 = 0;
+const BLOCK: u8 = 1;
+const HANDLE: u8 = 2;
+
+/// Adds an object to a snapshot, and gives what a cache holds of it.
+///
+/// # Errors
+/// Where a cache can hold nothing of it. The snapshot has it all the same.
+pub(super) fn add(
+    snapshot: &mut Snapshot,
+    kind: &Kind,
+    object: &[u8],
+    encoding: Encoding,
+) -> Result<Vec<u8>, String> {
+    let lengths = |s: &Snapshot| (s.blocks.len(), s.handles.len(), s.defects.len());
+    let (blocks, handles, defects) = lengths(snapshot);
+    (kind.known.add)(snapshot, object, encoding);
+
+    let mut out = Vec::new();
+    let is_compact = match lengths(snapshot) {
+        // What cannot be decoded, in part or at all, is decoded again each time.
+        (.., now) if now > defects => false,
+        (now, ..) if now > blocks => snapshot.blocks.last().is_some_and(|block| match &block.value.content {
+            BlockContent::Sound(sound) if sound.cidr() == block.value.key => {
+                push_version(&mut out, BLOCK, &block.revision) && sound.push_compact(&mut out)
+            }
+            _ => false,
+        }),
+        (_, now, _) if now > handles => snapshot.handles.last().is_some_and(|handle| {
+            push_version(&mut out, HANDLE, &handle.revision) && handle.value.push_compact(&mut out)
+        }),
+        _ => false,
+    };
+    if is_compact {
+        return Ok(out);
+    }
+
+    out.clear();
+    out.push(JSON);
+    match kind.known.source {
+        // They hold what is none of our business, such as environments.
+        Source::Pods => out.extend(kind.known.reduced(object, encoding)?.unwrap_or_default()),
+        _ if encoding == Encoding::Json => out.extend_from_slice(object),
+        _ => return Err("it is not JSON".to_owned()),
+    }
+    Ok(out)
+}
+
+/// Adds what a cache holds of an object to a snapshot; `None` where it is nothing of the kind.
+pub(super) fn read(snapshot: &mut Snapshot, known: &KnownKind, mut value: &[u8]) -> Option<()> {
+    match take_byte(&mut value)? {
+        JSON => (known.add)(snapshot, value, Encoding::Json),
+        BLOCK => {
+            let revision = take_version(&mut value)?;
+            let block = Block::take_compact(&mut value)?;
+            let value = StoredBlock { key: block.cidr(), content: BlockContent::Sound(Box::new(block)) };
+            snapshot.blocks.push(Versioned { value, revision });
+        }
+        HANDLE => {
+            let revision = take_version(&mut value)?;
+            snapshot.handles.push(Versioned { value: Handle::take_compact(&mut value)?, revision });
+        }
+        _ => return None,
+    }
+    Some(())
+}
+
+/// Appends the tag of a form and the version of an object. False where it has labels, for which there is no place.
+fn push_version(out: &mut Vec<u8>, tag: u8, revision: &Revision) -> bool {
+    let Revision::Kubernetes(version) = revision else { return false };
+    out.push(tag);
+    push_sized(out, version.resource_version.as_bytes());
+    push_sized(out, version.uid.as_bytes());
+    version.labels.is_empty()
+}
+
+fn take_version(bytes: &mut &[u8]) -> Option<Revision> {
+    let resource_version = take_utf8(bytes)?.to_owned();
+    let uid = take_utf8(bytes)?.to_owned();
+    Some(Revision::Kubernetes(Box::new(ObjectVersion { resource_version, uid, ..ObjectVersion::default() })))
+}
+
+/// Appends an object under its name.
+pub(super) fn push_entry(out: &mut Vec<u8>, name: &str, value: &[u8]) {
+    push_sized(out, name.as_bytes());
+    push_sized(out, value);
+}
+
+/// Takes an object and its name.
+pub(super) fn take_entry<'t>(bytes: &mut &'t [u8]) -> Option<(&'t str, &'t [u8])> {
+    Some((take_utf8(bytes)?, take_bytes(bytes)?))
+}
+
+/// A change of an object: what a cache holds of it since; `None` where it is deleted.
+pub(super) type NewValue = Option<Vec<u8>>;
+
+/// A change under the name of its object.
+pub(super) fn change(name: &str, value: &NewValue) -> Vec<u8> {
+    let mut out = Vec::new();
+    push_sized(&mut out, name.as_bytes());
+    out.push(u8::from(value.is_some()));
+    push_sized(&mut out, value.as_deref().unwrap_or_default());
+    out
+}
+
+/// Takes a change and the name of its object.
+pub(super) fn take_change(bytes: &mut &[u8]) -> Option<(String, NewValue)> {
+    let name = take_utf8(bytes)?.to_owned();
+    let is_there = take_byte(bytes)? != 0;
+    let value = take_bytes(bytes)?.to_vec();
+    Some((name, is_there.then_some(value)))
+}

@@ -1,0 +1,205 @@
+//! What has happened to the objects of a kind since some version of it.
+
+use std::borrow::Cow;
+
+use http::StatusCode;
+use jiff::Timestamp;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::classify::status_failure;
+use super::{Accept, Answer, KubeClient};
+use crate::error::Failure;
+use crate::objects::items::{Encoding, ItemReader};
+use crate::objects::kinds::Kind;
+use crate::objects::meta::metadata;
+use crate::objects::name_in_kind;
+
+/// After how many seconds the API server ends a watch: two seconds before, which is soon, it sends a bookmark. With two there
+/// would be none.
+const SECONDS: u32 = 3;
+/// Most bytes of one change.
+const MAX_CHANGE: usize = 64 << 20;
+
+/// A change of an object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Change {
+    /// The version of the kind that it made.
+    pub version: u64,
+    /// Namespace, where the kind has them, and name of the object: `default/web-0`.
+    pub name: String,
+    pub uid: String,
+    pub is_deleted: bool,
+    /// The object as it is since, or was before it was deleted, in JSON.
+    pub object: Vec<u8>,
+}
+
+/// What a watch tells.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Told {
+    Change(Change),
+    /// A bookmark: all changes up to this version have been told.
+    Reached(u64),
+}
+
+/// The newest version of a kind.
+pub(crate) struct Newest {
+    pub version: u64,
+    /// The server's clock.
+    pub date: Option<Timestamp>,
+}
+
+/// Asks for the newest version of a kind, never from what the server may hold of an earlier one. The list has no object, or
+/// one, so that it costs the server nothing.
+pub(crate) async fn newest(client: &KubeClient, kind: &Kind) -> Result<Newest, Failure> {
+    let mut answer = client.get(&kind.list_of_one(), Accept::Json).await?;
+    let date = answer.date;
+    let mut list = ItemReader::new(answer.encoding());
+    while let Some(piece) = answer.piece().await? {
+        list.feed(&piece, &mut |_| {}).map_err(Failure::NotKubernetes)?;
+    }
+    let version = list.finish().map_err(Failure::Incomplete)?.resource_version;
+    Ok(Newest { version: number(&version)?, date })
+}
+
+/// Versions of one kind are numbers that rise (documented since Kubernetes 1.35, and so wherever the data is in etcd).
+pub(crate) fn number(version: &str) -> Result<u64, Failure> {
+    let is_number = !version.is_empty() && version.bytes().all(|byte| byte.is_ascii_digit());
+    let number = version.parse().ok().filter(|_| is_number);
+    number.ok_or_else(|| Failure::Other(format!("the version {version:?} is not a number")))
+}
+
+/// A watch of all objects of a kind.
+pub(crate) struct Watch {
+    answer: Answer,
+    /// What has arrived, and how much of it was taken.
+    text: Vec<u8>,
+    taken: usize,
+}
+
+impl Watch {
+    /// Watches what has happened after a version.
+    pub async fn open(client: &KubeClient, kind: &Kind, after: u64) -> Result<Self, Failure> {
+        let path = format!(
+            "{}?watch=1&allowWatchBookmarks=true&resourceVersion={after}&timeoutSeconds={SECONDS}",
+            kind.path
+        );
+        let answer = client.get(&path, Accept::Json).await?;
+        match answer.encoding() {
+            Encoding::Json => Ok(Self { answer, text: Vec::new(), taken: 0 }),
+            Encoding::Protobuf => Err(Failure::NotKubernetes("it does not answer in JSON".to_owned())),
+        }
+    }
+
+    /// What it tells next; `None` where the server has ended the watch. [`Failure::Compacted`] where it no longer knows what
+    /// has happened since.
+    pub async fn next(&mut self) -> Result<Option<Told>, Failure> {
+        loop {
+            if let Some(length) = self.text[self.taken..].iter().position(|byte| *byte == b'\n') {
+                let line = &self.text[self.taken..self.taken + length];
+                self.taken += length + 1;
+                if line.trim_ascii().is_empty() {
+                    continue;
+                }
+                return told(line).map(Some);
+            }
+            self.text.drain(..std::mem::take(&mut self.taken));
+            if self.text.len() > MAX_CHANGE {
+                return Err(Failure::NotKubernetes("a change is longer than any object".to_owned()));
+            }
+            match self.answer.piece().await? {
+                Some(piece) => self.text.extend_from_slice(&piece),
+                None if self.text.is_empty() => return Ok(None),
+                None => return Err(Failure::Incomplete("a change breaks off".to_owned())),
+            }
+        }
+    }
+}
+
+fn told(line: &[u8]) -> Result<Told, Failure> {
+    #[derive(Deserialize)]
+    struct Event<'a> {
+        #[serde(rename = "type", borrow)]
+        kind: Cow<'a, str>,
+        #[serde(borrow)]
+        object: &'a RawValue,
+    }
+    let strange = |reason: String| Failure::NotKubernetes(format!("it tells no change: {reason}"));
+    let event: Event<'_> = serde_json::from_slice(line).map_err(|error| strange(error.to_string()))?;
+    let object = event.object.get().as_bytes();
+    if event.kind == "ERROR" {
+        return Err(refusal(object));
+    }
+    let meta = metadata(object, Encoding::Json).ok_or_else(|| strange("an object has no metadata".into()))?;
+    let version = number(&meta.resource_version)?;
+    let is_deleted = match &*event.kind {
+        "BOOKMARK" => return Ok(Told::Reached(version)),
+        "ADDED" | "MODIFIED" => false,
+        "DELETED" => true,
+        other => return Err(strange(format!("{other:?}"))),
+    };
+    Ok(Told::Change(Change {
+        version,
+        name: name_in_kind(&meta.namespace, &meta.name),
+        uid: meta.uid.to_string(),
+        is_deleted,
+        object: object.to_vec(),
+    }))
+}
+
+/// What the status means that a watch ends with.
+fn refusal(status: &[u8]) -> Failure {
+    #[derive(Default, Deserialize)]
+    struct Status {
+        #[serde(default)]
+        code: u16,
+    }
+    let code = serde_json::from_slice::<Status>(status).unwrap_or_default().code;
+    status_failure(StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR), status)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn tell(kind: &str, object: &serde_json::Value) -> Result<Told, Failure> {
+        told(json!({"type": kind, "object": object}).to_string().as_bytes())
+    }
+
+    #[test]
+    fn what_a_watch_tells() {
+        let pod = json!({"metadata": {"namespace": "a", "name": "b", "uid": "u", "resourceVersion": "12"}});
+        let change = Change {
+            version: 12,
+            name: "a/b".into(),
+            uid: "u".into(),
+            is_deleted: false,
+            object: pod.to_string().into_bytes(),
+        };
+        assert_eq!(tell("ADDED", &pod), Ok(Told::Change(change.clone())));
+        assert_eq!(tell("MODIFIED", &pod), Ok(Told::Change(change.clone())));
+        assert_eq!(tell("DELETED", &pod), Ok(Told::Change(Change { is_deleted: true, ..change })));
+        assert_eq!(tell("BOOKMARK", &pod), Ok(Told::Reached(12)));
+        let gone = json!({"kind": "Status", "code": 410, "message": "too old resource version: 1 (9)"});
+        assert_eq!(tell("ERROR", &gone), Err(Failure::Compacted));
+    }
+
+    #[test]
+    fn what_is_not_understood_is_never_passed_over() {
+        let pod = json!({"metadata": {"name": "b", "resourceVersion": "12"}});
+        assert!(tell("RENAMED", &pod).is_err());
+        for version in ["", "x", "-1", "+1", "1.5", "99999999999999999999999"] {
+            let pod = json!({"metadata": {"name": "b", "resourceVersion": version}});
+            assert!(tell("ADDED", &pod).is_err(), "{version}");
+        }
+        for object in [json!(null), json!({}), json!({"metadata": 7})] {
+            assert!(tell("ADDED", &object).is_err(), "{object}");
+            assert!(tell("ERROR", &object).is_err(), "{object}");
+        }
+        for line in ["", "x", "[]", r#"{"type":"ADDED"}"#] {
+            assert!(told(line.as_bytes()).is_err(), "{line}");
+        }
+    }
+}
