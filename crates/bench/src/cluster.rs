@@ -1,5 +1,7 @@
 //! A small cluster on a real server, for programs that are called as the plugin is: one pool and some nodes.
 
+use std::time::Duration;
+
 use calipam_model::snapshot::DatastoreKind;
 use calipam_testkit::kube::{Flavour, create, install};
 use calipam_testkit::servers::{Etcd, KubeApiserver};
@@ -11,6 +13,10 @@ const RESOURCES: &str = "/calico/resources/v3/projectcalico.org";
 /// The pool, and the prefix length of its blocks.
 pub const POOL: &str = "10.7.0.0/16";
 pub const BLOCK_SIZE: u8 = 26;
+
+/// A pause after which an API server has caught up with what was written. It answers a list from its cache, but not before
+/// that knows the newest write to anything, for which it waits up to a tenth of a second: no caller can do anything about it.
+pub const CAUGHT_UP: Duration = Duration::from_millis(250);
 
 /// A real server that has the cluster.
 pub enum Cluster {

@@ -3,10 +3,12 @@
 mod call;
 
 use std::path::Path;
+use std::thread;
+use std::time::Duration;
 
 use self::call::{Calls, NODE, Sample, at_once};
 use crate::Failed;
-use crate::cluster::Cluster;
+use crate::cluster::{CAUGHT_UP, Cluster};
 
 /// Calls that are started at once.
 const AT_ONCE: usize = 64;
@@ -30,7 +32,11 @@ fn measure(programs: &Path, datastore: &str, runs: usize) -> Result<(), Failed> 
     }
     // The first address of a node claims a block; what is measured is the steady state.
     plugins[0].calls.add("warm").run()?;
-    series(&mut plugins, runs)?;
+    let pause = match cluster {
+        Cluster::Etcd(_) => Duration::ZERO,
+        Cluster::Kubernetes(_) => CAUGHT_UP,
+    };
+    series(&mut plugins, runs, pause)?;
 
     println!("{datastore}, {runs} calls each, medians:");
     println!("{:<10} {:>10} {:>14} {:>10}", "", "wall", "processor", "peak");
@@ -73,11 +79,13 @@ impl Contender {
 }
 
 /// ADD and DEL of one container after the other. The programs take turns, so that all have the same machine.
-fn series(plugins: &mut [Contender], runs: usize) -> Result<(), Failed> {
+fn series(plugins: &mut [Contender], runs: usize, pause: Duration) -> Result<(), Failed> {
     for number in 0..runs {
         let container = format!("c{number}");
         for plugin in &mut *plugins {
+            thread::sleep(pause);
             plugin.add.push(plugin.calls.add(&container).run()?);
+            thread::sleep(pause);
             plugin.del.push(plugin.calls.del(&container).run()?);
         }
     }

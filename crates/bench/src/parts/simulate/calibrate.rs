@@ -1,11 +1,12 @@
 //! What single calls cost, one after the other: all that a simulation is told of this machine.
 
 use std::path::Path;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use super::reality::{VERSION, call};
 use crate::Failed;
-use crate::cluster::Cluster;
+use crate::cluster::{CAUGHT_UP, Cluster};
 
 /// Calls of each kind.
 const CALLS: usize = 15;
@@ -35,6 +36,7 @@ pub fn costs(plugin: &Path, cluster: &Cluster, node: &str) -> Result<Costs, Fail
     let status = median(|_| time("STATUS", "calibrate"))?;
     let add = median(|number| {
         let container = format!("calibrate{number}");
+        thread::sleep(CAUGHT_UP);
         let taken = time("ADD", &container)?;
         time("DEL", &container)?;
         Ok(taken)
