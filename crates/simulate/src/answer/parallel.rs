@@ -22,18 +22,19 @@ impl From<NonZeroUsize> for Threads {
     }
 }
 
-/// Does `work` for each of some jobs; the results come in the order of the jobs.
+/// Does `work` for each of some jobs, from the last on; the results come in the order of the jobs. More nodes and smaller blocks
+/// stand at the end of lists of them and take longest: what is begun first does not hold up the end.
 pub(super) fn map<J: Sync, T: Send>(threads: Threads, jobs: &[J], work: impl Fn(&J) -> T + Sync) -> Vec<T> {
     let threads = threads.0.get().min(jobs.len().max(1));
-    let next = AtomicUsize::new(0);
+    let begun = AtomicUsize::new(0);
     let done: Mutex<Vec<(usize, T)>> = Mutex::new(Vec::with_capacity(jobs.len()));
     thread::scope(|scope| {
         for _ in 0..threads {
             scope.spawn(|| {
                 loop {
-                    let index = next.fetch_add(1, Ordering::Relaxed);
-                    let Some(job) = jobs.get(index) else { break };
-                    let result = work(job);
+                    let with_this = begun.fetch_add(1, Ordering::Relaxed) + 1;
+                    let Some(index) = jobs.len().checked_sub(with_this) else { break };
+                    let result = work(&jobs[index]);
                     done.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push((index, result));
                 }
             });
