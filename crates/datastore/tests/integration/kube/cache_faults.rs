@@ -117,30 +117,33 @@ async fn changes_are_taken_when_all_were_told() {
     assert_eq!(second("10", early).await, same);
 }
 
+/// Whether everything was read for the reason that is expected.
+type Is = fn(&WhyWhole) -> bool;
+
 #[tokio::test(flavor = "multi_thread")]
 async fn where_not_all_is_told_everything_is_read() {
     let told = |events: &[String]| ok(&events.concat());
     let status = |code: u16| event("ERROR", &json!({"kind": "Status", "code": code, "message": "no"}));
-    let cannot = |why: &WhyWhole| matches!(why, WhyWhole::CannotWatch(_));
-    let is_other = |why: &WhyWhole| matches!(why, WhyWhole::AnotherHistory(_));
-    let forgotten = |why: &WhyWhole| *why == WhyWhole::Compacted;
-    let cases: Vec<(&str, &'static str, Reply, &dyn Fn(&WhyWhole) -> bool)> = vec![
-        ("no bookmark", "9", told(&[again()]), &cannot),
-        ("always an early bookmark", "9", told(&[again(), bookmark("8")]), &cannot),
-        ("nothing", "9", told(&[]), &cannot),
-        ("forgotten", "9", told(&[status(410)]), &forgotten),
-        ("forgotten at once", "9", Reply::Whole(410, String::new()), &forgotten),
-        ("failed", "9", told(&[status(500)]), &cannot),
-        ("failed later", "9", told(&[again(), status(500)]), &cannot),
-        ("cut", "9", Reply::Cut(again()), &cannot),
-        ("words", "9", told(&["words\n".into()]), &cannot),
-        ("a version that is no number", "x", told(&[again(), bookmark("9")]), &cannot),
-        ("a change without a version", "9", told(&[again(), event("ADDED", &pod("c", ""))]), &cannot),
-        ("an earlier version", "6", told(&[again(), bookmark("9")]), &is_other),
-        ("another pod", "9", told(&[event("ADDED", &pod("x", "5")), bookmark("9")]), &is_other),
-        ("deleted", "9", told(&[event("DELETED", &pod("a", "5")), bookmark("9")]), &is_other),
-        ("nothing of it", "9", told(&[bookmark("9")]), &is_other),
-        ("refused", "9", Reply::Whole(403, r#"{"kind":"Status","message":"no"}"#.into()), &cannot),
+    let cannot: Is = |why| matches!(why, WhyWhole::CannotWatch(_));
+    let is_other: Is = |why| matches!(why, WhyWhole::AnotherHistory(_));
+    let forgotten: Is = |why| *why == WhyWhole::Compacted;
+    let cases: Vec<(&str, &'static str, Reply, Is)> = vec![
+        ("no bookmark", "9", told(&[again()]), cannot),
+        ("always an early bookmark", "9", told(&[again(), bookmark("8")]), cannot),
+        ("nothing", "9", told(&[]), cannot),
+        ("forgotten", "9", told(&[status(410)]), forgotten),
+        ("forgotten at once", "9", Reply::Whole(410, String::new()), forgotten),
+        ("failed", "9", told(&[status(500)]), cannot),
+        ("failed later", "9", told(&[again(), status(500)]), cannot),
+        ("cut", "9", Reply::Cut(again()), cannot),
+        ("words", "9", told(&["words\n".into()]), cannot),
+        ("a version that is no number", "x", told(&[again(), bookmark("9")]), cannot),
+        ("a change without a version", "9", told(&[again(), event("ADDED", &pod("c", ""))]), cannot),
+        ("an earlier version", "6", told(&[again(), bookmark("9")]), is_other),
+        ("another pod", "9", told(&[event("ADDED", &pod("x", "5")), bookmark("9")]), is_other),
+        ("deleted", "9", told(&[event("DELETED", &pod("a", "5")), bookmark("9")]), is_other),
+        ("nothing of it", "9", told(&[bookmark("9")]), is_other),
+        ("refused", "9", Reply::Whole(403, r#"{"kind":"Status","message":"no"}"#.into()), cannot),
     ];
     for (what, newest, reply, is_expected) in cases {
         let (read, names) = second(newest, vec![reply]).await;
