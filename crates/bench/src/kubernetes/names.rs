@@ -19,8 +19,11 @@ pub fn pod(pod: usize) -> String {
     format!("checkout-5d4f8c7b9d-p{pod:07}")
 }
 
+/// Namespaces, which pods take in turn.
+pub const NAMESPACES: usize = 100;
+
 pub fn namespace(pod: usize) -> String {
-    format!("shop-{:03}", pod % 100)
+    format!("shop-{:03}", pod % NAMESPACES)
 }
 
 pub fn container(pod: usize) -> String {

@@ -104,8 +104,8 @@ pub fn node_status(node: usize) -> Value {
 }
 
 /// The namespace of the first pod.
-pub fn namespace() -> Value {
-    json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": names::namespace(0)}})
+pub fn namespace(pod: usize) -> Value {
+    json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": names::namespace(pod)}})
 }
 
 /// A service inside the cluster, as most are.

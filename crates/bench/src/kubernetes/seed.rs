@@ -31,7 +31,10 @@ pub fn seed(server: &KubeApiserver, pods: usize) -> Result<Seeded, String> {
     for (plural, object) in objects::configuration() {
         send(server, "POST", &Flavour::Classic.path(plural), &object)?;
     }
-    send(server, "POST", "/api/v1/namespaces", &objects::namespace())?;
+    // The API server changes no pod of a namespace that does not exist.
+    for pod in 0..names::NAMESPACES {
+        send(server, "POST", "/api/v1/namespaces", &objects::namespace(pod))?;
+    }
     send(server, "POST", "/api/v1/namespaces/default/services", &objects::service())?;
     let copies = Copies::make(server)?;
     let entries = (0..nodes)
