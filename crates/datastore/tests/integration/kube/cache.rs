@@ -109,7 +109,7 @@ async fn assert_exact(server: &KubeApiserver, flavour: Flavour, read: &CachedRea
     assert!(version("pods") >= version("ipamblocks").max(version("blockaffinities")));
 }
 
-/// Objects that no allocator writes: names that are not those of what they hold, and fields that nobody knows.
+/// Objects that no allocator writes: names that are not those of what they hold, and unknown fields.
 fn odd(server: &KubeApiserver, flavour: Flavour, number: usize) {
     let request = |method: &str, path: &str, body: &str| {
         let answer = server.request(method, path, body).unwrap();
@@ -212,9 +212,16 @@ async fn a_cache_that_is_damaged_or_strange_is_passed_over() {
     }
     // What a killed run left at the end is passed over: the change is read once more.
     fs::write(&path, &sound[..sound.len() - 30]).unwrap();
+    let found = read(&store, folder.path()).await;
+    assert_eq!(changes(&found), [Some(0), Some(0), Some(0), Some(1)]);
+    assert_whole(&store, &found).await;
+
+    // Of two runs at once one finds the change, the other finds it too, or in the cache already.
+    fs::write(&path, &sound[..sound.len() - 30]).unwrap();
     let (one, two) = tokio::join!(read(&store, folder.path()), read(&store, folder.path()));
+    assert!([&one, &two].iter().any(|found| changes(found)[3] == Some(1)), "{:?} {:?}", one.used, two.used);
     for found in [one, two] {
-        assert_eq!(changes(&found), [Some(0), Some(0), Some(0), Some(1)]);
+        assert!(matches!(changes(&found)[..], [Some(0), Some(0), Some(0), Some(0 | 1)]), "{:?}", found.used);
         assert_whole(&store, &found).await;
     }
 
