@@ -1,12 +1,13 @@
 //! The owner records of a block (Calico: "attributes"). A block keeps its records in one packed table;
 //! [`Attribute`] is one of them taken out, [`AttributeRef`] one looked at in place.
 
+mod packed;
+
 use std::collections::BTreeMap;
-use std::fmt;
-use std::sync::Arc;
 
 use jiff::Timestamp;
 
+pub use self::packed::PackedAttribute;
 use crate::json::Unknown;
 use crate::owner_map::push_entry;
 pub use crate::owner_map::{Owner, OwnerMap};
@@ -308,7 +309,7 @@ impl<'a> AttributeRef<'a> {
 
     /// A copy of its own, as small as it is in its block.
     pub fn to_packed(self) -> PackedAttribute {
-        PackedAttribute(self.packed.into())
+        PackedAttribute::of_bytes(self.packed)
     }
 
     /// True where it says the same as the other.
@@ -326,45 +327,6 @@ impl<'a> AttributeRef<'a> {
             released_at: self.released_at.map(|t| t.to_string()),
             unknown: self.unknown(),
         }
-    }
-}
-
-/// An owner record apart from its block, packed: plans and reports hold a hundred thousand of them. Clones share it.
-#[derive(Clone)]
-pub struct PackedAttribute(Arc<[u8]>);
-
-impl PackedAttribute {
-    /// Looks at it as at a record in a block.
-    pub fn as_ref(&self) -> AttributeRef<'_> {
-        AttributeRef::read(&self.0)
-    }
-}
-
-impl From<&Attribute> for PackedAttribute {
-    fn from(attribute: &Attribute) -> Self {
-        let mut table = AttributeTable::default();
-        table.push(attribute);
-        Self(table.bytes.into())
-    }
-}
-
-impl From<Attribute> for PackedAttribute {
-    fn from(attribute: Attribute) -> Self {
-        Self::from(&attribute)
-    }
-}
-
-impl PartialEq for PackedAttribute {
-    fn eq(&self, other: &Self) -> bool {
-        self.as_ref().is_same(other.as_ref())
-    }
-}
-
-impl Eq for PackedAttribute {}
-
-impl fmt::Debug for PackedAttribute {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.as_ref().to_attribute().fmt(f)
     }
 }
 
@@ -403,21 +365,6 @@ mod tests {
         table.retain(&[false, true, true, false, true]);
         let back: Vec<_> = table.iter().map(AttributeRef::to_attribute).collect();
         assert_eq!(back, [all[1].clone(), all[2].clone(), all[4].clone()]);
-    }
-
-    #[test]
-    fn a_record_apart_says_the_same_whatever_the_order_of_its_entries() {
-        let record = pod();
-        let apart = PackedAttribute::from(&record);
-        assert_eq!(apart.as_ref().to_attribute(), record);
-        let mut table = AttributeTable::default();
-        let owner = record.owner.as_ref().unwrap();
-        let backwards = owner.iter().rev().map(|(key, value)| (key.as_str(), value.as_str()));
-        table.push_parts(record.handle.as_deref(), Some(backwards), None, None, &Unknown::new());
-        table.push(&Attribute { handle: None, ..record.clone() });
-        let [turned, other] = [0, 1].map(|index| table.get(index).unwrap().to_packed());
-        assert!(turned.0 != apart.0 && turned == apart && other != apart);
-        assert_eq!(AttributeRef::default().to_packed(), PackedAttribute::from(Attribute::default()));
     }
 
     #[test]

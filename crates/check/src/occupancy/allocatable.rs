@@ -9,22 +9,12 @@ use calipam_model::affinity::LOAD_BALANCER;
 use calipam_model::block::{Block, BlockOwner};
 use calipam_model::config::IpamConfig;
 use calipam_model::pool::{Pool, PoolUse};
-use calipam_model::snapshot::Source;
+use calipam_model::snapshot::ALLOCATION_SOURCES;
 use calipam_model::{IpNet, cidr};
 
 use super::Occupancy;
 use super::claimants::{Claimant, Claimants};
 use crate::rules::cidr_set::CidrSet;
-
-/// Everything that decides whether a node gets an address.
-pub(crate) const SOURCES: [Source; 6] = [
-    Source::Blocks,
-    Source::Affinities,
-    Source::Pools,
-    Source::Reservations,
-    Source::Nodes,
-    Source::IpamConfig,
-];
 
 /// Why free addresses of a pool cannot be allocated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -144,7 +134,7 @@ impl Occupancy<'_, '_> {
     }
 
     fn is_known(&self) -> bool {
-        SOURCES.into_iter().all(|source| self.context.snapshot.has_read(source))
+        ALLOCATION_SOURCES.into_iter().all(|source| self.context.snapshot.has_read(source))
             && !self.context.index.pools_incomplete
     }
 

@@ -11,8 +11,8 @@ use calipam_model::attributes::AttributeRef;
 use calipam_model::block::Block;
 use calipam_model::{IpNet, cidr};
 
+pub(crate) use self::allocatable::Stock;
 pub use self::allocatable::{Allocatable, Limit};
-pub(crate) use self::allocatable::{SOURCES, Stock};
 pub(crate) use self::claimants::{Claimants, HeldBlock};
 use crate::Context;
 use crate::rules::blocks::{Stored, stored};

@@ -11,13 +11,14 @@ use calipam_model::config::IpamConfig;
 use calipam_model::key::Key;
 use calipam_model::node::Node;
 use calipam_model::pool::{Pool, PoolUse};
+use calipam_model::snapshot::ALLOCATION_SOURCES;
 use calipam_model::{IpNet, cidr};
 
 use super::wording::{addresses, short};
 use crate::Context;
 use crate::code::Code;
 use crate::finding::{Evidence, Finding, NoFurtherAddress, NodeEvidence, NodePoolEvidence, Subject};
-use crate::occupancy::{Claimants, HeldBlock, Occupancy, SOURCES, Stock};
+use crate::occupancy::{Claimants, HeldBlock, Occupancy, Stock};
 
 /// A pool from which pods get addresses without asking for it by name.
 struct Supply<'s> {
@@ -34,7 +35,7 @@ pub(crate) fn check(context: &Context<'_>, occupancy: &Occupancy<'_, '_>, out: &
     let snapshot = context.snapshot;
     let Some(config) = snapshot.effective_ipam_config() else { return };
     let is_reservation = |key: &Option<Key>| matches!(key, Some(Key::Reservation(_)));
-    if !SOURCES.into_iter().all(|source| snapshot.has_read(source))
+    if !ALLOCATION_SOURCES.into_iter().all(|source| snapshot.has_read(source))
         || context.index.pools_incomplete
         || snapshot.defects.iter().any(|defect| is_reservation(&defect.key))
     {

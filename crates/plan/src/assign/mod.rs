@@ -18,7 +18,7 @@ use calipam_model::IpNet;
 use calipam_model::handle::{clean_id, is_storable_id};
 use calipam_model::node::Node;
 use calipam_model::pool::PoolUse;
-use calipam_model::snapshot::{DatastoreKind, Source};
+use calipam_model::snapshot::{ALLOCATION_SOURCES, DatastoreKind};
 
 pub use self::decisions::{Decision, DecisionStep};
 use crate::basis::Basis;
@@ -28,16 +28,6 @@ use crate::skipped::{SkipReason, Skipped, WayOut};
 
 /// The label of a node's operating system.
 const SYSTEM: &str = "kubernetes.io/os";
-
-/// What the allocator looks at.
-const SOURCES: [Source; 6] = [
-    Source::Blocks,
-    Source::Affinities,
-    Source::Pools,
-    Source::Reservations,
-    Source::Nodes,
-    Source::IpamConfig,
-];
 
 /// What to assign.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -114,7 +104,7 @@ impl Planner<'_, '_> {
     /// Why nothing can be assigned, whatever the allocator says.
     fn refusal(&mut self) -> Option<Skipped> {
         let snapshot = self.basis.snapshot;
-        if let Some(source) = SOURCES.into_iter().find(|source| !snapshot.has_read(*source)) {
+        if let Some(source) = ALLOCATION_SOURCES.into_iter().find(|source| !snapshot.has_read(*source)) {
             let node = Subject::Node(self.request.node.clone());
             let detail = format!("what decides it was not read: {source}");
             return Some(Skipped::new(node, SkipReason::NotRead, detail));

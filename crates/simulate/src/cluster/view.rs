@@ -6,7 +6,9 @@ use calipam_model::block::{Block, BlockContent};
 use calipam_model::endpoint::{Endpoint, EndpointParts};
 use calipam_model::names::endpoint_name;
 use calipam_model::pod::{Pod as ModelPod, PodParts};
-use calipam_model::snapshot::{DatastoreKind, Revision, Snapshot, Source, StoredBlock, Versioned};
+use calipam_model::snapshot::{
+    ALLOCATION_SOURCES, DatastoreKind, Revision, Snapshot, Source, StoredBlock, Versioned,
+};
 
 use super::World;
 use super::pods::Pod;
@@ -46,14 +48,7 @@ impl World {
             ipam_config: data.config(),
             ..Snapshot::default()
         };
-        snapshot.mark_read([
-            Source::Blocks,
-            Source::Affinities,
-            Source::Pools,
-            Source::Reservations,
-            Source::Nodes,
-            Source::IpamConfig,
-        ]);
+        snapshot.mark_read(ALLOCATION_SOURCES);
         let block = |block: &std::sync::Arc<Block>| {
             let content = BlockContent::Sound(Box::new(Block::clone(block)));
             versioned(StoredBlock { key: block.cidr(), content })
