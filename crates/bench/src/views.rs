@@ -2,7 +2,7 @@
 
 use std::fmt::Display;
 
-use crate::child::Measured;
+use crate::child::{self, Measured};
 
 /// One line of the table.
 pub struct View {
@@ -11,6 +11,18 @@ pub struct View {
     pub floor_bytes: u64,
     pub floor_seconds: f64,
     pub measured: Measured,
+}
+
+impl View {
+    /// The best of some runs of `command` against its floor.
+    pub fn new(
+        command: &[&str],
+        floor_bytes: u64,
+        floor_seconds: f64,
+        runs: Vec<Measured>,
+    ) -> Result<Self, String> {
+        Ok(Self { command: command.join(" "), floor_bytes, floor_seconds, measured: child::best(runs)? })
+    }
 }
 
 /// Prints the views of each size of a cluster. `size` is the heading of the first column.

@@ -1,7 +1,7 @@
 //! `show` against a pull of the kinds that the view is made of.
 
+use crate::check;
 use crate::views::View;
-use crate::{check, child};
 
 use super::RUNS;
 use super::floor::{best, pull};
@@ -30,12 +30,7 @@ pub fn measure(program: &str, endpoint: &str, keys: &[Vec<u8>]) -> Result<Vec<Vi
             runs.push(check::run(program, command, &["--etcd-endpoints", endpoint])?);
         }
         let floor = best(floors)?;
-        views.push(View {
-            command: command.join(" "),
-            floor_bytes: floor.bytes,
-            floor_seconds: floor.seconds,
-            measured: child::best(runs)?,
-        });
+        views.push(View::new(command, floor.bytes, floor.seconds, runs)?);
     }
     Ok(views)
 }

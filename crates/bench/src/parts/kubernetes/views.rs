@@ -1,8 +1,9 @@
 //! `show` against a pull of the kinds that the view is made of.
 
-use crate::views::View;
-use crate::{check, child};
 use calipam_testkit::servers::KubeApiserver;
+
+use crate::check;
+use crate::views::View;
 
 use super::floor::{Kinds, pull};
 use super::{RUNS, collect_garbage};
@@ -59,12 +60,7 @@ pub fn measure(program: &str, server: &KubeApiserver, connection: &[&str]) -> Re
         }
         let floor = floors.into_iter().min_by(|a, b| a.seconds.total_cmp(&b.seconds));
         let floor = floor.ok_or("nothing was measured")?;
-        views.push(View {
-            command: command.join(" "),
-            floor_bytes: floor.bytes,
-            floor_seconds: floor.seconds,
-            measured: child::best(runs)?,
-        });
+        views.push(View::new(command, floor.bytes, floor.seconds, runs)?);
     }
     Ok(views)
 }

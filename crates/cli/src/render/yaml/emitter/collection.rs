@@ -58,44 +58,27 @@ impl Collection<'_, '_> {
     }
 }
 
-impl ser::SerializeSeq for Collection<'_, '_> {
-    type Ok = ();
-    type Error = Error;
+/// Lists, tuples and structs with numbered fields are written alike.
+macro_rules! list {
+    ($kind:ident, $item:ident) => {
+        impl ser::$kind for Collection<'_, '_> {
+            type Ok = ();
+            type Error = Error;
 
-    fn serialize_element<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<(), Error> {
-        self.item(value)
-    }
+            fn $item<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<(), Error> {
+                self.item(value)
+            }
 
-    fn end(self) -> Result<(), Error> {
-        self.close()
-    }
+            fn end(self) -> Result<(), Error> {
+                self.close()
+            }
+        }
+    };
 }
 
-impl ser::SerializeTuple for Collection<'_, '_> {
-    type Ok = ();
-    type Error = Error;
-
-    fn serialize_element<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<(), Error> {
-        self.item(value)
-    }
-
-    fn end(self) -> Result<(), Error> {
-        self.close()
-    }
-}
-
-impl ser::SerializeTupleStruct for Collection<'_, '_> {
-    type Ok = ();
-    type Error = Error;
-
-    fn serialize_field<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<(), Error> {
-        self.item(value)
-    }
-
-    fn end(self) -> Result<(), Error> {
-        self.close()
-    }
-}
+list!(SerializeSeq, serialize_element);
+list!(SerializeTuple, serialize_element);
+list!(SerializeTupleStruct, serialize_field);
 
 impl ser::SerializeMap for Collection<'_, '_> {
     type Ok = ();
