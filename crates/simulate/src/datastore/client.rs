@@ -10,9 +10,10 @@ use calipam_model::key::Key;
 use calipam_model::snapshot::{DatastoreKind, Revision};
 use jiff::Timestamp;
 
+use super::caches::Kind;
 use super::data::Listing;
 use super::limiter::Limiter;
-use super::server::{Server, Station};
+use super::server::{Server, Work};
 use crate::engine::Answer;
 use crate::time::Micros;
 
@@ -74,7 +75,7 @@ impl Client {
 
     /// Reads an object that does not belong to IPAM: one request.
     pub async fn look_up(&self) {
-        self.ask(&[], Listing::default()).await;
+        self.send_read(Work::Read, &[], Listing::default()).await;
     }
 
     /// Asks for one record, for to look at the answer later.
@@ -85,7 +86,7 @@ impl Client {
     /// Reads the affinities of all nodes, as the plugin does once in the life of a node to give its own their labels.
     pub async fn list_affinities(&self) {
         let listing = self.server.data().all_affinities();
-        self.ask(&[], listing).await;
+        self.send_read(self.work(&Query::HostAffinities), &[], listing).await;
         self.server.engine.sleep(self.server.decoding(listing)).await;
     }
 
@@ -94,12 +95,22 @@ impl Client {
         self.limiter.as_ref().map_or(Micros::ZERO, |limiter| limiter.wait(self.server.engine.now()))
     }
 
+    /// Asks queries with one request; on Kubernetes there is only one.
     fn ask(&self, queries: &[Query], listing: Listing) -> Answer<Vec<Vec<Entry>>> {
+        self.send_read(queries.first().map_or(Work::Read, |query| self.work(query)), queries, listing)
+    }
+
+    fn send_read(&self, work: Work, queries: &[Query], listing: Listing) -> Answer<Vec<Vec<Entry>>> {
         let queries = queries.to_vec();
         let wait = self.wait();
-        self.server.send(Station::Reads, wait, listing, move |data| {
-            queries.iter().map(|query| data.read(query)).collect()
-        })
+        self.server
+            .send(work, wait, listing, move |data| queries.iter().map(|query| data.read(query)).collect())
+    }
+
+    /// What the server does for a query.
+    fn work(&self, query: &Query) -> Work {
+        let listed = Kind::listed_by(query).filter(|_| self.is_on_kubernetes());
+        listed.map_or(Work::Read, Work::List)
     }
 
     fn measure(&self, query: &Query) -> Listing {
@@ -142,10 +153,11 @@ impl Client {
 
     async fn write<T: 'static>(
         &self,
+        kind: Kind,
         action: impl FnOnce(&mut super::data::Data) -> Result<T, StoreError> + 'static,
     ) -> Result<T, StoreError> {
         let wait = self.wait();
-        let written = self.server.send(Station::Writes, wait, Listing::default(), action).await;
+        let written = self.server.send(Work::Write(kind), wait, Listing::default(), action).await;
         if written.as_ref().is_err_and(StoreError::is_lost_race) {
             self.conflicts.set(self.conflicts.get() + 1);
         }
@@ -200,16 +212,17 @@ impl Store for Client {
 
     async fn blocks(&self, family: Family) -> Result<Arc<dyn Listed>, StoreError> {
         self.lists.set(self.lists.get() + 1);
-        let listing = self.measure(&Query::Blocks(family));
+        let query = Query::Blocks(family);
+        let listing = self.measure(&query);
         let wait = self.wait();
-        let listed = self.server.send(Station::Reads, wait, listing, move |data| data.list(family)).await;
+        let listed = self.server.send(self.work(&query), wait, listing, move |data| data.list(family)).await;
         self.server.engine.sleep(self.server.decoding(listing)).await;
         Ok(listed)
     }
 
     async fn create(&self, record: &Record) -> Result<Revision, StoreError> {
         let copy = record.clone();
-        let revision = self.write(move |data| data.create(&copy)).await?;
+        let revision = self.write(Kind::of(record), move |data| data.create(&copy)).await?;
         self.remember(record.key(), &revision);
         Ok(revision)
     }
@@ -218,7 +231,7 @@ impl Store for Client {
         let key = record.key();
         self.read_again(&key, revision).await?;
         let (copy, before) = (record.clone(), revision.clone());
-        let revision = self.write(move |data| data.update(&copy, &before)).await?;
+        let revision = self.write(Kind::of(record), move |data| data.update(&copy, &before)).await?;
         self.remember(key, &revision);
         Ok(revision)
     }
@@ -227,11 +240,11 @@ impl Store for Client {
     async fn delete(&self, entry: &Entry) -> Result<(), StoreError> {
         let key = entry.record.key();
         self.read_again(&key, &entry.revision).await?;
-        let copy = entry.clone();
-        self.write(move |data| data.delete(&copy)).await?;
+        let (copy, kind) = (entry.clone(), Kind::of(&entry.record));
+        self.write(kind, move |data| data.delete(&copy)).await?;
         if self.is_on_kubernetes() {
             self.known.borrow_mut().remove(&key);
-            self.write(|_| Ok(())).await?;
+            self.write(kind, |_| Ok(())).await?;
         }
         Ok(())
     }

@@ -29,6 +29,9 @@ pub struct Costs {
     pub reads_per_second: u64,
     /// Writes that the server can do in a second.
     pub writes_per_second: u64,
+    /// Kubernetes: how often at most the server asks etcd how far its cache of a kind is, for which lists wait; zero where it
+    /// answers lists otherwise (before 1.31).
+    pub refresh: Micros,
     /// How far latency varies, in thousandths of it, up and down.
     pub jitter_permille: u64,
     /// Requests per second of one client; 0 for no limit. Limits count on Kubernetes alone.
@@ -56,6 +59,7 @@ impl Costs {
                 threads: 8,
                 reads_per_second: 20_000,
                 writes_per_second: 8_000,
+                refresh: Micros::ZERO,
                 jitter_permille: 250,
                 client_qps: 0,
                 client_burst: 0,
@@ -73,6 +77,7 @@ impl Costs {
                 threads: 8,
                 reads_per_second: 3_000,
                 writes_per_second: 1_000,
+                refresh: Micros::from_millis(100),
                 jitter_permille: 250,
                 client_qps: 0,
                 client_burst: 0,
@@ -119,6 +124,7 @@ impl Costs {
             "connect" => &mut self.connect,
             "read" => &mut self.read,
             "write" => &mut self.write,
+            "refresh" => &mut self.refresh,
             _ => return None,
         })
     }
@@ -141,11 +147,12 @@ impl Costs {
     }
 
     /// The names that [`Self::set`] knows.
-    pub const NAMES: [&'static str; 15] = [
+    pub const NAMES: [&'static str; 16] = [
         "start",
         "connect",
         "read",
         "write",
+        "refresh",
         "object",
         "kib",
         "decode",
@@ -162,15 +169,16 @@ impl Costs {
     /// The same costs as a text that [`Self::set`] reads.
     pub fn text(&self) -> String {
         let time = |time: Micros| if time.is_zero() { "0".to_owned() } else { format!("{}us", time.0) };
-        let Self { start, connect, read, write, .. } = *self;
+        let Self { start, connect, read, write, refresh, .. } = *self;
         let mut parts = vec![
             format!("start={}", time(start)),
             format!("connect={}", time(connect)),
             format!("read={}", time(read)),
             format!("write={}", time(write)),
+            format!("refresh={}", time(refresh)),
         ];
         let mut copy = self.clone();
-        for name in &Self::NAMES[4..] {
+        for name in &Self::NAMES[5..] {
             let number = copy.number(name).map_or(0, |number| *number);
             let unit = if matches!(*name, "object" | "kib" | "decode") { "ns" } else { "" };
             parts.push(format!("{name}={number}{unit}"));

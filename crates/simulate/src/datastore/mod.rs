@@ -1,6 +1,7 @@
 //! The simulated datastore: what it holds, what its requests cost, and its clients.
 
 mod blocks;
+mod caches;
 mod client;
 mod costs;
 mod data;

@@ -6,6 +6,7 @@ use std::rc::Rc;
 
 use calipam_model::snapshot::DatastoreKind;
 
+use super::caches::{Caches, Kind};
 use super::costs::Costs;
 use super::data::{Data, Listing};
 use crate::engine::{Answer, Engine, Slot, Watch};
@@ -15,11 +16,20 @@ use crate::time::Micros;
 const NANOS_PER_SECOND: u64 = 1_000_000_000;
 const MOST_THREADS: u64 = 256;
 
-/// What queue a request waits in.
+/// What a request does, and with it, what queue it waits in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Station {
-    Reads,
-    Writes,
+pub(super) enum Work {
+    /// Reads single objects, or on etcd several together.
+    Read,
+    /// Lists a kind of objects on Kubernetes.
+    List(Kind),
+    Write(Kind),
+}
+
+impl Work {
+    fn is_write(self) -> bool {
+        matches!(self, Self::Write(_))
+    }
 }
 
 /// The threads of the server that do reads, or writes, and what waits for them.
@@ -46,6 +56,7 @@ pub(crate) struct Server {
     pub engine: Engine,
     data: RefCell<Data>,
     random: RefCell<Random>,
+    caches: RefCell<Caches>,
     /// Those that read, and those that write.
     threads: [RefCell<Threads>; 2],
     /// Requests served.
@@ -58,6 +69,7 @@ impl Server {
         Rc::new(Self {
             kind,
             threads: [threads(), threads()],
+            caches: RefCell::default(),
             costs,
             engine: engine.clone(),
             data: RefCell::new(data),
@@ -83,18 +95,15 @@ impl Server {
     /// or not, a read only where it does.
     pub(super) fn send<T: 'static>(
         self: &Rc<Self>,
-        station: Station,
+        work: Work,
         wait: Micros,
         listing: Listing,
         action: impl FnOnce(&mut Data) -> T + 'static,
     ) -> Answer<T> {
         self.requests.set(self.requests.get() + 1);
-        let latency = self.varied(match station {
-            Station::Reads => self.costs.read,
-            Station::Writes => self.costs.write,
-        });
+        let latency = self.varied(if work.is_write() { self.costs.write } else { self.costs.read });
         // What the server does for any request is a part of the latency; what a list costs comes on top.
-        let busy = self.busy(station);
+        let busy = self.busy(work);
         let travel = latency - Micros(busy / 1_000);
         let there = Micros(travel.0 / 2);
         let back = travel - there;
@@ -105,45 +114,57 @@ impl Server {
             busy: Micros((busy + self.listing_nanos(listing)).div_ceil(1_000)),
             finish: Box::new(move || {
                 let answer = action(&mut server.data.borrow_mut());
+                if let Work::Write(kind) = work {
+                    server.caches.borrow_mut().note_write(server.engine.now(), kind);
+                }
                 filled.fill_at(&server.engine, server.engine.now() + back, answer);
             }),
-            client: (station == Station::Reads).then(|| slot.watch()),
+            client: (!work.is_write()).then(|| slot.watch()),
         };
         let server = Rc::clone(self);
-        self.engine.at(self.engine.now() + wait + there, move || server.arrive(station, job));
+        self.engine.at(self.engine.now() + wait + there, move || server.arrive(work, job));
         slot.answer(&self.engine)
     }
 
-    fn arrive(self: &Rc<Self>, station: Station, job: Job) {
-        self.threads(station).borrow_mut().waiting.push_back(job);
-        self.go_on(station);
+    fn arrive(self: &Rc<Self>, work: Work, job: Job) {
+        let now = self.engine.now();
+        let ready = match work {
+            Work::List(kind) => self.caches.borrow_mut().ready(now, kind, self.costs.refresh),
+            Work::Read | Work::Write(_) => now,
+        };
+        if ready == now {
+            return self.take(work, job);
+        }
+        let server = Rc::clone(self);
+        self.engine.at(ready, move || server.take(work, job));
+    }
+
+    fn take(self: &Rc<Self>, work: Work, job: Job) {
+        self.threads(work).borrow_mut().waiting.push_back(job);
+        self.go_on(work);
     }
 
     /// Gives what waits to the threads that have nothing to do.
-    fn go_on(self: &Rc<Self>, station: Station) {
-        while let Some(job) = self.threads(station).borrow_mut().next() {
+    fn go_on(self: &Rc<Self>, work: Work) {
+        while let Some(job) = self.threads(work).borrow_mut().next() {
             let (server, finish) = (Rc::clone(self), job.finish);
             self.engine.at(self.engine.now() + job.busy, move || {
                 finish();
-                server.threads(station).borrow_mut().idle += 1;
-                server.go_on(station);
+                server.threads(work).borrow_mut().idle += 1;
+                server.go_on(work);
             });
         }
     }
 
-    fn threads(&self, station: Station) -> &RefCell<Threads> {
-        match station {
-            Station::Reads => &self.threads[0],
-            Station::Writes => &self.threads[1],
-        }
+    /// Those that read, or those that write.
+    fn threads(&self, work: Work) -> &RefCell<Threads> {
+        &self.threads[usize::from(work.is_write())]
     }
 
     /// How long any request keeps a thread busy, in nanoseconds.
-    fn busy(&self, station: Station) -> u64 {
-        let per_second = match station {
-            Station::Reads => self.costs.reads_per_second,
-            Station::Writes => self.costs.writes_per_second,
-        };
+    fn busy(&self, work: Work) -> u64 {
+        let per_second =
+            if work.is_write() { self.costs.writes_per_second } else { self.costs.reads_per_second };
         (NANOS_PER_SECOND * threads(&self.costs)).checked_div(per_second).unwrap_or(0)
     }
 
@@ -191,7 +212,7 @@ mod tests {
 
     /// Sends three requests at once, of which the client of the second gives up; gives which were done, and after how many
     /// whole seconds each was answered.
-    fn three(station: Station) -> (Vec<u32>, Vec<(u32, u64)>) {
+    fn three(work: Work) -> (Vec<u32>, Vec<(u32, u64)>) {
         let engine = Engine::default();
         let server = server(&engine);
         let (done, answered): (Rc<RefCell<Vec<_>>>, Rc<RefCell<Vec<_>>>) = Default::default();
@@ -201,7 +222,7 @@ mod tests {
             engine.clone().spawn(async move {
                 let listing = Listing { objects: 1, bytes: 0 };
                 let action = move |_: &mut Data| done.borrow_mut().push(number);
-                let answer = server.send(station, Micros::ZERO, listing, action);
+                let answer = server.send(work, Micros::ZERO, listing, action);
                 if within(&engine, Micros::from_secs(patience), answer).await.is_ok() {
                     answered.borrow_mut().push((number, engine.now().0 / 1_000_000));
                 }
@@ -213,7 +234,7 @@ mod tests {
 
     #[test]
     fn requests_wait_for_their_turn_and_reads_that_were_given_up_take_none() {
-        assert_eq!(three(Station::Reads), (vec![1, 3], vec![(1, 1), (3, 2)]));
-        assert_eq!(three(Station::Writes), (vec![1, 2, 3], vec![(1, 1), (3, 3)]));
+        assert_eq!(three(Work::Read), (vec![1, 3], vec![(1, 1), (3, 2)]));
+        assert_eq!(three(Work::Write(Kind::Blocks)), (vec![1, 2, 3], vec![(1, 1), (3, 3)]));
     }
 }

@@ -4,12 +4,24 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use calipam_simulate::answer::Times;
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Client, Config};
+
+use super::predict;
 use super::reality::{VERSION, call};
 use crate::Failed;
 use crate::cluster::{CAUGHT_UP, Cluster};
 
-/// Calls of each kind.
-const CALLS: usize = 15;
+/// Calls of each kind; each that claims a block needs a node of its own.
+pub const CALLS: u32 = 25;
+/// Costs of a datastore where nothing takes time.
+const NOTHING: &str = "start=0,connect=0,read=0,write=0,refresh=0,object=0,kib=0,decode=0,jitter=0,\
+                       reads-per-second=0,writes-per-second=0";
+/// So that no call waits for another.
+const FAR_APART: Duration = Duration::from_mins(2);
+/// How often an API server asks etcd at most how far its cache is (1.31 and later).
+const REFRESH: Duration = Duration::from_millis(100);
 
 /// What single calls take.
 pub struct Costs {
@@ -19,54 +31,76 @@ pub struct Costs {
     pub add: Duration,
 }
 
-/// Times single calls of a node.
+/// Times single calls on nodes of which nobody has used any.
 ///
-/// Starting is VERSION, which reads nothing. STATUS is that, connecting and one reading. ADD in a block of the node has a
-/// reading and three requests more, of which two are writes. What STATUS takes beyond starting is divided between connecting
-/// and reading by what a second reading on an open connection takes.
-pub fn costs(plugin: &Path, cluster: &Cluster, node: &str) -> Result<Costs, Failed> {
+/// An ADD that claims a block and one in a block of the node have the same parts, but not as often: how often, a simulation
+/// tells in which nothing else takes time. So what the first takes longer is the cost of so many writes more; what is left
+/// when writes and reads are taken off goes to starting (VERSION, which reads nothing) and connecting.
+pub fn costs(plugin: &Path, cluster: &Cluster, nodes: &[String]) -> Result<Costs, Failed> {
     let locks = tempfile::tempdir()?;
-    let lock = locks.path().join("ipam.lock").display().to_string();
-    let configuration = cluster.configuration(VERSION, node, &lock).to_string();
-    let time = |command: &str, container: &str| call(plugin, command, container, &configuration);
-
-    // The node claims its block, and gets its labels on Kubernetes.
-    time("ADD", "calibrate")?;
-    let start = median(|_| time("VERSION", "calibrate"))?;
-    let status = median(|_| time("STATUS", "calibrate"))?;
-    let add = median(|number| {
-        let container = format!("calibrate{number}");
+    let time = |command: &str, node: &str, container: &str| {
         thread::sleep(CAUGHT_UP);
-        let taken = time("ADD", &container)?;
-        time("DEL", &container)?;
-        Ok(taken)
-    })?;
-    time("DEL", "calibrate")?;
-
-    let read = median(|_| read(cluster))?;
-    let connect = status.saturating_sub(start + read);
-    // Two writes, and readings: two on etcd; three on Kubernetes, the namespace among them.
-    let reads = match cluster {
-        Cluster::Etcd(_) => 2,
-        Cluster::Kubernetes(_) => 3,
+        let lock = locks.path().join(node).join("ipam.lock").display().to_string();
+        let configuration = cluster.configuration(VERSION, node, &lock).to_string();
+        call(plugin, command, container, &configuration)
     };
-    let write = add.saturating_sub(start + connect + read * reads) / 2;
-    let micros = |time: Duration| time.as_micros();
+    let (mut starts, mut claims, mut adds, mut reads) = (vec![], vec![], vec![], vec![]);
+    for node in nodes {
+        starts.push(time("VERSION", node, node)?);
+        claims.push(time("ADD", node, node)?);
+        adds.push(time("ADD", node, &format!("{node}-again"))?);
+        reads.push(read(cluster)?);
+        time("DEL", node, node)?;
+        time("DEL", node, &format!("{node}-again"))?;
+    }
+    let [start, claim, add, read] = [starts, claims, adds, reads].map(median);
+
+    let reads_of = Simulated::with(cluster, "read=1s")?;
+    let writes_of = Simulated::with(cluster, "write=1s")?;
+    let refresh = match cluster {
+        Cluster::Etcd(_) => Duration::ZERO,
+        Cluster::Kubernetes(_) => REFRESH,
+    };
+    let waits_of = Simulated::with(cluster, &format!("refresh={}ms", refresh.as_millis()))?;
+
+    let (more_reads, more_writes) = (reads_of.more_seconds(), writes_of.more_seconds());
+    let longer = claim.saturating_sub(add + (waits_of.claim - waits_of.add));
+    let write = longer.saturating_sub(read.mul_f64(more_reads)).div_f64(more_writes);
+    let of_requests = read.mul_f64(reads_of.add.as_secs_f64()) + write.mul_f64(writes_of.add.as_secs_f64());
+    let connect = add.saturating_sub(start + waits_of.add + of_requests);
     let latency = format!(
-        "start={}us,connect={}us,read={}us,write={}us,jitter=100",
-        micros(start),
-        micros(connect),
-        micros(read),
-        micros(write)
+        "start={}us,connect={}us,read={}us,write={}us,refresh={}us,jitter=100",
+        start.as_micros(),
+        connect.as_micros(),
+        read.as_micros(),
+        write.as_micros(),
+        refresh.as_micros(),
     );
     Ok(Costs { latency, add })
 }
-
-/// The median of some calls.
-fn median(mut one: impl FnMut(usize) -> Result<Duration, Failed>) -> Result<Duration, Failed> {
-    let mut times: Vec<Duration> = (0..CALLS).map(&mut one).collect::<Result<_, _>>()?;
+fn median(mut times: Vec<Duration>) -> Duration {
     times.sort();
-    Ok(times[CALLS / 2])
+    times.get(times.len() / 2).copied().unwrap_or_default()
+}
+
+/// What ADDs of a single node take where only one thing takes time.
+struct Simulated {
+    /// One that claims a block.
+    claim: Duration,
+    /// One in a block of the node.
+    add: Duration,
+}
+
+impl Simulated {
+    fn with(cluster: &Cluster, cost: &str) -> Result<Self, Failed> {
+        let run = predict(cluster, 1, &format!("{NOTHING},{cost}"), FAR_APART)?;
+        let median = |times: &Times| Duration::from_micros(times.median.0);
+        Ok(Self { claim: median(&run.adds.time_with_list), add: median(&run.adds.time_in_own_block) })
+    }
+
+    fn more_seconds(&self) -> f64 {
+        self.claim.saturating_sub(self.add).as_secs_f64()
+    }
 }
 
 /// Reads something on a connection that is open.
@@ -79,9 +113,18 @@ fn read(cluster: &Cluster) -> Result<Duration, Failed> {
             Ok::<_, etcd_client::Error>(begin.elapsed())
         })?),
         Cluster::Kubernetes(server) => {
-            let begin = Instant::now();
-            server.request("GET", "/api/v1/namespaces/default", "")?;
-            Ok(begin.elapsed())
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+            runtime.block_on(async {
+                let kubeconfig = Kubeconfig::read_from(server.kubeconfig())?;
+                let config =
+                    Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
+                let client = Client::try_from(config)?;
+                let namespace = || http::Request::get("/api/v1/namespaces/default").body(Vec::new());
+                client.request_text(namespace()?).await?;
+                let begin = Instant::now();
+                client.request_text(namespace()?).await?;
+                Ok(begin.elapsed())
+            })
         }
     }
 }

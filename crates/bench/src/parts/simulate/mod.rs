@@ -35,9 +35,9 @@ pub fn run(program: &str, datastore: &str, sizes: &[String]) -> Result<(), Faile
 }
 
 fn compare(plugin: &Path, datastore: &str, nodes: u32) -> Result<(), Failed> {
-    // One more, for single calls.
-    let cluster = Cluster::start(datastore, (0..=nodes).map(node_name))?;
-    let costs = calibrate::costs(plugin, &cluster, &node_name(nodes))?;
+    let cluster = Cluster::start(datastore, (0..nodes + calibrate::CALLS).map(node_name))?;
+    let for_single_calls: Vec<String> = (nodes..nodes + calibrate::CALLS).map(node_name).collect();
+    let costs = calibrate::costs(plugin, &cluster, &for_single_calls)?;
     let between = BETWEEN.max(costs.add * SINGLE_ADDS);
     let predicted = predict(&cluster, nodes, &costs.latency, between)?;
     let real = reality::run(plugin, &cluster, nodes, between)?;

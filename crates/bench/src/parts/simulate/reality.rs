@@ -7,6 +7,9 @@ use std::sync::Mutex;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use rand_core::{Rng, SeedableRng};
+use rand_pcg::Pcg64Mcg;
+
 use super::requests::{self, Requests};
 use super::{PODS, node_name};
 use crate::cluster::Cluster;
@@ -46,16 +49,34 @@ impl Real {
     }
 }
 
-/// Calls ADD for each pod when it arrives, one node after the other.
+/// Pods that arrive as they do in simulations: gaps vary between nothing and twice their mean, and of two nodes the one with
+/// fewer pods gets the pod.
+fn arrivals(nodes: u32, between: Duration) -> Vec<(Duration, u32)> {
+    let mut random = Pcg64Mcg::seed_from_u64(1);
+    let mut below = |end: u64| random.next_u64() % end.max(1);
+    let mut pods_of = vec![0; nodes as usize];
+    let mut due = Duration::ZERO;
+    let micros = between.as_micros() as u64;
+    let mut arrive = || {
+        due += Duration::from_micros(below(micros * 2 + 1));
+        let chosen = [below(nodes.into()), below(nodes.into())].map(|node| node as usize);
+        let node = chosen.into_iter().min_by_key(|node| pods_of[*node]).unwrap_or(0);
+        pods_of[node] += 1;
+        (due, node as u32)
+    };
+    (0..nodes * PODS).map(|_| arrive()).collect()
+}
+
+/// Calls ADD for each pod when it arrives.
 pub fn run(program: &Path, cluster: &Cluster, nodes: u32, between: Duration) -> Result<Real, Failed> {
     let locks = tempfile::tempdir()?;
     let times: Mutex<Vec<Result<Duration, String>>> = Mutex::default();
     let before = requests::done(cluster)?;
     let begin = Instant::now();
     thread::scope(|scope| {
-        for pod in 0..nodes * PODS {
-            thread::sleep((between * pod).saturating_sub(begin.elapsed()));
-            let node = node_name(pod % nodes);
+        for (pod, (due, node)) in arrivals(nodes, between).into_iter().enumerate() {
+            thread::sleep(due.saturating_sub(begin.elapsed()));
+            let node = node_name(node);
             let lock = locks.path().join(&node).join("ipam.lock").display().to_string();
             let configuration = cluster.configuration(VERSION, &node, &lock).to_string();
             let times = &times;
