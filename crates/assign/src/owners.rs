@@ -154,10 +154,13 @@ fn check(
     let is = |name: &str, value: &str| {
         found.as_ref().and_then(|owner| owner.get(name)).is_some_and(|v| v == value)
     };
+    let is_empty = found.as_ref().is_none_or(BTreeMap::is_empty);
     let is_met = match expected {
         _ if *update == NewOwner::Keep => true,
         Expected::Any => true,
-        Expected::None => found.as_ref().is_none_or(BTreeMap::is_empty),
+        Expected::None => is_empty,
+        // Calico takes a pod without namespace and name for no pod at all.
+        Expected::Pod(pod) if pod.namespace.is_empty() && pod.name.is_empty() => is_empty,
         Expected::Pod(pod) => is("pod", &pod.name) && is("namespace", &pod.namespace),
     };
     if is_met { Ok(()) } else { Err(Error::Changed(address)) }

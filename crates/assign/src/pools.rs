@@ -86,7 +86,8 @@ impl Asking<'_> {
             }
         } else {
             for cidr in self.requested {
-                let wanted = eligible.iter().find(|pool| pool.cidr == cidr.trunc());
+                // Of two with one CIDR Calico takes the last.
+                let wanted = eligible.iter().rfind(|pool| pool.cidr == cidr.trunc());
                 let wanted = wanted.ok_or(Error::PoolNotEnabled(cidr.trunc()))?;
                 selecting.push(Pool::clone(wanted));
             }

@@ -19,6 +19,17 @@ pub fn parse_cidr(text: &str) -> Option<IpNet> {
     Some(net.trunc())
 }
 
+/// Reads an entry of a reservation as Calico does: blanks around it do not count, and IPv4 in the form of IPv6
+/// (`::ffff:192.0.2.0/120`) is IPv4.
+pub fn parse_reserved(text: &str) -> Option<IpNet> {
+    let net = parse_cidr(text.trim())?;
+    let IpNet::V6(mapped) = net else { return Some(net) };
+    match (mapped.addr().to_ipv4_mapped(), mapped.prefix_len().checked_sub(96)) {
+        (Some(address), Some(prefix)) => Ipv4Net::new(address, prefix).ok().map(IpNet::V4),
+        _ => Some(net),
+    }
+}
+
 /// Reads an address, or the address part of a CIDR (`192.0.2.11/24` gives 192.0.2.11).
 pub fn parse_address(text: &str) -> Option<IpAddr> {
     match text.split_once('/') {
@@ -96,6 +107,16 @@ mod tests {
         assert_eq!(parse_dashed("10.244.1.7-26").map(dashed).as_deref(), Some("10.244.1.0-26"));
         assert_eq!(parse_dashed("10.244.1.0"), parse_cidr("10.244.1.0/32"));
         assert_eq!(parse_dashed("10.244.1.0-99"), None);
+    }
+
+    #[test]
+    fn entries_of_reservations_as_calico_reads_them() {
+        let read = |text: &str| parse_reserved(text).map(|net| net.to_string());
+        let read = |text: &str| read(text).unwrap_or_default();
+        assert_eq!([read(" 10.7.0.0/29\t"), read("10.7.0.5/30")], ["10.7.0.0/29", "10.7.0.4/30"]);
+        assert_eq!([read("::ffff:10.7.0.6"), read("::ffff:10.7.0.5/127")], ["10.7.0.6/32", "10.7.0.4/31"]);
+        assert_eq!([read("::/0"), read("::ffff:0:0/95")], ["::/0", "::fffe:0:0/95"]);
+        assert_eq!([read("10.7.0.300"), read("10.7.0.0/33"), read("")], [""; 3]);
     }
 
     #[test]

@@ -49,8 +49,9 @@ impl Pool {
     pub fn parse(name: &str, json: &[u8]) -> Result<Parsed<Self>, String> {
         let (metadata, spec, status) = read::<PoolSpec>(json)?;
         let text = spec.cidr.ok_or("the field `spec.cidr` is missing")?;
-        let cidr =
-            cidr::parse_cidr(&text).ok_or_else(|| format!("`spec.cidr` is {text:?}, which is not a CIDR"))?;
+        // Calico ignores a pool that states an address without a prefix length.
+        let cidr = Some(text.as_str()).filter(|text| text.contains('/')).and_then(cidr::parse_cidr);
+        let cidr = cidr.ok_or_else(|| format!("`spec.cidr` is {text:?}, which is not a CIDR"))?;
         let default_size = if cidr::is_v4(cidr) { 26 } else { 122 };
         let block_size = match spec.block_size.unwrap_or(0) {
             0 => default_size,
@@ -140,8 +141,10 @@ impl Reservation {
         let (metadata, spec, _) = read::<Spec>(json)?;
         let mut cidrs = Vec::new();
         let mut defects = Vec::new();
-        for text in spec.reserved.unwrap_or_default() {
-            match cidr::parse_cidr(&text) {
+        // Calico passes empty entries over without a word.
+        let texts = spec.reserved.unwrap_or_default().into_iter().filter(|text| !text.trim().is_empty());
+        for text in texts {
+            match cidr::parse_reserved(&text) {
                 Some(cidr) => cidrs.push(cidr),
                 None => {
                     defects.push(FieldDefect::new("spec.reservedCIDRs", format!("{text:?} is not a CIDR")))

@@ -44,7 +44,7 @@ impl Input<'_> {
     }
 
     fn address(&self, name: &str) -> Result<IpAddr, String> {
-        self.text(name).parse().map_err(|_| format!("the input {name} is not address"))
+        address(&self.text(name)).ok_or_else(|| format!("the input {name} is not address"))
     }
 
     fn cidrs(&self, name: &str) -> Result<Vec<IpNet>, String> {
@@ -68,6 +68,11 @@ impl Input<'_> {
     fn holder(&self) -> (AffinityType, String) {
         (AffinityType::parse(&self.text("type")), self.text("host"))
     }
+}
+
+/// Go takes an IPv4 address in the form of IPv6 for IPv4.
+fn address(text: &str) -> Option<IpAddr> {
+    text.parse::<IpAddr>().ok().map(|address| address.to_canonical())
 }
 
 fn texts(value: &Value) -> Option<BTreeMap<String, String>> {
@@ -186,12 +191,12 @@ async fn release(allocator: &Allocator<&impl Store>, input: &Input<'_>) -> Value
     let mut requests = Vec::new();
     let mut texts = BTreeMap::new();
     for ip in ips.iter().filter_map(Value::as_str) {
-        match ip.parse() {
-            Ok(address) => {
+        match address(ip) {
+            Some(address) => {
                 requests.push(Release { address, handle: input.optional("handle"), sequence });
                 texts.insert(address, ip);
             }
-            Err(_) => {
+            None => {
                 let error = format!("failed to parse IP: {ip}");
                 return json!({"error": error, "notAllocated": null, "withoutError": null});
             }
