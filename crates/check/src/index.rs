@@ -128,9 +128,9 @@ pub struct Index<'s> {
 }
 
 impl<'s> Index<'s> {
-    /// Builds the lookups.
-    pub fn new(snapshot: &'s Snapshot) -> Self {
-        let blocks = index_blocks(snapshot);
+    /// Builds the lookups. What was released after `now` makes a block corrupt.
+    pub fn new(snapshot: &'s Snapshot, now: Timestamp) -> Self {
+        let blocks = index_blocks(snapshot, now);
         let corrupt = blocks.iter().filter(|b| b.sound.is_none()).map(|b| b.key);
         let hidden = snapshot.defects.iter().filter_map(Defect::hidden_block);
         let unjudged: Vec<IpNet> = corrupt.chain(hidden).collect();
@@ -341,8 +341,8 @@ impl<'s> Index<'s> {
     }
 }
 
-fn index_blocks(snapshot: &Snapshot) -> Vec<IndexedBlock<'_>> {
-    let future = snapshot.taken_at.saturating_add(CLOCK_SKEW).unwrap_or(Timestamp::MAX);
+fn index_blocks(snapshot: &Snapshot, now: Timestamp) -> Vec<IndexedBlock<'_>> {
+    let future = now.saturating_add(CLOCK_SKEW).unwrap_or(Timestamp::MAX);
     let stored = snapshot.blocks.iter().filter(|b| !b.value.content.is_deleted());
     let mut blocks: Vec<_> = stored
         .map(|stored| {

@@ -18,13 +18,14 @@ mod settle;
 mod test_cluster;
 pub mod views;
 
+use std::collections::HashSet;
 use std::net::IpAddr;
 use std::sync::Arc;
 
 use calipam_model::IpNet;
 use calipam_model::attributes::AttributeRef;
 use calipam_model::snapshot::Snapshot;
-use jiff::SignedDuration;
+use jiff::{SignedDuration, Timestamp};
 
 pub use self::code::{Code, Severity, UnknownCode};
 pub use self::earlier::{Change, Changes, EarlierFinding, EarlierReport, EarlierSubject, parse_document};
@@ -69,6 +70,8 @@ pub struct Context<'s> {
     pub snapshot: &'s Snapshot,
     /// Lookups over it.
     pub index: Index<'s>,
+    /// By which ages are judged: when it was read.
+    pub now: Timestamp,
     /// Allocations younger than this are not judged.
     pub grace: SignedDuration,
     /// See [`DEFAULT_POOL_THRESHOLD`].
@@ -85,7 +88,8 @@ impl<'s> Context<'s> {
     pub fn new(snapshot: &'s Snapshot, options: &Options) -> Self {
         Self {
             snapshot,
-            index: Index::new(snapshot),
+            index: Index::new(snapshot, snapshot.taken_at),
+            now: snapshot.taken_at,
             grace: grace(snapshot, options),
             pool_threshold: options.pool_threshold,
             strict_affinity: snapshot.effective_ipam_config().is_some_and(|c| c.strict_affinity),
@@ -101,6 +105,29 @@ pub fn grace(snapshot: &Snapshot, options: &Options) -> SignedDuration {
 }
 
 impl Context<'_> {
+    /// Judges by all rules.
+    pub fn judge(&self) -> Report {
+        let snapshot = self.snapshot;
+        if !uses_ipam(snapshot) {
+            let note = "There is no block, handle or affinity: this cluster does not use Calico IPAM";
+            let findings = if snapshot.defects.is_empty() { Vec::new() } else { rules::run(self) };
+            return Report::new(snapshot, vec![note.to_owned()], findings);
+        }
+        let services_only =
+            "No node has a block, handle or affinity: Calico IPAM serves LoadBalancer services only";
+        let notes = index::is_for_services_only(snapshot).then(|| services_only.to_owned());
+        Report::new(snapshot, notes.into_iter().collect(), rules::run(self))
+    }
+
+    /// Code and subject of what would be a finding for the only reason that it is judged at a later time, such as an
+    /// allocation that is too young to be judged now. Findings of other codes than those in `codes` may be left out.
+    pub fn aged(self, later: Timestamp, codes: &HashSet<Code>) -> HashSet<(Code, Subject)> {
+        if !uses_ipam(self.snapshot) && self.snapshot.defects.is_empty() {
+            return HashSet::new();
+        }
+        rules::aged::findings(self, later, codes)
+    }
+
     /// Who uses an address, by all evidence that accuses.
     pub fn owners_of(&self, address: IpAddr) -> Vec<Arc<OwnerEvidence>> {
         rules::evidence::of_owners(&self.index, self.index.uses_of(address))
@@ -143,17 +170,12 @@ pub fn names_of_owners(owners: &[Arc<OwnerEvidence>]) -> String {
     rules::evidence::names_of_owners(owners)
 }
 
+/// True where something of IPAM is stored.
+fn uses_ipam(snapshot: &Snapshot) -> bool {
+    !snapshot.blocks.is_empty() || !snapshot.handles.is_empty() || !snapshot.affinities.is_empty()
+}
+
 /// Judges a snapshot by all rules.
 pub fn check(snapshot: &Snapshot, options: &Options) -> Report {
-    if snapshot.blocks.is_empty() && snapshot.handles.is_empty() && snapshot.affinities.is_empty() {
-        let broken = !snapshot.defects.is_empty();
-        let note = "There is no block, handle or affinity: this cluster does not use Calico IPAM";
-        let findings = if broken { rules::run(&Context::new(snapshot, options)) } else { Vec::new() };
-        return Report::new(snapshot, vec![note.to_owned()], findings);
-    }
-    let context = Context::new(snapshot, options);
-    let services_only =
-        "No node has a block, handle or affinity: Calico IPAM serves LoadBalancer services only";
-    let notes = index::is_for_services_only(snapshot).then(|| services_only.to_owned());
-    Report::new(snapshot, notes.into_iter().collect(), rules::run(&context))
+    Context::new(snapshot, options).judge()
 }

@@ -2,14 +2,14 @@
 
 use std::collections::HashSet;
 use std::panic::resume_unwind;
-use std::thread;
+use std::thread::{self, ScopedJoinHandle};
 
-use calipam_check::{Code, Finding, Options, Report, Subject, check, settle, suspects};
+use calipam_check::{Code, Context, Finding, Options, Report, Subject, check, settle, suspects};
 use calipam_datastore::Datastore;
-use calipam_history::diff::{Scope, align};
+use calipam_history::diff::{Difference, Scope, align, compare};
 use calipam_model::IpNet;
 use calipam_model::snapshot::Snapshot;
-use jiff::SignedDuration;
+use jiff::{SignedDuration, Timestamp};
 
 use crate::error::Error;
 use crate::look::{read_at, read_two, wait};
@@ -35,38 +35,53 @@ impl Side {
     }
 }
 
-/// Two states of a cluster, and what is wrong in each. Who uses addresses is in both or in neither.
+/// Two states of a cluster. Who uses addresses is in both or in neither.
 pub struct Pair {
-    pub old: (Snapshot, Report),
-    pub new: (Snapshot, Report),
+    pub old: Snapshot,
+    pub new: Snapshot,
 }
 
-/// Reads and judges two states. What is wrong in the one only, and could be a half-done operation of Calico, is read again
-/// after `pause`, and dropped where it has changed.
+/// Reads two states.
 ///
 /// # Errors
 /// Where one cannot be read, or their GUIDs differ and that is not forced.
-pub async fn diff(
-    old: &Side,
-    new: &Side,
-    force: bool,
-    pause: SignedDuration,
-    operator: &impl Operator,
-) -> Result<Pair, Error> {
+pub async fn read_pair(old: &Side, new: &Side, force: bool, operator: &impl Operator) -> Result<Pair, Error> {
     let (mut before, mut after) = read_both(old, new, operator).await?;
     compare_clusters(&before, &after, force, operator)?;
     align(&mut before, &mut after);
+    Ok(Pair { old: before, new: after })
+}
 
+/// Judges and compares two states that were read from the two sides. What is wrong in the one only, and could be a half-done
+/// operation of Calico, is read again after `pause`, and dropped where it has changed.
+///
+/// # Errors
+/// Where something cannot be read again.
+pub async fn diff<'p>(
+    pair: &'p Pair,
+    [old, new]: [&Side; 2],
+    wanted: &Scope,
+    pause: SignedDuration,
+    operator: &impl Operator,
+) -> Result<Difference<'p>, Error> {
+    let Pair { old: before, new: after } = pair;
     let options = Options::default();
-    let (mut of_old, mut of_new) = thread::scope(|scope| {
-        let of_old = scope.spawn(|| check(&before, &options));
-        let of_new = check(&after, &options);
-        (of_old.join().unwrap_or_else(|panic| resume_unwind(panic)), of_new)
+    let (unjudged, mut of_old, mut of_new) = thread::scope(|scope| {
+        let of_new = scope.spawn(|| check(after, &options));
+        let unjudged = scope.spawn(|| compare(before, after, wanted));
+        let context = Context::new(before, &options);
+        let of_old = context.judge();
+        let mut of_new = joined(of_new);
+        forget_aged(context, &of_old, after.taken_at, &mut of_new);
+        (joined(unjudged), of_old, of_new)
     });
-    forget_aged(&mut before, &of_old, &after, &mut of_new);
-    settle_side(new, &after, &mut of_new, &of_old, pause, operator).await?;
-    settle_side(old, &before, &mut of_old, &of_new, pause, operator).await?;
-    Ok(Pair { old: (before, of_old), new: (after, of_new) })
+    settle_side(new, after, &mut of_new, &of_old, pause, operator).await?;
+    settle_side(old, before, &mut of_old, &of_new, pause, operator).await?;
+    Ok(unjudged.judged(of_old, of_new, wanted))
+}
+
+fn joined<T>(thread: ScopedJoinHandle<'_, T>) -> T {
+    thread.join().unwrap_or_else(|panic| resume_unwind(panic))
 }
 
 /// Reads both states. Of files side by side: decoding one keeps one core busy, and no server has to be spared.
@@ -109,16 +124,16 @@ fn subjects(report: &Report) -> HashSet<(Code, &Subject)> {
 
 /// Takes out of the later report what the earlier state would have had as well if it had been judged by the later clock:
 /// an allocation that was too young to be judged is a finding because time has passed, and nothing else has changed.
-fn forget_aged(before: &mut Snapshot, of_old: &Report, after: &Snapshot, of_new: &mut Report) {
+fn forget_aged(before: Context<'_>, of_old: &Report, later: Timestamp, of_new: &mut Report) {
     let known = subjects(of_old);
     let is_known = |finding: &Finding| known.contains(&(finding.code, &finding.subject));
-    if before.taken_at >= after.taken_at || of_new.findings.iter().all(is_known) {
+    let unknown = of_new.findings.iter().filter(|finding| !is_known(finding));
+    let codes: HashSet<Code> = unknown.map(|finding| finding.code).collect();
+    if before.now >= later || codes.is_empty() {
         return;
     }
-    let own_time = std::mem::replace(&mut before.taken_at, after.taken_at);
-    let aged = check(before, &Options::default());
-    before.taken_at = own_time;
-    let aged = subjects(&aged);
+    let aged = before.aged(later, &codes);
+    let aged: HashSet<(Code, &Subject)> = aged.iter().map(|(code, subject)| (*code, subject)).collect();
     of_new.retain(|finding| is_known(finding) || !aged.contains(&(finding.code, &finding.subject)));
 }
 
@@ -153,7 +168,7 @@ async fn settle_side(
 /// # Errors
 /// Where neither knows a name.
 pub fn scope(pair: &Pair, networks: Vec<IpNet>, named: &[String], pools: &[String]) -> Result<Scope, Error> {
-    let sides = [&pair.old.0, &pair.new.0];
+    let sides = [&pair.old, &pair.new];
     let mut scope = Scope { networks, ..Scope::default() };
     for name in named {
         let [old, new] = sides.map(|snapshot| nodes(snapshot, std::slice::from_ref(name)));

@@ -24,7 +24,7 @@ mod write;
 pub use self::archive::{ArchiveHistory, Archiving, archive, archive_history, exports_around, note_last_use};
 pub use self::assign::{AssignRequest, Explained, assign, explain_assignment};
 pub use self::configure::{ConfigureRequest, configure};
-pub use self::diff::{Pair, Side, diff, scope};
+pub use self::diff::{Pair, Side, diff, read_pair, scope};
 pub use self::error::Error;
 pub use self::export::export;
 pub use self::history::{History, history, last_events};

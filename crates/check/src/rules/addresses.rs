@@ -31,8 +31,20 @@ pub(crate) struct Address<'a, 'c, 's> {
 
 /// Judges every address.
 pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
+    check_some(context, |_| true, out);
+}
+
+/// Judges the addresses for which `is_wanted` is true.
+pub(crate) fn check_some(
+    context: &Context<'_>,
+    is_wanted: impl Fn(&Address<'_, '_, '_>) -> bool,
+    out: &mut Vec<Finding>,
+) {
     let mut unused = Vec::new();
     walk(&context.index, |address| {
+        if !is_wanted(&address) {
+            return;
+        }
         if address.uses.is_empty() {
             unused.extend(address.records.iter().filter(|r| leaks::is_candidate(context, r)).copied());
         } else {

@@ -5,6 +5,7 @@ use calipam_model::key::Key;
 use calipam_model::names::endpoint_name;
 use calipam_model::snapshot::Source;
 use calipam_model::time::CLOCK_SKEW;
+use jiff::Timestamp;
 
 use super::addresses::Record;
 use super::evidence::{name_of_claim, nodes_of, of_owner, of_record};
@@ -17,8 +18,13 @@ use crate::record::{Claim, names_service};
 
 /// True where the allocation is younger than the grace period: its owner may not have appeared yet.
 pub(crate) fn is_young(context: &Context<'_>, attribute: &AttributeRef<'_>) -> bool {
+    is_young_at(context.now, context, attribute)
+}
+
+/// The same at another time.
+pub(crate) fn is_young_at(now: Timestamp, context: &Context<'_>, attribute: &AttributeRef<'_>) -> bool {
     let Some(allocated) = attribute.allocated_at() else { return false };
-    let age = context.snapshot.taken_at.duration_since(allocated);
+    let age = now.duration_since(allocated);
     // What a clock that runs wrong wrote would stay young for as long as it is in the future.
     age < context.grace && age >= -CLOCK_SKEW
 }

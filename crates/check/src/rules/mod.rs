@@ -4,6 +4,9 @@
 mod address_tests;
 pub(crate) mod addresses;
 mod affinities;
+pub(crate) mod aged;
+#[cfg(test)]
+mod aged_tests;
 mod block_limit;
 pub(crate) mod blocks;
 pub(crate) mod cidr_set;

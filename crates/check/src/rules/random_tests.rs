@@ -6,6 +6,7 @@ use calipam_model::key::{ENDPOINT_PREFIX, RESOURCE_PREFIX};
 use calipam_model::snapshot::{Snapshot, Source};
 use serde_json::{Value, json};
 
+use super::aged_tests::assert_aged;
 use crate::{Options, check, settle};
 
 /// Numbers that are the same in every run.
@@ -54,7 +55,8 @@ fn attribute(dice: &mut Dice) -> Value {
         2 => json!({"handle_id": "windows-reserved-ipam-handle"}),
         3 => json!({"handle_id": dice.pick(&IDS)}),
         _ => json!({"handle_id": dice.pick(&IDS), "secondary": {"node": dice.pick(&NODES),
-            "namespace": "default", "pod": dice.pick(&["a", "b", "web-0"])}}),
+            "namespace": "default", "pod": dice.pick(&["a", "b", "web-0"]),
+            "timestamp": dice.pick(&["2026-05-01 11:50:00 +0000 UTC", "2026-05-01 12:30:00 +0000 UTC", "noon", "2026"])}}),
     }
 }
 
@@ -165,4 +167,13 @@ fn every_finding_is_well_formed_and_stands_while_nothing_changes() {
         assert_eq!(report.findings, found, "seed {seed}");
     }
     assert!(codes.len() > 25, "only {codes:?}");
+}
+
+#[test]
+fn what_only_time_makes_a_finding_is_what_a_later_check_finds() {
+    let mut aged = HashSet::new();
+    for seed in 0..calipam_testkit::rounds(200) {
+        aged.extend(assert_aged(&cluster(&mut Dice(seed)), &format!("seed {seed}")));
+    }
+    assert!(aged.len() > 1, "only {aged:?}");
 }

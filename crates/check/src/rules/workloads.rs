@@ -82,7 +82,7 @@ fn key_of_pod(pod: &Pod) -> Key {
 /// True for a pod whose endpoint the CNI plugin should have removed by now. One that does not say when it finished
 /// did so long ago.
 fn has_long_finished(context: &Context<'_>, pod: &Pod) -> bool {
-    let is_old = |at| context.snapshot.taken_at.duration_since(at) > context.grace;
+    let is_old = |at| context.now.duration_since(at) > context.grace;
     pod.finished && pod.finished_at.is_none_or(is_old)
 }
 
@@ -204,7 +204,7 @@ pub(crate) fn check_services(context: &Context<'_>, out: &mut Vec<Finding>) {
     // Without the controller services get their addresses elsewhere, or by hand.
     let Some(assign) = snapshot.kube_controllers.as_ref().and_then(|c| c.assign_ips) else { return };
     let old = |service: &Service| {
-        service.created.is_some_and(|created| snapshot.taken_at.duration_since(created) >= context.grace)
+        service.created.is_some_and(|created| context.now.duration_since(created) >= context.grace)
     };
     for service in snapshot.services.iter().map(|s| &s.value) {
         if service.is_managed(assign) && service.ingress.is_empty() && old(service) {

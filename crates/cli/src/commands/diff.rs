@@ -1,8 +1,10 @@
 //! `diff`.
 
+use std::mem::ManuallyDrop;
+
 use calipam_datastore::archive::Archived;
-use calipam_history::diff::{Difference, Judged, difference};
-use calipam_workflow::{Pair, Side, exports_around, scope};
+use calipam_history::diff::{AddressChange, AddressChangeKind, Difference};
+use calipam_workflow::{Pair, Side, diff, exports_around, read_pair, scope};
 
 use crate::args::{DiffArgs, Global, StateName};
 use crate::exit::{Failure, Outcome};
@@ -17,28 +19,23 @@ use crate::{connect, hints};
 pub fn run(args: &DiffArgs, global: &Global, console: &Console) -> Result<Outcome, Failure> {
     let (old, new) = states(args, console)?;
     refuse(&old, &new, global)?;
-    let (old, new, pair) = connect::block_on(async {
+    let (old, new, pair, found) = connect::block_on(async {
         let old = open(&old, global, console).await?;
         let new = open(&new, global, console).await?;
         let person = Person::watching(console);
-        let pair = calipam_workflow::diff(&old, &new, args.force, args.settling.settle, &person).await?;
-        Ok((old, new, pair))
+        // Giving back the memory of two million objects one by one would take longer than the process has to live.
+        let pair: &Pair = Box::leak(Box::new(read_pair(&old, &new, args.force, &person).await?));
+        let scope = scope(pair, args.networks(), &args.nodes, &args.pools)?;
+        let found = diff(pair, [&old, &new], &scope, args.settling.settle, &person).await?;
+        Ok((old, new, pair, ManuallyDrop::new(found)))
     })?;
-    let scope = scope(&pair, args.networks(), &args.nodes, &args.pools)?;
-    let Pair { old: (before, of_old), new: (after, of_new) } = &pair;
-    let (before, after) =
-        (Judged { snapshot: before, report: of_old }, Judged { snapshot: after, report: of_new });
-    let found = difference(before, after, &scope);
 
-    let states = [State::of(before.snapshot, &old), State::of(after.snapshot, &new)];
     let outcome = if found.same { Outcome::Clean } else { Outcome::Findings };
     if !found.same || console.prints_nothing_new() {
+        let states = [State::of(&pair.old, &old), State::of(&pair.new, &new)];
         console.print(&DifferenceDocument { states, difference: &found })?;
     }
     hint(&found, &old, &new, console);
-    // Giving back the memory of two million objects one by one would take longer than the process has to live.
-    std::mem::forget(found);
-    std::mem::forget(pair);
     Ok(outcome)
 }
 
@@ -89,8 +86,11 @@ fn hint(found: &Difference<'_>, old: &Side, new: &Side, console: &Console) {
     if console.format.detail() == Some(Detail::Short) && !found.same {
         console.hint(&format!("{} lists every change", hints::again(&["-o", "wide"], &["output"])));
     }
-    let total = found.sums.total;
-    let at_risk = total.given_out + total.moved;
+    // What the same owner has got again would be that owner's after a restore, too.
+    let is_at_risk = |change: &AddressChange<'_>| {
+        matches!(change.change, AddressChangeKind::GivenOut | AddressChangeKind::Moved)
+    };
+    let at_risk = found.addresses.iter().filter(|change| is_at_risk(change)).count();
     let is_backup = !old.datastore.is_live() && new.revision.is_none() && new.datastore.is_live();
     if is_backup && at_risk > 0 && console.format.detail().is_some() {
         console.hint(&format!(

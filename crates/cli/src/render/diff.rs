@@ -142,7 +142,7 @@ enum Row<'a> {
     /// A pool, reservation, node or configuration: the word for it, its place among all, and what differs.
     Object(&'static str, u8, &'a ObjectChange),
     /// A finding; true for a new one.
-    Finding(FindingSummary<'a>, bool),
+    Finding(&'a FindingSummary, bool),
 }
 
 fn rows<'a>(difference: &'a Difference<'a>) -> impl Iterator<Item = Row<'a>> {
@@ -156,8 +156,8 @@ fn rows<'a>(difference: &'a Difference<'a>) -> impl Iterator<Item = Row<'a>> {
         changes.iter().map(move |change| Row::Object(word, place, change))
     });
     let findings = &difference.findings;
-    let new = findings.new.iter().map(|finding| Row::Finding(*finding, true));
-    let gone = findings.gone.iter().map(|finding| Row::Finding(*finding, false));
+    let new = findings.new.iter().map(|finding| Row::Finding(finding, true));
+    let gone = findings.gone.iter().map(|finding| Row::Finding(finding, false));
     difference
         .addresses
         .iter()

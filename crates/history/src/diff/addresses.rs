@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use calipam_check::record::{Claim, describe};
 use calipam_model::IpNet;
 use calipam_model::attributes::AttributeRef;
-use calipam_model::block::{Allocation, Block, BlockOwner};
+use calipam_model::block::{Allocation, Block};
 use calipam_model::snapshot::Snapshot;
 use calipam_model::text::TextRef;
 use serde::ser::SerializeStruct;
@@ -14,7 +14,7 @@ use serde::{Serialize, Serializer};
 
 use super::regions::Region;
 use super::scope::Scope;
-use super::sums::{Part, Pools, Tally};
+use super::sums::{NodeName, Part, Pools, Tally};
 
 /// What happened to an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
@@ -70,19 +70,15 @@ impl<'s> Held<'s> {
         self.block.cidr()
     }
 
-    /// The node that the record names.
-    pub(crate) fn recorded_node(self) -> Option<TextRef<'s>> {
-        self.record().get("node").filter(|node| !node.is_empty())
-    }
-
-    /// The node that owns the block.
-    pub(crate) fn block_host(self) -> Option<&'s str> {
-        self.block.owner().and_then(BlockOwner::host)
+    /// The node that holds it.
+    pub(crate) fn node_name(self) -> NodeName<'s> {
+        NodeName::of(&self.record(), self.block)
     }
 
     /// The node that holds it: the one that the record names, else the owner of the block.
     pub fn node(self) -> Option<String> {
-        self.recorded_node().map(|node| node.to_string()).or_else(|| self.block_host().map(str::to_owned))
+        let node = self.node_name();
+        (node != NodeName::Unknown).then(|| node.text())
     }
 
     /// The type of its owner, and the owner's name.
@@ -93,13 +89,12 @@ impl<'s> Held<'s> {
 
     /// True for an address that an owner holds; false where it cools down or is reserved by Windows.
     pub fn is_allocated(self) -> bool {
-        let record = self.record();
-        !record.is_cooling() && !record.is_windows_reserved()
+        is_allocated(&self.record())
     }
+}
 
-    fn is_in(self, scope: &Scope) -> bool {
-        scope.nodes.is_empty() || self.node().is_some_and(|node| scope.nodes.contains(&node))
-    }
+fn is_allocated(record: &AttributeRef<'_>) -> bool {
+    !record.is_cooling() && !record.is_windows_reserved()
 }
 
 impl Serialize for Held<'_> {
@@ -177,12 +172,12 @@ impl<'s> Walk<'s, '_> {
         if !self.scope.has_network(block.cidr()) {
             return;
         }
-        for ordinal in 0..block.size() {
-            let Some(allocation) = block.allocation(ordinal) else { continue };
-            let held = Held { block, ordinal };
-            if self.scope.has_address(allocation.address) && held.is_in(self.scope) && held.is_allocated() {
+        for allocation in block.allocations() {
+            let record = allocation.attribute;
+            let node = NodeName::of(&record, block);
+            if self.scope.has_address(allocation.address) && node.is_in(self.scope) && is_allocated(&record) {
                 let pool = self.new.of(allocation.address, block.cidr());
-                self.walked.sums.both(held, pool);
+                self.walked.sums.both(node, pool);
             }
         }
     }
@@ -220,7 +215,7 @@ impl<'s> Walk<'s, '_> {
     }
 
     fn compare(&mut self, address: IpAddr, before: Option<Held<'s>>, after: Option<Held<'s>>) {
-        let is_wanted = before.iter().chain(&after).any(|held| held.is_in(self.scope));
+        let is_wanted = before.iter().chain(&after).any(|held| held.node_name().is_in(self.scope));
         if !is_wanted || !self.scope.has_address(address) {
             return;
         }

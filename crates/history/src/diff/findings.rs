@@ -9,10 +9,10 @@ use serde::{Serialize, Serializer};
 use super::scope::Scope;
 
 /// A finding that only one side has.
-#[derive(Clone, Copy, Debug)]
-pub struct FindingSummary<'s>(pub &'s Finding);
+#[derive(Clone, Debug)]
+pub struct FindingSummary(pub Finding);
 
-impl Serialize for FindingSummary<'_> {
+impl Serialize for FindingSummary {
     /// Without evidence: a check of that side has it.
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut object = serializer.serialize_struct("FindingSummary", 4)?;
@@ -25,19 +25,24 @@ impl Serialize for FindingSummary<'_> {
 }
 
 /// How the findings differ, each list ordered as in a report.
-#[derive(Clone, Debug, Serialize)]
-pub struct FindingChanges<'s> {
-    pub new: Vec<FindingSummary<'s>>,
-    pub gone: Vec<FindingSummary<'s>>,
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct FindingChanges {
+    pub new: Vec<FindingSummary>,
+    pub gone: Vec<FindingSummary>,
 }
 
 /// Two findings are the same where code and subject are: what they say of it may have changed.
-pub(crate) fn changes<'s>(old: &'s Report, new: &'s Report, scope: &Scope) -> FindingChanges<'s> {
+pub(crate) fn changes(mut old: Report, mut new: Report, scope: &Scope) -> FindingChanges {
     let filter = scope.filter();
-    let only = |of: &'s Report, other: &'s Report| -> Vec<FindingSummary<'s>> {
+    let only = |of: &Report, other: &Report| -> Vec<bool> {
         let known: HashSet<(Code, &Subject)> = other.findings.iter().map(|f| (f.code, &f.subject)).collect();
-        let unknown = of.findings.iter().filter(|f| !known.contains(&(f.code, &f.subject)));
-        unknown.filter(|finding| filter.admits(finding)).map(FindingSummary).collect()
+        let is_only = |f: &Finding| !known.contains(&(f.code, &f.subject)) && filter.admits(f);
+        of.findings.iter().map(is_only).collect()
     };
-    FindingChanges { new: only(new, old), gone: only(old, new) }
+    let (is_new, is_gone) = (only(&new, &old), only(&old, &new));
+    let take = |of: &mut Report, wanted: Vec<bool>| -> Vec<FindingSummary> {
+        let findings = std::mem::take(&mut of.findings).into_iter().zip(wanted);
+        findings.filter(|(_, wanted)| *wanted).map(|(finding, _)| FindingSummary(finding)).collect()
+    };
+    FindingChanges { new: take(&mut new, is_new), gone: take(&mut old, is_gone) }
 }

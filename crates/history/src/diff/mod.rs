@@ -28,13 +28,6 @@ pub use self::sums::{NamedSum, Sum, Sums};
 use self::uncompared::Hidden;
 pub use self::uncompared::{NotCompared, Side, Uncompared};
 
-/// One of two snapshots, with what a check found in it.
-#[derive(Clone, Copy, Debug)]
-pub struct Judged<'s> {
-    pub snapshot: &'s Snapshot,
-    pub report: &'s Report,
-}
-
 /// How two snapshots differ, in a scope.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -60,7 +53,7 @@ pub struct Difference<'s> {
     pub nodes: Vec<ObjectChange>,
     /// Cluster information and settings.
     pub configuration: Vec<ObjectChange>,
-    pub findings: FindingChanges<'s>,
+    pub findings: FindingChanges,
 }
 
 impl Difference<'_> {
@@ -77,9 +70,23 @@ impl Difference<'_> {
     }
 }
 
+/// How two snapshots differ, but for their findings.
+#[derive(Debug)]
+pub struct Unjudged<'s>(Difference<'s>);
+
+impl<'s> Unjudged<'s> {
+    /// Adds what the checks of both found. The scope is the one in which they were compared.
+    pub fn judged(self, old: Report, new: Report, scope: &Scope) -> Difference<'s> {
+        let mut difference = self.0;
+        difference.findings = findings::changes(old, new, scope);
+        let is_unknown = difference.not_compared.iter().any(|left_out| left_out.what.is_undecodable());
+        difference.same = !is_unknown && difference.is_empty();
+        difference
+    }
+}
+
 /// Compares two snapshots of one cluster that hold the same sources, as [`align`] makes them.
-pub fn difference<'s>(old: Judged<'s>, new: Judged<'s>, scope: &Scope) -> Difference<'s> {
-    let (before, after) = (old.snapshot, new.snapshot);
+pub fn compare<'s>(before: &'s Snapshot, after: &'s Snapshot, scope: &Scope) -> Unjudged<'s> {
     let both_read = |source: Source| before.has_read(source) && after.has_read(source);
     let hidden = Hidden::new(before, after);
     let mut not_compared = uncompared::sources(before, after);
@@ -96,7 +103,7 @@ pub fn difference<'s>(old: Judged<'s>, new: Judged<'s>, scope: &Scope) -> Differ
     let addresses::Walked { changes: addresses, sums } = walked;
 
     let objects = objects::Sides { old: before, new: after, hidden: &hidden, scope };
-    let mut difference = Difference {
+    Unjudged(Difference {
         same: false,
         not_compared,
         sums: sums.finish(),
@@ -108,9 +115,6 @@ pub fn difference<'s>(old: Judged<'s>, new: Judged<'s>, scope: &Scope) -> Differ
         reservations: objects.reservations(both_read(Source::Reservations)),
         nodes: objects.nodes(both_read(Source::Nodes)),
         configuration: objects.configuration(both_read),
-        findings: findings::changes(old.report, new.report, scope),
-    };
-    let is_unknown = difference.not_compared.iter().any(|left_out| left_out.what.is_undecodable());
-    difference.same = !is_unknown && difference.is_empty();
-    difference
+        findings: FindingChanges::default(),
+    })
 }

@@ -126,32 +126,65 @@ pub(crate) fn handles<'s>(
             named.as_ref().is_none_or(|named| named.contains(id.cut_at_carriage_return().packed()));
         is_named && (hidden.is_empty() || !hidden.has(&Key::Handle(id.to_string())))
     };
-    let mut before: FastMap<&[u8], &Handle> =
-        live(old).map(|handle| (handle.id().packed(), handle)).collect();
+    let Unequal { gone, changed, added } = unequal(live(old), live(new));
+    let gone = gone.into_iter().map(|(_, handle)| (handle.id(), ChangeKind::Gone, Some(handle), None));
+    let changed = changed
+        .into_iter()
+        .map(|(_, [before, after])| (after.id(), ChangeKind::Changed, Some(before), Some(after)));
+    let added = added.into_iter().map(|(_, handle)| (handle.id(), ChangeKind::New, None, Some(handle)));
+    let all = gone.chain(changed).chain(added).filter(|(id, ..)| is_wanted(*id));
+    all.map(|(id, change, before, after)| HandleChange { id, change, before, after }).collect()
+}
 
-    let mut added = Vec::new();
-    let mut found = Vec::new();
-    for handle in live(new) {
-        let id = handle.id();
-        match before.remove(id.packed()) {
-            None if is_wanted(id) => {
-                added.push(HandleChange { id, change: ChangeKind::New, before: None, after: Some(handle) });
+/// The handles of two states that differ, each list in the order of its state, with the place there: what changed in that
+/// of the later one.
+#[derive(Default)]
+struct Unequal<'s> {
+    gone: Vec<(usize, &'s Handle)>,
+    changed: Vec<(usize, [&'s Handle; 2])>,
+    added: Vec<(usize, &'s Handle)>,
+}
+
+/// Brings the handles of two states together by ID. Both are nearly always in the same order, so that they are walked side by
+/// side: only what has no partner at its place waits for one that comes later.
+fn unequal<'s>(old: impl Iterator<Item = &'s Handle>, new: impl Iterator<Item = &'s Handle>) -> Unequal<'s> {
+    type Waiting<'s> = FastMap<&'s [u8], (usize, &'s Handle)>;
+    let take = |waiting: &mut Waiting<'s>, handle: Option<&(usize, &'s Handle)>| {
+        let (_, handle) = handle.filter(|_| !waiting.is_empty())?;
+        waiting.remove(handle.id().packed())
+    };
+    let (mut old, mut new) = (old.enumerate().peekable(), new.enumerate().peekable());
+    let (mut old_waits, mut new_waits) = (Waiting::default(), Waiting::default());
+    let mut found = Unequal::default();
+    let mut compare = |place: usize, before: &'s Handle, after: &'s Handle| {
+        if !before.blocks().eq(after.blocks()) {
+            found.changed.push((place, [before, after]));
+        }
+    };
+    loop {
+        if let Some((place, after)) = take(&mut new_waits, old.peek()) {
+            old.next().iter().for_each(|(_, before)| compare(place, before, after));
+        } else if let Some((_, before)) = take(&mut old_waits, new.peek()) {
+            new.next().iter().for_each(|(place, after)| compare(*place, before, after));
+        } else {
+            match (old.next(), new.next()) {
+                (None, None) => break,
+                (Some((_, before)), Some((place, after))) if before.id() == after.id() => {
+                    compare(place, before, after);
+                }
+                (before, after) => {
+                    old_waits.extend(before.map(|own| (own.1.id().packed(), own)));
+                    new_waits.extend(after.map(|own| (own.1.id().packed(), own)));
+                }
             }
-            Some(was) if !was.blocks().eq(handle.blocks()) && is_wanted(id) => {
-                let (before, after) = (Some(was), Some(handle));
-                found.push(HandleChange { id, change: ChangeKind::Changed, before, after });
-            }
-            _ => {}
         }
     }
-    let gone = live(old).filter(|handle| before.contains_key(handle.id().packed()) && is_wanted(handle.id()));
-    let gone = gone.map(|handle| HandleChange {
-        id: handle.id(),
-        change: ChangeKind::Gone,
-        before: Some(handle),
-        after: None,
-    });
-    gone.chain(found).chain(added).collect()
+    found.gone.extend(old_waits.into_values());
+    found.added.extend(new_waits.into_values());
+    found.gone.sort_unstable_by_key(|(place, _)| *place);
+    found.changed.sort_unstable_by_key(|(place, _)| *place);
+    found.added.sort_unstable_by_key(|(place, _)| *place);
+    found
 }
 
 fn live(snapshot: &Snapshot) -> impl Iterator<Item = &Handle> {

@@ -5,11 +5,14 @@ use std::hash::Hash;
 use std::net::IpAddr;
 
 use calipam_model::IpNet;
+use calipam_model::attributes::AttributeRef;
+use calipam_model::block::{Block, BlockOwner};
 use calipam_model::snapshot::Snapshot;
 use calipam_model::text::TextRef;
 use serde::Serialize;
 
 use super::addresses::{AddressChangeKind, Held};
+use super::scope::Scope;
 use crate::FastMap;
 
 /// Allocated addresses before and after. What cools down or is reserved by Windows is not counted.
@@ -50,21 +53,25 @@ pub(crate) struct Part<'s> {
     pub pool: Option<&'s str>,
 }
 
-/// The node of an address: as records name it, or as blocks do.
+/// The node that holds an address: the one that the record names, else the owner of the block.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-enum NodeName<'s> {
+pub(crate) enum NodeName<'s> {
     Recorded(TextRef<'s>),
     Host(&'s str),
     Unknown,
 }
 
 impl<'s> NodeName<'s> {
-    fn of(held: Held<'s>) -> Self {
-        let host = || held.block_host().map_or(Self::Unknown, Self::Host);
-        held.recorded_node().map_or_else(host, Self::Recorded)
+    pub fn of(record: &AttributeRef<'s>, block: &'s Block) -> Self {
+        let host = || block.owner().and_then(BlockOwner::host).map_or(Self::Unknown, Self::Host);
+        record.get("node").filter(|node| !node.is_empty()).map_or_else(host, Self::Recorded)
     }
 
-    fn text(self) -> String {
+    pub fn is_in(self, scope: &Scope) -> bool {
+        scope.nodes.is_empty() || self != Self::Unknown && scope.nodes.contains(&self.text())
+    }
+
+    pub fn text(self) -> String {
         match self {
             Self::Recorded(name) => name.to_string(),
             Self::Host(name) => name.to_owned(),
@@ -80,13 +87,30 @@ pub(crate) struct Tally<'s> {
     total: FastMap<(), Sum>,
     pools: FastMap<&'s str, Sum>,
     nodes: FastMap<NodeName<'s>, Sum>,
+    /// The last addresses without a change: their pool, their node, and how many follow each other.
+    same: Option<(&'s str, NodeName<'s>, usize)>,
 }
 
 impl<'s> Tally<'s> {
     /// Counts an address that is allocated on both sides without a change.
-    pub fn both(&mut self, held: Held<'s>, pool: Option<&'s str>) {
-        let part = Some(Part { held, pool });
-        self.change(None, part, part);
+    pub fn both(&mut self, node: NodeName<'s>, pool: Option<&'s str>) {
+        let pool = pool.unwrap_or_default();
+        match &mut self.same {
+            Some((last_pool, last_node, number)) if *last_node == node && *last_pool == pool => *number += 1,
+            _ => {
+                self.count_same();
+                self.same = Some((pool, node, 1));
+            }
+        }
+    }
+
+    fn count_same(&mut self) {
+        let Some((pool, node, number)) = self.same.take() else { return };
+        let total = self.total.entry(()).or_default();
+        for sum in [total, self.pools.entry(pool).or_default(), self.nodes.entry(node).or_default()] {
+            sum.before += number;
+            sum.after += number;
+        }
     }
 
     /// Counts an address that is allocated on one side or both.
@@ -97,13 +121,14 @@ impl<'s> Tally<'s> {
         after: Option<Part<'s>>,
     ) {
         let pool = |part: Part<'s>| part.pool.unwrap_or_default();
-        let node = |part: Part<'s>| NodeName::of(part.held);
+        let node = |part: Part<'s>| part.held.node_name();
         count(&mut self.total, before.map(drop), after.map(drop), kind);
         count(&mut self.pools, before.map(pool), after.map(pool), kind);
         count(&mut self.nodes, before.map(node), after.map(node), kind);
     }
 
-    pub fn finish(self) -> Sums {
+    pub fn finish(mut self) -> Sums {
+        self.count_same();
         let mut pools = BTreeMap::new();
         self.pools.into_iter().for_each(|(name, sum)| add(pools.entry(name.to_owned()).or_default(), sum));
         let mut nodes = BTreeMap::new();

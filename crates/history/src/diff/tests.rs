@@ -1,13 +1,14 @@
 //! Pairs of small clusters, which differ in one thing each.
 
+use std::collections::BTreeSet;
+
 use calipam_check::{Options, Report, check};
+use calipam_model::handle::Handle;
 use calipam_model::snapshot::{Coverage, Snapshot, Source, WhySkipped};
+use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::{
-    AddressChangeKind, BlockChangeKind, ChangeKind, Difference, Judged, Scope, Side, Uncompared, align,
-    difference,
-};
+use super::{AddressChangeKind, BlockChangeKind, ChangeKind, Difference, Scope, Side, Uncompared, align};
 
 const BLOCK: &str = "/calico/ipam/v2/assignment/ipv4/block/10.0.0.0-29";
 const POOL: &str = "/calico/resources/v3/projectcalico.org/ippools/main";
@@ -67,12 +68,7 @@ fn cluster(entries: &[(&str, Value)]) -> Snapshot {
 /// Compares and hands the difference on.
 fn compare<T>(old: &Snapshot, new: &Snapshot, scope: &Scope, look: impl FnOnce(&Difference<'_>) -> T) -> T {
     let report = |snapshot: &Snapshot| -> Report { check(snapshot, &Options::default()) };
-    let (of_old, of_new) = (report(old), report(new));
-    look(&difference(
-        Judged { snapshot: old, report: &of_old },
-        Judged { snapshot: new, report: &of_new },
-        scope,
-    ))
+    look(&super::compare(old, new, scope).judged(report(old), report(new), scope))
 }
 
 fn everything<T>(old: &Snapshot, new: &Snapshot, look: impl FnOnce(&Difference<'_>) -> T) -> T {
@@ -319,4 +315,40 @@ fn overlapping_blocks_are_compared_address_by_address() {
             found.findings.new.iter().any(|finding| finding.0.code == calipam_check::Code::OverlappingBlocks)
         );
     });
+}
+
+proptest! {
+    /// Whatever the order of the two states, each handle is compared with that of the same ID.
+    #[test]
+    fn handles_are_brought_together_by_id(
+        old in proptest::collection::vec((0u8..12, 1u8..3), 0..12),
+        new in proptest::collection::vec((0u8..12, 1u8..3), 0..12),
+    ) {
+        let handles = |of: &[(u8, u8)]| {
+            let mut seen = BTreeSet::new();
+            let entries: Vec<(String, Value)> = of
+                .iter()
+                .filter(|(id, _)| seen.insert(*id))
+                .map(|(id, count)| {
+                    (format!("/calico/ipam/v2/handle/h{id}"), json!({"block": {"10.0.0.0/29": count}}))
+                })
+                .collect();
+            cluster(&entries.iter().map(|(key, value)| (key.as_str(), value.clone())).collect::<Vec<_>>())
+        };
+        let (old, new) = (handles(&old), handles(&new));
+        let ids = |of: &Snapshot| -> Vec<(String, Handle)> {
+            of.handles.iter().map(|handle| (handle.value.id().to_string(), handle.value.clone())).collect()
+        };
+        let (before, after) = (ids(&old), ids(&new));
+        let find = |of: &[(String, Handle)], id: &str| of.iter().find(|(own, _)| own == id).map(|(_, handle)| handle.clone());
+        let gone = before.iter().filter(|(id, _)| find(&after, id).is_none()).map(|(id, _)| (id.clone(), ChangeKind::Gone));
+        let changed = after.iter().filter(|(id, handle)| find(&before, id).is_some_and(|before| before != *handle));
+        let changed = changed.map(|(id, _)| (id.clone(), ChangeKind::Changed));
+        let added = after.iter().filter(|(id, _)| find(&before, id).is_none()).map(|(id, _)| (id.clone(), ChangeKind::New));
+        let expected: Vec<(String, ChangeKind)> = gone.chain(changed).chain(added).collect();
+        let found = everything(&old, &new, |found| {
+            found.handles.iter().map(|handle| (handle.id.to_string(), handle.change)).collect::<Vec<_>>()
+        });
+        prop_assert_eq!(found, expected);
+    }
 }

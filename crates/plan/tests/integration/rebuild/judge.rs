@@ -114,7 +114,8 @@ impl Rebuilt {
 
     /// An address that somebody uses is never freed, and its record changes only where the plan says so.
     fn assert_in_use_stays(&self, name: &str) {
-        let (before, after) = (Index::new(&self.before), Index::new(&self.after));
+        let (before, after) =
+            (Index::new(&self.before, self.before.taken_at), Index::new(&self.after, self.after.taken_at));
         let planned: BTreeSet<Subject> = self.plan.changes().map(|change| change.subject.clone()).collect();
         for block in &before.blocks {
             let Some(sound) = block.sound else { continue };

@@ -147,7 +147,7 @@ pub fn assert_no_harm(before: &Snapshot, plan: &Plan, after: &Snapshot, name: &s
         .map(|finding| format!("{} {}: {}", finding.code, finding.subject, finding.message))
         .collect();
     assert!(new.is_empty(), "{name}: {new:#?}");
-    let (earlier, later) = (Index::new(before), Index::new(after));
+    let (earlier, later) = (Index::new(before, before.taken_at), Index::new(after, after.taken_at));
     for block in &earlier.blocks {
         for allocation in block.sound.into_iter().flat_map(|sound| sound.allocations()) {
             let used = !earlier.uses_of(allocation.address).is_empty();

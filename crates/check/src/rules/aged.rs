@@ -1,0 +1,69 @@
+//! Findings that a snapshot does not have, and would have if the same were judged at a later time.
+//!
+//! Time decides little: the age of an allocation, of a finished pod and of a service without an address, and whether a
+//! release lies in the future. So little is judged again, and most often nothing.
+
+use std::collections::HashSet;
+
+use calipam_model::attributes::AttributeRef;
+use calipam_model::block::BlockProblem;
+use calipam_model::snapshot::Snapshot;
+use jiff::Timestamp;
+
+use super::leaks::{is_young, is_young_at};
+use super::{addresses, run, workloads};
+use crate::Context;
+use crate::code::Code;
+use crate::finding::{Finding, Subject};
+use crate::index::Index;
+
+/// See [`Context::aged`].
+pub(crate) fn findings(
+    mut context: Context<'_>,
+    later: Timestamp,
+    codes: &HashSet<Code>,
+) -> HashSet<(Code, Subject)> {
+    let earlier = std::mem::replace(&mut context.now, later);
+    let has = |findings: Vec<Finding>| findings.into_iter().map(|finding| (finding.code, finding.subject));
+    if has_future_releases(&context) {
+        // What lies in a block that was corrupt is judged by any rule.
+        context.index = Index::new(context.snapshot, later);
+        return has(run(&context)).collect();
+    }
+
+    let mut found = Vec::new();
+    // By the code of [`owners`](super::owners) and the two of [`leaks`](super::leaks).
+    let of_addresses = [Code::OwnerMismatch, Code::LeakedAddress, Code::ServiceAddressExtra];
+    if of_addresses.iter().any(|code| codes.contains(code)) {
+        check_addresses(&context, earlier, &mut found);
+    }
+    if codes.contains(&Code::EndpointWithoutPod) && has_finished_pods(context.snapshot) {
+        workloads::check(&context, &mut found);
+    }
+    if codes.contains(&Code::ServiceWithoutAddress) {
+        workloads::check_services(&context, &mut found);
+    }
+    has(found).collect()
+}
+
+fn has_future_releases(context: &Context<'_>) -> bool {
+    let problems = context.index.blocks.iter().flat_map(|block| &block.problems);
+    problems.into_iter().any(|problem| matches!(problem, BlockProblem::ReleasedInFuture { .. }))
+}
+
+fn has_finished_pods(snapshot: &Snapshot) -> bool {
+    snapshot.pods.iter().any(|pod| pod.value.finished)
+}
+
+/// Judges the addresses of which an allocation was young, and is not any more.
+fn check_addresses(context: &Context<'_>, earlier: Timestamp, out: &mut Vec<Finding>) {
+    let has_aged =
+        |record: &AttributeRef<'_>| is_young_at(earlier, context, record) && !is_young(context, record);
+    let sound = || context.index.blocks.iter().filter_map(|block| block.sound);
+    if sound().any(|block| block.attributes().any(|record| has_aged(&record))) {
+        let is_wanted = |address: &addresses::Address<'_, '_, '_>| {
+            address.records.iter().any(|record| has_aged(&record.allocation.attribute))
+        };
+        addresses::check_some(context, is_wanted, out);
+    }
+}

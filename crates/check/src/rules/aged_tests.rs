@@ -1,0 +1,99 @@
+//! What is a finding only because time has passed.
+
+use std::collections::HashSet;
+
+use calipam_model::config::{AssignIps, KubeControllersConfiguration};
+use calipam_model::pod::{Pod, PodParts};
+use calipam_model::service::Service;
+use calipam_model::snapshot::{Revision, Snapshot, Source, Versioned};
+use jiff::SignedDuration;
+use serde_json::{Value, json};
+
+use super::kubernetes_tests::running;
+use crate::test_cluster::{Cluster, pod};
+use crate::{Code, Context, Options, Subject, check};
+
+/// Checks the snapshot a day later as a whole, and compares that with what aged. Gives the codes of that.
+pub(super) fn assert_aged(snapshot: &Snapshot, name: &str) -> HashSet<Code> {
+    let options = Options::default();
+    let own: HashSet<(Code, Subject)> = subjects(snapshot, &options);
+    let mut later = snapshot.clone();
+    later.taken_at += SignedDuration::from_hours(24);
+    let expected: HashSet<(Code, Subject)> = &subjects(&later, &options) - &own;
+
+    let aged = |codes: &HashSet<Code>| {
+        let aged = Context::new(snapshot, &options).aged(later.taken_at, codes);
+        &aged - &own
+    };
+    assert_eq!(aged(&Code::ALL.iter().copied().collect()), expected, "{name}");
+    let codes: HashSet<Code> = expected.iter().map(|(code, _)| *code).collect();
+    for code in &codes {
+        let found = aged(&HashSet::from([*code]));
+        let of_code = |all: &HashSet<(Code, Subject)>| -> HashSet<(Code, Subject)> {
+            all.iter().filter(|(own, _)| own == code).cloned().collect()
+        };
+        assert_eq!(of_code(&found), of_code(&expected), "{name}: {code} alone");
+    }
+    codes
+}
+
+fn subjects(snapshot: &Snapshot, options: &Options) -> HashSet<(Code, Subject)> {
+    check(snapshot, options).findings.into_iter().map(|finding| (finding.code, finding.subject)).collect()
+}
+
+/// The record of a pod, one minute old.
+fn young(name: &str) -> Value {
+    let mut record = pod("node-1", name);
+    record["secondary"]["timestamp"] = "2026-05-01 11:59:00 +0000 UTC".into();
+    record
+}
+
+fn with(records: [Value; 4]) -> Cluster {
+    let mut cluster = Cluster::new();
+    cluster.block("10.244.1.0/30", Some("host:node-1"), records);
+    cluster.0.nodes[0].value.tunnels.clear();
+    cluster
+}
+
+#[test]
+fn each_kind_of_finding_that_time_alone_makes() {
+    let none = || Value::Null;
+    let leak = with([young("web-0"), pod("node-1", "old"), none(), none()]);
+    assert_eq!(assert_aged(&leak.0, "leak"), HashSet::from([Code::LeakedAddress]));
+
+    let mut mismatch = with([young("web-0"), none(), none(), none()]);
+    mismatch.endpoint("node-1", "other", &["10.244.1.0/32"]);
+    assert_eq!(assert_aged(&mismatch.0, "mismatch"), HashSet::from([Code::OwnerMismatch]));
+
+    // Released by a clock that is ahead: all that lies in the block is judged when it is not any more.
+    let mut future =
+        with([json!({"releasedAt": "2026-05-01T18:00:00Z"}), pod("node-1", "old"), none(), none()]);
+    future.endpoint("node-1", "web-0", &["10.244.1.2/32"]);
+    let codes = HashSet::from([Code::LeakedAddress, Code::UnallocatedInUse, Code::MissingHandle]);
+    assert_eq!(assert_aged(&future.0, "future"), codes);
+
+    let mut finished = with([none(), none(), none(), none()]);
+    finished.endpoint("node-1", "job", &[]);
+    let ended = "2026-05-01T11:59:30Z".parse().ok();
+    let parts = PodParts { phase: "Succeeded", ended_at: ended, ..running("job", "") };
+    finished.0.pods.push(Versioned { value: Pod::new(&parts).0, revision: Revision::Etcd(1) });
+    finished.0.mark_read([Source::Pods]);
+    assert_eq!(assert_aged(&finished.0, "finished"), HashSet::from([Code::EndpointWithoutPod]));
+
+    let mut service = with([none(), none(), none(), none()]);
+    service.resource("ippools/lb", json!({"cidr": "10.250.0.0/24", "allowedUses": ["LoadBalancer"]}));
+    let created = "2026-05-01T11:59:00Z".parse().ok();
+    let value = Service { namespace: "default".into(), name: "web".into(), created, ..Service::default() };
+    service.0.services.push(Versioned { value, revision: Revision::Etcd(1) });
+    service.0.mark_read([Source::Services]);
+    let assign_ips = Some(AssignIps::AllServices);
+    service.0.kube_controllers = Some(KubeControllersConfiguration { assign_ips, ..Default::default() });
+    assert_eq!(assert_aged(&service.0, "service"), HashSet::from([Code::ServiceWithoutAddress]));
+}
+
+#[test]
+fn nothing_ages_without_ipam() {
+    let mut cluster = Cluster::new();
+    cluster.endpoint("node-1", "job", &[]);
+    assert_eq!(assert_aged(&cluster.0, "without"), HashSet::new());
+}
