@@ -120,6 +120,7 @@ fn workflow_code(error: &Error) -> u8 {
         Error::NoJournalDirectory
         | Error::NotLive(_)
         | Error::TwoClusters { .. }
+        | Error::ArchiveOfAnother { .. }
         | Error::BeforeArchive { .. }
         | Error::NoConsent(NoConsent::NoTerminal) => USAGE,
         Error::Datastore(error) | Error::Repair(RepairError::Datastore(error)) if error.is_usage() => USAGE,

@@ -101,6 +101,12 @@ impl Operator for Person<'_> {
             Note::JournalPassedOver { reason } => {
                 console.warn(&format!("{reason}: what that run wrote is not marked as such"));
             }
+            Note::ArchiveOfUnknown => console.warn(
+                "the cluster has no GUID: that all exports of this archive are of one cluster cannot be checked",
+            ),
+            Note::ExportDamaged { reason } => {
+                console.warn(&format!("{reason}: this export of the archive is damaged, and left as it is"));
+            }
             Note::ArchiveSetBack { times: [first, second] } => console.warn(&format!(
                 "the export of {second} has older data than that of {first}: a clock was set back, or the datastore was \
                  restored; what lies between the two may have happened in another order"

@@ -96,8 +96,17 @@ impl Archive {
     /// # Errors
     /// Where the folder or an export in it cannot be read, or exports are of several clusters.
     pub fn open(folder: &Path) -> Result<Self> {
+        let (archive, damaged) = Self::sound(folder)?;
+        damaged.into_iter().next().map_or(Ok(archive), Err)
+    }
+
+    /// Lists the exports of a folder, and what is wrong with those whose header cannot be read.
+    ///
+    /// # Errors
+    /// Where the folder cannot be read, or exports are of several clusters.
+    pub fn sound(folder: &Path) -> Result<(Self, Vec<Error>)> {
         let failed = |error: io::Error| Error::file(folder, error);
-        let mut exports = Vec::new();
+        let (mut exports, mut damaged) = (Vec::new(), Vec::new());
         for entry in fs::read_dir(folder).map_err(failed)? {
             let path = entry.map_err(failed)?.path();
             let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
@@ -108,7 +117,7 @@ impl Archive {
                 Ok(export) => exports.push(export),
                 // Another run thins the archive out.
                 Err(error) if error.is_missing_file() => {}
-                Err(error) => return Err(error),
+                Err(error) => damaged.push(error),
             }
         }
         exports.sort_by(|a, b| (a.taken_at, &a.path).cmp(&(b.taken_at, &b.path)));
@@ -117,7 +126,7 @@ impl Archive {
         if let Some(other) = guids.clone().find(|guid| Some(*guid) != guids.clone().next()) {
             return Err(archive.other_cluster(other));
         }
-        Ok(archive)
+        Ok((archive, damaged))
     }
 
     pub fn folder(&self) -> &Path {
@@ -156,7 +165,7 @@ fn is_export(name: &str) -> bool {
 }
 
 fn archived(path: PathBuf) -> Result<Archived> {
-    let Header { taken_at, revision, guid, .. } = export::header_of(&path)?;
+    let Header { taken_at, revision, guid, .. } = export::header_of(&path).map_err(Error::of_archive)?;
     let taken_at = taken_at.parse().map_err(|_| Error::file(&path, FileError::NoTime(taken_at)))?;
     Ok(Archived { path, taken_at, revision, guid })
 }
@@ -189,7 +198,8 @@ impl Datastore {
             Err(TryLockError::WouldBlock) => return Err(Error::file(folder, FileError::ArchiveBusy)),
             Err(TryLockError::Error(error)) => return Err(failed(error)),
         }
-        let archive = Archive::open(folder)?;
+        // One that is damaged hinders no other.
+        let (archive, _) = Archive::sound(folder)?;
 
         // Within the folder, so that it can take its name there; a folder of its own holds what a kill leaves.
         let writing = folder.join(WRITING);
@@ -227,14 +237,15 @@ impl Archived {
     /// # Errors
     /// Where it is damaged.
     pub fn read(&self, part: Part<'_>, progress: &ProgressFn) -> Result<Option<Snapshot>> {
-        let file = match unless_missing(DataFile::open(&self.path))? {
+        let file = match unless_missing(DataFile::open(&self.path).map_err(Error::of_archive))? {
             Some(file) => file,
             None => return Ok(None),
         };
-        unless_missing(match part {
+        let read = match part {
             Part::Whole => file.observe(progress),
             part => file.observe_some(&|key| part.holds(key), progress),
-        })
+        };
+        unless_missing(read.map_err(Error::of_archive))
     }
 
     /// Removes the file, unless another run has done so.

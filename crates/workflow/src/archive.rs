@@ -43,8 +43,14 @@ pub async fn archive(
     let added = datastore.add_to_archive(folder, &progress(&meter)).await;
     meter.end();
     let added = added?;
+    if added.export.guid.is_empty() {
+        operator.note(Note::ArchiveOfUnknown);
+    }
 
-    let archive = Archive::open(folder)?;
+    let (archive, damaged) = Archive::sound(folder)?;
+    for error in damaged {
+        operator.note(Note::ExportDamaged { reason: error.to_string() });
+    }
     let mut removed = Vec::new();
     if let Some(keep) = keep {
         let times: Vec<Timestamp> = archive.exports().iter().map(|export| export.taken_at).collect();
@@ -178,7 +184,7 @@ pub fn note_last_use(folder: &Path, report: &mut Report, operator: &impl Operato
     let archive = open(folder, operator)?;
     let guids = [archive.guid().unwrap_or_default().to_owned(), report.cluster.guid.clone()];
     if guids[0] != guids[1] {
-        return Err(Error::TwoClusters { what: "the archive and what is checked", guids });
+        return Err(Error::ArchiveOfAnother { guids });
     }
     let leaked = |finding: &&mut Finding| finding.code == Code::LeakedAddress;
     let mut waiting: BTreeMap<IpAddr, &mut Finding> = BTreeMap::new();
@@ -203,7 +209,10 @@ pub fn note_last_use(folder: &Path, report: &mut Report, operator: &impl Operato
             finding.note_last_use(LastInUse { at: export.taken_at, by, not_at });
             false
         });
-        not_at = export.taken_at;
+        // What cannot be decoded may be the user.
+        if context.index.broken_workloads.is_empty() {
+            not_at = export.taken_at;
+        }
     }
     meter.end();
     Ok(())

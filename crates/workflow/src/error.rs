@@ -35,6 +35,9 @@ pub enum Error {
     /// The GUIDs of two datastores that are to be of one cluster.
     #[error("{what} are of two clusters: {} and {}", .guids[0], .guids[1])]
     TwoClusters { what: &'static str, guids: [String; 2] },
+    /// The GUIDs of an archive, and of what is checked; empty where it has none.
+    #[error("the archive is of cluster {:?}, and what is checked of {:?}", .guids[0], .guids[1])]
+    ArchiveOfAnother { guids: [String; 2] },
     #[error("there is no pool {0:?}")]
     UnknownPool(String),
     #[error("nothing of {nodes} lies in {pools}")]

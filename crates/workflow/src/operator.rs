@@ -109,6 +109,12 @@ pub enum Note<'a> {
     JournalPassedOver {
         reason: String,
     },
+    /// What was added to an archive has no GUID: the next export may be of another cluster.
+    ArchiveOfUnknown,
+    /// An export of an archive cannot be read. It is left where it is.
+    ExportDamaged {
+        reason: String,
+    },
     /// Of two exports of an archive the later one has the older data.
     ArchiveSetBack {
         times: [Timestamp; 2],

@@ -104,9 +104,9 @@ Examples:
   calipam history --block 10.244.1.0/26 -o wide
   calipam history --node node-7 -o json | jq '.events[].what'
 
-etcd keeps revisions until they are compacted: with Calico every ten minutes or so. The answer says how
-far back it reaches; what was before is not known. etcd keeps no times: those come from what was
-written, and where nothing was, the known times around it are the bounds.
+etcd keeps revisions until they are compacted: with Calico every ten minutes or so. The answer says
+how far back it reaches; what was before is not known. etcd keeps no times: those come from what
+was written, and where nothing was, the known times around it are the bounds.
 Runs of calipam are named by the journals of this user.
 
 Exit codes: 0 told; 1 nothing is known of it; 2 usage; 3 datastore; 4 internal.";

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use calipam_history::timeline::About;
 use calipam_model::IpNet;
+use clap::builder::NonEmptyStringValueParser;
 use clap::{ArgGroup, Args, ValueHint};
 
 const SUBJECT: &str = "Whose history";
@@ -17,13 +18,13 @@ pub struct HistoryArgs {
     #[arg(long, value_name = "ADDRESS", group = "about", help_heading = SUBJECT)]
     pub ip: Option<IpAddr>,
     /// A handle, by its ID or the beginning of it: its addresses
-    #[arg(long, value_name = "ID", group = "about", help_heading = SUBJECT)]
+    #[arg(long, value_name = "ID", group = "about", help_heading = SUBJECT, value_parser = NonEmptyStringValueParser::new())]
     pub handle: Option<String>,
     /// A block: who owned it, and its addresses
     #[arg(long, value_name = "CIDR", group = "about", help_heading = SUBJECT)]
     pub block: Option<IpNet>,
     /// A node: its blocks and addresses
-    #[arg(long, value_name = "NODE", group = "about", help_heading = SUBJECT)]
+    #[arg(long, value_name = "NODE", group = "about", help_heading = SUBJECT, value_parser = NonEmptyStringValueParser::new())]
     pub node: Option<String>,
     /// Read the exports of this folder instead, as `export --archive` keeps them
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]

@@ -24,11 +24,13 @@ pub fn run(args: &HistoryArgs, global: &Global, console: &Console) -> Result<Out
     let document = HistoryDocument::of_etcd(&found);
     console.print(&document)?;
     if found.timeline.events.is_empty() {
-        console.hint(&format!(
-            "what was before revision {} is not known to etcd; {} lists the blocks",
-            found.kept.oldest,
-            hints::command(&["show", "--blocks"])
-        ));
+        let blocks = hints::command(&["show", "--blocks"]);
+        console.hint(&match found.kept.oldest {
+            1 => format!("no revision of this etcd names it; {blocks} lists the blocks"),
+            oldest => {
+                format!("what was before revision {oldest} is not known to etcd; {blocks} lists the blocks")
+            }
+        });
         return Ok(Outcome::Refused);
     }
     Ok(Outcome::Clean)

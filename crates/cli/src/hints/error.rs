@@ -25,6 +25,7 @@ pub fn error(error: &Error) -> Option<String> {
         Error::BeforeArchive { .. } => {
             "name a later time, or a file: what was before the first export is not known"
         }
+        Error::ArchiveOfAnother { .. } => "name the archive of this cluster",
         Error::TwoClusters { .. } => {
             return Some(format!(
                 "name two states of one cluster, or compare them all the same: {}",

@@ -197,6 +197,8 @@ fn short(time: &Timestamp) -> String {
 fn time(when: &When) -> String {
     let known = match (&when.at, &when.after, &when.before) {
         (Some(at), ..) => short(at),
+        // Both lie in the second that is printed.
+        (None, Some(after), Some(before)) if short(after) == short(before) => short(after),
         (None, Some(after), Some(before)) => format!("between {} and {}", short(after), short(before)),
         (None, Some(after), None) => format!("after {}", short(after)),
         (None, None, Some(before)) => format!("before {}", short(before)),

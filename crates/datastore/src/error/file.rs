@@ -45,6 +45,9 @@ pub enum FileError {
     /// An export does not say when it was taken.
     #[error("`takenAt` is {0:?}, which is not a time")]
     NoTime(String),
+    /// An export of an archive is damaged.
+    #[error("{0}")]
+    Archived(Box<FileError>),
     /// The GUIDs of an archive and of what does not belong there.
     #[error("an archive of cluster {:?}, not of {:?}", .guids[0], .guids[1])]
     OtherCluster { guids: [String; 2] },
@@ -60,4 +63,19 @@ pub enum FileError {
     /// An etcd snapshot whose pages are damaged.
     #[error("the etcd snapshot is damaged: {0}")]
     SnapshotDamaged(String),
+}
+
+impl FileError {
+    /// The same of a file that lies in an archive: what is damaged cannot be written again.
+    pub(crate) fn of_archive(self) -> Self {
+        match self {
+            Self::Empty
+            | Self::UnknownKind(_)
+            | Self::ExportLine { .. }
+            | Self::ExportCut { .. }
+            | Self::Unpack(_)
+            | Self::NoTime(_) => Self::Archived(Box::new(self)),
+            other => other,
+        }
+    }
 }

@@ -149,6 +149,14 @@ impl Error {
         matches!(self, Self::Request { failure, .. } if failure.is_transient())
     }
 
+    /// The same of a file that lies in an archive.
+    pub(crate) fn of_archive(self) -> Self {
+        match self {
+            Self::File { path, kind } => Self::File { path, kind: kind.of_archive() },
+            other => other,
+        }
+    }
+
     /// True where a file is not there.
     pub(crate) fn is_missing_file(&self) -> bool {
         matches!(self, Self::File { kind: FileError::Io(error), .. } if error.kind() == std::io::ErrorKind::NotFound)

@@ -46,7 +46,10 @@ impl Writer {
             let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
             let file = BufWriter::with_capacity(1 << 18, NamedTempFile::new_in(folder)?);
             let output = if path.extension().is_some_and(|e| e == "zst") {
-                Output::Packed(zstd::Encoder::new(file, LEVEL)?)
+                let mut packed = zstd::Encoder::new(file, LEVEL)?;
+                // An archive is kept for years: what a disk has changed must not be told as what was.
+                packed.include_checksum(true)?;
+                Output::Packed(packed)
             } else {
                 Output::Plain(file)
             };

@@ -27,10 +27,11 @@ pub enum BlockEvent {
         before: Record,
         after: Record,
     },
-    /// It is free again.
+    /// It is free again, or its block was deleted with it.
     Released {
         ordinal: u32,
         before: Record,
+        with_block: bool,
     },
     /// It was released and is not given out again for a while. `before` is what cooled already or was held.
     Cooling {
@@ -110,7 +111,16 @@ pub fn events(before: &BlockState, after: &BlockState) -> Vec<BlockEvent> {
         (BlockState::Absent, BlockState::Absent) | (BlockState::Hidden(_), BlockState::Hidden(_)) => {
             Vec::new()
         }
-        (_, BlockState::Absent) => vec![BlockEvent::GivenUp],
+        (BlockState::Hidden(_), BlockState::Absent) => vec![BlockEvent::GivenUp],
+        (BlockState::Stored(fields), BlockState::Absent) => {
+            let held = fields.held.iter().filter(|(_, record)| record.is_owned());
+            let released = held.map(|(ordinal, record)| BlockEvent::Released {
+                ordinal: *ordinal,
+                before: record.clone(),
+                with_block: true,
+            });
+            released.chain([BlockEvent::GivenUp]).collect()
+        }
         (BlockState::Hidden(_), BlockState::Stored(fields)) => vec![BlockEvent::Known(fields.clone())],
         (BlockState::Absent, BlockState::Stored(fields)) => {
             let mut empty = BlockFields::blank(fields.cidr);
@@ -167,20 +177,25 @@ fn between(before: &BlockFields, after: &BlockFields) -> Vec<BlockEvent> {
     all
 }
 
-fn of_ordinal(ordinal: u32, before: Option<&Record>, after: Option<&Record>) -> Option<BlockEvent> {
+fn of_ordinal(ordinal: u32, before: Option<&Record>, after: Option<&Record>) -> Vec<BlockEvent> {
+    let released =
+        |before: &Record| BlockEvent::Released { ordinal, before: before.clone(), with_block: false };
     match (before, after) {
-        (None, None) => None,
-        (Some(before), None) => Some(BlockEvent::Released { ordinal, before: before.clone() }),
-        (before, Some(after)) if before == Some(after) => None,
+        (None, None) => Vec::new(),
+        (Some(before), None) => vec![released(before)],
+        (before, Some(after)) if before == Some(after) => Vec::new(),
         (before, Some(after)) if after.attribute.released_at.is_some() => {
-            Some(BlockEvent::Cooling { ordinal, before: before.cloned(), record: after.clone() })
+            vec![BlockEvent::Cooling { ordinal, before: before.cloned(), record: after.clone() }]
         }
         (Some(before), Some(after)) if is_same_allocation(before, after) => {
-            Some(BlockEvent::Changed { ordinal, before: before.clone(), after: after.clone() })
+            vec![BlockEvent::Changed { ordinal, before: before.clone(), after: after.clone() }]
         }
         // From one owner to the next without a revision between: it was released and assigned in one write, or the revision
         // between is not known.
-        (_, Some(after)) => Some(BlockEvent::Assigned { ordinal, record: after.clone() }),
+        (before, Some(after)) => {
+            let released = before.filter(|before| before.is_owned()).map(released);
+            released.into_iter().chain([BlockEvent::Assigned { ordinal, record: after.clone() }]).collect()
+        }
     }
 }
 

@@ -2,6 +2,7 @@
 
 use calipam_check::Subject;
 use calipam_check::record::{Claim, describe};
+use calipam_model::IpNet;
 use calipam_model::attributes::Attribute;
 use calipam_model::block::BlockOwner;
 use serde::{Serialize, Serializer};
@@ -145,6 +146,9 @@ pub struct Event {
     pub time: When,
     pub what: What,
     pub subject: Subject,
+    /// Of an address: the block that records it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub block: Option<IpNet>,
     /// Who held the address, or it belonged to.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub before: Option<Holder>,

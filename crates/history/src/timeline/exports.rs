@@ -15,11 +15,11 @@ use jiff::Timestamp;
 
 use self::others::Others;
 use self::runs::Runs;
-use super::block::{BlockState, events};
+use super::block::{BlockEvent, BlockState, events};
 use super::event::{Event, Origin};
 use super::state::BlockFields;
-use super::told::{known, told};
-use super::when::{Doubt, Recorded, When};
+use super::told::{known, time_of, told};
+use super::when::{Doubt, RECORDED_TO, Recorded, When};
 use super::{About, Raw, Timeline, Written, mark_reused, owner_of};
 
 /// Takes the exports of an archive in the order of their times: first what they record of addresses, then what they say of
@@ -68,11 +68,23 @@ impl<'a> ExportReader<'a> {
     fn compare(&mut self, cidr: IpNet, last: &Snapshot, now: &Snapshot) {
         let (before, after) = (state(last, cidr), state(now, cidr));
         let owner = owner_of(&after).or_else(|| owner_of(&before));
-        for event in events(&before, &after) {
-            let by = self.runs.take(cidr, &event, [last.taken_at, now.taken_at]);
-            let raw = told(cidr, owner.as_ref(), 0, &event, &after, self.about);
-            let bounded = raw.into_iter().map(|raw| bounded(raw, last.taken_at, now.taken_at));
-            self.events.extend(bounded.map(|event| Event { by: by.clone(), ..event }));
+        let between = events(&before, &after);
+        for event in &between {
+            let by = self.runs.take(cidr, event, [last.taken_at, now.taken_at]);
+            let mut raw = told(cidr, owner.as_ref(), 0, event, &after, self.about);
+            // A run writes after it began, and may have brought back what was there before.
+            let began = by.as_ref().and_then(|run| run.started_at.parse().ok());
+            if began.is_some() {
+                raw.iter_mut().for_each(|raw| raw.recorded = raw.recorded.map(Recorded::copied));
+            }
+            let since = began.unwrap_or(last.taken_at).max(last.taken_at).min(now.taken_at);
+            let mut bounded: Vec<Event> =
+                raw.into_iter().map(|raw| bounded(raw, since, now.taken_at)).collect();
+            if let BlockEvent::Released { ordinal, .. } = event {
+                let next = assigned_at(&between, *ordinal, [since, now.taken_at]);
+                bounded.iter_mut().for_each(|event| event.time.before = next.or(event.time.before));
+            }
+            self.events.extend(bounded.into_iter().map(|event| Event { by: by.clone(), ..event }));
         }
     }
 
@@ -95,8 +107,7 @@ impl<'a> ExportReader<'a> {
 
     pub fn finish(mut self) -> Timeline {
         self.events.extend(self.runs.finish(self.about));
-        // What is known from a journal only has no upper bound.
-        self.events.sort_by_key(|event| event.time.before.or(event.time.after));
+        self.events.sort_by_key(|event| latest(&event.time));
         mark_reused(&mut self.events);
         Timeline { events: self.events }
     }
@@ -106,6 +117,23 @@ impl<'a> ExportReader<'a> {
 fn covers(snapshot: &Snapshot, source: Source) -> bool {
     // A part of an export is read.
     matches!(snapshot.coverage.get(&source), Some(Coverage::Read | Coverage::Partial))
+}
+
+/// When an ordinal was assigned anew between two exports, where that is recorded: it was free before.
+fn assigned_at(between: &[BlockEvent], ordinal: u32, [after, before]: [Timestamp; 2]) -> Option<Timestamp> {
+    let assigned = between
+        .iter()
+        .find(|event| matches!(event, BlockEvent::Assigned { ordinal: own, .. } if *own == ordinal))?;
+    match time_of(assigned)? {
+        Recorded::Time(time) if (after..=before).contains(&time) => Some(time),
+        _ => None,
+    }
+}
+
+/// When something had happened at the latest. What is known from a journal only has no upper bound.
+fn latest(time: &When) -> Option<Timestamp> {
+    let within = |at: Timestamp| at.min(time.before.unwrap_or(at)).max(time.after.unwrap_or(at));
+    time.at.map(within).or(time.before).or(time.after)
 }
 
 /// How something was in the first export that tells it.
@@ -121,7 +149,7 @@ fn bounded(raw: Raw, after: Timestamp, before: Timestamp) -> Event {
     };
     let (at, doubt) = match raw.recorded {
         Some(Recorded::Time(time)) if is_between(time) => (Some(time), None),
-        Some(Recorded::Copied(time)) if after.duration_since(time) > CLOCK_SKEW => {
+        Some(Recorded::Copied(time)) if after.duration_since(time) > RECORDED_TO => {
             (None, Some(Doubt::Copied))
         }
         Some(Recorded::Copied(time)) if is_between(time) => (Some(time), None),

@@ -4,6 +4,8 @@ mod block;
 mod event;
 mod exports;
 mod others;
+#[cfg(test)]
+mod owner_tests;
 mod state;
 #[cfg(test)]
 mod tests;
@@ -25,7 +27,7 @@ pub use self::event::{Event, Holder, Origin, Run, What};
 pub use self::exports::ExportReader;
 pub use self::state::{BlockFields, Record};
 use self::told::known;
-use self::told::told;
+use self::told::{time_of, told};
 use self::when::{Anchor, Anchors, Recorded};
 pub use self::when::{Doubt, When};
 
@@ -102,26 +104,33 @@ pub fn timeline(kept: &Kept, written: &[Written], about: &About) -> Timeline {
         tracks.entry(&version.path).or_default().1.push(version);
     }
     let mut raw = Vec::new();
+    let mut times = Vec::new();
     for (path, (base, changes)) in &tracks {
         let mut found = match Key::parse(path) {
             Ok(Some(Key::Block(cidr))) => of_block(cidr, *base, changes, about),
-            Ok(Some(key)) => others::events(&key, *base, changes, about),
-            _ => Vec::new(),
+            Ok(Some(key)) => Track { told: others::events(&key, *base, changes, about), times: Vec::new() },
+            _ => Track::default(),
         };
-        for event in &mut found {
-            let versions = base.iter().chain(changes).copied();
-            event.event.by = run_of(path, event.revision, versions, written);
+        let by = |revision: i64| run_of(path, revision, base.iter().chain(changes).copied(), written);
+        for event in &mut found.told {
+            event.event.by = by(event.revision);
             // It may have brought back what was there before.
             if event.event.by.is_some() {
                 event.recorded = event.recorded.map(Recorded::copied);
             }
         }
-        raw.extend(found);
+        for (revision, recorded) in &mut found.times {
+            if by(*revision).is_some() {
+                *recorded = recorded.copied();
+            }
+        }
+        raw.extend(found.told);
+        times.extend(found.times);
     }
     raw.extend(forgotten(kept, written, about));
     raw.sort_by_key(|event| event.revision);
 
-    let anchors = Anchors::new(known_times(&raw, kept));
+    let anchors = Anchors::new(known_times(&raw, &times, kept));
     let timed = raw.into_iter().map(|raw| {
         let time = if raw.event.what == What::Known {
             When { before: anchors.of(raw.revision, None).before, ..When::default() }
@@ -135,20 +144,31 @@ pub fn timeline(kept: &Kept, written: &[Written], about: &About) -> Timeline {
     Timeline { events }
 }
 
+/// What the versions of an object tell.
+#[derive(Default)]
+struct Track {
+    told: Vec<Raw>,
+    /// Times that were recorded with other events of its revisions: of a block, of all its addresses.
+    times: Vec<(i64, Recorded)>,
+}
+
 /// The times that are known, by revision.
-fn known_times(raw: &[Raw], kept: &Kept) -> Vec<Anchor> {
+fn known_times(raw: &[Raw], others: &[(i64, Recorded)], kept: &Kept) -> Vec<Anchor> {
     let mut known =
         vec![Anchor { revision: kept.newest.saturating_add(1), time: kept.read_at, is_of_write: true }];
-    for event in raw {
-        let own = match event.recorded {
-            Some(Recorded::Time(time)) => Some((time, true)),
-            Some(Recorded::Copied(time)) => Some((time, false)),
-            Some(Recorded::NoZone) | None => None,
+    let told = raw.iter().filter_map(|event| Some((event.revision, event.recorded?)));
+    for (revision, recorded) in told.chain(others.iter().copied()) {
+        let (time, is_of_write) = match recorded {
+            Recorded::Time(time) => (time, true),
+            Recorded::Copied(time) => (time, false),
+            Recorded::NoZone => continue,
         };
+        known.push(Anchor { revision, time, is_of_write });
+    }
+    for event in raw {
         // A run writes after it began.
         let began = event.event.by.as_ref().and_then(|run| run.started_at.parse().ok());
-        let times = own.into_iter().chain(began.map(|time| (time, false)));
-        known.extend(times.map(|(time, is_of_write)| Anchor { revision: event.revision, time, is_of_write }));
+        known.extend(began.map(|time| Anchor { revision: event.revision, time, is_of_write: false }));
     }
     known
 }
@@ -210,29 +230,31 @@ pub fn decode(value: &[u8]) -> BlockState {
     }
 }
 
-fn of_block(cidr: IpNet, base: Option<&Version>, changes: &[&Version], about: &About) -> Vec<Raw> {
-    let mut found = Vec::new();
+fn of_block(cidr: IpNet, base: Option<&Version>, changes: &[&Version], about: &About) -> Track {
+    let mut found = Track::default();
     let mut state = BlockState::Absent;
     if let Some(version) = base {
         state = version.value.as_deref().map_or(BlockState::Absent, decode);
-        found.extend(known(cidr, version.revision, &state, about));
+        found.told.extend(known(cidr, version.revision, &state, about));
     }
     for version in changes {
         let next = version.value.as_deref().map_or(BlockState::Absent, decode);
         let between = events(&state, &next);
         let was = owner_of(&state);
         let now = owner_of(&next);
+        let owner = now.as_ref().or(was.as_ref());
         let mut told: Vec<Raw> = between
             .iter()
-            .flat_map(|event| {
-                told(cidr, now.as_ref().or(was.as_ref()), version.revision, event, &next, about)
-            })
+            .flat_map(|event| told(cidr, owner, version.revision, event, &next, about))
             .collect();
+        let mut times: Vec<Recorded> = between.iter().filter_map(time_of).collect();
         // Calico claims a block empty. One that comes with addresses was restored, rebuilt or moved from elsewhere.
         if matches!(state, BlockState::Absent) && holds_addresses(&next) {
             told.iter_mut().for_each(|raw| raw.recorded = raw.recorded.map(Recorded::copied));
+            times.iter_mut().for_each(|time| *time = time.copied());
         }
-        found.extend(told);
+        found.told.extend(told);
+        found.times.extend(times.into_iter().map(|time| (version.revision, time)));
         state = next;
     }
     found
@@ -262,6 +284,7 @@ fn raw(
         time: When::default(),
         what,
         subject,
+        block: None,
         before,
         after,
         detail,
@@ -271,22 +294,42 @@ fn raw(
     Raw { revision, recorded, event }
 }
 
-/// Tells addresses that another had before from those that are new in this history.
+/// Tells addresses that another had before from those that are new in this history, and from those that another holds at the
+/// same time, in a block that overlaps.
 pub(crate) fn mark_reused(events: &mut [Event]) {
     let mut last: BTreeMap<Subject, String> = BTreeMap::new();
+    let mut holders: BTreeMap<Subject, BTreeMap<IpNet, String>> = BTreeMap::new();
     for event in events.iter_mut() {
-        let name = |holder: &Holder| format!("{} {}", holder.kind, holder.allocated_to);
-        let earlier = last.get(&event.subject);
-        if event.what == What::Assigned
-            && let (Some(after), Some(earlier)) = (event.after.as_ref().map(name), earlier)
-        {
-            event.what = What::Reused;
-            let again = if *earlier == after { "again".to_owned() } else { format!("earlier of {earlier}") };
-            event.detail = again;
+        if event.what == What::Undecodable {
+            holders.values_mut().for_each(|of| of.retain(|cidr, _| !is_block(&event.subject, *cidr)));
         }
-        let holders = [&event.before, &event.after].into_iter().flatten();
-        if let Some(holder) = holders.rev().find(|holder| holder.is_owner()) {
-            last.insert(event.subject.clone(), name(holder));
+        let Some(block) = event.block else { continue };
+        let name = |holder: &Holder| format!("{} {}", holder.kind, holder.allocated_to);
+        let now = event.after.as_ref().filter(|holder| holder.is_owner()).map(name);
+        let of_address = holders.entry(event.subject.clone()).or_default();
+        if event.what == What::Assigned
+            && let Some(now) = &now
+        {
+            let elsewhere = of_address.iter().find(|(cidr, _)| **cidr != block);
+            if let Some((cidr, holder)) = elsewhere {
+                event.detail = format!("in {block}, while {holder} holds it in {cidr}");
+            } else if let Some(earlier) = last.get(&event.subject) {
+                event.what = What::Reused;
+                let again = if earlier == now { "again".to_owned() } else { format!("earlier of {earlier}") };
+                event.detail = again;
+            }
+        }
+        let was = event.before.as_ref().filter(|holder| holder.is_owner()).map(name);
+        match &now {
+            Some(now) => drop(of_address.insert(block, now.clone())),
+            None => drop(of_address.remove(&block)),
+        }
+        if let Some(holder) = now.or(was) {
+            last.insert(event.subject.clone(), holder);
         }
     }
+}
+
+fn is_block(subject: &Subject, cidr: IpNet) -> bool {
+    matches!(subject, Subject::Block(own) if *own == cidr)
 }

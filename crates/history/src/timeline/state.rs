@@ -8,6 +8,8 @@ use calipam_model::attributes::Attribute;
 use calipam_model::block::{Block, BlockOwner};
 use calipam_model::cidr;
 
+use super::event::Holder;
+
 /// A block, field by field. Which index an owner record has in the stored value says nothing and is left out.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BlockFields {
@@ -33,6 +35,13 @@ pub struct Record {
     pub attribute: Attribute,
     /// The block's sequence number when it was allocated; 0 where the block has none for it.
     pub sequence: u64,
+}
+
+impl Record {
+    /// True where an owner holds the address: it does not cool down, and Windows does not reserve it.
+    pub(crate) fn is_owned(&self) -> bool {
+        Holder::of(&self.attribute).is_owner()
+    }
 }
 
 /// Fields of the stored value that [`BlockFields`] has under names of its own.

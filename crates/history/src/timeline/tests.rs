@@ -12,41 +12,41 @@ use super::{
     timeline,
 };
 
-const PATH: &str = "/calico/ipam/v2/assignment/ipv4/block/10.0.0.0-29";
+pub(super) const PATH: &str = "/calico/ipam/v2/assignment/ipv4/block/10.0.0.0-29";
 
-fn cidr() -> IpNet {
+pub(super) fn cidr() -> IpNet {
     "10.0.0.0/29".parse().unwrap()
 }
 
-fn time(text: &str) -> Timestamp {
+pub(super) fn time(text: &str) -> Timestamp {
     text.parse().unwrap()
 }
 
 /// A block that node-1 claimed at ten.
-fn fresh() -> Block {
+pub(super) fn fresh() -> Block {
     // Calico allows no block that is smaller than a pool, but any size down to one address.
     Block::new(cidr(), Some(BlockOwner::Host("node-1".into())), time("2026-05-01T10:00:00Z")).unwrap()
 }
 
-fn pod(name: &str, at: &str) -> Attribute {
+pub(super) fn pod(name: &str, at: &str) -> Attribute {
     let handle = format!("net.{name}");
     let owner = [("namespace", "ns"), ("node", "node-1"), ("pod", name), ("timestamp", at)];
     Attribute::new(Some(handle.as_str()), owner)
 }
 
-fn version(revision: i64, block: Option<&Block>) -> Version {
+pub(super) fn version(revision: i64, block: Option<&Block>) -> Version {
     Version { path: PATH.into(), revision, value: block.map(|block| serde_json::to_vec(block).unwrap()) }
 }
 
-fn kept(base: Vec<Version>, changes: Vec<Version>) -> Kept {
+pub(super) fn kept(base: Vec<Version>, changes: Vec<Version>) -> Kept {
     Kept { oldest: 10, newest: 100, read_at: time("2026-05-01T12:00:00Z"), base, changes }
 }
 
-fn address() -> About {
+pub(super) fn address() -> About {
     About::Address("10.0.0.3".parse().unwrap())
 }
 
-fn words(events: &[Event]) -> Vec<(i64, What)> {
+pub(super) fn words(events: &[Event]) -> Vec<(i64, What)> {
     events.iter().map(|event| (event.revision.unwrap(), event.what)).collect()
 }
 

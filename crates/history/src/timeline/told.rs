@@ -24,7 +24,9 @@ pub(crate) fn known(cidr: IpNet, revision: i64, state: &BlockState, about: &Abou
     };
     let held = |subject: Subject, record: Option<&Record>, detail: String| {
         let after = record.map(|record| Holder::of(&record.attribute));
-        raw(revision, What::Known, subject, [None, after], detail, None)
+        let mut told = raw(revision, What::Known, subject, [None, after], detail, None);
+        told.event.block = matches!(told.event.subject, Subject::Address(_)).then_some(cidr);
+        told
     };
     let block = format!("{cidr} of {}", owner(&fields.owner));
     let of_records = |wanted: &dyn Fn(&Record) -> bool| -> Vec<Raw> {
@@ -107,6 +109,7 @@ fn of_event(
         BlockEvent::Claimed { owner: by, .. } => (What::BlockClaimed, format!("by {}", owner(by))),
         BlockEvent::Assigned { .. } => (What::Assigned, String::new()),
         BlockEvent::Changed { .. } => (What::AttributesChanged, String::new()),
+        BlockEvent::Released { with_block: true, .. } => (What::Released, "its block was deleted".to_owned()),
         BlockEvent::Released { .. } => (What::Released, String::new()),
         BlockEvent::Cooling { .. } => (What::Cooling, String::new()),
         BlockEvent::Owner { before, after, .. } => {
@@ -125,11 +128,13 @@ fn of_event(
         BlockEvent::Known(_) | BlockEvent::Order(_) | BlockEvent::Sequence(_) => return None,
     };
     let recorded = time_of(event);
-    Some(raw(revision, what, subject, holders, detail, recorded))
+    let mut told = raw(revision, what, subject, holders, detail, recorded);
+    told.event.block = address.map(|_| cidr);
+    Some(told)
 }
 
 /// The time that was recorded with an event.
-fn time_of(event: &BlockEvent) -> Option<Recorded> {
+pub(crate) fn time_of(event: &BlockEvent) -> Option<Recorded> {
     let text = match event {
         BlockEvent::Assigned { record, .. } => record.attribute.owner.as_ref()?.get("timestamp")?,
         BlockEvent::Cooling { record, .. } => record.attribute.released_at.as_ref()?,
@@ -148,12 +153,18 @@ fn concerns(cidr: IpNet, block_owner: Option<&BlockOwner>, event: &BlockEvent, a
             let ordinal = ordinal_of(cidr, *address);
             ordinal.is_some() && event.ordinal().is_none_or(|own| Some(own) == ordinal)
         }
-        About::Handle(id) => records().any(|record| is_of_handle(record, id)),
+        About::Handle(id) => match event {
+            // Only blocks that the handle names are looked at.
+            BlockEvent::Undecodable(_) => true,
+            _ => records().any(|record| is_of_handle(record, id)),
+        },
         About::Block(block) => *block == cidr,
         About::Node(node) => {
             let is_node = |owner: &BlockOwner| owner.host() == Some(node.as_str());
             let by_owner = match event {
                 BlockEvent::Owner { before, after, .. } => before.iter().chain(after).any(is_node),
+                // Only blocks of its affinities are looked at.
+                BlockEvent::Undecodable(_) => block_owner.is_none_or(is_node),
                 other => other.ordinal().is_none() && block_owner.is_some_and(is_node),
             };
             by_owner || records().any(|record| node_of(record).as_deref() == Some(node))

@@ -2,7 +2,7 @@
 //! what was written, by the clock of the writer.
 
 use calipam_model::time::{CLOCK_SKEW, parse_time};
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 
 /// A time, or what bounds it.
@@ -54,6 +54,9 @@ impl Recorded {
         }
     }
 }
+
+/// Calico records most times in whole seconds.
+pub(crate) const RECORDED_TO: SignedDuration = SignedDuration::from_secs(1);
 
 /// A time that is known of a revision.
 #[derive(Clone, Copy, Debug)]
@@ -116,17 +119,18 @@ impl Anchors {
             let doubt = disagrees.then_some(Doubt::ClocksDisagree);
             return When { at: Some(at), doubt, ..When::default() };
         }
+        // Others may have written something in the same revision, and a run began before its write.
+        let same = self.times.get(begin..end).and_then(|same| same.iter().copied().max());
         if let Some(Recorded::Copied(at)) = own {
+            let is_older = same.is_some_and(|same| same.duration_since(at) > RECORDED_TO);
             let doubt = match (earlier, later) {
                 (_, Some(later)) if is_far(at, later) => Some(Doubt::ClocksDisagree),
                 (Some(earlier), _) if is_far(earlier, at) => Some(Doubt::Copied),
-                _ => None,
+                _ => is_older.then_some(Doubt::Copied),
             };
             return When { at: Some(at), doubt, ..When::default() };
         }
         let doubt = (own == Some(Recorded::NoZone)).then_some(Doubt::NoZone);
-        // Others may have written something in the same revision.
-        let same = self.times.get(begin..end).and_then(|same| same.iter().copied().max());
         match (earlier.max(same), later) {
             (Some(after), Some(before)) if is_far(after, before) => {
                 When { doubt: Some(Doubt::ClocksDisagree), ..When::default() }

@@ -35,7 +35,9 @@ pub(super) fn file(error: &FileError) -> Option<String> {
         FileError::ArchiveBusy => {
             "wait until it has ended; what a killed run leaves does not hinder the next one"
         }
-        FileError::NoTime(_) => "take the file out of the folder: its header was changed",
+        FileError::Archived(_) | FileError::NoTime(_) => {
+            "move the file out of the archive: what it told is then a gap, and the answers say so"
+        }
         FileError::Io(error) if error.kind() == std::io::ErrorKind::NotFound => {
             "is the path right, and does its folder exist?"
         }

@@ -1,0 +1,153 @@
+//! Who holds an address from one state of its block to the next, and when that changed.
+
+use calipam_model::block::Block;
+use calipam_model::snapshot::{Snapshot, Source};
+
+use super::tests::{PATH, address, cidr, fresh, kept, pod, time, version, words};
+use super::{About, Doubt, Event, ExportReader, Run, Version, What, When, Written, timeline};
+
+#[test]
+fn a_block_that_is_deleted_takes_its_addresses_along() {
+    let mut block = fresh();
+    block.update(|update| update.assign(3, &pod("a", "2026-05-01 10:05:00 +0000 UTC"))).unwrap();
+    let kept = kept(Vec::new(), vec![version(21, Some(&block)), version(22, None)]);
+    let of = |about: About| timeline(&kept, &[], &about).events;
+    let by_handle = of(About::Handle("net.a".into()));
+    assert_eq!(words(&by_handle), [(21, What::Assigned), (22, What::Released)]);
+    assert_eq!(by_handle[1].detail, "its block was deleted");
+    assert_eq!(words(&of(address()))[2..], [(22, What::Released), (22, What::BlockGivenUp)]);
+    assert_eq!(words(&of(About::Node("node-1".into()))).len(), 4);
+}
+
+#[test]
+fn one_write_from_owner_to_owner_is_told_of_both() {
+    let mut block = fresh();
+    block.update(|update| update.assign(3, &pod("a", "2026-05-01 10:05:00 +0000 UTC"))).unwrap();
+    let first = version(21, Some(&block));
+    block.update(|update| update.release(&[3]));
+    block.update(|update| update.assign(3, &pod("b", "2026-05-01 10:30:00 +0000 UTC"))).unwrap();
+    let kept = kept(Vec::new(), vec![first, version(22, Some(&block))]);
+    let of = |about: About| words(&timeline(&kept, &[], &about).events);
+    assert_eq!(of(About::Handle("net.a".into())), [(21, What::Assigned), (22, What::Released)]);
+    assert_eq!(of(About::Handle("net.b".into())), [(22, What::Assigned)]);
+    assert_eq!(of(address())[2..], [(22, What::Released), (22, What::Reused)]);
+}
+
+#[test]
+fn what_else_was_written_to_the_block_bounds_times() {
+    let mut block = fresh();
+    block.update(|update| update.assign(3, &pod("a", "2026-05-01 10:05:00 +0000 UTC"))).unwrap();
+    let mut versions = vec![version(20, Some(&block))];
+    block.update(|update| update.assign(4, &pod("b", "2026-05-01 10:20:00 +0000 UTC"))).unwrap();
+    versions.push(version(21, Some(&block)));
+    block.update(|update| update.release(&[3]));
+    versions.push(version(22, Some(&block)));
+    block.update(|update| update.assign(5, &pod("c", "2026-05-01 10:25:00 +0000 UTC"))).unwrap();
+    versions.push(version(23, Some(&block)));
+    let found = timeline(&kept(Vec::new(), versions), &[], &address()).events;
+    let released = found.last().unwrap();
+    assert_eq!((released.what, released.time.after), (What::Released, Some(time("2026-05-01T10:20:00Z"))));
+    assert_eq!(released.time.before, Some(time("2026-05-01T10:25:00Z")));
+}
+
+#[test]
+fn what_overlapping_blocks_hold_at_once_is_not_reused() {
+    let mut outer = fresh();
+    outer.update(|update| update.assign(3, &pod("a", "2026-05-01 10:05:00 +0000 UTC"))).unwrap();
+    let mut inner = Block::new("10.0.0.0/30".parse().unwrap(), None, time("2026-05-01T10:06:00Z")).unwrap();
+    let claimed = serde_json::to_vec(&inner).unwrap();
+    inner.update(|update| update.assign(3, &pod("b", "2026-05-01 10:07:00 +0000 UTC"))).unwrap();
+    let path = PATH.replace("-29", "-30");
+    let of_inner =
+        |revision: i64, value: Vec<u8>| Version { path: path.clone(), revision, value: Some(value) };
+    let mut versions = vec![version(20, Some(&outer)), of_inner(21, claimed)];
+    versions.push(of_inner(22, serde_json::to_vec(&inner).unwrap()));
+    versions.push(version(23, None));
+    let found = timeline(&kept(Vec::new(), versions), &[], &address()).events;
+    let assigned: Vec<&Event> = found.iter().filter(|event| event.after.is_some()).collect();
+    assert_eq!((assigned[1].what, assigned[1].block), (What::Assigned, "10.0.0.0/30".parse().ok()));
+    assert_eq!(assigned[1].detail, "in 10.0.0.0/30, while pod ns/a holds it in 10.0.0.0/29");
+    assert_eq!(found[found.len() - 2].before.as_ref().unwrap().allocated_to, "ns/a");
+}
+
+#[test]
+fn a_block_that_cannot_be_decoded_is_told_of_its_handles_and_node() {
+    let mut block = fresh();
+    block.update(|update| update.assign(3, &pod("a", "2026-05-01 10:05:00 +0000 UTC"))).unwrap();
+    let broken = |revision: i64| Version { path: PATH.into(), revision, value: Some(b"{".to_vec()) };
+    let after = kept(Vec::new(), vec![version(20, Some(&block)), broken(21)]);
+    let first = kept(vec![broken(8)], Vec::new());
+    for about in [About::Handle("net.a".into()), About::Node("node-1".into())] {
+        let found = timeline(&after, &[], &about).events;
+        assert_eq!(words(&found).last(), Some(&(21, What::Undecodable)), "{about:?}");
+        assert_eq!(words(&timeline(&first, &[], &about).events), [(8, What::Undecodable)], "{about:?}");
+    }
+}
+
+/// An export with the block, as it was at a time.
+fn export(at: &str, block: &Block) -> Snapshot {
+    let mut snapshot = Snapshot { taken_at: time(at), ..Snapshot::default() };
+    snapshot.add_entry(PATH.as_bytes(), &serde_json::to_vec(block).unwrap(), 1);
+    snapshot.mark_read([Source::Blocks, Source::Affinities, Source::Handles]);
+    snapshot
+}
+
+#[test]
+fn from_export_to_export_each_owner_is_told() {
+    let mut block = fresh();
+    block.update(|update| update.assign(3, &pod("a", "2026-05-01 10:05:00 +0000 UTC"))).unwrap();
+    let first = export("2026-05-01T11:00:00Z", &block);
+    block.update(|update| update.release(&[3]));
+    block.update(|update| update.assign(3, &pod("b", "2026-05-01 11:20:00 +0000 UTC"))).unwrap();
+    block.update(|update| update.assign(4, &pod("c", "2026-05-01 11:10:00 +0000 UTC"))).unwrap();
+    let second = export("2026-05-01T12:00:00Z", &block);
+    let of = |about: About| {
+        let mut reader = ExportReader::new(&about, &[]);
+        [&first, &second].into_iter().for_each(|export| reader.take_records(export.clone()));
+        reader.finish().events
+    };
+    let whats = |events: &[Event]| events.iter().map(|event| event.what).collect::<Vec<_>>();
+    let found = of(address());
+    assert_eq!(whats(&found), [What::Known, What::Released, What::Reused]);
+    // It was free before the next one got it.
+    let released = &found[1].time;
+    assert_eq!(
+        (released.after, released.before),
+        (Some(time("2026-05-01T11:00:00Z")), Some(time("2026-05-01T11:20:00Z")))
+    );
+    assert_eq!(whats(&of(About::Handle("net.a".into()))), [What::Known, What::Released]);
+    // Within two exports by the times that were recorded.
+    let of_block = of(About::Block(cidr()));
+    let who = |event: &Event| event.after.as_ref().map(|holder| holder.allocated_to.clone());
+    assert_eq!(of_block.iter().filter_map(who).collect::<Vec<_>>(), ["ns/c", "ns/b"]);
+}
+
+#[test]
+fn what_a_run_brought_back_is_older_than_its_write() {
+    let mut block = fresh();
+    let empty = block.clone();
+    block.update(|update| update.assign(3, &pod("a", "2026-05-01 10:05:00 +0000 UTC"))).unwrap();
+    let value = |block: &Block| serde_json::to_vec(block).unwrap();
+    let run = Run { command: "undo".into(), started_at: "2026-05-01T10:05:30Z".into(), journal: "b".into() };
+    let written = [Written {
+        run,
+        path: PATH.into(),
+        revision: Some(21),
+        replaced: Some(20),
+        before: Some(value(&empty)),
+        after: Some(value(&block)),
+        is_certain: true,
+    }];
+    let kept = kept(Vec::new(), vec![version(20, Some(&empty)), version(21, Some(&block))]);
+    let found = timeline(&kept, &written, &address()).events;
+    assert_eq!((found[1].what, found[1].time.doubt), (What::Assigned, Some(Doubt::Copied)));
+
+    let about = address();
+    let mut reader = ExportReader::new(&about, &written);
+    reader.take_records(export("2026-05-01T10:05:10Z", &empty));
+    reader.take_records(export("2026-05-01T11:00:00Z", &block));
+    let found = reader.finish().events;
+    let When { at, after, before, doubt } = found[1].time.clone();
+    assert_eq!((found[1].what, at, doubt), (What::Assigned, None, Some(Doubt::Copied)));
+    assert_eq!((after, before), (Some(time("2026-05-01T10:05:30Z")), Some(time("2026-05-01T11:00:00Z"))));
+}
