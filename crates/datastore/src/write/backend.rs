@@ -6,7 +6,8 @@ use std::time::Duration;
 use calipam_model::key::Key;
 use tokio::sync::OnceCell;
 
-use super::{Batch, Stored, Swap, etcd, etcdv2, kubernetes};
+use super::gathered::Gathered;
+use super::{Batch, Stored, Swap, etcdv2, kubernetes};
 use crate::client::etcd::EtcdClient;
 use crate::client::etcdv2::EtcdV2Client;
 use crate::client::kubernetes::KubeClient;
@@ -19,9 +20,9 @@ const PAUSES: [Duration; 3] =
 
 #[derive(Clone, Debug)]
 pub(super) enum Backend {
-    /// etcd, and the API server of its cluster for evidence that lies there.
-    Etcd(Arc<Connection>, Option<Arc<KubeClient>>),
-    /// As for etcd, and what was made of handles.
+    /// etcd, and how requests to it are made.
+    Etcd(Arc<Connection>, Arc<Gathered>),
+    /// etcd, the API server of its cluster for evidence that lies there, and what was made of handles.
     EtcdV2(Arc<EtcdV2Client>, Option<Arc<KubeClient>>, Arc<etcdv2::OwnHandles>),
     /// And whether affinities get labels; empty before the first is written.
     Kubernetes(Arc<KubeClient>, Arc<OnceCell<bool>>),
@@ -30,9 +31,9 @@ pub(super) enum Backend {
 impl Backend {
     pub fn new(datastore: &Datastore) -> Result<Self> {
         match datastore {
-            Datastore::Etcd(client) => Ok(Self::Etcd(Connection::new(client), None)),
+            Datastore::Etcd(client) => Ok(Self::Etcd(Connection::new(client), Gathered::new(None))),
             Datastore::EtcdAndKubernetes(client, kube) => {
-                Ok(Self::Etcd(Connection::new(client), Some(Arc::clone(kube))))
+                Ok(Self::Etcd(Connection::new(client), Gathered::new(Some(Arc::clone(kube)))))
             }
             Datastore::Kubernetes(client) => Ok(Self::Kubernetes(Arc::clone(client), Arc::default())),
             Datastore::EtcdV2(client, kube) => {
@@ -47,9 +48,9 @@ impl Backend {
         let mut pauses = PAUSES.into_iter();
         loop {
             let (result, client) = match self {
-                Self::Etcd(connection, kube) => {
+                Self::Etcd(connection, gathered) => {
                     let client = connection.current();
-                    (etcd::read(&client, kube.as_ref(), keys).await, Some(client))
+                    (gathered.read(&client, keys).await, Some(client))
                 }
                 // It asks another member by itself.
                 Self::EtcdV2(client, kube, own) => {
@@ -71,9 +72,9 @@ impl Backend {
     /// Makes the changes of a batch, and never a second time: an error leaves open whether they were made.
     pub async fn commit(&self, batch: &Batch) -> Result<Swap> {
         match self {
-            Self::Etcd(connection, kube) => {
+            Self::Etcd(connection, gathered) => {
                 let client = connection.current();
-                let result = etcd::commit(&client, kube.as_ref(), batch).await;
+                let result = gathered.commit(&client, batch).await;
                 if result.as_ref().is_err_and(Error::may_pass) {
                     self.replace(Some(client)).await;
                 }

@@ -76,60 +76,107 @@ pub(crate) async fn commit(
     {
         return Ok(Swap::Lost);
     }
-    let transaction =
-        transaction(batch, kubernetes.is_some()).map_err(|reason| refused(client, Failure::Other(reason)))?;
-    let what = batch.changes[0].key().to_string();
-
-    let response = client.write(transaction, &what).await?;
+    let parts = Parts::new(batch, kubernetes.is_some()).map_err(|reason| refused(client, reason))?;
+    let response = client.write(parts.transaction(), &what(batch)).await?;
     if !response.succeeded() {
         return Ok(Swap::Lost);
     }
     let revision = response.header().map_or(0, |header| header.revision());
-    Ok(Swap::Done(vec![Some(Revision::Etcd(revision)); batch.changes.len()]))
+    Ok(done(batch, revision))
 }
 
-fn refused(client: &EtcdClient, failure: Failure) -> Error {
-    client.write_error("a batch of changes", failure)
+/// The batch took place at a revision.
+pub(super) fn done(batch: &Batch, revision: i64) -> Swap {
+    Swap::Done(vec![Some(Revision::Etcd(revision)); batch.changes.len()])
 }
 
-/// The transaction that compares everything that the batch expects before it changes anything.
-fn transaction(batch: &Batch, kubernetes_compared: bool) -> std::result::Result<Txn, String> {
-    let mut expected: HashMap<&Key, &Expect> = HashMap::new();
-    let mut comparisons = Vec::new();
-    let mut bytes = 0;
+/// What errors call a batch.
+pub(super) fn what(batch: &Batch) -> String {
+    batch.changes.first().map(|change| change.key().to_string()).unwrap_or_default()
+}
 
-    let changed = batch.changes.iter().map(|change| (change.key(), change.expect()));
-    let own = batch.evidence.iter().filter(|(key, _)| !(kubernetes_compared && is_in_kubernetes(key)));
-    for (key, expect) in changed.chain(own.map(|(key, expect)| (key, expect))) {
-        match expected.insert(key, expect) {
-            // Several changes can rest on one piece of evidence.
-            Some(before) if before == expect => continue,
-            Some(_) => return Err(format!("two different states of {key} are expected")),
-            None => {}
+pub(super) fn refused(client: &EtcdClient, reason: String) -> Error {
+    client.write_error("a batch of changes", Failure::Other(reason))
+}
+
+/// Batches as parts of one transaction, which compares everything that they expect before it changes anything.
+#[derive(Debug)]
+pub(super) struct Parts {
+    comparisons: Vec<Compare>,
+    operations: Vec<TxnOp>,
+    /// Of keys and values, about as etcd counts them.
+    bytes: usize,
+    /// The keys that are compared; true for those that are changed.
+    keys: HashMap<String, bool>,
+}
+
+impl Parts {
+    /// The parts of one batch. `kubernetes_compared`: evidence that lies in Kubernetes was looked at already.
+    pub fn new(batch: &Batch, kubernetes_compared: bool) -> std::result::Result<Self, String> {
+        let mut expected: HashMap<&Key, &Expect> = HashMap::new();
+        let mut parts = Self {
+            comparisons: Vec::new(),
+            operations: Vec::with_capacity(batch.changes.len()),
+            bytes: 0,
+            keys: HashMap::new(),
+        };
+        let changed = batch.changes.iter().map(|change| (change.key(), change.expect()));
+        let own = batch.evidence.iter().filter(|(key, _)| !(kubernetes_compared && is_in_kubernetes(key)));
+        for (key, expect) in changed.chain(own.map(|(key, expect)| (key, expect))) {
+            match expected.insert(key, expect) {
+                // Several changes can rest on one piece of evidence.
+                Some(before) if before == expect => continue,
+                Some(_) => return Err(format!("two different states of {key} are expected")),
+                None => {}
+            }
+            let path = path(key)?;
+            parts.bytes += path.len() + OVERHEAD;
+            parts.comparisons.push(Compare::mod_revision(&*path, CompareOp::Equal, revision(expect)?));
+            parts.keys.insert(path, false);
         }
-        let path = path(key)?;
-        bytes += path.len() + OVERHEAD;
-        comparisons.push(Compare::mod_revision(path, CompareOp::Equal, revision(expect)?));
+
+        for change in &batch.changes {
+            let path = path(change.key())?;
+            parts.bytes += path.len() + change.value().map_or(0, |value| value.len()) + OVERHEAD;
+            parts.operations.push(match change.value() {
+                // Without a lease.
+                Some(value) => TxnOp::put(&*path, value.as_ref(), None),
+                None => TxnOp::delete(&*path, None),
+            });
+            parts.keys.insert(path, true);
+        }
+
+        // etcd counts comparisons and changes each for itself.
+        let number = parts.comparisons.len().max(parts.operations.len());
+        if number > LIMITS.conditions || parts.bytes > LIMITS.bytes {
+            let taken = "more than etcd takes in one transaction";
+            return Err(format!("{number} operations and {} bytes are {taken}", parts.bytes));
+        }
+        Ok(parts)
     }
 
-    let mut operations = Vec::with_capacity(batch.changes.len());
-    for change in &batch.changes {
-        let path = path(change.key())?;
-        bytes += path.len() + change.value().map_or(0, |value| value.len()) + OVERHEAD;
-        operations.push(match change.value() {
-            // Without a lease.
-            Some(value) => TxnOp::put(path, value.as_ref(), None),
-            None => TxnOp::delete(path, None),
-        });
+    /// True where one transaction can hold the other batches, too, and none of either changes what the other expects: both
+    /// orders come to the same.
+    pub fn goes_with(&self, other: &Self) -> bool {
+        let is_apart = |(key, changed): (&String, &bool)| {
+            self.keys.get(key).is_none_or(|own_changed| !*own_changed && !*changed)
+        };
+        self.comparisons.len() + other.comparisons.len() <= LIMITS.conditions
+            && self.operations.len() + other.operations.len() <= LIMITS.changes
+            && self.bytes + other.bytes <= LIMITS.bytes
+            && other.keys.iter().all(is_apart)
     }
 
-    // etcd counts comparisons and changes each for itself.
-    let number = comparisons.len().max(operations.len());
-    if number > LIMITS.conditions || bytes > LIMITS.bytes {
-        let taken = "more than etcd takes in one transaction";
-        return Err(format!("{number} operations and {bytes} bytes are {taken}"));
+    pub fn join(&mut self, other: Self) {
+        self.comparisons.extend(other.comparisons);
+        self.operations.extend(other.operations);
+        self.bytes += other.bytes;
+        self.keys.extend(other.keys);
     }
-    Ok(Txn::new().when(comparisons).and_then(operations))
+
+    pub fn transaction(self) -> Txn {
+        Txn::new().when(self.comparisons).and_then(self.operations)
+    }
 }
 
 /// Bytes around the key and value of one operation, at most.

@@ -7,6 +7,7 @@ mod backend;
 mod consent;
 mod etcd;
 mod etcdv2;
+mod gathered;
 mod kubernetes;
 mod object;
 

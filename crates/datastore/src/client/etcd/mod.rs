@@ -282,7 +282,13 @@ impl EtcdClient {
         self.transact(transaction).await.map_err(|failure| self.write_error(what, failure))
     }
 
-    async fn transact(&self, transaction: Txn) -> std::result::Result<TxnResponse, Failure> {
+    /// As [`Self::write`], with the failure alone.
+    pub(crate) async fn transact(&self, transaction: Txn) -> std::result::Result<TxnResponse, Failure> {
+        // It holds whole blocks, and is copied only where it may have to be sent again with a new token.
+        if self.settings.user.is_none() {
+            let mut kv = self.kv.0.clone();
+            return self.call_once(kv.txn(transaction)).await;
+        }
         self.call(|| {
             let (mut kv, transaction) = (self.kv.0.clone(), transaction.clone());
             async move { kv.txn(transaction).await }

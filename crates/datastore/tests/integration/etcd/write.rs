@@ -6,7 +6,7 @@ use calipam_model::handle::Handle;
 use calipam_model::key::Key;
 use calipam_model::object::Object;
 use calipam_model::snapshot::Revision;
-use calipam_testkit::servers::Etcd;
+use calipam_testkit::servers::{Etcd, EtcdOptions};
 use etcd_client::Client;
 
 use super::support::{entries, open, plain_read, seed};
@@ -169,4 +169,103 @@ async fn files_are_never_written() {
     open(&etcd).await.export(&path, &quiet()).await.unwrap();
     let error = open_file(&path).await.unwrap().writer(consent()).unwrap_err();
     assert!(matches!(error, Error::NotWritable { .. }), "{error}");
+}
+
+/// Creates handles, each in a batch of its own with a piece of evidence, at the same time.
+async fn create_at_once(
+    writer: &Writer,
+    ids: &[String],
+    evidence: impl Fn(usize) -> (Key, Expect),
+) -> Vec<calipam_datastore::Result<Swap>> {
+    let commit = |(index, id): (usize, &String)| {
+        let (writer, (key, object)) = (writer.clone(), handle(id));
+        let changes = vec![Change::create(key, object.encode())];
+        let batch = Batch { changes, evidence: vec![evidence(index)] };
+        tokio::spawn(async move { writer.commit(&batch).await })
+    };
+    let running: Vec<_> = ids.iter().enumerate().map(commit).collect();
+    let mut swaps = Vec::new();
+    for running in running {
+        swaps.push(running.await.unwrap());
+    }
+    swaps
+}
+
+#[tokio::test]
+async fn many_at_once_share_requests_and_each_stands_for_itself() {
+    let (_etcd, store, writer, mut client) = start().await;
+    let block = writer.read(&[block_key(0)]).await.unwrap()[0].clone().unwrap();
+    let ids: Vec<String> = (0..500).map(|n| format!("h-{n}")).collect();
+
+    // The first and the last are there already.
+    for taken in [&ids[0], &ids[499]] {
+        let (key, object) = handle(taken);
+        client.put(key.to_string(), object.encode(), None).await.unwrap();
+    }
+    let there = plain_read(&mut client).await;
+    let before = store.request_count();
+    let evidence = |_| (block_key(0), Expect::At(block.revision.clone()));
+    let swaps: Vec<Swap> =
+        create_at_once(&writer, &ids, evidence).await.into_iter().map(Result::unwrap).collect();
+    let requests = store.request_count() - before;
+    assert!(requests < 300, "{requests} requests for 500 writes");
+    for (index, swap) in swaps.iter().enumerate() {
+        assert_eq!(*swap == Swap::Lost, index % 499 == 0, "{index}: {swap:?}");
+    }
+    let now = plain_read(&mut client).await;
+    assert_eq!(now.len(), there.len() + 498);
+    assert!(there.iter().all(|entry| now.contains(entry)), "what was there is as it was");
+
+    // What each was told is the revision at which it was written.
+    let before = store.request_count();
+    let read = |id: &String| {
+        let (writer, keys) = (writer.clone(), [id.clone(), format!("no-{id}")].map(Key::Handle));
+        tokio::spawn(async move { writer.read(&keys).await.unwrap() })
+    };
+    let running: Vec<_> = ids.iter().map(read).collect();
+    for ((id, swap), running) in ids.iter().zip(&swaps).zip(running) {
+        let found = running.await.unwrap();
+        let [Some(found), None] = found.as_slice() else { panic!("{id}: {found:?}") };
+        assert_eq!(found.raw, handle(id).1.encode(), "{id}");
+        if let Swap::Done(revisions) = swap {
+            assert_eq!(revisions.as_slice(), [Some(found.revision.clone())], "{id}");
+        }
+    }
+    let requests = store.request_count() - before;
+    assert!(requests < 100, "{requests} requests for 500 reads");
+}
+
+#[tokio::test]
+async fn batches_that_change_what_others_expect_are_never_one() {
+    let (_etcd, _store, writer, _client) = start().await;
+    // Each creates a handle where the next one of the ring is not: one after the other, not all of them can be right.
+    let ids: Vec<String> = (0..60).map(|n| format!("ring-{n}")).collect();
+    let next = |index: usize| (Key::Handle(ids[(index + 1) % ids.len()].clone()), Expect::Absent);
+    let swaps = create_at_once(&writer, &ids, next).await;
+    let done = swaps.iter().filter(|swap| matches!(swap, Ok(Swap::Done(_)))).count();
+    let lost = swaps.iter().filter(|swap| matches!(swap, Ok(Swap::Lost))).count();
+    assert!(done > 0 && lost > 0 && done + lost == 60, "{swaps:?}");
+}
+
+#[tokio::test]
+async fn a_server_that_takes_less_at_once_is_sent_each_alone() {
+    let etcd = EtcdOptions::new().argument("--max-txn-ops=5").start().unwrap();
+    let writer = open(&etcd).await.writer(consent()).unwrap();
+    let mut left: Vec<String> = (0..200).map(|n| format!("h-{n}")).collect();
+    // What failed together is sent again, as the executor does when it has looked.
+    for _ in 0..2 {
+        let swaps = create_at_once(&writer, &left, |_| (block_key(0), Expect::Absent)).await;
+        let ended: Vec<(String, calipam_datastore::Result<Swap>)> = left.drain(..).zip(swaps).collect();
+        for (id, swap) in ended {
+            match swap {
+                Ok(Swap::Done(_)) => {}
+                Ok(Swap::Lost) => panic!("{id} is lost"),
+                Err(error) => {
+                    assert!(error.to_string().contains("too many operations"), "{error}");
+                    left.push(id);
+                }
+            }
+        }
+    }
+    assert!(left.is_empty(), "{left:?}");
 }

@@ -1,0 +1,223 @@
+//! Requests to etcd for many writes at once. What a thousand writes under way ask for at the same time goes in requests of up
+//! to 128 keys: a request of its own for each takes etcd and the client as long as the reading and writing itself.
+//!
+//! Whoever asks sends what waits as soon as a line is free, so that nothing waits where few ask. Each write stands for itself:
+//! where those of one transaction do not all find what they expect, each is sent alone.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use bytes::Bytes;
+use calipam_model::key::Key;
+use calipam_model::snapshot::Revision;
+use tokio::sync::{Semaphore, oneshot};
+
+use super::etcd::{self, LIMITS, Parts};
+use super::{Batch, Stored, Swap};
+use crate::client::etcd::{EtcdClient, Range};
+use crate::client::kubernetes::KubeClient;
+use crate::error::{Failure, Result};
+
+/// Requests for reading, and for writing, that are under way at the same time. etcd makes the writes of several requests
+/// durable together.
+const READS: usize = 8;
+const WRITES: usize = 16;
+
+/// Reads and writes of one run.
+#[derive(Debug)]
+pub(super) struct Gathered {
+    /// Where evidence lies that is looked at before each write; nothing is gathered then.
+    kubernetes: Option<Arc<KubeClient>>,
+    reads: Queue<Read>,
+    writes: Queue<Write>,
+    /// Each write goes alone: a request of several has failed. A server can take less at once than by default.
+    alone: AtomicBool,
+}
+
+/// Keys of one reading.
+#[derive(Debug)]
+struct Read {
+    paths: Vec<String>,
+    answer: oneshot::Sender<Vec<Option<Value>>>,
+}
+
+/// Revision and value of a key.
+type Value = (i64, Bytes);
+
+/// One batch.
+#[derive(Debug)]
+struct Write {
+    parts: Parts,
+    answer: oneshot::Sender<Sent>,
+}
+
+/// What became of a batch.
+#[derive(Debug)]
+enum Sent {
+    /// It took place, at this revision.
+    Done(i64),
+    /// Something was not as it expected.
+    Lost,
+    /// Something was not as one of several batches expected, and none took place.
+    NoneOfSeveral,
+    /// Whether it took place is open.
+    Failed(Failure),
+}
+
+impl Gathered {
+    pub fn new(kubernetes: Option<Arc<KubeClient>>) -> Arc<Self> {
+        let (reads, writes) = (Queue::new(READS), Queue::new(WRITES));
+        Arc::new(Self { kubernetes, reads, writes, alone: AtomicBool::new(false) })
+    }
+
+    /// As [`etcd::read`].
+    pub async fn read(&self, client: &Arc<EtcdClient>, keys: &[Key]) -> Result<Vec<Option<Stored>>> {
+        if self.kubernetes.is_some() || keys.len() > LIMITS.conditions / 2 {
+            return etcd::read(client, self.kubernetes.as_ref(), keys).await;
+        }
+        let (answer, answered) = oneshot::channel();
+        self.reads.push(Read { paths: keys.iter().map(Key::to_string).collect(), answer });
+        match self.reads.wait(answered, || self.read_several(client)).await {
+            Some(values) if values.len() == keys.len() => {
+                let stored = |(key, value): (&Key, Option<Value>)| {
+                    let (revision, raw) = value?;
+                    Some(Stored::new(key, Revision::Etcd(revision), raw))
+                };
+                Ok(keys.iter().zip(values).map(stored).collect())
+            }
+            // What has failed is the matter of this reading or of another one.
+            _ => etcd::read(client, None, keys).await,
+        }
+    }
+
+    /// Sends a request for readings that wait; false where none does.
+    async fn read_several(&self, client: &Arc<EtcdClient>) -> bool {
+        let (mut reads, mut room) = (Vec::new(), LIMITS.conditions);
+        while let Some(read) = self.reads.take_if(|read| read.paths.len() <= room) {
+            room -= read.paths.len();
+            reads.push(read);
+        }
+        if reads.is_empty() {
+            return false;
+        }
+        let paths = reads.iter().flat_map(|read| &read.paths);
+        let ranges: Vec<Range> = paths.map(|path| Range::key(path.as_str())).collect();
+        // Without an answer each is asked for alone.
+        if let Ok(answers) = client.get(&ranges, "what is to be changed").await {
+            let mut values = answers.ranges.into_iter().map(|mut answer| {
+                answer.take_kvs().pop().map(|kv| (kv.mod_revision(), kv.into_key_value().1.into()))
+            });
+            for Read { paths, answer } in reads {
+                answer.send(values.by_ref().take(paths.len()).collect()).ok();
+            }
+        }
+        true
+    }
+
+    /// As [`etcd::commit`].
+    pub async fn commit(&self, client: &Arc<EtcdClient>, batch: &Batch) -> Result<Swap> {
+        let is_alone = self.kubernetes.is_some() || self.alone.load(Ordering::Relaxed);
+        if is_alone || batch.changes.is_empty() {
+            return etcd::commit(client, self.kubernetes.as_ref(), batch).await;
+        }
+        let parts = Parts::new(batch, false).map_err(|reason| etcd::refused(client, reason))?;
+        let (answer, answered) = oneshot::channel();
+        self.writes.push(Write { parts, answer });
+        match self.writes.wait(answered, || self.write_several(client)).await {
+            Some(Sent::Done(revision)) => Ok(etcd::done(batch, revision)),
+            Some(Sent::Lost) => Ok(Swap::Lost),
+            Some(Sent::NoneOfSeveral) => etcd::commit(client, None, batch).await,
+            Some(Sent::Failed(failure)) => Err(client.write_error(&etcd::what(batch), failure)),
+            None => Err(client.write_error(&etcd::what(batch), Failure::broken("it was given up"))),
+        }
+    }
+
+    /// Sends a transaction of batches that wait; false where none does.
+    async fn write_several(&self, client: &Arc<EtcdClient>) -> bool {
+        let mut together: Option<Parts> = None;
+        let mut answers = Vec::new();
+        let is_alone = self.alone.load(Ordering::Relaxed);
+        let goes_along = |all: &Option<Parts>, more: &Write| match all {
+            Some(all) => !is_alone && all.goes_with(&more.parts),
+            None => true,
+        };
+        while let Some(Write { parts, answer }) = self.writes.take_if(|more| goes_along(&together, more)) {
+            // Its task is gone: nobody would learn what became of it.
+            if answer.is_closed() {
+                continue;
+            }
+            match &mut together {
+                Some(all) => all.join(parts),
+                None => together = Some(parts),
+            }
+            answers.push(answer);
+        }
+        let Some(together) = together else { return false };
+
+        let result = client.transact(together.transaction()).await;
+        if result.is_err() && answers.len() > 1 {
+            self.alone.store(true, Ordering::Relaxed);
+        }
+        let is_one = answers.len() == 1;
+        for answer in answers {
+            let sent = match &result {
+                Ok(response) if response.succeeded() => {
+                    Sent::Done(response.header().map_or(0, |header| header.revision()))
+                }
+                Ok(_) if is_one => Sent::Lost,
+                Ok(_) => Sent::NoneOfSeveral,
+                Err(failure) => Sent::Failed(failure.clone()),
+            };
+            answer.send(sent).ok();
+        }
+        true
+    }
+}
+
+/// What waits to be sent, and how many requests may be under way.
+#[derive(Debug)]
+struct Queue<T> {
+    waiting: Mutex<VecDeque<T>>,
+    lines: Semaphore,
+}
+
+impl<T> Queue<T> {
+    fn new(lines: usize) -> Self {
+        Self { waiting: Mutex::default(), lines: Semaphore::new(lines) }
+    }
+
+    fn push(&self, item: T) {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner).push_back(item);
+    }
+
+    /// Takes the first that waits where it is wanted.
+    fn take_if(&self, is_wanted: impl FnOnce(&T) -> bool) -> Option<T> {
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        if waiting.front().is_some_and(is_wanted) { waiting.pop_front() } else { None }
+    }
+
+    /// Waits for an answer, and meanwhile lets `send` send what waits whenever a line is free; it gives false where nothing
+    /// waits. `None` where the answer got lost.
+    async fn wait<A, F: Future<Output = bool>>(
+        &self,
+        mut answered: oneshot::Receiver<A>,
+        send: impl Fn() -> F,
+    ) -> Option<A> {
+        loop {
+            tokio::select! {
+                biased;
+                answer = &mut answered => return answer.ok(),
+                _line = self.lines.acquire() => {
+                    // What is ready to ask, too, goes along.
+                    tokio::task::yield_now().await;
+                    if !send().await {
+                        break;
+                    }
+                }
+            }
+        }
+        // Another one has sent it.
+        answered.await.ok()
+    }
+}
