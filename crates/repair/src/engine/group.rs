@@ -50,7 +50,8 @@ type Made = Vec<MadeOf>;
 
 struct MadeOf {
     key: Key,
-    before: Option<Stored>,
+    /// The value before; `None` where there was none.
+    before: Option<Bytes>,
     /// The revision and value after; `None` where it was deleted.
     left: Option<(String, Bytes)>,
 }
@@ -116,8 +117,8 @@ async fn is_taken_back(context: &Context, group: &Group, made: Made) -> bool {
         }
         let now = now.map(|stored| stored.revision.clone());
         let change = match (before, now) {
-            (Some(before), Some(now)) => Change::update(key, now, before.raw),
-            (Some(before), None) => Change::create(key, before.raw),
+            (Some(before), Some(now)) => Change::update(key, now, before),
+            (Some(before), None) => Change::create(key, before),
             (None, Some(now)) => Change::delete(key, now),
             (None, None) => continue,
         };
@@ -275,7 +276,7 @@ async fn finish_deletions(context: &Context, batch: &Batch) -> Option<String> {
 fn made(objects: &Objects, batch: &Batch, revisions: &[Option<String>]) -> Made {
     let object = |(change, revision): (&Change, &Option<String>)| MadeOf {
         key: change.key().clone(),
-        before: objects.get(change.key()).and_then(Clone::clone),
+        before: objects.get(change.key()).and_then(Option::as_ref).map(|stored| stored.raw.clone()),
         left: revision.clone().zip(change.value().cloned()),
     };
     batch.changes.iter().zip(revisions).map(object).collect()

@@ -25,9 +25,10 @@ use crate::error::RepairError;
 use crate::interrupt::Interrupt;
 use crate::journal::Journal;
 
-/// Groups that are under way at the same time. Most of them wait for the disk: what they are about to write is
-/// made durable together.
-const IN_FLIGHT: usize = 1024;
+/// Groups that are under way at the same time: enough of them wait for the disk together, where what they are about to write is
+/// made durable at once. With four times as many their blocks no longer fit into the caches of the processor, and each
+/// write takes a fifth more of its time.
+const IN_FLIGHT: usize = 256;
 
 /// Requests to the datastore that are under way at the same time.
 pub(crate) const REQUESTS: usize = 256;
