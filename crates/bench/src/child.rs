@@ -5,7 +5,8 @@ use std::process::{Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How often the memory of the process is looked at. Linux keeps the peak, so that only the last look counts.
+/// How often the memory of the process is looked at. Linux keeps the peak, so that only the last look counts: the first one may
+/// come while the process still shares the memory of this one, before it becomes the program.
 const LOOK: Duration = Duration::from_millis(5);
 
 /// Wall time and peak memory of one run.
@@ -26,12 +27,12 @@ pub fn measure(command: &mut Command) -> io::Result<(Measured, ExitStatus)> {
     let start = Instant::now();
     let mut child = command.stdout(Stdio::null()).spawn()?;
     let status = format!("/proc/{}/status", child.id());
-    let mut peak_mib: f64 = 0.0;
+    let mut peak_mib = 0.0;
     let ended = loop {
         if let Some(ended) = child.try_wait()? {
             break ended;
         }
-        peak_mib = peak_mib.max(peak(&status).unwrap_or_default());
+        peak_mib = peak(&status).unwrap_or(peak_mib);
         thread::sleep(LOOK);
     };
     Ok((Measured { seconds: start.elapsed().as_secs_f64(), peak_mib }, ended))
