@@ -7,7 +7,7 @@ use serde::de::{IgnoredAny, MapAccess, SeqAccess};
 use crate::cidr;
 use crate::compact::{Compact, push_address, take_address, take_byte, take_bytes, take_u32, take_v4};
 use crate::json::{Array, Fields, Items, Object, Str, is, read_object};
-use crate::names::{endpoint_name, is_endpoint_name};
+use crate::names::{is_endpoint_name, push_endpoint_name};
 use crate::packing::{boxed_texts, push_number, push_sized, take_sized};
 use crate::resource::Parsed;
 use crate::snapshot::FieldDefect;
@@ -41,6 +41,9 @@ enum Field {
     Workload,
 }
 
+/// How many fields there are.
+const FIELDS: usize = Field::Workload as usize + 1;
+
 /// What an [`Endpoint`] is made of; absent fields are empty.
 #[derive(Clone, Debug, Default)]
 pub struct EndpointParts<'a> {
@@ -59,6 +62,20 @@ pub struct EndpointParts<'a> {
     pub container_id: &'a str,
     /// `spec.workload`.
     pub workload: &'a str,
+}
+
+/// Whose endpoint it is, and where. Absent texts are empty.
+#[derive(Clone, Copy, Debug)]
+pub struct EndpointTexts<'a> {
+    pub namespace: TextRef<'a>,
+    /// `spec.node`.
+    pub node: TextRef<'a>,
+    /// `spec.pod`.
+    pub pod: TextRef<'a>,
+    /// `spec.containerID`.
+    pub container_id: TextRef<'a>,
+    /// `spec.workload`.
+    pub workload: TextRef<'a>,
 }
 
 impl Endpoint {
@@ -117,17 +134,20 @@ impl Endpoint {
 
     /// The object's name.
     pub fn name(&self) -> String {
+        let mut name = String::new();
+        self.push_name(&mut name);
+        name
+    }
+
+    /// Appends the object's name.
+    pub fn push_name(&self, out: &mut String) {
         let name = self.field(Field::Name);
         if !name.is_empty() {
-            return name.to_string();
+            return name.push_to(out);
         }
-        let part = |field| self.field(field).to_string();
-        endpoint_name(
-            &part(Field::Node),
-            &part(Field::Orchestrator),
-            &part(Field::Pod),
-            &part(Field::Endpoint),
-        )
+        let parts = [Field::Node, Field::Orchestrator, Field::Pod, Field::Endpoint];
+        let [node, orchestrator, pod, endpoint] = parts.map(|part| self.field(part).plain());
+        push_endpoint_name(out, [&node, &orchestrator, &pod, &endpoint]);
     }
 
     /// The node on which it runs; empty where the object does not say.
@@ -179,6 +199,20 @@ impl Endpoint {
         match &self.addresses {
             Addresses::One(_) => 1,
             Addresses::Many(many) => many.len(),
+        }
+    }
+
+    /// What a check asks of every endpoint, in one walk over its fields.
+    pub fn texts(&self) -> EndpointTexts<'_> {
+        let mut rest = &*self.text;
+        let fields = [(); FIELDS].map(|()| TextRef::from_packed(take_sized(&mut rest)));
+        let field = |field: Field| fields[field as usize];
+        EndpointTexts {
+            namespace: field(Field::Namespace),
+            node: field(Field::Node),
+            pod: field(Field::Pod),
+            container_id: field(Field::ContainerId),
+            workload: field(Field::Workload),
         }
     }
 
@@ -325,6 +359,16 @@ mod tests {
         assert_eq!(addresses, ["10.244.1.1", "fd00::1"]);
         assert_eq!(defects.len(), 1);
         assert_eq!(defects[0].field, "spec.ipNetworks");
+        let EndpointTexts { namespace, node, pod, container_id, workload } = endpoint.texts();
+        let one_by_one = [
+            endpoint.namespace(),
+            endpoint.node(),
+            endpoint.pod(),
+            endpoint.container_id(),
+            endpoint.workload(),
+        ];
+        assert_eq!([namespace, node, pod, container_id, workload], one_by_one);
+        assert!(namespace == *"default" && node == *"node-1" && workload.is_empty());
     }
 
     #[test]

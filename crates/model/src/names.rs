@@ -38,9 +38,15 @@ fn split(name: &str) -> Vec<String> {
 
 /// Builds a workload endpoint's name from its parts: dashes are doubled, parts joined by one.
 pub fn endpoint_name(node: &str, orchestrator: &str, workload: &str, endpoint: &str) -> String {
-    let mut name =
-        String::with_capacity(node.len() + orchestrator.len() + workload.len() + endpoint.len() + 8);
-    for (i, part) in [node, orchestrator, workload, endpoint].into_iter().enumerate() {
+    let parts = [node, orchestrator, workload, endpoint];
+    let mut name = String::with_capacity(parts.iter().map(|part| part.len()).sum::<usize>() + 8);
+    push_endpoint_name(&mut name, parts);
+    name
+}
+
+/// Appends what [`endpoint_name`] builds.
+pub(crate) fn push_endpoint_name(name: &mut String, parts: [&str; 4]) {
+    for (i, part) in parts.into_iter().enumerate() {
         if i > 0 {
             name.push('-');
         }
@@ -51,27 +57,22 @@ pub fn endpoint_name(node: &str, orchestrator: &str, workload: &str, endpoint: &
             }
         }
     }
-    name
 }
 
 /// True where `name` is what [`endpoint_name`] builds from the parts; builds nothing.
 pub(crate) fn is_endpoint_name(name: &str, parts: [&str; 4]) -> bool {
-    let mut rest = name.as_bytes();
+    let mut rest = name.as_bytes().iter();
     for (i, part) in parts.into_iter().enumerate() {
-        if i > 0 {
-            let Some(behind) = rest.strip_prefix(b"-") else { return false };
-            rest = behind;
+        if i > 0 && rest.next() != Some(&b'-') {
+            return false;
         }
-        for piece in part.as_bytes().split_inclusive(|b| *b == b'-') {
-            let Some(behind) = rest.strip_prefix(piece) else { return false };
-            rest = behind;
-            if piece.ends_with(b"-") {
-                let Some(behind) = rest.strip_prefix(b"-") else { return false };
-                rest = behind;
+        for byte in part.as_bytes() {
+            if rest.next() != Some(byte) || (*byte == b'-' && rest.next() != Some(byte)) {
+                return false;
             }
         }
     }
-    rest.is_empty()
+    rest.next().is_none()
 }
 
 #[cfg(test)]

@@ -1,7 +1,6 @@
 //! The order of keys, as etcd gives objects out. A snapshot file has them in the order of their last change.
 
 use std::cmp::Ordering;
-use std::fmt::Write;
 use std::thread;
 
 use calipam_model::key::Key;
@@ -20,8 +19,8 @@ pub(crate) fn sort_by_key(snapshot: &mut Snapshot) {
         scope.spawn(|| by_text(handles, |handle, key| handle.value.id().push_to(key)));
         by_text(endpoints, |endpoint, key| {
             endpoint.value.namespace().push_to(key);
-            // A text takes all that is written.
-            let _ = write!(key, "/{}", endpoint.value.name());
+            key.push('/');
+            endpoint.value.push_name(key);
         });
     });
     snapshot.nodes.sort_by(|a, b| a.value.name.cmp(&b.value.name));

@@ -53,15 +53,15 @@ pub fn read(
     wanted: impl Fn(&[u8]) -> bool + Sync,
     mut sink: impl FnMut(&RawEntry<'_>),
 ) -> Result<SnapshotInfo> {
-    let mut begin = || -> FileResult<SnapshotInfo> {
-        let survey = Survey::of(path, &wanted)?;
+    let read = while_verified(path, |pages, root| {
+        let survey = Survey::of(pages, root, &wanted)?;
         let mut entries = 0;
         for subtree in &survey.subtrees {
             entries += survey.live(*subtree, &wanted, &mut sink)?;
         }
         Ok(survey.info(entries))
-    };
-    begin().map_err(|kind| Error::file(path, kind))
+    });
+    read.map_err(|kind| Error::file(path, kind))
 }
 
 /// Reads an etcd snapshot on all cores: parts that `fresh` makes are filled by `add` at the same time, and handed to `take`
@@ -76,8 +76,8 @@ pub(crate) fn read_in_parts<P: Send>(
     add: impl Fn(&mut P, &RawEntry<'_>) + Sync,
     mut take: impl FnMut(P, u64) + Send,
 ) -> Result<SnapshotInfo> {
-    let mut begin = || -> FileResult<SnapshotInfo> {
-        let survey = Survey::of(path, wanted)?;
+    let read = while_verified(path, |pages, root| {
+        let survey = Survey::of(pages, root, wanted)?;
         let mut entries = 0;
         each_part(
             &survey.subtrees,
@@ -94,8 +94,25 @@ pub(crate) fn read_in_parts<P: Send>(
             },
         )?;
         Ok(survey.info(entries))
-    };
-    begin().map_err(|kind| Error::file(path, kind))
+    });
+    read.map_err(|kind| Error::file(path, kind))
+}
+
+/// Reads the pages of a file with `read`, which gets the number of the root as well, while its checksum is taken. One that does
+/// not fit explains all other damage: what was given out before counts for nothing then.
+fn while_verified(
+    path: &Path,
+    read: impl FnOnce(Pages, u64) -> FileResult<SnapshotInfo>,
+) -> FileResult<SnapshotInfo> {
+    let mut file = File::open(path)?;
+    let meta = Meta::read(&mut file)?;
+    let pages = Pages::new(file, &meta)?;
+    thread::scope(|scope| {
+        let checksum = scope.spawn(|| verify_checksum(path, meta.page_size));
+        let read = read(pages, meta.root);
+        let verified = checksum.join().unwrap_or_else(|panic| resume_unwind(panic))?;
+        Ok(SnapshotInfo { verified, ..read? })
+    })
 }
 
 /// Gives the subtrees to `read`, some at a time, on all cores, and the results to `take`, in order; up to the first error.
@@ -136,23 +153,12 @@ struct Survey {
     /// Parts of the tree of keys, in order: most are a leaf.
     subtrees: Vec<u64>,
     newest: Newest,
-    verified: bool,
 }
 
 impl Survey {
-    fn of(path: &Path, wanted: &(impl Fn(&[u8]) -> bool + Sync)) -> FileResult<Self> {
-        let mut file = File::open(path)?;
-        let meta = Meta::read(&mut file)?;
-        let pages = Pages::new(file, &meta)?;
-        thread::scope(|scope| {
-            let checksum = scope.spawn(|| verify_checksum(path, meta.page_size));
-            let surveyed = Self::newest(&pages, meta.root, wanted);
-            // A checksum that does not fit explains all other damage.
-            let verified = checksum.join().unwrap_or_else(|panic| resume_unwind(panic))?;
-            let (subtrees, newest) = surveyed?;
-            Ok((subtrees, newest, verified))
-        })
-        .map(|(subtrees, newest, verified)| Self { pages, subtrees, newest, verified })
+    fn of(pages: Pages, root: u64, wanted: &(impl Fn(&[u8]) -> bool + Sync)) -> FileResult<Self> {
+        let (subtrees, newest) = Self::newest(&pages, root, wanted)?;
+        Ok(Self { pages, subtrees, newest })
     }
 
     /// The newest versions of the keys.
@@ -200,8 +206,9 @@ impl Survey {
         Ok(entries)
     }
 
+    /// What is known of the file but for its checksum.
     fn info(&self, entries: u64) -> SnapshotInfo {
-        SnapshotInfo { revision: self.newest.revision, entries, verified: self.verified }
+        SnapshotInfo { revision: self.newest.revision, entries, verified: false }
     }
 }
 

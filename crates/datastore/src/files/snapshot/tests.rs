@@ -168,6 +168,13 @@ fn the_checksum_is_verified() {
     let end = bytes.len() - 40;
     bytes[end] ^= 1;
     assert!(matches!(kind(&bytes), FileError::SnapshotChecksum));
+
+    let mut looped = example();
+    looped.branch(3, &[4, 3]);
+    let damaged = looped.bytes();
+    let with = |checksum: &[u8]| kind(&[&damaged, checksum].concat());
+    assert!(matches!(with(&Sha256::digest(&damaged)), FileError::SnapshotDamaged(_)));
+    assert!(matches!(with(&[0; 32]), FileError::SnapshotChecksum), "it explains all other damage");
 }
 
 #[test]
