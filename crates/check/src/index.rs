@@ -7,7 +7,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use calipam_model::block::{Block, BlockContent, BlockOwner, BlockProblem};
-use calipam_model::endpoint::Endpoint;
+use calipam_model::endpoint::{Endpoint, EndpointTexts};
 use calipam_model::key::Key;
 use calipam_model::names::EndpointName;
 use calipam_model::node::{Node, TunnelKind};
@@ -284,15 +284,9 @@ impl<'s> Index<'s> {
     pub fn workload(&self, owner: Owner) -> Option<Workload<'s>> {
         match owner {
             Owner::Endpoint(position) => {
-                let endpoint = self.endpoint(position);
-                Some(Workload {
-                    namespace: endpoint.namespace(),
-                    pod: endpoint.pod(),
-                    node: endpoint.node(),
-                    container_id: endpoint.container_id(),
-                    workload: endpoint.workload(),
-                    machine: TextRef::EMPTY,
-                })
+                let EndpointTexts { namespace, node, pod, container_id, workload } =
+                    self.endpoint(position).texts();
+                Some(Workload { namespace, pod, node, container_id, workload, machine: TextRef::EMPTY })
             }
             Owner::Pod(position) => {
                 let pod = &self.snapshot.pods[position as usize].value;
