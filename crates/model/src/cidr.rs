@@ -12,6 +12,9 @@ pub const BLOCK_PREFIXES_V6: std::ops::RangeInclusive<u8> = 116..=128;
 /// Reads a CIDR, or a bare address as a CIDR of full length, and masks it to its network address, as
 /// Calico's reader does.
 pub fn parse_cidr(text: &str) -> Option<IpNet> {
+    if let Some((address, prefix)) = parse_plain_v4(text) {
+        return block_around(address.into(), prefix.unwrap_or(32));
+    }
     let net = match text.split_once('/') {
         Some(_) => text.parse::<IpNet>().ok()?,
         None => IpNet::from(text.parse::<IpAddr>().ok()?),
@@ -32,10 +35,49 @@ pub fn parse_reserved(text: &str) -> Option<IpNet> {
 
 /// Reads an address, or the address part of a CIDR (`192.0.2.11/24` gives 192.0.2.11).
 pub fn parse_address(text: &str) -> Option<IpAddr> {
+    if let Some((address, _)) = parse_plain_v4(text) {
+        return Some(address.into());
+    }
     match text.split_once('/') {
         Some(_) => text.parse::<IpNet>().ok().map(|net| net.addr()),
         None => text.parse().ok(),
     }
+}
+
+/// An IPv4 address, and the prefix length where one follows, in the form in which they are written. `None` for all else, a CIDR
+/// in another form included: a million handles and endpoints have one each, and the general readers take four times as
+/// long.
+fn parse_plain_v4(text: &str) -> Option<(Ipv4Addr, Option<u8>)> {
+    let mut bytes = text.bytes();
+    let (mut octets, mut place) = ([0; 4], 0);
+    loop {
+        let (octet, end) = plain_number(&mut bytes)?;
+        *octets.get_mut(place)? = octet;
+        place += 1;
+        let prefix = match (place, end) {
+            (1..=3, Some(b'.')) => continue,
+            (4, None) => None,
+            (4, Some(b'/')) => match plain_number(&mut bytes)? {
+                (prefix @ ..=32, None) => Some(prefix),
+                _ => return None,
+            },
+            _ => return None,
+        };
+        return Some((octets.into(), prefix));
+    }
+}
+
+/// A number of up to three digits without a zero before it, and the byte after it.
+fn plain_number(bytes: &mut std::str::Bytes<'_>) -> Option<(u8, Option<u8>)> {
+    let mut number = u16::from(bytes.next().filter(u8::is_ascii_digit)? - b'0');
+    for _ in 0..3 {
+        match bytes.next() {
+            Some(digit @ b'0'..=b'9') if number > 0 => number = 10 * number + u16::from(digit - b'0'),
+            Some(b'0'..=b'9') => return None,
+            end => return Some((u8::try_from(number).ok()?, end)),
+        }
+    }
+    None
 }
 
 /// The form in which keys of etcd name a CIDR: the first `/` as `-` (`10.244.1.0-26`).
@@ -95,7 +137,42 @@ pub fn is_v4(cidr: IpNet) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+
+    /// Texts that look like an IPv4 address or CIDR.
+    fn v4() -> impl Strategy<Value = String> {
+        let number = || prop_oneof![4 => any::<u8>().prop_map(|n| n.to_string()), 1 => "[0-9]{0,4}", 1 => "[+ a]?[0-9]"];
+        let address = prop::collection::vec(number(), 3..6).prop_map(|octets| octets.join("."));
+        let prefix = prop_oneof![2 => Just(String::new()), 4 => (0..40).prop_map(|n| format!("/{n}")), 1 => "/[0-9/+ ]{0,3}"];
+        (address, prefix, "[./ ]?").prop_map(|(address, prefix, end)| format!("{address}{prefix}{end}"))
+    }
+
+    proptest! {
+        #[test]
+        fn plain_cidrs_are_read_as_by_the_general_readers(text in prop_oneof![v4(), "[0-9a-f:.]{0,20}(/[0-9]{0,3})?"]) {
+            let cidr = if text.contains('/') {
+                text.parse::<IpNet>().ok()
+            } else {
+                text.parse::<IpAddr>().ok().map(IpNet::from)
+            };
+            prop_assert_eq!(parse_cidr(&text), cidr.map(|net| net.trunc()));
+            prop_assert_eq!(parse_address(&text), cidr.map(|net| net.addr()));
+        }
+    }
+
+    #[test]
+    fn what_calico_writes_of_ipv4_is_plain() {
+        for text in ["10.244.1.0/26", "0.0.0.0/0", "255.255.255.255", "10.0.0.7/32"] {
+            assert!(parse_plain_v4(text).is_some(), "{text}");
+        }
+        for text in
+            ["fd00::/8", "10.0.0.0/33", "10.0.0", "10.0.0.256", "010.0.0.0", "10.0.0.0.0", "10.0.0.0/", ""]
+        {
+            assert!(parse_plain_v4(text).is_none(), "{text}");
+        }
+    }
 
     #[test]
     fn keys_replace_the_first_slash_only() {

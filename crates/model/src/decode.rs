@@ -1,5 +1,7 @@
 //! From an etcd key and its value to an object of the snapshot.
 
+use memchr::memchr;
+
 use crate::affinity::Affinity;
 use crate::block::BlockContent;
 use crate::config::{ClusterInformation, IpamConfig, KubeControllersConfiguration};
@@ -18,7 +20,7 @@ impl Snapshot {
     /// Adds one entry of etcd. What cannot be understood becomes a [`Defect`]; keys that are none of
     /// calipam's business are passed over.
     pub fn add_entry(&mut self, path: &[u8], value: &[u8], revision: i64) {
-        let Ok(text) = std::str::from_utf8(path) else {
+        let Ok(text) = simdutf8::basic::from_utf8(path) else {
             let path = String::from_utf8_lossy(path).into_owned();
             self.defects.push(Defect {
                 path,
@@ -38,7 +40,10 @@ impl Snapshot {
             }
             return;
         }
-        if let Some(id) = text.strip_prefix(HANDLE_PREFIX).filter(|id| !id.is_empty() && !id.contains('/')) {
+        if let Some(id) = text
+            .strip_prefix(HANDLE_PREFIX)
+            .filter(|id| !id.is_empty() && memchr(b'/', id.as_bytes()).is_none())
+        {
             match Handle::parse(id, value) {
                 Ok(handle) => self.handles.push(versioned(handle, revision)),
                 Err(reason) => self.note(text, DefectKind::Value(reason)),
@@ -147,5 +152,8 @@ fn versioned<T>(value: T, revision: i64) -> Versioned<T> {
 
 /// Namespace and name, where the rest of an endpoint's key is just that.
 fn endpoint_key(rest: &str) -> Option<(&str, &str)> {
-    rest.split_once('/').filter(|(ns, name)| !ns.is_empty() && !name.is_empty() && !name.contains('/'))
+    let slash = memchr(b'/', rest.as_bytes())?;
+    let (namespace, name) = (rest.get(..slash)?, rest.get(slash + 1..)?);
+    let is_whole = !namespace.is_empty() && !name.is_empty() && memchr(b'/', name.as_bytes()).is_none();
+    is_whole.then_some((namespace, name))
 }

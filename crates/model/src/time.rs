@@ -60,14 +60,23 @@ fn split_civil(text: &str) -> Option<(Timestamp, &str)> {
     Some((Offset::UTC.to_timestamp(civil).ok()?, text.get(19 + used..)?))
 }
 
+/// Nanoseconds have so many digits.
+const NANOS: u32 = 9;
+
 /// Reads `.digits`; gives nanoseconds and the number of bytes used.
 fn parse_fraction(bytes: &[u8]) -> (i32, usize) {
     if bytes.first() != Some(&b'.') {
         return (0, 0);
     }
-    let digits = bytes[1..].iter().take_while(|b| b.is_ascii_digit()).count();
-    let value = (0..9).fold(0, |n, i| n * 10 + if i < digits { i32::from(bytes[1 + i] - b'0') } else { 0 });
-    (value, 1 + digits)
+    let mut digits = 0;
+    let mut value = 0;
+    for byte in bytes[1..].iter().take_while(|byte| byte.is_ascii_digit()) {
+        if digits < NANOS {
+            value = value * 10 + i32::from(byte - b'0');
+        }
+        digits += 1;
+    }
+    (value * 10i32.pow(NANOS.saturating_sub(digits)), 1 + digits as usize)
 }
 
 /// Reads `Z`, `+hh:mm`, ` +hhmm` and what may follow; gives seconds east of Greenwich.
@@ -102,6 +111,7 @@ mod tests {
         for text in [
             "2024-05-01 10:11:12.5 +0000 UTC",
             "2024-05-01T10:11:12.500Z",
+            "2024-05-01T10:11:12.500000000999Z",
             "2024-05-01T12:11:12.5+02:00",
             "2024-05-01 05:11:12.5 -0500 EST m=+0.000001",
         ] {

@@ -6,7 +6,7 @@ use serde::de::{MapAccess, SeqAccess};
 use super::records::Records;
 use super::{Block, BlockOwner, BlockProblem, CorruptBlock, Extras};
 use crate::cidr;
-use crate::json::{Array, Fields, Items, Object, Unknown, is, keep, read_object, set};
+use crate::json::{Array, Fields, Items, Object, Reader, Unknown, is, keep, read_object_by, set};
 
 /// How much of the owner records of blocks is read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -43,8 +43,8 @@ impl BlockContent {
     /// # Errors
     /// As [`Self::parse`].
     pub fn parse_with(json: &[u8], detail: RecordDetail) -> Result<Self, String> {
-        let fresh = || RawBlock { detail, ..RawBlock::default() };
-        let raw = read_object(json, fresh).map_err(|e| e.to_string())?;
+        let fresh = |reader| RawBlock { detail, is_plain: reader == Reader::Plain, ..RawBlock::default() };
+        let raw = read_object_by(json, fresh).map_err(|e| e.to_string())?;
         if raw.records.own.is_some() && raw.records.host.as_deref() != raw.host() {
             // The owner is stated again after the records: it is not known which of them are its own.
             return Self::parse_with(json, RecordDetail::Full);
@@ -102,14 +102,16 @@ impl BlockContent {
 
 /// The fields of a block before anything about them is known.
 #[derive(Default)]
-struct RawBlock {
+struct RawBlock<'de> {
     cidr: Option<String>,
     affinity: Option<String>,
     claim_time: Option<String>,
     allocations: Numbers,
     unallocated: Numbers,
     detail: RecordDetail,
-    records: Records,
+    /// It is the quick reader that reads it.
+    is_plain: bool,
+    records: Records<'de>,
     sequence: u64,
     sequences: SequenceMap,
     deleted: bool,
@@ -120,7 +122,7 @@ struct RawBlock {
     unknown: Option<Box<Unknown>>,
 }
 
-impl<'de> Fields<'de> for RawBlock {
+impl<'de> Fields<'de> for RawBlock<'de> {
     fn field<A: MapAccess<'de>>(&mut self, name: &str, map: &mut A) -> Result<(), A::Error> {
         match name {
             _ if is(name, "cidr") => self.cidr = map.next_value()?,
@@ -140,7 +142,7 @@ impl<'de> Fields<'de> for RawBlock {
             _ if is(name, "attributes") => {
                 self.records = match self.detail {
                     RecordDetail::Full => Records::default(),
-                    RecordDetail::Borrowers => Records::lent_by(self.host()),
+                    RecordDetail::Borrowers => Records::lent_by(self.host(), self.is_plain),
                 };
                 self.has_attributes = map.next_value_seed(Array(&mut self.records))?;
             }
@@ -155,7 +157,7 @@ impl<'de> Fields<'de> for RawBlock {
     }
 }
 
-impl RawBlock {
+impl RawBlock<'_> {
     /// The node that owns it.
     fn host(&self) -> Option<&str> {
         self.affinity.as_deref()?.strip_prefix("host:")

@@ -4,7 +4,7 @@ use calipam_model::attributes::AttributeRef;
 use calipam_model::block::{Block, BlockContent, RecordDetail};
 use calipam_testkit::cluster::{Cluster, ClusterSpec};
 
-/// A block of four addresses, the first three taken.
+/// A block of four addresses, the first three taken. Its line break leaves it to the general reader of JSON.
 fn block(before: &str, records: &str, after: &str) -> String {
     format!(
         r#"{{"cidr":"10.0.0.0/30",{before}"allocations":[0,1,2,null],"unallocated":[3],"attributes":[{records}],{after}
@@ -12,8 +12,15 @@ fn block(before: &str, records: &str, after: &str) -> String {
     )
 }
 
+fn parse(json: &str, detail: RecordDetail) -> Result<BlockContent, String> {
+    BlockContent::parse_with(json.as_bytes(), detail)
+}
+
+/// The block, which both readers of JSON read alike.
 fn read(json: &str, detail: RecordDetail) -> Block {
-    match BlockContent::parse_with(json.as_bytes(), detail).unwrap() {
+    let general = parse(json, detail).unwrap();
+    assert_eq!(parse(&json.replace('\n', " "), detail).as_ref(), Ok(&general), "{json}");
+    match general {
         BlockContent::Sound(block) => *block,
         BlockContent::Corrupt(block) => panic!("{:?}", block.problems),
     }
@@ -65,6 +72,45 @@ fn records_that_say_more_are_whole() {
         let (reduced, full) = (read(&json, RecordDetail::Borrowers), read(&json, RecordDetail::Full));
         let whole = |block: &Block| block.allocation(1).unwrap().attribute.to_attribute();
         assert_eq!(whole(&reduced), whole(&full), "{record}");
+    }
+}
+
+#[test]
+fn records_in_other_forms_are_read_as_by_the_general_reader() {
+    for record in [
+        r#"{"secondary":{"node":"node-1"},"handle_id":"net.a"}"#,
+        r#"{"handle_id":"net.a","secondary":{"node":"node-2","node":"node-1"}}"#,
+        r#"{"handle_id":"net.a","secondary":{"node":"node-1","node":"node-2"}}"#,
+        r#"{"handle_id":"net.a","secondary":{"node":"node-1"},"secondary":{"node":"node-2"}}"#,
+        r#"{"handle_id":"net.a","secondary":{"node":"node-1"},"secondary":null}"#,
+        r#"{"handle_id":"net.a","secondary":{"pod":"a","node":"node-1"},"releasedAt":"x"}"#,
+        r#"{"handle_id":"net.a","secondary":{"node":"node-1","pod":null}}"#,
+        r#"{"handle_id":"net.a","secondary":{"Node":"node-1"}}"#,
+        r#"{"handle_id":"net.a","secondary":{ "node":"node-1"}}"#,
+        r#"{"handle_id":"net.a","secondary":{"node":"node-1"} }"#,
+        r#"{"handle_id":"","secondary":{"node":"node-1"}}"#,
+        r#"{"handle_id":"net.a","secondary":{}}"#,
+        r#"{"handle_id":null,"secondary":{"node":"node-1"}}"#,
+        r#"{"handle_id":"WINDOWS-reserved-ipam-handle","secondary":{"node":"node-1"}}"#,
+        r#"{"handle_id":"net.\u0061","secondary":{"node":"node-1"}}"#,
+        r#"{"handle_id":"net.a","secondary":{"node":"node\u002d1"}}"#,
+        r#"{"handle_id":"net.a}}","secondary":{"note":"{\"","node":"node-1"}}"#,
+        // What Calico cannot decode.
+        r#"{"handle_id":"net.a","secondary":{"node":"node-1","pod":1}}"#,
+        r#"{"handle_id":"net.a","secondary":{"node":"node-1","pod":{"a":"b"}}}"#,
+        r#"{"handle_id":"net.a","secondary":["node"]}"#,
+        r#"{"handle_id":7,"secondary":{"node":"node-1"}}"#,
+        r#"{"handle_id":"net.a","secondary":{"node":"node-1",}}"#,
+        r#"{"handle_id":"net.a","secondary":{"node":"node-1"}"#,
+        r#"{"handle_id":"net.a""secondary":{"node":"node-1"}}"#,
+        r#""net.a""#,
+    ] {
+        let json = block(r#""affinity":"host:node-1","#, &[OWN, record, LENT].join(","), "");
+        for detail in [RecordDetail::Full, RecordDetail::Borrowers] {
+            let (general, plain) = (parse(&json, detail), parse(&json.replace('\n', " "), detail));
+            // Of errors only the place differs.
+            assert_eq!(plain.map_err(drop), general.map_err(drop), "{record}");
+        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! The quick reader of plain JSON gives exactly what the general one does. A line break after a value makes it one for
 //! the general reader.
 
+use calipam_model::block::RecordDetail;
 use calipam_model::from_json;
 use calipam_model::snapshot::{Defect, DefectKind, Snapshot};
 use calipam_testkit::cluster::{ClusterSpec, SizedCluster};
@@ -142,9 +143,11 @@ fn entries() -> Vec<(Vec<u8>, Vec<u8>)> {
     entries
 }
 
+const DETAILS: [RecordDetail; 2] = [RecordDetail::Full, RecordDetail::Borrowers];
+
 /// What becomes of an entry. Errors name places, which a line break moves.
-fn read(key: &[u8], value: &[u8]) -> Snapshot {
-    let mut snapshot = Snapshot::default();
+fn read(key: &[u8], value: &[u8], records: RecordDetail) -> Snapshot {
+    let mut snapshot = Snapshot { records, ..Snapshot::default() };
     snapshot.add_entry(key, value, 7);
     for Defect { kind, .. } in &mut snapshot.defects {
         if let DefectKind::Value(reason) = kind {
@@ -161,9 +164,11 @@ fn debug(snapshot: &Snapshot) -> String {
 
 #[test]
 fn the_values_of_a_cluster_are_read_alike() {
-    for (key, value) in entries() {
-        let general = read(&key, &[&value, b"\n".as_slice()].concat());
-        assert_eq!(read(&key, &value), general, "{}", String::from_utf8_lossy(&key));
+    for ((key, value), records) in
+        entries().into_iter().flat_map(|entry| DETAILS.map(|records| (entry.clone(), records)))
+    {
+        let general = read(&key, &[&value, b"\n".as_slice()].concat(), records);
+        assert_eq!(read(&key, &value, records), general, "{}", String::from_utf8_lossy(&key));
         assert!(general.defects.is_empty());
     }
 }
@@ -181,7 +186,9 @@ proptest! {
         let (key, value) = entry.get(&ENTRIES);
         let value = changed(value.clone(), &changes);
         compare(&value)?;
-        let general = read(key, &[&value, b"\n".as_slice()].concat());
-        prop_assert_eq!(debug(&read(key, &value)), debug(&general));
+        for records in DETAILS {
+            let general = read(key, &[&value, b"\n".as_slice()].concat(), records);
+            prop_assert_eq!(debug(&read(key, &value, records)), debug(&general));
+        }
     }
 }

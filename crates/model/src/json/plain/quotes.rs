@@ -1,0 +1,117 @@
+//! Where the quotes of a text are, 64 bytes at a time.
+
+use wide::u8x16;
+
+use super::{Result, Unusual};
+
+/// So many bytes are looked at together: a bit of a `u64` for each.
+const BLOCK: usize = 64;
+
+/// Walks over the quotes of a text. Each ends or begins a string, since the walk ends at what is [`Unusual`]: a backslash,
+/// and bytes that only a string could hold, but not in JSON.
+pub(super) struct Quotes<'t> {
+    bytes: &'t [u8],
+    /// The end of the block at which it is.
+    end: usize,
+    /// The quotes of that block that are still to come, the first one in the lowest bit.
+    ahead: u64,
+}
+
+impl<'t> Quotes<'t> {
+    pub fn of(bytes: &'t [u8]) -> Self {
+        Self { bytes, end: 0, ahead: 0 }
+    }
+
+    /// The places of the next two quotes.
+    #[inline]
+    pub fn pair(&mut self) -> Result<(usize, usize)> {
+        let after = without_lowest(self.ahead);
+        if after == 0 {
+            return Ok((self.next()?, self.next()?));
+        }
+        let (first, second) = (self.place_of(self.ahead), self.place_of(after));
+        self.ahead = without_lowest(after);
+        Ok((first, second))
+    }
+
+    /// The place of the next quote.
+    fn next(&mut self) -> Result<usize> {
+        while self.ahead == 0 {
+            self.advance()?;
+        }
+        let place = self.place_of(self.ahead);
+        self.ahead = without_lowest(self.ahead);
+        Ok(place)
+    }
+
+    /// The place of the first of some quotes of this block.
+    #[inline]
+    fn place_of(&self, quotes: u64) -> usize {
+        self.end - BLOCK + quotes.trailing_zeros() as usize
+    }
+
+    /// Goes to the next block. Apart, so that taking a quote stays short.
+    #[inline(never)]
+    fn advance(&mut self) -> Result<()> {
+        let rest = self.bytes.get(self.end..).ok_or(Unusual)?;
+        self.ahead = match rest.first_chunk() {
+            Some(block) => quotes_in(block)?,
+            None => quotes_in(&filled(rest))?,
+        };
+        self.end += BLOCK;
+        Ok(())
+    }
+}
+
+#[inline]
+fn without_lowest(bits: u64) -> u64 {
+    bits & bits.wrapping_sub(1)
+}
+
+/// The last block of a text, which is shorter, with blanks after it.
+fn filled(rest: &[u8]) -> [u8; BLOCK] {
+    let mut block = [b' '; BLOCK];
+    block[..rest.len()].copy_from_slice(rest);
+    block
+}
+
+/// The quotes of a block, the first byte in the lowest bit. [`Unusual`] where a byte is a backslash or a control character.
+#[inline]
+fn quotes_in(block: &[u8; BLOCK]) -> Result<u64> {
+    let (mut quotes, mut unusual) = (0, u8x16::splat(0));
+    for (place, part) in block.as_chunks::<16>().0.iter().enumerate() {
+        let part = u8x16::new(*part);
+        quotes |= u64::from(part.simd_eq(u8x16::splat(b'"')).to_bitmask()) << (16 * place);
+        let is_control = part.min(u8x16::splat(b' ' - 1)).simd_eq(part);
+        unusual |= is_control | part.simd_eq(u8x16::splat(b'\\'));
+    }
+    if unusual.any() { Err(Unusual) } else { Ok(quotes) }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn places(text: &[u8]) -> Vec<usize> {
+        let mut quotes = Quotes::of(text);
+        std::iter::from_fn(|| quotes.next().ok()).collect()
+    }
+
+    proptest! {
+        #[test]
+        fn all_quotes_are_found_up_to_what_is_unusual(
+            bytes in prop::collection::vec(prop_oneof![3 => Just(b'"'), 9 => 32u8..=255, 1 => any::<u8>()], 0..200),
+            plain: bool,
+        ) {
+            let is_plain = |byte: &u8| *byte >= b' ' && *byte != b'\\';
+            let bytes: Vec<u8> = bytes.into_iter().filter(|byte| !plain || is_plain(byte)).collect();
+            // A block with something unusual in it is refused as a whole.
+            let usual: usize =
+                bytes.chunks(BLOCK).take_while(|block| block.iter().all(is_plain)).map(<[u8]>::len).sum();
+            let expected: Vec<usize> = (0..usual).filter(|place| bytes[*place] == b'"').collect();
+            prop_assert_eq!(places(&bytes), expected);
+        }
+    }
+}
