@@ -85,12 +85,9 @@ impl Record {
 
 /// A block that is sound and lies where it says.
 fn block(key: calipam_model::IpNet, value: &[u8]) -> Result<Record, String> {
-    match BlockContent::parse(value)? {
-        BlockContent::Sound(block) if block.cidr() == key => Ok(Record::Block(Arc::from(block))),
-        BlockContent::Sound(block) => Err(format!("the block says that it is {}", block.cidr())),
-        BlockContent::Corrupt(block) => {
-            let problems: Vec<String> = block.problems.iter().map(ToString::to_string).collect();
-            Err(problems.join("; "))
-        }
+    let block = BlockContent::parse(value)?.usable()?;
+    match block.cidr() == key {
+        true => Ok(Record::Block(Arc::from(block))),
+        false => Err(format!("the block says that it is {}", block.cidr())),
     }
 }

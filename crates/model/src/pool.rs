@@ -37,7 +37,7 @@ pub struct Pool {
     pub namespace_selector: String,
     /// What its addresses may be used for.
     pub allowed_uses: Vec<PoolUse>,
-    /// `assignmentMode` is `Automatic`: addresses are taken without being asked for by name.
+    /// `assignmentMode` is `Automatic`, or not stated: addresses are taken without being asked for by name.
     pub automatic: bool,
 }
 
@@ -72,7 +72,7 @@ impl Pool {
             node_selector: spec.node_selector.filter(|s| !s.is_empty()).unwrap_or_else(|| "all()".to_owned()),
             namespace_selector: spec.namespace_selector.unwrap_or_default(),
             allowed_uses: allowed_uses(spec.allowed_uses.unwrap_or_default()),
-            automatic: spec.assignment_mode.as_deref() != Some("Manual"),
+            automatic: spec.assignment_mode.is_none_or(|mode| mode == "Automatic"),
         };
         Ok(Parsed { value, defects: Vec::new(), created: metadata.created() })
     }

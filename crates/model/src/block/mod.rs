@@ -8,6 +8,7 @@ mod compact;
 mod read;
 mod records;
 mod update;
+mod usable;
 mod write;
 
 use std::fmt;

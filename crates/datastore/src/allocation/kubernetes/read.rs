@@ -234,16 +234,12 @@ fn entries(snapshot: Snapshot, is_wanted: impl Fn(&Key) -> bool) -> Vec<Entry> {
         Some(Entry { record: Record::Undecodable { key, reason }, revision })
     });
     let blocks = snapshot.blocks.into_iter().map(|Versioned { value, revision }| {
-        let record = match without_strict(value.content) {
-            BlockContent::Sound(block) if block.cidr() == value.key => Record::Block(Arc::from(block)),
-            BlockContent::Sound(block) => Record::Undecodable {
-                key: Key::Block(value.key),
-                reason: format!("the block says that it is {}", block.cidr()),
-            },
-            BlockContent::Corrupt(block) => {
-                let problems: Vec<String> = block.problems.iter().map(ToString::to_string).collect();
-                Record::Undecodable { key: Key::Block(value.key), reason: problems.join("; ") }
-            }
+        let undecodable = |reason| Record::Undecodable { key: Key::Block(value.key), reason };
+        let usable = value.content.usable();
+        let record = match usable.map(|block| without_strict(BlockContent::Sound(block))) {
+            Ok(BlockContent::Sound(block)) if block.cidr() == value.key => Record::Block(Arc::from(block)),
+            Ok(other) => undecodable(format!("the block says that it is {}", other.cidr())),
+            Err(reason) => undecodable(reason),
         };
         Entry { record, revision }
     });

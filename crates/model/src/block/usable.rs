@@ -1,0 +1,77 @@
+//! Blocks that an allocator can work with although something about them is not as it should be.
+
+use serde_json::Value;
+
+use super::{Block, BlockContent, BlockProblem, CorruptBlock};
+
+impl BlockContent {
+    /// The block as an allocator takes it: sound, or with nothing wrong but records that no ordinal refers to, which are
+    /// left out. Calico drops them with its next write (3.33 and later), and a release must not fail for them.
+    ///
+    /// # Errors
+    /// The problems of any other block, as text.
+    pub fn usable(self) -> Result<Box<Block>, String> {
+        match self {
+            Self::Sound(block) => Ok(block),
+            Self::Corrupt(block) => without_unreferenced(&block).map(Box::new).ok_or_else(|| {
+                let problems: Vec<String> = block.problems.iter().map(ToString::to_string).collect();
+                problems.join("; ")
+            }),
+        }
+    }
+}
+
+/// The block without the records that no ordinal refers to; `None` where anything else is wrong with it.
+fn without_unreferenced(block: &CorruptBlock) -> Option<Block> {
+    let index = |problem: &BlockProblem| match problem {
+        BlockProblem::UnreferencedAttribute { index } => Some(u64::from(*index)),
+        _ => None,
+    };
+    let unused: Vec<u64> = block.problems.iter().map(index).collect::<Option<_>>()?;
+
+    let mut value: Value = serde_json::from_str(&block.raw).ok()?;
+    let mut indices = 0u64..;
+    let records = value.get_mut("attributes")?.as_array_mut()?;
+    records.retain(|_| indices.next().is_some_and(|index| !unused.contains(&index)));
+    for allocation in value.get_mut("allocations")?.as_array_mut()? {
+        let Some(index) = allocation.as_u64() else { continue };
+        let before = unused.iter().filter(|unused| **unused < index).count() as u64;
+        *allocation = (index - before).into();
+    }
+    match BlockContent::parse(value.to_string().as_bytes()).ok()? {
+        BlockContent::Sound(block) => Some(*block),
+        BlockContent::Corrupt(_) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A block of four addresses, the first two allocated.
+    fn block(allocations: &str, attributes: &str) -> BlockContent {
+        let json = format!(
+            r#"{{"cidr":"10.0.0.0/30","affinity":"host:a","allocations":{allocations},"unallocated":[2,3],
+            "attributes":[{attributes}],"sequenceNumber":18446744073709551615,"sequenceNumberForAllocation":{{}},"deleted":false}}"#
+        );
+        BlockContent::parse(json.as_bytes()).unwrap()
+    }
+
+    #[test]
+    fn records_that_no_ordinal_refers_to_are_left_out() {
+        let (one, two) = (r#"{"handle_id":"h1"}"#, r#"{"handle_id":"h2","secondary":{"node":"a"}}"#);
+        let stray = r#"{"handle_id":"stray"}"#;
+        let sound = block("[0,1,null,null]", &format!("{one},{two}")).usable().unwrap();
+        for (allocations, attributes) in [
+            ("[1,2,null,null]", format!("{stray},{one},{two}")),
+            ("[0,2,null,null]", format!("{one},{stray},{two}")),
+            ("[1,3,null,null]", format!("{stray},{one},{stray},{two},{stray}")),
+        ] {
+            let content = block(allocations, &attributes);
+            assert!(content.sound().is_none(), "a check still tells it");
+            assert_eq!(content.usable().unwrap(), sound);
+        }
+        let broken = block("[0,7,null,null]", &format!("{one},{stray}")).usable().unwrap_err();
+        assert!(broken.contains("attribute 7") && broken.contains("attribute 1"), "{broken}");
+    }
+}
