@@ -1,6 +1,6 @@
 //! What a snapshot of etcd becomes when keys change.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeSet, HashSet};
 
 use crate::key::{BLOCK_PREFIX, ENDPOINT_PREFIX, HANDLE_PREFIX, Key, RESOURCE_PREFIX};
 use crate::snapshot::{Snapshot, Versioned};
@@ -12,17 +12,10 @@ pub type NewValue = Option<(Vec<u8>, i64)>;
 const DEFAULT: &str = "default";
 
 impl Snapshot {
-    /// Makes a snapshot that was read whole what a whole read finds after these keys have changed. Its objects of each kind
-    /// are in the order of their keys, and stay so.
-    pub fn change_entries(&mut self, changes: &BTreeMap<Vec<u8>, NewValue>) {
-        let mut fresh = Self::default();
-        for (key, value) in changes {
-            if let Some((value, revision)) = value {
-                fresh.add_entry(key, value, *revision);
-            }
-        }
-
-        let paths: Vec<&str> = changes.keys().filter_map(|key| std::str::from_utf8(key).ok()).collect();
+    /// Makes a snapshot that was read whole what a whole read finds after these keys have changed, where `fresh` is what is
+    /// stored under them now. The objects of each kind are in the order of their keys in both, and stay so.
+    pub fn change_entries(&mut self, keys: &BTreeSet<&[u8]>, mut fresh: Self) {
+        let paths: Vec<&str> = keys.iter().filter_map(|key| std::str::from_utf8(key).ok()).collect();
         let resource = |plural: &str| format!("{RESOURCE_PREFIX}{plural}/");
         merge(&mut self.blocks, fresh.blocks, &below(&paths, BLOCK_PREFIX), |b| {
             Key::Block(b.key).to_string()
@@ -50,7 +43,7 @@ impl Snapshot {
             Key::Reservation(r.name.clone()).to_string()
         });
 
-        let has = |key: Key| changes.contains_key(key.to_string().as_bytes());
+        let has = |key: Key| keys.contains(key.to_string().as_bytes());
         if has(Key::IpamConfig) {
             self.ipam_config = fresh.ipam_config;
         }
@@ -66,7 +59,7 @@ impl Snapshot {
         }
 
         // A defect says its key as text, whatever its bytes are.
-        let told: HashSet<_> = changes.keys().map(|key| String::from_utf8_lossy(key)).collect();
+        let told: HashSet<_> = keys.iter().map(|key| String::from_utf8_lossy(key)).collect();
         self.defects.retain(|defect| !told.contains(defect.path.as_str()));
         self.defects.append(&mut fresh.defects);
         self.defects.sort_by(|a, b| a.path.cmp(&b.path));
@@ -92,14 +85,20 @@ fn merge<T>(
     }
     let place = |wanted: &str| list.partition_point(|object| path(&object.value).as_str() < wanted);
     let mut gone = vec![false; list.len()];
-    for wanted in paths {
-        let mut at = place(wanted);
+    // A path is made of an object for each step of a search, which is most of the work.
+    let places_of_paths: Vec<usize> = paths.iter().map(|wanted| place(wanted)).collect();
+    for (wanted, first) in paths.iter().zip(&places_of_paths) {
+        let mut at = *first;
         while list.get(at).is_some_and(|object| path(&object.value) == *wanted) {
             gone[at] = true;
             at += 1;
         }
     }
-    let mut places: Vec<usize> = fresh.iter().map(|object| place(&path(&object.value))).collect();
+    let place_of_fresh = |object: &Versioned<T>| {
+        let path = path(&object.value);
+        paths.binary_search(&path.as_str()).map_or_else(|_| place(&path), |index| places_of_paths[index])
+    };
+    let mut places: Vec<usize> = fresh.iter().map(place_of_fresh).collect();
     places.reverse();
 
     let mut merged = Vec::with_capacity(list.len() + fresh.len());
@@ -119,6 +118,8 @@ fn merge<T>(
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use super::*;
 
     /// A snapshot of entries, read whole.
@@ -194,7 +195,9 @@ mod tests {
                     changes.insert(key, Some((value, revision)));
                 }
             }
-            snapshot.change_entries(&changes);
+            let keys = changes.keys().map(Vec::as_slice).collect();
+            let stored = |(key, value): (&Vec<u8>, &NewValue)| Some((key.clone(), value.clone()?));
+            snapshot.change_entries(&keys, whole(&changes.iter().filter_map(stored).collect()));
             let mut expected = whole(&entries);
             // The newest that ever was; only files go by it.
             expected.newest_creation = snapshot.newest_creation;

@@ -230,6 +230,20 @@ impl Snapshot {
         self.defects.extend(other.defects);
     }
 
+    /// Adds several parts in their order, as [`Self::absorb`] does one: with room for all of them, so that long lists are not
+    /// copied as they grow.
+    pub fn absorb_all(&mut self, parts: Vec<Self>) {
+        fn room<T>(list: &mut Vec<T>, parts: &[Snapshot], of: impl Fn(&Snapshot) -> &Vec<T>) {
+            list.reserve_exact(parts.iter().map(|part| of(part).len()).sum());
+        }
+        room(&mut self.blocks, &parts, |part| &part.blocks);
+        room(&mut self.affinities, &parts, |part| &part.affinities);
+        room(&mut self.handles, &parts, |part| &part.handles);
+        room(&mut self.endpoints, &parts, |part| &part.endpoints);
+        room(&mut self.pods, &parts, |part| &part.pods);
+        parts.into_iter().for_each(|part| self.absorb(part));
+    }
+
     /// The configuration that the allocator goes by: what it stores, else Calico's defaults. `None`
     /// where it is stored but cannot be read. On Kubernetes there is one object for both.
     pub fn effective_ipam_config(&self) -> Option<IpamConfig> {

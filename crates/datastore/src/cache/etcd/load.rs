@@ -30,14 +30,15 @@ enum Part {
 pub(super) fn load(kept: Kept) -> Result<(Kept, Loaded), WhyWhole> {
     let unpack = |index: usize| part(&kept.frames[index].read(&kept.file).ok()?);
     let parts = on_all_cores(kept.frames.len(), unpack).ok_or_else(WhyWhole::damaged)?;
-    let mut loaded = Loaded::default();
+    let (mut loaded, mut snapshots) = (Loaded::default(), Vec::new());
     for part in parts {
         match part {
-            Part::Entries(snapshot) => loaded.snapshot.absorb(*snapshot),
+            Part::Entries(snapshot) => snapshots.push(*snapshot),
             Part::Changes(changes) => loaded.changes.extend(changes),
             Part::State => {}
         }
     }
+    loaded.snapshot.absorb_all(snapshots);
     Ok((kept, loaded))
 }
 
@@ -49,4 +50,26 @@ fn part(text: &[u8]) -> Option<Part> {
         STATE => Some(Part::State),
         _ => None,
     }
+}
+
+/// Entries that are decoded as one piece of work.
+const PIECE: usize = 256;
+
+/// What is stored under keys that have changed. Blocks are long, so that all cores decode them.
+pub(super) fn stored(changes: &BTreeMap<&[u8], &NewValue>) -> Option<Snapshot> {
+    let stored: Vec<(&[u8], &[u8], i64)> = changes
+        .iter()
+        .filter_map(|(key, value)| {
+            value.as_ref().map(|(value, revision)| (*key, value.as_slice(), *revision))
+        })
+        .collect();
+    let pieces: Vec<_> = stored.chunks(PIECE).collect();
+    let decode = |index: usize| {
+        let mut snapshot = Snapshot::default();
+        pieces[index].iter().for_each(|(key, value, revision)| snapshot.add_entry(key, value, *revision));
+        Some(snapshot)
+    };
+    let mut snapshot = Snapshot::default();
+    snapshot.absorb_all(on_all_cores(pieces.len(), decode)?);
+    Some(snapshot)
 }

@@ -144,13 +144,23 @@ async fn changed(
 
     let later = State { raft_term: begun.raft_term, revision: begun.revision, ..new.state };
     let read = tokio::task::spawn_blocking(move || {
-        let unsaved = file::append(&kept, pushed(&new.changes), &later).err().map(|error| error.to_string());
-        let (number, mut snapshot, mut changes) = (new.changes.len(), loaded.snapshot, loaded.changes);
-        changes.extend(new.changes);
-        snapshot.change_entries(&changes);
-        (snapshot, unsaved, number)
+        let (mut snapshot, earlier, number) = (loaded.snapshot, loaded.changes, new.changes.len());
+        // What is appended is packed while the snapshot gets the changes.
+        std::thread::scope(|scope| {
+            let saved = scope.spawn(|| file::append(&kept, pushed(&new.changes), &later));
+            let all = earlier.iter().chain(&new.changes).map(|(key, value)| (key.as_slice(), value));
+            let all: BTreeMap<&[u8], &NewValue> = all.collect();
+            let stored = load::stored(&all).ok_or_else(WhyWhole::damaged)?;
+            snapshot.change_entries(&all.into_keys().collect(), stored);
+            let unsaved = match saved.join() {
+                Ok(saved) => saved.err().map(|error| error.to_string()),
+                Err(_) => Some("the thread that writes it has ended".to_owned()),
+            };
+            Ok::<_, WhyWhole>((snapshot, unsaved, number))
+        })
     });
-    let (mut snapshot, unsaved, changes) = read.await.map_err(|lost| WhyWhole::Unusable(lost.to_string()))?;
+    let (mut snapshot, unsaved, changes) =
+        read.await.map_err(|lost| WhyWhole::Unusable(lost.to_string()))??;
     describe(&mut snapshot, redact_url(client.endpoint()), begun.revision, begun.taken_at);
     Ok(CachedRead { snapshot, used: CacheUse::Changes { since: state.revision, changes }, unsaved })
 }

@@ -77,10 +77,10 @@ impl Unpacked {
             }
             merge(&self.texts[index], self.changes.range::<str, _>((from, to)), known)
         };
-        let parts = on_all_cores(self.texts.len(), with_changes)?;
-        let mut parts = parts.into_iter();
-        let mut snapshot = parts.next()?;
-        parts.for_each(|part| snapshot.absorb(part));
+        let mut parts = on_all_cores(self.texts.len(), with_changes)?;
+        let rest = parts.split_off(parts.len().min(1));
+        let mut snapshot = parts.pop()?;
+        snapshot.absorb_all(rest);
         Some(snapshot)
     }
 }
