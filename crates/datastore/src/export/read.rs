@@ -51,7 +51,9 @@ pub(super) fn read_some(
         let mut tally = Tally::default();
         while let Some(piece) = export.piece()? {
             if let ControlFlow::Break(end) = tally.add(piece.decode(is_wanted, &mut sink)) {
-                return end.map(|()| export.header);
+                end?;
+                export.finish()?;
+                return Ok(export.header);
             }
         }
         Err(tally.cut())
@@ -102,6 +104,12 @@ impl Export {
     /// The next lines; `None` at the end of the file.
     pub(crate) fn piece(&mut self) -> FileResult<Option<Piece>> {
         Ok(self.lines.several()?.map(Piece))
+    }
+
+    /// Reads what comes after the footer: a compressed file ends with the checksum of all that was unpacked.
+    pub(crate) fn finish(&mut self) -> FileResult<()> {
+        while self.lines.several()?.is_some() {}
+        Ok(())
     }
 }
 

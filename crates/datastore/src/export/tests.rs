@@ -68,6 +68,30 @@ fn a_cut_export_is_never_taken_for_a_whole_one() {
 }
 
 #[test]
+fn a_changed_byte_of_a_compressed_export_is_found_out() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("x.jsonl.zst");
+    let header = write(&path);
+    let whole = std::fs::read(&path).unwrap();
+    for place in 0..whole.len() {
+        let mut changed = whole.clone();
+        changed[place] ^= 0x10;
+        std::fs::write(&path, &changed).unwrap();
+        // Some bits of the frame's header mean nothing.
+        if let Ok(read) = read_all(&path) {
+            assert_eq!(read, (header.clone(), entries()), "byte {place}");
+        }
+    }
+    let len = whole.len();
+    for place in len - 4..len {
+        let mut changed = whole.clone();
+        changed[place] ^= 0x10;
+        std::fs::write(&path, &changed).unwrap();
+        assert!(read_all(&path).is_err(), "byte {place} of the checksum");
+    }
+}
+
+#[test]
 fn a_part_is_read_of_a_whole_export_only() {
     let folder = tempfile::tempdir().unwrap();
     for name in ["x.jsonl", "x.jsonl.zst"] {

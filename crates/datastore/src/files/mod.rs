@@ -212,8 +212,12 @@ impl DataFile {
                 }
             },
         );
-        // What comes before the end of the export, or breaks it off, counts before what could not be read after it.
-        let ended = end.unwrap_or_else(|| ended.and_then(|()| Err(tally.cut())));
+        // A line that is wrong counts before what could not be read after it.
+        let ended = match end {
+            Some(Ok(())) => ended.and_then(|()| export.finish()),
+            Some(wrong) => wrong,
+            None => ended.and_then(|()| Err(tally.cut())),
+        };
         ended.map(|()| export.header).map_err(failed)
     }
 
