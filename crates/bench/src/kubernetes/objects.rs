@@ -103,7 +103,7 @@ pub fn node_status(node: usize) -> Value {
     })
 }
 
-/// The namespace of the first pod.
+/// The namespace of a pod.
 pub fn namespace(pod: usize) -> Value {
     json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": names::namespace(pod)}})
 }

@@ -143,7 +143,7 @@ impl Gathered {
             None => true,
         };
         while let Some(Write { parts, answer }) = self.writes.take_if(|more| goes_along(&together, more)) {
-            // Its task is gone: nobody would learn what became of it.
+            // Its task is gone, and with it the one that would learn what became of it.
             if answer.is_closed() {
                 continue;
             }

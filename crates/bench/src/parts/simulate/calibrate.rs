@@ -20,8 +20,6 @@ const NOTHING: &str = "start=0,connect=0,read=0,write=0,refresh=0,object=0,kib=0
                        reads-per-second=0,writes-per-second=0";
 /// So that no call waits for another.
 const FAR_APART: Duration = Duration::from_mins(2);
-/// How often an API server asks etcd at most how far its cache is (1.31 and later).
-const REFRESH: Duration = Duration::from_millis(100);
 
 /// What single calls take.
 pub struct Costs {
@@ -31,7 +29,7 @@ pub struct Costs {
     pub add: Duration,
 }
 
-/// Times single calls on nodes of which nobody has used any.
+/// Times single calls on nodes that have no block yet.
 ///
 /// An ADD that claims a block and one in a block of the node have the same parts, but not as often: how often, a simulation
 /// tells in which nothing else takes time. So what the first takes longer is the cost of so many writes more; what is left
@@ -57,27 +55,24 @@ pub fn costs(plugin: &Path, cluster: &Cluster, nodes: &[String]) -> Result<Costs
 
     let reads_of = Simulated::with(cluster, "read=1s")?;
     let writes_of = Simulated::with(cluster, "write=1s")?;
-    let refresh = match cluster {
-        Cluster::Etcd(_) => Duration::ZERO,
-        Cluster::Kubernetes(_) => REFRESH,
-    };
-    let waits_of = Simulated::with(cluster, &format!("refresh={}ms", refresh.as_millis()))?;
+    let refresh = calipam_simulate::Costs::assumed(cluster.kind()).refresh.0;
+    let waits_of = Simulated::with(cluster, &format!("refresh={refresh}us"))?;
 
-    let (more_reads, more_writes) = (reads_of.more_seconds(), writes_of.more_seconds());
-    let longer = claim.saturating_sub(add + (waits_of.claim - waits_of.add));
+    let (more_reads, more_writes) = (reads_of.more().as_secs_f64(), writes_of.more().as_secs_f64());
+    let longer = claim.saturating_sub(add + waits_of.more());
     let write = longer.saturating_sub(read.mul_f64(more_reads)).div_f64(more_writes);
     let of_requests = read.mul_f64(reads_of.add.as_secs_f64()) + write.mul_f64(writes_of.add.as_secs_f64());
     let connect = add.saturating_sub(start + waits_of.add + of_requests);
     let latency = format!(
-        "start={}us,connect={}us,read={}us,write={}us,refresh={}us,jitter=100",
+        "start={}us,connect={}us,read={}us,write={}us,refresh={refresh}us,jitter=100",
         start.as_micros(),
         connect.as_micros(),
         read.as_micros(),
         write.as_micros(),
-        refresh.as_micros(),
     );
     Ok(Costs { latency, add })
 }
+
 fn median(mut times: Vec<Duration>) -> Duration {
     times.sort();
     times.get(times.len() / 2).copied().unwrap_or_default()
@@ -98,8 +93,8 @@ impl Simulated {
         Ok(Self { claim: median(&run.adds.time_with_list), add: median(&run.adds.time_in_own_block) })
     }
 
-    fn more_seconds(&self) -> f64 {
-        self.claim.saturating_sub(self.add).as_secs_f64()
+    fn more(&self) -> Duration {
+        self.claim.saturating_sub(self.add)
     }
 }
 
