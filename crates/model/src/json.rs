@@ -17,44 +17,22 @@ pub(crate) trait Fields<'de> {
     fn field<A: MapAccess<'de>>(&mut self, name: &str, map: &mut A) -> Result<(), A::Error>;
 }
 
-/// The readers of JSON, by which the same comes out.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Reader {
-    /// The quick one. What it fails at is read by the other.
-    Plain,
-    /// The one whose errors people see.
-    General,
-}
-
 /// Reads one whole JSON document into fields that `fresh` makes.
 pub(crate) fn read_object<'de, F: Fields<'de>>(
     bytes: &'de [u8],
     fresh: impl Fn() -> F,
 ) -> serde_json::Result<F> {
-    read_object_by(bytes, |_| fresh())
-}
-
-/// The same, where it matters to the fields which reader it is.
-pub(crate) fn read_object_by<'de, F: Fields<'de>>(
-    bytes: &'de [u8],
-    fresh: impl Fn(Reader) -> F,
-) -> serde_json::Result<F> {
-    let mut fields = fresh(Reader::Plain);
-    if read_plain(bytes, &mut fields) {
+    let mut fields = fresh();
+    if plain::document(bytes, |reader| Object(&mut fields).deserialize(reader)).is_ok() {
         return Ok(fields);
     }
-    let mut fields = fresh(Reader::General);
+    let mut fields = fresh();
     // Looking at the whole text for UTF-8 once is much quicker than looking at each string in it.
     match std::str::from_utf8(bytes) {
         Ok(text) => read_document(serde_json::Deserializer::from_str(text), &mut fields)?,
         Err(_) => read_document(serde_json::Deserializer::from_slice(bytes), &mut fields)?,
     }
     Ok(fields)
-}
-
-/// Reads one whole plain document into fields. False where the general reader has to look at it.
-pub(crate) fn read_plain<'de>(bytes: &'de [u8], fields: &mut impl Fields<'de>) -> bool {
-    plain::document(bytes, |reader| Object(fields).deserialize(reader)).is_ok()
 }
 
 fn read_document<'de, R: serde_json::de::Read<'de>>(

@@ -6,7 +6,7 @@ use serde::de::{MapAccess, SeqAccess};
 use super::records::Records;
 use super::{Block, BlockOwner, BlockProblem, CorruptBlock, Extras};
 use crate::cidr;
-use crate::json::{Array, Fields, Items, Object, Reader, Unknown, is, keep, read_object_by, set};
+use crate::json::{Array, Fields, Items, Object, Unknown, is, keep, read_object, set};
 
 /// How much of the owner records of blocks is read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -43,8 +43,8 @@ impl BlockContent {
     /// # Errors
     /// As [`Self::parse`].
     pub fn parse_with(json: &[u8], detail: RecordDetail) -> Result<Self, String> {
-        let fresh = |reader| RawBlock { detail, is_plain: reader == Reader::Plain, ..RawBlock::default() };
-        let raw = read_object_by(json, fresh).map_err(|e| e.to_string())?;
+        let fresh = || RawBlock { detail, ..RawBlock::default() };
+        let raw = read_object(json, fresh).map_err(|e| e.to_string())?;
         if raw.records.own.is_some() && raw.records.host.as_deref() != raw.host() {
             // The owner is stated again after the records: it is not known which of them are its own.
             return Self::parse_with(json, RecordDetail::Full);
@@ -109,8 +109,6 @@ struct RawBlock<'de> {
     allocations: Numbers,
     unallocated: Numbers,
     detail: RecordDetail,
-    /// It is the quick reader that reads it.
-    is_plain: bool,
     records: Records<'de>,
     sequence: u64,
     sequences: SequenceMap,
@@ -142,7 +140,7 @@ impl<'de> Fields<'de> for RawBlock<'de> {
             _ if is(name, "attributes") => {
                 self.records = match self.detail {
                     RecordDetail::Full => Records::default(),
-                    RecordDetail::Borrowers => Records::lent_by(self.host(), self.is_plain),
+                    RecordDetail::Borrowers => Records::lent_by(self.host()),
                 };
                 self.has_attributes = map.next_value_seed(Array(&mut self.records))?;
             }

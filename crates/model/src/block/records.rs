@@ -3,12 +3,10 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use memchr::memchr;
 use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
-use serde_json::value::RawValue;
 
 use crate::attributes::{AttributeTable, WINDOWS_RESERVED_HANDLE};
-use crate::json::{Fields, Items, Object, Str, Unknown, is, keep, read_plain};
+use crate::json::{Fields, Items, Object, Str, Unknown, is, keep};
 
 /// The records of a block as they are read.
 #[derive(Default)]
@@ -20,16 +18,14 @@ pub(super) struct Records<'de> {
     pub own: Option<u32>,
     /// Places in the table by the index of the record in the value. Empty where they are the same.
     pub places: Vec<u32>,
-    /// Records are plain JSON.
-    is_plain: bool,
     /// The record that is being read: its memory serves the next one.
     record: RawAttribute<'de>,
 }
 
 impl Records<'_> {
-    /// Records of addresses that the block lends to others; `is_plain` where the quick reader reads them.
-    pub fn lent_by(host: Option<&str>, is_plain: bool) -> Self {
-        Self { host: host.map(str::to_owned), is_plain, ..Self::default() }
+    /// Records of addresses that the block lends to others.
+    pub fn lent_by(host: Option<&str>) -> Self {
+        Self { host: host.map(str::to_owned), ..Self::default() }
     }
 
     /// How many the value has.
@@ -41,17 +37,11 @@ impl Records<'_> {
     fn push(&mut self) {
         let record = &self.record;
         let Some(host) = &self.host else { return record.push_to(&mut self.table) };
-        if record.is_plainly_on(host) {
-            return self.push_own();
-        }
-        self.places.push(self.table.len() as u32);
-        record.push_to(&mut self.table);
-    }
-
-    /// Takes over a record of an address that is held on the node which owns the block.
-    fn push_own(&mut self) {
-        let Some(host) = &self.host else { return };
         let next = self.table.len() as u32;
+        if !record.is_plainly_on(host) {
+            self.places.push(next);
+            return record.push_to(&mut self.table);
+        }
         let own = *self.own.get_or_insert_with(|| {
             let node = [("node", host.as_str())].into_iter();
             self.table.push_parts(None, Some(node), None, None, &Unknown::new());
@@ -63,79 +53,16 @@ impl Records<'_> {
 
 impl<'de> Items<'de> for Records<'de> {
     fn item<A: SeqAccess<'de>>(&mut self, seq: &mut A) -> Result<bool, A::Error> {
-        let is_there = match &self.host {
-            Some(_) if self.is_plain => self.take_text(seq)?,
-            _ => self.take_fields(seq)?,
-        };
-        if !is_there {
+        self.record.clear();
+        if seq.next_element_seed(Object(&mut self.record))?.is_none() {
             return Ok(false);
         }
+        self.push();
         if self.len() > u32::MAX as usize / 2 {
             return Err(A::Error::custom("too many attributes"));
         }
         Ok(true)
     }
-}
-
-impl<'de> Records<'de> {
-    /// Takes the next record field by field; false at the end.
-    fn take_fields<A: SeqAccess<'de>>(&mut self, seq: &mut A) -> Result<bool, A::Error> {
-        self.record.clear();
-        let is_there = seq.next_element_seed(Object(&mut self.record))?.is_some();
-        if is_there {
-            self.push();
-        }
-        Ok(is_there)
-    }
-
-    /// Takes the next record by its text, which nearly always tells that it is one of those of which there is one for all.
-    fn take_text<A: SeqAccess<'de>>(&mut self, seq: &mut A) -> Result<bool, A::Error> {
-        let Some(text) = seq.next_element::<&'de RawValue>()?.map(RawValue::get) else { return Ok(false) };
-        if self.host.as_deref().is_some_and(|host| is_plainly_on(text, host)) {
-            self.push_own();
-            return Ok(true);
-        }
-        self.record.clear();
-        if !read_plain(text.as_bytes(), &mut self.record) {
-            return Err(A::Error::custom("for the general reader"));
-        }
-        self.push();
-        Ok(true)
-    }
-}
-
-/// True where the text of a record has the form in which Calico writes it, and [`RawAttribute::is_plainly_on`] is true of
-/// it. It is plain JSON, so that each quote begins or ends a string.
-fn is_plainly_on(record: &str, host: &str) -> bool {
-    let walk = || {
-        let (handle, rest) = split_string(record.strip_prefix(r#"{"handle_id":"#)?)?;
-        let mut rest = rest.strip_prefix(r#","secondary":{"#)?;
-        let mut is_on_host = false;
-        loop {
-            let (key, after) = split_string(rest)?;
-            let (value, after) = split_string(after.strip_prefix(':')?)?;
-            // The last one of several counts.
-            if key == "node" {
-                is_on_host = value == host;
-            }
-            match after.strip_prefix(',') {
-                Some(more) => rest = more,
-                None => return Some(after == "}}" && is_on_host && !is_windows_handle(handle)),
-            }
-        }
-    };
-    walk().unwrap_or(false)
-}
-
-/// The string with which plain JSON begins, and what follows it.
-fn split_string(text: &str) -> Option<(&str, &str)> {
-    let text = text.strip_prefix('"')?;
-    let end = memchr(b'"', text.as_bytes())?;
-    Some((text.get(..end)?, text.get(end + 1..)?))
-}
-
-fn is_windows_handle(handle: &str) -> bool {
-    handle.eq_ignore_ascii_case(WINDOWS_RESERVED_HANDLE)
 }
 
 #[derive(Default)]
@@ -171,11 +98,12 @@ impl RawAttribute<'_> {
     /// True where the address is held on that node, and the record says nothing that bears on more than its owner.
     fn is_plainly_on(&self, host: &str) -> bool {
         let mut nodes = self.owner.entries.iter().filter(|(key, _)| key.0 == "node");
+        let is_windows = |handle: &Str<'_>| handle.0.eq_ignore_ascii_case(WINDOWS_RESERVED_HANDLE);
         nodes.any(|(_, node)| node.0 == host)
             && self.released_at.is_none()
             && !self.alternate.is_there
             && self.unknown.is_none()
-            && !self.handle.as_ref().is_some_and(|handle| is_windows_handle(&handle.0))
+            && !self.handle.as_ref().is_some_and(is_windows)
     }
 }
 
