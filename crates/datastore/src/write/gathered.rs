@@ -1,4 +1,4 @@
-//! Requests to etcd for many writes at once. What a thousand writes under way ask for at the same time goes in requests of up
+//! Requests to etcd for many writes at once. What the writes under way ask for at the same time goes in requests of up
 //! to 128 keys: a request of its own for each takes etcd and the client as long as the reading and writing itself.
 //!
 //! Whoever asks sends what waits as soon as a line is free, so that nothing waits where few ask. Each write stands for itself:

@@ -77,10 +77,9 @@ impl Unpacked {
             }
             merge(&self.texts[index], self.changes.range::<str, _>((from, to)), known)
         };
-        let mut parts = on_all_cores(self.texts.len(), with_changes)?;
-        let rest = parts.split_off(parts.len().min(1));
-        let mut snapshot = parts.pop()?;
-        snapshot.absorb_all(rest);
+        let mut parts = on_all_cores(self.texts.len(), with_changes)?.into_iter();
+        let mut snapshot = parts.next()?;
+        snapshot.absorb_all(parts.collect());
         Some(snapshot)
     }
 }

@@ -1,23 +1,8 @@
 //! Into a snapshot, as reading etcd without a kubeconfig gives it.
 
-use calipam_model::snapshot::{Coverage, Snapshot, Source, WhySkipped};
+use calipam_model::snapshot::{Coverage, ETCD_SOURCES, Snapshot, Source, WhySkipped};
 
 use crate::cluster::Cluster;
-
-/// What etcd holds.
-const READ: [Source; 11] = [
-    Source::Blocks,
-    Source::Affinities,
-    Source::Handles,
-    Source::Pools,
-    Source::Reservations,
-    Source::Nodes,
-    Source::Endpoints,
-    Source::ClusterInformation,
-    Source::KubeControllersConfiguration,
-    Source::IpamConfig,
-    Source::IpamConfiguration,
-];
 
 impl Cluster {
     /// The snapshot that reading this cluster gives.
@@ -29,7 +14,7 @@ impl Cluster {
             settled: true,
             ..Snapshot::default()
         };
-        snapshot.mark_read(READ);
+        snapshot.mark_read(ETCD_SOURCES);
         for source in [Source::Pods, Source::Services, Source::Machines] {
             snapshot.coverage.insert(source, Coverage::Skipped(WhySkipped::NoKubeconfig));
         }
