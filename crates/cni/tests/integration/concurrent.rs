@@ -1,7 +1,9 @@
 //! Many at once, and killed at any point: no address twice, and nothing left after DEL was repeated.
 
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::net::IpAddr;
+use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -48,24 +50,38 @@ impl Chance {
 /// Who has which address, as the containers see it.
 type Ledger = Mutex<HashMap<IpAddr, String>>;
 
+/// How many calls came to their end, and how many were killed before.
+#[derive(Debug, Default)]
+struct Calls {
+    added: Cell<usize>,
+    killed_adding: Cell<usize>,
+    deleted: Cell<usize>,
+    killed_deleting: Cell<usize>,
+}
+
+fn count(calls: &Cell<usize>) {
+    calls.set(calls.get() + 1);
+}
+
 /// Allocators of two nodes, each with its own connection, that assign and release; one call in eight is killed. A request of a
 /// killed call may arrive after the first DEL; so each container is deleted once more at the end.
 pub fn churn(world: &World, rounds: usize) {
     let settings = world.settings();
     let ledger: Arc<Ledger> = Arc::default();
+    let calls: Rc<Calls> = Rc::default();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     LocalSet::new().block_on(&runtime, async {
         let mut running = Vec::new();
         for number in 0..ALLOCATORS {
             let store = AllocatorStore::connect(&settings, Selecting::All, Consent::from_runtime("a test"));
             let allocator = Allocator::new(store.await.unwrap());
-            let ledger = Arc::clone(&ledger);
+            let (ledger, calls) = (Arc::clone(&ledger), Rc::clone(&calls));
             let host = if number % 2 == 0 { "a" } else { "b" };
             running.push(tokio::task::spawn_local(async move {
                 let mut chance = Chance(number as u64);
                 for round in 0..rounds {
                     let handle = format!("net.c{number}-{round}");
-                    live(&allocator, host, &handle, &ledger, &mut chance).await;
+                    live(&allocator, host, &handle, &ledger, &calls, &mut chance).await;
                 }
             }));
         }
@@ -80,6 +96,7 @@ pub fn churn(world: &World, rounds: usize) {
             }
         }
     });
+    println!("{ALLOCATORS} allocators, {rounds} containers each: {calls:?}");
     assert!(ledger.lock().unwrap().is_empty());
     world.assert_empty();
 }
@@ -90,6 +107,7 @@ async fn live(
     host: &str,
     handle: &str,
     ledger: &Ledger,
+    calls: &Calls,
     chance: &mut Chance,
 ) {
     let request = AutoAssign {
@@ -106,7 +124,9 @@ async fn live(
         0 => Duration::from_micros(chance.below(20_000)),
         _ => Duration::from_secs(60),
     };
-    if let Ok(assigned) = timeout(patience(chance), allocator.auto_assign(&request)).await {
+    let assigned = timeout(patience(chance), allocator.auto_assign(&request)).await;
+    count(if assigned.is_ok() { &calls.added } else { &calls.killed_adding });
+    if let Ok(assigned) = assigned {
         let assigned = match assigned {
             Ok(assigned) => assigned,
             Err(partly) if matches!(partly.error, calipam_assign::Error::TooManyConflicts) => partly.done,
@@ -121,9 +141,9 @@ async fn live(
     ledger.lock().unwrap().retain(|_, holder| holder != handle);
     loop {
         match timeout(patience(chance), allocator.release_by_handle_wholly(handle)).await {
-            Ok(Ok(()) | Err(calipam_assign::Error::NoHandle(_))) => return,
+            Ok(Ok(()) | Err(calipam_assign::Error::NoHandle(_))) => return count(&calls.deleted),
             Ok(Err(error)) => assert!(matches!(error, calipam_assign::Error::TooManyConflicts), "{error}"),
-            Err(_) => {}
+            Err(_) => count(&calls.killed_deleting),
         }
     }
 }

@@ -29,14 +29,14 @@ fn on_the_classic_group_of_kubernetes() {
     let world = World::kubernetes(Flavour::Classic);
     conforms(&world, &VERSIONS);
     shares_a_connection(&world);
-    churn(&world, turns(3, 200));
+    churn(&world, turns(3, 1_000));
 }
 
 #[test]
 fn on_the_native_group_of_kubernetes() {
     let world = World::kubernetes(Flavour::Native);
     conforms(&world, &["0.3.1", "1.1.0"]);
-    churn(&world, turns(3, 200));
+    churn(&world, turns(3, 1_000));
 }
 
 /// Each call opens one connection to the API server, however many requests it sends side by side.

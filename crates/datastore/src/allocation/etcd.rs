@@ -1,20 +1,16 @@
 //! etcd for an allocator: all queries of a reading in one transaction, each write in one of its own.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use calipam_assign::{Entry, Family, Query, Record, StoreError};
 use calipam_model::key::{BLOCK_PREFIX, IPAM_PREFIX, Key, RESOURCE_PREFIX};
 use calipam_model::snapshot::Revision;
 use etcd_client::{Compare, CompareOp, GetOptions, GetResponse, Txn, TxnOp, TxnOpResponse};
 
-use super::unavailable;
+use super::{PAUSES, unavailable};
 use crate::client::etcd::{EtcdClient, Range, entries};
 use crate::error::Failure;
 use crate::write::{Connection, ETCD_LIMITS};
-
-/// The pauses before a read is sent again that failed for a reason that passes. A runtime waits.
-const PAUSES: [Duration; 2] = [Duration::from_millis(100), Duration::from_millis(400)];
 
 #[derive(Debug)]
 pub(super) struct EtcdStore {

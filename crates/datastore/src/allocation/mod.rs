@@ -7,6 +7,7 @@ mod etcd;
 mod kubernetes;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use calipam_assign::{Entry, Query, Record, Store, StoreError};
 use calipam_model::config::IpamConfig;
@@ -37,6 +38,9 @@ enum Backend {
     Etcd(EtcdStore),
     Kubernetes(KubeStore),
 }
+
+/// The pauses before a read is sent again that failed for a reason that passes. A runtime waits.
+const PAUSES: [Duration; 2] = [Duration::from_millis(100), Duration::from_millis(400)];
 
 /// What the allocator does.
 const ASSIGN: &str = "assign or release single addresses";

@@ -12,10 +12,10 @@ use calipam_model::snapshot::Revision;
 use serde_json::Value;
 
 use self::read::Answer;
-use super::{Known, unavailable};
+use super::{Known, PAUSES, unavailable};
 use crate::client::kubernetes::KubeClient;
 use crate::client::kubernetes::discovery::Api;
-use crate::error::{Error, Failure};
+use crate::error::{Cause, Error, Failure};
 use crate::objects::kinds::Kind;
 use crate::read::again::kubernetes::locate;
 use crate::write::objects::{self, is_version, version};
@@ -57,9 +57,9 @@ impl KubeStore {
     }
 
     pub async fn read(&self, queries: &[Query]) -> Result<Vec<Vec<Entry>>, StoreError> {
-        let mut answers = read::all(&self.client(), queries, self.selecting).await.map_err(unavailable)?;
+        let mut answers = self.ask(queries).await?;
         if self.state().group == Known::Assumed && self.is_other_group(&answers).await? {
-            answers = read::all(&self.client(), queries, self.selecting).await.map_err(unavailable)?;
+            answers = self.ask(queries).await?;
         }
         let mut state = self.state();
         let entries = answers.into_iter().map(|answer| {
@@ -67,6 +67,24 @@ impl KubeStore {
             answer.entries
         });
         Ok(entries.collect())
+    }
+
+    /// Asks side by side; where that fails for a reason that passes, again. A server that did not answer in time had its time.
+    async fn ask(&self, queries: &[Query]) -> Result<Vec<Answer>, StoreError> {
+        let mut pauses = PAUSES.into_iter();
+        loop {
+            let error = match read::all(&self.client(), queries, self.selecting).await {
+                Ok(answers) => return Ok(answers),
+                Err(error) => error,
+            };
+            let is_late =
+                matches!(&error, Error::Request { failure: Failure::Connection(Cause::TimedOut(_)), .. });
+            let Some(pause) = pauses.next().filter(|_| error.may_pass() && !is_late) else {
+                return Err(unavailable(error));
+            };
+            tracing::warn!("{error}; tries again");
+            tokio::time::sleep(pause).await;
+        }
     }
 
     /// Learns from the first answers whether the API group that was assumed is there. Where nothing of it was found, the

@@ -1,5 +1,6 @@
 //! A connection to an API server, and requests whose answers are read as they arrive.
 
+mod busy;
 mod classify;
 mod connect;
 pub(crate) mod discovery;
@@ -15,6 +16,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
+use http::response::Parts;
 use http::{HeaderMap, Request, StatusCode, header};
 use http_body_util::BodyExt;
 use jiff::Timestamp;
@@ -257,8 +259,30 @@ impl KubeClient {
         }
     }
 
+    /// Sends a request, and again where the server puts it off, as often as patience lasts.
     async fn send(&self, request: http::Result<Request<Body>>) -> std::result::Result<Answer, Failure> {
-        let request = request.map_err(|error| Failure::Other(error.to_string()))?;
+        let mut request = request.map_err(|error| Failure::Other(error.to_string()))?;
+        let mut patience = busy::PATIENCE.min(self.timeout);
+        loop {
+            let (method, again) = (request.method().clone(), transport::copy(&request));
+            let (head, answer) = self.send_once(request).await?;
+            if head.status == StatusCode::OK || head.status == StatusCode::CREATED {
+                return Ok(answer);
+            }
+            let said = answer.whole(MAX_REFUSAL).await.unwrap_or_default();
+            let failure = status_failure(head.status, &said);
+            let pause = busy::pause(&method, head.status, &head.headers);
+            let (Some(pause), Some(again)) = (pause.filter(|pause| *pause <= patience), again) else {
+                return Err(failure);
+            };
+            tracing::warn!("{}: {failure}; tries again", self.server);
+            tokio::time::sleep(pause).await;
+            patience -= pause;
+            request = again;
+        }
+    }
+
+    async fn send_once(&self, request: Request<Body>) -> std::result::Result<(Parts, Answer), Failure> {
         self.requests.fetch_add(1, Ordering::Relaxed);
         let attempt = Attempt { timeout: self.timeout.as_secs(), has_certificate: self.has_certificate };
         let sent = timeout(self.timeout, self.client.send(request)).await;
@@ -273,11 +297,7 @@ impl KubeClient {
             timeout: self.timeout,
             attempt,
         };
-        if head.status == StatusCode::OK || head.status == StatusCode::CREATED {
-            return Ok(answer);
-        }
-        let said = answer.whole(MAX_REFUSAL).await.unwrap_or_default();
-        Err(status_failure(head.status, &said))
+        Ok((head, answer))
     }
 
     pub(crate) fn error(&self, what: &str, failure: Failure) -> Error {

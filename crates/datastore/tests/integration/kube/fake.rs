@@ -11,6 +11,8 @@ use std::time::Duration;
 pub enum Reply {
     /// A status and a body.
     Whole(u16, String),
+    /// A status, and after how many seconds the request may come again.
+    Later(u16, u64),
     /// A successful answer that announces more than it sends, and then ends.
     Cut(String),
     /// A successful answer that begins, and then does not go on.
@@ -78,6 +80,10 @@ fn serve(
     };
     match answer(&path) {
         Reply::Whole(status, body) => stream.write_all((head(status, body.len()) + &body).as_bytes()),
+        Reply::Later(status, seconds) => {
+            let later = format!("\r\nRetry-After: {seconds}\r\n\r\n");
+            stream.write_all(head(status, 0).replace("\r\n\r\n", &later).as_bytes())
+        }
         Reply::Cut(body) => stream.write_all((head(200, body.len() + 9) + &body).as_bytes()),
         Reply::Stalled(body) => {
             stream.write_all((head(200, body.len() + 9) + &body).as_bytes())?;

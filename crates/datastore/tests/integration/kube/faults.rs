@@ -3,6 +3,9 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use calipam_assign::{Query, Store};
+use calipam_datastore::allocation::{AllocatorStore, Selecting};
+use calipam_datastore::write::Consent;
 use calipam_datastore::{Cause, Datastore, Error, Failure};
 use calipam_model::snapshot::{Coverage, Snapshot, Source, WhySkipped};
 
@@ -91,6 +94,48 @@ async fn each_kind_of_refusal_is_told_apart_and_not_tried_again() {
             assert_eq!(fake.count(refused), 1);
         }
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_request_that_is_put_off_is_sent_again() {
+    let asked = AtomicUsize::new(0);
+    let (result, fake) = read(move |path| match path.starts_with(BLOCKS) {
+        true if asked.fetch_add(1, Ordering::SeqCst) == 0 => Reply::Later(429, 0),
+        true if asked.load(Ordering::SeqCst) == 2 => Reply::Later(503, 0),
+        _ => healthy(path),
+    })
+    .await;
+    assert_eq!(result.unwrap().pods.len(), 1);
+    assert_eq!(fake.count(BLOCKS), 3);
+
+    // Not longer than any answer is waited for.
+    let (result, fake) = read(|path| match path.starts_with(BLOCKS) {
+        true => Reply::Later(429, 3600),
+        false => healthy(path),
+    })
+    .await;
+    assert!(matches!(result, Err(Error::Request { failure: Failure::TooManyRequests, .. })));
+    assert_eq!(fake.count(BLOCKS), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_an_allocator_reads_is_asked_for_again() {
+    let begun = |failures: usize| {
+        let asked = AtomicUsize::new(0);
+        Fake::start(move |path| match asked.fetch_add(1, Ordering::SeqCst) < failures {
+            true => Reply::Whole(500, "etcdserver: leader changed".into()),
+            false => healthy(path),
+        })
+    };
+    let ask = async |fake: &Fake| {
+        let settings = settings_for_url(&fake.url);
+        let consent = Consent::from_runtime("a test");
+        let store = AllocatorStore::connect(&settings, Selecting::All, consent).await.unwrap();
+        store.read(&[Query::Pools]).await
+    };
+    assert_eq!(ask(&begun(2)).await.unwrap(), [vec![]]);
+    let error = ask(&begun(3)).await.unwrap_err();
+    assert!(error.to_string().contains("leader changed"), "{error}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
