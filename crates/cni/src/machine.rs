@@ -78,13 +78,27 @@ impl Machine {
     }
 }
 
+/// Whose addresses a pod gets, and whether it may get them now.
+#[derive(Debug)]
+pub struct Found {
+    pub owner: Owner,
+    /// Why ADD fails. What the pod has is given back all the same.
+    pub refusal: Option<CniError>,
+}
+
+impl From<Owner> for Found {
+    fn from(owner: Owner) -> Self {
+        Self { owner, refusal: None }
+    }
+}
+
 /// Finds out whose addresses the pod of a call gets.
 ///
 /// # Errors
-/// Where Kubernetes does not answer, or says that the instance is another one than the pod's.
-pub async fn find(call: &Call, allocator: &CallAllocator) -> Result<Owner, CniError> {
+/// Where Kubernetes does not answer.
+pub async fn find(call: &Call, allocator: &CallAllocator) -> Result<Found, CniError> {
     let pod = call.identity.pod.as_ref().filter(|(_, name)| name.starts_with(LAUNCHER));
-    let Some((namespace, name)) = pod else { return Ok(Owner::Container) };
+    let Some((namespace, name)) = pod else { return Ok(Owner::Container.into()) };
     let failed = |error: calipam_datastore::Error| {
         let CniError { code, msg, .. } = failure::of_datastore(&error);
         let msg = match error {
@@ -96,35 +110,34 @@ pub async fn find(call: &Call, allocator: &CallAllocator) -> Result<Owner, CniEr
     };
     let lookup = call.lookup(allocator).await.map_err(failed)?;
     let Some(pod) = lookup.launcher(namespace, name).await.map_err(failed)? else {
-        return Ok(Owner::PodIsGone);
+        return Ok(Found { owner: Owner::PodIsGone, refusal: Some(no_machine("pod not found")) });
     };
-    let Some(pod) = pod else { return Ok(Owner::Container) };
-    let machine = machine(&lookup, namespace, &pod).await.map_err(failed)??;
+    let Some(pod) = pod else { return Ok(Owner::Container.into()) };
+    let (machine, refusal) = machine(&lookup, namespace, &pod).await.map_err(failed)?;
     if keeps_addresses(allocator).await {
-        return Ok(Owner::Machine(machine));
+        return Ok(Found { owner: Owner::Machine(machine), refusal });
     }
-    if machine.migration.is_some() {
+    let is_target = || {
         let text = "live migration target pod is not allowed when KubeVirtVMAddressPersistence is disabled";
-        return Err(CniError::internal(text));
-    }
-    Ok(Owner::Container)
+        machine.migration.as_ref().map(|_| CniError::internal(text))
+    };
+    Ok(Found { owner: Owner::Container, refusal: refusal.or_else(is_target) })
 }
 
-/// The machine of a launcher pod. An instance that is gone was deleted; its addresses stay where a machine of that name
-/// could start it again.
+/// Why a pod is no machine's that is there.
+fn no_machine(reason: &str) -> CniError {
+    CniError::internal(format!("failed to get VMI info: {reason}"))
+}
+
+/// The machine of a launcher pod, and why the pod may not get its addresses. An instance that is gone was deleted; its
+/// addresses stay where a machine of that name could start it again. The pod of an instance that is gone, or is another
+/// one by now, must not share the addresses with the pod of the next.
 async fn machine(
     lookup: &Lookup,
     namespace: &str,
     pod: &LauncherPod,
-) -> calipam_datastore::Result<Result<Machine, CniError>> {
+) -> calipam_datastore::Result<(Machine, Option<CniError>)> {
     let instance = lookup.instance(namespace, &pod.instance_name).await?;
-    if let Some(instance) = instance.as_ref().filter(|instance| instance.uid != pod.instance_uid) {
-        let text = format!(
-            "failed to get VMI info: VMI UID mismatch: pod ownerReference has {} but VMI resource has {}",
-            pod.instance_uid, instance.uid
-        );
-        return Ok(Err(CniError::internal(text)));
-    }
     let name = match &instance {
         Some(instance) => instance.machine.clone(),
         None => Some(pod.instance_name.clone()),
@@ -138,14 +151,28 @@ async fn machine(
         (None, Some(instance)) => instance.is_being_deleted || instance.machine.is_some(),
         (None, None) => true,
     };
-    Ok(Ok(Machine {
+    let missing = |plural: &str, name: &str| {
+        let instance = format!("{namespace}/{}", pod.instance_name);
+        format!("failed to query VMI resource {instance}: {plural}.kubevirt.io \"{name}\" not found")
+    };
+    let refusal = match (&instance, &name) {
+        (None, _) => Some(missing("virtualmachineinstances", &pod.instance_name)),
+        (Some(_), Some(name)) if machine.is_none() => Some(missing("virtualmachines", name)),
+        (Some(instance), _) if instance.uid != pod.instance_uid => Some(format!(
+            "VMI UID mismatch: pod ownerReference has {} but VMI resource has {}",
+            pod.instance_uid, instance.uid
+        )),
+        _ => None,
+    };
+    let machine = Machine {
         namespace: namespace.to_owned(),
         name: pod.instance_name.clone(),
         instance_uid: pod.instance_uid.clone(),
         machine_uid: machine.map(|machine| machine.uid),
         migration: pod.migration.clone(),
         is_being_deleted,
-    }))
+    };
+    Ok((machine, refusal.as_deref().map(no_machine)))
 }
 
 /// Whether machines keep their addresses; where that cannot be read, they do.

@@ -22,10 +22,13 @@ use crate::protocol::{Arguments, CniError, IpamResult};
 /// Where not all that were asked for can be had; nothing stays allocated then, unless the datastore does not answer any more.
 pub async fn add(call: &Call) -> Result<IpamResult, CniError> {
     let allocator = call.connect().await?;
-    let machine = match machine::find(call, &allocator).await? {
+    let found = machine::find(call, &allocator).await?;
+    if let Some(refusal) = found.refusal {
+        return Err(refusal);
+    }
+    let machine = match found.owner {
         Owner::Machine(machine) => Some(machine),
-        Owner::Container => None,
-        Owner::PodIsGone => return Err(CniError::internal("failed to get VMI info: pod not found")),
+        Owner::Container | Owner::PodIsGone => None,
     };
     Arguments::check_for_add(&call.environment.args)?;
 

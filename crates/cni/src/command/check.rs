@@ -15,7 +15,7 @@ use crate::protocol::CniError;
 /// Where an address is missing or belongs to others, and where the datastore fails.
 pub async fn check(call: &Call) -> Result<(), CniError> {
     let allocator = call.connect().await?;
-    let handle = match machine::find(call, &allocator).await? {
+    let handle = match machine::find(call, &allocator).await?.owner {
         Owner::Machine(machine) => machine.handle(&call.configuration.name),
         Owner::Container | Owner::PodIsGone => call.identity.handle.clone(),
     };

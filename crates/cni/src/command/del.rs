@@ -15,7 +15,7 @@ use crate::protocol::CniError;
 /// Where the datastore fails; what can be given back is given back nevertheless.
 pub async fn del(call: &Call) -> Result<(), CniError> {
     let allocator = call.connect().await?;
-    let machine = match machine::find(call, &allocator).await? {
+    let machine = match machine::find(call, &allocator).await?.owner {
         Owner::PodIsGone => {
             // Which machine it belonged to is not known any more; an ordinary handle can be released all the same.
             tracing::info!("the pod is gone from the API server");
@@ -27,7 +27,11 @@ pub async fn del(call: &Call) -> Result<(), CniError> {
     let _lock = call.lock();
     within(OPERATION, async {
         match machine {
-            Some(machine) => machine_pod(call, &allocator, &machine).await,
+            Some(machine) => {
+                let disowned = machine_pod(call, &allocator, &machine).await;
+                // What it got of its own, before machines were to keep their addresses.
+                disowned.and(container(call, &allocator).await)
+            }
             None => container(call, &allocator).await,
         }
     })

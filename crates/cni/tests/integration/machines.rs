@@ -86,6 +86,9 @@ fn a_machine_keeps_its_addresses() {
     runtime.call("DEL", "c3", &args("virt-launcher-vm-3")).success();
     delete(server, &format!("{INSTANCES}/vm"));
     runtime.call("DEL", "c3", &args("virt-launcher-vm-3")).success();
+    // A pod without its instance gets nothing: the addresses are the next instance's.
+    let (code, text) = runtime.call("ADD", "c3", &args("virt-launcher-vm-3")).error();
+    assert!(code == 999 && text.contains("virtualmachineinstances.kubevirt.io \"vm\" not found"), "{text}");
     delete(server, &format!("{PODS}/virt-launcher-vm-3"));
     runtime.call("DEL", "c3", &args("virt-launcher-vm-3")).success();
     assert_eq!(runtime.call("ADD", "c4", &args("virt-launcher-vm-3")).error().0, 999);
@@ -102,22 +105,58 @@ fn owners(server: &KubeApiserver) -> Value {
 fn without_persistence_a_launcher_is_any_pod() {
     let world = World::kubernetes(Flavour::Native);
     let (server, runtime) = (world.server(), world.runtime());
-    let (plural, _) = Flavour::Native.ipam_config();
-    let change = r#"{"spec":{"kubeVirtVMAddressPersistence":"Disabled"}}"#;
-    let path = format!("{}/default", Flavour::Native.path(plural));
-    let mut config: Value = serde_json::from_str(&server.request("GET", &path, "").unwrap().body).unwrap();
-    let change: Value = serde_json::from_str(change).unwrap();
-    config["spec"]["kubeVirtVMAddressPersistence"] = change["spec"]["kubeVirtVMAddressPersistence"].clone();
-    assert_eq!(server.request("PUT", &path, &config.to_string()).unwrap().status, 200);
-
+    set_persistence(server, "Disabled");
     start_machine(server);
     runtime.call("ADD", "c1", &args("virt-launcher-vm-1")).success();
     assert_eq!(world.allocated()[0].1, "net.c1");
     start_pod(server, "virt-launcher-vm-2", &json!({"kubevirt.io/migrationJobUID": "m"}));
     let (code, text) = runtime.call("ADD", "c2", &args("virt-launcher-vm-2")).error();
     assert!(code == 999 && text.contains("migration target"), "{text}");
+    runtime.call("DEL", "c2", &args("virt-launcher-vm-2")).success();
+
+    // What a container has of its own goes with it, although machines keep their addresses by now.
+    start_pod(server, "virt-launcher-vm-3", &json!({}));
+    runtime.call("ADD", "c3", &args("virt-launcher-vm-3")).success();
+    assert_eq!(world.allocated().len(), 2);
+    set_persistence(server, "Enabled");
+    runtime.call("DEL", "c3", &args("virt-launcher-vm-3")).success();
+    assert_eq!(world.allocated()[0].1, "net.c1");
+    restarted_machines_are_others(&world);
     // The original gives nothing back where the pod is gone already.
     delete(server, &format!("{PODS}/virt-launcher-vm-1"));
     runtime.call("DEL", "c1", &args("virt-launcher-vm-1")).success();
     world.assert_empty();
+}
+
+/// Sets whether machines keep their addresses, in the native group.
+fn set_persistence(server: &KubeApiserver, persistence: &str) {
+    let (plural, _) = Flavour::Native.ipam_config();
+    let path = format!("{}/default", Flavour::Native.path(plural));
+    let mut config: Value = serde_json::from_str(&server.request("GET", &path, "").unwrap().body).unwrap();
+    config["spec"]["kubeVirtVMAddressPersistence"] = persistence.into();
+    assert_eq!(server.request("PUT", &path, &config.to_string()).unwrap().status, 200);
+}
+
+/// A pod whose instance was replaced by another of the same name gets nothing, and gives back what it has.
+fn restarted_machines_are_others(world: &World) {
+    let (server, runtime) = (world.server(), world.runtime());
+    start_pod(server, "virt-launcher-vm-4", &json!({}));
+    runtime.call("ADD", "c4", &args("virt-launcher-vm-4")).success();
+    delete(server, &format!("{INSTANCES}/vm"));
+    let instance = kubevirt("VirtualMachineInstance", "vm", &json!({}));
+    create(server, INSTANCES, &[instance]).unwrap();
+    let (code, text) = runtime.call("ADD", "c5", &args("virt-launcher-vm-4")).error();
+    assert!(code == 999 && text.contains("VMI UID mismatch"), "{text}");
+    runtime.call("DEL", "c4", &args("virt-launcher-vm-4")).success();
+
+    // The address stays the machine's; no pod has it now.
+    let held = world.allocated();
+    assert!(held.len() == 2 && held.iter().any(|(_, handle)| handle == "net.vmi.ns.vm"), "{held:?}");
+    start_pod(server, "virt-launcher-vm-5", &json!({}));
+    runtime.call("ADD", "c5", &args("virt-launcher-vm-5")).success();
+    assert_eq!(world.allocated(), held);
+    delete(server, &format!("{INSTANCES}/vm"));
+    delete(server, &format!("{MACHINES}/vm"));
+    runtime.call("DEL", "c5", &args("virt-launcher-vm-5")).success();
+    assert_eq!(world.allocated().len(), 1);
 }
