@@ -9,8 +9,8 @@ use jiff::Timestamp;
 
 pub use self::packed::PackedAttribute;
 use crate::json::Unknown;
-use crate::owner_map::push_entry;
 pub use crate::owner_map::{Owner, OwnerMap};
+use crate::owner_map::{OwnerKey, push_entry};
 use crate::packing::{push_number, push_sized, push_text, take_sized};
 use crate::text::TextRef;
 use crate::time::parse_time;
@@ -116,8 +116,8 @@ impl AttributeTable {
     pub fn push(&mut self, attribute: &Attribute) {
         fn entries(
             map: &Option<BTreeMap<String, String>>,
-        ) -> Option<impl ExactSizeIterator<Item = (&str, &str)>> {
-            map.as_ref().map(|m| m.iter().map(|(k, v)| (k.as_str(), v.as_str())))
+        ) -> Option<impl ExactSizeIterator<Item = (OwnerKey<'_>, &str)>> {
+            map.as_ref().map(|m| m.iter().map(|(k, v)| (k.as_str().into(), v.as_str())))
         }
         self.push_parts(
             attribute.handle.as_deref(),
@@ -137,7 +137,7 @@ impl AttributeTable {
         released_at: Option<&str>,
         unknown: &Unknown,
     ) where
-        M: ExactSizeIterator<Item = (&'a str, &'a str)>,
+        M: ExactSizeIterator<Item = (OwnerKey<'a>, &'a str)>,
     {
         let bit = |bit, present| if present { bit } else { 0 };
         self.bytes.push(

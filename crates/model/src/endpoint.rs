@@ -1,12 +1,12 @@
 //! Workload endpoints: the addresses that pods use, as Calico records them (facts 1.10).
 
+mod read;
+
 use std::net::{IpAddr, Ipv4Addr};
 
-use serde::de::{IgnoredAny, MapAccess, SeqAccess};
-
+use self::read::{RawEndpoint, read, text};
 use crate::cidr;
 use crate::compact::{Compact, push_address, take_address, take_byte, take_bytes, take_u32, take_v4};
-use crate::json::{Array, Fields, Items, Object, Str, is, read_object};
 use crate::names::{is_endpoint_name, push_endpoint_name};
 use crate::packing::{boxed_texts, push_number, push_sized, take_sized};
 use crate::resource::Parsed;
@@ -99,8 +99,7 @@ impl Endpoint {
     /// # Errors
     /// Where the text is not JSON, or a field has another type than Calico's reader accepts.
     pub fn parse(namespace: &str, name: &str, json: &[u8]) -> Result<Parsed<Self>, String> {
-        let RawEndpoint { metadata, spec } =
-            read_object(json, RawEndpoint::default).map_err(|e| e.to_string())?;
+        let RawEndpoint { metadata, spec } = read(json)?;
         let (mut first, mut addresses, mut defects) = (None, Vec::new(), Vec::new());
         for network in spec.networks.first.iter().chain(&spec.networks.others) {
             match cidr::parse_address(&network.0) {
@@ -252,92 +251,6 @@ impl Compact for Endpoint {
             }
         };
         Some(Self { text, addresses })
-    }
-}
-
-/// The text of a field; empty where it is absent.
-fn text<'t>(field: &'t Option<Str<'_>>) -> &'t str {
-    field.as_ref().map_or("", |text| &text.0)
-}
-
-#[derive(Default)]
-struct RawEndpoint<'de> {
-    metadata: RawMetadata<'de>,
-    spec: RawSpec<'de>,
-}
-
-impl<'de> Fields<'de> for RawEndpoint<'de> {
-    fn field<A: MapAccess<'de>>(&mut self, name: &str, map: &mut A) -> Result<(), A::Error> {
-        match name {
-            _ if is(name, "metadata") => map.next_value_seed(Object(&mut self.metadata)).map(drop),
-            _ if is(name, "spec") => map.next_value_seed(Object(&mut self.spec)).map(drop),
-            _ => map.next_value::<IgnoredAny>().map(drop),
-        }
-    }
-}
-
-#[derive(Default)]
-struct RawMetadata<'de> {
-    created: Option<Str<'de>>,
-}
-
-impl<'de> Fields<'de> for RawMetadata<'de> {
-    fn field<A: MapAccess<'de>>(&mut self, name: &str, map: &mut A) -> Result<(), A::Error> {
-        match name {
-            _ if is(name, "creationTimestamp") => self.created = map.next_value()?,
-            _ => map.next_value::<IgnoredAny>().map(drop)?,
-        }
-        Ok(())
-    }
-}
-
-#[derive(Default)]
-struct RawSpec<'de> {
-    node: Option<Str<'de>>,
-    orchestrator: Option<Str<'de>>,
-    pod: Option<Str<'de>>,
-    endpoint: Option<Str<'de>>,
-    container_id: Option<Str<'de>>,
-    workload: Option<Str<'de>>,
-    networks: Networks<'de>,
-}
-
-impl<'de> Fields<'de> for RawSpec<'de> {
-    fn field<A: MapAccess<'de>>(&mut self, name: &str, map: &mut A) -> Result<(), A::Error> {
-        match name {
-            _ if is(name, "node") => self.node = map.next_value()?,
-            _ if is(name, "orchestrator") => self.orchestrator = map.next_value()?,
-            _ if is(name, "pod") => self.pod = map.next_value()?,
-            _ if is(name, "endpoint") => self.endpoint = map.next_value()?,
-            _ if is(name, "containerID") => self.container_id = map.next_value()?,
-            _ if is(name, "workload") => self.workload = map.next_value()?,
-            _ if is(name, "ipNetworks") => {
-                self.networks = Networks::default();
-                map.next_value_seed(Array(&mut self.networks))?;
-            }
-            _ => map.next_value::<IgnoredAny>().map(drop)?,
-        }
-        Ok(())
-    }
-}
-
-/// Nearly all endpoints have one: a million of them need no list.
-#[derive(Default)]
-struct Networks<'de> {
-    first: Option<Str<'de>>,
-    others: Vec<Str<'de>>,
-}
-
-impl<'de> Items<'de> for Networks<'de> {
-    fn item<A: SeqAccess<'de>>(&mut self, seq: &mut A) -> Result<bool, A::Error> {
-        let item = seq.next_element::<Option<Str<'de>>>()?;
-        let more = item.is_some();
-        if self.first.is_none() {
-            self.first = item.flatten();
-        } else {
-            self.others.extend(item.flatten());
-        }
-        Ok(more)
     }
 }
 

@@ -8,6 +8,7 @@ use serde::ser::{Serialize, SerializeMap, Serializer};
 
 use crate::cidr;
 use crate::compact::{Compact, take_byte, take_bytes, take_u32, take_v4};
+use crate::json::plain;
 use crate::json::{Fields, Object, RawJson, Unknown, is, keep, read_object, set};
 use crate::packing::{push_number, push_sized};
 use crate::snapshot::DatastoreKind;
@@ -72,6 +73,9 @@ impl Handle {
     /// Where the text is not JSON, a field has another type than Calico's reader accepts, or a key of
     /// `block` is not a CIDR.
     pub fn parse(id: &str, json: &[u8]) -> Result<Self, String> {
+        if let Some((content, None)) = read_usual(json) {
+            return Ok(Self { id: Text::new(id), content });
+        }
         let mut raw = read_object(json, RawHandle::default).map_err(|e| e.to_string())?;
         if let Some(stray) = raw.id.take() {
             let stray = RawJson::try_from(&stray.into()).map_err(|e| e.to_string())?;
@@ -85,6 +89,11 @@ impl Handle {
     /// # Errors
     /// As [`Self::parse`], and where the ID is missing.
     pub fn parse_spec(json: &[u8]) -> Result<Self, String> {
+        if let Some((content, Some(id))) = read_usual(json)
+            && !id.is_empty()
+        {
+            return Ok(Self { id: Text::new(id), content });
+        }
         let mut raw = read_object(json, RawHandle::default).map_err(|e| e.to_string())?;
         let id = raw.id.take().filter(|id| !id.is_empty()).ok_or("the field `handleID` is missing")?;
         Ok(Self::from_raw(&id, raw))
@@ -194,6 +203,26 @@ impl Serialize for Handle {
     }
 }
 
+/// Content and stated ID of a handle that reads as nearly all do: it is in one block, and has nothing else to say.
+fn read_usual(json: &[u8]) -> Option<(Content, Option<&str>)> {
+    let read = plain::document(json, |reader| {
+        reader.same(br#"{"block":{""#)?;
+        let block = cidr::parse_cidr(reader.up_to_quote()?).ok_or(plain::Unusual)?;
+        reader.same(br#"":"#)?;
+        let count = reader.integer()?.ok_or(plain::Unusual)?;
+        reader.same(br#"},"deleted":false"#)?;
+        let content = Content::of_one(block, count, false, None);
+        if reader.same(b"}").is_ok() {
+            return Ok((content, None));
+        }
+        reader.same(br#","handleID":""#)?;
+        let id = reader.up_to_quote()?;
+        reader.same(br#""}"#)?;
+        Ok((content, Some(id)))
+    });
+    read.ok()
+}
+
 /// The ID in objects of Kubernetes. etcd has it in the key.
 const ID_FIELD: &str = "handleID";
 
@@ -242,6 +271,38 @@ impl<'de> Fields<'de> for RawBlocks {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A line break after a value makes it one for the general reader.
+    #[test]
+    fn handles_that_nearly_read_as_most_do_read_as_they_are() {
+        let usual = r#"{"block":{"10.0.0.0/26":1},"deleted":false,"handleID":"x.1"}"#;
+        for (from, to) in [
+            ("", ""),
+            (",\"handleID\":\"x.1\"", ""),
+            ("x.1", ""),
+            ("\"x.1\"", "null"),
+            ("x.1\"", "x.1\",\"x\":1"),
+            ("handleID", "HandleID"),
+            ("false", "true"),
+            (":1}", ":-3}"),
+            (":1}", ":null}"),
+            (":1}", ":99999999999}"),
+            (":1}", ":1,\"10.0.1.0/26\":2}"),
+            (":1}", ":1,\"10.0.0.0/26\":2}"),
+            ("10.0.0.0/26", "fd00::/122"),
+            ("10.0.0.0/26", "10.0.0.1/26"),
+            ("10.0.0.0/26", "x"),
+            ("}", ""),
+        ] {
+            let json = usual.replacen(from, to, 1);
+            let general = format!("{json}\n");
+            let both = [json.as_bytes(), general.as_bytes()];
+            let [quick, slow] = both.map(|json| Handle::parse("id", json).map_err(drop));
+            assert_eq!(quick, slow, "{json}");
+            let [quick, slow] = both.map(|json| Handle::parse_spec(json).map_err(drop));
+            assert_eq!(quick, slow, "{json}");
+        }
+    }
 
     #[test]
     fn ids_that_a_datastore_cannot_hold() {

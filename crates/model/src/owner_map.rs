@@ -29,14 +29,29 @@ const VMI_NAME: u8 = 7;
 const VMI_UID: u8 = 8;
 const VM_UID: u8 = 9;
 
+/// A key of an owner map.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct OwnerKey<'a> {
+    pub code: u8,
+    pub text: &'a str,
+}
+
+impl<'a> From<&'a str> for OwnerKey<'a> {
+    fn from(text: &'a str) -> Self {
+        Self { code: code_of(text), text }
+    }
+}
+
+/// The code of a key; 0 for those that have none.
+pub(crate) fn code_of(key: &str) -> u8 {
+    KNOWN_KEYS.iter().position(|known| *known == key).map_or(0, |place| place as u8 + 1)
+}
+
 /// Appends one entry of an owner map: code or key, then value.
-pub(crate) fn push_entry(out: &mut Vec<u8>, key: &str, value: &str) {
-    match KNOWN_KEYS.iter().position(|known| *known == key) {
-        Some(code) => out.push(code as u8 + 1),
-        None => {
-            out.push(0);
-            push_text(out, key);
-        }
+pub(crate) fn push_entry(out: &mut Vec<u8>, key: OwnerKey<'_>, value: &str) {
+    out.push(key.code);
+    if key.code == 0 {
+        push_text(out, key.text);
     }
     push_text(out, value);
 }

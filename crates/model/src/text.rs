@@ -20,6 +20,9 @@ const PREFIX: u8 = 0xFD;
 const NETWORK: &str = "k8s-pod-network.";
 /// Shorter runs of digits are left as they are.
 const MIN_RUN: usize = 16;
+/// Nothing is packed of shorter texts, as of the names of most nodes and namespaces: they have no run of digits, cannot start with
+/// [`NETWORK`] and are no time.
+const SHORTEST: usize = if NETWORK.len() < MIN_RUN { NETWORK.len() } else { MIN_RUN };
 /// Container IDs have so many digits. Nearly all texts with digits are such an ID, or end with one after [`NETWORK`].
 const ID_DIGITS: usize = 64;
 
@@ -215,6 +218,9 @@ impl From<&str> for Text {
 
 /// Appends the packed form of `text`, which is never longer than the text.
 pub(crate) fn pack_into(out: &mut Vec<u8>, text: &str) {
+    if text.len() < SHORTEST {
+        return out.extend_from_slice(text.as_bytes());
+    }
     if let Some(nanos) = parse_go_utc_canonical(text) {
         out.push(TIME);
         out.extend_from_slice(&nanos.to_be_bytes());

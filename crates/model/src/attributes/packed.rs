@@ -62,7 +62,7 @@ mod tests {
         assert_eq!(apart.as_ref().to_attribute(), record);
         let mut table = AttributeTable::default();
         let owner = record.owner.as_ref().unwrap();
-        let backwards = owner.iter().rev().map(|(key, value)| (key.as_str(), value.as_str()));
+        let backwards = owner.iter().rev().map(|(key, value)| (key.as_str().into(), value.as_str()));
         table.push_parts(record.handle.as_deref(), Some(backwards), None, None, &Unknown::new());
         table.push(&Attribute { handle: None, ..record.clone() });
         let [turned, other] = [0, 1].map(|index| table.get(index).unwrap().to_packed());

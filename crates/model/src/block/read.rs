@@ -3,9 +3,10 @@
 use ipnet::IpNet;
 use serde::de::{MapAccess, SeqAccess};
 
-use super::records::Records;
+use super::records::{Kept, Records};
 use super::{Block, BlockOwner, BlockProblem, CorruptBlock, Extras};
 use crate::cidr;
+use crate::json::plain::{self, Plain};
 use crate::json::{Array, Fields, Items, Object, Unknown, is, keep, read_object, set};
 
 /// How much of the owner records of blocks is read.
@@ -45,7 +46,7 @@ impl BlockContent {
     pub fn parse_with(json: &[u8], detail: RecordDetail) -> Result<Self, String> {
         let fresh = || RawBlock { detail, ..RawBlock::default() };
         let raw = read_object(json, fresh).map_err(|e| e.to_string())?;
-        if raw.records.own.is_some() && raw.records.host.as_deref() != raw.host() {
+        if raw.records.kept.own.is_some() && raw.records.kept.host.as_deref() != raw.host() {
             // The owner is stated again after the records: it is not known which of them are its own.
             return Self::parse_with(json, RecordDetail::Full);
         }
@@ -138,10 +139,7 @@ impl<'de> Fields<'de> for RawBlock<'de> {
                 map.next_value_seed(Array(&mut self.unallocated))?;
             }
             _ if is(name, "attributes") => {
-                self.records = match self.detail {
-                    RecordDetail::Full => Records::default(),
-                    RecordDetail::Borrowers => Records::lent_by(self.host()),
-                };
+                self.begin_records();
                 self.has_attributes = map.next_value_seed(Array(&mut self.records))?;
             }
             _ if is(name, "sequenceNumber") => set(&mut self.sequence, map)?,
@@ -153,9 +151,33 @@ impl<'de> Fields<'de> for RawBlock<'de> {
         }
         Ok(())
     }
+
+    fn plain_field(&mut self, name: &str, reader: &mut Plain<'de>) -> plain::Result<bool> {
+        match name {
+            _ if is(name, "allocations") => self.allocations.take_plain(reader)?,
+            _ if is(name, "unallocated") => self.unallocated.take_plain(reader)?,
+            _ if is(name, "attributes") => {
+                self.begin_records();
+                self.has_attributes = self.records.take_plain(reader)?;
+            }
+            _ if is(name, "sequenceNumberForAllocation") => {
+                self.has_sequences = self.sequences.take_plain(reader)?;
+            }
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
 }
 
 impl RawBlock<'_> {
+    /// Of the last of several equal fields all is taken.
+    fn begin_records(&mut self) {
+        self.records.begin(match self.detail {
+            RecordDetail::Full => Kept::default(),
+            RecordDetail::Borrowers => Kept::lent_by(self.host()),
+        });
+    }
+
     /// The node that owns it.
     fn host(&self) -> Option<&str> {
         self.affinity.as_deref()?.strip_prefix("host:")
@@ -174,7 +196,7 @@ impl RawBlock<'_> {
             return vec![BlockProblem::ArrayLength { expected: size.to_string(), found }];
         }
         let mut problems = Vec::new();
-        let mut used = vec![false; self.records.len()];
+        let mut used = vec![false; self.records.kept.len()];
         for (ordinal, index) in (0..).zip(&self.allocations.0) {
             let Some(index) = *index else { continue };
             match usize::try_from(index).ok().and_then(|i| used.get_mut(i)) {
@@ -216,8 +238,8 @@ impl RawBlock<'_> {
     fn into_block(mut self, cidr: IpNet) -> Block {
         let owner = self.owner();
         let size = self.allocations.0.len();
-        self.records.table.shrink();
-        let Records { table, places, .. } = self.records;
+        self.records.kept.table.shrink();
+        let Kept { table, places, .. } = self.records.kept;
         let index = |n: Option<i64>| n.map(|n| places.get(n as usize).copied().unwrap_or(n as u32));
         let (mut sequences, stray_sequences) = self.sequences.split(size);
         if self.detail == RecordDetail::Borrowers {
@@ -245,6 +267,17 @@ impl RawBlock<'_> {
 #[derive(Default)]
 struct Numbers(Vec<Option<i64>>);
 
+impl Numbers {
+    fn take_plain(&mut self, reader: &mut Plain<'_>) -> plain::Result<()> {
+        self.0.clear();
+        let is_there = reader.array(|reader| {
+            self.0.push(reader.integer()?);
+            Ok(())
+        });
+        is_there.map(drop)
+    }
+}
+
 impl<'de> Items<'de> for Numbers {
     fn item<A: SeqAccess<'de>>(&mut self, seq: &mut A) -> Result<bool, A::Error> {
         let number = seq.next_element::<Option<i64>>()?;
@@ -262,14 +295,26 @@ struct SequenceMap(Vec<(Result<u32, String>, u64)>);
 
 impl<'de> Fields<'de> for SequenceMap {
     fn field<A: MapAccess<'de>>(&mut self, name: &str, map: &mut A) -> Result<(), A::Error> {
-        let canonical = |n: &u32| name.len() == 1 || !name.starts_with(['0', '+']) && *n < u32::MAX;
-        let ordinal = name.parse().ok().filter(canonical).ok_or_else(|| name.to_owned());
-        self.0.push((ordinal, map.next_value::<Option<u64>>()?.unwrap_or_default()));
+        self.push(name, map.next_value::<Option<u64>>()?);
         Ok(())
     }
 }
 
 impl SequenceMap {
+    /// Takes an object of numbers, or `null`. False for `null`.
+    fn take_plain(&mut self, reader: &mut Plain<'_>) -> plain::Result<bool> {
+        reader.entries(|name, reader| {
+            self.push(name, reader.natural()?);
+            Ok(())
+        })
+    }
+
+    fn push(&mut self, name: &str, number: Option<u64>) {
+        let canonical = |n: &u32| name.len() == 1 || !name.starts_with(['0', '+']) && *n < u32::MAX;
+        let ordinal = name.parse().ok().filter(canonical).ok_or_else(|| name.to_owned());
+        self.0.push((ordinal, number.unwrap_or_default()));
+    }
+
     /// Numbers of ordinals below `size`, ascending, and entries that name no such ordinal.
     fn split(self, size: usize) -> (Numbered<u32>, Numbered<String>) {
         let mut known = Vec::with_capacity(self.0.len());

@@ -6,11 +6,23 @@ use std::fmt;
 use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
 
 use crate::attributes::{AttributeTable, WINDOWS_RESERVED_HANDLE};
-use crate::json::{Fields, Items, Object, Str, Unknown, is, keep};
+use crate::json::plain::{self, Layout, Plain};
+use crate::json::{Alike, Fields, Items, MOST_LAYOUTS, Object, Str, Unknown, is, keep};
+use crate::owner_map::{OwnerKey, code_of};
 
-/// The records of a block as they are read.
+/// Reads the records of a block.
 #[derive(Default)]
 pub(super) struct Records<'de> {
+    pub kept: Kept,
+    /// The record that is being read: its memory serves the next one.
+    record: RawAttribute<'de>,
+    /// How records of this block are laid out, each with the last one of that kind.
+    known: Vec<(Layout, RawAttribute<'de>)>,
+}
+
+/// What is kept of the records that were read.
+#[derive(Default)]
+pub(super) struct Kept {
     pub table: AttributeTable,
     /// Where the node that owns the block is known, and records of its own addresses are not wanted: that node.
     pub host: Option<String>,
@@ -18,11 +30,9 @@ pub(super) struct Records<'de> {
     pub own: Option<u32>,
     /// Places in the table by the index of the record in the value. Empty where they are the same.
     pub places: Vec<u32>,
-    /// The record that is being read: its memory serves the next one.
-    record: RawAttribute<'de>,
 }
 
-impl Records<'_> {
+impl Kept {
     /// Records of addresses that the block lends to others.
     pub fn lent_by(host: Option<&str>) -> Self {
         Self { host: host.map(str::to_owned), ..Self::default() }
@@ -33,9 +43,13 @@ impl Records<'_> {
         if self.host.is_some() { self.places.len() } else { self.table.len() }
     }
 
-    /// Takes over the record that was read.
-    fn push(&mut self) {
-        let record = &self.record;
+    /// True where no place is left that a number of 31 bits can tell.
+    fn is_full(&self) -> bool {
+        self.len() >= u32::MAX as usize / 2
+    }
+
+    /// Takes over a record.
+    fn push(&mut self, record: &RawAttribute<'_>) {
         let Some(host) = &self.host else { return record.push_to(&mut self.table) };
         let next = self.table.len() as u32;
         if !record.is_plainly_on(host) {
@@ -43,11 +57,41 @@ impl Records<'_> {
             return record.push_to(&mut self.table);
         }
         let own = *self.own.get_or_insert_with(|| {
-            let node = [("node", host.as_str())].into_iter();
+            let node = [("node".into(), host.as_str())].into_iter();
             self.table.push_parts(None, Some(node), None, None, &Unknown::new());
             next
         });
         self.places.push(own);
+    }
+}
+
+impl<'de> Records<'de> {
+    /// Begins anew.
+    pub fn begin(&mut self, kept: Kept) {
+        *self = Self { kept, ..Self::default() };
+    }
+
+    /// Takes an array of records, or `null`. False for `null`.
+    pub fn take_plain(&mut self, reader: &mut Plain<'de>) -> plain::Result<bool> {
+        reader.array(|reader| {
+            if self.kept.is_full() {
+                return Err(plain::Unusual);
+            }
+            for (layout, record) in &mut self.known {
+                if layout.read(reader, |place, string| record.put(place, string)) {
+                    self.kept.push(record);
+                    return Ok(());
+                }
+            }
+            let mut record = RawAttribute::default();
+            let (_, text) = reader.with_text(|reader| Object(&mut record).deserialize(reader))?;
+            self.kept.push(&record);
+            if let Some(layout) = record.layout(text) {
+                self.known.truncate(MOST_LAYOUTS - 1);
+                self.known.push((layout, record));
+            }
+            Ok(())
+        })
     }
 }
 
@@ -57,10 +101,10 @@ impl<'de> Items<'de> for Records<'de> {
         if seq.next_element_seed(Object(&mut self.record))?.is_none() {
             return Ok(false);
         }
-        self.push();
-        if self.len() > u32::MAX as usize / 2 {
+        if self.kept.is_full() {
             return Err(A::Error::custom("too many attributes"));
         }
+        self.kept.push(&self.record);
         Ok(true)
     }
 }
@@ -97,13 +141,33 @@ impl RawAttribute<'_> {
 
     /// True where the address is held on that node, and the record says nothing that bears on more than its owner.
     fn is_plainly_on(&self, host: &str) -> bool {
-        let mut nodes = self.owner.entries.iter().filter(|(key, _)| key.0 == "node");
+        let mut nodes = self.owner.entries.iter().filter(|entry| entry.key.0 == "node");
         let is_windows = |handle: &Str<'_>| handle.0.eq_ignore_ascii_case(WINDOWS_RESERVED_HANDLE);
-        nodes.any(|(_, node)| node.0 == host)
+        nodes.any(|node| node.value.0 == host)
             && self.released_at.is_none()
             && !self.alternate.is_there
             && self.unknown.is_none()
             && !self.handle.as_ref().is_some_and(is_windows)
+    }
+}
+
+impl<'de> Alike<'de> for RawAttribute<'de> {
+    /// All that a record says is kept.
+    const PASSED_OVER: &'static [&'static str] = &[];
+
+    fn strings(&self) -> Option<Vec<Option<&str>>> {
+        let only = self.released_at.is_none() && !self.alternate.is_there && self.unknown.is_none();
+        let handle = self.handle.as_ref().map(|handle| &*handle.0);
+        let values = self.owner.entries.iter().map(|entry| Some(&*entry.value.0));
+        only.then(|| std::iter::once(handle).chain(values).collect())
+    }
+
+    fn put(&mut self, place: usize, string: &'de str) {
+        let string = Str(Cow::Borrowed(string));
+        match place.checked_sub(1) {
+            None => self.handle = Some(string),
+            Some(entry) => self.owner.entries[entry].value = string,
+        }
     }
 }
 
@@ -125,7 +189,19 @@ impl<'de> Fields<'de> for RawAttribute<'de> {
 struct OwnerEntries<'de> {
     /// It is no `null`.
     is_there: bool,
-    entries: Vec<(Str<'de>, Str<'de>)>,
+    entries: Vec<Entry<'de>>,
+}
+
+struct Entry<'de> {
+    key: Str<'de>,
+    code: u8,
+    value: Str<'de>,
+}
+
+impl Entry<'_> {
+    fn texts(&self) -> (OwnerKey<'_>, &str) {
+        (OwnerKey { code: self.code, text: &self.key.0 }, &self.value.0)
+    }
 }
 
 impl OwnerEntries<'_> {
@@ -135,8 +211,8 @@ impl OwnerEntries<'_> {
     }
 
     /// The entries, where there is a map.
-    fn texts(&self) -> Option<impl ExactSizeIterator<Item = (&str, &str)>> {
-        self.is_there.then(|| self.entries.iter().map(|(key, value)| (&*key.0, &*value.0)))
+    fn texts(&self) -> Option<impl ExactSizeIterator<Item = (OwnerKey<'_>, &str)>> {
+        self.is_there.then(|| self.entries.iter().map(Entry::texts))
     }
 }
 
@@ -171,10 +247,11 @@ impl<'de> Visitor<'de> for &mut OwnerEntries<'de> {
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
         self.is_there = true;
         while let Some((key, value)) = map.next_entry::<Str<'de>, Option<Str<'de>>>()? {
-            if self.entries.iter().any(|(known, _)| known.0 == key.0) {
-                self.entries.retain(|(known, _)| known.0 != key.0);
+            if self.entries.iter().any(|known| known.key.0 == key.0) {
+                self.entries.retain(|known| known.key.0 != key.0);
             }
-            self.entries.push((key, value.unwrap_or(Str(Cow::Borrowed("")))));
+            let value = value.unwrap_or(Str(Cow::Borrowed("")));
+            self.entries.push(Entry { code: code_of(&key.0), key, value });
         }
         Ok(())
     }

@@ -6,27 +6,26 @@
 //! errors people see. Everything that is passed over is still held against the grammar, so that both readers accept the
 //! same.
 
+mod deserialize;
+mod layout;
 mod quotes;
 
 use std::fmt;
 
-use serde::de::value::BorrowedStrDeserializer;
-use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
-use serde::forward_to_deserialize_any;
+use serde::de::Error;
 
+use self::deserialize::OneValue;
+pub(crate) use self::layout::Layout;
 use self::quotes::Quotes;
+use super::Fields;
 
 /// Deeper values are left to the general reader, which knows its own limit.
 const MAX_DEPTH: u32 = 48;
 /// Every number of so many digits is a `u64`.
 const SAFE_DIGITS: usize = 19;
-/// The name by which `serde_json::value::RawValue` asks for the text of a value. Should it change, blocks with unknown
-/// fields go to the general reader.
-const RAW_VALUE: &str = "$serde_json::private::RawValue";
-
 /// Something that the general reader has to look at.
 #[derive(Debug)]
-pub(super) struct Unusual;
+pub(crate) struct Unusual;
 
 impl fmt::Display for Unusual {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -42,10 +41,11 @@ impl Error for Unusual {
     }
 }
 
-type Result<T> = std::result::Result<T, Unusual>;
+pub(crate) type Result<T> = std::result::Result<T, Unusual>;
 
 /// A reader of one plain document.
-pub(super) struct Plain<'de> {
+#[derive(Clone)]
+pub(crate) struct Plain<'de> {
     text: &'de str,
     /// Where it is.
     at: usize,
@@ -55,18 +55,22 @@ pub(super) struct Plain<'de> {
 }
 
 /// Reads a whole document with `read`.
-pub(super) fn document<'de, T>(
+pub(crate) fn document<'de, T>(
     bytes: &'de [u8],
     read: impl FnOnce(&mut Plain<'de>) -> Result<T>,
 ) -> Result<T> {
     let text = simdutf8::basic::from_utf8(bytes).map_err(|_| Unusual)?;
-    let mut reader = Plain { text, at: 0, quotes: Quotes::of(bytes), depth: 0 };
+    let mut reader = Plain::of(text);
     let value = read(&mut reader)?;
     reader.skip_blanks();
     if reader.at == bytes.len() { Ok(value) } else { Err(Unusual) }
 }
 
 impl<'de> Plain<'de> {
+    fn of(text: &'de str) -> Self {
+        Self { text, at: 0, quotes: Quotes::of(text.as_bytes()), depth: 0 }
+    }
+
     fn skip_blanks(&mut self) {
         while self.text.as_bytes().get(self.at) == Some(&b' ') {
             self.at += 1;
@@ -122,6 +126,26 @@ impl<'de> Plain<'de> {
         Ok((open + 1, close))
     }
 
+    /// Takes a text that has to be next, quotes included.
+    #[inline]
+    pub fn same(&mut self, text: &[u8]) -> Result<()> {
+        let rest = self.text.as_bytes().get(self.at..).ok_or(Unusual)?;
+        if !rest.starts_with(text) {
+            return Err(Unusual);
+        }
+        self.at += text.len();
+        self.quotes.pass(self.at)
+    }
+
+    /// Takes what is left of a string whose opening quote was taken. The closing one comes next.
+    #[inline]
+    pub fn up_to_quote(&mut self) -> Result<&'de str> {
+        let close = self.quotes.next()?;
+        let string = self.text.get(self.at..close).ok_or(Unusual)?;
+        self.at = close;
+        Ok(string)
+    }
+
     /// Takes the name of a field and the colon after it.
     #[inline]
     fn name(&mut self) -> Result<&'de str> {
@@ -147,19 +171,41 @@ impl<'de> Plain<'de> {
         Ok((len, number))
     }
 
-    fn number<V: Visitor<'de>>(&mut self, visitor: V) -> Result<V::Value> {
-        let is_negative = self.peek()? == b'-';
-        self.at += usize::from(is_negative);
-        let (len, mut magnitude) = self.digits()?;
-        if len > SAFE_DIGITS {
-            magnitude = self.text[self.at - len..self.at].parse().map_err(|_| Unusual)?;
+    /// Takes the digits of a number that a `u64` holds.
+    #[inline]
+    fn magnitude(&mut self) -> Result<u64> {
+        let (len, magnitude) = self.digits()?;
+        if len <= SAFE_DIGITS {
+            return Ok(magnitude);
         }
-        if !is_negative {
-            return visitor.visit_u64(magnitude);
-        }
+        self.text[self.at - len..self.at].parse().map_err(|_| Unusual)
+    }
+
+    /// Takes a minus and the digits after it.
+    fn negative(&mut self) -> Result<i64> {
+        self.at += 1;
         // `-0` is a fraction to the general reader.
-        let number = i64::try_from(magnitude).ok().filter(|number| *number > 0).ok_or(Unusual)?;
-        visitor.visit_i64(-number)
+        let magnitude = i64::try_from(self.magnitude()?).ok().filter(|number| *number > 0);
+        magnitude.map(|number| -number).ok_or(Unusual)
+    }
+
+    /// Takes a whole number, or `null`.
+    #[inline]
+    pub fn integer(&mut self) -> Result<Option<i64>> {
+        match self.peek()? {
+            b'n' => self.literal("null").map(|()| None),
+            b'-' => self.negative().map(Some),
+            _ => self.magnitude()?.try_into().map(Some).map_err(|_| Unusual),
+        }
+    }
+
+    /// Takes a whole number from 0 on, or `null`.
+    #[inline]
+    pub fn natural(&mut self) -> Result<Option<u64>> {
+        match self.peek()? {
+            b'n' => self.literal("null").map(|()| None),
+            _ => self.magnitude().map(Some),
+        }
     }
 
     /// Begins an object or array.
@@ -172,12 +218,12 @@ impl<'de> Plain<'de> {
     fn skip(&mut self) -> Result<()> {
         match self.peek()? {
             b'"' => self.skip_string().map(drop),
-            b'{' => self.skip_all(b'}', |reader| {
+            b'{' => self.each(b'}', |reader| {
                 reader.skip_string()?;
                 reader.take(b':')?;
                 reader.skip()
             }),
-            b'[' => self.skip_all(b']', Self::skip),
+            b'[' => self.each(b']', Plain::skip),
             b't' => self.literal("true"),
             b'f' => self.literal("false"),
             b'n' => self.literal("null"),
@@ -189,13 +235,14 @@ impl<'de> Plain<'de> {
         }
     }
 
-    /// Passes over an object or array up to its `end`.
-    fn skip_all(&mut self, end: u8, skip_one: impl Fn(&mut Self) -> Result<()>) -> Result<()> {
+    /// Takes an object or array up to its `end`, each member with `take_one`.
+    #[inline]
+    fn each(&mut self, end: u8, mut take_one: impl FnMut(&mut Self) -> Result<()>) -> Result<()> {
         self.enter()?;
         self.at += 1;
         if self.peek()? != end {
             loop {
-                skip_one(self)?;
+                take_one(self)?;
                 match self.peek()? {
                     b',' => self.at += 1,
                     byte if byte == end => break,
@@ -208,186 +255,45 @@ impl<'de> Plain<'de> {
         Ok(())
     }
 
-    /// Gives an object or array to `visit`, which has to take all of it.
-    fn members<T>(&mut self, end: u8, visit: impl FnOnce(&mut Members<'_, 'de>) -> Result<T>) -> Result<T> {
-        self.enter()?;
-        self.at += 1;
-        let mut members = Members { reader: self, end, state: State::Begun };
-        let value = visit(&mut members)?;
-        let is_whole = members.state == State::Ended;
-        self.depth -= 1;
-        if is_whole { Ok(value) } else { Err(Unusual) }
-    }
-}
-
-/// Types that no value of Calico has.
-macro_rules! leave_to_the_general_reader {
-    ($($method:ident($($argument:ty),*))*) => {
-        $(fn $method<V: Visitor<'de>>(self, $(_: $argument,)* _: V) -> Result<V::Value> {
-            Err(Unusual)
-        })*
-    };
-}
-
-impl<'de> Deserializer<'de> for &mut Plain<'de> {
-    type Error = Unusual;
-
-    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value> {
+    /// Takes an array, or `null`, each item with `take_one`. False for `null`.
+    pub fn array(&mut self, take_one: impl FnMut(&mut Self) -> Result<()>) -> Result<bool> {
         match self.peek()? {
-            b'"' => visitor.visit_borrowed_str(self.string()?),
-            b'{' => self.members(b'}', |members| visitor.visit_map(members)),
-            b'[' => self.members(b']', |members| visitor.visit_seq(members)),
-            b'-' | b'0'..=b'9' => self.number(visitor),
-            b'n' => {
-                self.literal("null")?;
-                visitor.visit_unit()
-            }
-            b't' => {
-                self.literal("true")?;
-                visitor.visit_bool(true)
-            }
-            b'f' => {
-                self.literal("false")?;
-                visitor.visit_bool(false)
-            }
+            b'[' => self.each(b']', take_one).map(|()| true),
+            b'n' => self.literal("null").map(|()| false),
             _ => Err(Unusual),
         }
     }
 
-    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value> {
-        if self.peek()? == b'n' {
-            self.literal("null")?;
-            return visitor.visit_none();
+    /// Takes an object, or `null`, each field with `take_one`, which takes the value. False for `null`.
+    pub fn entries(&mut self, mut take_one: impl FnMut(&'de str, &mut Self) -> Result<()>) -> Result<bool> {
+        match self.peek()? {
+            b'{' => {}
+            b'n' => return self.literal("null").map(|()| false),
+            _ => return Err(Unusual),
         }
-        visitor.visit_some(self)
+        self.each(b'}', |reader| {
+            let name = reader.name()?;
+            take_one(name, reader)
+        })?;
+        Ok(true)
     }
 
-    fn deserialize_str<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value> {
-        visitor.visit_borrowed_str(self.string()?)
+    /// Gives the fields of an object, or none of `null`, to `fields`. False for `null`.
+    pub fn object(&mut self, fields: &mut impl Fields<'de>) -> Result<bool> {
+        self.entries(|name, reader| {
+            if fields.plain_field(name, reader)? {
+                return Ok(());
+            }
+            fields.field(name, &mut OneValue(reader))
+        })
     }
 
-    fn deserialize_string<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value> {
-        self.deserialize_str(visitor)
-    }
-
-    fn deserialize_ignored_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value> {
-        self.skip()?;
-        visitor.visit_unit()
-    }
-
-    fn deserialize_newtype_struct<V: Visitor<'de>>(self, name: &'static str, visitor: V) -> Result<V::Value> {
-        if name != RAW_VALUE {
-            return visitor.visit_newtype_struct(self);
-        }
+    /// Takes the next value with `take`, and gives its text as well.
+    pub fn with_text<T>(&mut self, take: impl FnOnce(&mut Self) -> Result<T>) -> Result<(T, &'de str)> {
         self.skip_blanks();
         let start = self.at;
-        self.skip()?;
-        let text = self.text.get(start..self.at).ok_or(Unusual)?;
-        visitor.visit_map(RawValue { text: Some(text) })
-    }
-
-    forward_to_deserialize_any! {
-        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 unit seq map struct
-    }
-
-    leave_to_the_general_reader! {
-        deserialize_char() deserialize_f32() deserialize_f64() deserialize_bytes() deserialize_byte_buf()
-        deserialize_unit_struct(&'static str) deserialize_tuple(usize)
-        deserialize_tuple_struct(&'static str, usize)
-        deserialize_enum(&'static str, &'static [&'static str])
-    }
-
-    fn deserialize_identifier<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value> {
-        self.deserialize_str(visitor)
-    }
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum State {
-    /// Nothing of it was taken.
-    Begun,
-    /// A member was taken.
-    Within,
-    Ended,
-}
-
-/// The members of an object or array.
-struct Members<'r, 'de> {
-    reader: &'r mut Plain<'de>,
-    end: u8,
-    state: State,
-}
-
-impl Members<'_, '_> {
-    /// Goes to the next member; false at the end. After a comma there has to be one: nothing that ends an object or array
-    /// begins a name or a value.
-    #[inline]
-    fn advance(&mut self) -> Result<bool> {
-        if self.state == State::Ended {
-            return Ok(false);
-        }
-        let byte = self.reader.peek()?;
-        if self.state == State::Within && byte == b',' {
-            self.reader.at += 1;
-            return Ok(true);
-        }
-        if byte == self.end {
-            self.reader.at += 1;
-            self.state = State::Ended;
-            return Ok(false);
-        }
-        match std::mem::replace(&mut self.state, State::Within) {
-            State::Begun => Ok(true),
-            State::Within | State::Ended => Err(Unusual),
-        }
-    }
-}
-
-impl<'de> MapAccess<'de> for &mut Members<'_, 'de> {
-    type Error = Unusual;
-
-    fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>> {
-        if !self.advance()? {
-            return Ok(None);
-        }
-        let name = self.reader.name()?;
-        seed.deserialize(BorrowedStrDeserializer::new(name)).map(Some)
-    }
-
-    fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value> {
-        seed.deserialize(&mut *self.reader)
-    }
-}
-
-impl<'de> SeqAccess<'de> for &mut Members<'_, 'de> {
-    type Error = Unusual;
-
-    fn next_element_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<Option<T::Value>> {
-        if !self.advance()? {
-            return Ok(None);
-        }
-        seed.deserialize(&mut *self.reader).map(Some)
-    }
-}
-
-/// The text of a value in the form in which `RawValue` takes it: an object with one field.
-struct RawValue<'de> {
-    text: Option<&'de str>,
-}
-
-impl<'de> MapAccess<'de> for RawValue<'de> {
-    type Error = Unusual;
-
-    fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>> {
-        if self.text.is_none() {
-            return Ok(None);
-        }
-        seed.deserialize(BorrowedStrDeserializer::new(RAW_VALUE)).map(Some)
-    }
-
-    fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value> {
-        let text = self.text.take().ok_or(Unusual)?;
-        seed.deserialize(BorrowedStrDeserializer::new(text))
+        let value = take(self)?;
+        Ok((value, self.text.get(start..self.at).ok_or(Unusual)?))
     }
 }
 

@@ -1,0 +1,125 @@
+//! Reading the JSON of endpoints.
+
+use std::borrow::Cow;
+use std::cell::RefCell;
+
+use serde::de::{IgnoredAny, MapAccess, SeqAccess};
+
+use crate::json::plain::Layout;
+use crate::json::{Alike, Array, Fields, Items, Object, Str, is, read_alike};
+
+thread_local! {
+    /// How endpoints are laid out that this thread has read.
+    static LAYOUTS: RefCell<Vec<Layout>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Reads what is wanted of an endpoint.
+pub(super) fn read(json: &[u8]) -> Result<RawEndpoint<'_>, String> {
+    LAYOUTS.with_borrow_mut(|known| read_alike(json, known)).map_err(|error| error.to_string())
+}
+
+/// The text of a field; empty where it is absent.
+pub(super) fn text<'t>(field: &'t Option<Str<'_>>) -> &'t str {
+    field.as_ref().map_or("", |text| &text.0)
+}
+
+#[derive(Default)]
+pub(super) struct RawEndpoint<'de> {
+    pub metadata: RawMetadata<'de>,
+    pub spec: RawSpec<'de>,
+}
+
+impl<'de> Fields<'de> for RawEndpoint<'de> {
+    fn field<A: MapAccess<'de>>(&mut self, name: &str, map: &mut A) -> Result<(), A::Error> {
+        match name {
+            _ if is(name, "metadata") => map.next_value_seed(Object(&mut self.metadata)).map(drop),
+            _ if is(name, "spec") => map.next_value_seed(Object(&mut self.spec)).map(drop),
+            _ => map.next_value::<IgnoredAny>().map(drop),
+        }
+    }
+}
+
+impl<'de> Alike<'de> for RawEndpoint<'de> {
+    const PASSED_OVER: &'static [&'static str] = &["labels", "annotations", "profiles", "ports"];
+
+    fn strings(&self) -> Option<Vec<Option<&str>>> {
+        let Self { metadata: RawMetadata { created }, spec } = self;
+        let RawSpec { node, orchestrator, pod, endpoint, container_id, workload, networks } = spec;
+        let all = [created, node, orchestrator, pod, endpoint, container_id, workload, &networks.first];
+        networks.others.is_empty().then(|| all.map(|one| one.as_ref().map(|text| &*text.0)).into())
+    }
+
+    fn put(&mut self, place: usize, string: &'de str) {
+        let Self { metadata: RawMetadata { created }, spec } = self;
+        let RawSpec { node, orchestrator, pod, endpoint, container_id, workload, networks } = spec;
+        let all = [created, node, orchestrator, pod, endpoint, container_id, workload, &mut networks.first];
+        if let Some(one) = all.into_iter().nth(place) {
+            *one = Some(Str(Cow::Borrowed(string)));
+        }
+    }
+}
+
+#[derive(Default)]
+pub(super) struct RawMetadata<'de> {
+    pub created: Option<Str<'de>>,
+}
+
+impl<'de> Fields<'de> for RawMetadata<'de> {
+    fn field<A: MapAccess<'de>>(&mut self, name: &str, map: &mut A) -> Result<(), A::Error> {
+        match name {
+            _ if is(name, "creationTimestamp") => self.created = map.next_value()?,
+            _ => map.next_value::<IgnoredAny>().map(drop)?,
+        }
+        Ok(())
+    }
+}
+
+#[derive(Default)]
+pub(super) struct RawSpec<'de> {
+    pub node: Option<Str<'de>>,
+    pub orchestrator: Option<Str<'de>>,
+    pub pod: Option<Str<'de>>,
+    pub endpoint: Option<Str<'de>>,
+    pub container_id: Option<Str<'de>>,
+    pub workload: Option<Str<'de>>,
+    pub networks: Networks<'de>,
+}
+
+impl<'de> Fields<'de> for RawSpec<'de> {
+    fn field<A: MapAccess<'de>>(&mut self, name: &str, map: &mut A) -> Result<(), A::Error> {
+        match name {
+            _ if is(name, "node") => self.node = map.next_value()?,
+            _ if is(name, "orchestrator") => self.orchestrator = map.next_value()?,
+            _ if is(name, "pod") => self.pod = map.next_value()?,
+            _ if is(name, "endpoint") => self.endpoint = map.next_value()?,
+            _ if is(name, "containerID") => self.container_id = map.next_value()?,
+            _ if is(name, "workload") => self.workload = map.next_value()?,
+            _ if is(name, "ipNetworks") => {
+                self.networks = Networks::default();
+                map.next_value_seed(Array(&mut self.networks))?;
+            }
+            _ => map.next_value::<IgnoredAny>().map(drop)?,
+        }
+        Ok(())
+    }
+}
+
+/// Nearly all endpoints have one: a million of them need no list.
+#[derive(Default)]
+pub(super) struct Networks<'de> {
+    pub first: Option<Str<'de>>,
+    pub others: Vec<Str<'de>>,
+}
+
+impl<'de> Items<'de> for Networks<'de> {
+    fn item<A: SeqAccess<'de>>(&mut self, seq: &mut A) -> Result<bool, A::Error> {
+        let item = seq.next_element::<Option<Str<'de>>>()?;
+        let more = item.is_some();
+        if self.first.is_none() {
+            self.first = item.flatten();
+        } else {
+            self.others.extend(item.flatten());
+        }
+        Ok(more)
+    }
+}

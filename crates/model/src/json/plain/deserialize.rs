@@ -1,0 +1,214 @@
+//! The reader of plain JSON as a deserializer of serde.
+
+use serde::de::value::BorrowedStrDeserializer;
+use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde::forward_to_deserialize_any;
+
+use super::{Plain, Result, Unusual};
+
+/// The name by which `serde_json::value::RawValue` asks for the text of a value. Should it change, blocks with unknown
+/// fields go to the general reader.
+const RAW_VALUE: &str = "$serde_json::private::RawValue";
+
+impl<'de> Plain<'de> {
+    fn number<V: Visitor<'de>>(&mut self, visitor: V) -> Result<V::Value> {
+        match self.peek()? {
+            b'-' => visitor.visit_i64(self.negative()?),
+            _ => visitor.visit_u64(self.magnitude()?),
+        }
+    }
+
+    /// Gives an object or array to `visit`, which has to take all of it.
+    fn members<T>(&mut self, end: u8, visit: impl FnOnce(&mut Members<'_, 'de>) -> Result<T>) -> Result<T> {
+        self.enter()?;
+        self.at += 1;
+        let mut members = Members { reader: self, end, state: State::Begun };
+        let value = visit(&mut members)?;
+        let is_whole = members.state == State::Ended;
+        self.depth -= 1;
+        if is_whole { Ok(value) } else { Err(Unusual) }
+    }
+}
+
+/// Types that no value of Calico has.
+macro_rules! leave_to_the_general_reader {
+    ($($method:ident($($argument:ty),*))*) => {
+        $(fn $method<V: Visitor<'de>>(self, $(_: $argument,)* _: V) -> Result<V::Value> {
+            Err(Unusual)
+        })*
+    };
+}
+
+impl<'de> Deserializer<'de> for &mut Plain<'de> {
+    type Error = Unusual;
+
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value> {
+        match self.peek()? {
+            b'"' => visitor.visit_borrowed_str(self.string()?),
+            b'{' => self.members(b'}', |members| visitor.visit_map(members)),
+            b'[' => self.members(b']', |members| visitor.visit_seq(members)),
+            b'-' | b'0'..=b'9' => self.number(visitor),
+            b'n' => {
+                self.literal("null")?;
+                visitor.visit_unit()
+            }
+            b't' => {
+                self.literal("true")?;
+                visitor.visit_bool(true)
+            }
+            b'f' => {
+                self.literal("false")?;
+                visitor.visit_bool(false)
+            }
+            _ => Err(Unusual),
+        }
+    }
+
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value> {
+        if self.peek()? == b'n' {
+            self.literal("null")?;
+            return visitor.visit_none();
+        }
+        visitor.visit_some(self)
+    }
+
+    fn deserialize_str<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value> {
+        visitor.visit_borrowed_str(self.string()?)
+    }
+
+    fn deserialize_string<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value> {
+        self.deserialize_str(visitor)
+    }
+
+    fn deserialize_ignored_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value> {
+        self.skip()?;
+        visitor.visit_unit()
+    }
+
+    fn deserialize_newtype_struct<V: Visitor<'de>>(self, name: &'static str, visitor: V) -> Result<V::Value> {
+        if name != RAW_VALUE {
+            return visitor.visit_newtype_struct(self);
+        }
+        let ((), text) = self.with_text(Plain::skip)?;
+        visitor.visit_map(RawValue { text: Some(text) })
+    }
+
+    forward_to_deserialize_any! {
+        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 unit seq map struct
+    }
+
+    leave_to_the_general_reader! {
+        deserialize_char() deserialize_f32() deserialize_f64() deserialize_bytes() deserialize_byte_buf()
+        deserialize_unit_struct(&'static str) deserialize_tuple(usize)
+        deserialize_tuple_struct(&'static str, usize)
+        deserialize_enum(&'static str, &'static [&'static str])
+    }
+
+    fn deserialize_identifier<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value> {
+        self.deserialize_str(visitor)
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// Nothing of it was taken.
+    Begun,
+    /// A member was taken.
+    Within,
+    Ended,
+}
+
+/// The members of an object or array.
+struct Members<'r, 'de> {
+    reader: &'r mut Plain<'de>,
+    end: u8,
+    state: State,
+}
+
+impl Members<'_, '_> {
+    /// Goes to the next member; false at the end. After a comma there has to be one: nothing that ends an object or array
+    /// begins a name or a value.
+    #[inline]
+    fn advance(&mut self) -> Result<bool> {
+        if self.state == State::Ended {
+            return Ok(false);
+        }
+        let byte = self.reader.peek()?;
+        if self.state == State::Within && byte == b',' {
+            self.reader.at += 1;
+            return Ok(true);
+        }
+        if byte == self.end {
+            self.reader.at += 1;
+            self.state = State::Ended;
+            return Ok(false);
+        }
+        match std::mem::replace(&mut self.state, State::Within) {
+            State::Begun => Ok(true),
+            State::Within | State::Ended => Err(Unusual),
+        }
+    }
+}
+
+impl<'de> MapAccess<'de> for &mut Members<'_, 'de> {
+    type Error = Unusual;
+
+    fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>> {
+        if !self.advance()? {
+            return Ok(None);
+        }
+        let name = self.reader.name()?;
+        seed.deserialize(BorrowedStrDeserializer::new(name)).map(Some)
+    }
+
+    fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value> {
+        seed.deserialize(&mut *self.reader)
+    }
+}
+
+impl<'de> SeqAccess<'de> for &mut Members<'_, 'de> {
+    type Error = Unusual;
+
+    fn next_element_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<Option<T::Value>> {
+        if !self.advance()? {
+            return Ok(None);
+        }
+        seed.deserialize(&mut *self.reader).map(Some)
+    }
+}
+
+/// The value of a field whose name was taken.
+pub(super) struct OneValue<'r, 'de>(pub &'r mut Plain<'de>);
+
+impl<'de> MapAccess<'de> for OneValue<'_, 'de> {
+    type Error = Unusual;
+
+    fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, _: K) -> Result<Option<K::Value>> {
+        Ok(None)
+    }
+
+    fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value> {
+        seed.deserialize(&mut *self.0)
+    }
+}
+
+/// The text of a value in the form in which `RawValue` takes it: an object with one field.
+struct RawValue<'de> {
+    text: Option<&'de str>,
+}
+
+impl<'de> MapAccess<'de> for RawValue<'de> {
+    type Error = Unusual;
+
+    fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>> {
+        if self.text.is_none() {
+            return Ok(None);
+        }
+        seed.deserialize(BorrowedStrDeserializer::new(RAW_VALUE)).map(Some)
+    }
+
+    fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value> {
+        let text = self.text.take().ok_or(Unusual)?;
+        seed.deserialize(BorrowedStrDeserializer::new(text))
+    }
+}
