@@ -9,6 +9,7 @@ mod finding;
 pub mod index;
 pub mod occupancy;
 pub mod owner;
+mod parallel;
 pub mod record;
 mod remedy;
 mod report;

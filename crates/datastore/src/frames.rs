@@ -1,10 +1,10 @@
 //! Frames of text in a file: each one of zstd after a head, which is a frame that zstd passes over, so that `zstdcat` prints the
 //! text of the file. Both have sums: what was changed, and what breaks off, shows before it is unpacked.
 
-use std::io::{self, Read};
+use std::io;
 
-use zstd::bulk::Compressor;
-use zstd::stream::read::Decoder;
+use zstd::bulk::{Compressor, Decompressor};
+use zstd::zstd_safe;
 
 /// The first bytes of a head: a frame with 12 bytes that zstd passes over.
 pub const MAGIC: [u8; 8] = [0x57, 0x2A, 0x4D, 0x18, 12, 0, 0, 0];
@@ -14,6 +14,8 @@ pub const HEAD: usize = MAGIC.len() + 12;
 pub const MOST_TEXT: usize = 4 << 20;
 /// The fastest level finds what is said a second time.
 const LEVEL: i32 = 1;
+/// Takes half the time to pack and two thirds to unpack, for a file that is a fourteenth larger where it is mostly IDs.
+const QUICK: i32 = -3;
 
 /// Makes frames.
 pub struct Packer(Compressor<'static>);
@@ -23,6 +25,14 @@ impl Packer {
     /// Where there is no memory for it.
     pub fn new() -> io::Result<Self> {
         Compressor::new(LEVEL).map(Self)
+    }
+
+    /// Packs quicker and less.
+    ///
+    /// # Errors
+    /// As [`Self::new`].
+    pub fn quick() -> io::Result<Self> {
+        Compressor::new(QUICK).map(Self)
     }
 
     /// Appends the frame of a text of at most [`MOST_TEXT`] bytes, with its head.
@@ -75,12 +85,11 @@ impl Head {
         if frame.len() != self.length as usize || crc32fast::hash(frame) != self.sum {
             return Err(damaged());
         }
-        let mut text = Vec::new();
-        // What claims to be larger than frames are is not read to its end.
-        let most = MOST_TEXT as u64 + 1;
-        let decoder = Decoder::with_buffer(frame).map_err(|_| damaged())?;
-        decoder.single_frame().take(most).read_to_end(&mut text).map_err(|_| damaged())?;
-        if text.is_empty() || text.len() > MOST_TEXT { Err(damaged()) } else { Ok(text) }
+        // zstd says how long the text is, which it has in one piece: what claims to be larger than frames are is not unpacked.
+        let length = zstd_safe::get_frame_content_size(frame).ok().flatten();
+        let length = length.filter(|length| (1..=MOST_TEXT as u64).contains(length)).ok_or_else(damaged)?;
+        let text = Decompressor::new()?.decompress(frame, length as usize).map_err(|_| damaged())?;
+        if text.len() as u64 == length { Ok(text) } else { Err(damaged()) }
     }
 }
 

@@ -202,6 +202,18 @@ impl AttributeTable {
         Some(&self.bytes[start..end])
     }
 
+    /// Takes records of these lengths in packed form; `None` where there are not so many bytes.
+    pub(crate) fn of_packed(lengths: &[u32], bytes: &mut &[u8]) -> Option<Self> {
+        let (mut ends, mut end) = (Vec::with_capacity(lengths.len()), 0_u32);
+        for length in lengths {
+            end = end.checked_add(*length)?;
+            ends.push(end);
+        }
+        let (records, rest) = bytes.split_at_checked(end as usize)?;
+        *bytes = rest;
+        Some(Self { bytes: records.to_vec(), ends })
+    }
+
     /// Appends a record in packed form.
     pub(crate) fn push_packed(&mut self, record: &[u8]) {
         self.bytes.extend_from_slice(record);

@@ -1,49 +1,52 @@
 //! What a snapshot of etcd becomes when keys change.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::HashSet;
+use std::ops::Range;
 
 use crate::key::{BLOCK_PREFIX, ENDPOINT_PREFIX, HANDLE_PREFIX, Key, RESOURCE_PREFIX};
 use crate::snapshot::{Snapshot, Versioned};
-
-/// What is stored under a key from some revision on; `None` where it is deleted.
-pub type NewValue = Option<(Vec<u8>, i64)>;
 
 /// The name of the one object that Calico uses of kinds with only one.
 const DEFAULT: &str = "default";
 
 impl Snapshot {
     /// Makes a snapshot that was read whole what a whole read finds after these keys have changed, where `fresh` is what is
-    /// stored under them now. The objects of each kind are in the order of their keys in both, and stay so.
-    pub fn change_entries(&mut self, keys: &BTreeSet<&[u8]>, mut fresh: Self) {
-        let paths: Vec<&str> = keys.iter().filter_map(|key| std::str::from_utf8(key).ok()).collect();
-        let resource = |plural: &str| format!("{RESOURCE_PREFIX}{plural}/");
-        merge(&mut self.blocks, fresh.blocks, &below(&paths, BLOCK_PREFIX), |b| {
-            Key::Block(b.key).to_string()
+    /// stored under them now. The keys are ascending; the objects of each kind are in the order of their keys in both, and stay
+    /// so.
+    pub fn change_entries<K: AsRef<[u8]>>(&mut self, keys: &[K], mut fresh: Self) {
+        let paths: Vec<&str> = keys.iter().filter_map(|key| std::str::from_utf8(key.as_ref()).ok()).collect();
+        // Of these kinds there are many objects.
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let paths = below(&paths, HANDLE_PREFIX);
+                merge(&mut self.handles, fresh.handles, &paths, |handle, path| {
+                    path.push_str(HANDLE_PREFIX);
+                    handle.id().push_to(path);
+                });
+            });
+            let paths_of_endpoints = below(&paths, ENDPOINT_PREFIX);
+            merge(&mut self.endpoints, fresh.endpoints, &paths_of_endpoints, |endpoint, path| {
+                path.push_str(ENDPOINT_PREFIX);
+                endpoint.namespace().push_to(path);
+                path.push('/');
+                endpoint.push_name(path);
+            });
+            merge_keys(&mut self.blocks, fresh.blocks, &below(&paths, BLOCK_PREFIX), |b| Key::Block(b.key));
         });
-        merge(&mut self.handles, fresh.handles, &below(&paths, HANDLE_PREFIX), |handle| {
-            format!("{HANDLE_PREFIX}{}", handle.id())
-        });
-        merge(&mut self.endpoints, fresh.endpoints, &below(&paths, ENDPOINT_PREFIX), |endpoint| {
-            format!("{ENDPOINT_PREFIX}{}/{}", endpoint.namespace(), endpoint.name())
-        });
+
         let is_other = |path: &&str| {
             ![BLOCK_PREFIX, HANDLE_PREFIX, ENDPOINT_PREFIX].iter().any(|prefix| path.starts_with(prefix))
         };
         let others: Vec<&str> = paths.iter().copied().filter(is_other).collect();
-        merge(&mut self.affinities, fresh.affinities, &others, |affinity| {
-            Key::Affinity(affinity.key.clone()).to_string()
-        });
-        merge(&mut self.nodes, fresh.nodes, &below(&paths, &resource("nodes")), |node| {
-            Key::Node(node.name.clone()).to_string()
-        });
-        merge(&mut self.pools, fresh.pools, &below(&paths, &resource("ippools")), |pool| {
-            Key::Pool(pool.name.clone()).to_string()
-        });
-        merge(&mut self.reservations, fresh.reservations, &below(&paths, &resource("ipreservations")), |r| {
-            Key::Reservation(r.name.clone()).to_string()
+        let resource = |plural: &str| below(&paths, &format!("{RESOURCE_PREFIX}{plural}/"));
+        merge_keys(&mut self.affinities, fresh.affinities, &others, |a| Key::Affinity(a.key.clone()));
+        merge_keys(&mut self.nodes, fresh.nodes, &resource("nodes"), |node| Key::Node(node.name.clone()));
+        merge_keys(&mut self.pools, fresh.pools, &resource("ippools"), |pool| Key::Pool(pool.name.clone()));
+        merge_keys(&mut self.reservations, fresh.reservations, &resource("ipreservations"), |reservation| {
+            Key::Reservation(reservation.name.clone())
         });
 
-        let has = |key: Key| keys.contains(key.to_string().as_bytes());
+        let has = |key: Key| paths.binary_search(&key.to_string().as_str()).is_ok();
         if has(Key::IpamConfig) {
             self.ipam_config = fresh.ipam_config;
         }
@@ -59,7 +62,10 @@ impl Snapshot {
         }
 
         // A defect says its key as text, whatever its bytes are.
-        let told: HashSet<_> = keys.iter().map(|key| String::from_utf8_lossy(key)).collect();
+        let told: HashSet<_> = match self.defects.is_empty() {
+            true => HashSet::new(),
+            false => keys.iter().map(|key| String::from_utf8_lossy(key.as_ref())).collect(),
+        };
         self.defects.retain(|defect| !told.contains(defect.path.as_str()));
         self.defects.append(&mut fresh.defects);
         self.defects.sort_by(|a, b| a.path.cmp(&b.path));
@@ -72,48 +78,89 @@ fn below<'p>(paths: &[&'p str], prefix: &str) -> Vec<&'p str> {
     paths.iter().copied().filter(|path| path.starts_with(prefix)).collect()
 }
 
+/// As [`merge`], by the keys of the objects.
+fn merge_keys<T>(
+    list: &mut Vec<Versioned<T>>,
+    fresh: Vec<Versioned<T>>,
+    paths: &[&str],
+    key: impl Fn(&T) -> Key,
+) {
+    merge(list, fresh, paths, |object, path| path.push_str(&key(object).to_string()));
+}
+
 /// Takes the objects with these paths out of a list, and puts `fresh` in their places. Both lists are in the order of their
 /// paths.
 fn merge<T>(
     list: &mut Vec<Versioned<T>>,
     fresh: Vec<Versioned<T>>,
     paths: &[&str],
-    path: impl Fn(&T) -> String,
+    push_path: impl Fn(&T, &mut String),
 ) {
-    if paths.is_empty() {
-        return;
-    }
-    let place = |wanted: &str| list.partition_point(|object| path(&object.value).as_str() < wanted);
-    let mut gone = vec![false; list.len()];
-    // A path is made of an object for each step of a search, which is most of the work.
-    let places_of_paths: Vec<usize> = paths.iter().map(|wanted| place(wanted)).collect();
-    for (wanted, first) in paths.iter().zip(&places_of_paths) {
-        let mut at = *first;
-        while list.get(at).is_some_and(|object| path(&object.value) == *wanted) {
-            gone[at] = true;
-            at += 1;
-        }
-    }
-    let place_of_fresh = |object: &Versioned<T>| {
-        let path = path(&object.value);
-        paths.binary_search(&path.as_str()).map_or_else(|_| place(&path), |index| places_of_paths[index])
+    let mut space = String::new();
+    let mut compare = |object: &Versioned<T>, path: &str| {
+        space.clear();
+        push_path(&object.value, &mut space);
+        space.as_str().cmp(path)
     };
-    let mut places: Vec<usize> = fresh.iter().map(place_of_fresh).collect();
-    places.reverse();
-
-    let mut merged = Vec::with_capacity(list.len() + fresh.len());
-    let mut fresh = fresh.into_iter();
-    for (index, object) in std::mem::take(list).into_iter().enumerate() {
-        while places.last() == Some(&index) {
-            places.pop();
-            merged.extend(fresh.next());
-        }
-        if !gone[index] {
-            merged.push(object);
+    // By path, the place of the first object that is not before it, and how many objects have it. A path is made of an object
+    // for each step of a search, which is most of the work.
+    let (mut spans, mut from): (Vec<Range<usize>>, _) = (Vec::with_capacity(paths.len()), 0);
+    for path in paths {
+        let start = place(list, from, |object| compare(object, path).is_lt());
+        let same = list[start..].iter().take_while(|object| compare(object, path).is_eq()).count();
+        from = start + same;
+        spans.push(start..from);
+    }
+    let mut renewed: Vec<Option<Versioned<T>>> = paths.iter().map(|_| None).collect();
+    let mut astray = Vec::new();
+    for object in fresh {
+        match paths.binary_search_by(|path| compare(&object, path).reverse()) {
+            Ok(index) if renewed[index].is_none() => renewed[index] = Some(object),
+            _ => astray.push(object),
         }
     }
-    merged.extend(fresh);
-    *list = merged;
+
+    // As a rule objects have changed that were there, and are there still.
+    let is_in_place = |(span, new): (&Range<usize>, &Option<_>)| span.len() == usize::from(new.is_some());
+    if spans.iter().zip(&renewed).all(is_in_place) {
+        for (span, new) in spans.into_iter().zip(renewed) {
+            if let Some(new) = new {
+                list[span.start] = new;
+            }
+        }
+    } else {
+        let mut merged = Vec::with_capacity(list.len() + renewed.len());
+        let (mut old, mut done) = (std::mem::take(list).into_iter(), 0);
+        for (span, new) in spans.into_iter().zip(renewed) {
+            merged.extend(old.by_ref().take(span.start - done));
+            merged.extend(new);
+            old.by_ref().take(span.len()).for_each(drop);
+            done = span.end;
+        }
+        merged.extend(old);
+        *list = merged;
+    }
+
+    for object in astray {
+        let mut path = String::new();
+        push_path(&object.value, &mut path);
+        list.insert(list.partition_point(|other| compare(other, &path).is_lt()), object);
+    }
+}
+
+/// The first place from `from` on of which `is_before` is false, in a list that has all others before it. Quick where it is
+/// near.
+fn place<T>(list: &[T], from: usize, mut is_before: impl FnMut(&T) -> bool) -> usize {
+    let (mut low, mut step) = (from, 1);
+    while let Some(object) = list.get(low + step - 1) {
+        if !is_before(object) {
+            break;
+        }
+        low += step;
+        step *= 2;
+    }
+    let high = list.len().min(low + step - 1);
+    low + list[low..high].partition_point(is_before)
 }
 
 #[cfg(test)]
@@ -121,6 +168,9 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
+
+    /// What is stored under a key from some revision on; `None` where it is deleted.
+    type NewValue = Option<(Vec<u8>, i64)>;
 
     /// A snapshot of entries, read whole.
     fn whole(entries: &BTreeMap<Vec<u8>, (Vec<u8>, i64)>) -> Snapshot {
@@ -195,7 +245,7 @@ mod tests {
                     changes.insert(key, Some((value, revision)));
                 }
             }
-            let keys = changes.keys().map(Vec::as_slice).collect();
+            let keys: Vec<&[u8]> = changes.keys().map(Vec::as_slice).collect();
             let stored = |(key, value): (&Vec<u8>, &NewValue)| Some((key.clone(), value.clone()?));
             snapshot.change_entries(&keys, whole(&changes.iter().filter_map(stored).collect()));
             let mut expected = whole(&entries);

@@ -22,10 +22,10 @@ pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
     let mut nodes = Nodes::new(context);
     for (position, endpoint) in (0..).zip(&snapshot.endpoints) {
         // OpenStack has compute nodes of its own.
-        if endpoint.value.is_of_openstack() {
-            continue;
-        }
-        if nodes.lacks(endpoint.value.node()) && is_live(context, &endpoint.value) {
+        if nodes.lacks(endpoint.value.node())
+            && !endpoint.value.is_of_openstack()
+            && is_live(context, &endpoint.value)
+        {
             out.push(finding(of_endpoint(&context.index, position)));
         }
     }

@@ -1,9 +1,10 @@
 //! Bringing handles together with the allocations that name them. A large cluster has a million of
-//! either, so that both are sorted by a hash of the ID and merged, and what agrees is not looked at
+//! either, so that both are sorted by a hash of the ID and merged, on all cores, and what agrees is not looked at
 //! any closer.
 
 use std::collections::{BTreeSet, HashSet};
 use std::hash::{BuildHasher, Hasher};
+use std::ops::Range;
 
 use calipam_model::IpNet;
 use calipam_model::attributes::is_windows_reserved;
@@ -17,6 +18,7 @@ use foldhash::fast::FixedState;
 use serde_json::Value;
 
 use super::addresses::Record;
+use crate::parallel::{in_parts, in_parts_of_few};
 use crate::{Context, FastMap};
 
 pub(crate) type StoredHandle = Versioned<Handle>;
@@ -74,13 +76,72 @@ struct Object {
     blocks: [u32; 2],
 }
 
-/// Visits every ID under which something is stored or recorded, but for the typical ones that are in
+/// Every ID under which something is stored or recorded, but for the typical ones that are in
 /// order: a handle that claims one address of one block, or one of either family, and blocks that
 /// record just that.
-pub(crate) fn groups<'c, 's>(context: &'c Context<'s>, mut visit: impl FnMut(Group<'c, 's>)) {
-    let objects = objects(context);
-    let references = references(context);
-    let (mut objects, mut references) = (objects.as_slice(), references.as_slice());
+pub(crate) fn groups<'c, 's>(context: &'c Context<'s>) -> Vec<Group<'c, 's>> {
+    let (objects, references) = (objects(context), references(context));
+    let groups = in_parts_of_few(SHARDS, |shards| {
+        let mut groups = Vec::new();
+        for shard in shards {
+            merge(context, &sorted(&objects, shard), &sorted(&references, shard), &mut groups);
+        }
+        groups
+    });
+    groups.into_iter().flatten().collect()
+}
+
+/// How many parts there are by hash: few enough of a million things that a part of them lies near a core while it is sorted.
+const SHARDS: usize = 64;
+
+/// Things by the first bits of their hashes.
+struct Shards<T>([Vec<T>; SHARDS]);
+
+/// Something with the hash of an ID.
+trait Hashed: Copy {
+    fn hash(&self) -> u64;
+}
+
+impl Hashed for Object {
+    fn hash(&self) -> u64 {
+        self.hash
+    }
+}
+
+impl Hashed for Reference {
+    fn hash(&self) -> u64 {
+        self.hash
+    }
+}
+
+impl<T: Hashed> Shards<T> {
+    /// With room for so many things.
+    fn with_capacity(number: usize) -> Self {
+        // Hashes are spread evenly, but not quite.
+        let room = number / SHARDS + number / SHARDS / 16;
+        Self(std::array::from_fn(|_| Vec::with_capacity(room)))
+    }
+
+    fn push(&mut self, thing: T) {
+        self.0[(thing.hash() >> (u64::BITS - SHARDS.ilog2())) as usize].push(thing);
+    }
+}
+
+/// What all parts have in a shard, by hash.
+fn sorted<T: Hashed>(parts: &[Shards<T>], shard: usize) -> Vec<T> {
+    let mut all: Vec<T> = Vec::with_capacity(parts.iter().map(|part| part.0[shard].len()).sum());
+    parts.iter().for_each(|part| all.extend_from_slice(&part.0[shard]));
+    all.sort_unstable_by_key(T::hash);
+    all
+}
+
+/// Brings handles and references together, both by hash, and adds what is not in order.
+fn merge<'c, 's>(
+    context: &'c Context<'s>,
+    mut objects: &[Object],
+    mut references: &[Reference],
+    out: &mut Vec<Group<'c, 's>>,
+) {
     loop {
         let next = [objects.first().map(|o| o.hash), references.first().map(|r| r.hash)];
         let Some(hash) = next.into_iter().flatten().min() else { return };
@@ -90,7 +151,7 @@ pub(crate) fn groups<'c, 's>(context: &'c Context<'s>, mut visit: impl FnMut(Gro
         objects = other_objects;
         references = other_references;
         if !is_in_order(same, refer) {
-            split(context, same, refer, &mut visit);
+            split(context, same, refer, out);
         }
     }
 }
@@ -107,53 +168,74 @@ fn is_in_order(objects: &[Object], references: &[Reference]) -> bool {
     }
 }
 
-/// Handles that are not marked deleted, by hash.
-fn objects(context: &Context<'_>) -> Vec<Object> {
+/// Handles that are not marked deleted.
+fn objects(context: &Context<'_>) -> Vec<Shards<Object>> {
     let sound = (0..).zip(&context.index.blocks).filter(|(_, b)| b.sound.is_some());
-    let positions: FastMap<IpNet, u32> = sound.map(|(position, b)| (b.key, position)).collect();
-    let stored = (0..).zip(&context.snapshot.handles).filter(|(_, h)| !h.value.is_deleted());
-    let mut objects = Vec::with_capacity(context.snapshot.handles.len());
-    objects.extend(stored.map(|(position, handle)| {
-        let id = handle.value.id();
-        let clean = id.cut_at_carriage_return();
-        let blocks = if clean == id { typical_blocks(&handle.value, &positions) } else { None };
-        Object { hash: hash(clean), position, blocks: blocks.unwrap_or([NO_BLOCK; 2]) }
-    }));
-    objects.sort_unstable_by_key(|object| object.hash);
-    objects
+    let positions: FastMap<u64, u32> =
+        sound.filter_map(|(position, b)| Some((number_of(b.key)?, position))).collect();
+    let place = |block: IpNet| match number_of(block) {
+        Some(number) => positions.get(&number).copied(),
+        None => {
+            let sound = context.index.blocks.binary_search_by_key(&block, |b| b.key).ok()?;
+            context.index.blocks[sound].sound.map(|_| sound as u32)
+        }
+    };
+    in_parts(context.snapshot.handles.len(), |range| {
+        let mut objects = Shards::with_capacity(range.len());
+        for (position, handle) in (range.start as u32..).zip(&context.snapshot.handles[range]) {
+            if handle.value.is_deleted() {
+                continue;
+            }
+            let id = handle.value.id();
+            let clean = id.cut_at_carriage_return();
+            let is_clean = clean.packed().len() == id.packed().len();
+            let blocks = if is_clean { typical_blocks(&handle.value, place) } else { None };
+            objects.push(Object { hash: hash(clean), position, blocks: blocks.unwrap_or([NO_BLOCK; 2]) });
+        }
+        objects
+    })
+}
+
+/// An IPv4 block as one number, which is quicker to look up. Nearly all handles hold addresses of such a block.
+fn number_of(block: IpNet) -> Option<u64> {
+    let IpNet::V4(block) = block else { return None };
+    Some(u64::from(block.addr().to_bits()) << 8 | u64::from(block.prefix_len()))
 }
 
 /// The blocks, where the handle claims just one address in one block, or one of either family.
-fn typical_blocks(handle: &Handle, positions: &FastMap<IpNet, u32>) -> Option<[u32; 2]> {
+fn typical_blocks(handle: &Handle, place: impl Fn(IpNet) -> Option<u32>) -> Option<[u32; 2]> {
     let mut blocks = handle.blocks();
     let (first, one) = blocks.next()?;
     let second = match blocks.next() {
         None => NO_BLOCK,
-        Some((second, 1)) if is_v4(first) != is_v4(second) => *positions.get(&second)?,
+        Some((second, 1)) if is_v4(first) != is_v4(second) => place(second)?,
         Some(_) => return None,
     };
-    let first = *positions.get(&first)?;
+    let first = place(first)?;
     (one == 1 && blocks.next().is_none()).then_some([first, second])
 }
 
-/// Allocations of sound blocks that name a handle, by hash. For what Windows reserves there is no
+/// Allocations of sound blocks that name a handle. For what Windows reserves there is no
 /// handle (facts 3.1).
-fn references(context: &Context<'_>) -> Vec<Reference> {
-    let blocks = &context.index.blocks;
-    let number = blocks.iter().filter_map(|b| b.sound).map(|b| b.allocated() as usize).sum();
-    let mut references = Vec::with_capacity(number);
-    for (block, sound) in (0..).zip(blocks).filter_map(|(position, b)| Some((position, b.sound?))) {
-        for (ordinal, handle) in sound.handles() {
-            let clean = handle.cut_at_carriage_return();
-            if clean.is_empty() || is_windows_reserved(handle) {
-                continue;
+fn references(context: &Context<'_>) -> Vec<Shards<Reference>> {
+    let of_blocks = |range: Range<usize>| {
+        let blocks = &context.index.blocks[range.clone()];
+        let number = blocks.iter().filter_map(|b| b.sound).map(|b| b.allocated() as usize).sum();
+        let mut references = Shards::with_capacity(number);
+        let sound = (range.start as u32..).zip(blocks);
+        for (block, sound) in sound.filter_map(|(position, b)| Some((position, b.sound?))) {
+            for (ordinal, handle) in sound.handles() {
+                let clean = handle.cut_at_carriage_return();
+                if clean.is_empty() || is_windows_reserved(handle) {
+                    continue;
+                }
+                let dirty = if clean.packed().len() == handle.packed().len() { 0 } else { DIRTY };
+                references.push(Reference { hash: hash(clean), block: block | dirty, ordinal });
             }
-            let dirty = if clean == handle { 0 } else { DIRTY };
-            references.push(Reference { hash: hash(clean), block: block | dirty, ordinal });
         }
-    }
-    references.sort_unstable_by_key(|reference| reference.hash);
-    references
+        references
+    };
+    in_parts_of_few(context.index.blocks.len(), of_blocks)
 }
 
 fn hash(id: TextRef<'_>) -> u64 {
@@ -168,12 +250,12 @@ enum Member<'c, 's> {
     Record(Record<'c, 's>),
 }
 
-/// Splits what has one hash by ID, and visits each.
+/// Splits what has one hash by ID.
 fn split<'c, 's>(
     context: &'c Context<'s>,
     objects: &[Object],
     references: &[Reference],
-    visit: &mut impl FnMut(Group<'c, 's>),
+    out: &mut Vec<Group<'c, 's>>,
 ) {
     let mut members: Vec<(TextRef<'s>, Member<'c, 's>)> =
         Vec::with_capacity(objects.len() + references.len());
@@ -193,7 +275,7 @@ fn split<'c, 's>(
     while let Some((id, _)) = members.last() {
         let id = *id;
         let from = members.partition_point(|(other, _)| other.packed() < id.packed());
-        visit(group(id, members.drain(from..).map(|(_, member)| member)));
+        out.push(group(id, members.drain(from..).map(|(_, member)| member)));
     }
 }
 

@@ -28,7 +28,7 @@ pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
         unjudged_blocks: unjudged,
         undecodable: undecodable(context.snapshot),
     };
-    groups(context, |group| scope.judge(&group, out));
+    groups(context).iter().for_each(|group| scope.judge(group, out));
 }
 
 /// What decides whether a handle can be judged.

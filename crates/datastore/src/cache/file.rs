@@ -16,7 +16,7 @@ use super::WhyWhole;
 use crate::frames::{HEAD, Head, MOST_TEXT, Packer, damaged};
 
 /// The version of the format that this program writes, and the only one that it reads.
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
 
 /// The first byte of a frame's text says what it holds: who it is of, as JSON;
 const HEADER: u8 = b'H';
@@ -224,7 +224,7 @@ fn json<T: DeserializeOwned>(kind: u8, text: &[u8]) -> Option<T> {
 /// meanwhile, nothing is appended: the next check reads these changes again.
 pub(super) fn append<S: Serialize>(
     kept: &Kept<S>,
-    changes: impl Iterator<Item = Vec<u8>>,
+    changes: impl Iterator<Item = impl AsRef<[u8]>>,
     state: &S,
 ) -> io::Result<()> {
     let mut changes = changes.peekable();
@@ -234,14 +234,15 @@ pub(super) fn append<S: Serialize>(
     if kept.file.metadata()?.len() != kept.length {
         return Ok(());
     }
-    let (mut packer, mut frames) = (Packer::new()?, Vec::new());
+    let (mut packer, mut frames) = (Packer::quick()?, Vec::new());
     let mut text = vec![CHANGES];
     for change in changes {
+        let change = change.as_ref();
         if text.len() > 1 && text.len() + change.len() > MOST_TEXT {
             packer.push(&text, &mut frames)?;
             text.truncate(1);
         }
-        text.extend(change);
+        text.extend_from_slice(change);
     }
     packer.push(&text, &mut frames)?;
     frames.extend(json_frame(STATE, state)?);

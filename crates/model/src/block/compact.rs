@@ -98,12 +98,9 @@ impl Block {
         if u128::from(size) != cidr::size(cidr) {
             return None;
         }
-        let index = |number: u32| number.checked_sub(1);
-        let allocations: Vec<_> =
-            (0..size).map(|_| take_u32(bytes).map(index)).collect::<Option<Vec<_>>>()?;
+        let allocations = take_many(size, bytes, |bytes| Some(take_u32(bytes)?.checked_sub(1)))?;
         let free = take_u32(bytes).filter(|free| *free <= size)?;
-        let unallocated: Vec<u32> =
-            (0..free).map(|_| take_u32(bytes).filter(|o| *o < size)).collect::<Option<_>>()?;
+        let unallocated = take_many(free, bytes, |bytes| take_u32(bytes).filter(|o| *o < size))?;
         let attributes = take(bytes)?;
         if allocations.iter().flatten().any(|index| *index as usize >= attributes.len()) {
             return None;
@@ -111,11 +108,10 @@ impl Block {
 
         let sequence = take_u64(bytes)?;
         let numbered = take_u32(bytes).filter(|numbered| *numbered <= size)?;
-        let sequences = (0..numbered).map(|_| {
+        let sequences = take_many(numbered, bytes, |bytes| {
             let ordinal = take_u32(bytes).filter(|ordinal| *ordinal < size)?;
             Some((ordinal, take_u64(bytes)?))
-        });
-        let sequences = sequences.collect::<Option<Vec<_>>>()?;
+        })?;
         Some(Self {
             cidr,
             owner,
@@ -133,20 +129,31 @@ impl Block {
     }
 }
 
+/// Takes so many things, each of which has a byte at least, with room for just these.
+fn take_many<T>(number: u32, bytes: &mut &[u8], take: impl Fn(&mut &[u8]) -> Option<T>) -> Option<Vec<T>> {
+    if bytes.len() < number as usize {
+        return None;
+    }
+    let mut all = Vec::with_capacity(number as usize);
+    for _ in 0..number {
+        all.push(take(bytes)?);
+    }
+    Some(all)
+}
+
 impl AttributeTable {
+    /// Appends how long the records are, and then all of them in one piece.
     fn push_compact(&self, out: &mut Vec<u8>) {
         let records = self.records();
         push_number(out, records.len());
-        records.for_each(|record| push_sized(out, record));
+        records.clone().for_each(|record| push_number(out, record.len()));
+        records.for_each(|record| out.extend_from_slice(record));
     }
 
     fn take_compact(bytes: &mut &[u8]) -> Option<Self> {
-        let mut table = Self::default();
-        for _ in 0..take_u32(bytes)? {
-            table.push_packed(take_bytes(bytes)?);
-        }
-        table.shrink();
-        Some(table)
+        let number = take_u32(bytes)?;
+        let lengths = take_many(number, bytes, take_u32)?;
+        Self::of_packed(&lengths, bytes)
     }
 
     /// Appends the records: of one that `later` has as well, after those that were found there, how many lie between.

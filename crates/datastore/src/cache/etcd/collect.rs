@@ -39,7 +39,8 @@ impl CachingCollector {
 
     /// What was read, and why the cache could not be written.
     pub fn finish(self, state: State) -> (Snapshot, Option<String>) {
-        let state = State { newest: self.newest, objects: self.objects, ..state };
+        let newest_creation = self.snapshot.newest_creation;
+        let state = State { newest: self.newest, newest_creation, objects: self.objects, ..state };
         let saved = self.writer.and_then(|writer| match state.newest.written.is_empty() {
             true => Err(io::Error::other("there is nothing to keep")),
             false => writer.finish(&state),
@@ -66,9 +67,8 @@ impl Chunk {
             return;
         }
         let mut text = vec![ENTRIES];
-        text.extend(entries::begin(self.snapshot.newest_creation));
         text.append(&mut self.text);
-        let packed = Packer::new().and_then(|mut packer| packer.push(&text, &mut self.frames));
+        let packed = Packer::quick().and_then(|mut packer| packer.push(&text, &mut self.frames));
         self.failed = packed.err();
     }
 }

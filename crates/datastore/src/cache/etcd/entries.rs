@@ -2,12 +2,10 @@
 //! etcd has it.
 
 use calipam_model::block::{Block, BlockContent};
-use calipam_model::changes::NewValue;
-use calipam_model::compact::{Compact, push_number, push_sized, take_byte, take_bytes, take_u64, take_utf8};
+use calipam_model::compact::{Compact, push_number, push_sized, take_byte, take_bytes, take_u64};
 use calipam_model::endpoint::Endpoint;
 use calipam_model::handle::Handle;
 use calipam_model::snapshot::{Revision, Snapshot, StoredBlock, Versioned};
-use jiff::Timestamp;
 
 use crate::raw::RawEntry;
 
@@ -15,10 +13,32 @@ const AS_STORED: u8 = 0;
 const BLOCK: u8 = 1;
 const HANDLE: u8 = 2;
 const ENDPOINT: u8 = 3;
+/// Of a change: nothing is stored under the key any more.
+const DELETED: u8 = 4;
 
-/// Adds an entry to a snapshot, and to the entries of a cache. Gives when the object was created, where its compact form does
-/// not say that.
-pub(super) fn add(snapshot: &mut Snapshot, entry: RawEntry<'_>, out: &mut Vec<u8>) {
+/// An entry of a cache.
+pub(super) enum Entry<'t> {
+    Block(Versioned<StoredBlock>),
+    Handle(Versioned<Handle>),
+    Endpoint(Versioned<Endpoint>),
+    /// All else, and what has no compact form.
+    AsStored(RawEntry<'t>),
+}
+
+impl Entry<'_> {
+    pub fn add_to(self, snapshot: &mut Snapshot) {
+        match self {
+            Self::Block(block) => snapshot.blocks.push(block),
+            Self::Handle(handle) => snapshot.handles.push(handle),
+            Self::Endpoint(endpoint) => snapshot.endpoints.push(endpoint),
+            Self::AsStored(entry) => snapshot.add_entry(entry.key, entry.value, entry.mod_revision),
+        }
+    }
+}
+
+/// Adds an entry to a snapshot, and to the entries of a cache. True where that has its compact form, which does not say when
+/// the object was created.
+pub(super) fn add(snapshot: &mut Snapshot, entry: RawEntry<'_>, out: &mut Vec<u8>) -> bool {
     let lengths = |s: &Snapshot| [s.blocks.len(), s.handles.len(), s.endpoints.len(), s.defects.len()];
     let before = lengths(snapshot);
     snapshot.add_entry(entry.key, entry.value, entry.mod_revision);
@@ -59,77 +79,58 @@ pub(super) fn add(snapshot: &mut Snapshot, entry: RawEntry<'_>, out: &mut Vec<u8
             true
         });
     }
+    is_compact
 }
 
-/// What stands before the entries: when the newest of them was created.
-pub(super) fn begin(newest_creation: Option<Timestamp>) -> Vec<u8> {
-    let mut out = Vec::new();
-    push_sized(&mut out, newest_creation.map(|time| time.to_string()).unwrap_or_default().as_bytes());
-    out
+/// Takes an entry; `None` where there is none.
+pub(super) fn take<'t>(bytes: &mut &'t [u8]) -> Option<Entry<'t>> {
+    let kind = take_byte(bytes)?;
+    take_kind(kind, bytes)
+}
+
+fn take_kind<'t>(kind: u8, bytes: &mut &'t [u8]) -> Option<Entry<'t>> {
+    let mod_revision = take_u64(bytes)? as i64;
+    let revision = Revision::Etcd(mod_revision);
+    Some(match kind {
+        AS_STORED => {
+            let (key, value) = (take_bytes(bytes)?, take_bytes(bytes)?);
+            Entry::AsStored(RawEntry { key, value, mod_revision, ..RawEntry::default() })
+        }
+        BLOCK => {
+            let block = Block::take_compact(bytes)?;
+            let value = StoredBlock { key: block.cidr(), content: BlockContent::Sound(Box::new(block)) };
+            Entry::Block(Versioned { value, revision })
+        }
+        HANDLE => Entry::Handle(Versioned { value: Handle::take_compact(bytes)?, revision }),
+        ENDPOINT => Entry::Endpoint(Versioned { value: Endpoint::take_compact(bytes)?, revision }),
+        _ => return None,
+    })
 }
 
 /// Reads entries; `None` where they are none.
 pub(super) fn read(mut bytes: &[u8]) -> Option<Snapshot> {
     let mut snapshot = Snapshot::default();
-    let created = take_utf8(&mut bytes)?;
-    if !created.is_empty() {
-        snapshot.newest_creation = Some(created.parse().ok()?);
-    }
     while !bytes.is_empty() {
-        let kind = take_byte(&mut bytes)?;
-        let number = take_u64(&mut bytes)? as i64;
-        let revision = Revision::Etcd(number);
-        match kind {
-            AS_STORED => {
-                let key = take_bytes(&mut bytes)?;
-                snapshot.add_entry(key, take_bytes(&mut bytes)?, number);
-            }
-            BLOCK => {
-                let block = Block::take_compact(&mut bytes)?;
-                let key = block.cidr();
-                let value = StoredBlock { key, content: BlockContent::Sound(Box::new(block)) };
-                snapshot.blocks.push(Versioned { value, revision });
-            }
-            HANDLE => {
-                let value = Handle::take_compact(&mut bytes)?;
-                snapshot.handles.push(Versioned { value, revision });
-            }
-            ENDPOINT => {
-                let value = Endpoint::take_compact(&mut bytes)?;
-                snapshot.endpoints.push(Versioned { value, revision });
-            }
-            _ => return None,
-        }
+        take(&mut bytes)?.add_to(&mut snapshot);
     }
     Some(snapshot)
 }
 
-/// Appends a change.
-pub(super) fn push_change(out: &mut Vec<u8>, key: &[u8], value: &NewValue) {
+/// Appends the key of a change. What is stored under it follows: an entry, or [`push_deletion`].
+pub(super) fn push_key(out: &mut Vec<u8>, key: &[u8]) {
     push_sized(out, key);
-    match value {
-        None => out.push(0),
-        Some((value, revision)) => {
-            out.push(1);
-            push_number(out, *revision as usize);
-            push_sized(out, value);
-        }
-    }
 }
 
-/// Reads changes; `None` where they are none.
-pub(super) fn read_changes(mut bytes: &[u8]) -> Option<Vec<(Vec<u8>, NewValue)>> {
-    let mut changes = Vec::new();
-    while !bytes.is_empty() {
-        let key = take_bytes(&mut bytes)?.to_vec();
-        let value = match take_byte(&mut bytes)? {
-            0 => None,
-            _ => {
-                let revision = take_u64(&mut bytes)? as i64;
-                Some((take_bytes(&mut bytes)?.to_vec(), revision))
-            }
-        };
-        changes.push((key, value));
+/// Appends that nothing is stored under a key any more.
+pub(super) fn push_deletion(out: &mut Vec<u8>) {
+    out.push(DELETED);
+}
+
+/// Takes a change: its key and what is stored under it since, `None` where it is deleted.
+pub(super) fn take_change<'t>(bytes: &mut &'t [u8]) -> Option<(&'t [u8], Option<Entry<'t>>)> {
+    let key = take_bytes(bytes)?;
+    match take_byte(bytes)? {
+        DELETED => Some((key, None)),
+        kind => Some((key, Some(take_kind(kind, bytes)?))),
     }
-    Some(changes)
 }

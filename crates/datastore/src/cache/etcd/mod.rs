@@ -3,29 +3,28 @@
 //! next check watches from that last write on, so that etcd tells it again: where etcd tells another one, its data was restored
 //! from a backup, or it is another etcd.
 
+mod changes;
 mod collect;
 mod entries;
 mod load;
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use calipam_model::changes::NewValue;
 use calipam_model::key::Key;
 use calipam_model::snapshot::{DatastoreKind, ETCD_SOURCES, Snapshot};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+use self::changes::{Decoding, New};
 use self::collect::CachingCollector;
-use self::entries::push_change;
 use super::file::{self, Identity};
-use super::newest::{Newest, sum};
+use super::newest::Newest;
 use super::{CacheUse, CachedRead, WhyWhole, has_much_changed, part_of_name};
-use crate::client::etcd::{Answers, Change, Due, EtcdClient, Range};
+use crate::client::etcd::{Answers, Due, EtcdClient, Range};
 use crate::error::{Error, Failure, Result};
-use crate::raw::{is_read, prefix_end};
+use crate::raw::prefix_end;
 use crate::read::whole;
 use crate::read::{Extent, ProgressFn};
 use crate::secret::redact_url;
@@ -49,6 +48,9 @@ struct State {
     objects: u64,
     /// How many changes were appended since.
     changes: u64,
+    /// When the newest object of all of them was created.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    newest_creation: Option<Timestamp>,
 }
 
 /// Reads everything, or what has changed since the last check of this cluster that used the same folder.
@@ -129,9 +131,10 @@ async fn changed(
     let span = (state.newest.last, begun.revision);
     let watched = async {
         let (ranges, due) = (ranges(), Due::new());
-        let watched = client.changes(&ranges, span, &due, "what has changed");
+        let decoding = || Decoding::begin(&state);
+        let watched = client.tell_changes(&ranges, span, &due, "what has changed", decoding);
         match tokio::time::timeout(PATIENCE, watched).await {
-            Ok(Ok(changes)) => Ok(changes),
+            Ok(Ok(decoding)) => decoding.finish().await,
             Ok(Err(Error::Request { failure: Failure::Compacted, .. })) => Err(WhyWhole::Compacted),
             Ok(Err(error)) => Err(WhyWhole::CannotWatch(error.to_string())),
             Err(_) => Err(WhyWhole::CannotWatch("etcd does not say that this is all".to_owned())),
@@ -139,28 +142,25 @@ async fn changed(
     };
     // Unpacking takes as long as etcd needs to tell the changes.
     let (told, loaded) = tokio::join!(watched, tokio::task::spawn_blocking(move || load::load(kept)));
-    let new = since(&state, told?)?;
-    let (kept, loaded) = loaded.map_err(|lost| WhyWhole::Unusable(lost.to_string()))??;
+    let New { changes: new, appended, state: later } = told?;
+    let (kept, mut loaded) = loaded.map_err(|lost| WhyWhole::Unusable(lost.to_string()))??;
 
-    let later = State { raft_term: begun.raft_term, revision: begun.revision, ..new.state };
+    let later = State { raft_term: begun.raft_term, revision: begun.revision, ..later };
     let read = tokio::task::spawn_blocking(move || {
-        let (mut snapshot, earlier, number) = (loaded.snapshot, loaded.changes, new.changes.len());
+        let number = new.len();
         // What is appended is packed while the snapshot gets the changes.
         std::thread::scope(|scope| {
-            let saved = scope.spawn(|| file::append(&kept, pushed(&new.changes), &later));
-            let all = earlier.iter().chain(&new.changes).map(|(key, value)| (key.as_slice(), value));
-            let all: BTreeMap<&[u8], &NewValue> = all.collect();
-            let stored = load::stored(&all).ok_or_else(WhyWhole::damaged)?;
-            snapshot.change_entries(&all.into_keys().collect(), stored);
+            let saved = scope.spawn(|| file::append(&kept, appended.iter(), &later));
+            loaded.changes.extend(new);
+            changes::apply(loaded.changes, &mut loaded.snapshot);
             let unsaved = match saved.join() {
                 Ok(saved) => saved.err().map(|error| error.to_string()),
                 Err(_) => Some("the thread that writes it has ended".to_owned()),
             };
-            Ok::<_, WhyWhole>((snapshot, unsaved, number))
+            (loaded.snapshot, unsaved, number)
         })
     });
-    let (mut snapshot, unsaved, changes) =
-        read.await.map_err(|lost| WhyWhole::Unusable(lost.to_string()))??;
+    let (mut snapshot, unsaved, changes) = read.await.map_err(|lost| WhyWhole::Unusable(lost.to_string()))?;
     describe(&mut snapshot, redact_url(client.endpoint()), begun.revision, begun.taken_at);
     Ok(CachedRead { snapshot, used: CacheUse::Changes { since: state.revision, changes }, unsaved })
 }
@@ -182,42 +182,6 @@ fn is_same_history(state: &State, begun: &Begun) -> std::result::Result<(), WhyW
         return Ok(());
     };
     Err(WhyWhole::AnotherHistory(reason))
-}
-
-/// Changes after the last one that the cache knows.
-struct New {
-    changes: BTreeMap<Vec<u8>, NewValue>,
-    /// What was written last of them, or of what the cache knows.
-    state: State,
-}
-
-/// The changes as a cache holds them.
-fn pushed(changes: &BTreeMap<Vec<u8>, NewValue>) -> impl Iterator<Item = Vec<u8>> + '_ {
-    changes.iter().map(|(key, value)| {
-        let mut change = Vec::new();
-        push_change(&mut change, key, value);
-        change
-    })
-}
-
-/// The changes after those that the cache knows; the last of these must have been told again.
-fn since(state: &State, told: Vec<Change>) -> std::result::Result<New, WhyWhole> {
-    let newest = &state.newest;
-    let (again, later): (Vec<Change>, Vec<Change>) =
-        told.into_iter().filter(|change| is_read(&change.key)).partition(|c| c.revision <= newest.last);
-    let sums: Vec<u32> = again.iter().map(|c| sum(&c.key, c.value.as_deref())).collect();
-    if !newest.is_among(&sums) {
-        let reason = format!("at revision {} something else was written", newest.last);
-        return Err(WhyWhole::AnotherHistory(reason));
-    }
-
-    let mut new = New { changes: BTreeMap::new(), state: state.clone() };
-    for Change { revision, key, value, .. } in later {
-        new.state.newest.note(revision, || sum(&key, value.as_deref()));
-        new.changes.insert(key, value.map(|value| (value, revision)));
-    }
-    new.state.changes += new.changes.len() as u64;
-    Ok(new)
 }
 
 /// Refuses versions of etcd that may say too early that everything was told (issue 15220 of etcd).

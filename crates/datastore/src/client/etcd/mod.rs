@@ -30,7 +30,7 @@ pub(crate) use self::bulk::Reply;
 pub(crate) use self::classify::FUTURE;
 pub(crate) use self::range::Range;
 pub use self::watch::Change;
-pub(crate) use self::watch::Due;
+pub(crate) use self::watch::{Answer, Due, Told, ToldChange};
 use crate::error::{Cause, Error, Failure, Result, Server, Tried};
 use crate::raw::RawEntry;
 use crate::secret::redact_url;

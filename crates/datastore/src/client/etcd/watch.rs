@@ -25,9 +25,49 @@ pub struct Change {
 /// deletion. Some versions of etcd say too early that everything was sent (issue 15220 of etcd).
 pub(crate) type Due = BTreeMap<Vec<u8>, Option<i64>>;
 
+/// A change as an answer holds it.
+pub(crate) struct ToldChange<'a> {
+    pub revision: i64,
+    pub key: &'a [u8],
+    /// As of a [`Change`].
+    pub value: Option<&'a [u8]>,
+}
+
+/// A part of what a watch tells.
+pub(crate) struct Answer {
+    answer: WatchResponse,
+    /// Later changes are not asked for.
+    to: i64,
+}
+
+impl Answer {
+    pub fn changes(&self) -> impl Iterator<Item = ToldChange<'_>> {
+        self.answer.events().iter().filter_map(|event| {
+            let kv = event.kv().filter(|kv| kv.mod_revision() <= self.to)?;
+            let value = (event.event_type() == EventType::Put).then(|| kv.value());
+            Some(ToldChange { revision: kv.mod_revision(), key: kv.key(), value })
+        })
+    }
+}
+
+/// What becomes of the answers of a watch, in their order.
+pub(crate) trait Told: Send {
+    fn take(&mut self, answer: Answer);
+}
+
+impl Told for Vec<Change> {
+    fn take(&mut self, answer: Answer) {
+        self.extend(answer.changes().map(|told| Change {
+            revision: told.revision,
+            key: told.key.to_vec(),
+            value: told.value.map(<[u8]>::to_vec),
+        }));
+    }
+}
+
 /// How a watch ended.
-enum Watched {
-    Changes(Vec<Change>),
+enum Watched<T> {
+    Changes(T),
     Compacted,
     Refused(String),
 }
@@ -61,16 +101,29 @@ impl EtcdClient {
         due: &Due,
         what: &str,
     ) -> Result<Vec<Change>> {
+        let mut changes = self.tell_changes(ranges, (from, to), due, what, Vec::new).await?;
+        changes.sort_by(|a, b| (a.revision, &a.key).cmp(&(b.revision, &b.key)));
+        changes.dedup();
+        Ok(changes)
+    }
+
+    /// Tells every change of the keys of some ranges from revision `from` to `to`, both included, while they are still being
+    /// read: to what `begin` makes, which is made anew where the request has to be made again. Of one range they are told in
+    /// the order of their revisions.
+    pub(crate) async fn tell_changes<T: Told>(
+        &self,
+        ranges: &[Range],
+        (from, to): (i64, i64),
+        due: &Due,
+        what: &str,
+        begin: impl Fn() -> T,
+    ) -> Result<T> {
         let watched = self.call(|| {
             let line = InterceptedService::new(self.channel.clone(), self.token.clone());
-            watch(line, ranges, from, to, due)
+            watch(line, ranges, (from, to), due, begin())
         });
         let failure = match watched.await {
-            Ok(Watched::Changes(mut changes)) => {
-                changes.sort_by(|a, b| (a.revision, &a.key).cmp(&(b.revision, &b.key)));
-                changes.dedup();
-                return Ok(changes);
-            }
+            Ok(Watched::Changes(told)) => return Ok(told),
             Ok(Watched::Compacted) => Failure::Compacted,
             Ok(Watched::Refused(reason)) if reason.contains("permission denied") => {
                 Failure::PermissionDenied(String::new())
@@ -82,26 +135,26 @@ impl EtcdClient {
     }
 }
 
-async fn watch(
+async fn watch<T: Told>(
     line: Line,
     ranges: &[Range],
-    from: i64,
-    to: i64,
+    (from, to): (i64, i64),
     due: &Due,
-) -> std::result::Result<Watched, etcd_client::Error> {
+    mut told: T,
+) -> std::result::Result<Watched<T>, etcd_client::Error> {
     let mut client = client_of(line).await?.watch_client().max_decoding_message_size(usize::MAX);
     let options = |range: &Range| {
         let options = WatchOptions::new().with_start_revision(from).with_fragment();
         if range.end.is_empty() { options } else { options.with_range(range.end.clone()) }
     };
     let mut waiting = ranges.iter();
-    let Some(first) = waiting.next() else { return Ok(Watched::Changes(Vec::new())) };
+    let Some(first) = waiting.next() else { return Ok(Watched::Changes(told)) };
     let mut stream = client.watch(first.start.clone(), Some(options(first))).await?;
     for range in waiting {
         stream.watch(range.start.clone(), Some(options(range))).await?;
     }
 
-    let (mut changes, mut begun, mut due) = (Vec::new(), 0, due.clone());
+    let (mut begun, mut due) = (0, due.clone());
     let mut ask = tokio::time::interval(ASK);
     loop {
         let answer = tokio::select! {
@@ -121,29 +174,30 @@ async fn watch(
             return Ok(Watched::Refused(answer.cancel_reason().to_owned()));
         }
         begun += usize::from(answer.created());
-        take(&answer, to, &mut changes, &mut due);
-
         let reached = answer.header().map_or(0, |header| header.revision());
         let is_progress = !answer.created() && answer.events().is_empty();
+        let answer = Answer { answer, to };
+        settle(&answer, &mut due);
+        told.take(answer);
         if is_progress && reached >= to && begun == ranges.len() && due.is_empty() {
-            return Ok(Watched::Changes(changes));
+            return Ok(Watched::Changes(told));
         }
     }
 }
 
-/// Adds the changes of an answer, and takes what they settle from what is due.
-fn take(answer: &WatchResponse, to: i64, changes: &mut Vec<Change>, due: &mut Due) {
-    for event in answer.events() {
-        let Some(kv) = event.kv().filter(|kv| kv.mod_revision() <= to) else { continue };
-        let value = (event.event_type() == EventType::Put).then(|| kv.value().to_vec());
-        let is_due = match due.get(kv.key()) {
-            Some(Some(revision)) => kv.mod_revision() >= *revision,
-            Some(None) => value.is_none(),
+/// Takes what an answer settles from what is due.
+fn settle(answer: &Answer, due: &mut Due) {
+    if due.is_empty() {
+        return;
+    }
+    for change in answer.changes() {
+        let is_settled = match due.get(change.key) {
+            Some(Some(revision)) => change.revision >= *revision,
+            Some(None) => change.value.is_none(),
             None => false,
         };
-        if is_due {
-            due.remove(kv.key());
+        if is_settled {
+            due.remove(change.key);
         }
-        changes.push(Change { revision: kv.mod_revision(), key: kv.key().to_vec(), value });
     }
 }

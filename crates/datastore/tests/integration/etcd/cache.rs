@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use calipam_check::{Options, check};
 use calipam_datastore::Datastore;
 use calipam_datastore::cache::{CacheUse, CachedRead, WhyWhole};
-use calipam_datastore::frames::Packer;
+use calipam_datastore::frames::{HEAD, MAGIC, Packer};
 use calipam_model::snapshot::Snapshot;
 use calipam_testkit::allocator::Churn;
 use calipam_testkit::cluster::{Cluster, ClusterSpec, Fault};
@@ -135,9 +135,10 @@ async fn a_cache_that_is_damaged_or_strange_is_passed_over() {
         ("words".into(), b"just words\n".to_vec()),
         ("of another version".into(), strange),
     ];
-    // Before the last frame, whose end may also be what a killed run left.
-    let last = sound.len() - 200;
-    for place in (0..last).step_by(last / 9) {
+    // What is appended, too; but where one of the heads after the first state is damaged, that may be what a killed run left.
+    let heads: Vec<_> = (0..sound.len()).filter(|place| sound[*place..].starts_with(&MAGIC)).collect();
+    let [.., appended, _] = heads.as_slice() else { panic!("{heads:?}") };
+    for place in (0..*appended).step_by(appended / 9).chain([appended + HEAD, appended + HEAD + 9]) {
         let mut flipped = sound.clone();
         flipped[place] ^= 0x10;
         cases.push((format!("flipped at {place}"), flipped));

@@ -1,0 +1,49 @@
+//! Work that all cores do together.
+
+use std::num::NonZero;
+use std::ops::Range;
+use std::thread;
+
+/// For less objects than this a thread is not worth it.
+const LEAST: usize = 1 << 14;
+/// The same of what holds many objects.
+const LEAST_FEW: usize = 16;
+
+/// Does some work for each number below `length`, in as many parts as there are cores; what they come to, in their order.
+pub(crate) fn in_parts<T: Send>(length: usize, work: impl Fn(Range<usize>) -> T + Sync) -> Vec<T> {
+    in_parts_of(LEAST, length, work)
+}
+
+/// The same for things that are few and hold many objects.
+pub(crate) fn in_parts_of_few<T: Send>(length: usize, work: impl Fn(Range<usize>) -> T + Sync) -> Vec<T> {
+    in_parts_of(LEAST_FEW, length, work)
+}
+
+fn in_parts_of<T: Send>(least: usize, length: usize, work: impl Fn(Range<usize>) -> T + Sync) -> Vec<T> {
+    let cores = thread::available_parallelism().map_or(1, NonZero::get);
+    let parts = cores.min(length / least).max(1);
+    let start = |part: usize| length * part / parts;
+    if parts == 1 {
+        return vec![work(0..length)];
+    }
+    thread::scope(|scope| {
+        let work = &work;
+        let ranges = (0..parts).map(|part| start(part)..start(part + 1));
+        let running: Vec<_> = ranges.map(|range| scope.spawn(move || work(range))).collect();
+        let ended = running.into_iter().map(thread::ScopedJoinHandle::join);
+        ended.map(|part| part.unwrap_or_else(|panic| std::panic::resume_unwind(panic))).collect()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_are_all_of_it_in_order() {
+        for length in [0, 1, LEAST, 5 * LEAST + 3] {
+            let all: Vec<usize> = in_parts(length, |range| range.collect::<Vec<_>>()).concat();
+            assert_eq!(all, (0..length).collect::<Vec<_>>());
+        }
+    }
+}
