@@ -12,12 +12,15 @@ use crate::protocol::CniError;
 /// Looks whether the addresses of `prevResult` are the container's; without `prevResult`, whether it has any.
 ///
 /// # Errors
-/// Where an address is missing or belongs to others, and where the datastore fails.
+/// Where an address is missing or belongs to others, where ADD would be refused, and where the datastore fails.
 pub async fn check(call: &Call) -> Result<(), CniError> {
     let allocator = call.connect().await?;
-    let handle = match machine::find(call, &allocator).await?.owner {
-        Owner::Machine(machine) => machine.handle(&call.configuration.name),
-        Owner::Container | Owner::PodIsGone => call.identity.handle.clone(),
+    let found = machine::find(call, &allocator).await?;
+    let handle = match (found.owner, found.refusal) {
+        (Owner::PodIsGone, _) | (Owner::Container, None) => call.identity.handle.clone(),
+        (Owner::Machine(machine), None) => machine.handle(&call.configuration.name),
+        // What the machine has is not this pod's.
+        (_, Some(refusal)) => return Err(refusal),
     };
     within(OPERATION, look(call, &allocator, &handle)).await?
 }

@@ -147,6 +147,8 @@ fn restarted_machines_are_others(world: &World) {
     create(server, INSTANCES, &[instance]).unwrap();
     let (code, text) = runtime.call("ADD", "c5", &args("virt-launcher-vm-4")).error();
     assert!(code == 999 && text.contains("VMI UID mismatch"), "{text}");
+    let check = world.runtime().with("cniVersion", "1.0.0").call("CHECK", "c4", &args("virt-launcher-vm-4"));
+    assert_eq!(check.error(), (code, text));
     runtime.call("DEL", "c4", &args("virt-launcher-vm-4")).success();
 
     // The address stays the machine's; no pod has it now.
