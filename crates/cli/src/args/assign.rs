@@ -4,6 +4,7 @@ use std::net::IpAddr;
 
 use clap::{ArgGroup, Args};
 
+use super::address::address;
 use super::writing::WritingArgs;
 
 const WHAT: &str = "What to assign";
@@ -14,7 +15,7 @@ const RECORD: &str = "What to record";
 #[command(group = ArgGroup::new("what").required(true))]
 pub struct AssignArgs {
     /// This address; can be repeated
-    #[arg(long = "ip", value_name = "ADDRESS", value_delimiter = ',', group = "what", help_heading = WHAT)]
+    #[arg(long = "ip", value_name = "ADDRESS", value_parser = address, value_delimiter = ',', group = "what", help_heading = WHAT)]
     pub addresses: Vec<IpAddr>,
     /// So many addresses that the allocator chooses as for a pod; of each family where pools of both are named
     #[arg(long, value_name = "N", group = "what", value_parser = clap::value_parser!(u32).range(1..), help_heading = WHAT)]

@@ -7,6 +7,7 @@ use calipam_model::IpNet;
 use clap::{Args, ValueHint};
 use jiff::Timestamp;
 
+use super::address::address;
 use super::writing::SettleArgs;
 
 const FILTER: &str = "Of which part of the cluster";
@@ -44,7 +45,7 @@ pub struct DiffArgs {
     pub settling: SettleArgs,
 
     /// Only this address; can be repeated
-    #[arg(long = "ip", value_name = "ADDRESS", value_delimiter = ',', help_heading = FILTER)]
+    #[arg(long = "ip", value_name = "ADDRESS", value_parser = address, value_delimiter = ',', help_heading = FILTER)]
     pub addresses: Vec<IpAddr>,
     /// Only what lies in this block; can be repeated
     #[arg(long = "block", value_name = "CIDR", value_delimiter = ',', help_heading = FILTER)]

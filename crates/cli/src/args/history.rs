@@ -8,6 +8,8 @@ use calipam_model::IpNet;
 use clap::builder::NonEmptyStringValueParser;
 use clap::{ArgGroup, Args, ValueHint};
 
+use super::address::address;
+
 const SUBJECT: &str = "Whose history";
 
 /// Options of `history`.
@@ -15,7 +17,7 @@ const SUBJECT: &str = "Whose history";
 #[command(group = ArgGroup::new("about").required(true))]
 pub struct HistoryArgs {
     /// An address: to whom it was assigned, and when
-    #[arg(long, value_name = "ADDRESS", group = "about", help_heading = SUBJECT)]
+    #[arg(long, value_name = "ADDRESS", value_parser = address, group = "about", help_heading = SUBJECT)]
     pub ip: Option<IpAddr>,
     /// A handle, by its ID or the beginning of it: its addresses
     #[arg(long, value_name = "ID", group = "about", help_heading = SUBJECT, value_parser = NonEmptyStringValueParser::new())]

@@ -1,5 +1,6 @@
 //! The command line: what it accepts and what its help says.
 
+mod address;
 mod assign;
 mod check;
 mod check_options;
@@ -22,6 +23,7 @@ use std::path::PathBuf;
 
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueHint};
 
+pub use self::address::address;
 pub use self::assign::AssignArgs;
 pub use self::check::CheckArgs;
 pub use self::check_options::CheckOptions;

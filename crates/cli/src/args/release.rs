@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueHint};
 
+use super::address::address;
 use super::writing::{JudgementArgs, WritingArgs};
 
 const TARGETS: &str = "What to release";
@@ -16,7 +17,7 @@ pub struct ReleaseArgs {
     #[arg(long = "handle", value_name = "ID", allow_hyphen_values = true, help_heading = TARGETS)]
     pub handles: Vec<String>,
     /// This address; can be repeated
-    #[arg(long = "ip", value_name = "ADDRESS", value_delimiter = ',', help_heading = TARGETS)]
+    #[arg(long = "ip", value_name = "ADDRESS", value_parser = address, value_delimiter = ',', help_heading = TARGETS)]
     pub addresses: Vec<IpAddr>,
     /// Everything of this deleted node; can be repeated
     #[arg(long = "node", value_name = "NODE", value_delimiter = ',', help_heading = TARGETS)]

@@ -5,6 +5,8 @@ use std::net::IpAddr;
 use calipam_check::views::PodName;
 use clap::{ArgGroup, Args};
 
+use super::address::address;
+
 const SUBJECT: &str = "What to show";
 const FILTER: &str = "Of which part of the cluster";
 
@@ -19,7 +21,7 @@ pub struct ShowArgs {
     #[arg(long, group = "subject", help_heading = SUBJECT)]
     pub nodes: bool,
     /// The whole story of one address
-    #[arg(long, value_name = "ADDRESS", group = "subject", help_heading = SUBJECT)]
+    #[arg(long, value_name = "ADDRESS", value_parser = address, group = "subject", help_heading = SUBJECT)]
     pub ip: Option<IpAddr>,
     /// One handle and the addresses that are recorded under it, by its ID or the beginning of it
     #[arg(long, value_name = "ID", group = "subject", help_heading = SUBJECT)]

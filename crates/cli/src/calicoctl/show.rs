@@ -16,7 +16,7 @@ use jiff::SignedDuration;
 use super::args::ShowArgs;
 use super::table::{Side, draw, five_digits, share};
 use super::{Failed, print, script};
-use crate::args::Global;
+use crate::args::{Global, address};
 use crate::connect;
 use crate::output::Console;
 use crate::render::text::escape;
@@ -54,8 +54,8 @@ fn sources(args: &ShowArgs) -> &'static [Source] {
 
 /// An address. calicoctl says on stdout that it is none.
 pub fn parse_address(text: &str, console: &Console) -> Result<IpAddr, Failed> {
-    if let Ok(address) = text.parse::<IpAddr>() {
-        return Ok(address.to_canonical());
+    if let Ok(address) = address(text) {
+        return Ok(address);
     }
     let invalid = format!("Error executing command: invalid IP address specified: {}\n", escape(text));
     print(&invalid, console)?;

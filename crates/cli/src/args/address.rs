@@ -1,0 +1,35 @@
+//! An address on the command line.
+
+use std::net::{AddrParseError, IpAddr};
+
+/// Reads an address as Calico does: IPv4 in the form of IPv6 (`::ffff:192.0.2.1`) is IPv4.
+pub fn address(text: &str) -> Result<IpAddr, AddrParseError> {
+    text.parse::<IpAddr>().map(|address| address.to_canonical())
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+
+    use crate::args::{Cli, Command};
+
+    #[test]
+    fn ipv4_in_the_form_of_ipv6_is_ipv4_for_every_command() {
+        for arguments in
+            [&["show"][..], &["history"], &["release"], &["assign", "--node", "a"], &["diff", "a", "b"]]
+        {
+            let all = [&["calipam"], arguments, &["--ip", "::ffff:10.0.0.1"]].concat();
+            let command = Cli::try_parse_from(&all).unwrap().command;
+            let addresses = match command {
+                Command::Show(args) => Vec::from_iter(args.ip),
+                Command::History(args) => Vec::from_iter(args.ip),
+                Command::Release(args) => args.addresses,
+                Command::Assign(args) => args.addresses,
+                Command::Diff(args) => args.addresses,
+                other => panic!("{other:?}"),
+            };
+            let expected: Vec<std::net::IpAddr> = vec!["10.0.0.1".parse().unwrap()];
+            assert_eq!(addresses, expected, "{arguments:?}");
+        }
+    }
+}
