@@ -15,10 +15,10 @@ pub const TASK: Task = Task {
 `cargo xtask test` runs a sample of the long matrices: a few seeds of generated
 clusters, a few hundred random changes. This runs ten times as many of them, and
 of the cases of each property. It sets CALIPAM_SOAK, which the tests read
-(calipam_testkit::rounds), and PROPTEST_CASES. 16 allocators with 1,000 containers
-each, whose calls are killed now and then, run on etcd 3.4 and 3.6 and on both API
-groups of Kubernetes. Takes hours on two cores; with arguments only the tests run
-that they select:
+(calipam_testkit::rounds), and PROPTEST_CASES. 16 allocators with 1,000
+containers each, whose calls are killed now and then, run on etcd 3.4 and 3.6
+and on both API groups of Kubernetes. Takes hours on two cores; with arguments
+only the tests run that they select:
 
     cargo xtask soak -- --package calipam-check
 
