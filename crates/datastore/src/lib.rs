@@ -16,6 +16,7 @@ mod files;
 pub mod frames;
 pub mod lookup;
 mod objects;
+mod parallel;
 mod protobuf;
 pub mod raw;
 pub mod read;

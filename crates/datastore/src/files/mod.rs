@@ -1,7 +1,6 @@
 //! Reading everything from a file: an export or an etcd snapshot.
 
 pub(crate) mod objects;
-mod parallel;
 mod snapshot;
 mod sort;
 
@@ -16,11 +15,11 @@ use calipam_model::snapshot::{Coverage, DatastoreKind, ETCD_SOURCES, Snapshot, S
 use jiff::Timestamp;
 use tempfile::{NamedTempFile, TempPath};
 
-use self::parallel::in_order;
 use self::snapshot::{SnapshotInfo, looks_like_snapshot};
 pub(crate) use self::sort::sort_by_key;
 use crate::error::{Error, FileError, Result};
 use crate::export::{self, Export, Header, Tally, looks_like_export};
+use crate::parallel::in_order;
 use crate::raw::{RawEntry, is_read};
 use crate::read::Extent;
 use crate::read::whole::{Progress, ProgressFn, etcdv2};

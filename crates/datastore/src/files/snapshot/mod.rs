@@ -22,8 +22,8 @@ use sha2::{Digest, Sha256};
 
 use self::meta::Meta;
 use self::pages::{Element, Pages};
-use super::parallel::in_order;
 use crate::error::{Error, FileError, Result};
+use crate::parallel::in_order;
 use crate::protobuf::read_key_value;
 use crate::raw::RawEntry;
 

@@ -1,5 +1,5 @@
-//! Decoding a file on all cores. One thread reads pieces of it, the others decode them, and what becomes of them is taken in
-//! the order in which they were read: the result is that of one thread.
+//! Decoding on all cores. One thread reads pieces, such as those of a file, the others decode them, and what becomes of them is
+//! taken in the order in which they were read: the result is that of one thread.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
