@@ -1,0 +1,124 @@
+//! Connecting to one of several endpoints, and again after a connection broke.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use tokio::sync::OnceCell;
+use tonic::service::interceptor::InterceptedService;
+
+use super::{EtcdClient, Token, endpoint, kv_client};
+use crate::error::{Cause, Error, Failure, Result, Tried};
+use crate::secret::redact_url;
+use crate::settings::EtcdSettings;
+
+/// How long the first endpoint has for itself before the next one is tried as well.
+const STAGGER: Duration = Duration::from_millis(300);
+
+impl EtcdClient {
+    /// Connects to the first endpoint that answers. They are tried in order; the next one is tried as
+    /// soon as one has failed, or has not answered for 0.3 s.
+    ///
+    /// # Errors
+    /// Where none can be used, with what happened at each.
+    pub async fn connect(settings: &EtcdSettings) -> Result<Self> {
+        Self::connect_first(settings, true).await
+    }
+
+    /// As [`Self::connect`], for programs that make a few requests: where there is only one endpoint, it is asked for nothing
+    /// yet, and whether it answers shows with the first request. Of several, one that is dead is found out before.
+    ///
+    /// # Errors
+    /// As [`Self::connect`].
+    pub(crate) async fn connect_quickly(settings: &EtcdSettings) -> Result<Self> {
+        Self::connect_first(settings, settings.endpoints.len() > 1).await
+    }
+
+    async fn connect_first(settings: &EtcdSettings, probe: bool) -> Result<Self> {
+        if let [only] = settings.endpoints.as_slice() {
+            let connected = Self::connect_to(only, settings, probe).await;
+            return connected
+                .map_err(|failure| Error::Connect(vec![Tried { endpoint: redact_url(only), failure }]));
+        }
+        let mut waiting = settings.endpoints.iter();
+        let mut running = tokio::task::JoinSet::new();
+        let mut tried = Vec::new();
+        loop {
+            if let Some(endpoint) = waiting.next() {
+                let (endpoint, settings) = (endpoint.clone(), settings.clone());
+                running.spawn(async move {
+                    let result = Self::connect_to(&endpoint, &settings, probe).await;
+                    (endpoint, result)
+                });
+            }
+            // With all endpoints under way there is nothing to do but to wait for one.
+            let patience = if waiting.len() == 0 { Duration::MAX } else { STAGGER };
+            match tokio::time::timeout(patience, running.join_next()).await {
+                Err(_) => {}
+                Ok(Some(Ok((_, Ok(client))))) => return Ok(client),
+                Ok(Some(Ok((endpoint, Err(failure))))) => {
+                    tried.push(Tried { endpoint: redact_url(&endpoint), failure });
+                }
+                Ok(Some(Err(join))) => {
+                    tried.push(Tried { endpoint: String::new(), failure: Failure::Other(join.to_string()) })
+                }
+                Ok(None) if waiting.len() == 0 => return Err(Error::Connect(tried)),
+                Ok(None) => {}
+            }
+        }
+    }
+
+    async fn connect_to(
+        endpoint: &str,
+        settings: &EtcdSettings,
+        probe: bool,
+    ) -> std::result::Result<Self, Failure> {
+        match Self::connect_once(endpoint, settings, probe).await {
+            Ok(client) => Ok(client),
+            Err(failure) => Err(endpoint::explain(endpoint, settings, failure).await),
+        }
+    }
+
+    async fn connect_once(
+        endpoint: &str,
+        settings: &EtcdSettings,
+        probe: bool,
+    ) -> std::result::Result<Self, Failure> {
+        let channel = endpoint::open(endpoint, settings).await?;
+        let token = Token::default();
+        let client = Self {
+            endpoint: endpoint.to_owned(),
+            settings: settings.clone(),
+            kv: kv_client(InterceptedService::new(channel.clone(), token.clone())).await?,
+            channel,
+            second: OnceCell::new(),
+            turn: AtomicUsize::new(0),
+            requests: Arc::new(AtomicU64::new(0)),
+            token,
+        };
+
+        let ready = async {
+            client.authenticate().await?;
+            // With TLS 1.3 a refused client certificate shows at the first request only.
+            if probe { client.probe().await } else { Ok(()) }
+        };
+        let limit = settings.timeouts.connect;
+        tokio::time::timeout(limit, ready).await.unwrap_or(Err(Cause::TimedOut(limit.as_secs()).into()))?;
+        Ok(client)
+    }
+
+    /// A new connection to the endpoint that answers now, after this one broke. Requests are counted
+    /// together.
+    pub(crate) async fn again(&self) -> Result<Arc<Self>> {
+        let mut client = Self::connect(&self.settings).await?;
+        self.requests.fetch_add(client.request_count(), Ordering::Relaxed);
+        client.requests = Arc::clone(&self.requests);
+        Ok(Arc::new(client))
+    }
+
+    /// Opens a second connection to the same endpoint, for reading much: one alone keeps one core busy.
+    pub(crate) async fn widen(&self) {
+        let open = async || endpoint::open(&self.endpoint, &self.settings).await.ok();
+        self.second.get_or_init(open).await;
+    }
+}
