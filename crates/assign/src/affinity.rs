@@ -8,6 +8,7 @@ use calipam_model::block::Block;
 use calipam_model::config::IpamConfig;
 use calipam_model::key::Key;
 use calipam_model::snapshot::Versioned;
+use jiff::Timestamp;
 
 use crate::allocator::{self, Allocator, block_entry, collected};
 use crate::error::{Error, Result};
@@ -165,7 +166,9 @@ impl<S: Store> Allocator<S> {
             }
             return Err(Error::ClaimedByOther(key.cidr));
         }
-        let is_empty = collected(&block.value, config, self.now()).is_empty();
+        // One moment for both decisions: what has cooled down a moment later would leave a block that is empty and without owner.
+        let now = self.now();
+        let is_empty = collected(&block.value, config, now).is_empty();
         if conditions.must_be_empty && !is_empty {
             return Err(Error::NotEmpty(key.cidr));
         }
@@ -174,7 +177,7 @@ impl<S: Store> Allocator<S> {
         if is_empty {
             ignoring_gone(self.store().delete(&block_entry(&block)).await)?;
         } else {
-            self.clear_owner(block, config).await?;
+            self.clear_owner(block, config, now).await?;
         }
         match self.delete_affinity(marked).await {
             Err(Error::Store(error)) => Ok(ignoring_gone(Err(error))?),
@@ -182,8 +185,12 @@ impl<S: Store> Allocator<S> {
         }
     }
 
-    async fn clear_owner(&self, mut block: Versioned<Block>, config: &IpamConfig) -> Result<()> {
-        let now = self.now();
+    async fn clear_owner(
+        &self,
+        mut block: Versioned<Block>,
+        config: &IpamConfig,
+        now: Timestamp,
+    ) -> Result<()> {
         block.value.update(|update| {
             update.collect_cooled(now, allocator::cooldown(config));
             update.clear_owner();

@@ -1,10 +1,12 @@
 //! What a node and its pods do first.
 
 use std::net::IpAddr;
+use std::pin::pin;
+use std::task::{Context, Waker};
 
 use calipam_assign::{Allocator, AssignIp, AutoAssign, Error, Family, MemoryStore, Release};
 use calipam_model::pool::PoolUse;
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 
 const RESOURCES: &str = "/calico/resources/v3/projectcalico.org";
 
@@ -95,4 +97,29 @@ fn claim_of(store: &MemoryStore, address: &str) -> Vec<String> {
 fn an_affinity_without_a_state_is_marked_as_pending_before_its_block_is_created() {
     // A crash in between must leave what other clients take for a claim under way.
     assert_eq!(claim_of(&cluster(), "10.0.0.5"), ["pending", "block", "confirmed", "block"]);
+}
+
+#[test]
+fn a_block_that_is_given_up_while_its_addresses_cool_down_is_not_left_empty() {
+    // The cooldown of 30 s ends before, during and after the operation, which goes on a second after each request.
+    for waited in 20..=31 {
+        let store = cluster();
+        store.put("/calico/ipam/v2/config", r#"{"auto_allocate_blocks":true,"ipCooldownSeconds":30}"#);
+        run(Allocator::new(&store).auto_assign(&request("h"))).unwrap();
+        run(Allocator::new(&store).release_by_handle("h")).unwrap();
+        store.advance(SignedDuration::from_secs(waited));
+
+        let store = store.interleaved();
+        let allocator = Allocator::new(&store);
+        let mut operation = pin!(allocator.release_affinity("10.0.0.0/28".parse().unwrap(), "a", false));
+        let mut context = Context::from_waker(Waker::noop());
+        while operation.as_mut().poll(&mut context).map(Result::unwrap).is_pending() {
+            store.advance(SignedDuration::from_secs(1));
+        }
+        for (path, block, _) in store.values("/calico/ipam/v2/assignment/") {
+            let text = String::from_utf8(block).unwrap();
+            assert!(text.contains("releasedAt"), "{waited} s: {path} {text}");
+        }
+        assert!(store.values("/calico/ipam/v2/host/").is_empty());
+    }
 }
