@@ -36,6 +36,12 @@ pub enum Failure {
     /// The etcd cluster has no leader, or too few members are alive.
     #[error("the etcd cluster cannot answer: {0}")]
     NoQuorum(String),
+    /// etcd has used up its quota and takes nothing but deletions.
+    #[error("etcd has no space left: its quota is used up")]
+    NoSpace,
+    /// etcd was started with a lower limit of operations in one request than the usual 128.
+    #[error("the request has too many operations for this etcd")]
+    TooManyOperations,
     /// The revision that was being read is no longer kept.
     #[error("the revision that was being read has been compacted")]
     Compacted,
@@ -85,7 +91,8 @@ impl Failure {
 
     /// True where the same request may succeed a little later.
     pub fn may_pass(&self) -> bool {
-        let is_busy = matches!(self, Self::TooManyRequests | Self::Server { .. } | Self::Incomplete(_));
+        let is_busy =
+            matches!(self, Self::TooManyRequests | Self::Server { .. } | Self::Incomplete(_) | Self::NoSpace);
         is_busy || self.is_transient()
     }
 

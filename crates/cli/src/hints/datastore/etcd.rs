@@ -30,6 +30,13 @@ pub(super) fn etcd(failure: &Failure) -> Option<String> {
         Failure::NoQuorum(_) => {
             return Some(format!("look at `etcdctl endpoint status --cluster`; or {}", read_snapshot()));
         }
+        Failure::NoSpace => {
+            "`etcdctl compact REVISION`, `etcdctl defrag` for each member, then `etcdctl alarm disarm`; or raise its \
+             `--quota-backend-bytes`"
+        }
+        Failure::TooManyOperations => {
+            "calipam sends up to 128: start etcd with `--max-txn-ops 128`, the usual limit"
+        }
         Failure::NoV2Api => {
             "etcd 3.4 and 3.5 serve it with `--enable-v2`, older ones always, 3.6 not at all. Calico 3 uses etcd v3, \
              DATASTORE_TYPE=etcdv3"

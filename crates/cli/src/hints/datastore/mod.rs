@@ -190,6 +190,8 @@ mod tests {
             file(FileError::UnknownKind(String::new())),
             file(FileError::SnapshotCut(String::new())),
             file(FileError::SnapshotDamaged(String::new())),
+            request(Server::Etcd, Failure::NoSpace),
+            request(Server::Etcd, Failure::TooManyOperations),
             request(Server::Kubernetes, Failure::Unauthorized),
         ] {
             assert!(hint(&error).is_some(), "{error:?}");

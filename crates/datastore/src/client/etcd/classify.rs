@@ -45,6 +45,7 @@ fn status(status: &Status, attempt: Attempt) -> Failure {
         Code::Unknown if message.starts_with("Service was not ready") => Failure::broken(message),
         Code::InvalidArgument if message.contains("invalid user ID or password") => Failure::WrongPassword,
         Code::InvalidArgument if message.contains("user name is empty") => Failure::AuthNeeded,
+        Code::InvalidArgument if message.contains("too many operations") => Failure::TooManyOperations,
         Code::Unauthenticated => Failure::AuthNeeded,
         Code::PermissionDenied => Failure::PermissionDenied(String::new()),
         Code::OutOfRange if message.contains("compacted") => Failure::Compacted,
@@ -53,6 +54,7 @@ fn status(status: &Status, attempt: Attempt) -> Failure {
         Code::DeadlineExceeded | Code::Cancelled if message.contains("expired") => {
             Cause::TimedOut(attempt.timeout).into()
         }
+        Code::ResourceExhausted if message.contains("space exceeded") => Failure::NoSpace,
         Code::Unavailable | Code::ResourceExhausted | Code::DeadlineExceeded
             if message.contains("etcdserver") =>
         {
@@ -93,6 +95,12 @@ mod tests {
             ),
             (Code::OutOfRange, "etcdserver: mvcc: required revision has been compacted", Failure::Compacted),
             (Code::Unavailable, "etcdserver: no leader", Failure::NoQuorum("etcdserver: no leader".into())),
+            (
+                Code::InvalidArgument,
+                "etcdserver: too many operations in txn request",
+                Failure::TooManyOperations,
+            ),
+            (Code::ResourceExhausted, "etcdserver: mvcc: database space exceeded", Failure::NoSpace),
             (Code::Unimplemented, "unknown service", Failure::NotEtcd("unknown service".into())),
         ] {
             assert_eq!(of(code, message), failure, "{message}");
