@@ -275,8 +275,9 @@ impl<'w> Worker<'w> {
         }
         let number = self.rng.below(SPARE_BLOCKS) as u32;
         let net = self.shared.spec.spare_block_v4(number);
-        if self.store(|store| look::block(store, net))?.is_none() {
-            self.log.claimed += u64::from(self.claim_for(&self.node.name, net)?);
+        if self.store(|store| look::block(store, net))?.is_none() && self.claim_for(&self.node.name, net)? {
+            self.log.claimed += 1;
+            self.churn.activity.count_claim();
         }
         Ok(())
     }
