@@ -29,6 +29,7 @@ mod store;
 mod walk;
 
 pub use allocator::Allocator;
+pub use auto::Look;
 pub use beyond::{Beyond, End, Offer, beyond_own_blocks};
 pub use error::{Error, Partly, Result};
 pub use event::{Event, NotReclaimed, Observer, OwnBlock, Passed, PoolPassedOver};

@@ -39,6 +39,16 @@ pub struct AutoAssign {
     pub windows: bool,
 }
 
+impl AutoAssign {
+    /// How many addresses of a family are wanted, and the pools to take them from.
+    pub(crate) fn of(&self, family: Family) -> (u32, &[IpNet]) {
+        match family {
+            Family::V4 => (self.v4, &self.pools_v4),
+            Family::V6 => (self.v6, &self.pools_v6),
+        }
+    }
+}
+
 /// A request for one given address.
 #[derive(Clone, Debug)]
 pub struct AssignIp {

@@ -2,9 +2,12 @@
 
 mod borrow;
 mod claim;
+mod look;
 mod own;
 mod take;
 
+pub use self::look::Look;
+pub(crate) use self::look::affinities_of;
 pub(crate) use self::take::{attribute, check_owner};
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -14,14 +17,12 @@ use calipam_model::IpNet;
 use calipam_model::affinity::{Affinity, AffinityKey, AffinityType};
 use calipam_model::block::Block;
 use calipam_model::config::IpamConfig;
-use calipam_model::key::Key;
-use calipam_model::node::Node;
 use calipam_model::pool::{Pool, PoolUse};
 use calipam_model::snapshot::Versioned;
 
 use self::take::Taken;
 use crate::affinity::GiveUp;
-use crate::allocator::{self, Allocator, RETRIES, collected};
+use crate::allocator::{Allocator, RETRIES, collected};
 use crate::beyond::{Further, may_borrow};
 use crate::error::{Error, Partly, Result};
 use crate::event::Event;
@@ -29,10 +30,9 @@ use crate::family::Family;
 use crate::handle::Known;
 use crate::listed::Listed;
 use crate::pools::{self, Asking, NodeSelector, Serving};
-use crate::record::Record;
 use crate::request::{Assigned, AutoAssign, AutoAssigned, Message};
 use crate::reserved::Reserved;
-use crate::store::{Entry, Query, Store};
+use crate::store::Store;
 
 impl<S: Store> Allocator<S> {
     /// Assigns any addresses. Fewer than requested are no error; why there are not more is in the messages.
@@ -43,70 +43,79 @@ impl<S: Store> Allocator<S> {
         &self,
         request: &AutoAssign,
     ) -> std::result::Result<AutoAssigned, Box<Partly<AutoAssigned>>> {
-        let mut done = AutoAssigned::default();
-        match self.assign_families(request, &mut done).await {
-            Ok(()) => Ok(done),
-            Err(error) => Err(Box::new(Partly { done, error })),
-        }
+        self.assign_families(None, request).await
     }
 
-    async fn assign_families(&self, request: &AutoAssign, done: &mut AutoAssigned) -> Result<()> {
-        let families =
-            [(Family::V4, request.v4, &request.pools_v4), (Family::V6, request.v6, &request.pools_v6)];
-        let mut look: Option<Look> = None;
-        for (family, count, pools) in families.into_iter().filter(|(_, count, _)| *count > 0) {
-            if pools.iter().any(|cidr| Family::of(*cidr) != family) {
-                return Err(Error::WrongFamily(family));
-            }
-            let intended_use = request.intended_use.ok_or(Error::UseRequired)?;
-            if look.is_none() {
-                look = Some(self.look(request, intended_use).await?);
-            }
-            let Some(look) = &mut look else { continue };
+    /// As [`Self::auto_assign`], after [`Self::look`] for the same request; only its pools and the labels of its
+    /// namespace may have been unknown then. Addresses come from the blocks that the host had at that time. Where these
+    /// do not suffice, or it was long ago, the datastore is looked at anew: what others have claimed for the host since is
+    /// not claimed twice.
+    ///
+    /// # Errors
+    /// As [`Self::auto_assign`].
+    pub async fn auto_assign_after(
+        &self,
+        look: Look,
+        request: &AutoAssign,
+    ) -> std::result::Result<AutoAssigned, Box<Partly<AutoAssigned>>> {
+        let look = look.is_recent(self.now()).then_some(Look { is_early: true, ..look });
+        self.assign_families(look, request).await
+    }
 
-            self.trace.tell(|| Event::Family { family, wanted: count });
-            let search = self.search(request, look, family, intended_use, pools).await?;
+    async fn assign_families(
+        &self,
+        mut look: Option<Look>,
+        request: &AutoAssign,
+    ) -> std::result::Result<AutoAssigned, Box<Partly<AutoAssigned>>> {
+        let mut done = AutoAssigned::default();
+        for family in Family::BOTH {
             let assigned = match family {
                 Family::V4 => &mut done.v4,
                 Family::V6 => &mut done.v6,
             };
-            let windows = reserves_for_windows(request, family);
-            let assigned = assigned.insert(Assigned::new(family, count, windows));
-            search.run(assigned, &mut look.handle).await?;
+            let result = self.assign_family(&mut look, request, family, assigned).await;
+            if let Err(error) = result {
+                return Err(Box::new(Partly { done, error }));
+            }
         }
-        Ok(())
+        Ok(done)
     }
 
-    /// Everything that is known without knowing the blocks, in one round trip for both families.
-    async fn look(&self, request: &AutoAssign, intended_use: PoolUse) -> Result<Look> {
-        let kind = holder_kind(Some(intended_use));
-        let mut queries = vec![Query::Get(Key::IpamConfig), Query::Reservations, Query::Pools];
-        let wanted = [(Family::V4, request.v4), (Family::V6, request.v6)];
-        for (family, _) in wanted.into_iter().filter(|(_, count)| *count > 0) {
-            queries.push(Query::Affinities { kind: kind.clone(), holder: request.host.clone(), family });
+    /// Assigns the addresses of a family: by an early look as far as that goes, then by one that is made now.
+    async fn assign_family(
+        &self,
+        known: &mut Option<Look>,
+        request: &AutoAssign,
+        family: Family,
+        assigned: &mut Option<Assigned>,
+    ) -> Result<()> {
+        let (count, pools) = request.of(family);
+        if count == 0 {
+            return Ok(());
         }
-        let node_at = (kind == AffinityType::Host).then_some(queries.len());
-        if node_at.is_some() {
-            queries.push(Query::Get(Key::Node(request.host.clone())));
+        if pools.iter().any(|cidr| Family::of(*cidr) != family) {
+            return Err(Error::WrongFamily(family));
         }
-        let handle_at = request.handle.as_ref().map(|_| queries.len());
-        queries.extend(request.handle.iter().map(|id| Query::Get(Key::Handle(id.clone()))));
+        self.trace.tell(|| Event::Family { family, wanted: count });
+        let nothing = || Assigned::new(family, count, reserves_for_windows(request, family));
 
-        let mut answers = self.store().read(&queries).await?;
-        let mut take = |at: usize| answers.get_mut(at).map(std::mem::take).unwrap_or_default();
-        let config = allocator::config(take(0))?;
-        if request.windows && !config.strict_affinity {
-            return Err(Error::WindowsNeedsStrictAffinity);
+        if let Some(look) = known.as_mut().filter(|look| look.is_early) {
+            // What is refused by it may be right by now.
+            if let Ok(search) = self.search(request, look, family).await {
+                let assigned = assigned.insert(nothing());
+                search.take_own(assigned, &mut look.handle).await?;
+                if assigned.missing() == 0 {
+                    return Ok(());
+                }
+            }
+            *known = None;
         }
-        let node = match node_at {
-            Some(at) => allocator::node(take(at))?.ok_or_else(|| Error::NoNode(request.host.clone()))?,
-            None => Node::default(),
+        let look = match known {
+            Some(look) => look,
+            None => known.insert(self.look(request).await?),
         };
-        let reserved = reserved(take(1));
-        let pools = pools::pools(take(2));
-        let handle = handle_at.map(|at| allocator::handle(take(at))).transpose()?;
-        let affinities = (3..node_at.or(handle_at).unwrap_or(queries.len())).flat_map(take);
-        Ok(Look { kind, config, reserved, pools, node, affinities: affinities_of(affinities), handle })
+        let search = self.search(request, look, family).await?;
+        search.run(assigned.get_or_insert_with(nothing), &mut look.handle).await
     }
 
     /// A search in the pools that serve the request. Empty blocks of pools that do not select the node any more are
@@ -116,17 +125,16 @@ impl<S: Store> Allocator<S> {
         request: &'r AutoAssign,
         look: &Look,
         family: Family,
-        intended_use: PoolUse,
-        requested: &[IpNet],
     ) -> Result<Search<'r, S>> {
         let windows = reserves_for_windows(request, family);
+        let (_, requested) = request.of(family);
         let asking = Asking {
             family,
             host: &request.host,
             node_labels: &look.node.labels,
             namespace_labels: request.namespace_labels.as_ref(),
             requested,
-            intended_use,
+            intended_use: request.intended_use.ok_or(Error::UseRequired)?,
             windows,
         };
         let serving = asking.serving(&look.pools, &self.trace)?;
@@ -198,29 +206,6 @@ pub(crate) fn holder_kind(intended_use: Option<PoolUse>) -> AffinityType {
     }
 }
 
-/// What all reservations of an answer reserve.
-pub(crate) fn reserved(found: Vec<Entry>) -> Reserved {
-    let reservations: Vec<_> = found
-        .into_iter()
-        .filter_map(|entry| match entry.record {
-            Record::Reservation(reservation) => Some(reservation),
-            _ => None,
-        })
-        .collect();
-    Reserved::new(&reservations)
-}
-
-/// The affinities of answers, in the order of the paths of etcd, whatever the datastore.
-pub(crate) fn affinities_of(found: impl Iterator<Item = Entry>) -> Vec<Versioned<Affinity>> {
-    let affinity = |entry: Entry| match entry.record {
-        Record::Affinity(value) => Some(Versioned { value, revision: entry.revision }),
-        _ => None,
-    };
-    let mut affinities: Vec<Versioned<Affinity>> = found.filter_map(affinity).collect();
-    affinities.sort_by_cached_key(|affinity| Key::Affinity(affinity.value.key.clone()).to_string());
-    affinities
-}
-
 /// Most blocks that a host may hold: the lower limit of configuration and request, or Calico's default.
 fn block_limit(config: &IpamConfig, of_request: u32) -> u32 {
     match (config.max_blocks_per_host > 0, of_request) {
@@ -228,17 +213,6 @@ fn block_limit(config: &IpamConfig, of_request: u32) -> u32 {
         (true, of_request) => of_request.min(config.block_limit()),
         (false, of_request) => of_request,
     }
-}
-
-/// What a request looks at first.
-struct Look {
-    kind: AffinityType,
-    config: IpamConfig,
-    reserved: Reserved,
-    pools: Vec<Pool>,
-    node: Node,
-    affinities: Vec<Versioned<Affinity>>,
-    handle: Known,
 }
 
 /// The search for addresses of one family.
@@ -276,6 +250,15 @@ impl<S: Store> Search<'_, S> {
                 true => self.borrow(assigned, handle).await?,
                 false => self.allocator.trace.tell(|| Event::NothingBorrowed),
             }
+        }
+        Ok(())
+    }
+
+    /// Takes what is missing from the blocks of the host alone, as far as it goes.
+    async fn take_own(mut self, assigned: &mut Assigned, handle: &mut Known) -> Result<()> {
+        while assigned.missing() > 0 {
+            let Some(block) = self.own_block().await? else { break };
+            self.take_all(block, assigned, handle).await?;
         }
         Ok(())
     }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+use std::sync::OnceLock;
 
 use calipam_model::IpNet;
 use calipam_model::block::Block;
@@ -35,7 +36,8 @@ impl<S: Store> Allocator<S> {
 
     async fn release_all(&self, requests: &[Release], done: &mut Released) -> Result<()> {
         let [config, pools] = self.read([Query::Get(Key::IpamConfig), Query::Pools]).await?;
-        let ground = Ground { config: allocator::config(config)?, pools: pools::pools(pools) };
+        let ground =
+            Ground { config: allocator::config(config)?, pools: OnceLock::from(pools::pools(pools)) };
         let by_block = self.by_block(requests, &ground, done).await?;
 
         let mut result = Ok(());
@@ -53,12 +55,13 @@ impl<S: Store> Allocator<S> {
 
     /// The requests by block. Those of addresses outside of all pools and blocks are done.
     async fn by_block(&self, requests: &[Release], ground: &Ground, done: &mut Released) -> Result<ByBlock> {
+        let pools = self.pools_of(ground).await?;
         let mut by_block = ByBlock::new();
         let mut listed: BTreeMap<Family, Vec<IpNet>> = BTreeMap::new();
         for request in requests {
             let mut request = request.clone();
             request.handle = request.handle.map(|id| clean_id(&id).to_owned()).filter(|id| !id.is_empty());
-            let pool = pools::pool_of(&ground.pools, request.address);
+            let pool = pools::pool_of(pools, request.address);
             let block = match pool.and_then(|pool| cidr::block_around(request.address, pool.block_size)) {
                 Some(block) => Some(block),
                 None => {

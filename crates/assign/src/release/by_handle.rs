@@ -1,7 +1,7 @@
 //! Taking back what a handle has, and finding it (facts 3.7).
 
 use std::net::IpAddr;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use calipam_model::IpNet;
 use calipam_model::affinity::AffinityType;
@@ -16,7 +16,6 @@ use crate::auto::affinities_of;
 use crate::error::{Error, Result};
 use crate::family::Family;
 use crate::handle::Known;
-use crate::pools;
 use crate::record::Record;
 use crate::store::{Query, Store};
 
@@ -51,10 +50,10 @@ impl<S: Store> Allocator<S> {
 
     async fn release_handle(&self, handle: &str, leftovers: Leftovers) -> Result<()> {
         let id = clean_id(handle);
-        let queries = [Query::Get(Key::Handle(id.to_owned())), Query::Get(Key::IpamConfig), Query::Pools];
-        let [found, config, pools] = self.read(queries).await?;
+        let [found, config] =
+            self.read([Query::Get(Key::Handle(id.to_owned())), Query::Get(Key::IpamConfig)]).await?;
         let found = allocator::handle(found)?.ok_or_else(|| Error::NoHandle(id.to_owned()))?;
-        let ground = Ground { config: allocator::config(config)?, pools: pools::pools(pools) };
+        let ground = Ground { config: allocator::config(config)?, pools: OnceLock::new() };
 
         let cidrs: Vec<IpNet> = found.value.blocks().map(|(cidr, _)| cidr).collect();
         let blocks = self.blocks(&cidrs).await?;

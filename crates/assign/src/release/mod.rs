@@ -5,7 +5,7 @@ mod by_handle;
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use calipam_model::IpNet;
 use calipam_model::affinity::{AffinityKey, AffinityType};
@@ -20,7 +20,7 @@ use crate::allocator::{self, Allocator, block_entry};
 use crate::error::{Error, Result};
 use crate::pools::{self, NodeSelector};
 use crate::record::Record;
-use crate::store::Store;
+use crate::store::{Query, Store};
 
 /// A request to take one address back.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,7 +51,8 @@ pub struct Released {
 /// What all blocks of a release need to know.
 struct Ground {
     config: IpamConfig,
-    pools: Vec<Pool>,
+    /// Where they were read: most releases do not need them.
+    pools: OnceLock<Vec<Pool>>,
 }
 
 impl<S: Store> Allocator<S> {
@@ -64,6 +65,15 @@ impl<S: Store> Allocator<S> {
         Ok(())
     }
 
+    /// The pools, which are read once in a release.
+    async fn pools_of<'g>(&self, ground: &'g Ground) -> Result<&'g [Pool]> {
+        if let Some(pools) = ground.pools.get() {
+            return Ok(pools);
+        }
+        let [found] = self.read([Query::Pools]).await?;
+        Ok(ground.pools.get_or_init(|| pools::pools(found)))
+    }
+
     /// Gives up an empty block whose pool does not select its node any more (facts 3.11). What goes wrong is only told:
     /// the addresses are released already.
     async fn keep_affinity_consistent(&self, ground: &Ground, block: &Block) {
@@ -73,8 +83,10 @@ impl<S: Store> Allocator<S> {
     }
 
     async fn try_keep_consistent(&self, ground: &Ground, block: &Block) -> Result<()> {
-        let Some(BlockOwner::Host(node)) = block.owner() else { return Ok(()) };
-        let Some(pool) = pools::enabled_pool_of(&ground.pools, block.cidr().addr()) else { return Ok(()) };
+        // A block that is in use stays with its owner, so that nothing else matters.
+        let Some(BlockOwner::Host(node)) = block.owner().filter(|_| block.is_empty()) else { return Ok(()) };
+        let pools = self.pools_of(ground).await?;
+        let Some(pool) = pools::enabled_pool_of(pools, block.cidr().addr()) else { return Ok(()) };
         let selector = NodeSelector::of(pool)?;
         if selector.selects_all() {
             return Ok(());

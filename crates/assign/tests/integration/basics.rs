@@ -76,6 +76,42 @@ fn an_address_is_given_once() {
     run(allocator.assign_ip(&wanted)).unwrap();
 }
 
+#[test]
+fn what_others_claimed_since_an_early_look_is_used() {
+    let store = cluster();
+    let allocator = Allocator::new(&store);
+    run(allocator.auto_assign(&request("p0"))).unwrap();
+    let look = run(allocator.look(&request("late"))).unwrap();
+    // They fill the block of the node and claim the next one.
+    for number in 1..=4 {
+        run(allocator.auto_assign(&request(&format!("p{number}")))).unwrap();
+    }
+    store.take_changes();
+    let assigned = run(allocator.auto_assign_after(look, &request("late"))).unwrap();
+    assert_eq!(assigned.addresses().count(), 1);
+    let changes: Vec<String> = store.take_changes().into_iter().map(|change| change.path).collect();
+    assert!(changes.len() == 2 && changes.iter().all(|path| !path.contains("/host/")), "{changes:?}");
+}
+
+#[test]
+fn an_early_look_is_taken_for_true_five_seconds() {
+    for (seconds, is_used) in [(0, true), (4, true), (6, false), (-1, false)] {
+        let store = cluster();
+        let allocator = Allocator::new(&store);
+        run(allocator.auto_assign(&request("first"))).unwrap();
+        let look = run(allocator.look(&request("late"))).unwrap();
+        let disabled = r#"{"spec":{"cidr":"10.0.0.0/28","blockSize":30,"disabled":true}}"#;
+        store.put(&format!("{RESOURCES}/ippools/v4"), disabled);
+        store.advance(SignedDuration::from_secs(seconds));
+        let assigned = run(allocator.auto_assign_after(look, &request("late")));
+        match (is_used, assigned) {
+            (true, Ok(assigned)) => assert_eq!(assigned.addresses().count(), 1, "{seconds} s"),
+            (false, Err(partly)) => assert!(matches!(partly.error, Error::NoQualifiedPool), "{seconds} s"),
+            (_, assigned) => panic!("{seconds} s: {assigned:?}"),
+        }
+    }
+}
+
 /// What is written under a path, in order: the state of an affinity, or `block`.
 fn claim_of(store: &MemoryStore, address: &str) -> Vec<String> {
     let path = "/calico/ipam/v2/host/a/ipv4/block/10.0.0.4-30";

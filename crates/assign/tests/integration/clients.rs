@@ -85,7 +85,14 @@ async fn start(world: &World, allocator: &Allocating<'_>, node: &str, name: &str
         intended_use: Some(PoolUse::Workload),
         ..AutoAssign::default()
     };
-    let assigned = allocator.auto_assign(&request).await;
+    let assigned = match rng.below(2) {
+        0 => allocator.auto_assign(&request).await,
+        // As the plugin does, that waits for its turn after it has looked.
+        _ => match allocator.look(&request).await {
+            Ok(look) => allocator.auto_assign_after(look, &request).await,
+            Err(_) => return delete(world, allocator, &handle).await,
+        },
+    };
     let is_complete =
         assigned.as_ref().is_ok_and(|a| a.v4.iter().chain(&a.v6).all(|family| family.missing() == 0));
     match assigned {

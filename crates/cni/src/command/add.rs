@@ -115,28 +115,31 @@ impl Request<'_> {
     /// Assigns any addresses of the wanted families.
     async fn auto_assign(&self) -> Result<IpamResult, CniError> {
         let ipam = &self.call.configuration.ipam;
-        let (pools, labels) =
-            tokio::try_join!(pools::resolve(ipam, self.allocator), self.namespace_labels())?;
-        let (pools_v4, pools_v6) = pools;
-        let request = AutoAssign {
+        let mut request = AutoAssign {
             host: self.call.identity.node.clone(),
             v4: ipam.ipv4.into(),
             v6: ipam.ipv6.into(),
             handle: Some(self.handle.clone()),
             attributes: Some(self.attributes.clone()),
-            pools_v4,
-            pools_v6,
             intended_use: Some(PoolUse::Workload),
             max_blocks_per_host: self.call.configuration.single_block.into(),
             max_per_handle: self.most(),
-            namespace_labels: labels,
-            windows: false,
+            ..AutoAssign::default()
         };
+        // Calls that wait for the lock have looked at most things by the time they get it.
+        let (pools, labels, look) = tokio::join!(
+            pools::resolve(ipam, self.allocator),
+            self.namespace_labels(),
+            within(OPERATION, self.allocator.look(&request)),
+        );
+        (request.pools_v4, request.pools_v6) = pools?;
+        request.namespace_labels = labels?;
+        let look = look?.map_err(|error| failure::of_allocator(&error))?;
         let assigned = {
             let _lock = self.call.lock();
             within(OPERATION, async {
                 self.call.label_affinities(self.allocator).await;
-                self.allocator.auto_assign(&request).await
+                self.allocator.auto_assign_after(look, &request).await
             })
             .await?
         };

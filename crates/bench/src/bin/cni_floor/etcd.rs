@@ -47,7 +47,7 @@ async fn add(client: &mut Client, container: &str) -> Result<(), Error> {
 /// Three readings, of which two at a time, and two writes.
 async fn del(client: &mut Client, container: &str) -> Result<(), Error> {
     let handle = format!("/floor/handle/{container}");
-    let look = [get(&handle), get(&format!("{IPAM}/config")), list(&format!("{RESOURCES}/ippools/"))];
+    let look = [get(&handle), get(&format!("{IPAM}/config"))];
     let mut other = client.clone();
     let old = other.txn(Txn::new().and_then([get("/floor/handle/default.web-0")]));
     let (look, old) = tokio::join!(client.txn(Txn::new().and_then(look)), old);

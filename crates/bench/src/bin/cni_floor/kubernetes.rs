@@ -26,13 +26,13 @@ pub async fn send(configuration: &Value, call: &Call) -> Result<(), Failed> {
     }
 }
 
-/// The namespace, six readings side by side, the block, and two writes.
+/// Seven readings side by side, the block, and two writes.
 async fn add(client: &Client, container: &str) -> Result<(), Failed> {
-    get(client, "/api/v1/namespaces/default").await?;
     let affinities = format!("{KINDS}/blockaffinities?labelSelector={}", labels()?);
     let (config, pools) = (format!("{KINDS}/ipamconfigs/default"), format!("{KINDS}/ippools"));
     let (reservations, handle) = (format!("{KINDS}/ipreservations"), path_of_handle(container));
     tokio::try_join!(
+        get(client, "/api/v1/namespaces/default"),
         get(client, &config),
         get(client, &reservations),
         get(client, &pools),
@@ -51,12 +51,11 @@ async fn add(client: &Client, container: &str) -> Result<(), Failed> {
     create(client, "ipamblocks", "IPAMBlock", container, spec).await
 }
 
-/// Four readings side by side, the block, and three writes: the deletion of a handle takes two.
+/// Three readings side by side, the block, and three writes: the deletion of a handle takes two.
 async fn del(client: &Client, container: &str) -> Result<(), Failed> {
-    let (config, pools) = (format!("{KINDS}/ipamconfigs/default"), format!("{KINDS}/ippools"));
+    let config = format!("{KINDS}/ipamconfigs/default");
     let (handle, old) = (path_of_handle(container), format!("{KINDS}/ipamhandles/default.web-0"));
-    let (found, ..) =
-        tokio::try_join!(get(client, &handle), get(client, &config), get(client, &pools), get(client, &old))?;
+    let (found, ..) = tokio::try_join!(get(client, &handle), get(client, &config), get(client, &old))?;
     let block = format!("{KINDS}/ipamblocks/{}", name(container));
     let stored = get(client, &block).await?;
     replace(client, &block, &stored, "sequenceNumber", 1.into()).await?;

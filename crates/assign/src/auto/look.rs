@@ -1,0 +1,112 @@
+//! What a request looks at before it looks at blocks.
+
+use calipam_model::affinity::{Affinity, AffinityType};
+use calipam_model::config::IpamConfig;
+use calipam_model::key::Key;
+use calipam_model::node::Node;
+use calipam_model::pool::Pool;
+use calipam_model::snapshot::Versioned;
+use jiff::{SignedDuration, Timestamp};
+
+use super::holder_kind;
+use crate::allocator::{self, Allocator};
+use crate::error::{Error, Result};
+use crate::family::Family;
+use crate::handle::Known;
+use crate::pools;
+use crate::record::Record;
+use crate::request::AutoAssign;
+use crate::reserved::Reserved;
+use crate::store::{Entry, Query, Store};
+
+/// How long what was looked at is taken for true: a pool that is disabled or a reservation that is made a little later
+/// than an assignment begins is missed by Calico, too.
+const RECENT: SignedDuration = SignedDuration::from_secs(5);
+
+/// All that is known about a request without knowing the blocks: configuration, pools, reservations, the node, its
+/// affinities and the handle.
+#[derive(Debug)]
+pub struct Look {
+    pub(super) made_at: Timestamp,
+    /// Others may have changed something since.
+    pub(super) is_early: bool,
+    pub(super) kind: AffinityType,
+    pub(super) config: IpamConfig,
+    pub(super) reserved: Reserved,
+    pub(super) pools: Vec<Pool>,
+    pub(super) node: Node,
+    pub(super) affinities: Vec<Versioned<Affinity>>,
+    pub(super) handle: Known,
+}
+
+impl Look {
+    /// False as well where the clock went back.
+    pub(super) fn is_recent(&self, now: Timestamp) -> bool {
+        let age = now.duration_since(self.made_at);
+        !age.is_negative() && age <= RECENT
+    }
+}
+
+impl<S: Store> Allocator<S> {
+    /// Looks at all that a request needs to know beside the blocks, in one round trip for both families.
+    ///
+    /// To be called before a lock is waited for: on Kubernetes lists can take a tenth of a second after a write, since the
+    /// API server's cache catches up with etcd first. See [`Self::auto_assign_after`].
+    ///
+    /// # Errors
+    /// Where the node is missing, or the datastore does not answer.
+    pub async fn look(&self, request: &AutoAssign) -> Result<Look> {
+        let made_at = self.now();
+        let kind = holder_kind(Some(request.intended_use.ok_or(Error::UseRequired)?));
+        let mut queries = vec![Query::Get(Key::IpamConfig), Query::Reservations, Query::Pools];
+        for family in Family::BOTH.into_iter().filter(|family| request.of(*family).0 > 0) {
+            queries.push(Query::Affinities { kind: kind.clone(), holder: request.host.clone(), family });
+        }
+        let node_at = (kind == AffinityType::Host).then_some(queries.len());
+        if node_at.is_some() {
+            queries.push(Query::Get(Key::Node(request.host.clone())));
+        }
+        let handle_at = request.handle.as_ref().map(|_| queries.len());
+        queries.extend(request.handle.iter().map(|id| Query::Get(Key::Handle(id.clone()))));
+
+        let mut answers = self.store().read(&queries).await?;
+        let mut take = |at: usize| answers.get_mut(at).map(std::mem::take).unwrap_or_default();
+        let config = allocator::config(take(0))?;
+        if request.windows && !config.strict_affinity {
+            return Err(Error::WindowsNeedsStrictAffinity);
+        }
+        let node = match node_at {
+            Some(at) => allocator::node(take(at))?.ok_or_else(|| Error::NoNode(request.host.clone()))?,
+            None => Node::default(),
+        };
+        let reserved = reserved(take(1));
+        let pools = pools::pools(take(2));
+        let handle = handle_at.map(|at| allocator::handle(take(at))).transpose()?;
+        let affinities = (3..node_at.or(handle_at).unwrap_or(queries.len())).flat_map(take);
+        let affinities = affinities_of(affinities);
+        Ok(Look { made_at, is_early: false, kind, config, reserved, pools, node, affinities, handle })
+    }
+}
+
+/// What all reservations of an answer reserve.
+fn reserved(found: Vec<Entry>) -> Reserved {
+    let reservations: Vec<_> = found
+        .into_iter()
+        .filter_map(|entry| match entry.record {
+            Record::Reservation(reservation) => Some(reservation),
+            _ => None,
+        })
+        .collect();
+    Reserved::new(&reservations)
+}
+
+/// The affinities of answers, in the order of the paths of etcd, whatever the datastore.
+pub(crate) fn affinities_of(found: impl Iterator<Item = Entry>) -> Vec<Versioned<Affinity>> {
+    let affinity = |entry: Entry| match entry.record {
+        Record::Affinity(value) => Some(Versioned { value, revision: entry.revision }),
+        _ => None,
+    };
+    let mut affinities: Vec<Versioned<Affinity>> = found.filter_map(affinity).collect();
+    affinities.sort_by_cached_key(|affinity| Key::Affinity(affinity.value.key.clone()).to_string());
+    affinities
+}
