@@ -18,8 +18,6 @@ pub struct Activity {
     stopped: Arc<AtomicBool>,
     /// Operations that have ended, well or not.
     done: Arc<AtomicU64>,
-    /// Blocks that workers have claimed as an operator does.
-    claimed: Arc<AtomicU64>,
 }
 
 /// An operation, for as long as this lives.
@@ -29,7 +27,7 @@ pub(super) struct Operation<'a> {
 }
 
 impl Activity {
-    /// Lets no worker begin another operation.
+    /// Lets no worker begin another operation, once [enough](super::Churn::enough) has been done.
     pub fn stop(&self) {
         self.stopped.store(true, Ordering::Relaxed);
     }
@@ -37,15 +35,6 @@ impl Activity {
     /// How many operations have ended, well or not.
     pub fn done(&self) -> u64 {
         self.done.load(Ordering::Relaxed)
-    }
-
-    /// How many blocks workers have claimed, as [`ChurnLog::claimed`](super::ChurnLog::claimed) has it in the end.
-    pub fn claimed(&self) -> u64 {
-        self.claimed.load(Ordering::Relaxed)
-    }
-
-    pub(super) fn count_claim(&self) {
-        self.claimed.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Waits until every operation that began before `moment` has ended, however slow the machine is.

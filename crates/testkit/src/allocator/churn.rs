@@ -17,9 +17,12 @@ use crate::cluster::{Cluster, ClusterSpec};
 pub struct Churn {
     /// Workers at once, each with a thread of its own; they share the nodes of the cluster among them.
     pub workers: usize,
-    /// Operations of each worker.
+    /// Operations of each worker, if nobody [stops](Activity::stop) it before.
     pub operations: usize,
-    /// No operation begins later than this.
+    /// The workers go on until this holds of what all of them have done. Which operations there are is left to chance;
+    /// what a test relies on belongs here.
+    pub enough: fn(&ChurnLog) -> bool,
+    /// No operation begins later than this, whatever has been done.
     pub limit: Duration,
     /// Longest pause after a write.
     pub pause: Duration,
@@ -40,6 +43,7 @@ impl Default for Churn {
         Self {
             workers: 4,
             operations: 100,
+            enough: |_| true,
             limit: Duration::from_secs(20),
             pause: Duration::from_millis(4),
             leaks: 0,
@@ -84,20 +88,6 @@ impl ChurnLog {
     pub fn operations(&self) -> u64 {
         self.started + self.stopped - self.lost
     }
-
-    fn add(&mut self, other: &Self) {
-        self.started += other.started;
-        self.restarted += other.restarted;
-        self.stopped += other.stopped;
-        self.finished += other.finished;
-        self.evicted += other.evicted;
-        self.lost += other.lost;
-        self.claimed += other.claimed;
-        self.released += other.released;
-        self.writes += other.writes;
-        self.conflicts += other.conflicts;
-        self.longest = self.longest.max(other.longest);
-    }
 }
 
 impl Churn {
@@ -118,7 +108,7 @@ impl Churn {
     /// Where the datastore cannot be reached or refuses.
     pub fn run_on(&self, target: Target<'_>, spec: &ClusterSpec, nodes: &[String]) -> Result<ChurnLog> {
         let shared = Shared::new(*spec, nodes);
-        let logs: Vec<Result<ChurnLog>> = thread::scope(|scope| {
+        thread::scope(|scope| {
             let shared = &shared;
             let work = |number| {
                 let work = move || self.work(target, shared, number);
@@ -129,17 +119,13 @@ impl Churn {
                 let worker = worker.expect("a test may start threads");
                 worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
             });
-            ended.collect()
-        });
-        let mut all = ChurnLog::default();
-        for log in logs {
-            all.add(&log?);
-        }
-        all.ledger = shared.ledger.into_inner().unwrap_or_else(PoisonError::into_inner);
-        Ok(all)
+            // All of them, also where one failed.
+            ended.collect::<Vec<Result<()>>>().into_iter().collect::<Result<()>>()
+        })?;
+        Ok(shared.log.into_inner().unwrap_or_else(PoisonError::into_inner))
     }
 
-    fn work(&self, target: Target<'_>, shared: &Shared, number: usize) -> Result<ChurnLog> {
+    fn work(&self, target: Target<'_>, shared: &Shared, number: usize) -> Result<()> {
         let rng = Rng::of(self.seed, number as u64);
         let store = Store::new(target.connect(shared.spec)?, rng.clone(), self.pause);
         Worker::new(store, rng, self, shared, number).run(Instant::now() + self.limit)

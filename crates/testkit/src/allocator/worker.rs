@@ -1,7 +1,7 @@
 //! One worker of a churn.
 
 use std::net::IpAddr;
-use std::sync::Mutex;
+use std::sync::{Mutex, MutexGuard};
 use std::time::Instant;
 
 use calipam_assign::{Allocator, AssignIp, AutoAssign, Error};
@@ -12,7 +12,7 @@ use ipnet::IpNet;
 use jiff::{SignedDuration, Timestamp};
 
 use super::churn::{Churn, ChurnLog, lock};
-use super::ledger::{Ledger, Tenant, inspect};
+use super::ledger::{Tenant, inspect};
 use super::look;
 use super::records::{Records, finish};
 use super::store::{Ending, List, Place, Result, Store};
@@ -41,8 +41,8 @@ pub struct Shared {
     /// Held while a block is given up: of two that give up the same block, one may delete it after its node has made the
     /// affinity usable again, and leave an affinity without a block for the node's next pod.
     giving_up: Mutex<()>,
-    /// Who has which address.
-    pub ledger: Mutex<Ledger>,
+    /// What all of them did, and who has which address.
+    pub log: Mutex<ChurnLog>,
 }
 
 struct Node {
@@ -56,7 +56,7 @@ impl Shared {
     /// Nodes of a cluster, and no pod with an address.
     pub fn new(spec: ClusterSpec, nodes: &[String]) -> Self {
         let nodes = nodes.iter().map(|name| Node { name: name.clone(), plugin: Mutex::default() });
-        Self { spec, nodes: nodes.collect(), giving_up: Mutex::default(), ledger: Mutex::default() }
+        Self { spec, nodes: nodes.collect(), giving_up: Mutex::default(), log: Mutex::default() }
     }
 
     fn node(&self, name: &str) -> Option<&Node> {
@@ -74,7 +74,6 @@ pub struct Worker<'w> {
     next_pod: u64,
     /// Pods that it started and has not stopped.
     pods: Vec<Holder>,
-    log: ChurnLog,
 }
 
 impl<'w> Worker<'w> {
@@ -82,20 +81,20 @@ impl<'w> Worker<'w> {
     pub fn new(store: Store, rng: Rng, churn: &'w Churn, shared: &'w Shared, number: usize) -> Self {
         let node = &shared.nodes[number % shared.nodes.len()];
         let next_pod = FIRST_POD + churn.seed % SEEDS * PODS_OF_SEED + number as u64 * PODS;
-        let (pods, log) = (Vec::new(), ChurnLog::default());
         let allocator = Allocator::new(Records::new(store));
-        Self { allocator, rng, churn, shared, number, node, next_pod, pods, log }
+        Self { allocator, rng, churn, shared, number, node, next_pod, pods: Vec::new() }
     }
 
-    /// Works until it has done enough, or until `end`.
-    pub fn run(mut self, end: Instant) -> Result<ChurnLog> {
-        for _ in 0..self.churn.operations {
+    /// Works until it has done its part and all have done enough, or until `end`.
+    pub fn run(mut self, end: Instant) -> Result<()> {
+        let churn = self.churn;
+        for operation in 0.. {
+            let is_over = operation >= churn.operations || churn.activity.is_stopped();
             let begin = Instant::now();
-            if begin > end || self.churn.activity.is_stopped() {
+            if begin > end || is_over && (churn.enough)(&self.log()) {
                 break;
             }
 
-            let churn = self.churn;
             let _operation = churn.activity.begin(self.number, begin);
             match self.rng.below(20) {
                 0..=8 => self.start(false)?,
@@ -104,12 +103,19 @@ impl<'w> Worker<'w> {
                 _ if self.rng.below(2) == 0 => self.claim()?,
                 _ => self.release()?,
             }
-            self.log.longest = self.log.longest.max(begin.elapsed());
+            let mut log = self.log();
+            log.longest = log.longest.max(begin.elapsed());
         }
         let (writes, conflicts) = self.store(|store| (store.writes, store.conflicts));
-        self.log.writes = writes;
-        self.log.conflicts = conflicts;
-        Ok(self.log)
+        let mut log = self.log();
+        log.writes += writes;
+        log.conflicts += conflicts;
+        Ok(())
+    }
+
+    /// What all workers did so far.
+    fn log(&self) -> MutexGuard<'w, ChurnLog> {
+        lock(&self.shared.log)
     }
 
     /// The datastore without the allocator.
@@ -130,10 +136,10 @@ impl<'w> Worker<'w> {
         };
         let pod = format!("{}/{}", holder.name.namespace, holder.name.pod);
         let (node, handle) = (holder.node.clone(), holder.handle());
-        lock(&self.shared.ledger).give(Tenant { pod, node, handle, address, block });
+        self.log().ledger.give(Tenant { pod, node, handle, address, block });
         self.store(|store| store.others().publish(&holder, address))?;
         self.pods.push(holder);
-        self.log.started += 1;
+        self.log().started += 1;
         Ok(())
     }
 
@@ -226,35 +232,35 @@ impl<'w> Worker<'w> {
             2 => Ending::Restarted,
             _ => Ending::Deleted,
         };
-        self.log.stopped += 1;
+        self.log().stopped += 1;
         match ending {
             Ending::Deleted => {}
             Ending::Restarted => {
-                self.log.restarted += 1;
+                self.log().restarted += 1;
                 self.end(&holder, ending)?;
                 let holder = self.in_sandbox(holder.name);
                 return self.give_address(holder, false);
             }
-            Ending::Finished => self.log.finished += 1,
-            Ending::Evicted => self.log.evicted += 1,
-            Ending::Lost => self.log.lost += 1,
+            Ending::Finished => self.log().finished += 1,
+            Ending::Evicted => self.log().evicted += 1,
+            Ending::Lost => self.log().lost += 1,
         }
         self.end(&holder, ending)
     }
 
     fn end(&mut self, holder: &Holder, ending: Ending) -> Result<()> {
         let handle = holder.handle();
-        let tenant = lock(&self.shared.ledger).tenant(&handle).cloned();
+        let tenant = self.log().ledger.tenant(&handle).cloned();
         if let Some(tenant) = tenant {
             let violations = self.store(|store| inspect(store, &tenant))?;
-            lock(&self.shared.ledger).accuse(violations);
+            self.log().ledger.accuse(violations);
         }
         if ending == Ending::Lost {
-            lock(&self.shared.ledger).leak(&handle);
+            self.log().ledger.leak(&handle);
             return self.store(|store| store.others().withdraw(holder, ending));
         }
         // From here on any client may free the address: no pod uses it.
-        lock(&self.shared.ledger).end(&handle);
+        self.log().ledger.end(&handle);
         self.store(|store| store.others().withdraw(holder, ending))?;
         {
             let _plugin = lock(&self.node.plugin);
@@ -276,8 +282,7 @@ impl<'w> Worker<'w> {
         let number = self.rng.below(SPARE_BLOCKS) as u32;
         let net = self.shared.spec.spare_block_v4(number);
         if self.store(|store| look::block(store, net))?.is_none() && self.claim_for(&self.node.name, net)? {
-            self.log.claimed += 1;
-            self.churn.activity.count_claim();
+            self.log().claimed += 1;
         }
         Ok(())
     }
@@ -311,7 +316,7 @@ impl<'w> Worker<'w> {
     fn give_up(&mut self, owner: &Node, net: IpNet) -> Result<()> {
         let _giving_up = lock(&self.shared.giving_up);
         match finish(self.allocator.release_affinity(net, &owner.name, true)) {
-            Ok(()) => self.log.released += 1,
+            Ok(()) => self.log().released += 1,
             Err(Error::NotEmpty(_)) => {
                 // A pod came after the affinity was marked. The node would find the mark when it next wants an address; no
                 // pod may come any more, so that it is told.
