@@ -212,6 +212,10 @@ fn a_rebuild_beside_a_busy_allocator_loses_nothing() {
         let address = format!("192.168.1.{number}");
         client.set_endpoint("node-1", &format!("default.unrecorded-{number}"), &[&address]).unwrap();
     }
+    // A host starts a few pods a second; on a slow machine fewer, or each rebuild would come too late.
+    let begun = Instant::now();
+    assert_eq!(site.rebuild(&["--dry-run"]).code, 0);
+    let pause = begun.elapsed().max(Duration::from_millis(100));
     let ended = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let writer = scope.spawn(|| {
@@ -223,8 +227,7 @@ fn a_rebuild_beside_a_busy_allocator_loses_nothing() {
                 if started.len() > 8 {
                     client.stop_pod("node-1", &started.remove(0)).unwrap();
                 }
-                // A host starts a few pods a second.
-                std::thread::sleep(Duration::from_millis(100));
+                std::thread::sleep(pause);
                 if ended.load(Ordering::Relaxed) {
                     return number;
                 }
