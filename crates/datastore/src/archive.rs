@@ -209,6 +209,8 @@ impl Datastore {
         fs::create_dir(&writing).map_err(failed)?;
         let added = self.add_by(&archive, &writing.join("export.jsonl.zst"), progress).await;
         let _ = fs::remove_dir_all(&writing);
+        // A child process that is just being started has the file, too, and with it the lock.
+        lock.unlock().ok();
         added
     }
 

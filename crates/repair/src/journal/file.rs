@@ -195,6 +195,8 @@ fn write_lines(mut file: File, mut sum: Sum, mut frames: FrameWriter, lines: &Re
             done.send(failure.clone().map_or(Ok(()), Err)).ok();
         }
     }
+    // Closing the file is not enough: a child process that is just being started has it, too, until its own program begins.
+    file.unlock().ok();
 }
 
 /// Writes lines at once.

@@ -4,6 +4,8 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 
 use calipam_repair::journal::{
     ChangeRecord, FORMAT, Fate, Intent, Journal, JournalError, Outcome, Recorded, Value, Version, resolve,
@@ -177,6 +179,31 @@ async fn a_journal_whose_run_lives_is_not_read() {
     assert!(matches!(Recorded::read(&path).unwrap_err(), JournalError::Alive { .. }));
     journal.finish().await.unwrap();
     assert!(Recorded::read(&path).unwrap().ended);
+}
+
+/// A child process has all files of its parent until it begins its own program, and with them their locks.
+#[test]
+fn a_run_that_is_over_is_over_while_children_are_started() {
+    let folder = tempfile::tempdir().unwrap();
+    let is_done = AtomicBool::new(false);
+    let start_children = || {
+        while !is_done.load(Ordering::Relaxed) {
+            Command::new("true").status().unwrap();
+        }
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let read = thread::scope(|scope| {
+        (0..4).for_each(|_| drop(scope.spawn(start_children)));
+        let write_and_read = |number: usize| {
+            let path = journal_path(folder.path(), &number.to_string());
+            runtime.block_on(Journal::create(&path, &header("c"))?.finish())?;
+            Recorded::read(&path)
+        };
+        let read: Result<Vec<Recorded>, JournalError> = (0..100).map(write_and_read).collect();
+        is_done.store(true, Ordering::Relaxed);
+        read
+    });
+    assert!(read.unwrap().iter().all(|recorded| recorded.ended));
 }
 
 /// Pipes, links and folders that are called like journals neither hang a run nor steer it, and what cannot be understood
