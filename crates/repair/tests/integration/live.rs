@@ -1,6 +1,7 @@
 //! Repairs again and again beside allocators that assign and release at full speed, on both datastores.
 //!
-//! Each test takes 20 seconds, or longer on a busy machine. `CALIPAM_LIVE=full` makes it at least 60 seconds and 10,000 operations.
+//! Each test takes 20 seconds, or longer on a busy machine. `CALIPAM_LIVE=full` makes it at least 60 seconds and 10,000
+//! operations.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};

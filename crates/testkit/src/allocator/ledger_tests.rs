@@ -10,7 +10,7 @@ use crate::cluster::{Cluster, ClusterSpec};
 use crate::kube::{Flavour, seed};
 use crate::servers::{Etcd, KubeApiserver};
 
-/// Some pods live, some leaked, and most that ended did so in another way; among these each way was.
+/// Some pods live, some leaked, and of the others that ended some had finished and some were evicted.
 fn is_enough(log: &ChurnLog) -> bool {
     let is_mixed = log.ledger.live().len() > 5 && log.lost > 0 && log.stopped > log.lost;
     is_mixed && log.finished > 0 && log.evicted > 0
