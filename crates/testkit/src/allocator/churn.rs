@@ -17,7 +17,7 @@ use crate::cluster::{Cluster, ClusterSpec};
 pub struct Churn {
     /// Workers at once, each with a thread of its own; they share the nodes of the cluster among them.
     pub workers: usize,
-    /// Operations of each worker, if nobody [stops](Activity::stop) it before.
+    /// Operations of each worker; fewer where the churn is [stopped](Activity::stop).
     pub operations: usize,
     /// The workers go on until this holds of what all of them have done. Which operations there are is left to chance;
     /// what a test relies on belongs here.
@@ -119,8 +119,8 @@ impl Churn {
                 let worker = worker.expect("a test may start threads");
                 worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
             });
-            // All of them, also where one failed.
-            ended.collect::<Vec<Result<()>>>().into_iter().collect::<Result<()>>()
+            // Where one failed the scope waits for the others.
+            ended.collect::<Result<()>>()
         })?;
         Ok(shared.log.into_inner().unwrap_or_else(PoisonError::into_inner))
     }

@@ -83,6 +83,7 @@ async fn while_others_write_a_cache_gives_what_a_whole_read_finds() {
     let (done, finished) = mpsc::channel();
     let worker = std::thread::spawn(move || done.send(churn.run(&endpoint, &cluster)).unwrap());
     let (begin, mut reads, mut all) = (Instant::now(), 0, 0);
+    let is_enough_read = |reads, all| reads >= 3 && all > 40;
     let log = loop {
         // What no allocator writes: values that cannot be decoded, keys that are nothing of Calico's, and configuration.
         let number = reads % 7;
@@ -96,7 +97,7 @@ async fn while_others_write_a_cache_gives_what_a_whole_read_finds() {
         if let Some(changes) = changes(&read(&store, folder.path()).await) {
             (reads, all) = (reads + 1, all + changes);
         }
-        if begin.elapsed() > WORK && reads >= 3 && all > 40 {
+        if begin.elapsed() > WORK && is_enough_read(reads, all) {
             activity.stop();
         }
         if let Ok(log) = finished.try_recv() {
@@ -104,7 +105,7 @@ async fn while_others_write_a_cache_gives_what_a_whole_read_finds() {
         }
     };
     worker.join().unwrap();
-    assert!(enough(&log) && reads >= 3 && all > 40, "{reads} reads of {all} changes: {log:?}");
+    assert!(enough(&log) && is_enough_read(reads, all), "{reads} reads of {all} changes: {log:?}");
     let last = read(&store, folder.path()).await;
     assert!(matches!(last.used, CacheUse::Changes { .. } | CacheUse::Whole(WhyWhole::ManyChanges)));
     assert_eq!(changes(&read(&store, folder.path()).await), Some(0), "nothing has happened since");
