@@ -1,0 +1,87 @@
+//! A small cluster on a real server, for programs that are called as the plugin is: one pool and some nodes.
+
+use std::time::Duration;
+
+use calipam_model::snapshot::DatastoreKind;
+use calipam_testkit::kube::{Flavour, create, install};
+use calipam_testkit::servers::{Etcd, KubeApiserver};
+use serde_json::{Value, json};
+
+use crate::Failed;
+
+const RESOURCES: &str = "/calico/resources/v3/projectcalico.org";
+/// The pool, and the prefix length of its blocks.
+pub const POOL: &str = "10.7.0.0/16";
+pub const BLOCK_SIZE: u8 = 26;
+
+/// A pause after which an API server has caught up with what was written. It answers a list from its cache, but not before
+/// that knows the newest write to anything, for which it waits up to a tenth of a second: no caller can do anything about it.
+pub const CAUGHT_UP: Duration = Duration::from_millis(250);
+
+/// A real server that has the cluster.
+pub enum Cluster {
+    Etcd(Box<Etcd>),
+    Kubernetes(Box<KubeApiserver>),
+}
+
+impl Cluster {
+    /// Starts a server, `etcd` or `kubernetes`, with these nodes.
+    pub fn start(datastore: &str, nodes: impl IntoIterator<Item = String>) -> Result<Self, Failed> {
+        let spec = json!({"cidr": POOL, "blockSize": BLOCK_SIZE, "nodeSelector": "all()"});
+        match datastore {
+            "etcd" => {
+                let etcd = Etcd::start()?;
+                let put = |key: String, value: Value| {
+                    etcd.with_client(async |mut client| client.put(key, value.to_string(), None).await)
+                };
+                let object = |kind: &str, name: &str, spec: &Value| json!({"apiVersion": "projectcalico.org/v3", "kind": kind, "metadata": {"name": name}, "spec": spec});
+                put(format!("{RESOURCES}/ippools/default"), object("IPPool", "default", &spec))?;
+                for name in nodes {
+                    put(format!("{RESOURCES}/nodes/{name}"), object("Node", &name, &json!({})))?;
+                }
+                Ok(Self::Etcd(Box::new(etcd)))
+            }
+            "kubernetes" => {
+                let server = KubeApiserver::start()?;
+                let flavour = Flavour::Classic;
+                install(&server, flavour)?;
+                let node =
+                    |name: String| json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}});
+                let nodes: Vec<Value> = nodes.into_iter().map(node).collect();
+                create(&server, "/api/v1/nodes", &nodes)?;
+                let namespace =
+                    json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "default"}});
+                server.request("POST", "/api/v1/namespaces", &namespace.to_string())?;
+                let pool = json!({"apiVersion": flavour.api_version(), "kind": "IPPool",
+                    "metadata": {"name": "default"}, "spec": spec});
+                create(&server, &flavour.path("ippools"), &[pool])?;
+                Ok(Self::Kubernetes(Box::new(server)))
+            }
+            other => Err(format!("{other} is not a datastore").into()),
+        }
+    }
+
+    pub fn kind(&self) -> DatastoreKind {
+        match self {
+            Self::Etcd(_) => DatastoreKind::Etcd,
+            Self::Kubernetes(_) => DatastoreKind::Kubernetes,
+        }
+    }
+
+    /// What goes to the stdin of the plugin of a node.
+    pub fn configuration(&self, version: &str, node: &str, lock: &str) -> Value {
+        let mut configuration = json!({"cniVersion": version, "name": "k8s-pod-network", "type": "calico",
+            "nodename": node, "ipam": {"type": "calico-ipam"}, "log_level": "error", "ipam_lock_file": lock});
+        match self {
+            Self::Etcd(etcd) => {
+                configuration["datastore_type"] = "etcdv3".into();
+                configuration["etcd_endpoints"] = etcd.endpoint().into();
+            }
+            Self::Kubernetes(server) => {
+                configuration["datastore_type"] = "kubernetes".into();
+                configuration["kubernetes"] = json!({"kubeconfig": server.kubeconfig()});
+            }
+        }
+        configuration
+    }
+}

@@ -1,0 +1,113 @@
+//! Calls of the plugin, and what one takes.
+
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command};
+use std::time::Instant;
+
+use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
+use tempfile::TempDir;
+
+use crate::cluster::Cluster;
+use crate::{Failed, child, plugin};
+
+/// The node that is measured.
+pub const NODE: &str = "a";
+/// The version of CNI of the calls, which Calico's plugin knows, too.
+const VERSION: &str = "1.0.0";
+
+/// What one call takes. What was not measured is 0.
+#[derive(Default)]
+pub struct Sample {
+    /// Seconds from start to end.
+    pub wall: f64,
+    /// Seconds of the processor.
+    pub processor: f64,
+    pub peak_mib: f64,
+}
+
+/// A program that is called as a plugin.
+pub struct Calls {
+    program: PathBuf,
+    configuration: String,
+    _folder: TempDir,
+}
+
+pub struct Call {
+    command: Command,
+    stdin: String,
+}
+
+impl Calls {
+    /// A program, with a lock of its own.
+    pub fn new(program: &Path, cluster: &Cluster) -> Result<Self, Failed> {
+        let folder = tempfile::tempdir()?;
+        let lock = folder.path().join("ipam.lock").display().to_string();
+        let configuration = cluster.configuration(VERSION, NODE, &lock).to_string();
+        Ok(Self { program: program.to_owned(), configuration, _folder: folder })
+    }
+
+    pub fn add(&self, container: &str) -> Call {
+        self.call("ADD", container)
+    }
+
+    pub fn del(&self, container: &str) -> Call {
+        self.call("DEL", container)
+    }
+
+    fn call(&self, name: &str, container: &str) -> Call {
+        let command = plugin::command(&self.program, name, container);
+        Call { command, stdin: self.configuration.clone() }
+    }
+}
+
+impl Call {
+    fn start(&mut self) -> Result<Child, Failed> {
+        let mut child = self.command.spawn()?;
+        child.stdin.take().ok_or("no pipe")?.write_all(self.stdin.as_bytes())?;
+        Ok(child)
+    }
+
+    /// Runs it to its end.
+    pub fn run(mut self) -> Result<Sample, Failed> {
+        let start = Instant::now();
+        let mut child = self.start()?;
+        // Not waited for to its end: the process stays to be asked for its processor time.
+        let pid = Pid::from_raw(child.id().try_into()?).ok_or("no process")?;
+        waitid(WaitId::Pid(pid), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT)?;
+        let wall = start.elapsed().as_secs_f64();
+        let times = fs::read_to_string(format!("/proc/{}/schedstat", child.id()))?;
+        let nanos: f64 = times.split_whitespace().next().ok_or("no times")?.parse()?;
+        succeeded(&mut child)?;
+        Ok(Sample { wall, processor: nanos / 1e9, peak_mib: 0.0 })
+    }
+
+    /// Runs it to its end and looks at its memory all the time.
+    pub fn run_for_memory(mut self) -> Result<Sample, Failed> {
+        let mut child = self.start()?;
+        let status = format!("/proc/{}/status", child.id());
+        let mut peak_mib: f64 = 0.0;
+        while child.try_wait()?.is_none() {
+            peak_mib = peak_mib.max(child::peak(&status).unwrap_or_default());
+        }
+        succeeded(&mut child)?;
+        Ok(Sample { peak_mib, ..Sample::default() })
+    }
+}
+
+/// Starts many ADDs at once; gives the seconds until all have ended. They are deleted afterwards.
+pub fn at_once(calls: &Calls, count: usize) -> Result<f64, Failed> {
+    let start = Instant::now();
+    let mut running: Vec<Child> =
+        (0..count).map(|number| calls.add(&format!("x{number}")).start()).collect::<Result<_, _>>()?;
+    running.iter_mut().try_for_each(succeeded)?;
+    let seconds = start.elapsed().as_secs_f64();
+    (0..count).try_for_each(|number| calls.del(&format!("x{number}")).run().map(drop))?;
+    Ok(seconds)
+}
+
+fn succeeded(child: &mut Child) -> Result<(), Failed> {
+    let ended = child.wait()?;
+    if ended.success() { Ok(()) } else { Err(format!("a call failed: {ended}").into()) }
+}

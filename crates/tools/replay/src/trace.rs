@@ -1,0 +1,88 @@
+//! Trace files.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+/// The one form of the files that there is.
+const FORMAT: u64 = 1;
+
+/// A recorded run.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Trace {
+    format: u64,
+    /// Its name.
+    pub scenario: String,
+    /// The whole datastore under `/calico` at the beginning.
+    pub initial: BTreeMap<String, Value>,
+    pub steps: Vec<Step>,
+}
+
+/// One operation and what it did.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Step {
+    /// The kind of operation, such as `auto`.
+    pub op: String,
+    pub input: Map<String, Value>,
+    /// Calico was free to choose: another choice is right too.
+    #[serde(default)]
+    pub choice: bool,
+    /// `any` where the order of the writes varies from run to run.
+    #[serde(default)]
+    write_order: Option<String>,
+    pub result: Value,
+    /// What was written: `create`, `update` or `delete` with a path, and `value`.
+    pub writes: Vec<Map<String, Value>>,
+    /// Everything under `/calico/ipam/v2/` after the step.
+    pub after: BTreeMap<String, Value>,
+}
+
+impl Trace {
+    /// Reads a file.
+    pub fn read(path: &Path) -> Result<Self, TraceError> {
+        let error = |reason: String| TraceError { path: path.to_owned(), reason };
+        let text = std::fs::read(path).map_err(|e| error(e.to_string()))?;
+        let trace: Self = serde_json::from_slice(&text).map_err(|e| error(e.to_string()))?;
+        match trace.format {
+            FORMAT => Ok(trace),
+            other => Err(error(format!("its format is {other}, and {FORMAT} is the one that is known"))),
+        }
+    }
+
+    /// True where steps run programs: the plugin, or the drop-in for calicoctl.
+    pub fn runs_programs(&self) -> bool {
+        self.steps.iter().any(Step::runs_program)
+    }
+}
+
+impl Step {
+    /// True where the step runs a program.
+    pub fn runs_program(&self) -> bool {
+        matches!(self.op.as_str(), "cni" | "calicoctl")
+    }
+
+    /// True where the writes may come in any order.
+    pub fn any_order(&self) -> bool {
+        self.write_order.as_deref() == Some("any")
+    }
+}
+
+/// A file that is no trace.
+#[derive(Debug)]
+pub struct TraceError {
+    path: PathBuf,
+    reason: String,
+}
+
+impl fmt::Display for TraceError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} cannot be read as a trace: {}", self.path.display(), self.reason)
+    }
+}
+
+impl std::error::Error for TraceError {}

@@ -1,0 +1,176 @@
+//! What the allocator was told: which addresses each live pod has, and what went wrong with them.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+use std::net::IpAddr;
+use std::thread;
+use std::time::Duration;
+
+use ipnet::IpNet;
+
+use super::look;
+use super::store::{Result, Store, Target};
+use crate::cluster::ClusterSpec;
+use crate::cluster::rng::Rng;
+
+/// A pod that has an address and uses it, or leaked it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tenant {
+    /// `namespace/name`.
+    pub pod: String,
+    /// The node that it runs on.
+    pub node: String,
+    /// The ID of its handle.
+    pub handle: String,
+    pub address: IpAddr,
+    /// The block that the address was taken from.
+    pub block: IpNet,
+}
+
+/// What must never happen, whichever other programs work at the same time as the allocator.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Violation {
+    /// An address was given to a pod while another live one has it.
+    GivenTwice {
+        /// The pod that has it.
+        first: Tenant,
+        /// The pod that was given it, too.
+        second: Tenant,
+    },
+    /// The block of a live pod's address does not record it under the pod's handle any more.
+    Freed(Tenant),
+    /// The handle of a live pod does not count the block of the pod's address any more, so that CNI DEL would not free
+    /// it.
+    Uncounted(Tenant),
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::GivenTwice { first, second } => {
+                write!(f, "{} was given to {}, but {} has it", first.address, second.pod, first.pod)
+            }
+            Self::Freed(Tenant { pod, address, block, handle, .. }) => {
+                write!(f, "{address} of {pod} was freed: {block} does not record it under {handle}")
+            }
+            Self::Uncounted(Tenant { pod, address, block, handle, .. }) => {
+                write!(f, "{address} of {pod} cannot be released: {handle} does not count {block}")
+            }
+        }
+    }
+}
+
+/// The pods that an allocator started, their addresses, and every violation that was seen.
+///
+/// The truth is the allocator's own: it was told an address when its compare-and-swap of the block took effect, and
+/// knows of no other way in which a pod comes to an address or loses it.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct Ledger {
+    live: BTreeMap<String, Tenant>,
+    /// Handles of live pods by address.
+    owners: HashMap<IpAddr, String>,
+    leaked: BTreeMap<IpAddr, Tenant>,
+    violations: Vec<Violation>,
+}
+
+/// How many pods there are, and all violations.
+impl fmt::Debug for Ledger {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (live, leaked) = (self.live.len(), self.leaked.len());
+        let mut shown = f.debug_struct("Ledger");
+        shown.field("live", &live).field("leaked", &leaked).field("violations", &self.violations).finish()
+    }
+}
+
+impl Ledger {
+    /// The pods that use their addresses, ascending by handle.
+    pub fn live(&self) -> impl ExactSizeIterator<Item = &Tenant> {
+        self.live.values()
+    }
+
+    /// Addresses that were leaked on purpose and not given out again since, each with the pod that had it. A repair
+    /// may have freed them.
+    pub fn leaked(&self) -> &BTreeMap<IpAddr, Tenant> {
+        &self.leaked
+    }
+
+    /// The violations that were seen so far. [`verify`](Self::verify) looks for more.
+    pub fn violations(&self) -> &[Violation] {
+        &self.violations
+    }
+
+    /// Looks at the address and the handle of every live pod, and gives all violations, those seen before first. Call
+    /// it when allocators and repairs have ended. Works inside and outside of async runtimes.
+    pub fn verify(&self, target: Target<'_>) -> Result<Vec<Violation>> {
+        let verified = thread::scope(|scope| {
+            let work = scope.spawn(|| -> Result<Vec<Violation>> {
+                // The specification names what endpoints look like; none is written here.
+                let datastore = target.connect(ClusterSpec::new(0))?;
+                let mut store = Store::new(datastore, Rng::new(0), Duration::ZERO);
+                let mut found = self.violations.clone();
+                for tenant in self.live.values() {
+                    found.extend(inspect(&mut store, tenant)?);
+                }
+                Ok(found)
+            });
+            work.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        })?;
+        Ok(verified)
+    }
+
+    /// A pod was given an address.
+    pub(super) fn give(&mut self, tenant: Tenant) {
+        self.leaked.remove(&tenant.address);
+        if let Some(first) = self.owners.get(&tenant.address).and_then(|handle| self.live.get(handle)) {
+            let (first, second) = (first.clone(), tenant.clone());
+            self.violations.push(Violation::GivenTwice { first, second });
+        }
+        self.owners.insert(tenant.address, tenant.handle.clone());
+        self.live.insert(tenant.handle.clone(), tenant);
+    }
+
+    /// A pod is about to end: what becomes of its address is no violation any more.
+    pub(super) fn end(&mut self, handle: &str) {
+        let Some(tenant) = self.live.remove(handle) else { return };
+        if self.owners.get(&tenant.address).is_some_and(|owner| owner == handle) {
+            self.owners.remove(&tenant.address);
+        }
+        // Only an address that was given twice has another owner.
+        if !self.violations.is_empty()
+            && let Some(other) = self.live.values().find(|other| other.address == tenant.address)
+        {
+            self.owners.insert(other.address, other.handle.clone());
+        }
+    }
+
+    /// A pod is about to be lost with its address.
+    pub(super) fn leak(&mut self, handle: &str) {
+        if let Some(tenant) = self.live.get(handle).cloned() {
+            self.end(handle);
+            self.leaked.insert(tenant.address, tenant);
+        }
+    }
+
+    /// The live pod with a handle.
+    pub(super) fn tenant(&self, handle: &str) -> Option<&Tenant> {
+        self.live.get(handle)
+    }
+
+    /// A violation was seen.
+    pub(super) fn accuse(&mut self, violations: Vec<Violation>) {
+        self.violations.extend(violations);
+    }
+}
+
+/// What is wrong with the address of a pod that is live all the while.
+pub(super) fn inspect(store: &mut Store, tenant: &Tenant) -> Result<Vec<Violation>> {
+    let mut found = Vec::new();
+    let block = look::block(store, tenant.block)?;
+    if !block.is_some_and(|(block, _)| look::held(&block, &tenant.handle).contains(&tenant.address)) {
+        found.push(Violation::Freed(tenant.clone()));
+    }
+    if look::counts(store, &tenant.handle)?.get(&tenant.block).is_none_or(|count| *count < 1) {
+        found.push(Violation::Uncounted(tenant.clone()));
+    }
+    Ok(found)
+}

@@ -1,0 +1,148 @@
+//! A headless Chromium for tests of pages, driven by the DevTools protocol over pipes: it listens on no port, and ends
+//! with the test that started it.
+
+mod page;
+mod pipe;
+
+use std::env;
+use std::fs::File;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+use tempfile::TempDir;
+
+use self::pipe::Pipe;
+use crate::servers::ServerError;
+
+pub use self::page::Page;
+
+/// Where it names a program, nothing else is looked at.
+const VARIABLE: &str = "CALIPAM_TEST_CHROMIUM";
+
+/// What distributions and Google call it.
+const NAMES: [&str; 5] =
+    ["chromium", "chromium-headless-shell", "chromium-browser", "google-chrome", "google-chrome-stable"];
+
+const ARGUMENTS: [&str; 16] = [
+    "--headless=new",
+    "--remote-debugging-pipe",
+    // Root may not have the sandbox, and a container has no user namespaces for it.
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-dev-shm-usage",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-breakpad",
+    "--disable-component-update",
+    "--disable-default-apps",
+    "--disable-extensions",
+    "--disable-sync",
+    // The same picture on every machine.
+    "--force-color-profile=srgb",
+    "--font-render-hinting=none",
+    "--hide-scrollbars",
+];
+
+/// Run by sh: the protocol wants descriptors 3 and 4, and only 0 to 2 can be handed over without unsafe code.
+const HAND_OVER: &str = r#"exec "$0" "$@" 3<&0 4>&1 </dev/null >/dev/null"#;
+
+/// How long it may take to end; then it is killed.
+const END: Duration = Duration::from_secs(5);
+
+/// A running browser with a profile of its own. Dropping it ends it.
+pub struct Browser {
+    pipe: Pipe,
+    child: Child,
+    /// Removed when the browser has ended.
+    _home: TempDir,
+}
+
+impl Browser {
+    /// Starts a browser.
+    pub fn start() -> Result<Self, ServerError> {
+        let program = program()?;
+        let home = tempfile::Builder::new().prefix("calipam-browser-").tempdir();
+        let home = home.map_err(ServerError::io("cannot make a temporary folder"))?;
+        let log = home.path().join("browser.log");
+        let errors =
+            File::create(&log).map_err(ServerError::io(format!("cannot write {}", log.display())))?;
+        let mut child = Command::new("sh")
+            .args(["-c", HAND_OVER])
+            .arg(&program)
+            .args(ARGUMENTS)
+            .arg(format!("--user-data-dir={}", home.path().join("profile").display()))
+            .env("HOME", home.path())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(errors)
+            .spawn()
+            .map_err(|source| ServerError::Spawn { path: program, source })?;
+        let pipe = Pipe::new(&mut child, log);
+        Ok(Self { pipe, child, _home: home })
+    }
+
+    /// Opens an empty page of 1280 by 900 pixels.
+    pub fn page(&mut self) -> Result<Page<'_>, ServerError> {
+        Page::new(&mut self.pipe)
+    }
+}
+
+impl Drop for Browser {
+    fn drop(&mut self) {
+        // Asked first: its processes then end in order and write no more into the folder that is removed.
+        self.pipe.send("Browser.close", &json!({}), None).ok();
+        let start = Instant::now();
+        while matches!(self.child.try_wait(), Ok(None)) && start.elapsed() < END {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        // Both fail only for one that is gone already.
+        self.child.kill().ok();
+        self.child.wait().ok();
+    }
+}
+
+/// The browser of this machine, if it has one.
+pub fn program() -> Result<PathBuf, ServerError> {
+    if let Some(path) = env::var_os(VARIABLE).map(PathBuf::from) {
+        return if path.is_file() { Ok(path) } else { Err(ServerError::NoBrowser) };
+    }
+    let path = env::var_os("PATH").unwrap_or_default();
+    let folders: Vec<PathBuf> = env::split_paths(&path).collect();
+    let mut files = NAMES.iter().flat_map(|name| folders.iter().map(move |folder| folder.join(name)));
+    files.find(|file| file.is_file()).ok_or(ServerError::NoBrowser)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_is_seen_as_a_person_sees_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("page.html");
+        let text = "<!DOCTYPE html><title>one</title><button onclick=\"document.title='two'\">press</button>\
+            <script>console.error('it complains'); fetch('http://127.0.0.1:9/').catch(() => {})</script>";
+        std::fs::write(&file, text).unwrap();
+        let mut browser = Browser::start().unwrap();
+        let mut page = browser.page().unwrap();
+        page.open(&file).unwrap();
+        assert_eq!(page.evaluate("document.title").unwrap(), "one");
+        page.click("document.querySelector('button')").unwrap();
+        assert_eq!(page.evaluate("document.title").unwrap(), "two");
+        assert!(page.evaluate("no.such.thing").is_err());
+
+        let complaints = page.complaints().unwrap();
+        assert!(complaints.iter().any(|complaint| complaint.contains("it complains")), "{complaints:?}");
+        assert_eq!(page.requests().unwrap().last().map(String::as_str), Some("http://127.0.0.1:9/"));
+        assert!(page.screenshot().unwrap().starts_with(b"\x89PNG"));
+        assert!(page.pdf().unwrap().starts_with(b"%PDF-"));
+
+        page.scripts(false).unwrap();
+        page.open(&file).unwrap();
+        page.click("document.querySelector('button')").unwrap();
+        assert_eq!(page.evaluate("document.title").unwrap(), "one");
+    }
+}

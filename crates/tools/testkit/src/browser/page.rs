@@ -1,0 +1,164 @@
+//! One page of the browser.
+
+use std::io;
+use std::path::Path;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Value, json};
+
+use super::pipe::Pipe;
+use crate::servers::ServerError;
+
+/// A page. Everything that it asks for and complains about is kept.
+pub struct Page<'b> {
+    pipe: &'b mut Pipe,
+    session: String,
+}
+
+impl<'b> Page<'b> {
+    pub(super) fn new(pipe: &'b mut Pipe) -> Result<Self, ServerError> {
+        let target =
+            pipe.call("Target.createTarget", &json!({"url": "about:blank"}), None)?["targetId"].take();
+        let attach = json!({"targetId": target, "flatten": true});
+        let session = pipe.call("Target.attachToTarget", &attach, None)?["sessionId"].take();
+        let mut page = Self { pipe, session: session.as_str().unwrap_or_default().to_owned() };
+        for domain in ["Page", "Runtime", "Log", "Network"] {
+            page.call(&format!("{domain}.enable"), &json!({}))?;
+        }
+        page.resize(1280, 900)?;
+        Ok(page)
+    }
+
+    /// The size of its window in pixels.
+    pub fn resize(&mut self, width: u32, height: u32) -> Result<(), ServerError> {
+        let size = json!({"width": width, "height": height, "deviceScaleFactor": 1, "mobile": false});
+        self.call("Emulation.setDeviceMetricsOverride", &size).map(drop)
+    }
+
+    /// Opens a file and waits until it is loaded.
+    pub fn open(&mut self, file: &Path) -> Result<(), ServerError> {
+        let failed = || ServerError::io(format!("cannot open {}", file.display()));
+        let file = file.canonicalize().map_err(failed())?;
+        let answer = self.call("Page.navigate", &json!({"url": format!("file://{}", file.display())}))?;
+        match answer["errorText"].as_str() {
+            Some(error) => Err(failed()(io::Error::other(error))),
+            None => self.pipe.wait_for("Page.loadEventFired", &self.session),
+        }
+    }
+
+    /// Whether the scripts of pages run that are opened from now on.
+    pub fn scripts(&mut self, run: bool) -> Result<(), ServerError> {
+        self.call("Emulation.setScriptExecutionDisabled", &json!({"value": !run})).map(drop)
+    }
+
+    /// What the person prefers, `light` or `dark`, and the medium, `screen` or `print`.
+    pub fn appearance(&mut self, scheme: &str, medium: &str) -> Result<(), ServerError> {
+        let feature = json!({"name": "prefers-color-scheme", "value": scheme});
+        self.call("Emulation.setEmulatedMedia", &json!({"media": medium, "features": [feature]})).map(drop)
+    }
+
+    /// The value of an expression of JavaScript, as JSON.
+    pub fn evaluate(&mut self, expression: &str) -> Result<Value, ServerError> {
+        let parameters = json!({"expression": expression, "returnByValue": true, "awaitPromise": true});
+        let mut answer = self.call("Runtime.evaluate", &parameters)?;
+        match answer.get("exceptionDetails") {
+            None => Ok(answer["result"]["value"].take()),
+            Some(details) => Err(ServerError::io(expression)(io::Error::other(details.to_string()))),
+        }
+    }
+
+    /// Clicks into the middle of the element that an expression gives, by the mouse.
+    pub fn click(&mut self, element: &str) -> Result<(), ServerError> {
+        self.click_at(element, 0.5, 0.5)
+    }
+
+    /// Clicks into an element, at these parts of its width and height.
+    pub fn click_at(&mut self, element: &str, x: f64, y: f64) -> Result<(), ServerError> {
+        let place = self.evaluate(&format!(
+            "(() => {{ const element = {element}; element.scrollIntoView({{block: 'center'}}); \
+             const box = element.getBoundingClientRect(); \
+             return [box.left + box.width * {x}, box.top + box.height * {y}]; }})()"
+        ))?;
+        for kind in ["mousePressed", "mouseReleased"] {
+            let event =
+                json!({"type": kind, "x": place[0], "y": place[1], "button": "left", "clickCount": 1});
+            self.call("Input.dispatchMouseEvent", &event)?;
+        }
+        Ok(())
+    }
+
+    /// Presses a key, such as `Enter` or `ArrowDown`.
+    pub fn press(&mut self, key: &str) -> Result<(), ServerError> {
+        for kind in ["rawKeyDown", "keyUp"] {
+            let code = match key {
+                "Enter" => 13,
+                "Tab" => 9,
+                "ArrowLeft" => 37,
+                "ArrowUp" => 38,
+                "ArrowRight" => 39,
+                "ArrowDown" => 40,
+                _ => 0,
+            };
+            let event = json!({"type": kind, "key": key, "code": key, "windowsVirtualKeyCode": code});
+            self.call("Input.dispatchKeyEvent", &event)?;
+        }
+        Ok(())
+    }
+
+    /// Types a text into the element that has the focus.
+    pub fn type_text(&mut self, text: &str) -> Result<(), ServerError> {
+        self.call("Input.insertText", &json!({"text": text})).map(drop)
+    }
+
+    /// A picture of the whole page as PNG.
+    pub fn screenshot(&mut self) -> Result<Vec<u8>, ServerError> {
+        self.bytes("Page.captureScreenshot", &json!({"format": "png", "captureBeyondViewport": true}))
+    }
+
+    /// A picture of a part: left and top edge, width and height in pixels.
+    pub fn screenshot_of(&mut self, clip: [f64; 4]) -> Result<Vec<u8>, ServerError> {
+        let [x, y, width, height] = clip;
+        let clip = json!({"x": x, "y": y, "width": width, "height": height, "scale": 1});
+        let parameters = json!({"format": "png", "captureBeyondViewport": true, "clip": clip});
+        self.bytes("Page.captureScreenshot", &parameters)
+    }
+
+    /// The page as it is printed.
+    pub fn pdf(&mut self) -> Result<Vec<u8>, ServerError> {
+        self.bytes("Page.printToPDF", &json!({"printBackground": true}))
+    }
+
+    /// The address of everything that the page asked for, itself included, oldest first.
+    pub fn requests(&mut self) -> Result<Vec<String>, ServerError> {
+        self.catch_up()?;
+        let requests = self.pipe.events(&["Network.requestWillBeSent"], &self.session);
+        Ok(requests.map(|event| event["request"]["url"].as_str().unwrap_or_default().to_owned()).collect())
+    }
+
+    /// Errors and warnings: of its scripts, of its console, and what the browser refused to do.
+    pub fn complaints(&mut self) -> Result<Vec<String>, ServerError> {
+        self.catch_up()?;
+        let names = ["Runtime.exceptionThrown", "Runtime.consoleAPICalled", "Log.entryAdded"];
+        let bad = |event: &&Value| {
+            let kind = event["type"].as_str().or(event["entry"]["level"].as_str());
+            matches!(kind, None | Some("error" | "warning" | "assert"))
+        };
+        Ok(self.pipe.events(&names, &self.session).filter(bad).map(Value::to_string).collect())
+    }
+
+    /// What happened before an answer is told before it.
+    fn catch_up(&mut self) -> Result<(), ServerError> {
+        self.evaluate("1").map(drop)
+    }
+
+    fn bytes(&mut self, method: &str, parameters: &Value) -> Result<Vec<u8>, ServerError> {
+        let answer = self.call(method, parameters)?;
+        let text = answer["data"].as_str().unwrap_or_default();
+        STANDARD.decode(text).map_err(|error| ServerError::io(method)(io::Error::other(error)))
+    }
+
+    fn call(&mut self, method: &str, parameters: &Value) -> Result<Value, ServerError> {
+        self.pipe.call(method, parameters, Some(&self.session))
+    }
+}

@@ -1,0 +1,353 @@
+//! A cluster of Calico 2.x on a real etcd that serves the v2 API, and its allocator (facts 6).
+
+use std::io;
+use std::net::{Ipv4Addr, TcpStream};
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Value, json};
+
+use crate::servers::http::request;
+use crate::servers::{Etcd, EtcdOptions, EtcdVersion, ServerError};
+
+/// Addresses of a block.
+const SIZE: u32 = 64;
+/// How often a swap is tried.
+const ATTEMPTS: usize = 100;
+
+/// An etcd with the v2 API.
+#[derive(Debug)]
+pub struct Calico2 {
+    etcd: Etcd,
+}
+
+/// A key that was read: its value, and the index of its last change.
+type Stored = (String, u64);
+
+impl Calico2 {
+    /// A healthy cluster: two hosts with a tunnel address and a block each, and three pods on each of them.
+    pub fn start() -> Result<Self, ServerError> {
+        let etcd = EtcdOptions::new().version(EtcdVersion::V3_4).argument("--enable-v2=true").start()?;
+        let cluster = Self { etcd };
+        let seeded = || -> io::Result<()> {
+            let calico = cluster.client();
+            calico.set("/calico/v1/Ready", "true")?;
+            calico.set("/calico/v1/config/ClusterGUID", "0f0e1d2c3b4a59687786950a1b2c3d4e")?;
+            let pool = json!({"cidr": "192.168.0.0/16", "ipip": "tunl0", "ipip_mode": "always", "masquerade": true, "ipam": true, "disabled": false});
+            calico.set("/calico/v1/ipam/v4/pool/192.168.0.0-16", &pool.to_string())?;
+            for (host, third) in [("node-1", 1), ("node-2", 2)] {
+                calico.add_host(host, Ipv4Addr::new(192, 168, third, 0))?;
+                for pod in ["a", "b", "c"] {
+                    calico.start_pod(host, &format!("default.{pod}-{third}"))?;
+                }
+            }
+            Ok(())
+        };
+        seeded().map_err(ServerError::io("cannot write the data of Calico 2.x"))?;
+        Ok(cluster)
+    }
+
+    pub fn etcd(&self) -> &Etcd {
+        &self.etcd
+    }
+
+    pub fn endpoint(&self) -> String {
+        self.etcd.endpoint()
+    }
+
+    pub fn client(&self) -> Client2 {
+        Client2 { port: self.etcd.port() }
+    }
+}
+
+/// Reads and writes the tree, and allocates as Calico 2.x does.
+#[derive(Clone, Copy, Debug)]
+pub struct Client2 {
+    port: u16,
+}
+
+impl Client2 {
+    /// What lies at a key; `None` where there is nothing.
+    pub fn get(&self, key: &str) -> io::Result<Option<Stored>> {
+        let (status, answer) = self.ask("GET", key, "quorum=true", None)?;
+        if status == 404 {
+            return Ok(None);
+        }
+        let value = answer["node"]["value"].as_str().ok_or_else(|| unexpected(&answer))?;
+        Ok(Some((value.to_owned(), answer["node"]["modifiedIndex"].as_u64().unwrap_or_default())))
+    }
+
+    /// The JSON at a key, which must exist.
+    pub fn json(&self, key: &str) -> io::Result<Value> {
+        let (value, _) = self.get(key)?.ok_or_else(|| io::Error::other(format!("{key}: not found")))?;
+        serde_json::from_str(&value).map_err(io::Error::other)
+    }
+
+    /// Sets a key without any condition: a fault of a test, or what only one writes.
+    pub fn set(&self, key: &str, value: &str) -> io::Result<()> {
+        let (status, answer) = self.ask("PUT", key, "", Some(value))?;
+        if status < 300 { Ok(()) } else { Err(unexpected(&answer)) }
+    }
+
+    /// Deletes a key, if it is there.
+    pub fn delete(&self, key: &str) -> io::Result<()> {
+        self.ask("DELETE", key, "", None).map(drop)
+    }
+
+    /// Deletes a host with all that lies below it, as `calicoctl delete node` of that time did.
+    pub fn remove_host(&self, host: &str) -> io::Result<()> {
+        self.ask("DELETE", &format!("/calico/v1/host/{host}"), "recursive=true", None).map(drop)
+    }
+
+    /// The keys below one, with all that lies below them.
+    pub fn keys(&self, key: &str) -> io::Result<Vec<String>> {
+        fn add(node: &Value, out: &mut Vec<String>) {
+            match node["nodes"].as_array() {
+                Some(nodes) => nodes.iter().for_each(|node| add(node, out)),
+                None if node["dir"] == true => {}
+                None => out.extend(node["key"].as_str().map(str::to_owned)),
+            }
+        }
+        let (_, answer) = self.ask("GET", key, "quorum=true&recursive=true&sorted=true", None)?;
+        let mut keys = Vec::new();
+        if answer["node"].is_object() {
+            add(&answer["node"], &mut keys);
+        }
+        Ok(keys)
+    }
+
+    /// Adds a host with an empty block; the block's first address is that of its tunnel.
+    pub fn add_host(&self, host: &str, block: Ipv4Addr) -> io::Result<()> {
+        self.set(&format!("/calico/v1/host/{host}/metadata"), "{}")?;
+        self.add_block(host, block)?;
+        self.change_block(block, |block| assign(block, None).map(drop))?;
+        self.set(&format!("/calico/v1/host/{host}/config/IpInIpTunnelAddr"), &block.to_string())
+    }
+
+    /// Claims a block: the affinity comes first.
+    pub fn add_block(&self, host: &str, block: Ipv4Addr) -> io::Result<()> {
+        self.set(&format!("/calico/ipam/v2/host/{host}/ipv4/block/{block}-26"), "{}")?;
+        let value = json!({
+            "cidr": format!("{block}/26"), "affinity": format!("host:{host}"), "strictAffinity": false,
+            "allocations": vec![Value::Null; SIZE as usize], "unallocated": (0..SIZE).collect::<Vec<_>>(),
+            "attributes": [],
+        });
+        self.set(&block_key(block), &value.to_string())
+    }
+
+    /// The network in which the blocks of a host begin.
+    fn blocks(&self, host: &str) -> io::Result<Vec<Ipv4Addr>> {
+        let keys = self.keys(&format!("/calico/ipam/v2/host/{host}/ipv4/block"))?;
+        let block = |key: &String| key.rsplit('/').next()?.strip_suffix("-26")?.parse().ok();
+        Ok(keys.iter().filter_map(block).collect())
+    }
+
+    /// Gives a pod an address from a block of its host, and writes its endpoint.
+    pub fn start_pod(&self, host: &str, workload: &str) -> io::Result<Ipv4Addr> {
+        let address = self.assign(host, workload)?;
+        self.set_endpoint(host, workload, &[&address.to_string()])?;
+        Ok(address)
+    }
+
+    /// Gives out an address without an endpoint: counts the handle, then writes the block.
+    pub fn assign(&self, host: &str, handle: &str) -> io::Result<Ipv4Addr> {
+        for block in self.blocks(host)? {
+            self.count(handle, block, 1)?;
+            match self.change_block(block, |value| assign(value, Some(handle)))? {
+                Some(ordinal) => return Ok((u32::from(block) + ordinal).into()),
+                None => self.count(handle, block, -1)?,
+            }
+        }
+        Err(io::Error::other(format!("{host} has no free address")))
+    }
+
+    /// Writes a workload endpoint of Kubernetes.
+    pub fn set_endpoint(&self, host: &str, workload: &str, addresses: &[&str]) -> io::Result<()> {
+        let of = |v6: bool| -> Vec<String> {
+            let family = addresses.iter().filter(|address| address.contains(':') == v6);
+            family.map(|address| format!("{address}/{}", if v6 { 128 } else { 32 })).collect()
+        };
+        let value = json!({
+            "state": "active", "name": "cali0", "active_instance_id": format!("id-of-{workload}"),
+            "mac": "ee:ee:ee:ee:ee:ee", "profile_ids": ["default"], "ipv4_nets": of(false), "ipv6_nets": of(true),
+        });
+        self.set(&endpoint_key(host, workload), &value.to_string())
+    }
+
+    /// Deletes the endpoint of a pod, then frees its addresses by its handle.
+    pub fn stop_pod(&self, host: &str, workload: &str) -> io::Result<()> {
+        self.delete(&endpoint_key(host, workload))?;
+        self.release(workload)
+    }
+
+    /// Frees all addresses of a handle, whosever they are now: what a late deletion does to a pod of the same name.
+    pub fn release(&self, handle: &str) -> io::Result<()> {
+        let Some((value, _)) = self.get(&handle_key(handle))? else { return Ok(()) };
+        let value: Value = serde_json::from_str(&value).map_err(io::Error::other)?;
+        for cidr in value["block"].as_object().into_iter().flat_map(|blocks| blocks.keys()) {
+            let block: Ipv4Addr =
+                cidr.split('/').next().unwrap_or_default().parse().map_err(io::Error::other)?;
+            let freed = self.change_block(block, |value| Some(free(value, handle)))?.unwrap_or_default();
+            self.count(handle, block, -freed)?;
+        }
+        Ok(())
+    }
+
+    /// Changes the count of a handle for a block, as long as swaps are lost.
+    fn count(&self, handle: &str, block: Ipv4Addr, by: i64) -> io::Result<()> {
+        let key = handle_key(handle);
+        let change = |before: Option<&str>| {
+            let mut value: Value =
+                before.and_then(|text| serde_json::from_str(text).ok()).unwrap_or(json!({"block": {}}));
+            let cidr = format!("{block}/26");
+            let count = value["block"][&cidr].as_i64().unwrap_or_default() + by;
+            match (count, value["block"].as_object_mut()) {
+                (..=0, Some(blocks)) => drop(blocks.remove(&cidr)),
+                _ => value["block"][&cidr] = count.into(),
+            }
+            let is_empty = value["block"].as_object().is_none_or(serde_json::Map::is_empty);
+            Some((!is_empty).then(|| value.to_string()))
+        };
+        self.swap(&key, change)
+    }
+
+    /// Changes a block, as long as swaps are lost. Nothing is written where the change gives `None`.
+    fn change_block<T>(
+        &self,
+        block: Ipv4Addr,
+        mut change: impl FnMut(&mut Value) -> Option<T>,
+    ) -> io::Result<Option<T>> {
+        let mut result = None;
+        self.swap(&block_key(block), |before| {
+            let mut value: Value = serde_json::from_str(before?).ok()?;
+            result = change(&mut value);
+            result.is_some().then(|| Some(value.to_string()))
+        })?;
+        Ok(result)
+    }
+
+    /// Replaces, creates or deletes (inner `None`) a key under the condition that it is as it was read.
+    fn swap(
+        &self,
+        key: &str,
+        mut change: impl FnMut(Option<&str>) -> Option<Option<String>>,
+    ) -> io::Result<()> {
+        for _ in 0..ATTEMPTS {
+            let stored = self.get(key)?;
+            let Some(after) = change(stored.as_ref().map(|(value, _)| value.as_str())) else { return Ok(()) };
+            let condition = match &stored {
+                Some((_, index)) => format!("prevIndex={index}"),
+                None => "prevExist=false".to_owned(),
+            };
+            let (status, _) = match &after {
+                Some(value) => self.ask("PUT", key, &condition, Some(value))?,
+                None if stored.is_some() => self.ask("DELETE", key, &condition, None)?,
+                None => return Ok(()),
+            };
+            if status < 300 {
+                return Ok(());
+            }
+        }
+        Err(io::Error::other(format!("{key}: {ATTEMPTS} swaps were lost")))
+    }
+
+    /// Lets only the user `root` in, with this password.
+    pub fn require_login(&self, password: &str) -> io::Result<()> {
+        let login = format!("Authorization: Basic {}", STANDARD.encode(format!("root:{password}")));
+        let user = json!({"user": "root", "password": password}).to_string();
+        for (method, path, body) in
+            [("PUT", "users/root", user.as_str()), ("PUT", "enable", ""), ("DELETE", "roles/guest", "")]
+        {
+            let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port))?;
+            let headers = [login.clone(), "Content-Type: application/json".to_owned()];
+            let answer = request(stream, method, &format!("/v2/auth/{path}"), &headers, body)?;
+            if answer.status >= 300 {
+                return Err(io::Error::other(format!("{path}: {} {}", answer.status, answer.body)));
+            }
+        }
+        Ok(())
+    }
+
+    fn ask(&self, method: &str, key: &str, query: &str, value: Option<&str>) -> io::Result<(u16, Value)> {
+        let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port))?;
+        let body = value.map(|value| format!("value={}", encode(value))).unwrap_or_default();
+        let headers = ["Content-Type: application/x-www-form-urlencoded".to_owned()];
+        let path = key.split('/').map(encode).collect::<Vec<_>>().join("/");
+        let response = request(stream, method, &format!("/v2/keys{path}?{query}"), &headers, &body)?;
+        let answer = serde_json::from_str(&response.body).map_err(io::Error::other)?;
+        Ok((response.status, answer))
+    }
+}
+
+/// The key of the block of 64 addresses that begins here.
+pub fn block_key(block: Ipv4Addr) -> String {
+    format!("/calico/ipam/v2/assignment/ipv4/block/{block}-26")
+}
+
+pub fn handle_key(handle: &str) -> String {
+    format!("/calico/ipam/v2/handle/{handle}")
+}
+
+/// The key of the endpoint of a pod.
+pub fn endpoint_key(host: &str, workload: &str) -> String {
+    format!("/calico/v1/host/{host}/workload/k8s/{workload}/endpoint/eth0")
+}
+
+/// Takes the first free ordinal.
+fn assign(block: &mut Value, handle: Option<&str>) -> Option<u32> {
+    let free = block["unallocated"].as_array_mut()?;
+    if free.is_empty() {
+        return None;
+    }
+    let ordinal = u32::try_from(free.remove(0).as_u64()?).ok()?;
+    let attributes = block["attributes"].as_array_mut()?;
+    let record = json!({"handle_id": handle, "secondary": null});
+    let found = attributes.iter().position(|known| *known == record);
+    let index = found.unwrap_or_else(|| {
+        attributes.push(record);
+        attributes.len() - 1
+    });
+    block["allocations"][ordinal as usize] = index.into();
+    Some(ordinal)
+}
+
+/// Frees the ordinals of a handle, and gives their number.
+fn free(block: &mut Value, handle: &str) -> i64 {
+    let Some(index) =
+        block["attributes"].as_array().and_then(|all| all.iter().position(|a| a["handle_id"] == handle))
+    else {
+        return 0;
+    };
+    let mut freed = Vec::new();
+    for (ordinal, entry) in block["allocations"].as_array_mut().into_iter().flatten().enumerate() {
+        match entry.as_u64() {
+            Some(held) if held == index as u64 => {
+                *entry = Value::Null;
+                freed.push(ordinal);
+            }
+            Some(held) if held > index as u64 => *entry = (held - 1).into(),
+            _ => {}
+        }
+    }
+    let number = freed.len();
+    if let Some(attributes) = block["attributes"].as_array_mut() {
+        attributes.remove(index);
+    }
+    if let Some(unallocated) = block["unallocated"].as_array_mut() {
+        unallocated.extend(freed.into_iter().map(Value::from));
+    }
+    number as i64
+}
+
+/// Escapes all but letters and digits.
+fn encode(text: &str) -> String {
+    let byte = |byte: u8| match byte {
+        b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' => char::from(byte).to_string(),
+        other => format!("%{other:02X}"),
+    };
+    text.bytes().map(byte).collect()
+}
+
+fn unexpected(answer: &Value) -> io::Error {
+    io::Error::other(answer.to_string())
+}

@@ -1,0 +1,176 @@
+//! Pods with their endpoints, handles and addresses.
+
+use std::net::IpAddr;
+
+use ipnet::IpNet;
+use jiff::{SignedDuration, Timestamp};
+
+use crate::cluster::layout::{PodName, go_time, pod_name, whole_seconds};
+use crate::cluster::wire::{Attribute, Endpoint, EndpointSpec, Metadata, key};
+use crate::cluster::{Cluster, ClusterSpec, Object, Pod};
+
+/// Pods that a fault may put on one node before it takes another one.
+const PODS_PER_HOST: usize = 24;
+/// Blocks that it may add to one node: 20 are the limit.
+const BLOCKS_PER_HOST: usize = 14;
+
+/// Who takes addresses: a pod in its sandbox, before anything is stored.
+#[derive(Clone, Debug)]
+pub(crate) struct Holder {
+    pub name: PodName,
+    pub node: String,
+    /// The sandbox.
+    pub container: String,
+    /// When its addresses were allocated.
+    pub since: Timestamp,
+}
+
+impl Holder {
+    /// The handle of its sandbox.
+    pub fn handle(&self) -> String {
+        format!("k8s-pod-network.{}", self.container)
+    }
+
+    /// Its owner record.
+    pub fn attribute(&self) -> Attribute {
+        let mut attribute = self.attribute_without_time();
+        attribute.set("timestamp", &go_time(self.since));
+        attribute
+    }
+
+    /// Its owner record as writers before 3.18 left it.
+    pub fn attribute_without_time(&self) -> Attribute {
+        let (namespace, pod) = (self.name.namespace, self.name.pod.as_str());
+        Attribute::new(&self.handle(), [("namespace", namespace), ("node", &self.node), ("pod", pod)])
+    }
+
+    pub fn endpoint_key(&self) -> String {
+        let name = key::endpoint_name(&self.node, "k8s", &self.name.pod, "eth0");
+        key::endpoint(self.name.namespace, &name)
+    }
+}
+
+impl Cluster {
+    /// Adds a pod with an address of each family to the node at a place in [`Cluster::nodes`].
+    pub fn add_pod_on(&mut self, node: usize) -> Pod {
+        let info = self.nodes[node].clone();
+        self.add_pod(&info.name, &info.blocks)
+    }
+
+    /// Adds a pod to a node that takes one address of each block.
+    pub(in crate::cluster) fn add_pod(&mut self, node: &str, blocks: &[IpNet]) -> Pod {
+        let holder = self.holder(node);
+        let addresses: Vec<(IpAddr, IpNet)> =
+            blocks.iter().map(|block| (self.take(*block, &holder), *block)).collect();
+        self.put_endpoint(&holder, addresses.iter().map(|(a, _)| *a));
+        pod(holder, addresses)
+    }
+
+    /// Names a new pod and its sandbox.
+    pub(in crate::cluster) fn holder(&mut self, node: &str) -> Holder {
+        let serial = self.next_pod;
+        self.next_pod += 1;
+        let mut rng = self.spec.rng(0x706f_6400_0000_0000 | serial);
+        // Between an hour and 20 days ago: old enough to be judged, younger than the blocks.
+        let age = SignedDuration::from_secs(3600 + rng.below(20 * 86_400) as i64);
+        let age = age + SignedDuration::from_nanos(rng.below(1_000_000_000) as i64);
+        let since = self.spec.now.checked_sub(age).expect("a time in this era");
+        Holder { name: pod_name(serial), node: node.to_owned(), container: rng.hex(64), since }
+    }
+
+    /// Takes one address for a pod: the handle first, then the block.
+    pub(in crate::cluster) fn take(&mut self, block: IpNet, holder: &Holder) -> IpAddr {
+        self.count(&holder.handle(), block, 1);
+        self.block_mut(block).take(1, holder.attribute())[0]
+    }
+
+    /// Stores the endpoint of a pod.
+    pub(in crate::cluster) fn put_endpoint(
+        &mut self,
+        holder: &Holder,
+        addresses: impl IntoIterator<Item = IpAddr>,
+    ) {
+        let endpoint = endpoint_of(&self.spec, holder, &addresses.into_iter().collect::<Vec<_>>());
+        self.put(holder.endpoint_key(), Object::Endpoint(Box::new(endpoint)));
+    }
+
+    /// A node for pods that a fault needs; a fresh one as soon as the last is filled.
+    pub(in crate::cluster) fn host(&mut self) -> usize {
+        let (node, pods) = match self.host {
+            Some((node, pods)) if pods < PODS_PER_HOST && self.host_blocks < BLOCKS_PER_HOST => {
+                (node, pods + 1)
+            }
+            _ => {
+                self.host_blocks = 0;
+                (self.add_node(), 1)
+            }
+        };
+        self.host = Some((node, pods));
+        node
+    }
+
+    /// A healthy pod for a fault to break.
+    pub(in crate::cluster) fn victim(&mut self) -> Pod {
+        let node = self.host();
+        self.add_pod_on(node)
+    }
+
+    /// A healthy node with some pods for a fault to break; no other fault uses it.
+    pub(in crate::cluster) fn victim_node(&mut self, pods: usize) -> (usize, Vec<Pod>) {
+        let node = self.add_node();
+        let pods = (0..pods).map(|_| self.add_pod_on(node)).collect();
+        (node, pods)
+    }
+}
+
+/// What stays known of a pod.
+pub(in crate::cluster) fn pod(holder: Holder, addresses: Vec<(IpAddr, IpNet)>) -> Pod {
+    Pod {
+        handle: holder.handle(),
+        endpoint: holder.endpoint_key(),
+        name: holder.name,
+        node: holder.node,
+        addresses,
+    }
+}
+
+/// The endpoint of a pod.
+pub(crate) fn endpoint_of(spec: &ClusterSpec, holder: &Holder, addresses: &[IpAddr]) -> Endpoint {
+    let PodName { namespace, pod, generate, app } = &holder.name;
+    let mut rng = spec.rng(holder.since.as_nanosecond() as u64);
+    let mut labels: std::collections::BTreeMap<String, String> = [
+        ("app", *app),
+        ("projectcalico.org/namespace", namespace),
+        ("projectcalico.org/orchestrator", "k8s"),
+        ("projectcalico.org/serviceaccount", "default"),
+    ]
+    .map(|(k, v)| (k.to_owned(), v.to_owned()))
+    .into();
+    if !generate.is_empty() {
+        labels.insert("pod-template-hash".to_owned(), "6799fc88d8".to_owned());
+    }
+    let metadata = Metadata {
+        name: key::endpoint_name(&holder.node, "k8s", pod, "eth0"),
+        generate_name: generate.clone(),
+        namespace: (*namespace).to_owned(),
+        uid: rng.uuid(),
+        creation_timestamp: whole_seconds(holder.since),
+        labels,
+        ..Metadata::default()
+    };
+    let stated = EndpointSpec {
+        orchestrator: "k8s".to_owned(),
+        node: holder.node.clone(),
+        container_id: holder.container.clone(),
+        pod: pod.clone(),
+        endpoint: "eth0".to_owned(),
+        service_account_name: "default".to_owned(),
+        profiles: vec![format!("kns.{namespace}"), format!("ksa.{namespace}.default")],
+        interface_name: format!("cali{}", rng.hex(11)),
+        mac: "ee:ee:ee:ee:ee:ee".to_owned(),
+        ..EndpointSpec::default()
+    };
+    let mut endpoint = Endpoint::new("WorkloadEndpoint", metadata, stated);
+    endpoint.set_addresses(addresses);
+    endpoint
+}

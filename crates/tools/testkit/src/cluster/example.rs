@@ -1,0 +1,64 @@
+//! The cluster of the documentation: `docs/examples/cluster.jsonl`.
+
+use super::{Cluster, ClusterSpec, Fault};
+
+/// The faults of the example, and how many of each.
+const FAULTS: [(Fault, usize); 18] = [
+    (Fault::DuplicatePods, 1),
+    (Fault::UnallocatedFreed, 1),
+    (Fault::LeakedNoOwner, 3),
+    (Fault::LeakedNewSandbox, 1),
+    (Fault::NodeGone, 1),
+    (Fault::OwnerMismatchPod, 1),
+    (Fault::BorrowedTunnel, 1),
+    (Fault::OverlappingBlocks, 1),
+    (Fault::CorruptFreeTwice, 1),
+    (Fault::BlockWithoutAffinity, 1),
+    (Fault::AffinityOfOther, 1),
+    (Fault::AffinityPending, 1),
+    (Fault::OrphanHandle, 5),
+    (Fault::MissingHandle, 1),
+    (Fault::HandleCountHigh, 1),
+    (Fault::SharedLegacySuccessor, 1),
+    (Fault::PoolNearlyFull, 1),
+    (Fault::UndecodableEndpointField, 1),
+];
+
+impl Cluster {
+    /// A small IPv4 cluster with more than a dozen different faults; always the same.
+    pub fn example() -> Self {
+        let mut cluster = Self::plain(ClusterSpec::new(2026).v4_only(), 4, 5);
+        cluster.add_extras();
+        for (fault, count) in FAULTS {
+            cluster.inject(fault, count);
+        }
+        cluster
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::path::Path;
+
+    use super::*;
+
+    #[test]
+    fn the_example_of_the_documentation_is_current() {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../docs/examples/cluster.jsonl");
+        let committed = fs::read(&path).unwrap();
+        assert!(
+            committed == Cluster::example().export(),
+            "{} is not what the generator makes; write it anew with\n  cargo run -p calipam-testkit --example \
+             generate_cluster -- example docs/examples/cluster.jsonl",
+            path.display()
+        );
+    }
+
+    #[test]
+    fn the_example_shows_more_than_a_dozen_codes() {
+        let cluster = Cluster::example();
+        let codes: std::collections::BTreeSet<String> = cluster.truth().iter().map(|e| e.code).collect();
+        assert!(codes.len() > 12, "{codes:?}");
+    }
+}

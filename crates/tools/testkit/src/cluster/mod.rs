@@ -1,0 +1,256 @@
+//! A generator of clusters: what Calico stores in etcd, key by key, with a known number of each fault and the findings
+//! to be expected. The same specification gives the same bytes on every machine.
+//!
+//! It writes JSON from the fact sheet with its own structs and does its own block arithmetic, so that a test does not
+//! compare calipam with itself.
+
+mod build;
+mod bulk;
+mod example;
+mod faults;
+mod kubernetes_only;
+mod layout;
+mod output;
+pub mod rng;
+mod truth;
+pub mod wire;
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use ipnet::IpNet;
+
+pub(crate) use self::build::{Holder, endpoint_of};
+pub use self::bulk::SizedCluster;
+pub use self::faults::Fault;
+use self::kubernetes_only::KubernetesOnly;
+pub(crate) use self::layout::pod_name;
+pub use self::layout::{ClusterSpec, PodName, go_time, whole_seconds};
+pub use self::output::{KubeCluster, KubeObject, LeftOut, WriteError};
+pub use self::truth::{Expected, Form, Found, GroundTruth};
+use self::wire::{Attribute, Block, Endpoint, Handle, IpamSettings, Node, key};
+
+/// A stored value.
+#[derive(Clone, Debug)]
+pub enum Object {
+    Block(Block),
+    Handle(Handle),
+    Node(Box<Node>),
+    /// A workload endpoint.
+    Endpoint(Box<Endpoint>),
+    /// Any other value, and those that a fault has broken.
+    Raw(Vec<u8>),
+}
+
+impl Object {
+    /// The bytes that etcd stores.
+    pub fn value(&self) -> Vec<u8> {
+        match self {
+            Self::Block(block) => block.value(),
+            Self::Handle(handle) => wire::go_json(handle),
+            Self::Node(node) => wire::go_json(node),
+            Self::Endpoint(endpoint) => wire::go_json(endpoint),
+            Self::Raw(bytes) => bytes.clone(),
+        }
+    }
+}
+
+/// A pod of the cluster: its endpoint, its handle and its addresses.
+#[derive(Clone, Debug)]
+pub struct Pod {
+    pub name: PodName,
+    /// The Calico node.
+    pub node: String,
+    /// The ID of its handle.
+    pub handle: String,
+    /// Its addresses, each with the block that records it.
+    pub addresses: Vec<(IpAddr, IpNet)>,
+    /// The key of its endpoint.
+    pub endpoint: String,
+}
+
+impl Pod {
+    /// Its first address: the IPv4 one.
+    pub fn address(&self) -> IpAddr {
+        self.addresses[0].0
+    }
+
+    /// The block of the first address.
+    pub fn block(&self) -> IpNet {
+        self.addresses[0].1
+    }
+}
+
+/// What the generator remembers about a node.
+#[derive(Clone, Debug)]
+pub struct NodeInfo {
+    /// Its name in Calico.
+    pub name: String,
+    /// Its number, from which its blocks follow.
+    pub number: u32,
+    /// Its first blocks: one of each family.
+    pub blocks: Vec<IpNet>,
+}
+
+/// A generated cluster.
+#[derive(Clone, Debug)]
+pub struct Cluster {
+    spec: ClusterSpec,
+    entries: BTreeMap<Vec<u8>, Object>,
+    /// By [`Form`], in its order; the subjects are those of the form in etcd, where it has them.
+    truths: [GroundTruth; Form::ALL.len()],
+    kubernetes_only: KubernetesOnly,
+    settings: IpamSettings,
+    /// The settings of the resource IPAMConfiguration.
+    shown: IpamSettings,
+    nodes: Vec<NodeInfo>,
+    /// See [`Self::young`].
+    young: Vec<IpAddr>,
+    /// The node on which the next pod that a fault needs is put, and how many it has.
+    host: Option<(usize, usize)>,
+    /// Spare blocks given out since that node was taken; most of them are its own.
+    host_blocks: usize,
+    next_node: u32,
+    next_pod: u64,
+    next_spare: u32,
+    next_pool: u32,
+}
+
+impl Cluster {
+    /// What the cluster was made from.
+    pub fn spec(&self) -> &ClusterSpec {
+        &self.spec
+    }
+
+    /// The findings that a check of etcd alone must have, all of them. [`KubeCluster::truth`] has those of the other
+    /// forms.
+    pub fn truth(&self) -> &GroundTruth {
+        self.truth_of(Form::Etcd)
+    }
+
+    fn truth_of(&self, form: Form) -> &GroundTruth {
+        &self.truths[form as usize]
+    }
+
+    /// Addresses of pods whose endpoint is about to be written: leaks to a check with a grace period of 0 and to no other.
+    pub fn young(&self) -> &[IpAddr] {
+        &self.young
+    }
+
+    /// The nodes that exist, or existed before a fault removed them.
+    pub fn nodes(&self) -> &[NodeInfo] {
+        &self.nodes
+    }
+
+    /// Number of keys.
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// True where there is no key.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// The value under a key.
+    pub fn get(&self, key: &str) -> Option<&Object> {
+        self.entries.get(key.as_bytes())
+    }
+
+    /// Stores a value, also over another one.
+    pub fn put(&mut self, key: impl Into<Vec<u8>>, value: Object) {
+        self.entries.insert(key.into(), value);
+    }
+
+    /// Stores bytes, also over another value.
+    pub fn put_raw(&mut self, key: impl Into<Vec<u8>>, value: impl Into<Vec<u8>>) {
+        self.put(key, Object::Raw(value.into()));
+    }
+
+    /// Removes a key, which must exist.
+    pub fn remove(&mut self, key: &str) -> Object {
+        self.entries.remove(key.as_bytes()).unwrap_or_else(|| panic!("there is no {key}"))
+    }
+
+    /// Removes all keys of a prefix.
+    pub fn remove_prefix(&mut self, prefix: &str) {
+        self.entries.retain(|key, _| !key.starts_with(prefix.as_bytes()));
+    }
+
+    /// Every key and value, ascending by key.
+    pub fn for_each_entry(&self, mut visit: impl FnMut(&[u8], &[u8])) {
+        for (key, object) in &self.entries {
+            visit(key, &object.value());
+        }
+    }
+
+    /// The keys, ascending.
+    pub fn keys(&self) -> impl Iterator<Item = &[u8]> {
+        self.entries.keys().map(Vec::as_slice)
+    }
+
+    /// Blocks that are not broken, with the CIDR of their key.
+    pub fn blocks(&self) -> impl Iterator<Item = &Block> {
+        self.entries.values().filter_map(|object| match object {
+            Object::Block(block) => Some(block),
+            _ => None,
+        })
+    }
+
+    /// The block, which must exist unbroken.
+    pub fn block_mut(&mut self, net: IpNet) -> &mut Block {
+        match self.entries.get_mut(key::block(net).as_bytes()) {
+            Some(Object::Block(block)) => block,
+            _ => panic!("there is no block {net}"),
+        }
+    }
+
+    /// The handle, which must exist.
+    pub fn handle_mut(&mut self, id: &str) -> &mut Handle {
+        match self.entries.get_mut(key::handle(id).as_bytes()) {
+            Some(Object::Handle(handle)) => handle,
+            _ => panic!("there is no handle {id:?}"),
+        }
+    }
+
+    /// The node, which must exist.
+    pub fn node_mut(&mut self, name: &str) -> &mut Node {
+        match self.entries.get_mut(key::node(name).as_bytes()) {
+            Some(Object::Node(node)) => node,
+            _ => panic!("there is no node {name}"),
+        }
+    }
+
+    /// The endpoint, which must exist.
+    pub fn endpoint_mut(&mut self, key: &str) -> &mut Endpoint {
+        match self.entries.get_mut(key.as_bytes()) {
+            Some(Object::Endpoint(endpoint)) => endpoint,
+            _ => panic!("there is no endpoint {key}"),
+        }
+    }
+
+    /// The owner record of an address.
+    pub fn record_mut(&mut self, address: IpAddr, block: IpNet) -> &mut Attribute {
+        self.block_mut(block).record_mut(address)
+    }
+
+    /// Adds to the count of a handle; the object comes and goes with its first and last address.
+    pub fn count(&mut self, id: &str, block: IpNet, by: i64) {
+        let key = key::handle(id).into_bytes();
+        let object = self.entries.entry(key.clone()).or_insert_with(|| Object::Handle(Handle::default()));
+        let Object::Handle(handle) = object else { panic!("the handle {id:?} is broken") };
+        handle.add(block, by);
+        if handle.block.is_empty() {
+            self.entries.remove(&key);
+        }
+    }
+
+    /// Frees an address as Calico does: the block first, then the handle.
+    pub fn free(&mut self, address: IpAddr, block: IpNet) {
+        let handle = self.record_mut(address, block).handle.clone();
+        self.block_mut(block).free(address);
+        if let Some(handle) = handle {
+            self.count(&handle, block, -1);
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! Into a running etcd, quickly: transactions of many puts, several in flight.
+
+use std::thread;
+
+use etcd_client::{Client, Txn, TxnOp};
+use tokio::runtime::Builder;
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+
+use crate::cluster::{Cluster, SizedCluster};
+
+/// Most operations that etcd takes in one transaction by default.
+const OPERATIONS: usize = 128;
+/// Most bytes of one transaction, well below etcd's default limit for requests of 1.5 MiB.
+const BYTES: usize = 512 * 1024;
+/// Transactions in flight.
+const IN_FLIGHT: usize = 8;
+
+/// Why a cluster could not be written to etcd.
+#[derive(Debug, thiserror::Error)]
+pub enum WriteError {
+    /// There is no runtime for the client.
+    #[error("cannot start a runtime for the etcd client: {0}")]
+    Runtime(#[from] std::io::Error),
+    /// etcd refused or cannot be reached.
+    #[error("cannot write the cluster to etcd: {0}")]
+    Etcd(#[from] etcd_client::Error),
+}
+
+type Pairs = Vec<(Vec<u8>, Vec<u8>)>;
+
+impl Cluster {
+    /// Puts every key into the etcd at `endpoint`. Works inside and outside of async runtimes.
+    pub fn write_to_etcd(&self, endpoint: &str) -> Result<(), WriteError> {
+        write(endpoint, |visit| self.for_each_entry(visit))
+    }
+}
+
+impl SizedCluster {
+    /// Puts every key into the etcd at `endpoint`. Works inside and outside of async runtimes.
+    pub fn write_to_etcd(&self, endpoint: &str) -> Result<(), WriteError> {
+        write(endpoint, |visit| self.for_each_entry(visit))
+    }
+}
+
+fn write(
+    endpoint: &str,
+    entries: impl FnOnce(&mut dyn FnMut(&[u8], &[u8])) + Send,
+) -> Result<(), WriteError> {
+    let (sender, receiver) = mpsc::channel(IN_FLIGHT);
+    thread::scope(|scope| {
+        scope.spawn(move || make(entries, &sender));
+        let writer = scope.spawn(move || {
+            Builder::new_current_thread().enable_all().build()?.block_on(send(endpoint, receiver))
+        });
+        writer.join().expect("the writer does not panic")
+    })
+}
+
+/// Makes transactions of the entries until all are made or their receiver is gone.
+fn make(entries: impl FnOnce(&mut dyn FnMut(&[u8], &[u8])), sender: &mpsc::Sender<Pairs>) {
+    let (mut pairs, mut bytes) = (Pairs::new(), 0);
+    entries(&mut |key, value| {
+        if pairs.len() == OPERATIONS || bytes + value.len() > BYTES {
+            bytes = 0;
+            // Fails only where the writer has given up, which says why.
+            drop(sender.blocking_send(std::mem::take(&mut pairs)));
+        }
+        bytes += key.len() + value.len();
+        pairs.push((key.to_vec(), value.to_vec()));
+    });
+    drop(sender.blocking_send(pairs));
+}
+
+async fn send(endpoint: &str, mut receiver: mpsc::Receiver<Pairs>) -> Result<(), WriteError> {
+    let client = Client::connect([endpoint], None).await?;
+    let mut running: JoinSet<Result<(), etcd_client::Error>> = JoinSet::new();
+    while let Some(pairs) = receiver.recv().await {
+        if running.len() == IN_FLIGHT
+            && let Some(done) = running.join_next().await
+        {
+            done.expect("a transaction does not panic")?;
+        }
+        let mut client = client.clone();
+        running.spawn(async move {
+            let puts: Vec<TxnOp> =
+                pairs.into_iter().map(|(key, value)| TxnOp::put(key, value, None)).collect();
+            client.txn(Txn::new().and_then(puts)).await.map(drop)
+        });
+    }
+    while let Some(done) = running.join_next().await {
+        done.expect("a transaction does not panic")?;
+    }
+    Ok(())
+}

@@ -1,0 +1,88 @@
+//! Into a file, as `kubectl get … -o json` prints objects of several kinds.
+
+use std::fs::{self, File};
+use std::io::{self, BufWriter, Write};
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use super::{KubeCluster, KubeObject};
+
+/// The first `resourceVersion`.
+const FIRST_VERSION: usize = 1000;
+/// Kinds whose changes the server does not count.
+const WITHOUT_GENERATION: [&str; 2] = ["nodes", "services"];
+/// Calico's kinds that are called the same in both API groups.
+const KINDS: [(&str, &str); 7] = [
+    ("ipamblocks", "IPAMBlock"),
+    ("ipamhandles", "IPAMHandle"),
+    ("blockaffinities", "BlockAffinity"),
+    ("ippools", "IPPool"),
+    ("ipreservations", "IPReservation"),
+    ("clusterinformations", "ClusterInformation"),
+    ("kubecontrollersconfigurations", "KubeControllersConfiguration"),
+];
+const OTHERS: [(&str, &str, &str); 5] = [
+    ("nodes", "Node", "v1"),
+    ("pods", "Pod", "v1"),
+    ("services", "Service", "v1"),
+    ("virtualmachines", "VirtualMachine", "kubevirt.io/v1"),
+    ("virtualmachineinstances", "VirtualMachineInstance", "kubevirt.io/v1"),
+];
+
+impl KubeCluster {
+    /// The list, with what the server adds to an object: its version and generation.
+    pub fn list(&self) -> Value {
+        let items: Vec<Value> = self.versioned().map(|(_, json)| json).collect();
+        json!({"apiVersion": "v1", "items": items, "kind": "List", "metadata": {"resourceVersion": ""}})
+    }
+
+    fn versioned(&self) -> impl Iterator<Item = (&KubeObject, Value)> {
+        self.objects.iter().enumerate().map(|(place, object)| {
+            let mut json = object.json.clone();
+            json["metadata"]["resourceVersion"] = (FIRST_VERSION + place).to_string().into();
+            if !WITHOUT_GENERATION.contains(&object.plural) {
+                json["metadata"]["generation"] = 1.into();
+            }
+            (object, json)
+        })
+    }
+
+    /// The list of one kind, as the API server prints it: the items do not say what they are, and a kind without
+    /// objects is there, too.
+    fn list_of(&self, plural: &str, kind: &str, api_version: &str) -> String {
+        let own = self.versioned().filter(|(object, _)| object.plural == plural);
+        let items: Vec<Value> = own
+            .map(|(_, mut json)| {
+                let fields = json.as_object_mut().expect("an object");
+                fields.retain(|name, _| name != "kind" && name != "apiVersion");
+                json
+            })
+            .collect();
+        let version = FIRST_VERSION + self.objects.len();
+        format!(
+            r#"{{"kind":"{kind}List","apiVersion":"{api_version}","metadata":{{"resourceVersion":"{version}"}},"items":{}}}"#,
+            Value::from(items)
+        )
+    }
+
+    /// Writes a list of each kind into a folder, as `kubectl get --raw` prints them.
+    pub fn write_lists(&self, folder: &Path) -> io::Result<()> {
+        let (settings, settings_kind) = self.flavour.ipam_config();
+        let own = KINDS.into_iter().chain([(settings, settings_kind)]);
+        let own = own.map(|(plural, kind)| (plural, kind, self.flavour.api_version()));
+        let others = OTHERS.into_iter().map(|(plural, kind, version)| (plural, kind, version.to_owned()));
+        for (plural, kind, version) in own.chain(others) {
+            let list = self.list_of(plural, kind, &version);
+            fs::write(folder.join(format!("{plural}.json")), list)?;
+        }
+        Ok(())
+    }
+
+    pub fn write_list(&self, path: &Path) -> io::Result<()> {
+        let mut output = BufWriter::new(File::create(path)?);
+        serde_json::to_writer_pretty(&mut output, &self.list())?;
+        output.write_all(b"\n")?;
+        output.flush()
+    }
+}

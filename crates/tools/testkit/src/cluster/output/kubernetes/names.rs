@@ -1,0 +1,116 @@
+//! Which key of etcd is what, and what its object is called (facts 1.1, 2.2, 2.3).
+
+use ipnet::IpNet;
+
+use crate::kube::form::MAX_NAME;
+
+/// The annotation in which the classic API group keeps Calico's own metadata.
+pub(super) const METADATA: &str = "projectcalico.org/metadata";
+
+/// What a key of etcd is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Place<'k> {
+    Block(IpNet),
+    Affinity {
+        kind: &'k str,
+        holder: &'k str,
+        net: IpNet,
+    },
+    Handle(&'k str),
+    IpamConfig,
+    /// A resource of the v3 API, by its plural.
+    Resource(&'k str),
+}
+
+impl<'k> Place<'k> {
+    /// Reads a key.
+    pub fn of(key: &'k str) -> Result<Self, String> {
+        if let Some(rest) = key.strip_prefix("/calico/resources/v3/projectcalico.org/") {
+            let (plural, _) = rest.split_once('/').ok_or("it names no resource")?;
+            return match plural {
+                "ipamconfigurations" => {
+                    Err("in Kubernetes it is one object with the allocator's settings".into())
+                }
+                _ => Ok(Self::Resource(plural)),
+            };
+        }
+        let rest = key.strip_prefix("/calico/ipam/v2/").ok_or("it is no key of IPAM")?;
+        let parts: Vec<&str> = rest.split('/').collect();
+        match parts[..] {
+            ["config"] => Ok(Self::IpamConfig),
+            ["handle", id] => Ok(Self::Handle(id)),
+            ["assignment", family, "block", dashed] => Ok(Self::Block(net(family, dashed)?)),
+            [kind @ ("host" | "virtual"), holder, family, "block", dashed] => {
+                Ok(Self::Affinity { kind, holder, net: net(family, dashed)? })
+            }
+            [_, _, _, "block", _] => Err("the type of an affinity is no part of its name".into()),
+            _ => Err("no kind of object stands for it".into()),
+        }
+    }
+}
+
+/// The CIDR at the end of a key.
+fn net(family: &str, dashed: &str) -> Result<IpNet, String> {
+    let text = dashed.replacen('-', "/", 1);
+    let net: IpNet = text.parse().map_err(|_| format!("{text} is no CIDR, and so no name"))?;
+    let own = if net.addr().is_ipv4() { "ipv4" } else { "ipv6" };
+    if family == own { Ok(net) } else { Err("names do not say a family that could be wrong".into()) }
+}
+
+/// True for what Kubernetes takes for the name of an object: small letters, digits, dashes and dots.
+pub(super) fn is_object_name(name: &str) -> bool {
+    let inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+    let is_label = |label: &str| {
+        let bytes = label.as_bytes();
+        bytes.iter().all(|b| inner(*b) || *b == b'-')
+            && bytes.first().copied().is_some_and(inner)
+            && bytes.last().copied().is_some_and(inner)
+    };
+    name.len() <= MAX_NAME && name.split('.').all(is_label)
+}
+
+/// The plural of services and machines, and of pods and nodes that Calico does not network.
+pub(super) fn known_plural(plural: &str) -> &'static str {
+    let known = ["nodes", "pods", "services", "virtualmachines", "virtualmachineinstances"];
+    known.into_iter().find(|known| *known == plural).unwrap_or_else(|| panic!("there is no kind {plural}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_told_apart() {
+        let v4: IpNet = "10.244.1.0/26".parse().unwrap();
+        let block = "/calico/ipam/v2/assignment/ipv4/block/10.244.1.0-26";
+        assert_eq!(Place::of(block), Ok(Place::Block(v4)));
+        let affinity = "/calico/ipam/v2/virtual/load-balancer/ipv4/block/10.244.1.0-26";
+        let place = Place::Affinity { kind: "virtual", holder: "load-balancer", net: v4 };
+        assert_eq!(Place::of(affinity), Ok(place));
+        assert_eq!(Place::of("/calico/ipam/v2/handle/a.b"), Ok(Place::Handle("a.b")));
+        for key in [
+            "/calico/ipam/v2/assignment/ipv6/block/10.244.1.0-26",
+            "/calico/ipam/v2/assignment/ipv4/block/10.244.1.0-66",
+            "/calico/ipam/v2/@/node-1/ipv4/block/10.244.1.0-26",
+            "/calico/ipam/v2/handle/a/b",
+            "/calico/ipam/v2/host/node-1",
+            "/registry/pods/default/a",
+        ] {
+            assert!(Place::of(key).is_err(), "{key}");
+        }
+    }
+
+    #[test]
+    fn legal_names() {
+        for (name, legal) in [
+            ("node-1", true),
+            ("a.b--c", true),
+            ("A", false),
+            ("a\r\nb", false),
+            ("a..b", false),
+            ("-a", false),
+        ] {
+            assert_eq!(is_object_name(name), legal, "{name:?}");
+        }
+    }
+}

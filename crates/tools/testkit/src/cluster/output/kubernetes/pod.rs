@@ -1,0 +1,96 @@
+//! Pods, which Kubernetes has instead of endpoints (facts 2.12).
+
+use std::net::IpAddr;
+
+use serde_json::{Map, Value, json};
+
+/// Characters of a sandbox that name the pod of another orchestrator's endpoint.
+const SHORT: usize = 12;
+
+/// The running pod of an endpoint.
+pub(in crate::cluster) fn pod(endpoint: &Value) -> Result<Value, String> {
+    let (stored, spec) = (&endpoint["metadata"], &endpoint["spec"]);
+    let orchestrator = spec["orchestrator"].as_str().ok_or("it has no orchestrator")?;
+    if orchestrator == "openstack" {
+        return Err("Kubernetes has no ports of OpenStack".to_owned());
+    }
+    let container = spec["containerID"].as_str().or(spec["endpoint"].as_str()).unwrap_or_default();
+    let name = match spec["pod"].as_str() {
+        Some(pod) => pod.to_owned(),
+        None => format!("{orchestrator}-{}", container.get(..SHORT).ok_or("it names no sandbox")?),
+    };
+    let networks = texts(&spec["ipNetworks"]);
+    let mut metadata = json!({
+        "name": name,
+        "namespace": stored["namespace"],
+        "uid": stored["uid"],
+        "creationTimestamp": stored["creationTimestamp"],
+        "labels": labels(&stored["labels"]),
+        "annotations": annotations(container, &networks),
+    });
+    if let Some(prefix) = stored["generateName"].as_str() {
+        metadata["generateName"] = prefix.into();
+    }
+    if let Some(machine) = machine(&name) {
+        metadata["ownerReferences"] = json!([{"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachineInstance",
+            "name": machine, "uid": stored["uid"], "controller": true, "blockOwnerDeletion": true}]);
+    }
+    Ok(json!({
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": metadata,
+        "spec": {
+            "nodeName": spec["node"],
+            "restartPolicy": "Always",
+            "serviceAccountName": "default",
+            "containers": [{"name": "main", "image": "registry.example.com/main:1"}],
+        },
+        "status": status(&networks, &stored["creationTimestamp"]),
+    }))
+}
+
+fn texts(list: &Value) -> Vec<String> {
+    list.as_array().into_iter().flatten().filter_map(|text| Some(text.as_str()?.to_owned())).collect()
+}
+
+/// Those that Calico adds to endpoints are not on pods.
+fn labels(stored: &Value) -> Value {
+    let own =
+        stored.as_object().into_iter().flatten().filter(|(name, _)| !name.contains("projectcalico.org/"));
+    own.map(|(name, value)| (name.clone(), value.clone())).collect::<Map<_, _>>().into()
+}
+
+/// What the CNI plugin leaves on a pod: the sandbox, and every address with a full-length mask.
+fn annotations(container: &str, networks: &[String]) -> Value {
+    let mut annotations = json!({"cni.projectcalico.org/containerID": container});
+    if let Some(first) = networks.first() {
+        annotations["cni.projectcalico.org/podIP"] = first.as_str().into();
+        annotations["cni.projectcalico.org/podIPs"] = networks.join(",").into();
+    }
+    annotations
+}
+
+/// What the kubelet reports: one address of each family, the first of each.
+fn status(networks: &[String], since: &Value) -> Value {
+    let address = |network: &String| network.split('/').next()?.parse::<IpAddr>().ok();
+    let mut ips: Vec<IpAddr> = Vec::new();
+    for ip in networks.iter().filter_map(address) {
+        if !ips.iter().any(|known| known.is_ipv4() == ip.is_ipv4()) {
+            ips.push(ip);
+        }
+    }
+    let condition = |kind: &str| json!({"type": kind, "status": "True"});
+    let conditions = [condition("PodReadyToStartContainers"), condition("Ready")];
+    let mut status =
+        json!({"phase": "Running", "qosClass": "BestEffort", "startTime": since, "conditions": conditions});
+    if let Some(first) = ips.first() {
+        status["podIP"] = json!(first);
+        status["podIPs"] = ips.iter().map(|ip| json!({ "ip": ip })).collect::<Vec<_>>().into();
+    }
+    status
+}
+
+/// The virtual machine that a pod runs, from the pod's name: `virt-launcher-<machine>-<suffix>`.
+fn machine(pod: &str) -> Option<&str> {
+    Some(pod.strip_prefix("virt-launcher-")?.rsplit_once('-')?.0)
+}

@@ -1,0 +1,101 @@
+//! Onto an API server, quickly: several connections that stay open.
+
+use std::collections::BTreeSet;
+use std::thread;
+
+use serde_json::{Value, json};
+
+use super::{KubeCluster, KubeObject};
+use crate::kube::{Connection, Flavour};
+use crate::servers::{KubeApiserver, Response, ServerError};
+
+/// Connections at a time.
+const CONNECTIONS: usize = 8;
+
+/// Kinds whose status the server takes only by its own path.
+const WITH_STATUS: [&str; 3] = ["nodes", "pods", "services"];
+
+impl KubeObject {
+    /// The path of all objects of its kind, in its namespace.
+    pub fn collection(&self, flavour: Flavour) -> String {
+        let (plural, namespace) = (self.plural, self.namespace());
+        match plural {
+            "nodes" => "/api/v1/nodes".to_owned(),
+            "pods" | "services" => format!("/api/v1/namespaces/{namespace}/{plural}"),
+            "virtualmachines" | "virtualmachineinstances" => {
+                format!("/apis/kubevirt.io/v1/namespaces/{namespace}/{plural}")
+            }
+            _ => flavour.path(plural),
+        }
+    }
+}
+
+impl KubeCluster {
+    /// Creates every object through the API. The kinds must be [installed](crate::kube::install), those of
+    /// [KubeVirt](crate::kube::install_kubevirt), too. The server gives UIDs and times of creation of its own.
+    ///
+    /// # Panics
+    /// Where the server refuses an object.
+    pub fn write_to_server(&self, server: &KubeApiserver) -> Result<(), ServerError> {
+        self.create_namespaces(server)?;
+        let results: Vec<Result<(), ServerError>> = thread::scope(|scope| {
+            let share = |first: usize| self.objects.iter().skip(first).step_by(CONNECTIONS);
+            let writers: Vec<_> = (0..CONNECTIONS)
+                .map(|first| scope.spawn(move || self.create(&mut Connection::open(server)?, share(first))))
+                .collect();
+            writers
+                .into_iter()
+                .map(|writer| writer.join().expect("a server takes what is generated"))
+                .collect()
+        });
+        results.into_iter().collect()
+    }
+
+    fn create_namespaces(&self, server: &KubeApiserver) -> Result<(), ServerError> {
+        let names: BTreeSet<&str> = self.objects.iter().map(KubeObject::namespace).collect();
+        let mut connection = Connection::open(server)?;
+        for name in names.into_iter().filter(|name| !name.is_empty()) {
+            let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
+            let response = connection.request("POST", "/api/v1/namespaces", &namespace.to_string())?;
+            // Some are there from the beginning.
+            assert!(matches!(response.status, 201 | 409), "{name}: {}", response.body);
+        }
+        Ok(())
+    }
+
+    fn create<'o>(
+        &self,
+        connection: &mut Connection,
+        objects: impl Iterator<Item = &'o KubeObject>,
+    ) -> Result<(), ServerError> {
+        for object in objects {
+            let path = object.collection(self.flavour);
+            let created = connection.request("POST", &path, &object.json.to_string())?;
+            assert_eq!(created.status, 201, "{path}: {}\n{}", created.body, object.json);
+            if WITH_STATUS.contains(&object.plural) {
+                put_status(connection, &path, object, &created)?;
+            }
+            // The server sets the time of deletion itself; what has a finalizer, and a pod on a node, stays.
+            if object.json["metadata"]["deletionTimestamp"].is_string() {
+                let path = format!("{path}/{}", object.name());
+                let deleted = connection.request("DELETE", &path, "")?;
+                assert!(matches!(deleted.status, 200 | 202), "{path}: {}", deleted.body);
+            }
+        }
+        Ok(())
+    }
+}
+
+fn put_status(
+    connection: &mut Connection,
+    path: &str,
+    object: &KubeObject,
+    created: &Response,
+) -> Result<(), ServerError> {
+    let mut whole: Value = serde_json::from_str(&created.body).expect("the server answers in JSON");
+    whole["status"] = object.json["status"].clone();
+    let path = format!("{path}/{}/status", object.name());
+    let response = connection.request("PUT", &path, &whole.to_string())?;
+    assert_eq!(response.status, 200, "{path}: {}\n{whole}", response.body);
+    Ok(())
+}

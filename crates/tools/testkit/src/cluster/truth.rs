@@ -1,0 +1,204 @@
+//! The findings that a generated cluster must give.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::path::Path;
+
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::kube::Flavour;
+
+/// Where a cluster lies, and what of it is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Form {
+    /// In etcd, without a kubeconfig.
+    Etcd,
+    /// In etcd, with the pods, services and machines of its Kubernetes.
+    EtcdWithKubernetes,
+    /// In Kubernetes, in the classic API group.
+    Classic,
+    /// In Kubernetes, in the native API group.
+    Native,
+}
+
+impl Form {
+    pub const ALL: [Self; 4] = [Self::Etcd, Self::EtcdWithKubernetes, Self::Classic, Self::Native];
+    /// Those in which etcd holds Calico's data.
+    pub const IN_ETCD: [Self; 2] = [Self::Etcd, Self::EtcdWithKubernetes];
+    /// Those in which Kubernetes holds it.
+    pub const IN_KUBERNETES: [Self; 2] = [Self::Classic, Self::Native];
+    /// Those in which pods, services and machines are read.
+    pub const WITH_PODS: [Self; 3] = [Self::EtcdWithKubernetes, Self::Classic, Self::Native];
+    /// Those in which pools must not overlap, not even where one is disabled.
+    pub const WITHOUT_POOL_CONTROLLER: [Self; 3] = [Self::Etcd, Self::EtcdWithKubernetes, Self::Classic];
+
+    /// The form of an API group.
+    pub fn of(flavour: Flavour) -> Self {
+        match flavour {
+            Flavour::Classic => Self::Classic,
+            Flavour::Native => Self::Native,
+        }
+    }
+}
+
+/// A finding to be expected.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Expected {
+    pub code: String,
+    /// Its subject in canonical form.
+    pub subject: String,
+    /// Its severity, where it is not the usual one of the code.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub severity: Option<String>,
+    /// What the evidence must name: reasons of a leak, problems of a block.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub details: Vec<String>,
+}
+
+/// A finding of a check, as texts: the ground truth is compared with the product, but knows none of its types.
+#[derive(Clone, Debug)]
+pub struct Found {
+    code: String,
+    subject: String,
+    severity: String,
+    /// The severity that the code has where the evidence does not say otherwise.
+    usual_severity: String,
+    message: String,
+    /// In JSON.
+    evidence: String,
+}
+
+/// Severity and details.
+type Rest = (Option<&'static str>, Vec<&'static str>);
+
+/// All findings to be expected of a cluster: these and no others.
+#[derive(Clone, Debug, Default)]
+pub struct GroundTruth {
+    findings: BTreeMap<(&'static str, String), Rest>,
+}
+
+impl Found {
+    /// Of a finding, as a report shows it in JSON, and the usual severity of its code.
+    pub fn new(finding: &impl Serialize, usual_severity: &impl ToString) -> Self {
+        let finding = serde_json::to_value(finding).expect("findings are shown in JSON");
+        let text = |value: &Value| value.as_str().expect("a finding has texts").to_owned();
+        Self {
+            code: text(&finding["code"]),
+            subject: text(&finding["subject"]["name"]),
+            severity: text(&finding["severity"]),
+            usual_severity: usual_severity.to_string(),
+            message: text(&finding["message"]),
+            evidence: finding["evidence"].to_string(),
+        }
+    }
+
+    fn line(&self) -> String {
+        format!("{} {}", self.code, self.subject)
+    }
+
+    fn describe(&self) -> String {
+        format!("{} {} {}: {} {}", self.severity, self.code, self.subject, self.message, self.evidence)
+    }
+
+    fn differs(&self, expected: &Expected) -> Option<String> {
+        let severity = expected.severity.as_ref().unwrap_or(&self.usual_severity);
+        let lacking =
+            expected.details.iter().find(|detail| !self.evidence.contains(&format!("\"{detail}\"")));
+        let what = match lacking {
+            Some(detail) => format!("no {detail}"),
+            None if self.severity != *severity => format!("should be {severity}"),
+            None => return None,
+        };
+        Some(format!("{what} in {}", self.describe()))
+    }
+}
+
+impl GroundTruth {
+    /// Expects a finding. Expecting it twice is expecting it once: one subject, one code, one finding.
+    pub(super) fn expect(&mut self, code: &'static str, subject: impl ToString) {
+        self.findings.entry((code, subject.to_string())).or_default();
+    }
+
+    /// Expects a finding whose evidence names `detail`.
+    pub(super) fn expect_detail(&mut self, code: &'static str, subject: impl ToString, detail: &'static str) {
+        self.findings.entry((code, subject.to_string())).or_default().1.push(detail);
+    }
+
+    /// Expects a finding of another severity than usual.
+    pub(super) fn expect_as(&mut self, code: &'static str, subject: impl ToString, severity: &'static str) {
+        self.findings.entry((code, subject.to_string())).or_default().0 = Some(severity);
+    }
+
+    /// The same with other subjects.
+    pub(super) fn renamed(&self, rename: impl Fn(&str) -> String) -> Self {
+        let renamed = |((code, subject), rest): (&(&'static str, String), &Rest)| {
+            ((*code, rename(subject)), rest.clone())
+        };
+        Self { findings: self.findings.iter().map(renamed).collect() }
+    }
+
+    /// Expects another text in the evidence wherever `from` was expected.
+    pub(super) fn rename_detail(&mut self, from: &str, to: &'static str) {
+        let details = self.findings.values_mut().flat_map(|(_, details)| details);
+        details.filter(|detail| **detail == from).for_each(|detail| *detail = to);
+    }
+
+    /// Number of findings.
+    pub fn len(&self) -> usize {
+        self.findings.len()
+    }
+
+    /// True where the cluster is healthy.
+    pub fn is_empty(&self) -> bool {
+        self.findings.is_empty()
+    }
+
+    /// The findings, ascending by code and subject.
+    pub fn iter(&self) -> impl Iterator<Item = Expected> + '_ {
+        self.findings.iter().map(|((code, subject), (severity, details))| Expected {
+            code: (*code).to_owned(),
+            subject: subject.clone(),
+            severity: severity.map(str::to_owned),
+            details: details.iter().map(|d| (*d).to_owned()).collect(),
+        })
+    }
+
+    /// `code subject` of every finding, ascending.
+    pub fn lines(&self) -> Vec<String> {
+        self.findings.keys().map(|(code, subject)| format!("{code} {subject}")).collect()
+    }
+
+    /// What is wrong with the findings of a check: those that lack, those that are not expected, and those with another
+    /// severity or without the evidence that they must name. Empty where they are exactly the expected ones.
+    pub fn complaints(&self, found: &[Found]) -> Vec<String> {
+        let by_line: BTreeMap<String, &Found> = found.iter().map(|found| (found.line(), found)).collect();
+        let expected: BTreeMap<String, Expected> = self
+            .iter()
+            .map(|expected| (format!("{} {}", expected.code, expected.subject), expected))
+            .collect();
+
+        let missing = expected.keys().filter(|line| !by_line.contains_key(*line));
+        let mut complaints: Vec<String> = missing.map(|line| format!("missing: {line}")).collect();
+        let extra = found.iter().filter(|found| !expected.contains_key(&found.line()));
+        complaints.extend(extra.map(|found| format!("not expected: {}", found.describe())));
+        if by_line.len() != found.len() {
+            complaints.push("one subject and code gave several findings".to_owned());
+        }
+        let both = expected.iter().filter_map(|(line, expected)| Some((expected, *by_line.get(line)?)));
+        complaints.extend(both.filter_map(|(expected, found)| found.differs(expected)));
+        complaints
+    }
+
+    /// The file: a JSON array with one finding a line.
+    pub fn to_json(&self) -> String {
+        let lines: Vec<String> =
+            self.iter().map(|e| serde_json::to_string(&e).expect("texts serialise")).collect();
+        format!("[\n{}\n]\n", lines.join(",\n"))
+    }
+
+    /// Writes the file.
+    pub fn write(&self, path: &Path) -> std::io::Result<()> {
+        std::fs::File::create(path)?.write_all(self.to_json().as_bytes())
+    }
+}

@@ -1,0 +1,269 @@
+//! Blocks, with as much of Calico's arithmetic as a generator needs (facts 1.3, 3.1–3.10).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+
+use ipnet::IpNet;
+use serde::ser::{Serialize, SerializeMap, Serializer};
+
+use super::go_json;
+
+/// Entries of an owner record.
+pub type Entries = BTreeMap<String, String>;
+
+/// Which writer left a block: its fields differ.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Era {
+    /// 3.33 and later.
+    Current,
+    /// 3.22.2 to 3.31: `null` for what is absent in an owner record.
+    Numbered,
+    /// 3.14 to 3.22.1: no sequence numbers.
+    Unnumbered,
+    /// 2.x to 3.13: `strictAffinity`, and no `deleted`.
+    Legacy,
+}
+
+/// An owner record.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Attribute {
+    /// `handle_id`.
+    pub handle: Option<String>,
+    /// `secondary`.
+    pub owner: Option<Entries>,
+    /// `alternateOwnerAttrs`.
+    pub alternate: Option<Entries>,
+    pub released_at: Option<String>,
+}
+
+impl Attribute {
+    /// A record with handle and entries.
+    pub fn new<'a>(handle: &str, entries: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
+        let owner = entries.into_iter().map(|(k, v)| (k.to_owned(), v.to_owned())).collect();
+        Self { handle: Some(handle.to_owned()), owner: Some(owner), ..Self::default() }
+    }
+
+    /// A record with nothing but a handle.
+    pub fn bare(handle: &str) -> Self {
+        Self { handle: Some(handle.to_owned()), ..Self::default() }
+    }
+
+    /// An entry.
+    pub fn get(&self, name: &str) -> Option<&str> {
+        self.owner.as_ref()?.get(name).map(String::as_str)
+    }
+
+    /// Sets an entry.
+    pub fn set(&mut self, name: &str, value: &str) {
+        self.owner.get_or_insert_default().insert(name.to_owned(), value.to_owned());
+    }
+}
+
+/// The value of a block. All fields are open, so that a fault can break any of them.
+#[derive(Clone, Debug)]
+pub struct Block {
+    /// The CIDR that the value states.
+    pub cidr: IpNet,
+    /// `host:<node>`, `virtual:<name>` or none.
+    pub affinity: Option<String>,
+    /// When it was claimed.
+    pub claim_time: Option<String>,
+    /// By ordinal.
+    pub allocations: Vec<Option<i64>>,
+    /// Free ordinals.
+    pub unallocated: Vec<i64>,
+    /// Owner records.
+    pub attributes: Vec<Attribute>,
+    /// The sequence number.
+    pub sequence: u64,
+    /// Per-ordinal sequence numbers.
+    pub sequences: BTreeMap<String, u64>,
+    /// Who wrote it.
+    pub era: Era,
+}
+
+impl Block {
+    /// A fresh block. `sequence` is the clock in nanoseconds.
+    pub fn new(cidr: IpNet, affinity: Option<String>, claim_time: Option<String>, sequence: u64) -> Self {
+        let size = 1_i64 << (cidr.max_prefix_len() - cidr.prefix_len());
+        Self {
+            cidr,
+            affinity,
+            claim_time,
+            allocations: vec![None; size as usize],
+            unallocated: (0..size).collect(),
+            attributes: Vec::new(),
+            sequence,
+            sequences: BTreeMap::new(),
+            era: Era::Current,
+        }
+    }
+
+    pub fn address(&self, ordinal: usize) -> IpAddr {
+        match self.cidr {
+            IpNet::V4(net) => IpAddr::V4((u32::from(net.network()) + ordinal as u32).into()),
+            IpNet::V6(net) => IpAddr::V6((u128::from(net.network()) + ordinal as u128).into()),
+        }
+    }
+
+    /// The ordinal of an address, which must lie in the block.
+    pub fn ordinal(&self, address: IpAddr) -> usize {
+        match (self.cidr, address) {
+            (IpNet::V4(net), IpAddr::V4(a)) => (u32::from(a) - u32::from(net.network())) as usize,
+            (IpNet::V6(net), IpAddr::V6(a)) => (u128::from(a) - u128::from(net.network())) as usize,
+            _ => panic!("{address} is not in {}", self.cidr),
+        }
+    }
+
+    /// Takes `count` addresses from the head of the free list in one update.
+    pub fn take(&mut self, count: usize, attribute: Attribute) -> Vec<IpAddr> {
+        assert!(self.unallocated.len() >= count, "{} has no {count} free addresses", self.cidr);
+        let taken: Vec<usize> = self.unallocated.drain(..count).map(|o| o as usize).collect();
+        let index = self.index_of(attribute);
+        for ordinal in &taken {
+            self.allocations[*ordinal] = Some(index);
+            self.sequences.insert(ordinal.to_string(), self.sequence);
+        }
+        self.sequence += 1;
+        taken.into_iter().map(|ordinal| self.address(ordinal)).collect()
+    }
+
+    /// Takes one given ordinal, which must be free.
+    pub fn take_ordinal(&mut self, ordinal: usize, attribute: Attribute) -> IpAddr {
+        let place = self.unallocated.iter().position(|o| *o == ordinal as i64);
+        let place = place.unwrap_or_else(|| panic!("ordinal {ordinal} of {} is taken", self.cidr));
+        let ordinal_number = self.unallocated.remove(place);
+        self.unallocated.insert(0, ordinal_number);
+        self.take(1, attribute)[0]
+    }
+
+    fn index_of(&mut self, attribute: Attribute) -> i64 {
+        if let Some(index) = self.attributes.iter().position(|a| *a == attribute) {
+            return index as i64;
+        }
+        self.attributes.push(attribute);
+        self.attributes.len() as i64 - 1
+    }
+
+    pub fn free(&mut self, address: IpAddr) {
+        self.free_all(&[address]);
+    }
+
+    /// Frees addresses in one update.
+    pub fn free_all(&mut self, addresses: &[IpAddr]) {
+        for address in addresses {
+            let ordinal = self.ordinal(*address);
+            self.allocations[ordinal] = None;
+            self.unallocated.push(ordinal as i64);
+            self.sequences.remove(&ordinal.to_string());
+        }
+        self.sequence += 1;
+        self.compact();
+    }
+
+    /// Lets addresses cool down since `released_at`.
+    pub fn cool(&mut self, addresses: &[IpAddr], released_at: &str) {
+        let cooling = Attribute { released_at: Some(released_at.to_owned()), ..Attribute::default() };
+        self.attributes.push(cooling);
+        let index = self.attributes.len() as i64 - 1;
+        for address in addresses {
+            let ordinal = self.ordinal(*address);
+            self.allocations[ordinal] = Some(index);
+            self.sequences.insert(ordinal.to_string(), self.sequence);
+        }
+        self.sequence += 1;
+        self.compact();
+    }
+
+    /// Reserves what Windows nodes reserve: the first three ordinals and the last one.
+    pub fn reserve_for_windows(&mut self) {
+        let last = self.allocations.len() - 1;
+        self.attributes.push(Attribute::new("windows-reserved-ipam-handle", [("note", "windows host rsvd")]));
+        for ordinal in [0, 1, 2, last] {
+            self.allocations[ordinal] = Some(0);
+        }
+        self.unallocated.retain(|o| *o > 2 && *o < last as i64);
+    }
+
+    /// The owner record of an address, which must be allocated. Records are shared: use this on single ones only.
+    pub fn record_mut(&mut self, address: IpAddr) -> &mut Attribute {
+        let index = self.allocations[self.ordinal(address)].unwrap_or_else(|| panic!("{address} is free"));
+        &mut self.attributes[index as usize]
+    }
+
+    /// Every allocated address with its record; what is broken is left out.
+    pub fn records(&self) -> impl Iterator<Item = (IpAddr, &Attribute)> {
+        let known = |(ordinal, index): (usize, &Option<i64>)| {
+            let record = self.attributes.get(usize::try_from((*index)?).ok()?)?;
+            Some((self.address(ordinal), record))
+        };
+        self.allocations.iter().enumerate().filter_map(known)
+    }
+
+    fn compact(&mut self) {
+        let used: BTreeSet<i64> = self.allocations.iter().flatten().copied().collect();
+        let new_index = |old: i64| used.iter().position(|u| *u == old).map(|i| i as i64);
+        for slot in &mut self.allocations {
+            *slot = slot.and_then(new_index);
+        }
+        let mut index = -1;
+        self.attributes.retain(|_| {
+            index += 1;
+            used.contains(&index)
+        });
+    }
+
+    /// The bytes that Calico stores.
+    pub fn value(&self) -> Vec<u8> {
+        go_json(self)
+    }
+}
+
+impl Serialize for Block {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("cidr", &self.cidr)?;
+        map.serialize_entry("affinity", &self.affinity)?;
+        if self.era == Era::Legacy {
+            map.serialize_entry("strictAffinity", &false)?;
+        }
+        if let (Some(time), Era::Current) = (&self.claim_time, self.era) {
+            map.serialize_entry("affinity_claim_time", time)?;
+        }
+        map.serialize_entry("allocations", &self.allocations)?;
+        map.serialize_entry("unallocated", &self.unallocated)?;
+        let records: Vec<_> = self.attributes.iter().map(|a| Record(a, self.era)).collect();
+        map.serialize_entry("attributes", &records)?;
+        if matches!(self.era, Era::Current | Era::Numbered) {
+            map.serialize_entry("sequenceNumber", &self.sequence)?;
+            map.serialize_entry("sequenceNumberForAllocation", &self.sequences)?;
+        }
+        if self.era != Era::Legacy {
+            map.serialize_entry("deleted", &false)?;
+        }
+        map.end()
+    }
+}
+
+struct Record<'a>(&'a Attribute, Era);
+
+impl Serialize for Record<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Self(record, era) = self;
+        let omit = *era == Era::Current;
+        let mut map = serializer.serialize_map(None)?;
+        if record.handle.is_some() || !omit {
+            map.serialize_entry("handle_id", &record.handle)?;
+        }
+        if record.owner.is_some() || !omit {
+            map.serialize_entry("secondary", &record.owner)?;
+        }
+        if let Some(alternate) = &record.alternate {
+            map.serialize_entry("alternateOwnerAttrs", alternate)?;
+        }
+        if let Some(released_at) = &record.released_at {
+            map.serialize_entry("releasedAt", released_at)?;
+        }
+        map.end()
+    }
+}

@@ -1,0 +1,59 @@
+//! Objects on a test's API server.
+
+use etcd_client::{Txn, TxnOp};
+use serde_json::{Value, json};
+
+use crate::servers::{KubeApiserver, ServerError};
+
+/// Creates objects through the API, as Calico does. `path` is that of all objects of their kind, with the namespace.
+///
+/// # Panics
+/// Where the server refuses an object.
+pub fn create(server: &KubeApiserver, path: &str, objects: &[Value]) -> Result<(), ServerError> {
+    for object in objects {
+        let response = server.request("POST", path, &object.to_string())?;
+        assert_eq!(response.status, 201, "{path}: {}\n{object}", response.body);
+    }
+    Ok(())
+}
+
+/// Writes objects straight into the server's etcd, under `prefix` such as `/registry/pods/`: for many objects, and for
+/// states that only controllers can bring about. Names, namespaces and UIDs are those of the objects.
+///
+/// The last object is written by itself. An API server writes none together with others: it takes its cache for current
+/// as soon as the first object of the newest revision has arrived there, and would list some of those after it not yet.
+pub fn create_in_etcd(server: &KubeApiserver, prefix: &str, objects: &[Value]) -> Result<(), ServerError> {
+    let (most, last) = objects.split_at(objects.len().saturating_sub(1));
+    server.etcd().with_client(async |mut client| {
+        for part in most.chunks(100).chain(last.chunks(1)) {
+            let put = |object: &Value| {
+                let metadata = &object["metadata"];
+                let name = metadata["name"].as_str().unwrap_or_default();
+                let key = match metadata["namespace"].as_str() {
+                    Some(namespace) => format!("{prefix}{namespace}/{name}"),
+                    None => format!("{prefix}{name}"),
+                };
+                TxnOp::put(key, object.to_string(), None)
+            };
+            client.txn(Txn::new().and_then(part.iter().map(put).collect::<Vec<_>>())).await?;
+        }
+        Ok(())
+    })
+}
+
+/// Makes the service account `name` in the namespace `default` and gives a token of it. It may do nothing yet.
+///
+/// # Panics
+/// Where the server refuses.
+pub fn service_account_token(server: &KubeApiserver, name: &str) -> Result<String, ServerError> {
+    let path = "/api/v1/namespaces/default/serviceaccounts";
+    let account = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name}});
+    create(server, path, &[account])?;
+    let request = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}});
+    let response = server.request("POST", &format!("{path}/{name}/token"), &request.to_string())?;
+    let answer: Value = serde_json::from_str(&response.body).unwrap_or_default();
+    match answer["status"]["token"].as_str() {
+        Some(token) => Ok(token.to_owned()),
+        None => panic!("no token: {}", response.body),
+    }
+}

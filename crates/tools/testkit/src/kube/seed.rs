@@ -1,0 +1,57 @@
+//! What must lie on an API server before an allocator can work there.
+
+use serde_json::{Value, json};
+
+use super::{Flavour, create, install};
+use crate::cluster::ClusterSpec;
+use crate::servers::{KubeApiserver, ServerError};
+
+/// Namespaces of the pods of tests that a fresh server has not got.
+const NAMESPACES: [&str; 3] = ["batch", "monitoring", "shop"];
+
+/// Installs Calico's kinds and makes an empty cluster: its configuration, the IPv4 pool of `spec`, nodes without
+/// tunnels, and the namespaces of pods. Gives the names of the nodes.
+///
+/// # Panics
+/// Where the server refuses an object.
+pub fn seed(
+    server: &KubeApiserver,
+    flavour: Flavour,
+    spec: &ClusterSpec,
+    nodes: usize,
+) -> Result<Vec<String>, ServerError> {
+    install(server, flavour)?;
+    let (config, config_kind) = flavour.ipam_config();
+    let pool = json!({"cidr": spec.pool_v4().to_string(), "blockSize": 26, "nodeSelector": "all()"});
+    let cluster = json!({"clusterGUID": "0f0e1d2c3b4a59687786951423324150", "calicoVersion": "v3.32.1",
+        "datastoreReady": true});
+    let resources = [
+        ("clusterinformations", "ClusterInformation", "default", cluster),
+        ("ippools", "IPPool", "default-ipv4-ippool", pool),
+        (config, config_kind, "default", json!({"strictAffinity": false, "autoAllocateBlocks": true})),
+    ];
+    for (plural, kind, name, spec) in resources {
+        let mut object = named("", kind, name);
+        object["apiVersion"] = flavour.api_version().into();
+        object["spec"] = spec;
+        create(server, &flavour.path(plural), &[object])?;
+    }
+    let names: Vec<String> = (1..=nodes).map(|number| format!("node-{number}")).collect();
+    seed_nodes(server, &names)?;
+    Ok(names)
+}
+
+/// Makes nodes, and the namespaces of the pods of tests, without anything of Calico's.
+///
+/// # Panics
+/// Where the server refuses an object.
+pub fn seed_nodes(server: &KubeApiserver, names: &[String]) -> Result<(), ServerError> {
+    let namespaces = NAMESPACES.map(|name| named("v1", "Namespace", name));
+    create(server, "/api/v1/namespaces", &namespaces)?;
+    let nodes: Vec<Value> = names.iter().map(|name| named("v1", "Node", name)).collect();
+    create(server, "/api/v1/nodes", &nodes)
+}
+
+fn named(api_version: &str, kind: &str, name: &str) -> Value {
+    json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": name}})
+}

@@ -1,0 +1,54 @@
+//! Real servers for tests: each test starts its own on 127.0.0.1 with a free port, and dropping it ends it.
+//!
+//! The programs are brought by `cargo xtask test`; [`locate`] says where they are looked for. A test that needs a
+//! server which is not there fails with a message that names it.
+
+mod error;
+mod etcd;
+mod etcd_access;
+#[cfg(test)]
+mod etcd_tests;
+pub(crate) mod http;
+mod kube_apiserver;
+#[cfg(test)]
+mod kube_apiserver_tests;
+pub mod locate;
+mod options;
+mod pki;
+mod port;
+mod process;
+mod tear;
+#[cfg(test)]
+mod tear_tests;
+
+use std::path::{Path, PathBuf};
+
+pub use self::error::ServerError;
+pub use self::etcd::{Etcd, EtcdVersion};
+pub use self::etcd_access::Entries;
+pub use self::http::Response;
+pub use self::kube_apiserver::KubeApiserver;
+pub use self::options::{EtcdOptions, EtcdTls, Login};
+pub use self::pki::{Identity, Pki};
+pub use self::tear::{Seen, Tear, Tearing};
+
+/// The kubectl that tests run.
+pub fn kubectl() -> Result<PathBuf, ServerError> {
+    Ok(locate::find(locate::Program::Kubectl, &workspace())?)
+}
+
+/// The promtool that tests run.
+pub fn promtool() -> Result<PathBuf, ServerError> {
+    Ok(locate::find(locate::Program::Promtool, &workspace())?)
+}
+
+/// The CNI client of `tests/cni-client`.
+pub fn cni_client() -> Result<PathBuf, ServerError> {
+    Ok(locate::find(locate::Program::CniClient, &workspace())?)
+}
+
+/// The root of the workspace that this crate was built in.
+fn workspace() -> PathBuf {
+    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(3);
+    crates.expect("this crate lies two folders below the root").to_owned()
+}

@@ -1,0 +1,166 @@
+//! `cargo xtask bench`.
+
+use std::process::Command;
+
+use crate::failure::Failure;
+use crate::servers;
+use crate::task::Task;
+use crate::{protoc, step, tools, workspace};
+
+/// A part of the benchmark.
+struct Part {
+    /// As `crates/tools/bench` calls it as well.
+    name: &'static str,
+    /// The sizes that are measured where none is named.
+    sizes: &'static [&'static str],
+    needs_kubernetes: bool,
+    /// It measures the CNI plugin.
+    of_plugin: bool,
+}
+
+const PARTS: [Part; 13] = [
+    Part { name: "etcd", sizes: &["10000", "100000", "1000000"], needs_kubernetes: false, of_plugin: false },
+    Part { name: "kubernetes", sizes: &["100000"], needs_kubernetes: true, of_plugin: false },
+    Part { name: "release-etcd", sizes: &["1000000"], needs_kubernetes: false, of_plugin: false },
+    Part { name: "release-kubernetes", sizes: &["100000"], needs_kubernetes: true, of_plugin: false },
+    Part { name: "cache", sizes: &["100000", "1000000"], needs_kubernetes: false, of_plugin: false },
+    Part { name: "cache-kubernetes", sizes: &["100000"], needs_kubernetes: true, of_plugin: false },
+    Part { name: "reports", sizes: &["1000000"], needs_kubernetes: false, of_plugin: false },
+    Part { name: "history", sizes: &["1000000"], needs_kubernetes: false, of_plugin: false },
+    Part { name: "completion", sizes: &["1000000"], needs_kubernetes: false, of_plugin: false },
+    Part { name: "cni", sizes: &["200"], needs_kubernetes: false, of_plugin: true },
+    Part { name: "cni-kubernetes", sizes: &["200"], needs_kubernetes: true, of_plugin: true },
+    Part { name: "simulate", sizes: &["10", "50", "100"], needs_kubernetes: false, of_plugin: true },
+    Part {
+        name: "simulate-kubernetes",
+        sizes: &["10", "50", "100"],
+        needs_kubernetes: true,
+        of_plugin: true,
+    },
+];
+
+pub const TASK: Task = Task {
+    name: "bench",
+    arguments: "[PART] [SIZES...]",
+    summary: "Measure checks and releases against what the server needs for them",
+    details: "\
+Builds calipam in release mode, fills a server with a generated cluster of each
+size, and prints a table: the time of a check, the floor, their ratio and peak
+memory. docs/performance.md says how to read it.
+
+    etcd        sizes are allocations: 10,000, 100,000 and 1,000,000 unless
+                named. Checks, the views of `show`, files, and what decoding
+                and rules take. About ten minutes and 6 GB of disk on two cores.
+    kubernetes  sizes are pods: 100,000 unless named. Checks and the views of
+                `show`. About six minutes, 2 GB of disk and 10 GB of memory.
+
+The parts release-etcd and release-kubernetes measure `release --leaked` of
+every tenth address: of 1,000,000 and of 100,000 unless sizes are named.
+
+The parts cache and cache-kubernetes measure a second `check --cache`, where one
+of a hundred workloads has changed since the first: of 100,000 and of 1,000,000
+allocations on etcd, and of 100,000 pods on Kubernetes, unless sizes are named.
+
+The part reports measures the writing of reports in every format, of a cluster
+whose every tenth address is leaked, and what a browser needs for the page, of
+which it leaves pictures in target/reports-SIZE.
+
+The part history measures the history of an address among 1,000,000
+allocations, unless sizes are named, with and without compaction, and the
+comparison of two states of that size with the reading of both.
+
+The part completion measures how long a completed value takes among 1,000,000
+allocations, unless sizes are named.
+
+The parts cni and cni-kubernetes measure the CNI plugin and a raw client that
+sends the same requests: ADD and DEL, 200 of each unless a number is named, and
+64 ADD at once. CALIPAM_BENCH_PLUGIN names a third program that is measured in
+the same run, such as Calico's own calico-ipam. Seconds each, and they build no
+calipam.
+
+The parts simulate and simulate-kubernetes run the same arrivals of pods with
+real processes of the plugin and in a simulation: requests and times of an ADD,
+on 10, 50 and 100 nodes unless numbers are named (docs/simulate.md).
+
+Without a part all are measured. For a quick run:
+
+    cargo xtask bench 10000
+    cargo xtask bench kubernetes 10000
+
+Needs Rust, a C compiler, and an etcd and a kube-apiserver, which
+`cargo xtask test` brings.
+",
+    run,
+};
+
+fn run(arguments: &[String]) -> Result<(), Failure> {
+    let (parts, sizes) = chosen(arguments)?;
+    tools::need_c_compiler()?;
+    let mut servers = vec![servers::bring_etcd()?];
+    if parts.iter().any(|part| part.needs_kubernetes) {
+        servers.push(servers::bring_kube_apiserver()?);
+    }
+    let protoc = protoc::variables()?;
+    if !parts.iter().all(|part| part.of_plugin) {
+        let mut program = workspace::cargo();
+        program.args(["build", "--release", "--package", "calipam"]).envs(protoc.clone());
+        step::run("Building calipam", &mut program)?;
+    }
+    if parts.iter().any(|part| part.of_plugin) {
+        let mut plugin = workspace::cargo();
+        plugin.args(["build", "--release", "--package", "calipam-cni"]).envs(protoc.clone());
+        step::run("Building the CNI plugin", &mut plugin)?;
+    }
+    let mut bench = workspace::cargo();
+    bench.args(["build", "--release", "--package", "calipam-bench"]).envs(protoc);
+    step::run("Building the benchmark", &mut bench)?;
+    let release = workspace::root().join("target/release");
+    for part in parts {
+        let mut measure = Command::new(release.join("calipam-bench"));
+        measure.arg(part.name).arg(release.join("calipam")).envs(servers.iter().cloned());
+        match sizes {
+            [] => measure.args(part.sizes),
+            sizes => measure.args(sizes),
+        };
+        step::run(&format!("Measuring on {}", part.name), &mut measure)?;
+    }
+    Ok(())
+}
+
+/// The parts that the arguments choose, and the sizes that they name.
+fn chosen(arguments: &[String]) -> Result<(&'static [Part], &[String]), Failure> {
+    let named = arguments.first().and_then(|first| PARTS.iter().position(|part| part.name == first));
+    let (parts, sizes) = match named {
+        Some(place) => (&PARTS[place..=place], &arguments[1..]),
+        None => (&PARTS[..], arguments),
+    };
+    for size in sizes {
+        if size.parse::<u64>().is_err() {
+            let failure = Failure::new(format!("`{size}` is neither a part of the benchmark nor a size"));
+            return Err(failure.hint("for example `cargo xtask bench etcd 10000 100000`"));
+        }
+    }
+    Ok((parts, sizes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_and_sizes() {
+        let chosen = |words: &[&str]| {
+            let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
+            let found = chosen(&words).map(|(parts, sizes)| {
+                (parts.iter().map(|part| part.name).collect::<Vec<_>>(), sizes.to_vec())
+            });
+            found.map_err(|failure| failure.to_string())
+        };
+        let all = || PARTS.iter().map(|part| part.name).collect::<Vec<_>>();
+        assert_eq!(chosen(&[]), Ok((all(), vec![])));
+        assert_eq!(chosen(&["10000"]), Ok((all(), vec!["10000".to_owned()])));
+        assert_eq!(chosen(&["kubernetes", "5"]), Ok((vec!["kubernetes"], vec!["5".to_owned()])));
+        let error = chosen(&["etcd", "many"]).unwrap_err();
+        assert!(error.starts_with("error: `many` is neither"), "{error}");
+    }
+}
