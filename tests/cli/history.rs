@@ -18,17 +18,17 @@ const CIDR: &str = "10.244.99.0/26";
 const KEY: &str = "/calico/ipam/v2/assignment/ipv4/block/10.244.99.0-26";
 const ADDRESS: &str = "10.244.99.7";
 
-pub fn json(run: &Run) -> Value {
+pub(super) fn json(run: &Run) -> Value {
     serde_json::from_str(&run.stdout).unwrap_or_else(|e| panic!("{e}: {run:?}"))
 }
 
 /// What happened, in order.
-pub fn events(document: &Value) -> Vec<&str> {
+pub(super) fn events(document: &Value) -> Vec<&str> {
     document["events"].as_array().unwrap().iter().map(|event| event["what"].as_str().unwrap()).collect()
 }
 
 /// Every command of the stories stands in the document.
-pub fn is_told(line: &str) {
+pub(super) fn is_told(line: &str) {
     let document = fs::read_to_string(root().join("docs/history.md")).unwrap();
     assert!(document.lines().any(|told| told == line), "docs/history.md does not tell: {line}");
 }

@@ -8,13 +8,13 @@ use serde_json::{Value, json};
 use super::program::{Run, calipam};
 
 /// A cluster with a pool of blocks with 64 addresses.
-pub struct KubeCluster {
+pub(super) struct KubeCluster {
     pub server: KubeApiserver,
     flavour: Flavour,
 }
 
 /// An address that a block records: its place in the block, its handle and the attributes of its owner.
-pub struct Record {
+pub(super) struct Record {
     pub ordinal: u64,
     pub handle: String,
     pub attribute: Value,
@@ -22,13 +22,13 @@ pub struct Record {
 
 impl Record {
     /// The record of an ordinary pod.
-    pub fn of_pod(ordinal: u64, namespace: &str, pod: &str, node: &str) -> Self {
+    pub(super) fn of_pod(ordinal: u64, namespace: &str, pod: &str, node: &str) -> Self {
         let handle = format!("k8s-pod-network.{namespace}-{pod}");
         Self::new(ordinal, &handle, json!({"namespace": namespace, "node": node, "pod": pod}))
     }
 
     /// A record that is old enough to be judged.
-    pub fn new(ordinal: u64, handle: &str, mut owner: Value) -> Self {
+    pub(super) fn new(ordinal: u64, handle: &str, mut owner: Value) -> Self {
         owner["timestamp"] = "2026-05-01 10:12:00.123456789 +0000 UTC".into();
         let attribute = json!({"handle_id": handle, "secondary": owner});
         Self { ordinal, handle: handle.to_owned(), attribute }
@@ -37,7 +37,7 @@ impl Record {
 
 impl KubeCluster {
     /// A server with Calico's kinds and configuration.
-    pub fn start(flavour: Flavour) -> Self {
+    pub(super) fn start(flavour: Flavour) -> Self {
         let server = KubeApiserver::start().unwrap();
         install(&server, flavour).unwrap();
         let cluster = Self { server, flavour };
@@ -58,7 +58,7 @@ impl KubeCluster {
     }
 
     /// Creates one of Calico's objects.
-    pub fn add(&self, plural: &str, kind: &str, name: &str, spec: Value) {
+    pub(super) fn add(&self, plural: &str, kind: &str, name: &str, spec: Value) {
         self.create(plural, json!({"kind": kind, "metadata": {"name": name}, "spec": spec}));
     }
 
@@ -68,20 +68,20 @@ impl KubeCluster {
     }
 
     /// Creates a namespace.
-    pub fn add_namespace(&self, name: &str) {
+    pub(super) fn add_namespace(&self, name: &str) {
         let object = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
         create(&self.server, "/api/v1/namespaces", &[object]).unwrap();
     }
 
     /// Creates a node.
-    pub fn add_node(&self, name: &str, annotations: Value) {
+    pub(super) fn add_node(&self, name: &str, annotations: Value) {
         let object = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "annotations": annotations}});
         create(&self.server, "/api/v1/nodes", &[object]).unwrap();
     }
 
     /// Creates a block of 64 addresses with its affinity and the handles of its records. `owner` is a node or, as
     /// Calico writes it, `virtual:load-balancer`.
-    pub fn add_block(&self, cidr: &str, owner: &str, records: &[Record]) {
+    pub(super) fn add_block(&self, cidr: &str, owner: &str, records: &[Record]) {
         let (kind, owner) = owner.split_once(':').unwrap_or(("host", owner));
         let place = |ordinal| records.iter().position(|record| record.ordinal == ordinal);
         let name = cidr.replace(['.', '/'], "-");
@@ -116,19 +116,19 @@ impl KubeCluster {
     }
 
     /// Stores pods as they are, in states that only a kubelet brings about. Give each a UID of its own.
-    pub fn add_pods(&self, pods: &[Value]) {
+    pub(super) fn add_pods(&self, pods: &[Value]) {
         create_in_etcd(&self.server, "/registry/pods/", pods).unwrap();
     }
 
     /// Runs the program on the cluster.
-    pub fn run(&self, arguments: &[&str]) -> Run {
+    pub(super) fn run(&self, arguments: &[&str]) -> Run {
         let kubeconfig = self.server.kubeconfig();
         let connection = ["--datastore", "kubernetes", "--kubeconfig", kubeconfig.to_str().unwrap()];
         calipam(&[arguments, &connection].concat())
     }
 
     /// `severity code subject [reasons]` of every finding of a check.
-    pub fn findings(&self) -> Vec<String> {
+    pub(super) fn findings(&self) -> Vec<String> {
         let run = self.run(&["check", "-o", "json", "--settle", "0"]);
         let report: Value = serde_json::from_str(&run.stdout).unwrap_or_else(|e| panic!("{e}: {run:?}"));
         let line = |finding: &Value| {
@@ -142,7 +142,7 @@ impl KubeCluster {
 }
 
 /// A running pod with one address in its status, and a UID made of a number that no other pod has.
-pub fn pod(namespace: &str, name: &str, node: &str, address: &str, number: usize) -> Value {
+pub(super) fn pod(namespace: &str, name: &str, node: &str, address: &str, number: usize) -> Value {
     json!({
         "apiVersion": "v1", "kind": "Pod",
         "metadata": {"name": name, "namespace": namespace, "creationTimestamp": "2026-05-01T10:00:00Z",
@@ -153,7 +153,7 @@ pub fn pod(namespace: &str, name: &str, node: &str, address: &str, number: usize
 }
 
 /// The annotations that the CNI plugin writes.
-pub fn cni_annotations(container: &str, address: &str) -> Value {
+pub(super) fn cni_annotations(container: &str, address: &str) -> Value {
     json!({"cni.projectcalico.org/containerID": container, "cni.projectcalico.org/podIP": format!("{address}/32"),
         "cni.projectcalico.org/podIPs": format!("{address}/32")})
 }

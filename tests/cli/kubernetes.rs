@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::program::{Run, calipam};
 
 /// A server with one node and its block: a tunnel's address, and one of a pod that is gone.
-pub fn server() -> KubeApiserver {
+pub(super) fn server() -> KubeApiserver {
     let server = KubeApiserver::start().unwrap();
     let flavour = Flavour::Classic;
     install(&server, flavour).unwrap();
@@ -56,7 +56,7 @@ pub fn server() -> KubeApiserver {
     server
 }
 
-pub fn on_kubernetes(server: &KubeApiserver, arguments: &[&str]) -> Run {
+pub(super) fn on_kubernetes(server: &KubeApiserver, arguments: &[&str]) -> Run {
     let kubeconfig = server.kubeconfig();
     let connection = ["--datastore", "kubernetes", "--kubeconfig", kubeconfig.to_str().unwrap()];
     calipam(&[arguments, &connection].concat())

@@ -6,14 +6,14 @@ use std::process::{Command, Output};
 
 /// What a run of the program came to.
 #[derive(Debug)]
-pub struct Run {
+pub(super) struct Run {
     pub stdout: String,
     pub stderr: String,
     pub code: i32,
 }
 
 impl Run {
-    pub fn of(output: Output) -> Self {
+    pub(super) fn of(output: Output) -> Self {
         let text = |bytes| String::from_utf8(bytes).expect("output is UTF-8");
         Self {
             stdout: text(output.stdout),
@@ -23,18 +23,18 @@ impl Run {
     }
 
     /// Everything in one text, for a snapshot.
-    pub fn transcript(&self) -> String {
+    pub(super) fn transcript(&self) -> String {
         format!("exit code: {}\n--- stdout\n{}--- stderr\n{}", self.code, self.stdout, self.stderr)
     }
 }
 
 /// The root of the project.
-pub fn root() -> PathBuf {
+pub(super) fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().expect("the root of the project")
 }
 
 /// The program, run from the root of the project, without the settings of the person who runs the tests.
-pub fn command(program: impl AsRef<OsStr>) -> Command {
+pub(super) fn command(program: impl AsRef<OsStr>) -> Command {
     let mut command = Command::new(program);
     command.current_dir(root()).env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default());
     command.env("HOME", "/nonexistent");
@@ -42,20 +42,20 @@ pub fn command(program: impl AsRef<OsStr>) -> Command {
 }
 
 /// Runs `calipam` with arguments.
-pub fn calipam(arguments: &[&str]) -> Run {
+pub(super) fn calipam(arguments: &[&str]) -> Run {
     let output = command(env!("CARGO_BIN_EXE_calipam")).args(arguments).output();
     Run::of(output.expect("the program starts"))
 }
 
 /// Runs `calipam` on the example cluster.
-pub fn on_example(arguments: &[&str]) -> Run {
+pub(super) fn on_example(arguments: &[&str]) -> Run {
     calipam(&[arguments, &["--datastore", EXAMPLE]].concat())
 }
 
 /// The example cluster of the documentation.
-pub const EXAMPLE: &str = "docs/examples/cluster.jsonl";
+pub(super) const EXAMPLE: &str = "docs/examples/cluster.jsonl";
 /// A small cluster with hostile names.
-pub const HOSTILE: &str = "tests/fixtures/hostile.jsonl";
+pub(super) const HOSTILE: &str = "tests/fixtures/hostile.jsonl";
 
 /// Compares a text with the snapshot of that name in `tests/snapshots/`.
 macro_rules! expected {
@@ -72,6 +72,6 @@ macro_rules! expected {
 pub(crate) use expected;
 
 /// The same for modules below this one.
-pub fn assert_expected(name: &str, text: &str) {
+pub(super) fn assert_expected(name: &str, text: &str) {
     expected!(name, text);
 }

@@ -15,21 +15,21 @@ use super::program::command;
 
 /// A terminal, seen from outside.
 #[derive(Debug)]
-pub struct Terminal {
+pub(super) struct Terminal {
     outside: OwnedFd,
     inside: File,
 }
 
 /// What a terminal showed, and with which code the program on it ended.
 #[derive(Debug)]
-pub struct Shown {
+pub(super) struct Shown {
     pub text: String,
     pub code: Option<i32>,
 }
 
 impl Terminal {
     /// A terminal of so many columns.
-    pub fn new(columns: u16) -> Self {
+    pub(super) fn new(columns: u16) -> Self {
         let outside = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a terminal");
         grantpt(&outside).and_then(|()| unlockpt(&outside)).expect("a terminal of one's own");
         let name = ptsname(&outside, Vec::new()).expect("the terminal has a name");
@@ -41,12 +41,12 @@ impl Terminal {
     }
 
     /// The inner side, for an output of a program.
-    pub fn side(&self) -> Stdio {
+    pub(super) fn side(&self) -> Stdio {
         self.inside.try_clone().expect("the terminal can be shared").into()
     }
 
     /// Runs a program with stdout and stderr on the terminal.
-    pub fn run(self, command: &mut Command) -> Shown {
+    pub(super) fn run(self, command: &mut Command) -> Shown {
         command.stdin(Stdio::null()).stdout(self.side()).stderr(self.side());
         let child = command.spawn().expect("the program starts");
         // The command holds the inner side, too: reading would not end before it is closed.
@@ -55,7 +55,7 @@ impl Terminal {
     }
 
     /// Runs a program that reads from the terminal, too, on which its answers were typed before it asks.
-    pub fn answer(self, command: &mut Command, typed: &str) -> Shown {
+    pub(super) fn answer(self, command: &mut Command, typed: &str) -> Shown {
         let mut outside = File::from(self.outside.try_clone().expect("the terminal can be shared"));
         outside.write_all(typed.as_bytes()).expect("the terminal takes what is typed");
         command.stdin(self.side()).stdout(self.side()).stderr(self.side());
@@ -66,7 +66,7 @@ impl Terminal {
 
     /// Runs a program that reads from the terminal, too; as soon as it has shown `prompt`, `then` happens: it is given
     /// the outer side, for what is typed, and the program.
-    pub fn converse(
+    pub(super) fn converse(
         self,
         command: &mut Command,
         prompt: &str,
@@ -86,7 +86,7 @@ impl Terminal {
     }
 
     /// Everything that a program shows until it ends.
-    pub fn watch(self, child: Child) -> Shown {
+    pub(super) fn watch(self, child: Child) -> Shown {
         self.watch_on(child, Vec::new())
     }
 
@@ -101,7 +101,7 @@ impl Terminal {
 
 /// A program on a terminal that is typed to and read from in turn, such as a shell.
 #[derive(Debug)]
-pub struct Session {
+pub(super) struct Session {
     outside: File,
     read: Receiver<Vec<u8>>,
     /// What was shown since it was last asked for.
@@ -116,7 +116,7 @@ const QUIET: Duration = Duration::from_millis(400);
 
 impl Session {
     /// Starts a program on a terminal.
-    pub fn start(command: &mut Command) -> Self {
+    pub(super) fn start(command: &mut Command) -> Self {
         let terminal = Terminal::new(100);
         command.stdin(terminal.side()).stdout(terminal.side()).stderr(terminal.side());
         let child = command.spawn().expect("the program starts");
@@ -136,12 +136,12 @@ impl Session {
     }
 
     /// Types something.
-    pub fn send(&mut self, text: &str) {
+    pub(super) fn send(&mut self, text: &str) {
         self.outside.write_all(text.as_bytes()).expect("the terminal takes what is typed");
     }
 
     /// Waits for a text, and gives everything that was shown since the last one.
-    pub fn wait_for(&mut self, text: &str) -> String {
+    pub(super) fn wait_for(&mut self, text: &str) -> String {
         let begun = Instant::now();
         while !self.text().contains(text) {
             match self.read.recv_timeout(PATIENCE.saturating_sub(begun.elapsed())) {
@@ -153,14 +153,14 @@ impl Session {
     }
 
     /// Waits until nothing is shown any more.
-    pub fn settle(&mut self) {
+    pub(super) fn settle(&mut self) {
         while let Ok(part) = self.read.recv_timeout(QUIET) {
             self.shown.extend(part);
         }
     }
 
     /// Everything that was shown since it was last asked for.
-    pub fn shown(&mut self) -> String {
+    pub(super) fn shown(&mut self) -> String {
         let shown = self.text();
         self.shown.clear();
         shown
@@ -179,7 +179,7 @@ impl Drop for Session {
 }
 
 /// Exit code and standard output of a command on a terminal of so many columns; stderr goes elsewhere.
-pub fn on_terminal(columns: u16, arguments: &[&str]) -> String {
+pub(super) fn on_terminal(columns: u16, arguments: &[&str]) -> String {
     let terminal = Terminal::new(columns);
     let mut program = command(env!("CARGO_BIN_EXE_calipam"));
     program.args(arguments).env("TERM", "xterm-256color");
@@ -195,7 +195,7 @@ pub fn on_terminal(columns: u16, arguments: &[&str]) -> String {
 }
 
 /// What is left when escape sequences are taken away.
-pub fn plain(text: &str) -> String {
+pub(super) fn plain(text: &str) -> String {
     let mut shown = String::new();
     let mut characters = text.chars();
     while let Some(c) = characters.next() {

@@ -10,18 +10,18 @@ use tempfile::TempDir;
 use super::program::{Run, calipam, command};
 
 /// What people type before a command.
-pub const NAMES: [&str; 4] = ["calipam", "ipam", "kubectl ipam", "kubectl calico ipam"];
+pub(super) const NAMES: [&str; 4] = ["calipam", "ipam", "kubectl ipam", "kubectl calico ipam"];
 /// A kubectl that knows nothing but plugins.
 const KUBECTL: &str = "#!/bin/sh\nplugin=$1\nshift\nexec \"kubectl-$plugin\" \"$@\"\n";
 
 /// A folder with all names of the program, and the variables that commands get.
-pub struct Shell {
+pub(super) struct Shell {
     folder: TempDir,
     variables: Vec<(&'static str, String)>,
 }
 
 impl Shell {
-    pub fn new(variables: impl IntoIterator<Item = (&'static str, String)>) -> Self {
+    pub(super) fn new(variables: impl IntoIterator<Item = (&'static str, String)>) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name);
         assert_eq!(calipam(&["install-links", folder.path().to_str().unwrap(), "--calicoctl"]).code, 0);
@@ -32,12 +32,12 @@ impl Shell {
     }
 
     /// The folder, in which there is room for files.
-    pub fn folder(&self) -> &Path {
+    pub(super) fn folder(&self) -> &Path {
         self.folder.path()
     }
 
     /// A line, about to be run by a shell.
-    pub fn command(&self, program: &str, line: &str) -> Command {
+    pub(super) fn command(&self, program: &str, line: &str) -> Command {
         let mut shell = command(program);
         let path = format!("{}:{}", self.folder.path().display(), std::env::var("PATH").unwrap());
         shell.args(["-c", line]).env("PATH", path).stdin(Stdio::null());
@@ -47,19 +47,19 @@ impl Shell {
     }
 
     /// Runs a line.
-    pub fn run(&self, line: &str) -> Run {
+    pub(super) fn run(&self, line: &str) -> Run {
         Run::of(self.command("sh", line).output().unwrap())
     }
 
     /// Runs lines, some at the same time: part of their time is waiting.
-    pub fn run_all<'a>(&self, lines: &'a [String]) -> Vec<(&'a str, Run)> {
+    pub(super) fn run_all<'a>(&self, lines: &'a [String]) -> Vec<(&'a str, Run)> {
         let runs = at_once(lines, |line| self.run(line));
         lines.iter().map(String::as_str).zip(runs).collect()
     }
 }
 
 /// Does something with each of a list, some at the same time.
-pub fn at_once<T: Sync, R: Send>(all: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
+pub(super) fn at_once<T: Sync, R: Send>(all: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
     let mut done = Vec::new();
     for together in all.chunks(4) {
         done.extend(thread::scope(|scope| {

@@ -17,7 +17,7 @@ pub(crate) enum Further {
 
 impl Further {
     /// Of those who may still claim `headroom` blocks before their block limit, at which Calico looks before all else.
-    pub fn of(config: &IpamConfig, headroom: u128) -> Self {
+    pub(crate) fn of(config: &IpamConfig, headroom: u128) -> Self {
         match (headroom, config.auto_allocate_blocks) {
             (0, _) => Self::BlockLimit,
             (_, false) => Self::NoAutoAllocation,

@@ -109,7 +109,6 @@ pub enum Error {
     #[error("{0} cannot be a block: its size is outside of what Calico allows")]
     BlockSize(IpNet),
 
-    /// The address is not assigned.
     #[error("resource does not exist: {0} with error: IP is unassigned")]
     NotAssigned(IpAddr),
     /// No pool contains the address.

@@ -162,12 +162,12 @@ pub type Observer = Arc<dyn Fn(Event) + Send + Sync>;
 pub(crate) struct Trace(Option<Observer>);
 
 impl Trace {
-    pub fn to(observer: Observer) -> Self {
+    pub(crate) fn to(observer: Observer) -> Self {
         Self(Some(observer))
     }
 
     /// Tells a decision. It is put together only where it is wanted.
-    pub fn tell(&self, event: impl FnOnce() -> Event) {
+    pub(crate) fn tell(&self, event: impl FnOnce() -> Event) {
         if let Some(observer) = &self.0 {
             observer(event());
         }

@@ -97,9 +97,6 @@ impl<S: Store> Allocator<S> {
     }
 
     /// Gives up all blocks of a holder in both families.
-    ///
-    /// # Errors
-    /// The last error; the other blocks are given up nevertheless.
     pub async fn release_host_affinities(
         &self,
         kind: AffinityType,
@@ -121,9 +118,6 @@ impl<S: Store> Allocator<S> {
     }
 
     /// Gives up the blocks of all nodes in a pool.
-    ///
-    /// # Errors
-    /// The first error of a block.
     pub async fn release_pool_affinities(&self, pool: IpNet) -> Result<()> {
         for _ in 0..RETRIES {
             let [config, found] = self.read([Query::Get(Key::IpamConfig), Query::HostAffinities]).await?;
@@ -152,9 +146,6 @@ impl<S: Store> Allocator<S> {
     }
 
     /// Gives up all blocks of a host, and removes what else etcd has of it. Its addresses stay allocated.
-    ///
-    /// # Errors
-    /// As [`Self::release_host_affinities`].
     pub async fn remove_host(&self, kind: AffinityType, holder: &str) -> Result<()> {
         for _ in 0..RETRIES {
             self.release_host_affinities(kind.clone(), holder, false).await?;

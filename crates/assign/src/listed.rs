@@ -40,7 +40,7 @@ pub(crate) struct Answer {
 }
 
 impl Answer {
-    pub fn new(found: Vec<Entry>) -> Self {
+    pub(crate) fn new(found: Vec<Entry>) -> Self {
         let mut places = HashMap::with_capacity_and_hasher(found.len(), Default::default());
         let mut sound = Vec::with_capacity(found.len());
         for entry in found {

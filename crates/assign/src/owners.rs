@@ -20,7 +20,6 @@ use crate::pools;
 use crate::record::Record;
 use crate::store::{Query, Store};
 
-/// Attributes of an owner.
 pub type OwnerAttributes = BTreeMap<String, String>;
 
 /// What becomes of the attributes of one of the two owners of an address.
@@ -42,7 +41,6 @@ pub struct OwnerUpdates {
     pub alternate: NewOwner,
 }
 
-/// A pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PodName {
     pub namespace: String,

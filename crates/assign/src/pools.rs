@@ -57,7 +57,7 @@ pub(crate) struct Serving {
 
 impl Asking<'_> {
     /// The pools that serve the request.
-    pub fn serving(&self, pools: &[Pool], trace: &Trace) -> Result<Serving> {
+    pub(crate) fn serving(&self, pools: &[Pool], trace: &Trace) -> Result<Serving> {
         let passed_over = |pool: &Pool, why: PoolPassedOver| {
             trace.tell(|| Event::PoolPassedOver { pool: pool.name.clone(), cidr: pool.cidr, why });
         };
@@ -159,9 +159,6 @@ pub struct NodeSelector(Selector);
 
 impl NodeSelector {
     /// The node selector of a pool.
-    ///
-    /// # Errors
-    /// Where it cannot be parsed. Calico then refuses every request that names no pool.
     pub fn of(pool: &Pool) -> Result<Self> {
         parse(pool, &pool.node_selector).map(Self)
     }

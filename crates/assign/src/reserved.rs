@@ -14,7 +14,6 @@ pub struct Reserved {
 }
 
 impl Reserved {
-    /// What `reservations` reserve.
     pub fn new<'a>(reservations: impl IntoIterator<Item = &'a Reservation>) -> Self {
         let cidrs: Vec<IpNet> = reservations.into_iter().flat_map(|r| r.cidrs.iter().copied()).collect();
         Self { cidrs: IpNet::aggregate(&cidrs) }

@@ -21,43 +21,27 @@ use crate::record::Record;
 /// affinities out. [`delete`](Self::delete) makes both steps, of which the mark is the compare-and-swap.
 #[allow(async_fn_in_trait, reason = "the futures of an allocator stay on one thread")]
 pub trait Store {
-    /// The time now.
     fn now(&self) -> Timestamp;
 
     /// Reads several things that do not depend on each other, side by side: one round trip. The answers come in the
     /// order of the queries; that of a [`Query::Get`] has one entry or none. What cannot be decoded comes as
     /// [`Record::Undecodable`] and is never left out.
-    ///
-    /// # Errors
-    /// [`StoreError::Unavailable`].
     async fn read(&self, queries: &[Query]) -> Result<Vec<Vec<Entry>>, StoreError>;
 
     /// All blocks of a family, of which the search for another block looks at few: the same as [`Query::Blocks`] gives.
     /// A datastore in memory need not copy them.
-    ///
-    /// # Errors
-    /// [`StoreError::Unavailable`].
     async fn blocks(&self, family: Family) -> Result<Arc<dyn Listed>, StoreError> {
         let found = self.read(&[Query::Blocks(family)]).await?.into_iter().flatten().collect();
         Ok(Arc::new(Answer::new(found)))
     }
 
     /// Stores a record where there is none under its key.
-    ///
-    /// # Errors
-    /// [`StoreError::Exists`] and [`StoreError::Unavailable`].
     async fn create(&self, record: &Record) -> Result<Revision, StoreError>;
 
     /// Replaces the record that was read at `revision`.
-    ///
-    /// # Errors
-    /// [`StoreError::Conflict`], [`StoreError::NotFound`] and [`StoreError::Unavailable`].
     async fn update(&self, record: &Record, revision: &Revision) -> Result<Revision, StoreError>;
 
     /// Deletes what was read.
-    ///
-    /// # Errors
-    /// [`StoreError::Conflict`], [`StoreError::NotFound`] and [`StoreError::Unavailable`].
     async fn delete(&self, entry: &Entry) -> Result<(), StoreError>;
 }
 
@@ -97,8 +81,11 @@ pub enum Query {
     Pools,
     /// All reservations.
     Reservations,
-    /// The affinities of one holder in one family.
-    Affinities { kind: AffinityType, holder: String, family: Family },
+    Affinities {
+        kind: AffinityType,
+        holder: String,
+        family: Family,
+    },
     /// The affinities of all nodes in both families; not those of virtual holders.
     HostAffinities,
     /// All blocks of a family.

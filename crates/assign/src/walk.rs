@@ -22,7 +22,7 @@ pub(crate) struct Walk {
 impl Walk {
     /// A walk over `pool` for `host`. `moment` is where walks over blocks of single addresses begin: those should
     /// differ from one request to the next.
-    pub fn new(pool: &Pool, host: &str, moment: u64) -> Self {
+    pub(crate) fn new(pool: &Pool, host: &str, moment: u64) -> Self {
         let is_single = pool.block_size == pool.cidr.max_prefix_len();
         let seed = if is_single { scatter(moment) } else { hash(host) };
         let count = match pool.block_size.checked_sub(pool.cidr.prefix_len()) {
@@ -34,7 +34,7 @@ impl Walk {
     }
 
     /// The next block.
-    pub fn next(&mut self) -> Option<IpNet> {
+    pub(crate) fn next(&mut self) -> Option<IpNet> {
         if self.passed >= self.count {
             return None;
         }
@@ -44,14 +44,14 @@ impl Walk {
     }
 
     /// Goes on after the last block of `net`, which contains the block given last.
-    pub fn skip(&mut self, net: IpNet) {
+    pub(crate) fn skip(&mut self, net: IpNet) {
         let index = (self.start + self.passed).wrapping_sub(1) % self.count.max(1);
         let end = self.index_of(last(net)).unwrap_or(self.count.saturating_sub(1)).max(index);
         self.passed += end - index;
     }
 
     /// How far after the start of the walk a block comes; `None` where it is none of the pool's.
-    pub fn distance(&self, block: IpNet) -> Option<u128> {
+    pub(crate) fn distance(&self, block: IpNet) -> Option<u128> {
         if block.prefix_len() != self.prefix || !self.pool.contains(&block) {
             return None;
         }

@@ -12,9 +12,6 @@ use crate::finding::{Finding, Subject};
 use crate::report::{Filter, Report};
 
 /// Reads a text of JSON or YAML.
-///
-/// # Errors
-/// What the reader of JSON says, where it is neither.
 pub fn parse_document(text: &str) -> Result<Value, String> {
     let parsed = serde_json::from_str(text).map_err(|error| error.to_string());
     parsed.or_else(|json| serde_yaml::from_str(text).map_err(|_| json))

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 /// All generated files: path below the root of the project, and content.
-pub fn files() -> io::Result<BTreeMap<String, Vec<u8>>> {
+pub(crate) fn files() -> io::Result<BTreeMap<String, Vec<u8>>> {
     let mut files = BTreeMap::new();
     files.extend(calipam::completion_scripts().map(|(name, script)| (format!("completions/{name}"), script)));
     files.extend(calipam::man_pages()?.into_iter().map(|(name, page)| (format!("docs/man/{name}"), page)));

@@ -7,7 +7,7 @@ use crate::args;
 
 /// What the program was called by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Applet {
+pub(crate) enum Applet {
     /// `calipam`, or any name that is none of the others.
     Calipam,
     Ipam,
@@ -27,10 +27,10 @@ fn file_name(program: &OsStr) -> &str {
 
 impl Applet {
     /// Every name.
-    pub const ALL: [Self; 4] = [Self::Calipam, Self::Ipam, Self::KubectlIpam, Self::KubectlCalico];
+    pub(crate) const ALL: [Self; 4] = [Self::Calipam, Self::Ipam, Self::KubectlIpam, Self::KubectlCalico];
 
     /// What the first argument of the process names.
-    pub fn of(program: OsString) -> Self {
+    pub(crate) fn of(program: OsString) -> Self {
         match file_name(&program) {
             "ipam" => Self::Ipam,
             "kubectl-ipam" => Self::KubectlIpam,
@@ -41,7 +41,7 @@ impl Applet {
     }
 
     /// What people type to call it.
-    pub fn called_as(self) -> &'static str {
+    pub(crate) fn called_as(self) -> &'static str {
         match self {
             Self::Calipam => "calipam",
             Self::Ipam => "ipam",
@@ -52,7 +52,7 @@ impl Applet {
     }
 
     /// The name of the executable file.
-    pub fn executable(self) -> &'static str {
+    pub(crate) fn executable(self) -> &'static str {
         match self {
             Self::Calipam => "calipam",
             Self::Ipam => "ipam",
@@ -63,7 +63,7 @@ impl Applet {
     }
 
     /// The name by which kubectl looks for what completes a plugin.
-    pub fn completer(self) -> Option<&'static str> {
+    pub(crate) fn completer(self) -> Option<&'static str> {
         match self {
             Self::KubectlIpam => Some("kubectl_complete-ipam"),
             Self::KubectlCalico => Some("kubectl_complete-calico"),
@@ -72,13 +72,13 @@ impl Applet {
     }
 
     /// The plugin that is to be completed, where the first argument of the process says that.
-    pub fn completed_by(program: &OsStr) -> Option<Self> {
+    pub(crate) fn completed_by(program: &OsStr) -> Option<Self> {
         let name = file_name(program);
         Self::ALL.into_iter().find(|applet| applet.completer() == Some(name))
     }
 
     /// What stands before a command: `kubectl calico` has its commands below `ipam`.
-    pub fn command_prefix(self) -> &'static str {
+    pub(crate) fn command_prefix(self) -> &'static str {
         match self {
             Self::KubectlCalico => "kubectl calico ipam",
             // calicoctl has none of the commands that hints name.
@@ -88,7 +88,7 @@ impl Applet {
     }
 
     /// The command line's definition under this name.
-    pub fn command(self) -> clap::Command {
+    pub(crate) fn command(self) -> clap::Command {
         let command = args::command().bin_name(self.called_as());
         if self != Self::KubectlCalico {
             return command;

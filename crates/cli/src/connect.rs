@@ -18,10 +18,7 @@ const LAST_WORDS: Duration = Duration::from_millis(300);
 
 /// Runs what waits for a datastore. Ctrl-c ends it: what is half done is dropped, a file that is being
 /// written is taken away.
-///
-/// # Errors
-/// What `work` gives, or that it was interrupted.
-pub fn block_on<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+pub(crate) fn block_on<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
     let runtime = Builder::new_multi_thread()
         .enable_all()
         .build()
@@ -50,17 +47,14 @@ pub fn block_on<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, 
 }
 
 /// The variables of this process whose names and values are text.
-pub fn environment() -> BTreeMap<String, String> {
+pub(crate) fn environment() -> BTreeMap<String, String> {
     let text =
         |(name, value): (OsString, OsString)| Some((name.into_string().ok()?, value.into_string().ok()?));
     std::env::vars_os().filter_map(text).collect()
 }
 
 /// Finds out where the data is and opens it.
-///
-/// # Errors
-/// Where the settings are wrong or the datastore cannot be reached.
-pub async fn open(global: &Global, console: &Console) -> Result<Datastore, Failure> {
+pub(crate) async fn open(global: &Global, console: &Console) -> Result<Datastore, Failure> {
     let settings = Settings::resolve(&global.overrides(), &environment(), &LocalFiles)
         .map_err(calipam_datastore::Error::from)?;
     let datastore = Datastore::open(&settings).await?;

@@ -11,7 +11,7 @@ use crate::hints;
 
 /// What a command came to, where nothing failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub(crate) enum Outcome {
     /// Nothing to complain about.
     Clean,
     /// Findings at or above the limit.
@@ -22,7 +22,7 @@ pub enum Outcome {
 
 /// Why a command could not do its work.
 #[derive(Debug)]
-pub enum Failure {
+pub(crate) enum Failure {
     /// A wrong command line; what clap has said about it.
     CommandLine(String),
     /// What the user has to change in the call.
@@ -41,12 +41,12 @@ pub enum Failure {
 
 impl Failure {
     /// A usage error without a hint.
-    pub fn usage(message: impl Into<String>) -> Self {
+    pub(crate) fn usage(message: impl Into<String>) -> Self {
         Self::Usage { message: message.into(), hint: None }
     }
 
     /// What went wrong.
-    pub fn message(&self) -> String {
+    pub(crate) fn message(&self) -> String {
         match self {
             Self::Usage { message, .. } | Self::NotFound { message, .. } => message.clone(),
             Self::Workflow(error) => error.to_string(),
@@ -58,12 +58,12 @@ impl Failure {
     }
 
     /// True where people were told when it happened.
-    pub fn was_told(&self) -> bool {
+    pub(crate) fn was_told(&self) -> bool {
         matches!(self, Self::CommandLine(_) | Self::Panic)
     }
 
     /// What to do next, where there is something to say.
-    pub fn hint(&self) -> Option<String> {
+    pub(crate) fn hint(&self) -> Option<String> {
         match self {
             Self::Usage { hint, .. } | Self::NotFound { hint, .. } => hint.clone(),
             Self::Workflow(error) => hints::error(error),
@@ -81,7 +81,7 @@ impl<E: Into<Error>> From<E> for Failure {
 }
 
 /// The exit code: the only place that knows them.
-pub fn code(result: &Result<Outcome, Failure>) -> u8 {
+pub(crate) fn code(result: &Result<Outcome, Failure>) -> u8 {
     if PANICKED.load(Ordering::SeqCst) {
         return 4;
     }
@@ -134,13 +134,13 @@ fn workflow_code(error: &Error) -> u8 {
 }
 
 /// The exit code for what the user has to change in the call or in the settings.
-pub const USAGE: u8 = 2;
+pub(crate) const USAGE: u8 = 2;
 
 /// The exit code after ctrl-c, as shells have it: 128 and the number of the signal.
-pub const INTERRUPTED: u8 = 130;
+pub(crate) const INTERRUPTED: u8 = 130;
 
 /// Prints what clap says: help and version on stdout, errors on stderr.
-pub fn command_line(error: &clap::Error) -> Result<Outcome, Failure> {
+pub(crate) fn command_line(error: &clap::Error) -> Result<Outcome, Failure> {
     match error.print() {
         Err(broken) if broken.kind() != io::ErrorKind::BrokenPipe => {
             Err(Failure::Io { doing: "print the help".into(), error: broken })
@@ -171,7 +171,7 @@ static PANIC: OnceLock<String> = OnceLock::new();
 static PANICKED: AtomicBool = AtomicBool::new(false);
 
 /// Says of a panic what to do about it, instead of where the code is only.
-pub fn report_panics() {
+pub(crate) fn report_panics() {
     std::panic::set_hook(Box::new(|info| {
         if PANICKED.swap(true, Ordering::SeqCst) {
             return;

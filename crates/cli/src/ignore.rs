@@ -26,7 +26,7 @@ struct Entry {
 
 /// The accepted findings of a file.
 #[derive(Debug, Default)]
-pub struct Ignored {
+pub(crate) struct Ignored {
     file: String,
     entries: Vec<Entry>,
 }
@@ -37,7 +37,7 @@ impl Ignored {
     /// # Errors
     /// Where it cannot be read, or one of its lines cannot be decoded: passing over it could hide a finding, or show one
     /// that is accepted.
-    pub fn read(path: &Path) -> Result<Self, Failure> {
+    pub(crate) fn read(path: &Path) -> Result<Self, Failure> {
         let file = path.display().to_string();
         let text =
             fs::read_to_string(path).map_err(|error| Failure::Io { doing: format!("read {file}"), error })?;
@@ -54,7 +54,7 @@ impl Ignored {
 
     /// Takes out of a report what is accepted, and gives what there is to say about the entries that accept nothing. To be
     /// called before other filters: what they leave out is there all the same.
-    pub fn apply(&self, report: &mut Report) -> Vec<String> {
+    pub(crate) fn apply(&self, report: &mut Report) -> Vec<String> {
         let today = TimeZone::UTC.to_datetime(report.cluster.taken_at).date();
         let mut by_finding: HashMap<(Code, &str), usize> = HashMap::new();
         for (place, entry) in self.entries.iter().enumerate() {
@@ -99,7 +99,7 @@ impl fmt::Display for Entry {
 }
 
 /// The line that accepts a finding. A subject that would be read as something else is a JSON string.
-pub fn line(finding: &Finding) -> String {
+pub(crate) fn line(finding: &Finding) -> String {
     let subject = finding.subject.to_string();
     let plain = format!("{} {subject}", finding.code);
     let entry = Entry { code: finding.code, subject, until: None, line: 1 };

@@ -15,7 +15,7 @@ use crate::render::text::{count, quoted, thousands};
 use crate::{hints, progress, render};
 
 /// The person at the terminal, who may have agreed in advance.
-pub struct Person<'a> {
+pub(crate) struct Person<'a> {
     console: &'a Console,
     /// `--yes`.
     agrees: bool,
@@ -27,12 +27,12 @@ pub struct Person<'a> {
 
 impl<'a> Person<'a> {
     /// One who is asked, unless there was agreement in advance.
-    pub fn new(console: &'a Console, agrees: bool) -> Self {
+    pub(crate) fn new(console: &'a Console, agrees: bool) -> Self {
         Self { console, agrees, whole: RefCell::default(), is_about_lock: Cell::default() }
     }
 
     /// One who is not asked anything.
-    pub fn watching(console: &'a Console) -> Self {
+    pub(crate) fn watching(console: &'a Console) -> Self {
         Self::new(console, false)
     }
 }

@@ -19,7 +19,7 @@ use crate::render::text::escape;
 const ERROR: Style = AnsiColor::Red.on_default().bold();
 const WARNING: Style = AnsiColor::Yellow.on_default().bold();
 /// Also of hints that clap prints with its errors.
-pub const HINT: Style = AnsiColor::Green.on_default();
+pub(crate) const HINT: Style = AnsiColor::Green.on_default();
 const NOTE: Style = Style::new().bold();
 
 /// A terminal that is narrower is not written for.
@@ -30,7 +30,7 @@ static PRINTED: AtomicBool = AtomicBool::new(false);
 
 /// Prints why a command failed as a document, where the call asked for one and none was printed: a program that reads
 /// stdout gets exactly one. The command line may be wrong, so it is looked at word by word.
-pub fn print_failure(failure: &Failure, exit_code: u8, arguments: impl Iterator<Item = OsString>) {
+pub(crate) fn print_failure(failure: &Failure, exit_code: u8, arguments: impl Iterator<Item = OsString>) {
     let Some(format) = Format::in_words(arguments).filter(|format| format.is_document()) else { return };
     if PRINTED.load(Ordering::SeqCst) {
         return;
@@ -42,7 +42,7 @@ pub fn print_failure(failure: &Failure, exit_code: u8, arguments: impl Iterator<
 
 /// The process's output, and what the user wants to see there.
 #[derive(Clone, Debug)]
-pub struct Console {
+pub(crate) struct Console {
     /// The format of data.
     pub format: Format,
     /// No progress and no hints.
@@ -57,7 +57,7 @@ pub struct Console {
 
 impl Console {
     /// What the options and the environment ask for.
-    pub fn new(global: &Global) -> Self {
+    pub(crate) fn new(global: &Global) -> Self {
         let dumb = std::env::var_os("TERM").is_some_and(|value| value == "dumb");
         let stdout = io::stdout().is_terminal();
         Self {
@@ -75,22 +75,22 @@ impl Console {
 
     /// True where what is printed is wanted although nothing was found and nothing done: `--quiet` does not want that
     /// from people's formats.
-    pub fn prints_nothing_new(&self) -> bool {
+    pub(crate) fn prints_nothing_new(&self) -> bool {
         !self.quiet || self.format.detail().is_none()
     }
 
     /// Prints a document on stdout, in the format that was asked for.
-    pub fn print(&self, document: &impl Document) -> Result<(), Failure> {
+    pub(crate) fn print(&self, document: &impl Document) -> Result<(), Failure> {
         self.data(|out| document::write(document, self.format, self.page, out))
     }
 
     /// Writes data to stdout, as [`Self::write_data`].
-    pub fn data(&self, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<(), Failure> {
+    pub(crate) fn data(&self, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<(), Failure> {
         self.write_data(write).map_err(|error| Failure::Io { doing: "write the output".into(), error })
     }
 
     /// Writes data to stdout. That a reader goes away is not an error.
-    pub fn write_data(&self, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
+    pub(crate) fn write_data(&self, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
         PRINTED.store(true, Ordering::SeqCst);
         let mut out = BufWriter::with_capacity(1 << 16, io::stdout().lock());
         let result = write(&mut out).and_then(|()| out.flush());
@@ -102,7 +102,7 @@ impl Console {
     }
 
     /// Prints a line on stderr, for people. Nothing is done where that fails: there is no other place to say so.
-    pub fn say(&self, line: &str) {
+    pub(crate) fn say(&self, line: &str) {
         let _ = writeln!(io::stderr().lock(), "{}", escape(line));
     }
 
@@ -112,40 +112,40 @@ impl Console {
     }
 
     /// Says what to do next.
-    pub fn hint(&self, text: &str) {
+    pub(crate) fn hint(&self, text: &str) {
         if !self.quiet {
             self.labelled("hint", HINT, text);
         }
     }
 
     /// Says what was or was not done, where that is not an error.
-    pub fn tell(&self, text: &str) {
+    pub(crate) fn tell(&self, text: &str) {
         if !self.quiet {
             self.say(text);
         }
     }
 
     /// Says how what is printed has to be read.
-    pub fn note(&self, text: &str) {
+    pub(crate) fn note(&self, text: &str) {
         if !self.quiet {
             self.labelled("note", NOTE, text);
         }
     }
 
     /// Says what the user should know although the work goes on.
-    pub fn warn(&self, text: &str) {
+    pub(crate) fn warn(&self, text: &str) {
         self.labelled("warning", WARNING, text);
     }
 
     /// Says what is done, where the user asked for it by `-v`.
-    pub fn verbose(&self, text: &str) {
+    pub(crate) fn verbose(&self, text: &str) {
         if self.verbose > 0 {
             self.say(text);
         }
     }
 
     /// Says why the command failed.
-    pub fn failure(&self, failure: &Failure) {
+    pub(crate) fn failure(&self, failure: &Failure) {
         if failure.was_told() {
             return;
         }

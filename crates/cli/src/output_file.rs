@@ -16,14 +16,14 @@ const MODE: u32 = 0o644;
 
 /// A document to be written into a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct OutputFile {
+pub(crate) struct OutputFile {
     pub format: Format,
     pub path: PathBuf,
 }
 
 impl OutputFile {
     /// Reads `FORMAT=PATH`.
-    pub fn parse(text: &str) -> Result<Self, String> {
+    pub(crate) fn parse(text: &str) -> Result<Self, String> {
         let (format, path) =
             text.split_once('=').ok_or("expected FORMAT=PATH, such as `prometheus=/tmp/a.prom`")?;
         let format = Format::from_str(format, true).map_err(|_| {
@@ -38,17 +38,17 @@ impl OutputFile {
     }
 
     /// Writes the file, as [`write`].
-    pub fn write(&self, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<(), Failure> {
+    pub(crate) fn write(&self, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<(), Failure> {
         self::write(&self.path, write)
     }
 }
 
 /// Writes a file in one step: a reader sees the old one or the new one, and the old one stays where the new one
 /// cannot be written completely.
-///
-/// # Errors
-/// Where a file cannot be written beside it, or cannot take its name.
-pub fn write(path: &Path, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<(), Failure> {
+pub(crate) fn write(
+    path: &Path,
+    write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+) -> Result<(), Failure> {
     replace(path, write).map_err(|error| Failure::Io { doing: format!("write {}", path.display()), error })
 }
 

@@ -9,7 +9,7 @@ use indicatif::{HumanCount, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use crate::output::Console;
 
 /// A bar on stderr; an invisible one where there is no terminal.
-pub fn start(console: &Console, activity: Activity) -> Arc<dyn Meter> {
+pub(crate) fn start(console: &Console, activity: Activity) -> Arc<dyn Meter> {
     let (template, prefix) = match activity {
         Activity::Reading => ("{spinner} {prefix}: {human_pos} {msg}", "reading"),
         Activity::Exporting => ("{spinner} {prefix}: {human_pos} {msg}", "exporting"),

@@ -18,22 +18,22 @@ use crate::lock::NodeLock;
 use crate::protocol::{Arguments, CniError, Command, Environment};
 
 /// How long one operation on the datastore may take, from the moment that the lock is held.
-pub const OPERATION: Duration = Duration::from_secs(90);
+pub(crate) const OPERATION: Duration = Duration::from_secs(90);
 /// How long connecting may take, however many endpoints are tried.
 const CONNECT: Duration = Duration::from_secs(15);
 /// How long the pools of one family may be looked for.
-pub const POOLS: Duration = Duration::from_secs(30);
+pub(crate) const POOLS: Duration = Duration::from_secs(30);
 /// How long it may take to take back what was assigned before an ADD failed.
-pub const UNDO: Duration = Duration::from_secs(30);
+pub(crate) const UNDO: Duration = Duration::from_secs(30);
 /// How long the reuse of a machine's addresses may take.
-pub const REUSE: Duration = Duration::from_secs(30);
+pub(crate) const REUSE: Duration = Duration::from_secs(30);
 
 /// What lies beside the lock once the affinities of the node have labels. With the usual lock it is Calico's own marker.
 const LABELLED: &str = "cni/ipam_upgraded";
 
 /// What a runtime asks, understood.
 #[derive(Debug)]
-pub struct Call {
+pub(crate) struct Call {
     pub configuration: Configuration,
     pub environment: Environment,
     pub arguments: Arguments,
@@ -42,14 +42,11 @@ pub struct Call {
 }
 
 /// The allocator on the datastore of a call.
-pub type CallAllocator = Allocator<AllocatorStore>;
+pub(crate) type CallAllocator = Allocator<AllocatorStore>;
 
 impl Call {
     /// Puts together what configuration and environment say, in the order in which Calico's plugin finds errors.
-    ///
-    /// # Errors
-    /// Where they contradict each other.
-    pub fn new(
+    pub(crate) fn new(
         configuration: Configuration,
         environment: Environment,
         variables: &BTreeMap<String, String>,
@@ -66,18 +63,12 @@ impl Call {
     }
 
     /// Connects to the datastore.
-    ///
-    /// # Errors
-    /// Where none of its servers can be reached.
-    pub async fn connect(&self) -> Result<CallAllocator, CniError> {
+    pub(crate) async fn connect(&self) -> Result<CallAllocator, CniError> {
         connect(&self.settings, self.labelled_marker().exists()).await
     }
 
     /// A connection to the API server for namespaces, pods and machines: that of the datastore where it is the same.
-    ///
-    /// # Errors
-    /// Where the settings cannot be used.
-    pub async fn lookup(&self, allocator: &CallAllocator) -> calipam_datastore::Result<Lookup> {
+    pub(crate) async fn lookup(&self, allocator: &CallAllocator) -> calipam_datastore::Result<Lookup> {
         let settings = self.configuration.datastore.lookups(&self.settings);
         let shared = allocator.store().kubernetes().filter(|_| settings == self.settings.kubernetes);
         match shared {
@@ -87,12 +78,12 @@ impl Call {
     }
 
     /// Takes the lock of the node.
-    pub fn lock(&self) -> NodeLock {
+    pub(crate) fn lock(&self) -> NodeLock {
         NodeLock::take(&self.configuration.lock_file)
     }
 
     /// Gives the affinities of the node their labels, once in the life of the node. To be called with the lock held.
-    pub async fn label_affinities(&self, allocator: &CallAllocator) {
+    pub(crate) async fn label_affinities(&self, allocator: &CallAllocator) {
         let marker = self.labelled_marker();
         if self.settings.target != Target::Kubernetes || marker.exists() {
             return;
@@ -115,10 +106,7 @@ impl Call {
 }
 
 /// Connects to a datastore. `labelled` says that all affinities of the node have labels.
-///
-/// # Errors
-/// Where none of its servers can be reached.
-pub async fn connect(settings: &Settings, labelled: bool) -> Result<CallAllocator, CniError> {
+pub(crate) async fn connect(settings: &Settings, labelled: bool) -> Result<CallAllocator, CniError> {
     let selecting = if labelled { Selecting::ByLabels } else { Selecting::All };
     let location = match &settings.target {
         Target::Etcd(etcd) | Target::EtcdV2(etcd) => etcd.endpoints.join(","),
@@ -139,9 +127,6 @@ fn touch(path: &std::path::Path) -> std::io::Result<()> {
 }
 
 /// Gives up what takes longer than `limit`.
-///
-/// # Errors
-/// Where the time is over: the same call may succeed later.
-pub async fn within<T>(limit: Duration, work: impl Future<Output = T>) -> Result<T, CniError> {
+pub(crate) async fn within<T>(limit: Duration, work: impl Future<Output = T>) -> Result<T, CniError> {
     timeout(limit, work).await.map_err(|_| failure::too_slow(limit))
 }

@@ -7,18 +7,18 @@ use calipam_assign::{Error, StoreError};
 use crate::protocol::{CniError, Code};
 
 /// An error of the allocator. As with Calico the code is 999; where nothing is wrong but the moment, it is 11.
-pub fn of_allocator(error: &Error) -> CniError {
+pub(crate) fn of_allocator(error: &Error) -> CniError {
     CniError::new(if may_pass(error) { Code::TryAgainLater } else { Code::Internal }, error.to_string())
 }
 
 /// An error of a connection.
-pub fn of_datastore(error: &calipam_datastore::Error) -> CniError {
+pub(crate) fn of_datastore(error: &calipam_datastore::Error) -> CniError {
     let code = if datastore_may_pass(error) { Code::TryAgainLater } else { Code::Internal };
     CniError::new(code, error.to_string())
 }
 
 /// An operation that took too long.
-pub fn too_slow(limit: Duration) -> CniError {
+pub(crate) fn too_slow(limit: Duration) -> CniError {
     let text = format!("the datastore did not finish within {} s", limit.as_secs());
     CniError::new(Code::TryAgainLater, text)
 }

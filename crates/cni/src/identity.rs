@@ -13,7 +13,7 @@ const DEFAULT_NAMESPACE: &str = "default";
 
 /// Who asks for addresses.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Identity {
+pub(crate) struct Identity {
     pub node: String,
     pub container: String,
     /// Namespace and name, where the orchestrator is Kubernetes.
@@ -28,7 +28,7 @@ impl Identity {
     ///
     /// # Errors
     /// Where a name has no place in the name of a workload endpoint, as Calico refuses it.
-    pub fn new(
+    pub(crate) fn new(
         configuration: &Configuration,
         environment: &Environment,
         arguments: &Arguments,
@@ -55,7 +55,7 @@ impl Identity {
     }
 
     /// The node alone, for what is about all its containers.
-    pub fn of_node(configuration: &Configuration) -> Self {
+    pub(crate) fn of_node(configuration: &Configuration) -> Self {
         Self {
             node: node_name(&configuration.node),
             container: String::new(),
@@ -66,7 +66,7 @@ impl Identity {
     }
 
     /// The handle that the oldest plugins (Calico 2) used.
-    pub fn old_handle(&self) -> String {
+    pub(crate) fn old_handle(&self) -> String {
         match &self.pod {
             Some((namespace, name)) => format!("{namespace}.{name}"),
             None => self.container.clone(),
@@ -74,7 +74,7 @@ impl Identity {
     }
 
     /// The attributes of an allocation.
-    pub fn attributes(&self, now: Timestamp) -> Vec<(String, String)> {
+    pub(crate) fn attributes(&self, now: Timestamp) -> Vec<(String, String)> {
         let nanos = i64::try_from(now.as_nanosecond()).unwrap_or_default();
         let mut attributes =
             vec![("node".to_owned(), self.node.clone()), ("timestamp".to_owned(), format_go_utc(nanos))];
@@ -88,7 +88,7 @@ impl Identity {
 
 /// The node's name: the first source that says one. Blanks around that of the file do not count: no node's name has any,
 /// and with a line's end in it Calico finds no node.
-pub fn node_name(sources: &NodeName) -> String {
+pub(crate) fn node_name(sources: &NodeName) -> String {
     if !sources.stated.is_empty() {
         return sources.stated.clone();
     }

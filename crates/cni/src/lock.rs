@@ -13,14 +13,14 @@ use tracing::{debug, error};
 
 /// The lock, where it could be taken. It ends with this value, or with the process.
 #[derive(Debug)]
-pub struct NodeLock {
+pub(crate) struct NodeLock {
     _file: Option<File>,
 }
 
 impl NodeLock {
     /// Waits for the lock, without limit: the kernel takes it from a process that ends. Where its file cannot be made,
     /// the work goes on without.
-    pub fn take(path: &Path) -> Self {
+    pub(crate) fn take(path: &Path) -> Self {
         match lock(path) {
             Ok(file) => {
                 debug!("holds the lock {}", path.display());

@@ -28,7 +28,7 @@ const NO_CLUSTER: &str = "invalid configuration: no configuration has been provi
 
 /// Whose addresses a pod gets.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Owner {
+pub(crate) enum Owner {
     /// The container's own.
     Container,
     /// Nothing is known: the pod may have been a machine's.
@@ -38,7 +38,7 @@ pub enum Owner {
 
 /// A virtual machine that keeps its addresses.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Machine {
+pub(crate) struct Machine {
     pub namespace: String,
     /// The name of its instance.
     pub name: String,
@@ -53,7 +53,7 @@ pub struct Machine {
 
 impl Machine {
     /// The handle of its addresses in a network.
-    pub fn handle(&self, network: &str) -> String {
+    pub(crate) fn handle(&self, network: &str) -> String {
         let (prefix, suffix) = (format!("{network}.vmi."), format!("{}.{}", self.namespace, self.name));
         if prefix.len() + suffix.len() <= HANDLE {
             return prefix + &suffix;
@@ -65,7 +65,7 @@ impl Machine {
     }
 
     /// Adds what tells the machine to the attributes of its pod.
-    pub fn describe(&self, attributes: &mut BTreeMap<String, String>) {
+    pub(crate) fn describe(&self, attributes: &mut BTreeMap<String, String>) {
         let mut add = |key: &str, value: &str| attributes.insert(key.to_owned(), value.to_owned());
         add("vmi-name", &self.name);
         add("vmi-uid", &self.instance_uid);
@@ -80,7 +80,7 @@ impl Machine {
 
 /// Whose addresses a pod gets, and whether it may get them now.
 #[derive(Debug)]
-pub struct Found {
+pub(crate) struct Found {
     pub owner: Owner,
     /// Why ADD fails. What the pod has is given back all the same.
     pub refusal: Option<CniError>,
@@ -93,10 +93,7 @@ impl From<Owner> for Found {
 }
 
 /// Finds out whose addresses the pod of a call gets.
-///
-/// # Errors
-/// Where Kubernetes does not answer.
-pub async fn find(call: &Call, allocator: &CallAllocator) -> Result<Found, CniError> {
+pub(crate) async fn find(call: &Call, allocator: &CallAllocator) -> Result<Found, CniError> {
     let pod = call.identity.pod.as_ref().filter(|(_, name)| name.starts_with(LAUNCHER));
     let Some((namespace, name)) = pod else { return Ok(Owner::Container.into()) };
     let failed = |error: calipam_datastore::Error| {
@@ -188,10 +185,7 @@ async fn keeps_addresses(allocator: &CallAllocator) -> bool {
 }
 
 /// Makes a pod the owner of an address of its machine: the active one, or as the target of a migration the alternate one.
-///
-/// # Errors
-/// Where the datastore fails.
-pub async fn own(
+pub(crate) async fn own(
     allocator: &CallAllocator,
     machine: &Machine,
     handle: &str,
@@ -217,7 +211,7 @@ pub async fn own(
 ///
 /// # Errors
 /// Where the datastore fails, and where the owners change meanwhile: a later DEL sees what they are then.
-pub async fn disown(
+pub(crate) async fn disown(
     call: &Call,
     allocator: &CallAllocator,
     handle: &str,
@@ -252,10 +246,7 @@ pub async fn disown(
 }
 
 /// True where one of the addresses is still owned by a pod.
-///
-/// # Errors
-/// Where the datastore fails.
-pub async fn has_owners(allocator: &CallAllocator, addresses: &[IpAddr]) -> Result<bool, CniError> {
+pub(crate) async fn has_owners(allocator: &CallAllocator, addresses: &[IpAddr]) -> Result<bool, CniError> {
     for address in addresses {
         match allocator.assignment_attributes(*address).await {
             Ok(record) => {

@@ -13,7 +13,7 @@ const OWN: &str = "/proc/self/ns/net";
 ///
 /// # Errors
 /// Where they are the same. A path that cannot be opened is no error: it need not exist.
-pub fn check(environment: &Environment) -> Result<(), CniError> {
+pub(crate) fn check(environment: &Environment) -> Result<(), CniError> {
     if environment.any_namespace || environment.namespace.is_empty() {
         return Ok(());
     }

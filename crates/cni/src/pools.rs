@@ -12,10 +12,10 @@ use crate::protocol::CniError;
 
 /// The CIDRs of the pools that the configuration names, of either family. The datastore is asked only where one is named
 /// otherwise than by its CIDR.
-///
-/// # Errors
-/// Where no such pool exists, or it is of the other family.
-pub async fn resolve(ipam: &Ipam, allocator: &CallAllocator) -> Result<(Vec<IpNet>, Vec<IpNet>), CniError> {
+pub(crate) async fn resolve(
+    ipam: &Ipam,
+    allocator: &CallAllocator,
+) -> Result<(Vec<IpNet>, Vec<IpNet>), CniError> {
     let mut named = ipam.ipv4_pools.iter().chain(&ipam.ipv6_pools);
     let known = match named.all(|entry| pool_cidr(entry).is_some()) {
         true => BTreeMap::new(),

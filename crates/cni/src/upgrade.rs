@@ -22,7 +22,6 @@ use crate::log;
 
 /// The network whose addresses are taken over.
 const NETWORK: &str = "k8s-pod-network";
-/// Names the node.
 const NODE: &str = "KUBERNETES_NODE_NAME";
 /// How often a write is tried while others write to the same object.
 const ATTEMPTS: usize = 5;
@@ -81,9 +80,6 @@ pub fn run(variables: &BTreeMap<String, String>) -> u8 {
 }
 
 /// Takes over what host-local has given out. What was done before an error stays, and is passed over the next time.
-///
-/// # Errors
-/// What went wrong.
 pub async fn migrate(settings: &Settings, node: &str, places: &Places) -> Result<(), String> {
     if settings.target != Target::Kubernetes {
         return Err("the datastore is not Kubernetes".into());

@@ -28,7 +28,6 @@ const WRITING: &str = ".calipam-writing";
 /// Two runs do not write at once.
 const LOCK: &str = ".calipam-lock";
 
-/// An archive.
 #[derive(Clone, Debug)]
 pub struct Archive {
     folder: PathBuf,
@@ -101,9 +100,6 @@ impl Archive {
     }
 
     /// Lists the exports of a folder, and what is wrong with those whose header cannot be read.
-    ///
-    /// # Errors
-    /// Where the folder cannot be read, or exports are of several clusters.
     pub fn sound(folder: &Path) -> Result<(Self, Vec<Error>)> {
         let failed = |error: io::Error| Error::file(folder, error);
         let (mut exports, mut damaged) = (Vec::new(), Vec::new());
@@ -235,9 +231,6 @@ impl Datastore {
 
 impl Archived {
     /// Reads a part of it; `None` where another run has removed the export meanwhile.
-    ///
-    /// # Errors
-    /// Where it is damaged.
     pub fn read(&self, part: Part<'_>, progress: &ProgressFn) -> Result<Option<Snapshot>> {
         let file = match unless_missing(DataFile::open(&self.path).map_err(Error::of_archive))? {
             Some(file) => file,
@@ -251,9 +244,6 @@ impl Archived {
     }
 
     /// Removes the file, unless another run has done so.
-    ///
-    /// # Errors
-    /// Where the system refuses.
     pub fn remove(&self) -> Result<()> {
         let removed = fs::remove_file(&self.path).map_err(|error| Error::file(&self.path, error));
         unless_missing(removed).map(drop)

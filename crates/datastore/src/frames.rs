@@ -21,24 +21,16 @@ const QUICK: i32 = -3;
 pub struct Packer(Compressor<'static>);
 
 impl Packer {
-    /// # Errors
-    /// Where there is no memory for it.
     pub fn new() -> io::Result<Self> {
         Compressor::new(LEVEL).map(Self)
     }
 
     /// Packs quicker and less.
-    ///
-    /// # Errors
-    /// As [`Self::new`].
     pub fn quick() -> io::Result<Self> {
         Compressor::new(QUICK).map(Self)
     }
 
     /// Appends the frame of a text of at most [`MOST_TEXT`] bytes, with its head.
-    ///
-    /// # Errors
-    /// Where the text is too long, or cannot be packed.
     pub fn push(&mut self, text: &[u8], frames: &mut Vec<u8>) -> io::Result<()> {
         if text.len() > MOST_TEXT {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "more than a frame holds"));
@@ -78,9 +70,6 @@ impl Head {
     }
 
     /// The text of the frame.
-    ///
-    /// # Errors
-    /// Of the kind [`InvalidData`](io::ErrorKind::InvalidData) where it is not what was written.
     pub fn unpack(self, frame: &[u8]) -> io::Result<Vec<u8>> {
         if frame.len() != self.length as usize || crc32fast::hash(frame) != self.sum {
             return Err(damaged());

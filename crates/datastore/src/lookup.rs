@@ -78,7 +78,6 @@ pub struct Instance {
     pub machine: Option<String>,
 }
 
-/// A virtual machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VirtualMachine {
     pub uid: String,
@@ -94,7 +93,6 @@ pub struct NodeAddresses {
     version: String,
 }
 
-/// A pod with its address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PodAddress {
     pub namespace: String,
@@ -103,10 +101,6 @@ pub struct PodAddress {
 }
 
 impl Lookup {
-    /// A connection of its own.
-    ///
-    /// # Errors
-    /// Where the settings cannot be used.
     pub async fn connect(settings: &KubernetesSettings) -> Result<Self> {
         Ok(Self { client: KubeClient::connect_unasked(settings).await? })
     }

@@ -65,7 +65,7 @@ pub(crate) enum Value<'a> {
 
 impl<'a> Value<'a> {
     /// The number, or 0 where the field is none.
-    pub fn number(self) -> u64 {
+    pub(crate) fn number(self) -> u64 {
         match self {
             Self::Number(number) => number,
             Self::Bytes(_) | Self::Fixed => 0,
@@ -73,7 +73,7 @@ impl<'a> Value<'a> {
     }
 
     /// The bytes, or none where the field is a number.
-    pub fn bytes(self) -> &'a [u8] {
+    pub(crate) fn bytes(self) -> &'a [u8] {
         match self {
             Self::Bytes(bytes) => bytes,
             Self::Number(_) | Self::Fixed => &[],
@@ -88,12 +88,12 @@ pub(crate) struct Fields<'a> {
 
 impl<'a> Fields<'a> {
     /// The fields of `message`.
-    pub fn new(message: &'a [u8]) -> Self {
+    pub(crate) fn new(message: &'a [u8]) -> Self {
         Self { rest: message }
     }
 
     /// The next field; `Some(None)` at the end, `None` where the message is malformed.
-    pub fn next(&mut self) -> Option<Option<(u32, Value<'a>)>> {
+    pub(crate) fn next(&mut self) -> Option<Option<(u32, Value<'a>)>> {
         if self.rest.is_empty() {
             return Some(None);
         }

@@ -39,9 +39,6 @@ pub enum Datastore {
 
 impl Datastore {
     /// Opens what the settings name.
-    ///
-    /// # Errors
-    /// Where it cannot be reached, or is of an unknown kind.
     pub async fn open(settings: &Settings) -> Result<Self> {
         match &settings.target {
             Target::Etcd(etcd) => {
@@ -90,9 +87,6 @@ impl Datastore {
     }
 
     /// Refuses what is not made for the data of Calico 2.x.
-    ///
-    /// # Errors
-    /// Where the datastore is etcd v2. `what` completes the sentence.
     pub fn require_calico_3(&self, what: &'static str) -> Result<()> {
         match self {
             Self::EtcdV2(client, _) => Err(Error::NotForCalico2 { location: client.endpoint(), what }),
@@ -140,18 +134,11 @@ impl Datastore {
     }
 
     /// Reads everything that a check needs, etcd at one revision.
-    ///
-    /// # Errors
-    /// Where the datastore cannot be read. Objects that cannot be understood are not errors, but
-    /// [`Defect`](calipam_model::snapshot::Defect)s.
     pub async fn observe(&self, progress: &ProgressFn) -> Result<Snapshot> {
         self.observe_extent(&Extent::Whole, progress).await
     }
 
     /// Reads what the extent says. The tree of etcd v2 and files of Kubernetes objects are read whole.
-    ///
-    /// # Errors
-    /// As [`Self::observe`].
     pub async fn observe_extent(&self, extent: &Extent, progress: &ProgressFn) -> Result<Snapshot> {
         let in_kubernetes = extent.has_any(&[Source::Pods, Source::Services, Source::Machines]);
         match self {
@@ -181,17 +168,11 @@ impl Datastore {
 
     /// As [`Self::observe`], by reading what has changed since the last such call with the same folder, where what that has
     /// read is kept. Where that is in any doubt, everything is read. Of Kubernetes, what is few is read each time.
-    ///
-    /// # Errors
-    /// As [`Self::observe`].
     pub async fn observe_with_cache(&self, folder: &Path, progress: &ProgressFn) -> Result<CachedRead> {
         self.observe_with_cache_from(folder, Worth::default(), progress).await
     }
 
     /// As [`Self::observe_with_cache`]; of Kubernetes it is kept what is worth it.
-    ///
-    /// # Errors
-    /// As [`Self::observe`].
     pub async fn observe_with_cache_from(
         &self,
         folder: &Path,
@@ -256,9 +237,6 @@ impl Datastore {
 
     /// Reads what belongs to one address or handle. On etcd that is a few keys in two or three
     /// requests, on etcd v2 one request for each; a file is read whole.
-    ///
-    /// # Errors
-    /// As [`Self::observe`].
     pub async fn lookup(&self, lookup: &Lookup) -> Result<Snapshot> {
         match self {
             Self::Etcd(client) => around::etcd::lookup(client, lookup).await,
@@ -283,9 +261,6 @@ impl Datastore {
     }
 
     /// Reads some keys again, at one new revision. `None` where the datastore cannot change.
-    ///
-    /// # Errors
-    /// As [`Self::observe`].
     pub async fn reread(&self, keys: &BTreeSet<Key>) -> Result<Option<Snapshot>> {
         match self {
             Self::Etcd(client) => again::etcd::reread(client, keys).await.map(Some),
@@ -312,9 +287,6 @@ impl Datastore {
 
     /// Writes what a check reads to a file, compressed where its name ends with `.zst`. The file appears
     /// when it is whole. Gives the number of entries.
-    ///
-    /// # Errors
-    /// Where the datastore cannot be read or the file not be written.
     pub async fn export(&self, path: &Path, progress: &ProgressFn) -> Result<u64> {
         let path = path.to_owned();
         match self {

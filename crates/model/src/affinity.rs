@@ -152,9 +152,6 @@ impl Affinity {
     }
 
     /// Reads the value that etcd holds; no bytes at all read as `{}`, as the oldest writers left it.
-    ///
-    /// # Errors
-    /// Where the text is not JSON, or a field has another type than Calico's reader accepts.
     pub fn parse(key: AffinityKey, json: &[u8]) -> Result<Self, String> {
         let fresh = || Self { is_unstated: true, ..Self::new(key.clone(), AffinityState::default()) };
         if json.is_empty() {

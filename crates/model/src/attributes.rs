@@ -87,33 +87,33 @@ const HAS_UNKNOWN: u8 = 16;
 
 impl AttributeTable {
     /// Number of records.
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.ends.len()
     }
 
     /// The record with `index`.
-    pub fn get(&self, index: usize) -> Option<AttributeRef<'_>> {
+    pub(crate) fn get(&self, index: usize) -> Option<AttributeRef<'_>> {
         self.packed(index).map(AttributeRef::read)
     }
 
     /// The handle of the record with `index`, without reading the rest of it.
-    pub fn handle(&self, index: usize) -> Option<TextRef<'_>> {
+    pub(crate) fn handle(&self, index: usize) -> Option<TextRef<'_>> {
         let (flags, mut rest) = self.packed(index)?.split_first()?;
         (flags & HAS_HANDLE != 0).then(|| TextRef::from_packed(take_sized(&mut rest)))
     }
 
     /// True where an address of the block cools down; reads no record but its first byte.
-    pub fn has_cooling(&self) -> bool {
+    pub(crate) fn has_cooling(&self) -> bool {
         self.records().any(|record| record.first().is_some_and(|flags| flags & HAS_RELEASED != 0))
     }
 
     /// All records in order.
-    pub fn iter(&self) -> impl ExactSizeIterator<Item = AttributeRef<'_>> {
+    pub(crate) fn iter(&self) -> impl ExactSizeIterator<Item = AttributeRef<'_>> {
         (0..self.len()).map(|i| self.get(i).unwrap_or_default())
     }
 
     /// Appends a record.
-    pub fn push(&mut self, attribute: &Attribute) {
+    pub(crate) fn push(&mut self, attribute: &Attribute) {
         fn entries(
             map: &Option<BTreeMap<String, String>>,
         ) -> Option<impl ExactSizeIterator<Item = (OwnerKey<'_>, &str)>> {
@@ -129,7 +129,7 @@ impl AttributeTable {
     }
 
     /// Appends a record from its parts, without building an [`Attribute`] first.
-    pub fn push_parts<'a, M>(
+    pub(crate) fn push_parts<'a, M>(
         &mut self,
         handle: Option<&str>,
         owner: Option<M>,
@@ -164,7 +164,7 @@ impl AttributeTable {
     }
 
     /// Keeps the records whose place in `keep` is true, in order.
-    pub fn retain(&mut self, keep: &[bool]) {
+    pub(crate) fn retain(&mut self, keep: &[bool]) {
         let bytes = Vec::with_capacity(self.bytes.len());
         let mut kept = Self { bytes, ends: Vec::with_capacity(self.ends.len()) };
         let mut start = 0;
@@ -179,7 +179,7 @@ impl AttributeTable {
     }
 
     /// Puts another record in the place of the one with `index`.
-    pub fn replace(&mut self, index: usize, record: &Attribute) {
+    pub(crate) fn replace(&mut self, index: usize, record: &Attribute) {
         let mut replaced = Self::default();
         for (place, attribute) in self.iter().enumerate() {
             if place == index {
@@ -221,7 +221,7 @@ impl AttributeTable {
     }
 
     /// Returns spare memory.
-    pub fn shrink(&mut self) {
+    pub(crate) fn shrink(&mut self) {
         self.bytes.shrink_to_fit();
         self.ends.shrink_to_fit();
     }

@@ -63,7 +63,6 @@ fn take_array<const N: usize>(bytes: &mut &[u8]) -> Option<[u8; N]> {
     Some(*taken)
 }
 
-/// Takes one byte.
 pub fn take_byte(bytes: &mut &[u8]) -> Option<u8> {
     take_array(bytes).map(|[byte]| byte)
 }

@@ -55,18 +55,12 @@ struct RawIpamConfig {
 impl IpamConfig {
     /// Reads the value under `/calico/ipam/v2/config`. An absent flag is false, although the default of
     /// an absent value is true for one of them: `{}` turns allocation of blocks off (facts 1.6).
-    ///
-    /// # Errors
-    /// Where the text is not JSON or a field has the wrong type.
     pub fn parse(json: &[u8]) -> Result<Self, String> {
         let raw: RawIpamConfig = serde_json::from_slice(json).map_err(|e| e.to_string())?;
         Ok(raw.into())
     }
 
     /// Reads the resource IPAMConfiguration.
-    ///
-    /// # Errors
-    /// Where the text is not JSON or a field has the wrong type.
     pub fn parse_resource(json: &[u8]) -> Result<Self, String> {
         let (_, raw, _) = read::<RawIpamConfig>(json)?;
         Ok(raw.into())
@@ -194,9 +188,6 @@ pub struct ClusterInformation {
 
 impl ClusterInformation {
     /// Reads its JSON.
-    ///
-    /// # Errors
-    /// Where the text is not JSON or a field has the wrong type.
     pub fn parse(json: &[u8]) -> Result<Self, String> {
         #[derive(Default, Deserialize)]
         #[serde(rename_all = "camelCase")]
@@ -255,9 +246,6 @@ pub struct KubeControllersConfiguration {
 
 impl KubeControllersConfiguration {
     /// Reads its JSON. A grace period that is not a duration is left out and reported.
-    ///
-    /// # Errors
-    /// Where the text is not JSON or a field has the wrong type.
     pub fn parse(json: &[u8]) -> Result<(Self, Vec<FieldDefect>), String> {
         #[derive(Default, Deserialize)]
         struct Spec {

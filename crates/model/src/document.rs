@@ -13,9 +13,6 @@ pub struct Document(Map<String, Value>);
 
 impl Document {
     /// Reads its JSON.
-    ///
-    /// # Errors
-    /// Where the text is not a JSON object.
     pub fn parse(json: &[u8]) -> Result<Self, String> {
         serde_json::from_slice(json).map(Self).map_err(|e| e.to_string())
     }
@@ -96,9 +93,6 @@ impl Document {
     }
 
     /// The settings of the allocator's configuration.
-    ///
-    /// # Errors
-    /// Where a field has the wrong type.
     pub fn ipam_config(&self) -> Result<IpamConfig, String> {
         IpamConfig::parse(&serde_json::to_vec(self).map_err(|e| e.to_string())?)
     }

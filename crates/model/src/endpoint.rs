@@ -95,9 +95,6 @@ impl Endpoint {
 
     /// Reads the JSON of a workload endpoint; namespace and name come from the key. Entries of
     /// `ipNetworks` that are no addresses are left out and reported. Gives the creation time as well.
-    ///
-    /// # Errors
-    /// Where the text is not JSON, or a field has another type than Calico's reader accepts.
     pub fn parse(namespace: &str, name: &str, json: &[u8]) -> Result<Parsed<Self>, String> {
         let RawEndpoint { metadata, spec } = read(json)?;
         let (mut first, mut addresses, mut defects) = (None, Vec::new(), Vec::new());

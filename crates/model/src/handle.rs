@@ -85,9 +85,6 @@ impl Handle {
     }
 
     /// Reads the JSON of the `spec` of a handle in Kubernetes, which states the ID as `handleID`.
-    ///
-    /// # Errors
-    /// As [`Self::parse`], and where the ID is missing.
     pub fn parse_spec(json: &[u8]) -> Result<Self, String> {
         if let Some((content, Some(id))) = read_usual(json)
             && !id.is_empty()

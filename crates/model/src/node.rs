@@ -71,16 +71,12 @@ pub struct Node {
     pub kubernetes_name: Option<String>,
     /// Its labels, for pool selectors.
     pub labels: BTreeMap<String, String>,
-    /// Its tunnel addresses.
     pub tunnels: Vec<(TunnelKind, IpAddr)>,
 }
 
 impl Node {
     /// Reads the JSON of a Calico node; the name comes from the key. Tunnel fields that are no addresses
     /// are left out and reported.
-    ///
-    /// # Errors
-    /// Where the text is not JSON or a field has the wrong type.
     pub fn parse(name: &str, json: &[u8]) -> Result<Parsed<Self>, String> {
         let (metadata, spec, _) = read::<NodeSpec>(json)?;
         let created = metadata.created();

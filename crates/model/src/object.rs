@@ -21,9 +21,6 @@ pub enum Object {
 
 impl Object {
     /// Decodes what is stored under `key`; `None` for a key of another kind.
-    ///
-    /// # Errors
-    /// Where the value cannot be decoded. A block that is corrupt can.
     pub fn parse(key: &Key, json: &[u8]) -> Result<Option<Self>, String> {
         let object = match key {
             Key::Block(_) => Self::Block(BlockContent::parse(json)?),

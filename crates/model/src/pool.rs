@@ -129,9 +129,6 @@ pub struct Reservation {
 impl Reservation {
     /// Reads the JSON of a reservation; the name comes from the key. Entries that are no CIDRs are left
     /// out and reported.
-    ///
-    /// # Errors
-    /// Where the text is not JSON or a field has the wrong type.
     pub fn parse(name: &str, json: &[u8]) -> Result<Parsed<Self>, String> {
         #[derive(Default, Deserialize)]
         struct Spec {

@@ -29,7 +29,7 @@ pub(crate) struct Metadata {
 
 impl Metadata {
     /// When the object was created.
-    pub fn created(&self) -> Option<Timestamp> {
+    pub(crate) fn created(&self) -> Option<Timestamp> {
         self.creation_timestamp.as_deref().and_then(parse_time)
     }
 }

@@ -57,9 +57,6 @@ impl std::error::Error for ConfigureRefusal {}
 
 /// Plans to set `settings`. `stored` is the configuration as it is stored, and its version; the snapshot says what cluster
 /// it is.
-///
-/// # Errors
-/// Where the settings, with those that are stored, are not what Calico takes.
 pub fn plan(
     snapshot: &Snapshot,
     stored: Option<(&Revision, &Document)>,

@@ -16,13 +16,13 @@ pub(crate) struct Grounds {
 
 impl Grounds {
     /// Looks up what the findings rest on. One pass over the snapshot, however many they are.
-    pub fn new<'f>(snapshot: &Snapshot, findings: impl IntoIterator<Item = &'f Finding>) -> Self {
+    pub(crate) fn new<'f>(snapshot: &Snapshot, findings: impl IntoIterator<Item = &'f Finding>) -> Self {
         let wanted: BTreeSet<Key> = findings.into_iter().flat_map(grounds).collect();
         Self { as_read: as_read(snapshot, &wanted) }
     }
 
     /// What must be as it was read for the finding to hold: the owner that a record names is absent, or as it was.
-    pub fn of(&self, finding: &Finding) -> Vec<(Key, Expect)> {
+    pub(crate) fn of(&self, finding: &Finding) -> Vec<(Key, Expect)> {
         let expect = |key: Key| {
             let expect = self.as_read.get(&key).cloned();
             (key, expect.unwrap_or(Expect::Absent))
@@ -76,12 +76,11 @@ pub(crate) struct Users<'s> {
 }
 
 impl<'s> Users<'s> {
-    pub fn new(snapshot: &'s Snapshot) -> Self {
+    pub(crate) fn new(snapshot: &'s Snapshot) -> Self {
         Self { snapshot, pods: RefCell::default() }
     }
 
-    /// The pod at this index.
-    pub fn pod(&self, index: u32) -> Expect {
+    pub(crate) fn pod(&self, index: u32) -> Expect {
         let expect = || {
             let Versioned { value, revision } = &self.snapshot.pods[index as usize];
             same_user(revision, || User::Pod(value.clone())).unwrap_or_else(|| Expect::At(revision.clone()))
@@ -89,8 +88,7 @@ impl<'s> Users<'s> {
         self.pods.borrow_mut().entry(index).or_insert_with(expect).clone()
     }
 
-    /// The service at this index.
-    pub fn service(&self, index: u32) -> Expect {
+    pub(crate) fn service(&self, index: u32) -> Expect {
         let Versioned { value, revision } = &self.snapshot.services[index as usize];
         same_user(revision, || User::Service(value.clone())).unwrap_or_else(|| Expect::At(revision.clone()))
     }

@@ -28,17 +28,17 @@ pub(crate) struct Allocated {
 
 impl Allocated {
     /// The allocation of a sound block.
-    pub fn new(block: IpNet, allocation: &Allocation<'_>) -> Self {
+    pub(crate) fn new(block: IpNet, allocation: &Allocation<'_>) -> Self {
         Self { block, address: allocation.address, held: Held::new(allocation) }
     }
 
     /// The ID of its handle, as Calico compares it.
-    pub fn handle(&self) -> Option<String> {
+    pub(crate) fn handle(&self) -> Option<String> {
         handle_of(&self.held)
     }
 
     /// What is released together: all addresses of its handle in the block.
-    pub fn unit(&self) -> Unit {
+    pub(crate) fn unit(&self) -> Unit {
         self.handle().map_or(Unit::Address(self.address), Unit::Handle)
     }
 }
@@ -63,7 +63,7 @@ struct Holding<'s> {
 
 impl<'s> Holdings<'s> {
     /// Looks up all that is known of `handles`, clean IDs. Two passes over the snapshot, however many they are.
-    pub fn new(basis: &Basis<'s>, handles: &HashSet<String>) -> Self {
+    pub(crate) fn new(basis: &Basis<'s>, handles: &HashSet<String>) -> Self {
         let mut known: HashMap<Text, Holding<'s>> =
             handles.iter().map(|id| (Text::new(id), Holding::default())).collect();
         if known.is_empty() {
@@ -92,17 +92,17 @@ impl<'s> Holdings<'s> {
     }
 
     /// Every allocation under the handle.
-    pub fn allocated(&self, id: &str) -> &[Allocated] {
+    pub(crate) fn allocated(&self, id: &str) -> &[Allocated] {
         self.of(id).map_or(&[], |holding| holding.allocated.as_slice())
     }
 
     /// The objects that stand for the handle.
-    pub fn objects(&self, id: &str) -> &[&'s Versioned<Handle>] {
+    pub(crate) fn objects(&self, id: &str) -> &[&'s Versioned<Handle>] {
         self.of(id).map_or(&[], |holding| holding.objects.as_slice())
     }
 
     /// How many addresses of each block are recorded under the handle.
-    pub fn counts(&self, id: &str) -> BTreeMap<IpNet, i64> {
+    pub(crate) fn counts(&self, id: &str) -> BTreeMap<IpNet, i64> {
         self.allocated(id).iter().fold(BTreeMap::new(), |mut counts, allocated| {
             *counts.entry(allocated.block).or_default() += 1;
             counts
@@ -110,7 +110,7 @@ impl<'s> Holdings<'s> {
     }
 
     /// Edits that make every object of the handle say what the blocks record, where it does not.
-    pub fn corrections(&self, id: &str) -> Vec<Edit> {
+    pub(crate) fn corrections(&self, id: &str) -> Vec<Edit> {
         let counts = self.counts(id);
         let correct = |object: &&&Versioned<Handle>| {
             let claimed: BTreeMap<IpNet, i64> = object.value.blocks().collect();

@@ -20,7 +20,6 @@ use crate::skipped::{SkipReason, Skipped};
 /// An allocation that is to be released.
 #[derive(Clone, Debug)]
 pub(crate) struct Chosen<'s> {
-    /// The allocation.
     pub allocated: Allocated,
     /// What justifies it; `None` where the operator insists.
     pub finding: Option<&'s Finding>,
@@ -28,7 +27,7 @@ pub(crate) struct Chosen<'s> {
 
 impl Chosen<'_> {
     /// The release, for people.
-    pub fn change(&self) -> Change {
+    pub(crate) fn change(&self) -> Change {
         let Allocated { block, address, .. } = self.allocated;
         let why = self.finding.map_or("forced", Finding::says);
         Change {

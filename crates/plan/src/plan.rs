@@ -126,12 +126,10 @@ pub enum Verb {
     CreateHandle,
     /// A handle that no allocation refers to is deleted.
     DeleteHandle,
-    /// An affinity is created.
     CreateAffinity,
     ConfirmAffinity,
     /// An affinity gets the labels by which Calico finds it.
     LabelAffinity,
-    /// An affinity is deleted.
     DeleteAffinity,
     CreatePool,
     /// A pool is disabled: nodes get no addresses from it any more.

@@ -31,9 +31,6 @@ impl fmt::Display for SimulationError {
 impl std::error::Error for SimulationError {}
 
 /// Makes all steps of a plan on the snapshot that it was planned on.
-///
-/// # Errors
-/// Where a step cannot be made: the plan contradicts the data or itself.
 pub fn simulate(snapshot: Snapshot, plan: &Plan, now: Timestamp) -> Result<Snapshot, SimulationError> {
     let (snapshot, _, result) = carry_out(snapshot, plan, now);
     result.map(|()| snapshot)

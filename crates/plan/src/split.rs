@@ -89,9 +89,6 @@ pub struct Split {
 }
 
 /// Plans to split a pool. `stored` is the pool as it is stored.
-///
-/// # Errors
-/// Where it cannot be split.
 pub fn plan(snapshot: &Snapshot, pool: &Pool, stored: &Document, split: Split) -> Result<Plan, SplitRefusal> {
     if pool.deleting {
         return Err(SplitRefusal::BeingDeleted(pool.name.clone()));

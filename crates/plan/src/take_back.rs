@@ -35,18 +35,18 @@ pub(crate) enum Before {
 }
 
 impl Replaced {
-    pub fn block(before: Versioned<StoredBlock>, later: &Versioned<StoredBlock>) -> Self {
+    pub(crate) fn block(before: Versioned<StoredBlock>, later: &Versioned<StoredBlock>) -> Self {
         let Versioned { value: StoredBlock { key, content }, revision } = before;
         let earlier = content.sound().zip(later.value.content.sound());
         let earlier = earlier.and_then(|(before, later)| before.before(later));
         Self::Block(key, revision, earlier.map_or(Before::Whole(content), Before::Earlier))
     }
 
-    pub fn handle(before: Versioned<Handle>, _: &Versioned<Handle>) -> Self {
+    pub(crate) fn handle(before: Versioned<Handle>, _: &Versioned<Handle>) -> Self {
         Self::Handle(before)
     }
 
-    pub fn affinity(before: Versioned<Affinity>, _: &Versioned<Affinity>) -> Self {
+    pub(crate) fn affinity(before: Versioned<Affinity>, _: &Versioned<Affinity>) -> Self {
         Self::Affinity(Box::new(before))
     }
 
@@ -80,17 +80,17 @@ impl Replaced {
 
 impl TakeBack {
     /// Notes an object that was replaced.
-    pub fn replaced(&mut self, replaced: Replaced) {
+    pub(crate) fn replaced(&mut self, replaced: Replaced) {
         self.replaced.push(replaced);
     }
 
     /// Notes an object that did not exist before.
-    pub fn created(&mut self, key: Key) {
+    pub(crate) fn created(&mut self, key: Key) {
         self.created.insert(key);
     }
 
     /// Takes objects out of the snapshot.
-    pub fn remove(&mut self, snapshot: &mut Snapshot, gone: &HashSet<Key>) {
+    pub(crate) fn remove(&mut self, snapshot: &mut Snapshot, gone: &HashSet<Key>) {
         let is_gone = |key: Key| gone.contains(&key);
         self.blocks.extend(snapshot.blocks.extract_if(.., |block| is_gone(of_block(block))));
         self.affinities.extend(snapshot.affinities.extract_if(.., |affinity| is_gone(of_affinity(affinity))));
@@ -101,7 +101,7 @@ impl TakeBack {
 
     /// Makes the snapshot hold the objects that it held before, in whatever order. False where it cannot.
     #[must_use]
-    pub fn put_back(self, snapshot: &mut Snapshot) -> bool {
+    pub(crate) fn put_back(self, snapshot: &mut Snapshot) -> bool {
         let Self { replaced, blocks, handles, affinities, created } = self;
         snapshot.blocks.extend(blocks);
         snapshot.handles.extend(handles);

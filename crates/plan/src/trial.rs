@@ -47,9 +47,6 @@ impl From<SimulationError> for FailedTrial {
 /// the plan and skipped, and the rest is tried anew.
 ///
 /// `report` is whole: neither filtered nor settled.
-///
-/// # Errors
-/// Where leaving out steps does not help.
 pub fn try_plan(
     mut snapshot: Snapshot,
     report: Report,

@@ -37,9 +37,6 @@ impl fmt::Display for Refusal {
 /// be whole: neither filtered nor settled in different ways. What lay under a block that could not be
 /// judged, and is judged after the plan has mended it, is nothing new; nor is what shows only because an
 /// address in use is recorded at last.
-///
-/// # Errors
-/// Where a finding that the plan claims to repair remains, or a new one appears.
 pub fn verify(before: &Report, plan: &Plan, after: &Report) -> Result<(), Refusal> {
     Found::from(before).verify(plan, after)
 }
@@ -60,8 +57,7 @@ impl From<Report> for Found {
 }
 
 impl Found {
-    /// As [`verify`].
-    pub fn verify(&self, plan: &Plan, after: &Report) -> Result<(), Refusal> {
+    pub(crate) fn verify(&self, plan: &Plan, after: &Report) -> Result<(), Refusal> {
         let later = Self::from(after);
         let claimed = plan.changes().flat_map(|change| &change.repairs);
         let mut remaining: Vec<_> = claimed.filter(|repair| later.0.contains(*repair)).cloned().collect();

@@ -13,9 +13,6 @@ pub struct Interrupt(Arc<AtomicBool>);
 impl Interrupt {
     /// One that ctrl-c, ctrl-\\ (SIGQUIT), SIGTERM and the end of the terminal (SIGHUP) set. From the first of them on the process
     /// does not end by these signals any more. Has to be called on a tokio runtime.
-    ///
-    /// # Errors
-    /// Where the system gives no notice of signals.
     pub fn on_signals() -> std::io::Result<Self> {
         let interrupt = Self::default();
         for kind in

@@ -37,7 +37,7 @@ pub(crate) struct Held {
 
 impl Held {
     /// The revision that locking made of ClusterInformation; `None` where others hold the lock.
-    pub fn revision(&self) -> Option<String> {
+    pub(crate) fn revision(&self) -> Option<String> {
         self.replaced.as_ref().map(|(_, revision)| revision.to_string())
     }
 }
@@ -130,9 +130,6 @@ async fn put_back(
 }
 
 /// Locks or unlocks the datastore until others change that, as `calicoctl datastore migrate lock` does.
-///
-/// # Errors
-/// Where there is no ClusterInformation, or it cannot be written.
 pub async fn set_locked(datastore: &Datastore, consent: Consent, locked: bool) -> Result<(), RepairError> {
     let action = if locked { "take" } else { "restore" };
     let writer = datastore.writer(consent)?;

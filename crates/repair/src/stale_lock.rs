@@ -38,9 +38,6 @@ pub enum LockState {
 
 /// Looks through the journals of a folder for locks of `cluster` that were left. Journals of runs that still
 /// live are passed over, and so is what is no journal of this user.
-///
-/// # Errors
-/// Where the folder cannot be read. A folder that does not exist holds no journals.
 pub fn stale_locks(folder: &Path, cluster: &str) -> Result<Vec<StaleLock>, JournalError> {
     Ok(journals(folder)?.into_iter().filter_map(|path| stale_lock(&path, cluster)).collect())
 }
@@ -60,9 +57,6 @@ pub fn stale_lock(path: &Path, cluster: &str) -> Option<StaleLock> {
 
 impl StaleLock {
     /// Looks what has become of it. That the datastore is not locked any more is noted in the journal.
-    ///
-    /// # Errors
-    /// Where the datastore cannot be read.
     pub async fn look(&self, datastore: &Datastore) -> Result<LockState, RepairError> {
         let stored = datastore.stored(&[lock::key()]).await?.pop().flatten();
         let Some(stored) = stored.filter(|stored| lock::ready(stored) == Ok(Some(false))) else {
@@ -76,9 +70,6 @@ impl StaleLock {
 
     /// Restores what `datastoreReady` was, and notes that in the journal of the run that was killed. Where
     /// ClusterInformation is not as that run left it, nothing is changed, and this is false.
-    ///
-    /// # Errors
-    /// Where the datastore or the journal cannot be written.
     pub async fn restore(&self, datastore: &Datastore, consent: Consent) -> Result<bool, RepairError> {
         let writer = datastore.writer(consent)?;
         let Some(revision) = &self.revision else { return Ok(false) };

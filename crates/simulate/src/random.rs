@@ -12,21 +12,21 @@ pub(crate) struct Random(Pcg64Mcg);
 impl Random {
     /// The stream of a seed that serves one purpose, so that what one part of a simulation draws does not change what
     /// another draws.
-    pub fn new(seed: u64, purpose: u64) -> Self {
+    pub(crate) fn new(seed: u64, purpose: u64) -> Self {
         Self(Pcg64Mcg::seed_from_u64(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ purpose))
     }
 
-    pub fn next(&mut self) -> u64 {
+    pub(crate) fn next(&mut self) -> u64 {
         self.0.next_u64()
     }
 
     /// A number below `end`, or 0 where that is 0.
-    pub fn below(&mut self, end: u64) -> u64 {
+    pub(crate) fn below(&mut self, end: u64) -> u64 {
         ((u128::from(self.next()) * u128::from(end)) >> 64) as u64
     }
 
     /// A time around `mean`, evenly between `mean` − `permille` and `mean` + `permille` thousandths of it.
-    pub fn around(&mut self, mean: Micros, permille: u64) -> Micros {
+    pub(crate) fn around(&mut self, mean: Micros, permille: u64) -> Micros {
         let span = mean.0.saturating_mul(permille.min(1_000)) / 1_000;
         Micros(mean.0 - span + self.below(2 * span + 1))
     }

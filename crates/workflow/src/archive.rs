@@ -75,9 +75,6 @@ pub struct ArchiveHistory {
 
 /// Reads all exports of an archive, one after the other, and merges what runs of calipam on its cluster wrote by the
 /// journals of a folder.
-///
-/// # Errors
-/// Where there is none, or one cannot be read.
 pub fn archive_history(
     folder: &Path,
     about: About,
@@ -177,9 +174,6 @@ fn open(folder: &Path, operator: &impl Operator) -> Result<Archive, Error> {
 }
 
 /// Says of leaked addresses when they were last seen in use. Exports that do not tell who uses addresses are passed over.
-///
-/// # Errors
-/// Where the archive is of another cluster, or an export cannot be read.
 pub fn note_last_use(folder: &Path, report: &mut Report, operator: &impl Operator) -> Result<(), Error> {
     let archive = open(folder, operator)?;
     let guids = [archive.guid().unwrap_or_default().to_owned(), report.cluster.guid.clone()];

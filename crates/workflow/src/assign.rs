@@ -65,9 +65,6 @@ pub async fn assign(
 }
 
 /// Looks, and lets the allocator say how it decides.
-///
-/// # Errors
-/// Where something cannot be read, or node or pool are not known.
 pub async fn explain_assignment(
     datastore: &Datastore,
     request: &AssignRequest,

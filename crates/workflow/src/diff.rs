@@ -42,9 +42,6 @@ pub struct Pair {
 }
 
 /// Reads two states.
-///
-/// # Errors
-/// Where one cannot be read, or their GUIDs differ and that is not forced.
 pub async fn read_pair(old: &Side, new: &Side, force: bool, operator: &impl Operator) -> Result<Pair, Error> {
     let (mut before, mut after) = read_both(old, new, operator).await?;
     compare_clusters(&before, &after, force, operator)?;
@@ -54,9 +51,6 @@ pub async fn read_pair(old: &Side, new: &Side, force: bool, operator: &impl Oper
 
 /// Judges and compares two states that were read from the two sides. What is wrong in the one only, and could be a half-done
 /// operation of Calico, is read again after `pause`, and dropped where it has changed.
-///
-/// # Errors
-/// Where something cannot be read again.
 pub async fn diff<'p>(
     pair: &'p Pair,
     [old, new]: [&Side; 2],
@@ -164,9 +158,6 @@ async fn settle_side(
 }
 
 /// The part of two states that is named: nodes and pools by the names of either.
-///
-/// # Errors
-/// Where neither knows a name.
 pub fn scope(pair: &Pair, networks: Vec<IpNet>, named: &[String], pools: &[String]) -> Result<Scope, Error> {
     let sides = [&pair.old, &pair.new];
     let mut scope = Scope { networks, ..Scope::default() };

@@ -9,9 +9,6 @@ use crate::look::progress;
 use crate::operator::{Activity, Operator};
 
 /// Writes what a check reads into a file, and gives the number of objects.
-///
-/// # Errors
-/// Where the datastore cannot be read or the file cannot be written.
 pub async fn export(datastore: &Datastore, path: &Path, operator: &impl Operator) -> Result<u64, Error> {
     let meter = operator.start(Activity::Exporting);
     let result = datastore.export(path, &progress(&meter)).await;

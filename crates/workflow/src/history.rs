@@ -25,9 +25,6 @@ pub struct History {
 
 /// Reads the history of something from etcd, and merges what runs of calipam on this cluster wrote by the journals of a
 /// folder.
-///
-/// # Errors
-/// Where the datastore is no etcd or cannot be read.
 pub async fn history(
     datastore: &Datastore,
     about: About,

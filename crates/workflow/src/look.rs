@@ -150,7 +150,7 @@ async fn read_with_cache(
 }
 
 /// Reads the same as it was at a past revision of etcd, or as it is.
-pub async fn read_at(
+pub(crate) async fn read_at(
     datastore: &Datastore,
     revision: Option<i64>,
     operator: &impl Operator,
@@ -209,9 +209,6 @@ pub async fn read_around(
 
 /// Reads around a handle by its ID, or by the beginning of the ID where only one handle begins so. Gives the whole ID, or
 /// the text itself where no handle begins so.
-///
-/// # Errors
-/// Where several handles begin so and none has the text as its ID.
 pub async fn read_around_handle(
     datastore: &Datastore,
     begin: &str,

@@ -42,9 +42,6 @@ pub struct RebuildRequest {
 }
 
 /// Looks, plans, shows the plan, asks, and writes.
-///
-/// # Errors
-/// Where something cannot be read or written, or the operator does not agree.
 pub async fn rebuild(
     datastore: &Datastore,
     request: &RebuildRequest,

@@ -31,9 +31,6 @@ pub struct ReleaseRequest {
 }
 
 /// Looks, plans, shows the plan, asks, and releases.
-///
-/// # Errors
-/// Where something cannot be read or written, or the operator does not agree.
 pub async fn release(
     datastore: &Datastore,
     request: &ReleaseRequest,

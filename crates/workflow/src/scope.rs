@@ -15,9 +15,6 @@ use wildmatch::WildMatch;
 use crate::error::Error;
 
 /// The GUID of the cluster that a datastore holds; empty where it has none.
-///
-/// # Errors
-/// Where it cannot be read.
 pub async fn guid(datastore: &Datastore) -> Result<String, Error> {
     let stored = datastore.stored(&[Key::ClusterInformation("default".into())]).await?.pop().flatten();
     let information = stored.and_then(|stored| ClusterInformation::parse(&stored.raw).ok());
@@ -38,9 +35,6 @@ pub fn known_node(snapshot: &Snapshot, name: &str) -> Result<(), Error> {
 }
 
 /// The nodes that are named, by name or by a pattern in which `*` stands for any characters and `?` for one.
-///
-/// # Errors
-/// Where a name or pattern is that of no known node.
 pub fn nodes(snapshot: &Snapshot, names: &[String]) -> Result<BTreeSet<String>, Error> {
     let mut found = BTreeSet::new();
     let mut known: Option<BTreeSet<String>> = None;
@@ -61,7 +55,6 @@ pub fn nodes(snapshot: &Snapshot, names: &[String]) -> Result<BTreeSet<String>, 
     Ok(found)
 }
 
-/// The nodes that [`known_node`] knows.
 fn known_nodes(snapshot: &Snapshot) -> BTreeSet<String> {
     let owner = |block: &Block| block.owner().and_then(BlockOwner::host).map(str::to_owned);
     let mut known: BTreeSet<String> = snapshot.nodes.iter().map(|node| node.value.name.clone()).collect();
@@ -72,9 +65,6 @@ fn known_nodes(snapshot: &Snapshot) -> BTreeSet<String> {
 }
 
 /// The CIDR of a pool by its name, or a CIDR itself.
-///
-/// # Errors
-/// Where it is neither.
 pub fn pool(snapshot: &Snapshot, name: &str) -> Result<IpNet, Error> {
     if let Some(pool) = snapshot.pools.iter().find(|pool| pool.value.name == name) {
         return Ok(pool.value.cidr);

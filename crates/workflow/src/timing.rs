@@ -27,9 +27,6 @@ pub struct ReadTimes {
 }
 
 /// Reads a key that is not there a few times, one after the other, and everything once.
-///
-/// # Errors
-/// Where the datastore cannot be read.
 pub async fn time_reads(datastore: &Datastore, operator: &impl Operator) -> Result<ReadTimes, Error> {
     let keys = BTreeSet::from([Key::Handle(NO_HANDLE.to_owned())]);
     // The first request may open a connection.

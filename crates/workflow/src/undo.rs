@@ -42,9 +42,6 @@ fn sources(plan: &UndoPlan) -> Vec<Source> {
 }
 
 /// Plans the inverse of a run, shows it, asks, and restores what was there.
-///
-/// # Errors
-/// Where the datastore cannot be read or written, or the operator does not agree.
 pub async fn undo(
     datastore: &Datastore,
     recorded: Recorded,

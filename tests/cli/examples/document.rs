@@ -6,7 +6,7 @@ use crate::cli::program::{calipam, root};
 
 /// A command that a document or a help text shows.
 #[derive(Clone, Debug)]
-pub struct Example {
+pub(super) struct Example {
     /// File and line, or the command whose help has it.
     pub place: String,
     /// As it is typed, without a remark after it.
@@ -24,7 +24,7 @@ struct Block {
 }
 
 /// The README and the documents beside it.
-pub fn documents() -> Vec<(String, String)> {
+pub(super) fn documents() -> Vec<(String, String)> {
     let folder = fs::read_dir(root().join("docs")).unwrap().map(|entry| entry.unwrap().file_name());
     let mut names: Vec<String> = folder.map(|name| format!("docs/{}", name.into_string().unwrap())).collect();
     names.retain(|name| name.ends_with(".md"));
@@ -36,7 +36,7 @@ pub fn documents() -> Vec<(String, String)> {
 
 /// The examples of the documents: the lines of code blocks that name no language. In a block with prompts these lines are
 /// the commands, and below each stands what it prints. What the stories tell is theirs.
-pub fn of_documents() -> Vec<Example> {
+pub(super) fn of_documents() -> Vec<Example> {
     documents().iter().flat_map(|(file, text)| blocks(file, text)).flat_map(examples).collect()
 }
 
@@ -85,7 +85,7 @@ fn examples(block: Block) -> Vec<Example> {
 }
 
 /// The examples in the help of each command.
-pub fn of_help() -> Vec<Example> {
+pub(super) fn of_help() -> Vec<Example> {
     let mut found = Vec::new();
     for command in commands() {
         let arguments: Vec<&str> = command.split_whitespace().collect();
@@ -100,7 +100,7 @@ pub fn of_help() -> Vec<Example> {
 }
 
 /// The commands, and nothing for the help of the program.
-pub fn commands() -> Vec<String> {
+pub(super) fn commands() -> Vec<String> {
     let help = calipam(&["--help"]).stdout;
     let listed = help.lines().skip_while(|line| *line != "Commands:").skip(1);
     let names = listed.map_while(|line| line.strip_prefix("  ")).filter(|line| !line.starts_with(' '));

@@ -1,7 +1,7 @@
 //! What examples need to be run here, and which of them cannot be.
 
 /// How an example begins that is run.
-pub const RUN: [&str; 6] = [
+pub(super) const RUN: [&str; 6] = [
     "calipam ",
     "ipam ",
     "kubectl ipam ",
@@ -11,7 +11,7 @@ pub const RUN: [&str; 6] = [
 ];
 
 /// How examples begin that cannot be run here, and why.
-pub const NOT_RUN: [(&str, &str); 19] = [
+pub(super) const NOT_RUN: [(&str, &str); 19] = [
     ("0 * * * * out=$(calipam export", "a line of `docs/systemd/crontab`; `scheduled.rs` runs it"),
     ("cargo ", "builds this workspace, and is what runs this test"),
     ("eval \"$(cargo xtask env)\"", "the same"),
@@ -34,7 +34,7 @@ pub const NOT_RUN: [(&str, &str); 19] = [
 ];
 
 /// What stands for something else in the test.
-pub const REPLACED: [(&str, &str); 8] = [
+pub(super) const REPLACED: [(&str, &str); 8] = [
     // The archive of the test has an export before and one after this time.
     ("2026-11-20T03:12Z", "2026-06-02T03:12Z"),
     ("https://10.0.0.5:2379", "$ENDPOINT"),
@@ -50,7 +50,7 @@ pub const REPLACED: [(&str, &str); 8] = [
 ];
 
 /// Folders that the examples take to be there.
-pub const FOLDERS: [&str; 10] = [
+pub(super) const FOLDERS: [&str; 10] = [
     ".kube",
     ".config/fish/completions",
     ".config/elvish",
@@ -64,7 +64,7 @@ pub const FOLDERS: [&str; 10] = [
 ];
 
 /// Exit codes that a command may end with where nothing is wrong, as its help has them.
-pub fn exit_codes(line: &str) -> &'static [i32] {
+pub(super) fn exit_codes(line: &str) -> &'static [i32] {
     let has = |word: &str| line.split(' ').any(|other| other == word);
     // calicoctl has no exit code for findings.
     if line.starts_with("calicoctl ") {
@@ -81,7 +81,7 @@ pub fn exit_codes(line: &str) -> &'static [i32] {
 }
 
 /// True for what needs a cluster of its own: it writes, and asks first.
-pub fn writes(line: &str) -> bool {
+pub(super) fn writes(line: &str) -> bool {
     let has = |word: &str| line.split(' ').any(|other| other == word);
     let command = ["release", "assign", "split", "configure"].into_iter().any(has) || has("--apply");
     // An undo that only looks needs a run all the same.

@@ -24,7 +24,7 @@ const POOL: (&str, &str) = ("team-ippool", "external");
 /// So long the cluster lets allocations be young: examples of releases wait for it.
 const GRACE: (&str, &str) = ("\"leakGracePeriod\":\"15m0s\"", "\"leakGracePeriod\":\"1s\"");
 
-pub struct Place {
+pub(super) struct Place {
     shell: Shell,
     /// For examples that read.
     still: Etcd,
@@ -36,7 +36,7 @@ pub struct Place {
 
 /// What became of an example.
 #[derive(Debug)]
-pub struct Ended {
+pub(super) struct Ended {
     pub code: i32,
     /// Everything that was printed.
     pub text: String,
@@ -49,7 +49,7 @@ impl From<Run> for Ended {
 }
 
 impl Place {
-    pub fn start() -> Self {
+    pub(super) fn start() -> Self {
         let cluster = Cluster::example();
         let server = KubeApiserver::start().unwrap();
         install(&server, Flavour::Classic).unwrap();
@@ -133,7 +133,7 @@ impl Place {
     }
 
     /// Runs an example that reads.
-    pub fn read(&self, example: &Example) -> Ended {
+    pub(super) fn read(&self, example: &Example) -> Ended {
         let home = self.home();
         // What is written anew must not be there yet.
         if let Some((_, file)) = example.line.split_once(" export ")
@@ -145,7 +145,7 @@ impl Place {
     }
 
     /// Runs an example that writes, and answers yes. An undo finds a run that it can undo.
-    pub fn write(&self, example: &Example) -> Ended {
+    pub(super) fn write(&self, example: &Example) -> Ended {
         let home = self.home();
         self.restore(&self.written);
         let line = typed(example);

@@ -44,7 +44,7 @@ pub(super) struct KubeSite {
 
 impl KubeSite {
     /// Puts a cluster onto a server of its own.
-    pub fn of(cluster: &Cluster, flavour: Flavour) -> Self {
+    pub(super) fn of(cluster: &Cluster, flavour: Flavour) -> Self {
         let server = KubeApiserver::start().unwrap();
         install(&server, flavour).unwrap();
         install_kubevirt(&server).unwrap();
@@ -52,12 +52,12 @@ impl KubeSite {
         Self { server, flavour, home: tempfile::tempdir().unwrap() }
     }
 
-    pub fn run(&self, arguments: &[&str]) -> Run {
+    pub(super) fn run(&self, arguments: &[&str]) -> Run {
         Run::of(self.command_by(self.server.kubeconfig(), arguments).output().unwrap())
     }
 
     /// The program with arguments, about to run on the cluster by a kubeconfig.
-    pub fn command_by(&self, kubeconfig: impl AsRef<OsStr>, arguments: &[&str]) -> Command {
+    pub(super) fn command_by(&self, kubeconfig: impl AsRef<OsStr>, arguments: &[&str]) -> Command {
         let mut command = command(env!("CARGO_BIN_EXE_calipam"));
         command.args(arguments).args(["--datastore", "kubernetes", "--kubeconfig"]).arg(kubeconfig);
         command.env("XDG_STATE_HOME", self.home.path()).stdin(Stdio::null());
@@ -65,12 +65,12 @@ impl KubeSite {
     }
 
     /// The folder of the journals.
-    pub fn journals(&self) -> PathBuf {
+    pub(super) fn journals(&self) -> PathBuf {
         self.home.path().join("calipam")
     }
 
     /// The journals that runs have left.
-    pub fn journal_files(&self) -> Vec<PathBuf> {
+    pub(super) fn journal_files(&self) -> Vec<PathBuf> {
         journals_in(self.home.path())
     }
 
@@ -87,7 +87,7 @@ impl KubeSite {
     }
 
     /// Every object that a release could change, as the server gives it.
-    pub fn objects(&self) -> Objects {
+    pub(super) fn objects(&self) -> Objects {
         let of_kind = |kind: &str| {
             self.list(kind)
                 .into_iter()
@@ -107,7 +107,7 @@ impl KubeSite {
     }
 
     /// The objects of a kind by name, as the server gives them.
-    pub fn list(&self, plural: &str) -> Objects {
+    pub(super) fn list(&self, plural: &str) -> Objects {
         let mut connection = Connection::open(&self.server).unwrap();
         let response = connection.request("GET", &self.flavour.path(plural), "").unwrap();
         let mut list: Value = serde_json::from_str(&response.body).unwrap();

@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use calipam_model::IpNet;
 use calipam_testkit::cluster::wire::{Block, key};
 use calipam_testkit::cluster::{Cluster, ClusterSpec, Pod};
-pub use calipam_testkit::servers::Entries;
+pub(super) use calipam_testkit::servers::Entries;
 use calipam_testkit::servers::Etcd;
 use jiff::Timestamp;
 use serde_json::Value;
@@ -17,21 +17,21 @@ use tempfile::TempDir;
 use crate::cli::program::{Run, command};
 
 /// One look, without waiting.
-pub const AT_ONCE: [&str; 4] = ["--grace", "0", "--settle", "0"];
+pub(super) const AT_ONCE: [&str; 4] = ["--grace", "0", "--settle", "0"];
 
 /// A cluster that is repaired.
-pub struct Site {
+pub(super) struct Site {
     pub etcd: Etcd,
     pub home: TempDir,
 }
 
 /// A healthy cluster of three nodes with four pods each, as it is now.
-pub fn healthy() -> Cluster {
+pub(super) fn healthy() -> Cluster {
     Cluster::plain(ClusterSpec::new(31).at(Timestamp::now()), 3, 4)
 }
 
 /// A pod whose endpoint is gone and whose addresses are not.
-pub fn leak(cluster: &mut Cluster, node: usize) -> Pod {
+pub(super) fn leak(cluster: &mut Cluster, node: usize) -> Pod {
     let pod = cluster.add_pod_on(node);
     cluster.remove(&pod.endpoint);
     pod
@@ -39,14 +39,14 @@ pub fn leak(cluster: &mut Cluster, node: usize) -> Pod {
 
 impl Site {
     /// Puts a cluster into an etcd.
-    pub fn of(cluster: &Cluster) -> Self {
+    pub(super) fn of(cluster: &Cluster) -> Self {
         let etcd = Etcd::start().unwrap();
         cluster.write_to_etcd(&etcd.endpoint()).unwrap();
         Self { etcd, home: tempfile::tempdir().unwrap() }
     }
 
     /// The program with arguments, about to run on the cluster. Journals go into a folder of the test.
-    pub fn command(&self, arguments: &[&str]) -> Command {
+    pub(super) fn command(&self, arguments: &[&str]) -> Command {
         let mut command = command(env!("CARGO_BIN_EXE_calipam"));
         command.args(arguments).env("ETCD_ENDPOINTS", self.etcd.endpoint());
         command.env("XDG_STATE_HOME", self.home.path()).stdin(Stdio::null());
@@ -54,22 +54,22 @@ impl Site {
     }
 
     /// Runs the program.
-    pub fn run(&self, arguments: &[&str]) -> Run {
+    pub(super) fn run(&self, arguments: &[&str]) -> Run {
         Run::of(self.command(arguments).output().expect("the program starts"))
     }
 
     /// Runs `release` on one look, agreeing to everything.
-    pub fn release(&self, targets: &[&str]) -> Run {
+    pub(super) fn release(&self, targets: &[&str]) -> Run {
         self.run(&[&["release", "--yes"], &AT_ONCE[..], targets].concat())
     }
 
     /// Undoes the newest run and agrees to everything.
-    pub fn undo(&self, journal: &str) -> Run {
+    pub(super) fn undo(&self, journal: &str) -> Run {
         self.run(&["undo", journal, "--yes"])
     }
 
     /// `code subject` of every finding, with the severity before it.
-    pub fn findings(&self, arguments: &[&str]) -> BTreeSet<String> {
+    pub(super) fn findings(&self, arguments: &[&str]) -> BTreeSet<String> {
         let run = self.run(&[&["check", "-o", "json"], &AT_ONCE[..], arguments].concat());
         let text = |value: &Value| value.as_str().unwrap().to_owned();
         let line = |f: &Value| [&f["severity"], &f["code"], &f["subject"]["name"]].map(text).join(" ");
@@ -77,30 +77,30 @@ impl Site {
     }
 
     /// Everything that etcd holds.
-    pub fn dump(&self) -> Entries {
+    pub(super) fn dump(&self) -> Entries {
         self.etcd.entries().unwrap()
     }
 
     /// Stores a value, as another client does.
-    pub fn put(&self, key: &str, value: impl Into<Vec<u8>>) {
+    pub(super) fn put(&self, key: &str, value: impl Into<Vec<u8>>) {
         let (key, value) = (key.to_owned(), value.into());
         self.etcd.with_client(async |mut client| client.put(key, value, None).await).unwrap();
     }
 
     /// Deletes a key, as another client does.
-    pub fn delete(&self, key: &str) {
+    pub(super) fn delete(&self, key: &str) {
         let key = key.to_owned();
         let deleted = self.etcd.with_client(async |mut client| client.delete(key, None).await).unwrap();
         assert_eq!(deleted.deleted(), 1);
     }
 
     /// The value under a key, if there is one.
-    pub fn value(&self, key: &str) -> Option<Vec<u8>> {
+    pub(super) fn value(&self, key: &str) -> Option<Vec<u8>> {
         Some(self.dump().remove(key)?.0)
     }
 
     /// Every value that a key has had, each with the revision that made it.
-    pub fn history(&self, key: &str) -> Vec<(i64, Vec<u8>)> {
+    pub(super) fn history(&self, key: &str) -> Vec<(i64, Vec<u8>)> {
         let (key, last) = (key.to_owned(), self.dump()[key].1);
         let options = etcd_client::WatchOptions::new().with_start_revision(1);
         let history = self.etcd.with_client(async |mut client| {
@@ -117,7 +117,7 @@ impl Site {
     }
 
     /// Changes a block, as another client does.
-    pub fn change_block(&self, block: IpNet, change: impl FnOnce(&mut Block)) {
+    pub(super) fn change_block(&self, block: IpNet, change: impl FnOnce(&mut Block)) {
         let key = key::block(block);
         let mut stored = Block::read(&self.value(&key).unwrap()).unwrap();
         change(&mut stored);
@@ -125,13 +125,13 @@ impl Site {
     }
 
     /// The journals that runs have left in the default folder.
-    pub fn journals(&self) -> Vec<PathBuf> {
+    pub(super) fn journals(&self) -> Vec<PathBuf> {
         journals_in(self.home.path())
     }
 }
 
 /// The journals in the default folder of a state folder.
-pub fn journals_in(state: &Path) -> Vec<PathBuf> {
+pub(super) fn journals_in(state: &Path) -> Vec<PathBuf> {
     let Ok(folder) = std::fs::read_dir(state.join("calipam")) else { return Vec::new() };
     let mut paths: Vec<PathBuf> = folder.map(|entry| entry.unwrap().path()).collect();
     paths.sort();
@@ -139,23 +139,23 @@ pub fn journals_in(state: &Path) -> Vec<PathBuf> {
 }
 
 /// What a run printed with `-o json`.
-pub fn document(run: &Run) -> Value {
+pub(super) fn document(run: &Run) -> Value {
     serde_json::from_str(&run.stdout).unwrap_or_else(|e| panic!("{e}: {run:?}"))
 }
 
 /// The journal of a run that has written something, as its hint names it.
-pub fn journal_of(run: &Run) -> String {
+pub(super) fn journal_of(run: &Run) -> String {
     let rest = run.stderr.split("`calipam undo ").nth(1).unwrap_or_else(|| panic!("no journal: {run:?}"));
     rest.split(['`', ' ']).next().unwrap().to_owned()
 }
 
 /// `action subject` of every change of a plan.
-pub fn changes(plan: &Value) -> BTreeSet<String> {
+pub(super) fn changes(plan: &Value) -> BTreeSet<String> {
     lines(plan, "changes", "action")
 }
 
 /// `reason subject` of everything that a plan skips.
-pub fn skips(plan: &Value) -> BTreeSet<String> {
+pub(super) fn skips(plan: &Value) -> BTreeSet<String> {
     lines(plan, "skipped", "reason")
 }
 
@@ -167,12 +167,12 @@ fn lines(plan: &Value, list: &str, first: &str) -> BTreeSet<String> {
 }
 
 /// The same lines, as a test writes them.
-pub fn set<T: ToString>(lines: impl IntoIterator<Item = T>) -> BTreeSet<String> {
+pub(super) fn set<T: ToString>(lines: impl IntoIterator<Item = T>) -> BTreeSet<String> {
     lines.into_iter().map(|line| line.to_string()).collect()
 }
 
 /// The values alone, blocks without their sequence numbers, which only ever rise.
-pub fn values(entries: &Entries) -> BTreeMap<&str, Value> {
+pub(super) fn values(entries: &Entries) -> BTreeMap<&str, Value> {
     let value = |raw: &[u8]| match serde_json::from_slice::<Value>(raw) {
         Ok(mut value) => {
             if let Some(fields) = value.as_object_mut().filter(|fields| fields.contains_key("allocations")) {
@@ -187,13 +187,13 @@ pub fn values(entries: &Entries) -> BTreeMap<&str, Value> {
 }
 
 /// Keys whose value or revision differ.
-pub fn differing(before: &Entries, after: &Entries) -> BTreeSet<String> {
+pub(super) fn differing(before: &Entries, after: &Entries) -> BTreeSet<String> {
     let keys = before.keys().chain(after.keys());
     keys.filter(|key| before.get(*key) != after.get(*key)).cloned().collect()
 }
 
 /// Addresses that blocks hold for an owner, with the handle of each.
-pub fn recorded(entries: &Entries) -> BTreeMap<IpAddr, Option<String>> {
+pub(super) fn recorded(entries: &Entries) -> BTreeMap<IpAddr, Option<String>> {
     let blocks = entries.iter().filter(|(key, _)| key.contains("/assignment/"));
     let blocks: Vec<Block> = blocks.filter_map(|(_, (raw, _))| Block::read(raw)).collect();
     let records = blocks.iter().flat_map(Block::records);

@@ -8,7 +8,7 @@ use crate::cli::program::root;
 const UPDATE: &str = "CALIPAM_UPDATE_DOCS";
 
 /// Compares what a story printed with what stands in the document below `<!-- story NAME n -->`.
-pub fn check_document(name: &str, told: &[String]) {
+pub(super) fn check_document(name: &str, told: &[String]) {
     let path = root().join("docs/repair.md");
     let mut document = fs::read_to_string(&path).unwrap();
     for (number, text) in (1..).zip(told) {

@@ -13,7 +13,7 @@ const ENDPOINT: &str = "https://10.0.0.5:2379";
 const JOURNAL: &str = "~/.local/state/calipam/20261121T101500.123Z-0f0e1d2c-4711.journal";
 
 /// A story that is being told.
-pub struct Story {
+pub(super) struct Story {
     etcd: Etcd,
     home: TempDir,
     kubeconfig: Option<String>,
@@ -24,24 +24,24 @@ pub struct Story {
 
 impl Story {
     /// A story about the cluster in an etcd.
-    pub fn begin(etcd: Etcd) -> Self {
+    pub(super) fn begin(etcd: Etcd) -> Self {
         let home = tempfile::tempdir().unwrap();
         Self { etcd, home, kubeconfig: None, journal: None, told: Vec::new() }
     }
 
     /// The pods of the cluster are in a Kubernetes.
-    pub fn with_kubeconfig(mut self, path: &str) -> Self {
+    pub(super) fn with_kubeconfig(mut self, path: &str) -> Self {
         self.kubeconfig = Some(path.to_owned());
         self
     }
 
     /// The etcd.
-    pub fn etcd(&self) -> &Etcd {
+    pub(super) fn etcd(&self) -> &Etcd {
         &self.etcd
     }
 
     /// Runs a line as a reader types it, and notes it with its output.
-    pub fn tell(&mut self, line: &str) -> Run {
+    pub(super) fn tell(&mut self, line: &str) -> Run {
         let words: Vec<&str> = line.split_whitespace().collect();
         assert_eq!(words[0], "calipam", "{line}");
         let journal = self.journal.clone().unwrap_or_default();
@@ -56,7 +56,7 @@ impl Story {
     }
 
     /// Runs the program without telling of it.
-    pub fn run(&self, arguments: &[&str]) -> Run {
+    pub(super) fn run(&self, arguments: &[&str]) -> Run {
         let mut command = command(env!("CARGO_BIN_EXE_calipam"));
         command.args(arguments).env("ETCD_ENDPOINTS", self.etcd.endpoint()).env("HOME", self.home.path());
         if let Some(path) = &self.kubeconfig {

@@ -52,9 +52,6 @@ impl<S: Store> Allocator<S> {
     ///
     /// To be called before a lock is waited for: on Kubernetes lists can take a tenth of a second after a write, since the
     /// API server's cache catches up with etcd first. See [`Self::auto_assign_after`].
-    ///
-    /// # Errors
-    /// Where the node is missing, or the datastore does not answer.
     pub async fn look(&self, request: &AutoAssign) -> Result<Look> {
         let made_at = self.now();
         let kind = holder_kind(Some(request.intended_use.ok_or(Error::UseRequired)?));

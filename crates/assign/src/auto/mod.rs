@@ -50,9 +50,6 @@ impl<S: Store> Allocator<S> {
     /// namespace may have been unknown then. Addresses come from the blocks that the host had at that time. Where these
     /// do not suffice, or it was long ago, the datastore is looked at anew: what others have claimed for the host since is
     /// not claimed twice.
-    ///
-    /// # Errors
-    /// As [`Self::auto_assign`].
     pub async fn auto_assign_after(
         &self,
         look: Look,

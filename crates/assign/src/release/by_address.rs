@@ -20,9 +20,6 @@ use crate::store::{Query, Store};
 impl<S: Store> Allocator<S> {
     /// Takes addresses back that are allocated. Where one of a block is not what its request says, nothing of that
     /// block is released; the other blocks are.
-    ///
-    /// # Errors
-    /// The first error, with what was done nevertheless.
     pub async fn release_ips(
         &self,
         requests: &[Release],

@@ -41,9 +41,6 @@ impl<S: Store> Allocator<S> {
     /// Takes back all addresses of a handle, and removes what it counts too much, so that an interrupted release can be
     /// finished. A block that has nothing of the handle is written unchanged first: an allocation that counted itself in
     /// the handle but has not written the block yet fails then, and starts again.
-    ///
-    /// # Errors
-    /// As [`Self::release_by_handle`].
     pub async fn release_by_handle_wholly(&self, handle: &str) -> Result<()> {
         self.release_handle(handle, Leftovers::Remove).await
     }

@@ -114,7 +114,6 @@ enum By {
     Handle,
 }
 
-/// The block without the ordinals.
 fn without(block: &Block, ordinals: &[u32], by: By, config: &IpamConfig, now: Timestamp) -> Block {
     let cooldown = allocator::cooldown(config);
     let mut after = block.clone();

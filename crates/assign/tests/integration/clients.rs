@@ -13,7 +13,7 @@ use crate::world::{NODES, Pod, World};
 
 /// What a client does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub(crate) enum Kind {
     /// Pods start and stop on its node.
     Pods,
     /// Blocks of any node are claimed and given up.
@@ -30,7 +30,7 @@ const OPERATIONS: usize = 12;
 const SHARED: &str = "k8s-pod-network.shared";
 
 /// A client's work.
-pub async fn client(world: &World, kind: Kind, number: usize, seed: u64) {
+pub(crate) async fn client(world: &World, kind: Kind, number: usize, seed: u64) {
     let mut rng = Rng(seed.wrapping_mul(1_000_003).wrapping_add(number as u64));
     let allocator = Allocator::new(&world.store);
     let node = NODES[number % NODES.len()];
@@ -55,7 +55,7 @@ pub async fn client(world: &World, kind: Kind, number: usize, seed: u64) {
     }
 }
 
-pub type Allocating<'w> = Allocator<&'w MemoryStore>;
+pub(crate) type Allocating<'w> = Allocator<&'w MemoryStore>;
 
 async fn pods(world: &World, allocator: &Allocating<'_>, node: &str, name: &str, rng: &mut Rng) {
     match rng.below(10) {
@@ -66,7 +66,7 @@ async fn pods(world: &World, allocator: &Allocating<'_>, node: &str, name: &str,
     }
 }
 
-pub fn attributes(node: &str, name: &str, now: jiff::Timestamp) -> Option<BTreeMap<String, String>> {
+pub(crate) fn attributes(node: &str, name: &str, now: jiff::Timestamp) -> Option<BTreeMap<String, String>> {
     let timestamp = calipam_model::time::format_go_utc(now.as_nanosecond() as i64);
     let entries = [("node", node), ("pod", name), ("namespace", "default"), ("timestamp", &timestamp)];
     Some(entries.map(|(key, value)| (key.to_owned(), value.to_owned())).into())

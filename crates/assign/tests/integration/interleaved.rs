@@ -11,7 +11,7 @@ use crate::world::{Shape, World};
 
 /// What a check may find where clients are in the middle of something or were broken off (facts 3.15). Everything else
 /// would be damage.
-pub const OF_INTERRUPTIONS: &[Code] = &[
+pub(crate) const OF_INTERRUPTIONS: &[Code] = &[
     // Allocated, and no endpoint yet or no longer.
     Code::LeakedAddress,
     // Counted before it is allocated, and still counted after it was released.
@@ -31,7 +31,7 @@ pub const OF_INTERRUPTIONS: &[Code] = &[
 ];
 
 /// What a check may find when all is quiet and what was broken off was taken back.
-pub const OF_QUIET: &[Code] = &[
+pub(crate) const OF_QUIET: &[Code] = &[
     Code::UnsettledAffinity,
     Code::AffinityWithoutBlock,
     Code::AffinityBlockMismatch,
@@ -40,7 +40,7 @@ pub const OF_QUIET: &[Code] = &[
     Code::PoolNearlyFull,
 ];
 
-pub fn assert_explained(world: &World, allowed: &[Code], when: &str) {
+pub(crate) fn assert_explained(world: &World, allowed: &[Code], when: &str) {
     let options = Options { grace: Some(SignedDuration::ZERO), ..Options::default() };
     for finding in check(&world.snapshot(), &options).findings {
         // Of a clock that went back a check says the truth.

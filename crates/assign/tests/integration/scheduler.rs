@@ -5,17 +5,17 @@ use std::task::{Context, Waker};
 
 /// Random numbers (SplitMix64).
 #[derive(Clone, Debug)]
-pub struct Rng(pub u64);
+pub(crate) struct Rng(pub u64);
 
 impl Rng {
-    pub fn next(&mut self) -> u64 {
+    pub(crate) fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let number = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         let number = (number ^ (number >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         number ^ (number >> 31)
     }
 
-    pub fn below(&mut self, end: u64) -> u64 {
+    pub(crate) fn below(&mut self, end: u64) -> u64 {
         self.next() % end.max(1)
     }
 }
@@ -23,22 +23,22 @@ impl Rng {
 type Task<'w> = Pin<Box<dyn Future<Output = ()> + 'w>>;
 
 /// Clients of which one makes its next step.
-pub struct Scheduler<'w> {
+pub(crate) struct Scheduler<'w> {
     tasks: Vec<Task<'w>>,
     rng: Rng,
 }
 
 impl<'w> Scheduler<'w> {
-    pub fn new(seed: u64) -> Self {
+    pub(crate) fn new(seed: u64) -> Self {
         Self { tasks: Vec::new(), rng: Rng(seed) }
     }
 
-    pub fn add(&mut self, task: impl Future<Output = ()> + 'w) {
+    pub(crate) fn add(&mut self, task: impl Future<Output = ()> + 'w) {
         self.tasks.push(Box::pin(task));
     }
 
     /// Lets one client go on to its next request; false where none is left.
-    pub fn step(&mut self) -> bool {
+    pub(crate) fn step(&mut self) -> bool {
         if self.tasks.is_empty() {
             return false;
         }
@@ -51,12 +51,12 @@ impl<'w> Scheduler<'w> {
     }
 
     /// True for so many of a thousand.
-    pub fn chance(&mut self, of_thousand: u64) -> bool {
+    pub(crate) fn chance(&mut self, of_thousand: u64) -> bool {
         self.rng.below(1000) < of_thousand
     }
 
     /// Breaks a client off.
-    pub fn kill(&mut self) {
+    pub(crate) fn kill(&mut self) {
         if !self.tasks.is_empty() {
             let chosen = self.rng.below(self.tasks.len() as u64) as usize;
             drop(self.tasks.swap_remove(chosen));

@@ -16,12 +16,12 @@ use serde_json::json;
 
 use crate::scheduler::Rng;
 
-pub const NODES: [&str; 3] = ["a", "b", "c"];
+pub(crate) const NODES: [&str; 3] = ["a", "b", "c"];
 const RESOURCES: &str = "/calico/resources/v3/projectcalico.org";
 
 /// What a cluster is like.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Shape {
+pub(crate) struct Shape {
     pub strict_affinity: bool,
     /// Seconds.
     pub cooldown: i64,
@@ -35,13 +35,13 @@ pub struct Shape {
 
 /// A pod that has its addresses.
 #[derive(Clone, Debug)]
-pub struct Pod {
+pub(crate) struct Pod {
     pub node: String,
     pub handle: String,
     pub addresses: Vec<IpAddr>,
 }
 
-pub struct World {
+pub(crate) struct World {
     pub store: MemoryStore,
     pub shape: Shape,
     /// Who holds an address, from when it was given to when its release began.
@@ -52,7 +52,7 @@ pub struct World {
 }
 
 impl World {
-    pub fn new(shape: Shape) -> Self {
+    pub(crate) fn new(shape: Shape) -> Self {
         let store = MemoryStore::new("2026-05-01T10:00:00Z".parse::<Timestamp>().unwrap()).interleaved();
         for (name, cidr, size) in [("v4", "10.0.0.0/27", 30), ("v6", "fd00::/123", 126)] {
             let spec = json!({"spec": {"cidr": cidr, "blockSize": size, "nodeSelector": "all()"}});
@@ -78,17 +78,17 @@ impl World {
     }
 
     /// An operation on a handle begins.
-    pub fn begin(&self, handle: &str) {
+    pub(crate) fn begin(&self, handle: &str) {
         self.doubtful.borrow_mut().insert(handle.to_owned());
     }
 
     /// It has ended, and what the handle holds is known.
-    pub fn end(&self, handle: &str) {
+    pub(crate) fn end(&self, handle: &str) {
         self.doubtful.borrow_mut().remove(handle);
     }
 
     /// A pod was given its addresses, and its endpoint is written.
-    pub fn give(&self, pod: Pod) {
+    pub(crate) fn give(&self, pod: Pod) {
         for address in &pod.addresses {
             let before = self.holders.borrow_mut().insert(*address, pod.handle.clone());
             assert_eq!(before, None, "{address} is given to {} while another holds it", pod.handle);
@@ -106,7 +106,7 @@ impl World {
     }
 
     /// A pod's addresses are about to be released.
-    pub fn withdraw(&self, pod: &Pod) {
+    pub(crate) fn withdraw(&self, pod: &Pod) {
         for address in &pod.addresses {
             let before = self.holders.borrow_mut().remove(address);
             assert_eq!(before.as_ref(), Some(&pod.handle), "{address} was taken from its pod");
@@ -117,7 +117,7 @@ impl World {
 
     /// What holds at every moment: all is sound, an address that a pod has is recorded for it in one block, and no handle
     /// counts fewer addresses than blocks record.
-    pub fn assert_sound(&self, seed: u64) {
+    pub(crate) fn assert_sound(&self, seed: u64) {
         if self.store.take_changes().is_empty() {
             return;
         }
@@ -145,7 +145,7 @@ impl World {
     }
 
     /// Takes back what operations that were broken off may have left, as a runtime does that repeats DEL.
-    pub fn finish_broken_off(&self) {
+    pub(crate) fn finish_broken_off(&self) {
         self.store.set_fault(|| Fault::None);
         let allocator = Allocator::new(&self.store);
         for handle in std::mem::take(&mut *self.doubtful.borrow_mut()) {
@@ -157,7 +157,7 @@ impl World {
     }
 
     /// Stops all pods.
-    pub fn stop_all(&self) {
+    pub(crate) fn stop_all(&self) {
         for pod in std::mem::take(&mut *self.pods.borrow_mut()) {
             self.withdraw(&pod);
         }
@@ -165,7 +165,7 @@ impl World {
     }
 
     /// What holds when all is quiet: blocks record what pods have and nothing else, and handles count just that.
-    pub fn assert_settled(&self, seed: u64) {
+    pub(crate) fn assert_settled(&self, seed: u64) {
         let (blocks, handles) = self.objects();
         let mut counts: BTreeMap<String, BTreeMap<IpNet, i64>> = BTreeMap::new();
         for block in &blocks {
@@ -195,7 +195,7 @@ impl World {
         (blocks, handles)
     }
 
-    pub fn snapshot(&self) -> Snapshot {
+    pub(crate) fn snapshot(&self) -> Snapshot {
         let mut snapshot = Snapshot { taken_at: self.store.now(), settled: true, ..Snapshot::default() };
         for (path, value, revision) in self.store.values("/calico/") {
             snapshot.add_entry(path.as_bytes(), &value, revision);
@@ -212,7 +212,7 @@ fn endpoint_name(pod: &Pod) -> String {
 }
 
 /// Runs an operation to its end, with no other between.
-pub fn run<T>(operation: impl Future<Output = T>) -> T {
+pub(crate) fn run<T>(operation: impl Future<Output = T>) -> T {
     let mut operation = std::pin::pin!(operation);
     let mut context = Context::from_waker(Waker::noop());
     loop {

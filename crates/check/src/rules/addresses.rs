@@ -118,12 +118,12 @@ fn merge<'c, 's>(
 
 impl<'a, 'c, 's> Address<'a, 'c, 's> {
     /// The records that hold the address, but not those that cool down.
-    pub fn holding(&self) -> impl Iterator<Item = &'a Record<'c, 's>> + Clone + use<'a, 'c, 's> {
+    pub(crate) fn holding(&self) -> impl Iterator<Item = &'a Record<'c, 's>> + Clone + use<'a, 'c, 's> {
         self.records.iter().filter(|r| !r.allocation.attribute.is_cooling())
     }
 
     /// Sound blocks in which the address lies.
-    pub fn containing_blocks(&self) -> impl Iterator<Item = &'c IndexedBlock<'s>> {
+    pub(crate) fn containing_blocks(&self) -> impl Iterator<Item = &'c IndexedBlock<'s>> {
         let address = self.address;
         self.blocks.iter().filter(move |b| b.sound.is_some() && cidr::ordinal_of(b.key, address).is_some())
     }

@@ -12,7 +12,6 @@ use super::scope::Scope;
 use crate::record::{Claim, describe};
 use crate::{Context, Options};
 
-/// Namespace and name of a pod.
 pub type PodName = (String, String);
 
 #[derive(Clone, Debug, PartialEq, Serialize)]

@@ -89,7 +89,6 @@ impl fmt::Display for RecordedFor {
     }
 }
 
-/// Addresses by node.
 type ByNode = BTreeMap<String, BTreeSet<IpAddr>>;
 
 /// Compares the sources of a snapshot. `None` where pods were not read: then there is nothing to compare with.

@@ -3,7 +3,7 @@
 use std::net::{AddrParseError, IpAddr};
 
 /// Reads an address as Calico does: IPv4 in the form of IPv6 (`::ffff:192.0.2.1`) is IPv4.
-pub fn address(text: &str) -> Result<IpAddr, AddrParseError> {
+pub(crate) fn address(text: &str) -> Result<IpAddr, AddrParseError> {
     text.parse::<IpAddr>().map(|address| address.to_canonical())
 }
 

@@ -13,7 +13,7 @@ const RECORD: &str = "What to record";
 /// Options of `assign`.
 #[derive(Clone, Debug, Args)]
 #[command(group = ArgGroup::new("what").required(true))]
-pub struct AssignArgs {
+pub(crate) struct AssignArgs {
     /// This address; can be repeated
     #[arg(long = "ip", value_name = "ADDRESS", value_parser = address, value_delimiter = ',', group = "what", help_heading = WHAT)]
     pub addresses: Vec<IpAddr>,

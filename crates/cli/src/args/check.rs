@@ -17,7 +17,7 @@ const REPORTS: &str = "Reports";
 
 /// Options of `check`.
 #[derive(Debug, Args)]
-pub struct CheckArgs {
+pub(crate) struct CheckArgs {
     #[command(flatten)]
     pub options: CheckOptions,
     /// List all rules, and read nothing

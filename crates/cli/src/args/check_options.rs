@@ -15,7 +15,7 @@ const JUDGEMENT: &str = "Judgement";
 
 /// How a check judges and what it keeps.
 #[derive(Debug, Args)]
-pub struct CheckOptions {
+pub(crate) struct CheckOptions {
     /// Only findings of these rules; comma-separated or repeated
     #[arg(
         long = "rule",
@@ -81,7 +81,7 @@ pub struct CheckOptions {
 
 /// From which severity on the exit code is 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub enum FailOn {
+pub(crate) enum FailOn {
     /// Traffic is or will be broken
     Critical,
     /// Capacity is lost, or Calico may trip over a structure
@@ -97,7 +97,7 @@ pub enum FailOn {
 
 impl FailOn {
     /// True where the worst finding asks for exit code 1.
-    pub fn fails(self, worst: Option<Severity>) -> bool {
+    pub(crate) fn fails(self, worst: Option<Severity>) -> bool {
         let limit = match self {
             Self::Critical => Severity::Critical,
             Self::Error => Severity::Error,

@@ -9,7 +9,7 @@ const SETTINGS: &str = "Settings";
 
 /// Options of `configure`.
 #[derive(Clone, Debug, Args)]
-pub struct ConfigureArgs {
+pub(crate) struct ConfigureArgs {
     /// Nodes take addresses from their own blocks only
     #[arg(
         long,
@@ -41,14 +41,14 @@ pub struct ConfigureArgs {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 #[value(rename_all = "PascalCase")]
-pub enum Persistence {
+pub(crate) enum Persistence {
     Enabled,
     Disabled,
 }
 
 impl ConfigureArgs {
     /// What to set.
-    pub fn settings(&self) -> Vec<IpamSetting> {
+    pub(crate) fn settings(&self) -> Vec<IpamSetting> {
         let persistence = self.kubevirt_ip_persistence.map(|given| given == Persistence::Enabled);
         let settings = [
             self.strict_affinity.map(IpamSetting::StrictAffinity),

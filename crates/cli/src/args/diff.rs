@@ -14,7 +14,7 @@ const FILTER: &str = "Of which part of the cluster";
 
 /// Options of `diff`.
 #[derive(Debug, Args)]
-pub struct DiffArgs {
+pub(crate) struct DiffArgs {
     /// The earlier state: a file, `etcd`, `etcd@REVISION`, or `kubernetes`
     #[arg(
         value_name = "OLD",
@@ -60,7 +60,7 @@ pub struct DiffArgs {
 
 impl DiffArgs {
     /// Addresses and blocks that are named.
-    pub fn networks(&self) -> Vec<IpNet> {
+    pub(crate) fn networks(&self) -> Vec<IpNet> {
         let addresses = self.addresses.iter().map(|address| IpNet::from(*address));
         addresses.chain(self.blocks.iter().map(IpNet::trunc)).collect()
     }
@@ -75,7 +75,7 @@ fn time_with_zone(text: &str) -> Result<Timestamp, String> {
 
 /// Where a state of a cluster is read.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct StateName {
+pub(crate) struct StateName {
     /// What `--datastore` would say.
     pub datastore: String,
     /// A past revision of etcd.
@@ -87,7 +87,7 @@ impl StateName {
     ///
     /// # Errors
     /// Where the revision is no number above 0.
-    pub fn parse(text: &str) -> Result<Self, String> {
+    pub(crate) fn parse(text: &str) -> Result<Self, String> {
         let named = |datastore: &str, revision| Self { datastore: datastore.to_owned(), revision };
         let Some(revision) = text.strip_prefix("etcd@") else { return Ok(named(text, None)) };
         let number = revision.parse().ok().filter(|revision| *revision > 0);

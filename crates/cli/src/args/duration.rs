@@ -6,7 +6,7 @@ use jiff::{SignedDuration, Span, SpanRelativeTo};
 ///
 /// # Errors
 /// Where the text is something else, or negative.
-pub fn parse(text: &str) -> Result<SignedDuration, String> {
+pub(super) fn parse(text: &str) -> Result<SignedDuration, String> {
     let expected = || "expected a duration such as `30s`, `15m`, `1h30m`, `2d` or `0`".to_owned();
     if text.trim() == "0" {
         return Ok(SignedDuration::ZERO);
@@ -20,7 +20,7 @@ pub fn parse(text: &str) -> Result<SignedDuration, String> {
 ///
 /// # Errors
 /// Where the text is something else, or negative.
-pub fn parse_days(text: &str) -> Result<SignedDuration, String> {
+pub(super) fn parse_days(text: &str) -> Result<SignedDuration, String> {
     let Some(days) = text.trim().strip_suffix('d') else { return parse(text) };
     let days: u32 = days.parse().map_err(|_| "expected a number of days such as `90d`".to_owned())?;
     Ok(SignedDuration::from_hours(24 * i64::from(days)))

@@ -10,11 +10,11 @@ use clap::{ArgAction, Args, ValueEnum, ValueHint};
 use super::kubectl::KubectlArgs;
 
 /// The options below this heading say where the data is; hints repeat them.
-pub const CONNECTION: &str = "Connection";
+pub(crate) const CONNECTION: &str = "Connection";
 
 /// Options of every command.
 #[derive(Clone, Debug, Default, Args)]
-pub struct Global {
+pub(crate) struct Global {
     /// Output format
     #[arg(short, long, value_enum, default_value_t, global = true, value_name = "FORMAT")]
     pub output: Format,
@@ -107,7 +107,7 @@ pub struct Global {
 
 /// Output format.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub enum Format {
+pub(crate) enum Format {
     /// A table for people
     #[default]
     Table,
@@ -133,7 +133,7 @@ pub enum Format {
 
 impl Format {
     /// True where only the report of a check has the format.
-    pub fn is_for_reports(self) -> bool {
+    pub(crate) fn is_for_reports(self) -> bool {
         match self {
             Self::Table | Self::Wide | Self::Yaml | Self::Json => false,
             Self::Name | Self::Prometheus | Self::Junit | Self::Sarif | Self::Html | Self::Ignore => true,
@@ -141,12 +141,12 @@ impl Format {
     }
 
     /// True where programs read a document.
-    pub fn is_document(self) -> bool {
+    pub(crate) fn is_document(self) -> bool {
         matches!(self, Self::Yaml | Self::Json)
     }
 
     /// The format that a command line asks for, which may be wrong elsewhere.
-    pub fn in_words(words: impl Iterator<Item = OsString>) -> Option<Self> {
+    pub(crate) fn in_words(words: impl Iterator<Item = OsString>) -> Option<Self> {
         let mut words = words.map(|word| word.to_string_lossy().into_owned()).take_while(|word| word != "--");
         let mut found = None;
         while let Some(word) = words.next() {
@@ -170,7 +170,7 @@ impl Format {
 
 /// When to print colours.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub enum When {
+pub(crate) enum When {
     /// On a terminal, as NO_COLOR, CLICOLOR_FORCE, CLICOLOR and TERM have it
     #[default]
     Auto,
@@ -182,7 +182,7 @@ pub enum When {
 
 impl When {
     /// What a command line says, before it is read: the errors of reading it have colours, too.
-    pub fn of_command_line(arguments: &[OsString]) -> Self {
+    pub(crate) fn of_command_line(arguments: &[OsString]) -> Self {
         let mut when = Self::default();
         let mut words = arguments.iter().filter_map(|word| word.to_str()).take_while(|word| *word != "--");
         while let Some(word) = words.next() {
@@ -197,7 +197,7 @@ impl When {
     }
 
     /// Makes it hold for all that is printed, by clap as well.
-    pub fn apply(self) {
+    pub(crate) fn apply(self) {
         match self {
             Self::Auto => ColorChoice::Auto,
             Self::Always => ColorChoice::Always,
@@ -209,7 +209,7 @@ impl When {
 
 impl Global {
     /// What the command line says about the connection.
-    pub fn overrides(&self) -> Overrides {
+    pub(crate) fn overrides(&self) -> Overrides {
         Overrides {
             config: self.config.clone(),
             kubeconfig: self.kubeconfig.clone(),

@@ -1,11 +1,11 @@
 //! The ends of help texts: examples and exit codes.
 
 /// After `calipam -h`.
-pub const TOP_SHORT: &str = "\
+pub(super) const TOP_SHORT: &str = "\
 Start with `check`. The --help of each command shows examples.";
 
 /// After `calipam --help`.
-pub const TOP: &str = "\
+pub(super) const TOP: &str = "\
 Examples:
   calipam check                               what is wrong, by the settings of calicoctl
   calipam check --etcd-endpoints https://10.0.0.5:2379
@@ -29,11 +29,11 @@ Exit codes:
   130  interrupted";
 
 /// After `calipam check -h`.
-pub const CHECK_SHORT: &str = "\
+pub(super) const CHECK_SHORT: &str = "\
 Exit code 1 where something is found. `calipam check --help` shows examples.";
 
 /// After `calipam check --help`.
-pub const CHECK: &str = "\
+pub(super) const CHECK: &str = "\
 Examples:
   calipam check                               one line for each kind of finding
   calipam check -o wide                       every finding
@@ -58,11 +58,11 @@ Exit codes: 0 nothing at or above --fail-on; 1 findings; 2 usage; 3 datastore; 4
 `calipam explain RULE` explains the findings of a rule.";
 
 /// After `calipam show -h`.
-pub const SHOW_SHORT: &str = "\
+pub(super) const SHOW_SHORT: &str = "\
 Without options: pools. `calipam show --help` shows examples.";
 
 /// After `calipam show --help`.
-pub const SHOW: &str = "\
+pub(super) const SHOW: &str = "\
 Examples:
   calipam show                                pools: how full, and what can still be allocated
   calipam show --blocks                       every block with its owner
@@ -83,7 +83,7 @@ Examples:
 Exit codes: 0 shown; 1 the address or handle is not known; 2 usage; 3 datastore; 4 internal.";
 
 /// After `calipam diff --help`.
-pub const DIFF: &str = "\
+pub(super) const DIFF: &str = "\
 Examples:
   calipam diff cluster.jsonl.zst etcd         what has changed since an export
   calipam diff snapshot.db etcd -o wide       before a restore: what it would undo
@@ -97,7 +97,7 @@ to be gone. Findings are compared by what both sides hold of pods and endpoints.
 Exit codes: 0 the same; 1 different; 2 usage, or two clusters; 3 datastore; 4 internal.";
 
 /// After `calipam history --help`.
-pub const HISTORY: &str = "\
+pub(super) const HISTORY: &str = "\
 Examples:
   calipam history --ip 10.244.1.7             who had it, when it was given back, who has it now
   calipam history --handle k8s-pod-network.3f9a6c0b
@@ -112,11 +112,11 @@ Runs of calipam are named by the journals of this user.
 Exit codes: 0 told; 1 nothing is known of it; 2 usage; 3 datastore; 4 internal.";
 
 /// After `calipam release -h`.
-pub const RELEASE_SHORT: &str = "\
+pub(super) const RELEASE_SHORT: &str = "\
 Shows the plan and asks before it writes. `calipam release --help` shows examples.";
 
 /// After `calipam release --help`.
-pub const RELEASE: &str = "\
+pub(super) const RELEASE: &str = "\
 Examples:
   calipam release --leaked --dry-run          what would be released
   calipam release --leaked                    look twice, 15 minutes apart, ask, release
@@ -139,11 +139,11 @@ Exit codes: 0 all released; 1 something was skipped or had changed; 2 usage, or 
 confirmation; 3 datastore or journal; 4 internal.";
 
 /// After `calipam rebuild -h`.
-pub const REBUILD_SHORT: &str = "\
+pub(super) const REBUILD_SHORT: &str = "\
 Only prints a plan unless --apply is given. `calipam rebuild --help` shows examples.";
 
 /// After `calipam rebuild --help`.
-pub const REBUILD: &str = "\
+pub(super) const REBUILD: &str = "\
 Examples:
   calipam rebuild                             print what would change, and what is skipped and why
   calipam rebuild --output-dir plan           and write each block before and after into a file
@@ -161,7 +161,7 @@ Exit codes: 0 planned or applied; 1 something is skipped or had changed; 2 usage
 confirmation; 3 datastore or journal; 4 internal.";
 
 /// After `calipam split --help`.
-pub const SPLIT: &str = "\
+pub(super) const SPLIT: &str = "\
 Examples:
   calipam split 4 --name default-ipv4-ippool --dry-run
   calipam split 2 --cidr 10.244.0.0/16
@@ -177,7 +177,7 @@ Exit codes: 0 split; 1 refused, or something had changed; 2 usage, or no termina
 3 datastore or journal; 4 internal.";
 
 /// After `calipam configure --help`.
-pub const CONFIGURE: &str = "\
+pub(super) const CONFIGURE: &str = "\
 Examples:
   calipam configure --strict-affinity true
   calipam configure --strict-affinity true --max-blocks-per-host 4
@@ -194,11 +194,11 @@ Exit codes: 0 set; 1 refused, or something had changed; 2 usage, or no terminal 
 3 datastore or journal; 4 internal.";
 
 /// After `calipam assign -h`.
-pub const ASSIGN_SHORT: &str = "\
+pub(super) const ASSIGN_SHORT: &str = "\
 It shows a plan and asks. `calipam assign --help` shows examples.";
 
 /// After `calipam assign --help`.
-pub const ASSIGN: &str = "\
+pub(super) const ASSIGN: &str = "\
 Examples:
   calipam assign --count 1 --node node-7 --explain     why a node gets an address, or none
   calipam assign --count 1 --node node-7 --dry-run     which one, and what would be written
@@ -220,11 +220,11 @@ Exit codes: 0 assigned; 1 not all of it, refused, or something had changed; 2 us
 to ask on; 3 datastore or journal; 4 internal.";
 
 /// After `calipam simulate -h`.
-pub const SIMULATE_SHORT: &str = "\
+pub(super) const SIMULATE_SHORT: &str = "\
 It changes nothing. `calipam simulate --help` shows examples.";
 
 /// After `calipam simulate --help`.
-pub const SIMULATE: &str = "\
+pub(super) const SIMULATE: &str = "\
 Examples:
   calipam simulate --pool 10.244.0.0/16 --nodes 10,50,100    an ADD against the size
   calipam simulate --pool 10.244.0.0/16 --block-size 26..28  and against the block size
@@ -242,7 +242,7 @@ nothing is written. docs/simulate.md describes scenarios and the model.
 Exit codes: 0 simulated; 2 usage, or a cluster that cannot be; 3 datastore or file; 4 internal.";
 
 /// After `calipam undo --help`.
-pub const UNDO: &str = "\
+pub(super) const UNDO: &str = "\
 Examples:
   calipam undo ~/.local/state/calipam/20261121T101500.123Z-0f0e1d2c-4711.journal --dry-run
   calipam undo run.journal
@@ -255,7 +255,7 @@ together with it. An undo has its own journal, and can be undone.
 Without connection options it connects to where the run was made.";
 
 /// After `calipam serve --help`.
-pub const SERVE: &str = "\
+pub(super) const SERVE: &str = "\
 Examples:
   calipam serve                               on http://127.0.0.1:9795/, a check every 5 minutes
   calipam serve --listen '[::]:9795' --interval 15m --ignore accepted.txt
@@ -274,7 +274,7 @@ fails, the last good report stays, and `calipam_up` is 0. SIGTERM and ctrl-c end
 Exit codes: 0 ended by a signal; 2 usage or settings; 3 it cannot listen; 4 internal.";
 
 /// After `calipam export --help`.
-pub const EXPORT: &str = "\
+pub(super) const EXPORT: &str = "\
 Examples:
   calipam export cluster.jsonl                JSON lines
   calipam export cluster.jsonl.zst            compressed
@@ -284,19 +284,19 @@ An export holds what a check reads: IPAM data, pools, nodes, workload endpoints 
 configuration. It holds no secrets, but names of pods, nodes and labels.";
 
 /// After `calipam explain --help`.
-pub const EXPLAIN: &str = "\
+pub(super) const EXPLAIN: &str = "\
 Examples:
   calipam explain                             all rules
   calipam explain leaked-address";
 
 /// After `calipam version --help`.
-pub const VERSION: &str = "\
+pub(super) const VERSION: &str = "\
 Examples:
   calipam version
   calipam version -o json | jq -r .commit";
 
 /// After `calipam completion --help`.
-pub const COMPLETION: &str = "\
+pub(super) const COMPLETION: &str = "\
 Examples:
   calipam completion bash > /etc/bash_completion.d/calipam
   calipam completion zsh > \"${fpath[1]}/_calipam\"
@@ -305,7 +305,7 @@ Examples:
   calipam completion elvish >> ~/.config/elvish/rc.elv";
 
 /// After `calipam install-links --help`.
-pub const INSTALL_LINKS: &str = "\
+pub(super) const INSTALL_LINKS: &str = "\
 The links are:
   ipam                   the same program under a short name
   kubectl-ipam           a kubectl plugin: `kubectl ipam check`

@@ -15,7 +15,7 @@ const SUBJECT: &str = "Whose history";
 /// Options of `history`.
 #[derive(Debug, Args)]
 #[command(group = ArgGroup::new("about").required(true))]
-pub struct HistoryArgs {
+pub(crate) struct HistoryArgs {
     /// An address: to whom it was assigned, and when
     #[arg(long, value_name = "ADDRESS", value_parser = address, group = "about", help_heading = SUBJECT)]
     pub ip: Option<IpAddr>,
@@ -35,7 +35,7 @@ pub struct HistoryArgs {
 
 impl HistoryArgs {
     /// What it is about; clap sees to it that one is named.
-    pub fn about(&self) -> About {
+    pub(crate) fn about(&self) -> About {
         match self {
             Self { ip: Some(address), .. } => About::Address(*address),
             Self { handle: Some(id), .. } => About::Handle(id.trim_end_matches('…').to_owned()),

@@ -13,7 +13,7 @@ use super::global::CONNECTION;
 /// kubectl's options for the connection to Kubernetes. The short help leaves them out: who knows kubectl knows them.
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = CONNECTION)]
-pub struct KubectlArgs {
+pub(crate) struct KubectlArgs {
     /// The cluster in the kubeconfig
     #[arg(long, global = true, value_name = "NAME", hide_short_help = true)]
     pub cluster: Option<String>,
@@ -74,13 +74,13 @@ pub struct KubectlArgs {
 
 impl KubectlArgs {
     /// The identifiers of all of these options.
-    pub fn ids() -> Vec<String> {
+    pub(crate) fn ids() -> Vec<String> {
         let command = Self::augment_args(clap::Command::new("kubectl"));
         command.get_arguments().map(|arg| arg.get_id().to_string()).collect()
     }
 
     /// What they ask for.
-    pub fn options(&self) -> KubectlOptions {
+    pub(crate) fn options(&self) -> KubectlOptions {
         KubectlOptions {
             cluster: self.cluster.clone(),
             user: self.user.clone(),

@@ -23,21 +23,21 @@ use std::path::PathBuf;
 
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueHint};
 
-pub use self::address::address;
-pub use self::assign::AssignArgs;
-pub use self::check::CheckArgs;
-pub use self::check_options::CheckOptions;
-pub use self::configure::ConfigureArgs;
-pub use self::diff::{DiffArgs, StateName};
-pub use self::global::{CONNECTION, Format, Global, When};
-pub use self::history::HistoryArgs;
-pub use self::rebuild::{RebuildArgs, UndoArgs};
-pub use self::release::ReleaseArgs;
-pub use self::serve::ServeArgs;
-pub use self::show::{ShowArgs, Subject};
-pub use self::simulate::SimulateArgs;
-pub use self::split::SplitArgs;
-pub use self::writing::{WritingArgs, journals_folder};
+pub(crate) use self::address::address;
+pub(crate) use self::assign::AssignArgs;
+pub(crate) use self::check::CheckArgs;
+pub(crate) use self::check_options::CheckOptions;
+pub(crate) use self::configure::ConfigureArgs;
+pub(crate) use self::diff::{DiffArgs, StateName};
+pub(crate) use self::global::{CONNECTION, Format, Global, When};
+pub(crate) use self::history::HistoryArgs;
+pub(crate) use self::rebuild::{RebuildArgs, UndoArgs};
+pub(crate) use self::release::ReleaseArgs;
+pub(crate) use self::serve::ServeArgs;
+pub(crate) use self::show::{ShowArgs, Subject};
+pub(crate) use self::simulate::SimulateArgs;
+pub(crate) use self::split::SplitArgs;
+pub(crate) use self::writing::{WritingArgs, journals_folder};
 
 /// Inspect, check and repair the IP address management (IPAM) data of Calico.
 ///
@@ -53,7 +53,7 @@ pub use self::writing::{WritingArgs, journals_folder};
     after_long_help = help::TOP,
     max_term_width = 100
 )]
-pub struct Cli {
+pub(crate) struct Cli {
     /// Options of every command.
     #[command(flatten)]
     pub global: Global,
@@ -64,7 +64,7 @@ pub struct Cli {
 
 /// What can be done.
 #[derive(Debug, Subcommand)]
-pub enum Command {
+pub(crate) enum Command {
     /// Find what is wrong with the IPAM data
     #[command(after_help = help::CHECK_SHORT, after_long_help = help::CHECK)]
     Check(CheckArgs),
@@ -123,7 +123,7 @@ pub enum Command {
 
 /// `calipam ipam …`.
 #[derive(Debug, Args)]
-pub struct IpamArgs {
+pub(crate) struct IpamArgs {
     /// What to do.
     #[command(subcommand)]
     pub command: IpamCommand,
@@ -131,7 +131,7 @@ pub struct IpamArgs {
 
 /// What can be done below `ipam`.
 #[derive(Debug, Subcommand)]
-pub enum IpamCommand {
+pub(crate) enum IpamCommand {
     /// Find what is wrong with the IPAM data
     #[command(after_help = help::CHECK_SHORT, after_long_help = help::CHECK)]
     Check(CheckArgs),
@@ -178,7 +178,7 @@ pub enum IpamCommand {
 
 impl Command {
     /// The command with `ipam` taken away.
-    pub fn plain(self) -> Self {
+    pub(crate) fn plain(self) -> Self {
         match self {
             Self::Ipam(IpamArgs { command }) => match command {
                 IpamCommand::Check(args) => Self::Check(args),
@@ -203,7 +203,7 @@ impl Command {
 
 /// Options of `export`.
 #[derive(Debug, Args)]
-pub struct ExportArgs {
+pub(crate) struct ExportArgs {
     /// The file to write, compressed where its name ends with `.zst`; `-` for standard output
     #[arg(value_name = "FILE", value_hint = ValueHint::FilePath, required_unless_present = "archive")]
     pub file: Option<PathBuf>,
@@ -220,7 +220,7 @@ pub struct ExportArgs {
 
 /// Options of `explain`.
 #[derive(Debug, Args)]
-pub struct ExplainArgs {
+pub(crate) struct ExplainArgs {
     /// The rules; without one, all rules are listed
     #[arg(
         value_name = "RULE",
@@ -233,7 +233,7 @@ pub struct ExplainArgs {
 
 /// Options of `completion`.
 #[derive(Debug, Args)]
-pub struct CompletionArgs {
+pub(crate) struct CompletionArgs {
     /// The shell
     #[arg(value_name = "SHELL")]
     pub shell: clap_complete::Shell,
@@ -241,7 +241,7 @@ pub struct CompletionArgs {
 
 /// Options of `install-links`.
 #[derive(Debug, Args)]
-pub struct InstallLinksArgs {
+pub(crate) struct InstallLinksArgs {
     /// The directory; one that is in PATH
     #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub directory: PathBuf,
@@ -269,12 +269,12 @@ const READING: [&str; 8] = [
 ];
 
 /// The command line's definition.
-pub fn command() -> clap::Command {
+pub(crate) fn command() -> clap::Command {
     Cli::command()
 }
 
 /// Leaves options out of the help of the commands that do not use them. `command` is built by this.
-pub fn tidy(mut command: clap::Command) -> clap::Command {
+pub(crate) fn tidy(mut command: clap::Command) -> clap::Command {
     command.build();
     let kubectl = kubectl::KubectlArgs::ids();
     for (name, reads, prints) in [

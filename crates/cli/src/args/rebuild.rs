@@ -13,7 +13,7 @@ const SCOPE: &str = "What to rebuild [default: everything]";
 
 /// Options of `rebuild`.
 #[derive(Clone, Debug, Args)]
-pub struct RebuildArgs {
+pub(crate) struct RebuildArgs {
     /// What lies in this pool, by name or CIDR; can be repeated
     #[arg(long = "pool", value_name = "POOL", value_delimiter = ',', help_heading = SCOPE)]
     pub pools: Vec<String>,
@@ -45,7 +45,7 @@ pub struct RebuildArgs {
 
 /// Options of `undo`.
 #[derive(Clone, Debug, Args)]
-pub struct UndoArgs {
+pub(crate) struct UndoArgs {
     /// The journal of the run to undo
     #[arg(
         value_name = "JOURNAL",

@@ -12,7 +12,7 @@ const TARGETS: &str = "What to release";
 
 /// Options of `release`.
 #[derive(Clone, Debug, Args)]
-pub struct ReleaseArgs {
+pub(crate) struct ReleaseArgs {
     /// Everything under this handle, by its whole ID; can be repeated; `-` reads handles from stdin, one a line
     #[arg(long = "handle", value_name = "ID", allow_hyphen_values = true, help_heading = TARGETS)]
     pub handles: Vec<String>,

@@ -16,7 +16,7 @@ const LONGEST: SignedDuration = SignedDuration::from_hours(31 * 24);
 
 /// Options of `serve`.
 #[derive(Debug, Args)]
-pub struct ServeArgs {
+pub(crate) struct ServeArgs {
     /// Where to listen; anyone who reaches it can read the report
     #[arg(
         long,

@@ -13,7 +13,7 @@ const FILTER: &str = "Of which part of the cluster";
 /// Options of `show`.
 #[derive(Debug, Args)]
 #[command(group = ArgGroup::new("subject"))]
-pub struct ShowArgs {
+pub(crate) struct ShowArgs {
     /// Every block, pool by pool
     #[arg(long, alias = "show-blocks", group = "subject", help_heading = SUBJECT)]
     pub blocks: bool,
@@ -77,7 +77,7 @@ fn pod(text: &str) -> Result<PodName, String> {
 
 /// What is to be shown.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Subject {
+pub(crate) enum Subject {
     Pools,
     Blocks,
     Nodes,
@@ -97,7 +97,7 @@ pub enum Subject {
 
 impl ShowArgs {
     /// What is to be shown.
-    pub fn subject(&self) -> Subject {
+    pub(crate) fn subject(&self) -> Subject {
         match self {
             Self { ip: Some(address), all_owners, .. } => {
                 Subject::Address { address: *address, all_owners: *all_owners }

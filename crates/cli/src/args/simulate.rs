@@ -25,7 +25,7 @@ const REMOVAL: Micros = Micros::from_mins(10);
 
 /// Options of `simulate`.
 #[derive(Clone, Debug, Args)]
-pub struct SimulateArgs {
+pub(crate) struct SimulateArgs {
     /// A scenario in YAML (docs/simulate.md); other options change what it says
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = CLUSTER)]
     pub scenario: Option<PathBuf>,
@@ -119,7 +119,7 @@ pub struct SimulateArgs {
 
 /// A datastore that can be simulated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Model {
+pub(crate) enum Model {
     Etcd,
     Kubernetes,
 }
@@ -135,7 +135,7 @@ impl Model {
 
 /// A cause of clashes, or all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CauseName {
+pub(crate) enum CauseName {
     All,
     One(Cause),
 }
@@ -169,7 +169,7 @@ impl ValueEnum for CauseName {
 
 /// Block sizes: one, or those of a range.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Sizes(pub Vec<u8>);
+pub(crate) struct Sizes(pub Vec<u8>);
 
 impl FromStr for Sizes {
     type Err = String;
@@ -191,7 +191,7 @@ impl FromStr for Sizes {
 
 /// When a node that failed is removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Removal {
+pub(crate) enum Removal {
     Never,
     After(Micros),
 }
@@ -217,7 +217,7 @@ impl SimulateArgs {
     ///
     /// # Errors
     /// Where they do not fit together.
-    pub fn change(&self, scenario: &mut Scenario) -> Result<(), Failure> {
+    pub(crate) fn change(&self, scenario: &mut Scenario) -> Result<(), Failure> {
         fn set<T: Clone>(value: &mut T, given: &Option<T>) {
             if let Some(given) = given {
                 *value = given.clone();
@@ -284,7 +284,7 @@ impl SimulateArgs {
     }
 
     /// The causes of clashes to look at.
-    pub fn causes(&self) -> Vec<Cause> {
+    pub(crate) fn causes(&self) -> Vec<Cause> {
         if self.clashes.contains(&CauseName::All) {
             return Cause::ALL.to_vec();
         }
@@ -296,7 +296,7 @@ impl SimulateArgs {
     }
 
     /// The block sizes to compare; empty for only the one of the scenario.
-    pub fn sizes(&self) -> Vec<u8> {
+    pub(crate) fn sizes(&self) -> Vec<u8> {
         match &self.block_size {
             Some(Sizes(sizes)) if sizes.len() > 1 => sizes.clone(),
             _ if self.advise => USUAL_SIZES.collect(),

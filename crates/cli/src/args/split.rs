@@ -9,7 +9,7 @@ use super::writing::WritingArgs;
 /// Options of `split`.
 #[derive(Clone, Debug, Args)]
 #[command(group = ArgGroup::new("pool").required(true))]
-pub struct SplitArgs {
+pub(crate) struct SplitArgs {
     /// How many pools to make of it: 2, 4, 8 and so on
     #[arg(value_name = "NUMBER")]
     pub parts: u32,
@@ -29,7 +29,7 @@ pub struct SplitArgs {
 
 impl SplitArgs {
     /// The pool; the parser makes sure that there is one.
-    pub fn pool(&self) -> PoolName {
+    pub(crate) fn pool(&self) -> PoolName {
         match (&self.name, self.cidr) {
             (None, Some(cidr)) => PoolName::Cidr(cidr),
             (name, _) => PoolName::Name(name.clone().unwrap_or_default()),

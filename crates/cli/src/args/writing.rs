@@ -16,7 +16,7 @@ const JUDGEMENT: &str = "Judgement";
 
 /// Options of the commands that write.
 #[derive(Clone, Debug, Args)]
-pub struct WritingArgs {
+pub(crate) struct WritingArgs {
     /// Do not ask for confirmation; needed where stdin is not a terminal
     #[arg(short, long, help_heading = WRITING)]
     pub yes: bool,
@@ -33,19 +33,19 @@ pub struct WritingArgs {
 
 impl WritingArgs {
     /// How to write what the call itself agrees to.
-    pub fn agreed(command: String) -> Writing {
+    pub(crate) fn agreed(command: String) -> Writing {
         let args = Self { yes: true, max_changes: None, lock: false, journal: None };
         args.writing(command)
     }
 
     /// How to write what `command` plans.
-    pub fn writing(&self, command: String) -> Writing {
+    pub(crate) fn writing(&self, command: String) -> Writing {
         Writing { command, lock: self.lock, journal: self.journal.clone(), journals: journals_folder() }
     }
 }
 
 /// The folder of this user's journals, where the environment names one.
-pub fn journals_folder() -> Option<PathBuf> {
+pub(crate) fn journals_folder() -> Option<PathBuf> {
     let names = ["XDG_STATE_HOME", "HOME"];
     let environment: BTreeMap<String, String> =
         names.into_iter().filter_map(|name| Some((name.to_owned(), std::env::var(name).ok()?))).collect();
@@ -54,7 +54,7 @@ pub fn journals_folder() -> Option<PathBuf> {
 
 /// Options of the commands that plan by findings.
 #[derive(Clone, Debug, Args)]
-pub struct JudgementArgs {
+pub(crate) struct JudgementArgs {
     /// Leave allocations alone that are younger than this, and look at leaked ones twice, so far apart;
     /// 0 for one look [default: the cluster's leakGracePeriod, else 15m]
     #[arg(long, value_name = "DURATION", value_parser = duration::parse, help_heading = JUDGEMENT)]
@@ -65,14 +65,14 @@ pub struct JudgementArgs {
 }
 
 impl JudgementArgs {
-    pub fn judging(&self) -> Judging {
+    pub(crate) fn judging(&self) -> Judging {
         Judging { options: Options { grace: self.grace, ..Options::default() }, settle: self.settling.settle }
     }
 }
 
 /// The second look at what could be half-done.
 #[derive(Clone, Debug, Args)]
-pub struct SettleArgs {
+pub(crate) struct SettleArgs {
     /// Read suspects again after this time, and keep what has not changed; 0 for once only
     #[arg(
         long,

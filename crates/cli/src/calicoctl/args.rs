@@ -9,7 +9,7 @@ use crate::args::Global;
 /// The `ipam` commands of calicoctl, and the lock of the datastore, with the verdicts and the safety of calipam.
 #[derive(Debug, Parser)]
 #[command(name = "calicoctl", version, disable_help_subcommand = true, max_term_width = 100)]
-pub struct Calicoctl {
+pub(super) struct Calicoctl {
     /// Path to the file containing connection configuration
     #[arg(short, long, global = true, value_name = "FILE")]
     config: Option<PathBuf>,
@@ -38,7 +38,7 @@ enum LogLevel {
 }
 
 #[derive(Debug, Subcommand)]
-pub enum Command {
+pub(super) enum Command {
     /// IP address management
     Ipam(Ipam),
     /// Calico datastore management
@@ -46,13 +46,13 @@ pub enum Command {
 }
 
 #[derive(Debug, Args)]
-pub struct Ipam {
+pub(super) struct Ipam {
     #[command(subcommand)]
     pub command: IpamCommand,
 }
 
 #[derive(Debug, Subcommand)]
-pub enum IpamCommand {
+pub(super) enum IpamCommand {
     /// Check the integrity of the IPAM datastructures
     Check(CheckArgs),
     /// Release a Calico assigned IP address
@@ -66,25 +66,25 @@ pub enum IpamCommand {
 }
 
 #[derive(Debug, Args)]
-pub struct Datastore {
+pub(super) struct Datastore {
     #[command(subcommand)]
     pub command: DatastoreCommand,
 }
 
 #[derive(Debug, Subcommand)]
-pub enum DatastoreCommand {
+pub(super) enum DatastoreCommand {
     /// Lock and unlock the datastore
     Migrate(Migrate),
 }
 
 #[derive(Debug, Args)]
-pub struct Migrate {
+pub(super) struct Migrate {
     #[command(subcommand)]
     pub command: MigrateCommand,
 }
 
 #[derive(Debug, Subcommand)]
-pub enum MigrateCommand {
+pub(super) enum MigrateCommand {
     /// Lock the datastore: no pod starts or stops
     Lock,
     /// Unlock the datastore
@@ -92,7 +92,7 @@ pub enum MigrateCommand {
 }
 
 #[derive(Debug, Args)]
-pub struct CheckArgs {
+pub(super) struct CheckArgs {
     /// Print all IPs that are checked
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "false", action = ArgAction::Set)]
     pub show_all_ips: bool,
@@ -108,7 +108,7 @@ pub struct CheckArgs {
 }
 
 #[derive(Debug, Args)]
-pub struct ReleaseArgs {
+pub(super) struct ReleaseArgs {
     /// IP address to release
     #[arg(long, value_name = "IP")]
     pub ip: Option<String>,
@@ -121,7 +121,7 @@ pub struct ReleaseArgs {
 }
 
 #[derive(Debug, Args)]
-pub struct ShowArgs {
+pub(super) struct ShowArgs {
     /// Report whether this specific IP address is in use
     #[arg(long, value_name = "IP")]
     pub ip: Option<String>,
@@ -137,7 +137,7 @@ pub struct ShowArgs {
 }
 
 #[derive(Debug, Args)]
-pub struct SplitArgs {
+pub(super) struct SplitArgs {
     /// How many pools to make of it
     #[arg(value_name = "NUMBER", allow_negative_numbers = true)]
     pub number: String,
@@ -150,7 +150,7 @@ pub struct SplitArgs {
 }
 
 #[derive(Debug, Args)]
-pub struct ConfigureArgs {
+pub(super) struct ConfigureArgs {
     /// Set StrictAffinity to true/false
     #[arg(long, value_name = "BOOL")]
     pub strictaffinity: Option<String>,
@@ -167,7 +167,7 @@ pub struct ConfigureArgs {
 
 impl Calicoctl {
     /// The options that say where the data is.
-    pub fn global(&self) -> Global {
+    pub(super) fn global(&self) -> Global {
         let kubeconfig = match &self.command {
             Command::Ipam(Ipam { command: IpamCommand::Check(check) }) => check.kubeconfig.clone(),
             _ => None,

@@ -31,7 +31,7 @@ const LOOKED_FOR: [Code; 7] = [
     Code::UndecodableObject,
 ];
 
-pub fn run(args: &CheckArgs, global: &Global, console: &Console) -> Result<(), Failed> {
+pub(super) fn run(args: &CheckArgs, global: &Global, console: &Console) -> Result<(), Failed> {
     let (view, report, snapshot) = connect::block_on(async {
         let datastore = connect::open(global, console).await?;
         let look = look_twice(&datastore, &judging(), None, None, &script(console)).await?;

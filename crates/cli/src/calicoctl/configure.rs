@@ -11,7 +11,7 @@ use crate::connect;
 use crate::exit::Failure;
 use crate::output::Console;
 
-pub fn run(args: &ConfigureArgs, global: &Global, console: &Console) -> Result<(), Failed> {
+pub(super) fn run(args: &ConfigureArgs, global: &Global, console: &Console) -> Result<(), Failed> {
     let settings = settings(args)?;
     let text: String = settings
         .iter()

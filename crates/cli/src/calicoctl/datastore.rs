@@ -10,7 +10,7 @@ use crate::args::Global;
 use crate::connect;
 use crate::output::Console;
 
-pub fn run(locks: bool, global: &Global, console: &Console) -> Result<(), Failed> {
+pub(super) fn run(locks: bool, global: &Global, console: &Console) -> Result<(), Failed> {
     connect::block_on(async {
         let datastore = connect::open(global, console).await?;
         let stored = datastore.stored(&[Key::ClusterInformation("default".into())]).await?.pop().flatten();

@@ -27,7 +27,7 @@ use crate::hints;
 use crate::output::Console;
 
 /// Runs a command of calicoctl. The exit code is 0 or 1; there are no others.
-pub fn run(arguments: impl Iterator<Item = OsString>) -> u8 {
+pub(crate) fn run(arguments: impl Iterator<Item = OsString>) -> u8 {
     let parsed = command().try_get_matches_from(arguments).and_then(|m| Calicoctl::from_arg_matches(&m));
     let call = match parsed {
         Ok(call) => call,
@@ -46,7 +46,7 @@ pub fn run(arguments: impl Iterator<Item = OsString>) -> u8 {
 }
 
 /// The definition of the command line.
-pub fn command() -> clap::Command {
+pub(crate) fn command() -> clap::Command {
     Calicoctl::command()
 }
 
@@ -110,9 +110,6 @@ fn judging() -> Judging {
 }
 
 /// Says on stderr what a run met, and where its journal is.
-///
-/// # Errors
-/// Where it was not carried out as planned.
 fn finish(run: Option<Run>, console: &Console) -> Result<(), Failed> {
     match repair::outcome(run, false, console)? {
         Outcome::Clean => Ok(()),

@@ -10,14 +10,13 @@ use crate::hints;
 use crate::operator::Person;
 use crate::output::Console;
 
-/// A script.
-pub struct Script<'a> {
+pub(super) struct Script<'a> {
     console: &'a Console,
     person: Person<'a>,
 }
 
 impl<'a> Script<'a> {
-    pub fn new(console: &'a Console) -> Self {
+    pub(super) fn new(console: &'a Console) -> Self {
         Self { console, person: Person::new(console, true) }
     }
 }

@@ -16,7 +16,7 @@ use crate::hints::Reader;
 use crate::output::Console;
 use crate::{connect, hints};
 
-pub fn run(args: &ReleaseArgs, global: &Global, console: &Console) -> Result<(), Failed> {
+pub(super) fn run(args: &ReleaseArgs, global: &Global, console: &Console) -> Result<(), Failed> {
     if !args.from_report.is_empty() {
         return from_reports(args, global, console);
     }

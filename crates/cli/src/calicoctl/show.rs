@@ -21,7 +21,7 @@ use crate::connect;
 use crate::output::Console;
 use crate::render::text::escape;
 
-pub fn run(args: &ShowArgs, global: &Global, console: &Console) -> Result<(), Failed> {
+pub(super) fn run(args: &ShowArgs, global: &Global, console: &Console) -> Result<(), Failed> {
     let address = args.ip.as_deref().filter(|text| !text.is_empty());
     let address = address.map(|text| parse_address(text, console)).transpose()?;
     let snapshot = connect::block_on(async {
@@ -53,7 +53,7 @@ fn sources(args: &ShowArgs) -> &'static [Source] {
 }
 
 /// An address. calicoctl says on stdout that it is none.
-pub fn parse_address(text: &str, console: &Console) -> Result<IpAddr, Failed> {
+pub(super) fn parse_address(text: &str, console: &Console) -> Result<IpAddr, Failed> {
     if let Ok(address) = address(text) {
         return Ok(address);
     }
@@ -73,7 +73,6 @@ fn has_cooled_down(snapshot: &Snapshot, attribute: &AttributeRef<'_>) -> bool {
     snapshot.taken_at.duration_since(released) > SignedDuration::from_secs(config.cooldown_seconds)
 }
 
-/// `--ip`.
 fn one(snapshot: &Snapshot, address: IpAddr) -> Result<String, Failed> {
     let found = sound_blocks(snapshot).find_map(|block| block.allocation_of(address));
     let not_assigned = || Ok(format!("{address} is not assigned\n"));

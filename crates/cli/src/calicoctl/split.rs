@@ -14,7 +14,7 @@ use crate::connect;
 use crate::exit::Failure;
 use crate::output::Console;
 
-pub fn run(args: &SplitArgs, global: &Global, console: &Console) -> Result<(), Failed> {
+pub(super) fn run(args: &SplitArgs, global: &Global, console: &Console) -> Result<(), Failed> {
     let parts: i64 = args.number.parse().map_err(|error: ParseIntError| {
         let number = &args.number;
         // In the words of Go.

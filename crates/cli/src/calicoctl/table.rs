@@ -2,13 +2,13 @@
 
 /// Where the text of a column stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Side {
+pub(super) enum Side {
     Left,
     Right,
 }
 
 /// A table in a box. Titles stand at the left; texts where their column says.
-pub fn draw(columns: &[(&str, Side)], rows: &[Vec<String>]) -> String {
+pub(super) fn draw(columns: &[(&str, Side)], rows: &[Vec<String>]) -> String {
     let width = |(index, (title, _)): (usize, &(&str, Side))| {
         let cells = rows.iter().filter_map(|row| row.get(index)).map(|cell| cell.chars().count());
         cells.chain([title.chars().count()]).max().unwrap_or(0)
@@ -35,7 +35,7 @@ pub fn draw(columns: &[(&str, Side)], rows: &[Vec<String>]) -> String {
 }
 
 /// A number as Go's `%.5g` writes it: at most five digits, else an exponent.
-pub fn five_digits(number: u128) -> String {
+pub(super) fn five_digits(number: u128) -> String {
     if number < 100_000 {
         return number.to_string();
     }
@@ -46,7 +46,7 @@ pub fn five_digits(number: u128) -> String {
 }
 
 /// `<n> (<p>%)`, whole percents as Go rounds them: half to even.
-pub fn share(number: u128, of: u128) -> String {
+pub(super) fn share(number: u128, of: u128) -> String {
     let percent = 100.0 * number as f64 / of as f64;
     format!("{} ({:.0}%)", five_digits(number), percent.round_ties_even())
 }

@@ -13,7 +13,7 @@ use crate::operator::Person;
 use crate::output::Console;
 use crate::{connect, render};
 
-pub fn run(args: &AssignArgs, global: &Global, console: &Console) -> Result<Outcome, Failure> {
+pub(super) fn run(args: &AssignArgs, global: &Global, console: &Console) -> Result<Outcome, Failure> {
     let plans_only = args.dry_run || args.explain;
     let what = if args.count.is_some() { "--count" } else { "--ip" };
     let request = AssignRequest {

@@ -22,7 +22,7 @@ use crate::render::report::{Checked, RunMetrics, write_calicoctl};
 use crate::render::table::Page;
 use crate::{connect, render};
 
-pub fn run(args: &CheckArgs, global: &Global, console: &Console) -> Result<Outcome, Failure> {
+pub(super) fn run(args: &CheckArgs, global: &Global, console: &Console) -> Result<Outcome, Failure> {
     let begin = Instant::now();
     if args.list_rules {
         render::codes::list(console)?;
@@ -82,15 +82,13 @@ fn judge(args: &CheckArgs, global: &Global, console: &Console) -> Result<Judged,
 }
 
 /// Checks as its options say. They were looked at before anything is read.
-pub struct Checker<'a> {
+pub(super) struct Checker<'a> {
     options: &'a CheckOptions,
     ignored: Ignored,
 }
 
 impl<'a> Checker<'a> {
-    /// # Errors
-    /// Where the options contradict each other, or the file with accepted findings cannot be read.
-    pub fn new(options: &'a CheckOptions) -> Result<Self, Failure> {
+    pub(super) fn new(options: &'a CheckOptions) -> Result<Self, Failure> {
         if let Some(both) = options.rules.iter().find(|rule| options.skip_rules.contains(rule)) {
             return Err(Failure::usage(format!("--rule and --skip-rule both name {both}")));
         }
@@ -99,7 +97,7 @@ impl<'a> Checker<'a> {
     }
 
     /// Reads and judges; with the folder `cache`, reads only what has changed since the last check that used it.
-    pub async fn look(
+    pub(super) async fn look(
         &self,
         cache: Option<&Path>,
         global: &Global,
@@ -115,10 +113,7 @@ impl<'a> Checker<'a> {
     }
 
     /// Leaves out of the report what was not asked for.
-    ///
-    /// # Errors
-    /// Where a node or pool that was asked for does not exist.
-    pub fn keep(&self, look: &mut Look, console: &Console) -> Result<Filter, Failure> {
+    pub(super) fn keep(&self, look: &mut Look, console: &Console) -> Result<Filter, Failure> {
         let filter = filter(self.options, &look.snapshot)?;
         for said in self.ignored.apply(&mut look.report) {
             console.note(&said);

@@ -7,7 +7,7 @@ use crate::exit::{Failure, Outcome};
 use crate::output::Console;
 
 /// Prints the script by which a shell completes the name that the program was called by.
-pub fn run(args: &CompletionArgs, applet: Applet, console: &Console) -> Result<Outcome, Failure> {
+pub(super) fn run(args: &CompletionArgs, applet: Applet, console: &Console) -> Result<Outcome, Failure> {
     let shell = args.shell.to_string();
     let script = complete::registration(&shell, applet);
     let script = script.ok_or_else(|| Failure::usage(format!("there is no completion for {shell}")))?;

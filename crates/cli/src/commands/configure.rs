@@ -9,7 +9,7 @@ use crate::operator::Person;
 use crate::output::Console;
 use crate::{connect, hints};
 
-pub fn run(args: &ConfigureArgs, global: &Global, console: &Console) -> Result<Outcome, Failure> {
+pub(super) fn run(args: &ConfigureArgs, global: &Global, console: &Console) -> Result<Outcome, Failure> {
     let settings = args.settings();
     if settings.is_empty() {
         return Err(Failure::Usage {

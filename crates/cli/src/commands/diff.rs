@@ -16,7 +16,7 @@ use crate::render::text::count;
 use crate::{connect, hints};
 
 /// Compares two states, and prints how they differ; exit code 1 where they do.
-pub fn run(args: &DiffArgs, global: &Global, console: &Console) -> Result<Outcome, Failure> {
+pub(super) fn run(args: &DiffArgs, global: &Global, console: &Console) -> Result<Outcome, Failure> {
     let (old, new) = states(args, console)?;
     refuse(&old, &new, global)?;
     let (old, new, pair, found) = connect::block_on(async {

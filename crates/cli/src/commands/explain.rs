@@ -18,7 +18,7 @@ use crate::render::table::Page;
 const FINDINGS: &str = include_str!("../../../../docs/findings.md");
 
 /// Prints the sections of the rules, or the list of all rules.
-pub fn run(args: &ExplainArgs, console: &Console) -> Result<Outcome, Failure> {
+pub(super) fn run(args: &ExplainArgs, console: &Console) -> Result<Outcome, Failure> {
     let mut explained: Vec<Explanation> = Vec::new();
     for code in &args.rules {
         if !explained.iter().any(|other| other.code == *code) {
@@ -93,7 +93,7 @@ impl Document for Explanations {
 }
 
 /// The text below the heading of a code.
-pub fn section(code: Code) -> Option<&'static str> {
+pub(super) fn section(code: Code) -> Option<&'static str> {
     let heading = format!("\n## {}\n", code.name());
     let start = FINDINGS.find(&heading)? + heading.len();
     let rest = &FINDINGS[start..];

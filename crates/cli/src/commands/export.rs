@@ -18,7 +18,7 @@ use crate::{connect, hints};
 const OTHER_COMPRESSIONS: [&str; 14] =
     ["gz", "tgz", "bz2", "tbz", "xz", "txz", "lzma", "lz", "lz4", "zip", "7z", "br", "Z", "zstd"];
 
-pub fn run(args: &ExportArgs, global: &Global, console: &Console) -> Result<Outcome, Failure> {
+pub(super) fn run(args: &ExportArgs, global: &Global, console: &Console) -> Result<Outcome, Failure> {
     if let Some(folder) = &args.archive {
         return to_archive(folder, args.keep.as_ref(), global, console);
     }

@@ -12,7 +12,7 @@ use crate::render::history::HistoryDocument;
 use crate::{connect, hints};
 
 /// Prints what happened to an address, handle, block or node; exit code 1 where nothing is known.
-pub fn run(args: &HistoryArgs, global: &Global, console: &Console) -> Result<Outcome, Failure> {
+pub(super) fn run(args: &HistoryArgs, global: &Global, console: &Console) -> Result<Outcome, Failure> {
     if let Some(folder) = &args.archive {
         return of_archive(folder, args, console);
     }

@@ -20,7 +20,7 @@ use crate::render::text::{count, quoted, thousands};
 const GUID_SHOWN: usize = 8;
 
 /// Prints the journals, newest first.
-pub fn run_list(args: &UndoArgs, folder: &Path, console: &Console) -> Result<Outcome, Failure> {
+pub(super) fn run_list(args: &UndoArgs, folder: &Path, console: &Console) -> Result<Outcome, Failure> {
     let journals = read(folder)?;
     console.print(&JournalList::new(folder, &journals, false))?;
     hint_old(&journals, args.keep, console);
@@ -28,7 +28,7 @@ pub fn run_list(args: &UndoArgs, folder: &Path, console: &Console) -> Result<Out
 }
 
 /// Removes the journals that are older than `--keep`, if the operator agrees.
-pub fn run_prune(args: &UndoArgs, folder: &Path, console: &Console) -> Result<Outcome, Failure> {
+pub(super) fn run_prune(args: &UndoArgs, folder: &Path, console: &Console) -> Result<Outcome, Failure> {
     let now = Timestamp::now();
     let old: Vec<Listed> =
         read(folder)?.into_iter().filter(|journal| journal.is_old(args.keep, now)).collect();
@@ -50,7 +50,7 @@ pub fn run_prune(args: &UndoArgs, folder: &Path, console: &Console) -> Result<Ou
 }
 
 /// Says that there are old journals; they are never removed by themselves.
-pub fn hint_old(journals: &[Listed], keep: SignedDuration, console: &Console) {
+pub(super) fn hint_old(journals: &[Listed], keep: SignedDuration, console: &Console) {
     let now = Timestamp::now();
     let old = journals.iter().filter(|journal| journal.is_old(keep, now)).count();
     if old == 0 || console.format.detail().is_none() {
@@ -66,10 +66,7 @@ pub fn hint_old(journals: &[Listed], keep: SignedDuration, console: &Console) {
 }
 
 /// The newest run that `undo --last` can take; of one cluster where a GUID is given.
-///
-/// # Errors
-/// Where there is none.
-pub fn last(folder: &Path, guid: Option<&str>) -> Result<PathBuf, Failure> {
+pub(super) fn last(folder: &Path, guid: Option<&str>) -> Result<PathBuf, Failure> {
     let mut journals = read(folder)?.into_iter().filter(Listed::can_be_last);
     let found = journals.find(|journal| guid.is_none_or(|guid| journal.header.cluster == guid));
     found.map(|journal| journal.path).ok_or_else(|| {

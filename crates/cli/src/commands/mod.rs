@@ -12,7 +12,7 @@ mod install_links;
 mod journals;
 mod rebuild;
 mod release;
-pub mod repair;
+pub(crate) mod repair;
 mod serve;
 mod show;
 mod simulate;
@@ -28,12 +28,12 @@ use crate::exit::{Failure, Outcome};
 use crate::output::Console;
 
 /// What the documentation says about a code, as Markdown.
-pub fn explanation(code: calipam_check::Code) -> &'static str {
+pub(crate) fn explanation(code: calipam_check::Code) -> &'static str {
     explain::section(code).unwrap_or(code.summary())
 }
 
 /// Does what the command line says.
-pub fn run(cli: Cli, applet: Applet, console: &Console) -> Result<Outcome, Failure> {
+pub(crate) fn run(cli: Cli, applet: Applet, console: &Console) -> Result<Outcome, Failure> {
     let Cli { global, command } = cli;
     start_log(global.verbose);
     let command = command.plain();

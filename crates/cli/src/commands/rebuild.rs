@@ -9,7 +9,7 @@ use crate::exit::{Failure, Outcome};
 use crate::operator::Person;
 use crate::output::Console;
 
-pub fn run(args: &RebuildArgs, global: &Global, console: &Console) -> Result<Outcome, Failure> {
+pub(super) fn run(args: &RebuildArgs, global: &Global, console: &Console) -> Result<Outcome, Failure> {
     let request = RebuildRequest {
         pools: args.pools.clone(),
         nodes: args.nodes.clone(),

@@ -12,7 +12,7 @@ use crate::operator::Person;
 use crate::output::Console;
 use crate::{connect, hints};
 
-pub fn run(args: &ReleaseArgs, global: &Global, console: &Console) -> Result<Outcome, Failure> {
+pub(super) fn run(args: &ReleaseArgs, global: &Global, console: &Console) -> Result<Outcome, Failure> {
     if args.handles.iter().any(|id| id == "-") && global.datastore.as_deref() == Some("-") {
         return Err(Failure::usage(
             "stdin cannot be both the datastore (--datastore -) and the handles (--handle -)",

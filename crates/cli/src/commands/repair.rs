@@ -14,7 +14,7 @@ use crate::{hints, render};
 const KEEP_DAYS: i64 = 90;
 
 /// Prints what a release or rebuild came to. `planned_only`: the call asked for no more.
-pub fn finish(
+pub(crate) fn finish(
     repaired: Repaired,
     planned_only: bool,
     is_live: bool,
@@ -35,15 +35,12 @@ pub fn finish(
 }
 
 /// Says of a plan that was only printed that it would be refused.
-pub fn warn_of_limit(limit: usize, console: &Console) {
+pub(crate) fn warn_of_limit(limit: usize, console: &Console) {
     console.warn(&format!("the plan makes more changes than --max-changes {limit}: it would be refused"));
 }
 
 /// Says what had changed and what was not done. `skipped`: the plan left something as it is.
-///
-/// # Errors
-/// Where the run broke off or was interrupted.
-pub fn outcome(run: Option<Run>, skipped: bool, console: &Console) -> Result<Outcome, Failure> {
+pub(crate) fn outcome(run: Option<Run>, skipped: bool, console: &Console) -> Result<Outcome, Failure> {
     let as_planned = if skipped { Outcome::Refused } else { Outcome::Clean };
     let Some(Run { execution, journal }) = run else { return Ok(as_planned) };
     // While the datastore is locked no pod starts or stops: nothing is more urgent.

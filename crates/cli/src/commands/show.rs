@@ -22,7 +22,7 @@ use crate::{connect, hints};
 ///
 /// # Errors
 /// Where the datastore cannot be read, or holds nothing of the subject.
-pub fn run(args: &ShowArgs, global: &Global, console: &Console) -> Result<Outcome, Failure> {
+pub(super) fn run(args: &ShowArgs, global: &Global, console: &Console) -> Result<Outcome, Failure> {
     let (snapshot, subject, events) = connect::block_on(async {
         let datastore = connect::open(global, console).await?;
         let (snapshot, subject) = read(&datastore, args, console).await?;

@@ -14,7 +14,7 @@ use crate::output::Console;
 use crate::render::simulate::{Answers, Measurement};
 use crate::{connect, hints};
 
-pub fn run(args: &SimulateArgs, global: &Global, console: &Console) -> Result<Outcome, Failure> {
+pub(super) fn run(args: &SimulateArgs, global: &Global, console: &Console) -> Result<Outcome, Failure> {
     if args.measure {
         return measure(global, console);
     }

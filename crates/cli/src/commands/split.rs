@@ -9,7 +9,7 @@ use crate::exit::{Failure, Outcome};
 use crate::operator::Person;
 use crate::output::Console;
 
-pub fn run(args: &SplitArgs, global: &Global, console: &Console) -> Result<Outcome, Failure> {
+pub(super) fn run(args: &SplitArgs, global: &Global, console: &Console) -> Result<Outcome, Failure> {
     // On Kubernetes the pools are written one by one: while they are, no pod starts or stops.
     let writing = || Writing { lock: true, ..args.writing.writing(format!("split {}", args.parts)) };
     let request = SplitRequest {

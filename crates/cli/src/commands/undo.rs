@@ -15,7 +15,7 @@ use crate::output::Console;
 use crate::render::undo::UndoDocument;
 use crate::{connect, hints};
 
-pub fn run(args: &UndoArgs, global: &Global, console: &Console) -> Result<Outcome, Failure> {
+pub(super) fn run(args: &UndoArgs, global: &Global, console: &Console) -> Result<Outcome, Failure> {
     let folder = || journals_folder().ok_or(Failure::from(Error::NoJournalDirectory));
     if args.list {
         return journals::run_list(args, &folder()?, console);

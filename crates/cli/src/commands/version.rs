@@ -44,7 +44,7 @@ const VERSION: Version = Version {
 };
 
 /// Prints the version.
-pub fn run(console: &Console) -> Result<Outcome, Failure> {
+pub(super) fn run(console: &Console) -> Result<Outcome, Failure> {
     console.print(&VERSION)?;
     Ok(Outcome::Clean)
 }

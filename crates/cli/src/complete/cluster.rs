@@ -18,9 +18,8 @@ use crate::render::text::escape;
 /// Nothing is suggested after this time: who has pressed a key waits.
 const PATIENCE: Duration = Duration::from_millis(900);
 
-/// What is wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wanted {
+pub(super) enum Wanted {
     Contexts,
     Clusters,
     Users,
@@ -33,20 +32,20 @@ pub enum Wanted {
 
 /// The cluster that the connection options of a line name.
 #[derive(Debug)]
-pub struct Cluster {
+pub(super) struct Cluster {
     /// `None` where they cannot be what is meant: better no suggestion than one from another cluster.
     connection: Option<Global>,
     deadline: Instant,
 }
 
 impl Cluster {
-    pub fn of(applet: Applet, request: &Request) -> Self {
+    pub(super) fn of(applet: Applet, request: &Request) -> Self {
         Self { connection: connection(applet, request), deadline: Instant::now() + PATIENCE }
     }
 
     /// Names that begin with what was typed. None where anything fails, and none where it takes too long: the thread
     /// that still waits ends with the process.
-    pub fn names(&self, wanted: Wanted, typed: &str) -> Vec<String> {
+    pub(super) fn names(&self, wanted: Wanted, typed: &str) -> Vec<String> {
         let Some(global) = self.connection.clone() else { return Vec::new() };
         let (typed, (tell, told)) = (typed.to_owned(), mpsc::channel());
         let started = std::thread::Builder::new().spawn(move || {

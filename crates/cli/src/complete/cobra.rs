@@ -21,7 +21,7 @@ const KEEP_ORDER: u8 = 32;
 const FILES: u8 = 0;
 
 /// Prints the suggestions for a line of kubectl.
-pub fn print(mut command: Command, request: &Request) -> io::Result<()> {
+pub(super) fn print(mut command: Command, request: &Request) -> io::Result<()> {
     command.build();
     let folder = std::env::current_dir().ok();
     let found = engine::complete(&mut command, request.words.clone(), request.index, folder.as_deref());
@@ -90,7 +90,7 @@ fn argument<'c>(command: &'c Command, request: &Request) -> Option<&'c Arg> {
 }
 
 /// The files that make kubectl ask: name, and content of a script for `PATH`.
-pub fn plugin_scripts() -> impl Iterator<Item = (&'static str, String)> {
+pub(crate) fn plugin_scripts() -> impl Iterator<Item = (&'static str, String)> {
     [Applet::KubectlIpam, Applet::KubectlCalico].into_iter().filter_map(|applet| {
         let text = format!(
             "#!/bin/sh\n# kubectl runs this to complete `{}`.\nexec {} __complete \"$@\"\n",

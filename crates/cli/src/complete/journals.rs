@@ -10,7 +10,7 @@ use clap_complete::engine::{CompletionCandidate, PathCompleter, ValueCompleter};
 const MOST: usize = 50;
 
 /// The journals in the user's folder, newest first, with their date and cluster; and files.
-pub fn complete(typed: &OsStr) -> Vec<CompletionCandidate> {
+pub(super) fn complete(typed: &OsStr) -> Vec<CompletionCandidate> {
     let variable = |name: &str| Some((name.to_owned(), std::env::var(name).ok()?));
     let environment = ["XDG_STATE_HOME", "HOME"].into_iter().filter_map(variable).collect();
     let mut found = default_directory(&environment).map(|folder| known(&folder, typed)).unwrap_or_default();

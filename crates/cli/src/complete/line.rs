@@ -8,7 +8,7 @@ const SPECIAL: &str = " \t\"'\\$&;|<>()*?[]{}#!`";
 
 /// A line up to the cursor.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Line {
+pub(super) struct Line {
     /// The words without quotes; the last one is at the cursor, and empty where none is begun.
     pub words: Vec<String>,
     /// What bash replaces by a suggestion: the end of the last word, as it was typed.
@@ -20,7 +20,7 @@ pub struct Line {
 }
 
 /// The line from the two words that the script of bash passes: the line up to the cursor, and what bash replaces.
-pub fn asked(arguments: &[OsString]) -> Line {
+pub(super) fn asked(arguments: &[OsString]) -> Line {
     let text = |place: usize| arguments.get(place).and_then(|text| text.to_str()).unwrap_or_default();
     Line { replaced: text(1).to_owned(), ..split(text(0)) }
 }
@@ -60,7 +60,7 @@ fn split(text: &str) -> Line {
 
 impl Line {
     /// A suggestion for the last word as bash inserts it: quoted, and without what it leaves as it is.
-    pub fn inserted(&self, suggestion: &str) -> String {
+    pub(super) fn inserted(&self, suggestion: &str) -> String {
         let kept = self.typed.strip_suffix(self.replaced.as_str()).unwrap_or_default();
         let kept = split(kept).words.pop().unwrap_or_default();
         let rest = suggestion.strip_prefix(kept.as_str()).unwrap_or(suggestion);

@@ -19,9 +19,9 @@ use std::process::ExitCode;
 
 use clap_complete::env::CompleteEnv;
 
-pub use self::cobra::plugin_scripts;
+pub(crate) use self::cobra::plugin_scripts;
 use self::request::Request;
-pub use self::shells::{SHELLS, registration};
+pub(crate) use self::shells::{SHELLS, registration};
 use self::values::Values;
 use crate::applet::Applet;
 
@@ -34,7 +34,7 @@ const WORDS: &str = "--";
 ///
 /// A value of `COMPLETE` that names no shell is not ours, and a call with arguments is a question only where `--`
 /// begins them, as no other call does: a variable that is set by chance never turns a check into a script.
-pub fn answer(arguments: &[OsString]) -> Option<ExitCode> {
+pub(crate) fn answer(arguments: &[OsString]) -> Option<ExitCode> {
     let (program, rest) = arguments.split_first()?;
     if let Some(applet) = Applet::completed_by(program) {
         return Some(answer_kubectl(applet, rest));

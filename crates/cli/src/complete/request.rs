@@ -8,7 +8,7 @@ use super::line::{self, Line};
 
 /// A line that is being written.
 #[derive(Clone, Debug, Default)]
-pub struct Request {
+pub(super) struct Request {
     /// The words, the name of the program first.
     pub words: Vec<OsString>,
     /// Which word is to be completed.
@@ -19,7 +19,7 @@ pub struct Request {
 
 impl Request {
     /// What a shell asks, from the words after `--` and the variables that its script sets.
-    pub fn of_shell(shell: &str, words: &[OsString]) -> Self {
+    pub(super) fn of_shell(shell: &str, words: &[OsString]) -> Self {
         if shell == "bash" {
             return Self::of_line(&line::asked(words));
         }
@@ -33,14 +33,14 @@ impl Request {
     }
 
     /// What bash asks: the line up to the cursor.
-    pub fn of_line(line: &Line) -> Self {
+    pub(super) fn of_line(line: &Line) -> Self {
         let words: Vec<OsString> = line.words.iter().map(OsString::from).collect();
         Self { index: words.len().saturating_sub(1), words, typed: true }
     }
 
     /// What kubectl asks: the words behind the name of the plugin, which a shell has expanded. The last one is to be
     /// completed.
-    pub fn of_words(words: &[OsString]) -> Self {
+    pub(super) fn of_words(words: &[OsString]) -> Self {
         let mut all = vec![OsString::from("kubectl")];
         all.extend_from_slice(words);
         if words.is_empty() {
@@ -50,17 +50,17 @@ impl Request {
     }
 
     /// The word that is to be completed, up to where it was written.
-    pub fn current(&self) -> &str {
+    pub(super) fn current(&self) -> &str {
         self.words.get(self.index).and_then(|word| word.to_str()).unwrap_or_default()
     }
 
     /// The words between the name of the program and the one that is to be completed.
-    pub fn before(&self) -> &[OsString] {
+    pub(super) fn before(&self) -> &[OsString] {
         self.words.get(1..self.index).unwrap_or_default()
     }
 
     /// A value as the program would get it: where the shell has not done so yet, `~` and variables are replaced.
-    pub fn expanded(&self, value: &OsStr) -> OsString {
+    pub(super) fn expanded(&self, value: &OsStr) -> OsString {
         let Some(text) = value.to_str().filter(|_| self.typed) else { return value.to_owned() };
         let home = |rest: &str| std::env::home_dir().map(|home| home.join(rest).into_os_string());
         if let Some(home) = text.strip_prefix("~/").and_then(home) {
@@ -79,7 +79,7 @@ impl Request {
 
     /// Goes through the words before the cursor as the program would, and tells `given` of each option with its value.
     /// Words that mean nothing are passed over: the line is not finished.
-    pub fn walk<'c>(&self, command: &'c Command, mut given: impl FnMut(&'c Arg, &OsStr)) -> Place<'c> {
+    pub(super) fn walk<'c>(&self, command: &'c Command, mut given: impl FnMut(&'c Arg, &OsStr)) -> Place<'c> {
         let mut place = Place { command, option: None, positionals: 0 };
         let mut escaped = false;
         for word in self.before() {
@@ -109,7 +109,7 @@ impl Request {
 
 /// Where the cursor stands.
 #[derive(Clone, Copy, Debug)]
-pub struct Place<'c> {
+pub(super) struct Place<'c> {
     /// The command that the words before it name.
     pub command: &'c Command,
     /// The option that waits for a value.

@@ -18,11 +18,11 @@ use super::request::Request;
 use crate::applet::Applet;
 
 /// Every shell that can ask.
-pub const SHELLS: Shells<'static> = Shells(&[&BASH, &env::Elvish, &env::Fish, &env::Powershell, &ZSH]);
+pub(crate) const SHELLS: Shells<'static> = Shells(&[&BASH, &env::Elvish, &env::Fish, &env::Powershell, &ZSH]);
 
 /// The script that registers completion in a shell, for a name of the program that is in `PATH`. `None` where there is no
 /// such shell.
-pub fn registration(shell: &str, applet: Applet) -> Option<Vec<u8>> {
+pub(crate) fn registration(shell: &str, applet: Applet) -> Option<Vec<u8>> {
     let name = applet.executable();
     let mut script = Vec::new();
     SHELLS.completer(shell)?.write_registration(VARIABLE, name, name, name, &mut script).ok()?;

@@ -13,18 +13,18 @@ use super::request::Request;
 use crate::applet::Applet;
 
 /// Where the values of options come from.
-pub struct Values {
+pub(super) struct Values {
     cluster: Arc<Cluster>,
 }
 
 impl Values {
     /// The values that suit the connection options on the line.
-    pub fn new(applet: Applet, request: &Request) -> Self {
+    pub(super) fn new(applet: Applet, request: &Request) -> Self {
         Self { cluster: Arc::new(Cluster::of(applet, request)) }
     }
 
     /// What completes the value of an argument, where it is neither a file nor one of a few fixed words.
-    pub fn completer(&self, arg: &Arg, command: &str) -> Option<ArgValueCompleter> {
+    pub(super) fn completer(&self, arg: &Arg, command: &str) -> Option<ArgValueCompleter> {
         let wanted = match (arg.get_long(), command) {
             (Some("context"), _) => Wanted::Contexts,
             (Some("cluster"), _) => Wanted::Clusters,

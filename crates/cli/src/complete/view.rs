@@ -12,7 +12,7 @@ use crate::applet::Applet;
 use crate::args;
 
 /// The definition under a name of the program, for one question.
-pub fn of(applet: Applet, request: &Request, values: &Values) -> Command {
+pub(super) fn of(applet: Applet, request: &Request, values: &Values) -> Command {
     let definition = args::tidy(applet.command());
     let view = View { said: request.before(), options_last: request.current().is_empty(), values };
     view.command(&definition).name(applet.executable())

@@ -10,7 +10,7 @@ use crate::args::{CONNECTION, Global};
 
 /// What was typed, option by option, in the order of the definition.
 #[derive(Debug, Default)]
-pub struct Call {
+pub(super) struct Call {
     /// The command, such as `release`.
     command: Vec<String>,
     given: Vec<Given>,
@@ -27,7 +27,7 @@ struct Given {
 
 impl Call {
     /// What `matches` found by `definition`.
-    pub fn new(definition: &Command, matches: &ArgMatches) -> Self {
+    pub(super) fn new(definition: &Command, matches: &ArgMatches) -> Self {
         let (mut definition, mut matches, mut command) = (definition, matches, Vec::new());
         while let Some((name, below)) = matches.subcommand()
             && let Some(found) = definition.find_subcommand(name)
@@ -43,7 +43,7 @@ impl Call {
     }
 
     /// A call of which only the connection is known.
-    pub fn of_connection(global: &Global) -> Self {
+    pub(super) fn of_connection(global: &Global) -> Self {
         let path = |path: &PathBuf| path.display().to_string();
         let options = [
             ("datastore", global.datastore.clone()),
@@ -60,18 +60,18 @@ impl Call {
     }
 
     /// The options that say where the data is.
-    pub fn connection(&self) -> Vec<&str> {
+    pub(super) fn connection(&self) -> Vec<&str> {
         self.connection_but(&[])
     }
 
     /// The same without those whose IDs are in `without`.
-    pub fn connection_but(&self, without: &[&str]) -> Vec<&str> {
+    pub(super) fn connection_but(&self, without: &[&str]) -> Vec<&str> {
         let wanted = |given: &&Given| given.is_connection && !without.contains(&given.id.as_str());
         self.given.iter().filter(wanted).flat_map(Given::words).collect()
     }
 
     /// Command, options and arguments but those for the connection and those in `without`.
-    pub fn words(&self, without: &[&str]) -> Vec<&str> {
+    pub(super) fn words(&self, without: &[&str]) -> Vec<&str> {
         let wanted = |given: &&Given| !given.is_connection && !without.contains(&given.id.as_str());
         let own = self.given.iter().filter(wanted).flat_map(Given::words);
         self.command.iter().map(String::as_str).chain(own).collect()

@@ -11,42 +11,42 @@ static NAME: OnceLock<&'static str> = OnceLock::new();
 static CALL: OnceLock<Call> = OnceLock::new();
 
 /// Hints repeat the name that the program was called by.
-pub fn remember_name(applet: Applet) {
+pub(crate) fn remember_name(applet: Applet) {
     // A second call can only come from a test.
     let _ = NAME.set(applet.command_prefix());
 }
 
 /// Hints repeat the options of the call that say where the data is, and some repeat all of it.
-pub fn remember_call(definition: &clap::Command, matches: &clap::ArgMatches) {
+pub(crate) fn remember_call(definition: &clap::Command, matches: &clap::ArgMatches) {
     let _ = CALL.set(Call::new(definition, matches));
 }
 
 /// The same for a command line of another program: of it only the connection is repeated.
-pub fn remember_connection(global: &Global) {
+pub(crate) fn remember_connection(global: &Global) {
     let _ = CALL.set(Call::of_connection(global));
 }
 
 /// True where options of this call say where the data is.
-pub fn names_connection() -> bool {
+pub(crate) fn names_connection() -> bool {
     CALL.get().is_some_and(|call| !call.connection().is_empty())
 }
 
 /// A command line for the same cluster: name, words, and the connection options of this call, each quoted for a
 /// shell.
-pub fn command(words: &[&str]) -> String {
+pub(crate) fn command(words: &[&str]) -> String {
     let connection = CALL.get().map(Call::connection).unwrap_or_default();
     line(words.iter().copied().chain(connection))
 }
 
 /// The command line of this call with more options, and without those whose IDs are in `without`.
-pub fn again(more: &[&str], without: &[&str]) -> String {
+pub(crate) fn again(more: &[&str], without: &[&str]) -> String {
     let Some(call) = CALL.get() else { return line(more.iter().copied()) };
     line(call.words(without).into_iter().chain(more.iter().copied()).chain(call.connection()))
 }
 
 /// The command line of this call with other options for the connection: `more` stand in place of those whose IDs they or
 /// `without` name. Of the command line of another program only the connection is known; then it is that of a check.
-pub fn connected(more: &[&str], without: &[&str]) -> String {
+pub(crate) fn connected(more: &[&str], without: &[&str]) -> String {
     let Some(call) = CALL.get() else { return line(["check"].iter().chain(more).copied()) };
     let ids: Vec<String> =
         more.iter().filter_map(|word| Some(word.strip_prefix("--")?.replace('-', "_"))).collect();
@@ -59,17 +59,17 @@ pub fn connected(more: &[&str], without: &[&str]) -> String {
 }
 
 /// The command line of this call, planning only.
-pub fn dry_run() -> String {
+pub(crate) fn dry_run() -> String {
     again(&["--dry-run"], &["apply", "yes", "dry_run", "max_changes"])
 }
 
 /// A command line that reads no data, or names other data.
-pub fn command_elsewhere(words: &[&str]) -> String {
+pub(crate) fn command_elsewhere(words: &[&str]) -> String {
     line(words.iter().copied())
 }
 
 /// A command line in a document, which does not depend on how the program was called.
-pub fn command_in_document(words: &[&str]) -> String {
+pub(crate) fn command_in_document(words: &[&str]) -> String {
     words.iter().fold(Applet::Calipam.command_prefix().to_owned(), |line, word| format!("{line} {word}"))
 }
 
@@ -80,7 +80,7 @@ fn line<'a>(words: impl Iterator<Item = &'a str>) -> String {
 
 /// For whom a text is that holds command lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reader {
+pub(crate) enum Reader {
     /// The person who made this call.
     Operator,
     /// A program, or a person elsewhere and later.
@@ -89,7 +89,7 @@ pub enum Reader {
 
 impl Reader {
     /// A command line for the same cluster.
-    pub fn command(self, words: &[&str]) -> String {
+    pub(crate) fn command(self, words: &[&str]) -> String {
         match self {
             Self::Operator => command(words),
             Self::Document => format!("`{}`", command_in_document(words)),

@@ -11,7 +11,7 @@ use super::{again, command, command_elsewhere, connected, datastore, dry_run};
 use crate::render::text::escape;
 
 /// What to do about an error, where there is something to say.
-pub fn error(error: &Error) -> Option<String> {
+pub(crate) fn error(error: &Error) -> Option<String> {
     let hint = match error {
         Error::Datastore(error) | Error::Repair(RepairError::Datastore(error)) => {
             return datastore::hint(error);
@@ -174,7 +174,7 @@ fn report(objection: &ReportError) -> String {
     }
 }
 
-pub fn repair(error: &RepairError) -> Option<String> {
+pub(crate) fn repair(error: &RepairError) -> Option<String> {
     let hint = match error {
         RepairError::Datastore(error) => return datastore::hint(error),
         RepairError::Journal(error) => return Some(journal(error)),

@@ -5,11 +5,11 @@ mod call;
 mod command;
 mod datastore;
 mod error;
-pub mod plan;
-pub mod remedy;
+pub(crate) mod plan;
+pub(crate) mod remedy;
 
-pub use self::command::{
+pub(crate) use self::command::{
     Reader, again, command, command_elsewhere, command_in_document, connected, dry_run, names_connection,
     remember_call, remember_connection, remember_name,
 };
-pub use self::error::{error, repair};
+pub(crate) use self::error::{error, repair};

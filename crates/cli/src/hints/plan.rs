@@ -7,7 +7,7 @@ use super::remedy::line;
 use super::{Reader, again};
 
 /// Why something is skipped, and the command that does it.
-pub fn skipped(skipped: &Skipped, reader: Reader) -> String {
+pub(crate) fn skipped(skipped: &Skipped, reader: Reader) -> String {
     let way_out = match &skipped.way_out {
         None => return skipped.detail.clone(),
         Some(WayOut::ReleaseByName) => match &skipped.subject {
@@ -50,7 +50,7 @@ pub fn skipped(skipped: &Skipped, reader: Reader) -> String {
 }
 
 /// What the operator should know before a plan is carried out.
-pub fn warning(warning: &Warning) -> String {
+pub(crate) fn warning(warning: &Warning) -> String {
     match warning {
         Warning::UnknownOwners(number) => format!(
             "{number} unused addresses have records that do not say whose they are; only a release by --ip or --handle \

@@ -5,7 +5,7 @@ use calipam_check::Remedy;
 use super::{Reader, command_in_document};
 
 /// What a remedy does, and its command line.
-pub fn hint(remedy: &Remedy) -> String {
+pub(crate) fn hint(remedy: &Remedy) -> String {
     let purpose = match remedy {
         Remedy::ReleaseLeaked => "release what leaked",
         Remedy::ReleaseNode(_) => "release what a deleted node holds",
@@ -17,13 +17,13 @@ pub fn hint(remedy: &Remedy) -> String {
 }
 
 /// The command line in a text.
-pub fn line(remedy: &Remedy, reader: Reader) -> String {
+pub(crate) fn line(remedy: &Remedy, reader: Reader) -> String {
     let words = words(remedy);
     reader.command(&words.iter().map(String::as_str).collect::<Vec<_>>())
 }
 
 /// The command line in a document: the field `repair` of a finding.
-pub fn in_document(remedy: &Remedy) -> String {
+pub(crate) fn in_document(remedy: &Remedy) -> String {
     let words = words(remedy);
     command_in_document(&words.iter().map(String::as_str).collect::<Vec<_>>())
 }

@@ -20,7 +20,7 @@ use crate::hints::{self, Reader};
 use crate::output::Console;
 
 /// Prints how the allocator decides.
-pub fn print(explained: &Explained, node: &str, console: &Console) -> Result<(), Failure> {
+pub(crate) fn print(explained: &Explained, node: &str, console: &Console) -> Result<(), Failure> {
     console.print(&Explanation { explained, node })
 }
 

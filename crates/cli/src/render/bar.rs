@@ -10,7 +10,7 @@ const WIDTH: u128 = 10;
 const EIGHTHS: [char; 7] = ['▏', '▎', '▍', '▌', '▋', '▊', '▉'];
 
 /// How much of the whole a part is. What is not nothing can be seen, and only all fills the bar.
-pub fn bar(part: Count, whole: Count, page: Page) -> String {
+pub(super) fn bar(part: Count, whole: Count, page: Page) -> String {
     if whole.0 == 0 {
         return "-".to_owned();
     }

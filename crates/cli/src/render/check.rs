@@ -19,7 +19,7 @@ use crate::hints;
 use crate::output::Console;
 
 /// What people read of a report.
-pub fn text(checked: &Checked<'_>, detail: Detail, page: Page, out: &mut dyn Write) -> io::Result<()> {
+pub(crate) fn text(checked: &Checked<'_>, detail: Detail, page: Page, out: &mut dyn Write) -> io::Result<()> {
     let Checked { report, snapshot, changes, .. } = *checked;
     writeln!(out, "{}", on_page(&header::cluster(&report.cluster), 0, page))?;
     writeln!(out, "{}", on_page(&header::counts(report), 0, page))?;
@@ -127,7 +127,7 @@ fn summary(report: &Report) -> String {
 }
 
 /// What was not read, and why.
-pub fn unread(coverage: &BTreeMap<Source, Coverage>, datastore: DatastoreKind) -> Option<String> {
+pub(crate) fn unread(coverage: &BTreeMap<Source, Coverage>, datastore: DatastoreKind) -> Option<String> {
     let mut by_reason: BTreeMap<String, Vec<String>> = BTreeMap::new();
     // With the Kubernetes datastore there are no endpoints to be read: pods stand for them.
     let nothing_to_read = |source| source == Source::Endpoints && datastore == DatastoreKind::Kubernetes;
@@ -150,7 +150,7 @@ pub fn unread(coverage: &BTreeMap<Source, Coverage>, datastore: DatastoreKind) -
 }
 
 /// The name of a source in words.
-pub fn words(source: Source) -> String {
+pub(crate) fn words(source: Source) -> String {
     match source {
         Source::Pods => "pods".into(),
         Source::Services => "services".into(),
@@ -172,7 +172,7 @@ pub fn words(source: Source) -> String {
 const STEPS: usize = 3;
 
 /// Says what to do next, the most severe first.
-pub fn hints(report: &Report, detail: Detail, console: &Console) {
+pub(crate) fn hints(report: &Report, detail: Detail, console: &Console) {
     let Some(worst) = report.findings.first() else { return };
     let explain = hints::command_elsewhere(&["explain", worst.code.name()]);
     let mut steps = vec![match detail {

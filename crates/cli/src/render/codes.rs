@@ -43,7 +43,7 @@ impl Document for Rules {
 }
 
 /// Prints all rules.
-pub fn list(console: &Console) -> Result<(), Failure> {
+pub(crate) fn list(console: &Console) -> Result<(), Failure> {
     let rules =
         Code::ALL.iter().map(|code| Rule { code: *code, severity: code.severity(), summary: code.summary() });
     console.print(&Rules { rules: rules.collect() })

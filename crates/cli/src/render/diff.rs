@@ -22,13 +22,13 @@ use super::wrap::on_page;
 const NODES_SHOWN: usize = 20;
 
 /// One of the two states: where and when it was read.
-pub struct State {
+pub(crate) struct State {
     cluster: ClusterIdentity,
     knows_its_time: bool,
 }
 
 impl State {
-    pub fn of(snapshot: &Snapshot, side: &Side) -> Self {
+    pub(crate) fn of(snapshot: &Snapshot, side: &Side) -> Self {
         Self { cluster: ClusterIdentity::of(snapshot), knows_its_time: side.knows_its_time() }
     }
 
@@ -40,7 +40,7 @@ impl State {
 }
 
 /// How two states differ.
-pub struct DifferenceDocument<'a> {
+pub(crate) struct DifferenceDocument<'a> {
     /// The earlier one and the later one.
     pub states: [State; 2],
     pub difference: &'a Difference<'a>,

@@ -13,7 +13,7 @@ const API_VERSION: &str = "calipam/v1";
 
 /// How much of a document people want to read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Detail {
+pub(crate) enum Detail {
     /// What fits on a screen.
     Short,
     Full,
@@ -21,7 +21,7 @@ pub enum Detail {
 
 /// What a command prints. A format that none of these methods serves needs another method, and with it an answer
 /// of every document.
-pub trait Document {
+pub(crate) trait Document {
     /// Its `kind` in YAML and JSON.
     fn kind(&self) -> &'static str;
 
@@ -39,13 +39,13 @@ pub trait Document {
 }
 
 /// The error for a format that a document does not have.
-pub fn unsupported(kind: &str, format: Format) -> io::Error {
+pub(crate) fn unsupported(kind: &str, format: Format) -> io::Error {
     io::Error::new(io::ErrorKind::Unsupported, format!("a {kind} has no format {format:?}"))
 }
 
 impl Format {
     /// How much people want to read; `None` where a program reads.
-    pub fn detail(self) -> Option<Detail> {
+    pub(crate) fn detail(self) -> Option<Detail> {
         match self {
             Self::Table => Some(Detail::Short),
             Self::Wide => Some(Detail::Full),
@@ -55,7 +55,12 @@ impl Format {
 }
 
 /// Writes a document: every format has its answer here.
-pub fn write(document: &impl Document, format: Format, page: Page, out: &mut dyn Write) -> io::Result<()> {
+pub(crate) fn write(
+    document: &impl Document,
+    format: Format,
+    page: Page,
+    out: &mut dyn Write,
+) -> io::Result<()> {
     match format {
         Format::Table => document.text(Detail::Short, page, out),
         Format::Wide => document.text(Detail::Full, page, out),

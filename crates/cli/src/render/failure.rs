@@ -10,7 +10,7 @@ use super::table::Page;
 /// Why a command failed, for programs; people read the same on stderr.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct FailureDocument {
+pub(crate) struct FailureDocument {
     pub exit_code: u8,
     pub message: String,
     #[serde(skip_serializing_if = "Option::is_none")]

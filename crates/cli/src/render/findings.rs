@@ -10,7 +10,7 @@ use crate::hints::remedy;
 
 /// A document that ends in findings.
 #[derive(Serialize)]
-pub struct WithFindings<'a, T> {
+pub(super) struct WithFindings<'a, T> {
     #[serde(flatten)]
     content: &'a T,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -22,7 +22,7 @@ pub struct WithFindings<'a, T> {
 }
 
 impl<'a> WithFindings<'a, Report> {
-    pub fn of_report(report: &'a Report, changes: Option<&'a Changes>) -> Self {
+    pub(super) fn of_report(report: &'a Report, changes: Option<&'a Changes>) -> Self {
         let findings = Findings { findings: &report.findings, changes };
         let changes = changes.map(|changes| ChangesOf::new(changes, report));
         Self { content: report, changes, findings, partial: None }
@@ -30,14 +30,14 @@ impl<'a> WithFindings<'a, Report> {
 }
 
 impl<'a> WithFindings<'a, AddressView> {
-    pub fn of_address(view: &'a AddressView) -> Self {
+    pub(super) fn of_address(view: &'a AddressView) -> Self {
         let findings = Findings { findings: &view.findings, changes: None };
         Self { content: view, changes: None, findings, partial: Some(view.partial) }
     }
 }
 
 impl<'a> WithFindings<'a, HandleView> {
-    pub fn of_handle(view: &'a HandleView) -> Self {
+    pub(super) fn of_handle(view: &'a HandleView) -> Self {
         let findings = Findings { findings: &view.findings, changes: None };
         Self { content: view, changes: None, findings, partial: Some(view.partial) }
     }

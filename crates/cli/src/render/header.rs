@@ -9,7 +9,7 @@ use super::text::{count, escape};
 const GUID_SHOWN: usize = 16;
 
 /// `Cluster 0f0e1d2c3b4a5968 · etcd https://10.0.0.5:2379 · revision 48250 · Calico v3.32.1`.
-pub fn cluster(identity: &ClusterIdentity) -> String {
+pub(crate) fn cluster(identity: &ClusterIdentity) -> String {
     let guid: String = identity.guid.chars().take(GUID_SHOWN).collect();
     let mut parts =
         vec![if guid.is_empty() { "Cluster of unknown GUID".into() } else { format!("Cluster {guid}") }];
@@ -24,7 +24,7 @@ pub fn cluster(identity: &ClusterIdentity) -> String {
 }
 
 /// `cluster 0f0e1d2c3b4a59680f, Calico v3.32.1, revision 48250, at 2026-11-21T10:15:00Z`.
-pub fn read(identity: &ClusterIdentity) -> String {
+pub(crate) fn read(identity: &ClusterIdentity) -> String {
     let or_unknown = |text: &String| if text.is_empty() { "unknown".to_owned() } else { text.clone() };
     format!(
         "cluster {}, Calico {}, revision {}, at {}",
@@ -36,7 +36,7 @@ pub fn read(identity: &ClusterIdentity) -> String {
 }
 
 /// `16,384 blocks · 1,000,000 allocations · …`. Endpoints and pods stand there where they were read.
-pub fn counts(report: &Report) -> String {
+pub(crate) fn counts(report: &Report) -> String {
     let counts = &report.counts;
     let has_read = |source| report.coverage.get(&source) == Some(&Coverage::Read);
     let mut parts = vec![

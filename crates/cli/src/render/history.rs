@@ -18,7 +18,7 @@ const GUID_SHOWN: usize = 16;
 /// A history and how far it reaches.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct HistoryDocument<'a> {
+pub(crate) struct HistoryDocument<'a> {
     /// The cluster's GUID; empty where it has none.
     guid: &'a str,
     location: &'a str,
@@ -47,7 +47,7 @@ enum Reach {
 
 impl<'a> HistoryDocument<'a> {
     /// The history that etcd keeps.
-    pub fn of_etcd(history: &'a History) -> Self {
+    pub(crate) fn of_etcd(history: &'a History) -> Self {
         let (about, name) = subject(&history.about);
         Self {
             guid: &history.guid,
@@ -64,7 +64,7 @@ impl<'a> HistoryDocument<'a> {
     }
 
     /// What an archive tells.
-    pub fn of_archive(history: &'a ArchiveHistory) -> Self {
+    pub(crate) fn of_archive(history: &'a ArchiveHistory) -> Self {
         let (about, name) = subject(&history.about);
         let archive = &history.archive;
         Self {
@@ -121,7 +121,7 @@ fn of_exports(exports: &[Timestamp]) -> String {
 }
 
 /// The word for what a history is about, and its name.
-pub fn subject(about: &About) -> (&'static str, String) {
+pub(crate) fn subject(about: &About) -> (&'static str, String) {
     match about {
         About::Address(address) => ("ip", address.to_string()),
         About::Handle(id) => ("handle", id.clone()),
@@ -155,7 +155,7 @@ impl Document for HistoryDocument<'_> {
 }
 
 /// One row for each event.
-pub fn table(events: &[Event], detail: Detail, page: Page) -> Grid {
+pub(crate) fn table(events: &[Event], detail: Detail, page: Page) -> Grid {
     let columns = [
         ("REVISION", Align::Right),
         ("TIME", Align::Left),
@@ -176,8 +176,7 @@ pub fn table(events: &[Event], detail: Detail, page: Page) -> Grid {
     grid
 }
 
-/// An event in one line.
-pub fn line(event: &Event, detail: Detail) -> String {
+pub(crate) fn line(event: &Event, detail: Detail) -> String {
     let mut line = format!("{} {}", time(&event.time), event.what.words());
     let who = who(event, detail);
     if !who.is_empty() {

@@ -17,7 +17,7 @@ const STRONG: Style = Style::new().bold();
 const CODE: Style = AnsiColor::Cyan.on_default();
 
 /// Writes a text. In a file or pipe lines are as long as they may be on a wide terminal.
-pub fn write(text: &str, page: Page, out: &mut dyn Write) -> io::Result<()> {
+pub(crate) fn write(text: &str, page: Page, out: &mut dyn Write) -> io::Result<()> {
     let page = Page { width: Some(page.width.map_or(WIDEST, |width| width.min(WIDEST))), ..page };
     let mut writer = Writer { page, line: String::new(), style: Style::new(), items: 0, is_first: true, out };
     Parser::new(text).try_for_each(|event| writer.event(event))

@@ -1,24 +1,24 @@
 //! From reports and views to what is printed.
 
-pub mod assign;
+pub(crate) mod assign;
 mod bar;
-pub mod check;
-pub mod codes;
-pub mod diff;
-pub mod document;
-pub mod failure;
+pub(crate) mod check;
+pub(crate) mod codes;
+pub(crate) mod diff;
+pub(crate) mod document;
+pub(crate) mod failure;
 mod findings;
-pub mod header;
-pub mod history;
-pub mod markdown;
-pub mod plan;
-pub mod report;
-pub mod show;
-pub mod simulate;
-pub mod table;
-pub mod text;
-pub mod undo;
-pub mod wrap;
+pub(crate) mod header;
+pub(crate) mod history;
+pub(crate) mod markdown;
+pub(crate) mod plan;
+pub(crate) mod report;
+pub(crate) mod show;
+pub(crate) mod simulate;
+pub(crate) mod table;
+pub(crate) mod text;
+pub(crate) mod undo;
+pub(crate) mod wrap;
 mod yaml;
 
 use std::io;
@@ -33,7 +33,7 @@ use crate::output::Console;
 
 /// Shows a plan before the operator is asked. YAML and JSON are printed once, at the end: where the operator is
 /// `asked`, the plan is a table on stderr meanwhile.
-pub fn preview(proposal: Proposal<'_>, asked: bool, console: &Console) -> io::Result<()> {
+pub(crate) fn preview(proposal: Proposal<'_>, asked: bool, console: &Console) -> io::Result<()> {
     match proposal {
         Proposal::Plan(plan) => {
             if asked || console.format.detail().is_some() {
@@ -48,7 +48,7 @@ pub fn preview(proposal: Proposal<'_>, asked: bool, console: &Console) -> io::Re
 }
 
 /// The whole of a plan, where [`preview`] shows only a part of it.
-pub fn whole(proposal: Proposal<'_>, console: &Console) -> io::Result<Option<String>> {
+pub(crate) fn whole(proposal: Proposal<'_>, console: &Console) -> io::Result<Option<String>> {
     let Proposal::Plan(plan) = proposal else { return Ok(None) };
     if console.format.detail() == Some(Detail::Full) || plan::fits(plan) {
         return Ok(None);

@@ -35,7 +35,7 @@ struct Shown<'a> {
 }
 
 #[derive(Debug, Serialize)]
-pub struct ShownSkipped<'a> {
+pub(crate) struct ShownSkipped<'a> {
     subject: &'a Subject,
     #[serde(skip_serializing_if = "Option::is_none")]
     code: Option<Code>,
@@ -44,7 +44,7 @@ pub struct ShownSkipped<'a> {
 }
 
 impl<'a> ShownSkipped<'a> {
-    pub fn new(skipped: &'a Skipped) -> Self {
+    pub(crate) fn new(skipped: &'a Skipped) -> Self {
         let Skipped { subject, code, reason, .. } = skipped;
         Self {
             subject,
@@ -58,7 +58,7 @@ impl<'a> ShownSkipped<'a> {
 /// What became of a plan.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct ShownExecution {
+pub(crate) struct ShownExecution {
     steps: usize,
     written: usize,
     already_done: usize,
@@ -87,7 +87,7 @@ struct ShownConflict {
 }
 
 impl ShownExecution {
-    pub fn new(run: &Run) -> Self {
+    pub(crate) fn new(run: &Run) -> Self {
         let Execution {
             steps,
             written,
@@ -121,7 +121,7 @@ impl ShownExecution {
     }
 
     /// `Done: 4 of 5 steps; 1 was given up because something had changed`.
-    pub fn summary(&self) -> String {
+    pub(crate) fn summary(&self) -> String {
         let done = self.written + self.already_done;
         let mut line = format!("Done: {} of {}", thousands(done), count(self.steps, "step", "steps"));
         if self.given_up > 0 {
@@ -166,7 +166,7 @@ fn summary(plan: &PlanSummary) -> String {
 }
 
 /// A plan or, where it was carried out, what became of it.
-pub struct PlanDocument<'a> {
+pub(crate) struct PlanDocument<'a> {
     pub plan: &'a PlanSummary,
     pub run: Option<&'a Run>,
 }
@@ -213,7 +213,7 @@ impl Document for PlanDocument<'_> {
 }
 
 /// Prints what a release or rebuild came to.
-pub fn print(repaired: &Repaired, console: &Console) -> Result<(), Failure> {
+pub(crate) fn print(repaired: &Repaired, console: &Console) -> Result<(), Failure> {
     let Repaired { plan, run, .. } = repaired;
     if run.is_none() && console.format.detail().is_some() {
         plan.warnings.iter().for_each(|warning| console.warn(&hints::plan::warning(warning)));
@@ -267,12 +267,12 @@ fn skipped(plan: &PlanSummary, detail: Detail, page: Page) -> Grid {
 }
 
 /// True where the short form shows everything.
-pub fn fits(plan: &PlanSummary) -> bool {
+pub(crate) fn fits(plan: &PlanSummary) -> bool {
     plan.changes.len().max(plan.skipped.len()) <= FEW
 }
 
 /// Says why a plan was only printed, and what to do next.
-pub fn why_not_written(plan: &PlanSummary, asked_for: bool, is_live: bool, console: &Console) {
+pub(crate) fn why_not_written(plan: &PlanSummary, asked_for: bool, is_live: bool, console: &Console) {
     if !fits(plan) && console.format.detail() == Some(Detail::Short) {
         console.hint(&format!("{} lists everything", hints::again(&["-o", "wide"], &["output"])));
     }

@@ -12,7 +12,7 @@ use super::wrap::{cut_words, longest_word, on_page, wrap};
 
 /// How the cells of a column stand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Align {
+pub(crate) enum Align {
     /// Text.
     Left,
     /// Numbers.
@@ -21,7 +21,7 @@ pub enum Align {
 
 /// What tables and texts are written on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Page {
+pub(crate) struct Page {
     pub color: bool,
     /// Characters beyond ASCII may be drawn with: bars and maps.
     pub unicode: bool,
@@ -31,14 +31,14 @@ pub struct Page {
 
 impl Page {
     /// A text in a style, where colours are wanted.
-    pub fn styled(self, style: Style, text: &str) -> String {
+    pub(crate) fn styled(self, style: Style, text: &str) -> String {
         if self.color && !text.is_empty() { format!("{style}{text}{style:#}") } else { text.to_owned() }
     }
 }
 
 /// A table that is being filled.
 #[derive(Debug)]
-pub struct Grid {
+pub(crate) struct Grid {
     columns: Vec<(String, Align)>,
     rows: Vec<(Option<AnsiColor>, Vec<String>)>,
     page: Page,
@@ -65,7 +65,7 @@ const LONGEST_NUMBER: usize = 17;
 
 impl Grid {
     /// A table with these columns.
-    pub fn new(page: Page, detail: Detail, columns: &[(&str, Align)]) -> Self {
+    pub(crate) fn new(page: Page, detail: Detail, columns: &[(&str, Align)]) -> Self {
         Self {
             columns: columns.iter().map(|(name, align)| ((*name).to_owned(), *align)).collect(),
             rows: Vec::new(),
@@ -78,17 +78,17 @@ impl Grid {
     }
 
     /// Names columns that a short table leaves out where the terminal is too narrow, the least important first.
-    pub fn can_do_without(&mut self, columns: &[&str]) {
+    pub(crate) fn can_do_without(&mut self, columns: &[&str]) {
         self.dispensable = columns.iter().rev().map(|name| (*name).to_owned()).collect();
     }
 
     /// Adds a row. Cells are escaped here: no text of the datastore reaches a terminal otherwise.
-    pub fn row<T: AsRef<str>>(&mut self, cells: impl IntoIterator<Item = T>) {
+    pub(crate) fn row<T: AsRef<str>>(&mut self, cells: impl IntoIterator<Item = T>) {
         self.colored_row(None, cells);
     }
 
     /// Adds a row whose first cell has a colour, where colours are wanted.
-    pub fn colored_row<T: AsRef<str>>(
+    pub(crate) fn colored_row<T: AsRef<str>>(
         &mut self,
         color: Option<AnsiColor>,
         cells: impl IntoIterator<Item = T>,
@@ -98,7 +98,7 @@ impl Grid {
 
     /// Writes the table. Where the terminal is too narrow, texts are broken between words; a short table shortens
     /// handle IDs as well, and leaves columns out. What still does not fit is left to the terminal.
-    pub fn write(mut self, out: &mut dyn Write) -> io::Result<()> {
+    pub(crate) fn write(mut self, out: &mut dyn Write) -> io::Result<()> {
         let widths = self.fit();
         let names: Vec<String> = self.columns.iter().map(|(name, _)| name.clone()).collect();
         self.write_row(Style::new().bold(), true, &names, &widths, out)?;

@@ -6,7 +6,7 @@ use std::path::Path;
 
 /// A text of the datastore as a terminal may see it: control characters are escaped, line breaks and
 /// escape sequences among them, and so are characters that turn the direction of writing.
-pub fn escape(text: &str) -> Cow<'_, str> {
+pub(crate) fn escape(text: &str) -> Cow<'_, str> {
     if !text.chars().any(is_unsafe) {
         return Cow::Borrowed(text);
     }
@@ -23,7 +23,7 @@ fn is_unsafe(c: char) -> bool {
 }
 
 /// A whole number with commas between thousands. Numbers of addresses can exceed 64 bits.
-pub fn thousands(number: impl Display) -> String {
+pub(crate) fn thousands(number: impl Display) -> String {
     let digits = number.to_string();
     let (sign, digits) = digits.strip_prefix('-').map_or(("", digits.as_str()), |rest| ("-", rest));
     let mut shown = String::from(sign);
@@ -37,17 +37,17 @@ pub fn thousands(number: impl Display) -> String {
 }
 
 /// A number and what it counts: `1 block`, `16,384 blocks`.
-pub fn count(number: usize, one: &str, many: &str) -> String {
+pub(crate) fn count(number: usize, one: &str, many: &str) -> String {
     format!("{} {}", thousands(number), if number == 1 { one } else { many })
 }
 
 /// A path as a shell reads it.
-pub fn quoted(path: &Path) -> String {
+pub(crate) fn quoted(path: &Path) -> String {
     shell_word(&path.to_string_lossy())
 }
 
 /// A word as a shell reads it.
-pub fn shell_word(text: &str) -> String {
+pub(crate) fn shell_word(text: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,@%+".contains(c);
     if !text.is_empty() && text.chars().all(plain) {
         return text.to_owned();
@@ -56,7 +56,7 @@ pub fn shell_word(text: &str) -> String {
 }
 
 /// Several words in one phrase: `a`, `a and b`, `a, b and c`.
-pub fn join(words: &[&str]) -> String {
+pub(crate) fn join(words: &[&str]) -> String {
     match words.split_last() {
         None => String::new(),
         Some((only, [])) => (*only).to_owned(),

@@ -45,7 +45,7 @@ struct NotRestored {
 }
 
 /// What is undone or, where it was carried out, what became of it.
-pub struct UndoDocument<'a> {
+pub(crate) struct UndoDocument<'a> {
     pub header: &'a Header,
     pub plan: &'a UndoPlan,
     pub run: Option<&'a Run>,

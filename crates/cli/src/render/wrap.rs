@@ -8,7 +8,7 @@ use textwrap::{Options, WordSeparator, WordSplitter, WrapAlgorithm};
 use super::table::Page;
 
 /// Stands between words that belong on one line, such as those of a command.
-pub const TOGETHER: char = '\u{a0}';
+pub(crate) const TOGETHER: char = '\u{a0}';
 
 fn options(width: usize) -> Options<'static> {
     Options::new(width)
@@ -19,7 +19,7 @@ fn options(width: usize) -> Options<'static> {
 }
 
 /// The lines of a text at a width. A word that is longer has a line of its own, and is not broken.
-pub fn wrap(text: &str, width: usize) -> Vec<String> {
+pub(crate) fn wrap(text: &str, width: usize) -> Vec<String> {
     if display_width(text) <= width {
         return vec![text.to_owned()];
     }
@@ -27,7 +27,7 @@ pub fn wrap(text: &str, width: usize) -> Vec<String> {
 }
 
 /// A text on a page; lines after the first stand below `indent` spaces. Nothing is broken in a file or pipe.
-pub fn on_page(text: &str, indent: usize, page: Page) -> String {
+pub(crate) fn on_page(text: &str, indent: usize, page: Page) -> String {
     let indent = " ".repeat(indent);
     match page.width {
         Some(width) => textwrap::fill(text, options(width.into()).subsequent_indent(&indent)),
@@ -36,12 +36,12 @@ pub fn on_page(text: &str, indent: usize, page: Page) -> String {
 }
 
 /// The width of the longest word.
-pub fn longest_word(text: &str) -> usize {
+pub(crate) fn longest_word(text: &str) -> usize {
     text.split(' ').map(display_width).max().unwrap_or_default()
 }
 
 /// A text whose words are no longer than this: the ends of longer ones are cut.
-pub fn cut_words(text: &str, longest: usize) -> Cow<'_, str> {
+pub(crate) fn cut_words(text: &str, longest: usize) -> Cow<'_, str> {
     if longest_word(text) <= longest {
         return Cow::Borrowed(text);
     }

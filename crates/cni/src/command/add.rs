@@ -20,7 +20,7 @@ use crate::protocol::{Arguments, CniError, IpamResult};
 ///
 /// # Errors
 /// Where not all that were asked for can be had; nothing stays allocated then, unless the datastore does not answer any more.
-pub async fn add(call: &Call) -> Result<IpamResult, CniError> {
+pub(crate) async fn add(call: &Call) -> Result<IpamResult, CniError> {
     let allocator = call.connect().await?;
     let found = machine::find(call, &allocator).await?;
     if let Some(refusal) = found.refusal {

@@ -13,7 +13,7 @@ use crate::protocol::CniError;
 ///
 /// # Errors
 /// Where an address is missing or belongs to others, where ADD would be refused, and where the datastore fails.
-pub async fn check(call: &Call) -> Result<(), CniError> {
+pub(crate) async fn check(call: &Call) -> Result<(), CniError> {
     let allocator = call.connect().await?;
     let found = machine::find(call, &allocator).await?;
     let handle = match (found.owner, found.refusal) {

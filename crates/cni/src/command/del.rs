@@ -10,10 +10,7 @@ use crate::machine::{self, Machine, Owner};
 use crate::protocol::CniError;
 
 /// Gives back the addresses of the container. What is gone already is no error.
-///
-/// # Errors
-/// Where the datastore fails; what can be given back is given back nevertheless.
-pub async fn del(call: &Call) -> Result<(), CniError> {
+pub(crate) async fn del(call: &Call) -> Result<(), CniError> {
     let allocator = call.connect().await?;
     let machine = match machine::find(call, &allocator).await?.owner {
         Owner::PodIsGone => {

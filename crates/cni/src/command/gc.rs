@@ -17,7 +17,7 @@ use crate::protocol::{CniError, Code};
 ///
 /// # Errors
 /// Where the list is missing, and where the datastore fails; what can be freed is freed nevertheless.
-pub async fn gc(call: &Call) -> Result<(), CniError> {
+pub(crate) async fn gc(call: &Call) -> Result<(), CniError> {
     let Some(valid) = &call.configuration.valid_containers else {
         let text = "cni.dev/valid-attachments is missing: it is not known which containers are alive";
         return Err(CniError::new(Code::InvalidConfiguration, text));

@@ -1,10 +1,10 @@
 //! What the runtime can ask for, one file for each command.
 
-pub mod add;
-pub mod check;
-pub mod del;
-pub mod gc;
-pub mod status;
+pub(crate) mod add;
+pub(crate) mod check;
+pub(crate) mod del;
+pub(crate) mod gc;
+pub(crate) mod status;
 
 use std::net::IpAddr;
 
@@ -15,10 +15,7 @@ use crate::failure;
 use crate::protocol::CniError;
 
 /// Takes back addresses that a handle has; those that it has not any more are passed over.
-///
-/// # Errors
-/// Where the datastore fails. Other addresses are taken back nevertheless.
-pub async fn release(
+pub(crate) async fn release(
     allocator: &CallAllocator,
     handle: &str,
     addresses: impl IntoIterator<Item = IpAddr>,
@@ -41,10 +38,7 @@ pub async fn release(
 
 /// Takes back all that a handle has, whether its object is there or not: without it, in the blocks of `node`, and the
 /// addresses of `others`, which may lie in blocks of other nodes. True where the object was there.
-///
-/// # Errors
-/// As [`release`].
-pub async fn release_handle(
+pub(crate) async fn release_handle(
     allocator: &CallAllocator,
     handle: &str,
     node: &str,

@@ -11,10 +11,7 @@ use crate::identity::node_name;
 use crate::protocol::{CniError, Code};
 
 /// Looks whether the datastore answers, knows the node, and has a pool for it in each wanted family.
-///
-/// # Errors
-/// Code 50, with what is missing.
-pub async fn status(
+pub(crate) async fn status(
     configuration: &Configuration,
     allocator: Result<CallAllocator, CniError>,
 ) -> Result<(), CniError> {

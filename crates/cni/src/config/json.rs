@@ -17,25 +17,19 @@ pub(super) struct Fields<'a> {
 
 impl<'a> Fields<'a> {
     /// Reads a document.
-    ///
-    /// # Errors
-    /// Where it is not JSON, or neither an object nor `null`.
-    pub fn read(json: &'a str) -> Result<Self, String> {
+    pub(super) fn read(json: &'a str) -> Result<Self, String> {
         let fields: Option<Raw<'a>> = serde_json::from_str(json).map_err(|error| error.to_string())?;
         Ok(Self { path: String::new(), fields: fields.unwrap_or_default().0 })
     }
 
     /// The value of a field, or its default where it is not set. `kind` says in errors what it must be, such as `a
     /// string`: the value itself may be a secret.
-    ///
-    /// # Errors
-    /// Where a field of that name holds something else.
-    pub fn get<T: DeserializeOwned + Default>(&self, name: &str, kind: &str) -> Result<T, String> {
+    pub(super) fn get<T: DeserializeOwned + Default>(&self, name: &str, kind: &str) -> Result<T, String> {
         Ok(self.find(name, kind)?.unwrap_or_default())
     }
 
     /// As [`Self::get`]; `None` where the field is not set.
-    pub fn find<T: DeserializeOwned>(&self, name: &str, kind: &str) -> Result<Option<T>, String> {
+    pub(super) fn find<T: DeserializeOwned>(&self, name: &str, kind: &str) -> Result<Option<T>, String> {
         let mut found = None;
         for value in self.named(name) {
             let decoded: Option<T> = serde_json::from_str(value.get())
@@ -46,12 +40,12 @@ impl<'a> Fields<'a> {
     }
 
     /// A text; empty where it is not set.
-    pub fn text(&self, name: &str) -> Result<String, String> {
+    pub(super) fn text(&self, name: &str) -> Result<String, String> {
         self.get(name, "a string")
     }
 
     /// An object within; without fields where it is not set.
-    pub fn object(&self, name: &str) -> Result<Fields<'a>, String> {
+    pub(super) fn object(&self, name: &str) -> Result<Fields<'a>, String> {
         let mut fields = Vec::new();
         for value in self.named(name) {
             let inner: Option<Raw<'a>> = serde_json::from_str(value.get())

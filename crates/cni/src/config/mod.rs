@@ -142,9 +142,6 @@ impl<'a> Document<'a> {
     }
 
     /// Reads all that the plugin uses.
-    ///
-    /// # Errors
-    /// Where a field has the wrong type.
     pub fn configuration(self) -> Result<Configuration, CniError> {
         configuration(self).map_err(|reason| CniError::internal(format!("failed to load netconf: {reason}")))
     }

@@ -17,9 +17,6 @@ const REQUEST: Duration = Duration::from_secs(10);
 impl Datastore {
     /// How the datastore is reached. As Calico does, the fields go over the variables of the environment, and these, where
     /// their names begin with `CALICO_`, over the fields.
-    ///
-    /// # Errors
-    /// Where the settings contradict each other, or a file that they name cannot be read.
     pub fn settings(&self, environment: &BTreeMap<String, String>) -> Result<Settings, CniError> {
         let mut variables = environment.clone();
         let fields = [

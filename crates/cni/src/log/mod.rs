@@ -17,7 +17,7 @@ use crate::config::Log;
 
 /// Sends everything that is logged from now on where the configuration says. A file that cannot be written is no reason to
 /// fail: stderr has it all.
-pub fn start(settings: &Log) {
+pub(crate) fn start(settings: &Log) {
     let file = settings.file.as_deref().and_then(|path| match rotation::open(path, settings) {
         Ok(file) => Some(file),
         Err(error) => {

@@ -18,9 +18,6 @@ const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 const COMPRESSED: &str = ".zst";
 
 /// Opens the log file for appending, after setting it aside where it has become too large.
-///
-/// # Errors
-/// Where it cannot be opened.
 pub(super) fn open(path: &Path, settings: &Log) -> io::Result<File> {
     if let Some(folder) = path.parent() {
         fs::create_dir_all(folder)?;

@@ -30,9 +30,6 @@ const TEST_KEYS: &[&str] = &[IGNORE_UNKNOWN, TEST_NAMESPACE];
 
 impl Arguments {
     /// Reads the text of the variable.
-    ///
-    /// # Errors
-    /// Where a pair is malformed, a key unknown, or a value of the wrong form.
     pub fn read(text: &str) -> Result<Self, CniError> {
         let pairs = pairs(text)?;
         refuse_unknown(&pairs, POD_KEYS)?;
@@ -48,9 +45,6 @@ impl Arguments {
     }
 
     /// Refuses what ADD does not know when it looks for a requested address.
-    ///
-    /// # Errors
-    /// Where there are other keys, and `IgnoreUnknown` is not set.
     pub fn check_for_add(text: &str) -> Result<(), CniError> {
         refuse_unknown(&pairs(text)?, ADDRESS_KEYS)
     }

@@ -96,9 +96,6 @@ impl Environment {
 }
 
 /// The command; `None` where the variable is not set, which is how people call the program.
-///
-/// # Errors
-/// Where no such command exists: its name.
 pub fn command(variables: &BTreeMap<String, String>) -> Result<Option<Command>, String> {
     match variables.get(COMMAND).map_or("", String::as_str) {
         "" => Ok(None),

@@ -34,7 +34,6 @@ pub struct IpamResult {
 }
 
 impl IpamResult {
-    /// Each address with a route to it.
     pub fn routed(addresses: Vec<Address>) -> Self {
         Self { addresses, routed: true }
     }

@@ -19,7 +19,6 @@ pub enum Version {
 impl Version {
     pub const ALL: [Self; 7] =
         [Self::V0_1_0, Self::V0_2_0, Self::V0_3_0, Self::V0_3_1, Self::V0_4_0, Self::V1_0_0, Self::V1_1_0];
-    /// The newest.
     pub const NEWEST: Self = Self::V1_1_0;
 
     pub fn text(self) -> &'static str {
@@ -35,9 +34,6 @@ impl Version {
     }
 
     /// The version of a configuration; no text at all is the oldest.
-    ///
-    /// # Errors
-    /// Where it is not one of [`Self::ALL`], exactly.
     pub fn of_configuration(text: &str) -> Result<Self, CniError> {
         if text.is_empty() {
             return Ok(Self::V0_1_0);
@@ -51,9 +47,6 @@ impl Version {
     }
 
     /// Refuses a command that came with a later version of the specification.
-    ///
-    /// # Errors
-    /// See above.
     pub fn allow(self, command: Command) -> Result<(), CniError> {
         if self >= command.since() {
             return Ok(());

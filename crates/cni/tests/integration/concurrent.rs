@@ -33,7 +33,7 @@ fn allocators_on_etcd_3_4() {
 }
 
 /// Containers of each allocator: a sample, or in `cargo xtask soak` as many as it takes to be sure.
-pub fn turns(usual: usize, soak: usize) -> usize {
+pub(crate) fn turns(usual: usize, soak: usize) -> usize {
     if rounds(1_usize) > 1 { soak } else { usual }
 }
 
@@ -65,7 +65,7 @@ fn count(calls: &Cell<usize>) {
 
 /// Allocators of two nodes, each with its own connection, that assign and release; one call in eight is killed. A request of a
 /// killed call may arrive after the first DEL; so each container is deleted once more at the end.
-pub fn churn(world: &World, rounds: usize) {
+pub(crate) fn churn(world: &World, rounds: usize) {
     let settings = world.settings();
     let ledger: Arc<Ledger> = Arc::default();
     let calls: Rc<Calls> = Rc::default();

@@ -6,14 +6,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-pub struct Relay {
+pub(crate) struct Relay {
     pub port: u16,
     connections: Arc<AtomicUsize>,
 }
 
 impl Relay {
     /// A relay to a port of this machine. Its threads end with the process.
-    pub fn to(target: u16) -> Self {
+    pub(crate) fn to(target: u16) -> Self {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let port = listener.local_addr().unwrap().port();
         let connections = Arc::new(AtomicUsize::new(0));
@@ -31,7 +31,7 @@ impl Relay {
     }
 
     /// Connections since the last call.
-    pub fn take(&self) -> usize {
+    pub(crate) fn take(&self) -> usize {
         self.connections.swap(0, Ordering::SeqCst)
     }
 }

@@ -8,10 +8,10 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 /// The plugin under test.
-pub const PLUGIN: &str = env!("CARGO_BIN_EXE_calico-ipam");
+pub(crate) const PLUGIN: &str = env!("CARGO_BIN_EXE_calico-ipam");
 
 /// A runtime with one network configuration.
-pub struct Runtime {
+pub(crate) struct Runtime {
     /// What goes to stdin, without `prevResult`.
     pub configuration: Value,
     /// Variables beside those of the protocol.
@@ -21,7 +21,7 @@ pub struct Runtime {
 
 /// What came of a call.
 #[derive(Debug)]
-pub struct Outcome {
+pub(crate) struct Outcome {
     pub code: Option<i32>,
     pub stdout: String,
     pub stderr: String,
@@ -29,7 +29,7 @@ pub struct Outcome {
 
 impl Outcome {
     /// stdout as JSON; `null` where there is none.
-    pub fn json(&self) -> Value {
+    pub(crate) fn json(&self) -> Value {
         if self.stdout.is_empty() {
             return Value::Null;
         }
@@ -38,14 +38,14 @@ impl Outcome {
 
     /// The result; the call must have succeeded.
     #[track_caller]
-    pub fn success(&self) -> Value {
+    pub(crate) fn success(&self) -> Value {
         assert_eq!(self.code, Some(0), "{self:?}");
         self.json()
     }
 
     /// Code and message of the error; the call must have failed as the protocol says.
     #[track_caller]
-    pub fn error(&self) -> (u64, String) {
+    pub(crate) fn error(&self) -> (u64, String) {
         assert_eq!(self.code, Some(1), "{self:?}");
         let error = self.json();
         let text = error["msg"].as_str().expect("a message").to_owned();
@@ -54,7 +54,7 @@ impl Outcome {
 }
 
 /// The addresses of a result of any version, without their prefix lengths.
-pub fn addresses(result: &Value) -> Vec<String> {
+pub(crate) fn addresses(result: &Value) -> Vec<String> {
     let listed = result["ips"].as_array().into_iter().flatten().map(|ip| &ip["address"]);
     let by_family = ["ip4", "ip6"].into_iter().map(|family| &result[family]["ip"]);
     let texts = listed.chain(by_family).filter_map(Value::as_str);
@@ -63,7 +63,7 @@ pub fn addresses(result: &Value) -> Vec<String> {
 
 impl Runtime {
     /// A runtime for a network `net` on node `a`, in the datastore that `datastore` names.
-    pub fn new(datastore: &Value) -> Self {
+    pub(crate) fn new(datastore: &Value) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let mut configuration = json!({
             "cniVersion": "0.3.1", "name": "net", "type": "calico", "nodename": "a",
@@ -76,32 +76,32 @@ impl Runtime {
         Self { configuration, variables: BTreeMap::new(), folder }
     }
 
-    pub fn on_etcd(endpoints: &str) -> Self {
+    pub(crate) fn on_etcd(endpoints: &str) -> Self {
         Self::new(&json!({"datastore_type": "etcdv3", "etcd_endpoints": endpoints}))
     }
 
     /// The folder of the lock.
-    pub fn folder(&self) -> &std::path::Path {
+    pub(crate) fn folder(&self) -> &std::path::Path {
         self.folder.path()
     }
 
-    pub fn with(mut self, name: &str, value: impl Into<Value>) -> Self {
+    pub(crate) fn with(mut self, name: &str, value: impl Into<Value>) -> Self {
         self.configuration[name] = value.into();
         self
     }
 
-    pub fn with_ipam(mut self, name: &str, value: impl Into<Value>) -> Self {
+    pub(crate) fn with_ipam(mut self, name: &str, value: impl Into<Value>) -> Self {
         self.configuration["ipam"][name] = value.into();
         self
     }
 
     /// Calls the plugin for a container.
-    pub fn call(&self, command: &str, container: &str, args: &str) -> Outcome {
+    pub(crate) fn call(&self, command: &str, container: &str, args: &str) -> Outcome {
         self.call_after(command, container, args, &Value::Null)
     }
 
     /// As [`Self::call`], with the result of an earlier ADD.
-    pub fn call_after(&self, command: &str, container: &str, args: &str, previous: &Value) -> Outcome {
+    pub(crate) fn call_after(&self, command: &str, container: &str, args: &str, previous: &Value) -> Outcome {
         let mut configuration = self.configuration.clone();
         if !previous.is_null() {
             configuration["prevResult"] = previous.clone();
@@ -110,12 +110,12 @@ impl Runtime {
     }
 
     /// Calls the plugin with any text on stdin.
-    pub fn call_with(&self, command: &str, container: &str, stdin: &[u8]) -> Outcome {
+    pub(crate) fn call_with(&self, command: &str, container: &str, stdin: &[u8]) -> Outcome {
         wait(self.start(command, container, "", stdin))
     }
 
     /// Starts a call without waiting for its end.
-    pub fn start(&self, command: &str, container: &str, args: &str, stdin: &[u8]) -> Child {
+    pub(crate) fn start(&self, command: &str, container: &str, args: &str, stdin: &[u8]) -> Child {
         let mut plugin = Command::new(PLUGIN);
         plugin
             .env_clear()
@@ -138,14 +138,14 @@ impl Runtime {
 }
 
 /// Runs the plugin with these variables alone.
-pub fn run(arguments: &[&str], variables: &[(&str, &str)], stdin: Stdio) -> Outcome {
+pub(crate) fn run(arguments: &[&str], variables: &[(&str, &str)], stdin: Stdio) -> Outcome {
     let mut plugin = Command::new(PLUGIN);
     plugin.args(arguments).env_clear().envs(variables.iter().copied()).stdin(stdin);
     let child = plugin.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the plugin starts");
     wait(child)
 }
 
-pub fn wait(child: Child) -> Outcome {
+pub(crate) fn wait(child: Child) -> Outcome {
     let output = child.wait_with_output().expect("the plugin ends");
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("the plugin writes text");
     Outcome { code: output.status.code(), stdout: text(output.stdout), stderr: text(output.stderr) }

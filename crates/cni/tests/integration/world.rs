@@ -15,13 +15,13 @@ use crate::runtime::Runtime;
 const RESOURCES: &str = "/calico/resources/v3/projectcalico.org";
 
 /// A cluster with one pool of each family, of small blocks, and the nodes `a` and `b`.
-pub enum World {
+pub(crate) enum World {
     Etcd(Box<Etcd>),
     Kubernetes(Box<KubeApiserver>, Flavour),
 }
 
 impl World {
-    pub fn etcd(version: EtcdVersion) -> Self {
+    pub(crate) fn etcd(version: EtcdVersion) -> Self {
         let world = Self::Etcd(Box::new(Etcd::start_version(version).unwrap()));
         world.put_pool("v4", &json!({"cidr": "10.7.0.0/24", "blockSize": 28}));
         world.put_pool("v6", &json!({"cidr": "fd00:7::/120", "blockSize": 124}));
@@ -31,7 +31,7 @@ impl World {
         world
     }
 
-    pub fn kubernetes(flavour: Flavour) -> Self {
+    pub(crate) fn kubernetes(flavour: Flavour) -> Self {
         let server = KubeApiserver::start().unwrap();
         install(&server, flavour).unwrap();
         install_kubevirt(&server).unwrap();
@@ -55,14 +55,14 @@ impl World {
     }
 
     /// A pool for all nodes.
-    pub fn put_pool(&self, name: &str, spec: &Value) {
+    pub(crate) fn put_pool(&self, name: &str, spec: &Value) {
         let mut spec = spec.clone();
         spec["nodeSelector"] = "all()".into();
         self.put("ippools", "IPPool", name, &spec, &json!({}));
     }
 
     /// Creates a resource of Calico's API.
-    pub fn put(&self, plural: &str, kind: &str, name: &str, spec: &Value, labels: &Value) {
+    pub(crate) fn put(&self, plural: &str, kind: &str, name: &str, spec: &Value, labels: &Value) {
         let mut object = json!({"kind": kind, "metadata": {"name": name, "labels": labels}, "spec": spec});
         match self {
             Self::Etcd(_) => {
@@ -77,13 +77,13 @@ impl World {
     }
 
     /// Writes a key of etcd.
-    pub fn put_key(&self, key: &str, value: &Value) {
+    pub(crate) fn put_key(&self, key: &str, value: &Value) {
         let Self::Etcd(etcd) = self else { panic!("only etcd has keys") };
         etcd.with_client(async |mut client| client.put(key, value.to_string(), None).await).unwrap();
     }
 
     /// Deletes the object of a handle, as a crash or a person may.
-    pub fn delete_handle(&self, id: &str) {
+    pub(crate) fn delete_handle(&self, id: &str) {
         match self {
             Self::Etcd(etcd) => {
                 let key = format!("/calico/ipam/v2/handle/{id}");
@@ -97,7 +97,7 @@ impl World {
         }
     }
 
-    pub fn server(&self) -> &KubeApiserver {
+    pub(crate) fn server(&self) -> &KubeApiserver {
         match self {
             Self::Kubernetes(server, _) => server,
             Self::Etcd(_) => panic!("etcd has no API server"),
@@ -105,7 +105,7 @@ impl World {
     }
 
     /// A runtime on node `a`.
-    pub fn runtime(&self) -> Runtime {
+    pub(crate) fn runtime(&self) -> Runtime {
         match self {
             Self::Etcd(etcd) => Runtime::on_etcd(&etcd.endpoint()),
             Self::Kubernetes(server, _) => Runtime::new(
@@ -115,7 +115,7 @@ impl World {
     }
 
     /// Settings of a connection.
-    pub fn settings(&self) -> Settings {
+    pub(crate) fn settings(&self) -> Settings {
         let overrides = match self {
             Self::Etcd(etcd) => Overrides { etcd_endpoints: Some(etcd.endpoint()), ..Overrides::default() },
             Self::Kubernetes(server, _) => Overrides {
@@ -128,7 +128,7 @@ impl World {
     }
 
     /// All data, read by calipam itself.
-    pub fn observe(&self) -> Snapshot {
+    pub(crate) fn observe(&self) -> Snapshot {
         let settings = self.settings();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
@@ -138,13 +138,13 @@ impl World {
     }
 
     /// What is allocated: address and handle, ascending.
-    pub fn allocated(&self) -> Vec<(String, String)> {
+    pub(crate) fn allocated(&self) -> Vec<(String, String)> {
         allocated(&self.observe())
     }
 
     /// Asserts that nothing is allocated, that no handle is left, and that a check finds nothing.
     #[track_caller]
-    pub fn assert_empty(&self) {
+    pub(crate) fn assert_empty(&self) {
         let snapshot = self.observe();
         assert_eq!(allocated(&snapshot), []);
         let handles: Vec<String> =
@@ -155,7 +155,7 @@ impl World {
 }
 
 /// What is allocated: address and handle, ascending.
-pub fn allocated(snapshot: &Snapshot) -> Vec<(String, String)> {
+pub(crate) fn allocated(snapshot: &Snapshot) -> Vec<(String, String)> {
     let blocks = snapshot.blocks.iter().map(|block| block.value.content.sound().expect("a sound block"));
     let records = blocks.flat_map(|block| block.allocations()).map(|held| {
         let handle = held.attribute.handle().map(|handle| handle.to_string());
@@ -168,7 +168,7 @@ pub fn allocated(snapshot: &Snapshot) -> Vec<(String, String)> {
 
 /// Asserts that a check finds nothing, leaks younger than the usual grace period aside.
 #[track_caller]
-pub fn assert_sound(snapshot: &Snapshot) {
+pub(crate) fn assert_sound(snapshot: &Snapshot) {
     let report = calipam_check::check(snapshot, &Options::default());
     let findings: Vec<_> = report.findings.iter().map(|finding| format!("{:?}", finding)).collect();
     assert!(findings.is_empty(), "{findings:#?}");

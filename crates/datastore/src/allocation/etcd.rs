@@ -18,11 +18,11 @@ pub(super) struct EtcdStore {
 }
 
 impl EtcdStore {
-    pub fn new(client: Arc<EtcdClient>) -> Self {
+    pub(super) fn new(client: Arc<EtcdClient>) -> Self {
         Self { connection: Connection::new(&client) }
     }
 
-    pub async fn read(&self, queries: &[Query]) -> Result<Vec<Vec<Entry>>, StoreError> {
+    pub(super) async fn read(&self, queries: &[Query]) -> Result<Vec<Vec<Entry>>, StoreError> {
         let mut found = Vec::with_capacity(queries.len());
         for part in queries.chunks(ETCD_LIMITS.conditions) {
             let ranges: Vec<Range> = part.iter().map(range).collect();
@@ -52,13 +52,13 @@ impl EtcdStore {
     }
 
     /// The value of a key that no allocator reads.
-    pub async fn value_of(&self, key: &Key) -> Result<Option<Vec<u8>>, StoreError> {
+    pub(super) async fn value_of(&self, key: &Key) -> Result<Option<Vec<u8>>, StoreError> {
         let mut answers = self.get(&[Range::key(key.to_string())]).await?;
         let kv = answers.first_mut().and_then(|answer| answer.take_kvs().pop());
         Ok(kv.map(|kv| kv.into_key_value().1))
     }
 
-    pub async fn create(&self, record: &Record) -> Result<Revision, StoreError> {
+    pub(super) async fn create(&self, record: &Record) -> Result<Revision, StoreError> {
         let (key, value) = (record.key(), self.value(record)?);
         let path = key.to_string();
         let put = TxnOp::put(path.as_str(), value, None);
@@ -68,14 +68,14 @@ impl EtcdStore {
         }
     }
 
-    pub async fn update(&self, record: &Record, revision: &Revision) -> Result<Revision, StoreError> {
+    pub(super) async fn update(&self, record: &Record, revision: &Revision) -> Result<Revision, StoreError> {
         let (key, value) = (record.key(), self.value(record)?);
         let path = key.to_string();
         let put = TxnOp::put(path.as_str(), value, None);
         self.replace(key, self.at(path, revision)?, put).await
     }
 
-    pub async fn delete(&self, entry: &Entry) -> Result<(), StoreError> {
+    pub(super) async fn delete(&self, entry: &Entry) -> Result<(), StoreError> {
         let key = entry.record.key();
         let path = key.to_string();
         let delete = TxnOp::delete(path.as_str(), None);

@@ -48,9 +48,6 @@ const ASSIGN: &str = "assign or release single addresses";
 impl AllocatorStore {
     /// Connects with as few requests as can be: to the first endpoint of etcd that takes a connection, or to the API
     /// server, whose API group is found out by what it answers. `selecting` says how affinities are found on Kubernetes.
-    ///
-    /// # Errors
-    /// Where no server can be reached, or the datastore is a file, which is never written.
     pub async fn connect(settings: &Settings, selecting: Selecting, consent: Consent) -> Result<Self> {
         let backend = match &settings.target {
             Target::Etcd(etcd) => {
@@ -80,9 +77,6 @@ impl AllocatorStore {
 
     /// Whether the addresses of virtual machines outlive their pods, as the resource IPAMConfiguration says: on etcd not what the
     /// allocator reads. Where it is not stored, they do.
-    ///
-    /// # Errors
-    /// Where it cannot be read.
     pub async fn keeps_machine_addresses(&self) -> std::result::Result<bool, StoreError> {
         match &self.backend {
             Backend::Etcd(store) => {
@@ -103,9 +97,6 @@ impl AllocatorStore {
 
     /// Gives the affinities of a node the labels by which Calico 3.31 and later finds them (facts 2.5). On etcd there is
     /// nothing to do. Gives the number of those that had none.
-    ///
-    /// # Errors
-    /// Where the datastore cannot be read or written.
     pub async fn label_affinities(&self, node: &str) -> std::result::Result<usize, StoreError> {
         match &self.backend {
             Backend::Etcd(_) => Ok(0),
@@ -116,9 +107,6 @@ impl AllocatorStore {
 
 impl Datastore {
     /// This datastore for an allocator, for what the operator agreed to. Affinities are listed without selector.
-    ///
-    /// # Errors
-    /// Where the datastore is a file, which is never written.
     pub fn allocator(&self, consent: Consent) -> Result<AllocatorStore> {
         self.require_calico_3(ASSIGN)?;
         let backend = match self {

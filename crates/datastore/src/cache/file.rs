@@ -20,7 +20,6 @@ const FORMAT: u32 = 2;
 
 /// The first byte of a frame's text says what it holds: who it is of, as JSON;
 const HEADER: u8 = b'H';
-/// entries;
 pub(super) const ENTRIES: u8 = b'E';
 /// changes of entries;
 pub(super) const CHANGES: u8 = b'C';
@@ -75,7 +74,7 @@ const WRITING: &str = ".calipam-writing";
 const ABANDONED: Duration = Duration::from_secs(3_600);
 
 impl CacheWriter {
-    pub fn create(path: &Path, identity: &Identity) -> io::Result<Self> {
+    pub(super) fn create(path: &Path, identity: &Identity) -> io::Result<Self> {
         let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
         std::fs::create_dir_all(folder)?;
         remove_abandoned(folder);
@@ -88,12 +87,12 @@ impl CacheWriter {
     }
 
     /// Writes frames.
-    pub fn push(&mut self, frames: &[u8]) -> io::Result<()> {
+    pub(super) fn push(&mut self, frames: &[u8]) -> io::Result<()> {
         self.file.write_all(frames)
     }
 
     /// Ends the file with what all of it comes to.
-    pub fn finish(mut self, state: &impl Serialize) -> io::Result<()> {
+    pub(super) fn finish(mut self, state: &impl Serialize) -> io::Result<()> {
         self.file.write_all(&json_frame(STATE, state)?)?;
         let file = self.file.into_inner().map_err(|error| error.into_error())?;
         file.persist(&self.path).map_err(|error| error.error)?;
@@ -134,7 +133,7 @@ impl Place {
     }
 
     /// The text of the frame.
-    pub fn read(self, file: &File) -> io::Result<Vec<u8>> {
+    pub(super) fn read(self, file: &File) -> io::Result<Vec<u8>> {
         let mut frame = vec![0; self.head.length as usize];
         file.read_exact_at(&mut frame, self.offset)?;
         self.head.unpack(&frame)

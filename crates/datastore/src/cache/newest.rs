@@ -13,7 +13,7 @@ pub(super) struct Newest {
 
 impl Newest {
     /// Takes note of a write.
-    pub fn note(&mut self, revision: i64, sum: impl FnOnce() -> u32) {
+    pub(super) fn note(&mut self, revision: i64, sum: impl FnOnce() -> u32) {
         if revision < self.last {
             return;
         }
@@ -24,14 +24,14 @@ impl Newest {
         self.written.push(sum());
     }
 
-    pub fn join(&mut self, other: Self) {
+    pub(super) fn join(&mut self, other: Self) {
         for sum in other.written {
             self.note(other.last, || sum);
         }
     }
 
     /// True where all of it is among the sums of what is told to be written there.
-    pub fn is_among(&self, sums: &[u32]) -> bool {
+    pub(super) fn is_among(&self, sums: &[u32]) -> bool {
         !self.written.is_empty() && self.written.iter().all(|sum| sums.contains(sum))
     }
 }

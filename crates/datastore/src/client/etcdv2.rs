@@ -29,10 +29,10 @@ const PROBE: &str = "/calico";
 
 /// Error codes of the v2 API.
 mod code {
-    pub const NOT_FOUND: u32 = 100;
-    pub const COMPARE_FAILED: u32 = 101;
-    pub const EXISTS: u32 = 105;
-    pub const FORBIDDEN: u32 = 110;
+    pub(super) const NOT_FOUND: u32 = 100;
+    pub(super) const COMPARE_FAILED: u32 = 101;
+    pub(super) const EXISTS: u32 = 105;
+    pub(super) const FORBIDDEN: u32 = 110;
 }
 
 /// Connections to the members of an etcd cluster, of which one is used until it fails.
@@ -119,9 +119,6 @@ struct Reply {
 
 impl EtcdV2Client {
     /// Connects to the first endpoint that serves the v2 API.
-    ///
-    /// # Errors
-    /// Where none does, with what happened at each.
     pub async fn connect(settings: &EtcdSettings) -> Result<Self> {
         let mut members = Vec::new();
         for endpoint in &settings.endpoints {
@@ -168,7 +165,6 @@ impl EtcdV2Client {
         self.read_to(path, Depth::All).await
     }
 
-    /// As [`Self::read`], to a depth.
     pub(crate) async fn read_to(&self, path: &str, depth: Depth) -> Result<Found> {
         let mut left = self.members.len();
         loop {

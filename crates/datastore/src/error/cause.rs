@@ -65,7 +65,7 @@ const REFUSALS: [AlertDescription; 8] = [
 
 impl Attempt {
     /// Looks through an error and its sources. `None` where none of them is known.
-    pub fn cause(self, error: &(dyn StdError + 'static)) -> Option<Cause> {
+    pub(crate) fn cause(self, error: &(dyn StdError + 'static)) -> Option<Cause> {
         let mut found = None;
         for source in sources(error) {
             if let Some(error) = source.downcast_ref::<rustls::Error>() {
@@ -85,7 +85,7 @@ impl Attempt {
         found
     }
 
-    pub fn tls(self, error: &rustls::Error) -> Cause {
+    pub(crate) fn tls(self, error: &rustls::Error) -> Cause {
         match error {
             rustls::Error::InvalidCertificate(error) => certificate(error),
             // The first bytes are not a TLS record: the server answers in plain text.

@@ -68,7 +68,7 @@ pub(super) struct Workload {
 
 impl Workload {
     /// Reads what follows `/calico/v1/host/` in the path of an endpoint.
-    pub fn parse(rest: &str) -> Option<Self> {
+    pub(super) fn parse(rest: &str) -> Option<Self> {
         let segments: Vec<String> = rest.split('/').map(unescape).collect();
         match segments.as_slice() {
             [host, workload, orchestrator, id, endpoint, name]
@@ -86,14 +86,14 @@ impl Workload {
     }
 
     /// Namespace and pod, where it is one.
-    pub fn pod(&self) -> Option<(&str, &str)> {
+    pub(super) fn pod(&self) -> Option<(&str, &str)> {
         let named =
             self.workload.split_once('.').filter(|(namespace, pod)| !namespace.is_empty() && !pod.is_empty());
         named.filter(|_| self.orchestrator == KUBERNETES)
     }
 
     /// The key that stands for it, from which the path can be told again.
-    pub fn key(&self, rest: &str) -> Key {
+    pub(super) fn key(&self, rest: &str) -> Key {
         let (namespace, workload) = self.pod().unwrap_or((NO_NAMESPACE, &self.workload));
         let name = endpoint_name(&self.host, &self.orchestrator, workload, &self.endpoint);
         let is_told = !format!("{namespace}{name}").contains('/')

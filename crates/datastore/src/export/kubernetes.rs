@@ -42,9 +42,6 @@ impl Take for Lines {
 }
 
 /// Exports everything that a check reads. Gives the number of entries.
-///
-/// # Errors
-/// Where the cluster cannot be read, or the file not be written.
 pub(crate) async fn export(client: &Arc<KubeClient>, path: &Path, progress: &ProgressFn) -> Result<u64> {
     let Plan { first, second, coverage } = plan(client, &Extent::Whole).await?;
     let lists = Lists { client: Arc::clone(client), counter: Counter::new(progress) };

@@ -34,7 +34,7 @@ pub(crate) struct Line<'a> {
 
 impl<'a> Line<'a> {
     /// The line of an entry.
-    pub fn new(entry: &RawEntry<'a>) -> Self {
+    pub(super) fn new(entry: &RawEntry<'a>) -> Self {
         let key = std::str::from_utf8(entry.key).ok().map(Cow::Borrowed);
         let key_bytes = key.is_none().then(|| STANDARD.encode(entry.key));
         let value = as_json(entry.value);
@@ -43,15 +43,12 @@ impl<'a> Line<'a> {
         Self { key, key_bytes, revision, value, bytes, entries: None }
     }
 
-    pub fn footer(entries: u64) -> Self {
+    pub(super) fn footer(entries: u64) -> Self {
         Self { entries: Some(entries), ..Self::default() }
     }
 
     /// Gives the entry that the line holds to `sink`.
-    ///
-    /// # Errors
-    /// Where it holds none.
-    pub fn give(&self, sink: &mut impl FnMut(&RawEntry<'_>)) -> Result<(), String> {
+    pub(super) fn give(&self, sink: &mut impl FnMut(&RawEntry<'_>)) -> Result<(), String> {
         let base64 = |text: &String| STANDARD.decode(text).map_err(|e| format!("not base64: {e}"));
         let key = match (&self.key, &self.key_bytes) {
             (Some(key), None) => Cow::Borrowed(key.as_bytes()),

@@ -18,8 +18,8 @@ use calipam_model::snapshot::{Coverage, Source, WhySkipped};
 use serde::{Deserialize, Serialize};
 
 pub(crate) use self::read::{Export, Tally};
-pub use self::read::{header_of, looks_like_export, read};
-pub use self::write::Writer;
+pub(crate) use self::read::{header_of, looks_like_export, read};
+pub(crate) use self::write::Writer;
 pub(crate) use self::write::write_line;
 
 /// What the first line says about the kind of file.
@@ -30,7 +30,7 @@ pub const VERSION: u64 = 1;
 /// The first line of an export.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Header {
+pub(crate) struct Header {
     /// Always `calipam-export`.
     format: String,
     /// Version of the format.
@@ -52,7 +52,7 @@ pub struct Header {
 
 impl Header {
     /// A header of this program's format.
-    pub fn new(datastore: &str, location: &str, revision: &str, taken_at: &str) -> Self {
+    pub(crate) fn new(datastore: &str, location: &str, revision: &str, taken_at: &str) -> Self {
         Self {
             format: FORMAT.to_owned(),
             version: VERSION,
@@ -66,7 +66,7 @@ impl Header {
     }
 
     /// Sets which sources were read.
-    pub fn with_coverage(mut self, coverage: &BTreeMap<Source, Coverage>) -> Self {
+    pub(crate) fn with_coverage(mut self, coverage: &BTreeMap<Source, Coverage>) -> Self {
         let text = |coverage: &Coverage| match coverage {
             Coverage::Partial => "skipped: only partly exported".to_owned(),
             Coverage::Read | Coverage::Skipped(_) => coverage.to_string(),
@@ -76,7 +76,7 @@ impl Header {
     }
 
     /// Which sources were read.
-    pub fn coverage(&self) -> BTreeMap<Source, Coverage> {
+    pub(crate) fn coverage(&self) -> BTreeMap<Source, Coverage> {
         let read = |text: &str| match text {
             "read" => Coverage::Read,
             other => Coverage::Skipped(WhySkipped::parse(other.strip_prefix("skipped: ").unwrap_or(other))),

@@ -21,7 +21,7 @@ const MAX_LINE: u64 = 1 << 28;
 const PIECE: usize = 1 << 20;
 
 /// True where a file that begins with `head` may be an export, compressed or not.
-pub fn looks_like_export(head: &[u8]) -> bool {
+pub(crate) fn looks_like_export(head: &[u8]) -> bool {
     // The order of the header's fields is not part of the format.
     let line = head.split(|byte| *byte == b'\n').next().unwrap_or_default();
     let names_format = || line.windows(FORMAT.len()).any(|part| part == FORMAT.as_bytes());
@@ -33,14 +33,11 @@ pub fn looks_like_export(head: &[u8]) -> bool {
 /// # Errors
 /// Where the file cannot be read or unpacked, is of a later version, is cut off, or holds a line that
 /// cannot be decoded.
-pub fn read(path: &Path, sink: impl FnMut(&RawEntry<'_>)) -> Result<Header> {
+pub(crate) fn read(path: &Path, sink: impl FnMut(&RawEntry<'_>)) -> Result<Header> {
     read_some(path, &|_| true, sink)
 }
 
 /// Reads the entries of an export whose keys are wanted. Of the others it is only looked at that they are all there.
-///
-/// # Errors
-/// As [`read`].
 pub(super) fn read_some(
     path: &Path,
     is_wanted: &dyn Fn(&[u8]) -> bool,
@@ -62,10 +59,7 @@ pub(super) fn read_some(
 }
 
 /// Reads the first line of an export only.
-///
-/// # Errors
-/// As [`read`].
-pub fn header_of(path: &Path) -> Result<Header> {
+pub(crate) fn header_of(path: &Path) -> Result<Header> {
     let header = Lines::open(path).and_then(|mut lines| read_header(&mut lines));
     header.map_err(|kind| Error::file(path, kind))
 }

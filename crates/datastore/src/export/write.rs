@@ -16,7 +16,7 @@ const LEVEL: i32 = 3;
 
 /// An export that is being written. It appears under its name only when it is whole; dropping the writer
 /// removes it.
-pub struct Writer {
+pub(crate) struct Writer {
     path: PathBuf,
     output: Output,
     entries: u64,
@@ -38,10 +38,7 @@ impl Output {
 
 impl Writer {
     /// Begins an export at `path`, compressed where that ends with `.zst`. No other user may read it.
-    ///
-    /// # Errors
-    /// Where a file cannot be written in the same folder.
-    pub fn create(path: &Path, header: &Header) -> Result<Self> {
+    pub(crate) fn create(path: &Path, header: &Header) -> Result<Self> {
         let begin = || -> std::io::Result<Self> {
             let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
             let file = BufWriter::with_capacity(1 << 18, NamedTempFile::new_in(folder)?);
@@ -61,10 +58,7 @@ impl Writer {
     }
 
     /// Writes one entry.
-    ///
-    /// # Errors
-    /// Where the file cannot be written.
-    pub fn entry(&mut self, entry: &RawEntry<'_>) -> Result<()> {
+    pub(crate) fn entry(&mut self, entry: &RawEntry<'_>) -> Result<()> {
         self.entries += 1;
         self.line(&Line::new(entry)).map_err(|e| Error::file(&self.path, e))
     }
@@ -76,10 +70,7 @@ impl Writer {
     }
 
     /// Writes the footer and gives the file its name. Gives the number of entries.
-    ///
-    /// # Errors
-    /// Where the file cannot be written.
-    pub fn finish(mut self) -> Result<u64> {
+    pub(crate) fn finish(mut self) -> Result<u64> {
         let (path, entries) = (self.path.clone(), self.entries);
         let end = move || -> std::io::Result<()> {
             self.line(&Line::footer(entries))?;

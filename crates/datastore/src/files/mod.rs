@@ -76,9 +76,6 @@ impl DataFile {
     }
 
     /// Takes the whole of standard input.
-    ///
-    /// # Errors
-    /// As [`Self::open`], and where there is no room for a temporary file.
     pub(crate) fn of_input(mut input: impl Read) -> Result<Self> {
         let mut spooled = || -> std::io::Result<TempPath> {
             let mut file = NamedTempFile::new()?;
@@ -104,17 +101,11 @@ impl DataFile {
     }
 
     /// Reads all of it. Takes its time; does not belong on a thread that has to answer others.
-    ///
-    /// # Errors
-    /// Where the file is damaged or cut.
     pub fn observe(&self, progress: &ProgressFn) -> Result<Snapshot> {
         self.observe_extent(&Extent::Whole, progress)
     }
 
     /// Reads what the extent says; of files of Kubernetes objects all.
-    ///
-    /// # Errors
-    /// As [`Self::observe`].
     pub(crate) fn observe_extent(&self, extent: &Extent, progress: &ProgressFn) -> Result<Snapshot> {
         let read = self.observe_path(|key| extent.has_key(key), extent.records(), progress);
         let mut snapshot =
@@ -127,9 +118,6 @@ impl DataFile {
     }
 
     /// Reads the entries of an export whose keys are wanted. What else it holds counts as read only in part.
-    ///
-    /// # Errors
-    /// As [`Self::observe`].
     pub fn observe_some(
         &self,
         is_wanted: &(dyn Fn(&[u8]) -> bool + Sync),
@@ -243,9 +231,6 @@ impl DataFile {
     }
 
     /// Gives each entry to `take`, without looking at it.
-    ///
-    /// # Errors
-    /// Where the file is damaged or cut.
     pub(crate) fn entries(&self, take: impl FnMut(&RawEntry<'_>)) -> Result<()> {
         match self.kind {
             FileKind::Export => export::read(&self.path, take).map(drop),

@@ -49,9 +49,6 @@ pub(crate) fn looks_like_objects(head: &[u8]) -> bool {
 }
 
 /// The files of a folder that may hold objects: those whose names end in `.json`, in order.
-///
-/// # Errors
-/// Where the folder cannot be read.
 pub(crate) fn files_of(folder: &Path) -> std::io::Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     for entry in std::fs::read_dir(folder)? {
@@ -113,9 +110,6 @@ fn tell_virtual_affinities(snapshot: &mut Snapshot) {
 }
 
 /// Reads files of objects; gives what an export keeps of each.
-///
-/// # Errors
-/// As [`read`].
 pub(crate) fn read_entries(files: &[PathBuf], mut take: impl FnMut(&RawEntry<'_>)) -> Result<()> {
     each(files, |kind, object| {
         if let Some(entry) = kind.export(object, Encoding::Json) {

@@ -111,16 +111,13 @@ pub(crate) const CONFIGURATION: [Source; 5] = [
 impl KnownKind {
     /// The object without what a check does not need, as JSON that [`add`](Self::add) reads; `None` where it is of no
     /// interest.
-    ///
-    /// # Errors
-    /// Where it cannot be decoded.
-    pub fn reduced(&self, object: &[u8], encoding: Encoding) -> Result<Option<Vec<u8>>, String> {
+    pub(crate) fn reduced(&self, object: &[u8], encoding: Encoding) -> Result<Option<Vec<u8>>, String> {
         (self.export)(object, encoding)
     }
 
     /// Key and value of the object in an export; `None` where it is of no interest. What cannot be decoded is kept as
     /// it is, so that a check of the export finds it.
-    pub fn export(&self, object: &[u8], encoding: Encoding) -> Option<RawKv> {
+    pub(crate) fn export(&self, object: &[u8], encoding: Encoding) -> Option<RawKv> {
         let (namespace, name) = identify(object, encoding);
         let value = match self.reduced(object, encoding) {
             Ok(json) => json?,
@@ -162,7 +159,7 @@ pub(crate) type Resolved = Result<Kind, (Source, WhySkipped)>;
 
 impl Kind {
     /// The path of one object; `namespace` is empty for kinds without.
-    pub fn object_path(&self, namespace: &str, name: &str) -> String {
+    pub(crate) fn object_path(&self, namespace: &str, name: &str) -> String {
         let (parent, plural) = self.path.rsplit_once('/').unwrap_or(("", self.known.plural));
         let name = segment(name);
         match namespace {
@@ -172,7 +169,7 @@ impl Kind {
     }
 
     /// The path of an object that there need not be, as a list of at most this one.
-    pub fn list_of_one(&self) -> String {
+    pub(crate) fn list_of_one(&self) -> String {
         let (parent, plural) = self.path.rsplit_once('/').unwrap_or(("", self.known.plural));
         match self.known.source {
             Source::Pods | Source::Services => {
@@ -183,7 +180,7 @@ impl Kind {
     }
 
     /// The permission that a verb on the kind needs.
-    pub fn permission(&self, verb: &'static str) -> Permission {
+    pub(crate) fn permission(&self, verb: &'static str) -> Permission {
         Permission { group: self.group.to_owned(), resource: self.known.plural.to_owned(), verb }
     }
 }

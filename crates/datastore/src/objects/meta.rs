@@ -67,7 +67,7 @@ pub(crate) struct Wanted {
 
 impl<'a> Meta<'a> {
     /// Reads `ObjectMeta`.
-    pub fn from_protobuf(message: &'a [u8], wanted: Wanted) -> Result<Self, String> {
+    pub(crate) fn from_protobuf(message: &'a [u8], wanted: Wanted) -> Result<Self, String> {
         let mut meta = Self::default();
         each(message, |field, value| {
             match field {
@@ -92,22 +92,22 @@ impl<'a> Meta<'a> {
         Ok(meta)
     }
 
-    pub fn annotation(&self, name: &str) -> Option<&str> {
+    pub(crate) fn annotation(&self, name: &str) -> Option<&str> {
         self.annotations.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_ref())
     }
 
-    pub fn label(&self, name: &str) -> Option<&str> {
+    pub(crate) fn label(&self, name: &str) -> Option<&str> {
         self.labels.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_ref())
     }
 
     /// When the object was created.
-    pub fn created_at(&self) -> Option<Timestamp> {
+    pub(crate) fn created_at(&self) -> Option<Timestamp> {
         let of_seconds = self.created_seconds.and_then(|seconds| Timestamp::from_second(seconds).ok());
         of_seconds.or_else(|| self.created.as_deref().and_then(parse_time))
     }
 
     /// What an export keeps of it.
-    pub fn for_export(mut self, wanted: Wanted) -> Self {
+    pub(crate) fn for_export(mut self, wanted: Wanted) -> Self {
         self.created = self.created_at().map(|created| Cow::Owned(created.to_string()));
         self.annotations.retain(|(name, _)| wanted.annotations.contains(&name.as_ref()));
         if !wanted.labels {
@@ -120,12 +120,12 @@ impl<'a> Meta<'a> {
     }
 
     /// Which version of the object this is, without its labels.
-    pub fn revision(&self) -> Revision {
+    pub(crate) fn revision(&self) -> Revision {
         self.revision_with(BTreeMap::new())
     }
 
     /// Which version of the object this is, with its labels.
-    pub fn revision_with_labels(&self) -> Revision {
+    pub(crate) fn revision_with_labels(&self) -> Revision {
         let owned = |(name, value): &(Cow<'_, str>, Cow<'_, str>)| (name.to_string(), value.to_string());
         self.revision_with(self.labels.iter().map(owned).collect())
     }

@@ -5,9 +5,6 @@ use std::borrow::Cow;
 use crate::protobuf::{Fields, Value};
 
 /// Walks the fields of a message.
-///
-/// # Errors
-/// Where the message is malformed, or `take` finds a text that is none.
 pub(crate) fn each<'a>(
     message: &'a [u8],
     mut take: impl FnMut(u32, Value<'a>) -> Result<(), String>,
@@ -20,9 +17,6 @@ pub(crate) fn each<'a>(
 }
 
 /// A text field.
-///
-/// # Errors
-/// Where the bytes are not UTF-8.
 pub(crate) fn text(value: Value<'_>) -> Result<Cow<'_, str>, String> {
     let text = std::str::from_utf8(value.bytes()).map_err(|_| "a text field is not UTF-8")?;
     Ok(Cow::Borrowed(text))

@@ -53,9 +53,6 @@ const ATTEMPTS: u32 = 4;
 impl Datastore {
     /// Reads every kept revision of what lies around something: the keys that are asked for and those that any of their
     /// revisions names, not the cluster.
-    ///
-    /// # Errors
-    /// Where this is no etcd, or it cannot be read.
     pub async fn past(&self, of: &PastOf) -> Result<Past> {
         let client = match self {
             Self::Etcd(client) | Self::EtcdAndKubernetes(client, _) => Arc::clone(client),
@@ -82,9 +79,6 @@ const RECENT: usize = 16;
 impl Datastore {
     /// Reads the last versions of the blocks around an address, which a snapshot holds: version by version, which is faster
     /// than a watch of the past and costs etcd nothing but these keys. `None` where the datastore keeps no history.
-    ///
-    /// # Errors
-    /// Where it cannot be read.
     pub async fn recent(&self, snapshot: &Snapshot, address: IpAddr) -> Result<Option<Past>> {
         let (Self::Etcd(client) | Self::EtcdAndKubernetes(client, _)) = self else { return Ok(None) };
         let mut past = Past {

@@ -34,9 +34,6 @@ pub(crate) async fn add(
 }
 
 /// What is read of Kubernetes where etcd is the datastore.
-///
-/// # Errors
-/// Where permissions are missing.
 pub(crate) async fn kinds(client: &Arc<KubeClient>) -> Result<Vec<Kind>> {
     let kinds = kinds::users_with_node_names(client.api());
     require(client, kinds.iter()).await?;
@@ -53,9 +50,6 @@ pub(crate) fn counter(snapshot: &Snapshot, progress: &ProgressFn) -> Arc<Counter
 }
 
 /// Adds what was read of the [kinds].
-///
-/// # Errors
-/// Where the cluster is not that of the etcd.
 pub(crate) fn add_lists<T: Into<Snapshot>>(
     client: &KubeClient,
     snapshot: &mut Snapshot,
@@ -83,9 +77,6 @@ pub(crate) fn is_in_kubernetes(key: &Key) -> bool {
 }
 
 /// Reads keys of Kubernetes again, and adds them.
-///
-/// # Errors
-/// Where the server fails, refuses, or does not answer in time.
 pub(crate) async fn reread(
     client: &Arc<KubeClient>,
     snapshot: &mut Snapshot,
@@ -97,9 +88,6 @@ pub(crate) async fn reread(
 }
 
 /// Adds the pods and services that the records name to what was read around something in etcd.
-///
-/// # Errors
-/// As [`reread`].
 pub(crate) async fn add_around(
     client: &Arc<KubeClient>,
     snapshot: &mut Snapshot,

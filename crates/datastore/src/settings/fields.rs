@@ -70,21 +70,21 @@ pub(super) struct Values(BTreeMap<&'static str, String>);
 
 impl Values {
     /// The text of a field; `None` where it is not set or empty, which Calico does not tell apart.
-    pub fn text(&self, name: &str) -> Option<&str> {
+    pub(super) fn text(&self, name: &str) -> Option<&str> {
         self.0.get(name).map(String::as_str).filter(|text| !text.is_empty())
     }
 
     /// The text of a field; empty where it is not set.
-    pub fn owned(&self, name: &str) -> String {
+    pub(super) fn owned(&self, name: &str) -> String {
         self.text(name).unwrap_or_default().to_owned()
     }
 
     /// A switch; false where it is not set.
-    pub fn flag(&self, name: &str) -> bool {
+    pub(super) fn flag(&self, name: &str) -> bool {
         self.text(name).and_then(parse_bool).unwrap_or(false)
     }
 
-    pub fn set(&mut self, field: &Field, value: String) {
+    pub(super) fn set(&mut self, field: &Field, value: String) {
         self.0.insert(field.name, value);
     }
 
@@ -93,7 +93,7 @@ impl Values {
     ///
     /// # Errors
     /// Where a variable that must hold a number or a switch does not, which includes holding nothing.
-    pub fn from_environment(environment: &BTreeMap<String, String>) -> Result<Self, SettingsError> {
+    pub(super) fn from_environment(environment: &BTreeMap<String, String>) -> Result<Self, SettingsError> {
         let mut values = Self::default();
         for field in &FIELDS {
             let Some(variable) = field.variable else { continue };

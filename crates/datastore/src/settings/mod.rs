@@ -75,9 +75,6 @@ pub struct KubectlOptions {
 /// Reads the files that settings name.
 pub trait Files {
     /// The content of a file.
-    ///
-    /// # Errors
-    /// What the system says.
     fn read(&self, path: &Path) -> io::Result<Vec<u8>>;
 
     /// True where there is such a file.
@@ -216,9 +213,6 @@ impl Settings {
     ///
     /// The settings file counts alone where it exists; the environment counts where there is none. The
     /// command line wins over both. `KUBECONFIG` counts also where a settings file names none.
-    ///
-    /// # Errors
-    /// Where settings contradict each other, or a file that they name cannot be read.
     pub fn resolve(
         overrides: &Overrides,
         environment: &BTreeMap<String, String>,
@@ -249,9 +243,6 @@ impl Settings {
 
 impl Settings {
     /// Finds out where the data is by the environment alone, as the CNI plugin does: no settings file is looked for.
-    ///
-    /// # Errors
-    /// As [`Self::resolve`].
     pub fn from_environment(
         environment: &BTreeMap<String, String>,
         files: &impl Files,
@@ -265,9 +256,6 @@ impl Settings {
 
 impl KubernetesSettings {
     /// How to reach Kubernetes, whatever the datastore is.
-    ///
-    /// # Errors
-    /// Where a settings file cannot be used.
     pub fn resolve(
         overrides: &Overrides,
         environment: &BTreeMap<String, String>,

@@ -29,7 +29,7 @@ pub(super) enum Backend {
 }
 
 impl Backend {
-    pub fn new(datastore: &Datastore) -> Result<Self> {
+    pub(super) fn new(datastore: &Datastore) -> Result<Self> {
         match datastore {
             Datastore::Etcd(client) => Ok(Self::Etcd(Connection::new(client), Gathered::new(None))),
             Datastore::EtcdAndKubernetes(client, kube) => {
@@ -44,7 +44,7 @@ impl Backend {
     }
 
     /// Reads objects; where that fails for a reason that passes, again after a pause, and from any endpoint of etcd.
-    pub async fn read(&self, keys: &[Key]) -> Result<Vec<Option<Stored>>> {
+    pub(super) async fn read(&self, keys: &[Key]) -> Result<Vec<Option<Stored>>> {
         let mut pauses = PAUSES.into_iter();
         loop {
             let (result, client) = match self {
@@ -70,7 +70,7 @@ impl Backend {
     }
 
     /// Makes the changes of a batch, and never a second time: an error leaves open whether they were made.
-    pub async fn commit(&self, batch: &Batch) -> Result<Swap> {
+    pub(super) async fn commit(&self, batch: &Batch) -> Result<Swap> {
         match self {
             Self::Etcd(connection, gathered) => {
                 let client = connection.current();
@@ -111,9 +111,6 @@ impl Connection {
     }
 
     /// Connects anew where `broken` is still the connection.
-    ///
-    /// # Errors
-    /// Where no endpoint answers.
     pub(crate) async fn replace(&self, broken: &Arc<EtcdClient>) -> Result<()> {
         let _one = self.connecting.lock().await;
         if Arc::ptr_eq(&self.current(), broken) {

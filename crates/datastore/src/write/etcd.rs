@@ -112,7 +112,7 @@ pub(super) struct Parts {
 
 impl Parts {
     /// The parts of one batch. `kubernetes_compared`: evidence that lies in Kubernetes was looked at already.
-    pub fn new(batch: &Batch, kubernetes_compared: bool) -> std::result::Result<Self, String> {
+    pub(super) fn new(batch: &Batch, kubernetes_compared: bool) -> std::result::Result<Self, String> {
         let mut expected: HashMap<&Key, &Expect> = HashMap::new();
         let mut parts = Self {
             comparisons: Vec::new(),
@@ -157,7 +157,7 @@ impl Parts {
 
     /// True where one transaction can hold the other batches, too, and none of either changes what the other expects: both
     /// orders come to the same.
-    pub fn goes_with(&self, other: &Self) -> bool {
+    pub(super) fn goes_with(&self, other: &Self) -> bool {
         let is_apart = |(key, changed): (&String, &bool)| {
             self.keys.get(key).is_none_or(|own_changed| !*own_changed && !*changed)
         };
@@ -167,14 +167,14 @@ impl Parts {
             && other.keys.iter().all(is_apart)
     }
 
-    pub fn join(&mut self, other: Self) {
+    pub(super) fn join(&mut self, other: Self) {
         self.comparisons.extend(other.comparisons);
         self.operations.extend(other.operations);
         self.bytes += other.bytes;
         self.keys.extend(other.keys);
     }
 
-    pub fn transaction(self) -> Txn {
+    pub(super) fn transaction(self) -> Txn {
         Txn::new().when(self.comparisons).and_then(self.operations)
     }
 }

@@ -66,13 +66,12 @@ enum Sent {
 }
 
 impl Gathered {
-    pub fn new(kubernetes: Option<Arc<KubeClient>>) -> Arc<Self> {
+    pub(super) fn new(kubernetes: Option<Arc<KubeClient>>) -> Arc<Self> {
         let (reads, writes) = (Queue::new(READS), Queue::new(WRITES));
         Arc::new(Self { kubernetes, reads, writes, alone: AtomicBool::new(false) })
     }
 
-    /// As [`etcd::read`].
-    pub async fn read(&self, client: &Arc<EtcdClient>, keys: &[Key]) -> Result<Vec<Option<Stored>>> {
+    pub(super) async fn read(&self, client: &Arc<EtcdClient>, keys: &[Key]) -> Result<Vec<Option<Stored>>> {
         if self.kubernetes.is_some() || keys.len() > LIMITS.conditions / 2 {
             return etcd::read(client, self.kubernetes.as_ref(), keys).await;
         }
@@ -115,8 +114,7 @@ impl Gathered {
         true
     }
 
-    /// As [`etcd::commit`].
-    pub async fn commit(&self, client: &Arc<EtcdClient>, batch: &Batch) -> Result<Swap> {
+    pub(super) async fn commit(&self, client: &Arc<EtcdClient>, batch: &Batch) -> Result<Swap> {
         let is_alone = self.kubernetes.is_some() || self.alone.load(Ordering::Relaxed);
         if is_alone || batch.changes.is_empty() {
             return etcd::commit(client, self.kubernetes.as_ref(), batch).await;

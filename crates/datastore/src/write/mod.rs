@@ -150,18 +150,12 @@ pub struct Writer {
 
 impl Datastore {
     /// A writer, for what the operator agreed to.
-    ///
-    /// # Errors
-    /// Where the datastore is a file, which is never written.
     pub fn writer(&self, consent: Consent) -> Result<Writer> {
         Ok(Writer { backend: Backend::new(self)?, consent: Arc::new(consent) })
     }
 
     /// Asks whether the user may create, update and delete objects of these kinds, so that a run does not end in the
     /// middle; with `lock`, also the lock. etcd cannot be asked.
-    ///
-    /// # Errors
-    /// Where a permission is missing, with all that are, or the datastore is never written.
     pub async fn may_write(&self, sources: &[Source], lock: bool) -> Result<()> {
         match Backend::new(self)? {
             Backend::Etcd(..) | Backend::EtcdV2(..) => Ok(()),
@@ -170,9 +164,6 @@ impl Datastore {
     }
 
     /// Reads objects as they are now, in the order of the keys; `None` where there is none.
-    ///
-    /// # Errors
-    /// Where the datastore cannot be read, or is a file, which does not change.
     pub async fn stored(&self, keys: &[Key]) -> Result<Vec<Option<Stored>>> {
         Backend::new(self)?.read(keys).await
     }
@@ -203,9 +194,6 @@ impl Writer {
     }
 
     /// Reads objects as they are now, in the order of the keys; `None` where there is none.
-    ///
-    /// # Errors
-    /// Where the datastore cannot be read.
     pub async fn read(&self, keys: &[Key]) -> Result<Vec<Option<Stored>>> {
         self.backend.read(keys).await
     }

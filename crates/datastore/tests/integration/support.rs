@@ -11,46 +11,46 @@ use calipam_datastore::{Datastore, Result};
 use calipam_model::snapshot::Snapshot;
 
 /// Settings from command-line options and environment variables.
-pub fn resolve(overrides: &Overrides, environment: &[(&str, &str)]) -> Settings {
+pub(crate) fn resolve(overrides: &Overrides, environment: &[(&str, &str)]) -> Settings {
     let environment: BTreeMap<_, _> =
         environment.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
     Settings::resolve(overrides, &environment, &LocalFiles).unwrap()
 }
 
-pub async fn open(overrides: Overrides) -> Datastore {
+pub(crate) async fn open(overrides: Overrides) -> Datastore {
     Datastore::open(&resolve(&overrides, &[])).await.unwrap()
 }
 
 /// Opens an etcd without TLS and users.
-pub async fn open_etcd(endpoint: &str) -> Datastore {
+pub(crate) async fn open_etcd(endpoint: &str) -> Datastore {
     open(Overrides { etcd_endpoints: Some(endpoint.to_owned()), ..Overrides::default() }).await
 }
 
 /// Opens a Kubernetes datastore, or an etcd whose pods are read from Kubernetes.
-pub async fn open_kubernetes(kubeconfig: &Path, etcd_endpoints: Option<String>) -> Datastore {
+pub(crate) async fn open_kubernetes(kubeconfig: &Path, etcd_endpoints: Option<String>) -> Datastore {
     let kind = if etcd_endpoints.is_some() { "etcd" } else { "kubernetes" };
     let kubeconfig = Some(kubeconfig.display().to_string());
     open(Overrides { datastore: Some(kind.into()), kubeconfig, etcd_endpoints, ..Overrides::default() }).await
 }
 
 /// Opens a file of data; fails where it is none.
-pub async fn open_file(path: &Path) -> Result<Datastore> {
+pub(crate) async fn open_file(path: &Path) -> Result<Datastore> {
     let overrides = Overrides { datastore: Some(path.display().to_string()), ..Overrides::default() };
     Datastore::open(&resolve(&overrides, &[])).await
 }
 
 /// Reads everything.
-pub async fn observe(store: &Datastore) -> Result<Snapshot> {
+pub(crate) async fn observe(store: &Datastore) -> Result<Snapshot> {
     store.observe(&quiet()).await
 }
 
 /// Ignores progress.
-pub fn quiet() -> ProgressFn {
+pub(crate) fn quiet() -> ProgressFn {
     Arc::new(|_| {})
 }
 
 /// Consent to write to the clusters of these tests.
-pub fn consent() -> Consent {
+pub(crate) fn consent() -> Consent {
     let question = Question {
         cluster: "0f0e1d2c".into(),
         location: "a test".into(),

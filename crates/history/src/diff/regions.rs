@@ -28,7 +28,7 @@ pub(crate) struct Region<'s> {
 
 impl<'s> Region<'s> {
     /// The one block of both sides, where there is nothing else and both are sound.
-    pub fn pair(&self) -> Option<(&'s Block, &'s Block)> {
+    pub(super) fn pair(&self) -> Option<(&'s Block, &'s Block)> {
         match (self.old.as_slice(), self.new.as_slice()) {
             ([old], [new]) if old.cidr == new.cidr => Some((old.block?, new.block?)),
             _ => None,
@@ -36,7 +36,7 @@ impl<'s> Region<'s> {
     }
 
     /// Blocks that cannot be compared, and on which side. A corrupt block that is stored unchanged is the same.
-    pub fn unreadable(&self) -> Vec<(IpNet, Side)> {
+    pub(super) fn unreadable(&self) -> Vec<(IpNet, Side)> {
         let unreadable = |side: &[Stored<'s>]| -> Vec<Stored<'s>> {
             side.iter().copied().filter(|stored| stored.block.is_none()).collect()
         };
@@ -57,7 +57,7 @@ impl<'s> Region<'s> {
     }
 
     /// True where a block of either side that cannot be decoded may hold what lies in `cidr`.
-    pub fn hides(&self, cidr: IpNet) -> bool {
+    pub(super) fn hides(&self, cidr: IpNet) -> bool {
         let both = self.old.iter().chain(&self.new);
         both.filter(|stored| stored.block.is_none()).any(|stored| stored.cidr.contains(&cidr))
     }

@@ -62,16 +62,16 @@ pub(crate) enum NodeName<'s> {
 }
 
 impl<'s> NodeName<'s> {
-    pub fn of(record: &AttributeRef<'s>, block: &'s Block) -> Self {
+    pub(crate) fn of(record: &AttributeRef<'s>, block: &'s Block) -> Self {
         let host = || block.owner().and_then(BlockOwner::host).map_or(Self::Unknown, Self::Host);
         record.get("node").filter(|node| !node.is_empty()).map_or_else(host, Self::Recorded)
     }
 
-    pub fn is_in(self, scope: &Scope) -> bool {
+    pub(crate) fn is_in(self, scope: &Scope) -> bool {
         scope.nodes.is_empty() || self != Self::Unknown && scope.nodes.contains(&self.text())
     }
 
-    pub fn text(self) -> String {
+    pub(crate) fn text(self) -> String {
         match self {
             Self::Recorded(name) => name.to_string(),
             Self::Host(name) => name.to_owned(),
@@ -93,7 +93,7 @@ pub(crate) struct Tally<'s> {
 
 impl<'s> Tally<'s> {
     /// Counts an address that is allocated on both sides without a change.
-    pub fn both(&mut self, node: NodeName<'s>, pool: Option<&'s str>) {
+    pub(super) fn both(&mut self, node: NodeName<'s>, pool: Option<&'s str>) {
         let pool = pool.unwrap_or_default();
         match &mut self.same {
             Some((last_pool, last_node, number)) if *last_node == node && *last_pool == pool => *number += 1,
@@ -114,7 +114,7 @@ impl<'s> Tally<'s> {
     }
 
     /// Counts an address that is allocated on one side or both.
-    pub fn change(
+    pub(super) fn change(
         &mut self,
         kind: Option<AddressChangeKind>,
         before: Option<Part<'s>>,
@@ -127,7 +127,7 @@ impl<'s> Tally<'s> {
         count(&mut self.nodes, before.map(node), after.map(node), kind);
     }
 
-    pub fn finish(mut self) -> Sums {
+    pub(super) fn finish(mut self) -> Sums {
         self.count_same();
         let mut pools = BTreeMap::new();
         self.pools.into_iter().for_each(|(name, sum)| add(pools.entry(name.to_owned()).or_default(), sum));
@@ -187,7 +187,7 @@ pub(crate) struct Pools<'s> {
 }
 
 impl<'s> Pools<'s> {
-    pub fn new(snapshot: &'s Snapshot) -> Self {
+    pub(super) fn new(snapshot: &'s Snapshot) -> Self {
         let mut pools: Vec<(IpNet, &'s str)> =
             snapshot.pools.iter().map(|pool| (pool.value.cidr, pool.value.name.as_str())).collect();
         pools.sort_by_key(|(cidr, name)| (std::cmp::Reverse(cidr.prefix_len()), *name));
@@ -195,7 +195,7 @@ impl<'s> Pools<'s> {
     }
 
     /// The smallest pool around an address of a block.
-    pub fn of(&mut self, address: IpAddr, block: IpNet) -> Option<&'s str> {
+    pub(super) fn of(&mut self, address: IpAddr, block: IpNet) -> Option<&'s str> {
         match self.last {
             Some((last, pool)) if last == block => pool,
             _ => {

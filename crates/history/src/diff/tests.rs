@@ -16,7 +16,6 @@ const POOL: &str = "/calico/resources/v3/projectcalico.org/ippools/main";
 /// The record of an address and its sequence number, where there is one.
 type State = Option<(Value, u64)>;
 
-/// A record of a pod.
 fn record(handle: &str, node: &str, pod: &str) -> Value {
     let at = "2026-05-01 10:00:00 +0000 UTC";
     json!({"handle_id": handle, "secondary": {"namespace": "ns", "node": node, "pod": pod, "timestamp": at}})
@@ -75,7 +74,6 @@ fn everything<T>(old: &Snapshot, new: &Snapshot, look: impl FnOnce(&Difference<'
     compare(old, new, &Scope::default(), look)
 }
 
-/// Address and change of each.
 fn changes(difference: &Difference<'_>) -> Vec<(String, AddressChangeKind)> {
     difference.addresses.iter().map(|change| (change.address.to_string(), change.change)).collect()
 }

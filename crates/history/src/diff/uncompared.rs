@@ -86,7 +86,6 @@ impl Serialize for NotCompared {
     }
 }
 
-/// The sources that are compared.
 const COMPARED: [Source; 10] = [
     Source::Blocks,
     Source::Affinities,
@@ -127,21 +126,21 @@ pub(crate) struct Hidden {
 }
 
 impl Hidden {
-    pub fn new(old: &Snapshot, new: &Snapshot) -> Self {
+    pub(super) fn new(old: &Snapshot, new: &Snapshot) -> Self {
         Self { old: of(old), new: of(new) }
     }
 
     /// True where nothing can be said about an object.
-    pub fn has(&self, key: &Key) -> bool {
+    pub(super) fn has(&self, key: &Key) -> bool {
         self.old.contains(key) || self.new.contains(key)
     }
 
     /// True where nothing is hidden: the usual case, which spares building keys.
-    pub fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         self.old.is_empty() && self.new.is_empty()
     }
 
-    pub fn listed(&self, scope: &Scope) -> Vec<NotCompared> {
+    pub(super) fn listed(&self, scope: &Scope) -> Vec<NotCompared> {
         let concerns = |key: &&Key| match key {
             Key::Affinity(key) => scope.has_network(key.cidr) && scope.has_node(&key.node),
             Key::Node(name) => scope.networks.is_empty() && scope.has_node(name),

@@ -136,7 +136,6 @@ impl Holder {
     }
 }
 
-/// One event.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Event {

@@ -47,7 +47,7 @@ pub(crate) enum Recorded {
 
 impl Recorded {
     /// The same time, of a record that was stored again.
-    pub fn copied(self) -> Self {
+    pub(super) fn copied(self) -> Self {
         match self {
             Self::Time(time) => Self::Copied(time),
             other => other,
@@ -87,7 +87,7 @@ pub(crate) struct Anchors {
 }
 
 impl Anchors {
-    pub fn new(mut known: Vec<Anchor>) -> Self {
+    pub(super) fn new(mut known: Vec<Anchor>) -> Self {
         known.sort_by_key(|anchor| anchor.revision);
         let latest = known.iter().scan(None, |last, anchor| {
             *last = (*last).max(Some(anchor.time));
@@ -107,7 +107,7 @@ impl Anchors {
     }
 
     /// When the write of a revision took place, with a time that was recorded in it.
-    pub fn of(&self, revision: i64, own: Option<Recorded>) -> When {
+    pub(super) fn of(&self, revision: i64, own: Option<Recorded>) -> When {
         let begin = self.revisions.partition_point(|at| *at < revision);
         let end = self.revisions.partition_point(|at| *at <= revision);
         let earlier = begin.checked_sub(1).and_then(|last| self.latest.get(last)).copied();

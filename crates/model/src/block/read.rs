@@ -40,9 +40,6 @@ impl BlockContent {
     }
 
     /// Reads the JSON of a block, and of its records what is asked for. A corrupt block is kept as it is.
-    ///
-    /// # Errors
-    /// As [`Self::parse`].
     pub fn parse_with(json: &[u8], detail: RecordDetail) -> Result<Self, String> {
         let fresh = || RawBlock { detail, ..RawBlock::default() };
         let raw = read_object(json, fresh).map_err(|e| e.to_string())?;

@@ -34,12 +34,12 @@ pub(super) struct Kept {
 
 impl Kept {
     /// Records of addresses that the block lends to others.
-    pub fn lent_by(host: Option<&str>) -> Self {
+    pub(super) fn lent_by(host: Option<&str>) -> Self {
         Self { host: host.map(str::to_owned), ..Self::default() }
     }
 
     /// How many the value has.
-    pub fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         if self.host.is_some() { self.places.len() } else { self.table.len() }
     }
 
@@ -67,12 +67,12 @@ impl Kept {
 
 impl<'de> Records<'de> {
     /// Begins anew.
-    pub fn begin(&mut self, kept: Kept) {
+    pub(super) fn begin(&mut self, kept: Kept) {
         *self = Self { kept, ..Self::default() };
     }
 
     /// Takes an array of records, or `null`. False for `null`.
-    pub fn take_plain(&mut self, reader: &mut Plain<'de>) -> plain::Result<bool> {
+    pub(super) fn take_plain(&mut self, reader: &mut Plain<'de>) -> plain::Result<bool> {
         reader.array(|reader| {
             if self.kept.is_full() {
                 return Err(plain::Unusual);

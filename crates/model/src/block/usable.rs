@@ -7,9 +7,6 @@ use super::{Block, BlockContent, BlockProblem, CorruptBlock};
 impl BlockContent {
     /// The block as an allocator takes it: sound, or with nothing wrong but records that no ordinal refers to, which are
     /// left out. Calico drops them with its next write (3.33 and later), and a release must not fail for them.
-    ///
-    /// # Errors
-    /// The problems of any other block, as text.
     pub fn usable(self) -> Result<Box<Block>, String> {
         match self {
             Self::Sound(block) => Ok(block),

@@ -23,9 +23,6 @@ pub struct Current<'a> {
 /// What the edits make of each object, in the order in which the objects come; `None` where it is deleted.
 /// Objects that stay as they are do not occur. `current` tells what is stored under a key; `now` is written
 /// into what cools down or gets an owner.
-///
-/// # Errors
-/// The guard that does not hold, for people.
 pub fn apply<'a, 'e>(
     edits: impl IntoIterator<Item = &'e Edit>,
     now: Timestamp,

@@ -40,7 +40,6 @@ pub(super) fn changed<'e>(
     }
 }
 
-/// The block that is stored.
 fn living(key: &Key, stored: Option<Current<'_>>) -> Result<Block, String> {
     let undecodable = || format!("{key} is gone or cannot be decoded");
     let Current { object, .. } = stored.ok_or_else(undecodable)?;

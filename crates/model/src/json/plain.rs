@@ -129,7 +129,7 @@ impl<'de> Plain<'de> {
 
     /// Takes a text that has to be next, quotes included.
     #[inline]
-    pub fn same(&mut self, text: &[u8]) -> Result<()> {
+    pub(crate) fn same(&mut self, text: &[u8]) -> Result<()> {
         let rest = self.text.as_bytes().get(self.at..).ok_or(Unusual)?;
         if !rest.starts_with(text) {
             return Err(Unusual);
@@ -140,7 +140,7 @@ impl<'de> Plain<'de> {
 
     /// Takes what is left of a string whose opening quote was taken. The closing one comes next.
     #[inline]
-    pub fn up_to_quote(&mut self) -> Result<&'de str> {
+    pub(crate) fn up_to_quote(&mut self) -> Result<&'de str> {
         let close = self.quotes.next()?;
         let string = self.text.get(self.at..close).ok_or(Unusual)?;
         self.at = close;
@@ -192,7 +192,7 @@ impl<'de> Plain<'de> {
 
     /// Takes a whole number, or `null`.
     #[inline]
-    pub fn integer(&mut self) -> Result<Option<i64>> {
+    pub(crate) fn integer(&mut self) -> Result<Option<i64>> {
         match self.peek()? {
             b'n' => self.literal("null").map(|()| None),
             b'-' => self.negative().map(Some),
@@ -202,7 +202,7 @@ impl<'de> Plain<'de> {
 
     /// Takes a whole number from 0 on, or `null`.
     #[inline]
-    pub fn natural(&mut self) -> Result<Option<u64>> {
+    pub(crate) fn natural(&mut self) -> Result<Option<u64>> {
         match self.peek()? {
             b'n' => self.literal("null").map(|()| None),
             _ => self.magnitude().map(Some),
@@ -257,7 +257,7 @@ impl<'de> Plain<'de> {
     }
 
     /// Takes an array, or `null`, each item with `take_one`. False for `null`.
-    pub fn array(&mut self, take_one: impl FnMut(&mut Self) -> Result<()>) -> Result<bool> {
+    pub(crate) fn array(&mut self, take_one: impl FnMut(&mut Self) -> Result<()>) -> Result<bool> {
         match self.peek()? {
             b'[' => self.each(b']', take_one).map(|()| true),
             b'n' => self.literal("null").map(|()| false),
@@ -266,7 +266,10 @@ impl<'de> Plain<'de> {
     }
 
     /// Takes an object, or `null`, each field with `take_one`, which takes the value. False for `null`.
-    pub fn entries(&mut self, mut take_one: impl FnMut(&'de str, &mut Self) -> Result<()>) -> Result<bool> {
+    pub(crate) fn entries(
+        &mut self,
+        mut take_one: impl FnMut(&'de str, &mut Self) -> Result<()>,
+    ) -> Result<bool> {
         match self.peek()? {
             b'{' => {}
             b'n' => return self.literal("null").map(|()| false),
@@ -280,7 +283,7 @@ impl<'de> Plain<'de> {
     }
 
     /// Gives the fields of an object, or none of `null`, to `fields`. False for `null`.
-    pub fn object(&mut self, fields: &mut impl Fields<'de>) -> Result<bool> {
+    pub(crate) fn object(&mut self, fields: &mut impl Fields<'de>) -> Result<bool> {
         self.entries(|name, reader| {
             if fields.plain_field(name, reader)? {
                 return Ok(());
@@ -290,7 +293,10 @@ impl<'de> Plain<'de> {
     }
 
     /// Takes the next value with `take`, and gives its text as well.
-    pub fn with_text<T>(&mut self, take: impl FnOnce(&mut Self) -> Result<T>) -> Result<(T, &'de str)> {
+    pub(crate) fn with_text<T>(
+        &mut self,
+        take: impl FnOnce(&mut Self) -> Result<T>,
+    ) -> Result<(T, &'de str)> {
         self.skip_blanks();
         let start = self.at;
         let value = take(self)?;

@@ -45,7 +45,6 @@ pub enum DecisionStep {
     Claim,
     /// The blocks of others.
     Borrow,
-    /// What is assigned.
     Assign,
 }
 

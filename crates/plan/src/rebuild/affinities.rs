@@ -47,7 +47,6 @@ pub(super) fn plan(planner: &mut Planner<'_, '_>) {
 
 /// What an affinity needs.
 enum Fate<'f> {
-    /// It is deleted.
     Delete(&'static str),
     /// It is deleted with its block, which loses its owner.
     WithBlock,

@@ -51,7 +51,7 @@ pub(super) enum What {
 
 impl What {
     /// Clean IDs of the handles that lose and that gain the address.
-    pub fn handles(&self) -> [Option<String>; 2] {
+    pub(super) fn handles(&self) -> [Option<String>; 2] {
         let of = |record: &Attribute| {
             let id = record.handle.as_deref().filter(|id| !id.is_empty())?;
             Some(clean(id).to_owned())

@@ -54,9 +54,6 @@ pub struct BlockFile {
 }
 
 /// One file for each block that the plan writes. No more than these blocks are copied.
-///
-/// # Errors
-/// Where a step cannot be made on the snapshot, as with [`simulate`].
 pub fn block_files(
     before: &Snapshot,
     plan: &Plan,

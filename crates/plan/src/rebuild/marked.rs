@@ -28,7 +28,7 @@ pub(super) struct MarkedBlocks {
 
 impl MarkedBlocks {
     /// Judges them. Where there are any, the snapshot is copied and checked once more.
-    pub fn new(basis: &Basis<'_>, scope: &Scope<'_>) -> Self {
+    pub(super) fn new(basis: &Basis<'_>, scope: &Scope<'_>) -> Self {
         let is_wanted = |block: &&Versioned<StoredBlock>| {
             let content = &block.value.content;
             let found = basis.finding(Code::HalfDeleted, &Subject::Block(block.value.key)).is_some();
@@ -85,12 +85,12 @@ impl MarkedBlocks {
     }
 
     /// What has to be true for the deletion of the block to be finished; `None` where it must stay.
-    pub fn unused(&self, cidr: IpNet) -> Option<&[(Key, Expect)]> {
+    pub(super) fn unused(&self, cidr: IpNet) -> Option<&[(Key, Expect)]> {
         self.unused.get(&cidr).map(Vec::as_slice)
     }
 
     /// An address of the block that is in use, or may be.
-    pub fn used(&self, cidr: IpNet) -> Option<IpAddr> {
+    pub(super) fn used(&self, cidr: IpNet) -> Option<IpAddr> {
         self.used.get(&cidr).copied()
     }
 }

@@ -36,10 +36,7 @@ pub(super) struct MissingBlocks {
 
 impl MissingBlocks {
     /// Puts an address into the block in which it should lie by the block size of its pool.
-    ///
-    /// # Errors
-    /// Where that is not known.
-    pub fn add(&mut self, planner: &Planner<'_, '_>, planned: AddressPlan) -> Result<(), Refusal> {
+    pub(super) fn add(&mut self, planner: &Planner<'_, '_>, planned: AddressPlan) -> Result<(), Refusal> {
         let (cidr, ordinal) = expected_block(planner, planned.address)?;
         self.blocks.entry(cidr).or_default().insert(ordinal, planned);
         Ok(())
@@ -47,7 +44,7 @@ impl MissingBlocks {
 
     /// Remembers an address in use that is skipped. Should its block be created, it is held there by an empty
     /// record: free it would be given out a second time.
-    pub fn hold(&mut self, planner: &Planner<'_, '_>, address: IpAddr) {
+    pub(super) fn hold(&mut self, planner: &Planner<'_, '_>, address: IpAddr) {
         if let ([], Ok((cidr, ordinal))) =
             (&*blocks_around(planner.index(), address), expected_block(planner, address))
         {
@@ -56,7 +53,7 @@ impl MissingBlocks {
     }
 
     /// Plans the blocks that can be created, and says of the others why not.
-    pub fn plan(self, planner: &mut Planner<'_, '_>) {
+    pub(super) fn plan(self, planner: &mut Planner<'_, '_>) {
         if self.blocks.is_empty() {
             return;
         }

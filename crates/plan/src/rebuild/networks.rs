@@ -25,7 +25,7 @@ pub(super) struct Networks {
 impl Networks {
     /// Looks for the networks of some containers and nodes. Two passes over the snapshot, however many
     /// they are.
-    pub fn new(basis: &Basis<'_>, containers: &BTreeSet<String>, nodes: &BTreeSet<String>) -> Self {
+    pub(super) fn new(basis: &Basis<'_>, containers: &BTreeSet<String>, nodes: &BTreeSet<String>) -> Self {
         let mut networks = Self::default();
         if containers.is_empty() {
             return networks;
@@ -61,7 +61,7 @@ impl Networks {
 
     /// The network of a container on a node: that of its own handle, else what most records of the node
     /// name, else what most of the cluster do.
-    pub fn of(&self, container: &str, node: &str) -> Option<String> {
+    pub(super) fn of(&self, container: &str, node: &str) -> Option<String> {
         let most = |counts: &BTreeMap<String, usize>| {
             counts.iter().max_by_key(|(_, count)| **count).map(|(network, _)| network.clone())
         };

@@ -39,7 +39,7 @@ pub(super) struct Planner<'p, 's> {
 }
 
 impl<'p, 's> Planner<'p, 's> {
-    pub fn new(
+    pub(super) fn new(
         basis: &'p Basis<'s>,
         scope: &'p Scope<'p>,
         corrupt: &'p CorruptBlocks,
@@ -59,23 +59,23 @@ impl<'p, 's> Planner<'p, 's> {
         }
     }
 
-    pub fn index(&self) -> &'p Index<'s> {
+    pub(super) fn index(&self) -> &'p Index<'s> {
         &self.basis.context.index
     }
 
     /// The findings of one code that are in scope.
-    pub fn findings(&self, code: Code) -> Vec<&'s Finding> {
+    pub(super) fn findings(&self, code: Code) -> Vec<&'s Finding> {
         let found = self.basis.findings(code);
         found.filter(|finding| self.scope.has(finding, self.index())).collect()
     }
 
-    pub fn skip(&mut self, finding: &Finding, reason: SkipReason, detail: impl Into<String>) {
+    pub(super) fn skip(&mut self, finding: &Finding, reason: SkipReason, detail: impl Into<String>) {
         let skipped = Skipped::new(finding.subject.clone(), reason, detail).of(finding.code);
         self.skipped.push(skipped);
     }
 
     /// Skips what belongs to a node that may be alive although its object is gone.
-    pub fn skip_of_living(&mut self, finding: &Finding, node: &str) {
+    pub(super) fn skip_of_living(&mut self, finding: &Finding, node: &str) {
         let detail = format!(
             "{node} does not exist, but endpoints or pods name it: if it is alive, bring its object back"
         );
@@ -83,19 +83,19 @@ impl<'p, 's> Planner<'p, 's> {
         self.skipped.push(skipped.with_way_out(WayOut::NodeIsDead(node.to_owned())));
     }
 
-    pub fn may_change(&self, block: &IndexedBlock<'_>) -> bool {
+    pub(super) fn may_change(&self, block: &IndexedBlock<'_>) -> bool {
         self.scope.has_block(block.key, block.owner)
     }
 
     /// True for a block whose deletion stopped half-way and is finished: it is empty, or nothing uses what it records.
-    pub fn finishes(&self, block: &StoredBlock) -> bool {
+    pub(super) fn finishes(&self, block: &StoredBlock) -> bool {
         let found = self.basis.finding(Code::HalfDeleted, &Subject::Block(block.key)).is_some();
         let is_empty = block.content.sound().is_some_and(|sound| sound.is_empty());
         let is_unused = is_empty || self.marked.unused(block.key).is_some();
         found && is_unused && self.scope.has_block(block.key, block.content.owner())
     }
 
-    pub fn changes_addresses(&self, cidr: IpNet) -> bool {
+    pub(super) fn changes_addresses(&self, cidr: IpNet) -> bool {
         self.blocks.get(&cidr).is_some_and(|planned| !planned.addresses.is_empty())
     }
 }

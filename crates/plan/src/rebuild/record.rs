@@ -20,9 +20,6 @@ pub(super) struct Wanted {
 }
 
 /// The record for an address that is used by one owner, whose uses these are.
-///
-/// # Errors
-/// Why no record can be made that the owner's deletion would free again.
 pub(super) fn wanted(
     basis: &Basis<'_>,
     networks: &Networks,

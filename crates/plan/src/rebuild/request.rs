@@ -27,12 +27,12 @@ pub(super) struct Scope<'r> {
 }
 
 impl<'r> Scope<'r> {
-    pub fn new(request: &'r Request) -> Self {
+    pub(super) fn new(request: &'r Request) -> Self {
         Self { request }
     }
 
     /// True without any limit.
-    pub fn is_everything(&self) -> bool {
+    pub(super) fn is_everything(&self) -> bool {
         let Request { pools, nodes, blocks, .. } = self.request;
         pools.is_empty() && nodes.is_empty() && blocks.is_empty()
     }
@@ -47,20 +47,20 @@ impl<'r> Scope<'r> {
     }
 
     /// True for a block that may change.
-    pub fn has_block(&self, cidr: IpNet, owner: Option<&BlockOwner>) -> bool {
+    pub(super) fn has_block(&self, cidr: IpNet, owner: Option<&BlockOwner>) -> bool {
         self.is_everything()
             || self.has_network(cidr)
             || owner.and_then(BlockOwner::host).is_some_and(|node| self.has_node(node))
     }
 
     /// True for an affinity that may change: of a block in scope, or of a node.
-    pub fn has_affinity(&self, key: &AffinityKey, owner: Option<&BlockOwner>) -> bool {
+    pub(super) fn has_affinity(&self, key: &AffinityKey, owner: Option<&BlockOwner>) -> bool {
         let by_node = key.kind == AffinityType::Host && self.has_node(&key.node);
         by_node || self.has_block(key.cidr, owner)
     }
 
     /// True for a finding about something that may change. A handle does where one of its blocks may.
-    pub fn has(&self, finding: &Finding, index: &Index<'_>) -> bool {
+    pub(super) fn has(&self, finding: &Finding, index: &Index<'_>) -> bool {
         if self.is_everything() {
             return true;
         }

@@ -15,7 +15,7 @@ pub(super) struct HandleOwners<'b, 's> {
 }
 
 impl<'b, 's> HandleOwners<'b, 's> {
-    pub fn new(basis: &'b Basis<'s>) -> Self {
+    pub(super) fn new(basis: &'b Basis<'s>) -> Self {
         let claim = |finding: &calipam_check::Finding| match &finding.subject {
             Subject::Handle(id) => Some(Claim::of_handle(id)),
             _ => None,
@@ -25,7 +25,7 @@ impl<'b, 's> HandleOwners<'b, 's> {
     }
 
     /// The owner of an orphan handle, where it exists and none of its addresses is recorded elsewhere.
-    pub fn owner_of(&self, id: &str) -> Option<String> {
+    pub(super) fn owner_of(&self, id: &str) -> Option<String> {
         match Claim::of_handle(id) {
             Claim::Tunnel { kind, node } => self.unrecorded_tunnel(kind, &node),
             claim => {

@@ -79,9 +79,6 @@ pub struct ReadReport {
 /// Reads a report, JSON or YAML. `written` is when the file was written, which counts for reports that do not
 /// say when they were made; a copy is younger than what it shows, never older. `locked`: the datastore is
 /// locked, or will be for the release.
-///
-/// # Errors
-/// Where the text is no report.
 pub fn read_report(
     name: &str,
     text: &str,

@@ -31,22 +31,22 @@ pub(crate) struct Omitted {
 }
 
 impl Omitted {
-    pub fn new(kept: &KeptHandles) -> Self {
+    pub(crate) fn new(kept: &KeptHandles) -> Self {
         Self { parts: Vec::new(), kept: Arc::clone(kept) }
     }
 
     /// True where the part of this step is omitted already.
-    pub fn has(&self, unit: &Unit) -> bool {
+    pub(crate) fn has(&self, unit: &Unit) -> bool {
         self.parts.iter().any(|omission| omission.unit == *unit)
     }
 
     /// Why another step keeps the addresses of the handle.
-    pub fn why_kept(&self, handle: &str) -> Option<String> {
+    pub(crate) fn why_kept(&self, handle: &str) -> Option<String> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner).get(handle).cloned()
     }
 
     /// Omits parts from now on.
-    pub fn add(&mut self, omissions: Vec<Omission>) {
+    pub(crate) fn add(&mut self, omissions: Vec<Omission>) {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         for omission in omissions {
             if let (Unit::Handle(id), true) = (&omission.unit, omission.releases) {
@@ -56,7 +56,7 @@ impl Omitted {
         }
     }
 
-    pub fn into_parts(self) -> Vec<Omission> {
+    pub(crate) fn into_parts(self) -> Vec<Omission> {
         self.parts
     }
 }

@@ -24,7 +24,7 @@ struct Users {
 }
 
 impl Order {
-    pub fn new(groups: &[Group]) -> Self {
+    pub(super) fn new(groups: &[Group]) -> Self {
         let mut order = Self {
             waits: vec![0; groups.len()],
             followers: vec![Vec::new(); groups.len()],
@@ -54,12 +54,12 @@ impl Order {
     }
 
     /// The next group that may run.
-    pub fn next(&mut self) -> Option<usize> {
+    pub(super) fn next(&mut self) -> Option<usize> {
         self.ready.pop_first()
     }
 
     /// A group has ended: those that waited for it may run.
-    pub fn ended(&mut self, index: usize) {
+    pub(super) fn ended(&mut self, index: usize) {
         for follower in std::mem::take(&mut self.followers[index]) {
             self.waits[follower] -= 1;
             if self.waits[follower] == 0 {

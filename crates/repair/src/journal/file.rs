@@ -45,9 +45,6 @@ struct Line {
 impl Journal {
     /// Creates the file and its folder, and makes the header durable. The file must not exist: a journal
     /// is never overwritten. Only the user can read it.
-    ///
-    /// # Errors
-    /// Where the file cannot be created or written.
     pub fn create(path: &Path, header: &Header) -> Result<Self, JournalError> {
         let failed = |error: io::Error| JournalError::write(path, &error);
         let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
@@ -103,25 +100,16 @@ impl Journal {
 
     /// Writes what became of an intent, without waiting until it is on disk: where it is lost, reading
     /// the objects tells. A failure shows at the next intent, or at the end.
-    ///
-    /// # Errors
-    /// Where the journal cannot be written any more.
     pub fn conclude(&self, outcome: Outcome) -> Result<(), JournalError> {
         self.send(&Entry::Outcome(outcome), SHORT, None)
     }
 
     /// Writes a mark about the datastore lock.
-    ///
-    /// # Errors
-    /// Where it could not be made durable.
     pub async fn mark_lock(&self, mark: LockMark) -> Result<(), JournalError> {
         self.append(&Entry::Lock(mark), SHORT).await
     }
 
     /// Ends the journal.
-    ///
-    /// # Errors
-    /// Where the last line could not be made durable.
     pub async fn finish(mut self) -> Result<PathBuf, JournalError> {
         self.append(&Entry::End {}, SHORT).await?;
         self.close();

@@ -20,12 +20,12 @@ pub(super) struct FrameWriter {
 }
 
 impl FrameWriter {
-    pub fn new() -> io::Result<Self> {
+    pub(super) fn new() -> io::Result<Self> {
         Ok(Self { packer: Packer::new()?, text: Vec::new(), frames: Vec::new() })
     }
 
     /// The frames of lines that are written together, each of which `add` appends to the text that it is given.
-    pub fn frames<L>(
+    pub(super) fn frames<L>(
         &mut self,
         lines: impl IntoIterator<Item = L>,
         mut add: impl FnMut(L, &mut Vec<u8>),
@@ -75,7 +75,7 @@ pub(super) struct Text<R> {
 }
 
 impl<R: Read> Text<R> {
-    pub fn new(mut file: R) -> io::Result<Self> {
+    pub(super) fn new(mut file: R) -> io::Result<Self> {
         let mut first = Vec::new();
         file.by_ref().take(MAGIC.len() as u64).read_to_end(&mut first)?;
         // A file with only a part of them is one whose first frame broke off.
@@ -84,12 +84,12 @@ impl<R: Read> Text<R> {
         Ok(Self { file, is_framed, text: Vec::new(), taken: 0, end: 0 })
     }
 
-    pub fn is_framed(&self) -> bool {
+    pub(super) fn is_framed(&self) -> bool {
         self.is_framed
     }
 
     /// The place in the file up to which text was taken; `None` within a frame.
-    pub fn position(&self) -> Option<u64> {
+    pub(super) fn position(&self) -> Option<u64> {
         let left = (self.text.len() - self.taken) as u64;
         (left == 0 || !self.is_framed).then(|| self.end - left)
     }

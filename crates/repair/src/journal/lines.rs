@@ -24,7 +24,7 @@ impl Sum {
     }
 
     /// Appends a line: a JSON object, which gets the field `sum`.
-    pub fn seal(&mut self, object: &[u8], text: &mut Vec<u8>) {
+    pub(super) fn seal(&mut self, object: &[u8], text: &mut Vec<u8>) {
         self.add(object);
         text.extend_from_slice(object.strip_suffix(b"}").unwrap_or(object));
         text.extend_from_slice(FIELD.0);
@@ -58,19 +58,19 @@ pub(super) struct Lines<R> {
 }
 
 impl<R: Read> Lines<R> {
-    pub fn new(file: R) -> io::Result<Self> {
+    pub(super) fn new(file: R) -> io::Result<Self> {
         let text = Text::new(file)?;
         Ok(Self { text, line: Vec::new(), sum: Sum::default(), end: Some(0), number: 0 })
     }
 
     /// True where the file is in frames.
-    pub fn is_framed(&self) -> bool {
+    pub(super) fn is_framed(&self) -> bool {
         self.text.is_framed()
     }
 
     /// The next line, and whether it is sound; nothing after one that is not can be. `None` at the end; a last line that
     /// breaks off is passed over, since what was not durable was never begun.
-    pub fn next(&mut self) -> io::Result<Option<(&[u8], bool)>> {
+    pub(super) fn next(&mut self) -> io::Result<Option<(&[u8], bool)>> {
         self.line.clear();
         match self.text.read_until(b'\n', &mut self.line) {
             Err(error) if error.kind() == io::ErrorKind::InvalidData => {

@@ -48,9 +48,6 @@ pub fn undo_command(journal: &Path) -> String {
 }
 
 /// The journals of a folder, newest first. What does not begin as a journal of this user is left out.
-///
-/// # Errors
-/// Where the folder cannot be read. One that does not exist holds none.
 pub fn list(folder: &Path) -> Result<Vec<Listed>, JournalError> {
     let mut found: Vec<Listed> =
         journals(folder)?.iter().filter_map(|path| listed(path).ok().flatten()).collect();
@@ -86,9 +83,6 @@ impl Listed {
     }
 
     /// Removes the file, unless its run lives.
-    ///
-    /// # Errors
-    /// Where the system refuses, or the file is another one by now.
     pub fn remove(&self) -> Result<(), JournalError> {
         let failed =
             |error: io::Error| JournalError::Remove { path: self.path.clone(), reason: error.to_string() };

@@ -25,9 +25,6 @@ pub enum Fate {
 
 /// Finds out what became of the intents of a journal that have no outcome, by reading their objects. Gives
 /// the journal with those outcomes added that are certain, and the fate of each open intent by its number.
-///
-/// # Errors
-/// Where the datastore cannot be read.
 pub async fn resolve(
     mut recorded: Recorded,
     datastore: &Datastore,
@@ -60,9 +57,6 @@ pub struct Resolved {
 
 /// Resolves the journals of a folder whose runs for `cluster` were killed, and notes in them what became of
 /// their open intents, so that it is still known when others have written to the same objects.
-///
-/// # Errors
-/// Where the datastore cannot be read.
 pub async fn resolve_killed(
     datastore: &Datastore,
     folder: &Path,

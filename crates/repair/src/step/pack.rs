@@ -16,12 +16,12 @@ pub(super) struct Piece {
 }
 
 impl Piece {
-    pub fn edits<'s>(&'s self, step: &'s Step) -> impl Iterator<Item = &'s Edit> {
+    pub(super) fn edits<'s>(&'s self, step: &'s Step) -> impl Iterator<Item = &'s Edit> {
         self.edits.iter().map(|index| &step.parts[self.part].edits[*index])
     }
 
     /// True where it frees addresses.
-    pub fn frees(&self, step: &Step) -> bool {
+    pub(super) fn frees(&self, step: &Step) -> bool {
         self.edits(step).any(|edit| matches!(edit, Edit::Block(_, BlockEdit::Release { .. })))
     }
 }

@@ -94,7 +94,7 @@ impl Task for WriteTask {
 }
 
 impl WriteTask {
-    pub fn new(step: Arc<Step>, pieces: Vec<Piece>, later: Vec<PartOf>, limits: Limits) -> Self {
+    pub(super) fn new(step: Arc<Step>, pieces: Vec<Piece>, later: Vec<PartOf>, limits: Limits) -> Self {
         let counts = |piece: &Piece| piece.edits(&step).all(|edit| matches!(edit, Edit::Handle(..)));
         // A handle that stands for itself is deleted or created by the evidence of its blocks.
         let is_about_handle = step.edits().all(|edit| matches!(edit, Edit::Handle(..)));

@@ -104,9 +104,6 @@ struct Net {
 impl UndoPlan {
     /// Plans the inverse of a run. Its open intents have to be resolved before, by
     /// [`resolve`](crate::journal::resolve()); those that cannot be are skipped.
-    ///
-    /// # Errors
-    /// Where the journal names what calipam never writes.
     pub fn new(recorded: &Recorded) -> Result<Self, RepairError> {
         let mut plan = Self {
             cluster: recorded.header.cluster.clone(),
@@ -160,9 +157,6 @@ impl UndoPlan {
 
     /// The same for the objects as they are now: steps of which something has changed since are skipped, and those that
     /// find everything as it was before the run are left out.
-    ///
-    /// # Errors
-    /// Where the datastore cannot be read, or holds another cluster.
     pub async fn look(mut self, datastore: &Datastore) -> Result<Self, RepairError> {
         let information = datastore.stored(&[lock::key()]).await?.pop().flatten();
         names_cluster(information.as_ref(), "journal", &self.cluster)?;

@@ -18,7 +18,7 @@ pub(super) struct UndoTask {
 }
 
 impl UndoTask {
-    pub fn new(objects: &Arc<[UndoObject]>, from: usize, most: usize) -> Self {
+    pub(super) fn new(objects: &Arc<[UndoObject]>, from: usize, most: usize) -> Self {
         Self { objects: Arc::clone(objects), from, to: (from + most).min(objects.len()) }
     }
 }
@@ -42,7 +42,7 @@ pub(super) enum State {
 }
 
 impl State {
-    pub fn of(object: &UndoObject, now: Option<&Stored>) -> Self {
+    pub(super) fn of(object: &UndoObject, now: Option<&Stored>) -> Self {
         if is_restored(&object.key, now, object.before.as_ref()) {
             Self::Undone
         } else if is_left(object, now) {

@@ -14,38 +14,38 @@ use calipam_model::object::Object;
 use calipam_model::snapshot::Snapshot;
 use calipam_repair::journal::{ChangeRecord, FORMAT, Header, Intent, Journal, Outcome, Value, Version};
 use calipam_testkit::cluster::{ClusterSpec, SizedCluster};
-pub use calipam_testkit::servers::Entries;
+pub(crate) use calipam_testkit::servers::Entries;
 use calipam_testkit::servers::Etcd;
 
 /// A cluster with about `allocations` addresses.
-pub async fn start(allocations: u64) -> (Etcd, Datastore) {
+pub(crate) async fn start(allocations: u64) -> (Etcd, Datastore) {
     let etcd = Etcd::start().unwrap();
     SizedCluster::new(ClusterSpec::new(7), allocations).write_to_etcd(&etcd.endpoint()).unwrap();
     let store = open(&etcd.endpoint()).await;
     (etcd, store)
 }
 
-pub async fn open(endpoint: &str) -> Datastore {
+pub(crate) async fn open(endpoint: &str) -> Datastore {
     let overrides = Overrides { etcd_endpoints: Some(endpoint.to_owned()), ..Overrides::default() };
     Datastore::open(&Settings::resolve(&overrides, &BTreeMap::new(), &LocalFiles).unwrap()).await.unwrap()
 }
 
-pub async fn observe(store: &Datastore) -> Snapshot {
+pub(crate) async fn observe(store: &Datastore) -> Snapshot {
     let quiet: ProgressFn = Arc::new(|_| {});
     store.observe(&quiet).await.unwrap()
 }
 
-pub async fn guid(store: &Datastore) -> String {
+pub(crate) async fn guid(store: &Datastore) -> String {
     observe(store).await.cluster.unwrap().guid
 }
 
 /// Everything under /calico/.
-pub async fn dump(etcd: &Etcd) -> Entries {
+pub(crate) async fn dump(etcd: &Etcd) -> Entries {
     etcd.entries().unwrap()
 }
 
 /// The values alone, blocks without their sequence numbers, which only ever rise.
-pub fn values(entries: &Entries) -> BTreeMap<String, serde_json::Value> {
+pub(crate) fn values(entries: &Entries) -> BTreeMap<String, serde_json::Value> {
     let value = |raw: &[u8]| {
         let mut value: serde_json::Value = serde_json::from_slice(raw).unwrap();
         for field in ["sequenceNumber", "sequenceNumberForAllocation"] {
@@ -57,7 +57,7 @@ pub fn values(entries: &Entries) -> BTreeMap<String, serde_json::Value> {
 }
 
 /// Consent to change any number of objects.
-pub fn consent(cluster: &str) -> Consent {
+pub(crate) fn consent(cluster: &str) -> Consent {
     let many = usize::MAX / 8;
     let question = Question {
         cluster: cluster.to_owned(),
@@ -70,7 +70,7 @@ pub fn consent(cluster: &str) -> Consent {
     Consent::from_option(question, true).unwrap()
 }
 
-pub fn header(cluster: &str) -> Header {
+pub(crate) fn header(cluster: &str) -> Header {
     Header {
         format: FORMAT,
         program: "0.0.0".into(),
@@ -82,12 +82,12 @@ pub fn header(cluster: &str) -> Header {
     }
 }
 
-pub fn journal_path(folder: &Path, name: &str) -> PathBuf {
+pub(crate) fn journal_path(folder: &Path, name: &str) -> PathBuf {
     folder.join(format!("{name}.journal"))
 }
 
 /// Blocks, each with an address of a pod to release and the handle that goes with it.
-pub async fn leaks(store: &Datastore, count: usize) -> Vec<(Key, u32, Key)> {
+pub(crate) async fn leaks(store: &Datastore, count: usize) -> Vec<(Key, u32, Key)> {
     let snapshot = observe(store).await;
     let single: BTreeSet<String> = snapshot
         .handles
@@ -107,14 +107,14 @@ pub async fn leaks(store: &Datastore, count: usize) -> Vec<(Key, u32, Key)> {
 
 /// How far one write of a repair by hand comes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Until {
+pub(crate) enum Until {
     Intent,
     Write,
     Outcome,
 }
 
 /// Releases addresses and their handles as a run does, the last one as far as `until`.
-pub async fn repair_by_hand(
+pub(crate) async fn repair_by_hand(
     store: &Datastore,
     path: &Path,
     leaks: &[(Key, u32, Key)],

@@ -36,7 +36,7 @@ fn pod_blocks(snapshot: &Snapshot) -> Vec<(&Block, Vec<u32>)> {
 }
 
 /// The release of addresses of a block with their handles, as a planner makes it of leaked ones.
-pub fn release(block: &Block, ordinals: &[u32], evidence: Vec<(Key, Expect)>) -> Step {
+pub(crate) fn release(block: &Block, ordinals: &[u32], evidence: Vec<(Key, Expect)>) -> Step {
     let mut handles: BTreeMap<String, Vec<Held>> = BTreeMap::new();
     for held in ordinals.iter().map(|ordinal| held(block, *ordinal)) {
         handles.entry(handle_of(&held)).or_default().push(held);

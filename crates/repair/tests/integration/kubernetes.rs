@@ -20,14 +20,14 @@ use serde_json::{Value, json};
 use crate::cluster::{consent, journal_path, observe};
 use crate::execute::release;
 
-pub const GUID: &str = "0f0e1d2c";
+pub(crate) const GUID: &str = "0f0e1d2c";
 
 fn resource(flavour: Flavour, kind: &str, name: &str, spec: Value) -> Value {
     json!({"apiVersion": flavour.api_version(), "kind": kind, "metadata": {"name": name}, "spec": spec})
 }
 
 /// Two blocks, each with two addresses of pods; the second block has no owner.
-pub fn seed(server: &KubeApiserver, flavour: Flavour) {
+pub(crate) fn seed(server: &KubeApiserver, flavour: Flavour) {
     let add = |plural: &str, object: Value| create(server, &flavour.path(plural), &[object]).unwrap();
     let cluster = json!({"clusterGUID": GUID, "calicoVersion": "v3.32.1", "datastoreReady": true});
     add("clusterinformations", resource(flavour, "ClusterInformation", "default", cluster));
@@ -54,11 +54,11 @@ pub fn seed(server: &KubeApiserver, flavour: Flavour) {
     }
 }
 
-pub async fn open(server: &KubeApiserver) -> Datastore {
+pub(crate) async fn open(server: &KubeApiserver) -> Datastore {
     open_at(&server.kubeconfig()).await
 }
 
-pub async fn open_at(kubeconfig: &Path) -> Datastore {
+pub(crate) async fn open_at(kubeconfig: &Path) -> Datastore {
     let overrides = Overrides {
         datastore: Some("kubernetes".into()),
         kubeconfig: Some(kubeconfig.display().to_string()),
@@ -72,14 +72,14 @@ async fn run(store: &Datastore, steps: Vec<Step>, path: &Path, lock: bool) -> Ex
     execute(store, GUID, steps, consent(GUID), &options).await.unwrap()
 }
 
-pub fn steps(snapshot: &Snapshot, ordinals: &[u32]) -> Vec<Step> {
+pub(crate) fn steps(snapshot: &Snapshot, ordinals: &[u32]) -> Vec<Step> {
     let absent = (Key::Pod { namespace: "default".into(), name: "gone".into() }, Expect::Absent);
     let blocks = snapshot.blocks.iter().filter_map(|b| b.value.content.sound());
     blocks.map(|block| release(block, ordinals, vec![absent.clone()])).collect()
 }
 
 /// Values without sequence numbers and versions.
-pub fn values(snapshot: &Snapshot) -> BTreeMap<String, Value> {
+pub(crate) fn values(snapshot: &Snapshot) -> BTreeMap<String, Value> {
     let mut values = BTreeMap::new();
     for block in snapshot.blocks.iter().filter_map(|b| b.value.content.sound()) {
         let mut value = serde_json::to_value(block).unwrap();

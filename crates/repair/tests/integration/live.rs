@@ -152,7 +152,6 @@ impl Drop for SetAtEnd {
     }
 }
 
-/// Which repair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Repair {
     Release,

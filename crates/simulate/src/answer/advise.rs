@@ -23,9 +23,6 @@ const SPARE: u128 = 4;
 /// Simulates a cluster with each of some block sizes, and says which fits best: of those with nothing against them, the
 /// one that wastes the fewest addresses for its routes. Where the pools are too small for each, it says which would fit in
 /// a larger one.
-///
-/// # Errors
-/// Where there can be no such cluster.
 pub fn advise(scenario: &Scenario, sizes: &[u8], threads: Threads) -> Result<Advice, ScenarioError> {
     let fresh = scenario.afresh();
     let is_v4 = fresh.pools.iter().any(|pool| cidr::is_v4(pool.cidr));

@@ -5,9 +5,6 @@ use crate::scenario::{Scenario, ScenarioError};
 
 /// Runs a scenario with each of some block sizes, given as prefix lengths. A cluster begins empty, with as many pods to
 /// arrive as it has.
-///
-/// # Errors
-/// Where one of them is none for its pools.
 pub fn block_sizes(scenario: &Scenario, sizes: &[u8], threads: Threads) -> Result<BlockSizes, ScenarioError> {
     let fresh = scenario.afresh();
     let scenarios: Vec<(u8, Scenario)> =

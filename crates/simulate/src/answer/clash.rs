@@ -31,9 +31,6 @@ struct Seen {
 }
 
 /// Runs a cluster with each cause, `runs` times with other seeds.
-///
-/// # Errors
-/// Where there can be no such cluster.
 pub fn clashes(
     scenario: &Scenario,
     causes: &[Cause],

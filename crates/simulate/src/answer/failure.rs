@@ -10,9 +10,6 @@ use crate::time::Micros;
 type Seen = (Vec<String>, u64, Course);
 
 /// Runs a scenario in which nodes fail, with the collector of kube-controllers and without.
-///
-/// # Errors
-/// Where there can be no such cluster.
 pub fn failure(scenario: &Scenario, threads: Threads) -> Result<Failure, ScenarioError> {
     let with =
         Scenario { collector: Some(scenario.collector.clone().unwrap_or_default()), ..scenario.clone() };

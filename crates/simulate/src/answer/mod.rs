@@ -75,7 +75,6 @@ pub struct Adds {
 #[serde(rename_all = "camelCase")]
 pub struct BlockUse {
     pub blocks: u64,
-    /// Addresses of the pools.
     pub pool_addresses: Count,
     /// Addresses in blocks.
     pub addresses: u64,
@@ -91,13 +90,11 @@ pub struct BlockUse {
     pub borrowed: u64,
     /// Of the allocated addresses, in percent.
     pub borrowed_percent: f64,
-    /// Most blocks of one node.
     pub most_blocks_of_node: u64,
     /// Nodes that cannot get one more address although their pools have free ones.
     pub stranded_nodes: u64,
 }
 
-/// One run.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Run {
@@ -205,7 +202,6 @@ impl Cause {
     pub const ALL: [Self; 5] =
         [Self::None, Self::OldBackup, Self::SharedHandle, Self::FreedByHand, Self::Partition];
 
-    /// Its name.
     pub fn name(self) -> &'static str {
         match self {
             Self::None => "none",
@@ -221,7 +217,6 @@ impl Cause {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Sighting {
-    /// Its code.
     pub code: String,
     /// Runs in which it was seen.
     pub runs: u64,
@@ -272,7 +267,6 @@ pub struct Candidate {
 pub enum Objection {
     /// Pods stay without addresses.
     WaitingPods,
-    /// Nodes are stranded.
     StrandedNodes,
     /// Addresses are borrowed, each with a route of its own.
     Borrows,

@@ -14,9 +14,6 @@ use crate::scenario::{Scenario, ScenarioError};
 use crate::time::Micros;
 
 /// Runs a scenario.
-///
-/// # Errors
-/// Where there can be no such cluster.
 pub fn run(scenario: &Scenario) -> Result<Run, ScenarioError> {
     simulate(scenario, |_| {}).map(|world| world.show())
 }

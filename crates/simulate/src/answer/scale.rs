@@ -4,9 +4,6 @@ use super::{Scale, Threads, parallel, run};
 use crate::scenario::{Rate, Scenario, ScenarioError};
 
 /// Runs a scenario with each of some numbers of nodes. Pods arrive at the same rate for each node.
-///
-/// # Errors
-/// Where one of the clusters cannot be.
 pub fn scale(scenario: &Scenario, nodes: &[u32], threads: Threads) -> Result<Scale, ScenarioError> {
     let sized = |count: &u32| Scenario {
         nodes: *count,

@@ -17,7 +17,6 @@ pub(crate) struct HeldByFailed {
     pub nodes: BTreeSet<String>,
     /// Block, ordinal and sequence number of each address.
     allocations: Vec<(IpNet, u32, u64)>,
-    /// Its blocks.
     blocks: Vec<IpNet>,
 }
 

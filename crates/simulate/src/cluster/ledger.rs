@@ -24,7 +24,7 @@ pub(crate) struct Ledger {
 
 impl Ledger {
     /// A pod begins to use an address.
-    pub fn take(&mut self, address: IpAddr, pod: u32, at: Micros) {
+    pub(crate) fn take(&mut self, address: IpAddr, pod: u32, at: Micros) {
         if let Some(first) = self.users.insert(address, pod)
             && first != pod
         {
@@ -33,7 +33,7 @@ impl Ledger {
     }
 
     /// A pod uses an address no more.
-    pub fn leave(&mut self, address: IpAddr, pod: u32) {
+    pub(crate) fn leave(&mut self, address: IpAddr, pod: u32) {
         if self.users.get(&address) == Some(&pod) {
             self.users.remove(&address);
         }

@@ -6,7 +6,6 @@ use std::net::IpAddr;
 use super::failure::{HeldByFailed, Sample};
 use crate::time::Micros;
 
-/// One ADD.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Add {
     /// From the call of the plugin to its answer.
@@ -63,7 +62,7 @@ pub(crate) struct Timed {
 }
 
 impl Measured {
-    pub fn record(&mut self, add: Add) {
+    pub(crate) fn record(&mut self, add: Add) {
         self.requests += u64::from(add.requests);
         self.conflicts += u64::from(add.conflicts);
         match add.outcome {

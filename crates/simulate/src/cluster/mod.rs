@@ -56,10 +56,7 @@ pub(crate) struct World {
 
 impl World {
     /// A cluster as the scenario says that it begins, with everything planned.
-    ///
-    /// # Errors
-    /// Where there can be no such cluster.
-    pub fn new(scenario: &Arc<Scenario>) -> Result<Rc<Self>, ScenarioError> {
+    pub(crate) fn new(scenario: &Arc<Scenario>) -> Result<Rc<Self>, ScenarioError> {
         scenario.check()?;
         let engine = Engine::default();
         let costs = scenario.costs()?;
@@ -89,7 +86,7 @@ impl World {
 
     /// Lets time pass to the end of the scenario, and where that does not say when it ends, on while pods start that
     /// waited for addresses.
-    pub fn run(&self) {
+    pub(crate) fn run(&self) {
         let end = self.scenario.end();
         self.engine.run_until(end);
         // Where pods come and go, some are always on their way.
@@ -107,7 +104,7 @@ impl World {
     }
 
     /// Pods that should run and do not.
-    pub fn waiting_pods(&self) -> u64 {
+    pub(crate) fn waiting_pods(&self) -> u64 {
         self.pods.borrow().missing() + self.measured.borrow().unschedulable
     }
 

@@ -10,7 +10,6 @@ use crate::engine::{Engine, Lock, TaskId};
 use crate::random::Random;
 use crate::scenario::Scenario;
 
-/// One node.
 pub(crate) struct NodeState {
     pub name: Rc<str>,
     /// Counted from 1.
@@ -39,7 +38,7 @@ pub(crate) struct Nodes {
 }
 
 impl Nodes {
-    pub fn new(engine: &Engine, scenario: &Scenario) -> Self {
+    pub(crate) fn new(engine: &Engine, scenario: &Scenario) -> Self {
         let count = scenario.node_count();
         let node = |index: u32| NodeState {
             name: scenario.node_name(index).into(),
@@ -59,45 +58,45 @@ impl Nodes {
         }
     }
 
-    pub fn get(&self, index: u32) -> &NodeState {
+    pub(crate) fn get(&self, index: u32) -> &NodeState {
         &self.all[index as usize]
     }
 
-    pub fn get_mut(&mut self, index: u32) -> &mut NodeState {
+    pub(crate) fn get_mut(&mut self, index: u32) -> &mut NodeState {
         &mut self.all[index as usize]
     }
 
-    pub fn all(&self) -> impl Iterator<Item = (u32, &NodeState)> {
+    pub(crate) fn all(&self) -> impl Iterator<Item = (u32, &NodeState)> {
         (0..).zip(&self.all)
     }
 
     /// The node for the next pod: of two nodes that take pods, the one with fewer.
-    pub fn choose(&self, random: &mut Random) -> Option<u32> {
+    pub(crate) fn choose(&self, random: &mut Random) -> Option<u32> {
         let mut draw = || self.open.get(random.below(self.open.len() as u64) as usize).copied();
         let (first, second) = (draw()?, draw()?);
         let count = |index: u32| self.get(index).pods.len();
         Some(if count(second) < count(first) { second } else { first })
     }
 
-    pub fn add_pod(&mut self, node: u32, pod: u32) {
+    pub(crate) fn add_pod(&mut self, node: u32, pod: u32) {
         self.get_mut(node).pods.insert(pod, None);
         self.reconsider(node);
     }
 
-    pub fn remove_pod(&mut self, node: u32, pod: u32) {
+    pub(crate) fn remove_pod(&mut self, node: u32, pod: u32) {
         self.get_mut(node).pods.remove(&pod);
         self.reconsider(node);
     }
 
     /// What a node does with a pod now.
-    pub fn set_task(&mut self, node: u32, pod: u32, task: Option<TaskId>) {
+    pub(crate) fn set_task(&mut self, node: u32, pod: u32, task: Option<TaskId>) {
         if let Some(entry) = self.get_mut(node).pods.get_mut(&pod) {
             *entry = task;
         }
     }
 
     /// No more pods for a node.
-    pub fn close(&mut self, node: u32) {
+    pub(crate) fn close(&mut self, node: u32) {
         self.closed[node as usize] = true;
         self.reconsider(node);
     }

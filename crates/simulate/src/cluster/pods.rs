@@ -15,7 +15,6 @@ use crate::time::Micros;
 /// What the names of pods begin with.
 const NAME: &str = "pod-";
 
-/// One pod.
 #[derive(Clone, Debug)]
 pub(crate) struct Pod {
     pub node: u32,
@@ -57,24 +56,24 @@ pub(crate) struct Pods {
 }
 
 impl Pods {
-    pub fn get(&self, id: u32) -> &Pod {
+    pub(crate) fn get(&self, id: u32) -> &Pod {
         &self.all[id as usize]
     }
 
-    pub fn get_mut(&mut self, id: u32) -> &mut Pod {
+    pub(crate) fn get_mut(&mut self, id: u32) -> &mut Pod {
         &mut self.all[id as usize]
     }
 
-    pub fn all(&self) -> impl Iterator<Item = (u32, &Pod)> {
+    pub(crate) fn all(&self) -> impl Iterator<Item = (u32, &Pod)> {
         (0..).zip(&self.all)
     }
 
-    pub fn all_mut(&mut self) -> impl Iterator<Item = (u32, &mut Pod)> {
+    pub(crate) fn all_mut(&mut self) -> impl Iterator<Item = (u32, &mut Pod)> {
         (0..).zip(&mut self.all)
     }
 
     /// The pod that a record in a block names; `None` where it is of something else.
-    pub fn of_record(&self, record: &AttributeRef<'_>) -> Option<u32> {
+    pub(crate) fn of_record(&self, record: &AttributeRef<'_>) -> Option<u32> {
         if !self.adopted.is_empty()
             && let Some(id) = record.handle().and_then(|handle| self.adopted.get(handle.to_string().as_str()))
         {
@@ -85,7 +84,7 @@ impl Pods {
     }
 
     /// True where an address that is recorded for a pod is not its own, and of no pod that shares its handle.
-    pub fn is_leaked(&self, id: u32, address: IpAddr) -> bool {
+    pub(crate) fn is_leaked(&self, id: u32, address: IpAddr) -> bool {
         let pod = self.get(id);
         let is_kept =
             |pod: &Pod| pod.is_in_api && (pod.started.is_none() || pod.addresses.contains(&address));
@@ -115,12 +114,12 @@ impl Pods {
     }
 
     /// Pods that should run and do not.
-    pub fn missing(&self) -> u64 {
+    pub(crate) fn missing(&self) -> u64 {
         self.waiting + self.lost
     }
 
     /// The node of a pod failed; with `stops` its containers ended.
-    pub fn lose(&mut self, id: u32, stops: bool) {
+    pub(crate) fn lose(&mut self, id: u32, stops: bool) {
         let pod = &mut self.all[id as usize];
         pod.is_of_failed_node = true;
         if stops && pod.runs && !pod.is_replaced {
@@ -165,12 +164,12 @@ impl Pod {
     }
 
     /// The name of a pod.
-    pub fn name(id: u32) -> String {
+    pub(crate) fn name(id: u32) -> String {
         format!("{NAME}{id}")
     }
 
     /// The container ID of a pod's sandbox: 64 hexadecimal digits, as runtimes make them.
-    pub fn container(&self, id: u32) -> String {
+    pub(crate) fn container(&self, id: u32) -> String {
         let mut digits = String::with_capacity(64);
         for part in 0..4u64 {
             let number = (u64::from(id) << 32 | u64::from(self.attempt)) * 4 + part;
@@ -180,7 +179,7 @@ impl Pod {
     }
 
     /// The handle of its addresses.
-    pub fn handle(&self, id: u32) -> String {
+    pub(crate) fn handle(&self, id: u32) -> String {
         match &self.handle {
             Some(handle) => handle.to_string(),
             None => format!("k8s-pod-network.{}", self.container(id)),

@@ -15,7 +15,7 @@ use super::pods::Pod;
 
 impl World {
     /// Everything that a check would read now: with etcd, endpoints, and the pods of Kubernetes as well.
-    pub fn snapshot(&self) -> Snapshot {
+    pub(crate) fn snapshot(&self) -> Snapshot {
         let mut snapshot = self.snapshot_of_blocks();
         snapshot.mark_read([Source::Pods, Source::Handles]);
         let data = self.server.data();
@@ -39,7 +39,7 @@ impl World {
     }
 
     /// What a check would read of blocks, affinities, pools and nodes: what says who can get an address.
-    pub fn snapshot_of_blocks(&self) -> Snapshot {
+    pub(crate) fn snapshot_of_blocks(&self) -> Snapshot {
         let data = self.server.data();
         let mut snapshot = Snapshot {
             datastore: self.server.kind,

@@ -37,27 +37,27 @@ impl Default for Blocks {
 }
 
 impl Blocks {
-    pub fn get(&self, cidr: IpNet) -> Option<&Stored> {
+    pub(super) fn get(&self, cidr: IpNet) -> Option<&Stored> {
         self.parts.get(part(cidr))?.get(&cidr)
     }
 
     /// All in the order of their CIDRs.
-    pub fn by_cidr(&self) -> impl Iterator<Item = &Stored> {
+    pub(super) fn by_cidr(&self) -> impl Iterator<Item = &Stored> {
         let mut all: Vec<(&IpNet, &Stored)> = self.parts.iter().flat_map(|part| part.iter()).collect();
         all.sort_unstable_by_key(|(cidr, _)| **cidr);
         all.into_iter().map(|(_, block)| block)
     }
 
-    pub fn count(&self) -> u64 {
+    pub(super) fn count(&self) -> u64 {
         self.sizes.values().sum()
     }
 
     /// About how long all of them are as JSON.
-    pub fn bytes(&self) -> u64 {
+    pub(super) fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    pub fn insert(&mut self, block: Arc<Block>, revision: i64) {
+    pub(super) fn insert(&mut self, block: Arc<Block>, revision: i64) {
         let cidr = block.cidr();
         self.bytes += bytes(&block);
         *self.sizes.entry(cidr.prefix_len()).or_default() += 1;
@@ -66,7 +66,7 @@ impl Blocks {
         self.forget(before);
     }
 
-    pub fn remove(&mut self, cidr: IpNet) {
+    pub(super) fn remove(&mut self, cidr: IpNet) {
         let before = self.part_mut(cidr).and_then(|part| part.remove(&cidr));
         self.forget(before);
     }

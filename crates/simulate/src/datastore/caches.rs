@@ -22,7 +22,7 @@ pub(super) enum Kind {
 
 impl Kind {
     /// What a query lists; `None` where it reads one object.
-    pub fn listed_by(query: &Query) -> Option<Self> {
+    pub(super) fn listed_by(query: &Query) -> Option<Self> {
         match query {
             Query::Get(_) => None,
             Query::Pools => Some(Self::Pools),
@@ -32,7 +32,7 @@ impl Kind {
         }
     }
 
-    pub fn of(record: &Record) -> Self {
+    pub(super) fn of(record: &Record) -> Self {
         match record {
             Record::Block(_) => Self::Blocks,
             Record::Affinity(_) => Self::Affinities,
@@ -54,12 +54,12 @@ pub(super) struct Caches {
 }
 
 impl Caches {
-    pub fn note_write(&mut self, now: Micros, kind: Kind) {
+    pub(super) fn note_write(&mut self, now: Micros, kind: Kind) {
         self.newest = Some((now, kind));
     }
 
     /// When a list that arrives now can be answered, where the server asks at most once in `period`.
-    pub fn ready(&mut self, now: Micros, kind: Kind, period: Micros) -> Micros {
+    pub(super) fn ready(&mut self, now: Micros, kind: Kind, period: Micros) -> Micros {
         let Some((written, of)) = self.newest else { return now };
         let asked = &mut self.asked[kind as usize];
         if of == kind || period.is_zero() || asked.is_some_and(|asked| written < asked && asked <= now) {

@@ -35,13 +35,13 @@ pub(crate) struct Client {
 
 impl Client {
     /// A process that lives for one call of the plugin.
-    pub fn of_plugin(server: &Rc<Server>, is_labelled: bool) -> Self {
+    pub(crate) fn of_plugin(server: &Rc<Server>, is_labelled: bool) -> Self {
         let costs = &server.costs;
         Self::new(server, Limiter::new(costs.client_qps, costs.client_burst), !is_labelled)
     }
 
     /// kube-controllers.
-    pub fn of_controllers(server: &Rc<Server>) -> Self {
+    pub(crate) fn of_controllers(server: &Rc<Server>) -> Self {
         let costs = &server.costs;
         Self::new(server, Limiter::new(costs.controllers_qps, costs.controllers_burst), false)
     }
@@ -59,32 +59,32 @@ impl Client {
     }
 
     /// Requests sent.
-    pub fn requests(&self) -> u32 {
+    pub(crate) fn requests(&self) -> u32 {
         self.requests.get()
     }
 
     /// Writes that others were faster with.
-    pub fn conflicts(&self) -> u32 {
+    pub(crate) fn conflicts(&self) -> u32 {
         self.conflicts.get()
     }
 
     /// Lists of all blocks: the client looked for a block to claim or to borrow from.
-    pub fn block_lists(&self) -> u32 {
+    pub(crate) fn block_lists(&self) -> u32 {
         self.lists.get()
     }
 
     /// Reads an object that does not belong to IPAM: one request.
-    pub async fn look_up(&self) {
+    pub(crate) async fn look_up(&self) {
         self.send_read(Work::Read, &[], Listing::default()).await;
     }
 
     /// Asks for one record, for to look at the answer later.
-    pub fn ask_for(&self, key: Key) -> Answer<Vec<Vec<Entry>>> {
+    pub(crate) fn ask_for(&self, key: Key) -> Answer<Vec<Vec<Entry>>> {
         self.ask(&[Query::Get(key)], Listing::default())
     }
 
     /// Reads the affinities of all nodes, as the plugin does once in the life of a node to give its own their labels.
-    pub async fn list_affinities(&self) {
+    pub(crate) async fn list_affinities(&self) {
         let listing = self.server.data().all_affinities();
         self.send_read(self.work(&Query::HostAffinities), &[], listing).await;
         self.server.engine.sleep(self.server.decoding(listing)).await;

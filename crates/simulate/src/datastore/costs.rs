@@ -89,9 +89,6 @@ impl Costs {
     }
 
     /// Sets costs from a text such as `read=2ms,write=5ms,writes-per-second=2000`.
-    ///
-    /// # Errors
-    /// Where a name or a value is not known.
     pub fn set(&mut self, text: &str) -> Result<(), CostsError> {
         for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
             let (name, value) = part.split_once('=').ok_or_else(|| CostsError::NoValue(part.to_owned()))?;

@@ -44,61 +44,61 @@ pub(crate) struct Data {
 }
 
 impl Data {
-    pub fn new(pools: Vec<Pool>, reservations: Vec<Reservation>, config: Option<IpamConfig>) -> Self {
+    pub(crate) fn new(pools: Vec<Pool>, reservations: Vec<Reservation>, config: Option<IpamConfig>) -> Self {
         let config = config.map(|config| (config, 1));
         Self { pools, reservations, config, revision: 1, ..Self::default() }
     }
 
     /// Puts in what was there before the simulation.
-    pub fn preload(&mut self, record: Record) {
+    pub(crate) fn preload(&mut self, record: Record) {
         self.revision += 1;
         self.put(record);
     }
 
-    pub fn add_node(&mut self, node: Node) {
+    pub(crate) fn add_node(&mut self, node: Node) {
         self.nodes.insert(node.name.clone(), node);
     }
 
-    pub fn remove_node(&mut self, name: &str) {
+    pub(crate) fn remove_node(&mut self, name: &str) {
         self.nodes.remove(name);
     }
 
     /// All blocks of both families, by CIDR.
-    pub fn blocks(&self) -> impl Iterator<Item = &Arc<Block>> {
+    pub(crate) fn blocks(&self) -> impl Iterator<Item = &Arc<Block>> {
         self.blocks.iter().flat_map(|blocks| blocks.by_cidr()).map(|block| &block.value)
     }
 
-    pub fn block(&self, cidr: IpNet) -> Option<&Arc<Block>> {
+    pub(crate) fn block(&self, cidr: IpNet) -> Option<&Arc<Block>> {
         self.stored_block(cidr).map(|block| &block.value)
     }
 
-    pub fn affinities(&self) -> impl Iterator<Item = (&Affinity, i64)> {
+    pub(crate) fn affinities(&self) -> impl Iterator<Item = (&Affinity, i64)> {
         self.affinities.values().map(|(affinity, revision)| (affinity, *revision))
     }
 
     /// All handles, in no order that means anything.
-    pub fn handles(&self) -> impl Iterator<Item = (&Handle, i64)> {
+    pub(crate) fn handles(&self) -> impl Iterator<Item = (&Handle, i64)> {
         self.handles.values().map(|(handle, revision)| (handle, *revision))
     }
 
-    pub fn pools(&self) -> &[Pool] {
+    pub(crate) fn pools(&self) -> &[Pool] {
         &self.pools
     }
 
-    pub fn reservations(&self) -> &[Reservation] {
+    pub(crate) fn reservations(&self) -> &[Reservation] {
         &self.reservations
     }
 
-    pub fn nodes(&self) -> impl Iterator<Item = &Node> {
+    pub(crate) fn nodes(&self) -> impl Iterator<Item = &Node> {
         self.nodes.values()
     }
 
-    pub fn config(&self) -> Option<IpamConfig> {
+    pub(crate) fn config(&self) -> Option<IpamConfig> {
         self.config.map(|(config, _)| config)
     }
 
     /// What a query finds.
-    pub fn read(&self, query: &Query) -> Vec<Entry> {
+    pub(crate) fn read(&self, query: &Query) -> Vec<Entry> {
         match query {
             Query::Get(key) => self.get(key).into_iter().collect(),
             Query::Pools => self.pools.iter().map(|pool| entry(Record::Pool(pool.clone()), 1)).collect(),
@@ -116,12 +116,12 @@ impl Data {
     }
 
     /// All blocks of a family as they are now; what changes later does not change them.
-    pub fn list(&self, family: Family) -> Arc<dyn Listed> {
+    pub(crate) fn list(&self, family: Family) -> Arc<dyn Listed> {
         Arc::new(self.blocks_of(family).clone())
     }
 
     /// How much a server looks at for a query. What is single, or short in any cluster, counts as nothing.
-    pub fn measure(&self, query: &Query) -> Listing {
+    pub(crate) fn measure(&self, query: &Query) -> Listing {
         match query {
             Query::HostAffinities => self.all_affinities(),
             Query::Blocks(family) => {
@@ -133,7 +133,7 @@ impl Data {
     }
 
     /// A list of the affinities of all nodes.
-    pub fn all_affinities(&self) -> Listing {
+    pub(crate) fn all_affinities(&self) -> Listing {
         let objects = self.affinities.len() as u64;
         Listing { objects, bytes: objects * SMALL_OBJECT }
     }
@@ -169,19 +169,19 @@ impl Data {
         found.map(|(found, revision)| entry(Record::Affinity(found.clone()), *revision)).collect()
     }
 
-    pub fn create(&mut self, record: &Record) -> Result<Revision, StoreError> {
+    pub(crate) fn create(&mut self, record: &Record) -> Result<Revision, StoreError> {
         match self.revision_of(&record.key()) {
             Some(_) => Err(StoreError::Exists(record.key())),
             None => Ok(self.write(record)),
         }
     }
 
-    pub fn update(&mut self, record: &Record, revision: &Revision) -> Result<Revision, StoreError> {
+    pub(crate) fn update(&mut self, record: &Record, revision: &Revision) -> Result<Revision, StoreError> {
         self.expect(&record.key(), revision)?;
         Ok(self.write(record))
     }
 
-    pub fn delete(&mut self, found: &Entry) -> Result<(), StoreError> {
+    pub(crate) fn delete(&mut self, found: &Entry) -> Result<(), StoreError> {
         let key = found.record.key();
         self.expect(&key, &found.revision)?;
         self.revision += 1;

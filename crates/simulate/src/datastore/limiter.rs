@@ -17,13 +17,13 @@ pub(super) struct Limiter {
 
 impl Limiter {
     /// A limit; `None` where `qps` is 0.
-    pub fn new(qps: u64, burst: u64) -> Option<Self> {
+    pub(super) fn new(qps: u64, burst: u64) -> Option<Self> {
         let gap = Micros(1_000_000u64.checked_div(qps)?);
         Some(Self { gap, ahead: gap * burst.max(1).saturating_sub(1), spent: Cell::default() })
     }
 
     /// How long the next request has to wait.
-    pub fn wait(&self, now: Micros) -> Micros {
+    pub(super) fn wait(&self, now: Micros) -> Micros {
         let due = self.spent.get().max(now);
         self.spent.set(due + self.gap);
         due.saturating_sub(now + self.ahead)

@@ -64,7 +64,7 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    pub fn new(engine: &Engine, kind: DatastoreKind, costs: Costs, data: Data, seed: u64) -> Rc<Self> {
+    pub(crate) fn new(engine: &Engine, kind: DatastoreKind, costs: Costs, data: Data, seed: u64) -> Rc<Self> {
         let threads = || RefCell::new(Threads { idle: threads(&costs), waiting: VecDeque::new() });
         Rc::new(Self {
             kind,
@@ -78,16 +78,16 @@ impl Server {
         })
     }
 
-    pub fn data(&self) -> Ref<'_, Data> {
+    pub(crate) fn data(&self) -> Ref<'_, Data> {
         self.data.borrow()
     }
 
-    pub fn data_mut(&self) -> RefMut<'_, Data> {
+    pub(crate) fn data_mut(&self) -> RefMut<'_, Data> {
         self.data.borrow_mut()
     }
 
     /// Time that varies as latency does.
-    pub fn varied(&self, mean: Micros) -> Micros {
+    pub(crate) fn varied(&self, mean: Micros) -> Micros {
         self.random.borrow_mut().around(mean, self.costs.jitter_permille)
     }
 
@@ -173,7 +173,7 @@ impl Server {
     }
 
     /// How long a client takes to decode a list.
-    pub fn decoding(&self, listing: Listing) -> Micros {
+    pub(crate) fn decoding(&self, listing: Listing) -> Micros {
         Micros(listing.bytes * self.costs.decode_nanos / 1_024 / 1_000)
     }
 }

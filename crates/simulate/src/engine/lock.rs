@@ -23,12 +23,12 @@ struct State {
 pub(crate) struct Held(Lock);
 
 impl Lock {
-    pub fn new(engine: &Engine) -> Self {
+    pub(crate) fn new(engine: &Engine) -> Self {
         Self { engine: engine.clone(), state: Rc::default() }
     }
 
     /// Waits for the lock, without limit.
-    pub async fn take(&self) -> Held {
+    pub(crate) async fn take(&self) -> Held {
         let slot = {
             let mut state = self.state.borrow_mut();
             if !state.is_held {

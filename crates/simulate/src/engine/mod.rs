@@ -47,31 +47,31 @@ enum Action {
 }
 
 impl Engine {
-    pub fn now(&self) -> Micros {
+    pub(crate) fn now(&self) -> Micros {
         self.0.now.get()
     }
 
     /// Does something at a time, or now where that has passed.
-    pub fn at(&self, time: Micros, action: impl FnOnce() + 'static) {
+    pub(crate) fn at(&self, time: Micros, action: impl FnOnce() + 'static) {
         self.push(time, Action::Call(Box::new(action)));
     }
 
     /// Starts a task; it makes its first step when it is its turn.
-    pub fn spawn(&self, task: impl Future<Output = ()> + 'static) -> TaskId {
+    pub(crate) fn spawn(&self, task: impl Future<Output = ()> + 'static) -> TaskId {
         let id = self.0.tasks.borrow_mut().add(Box::pin(task));
         self.push(self.now(), Action::Wake(id));
         id
     }
 
     /// Breaks a task off, wherever it is. What it asked of others may still happen.
-    pub fn kill(&self, id: TaskId) {
+    pub(crate) fn kill(&self, id: TaskId) {
         let task = self.0.tasks.borrow_mut().remove(id);
         // What is dropped may wake others.
         drop(task);
     }
 
     /// Lets everything happen until nothing is left, or `end`, where the clock stands then.
-    pub fn run_until(&self, end: Micros) {
+    pub(crate) fn run_until(&self, end: Micros) {
         loop {
             let event = {
                 let mut events = self.0.events.borrow_mut();
@@ -91,7 +91,7 @@ impl Engine {
     }
 
     /// Gives up everything that is planned or under way.
-    pub fn stop(&self) {
+    pub(crate) fn stop(&self) {
         loop {
             let (events, tasks) = (self.0.events.take(), self.0.tasks.take());
             if events.is_empty() && tasks.is_empty() {

@@ -25,17 +25,17 @@ impl<T> Clone for Slot<T> {
 }
 
 impl<T> Slot<T> {
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self(Rc::new(RefCell::new(Inner { answer: None, waiting: None })))
     }
 
     /// Gives the answer to who waits.
-    pub fn fill(&self, engine: &Engine, answer: T) {
+    pub(crate) fn fill(&self, engine: &Engine, answer: T) {
         self.fill_at(engine, engine.now(), answer);
     }
 
     /// Puts the answer on its way: it arrives at a time.
-    pub fn fill_at(&self, engine: &Engine, time: Micros, answer: T) {
+    pub(crate) fn fill_at(&self, engine: &Engine, time: Micros, answer: T) {
         let mut inner = self.0.borrow_mut();
         inner.answer = Some((time, answer));
         if let Some(id) = inner.waiting.take() {
@@ -44,19 +44,19 @@ impl<T> Slot<T> {
     }
 
     /// True where none waits any more: the other clone was dropped.
-    pub fn is_abandoned(&self) -> bool {
+    pub(crate) fn is_abandoned(&self) -> bool {
         Rc::strong_count(&self.0) == 1
     }
 
     /// Waits for the answer.
-    pub fn answer(self, engine: &Engine) -> Answer<T> {
+    pub(crate) fn answer(self, engine: &Engine) -> Answer<T> {
         Answer { slot: self, engine: engine.clone() }
     }
 }
 
 impl<T: 'static> Slot<T> {
     /// Shows whether a task waits for the answer.
-    pub fn watch(&self) -> Watch {
+    pub(crate) fn watch(&self) -> Watch {
         let shared: Rc<dyn Any> = self.0.clone();
         Watch(Rc::downgrade(&shared))
     }
@@ -67,7 +67,7 @@ pub(crate) struct Watch(Weak<dyn Any>);
 
 impl Watch {
     /// True until the [`Answer`] is dropped.
-    pub fn waits(&self) -> bool {
+    pub(crate) fn waits(&self) -> bool {
         self.0.strong_count() > 1
     }
 }

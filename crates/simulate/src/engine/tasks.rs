@@ -28,7 +28,7 @@ struct Place {
 }
 
 impl Tasks {
-    pub fn add(&mut self, task: Task) -> TaskId {
+    pub(super) fn add(&mut self, task: Task) -> TaskId {
         let place = self.free.pop().unwrap_or_else(|| {
             self.places.push(Place::default());
             self.places.len() - 1
@@ -37,19 +37,19 @@ impl Tasks {
         TaskId { place, generation: self.places[place].generation }
     }
 
-    pub fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         self.places.iter().all(|place| place.task.is_none())
     }
 
     /// Takes a task out to run it.
-    pub fn take(&mut self, id: TaskId) -> Option<Task> {
+    pub(super) fn take(&mut self, id: TaskId) -> Option<Task> {
         let place = self.places.get_mut(id.place)?;
         if place.generation == id.generation { place.task.take() } else { None }
     }
 
     /// Puts a task back that has run; `None` where it has ended. Gives it where it was removed meanwhile.
     #[must_use = "dropping a task wakes others"]
-    pub fn put_back(&mut self, id: TaskId, task: Option<Task>) -> Option<Task> {
+    pub(super) fn put_back(&mut self, id: TaskId, task: Option<Task>) -> Option<Task> {
         let place = &mut self.places[id.place];
         if place.generation != id.generation {
             return task;
@@ -63,7 +63,7 @@ impl Tasks {
 
     /// Removes a task. One that runs is dropped after its step.
     #[must_use = "dropping a task wakes others"]
-    pub fn remove(&mut self, id: TaskId) -> Option<Task> {
+    pub(super) fn remove(&mut self, id: TaskId) -> Option<Task> {
         let place = self.places.get_mut(id.place).filter(|place| place.generation == id.generation)?;
         let task = place.task.take();
         self.vacate(id.place);

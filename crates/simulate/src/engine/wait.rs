@@ -8,7 +8,7 @@ use crate::time::Micros;
 
 impl Engine {
     /// Waits.
-    pub fn sleep(&self, long: Micros) -> Sleep {
+    pub(crate) fn sleep(&self, long: Micros) -> Sleep {
         Sleep { engine: self.clone(), until: self.now() + long, is_queued: false }
     }
 }

@@ -65,9 +65,6 @@ pub enum ScenarioError {
 impl Scenario {
     /// Refuses what no cluster can be. A pool that is too small for the blocks of all nodes is none of that: what happens
     /// then is what a simulation shows.
-    ///
-    /// # Errors
-    /// The first thing that is wrong.
     pub fn check(&self) -> Result<(), ScenarioError> {
         let costs = self.costs()?;
         if costs.jitter_permille > 1_000 {

@@ -71,7 +71,6 @@ pub struct Scenario {
     pub start: Option<Arc<Start>>,
 }
 
-/// A pool.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct PoolSpec {
@@ -143,9 +142,6 @@ impl Default for Scenario {
 
 impl Scenario {
     /// What the requests to its datastore cost.
-    ///
-    /// # Errors
-    /// Where `latency` cannot be understood.
     pub fn costs(&self) -> Result<Costs, CostsError> {
         let mut costs = Costs::assumed(self.datastore);
         costs.set(&self.latency)?;
@@ -301,11 +297,11 @@ mod datastore_kind {
         Kubernetes,
     }
 
-    pub fn serialize<S: Serializer>(kind: &DatastoreKind, serializer: S) -> Result<S::Ok, S::Error> {
+    pub(super) fn serialize<S: Serializer>(kind: &DatastoreKind, serializer: S) -> Result<S::Ok, S::Error> {
         kind.serialize(serializer)
     }
 
-    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<DatastoreKind, D::Error> {
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<DatastoreKind, D::Error> {
         Ok(match Kind::deserialize(deserializer)? {
             Kind::Etcd => DatastoreKind::Etcd,
             Kind::Kubernetes => DatastoreKind::Kubernetes,

@@ -5,7 +5,6 @@ use calipam_simulate::{PoolSpec, Scenario};
 
 use crate::{pool, small};
 
-/// Nodes that are full.
 fn full(nodes: u32, pods: u32, pools: Vec<PoolSpec>) -> Scenario {
     Scenario { nodes, pods_per_node: pods, max_pods_per_node: pods, pools, ..small() }
 }

@@ -11,7 +11,7 @@ use crate::Failed;
 use crate::child::{Measured, measure};
 
 /// Measures each size, and prints the rows.
-pub fn rows<S, R, E>(
+pub(crate) fn rows<S, R, E>(
     sizes: &[String],
     row: impl Fn(S) -> Result<R, E>,
     print: impl Fn(&[R]),
@@ -27,7 +27,7 @@ where
 }
 
 /// An etcd with a healthy cluster of so many allocations.
-pub fn seeded(allocations: u64) -> Result<Etcd, String> {
+pub(crate) fn seeded(allocations: u64) -> Result<Etcd, String> {
     let etcd = Etcd::start().map_err(|e| e.to_string())?;
     let cluster = SizedCluster::new(ClusterSpec::new(1), allocations);
     cluster.write_to_etcd(&etcd.endpoint()).map_err(|e| e.to_string())?;
@@ -35,12 +35,12 @@ pub fn seeded(allocations: u64) -> Result<Etcd, String> {
 }
 
 /// Checks what the connection's options name, as one look without settling.
-pub fn check(program: &str, connection: &[&str]) -> Result<Measured, String> {
+pub(crate) fn check(program: &str, connection: &[&str]) -> Result<Measured, String> {
     run(program, &["check", "--settle", "0"], connection)
 }
 
 /// Runs a command that has to succeed.
-pub fn run(program: &str, command: &[&str], connection: &[&str]) -> Result<Measured, String> {
+pub(crate) fn run(program: &str, command: &[&str], connection: &[&str]) -> Result<Measured, String> {
     let words = command.join(" ");
     let mut child = Command::new(program);
     child.args(command).args(["--output", "json"]).args(connection);

@@ -10,20 +10,20 @@ use std::time::{Duration, Instant};
 const LOOK: Duration = Duration::from_millis(5);
 
 /// Wall time and peak memory of one run.
-pub struct Measured {
+pub(crate) struct Measured {
     pub seconds: f64,
     pub peak_mib: f64,
 }
 
 /// The fastest run, with the highest peak of all.
-pub fn best(runs: Vec<Measured>) -> Result<Measured, String> {
+pub(crate) fn best(runs: Vec<Measured>) -> Result<Measured, String> {
     let peak_mib = runs.iter().map(|run| run.peak_mib).max_by(f64::total_cmp).unwrap_or_default();
     let best = runs.into_iter().min_by(|a, b| a.seconds.total_cmp(&b.seconds));
     best.map(|best| Measured { peak_mib, ..best }).ok_or_else(|| "nothing was measured".to_owned())
 }
 
 /// Runs a command to its end, without its output.
-pub fn measure(command: &mut Command) -> io::Result<(Measured, ExitStatus)> {
+pub(crate) fn measure(command: &mut Command) -> io::Result<(Measured, ExitStatus)> {
     let start = Instant::now();
     let mut child = command.stdout(Stdio::null()).spawn()?;
     let status = format!("/proc/{}/status", child.id());
@@ -39,7 +39,7 @@ pub fn measure(command: &mut Command) -> io::Result<(Measured, ExitStatus)> {
 }
 
 /// The peak of resident memory (VmHWM) in MiB, by the process's file of its status.
-pub fn peak(status: &str) -> Option<f64> {
+pub(crate) fn peak(status: &str) -> Option<f64> {
     let text = std::fs::read_to_string(status).ok()?;
     let line = text.lines().find(|line| line.starts_with("VmHWM:"))?;
     let kib: f64 = line.split_whitespace().nth(1)?.parse().ok()?;

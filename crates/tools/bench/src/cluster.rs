@@ -11,22 +11,22 @@ use crate::Failed;
 
 const RESOURCES: &str = "/calico/resources/v3/projectcalico.org";
 /// The pool, and the prefix length of its blocks.
-pub const POOL: &str = "10.7.0.0/16";
-pub const BLOCK_SIZE: u8 = 26;
+pub(crate) const POOL: &str = "10.7.0.0/16";
+pub(crate) const BLOCK_SIZE: u8 = 26;
 
 /// A pause after which an API server has caught up with what was written. It answers a list from its cache, but not before
 /// that knows the newest write to anything, for which it waits up to a tenth of a second: no caller can do anything about it.
-pub const CAUGHT_UP: Duration = Duration::from_millis(250);
+pub(crate) const CAUGHT_UP: Duration = Duration::from_millis(250);
 
 /// A real server that has the cluster.
-pub enum Cluster {
+pub(crate) enum Cluster {
     Etcd(Box<Etcd>),
     Kubernetes(Box<KubeApiserver>),
 }
 
 impl Cluster {
     /// Starts a server, `etcd` or `kubernetes`, with these nodes.
-    pub fn start(datastore: &str, nodes: impl IntoIterator<Item = String>) -> Result<Self, Failed> {
+    pub(crate) fn start(datastore: &str, nodes: impl IntoIterator<Item = String>) -> Result<Self, Failed> {
         let spec = json!({"cidr": POOL, "blockSize": BLOCK_SIZE, "nodeSelector": "all()"});
         match datastore {
             "etcd" => {
@@ -61,7 +61,7 @@ impl Cluster {
         }
     }
 
-    pub fn kind(&self) -> DatastoreKind {
+    pub(crate) fn kind(&self) -> DatastoreKind {
         match self {
             Self::Etcd(_) => DatastoreKind::Etcd,
             Self::Kubernetes(_) => DatastoreKind::Kubernetes,
@@ -69,7 +69,7 @@ impl Cluster {
     }
 
     /// What goes to the stdin of the plugin of a node.
-    pub fn configuration(&self, version: &str, node: &str, lock: &str) -> Value {
+    pub(crate) fn configuration(&self, version: &str, node: &str, lock: &str) -> Value {
         let mut configuration = json!({"cniVersion": version, "name": "k8s-pod-network", "type": "calico",
             "nodename": node, "ipam": {"type": "calico-ipam"}, "log_level": "error", "ipam_lock_file": lock});
         match self {

@@ -8,7 +8,7 @@ const KEYS: usize = 128;
 const ENDPOINTS: &str = "/calico/resources/v3/projectcalico.org/workloadendpoints/";
 
 /// Deletes every tenth endpoint, so that its address is leaked, and gives their number.
-pub async fn every_tenth(etcd: &Etcd) -> Result<usize, ServerError> {
+pub(crate) async fn every_tenth(etcd: &Etcd) -> Result<usize, ServerError> {
     let client = etcd.client().await?;
     let mut reader = client.kv_client().max_decoding_message_size(usize::MAX);
     let all = reader.get(ENDPOINTS, Some(GetOptions::new().with_prefix().with_keys_only())).await?;

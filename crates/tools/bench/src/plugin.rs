@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 
 /// The command line and environment of a call for a pod of the namespace `default`. The configuration is to be written to its
 /// stdin; what it prints goes nowhere.
-pub fn command(program: &Path, command: &str, container: &str) -> Command {
+pub(crate) fn command(program: &Path, command: &str, container: &str) -> Command {
     let mut call = Command::new(program);
     call.env_clear()
         .env("CNI_COMMAND", command)

@@ -5,7 +5,7 @@ use std::fmt::Display;
 use crate::child::{self, Measured};
 
 /// One line of the table.
-pub struct View {
+pub(crate) struct View {
     pub command: String,
     /// What was pulled, and how long that took.
     pub floor_bytes: u64,
@@ -15,7 +15,7 @@ pub struct View {
 
 impl View {
     /// The best of some runs of `command` against its floor.
-    pub fn new(
+    pub(crate) fn new(
         command: &[&str],
         floor_bytes: u64,
         floor_seconds: f64,
@@ -26,7 +26,7 @@ impl View {
 }
 
 /// Prints the views of each size of a cluster. `size` is the heading of the first column.
-pub fn print<'r>(size: &str, rows: impl Iterator<Item = (impl Display, &'r [View])>) {
+pub(crate) fn print<'r>(size: &str, rows: impl Iterator<Item = (impl Display, &'r [View])>) {
     println!("| {size} | command | bytes pulled | floor | time | ratio | peak memory |");
     println!("|---:|---|---:|---:|---:|---:|---:|");
     for (size, views) in rows {

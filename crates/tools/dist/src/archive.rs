@@ -8,7 +8,7 @@ use crate::Result;
 use crate::files::{Content, Entry, gzip};
 
 /// An archive whose files lie below `stem/`.
-pub fn build(stem: &str, entries: &[Entry]) -> Result<Vec<u8>> {
+pub(crate) fn build(stem: &str, entries: &[Entry]) -> Result<Vec<u8>> {
     let mut tar = Builder::new(Vec::new());
     for entry in entries {
         if let Content::File(content, mode) = &entry.content {
@@ -30,17 +30,17 @@ fn header(kind: EntryType, size: usize, mode: u32) -> Header {
     header
 }
 
-pub fn add_file<W: Write>(tar: &mut Builder<W>, path: &str, content: &[u8], mode: u32) -> Result<()> {
+pub(crate) fn add_file<W: Write>(tar: &mut Builder<W>, path: &str, content: &[u8], mode: u32) -> Result<()> {
     let mut header = header(EntryType::Regular, content.len(), mode);
     Ok(tar.append_data(&mut header, path, content)?)
 }
 
-pub fn add_link<W: Write>(tar: &mut Builder<W>, path: &str, target: &str) -> Result<()> {
+pub(crate) fn add_link<W: Write>(tar: &mut Builder<W>, path: &str, target: &str) -> Result<()> {
     let mut header = header(EntryType::Symlink, 0, 0o777);
     Ok(tar.append_link(&mut header, path, target)?)
 }
 
-pub fn add_folder<W: Write>(tar: &mut Builder<W>, path: &str) -> Result<()> {
+pub(crate) fn add_folder<W: Write>(tar: &mut Builder<W>, path: &str) -> Result<()> {
     let mut header = header(EntryType::Directory, 0, 0o755);
     Ok(tar.append_data(&mut header, path, std::io::empty())?)
 }

@@ -8,7 +8,7 @@ use crate::archive::{add_file, add_folder, add_link};
 use crate::files::{Content, Entry, Machine, gzip, installed};
 use crate::{DESCRIPTION, REPOSITORY, Result, SUMMARY, VERSION, maintainer};
 
-pub fn build(entries: &[Entry], machine: &Machine) -> Result<Vec<u8>> {
+pub(crate) fn build(entries: &[Entry], machine: &Machine) -> Result<Vec<u8>> {
     let mut data = Builder::new(Vec::new());
     let mut bytes = 0;
     for folder in folders(entries) {

@@ -11,7 +11,7 @@ use crate::{Request, Result, named};
 
 /// A file of a package.
 #[derive(Clone, Debug)]
-pub struct Entry {
+pub(crate) struct Entry {
     /// Its place in the archive, below the folder of the archive.
     pub name: String,
     /// Its place in a distribution, without the leading slash.
@@ -20,7 +20,7 @@ pub struct Entry {
 }
 
 #[derive(Clone, Debug)]
-pub enum Content {
+pub(crate) enum Content {
     /// Bytes, and permissions.
     File(Vec<u8>, u32),
     /// A link to a file in the same folder. Archives leave it out.
@@ -32,7 +32,7 @@ const LINKS: [&str; 3] = ["ipam", "kubectl-ipam", "kubectl-calico"];
 
 /// What distributions call the machines of a target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Machine {
+pub(crate) struct Machine {
     /// As Go names them, and krew with it.
     pub os: &'static str,
     pub arch: &'static str,
@@ -44,7 +44,7 @@ pub struct Machine {
 
 impl Machine {
     /// The machines of a target triple; `None` for those that nothing is packaged for.
-    pub fn of(target: &str) -> Option<Self> {
+    pub(crate) fn of(target: &str) -> Option<Self> {
         let (arch, deb, rpm) = match target.split('-').next()? {
             "x86_64" => ("amd64", "amd64", "x86_64"),
             "aarch64" => ("arm64", "arm64", "aarch64"),
@@ -60,7 +60,7 @@ impl Machine {
 }
 
 /// Everything that is packaged.
-pub fn of(request: &Request) -> Result<Vec<Entry>> {
+pub(crate) fn of(request: &Request) -> Result<Vec<Entry>> {
     let Request { root, binary, .. } = request;
     let program = fs::read(binary).map_err(named("read", binary))?;
     let mut entries = vec![file("calipam", "usr/bin/calipam", program, 0o755)];
@@ -122,12 +122,12 @@ fn completion_place(name: &str) -> Option<(String, u32)> {
 }
 
 /// The content as it is installed: man pages are compressed.
-pub fn installed(entry: &Entry, content: &[u8]) -> Result<Vec<u8>> {
+pub(crate) fn installed(entry: &Entry, content: &[u8]) -> Result<Vec<u8>> {
     if entry.place.ends_with(".gz") { gzip(content) } else { Ok(content.to_vec()) }
 }
 
 /// Compresses, the same bytes each time.
-pub fn gzip(bytes: &[u8]) -> Result<Vec<u8>> {
+pub(crate) fn gzip(bytes: &[u8]) -> Result<Vec<u8>> {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
     encoder.write_all(bytes)?;
     Ok(encoder.finish()?)

@@ -6,7 +6,7 @@ use crate::files::Machine;
 use crate::{DESCRIPTION, REPOSITORY, Result, SUMMARY, VERSION, sums};
 
 /// The manifest over the archives of this version in a folder.
-pub fn manifest(folder: &Path, base_url: &str) -> Result<String> {
+pub(crate) fn manifest(folder: &Path, base_url: &str) -> Result<String> {
     let mut platforms = String::new();
     for (name, content) in sums::packages(folder)? {
         let target =

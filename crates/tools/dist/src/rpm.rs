@@ -5,7 +5,7 @@ use rpm::{BuildConfig, CompressionType, FileMode, FileOptions, PackageBuilder};
 use crate::files::{Content, Entry, Machine, installed};
 use crate::{DESCRIPTION, REPOSITORY, Result, SUMMARY, VERSION, maintainer};
 
-pub fn build(entries: &[Entry], machine: &Machine) -> Result<Vec<u8>> {
+pub(crate) fn build(entries: &[Entry], machine: &Machine) -> Result<Vec<u8>> {
     let mut package = PackageBuilder::new("calipam", VERSION, "Apache-2.0", machine.rpm, SUMMARY);
     // Without the time of the build: the same input gives the same package.
     package.using_config(BuildConfig::v4().compression(CompressionType::Gzip).source_date(0));

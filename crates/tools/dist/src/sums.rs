@@ -12,12 +12,12 @@ const NAME: &str = "SHA256SUMS";
 const PACKAGES: [&str; 3] = [".tar.gz", ".deb", ".rpm"];
 
 /// The sum of some bytes.
-pub fn of(bytes: &[u8]) -> String {
+pub(crate) fn of(bytes: &[u8]) -> String {
     Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// The packages in a folder, by name.
-pub fn packages(folder: &Path) -> Result<Vec<(String, Vec<u8>)>> {
+pub(crate) fn packages(folder: &Path) -> Result<Vec<(String, Vec<u8>)>> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).map_err(named("read", folder))? {
         let path = entry?.path();
@@ -31,7 +31,7 @@ pub fn packages(folder: &Path) -> Result<Vec<(String, Vec<u8>)>> {
 }
 
 /// Writes the sums of all packages in the folder.
-pub fn write(folder: &Path) -> Result<PathBuf> {
+pub(crate) fn write(folder: &Path) -> Result<PathBuf> {
     let lines = packages(folder)?.into_iter().map(|(name, content)| format!("{}  {name}\n", of(&content)));
     let path = folder.join(NAME);
     fs::write(&path, lines.collect::<String>()).map_err(named("write", &path))?;

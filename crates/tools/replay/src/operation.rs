@@ -18,11 +18,11 @@ use serde_json::{Map, Value, json};
 pub(crate) struct Input<'t>(pub &'t Map<String, Value>);
 
 impl Input<'_> {
-    pub fn text(&self, name: &str) -> String {
+    pub(crate) fn text(&self, name: &str) -> String {
         self.0.get(name).and_then(Value::as_str).unwrap_or_default().to_owned()
     }
 
-    pub fn number(&self, name: &str) -> u32 {
+    pub(crate) fn number(&self, name: &str) -> u32 {
         self.0.get(name).and_then(Value::as_u64).and_then(|n| n.try_into().ok()).unwrap_or_default()
     }
 

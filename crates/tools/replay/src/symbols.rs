@@ -51,7 +51,7 @@ pub(crate) struct Symbols {
 
 impl Symbols {
     /// The value with its symbols replaced. Those that nothing is known of get values of the kind, from the time `now`.
-    pub fn fill(&mut self, value: &Value, now: Timestamp) -> Value {
+    pub(crate) fn fill(&mut self, value: &Value, now: Timestamp) -> Value {
         match value {
             Value::String(text) => match Symbol::parse(text) {
                 Some(symbol) => self.value_of(symbol, now),
@@ -91,7 +91,7 @@ impl Symbols {
 
     /// Whether what was found is what a text of a trace says; `None` where the text is no symbol. A symbol that is met
     /// for the first time stands for it from now on.
-    pub fn matches(&mut self, expected: &str, found: &Value) -> Option<Result<(), String>> {
+    pub(crate) fn matches(&mut self, expected: &str, found: &Value) -> Option<Result<(), String>> {
         let symbol = Symbol::parse(expected)?;
         Some(match symbol {
             Symbol::Sequence(index, added) => self.match_sequence(index, added, found),

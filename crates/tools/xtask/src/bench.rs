@@ -39,7 +39,7 @@ const PARTS: [Part; 13] = [
     },
 ];
 
-pub const TASK: Task = Task {
+pub(crate) const TASK: Task = Task {
     name: "bench",
     arguments: "[PART] [SIZES...]",
     summary: "Measure checks and releases against what the server needs for them",

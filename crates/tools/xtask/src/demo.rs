@@ -12,7 +12,7 @@ const EXAMPLE: &str = "docs/examples/cluster.jsonl";
 /// The exit code of `calipam check` where it found something.
 const FINDINGS: i32 = 1;
 
-pub const TASK: Task = Task {
+pub(crate) const TASK: Task = Task {
     name: "demo",
     arguments: "",
     summary: "Build calipam and check an example cluster; no server is needed",

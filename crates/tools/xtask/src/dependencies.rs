@@ -55,7 +55,7 @@ struct Package {
 }
 
 /// Checks every package against the rules.
-pub fn check() -> Result<(), Failure> {
+pub(crate) fn check() -> Result<(), Failure> {
     step::announce(&format!("Checking the dependencies against {RULES}"));
     let text = std::fs::read_to_string(RULES).map_err(|error| Failure::io("read", RULES.as_ref(), &error))?;
     let rules: Rules = toml::from_str(&text).map_err(|error| Failure::new(format!("{RULES}: {error}")))?;

@@ -6,7 +6,7 @@ use crate::failure::Failure;
 use crate::task::Task;
 use crate::{protoc, step, tools, workspace};
 
-pub const TASK: Task = Task {
+pub(crate) const TASK: Task = Task {
     name: "dist",
     arguments: "--base-url URL [options]",
     summary: "Make the archive, .deb, .rpm, sums and the manifest for krew",

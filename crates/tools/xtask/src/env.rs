@@ -4,7 +4,7 @@ use crate::failure::Failure;
 use crate::task::{self, Task};
 use crate::{protoc, servers, step};
 
-pub const TASK: Task = Task {
+pub(crate) const TASK: Task = Task {
     name: "env",
     arguments: "",
     summary: "Print the variables that plain cargo commands need here",

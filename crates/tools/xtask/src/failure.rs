@@ -5,24 +5,24 @@ use std::path::Path;
 
 /// A failed task. Printed as `error: …`, followed by its hint where it has one.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Failure {
+pub(crate) struct Failure {
     what: String,
     hint: Option<String>,
 }
 
 impl Failure {
     /// What happened, to what.
-    pub fn new(what: impl Into<String>) -> Self {
+    pub(crate) fn new(what: impl Into<String>) -> Self {
         Self { what: what.into(), hint: None }
     }
 
     /// Something that was tried with a file or folder, and why it failed.
-    pub fn io(what: &str, path: &Path, error: &std::io::Error) -> Self {
+    pub(crate) fn io(what: &str, path: &Path, error: &std::io::Error) -> Self {
         Self::new(format!("cannot {what} {}: {error}", path.display()))
     }
 
     /// What to do next.
-    pub fn hint(mut self, hint: impl Into<String>) -> Self {
+    pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self
     }

@@ -4,7 +4,7 @@ use crate::failure::Failure;
 use crate::task::{self, Task};
 use crate::{protoc, step, tools, workspace};
 
-pub const TASK: Task = Task {
+pub(crate) const TASK: Task = Task {
     name: "generate",
     arguments: "",
     summary: "Write completions, man pages and the pictures of the README",

@@ -16,7 +16,7 @@ New here? `cargo xtask demo` shows what calipam finds in an example cluster.
 ";
 
 /// What calipam's tasks are.
-pub fn overview(tasks: &[Task]) -> String {
+pub(crate) fn overview(tasks: &[Task]) -> String {
     let width = tasks.iter().map(|task| task.name.len()).max().unwrap_or_default();
     let list: String =
         tasks.iter().map(|task| format!("  {:width$}  {}\n", task.name, task.summary)).collect();
@@ -24,7 +24,7 @@ pub fn overview(tasks: &[Task]) -> String {
 }
 
 /// Everything about one task.
-pub fn of(task: &Task) -> String {
+pub(crate) fn of(task: &Task) -> String {
     let usage = format!("cargo xtask {} {}", task.name, task.arguments);
     format!("{}\n\nUsage: {}\n\n{}", task.summary, usage.trim_end(), task.details)
 }

@@ -11,6 +11,7 @@ mod failure;
 mod generate;
 mod help;
 // The tests look for the servers in the same places as the task that brings them.
+#[expect(unreachable_pub, reason = "public in testkit")]
 #[path = "../../testkit/src/servers/locate.rs"]
 mod locate;
 mod protoc;

@@ -8,7 +8,7 @@ use crate::tools;
 
 /// The variables that let cargo build etcd-client: none where the machine has `protoc` itself, else those that name the
 /// one in the crate `protoc-bin-vendored`.
-pub fn variables() -> Result<Vec<(&'static str, PathBuf)>, Failure> {
+pub(crate) fn variables() -> Result<Vec<(&'static str, PathBuf)>, Failure> {
     if env::var_os("PROTOC").is_some() || tools::on_path("protoc").is_some() {
         return Ok(Vec::new());
     }

@@ -11,7 +11,7 @@ use crate::{protoc, step, tools, workspace};
 /// Where the project keeps the traces that it was given.
 const TRACES: &str = "tests/traces";
 
-pub const TASK: Task = Task {
+pub(crate) const TASK: Task = Task {
     name: "replay",
     arguments: "[FILES...]",
     summary: "Replay recorded runs of real Calico on a real etcd, and compare",

@@ -7,7 +7,7 @@ use crate::{protoc, servers, step, tools, workspace};
 /// Cases of a property, in place of proptest's 256.
 const CASES: &str = "2560";
 
-pub const TASK: Task = Task {
+pub(crate) const TASK: Task = Task {
     name: "soak",
     arguments: "[-- <arguments of cargo test>]",
     summary: "Run the tests with ten times as many random cases",

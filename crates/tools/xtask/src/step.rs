@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use crate::failure::Failure;
 
 /// Announces and runs a command; anything but success is a failure.
-pub fn run(title: &str, command: &mut Command) -> Result<(), Failure> {
+pub(crate) fn run(title: &str, command: &mut Command) -> Result<(), Failure> {
     let status = run_for_status(title, command)?;
     if status.success() {
         return Ok(());
@@ -17,7 +17,7 @@ pub fn run(title: &str, command: &mut Command) -> Result<(), Failure> {
 }
 
 /// Announces and runs a command, and gives its exit status. Fails only where the command cannot be run.
-pub fn run_for_status(title: &str, command: &mut Command) -> Result<ExitStatus, Failure> {
+pub(crate) fn run_for_status(title: &str, command: &mut Command) -> Result<ExitStatus, Failure> {
     announce(title);
     let line = command_line(command);
     eprintln!("    $ {line}");
@@ -31,12 +31,12 @@ pub fn run_for_status(title: &str, command: &mut Command) -> Result<ExitStatus, 
 }
 
 /// Says what comes next.
-pub fn announce(title: &str) {
+pub(crate) fn announce(title: &str) {
     eprintln!("==> {title}");
 }
 
 /// A time as people read it.
-pub fn seconds(time: Duration) -> String {
+pub(crate) fn seconds(time: Duration) -> String {
     match time.as_secs() {
         0..60 => format!("{:.1} s", time.as_secs_f64()),
         whole => format!("{} min {} s", whole / 60, whole % 60),
@@ -44,7 +44,7 @@ pub fn seconds(time: Duration) -> String {
 }
 
 /// A command as one types it.
-pub fn command_line(command: &Command) -> String {
+pub(crate) fn command_line(command: &Command) -> String {
     let program = Path::new(command.get_program());
     // Cargo and Go are known by their names; where they lie is of no interest.
     let program = match program.file_name() {
@@ -63,7 +63,7 @@ fn variables_line(command: &Command) -> Option<String> {
 }
 
 /// A word as a POSIX shell takes it.
-pub fn quoted(word: &str) -> String {
+pub(crate) fn quoted(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,@+%".contains(c);
     if !word.is_empty() && word.chars().all(plain) {
         return word.to_owned();

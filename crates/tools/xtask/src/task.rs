@@ -3,7 +3,7 @@
 use crate::failure::Failure;
 
 /// A development task, run as `cargo xtask NAME`.
-pub struct Task {
+pub(crate) struct Task {
     /// What it is called by.
     pub name: &'static str,
     /// What follows the name on the command line, empty where nothing does.
@@ -16,12 +16,12 @@ pub struct Task {
     pub run: fn(&[String]) -> Result<(), Failure>,
 }
 
-pub fn named<'a>(tasks: &'a [Task], name: &str) -> Option<&'a Task> {
+pub(crate) fn named<'a>(tasks: &'a [Task], name: &str) -> Option<&'a Task> {
     tasks.iter().find(|task| task.name == name)
 }
 
 /// Refuses arguments, for tasks that take none.
-pub fn no_arguments(name: &str, arguments: &[String]) -> Result<(), Failure> {
+pub(crate) fn no_arguments(name: &str, arguments: &[String]) -> Result<(), Failure> {
     match arguments.first() {
         None => Ok(()),
         Some(first) => {

@@ -15,7 +15,7 @@ type Variables = [(&'static str, PathBuf)];
 /// Read by the test programs: how many tests they run at the same time.
 const THREADS: &str = "RUST_TEST_THREADS";
 
-pub const TASK: Task = Task {
+pub(crate) const TASK: Task = Task {
     name: "test",
     arguments: "[-- <arguments of cargo test>]",
     summary: "Bring servers; check format, lints and dependencies; run all tests",

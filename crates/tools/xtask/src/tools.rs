@@ -14,13 +14,13 @@ const OLDEST_GO: (u32, u32) = (1, 21);
 const USUAL_GO: &str = "/usr/local/go/bin/go";
 
 /// The path of a program that a shell would run for this name.
-pub fn on_path(name: &str) -> Option<PathBuf> {
+pub(crate) fn on_path(name: &str) -> Option<PathBuf> {
     let path = env::var_os("PATH")?;
     env::split_paths(&path).map(|folder| folder.join(name)).find(|file| file.is_file())
 }
 
 /// Fails where there is no C compiler: the crates ring and zstd need one.
-pub fn need_c_compiler() -> Result<(), Failure> {
+pub(crate) fn need_c_compiler() -> Result<(), Failure> {
     let found =
         env::var_os("CC").is_some() || ["cc", "gcc", "clang"].into_iter().any(|name| on_path(name).is_some());
     if found {
@@ -31,7 +31,7 @@ pub fn need_c_compiler() -> Result<(), Failure> {
 }
 
 /// Fails where a component of the Rust toolchain is missing; `name` is that of cargo's subcommand.
-pub fn need_component(name: &str, component: &str) -> Result<(), Failure> {
+pub(crate) fn need_component(name: &str, component: &str) -> Result<(), Failure> {
     let output = workspace::cargo().args([name, "--version"]).output();
     if output.is_ok_and(|output| output.status.success()) {
         return Ok(());
@@ -42,7 +42,7 @@ pub fn need_component(name: &str, component: &str) -> Result<(), Failure> {
 
 /// The path of a Go that can build `wanted`, the version that a `go.mod` names: the one on `PATH`, or the one where Go's
 /// instructions put it.
-pub fn go(wanted: &str) -> Result<PathBuf, Failure> {
+pub(crate) fn go(wanted: &str) -> Result<PathBuf, Failure> {
     let usual = Some(PathBuf::from(USUAL_GO)).filter(|path| path.is_file());
     let mut problem = "no Go on this machine".to_owned();
     for path in on_path("go").into_iter().chain(usual) {

@@ -7,13 +7,13 @@ use std::process::Command;
 use crate::failure::Failure;
 
 /// The root of the checkout.
-pub fn root() -> PathBuf {
+pub(crate) fn root() -> PathBuf {
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(3);
     crates.expect("xtask lies two folders below the root").to_owned()
 }
 
 /// Makes the root of the checkout the working directory, so that every command can be repeated there as it is shown.
-pub fn enter() -> Result<(), Failure> {
+pub(crate) fn enter() -> Result<(), Failure> {
     let root = root();
     env::set_current_dir(&root).map_err(|error| Failure::io("enter", &root, &error))
 }
@@ -22,7 +22,7 @@ pub fn enter() -> Result<(), Failure> {
 ///
 /// What cargo tells this program about its own package is not passed on: build scripts of dependencies look at these
 /// variables, so that a build by a task and one by hand would take turns in compiling them anew.
-pub fn cargo() -> Command {
+pub(crate) fn cargo() -> Command {
     let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     for (name, _) in env::vars_os() {
         if ["CARGO_PKG_", "CARGO_MANIFEST_"].iter().any(|own| name.to_string_lossy().starts_with(own)) {
@@ -33,7 +33,7 @@ pub fn cargo() -> Command {
 }
 
 /// Where cargo puts a program that it builds as it built this one, relative to the root where it lies below it.
-pub fn built(program: &str) -> Result<PathBuf, Failure> {
+pub(crate) fn built(program: &str) -> Result<PathBuf, Failure> {
     let own = env::current_exe()
         .map_err(|error| Failure::new(format!("cannot tell where this program is: {error}")))?;
     let path = own.with_file_name(program).with_extension(env::consts::EXE_EXTENSION);

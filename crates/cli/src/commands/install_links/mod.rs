@@ -25,7 +25,7 @@ const SHELLS: [(&str, &str); 3] = [
 ];
 
 /// Creates or removes links and files.
-pub fn run(args: &InstallLinksArgs, console: &Console) -> Result<Outcome, Failure> {
+pub(super) fn run(args: &InstallLinksArgs, console: &Console) -> Result<Outcome, Failure> {
     let directory = &args.directory;
     if !directory.is_dir() {
         return Err(Failure::NotFound {

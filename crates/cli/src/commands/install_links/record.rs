@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 /// The files that were written, and where that stands.
-pub struct Record {
+pub(super) struct Record {
     place: PathBuf,
     files: Files,
 }
@@ -21,12 +21,12 @@ struct Files {
 
 impl Record {
     /// Where the record of an installation lies, below its `share`.
-    pub fn path(share: &Path) -> PathBuf {
+    pub(super) fn path(share: &Path) -> PathBuf {
         share.join("calipam/installed.json")
     }
 
     /// Reads the record; there is an empty one where nothing was installed.
-    pub fn read(share: &Path) -> io::Result<Self> {
+    pub(super) fn read(share: &Path) -> io::Result<Self> {
         let place = Self::path(share);
         let files = match fs::read(&place) {
             Ok(text) => serde_json::from_slice(&text).map_err(io::Error::other)?,
@@ -36,20 +36,20 @@ impl Record {
         Ok(Self { place, files })
     }
 
-    pub fn note(&mut self, path: &Path, content: &[u8]) {
+    pub(super) fn note(&mut self, path: &Path, content: &[u8]) {
         self.files.files.insert(path.to_owned(), sum(content));
     }
 
     /// True where the content is what was written there.
-    pub fn is_ours(&self, path: &Path, content: &[u8]) -> bool {
+    pub(super) fn is_ours(&self, path: &Path, content: &[u8]) -> bool {
         self.files.files.get(path).is_some_and(|noted| *noted == sum(content))
     }
 
-    pub fn paths(&self) -> Vec<PathBuf> {
+    pub(super) fn paths(&self) -> Vec<PathBuf> {
         self.files.files.keys().cloned().collect()
     }
 
-    pub fn write(&self) -> io::Result<()> {
+    pub(super) fn write(&self) -> io::Result<()> {
         if self.files.files.is_empty() {
             return Ok(());
         }
@@ -60,7 +60,7 @@ impl Record {
     }
 
     /// Forgets everything: the record goes, and its folder where that is empty.
-    pub fn remove(self) -> io::Result<()> {
+    pub(super) fn remove(self) -> io::Result<()> {
         match fs::remove_file(&self.place) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}

@@ -9,16 +9,16 @@ use hyper::http::uri::Authority;
 
 /// The names that were allowed, in lower case and without a dot at their end.
 #[derive(Clone, Debug, Default)]
-pub struct Hosts(Vec<String>);
+pub(super) struct Hosts(Vec<String>);
 
 impl Hosts {
-    pub fn new(names: &[String]) -> Self {
+    pub(super) fn new(names: &[String]) -> Self {
         Self(names.iter().map(|name| normal(name)).collect())
     }
 
     /// True where a request names an address, `localhost` or a name that was allowed. Browsers name something in any case;
     /// a request that names nothing is of another program.
-    pub fn admit<B>(&self, request: &Request<B>) -> bool {
+    pub(super) fn admit<B>(&self, request: &Request<B>) -> bool {
         let headers = request.headers().get_all(HOST).iter();
         let authority = |text: &[u8]| Authority::try_from(text).ok();
         let named = headers.map(|header| authority(header.as_bytes()));

@@ -40,7 +40,7 @@ const TEXT: &str = "text/plain; charset=utf-8";
 
 /// What is shown, and to whom.
 #[derive(Clone)]
-pub struct Shown {
+pub(super) struct Shown {
     pub served: watch::Receiver<Arc<Served>>,
     /// A report counts as current for so long.
     pub current: Duration,
@@ -48,7 +48,7 @@ pub struct Shown {
 }
 
 /// Serves until `stop` ends, and gives what it gave.
-pub async fn serve(listener: TcpListener, shown: Shown, stop: impl Future<Output = bool>) -> bool {
+pub(super) async fn serve(listener: TcpListener, shown: Shown, stop: impl Future<Output = bool>) -> bool {
     let places = Arc::new(Semaphore::new(CONNECTIONS));
     let (end, ending) = watch::channel(());
     let mut connections = JoinSet::new();

@@ -34,7 +34,7 @@ const CURRENT: u32 = 3;
 ///
 /// # Errors
 /// Where it cannot listen, or the first check finds that the call or its settings are wrong.
-pub fn run(args: ServeArgs, global: Global, console: &Console) -> Result<Outcome, Failure> {
+pub(super) fn run(args: ServeArgs, global: Global, console: &Console) -> Result<Outcome, Failure> {
     if global.datastore.as_deref() == Some("-") {
         return Err(Failure::usage("stdin can be read once only: name the file"));
     }

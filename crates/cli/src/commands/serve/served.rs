@@ -13,7 +13,7 @@ use crate::render::table::Page;
 
 /// What the last check left, and the last good one.
 #[derive(Clone, Debug, Default)]
-pub struct Served {
+pub(super) struct Served {
     /// Of the last check: that it succeeded or not, and with it all metrics of the last good one.
     pub metrics: Bytes,
     /// The page of the last good check; where a later one failed, it says so.
@@ -23,7 +23,7 @@ pub struct Served {
 
 /// What a check that succeeded left.
 #[derive(Clone, Debug)]
-pub struct Good {
+pub(super) struct Good {
     /// When the check ended.
     pub at: Timestamp,
     ended: Instant,
@@ -37,7 +37,7 @@ pub struct Good {
 }
 
 impl Good {
-    pub fn new(checked: &Checked<'_>, summary: String) -> io::Result<Self> {
+    pub(super) fn new(checked: &Checked<'_>, summary: String) -> io::Result<Self> {
         let text = |format| {
             let mut text = Vec::new();
             document::write(checked, format, Page::default(), &mut text)?;
@@ -58,25 +58,25 @@ impl Good {
     }
 
     /// How long ago the check ended.
-    pub fn age(&self) -> Duration {
+    pub(super) fn age(&self) -> Duration {
         self.ended.elapsed()
     }
 }
 
 impl Served {
     /// True before the first check has ended.
-    pub fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         self.metrics.is_empty()
     }
 
     /// What is served after a check that succeeded.
-    pub fn good(good: Good) -> Self {
+    pub(super) fn good(good: Good) -> Self {
         let run = RunMetrics { up: true, took: good.took, exit_code: good.exit_code };
         Self { metrics: metrics(&run, Some(&good)), page: good.page.clone(), good: Some(good) }
     }
 
     /// What is served after a check that failed: the report of the last good one, and that it is old.
-    pub fn failed(&self, message: &str, exit_code: u8, took: Duration) -> Self {
+    pub(super) fn failed(&self, message: &str, exit_code: u8, took: Duration) -> Self {
         let run = RunMetrics { up: false, took, exit_code };
         let page = self.good.as_ref().map_or_else(Bytes::new, |good| {
             let notice = format!(

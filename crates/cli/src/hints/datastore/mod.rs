@@ -14,7 +14,7 @@ use self::settings::settings;
 use super::{connected, dry_run};
 
 /// What to do about an error; `None` where there is nothing to say.
-pub fn hint(error: &Error) -> Option<String> {
+pub(super) fn hint(error: &Error) -> Option<String> {
     let text = match error {
         Error::Settings(error) => return settings(error),
         Error::NoCluster(_) | Error::Kubeconfig { .. } | Error::KubeconfigFile { .. } => {

@@ -62,7 +62,7 @@ fn is_false(value: &bool) -> bool {
 }
 
 /// Writes the report. Its version is that of the cluster, as the calicoctl that fits the cluster writes it.
-pub fn write(view: &CalicoctlView, snapshot: &Snapshot, out: &mut dyn Write) -> io::Result<()> {
+pub(crate) fn write(view: &CalicoctlView, snapshot: &Snapshot, out: &mut dyn Write) -> io::Result<()> {
     let cluster = snapshot.cluster.clone().unwrap_or_default();
     let mut allocations: BTreeMap<&str, Vec<Allocation<'_>>> = BTreeMap::new();
     for recorded in view.blocks.iter().flat_map(|block| &block.allocations) {

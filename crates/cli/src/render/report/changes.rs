@@ -9,7 +9,7 @@ use crate::render::check::words;
 use crate::render::text::{escape, join, thousands};
 
 /// The lines below a report: how many findings are new, worse, gone and the same, and what could not be compared.
-pub fn lines(changes: &Changes, report: &Report) -> Vec<String> {
+pub(crate) fn lines(changes: &Changes, report: &Report) -> Vec<String> {
     let counts = changes.counts(report);
     let since = changes.since.strftime("%Y-%m-%d %H:%M:%S UTC");
     let mut parts = vec![format!("{} new", thousands(counts[&Change::New]))];

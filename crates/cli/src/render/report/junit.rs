@@ -16,7 +16,7 @@ use crate::render::text::{count, escape};
 /// Readers show a failure's text as a whole: so many lines of it are enough, the sum stands in front.
 const SHOWN: usize = 1000;
 
-pub fn write(checked: &Checked<'_>, out: &mut dyn Write) -> io::Result<()> {
+pub(super) fn write(checked: &Checked<'_>, out: &mut dyn Write) -> io::Result<()> {
     let mut by_code: BTreeMap<Code, Vec<&Finding>> =
         Code::ALL.iter().map(|code| (*code, Vec::new())).collect();
     for finding in &checked.report.findings {

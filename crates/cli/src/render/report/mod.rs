@@ -2,7 +2,7 @@
 //! (JUnit) and review (SARIF), and as a list of names. None of them judges: all of it is in the report.
 
 mod calicoctl;
-pub mod changes;
+pub(crate) mod changes;
 mod junit;
 mod page;
 mod prometheus;
@@ -24,12 +24,12 @@ use super::text::escape;
 use crate::args::Format;
 use crate::ignore;
 
-pub use self::calicoctl::write as write_calicoctl;
-pub use self::page::with_notice as page_with_notice;
-pub use self::prometheus::{RunMetrics, write_report as write_report_metrics};
+pub(crate) use self::calicoctl::write as write_calicoctl;
+pub(crate) use self::page::with_notice as page_with_notice;
+pub(crate) use self::prometheus::{RunMetrics, write_report as write_report_metrics};
 
 /// A check that came to an end.
-pub struct Checked<'a> {
+pub(crate) struct Checked<'a> {
     pub report: &'a Report,
     /// What was judged: metrics and pages show how full the pools are as well.
     pub snapshot: &'a Snapshot,

@@ -16,7 +16,7 @@ use super::Checked;
 struct Metrics(Registry);
 
 /// Writes what a check found, and how full pools and nodes are.
-pub fn write(checked: &Checked<'_>, out: &mut dyn Write) -> io::Result<()> {
+pub(super) fn write(checked: &Checked<'_>, out: &mut dyn Write) -> io::Result<()> {
     let run = RunMetrics { up: true, took: checked.took, exit_code: checked.exit_code };
     let metrics = Metrics(Registry::new());
     let gathered = metrics.run(&run).and_then(|()| metrics.report(checked));
@@ -24,7 +24,7 @@ pub fn write(checked: &Checked<'_>, out: &mut dyn Write) -> io::Result<()> {
 }
 
 /// Writes the same without the metrics of the run.
-pub fn write_report(checked: &Checked<'_>, out: &mut dyn Write) -> io::Result<()> {
+pub(crate) fn write_report(checked: &Checked<'_>, out: &mut dyn Write) -> io::Result<()> {
     let metrics = Metrics(Registry::new());
     let gathered = metrics.report(checked);
     metrics.encode(gathered, out)
@@ -32,7 +32,7 @@ pub fn write_report(checked: &Checked<'_>, out: &mut dyn Write) -> io::Result<()
 
 /// How a run ended.
 #[derive(Clone, Copy, Debug)]
-pub struct RunMetrics {
+pub(crate) struct RunMetrics {
     /// The cluster could be read and judged.
     pub up: bool,
     pub took: Duration,
@@ -42,7 +42,7 @@ pub struct RunMetrics {
 impl RunMetrics {
     /// Writes the metrics of a run that has just ended, so that an alert can tell one that failed from one that did not
     /// run; and when the last good one ended, where that is known.
-    pub fn write(&self, last_good: Option<Timestamp>, out: &mut dyn Write) -> io::Result<()> {
+    pub(crate) fn write(&self, last_good: Option<Timestamp>, out: &mut dyn Write) -> io::Result<()> {
         let metrics = Metrics(Registry::new());
         let help = "When the last check that succeeded ended, in seconds since 1970.";
         let name = "last_success_timestamp_seconds";

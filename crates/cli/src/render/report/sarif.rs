@@ -35,7 +35,7 @@ struct Log<'a> {
     runs: [Run<'a>; 1],
 }
 
-pub fn write(report: &Report, changes: Option<&Changes>, out: &mut dyn Write) -> io::Result<()> {
+pub(super) fn write(report: &Report, changes: Option<&Changes>, out: &mut dyn Write) -> io::Result<()> {
     let driver = json!({
         "name": "calipam",
         "semanticVersion": env!("CARGO_PKG_VERSION"),

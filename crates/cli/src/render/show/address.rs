@@ -19,7 +19,7 @@ use crate::render::wrap::on_page;
 
 /// An address, and what happened to it lately.
 #[derive(Serialize)]
-pub struct AddressStory<'a> {
+pub(crate) struct AddressStory<'a> {
     pub view: &'a AddressView,
     /// The last ones, as far as they are at hand.
     pub events: &'a [Event],

@@ -199,7 +199,7 @@ fn block_row(block: &BlockView, windows: bool, wide: Option<Page>) -> Vec<String
 }
 
 /// How full the pools are, beside the findings of a check.
-pub fn pools_with_bars(list: &PoolList, page: Page) -> Grid {
+pub(crate) fn pools_with_bars(list: &PoolList, page: Page) -> Grid {
     let columns =
         [("POOL", Left), ("CIDR", Left), ("TOTAL", Right), ("IN USE", Right), ("%", Right), ("USE", Left)];
     let mut grid = Grid::new(page, Detail::Full, &columns);

@@ -50,7 +50,7 @@ impl View for Comparison {
 }
 
 /// True where no source names an address that another one does not.
-pub fn agrees(node: &NodeComparison) -> bool {
+pub(crate) fn agrees(node: &NodeComparison) -> bool {
     [&node.not_recorded, &node.not_used, &node.without_endpoint, &node.endpoint_only]
         .iter()
         .all(|set| set.is_empty())

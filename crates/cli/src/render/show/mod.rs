@@ -22,12 +22,12 @@ use super::wrap::on_page;
 use crate::exit::Failure;
 use crate::output::Console;
 
-pub use self::address::AddressStory;
-pub use self::capacity::pools_with_bars;
-pub use self::compare::agrees;
+pub(crate) use self::address::AddressStory;
+pub(crate) use self::capacity::pools_with_bars;
+pub(crate) use self::compare::agrees;
 
 /// What `show` prints of a cluster.
-pub trait View: Serialize {
+pub(crate) trait View: Serialize {
     const KIND: &'static str;
 
     /// What people read; see [`Document::text`].
@@ -74,7 +74,7 @@ impl<V: View> Document for Shown<'_, V> {
     }
 }
 
-pub fn print(view: &impl View, snapshot: &Snapshot, console: &Console) -> Result<(), Failure> {
+pub(crate) fn print(view: &impl View, snapshot: &Snapshot, console: &Console) -> Result<(), Failure> {
     console.print(&Shown { cluster: ClusterIdentity::of(snapshot), coverage: &snapshot.coverage, view })
 }
 

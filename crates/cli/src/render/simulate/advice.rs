@@ -10,7 +10,7 @@ use crate::render::table::Page;
 use crate::render::text::thousands;
 use crate::render::wrap::on_page;
 
-pub fn write(advice: &Advice, detail: Detail, page: Page, out: &mut dyn Write) -> io::Result<()> {
+pub(super) fn write(advice: &Advice, detail: Detail, page: Page, out: &mut dyn Write) -> io::Result<()> {
     heading("Advice", page, out)?;
     for line in lines(advice) {
         writeln!(out, "{}", on_page(&line, 0, page))?;
@@ -24,7 +24,7 @@ pub fn write(advice: &Advice, detail: Detail, page: Page, out: &mut dyn Write) -
 }
 
 /// The advice in words.
-pub fn lines(advice: &Advice) -> Vec<String> {
+pub(super) fn lines(advice: &Advice) -> Vec<String> {
     let Some(size) = advice.block_size else {
         return vec!["None of the block sizes fits; what speaks against each stands below.".to_owned()];
     };
@@ -60,7 +60,7 @@ pub fn lines(advice: &Advice) -> Vec<String> {
 }
 
 /// An objection as people read it.
-pub fn words(objection: Objection) -> &'static str {
+pub(super) fn words(objection: Objection) -> &'static str {
     match objection {
         Objection::WaitingPods => "pods do not start",
         Objection::StrandedNodes => "nodes are stranded",

@@ -16,7 +16,7 @@ const PARTS: [&str; 8] = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"];
 const HEIGHTS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
 /// A bar for each time.
-pub fn times(
+pub(super) fn times(
     title: &str,
     rows: impl Iterator<Item = (String, Micros)>,
     page: Page,
@@ -27,7 +27,7 @@ pub fn times(
 }
 
 /// A bar for each number.
-pub fn counts(
+pub(super) fn counts(
     title: &str,
     rows: impl Iterator<Item = (String, u64)>,
     page: Page,
@@ -58,7 +58,7 @@ fn bar(length: u64, most: u64, room: usize) -> String {
 }
 
 /// A curve of one line: the highest of the values that fall into each column.
-pub fn curve(values: &[u64], most: u64, room: usize) -> String {
+pub(super) fn curve(values: &[u64], most: u64, room: usize) -> String {
     let room = room.clamp(1, values.len().max(1));
     let column = |place: usize| {
         let (begin, end) = (place * values.len() / room, ((place + 1) * values.len()).div_ceil(room));
@@ -76,7 +76,7 @@ pub fn curve(values: &[u64], most: u64, room: usize) -> String {
 }
 
 /// Columns for a curve.
-pub fn room(page: Page) -> usize {
+pub(super) fn room(page: Page) -> usize {
     page.width.map_or(WIDE, |width| usize::from(width).saturating_sub(30)).clamp(16, 80)
 }
 

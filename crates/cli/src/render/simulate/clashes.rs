@@ -12,7 +12,7 @@ use crate::render::wrap::on_page;
 
 use Align::{Left, Right};
 
-pub fn write(clashes: &Clashes, detail: Detail, page: Page, out: &mut dyn Write) -> io::Result<()> {
+pub(super) fn write(clashes: &Clashes, detail: Detail, page: Page, out: &mut dyn Write) -> io::Result<()> {
     heading("What gives an address two owners", page, out)?;
     let columns =
         [("CAUSE", Left), ("RUNS", Right), ("WITH CLASH", Right), ("CLASHES", Right), ("FIRST AFTER", Right)];
@@ -36,7 +36,7 @@ pub fn write(clashes: &Clashes, detail: Detail, page: Page, out: &mut dyn Write)
 }
 
 /// A cause as people read it.
-pub fn words(cause: Cause) -> &'static str {
+pub(super) fn words(cause: Cause) -> &'static str {
     match cause {
         Cause::None => "none, for comparison",
         Cause::OldBackup => "etcd restored from an old backup",

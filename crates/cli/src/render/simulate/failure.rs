@@ -13,7 +13,7 @@ use crate::render::wrap::on_page;
 
 use Align::{Left, Right};
 
-pub fn write(failure: &Failure, detail: Detail, page: Page, out: &mut dyn Write) -> io::Result<()> {
+pub(super) fn write(failure: &Failure, detail: Detail, page: Page, out: &mut dyn Write) -> io::Result<()> {
     heading("Addresses of nodes that fail", page, out)?;
     writeln!(out, "{}", on_page(&headline(failure), 0, page))?;
 

@@ -16,7 +16,7 @@ use crate::render::wrap::on_page;
 /// What was measured, and what follows for simulations.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Measurement {
+pub(crate) struct Measurement {
     location: String,
     datastore: DatastoreKind,
     /// Opening the datastore, which asks it what it is.
@@ -33,7 +33,7 @@ pub struct Measurement {
 }
 
 impl Measurement {
-    pub fn new(kind: DatastoreKind, location: String, connected: Duration, times: &ReadTimes) -> Self {
+    pub(crate) fn new(kind: DatastoreKind, location: String, connected: Duration, times: &ReadTimes) -> Self {
         let micros = |time: Duration| Micros(u64::try_from(time.as_micros()).unwrap_or(u64::MAX));
         let at = |place: usize| times.single.get(place).copied().map(micros).unwrap_or_default();
         let (median, worst) = (at(times.single.len() / 2), at(times.single.len().saturating_sub(1)));

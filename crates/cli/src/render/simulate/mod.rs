@@ -15,7 +15,7 @@ use calipam_simulate::Scenario;
 use calipam_simulate::answer::{Advice, BlockSizes, Clashes, Failure, Run, Scale};
 use serde::Serialize;
 
-pub use self::measurement::Measurement;
+pub(crate) use self::measurement::Measurement;
 use super::document::{Detail, Document, unsupported};
 use super::table::Page;
 use super::text::{count, thousands};
@@ -25,7 +25,7 @@ use crate::args::Format;
 /// All answers of one call.
 #[derive(Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Answers {
+pub(crate) struct Answers {
     /// What was simulated.
     pub scenario: Scenario,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -44,7 +44,7 @@ pub struct Answers {
 
 impl Answers {
     /// Nothing is answered yet.
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         let Self { scenario: _, run, scale, block_sizes, failure, clashes, advice } = self;
         run.is_none()
             && scale.is_none()

@@ -14,7 +14,7 @@ const STYLE: &str = include_str!("page.css");
 /// The page only shows what names of the cluster hold.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'";
 
-pub fn write(answers: &Answers, out: &mut dyn Write) -> io::Result<()> {
+pub(super) fn write(answers: &Answers, out: &mut dyn Write) -> io::Result<()> {
     let page = html! {
         (DOCTYPE)
         html lang="en" {

@@ -13,7 +13,7 @@ use crate::render::wrap::on_page;
 use Align::{Left, Right};
 
 /// One run, fact by fact.
-pub fn one(run: &Run, page: Page, out: &mut dyn Write) -> io::Result<()> {
+pub(super) fn one(run: &Run, page: Page, out: &mut dyn Write) -> io::Result<()> {
     let (adds, blocks) = (&run.adds, &run.blocks);
     heading("What came of it", page, out)?;
     let mut facts = vec![
@@ -56,7 +56,7 @@ pub fn one(run: &Run, page: Page, out: &mut dyn Write) -> io::Result<()> {
 }
 
 /// An ADD against the number of nodes.
-pub fn scale(scale: &Scale, detail: Detail, page: Page, out: &mut dyn Write) -> io::Result<()> {
+pub(super) fn scale(scale: &Scale, detail: Detail, page: Page, out: &mut dyn Write) -> io::Result<()> {
     heading("An ADD against the size of the cluster", page, out)?;
     let columns = [
         ("NODES", Right),
@@ -99,7 +99,12 @@ pub(super) fn scale_cells(run: &Run) -> [String; 10] {
 }
 
 /// The same cluster with each block size.
-pub fn block_sizes(rows: &[BlockSizeRow], detail: Detail, page: Page, out: &mut dyn Write) -> io::Result<()> {
+pub(super) fn block_sizes(
+    rows: &[BlockSizeRow],
+    detail: Detail,
+    page: Page,
+    out: &mut dyn Write,
+) -> io::Result<()> {
     heading("The cluster with each block size", page, out)?;
     size_table(rows.iter().map(|row| (row, String::new())), false, detail, page, out)?;
     let wasted = rows.iter().map(|row| (format!("/{}", row.block_size), row.run.blocks.wasted));
@@ -109,7 +114,7 @@ pub fn block_sizes(rows: &[BlockSizeRow], detail: Detail, page: Page, out: &mut 
 }
 
 /// The table of block sizes, with what speaks against each.
-pub fn size_table<'a>(
+pub(super) fn size_table<'a>(
     rows: impl Iterator<Item = (&'a BlockSizeRow, String)>,
     judged: bool,
     detail: Detail,

@@ -12,20 +12,20 @@ const RIGHT: f64 = 12.0;
 
 /// A number with the text that a reader sees.
 #[derive(Clone, Debug)]
-pub struct Value {
+pub(super) struct Value {
     pub number: f64,
     pub text: String,
 }
 
 /// A curve: its points from left to right, each with a share of the width from 0 to 1.
 #[derive(Clone, Debug)]
-pub struct Line {
+pub(super) struct Line {
     pub name: String,
     pub points: Vec<(f64, Value)>,
 }
 
 /// Bars in groups: for each group its name, and a value for each series.
-pub fn bars(title: &str, series: &[&str], groups: &[(String, Vec<Value>)]) -> Markup {
+pub(super) fn bars(title: &str, series: &[&str], groups: &[(String, Vec<Value>)]) -> Markup {
     let most = groups.iter().flat_map(|(_, values)| values).map(|value| value.number).fold(0.0, f64::max);
     let room = (WIDTH - LEFT - RIGHT) / groups.len().max(1) as f64;
     let width = room * 0.8 / series.len().max(1) as f64;
@@ -52,7 +52,7 @@ pub fn bars(title: &str, series: &[&str], groups: &[(String, Vec<Value>)]) -> Ma
 }
 
 /// Curves over the same time, which ends with `end`.
-pub fn lines(title: &str, end: &str, lines: &[Line]) -> Markup {
+pub(super) fn lines(title: &str, end: &str, lines: &[Line]) -> Markup {
     let values = || lines.iter().flat_map(|line| &line.points).map(|(_, value)| value);
     let most = values().map(|value| value.number).fold(0.0, f64::max);
     let top = values().max_by(|a, b| a.number.total_cmp(&b.number));

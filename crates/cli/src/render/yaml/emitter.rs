@@ -45,7 +45,6 @@ impl From<io::Error> for Error {
 enum Place {
     /// At the begin of the document.
     Begin,
-    /// It is a key.
     Key,
     /// After the colon of a key.
     Colon,

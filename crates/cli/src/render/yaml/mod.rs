@@ -15,8 +15,7 @@ use serde::Serialize;
 
 use self::emitter::Emitter;
 
-/// Writes a document.
-pub fn write(document: &impl Serialize, out: &mut dyn Write) -> io::Result<()> {
+pub(super) fn write(document: &impl Serialize, out: &mut dyn Write) -> io::Result<()> {
     let mut emitter = Emitter::new(out);
     document.serialize(&mut emitter).and_then(|()| emitter.finish()).map_err(|error| error.0)
 }

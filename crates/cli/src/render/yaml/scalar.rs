@@ -11,7 +11,7 @@ use super::emitter::Error;
 
 /// How a text is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Scalar {
+pub(super) enum Scalar {
     Plain,
     /// In single quotes, on one line.
     Quoted,
@@ -21,7 +21,7 @@ pub enum Scalar {
 
 /// How a text stands as a value. Of texts without quotes, YAML 1.1 takes some for times or numbers that YAML 1.2 takes for
 /// texts: PyYAML makes a `datetime` of `2026-05-01T10:00:00Z` and 37800 of `10:30:00`. They get quotes.
-pub fn of_value(text: &str) -> Scalar {
+pub(super) fn of_value(text: &str) -> Scalar {
     match of_key(text) {
         Scalar::Plain if is_other_in_yaml_11(text) => Scalar::Quoted,
         scalar => scalar,
@@ -29,7 +29,7 @@ pub fn of_value(text: &str) -> Scalar {
 }
 
 /// How a text stands as a key.
-pub fn of_key(text: &str) -> Scalar {
+pub(super) fn of_key(text: &str) -> Scalar {
     if !text.bytes().all(|byte| (b' '..=b'~').contains(&byte)) {
         return Scalar::Other;
     }
@@ -74,7 +74,7 @@ fn may_be_plain(text: &str) -> bool {
 }
 
 /// True for a text without quotes that YAML 1.1 takes for a time, a number or a merge key, and YAML 1.2 for a text.
-pub fn is_other_in_yaml_11(value: &str) -> bool {
+pub(super) fn is_other_in_yaml_11(value: &str) -> bool {
     // Each of them begins with a digit, a sign or one of these.
     if value.starts_with(|c: char| c.is_ascii_alphabetic()) {
         return false;
@@ -108,12 +108,12 @@ fn all_in(text: &str, characters: &str) -> bool {
 }
 
 /// True where libyaml sees more than one line.
-pub fn has_line_break(text: &str) -> bool {
+pub(super) fn has_line_break(text: &str) -> bool {
     text.contains(['\n', '\r', '\u{85}', '\u{2028}', '\u{2029}'])
 }
 
 /// A text as serde_yaml writes it, as a value inside a collection with an indentation. It ends its line.
-pub fn value_by_library(text: &str, indentation: usize) -> Result<String, Error> {
+pub(super) fn value_by_library(text: &str, indentation: usize) -> Result<String, Error> {
     // The text stands as deep as it will, since its lines may be indented; something follows it, as in a document.
     let levels = indentation / 2;
     let written = by_library(&Nested { levels, text })?;
@@ -129,14 +129,14 @@ pub fn value_by_library(text: &str, indentation: usize) -> Result<String, Error>
 }
 
 /// A text of one line as serde_yaml writes it as a key.
-pub fn key_by_library(text: &str) -> Result<String, Error> {
+pub(super) fn key_by_library(text: &str) -> Result<String, Error> {
     let mut written = by_library(&BTreeMap::from([(text, 0)]))?;
     written.truncate(written.len() - ": 0\n".len());
     Ok(written)
 }
 
 /// A number as serde_yaml writes it.
-pub fn number_by_library(number: impl Serialize) -> Result<String, Error> {
+pub(super) fn number_by_library(number: impl Serialize) -> Result<String, Error> {
     let written = by_library(&number)?;
     Ok(written.trim_end().to_owned())
 }

@@ -44,7 +44,7 @@ struct State {
 }
 
 impl KubeStore {
-    pub fn new(client: Arc<KubeClient>, group: Known, selecting: Selecting) -> Self {
+    pub(super) fn new(client: Arc<KubeClient>, group: Known, selecting: Selecting) -> Self {
         Self { state: Mutex::new(State { client, group, objects: HashMap::new() }), selecting }
     }
 
@@ -52,11 +52,11 @@ impl KubeStore {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub fn client(&self) -> Arc<KubeClient> {
+    pub(super) fn client(&self) -> Arc<KubeClient> {
         Arc::clone(&self.state().client)
     }
 
-    pub async fn read(&self, queries: &[Query]) -> Result<Vec<Vec<Entry>>, StoreError> {
+    pub(super) async fn read(&self, queries: &[Query]) -> Result<Vec<Vec<Entry>>, StoreError> {
         let mut answers = self.ask(queries).await?;
         if self.state().group == Known::Assumed && self.is_other_group(&answers).await? {
             answers = self.ask(queries).await?;
@@ -106,7 +106,7 @@ impl KubeStore {
         Ok(is_other)
     }
 
-    pub async fn create(&self, record: &Record) -> Result<Revision, StoreError> {
+    pub(super) async fn create(&self, record: &Record) -> Result<Revision, StoreError> {
         let (client, key) = (self.client(), record.key());
         let (target, value) = (target(&client, &key)?, value(&client, record)?);
         let made = objects::create(&client, &target, &key, &value, LABELLED).await;
@@ -117,7 +117,7 @@ impl KubeStore {
         }
     }
 
-    pub async fn update(&self, record: &Record, revision: &Revision) -> Result<Revision, StoreError> {
+    pub(super) async fn update(&self, record: &Record, revision: &Revision) -> Result<Revision, StoreError> {
         let (client, key) = (self.client(), record.key());
         let (target, value) = (target(&client, &key)?, value(&client, record)?);
         let Some(object) = self.object(&client, &target, &key, revision).await? else {
@@ -130,7 +130,7 @@ impl KubeStore {
         }
     }
 
-    pub async fn delete(&self, entry: &Entry) -> Result<(), StoreError> {
+    pub(super) async fn delete(&self, entry: &Entry) -> Result<(), StoreError> {
         let (client, key) = (self.client(), entry.record.key());
         let target = target(&client, &key)?;
         let Some(object) = self.object(&client, &target, &key, &entry.revision).await? else {
@@ -167,7 +167,7 @@ impl KubeStore {
         revision
     }
 
-    pub async fn label_affinities(&self, node: &str) -> Result<usize, StoreError> {
+    pub(super) async fn label_affinities(&self, node: &str) -> Result<usize, StoreError> {
         let client = self.client();
         let mut labelled = 0;
         for entry in read::affinities_of(&client, node).await.map_err(unavailable)? {

@@ -81,7 +81,7 @@ pub(super) struct Appended {
 }
 
 impl Appended {
-    pub fn iter(&self) -> impl Iterator<Item = &[u8]> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = &[u8]> {
         self.places.iter().map(|place| &self.text[place.clone()])
     }
 }
@@ -94,7 +94,7 @@ pub(super) struct Decoding {
 
 impl Decoding {
     /// Begins with what a cache comes to.
-    pub fn begin(state: &State) -> Self {
+    pub(super) fn begin(state: &State) -> Self {
         let (sender, receiver) = mpsc::channel::<Answer>();
         let mut decoded = Decoded::after(state);
         let decoded = spawn_blocking(move || {
@@ -105,7 +105,7 @@ impl Decoding {
     }
 
     /// All changes, where what the cache knows as the last write was told again.
-    pub async fn finish(self) -> Result<New, WhyWhole> {
+    pub(super) async fn finish(self) -> Result<New, WhyWhole> {
         drop(self.sender);
         self.decoded.await.map_err(|lost| WhyWhole::Unusable(lost.to_string()))?.finish()
     }

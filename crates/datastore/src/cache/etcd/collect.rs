@@ -27,7 +27,7 @@ pub(super) struct CachingCollector {
 }
 
 impl CachingCollector {
-    pub fn new(path: &Path, identity: &Identity, start: &Start) -> Self {
+    pub(super) fn new(path: &Path, identity: &Identity, start: &Start) -> Self {
         // Another etcd may have answered since.
         let is_same = super::identity(start.cluster_id(), identity.guid.clone()) == *identity;
         let writer = match is_same {
@@ -38,7 +38,7 @@ impl CachingCollector {
     }
 
     /// What was read, and why the cache could not be written.
-    pub fn finish(self, state: State) -> (Snapshot, Option<String>) {
+    pub(super) fn finish(self, state: State) -> (Snapshot, Option<String>) {
         let newest_creation = self.snapshot.newest_creation;
         let state = State { newest: self.newest, newest_creation, objects: self.objects, ..state };
         let saved = self.writer.and_then(|writer| match state.newest.written.is_empty() {

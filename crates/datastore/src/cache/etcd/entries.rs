@@ -26,7 +26,7 @@ pub(super) enum Entry<'t> {
 }
 
 impl Entry<'_> {
-    pub fn add_to(self, snapshot: &mut Snapshot) {
+    pub(super) fn add_to(self, snapshot: &mut Snapshot) {
         match self {
             Self::Block(block) => snapshot.blocks.push(block),
             Self::Handle(handle) => snapshot.handles.push(handle),

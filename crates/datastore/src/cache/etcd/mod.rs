@@ -54,9 +54,6 @@ struct State {
 }
 
 /// Reads everything, or what has changed since the last check of this cluster that used the same folder.
-///
-/// # Errors
-/// Where etcd cannot be read. That a cache cannot be used or written is no error.
 pub(crate) async fn observe(
     client: &Arc<EtcdClient>,
     folder: &Path,

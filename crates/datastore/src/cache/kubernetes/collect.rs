@@ -63,12 +63,18 @@ impl Take for Taken {
 
 impl Taken {
     /// What was made of a cache and so many changes.
-    pub fn changed(snapshot: Snapshot, changes: usize, unsaved: Option<String>, bytes: u64) -> Self {
+    pub(super) fn changed(snapshot: Snapshot, changes: usize, unsaved: Option<String>, bytes: u64) -> Self {
         Self { snapshot, read: Some(Ok(changes)), unsaved, bytes, ..Self::default() }
     }
 
     /// Writes the cache of a kind that was listed, where that is worth it, and gives why it cannot be written.
-    pub fn save(&mut self, kind: &Kind, cluster: &Cluster, version: &str, is_worth: bool) -> Option<String> {
+    pub(super) fn save(
+        &mut self,
+        kind: &Kind,
+        cluster: &Cluster,
+        version: &str,
+        is_worth: bool,
+    ) -> Option<String> {
         if is_worth {
             return self.write(kind, cluster, version).err();
         }
@@ -98,7 +104,7 @@ impl Taken {
     }
 
     /// True where its cache is worth its place, `total` being the bytes of all kinds that are kept.
-    pub fn is_worth(&self, worth: &Worth, total: u64) -> bool {
+    pub(super) fn is_worth(&self, worth: &Worth, total: u64) -> bool {
         self.packing.objects > 0 && total >= worth.all && self.bytes >= worth.kind
     }
 }

@@ -33,7 +33,7 @@ pub(super) struct Since {
 
 impl Since {
     /// The changes as a cache holds them.
-    pub fn values(&self, kind: &Kind) -> Result<Changes, WhyWhole> {
+    pub(super) fn values(&self, kind: &Kind) -> Result<Changes, WhyWhole> {
         let mut scratch = Default::default();
         let changes = self.changes.iter().map(|(name, change)| {
             if change.is_deleted {

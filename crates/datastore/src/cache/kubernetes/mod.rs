@@ -138,9 +138,6 @@ pub(crate) async fn observe(
 }
 
 /// As [`add`](with_kubernetes::add) of a cluster whose datastore is etcd, `read` being what was read of that.
-///
-/// # Errors
-/// As [`add`](with_kubernetes::add).
 pub(crate) async fn add(
     client: &Arc<KubeClient>,
     folder: &Path,

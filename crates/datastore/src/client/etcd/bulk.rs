@@ -65,12 +65,12 @@ impl Reply {
     }
 
     /// In bytes.
-    pub fn size(&self) -> usize {
+    pub(crate) fn size(&self) -> usize {
         self.message.len()
     }
 
     /// Gives each entry to `take`; `None` where one is malformed.
-    pub fn for_each<'a>(&'a self, mut take: impl FnMut(RawEntry<'a>)) -> Option<()> {
+    pub(crate) fn for_each<'a>(&'a self, mut take: impl FnMut(RawEntry<'a>)) -> Option<()> {
         let mut fields = Fields::new(&self.message);
         while let Some((field, value)) = fields.next()? {
             if field == 2 {

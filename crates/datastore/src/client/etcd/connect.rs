@@ -18,18 +18,12 @@ const STAGGER: Duration = Duration::from_millis(300);
 impl EtcdClient {
     /// Connects to the first endpoint that answers. They are tried in order; the next one is tried as
     /// soon as one has failed, or has not answered for 0.3 s.
-    ///
-    /// # Errors
-    /// Where none can be used, with what happened at each.
     pub async fn connect(settings: &EtcdSettings) -> Result<Self> {
         Self::connect_first(settings, true).await
     }
 
     /// As [`Self::connect`], for programs that make a few requests: where there is only one endpoint, it is asked for nothing
     /// yet, and whether it answers shows with the first request. Of several, one that is dead is found out before.
-    ///
-    /// # Errors
-    /// As [`Self::connect`].
     pub(crate) async fn connect_quickly(settings: &EtcdSettings) -> Result<Self> {
         Self::connect_first(settings, settings.endpoints.len() > 1).await
     }

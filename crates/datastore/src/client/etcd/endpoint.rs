@@ -18,9 +18,6 @@ const CONNECTION_WINDOW: u32 = 16 << 20;
 
 /// The endpoint as a URL: without a scheme it is https where TLS certificates are set, as etcd's own
 /// client does.
-///
-/// # Errors
-/// Where it is not a URL, or holds a user or password.
 pub(crate) fn normalise(endpoint: &str, tls: &TlsSettings) -> Result<String, SettingsError> {
     let text = endpoint.trim();
     let bad = |reason: &str| SettingsError::BadEndpoint { endpoint: redact_url(text), reason: reason.into() };

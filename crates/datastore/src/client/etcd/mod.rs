@@ -30,7 +30,7 @@ use tower::util::BoxCloneSyncService;
 pub(crate) use self::bulk::Reply;
 pub(crate) use self::classify::FUTURE;
 pub(crate) use self::range::Range;
-pub use self::watch::Change;
+pub(crate) use self::watch::Change;
 pub(crate) use self::watch::{Answer, Due, Told, ToldChange};
 use crate::error::{Cause, Error, Failure, Result, Server};
 use crate::raw::RawEntry;
@@ -97,7 +97,7 @@ pub(crate) struct Answers {
 }
 
 impl Answers {
-    pub fn entries(&self) -> impl Iterator<Item = RawEntry<'_>> {
+    pub(crate) fn entries(&self) -> impl Iterator<Item = RawEntry<'_>> {
         self.ranges.iter().flat_map(entries)
     }
 }

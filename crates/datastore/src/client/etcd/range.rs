@@ -22,33 +22,33 @@ pub(crate) struct Range {
 }
 
 impl Range {
-    pub fn key(key: impl Into<Vec<u8>>) -> Self {
+    pub(crate) fn key(key: impl Into<Vec<u8>>) -> Self {
         Self { start: key.into(), ..Self::default() }
     }
 
     /// All keys that start with `prefix`.
-    pub fn prefix(prefix: &str) -> Self {
+    pub(crate) fn prefix(prefix: &str) -> Self {
         Self { start: prefix.into(), end: prefix_end(prefix.as_bytes()), ..Self::default() }
     }
 
     /// All keys from `start` up to, but without, `end`.
-    pub fn between(start: impl Into<Vec<u8>>, end: impl Into<Vec<u8>>) -> Self {
+    pub(crate) fn between(start: impl Into<Vec<u8>>, end: impl Into<Vec<u8>>) -> Self {
         Self { start: start.into(), end: end.into(), ..Self::default() }
     }
 
-    pub fn with_limit(mut self, limit: i64) -> Self {
+    pub(crate) fn with_limit(mut self, limit: i64) -> Self {
         self.limit = limit;
         self
     }
 
     /// At a revision at which the member has answered before.
-    pub fn at(mut self, revision: i64) -> Self {
+    pub(crate) fn at(mut self, revision: i64) -> Self {
         self.revision = revision;
         self.serializable = true;
         self
     }
 
-    pub fn keys_only(mut self) -> Self {
+    pub(crate) fn keys_only(mut self) -> Self {
         self.keys_only = true;
         self
     }

@@ -41,7 +41,7 @@ pub(crate) struct Answer {
 }
 
 impl Answer {
-    pub fn changes(&self) -> impl Iterator<Item = ToldChange<'_>> {
+    pub(crate) fn changes(&self) -> impl Iterator<Item = ToldChange<'_>> {
         self.answer.events().iter().filter_map(|event| {
             let kv = event.kv().filter(|kv| kv.mod_revision() <= self.to)?;
             let value = (event.event_type() == EventType::Put).then(|| kv.value());

@@ -20,9 +20,6 @@ use crate::settings::KubernetesSettings;
 const INLINE: &str = "the field kubeconfigInline of the settings";
 
 /// The configuration of the connection that the settings describe.
-///
-/// # Errors
-/// Where a file is missing or cannot be decoded.
 pub(crate) async fn config(settings: &KubernetesSettings) -> Result<Config, Error> {
     let mut config = base(settings).await?;
     apply(settings, &mut config)?;
@@ -60,7 +57,6 @@ fn kubeconfig(settings: &KubernetesSettings) -> Result<Option<(Kubeconfig, Strin
     Ok(Some((merged(&paths, &name)?, name)))
 }
 
-/// What a kubeconfig names.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KubeconfigNames {
     pub contexts: Vec<String>,
@@ -70,9 +66,6 @@ pub struct KubeconfigNames {
 
 impl KubeconfigNames {
     /// The names in the kubeconfig that the settings name; none where there is no kubeconfig.
-    ///
-    /// # Errors
-    /// Where it is missing or cannot be decoded.
     pub fn read(settings: &KubernetesSettings) -> Result<Self, Error> {
         let Some((kubeconfig, _)) = kubeconfig(settings)? else { return Ok(Self::default()) };
         Ok(Self {
@@ -85,11 +78,6 @@ impl KubeconfigNames {
 
 /// The context of the kubeconfig that leads to `server`, which is written as [`Datastore::location`] writes it. `None` where
 /// the settings lead there already, or where no context does. Of several, the first.
-///
-/// # Errors
-/// Where the kubeconfig is missing or cannot be decoded.
-///
-/// [`Datastore::location`]: crate::Datastore::location
 pub fn context_of_server(settings: &KubernetesSettings, server: &str) -> Result<Option<String>, Error> {
     let Some((kubeconfig, _)) = kubeconfig(settings)? else { return Ok(None) };
     let server_of = |cluster: &str| {

@@ -28,14 +28,14 @@ impl Flavour {
         if text.eq_ignore_ascii_case("projectcalico.org/v3") { Self::Native } else { Self::Classic }
     }
 
-    pub fn group(self) -> &'static str {
+    pub(crate) fn group(self) -> &'static str {
         match self {
             Self::Classic => CLASSIC_GROUP,
             Self::Native => NATIVE_GROUP,
         }
     }
 
-    pub fn version(self) -> &'static str {
+    pub(crate) fn version(self) -> &'static str {
         match self {
             Self::Classic => "v1",
             Self::Native => "v3",
@@ -61,7 +61,7 @@ pub(crate) struct Api {
 
 impl Api {
     /// Asks the server. `configured` is the API group that the settings name; empty for none.
-    pub async fn discover(client: &KubeClient, configured: &str) -> Result<Self> {
+    pub(crate) async fn discover(client: &KubeClient, configured: &str) -> Result<Self> {
         let (groups, version) =
             tokio::join!(read::<Groups>(client, "/apis"), read::<ServerVersion>(client, "/version"));
         let groups = groups?.unwrap_or_default();
@@ -86,27 +86,27 @@ impl Api {
 
     /// What a server is taken to have before it is asked: the API group that the settings name, else the classic one, with
     /// all kinds.
-    pub fn assumed(configured: &str) -> Self {
+    pub(crate) fn assumed(configured: &str) -> Self {
         Self { flavour: Flavour::configured(configured), assumed: true, ..Self::default() }
     }
 
     /// True where nothing of Calico is installed.
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.calico.is_empty() && !self.assumed
     }
 
     /// True where Calico's group has that kind.
-    pub fn has(&self, plural: &str) -> bool {
+    pub(crate) fn has(&self, plural: &str) -> bool {
         self.assumed || self.calico.contains(plural)
     }
 
     /// The path of all objects of a kind of Calico's group.
-    pub fn calico_path(&self, plural: &str) -> String {
+    pub(crate) fn calico_path(&self, plural: &str) -> String {
         format!("/apis/{}/{}/{plural}", self.flavour.group(), self.flavour.version())
     }
 
     /// The path of all objects of a kind of KubeVirt, where it is installed.
-    pub fn kubevirt_path(&self, plural: &str) -> Option<String> {
+    pub(crate) fn kubevirt_path(&self, plural: &str) -> Option<String> {
         let (version, plurals) = self.kubevirt.as_ref()?;
         plurals.contains(plural).then(|| format!("/apis/{KUBEVIRT_GROUP}/{version}/{plural}"))
     }

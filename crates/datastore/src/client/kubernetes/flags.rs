@@ -10,10 +10,6 @@ use super::connect::{certificates, endpoint, read};
 use crate::error::Error;
 use crate::settings::KubectlOptions;
 
-/// Applies the options.
-///
-/// # Errors
-/// Where a file is missing, or options contradict each other.
 pub(super) fn apply(options: &KubectlOptions, config: &mut Config) -> Result<(), Error> {
     if let Some(server) = &options.server {
         config.cluster_url = endpoint(server)?;

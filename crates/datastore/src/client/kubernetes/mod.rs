@@ -107,9 +107,6 @@ pub(crate) struct Answer {
 
 impl KubeClient {
     /// Connects to the Kubernetes datastore that the settings name.
-    ///
-    /// # Errors
-    /// As [`Self::connect`], and where the settings say that Calico IPAM is not in use.
     pub(crate) async fn open(settings: &KubernetesSettings) -> Result<Arc<Self>> {
         if settings.use_pod_cidr {
             return Err(Error::HostLocal);
@@ -118,9 +115,6 @@ impl KubeClient {
     }
 
     /// Connects, and finds out which of Calico's API groups the cluster has.
-    ///
-    /// # Errors
-    /// Where the settings cannot be used, or the server does not answer as it should.
     pub async fn connect(settings: &KubernetesSettings) -> Result<Arc<Self>> {
         let mut client = Self::unasked(settings, Process::Long).await?;
         client.api = Api::discover(&client, &settings.api_group).await?;
@@ -129,9 +123,6 @@ impl KubeClient {
 
     /// Connects to the Kubernetes datastore without asking the server for anything. The API group is that of the settings,
     /// else the classic one is assumed.
-    ///
-    /// # Errors
-    /// Where the settings cannot be used, or say that Calico IPAM is not in use.
     pub(crate) async fn open_unasked(settings: &KubernetesSettings) -> Result<(Arc<Self>, Known)> {
         if settings.use_pod_cidr {
             return Err(Error::HostLocal);
@@ -142,9 +133,6 @@ impl KubeClient {
     }
 
     /// Connects to an API server without asking it for anything, for a process of a few requests.
-    ///
-    /// # Errors
-    /// Where the settings cannot be used.
     pub(crate) async fn connect_unasked(settings: &KubernetesSettings) -> Result<Arc<Self>> {
         let mut client = Self::unasked(settings, Process::Short).await?;
         client.api = Api::assumed(&settings.api_group);
@@ -316,12 +304,12 @@ pub(crate) fn request_error(server: &str, what: &str, failure: Failure) -> Error
 
 impl Answer {
     /// How the body is encoded.
-    pub fn encoding(&self) -> Encoding {
+    pub(crate) fn encoding(&self) -> Encoding {
         self.encoding
     }
 
     /// The next piece of the body; `None` at its end.
-    pub async fn piece(&mut self) -> std::result::Result<Option<Bytes>, Failure> {
+    pub(crate) async fn piece(&mut self) -> std::result::Result<Option<Bytes>, Failure> {
         loop {
             let frame = timeout(self.timeout, self.body.frame()).await;
             let Some(frame) = frame.map_err(|_| Cause::TimedOut(self.attempt.timeout))? else {
@@ -336,12 +324,12 @@ impl Answer {
     }
 
     /// The whole body as JSON.
-    pub async fn json(self) -> std::result::Result<serde_json::Value, Failure> {
+    pub(crate) async fn json(self) -> std::result::Result<serde_json::Value, Failure> {
         let whole = self.whole(MAX_WHOLE).await?;
         serde_json::from_slice(&whole).map_err(|error| Failure::Incomplete(error.to_string()))
     }
 
-    pub async fn whole(mut self, limit: usize) -> std::result::Result<Bytes, Failure> {
+    pub(crate) async fn whole(mut self, limit: usize) -> std::result::Result<Bytes, Failure> {
         let mut whole = Vec::new();
         while let Some(piece) = self.piece().await? {
             whole.extend_from_slice(&piece);

@@ -79,7 +79,7 @@ pub(crate) struct Watch {
 
 impl Watch {
     /// Watches what has happened after a version.
-    pub async fn open(client: &KubeClient, kind: &Kind, after: u64) -> Result<Self, Failure> {
+    pub(crate) async fn open(client: &KubeClient, kind: &Kind, after: u64) -> Result<Self, Failure> {
         let path = format!(
             "{}?watch=1&allowWatchBookmarks=true&resourceVersion={after}&timeoutSeconds={SECONDS}",
             kind.path
@@ -93,7 +93,7 @@ impl Watch {
 
     /// What it tells next; `None` where the server has ended the watch. [`Failure::Compacted`] where it no longer knows what
     /// has happened since.
-    pub async fn next(&mut self) -> Result<Option<Told>, Failure> {
+    pub(crate) async fn next(&mut self) -> Result<Option<Told>, Failure> {
         loop {
             if let Some(length) = self.text[self.taken..].iter().position(|byte| *byte == b'\n') {
                 let line = &self.text[self.taken..self.taken + length];

@@ -28,14 +28,14 @@ pub(crate) struct Meta {
 }
 
 /// True where a file that begins with `head` may be a bbolt database. 64 KiB and some are enough.
-pub fn looks_like_snapshot(head: &[u8]) -> bool {
+pub(crate) fn looks_like_snapshot(head: &[u8]) -> bool {
     let has_magic = |at: usize| number(head, at + PAGE_HEADER, 4) == Some(u64::from(MAGIC));
     has_magic(0) || PAGE_SIZES.iter().any(|size| has_magic(*size as usize))
 }
 
 impl Meta {
     /// Reads the newer valid meta page.
-    pub fn read(file: &mut File) -> FileResult<Self> {
+    pub(super) fn read(file: &mut File) -> FileResult<Self> {
         let mut head = Vec::new();
         file.seek(SeekFrom::Start(0))?;
         file.take(u64::from(PAGE_SIZES[PAGE_SIZES.len() - 1]) + 4096).read_to_end(&mut head)?;

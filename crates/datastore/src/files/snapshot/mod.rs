@@ -27,7 +27,7 @@ use crate::parallel::in_order;
 use crate::protobuf::read_key_value;
 use crate::raw::RawEntry;
 
-pub use self::meta::looks_like_snapshot;
+pub(super) use self::meta::looks_like_snapshot;
 
 /// The bucket of bbolt in which etcd keeps all versions of all keys.
 const KEY_BUCKET: &[u8] = b"key";
@@ -36,7 +36,7 @@ const SUBTREES: usize = 64;
 
 /// What a snapshot file says about itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct SnapshotInfo {
+pub(super) struct SnapshotInfo {
     pub revision: i64,
     /// Number of entries that were given out.
     pub entries: u64,
@@ -48,7 +48,7 @@ pub struct SnapshotInfo {
 ///
 /// # Errors
 /// Where the file cannot be read, is cut off, does not fit its checksum, or is damaged.
-pub fn read(
+pub(super) fn read(
     path: &Path,
     wanted: impl Fn(&[u8]) -> bool + Sync,
     mut sink: impl FnMut(&RawEntry<'_>),
@@ -66,9 +66,6 @@ pub fn read(
 
 /// Reads an etcd snapshot on all cores: parts that `fresh` makes are filled by `add` at the same time, and handed to `take`
 /// in the order of the file, with the number of entries that went into each.
-///
-/// # Errors
-/// As [`read`].
 pub(crate) fn read_in_parts<P: Send>(
     path: &Path,
     wanted: &(impl Fn(&[u8]) -> bool + Sync),

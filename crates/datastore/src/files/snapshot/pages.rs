@@ -37,7 +37,7 @@ pub(crate) struct Element<'a> {
 }
 
 impl Pages {
-    pub fn new(file: File, meta: &Meta) -> FileResult<Self> {
+    pub(super) fn new(file: File, meta: &Meta) -> FileResult<Self> {
         let (page_size, len) = (u64::from(meta.page_size), file.metadata()?.len());
         let needed = meta.pages.saturating_mul(page_size);
         if len < needed {
@@ -47,13 +47,17 @@ impl Pages {
     }
 
     /// Visits every element of the tree below page `root`, in order.
-    pub fn walk(&self, root: u64, visit: &mut impl FnMut(&Element<'_>) -> FileResult<()>) -> FileResult<()> {
+    pub(super) fn walk(
+        &self,
+        root: u64,
+        visit: &mut impl FnMut(&Element<'_>) -> FileResult<()>,
+    ) -> FileResult<()> {
         Walk { pages: self, bytes: Vec::new() }.descend(root, 0, visit)
     }
 
     /// Parts of the tree below page `root`, in order, so small that the work can be shared: the leaves where the tree is
     /// even, as all are that bbolt writes.
-    pub fn subtrees(&self, root: u64) -> FileResult<Vec<u64>> {
+    pub(super) fn subtrees(&self, root: u64) -> FileResult<Vec<u64>> {
         let (mut level, mut bytes) = (vec![root], Vec::new());
         for _ in 0..MAX_DEPTH {
             let Some(first) = level.first() else { break };

@@ -44,7 +44,7 @@ enum InText {
 }
 
 impl JsonList {
-    pub fn feed(&mut self, mut piece: &[u8], on_item: &mut dyn FnMut(&[u8])) -> Result<(), String> {
+    pub(crate) fn feed(&mut self, mut piece: &[u8], on_item: &mut dyn FnMut(&[u8])) -> Result<(), String> {
         while !piece.is_empty() {
             let used = match self.position {
                 Position::Envelope => self.envelope(piece)?,
@@ -56,7 +56,7 @@ impl JsonList {
         Ok(())
     }
 
-    pub fn finish(self) -> Result<ListMeta, String> {
+    pub(crate) fn finish(self) -> Result<ListMeta, String> {
         #[derive(Deserialize)]
         struct Envelope {
             items: Option<Vec<serde::de::IgnoredAny>>,
@@ -88,7 +88,7 @@ impl JsonList {
     }
 
     /// What has come of everything outside the items.
-    pub fn envelope_so_far(&self) -> &[u8] {
+    pub(crate) fn envelope_so_far(&self) -> &[u8] {
         &self.envelope
     }
 

@@ -35,7 +35,7 @@ pub(crate) enum ItemReader {
 
 impl ItemReader {
     /// A reader for a body in that encoding.
-    pub fn new(encoding: Encoding) -> Self {
+    pub(crate) fn new(encoding: Encoding) -> Self {
         match encoding {
             Encoding::Json => Self::Json(JsonList::default()),
             Encoding::Protobuf => Self::Protobuf(ProtobufList::default()),
@@ -43,10 +43,7 @@ impl ItemReader {
     }
 
     /// Takes the next piece of the body and hands on each item that is complete.
-    ///
-    /// # Errors
-    /// Where it is not a list; the text says why.
-    pub fn feed(&mut self, piece: &[u8], on_item: &mut dyn FnMut(&[u8])) -> Result<(), String> {
+    pub(crate) fn feed(&mut self, piece: &[u8], on_item: &mut dyn FnMut(&[u8])) -> Result<(), String> {
         match self {
             Self::Json(list) => list.feed(piece, on_item),
             Self::Protobuf(list) => list.feed(piece, on_item),
@@ -54,7 +51,7 @@ impl ItemReader {
     }
 
     /// What the list says about itself, as soon as it is known: in protobuf before the items.
-    pub fn meta(&self) -> Option<&ListMeta> {
+    pub(crate) fn meta(&self) -> Option<&ListMeta> {
         match self {
             Self::Json(_) => None,
             Self::Protobuf(list) => list.meta(),
@@ -62,10 +59,7 @@ impl ItemReader {
     }
 
     /// The end of the body.
-    ///
-    /// # Errors
-    /// Where the list is not complete.
-    pub fn finish(self) -> Result<ListMeta, String> {
+    pub(crate) fn finish(self) -> Result<ListMeta, String> {
         match self {
             Self::Json(list) => list.finish(),
             Self::Protobuf(list) => list.finish(),

@@ -40,7 +40,7 @@ enum Next<'a> {
 }
 
 impl ProtobufList {
-    pub fn feed(&mut self, mut piece: &[u8], on_item: &mut dyn FnMut(&[u8])) -> Result<(), String> {
+    pub(crate) fn feed(&mut self, mut piece: &[u8], on_item: &mut dyn FnMut(&[u8])) -> Result<(), String> {
         // Only the field that the last piece has begun is copied; those after it are read where they are.
         let mut rest = std::mem::take(&mut self.rest);
         while !rest.is_empty() && !piece.is_empty() {
@@ -58,11 +58,11 @@ impl ProtobufList {
         Ok(())
     }
 
-    pub fn meta(&self) -> Option<&ListMeta> {
+    pub(crate) fn meta(&self) -> Option<&ListMeta> {
         self.meta.as_ref()
     }
 
-    pub fn finish(self) -> Result<ListMeta, String> {
+    pub(crate) fn finish(self) -> Result<ListMeta, String> {
         if self.position != Position::After || !self.rest.is_empty() {
             return Err("it breaks off in the middle".into());
         }

@@ -23,9 +23,6 @@ const IN_FLIGHT: usize = 16;
 const MOST_ONE_BY_ONE: usize = 1_000;
 
 /// Reads some objects again. An object that is gone is not in the result.
-///
-/// # Errors
-/// Where the server fails, refuses, or does not answer in time.
 pub(crate) async fn reread(client: &Arc<KubeClient>, keys: &BTreeSet<Key>) -> Result<Snapshot> {
     let mut snapshot = start(client);
     fetch(client, &mut snapshot, keys.iter().cloned()).await?;

@@ -19,9 +19,6 @@ use crate::read::whole::kubernetes::{no_kubevirt, skip};
 use crate::read::again::kubernetes::{fetch, lost_task, start};
 
 /// Reads around an address or a handle.
-///
-/// # Errors
-/// As [`reread`].
 pub(crate) async fn lookup(client: &Arc<KubeClient>, lookup: &Lookup) -> Result<Snapshot> {
     if client.api().is_empty() {
         return Err(Error::NoCalicoKinds { endpoint: client.server().to_owned() });

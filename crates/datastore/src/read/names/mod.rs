@@ -18,7 +18,6 @@ use crate::store::Datastore;
 /// Most names of one answer; a few more where they keep it from looking complete.
 pub(crate) const MOST: usize = 100;
 
-/// What is named.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NameKind {
     /// Nodes that are there, and nodes that hold affinities.
@@ -36,9 +35,6 @@ pub enum NameKind {
 impl Datastore {
     /// Names of a kind that begin with a text, ascending. Where there are too many, those that are left out share no longer
     /// beginning than those that are given: what the names have in common is what all of them have in common.
-    ///
-    /// # Errors
-    /// Where the datastore cannot be read.
     pub async fn names(&self, kind: NameKind, begin: &str) -> Result<BTreeSet<String>> {
         match self {
             Self::Etcd(client) | Self::EtcdAndKubernetes(client, _) => etcd::names(client, kind, begin).await,

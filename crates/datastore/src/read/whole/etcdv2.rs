@@ -76,9 +76,6 @@ fn tree(client: &EtcdV2Client, index: i64, taken_at: Timestamp, parts: Vec<Found
 }
 
 /// Reads everything that a check needs.
-///
-/// # Errors
-/// As [`read`].
 pub(crate) async fn observe(client: &Arc<EtcdV2Client>, progress: &ProgressFn) -> Result<Snapshot> {
     let tree = read(client).await?;
     progress(Progress { read: tree.entries.len() as u64, expected: tree.entries.len() as u64 });
@@ -86,9 +83,6 @@ pub(crate) async fn observe(client: &Arc<EtcdV2Client>, progress: &ProgressFn) -
 }
 
 /// Reads some keys again, at one new index. A key that is gone is not in the result.
-///
-/// # Errors
-/// As [`read`].
 pub(crate) async fn reread(client: &Arc<EtcdV2Client>, keys: &BTreeSet<Key>) -> Result<Snapshot> {
     let wanted: BTreeSet<String> = keys.iter().map(Key::to_string).collect();
     let mut snapshot =

@@ -32,9 +32,6 @@ pub(crate) enum Changed {
 }
 
 /// Fails where the user may not change what is to be changed, or the lock where that is to be taken.
-///
-/// # Errors
-/// See above; also where the server cannot be asked.
 pub(crate) async fn require(client: &Arc<KubeClient>, sources: &[Source], lock: bool) -> Result<()> {
     let kinds = sources.iter().filter_map(|source| kinds::find(client.api(), *source).ok());
     let changed = kinds.flat_map(|kind| ["create", "delete", "update"].map(|verb| kind.permission(verb)));
@@ -43,9 +40,6 @@ pub(crate) async fn require(client: &Arc<KubeClient>, sources: &[Source], lock: 
 }
 
 /// Reads one object as it is now, never from a cache; `None` where there is none.
-///
-/// # Errors
-/// Where the server fails, refuses, or does not answer in time.
 pub(crate) async fn stored(client: &Arc<KubeClient>, key: &Key) -> Result<Option<Stored>> {
     let Some((kind, path)) = locate(client, key) else { return Ok(None) };
     let Some(ReadObject { snapshot, encoding, body }) = read_one(client, &kind, &path).await? else {
@@ -171,9 +165,6 @@ fn new_spec(client: &KubeClient, key: &Key, value: &[u8]) -> std::result::Result
 }
 
 /// Creates an object and gives it as the server has it.
-///
-/// # Errors
-/// As [`change`].
 pub(crate) async fn create(
     client: &Arc<KubeClient>,
     target: &(Kind, String),
@@ -203,9 +194,6 @@ pub(crate) async fn create(
 
 /// Reads the object whole, so that everything about it that is not changed stays; `None` where it is not
 /// the expected version.
-///
-/// # Errors
-/// As [`change`].
 pub(crate) async fn expected(
     client: &Arc<KubeClient>,
     path: &str,
@@ -252,9 +240,6 @@ async fn update(
 }
 
 /// Gives an object that was read another value, and gives it as the server has it now.
-///
-/// # Errors
-/// As [`change`].
 pub(crate) async fn replace(
     client: &Arc<KubeClient>,
     target: &(Kind, String),
@@ -281,9 +266,6 @@ pub(crate) async fn replace(
 const SECOND_STEPS: usize = 5;
 
 /// Deletes an object that was read, in Calico's two steps.
-///
-/// # Errors
-/// As [`change`].
 pub(crate) async fn delete(
     client: &Arc<KubeClient>,
     (_, path): &(Kind, String),
@@ -329,9 +311,6 @@ pub(crate) async fn delete(
 }
 
 /// The second step of a deletion: this version of an object goes.
-///
-/// # Errors
-/// As [`change`].
 pub(crate) async fn finish_deletion(
     client: &Arc<KubeClient>,
     path: &str,
@@ -365,9 +344,6 @@ fn empty(block: &mut Value) {
 
 /// True where affinities have to carry labels: Calico 3.31 and later finds them by these, and where one has them, all
 /// need them.
-///
-/// # Errors
-/// Where the server fails, refuses, or does not answer in time.
 pub(crate) async fn labels_affinities(client: &Arc<KubeClient>) -> Result<bool> {
     if let Some(information) = stored(client, &Key::ClusterInformation("default".into())).await?
         && let Ok(information) = ClusterInformation::parse(&information.raw)

@@ -12,10 +12,10 @@ use crate::support::resolve;
 const RESOURCES: &str = "/calico/resources/v3/projectcalico.org";
 
 /// Keys and values.
-pub type Entries = Vec<(String, Vec<u8>)>;
+pub(super) type Entries = Vec<(String, Vec<u8>)>;
 
 /// A cluster with `blocks` blocks of 16 addresses, 14 of them allocated to pods.
-pub fn entries(blocks: usize) -> Entries {
+pub(super) fn entries(blocks: usize) -> Entries {
     let mut all = Entries::new();
     let mut add = |key: String, value: String| all.push((key, value.into_bytes()));
     add(
@@ -77,7 +77,7 @@ pub fn entries(blocks: usize) -> Entries {
 }
 
 /// Writes entries to etcd.
-pub async fn seed(etcd: &Etcd, entries: &Entries) {
+pub(super) async fn seed(etcd: &Etcd, entries: &Entries) {
     let mut client = etcd.client().await.unwrap();
     for part in entries.chunks(100) {
         let put = |(key, value): &(String, Vec<u8>)| TxnOp::put(key.as_str(), value.as_slice(), None);
@@ -86,7 +86,7 @@ pub async fn seed(etcd: &Etcd, entries: &Entries) {
 }
 
 /// What etcd holds under /calico/, read in the plainest way.
-pub async fn plain_read(client: &mut Client) -> Vec<RawKv> {
+pub(super) async fn plain_read(client: &mut Client) -> Vec<RawKv> {
     let options = etcd_client::GetOptions::new().with_prefix();
     let answer = client
         .kv_client()
@@ -103,7 +103,7 @@ pub async fn plain_read(client: &mut Client) -> Vec<RawKv> {
 }
 
 /// A snapshot of entries, each added in turn in the order of the keys.
-pub fn one_by_one(entries: &[RawKv]) -> Snapshot {
+pub(super) fn one_by_one(entries: &[RawKv]) -> Snapshot {
     let mut snapshot = Snapshot::default();
     let mut read: Vec<&RawKv> = entries.iter().filter(|entry| is_read(&entry.key)).collect();
     read.sort_by(|a, b| a.key.cmp(&b.key));
@@ -117,7 +117,7 @@ pub fn one_by_one(entries: &[RawKv]) -> Snapshot {
 }
 
 /// Settings for endpoints, and environment variables.
-pub fn settings(endpoints: &str, environment: &[(&str, &str)]) -> Settings {
+pub(super) fn settings(endpoints: &str, environment: &[(&str, &str)]) -> Settings {
     let overrides = Overrides {
         etcd_endpoints: Some(endpoints.to_owned()),
         connect_timeout: Some(std::time::Duration::from_secs(3)),
@@ -127,12 +127,12 @@ pub fn settings(endpoints: &str, environment: &[(&str, &str)]) -> Settings {
 }
 
 /// Opens an etcd without TLS and users.
-pub async fn open(etcd: &Etcd) -> Datastore {
+pub(super) async fn open(etcd: &Etcd) -> Datastore {
     Datastore::open(&settings(&etcd.endpoint(), &[])).await.unwrap()
 }
 
 /// Asserts that two snapshots hold the same objects in the same order.
-pub fn assert_same(mut a: Snapshot, b: &Snapshot) {
+pub(super) fn assert_same(mut a: Snapshot, b: &Snapshot) {
     a.location.clone_from(&b.location);
     a.revision.clone_from(&b.revision);
     a.taken_at = b.taken_at;

@@ -6,7 +6,7 @@ use super::findings::evidence;
 
 /// The kind of datastore that alone gives a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Side {
+pub(super) enum Side {
     Etcd,
     Kubernetes,
 }
@@ -55,7 +55,7 @@ const UNDECODABLE: [(&str, &str); 2] = [
 ];
 
 /// True where the table says why only this kind of datastore gives the finding.
-pub fn is_explained(side: Side, finding: &Finding) -> bool {
+pub(super) fn is_explained(side: Side, finding: &Finding) -> bool {
     let (code, evidence) = (finding.code.name(), evidence(finding));
     let line = |(of, rule, part, _): &(Side, &str, &str, &str)| {
         *of == side && *rule == code && evidence.contains(part)

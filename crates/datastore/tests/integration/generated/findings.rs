@@ -12,11 +12,11 @@ use serde_json::Value;
 use super::differences::{Side, is_explained};
 use crate::support::{observe, open_file};
 
-pub const FLAVOURS: [Flavour; 2] = [Flavour::Classic, Flavour::Native];
+pub(super) const FLAVOURS: [Flavour; 2] = [Flavour::Classic, Flavour::Native];
 
 /// A cluster with a fault. What looks at the whole of it, or needs services and machines besides what it breaks, finds a
 /// cluster on which everything occurs; for the others a few pods will do.
-pub fn broken(fault: Fault, count: usize) -> Cluster {
+pub(super) fn broken(fault: Fault, count: usize) -> Cluster {
     let looks_around = fault.stands_alone() || fault == Fault::StrictAffinity;
     let whole = looks_around || Fault::KUBERNETES_ONLY.contains(&fault);
     let spec = ClusterSpec::new(7);
@@ -27,26 +27,25 @@ pub fn broken(fault: Fault, count: usize) -> Cluster {
 }
 
 /// Checks at the time at which the cluster was made.
-pub fn checked(snapshot: &Snapshot) -> Report {
+pub(super) fn checked(snapshot: &Snapshot) -> Report {
     check(snapshot, &Options::default())
 }
 
-pub fn findings(snapshot: &Snapshot) -> Vec<Finding> {
+pub(super) fn findings(snapshot: &Snapshot) -> Vec<Finding> {
     checked(snapshot).findings
 }
 
 /// What is found in the form of etcd.
-pub fn in_etcd(cluster: &Cluster) -> Vec<Finding> {
+pub(super) fn in_etcd(cluster: &Cluster) -> Vec<Finding> {
     findings(&cluster.snapshot())
 }
 
 /// A list as `kubectl get … -o json` prints it.
-pub async fn snapshot_of_list(cluster: &KubeCluster) -> Snapshot {
+pub(super) async fn snapshot_of_list(cluster: &KubeCluster) -> Snapshot {
     snapshot_of_objects(&cluster.list()).await
 }
 
-/// A list of objects.
-pub async fn snapshot_of_objects(list: &Value) -> Snapshot {
+pub(super) async fn snapshot_of_objects(list: &Value) -> Snapshot {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("list.json");
     std::fs::write(&path, list.to_string()).unwrap();
@@ -54,7 +53,7 @@ pub async fn snapshot_of_objects(list: &Value) -> Snapshot {
 }
 
 /// A folder with a list of each kind, as the API server prints it.
-pub async fn snapshot_of_folder(cluster: &KubeCluster) -> Snapshot {
+pub(super) async fn snapshot_of_folder(cluster: &KubeCluster) -> Snapshot {
     let folder = tempfile::tempdir().unwrap();
     cluster.write_lists(folder.path()).unwrap();
     snapshot_of_file(folder.path()).await
@@ -65,28 +64,28 @@ async fn snapshot_of_file(path: &Path) -> Snapshot {
 }
 
 /// What is found in a list of everything.
-pub async fn in_list(cluster: &KubeCluster) -> Vec<Finding> {
+pub(super) async fn in_list(cluster: &KubeCluster) -> Vec<Finding> {
     findings(&snapshot_of_list(cluster).await)
 }
 
 /// What is found in a folder with a list of each kind.
-pub async fn in_folder(cluster: &KubeCluster) -> Vec<Finding> {
+pub(super) async fn in_folder(cluster: &KubeCluster) -> Vec<Finding> {
     findings(&snapshot_of_folder(cluster).await)
 }
 
 /// `code subject` of every finding, ascending.
-pub fn lines(findings: &[Finding]) -> Vec<String> {
+pub(super) fn lines(findings: &[Finding]) -> Vec<String> {
     let mut lines: Vec<String> = findings.iter().map(|f| format!("{} {}", f.code, f.subject)).collect();
     lines.sort_unstable();
     lines
 }
 
 /// The same as a set.
-pub fn distinct_lines(findings: &[Finding]) -> BTreeSet<String> {
+pub(super) fn distinct_lines(findings: &[Finding]) -> BTreeSet<String> {
     lines(findings).into_iter().collect()
 }
 
-pub fn evidence(finding: &Finding) -> String {
+pub(super) fn evidence(finding: &Finding) -> String {
     serde_json::to_string(&finding.evidence).unwrap()
 }
 
@@ -95,13 +94,13 @@ fn describe(finding: &Finding) -> String {
 }
 
 /// What is wrong with findings, against the ground truth.
-pub fn complaints(findings: &[Finding], truth: &GroundTruth) -> Vec<String> {
+pub(super) fn complaints(findings: &[Finding], truth: &GroundTruth) -> Vec<String> {
     let found: Vec<Found> = findings.iter().map(|f| Found::new(f, &f.code.severity())).collect();
     truth.complaints(&found)
 }
 
 /// Findings that one of the two forms alone gives and no line of the table explains.
-pub fn unexplained(etcd: &[Finding], kubernetes: &[Finding], cluster: &KubeCluster) -> Vec<String> {
+pub(super) fn unexplained(etcd: &[Finding], kubernetes: &[Finding], cluster: &KubeCluster) -> Vec<String> {
     let renamed = |f: &Finding| format!("{} {}", f.code, cluster.subject(&f.subject.to_string()));
     let known: BTreeSet<String> = etcd.iter().map(renamed).collect();
     let found = distinct_lines(kubernetes);

@@ -8,10 +8,10 @@ use serde_json::json;
 use super::findings::{snapshot_of_folder, snapshot_of_list, snapshot_of_objects};
 
 /// A form by its name, as it is read, with the findings that it must have.
-pub type FormRead = (&'static str, Snapshot, GroundTruth);
+pub(super) type FormRead = (&'static str, Snapshot, GroundTruth);
 
 /// Etcd with the pods, services and machines of its Kubernetes.
-pub async fn etcd_with_kubernetes(cluster: &Cluster) -> (Snapshot, GroundTruth) {
+pub(super) async fn etcd_with_kubernetes(cluster: &Cluster) -> (Snapshot, GroundTruth) {
     let beside = cluster.beside_etcd();
     let mut list = beside.list();
     // Files that hold nothing of Calico are refused.
@@ -30,7 +30,7 @@ pub async fn etcd_with_kubernetes(cluster: &Cluster) -> (Snapshot, GroundTruth) 
 
 /// All of them: etcd with and without a kubeconfig; both API groups in one list and in a list of each kind; the classic
 /// group through Calico's aggregated API.
-pub async fn every_form(cluster: &Cluster) -> Vec<FormRead> {
+pub(super) async fn every_form(cluster: &Cluster) -> Vec<FormRead> {
     let (classic, native) = (cluster.kubernetes(Flavour::Classic), cluster.kubernetes(Flavour::Native));
     let aggregated = classic.through_aggregated_api();
     let (beside, beside_truth) = etcd_with_kubernetes(cluster).await;

@@ -25,7 +25,7 @@ const VIEWS: [View; 5] = [
     ("configuration", &sources::CONFIGURATION, |snapshot| json!(views::configuration(snapshot))),
 ];
 
-pub async fn views_agree(store: &Datastore) {
+pub(super) async fn views_agree(store: &Datastore) {
     let whole = observe(store).await.unwrap();
     for (name, sources, view) in VIEWS {
         let extent = Extent::Sources(sources.iter().copied().collect());

@@ -12,11 +12,11 @@ use serde_json::Value;
 use super::support::{SHORT, kubeconfig_with_token, open, seed, server, settings, settings_for_url};
 use crate::support::observe;
 
-pub const ROLES: &str = "/apis/rbac.authorization.k8s.io/v1/clusterroles";
-pub const BINDINGS: &str = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings";
+pub(super) const ROLES: &str = "/apis/rbac.authorization.k8s.io/v1/clusterroles";
+pub(super) const BINDINGS: &str = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings";
 
 /// The documents of docs/kubernetes/rbac.yaml: the role, and a binding.
-pub fn documented() -> Vec<Value> {
+pub(super) fn documented() -> Vec<Value> {
     let text = include_str!("../../../../../docs/kubernetes/rbac.yaml");
     serde_yaml::Deserializer::from_str(text).map(|document| Value::deserialize(document).unwrap()).collect()
 }

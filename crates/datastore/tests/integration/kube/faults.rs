@@ -13,15 +13,15 @@ use super::fake::{Fake, Reply};
 use super::support::{SHORT, settings_for_url};
 use crate::support::observe;
 
-pub const BLOCKS: &str = "/apis/crd.projectcalico.org/v1/ipamblocks";
-pub const PODS: &str = "/api/v1/pods";
+pub(super) const BLOCKS: &str = "/apis/crd.projectcalico.org/v1/ipamblocks";
+pub(super) const PODS: &str = "/api/v1/pods";
 
-pub fn ok(body: &str) -> Reply {
+pub(super) fn ok(body: &str) -> Reply {
     Reply::Whole(200, body.to_owned())
 }
 
 /// A healthy cluster with two kinds of Calico's.
-pub fn healthy(path: &str) -> Reply {
+pub(super) fn healthy(path: &str) -> Reply {
     match path.split('?').next().unwrap_or_default() {
         "/apis" => ok(r#"{"groups":[{"name":"crd.projectcalico.org","preferredVersion":{"version":"v1"}}]}"#),
         "/apis/crd.projectcalico.org/v1" => ok(r#"{"resources":[{"name":"ipamblocks"},{"name":"ippools"}]}"#),
@@ -34,13 +34,15 @@ pub fn healthy(path: &str) -> Reply {
 }
 
 /// A list with one object.
-pub fn page(kind: &str, number: usize, next: &str) -> String {
+pub(super) fn page(kind: &str, number: usize, next: &str) -> String {
     format!(
         r#"{{"kind":"{kind}List","metadata":{{"resourceVersion":"7","continue":"{next}"}},"items":[{{"metadata":{{"name":"x-{number}","namespace":"default"}},"spec":{{}},"status":{{}}}}]}}"#
     )
 }
 
-pub async fn read(answer: impl Fn(&str) -> Reply + Send + Sync + 'static) -> (Result<Snapshot, Error>, Fake) {
+pub(super) async fn read(
+    answer: impl Fn(&str) -> Reply + Send + Sync + 'static,
+) -> (Result<Snapshot, Error>, Fake) {
     let fake = Fake::start(answer);
     let settings = settings_for_url(&fake.url);
     let begin = Instant::now();

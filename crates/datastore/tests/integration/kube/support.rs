@@ -12,17 +12,16 @@ use serde_json::{Value, json};
 use crate::support::resolve;
 
 /// Time-outs of tests whose servers do not answer.
-pub const SHORT: Duration = Duration::from_secs(2);
+pub(super) const SHORT: Duration = Duration::from_secs(2);
 
 /// An API server with Calico's kinds.
-pub fn server(flavour: Flavour) -> KubeApiserver {
+pub(super) fn server(flavour: Flavour) -> KubeApiserver {
     let server = KubeApiserver::start().unwrap();
     install(&server, flavour).unwrap();
     server
 }
 
-/// Settings for a kubeconfig.
-pub fn settings(kubeconfig: &Path) -> Settings {
+pub(super) fn settings(kubeconfig: &Path) -> Settings {
     let overrides = Overrides {
         datastore: Some("kubernetes".into()),
         kubeconfig: Some(kubeconfig.display().to_string()),
@@ -32,7 +31,7 @@ pub fn settings(kubeconfig: &Path) -> Settings {
 }
 
 /// Settings for the URL of an API server, with short time-outs.
-pub fn settings_for_url(url: &str) -> Settings {
+pub(super) fn settings_for_url(url: &str) -> Settings {
     let overrides = Overrides { datastore: Some("kubernetes".into()), ..Overrides::default() };
     let mut settings = resolve(&overrides, &[("K8S_API_ENDPOINT", url)]);
     settings.kubernetes.timeouts = Timeouts { connect: SHORT, request: SHORT };
@@ -40,12 +39,16 @@ pub fn settings_for_url(url: &str) -> Settings {
 }
 
 /// Opens the datastore behind an API server as an administrator.
-pub async fn open(server: &KubeApiserver) -> Datastore {
+pub(super) async fn open(server: &KubeApiserver) -> Datastore {
     Datastore::open(&settings(&server.kubeconfig())).await.unwrap()
 }
 
 /// Writes a kubeconfig for a server with another token.
-pub fn kubeconfig_with_token(server: &KubeApiserver, folder: &Path, token: &str) -> std::path::PathBuf {
+pub(super) fn kubeconfig_with_token(
+    server: &KubeApiserver,
+    folder: &Path,
+    token: &str,
+) -> std::path::PathBuf {
     let text = std::fs::read_to_string(server.kubeconfig()).unwrap().replace(server.token(), token);
     let path = folder.join("kubeconfig.yaml");
     std::fs::write(&path, text).unwrap();
@@ -53,18 +56,18 @@ pub fn kubeconfig_with_token(server: &KubeApiserver, folder: &Path, token: &str)
 }
 
 /// A custom resource.
-pub fn resource(flavour: Flavour, kind: &str, name: &str, spec: Value) -> Value {
+pub(super) fn resource(flavour: Flavour, kind: &str, name: &str, spec: Value) -> Value {
     json!({"apiVersion": flavour.api_version(), "kind": kind, "metadata": {"name": name}, "spec": spec})
 }
 
 /// A node that Calico has given an IPIP and a VXLAN address.
-pub fn node(name: &str, annotations: Value) -> Value {
+pub(super) fn node(name: &str, annotations: Value) -> Value {
     json!({"apiVersion": "v1", "kind": "Node", "metadata":
         {"name": name, "labels": {"zone": "a"}, "annotations": annotations}})
 }
 
 /// The block 10.0.0.0/30 of node-1 with a tunnel's address and a pod's.
-pub fn block(flavour: Flavour) -> Value {
+pub(super) fn block(flavour: Flavour) -> Value {
     resource(
         flavour,
         "IPAMBlock",
@@ -85,7 +88,7 @@ pub fn block(flavour: Flavour) -> Value {
 }
 
 /// Creates a small, healthy cluster.
-pub fn seed(server: &KubeApiserver, flavour: Flavour) {
+pub(super) fn seed(server: &KubeApiserver, flavour: Flavour) {
     let add = |plural: &str, objects: &[Value]| create(server, &flavour.path(plural), objects).unwrap();
     let deleted = if flavour == Flavour::Classic { json!("false") } else { json!(false) };
     let affinity = json!({"cidr": "10.0.0.0/30", "node": "node-1", "state": "confirmed", "type": "host", "deleted": deleted});
@@ -133,7 +136,7 @@ pub fn seed(server: &KubeApiserver, flavour: Flavour) {
 }
 
 /// A pod without addresses.
-pub fn pod(name: &str, node: &str) -> Value {
+pub(super) fn pod(name: &str, node: &str) -> Value {
     json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "default"},
         "spec": {"nodeName": node, "containers": [{"name": "c", "image": "i"}]}})
 }

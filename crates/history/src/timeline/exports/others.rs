@@ -17,7 +17,7 @@ use crate::timeline::{About, raw};
 
 /// What the exports so far say.
 #[derive(Debug, Default)]
-pub struct Others {
+pub(super) struct Others {
     /// What each object said in the last export that holds its source, and when that was; `None` where it was gone.
     last: BTreeMap<(Source, Subject), (Timestamp, Option<Said>)>,
     /// The last export that holds a source.
@@ -28,7 +28,7 @@ type Found = BTreeMap<(Source, Subject), Said>;
 
 impl Others {
     /// Takes the affinities of some blocks, and the handle that the history is about.
-    pub fn take_records(
+    pub(super) fn take_records(
         &mut self,
         snapshot: &Snapshot,
         about: &About,
@@ -64,7 +64,11 @@ impl Others {
     }
 
     /// Takes the pods of some names, and their workload endpoints.
-    pub fn take_users(&mut self, snapshot: &Snapshot, pods: &BTreeSet<(String, String)>) -> Vec<Event> {
+    pub(super) fn take_users(
+        &mut self,
+        snapshot: &Snapshot,
+        pods: &BTreeSet<(String, String)>,
+    ) -> Vec<Event> {
         let is_named = |namespace: &str, pod: &str| pods.contains(&(namespace.to_owned(), pod.to_owned()));
         let subject = |namespace: &str, name: &str| Subject::Endpoint(format!("{namespace}/{name}"));
         let mut found = Found::new();

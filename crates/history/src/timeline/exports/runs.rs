@@ -13,7 +13,7 @@ use crate::timeline::{About, Written, decode, owner_of};
 
 /// The writes of runs to blocks, as events.
 #[derive(Debug)]
-pub struct Runs(Vec<Write>);
+pub(super) struct Runs(Vec<Write>);
 
 /// One write to a block.
 #[derive(Debug)]
@@ -29,12 +29,17 @@ struct Write {
 }
 
 impl Runs {
-    pub fn new(written: &[Written], about: &About) -> Self {
+    pub(super) fn new(written: &[Written], about: &About) -> Self {
         Self(written.iter().filter_map(|write| Write::of(write, about)).collect())
     }
 
     /// The run that made an event between two exports: it began between them, and wrote exactly that.
-    pub fn take(&mut self, cidr: IpNet, event: &BlockEvent, [after, before]: [Timestamp; 2]) -> Option<Run> {
+    pub(super) fn take(
+        &mut self,
+        cidr: IpNet,
+        event: &BlockEvent,
+        [after, before]: [Timestamp; 2],
+    ) -> Option<Run> {
         let is_between =
             |at: Timestamp| after.duration_since(at) <= CLOCK_SKEW && at.duration_since(before) <= CLOCK_SKEW;
         let near = self.0.iter_mut().filter(|write| write.cidr == cidr && is_between(write.started_at));
@@ -48,7 +53,7 @@ impl Runs {
     }
 
     /// What exports do not tell: it came and went between two of them, or before the first or after the last.
-    pub fn finish(self, about: &About) -> Vec<Event> {
+    pub(super) fn finish(self, about: &About) -> Vec<Event> {
         self.0.into_iter().filter(|write| write.is_certain).flat_map(|write| write.told(about)).collect()
     }
 }

@@ -39,7 +39,7 @@ impl Layout {
     /// `passed_over` the names of fields of which nothing is wanted, whatever they hold.
     ///
     /// `None` where one of them is no string value of the text.
-    pub fn of(text: &str, wanted: &[Option<&str>], passed_over: &[&str]) -> Option<Self> {
+    pub(crate) fn of(text: &str, wanted: &[Option<&str>], passed_over: &[&str]) -> Option<Self> {
         let mut reader = Plain::of(text);
         let (mut same, mut parts, mut start) = (Vec::with_capacity(text.len()), Vec::new(), 0);
         let mut found = 0;
@@ -73,7 +73,7 @@ impl Layout {
 
     /// Takes the next value where it is laid out like this, and gives the strings that are wanted to `take`. False, with the
     /// reader where it was, where it is laid out in another way; some strings may have been given then.
-    pub fn read<'de>(&self, reader: &mut Plain<'de>, take: impl FnMut(usize, &'de str)) -> bool {
+    pub(crate) fn read<'de>(&self, reader: &mut Plain<'de>, take: impl FnMut(usize, &'de str)) -> bool {
         let before = reader.clone();
         let is_alike = self.take_all(reader, take).is_ok();
         if !is_alike {

@@ -19,13 +19,13 @@ pub(super) struct Quotes<'t> {
 }
 
 impl<'t> Quotes<'t> {
-    pub fn of(bytes: &'t [u8]) -> Self {
+    pub(super) fn of(bytes: &'t [u8]) -> Self {
         Self { bytes, end: 0, ahead: 0 }
     }
 
     /// The places of the next two quotes.
     #[inline]
-    pub fn pair(&mut self) -> Result<(usize, usize)> {
+    pub(super) fn pair(&mut self) -> Result<(usize, usize)> {
         let after = without_lowest(self.ahead);
         if after == 0 {
             return Ok((self.next()?, self.next()?));
@@ -37,7 +37,7 @@ impl<'t> Quotes<'t> {
 
     /// Goes on to a later place: quotes before it have been taken.
     #[inline]
-    pub fn pass(&mut self, place: usize) -> Result<()> {
+    pub(super) fn pass(&mut self, place: usize) -> Result<()> {
         while self.end < place {
             self.advance()?;
         }
@@ -48,7 +48,7 @@ impl<'t> Quotes<'t> {
 
     /// The place of the next quote.
     #[inline]
-    pub fn next(&mut self) -> Result<usize> {
+    pub(super) fn next(&mut self) -> Result<usize> {
         while self.ahead == 0 {
             self.advance()?;
         }

@@ -35,7 +35,7 @@ pub(super) struct Mapping {
 impl Mapping {
     /// Keeps what the block says, and finds records for ordinals that are held without a readable one: by
     /// who uses the address, by the ordinals that Windows reserves, or because only one is left.
-    pub fn new(
+    pub(super) fn new(
         basis: &Basis<'_>,
         key: IpNet,
         raw: &RawBlock,

@@ -43,7 +43,7 @@ pub(super) struct CorruptBlocks {
 
 impl CorruptBlocks {
     /// Mends the corrupt blocks in scope.
-    pub fn new(basis: &Basis<'_>, scope: &Scope<'_>) -> Self {
+    pub(super) fn new(basis: &Basis<'_>, scope: &Scope<'_>) -> Self {
         let mut corrupt = Self::default();
         let broken = basis.context.index.blocks.iter().filter(|block| block.sound.is_none());
         let broken: Vec<&IndexedBlock<'_>> =
@@ -81,7 +81,7 @@ impl CorruptBlocks {
     }
 
     /// The snapshot with the mended blocks instead of the corrupt ones.
-    pub fn apply(&self, snapshot: &Snapshot) -> Snapshot {
+    pub(super) fn apply(&self, snapshot: &Snapshot) -> Snapshot {
         let mut mended = snapshot.clone();
         for stored in mended.blocks.iter_mut().filter(|block| !block.value.content.is_deleted()) {
             if let Some(block) = self.blocks.get(&stored.value.key) {

@@ -28,7 +28,7 @@ pub(super) struct RawBlock {
 
 impl RawBlock {
     /// Takes the JSON apart.
-    pub fn new(key: IpNet, content: &BlockContent) -> Result<Self, Refusal> {
+    pub(super) fn new(key: IpNet, content: &BlockContent) -> Result<Self, Refusal> {
         let value = match content {
             BlockContent::Sound(block) => serde_json::to_value(block).ok(),
             BlockContent::Corrupt(block) => serde_json::from_str(&block.raw).ok(),
@@ -56,7 +56,7 @@ impl RawBlock {
 
     /// A block that holds nothing but the owner records, to read them by. Records beyond the size of the largest
     /// block cannot all be in use.
-    pub fn records(&self) -> Result<Block, Refusal> {
+    pub(super) fn records(&self) -> Result<Block, Refusal> {
         if self.attributes.len() > MOST {
             return Err(beyond(format!("{} has {} owner records", self.key, self.attributes.len())));
         }
@@ -72,7 +72,7 @@ impl RawBlock {
     }
 
     /// Replaces what is broken by the mapping. Everything else stays as it was.
-    pub fn write(&mut self, mapping: &Mapping, now: Timestamp) {
+    pub(super) fn write(&mut self, mapping: &Mapping, now: Timestamp) {
         let mut indices = vec![None; self.attributes.len()];
         let mut kept = Vec::new();
         for slot in &mapping.slots {
@@ -107,7 +107,7 @@ impl RawBlock {
         self.fields.extend(new.map(|(name, value)| (name.to_owned(), value)));
     }
 
-    pub fn into_json(self) -> Vec<u8> {
+    pub(super) fn into_json(self) -> Vec<u8> {
         Value::Object(self.fields).to_string().into_bytes()
     }
 }

@@ -26,7 +26,7 @@ pub(super) struct UncountableHandles {
 }
 
 impl UncountableHandles {
-    pub fn new(basis: &Basis<'_>) -> Self {
+    pub(super) fn new(basis: &Basis<'_>) -> Self {
         let undecodable =
             basis.snapshot.defects.iter().filter_map(|defect| match (&defect.key, &defect.kind) {
                 (Some(Key::Handle(id)), DefectKind::Value(_)) => Some(clean(id).to_owned()),
@@ -41,7 +41,7 @@ impl UncountableHandles {
     }
 
     /// Why the handle, by its clean ID, must not be counted up or down.
-    pub fn why(&self, id: &str) -> Option<(SkipReason, String)> {
+    pub(super) fn why(&self, id: &str) -> Option<(SkipReason, String)> {
         if self.undecodable.contains(id) {
             let detail = format!("its handle {id} cannot be decoded; mend or delete that object first");
             return Some((SkipReason::Unjudged, detail));

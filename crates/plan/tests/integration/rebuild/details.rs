@@ -26,7 +26,6 @@ fn done(name: &str, cluster: &Cluster) -> Rebuilt {
     rebuild(name, cluster.snapshot(), &Request::default())
 }
 
-/// The record of an address.
 fn record(snapshot: &Snapshot, address: IpAddr) -> Option<Attribute> {
     let around = snapshot.blocks.iter().filter(|block| block.value.key.contains(&address));
     let mut records = around.filter_map(|block| block.value.content.sound()?.allocation_of(address));
@@ -52,7 +51,6 @@ fn with_freed_pod() -> (Cluster, Pod) {
     (cluster, pod)
 }
 
-/// Changes a JSON value of the cluster.
 fn edit_json(cluster: &mut Cluster, key: &str, change: impl FnOnce(&mut Value)) {
     let mut value = serde_json::from_slice(&cluster.get(key).expect("there is such a key").value()).unwrap();
     change(&mut value);

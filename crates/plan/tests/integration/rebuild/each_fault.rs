@@ -12,7 +12,6 @@ use super::judge::{Rebuilt, rebuild, words};
 /// Whether a rebuild repairs findings of a code.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Repair {
-    /// Always.
     Always,
     /// Unless one of the reasons speaks against it.
     Sometimes,

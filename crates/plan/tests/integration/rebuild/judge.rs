@@ -13,7 +13,7 @@ use calipam_plan::{Basis, Plan, simulate, verify};
 use jiff::SignedDuration;
 
 /// A rebuild from beginning to end.
-pub struct Rebuilt {
+pub(super) struct Rebuilt {
     pub before: Snapshot,
     pub report: Report,
     pub plan: Plan,
@@ -22,7 +22,7 @@ pub struct Rebuilt {
 }
 
 /// Plans with an earlier look at the same cluster, so that what leaked was seen twice.
-pub fn planned(snapshot: &Snapshot, report: &Report, request: &Request) -> Plan {
+pub(super) fn planned(snapshot: &Snapshot, report: &Report, request: &Request) -> Plan {
     planned_with(snapshot, report, request, report)
 }
 
@@ -35,7 +35,7 @@ fn planned_with(snapshot: &Snapshot, report: &Report, request: &Request, earlier
 }
 
 /// Plans a rebuild, simulates and verifies it, and checks what must be true of every one.
-pub fn rebuild(name: &str, snapshot: Snapshot, request: &Request) -> Rebuilt {
+pub(super) fn rebuild(name: &str, snapshot: Snapshot, request: &Request) -> Rebuilt {
     let options = Options::default();
     let report = check(&snapshot, &options);
     let plan = planned(&snapshot, &report, request);
@@ -55,7 +55,7 @@ pub fn rebuild(name: &str, snapshot: Snapshot, request: &Request) -> Rebuilt {
 }
 
 /// What a plan does and what it leaves, for messages of failures.
-pub fn words(plan: &Plan) -> String {
+pub(super) fn words(plan: &Plan) -> String {
     let changes =
         plan.changes().map(|change| format!("{} {}: {}", change.action, change.subject, change.detail));
     let skipped = plan.skipped.iter().map(|skipped| {
@@ -71,7 +71,7 @@ fn line(finding: &Finding) -> String {
 
 impl Rebuilt {
     /// True where the plan says why it leaves the finding.
-    pub fn is_skipped(&self, code: Code, subject: &Subject) -> bool {
+    pub(super) fn is_skipped(&self, code: Code, subject: &Subject) -> bool {
         self.plan.skipped.iter().any(|skipped| skipped.code == Some(code) && skipped.subject == *subject)
     }
 

@@ -112,7 +112,11 @@ fn of_steps(plan: &Plan, steps: Vec<Step>) -> Plan {
 }
 
 /// What the steps, part by part, make of the snapshot; one whose guards do not hold is abandoned, as the executor does.
-pub fn carry_out(snapshot: &Snapshot, plan: &Plan, steps: impl Iterator<Item = Vec<Step>>) -> Snapshot {
+pub(super) fn carry_out(
+    snapshot: &Snapshot,
+    plan: &Plan,
+    steps: impl Iterator<Item = Vec<Step>>,
+) -> Snapshot {
     let now = snapshot.taken_at;
     let mut world = snapshot.clone();
     for parts in steps {
@@ -128,7 +132,7 @@ pub fn carry_out(snapshot: &Snapshot, plan: &Plan, steps: impl Iterator<Item = V
 }
 
 /// Fails where an address in use is free that was not, or something has become worse than a warning.
-pub fn assert_no_harm(before: &Snapshot, plan: &Plan, after: &Snapshot, name: &str) {
+pub(super) fn assert_no_harm(before: &Snapshot, plan: &Plan, after: &Snapshot, name: &str) {
     let options = Options::default();
     let known: HashSet<(Code, Subject)> = check(before, &options)
         .findings
@@ -172,7 +176,7 @@ fn steps_that_are_abandoned_do_no_harm() {
 }
 
 /// The step object by object, as a datastore without transactions writes it, up to the first `count` of them.
-pub fn part_of(step: &Step, count: usize) -> Vec<Step> {
+pub(super) fn part_of(step: &Step, count: usize) -> Vec<Step> {
     let object = |(_, edits): (Key, Vec<(usize, usize)>)| {
         let mut one = Step::new(&*step.reason);
         one.whole().edits = edits.iter().map(|(part, edit)| step.parts[*part].edits[*edit].clone()).collect();

@@ -9,17 +9,22 @@ use calipam_plan::{Basis, Plan, simulate, verify};
 use jiff::SignedDuration;
 
 /// Judges whatever its age.
-pub fn no_grace() -> Options {
+pub(super) fn no_grace() -> Options {
     Options { grace: Some(SignedDuration::ZERO), ..Options::default() }
 }
 
-pub fn plan_on(snapshot: &Snapshot, request: &Request, sightings: &[Sightings], options: &Options) -> Plan {
+pub(super) fn plan_on(
+    snapshot: &Snapshot,
+    request: &Request,
+    sightings: &[Sightings],
+    options: &Options,
+) -> Plan {
     let report = check(snapshot, options);
     release::plan(&Basis::new(snapshot, &report, options), request, sightings, 0)
 }
 
 /// Simulates the plan and verifies it. Gives the snapshot and the report afterwards.
-pub fn carry_out(snapshot: &Snapshot, plan: &Plan, options: &Options) -> (Snapshot, Report) {
+pub(super) fn carry_out(snapshot: &Snapshot, plan: &Plan, options: &Options) -> (Snapshot, Report) {
     let before = check(snapshot, options);
     let after = simulate(snapshot.clone(), plan, snapshot.taken_at).unwrap();
     let report = check(&after, options);
@@ -28,14 +33,14 @@ pub fn carry_out(snapshot: &Snapshot, plan: &Plan, options: &Options) -> (Snapsh
 }
 
 /// The subjects of the findings of one code that are errors, or of whatever severity.
-pub fn subjects(report: &Report, code: Code, errors_only: bool) -> Vec<String> {
+pub(super) fn subjects(report: &Report, code: Code, errors_only: bool) -> Vec<String> {
     let of_code = report.findings.iter().filter(|f| f.code == code);
     let wanted = of_code.filter(|f| !errors_only || f.severity == Severity::Error);
     wanted.map(|f| f.subject.to_string()).collect()
 }
 
 /// Every object of a snapshot as text, by a name of its own.
-pub fn objects(snapshot: &Snapshot) -> BTreeMap<String, String> {
+pub(super) fn objects(snapshot: &Snapshot) -> BTreeMap<String, String> {
     let mut all = BTreeMap::new();
     for block in &snapshot.blocks {
         all.insert(format!("block {}", block.value.key), format!("{:?}", block.value.content));

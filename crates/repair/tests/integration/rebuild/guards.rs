@@ -36,7 +36,6 @@ impl World {
         Self::plan(etcd, store).await
     }
 
-    /// The plan for what is stored.
     async fn plan(etcd: Etcd, store: Datastore) -> Self {
         let snapshot = observe(&store).await;
         let report = calipam_check::check(&snapshot, &options());

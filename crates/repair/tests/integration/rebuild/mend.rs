@@ -16,17 +16,17 @@ use jiff::SignedDuration;
 use crate::cluster::{consent, observe};
 
 /// Opens what the overrides name.
-pub async fn open(overrides: Overrides) -> Datastore {
+pub(super) async fn open(overrides: Overrides) -> Datastore {
     Datastore::open(&Settings::resolve(&overrides, &BTreeMap::new(), &LocalFiles).unwrap()).await.unwrap()
 }
 
 /// Judges addresses of any age.
-pub fn options() -> Options {
+pub(super) fn options() -> Options {
     Options { grace: Some(SignedDuration::ZERO), ..Options::default() }
 }
 
 /// What a rebuild did.
-pub struct Mended {
+pub(super) struct Mended {
     pub before: Report,
     pub after: Report,
     pub plan: Plan,
@@ -34,7 +34,7 @@ pub struct Mended {
 }
 
 /// Plans a rebuild of everything, tries it in memory, and carries it out.
-pub async fn mend(store: &Datastore) -> Mended {
+pub(super) async fn mend(store: &Datastore) -> Mended {
     let snapshot = observe(store).await;
     let before = check(&snapshot, &options());
     let basis = Basis::new(&snapshot, &before, &options());
@@ -55,7 +55,7 @@ pub async fn mend(store: &Datastore) -> Mended {
 }
 
 /// Brings back what was there before.
-pub async fn take_back(store: &Datastore, mended: &Mended) {
+pub(super) async fn take_back(store: &Datastore, mended: &Mended) {
     let recorded = Recorded::read(&mended.journal.path().join("run.journal")).unwrap();
     let plan = UndoPlan::new(&recorded).unwrap();
     assert!(plan.skipped().is_empty(), "{:?}", plan.skipped());
@@ -66,12 +66,12 @@ pub async fn take_back(store: &Datastore, mended: &Mended) {
 }
 
 /// Code and subject of every finding.
-pub fn findings(report: &Report) -> BTreeSet<(Code, Subject)> {
+pub(super) fn findings(report: &Report) -> BTreeSet<(Code, Subject)> {
     report.findings.iter().map(|f: &Finding| (f.code, f.subject.clone())).collect()
 }
 
 /// What the plan claims is gone, nothing has come, and what is left has been skipped with a reason.
-pub fn judge(name: &str, mended: &Mended) {
+pub(super) fn judge(name: &str, mended: &Mended) {
     let (before, after) = (findings(&mended.before), findings(&mended.after));
     for repaired in mended.plan.changes().flat_map(|change| &change.repairs) {
         assert!(!after.contains(repaired), "{name}: {repaired:?} is still there");
@@ -89,6 +89,6 @@ pub fn judge(name: &str, mended: &Mended) {
 }
 
 /// The objects that the plan changes.
-pub fn touched(plan: &Plan) -> BTreeSet<Key> {
+pub(super) fn touched(plan: &Plan) -> BTreeSet<Key> {
     plan.actions.iter().flat_map(|action| action.step.edits()).map(Edit::key).collect()
 }

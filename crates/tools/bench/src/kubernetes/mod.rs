@@ -1,10 +1,10 @@
 //! A large cluster on Kubernetes, written straight into the API server's etcd.
 
-pub mod names;
+pub(crate) mod names;
 mod objects;
-pub mod seed;
+pub(crate) mod seed;
 mod template;
 
 /// Calico's kinds that addresses are assigned by, and the plugin therefore reads or writes.
-pub const OF_ALLOCATION: [&str; 6] =
+pub(crate) const OF_ALLOCATION: [&str; 6] =
     ["ipamblocks", "ipamhandles", "blockaffinities", "ipamconfigs", "ippools", "ipreservations"];

@@ -1,37 +1,37 @@
 //! Names, IDs and addresses of the generated cluster: of one kind all have the same length.
 
 /// Addresses that pods take in a block of 64; with the node's tunnel 61 are taken.
-pub const PODS: usize = 60;
+pub(crate) const PODS: usize = 60;
 
 /// Three-digit numbers that a byte can have.
 const DIGITS: usize = 156;
 
-pub fn node(node: usize) -> String {
+pub(crate) fn node(node: usize) -> String {
     format!("node-{node:05}")
 }
 
 /// The address of the node itself.
-pub fn host(node: usize) -> String {
+pub(crate) fn host(node: usize) -> String {
     format!("192.168.{}.{}", 100 + node / DIGITS, 100 + node % DIGITS)
 }
 
-pub fn pod(pod: usize) -> String {
+pub(crate) fn pod(pod: usize) -> String {
     format!("checkout-5d4f8c7b9d-p{pod:07}")
 }
 
 /// Namespaces, which pods take in turn.
-pub const NAMESPACES: usize = 100;
+pub(crate) const NAMESPACES: usize = 100;
 
-pub fn namespace(pod: usize) -> String {
+pub(crate) fn namespace(pod: usize) -> String {
     format!("shop-{:03}", pod % NAMESPACES)
 }
 
-pub fn container(pod: usize) -> String {
+pub(crate) fn container(pod: usize) -> String {
     format!("{:016x}{:048x}", (pod as u64 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15), pod)
 }
 
 /// A UID; `kind` tells objects of different kinds apart.
-pub fn uid(kind: u32, number: usize) -> String {
+pub(crate) fn uid(kind: u32, number: usize) -> String {
     format!("{kind:08x}-0000-4000-8000-{number:012x}")
 }
 
@@ -41,32 +41,32 @@ fn block_start(node: usize) -> (String, usize) {
     (format!("10.{}.{}", 100 + network / DIGITS, 100 + network % DIGITS), 128 + 64 * half)
 }
 
-pub fn block(node: usize) -> String {
+pub(crate) fn block(node: usize) -> String {
     let (network, first) = block_start(node);
     format!("{network}.{first}/26")
 }
 
 /// The name of the block's object.
-pub fn block_object(node: usize) -> String {
+pub(crate) fn block_object(node: usize) -> String {
     block(node).replace(['.', '/'], "-")
 }
 
 /// The name of the affinity's object.
-pub fn affinity(node: usize) -> String {
+pub(crate) fn affinity(node: usize) -> String {
     format!("{}-{}", self::node(node), block_object(node))
 }
 
 /// The address at a place of the node's block.
-pub fn address(node: usize, ordinal: usize) -> String {
+pub(crate) fn address(node: usize, ordinal: usize) -> String {
     let (network, first) = block_start(node);
     format!("{network}.{}", first + ordinal)
 }
 
 /// The handle of a pod's address.
-pub fn handle(pod: usize) -> String {
+pub(crate) fn handle(pod: usize) -> String {
     format!("k8s-pod-network.{}", container(pod))
 }
 
-pub fn tunnel_handle(node: usize) -> String {
+pub(crate) fn tunnel_handle(node: usize) -> String {
     format!("ipip-tunnel-addr-{}", self::node(node))
 }

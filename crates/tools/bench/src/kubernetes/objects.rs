@@ -13,7 +13,7 @@ fn calico(kind: &str, name: &str, spec: Value) -> Value {
 }
 
 /// A pod of a deployment, as its controller makes it: about 6 KB once it runs.
-pub fn pod(pod: usize, node: usize) -> Value {
+pub(super) fn pod(pod: usize, node: usize) -> Value {
     let environment: Vec<Value> = (0..5)
         .map(|i| json!({"name": format!("CHECKOUT_SETTING_{i:02}"), "value": format!("value-of-setting-{i}-for-this-service")}))
         .collect();
@@ -57,7 +57,7 @@ fn annotations(pod: usize, node: usize) -> Value {
 }
 
 /// What the kubelet says of the pod.
-pub fn pod_status(pod: usize, node: usize) -> Value {
+pub(super) fn pod_status(pod: usize, node: usize) -> Value {
     let ip = names::address(node, 1 + pod % names::PODS);
     let time = "2026-05-01T10:12:03Z";
     let condition = |kind: &str| json!({"type": kind, "status": "True", "lastTransitionTime": time});
@@ -77,7 +77,7 @@ pub fn pod_status(pod: usize, node: usize) -> Value {
     })
 }
 
-pub fn node(node: usize) -> Value {
+pub(super) fn node(node: usize) -> Value {
     json!({
         "apiVersion": "v1", "kind": "Node",
         "metadata": {"name": names::node(node),
@@ -90,7 +90,7 @@ pub fn node(node: usize) -> Value {
 }
 
 /// What the kubelet says of the node; the list of images is most of it.
-pub fn node_status(node: usize) -> Value {
+pub(super) fn node_status(node: usize) -> Value {
     let image = |i: usize| {
         let name = format!("registry.example.com/shop/image-{i:02}");
         json!({"names": [format!("{name}@sha256:{}", names::container(i)), format!("{name}:v1.0.{i}")], "sizeBytes": 48_000_000 + i})
@@ -103,17 +103,17 @@ pub fn node_status(node: usize) -> Value {
     })
 }
 
-pub fn namespace(pod: usize) -> Value {
+pub(super) fn namespace(pod: usize) -> Value {
     json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": names::namespace(pod)}})
 }
 
 /// A service inside the cluster, as most are.
-pub fn service() -> Value {
+pub(super) fn service() -> Value {
     json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "checkout", "namespace": "default"},
         "spec": {"selector": {"app": "checkout"}, "ports": [{"port": 80, "targetPort": 8080}]}})
 }
 
-pub fn block(node: usize) -> Value {
+pub(super) fn block(node: usize) -> Value {
     let name = names::node(node);
     let pods = node * names::PODS..(node + 1) * names::PODS;
     let mut attributes = vec![json!({"handle_id": names::tunnel_handle(node),
@@ -139,14 +139,14 @@ pub fn block(node: usize) -> Value {
 }
 
 /// The labels of an affinity, of which the second is a hash of the node's name.
-pub fn affinity_hash(node: usize) -> String {
+pub(super) fn affinity_hash(node: usize) -> String {
     let cidr = names::block(node).parse().expect("a block has a CIDR");
     let key = AffinityKey { kind: AffinityType::Host, node: names::node(node), cidr };
     let labels = key.labels().into_iter();
     labels.map(|(_, value)| value).max_by_key(String::len).unwrap_or_default()
 }
 
-pub fn affinity(node: usize) -> Value {
+pub(super) fn affinity(node: usize) -> Value {
     let spec = json!({"cidr": names::block(node), "node": names::node(node), "state": "confirmed", "type": "host", "deleted": "false"});
     let mut object = calico("BlockAffinity", &names::affinity(node), spec);
     object["metadata"]["labels"] = json!({"projectcalico.org/affinity-type": "host",
@@ -154,12 +154,12 @@ pub fn affinity(node: usize) -> Value {
     object
 }
 
-pub fn handle(id: &str, node: usize) -> Value {
+pub(super) fn handle(id: &str, node: usize) -> Value {
     calico("IPAMHandle", id, json!({"handleID": id, "block": {names::block(node): 1}, "deleted": false}))
 }
 
 /// Pool, configuration and cluster information, with their plurals.
-pub fn configuration() -> [(&'static str, Value); 3] {
+pub(super) fn configuration() -> [(&'static str, Value); 3] {
     [
         (
             "ippools",

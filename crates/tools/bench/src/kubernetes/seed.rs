@@ -17,7 +17,7 @@ const BYTES: usize = 1 << 20;
 const IN_FLIGHT: usize = 8;
 
 /// What was made.
-pub struct Seeded {
+pub(crate) struct Seeded {
     pub pods: usize,
     pub nodes: usize,
     /// Bytes of a pod in JSON, as the API server writes it, and as it stores it.
@@ -25,7 +25,7 @@ pub struct Seeded {
 }
 
 /// Makes about `pods` pods with their handles, on nodes with a block each.
-pub fn seed(server: &KubeApiserver, pods: usize) -> Result<Seeded, String> {
+pub(crate) fn seed(server: &KubeApiserver, pods: usize) -> Result<Seeded, String> {
     let nodes = pods.div_ceil(names::PODS);
     let pods = nodes * names::PODS;
     for (plural, object) in objects::configuration() {

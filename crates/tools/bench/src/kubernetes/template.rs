@@ -2,7 +2,7 @@
 //! places. So they are stored as the server stores them, in protobuf where it does, without a request for each.
 
 /// An object as it is stored, and the places in it where others differ.
-pub struct Template {
+pub(super) struct Template {
     bytes: Vec<u8>,
     /// Where each of the texts stands, and which one it is.
     places: Vec<(usize, usize)>,
@@ -11,7 +11,7 @@ pub struct Template {
 
 impl Template {
     /// Finds every occurrence of the UID and of `texts` in `bytes`.
-    pub fn new(bytes: Vec<u8>, uid: &str, texts: &[String]) -> Result<Self, String> {
+    pub(super) fn new(bytes: Vec<u8>, uid: &str, texts: &[String]) -> Result<Self, String> {
         let texts: Vec<&str> = std::iter::once(uid).chain(texts.iter().map(String::as_str)).collect();
         let mut places = Vec::new();
         for (which, text) in texts.iter().enumerate() {
@@ -27,7 +27,7 @@ impl Template {
     }
 
     /// The object with another UID and other texts in the places of those that it was made with.
-    pub fn fill(&self, uid: &str, texts: &[String]) -> Vec<u8> {
+    pub(super) fn fill(&self, uid: &str, texts: &[String]) -> Vec<u8> {
         let texts: Vec<&str> = std::iter::once(uid).chain(texts.iter().map(String::as_str)).collect();
         let lengths = texts.iter().map(|text| text.len());
         assert!(lengths.eq(self.lengths.iter().copied()), "texts of other lengths: {texts:?}");
@@ -40,7 +40,7 @@ impl Template {
     }
 
     /// The length of every object made of it.
-    pub fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         self.bytes.len()
     }
 }

@@ -13,10 +13,10 @@ mod simulate;
 use crate::Failed;
 
 /// Measures a program with each size of the command line, and prints what it took.
-pub type Measure = fn(&str, &[String]) -> Result<(), Failed>;
+pub(crate) type Measure = fn(&str, &[String]) -> Result<(), Failed>;
 
 /// The part of a name, as `cargo xtask bench` calls it.
-pub fn named(name: &str) -> Option<Measure> {
+pub(crate) fn named(name: &str) -> Option<Measure> {
     let measure: Measure = match name {
         "etcd" => etcd::run,
         "kubernetes" => kubernetes::run,

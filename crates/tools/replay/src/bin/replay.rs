@@ -1,6 +1,9 @@
 //! `replay [--programs FOLDER] FILE...`: replays traces on a real etcd, the plugin and the drop-in for calicoctl included.
 //! Prints each difference by step and field, and exits with 1 where there is one.
 
+// The futures of all operations in one: deeper than the compiler looks by itself.
+#![recursion_limit = "256"]
+
 #[path = "replay/etcd.rs"]
 mod etcd;
 

@@ -14,7 +14,7 @@ use crate::servers::ServerError;
 const IPAM: &str = "/calico/ipam/v2";
 
 /// A connection to etcd.
-pub struct EtcdKeys {
+pub(super) struct EtcdKeys {
     runtime: Runtime,
     client: Client,
     spec: ClusterSpec,
@@ -22,7 +22,7 @@ pub struct EtcdKeys {
 
 impl EtcdKeys {
     /// Connects to an endpoint. Must not be called from within an async runtime.
-    pub fn connect(endpoint: &str, spec: ClusterSpec) -> Result<Self> {
+    pub(super) fn connect(endpoint: &str, spec: ClusterSpec) -> Result<Self> {
         let runtime = Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(ServerError::io("cannot start a runtime for the etcd client"))?;
         let client = runtime.block_on(Client::connect([endpoint], None))?;

@@ -9,14 +9,14 @@ use crate::cluster::{ClusterSpec, Holder};
 use crate::servers::KubeApiserver;
 
 /// Connections to both. With etcd the CNI plugin writes endpoints, and nothing to the pods.
-pub struct EtcdWithPods {
+pub(super) struct EtcdWithPods {
     etcd: EtcdKeys,
     pods: Pods,
 }
 
 impl EtcdWithPods {
     /// Connects to both. Must not be called from within an async runtime.
-    pub fn connect(endpoint: &str, server: &KubeApiserver, spec: ClusterSpec) -> Result<Self> {
+    pub(super) fn connect(endpoint: &str, server: &KubeApiserver, spec: ClusterSpec) -> Result<Self> {
         Ok(Self { etcd: EtcdKeys::connect(endpoint, spec)?, pods: Pods::connect(server)? })
     }
 }

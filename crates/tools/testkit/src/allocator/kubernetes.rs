@@ -13,13 +13,13 @@ use crate::kube::form::{self, HOSTNAME_HASH, Parts, affinity_name, block_name};
 use crate::servers::{KubeApiserver, Response};
 
 /// A connection to an API server.
-pub struct KubeObjects {
+pub(super) struct KubeObjects {
     pods: Pods,
     flavour: Flavour,
 }
 
 impl KubeObjects {
-    pub fn connect(server: &KubeApiserver, flavour: Flavour) -> Result<Self> {
+    pub(super) fn connect(server: &KubeApiserver, flavour: Flavour) -> Result<Self> {
         Ok(Self { pods: Pods::connect(server)?, flavour })
     }
 

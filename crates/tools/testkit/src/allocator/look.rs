@@ -15,19 +15,19 @@ struct StoredHandle {
 }
 
 /// A block, where it exists.
-pub fn block(store: &mut Store, net: IpNet) -> Result<Option<(Block, Version)>> {
+pub(super) fn block(store: &mut Store, net: IpNet) -> Result<Option<(Block, Version)>> {
     let read = store.get(Place::Block(net))?;
     Ok(read.map(|(value, version)| (Block::read(&value).expect("a block of the test"), version)))
 }
 
 /// The addresses that a block records under a handle.
-pub fn held(block: &Block, id: &str) -> Vec<IpAddr> {
+pub(super) fn held(block: &Block, id: &str) -> Vec<IpAddr> {
     let records = block.records().filter(|(_, record)| record.handle.as_deref() == Some(id));
     records.map(|(address, _)| address).collect()
 }
 
 /// The number of addresses that a handle counts in each block; nothing where there is no such handle.
-pub fn counts(store: &mut Store, id: &str) -> Result<BTreeMap<IpNet, i64>> {
+pub(super) fn counts(store: &mut Store, id: &str) -> Result<BTreeMap<IpNet, i64>> {
     let Some((value, _)) = store.get(Place::Handle(id))? else { return Ok(BTreeMap::new()) };
     let stored: StoredHandle = serde_json::from_slice(&value).expect("a handle of the test");
     let block = |(cidr, count): (String, i64)| (cidr.parse().expect("a CIDR"), count);

@@ -14,7 +14,7 @@ use crate::servers::{KubeApiserver, Response, ServerError};
 const ENDED_PODS: usize = 20;
 
 /// The pods of one worker.
-pub struct Pods {
+pub(super) struct Pods {
     connection: Connection,
     /// Paths of pods that have finished or were evicted.
     ended: VecDeque<String>,
@@ -30,12 +30,18 @@ fn reports_early(holder: &Holder) -> bool {
 }
 
 impl Pods {
-    pub fn connect(server: &KubeApiserver) -> Result<Self> {
+    pub(super) fn connect(server: &KubeApiserver) -> Result<Self> {
         Ok(Self { connection: Connection::open(server)?, ended: VecDeque::new() })
     }
 
     /// Sends a request whose answer is one of `statuses`.
-    pub fn ask(&mut self, method: &str, path: &str, body: &Value, statuses: &[u16]) -> Result<Response> {
+    pub(super) fn ask(
+        &mut self,
+        method: &str,
+        path: &str,
+        body: &Value,
+        statuses: &[u16],
+    ) -> Result<Response> {
         let body = if body.is_null() { String::new() } else { body.to_string() };
         let response = self.connection.request(method, path, &body)?;
         if statuses.contains(&response.status) {
@@ -46,7 +52,7 @@ impl Pods {
     }
 
     /// The pod is there and has been given a node.
-    pub fn announce(&mut self, holder: &Holder) -> Result<()> {
+    pub(super) fn announce(&mut self, holder: &Holder) -> Result<()> {
         let pod = json!({
             "apiVersion": "v1", "kind": "Pod", "metadata": {"name": holder.name.pod, "labels": {"app": holder.name.app}},
             "spec": {"nodeName": holder.node, "restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]},
@@ -56,7 +62,7 @@ impl Pods {
     }
 
     /// On the Kubernetes datastore the CNI plugin writes the address to the pod.
-    pub fn annotate(&mut self, holder: &Holder, address: IpAddr) -> Result<()> {
+    pub(super) fn annotate(&mut self, holder: &Holder, address: IpAddr) -> Result<()> {
         let network = format!("{address}/{}", if address.is_ipv4() { 32 } else { 128 });
         let annotations = json!({"cni.projectcalico.org/containerID": holder.container,
             "cni.projectcalico.org/podIP": network, "cni.projectcalico.org/podIPs": network});
@@ -64,20 +70,20 @@ impl Pods {
     }
 
     /// It takes the address away again, and leaves the container's ID.
-    pub fn blank(&mut self, holder: &Holder) -> Result<()> {
+    pub(super) fn blank(&mut self, holder: &Holder) -> Result<()> {
         let blank = json!({"cni.projectcalico.org/podIP": "", "cni.projectcalico.org/podIPs": ""});
         self.patch(&path_of(holder), &json!({"metadata": {"annotations": blank}}))
     }
 
     /// The kubelet reports that the pod runs, and at which address.
-    pub fn set_address(&mut self, holder: &Holder, address: IpAddr) -> Result<()> {
+    pub(super) fn set_address(&mut self, holder: &Holder, address: IpAddr) -> Result<()> {
         let address = address.to_string();
         let status = json!({"phase": "Running", "podIP": address, "podIPs": [{"ip": address}]});
         self.patch(&format!("{}/status", path_of(holder)), &json!({"status": status}))
     }
 
     /// What happens to a pod before its sandbox is taken away.
-    pub fn begin_end(&mut self, holder: &Holder, ending: Ending) -> Result<()> {
+    pub(super) fn begin_end(&mut self, holder: &Holder, ending: Ending) -> Result<()> {
         let path = path_of(holder);
         match ending {
             Ending::Lost => self.delete(&path, 0),
@@ -89,7 +95,7 @@ impl Pods {
     }
 
     /// What happens to it afterwards. The status of a pod that has finished names its address for ever.
-    pub fn end(&mut self, holder: &Holder, ending: Ending) -> Result<()> {
+    pub(super) fn end(&mut self, holder: &Holder, ending: Ending) -> Result<()> {
         let path = path_of(holder);
         match ending {
             Ending::Deleted | Ending::Lost => return self.delete(&path, 0),

@@ -15,10 +15,10 @@ use super::store::{List, Place, Read, Result, Store, Version};
 use crate::servers::ServerError;
 
 /// One worker's datastore. An operation on it never waits for another task: the requests block the worker's thread.
-pub struct Records(RefCell<Store>);
+pub(super) struct Records(RefCell<Store>);
 
 /// Runs an operation of the allocator to its end.
-pub fn finish<T>(operation: impl Future<Output = T>) -> T {
+pub(super) fn finish<T>(operation: impl Future<Output = T>) -> T {
     match pin!(operation).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(result) => result,
         Poll::Pending => unreachable!("the requests of a worker block its thread"),
@@ -26,12 +26,12 @@ pub fn finish<T>(operation: impl Future<Output = T>) -> T {
 }
 
 impl Records {
-    pub fn new(store: Store) -> Self {
+    pub(super) fn new(store: Store) -> Self {
         Self(RefCell::new(store))
     }
 
     /// Uses the datastore without the allocator.
-    pub fn look<T>(&self, look: impl FnOnce(&mut Store) -> T) -> T {
+    pub(super) fn look<T>(&self, look: impl FnOnce(&mut Store) -> T) -> T {
         look(&mut self.0.borrow_mut())
     }
 

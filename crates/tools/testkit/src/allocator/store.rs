@@ -15,7 +15,7 @@ use crate::kube::Flavour;
 use crate::servers::{KubeApiserver, ServerError};
 
 /// What an operation gives where the datastore works.
-pub type Result<T> = std::result::Result<T, ServerError>;
+pub(super) type Result<T> = std::result::Result<T, ServerError>;
 
 /// Where an allocator finds its datastore.
 #[derive(Clone, Copy, Debug)]
@@ -43,7 +43,7 @@ impl Target<'_> {
 
 /// One of the allocator's objects.
 #[derive(Clone, Copy, Debug)]
-pub enum Place<'a> {
+pub(super) enum Place<'a> {
     Block(IpNet),
     /// The affinity of a node for a block.
     Affinity(&'a str, IpNet),
@@ -53,7 +53,7 @@ pub enum Place<'a> {
 
 /// Objects that are read together, or only read.
 #[derive(Clone, Copy, Debug)]
-pub enum List<'a> {
+pub(super) enum List<'a> {
     /// The configuration of the allocator.
     Config,
     /// The node with a name.
@@ -67,7 +67,7 @@ pub enum List<'a> {
 
 /// The version of an object that was read or written.
 #[derive(Clone, Debug)]
-pub enum Version {
+pub(super) enum Version {
     /// The revision of the last write to the key.
     Etcd(i64),
     /// `resourceVersion` and `uid`.
@@ -75,11 +75,11 @@ pub enum Version {
 }
 
 /// A value in the form of etcd, and its version.
-pub type Read = (Vec<u8>, Version);
+pub(super) type Read = (Vec<u8>, Version);
 
 /// How a pod ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ending {
+pub(super) enum Ending {
     /// It is deleted; its sandbox is taken away in time.
     Deleted,
     /// Its containers have ended; its object stays for a while.
@@ -94,7 +94,7 @@ pub enum Ending {
 
 /// A datastore as one worker sees it. Values have the form of etcd everywhere. Only errors of the connection and
 /// refusals are errors; one that comes too late gets `None` or false.
-pub trait Datastore: Send {
+pub(super) trait Datastore: Send {
     fn get(&mut self, place: Place<'_>) -> Result<Option<Read>>;
     /// Stores a value where there is none.
     fn create(&mut self, place: Place<'_>, value: Vec<u8>) -> Result<Option<Version>>;
@@ -116,7 +116,7 @@ pub trait Datastore: Send {
 }
 
 /// One worker's datastore, with pauses after the writes.
-pub struct Store {
+pub(super) struct Store {
     datastore: Box<dyn Datastore>,
     /// How long the pauses are.
     rng: Rng,
@@ -130,37 +130,42 @@ pub struct Store {
 
 impl Store {
     /// A worker's datastore.
-    pub fn new(datastore: Box<dyn Datastore>, rng: Rng, pause: Duration) -> Self {
+    pub(super) fn new(datastore: Box<dyn Datastore>, rng: Rng, pause: Duration) -> Self {
         Self { datastore, rng, pause, conflicts: 0, writes: 0 }
     }
 
-    pub fn get(&mut self, place: Place<'_>) -> Result<Option<Read>> {
+    pub(super) fn get(&mut self, place: Place<'_>) -> Result<Option<Read>> {
         self.datastore.get(place)
     }
 
     /// Stores a value where there is none; `None` where there is one.
-    pub fn create(&mut self, place: Place<'_>, value: Vec<u8>) -> Result<Option<Version>> {
+    pub(super) fn create(&mut self, place: Place<'_>, value: Vec<u8>) -> Result<Option<Version>> {
         let version = self.datastore.create(place, value)?;
         self.written(version.is_some());
         Ok(version)
     }
 
     /// Changes what was read at a version; `None` where it has changed since.
-    pub fn update(&mut self, place: Place<'_>, value: Vec<u8>, version: &Version) -> Result<Option<Version>> {
+    pub(super) fn update(
+        &mut self,
+        place: Place<'_>,
+        value: Vec<u8>,
+        version: &Version,
+    ) -> Result<Option<Version>> {
         let version = self.datastore.update(place, value, version)?;
         self.written(version.is_some());
         Ok(version)
     }
 
     /// Deletes what was read at a version; false where it has changed since.
-    pub fn delete(&mut self, place: Place<'_>, version: &Version) -> Result<bool> {
+    pub(super) fn delete(&mut self, place: Place<'_>, version: &Version) -> Result<bool> {
         let done = self.datastore.delete(place, version)?;
         self.written(done);
         Ok(done)
     }
 
     /// What uses addresses, and who has which blocks.
-    pub fn others(&mut self) -> &mut dyn Datastore {
+    pub(super) fn others(&mut self) -> &mut dyn Datastore {
         &mut *self.datastore
     }
 

@@ -34,7 +34,7 @@ const BLOCKS_PER_NODE: usize = 20;
 const ATTEMPTS: usize = 5;
 
 /// What all workers share.
-pub struct Shared {
+pub(super) struct Shared {
     /// The shape of the cluster.
     pub spec: ClusterSpec,
     nodes: Vec<Node>,
@@ -54,7 +54,7 @@ struct Node {
 
 impl Shared {
     /// Nodes of a cluster, and no pod with an address.
-    pub fn new(spec: ClusterSpec, nodes: &[String]) -> Self {
+    pub(super) fn new(spec: ClusterSpec, nodes: &[String]) -> Self {
         let nodes = nodes.iter().map(|name| Node { name: name.clone(), plugin: Mutex::default() });
         Self { spec, nodes: nodes.collect(), giving_up: Mutex::default(), log: Mutex::default() }
     }
@@ -64,7 +64,7 @@ impl Shared {
     }
 }
 
-pub struct Worker<'w> {
+pub(super) struct Worker<'w> {
     allocator: Allocator<Records>,
     rng: Rng,
     churn: &'w Churn,
@@ -78,7 +78,7 @@ pub struct Worker<'w> {
 
 impl<'w> Worker<'w> {
     /// The worker with a number.
-    pub fn new(store: Store, rng: Rng, churn: &'w Churn, shared: &'w Shared, number: usize) -> Self {
+    pub(super) fn new(store: Store, rng: Rng, churn: &'w Churn, shared: &'w Shared, number: usize) -> Self {
         let node = &shared.nodes[number % shared.nodes.len()];
         let next_pod = FIRST_POD + churn.seed % SEEDS * PODS_OF_SEED + number as u64 * PODS;
         let allocator = Allocator::new(Records::new(store));
@@ -86,7 +86,7 @@ impl<'w> Worker<'w> {
     }
 
     /// Works until it has done its part and all have done enough, or until `end`.
-    pub fn run(mut self, end: Instant) -> Result<()> {
+    pub(super) fn run(mut self, end: Instant) -> Result<()> {
         let churn = self.churn;
         for operation in 0.. {
             let is_over = operation >= churn.operations || churn.activity.is_stopped();

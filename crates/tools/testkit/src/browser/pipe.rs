@@ -27,7 +27,7 @@ pub(super) struct Pipe {
 
 impl Pipe {
     /// Over the pipes of a child that was just started. `log` is the file of its messages.
-    pub fn new(child: &mut Child, log: PathBuf) -> Self {
+    pub(super) fn new(child: &mut Child, log: PathBuf) -> Self {
         let input = child.stdin.take().expect("a pipe");
         let output = BufReader::new(child.stdout.take().expect("a pipe"));
         let (sender, messages) = channel();
@@ -44,7 +44,12 @@ impl Pipe {
     }
 
     /// Sends a request, to the browser itself or to the page of a session, and gives its number.
-    pub fn send(&mut self, method: &str, parameters: &Value, session: Option<&str>) -> io::Result<u64> {
+    pub(super) fn send(
+        &mut self,
+        method: &str,
+        parameters: &Value,
+        session: Option<&str>,
+    ) -> io::Result<u64> {
         self.last += 1;
         let mut request = json!({"id": self.last, "method": method, "params": parameters});
         if let Some(session) = session {
@@ -58,7 +63,7 @@ impl Pipe {
     }
 
     /// Sends a request and gives its answer.
-    pub fn call(
+    pub(super) fn call(
         &mut self,
         method: &str,
         parameters: &Value,
@@ -78,7 +83,7 @@ impl Pipe {
     }
 
     /// Waits for an event of a page that was not taken yet.
-    pub fn wait_for(&mut self, event: &str, session: &str) -> Result<(), ServerError> {
+    pub(super) fn wait_for(&mut self, event: &str, session: &str) -> Result<(), ServerError> {
         let is_it = |message: &Value| message["method"] == event && message["sessionId"] == session;
         if let Some(place) = self.events.iter().position(is_it) {
             self.events.remove(place);
@@ -94,7 +99,7 @@ impl Pipe {
     }
 
     /// The parameters of all events of these names so far, oldest first. They stay.
-    pub fn events<'p>(
+    pub(super) fn events<'p>(
         &'p self,
         names: &'p [&'p str],
         session: &'p str,

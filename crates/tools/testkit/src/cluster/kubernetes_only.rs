@@ -24,22 +24,22 @@ pub(super) struct KubernetesOnly {
 
 impl KubernetesOnly {
     /// Plural and object of every one that no key of etcd stands for.
-    pub fn objects(&self) -> impl Iterator<Item = (&str, &Value)> {
+    pub(super) fn objects(&self) -> impl Iterator<Item = (&str, &Value)> {
         self.objects.iter().map(|(path, object)| (path.split('/').next().unwrap_or_default(), object))
     }
 
     /// True for a key of which Kubernetes has no object.
-    pub fn lacks(&self, key: &[u8]) -> bool {
+    pub(super) fn lacks(&self, key: &[u8]) -> bool {
         std::str::from_utf8(key).is_ok_and(|key| self.absent.contains(key))
     }
 
     /// True for an object that is only where Kubernetes is Calico's datastore.
-    pub fn is_not_beside_etcd(&self, path: &str) -> bool {
+    pub(super) fn is_not_beside_etcd(&self, path: &str) -> bool {
         self.not_beside_etcd.contains(path)
     }
 
     /// Changes the object of a key as its patch says, where it has one.
-    pub fn patch(&self, key: &str, object: &mut Value) {
+    pub(super) fn patch(&self, key: &str, object: &mut Value) {
         if let Some(patch) = self.patches.get(key) {
             merge(object, patch);
         }

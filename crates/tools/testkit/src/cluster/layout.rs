@@ -151,7 +151,7 @@ const APPS: [(&str, &str, bool); 10] = [
 const LETTERS: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
 
 /// The name of the pod with a serial number; no two are the same.
-pub fn pod_name(serial: u64) -> PodName {
+pub(crate) fn pod_name(serial: u64) -> PodName {
     let (namespace, app, stateful) = APPS[(serial % APPS.len() as u64) as usize];
     if stateful {
         let pod = format!("{app}-{serial}");

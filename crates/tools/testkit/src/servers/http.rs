@@ -18,7 +18,7 @@ pub struct Response {
 ///
 /// HTTP/1.0 is spoken, so that the server closes the connection after a body that is not cut into chunks. `headers`
 /// are whole lines without their line ends. A response that is not HTTP is an error of kind `InvalidData`.
-pub fn request(
+pub(crate) fn request(
     mut stream: impl Read + Write,
     method: &str,
     path: &str,
@@ -33,7 +33,7 @@ pub fn request(
 
 /// As [`request`] with the method GET, but throws the answer away as it arrives and gives the number of its bytes. An
 /// answer without the status 200 is an error.
-pub fn pull(mut stream: impl Read + Write, path: &str, headers: &[String]) -> io::Result<u64> {
+pub(crate) fn pull(mut stream: impl Read + Write, path: &str, headers: &[String]) -> io::Result<u64> {
     send(&mut stream, "GET", path, headers, "")?;
     let mut buffer = vec![0; PIECE];
     let mut bytes = stream.read(&mut buffer)?;
@@ -88,7 +88,7 @@ pub(crate) struct Answer {
 
 impl Answer {
     /// Reads one answer, and nothing after it.
-    pub fn read(stream: &mut impl BufRead) -> io::Result<Self> {
+    pub(crate) fn read(stream: &mut impl BufRead) -> io::Result<Self> {
         let mut answer = Self { first: line(stream)?, headers: Vec::new(), body: Vec::new() };
         answer.status()?;
         loop {
@@ -117,11 +117,11 @@ impl Answer {
     }
 
     /// True where the server ends the connection after it.
-    pub fn is_last(&self) -> bool {
+    pub(crate) fn is_last(&self) -> bool {
         self.header("connection").is_some_and(|value| value.eq_ignore_ascii_case("close"))
     }
 
-    pub fn response(&self) -> io::Result<Response> {
+    pub(crate) fn response(&self) -> io::Result<Response> {
         Ok(Response { status: self.status()?, body: String::from_utf8_lossy(&self.body).into_owned() })
     }
 

@@ -172,7 +172,7 @@ pub(super) struct Upstream {
 
 impl Upstream {
     /// A new connection.
-    pub fn connect(&self) -> io::Result<Stream> {
+    pub(super) fn connect(&self) -> io::Result<Stream> {
         connect(self.port, &self.pki, ANSWER)
     }
 }

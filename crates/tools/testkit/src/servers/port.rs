@@ -9,7 +9,7 @@ use std::net::{Ipv4Addr, TcpListener, TcpStream};
 /// is made to it and closed from the listening side: for the following minute (TIME_WAIT) the kernel hands the port to
 /// no process that asks for any free port and to no outgoing connection, while a server that asks for exactly this port gets
 /// it.
-pub fn reserve() -> io::Result<u16> {
+pub(super) fn reserve() -> io::Result<u16> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     let address = listener.local_addr()?;
     let mut client = TcpStream::connect(address)?;

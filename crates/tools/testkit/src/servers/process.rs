@@ -40,7 +40,7 @@ pub(super) struct Process {
 impl Process {
     /// Starts a server. `home` is its own folder: the working directory, the place of `server.log`, and removed by the
     /// watchdog if the test's process dies.
-    pub fn spawn(
+    pub(super) fn spawn(
         name: &'static str,
         program: &Path,
         args: &[String],
@@ -68,7 +68,7 @@ impl Process {
     }
 
     /// Waits until `probe` succeeds; `state` says what the server then is. An error tells the probe's last reason.
-    pub fn wait_until(
+    pub(super) fn wait_until(
         &mut self,
         state: &'static str,
         limit: Duration,
@@ -99,7 +99,7 @@ impl Process {
     }
 
     /// Processor time used so far, by the server's own code and by the kernel for it.
-    pub fn processor_seconds(&self) -> f64 {
+    pub(super) fn processor_seconds(&self) -> f64 {
         let stat = fs::read_to_string(format!("/proc/{}/stat", self.child.id())).unwrap_or_default();
         // The name of the program, in parentheses, may hold spaces. The 14th and 15th fields count ticks.
         let fields = stat.rsplit(')').next().unwrap_or_default().split_whitespace();
@@ -109,7 +109,7 @@ impl Process {
 
     /// Stops the server where it is, as if it hung: it keeps its connections and answers nothing. Returns when all of
     /// its threads stand still.
-    pub fn pause(&self) -> Result<(), ServerError> {
+    pub(super) fn pause(&self) -> Result<(), ServerError> {
         self.signal(Signal::STOP)?;
         // Looked at and left for later: a server that ended meanwhile is still waited for by `end`.
         let options = WaitIdOptions::STOPPED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
@@ -126,7 +126,7 @@ impl Process {
     }
 
     /// Lets a paused server go on.
-    pub fn resume(&self) -> Result<(), ServerError> {
+    pub(super) fn resume(&self) -> Result<(), ServerError> {
         self.signal(Signal::CONT)
     }
 

@@ -13,7 +13,7 @@ use crate::{step, tools};
 const VERSION_PACKAGE: &str = "k8s.io/component-base/version";
 
 /// Builds a program into `target/servers`, unless it is there and newer than the files that name its version.
-pub fn build(program: Program, root: &Path) -> Result<(), Failure> {
+pub(super) fn build(program: Program, root: &Path) -> Result<(), Failure> {
     let package =
         package(program).ok_or_else(|| Failure::new(format!("{program} is not built from a Go module")))?;
     let (folder, sources): (_, &[&str]) = match program {

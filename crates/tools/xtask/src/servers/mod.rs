@@ -20,19 +20,19 @@ const PROGRAMS: [Program; 6] = [
 ];
 
 /// What there is to test with.
-pub struct Servers {
+pub(crate) struct Servers {
     found: Vec<(Program, PathBuf)>,
     missing: Vec<(Program, Failure)>,
 }
 
 impl Servers {
     /// The variables that tell tests where the servers are.
-    pub fn variables(&self) -> impl Iterator<Item = (&'static str, PathBuf)> {
+    pub(crate) fn variables(&self) -> impl Iterator<Item = (&'static str, PathBuf)> {
         self.found.iter().map(|(program, path)| (program.variable(), path.clone()))
     }
 
     /// Says on standard error which servers could not be brought, and why.
-    pub fn tell_missing(&self) {
+    pub(crate) fn tell_missing(&self) {
         for (program, failure) in &self.missing {
             eprintln!("warning: {program} is missing: the tests that need it will fail\n{failure}");
         }
@@ -40,7 +40,7 @@ impl Servers {
 }
 
 /// Finds the servers, and brings those that the machine has not.
-pub fn bring() -> Servers {
+pub(crate) fn bring() -> Servers {
     let mut servers = Servers { found: Vec::new(), missing: Vec::new() };
     for program in PROGRAMS {
         match bring_one(program) {
@@ -55,12 +55,12 @@ pub fn bring() -> Servers {
 }
 
 /// Brings the current etcd alone; gives its path and the variable that tells tests of it.
-pub fn bring_etcd() -> Result<(&'static str, PathBuf), Failure> {
+pub(crate) fn bring_etcd() -> Result<(&'static str, PathBuf), Failure> {
     Ok((Program::Etcd.variable(), bring_one(Program::Etcd)?))
 }
 
 /// Brings the API server alone, as [`bring_etcd`].
-pub fn bring_kube_apiserver() -> Result<(&'static str, PathBuf), Failure> {
+pub(crate) fn bring_kube_apiserver() -> Result<(&'static str, PathBuf), Failure> {
     Ok((Program::KubeApiserver.variable(), bring_one(Program::KubeApiserver)?))
 }
 

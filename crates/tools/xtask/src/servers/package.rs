@@ -9,7 +9,7 @@ use crate::locate::{self, Program};
 use crate::{step, tools};
 
 /// Downloads and unpacks the package that holds the program into a folder of `target/servers`, unless it is there.
-pub fn unpack(program: Program, package: &str, folder: &str, root: &Path) -> Result<(), Failure> {
+pub(super) fn unpack(program: Program, package: &str, folder: &str, root: &Path) -> Result<(), Failure> {
     let brought = program.brought(root);
     if brought.is_file() {
         return Ok(());

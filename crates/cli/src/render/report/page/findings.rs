@@ -25,7 +25,7 @@ struct Share {
     detailed: usize,
 }
 
-pub fn section(report: &Report, changes: Option<&Changes>) -> Markup {
+pub(super) fn section(report: &Report, changes: Option<&Changes>) -> Markup {
     let mut numbers: BTreeMap<Code, usize> = BTreeMap::new();
     for finding in &report.findings {
         *numbers.entry(finding.code).or_default() += 1;
@@ -52,7 +52,7 @@ pub fn section(report: &Report, changes: Option<&Changes>) -> Markup {
 }
 
 /// What has changed since the report that this one was compared with.
-pub fn changes(changes: &Changes, report: &Report) -> Markup {
+pub(super) fn changes(changes: &Changes, report: &Report) -> Markup {
     html! {
         section #changes {
             h2 { "Changes" }
@@ -77,7 +77,7 @@ fn absent(title: &str, findings: &[EarlierFinding]) -> Markup {
 }
 
 /// What the codes among the findings mean.
-pub fn meanings(report: &Report) -> Markup {
+pub(super) fn meanings(report: &Report) -> Markup {
     let codes: BTreeSet<Code> = report.findings.iter().map(|finding| finding.code).collect();
     html! {
         @if !codes.is_empty() {

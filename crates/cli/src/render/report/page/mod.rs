@@ -24,7 +24,7 @@ const SCRIPT: &str = include_str!("page.js");
 /// What keeps the page of a million allocations below five megabytes.
 const LIMITS: MapLimits = MapLimits { cells: 1 << 14, blocks: 20_000, owners: 20_000 };
 
-pub fn write(checked: &Checked<'_>, out: &mut dyn Write) -> io::Result<()> {
+pub(super) fn write(checked: &Checked<'_>, out: &mut dyn Write) -> io::Result<()> {
     let Checked { report, snapshot, .. } = checked;
     let pools = views::pools(snapshot);
     let maps = views::map(snapshot, report, LIMITS);
@@ -71,7 +71,7 @@ fn compact(table: Markup) -> Markup {
 }
 
 /// A page of this program with a notice above its content.
-pub fn with_notice(page: &[u8], text: &str) -> Vec<u8> {
+pub(crate) fn with_notice(page: &[u8], text: &str) -> Vec<u8> {
     let notice = html! { p.notice role="alert" { (escape(text)) } }.into_string();
     let main = b"<main>";
     let place = page.windows(main.len()).position(|part| part == main).map_or(0, |start| start + main.len());

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::compact;
 use crate::render::text::{escape, thousands};
 
-pub fn section(list: &PoolList) -> Markup {
+pub(super) fn section(list: &PoolList) -> Markup {
     html! {
         section #pools {
             h2 { "Pools" }
@@ -60,7 +60,7 @@ fn row(pool: &PoolView) -> Markup {
     }
 }
 
-pub fn maps(maps: &[PoolMap]) -> Markup {
+pub(super) fn maps(maps: &[PoolMap]) -> Markup {
     html! {
         section #maps {
             h2 { "Maps" }
@@ -143,7 +143,7 @@ fn runs(states: &[MappedState]) -> String {
 }
 
 /// What the script draws. In JSON no `<` can end the element.
-pub fn data(maps: &[PoolMap]) -> Markup {
+pub(super) fn data(maps: &[PoolMap]) -> Markup {
     let owners: serde_json::Map<String, Value> = maps
         .iter()
         .flat_map(|map| map.blocks.iter().flatten())

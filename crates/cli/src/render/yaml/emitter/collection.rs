@@ -5,7 +5,7 @@ use serde::{Serialize, ser};
 use super::{Emitter, Error, Place};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub(super) enum Kind {
     List,
     Map,
 }

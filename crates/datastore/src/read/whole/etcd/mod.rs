@@ -49,16 +49,16 @@ pub(crate) struct Start {
 
 impl Start {
     /// What etcd calls its cluster.
-    pub fn cluster_id(&self) -> u64 {
+    pub(crate) fn cluster_id(&self) -> u64 {
         self.first.cluster_id
     }
 
-    pub fn raft_term(&self) -> u64 {
+    pub(crate) fn raft_term(&self) -> u64 {
         self.first.raft_term
     }
 
     /// The entries of the first answers.
-    pub fn entries(&self) -> impl Iterator<Item = RawEntry<'_>> {
+    pub(crate) fn entries(&self) -> impl Iterator<Item = RawEntry<'_>> {
         self.first.entries()
     }
 }

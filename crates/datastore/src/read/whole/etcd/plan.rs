@@ -41,7 +41,7 @@ pub(crate) struct Part {
 
 impl Part {
     /// The limit of the first request: a sample is never exact.
-    pub fn first_limit(&self) -> i64 {
+    pub(crate) fn first_limit(&self) -> i64 {
         (self.expected * 4).max(LEAST_LIMIT) as i64
     }
 }
@@ -93,7 +93,7 @@ pub(crate) struct Sample {
 
 impl Sample {
     /// Looks at one block's value. What cannot be read adds nothing.
-    pub fn add(&mut self, value: &[u8]) {
+    pub(super) fn add(&mut self, value: &[u8]) {
         self.blocks += 1;
         let Ok(content) = BlockContent::parse(value) else { return };
         let Some(block) = content.sound() else { return };
@@ -109,7 +109,7 @@ impl Sample {
     }
 
     /// The ranges of all handles and endpoints that are wanted, where `blocks` blocks are expected.
-    pub fn handles_and_endpoints(mut self, blocks: usize, extent: &Extent) -> Vec<Part> {
+    pub(super) fn handles_and_endpoints(mut self, blocks: usize, extent: &Extent) -> Vec<Part> {
         let scale = |keys: &mut Vec<Vec<u8>>, sampled: usize| {
             keys.sort_unstable();
             keys.dedup();

@@ -32,9 +32,6 @@ pub(crate) trait Collector: Send + 'static {
     fn seal(_: &mut Self::Chunk) {}
 
     /// Takes a part, or the next piece of one.
-    ///
-    /// # Errors
-    /// Where it cannot be written.
     fn commit(&mut self, chunk: Self::Chunk) -> Result<()>;
 }
 
@@ -64,7 +61,12 @@ struct State<C: Collector> {
 
 impl<C: Collector> Pull<C> {
     /// A read at `revision`, with nothing to do yet.
-    pub fn new(client: Arc<EtcdClient>, revision: i64, collector: C, progress: ProgressFn) -> Arc<Self> {
+    pub(crate) fn new(
+        client: Arc<EtcdClient>,
+        revision: i64,
+        collector: C,
+        progress: ProgressFn,
+    ) -> Arc<Self> {
         let state = State {
             waiting: VecDeque::new(),
             closed: false,
@@ -85,7 +87,7 @@ impl<C: Collector> Pull<C> {
     }
 
     /// Starts the tasks that read. Dropping the set ends them.
-    pub fn start(self: &Arc<Self>) -> JoinSet<Result<()>> {
+    pub(crate) fn start(self: &Arc<Self>) -> JoinSet<Result<()>> {
         let mut tasks = JoinSet::new();
         for _ in 0..IN_FLIGHT {
             let this = Arc::clone(self);
@@ -100,7 +102,7 @@ impl<C: Collector> Pull<C> {
     }
 
     /// Appends parts to the queue.
-    pub fn push(&self, parts: Vec<Part>) {
+    pub(crate) fn push(&self, parts: Vec<Part>) {
         let expected: usize = parts.iter().map(|p| p.expected).sum();
         self.expected.fetch_add(expected as u64, Ordering::Relaxed);
         self.lock().waiting.extend(parts);
@@ -108,13 +110,13 @@ impl<C: Collector> Pull<C> {
     }
 
     /// Says that no more parts will come.
-    pub fn close(&self) {
+    pub(crate) fn close(&self) {
         self.lock().closed = true;
         self.changed.notify_waiters();
     }
 
     /// Adds entries that were read beforehand. Call it before the first [`Self::push`].
-    pub fn add<'e>(&self, entries: impl Iterator<Item = RawEntry<'e>>) -> Result<()> {
+    pub(crate) fn add<'e>(&self, entries: impl Iterator<Item = RawEntry<'e>>) -> Result<()> {
         let (mut chunk, mut number) = (C::Chunk::default(), 0);
         for entry in entries {
             C::add(&mut chunk, entry);
@@ -126,12 +128,12 @@ impl<C: Collector> Pull<C> {
     }
 
     /// Number of entries so far.
-    pub fn entries(&self) -> u64 {
+    pub(crate) fn entries(&self) -> u64 {
         self.read.load(Ordering::Relaxed)
     }
 
     /// Gives the collector back, when all tasks have ended.
-    pub fn finish(self: Arc<Self>) -> Option<C> {
+    pub(crate) fn finish(self: Arc<Self>) -> Option<C> {
         let this = Arc::into_inner(self)?;
         Some(this.state.into_inner().unwrap_or_else(PoisonError::into_inner).collector)
     }

@@ -23,7 +23,6 @@ const ATTEMPTS: u32 = 4;
 
 /// Takes the objects of a list.
 pub(crate) trait Take: Default + Send + 'static {
-    /// Takes one object.
     fn take(&mut self, kind: &Kind, object: &[u8], encoding: Encoding);
 }
 
@@ -63,12 +62,12 @@ pub(crate) struct Counter {
 }
 
 impl Counter {
-    pub fn new(progress: &ProgressFn) -> Arc<Self> {
+    pub(crate) fn new(progress: &ProgressFn) -> Arc<Self> {
         Self::after(0, progress)
     }
 
     /// A counter for what is read after so many other objects.
-    pub fn after(before: u64, progress: &ProgressFn) -> Arc<Self> {
+    pub(crate) fn after(before: u64, progress: &ProgressFn) -> Arc<Self> {
         Arc::new(Self {
             read: AtomicU64::new(before),
             expected: AtomicU64::new(0),
@@ -78,7 +77,7 @@ impl Counter {
     }
 
     /// Counts objects that were read.
-    pub fn add(&self, items: u64) {
+    pub(crate) fn add(&self, items: u64) {
         let read = self.read.fetch_add(items, Ordering::Relaxed) + items;
         // Whole lists do not say how long they are, and asking costs a request for each.
         let expected = match self.expected.load(Ordering::Relaxed) {
@@ -93,7 +92,7 @@ impl Counter {
     }
 
     /// Takes back what a list that begins again has counted.
-    pub fn forget(&self, items: u64) {
+    pub(crate) fn forget(&self, items: u64) {
         self.read.fetch_sub(items, Ordering::Relaxed);
     }
 }
@@ -102,9 +101,6 @@ impl Counter {
 pub(crate) type Begun = oneshot::Sender<()>;
 
 /// Reads all objects of a kind at one revision.
-///
-/// # Errors
-/// Where the server fails, refuses, or does not answer in time.
 pub(crate) async fn list<T: Take>(
     client: &Arc<KubeClient>,
     kind: &Kind,
@@ -114,9 +110,6 @@ pub(crate) async fn list<T: Take>(
 }
 
 /// As [`list`]; tells `tell` as soon as the list begins to arrive, when its revision is fixed.
-///
-/// # Errors
-/// As [`list`].
 pub(crate) async fn list_from<T: Take>(
     client: &Arc<KubeClient>,
     kind: &Kind,

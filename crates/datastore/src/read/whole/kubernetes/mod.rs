@@ -34,9 +34,6 @@ pub(crate) struct Plan {
 }
 
 /// Plans a read.
-///
-/// # Errors
-/// Where Calico is not installed, or permissions are missing.
 pub(crate) async fn plan(client: &Arc<KubeClient>, extent: &Extent) -> Result<Plan> {
     let api = client.api();
     if api.is_empty() {
@@ -69,9 +66,6 @@ pub(crate) async fn plan(client: &Arc<KubeClient>, extent: &Extent) -> Result<Pl
 }
 
 /// Reads what the extent says. Each list is at one revision; the lists are not at the same one.
-///
-/// # Errors
-/// Where permissions are missing, Calico is not installed, or a list cannot be read whole.
 pub(crate) async fn observe(
     client: &Arc<KubeClient>,
     extent: &Extent,
@@ -123,9 +117,6 @@ pub(crate) fn skip(snapshot: &mut Snapshot, source: Source, reason: WhySkipped) 
 }
 
 /// Fails where the user may not list or get one of the kinds. Asked once for each connection.
-///
-/// # Errors
-/// See above.
 pub(crate) async fn require(client: &Arc<KubeClient>, kinds: impl Iterator<Item = &Kind>) -> Result<()> {
     let permissions: Vec<Permission> = kinds
         .flat_map(|kind| {

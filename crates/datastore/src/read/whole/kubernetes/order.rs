@@ -45,9 +45,6 @@ impl<T: Take> ReadKind<T> for Lists {
 }
 
 /// Reads kinds at the same time; gives the lists in the order of the kinds.
-///
-/// # Errors
-/// Where one of them cannot be read whole.
 pub(crate) async fn lists<T: Take>(reader: &impl ReadKind<T>, kinds: Vec<Kind>) -> Result<Vec<Listed<T>>> {
     let mut running = Running::new(reader.client(), kinds.len());
     for kind in kinds {
@@ -65,9 +62,6 @@ pub(crate) async fn lists<T: Take>(reader: &impl ReadKind<T>, kinds: Vec<Kind>) 
 /// no finding compares them with what uses addresses, but with blocks, in whatever order.
 ///
 /// A first list that had to be begun again may be as it was later than the second ones; those are then read again.
-///
-/// # Errors
-/// Where one of them cannot be read whole.
 pub(crate) async fn lists_in_order<T: Take>(
     reader: &impl ReadKind<T>,
     first: Vec<Kind>,

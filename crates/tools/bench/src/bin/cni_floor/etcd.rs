@@ -10,7 +10,7 @@ const RESOURCES: &str = "/calico/resources/v3/projectcalico.org";
 /// About what a block of 64 addresses takes.
 const BLOCK: usize = 2_000;
 
-pub async fn send(configuration: &Value, call: &Call) -> Result<(), Failed> {
+pub(crate) async fn send(configuration: &Value, call: &Call) -> Result<(), Failed> {
     let endpoint = configuration["etcd_endpoints"].as_str().unwrap_or_default();
     let mut client = Client::connect([endpoint], None).await?;
     match call.is_add {

@@ -15,7 +15,7 @@ const KINDS: &str = "/apis/crd.projectcalico.org/v1";
 /// Addresses of a block.
 const SIZE: u64 = 64;
 
-pub async fn send(configuration: &Value, call: &Call) -> Result<(), Failed> {
+pub(crate) async fn send(configuration: &Value, call: &Call) -> Result<(), Failed> {
     let path = configuration["kubernetes"]["kubeconfig"].as_str().unwrap_or_default();
     let options = KubeConfigOptions::default();
     let config = Config::from_custom_kubeconfig(Kubeconfig::read_from(path)?, &options).await?;

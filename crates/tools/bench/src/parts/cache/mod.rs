@@ -24,12 +24,12 @@ struct Row {
 }
 
 /// Measures on etcd; sizes are allocations.
-pub fn run_on_etcd(program: &str, sizes: &[String]) -> Result<(), Failed> {
+pub(super) fn run_on_etcd(program: &str, sizes: &[String]) -> Result<(), Failed> {
     check::rows(sizes, |size| on_etcd::measure(program, size), |rows| print(rows, "allocations"))
 }
 
 /// Measures on the Kubernetes datastore; sizes are pods.
-pub fn run_on_kubernetes(program: &str, sizes: &[String]) -> Result<(), Failed> {
+pub(super) fn run_on_kubernetes(program: &str, sizes: &[String]) -> Result<(), Failed> {
     check::rows(sizes, |size| on_kubernetes::measure(program, size), |rows| print(rows, "pods"))
 }
 

@@ -13,7 +13,7 @@ const PREFIXES: [&str; 3] = [
 ];
 
 /// Measures a cluster of so many allocations.
-pub fn measure(program: &str, allocations: u64) -> Result<Row, String> {
+pub(super) fn measure(program: &str, allocations: u64) -> Result<Row, String> {
     let etcd = check::seeded(allocations)?;
     let endpoint = etcd.endpoint();
     let runtime = tokio::runtime::Runtime::new().map_err(|e| e.to_string())?;

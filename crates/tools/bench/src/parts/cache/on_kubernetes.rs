@@ -15,7 +15,7 @@ use crate::parts::kubernetes::{collect_garbage, seeded};
 const CONNECTIONS: usize = 32;
 
 /// Measures a cluster of so many pods.
-pub fn measure(program: &str, pods: u64) -> Result<Row, String> {
+pub(super) fn measure(program: &str, pods: u64) -> Result<Row, String> {
     let (server, seeded) = seeded(pods as usize)?;
     let kubeconfig = server.kubeconfig().display().to_string();
     let connection = ["--datastore", "kubernetes", "--kubeconfig", &kubeconfig];

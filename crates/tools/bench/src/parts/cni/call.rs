@@ -13,13 +13,13 @@ use crate::cluster::Cluster;
 use crate::{Failed, child, plugin};
 
 /// The node that is measured.
-pub const NODE: &str = "a";
+pub(super) const NODE: &str = "a";
 /// The version of CNI of the calls, which Calico's plugin knows, too.
 const VERSION: &str = "1.0.0";
 
 /// What one call takes. What was not measured is 0.
 #[derive(Default)]
-pub struct Sample {
+pub(super) struct Sample {
     /// Seconds from start to end.
     pub wall: f64,
     /// Seconds of the processor.
@@ -28,31 +28,31 @@ pub struct Sample {
 }
 
 /// A program that is called as a plugin.
-pub struct Calls {
+pub(super) struct Calls {
     program: PathBuf,
     configuration: String,
     _folder: TempDir,
 }
 
-pub struct Call {
+pub(super) struct Call {
     command: Command,
     stdin: String,
 }
 
 impl Calls {
     /// A program, with a lock of its own.
-    pub fn new(program: &Path, cluster: &Cluster) -> Result<Self, Failed> {
+    pub(super) fn new(program: &Path, cluster: &Cluster) -> Result<Self, Failed> {
         let folder = tempfile::tempdir()?;
         let lock = folder.path().join("ipam.lock").display().to_string();
         let configuration = cluster.configuration(VERSION, NODE, &lock).to_string();
         Ok(Self { program: program.to_owned(), configuration, _folder: folder })
     }
 
-    pub fn add(&self, container: &str) -> Call {
+    pub(super) fn add(&self, container: &str) -> Call {
         self.call("ADD", container)
     }
 
-    pub fn del(&self, container: &str) -> Call {
+    pub(super) fn del(&self, container: &str) -> Call {
         self.call("DEL", container)
     }
 
@@ -70,7 +70,7 @@ impl Call {
     }
 
     /// Runs it to its end.
-    pub fn run(mut self) -> Result<Sample, Failed> {
+    pub(super) fn run(mut self) -> Result<Sample, Failed> {
         let start = Instant::now();
         let mut child = self.start()?;
         // Not waited for to its end: the process stays to be asked for its processor time.
@@ -84,7 +84,7 @@ impl Call {
     }
 
     /// Runs it to its end and looks at its memory all the time.
-    pub fn run_for_memory(mut self) -> Result<Sample, Failed> {
+    pub(super) fn run_for_memory(mut self) -> Result<Sample, Failed> {
         let mut child = self.start()?;
         let status = format!("/proc/{}/status", child.id());
         let mut peak_mib: f64 = 0.0;
@@ -97,7 +97,7 @@ impl Call {
 }
 
 /// Starts many ADDs at once; gives the seconds until all have ended. They are deleted afterwards.
-pub fn at_once(calls: &Calls, count: usize) -> Result<f64, Failed> {
+pub(super) fn at_once(calls: &Calls, count: usize) -> Result<f64, Failed> {
     let start = Instant::now();
     let mut running: Vec<Child> =
         (0..count).map(|number| calls.add(&format!("x{number}")).start()).collect::<Result<_, _>>()?;

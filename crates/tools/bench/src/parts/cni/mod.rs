@@ -16,7 +16,7 @@ const AT_ONCE: usize = 64;
 const OTHER: &str = "CALIPAM_BENCH_PLUGIN";
 
 /// Measures so many calls on a datastore, `etcd` or `kubernetes`, and prints each measurement.
-pub fn run(program: &str, datastore: &str, sizes: &[String]) -> Result<(), Failed> {
+pub(super) fn run(program: &str, datastore: &str, sizes: &[String]) -> Result<(), Failed> {
     let folder = Path::new(program).parent().unwrap_or(Path::new("."));
     sizes.iter().try_for_each(|calls| measure(folder, datastore, calls.parse()?))
 }

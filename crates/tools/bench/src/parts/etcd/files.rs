@@ -15,14 +15,14 @@ use super::RUNS;
 const PIECE: usize = 1 << 20;
 
 /// One line of the table.
-pub struct File {
+pub(super) struct File {
     kind: &'static str,
     bytes: u64,
     floor: f64,
     check: child::Measured,
 }
 
-pub fn measure(program: &str, etcd: &Etcd) -> Result<Vec<File>, String> {
+pub(super) fn measure(program: &str, etcd: &Etcd) -> Result<Vec<File>, String> {
     // Not in a memory file system: its files would be memory of the machine.
     let folder = tempfile::tempdir_in(".").map_err(|e| e.to_string())?;
     let path = |name: &str| folder.path().join(name).display().to_string();
@@ -77,7 +77,7 @@ fn drain(mut input: impl Read, mut take: impl FnMut(&[u8])) -> io::Result<()> {
     }
 }
 
-pub fn print<'r>(rows: impl Iterator<Item = (u64, &'r [File])>) {
+pub(super) fn print<'r>(rows: impl Iterator<Item = (u64, &'r [File])>) {
     println!("| allocations | file | size | floor | check | ratio | peak memory |");
     println!("|---:|---|---:|---:|---:|---:|---:|");
     for (allocations, files) in rows {

@@ -17,20 +17,20 @@ const IN_FLIGHT: usize = 4;
 const SAMPLE: usize = 61;
 
 /// One pull of everything.
-pub struct Floor {
+pub(super) struct Floor {
     pub seconds: f64,
     pub bytes: u64,
     pub ranges: usize,
 }
 
 /// The fastest one.
-pub fn best(floors: Vec<Floor>) -> Result<Floor, String> {
+pub(super) fn best(floors: Vec<Floor>) -> Result<Floor, String> {
     let best = floors.into_iter().min_by(|a, b| a.seconds.total_cmp(&b.seconds));
     best.ok_or_else(|| "no floor was measured".to_owned())
 }
 
 /// Keys of the cluster, sorted: enough of them to split the key space evenly.
-pub fn sample(cluster: &SizedCluster) -> Vec<Vec<u8>> {
+pub(super) fn sample(cluster: &SizedCluster) -> Vec<Vec<u8>> {
     let mut number = 0;
     let mut keys = Vec::new();
     cluster.for_each_entry(|key, _| {
@@ -44,7 +44,7 @@ pub fn sample(cluster: &SizedCluster) -> Vec<Vec<u8>> {
 }
 
 /// Pulls everything below some prefixes once with each split. `keys` are sorted.
-pub fn pull(endpoint: &str, keys: &[Vec<u8>], prefixes: &[&str]) -> Result<Vec<Floor>, String> {
+pub(super) fn pull(endpoint: &str, keys: &[Vec<u8>], prefixes: &[&str]) -> Result<Vec<Floor>, String> {
     let runtime = tokio::runtime::Runtime::new().map_err(|e| e.to_string())?;
     SPLITS
         .iter()

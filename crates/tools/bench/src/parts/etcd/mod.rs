@@ -27,7 +27,7 @@ struct Row {
 }
 
 /// Measures each size and prints the tables.
-pub fn run(program: &str, sizes: &[String]) -> Result<(), Failed> {
+pub(super) fn run(program: &str, sizes: &[String]) -> Result<(), Failed> {
     check::rows(sizes, |size| measure(program, size), print)
 }
 

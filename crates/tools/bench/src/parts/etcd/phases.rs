@@ -18,14 +18,14 @@ const KINDS: [(&str, &str); 4] = [
 ];
 
 /// The best time of each phase in seconds.
-pub struct Phases {
+pub(super) struct Phases {
     decoding: [f64; KINDS.len()],
     rules: f64,
 }
 
 type Entries = Vec<(Vec<u8>, Vec<u8>)>;
 
-pub fn measure(cluster: &SizedCluster) -> Phases {
+pub(super) fn measure(cluster: &SizedCluster) -> Phases {
     let mut kinds: [Entries; KINDS.len()] = Default::default();
     cluster.for_each_entry(|key, value| {
         let kind = KINDS.iter().position(|(prefix, _)| key.starts_with(prefix.as_bytes()));
@@ -49,7 +49,7 @@ pub fn measure(cluster: &SizedCluster) -> Phases {
     phases
 }
 
-pub fn print<'r>(rows: impl Iterator<Item = (u64, &'r Phases)>) {
+pub(super) fn print<'r>(rows: impl Iterator<Item = (u64, &'r Phases)>) {
     print!("| allocations |");
     KINDS.iter().for_each(|(_, name)| print!(" decoding {name} |"));
     println!(" decoding, an allocation | rules | rules, an allocation |");

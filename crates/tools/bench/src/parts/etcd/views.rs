@@ -21,7 +21,7 @@ const VIEWS: [(&[&str], &[&str]); 5] = [
     (&["show", "--configuration"], &[POOLS, CLUSTER]),
 ];
 
-pub fn measure(program: &str, endpoint: &str, keys: &[Vec<u8>]) -> Result<Vec<View>, String> {
+pub(super) fn measure(program: &str, endpoint: &str, keys: &[Vec<u8>]) -> Result<Vec<View>, String> {
     let mut views = Vec::new();
     for (command, prefixes) in VIEWS {
         let (mut floors, mut runs) = (Vec::new(), Vec::new());

@@ -10,12 +10,12 @@ const BLOCKS: &str = "/calico/ipam/v2/assignment/ipv4/block/";
 /// One in so many blocks is emptied.
 const EMPTIED: usize = 50;
 /// How often the block of the address is written.
-pub const CHURN: i64 = 40;
+pub(super) const CHURN: i64 = 40;
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
 /// What was changed.
-pub struct Changed {
+pub(super) struct Changed {
     pub given_back: usize,
     /// An address with a history.
     pub address: String,
@@ -24,13 +24,13 @@ pub struct Changed {
 }
 
 /// The revision that the server has reached.
-pub async fn revision(etcd: &Etcd) -> Result<i64> {
+pub(super) async fn revision(etcd: &Etcd) -> Result<i64> {
     let mut client = etcd.client().await?;
     Ok(client.get(BLOCKS, None).await?.header().map_or(0, |header| header.revision()))
 }
 
 /// Empties some blocks.
-pub async fn make(etcd: &Etcd) -> Result<Changed> {
+pub(super) async fn make(etcd: &Etcd) -> Result<Changed> {
     let client = etcd.client().await?;
     let mut kv = client.kv_client().max_decoding_message_size(usize::MAX);
     let names = GetOptions::new().with_prefix().with_keys_only();
@@ -62,7 +62,7 @@ fn emptied(stored: &[u8]) -> (String, usize) {
 }
 
 /// Gives back and gives out what the block of the address holds, again and again. Gives the revisions that are kept.
-pub async fn churn(etcd: &Etcd, changed: &Changed) -> Result<i64> {
+pub(super) async fn churn(etcd: &Etcd, changed: &Changed) -> Result<i64> {
     let client = etcd.client().await?;
     let mut kv = client.kv_client();
     let (empty, _) = emptied(changed.block.value());
@@ -74,7 +74,7 @@ pub async fn churn(etcd: &Etcd, changed: &Changed) -> Result<i64> {
 }
 
 /// Compacts all but the newest revisions, as kube-controllers does every ten minutes.
-pub async fn compact(etcd: &Etcd, keep: i64) -> Result<i64> {
+pub(super) async fn compact(etcd: &Etcd, keep: i64) -> Result<i64> {
     let newest = revision(etcd).await?;
     let mut client = etcd.client().await?;
     client.compact(newest - keep, Some(CompactionOptions::new().with_physical())).await?;

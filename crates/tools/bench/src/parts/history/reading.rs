@@ -14,7 +14,7 @@ use crate::Failed;
 
 /// Reads both: files side by side, and states of etcd one after the other, so that it is not asked for both at once. Gives the
 /// seconds.
-pub async fn seconds(etcd: &Etcd, states: [&str; 2]) -> Result<f64, Failed> {
+pub(super) async fn seconds(etcd: &Etcd, states: [&str; 2]) -> Result<f64, Failed> {
     let start = Instant::now();
     let [old, new] = states.map(|state| read(etcd, state));
     let read = match states.iter().any(|state| state.starts_with("etcd")) {

@@ -15,16 +15,17 @@ const JSON: &str = "application/json";
 const OF_CLUSTER: [&str; 2] = ["clusterinformations", "kubecontrollersconfigurations"];
 
 /// Kinds of Kubernetes and of Calico.
-pub struct Kinds {
+pub(super) struct Kinds {
     pub core: &'static [&'static str],
     pub calico: &'static [&'static [&'static str]],
 }
 
 /// What a check reads.
-pub const ALL: Kinds = Kinds { core: &["pods", "nodes", "services"], calico: &[&OF_ALLOCATION, &OF_CLUSTER] };
+pub(super) const ALL: Kinds =
+    Kinds { core: &["pods", "nodes", "services"], calico: &[&OF_ALLOCATION, &OF_CLUSTER] };
 
 /// One pull of everything.
-pub struct Floor {
+pub(super) struct Floor {
     pub seconds: f64,
     pub bytes: u64,
     /// Processor time of the API server.
@@ -32,7 +33,7 @@ pub struct Floor {
 }
 
 /// Pulls all objects of some kinds once.
-pub fn pull(server: &KubeApiserver, kinds: &Kinds) -> Result<Floor, String> {
+pub(super) fn pull(server: &KubeApiserver, kinds: &Kinds) -> Result<Floor, String> {
     let core = kinds.core.iter().map(|plural| (format!("/api/v1/{plural}"), PROTOBUF));
     let calico = kinds.calico.iter().copied().flatten().map(|plural| (Flavour::Classic.path(plural), JSON));
     let (start, used) = (Instant::now(), server.processor_seconds());

@@ -33,7 +33,7 @@ struct Row {
 }
 
 /// Measures each size and prints the tables.
-pub fn run(program: &str, sizes: &[String]) -> Result<(), Failed> {
+pub(super) fn run(program: &str, sizes: &[String]) -> Result<(), Failed> {
     check::rows(sizes, |size| measure(program, size), print)
 }
 
@@ -70,7 +70,7 @@ fn measure(program: &str, pods: usize) -> Result<Row, String> {
 }
 
 /// An API server with a healthy cluster of so many pods, all of it in its caches.
-pub fn seeded(pods: usize) -> Result<(KubeApiserver, seed::Seeded), String> {
+pub(super) fn seeded(pods: usize) -> Result<(KubeApiserver, seed::Seeded), String> {
     let server = KubeApiserver::start().map_err(|e| e.to_string())?;
     install(&server, Flavour::Classic).map_err(|e| e.to_string())?;
     let start = Instant::now();
@@ -89,7 +89,7 @@ pub fn seeded(pods: usize) -> Result<(KubeApiserver, seed::Seeded), String> {
 
 /// Makes the API server collect its garbage. One collection costs it as much as all lists together, and with a heap of
 /// this size one falls due about every second run: always in the checks, or always in the pulls, as it happens.
-pub fn collect_garbage(server: &KubeApiserver) -> Result<(), String> {
+pub(super) fn collect_garbage(server: &KubeApiserver) -> Result<(), String> {
     server.pull("/debug/pprof/heap?gc=1", "*/*").map(drop).map_err(|e| e.to_string())
 }
 

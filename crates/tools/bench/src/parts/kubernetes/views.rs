@@ -48,7 +48,11 @@ const VIEWS: [(&[&str], Kinds); 5] = [
     ),
 ];
 
-pub fn measure(program: &str, server: &KubeApiserver, connection: &[&str]) -> Result<Vec<View>, String> {
+pub(super) fn measure(
+    program: &str,
+    server: &KubeApiserver,
+    connection: &[&str],
+) -> Result<Vec<View>, String> {
     let mut views = Vec::new();
     for (command, kinds) in &VIEWS {
         let (mut floors, mut runs) = (Vec::new(), Vec::new());

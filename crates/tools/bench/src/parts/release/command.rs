@@ -8,7 +8,7 @@ use calipam_repair::journal::Recorded;
 
 use crate::Failed;
 
-pub struct Released {
+pub(super) struct Released {
     /// The whole command: check, plan, trial in memory, writes.
     pub seconds: f64,
     /// From the first line of the journal to the last.
@@ -18,7 +18,7 @@ pub struct Released {
 }
 
 /// Releases every leaked address at one look.
-pub fn release(program: &str, connection: &[String], journal: &Path) -> Result<Released, Failed> {
+pub(super) fn release(program: &str, connection: &[String], journal: &Path) -> Result<Released, Failed> {
     let mut command = Command::new(program);
     command.args(["release", "--leaked", "--yes", "--grace", "0", "--settle", "0", "--journal"]).arg(journal);
     let (Measured { seconds, peak_mib }, ended) = measure(command.args(connection))?;
@@ -33,7 +33,7 @@ pub fn release(program: &str, connection: &[String], journal: &Path) -> Result<R
 }
 
 /// Brings back what a release took away.
-pub fn undo(program: &str, connection: &[String], journal: &Path) -> Result<(), Failed> {
+pub(super) fn undo(program: &str, connection: &[String], journal: &Path) -> Result<(), Failed> {
     let mut command = Command::new(program);
     command.arg("undo").arg(journal).args(["--yes", "--journal"]).arg(journal.with_extension("back"));
     let ended = command.args(connection).stdout(Stdio::null()).status()?;

@@ -10,7 +10,7 @@ use self::command::Released;
 use crate::{Failed, check};
 
 /// One line of the table.
-pub struct Row {
+pub(super) struct Row {
     datastore: &'static str,
     allocations: u64,
     leaked: usize,
@@ -43,14 +43,14 @@ impl Row {
 }
 
 /// Measures releases on etcd.
-pub fn run_on_etcd(program: &str, sizes: &[String]) -> Result<(), Failed> {
+pub(super) fn run_on_etcd(program: &str, sizes: &[String]) -> Result<(), Failed> {
     let runtime = tokio::runtime::Runtime::new()?;
     let measure = |size, folder: &Path| runtime.block_on(on_etcd::measure(program, size, folder));
     check::rows(sizes, |size| in_folder(|folder| measure(size, folder)), print)
 }
 
 /// Measures releases on the Kubernetes datastore.
-pub fn run_on_kubernetes(program: &str, sizes: &[String]) -> Result<(), Failed> {
+pub(super) fn run_on_kubernetes(program: &str, sizes: &[String]) -> Result<(), Failed> {
     let measure = |size, folder: &Path| on_kubernetes::measure(program, size, folder);
     check::rows(sizes, |size| in_folder(|folder| measure(size, folder)), print)
 }

@@ -17,7 +17,7 @@ use crate::Failed;
 const IN_FLIGHT: usize = 256;
 
 /// Leaks every tenth address of a cluster, and releases them.
-pub async fn measure(program: &str, allocations: u64, folder: &Path) -> Result<Row, Failed> {
+pub(super) async fn measure(program: &str, allocations: u64, folder: &Path) -> Result<Row, Failed> {
     let etcd = EtcdOptions::new().argument("--unsafe-no-fsync=false").start()?;
     SizedCluster::new(ClusterSpec::new(1), allocations).write_to_etcd(&etcd.endpoint())?;
     let leaked = leak::every_tenth(&etcd).await?;

@@ -26,7 +26,7 @@ const CACHES: Duration = Duration::from_secs(900);
 type Request = (&'static str, String, String);
 
 /// Leaks every tenth address of a cluster, and releases them.
-pub fn measure(program: &str, pods: usize, folder: &Path) -> Result<Row, Failed> {
+pub(super) fn measure(program: &str, pods: usize, folder: &Path) -> Result<Row, Failed> {
     let server = KubeApiserver::start()?;
     install(&server, Flavour::Classic)?;
     let seeded = seed::seed(&server, pods)?;

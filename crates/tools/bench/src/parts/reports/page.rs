@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use calipam_testkit::browser::{self, Browser};
 
-pub struct Opened {
+pub(super) struct Opened {
     /// From the request to the end of loading, the page's script included.
     pub seconds: f64,
     /// Errors and warnings.
@@ -14,7 +14,7 @@ pub struct Opened {
 
 /// Opens the page and uses it, and leaves pictures of it in a folder for people to look at; gives nothing where the machine
 /// has no browser.
-pub fn open(page: &Path, pictures: &Path) -> Result<Option<Opened>, String> {
+pub(super) fn open(page: &Path, pictures: &Path) -> Result<Option<Opened>, String> {
     if browser::program().is_err() {
         return Ok(None);
     }

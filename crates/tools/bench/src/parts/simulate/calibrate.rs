@@ -14,7 +14,7 @@ use crate::Failed;
 use crate::cluster::{CAUGHT_UP, Cluster};
 
 /// Calls of each kind; each that claims a block needs a node of its own.
-pub const CALLS: u32 = 25;
+pub(super) const CALLS: u32 = 25;
 /// Costs of a datastore where nothing takes time.
 const NOTHING: &str = "start=0,connect=0,read=0,write=0,refresh=0,object=0,kib=0,decode=0,jitter=0,\
                        reads-per-second=0,writes-per-second=0";
@@ -22,7 +22,7 @@ const NOTHING: &str = "start=0,connect=0,read=0,write=0,refresh=0,object=0,kib=0
 const FAR_APART: Duration = Duration::from_mins(2);
 
 /// What single calls take.
-pub struct Costs {
+pub(super) struct Costs {
     /// As `--latency` takes it.
     pub latency: String,
     /// An ADD in a block of the node.
@@ -34,7 +34,7 @@ pub struct Costs {
 /// An ADD that claims a block and one in a block of the node have the same parts, but not as often: how often, a simulation
 /// tells in which nothing else takes time. So what the first takes longer is the cost of so many writes more; what is left
 /// when writes and reads are taken off goes to starting (VERSION, which reads nothing) and connecting.
-pub fn costs(plugin: &Path, cluster: &Cluster, nodes: &[String]) -> Result<Costs, Failed> {
+pub(super) fn costs(plugin: &Path, cluster: &Cluster, nodes: &[String]) -> Result<Costs, Failed> {
     let locks = tempfile::tempdir()?;
     let time = |command: &str, node: &str, container: &str| {
         thread::sleep(CAUGHT_UP);

@@ -24,7 +24,7 @@ const BETWEEN: Duration = Duration::from_millis(125);
 const SINGLE_ADDS: u32 = 3;
 
 /// Compares so many nodes on a datastore, `etcd` or `kubernetes`, and prints a line of each.
-pub fn run(program: &str, datastore: &str, sizes: &[String]) -> Result<(), Failed> {
+pub(super) fn run(program: &str, datastore: &str, sizes: &[String]) -> Result<(), Failed> {
     let plugin = Path::new(program).parent().unwrap_or(Path::new(".")).join("calico-ipam");
     println!("{datastore}: {PODS} pods on each node; p is predicted, m is measured");
     println!(

@@ -16,21 +16,21 @@ use crate::cluster::Cluster;
 use crate::{Failed, plugin};
 
 /// The version of CNI of the calls: STATUS is known since then.
-pub const VERSION: &str = "1.1.0";
+pub(super) const VERSION: &str = "1.1.0";
 
 /// What was measured.
-pub struct Real {
+pub(super) struct Real {
     /// Ascending.
     times: Vec<Duration>,
     requests: Requests,
 }
 
 impl Real {
-    pub fn median(&self) -> Duration {
+    pub(super) fn median(&self) -> Duration {
         self.rank(500)
     }
 
-    pub fn p99(&self) -> Duration {
+    pub(super) fn p99(&self) -> Duration {
         self.rank(990)
     }
 
@@ -39,12 +39,12 @@ impl Real {
         self.times.get(place).copied().unwrap_or_default()
     }
 
-    pub fn requests_per_add(&self) -> f64 {
+    pub(super) fn requests_per_add(&self) -> f64 {
         self.requests.done as f64 / self.times.len().max(1) as f64
     }
 
     /// Writes that others were faster with, where the server tells.
-    pub fn lost_writes(&self) -> Option<u64> {
+    pub(super) fn lost_writes(&self) -> Option<u64> {
         self.requests.lost
     }
 }
@@ -68,7 +68,7 @@ fn arrivals(nodes: u32, between: Duration) -> Vec<(Duration, u32)> {
 }
 
 /// Calls ADD for each pod when it arrives.
-pub fn run(program: &Path, cluster: &Cluster, nodes: u32, between: Duration) -> Result<Real, Failed> {
+pub(super) fn run(program: &Path, cluster: &Cluster, nodes: u32, between: Duration) -> Result<Real, Failed> {
     let locks = tempfile::tempdir()?;
     let times: Mutex<Vec<Result<Duration, String>>> = Mutex::default();
     let before = requests::done(cluster)?;
@@ -95,7 +95,12 @@ pub fn run(program: &Path, cluster: &Cluster, nodes: u32, between: Duration) -> 
 }
 
 /// Calls the plugin once; gives how long that took.
-pub fn call(program: &Path, command: &str, container: &str, configuration: &str) -> Result<Duration, Failed> {
+pub(super) fn call(
+    program: &Path,
+    command: &str,
+    container: &str,
+    configuration: &str,
+) -> Result<Duration, Failed> {
     let begin = Instant::now();
     let mut child = plugin::command(program, command, container).stdout(Stdio::piped()).spawn()?;
     match child.stdin.take().ok_or("no pipe")?.write_all(configuration.as_bytes()) {

@@ -8,7 +8,7 @@ use crate::cluster::Cluster;
 use crate::kubernetes::OF_ALLOCATION;
 
 /// Requests that a server has done.
-pub struct Requests {
+pub(super) struct Requests {
     pub done: u64,
     /// Of them, writes that another was faster with; `None` of etcd, whose metrics do not tell.
     pub lost: Option<u64>,
@@ -16,14 +16,14 @@ pub struct Requests {
 
 impl Requests {
     /// Those that were not done before.
-    pub fn since(&self, before: &Self) -> Self {
+    pub(super) fn since(&self, before: &Self) -> Self {
         let lost = self.lost.zip(before.lost).map(|(now, before)| now - before);
         Self { done: self.done - before.done, lost }
     }
 }
 
 /// Requests since the server started.
-pub fn done(cluster: &Cluster) -> Result<Requests, Failed> {
+pub(super) fn done(cluster: &Cluster) -> Result<Requests, Failed> {
     match cluster {
         Cluster::Etcd(etcd) => {
             let of_keys = |line: &str| {

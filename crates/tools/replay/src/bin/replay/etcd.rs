@@ -20,7 +20,7 @@ use tempfile::TempDir;
 const ROOT: &str = "/calico";
 
 /// A running etcd.
-pub struct EtcdGround {
+pub(crate) struct EtcdGround {
     etcd: Etcd,
     client: Client,
     store: AllocatorStore,
@@ -32,7 +32,7 @@ pub struct EtcdGround {
 
 impl EtcdGround {
     /// Starts an etcd. `programs` has calipam's programs.
-    pub async fn start(programs: PathBuf) -> Result<Self, String> {
+    pub(crate) async fn start(programs: PathBuf) -> Result<Self, String> {
         let etcd = Etcd::start().map_err(text)?;
         let client = etcd.client().await.map_err(text)?;
         let overrides = Overrides { etcd_endpoints: Some(etcd.endpoint()), ..Overrides::default() };

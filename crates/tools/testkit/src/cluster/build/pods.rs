@@ -27,24 +27,24 @@ pub(crate) struct Holder {
 
 impl Holder {
     /// The handle of its sandbox.
-    pub fn handle(&self) -> String {
+    pub(crate) fn handle(&self) -> String {
         format!("k8s-pod-network.{}", self.container)
     }
 
     /// Its owner record.
-    pub fn attribute(&self) -> Attribute {
+    pub(crate) fn attribute(&self) -> Attribute {
         let mut attribute = self.attribute_without_time();
         attribute.set("timestamp", &go_time(self.since));
         attribute
     }
 
     /// Its owner record as writers before 3.18 left it.
-    pub fn attribute_without_time(&self) -> Attribute {
+    pub(crate) fn attribute_without_time(&self) -> Attribute {
         let (namespace, pod) = (self.name.namespace, self.name.pod.as_str());
         Attribute::new(&self.handle(), [("namespace", namespace), ("node", &self.node), ("pod", pod)])
     }
 
-    pub fn endpoint_key(&self) -> String {
+    pub(crate) fn endpoint_key(&self) -> String {
         let name = key::endpoint_name(&self.node, "k8s", &self.name.pod, "eth0");
         key::endpoint(self.name.namespace, &name)
     }

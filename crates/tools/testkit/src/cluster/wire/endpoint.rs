@@ -54,7 +54,7 @@ pub struct Nat {
 }
 
 /// An address as `ipNetworks` holds it.
-pub fn network(address: IpAddr) -> String {
+pub(super) fn network(address: IpAddr) -> String {
     format!("{address}/{}", if address.is_ipv4() { 32 } else { 128 })
 }
 

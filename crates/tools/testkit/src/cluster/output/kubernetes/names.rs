@@ -24,7 +24,7 @@ pub(super) enum Place<'k> {
 
 impl<'k> Place<'k> {
     /// Reads a key.
-    pub fn of(key: &'k str) -> Result<Self, String> {
+    pub(super) fn of(key: &'k str) -> Result<Self, String> {
         if let Some(rest) = key.strip_prefix("/calico/resources/v3/projectcalico.org/") {
             let (plural, _) = rest.split_once('/').ok_or("it names no resource")?;
             return match plural {
