@@ -161,7 +161,7 @@ impl<S: Store> Allocator<S> {
         let ordinal = cidr::ordinal_of(block.cidr(), address)?;
         let mut after = block.clone();
         let assigned: std::result::Result<(), AssignError> = after.update(|update| {
-            update.collect_cooled(now, allocator::cooldown(config));
+            update.collect_cooled(now, config.cooldown());
             update.assign(ordinal, record)
         });
         assigned.ok().map(|()| (ordinal, after))
@@ -169,7 +169,7 @@ impl<S: Store> Allocator<S> {
 
     /// Whether the handle of a request with a limit has the address already.
     fn is_held(&self, block: &Block, request: &AssignIp, config: &IpamConfig) -> bool {
-        let block = allocator::collected(block, config, self.now());
+        let block = block.without_cooled(self.now(), config.cooldown());
         let holder =
             block.allocation_of(request.address).and_then(|held| held.attribute.to_attribute().handle);
         let holder = holder.as_deref().map(calipam_model::handle::clean_id);

@@ -10,7 +10,7 @@ use calipam_model::key::Key;
 use calipam_model::snapshot::Versioned;
 use jiff::Timestamp;
 
-use crate::allocator::{self, Allocator, block_entry, collected};
+use crate::allocator::{self, Allocator, block_entry};
 use crate::error::{Error, Result};
 use crate::record::Record;
 use crate::store::{Entry, Query, Store, StoreError};
@@ -168,7 +168,7 @@ impl<S: Store> Allocator<S> {
         }
         // One moment for both decisions: what has cooled down a moment later would leave a block that is empty and without owner.
         let now = self.now();
-        let is_empty = collected(&block.value, config, now).is_empty();
+        let is_empty = block.value.without_cooled(now, config.cooldown()).is_empty();
         if conditions.must_be_empty && !is_empty {
             return Err(Error::NotEmpty(key.cidr));
         }
@@ -192,7 +192,7 @@ impl<S: Store> Allocator<S> {
         now: Timestamp,
     ) -> Result<()> {
         block.value.update(|update| {
-            update.collect_cooled(now, allocator::cooldown(config));
+            update.collect_cooled(now, config.cooldown());
             update.clear_owner();
         });
         self.store().update(&Record::Block(Arc::new(block.value)), &block.revision).await?;

@@ -1,6 +1,5 @@
 //! The allocator, and what its operations share: typed reads.
 
-use std::borrow::Cow;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -12,7 +11,7 @@ use calipam_model::handle::Handle;
 use calipam_model::key::Key;
 use calipam_model::node::Node;
 use calipam_model::snapshot::Versioned;
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 
 use crate::error::{Error, Result};
 use crate::event::{Observer, Trace};
@@ -137,21 +136,6 @@ pub(crate) fn config(found: Vec<Entry>) -> Result<IpamConfig> {
         _ => None,
     })?;
     Ok(config.map_or_else(IpamConfig::default, |config| config.value))
-}
-
-/// How long released addresses cool down.
-pub(crate) fn cooldown(config: &IpamConfig) -> SignedDuration {
-    SignedDuration::from_secs(config.cooldown_seconds)
-}
-
-/// The block without what has cooled down. It is written so only where an operation changes something else.
-pub(crate) fn collected<'b>(block: &'b Block, config: &IpamConfig, now: Timestamp) -> Cow<'b, Block> {
-    if !block.has_cooling() {
-        return Cow::Borrowed(block);
-    }
-    let mut block = block.clone();
-    block.update(|update| update.collect_cooled(now, cooldown(config)));
-    Cow::Owned(block)
 }
 
 /// A record of a block as the datastore has it.

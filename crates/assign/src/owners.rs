@@ -73,7 +73,7 @@ impl<S: Store> Allocator<S> {
         let (config, pool) = self.config_and_pool(address).await?;
         let pool = pool.ok_or(Error::NoPoolOf(address))?;
         let block = self.block_of(address, &pool).await?;
-        let block = allocator::collected(&block.value, &config, self.now());
+        let block = block.value.without_cooled(self.now(), config.cooldown());
         let held = block.allocation_of(address).ok_or(Error::NotAssigned(address))?;
         if held.attribute.is_cooling() {
             return Err(Error::InCooldown(address));
@@ -98,7 +98,7 @@ impl<S: Store> Allocator<S> {
         let pool = pool.ok_or(Error::OwnerOutsidePools(address))?;
         for _ in 0..RETRIES {
             let mut block = self.block_of(address, &pool).await?;
-            let current = allocator::collected(&block.value, &config, self.now());
+            let current = block.value.without_cooled(self.now(), config.cooldown());
             let held = current.allocation_of(address).ok_or(Error::NotAssigned(address))?;
             let record = held.attribute.to_attribute();
             if record.handle.as_deref().map(clean_id) != Some(handle) {
@@ -109,7 +109,7 @@ impl<S: Store> Allocator<S> {
 
             let now = self.now();
             let edited = block.value.update(|update| {
-                update.collect_cooled(now, allocator::cooldown(&config));
+                update.collect_cooled(now, config.cooldown());
                 update.edit_record(held.ordinal, |record| {
                     set(&mut record.owner, &updates.active);
                     set(&mut record.alternate, &updates.alternate);

@@ -1,5 +1,7 @@
 //! Lookups over a snapshot that many rules share. Built once per check.
 
+mod owners;
+mod stored;
 mod usage;
 
 use std::collections::{HashMap, HashSet};
@@ -19,9 +21,9 @@ use calipam_model::time::CLOCK_SKEW;
 use calipam_model::{IpNet, cidr};
 use jiff::Timestamp;
 
+pub(crate) use self::stored::Stored;
 pub(crate) use self::usage::is_for_services_only;
 use crate::finding::OwnerEvidence;
-use crate::rules::evidence::large_owners;
 
 /// A block that is stored and not marked deleted.
 #[derive(Debug)]
@@ -184,7 +186,7 @@ impl<'s> Index<'s> {
             large_owners: HashMap::new(),
             pools_incomplete,
         };
-        index.large_owners = large_owners(&index);
+        index.large_owners = index.large_owners();
         index
     }
 

@@ -3,10 +3,14 @@
 //!
 //! "Facts" in the documentation of this crate means `docs/calico-ipam.md` of the project.
 
+mod cidr_set;
+pub mod claim;
 mod code;
+mod context;
 mod earlier;
 mod finding;
 pub mod index;
+mod message;
 pub mod occupancy;
 pub mod owner;
 mod parallel;
@@ -20,90 +24,22 @@ mod test_cluster;
 pub mod views;
 
 use std::collections::HashSet;
-use std::net::IpAddr;
-use std::sync::Arc;
 
-use calipam_model::IpNet;
-use calipam_model::attributes::AttributeRef;
 use calipam_model::snapshot::Snapshot;
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 
 pub use self::code::{Code, Severity, UnknownCode};
+pub use self::context::{Context, DEFAULT_GRACE, DEFAULT_POOL_THRESHOLD, Options, grace};
 pub use self::earlier::{Change, Changes, EarlierFinding, EarlierReport, EarlierSubject, parse_document};
 pub use self::finding::*;
+pub use self::message::names_of_owners;
 pub use self::remedy::Remedy;
 pub use self::report::{ClusterIdentity, Counts, Filter, Report};
 pub use self::settle::{revisions, settle, suspects};
-use crate::index::Index;
-use crate::owner::{Doubt, Owners, RecordedOwner};
-use crate::record::Claim;
-use crate::rules::addresses::Record;
 
 /// A map for a million short keys. Its hash is the same in every run and does not resist keys that are made to collide:
 /// those would cost no more than time.
 pub(crate) type FastMap<K, V> = std::collections::HashMap<K, V, foldhash::fast::FixedState>;
-
-/// Allocations younger than this are not judged where the cluster configures nothing.
-pub const DEFAULT_GRACE: SignedDuration = SignedDuration::from_mins(15);
-/// A pool counts as nearly full above this share of its usable addresses, in percent.
-pub const DEFAULT_POOL_THRESHOLD: f64 = 90.0;
-
-/// What a check can be told.
-#[derive(Clone, Debug)]
-pub struct Options {
-    /// Allocations younger than this are not judged; `None` for the cluster's `leakGracePeriod`, else
-    /// [`DEFAULT_GRACE`]. Zero judges everything.
-    pub grace: Option<SignedDuration>,
-    /// See [`DEFAULT_POOL_THRESHOLD`].
-    pub pool_threshold: f64,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self { grace: None, pool_threshold: DEFAULT_POOL_THRESHOLD }
-    }
-}
-
-/// What every rule gets to see.
-#[derive(Debug)]
-pub struct Context<'s> {
-    /// What was read.
-    pub snapshot: &'s Snapshot,
-    /// Lookups over it.
-    pub index: Index<'s>,
-    /// By which ages are judged: when it was read.
-    pub now: Timestamp,
-    /// Allocations younger than this are not judged.
-    pub grace: SignedDuration,
-    /// See [`DEFAULT_POOL_THRESHOLD`].
-    pub pool_threshold: f64,
-    /// Strict affinity is known to be on.
-    pub strict_affinity: bool,
-}
-
-/// The first version of Calico that takes empty blocks from other nodes.
-const RECLAIMS_SINCE: (u32, u32) = (3, 32);
-
-impl<'s> Context<'s> {
-    /// Prepares to judge a snapshot.
-    pub fn new(snapshot: &'s Snapshot, options: &Options) -> Self {
-        Self {
-            snapshot,
-            index: Index::new(snapshot, snapshot.taken_at),
-            now: snapshot.taken_at,
-            grace: grace(snapshot, options),
-            pool_threshold: options.pool_threshold,
-            strict_affinity: snapshot.effective_ipam_config().is_some_and(|c| c.strict_affinity),
-        }
-    }
-}
-
-/// The grace period that counts for a cluster: what was asked for, else what it configures, else
-/// [`DEFAULT_GRACE`].
-pub fn grace(snapshot: &Snapshot, options: &Options) -> SignedDuration {
-    let configured = snapshot.kube_controllers.as_ref().and_then(|c| c.leak_grace_period);
-    options.grace.or(configured.filter(|grace| grace.is_positive())).unwrap_or(DEFAULT_GRACE)
-}
 
 impl Context<'_> {
     /// Judges by all rules.
@@ -128,47 +64,6 @@ impl Context<'_> {
         }
         rules::aged::findings(self, later, codes)
     }
-
-    /// Who uses an address, by all evidence that accuses.
-    pub fn owners_of(&self, address: IpAddr) -> Vec<Arc<OwnerEvidence>> {
-        rules::evidence::of_owners(&self.index, self.index.uses_of(address))
-    }
-
-    /// True where a node that finds no block to claim takes an empty one of another node. Where the version of Calico is
-    /// not known it counts as a current one, so that no node is called stranded for that alone.
-    pub(crate) fn reclaims_empty_blocks(&self) -> bool {
-        self.snapshot.is_calico_since(RECLAIMS_SINCE).unwrap_or(true)
-    }
-
-    /// What is known of the recorded owners of allocations, given by block and ordinal.
-    pub fn recorded_owners(&self, allocations: &[(IpNet, u32)]) -> Vec<RecordedOwner> {
-        let record = |(cidr, ordinal): &(IpNet, u32)| {
-            let block = self.index.block(*cidr)?;
-            let allocation = block.sound?.allocation(*ordinal)?;
-            Some((Record { block, allocation }, Claim::of(&allocation.attribute)))
-        };
-        let records: Vec<Option<(Record<'_, '_>, Claim<'_>)>> = allocations.iter().map(record).collect();
-        let owners = Owners::new(self, records.iter().flatten().map(|(_, claim)| claim));
-
-        let owner = |record: &Option<(Record<'_, '_>, Claim<'_>)>| match record {
-            Some((_, claim)) if owner::unread(self.snapshot, claim).is_some() => {
-                RecordedOwner::Unknown(Doubt::NotRead)
-            }
-            Some((record, claim)) => owners.of_record(record, claim),
-            None => RecordedOwner::Unowned,
-        };
-        records.iter().map(owner).collect()
-    }
-
-    /// True where the allocation is younger than the grace period: its owner may not have appeared yet.
-    pub fn is_young(&self, record: &AttributeRef<'_>) -> bool {
-        rules::leaks::is_young(self, record)
-    }
-}
-
-/// How a message names owners: `default/web-0 (node-1) and a tunnel of node-2`.
-pub fn names_of_owners(owners: &[Arc<OwnerEvidence>]) -> String {
-    rules::evidence::names_of_owners(owners)
 }
 
 /// True where something of IPAM is stored.

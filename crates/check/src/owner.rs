@@ -3,17 +3,18 @@
 
 use std::collections::HashMap;
 
+use calipam_model::IpNet;
 use calipam_model::block::BlockOwner;
 use calipam_model::key::Key;
 use calipam_model::node::TunnelKind;
 use calipam_model::snapshot::{Coverage, DefectKind, Snapshot, Source};
 use calipam_model::text::{Text, TextRef};
 
-use crate::Context;
+use crate::claim::{Claim, machines_of, names_service, tails};
+use crate::context::Context;
 use crate::finding::LeakReason;
 use crate::index::{BrokenWorkload, Index, Owner};
-use crate::record::{Claim, is_on_machine, machines_of, names_owner, names_service, names_workload, tails};
-use crate::rules::addresses::Record;
+use crate::record::{Record, is_on_machine, names_owner, names_workload};
 
 /// What is known of the owner that a record names.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -78,9 +79,26 @@ impl RecordedOwner {
     }
 }
 
-/// True where leaked records do not say who owned the address. Only an operator who names it releases it.
-pub fn is_unnamed(reasons: &[LeakReason]) -> bool {
-    reasons == [LeakReason::UnknownOwner]
+impl Context<'_> {
+    /// What is known of the recorded owners of allocations, given by block and ordinal.
+    pub fn recorded_owners(&self, allocations: &[(IpNet, u32)]) -> Vec<RecordedOwner> {
+        let record = |(cidr, ordinal): &(IpNet, u32)| {
+            let block = self.index.block(*cidr)?;
+            let allocation = block.sound?.allocation(*ordinal)?;
+            Some((Record { block, allocation }, Claim::of(&allocation.attribute)))
+        };
+        let records: Vec<Option<(Record<'_, '_>, Claim<'_>)>> = allocations.iter().map(record).collect();
+        let owners = Owners::new(self, records.iter().flatten().map(|(_, claim)| claim));
+
+        let owner = |record: &Option<(Record<'_, '_>, Claim<'_>)>| match record {
+            Some((_, claim)) if unread(self.snapshot, claim).is_some() => {
+                RecordedOwner::Unknown(Doubt::NotRead)
+            }
+            Some((record, claim)) => owners.of_record(record, claim),
+            None => RecordedOwner::Unowned,
+        };
+        records.iter().map(owner).collect()
+    }
 }
 
 /// The owners that a set of records names. The endpoints and pods among them are looked up in one pass over the snapshot,

@@ -92,6 +92,11 @@ impl IpamConfig {
         serde_json::Value::Object(fields).to_string().into_bytes()
     }
 
+    /// How long released addresses cool down.
+    pub fn cooldown(&self) -> SignedDuration {
+        SignedDuration::from_secs(self.cooldown_seconds)
+    }
+
     /// Most blocks of a node in one family and pool.
     pub fn block_limit(&self) -> u32 {
         u32::try_from(self.max_blocks_per_host).ok().filter(|n| *n > 0).unwrap_or(DEFAULT_MAX_BLOCKS_PER_HOST)

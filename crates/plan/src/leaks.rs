@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::net::IpAddr;
 
-use calipam_check::record::Claim;
+use calipam_check::claim::Claim;
 use calipam_check::{
     AddressEvidence, Code, Evidence, Finding, LeakReason, OwnerKind, RecordEvidence, Subject,
 };

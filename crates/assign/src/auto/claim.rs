@@ -11,7 +11,7 @@ use jiff::SignedDuration;
 
 use super::Search;
 use crate::affinity::GiveUp;
-use crate::allocator::{RETRIES, collected};
+use crate::allocator::RETRIES;
 use crate::error::{Error, Result};
 use crate::event::{Event, NotReclaimed, Passed};
 use crate::listed::Found;
@@ -99,7 +99,7 @@ impl<S: Store> Search<'_, S> {
                 if block.value.owner() == Some(&self.holder(cidr).owner()) {
                     return Ok(Some(Candidate { cidr, is_new: false }));
                 }
-                match collected(&block.value, &self.config, self.allocator.now()).is_empty() {
+                match block.value.without_cooled(self.allocator.now(), self.config.cooldown()).is_empty() {
                     true => {
                         passed.empty += 1;
                         empty.push(block);

@@ -22,7 +22,7 @@ use calipam_model::snapshot::Versioned;
 
 use self::take::Taken;
 use crate::affinity::GiveUp;
-use crate::allocator::{Allocator, RETRIES, collected};
+use crate::allocator::{Allocator, RETRIES};
 use crate::beyond::{Further, may_borrow};
 use crate::error::{Error, Partly, Result};
 use crate::event::Event;
@@ -324,7 +324,7 @@ impl<S: Store> Search<'_, S> {
         if self.reserved.covering(block.cidr()).is_some() {
             return 0;
         }
-        let block = collected(block, &self.config, self.allocator.now());
+        let block = block.without_cooled(self.allocator.now(), self.config.cooldown());
         block.assignable(|address| self.reserved.contains(address)).count() as u32
     }
 }

@@ -1,6 +1,7 @@
 //! The blocks that a host has.
 
 use calipam_model::IpNet;
+use calipam_model::affinity::{Affinity, AffinityKey};
 use calipam_model::block::Block;
 use calipam_model::key::Key;
 use calipam_model::snapshot::Versioned;
@@ -14,69 +15,80 @@ use crate::store::{Query, Store};
 /// Blocks that are read in one round trip.
 const AHEAD: usize = 4;
 
+/// What an attempt to use a block of the host came to.
+enum Attempt {
+    Done(OwnBlock),
+    Free(Versioned<Block>, u32),
+    /// Another client was faster.
+    Conflict,
+}
+
 impl<S: Store> Search<'_, S> {
     /// The next block of the host that has a free address.
     pub(super) async fn own_block(&mut self) -> Result<Option<Versioned<Block>>> {
         while let Some(affinity) = self.remaining.pop_front() {
             let key = affinity.value.key.clone();
-            let trace = &self.allocator.trace;
-            let looked_at = |found: OwnBlock| trace.tell(|| Event::OwnBlock { key: key.clone(), found });
-            if let Some(reserved) = self.reserved.covering(key.cidr) {
-                looked_at(OwnBlock::Reserved(reserved));
-                continue;
+            let (found, block) = self.usable_block(affinity).await?;
+            if let Some(found) = found {
+                self.allocator.trace.tell(|| Event::OwnBlock { key, found });
             }
-
-            let mut first = Some((affinity, self.look_ahead(key.cidr).await?));
-            for _ in 0..RETRIES {
-                let (affinity, block) = match first.take() {
-                    Some((affinity, block)) => (Ok(Some(affinity)), block),
-                    None => match self.allocator.affinity_and_block(&key).await {
-                        Ok((affinity, block)) => (Ok(affinity), Ok(block)),
-                        Err(error) => (Err(error), Ok(None)),
-                    },
-                };
-                let loaded = match (affinity, block) {
-                    (Ok(Some(affinity)), Ok(block)) => {
-                        self.allocator.load_block(affinity, block, self.windows).await
-                    }
-                    (Ok(None), _) => {
-                        looked_at(OwnBlock::Gone);
-                        break;
-                    }
-                    (Err(error), _) | (_, Err(error)) => Err(error),
-                };
-                match loaded {
-                    Ok(block) => match self.free(&block.value) {
-                        0 => {
-                            trace.tell(|| Event::OwnBlock {
-                                key: key.clone(),
-                                found: self.full(&block.value),
-                            });
-                            break;
-                        }
-                        free => {
-                            looked_at(OwnBlock::Free(free));
-                            return Ok(Some(block));
-                        }
-                    },
-                    Err(error) if error.is_lost_race() => {}
-                    Err(error) if error.is_unavailable() => return Err(error),
-                    Err(Error::StaleAffinity(_)) => {
-                        looked_at(OwnBlock::Stale);
-                        break;
-                    }
-                    Err(error) => {
-                        trace.tell(|| Event::OwnBlock {
-                            key: key.clone(),
-                            found: OwnBlock::Unusable(error.to_string()),
-                        });
-                        tracing::warn!(%key, %error, "a block of the node cannot be used");
-                        break;
-                    }
-                }
+            if block.is_some() {
+                return Ok(block);
             }
         }
         Ok(None)
+    }
+
+    /// What a block of the host has to give, and the block itself where that is an address.
+    async fn usable_block(
+        &mut self,
+        affinity: Versioned<Affinity>,
+    ) -> Result<(Option<OwnBlock>, Option<Versioned<Block>>)> {
+        let key = affinity.value.key.clone();
+        if let Some(reserved) = self.reserved.covering(key.cidr) {
+            return Ok((Some(OwnBlock::Reserved(reserved)), None));
+        }
+
+        let mut read = Some(self.look_ahead(key.cidr).await?.map(|block| (Some(affinity), block)));
+        for _ in 0..RETRIES {
+            let current = match read.take() {
+                Some(first) => first,
+                None => self.allocator.affinity_and_block(&key).await,
+            };
+            match self.try_own_block(&key, current).await? {
+                Attempt::Free(block, free) => return Ok((Some(OwnBlock::Free(free)), Some(block))),
+                Attempt::Done(found) => return Ok((Some(found), None)),
+                Attempt::Conflict => {}
+            }
+        }
+        Ok((None, None))
+    }
+
+    /// One attempt, with what was just read.
+    async fn try_own_block(
+        &self,
+        key: &AffinityKey,
+        current: Result<(Option<Versioned<Affinity>>, Option<Versioned<Block>>)>,
+    ) -> Result<Attempt> {
+        let loaded = match current {
+            Ok((Some(affinity), block)) => self.allocator.load_block(affinity, block, self.windows).await,
+            Ok((None, _)) => return Ok(Attempt::Done(OwnBlock::Gone)),
+            Err(error) => Err(error),
+        };
+        match loaded {
+            Ok(block) => Ok(match self.free(&block.value) {
+                0 => Attempt::Done(self.full(&block.value)),
+                free => Attempt::Free(block, free),
+            }),
+            Err(error) if error.is_lost_race() => Ok(Attempt::Conflict),
+            Err(error) if error.is_unavailable() => Err(error),
+            Err(Error::StaleAffinity(_)) => Ok(Attempt::Done(OwnBlock::Stale)),
+            // The next block may do.
+            Err(error) => {
+                tracing::warn!(%key, %error, "a block of the node cannot be used");
+                Ok(Attempt::Done(OwnBlock::Unusable(error.to_string())))
+            }
+        }
     }
 
     /// What keeps the addresses of a block that has none to give.

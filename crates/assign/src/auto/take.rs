@@ -9,7 +9,7 @@ use calipam_model::cidr;
 use calipam_model::snapshot::Versioned;
 
 use super::Search;
-use crate::allocator::{self, Allocator};
+use crate::allocator::Allocator;
 use crate::error::{Error, Result};
 use crate::event::Event;
 use crate::family::Family;
@@ -55,7 +55,7 @@ impl<S: Store> Search<'_, S> {
         let now = self.allocator.now();
         let mut after = block.value.clone();
         let ordinals = after.update(|update| {
-            update.collect_cooled(now, allocator::cooldown(&self.config));
+            update.collect_cooled(now, self.config.cooldown());
             update.auto_assign(count as usize, &record, |address| self.reserved.contains(address))
         });
         if ordinals.is_empty() {

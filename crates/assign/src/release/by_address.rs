@@ -129,7 +129,7 @@ impl<S: Store> Allocator<S> {
                 return Ok(requests.iter().map(|request| request.address).collect());
             };
             let now = self.now();
-            let current = allocator::collected(&before.value, &ground.config, now);
+            let current = before.value.without_cooled(now, ground.config.cooldown());
             let losses = losses(&current, requests)?;
             // As Calico counts: a block of which an address is named twice that is not assigned is written unchanged.
             if losses.not_allocated.len() == requests.len() {

@@ -16,7 +16,7 @@ use calipam_model::snapshot::Versioned;
 use jiff::Timestamp;
 
 use crate::affinity::{GiveUp, ignoring_gone};
-use crate::allocator::{self, Allocator, block_entry};
+use crate::allocator::{Allocator, block_entry};
 use crate::error::{Error, Result};
 use crate::pools::{self, NodeSelector};
 use crate::record::Record;
@@ -115,7 +115,7 @@ enum By {
 }
 
 fn without(block: &Block, ordinals: &[u32], by: By, config: &IpamConfig, now: Timestamp) -> Block {
-    let cooldown = allocator::cooldown(config);
+    let cooldown = config.cooldown();
     let mut after = block.clone();
     after.update(|update| {
         update.collect_cooled(now, cooldown);

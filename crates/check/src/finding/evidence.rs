@@ -15,7 +15,6 @@ use jiff::Timestamp;
 use serde::{Serialize, Serializer};
 
 use super::owner::{OwnerEvidence, shared};
-use crate::owner::is_unnamed;
 
 /// Why an allocated address counts as leaked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
@@ -45,6 +44,11 @@ impl fmt::Display for LeakReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.serialize(f)
     }
+}
+
+/// True where leaked records do not say who owned the address. Only an operator who names it releases it.
+pub fn is_unnamed(reasons: &[LeakReason]) -> bool {
+    reasons == [LeakReason::UnknownOwner]
 }
 
 /// How a finding is known. Each shape serves the codes of one family.
@@ -120,6 +124,13 @@ impl AddressEvidence {
     /// True where the address counts as leaked and no record tells whose it was.
     pub fn is_owner_unknown(&self) -> bool {
         is_unnamed(&self.reasons)
+    }
+
+    /// The nodes of its users, of its records and of its blocks.
+    pub(crate) fn nodes(&self) -> Vec<String> {
+        let owners = self.owners.iter().map(|o| o.node.clone());
+        let blocks = self.records.iter().filter_map(|r| r.block_owner.as_ref()?.host()).map(str::to_owned);
+        owners.chain(self.recorded_nodes()).chain(blocks).filter(|n| !n.is_empty()).collect()
     }
 
     /// The nodes that records name.

@@ -15,8 +15,8 @@ use calipam_model::snapshot::{DatastoreKind, Snapshot, Source};
 use calipam_model::text::TextRef;
 
 use super::{IndexedBlock, Owner, PodName, Use};
+use crate::claim::{Claim, names_service};
 use crate::parallel::in_parts;
-use crate::record::{Claim, names_service};
 
 /// Uses by live owners, and addresses that are merely named; both ascending.
 pub(super) fn of(

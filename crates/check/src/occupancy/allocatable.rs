@@ -14,7 +14,7 @@ use calipam_model::{IpNet, cidr};
 
 use super::Occupancy;
 use super::claimants::{Claimant, Claimants};
-use crate::rules::cidr_set::CidrSet;
+use crate::cidr_set::CidrSet;
 
 /// Why free addresses of a pool cannot be allocated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

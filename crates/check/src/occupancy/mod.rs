@@ -15,8 +15,8 @@ pub(crate) use self::allocatable::Stock;
 pub use self::allocatable::{Allocatable, Limit};
 pub(crate) use self::claimants::{Claimants, HeldBlock};
 use crate::Context;
-use crate::rules::blocks::{Stored, stored};
-use crate::rules::cidr_set::CidrSet;
+use crate::cidr_set::CidrSet;
+use crate::index::Stored;
 
 /// What becomes of the addresses of a pool or block. The parts up to `free` do not overlap: `total` is their sum
 /// (but for `::/0`, whose size is one more than fits).
@@ -79,7 +79,7 @@ pub struct Occupancy<'c, 's> {
 impl<'c, 's> Occupancy<'c, 's> {
     /// Gathers blocks and reservations.
     pub fn new(context: &'c Context<'s>) -> Self {
-        let stored = stored(context);
+        let stored = context.index.stored();
         let reserved = context.snapshot.reservations.iter().flat_map(|r| r.value.cidrs.iter().copied());
         let unknown = stored.iter().filter(|s| s.block.is_none_or(|b| b.sound.is_none())).map(|s| s.key);
         Self { context, unknown: CidrSet::new(unknown), reserved: CidrSet::new(reserved), stored }

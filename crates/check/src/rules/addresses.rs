@@ -2,20 +2,13 @@
 
 use std::net::IpAddr;
 
-use calipam_model::block::Allocation;
 use calipam_model::{IpNet, cidr};
 
 use super::{in_use, leaks, owners};
 use crate::Context;
-use crate::finding::Finding;
+use crate::finding::{AddressEvidence, Finding};
 use crate::index::{Index, IndexedBlock, Use};
-
-/// What one block records about an address.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Record<'c, 's> {
-    pub block: &'c IndexedBlock<'s>,
-    pub allocation: Allocation<'s>,
-}
+use crate::record::Record;
 
 /// An address that is recorded, used or both, and not hidden by a corrupt block.
 #[derive(Clone, Copy, Debug)]
@@ -120,6 +113,16 @@ impl<'a, 'c, 's> Address<'a, 'c, 's> {
     /// The records that hold the address, but not those that cool down.
     pub(crate) fn holding(&self) -> impl Iterator<Item = &'a Record<'c, 's>> + Clone + use<'a, 'c, 's> {
         self.records.iter().filter(|r| !r.allocation.attribute.is_cooling())
+    }
+
+    /// All that is known about it.
+    pub(crate) fn evidence(&self, context: &Context<'_>) -> AddressEvidence {
+        AddressEvidence {
+            pool: context.index.pools_around(self.address.into()).next().map(|p| p.name.clone()),
+            owners: context.index.describe_users(self.uses),
+            records: self.records.iter().map(Record::evidence).collect(),
+            ..AddressEvidence::default()
+        }
     }
 
     /// Sound blocks in which the address lies.

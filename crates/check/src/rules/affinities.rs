@@ -7,15 +7,14 @@ use calipam_model::affinity::{Affinity, AffinityState, AffinityType};
 use calipam_model::key::Key;
 use calipam_model::snapshot::{Source, Versioned};
 
-use super::blocks::unjudged;
-use super::wording::{list, short};
 use crate::Context;
 use crate::code::Code;
 use crate::finding::{AffinityEvidence, BlockEvidence, Evidence, Finding, Rival, Subject};
+use crate::message::{list, short};
 
 /// Judges every affinity but those of blocks that are corrupt or cannot be decoded.
 pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
-    let unjudged = unjudged(context);
+    let unjudged = context.index.unjudged();
     let stored = context.snapshot.affinities.iter();
     let mut affinities: Vec<&Versioned<Affinity>> =
         stored.filter(|a| !a.value.deleted && !unjudged.contains(&a.value.key.cidr)).collect();

@@ -10,7 +10,6 @@ use calipam_model::block::BlockProblem;
 use calipam_model::snapshot::Snapshot;
 use jiff::Timestamp;
 
-use super::leaks::{is_young, is_young_at};
 use super::{addresses, run, workloads};
 use crate::Context;
 use crate::code::Code;
@@ -58,7 +57,7 @@ fn has_finished_pods(snapshot: &Snapshot) -> bool {
 /// Judges the addresses of which an allocation was young, and is not any more.
 fn check_addresses(context: &Context<'_>, earlier: Timestamp, out: &mut Vec<Finding>) {
     let has_aged =
-        |record: &AttributeRef<'_>| is_young_at(earlier, context, record) && !is_young(context, record);
+        |record: &AttributeRef<'_>| context.is_young_at(earlier, record) && !context.is_young(record);
     let sound = || context.index.blocks.iter().filter_map(|block| block.sound);
     if sound().any(|block| block.attributes().any(|record| has_aged(&record))) {
         let is_wanted = |address: &addresses::Address<'_, '_, '_>| {

@@ -6,10 +6,10 @@ use calipam_assign::NodeSelector;
 use calipam_model::pool::Pool;
 use calipam_model::snapshot::Source;
 
-use super::wording::short;
 use crate::Context;
 use crate::code::Code;
 use crate::finding::{Evidence, Finding, NodeEvidence, NodePoolEvidence, Subject};
+use crate::message::short;
 use crate::occupancy::Claimants;
 
 /// Compares the blocks of every node with the block limit, pool by pool.

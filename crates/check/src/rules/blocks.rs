@@ -7,48 +7,18 @@ use calipam_model::affinity::{AffinityKey, AffinityType};
 use calipam_model::block::BlockOwner;
 use calipam_model::key::Key;
 use calipam_model::pool::Pool;
-use calipam_model::snapshot::{Defect, Snapshot, Source};
+use calipam_model::snapshot::{Snapshot, Source};
 
-use super::cidr_set::overlaps;
-use super::wording::{list, short};
 use crate::Context;
+use crate::cidr_set::overlaps;
 use crate::code::Code;
 use crate::finding::{BlockEvidence, Evidence, Finding, PoolBlockSize, Rival, Subject};
-use crate::index::IndexedBlock;
-
-/// A block that is stored: read, or with a value that cannot be decoded.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Stored<'c, 's> {
-    pub key: IpNet,
-    /// The block; `None` where the value cannot be decoded.
-    pub block: Option<&'c IndexedBlock<'s>>,
-}
-
-/// All stored blocks, ascending by CIDR, no CIDR twice.
-pub(crate) fn stored<'c, 's>(context: &'c Context<'s>) -> Vec<Stored<'c, 's>> {
-    let read = context.index.blocks.iter().map(|block| Stored { key: block.key, block: Some(block) });
-    let broken = undecodable(context.snapshot).map(|key| Stored { key, block: None });
-    let mut stored: Vec<Stored<'_, '_>> = read.chain(broken).collect();
-    stored.sort_by_key(|s| (s.key, s.block.is_none()));
-    stored.dedup_by_key(|s| s.key);
-    stored
-}
-
-/// Keys of blocks whose value cannot be decoded.
-fn undecodable(snapshot: &Snapshot) -> impl Iterator<Item = IpNet> + '_ {
-    snapshot.defects.iter().filter_map(Defect::hidden_block)
-}
-
-/// CIDRs of blocks that are corrupt or cannot be decoded. Nothing is said about what they hold, nor about
-/// affinities and handles that name them.
-pub(crate) fn unjudged(context: &Context<'_>) -> HashSet<IpNet> {
-    let corrupt = context.index.blocks.iter().filter(|b| b.sound.is_none()).map(|b| b.key);
-    corrupt.chain(undecodable(context.snapshot)).collect()
-}
+use crate::index::{IndexedBlock, Stored};
+use crate::message::{list, short};
 
 /// Judges every block.
 pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
-    let stored = stored(context);
+    let stored = context.index.stored();
     check_overlaps(&stored, out);
     for block in &stored {
         check_place(context, block, out);

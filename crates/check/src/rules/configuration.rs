@@ -6,10 +6,10 @@ use calipam_model::config::IpamConfig;
 use calipam_model::key::Key;
 use calipam_model::snapshot::DatastoreKind;
 
-use super::wording::list;
 use crate::Context;
 use crate::code::Code;
 use crate::finding::{Evidence, Finding, Subject};
+use crate::message::list;
 
 /// Setting → where it was found → value.
 type Settings = BTreeMap<String, BTreeMap<String, String>>;

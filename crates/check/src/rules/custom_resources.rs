@@ -7,10 +7,10 @@ use calipam_model::key::Key;
 use calipam_model::snapshot::{DatastoreKind, Revision, Versioned};
 
 use super::affinities::of_affinity;
-use super::wording::{list, short};
 use crate::Context;
 use crate::code::{Code, Severity};
 use crate::finding::{BlockEvidence, Evidence, Finding, HandleEvidence, Subject};
+use crate::message::{list, short};
 
 /// Judges deletions that stopped half-way, labels, and names that Kubernetes cannot tell apart.
 pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {

@@ -7,10 +7,10 @@ use calipam_model::key::Key;
 use calipam_model::names::EndpointName;
 use calipam_model::snapshot::{Defect, DefectKind};
 
-use super::wording::short;
 use crate::Context;
 use crate::code::Code;
 use crate::finding::{Evidence, Finding, Subject, UndecodableEvidence};
+use crate::message::short;
 
 /// Reports every key or value that cannot be decoded, each key once.
 pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {

@@ -7,11 +7,10 @@ use calipam_model::key::Key;
 use calipam_model::snapshot::{DatastoreKind, Source};
 use calipam_model::text::TextRef;
 
-use super::evidence::{of_endpoint, of_pod};
-use super::wording::short;
 use crate::Context;
 use crate::code::Code;
 use crate::finding::{Evidence, Finding, OwnerEvidence, Subject};
+use crate::message::short;
 
 /// Judges on which nodes live endpoints are; on Kubernetes, which has none, unfinished pods.
 pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
@@ -26,7 +25,7 @@ pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
             && !endpoint.value.is_of_openstack()
             && is_live(context, &endpoint.value)
         {
-            out.push(finding(of_endpoint(&context.index, position)));
+            out.push(finding(context.index.describe_endpoint(position)));
         }
     }
     if snapshot.datastore != DatastoreKind::Kubernetes {
@@ -38,7 +37,7 @@ pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
             let (namespace, name) = (pod.namespace().to_string(), pod.name().to_string());
             // Nodes are listed at another moment.
             let dependencies = [Key::Pod { namespace, name }, Key::Node(pod.node().to_string())];
-            out.push(finding(of_pod(&context.index, position)).depending_on(dependencies));
+            out.push(finding(context.index.describe_pod(position)).depending_on(dependencies));
         }
     }
 }

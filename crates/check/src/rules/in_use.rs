@@ -4,13 +4,14 @@ use calipam_model::cidr::block_around;
 use calipam_model::key::Key;
 use calipam_model::snapshot::{Coverage, Source};
 
-use super::addresses::{Address, Record};
-use super::evidence::{name_of_claim, names_of_owners, nodes_of, of_address};
+use super::addresses::Address;
 use crate::Context;
+use crate::claim::machines_of;
 use crate::code::Code;
 use crate::finding::{AddressEvidence, Finding};
 use crate::index::{Index, Owner, Use};
-use crate::record::{is_on_machine, machines_of};
+use crate::message::{name_of_claim, names_of_owners};
+use crate::record::{Record, is_on_machine};
 
 /// Makes a finding about an address.
 pub(crate) fn finding(
@@ -20,7 +21,7 @@ pub(crate) fn finding(
     evidence: AddressEvidence,
     says: &str,
 ) -> Finding {
-    let nodes = nodes_of(&evidence);
+    let nodes = evidence.nodes();
     Finding::about_address(code, address.address, says, evidence)
         .on_nodes(nodes)
         .depending_on(dependencies(context, address))
@@ -71,7 +72,7 @@ fn is_known(context: &Context<'_>, source: Source) -> bool {
 /// Judges an address that is in use.
 pub(crate) fn judge(context: &Context<'_>, address: &Address<'_, '_, '_>, out: &mut Vec<Finding>) {
     if has_several_owners(&context.index, address) {
-        let evidence = of_address(context, address);
+        let evidence = address.evidence(context);
         let says = format!("used by {}", names_of_owners(&evidence.owners));
         out.push(finding(context, Code::DuplicateAddress, address, evidence, &says));
     }
@@ -79,12 +80,12 @@ pub(crate) fn judge(context: &Context<'_>, address: &Address<'_, '_, '_>, out: &
     if !in_pool && is_known(context, Source::Pools) {
         let is_service = |used: &Use| matches!(used.owner, Owner::Service(_));
         if !context.index.pools_incomplete && !address.uses.iter().all(is_service) {
-            let evidence = of_address(context, address);
+            let evidence = address.evidence(context);
             let says = format!("used by {}, lies in no pool", names_of_owners(&evidence.owners));
             out.push(finding(context, Code::InUseOutsidePools, address, evidence, &says));
         }
     } else if in_pool && address.holding().next().is_none() && is_known(context, Source::Blocks) {
-        let evidence = of_address(context, address);
+        let evidence = address.evidence(context);
         let owners = names_of_owners(&evidence.owners);
         let how = match (address.records.first(), address.containing_blocks().next()) {
             (Some(record), _) => format!("only cooling in {}", record.block.key),
@@ -109,7 +110,7 @@ pub(crate) fn judge_records(context: &Context<'_>, address: &Address<'_, '_, '_>
     let claim = |r: &Record<'_, '_>| format!("{} for {}", r.block.key, name_of_claim(r));
     let claims: Vec<String> = address.holding().map(claim).collect();
     let says = format!("allocated in {}", claims.join(" and in "));
-    out.push(finding(context, Code::AddressInSeveralBlocks, address, of_address(context, address), &says));
+    out.push(finding(context, Code::AddressInSeveralBlocks, address, address.evidence(context), &says));
 }
 
 /// True where the users are not all one owner.

@@ -1,39 +1,23 @@
 //! Addresses that are allocated although nothing uses them.
 
-use calipam_model::attributes::AttributeRef;
 use calipam_model::key::Key;
 use calipam_model::names::endpoint_name;
 use calipam_model::snapshot::Source;
-use calipam_model::time::CLOCK_SKEW;
-use jiff::Timestamp;
 
-use super::addresses::Record;
-use super::evidence::{name_of_claim, nodes_of, of_owner, of_record};
 use crate::Context;
+use crate::claim::{Claim, names_service};
 use crate::code::{Code, Severity};
 use crate::finding::{AddressEvidence, Evidence, Finding, LeakReason};
 use crate::index::Owner;
+use crate::message::name_of_claim;
 use crate::owner::{self, Owners, RecordedOwner};
-use crate::record::{Claim, names_service};
-
-/// True where the allocation is younger than the grace period: its owner may not have appeared yet.
-pub(crate) fn is_young(context: &Context<'_>, attribute: &AttributeRef<'_>) -> bool {
-    is_young_at(context.now, context, attribute)
-}
-
-/// The same at another time.
-pub(crate) fn is_young_at(now: Timestamp, context: &Context<'_>, attribute: &AttributeRef<'_>) -> bool {
-    let Some(allocated) = attribute.allocated_at() else { return false };
-    let age = now.duration_since(allocated);
-    // What a clock that runs wrong wrote would stay young for as long as it is in the future.
-    age < context.grace && age >= -CLOCK_SKEW
-}
+use crate::record::Record;
 
 /// True where an unused allocation may turn out to be leaked: it is old enough, and everything that
 /// could show its owner was read.
 pub(crate) fn is_candidate(context: &Context<'_>, record: &Record<'_, '_>) -> bool {
     let attribute = &record.allocation.attribute;
-    !is_young(context, attribute)
+    !context.is_young(attribute)
         && !context.index.is_mentioned(record.allocation.address)
         && owner::unread(context.snapshot, &Claim::of(attribute)).is_none()
 }
@@ -84,11 +68,11 @@ fn extra(context: &Context<'_>, record: &Record<'_, '_>) -> Finding {
     let says = format!("held for {}, whose ingress does not name it", name_of_claim(record));
     let services = (0..).zip(&context.snapshot.services);
     let of_record_named = services.filter(|(_, s)| names_service(&record.allocation.attribute, &s.value));
-    let owner = |(position, _)| of_owner(&context.index, Owner::Service(position));
+    let owner = |(position, _)| context.index.describe_owner(Owner::Service(position));
     let evidence = AddressEvidence {
         pool: context.index.pools_around(address.into()).next().map(|p| p.name.clone()),
         owners: of_record_named.map(owner).collect(),
-        records: vec![of_record(record)],
+        records: vec![record.evidence()],
         ..AddressEvidence::default()
     };
     Finding::about_address(Code::ServiceAddressExtra, address, &says, evidence)
@@ -107,11 +91,11 @@ fn leak(
     let evidence = AddressEvidence {
         reasons,
         pool: context.index.pools_around(address.into()).next().map(|p| p.name.clone()),
-        owners: workloads.iter().map(|owner| of_owner(&context.index, *owner)).collect(),
-        records: vec![of_record(record)],
+        owners: workloads.iter().map(|owner| context.index.describe_owner(*owner)).collect(),
+        records: vec![record.evidence()],
         ..AddressEvidence::default()
     };
-    let nodes = nodes_of(&evidence);
+    let nodes = evidence.nodes();
     let severity = if evidence.is_owner_unknown() { Severity::Warning } else { Severity::Error };
     let finding = Finding::about_address(Code::LeakedAddress, address, &says, evidence);
     finding.with_severity(severity).on_nodes(nodes).depending_on(dependencies(context, record, claim))

@@ -2,31 +2,26 @@
 
 #[cfg(test)]
 mod address_tests;
-pub(crate) mod addresses;
+mod addresses;
 mod affinities;
 pub(crate) mod aged;
 #[cfg(test)]
 mod aged_tests;
 mod block_limit;
-pub(crate) mod blocks;
-pub(crate) mod cidr_set;
-pub(crate) mod configuration;
+mod blocks;
+mod configuration;
 mod custom_resources;
 mod defects;
 mod endpoints;
-pub(crate) mod evidence;
 #[cfg(test)]
 mod feature_tests;
-mod handle_groups;
-#[cfg(test)]
-mod handle_tests;
 mod handles;
 mod in_use;
 #[cfg(test)]
 mod in_use_tests;
 #[cfg(test)]
 mod kubernetes_tests;
-pub(crate) mod leaks;
+mod leaks;
 #[cfg(test)]
 mod machine_tests;
 mod owners;
@@ -40,7 +35,6 @@ mod settle_tests;
 mod stranded;
 #[cfg(test)]
 mod structure_tests;
-pub(crate) mod wording;
 mod workloads;
 
 use crate::Context;

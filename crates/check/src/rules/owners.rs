@@ -2,16 +2,15 @@
 
 use calipam_model::block::BlockOwner;
 
-use super::addresses::{Address, Record};
-use super::evidence::{name_of_claim, names_of_owners, of_address};
+use super::addresses::Address;
 use super::in_use::finding;
-use super::leaks::is_young;
-use super::wording::short;
 use crate::Context;
+use crate::claim::Claim;
 use crate::code::Code;
 use crate::finding::Finding;
 use crate::index::{Owner, Use};
-use crate::record::{Claim, names_owner};
+use crate::message::{name_of_claim, names_of_owners, short};
+use crate::record::{Record, names_owner};
 
 /// Judges whether an address in use is recorded for one of its users. All its records are looked at
 /// together; one that names a user clears the address.
@@ -21,10 +20,10 @@ pub(crate) fn judge(context: &Context<'_>, address: &Address<'_, '_, '_>, out: &
     };
     let Some(first) = address.holding().next() else { return };
     let is_right = |r: &Record<'_, '_>| named(r) || is_windows_tunnel(context, address, r);
-    if address.holding().any(|r| is_right(r) || is_young(context, &r.allocation.attribute)) {
+    if address.holding().any(|r| is_right(r) || context.is_young(&r.allocation.attribute)) {
         return;
     }
-    let evidence = of_address(context, address);
+    let evidence = address.evidence(context);
     let says =
         format!("used by {}, but recorded for {}", names_of_owners(&evidence.owners), name_of_claim(first));
     out.push(finding(context, Code::OwnerMismatch, address, evidence, &says));
@@ -56,7 +55,7 @@ pub(crate) fn judge_borrowing(context: &Context<'_>, address: &Address<'_, '_, '
         if *host != node && Claim::of(&record.allocation.attribute) != Claim::Machine {
             let says =
                 format!("held on {} in {}, a block of {}", short(&node), record.block.key, short(host));
-            let evidence = of_address(context, address);
+            let evidence = address.evidence(context);
             out.push(finding(context, Code::BorrowedUnderStrictAffinity, address, evidence, &says));
             return;
         }
@@ -77,7 +76,7 @@ fn judge_tunnel(context: &Context<'_>, address: &Address<'_, '_, '_>, out: &mut 
                 kind.field(),
                 short(host)
             );
-            let evidence = of_address(context, address);
+            let evidence = address.evidence(context);
             out.push(
                 finding(context, Code::BorrowedTunnelAddress, address, evidence, &says).on_nodes([host]),
             );

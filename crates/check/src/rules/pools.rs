@@ -4,11 +4,11 @@ use calipam_model::IpNet;
 use calipam_model::pool::Pool;
 use calipam_model::snapshot::Source;
 
-use super::cidr_set::overlaps;
-use super::wording::{list, short};
 use crate::Context;
+use crate::cidr_set::overlaps;
 use crate::code::Code;
 use crate::finding::{Evidence, Finding, PoolEvidence, PoolName, Subject};
+use crate::message::{list, short};
 use crate::occupancy::{Occupancy, Tally};
 
 /// Judges every pool.

@@ -14,10 +14,10 @@ use calipam_model::pool::{Pool, PoolUse};
 use calipam_model::snapshot::ALLOCATION_SOURCES;
 use calipam_model::{IpNet, cidr};
 
-use super::wording::{addresses, short};
 use crate::Context;
 use crate::code::Code;
 use crate::finding::{Evidence, Finding, NoFurtherAddress, NodeEvidence, NodePoolEvidence, Subject};
+use crate::message::{addresses, short};
 use crate::occupancy::{Claimants, HeldBlock, Occupancy, Stock};
 
 /// A pool from which pods get addresses without asking for it by name.

@@ -12,11 +12,10 @@ use calipam_model::pool::{Pool, PoolUse};
 use calipam_model::service::Service;
 use calipam_model::snapshot::Source;
 
-use super::evidence::{of_endpoint, of_pod};
-use super::wording::{list, short};
 use crate::Context;
 use crate::code::Code;
 use crate::finding::{Evidence, Finding, OwnerEvidence, OwnerKind, PodState, Subject};
+use crate::message::{list, short};
 use crate::record::is_same_node;
 
 /// Orchestrator of the endpoints that belong to pods.
@@ -87,7 +86,7 @@ fn has_long_finished(context: &Context<'_>, pod: &Pod) -> bool {
 }
 
 fn endpoint_without_pod(context: &Context<'_>, position: u32, state: PodState) -> Finding {
-    let owner = OwnerEvidence { pod_state: Some(state), ..of_endpoint(&context.index, position) };
+    let owner = OwnerEvidence { pod_state: Some(state), ..context.index.describe_endpoint(position) };
     let what = match state {
         PodState::Gone => "does not exist",
         PodState::Finished => "has finished",
@@ -108,7 +107,7 @@ fn pod_without_endpoint(context: &Context<'_>, position: u32) -> Option<Finding>
     if endpoints.is_empty() && context.snapshot.has_read(Source::Nodes) {
         return None;
     }
-    let owner = of_pod(&context.index, position);
+    let owner = context.index.describe_pod(position);
     let message = format!("{} runs on {}, but has no endpoint", short(&owner.name), short(&owner.node));
     Some(finding(Code::PodWithoutEndpoint, owner, message, key_of_pod(pod)).depending_on(endpoints))
 }
@@ -143,7 +142,7 @@ fn node_mismatch(context: &Context<'_>, position: u32, pod: &Pod) -> Option<Find
     {
         return None;
     }
-    let owner = of_endpoint(&context.index, position);
+    let owner = context.index.describe_endpoint(position);
     let message = format!("{} is on {}, its pod on {}", short(&owner.name), short(&owner.node), pod.node());
     let found = finding(Code::EndpointNodeMismatch, owner, message, key_of_endpoint(context, position));
     Some(found.on_nodes([pod.node().to_string()]).depending_on([key_of_pod(pod)]))
@@ -174,7 +173,7 @@ fn disagreement(context: &Context<'_>, position: u32, endpoints: &[u32]) -> Opti
     let said = sources.into_iter().filter(|(_, addresses)| !addresses.is_empty());
     let said: Vec<String> =
         said.map(|(source, addresses)| format!("{source} names {}", list(addresses))).collect();
-    let owner = of_pod(&context.index, position);
+    let owner = context.index.describe_pod(position);
     let message = format!("{}: {}", short(&owner.name), said.join(", "));
     let keys = endpoints.iter().map(|e| key_of_endpoint(context, *e));
     Some(finding(Code::PodAddressDisagreement, owner, message, key_of_pod(pod)).depending_on(keys))

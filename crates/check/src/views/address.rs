@@ -12,13 +12,13 @@ use calipam_model::snapshot::{Coverage, Snapshot, Source};
 use serde::Serialize;
 
 use super::handle::broken;
+use crate::claim::Claim;
 use crate::code::Code;
 use crate::finding::{Finding, LeakReason, OwnerEvidence, RecordEvidence, Subject, shared};
 use crate::index::IndexedBlock;
+use crate::message::name_of_claim;
 use crate::owner::{self, Owners, RecordedOwner};
-use crate::record::Claim;
-use crate::rules::addresses::Record;
-use crate::rules::evidence::{name_of_claim, of_owners, of_record};
+use crate::record::Record;
 use crate::{Context, Options, check};
 
 /// An address. Findings and what follows them are written by the program, which words the remedies.
@@ -145,7 +145,7 @@ pub fn address(snapshot: &Snapshot, address: IpAddr) -> AddressView {
     let around = || index.blocks.iter().filter(|b| b.key.contains(&address));
     let undecodable =
         snapshot.defects.iter().any(|d| matches!(&d.key, Some(Key::Block(cidr)) if cidr.contains(&address)));
-    let owners = of_owners(index, index.uses_of(address));
+    let owners = context.owners_of(address);
     let reserved =
         snapshot.reservations.iter().flat_map(|r| &r.value.cidrs).any(|cidr| cidr.contains(&address));
     let pools = index.pools_around(IpNet::from(address));
@@ -195,7 +195,7 @@ fn of_block(context: &Context<'_>, block: &IndexedBlock<'_>, address: IpAddr) ->
         owner: block.owner.cloned(),
         ordinal: calipam_model::cidr::ordinal_of(block.key, address).unwrap_or_default(),
         problems: block.problems.iter().map(ToString::to_string).collect(),
-        record: record.as_ref().map(of_record),
+        record: record.as_ref().map(Record::evidence),
         recorded_owner: record.as_ref().map(name_of_claim),
         owner_status: record.as_ref().map(|record| owner_status(context, record)),
         node_exists: record.as_ref().and_then(|record| of_recorded_node(context, record)),

@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use super::blocks::pool_of;
 use super::scope::Scope;
-use crate::record::{Claim, describe};
+use crate::claim::{Claim, describe};
 use crate::{Context, Options};
 
 pub type PodName = (String, String);

@@ -7,8 +7,8 @@ use calipam_model::{IpNet, cidr};
 use serde::{Serialize, Serializer};
 
 use super::Count;
+use crate::index::Stored;
 use crate::occupancy::Occupancy;
-use crate::rules::blocks::Stored;
 use crate::{Context, Options};
 
 #[derive(Clone, Debug, PartialEq, Serialize)]

@@ -8,7 +8,7 @@ use calipam_model::snapshot::Snapshot;
 use serde::Serialize;
 
 use super::Scope;
-use crate::record::{Claim, describe};
+use crate::claim::{Claim, describe};
 use crate::{Context, Options};
 
 /// All borrowed addresses.

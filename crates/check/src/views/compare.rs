@@ -9,7 +9,7 @@ use calipam_model::pod::Pod;
 use calipam_model::snapshot::{DatastoreKind, Snapshot, Source};
 use serde::Serialize;
 
-use crate::record::Claim;
+use crate::claim::Claim;
 use crate::{Context, Options};
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -97,13 +97,24 @@ pub fn compare(snapshot: &Snapshot) -> Option<Comparison> {
         return None;
     }
     let context = Context::new(snapshot, &Options::default());
-    let with_endpoints = snapshot.has_read(Source::Endpoints);
-    let calico_node = |name| context.index.calico_node(name);
-    let mut pods: BTreeMap<String, usize> = BTreeMap::new();
-    let (mut running, mut endpoints, mut recorded) = (ByNode::new(), ByNode::new(), ByNode::new());
-    let mut machines = BTreeSet::new();
-    let mut node_of: BTreeMap<IpAddr, String> = BTreeMap::new();
-    let mut others: BTreeMap<IpAddr, RecordedFor> = BTreeMap::new();
+    let kubernetes = in_kubernetes(&context);
+    let blocks = in_blocks(&context, &kubernetes.node_of);
+    let sources = Sources::new(kubernetes, in_endpoints(&context), blocks, &context);
+
+    let nodes = sources.nodes().into_iter().map(|node| sources.of_node(node)).collect();
+    Some(Comparison { nodes, with_endpoints: sources.with_endpoints })
+}
+
+/// What unfinished pods of Calico use.
+#[derive(Default)]
+struct InKubernetes {
+    /// Pods with addresses of their own, by node.
+    pods: BTreeMap<String, usize>,
+    addresses: ByNode,
+    node_of: BTreeMap<IpAddr, String>,
+}
+
+fn in_kubernetes(context: &Context<'_>) -> InKubernetes {
     // Pods that another plugin networks are none of Calico's: on Kubernetes they have no annotation, and no block records
     // what they use.
     let is_recorded = |address: IpAddr| {
@@ -111,59 +122,71 @@ pub fn compare(snapshot: &Snapshot) -> Option<Comparison> {
         around.filter_map(|block| block.sound).any(|block| block.allocation_of(address).is_some())
     };
     let is_ours = |pod: &Pod| {
-        snapshot.datastore != DatastoreKind::Kubernetes
+        context.snapshot.datastore != DatastoreKind::Kubernetes
             || pod.is_annotated()
             || pod.addresses().any(is_recorded)
     };
-    for pod in snapshot.pods.iter().map(|p| &p.value).filter(|pod| is_ours(pod)) {
+
+    let mut found = InKubernetes::default();
+    for pod in context.snapshot.pods.iter().map(|p| &p.value).filter(|pod| is_ours(pod)) {
         let addresses: BTreeSet<IpAddr> = pod.addresses().collect();
         if !addresses.is_empty() {
-            let node = calico_node(pod.node());
-            *pods.entry(node.clone()).or_default() += 1;
-            node_of.extend(addresses.iter().map(|address| (*address, node.clone())));
-            running.entry(node).or_default().extend(addresses);
+            let node = context.index.calico_node(pod.node());
+            *found.pods.entry(node.clone()).or_default() += 1;
+            found.node_of.extend(addresses.iter().map(|address| (*address, node.clone())));
+            found.addresses.entry(node).or_default().extend(addresses);
         }
     }
-    for endpoint in snapshot.endpoints.iter().map(|e| &e.value) {
-        endpoints.entry(calico_node(endpoint.node())).or_default().extend(endpoint.addresses());
+    found
+}
+
+/// What endpoints name.
+fn in_endpoints(context: &Context<'_>) -> ByNode {
+    let mut endpoints = ByNode::new();
+    for endpoint in context.snapshot.endpoints.iter().map(|e| &e.value) {
+        let node = context.index.calico_node(endpoint.node());
+        endpoints.entry(node).or_default().extend(endpoint.addresses());
     }
-    for block in &context.index.blocks {
-        let Some(sound) = block.sound else { continue };
-        for allocation in sound.allocations() {
-            let attribute = allocation.attribute;
-            let claim = Claim::of(&attribute);
-            if claim == Claim::Machine {
-                machines.insert(allocation.address);
-            }
-            let is_pod = matches!(
-                claim,
-                Claim::Pod { .. } | Claim::LegacyPod { .. } | Claim::Container(_) | Claim::Machine
-            );
-            let user = node_of.get(&allocation.address);
-            if let (Some(node), Some(recorded_for)) = (user, RecordedFor::of(&claim)) {
-                others.insert(allocation.address, recorded_for);
-                recorded.entry(node.clone()).or_default().insert(allocation.address);
-            } else if is_pod {
-                let node = attribute.get("node").map(calico_node);
-                let node = node.or_else(|| block.owner.and_then(|o| o.host()).map(str::to_owned));
-                recorded.entry(node.unwrap_or_default()).or_default().insert(allocation.address);
-            }
+    endpoints
+}
+
+/// What blocks record for pods and virtual machines, and for others where a pod uses it.
+#[derive(Default)]
+struct InBlocks {
+    addresses: ByNode,
+    machines: BTreeSet<IpAddr>,
+    others: BTreeMap<IpAddr, RecordedFor>,
+}
+
+fn in_blocks(context: &Context<'_>, node_of: &BTreeMap<IpAddr, String>) -> InBlocks {
+    let mut found = InBlocks::default();
+    let allocations = context.index.blocks.iter().filter_map(|block| Some((block, block.sound?)));
+    for (block, allocation) in
+        allocations.flat_map(|(block, sound)| sound.allocations().map(move |a| (block, a)))
+    {
+        let (address, attribute) = (allocation.address, allocation.attribute);
+        let claim = Claim::of(&attribute);
+        if claim == Claim::Machine {
+            found.machines.insert(address);
+        }
+
+        let recorded_for = RecordedFor::of(&claim);
+        let is_pod = recorded_for.is_none() && !matches!(claim, Claim::Cooling | Claim::WindowsReserved);
+        if let (Some(node), Some(recorded_for)) = (node_of.get(&address), recorded_for) {
+            found.others.insert(address, recorded_for);
+            found.addresses.entry(node.clone()).or_default().insert(address);
+        } else if is_pod || claim == Claim::Machine {
+            let node = attribute.get("node").map(|node| context.index.calico_node(node));
+            let node = node.or_else(|| block.owner.and_then(|o| o.host()).map(str::to_owned));
+            found.addresses.entry(node.unwrap_or_default()).or_default().insert(address);
         }
     }
-    let union = |source: &ByNode| source.values().flatten().copied().collect();
-    let all_running: BTreeSet<IpAddr> = union(&running);
-    let used = &all_running | &machines;
-    let all_recorded = union(&recorded);
-    let all = Sources { all_recorded, others, used, running, endpoints, recorded, with_endpoints };
-    let nodes = all.nodes().into_iter().map(|node| {
-        let pods = pods.get(&node).copied().unwrap_or_default();
-        all.of_node(node, pods)
-    });
-    Some(Comparison { nodes: nodes.collect(), with_endpoints })
+    found
 }
 
 /// The addresses that each source names.
 struct Sources {
+    pods: BTreeMap<String, usize>,
     running: ByNode,
     endpoints: ByNode,
     recorded: ByNode,
@@ -177,27 +200,40 @@ struct Sources {
 }
 
 impl Sources {
+    fn new(kubernetes: InKubernetes, endpoints: ByNode, blocks: InBlocks, context: &Context<'_>) -> Self {
+        let all = |source: &ByNode| -> BTreeSet<IpAddr> { source.values().flatten().copied().collect() };
+        Self {
+            all_recorded: all(&blocks.addresses),
+            used: &all(&kubernetes.addresses) | &blocks.machines,
+            pods: kubernetes.pods,
+            running: kubernetes.addresses,
+            endpoints,
+            recorded: blocks.addresses,
+            others: blocks.others,
+            with_endpoints: context.snapshot.has_read(Source::Endpoints),
+        }
+    }
+
     fn nodes(&self) -> BTreeSet<String> {
         let sources = [&self.running, &self.endpoints, &self.recorded];
         sources.into_iter().flat_map(|s| s.keys().cloned()).collect()
     }
 
-    fn of_node(&self, node: String, pods: usize) -> NodeComparison {
-        let none = BTreeSet::new();
-        let of = |source: &'_ ByNode| source.get(&node).unwrap_or(&none).clone();
+    fn of_node(&self, node: String) -> NodeComparison {
+        let of = |source: &ByNode| source.get(&node).cloned().unwrap_or_default();
         let (running, endpoints, recorded) = (of(&self.running), of(&self.endpoints), of(&self.recorded));
+
         let has_endpoint = |address: &&IpAddr| !self.with_endpoints || endpoints.contains(*address);
         let agreed = running.iter().filter(|a| self.all_recorded.contains(*a)).filter(has_endpoint).count();
-        let empty = BTreeSet::new();
-        let (without_endpoint, endpoint_only) = if self.with_endpoints {
-            (&running - &endpoints, &endpoints - &running)
-        } else {
-            (empty.clone(), empty)
+        let (without_endpoint, endpoint_only) = match self.with_endpoints {
+            true => (&running - &endpoints, &endpoints - &running),
+            false => Default::default(),
         };
+
         let others = running.iter().filter_map(|a| Some((*a, *self.others.get(a)?))).collect();
         NodeComparison {
+            pods: self.pods.get(&node).copied().unwrap_or_default(),
             node,
-            pods,
             in_kubernetes: running.len(),
             in_endpoints: endpoints.len(),
             in_blocks: recorded.len(),

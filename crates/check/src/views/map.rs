@@ -12,11 +12,10 @@ use serde::Serialize;
 use super::Count;
 use crate::code::Severity;
 use crate::finding::{Finding, Subject};
-use crate::index::IndexedBlock;
+use crate::index::{IndexedBlock, Stored};
+use crate::message::name_of_claim;
 use crate::occupancy::Occupancy;
-use crate::rules::addresses::Record;
-use crate::rules::blocks::Stored;
-use crate::rules::evidence::name_of_claim;
+use crate::record::Record;
 use crate::{Context, Options, Report};
 
 /// How much a map shows. What is left out is left out as a whole, so that nothing looks empty that is not.

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
-use calipam_check::record::{Claim, describe};
+use calipam_check::claim::{Claim, describe};
 use calipam_model::IpNet;
 use calipam_model::attributes::AttributeRef;
 use calipam_model::block::{Allocation, Block};

@@ -1,7 +1,7 @@
 //! An event as people and programs see it.
 
 use calipam_check::Subject;
-use calipam_check::record::{Claim, describe};
+use calipam_check::claim::{Claim, describe};
 use calipam_model::IpNet;
 use calipam_model::attributes::Attribute;
 use calipam_model::block::BlockOwner;

@@ -5,6 +5,7 @@
 //! its allocations, free list, owner records and sequence numbers.
 
 mod compact;
+mod cooldown;
 mod read;
 mod records;
 mod update;
@@ -246,11 +247,6 @@ impl Block {
     /// The owner records, each of which at least one ordinal uses.
     pub fn attributes(&self) -> impl ExactSizeIterator<Item = AttributeRef<'_>> {
         self.attributes.iter()
-    }
-
-    /// True where an address cools down.
-    pub fn has_cooling(&self) -> bool {
-        self.attributes.has_cooling()
     }
 
     /// True where no ordinal is taken but those that Windows reserves. A cooling address counts as

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use ipnet::IpNet;
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 
 use super::{Block, BlockOwner, WINDOWS_RESERVED_FIRST, WINDOWS_RESERVED_LAST};
 use crate::attributes::{Attribute, AttributeTable};
@@ -107,7 +107,7 @@ fn claim_text(now: Timestamp) -> String {
 /// One update of a block, under way.
 #[derive(Debug)]
 pub struct BlockUpdate<'b> {
-    block: &'b mut Block,
+    pub(super) block: &'b mut Block,
     changed: bool,
 }
 
@@ -181,44 +181,6 @@ impl BlockUpdate<'_> {
         freed
     }
 
-    /// Puts ordinals into cooldown since `at` (facts 3.10): they share one fresh owner record with
-    /// nothing but the time, and get the block's sequence number. Those that are free or cooling
-    /// already are left out. Gives the ordinals that cool now.
-    pub fn cool(&mut self, ordinals: &[u32], at: Timestamp) -> Vec<u32> {
-        let mut cooled = self.taken(ordinals);
-        cooled.retain(|o| self.block.allocation(*o).is_some_and(|a| !a.attribute.is_cooling()));
-        cooled.sort_unstable();
-        if !cooled.is_empty() {
-            let index = self.add(&Attribute::cooling(at));
-            cooled.iter().for_each(|ordinal| self.allocate(*ordinal, index));
-            self.compact();
-        }
-        cooled
-    }
-
-    /// Puts ordinals into cooldown as a release by handle does: their sequence numbers stay (facts 3.7).
-    pub fn cool_by_handle(&mut self, ordinals: &[u32], at: Timestamp) -> Vec<u32> {
-        let (sequences, are_null) = (self.block.sequences.clone(), self.block.null_sequences);
-        let cooled = self.cool(ordinals, at);
-        (self.block.sequences, self.block.null_sequences) = (sequences, are_null);
-        cooled
-    }
-
-    /// Frees what has cooled for longer than `cooldown` at `now`. Gives the ordinals.
-    pub fn collect_cooled(&mut self, now: Timestamp, cooldown: SignedDuration) -> Vec<u32> {
-        if !self.block.has_cooling() {
-            return Vec::new();
-        }
-        let over = |released: Timestamp| now.duration_since(released) > cooldown;
-        let expired: Vec<u32> = self
-            .block
-            .allocations()
-            .filter(|a| a.attribute.released_time().is_some_and(over))
-            .map(|a| a.ordinal)
-            .collect();
-        self.release_by_handle(&expired)
-    }
-
     /// Gives an allocated ordinal another owner record and the sequence number of a new allocation.
     ///
     /// # Errors
@@ -274,7 +236,7 @@ impl BlockUpdate<'_> {
     }
 
     /// The ordinals of the list that are allocated, each once.
-    fn taken(&self, ordinals: &[u32]) -> Vec<u32> {
+    pub(super) fn taken(&self, ordinals: &[u32]) -> Vec<u32> {
         let mut taken: Vec<u32> =
             ordinals.iter().copied().filter(|o| self.block.allocation(*o).is_some()).collect();
         taken.sort_unstable();
@@ -282,7 +244,7 @@ impl BlockUpdate<'_> {
         taken
     }
 
-    fn allocate(&mut self, ordinal: u32, index: u32) {
+    pub(super) fn allocate(&mut self, ordinal: u32, index: u32) {
         self.block.allocations[ordinal as usize] = Some(index);
         let number = self.block.sequence;
         self.block.null_sequences = false;
@@ -313,14 +275,14 @@ impl BlockUpdate<'_> {
         found.map_or_else(|| self.add(attribute), |index| index as u32)
     }
 
-    fn add(&mut self, attribute: &Attribute) -> u32 {
+    pub(super) fn add(&mut self, attribute: &Attribute) -> u32 {
         self.block.attributes.push(attribute);
         self.block.null_attributes = false;
         self.block.attributes.len() as u32 - 1
     }
 
     /// Drops owner records that no address uses, keeps the others in order, and renumbers the allocations.
-    fn compact(&mut self) {
+    pub(super) fn compact(&mut self) {
         let mut used = vec![false; self.block.attributes.len()];
         self.block.allocations.iter().flatten().for_each(|index| used[*index as usize] = true);
         if used.iter().all(|u| *u) {

@@ -4,8 +4,8 @@ use std::net::IpAddr;
 
 use calipam_assign::{Error, PoolPassedOver};
 use calipam_check::Subject;
+use calipam_check::claim::Claim;
 use calipam_check::names_of_owners;
-use calipam_check::record::Claim;
 use calipam_model::block::Allocation;
 
 use crate::basis::Basis;

@@ -3,8 +3,9 @@
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
-use calipam_check::owner::{Doubt, RecordedOwner, is_unnamed};
-use calipam_check::record::Claim;
+use calipam_check::claim::Claim;
+use calipam_check::is_unnamed;
+use calipam_check::owner::{Doubt, RecordedOwner};
 use calipam_check::{Code, Finding, LeakReason, Subject};
 use calipam_model::IpNet;
 use calipam_model::cidr::ordinal_of;

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use calipam_check::record::Claim;
+use calipam_check::claim::Claim;
 use calipam_check::{Code, Options, Subject, check};
 use calipam_model::IpNet;
 use calipam_model::block::{Block, BlockContent};

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
-use calipam_check::record::Claim;
+use calipam_check::claim::Claim;
 use calipam_model::text::TextRef;
 
 use crate::basis::Basis;

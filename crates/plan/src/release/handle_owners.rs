@@ -1,8 +1,8 @@
 //! Which handles belong to an owner that exists, although no block records an address under them. Where blocks were lost,
 //! the handles of all their owners look like orphans, and a rebuild needs them.
 
+use calipam_check::claim::Claim;
 use calipam_check::owner::Owners;
-use calipam_check::record::Claim;
 use calipam_check::{Code, Subject};
 use calipam_model::node::TunnelKind;
 

@@ -2,8 +2,8 @@
 
 use std::net::IpAddr;
 
+use calipam_check::claim::Claim;
 use calipam_check::owner::{Unread, unread};
-use calipam_check::record::Claim;
 use calipam_check::{Subject, names_of_owners};
 use calipam_model::block::Allocation;
 

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
+use calipam_check::claim::Claim;
 use calipam_check::index::Owner;
-use calipam_check::record::Claim;
 use calipam_model::IpNet;
 use calipam_model::attributes::AttributeRef;
 use calipam_model::block::{WINDOWS_RESERVED_FIRST, WINDOWS_RESERVED_LAST};

@@ -5,8 +5,9 @@ mod raw;
 
 use std::collections::{BTreeMap, HashMap};
 
+use calipam_check::claim::Claim;
 use calipam_check::index::IndexedBlock;
-use calipam_check::record::{Claim, names_owner};
+use calipam_check::record::names_owner;
 use calipam_check::{Code, Subject};
 use calipam_model::IpNet;
 use calipam_model::attributes::AttributeRef;

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::structure_tests::{affinity, evidence, findings, handle, only, pod, verdict, whole};
+use crate::rules::structure_tests::{affinity, evidence, findings, handle, only, pod, verdict, whole};
 use crate::test_cluster::Cluster;
 use crate::{Code, Severity};
 

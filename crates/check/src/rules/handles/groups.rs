@@ -17,8 +17,8 @@ use calipam_model::text::{Text, TextRef};
 use foldhash::fast::FixedState;
 use serde_json::Value;
 
-use super::addresses::Record;
 use crate::parallel::{in_parts, in_parts_of_few};
+use crate::record::Record;
 use crate::{Context, FastMap};
 
 pub(crate) type StoredHandle = Versioned<Handle>;

@@ -1,5 +1,9 @@
 //! Handles and what blocks record under them (facts 3.8, 3.13, 3.15).
 
+mod groups;
+#[cfg(test)]
+mod tests;
+
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::net::IpAddr;
 
@@ -8,18 +12,17 @@ use calipam_model::key::Key;
 use calipam_model::snapshot::Source;
 use calipam_model::text::TextRef;
 
-use super::addresses::Record;
-use super::blocks::unjudged;
-use super::handle_groups::{Group, StoredHandle, groups, named_by_unjudged, undecodable};
-use super::wording::{addresses, list, short};
+use self::groups::{Group, StoredHandle, groups, named_by_unjudged, undecodable};
 use crate::Context;
+use crate::claim::Claim;
 use crate::code::{Code, Severity};
 use crate::finding::{Evidence, Finding, HandleBlockEvidence, HandleEvidence, Subject};
-use crate::record::Claim;
+use crate::message::{addresses, list, short};
+use crate::record::Record;
 
 /// Judges every handle, stored or recorded.
 pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
-    let unjudged = unjudged(context);
+    let unjudged = context.index.unjudged();
     let scope = Scope {
         context,
         blocks_read: context.snapshot.has_read(Source::Blocks),

@@ -1,0 +1,204 @@
+//! What an owner record says about whose address it is (facts section 4).
+
+use calipam_model::attributes::{AttributeRef, OwnerMap};
+use calipam_model::node::TunnelKind;
+use calipam_model::service::Service;
+use calipam_model::snapshot::{Snapshot, Source};
+use calipam_model::text::TextRef;
+
+/// Shortest run of hexadecimal digits that counts as a container ID.
+const MIN_CONTAINER_ID: usize = 12;
+
+/// What follows the network in the handle of a machine.
+const MACHINE: &str = ".vmi.";
+/// What begins the hash of a machine's name that would be too long for a handle.
+const HASH: char = '_';
+
+/// Whose address a record says it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Claim<'s> {
+    /// It has no owner: the address cools down after its release.
+    Cooling,
+    /// Windows': the ordinal is never handed out.
+    WindowsReserved,
+    /// It does not say: no handle and no attributes.
+    Anonymous,
+    /// A tunnel's of a node.
+    Tunnel { kind: TunnelKind, node: String },
+    /// A LoadBalancer service's.
+    Service,
+    /// A KubeVirt machine's.
+    Machine,
+    /// A pod's, by attributes.
+    Pod {
+        namespace: TextRef<'s>,
+        /// Its name.
+        pod: TextRef<'s>,
+        /// The node on which it ran.
+        node: Option<TextRef<'s>>,
+    },
+    /// A container's, by the ID at the end of the handle.
+    Container(String),
+    /// A pod's, by the handle `<namespace>.<pod>` of Calico 2.x, which has no attributes.
+    LegacyPod {
+        namespace: String,
+        /// Its name.
+        pod: String,
+    },
+    /// Of bare CNI or another program: it has attributes, which name neither pod nor tunnel, service or machine. The
+    /// handle may end with a container ID of any form.
+    Foreign { handle: String },
+    /// A handle of no known form, and nothing else.
+    Unknown,
+}
+
+impl<'s> Claim<'s> {
+    /// Reads a record.
+    pub fn of(record: &AttributeRef<'s>) -> Self {
+        if record.is_cooling() {
+            return Self::Cooling;
+        }
+        if record.is_windows_reserved() {
+            return Self::WindowsReserved;
+        }
+        let attributes = record.owner();
+        let owner = attributes.owner();
+        if owner.is_machine || record.alternate().is_some_and(|other| other.owner().is_machine) {
+            return Self::Machine;
+        }
+        if let (Some(namespace), Some(pod)) = (owner.namespace, owner.pod) {
+            return Self::Pod { namespace, pod, node: owner.node };
+        }
+        if record.is_anonymous() {
+            return Self::Anonymous;
+        }
+        let handle = record.clean_handle().map(|h| h.to_string()).unwrap_or_default();
+        match Self::of_type(&attributes, &handle).unwrap_or_else(|| Self::of_handle(&handle)) {
+            // What Calico 2.x wrote has no attributes.
+            Self::LegacyPod { .. } | Self::Unknown if !attributes.is_empty() && !handle.is_empty() => {
+                Self::Foreign { handle }
+            }
+            claim => claim,
+        }
+    }
+
+    /// By the attribute `type`.
+    fn of_type(owner: &OwnerMap<'s>, handle: &str) -> Option<Self> {
+        let kind = owner.get("type")?.to_string();
+        if kind == "LoadBalancer" {
+            return Some(Self::Service);
+        }
+        let kind = TunnelKind::ALL.into_iter().find(|k| k.attribute() == kind)?;
+        let node = owner.get("node").map(|n| n.to_string());
+        let node = node.or_else(|| handle.strip_prefix(kind.handle_prefix()).map(str::to_owned))?;
+        Some(Self::Tunnel { kind, node })
+    }
+
+    /// By the form of the handle alone.
+    pub fn of_handle(handle: &str) -> Self {
+        let tunnel = |k: TunnelKind| Some((k, handle.strip_prefix(k.handle_prefix())?));
+        if let Some((kind, node)) = TunnelKind::ALL.into_iter().find_map(tunnel) {
+            return Self::Tunnel { kind, node: node.to_owned() };
+        }
+        // Names of networks hold any text: `lb-net.<container>` is a container's, and in `prod.net.vmi.<machine>`
+        // the network holds a dot. The hash in a service's handle holds none.
+        if handle.starts_with("lb-") && !handle.contains('.') {
+            return Self::Service;
+        }
+        if is_of_machine(handle) {
+            return Self::Machine;
+        }
+        let tail = handle.rsplit('.').next().unwrap_or(handle);
+        if is_container_id(tail) || handle.starts_with("k8s-pod-network.") {
+            return Self::Container(tail.to_owned());
+        }
+        match handle.split_once('.') {
+            Some((namespace, pod)) if !namespace.is_empty() && !pod.is_empty() => {
+                Self::LegacyPod { namespace: namespace.to_owned(), pod: pod.to_owned() }
+            }
+            _ => Self::Unknown,
+        }
+    }
+
+    /// Namespace and name of the pod that the claim names.
+    pub fn pod(&self) -> Option<(String, String)> {
+        match self {
+            Self::Pod { namespace, pod, .. } => Some((namespace.to_string(), pod.to_string())),
+            Self::LegacyPod { namespace, pod } => Some((namespace.clone(), pod.clone())),
+            _ => None,
+        }
+    }
+
+    /// True where only a source that was not read could tell whether the owner lives: services and
+    /// machines, which etcd does not hold.
+    pub fn needs_unread_source(&self, snapshot: &Snapshot) -> bool {
+        match self {
+            Self::Service => !snapshot.has_read(Source::Services),
+            Self::Machine => !snapshot.has_read(Source::Machines),
+            _ => false,
+        }
+    }
+}
+
+/// The type of an owner, and its name: `pod` and `namespace/name`, `tunnel` and the attribute `type`.
+pub fn describe(claim: &Claim<'_>, attribute: &AttributeRef<'_>) -> (&'static str, String) {
+    let text = |key: &str| attribute.get(key).map(|t| t.to_string()).unwrap_or_default();
+    let handle = || attribute.clean_handle().map(|h| h.to_string()).unwrap_or_default();
+    match claim {
+        Claim::Machine => {
+            let name = format!("{}/{}", text("namespace"), text("vmi-name"));
+            // Of a machine that is only the other owner the record has no name at this place.
+            ("virtual machine", if name == "/" { handle() } else { name })
+        }
+        Claim::Pod { namespace, pod, .. } => ("pod", format!("{namespace}/{pod}")),
+        Claim::LegacyPod { namespace, pod } => ("pod", format!("{namespace}/{pod}")),
+        Claim::Service => ("service", format!("{}/{}", text("namespace"), text("service"))),
+        Claim::Tunnel { kind, .. } => ("tunnel", kind.attribute().to_owned()),
+        _ => ("other", handle()),
+    }
+}
+
+/// True for text that is a container ID by its form.
+fn is_container_id(text: &str) -> bool {
+    text.len() >= MIN_CONTAINER_ID && text.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b))
+}
+
+/// What may be the container ID at the end of a handle `<network>.<container ID>`: either may hold dots. Without a
+/// network it is all of it.
+pub fn tails(handle: &str) -> impl Iterator<Item = &str> {
+    let after_dots = handle.match_indices('.').map(|(dot, _)| &handle[dot + 1..]);
+    after_dots.chain([handle]).filter(|tail| !tail.is_empty())
+}
+
+/// True where the record is that of the service: by its attributes, else by the hash in the handle.
+pub fn names_service(record: &AttributeRef<'_>, service: &Service) -> bool {
+    match (record.get("namespace"), record.get("service")) {
+        (Some(namespace), Some(name)) => {
+            namespace == *service.namespace.as_str() && name == *service.name.as_str()
+        }
+        _ => record.clean_handle().is_some_and(|handle| handle == *service.handle().as_str()),
+    }
+}
+
+/// The namespaces and names of virtual machines that a record may mean: one as a rule, several where the name of the
+/// network holds `.vmi.`, too, and none where the handle holds a hash.
+pub fn machines_of(record: &AttributeRef<'_>) -> Vec<(String, String)> {
+    let owner = record.owner();
+    if let (Some(namespace), Some(machine)) = (owner.get("namespace"), owner.get("vmi-name")) {
+        return vec![(namespace.to_string(), machine.to_string())];
+    }
+    let handle = record.clean_handle().map(|handle| handle.to_string()).unwrap_or_default();
+    let names = after_networks(&handle).filter_map(|name| name.split_once('.'));
+    names.map(|(namespace, machine)| (namespace.to_owned(), machine.to_owned())).collect()
+}
+
+/// What may follow the network in the handle of a machine.
+fn after_networks(handle: &str) -> impl Iterator<Item = &str> {
+    handle.match_indices(MACHINE).map(|(place, _)| &handle[place + MACHINE.len()..])
+}
+
+/// True for `<namespace>.<machine>` or a hash of that after the network. A container ID there is that of a container, on a
+/// network whose name ends with `.vmi`.
+fn is_of_machine(handle: &str) -> bool {
+    after_networks(handle).any(|name| name.contains('.') || name.starts_with(HASH))
+}

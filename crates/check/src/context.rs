@@ -1,0 +1,91 @@
+//! What rules and views see of a cluster.
+
+use std::sync::Arc;
+
+use calipam_model::attributes::AttributeRef;
+use calipam_model::snapshot::Snapshot;
+use calipam_model::time::CLOCK_SKEW;
+use jiff::{SignedDuration, Timestamp};
+
+use crate::finding::OwnerEvidence;
+use crate::index::Index;
+
+/// Allocations younger than this are not judged where the cluster configures nothing.
+pub const DEFAULT_GRACE: SignedDuration = SignedDuration::from_mins(15);
+/// A pool counts as nearly full above this share of its usable addresses, in percent.
+pub const DEFAULT_POOL_THRESHOLD: f64 = 90.0;
+/// The first version of Calico that takes empty blocks from other nodes.
+const RECLAIMS_SINCE: (u32, u32) = (3, 32);
+
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Allocations younger than this are not judged; `None` for the cluster's `leakGracePeriod`, else
+    /// [`DEFAULT_GRACE`]. Zero judges everything.
+    pub grace: Option<SignedDuration>,
+    /// See [`DEFAULT_POOL_THRESHOLD`].
+    pub pool_threshold: f64,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { grace: None, pool_threshold: DEFAULT_POOL_THRESHOLD }
+    }
+}
+
+/// What every rule sees.
+#[derive(Debug)]
+pub struct Context<'s> {
+    pub snapshot: &'s Snapshot,
+    pub index: Index<'s>,
+    /// By which ages are judged: when the snapshot was read.
+    pub now: Timestamp,
+    /// Allocations younger than this are not judged.
+    pub grace: SignedDuration,
+    /// See [`DEFAULT_POOL_THRESHOLD`].
+    pub pool_threshold: f64,
+    /// Strict affinity is known to be on.
+    pub strict_affinity: bool,
+}
+
+impl<'s> Context<'s> {
+    pub fn new(snapshot: &'s Snapshot, options: &Options) -> Self {
+        Self {
+            snapshot,
+            index: Index::new(snapshot, snapshot.taken_at),
+            now: snapshot.taken_at,
+            grace: grace(snapshot, options),
+            pool_threshold: options.pool_threshold,
+            strict_affinity: snapshot.effective_ipam_config().is_some_and(|c| c.strict_affinity),
+        }
+    }
+
+    /// Who uses an address, by all evidence that accuses.
+    pub fn owners_of(&self, address: std::net::IpAddr) -> Vec<Arc<OwnerEvidence>> {
+        self.index.describe_users(self.index.uses_of(address))
+    }
+
+    /// True where a node that finds no block to claim takes an empty one of another node. Where the version of Calico is
+    /// not known it counts as a current one, so that no node is called stranded for that alone.
+    pub(crate) fn reclaims_empty_blocks(&self) -> bool {
+        self.snapshot.is_calico_since(RECLAIMS_SINCE).unwrap_or(true)
+    }
+
+    /// True where the allocation is younger than the grace period: its owner may not have appeared yet.
+    pub fn is_young(&self, record: &AttributeRef<'_>) -> bool {
+        self.is_young_at(self.now, record)
+    }
+
+    pub(crate) fn is_young_at(&self, now: Timestamp, record: &AttributeRef<'_>) -> bool {
+        let Some(allocated) = record.allocated_at() else { return false };
+        let age = now.duration_since(allocated);
+        // What a clock that runs wrong wrote would stay young for as long as it is in the future.
+        age < self.grace && age >= -CLOCK_SKEW
+    }
+}
+
+/// The grace period that counts for a cluster: what was asked for, else what it configures, else
+/// [`DEFAULT_GRACE`].
+pub fn grace(snapshot: &Snapshot, options: &Options) -> SignedDuration {
+    let configured = snapshot.kube_controllers.as_ref().and_then(|c| c.leak_grace_period);
+    options.grace.or(configured.filter(|grace| grace.is_positive())).unwrap_or(DEFAULT_GRACE)
+}

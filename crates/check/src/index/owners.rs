@@ -1,0 +1,107 @@
+//! What findings say of those who use addresses.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use calipam_model::text::TextRef;
+
+use super::{Index, Owner, Use};
+use crate::finding::{LISTED_FIELDS, OwnerEvidence, OwnerField, OwnerKind};
+
+/// Characters of a container ID that a finding shows. A real one has 64; the annotation of a pod may say anything.
+const LONGEST_ID: usize = 256;
+
+impl Index<'_> {
+    /// The owners of uses, in the order of their names.
+    pub(crate) fn describe_users(&self, uses: &[Use]) -> Vec<Arc<OwnerEvidence>> {
+        let mut owners: Vec<Arc<OwnerEvidence>> =
+            uses.iter().map(|used| self.describe_owner(used.owner)).collect();
+        owners.sort();
+        owners
+    }
+
+    /// An owner, with its first addresses.
+    pub(crate) fn describe_owner(&self, owner: Owner) -> Arc<OwnerEvidence> {
+        self.large_owners
+            .get(&owner)
+            .cloned()
+            .unwrap_or_else(|| Arc::new(self.describe(owner, LISTED_FIELDS)))
+    }
+
+    /// An endpoint with all its addresses.
+    pub(crate) fn describe_endpoint(&self, position: u32) -> OwnerEvidence {
+        self.describe(Owner::Endpoint(position), usize::MAX)
+    }
+
+    /// A pod with all addresses that any evidence names.
+    pub(crate) fn describe_pod(&self, position: u32) -> OwnerEvidence {
+        self.describe(Owner::Pod(position), usize::MAX)
+    }
+
+    /// The owners that have more addresses than are listed: they are described once.
+    pub(super) fn large_owners(&self) -> HashMap<Owner, Arc<OwnerEvidence>> {
+        let snapshot = self.snapshot;
+        let is_large = |count: usize| count > LISTED_FIELDS;
+        let endpoints = (0..).zip(&snapshot.endpoints).filter(|(_, e)| is_large(e.value.address_count()));
+        let pods = (0..).zip(&snapshot.pods).filter(|(_, pod)| is_large(pod.value.evidence().len()));
+        let services = (0..).zip(&snapshot.services).filter(|(_, s)| is_large(s.value.ingress.len()));
+
+        let owners = endpoints.map(|(position, _)| Owner::Endpoint(position));
+        let owners = owners.chain(pods.map(|(position, _)| Owner::Pod(position)));
+        let owners = owners.chain(services.map(|(position, _)| Owner::Service(position)));
+        owners.map(|owner| (owner, Arc::new(self.describe(owner, LISTED_FIELDS)))).collect()
+    }
+
+    fn describe(&self, owner: Owner, most: usize) -> OwnerEvidence {
+        match owner {
+            Owner::Endpoint(position) => {
+                let endpoint = self.endpoint(position);
+                let (namespace, pod) = (endpoint.namespace(), endpoint.pod());
+                let evidence = OwnerEvidence {
+                    node: endpoint.node().to_string(),
+                    pod: if pod.is_empty() { String::new() } else { format!("{namespace}/{pod}") },
+                    container_id: container_id(endpoint.container_id()),
+                    ..OwnerEvidence::new(OwnerKind::Endpoint, format!("{namespace}/{}", endpoint.name()))
+                };
+                evidence.naming(endpoint.addresses(), endpoint.address_count(), most)
+            }
+            Owner::Pod(position) => {
+                let pod = &self.snapshot.pods[position as usize].value;
+                let name = format!("{}/{}", pod.namespace(), pod.name());
+                let evidence = OwnerEvidence {
+                    node: pod.node().to_string(),
+                    pod: name.clone(),
+                    container_id: container_id(pod.container_id()),
+                    finished_at: pod.finished_at,
+                    ..OwnerEvidence::new(OwnerKind::Pod, name)
+                };
+                let named = pod.evidence();
+                evidence.naming(named.iter().map(|(address, _)| *address), named.len(), most)
+            }
+            Owner::Service(position) => {
+                let service = self.service(position);
+                let name = format!("{}/{}", service.namespace, service.name);
+                let ingress = &service.ingress;
+                OwnerEvidence::new(OwnerKind::Service, name).naming(
+                    ingress.iter().copied(),
+                    ingress.len(),
+                    most,
+                )
+            }
+            Owner::Tunnel(position, kind) => {
+                let node = self.snapshot.nodes[position as usize].value.name.clone();
+                let fields = vec![OwnerField::Tunnel(kind)];
+                OwnerEvidence { node: node.clone(), fields, ..OwnerEvidence::new(OwnerKind::Tunnel, node) }
+            }
+        }
+    }
+}
+
+fn container_id(id: TextRef<'_>) -> String {
+    let mut id = id.to_string();
+    if let Some((end, _)) = id.char_indices().nth(LONGEST_ID) {
+        id.truncate(end);
+        id.push('…');
+    }
+    id
+}

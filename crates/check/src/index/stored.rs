@@ -1,0 +1,36 @@
+//! The blocks that are stored, whether they can be judged or not.
+
+use std::collections::HashSet;
+
+use calipam_model::IpNet;
+use calipam_model::snapshot::Defect;
+
+use super::{Index, IndexedBlock};
+
+/// A block that is stored: read, or with a value that cannot be decoded.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Stored<'c, 's> {
+    pub key: IpNet,
+    /// `None` where the value cannot be decoded.
+    pub block: Option<&'c IndexedBlock<'s>>,
+}
+
+impl<'s> Index<'s> {
+    /// All stored blocks, ascending by CIDR, no CIDR twice.
+    pub(crate) fn stored(&self) -> Vec<Stored<'_, 's>> {
+        let read = self.blocks.iter().map(|block| Stored { key: block.key, block: Some(block) });
+        let broken = self.snapshot.defects.iter().filter_map(Defect::hidden_block);
+        let broken = broken.map(|key| Stored { key, block: None });
+
+        let mut stored: Vec<Stored<'_, '_>> = read.chain(broken).collect();
+        stored.sort_by_key(|s| (s.key, s.block.is_none()));
+        stored.dedup_by_key(|s| s.key);
+        stored
+    }
+
+    /// CIDRs of blocks that are corrupt or cannot be decoded. Nothing is said about what they hold, nor about
+    /// affinities and handles that name them.
+    pub(crate) fn unjudged(&self) -> HashSet<IpNet> {
+        self.unjudged.iter().copied().collect()
+    }
+}

@@ -1,0 +1,65 @@
+//! The cooldown of released addresses (facts 3.10): they are not assigned again for a while (Calico 3.33 and later).
+
+use std::borrow::Cow;
+
+use jiff::{SignedDuration, Timestamp};
+
+use super::{Block, BlockUpdate};
+use crate::attributes::Attribute;
+
+impl Block {
+    pub fn has_cooling(&self) -> bool {
+        self.attributes.has_cooling()
+    }
+
+    /// The block without what has cooled for longer than `cooldown`. An allocator reads a block so, and writes it only
+    /// where it changes something else.
+    pub fn without_cooled(&self, now: Timestamp, cooldown: SignedDuration) -> Cow<'_, Self> {
+        if !self.has_cooling() {
+            return Cow::Borrowed(self);
+        }
+        let mut block = self.clone();
+        block.update(|update| update.collect_cooled(now, cooldown));
+        Cow::Owned(block)
+    }
+}
+
+impl BlockUpdate<'_> {
+    /// Puts ordinals into cooldown since `at` (facts 3.10): they share one fresh owner record with
+    /// nothing but the time, and get the block's sequence number. Those that are free or cooling
+    /// already are left out. Gives the ordinals that cool now.
+    pub fn cool(&mut self, ordinals: &[u32], at: Timestamp) -> Vec<u32> {
+        let mut cooled = self.taken(ordinals);
+        cooled.retain(|o| self.block.allocation(*o).is_some_and(|a| !a.attribute.is_cooling()));
+        cooled.sort_unstable();
+        if !cooled.is_empty() {
+            let index = self.add(&Attribute::cooling(at));
+            cooled.iter().for_each(|ordinal| self.allocate(*ordinal, index));
+            self.compact();
+        }
+        cooled
+    }
+
+    /// Puts ordinals into cooldown as a release by handle does: their sequence numbers stay (facts 3.7).
+    pub fn cool_by_handle(&mut self, ordinals: &[u32], at: Timestamp) -> Vec<u32> {
+        let (sequences, are_null) = (self.block.sequences.clone(), self.block.null_sequences);
+        let cooled = self.cool(ordinals, at);
+        (self.block.sequences, self.block.null_sequences) = (sequences, are_null);
+        cooled
+    }
+
+    /// Frees what has cooled for longer than `cooldown` at `now`. Gives the ordinals.
+    pub fn collect_cooled(&mut self, now: Timestamp, cooldown: SignedDuration) -> Vec<u32> {
+        if !self.block.has_cooling() {
+            return Vec::new();
+        }
+        let over = |released: Timestamp| now.duration_since(released) > cooldown;
+        let expired: Vec<u32> = self
+            .block
+            .allocations()
+            .filter(|a| a.attribute.released_time().is_some_and(over))
+            .map(|a| a.ordinal)
+            .collect();
+        self.release_by_handle(&expired)
+    }
+}
