@@ -6,19 +6,12 @@
 //! "Facts" in the documentation of this crate means `docs/calico-ipam.md` of the project.
 
 pub mod allocation;
-pub mod archive;
 pub mod cache;
 mod client;
 pub mod error;
 mod etcdv2;
 mod export;
-mod files;
-pub mod frames;
 pub mod lookup;
-mod objects;
-mod parallel;
-mod protobuf;
-pub mod raw;
 pub mod read;
 mod secret;
 pub mod settings;
@@ -28,7 +21,6 @@ pub mod write;
 pub use self::client::etcd::EtcdClient;
 pub use self::client::etcdv2::EtcdV2Client;
 pub use self::client::kubernetes::{KubeClient, KubeconfigNames, context_of_server};
-pub use self::error::{Cause, Error, Failure, FileError, Permission, Result, Server, SettingsError, Tried};
+pub use self::error::{Cause, Error, Failure, Permission, Result, Server, SettingsError, Tried};
 pub use self::secret::{Secret, redact_url};
 pub use self::store::Datastore;
-pub use crate::export::VERSION as EXPORT_VERSION;

@@ -10,11 +10,12 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use crate::client::kubernetes::discovery::KUBEVIRT_GROUP;
-use crate::client::kubernetes::{Accept, KubeClient};
+use crate::client::kubernetes::KubeClient;
+use crate::client::kubernetes::kinds::{UNRESERVED, segment};
 use crate::error::{Failure, Result};
-use crate::objects::kinds::{UNRESERVED, segment};
 use crate::settings::KubernetesSettings;
+use calipam_files::objects::items::Accept;
+use calipam_files::objects::kinds::KUBEVIRT_GROUP;
 
 /// The version of KubeVirt's API that Calico knows.
 const KUBEVIRT_VERSION: &str = "v1";

@@ -15,13 +15,15 @@ use crate::client::kubernetes::KubeClient;
 use crate::client::kubernetes::schema::keeps_cooldown;
 use crate::error::{Error, Result};
 use crate::export;
-use crate::files::{DataFile, FileKind, STANDARD_INPUT, newest_time};
 use crate::read::whole::etcd::pull::Collector;
 use crate::read::whole::etcd::{Observed, Start, observe};
 use crate::read::whole::{self, Reduced};
-use crate::read::{Extent, Lookup, ProgressFn, again, around, with_kubernetes};
+use crate::read::{Lookup, again, around, with_kubernetes};
 use crate::secret::redact_url;
 use crate::settings::{Settings, Target};
+use calipam_files::archive::{Added, Adding};
+use calipam_files::export::export_file;
+use calipam_files::{DataFile, Extent, FileKind, ProgressFn, STANDARD_INPUT, newest_time};
 
 #[derive(Clone, Debug)]
 pub enum Datastore {
@@ -161,7 +163,7 @@ impl Datastore {
             Self::Kubernetes(client) => whole::kubernetes::observe(client, extent, progress).await,
             Self::File(file) => {
                 let (file, extent, progress) = (file.clone(), extent.clone(), Arc::clone(progress));
-                blocking(self.location(), move || file.observe_extent(&extent, &progress)).await
+                blocking(self.location(), move || Ok(file.observe_extent(&extent, &progress)?)).await
             }
         }
     }
@@ -297,9 +299,16 @@ impl Datastore {
             Self::Kubernetes(client) => export::kubernetes::export(client, &path, progress).await,
             Self::File(file) => {
                 let (file, progress) = (file.clone(), Arc::clone(progress));
-                blocking(self.location(), move || export::etcd::export_file(&file, &path, &progress)).await
+                blocking(self.location(), move || Ok(export_file(&file, &path, &progress)?)).await
             }
         }
+    }
+
+    /// Adds an export to an archive, whose folder is made where it is missing.
+    pub async fn add_to_archive(&self, folder: &Path, progress: &ProgressFn) -> Result<Added> {
+        let adding = Adding::begin(folder)?;
+        let entries = self.export(&adding.path(), progress).await?;
+        Ok(adding.finish(entries)?)
     }
 }
 
@@ -321,5 +330,5 @@ pub(crate) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T> + Send + 'static,
 ) -> Result<T> {
     let ended = tokio::task::spawn_blocking(work).await;
-    ended.unwrap_or_else(|lost| Err(Error::file(location, std::io::Error::other(lost))))
+    ended.unwrap_or_else(|lost| Err(calipam_files::Error::new(location, std::io::Error::other(lost)).into()))
 }

@@ -7,7 +7,7 @@ use std::path::Path;
 use calipam_check::views::handle_ids;
 use calipam_check::{Code, Context, Finding, LastInUse, Options, Report, Subject, names_of_owners};
 use calipam_datastore::Datastore;
-use calipam_datastore::archive::{Added, Archive, Archived, Part};
+use calipam_files::archive::{Added, Archive, Archived, Part};
 use calipam_history::keep::Keep;
 use calipam_history::timeline::{About, ExportReader, Timeline};
 use calipam_model::handle::clean_id;

@@ -86,6 +86,12 @@ pub enum Error {
     NoConsent(NoConsent),
 }
 
+impl From<calipam_files::Error> for Error {
+    fn from(error: calipam_files::Error) -> Self {
+        Self::Datastore(error.into())
+    }
+}
+
 impl Error {
     /// For `map_err`: what was being done with a path when the system refused.
     pub(crate) fn io(doing: &str, path: &Path) -> impl FnOnce(io::Error) -> Self {

@@ -2,7 +2,7 @@
 
 use std::mem::ManuallyDrop;
 
-use calipam_datastore::archive::Archived;
+use calipam_files::archive::Archived;
 use calipam_history::diff::{AddressChange, AddressChangeKind, Difference};
 use calipam_workflow::{Pair, Side, diff, exports_around, read_pair, scope};
 

@@ -38,7 +38,7 @@ const VERSION: Version = Version {
     reads: Reads {
         datastores: ["etcd v3", "crd.projectcalico.org/v1", "projectcalico.org/v3"],
         files: ["export of calipam", "etcd snapshot", "Kubernetes list"],
-        export_version: calipam_datastore::EXPORT_VERSION,
+        export_version: calipam_files::export::VERSION,
         journal_version: calipam_repair::journal::FORMAT,
     },
 };

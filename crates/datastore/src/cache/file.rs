@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use tempfile::NamedTempFile;
 
 use super::WhyWhole;
-use crate::frames::{HEAD, Head, MOST_TEXT, Packer, damaged};
+use calipam_files::frames::{HEAD, Head, MOST_TEXT, Packer, damaged};
 
 /// The version of the format that this program writes, and the only one that it reads.
 const FORMAT: u32 = 2;

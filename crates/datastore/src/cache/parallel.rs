@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 
-use crate::parallel;
+use calipam_files::parallel;
 
 /// Makes something of each number below `count`; `None` where that fails for one of them.
 pub(super) fn on_all_cores<T: Send>(

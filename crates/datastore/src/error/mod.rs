@@ -2,16 +2,13 @@
 
 mod cause;
 mod failure;
-mod file;
 mod settings;
 
 use std::fmt;
-use std::path::PathBuf;
 
 pub use self::cause::Cause;
 pub(crate) use self::cause::{Attempt, innermost, sources};
 pub use self::failure::{Failure, Server};
-pub use self::file::FileError;
 pub use self::settings::SettingsError;
 
 pub type Result<T> = std::result::Result<T, Error>;
@@ -109,8 +106,8 @@ pub enum Error {
         /// Those among them that a Calico node refers to.
         known: usize,
     },
-    #[error("{}: {kind}", path.display())]
-    File { path: PathBuf, kind: FileError },
+    #[error(transparent)]
+    File(#[from] calipam_files::Error),
 }
 
 /// An etcd endpoint, and why it could not be used.
@@ -149,19 +146,6 @@ impl Error {
         matches!(self, Self::Request { failure, .. } if failure.is_transient())
     }
 
-    /// The same of a file that lies in an archive.
-    pub(crate) fn of_archive(self) -> Self {
-        match self {
-            Self::File { path, kind } => Self::File { path, kind: kind.of_archive() },
-            other => other,
-        }
-    }
-
-    /// True where a file is not there.
-    pub(crate) fn is_missing_file(&self) -> bool {
-        matches!(self, Self::File { kind: FileError::Io(error), .. } if error.kind() == std::io::ErrorKind::NotFound)
-    }
-
     /// True where the same request may succeed a little later.
     pub fn may_pass(&self) -> bool {
         match self {
@@ -177,10 +161,6 @@ impl Error {
         let is_about_object =
             |failure: &Failure| matches!(failure, Failure::Refused { .. } | Failure::TooManyRequests);
         matches!(self, Self::Write { failure, .. } if is_about_object(failure))
-    }
-
-    pub(crate) fn file(path: impl Into<PathBuf>, kind: impl Into<FileError>) -> Self {
-        Self::File { path: path.into(), kind: kind.into() }
     }
 }
 

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::Leaf;
 use super::path::{CONFIG, HOSTS, POOLS, READY, TUNNEL, Workload, unescape};
-use crate::raw::RawKv;
+use calipam_files::raw::RawKv;
 
 /// The name of the one object that Calico uses of kinds with only one.
 const DEFAULT: &str = "default";

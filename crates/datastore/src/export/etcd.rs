@@ -4,18 +4,16 @@ use std::path::Path;
 use std::sync::Arc;
 
 use calipam_model::config::ClusterInformation;
-use calipam_model::snapshot::{Coverage, ETCD_SOURCES, Snapshot};
+use calipam_model::snapshot::{Coverage, ETCD_SOURCES};
 
-use super::{Header, Writer, write_line};
 use crate::client::etcd::EtcdClient;
 use crate::error::Result;
-use crate::files::DataFile;
-use crate::files::objects::is_exported;
-use crate::raw::{RawEntry, is_read};
-use crate::read::Extent;
-use crate::read::whole::ProgressFn;
 use crate::read::whole::etcd::pull::Collector;
 use crate::read::whole::etcd::{Start, observe as observe_etcd};
+use calipam_files::Extent;
+use calipam_files::ProgressFn;
+use calipam_files::export::{Header, Writer, write_line};
+use calipam_files::raw::RawEntry;
 
 /// Lines that are ready to be written, and their number.
 #[derive(Default)]
@@ -33,7 +31,7 @@ impl Collector for Writer {
     }
 
     fn commit(&mut self, chunk: Lines) -> Result<()> {
-        self.lines(&chunk.text, chunk.entries)
+        Ok(self.lines(&chunk.text, chunk.entries)?)
     }
 }
 
@@ -44,9 +42,9 @@ pub(crate) async fn export(client: &Arc<EtcdClient>, path: &Path, progress: &Pro
         let mut header = Header::new("etcd", &start.endpoint, &revision, &taken_at);
         header.guid = guid(start);
         let coverage = ETCD_SOURCES.into_iter().map(|source| (source, Coverage::Read)).collect();
-        Writer::create(path, &header.with_coverage(&coverage))
+        Ok(Writer::create(path, &header.with_coverage(&coverage))?)
     };
-    observe_etcd(client, None, &Extent::Whole, collect, progress).await?.collector.finish()
+    Ok(observe_etcd(client, None, &Extent::Whole, collect, progress).await?.collector.finish()?)
 }
 
 /// The GUID of the cluster, which the first answers hold.
@@ -60,24 +58,4 @@ fn guid(start: &Start) -> String {
         }
     }
     guid
-}
-
-/// Exports what lies in a file: a snapshot of etcd becomes an export, an export is packed or unpacked.
-pub(crate) fn export_file(file: &DataFile, path: &Path, progress: &ProgressFn) -> Result<u64> {
-    let mut writer = Writer::create(path, &header(&file.observe(progress)?))?;
-    let mut result = Ok(());
-    file.entries(|entry| {
-        if result.is_ok() && (is_read(entry.key) || is_exported(entry.key)) {
-            result = writer.entry(entry);
-        }
-    })?;
-    result?;
-    writer.finish()
-}
-
-pub(crate) fn header(snapshot: &Snapshot) -> Header {
-    let (kind, taken_at) = (snapshot.datastore.to_string(), snapshot.taken_at.to_string());
-    let mut header = Header::new(&kind, &snapshot.location, &snapshot.revision, &taken_at);
-    header.guid = snapshot.cluster.as_ref().map(|c| c.guid.clone()).unwrap_or_default();
-    header.with_coverage(&snapshot.coverage)
 }

@@ -7,16 +7,16 @@ use calipam_model::config::ClusterInformation;
 use calipam_model::snapshot::Source;
 use jiff::Timestamp;
 
-use super::{Header, Writer, write_line};
 use crate::client::kubernetes::KubeClient;
+use crate::client::kubernetes::kinds::Kind;
 use crate::error::Result;
-use crate::objects::items::Encoding;
-use crate::objects::kinds::Kind;
-use crate::read::Extent;
-use crate::read::whole::ProgressFn;
 use crate::read::whole::kubernetes::list::{Counter, Listed, Take};
 use crate::read::whole::kubernetes::order::{Lists, lists_in_order};
 use crate::read::whole::kubernetes::{Plan, plan};
+use calipam_files::Extent;
+use calipam_files::ProgressFn;
+use calipam_files::export::{Header, Writer, write_line};
+use calipam_files::objects::items::Encoding;
 
 /// Lines that are ready to be written, and their number.
 #[derive(Default)]
@@ -56,5 +56,5 @@ pub(crate) async fn export(client: &Arc<KubeClient>, path: &Path, progress: &Pro
     for listed in first.iter().chain(&second) {
         writer.lines(&listed.taken.text, listed.taken.entries)?;
     }
-    writer.finish()
+    Ok(writer.finish()?)
 }

@@ -5,14 +5,13 @@ pub(crate) mod again {
     pub(crate) mod kubernetes;
 }
 pub(crate) mod around;
-mod extent;
 mod names;
 mod past;
 pub(crate) mod whole;
 pub(crate) mod with_kubernetes;
 
+pub use calipam_files::{Extent, Progress, ProgressFn};
+
 pub use self::around::Lookup;
-pub use self::extent::Extent;
 pub use self::names::NameKind;
 pub use self::past::{Past, PastOf};
-pub use self::whole::{Progress, ProgressFn};

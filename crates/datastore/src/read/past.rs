@@ -15,9 +15,9 @@ use super::around::etcd::{MAX_OPERATIONS, endpoints_of, range_of};
 use super::around::{Lookup, PodOnNode};
 use crate::client::etcd::{Change, Due, EtcdClient, Range};
 use crate::error::{Error, Failure, Result};
-use crate::raw::RawKv;
 use crate::secret::redact_url;
 use crate::store::Datastore;
+use calipam_files::raw::RawKv;
 
 /// What the past of objects is asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]

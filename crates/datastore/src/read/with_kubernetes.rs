@@ -8,13 +8,14 @@ use calipam_model::snapshot::{Coverage, Snapshot, Source};
 
 use super::again::kubernetes;
 use super::around::Lookup;
-use super::whole::ProgressFn;
 use super::whole::kubernetes::list::{Counter, Listed};
 use super::whole::kubernetes::order::{Lists, lists};
-use super::whole::kubernetes::{no_kubevirt, require, skip};
+use super::whole::kubernetes::{no_kubevirt, require};
 use crate::client::kubernetes::KubeClient;
+use crate::client::kubernetes::kinds::{self, Kind};
 use crate::error::{Error, Result};
-use crate::objects::kinds::{self, Kind};
+use calipam_files::ProgressFn;
+use calipam_files::skip;
 
 /// Adds pods, services and machines to a snapshot of etcd. They are read after it, so that an address that is given out
 /// meanwhile is not taken for a leak.

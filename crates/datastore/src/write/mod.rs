@@ -27,8 +27,8 @@ pub use self::consent::{Consent, Question};
 pub(crate) use self::etcd::LIMITS as ETCD_LIMITS;
 pub(crate) use self::kubernetes::change as objects;
 pub use self::object::Stored;
+pub use crate::client::kubernetes::kinds::RECORDS;
 use crate::error::{Error, Result};
-pub use crate::objects::kinds::RECORDS;
 use crate::store::Datastore;
 
 #[derive(Clone, Debug)]

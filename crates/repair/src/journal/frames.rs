@@ -6,7 +6,7 @@
 
 use std::io::{self, BufRead, Cursor, Read, Seek, SeekFrom};
 
-use calipam_datastore::frames::{HEAD, Head, MAGIC, MOST_TEXT, Packer, damaged};
+use calipam_files::frames::{HEAD, Head, MAGIC, MOST_TEXT, Packer, damaged};
 
 /// How much of a journal of format 1 is read at once.
 const PART: u64 = 64 << 10;

@@ -1,6 +1,6 @@
 //! Files of data that cannot be read.
 
-use calipam_datastore::FileError;
+use calipam_files::FileError;
 
 use crate::hints::command_elsewhere;
 
@@ -17,6 +17,11 @@ pub(super) fn file(error: &FileError) -> Option<String> {
             "serve a copy of it: `etcd --data-dir COPY --force-new-cluster --enable-v2 --listen-client-urls \
              http://127.0.0.1:2399 --advertise-client-urls http://127.0.0.1:2399` (etcd 3.4 or older), and read that with \
              DATASTORE_TYPE=etcdv2. The data of Calico 3 lies in its file member/snap/db"
+        }
+        FileError::NoCalico => {
+            "is this the etcd that Calico uses? A cluster often has another one for the Kubernetes API; \
+             with the Kubernetes datastore, Calico uses no etcd of its own. That of Calico 2.x is read with \
+             DATASTORE_TYPE=etcdv2"
         }
         FileError::Objects(_) | FileError::NoObjects => {
             "write it again: `kubectl get ipamblocks,ipamhandles,blockaffinities,ipamconfigs,ippools,\

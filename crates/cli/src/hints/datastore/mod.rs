@@ -6,6 +6,7 @@ mod kubernetes;
 mod settings;
 
 use calipam_datastore::{Cause, Error, Failure, Permission, Server};
+use calipam_files::FileError;
 
 use self::etcd::{etcd, read_snapshot};
 use self::file::file;
@@ -71,11 +72,7 @@ pub(super) fn hint(error: &Error) -> Option<String> {
             "only etcd keeps past revisions: give its endpoints by `--etcd-endpoints`; what Kubernetes forgets, an archive of \
              exports keeps (`export --archive`, `history --archive`)"
         }
-        Error::NoCalico { .. } => {
-            "is this the etcd that Calico uses? A cluster often has another one for the Kubernetes API; \
-             with the Kubernetes datastore, Calico uses no etcd of its own. That of Calico 2.x is read with \
-             DATASTORE_TYPE=etcdv2"
-        }
+        Error::NoCalico { .. } => return file(&FileError::NoCalico),
         Error::NoCalicoKinds { .. } => {
             return Some(format!(
                 "is this the right cluster? Name another: {}. Where Calico keeps its data in etcd: {}",
@@ -90,7 +87,7 @@ pub(super) fn hint(error: &Error) -> Option<String> {
         Error::OtherCluster { .. } => {
             "name the kubeconfig or context of the cluster that uses this etcd, or none to read etcd alone"
         }
-        Error::File { kind, .. } => return file(kind),
+        Error::File(error) => return file(&error.kind),
     };
     Some(text.to_owned())
 }
@@ -135,7 +132,7 @@ fn rules(permissions: &[Permission]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use calipam_datastore::{FileError, SettingsError, Tried};
+    use calipam_datastore::{SettingsError, Tried};
 
     use super::*;
 
@@ -181,7 +178,7 @@ mod tests {
 
     #[test]
     fn errors_that_operators_meet_have_hints() {
-        let file = |kind| Error::File { path: "backup.db".into(), kind };
+        let file = |kind| Error::File(calipam_files::Error::new("backup.db", kind));
         for error in [
             Error::NoCalico { location: String::new() },
             Error::NoCalicoKinds { endpoint: String::new() },

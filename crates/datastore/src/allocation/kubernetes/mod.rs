@@ -15,8 +15,8 @@ use self::read::Answer;
 use super::{Known, PAUSES, unavailable};
 use crate::client::kubernetes::KubeClient;
 use crate::client::kubernetes::discovery::Api;
+use crate::client::kubernetes::kinds::Kind;
 use crate::error::{Cause, Error, Failure};
-use crate::objects::kinds::Kind;
 use crate::read::again::kubernetes::locate;
 use crate::write::objects::{self, is_version, version};
 

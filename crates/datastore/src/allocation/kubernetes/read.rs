@@ -14,14 +14,15 @@ use serde_json::value::RawValue;
 use tokio::task::JoinSet;
 
 use super::Selecting;
-use crate::client::kubernetes::{Accept, KubeClient};
+use crate::client::kubernetes::KubeClient;
+use crate::client::kubernetes::kinds::{self, Kind, UNRESERVED};
 use crate::error::{Error, Failure, Result};
-use crate::objects::items::Encoding;
-use crate::objects::kinds::{self, Kind, UNRESERVED};
 use crate::read::again::kubernetes::{ReadObject, incomplete, locate, read_one};
-use crate::read::whole::ProgressFn;
 use crate::read::whole::kubernetes::list::{Counter, list};
 use crate::write::objects::{finish_deletion, is_marked, version, without_strict};
+use calipam_files::ProgressFn;
+use calipam_files::objects::items::Accept;
+use calipam_files::objects::items::Encoding;
 
 /// How often the deletion of an object is finished that others write to meanwhile.
 const DELETIONS: usize = 5;

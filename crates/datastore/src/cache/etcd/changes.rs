@@ -13,7 +13,7 @@ use super::entries::{Entry, add, push_deletion, push_key, take_change};
 use crate::cache::WhyWhole;
 use crate::cache::newest::{Newest, sum};
 use crate::client::etcd::{Answer, Told, ToldChange};
-use crate::raw::{RawEntry, RawKv, is_read};
+use calipam_files::raw::{RawEntry, RawKv, is_read};
 
 /// What is stored under a key.
 pub(super) enum Stored {

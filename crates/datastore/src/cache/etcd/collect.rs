@@ -10,10 +10,10 @@ use super::entries;
 use crate::cache::file::{CacheWriter, ENTRIES, Identity};
 use crate::cache::newest::{Newest, sum};
 use crate::error::Result;
-use crate::frames::{MOST_TEXT, Packer};
-use crate::raw::RawEntry;
 use crate::read::whole::etcd::Start;
 use crate::read::whole::etcd::pull::Collector;
+use calipam_files::frames::{MOST_TEXT, Packer};
+use calipam_files::raw::RawEntry;
 
 /// Text of entries from which on they are packed: a third of what a frame can hold.
 const ENOUGH: usize = MOST_TEXT / 3;

@@ -7,7 +7,7 @@ use calipam_model::endpoint::Endpoint;
 use calipam_model::handle::Handle;
 use calipam_model::snapshot::{Revision, Snapshot, StoredBlock, Versioned};
 
-use crate::raw::RawEntry;
+use calipam_files::raw::RawEntry;
 
 const AS_STORED: u8 = 0;
 const BLOCK: u8 = 1;

@@ -24,11 +24,11 @@ use super::newest::Newest;
 use super::{CacheUse, CachedRead, WhyWhole, has_much_changed, part_of_name};
 use crate::client::etcd::{Answers, Due, EtcdClient, Range};
 use crate::error::{Error, Failure, Result};
-use crate::raw::prefix_end;
 use crate::read::whole;
-use crate::read::{Extent, ProgressFn};
 use crate::secret::redact_url;
 use crate::store::blocking;
+use calipam_files::raw::prefix_end;
+use calipam_files::{Extent, ProgressFn};
 
 /// How long etcd may take to tell what has changed before everything is read instead.
 const PATIENCE: Duration = Duration::from_secs(10);

@@ -9,13 +9,13 @@ use super::{Cluster, State, Worth, sum_of};
 use crate::cache::WhyWhole;
 use crate::cache::file::{CacheWriter, ENTRIES};
 use crate::cache::newest::Newest;
+use crate::client::kubernetes::kinds::Kind;
 use crate::client::kubernetes::watch::number;
-use crate::frames::{MOST_TEXT, Packer};
-use crate::objects::items::Encoding;
-use crate::objects::kinds::Kind;
-use crate::objects::meta::metadata;
-use crate::objects::name_in_kind;
 use crate::read::whole::kubernetes::list::Take;
+use calipam_files::frames::{MOST_TEXT, Packer};
+use calipam_files::objects::items::Encoding;
+use calipam_files::objects::meta::metadata;
+use calipam_files::objects::name_in_kind;
 
 /// Text of entries from which on they are packed: small enough that all cores have some to unpack.
 const ENOUGH: usize = MOST_TEXT / 8;

@@ -6,8 +6,9 @@ use calipam_model::compact::{Compact, push_sized, take_byte, take_bytes, take_ut
 use calipam_model::handle::Handle;
 use calipam_model::snapshot::{ObjectVersion, Revision, Snapshot, Source, StoredBlock, Versioned};
 
-use crate::objects::items::Encoding;
-use crate::objects::kinds::{Kind, KnownKind};
+use crate::client::kubernetes::kinds::Kind;
+use calipam_files::objects::items::Encoding;
+use calipam_files::objects::kinds::KnownKind;
 
 const JSON: u8 = 0;
 const BLOCK: u8 = 1;

@@ -11,11 +11,11 @@ use super::{State, entries, sum_of};
 use crate::cache::newest::Newest;
 use crate::cache::{WhyWhole, has_much_changed};
 use crate::client::kubernetes::KubeClient;
+use crate::client::kubernetes::kinds::Kind;
 use crate::client::kubernetes::watch::{Change, Told, Watch, newest};
 use crate::error::Failure;
-use crate::objects::items::Encoding;
-use crate::objects::kinds::Kind;
 use crate::read::whole::kubernetes::list::Begun;
+use calipam_files::objects::items::Encoding;
 
 /// How long the API server may take to tell all changes before all objects are read instead.
 const PATIENCE: Duration = Duration::from_secs(10);

@@ -10,7 +10,7 @@ use super::entries::{NewValue, read, take_change, take_entry};
 use crate::cache::WhyWhole;
 use crate::cache::file::{CHANGES, ENTRIES, STATE};
 use crate::cache::parallel::on_all_cores;
-use crate::objects::kinds::KnownKind;
+use calipam_files::objects::kinds::KnownKind;
 
 /// What has changed, by the names of the objects.
 pub(super) type Changes = BTreeMap<String, NewValue>;

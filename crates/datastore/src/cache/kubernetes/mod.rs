@@ -23,15 +23,16 @@ use super::file::{self, Identity};
 use super::newest::{Newest, sum};
 use super::{CacheUse, CachedRead, KindUse, WhyWhole, has_much_changed, part_of_name};
 use crate::client::kubernetes::KubeClient;
+use crate::client::kubernetes::kinds::Kind;
 use crate::error::Result;
-use crate::objects::kinds::Kind;
 use crate::read::again::kubernetes::{locate, read_one};
-use crate::read::whole::ProgressFn;
 use crate::read::whole::kubernetes::list::{Begun, Counter, Listed, list_from};
 use crate::read::whole::kubernetes::order::{ReadKind, lists, lists_in_order};
 use crate::read::whole::kubernetes::{Plan, assemble, plan};
-use crate::read::{Extent, with_kubernetes};
+use crate::read::with_kubernetes;
 use crate::store::blocking;
+use calipam_files::Extent;
+use calipam_files::ProgressFn;
 
 type Kept = file::Kept<State>;
 

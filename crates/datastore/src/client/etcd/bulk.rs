@@ -13,8 +13,8 @@ use tonic::{Request, Status};
 
 use super::Line;
 use super::range::Range;
-use crate::protobuf::{Fields, put_bytes, put_number, read_key_value};
-use crate::raw::RawEntry;
+use calipam_files::protobuf::{Fields, put_bytes, put_number, read_key_value};
+use calipam_files::raw::RawEntry;
 
 /// Sends one range. Answers may have any size. `None` where the answer cannot be decoded.
 pub(crate) async fn read(line: Line, range: &Range) -> Result<Option<Reply>, Status> {
@@ -122,7 +122,7 @@ impl Decoder for RawCodec {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::protobuf::{put_key_value, put_message};
+    use calipam_files::protobuf::{put_key_value, put_message};
 
     fn response(keys: &[&str]) -> Vec<u8> {
         let mut out = Vec::new();

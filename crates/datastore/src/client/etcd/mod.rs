@@ -33,9 +33,9 @@ pub(crate) use self::range::Range;
 pub(crate) use self::watch::Change;
 pub(crate) use self::watch::{Answer, Due, Told, ToldChange};
 use crate::error::{Cause, Error, Failure, Result, Server};
-use crate::raw::RawEntry;
 use crate::secret::redact_url;
 use crate::settings::EtcdSettings;
+use calipam_files::raw::RawEntry;
 
 /// A connection to an etcd v3 server.
 #[derive(Debug)]

@@ -2,7 +2,7 @@
 
 use etcd_client::{GetOptions, TxnOp};
 
-use crate::raw::prefix_end;
+use calipam_files::raw::prefix_end;
 
 /// A request for keys from `start` up to, but without, `end`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

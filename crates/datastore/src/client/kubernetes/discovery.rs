@@ -2,46 +2,13 @@
 
 use std::collections::BTreeSet;
 
+use calipam_files::objects::items::Accept;
+use calipam_files::objects::kinds::{CLASSIC_GROUP, Flavour, KUBEVIRT_GROUP, NATIVE_GROUP};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
-use super::{Accept, KubeClient};
+use super::KubeClient;
 use crate::error::{Failure, Result};
-
-const CLASSIC_GROUP: &str = "crd.projectcalico.org";
-const NATIVE_GROUP: &str = "projectcalico.org";
-pub(crate) const KUBEVIRT_GROUP: &str = "kubevirt.io";
-
-/// Which custom resources hold Calico's data.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Flavour {
-    /// `crd.projectcalico.org/v1`.
-    #[default]
-    Classic,
-    /// `projectcalico.org/v3`, since Calico 3.32.
-    Native,
-}
-
-impl Flavour {
-    /// The one that the settings name; any other text, or none, is the classic one.
-    fn configured(text: &str) -> Self {
-        if text.eq_ignore_ascii_case("projectcalico.org/v3") { Self::Native } else { Self::Classic }
-    }
-
-    pub(crate) fn group(self) -> &'static str {
-        match self {
-            Self::Classic => CLASSIC_GROUP,
-            Self::Native => NATIVE_GROUP,
-        }
-    }
-
-    pub(crate) fn version(self) -> &'static str {
-        match self {
-            Self::Classic => "v1",
-            Self::Native => "v3",
-        }
-    }
-}
 
 /// What of interest a cluster has.
 #[derive(Clone, Debug, Default)]

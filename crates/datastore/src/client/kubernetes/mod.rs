@@ -5,6 +5,7 @@ mod classify;
 mod connect;
 pub(crate) mod discovery;
 mod flags;
+pub(crate) mod kinds;
 pub(crate) mod permission;
 pub(crate) mod schema;
 mod transport;
@@ -31,39 +32,13 @@ pub use self::connect::{KubeconfigNames, context_of_server};
 use self::discovery::Api;
 use crate::allocation::Known;
 use crate::error::{Attempt, Cause, Error, Failure, Result, Server};
-use crate::objects::items::Encoding;
 use crate::settings::KubernetesSettings;
+use calipam_files::objects::items::{Accept, Encoding};
 
 /// Most bytes of an answer that is read whole.
 const MAX_WHOLE: usize = 64 << 20;
 /// Most bytes of an unsuccessful answer.
 const MAX_REFUSAL: usize = 64 << 10;
-
-/// What an answer should be encoded in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Accept {
-    Json,
-    /// Protobuf, or JSON from a server that has none.
-    Protobuf,
-    /// `metadata` of the objects alone, in protobuf or JSON.
-    Metadata,
-    /// `metadata` of the objects alone, in JSON.
-    Names,
-}
-
-impl Accept {
-    fn header(self) -> &'static str {
-        match self {
-            Self::Json => "application/json",
-            Self::Protobuf => "application/vnd.kubernetes.protobuf,application/json;q=0.5",
-            Self::Metadata => {
-                "application/vnd.kubernetes.protobuf;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,\
-                 application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1;q=0.5,application/json;q=0.1"
-            }
-            Self::Names => "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1",
-        }
-    }
-}
 
 /// A connection to an API server that is known to answer.
 pub struct KubeClient {

@@ -2,7 +2,8 @@
 
 use serde_json::Value;
 
-use super::{Accept, KubeClient};
+use super::KubeClient;
+use calipam_files::objects::items::Accept;
 
 /// The way from an IPAMBlock to what an address that cools down is known by. `""` is any item of a list.
 const RELEASED_AT: [&str; 4] = ["spec", "attributes", "", "releasedAt"];

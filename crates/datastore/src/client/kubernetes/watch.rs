@@ -8,12 +8,12 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::classify::status_failure;
-use super::{Accept, Answer, KubeClient};
+use super::{Answer, KubeClient};
+use crate::client::kubernetes::kinds::Kind;
 use crate::error::Failure;
-use crate::objects::items::{Encoding, ItemReader};
-use crate::objects::kinds::Kind;
-use crate::objects::meta::metadata;
-use crate::objects::name_in_kind;
+use calipam_files::objects::items::{Accept, Encoding, ItemReader};
+use calipam_files::objects::meta::metadata;
+use calipam_files::objects::name_in_kind;
 
 /// After how many seconds the API server ends a watch: two seconds before, which is soon, it sends a bookmark. With two there
 /// would be none.

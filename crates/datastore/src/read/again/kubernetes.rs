@@ -10,12 +10,12 @@ use jiff::Timestamp;
 use tokio::task::JoinSet;
 
 use crate::client::kubernetes::KubeClient;
+use crate::client::kubernetes::kinds::{self, Kind};
 use crate::error::{Error, Failure, Result};
-use crate::objects::items::{Encoding, protobuf};
-use crate::objects::kinds::{self, Kind};
-use crate::objects::names::{affinity_name, block_name, handle_name};
-use crate::read::whole::ProgressFn;
 use crate::read::whole::kubernetes::list::{Counter, list};
+use calipam_files::ProgressFn;
+use calipam_files::objects::items::{Encoding, protobuf};
+use calipam_files::objects::names::{affinity_name, block_name, handle_name};
 
 /// Requests that are under way at the same time.
 const IN_FLIGHT: usize = 16;

@@ -11,8 +11,8 @@ use jiff::Timestamp;
 use super::{Lookup, PodOnNode};
 use crate::client::etcd::{EtcdClient, Range};
 use crate::error::Result;
-use crate::raw::prefix_end;
 use crate::secret::redact_url;
+use calipam_files::raw::prefix_end;
 
 /// Most operations of one transaction; etcd allows 128 unless it is told otherwise.
 pub(crate) const MAX_OPERATIONS: usize = 100;

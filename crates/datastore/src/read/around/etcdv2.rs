@@ -12,9 +12,9 @@ use super::{Lookup, PodOnNode};
 use crate::client::etcdv2::{Depth, EtcdV2Client, Found};
 use crate::error::{Error, Failure, Result};
 use crate::etcdv2::{CONFIG, Leaf, POOLS, READY, convert, flatten, host_paths, path, pod_path};
-use crate::read::whole::ProgressFn;
 use crate::read::whole::etcdv2::{Tree, observe};
 use crate::read::with_kubernetes::is_in_kubernetes;
+use calipam_files::ProgressFn;
 
 /// How often the keys are read before the tree is read in one piece.
 const ATTEMPTS: usize = 3;

@@ -10,11 +10,12 @@ use tokio::task::JoinSet;
 
 use super::Lookup;
 use crate::client::kubernetes::KubeClient;
+use crate::client::kubernetes::kinds;
 use crate::error::{Error, Result};
-use crate::objects::kinds;
-use crate::read::whole::ProgressFn;
 use crate::read::whole::kubernetes::list::{Counter, Listed, list};
-use crate::read::whole::kubernetes::{no_kubevirt, skip};
+use crate::read::whole::kubernetes::no_kubevirt;
+use calipam_files::ProgressFn;
+use calipam_files::skip;
 
 use crate::read::again::kubernetes::{fetch, lost_task, start};
 

@@ -11,8 +11,8 @@ use super::page::{Names, common, few, parts, some};
 use super::{MOST, NameKind};
 use crate::client::etcd::{EtcdClient, Range};
 use crate::error::Result;
-use crate::raw::prefix_end;
 use crate::read::again::etcd::reread;
+use calipam_files::raw::prefix_end;
 
 pub(super) async fn names(client: &Arc<EtcdClient>, kind: NameKind, begin: &str) -> Result<BTreeSet<String>> {
     let below = |folder: String| Keys { client, folder };

@@ -14,11 +14,12 @@ use serde_json::json;
 use super::NameKind;
 use super::addresses::{self, Blocks};
 use super::page::{Names, few, parts, some};
-use crate::client::kubernetes::{Accept, KubeClient};
+use crate::client::kubernetes::KubeClient;
+use crate::client::kubernetes::kinds;
 use crate::error::{Failure, Result};
-use crate::objects::kinds;
-use crate::objects::names::{cidr_of_block, handle_name};
 use crate::read::again::kubernetes::reread;
+use calipam_files::objects::items::Accept;
+use calipam_files::objects::names::{cidr_of_block, handle_name};
 
 pub(super) async fn names(client: &Arc<KubeClient>, kind: NameKind, begin: &str) -> Result<BTreeSet<String>> {
     match kind {

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::MOST;
 use crate::error::Result;
-use crate::raw::{next_key, prefix_end};
+use calipam_files::raw::{next_key, prefix_end};
 
 /// Names in the order of their bytes, which can be read from any place on.
 pub(super) trait Names {

@@ -8,28 +8,16 @@ use calipam_model::key::{HANDLE_PREFIX, Key};
 use calipam_model::snapshot::{Coverage, DatastoreKind, Snapshot, Source, WhySkipped};
 use jiff::Timestamp;
 
-use super::{Progress, ProgressFn};
 use crate::client::etcdv2::{EtcdV2Client, Found};
 use crate::error::{Error, Result};
 use crate::etcdv2::{PARTS, convert, flatten, path};
-use crate::raw::RawKv;
+use calipam_files::raw::RawKv;
+use calipam_files::{CALICO_2_SOURCES, Progress, ProgressFn};
 
 /// How often the parts are read before the tree is read in one piece.
 const ATTEMPTS: usize = 3;
 /// Where everything of Calico lies.
 const ROOT: &str = "/calico";
-
-/// The sources that Calico 2.x has.
-pub(crate) const SOURCES: [Source; 8] = [
-    Source::Blocks,
-    Source::Affinities,
-    Source::Handles,
-    Source::Pools,
-    Source::Nodes,
-    Source::Endpoints,
-    Source::ClusterInformation,
-    Source::IpamConfig,
-];
 
 /// Sources of an etcd of Calico 3 that Calico 2.x does not know.
 const ABSENT: [Source; 3] =
@@ -123,7 +111,7 @@ impl Tree {
 
 /// What was read, and what Calico 2.x does not have.
 fn coverage() -> BTreeMap<Source, Coverage> {
-    let read = SOURCES.into_iter().map(|source| (source, Coverage::Read));
+    let read = CALICO_2_SOURCES.into_iter().map(|source| (source, Coverage::Read));
     let absent = ABSENT.into_iter().map(|source| (source, Coverage::Skipped(WhySkipped::NotInCalico2)));
     read.chain(absent).collect()
 }

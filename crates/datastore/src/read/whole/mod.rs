@@ -4,26 +4,12 @@ pub(crate) mod etcd;
 pub(crate) mod etcdv2;
 pub(crate) mod kubernetes;
 
-use std::sync::Arc;
-
 use calipam_model::block::RecordDetail;
 use calipam_model::snapshot::Snapshot;
 
 use self::etcd::pull::Collector;
 use crate::error::Result;
-use crate::raw::RawEntry;
-
-/// How far a read has come.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Progress {
-    /// Objects read so far.
-    pub read: u64,
-    /// Objects that are expected in all, as far as is known; 0 where nothing is.
-    pub expected: u64,
-}
-
-/// Takes the progress of a read; called from several threads.
-pub type ProgressFn = Arc<dyn Fn(Progress) + Send + Sync>;
+use calipam_files::raw::RawEntry;
 
 impl Collector for Snapshot {
     type Chunk = Self;

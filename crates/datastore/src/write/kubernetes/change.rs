@@ -14,13 +14,14 @@ use serde_json::{Value, json};
 
 use super::document;
 use super::form::{flag, labels, spec};
-use crate::client::kubernetes::discovery::Flavour;
-use crate::client::kubernetes::{Accept, KubeClient, permission};
+use crate::client::kubernetes::kinds::{self, Kind};
+use crate::client::kubernetes::{KubeClient, permission};
 use crate::error::{Failure, Result};
-use crate::objects::items::Encoding;
-use crate::objects::kinds::{self, Kind};
 use crate::read::again::kubernetes::{ReadObject, incomplete, locate, read_one};
 use crate::write::{Change, Expect, Stored};
+use calipam_files::objects::items::Accept;
+use calipam_files::objects::items::Encoding;
+use calipam_files::objects::kinds::Flavour;
 
 /// What became of one change.
 #[derive(Clone, Debug, PartialEq, Eq)]

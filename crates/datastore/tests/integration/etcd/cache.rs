@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use calipam_check::{Options, check};
 use calipam_datastore::Datastore;
 use calipam_datastore::cache::{CacheUse, CachedRead, WhyWhole};
-use calipam_datastore::frames::{HEAD, MAGIC, Packer};
+use calipam_files::frames::{HEAD, MAGIC, Packer};
 use calipam_model::snapshot::Snapshot;
 use calipam_testkit::allocator::{Churn, ChurnLog};
 use calipam_testkit::cluster::{Cluster, ClusterSpec, Fault};

@@ -2,7 +2,8 @@
 
 use std::fs;
 
-use calipam_datastore::{Datastore, Error, FileError};
+use calipam_datastore::{Datastore, Error};
+use calipam_files::FileError;
 use calipam_testkit::servers::{Etcd, EtcdVersion};
 
 use super::support::{assert_same, entries, open, seed};
@@ -59,7 +60,7 @@ async fn exports_are_whole_or_not_there() {
     let store = open(&etcd).await;
     let folder = tempfile::tempdir().unwrap();
     let error = store.export(&folder.path().join("no/such/folder"), &quiet()).await.unwrap_err();
-    assert!(matches!(error, Error::File { kind: FileError::Io(_), .. }), "{error}");
+    assert!(matches!(&error, Error::File(error) if matches!(error.kind, FileError::Io(_))), "{error}");
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
     store.export(&folder.path().join("x"), &quiet()).await.unwrap();
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "nothing else is left behind");
@@ -82,7 +83,7 @@ async fn damaged_snapshots_are_told() {
     assert_eq!(read(&whole).await.unwrap().blocks.len(), 8);
     for i in 0..60 {
         let error = read(&whole[..whole.len() * i / 60]).await.unwrap_err();
-        let Error::File { kind, .. } = &error else { panic!("{error}") };
+        let Error::File(calipam_files::Error { kind, .. }) = &error else { panic!("{error}") };
         let told = matches!(
             kind,
             FileError::Empty
@@ -96,7 +97,10 @@ async fn damaged_snapshots_are_told() {
         let mut bytes = whole.clone();
         bytes[whole.len() * i / 40] ^= 0x40;
         let error = read(&bytes).await.unwrap_err();
-        assert!(matches!(error, Error::File { kind: FileError::SnapshotChecksum, .. }), "{error}");
+        assert!(
+            matches!(&error, Error::File(error) if matches!(error.kind, FileError::SnapshotChecksum)),
+            "{error}"
+        );
     }
     // Without the checksum at its end it is the database of a member, where damage has to be met.
     let database = &whole[..whole.len() - 32];

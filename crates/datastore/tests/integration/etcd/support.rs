@@ -1,8 +1,8 @@
 //! A small cluster of Calico objects, and how to put it into etcd.
 
 use calipam_datastore::Datastore;
-use calipam_datastore::raw::{RawKv, is_read};
 use calipam_datastore::settings::{Overrides, Settings};
+use calipam_files::raw::{RawKv, is_read};
 use calipam_model::snapshot::{ETCD_SOURCES, Snapshot};
 use calipam_testkit::servers::Etcd;
 use etcd_client::{Client, Txn, TxnOp};

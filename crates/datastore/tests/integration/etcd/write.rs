@@ -65,7 +65,7 @@ async fn a_batch_takes_place_as_a_whole() {
     // The same batch again finds nothing as it expects.
     assert_eq!(writer.commit(&batch).await.unwrap(), Swap::Lost);
     let later = plain_read(&mut client).await;
-    let changed = |a: &[calipam_datastore::raw::RawKv], b: &[calipam_datastore::raw::RawKv]| {
+    let changed = |a: &[calipam_files::raw::RawKv], b: &[calipam_files::raw::RawKv]| {
         a.iter().filter(|entry| !b.contains(entry)).count()
     };
     assert_eq!((changed(&before, &later), changed(&later, &before)), (2, 2));

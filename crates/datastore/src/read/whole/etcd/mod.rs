@@ -12,12 +12,12 @@ use jiff::Timestamp;
 
 use self::plan::{Part, Sample};
 use self::pull::{Collector, Pull};
-use super::ProgressFn;
 use crate::client::etcd::{Answers, EtcdClient, FUTURE, Range, entries};
 use crate::error::{Error, Failure, Result};
-use crate::raw::{RawEntry, next_key, prefix_end};
-use crate::read::Extent;
 use crate::secret::redact_url;
+use calipam_files::Extent;
+use calipam_files::ProgressFn;
+use calipam_files::raw::{RawEntry, next_key, prefix_end};
 
 /// How often a read is begun before it is given up, where its revision is compacted or the connection
 /// breaks.

@@ -11,8 +11,8 @@ use calipam_model::names::endpoint_name;
 use calipam_model::snapshot::Source;
 
 use crate::client::etcd::Range;
-use crate::raw::prefix_end;
-use crate::read::Extent;
+use calipam_files::Extent;
+use calipam_files::raw::prefix_end;
 
 /// Blocks in one range: about a megabyte of values.
 const BLOCKS_PER_RANGE: usize = 64;

@@ -10,8 +10,8 @@ use tokio::task::JoinSet;
 use super::plan::Part;
 use crate::client::etcd::{EtcdClient, Reply};
 use crate::error::{Error, Failure, Result};
-use crate::raw::{RawEntry, next_key};
-use crate::read::whole::{Progress, ProgressFn};
+use calipam_files::raw::{RawEntry, next_key};
+use calipam_files::{Progress, ProgressFn};
 
 /// Requests that are under way at the same time.
 const IN_FLIGHT: usize = 4;

@@ -9,11 +9,12 @@ use percent_encoding::utf8_percent_encode;
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 
+use crate::client::kubernetes::kinds::{Kind, UNRESERVED};
 use crate::client::kubernetes::{Answer, KubeClient};
 use crate::error::{Cause, Failure, Result};
-use crate::objects::items::{Encoding, ItemReader, ListMeta};
-use crate::objects::kinds::{Kind, UNRESERVED};
-use crate::read::whole::{Progress, ProgressFn, Reduced};
+use crate::read::whole::Reduced;
+use calipam_files::objects::items::{Encoding, ItemReader, ListMeta};
+use calipam_files::{Progress, ProgressFn};
 
 /// Items of one page. Pages of 500, as others ask for, take eight times as long for custom resources.
 const PAGE: u64 = 5_000;

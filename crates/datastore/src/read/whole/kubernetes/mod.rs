@@ -6,17 +6,18 @@ pub(crate) mod order;
 use std::sync::Arc;
 
 use calipam_model::block::RecordDetail;
-use calipam_model::snapshot::{Coverage, DatastoreKind, Snapshot, Source, WhySkipped};
+use calipam_model::snapshot::{DatastoreKind, Snapshot, Source, WhySkipped};
 use jiff::Timestamp;
 
 use self::list::{Counter, Listed, Take};
 use self::order::{Lists, lists_in_order};
-use super::{ProgressFn, Reduced};
-use crate::client::kubernetes::discovery::Flavour;
+use super::Reduced;
+use crate::client::kubernetes::kinds::{self, Kind};
 use crate::client::kubernetes::{KubeClient, permission};
 use crate::error::{Error, Permission, Result};
-use crate::objects::kinds::{self, Kind};
-use crate::read::Extent;
+use calipam_files::Extent;
+use calipam_files::objects::kinds::Flavour;
+use calipam_files::{ProgressFn, skip};
 
 /// Why there are no machines.
 pub(crate) fn no_kubevirt() -> WhySkipped {
@@ -109,11 +110,6 @@ pub(crate) fn assemble<T: Into<Snapshot>>(
     };
     lists.for_each(|listed| snapshot.absorb(listed.taken.into()));
     snapshot
-}
-
-/// Says why a source is not read, where it is not.
-pub(crate) fn skip(snapshot: &mut Snapshot, source: Source, reason: WhySkipped) {
-    snapshot.coverage.entry(source).or_insert_with(|| Coverage::Skipped(reason));
 }
 
 /// Fails where the user may not list or get one of the kinds. Asked once for each connection.

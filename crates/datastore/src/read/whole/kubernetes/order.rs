@@ -9,8 +9,8 @@ use tokio::task::JoinSet;
 
 use super::list::{Begun, Counter, Listed, Take, list_from};
 use crate::client::kubernetes::KubeClient;
+use crate::client::kubernetes::kinds::Kind;
 use crate::error::{Failure, Result};
-use crate::objects::kinds::Kind;
 
 /// How all objects of a kind are read.
 pub(crate) trait ReadKind<T>: Clone + Send + Sync + 'static {

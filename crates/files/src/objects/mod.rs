@@ -3,11 +3,11 @@
 
 mod containers;
 mod custom;
-pub(crate) mod items;
-pub(crate) mod kinds;
+pub mod items;
+pub mod kinds;
 mod machine;
-pub(crate) mod meta;
-pub(crate) mod names;
+pub mod meta;
+pub mod names;
 mod node;
 mod pod;
 mod service;
@@ -21,10 +21,10 @@ use serde::Serialize;
 use self::items::Encoding;
 
 /// Adds one object to a snapshot. What cannot be understood becomes a [`Defect`].
-pub(crate) type AddObject = fn(&mut Snapshot, &[u8], Encoding);
+pub type AddObject = fn(&mut Snapshot, &[u8], Encoding);
 
 /// What an export keeps of an object, as JSON; `None` where it is of no interest.
-pub(crate) type ExportObject = fn(&[u8], Encoding) -> Result<Option<Vec<u8>>, String>;
+pub type ExportObject = fn(&[u8], Encoding) -> Result<Option<Vec<u8>>, String>;
 
 /// An object of the core group in an export.
 #[derive(Serialize)]
@@ -57,11 +57,11 @@ fn note_fields(snapshot: &mut Snapshot, path: String, key: Key, fields: Vec<Fiel
 }
 
 /// `<plural>/[<namespace>/]<name>`, by which a finding names an object.
-pub(crate) fn path(plural: &str, namespace: &str, name: &str) -> String {
+pub fn path(plural: &str, namespace: &str, name: &str) -> String {
     if namespace.is_empty() { format!("{plural}/{name}") } else { format!("{plural}/{namespace}/{name}") }
 }
 
 /// `[<namespace>/]<name>`: what the objects of a kind are sorted by.
-pub(crate) fn name_in_kind(namespace: &str, name: &str) -> String {
+pub fn name_in_kind(namespace: &str, name: &str) -> String {
     if namespace.is_empty() { name.to_owned() } else { format!("{namespace}/{name}") }
 }

@@ -4,7 +4,7 @@
 use crate::raw::RawEntry;
 
 /// Appends a varint.
-pub(crate) fn put_varint(out: &mut Vec<u8>, mut number: u64) {
+pub fn put_varint(out: &mut Vec<u8>, mut number: u64) {
     while number >= 0x80 {
         out.push(number as u8 | 0x80);
         number >>= 7;
@@ -13,7 +13,7 @@ pub(crate) fn put_varint(out: &mut Vec<u8>, mut number: u64) {
 }
 
 /// Appends a number field, unless it has the default 0.
-pub(crate) fn put_number(out: &mut Vec<u8>, field: u32, number: u64) {
+pub fn put_number(out: &mut Vec<u8>, field: u32, number: u64) {
     if number != 0 {
         put_varint(out, u64::from(field) << 3);
         put_varint(out, number);
@@ -21,21 +21,21 @@ pub(crate) fn put_number(out: &mut Vec<u8>, field: u32, number: u64) {
 }
 
 /// Appends a field of bytes, unless it has the default of no bytes.
-pub(crate) fn put_bytes(out: &mut Vec<u8>, field: u32, bytes: &[u8]) {
+pub fn put_bytes(out: &mut Vec<u8>, field: u32, bytes: &[u8]) {
     if !bytes.is_empty() {
         put_message(out, field, bytes);
     }
 }
 
 /// Appends an embedded message, also where it is empty.
-pub(crate) fn put_message(out: &mut Vec<u8>, field: u32, bytes: &[u8]) {
+pub fn put_message(out: &mut Vec<u8>, field: u32, bytes: &[u8]) {
     put_varint(out, u64::from(field) << 3 | 2);
     put_varint(out, bytes.len() as u64);
     out.extend_from_slice(bytes);
 }
 
 /// Reads a varint; gives it and its size. `None` where it does not end.
-pub(crate) fn varint(bytes: &[u8]) -> Option<(u64, usize)> {
+pub fn varint(bytes: &[u8]) -> Option<(u64, usize)> {
     // Nearly all tags and lengths take one byte.
     if let Some(byte) = bytes.first()
         && byte & 0x80 == 0
@@ -55,7 +55,7 @@ pub(crate) fn varint(bytes: &[u8]) -> Option<(u64, usize)> {
 
 /// The value of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Value<'a> {
+pub enum Value<'a> {
     Number(u64),
     /// Bytes, a text or an embedded message.
     Bytes(&'a [u8]),
@@ -65,7 +65,7 @@ pub(crate) enum Value<'a> {
 
 impl<'a> Value<'a> {
     /// The number, or 0 where the field is none.
-    pub(crate) fn number(self) -> u64 {
+    pub fn number(self) -> u64 {
         match self {
             Self::Number(number) => number,
             Self::Bytes(_) | Self::Fixed => 0,
@@ -73,7 +73,7 @@ impl<'a> Value<'a> {
     }
 
     /// The bytes, or none where the field is a number.
-    pub(crate) fn bytes(self) -> &'a [u8] {
+    pub fn bytes(self) -> &'a [u8] {
         match self {
             Self::Bytes(bytes) => bytes,
             Self::Number(_) | Self::Fixed => &[],
@@ -82,18 +82,18 @@ impl<'a> Value<'a> {
 }
 
 /// Walks the fields of one message.
-pub(crate) struct Fields<'a> {
+pub struct Fields<'a> {
     rest: &'a [u8],
 }
 
 impl<'a> Fields<'a> {
     /// The fields of `message`.
-    pub(crate) fn new(message: &'a [u8]) -> Self {
+    pub fn new(message: &'a [u8]) -> Self {
         Self { rest: message }
     }
 
     /// The next field; `Some(None)` at the end, `None` where the message is malformed.
-    pub(crate) fn next(&mut self) -> Option<Option<(u32, Value<'a>)>> {
+    pub fn next(&mut self) -> Option<Option<(u32, Value<'a>)>> {
         if self.rest.is_empty() {
             return Some(None);
         }
@@ -126,7 +126,7 @@ impl<'a> Fields<'a> {
 }
 
 /// Reads `mvccpb.KeyValue`, as responses carry it and snapshot files hold it.
-pub(crate) fn read_key_value(message: &[u8]) -> Option<RawEntry<'_>> {
+pub fn read_key_value(message: &[u8]) -> Option<RawEntry<'_>> {
     let mut entry = RawEntry::default();
     let mut fields = Fields::new(message);
     while let Some((field, value)) = fields.next()? {
@@ -144,8 +144,7 @@ pub(crate) fn read_key_value(message: &[u8]) -> Option<RawEntry<'_>> {
 }
 
 /// Appends `mvccpb.KeyValue`.
-#[cfg(test)]
-pub(crate) fn put_key_value(out: &mut Vec<u8>, entry: &RawEntry<'_>) {
+pub fn put_key_value(out: &mut Vec<u8>, entry: &RawEntry<'_>) {
     put_bytes(out, 1, entry.key);
     put_number(out, 2, entry.create_revision as u64);
     put_number(out, 3, entry.mod_revision as u64);

@@ -11,7 +11,7 @@ const MAX_ITEM: usize = 64 << 20;
 
 /// Reads a list in JSON.
 #[derive(Debug, Default)]
-pub(crate) struct JsonList {
+pub struct JsonList {
     /// Everything outside the items, so that an empty list is left: `{"items":[],"metadata":{…}}`.
     envelope: Vec<u8>,
     /// The beginning of an item whose end has not come yet.
@@ -44,7 +44,7 @@ enum InText {
 }
 
 impl JsonList {
-    pub(crate) fn feed(&mut self, mut piece: &[u8], on_item: &mut dyn FnMut(&[u8])) -> Result<(), String> {
+    pub fn feed(&mut self, mut piece: &[u8], on_item: &mut dyn FnMut(&[u8])) -> Result<(), String> {
         while !piece.is_empty() {
             let used = match self.position {
                 Position::Envelope => self.envelope(piece)?,
@@ -56,7 +56,7 @@ impl JsonList {
         Ok(())
     }
 
-    pub(crate) fn finish(self) -> Result<ListMeta, String> {
+    pub fn finish(self) -> Result<ListMeta, String> {
         #[derive(Deserialize)]
         struct Envelope {
             items: Option<Vec<serde::de::IgnoredAny>>,
@@ -88,7 +88,7 @@ impl JsonList {
     }
 
     /// What has come of everything outside the items.
-    pub(crate) fn envelope_so_far(&self) -> &[u8] {
+    pub fn envelope_so_far(&self) -> &[u8] {
         &self.envelope
     }
 

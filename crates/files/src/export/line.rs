@@ -11,7 +11,7 @@ use crate::raw::RawEntry;
 /// An entry, or the footer.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Line<'a> {
+pub(super) struct Line<'a> {
     /// The key, where it is text.
     #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
     key: Option<Cow<'a, str>>,

@@ -8,10 +8,7 @@ fn the_content_tells_what_a_file_is() {
         std::fs::write(&path, content).unwrap();
         DataFile::open(&path)
     };
-    let kind = |error: Error| match error {
-        Error::File { kind, .. } => kind,
-        other => panic!("{other}"),
-    };
+    let kind = |error: Error| error.kind;
     assert!(matches!(kind(open("a.db", b"").unwrap_err()), FileError::Empty));
     assert!(matches!(kind(open("a.zst", b"{\"kind\":\"Other\"}").unwrap_err()), FileError::UnknownKind(_)));
     assert!(matches!(kind(DataFile::open(&folder.path().join("none")).unwrap_err()), FileError::Io(_)));

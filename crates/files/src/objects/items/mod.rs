@@ -1,23 +1,50 @@
 //! The items of a list, one at a time, while the body of the answer arrives: no list is ever held whole.
 
-pub(crate) mod json;
-pub(crate) mod protobuf;
+pub mod json;
+pub mod protobuf;
 
 use self::json::JsonList;
 use self::protobuf::ProtobufList;
 
 /// How an answer is encoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Encoding {
+pub enum Encoding {
     /// JSON, the only one that custom resources have.
     Json,
     /// Kubernetes' own protobuf, which built-in kinds have.
     Protobuf,
 }
 
+/// How an answer is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Accept {
+    Json,
+    /// Protobuf, or JSON from a server that has none.
+    Protobuf,
+    /// `metadata` of the objects alone, in protobuf or JSON.
+    Metadata,
+    /// `metadata` of the objects alone, in JSON.
+    Names,
+}
+
+impl Accept {
+    /// The header of the request.
+    pub fn header(self) -> &'static str {
+        match self {
+            Self::Json => "application/json",
+            Self::Protobuf => "application/vnd.kubernetes.protobuf,application/json;q=0.5",
+            Self::Metadata => {
+                "application/vnd.kubernetes.protobuf;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,\
+                 application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1;q=0.5,application/json;q=0.1"
+            }
+            Self::Names => "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1",
+        }
+    }
+}
+
 /// What a list says about itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct ListMeta {
+pub struct ListMeta {
     /// The revision at which it was read; all pages of a list have the same.
     pub resource_version: String,
     /// What to ask for the next page with; empty on the last.
@@ -28,14 +55,14 @@ pub(crate) struct ListMeta {
 
 /// Reads one page of a list from the pieces of its body.
 #[derive(Debug)]
-pub(crate) enum ItemReader {
+pub enum ItemReader {
     Json(JsonList),
     Protobuf(ProtobufList),
 }
 
 impl ItemReader {
     /// A reader for a body in that encoding.
-    pub(crate) fn new(encoding: Encoding) -> Self {
+    pub fn new(encoding: Encoding) -> Self {
         match encoding {
             Encoding::Json => Self::Json(JsonList::default()),
             Encoding::Protobuf => Self::Protobuf(ProtobufList::default()),
@@ -43,7 +70,7 @@ impl ItemReader {
     }
 
     /// Takes the next piece of the body and hands on each item that is complete.
-    pub(crate) fn feed(&mut self, piece: &[u8], on_item: &mut dyn FnMut(&[u8])) -> Result<(), String> {
+    pub fn feed(&mut self, piece: &[u8], on_item: &mut dyn FnMut(&[u8])) -> Result<(), String> {
         match self {
             Self::Json(list) => list.feed(piece, on_item),
             Self::Protobuf(list) => list.feed(piece, on_item),
@@ -51,7 +78,7 @@ impl ItemReader {
     }
 
     /// What the list says about itself, as soon as it is known: in protobuf before the items.
-    pub(crate) fn meta(&self) -> Option<&ListMeta> {
+    pub fn meta(&self) -> Option<&ListMeta> {
         match self {
             Self::Json(_) => None,
             Self::Protobuf(list) => list.meta(),
@@ -59,7 +86,7 @@ impl ItemReader {
     }
 
     /// The end of the body.
-    pub(crate) fn finish(self) -> Result<ListMeta, String> {
+    pub fn finish(self) -> Result<ListMeta, String> {
         match self {
             Self::Json(list) => list.finish(),
             Self::Protobuf(list) => list.finish(),

@@ -1,9 +1,5 @@
 //! Reading everything from a file: an export or an etcd snapshot.
 
-pub(crate) mod objects;
-mod snapshot;
-mod sort;
-
 use std::fs::File;
 use std::io::Read;
 use std::ops::ControlFlow;
@@ -15,19 +11,19 @@ use calipam_model::snapshot::{Coverage, DatastoreKind, ETCD_SOURCES, Snapshot, S
 use jiff::Timestamp;
 use tempfile::{NamedTempFile, TempPath};
 
-use self::snapshot::{SnapshotInfo, looks_like_snapshot};
-pub(crate) use self::sort::sort_by_key;
 use crate::error::{Error, FileError, Result};
+use crate::etcd_snapshot::{self, SnapshotInfo, looks_like_snapshot, sort_by_key};
 use crate::export::{self, Export, Header, Tally, looks_like_export};
+use crate::extent::Extent;
+use crate::kubectl;
 use crate::parallel::in_order;
 use crate::raw::{RawEntry, is_read};
-use crate::read::Extent;
-use crate::read::whole::{Progress, ProgressFn, etcdv2};
+use crate::{CALICO_2_SOURCES, Progress, ProgressFn};
 
 /// How much of a file tells its kind.
 const HEAD: u64 = (1 << 16) + 4096;
 /// What standard input is called where a file has a path.
-pub(crate) const STANDARD_INPUT: &str = "standard input";
+pub const STANDARD_INPUT: &str = "standard input";
 
 /// A file of data, whose kind is known.
 #[derive(Clone, Debug)]
@@ -53,36 +49,36 @@ impl DataFile {
     /// Where it cannot be read, or is nothing that this program knows.
     pub fn open(path: &Path) -> Result<Self> {
         if is_etcd_folder(path) || is_etcd_folder(&path.join("member")) {
-            return Err(Error::file(path, FileError::EtcdFolder));
+            return Err(Error::new(path, FileError::EtcdFolder));
         }
         if path.is_dir() {
             return Ok(Self { path: path.to_owned(), kind: FileKind::KubernetesObjects, input: None });
         }
         let mut head = Vec::new();
         let read = File::open(path).and_then(|file| file.take(HEAD).read_to_end(&mut head));
-        read.map_err(|e| Error::file(path, e))?;
+        read.map_err(|e| Error::new(path, e))?;
         let kind = if head.is_empty() {
-            return Err(Error::file(path, FileError::Empty));
+            return Err(Error::new(path, FileError::Empty));
         } else if looks_like_export(&head) {
             FileKind::Export
         } else if looks_like_snapshot(&head) {
             FileKind::EtcdSnapshot
-        } else if objects::looks_like_objects(&head) {
+        } else if kubectl::looks_like_objects(&head) {
             FileKind::KubernetesObjects
         } else {
-            return Err(Error::file(path, FileError::UnknownKind(String::new())));
+            return Err(Error::new(path, FileError::UnknownKind(String::new())));
         };
         Ok(Self { path: path.to_owned(), kind, input: None })
     }
 
     /// Takes the whole of standard input.
-    pub(crate) fn of_input(mut input: impl Read) -> Result<Self> {
+    pub fn of_input(mut input: impl Read) -> Result<Self> {
         let mut spooled = || -> std::io::Result<TempPath> {
             let mut file = NamedTempFile::new()?;
             std::io::copy(&mut input, &mut file)?;
             Ok(file.into_temp_path())
         };
-        let path = spooled().map_err(|e| Error::file(STANDARD_INPUT, e))?;
+        let path = spooled().map_err(|e| Error::new(STANDARD_INPUT, e))?;
         let found = Self::open(&path).map_err(of_input)?;
         Ok(Self { input: Some(Arc::new(path)), ..found })
     }
@@ -106,7 +102,7 @@ impl DataFile {
     }
 
     /// Reads what the extent says; of files of Kubernetes objects all.
-    pub(crate) fn observe_extent(&self, extent: &Extent, progress: &ProgressFn) -> Result<Snapshot> {
+    pub fn observe_extent(&self, extent: &Extent, progress: &ProgressFn) -> Result<Snapshot> {
         let read = self.observe_path(|key| extent.has_key(key), extent.records(), progress);
         let mut snapshot =
             read.map_err(|error| if self.input.is_some() { of_input(error) } else { error })?;
@@ -145,7 +141,7 @@ impl DataFile {
             FileKind::EtcdSnapshot => {
                 let info = self.read_snapshot(&mut snapshot, &is_wanted, progress)?;
                 if info.entries == 0 {
-                    return Err(Error::NoCalico { location: self.name() });
+                    return Err(Error::new(self.name(), FileError::NoCalico));
                 }
                 snapshot.revision = info.revision.to_string();
                 snapshot.location = self.name();
@@ -154,7 +150,7 @@ impl DataFile {
                 sort_by_key(&mut snapshot);
             }
             FileKind::KubernetesObjects => {
-                snapshot = objects::read(&self.path, &self.files()?)?;
+                snapshot = kubectl::read(&self.path, &self.files()?)?;
                 snapshot.location = self.name();
                 self.set_clock(&mut snapshot)?;
             }
@@ -169,7 +165,7 @@ impl DataFile {
         is_wanted: &(impl Fn(&[u8]) -> bool + Sync),
         progress: &ProgressFn,
     ) -> Result<Header> {
-        let failed = |kind| Error::file(&self.path, kind);
+        let failed = |kind| Error::new(&self.path, kind);
         let mut export = Export::open(&self.path).map_err(failed)?;
         let (records, mut tally, mut read, mut end) = (snapshot.records, Tally::default(), 0, None);
         let ended = in_order(
@@ -217,7 +213,7 @@ impl DataFile {
     ) -> Result<SnapshotInfo> {
         let (records, mut read) = (snapshot.records, 0);
         let is_wanted = |key: &[u8]| is_read(key) && is_wanted(key);
-        self::snapshot::read_in_parts(
+        etcd_snapshot::read_in_parts(
             &self.path,
             &is_wanted,
             || Snapshot { records, ..Snapshot::default() },
@@ -231,11 +227,11 @@ impl DataFile {
     }
 
     /// Gives each entry to `take`, without looking at it.
-    pub(crate) fn entries(&self, take: impl FnMut(&RawEntry<'_>)) -> Result<()> {
+    pub fn entries(&self, take: impl FnMut(&RawEntry<'_>)) -> Result<()> {
         match self.kind {
             FileKind::Export => export::read(&self.path, take).map(drop),
-            FileKind::EtcdSnapshot => self::snapshot::read(&self.path, is_read, take).map(drop),
-            FileKind::KubernetesObjects => objects::read_entries(&self.files()?, take),
+            FileKind::EtcdSnapshot => etcd_snapshot::read(&self.path, is_read, take).map(drop),
+            FileKind::KubernetesObjects => kubectl::read_entries(&self.files()?, take),
         }
     }
 
@@ -243,7 +239,7 @@ impl DataFile {
         if !self.path.is_dir() {
             return Ok(vec![self.path.clone()]);
         }
-        objects::files_of(&self.path).map_err(|e| Error::file(&self.path, e))
+        kubectl::files_of(&self.path).map_err(|e| Error::new(&self.path, e))
     }
 
     /// Sets the clock of a file that does not say when it was written. Times in the future come from
@@ -256,7 +252,7 @@ impl DataFile {
 
     /// Takes over what an export says about itself.
     fn describe(&self, snapshot: &mut Snapshot, header: &Header) -> Result<()> {
-        let line = |reason: String| Error::file(&self.path, FileError::ExportLine { line: 1, reason });
+        let line = |reason: String| Error::new(&self.path, FileError::ExportLine { line: 1, reason });
         snapshot.datastore = match header.datastore.as_str() {
             "etcd" => DatastoreKind::Etcd,
             "etcdv2" => DatastoreKind::EtcdV2,
@@ -272,8 +268,8 @@ impl DataFile {
         snapshot.coverage = header.coverage();
         let expected: Vec<Source> = match snapshot.datastore {
             DatastoreKind::Etcd => ETCD_SOURCES.to_vec(),
-            DatastoreKind::EtcdV2 => etcdv2::SOURCES.to_vec(),
-            DatastoreKind::Kubernetes => objects::sources().collect(),
+            DatastoreKind::EtcdV2 => CALICO_2_SOURCES.to_vec(),
+            DatastoreKind::Kubernetes => kubectl::sources().collect(),
         };
         for source in expected {
             let absent = || Coverage::Skipped(WhySkipped::NotInExport);
@@ -284,15 +280,15 @@ impl DataFile {
 
     fn changed_at(&self) -> Result<Timestamp> {
         let changed = std::fs::metadata(&self.path).and_then(|m| m.modified());
-        let changed = changed.map_err(|e| Error::file(&self.path, e))?;
+        let changed = changed.map_err(|e| Error::new(&self.path, e))?;
         Ok(Timestamp::try_from(changed).unwrap_or(Timestamp::UNIX_EPOCH))
     }
 }
 
 /// Adds an entry of an export.
 fn add(snapshot: &mut Snapshot, entry: &RawEntry<'_>) {
-    if objects::is_exported(entry.key) {
-        objects::add_exported(snapshot, entry.key, entry.value);
+    if kubectl::is_exported(entry.key) {
+        kubectl::add_exported(snapshot, entry.key, entry.value);
     } else {
         snapshot.add_entry(entry.key, entry.value, entry.mod_revision);
     }
@@ -305,14 +301,11 @@ fn is_etcd_folder(path: &Path) -> bool {
 
 /// The error of the temporary file of standard input.
 fn of_input(error: Error) -> Error {
-    match error {
-        Error::File { kind, .. } => Error::File { path: STANDARD_INPUT.into(), kind },
-        other => other,
-    }
+    Error { path: STANDARD_INPUT.into(), ..error }
 }
 
 /// The newest time in the data that has passed.
-pub(crate) fn newest_time(snapshot: &Snapshot, now: Timestamp) -> Option<Timestamp> {
+pub fn newest_time(snapshot: &Snapshot, now: Timestamp) -> Option<Timestamp> {
     snapshot.newest_creation.map(|newest| newest.min(now)).max(newest_in_blocks(snapshot, now))
 }
 

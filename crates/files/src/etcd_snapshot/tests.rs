@@ -1,7 +1,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use crate::files::snapshot::*;
+use crate::etcd_snapshot::*;
 use crate::raw::RawKv;
 
 const PAGE: usize = 4096;
@@ -146,7 +146,7 @@ fn read_file(path: &Path) -> Result<(SnapshotInfo, BTreeMap<String, RawKv>)> {
 
 fn kind(bytes: &[u8]) -> FileError {
     match read_bytes(bytes) {
-        Err(Error::File { kind, .. }) => kind,
+        Err(Error { kind, .. }) => kind,
         other => panic!("{other:?}"),
     }
 }

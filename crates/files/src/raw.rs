@@ -45,7 +45,7 @@ impl RawEntry<'_> {
 }
 
 /// Resources of the v3 API that are read, by the plural in their keys.
-pub(crate) const RESOURCES: [&str; 7] = [
+pub const RESOURCES: [&str; 7] = [
     "clusterinformations",
     "ipamconfigurations",
     "ippools",
@@ -66,7 +66,7 @@ pub fn is_read(key: &[u8]) -> bool {
 }
 
 /// The first key after all keys that start with `prefix`.
-pub(crate) fn prefix_end(prefix: &[u8]) -> Vec<u8> {
+pub fn prefix_end(prefix: &[u8]) -> Vec<u8> {
     let mut end = prefix.to_vec();
     while let Some(last) = end.pop() {
         if last < 0xFF {
@@ -78,7 +78,7 @@ pub(crate) fn prefix_end(prefix: &[u8]) -> Vec<u8> {
 }
 
 /// The first key after `key`.
-pub(crate) fn next_key(key: &[u8]) -> Vec<u8> {
+pub fn next_key(key: &[u8]) -> Vec<u8> {
     let mut next = Vec::with_capacity(key.len() + 1);
     next.extend_from_slice(key);
     next.push(0);

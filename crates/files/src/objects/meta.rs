@@ -14,7 +14,7 @@ use super::wire::{each, entry, text};
 /// `metadata` of an object. Absent fields are empty.
 #[derive(Debug, Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default)]
-pub(crate) struct Meta<'a> {
+pub struct Meta<'a> {
     #[serde(borrow)]
     pub name: Cow<'a, str>,
     #[serde(borrow, skip_serializing_if = "str::is_empty")]
@@ -42,12 +42,12 @@ pub(crate) struct Meta<'a> {
 }
 
 /// Names and values.
-pub(crate) type Pairs<'a> = Vec<(Cow<'a, str>, Cow<'a, str>)>;
+pub type Pairs<'a> = Vec<(Cow<'a, str>, Cow<'a, str>)>;
 
 /// An owner of an object.
 #[derive(Debug, Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default)]
-pub(crate) struct OwnerReference<'a> {
+pub struct OwnerReference<'a> {
     #[serde(borrow)]
     pub api_version: Cow<'a, str>,
     #[serde(borrow)]
@@ -59,7 +59,7 @@ pub(crate) struct OwnerReference<'a> {
 
 /// What is needed of the metadata of a kind.
 #[derive(Clone, Copy)]
-pub(crate) struct Wanted {
+pub struct Wanted {
     pub labels: bool,
     pub annotations: &'static [&'static str],
     pub owners: bool,
@@ -140,7 +140,7 @@ impl<'a> Meta<'a> {
 }
 
 /// The `metadata` of an object of which nothing else is known to be right; `None` where it cannot be decoded.
-pub(crate) fn metadata(object: &[u8], encoding: Encoding) -> Option<Meta<'_>> {
+pub fn metadata(object: &[u8], encoding: Encoding) -> Option<Meta<'_>> {
     #[derive(Deserialize)]
     struct Object<'a> {
         #[serde(borrow)]
@@ -163,7 +163,7 @@ pub(crate) fn metadata(object: &[u8], encoding: Encoding) -> Option<Meta<'_>> {
 }
 
 /// Namespace and name of an object of which nothing else is known to be right.
-pub(crate) fn identify(object: &[u8], encoding: Encoding) -> (String, String) {
+pub fn identify(object: &[u8], encoding: Encoding) -> (String, String) {
     let meta = metadata(object, encoding).unwrap_or_default();
     let name = if meta.name.is_empty() { "?" } else { &meta.name };
     (meta.namespace.to_string(), name.to_owned())
@@ -211,7 +211,7 @@ fn rfc3339<'a>(seconds: i64) -> Cow<'a, str> {
 }
 
 /// Reads `Time`: its first field holds the seconds.
-pub(crate) fn seconds(message: &[u8]) -> Result<i64, String> {
+pub fn seconds(message: &[u8]) -> Result<i64, String> {
     let mut seconds = 0;
     each(message, |field, value| {
         if field == 1 {

@@ -6,6 +6,18 @@ use calipam_model::block::RecordDetail;
 use calipam_model::key::{BLOCK_PREFIX, HANDLE_PREFIX, IPAM_PREFIX, RESOURCE_PREFIX};
 use calipam_model::snapshot::{Coverage, Snapshot, Source, WhySkipped};
 
+/// The sources that Calico 2.x has.
+pub const CALICO_2_SOURCES: [Source; 8] = [
+    Source::Blocks,
+    Source::Affinities,
+    Source::Handles,
+    Source::Pools,
+    Source::Nodes,
+    Source::Endpoints,
+    Source::ClusterInformation,
+    Source::IpamConfig,
+];
+
 /// What a read brings.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Extent {
@@ -19,19 +31,19 @@ pub enum Extent {
 
 impl Extent {
     /// True where a source is wanted.
-    pub(crate) fn has(&self, source: Source) -> bool {
+    pub fn has(&self, source: Source) -> bool {
         match self {
             Self::Whole => true,
             Self::Sources(sources) => sources.contains(&source),
         }
     }
 
-    pub(crate) fn has_any(&self, sources: &[Source]) -> bool {
+    pub fn has_any(&self, sources: &[Source]) -> bool {
         sources.iter().any(|source| self.has(*source))
     }
 
     /// How much of the records of blocks is wanted.
-    pub(crate) fn records(&self) -> RecordDetail {
+    pub fn records(&self) -> RecordDetail {
         match self {
             Self::Whole => RecordDetail::Full,
             Self::Sources(_) => RecordDetail::Borrowers,
@@ -40,7 +52,7 @@ impl Extent {
 
     /// True for an entry that is wanted, by its key in etcd or in an export of either datastore. Keys that name no source
     /// are findings of a whole read.
-    pub(crate) fn has_key(&self, key: &[u8]) -> bool {
+    pub fn has_key(&self, key: &[u8]) -> bool {
         match self {
             Self::Whole => true,
             Self::Sources(sources) => source_of(key).is_some_and(|source| sources.contains(&source)),
@@ -48,12 +60,17 @@ impl Extent {
     }
 
     /// Says of every source that is not wanted that it was not read, where nothing is said about it yet.
-    pub(crate) fn say(&self, snapshot: &mut Snapshot) {
+    pub fn say(&self, snapshot: &mut Snapshot) {
         for source in Source::ALL.into_iter().filter(|source| !self.has(*source)) {
             let unread = || Coverage::Skipped(WhySkipped::NotNeeded);
             snapshot.coverage.entry(source).or_insert_with(unread);
         }
     }
+}
+
+/// Says why a source is not read, where it is not.
+pub fn skip(snapshot: &mut Snapshot, source: Source, reason: WhySkipped) {
+    snapshot.coverage.entry(source).or_insert_with(|| Coverage::Skipped(reason));
 }
 
 /// The source that an entry of etcd or of an export belongs to.

@@ -12,7 +12,7 @@ const MAX_FIELD: u64 = 64 << 20;
 
 /// Reads a list in protobuf.
 #[derive(Debug, Default)]
-pub(crate) struct ProtobufList {
+pub struct ProtobufList {
     /// The beginning of a field whose end has not come yet.
     rest: Vec<u8>,
     position: Position,
@@ -40,7 +40,7 @@ enum Next<'a> {
 }
 
 impl ProtobufList {
-    pub(crate) fn feed(&mut self, mut piece: &[u8], on_item: &mut dyn FnMut(&[u8])) -> Result<(), String> {
+    pub fn feed(&mut self, mut piece: &[u8], on_item: &mut dyn FnMut(&[u8])) -> Result<(), String> {
         // Only the field that the last piece has begun is copied; those after it are read where they are.
         let mut rest = std::mem::take(&mut self.rest);
         while !rest.is_empty() && !piece.is_empty() {
@@ -58,11 +58,11 @@ impl ProtobufList {
         Ok(())
     }
 
-    pub(crate) fn meta(&self) -> Option<&ListMeta> {
+    pub fn meta(&self) -> Option<&ListMeta> {
         self.meta.as_ref()
     }
 
-    pub(crate) fn finish(self) -> Result<ListMeta, String> {
+    pub fn finish(self) -> Result<ListMeta, String> {
         if self.position != Position::After || !self.rest.is_empty() {
             return Err("it breaks off in the middle".into());
         }
@@ -117,7 +117,7 @@ impl ProtobufList {
 }
 
 /// The object that an answer with one object holds.
-pub(crate) fn object(body: &[u8]) -> Option<&[u8]> {
+pub fn object(body: &[u8]) -> Option<&[u8]> {
     let mut fields = Fields::new(body.strip_prefix(MAGIC)?);
     let mut raw = None;
     while let Some((field, value)) = fields.next()? {

@@ -1,101 +1,15 @@
-//! The kinds that are read: one list of them, what becomes of their objects, and where a cluster has them.
+//! Where a cluster has the kinds that are read.
 
+use calipam_files::objects::kinds::{Group, KINDS, KUBEVIRT_GROUP, KnownKind, NODE_NAMES};
 use calipam_model::snapshot::{Source, WhySkipped};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
-use super::items::Encoding;
-use super::meta::identify;
-use super::{AddObject, ExportObject, custom, machine, node, path, pod, service};
-use crate::client::kubernetes::Accept;
-use crate::client::kubernetes::discovery::{Api, Flavour, KUBEVIRT_GROUP};
+use super::discovery::Api;
 use crate::error::Permission;
-use crate::raw::RawKv;
 
 /// What has a meaning in no part of a URL.
 pub(crate) const UNRESERVED: &AsciiSet =
     &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
-
-/// A kind of objects.
-pub(crate) struct KnownKind {
-    /// What it is called in paths, errors and findings.
-    pub plural: &'static str,
-    /// What its objects call themselves.
-    pub name: &'static str,
-    pub source: Source,
-    pub accept: Accept,
-    pub add: AddObject,
-    group: Group,
-    export: ExportObject,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Group {
-    Core,
-    /// The group of either flavour.
-    Calico,
-    /// Kinds of Calico that only one flavour has.
-    Only(Flavour),
-    KubeVirt,
-}
-
-const fn core(
-    plural: &'static str,
-    name: &'static str,
-    source: Source,
-    add: AddObject,
-    export: ExportObject,
-) -> KnownKind {
-    KnownKind { plural, name, source, accept: Accept::Protobuf, add, group: Group::Core, export }
-}
-
-const fn calico(plural: &'static str, name: &'static str, source: Source, add: AddObject) -> KnownKind {
-    let export = custom::export_custom;
-    KnownKind { plural, name, source, accept: Accept::Json, add, group: Group::Calico, export }
-}
-
-const fn only(flavour: Flavour, kind: KnownKind) -> KnownKind {
-    KnownKind { group: Group::Only(flavour), ..kind }
-}
-
-/// Namespace and name are all that is needed of a machine.
-const fn kubevirt(plural: &'static str, name: &'static str) -> KnownKind {
-    let (source, add, export) = (Source::Machines, machine::add_machine, machine::export_machine);
-    KnownKind { plural, name, source, accept: Accept::Metadata, add, group: Group::KubeVirt, export }
-}
-
-static KINDS: [KnownKind; 14] = [
-    calico("ipamblocks", "IPAMBlock", Source::Blocks, custom::add_block),
-    calico("ipamhandles", "IPAMHandle", Source::Handles, custom::add_handle),
-    calico("blockaffinities", "BlockAffinity", Source::Affinities, custom::add_affinity),
-    calico("ippools", "IPPool", Source::Pools, custom::add_pool),
-    calico("ipreservations", "IPReservation", Source::Reservations, custom::add_reservation),
-    only(
-        Flavour::Classic,
-        calico("ipamconfigs", "IPAMConfig", Source::IpamConfig, custom::add_classic_ipam_config),
-    ),
-    only(
-        Flavour::Native,
-        calico("ipamconfigurations", "IPAMConfiguration", Source::IpamConfig, custom::add_ipam_config),
-    ),
-    calico("clusterinformations", "ClusterInformation", Source::ClusterInformation, custom::add_cluster),
-    calico(
-        "kubecontrollersconfigurations",
-        "KubeControllersConfiguration",
-        Source::KubeControllersConfiguration,
-        custom::add_kube_controllers,
-    ),
-    core("nodes", "Node", Source::Nodes, node::add_node, node::export_node),
-    core("pods", "Pod", Source::Pods, pod::add_pod, pod::export_pod),
-    core("services", "Service", Source::Services, service::add_service, service::export_service),
-    kubevirt("virtualmachines", "VirtualMachine"),
-    kubevirt("virtualmachineinstances", "VirtualMachineInstance"),
-];
-
-/// Nodes of which the names alone are of interest.
-static NODE_NAMES: KnownKind = KnownKind {
-    accept: Accept::Metadata,
-    ..core("nodes", "Node", Source::Nodes, node::add_node_name, node::export_node)
-};
 
 /// What records addresses.
 pub const RECORDS: [Source; 3] = [Source::Blocks, Source::Handles, Source::Affinities];
@@ -107,42 +21,6 @@ pub(crate) const CONFIGURATION: [Source; 5] = [
     Source::ClusterInformation,
     Source::KubeControllersConfiguration,
 ];
-
-impl KnownKind {
-    /// The object without what a check does not need, as JSON that [`add`](Self::add) reads; `None` where it is of no
-    /// interest.
-    pub(crate) fn reduced(&self, object: &[u8], encoding: Encoding) -> Result<Option<Vec<u8>>, String> {
-        (self.export)(object, encoding)
-    }
-
-    /// Key and value of the object in an export; `None` where it is of no interest. What cannot be decoded is kept as
-    /// it is, so that a check of the export finds it.
-    pub(crate) fn export(&self, object: &[u8], encoding: Encoding) -> Option<RawKv> {
-        let (namespace, name) = identify(object, encoding);
-        let value = match self.reduced(object, encoding) {
-            Ok(json) => json?,
-            Err(_) => object.to_vec(),
-        };
-        Some(RawKv { key: path(self.plural, &namespace, &name).into_bytes(), value, mod_revision: 0 })
-    }
-}
-
-pub(crate) fn by_plural(plural: &str) -> Option<&'static KnownKind> {
-    KINDS.iter().find(|kind| kind.plural == plural)
-}
-
-/// The kind of that name and `apiVersion`. Other groups have nodes and pods of their own.
-pub(crate) fn by_name(name: &str, api_version: &str) -> Option<&'static KnownKind> {
-    let group = api_version.split_once('/').map_or("", |(group, _)| group);
-    let is_in = |kind: &KnownKind| match kind.group {
-        Group::Core => group.is_empty(),
-        Group::KubeVirt => group == KUBEVIRT_GROUP,
-        Group::Calico | Group::Only(_) => {
-            [Flavour::Classic, Flavour::Native].map(Flavour::group).contains(&group)
-        }
-    };
-    KINDS.iter().find(|kind| kind.name == name && is_in(kind))
-}
 
 /// A kind as a cluster has it.
 #[derive(Clone)]

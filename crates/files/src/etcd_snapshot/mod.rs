@@ -7,6 +7,7 @@
 
 mod meta;
 mod pages;
+mod sort;
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -28,6 +29,7 @@ use crate::protobuf::read_key_value;
 use crate::raw::RawEntry;
 
 pub(super) use self::meta::looks_like_snapshot;
+pub(super) use self::sort::sort_by_key;
 
 /// The bucket of bbolt in which etcd keeps all versions of all keys.
 const KEY_BUCKET: &[u8] = b"key";
@@ -61,7 +63,7 @@ pub(super) fn read(
         }
         Ok(survey.info(entries))
     });
-    read.map_err(|kind| Error::file(path, kind))
+    read.map_err(|kind| Error::new(path, kind))
 }
 
 /// Reads an etcd snapshot on all cores: parts that `fresh` makes are filled by `add` at the same time, and handed to `take`
@@ -92,7 +94,7 @@ pub(crate) fn read_in_parts<P: Send>(
         )?;
         Ok(survey.info(entries))
     });
-    read.map_err(|kind| Error::file(path, kind))
+    read.map_err(|kind| Error::new(path, kind))
 }
 
 /// Reads the pages of a file with `read`, which gets the number of the root as well, while its checksum is taken. One that does

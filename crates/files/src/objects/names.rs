@@ -10,12 +10,12 @@ const MAX_NAME: usize = 253;
 const HASH_DIGITS: usize = 11;
 
 /// The name of the block with that CIDR: `10-244-1-0-26`, `fd00-10-244---122`.
-pub(crate) fn block_name(cidr: IpNet) -> String {
+pub fn block_name(cidr: IpNet) -> String {
     cidr.to_string().replace(['.', ':', '/'], "-")
 }
 
 /// The CIDR of a block from its name. `None` where no CIDR has that name.
-pub(crate) fn cidr_of_block(name: &str) -> Option<IpNet> {
+pub fn cidr_of_block(name: &str) -> Option<IpNet> {
     let (address, prefix) = name.rsplit_once('-')?;
     let separators = [".", ":"].into_iter();
     let texts = separators.map(|separator| format!("{}/{prefix}", address.replace('-', separator)));
@@ -23,7 +23,7 @@ pub(crate) fn cidr_of_block(name: &str) -> Option<IpNet> {
 }
 
 /// The name of an affinity: that of its holder and of its block, shortened where it is too long.
-pub(crate) fn affinity_name(key: &AffinityKey) -> String {
+pub fn affinity_name(key: &AffinityKey) -> String {
     let block = block_name(key.cidr);
     let name = format!("{}-{block}", key.node);
     if name.len() < MAX_NAME {
@@ -39,7 +39,7 @@ pub(crate) fn affinity_name(key: &AffinityKey) -> String {
 }
 
 /// The name of a handle: the ID in lower case.
-pub(crate) fn handle_name(id: &str) -> String {
+pub fn handle_name(id: &str) -> String {
     id.to_lowercase()
 }
 

@@ -13,11 +13,11 @@ use calipam_model::snapshot::{Coverage, DatastoreKind, Revision, Snapshot, Sourc
 use serde::Deserialize;
 
 use crate::error::{Error, FileError, Result};
+use crate::extent::skip;
 use crate::objects::items::Encoding;
 use crate::objects::items::json::JsonList;
 use crate::objects::kinds::{KnownKind, by_name, by_plural};
 use crate::raw::RawEntry;
-use crate::read::whole::kubernetes::skip;
 
 /// The kinds of virtual machines: an instance may have no machine, and a stopped machine has no instance.
 const MACHINES: [&str; 2] = ["virtualmachines", "virtualmachineinstances"];
@@ -70,7 +70,7 @@ pub(crate) fn read(location: &Path, files: &[PathBuf]) -> Result<Snapshot> {
     let Seen { sources: seen, kinds, is_native } =
         each(files, |kind, object| (kind.add)(&mut snapshot, object, Encoding::Json))?;
     if seen.iter().all(|source| matches!(source, Source::Nodes | Source::Pods | Source::Services)) {
-        return Err(Error::file(location, FileError::NoObjects));
+        return Err(Error::new(location, FileError::NoObjects));
     }
     snapshot.datastore = DatastoreKind::Kubernetes;
     snapshot.is_native = is_native;
@@ -123,7 +123,7 @@ pub(crate) fn read_entries(files: &[PathBuf], mut take: impl FnMut(&RawEntry<'_>
 fn each(files: &[PathBuf], take: impl FnMut(&KnownKind, &[u8])) -> Result<Seen> {
     let mut reader = Reader { take, known: HashSet::new(), seen: Seen::default() };
     for path in files {
-        reader.file(path).map_err(|kind| Error::file(path, kind))?;
+        reader.file(path).map_err(|kind| Error::new(path, kind))?;
     }
     Ok(reader.seen)
 }

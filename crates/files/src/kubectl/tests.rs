@@ -154,7 +154,7 @@ fn what_is_cut_or_not_of_calico_is_an_error() {
     }
     let pods = json!({"apiVersion": "v1", "items": [pod(Some("Pod"))], "kind": "List"}).to_string();
     let error = read(folder.path(), &[write(&folder, "x.json", &pods)]).unwrap_err();
-    assert!(matches!(error, Error::File { kind: FileError::NoObjects, .. }), "{error}");
+    assert!(matches!(error, Error { kind: FileError::NoObjects, .. }), "{error}");
     let other = json!({"apiVersion": "apps/v1", "kind": "Node", "metadata": {"name": "n"}}).to_string();
     assert!(read(folder.path(), &[write(&folder, "x.json", &other)]).is_err());
 }

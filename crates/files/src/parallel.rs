@@ -21,7 +21,7 @@ struct State<D, T> {
 
 /// Gives the pieces that `read` hands out to `decode`, on as many threads as there are cores, and the results one by one
 /// to `take`, in order, until that breaks off. `read` has to stop where a piece is not accepted: then it is over.
-pub(crate) fn in_order<P, D, R>(
+pub fn in_order<P, D, R>(
     read: impl FnOnce(&mut dyn FnMut(P) -> bool) -> R,
     decode: impl Fn(P) -> D + Sync,
     take: impl FnMut(D) -> ControlFlow<()> + Send,

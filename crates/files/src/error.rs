@@ -1,6 +1,33 @@
 //! What can be wrong with a file of data.
 
 use std::io;
+use std::path::PathBuf;
+
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// A file of data that cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[error("{}: {kind}", path.display())]
+pub struct Error {
+    pub path: PathBuf,
+    pub kind: FileError,
+}
+
+impl Error {
+    pub fn new(path: impl Into<PathBuf>, kind: impl Into<FileError>) -> Self {
+        Self { path: path.into(), kind: kind.into() }
+    }
+
+    /// The same of a file that lies in an archive.
+    pub(crate) fn of_archive(self) -> Self {
+        Self { kind: self.kind.of_archive(), ..self }
+    }
+
+    /// True where a file is not there.
+    pub(crate) fn is_missing_file(&self) -> bool {
+        matches!(&self.kind, FileError::Io(error) if error.kind() == io::ErrorKind::NotFound)
+    }
+}
 
 /// Why a file of data cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -20,6 +47,8 @@ pub enum FileError {
     /// A file of Kubernetes objects that breaks off or is not JSON.
     #[error("cannot read the Kubernetes objects: {0}")]
     Objects(String),
+    #[error("holds no Calico data: there is no key under /calico/")]
+    NoCalico,
     /// Files of Kubernetes objects without any of Calico.
     #[error("holds no object of Calico")]
     NoObjects,

@@ -12,11 +12,10 @@ use jiff::Timestamp;
 use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
 
+use crate::ProgressFn;
+use crate::data_file::DataFile;
 use crate::error::{Error, FileError, Result};
 use crate::export::{self, Header};
-use crate::files::DataFile;
-use crate::read::ProgressFn;
-use crate::store::Datastore;
 
 /// What the names of exports begin and end with; the time stands between.
 const BEGIN: &str = "calipam-";
@@ -90,7 +89,7 @@ pub struct Archived {
 }
 
 impl Archive {
-    /// Lists the exports of a folder. A file whose name is not what [`Datastore::add_to_archive`] gives is no part of it.
+    /// Lists the exports of a folder. A file whose name is not what [`Adding::finish`] gives is no part of it.
     ///
     /// # Errors
     /// Where the folder or an export in it cannot be read, or exports are of several clusters.
@@ -101,7 +100,7 @@ impl Archive {
 
     /// Lists the exports of a folder, and what is wrong with those whose header cannot be read.
     pub fn sound(folder: &Path) -> Result<(Self, Vec<Error>)> {
-        let failed = |error: io::Error| Error::file(folder, error);
+        let failed = |error: io::Error| Error::new(folder, error);
         let (mut exports, mut damaged) = (Vec::new(), Vec::new());
         for entry in fs::read_dir(folder).map_err(failed)? {
             let path = entry.map_err(failed)?.path();
@@ -149,7 +148,7 @@ impl Archive {
 
     fn other_cluster(&self, found: &str) -> Error {
         let guids = [self.guid().unwrap_or_default().to_owned(), found.to_owned()];
-        Error::file(&self.folder, FileError::OtherCluster { guids })
+        Error::new(&self.folder, FileError::OtherCluster { guids })
     }
 }
 
@@ -162,7 +161,7 @@ fn is_export(name: &str) -> bool {
 
 fn archived(path: PathBuf) -> Result<Archived> {
     let Header { taken_at, revision, guid, .. } = export::header_of(&path).map_err(Error::of_archive)?;
-    let taken_at = taken_at.parse().map_err(|_| Error::file(&path, FileError::NoTime(taken_at)))?;
+    let taken_at = taken_at.parse().map_err(|_| Error::new(&path, FileError::NoTime(taken_at)))?;
     Ok(Archived { path, taken_at, revision, guid })
 }
 
@@ -178,54 +177,74 @@ pub struct Added {
     pub was_there: bool,
 }
 
-impl Datastore {
-    /// Adds an export to an archive, whose folder is made where it is missing. The export gets its name when it is whole; what
-    /// a killed run has left is taken away.
+/// An export that is being added to an archive. It gets its name when it is whole; what a killed run has left is taken away.
+#[derive(Debug)]
+pub struct Adding {
+    archive: Archive,
+    /// Within the folder, so that the export can take its name there; a folder of its own holds what a kill leaves.
+    writing: PathBuf,
+    lock: File,
+}
+
+impl Adding {
+    /// Locks the archive, whose folder is made where it is missing.
     ///
     /// # Errors
-    /// Where the datastore cannot be read, the file not be written, another run writes to the archive, or it is of another
-    /// cluster.
-    pub async fn add_to_archive(&self, folder: &Path, progress: &ProgressFn) -> Result<Added> {
-        let failed = |error: io::Error| Error::file(folder, error);
+    /// Where the file cannot be written, another run writes to the archive, or it holds exports of several clusters.
+    pub fn begin(folder: &Path) -> Result<Self> {
+        let failed = |error: io::Error| Error::new(folder, error);
         fs::create_dir_all(folder).map_err(failed)?;
         let lock = File::create(folder.join(LOCK)).map_err(failed)?;
         match lock.try_lock() {
             Ok(()) => {}
-            Err(TryLockError::WouldBlock) => return Err(Error::file(folder, FileError::ArchiveBusy)),
+            Err(TryLockError::WouldBlock) => return Err(Error::new(folder, FileError::ArchiveBusy)),
             Err(TryLockError::Error(error)) => return Err(failed(error)),
         }
         // One that is damaged hinders no other.
         let (archive, _) = Archive::sound(folder)?;
 
-        // Within the folder, so that it can take its name there; a folder of its own holds what a kill leaves.
         let writing = folder.join(WRITING);
         if writing.exists() {
             fs::remove_dir_all(&writing).map_err(failed)?;
         }
         fs::create_dir(&writing).map_err(failed)?;
-        let added = self.add_by(&archive, &writing.join("export.jsonl.zst"), progress).await;
-        let _ = fs::remove_dir_all(&writing);
-        // A child process that is just being started has the file, too, and with it the lock.
-        lock.unlock().ok();
-        added
+        Ok(Self { archive, writing, lock })
     }
 
-    async fn add_by(&self, archive: &Archive, path: &Path, progress: &ProgressFn) -> Result<Added> {
-        let entries = self.export(path, progress).await?;
-        let mut export = archived(path.to_owned())?;
-        if archive.guid().is_some_and(|guid| guid != export.guid) {
-            return Err(archive.other_cluster(&export.guid));
+    /// Where the export is to be written.
+    pub fn path(&self) -> PathBuf {
+        self.writing.join("export.jsonl.zst")
+    }
+
+    /// Gives the export that was written its name.
+    ///
+    /// # Errors
+    /// Where it is of another cluster, or cannot be renamed.
+    pub fn finish(self, entries: u64) -> Result<Added> {
+        let mut export = archived(self.path())?;
+        if self.archive.guid().is_some_and(|guid| guid != export.guid) {
+            return Err(self.archive.other_cluster(&export.guid));
         }
-        let newest = archive.exports.last().map(|newest| newest.taken_at);
+        let exports = &self.archive.exports;
+        let newest = exports.last().map(|newest| newest.taken_at);
         let later = newest.filter(|newest| *newest > export.taken_at);
-        if let Some(same) = archive.exports.iter().find(|other| other.taken_at == export.taken_at) {
+        if let Some(same) = exports.iter().find(|other| other.taken_at == export.taken_at) {
             return Ok(Added { export: same.clone(), entries, later, was_there: true });
         }
+
         let at = export.taken_at.to_zoned(TimeZone::UTC).strftime(NAMED);
-        let named = archive.folder.join(format!("{BEGIN}{at}{END}"));
-        fs::rename(path, &named).map_err(|error| Error::file(&named, error))?;
+        let named = self.archive.folder.join(format!("{BEGIN}{at}{END}"));
+        fs::rename(&export.path, &named).map_err(|error| Error::new(&named, error))?;
         export.path = named;
         Ok(Added { export, entries, later, was_there: false })
+    }
+}
+
+impl Drop for Adding {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.writing);
+        // A child process that is just being started has the file, too, and with it the lock.
+        let _ = self.lock.unlock();
     }
 }
 
@@ -245,7 +264,7 @@ impl Archived {
 
     /// Removes the file, unless another run has done so.
     pub fn remove(&self) -> Result<()> {
-        let removed = fs::remove_file(&self.path).map_err(|error| Error::file(&self.path, error));
+        let removed = fs::remove_file(&self.path).map_err(|error| Error::new(&self.path, error));
         unless_missing(removed).map(drop)
     }
 }

@@ -16,7 +16,7 @@ const LEVEL: i32 = 3;
 
 /// An export that is being written. It appears under its name only when it is whole; dropping the writer
 /// removes it.
-pub(crate) struct Writer {
+pub struct Writer {
     path: PathBuf,
     output: Output,
     entries: u64,
@@ -38,7 +38,7 @@ impl Output {
 
 impl Writer {
     /// Begins an export at `path`, compressed where that ends with `.zst`. No other user may read it.
-    pub(crate) fn create(path: &Path, header: &Header) -> Result<Self> {
+    pub fn create(path: &Path, header: &Header) -> Result<Self> {
         let begin = || -> std::io::Result<Self> {
             let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
             let file = BufWriter::with_capacity(1 << 18, NamedTempFile::new_in(folder)?);
@@ -54,23 +54,23 @@ impl Writer {
             writer.line(header)?;
             Ok(writer)
         };
-        begin().map_err(|e| Error::file(path, e))
+        begin().map_err(|e| Error::new(path, e))
     }
 
     /// Writes one entry.
-    pub(crate) fn entry(&mut self, entry: &RawEntry<'_>) -> Result<()> {
+    pub fn entry(&mut self, entry: &RawEntry<'_>) -> Result<()> {
         self.entries += 1;
-        self.line(&Line::new(entry)).map_err(|e| Error::file(&self.path, e))
+        self.line(&Line::new(entry)).map_err(|e| Error::new(&self.path, e))
     }
 
     /// Writes lines that [`write_line`] made; `entries` is their number.
-    pub(crate) fn lines(&mut self, text: &[u8], entries: u64) -> Result<()> {
+    pub fn lines(&mut self, text: &[u8], entries: u64) -> Result<()> {
         self.entries += entries;
-        self.output.as_write().write_all(text).map_err(|e| Error::file(&self.path, e))
+        self.output.as_write().write_all(text).map_err(|e| Error::new(&self.path, e))
     }
 
     /// Writes the footer and gives the file its name. Gives the number of entries.
-    pub(crate) fn finish(mut self) -> Result<u64> {
+    pub fn finish(mut self) -> Result<u64> {
         let (path, entries) = (self.path.clone(), self.entries);
         let end = move || -> std::io::Result<()> {
             self.line(&Line::footer(entries))?;
@@ -84,7 +84,7 @@ impl Writer {
             file.persist(&self.path).map_err(|e| e.error)?;
             Ok(())
         };
-        end().map_err(|e| Error::file(path, FileError::Io(e)))?;
+        end().map_err(|e| Error::new(path, FileError::Io(e)))?;
         Ok(entries)
     }
 
@@ -96,7 +96,7 @@ impl Writer {
 }
 
 /// Appends the line of an entry to `text`.
-pub(crate) fn write_line(text: &mut Vec<u8>, entry: &RawEntry<'_>) {
+pub fn write_line(text: &mut Vec<u8>, entry: &RawEntry<'_>) {
     let start = text.len();
     // Texts and base64 always serialise. Were a line missing, the footer's number would tell.
     match serde_json::to_writer(&mut *text, &Line::new(entry)) {

@@ -124,7 +124,7 @@ fn later_versions_and_other_files_are_told_apart() {
     let kind = |text: &str| {
         std::fs::write(&path, text).unwrap();
         match read_all(&path) {
-            Err(Error::File { kind, .. }) => kind,
+            Err(Error { kind, .. }) => kind,
             other => panic!("{other:?}"),
         }
     };

@@ -21,7 +21,7 @@ const MAX_LINE: u64 = 1 << 28;
 const PIECE: usize = 1 << 20;
 
 /// True where a file that begins with `head` may be an export, compressed or not.
-pub(crate) fn looks_like_export(head: &[u8]) -> bool {
+pub fn looks_like_export(head: &[u8]) -> bool {
     // The order of the header's fields is not part of the format.
     let line = head.split(|byte| *byte == b'\n').next().unwrap_or_default();
     let names_format = || line.windows(FORMAT.len()).any(|part| part == FORMAT.as_bytes());
@@ -33,7 +33,7 @@ pub(crate) fn looks_like_export(head: &[u8]) -> bool {
 /// # Errors
 /// Where the file cannot be read or unpacked, is of a later version, is cut off, or holds a line that
 /// cannot be decoded.
-pub(crate) fn read(path: &Path, sink: impl FnMut(&RawEntry<'_>)) -> Result<Header> {
+pub fn read(path: &Path, sink: impl FnMut(&RawEntry<'_>)) -> Result<Header> {
     read_some(path, &|_| true, sink)
 }
 
@@ -55,13 +55,13 @@ pub(super) fn read_some(
         }
         Err(tally.cut())
     };
-    begin().map_err(|kind| Error::file(path, kind))
+    begin().map_err(|kind| Error::new(path, kind))
 }
 
 /// Reads the first line of an export only.
-pub(crate) fn header_of(path: &Path) -> Result<Header> {
+pub fn header_of(path: &Path) -> Result<Header> {
     let header = Lines::open(path).and_then(|mut lines| read_header(&mut lines));
-    header.map_err(|kind| Error::file(path, kind))
+    header.map_err(|kind| Error::new(path, kind))
 }
 
 /// Result of what knows no path.
@@ -84,35 +84,35 @@ fn read_header(lines: &mut Lines) -> FileResult<Header> {
 }
 
 /// An export whose header was read.
-pub(crate) struct Export {
+pub struct Export {
     pub header: Header,
     lines: Lines,
 }
 
 impl Export {
-    pub(crate) fn open(path: &Path) -> FileResult<Self> {
+    pub fn open(path: &Path) -> FileResult<Self> {
         let mut lines = Lines::open(path)?;
         Ok(Self { header: read_header(&mut lines)?, lines })
     }
 
     /// The next lines; `None` at the end of the file.
-    pub(crate) fn piece(&mut self) -> FileResult<Option<Piece>> {
+    pub fn piece(&mut self) -> FileResult<Option<Piece>> {
         Ok(self.lines.several()?.map(Piece))
     }
 
     /// Reads what comes after the footer: a compressed file ends with the checksum of all that was unpacked.
-    pub(crate) fn finish(&mut self) -> FileResult<()> {
+    pub fn finish(&mut self) -> FileResult<()> {
         while self.lines.several()?.is_some() {}
         Ok(())
     }
 }
 
 /// Some lines of an export.
-pub(crate) struct Piece(Vec<u8>);
+pub struct Piece(Vec<u8>);
 
 /// What some lines are.
 #[derive(Default)]
-pub(crate) struct Decoded {
+pub struct Decoded {
     lines: u64,
     pub entries: u64,
     /// What ends the export in the last of the lines.
@@ -131,7 +131,7 @@ enum End {
 impl Piece {
     /// Gives each entry whose key is wanted to `sink`, up to the end of the export. Of the others it is only looked at
     /// that they are all there.
-    pub(crate) fn decode(
+    pub fn decode(
         &self,
         is_wanted: &(impl Fn(&[u8]) -> bool + ?Sized),
         mut sink: impl FnMut(&RawEntry<'_>),
@@ -190,7 +190,7 @@ fn decode_line(
 }
 
 /// How far an export is read.
-pub(crate) struct Tally {
+pub struct Tally {
     lines: u64,
     entries: u64,
 }
@@ -204,7 +204,7 @@ impl Default for Tally {
 
 impl Tally {
     /// Adds the next lines. Breaks off at the end of the export, or where it is damaged.
-    pub(crate) fn add(&mut self, decoded: Decoded) -> ControlFlow<FileResult<()>> {
+    pub fn add(&mut self, decoded: Decoded) -> ControlFlow<FileResult<()>> {
         self.lines += decoded.lines;
         self.entries += decoded.entries;
         let wrong = |reason: String| FileError::ExportLine { line: self.lines, reason };
@@ -221,7 +221,7 @@ impl Tally {
     }
 
     /// The error of an export that ends here.
-    pub(crate) fn cut(&self) -> FileError {
+    pub fn cut(&self) -> FileError {
         FileError::ExportCut { entries: self.entries }
     }
 }

@@ -1,0 +1,114 @@
+//! The export format: what a check reads, as JSON lines, so that a check runs elsewhere on what an
+//! operator sends. `docs/export.md` describes it.
+//!
+//! The first line is a [`Header`], then comes one entry a line, then a footer with their number, which
+//! tells a whole export from one that was cut off. A value that is JSON on one line stands as it is; any
+//! other one stands as base64, so that a check of the export sees exactly the bytes of the datastore.
+
+mod line;
+mod read;
+mod write;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use calipam_model::snapshot::{Coverage, Snapshot, Source, WhySkipped};
+use serde::{Deserialize, Serialize};
+
+use crate::ProgressFn;
+use crate::data_file::DataFile;
+use crate::error::Result;
+use crate::kubectl::is_exported;
+use crate::raw::is_read;
+
+pub use self::read::{Export, Tally};
+pub use self::read::{header_of, looks_like_export, read};
+pub use self::write::Writer;
+pub use self::write::write_line;
+
+/// What the first line says about the kind of file.
+const FORMAT: &str = "calipam-export";
+/// The version of the format that this program writes, and the latest one that it reads.
+pub const VERSION: u64 = 1;
+
+/// The first line of an export.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Header {
+    /// Always `calipam-export`.
+    format: String,
+    /// Version of the format.
+    version: u64,
+    /// `etcd`, `etcdv2` or `kubernetes`: the datastore that was exported.
+    pub datastore: String,
+    /// Where it was read, without secrets.
+    pub location: String,
+    /// The revision at which it was read.
+    pub revision: String,
+    /// When it was read, RFC 3339: the clock of a check of this export.
+    pub taken_at: String,
+    /// The cluster's GUID, for people; a check takes it from the entries.
+    #[serde(default)]
+    pub guid: String,
+    /// By source: `read`, or `skipped: ` and the reason.
+    pub coverage: BTreeMap<Source, String>,
+}
+
+impl Header {
+    /// A header of this program's format.
+    pub fn new(datastore: &str, location: &str, revision: &str, taken_at: &str) -> Self {
+        Self {
+            format: FORMAT.to_owned(),
+            version: VERSION,
+            datastore: datastore.to_owned(),
+            location: location.to_owned(),
+            revision: revision.to_owned(),
+            taken_at: taken_at.to_owned(),
+            guid: String::new(),
+            coverage: BTreeMap::new(),
+        }
+    }
+
+    /// What an export of that snapshot says about itself.
+    pub fn of_snapshot(snapshot: &Snapshot) -> Self {
+        let (kind, taken_at) = (snapshot.datastore.to_string(), snapshot.taken_at.to_string());
+        let mut header = Self::new(&kind, &snapshot.location, &snapshot.revision, &taken_at);
+        header.guid = snapshot.cluster.as_ref().map(|c| c.guid.clone()).unwrap_or_default();
+        header.with_coverage(&snapshot.coverage)
+    }
+
+    /// Sets which sources were read.
+    pub fn with_coverage(mut self, coverage: &BTreeMap<Source, Coverage>) -> Self {
+        let text = |coverage: &Coverage| match coverage {
+            Coverage::Partial => "skipped: only partly exported".to_owned(),
+            Coverage::Read | Coverage::Skipped(_) => coverage.to_string(),
+        };
+        self.coverage = coverage.iter().map(|(source, coverage)| (*source, text(coverage))).collect();
+        self
+    }
+
+    /// Which sources were read.
+    pub fn coverage(&self) -> BTreeMap<Source, Coverage> {
+        let read = |text: &str| match text {
+            "read" => Coverage::Read,
+            other => Coverage::Skipped(WhySkipped::parse(other.strip_prefix("skipped: ").unwrap_or(other))),
+        };
+        self.coverage.iter().map(|(source, text)| (*source, read(text))).collect()
+    }
+}
+
+/// Exports what lies in a file: a snapshot of etcd becomes an export, an export is packed or unpacked.
+pub fn export_file(file: &DataFile, path: &Path, progress: &ProgressFn) -> Result<u64> {
+    let mut writer = Writer::create(path, &Header::of_snapshot(&file.observe(progress)?))?;
+    let mut result = Ok(());
+    file.entries(|entry| {
+        if result.is_ok() && (is_read(entry.key) || is_exported(entry.key)) {
+            result = writer.entry(entry);
+        }
+    })?;
+    result?;
+    writer.finish()
+}
+
+#[cfg(test)]
+mod tests;
