@@ -1,8 +1,8 @@
 //! Work that all cores do together.
 
-use std::num::NonZero;
 use std::ops::Range;
-use std::thread;
+
+use calipam_model::parallel::{cores, map};
 
 /// For less objects than this a thread is not worth it.
 const LEAST: usize = 1 << 14;
@@ -20,19 +20,9 @@ pub(crate) fn in_parts_of_few<T: Send>(length: usize, work: impl Fn(Range<usize>
 }
 
 fn in_parts_of<T: Send>(least: usize, length: usize, work: impl Fn(Range<usize>) -> T + Sync) -> Vec<T> {
-    let cores = thread::available_parallelism().map_or(1, NonZero::get);
-    let parts = cores.min(length / least).max(1);
+    let parts = cores().get().min(length / least).max(1);
     let start = |part: usize| length * part / parts;
-    if parts == 1 {
-        return vec![work(0..length)];
-    }
-    thread::scope(|scope| {
-        let work = &work;
-        let ranges = (0..parts).map(|part| start(part)..start(part + 1));
-        let running: Vec<_> = ranges.map(|range| scope.spawn(move || work(range))).collect();
-        let ended = running.into_iter().map(thread::ScopedJoinHandle::join);
-        ended.map(|part| part.unwrap_or_else(|panic| std::panic::resume_unwind(panic))).collect()
-    })
+    map(cores(), parts, |part| work(start(part)..start(part + 1)))
 }
 
 #[cfg(test)]

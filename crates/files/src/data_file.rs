@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use calipam_model::block::RecordDetail;
+use calipam_model::parallel::in_order;
 use calipam_model::snapshot::{Coverage, DatastoreKind, ETCD_SOURCES, Snapshot, Source, WhySkipped};
 use jiff::Timestamp;
 use tempfile::{NamedTempFile, TempPath};
@@ -16,7 +17,6 @@ use crate::etcd_snapshot::{self, SnapshotInfo, looks_like_snapshot, sort_by_key}
 use crate::export::{self, Export, Header, Tally, looks_like_export};
 use crate::extent::Extent;
 use crate::kubectl;
-use crate::parallel::in_order;
 use crate::raw::{RawEntry, is_read};
 use crate::{CALICO_2_SOURCES, Progress, ProgressFn};
 
@@ -167,16 +167,16 @@ impl DataFile {
     ) -> Result<Header> {
         let failed = |kind| Error::new(&self.path, kind);
         let mut export = Export::open(&self.path).map_err(failed)?;
-        let (records, mut tally, mut read, mut end) = (snapshot.records, Tally::default(), 0, None);
+        let (records, mut tally, mut read, mut failure) = (snapshot.records, Tally::default(), 0, None);
+        let pieces = std::iter::from_fn(|| {
+            let piece = export.piece();
+            piece.unwrap_or_else(|error| {
+                failure = Some(error);
+                None
+            })
+        });
         let ended = in_order(
-            |give| {
-                while let Some(piece) = export.piece()? {
-                    if !give(piece) {
-                        break;
-                    }
-                }
-                Ok(())
-            },
+            pieces,
             |piece| {
                 let mut part = Snapshot { records, ..Snapshot::default() };
                 let decoded = piece.decode(is_wanted, |entry| add(&mut part, entry));
@@ -186,20 +186,15 @@ impl DataFile {
                 snapshot.absorb(part);
                 read += decoded.entries;
                 progress(Progress { read, expected: 0 });
-                match tally.add(decoded) {
-                    ControlFlow::Continue(()) => ControlFlow::Continue(()),
-                    ControlFlow::Break(reason) => {
-                        end = Some(reason);
-                        ControlFlow::Break(())
-                    }
-                }
+                tally.add(decoded)
             },
         );
+
         // A line that is wrong counts before what could not be read after it.
-        let ended = match end {
-            Some(Ok(())) => ended.and_then(|()| export.finish()),
-            Some(wrong) => wrong,
-            None => ended.and_then(|()| Err(tally.cut())),
+        let ended = match (ended, failure) {
+            (ControlFlow::Break(Err(wrong)), _) | (_, Some(wrong)) => Err(wrong),
+            (ControlFlow::Break(Ok(())), None) => export.finish(),
+            (ControlFlow::Continue(()), None) => Err(tally.cut()),
         };
         ended.map(|()| export.header).map_err(failed)
     }

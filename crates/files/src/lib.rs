@@ -11,7 +11,6 @@ mod extent;
 pub mod frames;
 mod kubectl;
 pub mod objects;
-pub mod parallel;
 pub mod protobuf;
 pub mod raw;
 

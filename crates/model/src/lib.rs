@@ -23,6 +23,7 @@ pub mod node;
 pub mod object;
 mod owner_map;
 mod packing;
+pub mod parallel;
 pub mod pod;
 pub mod pool;
 mod resource;

@@ -12,7 +12,6 @@ pub(crate) mod etcd;
 mod file;
 pub(crate) mod kubernetes;
 mod newest;
-mod parallel;
 
 use std::fmt;
 

@@ -18,13 +18,13 @@ use std::panic::resume_unwind;
 use std::path::Path;
 use std::thread;
 
+use calipam_model::parallel::in_order;
 use foldhash::fast::FixedState;
 use sha2::{Digest, Sha256};
 
 use self::meta::Meta;
 use self::pages::{Element, Pages};
 use crate::error::{Error, FileError, Result};
-use crate::parallel::in_order;
 use crate::protobuf::read_key_value;
 use crate::raw::RawEntry;
 
@@ -120,24 +120,14 @@ fn each_part<D: Send>(
     read: impl Fn(&[u64]) -> FileResult<D> + Sync,
     mut take: impl FnMut(D) + Send,
 ) -> FileResult<()> {
-    let mut result = Ok(());
-    in_order(
-        |give| {
-            subtrees.chunks(SUBTREES).all(give);
-        },
-        read,
-        |decoded| match decoded {
-            Ok(decoded) => {
-                take(decoded);
-                ControlFlow::Continue(())
-            }
-            Err(error) => {
-                result = Err(error);
-                ControlFlow::Break(())
-            }
-        },
-    );
-    result
+    let ended = in_order(subtrees.chunks(SUBTREES), read, |decoded| match decoded {
+        Ok(decoded) => {
+            take(decoded);
+            ControlFlow::Continue(())
+        }
+        Err(error) => ControlFlow::Break(error),
+    });
+    ended.break_value().map_or(Ok(()), Err)
 }
 
 #[cfg(test)]

@@ -1,9 +1,8 @@
 //! Independent runs side by side.
 
 use std::num::NonZeroUsize;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::thread;
+
+use calipam_model::parallel;
 
 /// How many runs go on at the same time. No result depends on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -12,7 +11,7 @@ pub struct Threads(NonZeroUsize);
 impl Default for Threads {
     /// One for each processor.
     fn default() -> Self {
-        Self(thread::available_parallelism().unwrap_or(NonZeroUsize::MIN))
+        Self(parallel::cores())
     }
 }
 
@@ -25,24 +24,9 @@ impl From<NonZeroUsize> for Threads {
 /// Does `work` for each of some jobs, from the last on; the results come in the order of the jobs. More nodes and smaller blocks
 /// stand at the end of lists of them and take longest: what is begun first does not hold up the end.
 pub(super) fn map<J: Sync, T: Send>(threads: Threads, jobs: &[J], work: impl Fn(&J) -> T + Sync) -> Vec<T> {
-    let threads = threads.0.get().min(jobs.len().max(1));
-    let begun = AtomicUsize::new(0);
-    let done: Mutex<Vec<(usize, T)>> = Mutex::new(Vec::with_capacity(jobs.len()));
-    thread::scope(|scope| {
-        for _ in 0..threads {
-            scope.spawn(|| {
-                loop {
-                    let with_this = begun.fetch_add(1, Ordering::Relaxed) + 1;
-                    let Some(index) = jobs.len().checked_sub(with_this) else { break };
-                    let result = work(&jobs[index]);
-                    done.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push((index, result));
-                }
-            });
-        }
-    });
-    let mut done = done.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
-    done.sort_by_key(|(index, _)| *index);
-    done.into_iter().map(|(_, result)| result).collect()
+    let mut results = parallel::map(threads.0, jobs.len(), |number| work(&jobs[jobs.len() - 1 - number]));
+    results.reverse();
+    results
 }
 
 #[cfg(test)]

@@ -1,12 +1,14 @@
 //! Unpacking a cache.
 
+use std::ops::ControlFlow;
+
+use calipam_model::parallel::in_order;
 use calipam_model::snapshot::Snapshot;
 
 use super::changes::{self, Changes, Stored};
 use super::{Kept, entries};
 use crate::cache::WhyWhole;
 use crate::cache::file::{CHANGES, ENTRIES, STATE};
-use crate::cache::parallel::in_order;
 
 /// What a cache holds.
 #[derive(Default)]
@@ -28,13 +30,16 @@ pub(super) fn load(kept: Kept) -> Result<(Kept, Loaded), WhyWhole> {
     let unpack = |index: usize| part(&kept.frames[index].read(&kept.file).ok()?);
     let mut loaded = Loaded::default();
     loaded.snapshot.newest_creation = kept.state.newest_creation;
-    let unpacked = in_order(kept.frames.len(), unpack, |part| match part {
-        Part::Entries(snapshot) => loaded.snapshot.absorb(*snapshot),
-        Part::Changes(changes) => loaded.changes.extend(changes),
-        Part::State => {}
+    let unpacked = in_order(0..kept.frames.len(), unpack, |part| {
+        match part {
+            Some(Part::Entries(snapshot)) => loaded.snapshot.absorb(*snapshot),
+            Some(Part::Changes(changes)) => loaded.changes.extend(changes),
+            Some(Part::State) => {}
+            None => return ControlFlow::Break(WhyWhole::damaged()),
+        }
+        ControlFlow::Continue(())
     });
-    unpacked.ok_or_else(WhyWhole::damaged)?;
-    Ok((kept, loaded))
+    unpacked.break_value().map_or(Ok((kept, loaded)), Err)
 }
 
 fn part(text: &[u8]) -> Option<Part> {

@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
+use calipam_model::parallel::{cores, map};
 use calipam_model::snapshot::Snapshot;
 
 use super::Kept;
 use super::entries::{NewValue, read, take_change, take_entry};
 use crate::cache::WhyWhole;
 use crate::cache::file::{CHANGES, ENTRIES, STATE};
-use crate::cache::parallel::on_all_cores;
 use calipam_files::objects::kinds::KnownKind;
 
 /// What has changed, by the names of the objects.
@@ -32,9 +32,9 @@ enum Part {
 /// Unpacks all of a cache; gives it back as well.
 pub(super) fn unpack(kept: Kept) -> Result<(Kept, Unpacked), WhyWhole> {
     let unpack = |index: usize| part(kept.frames[index].read(&kept.file).ok()?);
-    let parts = on_all_cores(kept.frames.len(), unpack).ok_or_else(WhyWhole::damaged)?;
+    let parts: Option<Vec<Part>> = map(cores(), kept.frames.len(), unpack).into_iter().collect();
     let mut unpacked = Unpacked { texts: Vec::new(), changes: Changes::new() };
-    for part in parts {
+    for part in parts.ok_or_else(WhyWhole::damaged)? {
         match part {
             Part::Entries(text) => unpacked.texts.push(text),
             Part::Changes(changes) => unpacked.changes.extend(changes),
@@ -77,7 +77,8 @@ impl Unpacked {
             }
             merge(&self.texts[index], self.changes.range::<str, _>((from, to)), known)
         };
-        let mut parts = on_all_cores(self.texts.len(), with_changes)?.into_iter();
+        let parts: Option<Vec<Snapshot>> = map(cores(), self.texts.len(), with_changes).into_iter().collect();
+        let mut parts = parts?.into_iter();
         let mut snapshot = parts.next()?;
         snapshot.absorb_all(parts.collect());
         Some(snapshot)

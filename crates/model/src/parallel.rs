@@ -1,0 +1,152 @@
+//! Work on all cores, whose results come in the order of what they are made of: they are those of one thread.
+
+use std::collections::BTreeMap;
+use std::num::NonZeroUsize;
+use std::ops::ControlFlow;
+use std::sync::mpsc::sync_channel;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+
+/// Pieces that wait to be decoded, for each thread.
+const AHEAD: usize = 2;
+
+/// As many threads as there are cores.
+pub fn cores() -> NonZeroUsize {
+    thread::available_parallelism().unwrap_or(NonZeroUsize::MIN)
+}
+
+/// Does some work for each number below `count`.
+pub fn map<T: Send>(threads: NonZeroUsize, count: usize, work: impl Fn(usize) -> T + Sync) -> Vec<T> {
+    let threads = threads.get().min(count);
+    if threads <= 1 {
+        return (0..count).map(work).collect();
+    }
+    let mut results = Vec::with_capacity(count);
+    let _: ControlFlow<()> = in_order_on(threads, 0..count, work, |result| {
+        results.push(result);
+        ControlFlow::Continue(())
+    });
+    results
+}
+
+/// Has the pieces of an iterator, such as those of a file, decoded while later ones are still being read. `take` gets the results
+/// one by one until it breaks off; then no more pieces are read.
+pub fn in_order<P: Send, D: Send, B: Send>(
+    pieces: impl Iterator<Item = P>,
+    decode: impl Fn(P) -> D + Sync,
+    take: impl FnMut(D) -> ControlFlow<B> + Send,
+) -> ControlFlow<B> {
+    in_order_on(cores().get(), pieces, decode, take)
+}
+
+/// What takes the results, and those that wait for earlier ones.
+struct State<D, B, T> {
+    next: usize,
+    waiting: BTreeMap<usize, D>,
+    take: T,
+    /// Nothing more is taken once it is broken off.
+    flow: ControlFlow<B>,
+}
+
+fn in_order_on<P: Send, D: Send, B: Send>(
+    threads: usize,
+    pieces: impl Iterator<Item = P>,
+    decode: impl Fn(P) -> D + Sync,
+    take: impl FnMut(D) -> ControlFlow<B> + Send,
+) -> ControlFlow<B> {
+    let (sender, receiver) = sync_channel::<(usize, P)>(AHEAD * threads);
+    let state =
+        Mutex::new(State { next: 0, waiting: BTreeMap::new(), take, flow: ControlFlow::Continue(()) });
+    thread::scope(|scope| {
+        let receiver = Arc::new(Mutex::new(receiver));
+        for _ in 0..threads {
+            let (receiver, state, decode) = (Arc::clone(&receiver), &state, &decode);
+            scope.spawn(move || {
+                loop {
+                    let piece = lock(&receiver).recv();
+                    let Ok((number, piece)) = piece else { return };
+                    if lock(state).flow.is_continue() {
+                        let decoded = decode(piece);
+                        lock(state).add(number, decoded);
+                    }
+                }
+            });
+        }
+        // The threads alone hold it: where all of them have failed, nothing more can be sent.
+        drop(receiver);
+
+        for piece in pieces.enumerate() {
+            if lock(&state).flow.is_break() || sender.send(piece).is_err() {
+                break;
+            }
+        }
+        // The threads end when they have decoded what was sent.
+        drop(sender);
+    });
+    state.into_inner().unwrap_or_else(PoisonError::into_inner).flow
+}
+
+impl<D, B, T: FnMut(D) -> ControlFlow<B>> State<D, B, T> {
+    /// Takes a result, and those that waited for it.
+    fn add(&mut self, number: usize, decoded: D) {
+        self.waiting.insert(number, decoded);
+        while let Some(decoded) = self.waiting.remove(&self.next) {
+            self.next += 1;
+            if self.flow.is_continue() {
+                self.flow = (self.take)(decoded);
+            }
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn results_come_in_the_order_of_the_pieces() {
+        let mut taken = Vec::new();
+        let end: ControlFlow<()> = in_order(
+            0..200u64,
+            |piece| {
+                // Early pieces take longer.
+                thread::sleep(Duration::from_micros(if piece % 7 == 0 { 900 } else { 20 }));
+                piece * 2
+            },
+            |decoded| {
+                taken.push(decoded);
+                ControlFlow::Continue(())
+            },
+        );
+        assert_eq!((end, taken), (ControlFlow::Continue(()), (0..200).map(|piece| piece * 2).collect()));
+    }
+
+    #[test]
+    fn it_is_over_when_a_result_says_so() {
+        let (mut taken, mut sent) = (Vec::new(), 0);
+        let end = in_order(
+            (0..1_000_000u64).inspect(|_| sent += 1),
+            |piece| piece,
+            |decoded| {
+                taken.push(decoded);
+                if decoded == 5 { ControlFlow::Break("five") } else { ControlFlow::Continue(()) }
+            },
+        );
+        assert_eq!((end, taken), (ControlFlow::Break("five"), vec![0, 1, 2, 3, 4, 5]));
+        assert!(sent < 1_000_000);
+    }
+
+    #[test]
+    fn results_of_numbers_come_in_their_order() {
+        for threads in [1, 3, 99].map(|threads| NonZeroUsize::new(threads).unwrap()) {
+            assert_eq!(map(threads, 50, |number| number * 2), (0..100).step_by(2).collect::<Vec<_>>());
+            assert!(map(threads, 0, |number| number).is_empty());
+        }
+    }
+}
