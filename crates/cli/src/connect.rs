@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::future::Future;
+use std::pin::Pin;
 use std::time::Duration;
 
 use calipam_datastore::Datastore;
@@ -19,6 +20,11 @@ const LAST_WORDS: Duration = Duration::from_millis(300);
 /// Runs what waits for a datastore. Ctrl-c ends it: what is half done is dropped, a file that is being
 /// written is taken away.
 pub(crate) fn block_on<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+    run(Box::pin(work))
+}
+
+/// Compiled once for each `T`, not for each work.
+fn run<T>(work: Pin<Box<dyn Future<Output = Result<T, Failure>> + '_>>) -> Result<T, Failure> {
     let runtime = Builder::new_multi_thread()
         .enable_all()
         .build()

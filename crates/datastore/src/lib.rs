@@ -23,4 +23,4 @@ pub use self::client::etcdv2::EtcdV2Client;
 pub use self::client::kubernetes::{KubeClient, KubeconfigNames, context_of_server};
 pub use self::error::{Cause, Error, Failure, Permission, Result, Server, SettingsError, Tried};
 pub use self::secret::{Secret, redact_url};
-pub use self::store::Datastore;
+pub use self::store::{Datastore, Pending};

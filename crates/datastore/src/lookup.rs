@@ -14,6 +14,7 @@ use crate::client::kubernetes::KubeClient;
 use crate::client::kubernetes::kinds::{UNRESERVED, segment};
 use crate::error::{Failure, Result};
 use crate::settings::KubernetesSettings;
+use crate::store::Pending;
 use calipam_files::objects::items::Accept;
 use calipam_files::objects::kinds::KUBEVIRT_GROUP;
 
@@ -102,8 +103,8 @@ pub struct PodAddress {
 }
 
 impl Lookup {
-    pub async fn connect(settings: &KubernetesSettings) -> Result<Self> {
-        Ok(Self { client: KubeClient::connect_unasked(settings).await? })
+    pub fn connect<'a>(settings: &'a KubernetesSettings) -> Pending<'a, Result<Self>> {
+        Box::pin(async move { Ok(Self { client: KubeClient::connect_unasked(settings).await? }) })
     }
 
     /// Asks through a connection that is there.

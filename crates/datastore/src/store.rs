@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::path::Path;
+use std::pin::Pin;
 use std::sync::Arc;
 
 use calipam_model::block::RecordDetail;
@@ -25,6 +26,10 @@ use calipam_files::archive::{Added, Adding};
 use calipam_files::export::export_file;
 use calipam_files::{DataFile, Extent, FileKind, ProgressFn, STANDARD_INPUT, newest_time};
 
+/// The future of a call into this crate, boxed: the code of an `async fn` is compiled once more in each crate that waits for it,
+/// and by then holds all of the clients below it.
+pub type Pending<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
 #[derive(Clone, Debug)]
 pub enum Datastore {
     /// An etcd v3 server.
@@ -41,32 +46,34 @@ pub enum Datastore {
 
 impl Datastore {
     /// Opens what the settings name.
-    pub async fn open(settings: &Settings) -> Result<Self> {
-        match &settings.target {
-            Target::Etcd(etcd) => {
-                let etcd = Arc::new(EtcdClient::connect(etcd).await?);
-                if !settings.kubernetes.is_named() {
-                    return Ok(Self::Etcd(etcd));
+    pub fn open<'a>(settings: &'a Settings) -> Pending<'a, Result<Self>> {
+        Box::pin(async move {
+            match &settings.target {
+                Target::Etcd(etcd) => {
+                    let etcd = Arc::new(EtcdClient::connect(etcd).await?);
+                    if !settings.kubernetes.is_named() {
+                        return Ok(Self::Etcd(etcd));
+                    }
+                    Ok(Self::EtcdAndKubernetes(etcd, KubeClient::connect(&settings.kubernetes).await?))
                 }
-                Ok(Self::EtcdAndKubernetes(etcd, KubeClient::connect(&settings.kubernetes).await?))
+                Target::EtcdV2(etcd) => {
+                    let client = Arc::new(EtcdV2Client::connect(etcd).await?);
+                    let kubernetes = match settings.kubernetes.is_named() {
+                        true => Some(KubeClient::connect(&settings.kubernetes).await?),
+                        false => None,
+                    };
+                    Ok(Self::EtcdV2(client, kubernetes))
+                }
+                Target::Kubernetes => Ok(Self::Kubernetes(KubeClient::open(&settings.kubernetes).await?)),
+                Target::File(path) => Ok(Self::File(DataFile::open(path)?)),
+                Target::StandardInput => {
+                    blocking(STANDARD_INPUT.into(), || {
+                        Ok(Self::File(DataFile::of_input(std::io::stdin().lock())?))
+                    })
+                    .await
+                }
             }
-            Target::EtcdV2(etcd) => {
-                let client = Arc::new(EtcdV2Client::connect(etcd).await?);
-                let kubernetes = match settings.kubernetes.is_named() {
-                    true => Some(KubeClient::connect(&settings.kubernetes).await?),
-                    false => None,
-                };
-                Ok(Self::EtcdV2(client, kubernetes))
-            }
-            Target::Kubernetes => Ok(Self::Kubernetes(KubeClient::open(&settings.kubernetes).await?)),
-            Target::File(path) => Ok(Self::File(DataFile::open(path)?)),
-            Target::StandardInput => {
-                blocking(STANDARD_INPUT.into(), || {
-                    Ok(Self::File(DataFile::of_input(std::io::stdin().lock())?))
-                })
-                .await
-            }
-        }
+        })
     }
 
     /// Where it is, without secrets: an endpoint, or the path of a file.
@@ -126,74 +133,88 @@ impl Datastore {
     /// installed schema of blocks must have the field, else it would be dropped and leave an anonymous allocation
     /// that never ends (facts 2.10); where the schema cannot be read, this is false. So it is for files,
     /// which are never written.
-    pub async fn keeps_cooldown(&self) -> bool {
-        match self {
-            Self::Etcd(_) | Self::EtcdAndKubernetes(..) => true,
-            Self::Kubernetes(client) => keeps_cooldown(client).await,
-            // Calico 2.x would take a cooling address for one that is assigned, for ever.
-            Self::EtcdV2(..) | Self::File(_) => false,
-        }
+    pub fn keeps_cooldown<'a>(&'a self) -> Pending<'a, bool> {
+        Box::pin(async move {
+            match self {
+                Self::Etcd(_) | Self::EtcdAndKubernetes(..) => true,
+                Self::Kubernetes(client) => keeps_cooldown(client).await,
+                // Calico 2.x would take a cooling address for one that is assigned, for ever.
+                Self::EtcdV2(..) | Self::File(_) => false,
+            }
+        })
     }
 
     /// Reads everything that a check needs, etcd at one revision.
-    pub async fn observe(&self, progress: &ProgressFn) -> Result<Snapshot> {
-        self.observe_extent(&Extent::Whole, progress).await
+    pub fn observe<'a>(&'a self, progress: &'a ProgressFn) -> Pending<'a, Result<Snapshot>> {
+        Box::pin(async move { self.observe_extent(&Extent::Whole, progress).await })
     }
 
     /// Reads what the extent says. The tree of etcd v2 and files of Kubernetes objects are read whole.
-    pub async fn observe_extent(&self, extent: &Extent, progress: &ProgressFn) -> Result<Snapshot> {
-        let in_kubernetes = extent.has_any(&[Source::Pods, Source::Services, Source::Machines]);
-        match self {
-            Self::Etcd(client) => Self::observe_etcd(client, None, extent, progress).await,
-            Self::EtcdAndKubernetes(etcd, kubernetes) => {
-                let mut snapshot = Self::observe_etcd(etcd, None, extent, progress).await?;
-                if in_kubernetes {
-                    with_kubernetes::add(kubernetes, &mut snapshot, progress).await?;
+    pub fn observe_extent<'a>(
+        &'a self,
+        extent: &'a Extent,
+        progress: &'a ProgressFn,
+    ) -> Pending<'a, Result<Snapshot>> {
+        Box::pin(async move {
+            let in_kubernetes = extent.has_any(&[Source::Pods, Source::Services, Source::Machines]);
+            match self {
+                Self::Etcd(client) => Self::observe_etcd(client, None, extent, progress).await,
+                Self::EtcdAndKubernetes(etcd, kubernetes) => {
+                    let mut snapshot = Self::observe_etcd(etcd, None, extent, progress).await?;
+                    if in_kubernetes {
+                        with_kubernetes::add(kubernetes, &mut snapshot, progress).await?;
+                    }
+                    Ok(snapshot)
                 }
-                Ok(snapshot)
-            }
-            Self::EtcdV2(client, kubernetes) => {
-                let mut snapshot = whole::etcdv2::observe(client, progress).await?;
-                if let Some(kubernetes) = kubernetes.as_ref().filter(|_| in_kubernetes) {
-                    with_kubernetes::add(kubernetes, &mut snapshot, progress).await?;
+                Self::EtcdV2(client, kubernetes) => {
+                    let mut snapshot = whole::etcdv2::observe(client, progress).await?;
+                    if let Some(kubernetes) = kubernetes.as_ref().filter(|_| in_kubernetes) {
+                        with_kubernetes::add(kubernetes, &mut snapshot, progress).await?;
+                    }
+                    extent.say(&mut snapshot);
+                    Ok(snapshot)
                 }
-                extent.say(&mut snapshot);
-                Ok(snapshot)
+                Self::Kubernetes(client) => whole::kubernetes::observe(client, extent, progress).await,
+                Self::File(file) => {
+                    let (file, extent, progress) = (file.clone(), extent.clone(), Arc::clone(progress));
+                    blocking(self.location(), move || Ok(file.observe_extent(&extent, &progress)?)).await
+                }
             }
-            Self::Kubernetes(client) => whole::kubernetes::observe(client, extent, progress).await,
-            Self::File(file) => {
-                let (file, extent, progress) = (file.clone(), extent.clone(), Arc::clone(progress));
-                blocking(self.location(), move || Ok(file.observe_extent(&extent, &progress)?)).await
-            }
-        }
+        })
     }
 
     /// As [`Self::observe`], by reading what has changed since the last such call with the same folder, where what that has
     /// read is kept. Where that is in any doubt, everything is read. Of Kubernetes, what is few is read each time.
-    pub async fn observe_with_cache(&self, folder: &Path, progress: &ProgressFn) -> Result<CachedRead> {
-        self.observe_with_cache_from(folder, Worth::default(), progress).await
+    pub fn observe_with_cache<'a>(
+        &'a self,
+        folder: &'a Path,
+        progress: &'a ProgressFn,
+    ) -> Pending<'a, Result<CachedRead>> {
+        self.observe_with_cache_from(folder, Worth::default(), progress)
     }
 
     /// As [`Self::observe_with_cache`]; of Kubernetes it is kept what is worth it.
-    pub async fn observe_with_cache_from(
-        &self,
-        folder: &Path,
+    pub fn observe_with_cache_from<'a>(
+        &'a self,
+        folder: &'a Path,
         worth: Worth,
-        progress: &ProgressFn,
-    ) -> Result<CachedRead> {
-        match self {
-            Self::Etcd(client) => cache::etcd::observe(client, folder, progress).await,
-            Self::EtcdAndKubernetes(etcd, kubernetes) => {
-                let read = cache::etcd::observe(etcd, folder, progress).await?;
-                cache::kubernetes::add(kubernetes, folder, worth, read, progress).await
+        progress: &'a ProgressFn,
+    ) -> Pending<'a, Result<CachedRead>> {
+        Box::pin(async move {
+            match self {
+                Self::Etcd(client) => cache::etcd::observe(client, folder, progress).await,
+                Self::EtcdAndKubernetes(etcd, kubernetes) => {
+                    let read = cache::etcd::observe(etcd, folder, progress).await?;
+                    cache::kubernetes::add(kubernetes, folder, worth, read, progress).await
+                }
+                Self::Kubernetes(client) => cache::kubernetes::observe(client, folder, worth, progress).await,
+                Self::EtcdV2(..) | Self::File(_) => Ok(CachedRead {
+                    snapshot: self.observe(progress).await?,
+                    used: CacheUse::Whole(WhyWhole::NotForThisDatastore),
+                    unsaved: None,
+                }),
             }
-            Self::Kubernetes(client) => cache::kubernetes::observe(client, folder, worth, progress).await,
-            Self::EtcdV2(..) | Self::File(_) => Ok(CachedRead {
-                snapshot: self.observe(progress).await?,
-                used: CacheUse::Whole(WhyWhole::NotForThisDatastore),
-                unsaved: None,
-            }),
-        }
+        })
     }
 
     /// Reads everything as it was at a past revision of etcd. Its clock is the newest time in the data, as for a file that
@@ -202,15 +223,21 @@ impl Datastore {
     ///
     /// # Errors
     /// As [`Self::observe`], and where the revision is compacted or has not come yet, or this is no etcd.
-    pub async fn observe_at(&self, revision: i64, progress: &ProgressFn) -> Result<Snapshot> {
-        match self {
-            Self::Etcd(client) | Self::EtcdAndKubernetes(client, _) => {
-                Self::observe_etcd(client, Some(revision), &Extent::Whole, progress).await
+    pub fn observe_at<'a>(
+        &'a self,
+        revision: i64,
+        progress: &'a ProgressFn,
+    ) -> Pending<'a, Result<Snapshot>> {
+        Box::pin(async move {
+            match self {
+                Self::Etcd(client) | Self::EtcdAndKubernetes(client, _) => {
+                    Self::observe_etcd(client, Some(revision), &Extent::Whole, progress).await
+                }
+                Self::EtcdV2(..) | Self::Kubernetes(_) | Self::File(_) => {
+                    Err(Error::NoRevisions { location: self.location() })
+                }
             }
-            Self::EtcdV2(..) | Self::Kubernetes(_) | Self::File(_) => {
-                Err(Error::NoRevisions { location: self.location() })
-            }
-        }
+        })
     }
 
     async fn observe_etcd(
@@ -239,76 +266,91 @@ impl Datastore {
 
     /// Reads what belongs to one address or handle. On etcd that is a few keys in two or three
     /// requests, on etcd v2 one request for each; a file is read whole.
-    pub async fn lookup(&self, lookup: &Lookup) -> Result<Snapshot> {
-        match self {
-            Self::Etcd(client) => around::etcd::lookup(client, lookup).await,
-            Self::EtcdAndKubernetes(etcd, kubernetes) => {
-                let mut snapshot = around::etcd::lookup(etcd, lookup).await?;
-                with_kubernetes::add_around(kubernetes, &mut snapshot, lookup).await?;
-                Ok(snapshot)
-            }
-            Self::Kubernetes(client) => around::kubernetes::lookup(client, lookup).await,
-            Self::EtcdV2(client, kubernetes) => {
-                let mut snapshot = around::etcdv2::lookup(client, lookup).await?;
-                if let Some(kubernetes) = kubernetes {
+    pub fn lookup<'a>(&'a self, lookup: &'a Lookup) -> Pending<'a, Result<Snapshot>> {
+        Box::pin(async move {
+            match self {
+                Self::Etcd(client) => around::etcd::lookup(client, lookup).await,
+                Self::EtcdAndKubernetes(etcd, kubernetes) => {
+                    let mut snapshot = around::etcd::lookup(etcd, lookup).await?;
                     with_kubernetes::add_around(kubernetes, &mut snapshot, lookup).await?;
+                    Ok(snapshot)
                 }
-                Ok(snapshot)
+                Self::Kubernetes(client) => around::kubernetes::lookup(client, lookup).await,
+                Self::EtcdV2(client, kubernetes) => {
+                    let mut snapshot = around::etcdv2::lookup(client, lookup).await?;
+                    if let Some(kubernetes) = kubernetes {
+                        with_kubernetes::add_around(kubernetes, &mut snapshot, lookup).await?;
+                    }
+                    Ok(snapshot)
+                }
+                Self::File(_) => {
+                    let quiet: ProgressFn = Arc::new(|_| {});
+                    self.observe(&quiet).await
+                }
             }
-            Self::File(_) => {
-                let quiet: ProgressFn = Arc::new(|_| {});
-                self.observe(&quiet).await
-            }
-        }
+        })
     }
 
     /// Reads some keys again, at one new revision. `None` where the datastore cannot change.
-    pub async fn reread(&self, keys: &BTreeSet<Key>) -> Result<Option<Snapshot>> {
-        match self {
-            Self::Etcd(client) => again::etcd::reread(client, keys).await.map(Some),
-            Self::EtcdAndKubernetes(etcd, kubernetes) => {
-                let (in_kubernetes, in_etcd) =
-                    keys.iter().cloned().partition(with_kubernetes::is_in_kubernetes);
-                let mut snapshot = again::etcd::reread(etcd, &in_etcd).await?;
-                with_kubernetes::reread(kubernetes, &mut snapshot, &in_kubernetes).await?;
-                Ok(Some(snapshot))
-            }
-            Self::EtcdV2(client, kubernetes) => {
-                let mut snapshot = whole::etcdv2::reread(client, keys).await?;
-                if let Some(kubernetes) = kubernetes {
-                    let keys =
-                        keys.iter().filter(|key| with_kubernetes::is_in_kubernetes(key)).cloned().collect();
-                    with_kubernetes::reread(kubernetes, &mut snapshot, &keys).await?;
+    pub fn reread<'a>(&'a self, keys: &'a BTreeSet<Key>) -> Pending<'a, Result<Option<Snapshot>>> {
+        Box::pin(async move {
+            match self {
+                Self::Etcd(client) => again::etcd::reread(client, keys).await.map(Some),
+                Self::EtcdAndKubernetes(etcd, kubernetes) => {
+                    let (in_kubernetes, in_etcd) =
+                        keys.iter().cloned().partition(with_kubernetes::is_in_kubernetes);
+                    let mut snapshot = again::etcd::reread(etcd, &in_etcd).await?;
+                    with_kubernetes::reread(kubernetes, &mut snapshot, &in_kubernetes).await?;
+                    Ok(Some(snapshot))
                 }
-                Ok(Some(snapshot))
+                Self::EtcdV2(client, kubernetes) => {
+                    let mut snapshot = whole::etcdv2::reread(client, keys).await?;
+                    if let Some(kubernetes) = kubernetes {
+                        let keys = keys
+                            .iter()
+                            .filter(|key| with_kubernetes::is_in_kubernetes(key))
+                            .cloned()
+                            .collect();
+                        with_kubernetes::reread(kubernetes, &mut snapshot, &keys).await?;
+                    }
+                    Ok(Some(snapshot))
+                }
+                Self::Kubernetes(client) => again::kubernetes::reread(client, keys).await.map(Some),
+                Self::File(_) => Ok(None),
             }
-            Self::Kubernetes(client) => again::kubernetes::reread(client, keys).await.map(Some),
-            Self::File(_) => Ok(None),
-        }
+        })
     }
 
     /// Writes what a check reads to a file, compressed where its name ends with `.zst`. The file appears
     /// when it is whole. Gives the number of entries.
-    pub async fn export(&self, path: &Path, progress: &ProgressFn) -> Result<u64> {
-        let path = path.to_owned();
-        match self {
-            Self::Etcd(client) | Self::EtcdAndKubernetes(client, _) => {
-                export::etcd::export(client, &path, progress).await
+    pub fn export<'a>(&'a self, path: &'a Path, progress: &'a ProgressFn) -> Pending<'a, Result<u64>> {
+        Box::pin(async move {
+            let path = path.to_owned();
+            match self {
+                Self::Etcd(client) | Self::EtcdAndKubernetes(client, _) => {
+                    export::etcd::export(client, &path, progress).await
+                }
+                Self::EtcdV2(client, _) => export::etcdv2::export(client, &path, progress).await,
+                Self::Kubernetes(client) => export::kubernetes::export(client, &path, progress).await,
+                Self::File(file) => {
+                    let (file, progress) = (file.clone(), Arc::clone(progress));
+                    blocking(self.location(), move || Ok(export_file(&file, &path, &progress)?)).await
+                }
             }
-            Self::EtcdV2(client, _) => export::etcdv2::export(client, &path, progress).await,
-            Self::Kubernetes(client) => export::kubernetes::export(client, &path, progress).await,
-            Self::File(file) => {
-                let (file, progress) = (file.clone(), Arc::clone(progress));
-                blocking(self.location(), move || Ok(export_file(&file, &path, &progress)?)).await
-            }
-        }
+        })
     }
 
     /// Adds an export to an archive, whose folder is made where it is missing.
-    pub async fn add_to_archive(&self, folder: &Path, progress: &ProgressFn) -> Result<Added> {
-        let adding = Adding::begin(folder)?;
-        let entries = self.export(&adding.path(), progress).await?;
-        Ok(adding.finish(entries)?)
+    pub fn add_to_archive<'a>(
+        &'a self,
+        folder: &'a Path,
+        progress: &'a ProgressFn,
+    ) -> Pending<'a, Result<Added>> {
+        Box::pin(async move {
+            let adding = Adding::begin(folder)?;
+            let entries = self.export(&adding.path(), progress).await?;
+            Ok(adding.finish(entries)?)
+        })
     }
 }
 

@@ -10,6 +10,7 @@ use etcd_client::{Compare, CompareOp, GetOptions, GetResponse, Txn, TxnOp, TxnOp
 use super::{PAUSES, unavailable};
 use crate::client::etcd::{EtcdClient, Range, entries};
 use crate::error::Failure;
+use crate::store::Pending;
 use crate::write::{Connection, ETCD_LIMITS};
 
 #[derive(Debug)]
@@ -22,14 +23,19 @@ impl EtcdStore {
         Self { connection: Connection::new(&client) }
     }
 
-    pub(super) async fn read(&self, queries: &[Query]) -> Result<Vec<Vec<Entry>>, StoreError> {
-        let mut found = Vec::with_capacity(queries.len());
-        for part in queries.chunks(ETCD_LIMITS.conditions) {
-            let ranges: Vec<Range> = part.iter().map(range).collect();
-            let answers = self.get(&ranges).await?;
-            found.extend(part.iter().zip(&answers).map(|(query, answer)| decode(query, answer)));
-        }
-        Ok(found)
+    pub(super) fn read<'a>(
+        &'a self,
+        queries: &'a [Query],
+    ) -> Pending<'a, Result<Vec<Vec<Entry>>, StoreError>> {
+        Box::pin(async move {
+            let mut found = Vec::with_capacity(queries.len());
+            for part in queries.chunks(ETCD_LIMITS.conditions) {
+                let ranges: Vec<Range> = part.iter().map(range).collect();
+                let answers = self.get(&ranges).await?;
+                found.extend(part.iter().zip(&answers).map(|(query, answer)| decode(query, answer)));
+            }
+            Ok(found)
+        })
     }
 
     /// Reads ranges; where that fails for a reason that passes, again, from any endpoint that answers.
@@ -58,28 +64,38 @@ impl EtcdStore {
         Ok(kv.map(|kv| kv.into_key_value().1))
     }
 
-    pub(super) async fn create(&self, record: &Record) -> Result<Revision, StoreError> {
-        let (key, value) = (record.key(), self.value(record)?);
-        let path = key.to_string();
-        let put = TxnOp::put(path.as_str(), value, None);
-        match self.swap(&key, Compare::mod_revision(path, CompareOp::Equal, 0), put).await? {
-            Swapped::Done(revision) => Ok(revision),
-            Swapped::Absent | Swapped::Changed => Err(StoreError::Exists(key)),
-        }
+    pub(super) fn create<'a>(&'a self, record: &'a Record) -> Pending<'a, Result<Revision, StoreError>> {
+        Box::pin(async move {
+            let (key, value) = (record.key(), self.value(record)?);
+            let path = key.to_string();
+            let put = TxnOp::put(path.as_str(), value, None);
+            match self.swap(&key, Compare::mod_revision(path, CompareOp::Equal, 0), put).await? {
+                Swapped::Done(revision) => Ok(revision),
+                Swapped::Absent | Swapped::Changed => Err(StoreError::Exists(key)),
+            }
+        })
     }
 
-    pub(super) async fn update(&self, record: &Record, revision: &Revision) -> Result<Revision, StoreError> {
-        let (key, value) = (record.key(), self.value(record)?);
-        let path = key.to_string();
-        let put = TxnOp::put(path.as_str(), value, None);
-        self.replace(key, self.at(path, revision)?, put).await
+    pub(super) fn update<'a>(
+        &'a self,
+        record: &'a Record,
+        revision: &'a Revision,
+    ) -> Pending<'a, Result<Revision, StoreError>> {
+        Box::pin(async move {
+            let (key, value) = (record.key(), self.value(record)?);
+            let path = key.to_string();
+            let put = TxnOp::put(path.as_str(), value, None);
+            self.replace(key, self.at(path, revision)?, put).await
+        })
     }
 
-    pub(super) async fn delete(&self, entry: &Entry) -> Result<(), StoreError> {
-        let key = entry.record.key();
-        let path = key.to_string();
-        let delete = TxnOp::delete(path.as_str(), None);
-        self.replace(key, self.at(path, &entry.revision)?, delete).await.map(drop)
+    pub(super) fn delete<'a>(&'a self, entry: &'a Entry) -> Pending<'a, Result<(), StoreError>> {
+        Box::pin(async move {
+            let key = entry.record.key();
+            let path = key.to_string();
+            let delete = TxnOp::delete(path.as_str(), None);
+            self.replace(key, self.at(path, &entry.revision)?, delete).await.map(drop)
+        })
     }
 
     async fn replace(&self, key: Key, compare: Compare, change: TxnOp) -> Result<Revision, StoreError> {

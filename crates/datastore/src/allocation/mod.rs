@@ -23,7 +23,7 @@ use crate::client::kubernetes::KubeClient;
 use crate::error::{Error, Result};
 use crate::secret::redact_url;
 use crate::settings::{Settings, Target};
-use crate::store::Datastore;
+use crate::store::{Datastore, Pending};
 use crate::write::Consent;
 
 /// A datastore that an allocator reads and writes, each write by compare-and-swap.
@@ -48,23 +48,33 @@ const ASSIGN: &str = "assign or release single addresses";
 impl AllocatorStore {
     /// Connects with as few requests as can be: to the first endpoint of etcd that takes a connection, or to the API
     /// server, whose API group is found out by what it answers. `selecting` says how affinities are found on Kubernetes.
-    pub async fn connect(settings: &Settings, selecting: Selecting, consent: Consent) -> Result<Self> {
-        let backend = match &settings.target {
-            Target::Etcd(etcd) => {
-                Backend::Etcd(EtcdStore::new(EtcdClient::connect_quickly(etcd).await?.into()))
-            }
-            Target::EtcdV2(etcd) => {
-                let location = etcd.endpoints.first().map(|url| redact_url(url)).unwrap_or_default();
-                return Err(Error::NotForCalico2 { location, what: ASSIGN });
-            }
-            Target::Kubernetes => {
-                let (client, group) = KubeClient::open_unasked(&settings.kubernetes).await?;
-                Backend::Kubernetes(KubeStore::new(client, group, selecting))
-            }
-            Target::File(path) => return Err(Error::NotWritable { location: path.display().to_string() }),
-            Target::StandardInput => return Err(Error::NotWritable { location: "standard input".into() }),
-        };
-        Ok(Self { backend, _consent: consent })
+    pub fn connect<'a>(
+        settings: &'a Settings,
+        selecting: Selecting,
+        consent: Consent,
+    ) -> Pending<'a, Result<Self>> {
+        Box::pin(async move {
+            let backend = match &settings.target {
+                Target::Etcd(etcd) => {
+                    Backend::Etcd(EtcdStore::new(EtcdClient::connect_quickly(etcd).await?.into()))
+                }
+                Target::EtcdV2(etcd) => {
+                    let location = etcd.endpoints.first().map(|url| redact_url(url)).unwrap_or_default();
+                    return Err(Error::NotForCalico2 { location, what: ASSIGN });
+                }
+                Target::Kubernetes => {
+                    let (client, group) = KubeClient::open_unasked(&settings.kubernetes).await?;
+                    Backend::Kubernetes(KubeStore::new(client, group, selecting))
+                }
+                Target::File(path) => {
+                    return Err(Error::NotWritable { location: path.display().to_string() });
+                }
+                Target::StandardInput => {
+                    return Err(Error::NotWritable { location: "standard input".into() });
+                }
+            };
+            Ok(Self { backend, _consent: consent })
+        })
     }
 
     /// The client of Kubernetes, where that is the datastore.
@@ -77,31 +87,38 @@ impl AllocatorStore {
 
     /// Whether the addresses of virtual machines outlive their pods, as the resource IPAMConfiguration says: on etcd not what the
     /// allocator reads. Where it is not stored, they do.
-    pub async fn keeps_machine_addresses(&self) -> std::result::Result<bool, StoreError> {
-        match &self.backend {
-            Backend::Etcd(store) => {
-                let value = store.value_of(&Key::IpamConfiguration("default".into())).await?;
-                let config = value.and_then(|json| IpamConfig::parse_resource(&json).ok());
-                Ok(config.is_none_or(|config| config.keeps_addresses_of_machines()))
+    pub fn keeps_machine_addresses<'a>(&'a self) -> Pending<'a, std::result::Result<bool, StoreError>> {
+        Box::pin(async move {
+            match &self.backend {
+                Backend::Etcd(store) => {
+                    let value = store.value_of(&Key::IpamConfiguration("default".into())).await?;
+                    let config = value.and_then(|json| IpamConfig::parse_resource(&json).ok());
+                    Ok(config.is_none_or(|config| config.keeps_addresses_of_machines()))
+                }
+                Backend::Kubernetes(store) => {
+                    let found = store.read(&[Query::Get(Key::IpamConfig)]).await?;
+                    let mut configs = found.into_iter().flatten().filter_map(|entry| match entry.record {
+                        Record::Config(config) => Some(config),
+                        _ => None,
+                    });
+                    Ok(configs.next().is_none_or(|config| config.keeps_addresses_of_machines()))
+                }
             }
-            Backend::Kubernetes(store) => {
-                let found = store.read(&[Query::Get(Key::IpamConfig)]).await?;
-                let mut configs = found.into_iter().flatten().filter_map(|entry| match entry.record {
-                    Record::Config(config) => Some(config),
-                    _ => None,
-                });
-                Ok(configs.next().is_none_or(|config| config.keeps_addresses_of_machines()))
-            }
-        }
+        })
     }
 
     /// Gives the affinities of a node the labels by which Calico 3.31 and later finds them (facts 2.5). On etcd there is
     /// nothing to do. Gives the number of those that had none.
-    pub async fn label_affinities(&self, node: &str) -> std::result::Result<usize, StoreError> {
-        match &self.backend {
-            Backend::Etcd(_) => Ok(0),
-            Backend::Kubernetes(store) => store.label_affinities(node).await,
-        }
+    pub fn label_affinities<'a>(
+        &'a self,
+        node: &'a str,
+    ) -> Pending<'a, std::result::Result<usize, StoreError>> {
+        Box::pin(async move {
+            match &self.backend {
+                Backend::Etcd(_) => Ok(0),
+                Backend::Kubernetes(store) => store.label_affinities(node).await,
+            }
+        })
     }
 }
 

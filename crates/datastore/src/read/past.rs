@@ -16,7 +16,7 @@ use super::around::{Lookup, PodOnNode};
 use crate::client::etcd::{Change, Due, EtcdClient, Range};
 use crate::error::{Error, Failure, Result};
 use crate::secret::redact_url;
-use crate::store::Datastore;
+use crate::store::{Datastore, Pending};
 use calipam_files::raw::RawKv;
 
 /// What the past of objects is asked for.
@@ -53,23 +53,27 @@ const ATTEMPTS: u32 = 4;
 impl Datastore {
     /// Reads every kept revision of what lies around something: the keys that are asked for and those that any of their
     /// revisions names, not the cluster.
-    pub async fn past(&self, of: &PastOf) -> Result<Past> {
-        let client = match self {
-            Self::Etcd(client) | Self::EtcdAndKubernetes(client, _) => Arc::clone(client),
-            Self::EtcdV2(..) | Self::Kubernetes(_) | Self::File(_) => {
-                return Err(Error::NoRevisions { location: self.location() });
-            }
-        };
-        let mut attempt = 1;
-        loop {
-            match past(&client, of).await {
-                Err(Error::Request { failure: Failure::Compacted, .. }) if attempt < ATTEMPTS => attempt += 1,
-                Err(Error::Request { failure: Failure::Compacted, endpoint, .. }) => {
-                    return Err(Error::Compacted { endpoint, attempts: ATTEMPTS });
+    pub fn past<'a>(&'a self, of: &'a PastOf) -> Pending<'a, Result<Past>> {
+        Box::pin(async move {
+            let client = match self {
+                Self::Etcd(client) | Self::EtcdAndKubernetes(client, _) => Arc::clone(client),
+                Self::EtcdV2(..) | Self::Kubernetes(_) | Self::File(_) => {
+                    return Err(Error::NoRevisions { location: self.location() });
                 }
-                result => return result,
+            };
+            let mut attempt = 1;
+            loop {
+                match past(&client, of).await {
+                    Err(Error::Request { failure: Failure::Compacted, .. }) if attempt < ATTEMPTS => {
+                        attempt += 1
+                    }
+                    Err(Error::Request { failure: Failure::Compacted, endpoint, .. }) => {
+                        return Err(Error::Compacted { endpoint, attempts: ATTEMPTS });
+                    }
+                    result => return result,
+                }
             }
-        }
+        })
     }
 }
 
@@ -79,24 +83,30 @@ const RECENT: usize = 16;
 impl Datastore {
     /// Reads the last versions of the blocks around an address, which a snapshot holds: version by version, which is faster
     /// than a watch of the past and costs etcd nothing but these keys. `None` where the datastore keeps no history.
-    pub async fn recent(&self, snapshot: &Snapshot, address: IpAddr) -> Result<Option<Past>> {
-        let (Self::Etcd(client) | Self::EtcdAndKubernetes(client, _)) = self else { return Ok(None) };
-        let mut past = Past {
-            location: redact_url(client.endpoint()),
-            guid: String::new(),
-            oldest: 0,
-            newest: snapshot.revision.parse().unwrap_or_default(),
-            read_at: snapshot.taken_at,
-            base: Vec::new(),
-            changes: Vec::new(),
-        };
-        for block in snapshot.blocks.iter().filter(|block| block.value.key.contains(&address)) {
-            let Revision::Etcd(newest) = block.revision else { continue };
-            let key = Key::Block(block.value.key).to_string();
-            past.add_last_versions(client, key.as_bytes(), newest).await?;
-        }
-        past.changes.sort_by_key(|change| change.revision);
-        Ok(Some(past))
+    pub fn recent<'a>(
+        &'a self,
+        snapshot: &'a Snapshot,
+        address: IpAddr,
+    ) -> Pending<'a, Result<Option<Past>>> {
+        Box::pin(async move {
+            let (Self::Etcd(client) | Self::EtcdAndKubernetes(client, _)) = self else { return Ok(None) };
+            let mut past = Past {
+                location: redact_url(client.endpoint()),
+                guid: String::new(),
+                oldest: 0,
+                newest: snapshot.revision.parse().unwrap_or_default(),
+                read_at: snapshot.taken_at,
+                base: Vec::new(),
+                changes: Vec::new(),
+            };
+            for block in snapshot.blocks.iter().filter(|block| block.value.key.contains(&address)) {
+                let Revision::Etcd(newest) = block.revision else { continue };
+                let key = Key::Block(block.value.key).to_string();
+                past.add_last_versions(client, key.as_bytes(), newest).await?;
+            }
+            past.changes.sort_by_key(|change| change.revision);
+            Ok(Some(past))
+        })
     }
 }
 

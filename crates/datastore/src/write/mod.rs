@@ -29,7 +29,7 @@ pub(crate) use self::kubernetes::change as objects;
 pub use self::object::Stored;
 pub use crate::client::kubernetes::kinds::RECORDS;
 use crate::error::{Error, Result};
-use crate::store::Datastore;
+use crate::store::{Datastore, Pending};
 
 #[derive(Clone, Debug)]
 pub struct Change {
@@ -156,16 +156,18 @@ impl Datastore {
 
     /// Asks whether the user may create, update and delete objects of these kinds, so that a run does not end in the
     /// middle; with `lock`, also the lock. etcd cannot be asked.
-    pub async fn may_write(&self, sources: &[Source], lock: bool) -> Result<()> {
-        match Backend::new(self)? {
-            Backend::Etcd(..) | Backend::EtcdV2(..) => Ok(()),
-            Backend::Kubernetes(client, _) => kubernetes::change::require(&client, sources, lock).await,
-        }
+    pub fn may_write<'a>(&'a self, sources: &'a [Source], lock: bool) -> Pending<'a, Result<()>> {
+        Box::pin(async move {
+            match Backend::new(self)? {
+                Backend::Etcd(..) | Backend::EtcdV2(..) => Ok(()),
+                Backend::Kubernetes(client, _) => kubernetes::change::require(&client, sources, lock).await,
+            }
+        })
     }
 
     /// Reads objects as they are now, in the order of the keys; `None` where there is none.
-    pub async fn stored(&self, keys: &[Key]) -> Result<Vec<Option<Stored>>> {
-        Backend::new(self)?.read(keys).await
+    pub fn stored<'a>(&'a self, keys: &'a [Key]) -> Pending<'a, Result<Vec<Option<Stored>>>> {
+        Box::pin(async move { Backend::new(self)?.read(keys).await })
     }
 }
 
@@ -194,8 +196,8 @@ impl Writer {
     }
 
     /// Reads objects as they are now, in the order of the keys; `None` where there is none.
-    pub async fn read(&self, keys: &[Key]) -> Result<Vec<Option<Stored>>> {
-        self.backend.read(keys).await
+    pub fn read<'a>(&'a self, keys: &'a [Key]) -> Pending<'a, Result<Vec<Option<Stored>>>> {
+        Box::pin(self.backend.read(keys))
     }
 
     /// The batch with the values that will be stored, where the datastore has other ones than etcd v3. A journal notes
@@ -213,7 +215,7 @@ impl Writer {
     /// Where the datastore cannot be written. It is open then whether the changes took place: the
     /// connection may have broken after them. Reading the objects tells. A batch above
     /// [`Self::limits`] is refused before it is sent.
-    pub async fn commit(&self, batch: &Batch) -> Result<Swap> {
-        self.backend.commit(batch).await
+    pub fn commit<'a>(&'a self, batch: &'a Batch) -> Pending<'a, Result<Swap>> {
+        Box::pin(self.backend.commit(batch))
     }
 }

@@ -18,6 +18,7 @@ use crate::client::kubernetes::discovery::Api;
 use crate::client::kubernetes::kinds::Kind;
 use crate::error::{Cause, Error, Failure};
 use crate::read::again::kubernetes::locate;
+use crate::store::Pending;
 use crate::write::objects::{self, is_version, version};
 
 /// How the affinities of a node are found.
@@ -56,17 +57,22 @@ impl KubeStore {
         Arc::clone(&self.state().client)
     }
 
-    pub(super) async fn read(&self, queries: &[Query]) -> Result<Vec<Vec<Entry>>, StoreError> {
-        let mut answers = self.ask(queries).await?;
-        if self.state().group == Known::Assumed && self.is_other_group(&answers).await? {
-            answers = self.ask(queries).await?;
-        }
-        let mut state = self.state();
-        let entries = answers.into_iter().map(|answer| {
-            state.objects.extend(answer.object);
-            answer.entries
-        });
-        Ok(entries.collect())
+    pub(super) fn read<'a>(
+        &'a self,
+        queries: &'a [Query],
+    ) -> Pending<'a, Result<Vec<Vec<Entry>>, StoreError>> {
+        Box::pin(async move {
+            let mut answers = self.ask(queries).await?;
+            if self.state().group == Known::Assumed && self.is_other_group(&answers).await? {
+                answers = self.ask(queries).await?;
+            }
+            let mut state = self.state();
+            let entries = answers.into_iter().map(|answer| {
+                state.objects.extend(answer.object);
+                answer.entries
+            });
+            Ok(entries.collect())
+        })
     }
 
     /// Asks side by side; where that fails for a reason that passes, again. A server that did not answer in time had its time.
@@ -106,42 +112,52 @@ impl KubeStore {
         Ok(is_other)
     }
 
-    pub(super) async fn create(&self, record: &Record) -> Result<Revision, StoreError> {
-        let (client, key) = (self.client(), record.key());
-        let (target, value) = (target(&client, &key)?, value(&client, record)?);
-        let made = objects::create(&client, &target, &key, &value, LABELLED).await;
-        match made {
-            Ok(object) => Ok(self.remember(key, object)),
-            Err(Failure::Conflict(_)) => Err(StoreError::Exists(key)),
-            Err(failure) => Err(failed(&client, &key, failure)),
-        }
+    pub(super) fn create<'a>(&'a self, record: &'a Record) -> Pending<'a, Result<Revision, StoreError>> {
+        Box::pin(async move {
+            let (client, key) = (self.client(), record.key());
+            let (target, value) = (target(&client, &key)?, value(&client, record)?);
+            let made = objects::create(&client, &target, &key, &value, LABELLED).await;
+            match made {
+                Ok(object) => Ok(self.remember(key, object)),
+                Err(Failure::Conflict(_)) => Err(StoreError::Exists(key)),
+                Err(failure) => Err(failed(&client, &key, failure)),
+            }
+        })
     }
 
-    pub(super) async fn update(&self, record: &Record, revision: &Revision) -> Result<Revision, StoreError> {
-        let (client, key) = (self.client(), record.key());
-        let (target, value) = (target(&client, &key)?, value(&client, record)?);
-        let Some(object) = self.object(&client, &target, &key, revision).await? else {
-            return Err(StoreError::Conflict(key));
-        };
-        match objects::replace(&client, &target, &key, object, &value, LABELLED).await {
-            Ok(object) => Ok(self.remember(key, object)),
-            Err(Failure::Conflict(_)) => Err(StoreError::Conflict(key)),
-            Err(failure) => Err(failed(&client, &key, failure)),
-        }
+    pub(super) fn update<'a>(
+        &'a self,
+        record: &'a Record,
+        revision: &'a Revision,
+    ) -> Pending<'a, Result<Revision, StoreError>> {
+        Box::pin(async move {
+            let (client, key) = (self.client(), record.key());
+            let (target, value) = (target(&client, &key)?, value(&client, record)?);
+            let Some(object) = self.object(&client, &target, &key, revision).await? else {
+                return Err(StoreError::Conflict(key));
+            };
+            match objects::replace(&client, &target, &key, object, &value, LABELLED).await {
+                Ok(object) => Ok(self.remember(key, object)),
+                Err(Failure::Conflict(_)) => Err(StoreError::Conflict(key)),
+                Err(failure) => Err(failed(&client, &key, failure)),
+            }
+        })
     }
 
-    pub(super) async fn delete(&self, entry: &Entry) -> Result<(), StoreError> {
-        let (client, key) = (self.client(), entry.record.key());
-        let target = target(&client, &key)?;
-        let Some(object) = self.object(&client, &target, &key, &entry.revision).await? else {
-            return Err(StoreError::Conflict(key));
-        };
-        self.state().objects.remove(&key);
-        match objects::delete(&client, &target, &key, object).await {
-            Ok(()) => Ok(()),
-            Err(Failure::Conflict(_)) => Err(StoreError::Conflict(key)),
-            Err(failure) => Err(failed(&client, &key, failure)),
-        }
+    pub(super) fn delete<'a>(&'a self, entry: &'a Entry) -> Pending<'a, Result<(), StoreError>> {
+        Box::pin(async move {
+            let (client, key) = (self.client(), entry.record.key());
+            let target = target(&client, &key)?;
+            let Some(object) = self.object(&client, &target, &key, &entry.revision).await? else {
+                return Err(StoreError::Conflict(key));
+            };
+            self.state().objects.remove(&key);
+            match objects::delete(&client, &target, &key, object).await {
+                Ok(()) => Ok(()),
+                Err(Failure::Conflict(_)) => Err(StoreError::Conflict(key)),
+                Err(failure) => Err(failed(&client, &key, failure)),
+            }
+        })
     }
 
     /// The object at a revision: as it was read, or read now; `None` where it is another version.

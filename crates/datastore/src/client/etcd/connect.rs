@@ -11,6 +11,7 @@ use super::{EtcdClient, Token, endpoint, kv_client};
 use crate::error::{Cause, Error, Failure, Result, Tried};
 use crate::secret::redact_url;
 use crate::settings::EtcdSettings;
+use crate::store::Pending;
 
 /// How long the first endpoint has for itself before the next one is tried as well.
 const STAGGER: Duration = Duration::from_millis(300);
@@ -18,8 +19,8 @@ const STAGGER: Duration = Duration::from_millis(300);
 impl EtcdClient {
     /// Connects to the first endpoint that answers. They are tried in order; the next one is tried as
     /// soon as one has failed, or has not answered for 0.3 s.
-    pub async fn connect(settings: &EtcdSettings) -> Result<Self> {
-        Self::connect_first(settings, true).await
+    pub fn connect<'a>(settings: &'a EtcdSettings) -> Pending<'a, Result<Self>> {
+        Self::connect_first(settings, true)
     }
 
     /// As [`Self::connect`], for programs that make a few requests: where there is only one endpoint, it is asked for nothing
@@ -28,38 +29,39 @@ impl EtcdClient {
         Self::connect_first(settings, settings.endpoints.len() > 1).await
     }
 
-    async fn connect_first(settings: &EtcdSettings, probe: bool) -> Result<Self> {
-        if let [only] = settings.endpoints.as_slice() {
-            let connected = Self::connect_to(only, settings, probe).await;
-            return connected
-                .map_err(|failure| Error::Connect(vec![Tried { endpoint: redact_url(only), failure }]));
-        }
-        let mut waiting = settings.endpoints.iter();
-        let mut running = tokio::task::JoinSet::new();
-        let mut tried = Vec::new();
-        loop {
-            if let Some(endpoint) = waiting.next() {
-                let (endpoint, settings) = (endpoint.clone(), settings.clone());
-                running.spawn(async move {
-                    let result = Self::connect_to(&endpoint, &settings, probe).await;
-                    (endpoint, result)
-                });
+    fn connect_first<'a>(settings: &'a EtcdSettings, probe: bool) -> Pending<'a, Result<Self>> {
+        Box::pin(async move {
+            if let [only] = settings.endpoints.as_slice() {
+                let connected = Self::connect_to(only, settings, probe).await;
+                return connected
+                    .map_err(|failure| Error::Connect(vec![Tried { endpoint: redact_url(only), failure }]));
             }
-            // With all endpoints under way there is nothing to do but to wait for one.
-            let patience = if waiting.len() == 0 { Duration::MAX } else { STAGGER };
-            match tokio::time::timeout(patience, running.join_next()).await {
-                Err(_) => {}
-                Ok(Some(Ok((_, Ok(client))))) => return Ok(client),
-                Ok(Some(Ok((endpoint, Err(failure))))) => {
-                    tried.push(Tried { endpoint: redact_url(&endpoint), failure });
+            let mut waiting = settings.endpoints.iter();
+            let mut running = tokio::task::JoinSet::new();
+            let mut tried = Vec::new();
+            loop {
+                if let Some(endpoint) = waiting.next() {
+                    let (endpoint, settings) = (endpoint.clone(), settings.clone());
+                    running.spawn(async move {
+                        let result = Self::connect_to(&endpoint, &settings, probe).await;
+                        (endpoint, result)
+                    });
                 }
-                Ok(Some(Err(join))) => {
-                    tried.push(Tried { endpoint: String::new(), failure: Failure::Other(join.to_string()) })
+                // With all endpoints under way there is nothing to do but to wait for one.
+                let patience = if waiting.len() == 0 { Duration::MAX } else { STAGGER };
+                match tokio::time::timeout(patience, running.join_next()).await {
+                    Err(_) => {}
+                    Ok(Some(Ok((_, Ok(client))))) => return Ok(client),
+                    Ok(Some(Ok((endpoint, Err(failure))))) => {
+                        tried.push(Tried { endpoint: redact_url(&endpoint), failure });
+                    }
+                    Ok(Some(Err(join))) => tried
+                        .push(Tried { endpoint: String::new(), failure: Failure::Other(join.to_string()) }),
+                    Ok(None) if waiting.len() == 0 => return Err(Error::Connect(tried)),
+                    Ok(None) => {}
                 }
-                Ok(None) if waiting.len() == 0 => return Err(Error::Connect(tried)),
-                Ok(None) => {}
             }
-        }
+        })
     }
 
     async fn connect_to(

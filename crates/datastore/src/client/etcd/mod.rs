@@ -35,6 +35,7 @@ pub(crate) use self::watch::{Answer, Due, Told, ToldChange};
 use crate::error::{Cause, Error, Failure, Result, Server};
 use crate::secret::redact_url;
 use crate::settings::EtcdSettings;
+use crate::store::Pending;
 use calipam_files::raw::RawEntry;
 
 /// A connection to an etcd v3 server.
@@ -126,24 +127,26 @@ impl EtcdClient {
     }
 
     /// Reads several ranges at one revision, in one request. `what` names them in errors.
-    pub(crate) async fn get(&self, ranges: &[Range], what: &str) -> Result<Answers> {
-        let operations: Vec<_> = ranges.iter().map(Range::operation).collect();
-        let response = self.transact(Txn::new().and_then(operations)).await;
-        let response = response.map_err(|failure| self.error(what, failure))?;
+    pub(crate) fn get<'a>(&'a self, ranges: &'a [Range], what: &'a str) -> Pending<'a, Result<Answers>> {
+        Box::pin(async move {
+            let operations: Vec<_> = ranges.iter().map(Range::operation).collect();
+            let response = self.transact(Txn::new().and_then(operations)).await;
+            let response = response.map_err(|failure| self.error(what, failure))?;
 
-        let header = response.header();
-        let revision = header.map_or(0, |header| header.revision());
-        let cluster_id = header.map_or(0, |header| header.cluster_id());
-        let raft_term = header.map_or(0, |header| header.raft_term());
-        let answer = |response| match response {
-            TxnOpResponse::Get(answer) => Some(answer),
-            _ => None,
-        };
-        let answers: Vec<GetResponse> = response.op_responses().into_iter().filter_map(answer).collect();
-        if answers.len() != ranges.len() {
-            return Err(self.error(what, malformed()));
-        }
-        Ok(Answers { revision, cluster_id, raft_term, ranges: answers })
+            let header = response.header();
+            let revision = header.map_or(0, |header| header.revision());
+            let cluster_id = header.map_or(0, |header| header.cluster_id());
+            let raft_term = header.map_or(0, |header| header.raft_term());
+            let answer = |response| match response {
+                TxnOpResponse::Get(answer) => Some(answer),
+                _ => None,
+            };
+            let answers: Vec<GetResponse> = response.op_responses().into_iter().filter_map(answer).collect();
+            if answers.len() != ranges.len() {
+                return Err(self.error(what, malformed()));
+            }
+            Ok(Answers { revision, cluster_id, raft_term, ranges: answers })
+        })
     }
 
     /// Reads one large range, whose entries are not copied.
@@ -175,17 +178,22 @@ impl EtcdClient {
     }
 
     /// As [`Self::write`], with the failure alone.
-    pub(crate) async fn transact(&self, transaction: Txn) -> std::result::Result<TxnResponse, Failure> {
-        // It holds whole blocks, and is copied only where it may have to be sent again with a new token.
-        if self.settings.user.is_none() {
-            let mut kv = self.kv.0.clone();
-            return self.call_once(kv.txn(transaction)).await;
-        }
-        self.call(|| {
-            let (mut kv, transaction) = (self.kv.0.clone(), transaction.clone());
-            async move { kv.txn(transaction).await }
+    pub(crate) fn transact<'a>(
+        &'a self,
+        transaction: Txn,
+    ) -> Pending<'a, std::result::Result<TxnResponse, Failure>> {
+        Box::pin(async move {
+            // It holds whole blocks, and is copied only where it may have to be sent again with a new token.
+            if self.settings.user.is_none() {
+                let mut kv = self.kv.0.clone();
+                return self.call_once(kv.txn(transaction)).await;
+            }
+            self.call(|| {
+                let (mut kv, transaction) = (self.kv.0.clone(), transaction.clone());
+                async move { kv.txn(transaction).await }
+            })
+            .await
         })
-        .await
     }
 
     /// Both connections in turn, where there are two.

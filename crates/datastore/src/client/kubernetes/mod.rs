@@ -33,6 +33,7 @@ use self::discovery::Api;
 use crate::allocation::Known;
 use crate::error::{Attempt, Cause, Error, Failure, Result, Server};
 use crate::settings::KubernetesSettings;
+use crate::store::Pending;
 use calipam_files::objects::items::{Accept, Encoding};
 
 /// Most bytes of an answer that is read whole.
@@ -90,10 +91,12 @@ impl KubeClient {
     }
 
     /// Connects, and finds out which of Calico's API groups the cluster has.
-    pub async fn connect(settings: &KubernetesSettings) -> Result<Arc<Self>> {
-        let mut client = Self::unasked(settings, Process::Long).await?;
-        client.api = Api::discover(&client, &settings.api_group).await?;
-        Ok(Arc::new(client))
+    pub fn connect<'a>(settings: &'a KubernetesSettings) -> Pending<'a, Result<Arc<Self>>> {
+        Box::pin(async move {
+            let mut client = Self::unasked(settings, Process::Long).await?;
+            client.api = Api::discover(&client, &settings.api_group).await?;
+            Ok(Arc::new(client))
+        })
     }
 
     /// Connects to the Kubernetes datastore without asking the server for anything. The API group is that of the settings,
@@ -127,27 +130,31 @@ impl KubeClient {
         })
     }
 
-    async fn unasked(settings: &KubernetesSettings, process: Process) -> Result<Self> {
-        let config = connect::config(settings).await?;
-        let server = connect::location(&config.cluster_url);
-        let has_certificate = connect::has_certificate(&config);
-        // Credential plugins run here, and block.
-        let made = match process {
-            Process::Long => tokio::task::spawn_blocking(move || kube::Client::try_from(config)).await,
-            Process::Short => Ok(transport::client(config)),
-        };
-        let client = match made {
-            Ok(client) => client.map_err(|error| connect::unusable(&server, &error))?,
-            Err(lost) => return Err(request_error(&server, "credentials", Failure::Other(lost.to_string()))),
-        };
-        Ok(Self {
-            client,
-            server,
-            timeout: settings.timeouts.request,
-            has_certificate,
-            requests: AtomicU64::new(0),
-            api: Api::default(),
-            permitted: OnceCell::new(),
+    fn unasked<'a>(settings: &'a KubernetesSettings, process: Process) -> Pending<'a, Result<Self>> {
+        Box::pin(async move {
+            let config = connect::config(settings).await?;
+            let server = connect::location(&config.cluster_url);
+            let has_certificate = connect::has_certificate(&config);
+            // Credential plugins run here, and block.
+            let made = match process {
+                Process::Long => tokio::task::spawn_blocking(move || kube::Client::try_from(config)).await,
+                Process::Short => Ok(transport::client(config)),
+            };
+            let client = match made {
+                Ok(client) => client.map_err(|error| connect::unusable(&server, &error))?,
+                Err(lost) => {
+                    return Err(request_error(&server, "credentials", Failure::Other(lost.to_string())));
+                }
+            };
+            Ok(Self {
+                client,
+                server,
+                timeout: settings.timeouts.request,
+                has_certificate,
+                requests: AtomicU64::new(0),
+                api: Api::default(),
+                permitted: OnceCell::new(),
+            })
         })
     }
 
@@ -205,44 +212,51 @@ impl KubeClient {
     }
 
     /// Asks for a path and reads the answer whole; `None` where there is nothing (404).
-    pub(crate) async fn get_whole(
-        &self,
-        path: &str,
+    pub(crate) fn get_whole<'a>(
+        &'a self,
+        path: &'a str,
         accept: Accept,
-        what: &str,
-    ) -> Result<Option<(Bytes, Encoding)>> {
-        match self.get(path, accept).await {
-            Ok(answer) => {
-                let encoding = answer.encoding;
-                let bytes = answer.whole(MAX_WHOLE).await.map_err(|failure| self.error(what, failure))?;
-                Ok(Some((bytes, encoding)))
+        what: &'a str,
+    ) -> Pending<'a, Result<Option<(Bytes, Encoding)>>> {
+        Box::pin(async move {
+            match self.get(path, accept).await {
+                Ok(answer) => {
+                    let encoding = answer.encoding;
+                    let bytes = answer.whole(MAX_WHOLE).await.map_err(|failure| self.error(what, failure))?;
+                    Ok(Some((bytes, encoding)))
+                }
+                Err(Failure::NotFound) => Ok(None),
+                Err(failure) => Err(self.error(what, failure)),
             }
-            Err(Failure::NotFound) => Ok(None),
-            Err(failure) => Err(self.error(what, failure)),
-        }
+        })
     }
 
     /// Sends a request, and again where the server puts it off, as often as patience lasts.
-    async fn send(&self, request: http::Result<Request<Body>>) -> std::result::Result<Answer, Failure> {
-        let mut request = request.map_err(|error| Failure::Other(error.to_string()))?;
-        let mut patience = busy::PATIENCE.min(self.timeout);
-        loop {
-            let (method, again) = (request.method().clone(), transport::copy(&request));
-            let (head, answer) = self.send_once(request).await?;
-            if head.status == StatusCode::OK || head.status == StatusCode::CREATED {
-                return Ok(answer);
+    fn send<'a>(
+        &'a self,
+        request: http::Result<Request<Body>>,
+    ) -> Pending<'a, std::result::Result<Answer, Failure>> {
+        Box::pin(async move {
+            let mut request = request.map_err(|error| Failure::Other(error.to_string()))?;
+            let mut patience = busy::PATIENCE.min(self.timeout);
+            loop {
+                let (method, again) = (request.method().clone(), transport::copy(&request));
+                let (head, answer) = self.send_once(request).await?;
+                if head.status == StatusCode::OK || head.status == StatusCode::CREATED {
+                    return Ok(answer);
+                }
+                let said = answer.whole(MAX_REFUSAL).await.unwrap_or_default();
+                let failure = status_failure(head.status, &said);
+                let pause = busy::pause(&method, head.status, &head.headers);
+                let (Some(pause), Some(again)) = (pause.filter(|pause| *pause <= patience), again) else {
+                    return Err(failure);
+                };
+                tracing::warn!("{}: {failure}; tries again", self.server);
+                tokio::time::sleep(pause).await;
+                patience -= pause;
+                request = again;
             }
-            let said = answer.whole(MAX_REFUSAL).await.unwrap_or_default();
-            let failure = status_failure(head.status, &said);
-            let pause = busy::pause(&method, head.status, &head.headers);
-            let (Some(pause), Some(again)) = (pause.filter(|pause| *pause <= patience), again) else {
-                return Err(failure);
-            };
-            tracing::warn!("{}: {failure}; tries again", self.server);
-            tokio::time::sleep(pause).await;
-            patience -= pause;
-            request = again;
-        }
+        })
     }
 
     async fn send_once(&self, request: Request<Body>) -> std::result::Result<(Parts, Answer), Failure> {

@@ -13,7 +13,7 @@ use calipam_model::affinity::AffinityType;
 use calipam_model::snapshot::Snapshot;
 
 use crate::error::Result;
-use crate::store::Datastore;
+use crate::store::{Datastore, Pending};
 
 /// Most names of one answer; a few more where they keep it from looking complete.
 pub(crate) const MOST: usize = 100;
@@ -35,15 +35,19 @@ pub enum NameKind {
 impl Datastore {
     /// Names of a kind that begin with a text, ascending. Where there are too many, those that are left out share no longer
     /// beginning than those that are given: what the names have in common is what all of them have in common.
-    pub async fn names(&self, kind: NameKind, begin: &str) -> Result<BTreeSet<String>> {
-        match self {
-            Self::Etcd(client) | Self::EtcdAndKubernetes(client, _) => etcd::names(client, kind, begin).await,
-            Self::Kubernetes(client) => kubernetes::names(client, kind, begin).await,
-            Self::File(_) | Self::EtcdV2(..) => {
-                let snapshot = self.observe(&(Arc::new(|_| {}) as _)).await?;
-                Ok(page::few(in_snapshot(&snapshot, kind), begin))
+    pub fn names<'a>(&'a self, kind: NameKind, begin: &'a str) -> Pending<'a, Result<BTreeSet<String>>> {
+        Box::pin(async move {
+            match self {
+                Self::Etcd(client) | Self::EtcdAndKubernetes(client, _) => {
+                    etcd::names(client, kind, begin).await
+                }
+                Self::Kubernetes(client) => kubernetes::names(client, kind, begin).await,
+                Self::File(_) | Self::EtcdV2(..) => {
+                    let snapshot = self.observe(&(Arc::new(|_| {}) as _)).await?;
+                    Ok(page::few(in_snapshot(&snapshot, kind), begin))
+                }
             }
-        }
+        })
     }
 }
 
