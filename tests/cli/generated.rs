@@ -2,7 +2,7 @@
 
 use super::program::root;
 
-#[path = "../../crates/cli/examples/generated_files.rs"]
+#[path = "../../crates/cli/examples/generated_files/main.rs"]
 #[allow(dead_code, reason = "the program that writes the files has a main of its own")]
 mod generated_files;
 
@@ -14,6 +14,14 @@ fn committed_files_are_current() {
         let committed = std::fs::read(root().join(name)).unwrap_or_default();
         assert!(committed == *content, "{name} is not current: run `cargo xtask generate`");
     }
+}
+
+#[test]
+fn the_program_holds_every_man_page() {
+    let held: Vec<String> = calipam::MAN_PAGES.iter().map(|(name, _)| format!("docs/man/{name}")).collect();
+    let files = generated_files::files().unwrap();
+    let pages: Vec<&String> = files.keys().filter(|name| name.starts_with("docs/man/")).collect();
+    assert_eq!(held.iter().collect::<Vec<_>>(), pages, "`man_pages.rs` of `install-links` lists them");
 }
 
 #[test]

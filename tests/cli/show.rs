@@ -28,7 +28,6 @@ fn every_view_and_format() {
         expected!(format!("show-{name}-wide"), show(arguments, "wide").transcript());
         expected!(format!("show-{name}-yaml"), show(arguments, "yaml").transcript());
     }
-    expected!("show-pools-json", show(&[], "json").transcript());
 }
 
 #[test]

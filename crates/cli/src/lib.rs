@@ -12,7 +12,6 @@ mod connect;
 mod exit;
 mod hints;
 mod ignore;
-mod man;
 mod operator;
 mod output;
 mod output_file;
@@ -25,7 +24,7 @@ use std::process::ExitCode;
 
 use clap::FromArgMatches;
 
-pub use self::man::man_pages;
+pub use self::commands::MAN_PAGES;
 use crate::applet::Applet;
 use crate::args::{Cli, When};
 use crate::exit::{Failure, Outcome};

@@ -1,6 +1,7 @@
 //! On a file, repairs plan and simulate, and never write.
 
 use calipam_repair::journal::{FORMAT, Header, Journal};
+use serde_json::Value;
 
 use super::site::AT_ONCE;
 use crate::cli::program::{EXAMPLE, assert_expected, on_example, root};
@@ -9,10 +10,14 @@ const RELEASE: [&str; 3] = ["release", "--leaked", "--orphan-handles"];
 
 #[test]
 fn a_plan_in_every_form() {
-    for format in ["table", "wide", "json", "yaml"] {
-        let run = on_example(&[&RELEASE[..], &AT_ONCE[..], &["-o", format]].concat());
-        assert_expected(&format!("release-offline-{format}"), &run.transcript());
+    let plan = |format| on_example(&[&RELEASE[..], &AT_ONCE[..], &["-o", format]].concat());
+    for format in ["table", "wide", "yaml"] {
+        assert_expected(&format!("release-offline-{format}"), &plan(format).transcript());
     }
+    let (json, yaml) = (plan("json"), plan("yaml"));
+    assert_eq!((json.code, &json.stderr), (yaml.code, &yaml.stderr));
+    let json: Value = serde_json::from_str(&json.stdout).unwrap();
+    assert_eq!(json, serde_yaml::from_str::<Value>(&yaml.stdout).unwrap());
 }
 
 #[test]

@@ -11,7 +11,7 @@ pub(crate) fn address(text: &str) -> Result<IpAddr, AddrParseError> {
 mod tests {
     use clap::Parser as _;
 
-    use crate::args::{Cli, Command};
+    use crate::args::{Cli, Command, IpamCommand};
 
     #[test]
     fn ipv4_in_the_form_of_ipv6_is_ipv4_for_every_command() {
@@ -20,12 +20,13 @@ mod tests {
         {
             let all = [&["calipam"], arguments, &["--ip", "::ffff:10.0.0.1"]].concat();
             let command = Cli::try_parse_from(&all).unwrap().command;
+            let Command::Ipam(command) = command else { panic!("{command:?}") };
             let addresses = match command {
-                Command::Show(args) => Vec::from_iter(args.ip),
-                Command::History(args) => Vec::from_iter(args.ip),
-                Command::Release(args) => args.addresses,
-                Command::Assign(args) => args.addresses,
-                Command::Diff(args) => args.addresses,
+                IpamCommand::Show(args) => Vec::from_iter(args.ip),
+                IpamCommand::History(args) => Vec::from_iter(args.ip),
+                IpamCommand::Release(args) => args.addresses,
+                IpamCommand::Assign(args) => args.addresses,
+                IpamCommand::Diff(args) => args.addresses,
                 other => panic!("{other:?}"),
             };
             let expected: Vec<std::net::IpAddr> = vec!["10.0.0.1".parse().unwrap()];

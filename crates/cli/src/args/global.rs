@@ -134,10 +134,7 @@ pub(crate) enum Format {
 impl Format {
     /// True where only the report of a check has the format.
     pub(crate) fn is_for_reports(self) -> bool {
-        match self {
-            Self::Table | Self::Wide | Self::Yaml | Self::Json => false,
-            Self::Name | Self::Prometheus | Self::Junit | Self::Sarif | Self::Html | Self::Ignore => true,
-        }
+        !matches!(self, Self::Table | Self::Wide) && !self.is_document()
     }
 
     /// True where programs read a document.

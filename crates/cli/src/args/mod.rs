@@ -62,51 +62,10 @@ pub(crate) struct Cli {
     pub command: Command,
 }
 
-/// What can be done.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Find what is wrong with the IPAM data
-    #[command(after_help = help::CHECK_SHORT, after_long_help = help::CHECK)]
-    Check(CheckArgs),
-    /// Show pools, blocks, nodes, or the story of one address or handle
-    #[command(after_help = help::SHOW_SHORT, after_long_help = help::SHOW)]
-    Show(ShowArgs),
-    /// Compare two states of a cluster: addresses, blocks, handles, pools, findings
-    #[command(after_long_help = help::DIFF)]
-    Diff(DiffArgs),
-    /// Tell what happened to an address, a handle, a block or a node
-    #[command(after_long_help = help::HISTORY)]
-    History(HistoryArgs),
-    /// Free leaked addresses and delete handles that nothing refers to
-    #[command(after_help = help::RELEASE_SHORT, after_long_help = help::RELEASE)]
-    Release(ReleaseArgs),
-    /// Make blocks, handles and affinities agree with what uses addresses
-    #[command(after_help = help::REBUILD_SHORT, after_long_help = help::REBUILD)]
-    Rebuild(RebuildArgs),
-    /// Replace an IP pool by smaller ones of equal size; its blocks stay
-    #[command(after_long_help = help::SPLIT)]
-    Split(SplitArgs),
-    /// Set how addresses are allocated: strict affinity, blocks of a node, cooldown
-    #[command(after_long_help = help::CONFIGURE)]
-    Configure(ConfigureArgs),
-    /// Assign addresses by hand, or explain why a node gets none
-    #[command(after_help = help::ASSIGN_SHORT, after_long_help = help::ASSIGN)]
-    Assign(AssignArgs),
-    /// Simulate a cluster: how fast pods start, which block size, what after a failure
-    #[command(after_help = help::SIMULATE_SHORT, after_long_help = help::SIMULATE)]
-    Simulate(Box<SimulateArgs>),
-    /// Undo a run of a command that writes by its journal
-    #[command(after_long_help = help::UNDO)]
-    Undo(UndoArgs),
-    /// Repeat the check, and serve its metrics, report and page by HTTP
-    #[command(after_long_help = help::SERVE)]
-    Serve(ServeArgs),
-    /// Write what a check reads into a file
-    #[command(after_long_help = help::EXPORT)]
-    Export(ExportArgs),
-    /// Explain a rule: what its findings mean, how they arise, what to do
-    #[command(after_long_help = help::EXPLAIN)]
-    Explain(ExplainArgs),
+    #[command(flatten)]
+    Ipam(IpamCommand),
     /// Print the completion script of a shell
     #[command(after_long_help = help::COMPLETION)]
     Completion(CompletionArgs),
@@ -117,19 +76,14 @@ pub(crate) enum Command {
     #[command(after_long_help = help::VERSION)]
     Version,
     /// Check, show, repair, export and explain the IPAM data
-    #[command(hide = true)]
-    Ipam(IpamArgs),
+    #[command(name = "ipam", hide = true)]
+    BelowIpam {
+        #[command(subcommand)]
+        command: IpamCommand,
+    },
 }
 
-/// `calipam ipam …`.
-#[derive(Debug, Args)]
-pub(crate) struct IpamArgs {
-    /// What to do.
-    #[command(subcommand)]
-    pub command: IpamCommand,
-}
-
-/// What can be done below `ipam`.
+/// The commands that `calipam` and `calipam ipam` have.
 #[derive(Debug, Subcommand)]
 pub(crate) enum IpamCommand {
     /// Find what is wrong with the IPAM data
@@ -174,31 +128,6 @@ pub(crate) enum IpamCommand {
     /// Explain a rule: what its findings mean, how they arise, what to do
     #[command(after_long_help = help::EXPLAIN)]
     Explain(ExplainArgs),
-}
-
-impl Command {
-    /// The command with `ipam` taken away.
-    pub(crate) fn plain(self) -> Self {
-        match self {
-            Self::Ipam(IpamArgs { command }) => match command {
-                IpamCommand::Check(args) => Self::Check(args),
-                IpamCommand::Show(args) => Self::Show(args),
-                IpamCommand::Diff(args) => Self::Diff(args),
-                IpamCommand::History(args) => Self::History(args),
-                IpamCommand::Release(args) => Self::Release(args),
-                IpamCommand::Rebuild(args) => Self::Rebuild(args),
-                IpamCommand::Split(args) => Self::Split(args),
-                IpamCommand::Configure(args) => Self::Configure(args),
-                IpamCommand::Assign(args) => Self::Assign(args),
-                IpamCommand::Simulate(args) => Self::Simulate(args),
-                IpamCommand::Undo(args) => Self::Undo(args),
-                IpamCommand::Serve(args) => Self::Serve(args),
-                IpamCommand::Export(args) => Self::Export(args),
-                IpamCommand::Explain(args) => Self::Explain(args),
-            },
-            other => other,
-        }
-    }
 }
 
 /// Options of `export`.

@@ -20,10 +20,12 @@ mod split;
 mod undo;
 mod version;
 
+pub use self::install_links::MAN_PAGES;
+
 use clap::ValueEnum;
 
 use crate::applet::Applet;
-use crate::args::{Cli, Command, Format};
+use crate::args::{Cli, Command, Format, Global, IpamCommand};
 use crate::exit::{Failure, Outcome};
 use crate::output::Console;
 
@@ -36,38 +38,48 @@ pub(crate) fn explanation(code: calipam_check::Code) -> &'static str {
 pub(crate) fn run(cli: Cli, applet: Applet, console: &Console) -> Result<Outcome, Failure> {
     let Cli { global, command } = cli;
     start_log(global.verbose);
-    let command = command.plain();
     refuse_format(&command, console.format)?;
     match command {
-        Command::Check(args) if args.show_problem_ips && console.format == Format::Table => {
-            check::run(&args, &global, &Console { format: Format::Wide, ..console.clone() })
-        }
-        Command::Check(args) => check::run(&args, &global, console),
-        Command::Show(args) => show::run(&args, &global, console),
-        Command::Diff(args) => diff::run(&args, &global, console),
-        Command::History(args) => history::run(&args, &global, console),
-        Command::Release(args) => release::run(&args, &global, console),
-        Command::Rebuild(args) => rebuild::run(&args, &global, console),
-        Command::Split(args) => split::run(&args, &global, console),
-        Command::Configure(args) => configure::run(&args, &global, console),
-        Command::Assign(args) => assign::run(&args, &global, console),
-        Command::Simulate(args) => simulate::run(&args, &global, console),
-        Command::Undo(args) => undo::run(&args, &global, console),
-        Command::Serve(args) => serve::run(args, global, console),
-        Command::Export(args) => export::run(&args, &global, console),
-        Command::Explain(args) => explain::run(&args, console),
+        Command::Ipam(command) | Command::BelowIpam { command } => run_ipam(command, global, console),
         Command::Completion(args) => completion::run(&args, applet, console),
         Command::InstallLinks(args) => install_links::run(&args, console),
         Command::Version => version::run(console),
-        Command::Ipam(_) => Err(Failure::usage("unknown command `ipam ipam`")),
+    }
+}
+
+fn run_ipam(command: IpamCommand, global: Global, console: &Console) -> Result<Outcome, Failure> {
+    match command {
+        IpamCommand::Check(args) if args.show_problem_ips && console.format == Format::Table => {
+            check::run(&args, &global, &Console { format: Format::Wide, ..console.clone() })
+        }
+        IpamCommand::Check(args) => check::run(&args, &global, console),
+        IpamCommand::Show(args) => show::run(&args, &global, console),
+        IpamCommand::Diff(args) => diff::run(&args, &global, console),
+        IpamCommand::History(args) => history::run(&args, &global, console),
+        IpamCommand::Release(args) => release::run(&args, &global, console),
+        IpamCommand::Rebuild(args) => rebuild::run(&args, &global, console),
+        IpamCommand::Split(args) => split::run(&args, &global, console),
+        IpamCommand::Configure(args) => configure::run(&args, &global, console),
+        IpamCommand::Assign(args) => assign::run(&args, &global, console),
+        IpamCommand::Simulate(args) => simulate::run(&args, &global, console),
+        IpamCommand::Undo(args) => undo::run(&args, &global, console),
+        IpamCommand::Serve(args) => serve::run(args, global, console),
+        IpamCommand::Export(args) => export::run(&args, &global, console),
+        IpamCommand::Explain(args) => explain::run(&args, console),
     }
 }
 
 /// Refuses what only the report of a check can be printed as, or, for a page, a simulation.
 fn refuse_format(command: &Command, format: Format) -> Result<(), Failure> {
-    let prints_report = matches!(command, Command::Check(args) if !args.list_rules);
-    let draws = matches!(command, Command::Simulate(_)) && format == Format::Html;
-    if prints_report || draws || !format.is_for_reports() {
+    let prints = match command {
+        Command::Ipam(command) | Command::BelowIpam { command } => match command {
+            IpamCommand::Check(args) => !args.list_rules,
+            IpamCommand::Simulate(_) => format == Format::Html,
+            _ => false,
+        },
+        _ => false,
+    };
+    if prints || !format.is_for_reports() {
         return Ok(());
     }
     let name = format.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default();

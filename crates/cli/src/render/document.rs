@@ -69,9 +69,7 @@ pub(crate) fn write(
             serde_json::to_writer_pretty(&mut *out, &versioned(document))?;
             writeln!(out)
         }
-        Format::Name | Format::Prometheus | Format::Junit | Format::Sarif | Format::Html | Format::Ignore => {
-            document.report(format, out)
-        }
+        of_reports => document.report(of_reports, out),
     }
 }
 

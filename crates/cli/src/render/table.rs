@@ -4,11 +4,12 @@ use std::borrow::Cow;
 use std::io::{self, Write};
 
 use clap::builder::styling::{AnsiColor, Style};
+use comfy_table::{CellAlignment, ColumnConstraint, Table, Width, presets};
 use textwrap::core::display_width;
 
 use super::document::Detail;
 use super::text::{escape, join};
-use super::wrap::{cut_words, longest_word, on_page, wrap};
+use super::wrap::{cut_words, longest_word, on_page};
 
 /// How the cells of a column stand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,9 +46,7 @@ pub(crate) struct Grid {
     detail: Detail,
     /// Columns that a short table can do without, the least important first.
     dispensable: Vec<String>,
-    left_out: Vec<String>,
-    /// Words of every text may be cut.
-    cuts_all: bool,
+    hidden: Vec<String>,
 }
 
 /// Spaces between columns.
@@ -62,22 +61,24 @@ const DIGITS_SHOWN: usize = 8;
 const HASH: usize = 32;
 /// Longest number that is written digit by digit where there is no room: all of 10^12.
 const LONGEST_NUMBER: usize = 17;
+const HEADER: Style = Style::new().bold();
+/// Around a word in a style while comfy-table measures it: these have no width, and [`escape`] lets none of them pass.
+const MARKS: [(char, Style); 4] = [
+    ('\u{202a}', HEADER),
+    ('\u{202b}', AnsiColor::Magenta.on_default()),
+    ('\u{202d}', AnsiColor::Red.on_default()),
+    ('\u{202e}', AnsiColor::Yellow.on_default()),
+];
+const END_MARK: char = '\u{202c}';
 
 impl Grid {
     /// A table with these columns.
     pub(crate) fn new(page: Page, detail: Detail, columns: &[(&str, Align)]) -> Self {
-        Self {
-            columns: columns.iter().map(|(name, align)| ((*name).to_owned(), *align)).collect(),
-            rows: Vec::new(),
-            page,
-            detail,
-            dispensable: Vec::new(),
-            left_out: Vec::new(),
-            cuts_all: false,
-        }
+        let columns = columns.iter().map(|(name, align)| ((*name).to_owned(), *align)).collect();
+        Self { columns, rows: Vec::new(), page, detail, dispensable: Vec::new(), hidden: Vec::new() }
     }
 
-    /// Names columns that a short table leaves out where the terminal is too narrow, the least important first.
+    /// Names columns that a short table hides where the terminal is too narrow, the most important first.
     pub(crate) fn can_do_without(&mut self, columns: &[&str]) {
         self.dispensable = columns.iter().rev().map(|name| (*name).to_owned()).collect();
     }
@@ -96,78 +97,108 @@ impl Grid {
         self.rows.push((color, cells.into_iter().map(|text| cut(escape(text.as_ref()))).collect()));
     }
 
-    /// Writes the table. Where the terminal is too narrow, texts are broken between words; a short table shortens
-    /// handle IDs as well, and leaves columns out. What still does not fit is left to the terminal.
+    /// Writes the table. Where the terminal is too narrow, texts are wrapped between words; a short table shortens
+    /// handle IDs as well, and hides columns. What still does not fit is left to the terminal.
     pub(crate) fn write(mut self, out: &mut dyn Write) -> io::Result<()> {
         let widths = self.fit();
-        let names: Vec<String> = self.columns.iter().map(|(name, _)| name.clone()).collect();
-        self.write_row(Style::new().bold(), true, &names, &widths, out)?;
-        for (color, cells) in &self.rows {
-            let style = color.map(|color| color.on_default()).unwrap_or_default();
-            self.write_row(style, false, cells, &widths, out)?;
+        for line in self.table(widths.as_deref()).lines() {
+            writeln!(out, "{}", self.styled(line.trim_end()))?;
         }
-        let left_out: Vec<&str> = self.left_out.iter().map(String::as_str).collect();
-        let note = match left_out.as_slice() {
+
+        let hidden: Vec<&str> = self.hidden.iter().map(String::as_str).collect();
+        let note = match hidden.as_slice() {
             [] => return Ok(()),
-            [one] => format!("({one} is left out for lack of room; `-o wide` shows it)"),
-            several => format!("({} are left out for lack of room; `-o wide` shows them)", join(several)),
+            [one] => format!("({one} is hidden: narrow terminal; `-o wide` shows it)"),
+            several => format!("({} are hidden: narrow terminal; `-o wide` shows them)", join(several)),
         };
         writeln!(out, "{}", on_page(&note, 0, self.page))
     }
 
-    /// The widths of the columns, after cells and columns were made to fit the page.
-    fn fit(&mut self) -> Vec<usize> {
-        let natural = self.widths(display_width);
-        let Some(page) = self.page.width.map(usize::from).filter(|page| total(&natural) > *page) else {
-            return natural;
-        };
-        if self.detail == Detail::Full {
-            return self.fitted(page).unwrap_or(natural);
+    fn table(&self, widths: Option<&[usize]>) -> Table {
+        let width = |place: usize| widths.map(|widths| widths[place]);
+        let mut table = Table::new();
+        table.load_style(presets::NOTHING);
+        table.set_header(self.columns.iter().map(|(name, _)| self.marked(name, HEADER)));
+        for (color, cells) in &self.rows {
+            let style = color.map(AnsiColor::on_default).unwrap_or_default();
+            table.add_row(cells.iter().enumerate().map(|(place, cell)| {
+                let text = width(place).map_or(Cow::Borrowed(cell.as_str()), |width| cut_words(cell, width));
+                if place == 0 { self.marked(&text, style) } else { text.into_owned() }
+            }));
         }
 
-        let others = &natural[..natural.len().saturating_sub(1)];
-        self.shorten_last(page.saturating_sub(total(others) + GAP).max(NARROWEST));
-        if let Some(widths) = self.fitted(page) {
-            return widths;
-        }
-        self.shorten();
-        loop {
-            if let Some(widths) = self.fitted(page) {
-                return widths;
+        for (place, (column, (name, align))) in table.column_iter_mut().zip(&self.columns).enumerate() {
+            column.set_padding((0, GAP as u16));
+            if *align == Align::Right {
+                column.set_cell_alignment(CellAlignment::Right);
             }
-            if !self.leave_one_out() {
-                break;
+            if self.hidden.contains(name) {
+                column.set_constraint(ColumnConstraint::Hidden);
+            } else if let Some(width) = width(place) {
+                column.set_constraint(ColumnConstraint::Absolute(Width::Fixed((width + GAP) as u16)));
             }
         }
-        self.cuts_all = true;
-        self.fitted(page).unwrap_or_else(|| self.widths(display_width))
+        table
     }
 
-    /// The widths on a page, where they are enough for each word that is not cut.
-    fn fitted(&self, page: usize) -> Option<Vec<usize>> {
+    /// A text with marks around each word, where the page has colours and the style is one.
+    fn marked(&self, text: &str, style: Style) -> String {
+        match MARKS.iter().find(|(_, of)| *of == style) {
+            Some((mark, _)) if self.page.color && !text.is_empty() => {
+                format!("{mark}{}{END_MARK}", text.replace(' ', &format!("{END_MARK} {mark}")))
+            }
+            _ => text.to_owned(),
+        }
+    }
+
+    /// A line of the table with styles in place of marks. Words one space apart are of one cell, and of one style.
+    fn styled(&self, line: &str) -> String {
+        let mut line = line.to_owned();
+        for (mark, style) in MARKS.iter().filter(|_| self.page.color) {
+            line = line.replace(&format!("{END_MARK} {mark}"), " ").replace(*mark, &style.to_string());
+        }
+        line.replace(END_MARK, &format!("{HEADER:#}"))
+    }
+
+    /// The widths of the columns where texts have to be wrapped, after cells and columns were made to fit the page;
+    /// 0 for hidden ones. `None` where each column is as wide as its texts.
+    fn fit(&mut self) -> Option<Vec<usize>> {
+        let natural = self.widths(display_width);
+        let page = self.page.width.map(usize::from).filter(|page| total(&natural) > *page)?;
+        if self.detail == Detail::Full {
+            return self.fitted(page, self.columns.len());
+        }
+
+        let last = self.columns.len().saturating_sub(1);
+        self.shorten_last(page.saturating_sub(total(&natural[..last]) + GAP).max(NARROWEST));
+        let mut widths = self.fitted(page, last);
+        if widths.is_none() {
+            self.shorten();
+            widths = self.fitted(page, last);
+        }
+        while widths.is_none() && self.hide_one() {
+            widths = self.fitted(page, last);
+        }
+        widths.or_else(|| self.fitted(page, 0))
+    }
+
+    /// The widths on a page, where they are enough for each word. Those of text columns from a place on may be cut.
+    fn fitted(&self, page: usize, cut_from: usize) -> Option<Vec<usize>> {
         let mut least = self.widths(longest_word);
-        for (place, width) in least.iter_mut().enumerate() {
-            *width = if self.cuts(place) { NARROWEST.min(*width) } else { *width };
+        for (width, (_, align)) in least.iter_mut().zip(&self.columns).skip(cut_from) {
+            *width = if *align == Align::Left { NARROWEST.min(*width) } else { *width };
         }
         (total(&least) <= page).then(|| spread(&self.widths(display_width), &least, page))
     }
 
-    /// True where words of a column may be cut: in a short table the last, and where nothing else helps every text.
-    fn cuts(&self, place: usize) -> bool {
-        let is_text = self.columns.get(place).is_some_and(|(_, align)| *align == Align::Left);
-        let is_last = place + 1 == self.columns.len();
-        self.detail == Detail::Short && self.page.width.is_some() && is_text && (is_last || self.cuts_all)
-    }
-
-    /// The width that each column needs where a text needs as much as `of` says.
+    /// The width that each column needs where a text needs as much as `of` says; 0 for hidden ones.
     fn widths(&self, of: fn(&str) -> usize) -> Vec<usize> {
-        let mut widths: Vec<usize> = self.columns.iter().map(|(name, _)| of(name)).collect();
-        for (_, cells) in &self.rows {
-            for (width, cell) in widths.iter_mut().zip(cells) {
-                *width = of(cell).max(*width);
-            }
-        }
-        widths
+        let width = |(place, (name, _)): (usize, &(String, Align))| {
+            let cells = self.rows.iter().filter_map(|(_, cells)| cells.get(place));
+            let widest = cells.chain([name]).map(|text| of(text)).max();
+            widest.filter(|_| !self.hidden.contains(name)).unwrap_or_default()
+        };
+        self.columns.iter().enumerate().map(width).collect()
     }
 
     /// Shortens handle IDs in texts of the last column that are wider than its room.
@@ -197,62 +228,22 @@ impl Grid {
         }
     }
 
-    /// Takes the least important column out; false where every column is needed.
-    fn leave_one_out(&mut self) -> bool {
+    /// Hides the least important column that is left; false where every column is needed.
+    fn hide_one(&mut self) -> bool {
         while let Some(name) = self.dispensable.pop() {
-            let Some(place) = self.columns.iter().position(|(column, _)| *column == name) else { continue };
-            self.columns.remove(place);
-            self.rows.iter_mut().filter(|(_, cells)| place < cells.len()).for_each(|(_, cells)| {
-                cells.remove(place);
-            });
-            self.left_out.push(name);
-            return true;
+            if self.columns.iter().any(|(column, _)| *column == name) {
+                self.hidden.push(name);
+                return true;
+            }
         }
         false
-    }
-
-    /// Writes a row, of which the first cell or `all` have a style.
-    fn write_row(
-        &self,
-        style: Style,
-        all: bool,
-        cells: &[String],
-        widths: &[usize],
-        out: &mut dyn Write,
-    ) -> io::Result<()> {
-        let last = widths.len().saturating_sub(1);
-        let cells: Vec<Vec<String>> =
-            cells
-                .iter()
-                .zip(widths)
-                .enumerate()
-                .map(|(place, (cell, width))| {
-                    if self.cuts(place) { wrap(&cut_words(cell, *width), *width) } else { wrap(cell, *width) }
-                })
-                .collect();
-        for number in 0..cells.iter().map(Vec::len).max().unwrap_or_default() {
-            let mut line = String::new();
-            for (place, (lines, width)) in cells.iter().zip(widths).enumerate() {
-                let text = lines.get(number).map_or("", String::as_str);
-                let padding = " ".repeat(width.saturating_sub(display_width(text)));
-                let text = if all || place == 0 { self.page.styled(style, text) } else { text.to_owned() };
-                match self.columns.get(place).map(|(_, align)| *align) {
-                    Some(Align::Right) => line.extend([padding.as_str(), &text]),
-                    _ => line.extend([text.as_str(), &padding]),
-                }
-                if place < last {
-                    line.push_str(&" ".repeat(GAP));
-                }
-            }
-            writeln!(out, "{}", line.trim_end())?;
-        }
-        Ok(())
     }
 }
 
 /// The width of a line of columns.
 fn total(widths: &[usize]) -> usize {
-    widths.iter().sum::<usize>() + GAP * widths.len().saturating_sub(1)
+    let shown = widths.iter().filter(|width| **width > 0);
+    shown.map(|width| width + GAP).sum::<usize>().saturating_sub(GAP)
 }
 
 /// Widths that fill a page and give up room where most was wanted: no column is wider than a limit that is the same

@@ -77,7 +77,7 @@ fn columns_are_left_out_last_and_by_name() {
     assert_eq!(
         filled(page(36), Detail::Short),
         "NAME                 TOTAL  FREE\na-pool-of-some-name      1     3\n\
-         (COOLING is left out for lack of\nroom; `-o wide` shows it)\n"
+         (COOLING is hidden: narrow terminal;\n`-o wide` shows it)\n"
     );
     assert!(filled(page(36), Detail::Full).contains("COOLING"));
     assert!(filled(page(26), Detail::Short).contains("(COOLING and TOTAL are"));

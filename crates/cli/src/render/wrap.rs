@@ -10,29 +10,17 @@ use super::table::Page;
 /// Stands between words that belong on one line, such as those of a command.
 pub(crate) const TOGETHER: char = '\u{a0}';
 
-fn options(width: usize) -> Options<'static> {
-    Options::new(width)
+/// A text on a page; lines after the first stand below `indent` spaces. Nothing is broken in a file or pipe.
+pub(crate) fn on_page(text: &str, indent: usize, page: Page) -> String {
+    let Some(width) = page.width else { return text.to_owned() };
+    let indent = " ".repeat(indent);
+    let options = Options::new(width.into())
         .break_words(false)
         .word_separator(WordSeparator::AsciiSpace)
         .word_splitter(WordSplitter::NoHyphenation)
         .wrap_algorithm(WrapAlgorithm::FirstFit)
-}
-
-/// The lines of a text at a width. A word that is longer has a line of its own, and is not broken.
-pub(crate) fn wrap(text: &str, width: usize) -> Vec<String> {
-    if display_width(text) <= width {
-        return vec![text.to_owned()];
-    }
-    textwrap::wrap(text, options(width)).into_iter().map(Cow::into_owned).collect()
-}
-
-/// A text on a page; lines after the first stand below `indent` spaces. Nothing is broken in a file or pipe.
-pub(crate) fn on_page(text: &str, indent: usize, page: Page) -> String {
-    let indent = " ".repeat(indent);
-    match page.width {
-        Some(width) => textwrap::fill(text, options(width.into()).subsequent_indent(&indent)),
-        None => text.to_owned(),
-    }
+        .subsequent_indent(&indent);
+    textwrap::fill(text, options)
 }
 
 /// The width of the longest word.
@@ -69,8 +57,9 @@ mod tests {
 
     #[test]
     fn words_stay_whole_unless_they_are_cut() {
-        assert_eq!(wrap("two or three words", 9), ["two or", "three", "words"]);
-        assert_eq!(wrap("a-word-that-is-long x", 5), ["a-word-that-is-long", "x"]);
+        let on = |width, text| on_page(text, 0, Page { width: Some(width), ..Page::default() });
+        assert_eq!(on(9, "two or three words"), "two or\nthree\nwords");
+        assert_eq!(on(5, "a-word-that-is-long x"), "a-word-that-is-long\nx");
         assert_eq!(cut_words("a-word-that-is-long x", 5), "a-wo… x");
         assert_eq!(cut_words("日本日本 x", 5), "日本… x");
         assert_eq!((longest_word("a bc d"), longest_word("")), (2, 0));

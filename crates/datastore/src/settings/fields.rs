@@ -136,26 +136,10 @@ pub(super) fn similar(name: &str) -> Option<&'static str> {
     let lower = name.to_ascii_lowercase();
     FIELDS
         .iter()
-        .map(|field| (distance(&lower, &field.name.to_ascii_lowercase()), field.name))
+        .map(|field| (strsim::levenshtein(&lower, &field.name.to_ascii_lowercase()), field.name))
         .min()
         .filter(|(distance, name)| *distance <= name.len() / 4)
         .map(|(_, name)| name)
-}
-
-/// Letters to change, add or drop to get from one text to the other.
-fn distance(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, from) in a.chars().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, to) in b.iter().enumerate() {
-            let changed = diagonal + usize::from(from != *to);
-            diagonal = row[j + 1];
-            row[j + 1] = changed.min(row[j] + 1).min(diagonal + 1);
-        }
-    }
-    row[b.len()]
 }
 
 #[cfg(test)]

@@ -1,17 +1,19 @@
 //! `install-links`: the other names of the program, and what shells and man look for.
 
+mod man_pages;
 mod record;
 
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+pub use self::man_pages::MAN_PAGES;
 use self::record::Record;
 use crate::args::InstallLinksArgs;
+use crate::completion_scripts;
 use crate::exit::{Failure, Outcome};
 use crate::output::Console;
 use crate::render::text::quoted;
-use crate::{completion_scripts, man};
 
 /// Names that are links to the program.
 const LINKS: [&str; 3] = ["ipam", "kubectl-ipam", "kubectl-calico"];
@@ -55,9 +57,8 @@ pub(super) fn run(args: &InstallLinksArgs, console: &Console) -> Result<Outcome,
     }
 
     let mut files = shell_scripts(&share);
-    let pages = man::man_pages().map_err(|error| failure("write", &share, error))?;
     let folder = share.join("man/man1");
-    files.extend(pages.into_iter().map(|(name, text)| (folder.join(name), text)));
+    files.extend(MAN_PAGES.iter().map(|(name, text)| (folder.join(name), text.as_bytes().to_owned())));
     let written = write_all(files, &mut record, outcome, console);
     // What was written is on record although something failed.
     record.write().map_err(|error| failure("write", &Record::path(&share), error))?;

@@ -64,7 +64,9 @@ impl Document for Checked<'_> {
             Format::Ignore => {
                 self.report.findings.iter().try_for_each(|finding| writeln!(out, "{}", ignore::line(finding)))
             }
-            _ => Err(unsupported(self.kind(), format)),
+            Format::Table | Format::Wide | Format::Yaml | Format::Json => {
+                Err(unsupported(self.kind(), format))
+            }
         }
     }
 }

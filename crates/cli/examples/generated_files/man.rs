@@ -39,11 +39,8 @@ const EXIT_STATUS: &str =
     "0 done; 1 something was refused or is not known; 2 usage; 3 datastore or file; 4 internal.";
 
 /// The page of each command that is not hidden: file name, and text.
-///
-/// # Errors
-/// Never, unless memory cannot be written to.
-pub fn man_pages() -> io::Result<Vec<(String, Vec<u8>)>> {
-    let root = crate::command();
+pub(crate) fn man_pages() -> io::Result<Vec<(String, Vec<u8>)>> {
+    let root = calipam::command();
     let mut names = vec![page_name(&root)];
     names.extend(visible(&root).map(page_name));
     let pages = std::iter::once(&root).chain(visible(&root));

@@ -2,6 +2,8 @@
 //! `cargo run -p calipam --example generated_files -- ROOT`, or `cargo xtask generate`. A test includes this file
 //! to see whether what is committed is current.
 
+mod man;
+
 use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
@@ -11,7 +13,7 @@ use std::process::ExitCode;
 pub(crate) fn files() -> io::Result<BTreeMap<String, Vec<u8>>> {
     let mut files = BTreeMap::new();
     files.extend(calipam::completion_scripts().map(|(name, script)| (format!("completions/{name}"), script)));
-    files.extend(calipam::man_pages()?.into_iter().map(|(name, page)| (format!("docs/man/{name}"), page)));
+    files.extend(man::man_pages()?.into_iter().map(|(name, page)| (format!("docs/man/{name}"), page)));
     Ok(files)
 }
 

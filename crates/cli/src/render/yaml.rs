@@ -1,0 +1,27 @@
+//! YAML that readers of YAML 1.1 understand as readers of YAML 1.2 do: what either takes for a number, a time or a truth
+//! value is quoted where it is text.
+
+use std::io::{self, BufWriter, Write};
+
+use serde::Serialize;
+use serde_saphyr::SerializerOptions;
+use serde_saphyr::ser::Error;
+
+/// Long texts stay on one line, so that grep finds them.
+const WIDEST_LINE: usize = usize::MAX;
+
+pub(super) fn write(document: &impl Serialize, out: &mut dyn Write) -> io::Result<()> {
+    let mut options = SerializerOptions::default();
+    options.folded_wrap_chars = WIDEST_LINE;
+
+    let mut out = BufWriter::new(out);
+    match serde_saphyr::to_io_writer_with_options(&mut out, document, options) {
+        Ok(()) => out.flush(),
+        Err(Error::IO { error }) => Err(error),
+        Err(error) => Err(io::Error::other(error)),
+    }
+}
+
+#[cfg(test)]
+#[path = "yaml_tests.rs"]
+mod tests;
