@@ -7,12 +7,10 @@ use serde::Serialize;
 use serde_saphyr::SerializerOptions;
 use serde_saphyr::ser::Error;
 
-/// Long texts stay on one line, so that grep finds them.
-const WIDEST_LINE: usize = usize::MAX;
-
 pub(super) fn write(document: &impl Serialize, out: &mut dyn Write) -> io::Result<()> {
     let mut options = SerializerOptions::default();
-    options.folded_wrap_chars = WIDEST_LINE;
+    // Every text stays on one line: grep finds it, and libyaml reads it, which it does not where a block holds a tab.
+    options.prefer_block_scalars = false;
 
     let mut out = BufWriter::new(out);
     match serde_saphyr::to_io_writer_with_options(&mut out, document, options) {

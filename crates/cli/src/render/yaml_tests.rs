@@ -56,7 +56,7 @@ fn what_yaml_11_would_take_for_something_else_is_quoted() {
 }
 
 #[test]
-fn what_is_quoted_or_literal_already_stays() {
+fn what_is_quoted_already_stays() {
     let value = BTreeMap::from([
         ("a: 2026-05-01", "2026-05-01"),
         ("it's: ", "1_0"),
@@ -71,7 +71,7 @@ fn what_is_quoted_or_literal_already_stays() {
         value.iter().map(|(key, value)| ((*key).into(), (*value).into())).collect();
     assert_eq!(read, [expected], "{written}");
     assert_eq!(written.matches("\"2026-05-01\"\n").count(), 3, "{written}");
-    assert!(written.contains("\n    2026-05-01\n\n    - x: 2026-05-01\n"), "{written}");
+    assert!(written.contains("\"first\\n2026-05-01\\n\\n- x: 2026-05-01\\nlast\"\n"), "{written}");
 }
 
 /// Texts that some rule of YAML is about, one per line.
