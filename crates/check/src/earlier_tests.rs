@@ -2,7 +2,7 @@ use calipam_model::snapshot::WhySkipped;
 use serde_json::json;
 
 use super::*;
-use crate::finding::Evidence;
+use crate::finding::{Evidence, HandleEvidence};
 use crate::{Options, check};
 
 /// A report of findings about handles.
@@ -12,7 +12,7 @@ fn report(findings: &[(Code, &str)]) -> Report {
         .iter()
         .map(|(code, handle)| {
             let subject = Subject::Handle((*handle).to_owned());
-            Finding::new(*code, subject, format!("{handle} is odd"), Evidence::Configuration(BTreeMap::new()))
+            Finding::new(*code, subject, Evidence::Configuration(BTreeMap::new()))
         })
         .collect();
     report
@@ -39,7 +39,10 @@ fn names(findings: &[EarlierFinding]) -> Vec<&str> {
 fn code_and_subject_make_the_same_finding() {
     let before = report(&[(Code::OrphanHandle, "a"), (Code::OrphanHandle, "b"), (Code::HandleCount, "c")]);
     let mut now = report(&[(Code::OrphanHandle, "a"), (Code::HandleCount, "b"), (Code::HandleCount, "c")]);
-    now.findings[0].message = "a has another owner".into();
+    now.findings[0].evidence = Evidence::Handle(Box::new(HandleEvidence {
+        revision: Some("8".into()),
+        ..HandleEvidence::default()
+    }));
     now.findings[2].severity = Severity::Critical;
     let changes = Changes::since(earlier(&before), &now, &[]);
     let of: Vec<Change> = now.findings.iter().map(|finding| changes.of(finding)).collect();

@@ -9,6 +9,7 @@ use std::net::IpAddr;
 use calipam_model::IpNet;
 use calipam_model::affinity::AffinityKey;
 use calipam_model::key::Key;
+use calipam_model::node::TunnelKind;
 use serde::ser::SerializeStruct;
 use serde::{Serialize, Serializer};
 
@@ -98,39 +99,74 @@ impl Serialize for Subject {
     }
 }
 
+/// What the message of a finding says beside its evidence. It is no part of the evidence: a finding is the same without.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub enum Detail {
+    #[default]
+    None,
+    /// The block in which an address in use is free.
+    FreeIn(IpNet),
+    HeldOn(Box<HeldOn>),
+    /// A tunnel address of `node` in a block of `host`.
+    TunnelIn {
+        node: Box<str>,
+        kind: TunnelKind,
+        host: Box<str>,
+    },
+    /// Why the first of the records counts as leaked.
+    Leaked(Option<LeakReason>),
+    /// Labels of an affinity that are missing or wrong.
+    Labels(Vec<&'static str>),
+    /// The node of an endpoint's pod.
+    PodOn(Box<str>),
+    /// The addresses that status, annotation and endpoints of a pod name.
+    Named(Box<[Vec<IpAddr>; 3]>),
+    Key(KeyDefect),
+}
+
+/// An address that is held on a node in a block of another one.
+#[derive(Clone, Debug, PartialEq)]
+pub struct HeldOn {
+    pub node: String,
+    pub block: IpNet,
+    pub host: String,
+}
+
+/// What is wrong with a key that cannot be decoded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeyDefect {
+    /// Calico has no such keys.
+    Unknown,
+    /// The object has another key.
+    Another,
+}
+
 /// One finding. What repairs it is [`remedy`](Self::remedy); the program that shows it puts that into words.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Finding {
     pub code: Code,
     pub severity: Severity,
     pub subject: Subject,
-    /// One line.
-    pub message: String,
     pub evidence: Evidence,
+    pub detail: Detail,
     /// The nodes that it concerns, ascending, for `--node`.
-    #[serde(skip)]
     pub nodes: Vec<String>,
     /// The objects that must be unchanged when they are read again: a half-done Calico operation may be about to
     /// change them. Empty where no such operation explains the finding, so that it stands at once.
-    #[serde(skip)]
     pub depends_on: Vec<Key>,
-    /// Where in `message` the text after the subject begins.
-    #[serde(skip)]
-    says_from: usize,
 }
 
 impl Finding {
     /// A finding with its usual severity that concerns no node in particular and stands at once.
-    pub fn new(code: Code, subject: Subject, message: String, evidence: Evidence) -> Self {
+    pub fn new(code: Code, subject: Subject, evidence: Evidence) -> Self {
         Self {
             code,
             severity: code.severity(),
             subject,
-            message,
             evidence,
+            detail: Detail::None,
             nodes: Vec::new(),
             depends_on: Vec::new(),
-            says_from: 0,
         }
     }
 
@@ -157,18 +193,13 @@ impl Finding {
         }
     }
 
-    /// A finding about an address: its message is the address and what the finding `says` of it.
-    pub fn about_address(code: Code, address: IpAddr, says: &str, evidence: AddressEvidence) -> Self {
-        let mut message = format!("{address} {says}");
-        message.shrink_to_fit();
-        let says_from = message.len() - says.len();
-        let evidence = Evidence::Address(Box::new(evidence));
-        Self { says_from, ..Self::new(code, Subject::Address(address), message, evidence) }
+    pub(crate) fn about_address(code: Code, address: IpAddr, evidence: AddressEvidence) -> Self {
+        Self::new(code, Subject::Address(address), Evidence::Address(Box::new(evidence)))
     }
 
-    /// The message; without the address at its front where the finding is about one.
-    pub fn says(&self) -> &str {
-        &self.message[self.says_from..]
+    pub(crate) fn with_detail(mut self, detail: Detail) -> Self {
+        self.detail = detail;
+        self
     }
 
     /// Sets the nodes that it concerns.
@@ -207,7 +238,6 @@ impl Finding {
     /// Adds when the address was last seen in use.
     pub fn note_last_use(&mut self, last: LastInUse) {
         if let Evidence::Address(evidence) = &mut self.evidence {
-            self.message.push_str(&format!("; last seen in use at {:.0}, by {}", last.at, last.by));
             evidence.last_in_use = Some(Box::new(last));
         }
     }
@@ -223,7 +253,6 @@ mod tests {
     use calipam_model::affinity::{AffinityState, AffinityType};
     use calipam_model::attributes::Attribute;
     use calipam_model::block::BlockOwner;
-    use calipam_model::node::TunnelKind;
     use serde_json::{json, to_value};
 
     use super::*;
@@ -321,16 +350,16 @@ mod tests {
     #[test]
     fn what_a_finding_says_leaves_the_address_out() {
         let address = "10.0.0.1".parse().unwrap();
-        let finding =
-            Finding::about_address(Code::LeakedAddress, address, "held for a", AddressEvidence::default());
-        assert_eq!((finding.message.as_str(), finding.says()), ("10.0.0.1 held for a", "held for a"));
+        let handle = Attribute { handle: Some("a".into()), ..Attribute::default() };
+        let records = vec![RecordEvidence { record: handle.into(), ..record() }];
+        let evidence = AddressEvidence { records, ..AddressEvidence::default() };
+        let finding = Finding::about_address(Code::LeakedAddress, address, evidence)
+            .with_detail(Detail::Leaked(Some(LeakReason::NoOwner)));
+        assert_eq!(finding.message(), "10.0.0.1 held for handle a, which is gone");
+        assert_eq!(finding.says(), "held for handle a, which is gone");
         assert!(!finding.is_owner_unknown());
-        let node = Finding::new(
-            Code::StrandedAddresses,
-            Subject::Node("n".into()),
-            "n is full".into(),
-            Evidence::Node(Box::default()),
-        );
-        assert_eq!(node.says(), "n is full");
+        let node =
+            Finding::new(Code::StrandedAddresses, Subject::Node("n".into()), Evidence::Node(Box::default()));
+        assert_eq!(node.says(), "n cannot get one more address");
     }
 }

@@ -1,18 +1,351 @@
-//! Words of messages.
+//! What findings say: the one place where they become sentences.
+//!
+//! It lies here and not in `cli`, since reports, diffs and plans quote findings, and the tests of the rules read them.
+//! Nothing decides by it.
 
+use std::fmt;
 use std::sync::Arc;
 
+use calipam_model::affinity::AffinityKey;
+use calipam_model::attributes::AttributeRef;
+use calipam_model::block::BlockOwner;
+use serde::ser::SerializeStruct;
+use serde::{Serialize, Serializer};
+
 use crate::claim::Claim;
-use crate::finding::{OwnerEvidence, OwnerKind};
-use crate::record::Record;
+use crate::code::{Code, Severity};
+use crate::finding::{
+    AddressEvidence, AffinityEvidence, BlockEvidence, Detail, Evidence, Finding, HandleEvidence, KeyDefect,
+    LeakReason, NoFurtherAddress, NodeEvidence, NodePoolEvidence, OwnerEvidence, OwnerKind, PodState,
+    PoolEvidence, RecordEvidence, Rival, Subject, UndecodableEvidence,
+};
 
 /// Longest text of the datastore in a message, in characters; the evidence has all of it.
 const LONGEST: usize = 100;
 /// So many things are named in a message; the evidence lists all.
 const NAMED: usize = 3;
 
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.subject {
+            Subject::Address(address) => write!(f, "{address} {}", self.says()),
+            _ => f.write_str(&self.says()),
+        }
+    }
+}
+
+impl Serialize for Finding {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut object = serializer.serialize_struct("Finding", 5)?;
+        object.serialize_field("code", &self.code)?;
+        object.serialize_field("severity", &self.severity)?;
+        object.serialize_field("subject", &self.subject)?;
+        object.serialize_field("message", &self.message())?;
+        object.serialize_field("evidence", &self.evidence)?;
+        object.end()
+    }
+}
+
+impl Finding {
+    /// What it says in one line.
+    pub fn message(&self) -> String {
+        self.to_string()
+    }
+
+    /// The message; without the address at its front where the finding is about one.
+    pub fn says(&self) -> String {
+        let subject = short(&self.subject.to_string());
+        match &self.evidence {
+            _ if self.code == Code::HalfDeleted => format!("{subject} is marked deleted, but still there"),
+            Evidence::Address(evidence) => self.says_of_address(evidence),
+            Evidence::Block(evidence) => format!("{subject} {}", self.says_of_block(evidence)),
+            Evidence::Affinity(evidence) => format!("{subject} {}", self.says_of_affinity(evidence)),
+            Evidence::Handle(evidence) => self.says_of_handle(evidence, &subject),
+            Evidence::Pool(evidence) => {
+                format!("{} ({subject}) {}", short(&evidence.name), self.says_of_pool(evidence))
+            }
+            Evidence::Node(evidence) => format!("{subject} {}", self.says_of_node(evidence)),
+            Evidence::Endpoint(owner) => self.says_of_owner(owner),
+            Evidence::Configuration(settings) => match self.code {
+                Code::DatastoreLocked => {
+                    "the datastore is locked: no pod can start or stop until it is unlocked".to_owned()
+                }
+                Code::AutoAllocationOff => {
+                    "nodes may not claim blocks: automatic allocation of blocks is off".to_owned()
+                }
+                _ => format!(
+                    "the IPAM settings that Calico uses and those of the resource IPAMConfiguration differ in {}",
+                    list(settings.keys())
+                ),
+            },
+            Evidence::Undecodable(evidence) => format!("{subject} {}", self.says_of_object(evidence)),
+        }
+    }
+
+    fn says_of_address(&self, evidence: &AddressEvidence) -> String {
+        let AddressEvidence { records, .. } = evidence;
+        let users = || names_of_owners(&evidence.owners);
+        let recorded =
+            |record: Option<&RecordEvidence>| record.map_or_else(String::new, RecordEvidence::holder);
+        let mut holding = records.iter().filter(|record| !record.record.as_ref().is_cooling());
+
+        let says = match (self.code, &self.detail) {
+            (Code::DuplicateAddress, _) => format!("used by {}", users()),
+            (Code::InUseOutsidePools, _) => format!("used by {}, lies in no pool", users()),
+            (Code::OwnerMismatch, _) => {
+                format!("used by {}, but recorded for {}", users(), recorded(holding.next()))
+            }
+            (Code::AddressInSeveralBlocks, _) => {
+                let claims: Vec<String> =
+                    holding.map(|record| format!("{} for {}", record.block, record.holder())).collect();
+                format!("allocated in {}", claims.join(" and in "))
+            }
+            (Code::ServiceAddressExtra, _) => {
+                format!("held for {}, whose ingress does not name it", recorded(records.first()))
+            }
+            (_, Detail::FreeIn(block)) => format!("used by {}, but free in {block}", users()),
+            (_, Detail::Leaked(reason)) => {
+                let why = records.first().map_or_else(String::new, |record| explain(*reason, record));
+                format!("held for {}, {why}", recorded(records.first()))
+            }
+            (_, Detail::HeldOn(held)) => {
+                let (node, host) = (short(&held.node), short(&held.host));
+                format!("held on {node} in {}, a block of {host}", held.block)
+            }
+            (_, Detail::TunnelIn { node, kind, host }) => {
+                let (node, host) = (short(node), short(host));
+                format!("a tunnel address of {node} ({}) in a block of {host}", kind.field())
+            }
+            _ => match records.first() {
+                Some(record) => format!("used by {}, but only cooling in {}", users(), record.block),
+                None => format!("used by {}, but in no block", users()),
+            },
+        };
+        match &evidence.last_in_use {
+            Some(last) => format!("{says}; last seen in use at {:.0}, by {}", last.at, last.by),
+            None => says,
+        }
+    }
+
+    fn says_of_block(&self, evidence: &BlockEvidence) -> String {
+        let owner = || match &evidence.owner {
+            Some(BlockOwner::Host(name) | BlockOwner::Virtual(name) | BlockOwner::Other(name)) => short(name),
+            None => "nobody".to_owned(),
+        };
+        match self.code {
+            Code::CorruptBlock => {
+                let first = evidence.problems.first().map(|p| short(&p.to_string())).unwrap_or_default();
+                match evidence.problems.len() {
+                    0 | 1 => format!("is corrupt: {first}"),
+                    2 => format!("is corrupt: {first}, and one more problem"),
+                    more => format!("is corrupt: {first}, and {} more problems", more - 1),
+                }
+            }
+            Code::OverlappingBlocks => format!("overlaps {}", list(&evidence.others)),
+            Code::AffinityConflict => {
+                let holders: std::collections::BTreeSet<&str> =
+                    evidence.others.iter().filter_map(Rival::holder).map(|key| key.node.as_str()).collect();
+                format!("is held by {}", list(holders))
+            }
+            Code::BlockOutsidePools => "lies in no pool".to_owned(),
+            Code::BlockSizeMismatch => match evidence.pools.first() {
+                Some(pool) => {
+                    format!("lies in the pool {}, whose blocks are /{}", short(&pool.name), pool.block_size)
+                }
+                None => "has another size than the blocks of its pool".to_owned(),
+            },
+            Code::UnexpectedBlockOwner => {
+                format!("belongs to {:?}, which is neither a node nor virtual", owner())
+            }
+            Code::EmptyUnownedBlock => "belongs to nobody and holds no address".to_owned(),
+            Code::BlockOfMissingNode => format!("belongs to {}, which does not exist", owner()),
+            _ => format!("belongs to {}, but no affinity says so", owner()),
+        }
+    }
+
+    fn says_of_affinity(&self, evidence: &AffinityEvidence) -> String {
+        let state = || short(&evidence.state.to_string());
+        match (self.code, &self.detail) {
+            (Code::UnexpectedAffinityType, _) => {
+                format!("is of the type {:?}, which Calico never writes", short(&evidence.kind.to_string()))
+            }
+            (Code::UnsettledAffinity, _) => format!("is {}", state()),
+            (Code::AffinityOfMissingNode, _) => "names a node that does not exist".to_owned(),
+            (Code::AffinityWithoutBlock, _) => "is confirmed, but there is no such block".to_owned(),
+            (_, Detail::Labels(_)) if self.severity == Severity::Info => {
+                let holder = self.nodes.first().map(|node| short(node)).unwrap_or_default();
+                format!("has no labels yet, like all affinities of {holder}: it is not upgraded")
+            }
+            (_, Detail::Labels(wrong)) => format!("lacks the right labels: {}", list(wrong)),
+            _ => {
+                let owner = evidence
+                    .block_owner
+                    .as_ref()
+                    .map_or("nobody".to_owned(), |owner| short(owner.host().unwrap_or(&owner.to_string())));
+                format!("is {}, but the block belongs to {owner}", state())
+            }
+        }
+    }
+
+    fn says_of_handle(&self, evidence: &HandleEvidence, id: &str) -> String {
+        match self.code {
+            Code::OrphanHandle => format!("{id} is a handle that no allocation refers to"),
+            Code::MissingHandle => {
+                let count: i64 = evidence.blocks.iter().map(|block| block.in_block).sum();
+                let verb = if count == 1 { "is" } else { "are" };
+                format!("{} {verb} held under {id}, which has no object", addresses(count))
+            }
+            Code::HandleCarriageReturn => {
+                let place = if evidence.addresses.is_empty() { "stored" } else { "recorded" };
+                format!("{id} is {place} with a carriage return after it")
+            }
+            Code::SharedLegacyHandle => format!("{} share the handle {id}", list(&evidence.addresses)),
+            Code::HandleCaseCollision => format!("{} share one handle object", list(&evidence.recorded_as)),
+            _ => {
+                let more = match evidence.blocks.len() {
+                    0 | 1 => String::new(),
+                    count => format!(", and {} more blocks differ", count - 1),
+                };
+                evidence.blocks.first().map_or_else(String::new, |first| {
+                    let claimed = addresses(first.in_handle);
+                    format!(
+                        "{id} claims {claimed} in {}, which records {}{more}",
+                        first.block, first.in_block
+                    )
+                })
+            }
+        }
+    }
+
+    fn says_of_pool(&self, evidence: &PoolEvidence) -> String {
+        if self.code == Code::OverlappingPools {
+            return format!("overlaps {}", list(&evidence.others));
+        }
+        let (taken, usable) = (evidence.in_use.unwrap_or_default(), evidence.usable.unwrap_or_default());
+        // Rounded down, so that 100 % means that there is no address left.
+        let percent = (taken as f64 * 100.0 / usable as f64).floor();
+        format!("is {percent} % full: {taken} of {usable} in use")
+    }
+
+    fn says_of_node(&self, evidence: &NodeEvidence) -> String {
+        if self.code == Code::NodeOverBlockLimit {
+            return evidence.pools.first().map_or_else(
+                || "has too many blocks".to_owned(),
+                |first| {
+                    let NodePoolEvidence { pool, blocks, limit, .. } = first;
+                    format!("has {blocks} blocks in {}, more than the limit of {limit}", short(pool))
+                },
+            );
+        }
+        let with_free = |pool: &&NodePoolEvidence| pool.free.is_some_and(|free| free > 0);
+        let Some(pool) = evidence.pools.iter().find(with_free).or(evidence.pools.first()) else {
+            return "cannot get one more address".to_owned();
+        };
+        let free = match pool.free {
+            Some(1) => "1 address is".to_owned(),
+            Some(free) => format!("{} are", addresses(free)),
+            None => "some addresses are".to_owned(),
+        };
+        let reason = pool.reason.unwrap_or(NoFurtherAddress::NoBlockLeft);
+        format!("cannot get one more address, although {free} free in {} ({reason})", short(&pool.pool))
+    }
+
+    fn says_of_owner(&self, owner: &OwnerEvidence) -> String {
+        let (name, node) = (short(&owner.name), short(&owner.node));
+        match (self.code, &self.detail) {
+            (Code::EndpointWithoutPod, _) => {
+                let what = match owner.pod_state {
+                    Some(PodState::Finished) => "has finished",
+                    Some(PodState::Gone) | None => "does not exist",
+                };
+                format!("{name} is the endpoint of pod {}, which {what}", short(&owner.pod))
+            }
+            (Code::PodWithoutEndpoint, _) => format!("{name} runs on {node}, but has no endpoint"),
+            (Code::ServiceWithoutAddress, _) => {
+                format!("{name} is a LoadBalancer service that has got no address")
+            }
+            (_, Detail::PodOn(other)) => format!("{name} is on {node}, its pod on {other}"),
+            (_, Detail::Named(named)) => {
+                let sources = ["its status", "its annotation", "its endpoint"].into_iter().zip(named.iter());
+                let said: Vec<String> = sources
+                    .filter(|(_, addresses)| !addresses.is_empty())
+                    .map(|(source, addresses)| format!("{source} names {}", list(addresses)))
+                    .collect();
+                format!("{name}: {}", said.join(", "))
+            }
+            _ => format!("{name} is on {node}, which does not exist"),
+        }
+    }
+
+    fn says_of_object(&self, evidence: &UndecodableEvidence) -> String {
+        let first = evidence.reasons.first().map(|reason| short(reason));
+        match (first, &self.detail, evidence.fields.first()) {
+            (Some(reason), Detail::Key(KeyDefect::Another), _) => {
+                format!("is not the key by which Calico asks: {reason}")
+            }
+            (Some(reason), Detail::Key(KeyDefect::Unknown), _) => format!("is not a key of Calico: {reason}"),
+            (Some(reason), ..) => format!("does not parse: {reason}"),
+            (None, _, Some(field)) => {
+                let more = match evidence.fields.len() {
+                    1 => String::new(),
+                    count => format!(", and {} more", count - 1),
+                };
+                format!("has a bad field {}: {}{more}", field.field, short(&field.reason))
+            }
+            (None, _, None) => "does not parse".to_owned(),
+        }
+    }
+}
+
+impl Rival {
+    fn holder(&self) -> Option<&AffinityKey> {
+        match self {
+            Self::Affinity(key) => Some(key),
+            Self::Block(_) => None,
+        }
+    }
+}
+
+impl fmt::Display for Rival {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Block(cidr) => cidr.fmt(f),
+            Self::Affinity(key) => key.fmt(f),
+        }
+    }
+}
+
+impl RecordEvidence {
+    fn holder(&self) -> String {
+        name_of_claim(&self.record.as_ref())
+    }
+}
+
+/// Why nothing uses a recorded address.
+fn explain(reason: Option<LeakReason>, record: &RecordEvidence) -> String {
+    let attribute = record.record.as_ref();
+    let node = attribute.get("node").map(|node| node.to_string());
+    match (reason, node) {
+        (Some(LeakReason::NodeGone), node) => match (Claim::of(&attribute), node) {
+            (Claim::Tunnel { node, .. }, _) | (_, Some(node)) => format!("but {node} does not exist"),
+            _ => "but its node does not exist".to_owned(),
+        },
+        (Some(LeakReason::PodMoved), node) => {
+            format!("which is not on {} any more", node.as_deref().unwrap_or("its node"))
+        }
+        (Some(LeakReason::NoOwner), Some(node)) => format!("which is gone from {node}"),
+        (Some(LeakReason::NoOwner | LeakReason::ServiceGone | LeakReason::VmGone), _) => {
+            "which is gone".to_owned()
+        }
+        (Some(LeakReason::PodHasOtherAddress), _) => "which has another address".to_owned(),
+        (Some(LeakReason::PodFinished), _) => "which has finished".to_owned(),
+        (Some(LeakReason::TunnelMoved), _) => "which has another address or none".to_owned(),
+        (Some(LeakReason::UnknownOwner) | None, _) => "and nothing uses it".to_owned(),
+    }
+}
+
 /// A text of the datastore as a message shows it: on one line and not too long.
-pub(crate) fn short(text: &str) -> String {
+fn short(text: &str) -> String {
     let mut shown = String::with_capacity(text.len().min(LONGEST));
     for (position, c) in text.chars().enumerate() {
         if position == LONGEST {
@@ -29,7 +362,7 @@ pub(crate) fn short(text: &str) -> String {
 }
 
 /// Several names in one phrase: `a, b and c`, or `a, b, c and 4 more`.
-pub(crate) fn list(names: impl IntoIterator<Item = impl ToString>) -> String {
+fn list(names: impl IntoIterator<Item = impl ToString>) -> String {
     let mut names = names.into_iter();
     let mut shown: Vec<String> = names.by_ref().take(NAMED).map(|n| short(&n.to_string())).collect();
     let more = names.count();
@@ -44,13 +377,13 @@ pub(crate) fn list(names: impl IntoIterator<Item = impl ToString>) -> String {
 }
 
 /// `1 address` or `2 addresses`.
-pub(crate) fn addresses(count: impl std::fmt::Display) -> String {
+fn addresses(count: impl std::fmt::Display) -> String {
     let count = count.to_string();
     if count == "1" { "1 address".to_owned() } else { format!("{count} addresses") }
 }
 
 /// How a message names an owner: `default/web-0 (node-1)` or `a tunnel of node-1`.
-pub(crate) fn name_of_owner(owner: &OwnerEvidence) -> String {
+fn name_of_owner(owner: &OwnerEvidence) -> String {
     let on_node =
         |name: &str| if owner.node.is_empty() { name.to_owned() } else { format!("{name} ({})", owner.node) };
     match owner.kind {
@@ -73,10 +406,9 @@ pub fn names_of_owners(owners: &[Arc<OwnerEvidence>]) -> String {
 }
 
 /// How a message names the one whose address a record says it is.
-pub(crate) fn name_of_claim(record: &Record<'_, '_>) -> String {
-    let attribute = record.allocation.attribute;
+pub(crate) fn name_of_claim(attribute: &AttributeRef<'_>) -> String {
     let handle = || attribute.clean_handle().map(|h| h.to_string()).unwrap_or_default();
-    match Claim::of(&attribute) {
+    match Claim::of(attribute) {
         Claim::Cooling => "nobody, it is cooling".to_owned(),
         Claim::WindowsReserved => "Windows".to_owned(),
         Claim::Anonymous => "an owner that is not recorded".to_owned(),

@@ -29,7 +29,7 @@ impl Chosen<'_> {
     /// The release, for people.
     pub(crate) fn change(&self) -> Change {
         let Allocated { block, address, .. } = self.allocated;
-        let why = self.finding.map_or("forced", Finding::says);
+        let why = self.finding.map_or_else(|| "forced".to_owned(), Finding::says);
         Change {
             action: Verb::ReleaseAddress,
             subject: Subject::Address(address),
@@ -68,7 +68,7 @@ pub(crate) fn too_early(
     if let Some(what) = basis.missing_evidence {
         let detail = format!(
             "{}: but there is not one {what} in the whole cluster, so they are lost rather than gone; bring them back first",
-            finding.message
+            finding.message()
         );
         return Some((SkipReason::EvidenceLost, detail));
     }
@@ -81,7 +81,7 @@ pub(crate) fn too_early(
     if !grace.is_positive() || is_certain_at_once(basis, finding) || held.iter().all(seen) {
         return None;
     }
-    let detail = format!("{}: it has to be seen unused twice, {grace:#} apart", finding.message);
+    let detail = format!("{}: it has to be seen unused twice, {grace:#} apart", finding.message());
     Some((SkipReason::SeenOnce, detail))
 }
 
@@ -101,7 +101,7 @@ pub(crate) fn too_early_orphan(
     if !grace.is_positive() || seen.any(|revision| Some(revision) == evidence.revision.as_ref()) {
         return None;
     }
-    let detail = format!("{}: it has to be seen so twice, {grace:#} apart", finding.message);
+    let detail = format!("{}: it has to be seen so twice, {grace:#} apart", finding.message());
     Some((SkipReason::SeenOnce, detail))
 }
 

@@ -22,7 +22,7 @@ impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let first = match (self.new.first(), self.remaining.first()) {
             (Some(finding), _) => {
-                format!("it would create {} {}: {}", finding.code, finding.subject, finding.message)
+                format!("it would create {} {}: {}", finding.code, finding.subject, finding.message())
             }
             (None, Some((code, subject))) => format!("it would not repair {code} {subject}"),
             (None, None) => return f.write_str("it does what it claims"),

@@ -46,12 +46,12 @@ pub(crate) fn assert_explained(world: &World, allowed: &[Code], when: &str) {
         // Of a clock that went back a check says the truth.
         let is_of_clock = world.shape.clock_jumps
             && finding.code == Code::CorruptBlock
-            && finding.message.contains("was released in the future");
+            && finding.message().contains("was released in the future");
         assert!(
             is_of_clock || allowed.contains(&finding.code),
             "{when}: {}: {}",
             finding.code,
-            finding.message
+            finding.message()
         );
     }
 }

@@ -80,6 +80,10 @@ fn text<T: fmt::Display, S: Serializer>(value: &T, serializer: S) -> Result<S::O
     serializer.collect_str(value)
 }
 
+fn joined<S: Serializer>(texts: &[String], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(&texts.join("; "))
+}
+
 /// Writes a number as decimal digits in a text: numbers of IPv6 addresses exceed what JSON numbers keep.
 fn digits<S: Serializer>(number: &Option<u128>, serializer: S) -> Result<S::Ok, S::Error> {
     match number {
@@ -368,8 +372,8 @@ impl fmt::Display for NoFurtherAddress {
 #[serde(rename_all = "camelCase")]
 pub struct UndecodableEvidence {
     /// What is wrong with key or value.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub reason: Option<String>,
+    #[serde(rename = "reason", skip_serializing_if = "Vec::is_empty", serialize_with = "joined")]
+    pub reasons: Vec<String>,
     /// Fields that cannot be decoded.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub fields: Vec<FieldDefect>,

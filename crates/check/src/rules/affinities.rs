@@ -10,7 +10,6 @@ use calipam_model::snapshot::{Source, Versioned};
 use crate::Context;
 use crate::code::Code;
 use crate::finding::{AffinityEvidence, BlockEvidence, Evidence, Finding, Rival, Subject};
-use crate::message::{list, short};
 
 /// Judges every affinity but those of blocks that are corrupt or cannot be decoded.
 pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
@@ -35,48 +34,40 @@ pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
 
 fn check_one(context: &Context<'_>, affinity: &Versioned<Affinity>, out: &mut Vec<Finding>) {
     let value = &affinity.value;
-    let of = |code, says: &str| finding(context, affinity, code, says);
+    let finding = |code| finding(context, affinity, code);
     let dependencies = || [Key::Affinity(value.key.clone()), Key::Block(value.key.cidr)];
-    if let AffinityType::Other(kind) = &value.key.kind {
-        let says = format!("is of the type {:?}, which Calico never writes", short(kind));
-        out.push(of(Code::UnexpectedAffinityType, &says));
+    if matches!(value.key.kind, AffinityType::Other(_)) {
+        out.push(finding(Code::UnexpectedAffinityType));
         return;
     }
+
     let settled = value.state == AffinityState::Confirmed;
     if !settled {
-        let says = format!("is {}", short(&value.state.to_string()));
-        out.push(of(Code::UnsettledAffinity, &says).depending_on(dependencies()));
+        out.push(finding(Code::UnsettledAffinity).depending_on(dependencies()));
     }
     let by_host = value.key.kind == AffinityType::Host;
     if by_host && context.snapshot.has_read(Source::Nodes) && !context.index.node_exists(&value.key.node) {
         let keys = dependencies().into_iter().chain([Key::Node(value.key.node.clone())]);
-        out.push(of(Code::AffinityOfMissingNode, "names a node that does not exist").depending_on(keys));
+        out.push(finding(Code::AffinityOfMissingNode).depending_on(keys));
     }
+
     match context.index.block(value.key.cidr) {
         None if settled && context.snapshot.has_read(Source::Blocks) => {
-            let says = "is confirmed, but there is no such block";
-            out.push(of(Code::AffinityWithoutBlock, says).depending_on(dependencies()));
+            out.push(finding(Code::AffinityWithoutBlock).depending_on(dependencies()));
         }
         Some(block) if block.owner != Some(&value.key.owner()) => {
-            let owner = block.owner.map_or("nobody".to_owned(), |owner| match owner.host() {
-                Some(host) => short(host),
-                None => short(&owner.to_string()),
-            });
-            let says = format!("is {}, but the block belongs to {owner}", short(&value.state.to_string()));
-            let finding = of(Code::AffinityBlockMismatch, &says).depending_on(dependencies());
+            let finding = finding(Code::AffinityBlockMismatch).depending_on(dependencies());
             out.push(finding.on_nodes(block.owner.and_then(|o| o.host())));
         }
         _ => {}
     }
 }
 
-fn finding(context: &Context<'_>, affinity: &Versioned<Affinity>, code: Code, says: &str) -> Finding {
+fn finding(context: &Context<'_>, affinity: &Versioned<Affinity>, code: Code) -> Finding {
     let value = &affinity.value;
-    let evidence = of_affinity(context, affinity);
-    let message = format!("{} {says}", short(&value.key.to_string()));
+    let evidence = Evidence::Affinity(Box::new(of_affinity(context, affinity)));
     let node = (value.key.kind != AffinityType::Virtual).then_some(&value.key.node);
-    Finding::new(code, Subject::affinity(&value.key), message, Evidence::Affinity(Box::new(evidence)))
-        .on_nodes(node)
+    Finding::new(code, Subject::affinity(&value.key), evidence).on_nodes(node)
 }
 
 /// What an affinity says, and the block that it names.
@@ -96,18 +87,12 @@ fn check_conflict(context: &Context<'_>, same_block: &[&Versioned<Affinity>], ou
     let hosts = same_block.iter().map(|a| &a.value.key).filter(|key| key.kind == AffinityType::Host);
     let nodes: BTreeSet<&str> = hosts.clone().map(|key| key.node.as_str()).collect();
     let Some(cidr) = same_block.first().map(|a| a.value.key.cidr).filter(|_| nodes.len() > 1) else { return };
-    let message = format!("{cidr} is held by {}", list(&nodes));
     let dependencies = hosts.clone().map(|key| Key::Affinity(key.clone())).chain([Key::Block(cidr)]);
     let evidence = conflict_evidence(context, cidr, hosts.cloned().map(Rival::Affinity).collect());
     out.push(
-        Finding::new(
-            Code::AffinityConflict,
-            Subject::Block(cidr),
-            message,
-            Evidence::Block(Box::new(evidence)),
-        )
-        .on_nodes(nodes)
-        .depending_on(dependencies),
+        Finding::new(Code::AffinityConflict, Subject::Block(cidr), Evidence::Block(Box::new(evidence)))
+            .on_nodes(nodes)
+            .depending_on(dependencies),
     );
 }
 

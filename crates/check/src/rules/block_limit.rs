@@ -9,7 +9,6 @@ use calipam_model::snapshot::Source;
 use crate::Context;
 use crate::code::Code;
 use crate::finding::{Evidence, Finding, NodeEvidence, NodePoolEvidence, Subject};
-use crate::message::short;
 use crate::occupancy::Claimants;
 
 /// Compares the blocks of every node with the block limit, pool by pool.
@@ -51,16 +50,6 @@ fn blocks_of_nodes<'s>(context: &Context<'s>) -> BTreeMap<(&'s str, &'s str), u3
 }
 
 fn finding(node: &str, pools: Vec<NodePoolEvidence>) -> Finding {
-    let message = match pools.first() {
-        Some(first) => format!(
-            "{} has {} blocks in {}, more than the limit of {}",
-            short(node),
-            first.blocks,
-            short(&first.pool),
-            first.limit
-        ),
-        None => format!("{} has too many blocks", short(node)),
-    };
     let evidence = Evidence::Node(Box::new(NodeEvidence { pools }));
-    Finding::new(Code::NodeOverBlockLimit, Subject::Node(node.to_owned()), message, evidence).on_nodes([node])
+    Finding::new(Code::NodeOverBlockLimit, Subject::Node(node.to_owned()), evidence).on_nodes([node])
 }

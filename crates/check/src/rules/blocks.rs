@@ -14,7 +14,6 @@ use crate::cidr_set::overlaps;
 use crate::code::Code;
 use crate::finding::{BlockEvidence, Evidence, Finding, PoolBlockSize, Rival, Subject};
 use crate::index::{IndexedBlock, Stored};
-use crate::message::{list, short};
 
 /// Judges every block.
 pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
@@ -32,7 +31,7 @@ pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
     }
 }
 
-fn finding(code: Code, block: &Stored<'_, '_>, says: &str, fill: impl FnOnce(&mut BlockEvidence)) -> Finding {
+fn finding(code: Code, block: &Stored<'_, '_>, fill: impl FnOnce(&mut BlockEvidence)) -> Finding {
     let read = block.block;
     let mut evidence = BlockEvidence {
         owner: read.and_then(|b| b.owner).cloned(),
@@ -40,13 +39,11 @@ fn finding(code: Code, block: &Stored<'_, '_>, says: &str, fill: impl FnOnce(&mu
         ..BlockEvidence::default()
     };
     fill(&mut evidence);
-    let message = format!("{} {says}", block.key);
-    Finding::new(code, Subject::Block(block.key), message, Evidence::Block(Box::new(evidence)))
-        .on_nodes(host(block))
+    Finding::new(code, Subject::Block(block.key), Evidence::Block(Box::new(evidence))).on_nodes(host(block))
 }
 
-fn of(block: &IndexedBlock<'_>, code: Code, says: &str) -> Finding {
-    finding(code, &Stored { key: block.key, block: Some(block) }, says, |_| {})
+fn about(block: &IndexedBlock<'_>, code: Code) -> Finding {
+    finding(code, &Stored { key: block.key, block: Some(block) }, |_| {})
 }
 
 /// The node that owns the block.
@@ -55,14 +52,8 @@ fn host<'s>(block: &Stored<'_, 's>) -> Option<&'s str> {
 }
 
 fn corrupt(block: &IndexedBlock<'_>) -> Finding {
-    let first = block.problems.first().map(|p| short(&p.to_string())).unwrap_or_default();
-    let says = match block.problems.len() {
-        0 | 1 => format!("is corrupt: {first}"),
-        2 => format!("is corrupt: {first}, and one more problem"),
-        more => format!("is corrupt: {first}, and {} more problems", more - 1),
-    };
     let stored = Stored { key: block.key, block: Some(block) };
-    finding(Code::CorruptBlock, &stored, &says, |evidence| evidence.problems = block.problems.clone())
+    finding(Code::CorruptBlock, &stored, |evidence| evidence.problems = block.problems.clone())
 }
 
 fn check_overlaps(stored: &[Stored<'_, '_>], out: &mut Vec<Finding>) {
@@ -72,10 +63,9 @@ fn check_overlaps(stored: &[Stored<'_, '_>], out: &mut Vec<Finding>) {
             continue;
         }
         let overlapping = others.iter().map(|position| keys[*position]);
-        let says = format!("overlaps {}", list(overlapping.clone()));
         let rivals = overlapping.map(Rival::Block).collect();
         out.push(
-            finding(Code::OverlappingBlocks, block, &says, |evidence| evidence.others = rivals)
+            finding(Code::OverlappingBlocks, block, |evidence| evidence.others = rivals)
                 .on_nodes(others.iter().filter_map(|position| host(&stored[*position]))),
         );
     }
@@ -87,15 +77,14 @@ fn check_place(context: &Context<'_>, block: &Stored<'_, '_>, out: &mut Vec<Find
         return;
     }
     let pools: Vec<&Pool> = context.index.pools_around(block.key).collect();
-    let Some(pool) = pools.first() else {
+    if pools.is_empty() {
         if !context.index.pools_incomplete {
-            out.push(finding(Code::BlockOutsidePools, block, "lies in no pool", |_| {}));
+            out.push(finding(Code::BlockOutsidePools, block, |_| {}));
         }
         return;
-    };
+    }
     if pools.iter().all(|pool| pool.block_size != block.key.prefix_len()) {
-        let says = format!("lies in the pool {}, whose blocks are /{}", short(&pool.name), pool.block_size);
-        out.push(finding(Code::BlockSizeMismatch, block, &says, |evidence| {
+        out.push(finding(Code::BlockSizeMismatch, block, |evidence| {
             let size = |pool: &&Pool| PoolBlockSize { name: pool.name.clone(), block_size: pool.block_size };
             evidence.pools = pools.iter().map(size).collect();
         }));
@@ -112,28 +101,25 @@ fn check_owner(
     let (kind, name) = match block.owner {
         Some(BlockOwner::Host(node)) => (AffinityType::Host, node),
         Some(BlockOwner::Virtual(name)) => (AffinityType::Virtual, name),
-        Some(BlockOwner::Other(owner)) => {
-            let says = format!("belongs to {:?}, which is neither a node nor virtual", short(owner));
-            out.push(of(block, Code::UnexpectedBlockOwner, &says));
+        Some(BlockOwner::Other(_)) => {
+            out.push(about(block, Code::UnexpectedBlockOwner));
             return;
         }
         None => {
             if block.sound.is_some_and(|b| b.is_empty()) {
-                out.push(of(block, Code::EmptyUnownedBlock, "belongs to nobody and holds no address"));
+                out.push(about(block, Code::EmptyUnownedBlock));
             }
             return;
         }
     };
     let missing = kind == AffinityType::Host && !context.index.node_exists(name);
     if missing && snapshot.has_read(Source::Nodes) {
-        let says = format!("belongs to {}, which does not exist", short(name));
-        out.push(of(block, Code::BlockOfMissingNode, &says));
+        out.push(about(block, Code::BlockOfMissingNode));
     }
     let key = AffinityKey { kind, node: name.clone(), cidr: block.key };
     if snapshot.has_read(Source::Affinities) && !affinities.0.contains(&key) {
-        let says = format!("belongs to {}, but no affinity says so", short(name));
         let dependencies = [Key::Block(block.key), Key::Affinity(key)];
-        out.push(of(block, Code::BlockWithoutAffinity, &says).depending_on(dependencies));
+        out.push(about(block, Code::BlockWithoutAffinity).depending_on(dependencies));
     }
 }
 

@@ -9,7 +9,6 @@ use calipam_model::snapshot::DatastoreKind;
 use crate::Context;
 use crate::code::Code;
 use crate::finding::{Evidence, Finding, Subject};
-use crate::message::list;
 
 /// Setting → where it was found → value.
 type Settings = BTreeMap<String, BTreeMap<String, String>>;
@@ -21,8 +20,8 @@ pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
     check_mismatch(context, out);
 }
 
-fn finding(code: Code, message: String, settings: Settings) -> Finding {
-    Finding::new(code, Subject::Configuration("default".into()), message, Evidence::Configuration(settings))
+fn finding(code: Code, settings: Settings) -> Finding {
+    Finding::new(code, Subject::Configuration("default".into()), Evidence::Configuration(settings))
 }
 
 fn one(setting: &str, place: String, value: &str) -> Settings {
@@ -31,17 +30,15 @@ fn one(setting: &str, place: String, value: &str) -> Settings {
 
 fn check_lock(context: &Context<'_>, out: &mut Vec<Finding>) {
     if context.snapshot.cluster.as_ref().and_then(|c| c.datastore_ready) == Some(false) {
-        let message = "the datastore is locked: no pod can start or stop until it is unlocked".to_owned();
         let place = Key::ClusterInformation("default".into()).to_string();
-        out.push(finding(Code::DatastoreLocked, message, one("datastoreReady", place, "false")));
+        out.push(finding(Code::DatastoreLocked, one("datastoreReady", place, "false")));
     }
 }
 
 fn check_auto_allocation(context: &Context<'_>, out: &mut Vec<Finding>) {
     if context.snapshot.effective_ipam_config().is_some_and(|c| !c.auto_allocate_blocks) {
-        let message = "nodes may not claim blocks: automatic allocation of blocks is off".to_owned();
         let settings = one("autoAllocateBlocks", Key::IpamConfig.to_string(), "false");
-        out.push(finding(Code::AutoAllocationOff, message, settings));
+        out.push(finding(Code::AutoAllocationOff, settings));
     }
 }
 
@@ -60,11 +57,7 @@ fn check_mismatch(context: &Context<'_>, out: &mut Vec<Finding>) {
         })
         .collect();
     if !settings.is_empty() {
-        let message = format!(
-            "the IPAM settings that Calico uses and those of the resource IPAMConfiguration differ in {}",
-            list(settings.keys())
-        );
-        out.push(finding(Code::ConfigurationMismatch, message, settings));
+        out.push(finding(Code::ConfigurationMismatch, settings));
     }
 }
 

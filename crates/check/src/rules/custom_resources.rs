@@ -9,8 +9,7 @@ use calipam_model::snapshot::{DatastoreKind, Revision, Versioned};
 use super::affinities::of_affinity;
 use crate::Context;
 use crate::code::{Code, Severity};
-use crate::finding::{BlockEvidence, Evidence, Finding, HandleEvidence, Subject};
-use crate::message::{list, short};
+use crate::finding::{BlockEvidence, Detail, Evidence, Finding, HandleEvidence, Subject};
 
 /// Judges deletions that stopped half-way, labels, and names that Kubernetes cannot tell apart.
 pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
@@ -25,8 +24,7 @@ pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
 fn half_deleted(context: &Context<'_>, out: &mut Vec<Finding>) {
     let snapshot = context.snapshot;
     let mut add = |subject: Subject, key: Key, evidence: Evidence| {
-        let message = format!("{} is marked deleted, but still there", short(&subject.to_string()));
-        out.push(Finding::new(Code::HalfDeleted, subject, message, evidence).depending_on([key]));
+        out.push(Finding::new(Code::HalfDeleted, subject, evidence).depending_on([key]));
     };
     for block in snapshot.blocks.iter().filter(|b| b.value.content.is_deleted()) {
         let owner = block.value.content.owner().cloned();
@@ -89,24 +87,17 @@ fn wrong_labels(
     let expected = affinity.value.key.labels();
     let is_right =
         |name: &str, value: &String| labels(affinity).is_some_and(|found| found.get(name) == Some(value));
-    let wrong: Vec<&str> =
+    let wrong: Vec<&'static str> =
         expected.iter().filter(|(name, value)| !is_right(name, value)).map(|(name, _)| *name).collect();
     if wrong.is_empty() {
         return None;
     }
     let subject = Subject::affinity(&affinity.value.key);
-    let name = short(&subject.to_string());
-    let message = match severity {
-        Severity::Info => {
-            let holder = short(&affinity.value.key.node);
-            format!("{name} has no labels yet, like all affinities of {holder}: it is not upgraded")
-        }
-        _ => format!("{name} lacks the right labels: {}", list(&wrong)),
-    };
     let evidence = Evidence::Affinity(Box::new(of_affinity(context, affinity)));
-    let finding = Finding::new(Code::AffinityLabels, subject, message, evidence).with_severity(severity);
+    let finding = Finding::new(Code::AffinityLabels, subject, evidence).with_severity(severity);
     Some(
         finding
+            .with_detail(Detail::Labels(wrong))
             .on_nodes([affinity.value.key.node.clone()])
             .depending_on([Key::Affinity(affinity.value.key.clone())]),
     )
@@ -136,13 +127,11 @@ fn case_collisions(context: &Context<'_>, out: &mut Vec<Finding>) {
         }
     }
     for (lower, forms) in forms.into_iter().filter(|(_, forms)| forms.len() > 1) {
-        let message = format!("{} share one handle object", list(&forms));
         let evidence =
             HandleEvidence { recorded_as: forms.into_iter().collect(), ..HandleEvidence::default() };
         out.push(Finding::new(
             Code::HandleCaseCollision,
             Subject::Handle(lower),
-            message,
             Evidence::Handle(Box::new(evidence)),
         ));
     }

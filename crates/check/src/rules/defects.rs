@@ -9,8 +9,7 @@ use calipam_model::snapshot::{Defect, DefectKind};
 
 use crate::Context;
 use crate::code::Code;
-use crate::finding::{Evidence, Finding, Subject, UndecodableEvidence};
-use crate::message::short;
+use crate::finding::{Detail, Evidence, Finding, KeyDefect, Subject, UndecodableEvidence};
 
 /// Reports every key or value that cannot be decoded, each key once.
 pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
@@ -23,37 +22,21 @@ pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
 
 fn finding(path: &str, defects: &[&Defect]) -> Finding {
     let mut evidence = UndecodableEvidence::default();
-    let mut reasons = Vec::new();
-    let mut of_key = false;
+    let mut detail = Detail::None;
     for defect in defects {
         match &defect.kind {
             DefectKind::Key(reason) => {
-                of_key = true;
-                reasons.push(reason.as_str());
+                let is_known = defects.iter().any(|defect| defect.key.is_some());
+                detail = Detail::Key(if is_known { KeyDefect::Another } else { KeyDefect::Unknown });
+                evidence.reasons.push(reason.clone());
             }
-            DefectKind::Value(reason) => reasons.push(reason),
+            DefectKind::Value(reason) => evidence.reasons.push(reason.clone()),
             DefectKind::Fields(fields) => evidence.fields.extend(fields.iter().cloned()),
         }
     }
-    let name = short(path);
-    let message = match (reasons.first(), evidence.fields.first()) {
-        (Some(reason), _) if of_key && defects.iter().any(|defect| defect.key.is_some()) => {
-            format!("{name} is not the key by which Calico asks: {}", short(reason))
-        }
-        (Some(reason), _) if of_key => format!("{name} is not a key of Calico: {}", short(reason)),
-        (Some(reason), _) => format!("{name} does not parse: {}", short(reason)),
-        (None, Some(field)) => {
-            let more = match evidence.fields.len() {
-                1 => String::new(),
-                count => format!(", and {} more", count - 1),
-            };
-            format!("{name} has a bad field {}: {}{more}", field.field, short(&field.reason))
-        }
-        (None, None) => format!("{name} does not parse"),
-    };
-    evidence.reason = (!reasons.is_empty()).then(|| reasons.join("; "));
     let subject = Subject::Object(path.to_owned());
-    Finding::new(Code::UndecodableObject, subject, message, Evidence::Undecodable(Box::new(evidence)))
+    Finding::new(Code::UndecodableObject, subject, Evidence::Undecodable(Box::new(evidence)))
+        .with_detail(detail)
         .on_nodes(defects.iter().find_map(|defect| node(defect)))
 }
 

@@ -10,7 +10,6 @@ use calipam_model::text::TextRef;
 use crate::Context;
 use crate::code::Code;
 use crate::finding::{Evidence, Finding, OwnerEvidence, Subject};
-use crate::message::short;
 
 /// Judges on which nodes live endpoints are; on Kubernetes, which has none, unfinished pods.
 pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
@@ -52,12 +51,10 @@ fn is_live(context: &Context<'_>, endpoint: &Endpoint) -> bool {
 }
 
 fn finding(owner: OwnerEvidence) -> Finding {
-    let message = format!("{} is on {}, which does not exist", short(&owner.name), short(&owner.node));
     let node = owner.node.clone();
     Finding::new(
         Code::EndpointOfMissingNode,
         Subject::Endpoint(owner.name.clone()),
-        message,
         Evidence::Endpoint(Box::new(owner)),
     )
     .on_nodes([node])

@@ -8,21 +8,15 @@ use super::addresses::Address;
 use crate::Context;
 use crate::claim::machines_of;
 use crate::code::Code;
-use crate::finding::{AddressEvidence, Finding};
+use crate::finding::{Detail, Finding};
 use crate::index::{Index, Owner, Use};
-use crate::message::{name_of_claim, names_of_owners};
-use crate::record::{Record, is_on_machine};
+use crate::record::is_on_machine;
 
 /// Makes a finding about an address.
-pub(crate) fn finding(
-    context: &Context<'_>,
-    code: Code,
-    address: &Address<'_, '_, '_>,
-    evidence: AddressEvidence,
-    says: &str,
-) -> Finding {
+pub(crate) fn finding(context: &Context<'_>, code: Code, address: &Address<'_, '_, '_>) -> Finding {
+    let evidence = address.evidence(context);
     let nodes = evidence.nodes();
-    Finding::about_address(code, address.address, says, evidence)
+    Finding::about_address(code, address.address, evidence)
         .on_nodes(nodes)
         .depending_on(dependencies(context, address))
 }
@@ -72,33 +66,20 @@ fn is_known(context: &Context<'_>, source: Source) -> bool {
 /// Judges an address that is in use.
 pub(crate) fn judge(context: &Context<'_>, address: &Address<'_, '_, '_>, out: &mut Vec<Finding>) {
     if has_several_owners(&context.index, address) {
-        let evidence = address.evidence(context);
-        let says = format!("used by {}", names_of_owners(&evidence.owners));
-        out.push(finding(context, Code::DuplicateAddress, address, evidence, &says));
+        out.push(finding(context, Code::DuplicateAddress, address));
     }
+
     let in_pool = context.index.pools_around(address.address.into()).next().is_some();
     if !in_pool && is_known(context, Source::Pools) {
         let is_service = |used: &Use| matches!(used.owner, Owner::Service(_));
         if !context.index.pools_incomplete && !address.uses.iter().all(is_service) {
-            let evidence = address.evidence(context);
-            let says = format!("used by {}, lies in no pool", names_of_owners(&evidence.owners));
-            out.push(finding(context, Code::InUseOutsidePools, address, evidence, &says));
+            out.push(finding(context, Code::InUseOutsidePools, address));
         }
     } else if in_pool && address.holding().next().is_none() && is_known(context, Source::Blocks) {
-        let evidence = address.evidence(context);
-        let owners = names_of_owners(&evidence.owners);
-        let how = match (address.records.first(), address.containing_blocks().next()) {
-            (Some(record), _) => format!("only cooling in {}", record.block.key),
-            (None, Some(block)) => format!("free in {}", block.key),
-            (None, None) => "in no block".to_owned(),
-        };
-        out.push(finding(
-            context,
-            Code::UnallocatedInUse,
-            address,
-            evidence,
-            &format!("used by {owners}, but {how}"),
-        ));
+        // Without a block around it nothing more is to say, and with records it cools.
+        let free_in = address.containing_blocks().next().filter(|_| address.records.is_empty());
+        let detail = free_in.map_or(Detail::None, |block| Detail::FreeIn(block.key));
+        out.push(finding(context, Code::UnallocatedInUse, address).with_detail(detail));
     }
 }
 
@@ -107,10 +88,7 @@ pub(crate) fn judge_records(context: &Context<'_>, address: &Address<'_, '_, '_>
     if address.records.len() < 2 || address.holding().count() < 2 {
         return;
     }
-    let claim = |r: &Record<'_, '_>| format!("{} for {}", r.block.key, name_of_claim(r));
-    let claims: Vec<String> = address.holding().map(claim).collect();
-    let says = format!("allocated in {}", claims.join(" and in "));
-    out.push(finding(context, Code::AddressInSeveralBlocks, address, address.evidence(context), &says));
+    out.push(finding(context, Code::AddressInSeveralBlocks, address));
 }
 
 /// True where the users are not all one owner.

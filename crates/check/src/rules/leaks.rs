@@ -7,9 +7,8 @@ use calipam_model::snapshot::Source;
 use crate::Context;
 use crate::claim::{Claim, names_service};
 use crate::code::{Code, Severity};
-use crate::finding::{AddressEvidence, Evidence, Finding, LeakReason};
+use crate::finding::{AddressEvidence, Detail, Evidence, Finding, LeakReason};
 use crate::index::Owner;
-use crate::message::name_of_claim;
 use crate::owner::{self, Owners, RecordedOwner};
 use crate::record::Record;
 
@@ -65,7 +64,6 @@ fn push(out: &mut Vec<Finding>, finding: Finding) {
 /// An address that is recorded for a service whose ingress does not name it.
 fn extra(context: &Context<'_>, record: &Record<'_, '_>) -> Finding {
     let address = record.allocation.address;
-    let says = format!("held for {}, whose ingress does not name it", name_of_claim(record));
     let services = (0..).zip(&context.snapshot.services);
     let of_record_named = services.filter(|(_, s)| names_service(&record.allocation.attribute, &s.value));
     let owner = |(position, _)| context.index.describe_owner(Owner::Service(position));
@@ -75,7 +73,7 @@ fn extra(context: &Context<'_>, record: &Record<'_, '_>) -> Finding {
         records: vec![record.evidence()],
         ..AddressEvidence::default()
     };
-    Finding::about_address(Code::ServiceAddressExtra, address, &says, evidence)
+    Finding::about_address(Code::ServiceAddressExtra, address, evidence)
         .depending_on([Key::Block(record.block.key)])
 }
 
@@ -87,7 +85,7 @@ fn leak(
     workloads: &[Owner],
 ) -> Finding {
     let address = record.allocation.address;
-    let says = format!("held for {}, {}", name_of_claim(record), explain(&reasons, record, claim));
+    let detail = Detail::Leaked(reasons.first().copied());
     let evidence = AddressEvidence {
         reasons,
         pool: context.index.pools_around(address.into()).next().map(|p| p.name.clone()),
@@ -97,30 +95,8 @@ fn leak(
     };
     let nodes = evidence.nodes();
     let severity = if evidence.is_owner_unknown() { Severity::Warning } else { Severity::Error };
-    let finding = Finding::about_address(Code::LeakedAddress, address, &says, evidence);
+    let finding = Finding::about_address(Code::LeakedAddress, address, evidence).with_detail(detail);
     finding.with_severity(severity).on_nodes(nodes).depending_on(dependencies(context, record, claim))
-}
-
-fn explain(reasons: &[LeakReason], record: &Record<'_, '_>, claim: &Claim<'_>) -> String {
-    let node = record.allocation.attribute.get("node").map(|n| n.to_string());
-    let on = node.as_deref().unwrap_or("its node");
-    let what = match reasons.first() {
-        Some(LeakReason::NodeGone) => match claim {
-            Claim::Tunnel { node, .. } => return format!("but {node} does not exist"),
-            _ => return format!("but {on} does not exist"),
-        },
-        Some(LeakReason::NoOwner) => "which is gone",
-        Some(LeakReason::PodMoved) => return format!("which is not on {on} any more"),
-        Some(LeakReason::PodHasOtherAddress) => "which has another address",
-        Some(LeakReason::PodFinished) => "which has finished",
-        Some(LeakReason::ServiceGone | LeakReason::VmGone) => "which is gone",
-        Some(LeakReason::TunnelMoved) => "which has another address or none",
-        Some(LeakReason::UnknownOwner) | None => "and nothing uses it",
-    };
-    match (reasons.first(), node) {
-        (Some(LeakReason::NoOwner), Some(node)) => format!("{what} from {node}"),
-        _ => what.to_owned(),
-    }
 }
 
 /// What a normal deletion or creation would change: the block, and the endpoint that the record names.

@@ -7,9 +7,8 @@ use super::in_use::finding;
 use crate::Context;
 use crate::claim::Claim;
 use crate::code::Code;
-use crate::finding::Finding;
+use crate::finding::{Detail, Finding, HeldOn};
 use crate::index::{Owner, Use};
-use crate::message::{name_of_claim, names_of_owners, short};
 use crate::record::{Record, names_owner};
 
 /// Judges whether an address in use is recorded for one of its users. All its records are looked at
@@ -18,15 +17,14 @@ pub(crate) fn judge(context: &Context<'_>, address: &Address<'_, '_, '_>, out: &
     let named = |r: &Record<'_, '_>| {
         address.uses.iter().any(|used| names_owner(&r.allocation.attribute, used.owner, &context.index))
     };
-    let Some(first) = address.holding().next() else { return };
+    if address.holding().next().is_none() {
+        return;
+    }
     let is_right = |r: &Record<'_, '_>| named(r) || is_windows_tunnel(context, address, r);
     if address.holding().any(|r| is_right(r) || context.is_young(&r.allocation.attribute)) {
         return;
     }
-    let evidence = address.evidence(context);
-    let says =
-        format!("used by {}, but recorded for {}", names_of_owners(&evidence.owners), name_of_claim(first));
-    out.push(finding(context, Code::OwnerMismatch, address, evidence, &says));
+    out.push(finding(context, Code::OwnerMismatch, address));
 }
 
 /// True for the VXLAN address of a Windows node: an ordinal of its own block that Windows reserves.
@@ -53,10 +51,11 @@ pub(crate) fn judge_borrowing(context: &Context<'_>, address: &Address<'_, '_, '
         };
         // A live migration leaves the address of a machine in the block of the node on which it was.
         if *host != node && Claim::of(&record.allocation.attribute) != Claim::Machine {
-            let says =
-                format!("held on {} in {}, a block of {}", short(&node), record.block.key, short(host));
-            let evidence = address.evidence(context);
-            out.push(finding(context, Code::BorrowedUnderStrictAffinity, address, evidence, &says));
+            let held = HeldOn { node, block: record.block.key, host: host.clone() };
+            out.push(
+                finding(context, Code::BorrowedUnderStrictAffinity, address)
+                    .with_detail(Detail::HeldOn(Box::new(held))),
+            );
             return;
         }
     }
@@ -70,16 +69,9 @@ fn judge_tunnel(context: &Context<'_>, address: &Address<'_, '_, '_>, out: &mut 
         if let Some(host) = hosts().next()
             && hosts().all(|host| host != node)
         {
-            let says = format!(
-                "a tunnel address of {} ({}) in a block of {}",
-                short(node),
-                kind.field(),
-                short(host)
-            );
-            let evidence = address.evidence(context);
-            out.push(
-                finding(context, Code::BorrowedTunnelAddress, address, evidence, &says).on_nodes([host]),
-            );
+            let detail = Detail::TunnelIn { node: node.as_str().into(), kind, host: host.into() };
+            let finding = finding(context, Code::BorrowedTunnelAddress, address);
+            out.push(finding.with_detail(detail).on_nodes([host]));
             return;
         }
     }

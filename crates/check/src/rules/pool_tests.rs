@@ -62,7 +62,7 @@ fn strict_affinity_strands_a_node_beside_free_addresses() {
     assert_eq!(stranded(&cluster), [("node-1".to_owned(), json!([pool]))]);
     let finding = only(&cluster, Code::StrandedAddresses);
     assert_eq!(
-        finding.message,
+        finding.message(),
         "node-1 cannot get one more address, although 1 address is free in tiny (no block is left to claim, and strict affinity forbids borrowing)"
     );
     assert_eq!(finding.nodes, ["node-1"]);
@@ -175,7 +175,7 @@ fn nearly_full_pools() {
         let options = Options { pool_threshold: threshold, ..Options::default() };
         let report = check(&cluster.0, &options);
         let found = report.findings.into_iter().find(|f| f.code == Code::PoolNearlyFull);
-        found.map(|f| f.message)
+        found.map(|f| f.message())
     };
     let cluster = small(open(), &[("node-1", 4), ("node-2", 4), ("node-2", 4), ("node-2", 2)]);
     assert_eq!(percent(&cluster, 90.0), None);

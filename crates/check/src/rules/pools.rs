@@ -8,7 +8,6 @@ use crate::Context;
 use crate::cidr_set::overlaps;
 use crate::code::Code;
 use crate::finding::{Evidence, Finding, PoolEvidence, PoolName, Subject};
-use crate::message::{list, short};
 use crate::occupancy::{Occupancy, Tally};
 
 /// Judges every pool.
@@ -26,11 +25,10 @@ pub(crate) fn check(context: &Context<'_>, occupancy: &Occupancy<'_, '_>, out: &
     }
 }
 
-fn finding(code: Code, pool: &Pool, says: &str, fill: impl FnOnce(&mut PoolEvidence)) -> Finding {
+fn finding(code: Code, pool: &Pool, fill: impl FnOnce(&mut PoolEvidence)) -> Finding {
     let mut evidence = PoolEvidence { name: pool.name.clone(), ..PoolEvidence::default() };
     fill(&mut evidence);
-    let message = format!("{} ({}) {says}", short(&pool.name), pool.cidr);
-    Finding::new(code, Subject::Pool(pool.cidr), message, Evidence::Pool(Box::new(evidence)))
+    Finding::new(code, Subject::Pool(pool.cidr), Evidence::Pool(Box::new(evidence)))
 }
 
 /// In native v3 mode pools may overlap as long as addresses are given out from one of them only: Calico's pool
@@ -46,17 +44,16 @@ fn check_overlaps(context: &Context<'_>, pools: &[&Pool], out: &mut Vec<Finding>
         let others: Vec<PoolName> =
             twins.chain(others.iter().flat_map(|position| same[*position].iter())).map(name).collect();
         if !others.is_empty() {
-            let says = format!("overlaps {}", list(&others));
-            out.push(finding(Code::OverlappingPools, pools[0], &says, |evidence| evidence.others = others));
+            out.push(finding(Code::OverlappingPools, pools[0], |evidence| evidence.others = others));
         }
     }
 }
 
 fn check_fill(context: &Context<'_>, pool: &Pool, tally: &Tally, out: &mut Vec<Finding>) {
-    let Some(percent) = tally.percent().filter(|percent| *percent > context.pool_threshold) else { return };
-    // Rounded down, so that 100 % means that there is no address left.
-    let says = format!("is {} % full: {} of {} in use", percent.floor(), tally.usable_taken, tally.usable);
-    out.push(finding(Code::PoolNearlyFull, pool, &says, |evidence| {
+    if tally.percent().is_none_or(|percent| percent <= context.pool_threshold) {
+        return;
+    }
+    out.push(finding(Code::PoolNearlyFull, pool, |evidence| {
         evidence.in_use = Some(tally.usable_taken);
         evidence.usable = Some(tally.usable);
     }));

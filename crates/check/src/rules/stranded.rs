@@ -17,7 +17,6 @@ use calipam_model::{IpNet, cidr};
 use crate::Context;
 use crate::code::Code;
 use crate::finding::{Evidence, Finding, NoFurtherAddress, NodeEvidence, NodePoolEvidence, Subject};
-use crate::message::{addresses, short};
 use crate::occupancy::{Claimants, HeldBlock, Occupancy, Stock};
 
 /// A pool from which pods get addresses without asking for it by name.
@@ -77,23 +76,8 @@ fn supplies<'s>(context: &Context<'s>, occupancy: &Occupancy<'_, '_>, v4: bool) 
 }
 
 fn finding(node: &str, pools: Vec<NodePoolEvidence>) -> Finding {
-    let with_free = |p: &&NodePoolEvidence| p.free.is_some_and(|free| free > 0);
-    let message = match pools.iter().find(with_free).or(pools.first()) {
-        Some(pool) => format!(
-            "{} cannot get one more address, although {} free in {} ({})",
-            short(node),
-            match pool.free {
-                Some(1) => "1 address is".to_owned(),
-                Some(free) => format!("{} are", addresses(free)),
-                None => "some addresses are".to_owned(),
-            },
-            short(&pool.pool),
-            pool.reason.unwrap_or(NoFurtherAddress::NoBlockLeft),
-        ),
-        None => format!("{} cannot get one more address", short(node)),
-    };
     let evidence = Evidence::Node(Box::new(NodeEvidence { pools }));
-    Finding::new(Code::StrandedAddresses, Subject::Node(node.to_owned()), message, evidence).on_nodes([node])
+    Finding::new(Code::StrandedAddresses, Subject::Node(node.to_owned()), evidence).on_nodes([node])
 }
 
 /// One node.

@@ -189,7 +189,7 @@ fn overlaps_name_each_other_once() {
     let found: Vec<(String, Value)> = findings(&cluster)
         .iter()
         .filter(|f| f.code == Code::OverlappingBlocks)
-        .map(|f| (f.message.clone(), json!(f.nodes)))
+        .map(|f| (f.message(), json!(f.nodes)))
         .collect();
     let expected = [
         ("10.244.1.4/30 overlaps 10.244.1.4/32 and 10.244.1.5/32", json!(["node-1", "node-2", "node-3"])),
@@ -330,7 +330,7 @@ fn defects_of_one_object_are_one_finding() {
     let path = format!("{ENDPOINT_PREFIX}default/node--1-k8s-x-eth0");
     cluster.put(&path, json!({"spec": {"ipNetworks": ["10.244.1.300", "y"]}}));
     let found = findings(&cluster);
-    let messages: Vec<&str> = found.iter().map(|f| f.message.as_str()).collect();
+    let messages: Vec<String> = found.iter().map(Finding::message).collect();
     assert_eq!(found.len(), 3, "{messages:?}");
     assert!(messages[0].contains("odd\\r\\nkey is not a key of Calico: "), "{messages:?}");
     assert!(messages[1].ends_with("and 1 more"), "{messages:?}");

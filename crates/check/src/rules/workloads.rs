@@ -14,8 +14,7 @@ use calipam_model::snapshot::Source;
 
 use crate::Context;
 use crate::code::Code;
-use crate::finding::{Evidence, Finding, OwnerEvidence, OwnerKind, PodState, Subject};
-use crate::message::{list, short};
+use crate::finding::{Detail, Evidence, Finding, OwnerEvidence, OwnerKind, PodState, Subject};
 use crate::record::is_same_node;
 
 /// Orchestrator of the endpoints that belong to pods.
@@ -61,12 +60,10 @@ pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
     }
 }
 
-fn finding(code: Code, owner: OwnerEvidence, message: String, key: Key) -> Finding {
+fn finding(code: Code, owner: OwnerEvidence, key: Key) -> Finding {
     let node = owner.node.clone();
     let subject = Subject::Endpoint(owner.name.clone());
-    Finding::new(code, subject, message, Evidence::Endpoint(Box::new(owner)))
-        .on_nodes([node])
-        .depending_on([key])
+    Finding::new(code, subject, Evidence::Endpoint(Box::new(owner))).on_nodes([node]).depending_on([key])
 }
 
 fn key_of_endpoint(context: &Context<'_>, position: u32) -> Key {
@@ -87,15 +84,9 @@ fn has_long_finished(context: &Context<'_>, pod: &Pod) -> bool {
 
 fn endpoint_without_pod(context: &Context<'_>, position: u32, state: PodState) -> Finding {
     let owner = OwnerEvidence { pod_state: Some(state), ..context.index.describe_endpoint(position) };
-    let what = match state {
-        PodState::Gone => "does not exist",
-        PodState::Finished => "has finished",
-    };
-    let message =
-        format!("{} is the endpoint of pod {}, which {what}", short(&owner.name), short(&owner.pod));
     let endpoint = context.index.endpoint(position);
     let (namespace, name) = (endpoint.namespace().to_string(), endpoint.pod().to_string());
-    finding(Code::EndpointWithoutPod, owner, message, key_of_endpoint(context, position))
+    finding(Code::EndpointWithoutPod, owner, key_of_endpoint(context, position))
         .depending_on([Key::Pod { namespace, name }])
 }
 
@@ -108,8 +99,7 @@ fn pod_without_endpoint(context: &Context<'_>, position: u32) -> Option<Finding>
         return None;
     }
     let owner = context.index.describe_pod(position);
-    let message = format!("{} runs on {}, but has no endpoint", short(&owner.name), short(&owner.node));
-    Some(finding(Code::PodWithoutEndpoint, owner, message, key_of_pod(pod)).depending_on(endpoints))
+    Some(finding(Code::PodWithoutEndpoint, owner, key_of_pod(pod)).depending_on(endpoints))
 }
 
 /// The keys that the pod's endpoint may have: the Calico node may have another name than that of Kubernetes.
@@ -143,8 +133,8 @@ fn node_mismatch(context: &Context<'_>, position: u32, pod: &Pod) -> Option<Find
         return None;
     }
     let owner = context.index.describe_endpoint(position);
-    let message = format!("{} is on {}, its pod on {}", short(&owner.name), short(&owner.node), pod.node());
-    let found = finding(Code::EndpointNodeMismatch, owner, message, key_of_endpoint(context, position));
+    let found = finding(Code::EndpointNodeMismatch, owner, key_of_endpoint(context, position));
+    let found = found.with_detail(Detail::PodOn(pod.node().to_string().into()));
     Some(found.on_nodes([pod.node().to_string()]).depending_on([key_of_pod(pod)]))
 }
 
@@ -169,14 +159,11 @@ fn disagreement(context: &Context<'_>, position: u32, endpoints: &[u32]) -> Opti
     if agree {
         return None;
     }
-    let sources = [("its status", &status), ("its annotation", &annotation), ("its endpoint", &endpoint)];
-    let said = sources.into_iter().filter(|(_, addresses)| !addresses.is_empty());
-    let said: Vec<String> =
-        said.map(|(source, addresses)| format!("{source} names {}", list(addresses))).collect();
     let owner = context.index.describe_pod(position);
-    let message = format!("{}: {}", short(&owner.name), said.join(", "));
+    let named = Detail::Named(Box::new([status, annotation, endpoint]));
     let keys = endpoints.iter().map(|e| key_of_endpoint(context, *e));
-    Some(finding(Code::PodAddressDisagreement, owner, message, key_of_pod(pod)).depending_on(keys))
+    let found = finding(Code::PodAddressDisagreement, owner, key_of_pod(pod));
+    Some(found.with_detail(named).depending_on(keys))
 }
 
 /// As many addresses are looked through faster than looked up.
@@ -214,9 +201,8 @@ pub(crate) fn check_services(context: &Context<'_>, out: &mut Vec<Finding>) {
 
 fn service_without_address(service: &Service) -> Finding {
     let name = format!("{}/{}", service.namespace, service.name);
-    let message = format!("{} is a LoadBalancer service that has got no address", short(&name));
     let evidence = OwnerEvidence::new(OwnerKind::Service, name.clone());
     let key = Key::Service { namespace: service.namespace.clone(), name: service.name.clone() };
     let evidence = Evidence::Endpoint(Box::new(evidence));
-    Finding::new(Code::ServiceWithoutAddress, Subject::Service(name), message, evidence).depending_on([key])
+    Finding::new(Code::ServiceWithoutAddress, Subject::Service(name), evidence).depending_on([key])
 }

@@ -196,7 +196,7 @@ fn of_block(context: &Context<'_>, block: &IndexedBlock<'_>, address: IpAddr) ->
         ordinal: calipam_model::cidr::ordinal_of(block.key, address).unwrap_or_default(),
         problems: block.problems.iter().map(ToString::to_string).collect(),
         record: record.as_ref().map(Record::evidence),
-        recorded_owner: record.as_ref().map(name_of_claim),
+        recorded_owner: record.as_ref().map(|record| name_of_claim(&record.allocation.attribute)),
         owner_status: record.as_ref().map(|record| owner_status(context, record)),
         node_exists: record.as_ref().and_then(|record| of_recorded_node(context, record)),
         handle: allocation

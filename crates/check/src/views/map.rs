@@ -15,7 +15,6 @@ use crate::finding::{Finding, Subject};
 use crate::index::{IndexedBlock, Stored};
 use crate::message::name_of_claim;
 use crate::occupancy::Occupancy;
-use crate::record::Record;
 use crate::{Context, Options, Report};
 
 /// How much a map shows. What is left out is left out as a whole, so that nothing looks empty that is not.
@@ -234,8 +233,7 @@ fn owners(block: &IndexedBlock<'_>) -> Vec<(u32, String)> {
     let allocations = block.sound.into_iter().flat_map(Block::allocations);
     let owner = |allocation: Allocation<'_>| {
         let node = allocation.attribute.get("node").map(|node| format!(" on {node}")).unwrap_or_default();
-        let record = Record { block, allocation };
-        (allocation.ordinal, format!("{}{node}", name_of_claim(&record)))
+        (allocation.ordinal, format!("{}{node}", name_of_claim(&allocation.attribute)))
     };
     allocations
         .filter(|a| !a.attribute.is_cooling() && !a.attribute.is_windows_reserved())

@@ -180,7 +180,7 @@ fn texts_of_a_megabyte_are_borne() {
         "orphan-handle",
     ];
     assert_eq!(codes, expected.into());
-    assert!(found.iter().all(|f| f.message.len() < 2_000), "messages are kept short");
+    assert!(found.iter().all(|f| f.message().len() < 2_000), "messages are kept short");
 }
 
 #[test]

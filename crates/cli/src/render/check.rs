@@ -68,7 +68,7 @@ fn summary_table(report: &Report, changes: Option<&Changes>, page: Page) -> Grid
         if changes.is_some() {
             cells.push(thousands(news));
         }
-        cells.push(example.message.clone());
+        cells.push(example.message());
         grid.colored_row(color(severity), cells);
     }
     grid
@@ -85,7 +85,7 @@ fn full_table(report: &Report, changes: Option<&Changes>, page: Page) -> Grid {
     for finding in &report.findings {
         let mut cells = vec![finding.severity.to_string(), finding.code.to_string()];
         cells.extend(changes.map(|changes| changes.of(finding).to_string()));
-        cells.extend([finding.subject.to_string(), finding.message.clone()]);
+        cells.extend([finding.subject.to_string(), finding.message()]);
         grid.colored_row(color(finding.severity), cells);
     }
     let Some(changes) = changes else { return grid };

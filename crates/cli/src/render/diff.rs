@@ -226,7 +226,7 @@ impl Row<'_> {
                 [side(|field| field.before.as_ref()), side(|field| field.after.as_ref())]
             }
             Self::Finding(finding, is_new) => {
-                let said = finding.0.message.clone();
+                let said = finding.0.message();
                 if is_new { [String::new(), said] } else { [said, String::new()] }
             }
         }

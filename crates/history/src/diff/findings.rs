@@ -19,7 +19,7 @@ impl Serialize for FindingSummary {
         object.serialize_field("code", &self.0.code)?;
         object.serialize_field("severity", &self.0.severity)?;
         object.serialize_field("subject", &self.0.subject)?;
-        object.serialize_field("message", &self.0.message)?;
+        object.serialize_field("message", &self.0.message())?;
         object.end()
     }
 }

@@ -54,7 +54,7 @@ pub(super) fn plan(planner: &mut Planner<'_, '_>) {
             None => Err((SkipReason::Overlap, "more than one block records it".into())),
         };
         if let Err((reason, why)) = rewritten {
-            planner.skip(finding, reason, format!("{}; {why}", finding.message));
+            planner.skip(finding, reason, format!("{}; {why}", finding.message()));
         }
     }
     as_read(planner);
@@ -103,7 +103,7 @@ fn networks<'f>(planner: &Planner<'_, '_>, findings: impl Iterator<Item = &'f Fi
 /// What the record of an address in use should be.
 fn wanted_for(planner: &Planner<'_, '_>, sources: &Sources<'_>, address: IpAddr) -> Result<Wanted, Refusal> {
     if let Some(twice) = planner.basis.finding(Code::DuplicateAddress, &Subject::Address(address)) {
-        let detail = format!("{}; delete all but one of them first", twice.message);
+        let detail = format!("{}; delete all but one of them first", twice.message());
         return Err((SkipReason::DuplicateOwners, detail));
     }
     let wanted = wanted(planner.basis, &sources.networks, &sources.users, planner.index().uses_of(address))?;
@@ -126,7 +126,7 @@ fn record(
     let change = Change {
         action: Verb::AssignAddress,
         subject: Subject::Address(address),
-        detail: finding.says().to_owned(),
+        detail: finding.says(),
         repairs: vec![(finding.code, finding.subject.clone())],
     };
     let blocks = blocks_around(planner.index(), address);

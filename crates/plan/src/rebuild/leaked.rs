@@ -39,7 +39,7 @@ fn choose<'s>(planner: &mut Planner<'_, 's>, sightings: &[Sightings]) -> Choice<
         let address = &finding.subject;
         if finding.is_owner_unknown() {
             let (reason, detail) = tunnel_of_calico2(planner, &held)
-                .unwrap_or_else(|| (SkipReason::UnknownOwner, finding.message.clone()));
+                .unwrap_or_else(|| (SkipReason::UnknownOwner, finding.message()));
             let skipped = Skipped::new(finding.subject.clone(), reason, detail);
             let way_out = finding.remedy().map_or(WayOut::ReleaseByName, WayOut::Remedy);
             planner.skipped.push(skipped.of(finding.code).with_way_out(way_out));
@@ -52,7 +52,7 @@ fn choose<'s>(planner: &mut Planner<'_, 's>, sightings: &[Sightings]) -> Choice<
             if held.iter().any(|held| planner.corrupt.blocks.contains_key(&held.block)) {
                 // No look at the block as it is now could have seen it.
                 let detail =
-                    format!("{}: its block is mended first; rebuild again after that", finding.message);
+                    format!("{}: its block is mended first; rebuild again after that", finding.message());
                 planner.skip(finding, SkipReason::Unjudged, detail);
             } else {
                 planner.skip(finding, reason, detail);

@@ -34,7 +34,7 @@ pub(super) fn skipped(
                 Some((reason, advice)) => (reason, advice, way_out(finding)),
                 None => (SkipReason::NeedsDecision, "nothing is planned for it", Some(WayOut::ListFindings)),
             };
-            let detail = format!("{}; {advice}", finding.message);
+            let detail = format!("{}; {advice}", finding.message());
             Skipped { way_out, ..Skipped::new(finding.subject.clone(), reason, detail).of(finding.code) }
         })
         .collect();

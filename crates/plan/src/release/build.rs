@@ -55,7 +55,7 @@ impl<'s> Builder<'_, 's> {
                     action: Verb::SetHandleCounts,
                     subject: subject.clone(),
                     detail: finding
-                        .map_or_else(|| "its counts differ from the blocks".into(), |f| f.message.clone()),
+                        .map_or_else(|| "its counts differ from the blocks".into(), |f| f.message()),
                     repairs: finding.map(|f| (f.code, f.subject.clone())).into_iter().collect(),
                 };
                 let mut step = Step::new(format!("handle-count {id}"));

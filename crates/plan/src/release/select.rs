@@ -98,7 +98,7 @@ impl<'s> Selector<'_, 's> {
             return;
         };
         if finding.is_owner_unknown() {
-            let skipped = skip(finding, SkipReason::UnknownOwner, finding.message.clone());
+            let skipped = skip(finding, SkipReason::UnknownOwner, finding.message());
             self.selection.skipped.push(skipped.with_way_out(WayOut::ReleaseByName));
             return;
         }

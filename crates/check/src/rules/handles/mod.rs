@@ -17,7 +17,6 @@ use crate::Context;
 use crate::claim::Claim;
 use crate::code::{Code, Severity};
 use crate::finding::{Evidence, Finding, HandleBlockEvidence, HandleEvidence, Subject};
-use crate::message::{addresses, list, short};
 use crate::record::Record;
 
 /// Judges every handle, stored or recorded.
@@ -84,13 +83,12 @@ impl<'s> Scope<'_, 's> {
     fn orphan(&self, group: &Group<'_, 's>, object: &'s StoredHandle) -> Finding {
         let id = object.value.id().to_string();
         let blocks = differences(Some(object), &[], Which::All);
-        let message = format!("{} is a handle that no allocation refers to", short(&id));
         let evidence = HandleEvidence {
             revision: Some(object.revision.to_string()),
             blocks,
             ..HandleEvidence::default()
         };
-        let finding = handle_finding(Code::OrphanHandle, id.clone(), message, evidence);
+        let finding = handle_finding(Code::OrphanHandle, id.clone(), evidence);
         let dependencies =
             [Key::Handle(id)].into_iter().chain(object.value.blocks().map(|(b, _)| Key::Block(b)));
         finding.on_nodes(self.nodes(group)).depending_on(dependencies)
@@ -98,35 +96,23 @@ impl<'s> Scope<'_, 's> {
 
     fn missing(&self, group: &Group<'_, '_>) -> Finding {
         let id = group.id.to_string();
-        let count = group.records.len();
-        let verb = if count == 1 { "is" } else { "are" };
-        let message = format!("{} {verb} held under {}, which has no object", addresses(count), short(&id));
         let evidence = HandleEvidence {
             blocks: differences(None, &group.records, Which::All),
             addresses: held(&group.records),
             recorded_as: group.recorded_as(),
             ..HandleEvidence::default()
         };
-        handle_finding(Code::MissingHandle, id, message, evidence)
+        handle_finding(Code::MissingHandle, id, evidence)
             .on_nodes(self.nodes(group))
             .depending_on(self.dependencies(group))
     }
 
     fn judge_counts(&self, group: &Group<'_, 's>, object: &'s StoredHandle, out: &mut Vec<Finding>) {
         let wrong = differences(Some(object), &group.records, Which::Wrong);
-        let Some(first) = wrong.first() else { return };
+        if wrong.is_empty() {
+            return;
+        }
         let id = group.id.to_string();
-        let more = match wrong.len() {
-            1 => String::new(),
-            count => format!(", and {} more blocks differ", count - 1),
-        };
-        let message = format!(
-            "{} claims {} in {}, which records {}{more}",
-            short(&id),
-            addresses(first.in_handle),
-            first.block,
-            first.in_block
-        );
         let harmless = wrong.iter().all(|b| b.in_handle > b.in_block);
         let severity = if harmless { Severity::Info } else { Code::HandleCount.severity() };
         let evidence = HandleEvidence {
@@ -135,7 +121,7 @@ impl<'s> Scope<'_, 's> {
             addresses: held(&group.records),
             recorded_as: group.recorded_as(),
         };
-        let finding = handle_finding(Code::HandleCount, id, message, evidence).with_severity(severity);
+        let finding = handle_finding(Code::HandleCount, id, evidence).with_severity(severity);
         out.push(finding.on_nodes(self.nodes(group)).depending_on(self.dependencies(group)));
     }
 
@@ -146,15 +132,13 @@ impl<'s> Scope<'_, 's> {
             return;
         }
         let id = group.id.to_string();
-        let place = if records.is_empty() { "stored" } else { "recorded" };
-        let message = format!("{} is {place} with a carriage return after it", short(&id));
         let evidence = HandleEvidence {
             revision: group.objects().next().map(|object| object.revision.to_string()),
             blocks: differences(group.object, &group.records, Which::All),
             addresses: held(&records),
             recorded_as: group.recorded_as(),
         };
-        let finding = handle_finding(Code::HandleCarriageReturn, id, message, evidence);
+        let finding = handle_finding(Code::HandleCarriageReturn, id, evidence);
         out.push(finding.on_nodes(self.nodes(group)));
     }
 
@@ -175,7 +159,6 @@ impl<'s> Scope<'_, 's> {
             return;
         }
         let id = group.id.to_string();
-        let message = format!("{} share the handle {}", list(&held), short(&id));
         let evidence = HandleEvidence {
             revision: group.object.map(|object| object.revision.to_string()),
             blocks: differences(group.object, &group.records, Which::All),
@@ -184,7 +167,7 @@ impl<'s> Scope<'_, 's> {
         };
         let blocks: BTreeSet<IpNet> = group.records.iter().map(|r| r.block.key).collect();
         out.push(
-            handle_finding(Code::SharedLegacyHandle, id, message, evidence)
+            handle_finding(Code::SharedLegacyHandle, id, evidence)
                 .on_nodes(self.nodes(group))
                 .depending_on(blocks.into_iter().map(Key::Block)),
         );
@@ -210,8 +193,8 @@ impl<'s> Scope<'_, 's> {
     }
 }
 
-fn handle_finding(code: Code, id: String, message: String, evidence: HandleEvidence) -> Finding {
-    Finding::new(code, Subject::Handle(id), message, Evidence::Handle(Box::new(evidence)))
+fn handle_finding(code: Code, id: String, evidence: HandleEvidence) -> Finding {
+    Finding::new(code, Subject::Handle(id), Evidence::Handle(Box::new(evidence)))
 }
 
 /// True where the handle is recorded with a carriage return.

@@ -97,7 +97,7 @@ fn carriage_returns() {
     let mut alone = whole();
     handle(&mut alone, "x\r", json!({}));
     assert_eq!(verdict(&alone), ["orphan-handle x\r", "handle-carriage-return x"]);
-    assert!(findings(&alone).iter().all(|f| !f.message.contains('\r')));
+    assert!(findings(&alone).iter().all(|f| !f.message().contains('\r')));
 }
 
 #[test]
@@ -127,7 +127,7 @@ fn legacy_handles_of_several_addresses() {
     assert_eq!(about_handles(&cluster), ["shared-legacy-handle default.web-0"]);
     let finding = only(&cluster, Code::SharedLegacyHandle);
     assert_eq!(evidence(&finding)["addresses"], json!(["10.244.1.4", "10.244.1.5"]));
-    assert_eq!(finding.message, "10.244.1.4 and 10.244.1.5 share the handle default.web-0");
+    assert_eq!(finding.message(), "10.244.1.4 and 10.244.1.5 share the handle default.web-0");
 }
 
 #[test]

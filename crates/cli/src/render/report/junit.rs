@@ -128,7 +128,7 @@ fn case<W: Write>(
 fn lines(findings: &[&Finding], changes: Option<&Changes>) -> String {
     let line = |finding: &&Finding| {
         let change = changes.map(|changes| format!(" ({})", changes.of(finding))).unwrap_or_default();
-        format!("{}{change}: {}", finding.severity, printable(&finding.message))
+        format!("{}{change}: {}", finding.severity, printable(&finding.message()))
     };
     let mut lines: Vec<String> = findings.iter().take(SHOWN).map(line).collect();
     if findings.len() > SHOWN {

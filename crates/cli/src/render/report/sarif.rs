@@ -113,7 +113,7 @@ fn result(finding: &Finding) -> Value {
         "ruleId": finding.code.name(),
         "ruleIndex": Code::ALL.iter().position(|code| *code == finding.code),
         "level": level(finding.severity),
-        "message": { "text": escape(&finding.message) },
+        "message": { "text": escape(&finding.message()) },
         "locations": [place(kind, &name)],
         "partialFingerprints": { "subject/v1": format!("{}/{kind}/{name}", finding.code) },
         "properties": properties,

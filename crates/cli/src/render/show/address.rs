@@ -150,7 +150,7 @@ impl View for HandleView {
 
 fn finding_lines(findings: &[Finding], lines: &mut Lines) {
     for finding in findings {
-        lines.add("Finding", format!("{} {}: {}", finding.severity, finding.code, finding.message));
+        lines.add("Finding", format!("{} {}: {}", finding.severity, finding.code, finding.message()));
     }
     if findings.is_empty() {
         lines.add("Finding", "none");

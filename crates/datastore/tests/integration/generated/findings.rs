@@ -90,7 +90,7 @@ pub(super) fn evidence(finding: &Finding) -> String {
 }
 
 fn describe(finding: &Finding) -> String {
-    format!("{} {} {}: {}", finding.severity, finding.code, finding.subject, finding.message)
+    format!("{} {} {}: {}", finding.severity, finding.code, finding.subject, finding.message())
 }
 
 /// What is wrong with findings, against the ground truth.

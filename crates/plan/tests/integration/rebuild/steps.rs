@@ -148,7 +148,7 @@ pub(super) fn assert_no_harm(before: &Snapshot, plan: &Plan, after: &Snapshot, n
         .into_iter()
         .filter(|finding| finding.severity < Severity::Warning && !told.contains(&finding.code))
         .filter(|finding| !known.contains(&(finding.code, finding.subject.clone())))
-        .map(|finding| format!("{} {}: {}", finding.code, finding.subject, finding.message))
+        .map(|finding| format!("{} {}: {}", finding.code, finding.subject, finding.message()))
         .collect();
     assert!(new.is_empty(), "{name}: {new:#?}");
     let (earlier, later) = (Index::new(before, before.taken_at), Index::new(after, after.taken_at));

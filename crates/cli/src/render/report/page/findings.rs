@@ -168,10 +168,10 @@ fn row(finding: &Finding, changes: Option<&Changes>, detailed: bool) -> Markup {
                 @if let Some(change) = change { strong { (change) } " " }
                 @if detailed {
                     details {
-                        summary { (escape(&finding.message)) }
+                        summary { (escape(&finding.message())) }
                         (details(finding))
                     }
-                } @else { (escape(&finding.message)) }
+                } @else { (escape(&finding.message())) }
             }
         }
     }
