@@ -25,7 +25,7 @@ pub mod release;
 pub mod split;
 
 pub use self::basis::Basis;
-pub use self::plan::{Action, Change, Plan, PlanKind, Totals, Verb, Warning};
+pub use self::plan::{Action, Change, Plan, PlanKind, PlanSummary, Totals, Verb, Warning};
 pub use self::simulate::{SimulationError, simulate};
 pub use self::skipped::{SkipReason, Skipped, WayOut};
 pub use self::trial::{FailedTrial, try_plan};

@@ -51,6 +51,17 @@ pub struct Plan {
     pub revealed: Vec<(Code, Subject)>,
 }
 
+/// What people see of a plan: everything but the edits, which the executor consumes.
+#[derive(Clone, Debug)]
+pub struct PlanSummary {
+    pub kind: PlanKind,
+    pub cluster: ClusterIdentity,
+    pub totals: Totals,
+    pub changes: Vec<Change>,
+    pub skipped: Vec<Skipped>,
+    pub warnings: Vec<Warning>,
+}
+
 /// What the operator should know before a plan is carried out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Warning {
@@ -218,8 +229,13 @@ impl Plan {
         }
     }
 
-    /// The steps, for the executor.
-    pub fn into_steps(self) -> Vec<Step> {
-        self.actions.into_iter().map(|action| action.step).collect()
+    /// What people see of it, and the steps, for the executor.
+    pub fn divide(self) -> (PlanSummary, Vec<Step>) {
+        let totals = self.totals();
+        let Self { kind, cluster, actions, skipped, warnings, .. } = self;
+        let (steps, changes): (Vec<Step>, Vec<Vec<Change>>) =
+            actions.into_iter().map(|action| (action.step, action.changes)).unzip();
+        let changes = changes.into_iter().flatten().collect();
+        (PlanSummary { kind, cluster, totals, changes, skipped, warnings }, steps)
     }
 }

@@ -12,8 +12,9 @@ use crate::error::Error;
 use crate::look::{Judging, Look, look};
 use crate::operator::Operator;
 use crate::planning::try_plan;
+use crate::run::{Intent, Run};
 use crate::scope;
-use crate::write::{Intent, Repaired, Writing, write};
+use crate::write::Repaired;
 
 /// What to assign, and how.
 #[derive(Clone, Debug)]
@@ -31,10 +32,7 @@ pub struct AssignRequest {
     /// Assign the addresses that are named although something uses them.
     pub force: bool,
     pub judging: Judging,
-    /// `None` to plan only.
-    pub writing: Option<Writing>,
-    /// Write nothing where the plan makes more changes.
-    pub max_changes: Option<usize>,
+    pub intent: Intent,
 }
 
 /// How the allocator decides on a request. Nothing was written.
@@ -57,11 +55,11 @@ pub async fn assign(
     request: &AssignRequest,
     operator: &impl Operator,
 ) -> Result<Repaired, Error> {
-    let intent = Intent { writing: request.writing.as_ref(), max_changes: request.max_changes };
+    let run = Run { datastore, intent: &request.intent, operator };
     let seen = look(datastore, &request.judging, operator).await?;
     let Assignment { plan, .. } = plan(&seen, request)?;
     let plan = try_plan(seen, plan, &request.judging)?;
-    write(datastore, plan, intent, false, operator).await
+    run.write(plan, None).await
 }
 
 /// Looks, and lets the allocator say how it decides.

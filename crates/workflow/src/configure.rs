@@ -10,16 +10,14 @@ use jiff::Timestamp;
 
 use crate::error::Error;
 use crate::operator::Operator;
-use crate::write::{Intent, Repaired, Writing, write};
+use crate::run::{Intent, Run};
+use crate::write::Repaired;
 
 /// What to set, and how.
 #[derive(Clone, Debug)]
 pub struct ConfigureRequest {
     pub settings: Vec<IpamSetting>,
-    /// `None` to plan only.
-    pub writing: Option<Writing>,
-    /// Write nothing where the plan makes more changes.
-    pub max_changes: Option<usize>,
+    pub intent: Intent,
 }
 
 /// Reads the few objects that matter, plans, shows the plan, asks, and writes.
@@ -32,7 +30,7 @@ pub async fn configure(
     operator: &impl Operator,
 ) -> Result<Repaired, Error> {
     datastore.require_calico_3("change the settings of the allocator")?;
-    let intent = Intent { writing: request.writing.as_ref(), max_changes: request.max_changes };
+    let run = Run { datastore, intent: &request.intent, operator };
     if !datastore.is_live() {
         return Err(Error::NotLive("to configure it"));
     }
@@ -63,15 +61,15 @@ pub async fn configure(
     };
 
     let plan = configure::plan(&snapshot, config, &request.settings)?;
-    let repaired = write(datastore, plan, intent, false, operator).await?;
+    let repaired = run.write(plan, None).await?;
     if repaired.run.as_ref().is_some_and(|run| run.execution.is_complete()) {
-        is_kept(datastore, &request.settings).await?;
+        check_kept(datastore, &request.settings).await?;
     }
     Ok(repaired)
 }
 
 /// What was written is there: an older schema of Kubernetes drops fields that it does not know, and says nothing.
-async fn is_kept(datastore: &Datastore, settings: &[IpamSetting]) -> Result<(), Error> {
+async fn check_kept(datastore: &Datastore, settings: &[IpamSetting]) -> Result<(), Error> {
     if datastore.kind() != DatastoreKind::Kubernetes {
         return Ok(());
     }

@@ -7,12 +7,11 @@ use std::sync::Arc;
 use calipam_check::ClusterIdentity;
 use calipam_datastore::cache::CacheUse;
 use calipam_datastore::write::{Consent, Question};
+use calipam_plan::PlanSummary;
 use calipam_plan::release::ReportError;
 use calipam_repair::journal::Header;
 use calipam_repair::{LockState, StaleLock, UndoPlan};
 use jiff::{SignedDuration, Timestamp};
-
-use crate::planning::PlanSummary;
 
 /// Takes notes, shows progress and plans, and answers questions. The implementation makes the words.
 pub trait Operator {

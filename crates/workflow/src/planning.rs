@@ -1,75 +1,39 @@
-//! What planning a release and planning a rebuild have in common: the second look, and the trial of the plan.
+//! What planning a release and planning a rebuild have in common: the second sighting, and the trial of the plan.
 
-use calipam_check::ClusterIdentity;
 use calipam_datastore::Datastore;
-use calipam_model::edit::Step;
 use calipam_model::snapshot::Snapshot;
 use calipam_plan::release::Sightings;
-use calipam_plan::{Change, FailedTrial, Plan, PlanKind, SkipReason, Skipped, Totals, Warning};
+use calipam_plan::{FailedTrial, Plan, SkipReason};
 use jiff::{SignedDuration, Timestamp};
 
 use crate::error::Error;
 use crate::look::{Judging, Look, look, wait};
 use crate::operator::{Activity, Note, Operator};
-use crate::write::{Intent, may_begin, sources};
+use crate::preflight::Passed;
+use crate::run::Run;
+use crate::write::sources;
 
-/// What people see of a plan: everything but the edits, which the executor consumes.
-#[derive(Clone, Debug)]
-pub struct PlanSummary {
-    pub kind: PlanKind,
-    pub cluster: ClusterIdentity,
-    pub totals: Totals,
-    pub changes: Vec<Change>,
-    pub skipped: Vec<Skipped>,
-    pub warnings: Vec<Warning>,
-}
-
-impl PlanSummary {
-    /// What people see of a plan, and its steps.
-    pub(crate) fn divide(plan: Plan) -> (Self, Vec<Step>) {
-        let totals = plan.totals();
-        let Plan { kind, cluster, actions, skipped, warnings, .. } = plan;
-        let (steps, changes): (Vec<Step>, Vec<Vec<Change>>) =
-            actions.into_iter().map(|action| (action.step, action.changes)).unzip();
-        let changes = changes.into_iter().flatten().collect();
-        (Self { kind, cluster, totals, changes, skipped, warnings }, steps)
-    }
-}
-
-/// Seconds for which the cluster lets released addresses cool down; 0 where its datastore does not keep the time.
-pub(crate) async fn cooldown(datastore: &Datastore, snapshot: &Snapshot) -> i64 {
-    let configured = snapshot.effective_ipam_config().map_or(0, |config| config.cooldown_seconds.max(0));
-    if configured > 0 && datastore.keeps_cooldown().await { configured } else { 0 }
-}
-
-/// How many addresses the plan skips because they have been seen unused only once.
-fn seen_once(plan: &Plan) -> usize {
-    plan.skipped.iter().filter(|skipped| skipped.reason == SkipReason::SeenOnce).count()
-}
-
-/// A plan, the look that it rests on, and whether what can refuse it was looked at already.
+/// A plan, the look that it rests on, and whether it passed the preflight already.
 pub(crate) struct Planned {
     pub seen: Look,
     pub plan: Plan,
-    pub may_begin: bool,
+    pub passed: Option<Passed>,
 }
 
-/// Plans by `plan`. Addresses that were seen unused once are looked at again, a grace period later. What would refuse the
+/// Plans by `plan`, and again after the grace period where addresses were seen unused only once. What would refuse the
 /// plan after that wait refuses it before. Where nothing will be written, there is no wait: the plan is made as if the
-/// second look saw the same.
-pub(crate) async fn plan_on_two_looks(
-    datastore: &Datastore,
-    mut seen: Look,
-    mut sightings: Vec<Sightings>,
+/// addresses were seen unused again.
+pub(crate) async fn plan_after_grace<O: Operator>(
+    run: &Run<'_, O>,
     judging: &Judging,
-    intent: Intent<'_>,
-    operator: &impl Operator,
+    seen: Look,
+    mut sightings: Vec<Sightings>,
     plan: impl AsyncFn(&Look, &[Sightings]) -> Plan,
 ) -> Result<Planned, Error> {
     let first = plan(&seen, &sightings).await;
     let addresses = seen_once(&first);
     if addresses == 0 {
-        return Ok(Planned { seen, plan: first, may_begin: false });
+        return Ok(Planned { seen, plan: first, passed: None });
     }
     drop(first);
 
@@ -78,24 +42,43 @@ pub(crate) async fn plan_on_two_looks(
     let at = sighting.at;
     sightings.push(Sightings { at: at.saturating_sub(after).unwrap_or(Timestamp::MIN), ..sighting });
     let expected = plan(&seen, &sightings).await;
-    let Some(writing) = intent.writing.filter(|_| datastore.is_live()) else {
-        operator.note(Note::SecondLookAssumed { addresses, after });
-        return Ok(Planned { seen, plan: expected, may_begin: false });
+    let Some(writing) = run.writing() else {
+        run.operator.note(Note::SecondLookAssumed { addresses, after });
+        return Ok(Planned { seen, plan: expected, passed: None });
     };
 
     let expected = try_plan(seen, expected, judging)?;
     let (guid, changes) = (&expected.cluster.guid, expected.changes().count());
-    may_begin(datastore, guid, sources(expected.kind), changes, writing, intent, operator).await?;
+    let passed = run.preflight(writing, guid, sources(expected.kind), changes).await?;
     drop(expected);
 
-    operator.note(Note::SecondLook { addresses, after });
-    wait(after, Activity::WaitingForSecondLook, operator).await;
-    seen = look(datastore, judging, operator).await?;
+    run.operator.note(Note::SecondLook { addresses, after });
+    wait(after, Activity::WaitingForSecondLook, run.operator).await;
+    let seen = look(run.datastore, judging, run.operator).await?;
     if let Some(sighting) = sightings.last_mut() {
         sighting.at = at;
     }
     let plan = plan(&seen, &sightings).await;
-    Ok(Planned { seen, plan, may_begin: true })
+    Ok(Planned { seen, plan, passed: Some(passed) })
+}
+
+/// How many addresses the plan skips because they have been seen unused only once.
+fn seen_once(plan: &Plan) -> usize {
+    plan.skipped.iter().filter(|skipped| skipped.reason == SkipReason::SeenOnce).count()
+}
+
+/// Tries the plan in memory. What it comes to is the plan without the steps that fail there.
+pub(crate) fn try_plan(look: Look, plan: Plan, judging: &Judging) -> Result<Plan, FailedTrial> {
+    let Look { snapshot, mut report, dropped } = look;
+    // What had not settled is found in the data of the trial, too, and is not new there.
+    report.findings.extend(dropped);
+    calipam_plan::try_plan(snapshot, report, plan, &judging.options)
+}
+
+/// Seconds for which the cluster lets released addresses cool down; 0 where its datastore does not keep the time.
+pub(crate) async fn cooldown(datastore: &Datastore, snapshot: &Snapshot) -> i64 {
+    let configured = snapshot.effective_ipam_config().map_or(0, |config| config.cooldown_seconds.max(0));
+    if configured > 0 && datastore.keeps_cooldown().await { configured } else { 0 }
 }
 
 /// What an operation of a CNI plugin takes at most, from the first object that it writes to the last.
@@ -107,12 +90,4 @@ pub(crate) fn warn_of_short_grace(snapshot: &Snapshot, judging: &Judging, operat
     if grace < CNI_OPERATION {
         operator.note(Note::ShortGrace(grace));
     }
-}
-
-/// Tries the plan in memory. What it comes to is the plan without the steps that fail there.
-pub(crate) fn try_plan(look: Look, plan: Plan, judging: &Judging) -> Result<Plan, FailedTrial> {
-    let Look { snapshot, mut report, dropped } = look;
-    // What had not settled is found in the simulated data, too, and is not new there.
-    report.findings.extend(dropped);
-    calipam_plan::try_plan(snapshot, report, plan, &judging.options)
 }

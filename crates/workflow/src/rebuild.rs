@@ -19,9 +19,10 @@ use calipam_plan::{FailedTrial, Plan};
 use crate::error::Error;
 use crate::look::{Judging, Look, look};
 use crate::operator::{Note, Operator};
-use crate::planning::{Planned, cooldown, plan_on_two_looks, try_plan, warn_of_short_grace};
+use crate::planning::{Planned, cooldown, plan_after_grace, try_plan, warn_of_short_grace};
+use crate::run::{Intent, Run};
 use crate::scope::{known_node, pool};
-use crate::write::{Intent, Repaired, Writing, write};
+use crate::write::Repaired;
 
 /// What to rebuild, and how. Without pools, nodes and blocks that is everything.
 #[derive(Clone, Debug)]
@@ -35,10 +36,7 @@ pub struct RebuildRequest {
     /// Where each block before and after goes, in a file of its own.
     pub output_dir: Option<PathBuf>,
     pub judging: Judging,
-    /// `None` to plan only.
-    pub writing: Option<Writing>,
-    /// Write nothing where the plan makes more changes.
-    pub max_changes: Option<usize>,
+    pub intent: Intent,
 }
 
 /// Looks, plans, shows the plan, asks, and writes.
@@ -48,26 +46,22 @@ pub async fn rebuild(
     operator: &impl Operator,
 ) -> Result<Repaired, Error> {
     let judging = &request.judging;
-    let intent = Intent { writing: request.writing.as_ref(), max_changes: request.max_changes };
-    let will_write = request.writing.is_some() && datastore.is_live();
+    let run = Run { datastore, intent: &request.intent, operator };
     if let Some(directory) = &request.output_dir {
-        is_no_link(directory)?;
+        refuse_link(directory)?;
     }
     let seen = look(datastore, judging, operator).await?;
     // After an etcd was restored from a backup, its endpoints are as old as its blocks: only pods tell what runs.
-    if will_write && !request.endpoints_only && rebuild::needs_endpoints_only(&seen.snapshot) {
+    if run.writing().is_some() && !request.endpoints_only && rebuild::needs_endpoints_only(&seen.snapshot) {
         return Err(Error::PodsNotRead);
     }
 
     let scope = scope(request, &seen.snapshot)?;
     warn_of_short_grace(&seen.snapshot, judging, operator);
-    let planned =
-        plan_on_two_looks(datastore, seen, Vec::new(), judging, intent, operator, async |seen, sightings| {
-            plan(datastore, seen, &scope, judging, sightings).await
-        })
-        .await?;
+    let plan =
+        async |seen: &Look, sightings: &[Sightings]| plan(datastore, seen, &scope, judging, sightings).await;
+    let Planned { seen, plan, passed } = plan_after_grace(&run, judging, seen, Vec::new(), plan).await?;
 
-    let Planned { seen, plan, may_begin } = planned;
     scope.blocks.iter().try_for_each(|cidr| known_block(*cidr, &seen.snapshot, &plan))?;
     let files = match request.output_dir {
         Some(_) => rebuild::block_files(&seen.snapshot, &plan, seen.snapshot.taken_at),
@@ -80,7 +74,7 @@ pub async fn rebuild(
         let files = write_files(directory, &files.map_err(FailedTrial::from)?, &plan, by_host)?;
         operator.note(Note::BlockFiles { files, directory });
     }
-    write(datastore, plan, intent, may_begin, operator).await
+    run.write(plan, passed).await
 }
 
 fn scope(request: &RebuildRequest, snapshot: &Snapshot) -> Result<Request, Error> {
@@ -121,7 +115,7 @@ fn known_block(cidr: IpNet, snapshot: &Snapshot, plan: &Plan) -> Result<(), Erro
 }
 
 /// What is written for a directory goes into that one, not where a link leads.
-fn is_no_link(directory: &Path) -> Result<(), Error> {
+fn refuse_link(directory: &Path) -> Result<(), Error> {
     if fs::symlink_metadata(directory).is_ok_and(|found| found.is_symlink()) {
         let refused = io::Error::new(io::ErrorKind::NotADirectory, "it is a link");
         return Err(Error::io("create", directory)(refused));
@@ -132,7 +126,7 @@ fn is_no_link(directory: &Path) -> Result<(), Error> {
 /// Writes each block of the plan before and after into a file of its own, and gives the number of files. With `by_host`
 /// there is also one of the values after it for each host.
 fn write_files(directory: &Path, files: &[BlockFile], plan: &Plan, by_host: bool) -> Result<usize, Error> {
-    is_no_link(directory)?;
+    refuse_link(directory)?;
     fs::create_dir_all(directory).map_err(Error::io("create", directory))?;
     let written: HashSet<Key> =
         plan.actions.iter().flat_map(|action| action.step.edits()).map(Edit::key).collect();

@@ -9,9 +9,10 @@ use calipam_plan::release::{self, Request, Sightings};
 use crate::error::Error;
 use crate::look::{Judging, Look, look};
 use crate::operator::Operator;
-use crate::planning::{cooldown, plan_on_two_looks, try_plan, warn_of_short_grace};
+use crate::planning::{Planned, cooldown, plan_after_grace, try_plan, warn_of_short_grace};
 use crate::reports;
-use crate::write::{Intent, Repaired, Writing, write};
+use crate::run::{Intent, Run};
+use crate::write::Repaired;
 
 /// What to release, and how.
 #[derive(Clone, Debug)]
@@ -22,10 +23,7 @@ pub struct ReleaseRequest {
     /// Pass over the objections to a report that can be passed over.
     pub force_reports: bool,
     pub judging: Judging,
-    /// `None` to plan only.
-    pub writing: Option<Writing>,
-    /// Write nothing where the plan makes more changes.
-    pub max_changes: Option<usize>,
+    pub intent: Intent,
     /// The datastore is locked while this runs, as calicoctl requires for its reports.
     pub lock: bool,
 }
@@ -37,20 +35,17 @@ pub async fn release(
     operator: &impl Operator,
 ) -> Result<Repaired, Error> {
     let judging = &request.judging;
-    let intent = Intent { writing: request.writing.as_ref(), max_changes: request.max_changes };
+    let run = Run { datastore, intent: &request.intent, operator };
     let seen = look(datastore, judging, operator).await?;
     if request.targets.leaked || request.targets.orphan_handles {
         warn_of_short_grace(&seen.snapshot, judging, operator);
     }
     let sightings = reports::read(request, &seen.snapshot, operator)?;
-    let planned =
-        plan_on_two_looks(datastore, seen, sightings, judging, intent, operator, async |seen, sightings| {
-            plan(datastore, seen, request, sightings).await
-        })
-        .await?;
+    let plan = async |seen: &Look, sightings: &[Sightings]| plan(datastore, seen, request, sightings).await;
+    let Planned { seen, plan, passed } = plan_after_grace(&run, judging, seen, sightings, plan).await?;
 
-    let plan = try_plan(planned.seen, planned.plan, judging)?;
-    write(datastore, plan, intent, planned.may_begin, operator).await
+    let plan = try_plan(seen, plan, judging)?;
+    run.write(plan, passed).await
 }
 
 async fn plan(datastore: &Datastore, seen: &Look, request: &ReleaseRequest, sightings: &[Sightings]) -> Plan {

@@ -11,7 +11,8 @@ use calipam_plan::split::{self, Split};
 use crate::error::Error;
 use crate::look::read;
 use crate::operator::Operator;
-use crate::write::{Intent, Repaired, Writing, write};
+use crate::run::{Intent, Run, Writing};
+use crate::write::Repaired;
 
 /// How a pool is named.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,10 +31,7 @@ pub struct SplitRequest {
     pub needs_lock: bool,
     /// Disable the pool first, as calicoctl does.
     pub disables_first: bool,
-    /// `None` to plan only.
-    pub writing: Option<Writing>,
-    /// Write nothing where the plan makes more changes.
-    pub max_changes: Option<usize>,
+    pub intent: Intent,
 }
 
 /// Looks, plans, shows the plan, asks, and splits. Blocks stay as they are.
@@ -61,11 +59,11 @@ pub async fn split(
     let Some(Object::Pool(document)) = stored else { return Err(Error::UnknownPool(pool.name.clone())) };
     let how = Split { parts: request.parts, disables_first: request.disables_first };
     let plan = split::plan(&snapshot, pool, &document, how)?;
-    // Under the lock of others, as calicoctl wants it, there is nothing to lock.
-    let writing =
-        request.writing.clone().map(|writing| Writing { lock: writing.lock && !is_locked, ..writing });
-    let intent = Intent { writing: writing.as_ref(), max_changes: request.max_changes };
-    write(datastore, plan, intent, false, operator).await
+    // On Kubernetes the pools are written one by one: while they are, no pod starts or stops. Under the lock of others,
+    // as calicoctl wants it, there is nothing to lock.
+    let writing = request.intent.writing.clone().map(|writing| Writing { lock: !is_locked, ..writing });
+    let intent = Intent { writing, max_changes: request.intent.max_changes };
+    Run { datastore, intent: &intent, operator }.write(plan, None).await
 }
 
 fn pool<'s>(snapshot: &'s Snapshot, name: &PoolName) -> Result<&'s Pool, Error> {

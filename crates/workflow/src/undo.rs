@@ -9,7 +9,8 @@ use calipam_repair::{UndoPlan, undo as execute};
 
 use crate::error::Error;
 use crate::operator::{Note, Operator, Proposal};
-use crate::write::{Intent, Run, ask, may_begin, restore_stale_locks, run};
+use crate::run::{Intent, Run};
+use crate::write::Executed;
 
 /// What an undo came to.
 pub struct Undone {
@@ -21,7 +22,7 @@ pub struct Undone {
     /// The limit, where a plan that was only printed restores more objects.
     pub exceeds: Option<usize>,
     /// `None` where nothing was to be written.
-    pub run: Option<Run>,
+    pub run: Option<Executed>,
 }
 
 /// The kinds of objects that an undo writes.
@@ -45,34 +46,32 @@ fn sources(plan: &UndoPlan) -> Vec<Source> {
 pub async fn undo(
     datastore: &Datastore,
     recorded: Recorded,
-    intent: Intent<'_>,
+    intent: &Intent,
     operator: &impl Operator,
 ) -> Result<Undone, Error> {
     if !datastore.is_live() {
         return Err(Error::NotLive("an undo"));
     }
+    let run = Run { datastore, intent, operator };
     let (header, ended) = (recorded.header.clone(), recorded.ended);
     if !ended {
         operator.note(Note::JournalWithoutEnd);
     }
     let plan = UndoPlan::new(&resolve(recorded, datastore).await?.0)?.look(datastore).await?;
     let changes = plan.steps().iter().map(|step| step.objects.len()).sum();
-    let Some(writing) = intent.writing.filter(|_| !plan.steps().is_empty()) else {
+    let Some(writing) = run.writing().filter(|_| !plan.steps().is_empty()) else {
         // A run that was killed before its first change has left a lock all the same.
-        if let Some(writing) = intent.writing {
-            restore_stale_locks(datastore, plan.cluster(), writing, operator).await?;
+        if let Some(writing) = run.writing() {
+            run.restore_stale_locks(writing, plan.cluster()).await?;
         }
-        let exceeds = intent.max_changes.filter(|limit| changes > *limit);
-        return Ok(Undone { header, plan, ended, exceeds, run: None });
+        return Ok(Undone { header, plan, ended, exceeds: run.exceeds(changes), run: None });
     };
 
     operator.show(Proposal::Undo(&header, &plan)).map_err(Error::showing)?;
-    may_begin(datastore, plan.cluster(), &sources(&plan), changes, writing, intent, operator).await?;
-    let consent = ask(plan.question(&datastore.location()), operator).await?;
+    run.preflight(writing, plan.cluster(), &sources(&plan), changes).await?;
+    let consent = run.ask(plan.question(&datastore.location())).await?;
 
-    let run = run(plan.cluster(), writing, operator, async |options| {
-        execute(datastore, &plan, consent, &options).await
-    })
-    .await?;
-    Ok(Undone { header, plan, ended, exceeds: None, run: Some(run) })
+    let work = async |options| execute(datastore, &plan, consent, &options).await;
+    let executed = run.execute(writing, plan.cluster(), work).await?;
+    Ok(Undone { header, plan, ended, exceeds: None, run: Some(executed) })
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use calipam_check::Options;
 use calipam_repair::journal::default_directory;
-use calipam_workflow::{Judging, Writing};
+use calipam_workflow::{Intent, Judging, Writing};
 use clap::{Args, ValueHint};
 use jiff::SignedDuration;
 
@@ -33,14 +33,20 @@ pub(crate) struct WritingArgs {
 
 impl WritingArgs {
     /// How to write what the call itself agrees to.
-    pub(crate) fn agreed(command: String) -> Writing {
+    pub(crate) fn agreed(command: &str) -> Intent {
         let args = Self { yes: true, max_changes: None, lock: false, journal: None };
-        args.writing(command)
+        args.intent(Some(command.to_owned()))
     }
 
-    /// How to write what `command` plans.
-    pub(crate) fn writing(&self, command: String) -> Writing {
-        Writing { command, lock: self.lock, journal: self.journal.clone(), journals: journals_folder() }
+    /// How to write what `command` plans; without it, not at all.
+    pub(crate) fn intent(&self, command: Option<String>) -> Intent {
+        let writing = command.map(|command| Writing {
+            command,
+            lock: self.lock,
+            journal: self.journal.clone(),
+            journals: journals_folder(),
+        });
+        Intent { writing, max_changes: self.max_changes }
     }
 }
 

@@ -17,8 +17,8 @@ pub(super) fn run(args: &ConfigureArgs, global: &Global, console: &Console) -> R
         .iter()
         .map(|setting| format!("Successfully set {} to: {setting}\n", setting.name()))
         .collect();
-    let writing = Some(WritingArgs::agreed("calicoctl ipam configure".to_owned()));
-    let request = ConfigureRequest { settings, writing, max_changes: None };
+    let intent = WritingArgs::agreed("calicoctl ipam configure");
+    let request = ConfigureRequest { settings, intent };
     let configured = connect::block_on(async {
         let datastore = connect::open(global, console).await?;
         Ok(calipam_workflow::configure(&datastore, &request, &script(console)).await?)

@@ -14,7 +14,7 @@ mod table;
 
 use std::ffi::OsString;
 
-use calipam_workflow::{Judging, Run};
+use calipam_workflow::{Executed, Judging};
 use clap::{CommandFactory, FromArgMatches};
 use jiff::SignedDuration;
 
@@ -110,7 +110,7 @@ fn judging() -> Judging {
 }
 
 /// Says on stderr what a run met, and where its journal is.
-fn finish(run: Option<Run>, console: &Console) -> Result<(), Failed> {
+fn finish(run: Option<Executed>, console: &Console) -> Result<(), Failed> {
     match repair::outcome(run, false, console)? {
         Outcome::Clean => Ok(()),
         _ => Err(Failed::said("error: something had changed meanwhile, and not all was done")),

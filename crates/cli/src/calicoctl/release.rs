@@ -38,8 +38,7 @@ fn one(address: IpAddr, force: bool, global: &Global, console: &Console) -> Resu
         reports: Vec::new(),
         force_reports: false,
         judging: judging(),
-        writing: Some(WritingArgs::agreed("calicoctl ipam release --ip".to_owned())),
-        max_changes: None,
+        intent: WritingArgs::agreed("calicoctl ipam release --ip"),
         lock: false,
     };
     let repaired = carry_out(&request, global, console)?;
@@ -66,8 +65,7 @@ fn from_reports(args: &ReleaseArgs, global: &Global, console: &Console) -> Resul
         reports: args.from_report.clone(),
         force_reports: args.force,
         judging: judging(),
-        writing: Some(WritingArgs::agreed("calicoctl ipam release --from-report".to_owned())),
-        max_changes: None,
+        intent: WritingArgs::agreed("calicoctl ipam release --from-report"),
         lock: false,
     };
     let repaired = match carry_out(&request, global, console) {

@@ -5,7 +5,7 @@ use std::num::{IntErrorKind, ParseIntError};
 use calipam_check::Subject;
 use calipam_plan::split::SplitRefusal;
 use calipam_plan::{PlanKind, Verb};
-use calipam_workflow::{Error, PoolName, Repaired, SplitRequest, Writing};
+use calipam_workflow::{Error, PoolName, Repaired, SplitRequest};
 
 use super::args::SplitArgs;
 use super::{Failed, finish, print, script};
@@ -48,14 +48,12 @@ pub(super) fn run(args: &SplitArgs, global: &Global, console: &Console) -> Resul
 
     // Numbers that cannot be are refused by the planner, in the words of calicoctl.
     let parts = u32::try_from(parts).unwrap_or(0);
-    let writing = Writing { lock: true, ..WritingArgs::agreed(format!("calicoctl ipam split {parts}")) };
     let request = SplitRequest {
         pool,
         parts,
         needs_lock: true,
         disables_first: true,
-        writing: Some(writing),
-        max_changes: None,
+        intent: WritingArgs::agreed(&format!("calicoctl ipam split {parts}")),
     };
     let split = connect::block_on(async {
         let datastore = connect::open(global, console).await?;

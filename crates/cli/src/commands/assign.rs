@@ -26,8 +26,7 @@ pub(super) fn run(args: &AssignArgs, global: &Global, console: &Console) -> Resu
         force: args.force,
         // What has not settled is no objection to an assignment.
         judging: Judging { options: Options::default(), settle: SignedDuration::ZERO },
-        writing: (!plans_only).then(|| args.writing.writing(format!("assign {what}"))),
-        max_changes: args.writing.max_changes,
+        intent: args.writing.intent((!plans_only).then(|| format!("assign {what}"))),
     };
     connect::block_on(async {
         let datastore = connect::open(global, console).await?;

@@ -20,12 +20,8 @@ pub(super) fn run(args: &ConfigureArgs, global: &Global, console: &Console) -> R
             hint: Some(format!("{} prints what is set", hints::command(&["show", "--configuration"]))),
         });
     }
-    let writing = || args.writing.writing("configure".into());
-    let request = ConfigureRequest {
-        settings,
-        writing: (!args.dry_run).then(writing),
-        max_changes: args.writing.max_changes,
-    };
+    let intent = args.writing.intent((!args.dry_run).then(|| "configure".into()));
+    let request = ConfigureRequest { settings, intent };
     connect::block_on(async {
         let datastore = connect::open(global, console).await?;
         let person = Person::new(console, args.writing.yes);

@@ -17,8 +17,7 @@ pub(super) fn run(args: &RebuildArgs, global: &Global, console: &Console) -> Res
         endpoints_only: args.endpoints_only,
         output_dir: args.output_dir.clone(),
         judging: args.judgement.judging(),
-        writing: args.apply.then(|| args.writing.writing("rebuild --apply".into())),
-        max_changes: args.writing.max_changes,
+        intent: args.writing.intent(args.apply.then(|| "rebuild --apply".into())),
     };
     connect::block_on(async {
         let datastore = connect::open(global, console).await?;

@@ -23,8 +23,7 @@ pub(super) fn run(args: &ReleaseArgs, global: &Global, console: &Console) -> Res
         reports: args.reports.clone(),
         force_reports: args.force,
         judging: args.judgement.judging(),
-        writing: (!args.dry_run).then(|| args.writing.writing(format!("release{}", flags(args)))),
-        max_changes: args.writing.max_changes,
+        intent: args.writing.intent((!args.dry_run).then(|| format!("release{}", flags(args)))),
         lock: args.writing.lock,
     };
     connect::block_on(async {

@@ -1,7 +1,7 @@
 //! How the commands that write end.
 
 use calipam_repair::journal::list;
-use calipam_workflow::{Repaired, Run};
+use calipam_workflow::{Executed, Repaired};
 use jiff::SignedDuration;
 
 use crate::args::journals_folder;
@@ -40,9 +40,9 @@ pub(crate) fn warn_of_limit(limit: usize, console: &Console) {
 }
 
 /// Says what had changed and what was not done. `skipped`: the plan left something as it is.
-pub(crate) fn outcome(run: Option<Run>, skipped: bool, console: &Console) -> Result<Outcome, Failure> {
+pub(crate) fn outcome(run: Option<Executed>, skipped: bool, console: &Console) -> Result<Outcome, Failure> {
     let as_planned = if skipped { Outcome::Refused } else { Outcome::Clean };
-    let Some(Run { execution, journal }) = run else { return Ok(as_planned) };
+    let Some(Executed { execution, journal }) = run else { return Ok(as_planned) };
     // While the datastore is locked no pod starts or stops: nothing is more urgent.
     if let Some(error) = &execution.lock_left {
         console.warn(&error.to_string());

@@ -1,6 +1,6 @@
 //! `split`.
 
-use calipam_workflow::{SplitRequest, Writing};
+use calipam_workflow::SplitRequest;
 
 use super::repair;
 use crate::args::{Global, SplitArgs};
@@ -10,15 +10,12 @@ use crate::operator::Person;
 use crate::output::Console;
 
 pub(super) fn run(args: &SplitArgs, global: &Global, console: &Console) -> Result<Outcome, Failure> {
-    // On Kubernetes the pools are written one by one: while they are, no pod starts or stops.
-    let writing = || Writing { lock: true, ..args.writing.writing(format!("split {}", args.parts)) };
     let request = SplitRequest {
         pool: args.pool(),
         parts: args.parts,
         needs_lock: false,
         disables_first: false,
-        writing: (!args.dry_run).then(writing),
-        max_changes: args.writing.max_changes,
+        intent: args.writing.intent((!args.dry_run).then(|| format!("split {}", args.parts))),
     };
     connect::block_on(async {
         let datastore = connect::open(global, console).await?;

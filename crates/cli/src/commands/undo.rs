@@ -5,7 +5,7 @@ use std::path::Path;
 use calipam_datastore::settings::{KubernetesSettings, LocalFiles, Settings, Target};
 use calipam_datastore::{Datastore, context_of_server};
 use calipam_repair::journal::{Header, Recorded, undo_command};
-use calipam_workflow::{Error, Intent};
+use calipam_workflow::Error;
 
 use super::{journals, repair};
 use crate::args::{Global, UndoArgs, journals_folder};
@@ -49,10 +49,9 @@ async fn undo(
     datastore: &Datastore,
     console: &Console,
 ) -> Result<Outcome, Failure> {
-    let writing = (!args.dry_run).then(|| args.writing.writing(undo_command(path)));
+    let intent = args.writing.intent((!args.dry_run).then(|| undo_command(path)));
     let person = Person::new(console, args.writing.yes);
-    let intent = Intent { writing: writing.as_ref(), max_changes: args.writing.max_changes };
-    let undone = calipam_workflow::undo(datastore, recorded, intent, &person).await?;
+    let undone = calipam_workflow::undo(datastore, recorded, &intent, &person).await?;
     let nothing = undone.plan.steps().is_empty() && undone.plan.skipped().is_empty();
     if !nothing || console.prints_nothing_new() {
         let document = UndoDocument { header: &undone.header, plan: &undone.plan, run: undone.run.as_ref() };

@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use calipam_check::{ClusterIdentity, Code, Subject};
+use calipam_plan::PlanSummary;
 use calipam_plan::{Change, PlanKind, SkipReason, Skipped, Totals, Verb};
 use calipam_repair::Execution;
-use calipam_workflow::{PlanSummary, Repaired, Run};
+use calipam_workflow::{Executed, Repaired};
 use serde::Serialize;
 
 use super::document::{Detail, Document};
@@ -87,7 +88,7 @@ struct ShownConflict {
 }
 
 impl ShownExecution {
-    pub(crate) fn new(run: &Run) -> Self {
+    pub(crate) fn new(run: &Executed) -> Self {
         let Execution {
             steps,
             written,
@@ -168,7 +169,7 @@ fn summary(plan: &PlanSummary) -> String {
 /// A plan or, where it was carried out, what became of it.
 pub(crate) struct PlanDocument<'a> {
     pub plan: &'a PlanSummary,
-    pub run: Option<&'a Run>,
+    pub run: Option<&'a Executed>,
 }
 
 impl Document for PlanDocument<'_> {

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use calipam_repair::UndoPlan;
 use calipam_repair::journal::Header;
-use calipam_workflow::Run;
+use calipam_workflow::Executed;
 use serde::Serialize;
 
 use super::document::{Detail, Document};
@@ -48,7 +48,7 @@ struct NotRestored {
 pub(crate) struct UndoDocument<'a> {
     pub header: &'a Header,
     pub plan: &'a UndoPlan,
-    pub run: Option<&'a Run>,
+    pub run: Option<&'a Executed>,
 }
 
 impl Document for UndoDocument<'_> {

@@ -3,12 +3,12 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
-use serde::{Deserialize, Serialize, Serializer};
+use serde::{Deserialize, Serialize};
 
-use super::difference::{TextEdit, apply, edits};
+use super::edits::WrittenChange;
 
 /// The version of the format that this program writes, and the newest that it reads. In format 1 the lines are not
-/// compressed, and hold every value whole.
+/// compressed.
 pub const FORMAT: u32 = 2;
 
 /// One line of a journal.
@@ -63,8 +63,8 @@ pub struct Intent {
     pub guards: Vec<GuardRecord>,
 }
 
-/// One object before and after a change. Written is of a long value after it what differs.
-#[derive(Clone, Debug, Deserialize)]
+/// One object before and after a change.
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(try_from = "WrittenChange")]
 pub struct ChangeRecord {
     /// The object, by its etcd path.
@@ -73,67 +73,6 @@ pub struct ChangeRecord {
     pub before: Option<Version>,
     /// What is to be stored; `None` where it is deleted.
     pub after: Option<Value>,
-}
-
-/// A change as its line holds it.
-#[derive(Serialize, Deserialize)]
-struct WrittenChange {
-    key: String,
-    before: Option<Version>,
-    after: Option<WrittenValue>,
-}
-
-/// A value as a line holds it.
-#[derive(Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-enum WrittenValue {
-    #[serde(with = "text")]
-    Text(Bytes),
-    Base64(String),
-    /// What makes it of the text before.
-    Edits(Vec<TextEdit>),
-}
-
-impl Serialize for ChangeRecord {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let Self { key, before, after } = self;
-        let differing = || match (&before.as_ref()?.value, after.as_ref()?) {
-            (Value::Text(before), Value::Text(after)) => {
-                edits(std::str::from_utf8(before).ok()?, std::str::from_utf8(after).ok()?)
-            }
-            _ => None,
-        };
-        let whole = || {
-            Some(match after.clone()? {
-                Value::Text(text) => WrittenValue::Text(text),
-                Value::Base64(text) => WrittenValue::Base64(text),
-            })
-        };
-        let after = differing().map(WrittenValue::Edits).or_else(whole);
-        WrittenChange { key: key.clone(), before: before.clone(), after }.serialize(serializer)
-    }
-}
-
-impl TryFrom<WrittenChange> for ChangeRecord {
-    type Error = String;
-
-    fn try_from(written: WrittenChange) -> Result<Self, String> {
-        let WrittenChange { key, before, after } = written;
-        let after = match after {
-            None => None,
-            Some(WrittenValue::Text(text)) => Some(Value::Text(text)),
-            Some(WrittenValue::Base64(text)) => Some(Value::Base64(text)),
-            Some(WrittenValue::Edits(edits)) => {
-                let text = match before.as_ref().map(|version| &version.value) {
-                    Some(Value::Text(before)) => std::str::from_utf8(before).ok(),
-                    _ => None,
-                };
-                let after = text.and_then(|text| apply(text, &edits));
-                Some(Value::Text(after.ok_or("edits do not fit the value before them")?.into()))
-            }
-        };
-        Ok(Self { key, before, after })
-    }
 }
 
 /// A version of an object.
@@ -211,15 +150,15 @@ pub(crate) fn same_value(a: &[u8], b: &[u8]) -> bool {
 }
 
 /// Bytes that are a text.
-mod text {
+pub(super) mod text {
     use bytes::Bytes;
     use serde::{Deserialize, Deserializer, Serializer};
 
-    pub(super) fn serialize<S: Serializer>(text: &Bytes, serializer: S) -> Result<S::Ok, S::Error> {
+    pub(in super::super) fn serialize<S: Serializer>(text: &Bytes, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(std::str::from_utf8(text).map_err(serde::ser::Error::custom)?)
     }
 
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Bytes, D::Error> {
+    pub(in super::super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Bytes, D::Error> {
         String::deserialize(deserializer).map(Bytes::from)
     }
 }
@@ -228,9 +167,8 @@ impl Intent {
     /// About how long its line is: values are JSON, in which a tenth of the characters needs escaping.
     pub(super) fn expected_length(&self) -> usize {
         let of_change = |change: &ChangeRecord| {
-            let before = change.before.as_ref().map(|before| before.value.len());
-            // Of the value after it is written what differs.
-            let values = before.or_else(|| change.after.as_ref().map(Value::len)).unwrap_or_default();
+            let before = change.before.as_ref().map(|before| &before.value);
+            let values: usize = before.into_iter().chain(&change.after).map(Value::len).sum();
             values + values / 4 + change.key.len() + 1024
         };
         let guards: usize = self.guards.iter().map(|guard| guard.key.len() + 64).sum();

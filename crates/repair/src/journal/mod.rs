@@ -5,7 +5,7 @@
 
 mod append;
 mod default_path;
-mod difference;
+mod edits;
 mod entry;
 mod file;
 mod frames;

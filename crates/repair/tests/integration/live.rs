@@ -199,7 +199,7 @@ async fn repair_until_over(scene: Arc<Scene>, course: Arc<Course>, number: usize
         let plan = planned(&store, repair, &course.activity).await;
         let cluster = plan.cluster.guid.clone();
         let options = Options::new("a test", journal_path(folder.path(), &run.to_string()));
-        let steps = plan.into_steps();
+        let steps = plan.divide().1;
         let execution = execute(&store, &cluster, steps, consent(&cluster), &options).await.unwrap();
         assert!(execution.broken_off.is_none(), "{repair:?}: {execution:?}");
         assert_eq!(execution.is_complete(), execution.conflicts.is_empty(), "{execution:?}");
@@ -228,7 +228,7 @@ async fn leaked_addresses_go_and_live_ones_stay(scene: Scene) {
     let plan = planned(&store, Repair::Release, &course.activity).await;
     let options = Options::new("a test", journal_path(folder.path(), "last"));
     let cluster = plan.cluster.guid.clone();
-    let execution = execute(&store, &cluster, plan.into_steps(), consent(&cluster), &options).await.unwrap();
+    let execution = execute(&store, &cluster, plan.divide().1, consent(&cluster), &options).await.unwrap();
     assert!(execution.is_complete(), "{execution:?}");
     let judgement = Judgement { grace: Some(SignedDuration::ZERO), ..Judgement::default() };
     let left = check(&observe(&store).await, &judgement);
@@ -314,7 +314,7 @@ async fn an_undo_leaves_live_pods_their_addresses_and_handles() {
         let [run, undone] = ["run", "undone"].map(|name| journal_path(folder.path(), name));
         let plan = planned(&store, Repair::Rebuild, &few.activity).await;
         let cluster = plan.cluster.guid.clone();
-        let steps = plan.into_steps();
+        let steps = plan.divide().1;
         let execution =
             execute(&store, &cluster, steps, consent(&cluster), &Options::new("a test", &run)).await.unwrap();
         assert!(execution.is_complete() && execution.written > 0, "{execution:?}");

@@ -74,6 +74,7 @@ pub(in crate::rebuild) fn plan(
         }
         None => true,
     });
+
     let ids: BTreeSet<&String> = moved.keys().chain(found.keys()).collect();
     let holdings = Holdings::new(planner.basis, &ids.iter().map(|id| (*id).clone()).collect());
     let marked = planner.basis.snapshot.handles.iter().filter(|handle| handle.value.is_deleted());
@@ -82,20 +83,31 @@ pub(in crate::rebuild) fn plan(
     let none = BTreeMap::new();
     let mut countings = Countings::new();
     for id in ids {
+        let found = found.get(id).map_or(&[][..], Vec::as_slice);
+        let moved = moved.get(id).unwrap_or(&none);
+        if let Some((reason, why)) = too_early(planner, found, moved, sightings) {
+            skip_all(planner, found, reason, &why);
+            continue;
+        }
+
+        let (exact, strays): (Vec<_>, Vec<_>) =
+            holdings.objects(id).iter().copied().partition(|object| object.value.id() == *id.as_str());
+        let is_approved = approved.contains(id);
+        let observed = match (exact.first(), marked.get(id), strays.first()) {
+            (Some(object), ..) => Observed::Object(object),
+            (None, _, Some(stray)) if !is_approved => Observed::Stray(stray),
+            (None, Some(revision), _) => Observed::MarkedDeleted(revision),
+            (None, None, _) => Observed::Missing,
+        };
         let plan = HandlePlan {
             id,
+            repairs: repairs(found, &observed, is_approved),
+            observed,
+            strays: if is_approved { strays } else { Vec::new() },
             recorded: holdings.counts(id),
-            moved: moved.get(id).unwrap_or(&none),
-            exact: holdings.objects(id).iter().copied().find(|object| object.value.id() == *id.as_str()),
-            strays: holdings.objects(id).iter().copied().filter(|o| o.value.id() != *id.as_str()).collect(),
-            marked: marked.get(id).copied(),
-            found: found.get(id).map_or(&[], Vec::as_slice),
-            approved: approved.contains(id),
+            moved,
         };
-        match plan.too_early(planner, sightings) {
-            Some((reason, why)) => skip_all(planner, plan.found, reason, &why),
-            None => plan.plan(planner, &mut countings),
-        }
+        plan.plan(planner, &mut countings);
     }
     countings
 }
@@ -106,6 +118,42 @@ fn skip_all(planner: &mut Planner<'_, '_>, found: &[(Code, Subject)], reason: Sk
     }
 }
 
+/// Why a handle that nothing refers to, and that the plan leaves so, is not deleted yet.
+fn too_early(
+    planner: &Planner<'_, '_>,
+    found: &[(Code, Subject)],
+    moved: &BTreeMap<IpNet, i64>,
+    sightings: &[Sightings],
+) -> Option<(SkipReason, String)> {
+    if !moved.is_empty() {
+        return None;
+    }
+    let orphans = found.iter().filter(|(code, _)| *code == Code::OrphanHandle);
+    let mut findings = orphans.filter_map(|(code, subject)| planner.basis.finding(*code, subject));
+    findings.find_map(|finding| too_early_orphan(planner.basis, finding, sightings))
+}
+
+/// The findings that are gone afterwards.
+fn repairs(found: &[(Code, Subject)], observed: &Observed<'_>, is_approved: bool) -> Vec<(Code, Subject)> {
+    match observed {
+        _ if is_approved => found.to_vec(),
+        // The object with the carriage return stays as it is.
+        Observed::Stray(_) => Vec::new(),
+        _ => found.iter().filter(|(code, _)| *code != Code::HandleCarriageReturn).cloned().collect(),
+    }
+}
+
+/// What stands for a handle now.
+enum Observed<'s> {
+    /// The object with its ID.
+    Object(&'s Versioned<Handle>),
+    /// The object with its ID, which is marked deleted.
+    MarkedDeleted(&'s Revision),
+    /// An object whose ID goes on after a carriage return. It stays, and counts in place of the other.
+    Stray(&'s Versioned<Handle>),
+    Missing,
+}
+
 /// What is known of one handle.
 struct HandlePlan<'p, 's> {
     id: &'p str,
@@ -113,38 +161,52 @@ struct HandlePlan<'p, 's> {
     recorded: BTreeMap<IpNet, i64>,
     /// What the plan changes about that.
     moved: &'p BTreeMap<IpNet, i64>,
-    /// The object with this ID.
-    exact: Option<&'s Versioned<Handle>>,
-    /// Objects whose ID goes on after a carriage return.
+    observed: Observed<'s>,
+    /// Objects whose ID goes on after a carriage return, and that are deleted.
     strays: Vec<&'s Versioned<Handle>>,
-    /// The object with this ID, where it is marked deleted.
-    marked: Option<&'s Revision>,
-    found: &'p [(Code, Subject)],
-    /// The strays are deleted.
-    approved: bool,
+    /// The findings that are gone afterwards. Where there is none, the object keeps its difference from the blocks.
+    repairs: Vec<(Code, Subject)>,
+}
+
+/// What becomes of the object of a handle, apart from what it counts up and down with the blocks.
+enum Decision {
+    /// It says what the blocks say that stay as they are, or it keeps its difference.
+    Keep,
+    /// No block records an address under it.
+    Delete(Revision),
+    /// The plan releases its last addresses, of which it knows nothing: it is deleted after their last block.
+    DeleteAfter(IpNet, Revision),
+    /// Some of its counts are wrong or needless.
+    Correct(Revision, Vec<(IpNet, i64)>),
+    /// Blocks record addresses under it, and it does not exist.
+    Create(Handle),
+    /// The same, but it is marked deleted. It counts nothing then, and becomes a handle again with the first count.
+    Revive(Vec<(IpNet, i64)>),
 }
 
 impl HandlePlan<'_, '_> {
-    fn plan(&self, planner: &mut Planner<'_, '_>, countings: &mut Countings) {
-        let repairs = self.repairs();
-        // Where nothing was found about a handle, its object keeps its difference.
-        let is_corrected = !repairs.is_empty();
-        let is_unjudged = |block: &IpNet| planner.index().is_unjudged(*block);
-
-        let mut edits = if self.is_deleted_after_blocks(is_corrected) {
-            Vec::new()
-        } else {
-            self.before_blocks(is_corrected, is_unjudged)
+    fn plan(self, planner: &mut Planner<'_, '_>, countings: &mut Countings) {
+        let desired = self.desired();
+        let decision = self.decide(&desired, |block| planner.index().is_unjudged(*block));
+        let counted = match &decision {
+            Decision::DeleteAfter(block, revision) => {
+                let delete = self.edit(HandleEdit::Delete(revision.clone()));
+                countings.entry(*block).or_default().down.insert(self.id.to_owned(), delete);
+                Some(*block)
+            }
+            _ => self.count_with_blocks(countings),
         };
-        let of_strays = if self.approved { self.delete_strays() } else { Vec::new() };
-        let only_strays = edits.is_empty() && !of_strays.is_empty();
-        edits.extend(of_strays);
-        let counted = self.with_blocks(is_corrected, countings);
+
+        let (mut edits, evidence) = self.edits(decision);
+        let only_strays = edits.is_empty() && !self.strays.is_empty();
+        edits.extend(self.strays.iter().map(|stray| {
+            let delete = HandleEdit::Delete(stray.revision.clone());
+            Edit::Handle(stray.value.id().to_string(), delete)
+        }));
 
         // The change is told with the first write that makes it.
-        let mut change = self.change(only_strays, repairs);
+        let mut change = self.change(&desired, only_strays);
         if !edits.is_empty() {
-            let evidence = self.evidence(&edits);
             planner.before_blocks.push(action(format!("handle {}", self.id), edits, evidence, change));
             return;
         }
@@ -159,182 +221,150 @@ impl HandlePlan<'_, '_> {
         }
     }
 
-    /// Why a handle that nothing refers to, and that the plan leaves so, is not deleted yet.
-    fn too_early(&self, planner: &Planner<'_, '_>, sightings: &[Sightings]) -> Option<(SkipReason, String)> {
-        if !self.moved.is_empty() {
-            return None;
-        }
-        let orphans = self.found.iter().filter(|(code, _)| *code == Code::OrphanHandle);
-        let mut findings = orphans.filter_map(|(code, subject)| planner.basis.finding(*code, subject));
-        findings.find_map(|finding| too_early_orphan(planner.basis, finding, sightings))
-    }
-
-    /// What a handle that is deleted or created rests on: its blocks record nothing under it, or still do.
-    fn evidence(&self, edits: &[Edit]) -> Vec<(Key, Expect)> {
-        let expect = |block: &IpNet, is_recorded| {
-            (Key::Block(*block), Expect::Records(self.id.to_owned(), is_recorded))
-        };
-        let edit = edits.iter().find_map(|edit| match edit {
-            Edit::Handle(id, edit) if id == self.id => Some(edit),
-            _ => None,
-        });
-        match edit {
-            Some(HandleEdit::Delete(_)) => {
-                self.claimed().keys().take(MOST_NAMED).map(|block| expect(block, false)).collect()
-            }
-            Some(HandleEdit::Create(handle)) => {
-                handle.blocks().take(MOST_NAMED).map(|(block, _)| expect(&block, true)).collect()
-            }
-            _ => Vec::new(),
-        }
-    }
-
-    /// The findings that are gone afterwards.
-    fn repairs(&self) -> Vec<(Code, Subject)> {
-        let only_strays = self.exact.is_none() && !self.strays.is_empty();
-        match self.approved {
-            true => self.found.to_vec(),
-            // Where only an object with a carriage return stands for the handle, that stays as it is.
-            false if only_strays => Vec::new(),
-            false => {
-                let others = self.found.iter().filter(|(code, _)| *code != Code::HandleCarriageReturn);
-                others.cloned().collect()
-            }
-        }
-    }
-
-    fn change(&self, only_strays: bool, repairs: Vec<(Code, Subject)>) -> Change {
-        let (verb, detail) = match self.exact {
-            Some(_) if only_strays => {
-                (Verb::DeleteHandle, "its object with a carriage return, which is never found")
-            }
-            _ if self.after().is_empty() => (Verb::DeleteHandle, "no allocation refers to it"),
-            Some(_) => (Verb::SetHandleCounts, "to what the blocks record"),
-            None => (Verb::CreateHandle, "for what the blocks record under it"),
-        };
-        let subject = Subject::Handle(self.id.to_owned());
-        Change { action: verb, subject, detail: detail.to_owned(), repairs }
-    }
-
     /// What the blocks record under it in the end.
-    fn after(&self) -> BTreeMap<IpNet, i64> {
-        let mut after = self.recorded.clone();
+    fn desired(&self) -> BTreeMap<IpNet, i64> {
+        let mut desired = self.recorded.clone();
         for (block, by) in self.moved {
-            *after.entry(*block).or_default() += by;
+            *desired.entry(*block).or_default() += by;
         }
-        after.retain(|_, count| *count != 0);
-        after
+        desired.retain(|_, count| *count != 0);
+        desired
     }
 
     /// What the object says now.
     fn claimed(&self) -> BTreeMap<IpNet, i64> {
-        self.exact.map(|object| object.value.blocks().collect()).unwrap_or_default()
-    }
-
-    /// True where the last addresses of the handle are released, of which its object knows nothing: it is deleted after
-    /// them.
-    fn is_deleted_after_blocks(&self, is_corrected: bool) -> bool {
-        let knows_of_them = self.claimed().keys().any(|block| self.moved.contains_key(block));
-        let loses_all = self.after().is_empty() && !self.moved.is_empty();
-        is_corrected && self.exact.is_some() && loses_all && !knows_of_them
+        match self.observed {
+            Observed::Object(object) => object.value.blocks().collect(),
+            _ => BTreeMap::new(),
+        }
     }
 
     fn edit(&self, edit: HandleEdit) -> Edit {
         Edit::Handle(self.id.to_owned(), edit)
     }
 
-    fn delete_strays(&self) -> Vec<Edit> {
-        let delete = |stray: &&Versioned<Handle>| {
-            let edit = HandleEdit::Delete(stray.revision.clone());
-            Edit::Handle(stray.value.id().to_string(), edit)
-        };
-        self.strays.iter().map(delete).collect()
-    }
-
-    /// What is written before the blocks: the object then says what the blocks record that the plan leaves alone.
-    fn before_blocks(&self, is_corrected: bool, is_unjudged: impl Fn(&IpNet) -> bool) -> Vec<Edit> {
+    /// Compares what is desired with what is observed. Counts of blocks that change are no matter of this: these are
+    /// written with the block.
+    fn decide(&self, desired: &BTreeMap<IpNet, i64>, is_unjudged: impl Fn(&IpNet) -> bool) -> Decision {
         let is_untouched = |block: &IpNet| !self.moved.contains_key(block) && !is_unjudged(block);
-        match self.exact {
-            Some(exact) => self.correct(exact, is_corrected, is_untouched),
-            None if is_corrected => self.create(is_untouched),
-            None => Vec::new(),
+        let is_corrected = !self.repairs.is_empty();
+        let claimed = self.claimed();
+        let knows_moved = self.moved.keys().any(|block| claimed.contains_key(block));
+        let recorded = || {
+            let recorded = self.recorded.iter().filter(|(block, _)| is_untouched(block));
+            recorded.map(|(block, count)| (*block, *count))
+        };
+
+        match (&self.observed, desired.is_empty(), self.moved.last_key_value()) {
+            // Nothing was found about it, or its findings cannot be repaired.
+            (Observed::Stray(_), ..) => Decision::Keep,
+            (Observed::MarkedDeleted(_) | Observed::Missing, ..) if !is_corrected => Decision::Keep,
+
+            (Observed::Object(object), true, None) if is_corrected && claimed.keys().all(&is_untouched) => {
+                Decision::Delete(object.revision.clone())
+            }
+            (Observed::Object(object), true, Some((last, _))) if is_corrected && !knows_moved => {
+                Decision::DeleteAfter(*last, object.revision.clone())
+            }
+            (Observed::Object(object), ..) => {
+                let corrections = self.corrections(&claimed, is_untouched);
+                match corrections.is_empty() {
+                    true => Decision::Keep,
+                    false => Decision::Correct(object.revision.clone(), corrections),
+                }
+            }
+
+            (Observed::MarkedDeleted(revision), true, _) => Decision::Delete((*revision).clone()),
+            (Observed::MarkedDeleted(_), false, _) => Decision::Revive(recorded().collect()),
+
+            (Observed::Missing, ..) => {
+                let mut handle = Handle::new(self.id);
+                recorded().for_each(|(block, count)| handle.set_count(block, count));
+                // Where only blocks that change record it, it is created with the first of them.
+                let is_empty = handle.blocks().next().is_none();
+                if is_empty { Decision::Keep } else { Decision::Create(handle) }
+            }
         }
     }
 
-    /// Corrects the counts of the object. Where nothing was found about it, it only loses counts of 0, which would keep
-    /// it when its last address is released.
-    fn correct(
+    /// The counts of its object that are wrong. Where nothing was found about it, these are only counts of 0, which would
+    /// keep it when its last address is released.
+    fn corrections(
         &self,
-        exact: &Versioned<Handle>,
-        is_corrected: bool,
+        claimed: &BTreeMap<IpNet, i64>,
         is_untouched: impl Fn(&IpNet) -> bool,
-    ) -> Vec<Edit> {
-        let claimed = self.claimed();
-        let revision = exact.revision.clone();
-        if is_corrected && self.after().is_empty() && claimed.keys().all(&is_untouched) {
-            return vec![self.edit(HandleEdit::Delete(revision))];
-        }
-
+    ) -> Vec<(IpNet, i64)> {
+        let is_corrected = !self.repairs.is_empty();
         let blocks: BTreeSet<IpNet> = claimed.keys().chain(self.recorded.keys()).copied().collect();
-        let mut corrections: Vec<(IpNet, i64)> = Vec::new();
-        for block in blocks.into_iter().filter(is_untouched) {
+        let correction = |block: IpNet| {
             let says = claimed.get(&block).copied();
             let is = self.recorded.get(&block).copied().unwrap_or_default();
             let is_needless = says == Some(0) && is == 0;
             let is_wrong = says.unwrap_or_default() != is;
-            if is_needless || (is_wrong && is_corrected) {
-                corrections.push((block, is));
-            }
-        }
-        if corrections.is_empty() {
-            return Vec::new();
-        }
-        vec![self.edit(HandleEdit::Counts(revision, corrections))]
+            (is_needless || (is_wrong && is_corrected)).then_some((block, is))
+        };
+        blocks.into_iter().filter(is_untouched).filter_map(correction).collect()
     }
 
-    /// There is no such object, or it is marked deleted.
-    fn create(&self, is_untouched: impl Fn(&IpNet) -> bool) -> Vec<Edit> {
-        let counts = self.recorded.iter().filter(|(block, _)| is_untouched(block));
-        let counts = counts.map(|(block, count)| (*block, *count));
-        match self.marked {
-            Some(revision) if self.after().is_empty() => {
-                vec![self.edit(HandleEdit::Delete(revision.clone()))]
+    /// What is written before the blocks, and what it rests on: the blocks record nothing under a handle that is deleted,
+    /// and still do under one that is created.
+    fn edits(&self, decision: Decision) -> (Vec<Edit>, Vec<(Key, Expect)>) {
+        let expect =
+            |block: IpNet, is_recorded| (Key::Block(block), Expect::Records(self.id.to_owned(), is_recorded));
+        match decision {
+            Decision::Keep | Decision::DeleteAfter(..) => (Vec::new(), Vec::new()),
+            Decision::Delete(revision) => {
+                let evidence = self.claimed().into_keys().take(MOST_NAMED);
+                let evidence = evidence.map(|block| expect(block, false)).collect();
+                (vec![self.edit(HandleEdit::Delete(revision))], evidence)
             }
-            // What is marked deleted counts nothing, and becomes a handle again with the first count.
-            Some(_) => counts.map(|(block, by)| self.edit(HandleEdit::Increment(block, by))).collect(),
-            None => {
-                let mut handle = Handle::new(self.id);
-                counts.for_each(|(block, count)| handle.set_count(block, count));
-                let is_empty = handle.blocks().next().is_none();
-                if is_empty { Vec::new() } else { vec![self.edit(HandleEdit::Create(handle))] }
+            Decision::Correct(revision, counts) => {
+                (vec![self.edit(HandleEdit::Counts(revision, counts))], Vec::new())
+            }
+            Decision::Create(handle) => {
+                let evidence = handle.blocks().take(MOST_NAMED);
+                let evidence = evidence.map(|(block, _)| expect(block, true)).collect();
+                (vec![self.edit(HandleEdit::Create(handle))], evidence)
+            }
+            Decision::Revive(counts) => {
+                let edits = counts.into_iter().map(|(block, by)| self.edit(HandleEdit::Increment(block, by)));
+                (edits.collect(), Vec::new())
             }
         }
+    }
+
+    fn change(&self, desired: &BTreeMap<IpNet, i64>, only_strays: bool) -> Change {
+        let (action, detail) = match self.observed {
+            Observed::Object(_) if only_strays => {
+                (Verb::DeleteHandle, "its object with a carriage return, which is never found")
+            }
+            _ if desired.is_empty() => (Verb::DeleteHandle, "no allocation refers to it"),
+            Observed::Object(_) => (Verb::SetHandleCounts, "to what the blocks record"),
+            _ => (Verb::CreateHandle, "for what the blocks record under it"),
+        };
+        let subject = Subject::Handle(self.id.to_owned());
+        Change { action, subject, detail: detail.to_owned(), repairs: self.repairs.clone() }
     }
 
     /// What is written with each block that changes: the object counts by so much up or down that it says afterwards what
     /// the block records. Gives the first block with a count.
-    fn with_blocks(&self, is_corrected: bool, countings: &mut Countings) -> Option<IpNet> {
-        if let (true, Some(exact)) = (self.is_deleted_after_blocks(is_corrected), self.exact) {
-            let last = *self.moved.keys().next_back()?;
-            let delete = self.edit(HandleEdit::Delete(exact.revision.clone()));
-            countings.entry(last).or_default().down.insert(self.id.to_owned(), delete);
-            return Some(last);
-        }
-
-        // An object with a carriage return in its ID that stands for the handle, and stays, counts in its place.
-        let stray = self.strays.first().filter(|_| self.exact.is_none() && !self.approved);
-        let target = stray.map_or_else(|| self.id.to_owned(), |stray| stray.value.id().to_string());
+    fn count_with_blocks(&self, countings: &mut Countings) -> Option<IpNet> {
+        let target = match self.observed {
+            Observed::Stray(stray) => stray.value.id().to_string(),
+            _ => self.id.to_owned(),
+        };
+        let is_corrected = !self.repairs.is_empty();
         let claimed = self.claimed();
         let mut first = None;
         for (block, moved) in self.moved {
             let recorded = self.recorded.get(block).copied().unwrap_or_default();
             // An object that is not corrected counts as if it was right, and so keeps its difference.
-            let says = match stray {
-                None if is_corrected => claimed.get(block).copied().unwrap_or_default(),
-                _ => recorded,
+            let says = match is_corrected {
+                true => claimed.get(block).copied().unwrap_or_default(),
+                false => recorded,
             };
             let by = recorded + moved - says;
-            let is_needless = says == 0 && claimed.contains_key(block) && stray.is_none();
+            let is_needless = says == 0 && claimed.contains_key(block);
 
             let counting = countings.entry(*block).or_default();
             let edit = |edit: HandleEdit| Edit::Handle(target.clone(), edit);

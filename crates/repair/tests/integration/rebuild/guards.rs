@@ -63,7 +63,7 @@ impl World {
     async fn run(&self) -> Execution {
         let folder = tempfile::tempdir().unwrap();
         let options = Running::new("a test", journal_path(folder.path(), "run"));
-        let steps = self.plan.clone().into_steps();
+        let steps = self.plan.clone().divide().1;
         execute(&self.store, &self.cluster, steps, consent(&self.cluster), &options).await.unwrap()
     }
 }

@@ -54,7 +54,7 @@ impl World {
         let guid = snapshot.cluster.unwrap().guid;
         let folder = tempfile::tempdir().unwrap();
         let options = Running::new("a test", journal_path(folder.path(), "run"));
-        execute(&self.store, &guid, plan.into_steps(), consent(&guid), &options).await.unwrap()
+        execute(&self.store, &guid, plan.divide().1, consent(&guid), &options).await.unwrap()
     }
 }
 

@@ -1,0 +1,74 @@
+//! A command that plans and may write: on which datastore, for whom, and within which limits.
+
+use std::path::PathBuf;
+
+use calipam_datastore::Datastore;
+use calipam_datastore::write::{Consent, Question};
+use calipam_repair::journal::default_path;
+use jiff::Timestamp;
+
+use crate::error::Error;
+use crate::operator::Operator;
+
+/// Whether and how much to write.
+#[derive(Clone, Debug, Default)]
+pub struct Intent {
+    /// `None` to plan only.
+    pub writing: Option<Writing>,
+    /// Write nothing where the plan makes more changes.
+    pub max_changes: Option<usize>,
+}
+
+/// How to write.
+#[derive(Clone, Debug)]
+pub struct Writing {
+    /// What is run, for the journal, such as `release --leaked`.
+    pub command: String,
+    /// Lock the datastore for the duration.
+    pub lock: bool,
+    /// The journal; otherwise a new file in `journals`.
+    pub journal: Option<PathBuf>,
+    /// The folder of all journals, where the environment names one.
+    pub journals: Option<PathBuf>,
+}
+
+impl Writing {
+    /// The file of the journal.
+    pub(crate) fn journal_of(&self, cluster: &str) -> Result<PathBuf, Error> {
+        match (&self.journal, &self.journals) {
+            (Some(path), _) => Ok(path.clone()),
+            (None, Some(folder)) => Ok(default_path(folder, cluster, Timestamp::now())),
+            (None, None) => Err(Error::NoJournalDirectory),
+        }
+    }
+}
+
+/// A run of such a command.
+pub(crate) struct Run<'a, O> {
+    pub datastore: &'a Datastore,
+    pub intent: &'a Intent,
+    pub operator: &'a O,
+}
+
+impl<'a, O: Operator> Run<'a, O> {
+    /// How to write; `None` where nothing is to be written, or can be.
+    pub(crate) fn writing(&self) -> Option<&'a Writing> {
+        self.intent.writing.as_ref().filter(|_| self.datastore.is_live())
+    }
+
+    /// The limit, where so many changes are more.
+    pub(crate) fn exceeds(&self, changes: usize) -> Option<usize> {
+        self.intent.max_changes.filter(|limit| changes > *limit)
+    }
+
+    pub(crate) fn check_limit(&self, changes: usize) -> Result<(), Error> {
+        match self.exceeds(changes) {
+            Some(limit) => Err(Error::TooManyChanges { changes, limit }),
+            None => Ok(()),
+        }
+    }
+
+    pub(crate) async fn ask(&self, question: Question) -> Result<Consent, Error> {
+        self.operator.ask(question).await.map_err(Error::NoConsent)
+    }
+}
