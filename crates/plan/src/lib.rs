@@ -1,22 +1,15 @@
 //! Plans of repairs: from what was read and found to the edits that mend it, each justified by a finding.
 //! Pure functions: nothing here reads or writes a datastore.
 //!
-//! A plan is [simulated](simulate()) and [verified](verify()) before anybody carries it out: what it claims to
-//! repair must be gone then, and nothing new may appear.
+//! A plan is [tried](try_plan()) in memory before anybody carries it out: what it claims to repair must be gone then, and
+//! nothing new may appear.
 //!
 //! "Facts" in the documentation of this crate means `docs/calico-ipam.md` of the project.
 
 mod basis;
-mod evidence;
-mod gone_node;
-mod handles;
-mod leaks;
 mod plan;
-mod simulate;
 mod skipped;
-mod take_back;
 mod trial;
-mod verify;
 
 pub mod assign;
 pub mod configure;
@@ -26,7 +19,5 @@ pub mod split;
 
 pub use self::basis::Basis;
 pub use self::plan::{Action, Change, Plan, PlanKind, PlanSummary, Totals, Verb, Warning};
-pub use self::simulate::{SimulationError, simulate};
-pub use self::skipped::{SkipReason, Skipped, WayOut};
-pub use self::trial::{FailedTrial, try_plan};
-pub use self::verify::{Refusal, verify};
+pub use self::skipped::{SkipReason, Skipped, SuggestedAction};
+pub use self::trial::{FailedTrial, Refusal, StepError, apply_plan, try_plan, verify};

@@ -15,12 +15,12 @@ pub struct Skipped {
     /// The same with names and evidence, and what a person has to decide.
     pub detail: String,
     /// What this program can do about it, where that is something else than the plan.
-    pub way_out: Option<WayOut>,
+    pub suggested_action: Option<SuggestedAction>,
 }
 
 /// What this program can do about something that a plan leaves as it is. The program that shows it words the command.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum WayOut {
+pub enum SuggestedAction {
     /// Another run of the program.
     Remedy(Remedy),
     /// To release what the operator names.
@@ -36,7 +36,7 @@ pub enum WayOut {
 impl Skipped {
     /// Something without a finding.
     pub fn new(subject: Subject, reason: SkipReason, detail: impl Into<String>) -> Self {
-        Self { subject, code: None, reason, detail: detail.into(), way_out: None }
+        Self { subject, code: None, reason, detail: detail.into(), suggested_action: None }
     }
 
     /// The finding that would have justified a change.
@@ -46,8 +46,8 @@ impl Skipped {
     }
 
     /// Sets what this program can do about it.
-    pub fn with_way_out(mut self, way_out: WayOut) -> Self {
-        self.way_out = Some(way_out);
+    pub fn suggesting(mut self, suggested_action: SuggestedAction) -> Self {
+        self.suggested_action = Some(suggested_action);
         self
     }
 }

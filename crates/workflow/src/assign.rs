@@ -71,8 +71,8 @@ pub async fn explain_assignment(
     let seen = look(datastore, &request.judging, operator).await?;
     let Assignment { plan, decisions } = plan(&seen, request)?;
     // That it can be explained need not be said in an explanation.
-    let without_way_out = |skipped: Skipped| Skipped { way_out: None, ..skipped };
-    let skipped = plan.skipped.into_iter().map(without_way_out).collect();
+    let without_suggestion = |skipped: Skipped| Skipped { suggested_action: None, ..skipped };
+    let skipped = plan.skipped.into_iter().map(without_suggestion).collect();
     Ok(Explained { cluster: plan.cluster, decisions, addresses: plan.forced, skipped })
 }
 

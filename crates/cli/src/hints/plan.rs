@@ -1,16 +1,16 @@
 //! What a plan leaves, and what it warns of.
 
 use calipam_check::{Remedy, Subject};
-use calipam_plan::{Skipped, Warning, WayOut};
+use calipam_plan::{Skipped, SuggestedAction, Warning};
 
 use super::remedy::line;
 use super::{Reader, again};
 
 /// Why something is skipped, and the command that does it.
 pub(crate) fn skipped(skipped: &Skipped, reader: Reader) -> String {
-    let way_out = match &skipped.way_out {
+    let action = match &skipped.suggested_action {
         None => return skipped.detail.clone(),
-        Some(WayOut::ReleaseByName) => match &skipped.subject {
+        Some(SuggestedAction::ReleaseByName) => match &skipped.subject {
             Subject::Address(address) => {
                 format!("only {} releases it", reader.command(&["release", "--ip", &address.to_string()]))
             }
@@ -19,22 +19,24 @@ pub(crate) fn skipped(skipped: &Skipped, reader: Reader) -> String {
             }
             _ => "only a release by --ip or --handle frees it".to_owned(),
         },
-        Some(WayOut::NodeIsDead(node)) => {
+        Some(SuggestedAction::NodeIsDead(node)) => {
             return format!(
                 "{}; if it is not, {} gives up what it holds",
                 skipped.detail,
                 reader.command(&["release", "--node", node])
             );
         }
-        Some(WayOut::ExplainAssignment) => match reader {
+        Some(SuggestedAction::ExplainAssignment) => match reader {
             Reader::Operator => {
                 let without = ["dry_run", "yes", "max_changes", "lock", "journal", "output"];
                 format!("{} shows why", again(&["--explain"], &without))
             }
             Reader::Document => "`calipam assign --explain` shows why".to_owned(),
         },
-        Some(WayOut::ListFindings) => format!("look at it with {}", reader.command(&["check", "-o", "wide"])),
-        Some(WayOut::Remedy(remedy)) => {
+        Some(SuggestedAction::ListFindings) => {
+            format!("look at it with {}", reader.command(&["check", "-o", "wide"]))
+        }
+        Some(SuggestedAction::Remedy(remedy)) => {
             let command = line(remedy, reader);
             match remedy {
                 Remedy::ReleaseAddress(_) => format!("only {command} frees it"),
@@ -46,7 +48,7 @@ pub(crate) fn skipped(skipped: &Skipped, reader: Reader) -> String {
             }
         }
     };
-    format!("{}: {way_out}", skipped.detail)
+    format!("{}: {action}", skipped.detail)
 }
 
 /// What the operator should know before a plan is carried out.

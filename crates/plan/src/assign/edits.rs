@@ -14,7 +14,7 @@ use calipam_model::key::Key;
 
 use super::Request;
 use crate::basis::Basis;
-use crate::evidence::as_read;
+use crate::basis::preconditions::as_read;
 use crate::plan::{Action, Change, Verb};
 
 /// The steps, in the order of the blocks' first writes. What the allocator counted in the handle is not looked at: it counts
@@ -232,8 +232,8 @@ impl<'a, 's> BlockSteps<'a, 's> {
         if !self.edits.is_empty() {
             let mut step = Step::new(format!("assignment in block {cidr}"));
             step.whole().edits = self.edits;
-            let grounds = grounds(self.basis, &self.request.node, cidr);
-            self.evidence.into_iter().chain(grounds).for_each(|evidence| step.whole().expect(evidence));
+            let preconditions = preconditions(self.basis, &self.request.node, cidr);
+            self.evidence.into_iter().chain(preconditions).for_each(|evidence| step.whole().expect(evidence));
             actions.push(Action { step, changes: self.changes });
         }
         actions
@@ -262,14 +262,14 @@ impl<'a, 's> BlockSteps<'a, 's> {
 }
 
 /// Node and pools have to stay what they were when the allocator decided by them.
-fn grounds(basis: &Basis<'_>, node: &str, cidr: IpNet) -> Vec<(Key, Expect)> {
+fn preconditions(basis: &Basis<'_>, node: &str, cidr: IpNet) -> Vec<(Key, Expect)> {
     let node = Key::Node(node.to_owned());
-    let mut grounds: Vec<(Key, Expect)> =
+    let mut preconditions: Vec<(Key, Expect)> =
         as_read(basis.snapshot, &BTreeSet::from([node])).into_iter().collect();
     let around = basis.snapshot.pools.iter().filter(|pool| pool.value.cidr.contains(&cidr.addr()));
-    grounds
+    preconditions
         .extend(around.map(|pool| (Key::Pool(pool.value.name.clone()), Expect::At(pool.revision.clone()))));
-    grounds
+    preconditions
 }
 
 fn block_of(entry: Option<&Entry>) -> Option<&Block> {

@@ -22,9 +22,9 @@ use calipam_model::snapshot::{ALLOCATION_SOURCES, DatastoreKind};
 
 pub use self::decisions::{Decision, DecisionStep};
 use crate::basis::Basis;
-use crate::handles::Holdings;
+use crate::basis::handles::HandleAllocations;
 use crate::plan::{Plan, PlanKind, Verb, Warning};
-use crate::skipped::{SkipReason, Skipped, WayOut};
+use crate::skipped::{SkipReason, Skipped, SuggestedAction};
 
 /// The label of a node's operating system.
 const SYSTEM: &str = "kubernetes.io/os";
@@ -134,8 +134,8 @@ impl Planner<'_, '_> {
 
     /// Who, alive, has addresses under the handle.
     fn owner_of_handle(&self, id: &str) -> Option<String> {
-        let holdings = Holdings::new(self.basis, &HashSet::from([id.to_owned()]));
-        let held = holdings.allocated(id);
+        let handles = HandleAllocations::new(self.basis, &HashSet::from([id.to_owned()]));
+        let held = handles.allocated(id);
         let records: Vec<(IpNet, u32)> = held.iter().map(|held| (held.block, held.held.ordinal)).collect();
         let context = &self.basis.context;
         let owners = context.recorded_owners(&records).into_iter().zip(held);
@@ -230,7 +230,7 @@ impl Planner<'_, '_> {
             let detail = format!("{missing} of {asked} addresses cannot be had: {}", reasons.join("; "));
             let node = Subject::Node(request.node.clone());
             let skipped = Skipped::new(node, SkipReason::NotAvailable, detail);
-            self.skipped.push(skipped.with_way_out(WayOut::ExplainAssignment));
+            self.skipped.push(skipped.suggesting(SuggestedAction::ExplainAssignment));
         }
     }
 

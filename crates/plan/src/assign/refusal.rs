@@ -9,7 +9,7 @@ use calipam_check::names_of_owners;
 use calipam_model::block::Allocation;
 
 use crate::basis::Basis;
-use crate::skipped::{SkipReason, Skipped, WayOut};
+use crate::skipped::{SkipReason, Skipped, SuggestedAction};
 
 /// What the allocator's refusal means for the operator.
 pub(super) fn of(basis: &Basis<'_>, address: IpAddr, error: &Error) -> Skipped {
@@ -30,7 +30,7 @@ pub(super) fn of(basis: &Basis<'_>, address: IpAddr, error: &Error) -> Skipped {
     };
     let skipped = Skipped::new(Subject::Address(address), reason, detail);
     match reason {
-        SkipReason::NotAvailable => skipped.with_way_out(WayOut::ExplainAssignment),
+        SkipReason::NotAvailable => skipped.suggesting(SuggestedAction::ExplainAssignment),
         _ => skipped,
     }
 }

@@ -11,8 +11,8 @@ use calipam_model::snapshot::Versioned;
 
 use super::planner::{Planner, action, change};
 use crate::basis::Basis;
-use crate::gone_node::not_its_own;
 use crate::plan::{Action, Change, Verb};
+use crate::release::gone_node::not_its_own;
 use crate::skipped::SkipReason;
 
 /// Codes of findings whose subject is an affinity, and that a rebuild may repair.

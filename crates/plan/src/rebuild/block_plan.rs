@@ -11,7 +11,7 @@ use calipam_model::edit::{Edit, Expect, Held};
 use calipam_model::key::Key;
 use calipam_model::snapshot::Versioned;
 
-use crate::handles::{clean, handle_of};
+use crate::basis::handles::{clean, handle_of};
 use crate::plan::Change;
 
 /// What is to become of one block.

@@ -12,8 +12,8 @@ use super::block_plan::{AddressPlan, BlockPlan, What};
 use super::corrupt::{CorruptBlocks, Mended};
 use super::handles::{Counting, Countings};
 use super::planner::{Planner, change};
-use crate::gone_node::{disown, give_up};
 use crate::plan::{Action, Verb};
+use crate::release::gone_node::{disown, give_up};
 
 /// All steps, in their order.
 pub(super) fn actions(planner: Planner<'_, '_>, mut countings: Countings) -> Vec<Action> {

@@ -12,7 +12,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::plan::Plan;
-use crate::simulate::{SimulationError, simulate};
+use crate::trial::{StepError, apply_plan};
 
 /// The JSON of a block as the datastore will hold it.
 fn as_stored(datastore: DatastoreKind, cidr: IpNet, value: Value) -> Value {
@@ -54,11 +54,7 @@ pub struct BlockFile {
 }
 
 /// One file for each block that the plan writes. No more than these blocks are copied.
-pub fn block_files(
-    before: &Snapshot,
-    plan: &Plan,
-    now: Timestamp,
-) -> Result<Vec<BlockFile>, SimulationError> {
+pub fn block_files(before: &Snapshot, plan: &Plan, now: Timestamp) -> Result<Vec<BlockFile>, StepError> {
     let edits = plan.actions.iter().flat_map(|action| action.step.edits());
     let touched: BTreeSet<IpNet> = edits
         .filter_map(|edit| match edit {
@@ -74,7 +70,7 @@ pub fn block_files(
         part.edits.retain(|edit| matches!(edit.key(), Key::Block(_)));
     }
     let earlier: Vec<(IpNet, Value)> = small.blocks.iter().map(json).collect();
-    let later: Vec<(IpNet, Value)> = simulate(small, &only_blocks, now)?.blocks.iter().map(json).collect();
+    let later: Vec<(IpNet, Value)> = apply_plan(small, &only_blocks, now)?.blocks.iter().map(json).collect();
     let later = later.into_iter().map(|(cidr, value)| (cidr, as_stored(before.datastore, cidr, value)));
     let later: Vec<(IpNet, Value)> = later.collect();
     let of = |all: &[(IpNet, Value)], cidr: IpNet| {

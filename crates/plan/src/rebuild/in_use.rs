@@ -19,8 +19,8 @@ use super::missing_blocks::MissingBlocks;
 use super::networks::Networks;
 use super::planner::{Planner, blocks_around};
 use super::record::{Wanted, sandbox, wanted};
-use crate::evidence::{self, Users};
-use crate::handles::{Allocated, clean};
+use crate::basis::handles::{Allocated, clean};
+use crate::basis::preconditions::{self, Users};
 use crate::plan::{Change, Verb};
 use crate::skipped::SkipReason;
 
@@ -70,7 +70,7 @@ fn as_read(planner: &mut Planner<'_, '_>) {
     if absent.is_empty() {
         return;
     }
-    let found = evidence::as_read(planner.basis.snapshot, &absent);
+    let found = preconditions::as_read(planner.basis.snapshot, &absent);
     let blocks = planner.blocks.values_mut().flat_map(|planned| planned.addresses.values_mut());
     for (key, expect) in blocks.flat_map(|planned| &mut planned.evidence) {
         if let (Expect::Absent, Some(found)) = (&*expect, found.get(key)) {

@@ -7,22 +7,22 @@ use calipam_model::snapshot::DatastoreKind;
 
 use super::block_plan::{AddressPlan, What};
 use super::planner::Planner;
-use crate::evidence::Grounds;
-use crate::handles::Allocated;
-use crate::leaks::{Choice, Chosen, allocations, keep_whole_handles, too_early};
+use crate::basis::handles::Allocated;
+use crate::basis::preconditions::Preconditions;
 use crate::release::Sightings;
-use crate::skipped::{SkipReason, Skipped, WayOut};
+use crate::release::policy::{Choice, Chosen, allocations, keep_whole_handles, too_early};
+use crate::skipped::{SkipReason, Skipped, SuggestedAction};
 
 /// Plans the release of every leaked address that may be released.
 pub(super) fn plan(planner: &mut Planner<'_, '_>, sightings: &[Sightings]) {
     let choice = choose(planner, sightings);
     let findings = choice.values().filter_map(|chosen| chosen.finding);
-    let grounds = Grounds::new(planner.basis.snapshot, findings);
+    let preconditions = Preconditions::new(planner.basis.snapshot, findings);
     for ((block, ordinal), chosen) in choice {
         let Some(finding) = chosen.finding else { continue };
         let (address, change) = (chosen.allocated.address, chosen.change());
         let what = What::Release(chosen.allocated.held);
-        let planned = AddressPlan { address, what, evidence: grounds.of(finding), change };
+        let planned = AddressPlan { address, what, evidence: preconditions.of(finding), change };
         planner.blocks.entry(block).or_default().addresses.insert(ordinal, planned);
     }
 }
@@ -41,8 +41,9 @@ fn choose<'s>(planner: &mut Planner<'_, 's>, sightings: &[Sightings]) -> Choice<
             let (reason, detail) = tunnel_of_calico2(planner, &held)
                 .unwrap_or_else(|| (SkipReason::UnknownOwner, finding.message()));
             let skipped = Skipped::new(finding.subject.clone(), reason, detail);
-            let way_out = finding.remedy().map_or(WayOut::ReleaseByName, WayOut::Remedy);
-            planner.skipped.push(skipped.of(finding.code).with_way_out(way_out));
+            let suggested_action =
+                finding.remedy().map_or(SuggestedAction::ReleaseByName, SuggestedAction::Remedy);
+            planner.skipped.push(skipped.of(finding.code).suggesting(suggested_action));
         } else if let Some((reason, why)) = uncountable {
             planner.skip(finding, reason, format!("{address}: {why}"));
         } else if !in_scope {

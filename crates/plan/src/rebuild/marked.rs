@@ -14,7 +14,7 @@ use calipam_model::snapshot::{StoredBlock, Versioned};
 
 use super::request::Scope;
 use crate::basis::Basis;
-use crate::evidence::Grounds;
+use crate::basis::preconditions::Preconditions;
 
 /// What is known of such blocks. To Calico they do not exist, so that nothing says of their addresses whether they leaked:
 /// they are judged as if the mark was not there.
@@ -74,9 +74,9 @@ impl MarkedBlocks {
                 }
             }
         }
-        let grounds = Grounds::new(basis.snapshot, leaks.iter().copied());
+        let preconditions = Preconditions::new(basis.snapshot, leaks.iter().copied());
         let mut evidence: Vec<(Key, Expect)> = Vec::new();
-        for ground in leaks.iter().flat_map(|leak| grounds.of(leak)) {
+        for ground in leaks.iter().flat_map(|leak| preconditions.of(leak)) {
             if !evidence.contains(&ground) {
                 evidence.push(ground);
             }

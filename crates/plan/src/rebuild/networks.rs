@@ -7,7 +7,7 @@ use calipam_check::claim::Claim;
 use calipam_model::text::TextRef;
 
 use crate::basis::Basis;
-use crate::handles::clean;
+use crate::basis::handles::clean;
 
 /// Networks by what shows them.
 #[derive(Default)]

@@ -18,7 +18,7 @@ use super::marked::MarkedBlocks;
 use super::request::Scope;
 use crate::basis::Basis;
 use crate::plan::{Action, Change, Verb};
-use crate::skipped::{SkipReason, Skipped, WayOut};
+use crate::skipped::{SkipReason, Skipped, SuggestedAction};
 
 /// A plan in the making.
 pub(super) struct Planner<'p, 's> {
@@ -80,7 +80,7 @@ impl<'p, 's> Planner<'p, 's> {
             "{node} does not exist, but endpoints or pods name it: if it is alive, bring its object back"
         );
         let skipped = Skipped::new(finding.subject.clone(), SkipReason::NodeMayLive, detail).of(finding.code);
-        self.skipped.push(skipped.with_way_out(WayOut::NodeIsDead(node.to_owned())));
+        self.skipped.push(skipped.suggesting(SuggestedAction::NodeIsDead(node.to_owned())));
     }
 
     pub(super) fn may_change(&self, block: &IndexedBlock<'_>) -> bool {

@@ -9,7 +9,7 @@ use calipam_model::time::format_go_utc;
 
 use super::networks::Networks;
 use crate::basis::Basis;
-use crate::evidence::Users;
+use crate::basis::preconditions::Users;
 use crate::skipped::SkipReason;
 
 /// What the record of an address should be, and what must not have changed for it.

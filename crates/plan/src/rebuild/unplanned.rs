@@ -10,7 +10,7 @@ use calipam_model::key::Key;
 use super::request::Scope;
 use crate::basis::Basis;
 use crate::plan::Action;
-use crate::skipped::{SkipReason, Skipped, WayOut};
+use crate::skipped::{SkipReason, Skipped, SuggestedAction};
 
 /// Says of every finding in scope that nothing is planned for why not.
 /// `told` is what was skipped so far.
@@ -30,12 +30,19 @@ pub(super) fn skipped(
         .filter(|finding| !known.contains(&(finding.code, &finding.subject)))
         .filter(|finding| scope.has(finding, &basis.context.index))
         .map(|finding| {
-            let (reason, advice, way_out) = match advice(basis, finding) {
-                Some((reason, advice)) => (reason, advice, way_out(finding)),
-                None => (SkipReason::NeedsDecision, "nothing is planned for it", Some(WayOut::ListFindings)),
+            let (reason, advice, action) = match advice(basis, finding) {
+                Some((reason, advice)) => (reason, advice, suggested_action(finding)),
+                None => (
+                    SkipReason::NeedsDecision,
+                    "nothing is planned for it",
+                    Some(SuggestedAction::ListFindings),
+                ),
             };
             let detail = format!("{}; {advice}", finding.message());
-            Skipped { way_out, ..Skipped::new(finding.subject.clone(), reason, detail).of(finding.code) }
+            Skipped {
+                suggested_action: action,
+                ..Skipped::new(finding.subject.clone(), reason, detail).of(finding.code)
+            }
         })
         .collect();
     skipped.extend(told);
@@ -96,10 +103,10 @@ fn advice(basis: &Basis<'_>, finding: &Finding) -> Option<(SkipReason, &'static 
 }
 
 /// What this program does about a finding that a rebuild leaves.
-fn way_out(finding: &Finding) -> Option<WayOut> {
+fn suggested_action(finding: &Finding) -> Option<SuggestedAction> {
     match finding.code {
-        Code::SharedLegacyHandle => Some(WayOut::ReleaseByName),
-        Code::ServiceAddressExtra => finding.remedy().map(WayOut::Remedy),
+        Code::SharedLegacyHandle => Some(SuggestedAction::ReleaseByName),
+        Code::ServiceAddressExtra => finding.remedy().map(SuggestedAction::Remedy),
         _ => None,
     }
 }

@@ -13,12 +13,12 @@ use calipam_model::snapshot::Versioned;
 
 use super::select::Selection;
 use crate::basis::Basis;
-use crate::evidence::Grounds;
-use crate::gone_node::{disown, give_up};
-use crate::handles::{Holdings, MOST_NAMED};
-use crate::leaks::Chosen;
+use crate::basis::handles::{HandleAllocations, MOST_NAMED};
+use crate::basis::preconditions::Preconditions;
 use crate::plan::{Action, Change, Verb};
-use crate::skipped::{SkipReason, Skipped, WayOut};
+use crate::release::gone_node::{disown, give_up};
+use crate::release::policy::Chosen;
+use crate::skipped::{SkipReason, Skipped, SuggestedAction};
 
 /// The steps, in this order: handles that miscount what goes, blocks, what else nodes that are gone hold,
 /// handles without allocations.
@@ -44,11 +44,11 @@ impl<'s> Builder<'_, 's> {
             selection.chosen.values().filter_map(|chosen| chosen.allocated.handle()).collect();
         for id in handles {
             let is_chosen = |record| selection.chosen.contains_key(&record);
-            let all = selection.holdings.allocated(&id).iter();
+            let all = selection.handles.allocated(&id).iter();
             if !all.map(|held| (held.block, held.held.ordinal)).all(is_chosen) {
                 continue;
             }
-            for edit in selection.holdings.corrections(&id) {
+            for edit in selection.handles.corrections(&id) {
                 let subject = Subject::Handle(id.clone());
                 let finding = self.basis.finding(Code::HandleCount, &subject);
                 let change = Change {
@@ -69,7 +69,7 @@ impl<'s> Builder<'_, 's> {
     /// gone.
     fn blocks(&mut self, selection: &mut Selection<'s>) {
         let findings = selection.chosen.values().filter_map(|chosen| chosen.finding);
-        let grounds = Grounds::new(self.basis.snapshot, findings);
+        let preconditions = Preconditions::new(self.basis.snapshot, findings);
         let mut of_block: BTreeMap<IpNet, Vec<&Chosen<'s>>> = BTreeMap::new();
         for ((block, _), chosen) in &selection.chosen {
             of_block.entry(*block).or_default().push(chosen);
@@ -78,7 +78,7 @@ impl<'s> Builder<'_, 's> {
         let all: BTreeSet<IpNet> = of_block.keys().chain(held.blocks.keys()).copied().collect();
         for block in all {
             let chosen = of_block.remove(&block).unwrap_or_default();
-            let mut action = self.release(block, &chosen, &grounds, &selection.holdings);
+            let mut action = self.release(block, &chosen, &preconditions, &selection.handles);
             if let Some(node) = held.blocks.remove(&block) {
                 disown(&mut action, block, &node);
             }
@@ -99,12 +99,12 @@ impl<'s> Builder<'_, 's> {
         &self,
         block: IpNet,
         chosen: &[&Chosen<'_>],
-        grounds: &Grounds,
-        holdings: &Holdings<'_>,
+        preconditions: &Preconditions,
+        handles: &HandleAllocations<'_>,
     ) -> Action {
         let mut units: BTreeMap<Unit, Vec<&Chosen<'_>>> = BTreeMap::new();
         chosen.iter().for_each(|chosen| units.entry(chosen.allocated.unit()).or_default().push(chosen));
-        let part = |(unit, chosen)| self.part(block, unit, chosen, grounds, holdings);
+        let part = |(unit, chosen)| self.part(block, unit, chosen, preconditions, handles);
         let parts = units.into_iter().map(part).collect();
 
         let changes: Vec<Change> = chosen.iter().map(|chosen| chosen.change()).collect();
@@ -122,8 +122,8 @@ impl<'s> Builder<'_, 's> {
         block: IpNet,
         unit: Unit,
         chosen: Vec<&Chosen<'_>>,
-        grounds: &Grounds,
-        holdings: &Holdings<'_>,
+        preconditions: &Preconditions,
+        handles: &HandleAllocations<'_>,
     ) -> Part {
         let held = chosen.iter().map(|chosen| chosen.allocated.held.clone()).collect();
         let release = BlockEdit::Release { held, cooldown: self.cooldown };
@@ -134,9 +134,9 @@ impl<'s> Builder<'_, 's> {
             let decrement = |object: &&Versioned<Handle>| {
                 Edit::Handle(object.value.id().to_string(), HandleEdit::Decrement(block, count))
             };
-            part.edits.extend(holdings.objects(id).iter().map(decrement));
+            part.edits.extend(handles.objects(id).iter().map(decrement));
         }
-        for ground in chosen.iter().filter_map(|chosen| chosen.finding).flat_map(|f| grounds.of(f)) {
+        for ground in chosen.iter().filter_map(|chosen| chosen.finding).flat_map(|f| preconditions.of(f)) {
             part.expect(ground);
         }
         // A plan can have a hundred thousand parts.
@@ -197,7 +197,7 @@ fn held_by_gone_nodes<'s>(
         } else {
             let detail = format!("block {} of {node} is corrupt", block.key);
             let corrupt = Skipped::new(Subject::Block(block.key), SkipReason::Unjudged, detail);
-            skipped.push(corrupt.with_way_out(WayOut::Remedy(Remedy::RebuildBlock(block.key))));
+            skipped.push(corrupt.suggesting(SuggestedAction::Remedy(Remedy::RebuildBlock(block.key))));
         }
     }
     for affinity in &basis.snapshot.affinities {

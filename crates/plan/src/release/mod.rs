@@ -1,11 +1,12 @@
 //! Plans that free addresses and delete handles: what `release` does.
 
 mod build;
+pub(crate) mod gone_node;
 mod handle_owners;
+pub(crate) mod policy;
 mod reports;
 mod select;
 mod sighting;
-mod verdict;
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;

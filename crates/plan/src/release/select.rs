@@ -8,13 +8,12 @@ use calipam_model::block::BlockOwner;
 
 use super::Request;
 use super::handle_owners::HandleOwners;
+use super::policy::{Choice, Chosen, allocations, keep_whole_handles, too_early, too_early_orphan, why_not};
 use super::sighting::Sightings;
-use super::verdict::why_not;
 use crate::basis::Basis;
-use crate::handles::{Allocated, Holdings, clean};
-use crate::leaks::{Choice, Chosen, allocations, keep_whole_handles, too_early, too_early_orphan};
+use crate::basis::handles::{Allocated, HandleAllocations, clean};
 use crate::plan::Warning;
-use crate::skipped::{SkipReason, Skipped, WayOut};
+use crate::skipped::{SkipReason, Skipped, SuggestedAction};
 
 /// What may be released, and what not.
 pub(super) struct Selection<'s> {
@@ -24,7 +23,7 @@ pub(super) struct Selection<'s> {
     /// Nodes that are gone, which lose their blocks and affinities.
     pub nodes: BTreeSet<String>,
     /// What is known of the handles of what is chosen.
-    pub holdings: Holdings<'s>,
+    pub handles: HandleAllocations<'s>,
     pub skipped: Vec<Skipped>,
     pub warnings: Vec<Warning>,
     pub forced: Vec<IpAddr>,
@@ -40,7 +39,7 @@ pub(super) fn select<'s>(basis: &Basis<'s>, request: &Request, sightings: &[Sigh
             chosen: Choice::new(),
             orphans: BTreeMap::new(),
             nodes: BTreeSet::new(),
-            holdings: Holdings::new(basis, &named),
+            handles: HandleAllocations::new(basis, &named),
             skipped: Vec::new(),
             warnings: Vec::new(),
             forced: Vec::new(),
@@ -99,7 +98,7 @@ impl<'s> Selector<'_, 's> {
         };
         if finding.is_owner_unknown() {
             let skipped = skip(finding, SkipReason::UnknownOwner, finding.message());
-            self.selection.skipped.push(skipped.with_way_out(WayOut::ReleaseByName));
+            self.selection.skipped.push(skipped.suggesting(SuggestedAction::ReleaseByName));
             return;
         }
         let held = allocations(self.basis, finding);
@@ -185,7 +184,7 @@ impl<'s> Selector<'_, 's> {
                 let detail =
                     format!("{id} is the handle of {owner}, which lives but has no recorded address");
                 let skipped = skip(finding, SkipReason::InUse, detail);
-                self.selection.skipped.push(skipped.with_way_out(WayOut::Remedy(Remedy::Rebuild)));
+                self.selection.skipped.push(skipped.suggesting(SuggestedAction::Remedy(Remedy::Rebuild)));
             } else if let Some((reason, detail)) = too_early_orphan(self.basis, finding, self.sightings) {
                 self.skip(finding, reason, detail);
             } else {
@@ -209,7 +208,7 @@ impl<'s> Selector<'_, 's> {
 
     /// Everything under a handle that the operator names, in whichever block.
     fn handle(&mut self, id: &str) {
-        let held = self.selection.holdings.allocated(id).to_vec();
+        let held = self.selection.handles.allocated(id).to_vec();
         if held.is_empty() {
             self.empty_handle(id);
             return;
@@ -230,7 +229,7 @@ impl<'s> Selector<'_, 's> {
             }
             return;
         }
-        let exists = !self.selection.holdings.objects(id).is_empty();
+        let exists = !self.selection.handles.objects(id).is_empty();
         let (reason, detail) = if exists {
             (
                 SkipReason::Unjudged,
@@ -279,11 +278,11 @@ impl<'s> Selector<'_, 's> {
         let Selection { chosen, forced, .. } = &mut self.selection;
         let insisted: HashSet<IpAddr> = forced.iter().copied().collect();
         let insists = |address| insisted.contains(&address);
-        let (holdings, skipped) = keep_whole_handles(self.basis, chosen, insists, |_, _| false);
+        let (handles, skipped) = keep_whole_handles(self.basis, chosen, insists, |_, _| false);
         let kept: HashSet<&Subject> = skipped.iter().map(|kept| &kept.subject).collect();
         forced.retain(|address| !kept.contains(&Subject::Address(*address)));
         self.selection.skipped.extend(skipped);
-        self.selection.holdings = holdings;
+        self.selection.handles = handles;
     }
 
     fn skip(&mut self, finding: &Finding, reason: SkipReason, detail: String) {

@@ -10,7 +10,7 @@ use calipam_model::text::TextRef;
 
 use super::super::block_plan::{AddressPlan, What};
 use super::super::planner::{Planner, change};
-use crate::handles::{Allocated, Holdings};
+use crate::basis::handles::{Allocated, HandleAllocations};
 use crate::plan::Verb;
 use crate::skipped::SkipReason;
 
@@ -22,14 +22,14 @@ pub(in crate::rebuild) fn plan_carriage_returns(planner: &mut Planner<'_, '_>) -
         Subject::Handle(id) => Some(id.clone()),
         _ => None,
     });
-    let holdings = Holdings::new(planner.basis, &ids.collect());
+    let handles = HandleAllocations::new(planner.basis, &ids.collect());
     for finding in findings {
         let Subject::Handle(id) = &finding.subject else { continue };
         if let Some((reason, why)) = planner.uncountable.why(id) {
             planner.skip(finding, reason, why);
             continue;
         }
-        let dirty: Vec<&Allocated> = holdings.allocated(id).iter().filter(|held| is_dirty(held)).collect();
+        let dirty: Vec<&Allocated> = handles.allocated(id).iter().filter(|held| is_dirty(held)).collect();
         let outside = dirty
             .iter()
             .find(|held| planner.index().block(held.block).is_none_or(|block| !planner.may_change(block)));

@@ -15,10 +15,10 @@ use calipam_model::snapshot::{Revision, Versioned};
 use super::super::block_plan::moved;
 use super::super::planner::{Planner, action};
 use super::super::request::blocks_of;
-use crate::handles::{Holdings, MOST_NAMED, clean};
-use crate::leaks::too_early_orphan;
+use crate::basis::handles::{HandleAllocations, MOST_NAMED, clean};
 use crate::plan::{Change, Verb};
 use crate::release::Sightings;
+use crate::release::policy::too_early_orphan;
 use crate::skipped::{SkipReason, Skipped};
 
 /// What a step does to handles besides its block.
@@ -76,7 +76,7 @@ pub(in crate::rebuild) fn plan(
     });
 
     let ids: BTreeSet<&String> = moved.keys().chain(found.keys()).collect();
-    let holdings = Holdings::new(planner.basis, &ids.iter().map(|id| (*id).clone()).collect());
+    let handles = HandleAllocations::new(planner.basis, &ids.iter().map(|id| (*id).clone()).collect());
     let marked = planner.basis.snapshot.handles.iter().filter(|handle| handle.value.is_deleted());
     let marked: HashMap<String, &Revision> =
         marked.map(|handle| (handle.value.id().to_string(), &handle.revision)).collect();
@@ -91,7 +91,7 @@ pub(in crate::rebuild) fn plan(
         }
 
         let (exact, strays): (Vec<_>, Vec<_>) =
-            holdings.objects(id).iter().copied().partition(|object| object.value.id() == *id.as_str());
+            handles.objects(id).iter().copied().partition(|object| object.value.id() == *id.as_str());
         let is_approved = approved.contains(id);
         let observed = match (exact.first(), marked.get(id), strays.first()) {
             (Some(object), ..) => Observed::Object(object),
@@ -104,7 +104,7 @@ pub(in crate::rebuild) fn plan(
             repairs: repairs(found, &observed, is_approved),
             observed,
             strays: if is_approved { strays } else { Vec::new() },
-            recorded: holdings.counts(id),
+            recorded: handles.counts(id),
             moved,
         };
         plan.plan(planner, &mut countings);

@@ -13,7 +13,7 @@ use calipam_model::snapshot::{DatastoreKind, DefectKind};
 pub(super) use self::carriage_returns::plan_carriage_returns;
 pub(super) use self::counts::{Counting, Countings, plan};
 use crate::basis::Basis;
-use crate::handles::clean;
+use crate::basis::handles::clean;
 use crate::skipped::SkipReason;
 
 /// Handles that cannot be counted: what is recorded under them stays as it is.

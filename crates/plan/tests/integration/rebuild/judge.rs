@@ -9,7 +9,7 @@ use calipam_model::key::Key;
 use calipam_model::snapshot::Snapshot;
 use calipam_plan::rebuild::{Request, plan};
 use calipam_plan::release::Sightings;
-use calipam_plan::{Basis, Plan, simulate, verify};
+use calipam_plan::{Basis, Plan, apply_plan, verify};
 use jiff::SignedDuration;
 
 /// A rebuild from beginning to end.
@@ -41,7 +41,7 @@ pub(super) fn rebuild(name: &str, snapshot: Snapshot, request: &Request) -> Rebu
     let plan = planned(&snapshot, &report, request);
     let now = snapshot.taken_at;
     let after =
-        simulate(snapshot.clone(), &plan, now).unwrap_or_else(|e| panic!("{name}: {e}\n{}", words(&plan)));
+        apply_plan(snapshot.clone(), &plan, now).unwrap_or_else(|e| panic!("{name}: {e}\n{}", words(&plan)));
     let later = check(&after, &options);
     if let Err(refusal) = verify(&report, &plan, &later) {
         panic!("{name}: {refusal}\n{}", words(&plan));

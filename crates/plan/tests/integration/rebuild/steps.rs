@@ -101,7 +101,7 @@ fn each_address_of_a_block_is_a_part_of_its_own() {
         let keys: BTreeSet<Key> = part.edits.iter().map(Edit::key).collect();
         assert_eq!((keys.len(), part.evidence.len(), part.addresses().len()), (2, 1, 1), "{part:?}");
     }
-    let after = simulate(snapshot, &plan, cluster.spec().now).unwrap();
+    let after = apply_plan(snapshot, &plan, cluster.spec().now).unwrap();
     assert_eq!(check(&after, &Options::default()).findings, []);
 }
 
@@ -121,7 +121,7 @@ pub(super) fn carry_out(
     let mut world = snapshot.clone();
     for parts in steps {
         for part in parts {
-            match simulate(world.clone(), &of_steps(plan, vec![part]), now) {
+            match apply_plan(world.clone(), &of_steps(plan, vec![part]), now) {
                 Ok(next) => world = next,
                 // The rest of a step is abandoned with the part that meets a conflict.
                 Err(_) => break,

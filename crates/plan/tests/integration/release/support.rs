@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use calipam_check::{Code, Options, Report, Severity, check};
 use calipam_model::snapshot::Snapshot;
 use calipam_plan::release::{self, Request, Sightings};
-use calipam_plan::{Basis, Plan, simulate, verify};
+use calipam_plan::{Basis, Plan, apply_plan, verify};
 use jiff::SignedDuration;
 
 /// Judges whatever its age.
@@ -26,7 +26,7 @@ pub(super) fn plan_on(
 /// Simulates the plan and verifies it. Gives the snapshot and the report afterwards.
 pub(super) fn carry_out(snapshot: &Snapshot, plan: &Plan, options: &Options) -> (Snapshot, Report) {
     let before = check(snapshot, options);
-    let after = simulate(snapshot.clone(), plan, snapshot.taken_at).unwrap();
+    let after = apply_plan(snapshot.clone(), plan, snapshot.taken_at).unwrap();
     let report = check(&after, options);
     verify(&before, plan, &report).unwrap_or_else(|refusal| panic!("{refusal}"));
     (after, report)

@@ -10,7 +10,7 @@ use calipam_testkit::kube::{Flavour, install, install_kubevirt};
 use calipam_testkit::servers::KubeApiserver;
 use jiff::Timestamp;
 
-use super::mend::{judge, mend, open, take_back, touched};
+use super::mend::{judge, mend, open, revert, touched};
 use crate::cluster::observe;
 
 /// What is recorded: values without sequence numbers, and versions.
@@ -60,7 +60,7 @@ async fn mend_all(flavour: Flavour) {
         assert_eq!(before.get(key), after.get(key), "{key} has changed");
     }
     assert_ne!(before, after);
-    take_back(&store, &mended).await;
+    revert(&store, &mended).await;
     let back = records(&observe(&store).await);
     let values = |records: &BTreeMap<Key, (String, String)>| -> BTreeMap<Key, String> {
         records.iter().map(|(key, (value, _))| (key.clone(), value.clone())).collect()

@@ -9,7 +9,7 @@ use calipam_datastore::write::Consent;
 use calipam_model::edit::Edit;
 use calipam_model::key::Key;
 use calipam_plan::rebuild::{self, Request};
-use calipam_plan::{Basis, Plan, simulate, verify};
+use calipam_plan::{Basis, Plan, apply_plan, verify};
 use calipam_repair::{Options as Running, UndoPlan, execute, journal::Recorded, undo};
 use jiff::SignedDuration;
 
@@ -42,7 +42,7 @@ pub(super) async fn mend(store: &Datastore) -> Mended {
     drop(basis);
     let now = snapshot.taken_at;
     let guid = snapshot.cluster.as_ref().map(|cluster| cluster.guid.clone()).unwrap_or_default();
-    let tried = check(&simulate(snapshot, &plan, now).unwrap(), &options());
+    let tried = check(&apply_plan(snapshot, &plan, now).unwrap(), &options());
     verify(&before, &plan, &tried).unwrap_or_else(|refusal| panic!("{refusal}"));
 
     let journal = tempfile::tempdir().unwrap();
@@ -55,7 +55,7 @@ pub(super) async fn mend(store: &Datastore) -> Mended {
 }
 
 /// Brings back what was there before.
-pub(super) async fn take_back(store: &Datastore, mended: &Mended) {
+pub(super) async fn revert(store: &Datastore, mended: &Mended) {
     let recorded = Recorded::read(&mended.journal.path().join("run.journal")).unwrap();
     let plan = UndoPlan::new(&recorded).unwrap();
     assert!(plan.skipped().is_empty(), "{:?}", plan.skipped());

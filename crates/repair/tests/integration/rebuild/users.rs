@@ -7,7 +7,7 @@ use calipam_datastore::settings::Overrides;
 use calipam_model::IpNet;
 use calipam_model::snapshot::Snapshot;
 use calipam_plan::rebuild::{self, Request};
-use calipam_plan::{Basis, Verb, simulate};
+use calipam_plan::{Basis, Verb, apply_plan};
 use calipam_repair::{Execution, Options as Running, execute};
 use calipam_testkit::cluster::{Cluster, ClusterSpec, Fault};
 use calipam_testkit::kube::{Connection, Flavour, install, install_kubevirt};
@@ -47,7 +47,7 @@ impl World {
         let report = calipam_check::check(&snapshot, &options());
         let plan = rebuild::plan(&Basis::new(&snapshot, &report, &options()), &Request::default(), &[], 0);
         assert!(plan.changes().any(|change| change.action == Verb::AssignAddress), "{:?}", plan.skipped);
-        let tried = simulate(snapshot.clone(), &plan, snapshot.taken_at);
+        let tried = apply_plan(snapshot.clone(), &plan, snapshot.taken_at);
         assert!(tried.is_ok(), "{:?}", tried.err());
         meanwhile(&mut self.connection, &snapshot);
 

@@ -10,14 +10,14 @@ use calipam_model::key::Key;
 use calipam_model::snapshot::{Revision, Snapshot, Versioned};
 
 /// The state of what findings rest on.
-pub(crate) struct Grounds {
+pub(crate) struct Preconditions {
     as_read: HashMap<Key, Expect>,
 }
 
-impl Grounds {
+impl Preconditions {
     /// Looks up what the findings rest on. One pass over the snapshot, however many they are.
     pub(crate) fn new<'f>(snapshot: &Snapshot, findings: impl IntoIterator<Item = &'f Finding>) -> Self {
-        let wanted: BTreeSet<Key> = findings.into_iter().flat_map(grounds).collect();
+        let wanted: BTreeSet<Key> = findings.into_iter().flat_map(preconditions).collect();
         Self { as_read: as_read(snapshot, &wanted) }
     }
 
@@ -27,7 +27,7 @@ impl Grounds {
             let expect = self.as_read.get(&key).cloned();
             (key, expect.unwrap_or(Expect::Absent))
         };
-        grounds(finding).into_iter().map(expect).collect()
+        preconditions(finding).into_iter().map(expect).collect()
     }
 }
 
@@ -95,7 +95,7 @@ impl<'s> Users<'s> {
 }
 
 /// What a finding rests on besides blocks and handles, which have guards of their own.
-fn grounds(finding: &Finding) -> BTreeSet<Key> {
+fn preconditions(finding: &Finding) -> BTreeSet<Key> {
     let dependencies = finding
         .depends_on
         .iter()

@@ -1,4 +1,4 @@
-//! Whether a simulated plan does what it claims, and nothing else.
+//! Whether a tried plan does what it claims, and nothing else.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -18,6 +18,8 @@ pub struct Refusal {
     pub new: Vec<Finding>,
 }
 
+impl std::error::Error for Refusal {}
+
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let first = match (self.new.first(), self.remaining.first()) {
@@ -33,7 +35,7 @@ impl fmt::Display for Refusal {
     }
 }
 
-/// Compares the report on the simulated data with the one that the plan was made from, both of which must
+/// Compares the report on the data of the trial with the one that the plan was made from, both of which must
 /// be whole: neither filtered nor settled in different ways. What lay under a block that could not be
 /// judged, and is judged after the plan has mended it, is nothing new; nor is what shows only because an
 /// address in use is recorded at last.
@@ -42,7 +44,7 @@ pub fn verify(before: &Report, plan: &Plan, after: &Report) -> Result<(), Refusa
 }
 
 /// What a report has found, without how it is known.
-pub(crate) struct Found(HashSet<(Code, Subject)>);
+pub(super) struct Found(HashSet<(Code, Subject)>);
 
 impl From<&Report> for Found {
     fn from(report: &Report) -> Self {
@@ -57,7 +59,7 @@ impl From<Report> for Found {
 }
 
 impl Found {
-    pub(crate) fn verify(&self, plan: &Plan, after: &Report) -> Result<(), Refusal> {
+    pub(super) fn verify(&self, plan: &Plan, after: &Report) -> Result<(), Refusal> {
         let later = Self::from(after);
         let claimed = plan.changes().flat_map(|change| &change.repairs);
         let mut remaining: Vec<_> = claimed.filter(|repair| later.0.contains(*repair)).cloned().collect();

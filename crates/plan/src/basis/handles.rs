@@ -50,7 +50,7 @@ pub(crate) fn handle_of(held: &Held) -> Option<String> {
 }
 
 /// What is stored and recorded under some handles, by clean ID.
-pub(crate) struct Holdings<'s>(HashMap<Text, Holding<'s>>);
+pub(crate) struct HandleAllocations<'s>(HashMap<Text, Holding<'s>>);
 
 /// What is stored and recorded under one handle.
 #[derive(Default)]
@@ -61,7 +61,7 @@ struct Holding<'s> {
     objects: Vec<&'s Versioned<Handle>>,
 }
 
-impl<'s> Holdings<'s> {
+impl<'s> HandleAllocations<'s> {
     /// Looks up all that is known of `handles`, clean IDs. Two passes over the snapshot, however many they are.
     pub(crate) fn new(basis: &Basis<'s>, handles: &HashSet<String>) -> Self {
         let mut known: HashMap<Text, Holding<'s>> =

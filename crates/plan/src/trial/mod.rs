@@ -1,7 +1,10 @@
 //! The trial of a plan in memory, and what becomes of a plan that fails it.
 
+mod apply;
+mod revert;
+mod verify;
+
 use std::collections::HashSet;
-use std::fmt;
 
 use calipam_check::{Finding, Options, Report, Subject, check};
 use calipam_model::IpNet;
@@ -10,36 +13,23 @@ use calipam_model::edit::Edit;
 use calipam_model::key::Key;
 use calipam_model::snapshot::Snapshot;
 
+use self::apply::apply_with_revert;
+pub use self::apply::{StepError, apply_plan};
+use self::verify::Found;
+pub use self::verify::{Refusal, verify};
 use crate::plan::{Action, Plan};
-use crate::simulate::{SimulationError, carry_out};
 use crate::skipped::{SkipReason, Skipped};
-use crate::verify::{Found, Refusal};
 
 /// How often steps are left out. Each time the whole snapshot is checked again.
 const MOST_TRIALS: usize = 10;
 
 /// How a plan failed in memory.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum FailedTrial {
-    Simulation(SimulationError),
-    Verification(Refusal),
-}
-
-impl fmt::Display for FailedTrial {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Simulation(error) => error.fmt(f),
-            Self::Verification(refusal) => refusal.fmt(f),
-        }
-    }
-}
-
-impl std::error::Error for FailedTrial {}
-
-impl From<SimulationError> for FailedTrial {
-    fn from(error: SimulationError) -> Self {
-        Self::Simulation(error)
-    }
+    #[error(transparent)]
+    Step(#[from] StepError),
+    #[error(transparent)]
+    Refused(Refusal),
 }
 
 /// Makes the plan in memory on the snapshot that it was made from, checks again, and compares: what it claims to
@@ -60,22 +50,22 @@ pub fn try_plan(
         if plan.is_empty() {
             break;
         }
-        let (mut after, take_back, made) = carry_out(snapshot, &plan, now);
+        let (mut after, revert, made) = apply_with_revert(snapshot, &plan, now);
         let failed = match made {
-            Err(error) => FailedTrial::Simulation(error),
+            Err(error) => FailedTrial::Step(error),
             Ok(()) => match before.verify(&plan, &check(&after, options)) {
                 Ok(()) => {
                     // Giving back the memory of a million objects one by one takes its time. Without it what comes next, a second
                     // look or the writing, would need as much again.
                     let thread = std::thread::Builder::new().name("free".into());
-                    thread.spawn(move || drop((after, take_back))).ok();
+                    thread.spawn(move || drop((after, revert))).ok();
                     break;
                 }
-                Err(refusal) => FailedTrial::Verification(refusal),
+                Err(refusal) => FailedTrial::Refused(refusal),
             },
         };
         let is_last = trial == MOST_TRIALS || !leave_out(&mut plan, &failed);
-        if is_last || !take_back.put_back(&mut after) {
+        if is_last || !revert.put_back(&mut after) {
             return Err(failed);
         }
         snapshot = after;
@@ -87,8 +77,8 @@ pub fn try_plan(
 /// where it cannot be told which these are.
 fn leave_out(plan: &mut Plan, failed: &FailedTrial) -> bool {
     let is_involved = |action: &Action| match failed {
-        FailedTrial::Simulation(error) => action.step.reason == error.step,
-        FailedTrial::Verification(refusal) => {
+        FailedTrial::Step(error) => action.step.reason == error.step,
+        FailedTrial::Refused(refusal) => {
             let claims = action.changes.iter().flat_map(|change| &change.repairs);
             claims.into_iter().any(|repair| refusal.remaining.contains(repair))
                 || refusal.new.iter().any(|finding| may_cause(action, finding))

@@ -1,4 +1,4 @@
-//! Taking back what a simulation has done to a snapshot.
+//! Reverting what the trial of a plan has done to a snapshot.
 
 use std::collections::{HashMap, HashSet};
 
@@ -9,10 +9,10 @@ use calipam_model::handle::Handle;
 use calipam_model::key::Key;
 use calipam_model::snapshot::{Revision, Snapshot, StoredBlock, Versioned};
 
-/// The objects that a simulation has changed, as they were before it. A plan can touch every block of a cluster: of a block that
+/// The objects that a trial has changed, as they were before it. A plan can touch every block of a cluster: of a block that
 /// was replaced no more is kept than what the later one does not hold.
 #[derive(Default)]
-pub(crate) struct TakeBack {
+pub(super) struct Revert {
     /// In the order in which they were replaced.
     replaced: Vec<Replaced>,
     blocks: Vec<Versioned<StoredBlock>>,
@@ -22,31 +22,31 @@ pub(crate) struct TakeBack {
 }
 
 /// An object before it was replaced.
-pub(crate) enum Replaced {
+pub(super) enum Replaced {
     Block(IpNet, Revision, Before),
     Handle(Versioned<Handle>),
     Affinity(Box<Versioned<Affinity>>),
 }
 
 /// A block before it was replaced.
-pub(crate) enum Before {
+pub(super) enum Before {
     Earlier(EarlierBlock),
     Whole(BlockContent),
 }
 
 impl Replaced {
-    pub(crate) fn block(before: Versioned<StoredBlock>, later: &Versioned<StoredBlock>) -> Self {
+    pub(super) fn block(before: Versioned<StoredBlock>, later: &Versioned<StoredBlock>) -> Self {
         let Versioned { value: StoredBlock { key, content }, revision } = before;
         let earlier = content.sound().zip(later.value.content.sound());
         let earlier = earlier.and_then(|(before, later)| before.before(later));
         Self::Block(key, revision, earlier.map_or(Before::Whole(content), Before::Earlier))
     }
 
-    pub(crate) fn handle(before: Versioned<Handle>, _: &Versioned<Handle>) -> Self {
+    pub(super) fn handle(before: Versioned<Handle>, _: &Versioned<Handle>) -> Self {
         Self::Handle(before)
     }
 
-    pub(crate) fn affinity(before: Versioned<Affinity>, _: &Versioned<Affinity>) -> Self {
+    pub(super) fn affinity(before: Versioned<Affinity>, _: &Versioned<Affinity>) -> Self {
         Self::Affinity(Box::new(before))
     }
 
@@ -78,19 +78,19 @@ impl Replaced {
     }
 }
 
-impl TakeBack {
+impl Revert {
     /// Notes an object that was replaced.
-    pub(crate) fn replaced(&mut self, replaced: Replaced) {
+    pub(super) fn replaced(&mut self, replaced: Replaced) {
         self.replaced.push(replaced);
     }
 
     /// Notes an object that did not exist before.
-    pub(crate) fn created(&mut self, key: Key) {
+    pub(super) fn created(&mut self, key: Key) {
         self.created.insert(key);
     }
 
     /// Takes objects out of the snapshot.
-    pub(crate) fn remove(&mut self, snapshot: &mut Snapshot, gone: &HashSet<Key>) {
+    pub(super) fn remove(&mut self, snapshot: &mut Snapshot, gone: &HashSet<Key>) {
         let is_gone = |key: Key| gone.contains(&key);
         self.blocks.extend(snapshot.blocks.extract_if(.., |block| is_gone(of_block(block))));
         self.affinities.extend(snapshot.affinities.extract_if(.., |affinity| is_gone(of_affinity(affinity))));
@@ -101,7 +101,7 @@ impl TakeBack {
 
     /// Makes the snapshot hold the objects that it held before, in whatever order. False where it cannot.
     #[must_use]
-    pub(crate) fn put_back(self, snapshot: &mut Snapshot) -> bool {
+    pub(super) fn put_back(self, snapshot: &mut Snapshot) -> bool {
         let Self { replaced, blocks, handles, affinities, created } = self;
         snapshot.blocks.extend(blocks);
         snapshot.handles.extend(handles);
@@ -125,7 +125,7 @@ impl TakeBack {
 }
 
 /// Where in their lists these blocks, handles and affinities stand.
-pub(crate) fn indices(snapshot: &Snapshot, wanted: &HashSet<Key>) -> HashMap<Key, usize> {
+pub(super) fn indices(snapshot: &Snapshot, wanted: &HashSet<Key>) -> HashMap<Key, usize> {
     let mut indices = HashMap::new();
     let mut add = |key: Key, index: usize| {
         if wanted.contains(&key) {
@@ -158,9 +158,9 @@ mod tests {
     use calipam_testkit::cluster::{Cluster, ClusterSpec, Fault};
     use jiff::SignedDuration;
 
+    use super::super::apply::apply_with_revert;
     use super::*;
     use crate::basis::Basis;
-    use crate::simulate::carry_out;
     use crate::{Plan, rebuild, release};
 
     fn sorted(mut snapshot: Snapshot) -> Snapshot {
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn a_simulation_that_was_taken_back_leaves_nothing() {
+    fn a_trial_that_was_reverted_leaves_nothing() {
         let mut cluster = Cluster::plain(ClusterSpec::new(17), 3, 6);
         let faults = [
             Fault::LeakedNoOwner,
@@ -209,19 +209,19 @@ mod tests {
 
         let mut kinds = [0; 5];
         for plan in [&released, &halves(&released), &rebuilt] {
-            let (mut after, take_back, made) = carry_out(snapshot.clone(), plan, snapshot.taken_at);
+            let (mut after, revert, made) = apply_with_revert(snapshot.clone(), plan, snapshot.taken_at);
             assert_eq!(made, Ok(()));
             assert_ne!(sorted(after.clone()), sorted(snapshot.clone()));
-            for replaced in &take_back.replaced {
+            for replaced in &revert.replaced {
                 match replaced {
                     Replaced::Block(_, _, Before::Earlier(_)) => kinds[0] += 1,
                     Replaced::Block(_, _, Before::Whole(_)) => kinds[1] += 1,
                     Replaced::Handle(_) | Replaced::Affinity(_) => kinds[2] += 1,
                 }
             }
-            kinds[3] += take_back.blocks.len() + take_back.handles.len() + take_back.affinities.len();
-            kinds[4] += take_back.created.len();
-            assert!(take_back.put_back(&mut after));
+            kinds[3] += revert.blocks.len() + revert.handles.len() + revert.affinities.len();
+            kinds[4] += revert.created.len();
+            assert!(revert.put_back(&mut after));
             assert!(sorted(after) == sorted(snapshot.clone()));
         }
         assert!(kinds.iter().all(|count| *count > 0), "{kinds:?}");

@@ -2,7 +2,6 @@
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::fmt;
 
 use calipam_model::edit::{Current, Edit, apply};
 use calipam_model::key::Key;
@@ -10,69 +9,61 @@ use calipam_model::object::Object;
 use calipam_model::snapshot::{DatastoreKind, ObjectVersion, Revision, Snapshot, StoredBlock, Versioned};
 use jiff::Timestamp;
 
+use super::revert::{Replaced, Revert, indices};
 use crate::plan::Plan;
-use crate::take_back::{Replaced, TakeBack, indices};
 
 /// A step that cannot be made on the very data that it was planned on.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SimulationError {
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the step for {step} cannot be made: {reason}")]
+pub struct StepError {
     /// The reason that the step states.
     pub step: String,
     /// The guard that does not hold.
     pub reason: String,
 }
 
-impl fmt::Display for SimulationError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the step for {} cannot be made: {}", self.step, self.reason)
-    }
-}
-
-impl std::error::Error for SimulationError {}
-
 /// Makes all steps of a plan on the snapshot that it was planned on.
-pub fn simulate(snapshot: Snapshot, plan: &Plan, now: Timestamp) -> Result<Snapshot, SimulationError> {
-    let (snapshot, _, result) = carry_out(snapshot, plan, now);
+pub fn apply_plan(snapshot: Snapshot, plan: &Plan, now: Timestamp) -> Result<Snapshot, StepError> {
+    let (snapshot, _, result) = apply_with_revert(snapshot, plan, now);
     result.map(|()| snapshot)
 }
 
-/// The same, where the snapshot is needed again: as far as the steps could be made, and how to take them back.
-pub(crate) fn carry_out(
+/// The same, where the snapshot is needed again: as far as the steps could be made, and how to revert them.
+pub(super) fn apply_with_revert(
     snapshot: Snapshot,
     plan: &Plan,
     now: Timestamp,
-) -> (Snapshot, TakeBack, Result<(), SimulationError>) {
-    let mut world = World::new(snapshot, plan);
+) -> (Snapshot, Revert, Result<(), StepError>) {
+    let mut objects = Objects::new(snapshot, plan);
     let result = plan.actions.iter().try_for_each(|action| {
-        let changes = apply(action.step.edits(), now, |key| world.current(key));
-        let changes =
-            changes.map_err(|reason| SimulationError { step: action.step.reason.clone(), reason })?;
-        changes.into_iter().for_each(|(key, object)| world.put(key, object));
+        let changes = apply(action.step.edits(), now, |key| objects.current(key));
+        let changes = changes.map_err(|reason| StepError { step: action.step.reason.clone(), reason })?;
+        changes.into_iter().for_each(|(key, object)| objects.put(key, object));
         Ok(())
     });
-    let (snapshot, take_back) = world.into_snapshot();
-    (snapshot, take_back, result)
+    let (snapshot, revert) = objects.into_snapshot();
+    (snapshot, revert, result)
 }
 
 /// A snapshot whose objects can be found and changed by key.
-struct World {
+struct Objects {
     snapshot: Snapshot,
     /// The indices of the objects that the plan touches.
     indices: HashMap<Key, usize>,
     /// Objects that are gone; they are removed at the end, so that indices stay as they are.
     gone: HashSet<Key>,
-    take_back: TakeBack,
+    revert: Revert,
     /// What is written to affinities carries labels.
     labels: bool,
 }
 
-impl World {
+impl Objects {
     fn new(snapshot: Snapshot, plan: &Plan) -> Self {
         let edits = plan.actions.iter().flat_map(|action| action.step.edits());
         let wanted: HashSet<Key> = edits.map(Edit::key).collect();
         let indices = indices(&snapshot, &wanted);
         let labels = snapshot.labels_affinities();
-        Self { snapshot, indices, gone: HashSet::new(), take_back: TakeBack::default(), labels }
+        Self { snapshot, indices, gone: HashSet::new(), revert: Revert::default(), labels }
     }
 
     fn current(&self, key: &Key) -> Option<Current<'_>> {
@@ -135,22 +126,22 @@ impl World {
         match index {
             Some(index) => {
                 let before = std::mem::replace(&mut list[index], object);
-                self.take_back.replaced(replaced(before, &list[index]));
+                self.revert.replaced(replaced(before, &list[index]));
             }
             None => {
                 self.indices.insert(key.clone(), list.len());
                 list.push(object);
-                self.take_back.created(key);
+                self.revert.created(key);
             }
         }
     }
 
-    fn into_snapshot(self) -> (Snapshot, TakeBack) {
-        let Self { mut snapshot, gone, mut take_back, .. } = self;
+    fn into_snapshot(self) -> (Snapshot, Revert) {
+        let Self { mut snapshot, gone, mut revert, .. } = self;
         if !gone.is_empty() {
-            take_back.remove(&mut snapshot, &gone);
+            revert.remove(&mut snapshot, &gone);
         }
-        (snapshot, take_back)
+        (snapshot, revert)
     }
 }
 

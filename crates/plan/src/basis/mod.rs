@@ -1,5 +1,8 @@
 //! What a plan rests on: what was read, and what was found in it.
 
+pub(crate) mod handles;
+pub(crate) mod preconditions;
+
 use std::collections::{BTreeMap, HashMap};
 
 use calipam_check::{Code, Context, Finding, Options, Report, Subject};

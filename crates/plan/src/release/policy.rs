@@ -1,20 +1,26 @@
-//! Which leaked addresses may be released: those whose record says whose they were, that were seen unused
-//! long enough, and whose handle is released completely.
+//! The policy of releases: which address may be released, and why another may not. `rebuild` releases by it, too.
+//!
+//! The check says what is leaked ([`calipam_check::owner`]). Of that is released what was seen unused twice, or whose node
+//! or pod is gone for certain ([`too_early`]), and whose handle is released completely ([`keep_whole_handles`]). What
+//! the operator names without a finding is refused ([`why_not`]). A step carries what it rests on as preconditions, which
+//! the executor compares again when it writes.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::net::IpAddr;
 
 use calipam_check::claim::Claim;
+use calipam_check::owner::{Unread, unread};
 use calipam_check::{
-    AddressEvidence, Code, Evidence, Finding, LeakReason, OwnerKind, RecordEvidence, Subject,
+    AddressEvidence, Code, Evidence, Finding, LeakReason, OwnerKind, RecordEvidence, Subject, names_of_owners,
 };
 use calipam_model::IpNet;
+use calipam_model::block::Allocation;
 use jiff::Timestamp;
 
+use super::Sightings;
 use crate::basis::Basis;
-use crate::handles::{Allocated, Holdings};
+use crate::basis::handles::{Allocated, HandleAllocations};
 use crate::plan::{Change, Verb};
-use crate::release::Sightings;
 use crate::skipped::{SkipReason, Skipped};
 
 /// An allocation that is to be released.
@@ -135,18 +141,18 @@ pub(crate) fn keep_whole_handles<'s>(
     choice: &mut Choice<'s>,
     insists: impl Fn(IpAddr) -> bool,
     leaves: impl Fn(&str, (IpNet, u32)) -> bool,
-) -> (Holdings<'s>, Vec<Skipped>) {
+) -> (HandleAllocations<'s>, Vec<Skipped>) {
     let wanted: HashSet<String> = choice.values().filter_map(|chosen| chosen.allocated.handle()).collect();
-    let holdings = Holdings::new(basis, &wanted);
+    let handles = HandleAllocations::new(basis, &wanted);
     let mut skipped: Vec<Skipped> = Vec::new();
     let mut stay: HashSet<IpAddr> = HashSet::new();
 
     for id in wanted.iter().collect::<BTreeSet<&String>>() {
         let insists = |address| insists(address) && !stay.contains(&address);
         let leaves = |record| leaves(id, record);
-        let Some((reason, why)) = why_kept(basis, &holdings, choice, id, insists, leaves) else { continue };
+        let Some((reason, why)) = why_kept(basis, &handles, choice, id, insists, leaves) else { continue };
 
-        for held in holdings.allocated(id) {
+        for held in handles.allocated(id) {
             let Some(chosen) = choice.remove(&(held.block, held.held.ordinal)) else { continue };
             let address = held.address;
             stay.insert(address);
@@ -154,20 +160,20 @@ pub(crate) fn keep_whole_handles<'s>(
             skipped.push(Skipped { code: chosen.finding.map(|finding| finding.code), ..kept });
         }
     }
-    (holdings, skipped)
+    (handles, skipped)
 }
 
 /// Why the chosen addresses of a handle must stay: a handle is released completely or not at all.
 fn why_kept(
     basis: &Basis<'_>,
-    holdings: &Holdings<'_>,
+    handles: &HandleAllocations<'_>,
     choice: &Choice<'_>,
     id: &str,
     insists: impl Fn(IpAddr) -> bool,
     leaves: impl Fn((IpNet, u32)) -> bool,
 ) -> Option<(SkipReason, String)> {
     let index = &basis.context.index;
-    let mut named = holdings.objects(id).iter().flat_map(|object| object.value.blocks());
+    let mut named = handles.objects(id).iter().flat_map(|object| object.value.blocks());
     if let Some((broken, _)) = named.find(|(cidr, _)| index.is_unjudged(*cidr)) {
         let detail = format!("its handle {id} also names {broken}, which cannot be judged");
         return Some((SkipReason::Unjudged, detail));
@@ -175,7 +181,7 @@ fn why_kept(
 
     let is_chosen = |held: &&Allocated| choice.contains_key(&(held.block, held.held.ordinal));
     let (chosen, kept): (Vec<&Allocated>, Vec<&Allocated>) =
-        holdings.allocated(id).iter().partition(is_chosen);
+        handles.allocated(id).iter().partition(is_chosen);
     let kept = kept.into_iter().find(|held| !leaves((held.block, held.held.ordinal)))?;
     let is_released_alone = |held: &&Allocated| insists(held.address) || is_extra(choice, held);
     if is_of_several(id) || chosen.iter().any(is_released_alone) {
@@ -195,4 +201,66 @@ fn is_of_several(id: &str) -> bool {
 fn is_extra(choice: &Choice<'_>, held: &Allocated) -> bool {
     let finding = choice.get(&(held.block, held.held.ordinal)).and_then(|chosen| chosen.finding);
     finding.is_some_and(|finding| finding.code == Code::ServiceAddressExtra)
+}
+
+/// Why an address is not released although no finding says that it is leaked.
+pub(super) fn why_not(basis: &Basis<'_>, address: IpAddr) -> Skipped {
+    let (reason, detail) = why_kept_address(basis, address);
+    Skipped::new(Subject::Address(address), reason, detail)
+}
+
+fn why_kept_address(basis: &Basis<'_>, address: IpAddr) -> (SkipReason, String) {
+    let index = &basis.context.index;
+    if index.is_unjudged(address.into()) {
+        return (
+            SkipReason::Unjudged,
+            format!("{address} lies in a block that is corrupt or cannot be decoded"),
+        );
+    }
+    let around = index.blocks.iter().filter(|block| block.key.contains(&address));
+    let records: Vec<Allocation<'_>> =
+        around.filter_map(|block| block.sound?.allocation_of(address)).collect();
+    let owners = basis.context.owners_of(address);
+    if !owners.is_empty() {
+        return (SkipReason::InUse, format!("{address} is used by {}", names_of_owners(&owners)));
+    }
+    if records.is_empty() {
+        return (SkipReason::NotAllocated, format!("no block records {address}"));
+    }
+    if index.is_mentioned(address) {
+        let detail = "is named by a pod, an endpoint or a service, although not as its owner for certain";
+        return (SkipReason::InUse, format!("{address} {detail}"));
+    }
+    let reasons = records.iter().map(|record| why_kept_record(basis, record));
+    reasons.min().unwrap_or((SkipReason::NotAllocated, String::new()))
+}
+
+fn why_kept_record(basis: &Basis<'_>, record: &Allocation<'_>) -> (SkipReason, String) {
+    let address = record.address;
+    let claim = Claim::of(&record.attribute);
+    match claim {
+        Claim::Cooling => (SkipReason::Cooling, format!("{address} was released already and cools down")),
+        Claim::WindowsReserved => (
+            SkipReason::WindowsReserved,
+            format!("{address} is reserved by a Windows node and never handed out"),
+        ),
+        _ if basis.context.is_young(&record.attribute) => {
+            let grace = basis.context.grace;
+            let detail =
+                format!("{address} was allocated less than {grace:#} ago: its pod may still be starting");
+            (SkipReason::Young, detail)
+        }
+        claim => match unread(basis.snapshot, &claim) {
+            Some(Unread::Users) => {
+                (SkipReason::NotRead, format!("{address}: what uses addresses was not read"))
+            }
+            Some(source) => {
+                let what = if source == Unread::Services { "services" } else { "virtual machines" };
+                (SkipReason::NotRead, format!("{address} is held for one of the {what}, which were not read"))
+            }
+            None => {
+                (SkipReason::OwnerMayLive, format!("{address} is unused now, but its owner may still live"))
+            }
+        },
+    }
 }
