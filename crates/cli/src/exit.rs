@@ -187,6 +187,8 @@ pub(crate) fn report_panics() {
 
 #[cfg(test)]
 mod tests {
+    use calipam_repair::{LockAction, LockFailure};
+
     use super::*;
 
     #[test]
@@ -200,7 +202,11 @@ mod tests {
             (Err(Error::NoConsent(NoConsent::Declined).into()), 1),
             (Err(Error::NoConsent(NoConsent::NoTerminal).into()), 2),
             (Err(RepairError::NotAgreed { agreed: 1, planned: 2 }.into()), 1),
-            (Err(RepairError::Lock { action: "take", reason: String::new() }.into()), 3),
+            (
+                Err(RepairError::Lock { action: LockAction::Take, reason: Box::new(LockFailure::Taken) }
+                    .into()),
+                3,
+            ),
             (Err(Failure::usage("x")), 2),
             (Err(Failure::CommandLine(String::new())), 2),
             (Err(calipam_datastore::Error::from(usage).into()), 2),

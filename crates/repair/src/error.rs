@@ -1,6 +1,7 @@
 //! Why a repair does not begin or breaks off.
 
 use crate::journal::JournalError;
+use crate::lock::{LockAction, LockFailure};
 
 /// Why a repair did not begin, or broke off. What single steps met is no error but a
 /// [`Conflict`](crate::Conflict).
@@ -24,24 +25,11 @@ pub enum RepairError {
     },
     /// A journal names something that calipam never writes.
     #[error("the journal names {path:?}, which is nothing that calipam writes")]
-    StrangeKey {
-        /// What it names.
-        path: String,
-    },
+    StrangeKey { path: String },
     /// What is to be written is more than what the operator agreed to.
     #[error("the operator agreed to change {agreed} objects, but the plan changes {planned}")]
-    NotAgreed {
-        /// Number of objects that was agreed to.
-        agreed: usize,
-        /// Number of objects of the plan.
-        planned: usize,
-    },
+    NotAgreed { agreed: usize, planned: usize },
     /// The datastore lock cannot be taken or restored.
     #[error("cannot {action} the datastore lock: {reason}")]
-    Lock {
-        /// `take` or `restore`.
-        action: &'static str,
-        /// What happened.
-        reason: String,
-    },
+    Lock { action: LockAction, reason: Box<LockFailure> },
 }

@@ -1,6 +1,7 @@
 //! The datastore lock: `datastoreReady` of ClusterInformation. While it is false, Calico starts and stops
 //! no pods.
 
+use std::fmt;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -46,48 +47,106 @@ pub(crate) fn key() -> Key {
     Key::ClusterInformation("default".into())
 }
 
-fn failed(action: &'static str) -> impl Fn(&str) -> RepairError {
-    move |reason| RepairError::Lock { action, reason: reason.to_owned() }
+/// What was to be done with the lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LockAction {
+    Take,
+    Restore,
+}
+
+impl LockAction {
+    pub(crate) fn failed(self, reason: LockFailure) -> RepairError {
+        RepairError::Lock { action: self, reason: Box::new(reason) }
+    }
+}
+
+impl fmt::Display for LockAction {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if *self == Self::Take { "take" } else { "restore" })
+    }
+}
+
+/// Why the lock cannot be taken or restored.
+#[derive(Debug, thiserror::Error)]
+pub enum LockFailure {
+    #[error("there is no ClusterInformation")]
+    NoInformation,
+    #[error("{0}")]
+    Undecodable(String),
+    #[error("it is locked already, by another run or by a person")]
+    Taken,
+    #[error("whether it is locked now is not known: {0}")]
+    Unsure(calipam_datastore::Error),
+    #[error("others keep changing ClusterInformation")]
+    Contended,
+    #[error(transparent)]
+    GivenUp(RepairError),
+}
+
+/// ClusterInformation as it is stored.
+struct Information {
+    stored: Stored,
+    /// `None` where the field is absent.
+    ready: Option<bool>,
+}
+
+impl Information {
+    /// Reads it to do something with the lock; `None` where it does not exist.
+    async fn read(writer: &Writer, action: LockAction) -> Result<Option<Self>, RepairError> {
+        let Some(stored) = writer.read(&[key()]).await?.pop().flatten() else { return Ok(None) };
+        let ready = ready(&stored).map_err(|reason| action.failed(reason))?;
+        Ok(Some(Self { stored, ready }))
+    }
+
+    /// Swaps it for a value; `None` where it has changed since.
+    async fn swap(&self, writer: &Writer, value: Bytes) -> calipam_datastore::Result<Option<Revision>> {
+        let change = Change::update(key(), self.stored.revision.clone(), value);
+        let batch = Batch { changes: vec![change], evidence: Vec::new() };
+        Ok(match writer.commit(&batch).await? {
+            Swap::Done(revisions) => revisions.into_iter().next().flatten(),
+            Swap::Lost => None,
+        })
+    }
 }
 
 /// Takes the lock. That it is about to be taken, and what the field was, is in the journal before.
 pub(crate) async fn take(writer: &Writer, journal: &Journal) -> Result<Held, RepairError> {
-    let failed = failed("take");
+    let failed = |reason| LockAction::Take.failed(reason);
     let mut lost_answers = 0;
     // A write whose answer was lost: what it was to replace, and what it was to write.
-    let mut unsure: Option<(Stored, Bytes)> = None;
+    let mut unsure: Option<(Information, Bytes)> = None;
     for _ in 0..RETRIES {
-        let stored = current(writer).await?.ok_or_else(|| failed("there is no ClusterInformation"))?;
-        let before = ready(&stored).map_err(|reason| failed(&reason))?;
+        let now = Information::read(writer, LockAction::Take).await?;
+        let now = now.ok_or_else(|| failed(LockFailure::NoInformation))?;
         if let Some((original, locked)) = unsure.take()
-            && original.revision != stored.revision
-            && spec(&stored.raw) == spec(&locked)
+            && original.stored.revision != now.stored.revision
+            && spec(&now.stored.raw) == spec(&locked)
         {
-            let before = ready(&original).map_err(|reason| failed(&reason))?;
-            return Ok(Held { before, replaced: Some((original, stored.revision)) });
+            let replaced = Some((original.stored, now.stored.revision));
+            return Ok(Held { before: original.ready, replaced });
         }
         // Whoever holds it may restore it while this run goes on.
-        if before == Some(false) {
-            return Err(failed("it is locked already, by another run or by a person"));
+        if now.ready == Some(false) {
+            return Err(failed(LockFailure::Taken));
         }
 
-        let locked = with_ready(&stored.raw, Some(false)).map_err(|reason| failed(&reason))?;
-        journal.mark_lock(LockMark::Taking(before)).await?;
-        match swap(writer, &stored, locked.clone()).await {
-            Ok(Some(revision)) => return Ok(Held { before, replaced: Some((stored, revision)) }),
+        let locked = with_ready(&now.stored.raw, Some(false)).map_err(failed)?;
+        journal.mark_lock(LockMark::Taking(now.ready)).await?;
+        match now.swap(writer, locked.clone()).await {
+            Ok(Some(revision)) => {
+                return Ok(Held { before: now.ready, replaced: Some((now.stored, revision)) });
+            }
             Ok(None) => {}
             Err(error) if error.may_pass() && lost_answers < LOST_ANSWERS => {
                 lost_answers += 1;
-                unsure = Some((stored, locked));
+                unsure = Some((now, locked));
                 tokio::time::sleep(PAUSE).await;
             }
-            Err(error) if error.may_pass() => {
-                return Err(failed(&format!("whether it is locked now is not known: {error}")));
-            }
+            Err(error) if error.may_pass() => return Err(failed(LockFailure::Unsure(error))),
             Err(error) => return Err(error.into()),
         }
     }
-    Err(failed("others keep changing ClusterInformation"))
+    Err(failed(LockFailure::Contended))
 }
 
 /// Restores what the field was, also while the datastore is out of reach for a while.
@@ -97,7 +156,9 @@ pub(crate) async fn restore(writer: &Writer, held: &Held) -> Result<(), RepairEr
     loop {
         match put_back(writer, held.before, original, ours).await {
             Ok(()) => return Ok(()),
-            Err(error) if begun.elapsed() > PATIENCE => return Err(failed("restore")(&error.to_string())),
+            Err(error) if begun.elapsed() > PATIENCE => {
+                return Err(LockAction::Restore.failed(LockFailure::GivenUp(error)));
+            }
             Err(_) => tokio::time::sleep(PAUSE).await,
         }
     }
@@ -105,47 +166,48 @@ pub(crate) async fn restore(writer: &Writer, held: &Held) -> Result<(), RepairEr
 
 /// Puts the field back to `before`. Where ClusterInformation is the very version that locking made, the
 /// whole value becomes what it was; else only the field changes, and only if it is still false: whoever
-/// has unlocked the datastore meanwhile meant it.
+/// has unlocked the datastore since meant it.
 async fn put_back(
     writer: &Writer,
     before: Option<bool>,
     original: &Stored,
     ours: &Revision,
 ) -> Result<(), RepairError> {
-    let failed = failed("restore");
+    let failed = |reason| LockAction::Restore.failed(reason);
     for _ in 0..RETRIES {
-        let Some(stored) = current(writer).await? else { return Ok(()) };
-        if ready(&stored).map_err(|reason| failed(&reason))? != Some(false) {
-            return Ok(());
-        }
-        let value = match *ours == stored.revision {
+        let now = Information::read(writer, LockAction::Restore).await?;
+        let Some(now) = now.filter(|now| now.ready == Some(false)) else { return Ok(()) };
+        let value = match *ours == now.stored.revision {
             true => original.raw.clone(),
-            false => with_ready(&stored.raw, before).map_err(|reason| failed(&reason))?,
+            false => with_ready(&now.stored.raw, before).map_err(failed)?,
         };
-        if swap(writer, &stored, value).await?.is_some() {
+        if now.swap(writer, value).await?.is_some() {
             return Ok(());
         }
     }
-    Err(failed("others keep changing ClusterInformation"))
+    Err(failed(LockFailure::Contended))
 }
 
 /// Locks or unlocks the datastore until others change that, as `calicoctl datastore migrate lock` does.
-pub async fn set_locked(datastore: &Datastore, consent: Consent, locked: bool) -> Result<(), RepairError> {
-    let action = if locked { "take" } else { "restore" };
+pub async fn set_lock(
+    datastore: &Datastore,
+    consent: Consent,
+    action: LockAction,
+) -> Result<(), RepairError> {
+    let wanted = Some(action == LockAction::Restore);
     let writer = datastore.writer(consent)?;
     for _ in 0..RETRIES {
-        let stored =
-            current(&writer).await?.ok_or_else(|| failed(action)("there is no ClusterInformation"))?;
-        let before = ready(&stored).map_err(|reason| failed(action)(&reason))?;
-        if before == Some(!locked) {
+        let now = Information::read(&writer, action).await?;
+        let now = now.ok_or_else(|| action.failed(LockFailure::NoInformation))?;
+        if now.ready == wanted {
             return Ok(());
         }
-        let value = with_ready(&stored.raw, Some(!locked)).map_err(|reason| failed(action)(&reason))?;
-        if swap(&writer, &stored, value).await?.is_some() {
+        let value = with_ready(&now.stored.raw, wanted).map_err(|reason| action.failed(reason))?;
+        if now.swap(&writer, value).await?.is_some() {
             return Ok(());
         }
     }
-    Err(failed(action)("others keep changing ClusterInformation"))
+    Err(action.failed(LockFailure::Contended))
 }
 
 /// Puts the field back to `before` where ClusterInformation is still at `revision`; false where it is not.
@@ -154,18 +216,17 @@ pub(crate) async fn put_back_at(
     before: Option<bool>,
     revision: &str,
 ) -> Result<bool, RepairError> {
-    let stored = current(writer).await?.filter(|stored| stored.revision.to_string() == revision);
-    let Some(stored) = stored else { return Ok(false) };
-    let value = with_ready(&stored.raw, before).map_err(|reason| failed("restore")(&reason))?;
-    Ok(swap(writer, &stored, value).await?.is_some())
+    let now = Information::read(writer, LockAction::Restore).await?;
+    let Some(now) = now.filter(|now| now.stored.revision.to_string() == revision) else { return Ok(false) };
+    let value = with_ready(&now.stored.raw, before).map_err(|reason| LockAction::Restore.failed(reason))?;
+    Ok(now.swap(writer, value).await?.is_some())
 }
 
-async fn current(writer: &Writer) -> calipam_datastore::Result<Option<Stored>> {
-    Ok(writer.read(&[key()]).await?.pop().flatten())
-}
-
-pub(crate) fn ready(stored: &Stored) -> Result<Option<bool>, String> {
-    ClusterInformation::parse(&stored.raw).map(|information| information.datastore_ready)
+pub(crate) fn ready(stored: &Stored) -> Result<Option<bool>, LockFailure> {
+    match ClusterInformation::parse(&stored.raw) {
+        Ok(information) => Ok(information.datastore_ready),
+        Err(error) => Err(LockFailure::Undecodable(error.to_string())),
+    }
 }
 
 /// What Kubernetes adds to a value lies outside of `spec`.
@@ -174,25 +235,18 @@ fn spec(raw: &[u8]) -> Option<Value> {
 }
 
 /// The value with the field set, or without it.
-fn with_ready(raw: &[u8], ready: Option<bool>) -> Result<Bytes, String> {
-    let mut value: Value = serde_json::from_slice(raw).map_err(|e| e.to_string())?;
-    let object = value.as_object_mut().ok_or("ClusterInformation is not a JSON object")?;
+fn with_ready(raw: &[u8], ready: Option<bool>) -> Result<Bytes, LockFailure> {
+    let undecodable = |error: serde_json::Error| LockFailure::Undecodable(error.to_string());
+    let not_object = |what: &str| LockFailure::Undecodable(format!("{what} is not a JSON object"));
+    let mut value: Value = serde_json::from_slice(raw).map_err(undecodable)?;
+    let object = value.as_object_mut().ok_or_else(|| not_object("ClusterInformation"))?;
     let spec = object.entry("spec").or_insert_with(|| Value::Object(serde_json::Map::new()));
-    let spec = spec.as_object_mut().ok_or("`spec` of ClusterInformation is not a JSON object")?;
+    let spec = spec.as_object_mut().ok_or_else(|| not_object("`spec` of ClusterInformation"))?;
     match ready {
         Some(ready) => spec.insert(FIELD.into(), ready.into()),
         None => spec.remove(FIELD),
     };
-    serde_json::to_vec(&value).map(Bytes::from).map_err(|e| e.to_string())
-}
-
-async fn swap(writer: &Writer, stored: &Stored, value: Bytes) -> calipam_datastore::Result<Option<Revision>> {
-    let change = Change::update(key(), stored.revision.clone(), value);
-    let batch = Batch { changes: vec![change], evidence: Vec::new() };
-    Ok(match writer.commit(&batch).await? {
-        Swap::Done(revisions) => revisions.into_iter().next().flatten(),
-        Swap::Lost => None,
-    })
+    serde_json::to_vec(&value).map(Bytes::from).map_err(undecodable)
 }
 
 #[cfg(test)]

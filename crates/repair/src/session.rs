@@ -93,9 +93,9 @@ pub(crate) async fn writer(
     consent: Consent,
     purpose: &Purpose,
 ) -> Result<Writer, RepairError> {
-    is_agreed(&consent, purpose)?;
+    check_consent(&consent, purpose)?;
     let writer = datastore.writer(consent)?;
-    is_same_cluster(&writer, purpose).await?;
+    check_cluster(&writer, purpose).await?;
     Ok(writer)
 }
 
@@ -184,7 +184,7 @@ fn folder_of(file: &Path) -> &Path {
 }
 
 /// Consent covers this cluster and at least as many objects.
-fn is_agreed(consent: &Consent, purpose: &Purpose) -> Result<(), RepairError> {
+fn check_consent(consent: &Consent, purpose: &Purpose) -> Result<(), RepairError> {
     let question = consent.question();
     if question.cluster != purpose.cluster {
         return Err(RepairError::OtherCluster {
@@ -201,7 +201,7 @@ fn is_agreed(consent: &Consent, purpose: &Purpose) -> Result<(), RepairError> {
 }
 
 /// The datastore holds the cluster that the plan or journal was made for.
-async fn is_same_cluster(writer: &Writer, purpose: &Purpose) -> Result<(), RepairError> {
+async fn check_cluster(writer: &Writer, purpose: &Purpose) -> Result<(), RepairError> {
     let stored = writer.read(&[lock::key()]).await?.pop().flatten();
     names_cluster(stored.as_ref(), purpose.what, &purpose.cluster)
 }

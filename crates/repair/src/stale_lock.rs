@@ -59,7 +59,7 @@ impl StaleLock {
     /// Looks what has become of it. That the datastore is not locked any more is noted in the journal.
     pub async fn look(&self, datastore: &Datastore) -> Result<LockState, RepairError> {
         let stored = datastore.stored(&[lock::key()]).await?.pop().flatten();
-        let Some(stored) = stored.filter(|stored| lock::ready(stored) == Ok(Some(false))) else {
+        let Some(stored) = stored.filter(|stored| matches!(lock::ready(stored), Ok(Some(false)))) else {
             // Where this cannot be noted, the next run looks again.
             self.forget().ok();
             return Ok(LockState::Unlocked);

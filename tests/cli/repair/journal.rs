@@ -3,6 +3,7 @@
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
 
+use calipam_repair::journal::Recorded;
 use calipam_testkit::cluster::Cluster;
 
 use super::site::*;
@@ -29,7 +30,9 @@ fn a_place_that_cannot_be_written() {
     let at = |name: &str| site.home.path().join(name).to_str().unwrap().to_owned();
     std::fs::write(at("file"), "mine").unwrap();
     std::fs::create_dir(at("folder")).unwrap();
-    for place in [at("file/run.journal"), at("file"), at("folder"), "/proc/nowhere/run.journal".to_owned()] {
+    // Below a file and in /proc there is no folder to write in for root as well, whom permissions do not stop.
+    let nowhere = ["/proc/run.journal", "/proc/nowhere/run.journal"].map(str::to_owned);
+    for place in [at("file/run.journal"), at("file"), at("folder")].into_iter().chain(nowhere) {
         let run = release_with(&site, &place);
         assert_eq!(run.code, 3, "{run:?}");
         let told = format!("error: cannot write the journal {place}: ");
@@ -88,7 +91,13 @@ fn a_full_disk_stops_it() {
             run.stderr.contains("error: cannot write the journal ") && run.stderr.contains("\nhint: "),
             "{run:?}"
         );
+        assert!(run.stderr.contains("File too large"), "{run:?}");
         assert_eq!(site.dump(), before, "{blocks}");
+        if blocks == 1 {
+            assert!(run.stderr.contains(" not begun"), "{run:?}");
+            let recorded = Recorded::read(&site.journals().pop().unwrap()).unwrap();
+            assert!(recorded.intents.is_empty() && !recorded.ended);
+        }
     }
     // What was written before the disk was full is in the journal, and comes back. How much room a run needs differs: lines
     // that wait together are compressed together. Some of these disks hold a part of it.

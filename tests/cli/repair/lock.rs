@@ -1,8 +1,11 @@
 //! `--lock`: the datastore is locked while it is written, and what was there before comes back.
 
+use std::path::Path;
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
+use calipam_repair::journal::{Recorded, headers};
+use calipam_repair::{stale_lock, stale_locks};
 use calipam_testkit::cluster::wire::key;
 use calipam_testkit::cluster::{Cluster, Fault};
 use rustix::process::{Pid, Signal, kill_process};
@@ -21,7 +24,14 @@ fn ready(value: &[u8]) -> Option<bool> {
     serde_json::from_slice::<Value>(value).unwrap()["spec"]["datastoreReady"].as_bool()
 }
 
-/// A cluster with one leaked pod whose `datastoreReady` is as given.
+/// The journal of a run that came to its end, and restored its lock.
+fn ended(journal: &str) -> Recorded {
+    let recorded = Recorded::read(Path::new(journal)).unwrap();
+    assert!(recorded.ended && !recorded.leaves_lock() && recorded.lock.is_some(), "{recorded:?}");
+    recorded
+}
+
+/// A cluster with one leaked pod whose `datastoreReady` is as given, in a text that calipam does not write like that.
 fn with_ready(state: Option<bool>) -> Site {
     let mut cluster = healthy();
     leak(&mut cluster, 0);
@@ -29,7 +39,7 @@ fn with_ready(state: Option<bool>) -> Site {
     let text = String::from_utf8(site.value(INFORMATION).unwrap()).unwrap();
     let field = r#","datastoreReady":true"#;
     assert!(text.contains(field), "{text}");
-    let new = state.map_or(String::new(), |state| format!(r#","datastoreReady":{state}"#));
+    let new = state.map_or(String::new(), |state| format!(r#", "datastoreReady":{state} "#));
     site.put(INFORMATION, text.replace(field, &new));
     site
 }
@@ -50,6 +60,8 @@ fn what_was_there_comes_back() {
             continue;
         }
         assert_eq!(run.code, 0, "{run:?}");
+        let cluster = ended(&journal_of(&run)).header.cluster;
+        assert!(stale_locks(&site.home.path().join("calipam"), &cluster).unwrap().is_empty());
         // The path of the journal is said before anything is written.
         let opened = run.stderr.find("journal: ").expect("the journal is named");
         assert!(opened < run.stderr.find("hint: to restore what was there").unwrap(), "{run:?}");
@@ -139,6 +151,9 @@ fn signals_in_the_middle_unlock() {
         let site = many_orphans();
         let before = site.dump();
         let child = in_the_middle(&site);
+        // While the run lives, its lock is nobody's leftover.
+        let (journal, header) = headers(&site.home.path().join("calipam")).pop().unwrap();
+        assert!(stale_lock(&journal, &header.cluster).is_none());
         kill_process(Pid::from_child(&child), signal).unwrap();
         std::thread::sleep(Duration::from_millis(200));
         site.etcd.resume().unwrap();
@@ -152,6 +167,7 @@ fn signals_in_the_middle_unlock() {
         let gone = handles(&before) - handles(&after);
         assert!(gone > 0 && gone < MANY, "{gone} of {MANY}");
         assert_eq!(after[INFORMATION].0, before[INFORMATION].0);
+        ended(&journal_of(&run));
         let undone = site.undo(&journal_of(&run));
         assert_eq!(undone.code, 0, "{}", undone.stderr);
         assert_eq!(values(&site.dump()), values(&before));

@@ -3,14 +3,14 @@
 use calipam_datastore::write::{Consent, Question};
 use calipam_model::config::ClusterInformation;
 use calipam_model::key::Key;
-use calipam_repair::set_locked;
+use calipam_repair::{LockAction, set_lock};
 
 use super::{Failed, print};
 use crate::args::Global;
 use crate::connect;
 use crate::output::Console;
 
-pub(super) fn run(locks: bool, global: &Global, console: &Console) -> Result<(), Failed> {
+pub(super) fn run(action: LockAction, global: &Global, console: &Console) -> Result<(), Failed> {
     connect::block_on(async {
         let datastore = connect::open(global, console).await?;
         let stored = datastore.stored(&[Key::ClusterInformation("default".into())]).await?.pop().flatten();
@@ -24,9 +24,9 @@ pub(super) fn run(locks: bool, global: &Global, console: &Console) -> Result<(),
             others: 1,
         };
         if let Some(consent) = Consent::from_option(question, true) {
-            set_locked(&datastore, consent, locks).await.map_err(calipam_workflow::Error::from)?;
+            set_lock(&datastore, consent, action).await.map_err(calipam_workflow::Error::from)?;
         }
         Ok(())
     })?;
-    print(if locks { "Datastore locked.\n" } else { "Datastore unlocked.\n" }, console)
+    print(if action == LockAction::Take { "Datastore locked.\n" } else { "Datastore unlocked.\n" }, console)
 }

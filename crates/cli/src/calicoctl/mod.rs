@@ -14,6 +14,7 @@ mod table;
 
 use std::ffi::OsString;
 
+use calipam_repair::LockAction;
 use calipam_workflow::{Executed, Judging};
 use clap::{CommandFactory, FromArgMatches};
 use jiff::SignedDuration;
@@ -61,8 +62,11 @@ fn carry_out(command: &Command, global: &Global, console: &Console) -> Result<()
         },
         Command::Datastore(datastore) => {
             let DatastoreCommand::Migrate(migrate) = &datastore.command;
-            let locks = matches!(migrate.command, MigrateCommand::Lock);
-            datastore::run(locks, global, console)
+            let action = match migrate.command {
+                MigrateCommand::Lock => LockAction::Take,
+                MigrateCommand::Unlock => LockAction::Restore,
+            };
+            datastore::run(action, global, console)
         }
     }
 }

@@ -3,8 +3,8 @@
 use calipam_plan::configure::ConfigureRefusal;
 use calipam_plan::release::ReportError;
 use calipam_plan::split::SplitRefusal;
-use calipam_repair::RepairError;
 use calipam_repair::journal::JournalError;
+use calipam_repair::{LockAction, RepairError};
 use calipam_workflow::{Error, NoConsent};
 
 use super::{again, command, command_elsewhere, connected, datastore, dry_run};
@@ -184,7 +184,7 @@ pub(crate) fn repair(error: &RepairError) -> Option<String> {
         }
         RepairError::StrangeKey { .. } => "use an unchanged copy of the journal",
         RepairError::NotAgreed { .. } => "run it again, and answer what it asks then",
-        RepairError::Lock { action: "restore", .. } => {
+        RepairError::Lock { action: LockAction::Restore, .. } => {
             "`calicoctl datastore migrate unlock` unlocks it; while it is locked no pod starts or stops"
         }
         RepairError::Lock { .. } => {

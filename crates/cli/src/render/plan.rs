@@ -100,7 +100,7 @@ impl ShownExecution {
             lock_left,
             passed_over: _,
             partly,
-            given_up,
+            aborted,
             intents: _,
         } = &run.execution;
         let conflict =
@@ -109,7 +109,7 @@ impl ShownExecution {
             steps: *steps,
             written: *written,
             already_done: *already,
-            given_up: *given_up,
+            given_up: *aborted,
             kept_addresses: run.execution.kept(),
             not_begun: *not_begun,
             partly: *partly,

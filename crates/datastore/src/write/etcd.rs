@@ -8,7 +8,7 @@ use calipam_model::snapshot::Revision;
 use etcd_client::{Compare, CompareOp, Txn, TxnOp};
 
 use super::object::Stored;
-use super::{Batch, Expect, Limits, Swap};
+use super::{Batch, Limits, Precondition, Swap};
 use crate::client::etcd::{EtcdClient, Range};
 use crate::client::kubernetes::KubeClient;
 use crate::error::{Error, Failure, Result};
@@ -113,14 +113,14 @@ pub(super) struct Parts {
 impl Parts {
     /// The parts of one batch. `kubernetes_compared`: evidence that lies in Kubernetes was looked at already.
     pub(super) fn new(batch: &Batch, kubernetes_compared: bool) -> std::result::Result<Self, String> {
-        let mut expected: HashMap<&Key, &Expect> = HashMap::new();
+        let mut expected: HashMap<&Key, &Precondition> = HashMap::new();
         let mut parts = Self {
             comparisons: Vec::new(),
             operations: Vec::with_capacity(batch.changes.len()),
             bytes: 0,
             keys: HashMap::new(),
         };
-        let changed = batch.changes.iter().map(|change| (change.key(), change.expect()));
+        let changed = batch.changes.iter().map(|change| (change.key(), change.precondition()));
         let own = batch.evidence.iter().filter(|(key, _)| !(kubernetes_compared && is_in_kubernetes(key)));
         for (key, expect) in changed.chain(own.map(|(key, expect)| (key, expect))) {
             match expected.insert(key, expect) {
@@ -191,12 +191,12 @@ fn path(key: &Key) -> std::result::Result<String, String> {
 }
 
 /// The revision to compare with. A key that does not exist compares as 0.
-fn revision(expect: &Expect) -> std::result::Result<i64, String> {
+fn revision(expect: &Precondition) -> std::result::Result<i64, String> {
     match expect {
-        Expect::Absent => Ok(0),
+        Precondition::Absent => Ok(0),
         // 0 would be true of an absent key; no stored key has it.
-        Expect::At(Revision::Etcd(revision)) if *revision > 0 => Ok(*revision),
-        Expect::Records(..) | Expect::Says(_) => Err("a write compares versions".into()),
-        Expect::At(other) => Err(format!("{other} is not a revision of etcd")),
+        Precondition::At(Revision::Etcd(revision)) if *revision > 0 => Ok(*revision),
+        Precondition::Records(..) | Precondition::Matches(_) => Err("a write compares versions".into()),
+        Precondition::At(other) => Err(format!("{other} is not a revision of etcd")),
     }
 }

@@ -14,7 +14,7 @@ use calipam_model::snapshot::Revision;
 
 use super::kubernetes::change::is_version;
 use super::object::Stored;
-use super::{Batch, Change, Expect, Limits, Swap, read_each};
+use super::{Batch, Change, Limits, Precondition, Swap, read_each};
 use crate::client::etcdv2::{Condition, EtcdV2Client, Written};
 use crate::client::kubernetes::KubeClient;
 use crate::error::{Error, Failure, Result};
@@ -45,7 +45,7 @@ impl OwnHandles {
     fn note(&self, change: &Change, written: i64) {
         let Key::Handle(id) = change.key() else { return };
         let mut own = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let Expect::At(Revision::Etcd(replaced)) = change.expect() else {
+        let Precondition::At(Revision::Etcd(replaced)) = change.precondition() else {
             own.remove(id);
             return;
         };
@@ -148,10 +148,10 @@ pub(crate) async fn commit(
         };
     };
     let (path, value) = target(only).map_err(|reason| refused(client, reason))?;
-    let condition = match only.expect() {
-        Expect::Absent => Condition::Absent,
+    let condition = match only.precondition() {
+        Precondition::Absent => Condition::Absent,
         // 0 would be no condition.
-        Expect::At(Revision::Etcd(index)) if *index > 0 => Condition::Index(*index),
+        Precondition::At(Revision::Etcd(index)) if *index > 0 => Condition::Index(*index),
         other => return Err(refused(client, format!("{other:?} is not an index of etcd"))),
     };
     if only.value().is_none() && condition == Condition::Absent {
@@ -172,10 +172,10 @@ pub(crate) async fn commit(
     })
 }
 
-fn is_as_expected(found: Option<&Stored>, expect: &Expect) -> bool {
+fn is_as_expected(found: Option<&Stored>, expect: &Precondition) -> bool {
     match (found, expect) {
-        (None, Expect::Absent) => true,
-        (Some(found), Expect::At(version)) => {
+        (None, Precondition::Absent) => true,
+        (Some(found), Precondition::At(version)) => {
             found.revision == *version || is_version(&found.revision, version)
         }
         _ => false,

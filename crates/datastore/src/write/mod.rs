@@ -19,7 +19,7 @@ use calipam_model::snapshot::{DatastoreKind, Revision, Source};
 
 use tokio::task::JoinSet;
 
-pub use calipam_model::edit::Expect;
+pub use calipam_model::edit::Precondition;
 
 use self::backend::Backend;
 pub(crate) use self::backend::Connection;
@@ -34,7 +34,7 @@ use crate::store::{Datastore, Pending};
 #[derive(Clone, Debug)]
 pub struct Change {
     key: Key,
-    expect: Expect,
+    expect: Precondition,
     value: Option<Bytes>,
     /// The object whole, where it was read as Kubernetes sends it.
     whole: Option<Bytes>,
@@ -43,17 +43,17 @@ pub struct Change {
 impl Change {
     /// Creates an object where there is none, from its value in the form of etcd.
     pub fn create(key: Key, value: impl Into<Bytes>) -> Self {
-        Self { key, expect: Expect::Absent, value: Some(value.into()), whole: None }
+        Self { key, expect: Precondition::Absent, value: Some(value.into()), whole: None }
     }
 
     /// Replaces a version of an object by a value in the form of etcd.
     pub fn update(key: Key, version: Revision, value: impl Into<Bytes>) -> Self {
-        Self { key, expect: Expect::At(version), value: Some(value.into()), whole: None }
+        Self { key, expect: Precondition::At(version), value: Some(value.into()), whole: None }
     }
 
     /// Deletes a version of an object.
     pub fn delete(key: Key, version: Revision) -> Self {
-        Self { key, expect: Expect::At(version), value: None, whole: None }
+        Self { key, expect: Precondition::At(version), value: None, whole: None }
     }
 
     /// The same, of an object that was read just before: on Kubernetes it is not read again for what stays as it is.
@@ -70,7 +70,7 @@ impl Change {
         self.whole.as_ref()
     }
 
-    pub fn expect(&self) -> &Expect {
+    pub fn precondition(&self) -> &Precondition {
         &self.expect
     }
 
@@ -86,7 +86,7 @@ pub struct Batch {
     /// The changes, in the order in which a datastore without transactions makes them.
     pub changes: Vec<Change>,
     /// Objects that are not changed, but whose state justifies the changes.
-    pub evidence: Vec<(Key, Expect)>,
+    pub evidence: Vec<(Key, Precondition)>,
 }
 
 /// What became of a [`Batch`].

@@ -11,7 +11,7 @@ use crate::snapshot::Revision;
 
 /// What has to be true of a key for a write to take place.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Expect {
+pub enum Precondition {
     /// Nothing is stored there.
     Absent,
     /// What is stored there is this version.
@@ -19,8 +19,8 @@ pub enum Expect {
     /// There is a block that records addresses under this handle, or, for false, there is none that does. It may be of
     /// any version; a write takes place only if the block stays the one that was looked at.
     Records(String, bool),
-    /// What is stored there says this. The executor puts the version that it has just read in its place.
-    Says(Condition),
+    /// What is stored there matches this. The executor puts the version that it has just read in its place.
+    Matches(Condition),
 }
 
 /// What has to be true of an object, whatever else changes in it.

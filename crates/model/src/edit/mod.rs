@@ -15,7 +15,7 @@ use std::net::IpAddr;
 use ipnet::IpNet;
 
 pub use self::apply::{Current, apply};
-pub use self::evidence::{Condition, Expect, Found, User};
+pub use self::evidence::{Condition, Found, Precondition, User};
 use crate::affinity::{Affinity, AffinityKey, AffinityState};
 use crate::attributes::{Attribute, PackedAttribute};
 use crate::block::{Allocation, Block, BlockOwner};
@@ -46,7 +46,7 @@ pub struct Part {
     pub edits: Vec<Edit>,
     /// What else has to be true for them: that the endpoint which a record names is absent, that a node is the
     /// version that was read.
-    pub evidence: Vec<(Key, Expect)>,
+    pub evidence: Vec<(Key, Precondition)>,
 }
 
 /// What a [`Part`] is about.
@@ -81,7 +81,7 @@ impl Step {
     }
 
     /// The evidence of all parts, pieces in common several times.
-    pub fn evidence(&self) -> impl Iterator<Item = &(Key, Expect)> {
+    pub fn evidence(&self) -> impl Iterator<Item = &(Key, Precondition)> {
         self.parts.iter().flat_map(|part| &part.evidence)
     }
 
@@ -119,7 +119,7 @@ impl Step {
     }
 
     /// What has to be true for any part to be made.
-    pub fn evidence_of_whole(&self) -> &[(Key, Expect)] {
+    pub fn evidence_of_whole(&self) -> &[(Key, Precondition)] {
         match self.parts.last() {
             Some(part) if part.unit == Unit::WholeStep => &part.evidence,
             _ => &[],
@@ -167,7 +167,7 @@ impl Part {
     }
 
     /// Adds a piece of evidence, unless it is there already.
-    pub fn expect(&mut self, evidence: (Key, Expect)) {
+    pub fn require(&mut self, evidence: (Key, Precondition)) {
         if !self.evidence.contains(&evidence) {
             self.evidence.push(evidence);
         }

@@ -9,7 +9,7 @@ use calipam_model::affinity::{AffinityKey, AffinityType};
 use calipam_model::attributes::Attribute;
 use calipam_model::block::Block;
 use calipam_model::cidr::address_at;
-use calipam_model::edit::{AffinityEdit, BlockEdit, Condition, Edit, Expect, HandleEdit, Step};
+use calipam_model::edit::{AffinityEdit, BlockEdit, Condition, Edit, HandleEdit, Precondition, Step};
 use calipam_model::key::Key;
 
 use super::Request;
@@ -50,7 +50,7 @@ struct BlockSteps<'a, 's> {
     changes: Vec<Change>,
     /// Objects whose deletion stopped half-way. It is finished before they are created anew.
     marked: Vec<(Edit, Change)>,
-    evidence: Vec<(Key, Expect)>,
+    evidence: Vec<(Key, Precondition)>,
 }
 
 impl<'a, 's> BlockSteps<'a, 's> {
@@ -133,7 +133,7 @@ impl<'a, 's> BlockSteps<'a, 's> {
         }
         if let Some(owner) = before.owner() {
             let owned = Condition::OwnedSince(owner.clone(), before.claim_time().map(str::to_owned));
-            self.evidence.push((Key::Block(self.cidr), Expect::Says(owned)));
+            self.evidence.push((Key::Block(self.cidr), Precondition::Matches(owned)));
         }
         // The allocator frees what has cooled down before it assigns.
         let cooldown =
@@ -233,7 +233,10 @@ impl<'a, 's> BlockSteps<'a, 's> {
             let mut step = Step::new(format!("assignment in block {cidr}"));
             step.whole().edits = self.edits;
             let preconditions = preconditions(self.basis, &self.request.node, cidr);
-            self.evidence.into_iter().chain(preconditions).for_each(|evidence| step.whole().expect(evidence));
+            self.evidence
+                .into_iter()
+                .chain(preconditions)
+                .for_each(|evidence| step.whole().require(evidence));
             actions.push(Action { step, changes: self.changes });
         }
         actions
@@ -262,13 +265,14 @@ impl<'a, 's> BlockSteps<'a, 's> {
 }
 
 /// Node and pools have to stay what they were when the allocator decided by them.
-fn preconditions(basis: &Basis<'_>, node: &str, cidr: IpNet) -> Vec<(Key, Expect)> {
+fn preconditions(basis: &Basis<'_>, node: &str, cidr: IpNet) -> Vec<(Key, Precondition)> {
     let node = Key::Node(node.to_owned());
-    let mut preconditions: Vec<(Key, Expect)> =
+    let mut preconditions: Vec<(Key, Precondition)> =
         as_read(basis.snapshot, &BTreeSet::from([node])).into_iter().collect();
     let around = basis.snapshot.pools.iter().filter(|pool| pool.value.cidr.contains(&cidr.addr()));
-    preconditions
-        .extend(around.map(|pool| (Key::Pool(pool.value.name.clone()), Expect::At(pool.revision.clone()))));
+    preconditions.extend(
+        around.map(|pool| (Key::Pool(pool.value.name.clone()), Precondition::At(pool.revision.clone()))),
+    );
     preconditions
 }
 

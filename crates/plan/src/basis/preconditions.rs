@@ -5,13 +5,13 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use calipam_check::{Evidence, Finding, LeakReason, revisions};
-use calipam_model::edit::{Condition, Expect, User};
+use calipam_model::edit::{Condition, Precondition, User};
 use calipam_model::key::Key;
 use calipam_model::snapshot::{Revision, Snapshot, Versioned};
 
 /// The state of what findings rest on.
 pub(crate) struct Preconditions {
-    as_read: HashMap<Key, Expect>,
+    as_read: HashMap<Key, Precondition>,
 }
 
 impl Preconditions {
@@ -22,10 +22,10 @@ impl Preconditions {
     }
 
     /// What must be as it was read for the finding to hold: the owner that a record names is absent, or as it was.
-    pub(crate) fn of(&self, finding: &Finding) -> Vec<(Key, Expect)> {
+    pub(crate) fn of(&self, finding: &Finding) -> Vec<(Key, Precondition)> {
         let expect = |key: Key| {
             let expect = self.as_read.get(&key).cloned();
-            (key, expect.unwrap_or(Expect::Absent))
+            (key, expect.unwrap_or(Precondition::Absent))
         };
         preconditions(finding).into_iter().map(expect).collect()
     }
@@ -34,10 +34,10 @@ impl Preconditions {
 /// What some objects have to be for a plan to hold: in etcd the version that was read; on Kubernetes, where heartbeats,
 /// labels and annotations change the version, the object that says the same about addresses. Objects that do not exist
 /// are left out.
-pub(crate) fn as_read(snapshot: &Snapshot, wanted: &BTreeSet<Key>) -> HashMap<Key, Expect> {
+pub(crate) fn as_read(snapshot: &Snapshot, wanted: &BTreeSet<Key>) -> HashMap<Key, Precondition> {
     let versions = revisions(snapshot, wanted);
-    let mut found: HashMap<Key, Expect> =
-        versions.into_iter().map(|(key, revision)| (key, Expect::At(revision.clone()))).collect();
+    let mut found: HashMap<Key, Precondition> =
+        versions.into_iter().map(|(key, revision)| (key, Precondition::At(revision.clone()))).collect();
     let mut add = |key: Key, revision: &Revision, user: &dyn Fn() -> User| {
         if wanted.contains(&key)
             && let Some(expect) = same_user(revision, user)
@@ -64,15 +64,15 @@ pub(crate) fn as_read(snapshot: &Snapshot, wanted: &BTreeSet<Key>) -> HashMap<Ke
 }
 
 /// `None` for what is not in Kubernetes.
-fn same_user(revision: &Revision, user: impl FnOnce() -> User) -> Option<Expect> {
+fn same_user(revision: &Revision, user: impl FnOnce() -> User) -> Option<Precondition> {
     let Revision::Kubernetes(version) = revision else { return None };
-    Some(Expect::Says(Condition::SameUser(version.uid.clone(), Arc::new(user()))))
+    Some(Precondition::Matches(Condition::SameUser(version.uid.clone(), Arc::new(user()))))
 }
 
 /// Evidence that pods and services are as they were read, shared by all addresses that one of them uses.
 pub(crate) struct Users<'s> {
     snapshot: &'s Snapshot,
-    pods: RefCell<HashMap<u32, Expect>>,
+    pods: RefCell<HashMap<u32, Precondition>>,
 }
 
 impl<'s> Users<'s> {
@@ -80,17 +80,19 @@ impl<'s> Users<'s> {
         Self { snapshot, pods: RefCell::default() }
     }
 
-    pub(crate) fn pod(&self, index: u32) -> Expect {
+    pub(crate) fn pod(&self, index: u32) -> Precondition {
         let expect = || {
             let Versioned { value, revision } = &self.snapshot.pods[index as usize];
-            same_user(revision, || User::Pod(value.clone())).unwrap_or_else(|| Expect::At(revision.clone()))
+            same_user(revision, || User::Pod(value.clone()))
+                .unwrap_or_else(|| Precondition::At(revision.clone()))
         };
         self.pods.borrow_mut().entry(index).or_insert_with(expect).clone()
     }
 
-    pub(crate) fn service(&self, index: u32) -> Expect {
+    pub(crate) fn service(&self, index: u32) -> Precondition {
         let Versioned { value, revision } = &self.snapshot.services[index as usize];
-        same_user(revision, || User::Service(value.clone())).unwrap_or_else(|| Expect::At(revision.clone()))
+        same_user(revision, || User::Service(value.clone()))
+            .unwrap_or_else(|| Precondition::At(revision.clone()))
     }
 }
 

@@ -5,7 +5,7 @@
 use calipam_check::{Code, Finding, Subject};
 use calipam_model::affinity::{Affinity, AffinityKey, AffinityState, AffinityType};
 use calipam_model::block::BlockOwner;
-use calipam_model::edit::{AffinityEdit, BlockEdit, Condition, Edit, Expect};
+use calipam_model::edit::{AffinityEdit, BlockEdit, Condition, Edit, Precondition};
 use calipam_model::key::Key;
 use calipam_model::snapshot::Versioned;
 
@@ -46,7 +46,7 @@ pub(super) fn plan(planner: &mut Planner<'_, '_>) {
 }
 
 /// What an affinity needs.
-enum Fate<'f> {
+enum Decision<'f> {
     Delete(&'static str),
     /// It is deleted with its block, which loses its owner.
     WithBlock,
@@ -71,20 +71,20 @@ fn judge(planner: &mut Planner<'_, '_>, affinity: &Versioned<Affinity>, found: &
     let repairs: Vec<Code> = found.iter().map(|finding| finding.code).collect();
     let edit = |edit: AffinityEdit| vec![Edit::Affinity(key.clone().into(), edit)];
     let revision = affinity.revision.clone();
-    match fate(planner, affinity, found) {
-        Fate::Leave | Fate::WithBlock => false,
-        Fate::SkipOfLiving(finding) => {
+    match decide(planner, affinity, found) {
+        Decision::Leave | Decision::WithBlock => false,
+        Decision::SkipOfLiving(finding) => {
             planner.skip_of_living(finding, &key.node);
             false
         }
-        Fate::Skip(finding, why, detail) => {
+        Decision::Skip(finding, why, detail) => {
             planner.skip(finding, why, detail);
             false
         }
-        Fate::Delete(why) => {
+        Decision::Delete(why) => {
             let gone = found.iter().any(|finding| finding.code == Code::AffinityOfMissingNode)
                 && !planner.index().node_exists(&key.node);
-            let absent = gone.then(|| (Key::Node(key.node.clone()), Expect::Absent));
+            let absent = gone.then(|| (Key::Node(key.node.clone()), Precondition::Absent));
             // One that is marked deleted is no affinity any more.
             let not_its_own = (!affinity.value.deleted && !is_own(planner, key)).then(|| not_its_own(key));
             let evidence = absent.into_iter().chain(not_its_own).collect();
@@ -97,7 +97,7 @@ fn judge(planner: &mut Planner<'_, '_>, affinity: &Versioned<Affinity>, found: &
             ));
             true
         }
-        Fate::Finish => {
+        Decision::Finish => {
             let Some(block) = planner.index().block(key.cidr) else { return false };
             let mut edits = vec![Edit::Block(key.cidr, BlockEdit::Delete(block.revision.clone()))];
             edits.extend(edit(AffinityEdit::Delete(revision)));
@@ -109,14 +109,14 @@ fn judge(planner: &mut Planner<'_, '_>, affinity: &Versioned<Affinity>, found: &
             planner.before_blocks.push(action);
             true
         }
-        Fate::Confirm => {
+        Decision::Confirm => {
             let why = "the block is its own; the block is written again first, so that racing writers fail";
             let what = change(Verb::ConfirmAffinity, subject, why, &repairs);
             let state = AffinityEdit::State(revision, AffinityState::Confirmed);
             with_touch(planner, key, Edit::Affinity(key.clone().into(), state), what, reason());
             false
         }
-        Fate::Label => {
+        Decision::Label => {
             let what = change(Verb::LabelAffinity, subject, "by which Calico finds it", &repairs);
             let state = AffinityEdit::State(revision, affinity.value.state.clone());
             planner.before_blocks.push(action(reason(), edit(state), Vec::new(), what));
@@ -125,35 +125,39 @@ fn judge(planner: &mut Planner<'_, '_>, affinity: &Versioned<Affinity>, found: &
     }
 }
 
-fn fate<'f>(planner: &Planner<'_, '_>, affinity: &Versioned<Affinity>, found: &[&'f Finding]) -> Fate<'f> {
+fn decide<'f>(
+    planner: &Planner<'_, '_>,
+    affinity: &Versioned<Affinity>,
+    found: &[&'f Finding],
+) -> Decision<'f> {
     let value = &affinity.value;
     let has = |code: Code| found.iter().copied().find(|finding| finding.code == code);
     let block = planner.index().block(value.key.cidr);
     let is_own = is_own(planner, &value.key);
     if value.deleted {
         return if has(Code::HalfDeleted).is_some() {
-            Fate::Delete("its deletion stopped half-way")
+            Decision::Delete("its deletion stopped half-way")
         } else {
-            Fate::Leave
+            Decision::Leave
         };
     }
     if let AffinityType::Other(_) = value.key.kind {
         let is_judged = !planner.index().is_unjudged(value.key.cidr);
         if has(Code::UnexpectedAffinityType).is_some() && is_judged && !is_own {
-            return Fate::Delete("Calico never writes its type, and no block belongs to it");
+            return Decision::Delete("Calico never writes its type, and no block belongs to it");
         }
-        return if has(Code::AffinityLabels).is_some() { Fate::Label } else { Fate::Leave };
+        return if has(Code::AffinityLabels).is_some() { Decision::Label } else { Decision::Leave };
     }
     if block.is_some() && !is_own && has(Code::AffinityBlockMismatch).is_some() {
-        return Fate::Delete("the block is not its own");
+        return Decision::Delete("the block is not its own");
     }
     if let Some(finding) = has(Code::AffinityOfMissingNode).filter(|_| value.key.kind == AffinityType::Host) {
         let node = &value.key.node;
-        let with_block = planner.blocks.get(&value.key.cidr).and_then(|planned| planned.disowned.as_ref());
+        let with_block = planner.blocks.get(&value.key.cidr).and_then(|planned| planned.loses_owner.as_ref());
         return match with_block {
-            _ if planner.index().workloads_name_node(node) => Fate::SkipOfLiving(finding),
-            Some(disowned) if disowned == node => Fate::WithBlock,
-            _ => Fate::Delete("its node does not exist"),
+            _ if planner.index().workloads_name_node(node) => Decision::SkipOfLiving(finding),
+            Some(loses_owner) if loses_owner == node => Decision::WithBlock,
+            _ => Decision::Delete("its node does not exist"),
         };
     }
     if let Some(finding) = has(Code::UnsettledAffinity)
@@ -161,7 +165,7 @@ fn fate<'f>(planner: &Planner<'_, '_>, affinity: &Versioned<Affinity>, found: &[
     {
         return unsettled(planner, value, finding, block.is_some(), is_own);
     }
-    if has(Code::AffinityLabels).is_some() { Fate::Label } else { Fate::Leave }
+    if has(Code::AffinityLabels).is_some() { Decision::Label } else { Decision::Leave }
 }
 
 fn unsettled<'f>(
@@ -170,28 +174,28 @@ fn unsettled<'f>(
     finding: &'f Finding,
     exists: bool,
     is_own: bool,
-) -> Fate<'f> {
+) -> Decision<'f> {
     let cidr = value.key.cidr;
     let created = planner.blocks.get(&cidr).and_then(|planned| planned.created.as_ref());
     let sound = planner.index().block(cidr).and_then(|block| block.sound);
     match &value.state {
         AffinityState::Other(state) => {
             let detail = format!("{} is in the state {state:?}, which Calico does not know", value.key);
-            Fate::Skip(finding, SkipReason::NeedsDecision, detail)
+            Decision::Skip(finding, SkipReason::NeedsDecision, detail)
         }
         // It is confirmed with the block, where that is its own.
-        _ if created.is_some_and(|block| block.owner() == Some(&value.key.owner())) => Fate::Leave,
-        _ if !exists => Fate::Delete("there is no such block"),
+        _ if created.is_some_and(|block| block.owner() == Some(&value.key.owner())) => Decision::Leave,
+        _ if !exists => Decision::Delete("there is no such block"),
         AffinityState::PendingDeletion
             if is_own
                 && sound.is_some_and(|sound| sound.is_empty())
                 && !planner.changes_addresses(cidr)
                 && !planner.corrupt.blocks.contains_key(&cidr) =>
         {
-            Fate::Finish
+            Decision::Finish
         }
-        _ if is_own => Fate::Confirm,
-        _ => Fate::Leave,
+        _ if is_own => Decision::Confirm,
+        _ => Decision::Leave,
     }
 }
 
@@ -210,7 +214,7 @@ fn with_touch(planner: &mut Planner<'_, '_>, key: &AffinityKey, edit: Edit, what
     };
     let touch = Edit::Block(key.cidr, BlockEdit::Touch);
     let since = block.sound.and_then(|sound| sound.claim_time()).map(str::to_owned);
-    let owned = (Key::Block(key.cidr), Expect::Says(Condition::OwnedSince(key.owner(), since)));
+    let owned = (Key::Block(key.cidr), Precondition::Matches(Condition::OwnedSince(key.owner(), since)));
     let mut made = action(reason, vec![touch, edit], vec![owned], what);
     // Stale affinities of others go in the same step, and first: two nodes must not hold one block.
     let is_stale = |other: &mut Action| {
@@ -220,7 +224,7 @@ fn with_touch(planner: &mut Planner<'_, '_>, key: &AffinityKey, edit: Edit, what
     for stale in planner.before_blocks.extract_if(.., is_stale) {
         for part in stale.step.parts {
             made.step.whole().edits.splice(0..0, part.edits);
-            part.evidence.into_iter().for_each(|evidence| made.step.whole().expect(evidence));
+            part.evidence.into_iter().for_each(|evidence| made.step.whole().require(evidence));
         }
         made.changes.extend(stale.changes);
     }
@@ -235,7 +239,7 @@ fn conflicts(planner: &mut Planner<'_, '_>, deleted: &[&Versioned<Affinity>]) {
         let left = all.filter(|value| {
             let goes = deleted.iter().any(|affinity| affinity.value.key == value.key)
                 || planner.blocks.get(&cidr).is_some_and(|planned| {
-                    planned.given_up.iter().any(|affinity| affinity.value.key == value.key)
+                    planned.released.iter().any(|affinity| affinity.value.key == value.key)
                 });
             value.key.cidr == cidr && value.key.kind == AffinityType::Host && !value.deleted && !goes
         });
@@ -264,7 +268,7 @@ fn missing(planner: &mut Planner<'_, '_>) {
             BlockOwner::Other(_) => continue,
         };
         if kind == AffinityType::Host && !planner.index().node_exists(node) {
-            let planned = planner.blocks.get_mut(&cidr).filter(|planned| planned.disowned.is_some());
+            let planned = planner.blocks.get_mut(&cidr).filter(|planned| planned.loses_owner.is_some());
             match planned {
                 Some(planned) => planned.changes.push(change(
                     Verb::SetBlockOwner,

@@ -7,7 +7,7 @@ use calipam_model::IpNet;
 use calipam_model::affinity::Affinity;
 use calipam_model::attributes::Attribute;
 use calipam_model::block::Block;
-use calipam_model::edit::{Edit, Expect, Held};
+use calipam_model::edit::{Edit, Held, Precondition};
 use calipam_model::key::Key;
 use calipam_model::snapshot::Versioned;
 
@@ -20,9 +20,9 @@ pub(super) struct BlockPlan<'s> {
     /// By ordinal.
     pub addresses: BTreeMap<u32, AddressPlan>,
     /// The node that is gone and loses the block.
-    pub disowned: Option<String>,
+    pub loses_owner: Option<String>,
     /// Affinities of that node, which are deleted with the block.
-    pub given_up: Vec<&'s Versioned<Affinity>>,
+    pub released: Vec<&'s Versioned<Affinity>>,
     /// Affinities that are confirmed or created once the block is written.
     pub affinities: Vec<(Edit, Change)>,
     /// The block without its addresses, where there is none yet.
@@ -38,7 +38,7 @@ pub(super) struct AddressPlan {
     pub address: IpAddr,
     pub what: What,
     /// What else has to be true.
-    pub evidence: Vec<(Key, Expect)>,
+    pub evidence: Vec<(Key, Precondition)>,
     pub change: Change,
 }
 

@@ -30,10 +30,10 @@ fn of_missing_nodes(planner: &mut Planner<'_, '_>) {
             let is_its = key.kind == AffinityType::Host && key.node == node && key.cidr == cidr;
             is_its && !affinity.value.deleted
         });
-        let given_up = of_block.collect();
+        let released = of_block.collect();
         let planned = planner.blocks.entry(cidr).or_default();
-        planned.disowned = Some(node.to_owned());
-        planned.given_up = given_up;
+        planned.loses_owner = Some(node.to_owned());
+        planned.released = released;
     }
 }
 

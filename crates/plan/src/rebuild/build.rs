@@ -6,14 +6,14 @@ use calipam_check::{Code, Subject};
 use calipam_model::IpNet;
 use calipam_model::attributes::Attribute;
 use calipam_model::cidr::ordinal_of;
-use calipam_model::edit::{BlockEdit, Condition, Edit, Expect, Part, Step, Unit};
+use calipam_model::edit::{BlockEdit, Condition, Edit, Part, Precondition, Step, Unit};
 
 use super::block_plan::{AddressPlan, BlockPlan, What};
-use super::corrupt::{CorruptBlocks, Mended};
+use super::corrupt::{CorruptBlocks, Repaired};
 use super::handles::{Counting, Countings};
 use super::planner::{Planner, change};
 use crate::plan::{Action, Verb};
-use crate::release::gone_node::{disown, give_up};
+use crate::release::gone_node::{clear_owner, release_affinity};
 
 /// All steps, in their order.
 pub(super) fn actions(planner: Planner<'_, '_>, mut countings: Countings) -> Vec<Action> {
@@ -40,8 +40,8 @@ fn block(
     counting: Counting,
     cooldown: i64,
 ) -> Action {
-    if let Some(mended) = corrupt.blocks.get(&cidr) {
-        return replace(cidr, mended, planned, counting, cooldown);
+    if let Some(repaired) = corrupt.blocks.get(&cidr) {
+        return replace(cidr, repaired, planned, counting, cooldown);
     }
     match planned.created.take() {
         Some(created) => {
@@ -56,7 +56,7 @@ fn block(
 /// free.
 fn replace(
     cidr: IpNet,
-    mended: &Mended,
+    repaired: &Repaired,
     mut planned: BlockPlan<'_>,
     counting: Counting,
     cooldown: i64,
@@ -64,14 +64,14 @@ fn replace(
     let mut edits = Vec::new();
     if planned.deleted {
         planned.addresses.clear();
-        edits.push(Edit::Block(cidr, BlockEdit::Delete(mended.revision.clone())));
+        edits.push(Edit::Block(cidr, BlockEdit::Delete(repaired.revision.clone())));
     } else {
-        let block = Box::new(mended.block.clone());
-        edits.push(Edit::Block(cidr, BlockEdit::Replace(mended.revision.clone(), block)));
-        edits.extend(hold_unrecorded(cidr, mended, &planned));
+        let block = Box::new(repaired.block.clone());
+        edits.push(Edit::Block(cidr, BlockEdit::Replace(repaired.revision.clone(), block)));
+        edits.extend(hold_unrecorded(cidr, repaired, &planned));
     }
     let rebuilt =
-        change(Verb::RebuildBlock, Subject::Block(cidr), mended.broken.clone(), &[Code::CorruptBlock]);
+        change(Verb::RebuildBlock, Subject::Block(cidr), repaired.broken.clone(), &[Code::CorruptBlock]);
     planned.changes.insert(0, rebuilt);
     at_once(cidr, edits, planned, counting, cooldown)
 }
@@ -108,10 +108,10 @@ fn at_once(
     action.step.parts.push(block);
     action.step.parts.append(&mut parts);
 
-    if let Some(node) = planned.disowned {
-        disown(&mut action, cidr, &node);
+    if let Some(node) = planned.loses_owner {
+        clear_owner(&mut action, cidr, &node);
     }
-    planned.given_up.into_iter().for_each(|affinity| give_up(&mut action, affinity));
+    planned.released.into_iter().for_each(|affinity| release_affinity(&mut action, affinity));
     action
 }
 
@@ -125,14 +125,14 @@ fn keep_in_use(addresses: &mut [AddressPlan], block: &mut Part) {
     }
     for address in addresses {
         if !is_assigned(address) {
-            address.evidence.drain(..).for_each(|ground| block.expect(ground));
+            address.evidence.drain(..).for_each(|ground| block.require(ground));
             continue;
         }
         for (_, expect) in &mut address.evidence {
-            *expect = match std::mem::replace(expect, Expect::Absent) {
-                Expect::At(_) => Expect::Says(Condition::StillThere(None)),
-                Expect::Says(Condition::SameUser(uid, user)) => {
-                    Expect::Says(Condition::StillThere(Some((uid, user))))
+            *expect = match std::mem::replace(expect, Precondition::Absent) {
+                Precondition::At(_) => Precondition::Matches(Condition::StillThere(None)),
+                Precondition::Matches(Condition::SameUser(uid, user)) => {
+                    Precondition::Matches(Condition::StillThere(Some((uid, user))))
                 }
                 other => other,
             };
@@ -141,8 +141,8 @@ fn keep_in_use(addresses: &mut [AddressPlan], block: &mut Part) {
 }
 
 /// Addresses in use that the corrupt block held without a record, and for which none can be made: they stay held.
-fn hold_unrecorded(cidr: IpNet, mended: &Mended, planned: &BlockPlan<'_>) -> Option<Edit> {
-    let held = mended.unrecorded.iter().filter(|ordinal| !planned.addresses.contains_key(ordinal));
+fn hold_unrecorded(cidr: IpNet, repaired: &Repaired, planned: &BlockPlan<'_>) -> Option<Edit> {
+    let held = repaired.unrecorded.iter().filter(|ordinal| !planned.addresses.contains_key(ordinal));
     let records: Vec<(u32, Attribute)> = held.map(|ordinal| (*ordinal, Attribute::default())).collect();
     (!records.is_empty()).then_some(Edit::Block(cidr, BlockEdit::Assign { records }))
 }
@@ -185,15 +185,15 @@ fn edit(cidr: IpNet, mut planned: BlockPlan<'_>, mut counting: Counting, cooldow
         _ => format!("block {cidr}"),
     };
 
-    if let Some(node) = planned.disowned.take() {
-        disown(&mut action, cidr, &node);
+    if let Some(node) = planned.loses_owner.take() {
+        clear_owner(&mut action, cidr, &node);
     }
     action.changes.append(&mut planned.changes);
     for (edit, change) in planned.affinities {
         action.step.whole().edits.push(edit);
         action.changes.push(change);
     }
-    planned.given_up.into_iter().for_each(|affinity| give_up(&mut action, affinity));
+    planned.released.into_iter().for_each(|affinity| release_affinity(&mut action, affinity));
     action
 }
 
@@ -213,7 +213,7 @@ fn part(cidr: IpNet, addresses: &[AddressPlan], counting: &mut Counting, cooldow
     part.edits.extend(ids.iter().filter_map(|id| counting.down.remove(id)));
 
     let evidence = addresses.iter().flat_map(|address| &address.evidence);
-    evidence.for_each(|ground| part.expect(ground.clone()));
+    evidence.for_each(|ground| part.require(ground.clone()));
     part
 }
 

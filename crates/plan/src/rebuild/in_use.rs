@@ -9,7 +9,7 @@ use calipam_check::owner::{Doubt, RecordedOwner};
 use calipam_check::{Code, Finding, LeakReason, Subject};
 use calipam_model::IpNet;
 use calipam_model::cidr::ordinal_of;
-use calipam_model::edit::Expect;
+use calipam_model::edit::Precondition;
 use calipam_model::key::Key;
 use calipam_model::names::endpoint_name;
 use calipam_model::snapshot::Source;
@@ -65,7 +65,7 @@ pub(super) fn plan(planner: &mut Planner<'_, '_>) {
 fn as_read(planner: &mut Planner<'_, '_>) {
     let blocks = || planner.blocks.values().flat_map(|planned| planned.addresses.values());
     let absent =
-        blocks().flat_map(|planned| &planned.evidence).filter(|(_, expect)| *expect == Expect::Absent);
+        blocks().flat_map(|planned| &planned.evidence).filter(|(_, expect)| *expect == Precondition::Absent);
     let absent: BTreeSet<Key> = absent.map(|(key, _)| key.clone()).collect();
     if absent.is_empty() {
         return;
@@ -73,7 +73,7 @@ fn as_read(planner: &mut Planner<'_, '_>) {
     let found = preconditions::as_read(planner.basis.snapshot, &absent);
     let blocks = planner.blocks.values_mut().flat_map(|planned| planned.addresses.values_mut());
     for (key, expect) in blocks.flat_map(|planned| &mut planned.evidence) {
-        if let (Expect::Absent, Some(found)) = (&*expect, found.get(key)) {
+        if let (Precondition::Absent, Some(found)) = (&*expect, found.get(key)) {
             *expect = found.clone();
         }
     }
@@ -235,7 +235,7 @@ fn is_gone(planner: &Planner<'_, '_>, owner: &RecordedOwner, claim: &Claim<'_>) 
 }
 
 /// What must still be absent: the recorded owner, or its node.
-fn absences(planner: &Planner<'_, '_>, claim: &Claim<'_>) -> Vec<(Key, Expect)> {
+fn absences(planner: &Planner<'_, '_>, claim: &Claim<'_>) -> Vec<(Key, Precondition)> {
     let index = planner.index();
     let snapshot = planner.basis.snapshot;
     let mut absent = Vec::new();
@@ -258,5 +258,5 @@ fn absences(planner: &Planner<'_, '_>, claim: &Claim<'_>) -> Vec<(Key, Expect)> 
     {
         absent.push(Key::Pod { namespace: namespace.to_string(), name: pod.to_string() });
     }
-    absent.into_iter().map(|key| (key, Expect::Absent)).collect()
+    absent.into_iter().map(|key| (key, Precondition::Absent)).collect()
 }

@@ -8,7 +8,7 @@ use calipam_check::claim::Claim;
 use calipam_check::{Code, Options, Subject, check};
 use calipam_model::IpNet;
 use calipam_model::block::{Block, BlockContent};
-use calipam_model::edit::Expect;
+use calipam_model::edit::Precondition;
 use calipam_model::key::Key;
 use calipam_model::snapshot::{StoredBlock, Versioned};
 
@@ -21,7 +21,7 @@ use crate::basis::preconditions::Preconditions;
 #[derive(Default)]
 pub(super) struct MarkedBlocks {
     /// That nothing uses these any more, by block.
-    unused: BTreeMap<IpNet, Vec<(Key, Expect)>>,
+    unused: BTreeMap<IpNet, Vec<(Key, Precondition)>>,
     /// An address that is in use, or may be, by block.
     used: BTreeMap<IpNet, IpAddr>,
 }
@@ -75,7 +75,7 @@ impl MarkedBlocks {
             }
         }
         let preconditions = Preconditions::new(basis.snapshot, leaks.iter().copied());
-        let mut evidence: Vec<(Key, Expect)> = Vec::new();
+        let mut evidence: Vec<(Key, Precondition)> = Vec::new();
         for ground in leaks.iter().flat_map(|leak| preconditions.of(leak)) {
             if !evidence.contains(&ground) {
                 evidence.push(ground);
@@ -85,7 +85,7 @@ impl MarkedBlocks {
     }
 
     /// What has to be true for the deletion of the block to be finished; `None` where it must stay.
-    pub(super) fn unused(&self, cidr: IpNet) -> Option<&[(Key, Expect)]> {
+    pub(super) fn unused(&self, cidr: IpNet) -> Option<&[(Key, Precondition)]> {
         self.unused.get(&cidr).map(Vec::as_slice)
     }
 

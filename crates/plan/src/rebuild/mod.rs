@@ -46,7 +46,7 @@ pub fn needs_endpoints_only(snapshot: &Snapshot) -> bool {
 /// `sightings` are earlier looks at the cluster, and `cooldown` is how many seconds a released address cools
 /// down, as for [`release::plan`](crate::release::plan()): leaked addresses are released by the same rules.
 ///
-/// Where corrupt blocks are mended, the snapshot is copied once and checked again as if they were sound: that
+/// Where corrupt blocks are repaired, the snapshot is copied once and checked again as if they were sound: that
 /// shows what they have hidden.
 pub fn plan(basis: &Basis<'_>, request: &Request, sightings: &[Sightings], cooldown: i64) -> Plan {
     let scope = Scope::new(request);
@@ -55,7 +55,7 @@ pub fn plan(basis: &Basis<'_>, request: &Request, sightings: &[Sightings], coold
     let mut plan = if corrupt.blocks.is_empty() {
         of_sound(basis, &scope, &corrupt, sightings, cooldown)
     } else {
-        of_mended(basis, &scope, &corrupt, sightings, cooldown)
+        of_repaired(basis, &scope, &corrupt, sightings, cooldown)
     };
     // A corrupt block that stays so is skipped for its own reason.
     for skipped in skipped {
@@ -69,8 +69,8 @@ pub fn plan(basis: &Basis<'_>, request: &Request, sightings: &[Sightings], coold
     plan
 }
 
-/// Plans on the snapshot as it would be if the corrupt blocks were mended.
-fn of_mended(
+/// Plans on the snapshot as it would be if the corrupt blocks were repaired.
+fn of_repaired(
     basis: &Basis<'_>,
     scope: &Scope<'_>,
     corrupt: &CorruptBlocks,
@@ -78,8 +78,8 @@ fn of_mended(
     cooldown: i64,
 ) -> Plan {
     let options = Options { grace: Some(basis.context.grace), pool_threshold: basis.context.pool_threshold };
-    let mended = corrupt.apply(basis.snapshot);
-    let mut report = check(&mended, &options);
+    let repaired = corrupt.apply(basis.snapshot);
+    let mut report = check(&repaired, &options);
     let seen: HashSet<(Code, &Subject)> =
         basis.report.findings.iter().map(|finding| (finding.code, &finding.subject)).collect();
     // What was found before and did not settle stands no more now.
@@ -93,7 +93,7 @@ fn of_mended(
     let found = |finding: &calipam_check::Finding| (finding.code, finding.subject.clone());
     let revealed =
         report.findings.iter().filter(|f| !seen.contains(&(f.code, &f.subject))).map(found).collect();
-    let mut plan = of_sound(&Basis::new(&mended, &report, &options), scope, corrupt, sightings, cooldown);
+    let mut plan = of_sound(&Basis::new(&repaired, &report, &options), scope, corrupt, sightings, cooldown);
     plan.revealed = revealed;
     plan
 }

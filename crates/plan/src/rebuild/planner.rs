@@ -7,7 +7,7 @@ use calipam_check::index::{Index, IndexedBlock};
 use calipam_check::{Code, Finding, Subject};
 use calipam_model::IpNet;
 use calipam_model::cidr::block_around;
-use calipam_model::edit::{Edit, Expect, Part, Step, Unit};
+use calipam_model::edit::{Edit, Part, Precondition, Step, Unit};
 use calipam_model::key::Key;
 use calipam_model::snapshot::{Defect, Snapshot, StoredBlock};
 
@@ -104,7 +104,7 @@ impl<'p, 's> Planner<'p, 's> {
 pub(super) fn action(
     reason: String,
     edits: Vec<Edit>,
-    evidence: Vec<(Key, Expect)>,
+    evidence: Vec<(Key, Precondition)>,
     change: Change,
 ) -> Action {
     let parts = vec![Part { unit: Unit::WholeStep, edits, evidence }];

@@ -2,7 +2,7 @@
 
 use calipam_check::index::{Owner, Use, Workload};
 use calipam_model::attributes::Attribute;
-use calipam_model::edit::Expect;
+use calipam_model::edit::Precondition;
 use calipam_model::key::Key;
 use calipam_model::snapshot::{DatastoreKind, Revision};
 use calipam_model::time::format_go_utc;
@@ -16,7 +16,7 @@ use crate::skipped::SkipReason;
 pub(super) struct Wanted {
     pub record: Attribute,
     /// The one who uses the address, as it was read.
-    pub evidence: Vec<(Key, Expect)>,
+    pub evidence: Vec<(Key, Precondition)>,
 }
 
 /// The record for an address that is used by one owner, whose uses these are.
@@ -31,7 +31,7 @@ pub(super) fn wanted(
     };
     let snapshot = basis.snapshot;
     let taken_at = format_go_utc(snapshot.taken_at.as_nanosecond().try_into().unwrap_or_default());
-    let at = |revision: &Revision| Expect::At(revision.clone());
+    let at = |revision: &Revision| Precondition::At(revision.clone());
     match used.owner {
         Owner::Tunnel(index, kind) => {
             let node = &snapshot.nodes[index as usize];

@@ -6,7 +6,7 @@ use calipam_check::{Code, Remedy, Subject};
 use calipam_model::IpNet;
 use calipam_model::affinity::{Affinity, AffinityType};
 use calipam_model::block::BlockOwner;
-use calipam_model::edit::{BlockEdit, Edit, Expect, HandleEdit, Part, Step, Unit};
+use calipam_model::edit::{BlockEdit, Edit, HandleEdit, Part, Precondition, Step, Unit};
 use calipam_model::handle::Handle;
 use calipam_model::key::Key;
 use calipam_model::snapshot::Versioned;
@@ -16,7 +16,7 @@ use crate::basis::Basis;
 use crate::basis::handles::{HandleAllocations, MOST_NAMED};
 use crate::basis::preconditions::Preconditions;
 use crate::plan::{Action, Change, Verb};
-use crate::release::gone_node::{disown, give_up};
+use crate::release::gone_node::{clear_owner, release_affinity};
 use crate::release::policy::Chosen;
 use crate::skipped::{SkipReason, Skipped, SuggestedAction};
 
@@ -80,17 +80,17 @@ impl<'s> Builder<'_, 's> {
             let chosen = of_block.remove(&block).unwrap_or_default();
             let mut action = self.release(block, &chosen, &preconditions, &selection.handles);
             if let Some(node) = held.blocks.remove(&block) {
-                disown(&mut action, block, &node);
+                clear_owner(&mut action, block, &node);
             }
             for affinity in held.affinities.remove(&block).unwrap_or_default() {
-                give_up(&mut action, affinity);
+                release_affinity(&mut action, affinity);
             }
             self.actions.push(action);
         }
         for affinity in held.affinities.into_values().flatten() {
             let step = Step::new(format!("affinity {}", affinity.value.key));
             let mut action = Action { step, changes: Vec::new() };
-            give_up(&mut action, affinity);
+            release_affinity(&mut action, affinity);
             self.actions.push(action);
         }
     }
@@ -137,7 +137,7 @@ impl<'s> Builder<'_, 's> {
             part.edits.extend(handles.objects(id).iter().map(decrement));
         }
         for ground in chosen.iter().filter_map(|chosen| chosen.finding).flat_map(|f| preconditions.of(f)) {
-            part.expect(ground);
+            part.require(ground);
         }
         // A plan can have a hundred thousand parts.
         part.edits.shrink_to_fit();
@@ -167,7 +167,7 @@ impl<'s> Builder<'_, 's> {
             let delete = HandleEdit::Delete((*revision).clone());
             step.whole().edits.push(Edit::Handle(id.clone(), delete));
             for block in named.remove(id).unwrap_or_default() {
-                step.whole().expect((Key::Block(block), Expect::Records(id.clone(), false)));
+                step.whole().require((Key::Block(block), Precondition::Records(id.clone(), false)));
             }
             self.actions.push(Action { step, changes: vec![change] });
         }

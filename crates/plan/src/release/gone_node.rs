@@ -4,19 +4,19 @@ use calipam_check::{Code, Subject};
 use calipam_model::IpNet;
 use calipam_model::affinity::{Affinity, AffinityKey};
 use calipam_model::block::BlockOwner;
-use calipam_model::edit::{AffinityEdit, BlockEdit, Condition, Edit, Expect};
+use calipam_model::edit::{AffinityEdit, BlockEdit, Condition, Edit, Precondition};
 use calipam_model::key::Key;
 use calipam_model::snapshot::Versioned;
 
 use crate::plan::{Action, Change, Verb};
 
 /// The block loses its owner, and is deleted if it is empty then.
-pub(crate) fn disown(action: &mut Action, block: IpNet, node: &str) {
+pub(crate) fn clear_owner(action: &mut Action, block: IpNet, node: &str) {
     let owner = BlockOwner::Host(node.to_owned());
     let edit = BlockEdit::Owner { from: Some(owner), to: None };
     let whole = action.step.whole();
     whole.edits.push(Edit::Block(block, edit));
-    whole.expect((Key::Node(node.to_owned()), Expect::Absent));
+    whole.require((Key::Node(node.to_owned()), Precondition::Absent));
     action.changes.push(Change {
         action: Verb::SetBlockOwner,
         subject: Subject::Block(block),
@@ -26,15 +26,15 @@ pub(crate) fn disown(action: &mut Action, block: IpNet, node: &str) {
 }
 
 /// An affinity of the node is deleted.
-pub(crate) fn give_up(action: &mut Action, affinity: &Versioned<Affinity>) {
+pub(crate) fn release_affinity(action: &mut Action, affinity: &Versioned<Affinity>) {
     let key = &affinity.value.key;
     let edit = AffinityEdit::Delete(affinity.revision.clone());
     let whole = action.step.whole();
     whole.edits.push(Edit::Affinity(key.clone().into(), edit));
-    whole.expect((Key::Node(key.node.clone()), Expect::Absent));
+    whole.require((Key::Node(key.node.clone()), Precondition::Absent));
     // Where the step takes the block from its node, it compares the owner by that.
     if !whole.edits.iter().any(|edit| edit.key() == Key::Block(key.cidr)) {
-        whole.expect(not_its_own(key));
+        whole.require(not_its_own(key));
     }
     action.changes.push(Change {
         action: Verb::DeleteAffinity,
@@ -46,6 +46,6 @@ pub(crate) fn give_up(action: &mut Action, affinity: &Versioned<Affinity>) {
 
 /// What has to be true where an affinity is deleted alone: its holder has not created or claimed the block meanwhile,
 /// which it could not find then.
-pub(crate) fn not_its_own(key: &AffinityKey) -> (Key, Expect) {
-    (Key::Block(key.cidr), Expect::Says(Condition::NotOwnedBy(key.owner())))
+pub(crate) fn not_its_own(key: &AffinityKey) -> (Key, Precondition) {
+    (Key::Block(key.cidr), Precondition::Matches(Condition::NotOwnedBy(key.owner())))
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use calipam_datastore::write::{Batch, Change, Expect, Stored, Swap};
+use calipam_datastore::write::{Batch, Change, Precondition, Stored, Swap};
 use calipam_model::edit::Unit;
 use calipam_model::handle::clean_id;
 use calipam_model::key::Key;
@@ -13,7 +13,8 @@ use calipam_model::snapshot::Revision;
 use super::{Context, Decision, Ended, Event, Group, Objects, Omitted, RETRIES, Task};
 use crate::error::RepairError;
 use crate::journal::{
-    ChangeRecord, Fate, GuardRecord, Intent, Outcome, Value, Version, fate, goes_by_value, same_value,
+    ChangeRecord, GuardRecord, Intent, IntentOutcome, Outcome, Value, Version, goes_by_value, intent_outcome,
+    same_value,
 };
 
 /// How often a write is sent again whose answer was lost.
@@ -68,11 +69,11 @@ pub(super) async fn run_group(context: &Context, group: &Group, omitted: &mut Om
             Ok(TaskEnd::Written(more)) => made.extend(more),
             Ok(TaskEnd::Marked(reason)) => return Ended::Partly(reason),
             Ok(TaskEnd::Conflict(reason)) => {
-                let is_nothing_left = made.is_empty() || is_taken_back(context, group, made).await;
+                let is_nothing_left = made.is_empty() || revert(context, group, made).await;
                 return if is_nothing_left { Ended::Conflict(reason) } else { Ended::Partly(reason) };
             }
             Err(error) => {
-                let wrote = !made.is_empty() && !is_taken_back(context, group, made).await;
+                let wrote = !made.is_empty() && !revert(context, group, made).await;
                 return Ended::Broken(error, wrote);
             }
         }
@@ -83,7 +84,7 @@ pub(super) async fn run_group(context: &Context, group: &Group, omitted: &mut Om
         _ => false,
     };
     let stranded: Made = made.extract_if(.., |made| is_stranded(&made.key)).collect();
-    if !stranded.is_empty() && !is_taken_back(context, group, stranded).await {
+    if !stranded.is_empty() && !revert(context, group, stranded).await {
         return Ended::Partly(
             "a handle that was counted for an address has been changed by others since".into(),
         );
@@ -93,7 +94,7 @@ pub(super) async fn run_group(context: &Context, group: &Group, omitted: &mut Om
 
 /// Takes back handles that were counted for a block which could not be written, affinities that were created for it, and pools
 /// of a split that could not be brought to its end. True where nothing of the step is left.
-async fn is_taken_back(context: &Context, group: &Group, made: Made) -> bool {
+async fn revert(context: &Context, group: &Group, made: Made) -> bool {
     let may_go = |made: &MadeOf| match made.key {
         Key::Handle(_) | Key::Pool(_) => true,
         Key::Affinity(_) => made.before.is_none(),
@@ -197,28 +198,28 @@ async fn write(
             // After a lost answer, a lost swap may be this very write.
             Ok(Swap::Lost) if resends == 0 => break None,
             Ok(Swap::Lost) => match look(context, &intent).await? {
-                Fate::Written(outcome) => break outcome.written,
-                Fate::NotWritten => break None,
-                Fate::Changed(keys) => return Ok(Written::Unclear(keys)),
+                IntentOutcome::Written(outcome) => break outcome.written,
+                IntentOutcome::NotWritten => break None,
+                IntentOutcome::Changed(keys) => return Ok(Written::Unclear(keys)),
             },
             Err(error) if resends == RESENDS && !error.is_refusal() => return Err(error.into()),
             Err(error) => {
                 resends += 1;
                 match look(context, &intent).await {
-                    Ok(Fate::Written(outcome)) => {
+                    Ok(IntentOutcome::Written(outcome)) => {
                         failure = finish_deletions(context, batch).await;
                         break outcome.written;
                     }
                     // A refusal is about these objects; others may be taken.
-                    Ok(Fate::NotWritten)
+                    Ok(IntentOutcome::NotWritten)
                         if error.is_refusal() && (resends > RESENDS || !error.may_pass()) =>
                     {
                         context.journal.conclude(Outcome { id: intent.id, written: None })?;
                         return Ok(Written::Refused(error.to_string()));
                     }
                     // Sending it again is safe: it still expects the same versions.
-                    Ok(Fate::NotWritten) => tokio::time::sleep(RESEND_PAUSE * resends as u32).await,
-                    Ok(Fate::Changed(keys)) => return Ok(Written::Unclear(keys)),
+                    Ok(IntentOutcome::NotWritten) => tokio::time::sleep(RESEND_PAUSE * resends as u32).await,
+                    Ok(IntentOutcome::Changed(keys)) => return Ok(Written::Unclear(keys)),
                     Err(_) => return Err(error.into()),
                 }
             }
@@ -287,10 +288,10 @@ fn text_of(revision: &Option<Revision>) -> Option<String> {
 }
 
 /// Finds out by reading what became of a write whose answer was lost.
-async fn look(context: &Context, intent: &Intent) -> Result<Fate, RepairError> {
+async fn look(context: &Context, intent: &Intent) -> Result<IntentOutcome, RepairError> {
     let keys: Vec<Key> =
         intent.changes.iter().map(|change| crate::journal::key_of(&change.key)).collect::<Result<_, _>>()?;
-    Ok(fate(intent, &context.writer.read(&keys).await?))
+    Ok(intent_outcome(intent, &context.writer.read(&keys).await?))
 }
 
 /// What the journal says about a batch.
@@ -303,11 +304,11 @@ fn intent(group: &Group, objects: &Objects, batch: &Batch) -> Intent {
             after: change.value().map(Value::new),
         }
     };
-    let guard = |(key, expect): &(Key, Expect)| GuardRecord {
+    let guard = |(key, expect): &(Key, Precondition)| GuardRecord {
         key: key.to_string(),
         revision: match expect {
-            Expect::Absent | Expect::Records(..) | Expect::Says(_) => None,
-            Expect::At(revision) => Some(revision.to_string()),
+            Precondition::Absent | Precondition::Records(..) | Precondition::Matches(_) => None,
+            Precondition::At(revision) => Some(revision.to_string()),
         },
     };
     Intent {

@@ -162,7 +162,7 @@ pub struct Execution {
     /// Steps that were written in part: what remains to be written met a conflict, or the run broke off in it.
     pub partly: usize,
     /// Steps of which nothing was written, because something had changed.
-    pub given_up: usize,
+    pub aborted: usize,
     /// Intents in the journal: what was about to be written.
     pub intents: u64,
     /// What was abandoned because something had changed: steps, and addresses of steps.
@@ -241,10 +241,10 @@ impl Execution {
                 self.conflicts.push(conflict(group.reason.clone(), reason, Vec::new()));
             }
             Ended::Already => {
-                *(if omissions.is_empty() { &mut self.already } else { &mut self.given_up }) += 1
+                *(if omissions.is_empty() { &mut self.already } else { &mut self.aborted }) += 1
             }
             Ended::Conflict(reason) => {
-                self.given_up += 1;
+                self.aborted += 1;
                 self.conflicts.push(conflict(group.reason.clone(), reason, Vec::new()));
             }
             Ended::Interrupted => self.not_begun += 1,

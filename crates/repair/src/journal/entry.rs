@@ -167,7 +167,7 @@ pub(super) mod text {
 
 impl Intent {
     /// About how long its line is: values are JSON, in which a tenth of the characters needs escaping.
-    pub(super) fn expected_length(&self) -> usize {
+    pub(super) fn length_hint(&self) -> usize {
         let of_change = |change: &ChangeRecord| {
             let before = change.before.as_ref().map(|before| &before.value);
             let values: usize = before.into_iter().chain(&change.after).map(Value::len).sum();

@@ -4,6 +4,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
@@ -36,10 +37,13 @@ pub struct Journal {
     next_intent: AtomicU64,
 }
 
+/// Told that a line is durable, or why it is not.
+type Durable = oneshot::Sender<Result<(), Arc<io::Error>>>;
+
 struct Line {
     text: Vec<u8>,
-    /// Told when the line is durable, or why it is not; `None` where nobody waits for that.
-    done: Option<oneshot::Sender<Result<(), String>>>,
+    /// `None` where nobody waits for it.
+    done: Option<Durable>,
 }
 
 impl Journal {
@@ -94,7 +98,7 @@ impl Journal {
             intent: &'a Intent,
         }
         intent.id = self.next_intent.fetch_add(1, Ordering::Relaxed);
-        let length = intent.expected_length();
+        let length = intent.length_hint();
         self.append(&Line { intent }, length).await
     }
 
@@ -119,26 +123,22 @@ impl Journal {
     async fn append(&self, entry: &impl serde::Serialize, length: usize) -> Result<(), JournalError> {
         let (done, durable) = oneshot::channel();
         self.send(entry, length, Some(done))?;
-        durable.await.map_err(|_| self.gone())?.map_err(|reason| self.failed(reason))
+        durable.await.map_err(|_| self.gone())?.map_err(|error| JournalError::write(&self.path, &error))
     }
 
     fn send(
         &self,
         entry: &impl serde::Serialize,
         length: usize,
-        done: Option<oneshot::Sender<Result<(), String>>>,
+        done: Option<Durable>,
     ) -> Result<(), JournalError> {
-        let text = encode(entry, length).map_err(|e| self.failed(e.to_string()))?;
+        let text = encode(entry, length).map_err(|error| JournalError::write(&self.path, &error))?;
         let queue = self.queue.as_ref().ok_or_else(|| self.gone())?;
         queue.send(Line { text, done }).map_err(|_| self.gone())
     }
 
-    fn failed(&self, reason: String) -> JournalError {
-        JournalError::Write { path: self.path.clone(), reason }
-    }
-
     fn gone(&self) -> JournalError {
-        self.failed("the thread that writes it has ended".into())
+        JournalError::write(&self.path, &io::Error::other("the thread that writes it has ended"))
     }
 
     fn close(&mut self) {
@@ -164,7 +164,7 @@ fn encode(entry: &impl serde::Serialize, length: usize) -> io::Result<Vec<u8>> {
 }
 
 fn write_lines(mut file: File, mut sum: Sum, mut frames: FrameWriter, lines: &Receiver<Line>) {
-    let mut failure: Option<String> = None;
+    let mut failure: Option<Arc<io::Error>> = None;
     while let Ok(first) = lines.recv() {
         let mut together = vec![first];
         let until = Instant::now() + GATHERING;
@@ -174,9 +174,7 @@ fn write_lines(mut file: File, mut sum: Sum, mut frames: FrameWriter, lines: &Re
             together.push(line);
         }
         if failure.is_none() {
-            failure = write_together(&mut file, &mut sum, &mut frames, &together)
-                .err()
-                .map(|error| error.to_string());
+            failure = write_together(&mut file, &mut sum, &mut frames, &together).err().map(Arc::new);
         }
         for done in together.into_iter().filter_map(|line| line.done) {
             // Nobody waits any more where the run was broken off.

@@ -24,6 +24,6 @@ pub use self::entry::{
 };
 pub use self::file::Journal;
 pub use self::list::{JournalState, Listed, list, undo_command};
-pub use self::read::{JournalError, Recorded};
-pub use self::resolve::{Fate, Resolved, resolve, resolve_killed};
-pub(crate) use self::resolve::{fate, goes_by_value, key_of};
+pub use self::read::{JournalError, LineFault, Recorded};
+pub use self::resolve::{IntentOutcome, Resolved, resolve, resolve_killed};
+pub(crate) use self::resolve::{goes_by_value, intent_outcome, key_of};

@@ -9,63 +9,53 @@ use super::entry::{Entry, FORMAT, Header, Intent, LockMark, Outcome};
 use super::lines::Lines;
 use super::open::{is_alive, open_named, open_own};
 
-/// Why a journal cannot be used.
+/// Why a journal cannot be used. The reasons are what the system says.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum JournalError {
-    /// It cannot be written.
     #[error("cannot write the journal {}: {reason}", path.display())]
-    Write {
-        /// The file.
-        path: PathBuf,
-        /// What the system says.
-        reason: String,
-    },
-    /// It cannot be read.
+    Write { path: PathBuf, reason: String },
     #[error("cannot read the journal {}: {reason}", path.display())]
-    Read {
-        /// The file.
-        path: PathBuf,
-        /// What the system says.
-        reason: String,
-    },
-    /// It cannot be removed.
+    Read { path: PathBuf, reason: String },
     #[error("cannot remove the journal {}: {reason}", path.display())]
-    Remove {
-        /// The file.
-        path: PathBuf,
-        /// What the system says.
-        reason: String,
-    },
+    Remove { path: PathBuf, reason: String },
     /// It does not begin as a journal does.
     #[error("{} is not a journal of calipam", path.display())]
-    NoJournal {
-        /// The file.
-        path: PathBuf,
-    },
+    NoJournal { path: PathBuf },
     /// A later program wrote it.
     #[error("the journal {} has format {found}, which is later than this program", path.display())]
-    Newer {
-        /// The file.
-        path: PathBuf,
-        /// Its format.
-        found: u32,
-    },
+    Newer { path: PathBuf, found: u32 },
     /// The run that writes it has not ended.
     #[error("the run that writes the journal {} still lives", path.display())]
-    Alive {
-        /// The file.
-        path: PathBuf,
-    },
-    /// A line was changed after it was written.
+    Alive { path: PathBuf },
+    /// The number of the line, from 1.
     #[error("line {line} of the journal {}: {reason}", path.display())]
-    Line {
-        /// The file.
-        path: PathBuf,
-        /// Number of the line, from 1.
-        line: usize,
-        /// What is wrong with it.
-        reason: String,
-    },
+    Line { path: PathBuf, line: usize, reason: LineFault },
+}
+
+/// What is wrong with a line of a journal.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum LineFault {
+    #[error("it is not the line that was written here")]
+    Changed,
+    /// What the decoder says.
+    #[error("{0}")]
+    Undecodable(String),
+    #[error("it stands after the end of the run")]
+    AfterEnd,
+    #[error("a second header")]
+    SecondHeader,
+    #[error("a second intent {0}")]
+    SecondIntent(u64),
+    #[error("an outcome of the intent {0}, which is not there")]
+    OutcomeOfNothing(u64),
+    #[error("an outcome of the intent {0} with another number of objects")]
+    OutcomeOfOthers(u64),
+    #[error("a second outcome of the intent {0}")]
+    SecondOutcome(u64),
+    #[error("{0} is changed twice at once")]
+    ChangedTwice(String),
+    #[error("a value of {0} is not base64")]
+    NotBase64(String),
 }
 
 impl JournalError {
@@ -131,9 +121,9 @@ impl Recorded {
         while let Some((line, is_sound)) = lines.next().map_err(failed)? {
             let taken = match is_sound {
                 true => serde_json::from_slice(line)
-                    .map_err(|e| e.to_string())
-                    .and_then(|e| recorded.take(e, &mut changes)),
-                false => Err("it is not the line that was written here".into()),
+                    .map_err(|error| LineFault::Undecodable(error.to_string()))
+                    .and_then(|entry| recorded.take(entry, &mut changes)),
+                false => Err(LineFault::Changed),
             };
             if let Err(reason) = taken {
                 return Err(JournalError::Line { path: path.to_owned(), line: lines.number, reason });
@@ -142,16 +132,16 @@ impl Recorded {
         Ok(recorded)
     }
 
-    fn take(&mut self, entry: Entry, changes: &mut HashMap<u64, usize>) -> Result<(), String> {
+    fn take(&mut self, entry: Entry, changes: &mut HashMap<u64, usize>) -> Result<(), LineFault> {
         if self.ended && !matches!(entry, Entry::Lock(_)) {
-            return Err("it stands after the end of the run".into());
+            return Err(LineFault::AfterEnd);
         }
         match entry {
-            Entry::Header(_) => return Err("a second header".into()),
+            Entry::Header(_) => return Err(LineFault::SecondHeader),
             Entry::Intent(intent) => {
                 check(&intent)?;
                 if changes.insert(intent.id, intent.changes.len()).is_some() {
-                    return Err(format!("a second intent {}", intent.id));
+                    return Err(LineFault::SecondIntent(intent.id));
                 }
                 self.intents.push(intent);
             }
@@ -162,16 +152,16 @@ impl Recorded {
         Ok(())
     }
 
-    fn take_outcome(&mut self, outcome: Outcome, changes: &HashMap<u64, usize>) -> Result<(), String> {
+    fn take_outcome(&mut self, outcome: Outcome, changes: &HashMap<u64, usize>) -> Result<(), LineFault> {
         let Some(changes) = changes.get(&outcome.id) else {
-            return Err(format!("an outcome of the intent {}, which is not there", outcome.id));
+            return Err(LineFault::OutcomeOfNothing(outcome.id));
         };
         if outcome.written.as_ref().is_some_and(|written| written.len() != *changes) {
-            return Err(format!("an outcome of the intent {} with another number of objects", outcome.id));
+            return Err(LineFault::OutcomeOfOthers(outcome.id));
         }
         // Two runs may find out at the same time what became of an intent.
         match self.outcomes.insert(outcome.id, outcome.clone()) {
-            Some(other) if other != outcome => Err(format!("a second outcome of the intent {}", outcome.id)),
+            Some(other) if other != outcome => Err(LineFault::SecondOutcome(outcome.id)),
             _ => Ok(()),
         }
     }
@@ -188,15 +178,15 @@ impl Recorded {
 }
 
 /// What an intent must be like for its undo to be right.
-fn check(intent: &Intent) -> Result<(), String> {
+fn check(intent: &Intent) -> Result<(), LineFault> {
     let mut keys = BTreeSet::new();
     for change in &intent.changes {
         if !keys.insert(&change.key) {
-            return Err(format!("{} is changed twice at once", change.key));
+            return Err(LineFault::ChangedTwice(change.key.clone()));
         }
         let values = change.before.iter().map(|version| &version.value).chain(&change.after);
         if values.into_iter().any(|value| value.bytes().is_none()) {
-            return Err(format!("a value of {} is not base64", change.key));
+            return Err(LineFault::NotBase64(change.key.clone()));
         }
     }
     Ok(())
@@ -219,11 +209,9 @@ pub(super) fn header(path: &Path, text: &[u8], is_sound: bool) -> Result<Header,
     }
     match serde_json::from_slice(text) {
         Ok(Entry::Header(header)) if is_sound => Ok(header),
-        Ok(Entry::Header(_)) => Err(JournalError::Line {
-            path: path.to_owned(),
-            line: 1,
-            reason: "it is not the line that was written here".into(),
-        }),
+        Ok(Entry::Header(_)) => {
+            Err(JournalError::Line { path: path.to_owned(), line: 1, reason: LineFault::Changed })
+        }
         _ => Err(no_journal()),
     }
 }

@@ -14,7 +14,7 @@ use crate::error::RepairError;
 
 /// What became of an intent without an outcome.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Fate {
+pub enum IntentOutcome {
     /// All objects are as it was to write them.
     Written(Outcome),
     /// All objects are as they were before it.
@@ -24,26 +24,26 @@ pub enum Fate {
 }
 
 /// Finds out what became of the intents of a journal that have no outcome, by reading their objects. Gives
-/// the journal with those outcomes added that are certain, and the fate of each open intent by its number.
+/// the journal with those outcomes added that are certain, and what became of each open intent by its number.
 pub async fn resolve(
     mut recorded: Recorded,
     datastore: &Datastore,
-) -> Result<(Recorded, BTreeMap<u64, Fate>), RepairError> {
-    let mut fates = BTreeMap::new();
+) -> Result<(Recorded, BTreeMap<u64, IntentOutcome>), RepairError> {
+    let mut found = BTreeMap::new();
     for intent in recorded.open_intents() {
         let keys: Vec<Key> = intent.changes.iter().map(|c| key_of(&c.key)).collect::<Result<_, _>>()?;
         let stored = datastore.stored(&keys).await?;
-        fates.insert(intent.id, fate(intent, &stored));
+        found.insert(intent.id, intent_outcome(intent, &stored));
     }
-    for (id, fate) in &fates {
-        let outcome = match fate {
-            Fate::Written(outcome) => outcome.clone(),
-            Fate::NotWritten => Outcome { id: *id, written: None },
-            Fate::Changed(_) => continue,
+    for (id, outcome) in &found {
+        let outcome = match outcome {
+            IntentOutcome::Written(outcome) => outcome.clone(),
+            IntentOutcome::NotWritten => Outcome { id: *id, written: None },
+            IntentOutcome::Changed(_) => continue,
         };
         recorded.outcomes.insert(*id, outcome);
     }
-    Ok((recorded, fates))
+    Ok((recorded, found))
 }
 
 /// What became of the journals of runs that were killed.
@@ -80,8 +80,8 @@ async fn resolve_one(datastore: &Datastore, path: &Path, cluster: &str) -> Resul
     if recorded.header.cluster != cluster || recorded.open_intents().next().is_none() {
         return Ok(false);
     }
-    let (recorded, fates) = resolve(recorded, datastore).await?;
-    let outcomes = fates.keys().filter_map(|id| recorded.outcomes.get(id).cloned());
+    let (recorded, found) = resolve(recorded, datastore).await?;
+    let outcomes = found.keys().filter_map(|id| recorded.outcomes.get(id).cloned());
     let outcomes: Vec<Entry> = outcomes.map(Entry::Outcome).collect();
     append(path, &outcomes)?;
     Ok(true)
@@ -99,21 +99,21 @@ pub(crate) fn key_of(path: &str) -> Result<Key, RepairError> {
 }
 
 /// Judges an intent by its objects as they are now.
-pub(crate) fn fate(intent: &Intent, stored: &[Option<Stored>]) -> Fate {
+pub(crate) fn intent_outcome(intent: &Intent, stored: &[Option<Stored>]) -> IntentOutcome {
     let pairs = || intent.changes.iter().zip(stored);
     if pairs().all(|(change, now)| is_after(change, now.as_ref())) {
         let revisions = stored.iter().map(|s| s.as_ref().map(|s| s.revision.to_string())).collect();
-        return Fate::Written(Outcome { id: intent.id, written: Some(revisions) });
+        return IntentOutcome::Written(Outcome { id: intent.id, written: Some(revisions) });
     }
     let keys_of = |wanted: fn(&ChangeRecord, Option<&Stored>) -> bool| -> Vec<String> {
         pairs().filter(|(c, now)| wanted(c, now.as_ref())).map(|(change, _)| change.key.clone()).collect()
     };
     let not_before = keys_of(|change, now| !is_before(change, now));
     if not_before.is_empty() {
-        return Fate::NotWritten;
+        return IntentOutcome::NotWritten;
     }
     let neither = keys_of(|change, now| !is_before(change, now) && !is_after(change, now));
-    Fate::Changed(if neither.is_empty() { not_before } else { neither })
+    IntentOutcome::Changed(if neither.is_empty() { not_before } else { neither })
 }
 
 /// True where the object is as the intent was to write it, and is not the version from before. Versions alone do not

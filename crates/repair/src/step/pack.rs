@@ -135,7 +135,7 @@ mod tests {
     use calipam_model::affinity::{Affinity, AffinityKey, AffinityState, AffinityType};
     use calipam_model::attributes::Attribute;
     use calipam_model::block::Block;
-    use calipam_model::edit::{Condition, Expect, HandleEdit, Held, Unit};
+    use calipam_model::edit::{Condition, HandleEdit, Held, Precondition, Unit};
     use jiff::Timestamp;
 
     use super::*;
@@ -157,7 +157,8 @@ mod tests {
                 Edit::Block(block(), BlockEdit::Release { held: vec![held], cooldown: 0 }),
                 Edit::Handle(id.clone(), HandleEdit::Decrement(block(), 1)),
             ];
-            let evidence = ["here", "there"].map(|at| (Key::Node(format!("{at}-{ordinal}")), Expect::Absent));
+            let evidence =
+                ["here", "there"].map(|at| (Key::Node(format!("{at}-{ordinal}")), Precondition::Absent));
             step.parts.push(Part { unit: Unit::Handle(id), edits, evidence: evidence.into() });
         }
         let owner = BlockEdit::Owner { from: None, to: None };
@@ -185,7 +186,7 @@ mod tests {
         let mut step = Step::new("a test");
         let ids = (0..150).map(|n| format!("net.{n}"));
         step.whole().edits = ids.map(|id| Edit::Handle(id, HandleEdit::Increment(block(), 1))).collect();
-        step.whole().evidence = vec![(Key::Node("n".into()), Expect::Absent)];
+        step.whole().evidence = vec![(Key::Node("n".into()), Precondition::Absent)];
         let sizes: Vec<usize> =
             writes(&step, ETCD).iter().map(|pieces| pieces.iter().map(|p| p.edits.len()).sum()).collect();
         assert_eq!(sizes, [127, 23]);
@@ -218,7 +219,8 @@ mod tests {
                 Edit::Handle(id.clone(), HandleEdit::Increment(block(), 1)),
                 Edit::Block(block(), BlockEdit::Assign { records: vec![(ordinal, Default::default())] }),
             ];
-            let user = (Key::Node(format!("user-{ordinal}")), Expect::Says(Condition::StillThere(None)));
+            let user =
+                (Key::Node(format!("user-{ordinal}")), Precondition::Matches(Condition::StillThere(None)));
             step.parts.push(Part { unit: Unit::Handle(id), edits, evidence: vec![user] });
         }
         step

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use calipam_datastore::write::{Batch, Change, Limits, Stored};
 use calipam_model::block::BlockContent;
-use calipam_model::edit::{BlockEdit, Current, Edit, Expect, Found, Part, Step, Unit, apply};
+use calipam_model::edit::{BlockEdit, Current, Edit, Found, Part, Precondition, Step, Unit, apply};
 use calipam_model::key::Key;
 use calipam_model::object::Object;
 use calipam_model::snapshot::Revision;
@@ -107,7 +107,7 @@ impl WriteTask {
         &self.step.parts[piece.part]
     }
 
-    fn evidence(&self, piece: &Piece) -> &[(Key, Expect)] {
+    fn evidence(&self, piece: &Piece) -> &[(Key, Precondition)] {
         // What an address rests on is evidence for the write of its block.
         let is_counted_apart = || {
             self.step.block_part().is_some()
@@ -127,7 +127,7 @@ impl WriteTask {
             && !pieces.iter().any(|piece| is_address(self.part(piece)))
     }
 
-    fn evidence_of_whole(&self) -> &[(Key, Expect)] {
+    fn evidence_of_whole(&self) -> &[(Key, Precondition)] {
         if self.counts_only { &[] } else { self.step.evidence_of_whole() }
     }
 
@@ -220,19 +220,19 @@ fn about_addresses(part: &Part, reason: &str) -> String {
 }
 
 /// True for evidence that a write compares without a look at the object before.
-fn is_compared_as_it_is(expect: &Expect) -> bool {
-    matches!(expect, Expect::Absent | Expect::At(_))
+fn is_compared_as_it_is(expect: &Precondition) -> bool {
+    matches!(expect, Precondition::Absent | Precondition::At(_))
 }
 
 /// The first piece of evidence that does not hold, and why. What was not read is left to the write.
-fn broken<'e>(evidence: &'e [(Key, Expect)], objects: &Objects) -> Option<(&'e Key, &'static str)> {
+fn broken<'e>(evidence: &'e [(Key, Precondition)], objects: &Objects) -> Option<(&'e Key, &'static str)> {
     evidence.iter().find_map(|(key, expect)| {
         let stored = match objects.get(key) {
             Some(stored) => stored.as_ref(),
             None if is_compared_as_it_is(expect) => return None,
             None => return Some((key, "was not read")),
         };
-        if let Expect::Records(id, wanted) = expect {
+        if let Precondition::Records(id, wanted) = expect {
             return match records(stored, id) {
                 None => Some((key, "cannot be decoded")),
                 Some(true) if !wanted => Some((key, "records addresses under the handle")),
@@ -240,14 +240,14 @@ fn broken<'e>(evidence: &'e [(Key, Expect)], objects: &Objects) -> Option<(&'e K
                 Some(_) => None,
             };
         }
-        if let Expect::Says(condition) = expect {
+        if let Precondition::Matches(condition) = expect {
             let found = stored.map_or(Found::Nothing, Stored::found);
             let why = if stored.is_some() { "has changed" } else { "is gone" };
             return (!condition.holds(found)).then_some((key, why));
         }
         match (expect, stored.map(|stored| &stored.revision)) {
-            (Expect::Absent, None) => None,
-            (Expect::At(version), Some(found)) if version.to_string() == found.to_string() => None,
+            (Precondition::Absent, None) => None,
+            (Precondition::At(version), Some(found)) if version.to_string() == found.to_string() => None,
             (_, Some(_)) => Some((key, "exists, or has changed")),
             (_, None) => Some((key, "is gone")),
         }
@@ -268,10 +268,12 @@ fn records(block: Option<&Stored>, id: &str) -> Option<bool> {
 }
 
 /// The evidence that a write compares: what was looked at stays the version that it is.
-fn compared((key, expect): &(Key, Expect), objects: &Objects) -> (Key, Expect) {
+fn compared((key, expect): &(Key, Precondition), objects: &Objects) -> (Key, Precondition) {
     let expect = match (expect, objects.get(key).and_then(Option::as_ref)) {
-        (Expect::Records(..) | Expect::Says(_), Some(stored)) => Expect::At(stored.revision.clone()),
-        (Expect::Records(..) | Expect::Says(_), None) => Expect::Absent,
+        (Precondition::Records(..) | Precondition::Matches(_), Some(stored)) => {
+            Precondition::At(stored.revision.clone())
+        }
+        (Precondition::Records(..) | Precondition::Matches(_), None) => Precondition::Absent,
         (other, _) => other.clone(),
     };
     (key.clone(), expect)

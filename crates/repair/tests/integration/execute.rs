@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use calipam_datastore::Datastore;
-use calipam_datastore::write::Expect;
+use calipam_datastore::write::Precondition;
 use calipam_model::IpNet;
 use calipam_model::affinity::{AffinityKey, AffinityState, AffinityType};
 use calipam_model::attributes::Attribute;
@@ -36,7 +36,7 @@ fn pod_blocks(snapshot: &Snapshot) -> Vec<(&Block, Vec<u32>)> {
 }
 
 /// The release of addresses of a block with their handles, as a planner makes it of leaked ones.
-pub(crate) fn release(block: &Block, ordinals: &[u32], evidence: Vec<(Key, Expect)>) -> Step {
+pub(crate) fn release(block: &Block, ordinals: &[u32], evidence: Vec<(Key, Precondition)>) -> Step {
     let mut handles: BTreeMap<String, Vec<Held>> = BTreeMap::new();
     for held in ordinals.iter().map(|ordinal| held(block, *ordinal)) {
         handles.entry(handle_of(&held)).or_default().push(held);
@@ -164,8 +164,10 @@ async fn changes_between_plan_and_execution() {
         let node = &snapshot.nodes[0];
         let node_key = Key::Node(node.value.name.clone());
         let endpoint = Key::Endpoint { namespace: "ns".into(), name: "node-k8s-pod-eth0".into() };
-        let evidence =
-            vec![(node_key.clone(), Expect::At(node.revision.clone())), (endpoint.clone(), Expect::Absent)];
+        let evidence = vec![
+            (node_key.clone(), Precondition::At(node.revision.clone())),
+            (endpoint.clone(), Precondition::Absent),
+        ];
         let (other, other_pods) = &blocks[1];
         let steps = vec![release(block, &pods[..1], evidence), release(other, &other_pods[..1], Vec::new())];
         let Some(Meanwhile { what, breaks }) = meanwhile(case, &etcd, block, pods, &node_key).await else {
@@ -207,7 +209,7 @@ async fn more_than_a_transaction_holds_is_made_in_several() {
         let value = format!(r#"{{"block":{{"{cidr}":1}},"deleted":false}}"#);
         put(&etcd, &Key::Handle(format!("net.{o}")), value).await;
     }
-    let evidence = (0..100).map(|n| (Key::Node(format!("gone-{n}")), Expect::Absent)).collect();
+    let evidence = (0..100).map(|n| (Key::Node(format!("gone-{n}")), Precondition::Absent)).collect();
     let before = dump(&etcd).await;
     let execution = run(&store, vec![release(&block, &ordinals, evidence)]).await;
     assert!(execution.is_complete(), "{execution:?}");
@@ -332,7 +334,7 @@ async fn a_handle_whose_block_records_it_meanwhile_stays() {
     let step = |wanted: bool, edit: HandleEdit| {
         let mut step = Step::new("orphan-handle");
         step.whole().edits.push(Edit::Handle(id.clone(), edit));
-        step.whole().evidence = vec![(Key::Block(block.cidr()), Expect::Records(id.clone(), wanted))];
+        step.whole().evidence = vec![(Key::Block(block.cidr()), Precondition::Records(id.clone(), wanted))];
         step
     };
     let before = dump(&etcd).await;

@@ -1,15 +1,14 @@
-//! The file of the journal: what is refused, what a crash leaves, what a full disk does.
+//! The file of the journal: what is refused, what a crash leaves. A full disk is in `tests/cli/repair/journal.rs`.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use calipam_repair::journal::{
-    ChangeRecord, FORMAT, Fate, Intent, Journal, JournalError, Outcome, Recorded, Value, Version, resolve,
-    resolve_killed,
+    ChangeRecord, FORMAT, Intent, IntentOutcome, Journal, JournalError, Outcome, Recorded, Value, Version,
+    resolve, resolve_killed,
 };
 use calipam_repair::{Options, RepairError, UndoPlan, undo};
 
@@ -308,8 +307,8 @@ async fn open_intents_are_resolved_by_reading() {
         let (resolved, fates) = resolve(recorded.clone(), &store).await.unwrap();
         assert_eq!(resolved.open_intents().count(), 0);
         match (until, &fates[&1]) {
-            (Until::Intent, Fate::NotWritten) => {}
-            (Until::Write, Fate::Written(outcome)) => {
+            (Until::Intent, IntentOutcome::NotWritten) => {}
+            (Until::Write, IntentOutcome::Written(outcome)) => {
                 assert_eq!(outcome.written.as_ref().map(Vec::len), Some(2));
             }
             other => panic!("{other:?}"),
@@ -318,70 +317,7 @@ async fn open_intents_are_resolved_by_reading() {
         let mut client = etcd.client().await.unwrap();
         client.put(touched[2].to_string(), r#"{"cidr":"10.0.0.0/26"}"#, None).await.unwrap();
         let (resolved, fates) = resolve(recorded, &store).await.unwrap();
-        assert_eq!(fates[&1], Fate::Changed(vec![touched[2].to_string()]));
+        assert_eq!(fates[&1], IntentOutcome::Changed(vec![touched[2].to_string()]));
         assert_eq!(UndoPlan::new(&resolved).unwrap().skipped().len(), 1);
     }
-}
-
-/// Runs an undo, which writes as any repair does, with its journal at `path`; nothing may be written.
-async fn cannot_journal(path: &Path) {
-    let (etcd, store) = start(300).await;
-    let folder = tempfile::tempdir().unwrap();
-    let first = journal_path(folder.path(), "first");
-    repair_by_hand(&store, &first, &leaks(&store, 3).await, Until::Outcome).await;
-    let plan = UndoPlan::new(&Recorded::read(&first).unwrap()).unwrap();
-    let before = dump(&etcd).await;
-    let cluster = guid(&store).await;
-    let error = undo(&store, &plan, consent(&cluster), &Options::new("undo", path)).await.unwrap_err();
-    assert!(matches!(error, RepairError::Journal(JournalError::Write { .. })), "{error}");
-    assert_eq!(dump(&etcd).await, before);
-}
-
-#[tokio::test]
-async fn without_a_journal_nothing_is_written() {
-    let folder = tempfile::tempdir().unwrap();
-    // Below a file there is no folder; this holds for root as well, whom permissions do not stop.
-    fs::write(folder.path().join("file"), "").unwrap();
-    cannot_journal(&folder.path().join("file/run.journal")).await;
-    cannot_journal(Path::new("/proc/run.journal")).await;
-}
-
-/// Set in the copy of this program whose files may only have so many bytes.
-const FULL: &str = "CALIPAM_TEST_FULL";
-
-/// A disk that is full from some byte on: the copy may write files of 1,024 bytes only, so that the header
-/// fits and the first intent does not.
-#[tokio::test]
-async fn on_a_full_disk_nothing_is_written() {
-    if let Ok(text) = std::env::var(FULL) {
-        return full_disk(&text).await;
-    }
-    let (etcd, store) = start(300).await;
-    let folder = tempfile::tempdir().unwrap();
-    let first = journal_path(folder.path(), "first");
-    repair_by_hand(&store, &first, &leaks(&store, 3).await, Until::Outcome).await;
-    let before = dump(&etcd).await;
-    let program = std::env::current_exe().unwrap();
-    let script = format!(
-        "trap '' XFSZ; ulimit -f 1; exec '{}' --exact journal::on_a_full_disk_nothing_is_written",
-        program.display()
-    );
-    let what = format!("{}\n{}", etcd.endpoint(), folder.path().display());
-    let output = Command::new("bash").args(["-c", &script]).env(FULL, what).output().unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
-    assert_eq!(dump(&etcd).await, before);
-    assert!(Recorded::read(&journal_path(folder.path(), "second")).unwrap().intents.is_empty());
-}
-
-async fn full_disk(what: &str) {
-    let (endpoint, folder) = what.split_once('\n').unwrap();
-    let store = crate::cluster::open(endpoint).await;
-    let folder = Path::new(folder);
-    let recorded = Recorded::read(&journal_path(folder, "first")).unwrap();
-    let plan = UndoPlan::new(&recorded).unwrap();
-    let options = Options::new("undo", journal_path(folder, "second"));
-    let execution = undo(&store, &plan, consent(plan.cluster()), &options).await.unwrap();
-    assert_eq!((execution.written, execution.not_begun), (0, 3));
-    let error = execution.broken_off.unwrap().to_string();
-    assert!(error.contains("File too large"), "{error}");
 }

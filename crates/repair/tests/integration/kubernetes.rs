@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use calipam_datastore::Datastore;
 use calipam_datastore::settings::{LocalFiles, Overrides, Settings};
-use calipam_datastore::write::Expect;
+use calipam_datastore::write::Precondition;
 use calipam_model::attributes::Attribute;
 use calipam_model::edit::{BlockEdit, Edit, HandleEdit, Part, Step, Unit};
 use calipam_model::key::Key;
@@ -73,7 +73,7 @@ async fn run(store: &Datastore, steps: Vec<Step>, path: &Path, lock: bool) -> Ex
 }
 
 pub(crate) fn steps(snapshot: &Snapshot, ordinals: &[u32]) -> Vec<Step> {
-    let absent = (Key::Pod { namespace: "default".into(), name: "gone".into() }, Expect::Absent);
+    let absent = (Key::Pod { namespace: "default".into(), name: "gone".into() }, Precondition::Absent);
     let blocks = snapshot.blocks.iter().filter_map(|b| b.value.content.sound());
     blocks.map(|block| release(block, ordinals, vec![absent.clone()])).collect()
 }
@@ -188,7 +188,7 @@ async fn a_handle_is_counted_back_where_its_address_is_omitted() {
             Edit::Handle(id.into(), HandleEdit::Increment(cidr, 1)),
             Edit::Block(cidr, BlockEdit::Assign { records: vec![(ordinal, record)] }),
         ];
-        let evidence = (Key::Handle(format!("marker.{ordinal}")), Expect::Absent);
+        let evidence = (Key::Handle(format!("marker.{ordinal}")), Precondition::Absent);
         Part { unit: Unit::Handle(id.into()), edits, evidence: vec![evidence] }
     };
     let mut step = Step::new("unallocated-in-use");

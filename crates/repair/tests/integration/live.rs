@@ -338,7 +338,7 @@ async fn an_undo_leaves_live_pods_their_addresses_and_handles() {
         let options = Options::new("undo", &undone);
         let execution = undo(&store, &plan, consent(&cluster), &options).await.unwrap();
         assert_eq!((execution.written, execution.partly), (0, 0), "{execution:?}");
-        assert_eq!(execution.given_up, execution.steps, "{execution:?}");
+        assert_eq!(execution.aborted, execution.steps, "{execution:?}");
         scene.assert_sound(&first.ledger);
         scene.assert_sound(&second.ledger);
         later.iter().for_each(|log| scene.assert_sound(&log.ledger));

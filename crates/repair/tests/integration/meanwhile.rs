@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use calipam_check::{Options as Judgement, check};
 use calipam_datastore::Datastore;
-use calipam_model::edit::{Expect, Step};
+use calipam_model::edit::{Precondition, Step};
 use calipam_model::key::Key;
 use calipam_plan::{Basis, release};
 use calipam_repair::{Conflict, Options, execute};
@@ -242,7 +242,7 @@ fn place(flavour: Flavour, key: &Key) -> (String, String, &'static str) {
 /// What the release of the first address rests on being absent.
 fn absent(step: &Step, wanted: fn(&Key) -> bool) -> Key {
     let evidence = &step.parts[0].evidence;
-    let found = evidence.iter().find(|(key, expect)| *expect == Expect::Absent && wanted(key));
+    let found = evidence.iter().find(|(key, expect)| *expect == Precondition::Absent && wanted(key));
     found.unwrap_or_else(|| panic!("{evidence:?}")).0.clone()
 }
 

@@ -10,7 +10,7 @@ use calipam_datastore::Datastore;
 use calipam_model::affinity::{AffinityState, AffinityType};
 use calipam_model::attributes::Attribute;
 use calipam_model::block::Block;
-use calipam_model::edit::{AffinityEdit, BlockEdit, Edit, Expect, HandleEdit, Step};
+use calipam_model::edit::{AffinityEdit, BlockEdit, Edit, HandleEdit, Precondition, Step};
 use calipam_model::key::Key;
 use calipam_model::snapshot::Snapshot;
 use calipam_repair::journal::{Recorded, resolve};
@@ -142,7 +142,7 @@ fn rebuild(snapshot: &Snapshot) -> Vec<Step> {
         let mut step = Step::new("orphan-handle");
         let delete = HandleEdit::Delete(orphan.revision.clone());
         step.whole().edits = vec![Edit::Handle(ORPHAN.into(), delete)];
-        step.whole().evidence = vec![(Key::Block(cidr), Expect::Records(ORPHAN.into(), false))];
+        step.whole().evidence = vec![(Key::Block(cidr), Precondition::Records(ORPHAN.into(), false))];
         steps.push(step);
     }
     steps

@@ -9,7 +9,7 @@ use calipam_datastore::Datastore;
 use calipam_model::IpNet;
 use calipam_model::affinity::{Affinity, AffinityKey, AffinityState, AffinityType};
 use calipam_model::attributes::Attribute;
-use calipam_model::edit::{AffinityEdit, BlockEdit, Edit, Expect, HandleEdit, Step};
+use calipam_model::edit::{AffinityEdit, BlockEdit, Edit, HandleEdit, Precondition, Step};
 use calipam_model::key::Key;
 use calipam_model::snapshot::Snapshot;
 use calipam_repair::journal::{Recorded, resolve};
@@ -152,8 +152,8 @@ impl Site {
 
 const ORPHAN: &str = "net.orphan";
 
-fn gone() -> (Key, Expect) {
-    (Key::Pod { namespace: "default".into(), name: "gone".into() }, Expect::Absent)
+fn gone() -> (Key, Precondition) {
+    (Key::Pod { namespace: "default".into(), name: "gone".into() }, Precondition::Absent)
 }
 
 /// The release of the first address of each block, as far as it is not made yet.
@@ -203,7 +203,7 @@ fn orphan(snapshot: &Snapshot, id: &str) -> Option<Step> {
     step.whole().edits = vec![Edit::Handle(id.into(), delete)];
     let blocks = handle.value.blocks();
     step.whole().evidence =
-        blocks.map(|(block, _)| (Key::Block(block), Expect::Records(id.into(), false))).collect();
+        blocks.map(|(block, _)| (Key::Block(block), Precondition::Records(id.into(), false))).collect();
     Some(step)
 }
 
@@ -362,7 +362,7 @@ async fn a_marked_handle_is_created_anew() {
     let cidr = "10.0.0.0/30".parse().unwrap();
     step.whole().edits = vec![Edit::Handle("net.0-0".into(), HandleEdit::Increment(cidr, 1))];
     let node = Key::Pod { namespace: "default".into(), name: "gone".into() };
-    step.whole().evidence = vec![(node, Expect::Absent)];
+    step.whole().evidence = vec![(node, Precondition::Absent)];
     let (execution, _) = site.run(vec![step]).await;
     assert!(execution.unwrap().is_complete());
     let now = read(&site);

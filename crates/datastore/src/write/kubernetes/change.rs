@@ -18,7 +18,7 @@ use crate::client::kubernetes::kinds::{self, Kind};
 use crate::client::kubernetes::{KubeClient, permission};
 use crate::error::{Failure, Result};
 use crate::read::again::kubernetes::{ReadObject, incomplete, locate, read_one};
-use crate::write::{Change, Expect, Stored};
+use crate::write::{Change, Precondition, Stored};
 use calipam_files::objects::items::Accept;
 use calipam_files::objects::items::Encoding;
 use calipam_files::objects::kinds::Flavour;
@@ -137,19 +137,23 @@ pub(crate) fn is_version(found: &Revision, expected: &Revision) -> bool {
 pub(crate) async fn change(client: &Arc<KubeClient>, change: &Change, labels: bool) -> Result<Changed> {
     let failed = |failure| client.write_error(&change.key().to_string(), failure);
     let target = locate(client, change.key()).ok_or_else(|| failed(Failure::NotFound))?;
-    let changed = match (change.expect(), change.value()) {
-        (Expect::Absent, Some(value)) => create(client, &target, change.key(), value, labels)
+    let changed = match (change.precondition(), change.value()) {
+        (Precondition::Absent, Some(value)) => create(client, &target, change.key(), value, labels)
             .await
             .map(|object| Changed::To(Some(version(&object)))),
-        (Expect::At(before), Some(value)) => update(client, &target, change, before, value, labels).await,
-        (Expect::At(before), None) => match as_read(client, &target.1, change, before).await {
+        (Precondition::At(before), Some(value)) => {
+            update(client, &target, change, before, value, labels).await
+        }
+        (Precondition::At(before), None) => match as_read(client, &target.1, change, before).await {
             Ok(Some(object)) => {
                 delete(client, &target, change.key(), object).await.map(|()| Changed::To(None))
             }
             Ok(None) => Ok(Changed::Lost),
             Err(failure) => Err(failure),
         },
-        (Expect::Absent, None) | (Expect::Records(..) | Expect::Says(_), _) => Ok(Changed::Lost),
+        (Precondition::Absent, None) | (Precondition::Records(..) | Precondition::Matches(_), _) => {
+            Ok(Changed::Lost)
+        }
     };
     match changed {
         // The object is there already, was changed, or is gone.

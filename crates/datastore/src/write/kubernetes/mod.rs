@@ -12,7 +12,7 @@ use tokio::sync::OnceCell;
 
 use self::change::{Changed, change, is_version, labels_affinities, stored};
 use super::object::Stored;
-use super::{Batch, Expect, Limits, Swap, read_each};
+use super::{Batch, Limits, Precondition, Swap, read_each};
 use crate::client::kubernetes::KubeClient;
 use crate::error::{Error, Failure, Result};
 
@@ -53,14 +53,14 @@ pub(crate) async fn commit(client: &Arc<KubeClient>, labels: &OnceCell<bool>, ba
 /// True where the evidence is as expected now.
 pub(crate) async fn holds(
     client: &Arc<KubeClient>,
-    evidence: impl Iterator<Item = &(Key, Expect)>,
+    evidence: impl Iterator<Item = &(Key, Precondition)>,
 ) -> Result<bool> {
-    let evidence: Vec<&(Key, Expect)> = evidence.collect();
+    let evidence: Vec<&(Key, Precondition)> = evidence.collect();
     let keys: Vec<Key> = evidence.iter().map(|(key, _)| key.clone()).collect();
     let found = read(client, &keys).await?;
-    let as_expected = |(found, (_, expect)): (&Option<Stored>, &&(Key, Expect))| match (found, expect) {
-        (None, Expect::Absent) => true,
-        (Some(found), Expect::At(version)) => is_version(&found.revision, version),
+    let as_expected = |(found, (_, expect)): (&Option<Stored>, &&(Key, Precondition))| match (found, expect) {
+        (None, Precondition::Absent) => true,
+        (Some(found), Precondition::At(version)) => is_version(&found.revision, version),
         _ => false,
     };
     Ok(found.iter().zip(&evidence).all(as_expected))

@@ -1,6 +1,6 @@
 //! Writing by compare-and-swap.
 
-use calipam_datastore::write::{Batch, Change, Expect, Swap, Writer};
+use calipam_datastore::write::{Batch, Change, Precondition, Swap, Writer};
 use calipam_datastore::{Datastore, Error, Failure, Server};
 use calipam_model::handle::Handle;
 use calipam_model::key::Key;
@@ -53,7 +53,7 @@ async fn a_batch_takes_place_as_a_whole() {
             Change::delete(old_handle.clone(), revision),
             Change::create(new_key.clone(), new_handle.encode()),
         ],
-        evidence: vec![(node, Expect::At(node_revision))],
+        evidence: vec![(node, Precondition::At(node_revision))],
     };
     let before = plain_read(&mut client).await;
     let Swap::Done(revisions) = writer.commit(&batch).await.unwrap() else { panic!("lost") };
@@ -82,11 +82,11 @@ async fn one_condition_that_fails_stops_all() {
     let node = Key::Node("node-0".into());
     for batch in [
         // A piece of evidence is there that should not be, or is another version, or is not there.
-        Batch { changes: vec![create.clone()], evidence: vec![(block_key(1), Expect::Absent)] },
-        Batch { changes: vec![create.clone()], evidence: vec![(node, Expect::At(stale.clone()))] },
+        Batch { changes: vec![create.clone()], evidence: vec![(block_key(1), Precondition::Absent)] },
+        Batch { changes: vec![create.clone()], evidence: vec![(node, Precondition::At(stale.clone()))] },
         Batch {
             changes: vec![create.clone()],
-            evidence: vec![(Key::Node("gone".into()), Expect::At(revision.clone()))],
+            evidence: vec![(Key::Node("gone".into()), Precondition::At(revision.clone()))],
         },
         // One of two changes is out of date.
         Batch { changes: vec![create, Change::delete(block_key(1), stale)], evidence: Vec::new() },
@@ -117,7 +117,7 @@ async fn what_etcd_would_not_take_is_never_sent() {
             })
             .collect()
     };
-    let absent = |count| (0..count).map(|n| (Key::Handle(format!("no-{n}")), Expect::Absent)).collect();
+    let absent = |count| (0..count).map(|n| (Key::Handle(format!("no-{n}")), Precondition::Absent)).collect();
     let large = vec![b' '; 1_500_001];
     let (key, small) = handle("x");
     for batch in [
@@ -128,7 +128,7 @@ async fn what_etcd_would_not_take_is_never_sent() {
         Batch { changes: vec![Change::update(key, Revision::Etcd(0), small.encode())], evidence: Vec::new() },
         Batch {
             changes: creates(1),
-            evidence: vec![(Key::Pod { namespace: "a".into(), name: "b".into() }, Expect::Absent)],
+            evidence: vec![(Key::Pod { namespace: "a".into(), name: "b".into() }, Precondition::Absent)],
         },
     ] {
         let error = writer.commit(&batch).await.unwrap_err();
@@ -175,7 +175,7 @@ async fn files_are_never_written() {
 async fn create_at_once(
     writer: &Writer,
     ids: &[String],
-    evidence: impl Fn(usize) -> (Key, Expect),
+    evidence: impl Fn(usize) -> (Key, Precondition),
 ) -> Vec<calipam_datastore::Result<Swap>> {
     let commit = |(index, id): (usize, &String)| {
         let (writer, (key, object)) = (writer.clone(), handle(id));
@@ -204,7 +204,7 @@ async fn many_at_once_share_requests_and_each_stands_for_itself() {
     }
     let there = plain_read(&mut client).await;
     let before = store.request_count();
-    let evidence = |_| (block_key(0), Expect::At(block.revision.clone()));
+    let evidence = |_| (block_key(0), Precondition::At(block.revision.clone()));
     let swaps: Vec<Swap> =
         create_at_once(&writer, &ids, evidence).await.into_iter().map(Result::unwrap).collect();
     let requests = store.request_count() - before;
@@ -240,7 +240,7 @@ async fn batches_that_change_what_others_expect_are_never_one() {
     let (_etcd, _store, writer, _client) = start().await;
     // Each creates a handle where the next one of the ring is not: one after the other, not all of them can be right.
     let ids: Vec<String> = (0..60).map(|n| format!("ring-{n}")).collect();
-    let next = |index: usize| (Key::Handle(ids[(index + 1) % ids.len()].clone()), Expect::Absent);
+    let next = |index: usize| (Key::Handle(ids[(index + 1) % ids.len()].clone()), Precondition::Absent);
     let swaps = create_at_once(&writer, &ids, next).await;
     let done = swaps.iter().filter(|swap| matches!(swap, Ok(Swap::Done(_)))).count();
     let lost = swaps.iter().filter(|swap| matches!(swap, Ok(Swap::Lost))).count();
@@ -254,7 +254,7 @@ async fn a_server_that_takes_less_at_once_is_sent_each_alone() {
     let mut left: Vec<String> = (0..200).map(|n| format!("h-{n}")).collect();
     // What failed together is sent again, as the executor does when it has looked.
     for _ in 0..2 {
-        let swaps = create_at_once(&writer, &left, |_| (block_key(0), Expect::Absent)).await;
+        let swaps = create_at_once(&writer, &left, |_| (block_key(0), Precondition::Absent)).await;
         let ended: Vec<(String, calipam_datastore::Result<Swap>)> = left.drain(..).zip(swaps).collect();
         for (id, swap) in ended {
             match swap {

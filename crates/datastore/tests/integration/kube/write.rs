@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use calipam_datastore::Datastore;
 use calipam_datastore::settings::{LocalFiles, Overrides, Settings};
-use calipam_datastore::write::{Batch, Change, Expect, Stored, Swap, Writer};
+use calipam_datastore::write::{Batch, Change, Precondition, Stored, Swap, Writer};
 use calipam_model::affinity::{Affinity, AffinityKey, AffinityState, AffinityType};
 use calipam_model::block::Block;
 use calipam_model::handle::Handle;
@@ -36,7 +36,7 @@ async fn read(writer: &Writer, key: &Key) -> Option<Stored> {
     writer.read(std::slice::from_ref(key)).await.unwrap().pop().unwrap()
 }
 
-async fn commit(writer: &Writer, change: Change, evidence: Vec<(Key, Expect)>) -> Swap {
+async fn commit(writer: &Writer, change: Change, evidence: Vec<(Key, Precondition)>) -> Swap {
     writer.commit(&Batch { changes: vec![change], evidence }).await.unwrap()
 }
 
@@ -171,9 +171,9 @@ async fn evidence_and_strangers_stop_a_write() {
         let pod = Key::Pod { namespace: "default".into(), name: "web-0".into() };
         let node = Key::Node("node-1".into());
         for evidence in [
-            (pod.clone(), Expect::Absent),
-            (node.clone(), Expect::At(stored.revision.clone())),
-            (Key::Node("gone".into()), Expect::At(stored.revision.clone())),
+            (pod.clone(), Precondition::Absent),
+            (node.clone(), Precondition::At(stored.revision.clone())),
+            (Key::Node("gone".into()), Precondition::At(stored.revision.clone())),
         ] {
             assert_eq!(
                 commit(writer, delete.clone(), vec![evidence.clone()]).await,
@@ -186,10 +186,10 @@ async fn evidence_and_strangers_stop_a_write() {
         assert_eq!(twin.object, None, "{twin:?}");
         let evidence = [&pod, &node].map(|key| async move {
             let version = read(writer, key).await.unwrap().revision;
-            (key.clone(), Expect::At(version))
+            (key.clone(), Precondition::At(version))
         });
         let [pod, node] = evidence;
-        let evidence = vec![pod.await, node.await, (Key::Node("gone".into()), Expect::Absent)];
+        let evidence = vec![pod.await, node.await, (Key::Node("gone".into()), Precondition::Absent)];
         assert!(is_done(&commit(writer, delete, evidence).await));
         let two = Batch {
             changes: vec![Change::delete(key.clone(), stored.revision.clone()); 2],
@@ -219,11 +219,12 @@ async fn pods_beside_etcd_are_evidence() {
     let stored = writer.read(&[gone.clone(), key.clone(), there.clone()]).await.unwrap();
     assert!(stored[0].is_none() && stored[1].is_none());
     let version = stored[2].clone().unwrap().revision;
-    for evidence in [(there.clone(), Expect::Absent), (gone.clone(), Expect::At(version.clone()))] {
+    for evidence in [(there.clone(), Precondition::Absent), (gone.clone(), Precondition::At(version.clone()))]
+    {
         assert_eq!(commit(&writer, create.clone(), vec![evidence]).await, Swap::Lost);
         assert!(read(&writer, &key).await.is_none());
     }
-    let evidence = vec![(there, Expect::At(version)), (gone, Expect::Absent)];
+    let evidence = vec![(there, Precondition::At(version)), (gone, Precondition::Absent)];
     assert!(is_done(&commit(&writer, create, evidence).await));
     assert!(matches!(read(&writer, &key).await.unwrap().revision, Revision::Etcd(_)));
 }

@@ -23,7 +23,7 @@ use crate::basis::Basis;
 use crate::skipped::{SkipReason, Skipped};
 
 /// A corrupt block as it is after mending its structure.
-pub(super) struct Mended {
+pub(super) struct Repaired {
     /// Structurally sound, with a raised sequence number.
     pub block: Block,
     /// The version of the corrupt one.
@@ -38,7 +38,7 @@ pub(super) struct Mended {
 /// All corrupt blocks of a plan.
 #[derive(Default)]
 pub(super) struct CorruptBlocks {
-    pub blocks: BTreeMap<IpNet, Mended>,
+    pub blocks: BTreeMap<IpNet, Repaired>,
     pub skipped: Vec<Skipped>,
 }
 
@@ -59,18 +59,20 @@ impl CorruptBlocks {
         for block in broken {
             let Some(content) = stored.get(&block.key) else { continue };
             // What both of them record would be recorded twice.
-            let mended = match overlapping(&basis.context.index, &hidden, block.key) {
-                None => mend(basis, block, &content.content),
+            let repaired = match overlapping(&basis.context.index, &hidden, block.key) {
+                None => repair(basis, block, &content.content),
                 Some(other) => {
                     let detail = format!("{} lies over {other}; decide which of them stays", block.key);
                     Err((SkipReason::Overlap, detail))
                 }
             };
-            match mended {
-                Ok((mended, unrecorded)) => {
+            match repaired {
+                Ok((repaired, unrecorded)) => {
                     let broken = words(&block.problems);
                     let revision = block.revision.clone();
-                    corrupt.blocks.insert(block.key, Mended { block: mended, revision, broken, unrecorded });
+                    corrupt
+                        .blocks
+                        .insert(block.key, Repaired { block: repaired, revision, broken, unrecorded });
                 }
                 Err((reason, detail)) => {
                     let skipped = Skipped::new(Subject::Block(block.key), reason, detail);
@@ -81,15 +83,15 @@ impl CorruptBlocks {
         corrupt
     }
 
-    /// The snapshot with the mended blocks instead of the corrupt ones.
+    /// The snapshot with the repaired blocks instead of the corrupt ones.
     pub(super) fn apply(&self, snapshot: &Snapshot) -> Snapshot {
-        let mut mended = snapshot.clone();
-        for stored in mended.blocks.iter_mut().filter(|block| !block.value.content.is_deleted()) {
+        let mut repaired = snapshot.clone();
+        for stored in repaired.blocks.iter_mut().filter(|block| !block.value.content.is_deleted()) {
             if let Some(block) = self.blocks.get(&stored.value.key) {
                 stored.value.content = BlockContent::Sound(Box::new(block.block.clone()));
             }
         }
-        mended
+        repaired
     }
 }
 
@@ -108,8 +110,8 @@ fn beyond(detail: impl Into<String>) -> Refusal {
     (SkipReason::CorruptBeyondRepair, detail.into())
 }
 
-/// The block with its structure mended, and the ordinals whose records are lost although they are in use.
-fn mend(
+/// The block with its structure repaired, and the ordinals whose records are lost although they are in use.
+fn repair(
     basis: &Basis<'_>,
     broken: &IndexedBlock<'_>,
     content: &BlockContent,

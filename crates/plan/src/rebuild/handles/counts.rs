@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use calipam_check::{Code, Subject};
 use calipam_model::IpNet;
-use calipam_model::edit::{Edit, Expect, HandleEdit};
+use calipam_model::edit::{Edit, HandleEdit, Precondition};
 use calipam_model::handle::Handle;
 use calipam_model::key::Key;
 use calipam_model::snapshot::{Revision, Versioned};
@@ -308,9 +308,10 @@ impl HandlePlan<'_, '_> {
 
     /// What is written before the blocks, and what it rests on: the blocks record nothing under a handle that is deleted,
     /// and still do under one that is created.
-    fn edits(&self, decision: Decision) -> (Vec<Edit>, Vec<(Key, Expect)>) {
-        let expect =
-            |block: IpNet, is_recorded| (Key::Block(block), Expect::Records(self.id.to_owned(), is_recorded));
+    fn edits(&self, decision: Decision) -> (Vec<Edit>, Vec<(Key, Precondition)>) {
+        let expect = |block: IpNet, is_recorded| {
+            (Key::Block(block), Precondition::Records(self.id.to_owned(), is_recorded))
+        };
         match decision {
             Decision::Keep | Decision::DeleteAfter(..) => (Vec::new(), Vec::new()),
             Decision::Delete(revision) => {

@@ -7,7 +7,7 @@ use calipam_check::{Code, Options, Subject, check};
 use calipam_model::IpNet;
 use calipam_model::affinity::AffinityState;
 use calipam_model::attributes::Attribute;
-use calipam_model::edit::{AffinityEdit, BlockEdit, Edit, Expect, HandleEdit};
+use calipam_model::edit::{AffinityEdit, BlockEdit, Edit, HandleEdit, Precondition};
 use calipam_model::key::Key;
 use calipam_model::snapshot::Snapshot;
 use calipam_plan::rebuild::{Request, plan};
@@ -83,8 +83,8 @@ fn the_record_of_a_pod_is_made_as_the_cni_plugin_makes_it() {
             panic!("{:?}", action.step);
         };
         assert_eq!(*id, pod.handle);
-        let evidence: Vec<&(Key, Expect)> = action.step.evidence().collect();
-        let [(Key::Endpoint { namespace, .. }, Expect::At(_))] = evidence[..] else {
+        let evidence: Vec<&(Key, Precondition)> = action.step.evidence().collect();
+        let [(Key::Endpoint { namespace, .. }, Precondition::At(_))] = evidence[..] else {
             panic!("{:?}", action.step);
         };
         assert_eq!(namespace, pod.name.namespace);
@@ -145,8 +145,8 @@ fn a_tunnel_gets_its_own_record() {
     let found = record(&rebuilt.after, address).unwrap();
     assert_eq!(found.handle, Some(Tunnel::Wireguard.handle(&info.name)));
     assert_eq!(found.owner, owner([("node", info.name.as_str()), ("type", "wireguardTunnelAddress")]));
-    let evidence: Vec<&(Key, Expect)> = rebuilt.plan.actions[0].step.evidence().collect();
-    assert!(matches!(&evidence[..], [(Key::Node(node), Expect::At(_))] if *node == info.name));
+    let evidence: Vec<&(Key, Precondition)> = rebuilt.plan.actions[0].step.evidence().collect();
+    assert!(matches!(&evidence[..], [(Key::Node(node), Precondition::At(_))] if *node == info.name));
 }
 
 #[test]
@@ -164,10 +164,10 @@ fn an_owner_is_rewritten_only_where_the_recorded_one_does_not_exist() {
         .actions
         .iter()
         .find(|action| action.changes.iter().any(|change| change.action == Verb::RewriteOwner));
-    let evidence: Vec<&(Key, Expect)> = action.unwrap().step.evidence().collect();
+    let evidence: Vec<&(Key, Precondition)> = action.unwrap().step.evidence().collect();
     let absent = evidence.iter().filter(|(key, expect)| {
         matches!(key, Key::Endpoint { name, .. } if gone.endpoint.ends_with(name.as_str()))
-            && *expect == Expect::Absent
+            && *expect == Precondition::Absent
     });
     assert_eq!(absent.count(), 1, "{evidence:?}");
     // The recorded pod lives and has another address: nobody knows which of them is right.

@@ -20,7 +20,7 @@ enum Repair {
 }
 
 /// For every code: whether it is repaired, and the reasons for which it is left.
-fn fate(code: Code) -> (Repair, &'static [SkipReason]) {
+fn expected(code: Code) -> (Repair, &'static [SkipReason]) {
     use Repair::{Always, Never, Sometimes};
     use SkipReason as Why;
     match code {
@@ -115,7 +115,7 @@ fn assert_table(fault: Fault, rebuilt: &Rebuilt) {
     let name = fault.name();
     let left: BTreeSet<_> = rebuilt.later.findings.iter().map(|f| (f.code, &f.subject)).collect();
     for finding in &rebuilt.report.findings {
-        let (repair, _) = fate(finding.code);
+        let (repair, _) = expected(finding.code);
         let is_left = left.contains(&(finding.code, &finding.subject));
         let what = format!("{name}: {} {}\n{}", finding.code, finding.subject, words(&rebuilt.plan));
         match repair {
@@ -128,7 +128,7 @@ fn assert_table(fault: Fault, rebuilt: &Rebuilt) {
     }
     for skipped in &rebuilt.plan.skipped {
         let Some(code) = skipped.code else { continue };
-        let (repair, reasons) = fate(code);
+        let (repair, reasons) = expected(code);
         assert!(reasons.contains(&skipped.reason), "{name}: {code} is skipped as {}", skipped.reason);
         if repair == Repair::Sometimes {
             let listed = LEFT.contains(&(fault, code, skipped.reason));

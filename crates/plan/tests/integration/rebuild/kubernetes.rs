@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use calipam_check::{Code, Options, Subject, check};
-use calipam_model::edit::{AffinityEdit, Condition, Edit, Expect, User};
+use calipam_model::edit::{AffinityEdit, Condition, Edit, Precondition, User};
 use calipam_model::handle::Handle;
 use calipam_model::key::Key;
 use calipam_model::pod::{Pod, PodParts};
@@ -209,7 +209,7 @@ fn the_record_of_a_service_is_made_as_calicos_controller_makes_it() {
     let key = Key::Service { namespace: "default".into(), name: "web".into() };
     let evidence: Vec<_> = rebuilt.plan.actions.iter().flat_map(|action| action.step.evidence()).collect();
     let as_read = Condition::SameUser(read.uid, Arc::new(User::Service(service)));
-    assert_eq!(evidence, [&(key, Expect::Says(as_read))]);
+    assert_eq!(evidence, [&(key, Precondition::Matches(as_read))]);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use calipam_check::{Code, Options, Subject, check};
 use calipam_model::affinity::AffinityType;
 use calipam_model::block::BlockContent;
-use calipam_model::edit::{BlockEdit, Edit, Expect};
+use calipam_model::edit::{BlockEdit, Edit, Precondition};
 use calipam_model::key::Key;
 use calipam_model::snapshot::{DatastoreKind, Snapshot};
 use calipam_plan::rebuild::{self, Request};
@@ -58,11 +58,9 @@ fn a_handle_that_nothing_refers_to_has_to_be_seen_twice() {
         assert_eq!(deleted.len(), 1, "{}", words(&plan));
         // And at the write the blocks that it names do not record it.
         let guarded = plan.actions.iter().flat_map(|action| action.step.evidence());
-        assert!(
-            guarded
-                .into_iter()
-                .any(|(key, expect)| { matches!((key, expect), (Key::Block(_), Expect::Records(_, false))) })
-        );
+        assert!(guarded.into_iter().any(|(key, expect)| {
+            matches!((key, expect), (Key::Block(_), Precondition::Records(_, false)))
+        }));
     }
 }
 

@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use calipam_check::index::Index;
 use calipam_check::{Code, Options, Severity, Subject, check};
-use calipam_model::edit::{AffinityEdit, BlockEdit, Edit, Expect, HandleEdit, Part, Step};
+use calipam_model::edit::{AffinityEdit, BlockEdit, Edit, HandleEdit, Part, Precondition, Step};
 use calipam_model::key::Key;
 use calipam_model::snapshot::Snapshot;
 use calipam_plan::rebuild::Request;
-use calipam_plan::{Action, Plan, simulate};
+use calipam_plan::{Action, Plan, apply_plan};
 use calipam_testkit::cluster::rng::Rng;
 use calipam_testkit::cluster::{Cluster, ClusterSpec};
 
@@ -60,11 +60,12 @@ fn evidence_never_names_what_the_plan_writes_and_never_contradicts_itself() {
     let (snapshot, plan) = manifold(2);
     let edits = plan.actions.iter().flat_map(|action| action.step.edits());
     let written: HashSet<Key> = edits.map(Edit::key).collect();
-    let mut expected: BTreeMap<Key, Expect> = BTreeMap::new();
+    let mut expected: BTreeMap<Key, Precondition> = BTreeMap::new();
     let mut count = 0;
     // What a block says of a handle or of its owner is looked at in any version of the block, those that the plan
     // writes included.
-    let of_versions = |(_, expect): &&(Key, Expect)| matches!(expect, Expect::Absent | Expect::At(_));
+    let of_versions =
+        |(_, expect): &&(Key, Precondition)| matches!(expect, Precondition::Absent | Precondition::At(_));
     for (key, expect) in plan.actions.iter().flat_map(|action| action.step.evidence()).filter(of_versions) {
         assert!(!written.contains(key), "{key} is evidence, and written");
         let before = expected.entry(key.clone()).or_insert_with(|| expect.clone());
@@ -75,7 +76,8 @@ fn evidence_never_names_what_the_plan_writes_and_never_contradicts_itself() {
     let wanted = expected.keys().cloned().collect();
     let found = calipam_check::revisions(&snapshot, &wanted);
     for (key, expect) in &expected {
-        let now = found.get(key).map_or(Expect::Absent, |revision| Expect::At((*revision).clone()));
+        let now =
+            found.get(key).map_or(Precondition::Absent, |revision| Precondition::At((*revision).clone()));
         assert_eq!(*expect, now, "the evidence does not hold when it is planned: {key}");
     }
 }
