@@ -3,6 +3,8 @@
 use std::fs;
 use std::path::Path;
 
+use calipam_testkit::servers::{Tool, kubectl, left_out};
+
 use super::super::program::{command, root};
 use super::super::pty::Session;
 use super::{NAMES, link_all};
@@ -20,11 +22,6 @@ impl Shell {
     /// Starts a shell and lets it run some lines.
     fn start(program: &str, options: &[&str], setup: &str) -> Self {
         let path = std::env::var("PATH").unwrap_or_default();
-        let is_there = std::env::split_paths(&path).any(|folder| folder.join(program).is_file());
-        assert!(
-            is_there,
-            "{program} is missing, and completion is tested in it: `apt-get install -y {program}`"
-        );
         let folder = tempfile::tempdir().unwrap();
         link_all(folder.path());
         autoloaded(folder.path());
@@ -113,10 +110,12 @@ fn autoloaded(folder: &Path) {
 /// kubectl on a terminal: it asks the links in `PATH`.
 #[test]
 fn kubectl_completes_its_plugins_in_each_shell() {
-    let kubectl = calipam_testkit::servers::kubectl().unwrap();
+    if left_out(&[Tool::BashCompletion, Tool::Zsh, Tool::Fish]) {
+        return;
+    }
+    let kubectl = kubectl().unwrap();
     let kubectl = kubectl.parent().unwrap().display().to_string();
     let helper = "/usr/share/bash-completion/bash_completion";
-    assert!(Path::new(helper).is_file(), "{helper} is missing: `apt-get install -y bash-completion`");
     for (shell, options, setup) in [
         (
             "bash",
@@ -162,15 +161,24 @@ fn bash_completes_each_name() {
 
 #[test]
 fn zsh_completes_each_name() {
+    if left_out(&[Tool::Zsh]) {
+        return;
+    }
     Shell::start("zsh", &["-f", "-i"], ZSH).completes_each_name();
 }
 
 #[test]
 fn zsh_completes_by_scripts_that_it_loads_itself() {
+    if left_out(&[Tool::Zsh]) {
+        return;
+    }
     Shell::start("zsh", &["-f", "-i"], ZSH_AUTOLOAD).completes_each_name();
 }
 
 #[test]
 fn fish_completes_each_name() {
+    if left_out(&[Tool::Fish]) {
+        return;
+    }
     Shell::start("fish", &["--no-config", "-i"], FISH).completes_each_name();
 }

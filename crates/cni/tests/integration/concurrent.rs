@@ -13,7 +13,7 @@ use calipam_datastore::allocation::{AllocatorStore, Selecting};
 use calipam_datastore::write::Consent;
 use calipam_model::pool::PoolUse;
 use calipam_testkit::rounds;
-use calipam_testkit::servers::EtcdVersion;
+use calipam_testkit::servers::{EtcdVersion, Tool, left_out};
 use tokio::task::LocalSet;
 use tokio::time::timeout;
 
@@ -29,6 +29,9 @@ fn allocators_on_etcd_3_6() {
 
 #[test]
 fn allocators_on_etcd_3_4() {
+    if left_out(&[Tool::OldEtcd]) {
+        return;
+    }
     churn(&World::etcd(EtcdVersion::V3_4), turns(8, 1_000));
 }
 

@@ -2,7 +2,7 @@
 //! server takes long to start.
 
 use calipam_testkit::kube::Flavour;
-use calipam_testkit::servers::EtcdVersion;
+use calipam_testkit::servers::{EtcdVersion, Tool, left_out};
 use serde_json::{Value, json};
 
 use crate::concurrent::{churn, turns};
@@ -21,6 +21,9 @@ fn on_etcd_3_6() {
 
 #[test]
 fn on_etcd_3_4() {
+    if left_out(&[Tool::OldEtcd]) {
+        return;
+    }
     conforms(&World::etcd(EtcdVersion::V3_4), &["0.3.1", "1.1.0"]);
 }
 

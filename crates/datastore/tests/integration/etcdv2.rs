@@ -8,6 +8,7 @@ use calipam_datastore::settings::Overrides;
 use calipam_model::attributes::Attribute;
 use calipam_model::snapshot::{Coverage, Snapshot, Source};
 use calipam_testkit::calico2::Calico2;
+use calipam_testkit::servers::{Tool, left_out};
 
 use crate::support::{observe, open};
 
@@ -31,6 +32,9 @@ fn record(found: &Snapshot, address: IpAddr) -> Option<(Attribute, u64)> {
 
 #[tokio::test]
 async fn an_address_and_a_handle_take_a_few_keys() {
+    if left_out(&[Tool::OldEtcd]) {
+        return;
+    }
     let calico = Calico2::start().unwrap();
     let store = open_calico2(&calico).await;
     let all = observe(&store).await.unwrap();
@@ -61,6 +65,9 @@ async fn an_address_and_a_handle_take_a_few_keys() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn on_a_busy_etcd_everything_is_read_at_one_index() {
+    if left_out(&[Tool::OldEtcd]) {
+        return;
+    }
     let calico = Calico2::start().unwrap();
     let store = open_calico2(&calico).await;
     let client = calico.client();

@@ -21,9 +21,8 @@ no protoc, and the paths of the servers for tests. To run plain cargo commands:
 
 fn run(arguments: &[String]) -> Result<(), Failure> {
     task::no_arguments(TASK.name, arguments)?;
-    let brought = servers::bring();
-    brought.tell_missing();
-    for (name, path) in protoc::variables()?.into_iter().chain(brought.variables()) {
+    let brought = servers::prepare()?.build()?;
+    for (name, path) in protoc::variables()?.into_iter().chain(brought) {
         println!("export {name}={}", step::quoted(&path.to_string_lossy()));
     }
     Ok(())

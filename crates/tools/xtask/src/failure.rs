@@ -26,6 +26,11 @@ impl Failure {
         self.hint = Some(hint.into());
         self
     }
+
+    /// Its text where the task goes on all the same.
+    pub(crate) fn as_warning(&self) -> String {
+        self.to_string().replacen("error:", "warning:", 1)
+    }
 }
 
 impl fmt::Display for Failure {

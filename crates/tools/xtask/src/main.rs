@@ -4,12 +4,12 @@
 
 mod bench;
 mod demo;
-mod dependencies;
 mod dist;
 mod env;
 mod failure;
 mod generate;
 mod help;
+mod left_out;
 // The tests look for the servers in the same places as the task that brings them.
 #[expect(unreachable_pub, reason = "public in testkit")]
 #[path = "../../testkit/src/servers/locate.rs"]
@@ -21,6 +21,9 @@ mod soak;
 mod step;
 mod task;
 mod test;
+#[expect(unreachable_pub, reason = "public in testkit")]
+#[path = "../../testkit/src/servers/tool.rs"]
+mod tool;
 mod tools;
 mod workspace;
 

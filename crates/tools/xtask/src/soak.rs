@@ -1,6 +1,7 @@
 //! `cargo xtask soak`.
 
 use crate::failure::Failure;
+use crate::left_out::LeftOut;
 use crate::task::Task;
 use crate::{protoc, servers, step, tools, workspace};
 
@@ -29,14 +30,16 @@ Needs what `cargo xtask test` needs.
 
 fn run(arguments: &[String]) -> Result<(), Failure> {
     tools::need_c_compiler()?;
-    let servers = servers::bring();
-    servers.tell_missing();
+    let servers = servers::prepare()?.build()?;
+    let left_out = LeftOut::begin()?;
     let mut tests = workspace::cargo();
-    tests.arg("test").envs(protoc::variables()?).envs(servers.variables());
+    tests.arg("test").envs(protoc::variables()?).envs(servers).envs([left_out.variable()]);
     tests.env("CALIPAM_SOAK", "1").env("PROPTEST_CASES", CASES);
     match arguments {
         [] => tests.args(["--workspace", "--no-fail-fast"]),
         selected => tests.args(selected),
     };
-    step::run("Running the tests with ten times as many cases", &mut tests)
+    let result = step::run("Running the tests with ten times as many cases", &mut tests);
+    left_out.tell();
+    result
 }

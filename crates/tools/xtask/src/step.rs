@@ -30,6 +30,17 @@ pub(crate) fn run_for_status(title: &str, command: &mut Command) -> Result<ExitS
     Ok(status)
 }
 
+/// Runs a command whose output matters only where it fails.
+pub(crate) fn run_silently(command: &mut Command) -> Result<(), Failure> {
+    let line = command_line(command);
+    let output = command.output().map_err(|error| Failure::new(format!("cannot run `{line}`: {error}")))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    Err(Failure::new(format!("`{line}` failed ({}): {}", output.status, said.trim())))
+}
+
 /// Says what comes next.
 pub(crate) fn announce(title: &str) {
     eprintln!("==> {title}");

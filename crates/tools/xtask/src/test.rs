@@ -2,32 +2,44 @@
 
 use std::ffi::OsString;
 use std::num::NonZero;
-use std::path::PathBuf;
 use std::process::Command;
+use std::thread;
+use std::time::Duration;
 
 use crate::failure::Failure;
+use crate::left_out::LeftOut;
+use crate::servers::{self, Servers, Variables};
 use crate::task::Task;
-use crate::{dependencies, protoc, servers, step, tools, workspace};
-
-/// Environment variables for cargo and the tests, each with a path.
-type Variables = [(&'static str, PathBuf)];
+use crate::{protoc, step, tools, workspace};
 
 /// Read by the test programs: how many tests they run at the same time.
 const THREADS: &str = "RUST_TEST_THREADS";
 
+/// After so long `cargo test` has let go of the build folder, where everything is built.
+const HEAD_START: Duration = Duration::from_secs(10);
+
 pub(crate) const TASK: Task = Task {
     name: "test",
     arguments: "[-- <arguments of cargo test>]",
-    summary: "Bring servers; check format, lints and dependencies; run all tests",
+    summary: "Bring what tests need; check format and lints; run all tests",
     details: "\
-Brings etcd, an older etcd, kube-apiserver, kubectl and promtool: from PATH or
-KUBEBUILDER_ASSETS, else built once from the Go modules in tests/servers into
-target/servers; the older etcd and promtool are the distribution's packages,
-unpacked below target/servers and not installed. Builds the CNI client of
-tests/cni-client, too. Then runs `cargo fmt --check`
-and `cargo clippy` (warnings are errors), checks the dependencies against
-deny.toml, and runs `cargo test` on the whole workspace. Each test starts and
-ends its own servers on 127.0.0.1.
+Brings what the tests need and the machine has not, before the first of them is
+built:
+
+- zsh, fish, bash-completion, groff, systemd-analyze, dpkg-deb and Chromium, by
+  apt-get as root or with a `sudo` that asks for no password;
+- an older etcd and promtool, from the distribution's packages, which are
+  unpacked below target/servers and not installed;
+- etcd, kube-apiserver, kubectl, jv and the CNI client of tests/cni-client,
+  built once from Go modules into target/servers, while cargo builds the tests.
+  PATH and KUBEBUILDER_ASSETS are looked at first.
+
+A test whose tool cannot be had is left out, and named at the end with the
+command that brings it. With CI=true in the environment that is a failure.
+
+Then runs `cargo fmt --check`, all tests of the workspace, and beside them
+`cargo clippy` (warnings are errors). One of the tests checks the dependencies
+against deny.toml. Each test starts and ends its own servers on 127.0.0.1.
 
 With arguments only the tests run that they select:
 
@@ -35,8 +47,7 @@ With arguments only the tests run that they select:
     cargo xtask test -- --package calipam-testkit etcd
 
 Needs Rust, a C compiler and Go 1.21 or newer. The first time takes minutes and
-downloads Rust crates and Go modules. A server that cannot be brought is named;
-the tests that need it fail.
+downloads Rust crates and Go modules.
 
 Variables, each the path of a program that is used instead:
 
@@ -45,51 +56,91 @@ Variables, each the path of a program that is used instead:
     CALIPAM_TEST_KUBE_APISERVER  kube-apiserver
     CALIPAM_TEST_KUBECTL         kubectl 1.26 or newer
     CALIPAM_TEST_PROMTOOL        promtool
+    CALIPAM_TEST_JV              jv, a validator of JSON schemas
     CALIPAM_TEST_CNI_CLIENT      the CNI client of tests/cni-client
     CALIPAM_TEST_CHROMIUM        Chromium or Chrome
-
-Completion is tested in bash, zsh and fish, by kubectl with bash-completion as
-well; a test names the one that is missing:
-
-    apt-get install -y zsh fish bash-completion
-
-Reports are read by xmllint and jsonschema, units by systemd-analyze, pages by
-Chromium:
-
-    apt-get install -y libxml2-utils python3-jsonschema systemd
-    apt-get install -y chromium-headless-shell
 ",
     run,
 };
 
 fn run(arguments: &[String]) -> Result<(), Failure> {
     tools::need_c_compiler()?;
-    let servers = servers::bring();
-    servers.tell_missing();
-    let variables: Vec<_> = protoc::variables()?.into_iter().chain(servers.variables()).collect();
-    let result = if arguments.is_empty() { run_all(&variables) } else { run_selected(&variables, arguments) };
-    if result.is_err() {
-        // Once more: the message at the start is pages away by now.
-        servers.tell_missing();
-    }
+    let protoc = protoc::variables()?;
+    let servers = servers::prepare()?;
+    let left_out = LeftOut::begin()?;
+    let result = if arguments.is_empty() {
+        run_all(&protoc, servers, &left_out)
+    } else {
+        let variables = build(&protoc, servers, arguments)?;
+        step::run("Running the selected tests", &mut tests(&variables, &left_out, arguments))
+    };
+    left_out.tell();
     result
 }
 
-fn run_selected(variables: &Variables, arguments: &[String]) -> Result<(), Failure> {
-    step::run("Running the selected tests", cargo(variables, &["test"]).args(arguments))
+/// Runs every step, even where an earlier one failed: a line too long says nothing about the tests.
+fn run_all(protoc: &Variables, servers: Servers, left_out: &LeftOut) -> Result<(), Failure> {
+    let format = tools::need_component("fmt", "rustfmt")
+        .and_then(|()| step::run("Checking the format", &mut cargo(protoc, &["fmt", "--all", "--check"])));
+    let arguments = ["--workspace", "--no-fail-fast"].map(str::to_owned);
+    let built = build(protoc, servers, &arguments);
+
+    let head_start = if built.is_ok() { HEAD_START } else { Duration::ZERO };
+    let (lints, tests) = thread::scope(|scope| {
+        let lints = scope.spawn(|| lints(protoc, head_start));
+        let tests = built.and_then(|variables| {
+            let mut tests = tests(&variables, left_out, &arguments);
+            step::run("Running all tests", tests.env(THREADS, threads()))
+        });
+        (lints.join().expect("the lints do not panic"), tests)
+    });
+    summary([format, lints, tests])
 }
 
-/// Runs every step, even where an earlier one failed: a line too long says nothing about the tests.
-fn run_all(variables: &Variables) -> Result<(), Failure> {
-    let format = tools::need_component("fmt", "rustfmt")
-        .and_then(|()| step::run("Checking the format", &mut cargo(variables, &["fmt", "--all", "--check"])));
-    let clippy = ["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"];
-    let lints = tools::need_component("clippy", "clippy")
-        .and_then(|()| step::run("Checking lints", &mut cargo(variables, &clippy)));
-    let dependencies = dependencies::check();
-    let all = ["test", "--workspace", "--no-fail-fast"];
-    let tests = step::run("Running all tests", cargo(variables, &all).env(THREADS, threads()));
-    summary([format, lints, dependencies, tests])
+/// Builds the servers and the tests at the same time: each leaves cores idle while it downloads or links.
+fn build(protoc: &Variables, servers: Servers, arguments: &[String]) -> Result<Variables, Failure> {
+    let mut tests = cargo(protoc, &["test", "--no-run"]);
+    tests.args(arguments);
+    let (servers, tests) = thread::scope(|scope| {
+        let servers = scope.spawn(|| servers.build());
+        let tests = step::run("Building the tests", &mut tests);
+        (servers.join().expect("the builds do not panic"), tests)
+    });
+    let variables = servers?;
+    tests?;
+    Ok(protoc.iter().cloned().chain(variables).collect())
+}
+
+fn tests(variables: &Variables, left_out: &LeftOut, arguments: &[String]) -> Command {
+    let mut tests = cargo(variables, &["test"]);
+    tests.args(arguments).envs([left_out.variable()]);
+    tests
+}
+
+/// Runs clippy with what processor time the tests leave: they wait a third of their time for servers.
+fn lints(protoc: &Variables, head_start: Duration) -> Result<(), Failure> {
+    tools::need_component("clippy", "clippy")?;
+    thread::sleep(head_start);
+    let mut clippy =
+        cargo(protoc, &["clippy", "--quiet", "--workspace", "--all-targets", "--", "-D", "warnings"]);
+    if tools::on_path("nice").is_some() {
+        clippy = niced(&clippy);
+    }
+    step::announce(&format!("Checking lints beside the tests: {}", step::command_line(&clippy)));
+    step::run_silently(&mut clippy)
+}
+
+/// The same command at the lowest priority.
+fn niced(command: &Command) -> Command {
+    let mut niced = Command::new("nice");
+    niced.args(["-n", "19"]).arg(command.get_program()).args(command.get_args());
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => niced.env(name, value),
+            None => niced.env_remove(name),
+        };
+    }
+    niced
 }
 
 /// Tests that run at the same time, unless the caller has said how many: more than there are cores, since most of
@@ -100,7 +151,7 @@ fn threads() -> OsString {
 }
 
 /// The failures of all steps as one.
-fn summary(results: [Result<(), Failure>; 4]) -> Result<(), Failure> {
+fn summary(results: [Result<(), Failure>; 3]) -> Result<(), Failure> {
     let steps = results.len();
     let failures: Vec<Failure> = results.into_iter().filter_map(Result::err).collect();
     for failure in &failures {
@@ -124,8 +175,8 @@ mod tests {
 
     #[test]
     fn one_failed_step_fails_the_task() {
-        assert_eq!(summary([Ok(()), Ok(()), Ok(()), Ok(())]), Ok(()));
-        let failed = summary([Err(Failure::new("a")), Ok(()), Err(Failure::new("b")), Ok(())]);
-        assert_eq!(failed, Err(Failure::new("2 of 4 steps failed")));
+        assert_eq!(summary([Ok(()), Ok(()), Ok(())]), Ok(()));
+        let failed = summary([Err(Failure::new("a")), Ok(()), Err(Failure::new("b"))]);
+        assert_eq!(failed, Err(Failure::new("2 of 3 steps failed")));
     }
 }

@@ -10,8 +10,6 @@ use calipam_testkit::servers::{Etcd, EtcdOptions, EtcdTls, EtcdVersion};
 use super::support::{entries, seed, settings};
 use crate::support::quiet;
 
-const VERSIONS: [EtcdVersion; 2] = [EtcdVersion::V3_6, EtcdVersion::V3_4];
-
 /// What happens when the endpoints are used: the last failure that is told.
 async fn failure(endpoints: &str, environment: &[(&str, &str)]) -> Failure {
     let result = match Datastore::open(&settings(endpoints, environment)).await {
@@ -79,7 +77,7 @@ async fn an_empty_etcd_is_told() {
 
 #[tokio::test]
 async fn one_side_speaks_tls_and_the_other_does_not() {
-    for version in VERSIONS {
+    for version in EtcdVersion::all() {
         let plain = Etcd::start_version(version).unwrap();
         let tls = EtcdOptions::new().version(version).tls(EtcdTls::Server).start().unwrap();
         let ca = text(&tls.pki().unwrap().ca);
@@ -116,7 +114,7 @@ async fn a_server_of_http_1_is_no_etcd() {
 
 #[tokio::test]
 async fn certificates() {
-    for version in VERSIONS {
+    for version in EtcdVersion::all() {
         let etcd = EtcdOptions::new().version(version).tls(EtcdTls::ClientCertificates).start().unwrap();
         seed(&etcd, &entries(1)).await;
         let pki = etcd.pki().unwrap();
@@ -145,7 +143,7 @@ async fn certificates() {
 
 #[tokio::test]
 async fn users_and_passwords() {
-    for version in VERSIONS {
+    for version in EtcdVersion::all() {
         let etcd = EtcdOptions::new()
             .version(version)
             .login("root", "s3cret")

@@ -11,7 +11,7 @@ use crate::support::{open_file, quiet};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn three_ways_to_the_same_data() {
-    for version in [EtcdVersion::V3_6, EtcdVersion::V3_4] {
+    for version in EtcdVersion::all() {
         let etcd = Etcd::start_version(version).unwrap();
         let mut all = entries(120);
         all.push(("/calico/ipam/v2/handle/broken".into(), b"{\xFF\n".to_vec()));

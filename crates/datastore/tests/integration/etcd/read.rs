@@ -16,9 +16,13 @@ use crate::support::quiet;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn everything_is_read_in_order_whatever_the_size() {
+    let here = EtcdVersion::all();
     for (version, blocks, most_requests) in
         [(EtcdVersion::V3_6, 3, 4), (EtcdVersion::V3_4, 63, 8), (EtcdVersion::V3_6, 700, 40)]
     {
+        if !here.contains(&version) {
+            continue;
+        }
         let etcd = Etcd::start_version(version).unwrap();
         seed(&etcd, &entries(blocks)).await;
         let store = open(&etcd).await;

@@ -28,7 +28,7 @@ async fn all_faults_are_found_by_every_way() {
     let cluster = Cluster::all_faults(ClusterSpec::new(3).at(Timestamp::now()), 1);
     let truth = cluster.truth().lines();
     let folder = TempDir::new().unwrap();
-    for version in [EtcdVersion::V3_6, EtcdVersion::V3_4] {
+    for version in EtcdVersion::all() {
         let etcd = Etcd::start_version(version).unwrap();
         cluster.write_to_etcd(&etcd.endpoint()).unwrap();
         let live = open_etcd(&etcd.endpoint()).await;

@@ -4,7 +4,6 @@
 mod page;
 mod pipe;
 
-use std::env;
 use std::fs::File;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -14,16 +13,9 @@ use serde_json::json;
 use tempfile::TempDir;
 
 use self::pipe::Pipe;
-use crate::servers::ServerError;
+use crate::servers::{ServerError, Tool};
 
 pub use self::page::Page;
-
-/// Where it names a program, nothing else is looked at.
-const VARIABLE: &str = "CALIPAM_TEST_CHROMIUM";
-
-/// What distributions and Google call it.
-const NAMES: [&str; 5] =
-    ["chromium", "chromium-headless-shell", "chromium-browser", "google-chrome", "google-chrome-stable"];
 
 const ARGUMENTS: [&str; 16] = [
     "--headless=new",
@@ -106,21 +98,20 @@ impl Drop for Browser {
 
 /// The browser of this machine, if it has one.
 pub fn program() -> Result<PathBuf, ServerError> {
-    if let Some(path) = env::var_os(VARIABLE).map(PathBuf::from) {
-        return if path.is_file() { Ok(path) } else { Err(ServerError::NoBrowser) };
-    }
-    let path = env::var_os("PATH").unwrap_or_default();
-    let folders: Vec<PathBuf> = env::split_paths(&path).collect();
-    let mut files = NAMES.iter().flat_map(|name| folders.iter().map(move |folder| folder.join(name)));
-    files.find(|file| file.is_file()).ok_or(ServerError::NoBrowser)
+    // A browser is never below `target`: no workspace is asked for.
+    Tool::Chromium.find("".as_ref()).ok_or(ServerError::NoBrowser)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::servers::left_out;
 
     #[test]
     fn a_page_is_seen_as_a_person_sees_it() {
+        if left_out(&[Tool::Chromium]) {
+            return;
+        }
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("page.html");
         let text = "<!DOCTYPE html><title>one</title><button onclick=\"document.title='two'\">press</button>\

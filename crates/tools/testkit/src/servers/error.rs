@@ -7,6 +7,7 @@ use std::process::ExitStatus;
 use std::time::Duration;
 
 use super::locate::NotFound;
+use super::tool::Tool;
 
 /// A server that could not be found, started, or made to do something.
 ///
@@ -17,9 +18,7 @@ pub enum ServerError {
     #[error("{0}\nhint: `cargo xtask test` brings the servers that are missing")]
     NotFound(#[from] NotFound),
     /// There is no browser on this machine, or not where the variable says.
-    #[error(
-        "no Chromium; looked at: CALIPAM_TEST_CHROMIUM, PATH\nhint: `apt-get install -y chromium-headless-shell` (Debian), or name one in CALIPAM_TEST_CHROMIUM"
-    )]
+    #[error("{}; CALIPAM_TEST_CHROMIUM names another one", Tool::Chromium.missing())]
     NoBrowser,
     /// The program could not be run at all.
     #[error("cannot run {}: {source}", path.display())]

@@ -10,11 +10,13 @@ use tempfile::TempDir;
 
 use super::error::ServerError;
 use super::http;
+use super::left_out::left_out;
 use super::locate::{self, Program};
 use super::options::{EtcdOptions, EtcdTls};
 use super::pki::Pki;
 use super::port;
 use super::process::Process;
+use super::tool::Tool;
 use super::workspace;
 
 const NAME: &str = "etcd";
@@ -192,6 +194,11 @@ pub enum EtcdVersion {
 }
 
 impl EtcdVersion {
+    /// Both, or the current one alone where the part of the test on the older one is [left out](left_out).
+    pub fn all() -> Vec<Self> {
+        if left_out(&[Tool::OldEtcd]) { vec![Self::V3_6] } else { vec![Self::V3_6, Self::V3_4] }
+    }
+
     fn program(self) -> Program {
         match self {
             Self::V3_6 => Program::Etcd,

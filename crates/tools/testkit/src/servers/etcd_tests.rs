@@ -62,8 +62,11 @@ fn it_keeps_what_is_written_and_is_gone_when_dropped() {
 
 #[test]
 fn both_versions_are_what_they_say() {
-    for (version, expected) in [(EtcdVersion::V3_6, ["3.6.", "3.7."]), (EtcdVersion::V3_4, ["3.4.", "3.5."])]
-    {
+    for version in EtcdVersion::all() {
+        let expected = match version {
+            EtcdVersion::V3_6 => ["3.6.", "3.7."],
+            EtcdVersion::V3_4 => ["3.4.", "3.5."],
+        };
         let etcd = Etcd::start_version(version).unwrap();
         let status = etcd.with_client(async |mut client| client.status().await).unwrap();
         let found = status.version();
@@ -111,7 +114,7 @@ fn a_server_with_tls_takes_clients_that_trust_it() {
 
 #[test]
 fn a_server_with_client_certificates_refuses_strangers() {
-    for version in [EtcdVersion::V3_6, EtcdVersion::V3_4] {
+    for version in EtcdVersion::all() {
         let etcd = started(EtcdOptions::new().version(version).tls(EtcdTls::ClientCertificates));
         put(&etcd, "/a", "b");
         let pki = etcd.pki().unwrap();
@@ -123,7 +126,7 @@ fn a_server_with_client_certificates_refuses_strangers() {
 
 #[test]
 fn a_server_with_users_wants_the_password_and_keeps_readers_to_their_prefix() {
-    for version in [EtcdVersion::V3_6, EtcdVersion::V3_4] {
+    for version in EtcdVersion::all() {
         let options = EtcdOptions::new().version(version).login("calico", "correct");
         let etcd = started(options.reader("guest", "guest", "/calico/"));
         put(&etcd, "/calico/a", "1");
@@ -180,7 +183,7 @@ fn a_killed_server_comes_back_with_its_data() {
 #[test]
 fn a_snapshot_is_a_database_with_its_checksum() {
     let folder = tempfile::tempdir().unwrap();
-    for version in [EtcdVersion::V3_6, EtcdVersion::V3_4] {
+    for version in EtcdVersion::all() {
         let etcd = Etcd::start_version(version).unwrap();
         put(&etcd, "/calico/needle", "found in the snapshot");
         let path = folder.path().join("snapshot.db");
@@ -197,7 +200,7 @@ fn a_snapshot_is_a_database_with_its_checksum() {
 fn a_taken_port_is_recognised() {
     let taken = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let argument = format!("--listen-client-urls=http://{}", taken.local_addr().unwrap());
-    for version in [EtcdVersion::V3_6, EtcdVersion::V3_4] {
+    for version in EtcdVersion::all() {
         let error = EtcdOptions::new().version(version).argument(&argument).start().unwrap_err();
         assert!(error.is_port_taken(), "{error}");
     }

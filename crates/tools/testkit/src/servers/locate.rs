@@ -22,6 +22,8 @@ pub enum Program {
     Kubectl,
     /// promtool, any version: it reads metrics and alerts as Prometheus does. No server either.
     Promtool,
+    /// `jv`, which validates JSON by a schema. No server either.
+    Jv,
     /// The CNI client of `tests/cni-client`. No server either, and no machine has it.
     CniClient,
 }
@@ -35,6 +37,7 @@ impl Program {
             Self::KubeApiserver => "CALIPAM_TEST_KUBE_APISERVER",
             Self::Kubectl => "CALIPAM_TEST_KUBECTL",
             Self::Promtool => "CALIPAM_TEST_PROMTOOL",
+            Self::Jv => "CALIPAM_TEST_JV",
             Self::CniClient => "CALIPAM_TEST_CNI_CLIENT",
         }
     }
@@ -48,6 +51,7 @@ impl Program {
             Self::KubeApiserver => servers.join("kube-apiserver"),
             Self::Kubectl => servers.join("kubectl"),
             Self::Promtool => servers.join("prometheus").join("usr").join("bin").join("promtool"),
+            Self::Jv => servers.join("jv"),
             Self::CniClient => servers.join("calipam-cni-client"),
         }
     }
@@ -59,6 +63,7 @@ impl Program {
             Self::KubeApiserver => "kube-apiserver",
             Self::Kubectl => "kubectl",
             Self::Promtool => "promtool",
+            Self::Jv => "jv",
             Self::CniClient => "calipam-cni-client",
         }
     }
@@ -66,7 +71,7 @@ impl Program {
     /// Whether what `--version` printed is a version that the tests are written for.
     fn accepts(self, version: &str) -> bool {
         match (self, etcd_version(version)) {
-            (Self::KubeApiserver | Self::Promtool | Self::CniClient, _) => true,
+            (Self::KubeApiserver | Self::Promtool | Self::Jv | Self::CniClient, _) => true,
             (Self::Kubectl, _) => kubectl_version(version).is_some_and(|found| found >= (1, 26)),
             (Self::Etcd, Some(found)) => found >= (3, 6),
             (Self::OldEtcd, Some(found)) => found == (3, 4) || found == (3, 5),
@@ -83,6 +88,7 @@ impl fmt::Display for Program {
             Self::KubeApiserver => "kube-apiserver",
             Self::Kubectl => "kubectl 1.26 or newer",
             Self::Promtool => "promtool",
+            Self::Jv => "jv",
             Self::CniClient => "the CNI client of tests/cni-client",
         })
     }

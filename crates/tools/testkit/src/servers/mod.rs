@@ -12,6 +12,7 @@ pub(crate) mod http;
 mod kube_apiserver;
 #[cfg(test)]
 mod kube_apiserver_tests;
+mod left_out;
 pub mod locate;
 mod options;
 mod pki;
@@ -20,6 +21,7 @@ mod process;
 mod tear;
 #[cfg(test)]
 mod tear_tests;
+pub mod tool;
 
 use std::path::{Path, PathBuf};
 
@@ -28,9 +30,11 @@ pub use self::etcd::{Etcd, EtcdVersion};
 pub use self::etcd_access::Entries;
 pub use self::http::Response;
 pub use self::kube_apiserver::KubeApiserver;
+pub use self::left_out::left_out;
 pub use self::options::{EtcdOptions, EtcdTls, Login};
 pub use self::pki::{Identity, Pki};
 pub use self::tear::{Seen, Tear, Tearing};
+pub use self::tool::Tool;
 
 /// The kubectl that tests run.
 pub fn kubectl() -> Result<PathBuf, ServerError> {
@@ -40,6 +44,11 @@ pub fn kubectl() -> Result<PathBuf, ServerError> {
 /// The promtool that tests run.
 pub fn promtool() -> Result<PathBuf, ServerError> {
     Ok(locate::find(locate::Program::Promtool, &workspace())?)
+}
+
+/// The validator of JSON schemas, `jv`.
+pub fn jv() -> Result<PathBuf, ServerError> {
+    Ok(locate::find(locate::Program::Jv, &workspace())?)
 }
 
 /// The CNI client of `tests/cni-client`.

@@ -12,8 +12,8 @@ use crate::{step, tools};
 /// Go's package that holds the version which kube-apiserver and kubectl report; a plain build leaves it at v0.0.0.
 const VERSION_PACKAGE: &str = "k8s.io/component-base/version";
 
-/// Builds a program into `target/servers`, unless it is there and newer than the files that name its version.
-pub(super) fn build(program: Program, root: &Path) -> Result<(), Failure> {
+/// What builds a program into `target/servers`; none where it is there and newer than the files that name its version.
+pub(super) fn build(program: Program, root: &Path) -> Result<Option<Command>, Failure> {
     let package =
         package(program).ok_or_else(|| Failure::new(format!("{program} is not built from a Go module")))?;
     let (folder, sources): (_, &[&str]) = match program {
@@ -24,7 +24,7 @@ pub(super) fn build(program: Program, root: &Path) -> Result<(), Failure> {
     let output = program.brought(root);
     let sources: Vec<_> = sources.iter().map(|file| changed(&module.join(file))).collect();
     if is_current(&output, &sources) {
-        return Ok(());
+        return Ok(None);
     }
     let path = module.join("go.mod");
     let text = fs::read_to_string(&path).map_err(|error| Failure::io("read", &path, &error))?;
@@ -41,7 +41,12 @@ pub(super) fn build(program: Program, root: &Path) -> Result<(), Failure> {
         .arg("-o")
         .arg(&output)
         .arg(package);
-    step::run(&format!("Building {program} (minutes the first time, seconds later)"), &mut go).map_err(
+    Ok(Some(go))
+}
+
+/// Runs what [`build`] gave.
+pub(super) fn run(program: Program, build: &mut Command) -> Result<(), Failure> {
+    step::run(&format!("Building {program} (minutes the first time, seconds later)"), build).map_err(
         |failure| {
             failure.hint("without access to Go modules, put the program on PATH or into KUBEBUILDER_ASSETS")
         },
@@ -54,6 +59,7 @@ fn package(program: Program) -> Option<&'static str> {
         Program::Etcd => Some("go.etcd.io/etcd/server/v3"),
         Program::KubeApiserver => Some("k8s.io/kubernetes/cmd/kube-apiserver"),
         Program::Kubectl => Some("k8s.io/kubernetes/cmd/kubectl"),
+        Program::Jv => Some("github.com/santhosh-tekuri/jsonschema/cmd/jv"),
         Program::CniClient => Some("."),
         Program::OldEtcd | Program::Promtool => None,
     }

@@ -1,85 +1,122 @@
-//! Brings the servers that tests start.
+//! Brings the programs that tests run.
 
 mod go;
+mod install;
 mod package;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use crate::failure::Failure;
 use crate::locate::{self, Program};
+use crate::tool::{self, Tool};
 use crate::{step, workspace};
 
-/// In the order in which they are brought: most tests need only the first.
-const PROGRAMS: [Program; 6] = [
-    Program::Etcd,
-    Program::OldEtcd,
-    Program::KubeApiserver,
-    Program::Kubectl,
-    Program::Promtool,
-    Program::CniClient,
-];
+/// What is built from Go modules; most tests need only the first.
+const BUILT: [Program; 5] =
+    [Program::Etcd, Program::KubeApiserver, Program::Kubectl, Program::Jv, Program::CniClient];
 
-/// What there is to test with.
+/// Environment variables for cargo and the tests, each with a path.
+pub(crate) type Variables = Vec<(&'static str, PathBuf)>;
+
+/// The programs from Go modules: those that are there, and those that are still to be built.
 pub(crate) struct Servers {
     found: Vec<(Program, PathBuf)>,
-    missing: Vec<(Program, Failure)>,
+    builds: Vec<(Program, Command)>,
+}
+
+/// Installs what tests need of the distribution, and prepares the builds of the rest.
+///
+/// What cannot be installed is named, and its tests are left out; in CI that is a failure.
+pub(crate) fn prepare() -> Result<Servers, Failure> {
+    let root = workspace::root();
+    bring_tools(&root)?;
+    let mut servers = Servers { found: Vec::new(), builds: Vec::new() };
+    for program in BUILT {
+        if let Some(path) = installed(program)? {
+            servers.found.push((program, path));
+        } else if let Some(build) = go::build(program, &root)? {
+            servers.builds.push((program, build));
+        } else {
+            servers.found.push((program, program.brought(&root)));
+        }
+    }
+    Ok(servers)
 }
 
 impl Servers {
-    /// The variables that tell tests where the servers are.
-    pub(crate) fn variables(&self) -> impl Iterator<Item = (&'static str, PathBuf)> {
-        self.found.iter().map(|(program, path)| (program.variable(), path.clone()))
-    }
-
-    /// Says on standard error which servers could not be brought, and why.
-    pub(crate) fn tell_missing(&self) {
-        for (program, failure) in &self.missing {
-            eprintln!("warning: {program} is missing: the tests that need it will fail\n{failure}");
+    /// Builds what is not there, and gives the variables that tell tests where everything is.
+    pub(crate) fn build(self) -> Result<Variables, Failure> {
+        let mut found = self.found;
+        for (program, mut build) in self.builds {
+            go::run(program, &mut build)?;
+            found.push((program, program.brought(&workspace::root())));
         }
-    }
-}
-
-/// Finds the servers, and brings those that the machine has not.
-pub(crate) fn bring() -> Servers {
-    let mut servers = Servers { found: Vec::new(), missing: Vec::new() };
-    for program in PROGRAMS {
-        match bring_one(program) {
-            Ok(path) => {
-                step::announce(&format!("{program}: {}", path.display()));
-                servers.found.push((program, path));
-            }
-            Err(failure) => servers.missing.push((program, failure)),
+        for (program, path) in &found {
+            step::announce(&format!("{program}: {}", path.display()));
         }
+        Ok(found.into_iter().map(|(program, path)| (program.variable(), path)).collect())
     }
-    servers
 }
 
 /// Brings the current etcd alone; gives its path and the variable that tells tests of it.
 pub(crate) fn bring_etcd() -> Result<(&'static str, PathBuf), Failure> {
-    Ok((Program::Etcd.variable(), bring_one(Program::Etcd)?))
+    bring_one(Program::Etcd)
 }
 
 /// Brings the API server alone, as [`bring_etcd`].
 pub(crate) fn bring_kube_apiserver() -> Result<(&'static str, PathBuf), Failure> {
-    Ok((Program::KubeApiserver.variable(), bring_one(Program::KubeApiserver)?))
+    bring_one(Program::KubeApiserver)
 }
 
-fn bring_one(program: Program) -> Result<PathBuf, Failure> {
-    let missing = match locate::find_installed(program) {
-        Ok(path) => return Ok(path),
-        Err(missing) => missing,
-    };
-    if std::env::var_os(program.variable()).is_some() {
-        let hint = format!("unset {}, or let it name the program", program.variable());
-        return Err(Failure::new(missing.to_string()).hint(hint));
-    }
+fn bring_one(program: Program) -> Result<(&'static str, PathBuf), Failure> {
     let root = workspace::root();
-    match program {
-        Program::Etcd | Program::KubeApiserver | Program::Kubectl | Program::CniClient => {
-            go::build(program, &root)?;
-        }
-        Program::OldEtcd => package::unpack(program, "etcd-server", "etcd-3.4", &root)?,
-        Program::Promtool => package::unpack(program, "prometheus", "prometheus", &root)?,
+    if let Some(path) = installed(program)? {
+        return Ok((program.variable(), path));
     }
-    locate::find(program, &root).map_err(|missing| Failure::new(missing.to_string()))
+    if let Some(mut build) = go::build(program, &root)? {
+        go::run(program, &mut build)?;
+    }
+    Ok((program.variable(), program.brought(&root)))
+}
+
+/// The program that the machine has; fails where its variable names none.
+fn installed(program: Program) -> Result<Option<PathBuf>, Failure> {
+    match locate::find_installed(program) {
+        Ok(path) => Ok(Some(path)),
+        Err(_) if std::env::var_os(program.variable()).is_none() => Ok(None),
+        Err(missing) => {
+            let hint = format!("unset {}, or let it name the program", program.variable());
+            Err(Failure::new(missing.to_string()).hint(hint))
+        }
+    }
+}
+
+/// Brings what packages of the distribution hold: two are unpacked and not installed, since they bring services.
+fn bring_tools(root: &Path) -> Result<(), Failure> {
+    let missing = || Tool::ALL.into_iter().filter(|tool| tool.find(root).is_none()).collect::<Vec<_>>();
+    let mut to_install = Vec::new();
+    for tool in missing() {
+        let unpacked = match tool {
+            Tool::OldEtcd => package::unpack(Program::OldEtcd, tool.package(), "etcd-3.4", root),
+            Tool::Promtool => package::unpack(Program::Promtool, tool.package(), "prometheus", root),
+            _ => {
+                to_install.push(tool);
+                Ok(())
+            }
+        };
+        unpacked.unwrap_or_else(|failure| eprintln!("{}", failure.as_warning()));
+    }
+    install::install(&to_install);
+
+    let missing = missing();
+    for tool in &missing {
+        eprintln!("warning: {}: the tests that need it are left out", tool.missing());
+    }
+    if tool::is_ci() && !missing.is_empty() {
+        let packages: Vec<_> = missing.iter().map(|tool| tool.package()).collect();
+        return Err(Failure::new("with CI=true no test is left out, and what some of them need is missing")
+            .hint(format!("`apt-get install -y {}` brings it", packages.join(" "))));
+    }
+    Ok(())
 }

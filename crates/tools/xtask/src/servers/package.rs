@@ -25,7 +25,7 @@ pub(super) fn unpack(program: Program, package: &str, folder: &str, root: &Path)
     let work = servers.join("apt");
     let deb = download(package, &work)?;
     let (unpacked, target) = (work.join("unpacked"), servers.join(folder));
-    run(Command::new("dpkg").arg("-x").arg(&deb).arg(&unpacked))?;
+    step::run_silently(Command::new("dpkg").arg("-x").arg(&deb).arg(&unpacked))?;
     let file = unpacked.join(brought.strip_prefix(&target).expect("the program lies in its folder"));
     if !locate::is_wanted(program, &file) {
         return Err(Failure::new(format!("the distribution's {package} is not {program}")).hint(manual));
@@ -44,10 +44,10 @@ fn download(package: &str, work: &Path) -> Result<PathBuf, Failure> {
         let folder = work.join(folder);
         fs::create_dir_all(&folder).map_err(|error| Failure::io("make", &folder, &error))?;
     }
-    if run(apt(work).args(["download", package])).is_err() {
+    if step::run_silently(apt(work).args(["download", package])).is_err() {
         // A fresh machine often has no package lists; they are fetched into a place of our own.
-        run(apt_with_own_lists(work).arg("update"))?;
-        run(apt_with_own_lists(work).args(["download", package]))?;
+        step::run_silently(apt_with_own_lists(work).arg("update"))?;
+        step::run_silently(apt_with_own_lists(work).args(["download", package]))?;
     }
     let entries = fs::read_dir(work).map_err(|error| Failure::io("read", work, &error))?;
     let mut files = entries.filter_map(|entry| Some(entry.ok()?.path()));
@@ -68,15 +68,4 @@ fn apt_with_own_lists(work: &Path) -> Command {
     command.arg("-o").arg(format!("Dir::State::lists={}", work.join("lists").display()));
     command.arg("-o").arg(format!("Dir::Cache={}", work.join("cache").display()));
     command
-}
-
-/// Runs a command whose output matters only where it fails.
-fn run(command: &mut Command) -> Result<(), Failure> {
-    let line = step::command_line(command);
-    let output = command.output().map_err(|error| Failure::new(format!("cannot run `{line}`: {error}")))?;
-    if output.status.success() {
-        return Ok(());
-    }
-    let said = String::from_utf8_lossy(&output.stderr);
-    Err(Failure::new(format!("`{line}` failed ({}): {}", output.status, said.trim())))
 }

@@ -4,12 +4,12 @@
 //! prebuilt one would be a download that nothing here can verify. What is checked are the packages that this platform builds.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::error::Error;
+use std::path::Path;
 use std::process::Command;
+use std::{env, fs};
 
 use serde::Deserialize;
-
-use crate::failure::Failure;
-use crate::{step, workspace};
 
 const RULES: &str = "deny.toml";
 const CRATES_IO: &str = "registry+https://github.com/rust-lang/crates.io-index";
@@ -54,49 +54,32 @@ struct Package {
     source: Option<String>,
 }
 
-/// Checks every package against the rules.
-pub(crate) fn check() -> Result<(), Failure> {
-    step::announce(&format!("Checking the dependencies against {RULES}"));
-    let text = std::fs::read_to_string(RULES).map_err(|error| Failure::io("read", RULES.as_ref(), &error))?;
-    let rules: Rules = toml::from_str(&text).map_err(|error| Failure::new(format!("{RULES}: {error}")))?;
-    let packages = packages()?;
-    let problems = problems(&rules, &packages);
-    eprintln!("    {} packages, {} problems", packages.len(), problems.len());
-    if problems.is_empty() {
-        return Ok(());
-    }
-    problems.iter().for_each(|problem| eprintln!("    {problem}"));
-    Err(Failure::new(format!("{RULES}: {} problems with dependencies", problems.len()))
-        .hint(format!("remove the dependency, or change {RULES} and say why there")))
+/// Checks every package of a workspace against the rules at its root. Gives the problems, a line each.
+pub fn check(workspace: &Path) -> Result<Vec<String>, Box<dyn Error>> {
+    let rules: Rules = toml::from_str(&fs::read_to_string(workspace.join(RULES))?)?;
+    Ok(problems(&rules, &packages(workspace)?))
 }
 
-/// What `cargo metadata` tells of the platform that this program was built for.
-fn packages() -> Result<Vec<Package>, Failure> {
-    let mut cargo = workspace::cargo();
-    cargo.args(["metadata", "--format-version", "1", "--locked", "--filter-platform", &host()?]);
-    let output = output(&mut cargo)?;
-    let metadata: Metadata = serde_json::from_slice(&output)
-        .map_err(|error| Failure::new(format!("`cargo metadata` cannot be read: {error}")))?;
+/// What `cargo metadata` tells of the platform of the toolchain.
+fn packages(workspace: &Path) -> Result<Vec<Package>, Box<dyn Error>> {
+    let rustc = env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
+    let text = String::from_utf8(output(Command::new(rustc).arg("-vV"))?)?;
+    let host =
+        text.lines().find_map(|line| line.strip_prefix("host: ")).ok_or("`rustc -vV` names no host")?;
+
+    let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    cargo.current_dir(workspace);
+    cargo.args(["metadata", "--format-version", "1", "--locked", "--filter-platform", host]);
+    let metadata: Metadata = serde_json::from_slice(&output(&mut cargo)?)?;
     Ok(metadata.packages)
 }
 
-/// The target triple of the toolchain.
-fn host() -> Result<String, Failure> {
-    let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
-    let text = output(Command::new(rustc).arg("-vV"))?;
-    let text = String::from_utf8_lossy(&text);
-    let host = text.lines().find_map(|line| line.strip_prefix("host: "));
-    Ok(host.ok_or_else(|| Failure::new("`rustc -vV` names no host"))?.to_owned())
-}
-
-fn output(command: &mut Command) -> Result<Vec<u8>, Failure> {
-    let line = step::command_line(command);
-    let output = command.output().map_err(|error| Failure::new(format!("cannot run `{line}`: {error}")))?;
+fn output(command: &mut Command) -> Result<Vec<u8>, Box<dyn Error>> {
+    let output = command.output()?;
     if output.status.success() {
         return Ok(output.stdout);
     }
-    let said = String::from_utf8_lossy(&output.stderr);
-    Err(Failure::new(format!("`{line}` failed ({}): {}", output.status, said.trim())))
+    Err(format!("{command:?}: {}", String::from_utf8_lossy(&output.stderr)).into())
 }
 
 /// Everything that the rules do not allow, a line each.
@@ -155,6 +138,13 @@ impl Named {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_dependencies_are_what_the_rules_allow() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..");
+        let problems = check(&root).unwrap();
+        assert_eq!(problems, [""; 0], "remove the dependency, or change {RULES} and say why there");
+    }
 
     fn rules() -> Rules {
         toml::from_str(

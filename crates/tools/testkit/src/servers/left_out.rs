@@ -1,0 +1,64 @@
+//! Tests that are left out where the machine has not what they need.
+
+use std::env;
+use std::ffi::OsString;
+use std::fs::OpenOptions;
+use std::io::Write;
+use std::path::Path;
+use std::thread;
+
+use super::tool::{LEFT_OUT, Tool, is_ci};
+use super::workspace;
+
+/// Whether the test that asks is left out, because one of these tools is missing: it returns at once then, and `cargo
+/// xtask test` names it at the end.
+///
+/// # Panics
+///
+/// Where a tool is missing and the test may not be left out: in CI, and where it was not `cargo xtask test` that
+/// started it.
+pub fn left_out(tools: &[Tool]) -> bool {
+    let Some(tool) = tools.iter().find(|tool| tool.find(&workspace()).is_none()) else { return false };
+    leave_out(*tool, env::var_os(LEFT_OUT).filter(|_| !is_ci()));
+    true
+}
+
+/// Adds the current test to the list.
+fn leave_out(tool: Tool, list: Option<OsString>) {
+    let list = list.unwrap_or_else(|| panic!("{}", tool.missing()));
+    let current = thread::current();
+    append(list.as_ref(), &format!("{}: {}\n", current.name().unwrap_or("a test"), tool.missing()));
+}
+
+/// One write, so that tests which run at the same time do not mix their lines.
+fn append(list: &Path, line: &str) {
+    let file = OpenOptions::new().append(true).create(true).open(list);
+    let written = file.and_then(|mut file| file.write_all(line.as_bytes()));
+    written.unwrap_or_else(|error| panic!("cannot write {}: {error}", list.display()));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_test_that_is_left_out_is_named_with_what_brings_its_tool() {
+        let folder = tempfile::tempdir().unwrap();
+        let list = folder.path().join("list");
+        leave_out(Tool::Zsh, Some(list.clone().into()));
+        leave_out(Tool::OldEtcd, Some(list.clone().into()));
+        let text = std::fs::read_to_string(list).unwrap();
+        let name = "servers::left_out::tests::a_test_that_is_left_out_is_named_with_what_brings_its_tool";
+        let lines = [
+            format!("{name}: zsh is missing; `apt-get install -y zsh` brings it\n"),
+            format!("{name}: etcd 3.4 or 3.5 is missing; `apt-get install -y etcd-server` brings it\n"),
+        ];
+        assert_eq!(text, lines.concat());
+    }
+
+    #[test]
+    #[should_panic(expected = "zsh is missing; `apt-get install -y zsh` brings it")]
+    fn without_a_list_the_test_fails() {
+        leave_out(Tool::Zsh, None);
+    }
+}

@@ -1,0 +1,147 @@
+//! `cargo xtask test` on machines that have nothing of what the tests need, with programs that only write down how they
+//! are called.
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::Path;
+use std::process::{Command, Output};
+
+use tempfile::TempDir;
+
+/// Each is set to a file that is there, so that nothing is built or unpacked.
+const SERVERS: [&str; 7] = [
+    "CALIPAM_TEST_ETCD",
+    "CALIPAM_TEST_ETCD_34",
+    "CALIPAM_TEST_KUBE_APISERVER",
+    "CALIPAM_TEST_KUBECTL",
+    "CALIPAM_TEST_PROMTOOL",
+    "CALIPAM_TEST_JV",
+    "CALIPAM_TEST_CNI_CLIENT",
+];
+
+const PACKAGES: [&str; 6] = ["dpkg", "groff-base", "systemd", "zsh", "fish", "chromium-headless-shell"];
+
+/// Cargo's tests: one of them needs zsh.
+const CARGO: &str = r#"
+case "$*" in
+    "test --no-run"*) ;;
+    test*) [ -f "$HERE/zsh" ] || echo "completes: zsh is missing; INSTALL" >> "$CALIPAM_TEST_LEFT_OUT" ;;
+esac"#;
+
+/// Puts the program of a package where it is found.
+const APT_GET: &str = r#"
+for package; do :; done
+case "$package" in
+    dpkg) program=dpkg-deb ;;
+    groff-base) program=groff ;;
+    systemd) program=systemd-analyze ;;
+    *) program="$package" ;;
+esac
+: > "$HERE/$program""#;
+
+/// The programs of a machine, and the log of their calls.
+struct Machine {
+    folder: TempDir,
+}
+
+impl Machine {
+    /// With an apt-get that can install, for the user of that number.
+    fn new(user: &str) -> Self {
+        let machine = Self { folder: tempfile::tempdir().unwrap() };
+        machine.add("cargo", CARGO);
+        machine.add("apt-get", APT_GET);
+        machine.add("id", &format!("echo {user}"));
+        symlink("/usr/bin/env", machine.path().join("env")).unwrap();
+        machine
+    }
+
+    fn path(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// A program that writes down its call, and does something.
+    fn add(&self, name: &str, script: &str) {
+        let path = self.path().join(name);
+        let log = "echo \"${0##*/} $*\" >> \"$HERE/log\"";
+        fs::write(&path, format!("#!/bin/sh\n{log}\n{script}\n")).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+
+    fn run(&self, ci: bool) -> (bool, String) {
+        let mut task = Command::new(env!("CARGO_BIN_EXE_xtask"));
+        task.args(["test", "--", "completes"]).env_clear().env("PATH", self.path()).env("HERE", self.path());
+        task.env("CARGO", self.path().join("cargo")).env("CC", "cc").env("PROTOC", "protoc");
+        task.envs(SERVERS.map(|name| (name, self.path().join("cargo"))));
+        if ci {
+            task.env("CI", "true");
+        }
+        let Output { status, stderr, .. } = task.output().unwrap();
+        (status.success(), String::from_utf8(stderr).unwrap())
+    }
+
+    /// The calls of programs so far, a line each.
+    fn calls(&self) -> String {
+        fs::read_to_string(self.path().join("log")).unwrap_or_default()
+    }
+}
+
+/// It is a file and no program, so that no machine of these tests can install it.
+fn has_bash_completion() -> bool {
+    Path::new("/usr/share/bash-completion/bash_completion").is_file()
+}
+
+#[test]
+fn root_installs_each_package_before_the_tests_are_built() {
+    let machine = Machine::new("0");
+    let (success, said) = machine.run(has_bash_completion());
+    assert!(success, "{said}");
+    let calls = machine.calls();
+    let mut rest = calls.as_str();
+    let installs = PACKAGES.map(|package| format!("install -qy --no-install-recommends {package}\n"));
+    let last = ["cargo test --no-run completes\n", "cargo test completes\n"].map(str::to_owned);
+    for call in ["update -q\n".to_owned()].iter().chain(&installs).chain(&last) {
+        (_, rest) =
+            rest.split_once(call.as_str()).unwrap_or_else(|| panic!("{call} is not in turn: {calls}"));
+        assert!(!call.starts_with("install") || said.contains(call.trim()), "{call} is not told: {said}");
+    }
+    assert!(
+        said.contains("DEBIAN_FRONTEND=noninteractive") && !said.contains("left out: completes"),
+        "{said}"
+    );
+}
+
+#[test]
+fn a_user_with_sudo_installs_by_it() {
+    let machine = Machine::new("1000");
+    machine.add("sudo", "shift; PATH=\"$PATH:/usr/bin:/bin\" exec \"$@\"");
+    machine.add("true", "");
+    let (success, said) = machine.run(false);
+    assert!(success && !said.contains("left out: completes"), "{said}");
+    let calls = machine.calls();
+    assert!(calls.contains("sudo -n env DEBIAN_FRONTEND=noninteractive apt-get"), "{calls}");
+}
+
+#[test]
+fn what_cannot_be_installed_leaves_its_tests_out_and_names_them_at_the_end() {
+    let (user, wanting) = (Machine::new("1000"), Machine::new("1000"));
+    wanting.add("sudo", "exit 1");
+    let (failing, without) = (Machine::new("0"), Machine::new("0"));
+    failing.add("apt-get", "echo no network >&2; exit 100");
+    fs::remove_file(without.path().join("apt-get")).unwrap();
+    for machine in [user, wanting, failing, without] {
+        let (success, said) = machine.run(false);
+        assert!(success, "{said}");
+        let last = said.lines().last();
+        assert_eq!(last, Some("left out: completes: zsh is missing; INSTALL"), "{said}");
+        assert!(said.contains("zsh is missing; `apt-get install -y zsh` brings it"), "{said}");
+        assert!(machine.calls().contains("cargo test completes\n"), "{said}");
+    }
+}
+
+#[test]
+fn in_ci_it_fails_before_anything_is_built() {
+    let machine = Machine::new("1000");
+    let (success, said) = machine.run(true);
+    assert!(!success && said.contains("with CI=true no test is left out"), "{said}");
+    assert!(!machine.calls().contains("cargo"), "{said}");
+}
