@@ -1,5 +1,7 @@
 //! `cargo xtask bench`.
 
+mod build;
+
 use std::process::Command;
 
 use crate::failure::Failure;
@@ -82,7 +84,14 @@ The parts simulate and simulate-kubernetes run the same arrivals of pods with
 real processes of the plugin and in a simulation: requests and times of an ADD,
 on 10, 50 and 100 nodes unless numbers are named (docs/simulate.md).
 
-Without a part all are measured. For a quick run:
+The part build measures building from nothing in a fresh folder below target/:
+`cargo xtask demo`, both programs in release, the same again after a changed
+line, their sizes, and the packages of the graph. It takes half an hour on two
+cores; `demo`, `release`, `change` or `graph` measures one of them:
+
+    cargo xtask bench build graph
+
+Without a part all but build are measured. For a quick run:
 
     cargo xtask bench 10000
     cargo xtask bench kubernetes 10000
@@ -94,8 +103,13 @@ Needs Rust, a C compiler, and an etcd and a kube-apiserver, which
 };
 
 fn run(arguments: &[String]) -> Result<(), Failure> {
-    let (parts, sizes) = chosen(arguments)?;
     tools::need_c_compiler()?;
+    if let [first, rows @ ..] = arguments
+        && first == "build"
+    {
+        return build::run(rows);
+    }
+    let (parts, sizes) = chosen(arguments)?;
     let mut servers = vec![servers::bring_etcd()?];
     if parts.iter().any(|part| part.needs_kubernetes) {
         servers.push(servers::bring_kube_apiserver()?);
